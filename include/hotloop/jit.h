@@ -1,0 +1,86 @@
+// Compiling a graph to one executable, and running it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hotloop/graph.h"
+
+namespace hotloop {
+
+struct CompileOptions {
+  std::string device = "auto";   // auto | cpu
+  std::string backend = "llvm";  // llvm | c | interp (the oracle)
+  std::string target = "host";   // host | avx512 | avx2 | portable
+  int threads = 1;               // 0: all cores. Results are the same bits for every count
+  // For each input, the axis that holds the batch, or -1. When given, a call may bring fewer rows than the graph was traced for:
+  // every batch axis then has that many, and extent() gives their number.
+  std::vector<int> batch_axes;
+  std::vector<std::string> disabled_passes;  // names of optional passes, or "all"
+  std::vector<int> donated;                  // inputs whose memory an output of the same type may take over
+  bool keep_source = false;
+};
+
+// One compiled program. Calls are thread-safe; a steady-state call allocates nothing, takes no lock, spawns no thread.
+class Executable {
+ public:
+  // Runs on arrays of the traced types (batch axes may be shorter, see CompileOptions). Throws UserError naming the
+  // argument and both types otherwise.
+  std::vector<Array> operator()(std::span<const Array> inputs) const;
+  // The same into given outputs (types as traced, batch axes as long as the inputs'); the pointers are not checked.
+  void run_raw(void* const* inputs, void* const* outputs, std::int64_t rows) const;
+
+  const std::vector<ValueType>& input_types() const;
+  const std::vector<ValueType>& output_types() const;
+  std::string explain() const;      // kernels, loops, what was merged, hoisted, deferred; bytes, flops; times
+  std::string graph_text() const;   // the graph after the passes
+  std::string kernel_text() const;  // the kernel IR
+  const std::string& source() const;  // LLVM IR or C, with keep_source
+
+  struct Impl;
+  explicit Executable(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+Executable compile(std::shared_ptr<const Graph> graph, const CompileOptions& options = {});
+
+// fn compiled for each combination of argument types it meets; executables are cached in the object.
+class Jit {
+ public:
+  explicit Jit(TracedFunction fn, CompileOptions options = {});
+  std::vector<Array> operator()(std::span<const Array> inputs) const;
+  std::vector<Array> operator()(std::initializer_list<Array> inputs) const {
+    return (*this)(std::span(inputs.begin(), inputs.size()));
+  }
+  const Executable& executable(std::span<const ValueType> types) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+inline Jit jit(TracedFunction fn, CompileOptions options = {}) { return Jit(std::move(fn), std::move(options)); }
+
+// One launch of an executable, kept while recording is on: for tests that assert structure and for explain().
+struct KernelRecord {
+  std::string name;
+  std::int64_t rows = 0;
+  int num_workers = 1;
+  int num_dots = 0, num_maps = 0, num_loops = 0, num_grids = 0;
+  std::int64_t shared_bytes = 0, scratch_bytes = 0;
+  double flops = 0, bytes = 0;
+  double time_us = 0;
+};
+class KernelHistory {
+ public:
+  static void start();                        // begins recording, forgetting what was there
+  static std::vector<KernelRecord> stop();    // ends it
+};
+
+}  // namespace hotloop

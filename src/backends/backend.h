@@ -1,0 +1,49 @@
+// What a backend is: kernel IR in, a function out.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "schedule/kernel_ir.h"
+
+namespace hotloop {
+
+// The argument of a compiled program, one a worker. Generated code knows these offsets.
+struct KernelContext {
+  void* const* arguments;   // one pointer an input
+  void* const* results;     // one pointer an output
+  std::byte* shared;        // 64-byte aligned arenas
+  std::byte* scratch;       // of this worker
+  std::int64_t rows;
+  std::int64_t worker, num_workers;
+  void (*barrier)(void* team);  // joins all workers; not called when num_workers is 1
+  void* team;
+  const std::int32_t* cancel;   // polled once a block and once a serial outer iteration; nonzero: return early
+};
+static_assert(sizeof(KernelContext) == 80);
+
+using KernelFunction = void (*)(const KernelContext*);
+
+class CompiledKernel {
+ public:
+  virtual ~CompiledKernel() = default;
+  virtual KernelFunction function() const = 0;
+  double compile_ms = 0;
+  bool from_cache = false;
+  std::size_t code_bytes = 0;
+  std::string source;  // what the backend printed (LLVM IR or C), if asked for
+};
+
+struct BackendOptions {
+  bool keep_source = false;
+  std::string cache_dir;  // empty: no disk cache
+};
+
+// "llvm": LLVM 19 ORC, in src/backends/llvm. "c": plain C through the system's compiler, in src/backends/render.
+std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, const BackendOptions& options = {});
+std::unique_ptr<CompiledKernel> compile_c(const kernel::Program& program, const BackendOptions& options = {});
+
+}  // namespace hotloop

@@ -1,0 +1,176 @@
+#include "hotloop/array.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "hotloop/error.h"
+
+namespace hotloop {
+
+std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::Bool: return 1;
+    case DType::I32:
+    case DType::U32:
+    case DType::F32: return 4;
+    case DType::I64:
+    case DType::F64: return 8;
+  }
+  return 0;
+}
+
+std::string_view name_of(DType dtype) {
+  switch (dtype) {
+    case DType::Bool: return "bool";
+    case DType::I32: return "i32";
+    case DType::U32: return "u32";
+    case DType::I64: return "i64";
+    case DType::F32: return "f32";
+    case DType::F64: return "f64";
+  }
+  return "?";
+}
+
+DType dtype_from_name(std::string_view name) {
+  for (DType d : {DType::Bool, DType::I32, DType::U32, DType::I64, DType::F32, DType::F64})
+    if (name_of(d) == name) return d;
+  throw UserError("dtype", "a dtype must be one of bool, i32, u32, i64, f32, f64", std::string(name));
+}
+
+Shape::Shape(std::span<const std::int64_t> dims) {
+  if (dims.size() > static_cast<std::size_t>(max_rank))
+    throw UserError("shape", "an array has at most " + std::to_string(max_rank) + " axes",
+                    std::to_string(dims.size()) + " axes", "reshape to fewer axes");
+  for (std::int64_t d : dims) {
+    if (d < 0) throw UserError("shape", "extents must not be negative", std::to_string(d));
+    dims_[static_cast<std::size_t>(rank_++)] = d;
+  }
+}
+
+std::int64_t Shape::size() const {
+  std::int64_t n = 1;
+  for (std::int64_t d : dims()) n *= d;
+  return n;
+}
+
+bool Shape::operator==(const Shape& other) const { return std::ranges::equal(dims(), other.dims()); }
+
+Shape Shape::with_inserted(int axis, std::int64_t extent) const {
+  std::vector<std::int64_t> d = vec();
+  d.insert(d.begin() + axis, extent);
+  return Shape(d);
+}
+
+Shape Shape::without(int axis) const {
+  std::vector<std::int64_t> d = vec();
+  d.erase(d.begin() + axis);
+  return Shape(d);
+}
+
+void Shape::push_back(std::int64_t extent) { *this = with_inserted(rank_, extent); }
+
+std::string Shape::str() const {
+  std::string s = "(";
+  for (int i = 0; i < rank_; ++i) s += (i ? ", " : "") + std::to_string((*this)[i]);
+  return s + (rank_ == 1 ? ",)" : ")");
+}
+
+std::string ValueType::str() const {
+  std::string s = std::string(name_of(dtype)) + "[";
+  for (int i = 0; i < shape.rank(); ++i) s += (i ? "," : "") + std::to_string(shape[i]);
+  return s + "]";
+}
+
+Array::Array(DType dtype, const Shape& shape) : type_{dtype, shape} {
+  constexpr std::size_t alignment = 64;
+  const std::size_t size = (std::max<std::size_t>(bytes(), 1) + alignment - 1) / alignment * alignment;
+  void* p = std::aligned_alloc(alignment, size);
+  if (p == nullptr) throw std::bad_alloc();
+  memory_ = std::shared_ptr<void>(p, [](void* q) { std::free(q); });
+}
+
+Array Array::zeros(DType dtype, const Shape& shape) {
+  Array a(dtype, shape);
+  std::memset(a.raw(), 0, a.bytes());
+  return a;
+}
+
+Array Array::full(DType dtype, const Shape& shape, double value) {
+  Array a(dtype, shape);
+  for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, value);
+  return a;
+}
+
+Array Array::wrap(DType dtype, const Shape& shape, std::shared_ptr<void> memory) {
+  Array a;
+  a.type_ = {dtype, shape};
+  a.memory_ = std::move(memory);
+  return a;
+}
+
+double Array::at(std::int64_t flat_index) const {
+  return visit_dtype(dtype(), [&](auto t) {
+    return static_cast<double>(static_cast<const decltype(t)*>(raw())[flat_index]);
+  });
+}
+
+void Array::set(std::int64_t flat_index, double value) {
+  if (dtype() == DType::Bool) {
+    static_cast<std::uint8_t*>(raw())[flat_index] = value != 0;
+    return;
+  }
+  visit_dtype(dtype(), [&](auto t) {
+    using T = decltype(t);
+    static_cast<T*>(raw())[flat_index] = static_cast<T>(value);
+  });
+}
+
+Array Array::cast(DType to) const {
+  Array out(to, shape());
+  visit_dtype(dtype(), [&](auto from_type) {
+    const auto* source = static_cast<const decltype(from_type)*>(raw());
+    visit_dtype(to, [&](auto to_type) {
+      using T = decltype(to_type);
+      auto* target = static_cast<T*>(out.raw());
+      for (std::int64_t i = 0; i < size(); ++i)
+        target[i] = to == DType::Bool ? static_cast<T>(source[i] != 0) : static_cast<T>(source[i]);
+    });
+  });
+  return out;
+}
+
+Array Array::reshaped(const Shape& shape) const {
+  if (shape.size() != size())
+    throw UserError("array", "a reshape keeps the number of elements", type_.shape.str() + " to " + shape.str());
+  return wrap(dtype(), shape, memory_);
+}
+
+Array Array::clone() const {
+  Array a(dtype(), shape());
+  std::memcpy(a.raw(), raw(), bytes());
+  return a;
+}
+
+std::string Array::str() const {
+  std::string s = type_.str() + " {";
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(size(), 8); ++i) s += (i ? ", " : "") + std::to_string(at(i));
+  return s + (size() > 8 ? ", ...}" : "}");
+}
+
+void Array::check_dtype(DType wanted) const {
+  if (wanted != dtype())
+    throw UserError("array", "data<T>() takes the array's own dtype",
+                    "an array of " + std::string(name_of(dtype())) + " read as " + std::string(name_of(wanted)),
+                    "cast() first");
+}
+
+void Array::copy_in(const void* source, std::size_t n) {
+  if (n != bytes())
+    throw UserError("array", "the values must fill the shape " + shape().str(),
+                    std::to_string(n / size_of(dtype())) + " values");
+  if (n) std::memcpy(raw(), source, n);
+}
+
+}  // namespace hotloop

@@ -1,0 +1,134 @@
+#include "hotloop/graph.h"
+
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+
+namespace hotloop {
+namespace {
+thread_local Graph* g_current = nullptr;
+}
+
+const Attr& Attrs::at(const std::string& name) const {
+  const auto it = entries_.find(name);
+  HOTLOOP_CHECK(it != entries_.end(), "attribute '" + name + "' is absent");
+  return it->second;
+}
+
+void Attrs::wrong_type(const std::string& name) {
+  throw InternalError(__FILE__, __LINE__, "attribute '" + name + "' has another type");
+}
+
+Value Graph::add_input(const ValueType& type, const std::string& name) {
+  Node* node = append(ir::op("input"), {}, {{"dtype", type.dtype}, {"shape", type.shape.vec()}});
+  inputs_.push_back(node->result());
+  input_names_.push_back(name);
+  return inputs_.back();
+}
+
+Node* Graph::append(const ir::OpDef& op, std::vector<Value> operands, Attrs attrs,
+                    std::vector<std::shared_ptr<const Graph>> regions, int generation) {
+  std::vector<ValueType> operand_types;
+  operand_types.reserve(operands.size());
+  for (Value& v : operands) {
+    if (!v) throw UserError(op.name, "every operand must be a value", "an undefined value");
+    if (v.graph() != this) v = capture(v);
+    operand_types.push_back(v.type());
+  }
+  if (op.num_operands >= 0)
+    HOTLOOP_CHECK(static_cast<int>(operands.size()) == op.num_operands, "operand count of " + op.name);
+  auto node = std::make_unique<Node>();
+  node->types = op.infer({operand_types, attrs, regions, op.name});
+  node->op = &op;
+  node->graph = this;
+  node->id = static_cast<int>(nodes_.size());
+  node->operands = std::move(operands);
+  node->attrs = std::move(attrs);
+  node->regions = std::move(regions);
+  node->generation = generation;
+  nodes_.push_back(std::move(node));
+  return nodes_.back().get();
+}
+
+std::vector<ValueType> Graph::input_types() const {
+  std::vector<ValueType> types;
+  for (const Value& v : inputs_) types.push_back(v.type());
+  return types;
+}
+
+std::vector<ValueType> Graph::output_types() const {
+  std::vector<ValueType> types;
+  for (const Value& v : outputs_) types.push_back(v.type());
+  return types;
+}
+
+Value Graph::capture(Value outer) {
+  if (outer.graph() == this) return outer;
+  if (parent_ == nullptr)
+    throw UserError("graph", "a value may be used only in the trace that made it, or in a region inside it",
+                    "a value of graph '" + outer.graph()->name() + "' used in graph '" + name_ + "'",
+                    "pass it as an argument");
+  outer = parent_->capture(outer);
+  const auto it = std::ranges::find(captures_, outer);
+  if (it != captures_.end())
+    return inputs_[inputs_.size() - captures_.size() + static_cast<std::size_t>(it - captures_.begin())];
+  captures_.push_back(outer);
+  return add_input(outer.type());
+}
+
+std::string Graph::str() const { return ir::print(*this); }
+
+TraceScope::TraceScope(Graph& graph, bool nested) : previous_(g_current) {
+  if (nested) graph.parent_ = g_current;
+  g_current = &graph;
+}
+
+TraceScope::~TraceScope() {
+  if (g_current != nullptr) g_current->parent_ = nullptr;
+  g_current = previous_;
+}
+
+Graph& current_graph() {
+  if (g_current == nullptr)
+    throw UserError("graph", "operations on values need a trace", "no trace in progress",
+                    "call this inside a function given to trace(), jit() or a transform");
+  return *g_current;
+}
+
+bool is_tracing() { return g_current != nullptr; }
+
+std::shared_ptr<Graph> trace(const TracedFunction& fn, std::span<const ValueType> input_types,
+                             const std::string& name) {
+  auto graph = std::make_shared<Graph>(name);
+  TraceScope scope(*graph);
+  std::vector<Value> inputs;
+  for (const ValueType& t : input_types) inputs.push_back(graph->add_input(t));
+  graph->set_outputs(fn(inputs));
+  for (const Value& v : graph->outputs())
+    if (!v || v.graph() != graph.get())
+      throw UserError("trace", "every output must be a value of the traced function", "an undefined or foreign value");
+  return graph;
+}
+
+std::vector<Value> inline_graph(const Graph& graph, std::span<const Value> arguments) {
+  HOTLOOP_CHECK(arguments.size() == graph.inputs().size(), "inline_graph: one argument an input");
+  Graph& target = current_graph();
+  std::map<std::pair<int, int>, Value> mapped;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    HOTLOOP_CHECK(arguments[i].type() == graph.inputs()[i].type(), "inline_graph: argument type");
+    mapped[{graph.inputs()[i].node->id, 0}] = target.capture(arguments[i]);
+  }
+  for (const auto& node : graph.nodes()) {
+    if (node->op->kind == ir::OpKind::Input) continue;
+    std::vector<Value> operands;
+    for (const Value& v : node->operands) operands.push_back(mapped.at({v.node->id, v.index}));
+    Node* copy = target.append(*node->op, operands, node->attrs, node->regions, node->generation);
+    for (int i = 0; i < static_cast<int>(copy->types.size()); ++i) mapped[{node->id, i}] = copy->result(i);
+  }
+  std::vector<Value> outputs;
+  for (const Value& v : graph.outputs()) outputs.push_back(mapped.at({v.node->id, v.index}));
+  return outputs;
+}
+
+}  // namespace hotloop

@@ -1,0 +1,230 @@
+// Kernel IR: what a schedule produces and the only thing a backend sees.
+//
+// A Program is SPMD: every worker (member of a CPU team; on a GPU, a thread block) runs the same body. `Grid` deals
+// blocks of tiles to workers, `Single` is run by worker 0, `Barrier` joins all workers. Inside a Grid or Single, one
+// worker runs the statements in order; on a GPU its threads share the points of each Map and Dot and meet after each
+// statement, which is why a statement never reads what another point of the same statement writes.
+//
+// Nothing here assumes a CPU. A logical vector is 64 bytes (16 f32, 8 f64) on every target, so that orders of
+// summation, and so results, do not depend on the width of the registers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "hotloop/array.h"
+#include "ir/scalar.h"
+
+namespace hotloop::kernel {
+
+using ir::ScalarOp;
+
+inline constexpr int vector_bytes = 64;
+inline int lanes_of(DType d) { return vector_bytes / static_cast<int>(size_of(d)); }
+
+// A 64-bit integer variable: a loop counter or a run-time extent. Var 0 is the number of batch rows of this call.
+using Var = int;
+inline constexpr Var rows_var = 0;
+
+struct Term {
+  Var var;
+  std::int64_t coefficient;
+  bool operator==(const Term&) const = default;
+};
+
+// constant + sum of coefficient * var; terms are sorted by var, with no zero coefficients.
+struct Affine {
+  std::int64_t constant = 0;
+  std::vector<Term> terms;
+
+  Affine() = default;
+  Affine(std::int64_t c) : constant(c) {}  // NOLINT: a number is an affine expression
+  static Affine of(Var var, std::int64_t coefficient = 1);
+  std::int64_t coefficient(Var var) const;
+  Affine without(Var var) const;
+  Affine substituted(Var var, const Affine& by) const;
+  bool operator==(const Affine&) const = default;
+};
+Affine operator+(const Affine& a, const Affine& b);
+Affine operator*(const Affine& a, std::int64_t factor);
+
+// Number of points: `bound`, or the run-time value of `var` (never above `bound`).
+struct Extent {
+  std::int64_t bound = 1;
+  Var var = -1;
+  bool is_static() const { return var < 0; }
+  bool operator==(const Extent&) const = default;
+};
+
+enum class Space : std::uint8_t {
+  Argument,  // memory of an input of the program (read only)
+  Result,    // memory of an output
+  Shared,    // arena shared by all workers
+  Worker,    // arena private to each worker; what a tile keeps
+  Constant,  // literal data
+};
+
+struct Buffer {
+  std::string name;
+  DType dtype = DType::F32;
+  std::int64_t elements = 0;
+  Space space = Space::Worker;
+  int index = 0;             // Argument, Result: which
+  std::int64_t offset = 0;   // Shared, Worker: bytes from the start of the arena, a multiple of 64, set by plan_memory
+  Array data;                // Constant
+};
+
+// Element `index` (plus indirect terms) of a buffer, in elements.
+struct Indirect {
+  int reg;              // an integer instruction of the same Map
+  std::int64_t stride;  // elements
+  bool operator==(const Indirect&) const = default;
+};
+struct Access {
+  int buffer = -1;
+  Affine index;
+  std::vector<Indirect> indirect;
+};
+
+// One instruction of a Map; its register is its position.
+struct Instr {
+  enum class Kind : std::uint8_t {
+    Op,       // scalar operation on args
+    Const,    // `bits`, the bit pattern of the dtype (zero-extended)
+    Index,    // access.index as an integer of `dtype`
+    Load,     // args[0]: predicate or -1; false lanes read nothing and give 0
+    Store,    // args[0]: value; args[1]: predicate or -1
+    Reduced,  // the reduction of body register args[0] by `op` (Add, Mul, Max, Min, And, Or) over the reduced dims
+  };
+  Kind kind = Kind::Op;
+  ScalarOp op = ScalarOp::None;
+  DType dtype = DType::F32;  // of the result; of the stored value for Store
+  int args[3] = {-1, -1, -1};
+  std::uint64_t bits = 0;
+  Access access;
+};
+
+// A loop nest over `dims`, with straight-line scalar code at each point.
+// instrs[0, body_end) run at each point of all dims; the rest, which starts with the Reduced instructions and may not
+// use body registers otherwise, at each point of the outer dims only (without reduced dims, body_end is the end).
+// Order of a reduction. Over the vector dim: lane l of a logical vector takes elements l, l+L, ..., the lanes are then
+// combined in halves (l with l+L/2, ...). Else sequential, dims in order.
+// With vector_dim -1 points run in order, one after the other; only then may a point read what an earlier one wrote.
+struct Dim {
+  Var var = -1;
+  Extent extent;
+};
+struct Map {
+  std::string name;
+  std::vector<Dim> dims;    // outer dims, then reduced dims; the last of them varies fastest
+  int num_outer = 0;
+  int vector_dim = -1;      // index into dims: the dim whose points fill vectors
+  std::vector<Instr> instrs;
+  int body_end = 0;
+  bool split = false;       // outside Grid and Single: dims[0] is divided among the workers
+};
+
+// C[m,n] = init[m,n] + sum over segments, then over each segment's k (row-major over its dims), of A[m,k] * B[k,n]:
+// one accumulator an element, one fma a step, exactly in this order. (Targets without fma multiply and add.)
+struct KDim {
+  Extent extent;
+  std::int64_t a_stride = 0, b_stride = 0;  // elements
+};
+struct DotSegment {
+  Access a, b;
+  std::int64_t a_m = 0, b_n = 0;  // strides, elements; b_n is ignored when packed
+  std::vector<KDim> k;            // at most 3, outermost first
+  bool packed = false;            // b is in the panel layout of Pack (k's b_strides are ignored)
+};
+struct Dot {
+  std::string name;
+  DType dtype = DType::F32;
+  Extent m, n;  // n is static
+  std::vector<DotSegment> segments;
+  std::optional<Access> init;  // none: zero
+  std::int64_t init_m = 0, init_n = 0;
+  Access c;
+  std::int64_t c_m = 0, c_n = 1;
+};
+
+// Copies B[k,n] into panels: columns are cut into panels of Target::panel(dtype) columns; the last one is narrower, rounded up to
+// whole logical vectors and zero-filled. Panel p (first column n0 = p * panel, width w) starts at element n0 * K
+// and holds row k at k * w. Size: K * round_up(n, lanes) elements.
+struct Pack {
+  Access source;
+  std::int64_t k_stride = 0, n_stride = 0;
+  std::int64_t k = 0, n = 0;
+  int target = -1;  // buffer
+  DType dtype = DType::F32;
+};
+
+struct Stmt;
+using Block = std::vector<Stmt>;
+
+// for counter in 0..trip-1 (trip-1..0 if reverse): if `test`: run it, stop when the Bool scalar `stop` is true; body.
+struct For {
+  Var counter = -1;
+  Extent trip;
+  bool reverse = false;
+  Block test;
+  std::optional<Access> stop;
+  Block body;
+};
+
+// var = the integer scalar at `source`, clamped into [low, high].
+struct Let {
+  Var var = -1;
+  Access source;
+  DType dtype = DType::I32;
+  std::int64_t low = 0, high = 0;
+};
+
+// The rows 0..total-1 are cut into tiles of `tile_rows`; consecutive tiles form `num_blocks` blocks of
+// `tiles_per_block` (some may be empty). A worker runs whole blocks: prologue once, then the body for each of its tiles with
+// row0 and rows set. Which worker runs a block never changes a result.
+struct Grid {
+  Var block = -1, row0 = -1, rows = -1;
+  Extent total;
+  std::int64_t tile_rows = 1, num_blocks = 1, tiles_per_block = 1;
+  Block prologue, body;
+};
+
+struct Single {
+  Block body;
+};
+struct Barrier {};
+
+struct Stmt {
+  std::variant<Map, Dot, Pack, For, Let, Grid, Single, Barrier> node;
+};
+
+// What a schedule needs to know of the machine.
+struct Target {
+  std::string name = "avx512";  // avx512 | avx2 | portable
+  int dot_rows = 6;             // register tile of the dot micro-kernel
+  int dot_vectors = 4;          // in logical vectors
+  bool has_fma = true;
+  std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
+  int panel(DType d) const { return dot_vectors * lanes_of(d); }
+};
+Target target_named(const std::string& name);  // UserError for an unknown name
+Target host_target();                          // the best one this machine runs
+
+struct Program {
+  std::string name;
+  Target target;
+  std::vector<Buffer> buffers;
+  std::vector<std::string> vars;  // names; vars[0] = "rows"
+  std::vector<ValueType> arguments, results;
+  std::int64_t max_rows = 1;  // greatest value of rows_var
+  std::int64_t shared_bytes = 0, worker_bytes = 0;
+  Block body;
+};
+
+std::string print(const Program& program);  // deterministic text: golden tests and cache keys
+void verify(const Program& program);        // InternalError on a broken rule
+
+}  // namespace hotloop::kernel
