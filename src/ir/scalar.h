@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace hotloop::ir {
 
@@ -21,5 +22,9 @@ enum class ScalarOp : std::uint8_t {
   Select,  // bool, T, T
   Fma,     // a * b + c with one rounding
 };
+inline constexpr int num_scalar_ops = static_cast<int>(ScalarOp::Fma) + 1;
+
+std::string_view name_of(ScalarOp op);  // "add", "exp", ...
+int num_operands(ScalarOp op);          // 0 for None
 
 }  // namespace hotloop::ir

@@ -1,0 +1,105 @@
+#include "schedule/kernel_ir.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/nearest.h"
+#include "hotloop/error.h"
+
+namespace hotloop::kernel {
+namespace {
+
+void add_term(std::vector<Term>& terms, const Term& term) {
+  if (term.coefficient == 0) return;
+  const auto at = std::lower_bound(terms.begin(), terms.end(), term, [](const Term& a, const Term& b) { return a.var < b.var; });
+  if (at == terms.end() || at->var != term.var) {
+    terms.insert(at, term);
+  } else if (at->coefficient += term.coefficient; at->coefficient == 0) {
+    terms.erase(at);
+  }
+}
+
+std::vector<Target> all_targets() {
+  // Rows x vectors of accumulators that leave registers for a row of B and a broadcast of A: 24 of 32 zmm, 12 of 16
+  // ymm (a logical vector is two), 8 of 16 xmm (a logical vector is four).
+  return {Target{.name = "avx512", .dot_rows = 6, .dot_vectors = 4, .has_fma = true},
+          Target{.name = "avx2", .dot_rows = 6, .dot_vectors = 1, .has_fma = true},
+          Target{.name = "portable", .dot_rows = 2, .dot_vectors = 1, .has_fma = false}};
+}
+
+bool host_runs(const std::string& target) {
+#if defined(__x86_64__)
+  // The levels of the x86-64 psABI: -v4 and -v3 are what backends compile for.
+  if (target == "avx512") {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+  }
+  if (target == "avx2") {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  }
+#endif
+  return target == "portable";
+}
+
+}  // namespace
+
+Affine Affine::of(Var var, std::int64_t coefficient) {
+  Affine a;
+  add_term(a.terms, {var, coefficient});
+  return a;
+}
+
+std::int64_t Affine::coefficient(Var var) const {
+  for (const Term& term : terms) {
+    if (term.var == var) return term.coefficient;
+  }
+  return 0;
+}
+
+Affine Affine::without(Var var) const {
+  Affine a = *this;
+  std::erase_if(a.terms, [var](const Term& term) { return term.var == var; });
+  return a;
+}
+
+Affine Affine::substituted(Var var, const Affine& by) const { return without(var) + by * coefficient(var); }
+
+Affine operator+(const Affine& a, const Affine& b) {
+  Affine sum = a;
+  sum.constant += b.constant;
+  for (const Term& term : b.terms) add_term(sum.terms, term);
+  return sum;
+}
+
+Affine operator*(const Affine& a, std::int64_t factor) {
+  Affine product(a.constant * factor);
+  for (const Term& term : a.terms) add_term(product.terms, {term.var, term.coefficient * factor});
+  return product;
+}
+
+Target target_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Target& target : all_targets()) {
+    if (target.name == name) return target;
+    names.push_back(target.name);
+  }
+  throw UserError("target", "must be avx512, avx2, portable or host", "\"" + name + "\"", nearest_hint(name, names));
+}
+
+Target host_target() {
+  if (const char* name = std::getenv("HOTLOOP_TARGET"); name != nullptr && *name != '\0') {
+    Target target = target_named(name);
+    if (!host_runs(target.name)) {
+      throw UserError("HOTLOOP_TARGET", "must name a target that this machine runs", "\"" + target.name + "\"",
+                      "unset HOTLOOP_TARGET");
+    }
+    return target;
+  }
+  for (const Target& target : all_targets()) {
+    if (host_runs(target.name)) return target;
+  }
+  throw UserError("target", "this machine must run one of the targets", "none of them", "an x86-64 machine");
+}
+
+}  // namespace hotloop::kernel
