@@ -1,0 +1,167 @@
+// Kernel programs written by hand, and a way to run them: for tests and micro-benchmarks of the backends.
+#pragma once
+
+#include <barrier>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backends/backend.h"
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::kernel {
+
+inline Access at(int buffer, Affine index = {}, std::vector<Indirect> indirect = {}) {
+  return {buffer, std::move(index), std::move(indirect)};
+}
+
+// Buffers and variables; build() lays out the arenas (nothing shares memory).
+class ProgramBuilder {
+ public:
+  explicit ProgramBuilder(Target target, std::int64_t max_rows = 1) {
+    program_.name = "by_hand";
+    program_.target = std::move(target);
+    program_.max_rows = max_rows;
+    program_.vars = {"rows"};
+  }
+
+  int argument(DType dtype, std::int64_t elements) {
+    const int index = static_cast<int>(program_.arguments.size());
+    program_.arguments.push_back({dtype, Shape{elements}});
+    return add_buffer("arg", dtype, elements, Space::Argument, index);
+  }
+  int result(DType dtype, std::int64_t elements) {
+    const int index = static_cast<int>(program_.results.size());
+    program_.results.push_back({dtype, Shape{elements}});
+    return add_buffer("result", dtype, elements, Space::Result, index);
+  }
+  int shared(DType dtype, std::int64_t elements) { return add_buffer("shared", dtype, elements, Space::Shared, 0); }
+  int worker(DType dtype, std::int64_t elements) { return add_buffer("worker", dtype, elements, Space::Worker, 0); }
+  int constant(const Array& data) {
+    const int buffer = add_buffer("constant", data.dtype(), data.size(), Space::Constant, 0);
+    program_.buffers[static_cast<std::size_t>(buffer)].data = data;
+    return buffer;
+  }
+  Var var(const std::string& name) {
+    program_.vars.push_back(name);
+    return static_cast<Var>(program_.vars.size()) - 1;
+  }
+  template <class T> void add(T statement) { program_.body.push_back({std::move(statement)}); }
+
+  Program build() {
+    Program program = program_;
+    for (Buffer& buffer : program.buffers) {
+      const auto bytes = (buffer.elements * static_cast<std::int64_t>(size_of(buffer.dtype)) + 63) / 64 * 64;
+      if (buffer.space != Space::Shared && buffer.space != Space::Worker) continue;
+      std::int64_t& end = buffer.space == Space::Shared ? program.shared_bytes : program.worker_bytes;
+      buffer.offset = std::exchange(end, end + bytes);
+    }
+    return program;
+  }
+
+ private:
+  int add_buffer(const char* kind, DType dtype, std::int64_t elements, Space space, int index) {
+    const int number = static_cast<int>(program_.buffers.size());
+    Buffer buffer;
+    buffer.name = kind + std::to_string(number);
+    buffer.dtype = dtype;
+    buffer.elements = elements;
+    buffer.space = space;
+    buffer.index = index;
+    program_.buffers.push_back(std::move(buffer));
+    return number;
+  }
+  Program program_;
+};
+
+// The instructions of a Map, one call each; every call returns the register.
+class MapBuilder {
+ public:
+  MapBuilder(std::vector<Dim> dims, int num_outer, int vector_dim) {
+    map_.name = "map";
+    map_.dims = std::move(dims);
+    map_.num_outer = num_outer;
+    map_.vector_dim = vector_dim;
+  }
+  int load(DType dtype, Access access, int predicate = -1) {
+    return push({.kind = Instr::Kind::Load, .dtype = dtype, .args = {predicate, -1, -1}, .access = std::move(access)});
+  }
+  int store(DType dtype, Access access, int value, int predicate = -1) {
+    return push(
+        {.kind = Instr::Kind::Store, .dtype = dtype, .args = {value, predicate, -1}, .access = std::move(access)});
+  }
+  int op(ScalarOp op, DType dtype, int a, int b = -1, int c = -1) {
+    return push({.kind = Instr::Kind::Op, .op = op, .dtype = dtype, .args = {a, b, c}});
+  }
+  int index(DType dtype, Affine value) {
+    return push({.kind = Instr::Kind::Index, .dtype = dtype, .access = at(-1, std::move(value))});
+  }
+  template <class T> int constant(T value) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return push({.kind = Instr::Kind::Const, .dtype = dtype_of<T>(), .bits = bits});
+  }
+  int reduced(ScalarOp op, DType dtype, int body_register) {
+    if (body_end_ < 0) body_end_ = static_cast<int>(map_.instrs.size());
+    return push({.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {body_register, -1, -1}});
+  }
+  Map build(bool split = false) const {
+    Map map = map_;
+    map.split = split;
+    map.body_end = body_end_ < 0 ? static_cast<int>(map.instrs.size()) : body_end_;
+    return map;
+  }
+
+ private:
+  int push(Instr instr) {
+    map_.instrs.push_back(std::move(instr));
+    return static_cast<int>(map_.instrs.size()) - 1;
+  }
+  Map map_;
+  int body_end_ = -1;
+};
+
+// Calls a kernel with `num_workers` threads. Arenas start filled with NaN bit patterns, to catch reads of what
+// nothing wrote. Results must be arrays of the program's types; they are written in place.
+inline void run_kernel(const Program& program, KernelFunction function, const std::vector<Array>& arguments,
+                       std::vector<Array>& results, std::int64_t rows = 1, int num_workers = 1,
+                       const std::int32_t* cancel = nullptr) {
+  std::vector<void*> argument_pointers, result_pointers;
+  for (const Array& a : arguments) argument_pointers.push_back(const_cast<void*>(a.raw()));
+  for (Array& r : results) result_pointers.push_back(r.raw());
+  const auto arena = [](std::int64_t bytes) {
+    const auto size = static_cast<std::size_t>(bytes + 64) / 64 * 64;
+    std::shared_ptr<std::byte> memory(static_cast<std::byte*>(std::aligned_alloc(64, size)), std::free);
+    std::memset(memory.get(), 0xff, size);
+    return memory;
+  };
+  const std::shared_ptr<std::byte> shared = arena(program.shared_bytes);
+  const std::int32_t never = 0;
+  std::barrier team(num_workers);
+  const auto work = [&](int worker) {
+    const std::shared_ptr<std::byte> scratch = arena(program.worker_bytes);
+    KernelContext context{};
+    context.arguments = argument_pointers.data();
+    context.results = result_pointers.data();
+    context.shared = shared.get();
+    context.scratch = scratch.get();
+    context.rows = rows;
+    context.worker = worker;
+    context.num_workers = num_workers;
+    context.barrier = [](void* t) { static_cast<std::barrier<>*>(t)->arrive_and_wait(); };
+    context.team = &team;
+    context.cancel = cancel != nullptr ? cancel : &never;
+    function(&context);
+  };
+  std::vector<std::thread> threads;
+  for (int w = 1; w < num_workers; ++w) threads.emplace_back(work, w);
+  work(0);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace hotloop::kernel
