@@ -96,7 +96,7 @@ class MapBuilder {
         {.kind = Instr::Kind::Store, .dtype = dtype, .args = {value, predicate, -1}, .access = std::move(access)});
   }
   int op(ScalarOp op, DType dtype, int a, int b = -1, int c = -1) {
-    return push({.kind = Instr::Kind::Op, .op = op, .dtype = dtype, .args = {a, b, c}});
+    return push({.kind = Instr::Kind::Op, .op = op, .dtype = dtype, .args = {a, b, c}, .access = {}});
   }
   int index(DType dtype, Affine value) {
     return push({.kind = Instr::Kind::Index, .dtype = dtype, .access = at(-1, std::move(value))});
@@ -104,11 +104,11 @@ class MapBuilder {
   template <class T> int constant(T value) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);
-    return push({.kind = Instr::Kind::Const, .dtype = dtype_of<T>(), .bits = bits});
+    return push({.kind = Instr::Kind::Const, .dtype = dtype_of<T>(), .bits = bits, .access = {}});
   }
   int reduced(ScalarOp op, DType dtype, int body_register) {
     if (body_end_ < 0) body_end_ = static_cast<int>(map_.instrs.size());
-    return push({.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {body_register, -1, -1}});
+    return push({.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {body_register, -1, -1}, .access = {}});
   }
   Map build(bool split = false) const {
     Map map = map_;
