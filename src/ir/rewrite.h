@@ -1,0 +1,145 @@
+// Rebuilding graphs: what transforms and passes share. Graphs are never edited in place; a new one is built node by
+// node with a map from old values to new.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hotloop/graph.h"
+#include "ir/op_def.h"
+
+namespace hotloop::ir {
+
+// Dense numbers for the values of one graph.
+class ValueIndex {
+ public:
+  explicit ValueIndex(const Graph& graph);
+  int size() const { return first_.back(); }
+  int operator()(Value v) const { return first_[static_cast<std::size_t>(v.node->id)] + v.index; }
+
+ private:
+  std::vector<int> first_;
+};
+
+// Values of `from` -> values of another graph (or undefined).
+class ValueMap {
+ public:
+  explicit ValueMap(const Graph& from) : index_(from), to_(static_cast<std::size_t>(index_.size())) {}
+  void set(Value from, Value to) { to_[static_cast<std::size_t>(index_(from))] = to; }
+  void set_results(const Node& from, std::span<const Value> to);
+  Value find(Value from) const { return to_[static_cast<std::size_t>(index_(from))]; }  // undefined if not set
+  Value operator()(Value from) const;                                                   // InternalError if not set
+
+ private:
+  ValueIndex index_;
+  std::vector<Value> to_;
+};
+
+// Who uses each value of a graph.
+struct Use {
+  const Node* node;
+  int operand;
+};
+class Uses {
+ public:
+  explicit Uses(const Graph& graph);
+  std::span<const Use> of(Value v) const;
+  bool is_output(Value v) const { return output_[static_cast<std::size_t>(index_(v))]; }
+  // Number of uses, the graph's outputs included.
+  int count(Value v) const { return static_cast<int>(of(v).size()) + (is_output(v) ? 1 : 0); }
+
+ private:
+  ValueIndex index_;
+  std::vector<int> first_;
+  std::vector<Use> uses_;
+  std::vector<bool> output_;
+};
+
+// A graph under reconstruction. It starts with copies of the inputs of `from`, already mapped.
+class Rebuild {
+ public:
+  explicit Rebuild(const Graph& from);
+
+  const Graph& from() const { return from_; }
+  Graph& to() { return *to_; }
+  ValueMap& map() { return map_; }
+  Value operator()(Value old) const { return map_(old); }
+  std::vector<Value> operands(const Node& node) const;
+
+  // Copies a node and maps its results; `regions` replace the node's own.
+  Node* copy(const Node& node) { return copy(node, node.regions); }
+  Node* copy(const Node& node, std::vector<std::shared_ptr<const Graph>> regions);
+  // The new graph, its outputs being the mapped outputs.
+  std::shared_ptr<Graph> finish();
+
+ private:
+  const Graph& from_;
+  std::shared_ptr<Graph> to_;
+  ValueMap map_;
+};
+
+// The parts of a loop node by name.
+class LoopView {
+ public:
+  explicit LoopView(const Node& loop);
+
+  const Node& node() const { return *node_; }
+  const Graph& body() const { return *node_->regions[0]; }
+  const Graph* until() const { return node_->regions.size() > 1 ? node_->regions[1].get() : nullptr; }
+  int num_carry() const { return num_carry_; }
+  int num_xs() const { return num_xs_; }
+  int num_consts() const { return num_consts_; }
+  int num_ys() const { return static_cast<int>(node_->types.size()) - num_carry_ - 1; }
+  std::int64_t length() const { return length_; }
+  bool has_trip() const { return has_trip_; }
+  bool reverse() const { return reverse_; }
+  // Rank of the lanes: 0 without a per-lane `until`.
+  int num_lane_axes() const { return until() ? until()->outputs()[0].rank() : 0; }
+
+  Value carry(int i) const { return operand(i); }
+  Value xs(int i) const { return operand(num_carry_ + i); }
+  Value constant(int i) const { return operand(num_carry_ + num_xs_ + i); }
+  Value trip() const { return has_trip_ ? node_->operands.back() : Value{}; }
+
+  Value carry_in(int i) const { return body_input(i); }
+  Value xs_in(int i) const { return body_input(num_carry_ + i); }
+  Value const_in(int i) const { return body_input(num_carry_ + num_xs_ + i); }
+  Value carry_out(int i) const { return body().outputs()[static_cast<std::size_t>(i)]; }
+  Value y_out(int i) const { return body().outputs()[static_cast<std::size_t>(num_carry_ + i)]; }
+  Value until_carry_in(int i) const { return until()->inputs()[static_cast<std::size_t>(i)]; }
+  Value until_const_in(int i) const { return until()->inputs()[static_cast<std::size_t>(num_carry_ + i)]; }
+
+  Value carry_result(int i) const { return {const_cast<Node*>(node_), i}; }
+  Value ys_result(int i) const { return {const_cast<Node*>(node_), num_carry_ + i}; }
+  Value count_result() const { return {const_cast<Node*>(node_), static_cast<int>(node_->types.size()) - 1}; }
+
+ private:
+  Value operand(int i) const { return node_->operands[static_cast<std::size_t>(i)]; }
+  Value body_input(int i) const { return body().inputs()[static_cast<std::size_t>(i)]; }
+
+  const Node* node_;
+  int num_carry_, num_xs_, num_consts_;
+  std::int64_t length_;
+  bool has_trip_, reverse_;
+};
+
+// What a loop node is made of, to append a changed one. `like` gives length, reverse and the other attributes.
+struct LoopDraft {
+  explicit LoopDraft(const LoopView& like) : like(like) {}
+  LoopView like;
+  std::vector<Value> carry, xs, consts;
+  Value trip;
+  std::shared_ptr<const Graph> body, until;
+  Node* append(Graph& to) const;
+};
+
+// `graph` without what no output needs: nodes, and carries, xs, consts and ys of loops (a carry that only feeds
+// itself is not needed). Inputs and outputs stay. Null if there is nothing to remove.
+std::shared_ptr<Graph> eliminate_dead(const Graph& graph);
+
+// Nodes of the graph and of all its regions.
+int count_nodes(const Graph& graph);
+
+}  // namespace hotloop::ir
