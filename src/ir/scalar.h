@@ -6,18 +6,22 @@
 
 namespace hotloop::ir {
 
-// Operand and result dtypes are equal unless a comment says otherwise. Integer arithmetic wraps.
+// Operand and result dtypes are equal unless a comment says otherwise. Integer arithmetic wraps; integer division by
+// zero gives 0, its remainder the dividend. All bits of a result are fixed, but for the payload and sign of a NaN.
 enum class ScalarOp : std::uint8_t {
   None,
   // unary
+  // Sign is -1, 0 or 1, and NaN for NaN. Rint rounds halves to even.
   Neg, Abs, Sign, Floor, Ceil, Rint, Sqrt, Exp, Expm1, Log, Log1p, Sin, Cos, Tanh, Sigmoid, Erf, Not,
-  Cast,     // any dtype to any other; float to integer truncates
+  Cast,     // any dtype to any other; float to integer truncates and saturates, NaN gives 0; to bool is != 0
   Bitcast,  // between dtypes of one size
   Copy,
   // binary
-  Add, Sub, Mul, Div, Rem, Pow, Min, Max,  // Min and Max give NaN if either operand is NaN
-  And, Or, Xor, Shl, Shr,                  // integers and bool; Shr is logical for u32, arithmetic for i32 and i64
-  Eq, Ne, Lt, Le, Gt, Ge,                  // result bool
+  // Rem has the sign of the dividend. Max(a, b) is b if a < b or b is NaN, else a, so NaN if either is; Min alike.
+  Add, Sub, Mul, Div, Rem, Pow, Min, Max,
+  // Of integers and bool. Shr is logical for u32, arithmetic for i32 and i64; amounts are taken modulo the width.
+  And, Or, Xor, Shl, Shr,
+  Eq, Ne, Lt, Le, Gt, Ge,  // result bool
   // ternary
   Select,  // bool, T, T
   Fma,     // a * b + c with one rounding

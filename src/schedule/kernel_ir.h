@@ -111,7 +111,9 @@ struct Instr {
 // instrs[0, body_end) run at each point of all dims; the rest, which starts with the Reduced instructions and may not
 // use body registers otherwise, at each point of the outer dims only (without reduced dims, body_end is the end).
 // Order of a reduction. Over the vector dim: lane l of a logical vector takes elements l, l+L, ..., the lanes are then
-// combined in halves (l with l+L/2, ...). Else sequential, dims in order.
+// combined in halves (l with l+L/2, ...). Else sequential, dims in order. L is lanes_of the reduced dtype; other reduced
+// dims run around or inside the vector dim, in the order of dims. Every accumulator starts at the identity of `op` (0,
+// 1, -inf, +inf, all ones) and takes values as op(accumulator, value).
 // With vector_dim -1 points run in order, one after the other; only then may a point read what an earlier one wrote.
 struct Dim {
   Var var = -1;

@@ -1,0 +1,424 @@
+// The rules of kernel IR. Each broken one is a defect of ours, so the message names the statement and the rule.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "hotloop/error.h"
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::kernel {
+namespace {
+
+struct Range {
+  std::int64_t low = 0, high = 0;
+};
+
+// What is known of a variable in scope.
+struct Known {
+  Range range;
+  Var limit = -1;  // the run-time extent it stays below
+};
+
+// The tile loop being checked; its row variables are bounded together.
+struct Tile {
+  Var row0 = -1, rows = -1;
+  std::int64_t total = 0, tile_rows = 1;
+};
+
+enum class Place { Outside, Grid, Single };
+
+class Verifier {
+ public:
+  explicit Verifier(const Program& program) : p_(program) {}
+
+  void run() {
+    at_ = "program " + p_.name;
+    check(!p_.vars.empty(), "variable 0 must be the number of rows");
+    check(p_.max_rows >= 0, "max_rows must not be negative");
+    check(p_.target.dot_rows > 0 && p_.target.dot_vectors > 0, "the dot tile must not be empty");
+    for (std::size_t i = 0; i < p_.buffers.size(); ++i) verify_buffer(p_.buffers[i]);
+    define(rows_var, {{0, p_.max_rows}, -1});
+    verify_block(p_.body, Place::Outside);
+    at_ = "program " + p_.name;
+    for (std::size_t i = 0; i < p_.results.size(); ++i) {
+      check(p_.results[i].shape.size() == 0 || written_results_.contains(static_cast<int>(i)),
+            "result " + std::to_string(i) + " must be written");
+    }
+  }
+
+ private:
+  void check(bool condition, const std::string& rule) const {
+    if (!condition) throw InternalError("kernel_ir", 0, "kernel IR, " + at_ + ": " + rule);
+  }
+
+  void verify_buffer(const Buffer& b) {
+    at_ = "buffer " + b.name;
+    check(b.elements >= 0, "the number of elements must not be negative");
+    const auto bytes = b.elements * static_cast<std::int64_t>(size_of(b.dtype));
+    const auto verify_external = [&](const std::vector<ValueType>& types) {
+      check(b.index >= 0 && static_cast<std::size_t>(b.index) < types.size(), "its index must name an argument or result");
+      const ValueType& type = types[static_cast<std::size_t>(b.index)];
+      check(type.dtype == b.dtype && type.shape.size() == b.elements, "dtype and size must be those of " + type.str());
+    };
+    const auto verify_arena = [&](std::int64_t size) {
+      check(b.offset >= 0 && b.offset % vector_bytes == 0, "the offset must be a multiple of 64");
+      check(b.offset + bytes <= size, "it must lie within its arena");
+    };
+    switch (b.space) {
+      case Space::Argument: return verify_external(p_.arguments);
+      case Space::Result: return verify_external(p_.results);
+      case Space::Shared: return verify_arena(p_.shared_bytes);
+      case Space::Worker: return verify_arena(p_.worker_bytes);
+      case Space::Constant:
+        check(b.data.defined() && b.data.dtype() == b.dtype && b.data.size() == b.elements,
+              "a constant needs data of its dtype and size");
+    }
+  }
+
+  // Variables.
+  void define(Var v, const Known& known) {
+    check(v >= 0 && static_cast<std::size_t>(v) < p_.vars.size(), "variable " + std::to_string(v) + " has no name");
+    check(!scope_.contains(v), "variable " + p_.vars[static_cast<std::size_t>(v)] + " is already in scope");
+    scope_[v] = known;
+  }
+  void verify_var(Var v) const {
+    check(scope_.contains(v), "variable " + std::to_string(v) + " must be defined before use and in scope");
+  }
+  void verify_affine(const Affine& a) const {
+    for (std::size_t i = 0; i < a.terms.size(); ++i) {
+      verify_var(a.terms[i].var);
+      check(a.terms[i].coefficient != 0, "an affine term must not have coefficient 0");
+      check(i == 0 || a.terms[i - 1].var < a.terms[i].var, "affine terms must be sorted by variable");
+    }
+  }
+  Range verify_extent(const Extent& e) const {
+    check(e.bound >= 0, "an extent must not be negative");
+    if (e.is_static()) return {e.bound, e.bound};
+    verify_var(e.var);
+    return {0, e.bound};
+  }
+  Known counter_of(const Extent& e) const {
+    verify_extent(e);
+    return {{0, std::max<std::int64_t>(e.bound - 1, 0)}, e.var};
+  }
+
+  // Interval of an index, or nothing where variables hang together in ways an interval does not see.
+  std::optional<Range> range_of(const Affine& a) const {
+    for (const Term& term : a.terms) {
+      const Var limit = scope_.at(term.var).limit;
+      const bool limit_occurs = limit >= 0 && a.coefficient(limit) != 0;
+      if (limit_occurs) return std::nullopt;
+    }
+    const bool tiled = tile_.row0 >= 0 && a.coefficient(tile_.row0) != 0;
+    if (!tiled) return range_with(a, {}, -1);
+    if (a.coefficient(tile_.rows) != 0 || tile_.total == 0) return std::nullopt;
+    // The corners of (row0, row within the tile): the last tile is the short one.
+    const std::int64_t last = (tile_.total - 1) / tile_.tile_rows * tile_.tile_rows;
+    std::optional<Range> all;
+    for (const std::int64_t row0 : {std::int64_t{0}, last - tile_.tile_rows, last}) {
+      if (row0 < 0) continue;
+      const std::int64_t rows = std::min(tile_.tile_rows, tile_.total - row0);
+      const Range r = range_with(a, row0, rows);
+      all = all ? Range{std::min(all->low, r.low), std::max(all->high, r.high)} : r;
+    }
+    return all;
+  }
+  Range range_with(const Affine& a, std::optional<std::int64_t> row0, std::int64_t rows) const {
+    Range sum{a.constant, a.constant};
+    for (const Term& term : a.terms) {
+      const Known& known = scope_.at(term.var);
+      Range r = known.range;
+      if (row0 && term.var == tile_.row0) r = {*row0, *row0};
+      if (row0 && known.limit == tile_.rows) r.high = std::min(r.high, rows - 1);
+      sum.low += term.coefficient * (term.coefficient > 0 ? r.low : r.high);
+      sum.high += term.coefficient * (term.coefficient > 0 ? r.high : r.low);
+    }
+    return sum;
+  }
+  bool scope_may_be_empty() const { return empty_depth_ > 0; }
+
+  // Memory. `span` is what a statement adds to the index: from span.low to span.high elements.
+  const Buffer& verify_access(const Access& access, DType dtype, bool proves = true, Range span = {}) const {
+    check(access.buffer >= 0 && static_cast<std::size_t>(access.buffer) < p_.buffers.size(), "an access must name a buffer");
+    const Buffer& b = p_.buffers[static_cast<std::size_t>(access.buffer)];
+    check(b.dtype == dtype, "the access to " + b.name + " must have its dtype, " + std::string(name_of(b.dtype)));
+    verify_affine(access.index);
+    if (proves && access.indirect.empty() && !scope_may_be_empty()) {
+      if (const auto range = range_of(access.index)) {
+        const std::int64_t low = range->low + span.low, high = range->high + span.high;
+        check(low >= 0 && high < b.elements, "the access to " + b.name + " runs over [" + std::to_string(low) + ", " +
+                                                 std::to_string(high) + "] of " + std::to_string(b.elements) +
+                                                 " elements");
+      }
+    }
+    return b;
+  }
+  void verify_written(const Buffer& b, Place place, bool split) {
+    check(b.space != Space::Argument && b.space != Space::Constant, b.name + " is read only");
+    check(place != Place::Outside || split || b.space == Space::Worker,
+          "all workers would write " + b.name + ": outside Grid and Single only a split Map may");
+    if (b.space == Space::Result) written_results_[b.index] = true;
+  }
+
+  // Statements.
+  void verify_block(const Block& block, Place place) {
+    const auto outer = scope_;  // a Let lives until the end of its block
+    for (const Stmt& stmt : block) {
+      std::visit([&](const auto& node) { verify_node(node, place); }, stmt.node);
+    }
+    scope_ = outer;
+  }
+
+  void verify_node(const Map& map, Place place) {
+    at_ = "map " + map.name;
+    const int num_dims = static_cast<int>(map.dims.size());
+    const int num_instrs = static_cast<int>(map.instrs.size());
+    check(map.num_outer >= 0 && map.num_outer <= num_dims, "num_outer must count some of its dims");
+    check(map.vector_dim >= -1 && map.vector_dim < num_dims, "vector_dim must be one of its dims or -1");
+    check(map.body_end >= 0 && map.body_end <= num_instrs, "body_end must lie within its instructions");
+    check(map.num_outer < num_dims || map.body_end == num_instrs, "without reduced dims the body is everything");
+    check(!map.split || (place == Place::Outside && map.num_outer > 0),
+          "only a Map outside Grid and Single, with an outer dim, is split");
+    const auto saved = scope_;
+    const int saved_empty = empty_depth_;
+    for (int d = 0; d < num_dims; ++d) {
+      const Dim& dim = map.dims[static_cast<std::size_t>(d)];
+      define(dim.var, counter_of(dim.extent));
+    }
+    auto outer_scope = scope_;
+    for (int d = map.num_outer; d < num_dims; ++d) outer_scope.erase(map.dims[static_cast<std::size_t>(d)].var);
+    const auto is_empty = [](const Dim& dim) { return dim.extent.bound == 0; };
+    const bool outer_empty = std::any_of(map.dims.begin(), map.dims.begin() + map.num_outer, is_empty);
+    const bool body_empty = std::any_of(map.dims.begin(), map.dims.end(), is_empty);
+    empty_depth_ = saved_empty + body_empty;
+    for (int i = 0; i < num_instrs; ++i) {
+      if (i == map.body_end) {
+        scope_ = outer_scope;
+        empty_depth_ = saved_empty + outer_empty;
+      }
+      at_ = "map " + map.name + " %" + std::to_string(i);
+      verify_instr(map, i, place);
+    }
+    scope_ = saved;
+    empty_depth_ = saved_empty;
+  }
+
+  DType verify_reg(const Map& map, int at, int reg) const {
+    check(reg >= 0 && reg < at, "register %" + std::to_string(reg) + " must be defined before use");
+    const Instr& in = map.instrs[static_cast<std::size_t>(reg)];
+    check(in.kind != Instr::Kind::Store, "a store defines no register");
+    check(at < map.body_end || reg >= map.body_end, "code after a reduction must not use registers of the body");
+    return in.dtype;
+  }
+
+  void verify_instr(const Map& map, int i, Place place) {
+    const Instr& in = map.instrs[static_cast<std::size_t>(i)];
+    const auto verify_predicate = [&](int reg) {
+      if (reg >= 0) check(verify_reg(map, i, reg) == DType::Bool, "a predicate must be bool");
+    };
+    for (const Indirect& indirect : in.access.indirect) {
+      check(is_integer(verify_reg(map, i, indirect.reg)), "an indirect index must be an integer");
+    }
+    switch (in.kind) {
+      case Instr::Kind::Op: return verify_op(map, i);
+      case Instr::Kind::Const:
+        check(size_of(in.dtype) == 8 || in.bits >> (8 * size_of(in.dtype)) == 0, "a constant must be zero-extended");
+        check(in.dtype != DType::Bool || in.bits <= 1, "a bool is 0 or 1");
+        return;
+      case Instr::Kind::Index:
+        check(is_integer(in.dtype), "an index must be an integer");
+        check(in.access.indirect.empty(), "an index is affine");
+        return verify_affine(in.access.index);
+      case Instr::Kind::Load:
+        verify_predicate(in.args[0]);
+        verify_access(in.access, in.dtype, in.args[0] < 0);
+        return;
+      case Instr::Kind::Store:
+        check(verify_reg(map, i, in.args[0]) == in.dtype, "the stored value must have the dtype of the store");
+        verify_predicate(in.args[1]);
+        return verify_written(verify_access(in.access, in.dtype, in.args[1] < 0), place, map.split);
+      case Instr::Kind::Reduced: {
+        const bool first = i == map.body_end || map.instrs[static_cast<std::size_t>(i - 1)].kind == in.kind;
+        check(i >= map.body_end && first, "reductions must stand at the start of what follows the body");
+        check(in.args[0] >= 0 && in.args[0] < map.body_end, "a reduction must name a register of the body");
+        const Instr& value = map.instrs[static_cast<std::size_t>(in.args[0])];
+        check(value.kind != Instr::Kind::Store && value.dtype == in.dtype, "a reduction must keep the dtype");
+        using enum ScalarOp;
+        const bool logical = in.op == And || in.op == Or;
+        const bool arithmetic = in.op == Add || in.op == Mul || in.op == Max || in.op == Min;
+        check(logical ? !is_float(in.dtype) : arithmetic && in.dtype != DType::Bool, "a reduction is by add, mul, max, "
+              "min of numbers, or by and, or of integers and bools");
+      }
+    }
+  }
+
+  void verify_op(const Map& map, int i) const {
+    const Instr& in = map.instrs[static_cast<std::size_t>(i)];
+    DType types[3] = {in.dtype, in.dtype, in.dtype};
+    for (int k = 0; k < 3; ++k) {
+      if (k < ir::num_operands(in.op)) types[k] = verify_reg(map, i, in.args[k]);
+      else check(in.args[k] == -1, "an operation has no more operands than it takes");
+    }
+    using enum ScalarOp;
+    const DType d = in.dtype;
+    const auto same = [&](int from) {
+      for (int k = from; k < ir::num_operands(in.op); ++k) check(types[k] == d, "operands and result must agree in dtype");
+    };
+    switch (in.op) {
+      case None: return check(false, "an operation must be named");
+      case Cast: return;
+      case Bitcast: return check(size_of(types[0]) == size_of(d), "a bitcast must keep the size");
+      case Eq: case Ne: case Lt: case Le: case Gt: case Ge:
+        check(d == DType::Bool, "a comparison gives bool");
+        return check(types[0] == types[1], "compared values must agree in dtype");
+      case Select:
+        check(types[0] == DType::Bool, "select needs a bool");
+        return same(1);
+      case Not: case And: case Or: case Xor:
+        check(!is_float(d), "a logical operation needs integers or bools");
+        return same(0);
+      case Shl: case Shr:
+        check(is_integer(d), "a shift needs integers");
+        return same(0);
+      case Floor: case Ceil: case Rint: case Sqrt: case Exp: case Expm1: case Log: case Log1p: case Sin: case Cos:
+      case Tanh: case Sigmoid: case Erf: case Fma: case Pow:
+        check(is_float(d), "it is defined for floats only");
+        return same(0);
+      case Copy: case Min: case Max:
+        return same(0);
+      default:
+        check(d != DType::Bool, "arithmetic needs numbers");
+        return same(0);
+    }
+  }
+
+  static void extend(Range& span, const Extent& e, std::int64_t stride) {
+    const std::int64_t reach = std::max<std::int64_t>(e.bound - 1, 0) * stride;
+    (reach < 0 ? span.low : span.high) += reach;
+  }
+
+  void verify_node(const Dot& dot, Place place) {
+    at_ = "dot " + dot.name;
+    check(is_float(dot.dtype), "it is defined for floats only");
+    check(dot.n.is_static(), "n must be static");
+    verify_extent(dot.m);
+    verify_extent(dot.n);
+    const bool proves = dot.m.is_static() && dot.m.bound > 0 && dot.n.bound > 0;
+    const auto verify_matrix = [&](const Access& access, Range span, bool nonempty) -> const Buffer& {
+      check(access.indirect.empty(), "its operands are affine");
+      return verify_access(access, dot.dtype, proves && nonempty, span);
+    };
+    for (const DotSegment& s : dot.segments) {
+      check(s.k.size() <= 3, "a segment has at most 3 dims of k");
+      Range a, b;
+      std::int64_t depth = 1;
+      for (const KDim& k : s.k) {
+        verify_extent(k.extent);
+        extend(a, k.extent, k.a_stride);
+        extend(b, k.extent, k.b_stride);
+        depth *= k.extent.bound;
+      }
+      extend(a, dot.m, s.a_m);
+      extend(b, dot.n, s.b_n);
+      const std::int64_t lanes = lanes_of(dot.dtype);
+      if (s.packed) b = {0, depth * ((dot.n.bound + lanes - 1) / lanes * lanes) - 1};
+      verify_matrix(s.a, a, depth > 0);
+      verify_matrix(s.b, b, depth > 0);
+    }
+    const auto span_of = [&](std::int64_t m, std::int64_t n) {
+      Range span;
+      extend(span, dot.m, m);
+      extend(span, dot.n, n);
+      return span;
+    };
+    if (dot.init) verify_matrix(*dot.init, span_of(dot.init_m, dot.init_n), true);
+    verify_written(verify_matrix(dot.c, span_of(dot.c_m, dot.c_n), true), place, false);
+  }
+
+  void verify_node(const Pack& pack, Place place) {
+    at_ = "pack";
+    check(pack.k >= 0 && pack.n >= 0, "its extents must not be negative");
+    check(is_float(pack.dtype), "it is defined for floats only");
+    check(pack.source.indirect.empty(), "its source is affine");
+    Range span;
+    extend(span, {pack.k}, pack.k_stride);
+    extend(span, {pack.n}, pack.n_stride);
+    verify_access(pack.source, pack.dtype, pack.k > 0 && pack.n > 0, span);
+    const std::int64_t lanes = lanes_of(pack.dtype);
+    const Access target{.buffer = pack.target, .index = 0, .indirect = {}};
+    const bool empty = pack.k == 0 || pack.n == 0;
+    verify_written(verify_access(target, pack.dtype, !empty, {0, pack.k * ((pack.n + lanes - 1) / lanes * lanes) - 1}),
+                   place, false);
+  }
+
+  void verify_node(const For& loop, Place place) {
+    at_ = "for";
+    const auto saved = scope_;
+    const Known counter = counter_of(loop.trip);
+    check(loop.stop || loop.test.empty(), "a test needs a stop value");
+    define(loop.counter, counter);
+    empty_depth_ += loop.trip.bound == 0;
+    verify_block(loop.test, place);
+    at_ = "for";
+    if (loop.stop) verify_scalar(*loop.stop, DType::Bool);
+    verify_block(loop.body, place);
+    empty_depth_ -= loop.trip.bound == 0;
+    scope_ = saved;
+  }
+
+  void verify_scalar(const Access& access, DType dtype) const {
+    check(access.indirect.empty(), "a scalar is read at an affine index");
+    verify_access(access, dtype);
+  }
+
+  void verify_node(const Let& let, Place) {
+    at_ = "let";
+    check(is_integer(let.dtype), "it reads an integer");
+    check(let.low <= let.high, "its range must not be empty");
+    verify_scalar(let.source, let.dtype);
+    define(let.var, {{let.low, let.high}, -1});
+  }
+
+  void verify_node(const Grid& grid, Place place) {
+    at_ = "grid";
+    check(place == Place::Outside, "a Grid must not stand in a Grid or Single");
+    check(grid.tile_rows > 0 && grid.num_blocks > 0 && grid.tiles_per_block > 0, "tiles and blocks must not be empty");
+    verify_extent(grid.total);
+    check(grid.tile_rows * grid.num_blocks * grid.tiles_per_block >= grid.total.bound, "its blocks must cover all rows");
+    const auto saved = scope_;
+    define(grid.block, {{0, grid.num_blocks - 1}, -1});
+    verify_block(grid.prologue, Place::Grid);
+    at_ = "grid";
+    define(grid.row0, {{0, std::max<std::int64_t>(grid.total.bound - 1, 0)}, -1});
+    define(grid.rows, {{1, grid.tile_rows}, -1});
+    tile_ = {grid.row0, grid.rows, grid.total.bound, grid.tile_rows};
+    verify_block(grid.body, Place::Grid);
+    tile_ = {};
+    scope_ = saved;
+  }
+
+  void verify_node(const Single& single, Place place) {
+    at_ = "single";
+    check(place == Place::Outside, "a Single must not stand in a Grid or Single");
+    verify_block(single.body, Place::Single);
+  }
+
+  void verify_node(const Barrier&, Place place) {
+    at_ = "barrier";
+    check(place == Place::Outside, "a Barrier must not stand in a Grid or Single");
+  }
+
+  const Program& p_;
+  std::string at_;
+  std::map<Var, Known> scope_;
+  std::map<int, bool> written_results_;
+  Tile tile_;
+  int empty_depth_ = 0;  // loops around that never run
+};
+
+}  // namespace
+
+void verify(const Program& program) { Verifier(program).run(); }
+
+}  // namespace hotloop::kernel
