@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,25 @@ struct CompileOptions {
   bool keep_source = false;
 };
 
-// One compiled program. Calls are thread-safe; a steady-state call allocates nothing, takes no lock, spawns no thread.
+// Makes all calls in progress and to come end early by throwing Cancelled, until clear_cancel(). request_cancel() may be called
+// from a signal handler.
+void request_cancel() noexcept;
+void clear_cancel() noexcept;
+class Cancelled : public std::runtime_error {
+ public:
+  Cancelled() : std::runtime_error("[run] cancelled") {}
+};
+
+// One compiled program. Calls are thread-safe; a steady-state call takes no lock, spawns no thread and
+// takes its memory from a recycling pool.
 class Executable {
  public:
   // Runs on arrays of the traced types (batch axes may be shorter, see CompileOptions). Throws UserError naming the
   // argument and both types otherwise.
   std::vector<Array> operator()(std::span<const Array> inputs) const;
-  // The same into given outputs (types as traced, batch axes as long as the inputs'); the pointers are not checked.
+  // The same into `outputs`, one array each, which are replaced: the form that allocates nothing, not even a vector.
+  void run(std::span<const Array> inputs, std::span<Array> outputs) const;
+  // The same into given memory (types as traced, batch axes as long as the inputs'); the pointers are not checked.
   void run_raw(void* const* inputs, void* const* outputs, std::int64_t rows) const;
 
   const std::vector<ValueType>& input_types() const;

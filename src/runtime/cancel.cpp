@@ -1,0 +1,25 @@
+#include "runtime/cancel.h"
+
+#include <atomic>
+
+#include "hotloop/jit.h"
+
+namespace hotloop {
+namespace {
+
+// Generated code reads the flag as a plain integer.
+std::atomic<std::int32_t> g_cancel{0};
+static_assert(sizeof(g_cancel) == sizeof(std::int32_t) && std::atomic<std::int32_t>::is_always_lock_free);
+
+}  // namespace
+
+void request_cancel() noexcept { g_cancel.store(1, std::memory_order_relaxed); }
+void clear_cancel() noexcept { g_cancel.store(0, std::memory_order_relaxed); }
+
+namespace runtime {
+
+const std::int32_t* cancel_flag() { return reinterpret_cast<const std::int32_t*>(&g_cancel); }
+bool cancel_requested() { return g_cancel.load(std::memory_order_relaxed) != 0; }
+
+}  // namespace runtime
+}  // namespace hotloop

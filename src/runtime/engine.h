@@ -1,0 +1,32 @@
+// Engine: what stands behind an Executable. One runs compiled kernel IR, the other interprets the graph.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hotloop/jit.h"
+
+namespace hotloop::runtime {
+
+struct StageTime {
+  std::string name;
+  double time_ms;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  // One pointer an input and an output; `rows` is the number of batch rows.
+  virtual void run(void* const* inputs, void* const* outputs, std::int64_t rows) const = 0;
+  // Structure, for KernelHistory and explain(); time_us and rows are the caller's.
+  virtual KernelRecord describe() const = 0;
+  virtual std::string kernel_text() const = 0;
+  virtual const std::string& source() const = 0;
+};
+
+// `batch_axes` as in CompileOptions, empty or one an input.
+std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::vector<int> batch_axes);
+
+}  // namespace hotloop::runtime

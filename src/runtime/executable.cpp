@@ -1,0 +1,110 @@
+#include "runtime/executable.h"
+
+#include <chrono>
+#include <utility>
+
+#include "hotloop/error.h"
+#include "runtime/cancel.h"
+#include "runtime/history.h"
+
+namespace hotloop {
+namespace {
+
+// The types of a span of arrays, without copying them.
+struct TypesOf {
+  std::span<const Array> arrays;
+  const ValueType& operator[](std::size_t i) const { return arrays[i].type(); }
+};
+
+}  // namespace
+
+ValueType Executable::Impl::output_type(std::size_t index, std::int64_t rows) const {
+  ValueType type = outputs[index];
+  const int axis = output_batch_axes.empty() ? -1 : output_batch_axes[index];
+  if (axis >= 0) type.shape[axis] = type.shape[axis] / max_rows * rows;
+  return type;
+}
+
+std::int64_t Executable::Impl::check(std::span<const Array> arrays) const {
+  if (arrays.size() != inputs.size())
+    throw UserError(graph->name(), "the program takes " + std::to_string(inputs.size()) + " arguments",
+                    std::to_string(arrays.size()));
+  for (std::size_t i = 0; i < arrays.size(); ++i)
+    if (!arrays[i].defined())
+      throw UserError(graph->name(), "argument " + std::to_string(i) + " must be an array of " + inputs[i].str(),
+                      "an undefined array");
+  std::size_t misfit = 0;
+  const std::int64_t rows = rows_of(TypesOf{arrays}, &misfit);
+  if (rows >= 0) return rows;
+  const int batch = options.batch_axes.empty() ? -1 : options.batch_axes[misfit];
+  throw UserError(graph->name(),
+                  "argument " + std::to_string(misfit) + " must be " + inputs[misfit].str() +
+                      (batch < 0 ? "" : ", or shorter along its batch axis " + std::to_string(batch) +
+                                            " (alike for all arguments)"),
+                  arrays[misfit].type().str(), "compile for these types, or convert the argument");
+}
+
+void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t rows) const {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  engine->run(in, out, rows);
+  const std::int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
+  num_calls.fetch_add(1, std::memory_order_relaxed);
+  total_ns.fetch_add(ns, std::memory_order_relaxed);
+  std::int64_t best = best_ns.load(std::memory_order_relaxed);
+  while ((best == 0 || ns < best) && !best_ns.compare_exchange_weak(best, ns, std::memory_order_relaxed)) {
+  }
+  if (runtime::history_is_recording()) {
+    KernelRecord record = engine->describe();
+    record.rows = rows;
+    record.flops = flops;
+    record.bytes = bytes;
+    record.time_us = static_cast<double>(ns) * 1e-3;
+    runtime::record_launch(record);
+  }
+  if (runtime::cancel_requested()) throw Cancelled();
+}
+
+void Executable::run(std::span<const Array> inputs, std::span<Array> outputs) const {
+  const Impl& self = *impl_;
+  const std::int64_t rows = self.check(inputs);
+  if (outputs.size() != self.outputs.size())
+    throw UserError(self.graph->name(), "the program gives " + std::to_string(self.outputs.size()) + " outputs",
+                    "room for " + std::to_string(outputs.size()));
+  std::unique_ptr<Impl::Call> call = self.calls.take();
+  if (!call) {
+    call = std::make_unique<Impl::Call>();
+    call->inputs.resize(inputs.size());
+    call->outputs.resize(outputs.size());
+    call->results.resize(outputs.size());
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) call->inputs[i] = inputs[i].memory().get();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const ValueType type = self.output_type(i, rows);
+    const std::size_t bytes = static_cast<std::size_t>(type.shape.size()) * size_of(type.dtype);
+    call->results[i] = Array::wrap(type.dtype, type.shape, runtime::array_pool().take(bytes));
+    call->outputs[i] = call->results[i].raw();
+  }
+  self.launch(call->inputs.data(), call->outputs.data(), rows);
+  // Only now, since `outputs` may hold the very arrays that are the inputs.
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = std::exchange(call->results[i], Array{});
+  self.calls.put(std::move(call));
+}
+
+std::vector<Array> Executable::operator()(std::span<const Array> inputs) const {
+  std::vector<Array> outputs(impl_->outputs.size());
+  run(inputs, outputs);
+  return outputs;
+}
+
+void Executable::run_raw(void* const* inputs, void* const* outputs, std::int64_t rows) const {
+  impl_->launch(inputs, outputs, rows);
+}
+
+const std::vector<ValueType>& Executable::input_types() const { return impl_->inputs; }
+const std::vector<ValueType>& Executable::output_types() const { return impl_->outputs; }
+std::string Executable::graph_text() const { return impl_->graph->str(); }
+std::string Executable::kernel_text() const { return impl_->engine->kernel_text(); }
+const std::string& Executable::source() const { return impl_->engine->source(); }
+
+}  // namespace hotloop

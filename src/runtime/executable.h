@@ -1,0 +1,66 @@
+// The inside of an Executable.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hotloop/jit.h"
+#include "runtime/engine.h"
+#include "runtime/pool.h"
+
+namespace hotloop {
+
+struct Executable::Impl {
+  struct Call {  // what one call needs, kept for the next
+    std::vector<void*> inputs, outputs;
+    std::vector<Array> results;
+  };
+
+  std::shared_ptr<const Graph> graph;  // after the passes
+  CompileOptions options;
+  std::vector<ValueType> inputs, outputs;
+  std::vector<int> output_batch_axes;  // as options.batch_axes, which is empty or has one entry an input
+  std::int64_t max_rows = 1;
+  std::unique_ptr<runtime::Engine> engine;
+  std::vector<std::string> pass_lines;  // what the passes changed, for explain()
+  std::vector<runtime::StageTime> stages;
+  double flops = 0, bytes = 0;
+
+  mutable runtime::ObjectPool<Call> calls;
+  mutable std::atomic<std::int64_t> num_calls{0}, total_ns{0}, best_ns{0};
+
+  // Number of batch rows that arguments of these types bring, or -1 if some type does not fit (`misfit`: which).
+  template <class Types> std::int64_t rows_of(const Types& types, std::size_t* misfit) const;
+  ValueType output_type(std::size_t index, std::int64_t rows) const;
+  std::int64_t check(std::span<const Array> arrays) const;
+  void launch(void* const* in, void* const* out, std::int64_t rows) const;
+};
+
+template <class Types>
+std::int64_t Executable::Impl::rows_of(const Types& types, std::size_t* misfit) const {
+  std::int64_t rows = -1;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ValueType& given = types[i];
+    const ValueType& wanted = inputs[i];
+    const int batch = options.batch_axes.empty() ? -1 : options.batch_axes[i];
+    bool fits = given.dtype == wanted.dtype && given.shape.rank() == wanted.shape.rank();
+    for (int axis = 0; fits && axis < wanted.shape.rank(); ++axis) {
+      if (axis != batch) {
+        fits = given.shape[axis] == wanted.shape[axis];
+      } else {
+        if (rows < 0) rows = given.shape[axis];
+        fits = given.shape[axis] == rows && rows <= max_rows;
+      }
+    }
+    if (!fits) {
+      *misfit = i;
+      return -1;
+    }
+  }
+  return rows < 0 ? max_rows : rows;
+}
+
+}  // namespace hotloop

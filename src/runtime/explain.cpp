@@ -1,0 +1,98 @@
+// Executable::explain(): what was made of the program, in 80 columns.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include "runtime/executable.h"
+
+namespace hotloop {
+namespace {
+
+constexpr std::size_t columns = 80;
+
+std::string scaled(double value, const char* unit, double step = 1000) {
+  static constexpr std::array<const char*, 5> prefixes = {"", "k", "M", "G", "T"};
+  std::size_t p = 0;
+  while (value >= step && p + 1 < prefixes.size()) {
+    value /= step;
+    ++p;
+  }
+  char text[64];
+  std::snprintf(text, sizeof text, p == 0 ? "%.0f %s%s" : "%.3g %s%s", value, prefixes[p], unit);
+  return text;
+}
+
+std::string fixed(double value, const char* unit) {
+  char text[64];
+  std::snprintf(text, sizeof text, value < 10 ? "%.2f %s" : "%.0f %s", value, unit);
+  return text;
+}
+
+// "label      text", wrapped at blanks.
+void append_line(std::string& out, const std::string& label, const std::string& text) {
+  constexpr std::size_t indent = 12;
+  std::string line = label;
+  line.resize(std::max(indent, label.size() + 1), ' ');
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    std::size_t end = text.find(' ', begin);
+    if (end == std::string::npos) end = text.size();
+    const std::string word = text.substr(begin, end - begin);
+    if (line.size() + word.size() > columns && line.find_first_not_of(' ') != std::string::npos) {
+      out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+      line.assign(indent, ' ');
+    }
+    line += word + " ";
+    begin = end + 1;
+  }
+  out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+}
+
+std::string count(int n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
+
+}  // namespace
+
+std::string Executable::explain() const {
+  const Impl& self = *impl_;
+  const KernelRecord kernel = self.engine->describe();
+  std::string out;
+  append_line(out, "program", self.graph->name() + ": " + count(static_cast<int>(self.inputs.size()), "input") + ", " +
+                                  count(static_cast<int>(self.outputs.size()), "output") + ", " +
+                                  count(static_cast<int>(self.graph->nodes().size()), "node"));
+  append_line(out, "backend", self.options.backend + ", " + self.options.target + ", " +
+                                  count(self.options.threads, "thread") +
+                                  (self.max_rows > 1 && !self.options.batch_axes.empty()
+                                       ? ", up to " + std::to_string(self.max_rows) + " rows"
+                                       : ""));
+  for (const std::string& line : self.pass_lines) append_line(out, &line == &self.pass_lines.front() ? "passes" : "", line);
+  if (self.options.backend != "interp") {
+    append_line(out, "kernel", "1 kernel: " + count(kernel.num_grids, "grid") + ", " + count(kernel.num_loops, "loop") +
+                                   ", " + count(kernel.num_dots, "dot") + ", " + count(kernel.num_maps, "map"));
+    append_line(out, "memory", "arena " + scaled(static_cast<double>(kernel.shared_bytes), "B", 1024) + " shared, " +
+                                   scaled(static_cast<double>(kernel.scratch_bytes), "B", 1024) + " a worker");
+  }
+  append_line(out, "work", scaled(self.flops, "flop") + " and " + scaled(self.bytes, "B") +
+                               " of inputs and outputs a call (estimates)");
+  std::string stages;
+  double total_ms = 0;
+  for (const runtime::StageTime& s : self.stages) {
+    stages += (stages.empty() ? "" : ", ") + s.name + " " + fixed(s.time_ms, "ms");
+    total_ms += s.time_ms;
+  }
+  append_line(out, "compiled", "in " + fixed(total_ms, "ms") + ": " + stages);
+  const auto calls = self.num_calls.load(std::memory_order_relaxed);
+  if (calls > 0) {
+    const double best_us = static_cast<double>(self.best_ns.load(std::memory_order_relaxed)) * 1e-3;
+    const double mean_us =
+        static_cast<double>(self.total_ns.load(std::memory_order_relaxed)) * 1e-3 / static_cast<double>(calls);
+    append_line(out, "measured", std::to_string(calls) + (calls == 1 ? " call" : " calls") + ", best " +
+                                     fixed(best_us, "us") + ", mean " + fixed(mean_us, "us") + ", " +
+                                     scaled(self.flops / (best_us * 1e-6), "flop/s") + " at best");
+  } else {
+    append_line(out, "measured", "not run yet");
+  }
+  return out;
+}
+
+}  // namespace hotloop

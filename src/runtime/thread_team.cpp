@@ -1,0 +1,160 @@
+#include "runtime/thread_team.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "hotloop/error.h"
+
+namespace hotloop::runtime {
+namespace {
+
+constexpr auto spin_time = std::chrono::microseconds(100);
+constexpr int pauses_per_look_at_the_clock = 64;
+constexpr int pauses_before_yield = 4096;
+
+void pause_core() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+// Spins until done(), giving the core away once in a while after the first few microseconds: whoever is waited for may
+// need it.
+template <class Done> void spin_until(Done done, bool yield_at_once) {
+  int pauses = yield_at_once ? pauses_before_yield : 0;
+  while (!done()) {
+    if (pauses < pauses_before_yield) {
+      ++pauses;
+      pause_core();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+}  // namespace
+
+int num_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+ThreadTeam::ThreadTeam(int num_workers) : slots_(std::make_unique<Slot[]>(max_workers)) { grow(num_workers); }
+
+ThreadTeam::~ThreadTeam() {
+  stop_.store(true, std::memory_order_release);
+  for (std::size_t i = 0; i < threads_.size(); ++i) wake(static_cast<int>(i) + 1, run_ + 1);
+  for (std::thread& t : threads_) t.join();
+}
+
+void ThreadTeam::grow(int wanted) {
+  if (wanted > max_workers)
+    throw UserError("threads", "a team has at most " + std::to_string(max_workers) + " workers",
+                    std::to_string(wanted) + " threads");
+  while (busy_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+  for (int worker = num_workers(); worker < wanted; ++worker) {
+    slots_[static_cast<std::size_t>(worker)].run.store(run_, std::memory_order_relaxed);
+    threads_.emplace_back([this, worker, last = run_] { work(worker, last); });
+    num_workers_.store(worker + 1, std::memory_order_release);
+  }
+  oversubscribed_ = num_workers() > num_cores();
+  busy_.store(false, std::memory_order_release);
+}
+
+bool ThreadTeam::try_run(int num_workers, Task task, void* context) {
+  if (num_workers > this->num_workers() || busy_.exchange(true, std::memory_order_acquire)) return false;
+  ++run_;
+  task_ = task;
+  context_ = context;
+  active_ = num_workers;
+  running_.store(num_workers - 1, std::memory_order_relaxed);
+  for (int worker = 1; worker < num_workers; ++worker) wake(worker, run_);
+  task(context, 0);
+  spin_until([this] { return running_.load(std::memory_order_acquire) == 0; }, oversubscribed_);
+  busy_.store(false, std::memory_order_release);
+  return true;
+}
+
+void ThreadTeam::barrier(void* team) {
+  auto& self = *static_cast<ThreadTeam*>(team);
+  // The phase cannot change before this worker has arrived, so it may be read without ordering.
+  const std::uint32_t phase = self.phase_.load(std::memory_order_relaxed);
+  if (self.arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == self.active_) {
+    self.arrived_.store(0, std::memory_order_relaxed);
+    self.phase_.store(phase + 1, std::memory_order_release);
+    return;
+  }
+  spin_until([&] { return self.phase_.load(std::memory_order_acquire) != phase; }, self.oversubscribed_);
+}
+
+void ThreadTeam::wake(int worker, std::uint32_t run) {
+  Slot& slot = slots_[static_cast<std::size_t>(worker)];
+  // Sequential consistency: either this thread sees `asleep`, or the worker sees the new run before it sleeps.
+  slot.run.store(run, std::memory_order_seq_cst);
+  if (slot.asleep.load(std::memory_order_seq_cst)) slot.run.notify_one();
+}
+
+// Waits until the slot's run differs from `last`; false when the team is to stop.
+bool ThreadTeam::wait_for_call(Slot& slot, std::uint32_t last) const {
+  const auto called = [&] { return slot.run.load(std::memory_order_acquire) != last; };
+  const auto deadline = std::chrono::steady_clock::now() + spin_time;
+  while (!called()) {
+    for (int i = 0; i < pauses_per_look_at_the_clock && !called(); ++i) pause_core();
+    if (called()) break;
+    if (std::chrono::steady_clock::now() < deadline) continue;
+    slot.asleep.store(true, std::memory_order_seq_cst);
+    slot.run.wait(last, std::memory_order_seq_cst);
+    slot.asleep.store(false, std::memory_order_relaxed);
+  }
+  return !stop_.load(std::memory_order_acquire);
+}
+
+void ThreadTeam::work(int worker, std::uint32_t last) {
+  Slot& slot = slots_[static_cast<std::size_t>(worker)];
+  while (wait_for_call(slot, last)) {
+    last = slot.run.load(std::memory_order_relaxed);
+    task_(context_, worker);
+    running_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+namespace {
+
+std::atomic<ThreadTeam*> g_team{nullptr};
+std::mutex g_team_mutex;
+
+void forget_team_in_child() {
+  g_team.store(nullptr, std::memory_order_relaxed);  // its threads are not here; the memory is lost on purpose
+  new (&g_team_mutex) std::mutex;                    // the forking process may have held it
+}
+
+}  // namespace
+
+ThreadTeam& shared_team(int num_workers) {
+  ThreadTeam* team = g_team.load(std::memory_order_acquire);
+  if (team == nullptr || team->num_workers() < num_workers) {
+    const std::scoped_lock lock(g_team_mutex);
+    team = g_team.load(std::memory_order_acquire);
+    if (team == nullptr) {
+      static const int registered = pthread_atfork(nullptr, nullptr, forget_team_in_child);
+      (void)registered;
+      team = new ThreadTeam(num_workers);
+      g_team.store(team, std::memory_order_release);
+    } else if (team->num_workers() < num_workers) {
+      team->grow(num_workers);
+    }
+  }
+  return *team;
+}
+
+}  // namespace hotloop::runtime

@@ -1,0 +1,72 @@
+// ThreadTeam: a fork-join team with wake-up latencies near a microsecond.
+//
+// A waiting worker spins for a bounded time, then sleeps in the kernel, so that back-to-back calls find it awake and
+// an idle program costs nothing. A run allocates nothing and takes no lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace hotloop::runtime {
+
+class ThreadTeam {
+ public:
+  using Task = void (*)(void* context, int worker);  // must not throw
+
+  // The caller of try_run is worker 0; the team starts num_workers - 1 threads.
+  explicit ThreadTeam(int num_workers);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  // Runs task(context, w) for w in 0..num_workers-1 and returns true when all have returned. Returns false at once, having
+  // run nothing, when the team is in use (by another caller, or by a caller that is itself a worker) or too small.
+  bool try_run(int num_workers, Task task, void* context);
+
+  // Joins the workers of the run in progress. `team` is a ThreadTeam; the signature is what generated code calls.
+  static void barrier(void* team);
+
+  int num_workers() const { return num_workers_.load(std::memory_order_acquire); }
+  // Makes the team at least this large. Not for the steady state: it waits for a run in progress.
+  void grow(int num_workers);
+
+ private:
+  static constexpr int max_workers = 256;
+  // One cache line a worker: the number of the last run it was called for.
+  struct alignas(64) Slot {
+    std::atomic<std::uint32_t> run{0};
+    std::atomic<bool> asleep{false};
+  };
+
+  void work(int worker, std::uint32_t last);  // `last`: the run before the first it may be called for
+  bool wait_for_call(Slot& slot, std::uint32_t last) const;
+  void wake(int worker, std::uint32_t run);
+
+  std::unique_ptr<Slot[]> slots_;
+  std::vector<std::thread> threads_;  // changed by grow() and the destructor only
+  std::atomic<int> num_workers_{1};
+  bool oversubscribed_ = false;  // more workers than cores: spinning would only delay the others
+  std::atomic<bool> stop_{false};
+
+  alignas(64) std::atomic<bool> busy_{false};
+  std::uint32_t run_ = 0;  // this and the next three: written by the holder of busy_, read by the workers it wakes
+  Task task_ = nullptr;
+  void* context_ = nullptr;
+  int active_ = 1;
+
+  alignas(64) std::atomic<int> running_{0};  // workers of this run that have not returned, the caller aside
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<std::uint32_t> phase_{0};  // the sense of the barrier: counts its openings
+};
+
+// The team that all executables share, at least `num_workers` large. It is never destroyed; a forked child process, which has
+// none of the threads, gets a new one.
+ThreadTeam& shared_team(int num_workers);
+
+// Cores this process may use.
+int num_cores();
+
+}  // namespace hotloop::runtime

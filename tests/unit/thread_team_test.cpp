@@ -1,0 +1,136 @@
+#include "runtime/thread_team.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "hotloop/error.h"
+
+namespace hotloop::runtime {
+namespace {
+
+template <class F> bool run(ThreadTeam& team, int n, F fn) {
+  return team.try_run(n, [](void* f, int worker) { (*static_cast<F*>(f))(worker); }, &fn);
+}
+
+TEST(ThreadTeam, EveryWorkerRunsOnceARun) {
+  ThreadTeam team(4);
+  std::array<int, 4> counts{};  // plain: the join must order them
+  for (int i = 0; i < 1000; ++i)
+    ASSERT_TRUE(run(team, 4, [&](int w) { ++counts[static_cast<std::size_t>(w)]; }));
+  for (int c : counts) EXPECT_EQ(c, 1000);
+}
+
+TEST(ThreadTeam, FewerWorkersThanTheTeamHas) {
+  ThreadTeam team(4);
+  for (int n = 1; n <= 4; ++n) {
+    std::array<int, 4> ran{};
+    ASSERT_TRUE(run(team, n, [&](int w) { ran[static_cast<std::size_t>(w)] = 1; }));
+    EXPECT_EQ(std::accumulate(ran.begin(), ran.end(), 0), n);
+  }
+}
+
+TEST(ThreadTeam, TooFewWorkersRunsNothing) {
+  ThreadTeam team(2);
+  bool ran = false;
+  EXPECT_FALSE(run(team, 3, [&](int) { ran = true; }));
+  EXPECT_FALSE(ran);
+}
+
+TEST(ThreadTeam, BarrierSeparatesPhases) {
+  constexpr int workers = 3, phases = 200;
+  ThreadTeam team(workers);
+  std::array<std::array<int, 16>, workers> slots{};  // written by one worker, read by its neighbour after the barrier
+  std::atomic<int> errors{0};
+  for (int repeat = 0; repeat < 5; ++repeat)
+    ASSERT_TRUE(run(team, workers, [&](int w) {
+      for (int phase = 1; phase <= phases; ++phase) {
+        slots[static_cast<std::size_t>(w)][0] = phase;
+        ThreadTeam::barrier(&team);
+        if (slots[static_cast<std::size_t>((w + 1) % workers)][0] != phase) ++errors;
+        ThreadTeam::barrier(&team);
+      }
+    }));
+  EXPECT_EQ(errors.load(), 0);
+}
+
+TEST(ThreadTeam, BusyTeamRefusesASecondCallerAndItself) {
+  ThreadTeam team(2);
+  bool nested = true, other = true;
+  ASSERT_TRUE(run(team, 2, [&](int w) {
+    if (w == 0) nested = run(team, 2, [](int) {});
+    if (w == 1) std::thread([&] { other = run(team, 1, [](int) {}); }).join();
+  }));
+  EXPECT_FALSE(nested);
+  EXPECT_FALSE(other);
+  EXPECT_TRUE(run(team, 2, [](int) {}));
+}
+
+TEST(ThreadTeam, SleepingWorkersWake) {
+  ThreadTeam team(3);
+  for (int i = 0; i < 5; ++i) {
+    std::atomic<int> ran{0};
+    ASSERT_TRUE(run(team, 3, [&](int) { ++ran; }));
+    EXPECT_EQ(ran.load(), 3);
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+  }
+}
+
+TEST(ThreadTeam, ManyCallersOneAtATime) {
+  ThreadTeam team(2);
+  int inside = 0;  // plain: only the holder of the team touches it
+  std::atomic<int> accepted{0}, refused{0};
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 4; ++c)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        const bool ok = run(team, 2, [&](int w) { inside += w == 0; });
+        ++(ok ? accepted : refused);
+      }
+    });
+  for (std::thread& t : callers) t.join();
+  EXPECT_EQ(accepted + refused, 800);
+  EXPECT_EQ(inside, accepted.load());
+}
+
+TEST(ThreadTeam, Grows) {
+  ThreadTeam team(1);
+  ASSERT_TRUE(run(team, 1, [](int) {}));
+  team.grow(3);
+  std::atomic<int> ran{0};
+  ASSERT_TRUE(run(team, 3, [&](int) { ++ran; }));
+  EXPECT_EQ(ran.load(), 3);
+  EXPECT_THROW(team.grow(100000), UserError);
+  EXPECT_TRUE(run(team, 3, [](int) {}));
+}
+
+TEST(ThreadTeam, SharedTeamIsOneAndGrows) {
+  ThreadTeam& a = shared_team(2);
+  ThreadTeam& b = shared_team(3);
+  EXPECT_EQ(&a, &b);
+  EXPECT_GE(b.num_workers(), 3);
+}
+
+#if !defined(__SANITIZE_THREAD__)  // tsan does not follow threads into a fork
+TEST(ThreadTeam, AForkedChildGetsItsOwnTeam) {
+  ASSERT_TRUE(run(shared_team(2), 2, [](int) {}));
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atomic<int> ran{0};
+    const bool ok = run(shared_team(2), 2, [&](int) { ++ran; });
+    _exit(ok && ran == 2 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+#endif
+
+}  // namespace
+}  // namespace hotloop::runtime
