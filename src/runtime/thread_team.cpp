@@ -67,7 +67,7 @@ void ThreadTeam::grow(int wanted) {
     threads_.emplace_back([this, worker, last = run_] { work(worker, last); });
     num_workers_.store(worker + 1, std::memory_order_release);
   }
-  oversubscribed_ = num_workers() > num_cores();
+  oversubscribed_.store(num_workers() > num_cores(), std::memory_order_relaxed);
   busy_.store(false, std::memory_order_release);
 }
 
@@ -80,7 +80,8 @@ bool ThreadTeam::try_run(int num_workers, Task task, void* context) {
   running_.store(num_workers - 1, std::memory_order_relaxed);
   for (int worker = 1; worker < num_workers; ++worker) wake(worker, run_);
   task(context, 0);
-  spin_until([this] { return running_.load(std::memory_order_acquire) == 0; }, oversubscribed_);
+  spin_until([this] { return running_.load(std::memory_order_acquire) == 0; },
+             oversubscribed_.load(std::memory_order_relaxed));
   busy_.store(false, std::memory_order_release);
   return true;
 }
@@ -94,7 +95,8 @@ void ThreadTeam::barrier(void* team) {
     self.phase_.store(phase + 1, std::memory_order_release);
     return;
   }
-  spin_until([&] { return self.phase_.load(std::memory_order_acquire) != phase; }, self.oversubscribed_);
+  spin_until([&] { return self.phase_.load(std::memory_order_acquire) != phase; },
+             self.oversubscribed_.load(std::memory_order_relaxed));
 }
 
 void ThreadTeam::wake(int worker, std::uint32_t run) {
@@ -107,11 +109,12 @@ void ThreadTeam::wake(int worker, std::uint32_t run) {
 // Waits until the slot's run differs from `last`; false when the team is to stop.
 bool ThreadTeam::wait_for_call(Slot& slot, std::uint32_t last) const {
   const auto called = [&] { return slot.run.load(std::memory_order_acquire) != last; };
+  const bool spin = !oversubscribed_.load(std::memory_order_relaxed);
   const auto deadline = std::chrono::steady_clock::now() + spin_time;
   while (!called()) {
     for (int i = 0; i < pauses_per_look_at_the_clock && !called(); ++i) pause_core();
     if (called()) break;
-    if (std::chrono::steady_clock::now() < deadline) continue;
+    if (spin && std::chrono::steady_clock::now() < deadline) continue;
     slot.asleep.store(true, std::memory_order_seq_cst);
     slot.run.wait(last, std::memory_order_seq_cst);
     slot.asleep.store(false, std::memory_order_relaxed);

@@ -48,7 +48,7 @@ class ThreadTeam {
   std::unique_ptr<Slot[]> slots_;
   std::vector<std::thread> threads_;  // changed by grow() and the destructor only
   std::atomic<int> num_workers_{1};
-  bool oversubscribed_ = false;  // more workers than cores: spinning would only delay the others
+  std::atomic<bool> oversubscribed_{false};  // more workers than cores: spinning would only delay the others
   std::atomic<bool> stop_{false};
 
   alignas(64) std::atomic<bool> busy_{false};
