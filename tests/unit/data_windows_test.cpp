@@ -1,0 +1,225 @@
+// Derived columns, windows, splits and scales, against definitions written out here.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <random>
+
+#include "hotloop/data.h"
+#include "hotloop/error.h"
+#include "hotloop/fit.h"
+
+namespace hotloop::data {
+namespace {
+
+std::vector<double> random_series(std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::normal_distribution<double> normal(3, 2);
+  std::vector<double> out(n);
+  for (double& v : out) v = normal(rng);
+  return out;
+}
+
+std::string message(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(Lag, ShiftsAndLeavesTheStartUndefined) {
+  const std::vector<double> y = lag(std::vector<double>{1, 2, 3, 4}, 2);
+  EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[1]));
+  EXPECT_EQ(y[2], 1);
+  EXPECT_EQ(y[3], 2);
+  EXPECT_EQ(message([] { lag(std::vector<double>{1}, 0); }), "[lag] steps must be positive. Received: 0.");
+}
+
+TEST(Periodic, DayOfHalfHours) {
+  const auto columns = periodic("day", 100, {.period = 48, .harmonics = 2});
+  ASSERT_EQ(columns.size(), 4u);
+  EXPECT_EQ(columns[0].first, "day_sin1");
+  EXPECT_EQ(columns[3].first, "day_cos2");
+  for (std::size_t row = 0; row < 100; ++row) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>(row % 48) / 48;
+    EXPECT_DOUBLE_EQ(columns[0].second[row], std::sin(angle));
+    EXPECT_NEAR(columns[3].second[row], std::cos(2 * angle), 1e-15);
+  }
+}
+
+TEST(Periodic, WeekdayOfHalfHoursThatBeginOnAWednesday) {
+  const auto columns = periodic("week", 1000, {.period = 7, .step = 48, .phase = 2});
+  for (std::size_t row = 0; row < 1000; ++row) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>((row / 48 + 2) % 7) / 7;
+    EXPECT_DOUBLE_EQ(columns[0].second[row], std::sin(angle)) << row;
+    EXPECT_DOUBLE_EQ(columns[1].second[row], std::cos(angle)) << row;
+  }
+}
+
+TEST(Periodic, NegativePhaseWraps) {
+  EXPECT_DOUBLE_EQ(periodic("p", 1, {.period = 4, .phase = -1})[0].second[0], std::sin(2 * std::numbers::pi * 3 / 4));
+}
+
+struct Fixture {
+  Table table;
+  WindowOptions options{.inputs = {"x", "late"}, .target = "y", .length = 5};
+  Fixture() {
+    table.add("x", random_series(200, 1));
+    table.add("y", random_series(200, 2));
+    table.add("late", lag(table["y"], 7));
+  }
+};
+
+TEST(Windows, SplitByTimeWithoutUndefinedRows) {
+  Fixture f;
+  const WindowedTable windows(f.table, f.options);
+  // The first window that is defined ends at row 7 + 5 - 1; 0.7 * 200 = 140, 0.85 * 200 = 170.
+  const auto rows = [&](const Dataset& part) {
+    const auto span = windows.target_rows(part);
+    return std::vector<std::int64_t>(span.begin(), span.end());
+  };
+  const auto range = [](std::int64_t from, std::int64_t to) {
+    std::vector<std::int64_t> out(static_cast<std::size_t>(to - from));
+    std::iota(out.begin(), out.end(), from);
+    return out;
+  };
+  EXPECT_EQ(rows(windows.train()), range(11, 140));
+  EXPECT_EQ(rows(windows.validation()), range(140, 170));
+  EXPECT_EQ(rows(windows.test()), range(170, 200));
+}
+
+TEST(Windows, ScalesAreThoseOfTheTrainingRowsAlone) {
+  Fixture f;
+  const WindowedTable windows(f.table, f.options);
+  const auto x = f.table["x"];
+  double mean = 0, square = 0;
+  for (std::size_t row = 11; row < 140; ++row) mean += x[row] / 129;
+  for (std::size_t row = 11; row < 140; ++row) square += (x[row] - mean) * (x[row] - mean) / 129;
+  EXPECT_NEAR(windows.input_scales()[0].mean, mean, 1e-12);
+  EXPECT_NEAR(windows.input_scales()[0].std, std::sqrt(square), 1e-12);
+
+  std::vector<double> changed(x.begin(), x.end());
+  for (std::size_t row = 140; row < 200; ++row) changed[row] += 1000;
+  Table other;
+  other.add("x", changed);
+  other.add("y", random_series(200, 2));
+  other.add("late", lag(other["y"], 7));
+  EXPECT_EQ(WindowedTable(other, f.options).input_scales()[0].mean, windows.input_scales()[0].mean);
+}
+
+TEST(Windows, GatherCopiesStandardisedRows) {
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    Fixture f;
+    f.options.dtype = dtype;
+    f.options.horizon = 3;
+    f.options.stride = 4;
+    const WindowedTable windows(f.table, f.options);
+    const Dataset& part = windows.validation();
+    ASSERT_GT(part.size(), 2);
+    Array x(dtype, {2, 5, 2}), y(dtype, {2, 1});
+    part.gather(std::vector<std::int64_t>{2, 0}, x.raw(), y.raw());
+    const auto scaled = [&](double value, const Standardization& s) {
+      const double z = (value - s.mean) / s.std;
+      return dtype == DType::F32 ? static_cast<double>(static_cast<float>(z)) : z;
+    };
+    const auto rows = windows.target_rows(part);
+    EXPECT_EQ(rows[1] - rows[0], 4);
+    for (std::int64_t i = 0; i < 2; ++i) {
+      const std::int64_t target = rows[i == 0 ? 2 : 0];
+      EXPECT_EQ(y.at(i), scaled(f.table["y"][static_cast<std::size_t>(target)], windows.target_scale()));
+      for (std::int64_t t = 0; t < 5; ++t) {
+        const auto row = static_cast<std::size_t>(target - 3 - 4 + t);
+        EXPECT_EQ(x.at((i * 5 + t) * 2), scaled(f.table["x"][row], windows.input_scales()[0]));
+        EXPECT_EQ(x.at((i * 5 + t) * 2 + 1), scaled(f.table["late"][row], windows.input_scales()[1]));
+      }
+    }
+  }
+}
+
+TEST(Windows, UndefinedRowsInTheMiddleDropTheWindowsThatHoldThem) {
+  Fixture f;
+  std::vector<double> holes = random_series(200, 3);
+  holes[50] = std::nan("");
+  f.table.add("holes", holes);
+  f.options.inputs = {"holes"};
+  const WindowedTable windows(f.table, f.options);
+  for (const std::int64_t row : windows.target_rows(windows.train())) EXPECT_TRUE(row < 50 || row > 54) << row;
+  EXPECT_EQ(windows.train().size(), 136 - 5);
+}
+
+TEST(Windows, ConstantColumnsKeepStandardDeviationOne) {
+  Fixture f;
+  f.table.add("flat", std::vector<double>(200, 4.0));
+  f.options.inputs = {"flat"};
+  const WindowedTable windows(f.table, f.options);
+  EXPECT_EQ(windows.input_scales()[0].mean, 4);
+  EXPECT_EQ(windows.input_scales()[0].std, 1);
+}
+
+TEST(Windows, Refusals) {
+  const auto with = [](const std::function<void(WindowOptions&)>& change) {
+    return message([&] {
+      Fixture f;
+      change(f.options);
+      WindowedTable(f.table, f.options);
+    });
+  };
+  EXPECT_EQ(with([](WindowOptions& o) { o.length = 0; }), "[window] length must be positive. Received: 0.");
+  EXPECT_EQ(with([](WindowOptions& o) { o.stride = -1; }), "[window] stride must be positive. Received: -1.");
+  EXPECT_EQ(with([](WindowOptions& o) { o.inputs = {"z"}; }),
+            "[table] the column must be there. Received: 'z'. Try: did you mean 'x'?.");
+  EXPECT_EQ(with([](WindowOptions& o) { o.length = 201; }),
+            "[window] the table must be at least as long as a window and its horizon. Received: 200 rows for length 201 "
+            "and horizon 0.");
+  EXPECT_NE(with([](WindowOptions& o) { o.train = 0.9, o.validation = 0.2; }).find("their sum at most 1"),
+            std::string::npos);
+  EXPECT_NE(with([](WindowOptions& o) { o.train = 0.03; }).find("at least one window"), std::string::npos);
+}
+
+TEST(ArrayDataset, GathersRowsAndChecksShapes) {
+  const ArrayDataset samples(Array::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2}),
+                             Array::from(std::vector<float>{7, 8, 9}, {3, 1}));
+  Array x(DType::F32, {2, 2}), y(DType::F32, {2, 1});
+  samples.gather(std::vector<std::int64_t>{2, 0}, x.raw(), y.raw());
+  EXPECT_EQ(x.at(0), 5);
+  EXPECT_EQ(x.at(3), 2);
+  EXPECT_EQ(y.at(1), 7);
+  EXPECT_EQ(message([] { ArrayDataset(Array(DType::F32, {3, 2}), Array(DType::F32, {4, 1})); }),
+            "[dataset] inputs and targets must have equally many samples. Received: f32[3,2] and f32[4,1].");
+}
+
+TEST(Ridge, RecoversALinearModelAndShrinksWithLambda) {
+  const std::size_t n = 300, k = 4;
+  std::vector<double> a = random_series(n * k, 5), y(n);
+  const std::vector<double> w = {1, -2, 0.5, 3};
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j < k; ++j) y[i] += a[i * k + j] * w[j];
+  const ArrayDataset samples(Array::from(a, {static_cast<std::int64_t>(n), 2, 2}), Array::from(y, {300, 1}));
+  const train::Ridge exact = train::fit_ridge(samples, samples, std::vector<double>{1000, 1e-9});
+  EXPECT_EQ(exact.lambda, 1e-9);
+  for (std::size_t j = 0; j < k; ++j) EXPECT_NEAR(exact.weights[j], w[j], 1e-10);
+  EXPECT_NEAR(exact.predict(samples)[7], y[7], 1e-9);
+
+  // The normal equations themselves: (A'A + lambda I) w = A'y.
+  const train::Ridge shrunk = train::fit_ridge(samples, samples, std::vector<double>{100});
+  for (std::size_t j = 0; j < k; ++j) {
+    double left = 100 * shrunk.weights[j], right = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t m = 0; m < k; ++m) left += a[i * k + j] * a[i * k + m] * shrunk.weights[m];
+      right += a[i * k + j] * y[i];
+    }
+    EXPECT_NEAR(left, right, 1e-8 * std::abs(right));
+  }
+}
+
+TEST(Ridge, SingularEquationsAreRefused) {
+  const ArrayDataset samples(Array::zeros(DType::F64, {3, 2}), Array::zeros(DType::F64, {3, 1}));
+  EXPECT_NE(message([&] { train::fit_ridge(samples, samples, std::vector<double>{0}); }).find("positive definite"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace hotloop::data
