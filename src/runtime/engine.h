@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/backend.h"
 #include "hotloop/jit.h"
 
 namespace hotloop::runtime {
@@ -28,5 +29,8 @@ class Engine {
 
 // `batch_axes` as in CompileOptions, empty or one an input.
 std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::vector<int> batch_axes);
+
+std::unique_ptr<Engine> make_kernel_engine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel,
+                                           int num_workers);
 
 }  // namespace hotloop::runtime

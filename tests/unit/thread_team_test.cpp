@@ -90,7 +90,9 @@ TEST(ThreadTeam, ManyCallersOneAtATime) {
   for (int c = 0; c < 4; ++c)
     callers.emplace_back([&] {
       for (int i = 0; i < 200; ++i) {
-        const bool ok = run(team, 2, [&](int w) { inside += w == 0; });
+        const bool ok = run(team, 2, [&](int w) {
+          if (w == 0) ++inside;
+        });
         ++(ok ? accepted : refused);
       }
     });

@@ -1,0 +1,143 @@
+// Runs compiled kernel IR: arenas from a pool, workers from the team.
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "backends/backend.h"
+#include "runtime/cancel.h"
+#include "runtime/engine.h"
+#include "runtime/pool.h"
+#include "runtime/thread_team.h"
+
+namespace hotloop::runtime {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+struct FreeMemory {
+  void operator()(std::byte* p) const { std::free(p); }
+};
+
+// The arenas of one call in progress, and the argument block of each worker.
+class Context {
+ public:
+  Context(std::size_t shared_bytes, std::size_t worker_bytes, int num_workers) {
+    // Two cache lines apart, so that neighbouring workers' prefetchers do not meet.
+    const std::size_t stride = round_up(worker_bytes) + 2 * alignment;
+    const std::size_t total = round_up(shared_bytes) + stride * static_cast<std::size_t>(num_workers);
+    arena_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, total)));
+    if (arena_ == nullptr) throw std::bad_alloc();
+    // All ones is a NaN: a schedule that reads what it never wrote is seen at once. It also maps the pages.
+    std::memset(arena_.get(), 0xff, total);
+    workers_ = std::vector<KernelContext>(static_cast<std::size_t>(num_workers));
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      workers_[w].shared = arena_.get();
+      workers_[w].scratch = arena_.get() + round_up(shared_bytes) + stride * w;
+      workers_[w].worker = static_cast<std::int64_t>(w);
+      workers_[w].barrier = &ThreadTeam::barrier;
+      workers_[w].cancel = cancel_flag();
+    }
+  }
+
+  std::vector<KernelContext>& workers() { return workers_; }
+
+ private:
+  static std::size_t round_up(std::size_t n) { return (n + alignment - 1) / alignment * alignment; }
+
+  std::unique_ptr<std::byte, FreeMemory> arena_;
+  std::vector<KernelContext> workers_;
+};
+
+void count_statements(const kernel::Block& block, KernelRecord& record) {
+  for (const kernel::Stmt& stmt : block)
+    std::visit(
+        [&](const auto& s) {
+          using T = std::decay_t<decltype(s)>;
+          if constexpr (std::is_same_v<T, kernel::Map>) {
+            ++record.num_maps;
+          } else if constexpr (std::is_same_v<T, kernel::Dot>) {
+            ++record.num_dots;
+          } else if constexpr (std::is_same_v<T, kernel::For>) {
+            ++record.num_loops;
+            count_statements(s.test, record);
+            count_statements(s.body, record);
+          } else if constexpr (std::is_same_v<T, kernel::Grid>) {
+            ++record.num_grids;
+            count_statements(s.prologue, record);
+            count_statements(s.body, record);
+          } else if constexpr (std::is_same_v<T, kernel::Single>) {
+            count_statements(s.body, record);
+          }
+        },
+        stmt.node);
+}
+
+class KernelEngine final : public Engine {
+ public:
+  KernelEngine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel, int num_workers)
+      : program_(std::move(program)), kernel_(std::move(kernel)), num_workers_(num_workers) {
+    record_.name = program_.name;
+    record_.num_workers = num_workers;
+    record_.shared_bytes = program_.shared_bytes;
+    record_.scratch_bytes = program_.worker_bytes;
+    count_statements(program_.body, record_);
+    if (num_workers_ > 1) shared_team(num_workers_);  // start the threads now, not in the first call
+  }
+
+  void run(void* const* inputs, void* const* outputs, std::int64_t rows) const override {
+    std::unique_ptr<Context> context = contexts_.take();
+    if (!context)
+      context = std::make_unique<Context>(static_cast<std::size_t>(program_.shared_bytes),
+                                          static_cast<std::size_t>(program_.worker_bytes), num_workers_);
+    for (KernelContext& c : context->workers()) {
+      c.arguments = inputs;
+      c.results = outputs;
+      c.rows = rows;
+      c.num_workers = num_workers_;
+    }
+    if (num_workers_ == 1 || !run_on_team(*context)) {
+      context->workers()[0].num_workers = 1;
+      kernel_->function()(context->workers().data());
+    }
+    contexts_.put(std::move(context));
+  }
+
+  KernelRecord describe() const override { return record_; }
+  std::string kernel_text() const override { return kernel::print(program_); }
+  const std::string& source() const override { return kernel_->source; }
+
+ private:
+  bool run_on_team(Context& context) const {
+    struct Job {
+      KernelFunction function;
+      const KernelContext* workers;
+    };
+    ThreadTeam& team = shared_team(num_workers_);
+    for (KernelContext& c : context.workers()) c.team = &team;
+    Job job{kernel_->function(), context.workers().data()};
+    return team.try_run(
+        num_workers_,
+        [](void* p, int worker) {
+          const Job& j = *static_cast<const Job*>(p);
+          j.function(j.workers + worker);
+        },
+        &job);
+  }
+
+  kernel::Program program_;
+  std::unique_ptr<CompiledKernel> kernel_;
+  int num_workers_;
+  KernelRecord record_;
+  mutable ObjectPool<Context> contexts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_kernel_engine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel,
+                                           int num_workers) {
+  return std::make_unique<KernelEngine>(std::move(program), std::move(kernel), num_workers);
+}
+
+}  // namespace hotloop::runtime
