@@ -1,0 +1,71 @@
+#include "core/config.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/nearest.h"
+#include "hotloop/error.h"
+
+namespace hotloop {
+namespace {
+
+std::string print(const Setting& setting) {
+  if (const bool* b = std::get_if<bool>(&setting)) return *b ? "true" : "false";
+  if (const std::int64_t* i = std::get_if<std::int64_t>(&setting)) return std::to_string(*i);
+  if (const double* d = std::get_if<double>(&setting)) return std::to_string(*d);
+  return "\"" + std::get<std::string>(setting) + "\"";
+}
+
+Setting checked(const std::string& where, const Parameter& parameter, const Setting& setting) {
+  if (setting.index() != parameter.fallback.index()) {
+    const std::int64_t* integer = std::get_if<std::int64_t>(&setting);
+    if (integer != nullptr && std::holds_alternative<double>(parameter.fallback))
+      return static_cast<double>(*integer);
+    throw UserError(where, "'" + parameter.name + "' must be " + std::string(type_name(parameter.fallback)),
+                    print(setting), parameter.doc);
+  }
+  if (const std::string* text = std::get_if<std::string>(&setting))
+    if (!parameter.choices.empty() && std::ranges::find(parameter.choices, *text) == parameter.choices.end())
+      throw UserError(where, "'" + parameter.name + "' must be one of its choices", print(setting),
+                      nearest_hint(*text, parameter.choices));
+  return setting;
+}
+
+}  // namespace
+
+std::string_view type_name(const Setting& setting) {
+  constexpr std::string_view names[] = {"true or false", "an integer", "a number", "a text"};
+  return names[setting.index()];
+}
+
+Config::Config(const std::string& where, std::span<const Parameter> parameters,
+               const std::map<std::string, Setting>& settings) {
+  std::vector<std::string> names;
+  for (const Parameter& p : parameters) names.push_back(p.name);
+  for (const auto& [name, setting] : settings) {
+    const auto it = std::ranges::find(parameters, name, &Parameter::name);
+    if (it == parameters.end())
+      throw UserError(where, "every setting must be one that '" + where + "' has", "'" + name + "'",
+                      nearest_hint(name, names));
+    values_[name] = checked(where, *it, setting);
+  }
+  for (const Parameter& p : parameters) {
+    if (values_.contains(p.name)) continue;
+    if (p.required)
+      throw UserError(where, "'" + p.name + "' must be given", "no value", p.doc);
+    values_[p.name] = p.fallback;
+  }
+}
+
+const Setting& Config::at(const std::string& name) const {
+  const auto it = values_.find(name);
+  HOTLOOP_CHECK(it != values_.end(), "setting '" + name + "' is not a parameter");
+  return it->second;
+}
+
+bool Config::flag(const std::string& name) const { return std::get<bool>(at(name)); }
+std::int64_t Config::integer(const std::string& name) const { return std::get<std::int64_t>(at(name)); }
+double Config::number(const std::string& name) const { return std::get<double>(at(name)); }
+const std::string& Config::text(const std::string& name) const { return std::get<std::string>(at(name)); }
+
+}  // namespace hotloop

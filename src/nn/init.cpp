@@ -1,0 +1,89 @@
+#include "hotloop/init.h"
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "core/philox.h"
+#include "hotloop/error.h"
+
+namespace hotloop::nn {
+namespace {
+
+using Words = std::array<std::uint32_t, 4>;
+
+Words draw(std::uint64_t seed, std::int64_t index) {
+  const auto i = static_cast<std::uint64_t>(index);
+  return philox4x32({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), 0, 0},
+                    {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+}
+
+// In [0, 1), a multiple of 2^-53.
+double unit(std::uint32_t high, std::uint32_t low) {
+  return static_cast<double>((std::uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
+}
+
+double normal_element(std::uint64_t seed, std::int64_t index) {
+  const Words w = draw(seed, index);
+  return std::sqrt(-2 * std::log1p(-unit(w[0], w[1]))) * std::cos(2 * std::numbers::pi * unit(w[2], w[3]));
+}
+
+}  // namespace
+
+std::uint64_t fold_in(std::uint64_t seed, std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  const Words w = philox4x32({static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(hash >> 32), 0, 1},
+                             {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  return std::uint64_t{w[1]} << 32 | w[0];
+}
+
+Array uniform(std::uint64_t seed, const Shape& shape, DType dtype, double low, double high) {
+  Array out(dtype, shape);
+  for (std::int64_t i = 0; i < out.size(); ++i) {
+    const Words w = draw(seed, i);
+    out.set(i, low + (high - low) * unit(w[0], w[1]));
+  }
+  return out;
+}
+
+Array normal(std::uint64_t seed, const Shape& shape, DType dtype, double stddev) {
+  Array out(dtype, shape);
+  for (std::int64_t i = 0; i < out.size(); ++i) out.set(i, stddev * normal_element(seed, i));
+  return out;
+}
+
+Array glorot_uniform(std::uint64_t seed, const Shape& shape, DType dtype) {
+  if (shape.rank() != 2) throw UserError("glorot_uniform", "the weight must be a matrix (out, in)", shape.str());
+  const double limit = std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1]));
+  return uniform(seed, shape, dtype, -limit, limit);
+}
+
+Array orthogonal(std::uint64_t seed, const Shape& shape, DType dtype) {
+  if (shape.rank() != 2) throw UserError("orthogonal", "the weight must be a matrix", shape.str());
+  // Gram-Schmidt, run twice for orthogonality to working precision, on the columns of a tall normal matrix: its R has a positive
+  // diagonal by construction.
+  const bool tall = shape[0] >= shape[1];
+  const auto m = static_cast<std::size_t>(tall ? shape[0] : shape[1]);
+  const auto n = static_cast<std::size_t>(tall ? shape[1] : shape[0]);
+  std::vector<std::vector<double>> q(n, std::vector<double>(m));
+  for (std::size_t j = 0; j < n; ++j) {
+    for (std::size_t i = 0; i < m; ++i) q[j][i] = normal_element(seed, static_cast<std::int64_t>(j * m + i));
+    for (int pass = 0; pass < 2; ++pass)
+      for (std::size_t k = 0; k < j; ++k) {
+        double product = 0;
+        for (std::size_t i = 0; i < m; ++i) product += q[k][i] * q[j][i];
+        for (std::size_t i = 0; i < m; ++i) q[j][i] -= product * q[k][i];
+      }
+    double square = 0;
+    for (double v : q[j]) square += v * v;
+    for (double& v : q[j]) v /= std::sqrt(square);
+  }
+  Array out(dtype, shape);
+  for (std::size_t j = 0; j < n; ++j)
+    for (std::size_t i = 0; i < m; ++i)
+      out.set(static_cast<std::int64_t>(tall ? i * n + j : j * m + i), q[j][i]);
+  return out;
+}
+
+}  // namespace hotloop::nn

@@ -1,0 +1,56 @@
+#include "hotloop/ops.h"
+#include "nn/recurrent.h"
+
+namespace hotloop::nn {
+namespace {
+
+class RnnCell : public Cell {
+ public:
+  RnnCell(std::int64_t inputs, std::int64_t hidden, Nonlinearity nonlinearity)
+      : inputs_(inputs), hidden_(hidden), nonlinearity_(nonlinearity) {}
+
+  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+    return init_gated({inputs_, hidden_, 1}, seed, dtype, init);
+  }
+
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    return {{"h", zero_state(batch, hidden_, dtype)}};
+  }
+
+  std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
+    check_step_input("rnn", x, params["weight_ih"]);
+    const Value sum =
+        linear(x, params["weight_ih"]) + linear(state["h"], params["weight_hh"]) + summed_bias(params);
+    const Value h = nonlinearity_ == Nonlinearity::Tanh ? tanh(sum) : relu(sum);
+    return {{{"h", h}}, h};
+  }
+
+ private:
+  std::int64_t inputs_, hidden_;
+  Nonlinearity nonlinearity_;
+};
+
+Layer make(std::int64_t inputs, std::int64_t hidden, std::int64_t num_layers, Nonlinearity nonlinearity) {
+  check_sizes("rnn", inputs, hidden, num_layers);
+  std::vector<std::shared_ptr<const Cell>> cells;
+  for (std::int64_t l = 0; l < num_layers; ++l)
+    cells.push_back(std::make_shared<const RnnCell>(l == 0 ? inputs : hidden, hidden, nonlinearity));
+  return stacked_recurrent(std::move(cells));
+}
+
+}  // namespace
+
+RNN::RNN(std::int64_t inputs, std::int64_t hidden, std::int64_t num_layers, Nonlinearity nonlinearity)
+    : Layer(make(inputs, hidden, num_layers, nonlinearity)) {}
+
+std::vector<LayerDef> layers_rnn() {
+  std::vector<Parameter> parameters = recurrent_settings();
+  parameters.push_back({"nonlinearity", "tanh", "of the new state", false, {"tanh", "relu"}});
+  return {{"rnn", "plain recurrent network: (batch, time, features) -> (batch, time, hidden)", parameters,
+           [](const Config& config, const ValueType& input) -> Layer {
+             return RNN(features_of(input, 3, "rnn"), config.integer("hidden"), config.integer("layers"),
+                        config.text("nonlinearity") == "tanh" ? Nonlinearity::Tanh : Nonlinearity::Relu);
+           }}};
+}
+
+}  // namespace hotloop::nn

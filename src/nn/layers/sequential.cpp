@@ -1,0 +1,56 @@
+#include "hotloop/ops.h"
+#include "nn/registry.h"
+
+namespace hotloop::nn {
+namespace {
+
+class SequentialModule : public Module {
+ public:
+  explicit SequentialModule(std::vector<Layer> layers) : layers_(std::move(layers)) {}
+
+  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+    Tree<Array> params;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      Tree<Array> own = layers_[i].init(fold_in(seed, name(i)), dtype, init);
+      if (!own.empty()) params.set(name(i), std::move(own));
+    }
+    return params;
+  }
+
+  Value apply(const Tree<Value>& params, Value x, Context& context) const override {
+    const auto count = static_cast<std::int64_t>(layers_.size());
+    const Value keys = context.key ? random_bits(context.key, {count, 2}) : Value{};
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      Context inner;
+      if (keys) inner.key = take(keys, 0, static_cast<std::int64_t>(i));
+      if (context.state && context.state->has(name(i))) inner.state = context.state->at(name(i));
+      x = layers_[i].apply(params.has(name(i)) ? params.at(name(i)) : Tree<Value>(), x, inner);
+      if (inner.state) context.state->set(name(i), *inner.state);
+    }
+    return x;
+  }
+
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    Tree<Value> state;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      Tree<Value> own = layers_[i].initial_state(batch, dtype);
+      if (!own.empty()) state.set(name(i), std::move(own));
+    }
+    return state;
+  }
+
+ private:
+  static std::string name(std::size_t i) { return std::to_string(i); }
+
+  std::vector<Layer> layers_;
+};
+
+}  // namespace
+
+Sequential::Sequential(std::vector<Layer> layers)
+    : Layer(std::make_shared<const SequentialModule>(std::move(layers))) {}
+
+// A configuration's list of layers is the sequence.
+std::vector<LayerDef> layers_sequential() { return {}; }
+
+}  // namespace hotloop::nn

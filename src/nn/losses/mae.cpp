@@ -1,0 +1,12 @@
+#include "hotloop/ops.h"
+#include "nn/registry.h"
+
+namespace hotloop::losses {
+
+MAE::MAE() : Loss([](Value prediction, Value target) { return mean(abs(prediction - target)); }, "mae") {}
+
+std::vector<LossDef> losses_mae() {
+  return {{"mae", "mean of the absolute differences", {}, [](const Config&) -> Loss { return MAE(); }}};
+}
+
+}  // namespace hotloop::losses

@@ -1,0 +1,75 @@
+#include "nn/registry.h"
+
+#include "core/plugins.h"
+
+namespace hotloop::nn {
+namespace {
+
+const std::vector<LayerDef>& table() {
+  static const std::vector<LayerDef> layers = gather_plugins(layer_files());
+  return layers;
+}
+
+}  // namespace
+
+std::span<const LayerDef> all_layers() { return table(); }
+
+const LayerDef& layer_def(std::string_view name) { return find_plugin(table(), name, "layer"); }
+
+Layer make_layer(const LayerConfig& config, const ValueType& input) {
+  const LayerDef& def = layer_def(config.type);
+  return def.make(Config(def.name, def.parameters, config.settings), input);
+}
+
+Layer make_model(std::span<const LayerConfig> stack, const ValueType& input) {
+  std::vector<Layer> layers;
+  ValueType type = input;
+  for (const LayerConfig& config : stack) {
+    layers.push_back(make_layer(config, type));
+    type = layers.back().output_type(type);
+  }
+  return Sequential(std::move(layers));
+}
+
+std::int64_t features_of(const ValueType& input, int rank, const std::string& where) {
+  const int received = input.shape.rank();
+  const bool fits = rank > 0 ? received == rank : received >= 1;
+  if (!fits)
+    throw UserError(where, rank == 3 ? "the input must be a sequence (batch, time, features)"
+                                     : "the input must have a last axis, the features",
+                    input.str(), rank == 3 && received == 2 ? "put recurrent layers before 'last'" : "");
+  return input.shape[received - 1];
+}
+
+}  // namespace hotloop::nn
+
+namespace hotloop::losses {
+namespace {
+
+const std::vector<LossDef>& table() {
+  static const std::vector<LossDef> losses = gather_plugins(loss_files());
+  return losses;
+}
+
+}  // namespace
+
+std::span<const LossDef> all_losses() { return table(); }
+
+const LossDef& loss_def(std::string_view name) { return find_plugin(table(), name, "loss"); }
+
+Loss make_loss(const std::string& name, const std::map<std::string, Setting>& settings) {
+  const LossDef& def = loss_def(name);
+  return def.make(Config(def.name, def.parameters, settings));
+}
+
+Value Loss::operator()(Value prediction, Value target) const {
+  if (prediction.type() != target.type())
+    throw UserError(name_, "prediction and target must have one shape and dtype",
+                    prediction.type().str() + " and " + target.type().str(),
+                    prediction.rank() != target.rank() ? "reshape the target to the model's output" : "");
+  const Value loss = function_(prediction, target);
+  if (loss.rank() != 0) throw UserError(name_, "a loss must be a scalar", loss.type().str(), "take its mean");
+  return loss;
+}
+
+}  // namespace hotloop::losses

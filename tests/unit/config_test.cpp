@@ -1,0 +1,48 @@
+#include "core/config.h"
+
+#include <gtest/gtest.h>
+
+#include "hotloop/error.h"
+
+namespace hotloop {
+namespace {
+
+const std::vector<Parameter> parameters = {{"hidden", std::int64_t{0}, "number of hidden units", true},
+                                           {"epsilon", 1e-5, "added to the variance"},
+                                           {"bias", true, "whether there is a bias"},
+                                           {"reset", "after", "where the reset gate acts", false, {"after", "before"}}};
+
+std::string message(const std::map<std::string, Setting>& settings) {
+  try {
+    Config("gru", parameters, settings);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Config, DefaultsFillWhatIsNotGiven) {
+  const Config config("gru", parameters, {{"hidden", std::int64_t{32}}});
+  EXPECT_EQ(config.integer("hidden"), 32);
+  EXPECT_EQ(config.number("epsilon"), 1e-5);
+  EXPECT_TRUE(config.flag("bias"));
+  EXPECT_EQ(config.text("reset"), "after");
+}
+
+TEST(Config, AnIntegerIsANumber) {
+  const Config config("gru", parameters, {{"hidden", std::int64_t{32}}, {"epsilon", std::int64_t{1}}});
+  EXPECT_EQ(config.number("epsilon"), 1.0);
+}
+
+TEST(Config, MistakesAreNamed) {
+  EXPECT_EQ(message({}), "[gru] 'hidden' must be given. Received: no value. Try: number of hidden units.");
+  EXPECT_EQ(message({{"hiden", std::int64_t{3}}}),
+            "[gru] every setting must be one that 'gru' has. Received: 'hiden'. Try: did you mean 'hidden'?.");
+  EXPECT_EQ(message({{"hidden", 3.5}}),
+            "[gru] 'hidden' must be an integer. Received: 3.500000. Try: number of hidden units.");
+  EXPECT_EQ(message({{"hidden", std::int64_t{3}}, {"reset", "befor"}}),
+            "[gru] 'reset' must be one of its choices. Received: \"befor\". Try: did you mean 'before'?.");
+}
+
+}  // namespace
+}  // namespace hotloop
