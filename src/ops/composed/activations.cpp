@@ -1,0 +1,23 @@
+// Activation functions.
+#include <numbers>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+
+namespace hotloop {
+
+Value relu(Value x) { return select(greater(x, like(x, 0)), x, like(x, 0)); }
+
+// max(x, 0) + log1p(exp(-|x|)): no overflow at either end.
+Value softplus(Value x) { return maximum(x, like(x, 0)) + log1p(exp(-abs(x))); }
+
+// x times the normal distribution function (Hendrycks and Gimpel 2016), not its tanh approximation.
+Value gelu(Value x) { return 0.5 * x * (1.0 + erf(x * (1 / std::numbers::sqrt2))); }
+
+Value clip(Value x, double low, double high) {
+  if (!(low <= high))
+    throw UserError("clip", "low must not be above high", std::to_string(low) + " and " + std::to_string(high));
+  return minimum(maximum(x, like(x, low)), like(x, high));
+}
+
+}  // namespace hotloop

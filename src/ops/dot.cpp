@@ -1,0 +1,237 @@
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ops/rules/arguments.h"
+#include "ops/rules/batching.h"
+#include "ops/rules/sampling.h"
+#include "ops/rules/walk.h"
+
+namespace hotloop {
+
+Value dot(Value lhs, Value rhs, const DotAxes& axes) {
+  const Value both[] = {lhs, rhs};
+  ir::require_defined("dot", both);
+  return ir::append_op("dot", {lhs, rhs}, {{"lhs_contract", axes.lhs_contract}, {"rhs_contract", axes.rhs_contract},
+                                           {"lhs_batch", axes.lhs_batch}, {"rhs_batch", axes.rhs_batch}});
+}
+
+namespace ir {
+namespace {
+
+using Axes = std::vector<std::int64_t>;
+
+DotAxes axes_of(const Attrs& a) {
+  return {a.integers("lhs_contract"), a.integers("rhs_contract"), a.integers("lhs_batch"), a.integers("rhs_batch")};
+}
+
+std::string text(const Axes& axes) {
+  std::string s;
+  for (std::int64_t axis : axes) s += (s.empty() ? "" : ",") + std::to_string(axis);
+  return "{" + s + "}";
+}
+
+Axes joined(const Axes& a, const Axes& b) {
+  Axes result = a;
+  result.insert(result.end(), b.begin(), b.end());
+  return result;
+}
+
+Axes lhs_free(const DotAxes& d, int rank) { return other_axes(rank, joined(d.lhs_contract, d.lhs_batch)); }
+Axes rhs_free(const DotAxes& d, int rank) { return other_axes(rank, joined(d.rhs_contract, d.rhs_batch)); }
+
+std::vector<ValueType> infer(const InferContext& c) {
+  const ValueType &lhs = c.operands[0], &rhs = c.operands[1];
+  const DotAxes d = axes_of(c.attrs);
+  const std::string received = types_text(c.operands) + " contracted at " + text(d.lhs_contract) + " and " +
+                               text(d.rhs_contract) + ", batched at " + text(d.lhs_batch) + " and " + text(d.rhs_batch);
+  if (lhs.dtype != rhs.dtype || !is_float(lhs.dtype))
+    throw UserError("dot", "both operands must be f32, or both f64", received, "cast() one of them");
+  if (d.lhs_contract.size() != d.rhs_contract.size() || d.lhs_batch.size() != d.rhs_batch.size())
+    throw UserError("dot", "contracted and batch axes must come in pairs, one of each operand", received);
+  const auto distinct = [&](Axes axes, int rank) {
+    std::ranges::sort(axes);
+    return std::ranges::adjacent_find(axes) == axes.end() &&
+           (axes.empty() || (axes.front() >= 0 && axes.back() < rank));
+  };
+  if (!distinct(joined(d.lhs_contract, d.lhs_batch), lhs.shape.rank()) ||
+      !distinct(joined(d.rhs_contract, d.rhs_batch), rhs.shape.rank()))
+    throw UserError("dot", "axes must exist and be named once", received);
+  const auto extent = [](const ValueType& t, std::int64_t axis) { return t.shape[static_cast<int>(axis)]; };
+  const auto agree = [&](const Axes& a, const Axes& b) {
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (extent(lhs, a[i]) != extent(rhs, b[i])) return false;
+    return true;
+  };
+  if (!agree(d.lhs_contract, d.rhs_contract))
+    throw UserError("dot", "contracted axes must have the same extents", received);
+  if (!agree(d.lhs_batch, d.rhs_batch)) throw UserError("dot", "batch axes must have the same extents", received);
+  Shape shape;
+  for (std::int64_t axis : d.lhs_batch) shape.push_back(extent(lhs, axis));
+  for (std::int64_t axis : lhs_free(d, lhs.shape.rank())) shape.push_back(extent(lhs, axis));
+  for (std::int64_t axis : rhs_free(d, rhs.shape.rank())) shape.push_back(extent(rhs, axis));
+  return {{lhs.dtype, shape}};
+}
+
+std::vector<Array> eval(const EvalContext& c) {
+  const Array &lhs = c.operands[0], &rhs = c.operands[1];
+  const DotAxes d = axes_of(c.node.attrs);
+  const Axes lf = lhs_free(d, lhs.shape().rank()), rf = rhs_free(d, rhs.shape().rank());
+  const auto ls = strides_of(lhs.shape()), rs = strides_of(rhs.shape());
+  Shape contracted;
+  for (std::int64_t axis : d.lhs_contract) contracted.push_back(lhs.shape()[static_cast<int>(axis)]);
+  const auto at = [](const Axes& axes, const Axes& strides, const Index& index, std::size_t from) {
+    std::int64_t flat = 0;
+    for (std::size_t i = 0; i < axes.size(); ++i) flat += index[from + i] * strides[static_cast<std::size_t>(axes[i])];
+    return flat;
+  };
+  Array out(lhs.dtype(), c.node.types[0].shape);
+  const auto contract = [&]<class T, class Accumulator>(T, Accumulator) {
+    const auto *a = static_cast<const T*>(lhs.raw()), *b = static_cast<const T*>(rhs.raw());
+    auto* r = static_cast<T*>(out.raw());
+    for_each_index(out.shape(), [&](const Index& index) {
+      const std::size_t nb = d.lhs_batch.size();
+      const std::int64_t a0 = at(d.lhs_batch, ls, index, 0) + at(lf, ls, index, nb);
+      const std::int64_t b0 = at(d.rhs_batch, rs, index, 0) + at(rf, rs, index, nb + lf.size());
+      Accumulator sum = 0;
+      for_each_index(contracted, [&](const Index& k) {
+        sum += static_cast<Accumulator>(a[a0 + at(d.lhs_contract, ls, k, 0)]) *
+               static_cast<Accumulator>(b[b0 + at(d.rhs_contract, rs, k, 0)]);
+      });
+      *r++ = static_cast<T>(sum);
+    });
+  };
+  if (out.dtype() == DType::F32) contract(float{}, double{});
+  else contract(double{}, 0.0L);
+  return {out};
+}
+
+// A contraction written with labels, as in einsum: a label of both operands is a batch axis if it is in the result,
+// else contracted. Takes the order of operands that gives the wanted layout; a transpose only if neither does.
+struct Labelled {
+  Value value;
+  Axes labels;
+};
+Value dot_labelled(const Labelled& a, const Labelled& b, const Axes& out) {
+  const auto has = [](const Axes& labels, std::int64_t label) { return std::ranges::find(labels, label) != labels.end(); };
+  const auto position = [](const Axes& labels, std::int64_t label) {
+    return std::ranges::find(labels, label) - labels.begin();
+  };
+  const auto plan = [&](const Labelled& l, const Labelled& r, Axes& result) {
+    DotAxes d;
+    for (std::int64_t label : out) {
+      if (!has(l.labels, label) || !has(r.labels, label)) continue;
+      d.lhs_batch.push_back(position(l.labels, label));
+      d.rhs_batch.push_back(position(r.labels, label));
+      result.push_back(label);
+    }
+    for (std::int64_t label : l.labels) {
+      if (has(out, label)) {
+        if (!has(r.labels, label)) result.push_back(label);
+      } else {
+        HOTLOOP_CHECK(has(r.labels, label), "a label that is summed stands in both operands");
+        d.lhs_contract.push_back(position(l.labels, label));
+        d.rhs_contract.push_back(position(r.labels, label));
+      }
+    }
+    for (std::int64_t label : r.labels)
+      if (has(out, label) && !has(l.labels, label)) result.push_back(label);
+    return d;
+  };
+  Axes ab, ba;
+  const DotAxes straight = plan(a, b, ab), swapped = plan(b, a, ba);
+  if (ab == out) return dot(a.value, b.value, straight);
+  if (ba == out) return dot(b.value, a.value, swapped);
+  Axes permutation;
+  for (std::int64_t label : out) permutation.push_back(position(ab, label));
+  return transpose(dot(a.value, b.value, straight), permutation);
+}
+
+// Labels of a dot's operands and result: batch, lhs free, rhs free, contracted, counted in this order.
+struct Labels {
+  Axes lhs, rhs, out;
+  Labels(const DotAxes& d, int lhs_rank, int rhs_rank)
+      : lhs(static_cast<std::size_t>(lhs_rank)), rhs(static_cast<std::size_t>(rhs_rank)) {
+    std::int64_t next = 0;
+    const auto name = [](Axes& labels, std::int64_t axis, std::int64_t label) {
+      labels[static_cast<std::size_t>(axis)] = label;
+    };
+    for (std::size_t i = 0; i < d.lhs_batch.size(); ++i, ++next) name(lhs, d.lhs_batch[i], next), name(rhs, d.rhs_batch[i], next);
+    for (std::int64_t axis : lhs_free(d, lhs_rank)) name(lhs, axis, next++);
+    for (std::int64_t axis : rhs_free(d, rhs_rank)) name(rhs, axis, next++);
+    out = iota_axes(static_cast<int>(next));
+    for (std::size_t i = 0; i < d.lhs_contract.size(); ++i, ++next)
+      name(lhs, d.lhs_contract[i], next), name(rhs, d.rhs_contract[i], next);
+  }
+};
+
+std::vector<Value> jvp(const JvpContext& c) {
+  const DotAxes d = axes_of(c.node.attrs);
+  const Value left = c.tangents[0] ? dot(c.tangents[0], c.primals[1], d) : Value{};
+  const Value right = c.tangents[1] ? dot(c.primals[0], c.tangents[1], d) : Value{};
+  return {add_or_either(left, right)};
+}
+
+std::vector<Value> transpose_rule(const TransposeContext& c) {
+  const Value lhs = c.operands[0], rhs = c.operands[1], ct = c.cotangents[0];
+  HOTLOOP_CHECK(lhs || rhs, "dot is linear in one operand at a time");
+  if (!ct) return {{}, {}};
+  const Labels labels(axes_of(c.node.attrs), c.node.operands[0].rank(), c.node.operands[1].rank());
+  if (!lhs) return {dot_labelled({ct, labels.out}, {rhs, labels.rhs}, labels.lhs), {}};
+  if (!rhs) return {{}, dot_labelled({lhs, labels.lhs}, {ct, labels.out}, labels.rhs)};
+  return {{}, {}};
+}
+
+// The batch axis of both operands is a batch axis of the dot; that of one operand is a free axis of it.
+std::vector<Batched> batch(const BatchContext& c) {
+  constexpr std::int64_t lane = -1;
+  Labels labels(axes_of(c.node.attrs), c.node.operands[0].rank(), c.node.operands[1].rank());
+  if (c.operands[0].batched) labels.lhs = prepended(lane, labels.lhs);
+  if (c.operands[1].batched) labels.rhs = prepended(lane, labels.rhs);
+  return {{dot_labelled({c.operands[0].value, labels.lhs}, {c.operands[1].value, labels.rhs}, prepended(lane, labels.out)),
+           true}};
+}
+
+Sample sample(Rng& rng, DType dtype, const Shape& lhs, const Shape& rhs, const DotAxes& d) {
+  return {{random_array(rng, dtype, lhs), random_array(rng, dtype, rhs)},
+          {{"lhs_contract", d.lhs_contract}, {"rhs_contract", d.rhs_contract}, {"lhs_batch", d.lhs_batch}, {"rhs_batch", d.rhs_batch}},
+          {}};
+}
+
+}  // namespace
+
+std::vector<OpDef> ops_dot() {
+  OpDef def;
+  def.name = "dot";
+  def.summary = "sum of products over pairs of axes; result axes are batch, free of lhs, free of rhs";
+  def.kind = OpKind::Dot;
+  def.num_operands = 2;
+  def.infer = infer;
+  def.eval = eval;
+  def.jvp = jvp;
+  def.transpose = transpose_rule;
+  def.batch = batch;
+  def.flops = [](const Node& node) {
+    double flops = 2 * static_cast<double>(node.types[0].shape.size());
+    for (std::int64_t axis : node.attrs.integers("lhs_contract"))
+      flops *= static_cast<double>(node.operands[0].shape()[static_cast<int>(axis)]);
+    return flops;
+  };
+  def.samples = [](Rng& rng, DType t) {
+    return std::vector<Sample>{sample(rng, t, {}, {}, {}),
+                               sample(rng, t, {5}, {5}, {{0}, {0}, {}, {}}),
+                               sample(rng, t, {3}, {4}, {}),
+                               sample(rng, t, {3, 5}, {5, 7}, {{1}, {0}, {}, {}}),
+                               sample(rng, t, {3, 5}, {7, 5}, {{1}, {1}, {}, {}}),
+                               sample(rng, t, {5, 3}, {5, 7}, {{0}, {0}, {}, {}}),
+                               sample(rng, t, {1, 1}, {1, 3}, {{1}, {0}, {}, {}}),
+                               sample(rng, t, {2, 3, 5}, {2, 5, 4}, {{2}, {1}, {0}, {0}}),
+                               sample(rng, t, {3, 2, 5}, {5, 4, 2}, {{2}, {0}, {1}, {2}}),
+                               sample(rng, t, {2, 3, 4, 5}, {4, 2, 3}, {{1, 2}, {2, 0}, {}, {}}),
+                               sample(rng, t, {2, 3, 5}, {5}, {{2}, {0}, {}, {}})};
+  };
+  return {def};
+}
+
+}  // namespace ir
+}  // namespace hotloop
