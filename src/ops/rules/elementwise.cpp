@@ -11,6 +11,7 @@ bool accepted(Accepts accepts, DType d) {
   switch (accepts) {
     case Accepts::Floats: return is_float(d);
     case Accepts::Numbers: return d != DType::Bool;
+    case Accepts::Integers: return is_integer(d);
     case Accepts::Integral: return !is_float(d);
     case Accepts::Any: break;
   }
@@ -30,6 +31,8 @@ void check_operands(const InferContext& c, Accepts accepts) {
     throw UserError(where, "operands must be f32 or f64", types_text(c.operands), "cast(x, DType::F32)");
   if (accepts == Accepts::Numbers)
     throw UserError(where, "operands must be numbers", types_text(c.operands), "cast(x, DType::F32), or select()");
+  if (accepts == Accepts::Integers)
+    throw UserError(where, "operands must be integers", types_text(c.operands), "cast(x, DType::I32)");
   throw UserError(where, "operands must be integers or bool", types_text(c.operands), "cast(x, DType::I32)");
 }
 

@@ -13,7 +13,7 @@
 namespace hotloop::ir {
 
 // Dtypes an op takes.
-enum class Accepts { Floats, Numbers, Integral /* integers and bool */, Any };
+enum class Accepts { Floats, Numbers, Integers, Integral /* integers and bool */, Any };
 
 // An op of one operand, or of two of equal type, whose result has the operand's type.
 OpDef unary_op(const std::string& name, const std::string& summary, ScalarOp scalar, Accepts accepts, double cost = 1);
