@@ -2,6 +2,7 @@
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ops/rules/accumulator.h"
 #include "ops/rules/arguments.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/sampling.h"
@@ -86,23 +87,23 @@ std::vector<Array> eval(const EvalContext& c) {
     return flat;
   };
   Array out(lhs.dtype(), c.node.types[0].shape);
-  const auto contract = [&]<class T, class Accumulator>(T, Accumulator) {
+  const auto contract = [&]<class T>(T) {
     const auto *a = static_cast<const T*>(lhs.raw()), *b = static_cast<const T*>(rhs.raw());
     auto* r = static_cast<T*>(out.raw());
     for_each_index(out.shape(), [&](const Index& index) {
       const std::size_t nb = d.lhs_batch.size();
       const std::int64_t a0 = at(d.lhs_batch, ls, index, 0) + at(lf, ls, index, nb);
       const std::int64_t b0 = at(d.rhs_batch, rs, index, 0) + at(rf, rs, index, nb + lf.size());
-      Accumulator sum = 0;
+      Accumulator<T> sum = 0;
       for_each_index(contracted, [&](const Index& k) {
-        sum += static_cast<Accumulator>(a[a0 + at(d.lhs_contract, ls, k, 0)]) *
-               static_cast<Accumulator>(b[b0 + at(d.rhs_contract, rs, k, 0)]);
+        sum += static_cast<Accumulator<T>>(a[a0 + at(d.lhs_contract, ls, k, 0)]) *
+               static_cast<Accumulator<T>>(b[b0 + at(d.rhs_contract, rs, k, 0)]);
       });
       *r++ = static_cast<T>(sum);
     });
   };
-  if (out.dtype() == DType::F32) contract(float{}, double{});
-  else contract(double{}, 0.0L);
+  if (out.dtype() == DType::F32) contract(float{});
+  else contract(double{});
   return {out};
 }
 

@@ -3,6 +3,7 @@
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ops/rules/accumulator.h"
 #include "ops/rules/arguments.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/elementwise.h"
@@ -19,11 +20,6 @@ Value append_reduce(std::string_view name, Value x, const std::vector<std::int64
   const auto checked = checked_axes(name, axes, x.type());
   return checked.empty() ? x : append_op(name, {x}, {{"axes", checked}});
 }
-
-// What an element is accumulated in: wide enough that the definition's own rounding does not show.
-template <class T> struct Accumulator { using Type = T; };
-template <> struct Accumulator<float> { using Type = double; };
-template <> struct Accumulator<double> { using Type = long double; };
 
 template <class T> constexpr T lowest_of() {
   return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
@@ -59,7 +55,7 @@ template <class F> auto eval_reduce(F f) {
     Array out(type.dtype, type.shape);
     visit_dtype(type.dtype, [&](auto tag) {
       using T = decltype(tag);
-      using A = typename Accumulator<T>::Type;
+      using A = Accumulator<T>;
       // The extremes of bool are false and true, not those of the byte that holds it.
       const A start = type.dtype == DType::Bool ? static_cast<A>(F::template identity<A>() != 0) : F::template identity<A>();
       std::vector<A> sums(static_cast<std::size_t>(out.size()), start);

@@ -10,10 +10,8 @@ Value shift_right(Value a, Value b) { return ir::append_binary("shr", a, b); }
 namespace ir {
 namespace {
 
-// A negative count is a large one, as an unsigned number is: every bit is shifted out.
-template <class T> bool shifts_all_out(T count) {
-  return static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<T>>(count)) >= 8 * sizeof(T);
-}
+// Counts are taken modulo the width.
+template <class T> auto count_of(T b) { return static_cast<std::make_unsigned_t<T>>(b) % (8 * sizeof(T)); }
 
 OpDef shift(const std::string& name, const std::string& summary, ScalarOp scalar) {
   OpDef def = binary_op(name, summary, scalar, Accepts::Integers);
@@ -33,15 +31,13 @@ OpDef shift(const std::string& name, const std::string& summary, ScalarOp scalar
 }  // namespace
 
 std::vector<OpDef> ops_shift() {
-  OpDef left = shift("shl", "a shifted left by b bits; 0 when b is negative or has no place in the type", ScalarOp::Shl);
+  OpDef left = shift("shl", "a shifted left by b bits, b modulo the width", ScalarOp::Shl);
   left.eval = eval_elementwise([]<std::integral T>(T a, T b) {
-    return shifts_all_out(b) ? T{0} : wrapping(a, b, [](auto x, auto n) { return x << n; });
+    return wrapping(a, b, [](auto x, auto n) { return x << count_of(n); });
   });
-  OpDef right = shift("shr", "a shifted right by b bits, with copies of the sign if a is signed; b out of range shifts all out",
+  OpDef right = shift("shr", "a shifted right by b bits, b modulo the width; copies of the sign come in if a is signed",
                       ScalarOp::Shr);
-  right.eval = eval_elementwise([]<std::integral T>(T a, T b) {
-    return shifts_all_out(b) ? static_cast<T>(a < T{0} ? -1 : 0) : static_cast<T>(a >> b);
-  });
+  right.eval = eval_elementwise([]<std::integral T>(T a, T b) { return static_cast<T>(a >> count_of(b)); });
   return {left, right};
 }
 

@@ -1,0 +1,72 @@
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ops/rules/arguments.h"
+#include "ops/rules/sampling.h"
+#include "ops/rules/walk.h"
+
+namespace hotloop {
+
+Value argmax(Value x, int axis) {
+  ir::require_defined("argmax", {&x, 1});
+  return ir::append_op("argmax", {x}, {{"axis", ir::checked_axis("argmax", axis, x.type())}});
+}
+
+namespace ir {
+namespace {
+
+std::vector<Array> eval(const EvalContext& c) {
+  const Array& x = c.operands[0];
+  const int axis = static_cast<int>(c.node.attrs.integer("axis"));
+  const auto strides = strides_of(x.shape());
+  const std::int64_t step = strides[static_cast<std::size_t>(axis)];
+  Array out(DType::I32, c.node.types[0].shape);
+  std::int64_t i = 0;
+  visit_dtype(x.dtype(), [&](auto tag) {
+    const auto* element = static_cast<const decltype(tag)*>(x.raw());
+    for_each_index(out.shape(), [&](Index index) {
+      index.insert(index.begin() + axis, 0);
+      const std::int64_t base = flat_index(index, strides);
+      std::int32_t best = 0;
+      for (std::int32_t k = 1; k < x.shape()[axis]; ++k) {
+        const auto candidate = element[base + k * step], leader = element[base + best * step];
+        // False for a NaN that leads; true for the first NaN, which is neither above nor below.
+        if (leader == leader && !(candidate <= leader)) best = k;
+      }
+      out.data<std::int32_t>()[static_cast<std::size_t>(i++)] = best;
+    });
+  });
+  return {out};
+}
+
+}  // namespace
+
+std::vector<OpDef> ops_argmax() {
+  OpDef def;
+  def.name = "argmax";
+  def.summary = "index of the largest element along an axis, as i32; the first of equals; a NaN counts as the largest";
+  def.kind = OpKind::ArgMax;
+  def.num_operands = 1;
+  def.infer = [](const InferContext& c) {
+    const int axis = static_cast<int>(checked_axis("argmax", c.attrs.integer("axis"), c.operands[0]));
+    if (c.operands[0].shape[axis] == 0)
+      throw UserError("argmax", "the axis must not be empty", "axis " + std::to_string(axis) + " of " + c.operands[0].str());
+    return std::vector<ValueType>{{DType::I32, c.operands[0].shape.without(axis)}};
+  };
+  def.eval = eval;
+  def.batch = [](const BatchContext& c) {
+    return std::vector<Batched>{{argmax(c.operands[0].value, static_cast<int>(c.node.attrs.integer("axis")) + 1), true}};
+  };
+  def.flops = [](const Node& node) { return static_cast<double>(node.operands[0].shape().size()); };
+  def.samples = [](Rng& rng, DType dtype) {
+    const auto sample = [&](DType d, const Shape& shape, std::int64_t axis) {
+      return Sample{{random_array(rng, d, shape, d == DType::U32 ? 0 : -3, 3)}, {{"axis", axis}}, {}};
+    };
+    return std::vector<Sample>{sample(dtype, {1}, 0),        sample(dtype, {7}, 0),      sample(dtype, {3, 5}, 0),
+                               sample(dtype, {2, 1, 5}, 2),  sample(DType::I32, {3, 9}, 1), sample(DType::U32, {9}, 0),
+                               sample(DType::I64, {9}, 0),   sample(DType::Bool, {5}, 0)};
+  };
+  return {def};
+}
+
+}  // namespace ir
+}  // namespace hotloop

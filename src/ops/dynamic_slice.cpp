@@ -1,0 +1,105 @@
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ops/rules/arguments.h"
+#include "ops/rules/batching.h"
+#include "ops/rules/lanes.h"
+#include "ops/rules/movement.h"
+#include "ops/rules/sampling.h"
+#include "ops/rules/starts.h"
+#include "ops/rules/walk.h"
+
+namespace hotloop {
+
+Value dynamic_slice(Value x, std::span<const Value> starts, const std::vector<std::int64_t>& sizes) {
+  std::vector<Value> operands = {x};
+  operands.insert(operands.end(), starts.begin(), starts.end());
+  return ir::append_op("dynamic_slice", operands, {{"sizes", sizes}});
+}
+
+namespace ir {
+namespace {
+
+std::vector<ValueType> infer(const InferContext& c) {
+  const auto& sizes = c.attrs.integers("sizes");
+  check_starts(c, 1, sizes);
+  return {{c.operands[0].dtype, Shape(sizes)}};
+}
+
+std::vector<Array> eval(const EvalContext& c) {
+  const Array& x = c.operands[0];
+  const auto starts = clamped_starts(c, 1, x.shape(), c.node.attrs.integers("sizes"));
+  const auto strides = strides_of(x.shape());
+  return {rearranged(x, c.node.types[0].shape, [&](Index index) {
+    for (std::size_t i = 0; i < index.size(); ++i) index[i] += starts[i];
+    return flat_index(index, strides);
+  })};
+}
+
+std::vector<Value> jvp(const JvpContext& c) {
+  if (!c.tangents[0]) return {{}};
+  return {dynamic_slice(c.tangents[0], c.primals.subspan(1), c.node.attrs.integers("sizes"))};
+}
+
+std::vector<Value> transpose_rule(const TransposeContext& c) {
+  std::vector<Value> result(c.operands.size());
+  if (c.cotangents[0] && !c.operands[0])
+    result[0] = dynamic_update(zeros_of(c.node.operands[0].type()), c.cotangents[0], c.operands.subspan(1));
+  return result;
+}
+
+std::vector<Batched> batch(const BatchContext& c) {
+  const auto [x, x_batched] = c.operands[0];
+  const auto starts = c.operands.subspan(1);
+  const auto& sizes = c.node.attrs.integers("sizes");
+  const Shape& shape = c.node.operands[0].shape();
+  if (std::ranges::none_of(starts, &Batched::batched)) {
+    std::vector<Value> all = {constant(0, DType::I32)};
+    for (const Batched& start : starts) all.push_back(start.value);
+    return {{dynamic_slice(x, all, prepended(c.size, sizes)), true}};
+  }
+  const int moving = num_moving_axes(shape, sizes);
+  if (moving == 0) return {{x, x_batched}};
+  // Each lane starts elsewhere: a gather from the moving axes as one.
+  Shape places({c.size}), rest;
+  std::int64_t elements = 1;
+  for (int i = 0; i < moving; ++i) places.push_back(sizes[static_cast<std::size_t>(i)]), elements *= shape[i];
+  for (int i = moving; i < shape.rank(); ++i) rest.push_back(shape[i]);
+  const auto strides = strides_of(Shape(std::span(shape.dims()).first(static_cast<std::size_t>(moving))));
+  Value flat;
+  for (int i = 0; i < moving; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    const Value along = clamped_start(starts[k], shape[i], sizes[k], places) + iota(DType::I32, places, i + 1);
+    flat = add_or_either(flat, along * static_cast<double>(strides[k]));
+  }
+  if (x_batched) flat = with_lane_offset(flat, elements);
+  return {{gather(reshape(x, rest.with_inserted(0, x_batched ? c.size * elements : elements)), flat, 0), true}};
+}
+
+}  // namespace
+
+std::vector<OpDef> ops_dynamic_slice() {
+  OpDef def = movement_op("dynamic_slice", "part of x of fixed sizes at run-time starts, moved so that it fits",
+                          OpKind::DynamicSlice, -1);
+  def.infer = infer;
+  def.eval = eval;
+  def.jvp = jvp;
+  def.transpose = transpose_rule;
+  def.batch = batch;
+  def.samples = [](Rng& rng, DType dtype) {
+    const auto sample = [&](DType d, const Shape& shape, const std::vector<std::int64_t>& sizes) {
+      Sample s{{random_array(rng, d, shape)}, {{"sizes", sizes}}, {}};
+      append_sample_starts(rng, shape, s.operands);
+      return s;
+    };
+    return std::vector<Sample>{sample(dtype, {}, {}),            sample(dtype, {7}, {3}),
+                               sample(dtype, {1}, {1}),          sample(dtype, {5, 3}, {1, 3}),
+                               sample(dtype, {4, 5}, {2, 3}),    sample(dtype, {2, 3, 5}, {2, 1, 5}),
+                               sample(DType::I32, {5}, {2})};
+  };
+  return {def};
+}
+
+}  // namespace ir
+}  // namespace hotloop

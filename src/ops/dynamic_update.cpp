@@ -1,0 +1,127 @@
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ops/rules/arguments.h"
+#include "ops/rules/batching.h"
+#include "ops/rules/lanes.h"
+#include "ops/rules/movement.h"
+#include "ops/rules/sampling.h"
+#include "ops/rules/starts.h"
+#include "ops/rules/walk.h"
+
+namespace hotloop {
+
+Value dynamic_update(Value x, Value update, std::span<const Value> starts) {
+  std::vector<Value> operands = {x, update};
+  operands.insert(operands.end(), starts.begin(), starts.end());
+  return ir::append_op("dynamic_update", operands);
+}
+
+namespace ir {
+namespace {
+
+std::vector<ValueType> infer(const InferContext& c) {
+  const ValueType &x = c.operands[0], &update = c.operands[1];
+  if (x.dtype != update.dtype || x.shape.rank() != update.shape.rank())
+    throw UserError("dynamic_update", "x and the update must have one dtype and as many axes",
+                    types_text(c.operands.first(2)), "cast() or reshape() the update");
+  check_starts(c, 2, update.shape.dims());
+  return {x};
+}
+
+std::vector<Array> eval(const EvalContext& c) {
+  const Array& update = c.operands[1];
+  Array out = c.operands[0].clone();
+  const auto starts = clamped_starts(c, 2, out.shape(), update.shape().dims());
+  const auto strides = strides_of(out.shape());
+  const std::size_t width = size_of(out.dtype());
+  const auto* from = static_cast<const std::byte*>(update.raw());
+  for_each_index(update.shape(), [&](Index index) {
+    for (std::size_t i = 0; i < index.size(); ++i) index[i] += starts[i];
+    std::memcpy(static_cast<std::byte*>(out.raw()) + static_cast<std::size_t>(flat_index(index, strides)) * width, from, width);
+    from += width;
+  });
+  return {out};
+}
+
+std::vector<Value> jvp(const JvpContext& c) {
+  if (!c.tangents[0] && !c.tangents[1]) return {{}};
+  return {dynamic_update(or_zeros(c.tangents[0], c.primals[0].type()), or_zeros(c.tangents[1], c.primals[1].type()),
+                         c.primals.subspan(2))};
+}
+
+std::vector<Value> transpose_rule(const TransposeContext& c) {
+  std::vector<Value> result(c.operands.size());
+  const Value ct = c.cotangents[0];
+  if (!ct) return result;
+  const auto starts = c.operands.subspan(2);
+  const ValueType& update = c.node.operands[1].type();
+  if (!c.operands[0]) result[0] = dynamic_update(ct, zeros_of(update), starts);
+  if (!c.operands[1]) result[1] = dynamic_slice(ct, starts, update.shape.vec());
+  return result;
+}
+
+// Each lane starts elsewhere: every element of x looks whether it lies in the window, and takes the update's element
+// if so. Chosen, not added, so that what is overwritten has no influence.
+std::vector<Batched> batch_moving(const BatchContext& c) {
+  const auto starts = c.operands.subspan(2);
+  const Shape &shape = c.node.operands[0].shape(), &part = c.node.operands[1].shape();
+  const int moving = num_moving_axes(shape, part.dims());
+  if (moving == 0) return {c.operands[1]};
+  Shape places({c.size}), rest;
+  std::int64_t elements = 1;
+  for (int i = 0; i < moving; ++i) places.push_back(shape[i]), elements *= part[i];
+  for (int i = moving; i < shape.rank(); ++i) rest.push_back(shape[i]);
+  const Value x = with_batch(c.operands[0], c.size);
+  if (elements == 0) return {{x, true}};
+  const auto strides = strides_of(Shape(std::span(part.dims()).first(static_cast<std::size_t>(moving))));
+  Value flat, inside;
+  for (int i = 0; i < moving; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    const Value along = iota(DType::I32, places, i + 1) - clamped_start(starts[k], shape[i], part[i], places);
+    const Value within = indices_in_range(along, part[i]);
+    inside = inside ? bit_and(inside, within) : within;
+    flat = add_or_either(flat, clamped_indices(along, part[i]) * static_cast<double>(strides[k]));
+  }
+  const auto [update, update_batched] = c.operands[1];
+  if (update_batched) flat = with_lane_offset(flat, elements);
+  const Value taken =
+      gather(reshape(update, rest.with_inserted(0, update_batched ? c.size * elements : elements)), flat, 0);
+  return {{select(broadcast(inside, x.shape(), iota_axes(places.rank())), taken, x), true}};
+}
+
+std::vector<Batched> batch(const BatchContext& c) {
+  const auto starts = c.operands.subspan(2);
+  if (!std::ranges::none_of(starts, &Batched::batched)) return batch_moving(c);
+  std::vector<Value> all = {constant(0, DType::I32)};
+  for (const Batched& start : starts) all.push_back(start.value);
+  return {{dynamic_update(with_batch(c.operands[0], c.size), with_batch(c.operands[1], c.size), all), true}};
+}
+
+}  // namespace
+
+std::vector<OpDef> ops_dynamic_update() {
+  OpDef def = movement_op("dynamic_update", "x with a part overwritten at run-time starts, moved so that it fits",
+                          OpKind::DynamicUpdate, -1);
+  def.infer = infer;
+  def.eval = eval;
+  def.jvp = jvp;
+  def.transpose = transpose_rule;
+  def.batch = batch;
+  def.samples = [](Rng& rng, DType dtype) {
+    const auto sample = [&](DType d, const Shape& shape, const Shape& part) {
+      Sample s{{random_array(rng, d, shape), random_array(rng, d, part)}, {}, {}};
+      append_sample_starts(rng, shape, s.operands);
+      return s;
+    };
+    return std::vector<Sample>{sample(dtype, {}, {}),         sample(dtype, {7}, {3}),
+                               sample(dtype, {1}, {1}),       sample(dtype, {5, 3}, {1, 3}),
+                               sample(dtype, {4, 5}, {2, 3}), sample(dtype, {2, 3, 5}, {2, 1, 5}),
+                               sample(DType::I32, {5}, {2})};
+  };
+  return {def};
+}
+
+}  // namespace ir
+}  // namespace hotloop

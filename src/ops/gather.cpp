@@ -1,0 +1,108 @@
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ops/rules/arguments.h"
+#include "ops/rules/batching.h"
+#include "ops/rules/lanes.h"
+#include "ops/rules/movement.h"
+#include "ops/rules/sampling.h"
+#include "ops/rules/walk.h"
+
+namespace hotloop {
+
+Value gather(Value x, Value indices, int axis) {
+  const Value both[] = {x, indices};
+  ir::require_defined("gather", both);
+  return ir::append_op("gather", {x, indices}, {{"axis", ir::checked_axis("gather", axis, x.type())}});
+}
+
+namespace ir {
+namespace {
+
+int axis_of(const Node& node) { return static_cast<int>(node.attrs.integer("axis")); }
+
+std::vector<ValueType> infer(const InferContext& c) {
+  const ValueType &x = c.operands[0], &indices = c.operands[1];
+  const int axis = static_cast<int>(checked_axis("gather", c.attrs.integer("axis"), x));
+  if (!is_integer(indices.dtype))
+    throw UserError("gather", "indices must be integers", types_text(c.operands), "cast(indices, DType::I32)");
+  if (x.shape[axis] == 0 && indices.shape.size() > 0)
+    throw UserError("gather", "the axis must have an element to take", types_text(c.operands));
+  std::vector<std::int64_t> dims = x.shape.vec();
+  dims.erase(dims.begin() + axis);
+  const auto inner = indices.shape.dims();
+  dims.insert(dims.begin() + axis, inner.begin(), inner.end());
+  return {{x.dtype, Shape(dims)}};
+}
+
+std::vector<Array> eval(const EvalContext& c) {
+  const Array &x = c.operands[0], &indices = c.operands[1];
+  const int axis = axis_of(c.node), inner = indices.shape().rank();
+  const auto strides = strides_of(x.shape()), index_strides = strides_of(indices.shape());
+  return {rearranged(x, c.node.types[0].shape, [&](const Index& index) {
+    const Index at(index.begin() + axis, index.begin() + axis + inner);
+    const auto wanted = static_cast<std::int64_t>(indices.at(flat_index(at, index_strides)));
+    Index source = index;
+    source.erase(source.begin() + axis, source.begin() + axis + inner);
+    source.insert(source.begin() + axis, std::clamp<std::int64_t>(wanted, 0, x.shape()[axis] - 1));
+    return flat_index(source, strides);
+  })};
+}
+
+std::vector<Value> transpose_rule(const TransposeContext& c) {
+  HOTLOOP_CHECK(c.operands[1], "gather is not linear in its indices");
+  const Value ct = c.cotangents[0];
+  if (!ct || c.operands[0]) return {{}, {}};
+  const ValueType& x = c.node.operands[0].type();
+  const int axis = axis_of(c.node);
+  // gather clamps where scatter_add would drop.
+  return {scatter_add(zeros_of(x), clamped_indices(c.operands[1], x.shape[axis]), ct, axis), {}};
+}
+
+std::vector<Batched> batch(const BatchContext& c) {
+  const auto [x, x_batched] = c.operands[0];
+  const auto [indices, indices_batched] = c.operands[1];
+  const int axis = axis_of(c.node);
+  if (!indices_batched) return {{gather(x, indices, axis + 1), true}};
+  if (!x_batched) return {{axis_to_front(gather(x, indices, axis), axis), true}};
+  const std::int64_t extent = x.shape()[axis + 1];
+  const Value taken = gather(lanes_joined(x, axis), with_lane_offset(clamped_indices(indices, extent), extent), 0);
+  // (lanes, indices..., before..., after...) -> (lanes, before..., indices..., after...)
+  std::vector<std::int64_t> permutation = {0};
+  const int inner = indices.rank() - 1;
+  for (int i = 0; i < axis; ++i) permutation.push_back(1 + inner + i);
+  for (int i = 0; i < inner; ++i) permutation.push_back(1 + i);
+  for (int i = 1 + inner + axis; i < taken.rank(); ++i) permutation.push_back(i);
+  return {{transpose(taken, permutation), true}};
+}
+
+}  // namespace
+
+std::vector<OpDef> ops_gather() {
+  OpDef def = movement_op("gather", "elements of x at indices along an axis (NumPy take); indices are clamped into range",
+                          OpKind::Gather, 2);
+  def.infer = infer;
+  def.eval = eval;
+  def.jvp = [](const JvpContext& c) {
+    return std::vector<Value>{c.tangents[0] ? gather(c.tangents[0], c.primals[1], axis_of(c.node)) : Value{}};
+  };
+  def.transpose = transpose_rule;
+  def.batch = batch;
+  def.samples = [](Rng& rng, DType dtype) {
+    const auto sample = [&](DType d, const Shape& x, const Shape& indices, std::int64_t axis, DType index_dtype) {
+      // Some of them out of range.
+      const double low = index_dtype == DType::U32 ? 0 : -1;
+      const auto high = static_cast<double>(x[static_cast<int>(axis)]);
+      return Sample{{random_array(rng, d, x), random_array(rng, index_dtype, indices, low, high)}, {{"axis", axis}}, {}};
+    };
+    return std::vector<Sample>{sample(dtype, {5}, {}, 0, DType::I32),       sample(dtype, {5}, {7}, 0, DType::I32),
+                               sample(dtype, {1}, {3}, 0, DType::U32),      sample(dtype, {3, 5}, {4}, 1, DType::I64),
+                               sample(dtype, {3, 5}, {2, 3}, 0, DType::I32), sample(dtype, {2, 3, 5}, {2, 1}, 1, DType::I32),
+                               sample(DType::I32, {4}, {3}, 0, DType::I32)};
+  };
+  return {def};
+}
+
+}  // namespace ir
+}  // namespace hotloop

@@ -1,0 +1,147 @@
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ops/rules/accumulator.h"
+#include "ops/rules/arguments.h"
+#include "ops/rules/batching.h"
+#include "ops/rules/elementwise.h"
+#include "ops/rules/lanes.h"
+#include "ops/rules/sampling.h"
+#include "ops/rules/walk.h"
+
+namespace hotloop {
+
+Value scatter_add(Value x, Value indices, Value updates, int axis) {
+  const Value all[] = {x, indices, updates};
+  ir::require_defined("scatter_add", all);
+  return ir::append_op("scatter_add", {x, indices, updates}, {{"axis", ir::checked_axis("scatter_add", axis, x.type())}});
+}
+
+namespace ir {
+namespace {
+
+int axis_of(const Node& node) { return static_cast<int>(node.attrs.integer("axis")); }
+
+std::vector<ValueType> infer(const InferContext& c) {
+  const ValueType &x = c.operands[0], &indices = c.operands[1], &updates = c.operands[2];
+  const int axis = static_cast<int>(checked_axis("scatter_add", c.attrs.integer("axis"), x));
+  if (!is_integer(indices.dtype))
+    throw UserError("scatter_add", "indices must be integers", types_text(c.operands), "cast(indices, DType::I32)");
+  if (x.dtype != updates.dtype || x.dtype == DType::Bool)
+    throw UserError("scatter_add", "x and updates must be numbers of one dtype", types_text(c.operands),
+                    "cast() one of them");
+  std::vector<std::int64_t> dims = x.shape.vec();
+  dims.erase(dims.begin() + axis);
+  const auto inner = indices.shape.dims();
+  dims.insert(dims.begin() + axis, inner.begin(), inner.end());
+  if (updates.shape != Shape(dims))
+    throw UserError("scatter_add",
+                    "updates must have the shape of x with axis " + std::to_string(axis) +
+                        " replaced by the axes of indices, " + Shape(dims).str(),
+                    types_text(c.operands));
+  return {x};
+}
+
+std::vector<Array> eval(const EvalContext& c) {
+  const Array &x = c.operands[0], &indices = c.operands[1], &updates = c.operands[2];
+  const int axis = axis_of(c.node), inner = indices.shape().rank();
+  const auto strides = strides_of(x.shape()), index_strides = strides_of(indices.shape());
+  Array out(x.dtype(), x.shape());
+  visit_dtype(x.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const auto* from = static_cast<const T*>(x.raw());
+    const auto* update = static_cast<const T*>(updates.raw());
+    std::vector<Accumulator<T>> sums(from, from + x.size());
+    for_each_index(updates.shape(), [&](const Index& index) {
+      const Index at(index.begin() + axis, index.begin() + axis + inner);
+      const auto wanted = static_cast<std::int64_t>(indices.at(flat_index(at, index_strides)));
+      const auto value = static_cast<Accumulator<T>>(*update++);
+      if (wanted < 0 || wanted >= x.shape()[axis]) return;
+      Index target = index;
+      target.erase(target.begin() + axis, target.begin() + axis + inner);
+      target.insert(target.begin() + axis, wanted);
+      auto& sum = sums[static_cast<std::size_t>(flat_index(target, strides))];
+      sum = wrapping(sum, value, [](auto a, auto b) { return a + b; });
+    });
+    for (std::int64_t i = 0; i < x.size(); ++i)
+      static_cast<T*>(out.raw())[i] = static_cast<T>(sums[static_cast<std::size_t>(i)]);
+  });
+  return {out};
+}
+
+std::vector<Value> jvp(const JvpContext& c) {
+  const Value tx = c.tangents[0], tu = c.tangents[2];
+  if (!tu) return {tx};
+  return {scatter_add(or_zeros(tx, c.primals[0].type()), c.primals[1], tu, axis_of(c.node))};
+}
+
+std::vector<Value> transpose_rule(const TransposeContext& c) {
+  const Value indices = c.operands[1], ct = c.cotangents[0];
+  HOTLOOP_CHECK(indices, "scatter_add is not linear in its indices");
+  if (!ct) return {{}, {}, {}};
+  Value updates;
+  if (!c.operands[2]) {
+    // What was dropped has no influence; gather would clamp its index and read some other element.
+    const int axis = axis_of(c.node);
+    const std::int64_t extent = ct.shape()[axis];
+    if (extent == 0) return {c.operands[0] ? Value{} : ct, {}, zeros_of(c.node.operands[2].type())};
+    const Value taken = gather(ct, indices, axis);
+    std::vector<std::int64_t> axes;
+    for (int i = 0; i < indices.rank(); ++i) axes.push_back(axis + i);
+    const Value kept = broadcast(indices_in_range(indices, extent), taken.shape(), axes);
+    updates = select(kept, taken, like(taken, 0));
+  }
+  return {c.operands[0] ? Value{} : ct, {}, updates};
+}
+
+std::vector<Batched> batch(const BatchContext& c) {
+  const Value x = with_batch(c.operands[0], c.size), updates = with_batch(c.operands[2], c.size);
+  const auto [indices, indices_batched] = c.operands[1];
+  const int axis = axis_of(c.node);
+  if (!indices_batched) return {{scatter_add(x, indices, updates, axis + 1), true}};
+  const std::int64_t extent = x.shape()[axis + 1];
+  const Value offset = with_lane_offset(indices, extent);
+  const Value places = select(indices_in_range(indices, extent), offset, like(offset, -1));
+  // (lanes, before..., indices..., after...) -> (lanes, indices..., before..., after...)
+  const int inner = indices.rank() - 1;
+  std::vector<std::int64_t> permutation = {0};
+  for (int i = 0; i < inner; ++i) permutation.push_back(1 + axis + i);
+  for (int i = 0; i < axis; ++i) permutation.push_back(1 + i);
+  for (int i = 1 + axis + inner; i < updates.rank(); ++i) permutation.push_back(i);
+  const Value added = scatter_add(lanes_joined(x, axis), places, transpose(updates, permutation), 0);
+  return {{lanes_parted(added, axis, c.size), true}};
+}
+
+}  // namespace
+
+std::vector<OpDef> ops_scatter_add() {
+  OpDef def;
+  def.name = "scatter_add";
+  def.summary = "x with updates added at indices along an axis, the adjoint of gather; out of range is dropped";
+  def.kind = OpKind::ScatterAdd;
+  def.num_operands = 3;
+  def.infer = infer;
+  def.eval = eval;
+  def.jvp = jvp;
+  def.transpose = transpose_rule;
+  def.batch = batch;
+  def.flops = [](const Node& node) { return static_cast<double>(node.operands[2].shape().size()); };
+  def.samples = [](Rng& rng, DType dtype) {
+    const auto sample = [&](DType d, const Shape& x, const Shape& indices, const Shape& updates, std::int64_t axis) {
+      const auto extent = static_cast<double>(x[static_cast<int>(axis)]);
+      // Some indices out of range, some equal.
+      return Sample{{random_array(rng, d, x), random_array(rng, DType::I32, indices, -1, extent),
+                     random_array(rng, d, updates)}, {{"axis", axis}}, {}};
+    };
+    return std::vector<Sample>{sample(dtype, {5}, {}, {}, 0),
+                               sample(dtype, {5}, {7}, {7}, 0),
+                               sample(dtype, {1}, {3}, {3}, 0),
+                               sample(dtype, {3, 5}, {4}, {3, 4}, 1),
+                               sample(dtype, {3, 5}, {2, 3}, {2, 3, 5}, 0),
+                               sample(dtype, {2, 3, 5}, {2, 2}, {2, 2, 2, 5}, 1),
+                               sample(DType::I32, {4}, {3}, {3}, 0)};
+  };
+  return {def};
+}
+
+}  // namespace ir
+}  // namespace hotloop
