@@ -1,0 +1,307 @@
+#include "schedule/axes.h"
+
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/reshape_groups.h"
+
+namespace hotloop {
+
+using ir::OpKind;
+
+AxisAnalysis::AxisAnalysis(const Graph& graph) { visit(graph); }
+
+int AxisAnalysis::base(Value v) const {
+  const auto it = base_.find({v.node, v.index});
+  HOTLOOP_CHECK(it != base_.end(), "axis analysis: unknown value");
+  return it->second;
+}
+
+int AxisAnalysis::find(int x) const {
+  while (parent_[static_cast<std::size_t>(x)] != x) {
+    int& p = parent_[static_cast<std::size_t>(x)];
+    p = parent_[static_cast<std::size_t>(p)];
+    x = p;
+  }
+  return x;
+}
+
+void AxisAnalysis::unite(Value a, int axis_a, Value b, int axis_b) {
+  const int x = find(base(a) + axis_a), y = find(base(b) + axis_b);
+  if (x != y) parent_[static_cast<std::size_t>(std::max(x, y))] = std::min(x, y);
+}
+
+void AxisAnalysis::visit(const Graph& graph) {
+  for (const auto& node : graph.nodes()) {
+    for (int i = 0; i < static_cast<int>(node->types.size()); ++i) {
+      base_[{node.get(), i}] = static_cast<int>(parent_.size());
+      for (std::int64_t d : node->types[static_cast<std::size_t>(i)].shape.dims()) {
+        parent_.push_back(static_cast<int>(parent_.size()));
+        extents_.push_back(d);
+      }
+    }
+    visit(*node);
+  }
+}
+
+void AxisAnalysis::visit(const Node& node) {
+  const Value out{const_cast<Node*>(&node), 0};
+  const auto& in = node.operands;
+  const auto all_axes = [&](Value a, Value b) {
+    for (int i = 0; i < a.rank(); ++i) unite(a, i, b, i);
+  };
+  switch (node.op->kind) {
+    case OpKind::Input:
+    case OpKind::Constant:
+    case OpKind::Iota:
+    case OpKind::RandomBits:
+    case OpKind::Extent: break;
+    case OpKind::Elementwise:
+    case OpKind::StopGradient:
+      for (const Value& v : in) all_axes(v, out);
+      break;
+    case OpKind::Reshape:
+      for (const ReshapeGroup& g : reshape_groups(in[0].shape(), out.shape())) {
+        if (g.in.size() == 1 && g.out.size() == 1) {
+          unite(in[0], g.in[0], out, g.out[0]);
+          continue;
+        }
+        for (int a : g.in) couple(node, in[0], a);
+        for (int a : g.out) couple(node, out, a);
+      }
+      break;
+    case OpKind::Transpose: {
+      const auto& p = node.attrs.integers("permutation");
+      for (int i = 0; i < out.rank(); ++i) unite(out, i, in[0], static_cast<int>(p[static_cast<std::size_t>(i)]));
+      break;
+    }
+    case OpKind::Broadcast: {
+      const auto& axes = node.attrs.integers("axes");
+      for (int i = 0; i < in[0].rank(); ++i) unite(in[0], i, out, static_cast<int>(axes[static_cast<std::size_t>(i)]));
+      break;
+    }
+    case OpKind::Slice:
+    case OpKind::Pad:
+    case OpKind::DynamicSlice:
+    case OpKind::DynamicUpdate: {
+      const Value x = in[0];
+      for (int i = 0; i < out.rank(); ++i) {
+        // A same-sized result of any of these is the identity along the axis (a dynamic start is clamped to 0).
+        bool same = x.shape()[i] == out.shape()[i];
+        if (node.op->kind == OpKind::DynamicUpdate) {
+          same = in[1].shape()[i] == x.shape()[i];
+          unite(x, i, out, i);
+          if (same) unite(in[1], i, out, i);
+          else couple(node, in[1], i);
+        } else if (same) {
+          unite(x, i, out, i);
+        }
+        if (!same) {
+          couple(node, x, i);
+          couple(node, out, i);
+        }
+      }
+      break;
+    }
+    case OpKind::Concat: {
+      const int axis = static_cast<int>(node.attrs.integer("axis"));
+      for (const Value& v : in)
+        for (int i = 0; i < out.rank(); ++i)
+          if (i != axis) unite(v, i, out, i);
+          else couple(node, v, i);
+      couple(node, out, axis);
+      break;
+    }
+    case OpKind::Reverse: {
+      const auto& axes = node.attrs.integers("axes");
+      for (int i = 0; i < out.rank(); ++i) {
+        unite(in[0], i, out, i);
+        if (std::ranges::find(axes, i) != axes.end()) couple(node, out, i);
+      }
+      break;
+    }
+    case OpKind::Windows: {
+      const int axis = static_cast<int>(node.attrs.integer("axis"));
+      for (int i = 0; i < in[0].rank(); ++i)
+        if (i != axis) unite(in[0], i, out, i < axis ? i : i + 1);
+      couple(node, in[0], axis);
+      couple(node, out, axis);
+      couple(node, out, axis + 1);
+      break;
+    }
+    case OpKind::Gather:
+    case OpKind::ScatterAdd: {
+      // gather: out[i..., rest] = x[index[i...], rest]; scatter_add: operands x, index, updates; out like x.
+      const bool scatter = node.op->kind == OpKind::ScatterAdd;
+      const int axis = static_cast<int>(node.attrs.integer("axis"));
+      const Value x = in[0], index = in[1], long_one = scatter ? in[2] : out;
+      for (int i = 0; i < x.rank(); ++i) {
+        if (scatter) unite(x, i, out, i);
+        if (i == axis) couple(node, x, i);
+        else unite(x, i, long_one, i < axis ? i : i + index.rank() - 1);
+      }
+      for (int i = 0; i < index.rank(); ++i) {
+        unite(index, i, long_one, axis + i);
+        if (scatter) couple(node, index, i);
+      }
+      break;
+    }
+    case OpKind::Reduce:
+    case OpKind::ArgMax: {
+      std::vector<std::int64_t> axes;
+      if (node.op->kind == OpKind::ArgMax) axes = {node.attrs.integer("axis")};
+      else axes = node.attrs.integers("axes");
+      const bool is_sum = node.op->name == "reduce_sum";
+      for (int i = 0, o = 0; i < in[0].rank(); ++i) {
+        if (std::ranges::find(axes, i) == axes.end()) unite(in[0], i, out, o++);
+        else if (is_sum) contracted_.insert({&node, base(in[0]) + i});
+        else couple(node, in[0], i);
+      }
+      break;
+    }
+    case OpKind::Dot: {
+      const auto& lc = node.attrs.integers("lhs_contract");
+      const auto& rc = node.attrs.integers("rhs_contract");
+      const auto& lb = node.attrs.integers("lhs_batch");
+      const auto& rb = node.attrs.integers("rhs_batch");
+      int o = 0;
+      for (std::size_t i = 0; i < lb.size(); ++i) {
+        unite(in[0], static_cast<int>(lb[i]), out, o);
+        unite(in[1], static_cast<int>(rb[i]), out, o++);
+      }
+      for (int side = 0; side < 2; ++side) {
+        const auto& contract = side == 0 ? lc : rc;
+        const auto& batch = side == 0 ? lb : rb;
+        const Value v = in[static_cast<std::size_t>(side)];
+        for (int i = 0; i < v.rank(); ++i)
+          if (std::ranges::find(contract, i) == contract.end() && std::ranges::find(batch, i) == batch.end())
+            unite(v, i, out, o++);
+      }
+      for (std::size_t i = 0; i < lc.size(); ++i) {
+        unite(in[0], static_cast<int>(lc[i]), in[1], static_cast<int>(rc[i]));
+        contracted_.insert({&node, base(in[0]) + static_cast<int>(lc[i])});
+      }
+      break;
+    }
+    case OpKind::Loop: {
+      for (const auto& region : node.regions) visit(*region);
+      const auto num_carry = static_cast<std::size_t>(node.attrs.integer("num_carry"));
+      const auto num_xs = static_cast<std::size_t>(node.attrs.integer("num_xs"));
+      const auto num_consts = static_cast<std::size_t>(node.attrs.integer("num_consts"));
+      const Graph& body = *node.regions[0];
+      for (std::size_t i = 0; i < num_carry; ++i) {
+        all_axes(in[i], body.inputs()[i]);
+        all_axes(body.inputs()[i], body.outputs()[i]);
+        all_axes(in[i], {out.node, static_cast<int>(i)});
+      }
+      for (std::size_t i = 0; i < num_xs; ++i) {
+        const Value x = in[num_carry + i], slice = body.inputs()[num_carry + i];
+        for (int a = 0; a < slice.rank(); ++a) unite(x, a + 1, slice, a);
+        couple(node, x, 0);
+      }
+      for (std::size_t i = 0; i < num_consts; ++i)
+        all_axes(in[num_carry + num_xs + i], body.inputs()[num_carry + num_xs + i]);
+      for (std::size_t i = num_carry; i < body.outputs().size(); ++i) {
+        const Value y = body.outputs()[i], stacked{out.node, static_cast<int>(i)};
+        for (int a = 0; a < y.rank(); ++a) unite(stacked, a + 1, y, a);
+        couple(node, stacked, 0);
+      }
+      if (node.regions.size() > 1) {
+        const Graph& until = *node.regions[1];
+        for (std::size_t i = 0; i < num_carry; ++i) all_axes(in[i], until.inputs()[i]);
+        for (std::size_t i = 0; i < num_consts; ++i)
+          all_axes(in[num_carry + num_xs + i], until.inputs()[num_carry + i]);
+        const Value predicate = until.outputs()[0];
+        const Value count{out.node, static_cast<int>(node.types.size()) - 1};
+        for (int a = 0; a < predicate.rank(); ++a) {
+          unite(predicate, a, count, a);
+          for (std::size_t i = 0; i < num_carry; ++i) unite(predicate, a, in[i], a);
+        }
+      }
+      break;
+    }
+    case OpKind::Call: throw InternalError(__FILE__, __LINE__, "a call reached the schedule");
+  }
+}
+
+int AxisAnalysis::axis_class(Value v, int axis) const { return find(base(v) + axis); }
+
+int AxisAnalysis::axis_in(Value v, int cls) const {
+  for (int i = 0; i < v.rank(); ++i)
+    if (axis_class(v, i) == cls) return i;
+  return -1;
+}
+
+std::int64_t AxisAnalysis::extent(int cls) const { return extents_[static_cast<std::size_t>(cls)]; }
+
+namespace {
+
+template <class F> bool any_node(const Node& node, const F& f) {
+  if (f(node)) return true;
+  for (const auto& region : node.regions)
+    for (const auto& inner : region->nodes())
+      if (any_node(*inner, f)) return true;
+  return false;
+}
+
+}  // namespace
+
+bool AxisAnalysis::couples(const Node& node, int cls) const {
+  return any_node(node, [&](const Node& n) {
+    for (auto it = coupled_.lower_bound({&n, -1}); it != coupled_.end() && it->first == &n; ++it)
+      if (find(it->second) == cls) return true;
+    // A value with the class on two axes (an outer product of the batch with itself) cannot be cut.
+    for (int i = 0; i < static_cast<int>(n.types.size()); ++i) {
+      const Value v{const_cast<Node*>(&n), i};
+      int seen = 0;
+      for (int a = 0; a < v.rank(); ++a) seen += axis_class(v, a) == cls;
+      if (seen > 1) return true;
+    }
+    return false;
+  });
+}
+
+bool AxisAnalysis::contracts(const Node& node, int cls) const {
+  return any_node(node, [&](const Node& n) {
+    for (auto it = contracted_.lower_bound({&n, -1}); it != contracted_.end() && it->first == &n; ++it)
+      if (find(it->second) == cls) return true;
+    return false;
+  });
+}
+
+bool AxisAnalysis::touches(const Node& node, int cls) const {
+  for (const Value& v : node.operands)
+    if (axis_in(v, cls) >= 0) return true;
+  for (int i = 0; i < static_cast<int>(node.types.size()); ++i)
+    if (axis_in({const_cast<Node*>(&node), i}, cls) >= 0) return true;
+  return false;
+}
+
+int AxisAnalysis::choose_tile_class(const Graph& graph) const {
+  std::map<int, double> work;
+  for (const auto& node : graph.nodes()) {
+    if (node->op->kind == OpKind::Input || node->op->kind == OpKind::Constant) continue;
+    const double flops = ir::estimate_flops(*node);
+    std::set<int> classes;
+    for (int i = 0; i < static_cast<int>(node->types.size()); ++i)
+      for (int a = 0; a < node->types[static_cast<std::size_t>(i)].shape.rank(); ++a)
+        classes.insert(axis_class({node.get(), i}, a));
+    for (const Value& v : node->operands)
+      for (int a = 0; a < v.rank(); ++a) classes.insert(axis_class(v, a));
+    for (int cls : classes) {
+      const bool tileable = !couples(*node, cls) && !(node->op->kind == OpKind::Loop && contracts(*node, cls));
+      if (tileable) work[cls] += flops;
+    }
+  }
+  int best = -1;
+  double best_work = 0;
+  for (const auto& [cls, flops] : work)
+    if (extent(cls) > 1 && flops > best_work * 1.0001) {
+      best = cls;
+      best_work = flops;
+    }
+  return best;
+}
+
+}  // namespace hotloop

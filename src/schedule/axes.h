@@ -1,0 +1,46 @@
+// Axis analysis: which axes of which values are the same axis, and what the program does along it.
+//
+// Every axis of every value, in all regions, belongs to a class; ops put the axes that run together into one class. Along
+// a class a program is independent, unless an op contracts it (a sum: partial sums that meet in a reduction)
+// or couples it (anything else that mixes elements). The schedule cuts one class into tiles.
+#pragma once
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "hotloop/graph.h"
+
+namespace hotloop {
+
+class AxisAnalysis {
+ public:
+  explicit AxisAnalysis(const Graph& graph);
+
+  int axis_class(Value v, int axis) const;         // a number; equal for axes that run together
+  int axis_in(Value v, int cls) const;             // the axis of v that belongs to the class, or -1
+  std::int64_t extent(int cls) const;
+  // True if the node, its regions included, mixes elements along the class in another way than by a sum.
+  bool couples(const Node& node, int cls) const;
+  bool contracts(const Node& node, int cls) const;  // sums over the class, regions included
+  bool touches(const Node& node, int cls) const;    // some operand or result has the axis
+  // The class with most work along it whose every node can be tiled; -1 if there is none worth it.
+  int choose_tile_class(const Graph& graph) const;
+
+ private:
+  using Key = std::pair<const Node*, int>;
+  int base(Value v) const;
+  int find(int x) const;
+  void unite(Value a, int axis_a, Value b, int axis_b);
+  void visit(const Graph& graph);
+  void visit(const Node& node);
+  void couple(const Node& node, Value v, int axis) { coupled_.insert({&node, base(v) + axis}); }
+
+  std::map<Key, int> base_;
+  mutable std::vector<int> parent_;
+  std::vector<std::int64_t> extents_;
+  std::set<std::pair<const Node*, int>> coupled_, contracted_;  // with axis ids, resolved by find()
+};
+
+}  // namespace hotloop

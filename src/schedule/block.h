@@ -1,0 +1,40 @@
+// Lowering of a straight-line list of nodes: decides what lies in memory, fuses the rest into Maps, and emits statements.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "schedule/context.h"
+
+namespace hotloop {
+
+// A place that must hold a value when the block ends.
+struct BlockTarget {
+  Value value;
+  Storage storage;
+  std::optional<Value> overwrites;  // a region input that lies there until then (a loop's carry)
+  bool accumulate = false;          // add to what is there (partial sums)
+};
+
+// Lowers the part of `nodes` (in topological order) that the targets and `required` values (which get storage of their own, bound
+// in the context) need.
+kernel::Block lower_block(LoweringContext& context, std::span<const Node* const> nodes,
+                          std::span<const BlockTarget> targets, std::span<const Value> required);
+
+// One loop node; its operands are in memory. results[i] is where result i goes, if anywhere.
+kernel::Block lower_loop(LoweringContext& context, const Node& loop,
+                         std::span<const std::optional<Storage>> results);
+
+// Copies of values that are computed or in memory to places, fused by index space.
+kernel::Block lower_copies(LoweringContext& context, std::span<const BlockTarget> copies);
+
+// Points of a value's index space: its axes longer than one.
+struct IndexSpace;
+IndexSpace space_of(const LoweringContext& context, Value v);
+
+// Sets `elements` of a buffer from `offset` on to the same number.
+kernel::Stmt fill(LoweringContext& context, int buffer, const kernel::Affine& offset, std::int64_t elements,
+                  double value);
+
+}  // namespace hotloop

@@ -1,0 +1,95 @@
+#include "schedule/context.h"
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+
+namespace hotloop {
+
+using kernel::Affine;
+using kernel::Extent;
+using kernel::Space;
+
+kernel::Var LoweringContext::new_var(const std::string& name) {
+  program.vars.push_back(name);
+  return static_cast<kernel::Var>(program.vars.size()) - 1;
+}
+
+int LoweringContext::new_buffer(const std::string& name, DType dtype, std::int64_t elements, Space space) {
+  kernel::Buffer b;
+  b.name = name;
+  b.dtype = dtype;
+  b.elements = elements;
+  b.space = space;
+  program.buffers.push_back(std::move(b));
+  return static_cast<int>(program.buffers.size()) - 1;
+}
+
+Value LoweringContext::resolve(Value v) const {
+  const auto it = aliases_.find(key_of(v));
+  return it == aliases_.end() ? v : it->second;
+}
+
+std::optional<Storage> LoweringContext::find(Value v) {
+  v = resolve(v);
+  if (const auto it = tile_storage_.find(key_of(v)); it != tile_storage_.end()) return it->second;
+  if (const auto it = storage_.find(key_of(v)); it != storage_.end()) {
+    Storage s = it->second;
+    const int axis = in_tile_ ? axes_.axis_in(v, tile_class) : -1;
+    if (axis >= 0) s.offset = s.offset + Affine::of(row0_, s.strides[static_cast<std::size_t>(axis)]);
+    return s;
+  }
+  if (ir::is(*v.node, ir::OpKind::Constant)) {
+    const Array& data = v.node->attrs.get<Array>("value");
+    const int buffer = new_buffer("constant", data.dtype(), data.size(), Space::Constant);
+    program.buffers.back().data = data;
+    storage_[key_of(v)] = row_major(buffer, data.shape());
+    return find(v);
+  }
+  if (is_strided_view(*v.node))
+    if (const auto source = find(v.node->operands[0])) return view_through(*v.node, *source);
+  return std::nullopt;
+}
+
+void LoweringContext::bind(Value v, const Storage& storage) {
+  (in_tile_ ? tile_storage_ : storage_)[key_of(v)] = storage;
+}
+
+Storage LoweringContext::allocate(Value v, const std::string& name) {
+  Shape shape = v.shape();
+  const int axis = in_tile_ ? axes_.axis_in(v, tile_class) : -1;
+  if (axis >= 0) shape[axis] = tile_rows_;
+  return row_major(new_buffer(name, v.dtype(), shape.size(), in_tile_ ? Space::Worker : Space::Shared), shape);
+}
+
+Extent LoweringContext::extent(Value v, int axis) const {
+  const std::int64_t bound = v.shape()[axis];
+  if (tile_class >= 0 && axes_.axis_class(v, axis) == tile_class) {
+    if (in_tile_) return {tile_rows_, rows_};
+    if (options_.variable_rows) return {bound, kernel::rows_var};
+  }
+  return {bound, -1};
+}
+
+Extent LoweringContext::total_rows(Value v, int axis) const {
+  const bool is_batch = tile_class >= 0 && options_.variable_rows && axes_.axis_class(v, axis) == tile_class;
+  return {v.shape()[axis], is_batch ? kernel::rows_var : -1};
+}
+
+Affine LoweringContext::global_index(Value v, int axis, const Affine& local) const {
+  return in_tile_ && axes_.axis_class(v, axis) == tile_class ? local + Affine::of(row0_) : local;
+}
+
+void LoweringContext::enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows) {
+  HOTLOOP_CHECK(!in_tile_, "tiles do not nest");
+  in_tile_ = true;
+  row0_ = row0;
+  rows_ = rows;
+  tile_rows_ = tile_rows;
+}
+
+void LoweringContext::leave_tile() {
+  in_tile_ = false;
+  tile_storage_.clear();
+}
+
+}  // namespace hotloop

@@ -1,0 +1,245 @@
+#include "schedule/indirect_writes.h"
+
+#include <limits>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/block.h"
+#include "schedule/map_builder.h"
+
+namespace hotloop {
+
+using ir::OpKind;
+using ir::ScalarOp;
+using kernel::Affine;
+using kernel::Block;
+using kernel::Instr;
+
+namespace {
+
+// A Map written by hand: dims over given extents, instructions appended in order.
+class HandMap {
+ public:
+  HandMap(LoweringContext& context, std::string name) : context_(context) { map_.name = std::move(name); }
+
+  Affine dim(const kernel::Extent& extent) {
+    if (extent.is_static() && extent.bound == 1) return 0;
+    map_.dims.push_back({context_.new_var("i"), extent});
+    return Affine::of(map_.dims.back().var);
+  }
+  std::vector<Affine> dims(Value v) {
+    std::vector<Affine> index;
+    for (int i = 0; i < v.rank(); ++i) index.push_back(dim(context_.extent(v, i)));
+    return index;
+  }
+  int constant(DType dtype, double value) {
+    Instr i;
+    i.kind = Instr::Kind::Const;
+    i.dtype = dtype;
+    i.bits = bits_of(dtype, value);
+    return push(i);
+  }
+  int index(const Affine& at, DType dtype) {
+    Instr i;
+    i.kind = Instr::Kind::Index;
+    i.dtype = dtype;
+    i.access.index = at;
+    return push(i);
+  }
+  int op(ScalarOp scalar, DType dtype, int a, int b = -1, int c = -1) {
+    Instr i;
+    i.op = scalar;
+    i.dtype = dtype;
+    i.args[0] = a;
+    i.args[1] = b;
+    i.args[2] = c;
+    return push(i);
+  }
+  int reduced(ScalarOp scalar, DType dtype, int reg) {
+    Instr i;
+    i.kind = Instr::Kind::Reduced;
+    i.op = scalar;
+    i.dtype = dtype;
+    i.args[0] = reg;
+    return push(i);
+  }
+  int load(const Storage& s, DType dtype, const std::vector<Affine>& index, std::vector<kernel::Indirect> by = {},
+           int predicate = -1) {
+    Instr i;
+    i.kind = Instr::Kind::Load;
+    i.dtype = dtype;
+    i.args[0] = predicate;
+    i.access = access(s, index, std::move(by));
+    return push(i);
+  }
+  void store(const Storage& s, DType dtype, const std::vector<Affine>& index, int value,
+             std::vector<kernel::Indirect> by = {}, int predicate = -1) {
+    Instr i;
+    i.kind = Instr::Kind::Store;
+    i.dtype = dtype;
+    i.args[0] = value;
+    i.args[1] = predicate;
+    i.access = access(s, index, std::move(by));
+    push(i);
+  }
+  int mark_outer() { return map_.num_outer = static_cast<int>(map_.dims.size()); }
+  void end_body() { map_.body_end = static_cast<int>(map_.instrs.size()); }
+  kernel::Stmt finish(int vector_dim) {
+    if (map_.body_end == 0) {
+      end_body();
+      mark_outer();
+    }
+    map_.vector_dim = vector_dim;
+    return {std::move(map_)};
+  }
+  int num_dims() const { return static_cast<int>(map_.dims.size()); }
+
+ private:
+  static kernel::Access access(const Storage& s, const std::vector<Affine>& index, std::vector<kernel::Indirect> by) {
+    kernel::Access a{s.buffer, s.offset, std::move(by)};
+    for (std::size_t i = 0; i < index.size(); ++i) a.index = a.index + index[i] * s.strides[i];
+    return a;
+  }
+  int push(const Instr& i) {
+    map_.instrs.push_back(i);
+    return static_cast<int>(map_.instrs.size()) - 1;
+  }
+
+  LoweringContext& context_;
+  kernel::Map map_;
+};
+
+Storage stored(LoweringContext& context, Value v) {
+  const auto s = context.find(v);
+  HOTLOOP_CHECK(s.has_value(), "operand of " + std::string("an indirect write") + " is in memory");
+  return *s;
+}
+
+// A value computed into memory if it is not there yet.
+Storage materialised(LoweringContext& context, Value v, Block& block) {
+  if (const auto s = context.find(v)) return *s;
+  const Storage place = context.allocate(context.resolve(v), "operand");
+  const BlockTarget copy{context.resolve(v), place, {}, false};
+  for (auto& stmt : lower_copies(context, {&copy, 1})) block.push_back(std::move(stmt));
+  return place;
+}
+
+void copy_to(LoweringContext& context, Value v, const Storage& target, Block& block) {
+  const BlockTarget copy{context.resolve(v), target, {}, false};
+  for (auto& stmt : lower_copies(context, {&copy, 1})) block.push_back(std::move(stmt));
+}
+
+void scatter_add(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
+  const Value indices = node.operands[1], updates = node.operands[2];
+  const std::size_t axis = static_cast<std::size_t>(node.attrs.integer("axis"));
+  const Storage index_storage = materialised(context, indices, block), update_storage = materialised(context, updates, block);
+  copy_to(context, node.operands[0], target, block);
+  // One point after the other: several updates may meet at one place.
+  HandMap map(context, "scatter_add");
+  const std::vector<Affine> at = map.dims(updates);
+  const auto first = at.begin() + static_cast<std::ptrdiff_t>(axis);
+  const std::vector<Affine> index_at(first, first + indices.rank());
+  std::vector<Affine> out_at(at.begin(), first);
+  out_at.push_back(0);
+  out_at.insert(out_at.end(), first + indices.rank(), at.end());
+  const DType id = indices.dtype(), d = updates.dtype();
+  const int row = map.load(index_storage, id, index_at);
+  const std::int64_t n = node.types[0].shape[static_cast<int>(axis)];
+  int inside = map.op(ScalarOp::Lt, DType::Bool, row, map.constant(id, static_cast<double>(n)));
+  inside = map.op(ScalarOp::And, DType::Bool, inside, map.op(ScalarOp::Ge, DType::Bool, row, map.constant(id, 0)));
+  const std::vector<kernel::Indirect> by{{row, target.strides[axis]}};
+  const int old = map.load(target, d, out_at, by, inside);
+  map.store(target, d, out_at, map.op(ScalarOp::Add, d, old, map.load(update_storage, d, at)), by, inside);
+  block.push_back(map.finish(-1));
+}
+
+void dynamic_update(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
+  const Value x = node.operands[0], update = node.operands[1];
+  const Storage update_storage = materialised(context, update, block);
+  std::vector<Storage> starts;
+  for (std::size_t i = 2; i < node.operands.size(); ++i) starts.push_back(materialised(context, node.operands[i], block));
+  copy_to(context, x, target, block);
+  HandMap map(context, "dynamic_update");
+  const std::vector<Affine> at = map.dims(update);
+  std::vector<kernel::Indirect> by;
+  for (int i = 0; i < x.rank(); ++i) {
+    const std::int64_t room = x.shape()[i] - update.shape()[i];
+    if (room == 0) continue;
+    const DType d = node.operands[static_cast<std::size_t>(i) + 2].dtype();
+    int start = map.load(starts[static_cast<std::size_t>(i)], d, {});
+    start = map.op(ScalarOp::Max, d, start, map.constant(d, 0));
+    start = map.op(ScalarOp::Min, d, start, map.constant(d, static_cast<double>(room)));
+    by.push_back({start, target.strides[static_cast<std::size_t>(i)]});
+  }
+  map.store(target, update.dtype(), at, map.load(update_storage, update.dtype(), at), by);
+  block.push_back(map.finish(map.num_dims() - 1));
+}
+
+void pad_with_gaps(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
+  const Value x = node.operands[0];
+  const Storage source = materialised(context, x, block), value = materialised(context, node.operands[1], block);
+  HandMap all(context, "pad");
+  const Value out{const_cast<Node*>(&node), 0};
+  const std::vector<Affine> everywhere = all.dims(out);
+  all.store(target, x.dtype(), everywhere, all.load(value, x.dtype(), {}));
+  block.push_back(all.finish(all.num_dims() - 1));
+  const auto& low = node.attrs.integers("low");
+  const auto& interior = node.attrs.integers("interior");
+  HandMap map(context, "pad_interior");
+  const std::vector<Affine> at = map.dims(x);
+  std::vector<Affine> to;
+  for (std::size_t i = 0; i < at.size(); ++i) to.push_back(at[i] * (interior[i] + 1) + Affine(low[i]));
+  map.store(target, x.dtype(), to, map.load(source, x.dtype(), at));
+  block.push_back(map.finish(map.num_dims() - 1));
+}
+
+// First the largest element (a NaN counts as the largest), then the smallest index where it stands.
+void argmax(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
+  const Value x = node.operands[0];
+  const int axis = static_cast<int>(node.attrs.integer("axis"));
+  const Storage source = stored(context, x);
+  const DType d = x.dtype();
+  const Value out{const_cast<Node*>(&node), 0};
+  Storage largest = context.allocate(out, "largest");
+  context.program.buffers[static_cast<std::size_t>(largest.buffer)].dtype = d;
+  for (int phase = 0; phase < 2; ++phase) {
+    HandMap map(context, "argmax");
+    std::vector<Affine> at(static_cast<std::size_t>(x.rank())), kept;
+    for (int i = 0; i < x.rank(); ++i)
+      if (i != axis) kept.push_back(at[static_cast<std::size_t>(i)] = map.dim(context.extent(x, i)));
+    const int outer = map.mark_outer();
+    const Affine along = at[static_cast<std::size_t>(axis)] = map.dim(context.extent(x, axis));
+    const bool over = map.num_dims() > outer;  // an axis of extent 1 has nothing to reduce
+    const int value = map.load(source, d, at);
+    if (phase == 0) {
+      map.end_body();
+      map.store(largest, d, kept, over ? map.reduced(ScalarOp::Max, d, value) : value);
+    } else {
+      const int top = map.load(largest, d, kept);
+      int hit = map.op(ScalarOp::Eq, DType::Bool, value, top);
+      if (is_float(d)) hit = map.op(ScalarOp::Or, DType::Bool, hit, map.op(ScalarOp::Ne, DType::Bool, value, value));
+      const int none = map.constant(DType::I32, std::numeric_limits<std::int32_t>::max());
+      const int candidate = map.op(ScalarOp::Select, DType::I32, hit, map.index(along, DType::I32), none);
+      map.end_body();
+      map.store(target, DType::I32, kept, over ? map.reduced(ScalarOp::Min, DType::I32, candidate) : candidate);
+    }
+    if (!over) map.end_body();
+    block.push_back(map.finish(outer - 1));
+  }
+}
+
+}  // namespace
+
+Block lower_indirect_write(LoweringContext& context, const Node& node, const Storage& target) {
+  Block block;
+  switch (node.op->kind) {
+    case OpKind::ScatterAdd: scatter_add(context, node, target, block); break;
+    case OpKind::DynamicUpdate: dynamic_update(context, node, target, block); break;
+    case OpKind::Pad: pad_with_gaps(context, node, target, block); break;
+    case OpKind::ArgMax: argmax(context, node, target, block); break;
+    default: throw InternalError(__FILE__, __LINE__, "op " + node.op->name + " has no statement of its own");
+  }
+  return block;
+}
+
+}  // namespace hotloop

@@ -1,0 +1,11 @@
+// Ops whose result is written at places computed at run time or with gaps, and argmax: statements of their own.
+#pragma once
+
+#include "schedule/context.h"
+
+namespace hotloop {
+
+// scatter_add, dynamic_update, pad with interior, argmax into `target`.
+kernel::Block lower_indirect_write(LoweringContext& context, const Node& node, const Storage& target);
+
+}  // namespace hotloop

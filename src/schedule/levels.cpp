@@ -1,0 +1,356 @@
+#include "schedule/levels.h"
+
+#include <algorithm>
+#include <set>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/block.h"
+#include "schedule/dot_plan.h"
+#include "schedule/map_builder.h"
+
+namespace hotloop {
+
+using ir::OpKind;
+using kernel::Affine;
+using kernel::Block;
+using kernel::Space;
+
+bool floats(const Node& node) {
+  switch (node.op->kind) {
+    case OpKind::Input:
+    case OpKind::Constant:
+    case OpKind::Iota:
+    case OpKind::Extent:
+    case OpKind::Reshape:
+    case OpKind::Transpose:
+    case OpKind::Broadcast:
+    case OpKind::Slice:
+    case OpKind::Reverse:
+    case OpKind::Windows:
+    case OpKind::StopGradient: return true;
+    default: return false;
+  }
+}
+
+namespace {
+
+enum class Role { Once, Rows, Partial };
+
+// How a node takes part in tiles: not at all, row by row, or by partial sums.
+Role role_of(const Node& node, const AxisAnalysis& axes, int cls) {
+  if (cls < 0 || !axes.touches(node, cls) || axes.couples(node, cls)) return Role::Once;
+  if (!axes.contracts(node, cls)) return Role::Rows;
+  if (ir::is(node, OpKind::Loop)) return Role::Once;
+  return axes.axis_in({const_cast<Node*>(&node), 0}, cls) >= 0 ? Role::Once : Role::Partial;
+}
+
+}  // namespace
+
+Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_class) {
+  Levels result;
+  for (const auto& node : graph.nodes()) {
+    const bool floating = floats(*node);
+    const Role role = floating ? Role::Once : role_of(*node, axes, tile_class);
+    int at = role == Role::Once ? 0 : 1;
+    for (const Value& v : node->operands) {
+      if (ir::is(*node, OpKind::Extent)) break;  // reads no element
+      const int from = result.level.at(v.node);
+      if (floating) at = std::max(at, from);
+      else if (role == Role::Once) at = std::max(at, (from + 1) / 2 * 2);
+      else at = std::max(at, from % 2 == 1 ? from : from + 1);
+    }
+    // Sums over the batch are whole at the next even level.
+    result.level[node.get()] = role == Role::Partial ? at + 1 : at;
+    result.num_levels = std::max(result.num_levels, result.level[node.get()] + 1);
+  }
+  return result;
+}
+
+namespace {
+
+class LevelLowering {
+ public:
+  LevelLowering(LoweringContext& context, const Graph& graph, const std::vector<Storage>& outputs)
+      : context_(context), graph_(graph), outputs_(outputs),
+        levels_(assign_levels(graph, context.axes(), context.tile_class)) {
+    num_levels_ = levels_.num_levels + 1;
+    find_crossings();
+  }
+
+  Block run() {
+    Block program;
+    for (int l = 0; l < num_levels_; ++l) {
+      if (levels_.is_tile(l)) tile_level(l, program);
+      else single_level(l, program);
+    }
+    return program;
+  }
+
+ private:
+  bool is_partial(const Node& n) const {
+    return !floats(n) && role_of(n, context_.axes(), context_.tile_class) == Role::Partial;
+  }
+  // Where the node is computed; a partial sum one level before it is whole.
+  int home(const Node& n) const { return levels_.level.at(&n) - (is_partial(n) ? 1 : 0); }
+  bool has_tile_axis(Value v) const { return context_.axes().axis_in(v, context_.tile_class) >= 0; }
+
+  void find_crossings();
+  int output_level(Value v) const;
+  std::vector<const Node*> nodes_at(int level) const;
+  std::vector<BlockTarget> output_targets(int level);
+  void single_level(int level, Block& program);
+  void tile_level(int level, Block& program);
+  std::int64_t choose_tile_rows(int level) const;
+  void append_once(Block block, Block& program) const;
+
+  LoweringContext& context_;
+  const Graph& graph_;
+  const std::vector<Storage>& outputs_;
+  Levels levels_;
+  int num_levels_ = 0;
+  std::set<ValueKey> crossing_;  // computed at one level, read at another
+  struct PendingSum {
+    Value value;
+    Storage partial;  // of block 0
+    std::int64_t elements, num_blocks;
+  };
+  std::vector<PendingSum> pending_;
+};
+
+// A level that can compute the value of an output: its own, for a view the one it can first be read from.
+int LevelLowering::output_level(Value v) const {
+  const int l = levels_.level.at(v.node);
+  const bool tile_view = floats(*v.node) && has_tile_axis(v);
+  // Views of the batch are copied tile by tile when nothing else says so.
+  if (tile_view && l % 2 == 0 && !context_.axes().couples(*v.node, context_.tile_class)) return l + 1;
+  if (floats(*v.node) && !tile_view && l % 2 == 1) return l + 1;
+  return l;
+}
+
+void LevelLowering::find_crossings() {
+  // Leaves that are computed, through anything that floats.
+  const auto visit = [&](auto&& self, Value v, int reader) -> void {
+    if (!floats(*v.node)) {
+      if (levels_.level.at(v.node) != reader) crossing_.insert(key_of(v));
+      return;
+    }
+    if (ir::is(*v.node, OpKind::Extent)) return;
+    for (const Value& o : v.node->operands) self(self, o, reader);
+  };
+  for (const auto& node : graph_.nodes())
+    if (!floats(*node))
+      for (const Value& v : node->operands) visit(visit, v, home(*node));
+  for (const Value& v : graph_.outputs())
+    if (floats(*v.node)) visit(visit, v, output_level(v));
+}
+
+std::vector<const Node*> LevelLowering::nodes_at(int level) const {
+  std::vector<const Node*> nodes;
+  for (const auto& n : graph_.nodes()) {
+    if (ir::is(*n, OpKind::Input)) continue;
+    if (floats(*n) ? levels_.level.at(n.get()) <= level : home(*n) == level) nodes.push_back(n.get());
+  }
+  return nodes;
+}
+
+std::vector<BlockTarget> LevelLowering::output_targets(int level) {
+  std::vector<BlockTarget> targets;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const Value v = graph_.outputs()[i];
+    if (output_level(v) != level) continue;
+    Storage place = outputs_[i];
+    const int axis = context_.in_tile() ? context_.axes().axis_in(v, context_.tile_class) : -1;
+    if (axis >= 0) {
+      const Affine row0 = context_.global_index(v, axis, 0);
+      place.offset = place.offset + row0 * place.strides[static_cast<std::size_t>(axis)];
+    }
+    targets.push_back({v, place, {}, false});
+  }
+  return targets;
+}
+
+// Statements outside tiles: large maps are shared by the workers, the rest is run by the first one.
+void LevelLowering::append_once(Block block, Block& program) const {
+  constexpr std::int64_t worth_splitting = 1 << 14;
+  kernel::Single single;
+  const auto flush = [&] {
+    if (single.body.empty()) return;
+    program.push_back({std::move(single)});
+    program.push_back({kernel::Barrier{}});
+    single = {};
+  };
+  for (kernel::Stmt& stmt : block) {
+    auto* map = std::get_if<kernel::Map>(&stmt.node);
+    std::int64_t points = 1;
+    if (map != nullptr)
+      for (const auto& d : map->dims) points *= d.extent.bound;
+    const bool ordered = map != nullptr && map->vector_dim < 0;
+    if (map != nullptr && !ordered && map->num_outer > 0 && context_.options().parallel && points >= worth_splitting) {
+      flush();
+      map->split = true;
+      program.push_back(std::move(stmt));
+      program.push_back({kernel::Barrier{}});
+    } else {
+      single.body.push_back(std::move(stmt));
+    }
+  }
+  flush();
+}
+
+void LevelLowering::single_level(int level, Block& program) {
+  Block block;
+  // Sums of the grid before: block after block, in order.
+  for (const PendingSum& sum : pending_) {
+    Storage whole = sum.partial;
+    if (sum.num_blocks > 1) {
+      kernel::Map map;
+      map.name = "sum_blocks";
+      const DType d = sum.value.dtype();
+      map.dims.push_back({context_.new_var("i"), {sum.elements, -1}});
+      map.num_outer = 1;
+      map.vector_dim = 0;
+      const Affine at = Affine::of(map.dims[0].var);
+      for (std::int64_t b = 0; b < sum.num_blocks; ++b) {
+        kernel::Instr load;
+        load.kind = kernel::Instr::Kind::Load;
+        load.dtype = d;
+        load.access = {sum.partial.buffer, at + Affine(b * sum.elements), {}};
+        map.instrs.push_back(load);
+        if (b == 0) continue;
+        kernel::Instr add;
+        add.op = ir::ScalarOp::Add;
+        add.dtype = d;
+        add.args[0] = static_cast<int>(map.instrs.size()) - 2;
+        add.args[1] = static_cast<int>(map.instrs.size()) - 1;
+        map.instrs.push_back(add);
+      }
+      kernel::Instr store;
+      store.kind = kernel::Instr::Kind::Store;
+      store.dtype = d;
+      store.args[0] = static_cast<int>(map.instrs.size()) - 1;
+      whole.buffer = context_.new_buffer("sum", d, sum.elements, Space::Shared);
+      whole.offset = 0;
+      store.access = {whole.buffer, at, {}};
+      map.instrs.push_back(store);
+      map.body_end = static_cast<int>(map.instrs.size());
+      block.push_back({map});
+    } else {
+      whole.offset = 0;
+    }
+    context_.bind(sum.value, whole);
+  }
+  pending_.clear();
+  std::vector<Value> required;
+  const auto nodes = nodes_at(level);
+  for (const Node* n : nodes)
+    if (!floats(*n))
+      for (int i = 0; i < static_cast<int>(n->types.size()); ++i)
+        if (crossing_.contains({n, i})) required.push_back({const_cast<Node*>(n), i});
+  const auto targets = output_targets(level);
+  Block rest = lower_block(context_, nodes, targets, required);
+  block.insert(block.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  append_once(std::move(block), program);
+}
+
+// Rows of a tile: a dozen (two micro-kernels high) where a row carries much state, more where it carries little.
+std::int64_t LevelLowering::choose_tile_rows(int level) const {
+  constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, most_rows = 96;
+  if (context_.options().tile_rows > 0) return context_.options().tile_rows;
+  double bytes = 0;
+  const auto visit = [&](auto&& self, const Graph& graph, bool top, double times) -> void {
+    for (const auto& n : graph.nodes()) {
+      if (ir::is(*n, OpKind::Input) || (top && (floats(*n) || home(*n) != level))) continue;
+      if (ir::is(*n, OpKind::Loop))
+        self(self, *n->regions[0], false, times * static_cast<double>(std::max<std::int64_t>(n->attrs.integer("length"), 1)));
+      for (int i = 0; i < static_cast<int>(n->types.size()); ++i) {
+        const Value v{n.get(), i};
+        if (const int axis = context_.axes().axis_in(v, context_.tile_class); axis >= 0)
+          bytes += times * static_cast<double>(v.shape().size()) / static_cast<double>(v.shape()[axis]) *
+                   static_cast<double>(size_of(v.dtype()));
+      }
+    }
+  };
+  visit(visit, graph_, true, 1);
+  const auto fit = static_cast<std::int64_t>(small_tile_bytes / std::max(bytes, 1.0));
+  return std::clamp(fit / dozen * dozen, dozen, most_rows);
+}
+
+void LevelLowering::tile_level(int level, Block& program) {
+  const auto nodes = nodes_at(level);
+  const bool any = std::ranges::any_of(nodes, [](const Node* n) { return !floats(*n); }) ||
+                   std::ranges::any_of(graph_.outputs(), [&](Value v) { return output_level(v) == level; });
+  if (!any) return;
+  constexpr std::int64_t most_blocks = 16;
+  kernel::Grid grid;
+  const std::int64_t rows = context_.axes().extent(context_.tile_class);
+  grid.total = {rows, context_.options().variable_rows ? kernel::rows_var : -1};
+  grid.tile_rows = choose_tile_rows(level);
+  const std::int64_t tiles = (rows + grid.tile_rows - 1) / grid.tile_rows;
+  grid.tiles_per_block = (tiles + most_blocks - 1) / most_blocks;
+  grid.num_blocks = (tiles + grid.tiles_per_block - 1) / grid.tiles_per_block;
+  grid.block = context_.new_var("block");
+  grid.row0 = context_.new_var("row0");
+  grid.rows = context_.new_var("tile_rows");
+
+  // What other levels read of this one lies in the shared arena, whole.
+  std::set<ValueKey> direct;
+  for (std::size_t i = 0; i < outputs_.size(); ++i)
+    if (output_level(graph_.outputs()[i]) == level) direct.insert(key_of(graph_.outputs()[i]));
+  std::vector<std::pair<Value, Storage>> shared;
+  for (const Node* n : nodes)
+    if (!floats(*n) && !is_partial(*n))
+      for (int i = 0; i < static_cast<int>(n->types.size()); ++i)
+        if (crossing_.contains({n, i})) {
+          const Value v{const_cast<Node*>(n), i};
+          shared.emplace_back(v, context_.allocate(v, "whole"));
+        }
+
+  std::vector<BlockTarget> partials;
+  for (const Node* n : nodes) {
+    if (!is_partial(*n)) continue;
+    const Value v{const_cast<Node*>(n), 0};
+    const auto plan = plan_dot(*n, [](Value) { return false; });
+    Storage place = plan ? allocate_dot(context_, *plan, "partial") : context_.allocate(v, "partial");
+    const std::int64_t elements = v.shape().size();
+    context_.program.buffers[static_cast<std::size_t>(place.buffer)].elements = elements * grid.num_blocks;
+    pending_.push_back({v, place, elements, grid.num_blocks});
+    const Affine at = Affine::of(grid.block, elements);
+    grid.prologue.push_back(fill(context_, place.buffer, at, elements, 0));
+    place.offset = place.offset + at;
+    partials.push_back({v, place, {}, true});
+  }
+
+  Block hoisted;
+  context_.hoisted = &hoisted;
+  context_.first_inner_buffer = static_cast<int>(context_.program.buffers.size());
+  for (const auto& [v, place] : shared) context_.loop_written.insert(place.buffer);
+  context_.enter_tile(grid.row0, grid.rows, grid.tile_rows);
+  std::vector<BlockTarget> targets = output_targets(level);
+  for (const auto& [v, place] : shared) {
+    Storage at = place;
+    if (const int axis = context_.axes().axis_in(v, context_.tile_class); axis >= 0)
+      at.offset = at.offset + Affine::of(grid.row0, at.strides[static_cast<std::size_t>(axis)]);
+    targets.push_back({v, at, {}, false});
+  }
+  targets.insert(targets.end(), partials.begin(), partials.end());
+  grid.body = lower_block(context_, nodes, targets, {});
+  context_.leave_tile();
+  context_.packs.clear();
+  context_.hoisted = nullptr;
+  for (const auto& [v, place] : shared) {
+    context_.loop_written.erase(context_.loop_written.find(place.buffer));
+    context_.bind(v, place);
+  }
+  append_once(std::move(hoisted), program);
+  program.push_back({std::move(grid)});
+  program.push_back({kernel::Barrier{}});
+}
+
+}  // namespace
+
+Block lower_levels(LoweringContext& context, const Graph& graph, const std::vector<Storage>& outputs) {
+  return LevelLowering(context, graph, outputs).run();
+}
+
+}  // namespace hotloop

@@ -1,0 +1,248 @@
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/block.h"
+#include "schedule/map_builder.h"
+
+namespace hotloop {
+
+using ir::ScalarOp;
+using kernel::Affine;
+using kernel::Block;
+using kernel::Instr;
+
+namespace {
+
+void append(Block& block, Block part) {
+  block.insert(block.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
+}
+
+std::vector<const Node*> nodes_of(const Graph& graph) {
+  std::vector<const Node*> nodes;
+  for (const auto& n : graph.nodes())
+    if (!ir::is(*n, ir::OpKind::Input)) nodes.push_back(n.get());
+  return nodes;
+}
+
+Instr access_instr(Instr::Kind kind, DType dtype, kernel::Access access, int value = -1) {
+  Instr i;
+  i.kind = kind;
+  i.dtype = dtype;
+  i.access = std::move(access);
+  if (kind == Instr::Kind::Store) i.args[0] = value;
+  return i;
+}
+
+Instr op_instr(ScalarOp op, DType dtype, int a, int b) {
+  Instr i;
+  i.op = op;
+  i.dtype = dtype;
+  i.args[0] = a;
+  i.args[1] = b;
+  return i;
+}
+
+Instr const_instr(DType dtype, double value) {
+  Instr i;
+  i.kind = Instr::Kind::Const;
+  i.dtype = dtype;
+  i.bits = bits_of(dtype, value);
+  return i;
+}
+
+// Adds the lanes that still run (all, without a predicate) to the counts.
+kernel::Stmt count_iteration(LoweringContext& context, const Node& loop, const Storage& count,
+                             const std::optional<Storage>& done) {
+  const Value v{const_cast<Node*>(&loop), static_cast<int>(loop.types.size()) - 1};
+  kernel::Map map;
+  map.name = "count";
+  kernel::Access at{count.buffer, count.offset, {}}, done_at;
+  if (done) done_at = {done->buffer, done->offset, {}};
+  for (int i = 0; i < v.rank(); ++i) {
+    const kernel::Extent extent = context.extent(v, i);
+    if (extent.is_static() && extent.bound == 1) continue;
+    map.dims.push_back({context.new_var("i"), extent});
+    const auto axis = static_cast<std::size_t>(i);
+    at.index = at.index + Affine::of(map.dims.back().var, count.strides[axis]);
+    if (done) done_at.index = done_at.index + Affine::of(map.dims.back().var, done->strides[axis]);
+  }
+  map.num_outer = static_cast<int>(map.dims.size());
+  map.vector_dim = map.num_outer - 1;
+  map.instrs.push_back(access_instr(Instr::Kind::Load, DType::I32, at));
+  map.instrs.push_back(const_instr(DType::I32, 1));
+  if (done) {
+    map.instrs.push_back(access_instr(Instr::Kind::Load, DType::Bool, done_at));
+    map.instrs.push_back(const_instr(DType::I32, 0));
+    Instr select = op_instr(ScalarOp::Select, DType::I32, 2, 3);
+    select.args[2] = 1;
+    map.instrs.push_back(select);
+  }
+  map.instrs.push_back(op_instr(ScalarOp::Add, DType::I32, 0, static_cast<int>(map.instrs.size()) - 1));
+  map.instrs.push_back(access_instr(Instr::Kind::Store, DType::I32, at, static_cast<int>(map.instrs.size()) - 1));
+  map.body_end = static_cast<int>(map.instrs.size());
+  return {map};
+}
+
+// stop = all lanes done.
+kernel::Stmt all_done(LoweringContext& context, Value predicate, const Storage& done, int stop) {
+  kernel::Map map;
+  map.name = "all_done";
+  kernel::Access at{done.buffer, done.offset, {}};
+  for (int i = 0; i < predicate.rank(); ++i) {
+    const kernel::Extent extent = context.extent(predicate, i);
+    if (extent.is_static() && extent.bound == 1) continue;
+    map.dims.push_back({context.new_var("i"), extent});
+    at.index = at.index + Affine::of(map.dims.back().var, done.strides[static_cast<std::size_t>(i)]);
+  }
+  map.instrs.push_back(access_instr(Instr::Kind::Load, DType::Bool, at));
+  map.body_end = 1;
+  int reg = 0;
+  if (!map.dims.empty()) {
+    Instr reduced = op_instr(ScalarOp::And, DType::Bool, 0, -1);
+    reduced.kind = Instr::Kind::Reduced;
+    map.instrs.push_back(reduced);
+    reg = 1;
+    map.vector_dim = static_cast<int>(map.dims.size()) - 1;
+  }
+  map.instrs.push_back(access_instr(Instr::Kind::Store, DType::Bool, {stop, 0, {}}, reg));
+  if (map.dims.empty()) map.body_end = static_cast<int>(map.instrs.size());
+  return {map};
+}
+
+// Zeros everywhere: iterations that do not run leave them.
+kernel::Stmt clear(LoweringContext& context, Value v, const Storage& place) {
+  kernel::Map map;
+  map.name = "clear";
+  kernel::Access at{place.buffer, place.offset, {}};
+  for (int a = 0; a < v.rank(); ++a) {
+    map.dims.push_back({context.new_var("i"), context.extent(v, a)});
+    at.index = at.index + Affine::of(map.dims.back().var, place.strides[static_cast<std::size_t>(a)]);
+  }
+  map.num_outer = static_cast<int>(map.dims.size());
+  map.vector_dim = map.num_outer - 1;
+  map.instrs = {const_instr(v.dtype(), 0), access_instr(Instr::Kind::Store, v.dtype(), at, 0)};
+  map.body_end = 2;
+  return {map};
+}
+
+std::int64_t allocated(const LoweringContext& context, Value v) {
+  std::int64_t n = 1;
+  for (int i = 0; i < v.rank(); ++i) n *= context.extent(v, i).bound;
+  return n;
+}
+
+}  // namespace
+
+Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std::optional<Storage>> results) {
+  const auto count_of = [&](const char* name) { return static_cast<std::size_t>(loop.attrs.integer(name)); };
+  const std::size_t num_carry = count_of("num_carry"), num_xs = count_of("num_xs"), num_consts = count_of("num_consts");
+  const Graph& body = *loop.regions[0];
+  const Graph* until = loop.regions.size() > 1 ? loop.regions[1].get() : nullptr;
+  const bool has_trip = loop.attrs.flag("has_trip");
+  const std::int64_t length = loop.attrs.integer("length");
+  const std::size_t num_ys = body.outputs().size() - num_carry;
+  const auto result = [&](std::size_t i) { return Value{const_cast<Node*>(&loop), static_cast<int>(i)}; };
+
+  Block block;
+  const bool outermost = context.loop_depth == 0 && !context.in_tile();
+  Block hoisted;
+  if (outermost) {
+    context.hoisted = &hoisted;
+    context.first_inner_buffer = static_cast<int>(context.program.buffers.size());
+  }
+
+  // Carries live at the place of the final carry.
+  std::vector<BlockTarget> initial;
+  std::vector<Storage> carry;
+  for (std::size_t i = 0; i < num_carry; ++i) {
+    carry.push_back(results[i] ? *results[i] : context.allocate(result(i), "carry"));
+    initial.push_back({context.resolve(loop.operands[i]), carry[i], {}, false});
+  }
+  append(block, lower_copies(context, initial));
+
+  kernel::For statement;
+  statement.counter = context.new_var("t");
+  statement.trip = {length, -1};
+  statement.reverse = loop.attrs.flag("reverse");
+  if (has_trip) {
+    const Value trip = loop.operands.back();
+    const auto at = context.find(trip);
+    HOTLOOP_CHECK(at.has_value(), "trip is in memory");
+    statement.trip.var = context.new_var("trip");
+    block.push_back({kernel::Let{statement.trip.var, {at->buffer, at->offset, {}}, trip.dtype(), 0, length}});
+  }
+  const Affine t = Affine::of(statement.counter);
+
+  std::vector<BlockTarget> targets;
+  std::multiset<int> written;
+  for (std::size_t i = 0; i < num_carry; ++i) {
+    context.bind(body.inputs()[i], carry[i]);
+    written.insert(carry[i].buffer);
+    if (context.resolve(body.outputs()[i]) != body.inputs()[i])
+      targets.push_back({body.outputs()[i], carry[i], body.inputs()[i], false});
+  }
+  for (std::size_t i = 0; i < num_xs; ++i) {
+    const auto x = context.find(loop.operands[num_carry + i]);
+    HOTLOOP_CHECK(x.has_value(), "xs of a loop are in memory");
+    Storage slice = *x;
+    slice.offset = slice.offset + t * slice.strides[0];
+    slice.strides.erase(slice.strides.begin());
+    context.bind(body.inputs()[num_carry + i], slice);
+  }
+  for (std::size_t i = 0; i < num_consts; ++i)
+    context.alias(body.inputs()[num_carry + num_xs + i], loop.operands[num_carry + num_xs + i]);
+  for (std::size_t i = 0; i < num_ys; ++i) {
+    const auto& place = results[num_carry + i];
+    if (!place) continue;
+    if (until != nullptr || has_trip) block.push_back(clear(context, result(num_carry + i), *place));
+    Storage slice = *place;
+    slice.offset = slice.offset + t * slice.strides[0];
+    slice.strides.erase(slice.strides.begin());
+    written.insert(slice.buffer);
+    targets.push_back({body.outputs()[num_carry + i], slice, {}, false});
+  }
+  for (int b : written) context.loop_written.insert(b);
+  ++context.loop_depth;
+
+  const std::size_t count_index = num_carry + num_ys;
+  std::optional<Storage> done;
+  if (until != nullptr) {
+    for (std::size_t i = 0; i < num_carry; ++i) context.bind(until->inputs()[i], carry[i]);
+    for (std::size_t i = 0; i < num_consts; ++i)
+      context.alias(until->inputs()[num_carry + i], loop.operands[num_carry + num_xs + i]);
+    const Value predicate = until->outputs()[0];
+    done = context.allocate(predicate, "done");
+    const BlockTarget target{predicate, *done, {}, false};
+    const auto nodes = nodes_of(*until);
+    statement.test = lower_block(context, nodes, {&target, 1}, {});
+    int stop = done->buffer;
+    if (allocated(context, predicate) != 1 || predicate.rank() > 0) {
+      stop = context.new_buffer("stop", DType::Bool, 1,
+                                context.in_tile() ? kernel::Space::Worker : kernel::Space::Shared);
+      statement.test.push_back(all_done(context, predicate, *done, stop));
+    }
+    statement.stop = kernel::Access{stop, 0, {}};
+  }
+
+  const auto nodes = nodes_of(body);
+  statement.body = lower_block(context, nodes, targets, {});
+  if (const auto& count = results[count_index]) {
+    const Value v = result(count_index);
+    block.push_back(fill(context, count->buffer, count->offset, allocated(context, v), 0));
+    const bool lanes = done && v.rank() > 0;
+    statement.body.push_back(count_iteration(context, loop, *count, lanes ? done : std::nullopt));
+  }
+  block.push_back({std::move(statement)});
+
+  --context.loop_depth;
+  for (int b : written) context.loop_written.erase(context.loop_written.find(b));
+  if (outermost) {
+    context.hoisted = nullptr;
+    context.packs.clear();
+    Block all = std::move(hoisted);
+    append(all, std::move(block));
+    return all;
+  }
+  return block;
+}
+
+}  // namespace hotloop

@@ -1,0 +1,446 @@
+#include "schedule/map_builder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/reshape_groups.h"
+
+namespace hotloop {
+
+using ir::OpKind;
+using ir::ScalarOp;
+using kernel::Affine;
+using kernel::Instr;
+
+std::uint64_t bits_of(DType dtype, double value) {
+  switch (dtype) {
+    case DType::Bool: return value != 0;
+    case DType::I32: return static_cast<std::uint32_t>(static_cast<std::int32_t>(value));
+    case DType::U32: return static_cast<std::uint32_t>(value);
+    case DType::I64: return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+    case DType::F32: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    case DType::F64: break;
+  }
+  return std::bit_cast<std::uint64_t>(value);
+}
+
+MapBuilder::MapBuilder(LoweringContext& context, const IndexSpace& space) : context_(context) {
+  const auto add_dim = [&](const kernel::Extent& extent, std::vector<kernel::Var>& vars) {
+    vars.push_back(context_.new_var("i"));
+    map_.dims.push_back({vars.back(), extent});
+  };
+  for (const auto& e : space.outer) add_dim(e, outer_vars_);
+  for (const auto& e : space.reduced) add_dim(e, reduced_vars_);
+  map_.num_outer = static_cast<int>(space.outer.size());
+}
+
+MapBuilder::MemoKey MapBuilder::memo_key(Value v, const Index& index, int predicate) const {
+  MemoKey key{key_of(v), {}, predicate};
+  for (const Affine& a : index) {
+    auto& entry = key.index.emplace_back(a.constant, std::vector<std::pair<int, std::int64_t>>{});
+    for (const auto& t : a.terms) entry.second.emplace_back(t.var, t.coefficient);
+  }
+  return key;
+}
+
+MapBuilder::Index MapBuilder::outer_index(Value v) const {
+  Index index;
+  std::size_t next = 0;
+  for (int i = 0; i < v.rank(); ++i)
+    index.push_back(v.shape()[i] == 1 ? Affine(0) : Affine::of(outer_vars_[next++]));
+  HOTLOOP_CHECK(next == outer_vars_.size(), "a value of another index space in a map");
+  return index;
+}
+
+int MapBuilder::push(Instr instr) {
+  map_.instrs.push_back(std::move(instr));
+  return static_cast<int>(map_.instrs.size()) - 1;
+}
+
+int MapBuilder::constant(DType dtype, double value) {
+  const std::uint64_t bits = bits_of(dtype, value);
+  const auto [it, fresh] = constants_.try_emplace({dtype, bits}, 0);
+  if (fresh) {
+    Instr instr;
+    instr.kind = Instr::Kind::Const;
+    instr.dtype = dtype;
+    instr.bits = bits;
+    it->second = push(instr);
+  }
+  return it->second;
+}
+
+int MapBuilder::op(ScalarOp scalar, DType dtype, int a, int b, int c) {
+  Instr instr;
+  instr.op = scalar;
+  instr.dtype = dtype;
+  instr.args[0] = a;
+  instr.args[1] = b;
+  instr.args[2] = c;
+  return push(instr);
+}
+
+int MapBuilder::integer_index(const Affine& index, DType dtype) {
+  if (index.terms.empty()) return constant(dtype, static_cast<double>(index.constant));
+  Instr instr;
+  instr.kind = Instr::Kind::Index;
+  instr.dtype = is_float(dtype) ? DType::I64 : dtype;
+  instr.access.index = index;
+  const int reg = push(instr);
+  return is_float(dtype) ? op(ScalarOp::Cast, dtype, reg) : reg;
+}
+
+namespace {
+
+kernel::Access access_at(const Storage& storage, const std::vector<Affine>& index) {
+  kernel::Access access;
+  access.buffer = storage.buffer;
+  access.index = storage.offset;
+  for (std::size_t i = 0; i < index.size(); ++i) access.index = access.index + index[i] * storage.strides[i];
+  return access;
+}
+
+}  // namespace
+
+int MapBuilder::load(const Storage& storage, DType dtype, const Index& index, int predicate,
+                     std::vector<kernel::Indirect> indirect) {
+  Instr instr;
+  instr.kind = Instr::Kind::Load;
+  instr.dtype = dtype;
+  instr.args[0] = predicate;
+  instr.access = access_at(storage, index);
+  instr.access.indirect = std::move(indirect);
+  return push(instr);
+}
+
+void MapBuilder::store(const Storage& storage, DType dtype, const Index& index, int value) {
+  Instr instr;
+  instr.kind = Instr::Kind::Store;
+  instr.dtype = dtype;
+  instr.args[0] = value;
+  instr.access = access_at(storage, index);
+  push(instr);
+}
+
+int MapBuilder::emit(Value v, const Index& index, int predicate) {
+  v = context_.resolve(v);
+  const MemoKey key = memo_key(v, index, predicate);
+  if (const auto it = memo_.find(key); it != memo_.end()) return it->second;
+  int reg = -1;
+  // A constant that is one number everywhere stays in a register.
+  if (ir::is(*v.node, OpKind::Constant)) {
+    const Array& data = v.node->attrs.get<Array>("value");
+    if (data.size() == 1) {
+      Instr instr;
+      instr.kind = Instr::Kind::Const;
+      instr.dtype = data.dtype();
+      std::memcpy(&instr.bits, data.raw(), size_of(data.dtype()));
+      const auto [it, fresh] = constants_.try_emplace({instr.dtype, instr.bits}, 0);
+      if (fresh) it->second = push(instr);
+      reg = it->second;
+    }
+  }
+  if (reg < 0) {
+    const auto storage = context_.find(v);
+    const bool is_view = is_strided_view(*v.node);
+    // Views go through their operand first: what was computed in this very map is in a register.
+    if (storage && !is_view) reg = load(*storage, v.dtype(), index, predicate);
+    else reg = emit_compute(v, index, predicate);
+  }
+  memo_[key] = reg;
+  return reg;
+}
+
+int MapBuilder::emit_clamped(Value index_value, const Index& index, int predicate, std::int64_t high) {
+  const DType d = index_value.dtype();
+  const int raw = emit(index_value, index, predicate);
+  const int low = op(ScalarOp::Max, d, raw, constant(d, 0));
+  return op(ScalarOp::Min, d, low, constant(d, static_cast<double>(high)));
+}
+
+int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
+  const Node& node = *v.node;
+  const auto& in = node.operands;
+  const auto axis_of = [](std::int64_t a) { return static_cast<std::size_t>(a); };
+  switch (node.op->kind) {
+    case OpKind::Elementwise: {
+      int args[3] = {-1, -1, -1};
+      HOTLOOP_CHECK(in.size() <= 3 && node.op->scalar != ScalarOp::None, "elementwise op " + node.op->name);
+      for (std::size_t i = 0; i < in.size(); ++i) args[i] = emit(in[i], index, predicate);
+      return op(node.op->scalar, v.dtype(), args[0], args[1], args[2]);
+    }
+    case OpKind::StopGradient: return emit(in[0], index, predicate);
+    case OpKind::Constant: {
+      const auto storage = context_.find(v);
+      return load(*storage, v.dtype(), index, predicate);
+    }
+    case OpKind::Iota: {
+      const int axis = static_cast<int>(node.attrs.integer("axis"));
+      return integer_index(context_.global_index(v, axis, index[axis_of(axis)]), v.dtype());
+    }
+    case OpKind::Extent: {
+      const kernel::Extent e = context_.total_rows(in[0], static_cast<int>(node.attrs.integer("axis")));
+      return e.is_static() ? constant(v.dtype(), static_cast<double>(e.bound))
+                           : integer_index(Affine::of(e.var), v.dtype());
+    }
+    case OpKind::RandomBits: return emit_random_bits(v, index, predicate);
+    case OpKind::Transpose: {
+      const auto& p = node.attrs.integers("permutation");
+      Index source(index.size());
+      for (std::size_t i = 0; i < index.size(); ++i) source[axis_of(p[i])] = index[i];
+      return emit(in[0], source, predicate);
+    }
+    case OpKind::Broadcast: {
+      Index source;
+      const auto& axes = node.attrs.integers("axes");
+      for (int i = 0; i < in[0].rank(); ++i)
+        source.push_back(index[axis_of(axes[static_cast<std::size_t>(i)])]);
+      return emit(in[0], source, predicate);
+    }
+    case OpKind::Slice: {
+      const auto& start = node.attrs.integers("start");
+      const auto& step = node.attrs.integers("step");
+      Index source;
+      for (std::size_t i = 0; i < index.size(); ++i)
+        source.push_back(index[i] * (step.empty() ? 1 : step[i]) + Affine(start[i]));
+      return emit(in[0], source, predicate);
+    }
+    case OpKind::Reverse: {
+      Index source = index;
+      for (std::int64_t a : node.attrs.integers("axes"))
+        source[axis_of(a)] = index[axis_of(a)] * -1 + Affine(v.shape()[static_cast<int>(a)] - 1);
+      return emit(in[0], source, predicate);
+    }
+    case OpKind::Windows: {
+      const std::size_t axis = axis_of(node.attrs.integer("axis"));
+      Index source = index;
+      source[axis] = index[axis] * node.attrs.integer("stride") + index[axis + 1] * node.attrs.integer("dilation");
+      source.erase(source.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
+      return emit(in[0], source, predicate);
+    }
+    case OpKind::Reshape: {
+      // Affine when no group merges axes; else the operand must be a view in memory.
+      Index source(static_cast<std::size_t>(in[0].rank()), Affine(0));
+      bool affine = true;
+      for (const ReshapeGroup& g : reshape_groups(in[0].shape(), v.shape())) {
+        affine = affine && g.in.size() == 1;
+        if (!affine) break;
+        std::int64_t run = 1;
+        Affine sum;
+        for (std::size_t i = g.out.size(); i-- > 0;) {
+          sum = sum + index[axis_of(g.out[i])] * run;
+          run *= v.shape()[g.out[i]];
+        }
+        source[axis_of(g.in[0])] = sum;
+      }
+      if (affine) return emit(in[0], source, predicate);
+      const auto storage = context_.find(v);
+      HOTLOOP_CHECK(storage.has_value(), "a merging reshape is not in memory");
+      return load(*storage, v.dtype(), index, predicate);
+    }
+    case OpKind::Pad: {
+      const auto& low = node.attrs.integers("low");
+      Index source;
+      int inside = predicate;
+      for (std::size_t i = 0; i < index.size(); ++i) {
+        const int axis = static_cast<int>(i);
+        source.push_back(index[i] + Affine(-low[i]));
+        const std::int64_t n = in[0].shape()[axis];
+        if (n == v.shape()[axis]) continue;
+        const int at = integer_index(source.back(), DType::I64);
+        const auto both = [&](int test) {
+          inside = inside < 0 ? test : op(ScalarOp::And, DType::Bool, inside, test);
+        };
+        if (low[i] > 0) both(op(ScalarOp::Ge, DType::Bool, at, constant(DType::I64, 0)));
+        if (low[i] + n < v.shape()[axis])
+          both(op(ScalarOp::Lt, DType::Bool, at, constant(DType::I64, static_cast<double>(n))));
+      }
+      const int value = emit(in[0], source, inside);
+      if (inside == predicate) return value;
+      return op(ScalarOp::Select, v.dtype(), inside, value, emit(in[1], {}, predicate));
+    }
+    case OpKind::Reduce: {  // over axes of extent 1
+      Index source = index;
+      for (std::int64_t a : node.attrs.integers("axes")) {
+        HOTLOOP_CHECK(in[0].shape()[static_cast<int>(a)] == 1, "a reduction is not in memory");
+        source.insert(source.begin() + a, Affine(0));
+      }
+      return emit(in[0], source, predicate);
+    }
+    case OpKind::Gather: {
+      const std::size_t axis = axis_of(node.attrs.integer("axis"));
+      const Value x = in[0], indices = in[1];
+      const auto storage = context_.find(x);
+      HOTLOOP_CHECK(storage.has_value(), "gather reads memory");
+      const auto index_rank = static_cast<std::ptrdiff_t>(indices.rank());
+      const auto first = index.begin() + static_cast<std::ptrdiff_t>(axis);
+      const int at = emit_clamped(indices, Index(first, first + index_rank), predicate,
+                                  x.shape()[static_cast<int>(axis)] - 1);
+      Index source(index.begin(), first);
+      source.push_back(Affine(0));
+      source.insert(source.end(), first + index_rank, index.end());
+      return load(*storage, v.dtype(), source, predicate, {{at, storage->strides[axis]}});
+    }
+    case OpKind::DynamicSlice: {
+      const auto storage = context_.find(in[0]);
+      HOTLOOP_CHECK(storage.has_value(), "dynamic_slice reads memory");
+      std::vector<kernel::Indirect> indirect;
+      for (int i = 0; i < v.rank(); ++i) {
+        const std::int64_t room = in[0].shape()[i] - v.shape()[i];
+        if (room == 0) continue;
+        indirect.push_back({emit_clamped(in[static_cast<std::size_t>(i) + 1], {}, -1, room),
+                            storage->strides[static_cast<std::size_t>(i)]});
+      }
+      return load(*storage, v.dtype(), index, predicate, indirect);
+    }
+    default: throw InternalError(__FILE__, __LINE__, "op " + node.op->name + " has no expression and is not in memory");
+  }
+}
+
+// Philox4x32-10 (Salmon et al. 2011) on counter (flat / 4, 0, 0) and the key; the word is flat % 4.
+int MapBuilder::emit_random_bits(Value v, const Index& index, int predicate) {
+  const Value key = v.node->operands[0];
+  Affine flat;
+  std::int64_t stride = 1;
+  for (int i = v.rank() - 1; i >= 0; --i) {
+    flat = flat + context_.global_index(v, i, index[static_cast<std::size_t>(i)]) * stride;
+    stride *= v.shape()[i];
+  }
+  const DType w = DType::I64;
+  const auto i64 = [&](double x) { return constant(w, x); };
+  const int mask = i64(4294967295.0), thirty_two = i64(32);
+  const auto low = [&](int x) { return op(ScalarOp::And, w, x, mask); };
+  const auto high = [&](int x) { return low(op(ScalarOp::Shr, w, x, thirty_two)); };
+  const auto key_word = [&](int i) { return low(op(ScalarOp::Cast, w, emit(key, {Affine(i)}, predicate))); };
+  const int at = integer_index(flat, w);
+  const int group = op(ScalarOp::Shr, w, at, i64(2));
+  int c[4] = {low(group), high(group), i64(0), i64(0)};
+  int k[2] = {key_word(0), key_word(1)};
+  for (int round = 0; round < 10; ++round) {
+    const int p0 = op(ScalarOp::Mul, w, c[0], i64(3528531795.0));  // 0xD2511F53
+    const int p1 = op(ScalarOp::Mul, w, c[2], i64(3449720151.0));  // 0xCD9E8D57
+    const int n0 = op(ScalarOp::Xor, w, op(ScalarOp::Xor, w, high(p1), c[1]), k[0]);
+    const int n2 = op(ScalarOp::Xor, w, op(ScalarOp::Xor, w, high(p0), c[3]), k[1]);
+    c[1] = low(p1);
+    c[3] = low(p0);
+    c[0] = n0;
+    c[2] = n2;
+    k[0] = low(op(ScalarOp::Add, w, k[0], i64(2654435769.0)));  // 0x9E3779B9
+    k[1] = low(op(ScalarOp::Add, w, k[1], i64(3144134277.0)));  // 0xBB67AE85
+  }
+  const int word = op(ScalarOp::And, w, at, i64(3));
+  int result = c[3];
+  for (int i = 2; i >= 0; --i)
+    result = op(ScalarOp::Select, w, op(ScalarOp::Eq, DType::Bool, word, i64(i)), c[i], result);
+  return op(ScalarOp::Cast, DType::U32, result);
+}
+
+void MapBuilder::add(Value v, const Storage* target, bool compute) {
+  v = context_.resolve(v);
+  const Index index = outer_index(v);
+  const MemoKey key = memo_key(v, index, -1);
+  int reg = -1;
+  if (const auto it = memo_.find(key); it != memo_.end()) reg = it->second;
+  else if (compute) memo_[key] = reg = emit_compute(v, index, -1);
+  else reg = emit(v, index, -1);
+  if (target != nullptr) pending_stores_.push_back({*target, v.dtype(), index, reg});
+}
+
+void MapBuilder::add_reduction(Value v, const Storage& target, bool accumulate) {
+  const Value x = v.node->operands[0];
+  const auto& axes = v.node->attrs.integers("axes");
+  Index index;
+  std::size_t outer = 0, reduced = 0;
+  for (int i = 0; i < x.rank(); ++i) {
+    const bool is_reduced = std::ranges::find(axes, i) != axes.end();
+    if (x.shape()[i] == 1) index.push_back(Affine(0));
+    else index.push_back(Affine::of(is_reduced ? reduced_vars_[reduced++] : outer_vars_[outer++]));
+  }
+  reductions_.push_back({v, emit(x, index, -1), target, accumulate});
+}
+
+namespace {
+
+ScalarOp combiner(const std::string& reduce) {
+  if (reduce == "reduce_sum") return ScalarOp::Add;
+  if (reduce == "reduce_prod") return ScalarOp::Mul;
+  return reduce == "reduce_max" ? ScalarOp::Max : ScalarOp::Min;
+}
+
+// The dim whose points fill vectors: the one along which most accesses are contiguous.
+int choose_vector_dim(const kernel::Map& map, int first, int last) {
+  int best = -1;
+  double best_score = -1e30;
+  for (int d = first; d < last; ++d) {
+    const kernel::Dim& dim = map.dims[static_cast<std::size_t>(d)];
+    double score = 0, accesses = 0;
+    for (const Instr& instr : map.instrs) {
+      if (instr.kind != Instr::Kind::Load && instr.kind != Instr::Kind::Store) continue;
+      const std::int64_t c = instr.access.index.coefficient(dim.var);
+      accesses += 1;
+      const double weight = instr.kind == Instr::Kind::Store ? 2 : 1;
+      score += weight * (c == 1 ? 1.0 : c == 0 ? 0.8 : -3.0);
+    }
+    // Lanes that would stay empty cost as much as filled ones.
+    const double lanes = 16;
+    const double n = static_cast<double>(dim.extent.bound);
+    const double fill = n / (lanes * std::ceil(n / lanes));
+    score = score / std::max(accesses, 1.0) + 1.5 * fill + 0.01 * d;
+    if (score > best_score) {
+      best_score = score;
+      best = d;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+kernel::Map MapBuilder::finish(const std::string& name) {
+  map_.name = name;
+  map_.body_end = static_cast<int>(map_.instrs.size());
+  const int num_dims = static_cast<int>(map_.dims.size());
+  if (reductions_.empty()) {
+    // Stores last: a point may read what another value of this map replaces at the same point.
+    for (const PendingStore& s : pending_stores_) store(s.target, s.dtype, s.index, s.reg);
+    map_.body_end = static_cast<int>(map_.instrs.size());
+    map_.vector_dim = choose_vector_dim(map_, 0, num_dims);
+    return std::move(map_);
+  }
+  // The order of a reduction follows from the shape alone: lanes run along the last axis of the operand.
+  const Value x = reductions_[0].value.node->operands[0];
+  const auto& axes = reductions_[0].value.node->attrs.integers("axes");
+  int last_long = x.rank() - 1;
+  while (last_long > 0 && x.shape()[last_long] == 1) --last_long;
+  const bool last_reduced = std::ranges::find(axes, last_long) != axes.end();
+  constexpr std::int64_t worth_lanes = 8;
+  const bool over_lanes = !reduced_vars_.empty() && last_reduced &&
+                          (x.shape()[last_long] >= worth_lanes || map_.num_outer == 0);
+  if (num_dims > 0) map_.vector_dim = over_lanes ? num_dims - 1 : map_.num_outer - 1;
+  std::vector<int> results;
+  for (const PendingReduction& r : reductions_) {
+    Instr instr;
+    instr.kind = Instr::Kind::Reduced;
+    instr.op = combiner(r.value.node->op->name);
+    instr.dtype = r.value.dtype();
+    instr.args[0] = r.reg;
+    results.push_back(push(instr));
+  }
+  constants_.clear();  // body registers are out of reach in the finish
+  memo_.clear();
+  for (std::size_t i = 0; i < reductions_.size(); ++i) {
+    const PendingReduction& r = reductions_[i];
+    const Index index = outer_index(r.value);
+    int reg = results[i];
+    if (r.accumulate)
+      reg = op(ScalarOp::Add, r.value.dtype(), load(r.target, r.value.dtype(), index, -1), reg);
+    store(r.target, r.value.dtype(), index, reg);
+  }
+  return std::move(map_);
+}
+
+}  // namespace hotloop

@@ -1,0 +1,76 @@
+// MapBuilder: one Map statement from the expressions of several values over one index space.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "schedule/context.h"
+
+namespace hotloop {
+
+// Index space of a Map: extents of the axes that are longer than one; outer axes, then reduced ones.
+struct IndexSpace {
+  std::vector<kernel::Extent> outer, reduced;
+  bool operator==(const IndexSpace&) const = default;
+};
+
+class MapBuilder {
+ public:
+  MapBuilder(LoweringContext& context, const IndexSpace& space);
+
+  // Computes v at each point and, if asked, stores it at `target`. v's axes longer than one are the outer dims.
+  // With `compute`, v itself is computed from its operands even though it is bound to memory.
+  void add(Value v, const Storage* target, bool compute);
+  // A reduction node over the whole space; `accumulate` adds to what is at the target.
+  void add_reduction(Value v, const Storage& target, bool accumulate);
+
+  kernel::Map finish(const std::string& name);
+
+ private:
+  using Index = std::vector<kernel::Affine>;
+  struct MemoKey {
+    ValueKey value;
+    std::vector<std::pair<std::int64_t, std::vector<std::pair<int, std::int64_t>>>> index;
+    int predicate;
+    auto operator<=>(const MemoKey&) const = default;
+  };
+
+  MemoKey memo_key(Value v, const Index& index, int predicate) const;
+  Index outer_index(Value v) const;
+  int push(kernel::Instr instr);
+  int constant(DType dtype, double value);
+  int op(ir::ScalarOp op, DType dtype, int a, int b = -1, int c = -1);
+  int integer_index(const kernel::Affine& index, DType dtype);
+  int load(const Storage& storage, DType dtype, const Index& index, int predicate,
+           std::vector<kernel::Indirect> indirect = {});
+  void store(const Storage& storage, DType dtype, const Index& index, int value);
+  int emit(Value v, const Index& index, int predicate);         // looks memory up first
+  int emit_compute(Value v, const Index& index, int predicate);  // from the operands
+  int emit_clamped(Value index_value, const Index& index, int predicate, std::int64_t high);
+  int emit_random_bits(Value v, const Index& index, int predicate);
+
+  LoweringContext& context_;
+  kernel::Map map_;
+  std::vector<kernel::Var> outer_vars_, reduced_vars_;
+  std::map<MemoKey, int> memo_;
+  std::map<std::pair<DType, std::uint64_t>, int> constants_;
+  struct PendingReduction {
+    Value value;
+    int reg;
+    Storage target;
+    bool accumulate;
+  };
+  struct PendingStore {
+    Storage target;
+    DType dtype;
+    Index index;
+    int reg;
+  };
+  std::vector<PendingReduction> reductions_;
+  std::vector<PendingStore> pending_stores_;
+};
+
+// Bit pattern of `value` in `dtype`, zero-extended.
+std::uint64_t bits_of(DType dtype, double value);
+
+}  // namespace hotloop

@@ -1,0 +1,183 @@
+#include "schedule/memory_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace hotloop {
+
+using kernel::Block;
+using kernel::Space;
+
+namespace {
+
+// Positions number the statements in program order; a nest is a loop (or a grid, which loops over tiles).
+struct Nest {
+  int parent = -1;
+  int begin = 0, end = 0;
+  bool is_grid = false;
+};
+
+struct Touch {
+  int position;
+  int nest;
+  bool reads;
+};
+
+class Lifetimes {
+ public:
+  explicit Lifetimes(const kernel::Program& program) : touches_(program.buffers.size()) {
+    nests_.push_back({-1, 0, 0, false});
+    walk(program.body, 0);
+    nests_[0].end = position_;
+  }
+
+  struct Range {
+    int begin = -1, end = -1;
+  };
+  Range range(std::size_t buffer, Space space) const {
+    const auto& touches = touches_[buffer];
+    if (touches.empty()) return {};
+    int nest = touches[0].nest;
+    for (const Touch& t : touches) nest = common(nest, t.nest);
+    // What is read in a loop before it is written there lives from one iteration to the next; shared memory inside a grid
+    // is touched by all tiles at once.
+    for (;;) {
+      const bool carried = nest != 0 && (nests_[static_cast<std::size_t>(nest)].is_grid ? space == Space::Shared
+                                                                                         : touches[0].reads);
+      if (!carried) break;
+      nest = nests_[static_cast<std::size_t>(nest)].parent;
+    }
+    Range r{touches[0].position, touches[0].position};
+    for (const Touch& t : touches) {
+      // A touch in an inner loop counts for the whole of the loop just below the common one.
+      int inner = t.nest, below = -1;
+      while (inner != nest) {
+        below = inner;
+        inner = nests_[static_cast<std::size_t>(inner)].parent;
+      }
+      const int begin = below < 0 ? t.position : nests_[static_cast<std::size_t>(below)].begin;
+      const int end = below < 0 ? t.position : nests_[static_cast<std::size_t>(below)].end;
+      r.begin = std::min(r.begin, begin);
+      r.end = std::max(r.end, end);
+    }
+    return r;
+  }
+
+ private:
+  int common(int a, int b) const {
+    while (a != b) {
+      int& deeper = depth(a) >= depth(b) ? a : b;
+      deeper = nests_[static_cast<std::size_t>(deeper)].parent;
+    }
+    return a;
+  }
+  int depth(int nest) const {
+    int d = 0;
+    for (; nest != 0; nest = nests_[static_cast<std::size_t>(nest)].parent) ++d;
+    return d;
+  }
+  void touch(int buffer, int nest, bool reads) {
+    if (buffer >= 0) touches_[static_cast<std::size_t>(buffer)].push_back({position_, nest, reads});
+  }
+  int open(int parent, bool is_grid) {
+    nests_.push_back({parent, position_, position_, is_grid});
+    return static_cast<int>(nests_.size()) - 1;
+  }
+  void close(int nest) { nests_[static_cast<std::size_t>(nest)].end = position_; }
+
+  void walk(const Block& block, int nest) {
+    for (const kernel::Stmt& stmt : block) {
+      ++position_;
+      std::visit([&](const auto& s) { visit(s, nest); }, stmt.node);
+    }
+  }
+  void visit(const kernel::Map& map, int nest) {
+    for (const auto& i : map.instrs)
+      if (i.kind == kernel::Instr::Kind::Load) touch(i.access.buffer, nest, true);
+    for (const auto& i : map.instrs)
+      if (i.kind == kernel::Instr::Kind::Store) touch(i.access.buffer, nest, false);
+  }
+  void visit(const kernel::Dot& dot, int nest) {
+    for (const auto& s : dot.segments) {
+      touch(s.a.buffer, nest, true);
+      touch(s.b.buffer, nest, true);
+    }
+    if (dot.init) touch(dot.init->buffer, nest, true);
+    touch(dot.c.buffer, nest, false);
+  }
+  void visit(const kernel::Pack& pack, int nest) {
+    touch(pack.source.buffer, nest, true);
+    touch(pack.target, nest, false);
+  }
+  void visit(const kernel::For& loop, int nest) {
+    const int inner = open(nest, false);
+    walk(loop.test, inner);
+    if (loop.stop) touch(loop.stop->buffer, inner, true);
+    walk(loop.body, inner);
+    ++position_;
+    close(inner);
+  }
+  void visit(const kernel::Let& let, int nest) { touch(let.source.buffer, nest, true); }
+  void visit(const kernel::Grid& grid, int nest) {
+    const int inner = open(nest, true);
+    walk(grid.prologue, inner);
+    walk(grid.body, inner);
+    ++position_;
+    close(inner);
+  }
+  void visit(const kernel::Single& single, int nest) { walk(single.body, nest); }
+  void visit(const kernel::Barrier&, int) {}
+
+  std::vector<std::vector<Touch>> touches_;
+  std::vector<Nest> nests_;
+  int position_ = 0;
+};
+
+struct Placed {
+  Lifetimes::Range range;
+  std::int64_t begin, end;
+};
+
+}  // namespace
+
+void plan_memory(kernel::Program& program) {
+  const Lifetimes lifetimes(program);
+  for (const Space space : {Space::Shared, Space::Worker}) {
+    struct Request {
+      std::size_t buffer;
+      Lifetimes::Range range;
+      std::int64_t bytes;
+    };
+    std::vector<Request> requests;
+    for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+      const auto& buffer = program.buffers[b];
+      if (buffer.space != space) continue;
+      const auto range = lifetimes.range(b, space);
+      if (range.begin < 0) continue;
+      const std::int64_t raw = buffer.elements * static_cast<std::int64_t>(size_of(buffer.dtype));
+      requests.push_back({b, range, std::max<std::int64_t>((raw + 63) / 64 * 64, 64)});
+    }
+    // Largest first, each at the lowest free offset.
+    std::ranges::stable_sort(requests, std::greater<>(), &Request::bytes);
+    std::vector<Placed> placed;
+    std::int64_t total = 0;
+    for (const Request& r : requests) {
+      std::vector<std::pair<std::int64_t, std::int64_t>> taken;
+      for (const Placed& p : placed)
+        if (p.range.begin <= r.range.end && r.range.begin <= p.range.end) taken.emplace_back(p.begin, p.end);
+      std::ranges::sort(taken);
+      std::int64_t at = 0;
+      for (const auto& [begin, end] : taken) {
+        if (begin - at >= r.bytes) break;
+        at = std::max(at, end);
+      }
+      placed.push_back({r.range, at, at + r.bytes});
+      program.buffers[r.buffer].offset = at;
+      total = std::max(total, at + r.bytes);
+    }
+    (space == Space::Shared ? program.shared_bytes : program.worker_bytes) = total;
+  }
+}
+
+}  // namespace hotloop

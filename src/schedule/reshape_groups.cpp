@@ -1,0 +1,33 @@
+#include "schedule/reshape_groups.h"
+
+namespace hotloop {
+
+std::vector<ReshapeGroup> reshape_groups(const Shape& in, const Shape& out) {
+  std::vector<ReshapeGroup> groups;
+  if (in.size() == 0) return groups;
+  int i = 0, o = 0;
+  const auto skip_ones = [](const Shape& s, int& k) {
+    while (k < s.rank() && s[k] == 1) ++k;
+  };
+  for (;;) {
+    skip_ones(in, i);
+    skip_ones(out, o);
+    if (i >= in.rank() || o >= out.rank()) return groups;
+    ReshapeGroup g{{i}, {o}};
+    std::int64_t a = in[i++], b = out[o++];
+    while (a != b) {
+      if (a < b) {
+        skip_ones(in, i);
+        g.in.push_back(i);
+        a *= in[i++];
+      } else {
+        skip_ones(out, o);
+        g.out.push_back(o);
+        b *= out[o++];
+      }
+    }
+    groups.push_back(std::move(g));
+  }
+}
+
+}  // namespace hotloop

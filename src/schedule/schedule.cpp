@@ -1,0 +1,86 @@
+#include "schedule/schedule.h"
+
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/axes.h"
+#include "schedule/context.h"
+#include "schedule/desugar.h"
+#include "schedule/levels.h"
+#include "schedule/memory_plan.h"
+
+namespace hotloop {
+namespace {
+
+int batch_class(const Graph& graph, const AxisAnalysis& axes, const ScheduleOptions& options) {
+  int cls = -1;
+  for (std::size_t i = 0; i < options.batch_axes.size(); ++i) {
+    const int axis = options.batch_axes[i];
+    if (axis < 0) continue;
+    const Value input = graph.inputs()[i];
+    if (axis >= input.rank())
+      throw UserError("compile", "a batch axis must be an axis of its input",
+                      "axis " + std::to_string(axis) + " of input " + std::to_string(i) + ", " + input.type().str());
+    const int found = axes.axis_class(input, axis);
+    if (cls < 0) cls = found;
+    if (axes.extent(found) != axes.extent(cls))
+      throw UserError("compile", "all batch axes must have the same extent",
+                      std::to_string(axes.extent(cls)) + " and " + std::to_string(axes.extent(found)));
+    if (found != cls)
+      throw UserError("compile", "all batch axes must be one axis of the program",
+                      "the batch axes of two inputs that never meet");
+    if (options.variable_rows && axis != 0)
+      throw UserError("compile", "with a variable number of rows the batch must be the first axis",
+                      "axis " + std::to_string(axis) + " of input " + std::to_string(i),
+                      "transposing inside the function");
+  }
+  if (cls < 0 || !options.variable_rows) return cls;
+  for (const auto& node : graph.nodes())
+    if (axes.couples(*node, cls))
+      throw UserError("compile", "with a variable number of rows every operation must treat the rows of the batch alone or sum over them",
+                      "operation '" + node->op->name + "' of type " + node->types[0].str(),
+                      "compiling for a fixed batch");
+  for (const Value& v : graph.outputs())
+    if (axes.axis_in(v, cls) > 0)
+      throw UserError("compile", "with a variable number of rows the batch must be the first axis of every output",
+                      "axis " + std::to_string(axes.axis_in(v, cls)) + " of an output of type " + v.type().str(),
+                      "transposing inside the function");
+  return cls;
+}
+
+}  // namespace
+
+kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
+  const auto graph = desugar(source);
+  const AxisAnalysis axes(*graph);
+  LoweringContext context(axes, options);
+  kernel::Program& program = context.program;
+  program.name = source.name();
+  program.target = options.target;
+  program.arguments = graph->input_types();
+  program.results = graph->output_types();
+
+  context.tile_class = batch_class(*graph, axes, options);
+  if (context.tile_class < 0) context.tile_class = axes.choose_tile_class(*graph);
+  if (context.tile_class >= 0) program.max_rows = axes.extent(context.tile_class);
+
+  for (std::size_t i = 0; i < graph->inputs().size(); ++i) {
+    const Value v = graph->inputs()[i];
+    const int buffer = context.new_buffer("in" + std::to_string(i), v.dtype(), v.shape().size(), kernel::Space::Argument);
+    program.buffers.back().index = static_cast<int>(i);
+    context.bind(v, row_major(buffer, v.shape()));
+  }
+  std::vector<Storage> outputs;
+  for (std::size_t i = 0; i < graph->outputs().size(); ++i) {
+    const Value v = graph->outputs()[i];
+    const int buffer = context.new_buffer("out" + std::to_string(i), v.dtype(), v.shape().size(), kernel::Space::Result);
+    program.buffers.back().index = static_cast<int>(i);
+    outputs.push_back(row_major(buffer, v.shape()));
+  }
+  program.body = lower_levels(context, *graph, outputs);
+  plan_memory(program);
+  return std::move(program);
+}
+
+}  // namespace hotloop
