@@ -1,0 +1,82 @@
+#include "passes/builder.h"
+
+#include "hotloop/error.h"
+
+namespace hotloop::passes {
+
+Value Builder::make(std::string_view op, std::vector<Value> operands, Attrs attrs) {
+  return make(ir::op(op), std::move(operands), std::move(attrs));
+}
+
+Value Builder::make(const ir::OpDef& op, std::vector<Value> operands, Attrs attrs) {
+  constexpr int max_depth = 64;  // rules make things smaller; this bounds a pair that would undo each other
+  if (depth_ < max_depth) {
+    ++depth_;
+    Value v = simplify_arithmetic(*this, op, operands, attrs);
+    if (!v) v = simplify_movement(*this, op, operands, attrs);
+    if (!v) v = simplify_contraction(*this, op, operands, attrs);
+    --depth_;
+    if (v) {
+      ++num_rewrites_;
+      return v;
+    }
+  }
+  return graph_.append(op, std::move(operands), std::move(attrs), {}, generation_)->result();
+}
+
+Value Builder::scalar(double value, DType dtype) {
+  static const ir::OpDef& constant = ir::op("constant");
+  return graph_.append(constant, {}, {{"value", Array::full(dtype, Shape{}, value)}}, {}, generation_)->result();
+}
+
+Value Builder::narrow(Value x, int axis, std::int64_t start, std::int64_t stop) {
+  Axes from = zeros(x.rank()), to = x.shape().vec();
+  from[static_cast<std::size_t>(axis)] = start;
+  to[static_cast<std::size_t>(axis)] = stop;
+  return slice(x, from, to, ones(x.rank()));
+}
+
+std::optional<double> uniform_value(Value v) {
+  while (is_kind(v, ir::OpKind::Broadcast) || is_kind(v, ir::OpKind::Reshape)) v = v.node->operands[0];
+  if (!is_kind(v, ir::OpKind::Constant)) return std::nullopt;
+  const Array& array = v.node->attrs.get<Array>("value");
+  if (array.size() != 1) return std::nullopt;
+  return array.at(0);
+}
+
+Axes zeros(int n) { return Axes(static_cast<std::size_t>(n), 0); }
+Axes ones(int n) { return Axes(static_cast<std::size_t>(n), 1); }
+
+std::optional<int> sliced_axis(const Node& slice) {
+  const Axes &start = slice.attrs.integers("start"), &step = slice.attrs.integers("step");
+  int axis = 0;
+  bool found = false;
+  for (int i = 0; i < slice.types[0].shape.rank(); ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    if (step[k] != 1) return std::nullopt;
+    if (start[k] == 0 && slice.types[0].shape[i] == slice.operands[0].shape()[i]) continue;
+    if (found) return std::nullopt;
+    axis = i;
+    found = true;
+  }
+  if (slice.types[0].shape.rank() == 0) return std::nullopt;
+  return axis;
+}
+
+std::optional<int> padded_axis(const Node& pad) {
+  const Axes &low = pad.attrs.integers("low"), &high = pad.attrs.integers("high"), &interior = pad.attrs.integers("interior");
+  if (pad.types[0].shape.rank() == 0 || uniform_value(pad.operands[1]) != 0.0) return std::nullopt;
+  int axis = 0;
+  bool found = false;
+  for (int i = 0; i < pad.types[0].shape.rank(); ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    if (interior[k] != 0) return std::nullopt;
+    if (low[k] == 0 && high[k] == 0) continue;
+    if (found) return std::nullopt;
+    axis = i;
+    found = true;
+  }
+  return axis;
+}
+
+}  // namespace hotloop::passes

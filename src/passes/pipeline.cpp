@@ -1,0 +1,138 @@
+#include "passes/pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "core/nearest.h"
+#include "hotloop/error.h"
+
+namespace hotloop::passes {
+
+// One file each.
+Pass inline_calls();
+Pass fold_extents();
+Pass simplify();
+Pass fold();
+Pass cse();
+Pass dce();
+
+namespace {
+
+// Passes that run one after the other, again while they change something, at most `rounds` times.
+struct Stage {
+  int rounds;
+  std::vector<Pass> passes;
+};
+
+const std::vector<Stage>& stages() {
+  static const std::vector<Stage> table = {
+      {1, {inline_calls(), fold_extents()}},
+      // Values before loops: constants known and duplicates gone, the patterns below are easier to see.
+      {5, {simplify(), fold(), cse(), dce()}},
+      // Wide dots first: one merged dot is batched, deferred and scheduled in place of four.
+      {3, {simplify(), cse(), dce()}},
+      {1, {dce()}},
+      // Only now is it known what the backward loop still reads.
+      {4, {simplify(), cse(), dce()}},
+      {1, {dce()}},
+      {3, {simplify(), fold(), cse(), dce()}},
+  };
+  return table;
+}
+
+bool is_off(const Pass& pass, const PassOptions& options) {
+  if (!pass.optional) return false;
+  return std::ranges::any_of(options.disabled, [&](const auto& name) { return name == "all" || name == pass.name; });
+}
+
+void check_names(const PassOptions& options) {
+  for (const std::string& name : options.disabled) {
+    if (name == "all") continue;
+    std::vector<std::string> names = {"all"};
+    for (const Pass& pass : all_passes()) {
+      if (pass.optional) names.push_back(pass.name);
+      else if (pass.name == name)
+        throw UserError("passes", "only optional passes can be disabled", name, "leave '" + name + "' out");
+    }
+    if (std::ranges::find(names, name) == names.end())
+      throw UserError("passes", "a disabled pass must exist", name, nearest_hint(name, names));
+  }
+}
+
+std::int64_t rows_of(const Graph& graph, const PassOptions& options) {
+  for (std::size_t i = 0; i < options.batch_axes.size() && i < graph.inputs().size(); ++i)
+    if (options.batch_axes[i] >= 0) return graph.inputs()[i].shape()[options.batch_axes[i]];
+  return -1;
+}
+
+std::shared_ptr<const Graph> copy_of(const Graph& graph) {
+  ir::Rebuild rebuild(graph);
+  for (const auto& node : graph.nodes())
+    if (node->op->kind != ir::OpKind::Input) rebuild.copy(*node);
+  return rebuild.finish();
+}
+
+}  // namespace
+
+std::span<const Pass> all_passes() {
+  static const std::vector<Pass> passes = [] {
+    std::vector<Pass> all;
+    std::set<std::string> seen;
+    for (const Stage& stage : stages())
+      for (const Pass& pass : stage.passes)
+        if (seen.insert(pass.name).second) all.push_back(pass);
+    return all;
+  }();
+  return passes;
+}
+
+std::shared_ptr<const Graph> optimize(const Graph& graph, const PassOptions& options,
+                                      std::vector<PassReport>* reports) {
+  check_names(options);
+  PassOptions full = options;
+  full.max_rows = rows_of(graph, options);
+  std::shared_ptr<const Graph> now;
+  int version = 0;
+  std::map<std::string, int> unchanged_at;  // the version a pass last had nothing to do on
+  for (const Stage& stage : stages()) {
+    for (int round = 0; round < stage.rounds; ++round) {
+      const int before = version;
+      for (const Pass& pass : stage.passes) {
+        const auto seen = unchanged_at.find(pass.name);
+        if (seen != unchanged_at.end() && seen->second == version) continue;
+        PassReport report;
+        report.name = pass.name;
+        if (is_off(pass, full)) {
+          report.note = "disabled";
+          if (reports && round == 0) reports->push_back(report);
+          continue;
+        }
+        const Graph& current = now ? *now : graph;
+        report.nodes_before = report.nodes_after = reports ? ir::count_nodes(current) : 0;
+        const auto start = std::chrono::steady_clock::now();
+        const std::shared_ptr<const Graph> result = pass.run(current, full);
+        report.time_us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+        report.changed = result != nullptr;
+        if (result) {
+          try {
+            ir::verify(*result);
+          } catch (const InternalError& error) {
+            throw InternalError(__FILE__, __LINE__, "pass " + pass.name + " broke the graph: " + error.what());
+          }
+          now = result;
+          ++version;
+          if (reports) report.nodes_after = ir::count_nodes(*now);
+        } else {
+          unchanged_at[pass.name] = version;
+        }
+        if (reports) reports->push_back(report);
+      }
+      if (version == before) break;
+    }
+  }
+  return now ? now : copy_of(graph);
+}
+
+}  // namespace hotloop::passes

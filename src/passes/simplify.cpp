@@ -1,0 +1,171 @@
+// Algebraic simplification. Rules on single nodes are in simplify_<family>.cpp; here is what needs to know the uses of
+// a value: transposed dots, and sums of several terms.
+#include <algorithm>
+
+#include "passes/builder.h"
+
+namespace hotloop::passes {
+namespace {
+
+using ir::OpKind;
+using ir::ScalarOp;
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+bool is_add(const Node& node) { return node.op->kind == OpKind::Elementwise && node.op->scalar == ScalarOp::Add; }
+
+class Simplify {
+ public:
+  Simplify(const Graph& graph, const Level& level, const PassOptions& options)
+      : graph_(graph), level_(level), uses_(graph), index_(graph), rebuild_(graph), builder_(rebuild_.to(), options) {}
+
+  std::shared_ptr<const Graph> run() {
+    for (const auto& node : graph_.nodes()) {
+      if (node->op->kind == OpKind::Input) continue;
+      if (node->types.size() != 1 || !node->regions.empty()) {
+        rebuild_.copy(*node);
+        continue;
+      }
+      builder_.set_generation(node->generation);
+      Value v = swapped_dot(*node);
+      if (!v) v = sum_of_terms(*node);
+      if (v) changed_ = true;
+      else v = builder_.make(*node->op, rebuild_.operands(*node), node->attrs);
+      rebuild_.map().set(node->result(), v);
+    }
+    return changed_ || builder_.num_rewrites() > 0 ? rebuild_.finish() : nullptr;
+  }
+
+ private:
+  bool invariant(Value v) const { return level_.invariant[at(index_(v))]; }
+
+  // transpose(dot(a, b)) that only exchanges the two groups of free axes is dot(b, a).
+  Value swapped_dot(const Node& node) {
+    if (node.op->kind != OpKind::Transpose) return {};
+    const Value d = node.operands[0];
+    if (d.node->op->kind != OpKind::Dot || uses_.count(d) != 1) return {};
+    const Attrs& a = d.node->attrs;
+    const int num_batch = static_cast<int>(a.integers("lhs_batch").size());
+    const int num_lhs = d.node->operands[0].rank() - num_batch - static_cast<int>(a.integers("lhs_contract").size());
+    const int num_rhs = d.rank() - num_batch - num_lhs;
+    const Axes& permutation = node.attrs.integers("permutation");
+    for (int i = 0; i < d.rank(); ++i) {
+      const int expected = i < num_batch ? i : i < num_batch + num_rhs ? i + num_lhs : i - num_rhs;
+      if (permutation[at(i)] != expected) return {};
+    }
+    return builder_.dot(rebuild_(d.node->operands[1]), rebuild_(d.node->operands[0]), a.integers("rhs_contract"),
+                        a.integers("lhs_contract"), a.integers("rhs_batch"), a.integers("lhs_batch"));
+  }
+
+  // The leaves of the tree of additions below `node`, in order. A sum that is the same in every iteration is a leaf.
+  void collect(const Node& node, std::vector<Value>& leaves, bool& is_chain) const {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Value v = node.operands[i];
+      if (is_add(*v.node) && uses_.count(v) == 1 && !invariant(v) && v.node->generation == node.generation) {
+        if (i == 1) is_chain = false;
+        collect(*v.node, leaves, is_chain);
+      } else {
+        leaves.push_back(v);
+      }
+    }
+  }
+
+  static bool is_dot_like(Value v) {
+    while (v.node->op->kind == OpKind::Slice || v.node->op->kind == OpKind::Reshape || v.node->op->kind == OpKind::Transpose)
+      v = v.node->operands[0];
+    return v.node->op->kind == OpKind::Dot;
+  }
+  // Dots first, then what is the same in every iteration, as one bias, then the rest.
+  int rank_of(Value v) const { return invariant(v) ? 1 : is_dot_like(v) ? 0 : 2; }
+
+  Value sum_of_terms(const Node& node) {
+    if (!is_add(node)) return {};
+    const Value result = const_cast<Node&>(node).result();
+    // Only the root of a tree of additions is looked at.
+    const auto users = uses_.of(result);
+    if (uses_.count(result) == 1 && users.size() == 1 && is_add(*users[0].node) &&
+        users[0].node->generation == node.generation && !invariant(result))
+      return {};
+    std::vector<Value> leaves;
+    bool is_chain = true;
+    collect(node, leaves, is_chain);
+    const auto sequence = leaves;
+    std::ranges::stable_sort(leaves, {}, [&](Value v) { return rank_of(v); });
+    const auto num_invariant = std::ranges::count_if(leaves, [&](Value v) { return invariant(v); });
+    const bool reorder = leaves.size() > 2 && !invariant(result) && (!is_chain || sequence != leaves || num_invariant > 1);
+
+    std::vector<Value> fixed, terms;
+    for (const Value& v : leaves) (rank_of(v) == 1 && reorder ? fixed : terms).push_back(rebuild_(v));
+    const bool merged = merge_pads(terms);
+    if (!reorder && !merged) return {};
+    if (!fixed.empty()) {
+      const auto after_dots = std::ranges::find_if_not(terms, [](Value v) { return is_dot_like(v); });
+      terms.insert(after_dots, sum(fixed));
+    }
+    return sum(terms);
+  }
+
+  Value sum(const std::vector<Value>& terms) {
+    Value total = terms[0];
+    for (std::size_t i = 1; i < terms.size(); ++i) total = builder_.add(total, terms[i]);
+    return total;
+  }
+
+  // Pads by zeros whose contents lie side by side are one pad of a concat: what the derivative of slices is.
+  bool merge_pads(std::vector<Value>& terms) {
+    bool merged = false;
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      for (std::size_t k = 0; k < terms.size(); ++k) {
+        if (i == k) continue;
+        const Value joined = joined_pads(terms[i], terms[k]);
+        if (!joined) continue;
+        terms[i] = joined;
+        terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(k));
+        if (k < i) --i;
+        k = static_cast<std::size_t>(-1);
+        merged = true;
+        if (terms[i].node->op->kind != OpKind::Pad) break;
+      }
+    }
+    return merged;
+  }
+
+  Value joined_pads(Value a, Value b) {
+    if (!is_kind(a, OpKind::Pad) || !is_kind(b, OpKind::Pad)) return {};
+    const auto axis = padded_axis(*a.node);
+    if (!axis || padded_axis(*b.node) != axis) return {};
+    const Axes &low_a = a.node->attrs.integers("low"), &low_b = b.node->attrs.integers("low");
+    const Value x = a.node->operands[0], y = b.node->operands[0];
+    Axes high = a.node->attrs.integers("high");
+    Value inside;
+    if (low_a == low_b && x.shape() == y.shape()) {
+      inside = builder_.add(x, y);
+    } else if (low_b[at(*axis)] == low_a[at(*axis)] + x.shape()[*axis]) {
+      inside = builder_.concat({x, y}, *axis);
+      high = b.node->attrs.integers("high");
+    } else {
+      return {};
+    }
+    return builder_.make(*a.node->op, {inside, a.node->operands[1]},
+                         {{"low", low_a}, {"high", high}, {"interior", zeros(a.rank())}});
+  }
+
+  const Graph& graph_;
+  const Level& level_;
+  ir::Uses uses_;
+  ir::ValueIndex index_;
+  ir::Rebuild rebuild_;
+  Builder builder_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+Pass simplify() {
+  return {"simplify", "algebra: what undoes itself goes, sums of pads become concats, biases add up", true,
+          [](const Graph& graph, const PassOptions& options) {
+            return rewrite_levels(
+                graph, [&](const Graph& g, const Level& level) { return Simplify(g, level, options).run(); });
+          }};
+}
+
+}  // namespace hotloop::passes

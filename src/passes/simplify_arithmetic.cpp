@@ -1,0 +1,157 @@
+// Rules on elementwise ops. Every rule keeps NaN and infinities; the sign of a zero may change (x + 0 is x), and x * 0
+// stays, since it is NaN where x is not finite.
+#include <algorithm>
+#include <cmath>
+
+#include "hotloop/error.h"
+#include "passes/builder.h"
+
+namespace hotloop::passes {
+namespace {
+
+using ir::OpKind;
+using ir::ScalarOp;
+
+bool is_number(Value v, double number) {
+  const auto u = uniform_value(v);
+  return u && *u == number;
+}
+
+Value operand(Value v, int i = 0) { return v.node->operands[static_cast<std::size_t>(i)]; }
+
+// f(broadcast(a), broadcast(b), ...) with all repeats alike -> broadcast(f(a, b, ...)); scalars fit any repeat.
+Value below_broadcast(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs) {
+  const Node* pattern = nullptr;
+  for (const Value& v : operands) {
+    if (!is_kind(v, OpKind::Broadcast)) return {};
+    if (operand(v).rank() == 0) continue;
+    if (pattern == nullptr) pattern = v.node;
+    else if (pattern->attrs.integers("axes") != v.node->attrs.integers("axes")) return {};
+  }
+  std::vector<Value> inner;
+  for (const Value& v : operands) {
+    Value x = operand(v);
+    if (pattern != nullptr && x.rank() == 0) x = b.broadcast(x, pattern->operands[0].shape(), {});
+    inner.push_back(x);
+  }
+  const Axes axes = pattern ? pattern->attrs.integers("axes") : Axes{};
+  return b.broadcast(b.make(op, inner, attrs), operands[0].shape(), axes);
+}
+
+Value unary(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs) {
+  const Value x = operands[0];
+  switch (op.scalar) {
+    case ScalarOp::Neg:
+      if (is_scalar_op(x, ScalarOp::Neg)) return operand(x);
+      if (is_scalar_op(x, ScalarOp::Sub)) return b.sub(operand(x, 1), operand(x, 0));
+      return {};
+    case ScalarOp::Not:
+      return is_scalar_op(x, ScalarOp::Not) ? operand(x) : Value{};
+    case ScalarOp::Abs:
+      if (is_scalar_op(x, ScalarOp::Abs)) return x;
+      return is_scalar_op(x, ScalarOp::Neg) ? b.make(op, {operand(x)}) : Value{};
+    case ScalarOp::Cast: {
+      const DType to = attrs.get<DType>("dtype");
+      if (x.dtype() == to) return x;
+      // Widening loses nothing, so narrowing back gives the number that was there.
+      if (is_scalar_op(x, ScalarOp::Cast) && operand(x).dtype() == to && to == DType::F32 && x.dtype() == DType::F64)
+        return operand(x);
+      return {};
+    }
+    default: return {};
+  }
+}
+
+Value add(Builder& b, Value x, Value y) {
+  if (is_number(x, 0)) return y;
+  if (is_number(y, 0)) return x;
+  if (is_scalar_op(y, ScalarOp::Neg)) return b.sub(x, operand(y));
+  if (is_scalar_op(x, ScalarOp::Neg)) return b.sub(y, operand(x));
+  return {};
+}
+
+Value sub(Builder& b, Value x, Value y) {
+  if (is_number(y, 0)) return x;
+  if (is_number(x, 0)) return b.neg(y);
+  if (is_scalar_op(y, ScalarOp::Neg)) return b.add(x, operand(y));
+  return {};
+}
+
+Value mul(Builder& b, Value x, Value y) {
+  if (uniform_value(x) && !uniform_value(y)) std::swap(x, y);
+  if (const auto c = uniform_value(y)) {
+    if (*c == 1) return x;
+    if (*c == -1) return b.neg(x);
+    if (*c == 0 && !is_float(x.dtype())) return y;
+    // (x * c) * d = x * (c * d) where nothing can overflow on the way.
+    if (is_float(x.dtype()) && is_scalar_op(x, ScalarOp::Mul)) {
+      const auto d = uniform_value(operand(x, 1));
+      const auto moderate = [](double v) { return std::abs(v) > 1e-6 && std::abs(v) < 1e6; };
+      if (d && moderate(*c) && moderate(*d)) return b.mul(operand(x, 0), b.mul(operand(x, 1), y));
+    }
+    if (is_scalar_op(x, ScalarOp::Neg)) return b.mul(operand(x), b.neg(y));
+    return {};
+  }
+  if (is_scalar_op(x, ScalarOp::Neg) && is_scalar_op(y, ScalarOp::Neg)) return b.mul(operand(x), operand(y));
+  return {};
+}
+
+Value div(Builder& b, Value x, Value y) {
+  const auto c = uniform_value(y);
+  if (!c) return {};
+  if (*c == 1) return x;
+  if (*c == -1) return b.neg(x);
+  int exponent = 0;
+  // Exact for a power of two whose reciprocal is a normal number.
+  if (is_float(x.dtype()) && std::abs(std::frexp(*c, &exponent)) == 0.5 && std::abs(exponent) < 100)
+    return b.mul(x, b.full(1 / *c, y.type()));
+  return {};
+}
+
+Value binary(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands) {
+  const Value x = operands[0], y = operands[1];
+  switch (op.scalar) {
+    case ScalarOp::Add: return add(b, x, y);
+    case ScalarOp::Sub: return sub(b, x, y);
+    case ScalarOp::Mul: return mul(b, x, y);
+    case ScalarOp::Div: return div(b, x, y);
+    case ScalarOp::Pow:
+      if (!is_float(x.dtype())) return {};
+      if (is_number(y, 1)) return x;
+      return is_number(y, 2) ? b.mul(x, x) : Value{};
+    case ScalarOp::Max: case ScalarOp::Min: return x == y ? x : Value{};
+    case ScalarOp::And: case ScalarOp::Or: {
+      if (x == y) return x;
+      if (x.dtype() != DType::Bool) return {};
+      const bool is_and = op.scalar == ScalarOp::And;
+      for (const auto& [a, other] : {std::pair(x, y), std::pair(y, x)})
+        if (const auto c = uniform_value(a)) return (*c != 0) == is_and ? other : a;
+      return {};
+    }
+    default: return {};
+  }
+}
+
+Value select(Builder& b, const std::vector<Value>& operands) {
+  const Value p = operands[0], x = operands[1], y = operands[2];
+  if (x == y) return x;
+  if (const auto c = uniform_value(p)) return *c != 0 ? x : y;
+  if (is_scalar_op(p, ScalarOp::Not)) return b.make("select", {operand(p), y, x});
+  if (is_scalar_op(x, ScalarOp::Select) && operand(x) == p) return b.make("select", {p, operand(x, 1), y});
+  if (is_scalar_op(y, ScalarOp::Select) && operand(y) == p) return b.make("select", {p, x, operand(y, 2)});
+  return {};
+}
+
+}  // namespace
+
+Value simplify_arithmetic(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs) {
+  if (op.kind == OpKind::StopGradient) return operands[0];
+  if (op.kind != OpKind::Elementwise) return {};
+  Value v;
+  if (operands.size() == 1) v = unary(b, op, operands, attrs);
+  if (operands.size() == 2) v = binary(b, op, operands);
+  if (op.scalar == ScalarOp::Select) v = select(b, operands);
+  return v ? v : below_broadcast(b, op, operands, attrs);
+}
+
+}  // namespace hotloop::passes

@@ -1,0 +1,147 @@
+// Rules on reductions and dots.
+#include <algorithm>
+#include <numeric>
+
+#include "ops/rules/arguments.h"
+#include "passes/builder.h"
+
+namespace hotloop::passes {
+namespace {
+
+using ir::OpKind;
+using ir::ScalarOp;
+
+Value operand(Value v, int i = 0) { return v.node->operands[static_cast<std::size_t>(i)]; }
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+bool contains(const Axes& axes, std::int64_t axis) { return std::ranges::find(axes, axis) != axes.end(); }
+
+Shape without_axes(const Shape& shape, const Axes& axes) {
+  Shape result;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (!contains(axes, i)) result.push_back(shape[i]);
+  return result;
+}
+
+// The reduction of repeats: of n equal values the sum is n of them, and the maximum one.
+Value reduce_of_broadcast(Builder& b, const ir::OpDef& op, Value x, const Axes& axes) {
+  const bool is_sum = op.name == "reduce_sum";
+  if (!is_sum && op.name != "reduce_max" && op.name != "reduce_min") return {};
+  const Axes& placed = x.node->attrs.integers("axes");
+  std::int64_t count = 1;
+  Axes kept_axes, inner_reduced, outer_placed;
+  for (int i = 0; i < x.rank(); ++i)
+    if (!contains(axes, i)) kept_axes.push_back(i);
+  bool any = false;
+  for (std::int64_t axis : axes) {
+    const auto place = std::ranges::find(placed, axis);
+    if (place != placed.end()) {
+      inner_reduced.push_back(place - placed.begin());
+      continue;
+    }
+    const std::int64_t extent = x.shape()[static_cast<int>(axis)];
+    if (extent == 0 || b.options().may_vary(extent)) return {};
+    count *= extent;
+    any = true;
+  }
+  if (!any) return {};
+  for (std::int64_t axis : placed)
+    if (!contains(axes, axis)) outer_placed.push_back(std::ranges::find(kept_axes, axis) - kept_axes.begin());
+  Value inner = b.make(op, {operand(x)}, {{"axes", inner_reduced}});
+  if (is_sum) inner = b.mul(inner, b.full(static_cast<double>(count), inner.type()));
+  return b.broadcast(inner, without_axes(x.shape(), axes), outer_placed);
+}
+
+Value reduce(Builder& b, const ir::OpDef& op, Value x, const Axes& axes) {
+  if (axes.empty()) return x;
+  const auto is_unit = [&](std::int64_t axis) { return x.shape()[static_cast<int>(axis)] == 1; };
+  if (std::ranges::all_of(axes, is_unit)) return b.reshape(x, without_axes(x.shape(), axes));
+  if (is_kind(x, OpKind::Broadcast)) return reduce_of_broadcast(b, op, x, axes);
+  if (is_kind(x, OpKind::Reduce) && x.node->op == &op) {
+    const Axes& inner = x.node->attrs.integers("axes");
+    const Axes kept = ir::other_axes(operand(x).rank(), inner);
+    Axes both = inner;
+    for (std::int64_t axis : axes) both.push_back(kept[at(axis)]);
+    std::ranges::sort(both);
+    return b.make(op, {operand(x)}, {{"axes", both}});
+  }
+  if (is_kind(x, OpKind::Transpose)) {
+    const Axes& permutation = x.node->attrs.integers("permutation");
+    Axes kept, inner;
+    for (int i = 0; i < x.rank(); ++i) (contains(axes, i) ? inner : kept).push_back(permutation[at(i)]);
+    std::ranges::sort(inner);
+    return std::ranges::is_sorted(kept) ? b.make(op, {operand(x)}, {{"axes", inner}}) : Value{};
+  }
+  if (op.name != "reduce_sum") return {};
+  if (is_scalar_op(x, ScalarOp::Neg)) return b.neg(b.reduce_sum(operand(x), axes));
+  if (is_kind(x, OpKind::Pad)) {
+    const auto axis = padded_axis(*x.node);
+    return axis && contains(axes, *axis) ? b.reduce_sum(operand(x), axes) : Value{};
+  }
+  return {};
+}
+
+// One side of a dot.
+struct Side {
+  Value value;
+  Axes contract, batch;
+  bool is_free(std::int64_t axis) const { return !contains(contract, axis) && !contains(batch, axis); }
+};
+
+// The side without its transpose, if the order of its free axes survives.
+bool drop_transpose(Side& side) {
+  if (!is_kind(side.value, OpKind::Transpose)) return false;
+  const Axes& permutation = side.value.node->attrs.integers("permutation");
+  Axes free;
+  for (int i = 0; i < side.value.rank(); ++i)
+    if (side.is_free(i)) free.push_back(permutation[at(i)]);
+  if (!std::ranges::is_sorted(free)) return false;
+  for (auto* axes : {&side.contract, &side.batch})
+    for (std::int64_t& axis : *axes) axis = permutation[at(axis)];
+  side.value = operand(side.value);
+  return true;
+}
+
+// dot(repeat of one scalar s, x) = s * sum of x.
+Value dot_of_uniform(Builder& b, const Side& uniform, const Side& other, const Shape& shape, bool uniform_is_lhs) {
+  const bool scalar = is_kind(uniform.value, OpKind::Broadcast) && operand(uniform.value).rank() == 0;
+  if (!scalar || !uniform.batch.empty()) return {};
+  Axes reduced = other.contract;
+  std::ranges::sort(reduced);
+  Value sum = b.reduce_sum(other.value, reduced);
+  sum = b.mul(sum, b.broadcast(operand(uniform.value), sum.shape(), {}));
+  Axes axes(at(sum.rank()));
+  std::iota(axes.begin(), axes.end(), uniform_is_lhs ? shape.rank() - sum.rank() : 0);
+  return b.broadcast(sum, shape, axes);
+}
+
+Value dot(Builder& b, const std::vector<Value>& operands, const Attrs& attrs) {
+  Side lhs{operands[0], attrs.integers("lhs_contract"), attrs.integers("lhs_batch")};
+  Side rhs{operands[1], attrs.integers("rhs_contract"), attrs.integers("rhs_batch")};
+  bool changed = drop_transpose(lhs);
+  changed = drop_transpose(rhs) || changed;
+  if (!std::ranges::is_sorted(lhs.contract)) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
+    for (std::size_t i = 0; i < lhs.contract.size(); ++i) pairs.emplace_back(lhs.contract[i], rhs.contract[i]);
+    std::ranges::sort(pairs);
+    for (std::size_t i = 0; i < pairs.size(); ++i) std::tie(lhs.contract[i], rhs.contract[i]) = pairs[i];
+    changed = true;
+  }
+  if (changed) return b.dot(lhs.value, rhs.value, lhs.contract, rhs.contract, lhs.batch, rhs.batch);
+  Shape shape;
+  for (std::int64_t axis : lhs.batch) shape.push_back(lhs.value.shape()[static_cast<int>(axis)]);
+  for (const Side* side : {&lhs, &rhs})
+    for (int i = 0; i < side->value.rank(); ++i)
+      if (side->is_free(i)) shape.push_back(side->value.shape()[i]);
+  if (Value v = dot_of_uniform(b, lhs, rhs, shape, true)) return v;
+  return dot_of_uniform(b, rhs, lhs, shape, false);
+}
+
+}  // namespace
+
+Value simplify_contraction(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs) {
+  if (op.kind == OpKind::Reduce) return reduce(b, op, operands[0], attrs.integers("axes"));
+  if (op.kind == OpKind::Dot) return dot(b, operands, attrs);
+  return {};
+}
+
+}  // namespace hotloop::passes
