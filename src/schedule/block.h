@@ -26,6 +26,9 @@ kernel::Block lower_block(LoweringContext& context, std::span<const Node* const>
 kernel::Block lower_loop(LoweringContext& context, const Node& loop,
                          std::span<const std::optional<Storage>> results);
 
+// Adds one to the i32 scalar at `count`.
+kernel::Stmt count_one(LoweringContext& context, const Storage& count);
+
 // Copies of values that are computed or in memory to places, fused by index space.
 kernel::Block lower_copies(LoweringContext& context, std::span<const BlockTarget> copies);
 

@@ -57,7 +57,12 @@ class LoweringContext {
   // Packed weights are made before the outermost loop or grid around their use. Buffers from `first_inner_buffer` on are
   // written inside it, as are those of `loop_written`.
   kernel::Block* hoisted = nullptr;
-  int first_inner_buffer = 0;
+  int first_inner_buffer = 0, first_inner_var = 0;
+  void mark_region(kernel::Block* before) {
+    hoisted = before;
+    first_inner_buffer = static_cast<int>(program.buffers.size());
+    first_inner_var = static_cast<int>(program.vars.size());
+  }
   std::multiset<int> loop_written;
   int loop_depth = 0;
   struct PackKey {

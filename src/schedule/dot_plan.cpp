@@ -244,7 +244,9 @@ bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
   const bool repeated = context_.in_tile() || context_.loop_depth > 0;
   const Storage& source = b_[term];
   const auto space = context_.program.buffers[static_cast<std::size_t>(source.buffer)].space;
-  const bool invariant = source.offset.terms.empty() && space != kernel::Space::Worker &&
+  const bool outer_index = std::ranges::all_of(
+      source.offset.terms, [&](const kernel::Term& t) { return t.var < context_.first_inner_var; });
+  const bool invariant = outer_index && space != kernel::Space::Worker &&
                          !context_.loop_written.contains(source.buffer) &&
                          (space == kernel::Space::Argument || space == kernel::Space::Constant ||
                           source.buffer < context_.first_inner_buffer);

@@ -45,6 +45,25 @@ Role role_of(const Node& node, const AxisAnalysis& axes, int cls) {
   return axes.axis_in({const_cast<Node*>(&node), 0}, cls) >= 0 ? Role::Once : Role::Partial;
 }
 
+// The tile class of a loop's body, if the loop is one of whole training steps: it cannot be part of a tile itself, but each
+// iteration has much to do that can.
+int outer_loop_class(const Node& node, const AxisAnalysis& axes) {
+  if (!ir::is(node, OpKind::Loop)) return -1;
+  if (node.regions.size() > 1 && node.regions[1]->outputs()[0].rank() > 0) return -1;
+  const Graph& body = *node.regions[0];
+  const int cls = axes.choose_tile_class(body);
+  if (cls < 0 || axes.extent(cls) < 16) return -1;
+  double inside = 0, all = 0;
+  for (const auto& n : body.nodes()) {
+    if (floats(*n)) continue;
+    const double flops = ir::estimate_flops(*n);
+    all += flops;
+    if (role_of(*n, axes, cls) != Role::Once) inside += flops;
+  }
+  constexpr double worth_a_region = 1e4;
+  return inside > 0.5 * all && inside > worth_a_region ? cls : -1;
+}
+
 }  // namespace
 
 Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_class) {
@@ -52,11 +71,16 @@ Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_clas
   for (const auto& node : graph.nodes()) {
     const bool floating = floats(*node);
     const Role role = floating ? Role::Once : role_of(*node, axes, tile_class);
-    int at = role == Role::Once ? 0 : 1;
+    int outer_class = -1;
+    if (role == Role::Once && (outer_class = outer_loop_class(*node, axes)) >= 0)
+      result.outer_loops[node.get()] = outer_class;
+    int at = role == Role::Once && outer_class < 0 ? 0 : 1;
     for (const Value& v : node->operands) {
       if (ir::is(*node, OpKind::Extent)) break;  // reads no element
       const int from = result.level.at(v.node);
+      const bool whole = outer_class >= 0 || result.outer_loops.contains(v.node);  // no sharing of a region
       if (floating) at = std::max(at, from);
+      else if (whole && (role != Role::Once || outer_class >= 0)) at = std::max(at, from % 2 == 1 ? from + 2 : from + 1);
       else if (role == Role::Once) at = std::max(at, (from + 1) / 2 * 2);
       else at = std::max(at, from % 2 == 1 ? from : from + 1);
     }
@@ -71,7 +95,7 @@ namespace {
 
 class LevelLowering {
  public:
-  LevelLowering(LoweringContext& context, const Graph& graph, const std::vector<Storage>& outputs)
+  LevelLowering(LoweringContext& context, const Graph& graph, const std::vector<LevelOutput>& outputs)
       : context_(context), graph_(graph), outputs_(outputs),
         levels_(assign_levels(graph, context.axes(), context.tile_class)) {
     num_levels_ = levels_.num_levels + 1;
@@ -81,7 +105,11 @@ class LevelLowering {
   Block run() {
     Block program;
     for (int l = 0; l < num_levels_; ++l) {
-      if (levels_.is_tile(l)) tile_level(l, program);
+      if (levels_.is_region(l)) {
+        tile_level(l, program);
+        for (const auto& [loop, cls] : levels_.outer_loops)
+          if (levels_.level.at(loop) == l) outer_loop(*loop, cls, program);
+      }
       else single_level(l, program);
     }
     return program;
@@ -102,11 +130,12 @@ class LevelLowering {
   void single_level(int level, Block& program);
   void tile_level(int level, Block& program);
   std::int64_t choose_tile_rows(int level) const;
+  void outer_loop(const Node& loop, int cls, Block& program);
   void append_once(Block block, Block& program) const;
 
   LoweringContext& context_;
   const Graph& graph_;
-  const std::vector<Storage>& outputs_;
+  const std::vector<LevelOutput>& outputs_;
   Levels levels_;
   int num_levels_ = 0;
   std::set<ValueKey> crossing_;  // computed at one level, read at another
@@ -149,6 +178,7 @@ std::vector<const Node*> LevelLowering::nodes_at(int level) const {
   std::vector<const Node*> nodes;
   for (const auto& n : graph_.nodes()) {
     if (ir::is(*n, OpKind::Input)) continue;
+    if (levels_.outer_loops.contains(n.get())) continue;
     if (floats(*n) ? levels_.level.at(n.get()) <= level : home(*n) == level) nodes.push_back(n.get());
   }
   return nodes;
@@ -158,14 +188,14 @@ std::vector<BlockTarget> LevelLowering::output_targets(int level) {
   std::vector<BlockTarget> targets;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const Value v = graph_.outputs()[i];
-    if (output_level(v) != level) continue;
-    Storage place = outputs_[i];
+    if (!outputs_[i].storage || output_level(v) != level || levels_.outer_loops.contains(v.node)) continue;
+    Storage place = *outputs_[i].storage;
     const int axis = context_.in_tile() ? context_.axes().axis_in(v, context_.tile_class) : -1;
     if (axis >= 0) {
       const Affine row0 = context_.global_index(v, axis, 0);
       place.offset = place.offset + row0 * place.strides[static_cast<std::size_t>(axis)];
     }
-    targets.push_back({v, place, {}, false});
+    targets.push_back({v, place, outputs_[i].overwrites, false});
   }
   return targets;
 }
@@ -279,7 +309,7 @@ std::int64_t LevelLowering::choose_tile_rows(int level) const {
 void LevelLowering::tile_level(int level, Block& program) {
   const auto nodes = nodes_at(level);
   const bool any = std::ranges::any_of(nodes, [](const Node* n) { return !floats(*n); }) ||
-                   std::ranges::any_of(graph_.outputs(), [&](Value v) { return output_level(v) == level; });
+                   !output_targets(level).empty();
   if (!any) return;
   constexpr std::int64_t most_blocks = 16;
   kernel::Grid grid;
@@ -289,14 +319,12 @@ void LevelLowering::tile_level(int level, Block& program) {
   const std::int64_t tiles = (rows + grid.tile_rows - 1) / grid.tile_rows;
   grid.tiles_per_block = (tiles + most_blocks - 1) / most_blocks;
   grid.num_blocks = (tiles + grid.tiles_per_block - 1) / grid.tiles_per_block;
+  const int first_var = static_cast<int>(context_.program.vars.size());
   grid.block = context_.new_var("block");
   grid.row0 = context_.new_var("row0");
   grid.rows = context_.new_var("tile_rows");
 
   // What other levels read of this one lies in the shared arena, whole.
-  std::set<ValueKey> direct;
-  for (std::size_t i = 0; i < outputs_.size(); ++i)
-    if (output_level(graph_.outputs()[i]) == level) direct.insert(key_of(graph_.outputs()[i]));
   std::vector<std::pair<Value, Storage>> shared;
   for (const Node* n : nodes)
     if (!floats(*n) && !is_partial(*n))
@@ -322,8 +350,8 @@ void LevelLowering::tile_level(int level, Block& program) {
   }
 
   Block hoisted;
-  context_.hoisted = &hoisted;
-  context_.first_inner_buffer = static_cast<int>(context_.program.buffers.size());
+  context_.mark_region(&hoisted);
+  context_.first_inner_var = first_var;
   for (const auto& [v, place] : shared) context_.loop_written.insert(place.buffer);
   context_.enter_tile(grid.row0, grid.rows, grid.tile_rows);
   std::vector<BlockTarget> targets = output_targets(level);
@@ -347,9 +375,144 @@ void LevelLowering::tile_level(int level, Block& program) {
   program.push_back({kernel::Barrier{}});
 }
 
+// The last level that reads an input; it may be overwritten there and later.
+int last_reader(const Graph& graph, const AxisAnalysis& axes, int cls, Value input) {
+  const Levels levels = assign_levels(graph, axes, cls);
+  int last = 0;
+  const auto reads = [&](auto&& self, Value v) -> bool {
+    if (v == input) return true;
+    if (!floats(*v.node) || ir::is(*v.node, OpKind::Extent)) return false;
+    return std::ranges::any_of(v.node->operands, [&](Value o) { return self(self, o); });
+  };
+  for (const auto& n : graph.nodes())
+    if (!floats(*n))
+      for (Value v : n->operands)
+        if (reads(reads, v)) last = std::max(last, levels.level.at(n.get()));
+  for (Value v : graph.outputs())
+    if (v != input && floats(*v.node) && reads(reads, v)) last = levels.num_levels + 1;
+  return last;
+}
+
+// A loop at program level: every worker runs it, its body is cut into levels of its own.
+void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
+  const auto count_of = [&](const char* name) { return static_cast<std::size_t>(loop.attrs.integer(name)); };
+  const std::size_t num_carry = count_of("num_carry"), num_xs = count_of("num_xs"), num_consts = count_of("num_consts");
+  const Graph& body = *loop.regions[0];
+  const std::size_t num_ys = body.outputs().size() - num_carry;
+  const auto result = [&](std::size_t i) { return Value{const_cast<Node*>(&loop), static_cast<int>(i)}; };
+  const auto in_memory = [&](Value v, Block& before) {
+    if (const auto s = context_.find(v)) return *s;
+    const Storage place = context_.allocate(v, "operand");
+    const BlockTarget copy{v, place, {}, false};
+    for (auto& stmt : lower_copies(context_, {&copy, 1})) before.push_back(std::move(stmt));
+    context_.bind(v, place);
+    return place;
+  };
+
+  Block before, after;
+  std::vector<Storage> places;  // of the results
+  for (std::size_t i = 0; i < loop.types.size(); ++i) {
+    places.push_back(context_.allocate(result(i), "carry"));
+    for (std::size_t o = 0; o < outputs_.size(); ++o)
+      if (graph_.outputs()[o] == result(i) && outputs_[o].storage && !outputs_[o].overwrites) {
+        places.back() = *outputs_[o].storage;
+        break;
+      }
+  }
+  std::vector<BlockTarget> initial;
+  for (std::size_t i = 0; i < num_carry; ++i) initial.push_back({loop.operands[i], places[i], {}, false});
+  for (auto& stmt : lower_copies(context_, initial)) before.push_back(std::move(stmt));
+
+  kernel::For statement;
+  statement.counter = context_.new_var("step");
+  statement.trip = {loop.attrs.integer("length"), -1};
+  statement.reverse = loop.attrs.flag("reverse");
+  std::optional<kernel::Let> let;
+  if (loop.attrs.flag("has_trip")) {
+    const Storage trip = in_memory(loop.operands.back(), before);
+    statement.trip.var = context_.new_var("trip");
+    let = kernel::Let{statement.trip.var, {trip.buffer, trip.offset, {}}, loop.operands.back().dtype(), 0,
+                      statement.trip.bound};
+  }
+  const Affine step = Affine::of(statement.counter);
+  const auto at_step = [&](Storage s) {
+    s.offset = s.offset + step * s.strides[0];
+    s.strides.erase(s.strides.begin());
+    return s;
+  };
+  for (std::size_t i = 0; i < num_carry; ++i) context_.bind(body.inputs()[i], places[i]);
+  for (std::size_t i = 0; i < num_xs; ++i)
+    context_.bind(body.inputs()[num_carry + i], at_step(in_memory(loop.operands[num_carry + i], before)));
+  for (std::size_t i = 0; i < num_consts; ++i) {
+    const Value outer = loop.operands[num_carry + num_xs + i];
+    in_memory(outer, before);
+    context_.alias(body.inputs()[num_carry + num_xs + i], outer);
+  }
+
+  const int outer_class = context_.tile_class;
+  context_.tile_class = cls;
+  const Levels body_levels = assign_levels(body, context_.axes(), cls);
+  std::vector<LevelOutput> outputs(body.outputs().size());
+  std::vector<BlockTarget> moves;
+  for (std::size_t i = 0; i < num_carry; ++i) {
+    const Value v = body.outputs()[i], old = body.inputs()[i];
+    if (v == old) continue;
+    const bool in_place = !floats(*v.node) && !body_levels.outer_loops.contains(v.node) &&
+                          last_reader(body, context_.axes(), cls, old) <= body_levels.level.at(v.node);
+    if (in_place) {
+      outputs[i] = {places[i], old};
+      continue;
+    }
+    const Storage next = context_.allocate(v, "next");
+    outputs[i] = {next, std::nullopt};
+    // A value of its own to copy from, since the output may be a view of an old carry.
+    context_.bind(result(i), next);
+    moves.push_back({result(i), places[i], {}, false});
+  }
+  std::vector<BlockTarget> clears;
+  for (std::size_t i = 0; i < num_ys; ++i) {
+    const Storage& ys = places[num_carry + i];
+    if (loop.regions.size() > 1 || let)
+      before.push_back(fill(context_, ys.buffer, ys.offset, result(num_carry + i).shape().size(), 0));
+    outputs[num_carry + i] = {at_step(ys), std::nullopt};
+  }
+  if (loop.regions.size() > 1) {
+    const Graph& until = *loop.regions[1];
+    for (std::size_t i = 0; i < num_carry; ++i) context_.bind(until.inputs()[i], places[i]);
+    for (std::size_t i = 0; i < num_consts; ++i)
+      context_.alias(until.inputs()[num_carry + i], loop.operands[num_carry + num_xs + i]);
+    const Storage stop = context_.allocate(until.outputs()[0], "stop");
+    std::vector<const Node*> nodes;
+    for (const auto& n : until.nodes())
+      if (!ir::is(*n, OpKind::Input)) nodes.push_back(n.get());
+    const BlockTarget target{until.outputs()[0], stop, {}, false};
+    append_once(lower_block(context_, nodes, {&target, 1}, {}), statement.test);
+    statement.stop = kernel::Access{stop.buffer, stop.offset, {}};
+  }
+  statement.body = lower_levels(context_, body, outputs);
+  context_.tile_class = outer_class;
+  append_once(lower_copies(context_, moves), statement.body);
+
+  const Storage& count = places.back();
+  before.push_back(fill(context_, count.buffer, count.offset, 1, 0));
+  append_once({count_one(context_, count)}, statement.body);
+  append_once(std::move(before), program);
+  if (let) program.push_back({*let});
+  program.push_back({std::move(statement)});
+  for (std::size_t i = 0; i < loop.types.size(); ++i) context_.bind(result(i), places[i]);
+  // Results that are wanted in further places.
+  std::vector<BlockTarget> further;
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    const Value v = graph_.outputs()[o];
+    if (v.node == &loop && outputs_[o].storage && !(*outputs_[o].storage == places[static_cast<std::size_t>(v.index)]))
+      further.push_back({v, *outputs_[o].storage, {}, false});
+  }
+  append_once(lower_copies(context_, further), program);
+}
+
 }  // namespace
 
-Block lower_levels(LoweringContext& context, const Graph& graph, const std::vector<Storage>& outputs) {
+Block lower_levels(LoweringContext& context, const Graph& graph, const std::vector<LevelOutput>& outputs) {
   return LevelLowering(context, graph, outputs).run();
 }
 

@@ -132,6 +132,16 @@ std::int64_t allocated(const LoweringContext& context, Value v) {
 
 }  // namespace
 
+kernel::Stmt count_one(LoweringContext&, const Storage& count) {
+  kernel::Map map;
+  map.name = "count";
+  const kernel::Access at{count.buffer, count.offset, {}};
+  map.instrs = {access_instr(Instr::Kind::Load, DType::I32, at), const_instr(DType::I32, 1),
+                op_instr(ScalarOp::Add, DType::I32, 0, 1), access_instr(Instr::Kind::Store, DType::I32, at, 2)};
+  map.body_end = 4;
+  return {map};
+}
+
 Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std::optional<Storage>> results) {
   const auto count_of = [&](const char* name) { return static_cast<std::size_t>(loop.attrs.integer(name)); };
   const std::size_t num_carry = count_of("num_carry"), num_xs = count_of("num_xs"), num_consts = count_of("num_consts");
@@ -145,10 +155,7 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   Block block;
   const bool outermost = context.loop_depth == 0 && !context.in_tile();
   Block hoisted;
-  if (outermost) {
-    context.hoisted = &hoisted;
-    context.first_inner_buffer = static_cast<int>(context.program.buffers.size());
-  }
+  if (outermost) context.mark_region(&hoisted);
 
   // Carries live at the place of the final carry.
   std::vector<BlockTarget> initial;

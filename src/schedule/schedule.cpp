@@ -71,12 +71,12 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     program.buffers.back().index = static_cast<int>(i);
     context.bind(v, row_major(buffer, v.shape()));
   }
-  std::vector<Storage> outputs;
+  std::vector<LevelOutput> outputs;
   for (std::size_t i = 0; i < graph->outputs().size(); ++i) {
     const Value v = graph->outputs()[i];
     const int buffer = context.new_buffer("out" + std::to_string(i), v.dtype(), v.shape().size(), kernel::Space::Result);
     program.buffers.back().index = static_cast<int>(i);
-    outputs.push_back(row_major(buffer, v.shape()));
+    outputs.push_back({row_major(buffer, v.shape()), std::nullopt});
   }
   program.body = lower_levels(context, *graph, outputs);
   plan_memory(program);
