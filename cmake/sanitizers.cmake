@@ -1,0 +1,11 @@
+# HOTLOOP_SANITIZE: a list of -fsanitize arguments for everything built here. Generated code is not instrumented.
+set(HOTLOOP_SANITIZE "" CACHE STRING "address, undefined, thread, or address,undefined")
+if(HOTLOOP_SANITIZE)
+  add_compile_options(-fsanitize=${HOTLOOP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HOTLOOP_SANITIZE})
+endif()
+option(HOTLOOP_COVERAGE "Count executed lines" OFF)
+if(HOTLOOP_COVERAGE)
+  add_compile_options(--coverage -fprofile-update=atomic)
+  add_link_options(--coverage)
+endif()

@@ -1,0 +1,35 @@
+# Building, and remembering what passed. Sourced by ./dev.
+
+# The sources as they are: tracked or not, all but what git ignores (git itself may be absent), and the tools and the
+# processor that results depend on.
+tree_hash() {
+  {
+    find . \( -path ./.git -o -path './build*' -o -path ./.venv -o -path ./.cache -o -path ./runs -o -path ./data \
+      -o -name __pycache__ -o -name '*.pyc' \) -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    g++ --version | head -n 1
+    cmake --version | head -n 1
+    dpkg-query -W llvm-19-dev 2>/dev/null || true
+    grep -m 2 -E '^(model name|flags)' /proc/cpuinfo || true
+  } | sha256sum | cut -d ' ' -f 1
+}
+
+build_preset() {  # PRESET [TARGET...]
+  local preset=$1
+  shift
+  say "build: $preset"
+  cmake --preset "$preset" >".cache/dev/configure-$preset.log" 2>&1 ||
+    { tail -n 20 ".cache/dev/configure-$preset.log" >&2; fail "cmake --preset $preset failed"; }
+  ninja -C "build/$preset" --quiet "$@"
+}
+
+# remembered PART: whether PART passed on exactly this tree; then what it printed at its end is printed again.
+remembered() {
+  [ "$again" = 0 ] && [ "$(head -n 1 ".cache/dev/$1.passed" 2>/dev/null)" = "$tree" ] || return 1
+  printf '[dev] %-10s nothing changed since it passed on %s\n' "$1" "$(sed -n 2p ".cache/dev/$1.passed")"
+  tail -n +3 ".cache/dev/$1.passed"
+}
+
+# remember PART <closing-lines
+remember() {
+  { printf '%s\n%s\n' "$tree" "$(date -u '+%Y-%m-%d %H:%M UTC')"; cat; } >".cache/dev/$1.passed"
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Compiles the C++ that the documentation shows.
+
+A block ```cpp with a main() is built against the release library and run; one without is compiled as a file of its
+own, with the private headers in reach. A block ```cpp fragment is neither.
+
+usage: check_docs.py BUILD_FOLDER
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```cpp([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FLAGS = ["-std=c++20", "-O1", f"-I{ROOT}/include"]
+LIBRARIES = ["-pthread", "-L/usr/lib/llvm-19/lib", "-lLLVM-19", "-ldl"]
+
+
+def blocks():
+    for path in [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        if not path.exists():
+            continue
+        text = path.read_text()
+        for match in BLOCK.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{path.relative_to(ROOT)}:{line}", match.group(1).split(), match.group(2)
+
+
+def check(code, build, folder):
+    """Text of what went wrong, or None."""
+    source = folder / "block.cpp"
+    source.write_text(code)
+    program = folder / "block"
+    if "int main(" not in code:
+        command = ["g++", *FLAGS, f"-I{ROOT}/src", "-fsyntax-only", str(source)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        return result.stderr if result.returncode else None
+    command = ["g++", *FLAGS, str(source), str(build / "libhotloop.a"), *LIBRARIES, "-o", str(program)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        return result.stderr
+    result = subprocess.run([str(program)], capture_output=True, text=True, timeout=300, cwd=ROOT)
+    return f"exit status {result.returncode}\n{result.stdout}{result.stderr}" if result.returncode else None
+
+
+def main():
+    build = pathlib.Path(sys.argv[1]).resolve()
+    passed = failed = skipped = 0
+    for where, words, code in blocks():
+        if "fragment" in words:
+            skipped += 1
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            trouble = check(code, build, pathlib.Path(folder))
+        if trouble:
+            failed += 1
+            print(f"{where}: this block does not work\n{trouble}")
+        else:
+            passed += 1
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
