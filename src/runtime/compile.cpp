@@ -9,9 +9,11 @@
 #include "core/nearest.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
+#include "passes/pipeline.h"
+#include "runtime/cache_dir.h"
 #include "runtime/executable.h"
 #include "runtime/thread_team.h"
-#include "schedule/kernel_ir.h"
+#include "schedule/schedule.h"
 
 namespace hotloop {
 namespace {
@@ -31,6 +33,9 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   check_choice("backend", options.backend, {"llvm", "c", "interp"});
   check_choice("target", options.target, {"host", "avx512", "avx2", "portable"});
   if (options.target == "host") options.target = kernel::host_target().name;
+  if ((options.target == "avx512" && !__builtin_cpu_supports("avx512f")) ||
+      (options.target == "avx2" && !__builtin_cpu_supports("avx2")))
+    throw UserError("compile", "this machine must have the instructions of the target", options.target, "target host");
   if (options.threads < 0)
     throw UserError("compile", "threads must not be negative", std::to_string(options.threads), "0 for all cores");
   if (options.threads == 0) options.threads = runtime::num_cores();
@@ -122,7 +127,77 @@ double total_bytes(const std::vector<ValueType>& types) {
   return bytes;
 }
 
-std::shared_ptr<Executable::Impl> build(std::shared_ptr<const Graph> graph, const CompileOptions& options) {
+// What the passes did, in a few lines: those that changed something, and those that say why they did not.
+std::vector<std::string> summary_of(const std::vector<passes::PassReport>& reports) {
+  std::vector<std::string> lines;
+  std::string changed;
+  double time_us = 0;
+  for (const passes::PassReport& r : reports) {
+    time_us += r.time_us;
+    if (r.changed)
+      changed += (changed.empty() ? "" : ", ") + r.name + " " + std::to_string(r.nodes_before) + " -> " +
+                 std::to_string(r.nodes_after);
+    else if (!r.note.empty())
+      lines.push_back(r.name + ": " + r.note);
+  }
+  lines.insert(lines.begin(), changed.empty() ? "none changed anything" : "nodes: " + changed);
+  return lines;
+}
+
+std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::shared_ptr<const Graph> graph,
+                                                   Stopwatch& watch) {
+  std::unique_ptr<runtime::RowSpecializer> rows;
+  if (!impl.options.batch_axes.empty()) {
+    // Calls hide axes; the pass that inlines them is not optional.
+    passes::PassOptions options;
+    options.disabled = {"all"};
+    options.variable_rows = true;
+    options.batch_axes = impl.options.batch_axes;
+    graph = passes::optimize(*graph, options);
+    rows = std::make_unique<runtime::RowSpecializer>(*graph, impl.options.batch_axes);
+    impl.output_batch_axes = rows->output_axes();
+  }
+  impl.graph = graph;
+  watch.lap("rows");
+  return runtime::make_interp_engine(std::move(graph), std::move(rows));
+}
+
+std::unique_ptr<CompiledKernel> compile_program(const kernel::Program&, const std::string& backend,
+                                                const BackendOptions&) {
+  throw UserError("compile", "the backend must be part of this build", "'" + backend + "'", "backend=\"interp\"");
+}
+
+std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {
+  const CompileOptions& options = impl.options;
+  const bool variable_rows = !options.batch_axes.empty();
+  passes::PassOptions pass_options;
+  pass_options.disabled = options.disabled_passes;
+  pass_options.variable_rows = variable_rows;
+  pass_options.batch_axes = options.batch_axes;
+  std::vector<passes::PassReport> reports;
+  impl.graph = passes::optimize(graph, pass_options, &reports);
+  impl.pass_lines = summary_of(reports);
+  watch.lap("passes");
+
+  ScheduleOptions schedule_options;
+  schedule_options.target = kernel::target_named(options.target);
+  schedule_options.batch_axes = options.batch_axes;
+  schedule_options.variable_rows = variable_rows;
+  schedule_options.parallel = options.threads > 1;
+  kernel::Program program = schedule(*impl.graph, schedule_options);
+  kernel::verify(program);
+  if (variable_rows) impl.output_batch_axes = runtime::RowSpecializer(*impl.graph, options.batch_axes).output_axes();
+  watch.lap("schedule");
+
+  BackendOptions backend_options;
+  backend_options.keep_source = options.keep_source;
+  backend_options.cache_dir = runtime::disk_cache_dir();
+  std::unique_ptr<CompiledKernel> kernel = compile_program(program, options.backend, backend_options);
+  watch.lap(kernel->from_cache ? "code (from the cache)" : "code");
+  return runtime::make_kernel_engine(std::move(program), std::move(kernel), options.threads, !variable_rows);
+}
+
+std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& graph, const CompileOptions& options) {
   auto impl = std::make_shared<Executable::Impl>();
   impl->options = options;
   impl->inputs = graph->input_types();
@@ -132,12 +207,7 @@ std::shared_ptr<Executable::Impl> build(std::shared_ptr<const Graph> graph, cons
   Stopwatch watch(impl->stages);
   ir::verify(*graph);
   watch.lap("verify");
-  if (options.backend != "interp")
-    throw UserError("compile", "the backend must be part of this build", "'" + options.backend + "'",
-                    "backend=\"interp\"");
-  impl->graph = graph;
-  impl->engine = runtime::make_interp_engine(graph, options.batch_axes);
-  watch.lap("interp");
+  impl->engine = options.backend == "interp" ? build_interpreter(*impl, graph, watch) : build_kernel(*impl, *graph, watch);
   for (const auto& node : impl->graph->nodes()) impl->flops += ir::estimate_flops(*node);
   impl->bytes = total_bytes(impl->inputs) + total_bytes(impl->outputs);
   return impl;
@@ -150,7 +220,7 @@ Executable compile(std::shared_ptr<const Graph> graph, const CompileOptions& giv
   const CompileOptions options = resolved(*graph, given);
   const std::string key = key_of(graph->str(), options);
   if (std::shared_ptr<Executable::Impl> found = memory_cache().find(key)) return Executable(std::move(found));
-  std::shared_ptr<Executable::Impl> impl = build(std::move(graph), options);
+  std::shared_ptr<Executable::Impl> impl = build(graph, options);
   memory_cache().insert(key, impl);
   return Executable(std::move(impl));
 }

@@ -8,6 +8,7 @@
 
 #include "backends/backend.h"
 #include "hotloop/jit.h"
+#include "runtime/row_specializer.h"
 
 namespace hotloop::runtime {
 
@@ -27,10 +28,10 @@ class Engine {
   virtual const std::string& source() const = 0;
 };
 
-// `batch_axes` as in CompileOptions, empty or one an input.
-std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::vector<int> batch_axes);
-
+// `rows`: absent when the number of rows is fixed.
+std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows);
+// With fixed_rows the program's own extent is passed for the rows, whatever the call says.
 std::unique_ptr<Engine> make_kernel_engine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel,
-                                           int num_workers);
+                                           int num_workers, bool fixed_rows);
 
 }  // namespace hotloop::runtime

@@ -1,5 +1,7 @@
 // Backend "interp": runs a graph by the definition of each op.
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "ir/op_def.h"
@@ -10,15 +12,16 @@ namespace {
 
 class InterpEngine final : public Engine {
  public:
-  InterpEngine(std::shared_ptr<const Graph> graph, std::vector<int> batch_axes)
-      : graph_(std::move(graph)), batch_axes_(std::move(batch_axes)) {}
+  InterpEngine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows)
+      : graph_(std::move(graph)), rows_(std::move(rows)) {}
 
-  void run(void* const* inputs, void* const* outputs, std::int64_t) const override {
+  void run(void* const* inputs, void* const* outputs, std::int64_t rows) const override {
+    const std::shared_ptr<const Graph> graph = graph_for(rows);
+    const std::vector<ValueType> types = graph->input_types();
     std::vector<Array> arrays;
-    const std::vector<ValueType> types = graph_->input_types();
     for (std::size_t i = 0; i < types.size(); ++i)
       arrays.push_back(Array::wrap(types[i].dtype, types[i].shape, std::shared_ptr<void>(inputs[i], [](void*) {})));
-    const std::vector<Array> results = ir::evaluate(*graph_, arrays);
+    const std::vector<Array> results = ir::evaluate(*graph, arrays);
     for (std::size_t i = 0; i < results.size(); ++i)
       if (results[i].bytes() > 0) std::memcpy(outputs[i], results[i].raw(), results[i].bytes());
   }
@@ -32,15 +35,25 @@ class InterpEngine final : public Engine {
   const std::string& source() const override { return source_; }
 
  private:
+  std::shared_ptr<const Graph> graph_for(std::int64_t rows) const {
+    if (!rows_) return graph_;
+    const std::scoped_lock lock(mutex_);
+    auto& graph = by_rows_[rows];
+    if (!graph) graph = rows_->with_rows(rows);
+    return graph;
+  }
+
   std::shared_ptr<const Graph> graph_;
-  std::vector<int> batch_axes_;
+  std::unique_ptr<RowSpecializer> rows_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::int64_t, std::shared_ptr<const Graph>> by_rows_;
   std::string source_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::vector<int> batch_axes) {
-  return std::make_unique<InterpEngine>(std::move(graph), std::move(batch_axes));
+std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows) {
+  return std::make_unique<InterpEngine>(std::move(graph), std::move(rows));
 }
 
 }  // namespace hotloop::runtime

@@ -76,8 +76,8 @@ void count_statements(const kernel::Block& block, KernelRecord& record) {
 
 class KernelEngine final : public Engine {
  public:
-  KernelEngine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel, int num_workers)
-      : program_(std::move(program)), kernel_(std::move(kernel)), num_workers_(num_workers) {
+  KernelEngine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel, int num_workers, bool fixed_rows)
+      : program_(std::move(program)), kernel_(std::move(kernel)), num_workers_(num_workers), fixed_rows_(fixed_rows) {
     record_.name = program_.name;
     record_.num_workers = num_workers;
     record_.shared_bytes = program_.shared_bytes;
@@ -94,7 +94,7 @@ class KernelEngine final : public Engine {
     for (KernelContext& c : context->workers()) {
       c.arguments = inputs;
       c.results = outputs;
-      c.rows = rows;
+      c.rows = fixed_rows_ ? program_.max_rows : rows;
       c.num_workers = num_workers_;
     }
     if (num_workers_ == 1 || !run_on_team(*context)) {
@@ -129,6 +129,7 @@ class KernelEngine final : public Engine {
   kernel::Program program_;
   std::unique_ptr<CompiledKernel> kernel_;
   int num_workers_;
+  bool fixed_rows_;
   KernelRecord record_;
   mutable ObjectPool<Context> contexts_;
 };
@@ -136,8 +137,8 @@ class KernelEngine final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> make_kernel_engine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel,
-                                           int num_workers) {
-  return std::make_unique<KernelEngine>(std::move(program), std::move(kernel), num_workers);
+                                           int num_workers, bool fixed_rows) {
+  return std::make_unique<KernelEngine>(std::move(program), std::move(kernel), num_workers, fixed_rows);
 }
 
 }  // namespace hotloop::runtime

@@ -1,0 +1,73 @@
+// Executables that take fewer rows than they were traced for.
+#include <gtest/gtest.h>
+
+#include "hotloop/error.h"
+#include "hotloop/jit.h"
+#include "hotloop/ops.h"
+#include "ir/op_def.h"
+
+namespace hotloop {
+namespace {
+
+// Mean squared value over the batch, the rows scaled by an unbatched operand, and a value made from nothing but extents.
+std::vector<Value> program(std::span<const Value> in) {
+  const Value x = in[0], w = in[1];
+  const Value y = tanh(dot(x, w, {{1}, {0}, {}, {}})) + 1.0;
+  const Value numbered = y * iota(DType::F64, y.shape(), 0);
+  return {numbered, mean(square(y), {0, 1}), extent(x, 0)};
+}
+
+std::vector<ValueType> types(std::int64_t rows) { return {{DType::F64, {rows, 3}}, {DType::F64, {3, 4}}}; }
+
+std::vector<Array> inputs(std::int64_t rows) {
+  Array x(DType::F64, {rows, 3}), w(DType::F64, {3, 4});
+  for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, 0.1 * static_cast<double>(i % 7) - 0.2);
+  for (std::int64_t i = 0; i < w.size(); ++i) w.set(i, 0.3 - 0.05 * static_cast<double>(i));
+  return {x, w};
+}
+
+CompileOptions options(std::vector<int> batch_axes) {
+  CompileOptions o;
+  o.backend = "interp";
+  o.batch_axes = std::move(batch_axes);
+  return o;
+}
+
+TEST(PartialBatch, GivesWhatATraceForFewerRowsGives) {
+  const Executable run = compile(trace(program, types(8)), options({0, -1}));
+  for (std::int64_t rows : {8, 5, 1}) {
+    const std::vector<Array> got = run(inputs(rows));
+    const std::vector<Array> expected = ir::evaluate(*trace(program, types(rows)), inputs(rows));
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].type(), expected[i].type());
+      for (std::int64_t k = 0; k < got[i].size(); ++k) EXPECT_EQ(got[i].at(k), expected[i].at(k)) << rows << " " << i;
+    }
+  }
+}
+
+TEST(PartialBatch, RefusesMoreRows) {
+  const Executable run = compile(trace(program, types(4)), options({0, -1}));
+  EXPECT_THROW(run(inputs(5)), UserError);
+}
+
+TEST(PartialBatch, RefusesAProgramThatCouplesRows) {
+  const TracedFunction reversed = [](std::span<const Value> in) { return std::vector<Value>{reverse(in[0], {0})}; };
+  const std::vector<ValueType> type = {{DType::F32, {4, 2}}};
+  try {
+    compile(trace(reversed, type), options({0}));
+    FAIL() << "no error";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("operation 'reverse'"), std::string::npos) << e.what();
+  }
+  EXPECT_NO_THROW(compile(trace(reversed, type), options({})));
+}
+
+TEST(PartialBatch, NeedsTheBatchFirst) {
+  const TracedFunction same = [](std::span<const Value> in) { return std::vector<Value>{neg(in[0])}; };
+  const std::vector<ValueType> type = {{DType::F32, {4, 2}}};
+  EXPECT_THROW(compile(trace(same, type), options({1})), UserError);
+}
+
+}  // namespace
+}  // namespace hotloop
