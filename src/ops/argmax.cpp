@@ -49,21 +49,23 @@ std::vector<OpDef> ops_argmax() {
   def.infer = [](const InferContext& c) {
     const int axis = static_cast<int>(checked_axis("argmax", c.attrs.integer("axis"), c.operands[0]));
     if (c.operands[0].shape[axis] == 0)
-      throw UserError("argmax", "the axis must not be empty", "axis " + std::to_string(axis) + " of " + c.operands[0].str());
+      throw UserError("argmax", "the axis must not be empty",
+                      "axis " + std::to_string(axis) + " of " + c.operands[0].str());
     return std::vector<ValueType>{{DType::I32, c.operands[0].shape.without(axis)}};
   };
   def.eval = eval;
   def.batch = [](const BatchContext& c) {
-    return std::vector<Batched>{{argmax(c.operands[0].value, static_cast<int>(c.node.attrs.integer("axis")) + 1), true}};
+    return std::vector<Batched>{
+        {argmax(c.operands[0].value, static_cast<int>(c.node.attrs.integer("axis")) + 1), true}};
   };
   def.flops = [](const Node& node) { return static_cast<double>(node.operands[0].shape().size()); };
   def.samples = [](Rng& rng, DType dtype) {
     const auto sample = [&](DType d, const Shape& shape, std::int64_t axis) {
       return Sample{{random_array(rng, d, shape, d == DType::U32 ? 0 : -3, 3)}, {{"axis", axis}}, {}};
     };
-    return std::vector<Sample>{sample(dtype, {1}, 0),        sample(dtype, {7}, 0),      sample(dtype, {3, 5}, 0),
-                               sample(dtype, {2, 1, 5}, 2),  sample(DType::I32, {3, 9}, 1), sample(DType::U32, {9}, 0),
-                               sample(DType::I64, {9}, 0),   sample(DType::Bool, {5}, 0)};
+    return std::vector<Sample>{sample(dtype, {1}, 0),       sample(dtype, {7}, 0),         sample(dtype, {3, 5}, 0),
+                               sample(dtype, {2, 1, 5}, 2), sample(DType::I32, {3, 9}, 1), sample(DType::U32, {9}, 0),
+                               sample(DType::I64, {9}, 0),  sample(DType::Bool, {5}, 0)};
   };
   return {def};
 }

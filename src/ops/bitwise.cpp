@@ -17,9 +17,12 @@ std::vector<OpDef> ops_bitwise() {
     def.eval = eval_elementwise(f);
     return def;
   };
-  return {bitwise("and", "a and b, bit by bit", ScalarOp::And, []<std::integral T>(T a, T b) { return static_cast<T>(a & b); }),
-          bitwise("or", "a or b, bit by bit", ScalarOp::Or, []<std::integral T>(T a, T b) { return static_cast<T>(a | b); }),
-          bitwise("xor", "a or else b, bit by bit", ScalarOp::Xor, []<std::integral T>(T a, T b) { return static_cast<T>(a ^ b); })};
+  return {bitwise("and", "a and b, bit by bit", ScalarOp::And,
+                  []<std::integral T>(T a, T b) { return static_cast<T>(a & b); }),
+          bitwise("or", "a or b, bit by bit", ScalarOp::Or,
+                  []<std::integral T>(T a, T b) { return static_cast<T>(a | b); }),
+          bitwise("xor", "a or else b, bit by bit", ScalarOp::Xor,
+                  []<std::integral T>(T a, T b) { return static_cast<T>(a ^ b); })};
 }
 
 }  // namespace ir

@@ -81,10 +81,11 @@ std::vector<OpDef> ops_broadcast() {
     return broadcast(x, shape, prepended(0, shifted(c.node.attrs.integers("axes"))));
   });
   def.samples = [](Rng& rng, DType dtype) {
-    return std::vector<Sample>{sample(rng, dtype, {}, {}, {}),         sample(rng, dtype, {}, {3}, {}),
-                               sample(rng, dtype, {5}, {3, 5}, {1}),   sample(rng, dtype, {3}, {3, 5}, {0}),
-                               sample(rng, dtype, {1}, {1, 7, 2}, {0}), sample(rng, dtype, {2, 3}, {4, 2, 1, 3}, {1, 3}),
-                               sample(rng, DType::I32, {3}, {2, 3}, {1})};
+    return std::vector<Sample>{
+        sample(rng, dtype, {}, {}, {}),           sample(rng, dtype, {}, {3}, {}),
+        sample(rng, dtype, {5}, {3, 5}, {1}),     sample(rng, dtype, {3}, {3, 5}, {0}),
+        sample(rng, dtype, {1}, {1, 7, 2}, {0}),  sample(rng, dtype, {2, 3}, {4, 2, 1, 3}, {1, 3}),
+        sample(rng, DType::I32, {3}, {2, 3}, {1})};
   };
   return {def};
 }

@@ -52,8 +52,9 @@ std::vector<Array> eval(const EvalContext& c) {
 }  // namespace
 
 std::vector<OpDef> ops_cast() {
-  OpDef def = movement_op("cast", "x as another dtype; float to integer truncates (saturating, NaN to 0), to bool is x != 0",
-                          OpKind::Elementwise);
+  OpDef def =
+      movement_op("cast", "x as another dtype; float to integer truncates (saturating, NaN to 0), to bool is x != 0",
+                  OpKind::Elementwise);
   def.scalar = ScalarOp::Cast;
   def.cost_per_element = 1;
   def.infer = [](const InferContext& c) {
@@ -64,8 +65,8 @@ std::vector<OpDef> ops_cast() {
     const bool linear = c.tangents[0] && is_float(c.node.types[0].dtype);
     return std::vector<Value>{linear ? cast(c.tangents[0], c.node.types[0].dtype) : Value{}};
   };
-  def.transpose = transpose_of_one(
-      [](Value ct, const TransposeContext& c) { return cast(ct, c.node.operands[0].dtype()); });
+  def.transpose =
+      transpose_of_one([](Value ct, const TransposeContext& c) { return cast(ct, c.node.operands[0].dtype()); });
   def.batch = batch_elementwise;
   def.samples = [](Rng& rng, DType dtype) {
     std::vector<Sample> samples;

@@ -33,7 +33,8 @@ std::vector<OpDef> ops_constant() {
   def.eval = [](const EvalContext& c) { return std::vector<Array>{c.node.attrs.get<Array>("value")}; };
   def.samples = [](Rng& rng, DType dtype) {
     std::vector<Sample> samples;
-    for (const Shape& shape : sample_shapes()) samples.push_back({{}, {{"value", random_array(rng, dtype, shape)}}, {}});
+    for (const Shape& shape : sample_shapes())
+      samples.push_back({{}, {{"value", random_array(rng, dtype, shape)}}, {}});
     samples.push_back({{}, {{"value", random_array(rng, DType::Bool, {3})}}, {}});
     return samples;
   };

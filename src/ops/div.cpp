@@ -16,7 +16,8 @@ std::vector<OpDef> ops_div() {
     if constexpr (std::is_integral_v<T>) {
       if (b == 0) return T{0};
       // The one quotient that does not fit: lowest / -1 wraps to lowest.
-      if (std::is_signed_v<T> && b == static_cast<T>(-1)) return wrapping(T{0}, a, [](auto x, auto y) { return x - y; });
+      if (std::is_signed_v<T> && b == static_cast<T>(-1))
+        return wrapping(T{0}, a, [](auto x, auto y) { return x - y; });
     }
     return static_cast<T>(a / b);
   });

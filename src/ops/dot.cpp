@@ -13,8 +13,11 @@ namespace hotloop {
 Value dot(Value lhs, Value rhs, const DotAxes& axes) {
   const Value both[] = {lhs, rhs};
   ir::require_defined("dot", both);
-  return ir::append_op("dot", {lhs, rhs}, {{"lhs_contract", axes.lhs_contract}, {"rhs_contract", axes.rhs_contract},
-                                           {"lhs_batch", axes.lhs_batch}, {"rhs_batch", axes.rhs_batch}});
+  return ir::append_op("dot", {lhs, rhs},
+                       {{"lhs_contract", axes.lhs_contract},
+                        {"rhs_contract", axes.rhs_contract},
+                        {"lhs_batch", axes.lhs_batch},
+                        {"rhs_batch", axes.rhs_batch}});
 }
 
 namespace ir {
@@ -102,8 +105,10 @@ std::vector<Array> eval(const EvalContext& c) {
       *r++ = static_cast<T>(sum);
     });
   };
-  if (out.dtype() == DType::F32) contract(float{});
-  else contract(double{});
+  if (out.dtype() == DType::F32)
+    contract(float{});
+  else
+    contract(double{});
   return {out};
 }
 
@@ -114,7 +119,9 @@ struct Labelled {
   Axes labels;
 };
 Value dot_labelled(const Labelled& a, const Labelled& b, const Axes& out) {
-  const auto has = [](const Axes& labels, std::int64_t label) { return std::ranges::find(labels, label) != labels.end(); };
+  const auto has = [](const Axes& labels, std::int64_t label) {
+    return std::ranges::find(labels, label) != labels.end();
+  };
   const auto position = [](const Axes& labels, std::int64_t label) {
     return std::ranges::find(labels, label) - labels.begin();
   };
@@ -157,7 +164,8 @@ struct Labels {
     const auto name = [](Axes& labels, std::int64_t axis, std::int64_t label) {
       labels[static_cast<std::size_t>(axis)] = label;
     };
-    for (std::size_t i = 0; i < d.lhs_batch.size(); ++i, ++next) name(lhs, d.lhs_batch[i], next), name(rhs, d.rhs_batch[i], next);
+    for (std::size_t i = 0; i < d.lhs_batch.size(); ++i, ++next)
+      name(lhs, d.lhs_batch[i], next), name(rhs, d.rhs_batch[i], next);
     for (std::int64_t axis : lhs_free(d, lhs_rank)) name(lhs, axis, next++);
     for (std::int64_t axis : rhs_free(d, rhs_rank)) name(rhs, axis, next++);
     out = iota_axes(static_cast<int>(next));
@@ -189,13 +197,17 @@ std::vector<Batched> batch(const BatchContext& c) {
   Labels labels(axes_of(c.node.attrs), c.node.operands[0].rank(), c.node.operands[1].rank());
   if (c.operands[0].batched) labels.lhs = prepended(lane, labels.lhs);
   if (c.operands[1].batched) labels.rhs = prepended(lane, labels.rhs);
-  return {{dot_labelled({c.operands[0].value, labels.lhs}, {c.operands[1].value, labels.rhs}, prepended(lane, labels.out)),
-           true}};
+  return {
+      {dot_labelled({c.operands[0].value, labels.lhs}, {c.operands[1].value, labels.rhs}, prepended(lane, labels.out)),
+       true}};
 }
 
 Sample sample(Rng& rng, DType dtype, const Shape& lhs, const Shape& rhs, const DotAxes& d) {
   return {{random_array(rng, dtype, lhs), random_array(rng, dtype, rhs)},
-          {{"lhs_contract", d.lhs_contract}, {"rhs_contract", d.rhs_contract}, {"lhs_batch", d.lhs_batch}, {"rhs_batch", d.rhs_batch}},
+          {{"lhs_contract", d.lhs_contract},
+           {"rhs_contract", d.rhs_contract},
+           {"lhs_batch", d.lhs_batch},
+           {"rhs_batch", d.rhs_batch}},
           {}};
 }
 

@@ -93,9 +93,9 @@ std::vector<OpDef> ops_dynamic_slice() {
       append_sample_starts(rng, shape, s.operands);
       return s;
     };
-    return std::vector<Sample>{sample(dtype, {}, {}),            sample(dtype, {7}, {3}),
-                               sample(dtype, {1}, {1}),          sample(dtype, {5, 3}, {1, 3}),
-                               sample(dtype, {4, 5}, {2, 3}),    sample(dtype, {2, 3, 5}, {2, 1, 5}),
+    return std::vector<Sample>{sample(dtype, {}, {}),         sample(dtype, {7}, {3}),
+                               sample(dtype, {1}, {1}),       sample(dtype, {5, 3}, {1, 3}),
+                               sample(dtype, {4, 5}, {2, 3}), sample(dtype, {2, 3, 5}, {2, 1, 5}),
                                sample(DType::I32, {5}, {2})};
   };
   return {def};

@@ -39,7 +39,8 @@ std::vector<Array> eval(const EvalContext& c) {
   const auto* from = static_cast<const std::byte*>(update.raw());
   for_each_index(update.shape(), [&](Index index) {
     for (std::size_t i = 0; i < index.size(); ++i) index[i] += starts[i];
-    std::memcpy(static_cast<std::byte*>(out.raw()) + static_cast<std::size_t>(flat_index(index, strides)) * width, from, width);
+    std::memcpy(static_cast<std::byte*>(out.raw()) + static_cast<std::size_t>(flat_index(index, strides)) * width, from,
+                width);
     from += width;
   });
   return {out};

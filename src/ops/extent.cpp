@@ -28,7 +28,8 @@ std::vector<OpDef> ops_extent() {
   };
   // Every lane has the same extent.
   def.batch = [](const BatchContext& c) {
-    return std::vector<Batched>{{extent(c.operands[0].value, static_cast<int>(c.node.attrs.integer("axis")) + 1), false}};
+    return std::vector<Batched>{
+        {extent(c.operands[0].value, static_cast<int>(c.node.attrs.integer("axis")) + 1), false}};
   };
   def.samples = [](Rng& rng, DType dtype) {
     return std::vector<Sample>{{{random_array(rng, dtype, {7})}, {{"axis", std::int64_t{0}}}, {}},

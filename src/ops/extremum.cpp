@@ -45,8 +45,10 @@ OpDef extremum(const std::string& name, const std::string& summary, ScalarOp sca
 }
 
 template <class T> bool is_nan(T x) {
-  if constexpr (std::is_floating_point_v<T>) return std::isnan(x);
-  else return false;
+  if constexpr (std::is_floating_point_v<T>)
+    return std::isnan(x);
+  else
+    return false;
 }
 
 }  // namespace

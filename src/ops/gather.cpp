@@ -80,8 +80,9 @@ std::vector<Batched> batch(const BatchContext& c) {
 }  // namespace
 
 std::vector<OpDef> ops_gather() {
-  OpDef def = movement_op("gather", "elements of x at indices along an axis (NumPy take); indices are clamped into range",
-                          OpKind::Gather, 2);
+  OpDef def =
+      movement_op("gather", "elements of x at indices along an axis (NumPy take); indices are clamped into range",
+                  OpKind::Gather, 2);
   def.infer = infer;
   def.eval = eval;
   def.jvp = [](const JvpContext& c) {
@@ -94,12 +95,14 @@ std::vector<OpDef> ops_gather() {
       // Some of them out of range.
       const double low = index_dtype == DType::U32 ? 0 : -1;
       const auto high = static_cast<double>(x[static_cast<int>(axis)]);
-      return Sample{{random_array(rng, d, x), random_array(rng, index_dtype, indices, low, high)}, {{"axis", axis}}, {}};
+      return Sample{
+          {random_array(rng, d, x), random_array(rng, index_dtype, indices, low, high)}, {{"axis", axis}}, {}};
     };
-    return std::vector<Sample>{sample(dtype, {5}, {}, 0, DType::I32),       sample(dtype, {5}, {7}, 0, DType::I32),
-                               sample(dtype, {1}, {3}, 0, DType::U32),      sample(dtype, {3, 5}, {4}, 1, DType::I64),
-                               sample(dtype, {3, 5}, {2, 3}, 0, DType::I32), sample(dtype, {2, 3, 5}, {2, 1}, 1, DType::I32),
-                               sample(DType::I32, {4}, {3}, 0, DType::I32)};
+    return std::vector<Sample>{
+        sample(dtype, {5}, {}, 0, DType::I32),        sample(dtype, {5}, {7}, 0, DType::I32),
+        sample(dtype, {1}, {3}, 0, DType::U32),       sample(dtype, {3, 5}, {4}, 1, DType::I64),
+        sample(dtype, {3, 5}, {2, 3}, 0, DType::I32), sample(dtype, {2, 3, 5}, {2, 1}, 1, DType::I32),
+        sample(DType::I32, {4}, {3}, 0, DType::I32)};
   };
   return {def};
 }

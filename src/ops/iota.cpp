@@ -38,8 +38,10 @@ std::vector<OpDef> ops_iota() {
     std::vector<Sample> samples;
     for (DType d : {dtype, DType::I32, DType::I64}) {
       samples.push_back({{}, {{"dtype", d}, {"shape", std::vector<std::int64_t>{7}}, {"axis", std::int64_t{0}}}, {}});
-      samples.push_back({{}, {{"dtype", d}, {"shape", std::vector<std::int64_t>{3, 1, 5}}, {"axis", std::int64_t{2}}}, {}});
-      samples.push_back({{}, {{"dtype", d}, {"shape", std::vector<std::int64_t>{3, 5}}, {"axis", std::int64_t{0}}}, {}});
+      samples.push_back(
+          {{}, {{"dtype", d}, {"shape", std::vector<std::int64_t>{3, 1, 5}}, {"axis", std::int64_t{2}}}, {}});
+      samples.push_back(
+          {{}, {{"dtype", d}, {"shape", std::vector<std::int64_t>{3, 5}}, {"axis", std::int64_t{0}}}, {}});
     }
     return samples;
   };

@@ -11,8 +11,10 @@ namespace ir {
 std::vector<OpDef> ops_logical_not() {
   OpDef def = unary_op("not", "negation of bool; all bits flipped of an integer", ScalarOp::Not, Accepts::Integral);
   def.eval = eval_elementwise([]<std::integral T>(T x) {
-    if constexpr (std::is_same_v<T, std::uint8_t>) return x == 0;
-    else return static_cast<T>(~x);
+    if constexpr (std::is_same_v<T, std::uint8_t>)
+      return x == 0;
+    else
+      return static_cast<T>(~x);
   });
   return {def};
 }

@@ -11,8 +11,10 @@ namespace ir {
 std::vector<OpDef> ops_neg() {
   OpDef def = unary_op("neg", "-x; integers wrap", ScalarOp::Neg, Accepts::Numbers);
   def.eval = eval_elementwise([]<class T>(T x) {
-    if constexpr (std::is_integral_v<T>) return wrapping(T{0}, x, [](auto a, auto b) { return a - b; });
-    else return -x;
+    if constexpr (std::is_integral_v<T>)
+      return wrapping(T{0}, x, [](auto a, auto b) { return a - b; });
+    else
+      return -x;
   });
   def.jvp = [](const JvpContext& c) { return std::vector<Value>{c.tangents[0] ? neg(c.tangents[0]) : Value{}}; };
   def.transpose = [](const TransposeContext& c) {

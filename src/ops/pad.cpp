@@ -21,7 +21,8 @@ namespace {
 
 struct Padding {
   const std::vector<std::int64_t>&low, &high, &interior;
-  explicit Padding(const Attrs& a) : low(a.integers("low")), high(a.integers("high")), interior(a.integers("interior")) {}
+  explicit Padding(const Attrs& a)
+      : low(a.integers("low")), high(a.integers("high")), interior(a.integers("interior")) {}
 };
 
 std::vector<ValueType> infer(const InferContext& c) {

@@ -31,7 +31,8 @@ std::vector<Value> jvp(const JvpContext& c) {
 }  // namespace
 
 std::vector<OpDef> ops_pow() {
-  OpDef def = binary_op("pow", "a to the power b; NaN for a negative a and a fractional b", ScalarOp::Pow, Accepts::Floats, 40);
+  OpDef def =
+      binary_op("pow", "a to the power b; NaN for a negative a and a fractional b", ScalarOp::Pow, Accepts::Floats, 40);
   def.eval = eval_elementwise([]<std::floating_point T>(T a, T b) {
     return static_cast<T>(std::pow(static_cast<double>(a), static_cast<double>(b)));
   });

@@ -30,11 +30,15 @@ template <class T> constexpr T highest_of() {
 
 struct Sum {
   template <class A> static constexpr A identity() { return 0; }
-  template <class A> A operator()(A a, A b) const { return wrapping(a, b, [](auto x, auto y) { return x + y; }); }
+  template <class A> A operator()(A a, A b) const {
+    return wrapping(a, b, [](auto x, auto y) { return x + y; });
+  }
 };
 struct Product {
   template <class A> static constexpr A identity() { return 1; }
-  template <class A> A operator()(A a, A b) const { return wrapping(a, b, [](auto x, auto y) { return x * y; }); }
+  template <class A> A operator()(A a, A b) const {
+    return wrapping(a, b, [](auto x, auto y) { return x * y; });
+  }
 };
 // A NaN wins: it is neither smaller nor larger, so "not (b <= a)" takes it, and it is never let go.
 struct Largest {
@@ -57,7 +61,8 @@ template <class F> auto eval_reduce(F f) {
       using T = decltype(tag);
       using A = Accumulator<T>;
       // The extremes of bool are false and true, not those of the byte that holds it.
-      const A start = type.dtype == DType::Bool ? static_cast<A>(F::template identity<A>() != 0) : F::template identity<A>();
+      const A start =
+          type.dtype == DType::Bool ? static_cast<A>(F::template identity<A>() != 0) : F::template identity<A>();
       std::vector<A> sums(static_cast<std::size_t>(out.size()), start);
       const auto* element = static_cast<const T*>(x.raw());
       for_each_index(x.shape(), [&](const Index& index) {
@@ -119,12 +124,14 @@ std::vector<Sample> samples(Rng& rng, DType dtype, bool takes_bool) {
     Shape shape;
     std::vector<std::int64_t> axes;
   };
-  const Form forms[] = {{{1}, {0}}, {{7}, {0}}, {{3, 5}, {1}}, {{3, 5}, {0}}, {{3, 5}, {0, 1}}, {{2, 1, 3}, {0, 2}}, {{3, 4}, {}}};
+  const Form forms[] = {{{1}, {0}},       {{7}, {0}},          {{3, 5}, {1}}, {{3, 5}, {0}},
+                        {{3, 5}, {0, 1}}, {{2, 1, 3}, {0, 2}}, {{3, 4}, {}}};
   std::vector<Sample> result;
   for (const Form& form : forms) result.push_back({{random_array(rng, dtype, form.shape)}, {{"axes", form.axes}}, {}});
   for (DType d : {DType::I32, DType::U32, DType::I64, DType::Bool})
     if (takes_bool || d != DType::Bool)
-      result.push_back({{random_array(rng, d, {2, 9}, d == DType::U32 ? 0 : -3, 4)}, {{"axes", std::vector<std::int64_t>{1}}}, {}});
+      result.push_back(
+          {{random_array(rng, d, {2, 9}, d == DType::U32 ? 0 : -3, 4)}, {{"axes", std::vector<std::int64_t>{1}}}, {}});
   return result;
 }
 
@@ -163,9 +170,11 @@ std::vector<OpDef> ops_reduce() {
   sum.transpose = transpose_of_one([](Value ct, const TransposeContext& c) {
     return repeated(ct, c.node.operands[0].shape(), c.node.attrs.integers("axes"));
   });
-  OpDef max = reduction("reduce_max", "largest along axes, which disappear; NaN if there is one; -inf for none", true, Largest{});
+  OpDef max = reduction("reduce_max", "largest along axes, which disappear; NaN if there is one; -inf for none", true,
+                        Largest{});
   max.jvp = jvp_extreme;
-  OpDef min = reduction("reduce_min", "smallest along axes, which disappear; NaN if there is one; inf for none", true, Smallest{});
+  OpDef min = reduction("reduce_min", "smallest along axes, which disappear; NaN if there is one; inf for none", true,
+                        Smallest{});
   min.jvp = jvp_extreme;
   OpDef product = reduction("reduce_prod", "product along axes, which disappear; 1 for none", false, Product{});
   product.jvp = jvp_product;

@@ -24,13 +24,16 @@ std::vector<Value> jvp(const JvpContext& c) {
 }  // namespace
 
 std::vector<OpDef> ops_rem() {
-  OpDef def = binary_op("rem", "remainder of a / b with the sign of a; a itself for integers when b is 0", ScalarOp::Rem,
-                        Accepts::Numbers, 10);
+  OpDef def = binary_op("rem", "remainder of a / b with the sign of a; a itself for integers when b is 0",
+                        ScalarOp::Rem, Accepts::Numbers, 10);
   def.eval = eval_elementwise([]<class T>(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
-    else if (b == 0) return a;
+    if constexpr (std::is_floating_point_v<T>)
+      return std::fmod(a, b);
+    else if (b == 0)
+      return a;
     // Dividing by -1 leaves nothing, and would trap on the lowest number.
-    else return std::is_signed_v<T> && b == static_cast<T>(-1) ? T{0} : static_cast<T>(a % b);
+    else
+      return std::is_signed_v<T> && b == static_cast<T>(-1) ? T{0} : static_cast<T>(a % b);
   });
   def.jvp = jvp;
   def.samples = [](Rng& rng, DType dtype) {

@@ -23,14 +23,11 @@ std::vector<OpDef> ops_reshape() {
                           shape.str() + " (" + std::to_string(shape.size()) + ")");
     return std::vector<ValueType>{{c.operands[0].dtype, shape}};
   };
-  def.eval = [](const EvalContext& c) {
-    return std::vector<Array>{c.operands[0].reshaped(c.node.types[0].shape)};
-  };
-  def.transpose = transpose_of_one(
-      [](Value ct, const TransposeContext& c) { return reshape(ct, c.node.operands[0].shape()); });
-  def.batch = batch_of_one([](Value x, const BatchContext& c) {
-    return reshape(x, c.node.types[0].shape.with_inserted(0, c.size));
-  });
+  def.eval = [](const EvalContext& c) { return std::vector<Array>{c.operands[0].reshaped(c.node.types[0].shape)}; };
+  def.transpose =
+      transpose_of_one([](Value ct, const TransposeContext& c) { return reshape(ct, c.node.operands[0].shape()); });
+  def.batch = batch_of_one(
+      [](Value x, const BatchContext& c) { return reshape(x, c.node.types[0].shape.with_inserted(0, c.size)); });
   def.samples = [](Rng& rng, DType dtype) {
     const auto sample = [&](DType d, const Shape& from, const Shape& to) {
       return Sample{{random_array(rng, d, from)}, {{"shape", to.vec()}}, {}};

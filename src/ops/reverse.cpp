@@ -35,10 +35,10 @@ std::vector<OpDef> ops_reverse() {
       return flat_index(index, strides);
     })};
   };
-  def.transpose = transpose_of_one(
-      [](Value ct, const TransposeContext& c) { return reverse(ct, c.node.attrs.integers("axes")); });
-  def.batch = batch_of_one(
-      [](Value x, const BatchContext& c) { return reverse(x, shifted(c.node.attrs.integers("axes"))); });
+  def.transpose =
+      transpose_of_one([](Value ct, const TransposeContext& c) { return reverse(ct, c.node.attrs.integers("axes")); });
+  def.batch =
+      batch_of_one([](Value x, const BatchContext& c) { return reverse(x, shifted(c.node.attrs.integers("axes"))); });
   def.samples = [](Rng& rng, DType dtype) {
     const auto sample = [&](DType d, const Shape& shape, const std::vector<std::int64_t>& axes) {
       return Sample{{random_array(rng, d, shape)}, {{"axes", axes}}, {}};

@@ -35,10 +35,11 @@ template <class F> OpDef rounding(const std::string& name, const std::string& su
 }  // namespace
 
 std::vector<OpDef> ops_round() {
-  return {rounding("floor", "largest whole number not above x", ScalarOp::Floor, [](double x) { return std::floor(x); }),
-          rounding("ceil", "smallest whole number not below x", ScalarOp::Ceil, [](double x) { return std::ceil(x); }),
-          rounding("rint", "nearest whole number, ties to even", ScalarOp::Rint,
-                   [](double x) { return std::nearbyint(x); })};
+  return {
+      rounding("floor", "largest whole number not above x", ScalarOp::Floor, [](double x) { return std::floor(x); }),
+      rounding("ceil", "smallest whole number not below x", ScalarOp::Ceil, [](double x) { return std::ceil(x); }),
+      rounding("rint", "nearest whole number, ties to even", ScalarOp::Rint,
+               [](double x) { return std::nearbyint(x); })};
 }
 
 }  // namespace ir

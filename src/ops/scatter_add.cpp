@@ -13,7 +13,8 @@ namespace hotloop {
 Value scatter_add(Value x, Value indices, Value updates, int axis) {
   const Value all[] = {x, indices, updates};
   ir::require_defined("scatter_add", all);
-  return ir::append_op("scatter_add", {x, indices, updates}, {{"axis", ir::checked_axis("scatter_add", axis, x.type())}});
+  return ir::append_op("scatter_add", {x, indices, updates},
+                       {{"axis", ir::checked_axis("scatter_add", axis, x.type())}});
 }
 
 namespace ir {
@@ -129,8 +130,10 @@ std::vector<OpDef> ops_scatter_add() {
     const auto sample = [&](DType d, const Shape& x, const Shape& indices, const Shape& updates, std::int64_t axis) {
       const auto extent = static_cast<double>(x[static_cast<int>(axis)]);
       // Some indices out of range, some equal.
-      return Sample{{random_array(rng, d, x), random_array(rng, DType::I32, indices, -1, extent),
-                     random_array(rng, d, updates)}, {{"axis", axis}}, {}};
+      return Sample{
+          {random_array(rng, d, x), random_array(rng, DType::I32, indices, -1, extent), random_array(rng, d, updates)},
+          {{"axis", axis}},
+          {}};
     };
     return std::vector<Sample>{sample(dtype, {5}, {}, {}, 0),
                                sample(dtype, {5}, {7}, {7}, 0),

@@ -51,9 +51,8 @@ std::vector<Value> transpose(const TransposeContext& c) {
   HOTLOOP_CHECK(condition, "select is not linear in its condition");
   if (!ct) return {{}, {}, {}};
   const Value zero = zeros_of(ct.type());
-  return {{},
-          c.operands[1] ? Value{} : select(condition, ct, zero),
-          c.operands[2] ? Value{} : select(condition, zero, ct)};
+  return {
+      {}, c.operands[1] ? Value{} : select(condition, ct, zero), c.operands[2] ? Value{} : select(condition, zero, ct)};
 }
 
 }  // namespace
@@ -72,10 +71,14 @@ std::vector<OpDef> ops_select() {
   def.samples = [](Rng& rng, DType dtype) {
     std::vector<Sample> samples;
     for (const Shape& shape : sample_shapes())
-      samples.push_back({{random_array(rng, DType::Bool, shape), random_array(rng, dtype, shape),
-                          random_array(rng, dtype, shape)}, {}, {}});
-    samples.push_back({{random_array(rng, DType::Bool, {4}), random_array(rng, DType::I32, {4}),
-                        random_array(rng, DType::I32, {4})}, {}, {}});
+      samples.push_back(
+          {{random_array(rng, DType::Bool, shape), random_array(rng, dtype, shape), random_array(rng, dtype, shape)},
+           {},
+           {}});
+    samples.push_back(
+        {{random_array(rng, DType::Bool, {4}), random_array(rng, DType::I32, {4}), random_array(rng, DType::I32, {4})},
+         {},
+         {}});
     return samples;
   };
   return {def};

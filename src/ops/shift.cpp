@@ -20,7 +20,8 @@ OpDef shift(const std::string& name, const std::string& summary, ScalarOp scalar
     for (DType d : {DType::I32, DType::U32, DType::I64}) {
       for (const Shape& shape : sample_shapes()) {
         const double low = d == DType::U32 ? 0 : -2;
-        samples.push_back({{random_array(rng, d, shape, low * 1e9, 2e9), random_array(rng, d, shape, low, 40)}, {}, {}});
+        samples.push_back(
+            {{random_array(rng, d, shape, low * 1e9, 2e9), random_array(rng, d, shape, low, 40)}, {}, {}});
       }
     }
     return samples;
@@ -32,9 +33,8 @@ OpDef shift(const std::string& name, const std::string& summary, ScalarOp scalar
 
 std::vector<OpDef> ops_shift() {
   OpDef left = shift("shl", "a shifted left by b bits, b modulo the width", ScalarOp::Shl);
-  left.eval = eval_elementwise([]<std::integral T>(T a, T b) {
-    return wrapping(a, b, [](auto x, auto n) { return x << count_of(n); });
-  });
+  left.eval = eval_elementwise(
+      []<std::integral T>(T a, T b) { return wrapping(a, b, [](auto x, auto n) { return x << count_of(n); }); });
   OpDef right = shift("shr", "a shifted right by b bits, b modulo the width; copies of the sign come in if a is signed",
                       ScalarOp::Shr);
   right.eval = eval_elementwise([]<std::integral T>(T a, T b) { return static_cast<T>(a >> count_of(b)); });

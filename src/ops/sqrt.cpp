@@ -12,7 +12,8 @@ Value sqrt(Value x) { return ir::append_op("sqrt", {x}); }
 namespace ir {
 
 std::vector<OpDef> ops_sqrt() {
-  OpDef def = unary_op("sqrt", "square root; NaN below 0; the derivative at 0 is infinite", ScalarOp::Sqrt, Accepts::Floats, 10);
+  OpDef def = unary_op("sqrt", "square root; NaN below 0; the derivative at 0 is infinite", ScalarOp::Sqrt,
+                       Accepts::Floats, 10);
   def.eval = eval_math([](double x) { return std::sqrt(x); });
   def.jvp = [](const JvpContext& c) {
     return std::vector<Value>{c.tangents[0] ? div(c.tangents[0] * 0.5, c.outputs[0]) : Value{}};

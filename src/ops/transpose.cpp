@@ -25,9 +25,10 @@ std::vector<ValueType> infer(const InferContext& c) {
   std::vector<std::int64_t> sorted = permutation;
   std::ranges::sort(sorted);
   if (sorted != iota_axes(x.shape.rank()))
-    throw UserError("transpose", "the permutation must name each axis of the operand once",
-                    Shape(std::span(permutation).first(std::min<std::size_t>(permutation.size(), Shape::max_rank))).str() +
-                        " for " + x.str());
+    throw UserError(
+        "transpose", "the permutation must name each axis of the operand once",
+        Shape(std::span(permutation).first(std::min<std::size_t>(permutation.size(), Shape::max_rank))).str() +
+            " for " + x.str());
   Shape shape;
   for (std::int64_t axis : permutation) shape.push_back(x.shape[static_cast<int>(axis)]);
   return {{x.dtype, shape}};
@@ -51,13 +52,13 @@ std::vector<OpDef> ops_transpose() {
     const auto strides = strides_of(c.operands[0].shape());
     return std::vector<Array>{rearranged(c.operands[0], c.node.types[0].shape, [&](const Index& index) {
       std::int64_t flat = 0;
-      for (std::size_t i = 0; i < index.size(); ++i) flat += index[i] * strides[static_cast<std::size_t>(permutation[i])];
+      for (std::size_t i = 0; i < index.size(); ++i)
+        flat += index[i] * strides[static_cast<std::size_t>(permutation[i])];
       return flat;
     })};
   };
-  def.transpose = transpose_of_one([](Value ct, const TransposeContext& c) {
-    return transpose(ct, inverse(c.node.attrs.integers("permutation")));
-  });
+  def.transpose = transpose_of_one(
+      [](Value ct, const TransposeContext& c) { return transpose(ct, inverse(c.node.attrs.integers("permutation"))); });
   def.batch = batch_of_one([](Value x, const BatchContext& c) {
     return transpose(x, prepended(0, shifted(c.node.attrs.integers("permutation"))));
   });
@@ -65,8 +66,9 @@ std::vector<OpDef> ops_transpose() {
     const auto sample = [&](DType d, const Shape& shape, const std::vector<std::int64_t>& permutation) {
       return Sample{{random_array(rng, d, shape)}, {{"permutation", permutation}}, {}};
     };
-    return std::vector<Sample>{sample(dtype, {}, {}), sample(dtype, {3, 5}, {1, 0}), sample(dtype, {2, 1, 7}, {2, 0, 1}),
-                               sample(dtype, {2, 3, 5}, {1, 2, 0}), sample(DType::I32, {2, 3}, {1, 0})};
+    return std::vector<Sample>{sample(dtype, {}, {}), sample(dtype, {3, 5}, {1, 0}),
+                               sample(dtype, {2, 1, 7}, {2, 0, 1}), sample(dtype, {2, 3, 5}, {1, 2, 0}),
+                               sample(DType::I32, {2, 3}, {1, 0})};
   };
   return {def};
 }

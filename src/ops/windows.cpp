@@ -12,8 +12,11 @@ namespace hotloop {
 
 Value windows(Value x, int axis, std::int64_t size, std::int64_t stride, std::int64_t dilation) {
   ir::require_defined("windows", {&x, 1});
-  return ir::append_op("windows", {x}, {{"axis", ir::checked_axis("windows", axis, x.type())},
-                                        {"size", size}, {"stride", stride}, {"dilation", dilation}});
+  return ir::append_op("windows", {x},
+                       {{"axis", ir::checked_axis("windows", axis, x.type())},
+                        {"size", size},
+                        {"stride", stride},
+                        {"dilation", dilation}});
 }
 
 namespace ir {
@@ -40,7 +43,8 @@ std::vector<ValueType> infer(const InferContext& c) {
   if (w.size <= 0 || w.stride <= 0 || w.dilation <= 0)
     throw UserError("windows", "size, stride and dilation must be positive", received);
   if (w.reach() > x.shape[w.axis])
-    throw UserError("windows", "a window must fit into the axis: (size - 1) * dilation + 1 elements", received, "pad()");
+    throw UserError("windows", "a window must fit into the axis: (size - 1) * dilation + 1 elements", received,
+                    "pad()");
   Shape shape = x.shape.with_inserted(w.axis + 1, w.size);
   shape[w.axis] = (x.shape[w.axis] - w.reach()) / w.stride + 1;
   return {{x.dtype, shape}};
@@ -102,11 +106,12 @@ std::vector<OpDef> ops_windows() {
     const auto sample = [&](DType d, const Shape& shape, std::int64_t axis, std::int64_t size, std::int64_t stride,
                             std::int64_t dilation) {
       return Sample{{random_array(rng, d, shape)},
-                    {{"axis", axis}, {"size", size}, {"stride", stride}, {"dilation", dilation}}, {}};
+                    {{"axis", axis}, {"size", size}, {"stride", stride}, {"dilation", dilation}},
+                    {}};
     };
-    return std::vector<Sample>{sample(dtype, {1}, 0, 1, 1, 1),       sample(dtype, {7}, 0, 3, 1, 1),
-                               sample(dtype, {9}, 0, 2, 3, 4),       sample(dtype, {3, 11}, 1, 5, 2, 2),
-                               sample(dtype, {9, 2}, 0, 4, 5, 1),    sample(dtype, {40}, 0, 18, 1, 1),
+    return std::vector<Sample>{sample(dtype, {1}, 0, 1, 1, 1),     sample(dtype, {7}, 0, 3, 1, 1),
+                               sample(dtype, {9}, 0, 2, 3, 4),     sample(dtype, {3, 11}, 1, 5, 2, 2),
+                               sample(dtype, {9, 2}, 0, 4, 5, 1),  sample(dtype, {40}, 0, 18, 1, 1),
                                sample(DType::I32, {5}, 0, 2, 1, 1)};
   };
   return {def};

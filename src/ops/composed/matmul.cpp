@@ -35,8 +35,10 @@ Value matmul(Value a, Value b) {
   for (const Value& v : both) {
     for (int i = 0; i < v.rank() - 2; ++i) {
       std::int64_t& extent = batch[batch.size() - static_cast<std::size_t>(v.rank() - 2 - i)];
-      if (extent == 1) extent = v.shape()[i];
-      else if (v.shape()[i] != 1 && v.shape()[i] != extent) throw mismatch("leading axes must broadcast");
+      if (extent == 1)
+        extent = v.shape()[i];
+      else if (v.shape()[i] != 1 && v.shape()[i] != extent)
+        throw mismatch("leading axes must broadcast");
     }
   }
   const std::vector<std::int64_t> axes = ir::iota_axes(static_cast<int>(batch.size()));

@@ -5,8 +5,7 @@
 
 namespace hotloop::ir {
 
-template <class T>
-using Accumulator = std::conditional_t<std::is_same_v<T, float>, double,
-                                       std::conditional_t<std::is_same_v<T, double>, long double, T>>;
+template <class T> using Accumulator =
+    std::conditional_t<std::is_same_v<T, float>, double, std::conditional_t<std::is_same_v<T, double>, long double, T>>;
 
 }  // namespace hotloop::ir

@@ -65,7 +65,8 @@ std::vector<Value> broadcast_together(std::string_view where, std::span<const Va
     for (int i = 0; i < v.rank(); ++i) {
       std::int64_t& d = dims[static_cast<std::size_t>(rank - v.rank() + i)];
       const std::int64_t extent = v.shape()[i];
-      if (d == 1) d = extent;
+      if (d == 1)
+        d = extent;
       else if (extent != 1 && extent != d)
         throw UserError(std::string(where), "shapes must broadcast: from the last axis on, extents are equal or 1",
                         types_text(values), "reshape() or expand_dims() an operand");

@@ -55,7 +55,11 @@ OpDef elementwise(const std::string& name, const std::string& summary, ScalarOp 
     for (DType d : {dtype, DType::I32, DType::U32, DType::I64, DType::Bool}) {
       if (!accepted(accepts, d)) continue;
       // Small integers, negative where there are any: products and powers stay exact.
-      for (Sample& s : uniform_samples(rng, d, num_operands, is_float(d) ? -2 : d == DType::U32 ? 0 : -9, is_float(d) ? 2 : 9))
+      for (Sample& s : uniform_samples(rng, d, num_operands,
+                                       is_float(d)       ? -2
+                                       : d == DType::U32 ? 0
+                                                         : -9,
+                                       is_float(d) ? 2 : 9))
         samples.push_back(std::move(s));
     }
     return samples;

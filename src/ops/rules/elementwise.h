@@ -17,8 +17,7 @@ enum class Accepts { Floats, Numbers, Integers, Integral /* integers and bool */
 
 // An op of one operand, or of two of equal type, whose result has the operand's type.
 OpDef unary_op(const std::string& name, const std::string& summary, ScalarOp scalar, Accepts accepts, double cost = 1);
-OpDef binary_op(const std::string& name, const std::string& summary, ScalarOp scalar, Accepts accepts,
-                double cost = 1);
+OpDef binary_op(const std::string& name, const std::string& summary, ScalarOp scalar, Accepts accepts, double cost = 1);
 // An op of two operands of equal type whose result is bool.
 OpDef compare_op(const std::string& name, const std::string& summary, ScalarOp scalar);
 
@@ -40,11 +39,14 @@ template <class F> auto eval_elementwise(F f) {
       const auto* a = static_cast<const T*>(c.operands[0].raw());
       if constexpr (std::is_invocable_v<F, T>) {
         using R = std::invoke_result_t<F, T>;
-        fill(T{}, R{}, [&](std::int64_t i) { return static_cast<std::conditional_t<std::is_same_v<R, bool>, R, T>>(f(a[i])); });
+        fill(T{}, R{},
+             [&](std::int64_t i) { return static_cast<std::conditional_t<std::is_same_v<R, bool>, R, T>>(f(a[i])); });
       } else if constexpr (std::is_invocable_v<F, T, T>) {
         using R = std::invoke_result_t<F, T, T>;
         const auto* b = static_cast<const T*>(c.operands[1].raw());
-        fill(T{}, R{}, [&](std::int64_t i) { return static_cast<std::conditional_t<std::is_same_v<R, bool>, R, T>>(f(a[i], b[i])); });
+        fill(T{}, R{}, [&](std::int64_t i) {
+          return static_cast<std::conditional_t<std::is_same_v<R, bool>, R, T>>(f(a[i], b[i]));
+        });
       } else {
         throw InternalError(__FILE__, __LINE__, "the op does not take this dtype");
       }

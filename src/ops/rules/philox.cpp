@@ -29,7 +29,8 @@ Value random_bits_of_lanes(Value keys, const Shape& shape) {
   std::array<Value, 4> counter = {iota(DType::U32, each, 1), zero, zero, zero};
   for (int round = 0; round < 10; ++round) {
     const Product a = wide_product(0xD2511F53, counter[0]), b = wide_product(0xCD9E8D57, counter[2]);
-    counter = {bit_xor(bit_xor(b.high, counter[1]), key[0]), b.low, bit_xor(bit_xor(a.high, counter[3]), key[1]), a.low};
+    counter = {bit_xor(bit_xor(b.high, counter[1]), key[0]), b.low, bit_xor(bit_xor(a.high, counter[3]), key[1]),
+               a.low};
     key[0] = key[0] + static_cast<double>(0x9E3779B9);
     key[1] = key[1] + static_cast<double>(0xBB67AE85);
   }

@@ -7,7 +7,9 @@ Array random_array(Rng& rng, DType dtype, const Shape& shape, double low, double
   std::uniform_real_distribution<double> real(low, high);
   std::uniform_int_distribution<std::int64_t> whole(static_cast<std::int64_t>(low), static_cast<std::int64_t>(high));
   for (std::int64_t i = 0; i < a.size(); ++i)
-    a.set(i, is_float(dtype) ? real(rng) : dtype == DType::Bool ? static_cast<double>(rng() >> 63) : static_cast<double>(whole(rng)));
+    a.set(i, is_float(dtype)        ? real(rng)
+             : dtype == DType::Bool ? static_cast<double>(rng() >> 63)
+                                    : static_cast<double>(whole(rng)));
   return a;
 }
 

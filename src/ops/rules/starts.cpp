@@ -20,8 +20,9 @@ void check_starts(const InferContext& c, std::size_t first_start, std::span<cons
                       Shape(std::vector(sizes.begin(), sizes.end())).str() + " of " + x.str());
   }
   const auto starts = c.operands.subspan(first_start);
-  const bool fits = starts.size() == sizes.size() &&
-                    std::ranges::all_of(starts, [](const ValueType& t) { return t == ValueType{DType::I32, {}}; });
+  const bool fits = starts.size() == sizes.size() && std::ranges::all_of(starts, [](const ValueType& t) {
+                      return t == ValueType{DType::I32, {}};
+                    });
   if (!fits)
     throw UserError(where, "there must be one i32 scalar start for each axis", types_text(starts) + " for " + x.str(),
                     "cast(start, DType::I32)");

@@ -1,0 +1,226 @@
+// Misuse of operations: each fails for the user's reason, in these words.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+
+namespace hotloop {
+namespace {
+
+// What `fn` throws when it is traced on inputs of these types.
+std::string message_of(const std::function<Value(std::span<const Value>)>& fn, const std::vector<ValueType>& types) {
+  try {
+    trace([&](std::span<const Value> in) { return std::vector<Value>{fn(in)}; }, types);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+ValueType f32(const Shape& shape) { return {DType::F32, shape}; }
+ValueType f64(const Shape& shape) { return {DType::F64, shape}; }
+ValueType i32(const Shape& shape) { return {DType::I32, shape}; }
+ValueType boolean(const Shape& shape) { return {DType::Bool, shape}; }
+
+using In = std::span<const Value>;
+
+TEST(OpErrors, Elementwise) {
+  EXPECT_EQ(message_of([](In in) { return add(in[0], in[1]); }, {f32({2, 3}), f32({4})}),
+            "[add] shapes must broadcast: from the last axis on, extents are equal or 1. Received: f32[2,3], f32[4]. "
+            "Try: reshape() or expand_dims() an operand.");
+  EXPECT_EQ(message_of([](In in) { return mul(in[0], in[1]); }, {f32({2}), f64({2})}),
+            "[mul] both operands must have one dtype. Received: f32[2], f64[2]. Try: cast() one of them.");
+  EXPECT_EQ(message_of([](In in) { return exp(in[0]); }, {i32({2})}),
+            "[exp] operands must be f32 or f64. Received: i32[2]. Try: cast(x, DType::F32).");
+  EXPECT_EQ(message_of([](In in) { return neg(in[0]); }, {boolean({2})}),
+            "[neg] operands must be numbers. Received: bool[2]. Try: cast(x, DType::F32), or select().");
+  EXPECT_EQ(message_of([](In in) { return bit_and(in[0], in[0]); }, {f32({2})}),
+            "[and] operands must be integers or bool. Received: f32[2], f32[2]. Try: cast(x, DType::I32).");
+  EXPECT_EQ(message_of([](In in) { return shift_left(in[0], in[0]); }, {boolean({2})}),
+            "[shl] operands must be integers. Received: bool[2], bool[2]. Try: cast(x, DType::I32).");
+  EXPECT_EQ(
+      message_of([](In in) { return select(in[0], in[0], in[0]); }, {f32({2})}),
+      "[select] the condition must be bool. Received: f32[2], f32[2], f32[2]. Try: compare, as in greater(x, y).");
+  EXPECT_EQ(
+      message_of([](In in) { return select(in[0], in[1], in[2]); }, {boolean({}), f32({2}), f64({2})}),
+      "[select] both alternatives must have one dtype. Received: bool[2], f32[2], f64[2]. Try: cast() one of them.");
+  EXPECT_EQ(message_of([](In in) { return select(in[0], in[1], in[2]); }, {boolean({3}), f32({2}), f32({2})}),
+            "[select] shapes must broadcast: from the last axis on, extents are equal or 1. Received: bool[3], f32[2], "
+            "f32[2]. Try: reshape() or expand_dims() an operand.");
+  EXPECT_EQ(message_of([](In in) { return add(in[0], Value{}); }, {f32({2})}),
+            "[add] every operand must be a value. Received: f32[2], an undefined value.");
+  EXPECT_EQ(message_of([](In in) { return clip(in[0], 1, 0); }, {f32({2})}),
+            "[clip] low must not be above high. Received: 1.000000 and 0.000000.");
+}
+
+TEST(OpErrors, Creation) {
+  EXPECT_EQ(message_of([](In) { return constant(Array{}); }, {}),
+            "[constant] the array must hold values. Received: an empty Array{}.");
+  EXPECT_EQ(message_of(
+                [](In) {
+                  return iota(DType::I32, {2, 3}, 2);
+                },
+                {}),
+            "[iota] the axis must be one of the operand's 2 axes. Received: axis 2 of i32[2,3].");
+  EXPECT_EQ(message_of([](In) { return iota(DType::Bool, {2}, 0); }, {}),
+            "[iota] the dtype must be a number's. Received: bool[2]. Try: iota(DType::I32, ...).");
+  EXPECT_EQ(message_of([](In in) { return random_bits(in[0], {3}); }, {i32({2})}),
+            "[random_bits] the key must be u32[2]. Received: i32[2].");
+  EXPECT_EQ(message_of([](In in) { return extent(in[0], 1); }, {f32({2})}),
+            "[extent] the axis must be one of the operand's 1 axes. Received: axis 1 of f32[2].");
+}
+
+TEST(OpErrors, Movement) {
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return reshape(in[0], {4, 2});
+                },
+                {f32({2, 3})}),
+            "[reshape] the number of elements must stay. Received: f32[2,3] (6 elements) to (4, 2) (8).");
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return transpose(in[0], {0, 0});
+                },
+                {f32({2, 3})}),
+            "[transpose] the permutation must name each axis of the operand once. Received: (0, 0) for f32[2,3].");
+  EXPECT_EQ(
+      message_of(
+          [](In in) {
+            return broadcast(in[0], {2, 4}, {1});
+          },
+          {f32({3})}),
+      "[broadcast] each axis of the operand must land on an axis of its extent, in order. Received: f32[3] to (2, "
+      "4) at axes (1,).");
+  EXPECT_EQ(message_of([](In in) { return broadcast_to(in[0], {3}); }, {f32({2, 3})}),
+            "[broadcast_to] from the last axis on, extents must be equal, or 1 in the operand. Received: f32[2,3] to "
+            "(3,).");
+  EXPECT_EQ(
+      message_of(
+          [](In in) {
+            return slice(in[0], {1, 0}, {3, 2});
+          },
+          {f32({2, 3})}),
+      "[slice] on each axis 0 <= start <= stop <= extent and step > 0 must hold. Received: axis 0 of f32[2,3] with "
+      "start 1, stop 3, step 1.");
+  EXPECT_EQ(message_of([](In in) { return slice(in[0], {1}, {2}); }, {f32({2, 3})}),
+            "[slice] start must have one number for each axis. Received: 1 numbers for f32[2,3].");
+  EXPECT_EQ(
+      message_of([](In in) { return pad(in[0], in[0], {1}, {1}); }, {f32({2})}),
+      "[pad] the padding value must be a scalar of the operand's dtype. Received: f32[2], f32[2]. Try: like(x, 0).");
+  EXPECT_EQ(message_of([](In in) { return pad(in[0], like(in[0], 0), {-1}, {1}); }, {f32({2})}),
+            "[pad] amounts of padding must not be negative. Received: low -1, high 1, interior 0 on axis 0 of f32[2]. "
+            "Try: slice().");
+  EXPECT_EQ(message_of([](In in) { return concat(in, 0); }, {f32({2, 3}), f32({2, 4})}),
+            "[concat] parts must have one dtype and agree on every axis but 0. Received: f32[2,3], f32[2,4].");
+  EXPECT_EQ(message_of([](In) { return concat({}, 0); }, {}),
+            "[concat] there must be at least one part. Received: none.");
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return reverse(in[0], {0, -2});
+                },
+                {f32({2, 3})}),
+            "[reverse] each axis must be named once. Received: axis 0 of f32[2,3] twice.");
+  EXPECT_EQ(
+      message_of([](In in) { return windows(in[0], 0, 4, 1, 2); }, {f32({5})}),
+      "[windows] a window must fit into the axis: (size - 1) * dilation + 1 elements. Received: size 4, stride 1, "
+      "dilation 2 on axis 0 of f32[5]. Try: pad().");
+  EXPECT_EQ(message_of([](In in) { return windows(in[0], 0, 2, 0); }, {f32({5})}),
+            "[windows] size, stride and dilation must be positive. Received: size 2, stride 0, dilation 1 on axis 0 of "
+            "f32[5].");
+  EXPECT_EQ(message_of([](In in) { return expand_dims(in[0], 3); }, {f32({5})}),
+            "[expand_dims] the axis must be one of the result's 2 axes. Received: axis 3 for f32[5].");
+  EXPECT_EQ(message_of([](In in) { return squeeze(in[0], 0); }, {f32({5})}),
+            "[squeeze] the axis must have extent 1. Received: axis 0 of f32[5]. Try: take(), or reshape().");
+  EXPECT_EQ(message_of([](In in) { return take(in[0], 0, 5); }, {f32({5})}),
+            "[take] the index must lie within the axis. Received: index 5 on axis 0 of f32[5].");
+  EXPECT_EQ(message_of([](In in) { return narrow(in[0], 0, 3, 3); }, {f32({5})}),
+            "[narrow] start and start + size must lie within the axis. Received: start 3, size 3 on axis 0 of f32[5].");
+  EXPECT_EQ(
+      message_of([](In in) { return split(in[0], 2, 0)[0]; }, {f32({5})}),
+      "[split] the number of parts must divide the extent of the axis. Received: 2 parts of axis 0 of f32[5]. Try: "
+      "narrow() for unequal parts.");
+}
+
+TEST(OpErrors, Indirect) {
+  EXPECT_EQ(message_of([](In in) { return gather(in[0], in[1], 0); }, {f32({5}), f32({2})}),
+            "[gather] indices must be integers. Received: f32[5], f32[2]. Try: cast(indices, DType::I32).");
+  EXPECT_EQ(message_of([](In in) { return gather(in[0], in[1], 1); }, {f32({5}), i32({2})}),
+            "[gather] the axis must be one of the operand's 1 axes. Received: axis 1 of f32[5].");
+  EXPECT_EQ(message_of([](In in) { return gather(in[0], in[1], 0); }, {f32({0}), i32({2})}),
+            "[gather] the axis must have an element to take. Received: f32[0], i32[2].");
+  EXPECT_EQ(message_of([](In in) { return scatter_add(in[0], in[1], in[2], 0); }, {f32({5, 3}), i32({2}), f32({2})}),
+            "[scatter_add] updates must have the shape of x with axis 0 replaced by the axes of indices, (2, 3). "
+            "Received: f32[5,3], i32[2], f32[2].");
+  EXPECT_EQ(
+      message_of([](In in) { return scatter_add(in[0], in[1], in[2], 0); }, {f32({5}), i32({2}), f64({2})}),
+      "[scatter_add] x and updates must be numbers of one dtype. Received: f32[5], i32[2], f64[2]. Try: cast() one "
+      "of them.");
+  EXPECT_EQ(message_of([](In in) { return dynamic_slice(in[0], in.subspan(1), {6}); }, {f32({5}), i32({})}),
+            "[dynamic_slice] the part must fit into the operand on every axis. Received: (6,) of f32[5].");
+  EXPECT_EQ(message_of([](In in) { return dynamic_slice(in[0], in.subspan(1), {2}); }, {f32({5}), f32({})}),
+            "[dynamic_slice] there must be one i32 scalar start for each axis. Received: f32[] for f32[5]. Try: "
+            "cast(start, DType::I32).");
+  EXPECT_EQ(
+      message_of([](In in) { return dynamic_update(in[0], in[1], in.subspan(2)); }, {f32({5}), f32({2, 1}), i32({})}),
+      "[dynamic_update] x and the update must have one dtype and as many axes. Received: f32[5], f32[2,1]. Try: "
+      "cast() or reshape() the update.");
+}
+
+TEST(OpErrors, ReductionAndContraction) {
+  EXPECT_EQ(message_of([](In in) { return reduce_sum(in[0], {2}); }, {f32({2, 3})}),
+            "[reduce_sum] the axis must be one of the operand's 2 axes. Received: axis 2 of f32[2,3].");
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return reduce_sum(in[0], {1, -1});
+                },
+                {f32({2, 3})}),
+            "[reduce_sum] each axis must be named once. Received: axis 1 of f32[2,3] twice.");
+  EXPECT_EQ(message_of([](In in) { return reduce_sum(in[0], {0}); }, {boolean({2})}),
+            "[reduce_sum] the operand must be numbers. Received: bool[2]. Try: cast(x, DType::I32).");
+  EXPECT_EQ(message_of([](In in) { return argmax(in[0], 0); }, {f32({0})}),
+            "[argmax] the axis must not be empty. Received: axis 0 of f32[0].");
+  EXPECT_EQ(message_of([](In in) { return mean(in[0], {0}); }, {i32({2})}),
+            "[mean] the operand must be f32 or f64. Received: i32[2]. Try: cast(x, DType::F32).");
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return dot(in[0], in[1], {{1}, {0}, {}, {}});
+                },
+                {f32({2, 3}), f32({4, 5})}),
+            "[dot] contracted axes must have the same extents. Received: f32[2,3], f32[4,5] contracted at {1} and {0}, "
+            "batched at {} and {}.");
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return dot(in[0], in[1], {{1}, {}, {}, {}});
+                },
+                {f32({2, 3}), f32({3})}),
+            "[dot] contracted and batch axes must come in pairs, one of each operand. Received: f32[2,3], f32[3] "
+            "contracted at {1} and {}, batched at {} and {}.");
+  EXPECT_EQ(
+      message_of(
+          [](In in) {
+            return dot(in[0], in[1], {{1}, {0}, {1}, {1}});
+          },
+          {f32({2, 3}), f32({3, 3})}),
+      "[dot] axes must exist and be named once. Received: f32[2,3], f32[3,3] contracted at {1} and {0}, batched at "
+      "{1} and {1}.");
+  EXPECT_EQ(
+      message_of(
+          [](In in) {
+            return dot(in[0], in[1], {{1}, {0}, {}, {}});
+          },
+          {i32({2, 3}), i32({3})}),
+      "[dot] both operands must be f32, or both f64. Received: i32[2,3], i32[3] contracted at {1} and {0}, batched "
+      "at {} and {}. Try: cast() one of them.");
+  EXPECT_EQ(message_of([](In in) { return matmul(in[0], in[1]); }, {f32({2, 3}), f32({4, 5})}),
+            "[matmul] the last axis of a and the last but one of b must have the same extent. Received: f32[2,3], "
+            "f32[4,5]. Try: transpose() or reshape() an operand.");
+  EXPECT_EQ(message_of([](In in) { return matmul(in[0], in[1]); }, {f32({2, 4, 3}), f32({3, 3, 5})}),
+            "[matmul] leading axes must broadcast. Received: f32[2,4,3], f32[3,3,5]. Try: transpose() or reshape() an "
+            "operand.");
+}
+
+}  // namespace
+}  // namespace hotloop

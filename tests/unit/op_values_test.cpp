@@ -1,0 +1,182 @@
+// Values of operations where their definition has a choice: edges, ties, NaN, wrapping, broadcasting.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "hotloop/ops.h"
+#include "ir/op_def.h"
+
+namespace hotloop {
+namespace {
+
+using In = std::span<const Value>;
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+Array run(const std::function<Value(In)>& fn, const std::vector<Array>& inputs) {
+  std::vector<ValueType> types;
+  for (const Array& a : inputs) types.push_back(a.type());
+  const auto graph = trace([&](In in) { return std::vector<Value>{fn(in)}; }, types);
+  ir::verify(*graph);
+  return ir::evaluate(*graph, inputs)[0];
+}
+
+Array f64(const std::vector<double>& values) { return Array::from(values, {static_cast<std::int64_t>(values.size())}); }
+Array i32(const std::vector<std::int32_t>& values) {
+  return Array::from(values, {static_cast<std::int64_t>(values.size())});
+}
+Array u32(const std::vector<std::uint32_t>& values) {
+  return Array::from(values, {static_cast<std::int64_t>(values.size())});
+}
+
+void expect_values(const Array& got, const std::vector<double>& wanted) {
+  ASSERT_EQ(got.size(), static_cast<std::int64_t>(wanted.size()));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const double g = got.at(static_cast<std::int64_t>(i));
+    if (std::isnan(wanted[i]))
+      EXPECT_TRUE(std::isnan(g)) << "element " << i << ": " << g;
+    else
+      EXPECT_EQ(g, wanted[i]) << "element " << i;
+  }
+}
+
+TEST(OpValues, IntegersWrapAndDivideByZero) {
+  constexpr std::int32_t lowest = std::numeric_limits<std::int32_t>::min(),
+                         highest = std::numeric_limits<std::int32_t>::max();
+  const auto a = i32({highest, lowest, 7, -7, lowest}), b = i32({1, 1, 0, 2, -1});
+  expect_values(run([](In in) { return in[0] + in[1]; }, {a, b}), {lowest, lowest + 1.0, 7, -5, highest});
+  expect_values(run([](In in) { return in[0] * in[1]; }, {a, b}), {highest, lowest, 0, -14, lowest});
+  expect_values(run([](In in) { return in[0] / in[1]; }, {a, b}), {highest, lowest, 0, -3, lowest});
+  expect_values(run([](In in) { return rem(in[0], in[1]); }, {a, b}), {0, 0, 7, -1, 0});
+  expect_values(run([](In in) { return neg(in[0]); }, {u32({1, 0})}), {4294967295.0, 0});
+  expect_values(run([](In in) { return abs(in[0]); }, {a}), {highest, lowest, 7, 7, lowest});
+}
+
+TEST(OpValues, ShiftsTakeCountsModuloTheWidth) {
+  const auto counts = i32({0, 4, 31, 32, 33, -1});
+  expect_values(run([](In in) { return shift_left(in[0], in[1]); }, {i32({3, 3, 3, 3, 3, 3}), counts}),
+                {3, 48, -2147483648.0, 3, 6, -2147483648.0});
+  expect_values(run([](In in) { return shift_right(in[0], in[1]); }, {i32({-16, -16, -16, -16, -16, -16}), counts}),
+                {-16, -1, -1, -16, -8, -1});
+  expect_values(run([](In in) { return shift_right(in[0], in[0]); }, {u32({4294967295u})}), {1});
+}
+
+TEST(OpValues, CastSaturates) {
+  expect_values(run([](In in) { return cast(in[0], DType::I32); }, {f64({1.9, -1.9, 1e20, -1e20, inf, nan})}),
+                {1, -1, 2147483647.0, -2147483648.0, 2147483647.0, 0});
+  expect_values(run([](In in) { return cast(in[0], DType::U32); }, {f64({-1, 4294967295.0, 5e9})}),
+                {0, 4294967295.0, 4294967295.0});
+  expect_values(run([](In in) { return cast(in[0], DType::Bool); }, {f64({0, -0.0, 0.5, nan})}), {0, 0, 1, 1});
+  expect_values(run([](In in) { return cast(in[0], DType::U32); }, {i32({-1})}), {4294967295.0});
+}
+
+TEST(OpValues, NanInComparisonsAndExtremes) {
+  const auto a = f64({nan, 1, nan, 2}), b = f64({1, nan, nan, 3});
+  expect_values(run([](In in) { return maximum(in[0], in[1]); }, {a, b}), {nan, nan, nan, 3});
+  expect_values(run([](In in) { return minimum(in[0], in[1]); }, {a, b}), {nan, nan, nan, 2});
+  expect_values(run([](In in) { return equal(in[0], in[1]); }, {a, b}), {0, 0, 0, 0});
+  expect_values(run([](In in) { return not_equal(in[0], in[1]); }, {a, b}), {1, 1, 1, 1});
+  expect_values(run([](In in) { return less(in[0], in[1]); }, {a, b}), {0, 0, 0, 1});
+  expect_values(run([](In in) { return sign(in[0]); }, {f64({nan, -3, 0, inf})}), {nan, -1, 0, 1});
+  expect_values(run([](In in) { return clip(in[0], 0, 1); }, {f64({nan, -3, 0.5, inf})}), {nan, 0, 0.5, 1});
+  expect_values(run([](In in) { return relu(in[0]); }, {f64({-inf, -3, 0.5, inf})}), {0, 0, 0.5, inf});
+  expect_values(
+      run([](In in) { return select(greater(in[0], like(in[0], 0)), in[0], in[1]); }, {f64({1, -1}), f64({nan, 5})}),
+      {1, 5});
+}
+
+TEST(OpValues, Reductions) {
+  const auto x = Array::from<double>({1, nan, 3, 4, 5, 5}, {2, 3});
+  expect_values(run([](In in) { return reduce_max(in[0], {1}); }, {x}), {nan, 5});
+  expect_values(run([](In in) { return reduce_min(in[0], {1}); }, {x}), {nan, 4});
+  expect_values(run([](In in) { return argmax(in[0], 1); }, {x}), {1, 1});
+  const auto none = Array::zeros(DType::F64, {0, 2});
+  expect_values(run([](In in) { return reduce_sum(in[0], {0}); }, {none}), {0, 0});
+  expect_values(run([](In in) { return reduce_prod(in[0], {0}); }, {none}), {1, 1});
+  expect_values(run([](In in) { return reduce_max(in[0], {0}); }, {none}), {-inf, -inf});
+  const auto flags = Array::from<std::uint8_t>({0, 1, 0, 0}, {2, 2});
+  expect_values(run([](In in) { return reduce_max(in[0], {1}); }, {flags}), {1, 0});
+  expect_values(run([](In in) { return reduce_min(in[0], {1}); }, {flags}), {0, 0});
+  // Wide accumulation: in f32 alone, 2^24 + 1 would stay 2^24.
+  const auto close = Array::from<float>({16777216.0f, 1.0f, 1.0f}, {3});
+  expect_values(run([](In in) { return reduce_sum(in[0], {0}); }, {close}), {16777218.0});
+}
+
+TEST(OpValues, IndirectAccessAtTheEdges) {
+  const auto x = f64({10, 11, 12}), at = i32({-5, 0, 2, 3, 99});
+  expect_values(run([](In in) { return gather(in[0], in[1], 0); }, {x, at}), {10, 10, 12, 12, 12});
+  expect_values(run([](In in) { return scatter_add(in[0], in[1], in[2], 0); }, {x, at, f64({1, 2, 3, 4, 5})}),
+                {12, 11, 15});
+  for (const auto& [start, wanted] :
+       std::vector<std::pair<int, std::vector<double>>>{{-3, {10, 11}}, {1, {11, 12}}, {9, {11, 12}}}) {
+    const Array s = Array::scalar<std::int32_t>(start);
+    expect_values(run([](In in) { return dynamic_slice(in[0], in.subspan(1), {2}); }, {x, s}), wanted);
+  }
+  expect_values(run([](In in) { return dynamic_update(in[0], in[1], in.subspan(2)); },
+                    {x, f64({1, 2}), Array::scalar<std::int32_t>(7)}),
+                {10, 1, 2});
+}
+
+TEST(OpValues, RandomBitsAreThePublishedGenerator) {
+  // Random123, kat_vectors: Philox4x32-10 of zero counter and key.
+  const auto bits = run([](In in) { return random_bits(in[0], {2, 3}); }, {u32({0, 0})});
+  expect_values(bits.reshaped({6}).cast(DType::U32),
+                {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8, bits.at(4), bits.at(5)});
+  // A pure function of the flat index: the shape does not matter.
+  const auto more = run([](In in) { return random_bits(in[0], {11}); }, {u32({0, 0})});
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(more.at(i), bits.at(i));
+}
+
+TEST(OpValues, Broadcasting) {
+  const auto column = Array::from<double>({10, 20}, {2, 1}), row = f64({1, 2, 3});
+  const auto sum = run([](In in) { return in[0] + in[1]; }, {column, row});
+  EXPECT_EQ(sum.shape(), Shape({2, 3}));
+  expect_values(sum, {11, 12, 13, 21, 22, 23});
+  expect_values(run([](In in) { return 1.0 - in[0] * 2.0; }, {row}), {-1, -3, -5});
+  EXPECT_EQ(run([](In in) { return in[0] + in[1]; }, {Array::zeros(DType::F64, {0, 1}), row}).shape(), Shape({0, 3}));
+}
+
+TEST(OpValues, Compositions) {
+  const auto x = Array::from<double>({1, 2, 3, -1, 0, 1000}, {2, 3});
+  const auto soft = run([](In in) { return softmax(in[0], -1); }, {x});
+  EXPECT_NEAR(soft.at(0), std::exp(1) / (std::exp(1) + std::exp(2) + std::exp(3)), 1e-15);
+  EXPECT_EQ(soft.at(5), 1);
+  const auto log_sum = run([](In in) { return logsumexp(in[0], 1); }, {x});
+  EXPECT_NEAR(log_sum.at(0), std::log(std::exp(1) + std::exp(2) + std::exp(3)), 1e-15);
+  EXPECT_EQ(log_sum.at(1), 1000);
+  expect_values(run([](In in) { return logsumexp(in[0], 0); }, {f64({-inf, -inf})}), {-inf});
+  expect_values(run([](In in) { return logsumexp(in[0], 0); }, {f64({inf, 1})}), {inf});
+  expect_values(run([](In in) { return mean(in[0], {0, 1}); }, {Array::from<double>({1, 2, 3, 6}, {2, 2})}), {3});
+  expect_values(run([](In in) { return variance(in[0], {-1}); }, {Array::from<double>({1, 3, 5, 5}, {2, 2})}), {1, 0});
+  expect_values(run([](In in) { return softplus(in[0]); }, {f64({-1000, 0, 1000})}), {0, std::log1p(1), 1000});
+  EXPECT_NEAR(run([](In in) { return gelu(in[0]); }, {f64({1})}).at(0), 0.8413447460685429, 1e-15);
+  expect_values(run([](In in) { return stack(std::vector{in[0], in[0]}, -1); }, {f64({1, 2})}), {1, 1, 2, 2});
+  expect_values(run([](In in) { return take(in[0], 1, -1); }, {x}), {3, 1000});
+  expect_values(run([](In in) { return split(in[0], 3, 1)[1]; }, {x}), {2, 0});
+  expect_values(run([](In in) { return rsqrt(reciprocal(square(in[0]))); }, {f64({2, 4})}), {2, 4});
+  expect_values(run([](In in) { return sum(in[0]) / mean(in[0]); }, {f64({1, 2, 6})}), {3});
+}
+
+TEST(OpValues, MatmulFollowsNumPy) {
+  const auto shape_of = [](const Shape& a, const Shape& b) {
+    return run([](In in) { return matmul(in[0], in[1]); },
+               {Array::full(DType::F32, a, 1), Array::full(DType::F32, b, 1)})
+        .shape();
+  };
+  EXPECT_EQ(shape_of({3}, {3}), Shape{});
+  EXPECT_EQ(shape_of({2, 3}, {3}), Shape({2}));
+  EXPECT_EQ(shape_of({3}, {3, 4}), Shape({4}));
+  EXPECT_EQ(shape_of({2, 3}, {3, 4}), Shape({2, 4}));
+  EXPECT_EQ(shape_of({5, 2, 3}, {3, 4}), Shape({5, 2, 4}));
+  EXPECT_EQ(shape_of({2, 3}, {5, 3, 4}), Shape({5, 2, 4}));
+  EXPECT_EQ(shape_of({3}, {5, 3, 4}), Shape({5, 4}));
+  EXPECT_EQ(shape_of({5, 1, 2, 3}, {6, 3, 4}), Shape({5, 6, 2, 4}));
+  const auto product =
+      run([](In in) { return matmul(in[0], in[1]); },
+          {Array::from<double>({1, 2, 3, 4}, {2, 2}), Array::from<double>({1, 0, 0, 1, 2, 0, 0, 2}, {2, 2, 2})});
+  expect_values(product, {1, 2, 3, 4, 2, 4, 6, 8});
+}
+
+}  // namespace
+}  // namespace hotloop
