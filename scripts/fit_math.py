@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Coefficients of src/schedule/math: minimax polynomials (needs mpmath).
+
+Each fit minimises max |weight(x) * (f(x) - p(x))|. For f32 the coefficients are rounded one after the other, lowest
+first, and the rest fitted again, so that the rounding of one is made good by the next.
+"""
+
+import struct
+
+from mpmath import mp, mpf, matrix, lu_solve, cos, pi, exp, expm1, log, log1p
+
+mp.dps = 60
+
+
+def minimax(f, weight, degree, low, high, fixed=()):
+    """c[0..degree] with c[:len(fixed)] given, by Lawson's reweighted least squares."""
+    free = list(range(len(fixed), degree + 1))
+    n, m = len(free), 160
+    low, high = mpf(low), mpf(high)
+    xs = [(low + high) / 2 - (high - low) / 2 * cos(pi * (2 * i + 1) / (2 * m)) for i in range(m)]
+    rows = [[weight(x) * x**k for k in free] for x in xs]
+    rest = [weight(x) * (f(x) - sum(c * x**i for i, c in enumerate(fixed))) for x in xs]
+    importance = [mpf(1) / m] * m
+    best = None
+    for _ in range(25):
+        normal, right = matrix(n, n), matrix(n, 1)
+        for i, row in enumerate(rows):
+            for j in range(n):
+                scaled = importance[i] * row[j]
+                right[j] += scaled * rest[i]
+                for k in range(j, n):
+                    normal[j, k] += scaled * row[k]
+        for j in range(n):
+            for k in range(j):
+                normal[j, k] = normal[k, j]
+        solution = lu_solve(normal, right)
+        errors = [abs(r - sum(row[j] * solution[j] for j in range(n))) for row, r in zip(rows, rest)]
+        if best is None or max(errors) < best[1]:
+            best = ([solution[j] for j in range(n)], max(errors))
+        importance = [w * e for w, e in zip(importance, errors)]
+        total = sum(importance)
+        if total == 0:
+            break
+        importance = [w / total for w in importance]
+    return list(fixed) + best[0], best[1]
+
+
+def rounded(value, single):
+    return mpf(struct.unpack("f", struct.pack("f", float(value)))[0]) if single else mpf(float(value))
+
+
+def fit(name, f, weight, degree, low, high, single, fixed=()):
+    fixed = [mpf(c) for c in fixed]
+    while True:
+        c, error = minimax(f, weight, degree, low, high, fixed)
+        if not single:
+            fixed = [rounded(ci, single) for ci in c]
+            break
+        fixed = c[: len(fixed)] + [rounded(c[len(fixed)], single)]
+        if len(fixed) == degree + 1:
+            break
+    points = [mpf(low) + (mpf(high) - mpf(low)) * i / 2000 for i in range(2001)]
+    error = max(abs(weight(x) * (f(x) - sum(ci * x**i for i, ci in enumerate(fixed)))) for x in points if x != 0)
+    text = ", ".join(float(ci).hex() for ci in fixed)
+    print(f"{name}: error {float(error):.3g}\n  {{{text}}}")
+
+
+ln2 = log(2)
+
+
+def tail(f, terms):
+    """(f(x) - sum of its first terms) / x^len, by a series where cancellation would bite."""
+    return lambda x: (f(x) - sum(c * x**i for i, c in enumerate(terms))) / x ** len(terms)
+
+
+half = mpf(1) / 2
+# f32: degrees of the tails q and g below; the whole polynomial has two more (log: three more).
+for single, d_exp, d_tanh, d_log in ((True, 4, 4, 7), (False, 9, 9, None)):
+    t = "f32" if single else "f64"
+    # exp(r) = 1 + r + r^2 q(r), |r| <= ln 2 / 2
+    fit(f"exp {t}", tail(exp, [1, 1]), lambda x: x**2 / exp(x), d_exp, -ln2 * 0.50005, ln2 * 0.50005, single)
+    # expm1(r) = r + r^2 g(r)
+    fit(f"expm1 {t}", tail(expm1, [0, 1]), lambda x: abs(x**2 / expm1(x)), d_tanh + (0 if single else 1), -ln2 * 0.50005, ln2 * 0.50005, single)
+    # expm1(2 r) / 2 = r + r^2 g(r), |r| <= ln 2 / 4
+    fit(f"tanh {t}", tail(lambda x: expm1(2 * x) / 2, [0, 1]), lambda x: abs(x**2 * 2 / expm1(2 * x)), d_tanh + (0 if single else 1), -ln2 * 0.250025, ln2 * 0.250025, single)
+    if d_log:
+        # log(1 + f) = f - f^2 / 2 + f^3 R(f)
+        fit(f"log {t}", tail(log1p, [0, 1, -half]), lambda x: x**3 / log1p(x), d_log, mpf(2) ** -half - 1, mpf(2) ** half - 1, single)
+# log(1 + f) = 2 s + s R(s^2), s = f / (2 + f)
+def log_r(z):
+    s = z**half
+    return (log((1 + s) / (1 - s)) - 2 * s) / (s * z)
+smax = (mpf(2) ** half - 1) / (1 + mpf(2) ** half)
+fit("log f64, R / z", log_r, lambda z: z / 2, 6, mpf("1e-12"), smax**2, False)

@@ -1,0 +1,133 @@
+// Plain C through the system's compiler: the second consumer of kernel IR, and a way to run without LLVM.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <spawn.h>
+
+#include "backends/backend.h"
+#include "backends/render/renderer.h"
+#include "hotloop/error.h"
+#include "schedule/lower_math.h"
+
+extern char** environ;
+
+namespace hotloop {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A directory that only this user can read, removed with all it holds.
+class PrivateDirectory {
+ public:
+  PrivateDirectory() {
+    std::string pattern = (fs::temp_directory_path() / "hotloop-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) {
+      throw UserError("backend c", "needs a temporary directory to compile in", pattern, "set TMPDIR to a directory you can write");
+    }
+    path_ = pattern;
+  }
+  ~PrivateDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  PrivateDirectory(const PrivateDirectory&) = delete;
+  PrivateDirectory& operator=(const PrivateDirectory&) = delete;
+  fs::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+std::string read_text(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> compiler_command(const kernel::Target& target, const fs::path& source, const fs::path& object) {
+  const char* chosen = std::getenv("CC");
+  const std::string level = target.name == "avx512" ? "4" : target.name == "avx2" ? "3" : "2";
+  // Contraction, signed overflow and aliasing are where C leaves to the compiler what kernel IR defines; errno and
+  // traps are observed by nobody. -O3: at -O2 some compilers leave loops of unknown length unvectorised.
+  std::vector<std::string> command = {chosen != nullptr && *chosen != '\0' ? chosen : "cc",
+                                      "-std=gnu11", "-O3", "-fPIC", "-shared", "-w",
+                                      "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno",
+                                      "-fno-trapping-math", "-march=x86-64-v" + level};
+  if (target.name == "avx512") command.push_back("-mprefer-vector-width=512");
+  for (const std::string& last : {source.string(), std::string("-o"), object.string(), std::string("-lm")}) {
+    command.push_back(last);
+  }
+  return command;
+}
+
+// Exit status of the command, its output in `log`; -1 if it cannot be started.
+int run_command(const std::vector<std::string>& command, const fs::path& log) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  pid_t child = -1;
+  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return -1;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+class SharedObjectKernel : public CompiledKernel {
+ public:
+  explicit SharedObjectKernel(const fs::path& object) : handle_(dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    HOTLOOP_CHECK(handle_ != nullptr, std::string("the compiled kernel does not load: ") + dlerror());
+    code_bytes = static_cast<std::size_t>(fs::file_size(object));
+    // POSIX makes a pointer from dlsym a pointer to a function.
+    function_ = reinterpret_cast<KernelFunction>(dlsym(handle_, "hotloop_kernel"));
+    HOTLOOP_CHECK(function_ != nullptr, "the compiled kernel has no entry point");
+  }
+  ~SharedObjectKernel() override { dlclose(handle_); }
+  KernelFunction function() const override { return function_; }
+
+ private:
+  void* handle_;
+  KernelFunction function_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<CompiledKernel> compile_c(const kernel::Program& program, const BackendOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  kernel::Program lowered = program;
+  kernel::lower_math(lowered);
+  const std::string text = render::render(lowered, render::plain_c());
+
+  const PrivateDirectory directory;
+  const fs::path source = directory / "kernel.c", object = directory / "kernel.so", log = directory / "log";
+  std::ofstream(source) << text;
+  const std::vector<std::string> command = compiler_command(program.target, source, object);
+  const int status = run_command(command, log);
+  // posix_spawnp may report a missing program by status 127.
+  if (status == -1 || status == 127) {
+    throw UserError("backend c", "needs a C compiler", "no program \"" + command[0] + "\"",
+                    "install gcc or clang, set CC to one, or use backend=\"llvm\"");
+  }
+  HOTLOOP_CHECK(status == 0, "the rendered C does not compile: " + read_text(log).substr(0, 2000));
+
+  auto kernel = std::make_unique<SharedObjectKernel>(object);
+  kernel->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (options.keep_source) kernel->source = text;
+  return kernel;
+}
+
+}  // namespace hotloop

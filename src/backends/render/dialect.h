@@ -1,0 +1,38 @@
+// What differs between the languages of the C family, as data: one renderer prints them all.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hotloop/array.h"
+#include "ir/scalar.h"
+
+namespace hotloop::render {
+
+// Spelling of a scalar operation: $a, $b, $c stand for the operands, $T for the type, $D for the dtype's short name (f32).
+struct Spelling {
+  ir::ScalarOp op;
+  std::string_view floats, integers, bools;  // empty: the operation does not exist for these
+};
+
+struct Dialect {
+  std::string_view name;
+  std::string_view types[6];        // by DType
+  std::string_view bool_memory;     // type of a bool in memory
+  std::string_view index_type;      // 64-bit integer
+  std::string_view constant_data;   // qualifiers of literal arrays
+  std::string_view prelude;         // before everything: context, helper functions
+  std::string_view kernel_open;     // signature of the kernel and its opening brace
+  std::string_view argument, result, shared, scratch;  // pointer to one: $i index, $o byte offset
+  std::string_view rows, worker, num_workers, cancelled, barrier;
+  std::string_view independent_loop;  // stands before a loop whose points may run together
+  std::string_view float_suffix;      // of an f32 literal
+  std::vector<Spelling> spellings;
+
+  const Spelling& spelling(ir::ScalarOp op) const;
+};
+
+const Dialect& plain_c();
+
+}  // namespace hotloop::render

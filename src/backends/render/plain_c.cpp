@@ -1,0 +1,157 @@
+#include "backends/render/dialect.h"
+#include "hotloop/error.h"
+
+namespace hotloop::render {
+namespace {
+
+using enum ir::ScalarOp;
+
+// Functions that are not one expression. They follow the comments of ir::ScalarOp to the bit.
+constexpr std::string_view prelude = R"(#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+  void* const* arguments;
+  void* const* results;
+  unsigned char* shared;
+  unsigned char* scratch;
+  int64_t rows;
+  int64_t worker, num_workers;
+  void (*barrier)(void*);
+  void* team;
+  const int32_t* cancel;
+} hl_context;
+
+#define HL_ORDER(T, D)                                                              \
+  static inline T hl_max_##D(T a, T b) { return (a < b) | (b != b) ? b : a; }       \
+  static inline T hl_min_##D(T a, T b) { return (b < a) | (b != b) ? b : a; }       \
+  static inline T hl_sign_##D(T a) { return a > 0 ? 1 : a < 0 ? -1 : a == 0 ? 0 : a; }
+HL_ORDER(float, f32)
+HL_ORDER(double, f64)
+HL_ORDER(int32_t, i32)
+HL_ORDER(uint32_t, u32)
+HL_ORDER(int64_t, i64)
+
+#define HL_SIGNED_DIVISION(T, D)                                                                       \
+  static inline T hl_div_##D(T a, T b) { return b == 0 ? 0 : b == -1 ? -a : a / b; }                    \
+  static inline T hl_rem_##D(T a, T b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
+HL_SIGNED_DIVISION(int32_t, i32)
+HL_SIGNED_DIVISION(int64_t, i64)
+static inline uint32_t hl_div_u32(uint32_t a, uint32_t b) { return b == 0 ? 0 : a / b; }
+static inline uint32_t hl_rem_u32(uint32_t a, uint32_t b) { return b == 0 ? a : a % b; }
+
+#define HL_BITCAST(A, DA, B, DB) \
+  static inline B hl_bitcast_##DA##_##DB(A a) { B b; __builtin_memcpy(&b, &a, sizeof b); return b; }
+HL_BITCAST(float, f32, int32_t, i32)
+HL_BITCAST(float, f32, uint32_t, u32)
+HL_BITCAST(int32_t, i32, float, f32)
+HL_BITCAST(uint32_t, u32, float, f32)
+HL_BITCAST(double, f64, int64_t, i64)
+HL_BITCAST(int64_t, i64, double, f64)
+HL_BITCAST(int32_t, i32, uint32_t, u32)
+HL_BITCAST(uint32_t, u32, int32_t, i32)
+
+#define HL_SATURATE(F, DF, T, DT, LOW, HIGH, AFTER_HIGH)                                  \
+  static inline T hl_cast_##DF##_##DT(F x) {                                              \
+    return x >= AFTER_HIGH ? HIGH : x >= (F)LOW ? (T)x : x != x ? (T)0 : LOW;             \
+  }
+HL_SATURATE(float, f32, int32_t, i32, INT32_MIN, INT32_MAX, 0x1p31f)
+HL_SATURATE(double, f64, int32_t, i32, INT32_MIN, INT32_MAX, 0x1p31)
+HL_SATURATE(float, f32, uint32_t, u32, 0u, UINT32_MAX, 0x1p32f)
+HL_SATURATE(double, f64, uint32_t, u32, 0u, UINT32_MAX, 0x1p32)
+HL_SATURATE(float, f32, int64_t, i64, INT64_MIN, INT64_MAX, 0x1p63f)
+HL_SATURATE(double, f64, int64_t, i64, INT64_MIN, INT64_MAX, 0x1p63)
+
+static inline float hl_sigmoid_f32(float x) { return (float)(1 / (1 + __builtin_exp(-(double)x))); }
+static inline double hl_sigmoid_f64(double x) { return 1 / (1 + __builtin_exp(-x)); }
+#define HL_LIBM(NAME)                                                         \
+  static inline float hl_##NAME##_f32(float x) { return __builtin_##NAME##f(x); } \
+  static inline double hl_##NAME##_f64(double x) { return __builtin_##NAME(x); }
+HL_LIBM(fabs) HL_LIBM(floor) HL_LIBM(ceil) HL_LIBM(rint) HL_LIBM(sqrt)
+HL_LIBM(exp) HL_LIBM(expm1) HL_LIBM(log) HL_LIBM(log1p) HL_LIBM(sin) HL_LIBM(cos) HL_LIBM(tanh) HL_LIBM(erf)
+static inline float hl_pow_f32(float a, float b) { return __builtin_powf(a, b); }
+static inline double hl_pow_f64(double a, double b) { return __builtin_pow(a, b); }
+static inline float hl_rem_f32(float a, float b) { return __builtin_fmodf(a, b); }
+static inline double hl_rem_f64(double a, double b) { return __builtin_fmod(a, b); }
+static inline float hl_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static inline double hl_fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+)";
+
+}  // namespace
+
+const Spelling& Dialect::spelling(ir::ScalarOp op) const {
+  for (const Spelling& s : spellings) {
+    if (s.op == op) return s;
+  }
+  throw InternalError(__FILE__, __LINE__, std::string(name) + " cannot spell " + std::string(ir::name_of(op)));
+}
+
+const Dialect& plain_c() {
+  static const Dialect dialect{
+      .name = "C",
+      .types = {"bool", "int32_t", "uint32_t", "int64_t", "float", "double"},
+      .bool_memory = "uint8_t",
+      .index_type = "int64_t",
+      .constant_data = "static const __attribute__((aligned(64)))",
+      .prelude = prelude,
+      .kernel_open = "void hotloop_kernel(const hl_context* ctx) {\n",
+      .argument = "ctx->arguments[$i]",
+      .result = "ctx->results[$i]",
+      .shared = "(ctx->shared + $o)",
+      .scratch = "(ctx->scratch + $o)",
+      .rows = "ctx->rows",
+      .worker = "ctx->worker",
+      .num_workers = "ctx->num_workers",
+      .cancelled = "if (__builtin_expect(*(const volatile int32_t*)ctx->cancel != 0, 0)) return;",
+      .barrier = "if (ctx->num_workers > 1) ctx->barrier(ctx->team);",
+      .independent_loop = "#pragma GCC ivdep",
+      .float_suffix = "f",
+      .spellings =
+          {
+              {Neg, "-$a", "-$a", ""},
+              {Abs, "hl_fabs_$D($a)", "$a < 0 ? -$a : $a", "$a"},
+              {Sign, "hl_sign_$D($a)", "hl_sign_$D($a)", "$a"},
+              {Floor, "hl_floor_$D($a)", "$a", "$a"},
+              {Ceil, "hl_ceil_$D($a)", "$a", "$a"},
+              {Rint, "hl_rint_$D($a)", "$a", "$a"},
+              {Sqrt, "hl_sqrt_$D($a)", "", ""},
+              {Exp, "hl_exp_$D($a)", "", ""},
+              {Expm1, "hl_expm1_$D($a)", "", ""},
+              {Log, "hl_log_$D($a)", "", ""},
+              {Log1p, "hl_log1p_$D($a)", "", ""},
+              {Sin, "hl_sin_$D($a)", "", ""},
+              {Cos, "hl_cos_$D($a)", "", ""},
+              {Tanh, "hl_tanh_$D($a)", "", ""},
+              {Sigmoid, "hl_sigmoid_$D($a)", "", ""},
+              {Erf, "hl_erf_$D($a)", "", ""},
+              {Not, "", "~$a", "!$a"},
+              {Copy, "$a", "$a", "$a"},
+              {Add, "$a + $b", "$a + $b", ""},
+              {Sub, "$a - $b", "$a - $b", ""},
+              {Mul, "$a * $b", "$a * $b", ""},
+              {Div, "$a / $b", "hl_div_$D($a, $b)", ""},
+              {Rem, "hl_rem_$D($a, $b)", "hl_rem_$D($a, $b)", ""},
+              {Pow, "hl_pow_$D($a, $b)", "", ""},
+              {Min, "hl_min_$D($a, $b)", "hl_min_$D($a, $b)", "$a & $b"},
+              {Max, "hl_max_$D($a, $b)", "hl_max_$D($a, $b)", "$a | $b"},
+              {And, "", "$a & $b", "$a & $b"},
+              {Or, "", "$a | $b", "$a | $b"},
+              {Xor, "", "$a ^ $b", "$a ^ $b"},
+              // The shift of a negative number to the left is defined by -fwrapv.
+              {Shl, "", "$a << ($b & (int)(8 * sizeof($T) - 1))", ""},
+              {Shr, "", "$a >> ($b & (int)(8 * sizeof($T) - 1))", ""},
+              {Eq, "$a == $b", "$a == $b", "$a == $b"},
+              {Ne, "$a != $b", "$a != $b", "$a != $b"},
+              {Lt, "$a < $b", "$a < $b", "$a < $b"},
+              {Le, "$a <= $b", "$a <= $b", "$a <= $b"},
+              {Gt, "$a > $b", "$a > $b", "$a > $b"},
+              {Ge, "$a >= $b", "$a >= $b", "$a >= $b"},
+              {Select, "$a ? $b : $c", "$a ? $b : $c", "$a ? $b : $c"},
+              {Fma, "hl_fma_$D($a, $b, $c)", "", ""},
+          },
+  };
+  return dialect;
+}
+
+}  // namespace hotloop::render

@@ -1,0 +1,462 @@
+#include "backends/render/renderer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "hotloop/error.h"
+
+namespace hotloop::render {
+namespace {
+
+using namespace kernel;
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) text.replace(at, what.size(), by);
+  return text;
+}
+
+std::string hex_float(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%a", value);
+  return text;
+}
+
+std::string number(std::int64_t value) {
+  // The lowest 64-bit number has no literal.
+  if (value == INT64_MIN) return "(-INT64_C(9223372036854775807) - 1)";
+  const bool wide = value > INT32_MAX || value < INT32_MIN;
+  return wide ? "INT64_C(" + std::to_string(value) + ")" : std::to_string(value);
+}
+
+class Renderer {
+ public:
+  Renderer(const Program& program, const Dialect& dialect) : p_(program), d_(dialect) {}
+
+  std::string run() {
+    out_ = d_.prelude;
+    for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
+      if (p_.buffers[i].space == Space::Constant) render_constant(static_cast<int>(i));
+    }
+    line("// " + p_.name);
+    out_ += d_.kernel_open;
+    ++depth_;
+    for (std::size_t i = 0; i < p_.buffers.size(); ++i) render_buffer(static_cast<int>(i));
+    line("const " + index_type() + " " + var(rows_var) + " = " + std::string(d_.rows) + ";");
+    render_block(p_.body);
+    --depth_;
+    line("}");
+    return std::move(out_);
+  }
+
+ private:
+  // Text.
+  void line(const std::string& s) { out_.append(2 * static_cast<std::size_t>(depth_), ' ').append(s).append("\n"); }
+  void open(const std::string& s) {
+    line(s.empty() ? "{" : s + " {");
+    ++depth_;
+  }
+  void close() {
+    --depth_;
+    line("}");
+  }
+  std::string index_type() const { return std::string(d_.index_type); }
+  std::string type(DType dtype) const { return std::string(d_.types[static_cast<std::size_t>(dtype)]); }
+  std::string memory_type(DType dtype) const { return dtype == DType::Bool ? std::string(d_.bool_memory) : type(dtype); }
+  const Buffer& buffer(int b) const { return p_.buffers[static_cast<std::size_t>(b)]; }
+
+  static std::string var(Var v) { return "v" + std::to_string(v); }
+  static std::string reg(int r) { return "r" + std::to_string(r); }
+  static std::string name(int b) { return "b" + std::to_string(b); }
+  static std::string extent(const Extent& e) { return e.is_static() ? number(e.bound) : var(e.var); }
+  static std::string scaled(std::int64_t factor, const std::string& what) {
+    return factor == 1 ? what : number(factor) + " * " + what;
+  }
+  static std::string affine(const Affine& a) {
+    std::string text;
+    for (const Term& t : a.terms) text += (text.empty() ? "" : " + ") + scaled(t.coefficient, var(t.var));
+    if (a.constant != 0 || text.empty()) text += (text.empty() ? "" : " + ") + number(a.constant);
+    return text;
+  }
+  std::string element(const Access& access) const {
+    std::string index = affine(access.index);
+    for (const Indirect& i : access.indirect) {
+      index += " + " + scaled(i.stride, "(" + index_type() + ")" + reg(i.reg));
+    }
+    return name(access.buffer) + "[" + index + "]";
+  }
+  // Pointer to the first element of an access.
+  std::string pointer(const Access& access) const { return name(access.buffer) + " + " + affine(access.index); }
+
+  std::string literal(DType dtype, std::uint64_t bits) const {
+    switch (dtype) {
+      case DType::Bool: return bits != 0 ? "1" : "0";
+      case DType::I32: return "(int32_t)" + std::to_string(std::bit_cast<std::int32_t>(static_cast<std::uint32_t>(bits)));
+      case DType::U32: return std::to_string(static_cast<std::uint32_t>(bits)) + "u";
+      case DType::I64: return "(" + index_type() + ")" + number(std::bit_cast<std::int64_t>(bits));
+      case DType::F32: {
+        const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+        if (std::isfinite(value)) return hex_float(static_cast<double>(value)) + std::string(d_.float_suffix);
+        return "hl_bitcast_u32_f32(" + std::to_string(static_cast<std::uint32_t>(bits)) + "u)";
+      }
+      case DType::F64: break;
+    }
+    const auto value = std::bit_cast<double>(bits);
+    return std::isfinite(value) ? hex_float(value)
+                                : "hl_bitcast_i64_f64(" + number(std::bit_cast<std::int64_t>(bits)) + ")";
+  }
+
+  // The neutral value that a reduction starts from.
+  std::string identity(ScalarOp op, DType dtype) const {
+    const auto float_bits = [&](double value) {
+      return dtype == DType::F32 ? std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(value))}
+                                 : std::bit_cast<std::uint64_t>(value);
+    };
+    const bool floats = is_float(dtype);
+    switch (op) {
+      case ScalarOp::Add: case ScalarOp::Or: return literal(dtype, 0);
+      case ScalarOp::Mul: return literal(dtype, floats ? float_bits(1) : 1);
+      case ScalarOp::And: return dtype == DType::Bool ? "1" : "(" + type(dtype) + ")-1";
+      case ScalarOp::Max:
+        if (floats) return literal(dtype, float_bits(-INFINITY));
+        return dtype == DType::U32 ? "0u" : dtype == DType::I32 ? "INT32_MIN" : "INT64_MIN";
+      case ScalarOp::Min:
+        if (floats) return literal(dtype, float_bits(INFINITY));
+        return dtype == DType::U32 ? "UINT32_MAX" : dtype == DType::I32 ? "INT32_MAX" : "INT64_MAX";
+      default: throw InternalError(__FILE__, __LINE__, "no reduction by " + std::string(ir::name_of(op)));
+    }
+  }
+
+  // `dtype` is that of the operands.
+  std::string expression(ScalarOp op, DType dtype, const std::string& a, const std::string& b = "",
+                         const std::string& c = "") const {
+    const Spelling& s = d_.spelling(op);
+    const std::string_view pattern = is_float(dtype) ? s.floats : dtype == DType::Bool ? s.bools : s.integers;
+    HOTLOOP_CHECK(!pattern.empty(), std::string(d_.name) + " cannot spell " + std::string(ir::name_of(op)) + " of " +
+                                        std::string(name_of(dtype)));
+    std::string text = replaced(std::string(pattern), "$D", name_of(dtype));
+    text = replaced(replaced(text, "$T", type(dtype)), "$a", a);
+    return replaced(replaced(text, "$b", b), "$c", c);
+  }
+
+  // Memory.
+  void render_constant(int b) {
+    const Buffer& buf = buffer(b);
+    std::string text = std::string(d_.constant_data) + " " + memory_type(buf.dtype) + " " + name(b) + "[" +
+                       std::to_string(std::max<std::int64_t>(buf.elements, 1)) + "] = {";
+    const auto* bytes = static_cast<const std::byte*>(buf.data.raw());
+    const std::size_t size = size_of(buf.dtype);
+    for (std::int64_t i = 0; i < buf.elements; ++i) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, bytes + static_cast<std::size_t>(i) * size, size);
+      text += (i % 8 == 0 ? "\n  " : " ") + static_literal(buf.dtype, bits) + ",";
+    }
+    line(text + (buf.elements == 0 ? "0};" : "};"));
+  }
+  // As literal, for a static initialiser, where no function may be called.
+  std::string static_literal(DType dtype, std::uint64_t bits) const {
+    const bool f32 = dtype == DType::F32, f64 = dtype == DType::F64;
+    const double value = f32   ? static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
+                         : f64 ? std::bit_cast<double>(bits)
+                               : 0.0;
+    if (std::isfinite(value)) return literal(dtype, bits);
+    const std::string sign = std::signbit(value) ? "-" : "";
+    return sign + (std::isnan(value) ? "__builtin_nan(\"\")" : "__builtin_inf()");
+  }
+  void render_buffer(int b) {
+    const Buffer& buf = buffer(b);
+    std::string_view where;
+    switch (buf.space) {
+      case Space::Argument: where = d_.argument; break;
+      case Space::Result: where = d_.result; break;
+      case Space::Shared: where = d_.shared; break;
+      case Space::Worker: where = d_.scratch; break;
+      case Space::Constant: return;
+    }
+    const std::string address = replaced(replaced(std::string(where), "$i", std::to_string(buf.index)), "$o", std::to_string(buf.offset));
+    const std::string to = (buf.space == Space::Argument ? "const " : "") + memory_type(buf.dtype) + "*";
+    line(to + " const " + name(b) + " = (" + to + ")" + address + ";  // " + buf.name);
+  }
+
+  // Statements.
+  void render_block(const Block& block) {
+    for (const Stmt& stmt : block) {
+      std::visit([this](const auto& node) { render_node(node); }, stmt.node);
+    }
+  }
+  void open_loop(const std::string& counter, const std::string& end, const std::string& begin = "0",
+                 const std::string& step = "1") {
+    const std::string advance = step == "1" ? "++" + counter : counter + " += " + step;
+    open("for (" + index_type() + " " + counter + " = " + begin + "; " + counter + " < " + end + "; " + advance + ")");
+  }
+
+  void render_node(const Map& map) {
+    open("");
+    line("// map " + map.name);
+    const int num_dims = static_cast<int>(map.dims.size());
+    const bool reduces = map.num_outer < num_dims;
+    std::string begin = "0", end;
+    if (map.split) {
+      const std::string n = extent(map.dims[0].extent);
+      line("const " + index_type() + " share = (" + n + " + " + std::string(d_.num_workers) + " - 1) / " +
+           std::string(d_.num_workers) + ", first = " + std::string(d_.worker) + " * share;");
+      line("const " + index_type() + " last = first + share < " + n + " ? first + share : " + n + ";");
+      begin = "first";
+      end = "last";
+    }
+    const auto open_dim = [&](int d) {
+      const Dim& dim = map.dims[static_cast<std::size_t>(d)];
+      if (d == map.vector_dim) line(std::string(d_.independent_loop));
+      if (d == 0 && map.split) open_loop(var(dim.var), end, begin);
+      else open_loop(var(dim.var), extent(dim.extent));
+    };
+    // Points of a vectorised Map without a reduction are independent: the vector dim goes innermost.
+    const bool inner_vector = !reduces && map.vector_dim >= 0;
+    for (int d = 0; d < map.num_outer; ++d) {
+      if (!(inner_vector && d == map.vector_dim)) open_dim(d);
+    }
+    if (inner_vector) open_dim(map.vector_dim);
+    if (reduces) render_reductions(map);
+    for (int i = reduces ? map.body_end : 0; i < static_cast<int>(map.instrs.size()); ++i) render_instr(map, i);
+    for (int d = 0; d < map.num_outer; ++d) close();
+    close();
+  }
+
+  // The loops over the reduced dims, which leave each accumulator's value in a0, a1, ...
+  void render_reductions(const Map& map) {
+    const bool in_lanes = map.vector_dim >= map.num_outer;
+    struct Accumulator {
+      std::string name;
+      const Instr* instr;
+      int lanes;
+    };
+    std::vector<Accumulator> accumulators;
+    for (int i = map.body_end; i < static_cast<int>(map.instrs.size()); ++i) {
+      const Instr& in = map.instrs[static_cast<std::size_t>(i)];
+      if (in.kind != Instr::Kind::Reduced) break;
+      accumulators.push_back({"a" + std::to_string(i), &in, in_lanes ? lanes_of(in.dtype) : 1});
+    }
+    int widest = 1;
+    for (const Accumulator& a : accumulators) {
+      const std::string start = identity(a.instr->op, a.instr->dtype);
+      widest = std::max(widest, a.lanes);
+      if (!in_lanes) {
+        line(type(a.instr->dtype) + " " + a.name + " = " + start + ";");
+        continue;
+      }
+      line(type(a.instr->dtype) + " " + a.name + "_lanes[" + std::to_string(a.lanes) + "];");
+      line("for (int l = 0; l < " + std::to_string(a.lanes) + "; ++l) " + a.name + "_lanes[l] = " + start + ";");
+    }
+    const bool same_lanes = std::all_of(accumulators.begin(), accumulators.end(),
+                                        [&](const Accumulator& a) { return a.lanes == widest; });
+    const int num_dims = static_cast<int>(map.dims.size());
+    for (int d = map.num_outer; d < num_dims; ++d) {
+      const Dim& dim = map.dims[static_cast<std::size_t>(d)];
+      if (d != map.vector_dim) {
+        open_loop(var(dim.var), extent(dim.extent));
+        continue;
+      }
+      const std::string base = "base", w = std::to_string(widest), n = extent(dim.extent);
+      open_loop(base, n, "0", w);
+      line("const int count = " + n + " - base < " + w + " ? (int)(" + n + " - base) : " + w + ";");
+      // Further dims run inside the lanes' loop: so every lane takes its elements in the order of dims, also where a
+      // dtype has fewer lanes than the widest.
+      if (d + 1 == num_dims && same_lanes) line(std::string(d_.independent_loop));
+      open("for (int l = 0; l < count; ++l)");
+      line("const " + index_type() + " " + var(dim.var) + " = base + l;");
+    }
+    for (int i = 0; i < map.body_end; ++i) render_instr(map, i);
+    for (const Accumulator& a : accumulators) {
+      std::string slot = a.name;
+      if (in_lanes) slot += a.lanes == widest ? "_lanes[l]" : "_lanes[l & " + std::to_string(a.lanes - 1) + "]";
+      line(slot + " = " + expression(a.instr->op, a.instr->dtype, slot, reg(a.instr->args[0])) + ";");
+    }
+    for (int d = map.num_outer; d < num_dims + (in_lanes ? 1 : 0); ++d) close();
+    if (!in_lanes) return;
+    for (const Accumulator& a : accumulators) {
+      const std::string low = a.name + "_lanes[l]", high = a.name + "_lanes[l + h]";
+      line("for (int h = " + std::to_string(a.lanes / 2) + "; h > 0; h /= 2)");
+      line("  for (int l = 0; l < h; ++l) " + low + " = " + expression(a.instr->op, a.instr->dtype, low, high) + ";");
+      line("const " + type(a.instr->dtype) + " " + a.name + " = " + a.name + "_lanes[0];");
+    }
+  }
+
+  void render_instr(const Map& map, int i) {
+    const Instr& in = map.instrs[static_cast<std::size_t>(i)];
+    const auto set = [&](const std::string& value) { line("const " + type(in.dtype) + " " + reg(i) + " = " + value + ";"); };
+    switch (in.kind) {
+      case Instr::Kind::Op: return set(operation(map, in));
+      case Instr::Kind::Const: return set(literal(in.dtype, in.bits));
+      case Instr::Kind::Index: return set("(" + type(in.dtype) + ")(" + affine(in.access.index) + ")");
+      case Instr::Kind::Reduced: return set("a" + std::to_string(i));
+      case Instr::Kind::Load:
+        return set((in.args[0] >= 0 ? reg(in.args[0]) + " ? " + element(in.access) + " : 0" : element(in.access)));
+      case Instr::Kind::Store:
+        return line((in.args[1] >= 0 ? "if (" + reg(in.args[1]) + ") " : "") + element(in.access) + " = " +
+                    reg(in.args[0]) + ";");
+    }
+  }
+
+  std::string operation(const Map& map, const Instr& in) const {
+    const auto arg = [&](int k) { return in.args[k] >= 0 ? reg(in.args[k]) : std::string(); };
+    const DType from = in.args[0] >= 0 ? map.instrs[static_cast<std::size_t>(in.args[0])].dtype : in.dtype;
+    if (in.op == ScalarOp::Select) return expression(in.op, in.dtype, arg(0), arg(1), arg(2));
+    if (in.op == ScalarOp::Bitcast) {
+      if (from == in.dtype) return arg(0);
+      return "hl_bitcast_" + std::string(name_of(from)) + "_" + std::string(name_of(in.dtype)) + "(" + arg(0) + ")";
+    }
+    if (in.op == ScalarOp::Cast) {
+      if (is_float(from) && is_integer(in.dtype)) {
+        return "hl_cast_" + std::string(name_of(from)) + "_" + std::string(name_of(in.dtype)) + "(" + arg(0) + ")";
+      }
+      return in.dtype == DType::Bool ? arg(0) + " != 0" : "(" + type(in.dtype) + ")" + arg(0);
+    }
+    return expression(in.op, from, arg(0), arg(1), arg(2));
+  }
+
+  void render_node(const Dot& dot) {
+    const std::string t = type(dot.dtype), it = index_type();
+    const std::int64_t lanes = lanes_of(dot.dtype), panel = p_.target.panel(dot.dtype), n = dot.n.bound;
+    const std::int64_t width = std::min(panel, std::max<std::int64_t>(n, 1));
+    open("");
+    line("// dot " + dot.name);
+    open_loop("m", extent(dot.m));
+    open_loop("n0", number(n), "0", number(panel));
+    const bool one_width = n % panel == 0 || n < panel;
+    line("const " + it + " w = " +
+         (one_width ? number(width) : number(n) + " - n0 < " + number(panel) + " ? " + number(n) + " - n0 : " + number(panel)) + ";");
+    line(t + " acc[" + number(width) + "];");
+    if (dot.init) {
+      line("const " + t + "* const init = " + pointer(*dot.init) + " + " + scaled(dot.init_m, "m") + " + " +
+           scaled(dot.init_n, "n0") + ";");
+      line("for (" + it + " j = 0; j < w; ++j) acc[j] = init[" + scaled(dot.init_n, "j") + "];");
+    } else {
+      line("for (" + it + " j = 0; j < w; ++j) acc[j] = 0;");
+    }
+    for (const DotSegment& s : dot.segments) render_segment(dot, s, lanes, panel);
+    line(t + "* const c = " + pointer(dot.c) + " + " + scaled(dot.c_m, "m") + " + " + scaled(dot.c_n, "n0") + ";");
+    line("for (" + it + " j = 0; j < w; ++j) c[" + scaled(dot.c_n, "j") + "] = acc[j];");
+    close();
+    close();
+    close();
+  }
+
+  void render_segment(const Dot& dot, const DotSegment& s, std::int64_t lanes, std::int64_t panel) {
+    const std::string t = type(dot.dtype), it = index_type();
+    std::int64_t depth = 1;
+    for (const KDim& k : s.k) depth *= k.extent.bound;
+    open("");
+    std::string a_index = "0", b_index = "0", row_number;
+    line("const " + t + "* const a = " + pointer(s.a) + " + " + scaled(s.a_m, "m") + ";");
+    if (s.packed) {
+      const std::int64_t padded = (dot.n.bound + lanes - 1) / lanes * lanes;
+      line("const " + t + "* const b = " + pointer(s.b) + " + n0 * " + number(depth) + ";");
+      line("const " + it + " pw = " + number(padded) + " - n0 < " + number(panel) + " ? " + number(padded) +
+           " - n0 : " + number(panel) + ";");
+    } else {
+      line("const " + t + "* const b = " + pointer(s.b) + " + " + scaled(s.b_n, "n0") + ";");
+    }
+    for (std::size_t i = 0; i < s.k.size(); ++i) {
+      const std::string k = "k" + std::to_string(i);
+      open_loop(k, extent(s.k[i].extent));
+      a_index += " + " + scaled(s.k[i].a_stride, k);
+      b_index += " + " + scaled(s.k[i].b_stride, k);
+      row_number = row_number.empty() ? k : "(" + row_number + ") * " + number(s.k[i].extent.bound) + " + " + k;
+    }
+    if (s.packed) b_index = row_number.empty() ? "0" : "(" + row_number + ") * pw";
+    line("const " + t + " x = a[" + a_index + "];");
+    line("const " + t + "* const row = b + " + b_index + ";");
+    const std::string y = "row[" + (s.packed ? "j" : scaled(s.b_n, "j")) + "]";
+    const std::string sum = p_.target.has_fma ? expression(ScalarOp::Fma, dot.dtype, "x", y, "acc[j]") : "acc[j] + x * " + y;
+    line(std::string(d_.independent_loop));
+    line("for (" + it + " j = 0; j < w; ++j) acc[j] = " + sum + ";");
+    for (std::size_t i = 0; i < s.k.size(); ++i) close();
+    close();
+  }
+
+  void render_node(const Pack& pack) {
+    const std::int64_t lanes = lanes_of(pack.dtype), panel = p_.target.panel(pack.dtype);
+    const std::string padded = number((pack.n + lanes - 1) / lanes * lanes), columns = number(panel);
+    open("");
+    line("// pack");
+    line("const " + type(pack.dtype) + "* const from = " + pointer(pack.source) + ";");
+    open_loop("n0", padded, "0", columns);
+    line("const " + index_type() + " w = " + padded + " - n0 < " + columns + " ? " + padded + " - n0 : " + columns + ";");
+    line(type(pack.dtype) + "* const to = " + name(pack.target) + " + n0 * " + number(pack.k) + ";");
+    open_loop("k", number(pack.k));
+    line("for (" + index_type() + " j = 0; j < w; ++j)");
+    line("  to[k * w + j] = n0 + j < " + number(pack.n) + " ? from[" + scaled(pack.k_stride, "k") + " + " +
+         scaled(pack.n_stride, "(n0 + j)") + "] : 0;");
+    close();
+    close();
+    close();
+  }
+
+  void render_node(const For& loop) {
+    const std::string counter = var(loop.counter), trip = extent(loop.trip);
+    if (loop.reverse) {
+      open("for (" + index_type() + " " + counter + " = " + trip + " - 1; " + counter + " >= 0; --" + counter + ")");
+    } else {
+      open_loop(counter, trip);
+    }
+    if (grid_depth_ == 0) line(std::string(d_.cancelled));
+    if (loop.stop) {
+      open("");
+      render_block(loop.test);
+      close();
+      line("if (" + element(*loop.stop) + ") break;");
+    }
+    render_block(loop.body);
+    close();
+  }
+
+  void render_node(const Let& let) {
+    const std::string v = var(let.var), low = number(let.low), high = number(let.high);
+    line("const " + index_type() + " " + v + "_raw = (" + index_type() + ")" + element(let.source) + ";");
+    line("const " + index_type() + " " + v + " = " + v + "_raw < " + low + " ? " + low + " : " + v + "_raw > " + high +
+         " ? " + high + " : " + v + "_raw;");
+  }
+
+  void render_node(const Grid& grid) {
+    const std::string block = var(grid.block), row0 = var(grid.row0), rows = var(grid.rows), total = extent(grid.total);
+    const std::string per_block = number(grid.tiles_per_block), tile_rows = number(grid.tile_rows);
+    open_loop(block, number(grid.num_blocks), std::string(d_.worker), std::string(d_.num_workers));
+    line(std::string(d_.cancelled));
+    ++grid_depth_;
+    if (!grid.prologue.empty()) {
+      open("");
+      render_block(grid.prologue);
+      close();
+    }
+    open_loop("tile", "(" + block + " + 1) * " + per_block, block + " * " + per_block);
+    line("const " + index_type() + " " + row0 + " = tile * " + tile_rows + ";");
+    line("if (" + row0 + " >= " + total + ") break;");
+    line("const " + index_type() + " " + rows + " = " + total + " - " + row0 + " < " + tile_rows + " ? " + total + " - " +
+         row0 + " : " + tile_rows + ";");
+    render_block(grid.body);
+    close();
+    --grid_depth_;
+    close();
+  }
+
+  void render_node(const Single& single) {
+    open("if (" + std::string(d_.worker) + " == 0)");
+    render_block(single.body);
+    close();
+  }
+  void render_node(const Barrier&) { line(std::string(d_.barrier)); }
+
+  const Program& p_;
+  const Dialect& d_;
+  std::string out_;
+  int depth_ = 0;
+  int grid_depth_ = 0;
+};
+
+}  // namespace
+
+std::string render(const Program& program, const Dialect& dialect) { return Renderer(program, dialect).run(); }
+
+}  // namespace hotloop::render

@@ -1,0 +1,75 @@
+#include "schedule/lower_math.h"
+
+#include <algorithm>
+
+#include "schedule/math/expand.h"
+
+namespace hotloop::kernel {
+namespace {
+
+using Expansion = int (*)(math::Expander&, int);
+
+Expansion expansion_of(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::Exp: return math::exp;
+    case ScalarOp::Expm1: return math::expm1;
+    case ScalarOp::Log: return math::log;
+    case ScalarOp::Log1p: return math::log1p;
+    case ScalarOp::Tanh: return math::tanh;
+    case ScalarOp::Sigmoid: return math::sigmoid;
+    default: return nullptr;
+  }
+}
+
+bool is_expanded(const Instr& in) {
+  return in.kind == Instr::Kind::Op && is_float(in.dtype) && expansion_of(in.op) != nullptr;
+}
+
+void lower_map(Map& map, bool has_fma) {
+  if (std::none_of(map.instrs.begin(), map.instrs.end(), is_expanded)) return;
+  std::vector<Instr> lowered;
+  math::Expander expander(lowered, has_fma);
+  std::vector<int> moved;  // new register of each old one
+  int body_end = 0;
+  for (int i = 0; i < static_cast<int>(map.instrs.size()); ++i) {
+    if (i == map.body_end) {
+      body_end = static_cast<int>(lowered.size());
+      expander.forget_constants();
+    }
+    Instr in = map.instrs[static_cast<std::size_t>(i)];
+    for (int& arg : in.args) {
+      if (arg >= 0) arg = moved[static_cast<std::size_t>(arg)];
+    }
+    for (Indirect& indirect : in.access.indirect) indirect.reg = moved[static_cast<std::size_t>(indirect.reg)];
+    if (is_expanded(in)) {
+      expander.begin(in.dtype);
+      moved.push_back(expansion_of(in.op)(expander, in.args[0]));
+    } else {
+      moved.push_back(static_cast<int>(lowered.size()));
+      lowered.push_back(std::move(in));
+    }
+  }
+  map.body_end = map.body_end == static_cast<int>(map.instrs.size()) ? static_cast<int>(lowered.size()) : body_end;
+  map.instrs = std::move(lowered);
+}
+
+void lower_block(Block& block, bool has_fma) {
+  for (Stmt& stmt : block) {
+    if (auto* map = std::get_if<Map>(&stmt.node)) lower_map(*map, has_fma);
+    if (auto* loop = std::get_if<For>(&stmt.node)) {
+      lower_block(loop->test, has_fma);
+      lower_block(loop->body, has_fma);
+    }
+    if (auto* grid = std::get_if<Grid>(&stmt.node)) {
+      lower_block(grid->prologue, has_fma);
+      lower_block(grid->body, has_fma);
+    }
+    if (auto* single = std::get_if<Single>(&stmt.node)) lower_block(single->body, has_fma);
+  }
+}
+
+}  // namespace
+
+void lower_math(Program& program) { lower_block(program.body, program.target.has_fma); }
+
+}  // namespace hotloop::kernel

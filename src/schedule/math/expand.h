@@ -1,0 +1,103 @@
+// Writing instructions in terms of earlier ones, and the functions written so.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::kernel::math {
+
+// Appends instructions of one float dtype to a list; registers are positions in it. Equal constants share a register,
+// so a list belongs to one part of a Map (its body, or what follows a reduction).
+class Expander {
+ public:
+  Expander(std::vector<Instr>& instrs, bool has_fma) : instrs_(instrs), has_fma_(has_fma) {}
+
+  void begin(DType dtype) { dtype_ = dtype; }
+  // Registers before the present end are no longer usable.
+  void forget_constants() { constants_.clear(); }
+  bool is_f32() const { return dtype_ == DType::F32; }
+
+  int op(ScalarOp op, int a, int b = -1, int c = -1) { return push(op, dtype_, a, b, c); }
+  int add(int a, int b) { return op(ScalarOp::Add, a, b); }
+  int sub(int a, int b) { return op(ScalarOp::Sub, a, b); }
+  int mul(int a, int b) { return op(ScalarOp::Mul, a, b); }
+  int div(int a, int b) { return op(ScalarOp::Div, a, b); }
+  int abs(int a) { return op(ScalarOp::Abs, a); }
+  int neg(int a) { return op(ScalarOp::Neg, a); }
+  // a * b + c, with one rounding where the target has it.
+  int fma(int a, int b, int c) { return has_fma_ ? op(ScalarOp::Fma, a, b, c) : add(mul(a, b), c); }
+  bool has_fma() const { return has_fma_; }
+
+  int less(int a, int b) { return push(ScalarOp::Lt, DType::Bool, a, b); }
+  int equal(int a, int b) { return push(ScalarOp::Eq, DType::Bool, a, b); }
+  int select(int condition, int a, int b) { return op(ScalarOp::Select, condition, a, b); }
+  // The nearer of x and the bound, and NaN for NaN: one max or min instruction on x86.
+  int at_least(int x, int bound) { return select(less(x, bound), bound, x); }
+  int at_most(int x, int bound) { return select(less(bound, x), bound, x); }
+
+  int constant(double value) { return literal(dtype_, bits_of(value)); }
+  int integer(std::int64_t value) {
+    const auto bits = static_cast<std::uint64_t>(value);
+    return literal(int_dtype(), is_f32() ? bits & 0xffffffffu : bits);
+  }
+  // Integer instructions on the bits of a float.
+  DType int_dtype() const { return is_f32() ? DType::I32 : DType::I64; }
+  int to_bits(int a) { return push(ScalarOp::Bitcast, int_dtype(), a); }
+  int from_bits(int a) { return push(ScalarOp::Bitcast, dtype_, a); }
+  int int_op(ScalarOp op, int a, int b) { return push(op, int_dtype(), a, b); }
+  int int_to_float(int a) { return push(ScalarOp::Cast, dtype_, a); }
+  // |magnitude| with the sign of `sign`.
+  int copy_sign(int magnitude, int sign);
+
+  // x = n * unit + r with integer n nearest to x * per_unit; power = 2^(n + exponent_offset). unit_high must have so few
+  // bits that n * unit_high is exact (targets without fma need it).
+  struct Reduction {
+    int n, r, power;
+    int head, minus_low;  // r = n * minus_low + head, rounded
+  };
+  Reduction reduce(int x, double per_unit, double unit_high, double unit_low, int exponent_offset = 0);
+  // What the rounding of r lost.
+  int lost(const Reduction& by) { return fma(by.n, by.minus_low, sub(by.head, by.r)); }
+  // 2^n in two factors, neither of which leaves the normal range.
+  std::pair<int, int> split_power(int n);
+
+  // c[0] + c[1] x + c[2] x^2 + ..., by Horner.
+  int polynomial(int x, std::initializer_list<double> coefficients);
+
+ private:
+  // Adding 1.5 * 2^52 (f32: 2^23) leaves the rounded number in the lowest bits: shifted into the exponent field, with
+  // the bias added beforehand, it is the power of two.
+  double rounding() const { return is_f32() ? 0x1.8p23 : 0x1.8p52; }
+  int exponent_bias() const { return is_f32() ? 127 : 1023; }
+  int to_power(int bits) { return from_bits(int_op(ScalarOp::Shl, bits, integer(is_f32() ? 23 : 52))); }
+  std::uint64_t bits_of(double value) const {
+    return is_f32() ? std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(value))}
+                    : std::bit_cast<std::uint64_t>(value);
+  }
+  int literal(DType dtype, std::uint64_t bits);
+  int push(ScalarOp op, DType dtype, int a, int b = -1, int c = -1);
+
+  std::vector<Instr>& instrs_;
+  std::map<std::pair<DType, std::uint64_t>, int> constants_;
+  bool has_fma_;
+  DType dtype_ = DType::F32;
+};
+
+// r + r^2 * g; in f64 with what the rounding of r lost, to stay within 2 ulp.
+int add_tail(Expander& e, const Expander::Reduction& by, int g);
+
+// Each returns the register of f(x); x is of the dtype begun.
+int exp(Expander& e, int x);
+int expm1(Expander& e, int x);
+int tanh(Expander& e, int x);
+int sigmoid(Expander& e, int x);
+int log(Expander& e, int x);
+int log1p(Expander& e, int x);
+
+}  // namespace hotloop::kernel::math

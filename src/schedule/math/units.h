@@ -1,0 +1,10 @@
+// Parts of ln 2 that exponents are taken out by (see Expander::reduce): high + low is ln 2 beyond the precision of the dtype.
+#pragma once
+
+namespace hotloop::kernel::math {
+
+inline constexpr double ln2_high_f32 = 0x1.62e4p-1, ln2_low_f32 = 0x1.7f7d1cf79abcap-20;
+inline constexpr double ln2_high_f64 = 0x1.62e42fefa38p-1, ln2_low_f64 = 0x1.ef35793c76730p-45;
+inline constexpr double inverse_ln2 = 0x1.71547652b82fep+0;
+
+}  // namespace hotloop::kernel::math
