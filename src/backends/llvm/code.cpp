@@ -1,0 +1,298 @@
+#include "backends/llvm/code.h"
+
+#include "hotloop/error.h"
+
+namespace hotloop::codegen {
+
+llvm::Function* ModuleState::create_function(const std::string& name, llvm::FunctionType* type, bool is_entry) {
+  auto* function = llvm::Function::Create(
+      type, is_entry ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage, name, module);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  function->addFnAttr(llvm::Attribute::NoInline);
+  const std::string width = std::to_string(register_bytes * 8);
+  function->addFnAttr("prefer-vector-width", width);
+  function->addFnAttr("min-legal-vector-width", width);
+  return function;
+}
+
+llvm::Type* Code::scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::Bool: return b.getInt1Ty();
+    case DType::I32:
+    case DType::U32: return b.getInt32Ty();
+    case DType::I64: return b.getInt64Ty();
+    case DType::F32: return b.getFloatTy();
+    case DType::F64: break;
+  }
+  return b.getDoubleTy();
+}
+
+llvm::Type* Code::type(DType dtype, int lanes) {
+  llvm::Type* element = scalar_type(dtype);
+  return lanes == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
+}
+
+llvm::Type* Code::memory_type(DType dtype, int lanes) {
+  if (dtype != DType::Bool) return type(dtype, lanes);
+  return lanes == 1 ? static_cast<llvm::Type*>(b.getInt8Ty())
+                    : llvm::FixedVectorType::get(b.getInt8Ty(), static_cast<unsigned>(lanes));
+}
+
+Value* Code::constant(DType dtype, std::uint64_t bits) {
+  if (dtype == DType::Bool) return b.getInt1(bits != 0);
+  if (dtype == DType::I64) return b.getInt64(bits);
+  if (dtype == DType::F64) {
+    return llvm::ConstantFP::get(context(), llvm::APFloat(llvm::APFloat::IEEEdouble(), llvm::APInt(64, bits)));
+  }
+  const auto low = static_cast<std::uint32_t>(bits);
+  if (dtype == DType::F32) {
+    return llvm::ConstantFP::get(context(), llvm::APFloat(llvm::APFloat::IEEEsingle(), llvm::APInt(32, low)));
+  }
+  return b.getInt32(low);
+}
+
+Value* Code::splat(Value* like, std::int64_t value) {
+  return llvm::ConstantInt::getSigned(like->getType(), value);
+}
+
+Value* Code::widen(Value* value, int lanes) {
+  return lanes == 1 || lanes_in(value) != 1 ? value : b.CreateVectorSplat(static_cast<unsigned>(lanes), value);
+}
+
+Value* Code::lane_numbers(llvm::Type* element, int lanes, std::int64_t stride) {
+  if (lanes == 1) return llvm::ConstantInt::get(element, 0);
+  std::vector<llvm::Constant*> numbers;
+  for (int l = 0; l < lanes; ++l) numbers.push_back(llvm::ConstantInt::getSigned(element, l * stride));
+  return llvm::ConstantVector::get(numbers);
+}
+
+Value* Code::tail_mask(int lanes, Value* active) {
+  llvm::Type* i32 = b.getInt32Ty();
+  return b.CreateICmpSLT(lane_numbers(i32, lanes, 1), widen(b.CreateTrunc(active, i32), lanes));
+}
+
+Value* Code::offset(Value* pointer, std::int64_t bytes) {
+  return bytes == 0 ? pointer : b.CreateGEP(b.getInt8Ty(), pointer, i64(bytes));
+}
+
+Value* Code::offset(Value* pointer, Value* index, std::int64_t scale_bytes) {
+  if (scale_bytes == 0) return pointer;
+  if (scale_bytes == 4) return b.CreateGEP(b.getInt32Ty(), pointer, index);
+  if (scale_bytes == 8) return b.CreateGEP(b.getInt64Ty(), pointer, index);
+  return b.CreateGEP(b.getInt8Ty(), pointer, b.CreateMul(index, i64(scale_bytes)));
+}
+
+Code::Values Code::loop(Value* begin, Value* end, std::int64_t step, Values carried,
+                        const std::function<Values(Value*, const Values&)>& body) {
+  const auto* first = llvm::dyn_cast<llvm::ConstantInt>(begin);
+  const auto* last = llvm::dyn_cast<llvm::ConstantInt>(end);
+  const bool known = first != nullptr && last != nullptr;
+  if (known && first->getSExtValue() >= last->getSExtValue()) return carried;
+  if (known && first->getSExtValue() + step >= last->getSExtValue()) return body(begin, carried);
+
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  llvm::Function* function = before->getParent();
+  auto* head = llvm::BasicBlock::Create(context(), "loop", function);
+  auto* done = llvm::BasicBlock::Create(context(), "done", function);
+  if (known) {
+    b.CreateBr(head);
+  } else {
+    b.CreateCondBr(b.CreateICmpSLT(begin, end), head, done);
+  }
+  b.SetInsertPoint(head);
+  llvm::PHINode* iv = b.CreatePHI(b.getInt64Ty(), 2);
+  iv->addIncoming(begin, before);
+  std::vector<llvm::PHINode*> phis;
+  Values current;
+  for (Value* value : carried) {
+    phis.push_back(b.CreatePHI(value->getType(), 2));
+    phis.back()->addIncoming(value, before);
+    current.push_back(phis.back());
+  }
+  const Values next = body(iv, current);
+  HOTLOOP_CHECK(next.size() == carried.size(), "a loop must return as many values as it carries");
+  Value* iv_next = b.CreateNSWAdd(iv, i64(step));
+  llvm::BasicBlock* latch = b.GetInsertBlock();
+  b.CreateCondBr(b.CreateICmpSLT(iv_next, end), head, done);
+  iv->addIncoming(iv_next, latch);
+  for (std::size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], latch);
+  b.SetInsertPoint(done);
+  if (known) return next;
+  Values merged;
+  for (std::size_t i = 0; i < phis.size(); ++i) {
+    llvm::PHINode* phi = b.CreatePHI(carried[i]->getType(), 2);
+    phi->addIncoming(carried[i], before);
+    phi->addIncoming(next[i], latch);
+    merged.push_back(phi);
+  }
+  return merged;
+}
+
+void Code::loop(Value* begin, Value* end, std::int64_t step, const std::function<void(Value*)>& body) {
+  loop(begin, end, step, Values{}, [&](Value* iv, const Values&) {
+    body(iv);
+    return Values{};
+  });
+}
+
+void Code::when(Value* condition, const std::function<void()>& body) {
+  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) {
+    if (known->isOne()) body();
+    return;
+  }
+  llvm::Function* function = b.GetInsertBlock()->getParent();
+  auto* then = llvm::BasicBlock::Create(context(), "then", function);
+  auto* done = llvm::BasicBlock::Create(context(), "done", function);
+  b.CreateCondBr(condition, then, done);
+  b.SetInsertPoint(then);
+  body();
+  b.CreateBr(done);
+  b.SetInsertPoint(done);
+}
+
+Value* Code::memory_value(DType dtype, Value* value) {
+  return dtype == DType::Bool ? b.CreateZExt(value, memory_type(dtype, lanes_in(value))) : value;
+}
+
+Value* Code::register_value(DType dtype, Value* value) {
+  return dtype == DType::Bool ? b.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType())) : value;
+}
+
+Value* Code::load(DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask) {
+  const llvm::Align align(size_of(dtype));
+  llvm::Type* memory = memory_type(dtype, lanes);
+  if (lanes == 1 || stride == 0) {
+    llvm::Type* scalar = memory_type(dtype, 1);
+    if (mask != nullptr) {  // a scalar predicate: read a zero instead
+      HOTLOOP_CHECK(lanes_in(mask) == 1, "a broadcast load needs a scalar predicate");
+      llvm::GlobalVariable* zero = state_.module.getGlobalVariable("zero", true);
+      if (zero == nullptr) {
+        zero = new llvm::GlobalVariable(state_.module, b.getInt64Ty(), true, llvm::GlobalValue::InternalLinkage,
+                                        b.getInt64(0), "zero");
+      }
+      pointer = b.CreateSelect(mask, pointer, zero);
+    }
+    return widen(register_value(dtype, b.CreateAlignedLoad(scalar, pointer, align)), lanes);
+  }
+  if (stride != 1) return gather(dtype, pointer, lane_numbers(b.getInt64Ty(), lanes, stride), mask);
+  Value* value = mask == nullptr ? static_cast<Value*>(b.CreateAlignedLoad(memory, pointer, align))
+                                 : b.CreateMaskedLoad(memory, pointer, align, widen(mask, lanes),
+                                                      llvm::Constant::getNullValue(memory));
+  return register_value(dtype, value);
+}
+
+void Code::store(DType dtype, Value* value, Value* pointer, std::int64_t stride, int lanes, Value* mask) {
+  const llvm::Align align(size_of(dtype));
+  if (lanes == 1) {
+    const auto write = [&] { b.CreateAlignedStore(memory_value(dtype, value), pointer, align); };
+    if (mask != nullptr) {
+      when(mask, write);
+    } else {
+      write();
+    }
+    return;
+  }
+  value = widen(value, lanes);
+  if (stride != 1) return scatter(dtype, value, pointer, lane_numbers(b.getInt64Ty(), lanes, stride), mask);
+  value = memory_value(dtype, value);
+  if (mask == nullptr) {
+    b.CreateAlignedStore(value, pointer, align);
+  } else {
+    b.CreateMaskedStore(value, pointer, align, widen(mask, lanes));
+  }
+}
+
+// Indices fit 32 bits whenever they are small constants: half the registers of 64-bit ones.
+static Value* narrowed(Code& code, Value* indices) {
+  auto* constant = llvm::dyn_cast<llvm::ConstantDataVector>(indices);
+  if (constant == nullptr || !constant->getElementType()->isIntegerTy(64)) return indices;
+  std::vector<llvm::Constant*> narrow;
+  for (unsigned i = 0; i < constant->getNumElements(); ++i) {
+    const auto value = static_cast<std::int64_t>(constant->getElementAsInteger(i));
+    if (value != static_cast<std::int32_t>(value)) return indices;
+    narrow.push_back(code.b.getInt32(static_cast<std::uint32_t>(value)));
+  }
+  return llvm::ConstantVector::get(narrow);
+}
+
+Value* Code::gather(DType dtype, Value* pointer, Value* indices, Value* mask) {
+  const int lanes = lanes_in(indices);
+  llvm::Type* memory = memory_type(dtype, lanes);
+  Value* pointers = b.CreateGEP(memory_type(dtype, 1), pointer, narrowed(*this, indices));
+  Value* active = mask == nullptr ? llvm::Constant::getAllOnesValue(type(DType::Bool, lanes)) : widen(mask, lanes);
+  return register_value(dtype, b.CreateMaskedGather(memory, pointers, llvm::Align(size_of(dtype)), active,
+                                                    llvm::Constant::getNullValue(memory)));
+}
+
+void Code::scatter(DType dtype, Value* value, Value* pointer, Value* indices, Value* mask) {
+  const int lanes = lanes_in(indices);
+  Value* pointers = b.CreateGEP(memory_type(dtype, 1), pointer, narrowed(*this, indices));
+  Value* active = mask == nullptr ? llvm::Constant::getAllOnesValue(type(DType::Bool, lanes)) : widen(mask, lanes);
+  b.CreateMaskedScatter(memory_value(dtype, widen(value, lanes)), pointers, llvm::Align(size_of(dtype)), active);
+}
+
+Value* Code::identity(ir::ScalarOp op, DType dtype) {
+  using ir::ScalarOp;
+  llvm::Type* scalar = scalar_type(dtype);
+  if (is_float(dtype)) {
+    if (op == ScalarOp::Add) return llvm::ConstantFP::getZero(scalar);
+    if (op == ScalarOp::Mul) return llvm::ConstantFP::get(scalar, 1.0);
+    HOTLOOP_CHECK(op == ScalarOp::Max || op == ScalarOp::Min, "a float reduction is Add, Mul, Max or Min");
+    return llvm::ConstantFP::getInfinity(scalar, op == ScalarOp::Max);
+  }
+  const unsigned bits = scalar->getIntegerBitWidth();
+  const bool is_signed = dtype == DType::I32 || dtype == DType::I64;
+  switch (op) {
+    case ScalarOp::Add:
+    case ScalarOp::Or: return llvm::Constant::getNullValue(scalar);
+    case ScalarOp::Mul: return llvm::ConstantInt::get(scalar, 1);
+    case ScalarOp::And: return llvm::Constant::getAllOnesValue(scalar);
+    case ScalarOp::Max:
+      return llvm::ConstantInt::get(scalar, is_signed ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt(bits, 0));
+    case ScalarOp::Min:
+      return llvm::ConstantInt::get(scalar,
+                                    is_signed ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits));
+    default: break;
+  }
+  HOTLOOP_CHECK(false, "no identity for this reduction");
+  return nullptr;
+}
+
+Value* Code::combine_halves(ir::ScalarOp operation, DType dtype, Value* vector) {
+  for (int lanes = lanes_in(vector); lanes > 1; lanes /= 2) {
+    std::vector<int> low, high;
+    for (int l = 0; l < lanes / 2; ++l) {
+      low.push_back(l);
+      high.push_back(l + lanes / 2);
+    }
+    Value* a = lanes == 2 ? b.CreateExtractElement(vector, std::uint64_t{0}) : b.CreateShuffleVector(vector, low);
+    Value* c = lanes == 2 ? b.CreateExtractElement(vector, std::uint64_t{1}) : b.CreateShuffleVector(vector, high);
+    vector = op(operation, dtype, dtype, {a, c});
+  }
+  return vector;
+}
+
+Value* Frame::extent(Code& code, const kernel::Extent& extent) const {
+  if (extent.is_static()) return code.i64(extent.bound);
+  Value* value = vars[static_cast<std::size_t>(extent.var)];
+  HOTLOOP_CHECK(value != nullptr, "a run-time extent is used outside the scope of its variable");
+  return value;
+}
+
+Value* Frame::affine(Code& code, const kernel::Affine& index) const {
+  Value* sum = code.i64(index.constant);
+  for (const kernel::Term& term : index.terms) {
+    Value* var = vars[static_cast<std::size_t>(term.var)];
+    HOTLOOP_CHECK(var != nullptr, "an index uses a variable outside its scope");
+    sum = code.b.CreateAdd(sum, code.b.CreateMul(var, code.i64(term.coefficient)));
+  }
+  return sum;
+}
+
+Value* Frame::address(Code& code, const kernel::Access& access) const {
+  HOTLOOP_CHECK(access.indirect.empty(), "only a Map may index indirectly");
+  return code.offset(buffers[static_cast<std::size_t>(access.buffer)], affine(code, access.index),
+                     bytes_of(code.state().buffer(access.buffer).dtype));
+}
+
+}  // namespace hotloop::codegen

@@ -1,0 +1,114 @@
+// LLVM IR on logical vectors: what the emitters of Map, Dot and Pack have in common.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::codegen {
+
+using kernel::lanes_of;
+using llvm::Value;
+
+// One module under construction. Outlined functions are found again by a key that says all about their code.
+struct ModuleState {
+  llvm::Module& module;
+  const kernel::Program& program;
+  int register_bytes;  // of a hardware vector: 64, 32 or 16
+  std::map<std::string, llvm::Function*> outlined;
+
+  llvm::LLVMContext& context() const { return module.getContext(); }
+  const kernel::Buffer& buffer(int index) const { return program.buffers[static_cast<std::size_t>(index)]; }
+  // A function with the attributes of the target (no fast-math, IEEE denormals).
+  llvm::Function* create_function(const std::string& name, llvm::FunctionType* type, bool is_entry);
+};
+
+// A cursor in one function. A value is a vector of `lanes` elements, or a scalar when it has one lane; Bool is i1 in
+// registers and a byte in memory.
+class Code {
+ public:
+  Code(ModuleState& state, llvm::BasicBlock* block) : b(block), state_(state) {}
+  llvm::IRBuilder<> b;
+
+  ModuleState& state() { return state_; }
+  llvm::LLVMContext& context() { return state_.context(); }
+  Value* i64(std::int64_t value) { return b.getInt64(static_cast<std::uint64_t>(value)); }
+  llvm::Type* scalar_type(DType dtype);
+  llvm::Type* type(DType dtype, int lanes);
+  Value* constant(DType dtype, std::uint64_t bits);
+  Value* zero(DType dtype, int lanes) { return llvm::Constant::getNullValue(type(dtype, lanes)); }
+  Value* widen(Value* value, int lanes);  // broadcasts a scalar
+  Value* lane_numbers(llvm::Type* element, int lanes, std::int64_t stride);
+  Value* tail_mask(int lanes, Value* active);  // lanes 0..active-1
+  Value* offset(Value* pointer, std::int64_t bytes);
+  Value* offset(Value* pointer, Value* index, std::int64_t scale_bytes);
+
+  // for iv = begin; iv < end; iv += step, with values carried from one iteration to the next. The body returns the
+  // new ones. A loop known to run once is not a loop; one known not to run is nothing.
+  using Values = std::vector<Value*>;
+  Values loop(Value* begin, Value* end, std::int64_t step, Values carried,
+              const std::function<Values(Value* iv, const Values& carried)>& body);
+  void loop(Value* begin, Value* end, std::int64_t step, const std::function<void(Value* iv)>& body);
+  void when(Value* condition, const std::function<void()>& body);
+
+  // `stride` elements from lane to lane; lanes outside `mask` (null: none) are not touched and read as 0.
+  Value* load(DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask);
+  void store(DType dtype, Value* value, Value* pointer, std::int64_t stride, int lanes, Value* mask);
+  Value* gather(DType dtype, Value* pointer, Value* indices, Value* mask);
+  void scatter(DType dtype, Value* value, Value* pointer, Value* indices, Value* mask);
+
+  Value* fma(Value* a, Value* c, Value* addend);  // a * c + addend; two roundings on targets without fma
+  // One scalar operation; `operand` is the dtype of the last argument (they differ for Cast, compares and Select).
+  Value* op(ir::ScalarOp op, DType result, DType operand, const Values& args);
+  Value* identity(ir::ScalarOp op, DType dtype);
+  Value* combine_halves(ir::ScalarOp op, DType dtype, Value* vector);  // lane l with lane l + L/2, down to a scalar
+
+ private:
+  Value* memory_value(DType dtype, Value* value);    // i1 to i8
+  Value* register_value(DType dtype, Value* value);  // i8 to i1
+  llvm::Type* memory_type(DType dtype, int lanes);
+  Value* float_op(ir::ScalarOp op, DType dtype, const Values& args);
+  Value* integer_op(ir::ScalarOp op, DType dtype, const Values& args);
+  Value* bool_op(ir::ScalarOp op, const Values& args);
+  Value* compare(ir::ScalarOp op, DType operand, Value* a, Value* c);
+  Value* cast(DType to, DType from, Value* value);
+  Value* library_call(ir::ScalarOp op, DType dtype, const Values& args);
+  Value* divide(ir::ScalarOp op, DType dtype, Value* a, Value* c);
+  Value* splat(Value* like, std::int64_t value);  // an integer constant of the type of `like`
+
+  ModuleState& state_;
+};
+
+inline int lanes_in(const Value* value) {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+  return vector == nullptr ? 1 : static_cast<int>(vector->getNumElements());
+}
+inline std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
+// Where the entry function stands: what variables and buffers are there.
+struct Frame {
+  std::vector<Value*> vars;     // by Var, i64; null outside its scope
+  std::vector<Value*> buffers;  // base address of each buffer
+  Value* worker = nullptr;
+  Value* num_workers = nullptr;
+
+  Value* extent(Code& code, const kernel::Extent& extent) const;
+  Value* affine(Code& code, const kernel::Affine& index) const;       // in elements
+  Value* address(Code& code, const kernel::Access& access) const;     // no indirect terms
+};
+
+// Each emits a call of an outlined function at the cursor.
+void emit_map(Code& code, const Frame& frame, const kernel::Map& map, bool may_split);
+void emit_dot(Code& code, const Frame& frame, const kernel::Dot& dot);
+void emit_pack(Code& code, const Frame& frame, const kernel::Pack& pack);
+// The whole program: an exported function `hotloop_kernel` of type KernelFunction.
+void emit_program(ModuleState& state);
+
+}  // namespace hotloop::codegen

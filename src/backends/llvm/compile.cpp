@@ -1,0 +1,119 @@
+// compile_llvm: kernel IR to a function, through an object file that ORC links and a disk cache keeps.
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Support/DynamicLibrary.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/TargetParser/Host.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+
+#include "backends/backend.h"
+#include "backends/llvm/code.h"
+#include "backends/llvm/machine.h"
+#include "backends/llvm/object_cache.h"
+#include "hotloop/error.h"
+
+namespace hotloop {
+namespace {
+
+// Changes whenever the emitters do: older entries of the disk cache are then not found.
+constexpr const char* codegen_version = "llvm-codegen 1";
+
+template <class T> T checked(llvm::Expected<T> value, const char* what) {
+  if (!value) throw InternalError(__FILE__, __LINE__, std::string(what) + ": " + llvm::toString(value.takeError()));
+  return std::move(*value);
+}
+void checked(llvm::Error error, const char* what) {
+  if (error) throw InternalError(__FILE__, __LINE__, std::string(what) + ": " + llvm::toString(std::move(error)));
+}
+
+// One linker a process; each kernel is a library of its own. Never destroyed: kernels may outlive static objects.
+llvm::orc::LLJIT& linker() {
+  static llvm::orc::LLJIT* jit = [] {
+    // Vector functions that lower_math leaves; where glibc has none, a kernel that needs them fails to link.
+    llvm::sys::DynamicLibrary::LoadLibraryPermanently("libmvec.so.1");
+    auto machine = llvm::orc::JITTargetMachineBuilder(llvm::Triple(llvm::sys::getProcessTriple()));
+    llvm::orc::LLJITBuilder builder;
+    builder.setJITTargetMachineBuilder(std::move(machine));
+    return checked(builder.create(), "the linker cannot start").release();
+  }();
+  return *jit;
+}
+
+class LinkedKernel final : public CompiledKernel {
+ public:
+  explicit LinkedKernel(const std::string& object) {
+    static std::atomic<unsigned> serial{0};
+    auto library = linker().createJITDylib("kernel." + std::to_string(serial++));
+    checked(library.takeError(), "no library for a kernel");
+    library_ = &*library;
+    checked(linker().addObjectFile(*library_, llvm::MemoryBuffer::getMemBufferCopy(object, "kernel")),
+            "the object was refused");
+    function_ = checked(linker().lookup(*library_, "hotloop_kernel"), "a kernel did not link").toPtr<KernelFunction>();
+    const auto file = checked(llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel")),
+                              "the object cannot be read");
+    for (const llvm::object::SectionRef& section : file->sections()) {
+      if (section.isText()) code_bytes += section.getSize();
+    }
+  }
+  ~LinkedKernel() override { llvm::consumeError(linker().getExecutionSession().removeJITDylib(*library_)); }
+  KernelFunction function() const override { return function_; }
+
+ private:
+  llvm::orc::JITDylib* library_ = nullptr;
+  KernelFunction function_ = nullptr;
+};
+
+std::string cache_key(const kernel::Program& program, const codegen::MachineSpec& spec) {
+  std::string key = std::string(codegen_version) + "\n" + LLVM_VERSION_STRING + "\n" + spec.cpu + "\n" + spec.features +
+                    "\n" + kernel::print(program);
+  for (const kernel::Buffer& buffer : program.buffers) {  // the text form may abbreviate them
+    if (buffer.data.defined()) key.append(static_cast<const char*>(buffer.data.raw()), buffer.data.bytes());
+  }
+  return key;
+}
+
+}  // namespace
+
+std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, const BackendOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const codegen::MachineSpec spec = codegen::machine_for(program.target);
+  const auto finished = [&](std::unique_ptr<LinkedKernel> kernel) {
+    kernel->compile_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return kernel;
+  };
+  const codegen::ObjectCache cache(options.cache_dir);
+  const bool cached = !options.cache_dir.empty() && !options.keep_source;
+  const std::string key = options.cache_dir.empty() ? std::string() : cache_key(program, spec);
+  if (cached) {
+    if (const auto object = cache.find(key)) {
+      auto kernel = std::make_unique<LinkedKernel>(*object);
+      kernel->from_cache = true;
+      return finished(std::move(kernel));
+    }
+  }
+
+  const std::unique_ptr<llvm::TargetMachine> machine = codegen::make_target_machine(spec);
+  llvm::LLVMContext context;
+  llvm::Module module(program.name, context);
+  module.setTargetTriple(machine->getTargetTriple().str());
+  module.setDataLayout(machine->createDataLayout());
+  codegen::ModuleState state{module, program, spec.register_bytes, {}};
+  codegen::emit_program(state);
+  std::string source;
+  if (options.keep_source) {
+    llvm::raw_string_ostream stream(source);
+    module.print(stream, nullptr);
+  }
+  const std::string object = codegen::compile_module(module, *machine);
+  if (!options.cache_dir.empty()) cache.insert(key, object);  // an unwritable directory costs time, nothing else
+  auto kernel = std::make_unique<LinkedKernel>(object);
+  kernel->source = std::move(source);
+  return finished(std::move(kernel));
+}
+
+}  // namespace hotloop

@@ -1,0 +1,90 @@
+#include "backends/llvm/machine.h"
+
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+
+#include <mutex>
+
+#include "hotloop/error.h"
+
+namespace hotloop::codegen {
+
+MachineSpec machine_for(const kernel::Target& target) {
+  if (target.name == "avx2") return {"x86-64-v3", "", 32};
+  if (target.name == "portable") return {"x86-64-v2", "", 16};
+  HOTLOOP_CHECK(target.name == "avx512", "the llvm backend knows avx512, avx2 and portable");
+  const llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
+  for (const char* feature : {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}) {
+    if (!host.lookup(feature)) return {"x86-64-v4", "", 64};
+  }
+  std::vector<std::string> features;
+  for (const auto& entry : host) features.push_back((entry.second ? "+" : "-") + entry.first().str());
+  std::sort(features.begin(), features.end());
+  std::string list;
+  for (const std::string& feature : features) list += (list.empty() ? "" : ",") + feature;
+  return {llvm::sys::getHostCPUName().str(), list, 64};
+}
+
+std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  const std::string triple = llvm::sys::getProcessTriple();
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+  HOTLOOP_CHECK(target != nullptr, "LLVM has no target for this machine: " + error);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // an fma is where the kernel IR says so, and nowhere else
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, spec.cpu, spec.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
+      llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+  HOTLOOP_CHECK(machine != nullptr, "LLVM cannot generate code for " + spec.cpu);
+  return machine;
+}
+
+std::string compile_module(llvm::Module& module, llvm::TargetMachine& machine) {
+  std::string text;
+  llvm::raw_string_ostream message(text);
+  HOTLOOP_CHECK(!llvm::verifyModule(module, &message), "the llvm backend emitted a broken module: " + message.str());
+
+  {
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager graphs;
+    llvm::ModuleAnalysisManager modules;
+    llvm::PassBuilder builder(&machine);
+    builder.registerModuleAnalyses(modules);
+    builder.registerCGSCCAnalyses(graphs);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerLoopAnalyses(loops);
+    builder.crossRegisterProxies(loops, functions, graphs, modules);
+    llvm::FunctionPassManager passes;
+    passes.addPass(llvm::EarlyCSEPass());
+    passes.addPass(llvm::SimplifyCFGPass());
+    for (llvm::Function& function : module) {
+      if (!function.isDeclaration()) passes.run(function, functions);
+    }
+  }
+
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream stream(object);
+  llvm::legacy::PassManager passes;
+  const bool unable = machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile,
+                                                  /*DisableVerify=*/true);
+  HOTLOOP_CHECK(!unable, "LLVM cannot write object files for this machine");
+  passes.run(module);
+  return {object.begin(), object.end()};
+}
+
+}  // namespace hotloop::codegen

@@ -1,0 +1,210 @@
+#include "backends/llvm/map_nest.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "hotloop/error.h"
+
+namespace hotloop::codegen {
+
+using ir::ScalarOp;
+using kernel::Affine;
+using kernel::Instr;
+
+namespace {
+
+bool has_index(const Instr& instr) {
+  return instr.kind == Instr::Kind::Load || instr.kind == Instr::Kind::Store || instr.kind == Instr::Kind::Index;
+}
+
+// A call of a vector function and of its scalar form may round differently: these are always computed as vectors.
+bool is_library_op(const Instr& instr) {
+  if (instr.kind != Instr::Kind::Op || !is_float(instr.dtype)) return false;
+  return (instr.op >= ScalarOp::Exp && instr.op <= ScalarOp::Erf) || instr.op == ScalarOp::Pow;
+}
+
+void drop_dim(MapNest& nest, int dim) {
+  const kernel::Var var = nest.dims[static_cast<std::size_t>(dim)].var;
+  for (Instr& instr : nest.instrs) {
+    if (has_index(instr)) instr.access.index = instr.access.index.without(var);
+  }
+  nest.dims.erase(nest.dims.begin() + dim);
+  if (dim < nest.num_outer) --nest.num_outer;
+}
+
+void drop_trivial_dims(MapNest& nest, bool keep_first) {
+  for (int d = static_cast<int>(nest.dims.size()) - 1; d >= (keep_first ? 1 : 0); --d) {
+    const LoopDim& dim = nest.dims[static_cast<std::size_t>(d)];
+    if (!dim.is_static() || dim.extent != 1) continue;
+    drop_dim(nest, d);
+    if (nest.vector_dim == d) {
+      nest.vector_dim = -2;  // lost
+    } else if (nest.vector_dim > d) {
+      --nest.vector_dim;
+    }
+  }
+  // Any outer dim may fill vectors instead: that changes no order of summation.
+  if (nest.vector_dim == -2) nest.vector_dim = nest.num_outer - 1;
+}
+
+bool may_collapse(const MapNest& nest, int d) {
+  const LoopDim& outer = nest.dims[static_cast<std::size_t>(d)];
+  const LoopDim& inner = nest.dims[static_cast<std::size_t>(d) + 1];
+  if (!inner.is_static()) return false;
+  const bool both_outer = d + 1 < nest.num_outer;
+  const bool both_sequential = d >= nest.num_outer && nest.vector_dim != d && nest.vector_dim != d + 1;
+  if (!both_outer && !both_sequential) return false;
+  return std::all_of(nest.instrs.begin(), nest.instrs.end(), [&](const Instr& instr) {
+    const Affine& index = instr.access.index;
+    return !has_index(instr) || index.coefficient(outer.var) == index.coefficient(inner.var) * inner.extent;
+  });
+}
+
+void collapse(MapNest& nest) {
+  for (int d = static_cast<int>(nest.dims.size()) - 2; d >= 0; --d) {
+    if (!may_collapse(nest, d)) continue;
+    LoopDim& outer = nest.dims[static_cast<std::size_t>(d)];
+    LoopDim& inner = nest.dims[static_cast<std::size_t>(d) + 1];
+    const std::int64_t length = inner.extent;
+    for (Instr& instr : nest.instrs) {
+      if (has_index(instr)) instr.access.index = instr.access.index.without(outer.var);
+    }
+    outer.var = inner.var;
+    outer.extent *= length;
+    outer.factor *= length;
+    nest.dims.erase(nest.dims.begin() + d + 1);
+    if (d + 1 <= nest.num_outer - 1) --nest.num_outer;
+    if (nest.vector_dim > d) --nest.vector_dim;
+  }
+}
+
+int join_group(std::vector<AccessGroup>& groups, const MapNest& nest, const Instr& instr, std::int64_t& displacement) {
+  AccessGroup group;
+  group.buffer = instr.access.buffer;
+  group.dtype = instr.dtype;
+  group.outside = instr.access.index;
+  for (const LoopDim& dim : nest.dims) {
+    group.coefficients.push_back(instr.access.index.coefficient(dim.var));
+    group.outside = group.outside.without(dim.var);
+  }
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].buffer != group.buffer || groups[g].dtype != group.dtype) continue;
+    if (groups[g].coefficients != group.coefficients || groups[g].outside.terms != group.outside.terms) continue;
+    displacement = group.outside.constant - groups[g].outside.constant;
+    return static_cast<int>(g);
+  }
+  displacement = 0;
+  groups.push_back(std::move(group));
+  return static_cast<int>(groups.size()) - 1;
+}
+
+void group_accesses(MapNest& nest) {
+  nest.uses.resize(nest.instrs.size());
+  for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
+    const Instr& instr = nest.instrs[i];
+    if (!has_index(instr)) continue;
+    auto& groups = instr.kind == Instr::Kind::Index ? nest.index_groups : nest.groups;
+    nest.uses[i].group = join_group(groups, nest, instr, nest.uses[i].displacement);
+  }
+}
+
+void find_uniform(MapNest& nest) {
+  const auto count = static_cast<int>(nest.instrs.size());
+  nest.uniform.assign(nest.instrs.size(), false);
+  nest.hoistable.assign(nest.instrs.size(), false);
+  if (nest.vector_dim < 0) return;
+  const bool reduces_vector = nest.vector_dim >= nest.num_outer;
+  std::vector<int> stored;  // buffers
+  for (int i = 0; i < count; ++i) {
+    const Instr& instr = nest.instr(i);
+    const auto at = static_cast<std::size_t>(i);
+    if (instr.kind == Instr::Kind::Store) stored.push_back(instr.access.buffer);
+    if (instr.kind == Instr::Kind::Store || is_library_op(instr)) continue;
+    bool uniform = instr.kind != Instr::Kind::Reduced || reduces_vector;
+    bool hoistable = i < nest.body_end;
+    const auto needs = [&](int reg) {
+      if (reg < 0 || instr.kind == Instr::Kind::Reduced) return;
+      uniform = uniform && nest.uniform[static_cast<std::size_t>(reg)];
+      hoistable = hoistable && nest.hoistable[static_cast<std::size_t>(reg)];
+    };
+    for (const int arg : instr.args) needs(arg);
+    if (has_index(instr)) {
+      const auto& groups = instr.kind == Instr::Kind::Index ? nest.index_groups : nest.groups;
+      const AccessGroup& group = groups[static_cast<std::size_t>(nest.uses[at].group)];
+      uniform = uniform && group.coefficients[static_cast<std::size_t>(nest.vector_dim)] == 0;
+      for (const kernel::Indirect& term : instr.access.indirect) needs(term.reg);
+      // A load after a store of the same point stays after it.
+      if (std::find(stored.begin(), stored.end(), instr.access.buffer) != stored.end()) hoistable = false;
+    }
+    nest.uniform[at] = uniform;
+    nest.hoistable[at] = uniform && hoistable;
+  }
+}
+
+}  // namespace
+
+MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split) {
+  MapNest nest;
+  nest.num_outer = map.num_outer;
+  nest.vector_dim = map.vector_dim;
+  nest.instrs = map.instrs;
+  nest.body_end = nest.finish = map.body_end;
+  while (nest.finish < static_cast<int>(nest.instrs.size()) && nest.instr(nest.finish).kind == Instr::Kind::Reduced) {
+    ++nest.finish;
+  }
+  for (const kernel::Dim& dim : map.dims) {
+    nest.dims.push_back({.var = dim.var, .extent = dim.extent.bound, .extent_var = dim.extent.var});
+  }
+  for (const Instr& instr : nest.instrs) {
+    if (instr.kind != Instr::Kind::Load && instr.kind != Instr::Kind::Store) continue;
+    HOTLOOP_CHECK(state.buffer(instr.access.buffer).dtype == instr.dtype, "an access has the dtype of its buffer");
+  }
+  const bool reduces = map.num_outer < static_cast<int>(map.dims.size());
+  if (nest.vector_dim >= 0) {
+    std::size_t widest = 4;
+    for (const Instr& instr : nest.instrs) widest = std::max(widest, size_of(instr.dtype));
+    nest.lanes = kernel::vector_bytes / static_cast<int>(widest);
+    drop_trivial_dims(nest, split);
+    collapse(nest);
+    if (nest.vector_dim < 0) nest.lanes = 1;
+  }
+  if (split) nest.dims[0].dealt = true;
+  // Reduced dims may all have been trivial; their instructions still pass through the accumulator.
+  if (reduces && static_cast<int>(nest.dims.size()) == nest.num_outer) {
+    nest.dims.push_back({.var = -1, .extent = 1});
+  }
+  group_accesses(nest);
+  find_uniform(nest);
+  return nest;
+}
+
+int MapNest::body_weight() const {
+  int weight = 0;
+  for (std::size_t i = 0; i < instrs.size(); ++i) {
+    if (instrs[i].kind != Instr::Kind::Const && !uniform[i]) weight += is_library_op(instrs[i]) ? 10 : 1;
+  }
+  return weight;
+}
+
+std::string MapNest::key() const {
+  std::ostringstream text;
+  text << "map " << num_outer << ' ' << vector_dim << ' ' << lanes << ' ' << body_end;
+  for (const LoopDim& dim : dims) text << (dim.is_static() ? " d" + std::to_string(dim.extent) : std::string(" d?"));
+  for (const auto* list : {&groups, &index_groups}) {
+    for (const AccessGroup& group : *list) {
+      text << " g" << name_of(group.dtype);
+      for (const std::int64_t c : group.coefficients) text << ',' << c;
+    }
+    text << ';';
+  }
+  for (std::size_t i = 0; i < instrs.size(); ++i) {
+    const Instr& it = instrs[i];
+    text << '\n' << static_cast<int>(it.kind) << ' ' << ir::name_of(it.op) << ' ' << name_of(it.dtype);
+    for (const int arg : it.args) text << ' ' << arg;
+    text << ' ' << it.bits << ' ' << uses[i].group << ' ' << uses[i].displacement << ' ' << hoistable[i];
+    for (const kernel::Indirect& term : it.access.indirect) text << " r" << term.reg << '*' << term.stride;
+  }
+  return text.str();
+}
+
+}  // namespace hotloop::codegen

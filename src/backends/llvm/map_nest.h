@@ -1,0 +1,53 @@
+// A Map made ready to emit: fewer and longer dims, accesses grouped by how their address moves.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/llvm/code.h"
+
+namespace hotloop::codegen {
+
+struct LoopDim {
+  kernel::Var var = -1;
+  std::int64_t extent = 1;       // if static
+  kernel::Var extent_var = -1;   // else extent_var * factor points
+  std::int64_t factor = 1;
+  bool dealt = false;  // dim 0 of a split Map: its length is an argument of the function
+  bool is_static() const { return extent_var < 0 && !dealt; }
+};
+
+// Accesses whose addresses differ by constants share a pointer.
+struct AccessGroup {
+  int buffer = -1;
+  DType dtype = DType::F32;
+  kernel::Affine outside;                  // what does not depend on the dims: the caller adds it
+  std::vector<std::int64_t> coefficients;  // by dim, in elements
+};
+struct IndexUse {
+  int group = -1;
+  std::int64_t displacement = 0;  // elements
+};
+
+struct MapNest {
+  std::vector<LoopDim> dims;
+  int num_outer = 0;
+  int vector_dim = -1;
+  int lanes = 1;
+  std::vector<kernel::Instr> instrs;
+  int body_end = 0;  // where the Reduced instructions begin
+  int finish = 0;    // where they end
+  std::vector<AccessGroup> groups, index_groups;
+  std::vector<IndexUse> uses;     // by instruction
+  std::vector<bool> uniform;      // by instruction: one value for all points of the vector dim
+  std::vector<bool> hoistable;    // uniform and allowed in front of the loop over the vector dim
+
+  const kernel::Instr& instr(int i) const { return instrs[static_cast<std::size_t>(i)]; }
+  int body_weight() const;  // instructions that cost something in the vector loop
+  std::string key() const;  // equal keys, equal code
+};
+
+MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split);
+
+}  // namespace hotloop::codegen

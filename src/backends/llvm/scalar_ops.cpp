@@ -1,0 +1,237 @@
+// The scalar operations, on scalars or vectors. Basic arithmetic is exact to the bit on every target; functions that
+// lower_math leaves are calls of libmvec (vectors) or libm (scalars).
+#include <llvm/IR/Intrinsics.h>
+
+#include <string>
+
+#include "backends/llvm/code.h"
+#include "hotloop/error.h"
+
+namespace hotloop::codegen {
+
+using ir::ScalarOp;
+
+namespace {
+
+bool is_signed(DType d) { return d == DType::I32 || d == DType::I64; }
+
+bool is_compare(ScalarOp op) { return op >= ScalarOp::Eq && op <= ScalarOp::Ge; }
+
+const char* library_name(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::Exp: return "exp";
+    case ScalarOp::Expm1: return "expm1";
+    case ScalarOp::Log: return "log";
+    case ScalarOp::Log1p: return "log1p";
+    case ScalarOp::Sin: return "sin";
+    case ScalarOp::Cos: return "cos";
+    case ScalarOp::Tanh: return "tanh";
+    case ScalarOp::Erf: return "erf";
+    case ScalarOp::Pow: return "pow";
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+Value* Code::fma(Value* a, Value* c, Value* addend) {
+  if (!state_.program.target.has_fma) return b.CreateFAdd(b.CreateFMul(a, c), addend);
+  return b.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, c, addend});
+}
+
+Value* Code::op(ScalarOp op, DType result, DType operand, const Values& given) {
+  Values args = given;
+  int lanes = 1;
+  for (const Value* arg : args) lanes = std::max(lanes, lanes_in(arg));
+  for (Value*& arg : args) arg = widen(arg, lanes);
+  if (op == ScalarOp::Copy) return args[0];
+  if (op == ScalarOp::Select) return b.CreateSelect(args[0], args[1], args[2]);
+  if (op == ScalarOp::Cast) return cast(result, operand, args[0]);
+  if (op == ScalarOp::Bitcast) return b.CreateBitCast(args[0], type(result, lanes));
+  if (is_compare(op)) return compare(op, operand, args[0], args[1]);
+  if (result == DType::Bool) return bool_op(op, args);
+  return is_float(result) ? float_op(op, result, args) : integer_op(op, result, args);
+}
+
+Value* Code::float_op(ScalarOp op, DType dtype, const Values& args) {
+  Value* a = args[0];
+  llvm::Type* type = a->getType();
+  const auto unary = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, a); };
+  switch (op) {
+    case ScalarOp::Neg: return b.CreateFNeg(a);
+    case ScalarOp::Abs: return unary(llvm::Intrinsic::fabs);
+    case ScalarOp::Floor: return unary(llvm::Intrinsic::floor);
+    case ScalarOp::Ceil: return unary(llvm::Intrinsic::ceil);
+    case ScalarOp::Rint: return unary(llvm::Intrinsic::rint);
+    case ScalarOp::Sqrt: return unary(llvm::Intrinsic::sqrt);
+    case ScalarOp::Add: return b.CreateFAdd(a, args[1]);
+    case ScalarOp::Sub: return b.CreateFSub(a, args[1]);
+    case ScalarOp::Mul: return b.CreateFMul(a, args[1]);
+    case ScalarOp::Div: return b.CreateFDiv(a, args[1]);
+    case ScalarOp::Rem: return b.CreateFRem(a, args[1]);
+    case ScalarOp::Fma: return fma(a, args[1], args[2]);
+    case ScalarOp::Sign: {  // zeros keep their sign; NaN stays NaN
+      Value* zero = llvm::ConstantFP::get(type, 0.0);
+      Value* unit = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, llvm::ConstantFP::get(type, 1.0), a);
+      return b.CreateSelect(b.CreateFCmpONE(a, zero), unit, a);
+    }
+    case ScalarOp::Min:
+    case ScalarOp::Max: {
+      // What minps and maxps do with their operands swapped (the first one at a tie), then NaN of the second one.
+      Value* second = args[1];
+      Value* better = op == ScalarOp::Min ? b.CreateFCmpOLT(second, a) : b.CreateFCmpOGT(second, a);
+      return b.CreateSelect(b.CreateFCmpUNO(second, second), second, b.CreateSelect(better, second, a));
+    }
+    case ScalarOp::Sigmoid: {
+      Value* one = llvm::ConstantFP::get(type, 1.0);
+      Value* exp = library_call(ScalarOp::Exp, dtype, {b.CreateFNeg(a)});
+      return b.CreateFDiv(one, b.CreateFAdd(one, exp));
+    }
+    default: return library_call(op, dtype, args);
+  }
+}
+
+Value* Code::integer_op(ScalarOp op, DType dtype, const Values& args) {
+  Value* a = args[0];
+  Value* zero = splat(a, 0);
+  const std::int64_t bits = bytes_of(dtype) * 8;
+  switch (op) {
+    case ScalarOp::Neg: return b.CreateNeg(a);
+    case ScalarOp::Abs: return is_signed(dtype) ? b.CreateSelect(b.CreateICmpSLT(a, zero), b.CreateNeg(a), a) : a;
+    case ScalarOp::Sign: {
+      Value* positive = b.CreateZExt(b.CreateICmpNE(a, zero), a->getType());
+      return is_signed(dtype) ? b.CreateSelect(b.CreateICmpSLT(a, zero), splat(a, -1), positive) : positive;
+    }
+    case ScalarOp::Floor:
+    case ScalarOp::Ceil:
+    case ScalarOp::Rint: return a;
+    case ScalarOp::Not: return b.CreateNot(a);
+    case ScalarOp::Add: return b.CreateAdd(a, args[1]);
+    case ScalarOp::Sub: return b.CreateSub(a, args[1]);
+    case ScalarOp::Mul: return b.CreateMul(a, args[1]);
+    case ScalarOp::Fma: return b.CreateAdd(b.CreateMul(a, args[1]), args[2]);
+    case ScalarOp::Div:
+    case ScalarOp::Rem: return divide(op, dtype, a, args[1]);
+    case ScalarOp::And: return b.CreateAnd(a, args[1]);
+    case ScalarOp::Or: return b.CreateOr(a, args[1]);
+    case ScalarOp::Xor: return b.CreateXor(a, args[1]);
+    case ScalarOp::Min:
+    case ScalarOp::Max: {
+      const auto less = is_signed(dtype) ? llvm::CmpInst::ICMP_SLT : llvm::CmpInst::ICMP_ULT;
+      Value* first = b.CreateICmp(less, a, args[1]);
+      return op == ScalarOp::Min ? b.CreateSelect(first, a, args[1]) : b.CreateSelect(first, args[1], a);
+    }
+    case ScalarOp::Shl:
+    case ScalarOp::Shr: {  // an amount outside [0, bits) shifts everything out
+      Value* inside = b.CreateICmpULT(args[1], splat(a, bits));
+      Value* amount = b.CreateAnd(args[1], splat(a, bits - 1));
+      if (op == ScalarOp::Shl) return b.CreateSelect(inside, b.CreateShl(a, amount), zero);
+      if (!is_signed(dtype)) return b.CreateSelect(inside, b.CreateLShr(a, amount), zero);
+      return b.CreateAShr(a, b.CreateSelect(inside, args[1], splat(a, bits - 1)));
+    }
+    default: break;
+  }
+  HOTLOOP_CHECK(false, "no integer form of " + std::string(ir::name_of(op)));
+  return nullptr;
+}
+
+// Division by zero gives 0, its remainder too: masked-off lanes divide as well and must not trap.
+Value* Code::divide(ScalarOp op, DType dtype, Value* a, Value* c) {
+  Value* zero = splat(a, 0);
+  Value* by_zero = b.CreateICmpEQ(c, zero);
+  if (!is_signed(dtype)) {
+    Value* divisor = b.CreateSelect(by_zero, splat(a, 1), c);
+    Value* value = op == ScalarOp::Div ? b.CreateUDiv(a, divisor) : b.CreateURem(a, divisor);
+    return b.CreateSelect(by_zero, zero, value);
+  }
+  Value* by_minus_one = b.CreateICmpEQ(c, splat(a, -1));  // the least integer by -1 traps
+  Value* divisor = b.CreateSelect(b.CreateOr(by_zero, by_minus_one), splat(a, 1), c);
+  if (op == ScalarOp::Rem) return b.CreateSelect(by_zero, zero, b.CreateSRem(a, divisor));
+  Value* value = b.CreateSelect(by_minus_one, b.CreateNeg(a), b.CreateSDiv(a, divisor));
+  return b.CreateSelect(by_zero, zero, value);
+}
+
+Value* Code::bool_op(ScalarOp op, const Values& args) {
+  switch (op) {
+    case ScalarOp::Not: return b.CreateNot(args[0]);
+    case ScalarOp::And:
+    case ScalarOp::Min:
+    case ScalarOp::Mul: return b.CreateAnd(args[0], args[1]);
+    case ScalarOp::Or:
+    case ScalarOp::Max:
+    case ScalarOp::Add: return b.CreateOr(args[0], args[1]);
+    case ScalarOp::Xor: return b.CreateXor(args[0], args[1]);
+    default: break;
+  }
+  HOTLOOP_CHECK(false, "no bool form of " + std::string(ir::name_of(op)));
+  return nullptr;
+}
+
+Value* Code::compare(ScalarOp op, DType operand, Value* a, Value* c) {
+  using P = llvm::CmpInst;
+  const std::size_t which = static_cast<std::size_t>(op) - static_cast<std::size_t>(ScalarOp::Eq);
+  // Eq, Ne, Lt, Le, Gt, Ge; comparisons with NaN are false, but for Ne.
+  constexpr P::Predicate floats[] = {P::FCMP_OEQ, P::FCMP_UNE, P::FCMP_OLT, P::FCMP_OLE, P::FCMP_OGT, P::FCMP_OGE};
+  constexpr P::Predicate signeds[] = {P::ICMP_EQ, P::ICMP_NE, P::ICMP_SLT, P::ICMP_SLE, P::ICMP_SGT, P::ICMP_SGE};
+  constexpr P::Predicate unsigneds[] = {P::ICMP_EQ, P::ICMP_NE, P::ICMP_ULT, P::ICMP_ULE, P::ICMP_UGT, P::ICMP_UGE};
+  if (is_float(operand)) return b.CreateFCmp(floats[which], a, c);
+  return b.CreateICmp(is_signed(operand) ? signeds[which] : unsigneds[which], a, c);
+}
+
+Value* Code::cast(DType to, DType from, Value* value) {
+  if (to == from) return value;
+  llvm::Type* target = type(to, lanes_in(value));
+  if (to == DType::Bool) {
+    Value* zero = llvm::Constant::getNullValue(value->getType());
+    return is_float(from) ? b.CreateFCmpUNE(value, zero) : b.CreateICmpNE(value, zero);
+  }
+  if (is_float(from)) {
+    if (is_float(to)) return b.CreateFPCast(value, target);
+    const auto saturating = to == DType::U32 ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat;
+    return b.CreateIntrinsic(saturating, {target, value->getType()}, {value});  // NaN gives 0
+  }
+  if (is_float(to)) return is_signed(from) ? b.CreateSIToFP(value, target) : b.CreateUIToFP(value, target);
+  return is_signed(from) ? b.CreateSExtOrTrunc(value, target) : b.CreateZExtOrTrunc(value, target);
+}
+
+Value* Code::library_call(ScalarOp op, DType dtype, const Values& args) {
+  const char* name = library_name(op);
+  HOTLOOP_CHECK(name != nullptr, "no code for the operation " + std::string(ir::name_of(op)));
+  const std::string symbol = std::string(name) + (dtype == DType::F32 ? "f" : "");
+  const int lanes = lanes_in(args[0]);
+  const int native = lanes == 1 ? 1 : state_.register_bytes / static_cast<int>(size_of(dtype));
+  const auto call = [&](const std::string& callee, const Values& operands) {
+    std::vector<llvm::Type*> types(operands.size(), operands[0]->getType());
+    auto* signature = llvm::FunctionType::get(operands[0]->getType(), types, false);
+    llvm::FunctionCallee function = state_.module.getOrInsertFunction(callee, signature);
+    llvm::cast<llvm::Function>(function.getCallee())->addFnAttr(llvm::Attribute::NoUnwind);
+    return b.CreateCall(function, operands);
+  };
+  if (lanes == 1) return call(symbol, args);
+  // The vector ABI: e, d, b for 512, 256 and 128 bits; N: not masked; v: a vector argument.
+  const char width = state_.register_bytes == 64 ? 'e' : state_.register_bytes == 32 ? 'd' : 'b';
+  const std::string vector_symbol =
+      std::string("_ZGV") + width + "N" + std::to_string(native) + std::string(args.size(), 'v') + "_" + symbol;
+  Value* result = llvm::PoisonValue::get(args[0]->getType());
+  for (int first = 0; first < lanes; first += native) {
+    Values parts;
+    for (Value* arg : args) {
+      if (lanes == native) {
+        parts.push_back(arg);
+        continue;
+      }
+      if (lanes > native) {
+        parts.push_back(b.CreateExtractVector(type(dtype, native), arg, i64(first)));
+      } else {  // 8 lanes of f32: the rest computes on zeros
+        parts.push_back(b.CreateInsertVector(type(dtype, native), zero(dtype, native), arg, i64(0)));
+      }
+    }
+    Value* part = call(vector_symbol, parts);
+    if (lanes == native) return part;
+    if (lanes < native) return b.CreateExtractVector(type(dtype, lanes), part, i64(0));
+    result = b.CreateInsertVector(args[0]->getType(), result, part, i64(first));
+  }
+  return result;
+}
+
+}  // namespace hotloop::codegen
