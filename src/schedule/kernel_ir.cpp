@@ -78,6 +78,12 @@ Affine operator*(const Affine& a, std::int64_t factor) {
   return product;
 }
 
+int Map::lanes() const {
+  std::size_t widest = 4;
+  for (const Instr& in : instrs) widest = std::max(widest, size_of(in.dtype));
+  return vector_bytes / static_cast<int>(widest);
+}
+
 Target target_named(const std::string& name) {
   std::vector<std::string> names;
   for (const Target& target : all_targets()) {

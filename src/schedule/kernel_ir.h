@@ -111,9 +111,10 @@ struct Instr {
 // instrs[0, body_end) run at each point of all dims; the rest, which starts with the Reduced instructions and may not
 // use body registers otherwise, at each point of the outer dims only (without reduced dims, body_end is the end).
 // Order of a reduction. Over the vector dim: lane l of a logical vector takes elements l, l+L, ..., the lanes are then
-// combined in halves (l with l+L/2, ...). Else sequential, dims in order. L is lanes_of the reduced dtype; other reduced
-// dims run around or inside the vector dim, in the order of dims. Every accumulator starts at the identity of `op` (0,
-// 1, -inf, +inf, all ones) and takes values as op(accumulator, value).
+// combined in halves (l with l+L/2, ...). Else sequential, dims in order. L is 64 bytes
+// over the size of the widest dtype of the Map's instructions (at least 4); other reduced dims run around or inside the
+// vector dim, in the order of dims. Every accumulator starts at the identity of `op` (0, 1, -inf, +inf, all ones) and
+// takes values as op(accumulator, value).
 // With vector_dim -1 points run in order, one after the other; only then may a point read what an earlier one wrote.
 struct Dim {
   Var var = -1;
@@ -127,6 +128,7 @@ struct Map {
   std::vector<Instr> instrs;
   int body_end = 0;
   bool split = false;       // outside Grid and Single: dims[0] is divided among the workers
+  int lanes() const;        // L
 };
 
 // C[m,n] = init[m,n] + sum over segments, then over each segment's k (row-major over its dims), of A[m,k] * B[k,n]:

@@ -230,27 +230,23 @@ class Renderer {
     struct Accumulator {
       std::string name;
       const Instr* instr;
-      int lanes;
     };
+    const std::string lanes = std::to_string(map.lanes());
     std::vector<Accumulator> accumulators;
     for (int i = map.body_end; i < static_cast<int>(map.instrs.size()); ++i) {
       const Instr& in = map.instrs[static_cast<std::size_t>(i)];
       if (in.kind != Instr::Kind::Reduced) break;
-      accumulators.push_back({"a" + std::to_string(i), &in, in_lanes ? lanes_of(in.dtype) : 1});
+      accumulators.push_back({"a" + std::to_string(i), &in});
     }
-    int widest = 1;
     for (const Accumulator& a : accumulators) {
       const std::string start = identity(a.instr->op, a.instr->dtype);
-      widest = std::max(widest, a.lanes);
       if (!in_lanes) {
         line(type(a.instr->dtype) + " " + a.name + " = " + start + ";");
         continue;
       }
-      line(type(a.instr->dtype) + " " + a.name + "_lanes[" + std::to_string(a.lanes) + "];");
-      line("for (int l = 0; l < " + std::to_string(a.lanes) + "; ++l) " + a.name + "_lanes[l] = " + start + ";");
+      line(type(a.instr->dtype) + " " + a.name + "_lanes[" + lanes + "];");
+      line("for (int l = 0; l < " + lanes + "; ++l) " + a.name + "_lanes[l] = " + start + ";");
     }
-    const bool same_lanes = std::all_of(accumulators.begin(), accumulators.end(),
-                                        [&](const Accumulator& a) { return a.lanes == widest; });
     const int num_dims = static_cast<int>(map.dims.size());
     for (int d = map.num_outer; d < num_dims; ++d) {
       const Dim& dim = map.dims[static_cast<std::size_t>(d)];
@@ -258,26 +254,23 @@ class Renderer {
         open_loop(var(dim.var), extent(dim.extent));
         continue;
       }
-      const std::string base = "base", w = std::to_string(widest), n = extent(dim.extent);
-      open_loop(base, n, "0", w);
-      line("const int count = " + n + " - base < " + w + " ? (int)(" + n + " - base) : " + w + ";");
-      // Further dims run inside the lanes' loop: so every lane takes its elements in the order of dims, also where a
-      // dtype has fewer lanes than the widest.
-      if (d + 1 == num_dims && same_lanes) line(std::string(d_.independent_loop));
+      const std::string n = extent(dim.extent);
+      open_loop("base", n, "0", lanes);
+      line("const int count = " + n + " - base < " + lanes + " ? (int)(" + n + " - base) : " + lanes + ";");
+      if (d + 1 == num_dims) line(std::string(d_.independent_loop));
       open("for (int l = 0; l < count; ++l)");
       line("const " + index_type() + " " + var(dim.var) + " = base + l;");
     }
     for (int i = 0; i < map.body_end; ++i) render_instr(map, i);
     for (const Accumulator& a : accumulators) {
-      std::string slot = a.name;
-      if (in_lanes) slot += a.lanes == widest ? "_lanes[l]" : "_lanes[l & " + std::to_string(a.lanes - 1) + "]";
+      const std::string slot = a.name + (in_lanes ? "_lanes[l]" : "");
       line(slot + " = " + expression(a.instr->op, a.instr->dtype, slot, reg(a.instr->args[0])) + ";");
     }
     for (int d = map.num_outer; d < num_dims + (in_lanes ? 1 : 0); ++d) close();
     if (!in_lanes) return;
     for (const Accumulator& a : accumulators) {
       const std::string low = a.name + "_lanes[l]", high = a.name + "_lanes[l + h]";
-      line("for (int h = " + std::to_string(a.lanes / 2) + "; h > 0; h /= 2)");
+      line("for (int h = " + std::to_string(map.lanes() / 2) + "; h > 0; h /= 2)");
       line("  for (int l = 0; l < h; ++l) " + low + " = " + expression(a.instr->op, a.instr->dtype, low, high) + ";");
       line("const " + type(a.instr->dtype) + " " + a.name + " = " + a.name + "_lanes[0];");
     }
