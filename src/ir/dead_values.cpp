@@ -55,6 +55,18 @@ Flags results_of(const Node& node, const Flags& marked, const ValueIndex& index)
   return results;
 }
 
+// A call that may lose results and operands: one without a rule of its own, which they would have to fit.
+bool has_free_results(const Node& node) { return node.op->kind == OpKind::Call && node.regions.size() == 1; }
+
+// Which inputs of the graph the flagged outputs need.
+Flags mark_inputs(const Graph& graph, const Flags& outputs) {
+  const Flags live = mark(graph, outputs);
+  const ValueIndex index(graph);
+  Flags inputs;
+  for (const Value& v : graph.inputs()) inputs.push_back(live[static_cast<std::size_t>(index(v))]);
+  return inputs;
+}
+
 // For each value of the graph, by ValueIndex, whether one of the flagged outputs needs it.
 Flags mark(const Graph& graph, const Flags& outputs) {
   const ValueIndex index(graph);
@@ -66,6 +78,12 @@ Flags mark(const Graph& graph, const Flags& outputs) {
     const Node& node = *graph.nodes()[i];
     const Flags results = results_of(node, live, index);
     if (std::ranges::none_of(results, [](bool b) { return b; })) continue;
+    if (has_free_results(node)) {
+      const Flags needed = mark_inputs(*node.regions[0], results);
+      for (std::size_t k = 0; k < needed.size(); ++k)
+        if (needed[k]) set(node.operands[k]);
+      continue;
+    }
     if (node.op->kind != OpKind::Loop) {
       for (const Value& v : node.operands) set(v);
       continue;
@@ -118,6 +136,10 @@ class Sweep {
         loop(LoopView(*node), results, *to, map);
         continue;
       }
+      if (has_free_results(*node)) {
+        call(*node, results, *to, map);
+        continue;
+      }
       std::vector<std::shared_ptr<const Graph>> regions;
       for (const auto& region : node->regions)
         regions.push_back(graph(region, Flags(region->inputs().size(), true), Flags(region->outputs().size(), true)));
@@ -139,6 +161,18 @@ class Sweep {
   bool changed() const { return changed_; }
 
  private:
+  void call(const Node& node, const Flags& results, Graph& to, ValueMap& map) {
+    const Flags inputs = mark_inputs(*node.regions[0], results);
+    std::vector<Value> operands;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i]) operands.push_back(map(node.operands[i]));
+    Node* copied = to.append(*node.op, std::move(operands), node.attrs, {graph(node.regions[0], inputs, results)},
+                             node.generation);
+    int next = 0;
+    for (int i = 0; i < static_cast<int>(results.size()); ++i)
+      if (results[static_cast<std::size_t>(i)]) map.set({const_cast<Node*>(&node), i}, copied->result(next++));
+  }
+
   void loop(const LoopView& loop, const Flags& results, Graph& to, ValueMap& map) {
     const LiveLoop live = mark_loop(loop, results);
     LoopDraft draft(loop);
@@ -149,6 +183,12 @@ class Sweep {
     for (int i = 0; i < loop.num_consts(); ++i)
       if (live.consts[static_cast<std::size_t>(i)]) draft.consts.push_back(map(loop.constant(i)));
     if (loop.has_trip()) draft.trip = map(loop.trip());
+    if (loop.node().attrs.has("laned")) {
+      for (int i = 0; i < loop.num_xs(); ++i)
+        if (live.xs[static_cast<std::size_t>(i)]) draft.laned.push_back(loop.laned_xs(i));
+      for (int i = 0; i < loop.num_consts(); ++i)
+        if (live.consts[static_cast<std::size_t>(i)]) draft.laned.push_back(loop.laned_const(i));
+    }
     Flags inputs = live.carry, outputs = live.carry, until_inputs = live.carry;
     inputs.insert(inputs.end(), live.xs.begin(), live.xs.end());
     inputs.insert(inputs.end(), live.consts.begin(), live.consts.end());

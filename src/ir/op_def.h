@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hotloop/graph.h"
@@ -90,6 +91,9 @@ struct OpDef {
   std::function<std::vector<Array>(const EvalContext&)> eval;
   // Tangent of each result (undefined = zero). Absent: the op has zero derivative everywhere.
   std::function<std::vector<Value>(const JvpContext&)> jvp;
+  // The same for ops with regions, whose derivative computes the results along the way: (results, tangents); `outputs` of the
+  // context is empty.
+  std::function<std::pair<std::vector<Value>, std::vector<Value>>(const JvpContext&)> jvp_with_primal;
   // Cotangent of each operand (undefined for constants). Absent: the op is not linear in anything.
   std::function<std::vector<Value>(const TransposeContext&)> transpose;
   // Results with the batch axis leading.

@@ -81,12 +81,29 @@ LoopView::LoopView(const Node& loop)
       has_trip_(loop.attrs.flag("has_trip")),
       reverse_(loop.attrs.flag("reverse")) {}
 
+bool LoopView::recomputes() const {
+  const std::string& policy = node_->attrs.get<std::string>("residuals");
+  return policy.empty() ? until() != nullptr : policy == "recompute";
+}
+
+std::int64_t LoopView::laned(int i) const {
+  if (!node_->attrs.has("laned")) return 0;
+  const auto& flags = node_->attrs.integers("laned");
+  HOTLOOP_CHECK(static_cast<int>(flags.size()) == num_xs_ + num_consts_, "attribute 'laned' of a loop");
+  return flags[static_cast<std::size_t>(i)];
+}
+
 Node* LoopDraft::append(Graph& to) const {
   Attrs attrs = like.node().attrs;
   attrs.set("num_carry", static_cast<std::int64_t>(carry.size()));
   attrs.set("num_xs", static_cast<std::int64_t>(xs.size()));
   attrs.set("num_consts", static_cast<std::int64_t>(consts.size()));
   attrs.set("has_trip", static_cast<bool>(trip));
+  attrs.erase("laned");
+  if (!laned.empty()) {
+    HOTLOOP_CHECK(laned.size() == xs.size() + consts.size(), "lane flags: one for each of xs and consts");
+    attrs.set("laned", laned);
+  }
   std::vector<Value> operands = carry;
   operands.insert(operands.end(), xs.begin(), xs.end());
   operands.insert(operands.end(), consts.begin(), consts.end());
@@ -94,6 +111,11 @@ Node* LoopDraft::append(Graph& to) const {
   std::vector<std::shared_ptr<const Graph>> regions = {body};
   if (until) regions.push_back(until);
   return to.append(*like.node().op, std::move(operands), std::move(attrs), std::move(regions), like.node().generation);
+}
+
+Node* copy_node(const Node& node, std::vector<Value> operands, int generation_bump) {
+  return current_graph().append(*node.op, std::move(operands), node.attrs, node.regions,
+                                node.generation + generation_bump);
 }
 
 int count_nodes(const Graph& graph) {

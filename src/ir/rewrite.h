@@ -95,8 +95,15 @@ class LoopView {
   std::int64_t length() const { return length_; }
   bool has_trip() const { return has_trip_; }
   bool reverse() const { return reverse_; }
+  // Whether backward saves values of the body, or only each iteration's carry and recomputes.
+  bool recomputes() const;
   // Rank of the lanes: 0 without a per-lane `until`.
   int num_lane_axes() const { return until() ? until()->outputs()[0].rank() : 0; }
+  Shape lanes() const { return until() ? until()->outputs()[0].shape() : Shape{}; }
+  // Which lane axes xs[i] (after the time axis) or const i has in front: bit k stands for lane axis k. vmap records them in
+  // the attribute "laned" (xs, then consts); without it nothing but the carry is known to have lanes.
+  std::int64_t laned_xs(int i) const { return laned(i); }
+  std::int64_t laned_const(int i) const { return laned(num_xs_ + i); }
 
   Value carry(int i) const { return operand(i); }
   Value xs(int i) const { return operand(num_carry_ + i); }
@@ -118,6 +125,7 @@ class LoopView {
  private:
   Value operand(int i) const { return node_->operands[static_cast<std::size_t>(i)]; }
   Value body_input(int i) const { return body().inputs()[static_cast<std::size_t>(i)]; }
+  std::int64_t laned(int i) const;
 
   const Node* node_;
   int num_carry_, num_xs_, num_consts_;
@@ -132,12 +140,16 @@ struct LoopDraft {
   std::vector<Value> carry, xs, consts;
   Value trip;
   std::shared_ptr<const Graph> body, until;
+  std::vector<std::int64_t> laned;  // of xs and consts, see LoopView; empty: not known
   Node* append(Graph& to) const;
 };
 
 // `graph` without what no output needs: nodes, and carries, xs, consts and ys of loops (a carry that only feeds
 // itself is not needed). Inputs and outputs stay. Null if there is nothing to remove.
 std::shared_ptr<Graph> eliminate_dead(const Graph& graph);
+
+// Appends a copy of `node`, which is of any graph, to the current graph.
+Node* copy_node(const Node& node, std::vector<Value> operands, int generation_bump = 0);
 
 // Nodes of the graph and of all its regions.
 int count_nodes(const Graph& graph);

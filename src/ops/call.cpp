@@ -1,0 +1,204 @@
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ir/interpreters.h"
+#include "ir/rewrite.h"
+#include "ops/rules/arguments.h"
+
+namespace hotloop {
+namespace ir {
+namespace {
+
+std::vector<ValueType> infer_call(const InferContext& c) {
+  if (c.regions.empty() || c.regions.size() > 2)
+    throw UserError("call", "a call has a body and may have a jvp rule", std::to_string(c.regions.size()) + " regions");
+  const std::vector<ValueType> operands(c.operands.begin(), c.operands.end());
+  const Graph& body = *c.regions[0];
+  if (body.input_types() != operands)
+    throw UserError("call", "the operands must be what the body takes, " + types_text(body.input_types()), types_text(operands));
+  const auto results = body.output_types();
+  if (c.regions.size() == 2) {
+    auto inputs = operands, outputs = results;
+    inputs.insert(inputs.end(), operands.begin(), operands.end());
+    outputs.insert(outputs.end(), results.begin(), results.end());
+    const Graph& rule = *c.regions[1];
+    if (rule.input_types() != inputs || rule.output_types() != outputs)
+      throw UserError("call",
+                      "a jvp rule takes (primals..., tangents...) = " + types_text(inputs) +
+                          " and gives (outputs..., output tangents...) = " + types_text(outputs),
+                      types_text(rule.input_types()) + " -> " + types_text(rule.output_types()));
+  }
+  return results;
+}
+
+bool remat(const Node& node) { return node.attrs.flag("remat"); }
+std::string name(const Node& node) { return node.attrs.get<std::string>("name"); }
+
+// A call of `fn` on the defined ones of `operands`; results of fn that are undefined are undefined here too.
+std::vector<Value> call_on(const Node& node, std::span<const Value> operands,
+                           const std::function<std::vector<Value>(std::span<const Value>)>& fn) {
+  std::vector<Value> defined;
+  std::vector<ValueType> types;
+  for (const Value& v : operands) {
+    if (!v) continue;
+    defined.push_back(v);
+    types.push_back(v.type());
+  }
+  std::vector<bool> given;
+  const auto body = trace(
+      [&](std::span<const Value> inputs) {
+        std::vector<Value> arguments(operands.size()), outputs;
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < operands.size(); ++i)
+          if (operands[i]) arguments[i] = inputs[next++];
+        for (const Value& v : fn(arguments)) {
+          given.push_back(static_cast<bool>(v));
+          if (v) outputs.push_back(v);
+        }
+        return outputs;
+      },
+      types, node.regions[0]->name());
+  const auto results = hotloop::call(body, defined, name(node), nullptr, remat(node));
+  std::vector<Value> spread;
+  std::size_t next = 0;
+  for (const bool is_given : given) spread.push_back(is_given ? results[next++] : Value{});
+  return spread;
+}
+
+std::pair<std::vector<Value>, std::vector<Value>> jvp_call(const JvpContext& c) {
+  const std::size_t n = c.primals.size(), num_results = c.node.types.size();
+  std::vector<Value> operands(c.primals.begin(), c.primals.end());
+  operands.insert(operands.end(), c.tangents.begin(), c.tangents.end());
+  const auto apply = [&](std::span<const Value> v) {
+    std::vector<Value> outputs, tangents;
+    if (c.node.regions.size() == 2) {
+      std::vector<Value> arguments(v.begin(), v.end());
+      for (std::size_t i = 0; i < n; ++i)
+        if (!arguments[n + i]) arguments[n + i] = zeros_of(arguments[i].type());
+      outputs = inline_graph(*c.node.regions[1], arguments);
+      for (std::size_t i = 0; i < num_results; ++i)
+        if (!is_float(outputs[num_results + i].dtype())) outputs[num_results + i] = {};
+      return outputs;
+    }
+    std::vector<Dual> duals;
+    for (std::size_t i = 0; i < n; ++i) duals.push_back({v[i], v[n + i]});
+    for (const Dual& d : push_forward(*c.node.regions[0], duals)) {
+      outputs.push_back(d.primal);
+      tangents.push_back(d.tangent);
+    }
+    outputs.insert(outputs.end(), tangents.begin(), tangents.end());
+    return outputs;
+  };
+  const std::vector<Value> results = remat(c.node) ? call_on(c.node, operands, apply) : apply(operands);
+  const auto middle = results.begin() + static_cast<std::ptrdiff_t>(num_results);
+  return {{results.begin(), middle}, {middle, results.end()}};
+}
+
+std::vector<Value> transpose_call(const TransposeContext& c) {
+  const std::size_t n = c.operands.size();
+  std::vector<Value> operands(c.operands.begin(), c.operands.end());
+  operands.insert(operands.end(), c.cotangents.begin(), c.cotangents.end());
+  return call_on(c.node, operands, [&](std::span<const Value> v) {
+    return pull_back(*c.node.regions[0], v.first(n), v.subspan(n));
+  });
+}
+
+std::vector<Batched> batch_call(const BatchContext& c) {
+  const std::size_t n = c.operands.size();
+  std::vector<Value> operands;
+  std::vector<ValueType> types;
+  for (const Batched& b : c.operands) {
+    operands.push_back(b.value);
+    types.push_back(b.value.type());
+  }
+  const bool has_rule = c.node.regions.size() == 2;
+  // With a rule, which must fit the body, every operand and result is batched.
+  if (has_rule)
+    for (std::size_t i = 0; i < n; ++i) {
+      operands[i] = materialize_batch(c.operands[i], c.size);
+      types[i] = operands[i].type();
+    }
+  std::vector<bool> batched;
+  const auto map = [&](const Graph& graph, const std::vector<ValueType>& inputs) {
+    return trace(
+        [&](std::span<const Value> v) {
+          std::vector<Batched> arguments;
+          for (std::size_t i = 0; i < v.size(); ++i) arguments.push_back({v[i], has_rule || c.operands[i].batched});
+          std::vector<Value> outputs;
+          for (const Batched& b : push_batch(graph, arguments, c.size)) {
+            batched.push_back(has_rule || b.batched);
+            outputs.push_back(has_rule ? materialize_batch(b, c.size) : b.value);
+          }
+          return outputs;
+        },
+        inputs, graph.name());
+  };
+  const auto body = map(*c.node.regions[0], types);
+  std::shared_ptr<const Graph> rule;
+  if (has_rule) {
+    types.insert(types.end(), types.begin(), types.begin() + static_cast<std::ptrdiff_t>(n));
+    rule = map(*c.node.regions[1], types);
+  }
+  const auto results = hotloop::call(body, operands, name(c.node), rule, remat(c.node));
+  std::vector<Batched> outputs;
+  for (std::size_t i = 0; i < results.size(); ++i) outputs.push_back({results[i], batched[i]});
+  return outputs;
+}
+
+std::vector<Sample> samples_call(Rng& rng, DType dtype) {
+  const ValueType type{dtype, {3}};
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  const auto random = [&] {
+    Array a(dtype, {3});
+    for (std::int64_t i = 0; i < 3; ++i) a.set(i, uniform(rng));
+    return a;
+  };
+  const auto body = trace([](std::span<const Value> v) { return std::vector<Value>{sin(v[0]) * v[1], exp(v[1])}; },
+                          std::vector{type, type}, "body");
+  const auto square = trace([](std::span<const Value> v) { return std::vector<Value>{v[0] * v[0]}; },
+                            std::vector{type}, "body");
+  const auto rule = trace([](std::span<const Value> v) { return std::vector<Value>{v[0] * v[0], v[0] * v[1] * 2.0}; },
+                          std::vector{type, type}, "jvp");
+  const std::string sample = "sample";
+  return {
+      {{random(), random()}, {{"name", sample}, {"remat", false}}, {body}},
+      {{random(), random()}, {{"name", sample}, {"remat", true}}, {body}},
+      {{random()}, {{"name", sample}, {"remat", false}}, {square, rule}},
+  };
+}
+
+}  // namespace
+
+std::vector<OpDef> ops_call() {
+  OpDef def;
+  def.name = "call";
+  def.summary = "a region with rules of its own";
+  def.kind = OpKind::Call;
+  def.infer = infer_call;
+  def.eval = [](const EvalContext& c) { return c.call(*c.node.regions[0], c.operands); };
+  def.jvp_with_primal = jvp_call;
+  def.transpose = transpose_call;
+  def.batch = batch_call;
+  def.flops = [](const Node& node) {
+    double flops = 0;
+    for (const auto& n : node.regions[0]->nodes()) flops += estimate_flops(*n);
+    return flops;
+  };
+  def.samples = samples_call;
+  return {def};
+}
+
+}  // namespace ir
+
+std::vector<Value> call(std::shared_ptr<const Graph> body, std::span<const Value> operands, const std::string& name,
+                        std::shared_ptr<const Graph> jvp_rule, bool remat) {
+  if (!body) throw UserError("call", "a call must have a body", "none");
+  std::vector<std::shared_ptr<const Graph>> regions{std::move(body)};
+  if (jvp_rule) regions.push_back(std::move(jvp_rule));
+  Node* node = current_graph().append(ir::op("call"), {operands.begin(), operands.end()},
+                                      {{"name", name}, {"remat", remat}}, std::move(regions));
+  std::vector<Value> results;
+  for (int i = 0; i < static_cast<int>(node->types.size()); ++i) results.push_back(node->result(i));
+  return results;
+}
+
+}  // namespace hotloop

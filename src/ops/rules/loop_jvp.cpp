@@ -1,0 +1,152 @@
+#include "hotloop/ops.h"
+#include "ir/interpreters.h"
+#include "ir/rewrite.h"
+#include "ops/rules/arguments.h"
+#include "ops/rules/loop_rules.h"
+
+namespace hotloop::ir {
+namespace {
+
+std::size_t sz(int i) { return static_cast<std::size_t>(i); }
+
+// Takes values one after another off the front of a list.
+struct Cursor {
+  std::span<const Value> values;
+  std::vector<Value> take(int n) {
+    std::vector<Value> taken(values.begin(), values.begin() + n);
+    values = values.subspan(sz(n));
+    return taken;
+  }
+};
+
+// Of a group of loop operands: the values, then those tangents that are not zero.
+struct Group {
+  std::vector<Value> values;
+  std::vector<bool> active;
+  int num_active = 0;
+
+  Group(std::span<const Value> primals, std::span<const Value> tangents) : values(primals.begin(), primals.end()) {
+    for (const Value& t : tangents) {
+      active.push_back(static_cast<bool>(t));
+      if (t) values.push_back(t);
+      num_active += static_cast<bool>(t);
+    }
+  }
+  int size() const { return static_cast<int>(active.size()); }
+  // The duals of this group inside a region, whose inputs come in the order of `values`.
+  void take(Cursor& cursor, std::vector<Dual>& duals) const {
+    const auto primals = cursor.take(size()), tangents = cursor.take(num_active);
+    int next = 0;
+    for (int i = 0; i < size(); ++i) duals.push_back({primals[sz(i)], active[sz(i)] ? tangents[sz(next++)] : Value{}});
+  }
+  void append_types(std::vector<ValueType>& types, bool sliced = false) const {
+    for (const Value& v : values)
+      types.push_back(sliced ? ValueType{v.dtype(), v.shape().without(0)} : v.type());
+  }
+};
+
+}  // namespace
+
+std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c) {
+  const LoopView loop(c.node);
+  const int nc = loop.num_carry(), nx = loop.num_xs(), nk = loop.num_consts();
+  const auto part = [](std::span<const Value> all, int start, int size) { return all.subspan(sz(start), sz(size)); };
+  const Group xs(part(c.primals, nc, nx), part(c.tangents, nc, nx));
+  const Group consts(part(c.primals, nc + nx, nk), part(c.tangents, nc + nx, nk));
+  std::vector<Value> carry_tangents(c.tangents.begin(), c.tangents.begin() + nc);
+
+  // The carries that get a tangent: the least set that the body maps into itself.
+  std::shared_ptr<Graph> body;
+  std::vector<bool> active_ys;
+  for (bool changed = true; changed;) {
+    changed = false;
+    const Group carry(part(c.primals, 0, nc), carry_tangents);
+    std::vector<ValueType> types;
+    carry.append_types(types);
+    xs.append_types(types, true);
+    consts.append_types(types);
+    body = trace(
+        [&](std::span<const Value> inputs) {
+          Cursor cursor{inputs};
+          std::vector<Dual> duals;
+          carry.take(cursor, duals);
+          xs.take(cursor, duals);
+          consts.take(cursor, duals);
+          const std::vector<Dual> results = push_forward(loop.body(), duals);
+          std::vector<Value> outputs, tangents;
+          for (int i = 0; i < nc; ++i) {
+            const Dual& r = results[sz(i)];
+            outputs.push_back(r.primal);
+            if (r.tangent && !carry.active[sz(i)]) {
+              changed = true;
+              carry_tangents[sz(i)] = r.primal;  // marks it; made zero below
+            }
+            if (carry.active[sz(i)]) tangents.push_back(r.tangent ? r.tangent : zeros_of(r.primal.type()));
+          }
+          outputs.insert(outputs.end(), tangents.begin(), tangents.end());
+          tangents.clear();
+          active_ys.clear();
+          for (int i = nc; i < static_cast<int>(results.size()); ++i) {
+            const Dual& r = results[sz(i)];
+            outputs.push_back(r.primal);
+            active_ys.push_back(static_cast<bool>(r.tangent));
+            if (r.tangent) tangents.push_back(r.tangent);
+          }
+          outputs.insert(outputs.end(), tangents.begin(), tangents.end());
+          return outputs;
+        },
+        types, loop.body().name());
+    for (int i = 0; i < nc; ++i)
+      if (changed && carry_tangents[sz(i)] && !carry.active[sz(i)])
+        carry_tangents[sz(i)] = zeros_of(loop.carry(i).type());
+  }
+
+  const Group carry(part(c.primals, 0, nc), carry_tangents);
+  LoopSpec spec;
+  spec.carry = carry.values;
+  spec.xs = xs.values;
+  spec.consts = consts.values;
+  if (loop.has_trip()) spec.trip = c.primals.back();
+  spec.length = loop.length();
+  spec.reverse = loop.reverse();
+  spec.residuals = c.node.attrs.get<std::string>("residuals");
+  spec.generation = c.node.generation;
+  spec.body = body;
+  if (loop.until() != nullptr) {
+    std::vector<ValueType> types;
+    carry.append_types(types);
+    consts.append_types(types);
+    spec.until = trace(
+        [&](std::span<const Value> inputs) {
+          Cursor cursor{inputs};
+          std::vector<Dual> duals;
+          carry.take(cursor, duals);
+          consts.take(cursor, duals);
+          std::vector<Value> primals;
+          for (const Dual& d : duals) primals.push_back(d.primal);
+          return inline_graph(*loop.until(), primals);
+        },
+        types, loop.until()->name());
+  }
+  if (c.node.attrs.has("laned")) {
+    for (int i = 0; i < nx; ++i) spec.laned.push_back(loop.laned_xs(i));
+    for (int i = 0; i < nx; ++i)
+      if (xs.active[sz(i)]) spec.laned.push_back(loop.laned_xs(i));
+    for (int i = 0; i < nk; ++i) spec.laned.push_back(loop.laned_const(i));
+    for (int i = 0; i < nk; ++i)
+      if (consts.active[sz(i)]) spec.laned.push_back(loop.laned_const(i));
+  }
+  const LoopResult result = hotloop::loop(spec);
+
+  std::vector<Value> outputs(result.carry.begin(), result.carry.begin() + nc), tangents;
+  int next = nc;
+  for (int i = 0; i < nc; ++i) tangents.push_back(carry.active[sz(i)] ? result.carry[sz(next++)] : Value{});
+  outputs.insert(outputs.end(), result.ys.begin(), result.ys.begin() + loop.num_ys());
+  next = loop.num_ys();
+  for (int i = 0; i < loop.num_ys(); ++i) tangents.push_back(active_ys[sz(i)] ? result.ys[sz(next++)] : Value{});
+  outputs.push_back(result.count);
+  tangents.push_back({});
+  return {outputs, tangents};
+}
+
+}  // namespace hotloop::ir

@@ -1,0 +1,20 @@
+// The derivative and batching rules of `loop`: each makes another loop.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "ir/op_def.h"
+
+namespace hotloop::ir {
+
+std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c);
+std::vector<Value> transpose_loop(const TransposeContext& c);
+std::vector<Batched> batch_loop(const BatchContext& c);
+
+// a where `active` (bool, of the lanes' shape) is true, else b, for values with the lane axes in front.
+Value select_lanes(Value active, Value a, Value b);
+// The axis `from` of x becomes the axis `to` of the result.
+Value move_axis(Value x, int from, int to);
+
+}  // namespace hotloop::ir

@@ -1,0 +1,278 @@
+#include "transforms/lane_axes.h"
+
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+
+namespace hotloop::ir {
+namespace {
+
+std::size_t sz(int i) { return static_cast<std::size_t>(i); }
+
+// Applies the analysis to a graph; the table is by ValueIndex.
+class Analysis {
+ public:
+  Analysis(const Graph& graph, const std::vector<Lanes>& inputs, int num_lanes)
+      : graph_(graph), index_(graph), num_lanes_(num_lanes), table_(sz(index_.size()), none()) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) set(graph.inputs()[i], inputs[i]);
+    for (const auto& node : graph.nodes())
+      if (!is(*node, OpKind::Input)) visit(*node);
+  }
+  std::vector<Lanes> take() { return std::move(table_); }
+  std::vector<Lanes> outputs() const {
+    std::vector<Lanes> all;
+    for (const Value& v : graph_.outputs()) all.push_back(of(v));
+    return all;
+  }
+
+ private:
+  const Lanes& of(Value v) const { return table_[sz(index_(v))]; }
+  void set(Value v, Lanes lanes) { table_[sz(index_(v))] = std::move(lanes); }
+  Lanes none() const { return {std::vector<int>(sz(num_lanes_), -1), true}; }
+  Lanes unknown() const { return {std::vector<int>(sz(num_lanes_), -1), false}; }
+
+  // Of a value made of two, whose axes correspond.
+  Lanes unite(const Lanes& a, const Lanes& b) const {
+    if (!a.known || !b.known) return unknown();
+    Lanes both = a;
+    for (std::size_t k = 0; k < both.axes.size(); ++k) {
+      if (b.axes[k] < 0) continue;
+      if (both.axes[k] >= 0 && both.axes[k] != b.axes[k]) return unknown();
+      both.axes[k] = b.axes[k];
+    }
+    return both;
+  }
+  // Axis a of the operand becomes axis move(a) of the result; a negative one says that it does not survive.
+  template <class F> Lanes moved(const Lanes& lanes, F move) const {
+    if (!lanes.known) return lanes;
+    Lanes result = lanes;
+    for (int& axis : result.axes) {
+      if (axis < 0) continue;
+      axis = move(axis);
+      if (axis < 0) return unknown();
+    }
+    return result;
+  }
+  Lanes united_operands(const Node& node, std::size_t from = 0) const {
+    Lanes all = none();
+    for (std::size_t i = from; i < node.operands.size(); ++i) all = unite(all, of(node.operands[i]));
+    return all;
+  }
+
+  static int position(const std::vector<std::int64_t>& axes, int axis) {
+    const auto it = std::ranges::find(axes, axis);
+    return it == axes.end() ? -1 : static_cast<int>(it - axes.begin());
+  }
+  // Axis of `to` that holds the same elements as `axis` of `from`, when one shape is reshaped to the other.
+  static int reshaped(const Shape& from, const Shape& to, int axis) {
+    std::int64_t before = 1, product = 1;
+    for (int i = 0; i < axis; ++i) before *= from[i];
+    for (int i = 0; i < to.rank(); product *= to[i], ++i)
+      if (product == before && to[i] == from[axis]) return i;
+    return -1;
+  }
+  static int dot_result_axis(const Node& node, bool lhs, int axis) {
+    const auto& contract = node.attrs.integers(lhs ? "lhs_contract" : "rhs_contract");
+    const auto& batch = node.attrs.integers(lhs ? "lhs_batch" : "rhs_batch");
+    if (position(contract, axis) >= 0) return -1;
+    if (const int b = position(batch, axis); b >= 0) return b;
+    int result = static_cast<int>(batch.size());
+    if (!lhs)
+      result = node.types[0].shape.rank() - (node.operands[1].rank() - static_cast<int>(contract.size() + batch.size()));
+    for (int i = 0; i < axis; ++i) result += position(contract, i) < 0 && position(batch, i) < 0;
+    return result;
+  }
+
+  void visit(const Node& node) {
+    if (is(node, OpKind::Loop)) return loop(LoopView(node));
+    if (is(node, OpKind::Call)) {
+      std::vector<Lanes> inputs;
+      for (const Value& v : node.operands) inputs.push_back(of(v));
+      const auto results = Analysis(*node.regions[0], inputs, num_lanes_).outputs();
+      for (std::size_t i = 0; i < results.size(); ++i) set({const_cast<Node*>(&node), static_cast<int>(i)}, results[i]);
+      return;
+    }
+    set({const_cast<Node*>(&node), 0}, result(node));
+  }
+
+  Lanes result(const Node& node) const {
+    const auto keep = [](int axis) { return axis; };
+    const auto operand = [&](int i) -> const Lanes& { return of(node.operands[sz(i)]); };
+    switch (node.op->kind) {
+      case OpKind::Input:
+      case OpKind::Constant:
+      case OpKind::Iota:
+      case OpKind::Extent: return none();
+      case OpKind::Elementwise:
+      case OpKind::StopGradient: return united_operands(node);
+      case OpKind::Transpose: {
+        const auto& order = node.attrs.integers("permutation");
+        return moved(operand(0), [&](int a) { return position(order, a); });
+      }
+      case OpKind::Broadcast: {
+        const auto& axes = node.attrs.integers("axes");
+        return moved(operand(0), [&](int a) { return static_cast<int>(axes[sz(a)]); });
+      }
+      case OpKind::Reshape:
+        return moved(operand(0),
+                     [&](int a) { return reshaped(node.operands[0].shape(), node.types[0].shape, a); });
+      case OpKind::Slice:
+      case OpKind::DynamicSlice:
+      case OpKind::Pad:
+      case OpKind::Concat:
+      case OpKind::DynamicUpdate: {
+        // The lanes themselves are never cut; start indices with lanes are beyond this analysis.
+        Lanes all = none();
+        const bool indirect = node.op->kind == OpKind::DynamicSlice || node.op->kind == OpKind::DynamicUpdate;
+        const std::size_t num_arrays = node.op->kind == OpKind::DynamicSlice ? 1
+                                       : node.op->kind == OpKind::DynamicUpdate ? 2
+                                                                                 : node.operands.size();
+        for (std::size_t i = 0; i < num_arrays; ++i)
+          if (node.operands[i].rank() > 0) all = unite(all, of(node.operands[i]));
+        for (std::size_t i = num_arrays; indirect && i < node.operands.size(); ++i)
+          if (!of(node.operands[i]).known || of(node.operands[i]).any()) return unknown();
+        return moved(all, [&](int a) {
+          return node.types[0].shape[a] == node.operands[0].shape()[a] && node.op->kind != OpKind::Concat ? a
+                 : node.op->kind == OpKind::Concat && node.attrs.integer("axis") != a                     ? a
+                                                                                                           : -1;
+        });
+      }
+      case OpKind::Reverse: {
+        const auto& axes = node.attrs.integers("axes");
+        return moved(operand(0), [&](int a) { return position(axes, a) >= 0 ? -1 : a; });
+      }
+      case OpKind::Windows: {
+        const int axis = static_cast<int>(node.attrs.integer("axis"));
+        return moved(operand(0), [&](int a) { return a == axis ? -1 : a > axis ? a + 1 : a; });
+      }
+      case OpKind::Reduce: {
+        const auto& axes = node.attrs.integers("axes");
+        return moved(operand(0), [&](int a) {
+          if (position(axes, a) >= 0) return -1;
+          int result = a;
+          for (const std::int64_t r : axes) result -= r < a;
+          return result;
+        });
+      }
+      case OpKind::ArgMax: {
+        const int axis = static_cast<int>(node.attrs.integer("axis"));
+        return moved(operand(0), [&](int a) { return a == axis ? -1 : a > axis ? a - 1 : a; });
+      }
+      case OpKind::Dot:
+        return unite(moved(operand(0), [&](int a) { return dot_result_axis(node, true, a); }),
+                     moved(operand(1), [&](int a) { return dot_result_axis(node, false, a); }));
+      case OpKind::Gather: {
+        const int axis = static_cast<int>(node.attrs.integer("axis")), rank = node.operands[1].rank();
+        return unite(moved(operand(0), [&](int a) { return a == axis ? -1 : a > axis ? a + rank - 1 : a; }),
+                     moved(operand(1), [&](int a) { return a + axis; }));
+      }
+      case OpKind::ScatterAdd: {
+        const int axis = static_cast<int>(node.attrs.integer("axis")), rank = node.operands[1].rank();
+        if (operand(1).any() || !operand(1).known) return unknown();
+        return unite(moved(operand(0), [&](int a) { return a == axis ? -1 : a; }), moved(operand(2), [&](int a) {
+                       return a < axis ? a : a < axis + rank ? -1 : a - rank + 1;
+                     }));
+      }
+      case OpKind::RandomBits: {
+        const Lanes& key = operand(0);
+        return !key.known || key.any() ? unknown() : moved(key, keep);
+      }
+      case OpKind::Loop:
+      case OpKind::Call: break;
+    }
+    return unknown();
+  }
+
+  void loop(const LoopView& loop) {
+    std::vector<Lanes> inputs;
+    for (int i = 0; i < loop.num_carry(); ++i) inputs.push_back(of(loop.carry(i)));
+    for (int i = 0; i < loop.num_xs(); ++i) inputs.push_back(moved(of(loop.xs(i)), [](int a) { return a - 1; }));
+    for (int i = 0; i < loop.num_consts(); ++i) inputs.push_back(of(loop.constant(i)));
+    std::vector<Lanes> outputs;
+    for (bool changed = true; changed;) {
+      changed = false;
+      outputs = Analysis(loop.body(), inputs, num_lanes_).outputs();
+      for (int i = 0; i < loop.num_carry(); ++i) {
+        const Lanes both = unite(inputs[sz(i)], outputs[sz(i)]);
+        if (both == inputs[sz(i)]) continue;
+        inputs[sz(i)] = both;
+        changed = true;
+      }
+    }
+    for (int i = 0; i < loop.num_carry(); ++i) set(loop.carry_result(i), inputs[sz(i)]);
+    for (int i = 0; i < loop.num_ys(); ++i)
+      set(loop.ys_result(i), moved(outputs[sz(loop.num_carry() + i)], [](int a) { return a + 1; }));
+    Lanes count = none();
+    if (loop.until() != nullptr) {
+      std::vector<Lanes> arguments(inputs.begin(), inputs.begin() + loop.num_carry());
+      arguments.insert(arguments.end(), inputs.end() - loop.num_consts(), inputs.end());
+      count = Analysis(*loop.until(), arguments, num_lanes_).outputs()[0];
+    }
+    set(loop.count_result(), count);
+  }
+
+  const Graph& graph_;
+  ValueIndex index_;
+  int num_lanes_;
+  std::vector<Lanes> table_;
+};
+
+}  // namespace
+
+bool Lanes::any() const {
+  return std::ranges::any_of(axes, [](int a) { return a >= 0; });
+}
+
+LaneAxes::LaneAxes(const Graph& graph, std::vector<Lanes> inputs)
+    : index_(graph),
+      table_(Analysis(graph, inputs, inputs.empty() ? 0 : static_cast<int>(inputs[0].axes.size())).take()) {}
+
+bool LaneAxes::lead(Value v) const {
+  const Lanes& lanes = of(v);
+  for (int k = 0; k < static_cast<int>(lanes.axes.size()); ++k)
+    if (lanes.axes[sz(k)] != k) return false;
+  return lanes.known;
+}
+
+Value LaneAxes::select_active(Value v, Value active, Value copy, double fill) const {
+  const Lanes& lanes = of(v);
+  if (!lanes.known || !lanes.any()) return copy;
+  std::vector<std::int64_t> missing, order;
+  std::vector<std::pair<int, int>> present;  // position in v, axis of the reduced `active`
+  for (int k = 0; k < static_cast<int>(lanes.axes.size()); ++k) {
+    if (lanes.axes[sz(k)] < 0) missing.push_back(k);
+    else present.emplace_back(lanes.axes[sz(k)], static_cast<int>(present.size()));
+  }
+  if (!missing.empty()) {  // shared by several lanes: wanted while one of them is active
+    const Value flags = reduce_max(cast(active, DType::I32), missing);
+    active = greater(flags, zeros_like(flags));
+  }
+  std::ranges::sort(present);
+  std::vector<std::int64_t> positions;
+  for (const auto& [position, axis] : present) {
+    positions.push_back(position);
+    order.push_back(axis);
+  }
+  if (!std::ranges::is_sorted(order)) active = transpose(active, order);
+  if (active.shape() != copy.shape()) active = broadcast(active, copy.shape(), positions);
+  return select(active, copy, constant(fill, copy.dtype(), copy.shape()));
+}
+
+LaneAxes find_lane_axes(const Graph& body, const LoopView& loop) {
+  const int num_lanes = loop.num_lane_axes();
+  std::vector<Lanes> inputs;
+  const auto add = [&](std::int64_t mask) {
+    Lanes lanes{std::vector<int>(sz(num_lanes), -1), true};
+    int position = 0;
+    for (int k = 0; k < num_lanes; ++k)
+      if (mask >> k & 1) lanes.axes[sz(k)] = position++;
+    inputs.push_back(lanes);
+  };
+  for (int i = 0; i < loop.num_carry(); ++i) add((std::int64_t{1} << num_lanes) - 1);
+  for (int i = 0; i < loop.num_xs(); ++i) add(loop.laned_xs(i));
+  for (int i = 0; i < loop.num_consts(); ++i) add(loop.laned_const(i));
+  return LaneAxes(body, inputs);
+}
+
+}  // namespace hotloop::ir

@@ -1,0 +1,52 @@
+// Partial evaluation: separating what is known (primal) from what is linear in the unknown inputs (tangents).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ir/rewrite.h"
+
+namespace hotloop::ir {
+
+// A graph equal to another in which every node, loops and calls included, is either known or linear: those of the
+// original that were both are two nodes, the linear one reading residuals that the known one gives.
+struct Split {
+  std::shared_ptr<Graph> graph;
+  std::vector<bool> linear;  // of each node: depends on an unknown input
+
+  bool is_linear(Value v) const { return linear[static_cast<std::size_t>(v.node->id)]; }
+};
+Split split(const Graph& graph, const std::vector<bool>& known_inputs);
+
+// How the linear part comes by a known value it reads.
+enum class Source {
+  Given,  // it is at hand where the linear part runs
+  Copy,   // computed again there, from its own operands
+};
+
+// Copies the linear part of a split graph into the current graph. `map` holds what is given; known values that are not given
+// are computed again. Nodes copied so gain a generation unless they are cheap.
+struct LinearPart {
+  const Split& split;
+  std::vector<Value> outputs;  // what is wanted; known ones among them are read as well
+
+  // The known values that linear nodes and outputs read, in order. `given` says how each value is come by; of a copied one the
+  // operands are read in turn.
+  std::vector<Value> reads(const std::function<Source(Value)>& source) const;
+  // `guard` (optional) wraps each known value on its way into a linear node: (value in the split graph, its copy).
+  std::vector<Value> copy(ValueMap& map, const std::function<Value(Value, Value)>& guard = {}) const;
+};
+
+// Ops that cost next to nothing to do again: their results are not worth saving.
+bool is_cheap(const Node& node);
+// Copies to the current graph what `values` need and `map` lacks; gives the copies.
+std::vector<Value> copy_needed(const Graph& from, ValueMap& map, std::span<const Value> values, int generation_bump = 0);
+
+// The results of a loop or call node of which some operands (values of the current graph) are known, appended as two.
+// The flags say which operands are known.
+std::vector<Value> split_loop(const Node& node, std::span<const Value> operands, const std::vector<bool>& known);
+std::vector<Value> split_call(const Node& node, std::span<const Value> operands, const std::vector<bool>& known);
+
+}  // namespace hotloop::ir
