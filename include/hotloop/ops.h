@@ -21,7 +21,7 @@ Value constant(const Array& array);                                       // con
 Value constant(double value, DType dtype = DType::F32, const Shape& shape = {});
 Value iota(DType dtype, const Shape& shape, int axis);                     // iota{dtype, shape, axis}: index along axis
 // 32 random bits for each element of `shape`: a pure function of the key (u32[2]) and the element's flat index
-// (Philox4x32-10, Salmon et al. 2011).                                    random_bits{shape}
+// (Philox4x32-10, Salmon et al. 2011; element i is word i % 4 at counter i / 4). random_bits{shape}
 Value random_bits(Value key, const Shape& shape);
 // Number of elements along `axis` of x as an f32 scalar (f64 when x is): a run-time number when the axis is the batch axis of
 // an executable with a variable number of rows, else folded to a constant. extent{axis}
@@ -52,14 +52,14 @@ Value add(Value a, Value b);
 Value sub(Value a, Value b);
 Value mul(Value a, Value b);
 Value div(Value a, Value b);                      // integers: toward zero; division by zero gives 0
-Value rem(Value a, Value b);                      // sign of a, as C's fmod and %
-Value pow(Value a, Value b);
+Value rem(Value a, Value b);                      // sign of a, as C's fmod and %; integers: n rem 0 = n
+Value pow(Value a, Value b);                      // x^0 = 1 and 1^x = 1 even for NaN, as in C
 Value maximum(Value a, Value b);                  // op "max"; NaN propagates
 Value minimum(Value a, Value b);                  // op "min"
 Value bit_and(Value a, Value b);                  // ops "and", "or", "xor": integers and bool
 Value bit_or(Value a, Value b);
 Value bit_xor(Value a, Value b);
-Value shift_left(Value a, Value b);               // op "shl"
+Value shift_left(Value a, Value b);               // op "shl"; counts are taken modulo the width
 Value shift_right(Value a, Value b);              // op "shr"
 Value equal(Value a, Value b);                    // ops "eq" "ne" "lt" "le" "gt" "ge": bool
 Value not_equal(Value a, Value b);

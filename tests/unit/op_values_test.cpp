@@ -1,11 +1,13 @@
 // Values of operations where their definition has a choice: edges, ties, NaN, wrapping, broadcasting.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "hotloop/ops.h"
 #include "ir/op_def.h"
+#include "op_checks.h"
 
 namespace hotloop {
 namespace {
@@ -80,7 +82,7 @@ TEST(OpValues, NanInComparisonsAndExtremes) {
   expect_values(run([](In in) { return less(in[0], in[1]); }, {a, b}), {0, 0, 0, 1});
   expect_values(run([](In in) { return sign(in[0]); }, {f64({nan, -3, 0, inf})}), {nan, -1, 0, 1});
   expect_values(run([](In in) { return clip(in[0], 0, 1); }, {f64({nan, -3, 0.5, inf})}), {nan, 0, 0.5, 1});
-  expect_values(run([](In in) { return relu(in[0]); }, {f64({-inf, -3, 0.5, inf})}), {0, 0, 0.5, inf});
+  expect_values(run([](In in) { return relu(in[0]); }, {f64({-inf, -3, 0.5, inf, nan})}), {0, 0, 0.5, inf, nan});
   expect_values(
       run([](In in) { return select(greater(in[0], like(in[0], 0)), in[0], in[1]); }, {f64({1, -1}), f64({nan, 5})}),
       {1, 5});
@@ -126,6 +128,65 @@ TEST(OpValues, RandomBitsAreThePublishedGenerator) {
   // A pure function of the flat index: the shape does not matter.
   const auto more = run([](In in) { return random_bits(in[0], {11}); }, {u32({0, 0})});
   for (int i = 0; i < 6; ++i) EXPECT_EQ(more.at(i), bits.at(i));
+}
+
+// Tangents at points that the property tests keep clear of.
+TEST(OpValues, DerivativesAtKinks) {
+  const auto tangent = [](const std::string& name, const std::vector<Array>& operands,
+                          const std::vector<Array>& tangents, const Attrs& attrs = {}) {
+    return ir::tangents_by_rule(ir::op(name), {operands, attrs, {}}, tangents)[0];
+  };
+  const Array one = f64({1}), zero = f64({0});
+  expect_values(tangent("abs", {zero}, {one}), {0});
+  expect_values(tangent("max", {f64({3}), f64({3})}, {f64({10}), f64({20})}), {15});
+  expect_values(tangent("max", {f64({3}), f64({3})}, {f64({10}), Array()}), {5});
+  expect_values(tangent("min", {f64({3}), f64({4})}, {f64({10}), f64({20})}), {10});
+  expect_values(tangent("reduce_max", {f64({3, 1, 3})}, {f64({10, 20, 30})}, {{"axes", std::vector<std::int64_t>{0}}}),
+                {20});
+  expect_values(tangent("reduce_prod", {f64({0, 2, 3})}, {f64({1, 1, 1})}, {{"axes", std::vector<std::int64_t>{0}}}),
+                {6});
+  expect_values(tangent("pow", {f64({0, 0, 0}), f64({0, 1, 2})}, {f64({1, 1, 1}), Array()}), {0, 1, 0});
+  expect_values(tangent("pow", {f64({0, 1}), f64({2, 2})}, {Array(), f64({1, 1})}), {0, 0});
+  expect_values(tangent("sqrt", {zero}, {one}), {inf});
+  expect_values(tangent("stop_gradient", {one}, {one}), {0});
+}
+
+// Number of nodes of an op in a graph.
+std::int64_t count(const Graph& graph, const std::string& name) {
+  return std::ranges::count_if(graph.nodes(), [&](const auto& node) { return node->op->name == name; });
+}
+
+// The rules of dot for a layer, weight stored either way: one dot each, and nothing turned round.
+TEST(OpStructure, RulesOfDotNeedNoTransposeForLayers) {
+  for (const auto& [weight, axis] : {std::pair{Shape{5, 7}, 0}, std::pair{Shape{7, 5}, 1}}) {
+    const auto layer = trace(
+        [&, axis = axis](In in) {
+          return std::vector<Value>{dot(in[0], in[1], {{1}, {axis}, {}, {}})};
+        },
+        std::vector<ValueType>{{DType::F32, {3, 5}}, {DType::F32, weight}});
+    const Node& node = *layer->nodes().back();
+    const auto backward = trace(
+        [&](In in) {
+          const Value by_x = node.op->transpose({node, std::vector{Value{}, in[1]}, in.subspan(2)})[0];
+          const Value by_weight = node.op->transpose({node, std::vector{in[0], Value{}}, in.subspan(2)})[1];
+          return std::vector<Value>{by_x, by_weight};
+        },
+        std::vector<ValueType>{{DType::F32, {3, 5}}, {DType::F32, weight}, {DType::F32, {3, 7}}});
+    EXPECT_EQ(count(*backward, "dot"), 2);
+    EXPECT_EQ(count(*backward, "transpose"), 0);
+  }
+  // vmap of weight times vector is the layer above.
+  const auto product = trace([](In in) { return std::vector<Value>{matmul(in[0], in[1])}; },
+                             std::vector<ValueType>{{DType::F32, {7, 5}}, {DType::F32, {5}}});
+  const Node& node = *product->nodes().back();
+  const auto batched = trace(
+      [&](In in) {
+        return std::vector<Value>{
+            node.op->batch({node, std::vector<ir::Batched>{{in[0], false}, {in[1], true}}, 3})[0].value};
+      },
+      std::vector<ValueType>{{DType::F32, {7, 5}}, {DType::F32, {3, 5}}});
+  EXPECT_EQ(count(*batched, "dot"), 1);
+  EXPECT_EQ(count(*batched, "transpose") + count(*batched, "broadcast"), 0);
 }
 
 TEST(OpValues, Broadcasting) {

@@ -6,7 +6,8 @@
 
 namespace hotloop {
 
-Value relu(Value x) { return select(greater(x, like(x, 0)), x, like(x, 0)); }
+// Derivative 0 at 0; a NaN is not "at most 0" and passes.
+Value relu(Value x) { return select(less_equal(x, like(x, 0)), like(x, 0), x); }
 
 // max(x, 0) + log1p(exp(-|x|)): no overflow at either end.
 Value softplus(Value x) { return maximum(x, like(x, 0)) + log1p(exp(-abs(x))); }
