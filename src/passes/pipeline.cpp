@@ -14,9 +14,16 @@ namespace hotloop::passes {
 Pass inline_calls();
 Pass fold_extents();
 Pass simplify();
+Pass simplify_loops();
 Pass fold();
 Pass cse();
 Pass dce();
+Pass hoist();
+Pass merge_dots();
+Pass merge_sums();
+Pass batch_inputs();
+Pass defer_products();
+Pass remat();
 
 namespace {
 
@@ -30,14 +37,14 @@ const std::vector<Stage>& stages() {
   static const std::vector<Stage> table = {
       {1, {inline_calls(), fold_extents()}},
       // Values before loops: constants known and duplicates gone, the patterns below are easier to see.
-      {5, {simplify(), fold(), cse(), dce()}},
+      {5, {simplify(), fold(), cse(), simplify_loops(), dce()}},
       // Wide dots first: one merged dot is batched, deferred and scheduled in place of four.
-      {3, {simplify(), cse(), dce()}},
-      {1, {dce()}},
+      {4, {merge_dots(), merge_sums(), simplify(), hoist(), cse(), dce()}},
+      {1, {batch_inputs(), defer_products(), dce()}},
       // Only now is it known what the backward loop still reads.
-      {4, {simplify(), cse(), dce()}},
-      {1, {dce()}},
-      {3, {simplify(), fold(), cse(), dce()}},
+      {4, {simplify(), cse(), simplify_loops(), dce()}},
+      {2, {remat(), dce()}},
+      {3, {hoist(), merge_dots(), merge_sums(), simplify(), fold(), cse(), simplify_loops(), dce()}},
   };
   return table;
 }

@@ -69,6 +69,21 @@ TEST(GraphText, TracedGraphsRoundTrip) {
   EXPECT_EQ(ir::print(*again), text);
 }
 
+TEST(GraphText, RegionsRoundTrip) {
+  expect_round_trip(
+      "main(%0: f32[4], %1: f32[6,4], %2: f32[4]) {\n"
+      "  %3: f32[4], %4: f32[6,4], %5: i32[] = loop(%0, %1, %2) {has_trip=false, length=6, num_carry=1, num_consts=1, "
+      "num_xs=1, residuals=\"save\", reverse=false} {\n"
+      "    body(%0: f32[4] h, %1: f32[4], %2: f32[4]) {\n"
+      "      %3: f32[4] = mul(%0, %2)\n"
+      "      %4: f32[4] = add(%3, %1)\n"
+      "      return %4, %3\n"
+      "    }\n"
+      "  }\n"
+      "  return %3, %4\n"
+      "}\n");
+}
+
 void expect_parse_error(const std::string& text, const std::string& part) {
   try {
     ir::parse(text);
@@ -130,6 +145,34 @@ TEST(Verify, RejectsOperandsThatDoNotFit) {
   const auto graph = small();
   graph->nodes()[1]->types[0].shape = {3};
   expect_broken(*graph, "node 1 (neg)");
+}
+
+TEST(Verify, RejectsRegionsWhoseTypesDoNotFit) {
+  const auto graph = ir::parse(
+      "main(%0: f32[4], %1: f32[6,4]) {\n"
+      "  %2: f32[4], %3: i32[] = loop(%0, %1) {has_trip=false, length=6, num_carry=1, num_consts=0, num_xs=1, "
+      "residuals=\"save\", reverse=false} {\n"
+      "    body(%0: f32[4], %1: f32[4]) {\n      %2: f32[4] = add(%0, %1)\n      return %2\n    }\n  }\n  return %2\n}\n");
+  Node& loop = *graph->nodes()[2];
+  const auto keep = loop.regions[0];
+  loop.regions[0] = ir::parse("body(%0: f32[4], %1: f32[3]) {\n  return %0\n}\n");
+  expect_broken(*graph, "the body's inputs must have types (f32[4], f32[4]), not (f32[4], f32[3])");
+  loop.regions[0] = ir::parse("body(%0: f32[4], %1: f32[4]) {\n  return\n}\n");
+  expect_broken(*graph, "the body must return every carry");
+  loop.regions[0] = keep;
+  loop.attrs.set("length", std::int64_t{5});
+  expect_broken(*graph, "xs must have the length of the loop");
+}
+
+TEST(Verify, LooksInsideRegions) {
+  const auto graph = ir::parse(
+      "main(%0: f32[4]) {\n"
+      "  %1: f32[4], %2: i32[] = loop(%0) {has_trip=false, length=6, num_carry=1, num_consts=0, num_xs=0, "
+      "residuals=\"save\", reverse=false} {\n"
+      "    body(%0: f32[4]) {\n      %1: f32[4] = neg(%0)\n      return %1\n    }\n  }\n  return %1\n}\n");
+  const Graph& body = *graph->nodes()[1]->regions[0];
+  body.nodes()[1]->id = 7;
+  expect_broken(*graph, "graph 'body', node 7 (neg): its id must be its position, 1");
 }
 
 }  // namespace

@@ -1,0 +1,263 @@
+// A carry that only accumulates, acc + dot(a_t, b_t) or acc + reduce_sum(a_t), is not computed in the loop: a and b are
+// kept for all steps, and after the loop one contraction over time as well gives the sum. This is how weight
+// gradients come to be one dot. Terms may be seen through linear changes of index (slices, transposes, ...).
+//
+// With `until` or `trip`, both factors are made ys, which are zero where the loop did not run.
+#include <algorithm>
+
+#include "passes/builder.h"
+#include "passes/loop_edit.h"
+
+namespace hotloop::passes {
+namespace {
+
+using ir::OpKind;
+using ir::ScalarOp;
+
+bool is_add(const Node& node) { return node.op->kind == OpKind::Elementwise && node.op->scalar == ScalarOp::Add; }
+
+// Whether f(sum of x_t) = sum of f(x_t), for the operand 0 of f.
+bool is_linear_view(const Node& node) {
+  switch (node.op->kind) {
+    case OpKind::Reshape: case OpKind::Transpose: case OpKind::Slice: case OpKind::Broadcast: case OpKind::Reverse: return true;
+    case OpKind::Elementwise: return node.op->scalar == ScalarOp::Neg;
+    default: return false;
+  }
+}
+
+class DeferProducts {
+ public:
+  DeferProducts(const Node& loop, ir::Rebuild& outer, Builder& builder)
+      : loop_(loop), outer_(outer), builder_(builder), uses_(loop_.body()), index_(loop_.body()),
+        invariant_(invariant_values(loop_.body(), loop_)), edit_(loop_) {}
+
+  bool run() {
+    if (loop_.num_lane_axes() > 0 || loop_.length() == 0) return false;
+    for (int i = 0; i < loop_.num_carry(); ++i) split_carry(i);
+    if (sums_.empty()) return false;
+    rebuild_loop();
+    for (const Sum& sum : sums_) {
+      Value total = sum.rest.empty() ? outer_(loop_.carry(sum.carry)) : made_->result(position_of_carry(sum.carry));
+      for (const Value& term : sum.deferred) total = builder_.add(total, after_loop(term));
+      outer_.map().set(loop_.carry_result(sum.carry), total);
+    }
+    return true;
+  }
+
+ private:
+  struct Sum {
+    int carry;
+    std::vector<Value> deferred, rest;  // terms of the body
+  };
+
+  bool invariant(Value v) const { return invariant_[static_cast<std::size_t>(index_(v))]; }
+
+  // The terms added to carry i, if it is read by nothing else.
+  void split_carry(int i) {
+    const Value in = loop_.carry_in(i), out = loop_.carry_out(i);
+    if (!is_float(in.dtype()) || uses_.count(in) != 1 || uses_.is_output(in) || is_read_by_until(i)) return;
+    if (std::ranges::count(loop_.body().outputs(), out) != 1) return;
+    Sum sum{i, {}, {}};
+    std::vector<Value> terms;
+    Value v = in;
+    while (v != out) {
+      if (uses_.count(v) != 1 || uses_.is_output(v)) return;
+      const ir::Use use = uses_.of(v)[0];
+      if (!is_add(*use.node)) return;
+      flatten(use.node->operands[static_cast<std::size_t>(1 - use.operand)], terms);
+      v = const_cast<Node*>(use.node)->result();
+    }
+    if (uses_.count(out) != 1) return;
+    for (const Value& t : terms) (is_product(t) ? sum.deferred : sum.rest).push_back(t);
+    if (!sum.deferred.empty()) sums_.push_back(std::move(sum));
+  }
+
+  bool is_read_by_until(int i) const {
+    if (!loop_.until()) return false;
+    const ir::Uses uses(*loop_.until());
+    return uses.count(loop_.until_carry_in(i)) > 0;
+  }
+
+  void flatten(Value v, std::vector<Value>& terms) const {
+    if (is_add(*v.node) && uses_.count(v) == 1 && !uses_.is_output(v)) {
+      flatten(v.node->operands[0], terms);
+      flatten(v.node->operands[1], terms);
+    } else {
+      terms.push_back(v);
+    }
+  }
+
+  static Value base_of(Value v) {
+    while (is_linear_view(*v.node)) v = v.node->operands[0];
+    return v;
+  }
+
+  bool is_product(Value term) const {
+    const Node& base = *base_of(term).node;
+    if (base.op->kind == OpKind::Dot) return !invariant(base.operands[0]) && !invariant(base.operands[1]);
+    return base.op->name == "reduce_sum" && !invariant(base.operands[0]);
+  }
+
+  // ---- the loop without the sums --------------------------------------------------------------------------------
+  bool is_xs(Value v) const {
+    if (loop_.until() || loop_.has_trip()) return false;
+    for (int i = 0; i < loop_.num_xs(); ++i)
+      if (loop_.xs_in(i) == v) return true;
+    return false;
+  }
+  // Whether v is kept as what it is a view of: a repeat needs its value once, and parts of xs are there already.
+  bool is_view_of_kept(Value v) const {
+    if (is_kind(v, OpKind::Broadcast) || is_kind(v, OpKind::Reshape) || is_kind(v, OpKind::Transpose)) return true;
+    if (!is_kind(v, OpKind::Slice)) return false;
+    const Value source = v.node->operands[0];
+    return is_xs(source) || is_view_of_kept(source);
+  }
+  Value kept(Value v) const {
+    while (is_view_of_kept(v)) v = v.node->operands[0];
+    return v;
+  }
+  void keep(Value v) {
+    v = kept(v);
+    if (invariant(v) || is_xs(v) || std::ranges::find(new_ys_, v) != new_ys_.end()) return;
+    for (int y = 0; y < loop_.num_ys(); ++y)
+      if (loop_.y_out(y) == v) return;
+    new_ys_.push_back(v);
+  }
+
+  const Sum* sum_of(int carry) const {
+    const auto it = std::ranges::find(sums_, carry, &Sum::carry);
+    return it == sums_.end() ? nullptr : &*it;
+  }
+  bool drops(int carry) const { return sum_of(carry) != nullptr && sum_of(carry)->rest.empty(); }
+  int position_of_carry(int carry) const {
+    int position = 0;
+    for (int i = 0; i < carry; ++i) position += !drops(i);
+    return position;
+  }
+
+  void rebuild_loop() {
+    for (const Sum& sum : sums_)
+      for (const Value& term : sum.deferred)
+        for (const Value& factor : base_of(term).node->operands) keep(factor);
+    for (int i = 0; i < loop_.num_carry(); ++i)
+      if (!drops(i)) edit_.add_carry(outer_(loop_.carry(i)), loop_.carry_in(i));
+    edit_.keep_xs(outer_);
+    edit_.keep_consts(outer_);
+    edit_.begin();
+    edit_.copy_rest();
+    std::vector<Value> outputs;
+    for (int i = 0; i < loop_.num_carry(); ++i) {
+      if (drops(i)) continue;
+      if (const Sum* sum = sum_of(i)) {
+        Builder inside(edit_.body(), builder_.options());
+        Value total = edit_.map()(loop_.carry_in(i));
+        for (const Value& t : sum->rest) total = inside.add(total, edit_.map()(t));
+        outputs.push_back(total);
+      } else {
+        outputs.push_back(edit_.map()(loop_.carry_out(i)));
+      }
+    }
+    const int num_carry = static_cast<int>(outputs.size());
+    for (int y = 0; y < loop_.num_ys(); ++y) outputs.push_back(edit_.map()(loop_.y_out(y)));
+    for (const Value& v : new_ys_) outputs.push_back(edit_.map()(v));
+    made_ = edit_.finish(outer_, std::move(outputs));
+    for (int i = 0; i < loop_.num_carry(); ++i)
+      if (!drops(i)) outer_.map().set(loop_.carry_result(i), made_->result(position_of_carry(i)));
+    for (int y = 0; y < loop_.num_ys(); ++y) outer_.map().set(loop_.ys_result(y), made_->result(num_carry + y));
+    first_new_y_ = num_carry + loop_.num_ys();
+    outer_.map().set(loop_.count_result(), made_->result(static_cast<int>(made_->types.size()) - 1));
+  }
+
+  // ---- after the loop -------------------------------------------------------------------------------------------
+  // All steps of a body value, time leading.
+  Value all_steps(Value v) {
+    if (is_view_of_kept(v)) return view_of_all_steps(*v.node);
+    if (is_xs(v)) {
+      for (int i = 0; i < loop_.num_xs(); ++i)
+        if (loop_.xs_in(i) == v) return outer_(loop_.xs(i));
+    }
+    for (int y = 0; y < loop_.num_ys(); ++y)
+      if (loop_.y_out(y) == v) return outer_(loop_.ys_result(y));
+    const auto position = std::ranges::find(new_ys_, v) - new_ys_.begin();
+    return made_->result(first_new_y_ + static_cast<int>(position));
+  }
+
+  // A change of index applied to every step.
+  Value view_of_all_steps(const Node& view) {
+    const Value source = all_steps(view.operands[0]);
+    const auto with_time = [&](const char* name, std::int64_t first, std::int64_t shift) {
+      Axes axes = view.attrs.integers(name);
+      for (std::int64_t& axis : axes) axis += shift;
+      axes.insert(axes.begin(), first);
+      return axes;
+    };
+    const Shape shape = view.types[0].shape.with_inserted(0, loop_.length());
+    switch (view.op->kind) {
+      case OpKind::Broadcast: return builder_.broadcast(source, shape, with_time("axes", 0, 1));
+      case OpKind::Reshape: return builder_.reshape(source, shape);
+      case OpKind::Transpose: return builder_.transpose(source, with_time("permutation", 0, 1));
+      default:
+        return builder_.slice(source, with_time("start", 0, 0), with_time("stop", loop_.length(), 0), with_time("step", 1, 0));
+    }
+  }
+
+  Value after_loop(Value term) {
+    if (is_linear_view(*term.node)) {
+      const Value inner = after_loop(term.node->operands[0]);
+      return builder_.make(*term.node->op, {inner}, term.node->attrs);
+    }
+    const auto done = std::ranges::find(products_, term, &std::pair<Value, Value>::first);
+    if (done != products_.end()) return done->second;
+    const auto shifted = [&](const char* name, bool with_time) {
+      Axes axes = term.node->attrs.integers(name);
+      for (std::int64_t& axis : axes) ++axis;
+      if (with_time) axes.insert(axes.begin(), 0);
+      return axes;
+    };
+    Value product;
+    if (term.node->op->kind == OpKind::Dot)
+      product = builder_.dot(all_steps(term.node->operands[0]), all_steps(term.node->operands[1]),
+                             shifted("lhs_contract", true), shifted("rhs_contract", true), shifted("lhs_batch", false),
+                             shifted("rhs_batch", false));
+    else
+      product = builder_.reduce_sum(all_steps(term.node->operands[0]), shifted("axes", true));
+    products_.emplace_back(term, product);
+    return product;
+  }
+
+  ir::LoopView loop_;
+  ir::Rebuild& outer_;
+  Builder& builder_;
+  ir::Uses uses_;
+  ir::ValueIndex index_;
+  std::vector<bool> invariant_;
+  LoopEdit edit_;
+  std::vector<Sum> sums_;
+  std::vector<Value> new_ys_;  // body values that become ys
+  Node* made_ = nullptr;
+  int first_new_y_ = 0;
+  std::vector<std::pair<Value, Value>> products_;  // dot or reduce_sum of the body -> its sum over time
+};
+
+std::shared_ptr<const Graph> defer_level(const Graph& graph, const PassOptions& options) {
+  ir::Rebuild rebuild(graph);
+  Builder builder(rebuild.to(), options);
+  bool changed = false;
+  for (const auto& node : graph.nodes()) {
+    if (node->op->kind == OpKind::Input) continue;
+    if (node->op->kind == OpKind::Loop && DeferProducts(*node, rebuild, builder).run()) changed = true;
+    else rebuild.copy(*node);
+  }
+  return changed ? rebuild.finish() : nullptr;
+}
+
+}  // namespace
+
+Pass defer_products() {
+  return {"defer_products", "sums of products over time, such as weight gradients, become one dot after the loop", true,
+          [](const Graph& graph, const PassOptions& options) {
+            return rewrite_levels(graph, [&](const Graph& g, const Level&) { return defer_level(g, options); });
+          }};
+}
+
+}  // namespace hotloop::passes

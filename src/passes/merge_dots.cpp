@@ -1,0 +1,140 @@
+// Dots that share an operand become one wide dot: x W_i, x W_f, x W_g, x W_o are slices of x [W_i W_f W_g W_o]. Done
+// where laying the other operands side by side costs nothing: they are the same in every iteration, or computed
+// elementwise (then each is written to its place), or small against the work of the dot.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "ops/rules/arguments.h"
+#include "passes/horizontal.h"
+
+namespace hotloop::passes {
+namespace {
+
+using ir::OpKind;
+
+enum class Origin { Elsewhere, Invariant, Computed, Argument };
+
+struct Candidate {
+  const Node* dot;
+  int shared;  // which operand is shared, 0 or 1
+  Value other() const { return dot->operands[static_cast<std::size_t>(1 - shared)]; }
+};
+
+const char* contract_name(int side) { return side == 0 ? "lhs_contract" : "rhs_contract"; }
+const char* batch_name(int side) { return side == 0 ? "lhs_batch" : "rhs_batch"; }
+
+Axes free_axes(const Node& dot, int side) {
+  Axes used = dot.attrs.integers(contract_name(side));
+  const Axes& batch = dot.attrs.integers(batch_name(side));
+  used.insert(used.end(), batch.begin(), batch.end());
+  return ir::other_axes(dot.operands[static_cast<std::size_t>(side)].rank(), used);
+}
+
+Origin origin_of(Value v, const Level& level, const ir::ValueIndex& index) {
+  if (level.invariant[static_cast<std::size_t>(index(v))]) return Origin::Invariant;
+  if (v.node->op->kind == OpKind::Elementwise) return Origin::Computed;
+  if (level.loop != nullptr) return Origin::Elsewhere;
+  while (is_kind(v, OpKind::Transpose) || is_kind(v, OpKind::Reshape) || is_kind(v, OpKind::Slice))
+    v = v.node->operands[0];
+  return is_kind(v, OpKind::Input) ? Origin::Argument : Origin::Elsewhere;
+}
+
+using Key = std::tuple<int, int, int, Origin, int, Axes, Axes, Axes, Axes, Axes>;
+
+class MergeDots {
+ public:
+  MergeDots(const Graph& graph, const Level& level) : graph_(graph), level_(level), index_(graph), merge_(graph) {}
+
+  std::shared_ptr<const Graph> run(const PassOptions& options) {
+    std::map<Key, std::vector<Candidate>> buckets;
+    std::vector<const Key*> order;
+    for (const auto& node : graph_.nodes()) {
+      if (node->op->kind != OpKind::Dot) continue;
+      for (int shared = 0; shared < 2; ++shared) {
+        const Candidate c{node.get(), shared};
+        if (const auto key = key_of(c)) {
+          const auto [it, is_new] = buckets.try_emplace(*key);
+          if (is_new) order.push_back(&it->first);
+          it->second.push_back(c);
+        }
+      }
+    }
+    std::ranges::stable_sort(order, std::greater<>{}, [&](const Key* k) { return buckets.at(*k).size(); });
+    for (const Key* key : order) merge(buckets.at(*key));
+    return merge_.run(options);
+  }
+
+ private:
+  std::optional<Key> key_of(const Candidate& c) const {
+    const Node& dot = *c.dot;
+    const Origin origin = origin_of(c.other(), level_, index_);
+    const Axes free = free_axes(dot, 1 - c.shared);
+    if (origin == Origin::Elsewhere || free.empty()) return std::nullopt;
+    const Value shared = dot.operands[static_cast<std::size_t>(c.shared)];
+    if (origin == Origin::Argument) {
+      std::int64_t rows = 1;
+      for (std::int64_t axis : free_axes(dot, c.shared)) rows *= shared.shape()[static_cast<int>(axis)];
+      if (rows < 8) return std::nullopt;  // copying the weights would cost as much as the dot
+    }
+    Axes shape = c.other().shape().vec();
+    shape[static_cast<std::size_t>(free.back())] = -1;
+    return Key{shared.node->id, shared.index, c.shared, origin, dot.generation, dot.attrs.integers("lhs_contract"),
+               dot.attrs.integers("rhs_contract"), dot.attrs.integers("lhs_batch"), dot.attrs.integers("rhs_batch"), shape};
+  }
+
+  void merge(std::vector<Candidate> candidates) {
+    std::vector<const Node*> members;
+    std::vector<Candidate> group;
+    // Side by side in the order of the values, so that every dot over the same parts finds the same concat.
+    if (origin_of(candidates[0].other(), level_, index_) == Origin::Computed)
+      std::ranges::stable_sort(candidates, {}, [](const Candidate& c) { return c.other().node->id; });
+    for (const Candidate& c : candidates) {
+      if (merge_.is_taken(*c.dot)) continue;
+      members.push_back(c.dot);
+      if (merge_.independent(members)) group.push_back(c);
+      else members.pop_back();
+    }
+    if (group.size() < 2) return;
+    merge_.accept({members, {}, [group](ir::Rebuild& rebuild, Builder& builder) { emit(group, rebuild, builder); }});
+  }
+
+  static void emit(const std::vector<Candidate>& group, ir::Rebuild& rebuild, Builder& builder) {
+    const Node& first = *group[0].dot;
+    const int shared = group[0].shared;
+    const Axes free = free_axes(first, 1 - shared);
+    const int concat_axis = static_cast<int>(free.back());
+    const int num_batch = static_cast<int>(first.attrs.integers("lhs_batch").size());
+    const int before = shared == 0 ? static_cast<int>(free_axes(first, 0).size()) : 0;
+    const int out_axis = num_batch + before + static_cast<int>(free.size()) - 1;
+    std::vector<Value> parts;
+    for (const Candidate& c : group) parts.push_back(rebuild(c.other()));
+    builder.set_generation(first.generation);
+    const Value wide_other = builder.concat(parts, concat_axis);
+    const Value common = rebuild(first.operands[static_cast<std::size_t>(shared)]);
+    const Value wide = builder.make(*first.op, {shared == 0 ? common : wide_other, shared == 0 ? wide_other : common}, first.attrs);
+    std::int64_t start = 0;
+    for (const Candidate& c : group) {
+      const std::int64_t stop = start + c.other().shape()[concat_axis];
+      rebuild.map().set(const_cast<Node*>(c.dot)->result(), builder.narrow(wide, out_axis, start, stop));
+      start = stop;
+    }
+  }
+
+  const Graph& graph_;
+  const Level& level_;
+  ir::ValueIndex index_;
+  Horizontal merge_;
+};
+
+}  // namespace
+
+Pass merge_dots() {
+  return {"merge_dots", "dots that share an operand become one wide dot", true,
+          [](const Graph& graph, const PassOptions& options) {
+            return rewrite_levels(
+                graph, [&](const Graph& g, const Level& level) { return MergeDots(g, level).run(options); });
+          }};
+}
+
+}  // namespace hotloop::passes
