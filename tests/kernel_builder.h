@@ -108,7 +108,8 @@ class MapBuilder {
   }
   int reduced(ScalarOp op, DType dtype, int body_register) {
     if (body_end_ < 0) body_end_ = static_cast<int>(map_.instrs.size());
-    return push({.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {body_register, -1, -1}, .access = {}});
+    return push(
+        {.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {body_register, -1, -1}, .access = {}});
   }
   Map build(bool split = false) const {
     Map map = map_;

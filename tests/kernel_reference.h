@@ -52,9 +52,7 @@ class Reference {
     for (const Term& term : a.terms) sum += term.coefficient * vars_[static_cast<std::size_t>(term.var)];
     return sum;
   }
-  std::int64_t value(const Extent& e) const {
-    return e.is_static() ? e.bound : vars_[static_cast<std::size_t>(e.var)];
-  }
+  std::int64_t value(const Extent& e) const { return e.is_static() ? e.bound : vars_[static_cast<std::size_t>(e.var)]; }
   Bits read(int buffer, std::int64_t index) const {
     const Array& array = memory_[static_cast<std::size_t>(buffer)];
     HOTLOOP_CHECK(index >= 0 && index < array.size(), "a read outside its buffer");
@@ -170,7 +168,8 @@ class Reference {
           lane = static_cast<std::size_t>(vars_[static_cast<std::size_t>(var)] % lanes);
         }
         for (std::size_t r = reduced_begin; r < finish; ++r) {
-          sums[lane][r] = combine(map.instrs[r], sums[lane][r], registers[static_cast<std::size_t>(map.instrs[r].args[0])]);
+          sums[lane][r] =
+              combine(map.instrs[r], sums[lane][r], registers[static_cast<std::size_t>(map.instrs[r].args[0])]);
         }
       });
       for (std::size_t half = sums.size() / 2; half > 0; half /= 2) {
@@ -216,10 +215,12 @@ class Reference {
       switch (it.kind) {
         case Instr::Kind::Const: registers[i] = it.bits; break;
         case Instr::Kind::Index:
-          visit_dtype(it.dtype, [&](auto t) { registers[i] = bits_of(static_cast<decltype(t)>(value(it.access.index))); });
+          visit_dtype(it.dtype,
+                      [&](auto t) { registers[i] = bits_of(static_cast<decltype(t)>(value(it.access.index))); });
           break;
         case Instr::Kind::Load:
-          registers[i] = it.args[0] >= 0 && arg(0) == 0 ? 0 : read(it.access.buffer, index_of(map, it.access, registers));
+          registers[i] =
+              it.args[0] >= 0 && arg(0) == 0 ? 0 : read(it.access.buffer, index_of(map, it.access, registers));
           break;
         case Instr::Kind::Store:
           if (it.args[1] < 0 || arg(1) != 0) write(it.access.buffer, index_of(map, it.access, registers), arg(0));
@@ -288,8 +289,10 @@ class Reference {
           if constexpr (floating && std::is_integral_v<To>) {
             if (a != a) return 0;
             const auto v = static_cast<long double>(a);
-            if (v <= static_cast<long double>(std::numeric_limits<To>::lowest())) return bits_of(std::numeric_limits<To>::lowest());
-            if (v >= static_cast<long double>(std::numeric_limits<To>::max())) return bits_of(std::numeric_limits<To>::max());
+            if (v <= static_cast<long double>(std::numeric_limits<To>::lowest()))
+              return bits_of(std::numeric_limits<To>::lowest());
+            if (v >= static_cast<long double>(std::numeric_limits<To>::max()))
+              return bits_of(std::numeric_limits<To>::max());
           }
           return bits_of(static_cast<To>(a));
         });
@@ -303,8 +306,7 @@ class Reference {
         case ScalarOp::Ceil: return bits_of(std::ceil(a));
         case ScalarOp::Rint: return bits_of(std::nearbyint(a));
         case ScalarOp::Sqrt: return bits_of(std::sqrt(a));
-        case ScalarOp::Fma:
-          return bits_of(program_.target.has_fma ? std::fma(a, b, as<T>(z)) : a * b + as<T>(z));
+        case ScalarOp::Fma: return bits_of(program_.target.has_fma ? std::fma(a, b, as<T>(z)) : a * b + as<T>(z));
         default: break;
       }
     } else {
@@ -312,7 +314,9 @@ class Reference {
       const bool inside = static_cast<std::uint64_t>(b) < width;
       switch (it.op) {
         case ScalarOp::Div:
-          return b == 0 ? 0 : b == static_cast<T>(-1) && std::is_signed_v<T> ? bits_of(static_cast<T>(Wide{} - wide(a))) : bits_of(static_cast<T>(a / b));
+          return b == 0                                           ? 0
+                 : b == static_cast<T>(-1) && std::is_signed_v<T> ? bits_of(static_cast<T>(Wide{} - wide(a)))
+                                                                  : bits_of(static_cast<T>(a / b));
         case ScalarOp::Rem:
           return b == 0 || (b == static_cast<T>(-1) && std::is_signed_v<T>) ? 0 : bits_of(static_cast<T>(a % b));
         case ScalarOp::And: return bits_of(static_cast<T>(a & b));

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <random>
 
 #include "kernel_builder.h"
@@ -26,7 +27,9 @@ Array random_values(DType dtype, std::int64_t n, std::mt19937& random) {
   Array array(dtype, Shape{n});
   std::uniform_real_distribution<double> real(-2, 2);
   for (std::int64_t i = 0; i < n; ++i) {
-    array.set(i, dtype == DType::Bool ? double(random() & 1) : is_float(dtype) ? real(random) : std::floor(real(random) * 8));
+    array.set(i, dtype == DType::Bool ? double(random() & 1)
+                 : is_float(dtype)    ? real(random)
+                                      : std::floor(real(random) * 8));
   }
   return array;
 }
@@ -38,28 +41,34 @@ class LlvmBackend : public testing::TestWithParam<const char*> {
   }
   Target target() const { return target_named(GetParam()); }
 
-  // Random arguments; results of the kernel and of the reference must agree to the bit.
-  void check(const Program& program, std::int64_t rows = 1, int num_workers = 1, std::vector<Array> arguments = {}) {
-    std::mt19937 random(static_cast<unsigned>(42 + rows));
-    for (std::size_t i = arguments.size(); i < program.arguments.size(); ++i) {
-      arguments.push_back(random_values(program.arguments[i].dtype, program.arguments[i].shape.size(), random));
-    }
-    std::vector<Array> got, want;
-    for (const ValueType& type : program.results) {
-      got.push_back(Array::full(type.dtype, type.shape, 77));
-      want.push_back(Array::full(type.dtype, type.shape, 77));
-    }
+  // Random arguments; results of the kernel and of the reference must agree to the bit, for each number of rows.
+  void check(const Program& program, const std::vector<std::int64_t>& all_rows = {1}, int num_workers = 1,
+             const std::vector<Array>& given = {}) {
     const auto kernel = compile_llvm(program, {.keep_source = true, .cache_dir = {}});
     ASSERT_NE(kernel->function(), nullptr);
     EXPECT_GT(kernel->code_bytes, 0u);
-    run_kernel(program, kernel->function(), arguments, got, rows, num_workers);
-    Reference(program, arguments, want, rows).run();
-    for (std::size_t r = 0; r < got.size(); ++r) {
-      for (std::int64_t i = 0; i < got[r].size(); ++i) {
-        const double x = got[r].at(i), y = want[r].at(i);
-        const bool same = std::isnan(x) ? std::isnan(y) : std::bit_cast<std::int64_t>(x) == std::bit_cast<std::int64_t>(y);
-        ASSERT_TRUE(same) << "result " << r << " element " << i << ": " << x << " is not " << y << " (rows " << rows
-                          << ")\n" << kernel->source.substr(0, 6000);
+    for (const std::int64_t rows : all_rows) {
+      std::mt19937 random(static_cast<unsigned>(42 + rows));
+      std::vector<Array> arguments = given;
+      for (std::size_t i = given.size(); i < program.arguments.size(); ++i) {
+        arguments.push_back(random_values(program.arguments[i].dtype, program.arguments[i].shape.size(), random));
+      }
+      std::vector<Array> got, want;
+      for (const ValueType& type : program.results) {
+        got.push_back(Array::full(type.dtype, type.shape, 77));
+        want.push_back(Array::full(type.dtype, type.shape, 77));
+      }
+      run_kernel(program, kernel->function(), arguments, got, rows, num_workers);
+      Reference(program, arguments, want, rows).run();
+      for (std::size_t r = 0; r < got.size(); ++r) {
+        for (std::int64_t i = 0; i < got[r].size(); ++i) {
+          const double x = got[r].at(i), y = want[r].at(i);
+          const bool same =
+              std::isnan(x) ? std::isnan(y) : std::bit_cast<std::int64_t>(x) == std::bit_cast<std::int64_t>(y);
+          ASSERT_TRUE(same) << "result " << r << " element " << i << ": " << x << " is not " << y << " (rows " << rows
+                            << ")\n"
+                            << kernel->source.substr(0, 6000);
+        }
       }
     }
   }
@@ -95,8 +104,8 @@ TEST_P(LlvmBackend, EveryFloatOperation) {
                               ScalarOp::Rint, ScalarOp::Sqrt, ScalarOp::Copy}) {
       m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(op, dtype, a));
     }
-    for (const ScalarOp op : {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div, ScalarOp::Rem, ScalarOp::Min,
-                              ScalarOp::Max}) {
+    for (const ScalarOp op :
+         {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div, ScalarOp::Rem, ScalarOp::Min, ScalarOp::Max}) {
       m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(op, dtype, a, b));
     }
     for (const ScalarOp op : {ScalarOp::Eq, ScalarOp::Ne, ScalarOp::Lt, ScalarOp::Le, ScalarOp::Gt, ScalarOp::Ge}) {
@@ -115,7 +124,7 @@ TEST_P(LlvmBackend, EveryFloatOperation) {
     for (int k = 0; k < 13; ++k) arguments[0].set(k, special[k]);
     for (int k = 0; k < 13; ++k) arguments[1].set(13 - k, special[k]);
     arguments[0].set(20, -0.0), arguments[1].set(20, 0.0), arguments[0].set(21, 0.0), arguments[1].set(21, -0.0);
-    check(p.build(), 1, 1, arguments);
+    check(p.build(), {1}, 1, arguments);
   }
 }
 
@@ -130,8 +139,9 @@ TEST_P(LlvmBackend, EveryIntegerOperation) {
     for (const ScalarOp op : {ScalarOp::Neg, ScalarOp::Abs, ScalarOp::Sign, ScalarOp::Not}) {
       m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(op, dtype, a));
     }
-    for (const ScalarOp op : {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div, ScalarOp::Rem, ScalarOp::Min,
-                              ScalarOp::Max, ScalarOp::And, ScalarOp::Or, ScalarOp::Xor, ScalarOp::Shl, ScalarOp::Shr}) {
+    for (const ScalarOp op :
+         {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div, ScalarOp::Rem, ScalarOp::Min, ScalarOp::Max,
+          ScalarOp::And, ScalarOp::Or, ScalarOp::Xor, ScalarOp::Shl, ScalarOp::Shr}) {
       m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(op, dtype, a, b));
     }
     for (const ScalarOp op : {ScalarOp::Eq, ScalarOp::Lt, ScalarOp::Ge}) {
@@ -146,11 +156,12 @@ TEST_P(LlvmBackend, EveryIntegerOperation) {
     const double low = dtype == i64 ? -9223372036854775808.0 : dtype == i32 ? -2147483648.0 : 0;
     arguments[0].set(0, low), arguments[1].set(0, dtype == u32 ? 1 : -1);
     arguments[0].set(1, 5), arguments[1].set(1, 0), arguments[0].set(2, 5), arguments[1].set(2, 63);
-    arguments[0].set(3, 5), arguments[1].set(3, 31), arguments[0].set(4, dtype == u32 ? 5 : -5), arguments[1].set(4, 64);
+    arguments[0].set(3, 5), arguments[1].set(3, 31), arguments[0].set(4, dtype == u32 ? 5 : -5),
+        arguments[1].set(4, 64);
     if (dtype == u32) {
       for (std::int64_t k = 0; k < n; ++k) arguments[1].set(k, std::fabs(arguments[1].at(k)) * 5);
     }
-    check(p.build(), 1, 1, arguments);
+    check(p.build(), {1}, 1, arguments);
   }
 }
 
@@ -175,7 +186,7 @@ TEST_P(LlvmBackend, StridesBroadcastsIndicesAndPredicates) {
       m.store(f32, at(transposed, Affine::of(i, rows) + Affine::of(r)), value, odd);
       m.store(i32, at(z, Affine::of(r, n) + Affine::of(i)), column);
       p.add(m.build());
-      for (const std::int64_t k : {1, 5, 6}) check(p.build(), k);
+      check(p.build(), {1, 5, 6});
     }
   }
 }
@@ -199,7 +210,7 @@ TEST_P(LlvmBackend, IndirectAccess) {
       for (std::int64_t k = 0; k < rows; ++k) rows_array.set(k, static_cast<double>(k * 5 % table_rows));
       for (std::int64_t k = 0; k < n; ++k) columns.set(k, static_cast<double>(k * 8 % n));
       std::mt19937 random(5);
-      check(p.build(), 1, 1, {random_values(f32, table_rows * n, random), rows_array, columns});
+      check(p.build(), {1}, 1, {random_values(f32, table_rows * n, random), rows_array, columns});
     }
   }
 }
@@ -221,7 +232,7 @@ TEST_P(LlvmBackend, ScalarMapsRunInOrder) {
   p.add(m.build());
   Array bins_of(i32, Shape{n});
   for (std::int64_t k = 0; k < n; ++k) bins_of.set(k, static_cast<double>(k * k % bins));
-  check(p.build(), 1, 1, {bins_of});
+  check(p.build(), {1}, 1, {bins_of});
 }
 
 TEST_P(LlvmBackend, MixedElementSizes) {
@@ -239,7 +250,8 @@ TEST_P(LlvmBackend, MixedElementSizes) {
     m.store(f32, at(z, Affine::of(i)), m.op(ScalarOp::Cast, f32, third));
     m.store(i32, at(bits, Affine::of(i)), m.op(ScalarOp::Bitcast, i32, a));
     const int small = m.op(ScalarOp::Lt, DType::Bool, a, m.constant(0.25f));
-    m.store(DType::Bool, at(any, Affine::of(i)), m.op(ScalarOp::Xor, DType::Bool, small, m.op(ScalarOp::Not, DType::Bool, f)));
+    m.store(DType::Bool, at(any, Affine::of(i)),
+            m.op(ScalarOp::Xor, DType::Bool, small, m.op(ScalarOp::Not, DType::Bool, f)));
     p.add(m.build());
     check(p.build());
   }
@@ -254,10 +266,17 @@ TEST_P(LlvmBackend, LibraryFunctionsAgreeWithLibm) {
       const Var i = p.var("i");
       MapBuilder m({{i, {n, -1}}}, 1, vector_dim);
       const int a = m.load(dtype, at(x, Affine::of(i)));
-      const ScalarOp ops[] = {ScalarOp::Exp, ScalarOp::Expm1, ScalarOp::Sin, ScalarOp::Cos, ScalarOp::Tanh, ScalarOp::Erf,
-                              ScalarOp::Sigmoid, ScalarOp::Log, ScalarOp::Log1p};
-      double (*reference[])(double) = {std::exp, std::expm1, std::sin, std::cos, std::tanh, std::erf,
-                                       [](double v) { return 1 / (1 + std::exp(-v)); }, std::log, std::log1p};
+      const ScalarOp ops[] = {ScalarOp::Exp, ScalarOp::Expm1,   ScalarOp::Sin, ScalarOp::Cos,  ScalarOp::Tanh,
+                              ScalarOp::Erf, ScalarOp::Sigmoid, ScalarOp::Log, ScalarOp::Log1p};
+      double (*reference[])(double) = {std::exp,
+                                       std::expm1,
+                                       std::sin,
+                                       std::cos,
+                                       std::tanh,
+                                       std::erf,
+                                       [](double v) { return 1 / (1 + std::exp(-v)); },
+                                       std::log,
+                                       std::log1p};
       for (const ScalarOp op : ops) m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(op, dtype, a));
       m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(ScalarOp::Pow, dtype, a, a));
       p.add(m.build());
@@ -299,7 +318,7 @@ TEST_P(LlvmBackend, Reductions) {
         const int mean = m.op(ScalarOp::Mul, dtype, sum, squares);
         for (const int reg : {sum, mean, most, least}) m.store(dtype, at(p.result(dtype, rows), Affine::of(r)), reg);
         p.add(m.build());
-        for (const std::int64_t count : {1, 4, 5}) check(p.build(), count);
+        check(p.build(), {1, 4, 5});
       }
     }
   }
@@ -323,7 +342,7 @@ TEST_P(LlvmBackend, ColumnSumsWithManyVectors) {
       m.store(dtype, at(product, Affine::of(i)), all);
       m.store(dtype, at(nan, Affine::of(i)), root);
       p.add(m.build());
-      for (const std::int64_t count : {0, 1, 12, 13}) check(p.build(), count);
+      check(p.build(), {0, 1, 12, 13});
     }
   }
 }
@@ -351,7 +370,7 @@ TEST_P(LlvmBackend, BoolReductionsAndConstants) {
 
 // Random nests: dims of random extents (run-time ones among them), random strides, random straight-line code.
 TEST_P(LlvmBackend, RandomMaps) {
-  for (unsigned seed = 0; seed < 150; ++seed) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -385,7 +404,10 @@ TEST_P(LlvmBackend, RandomMaps) {
     for (int l = 0; l < 3; ++l) {
       Affine index = l == 0 ? dense(num_dims) : Affine(pick(4));
       for (int d = 0; l > 0 && d < num_dims; ++d) {
-        if (pick(2) == 0) index = index + Affine::of(dims[static_cast<std::size_t>(d)].var, dense(num_dims).coefficient(dims[static_cast<std::size_t>(d)].var) * (1 + pick(2)));
+        if (pick(2) == 0)
+          index =
+              index + Affine::of(dims[static_cast<std::size_t>(d)].var,
+                                 dense(num_dims).coefficient(dims[static_cast<std::size_t>(d)].var) * (1 + pick(2)));
       }
       values.push_back(m.load(dtype, at(big, index)));
     }
@@ -407,7 +429,7 @@ TEST_P(LlvmBackend, RandomMaps) {
     for (int d = 0; d < num_outer; ++d) outer_size *= extents[static_cast<std::size_t>(d)];
     for (const int v : {values[0], values.back()}) m.store(dtype, at(p.result(dtype, outer_size), dense(num_outer)), v);
     p.add(m.build());
-    for (const std::int64_t rows : {1, 5, 6}) check(p.build(), rows);
+    check(p.build(), {1, 5, 6});
     if (HasFatalFailure()) return;
   }
 }
@@ -501,10 +523,9 @@ TEST_P(LlvmBackend, DotRunTimeRows) {
   for (const std::int64_t bound : {1, 3, 4, 12, 17}) {
     for (const std::int64_t n : {1, 24, 64, 128, 136}) {
       const Program program = dot_program(target(), {f32, bound, n, {9, 4}, true, true, true});
-      for (std::int64_t rows = 0; rows <= bound; ++rows) {
-        if (bound == 17 && rows % 4 != 1) continue;
-        check(program, rows);
-      }
+      std::vector<std::int64_t> rows(static_cast<std::size_t>(bound + 1));
+      std::iota(rows.begin(), rows.end(), 0);
+      check(program, rows);
       if (HasFatalFailure()) return;
     }
   }
@@ -513,9 +534,9 @@ TEST_P(LlvmBackend, DotRunTimeRows) {
 TEST_P(LlvmBackend, DotStrides) {
   for (const std::int64_t n : {1, 5, 33}) {
     for (const std::int64_t m : {4, 18}) {
-      check(dot_program(target(), {f32, m, n, {10, 6}, false, true, false, 2}));         // B by columns
-      check(dot_program(target(), {f64, m, n, {10}, false, false, false, 2, 2}));        // and C
-      check(dot_program(target(), {f32, m, n, {10, 3}, true, true, true, 2, 2}), m - 1); // packed from columns
+      check(dot_program(target(), {f32, m, n, {10, 6}, false, true, false, 2}));            // B by columns
+      check(dot_program(target(), {f64, m, n, {10}, false, false, false, 2, 2}));           // and C
+      check(dot_program(target(), {f32, m, n, {10, 3}, true, true, true, 2, 2}), {m - 1});  // packed from columns
     }
   }
 }
@@ -535,7 +556,7 @@ TEST_P(LlvmBackend, DotOverStepsAndRowsInPlace) {
     dot.init_n = dot.c_n = 1;
     p.add(dot);
     p.add(dot);
-    for (const std::int64_t count : {1, 6, 7}) check(p.build(), count);
+    check(p.build(), {1, 6, 7});
   }
 }
 
@@ -572,16 +593,19 @@ Program grid_program(const Target& target, std::int64_t max_rows) {
   clear.store(f32, at(partial, Affine::of(block, n) + Affine::of(i)), clear.constant(0.0f));
   grid.prologue.push_back({clear.build()});
   MapBuilder begin({{r, {tile, rows}}, {i, {n, -1}}}, 2, 1);
-  begin.store(f32, at(kept, Affine::of(r, n) + Affine::of(i)), begin.load(f32, at(x, Affine::of(row0, n) + Affine::of(r, n) + Affine::of(i))));
+  begin.store(f32, at(kept, Affine::of(r, n) + Affine::of(i)),
+              begin.load(f32, at(x, Affine::of(row0, n) + Affine::of(r, n) + Affine::of(i))));
   grid.body.push_back({begin.build()});
   MapBuilder step({{r, {tile, rows}}, {i, {n, -1}}}, 2, 1);
   const int h = step.load(f32, at(kept, Affine::of(r, n) + Affine::of(i)));
   const int number = step.op(ScalarOp::Cast, f32, step.index(i32, Affine::of(t)));
-  step.store(f32, at(kept, Affine::of(r, n) + Affine::of(i)), step.op(ScalarOp::Fma, f32, h, step.constant(0.5f), number));
+  step.store(f32, at(kept, Affine::of(r, n) + Affine::of(i)),
+             step.op(ScalarOp::Fma, f32, h, step.constant(0.5f), number));
   For loop{t, {3, -1}, true, {}, {}, {{step.build()}}};
   grid.body.push_back({loop});
   MapBuilder end({{r, {tile, rows}}, {i, {n, -1}}}, 2, 1);
-  end.store(f32, at(y, Affine::of(row0, n) + Affine::of(r, n) + Affine::of(i)), end.load(f32, at(kept, Affine::of(r, n) + Affine::of(i))));
+  end.store(f32, at(y, Affine::of(row0, n) + Affine::of(r, n) + Affine::of(i)),
+            end.load(f32, at(kept, Affine::of(r, n) + Affine::of(i))));
   grid.body.push_back({end.build()});
   MapBuilder add({{i, {n, -1}}, {r, {tile, rows}}}, 1, 0);
   const int value = add.load(f32, at(kept, Affine::of(r, n) + Affine::of(i)));
@@ -601,13 +625,13 @@ Program grid_program(const Target& target, std::int64_t max_rows) {
 TEST_P(LlvmBackend, GridWithOddRows) {
   for (const std::int64_t max_rows : {1, 11, 30}) {
     const Program program = grid_program(target(), max_rows);
-    for (const std::int64_t rows : {std::int64_t{1}, max_rows / 2 + 1, max_rows}) check(program, rows);
+    check(program, {1, max_rows / 2 + 1, max_rows});
   }
 }
 
 TEST_P(LlvmBackend, WorkersMeetAtBarriers) {
   for (const int workers : {2, 3}) {
-    for (int repeat = 0; repeat < 5; ++repeat) check(grid_program(target(), 30), 29, workers);
+    check(grid_program(target(), 30), {29, 30, 29, 3, 29, 29, 30}, workers);
   }
 }
 
@@ -623,8 +647,7 @@ TEST_P(LlvmBackend, SplitMapsCoverEveryPoint) {
         m.store(f32, at(y, at_i), m.op(ScalarOp::Neg, f32, m.load(f32, at(x, at_i))));
         m.store(i32, at(z, at_i), m.index(i32, Affine::of(i, 5) + 2));
         p.add(m.build(true));
-        check(p.build(), n, workers);
-        if (n > 1) check(p.build(), n - 1, workers);
+        check(p.build(), {n, (n + 1) / 2}, workers);
       }
     }
   }
@@ -633,7 +656,8 @@ TEST_P(LlvmBackend, SplitMapsCoverEveryPoint) {
 TEST_P(LlvmBackend, LoopsThatStopAndLets) {
   for (const int limit : {-5, 0, 3, 100}) {
     ProgramBuilder p(target());
-    const int count = p.argument(i32, 1), sum = p.result(i32, 1), seen = p.result(i32, 1), stop = p.worker(DType::Bool, 1);
+    const int count = p.argument(i32, 1), sum = p.result(i32, 1), seen = p.result(i32, 1),
+              stop = p.worker(DType::Bool, 1);
     const Var n = p.var("n"), t = p.var("t");
     p.add(Let{n, at(count), i32, 0, 10});
     MapBuilder clear({}, 0, -1);
@@ -641,11 +665,12 @@ TEST_P(LlvmBackend, LoopsThatStopAndLets) {
     clear.store(i32, at(seen), clear.index(i32, Affine::of(n)));
     p.add(clear.build());
     MapBuilder test({}, 0, -1);
-    test.store(DType::Bool, at(stop), test.op(ScalarOp::Gt, DType::Bool, test.load(i32, at(sum)), test.constant<std::int32_t>(20)));
+    test.store(DType::Bool, at(stop),
+               test.op(ScalarOp::Gt, DType::Bool, test.load(i32, at(sum)), test.constant<std::int32_t>(20)));
     MapBuilder add({}, 0, -1);
     add.store(i32, at(sum), add.op(ScalarOp::Add, i32, add.load(i32, at(sum)), add.index(i32, Affine::of(t, 2) + 1)));
     p.add(For{t, {10, n}, false, {{test.build()}}, at(stop), {{add.build()}}});
-    check(p.build(), 1, 1, {Array::from<std::int32_t>({limit}, Shape{1})});
+    check(p.build(), {1}, 1, {Array::from<std::int32_t>({limit}, Shape{1})});
   }
 }
 
@@ -688,7 +713,8 @@ TEST_P(LlvmBackend, EqualStatementsShareTheirCode) {
   const Var i = p.var("i");
   for (const std::int64_t part : {0, 1, 2}) {
     MapBuilder m({{i, {n, -1}}}, 1, 0);
-    m.store(f32, at(y, Affine::of(i) + part * n), m.op(ScalarOp::Neg, f32, m.load(f32, at(x, Affine::of(i) + part * n))));
+    m.store(f32, at(y, Affine::of(i) + part * n),
+            m.op(ScalarOp::Neg, f32, m.load(f32, at(x, Affine::of(i) + part * n))));
     p.add(m.build());
   }
   const Program program = p.build();
@@ -716,7 +742,8 @@ TEST_P(LlvmBackend, DiskCache) {
   const auto kernel = compile_llvm(program, options);
   EXPECT_TRUE(kernel->from_cache);
   EXPECT_GT(kernel->code_bytes, 0u);
-  std::vector<Array> results{Array::zeros(f32, program.results[0].shape)}, want{Array::zeros(f32, program.results[0].shape)};
+  std::vector<Array> results{Array::zeros(f32, program.results[0].shape)},
+      want{Array::zeros(f32, program.results[0].shape)};
   std::mt19937 random(1);
   std::vector<Array> arguments;
   for (const ValueType& type : program.arguments) arguments.push_back(random_values(f32, type.shape.size(), random));

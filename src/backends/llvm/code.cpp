@@ -51,9 +51,7 @@ Value* Code::constant(DType dtype, std::uint64_t bits) {
   return b.getInt32(low);
 }
 
-Value* Code::splat(Value* like, std::int64_t value) {
-  return llvm::ConstantInt::getSigned(like->getType(), value);
-}
+Value* Code::splat(Value* like, std::int64_t value) { return llvm::ConstantInt::getSigned(like->getType(), value); }
 
 Value* Code::widen(Value* value, int lanes) {
   return lanes == 1 || lanes_in(value) != 1 ? value : b.CreateVectorSplat(static_cast<unsigned>(lanes), value);

@@ -100,8 +100,8 @@ struct Frame {
   Value* num_workers = nullptr;
 
   Value* extent(Code& code, const kernel::Extent& extent) const;
-  Value* affine(Code& code, const kernel::Affine& index) const;       // in elements
-  Value* address(Code& code, const kernel::Access& access) const;     // no indirect terms
+  Value* affine(Code& code, const kernel::Affine& index) const;    // in elements
+  Value* address(Code& code, const kernel::Access& access) const;  // no indirect terms
 };
 
 // Each emits a call of an outlined function at the cursor.

@@ -82,8 +82,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   const auto start = std::chrono::steady_clock::now();
   const codegen::MachineSpec spec = codegen::machine_for(program.target);
   const auto finished = [&](std::unique_ptr<LinkedKernel> kernel) {
-    kernel->compile_ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    kernel->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     return kernel;
   };
   const codegen::ObjectCache cache(options.cache_dir);

@@ -45,9 +45,8 @@ std::int64_t depth(const DotSegment& segment) {
 // C' = A' B' computes the same sums; rows and columns change places. Worth it when A, not B, is contiguous.
 bool better_transposed(const Dot& dot) {
   if (!dot.m.is_static()) return false;
-  const bool b_strided = dot.n.bound > 1 && std::any_of(dot.segments.begin(), dot.segments.end(), [](const auto& s) {
-    return !s.packed && s.b_n != 1;
-  });
+  const bool b_strided = dot.n.bound > 1 && std::any_of(dot.segments.begin(), dot.segments.end(),
+                                                        [](const auto& s) { return !s.packed && s.b_n != 1; });
   const bool narrow = dot.n.bound * 2 <= lanes_of(dot.dtype) && dot.m.bound > dot.n.bound;
   if (!b_strided && !narrow) return false;
   return std::all_of(dot.segments.begin(), dot.segments.end(), [](const auto& s) { return !s.packed && s.a_m == 1; });
@@ -103,7 +102,8 @@ class DotEmitter {
     budget_ = target.dot_rows * target.dot_vectors;
     // With few rows, several panels side by side keep enough accumulators in flight.
     const std::int64_t rows = std::min<std::int64_t>(dot_.m.bound, target.dot_rows);
-    const std::int64_t side = std::clamp<std::int64_t>(budget_ / (rows * panel), 1, std::max<std::int64_t>(1, 8 / panel));
+    const std::int64_t side =
+        std::clamp<std::int64_t>(budget_ / (rows * panel), 1, std::max<std::int64_t>(1, 8 / panel));
     const std::int64_t panel_columns = panel * lanes_, panels = n / panel_columns;
     const std::int64_t wide = panels / side * side;
     columns(0, wide, side);
@@ -256,7 +256,7 @@ class DotEmitter {
 
   // Enough multiplications in the loop's body to hide its overhead; a divisor of the extent if there is one.
   static std::int64_t unroll_of(const kernel::Extent& extent, std::int64_t accumulators) {
-    const std::int64_t most = std::clamp<std::int64_t>(48 / accumulators, 1, 8);
+    const std::int64_t most = std::clamp<std::int64_t>(24 / accumulators, 1, 8);
     if (!extent.is_static()) return std::min<std::int64_t>(most, 4);
     if (extent.bound <= most) return std::max<std::int64_t>(1, extent.bound);
     for (std::int64_t u = most; u * 2 > most; --u) {
@@ -265,25 +265,39 @@ class DotEmitter {
     return most;
   }
 
-  void step(const Segment& segment, const Tile& tile, std::int64_t rows, Value* a, Value* b, Values& accumulators) {
-    Values columns;
-    for (int j = 0; j < tile.vectors; ++j) {
-      if (segment.packed) {  // zero-filled to whole vectors
-        const std::int64_t panel = j / tile.panel_vectors, vector = j % tile.panel_vectors;
-        const std::int64_t at = panel * tile.panel_vectors * lanes_ * segment.depth + vector * lanes_;
-        columns.push_back(code_.load(dot_.dtype, code_.offset(b, at * bytes_), 1, lanes_, nullptr));
-      } else {
-        Value* mask = segment.b_n == 0 ? nullptr : tail_of(tile, j);
-        Value* from = code_.offset(b, j * lanes_ * segment.b_n * bytes_);
-        columns.push_back(code_.load(dot_.dtype, from, segment.b_n, lanes_, mask));
-      }
+  Value* load_a(const Segment& segment, Value* a, std::int64_t i) {
+    return code_.load(dot_.dtype, code_.offset(a, i * segment.a_m * bytes_), 0, lanes_, nullptr);
+  }
+
+  Value* load_b(const Segment& segment, const Tile& tile, Value* b, int j) {
+    if (segment.packed) {  // zero-filled to whole vectors
+      const std::int64_t panel = j / tile.panel_vectors, vector = j % tile.panel_vectors;
+      const std::int64_t at = panel * tile.panel_vectors * lanes_ * segment.depth + vector * lanes_;
+      return code_.load(dot_.dtype, code_.offset(b, at * bytes_), 1, lanes_, nullptr);
     }
-    for (std::int64_t i = 0; i < rows; ++i) {
-      Value* x = code_.load(dot_.dtype, code_.offset(a, i * segment.a_m * bytes_), 0, lanes_, nullptr);
+    Value* mask = segment.b_n == 0 ? nullptr : tail_of(tile, j);
+    return code_.load(dot_.dtype, code_.offset(b, j * lanes_ * segment.b_n * bytes_), segment.b_n, lanes_, mask);
+  }
+
+  // One step of k. The shorter side of the tile is held in registers, the other one passes through.
+  void step(const Segment& segment, const Tile& tile, std::int64_t rows, Value* a, Value* b, Values& accumulators) {
+    const auto multiply = [&](std::int64_t i, int j, Value* x, Value* y) {
+      Value*& accumulator = at(accumulators, tile, i, j);
+      accumulator = code_.fma(x, y, accumulator);
+    };
+    Values held;
+    if (rows < tile.vectors) {
+      for (std::int64_t i = 0; i < rows; ++i) held.push_back(load_a(segment, a, i));
       for (int j = 0; j < tile.vectors; ++j) {
-        Value*& accumulator = at(accumulators, tile, i, j);
-        accumulator = code_.fma(x, columns[static_cast<std::size_t>(j)], accumulator);
+        Value* y = load_b(segment, tile, b, j);
+        for (std::int64_t i = 0; i < rows; ++i) multiply(i, j, held[static_cast<std::size_t>(i)], y);
       }
+      return;
+    }
+    for (int j = 0; j < tile.vectors; ++j) held.push_back(load_b(segment, tile, b, j));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      Value* x = load_a(segment, a, i);
+      for (int j = 0; j < tile.vectors; ++j) multiply(i, j, x, held[static_cast<std::size_t>(j)]);
     }
   }
 
@@ -318,7 +332,8 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot) {
   if (function == nullptr) {
     std::vector<llvm::Type*> types;
     for (Value* arg : args) types.push_back(arg->getType());
-    function = state.create_function("dot_" + dot.name, llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
+    function =
+        state.create_function("dot_" + dot.name, llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
     Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
     DotEmitter(inner, dot, function).emit();
     inner.b.CreateRetVoid();

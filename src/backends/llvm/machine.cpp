@@ -46,9 +46,9 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec
   HOTLOOP_CHECK(target != nullptr, "LLVM has no target for this machine: " + error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // an fma is where the kernel IR says so, and nowhere else
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, spec.cpu, spec.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
-      llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(triple, spec.cpu, spec.features, options,
+                                                                           llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                                                           llvm::CodeGenOptLevel::Less, /*JIT=*/true));
   HOTLOOP_CHECK(machine != nullptr, "LLVM cannot generate code for " + spec.cpu);
   return machine;
 }

@@ -54,8 +54,8 @@ class MapEmitter {
     Point next = point;
     for (std::size_t g = 0; g < nest_.groups.size(); ++g) {
       const AccessGroup& group = nest_.groups[g];
-      next.pointers[g] = code_.offset(point.pointers[g], count, group.coefficients[static_cast<std::size_t>(dim)] *
-                                                                    bytes_of(group.dtype));
+      next.pointers[g] = code_.offset(point.pointers[g], count,
+                                      group.coefficients[static_cast<std::size_t>(dim)] * bytes_of(group.dtype));
     }
     for (std::size_t g = 0; g < nest_.index_groups.size(); ++g) {
       const std::int64_t step = nest_.index_groups[g].coefficients[static_cast<std::size_t>(dim)];
@@ -284,7 +284,7 @@ class MapEmitter {
       Value* reg = point.registers[static_cast<std::size_t>(term.reg)];
       llvm::Type* wide = lanes_in(reg) == 1 ? code_.b.getInt64Ty() : code_.type(DType::I64, lanes);
       reg = nest_.instr(term.reg).dtype == DType::U32 ? code_.b.CreateZExtOrTrunc(reg, wide)
-                                                     : code_.b.CreateSExtOrTrunc(reg, wide);
+                                                      : code_.b.CreateSExtOrTrunc(reg, wide);
       if (lanes_in(reg) == 1) {
         at.pointer = code_.offset(at.pointer, reg, term.stride * bytes);
         continue;
@@ -353,7 +353,8 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split) {
     for (const LoopDim& dim : nest.dims) {
       if (!dim.is_static()) types.push_back(code.b.getInt64Ty());
     }
-    function = state.create_function("map_" + map.name, llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
+    function =
+        state.create_function("map_" + map.name, llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
     Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
     MapEmitter(inner, nest, function).emit();
     inner.b.CreateRetVoid();
@@ -365,8 +366,8 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split) {
   if (split) {
     Value* n = dim_extent(code, frame, nest.dims[0]);
     const std::int64_t align = nest.vector_dim == 0 ? nest.lanes : 1;
-    Value* chunk = code.b.CreateUDiv(code.b.CreateAdd(n, code.b.CreateSub(frame.num_workers, code.i64(1))),
-                                     frame.num_workers);
+    Value* chunk =
+        code.b.CreateUDiv(code.b.CreateAdd(n, code.b.CreateSub(frame.num_workers, code.i64(1))), frame.num_workers);
     chunk = code.b.CreateAnd(code.b.CreateAdd(chunk, code.i64(align - 1)), code.i64(-align));
     begin = code.b.CreateMul(chunk, frame.worker);
     count = code.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, chunk, code.b.CreateSub(n, begin));

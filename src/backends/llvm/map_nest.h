@@ -11,8 +11,8 @@ namespace hotloop::codegen {
 
 struct LoopDim {
   kernel::Var var = -1;
-  std::int64_t extent = 1;       // if static
-  kernel::Var extent_var = -1;   // else extent_var * factor points
+  std::int64_t extent = 1;      // if static
+  kernel::Var extent_var = -1;  // else extent_var * factor points
   std::int64_t factor = 1;
   bool dealt = false;  // dim 0 of a split Map: its length is an argument of the function
   bool is_static() const { return extent_var < 0 && !dealt; }
@@ -39,9 +39,9 @@ struct MapNest {
   int body_end = 0;  // where the Reduced instructions begin
   int finish = 0;    // where they end
   std::vector<AccessGroup> groups, index_groups;
-  std::vector<IndexUse> uses;     // by instruction
-  std::vector<bool> uniform;      // by instruction: one value for all points of the vector dim
-  std::vector<bool> hoistable;    // uniform and allowed in front of the loop over the vector dim
+  std::vector<IndexUse> uses;   // by instruction
+  std::vector<bool> uniform;    // by instruction: one value for all points of the vector dim
+  std::vector<bool> hoistable;  // uniform and allowed in front of the loop over the vector dim
 
   const kernel::Instr& instr(int i) const { return instrs[static_cast<std::size_t>(i)]; }
   int body_weight() const;  // instructions that cost something in the vector loop

@@ -31,7 +31,8 @@ bool make_private(const std::string& directory) {
   fs::create_directories(fs::path(directory).parent_path(), error);
   ::mkdir(directory.c_str(), 0700);
   struct stat status {};
-  if (::lstat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return false;
+  if (::lstat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid())
+    return false;
   return (status.st_mode & 077) == 0 || ::chmod(directory.c_str(), 0700) == 0;
 }
 

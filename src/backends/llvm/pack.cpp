@@ -32,7 +32,8 @@ void emit_panel(Code& code, const Pack& pack, Value* source, Value* target, int 
 void emit_pack(Code& code, const Frame& frame, const Pack& pack) {
   ModuleState& state = code.state();
   std::ostringstream key;
-  key << "pack " << name_of(pack.dtype) << ' ' << pack.k_stride << ' ' << pack.n_stride << ' ' << pack.k << ' ' << pack.n;
+  key << "pack " << name_of(pack.dtype) << ' ' << pack.k_stride << ' ' << pack.n_stride << ' ' << pack.k << ' '
+      << pack.n;
   llvm::Function*& function = state.outlined[key.str()];
   if (function == nullptr) {
     llvm::Type* pointer = code.b.getPtrTy();

@@ -18,8 +18,8 @@ namespace {
 llvm::Constant* constant_data(ModuleState& state, const kernel::Buffer& buffer) {
   const llvm::StringRef bytes(static_cast<const char*>(buffer.data.raw()), buffer.data.bytes());
   auto* data = llvm::ConstantDataArray::getString(state.context(), bytes, false);
-  auto* global =
-      new llvm::GlobalVariable(state.module, data->getType(), true, llvm::GlobalValue::InternalLinkage, data, buffer.name);
+  auto* global = new llvm::GlobalVariable(state.module, data->getType(), true, llvm::GlobalValue::InternalLinkage, data,
+                                          buffer.name);
   global->setAlignment(llvm::Align(kernel::vector_bytes));
   return global;
 }
