@@ -162,11 +162,6 @@ std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::
   return runtime::make_interp_engine(std::move(graph), std::move(rows));
 }
 
-std::unique_ptr<CompiledKernel> compile_program(const kernel::Program&, const std::string& backend,
-                                                const BackendOptions&) {
-  throw UserError("compile", "the backend must be part of this build", "'" + backend + "'", "backend=\"interp\"");
-}
-
 std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {
   const CompileOptions& options = impl.options;
   const bool variable_rows = !options.batch_axes.empty();
@@ -192,7 +187,8 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
   BackendOptions backend_options;
   backend_options.keep_source = options.keep_source;
   backend_options.cache_dir = runtime::disk_cache_dir();
-  std::unique_ptr<CompiledKernel> kernel = compile_program(program, options.backend, backend_options);
+  std::unique_ptr<CompiledKernel> kernel = options.backend == "c" ? compile_c(program, backend_options)
+                                                                  : compile_llvm(program, backend_options);
   watch.lap(kernel->from_cache ? "code (from the cache)" : "code");
   return runtime::make_kernel_engine(std::move(program), std::move(kernel), options.threads, !variable_rows);
 }

@@ -2,6 +2,8 @@
 
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
+#include "hotloop/ops.h"
+#include "runtime/pool.h"
 
 namespace hotloop {
 namespace {
@@ -107,6 +109,18 @@ TEST(Executable, CancelThrowsUntilCleared) {
   EXPECT_THROW(run(x), Cancelled);
   clear_cancel();
   EXPECT_NO_THROW(run(x));
+}
+
+TEST(Executable, SteadyCallsTakeNoFreshMemory) {
+  const std::vector<ValueType> types = {{DType::F32, {64, 8}}};
+  const Executable run = compile(
+      trace([](std::span<const Value> x) { return std::vector<Value>{tanh(x[0]) * 2.0, sum(x[0])}; }, types));
+  std::vector<Array> in = {Array::full(DType::F32, {64, 8}, 0.25)}, out(2);
+  for (int i = 0; i < 3; ++i) run.run(in, out);
+  const std::uint64_t fresh = runtime::array_pool().num_fresh();
+  for (int i = 0; i < 100; ++i) run.run(in, out);
+  EXPECT_EQ(runtime::array_pool().num_fresh(), fresh);
+  EXPECT_EQ(out[1].at(0), 128.0);
 }
 
 TEST(Jit, SpecialisesByType) {

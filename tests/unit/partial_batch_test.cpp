@@ -26,9 +26,9 @@ std::vector<Array> inputs(std::int64_t rows) {
   return {x, w};
 }
 
-CompileOptions options(std::vector<int> batch_axes) {
+CompileOptions options(std::vector<int> batch_axes, const std::string& backend = "interp") {
   CompileOptions o;
-  o.backend = "interp";
+  o.backend = backend;
   o.batch_axes = std::move(batch_axes);
   return o;
 }
@@ -42,6 +42,26 @@ TEST(PartialBatch, GivesWhatATraceForFewerRowsGives) {
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(got[i].type(), expected[i].type());
       for (std::int64_t k = 0; k < got[i].size(); ++k) EXPECT_EQ(got[i].at(k), expected[i].at(k)) << rows << " " << i;
+    }
+  }
+}
+
+TEST(PartialBatch, KernelsAgreeWithTheInterpreterForEveryNumberOfRows) {
+  const Executable oracle = compile(trace(program, types(37)), options({0, -1}));
+  for (const char* backend : {"llvm", "c"}) {
+    for (int threads : {1, 2}) {
+      CompileOptions o = options({0, -1}, backend);
+      o.threads = threads;
+      const Executable run = compile(trace(program, types(37)), o);
+      for (std::int64_t rows : {37, 36, 7, 1}) {
+        const std::vector<Array> got = run(inputs(rows)), expected = oracle(inputs(rows));
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          ASSERT_EQ(got[i].type(), expected[i].type());
+          for (std::int64_t k = 0; k < got[i].size(); ++k)
+            EXPECT_NEAR(got[i].at(k), expected[i].at(k), 1e-13 * (1 + std::abs(expected[i].at(k))))
+                << backend << ", " << rows << " rows, output " << i << " at " << k;
+        }
+      }
     }
   }
 }

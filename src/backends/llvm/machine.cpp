@@ -19,6 +19,12 @@
 namespace hotloop::codegen {
 
 MachineSpec machine_for(const kernel::Target& target) {
+  // Here, since every compilation comes by, also one that finds its object in the cache and only links it.
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
   if (target.name == "avx2") return {"x86-64-v3", "", 32};
   if (target.name == "portable") return {"x86-64-v2", "", 16};
   HOTLOOP_CHECK(target.name == "avx512", "the llvm backend knows avx512, avx2 and portable");
@@ -35,11 +41,6 @@ MachineSpec machine_for(const kernel::Target& target) {
 }
 
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-  });
   const std::string triple = llvm::sys::getProcessTriple();
   std::string error;
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
