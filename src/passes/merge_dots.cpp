@@ -44,7 +44,7 @@ using Key = std::tuple<int, int, int, Origin, int, Axes, Axes, Axes, Axes, Axes>
 
 class MergeDots {
  public:
-  MergeDots(const Graph& graph, const Level& level) : graph_(graph), level_(level), index_(graph), merge_(graph) {}
+  MergeDots(const Graph& graph, const Level& level) : graph_(graph), level_(level), index_(graph), uses_(graph), merge_(graph) {}
 
   std::shared_ptr<const Graph> run(const PassOptions& options) {
     std::map<Key, std::vector<Candidate>> buckets;
@@ -86,9 +86,9 @@ class MergeDots {
   void merge(std::vector<Candidate> candidates) {
     std::vector<const Node*> members;
     std::vector<Candidate> group;
-    // Side by side in the order of the values, so that every dot over the same parts finds the same concat.
+    // In one order everywhere, so that every dot over the same parts finds the same concat.
     if (origin_of(candidates[0].other(), level_, index_) == Origin::Computed)
-      std::ranges::stable_sort(candidates, {}, [](const Candidate& c) { return c.other().node->id; });
+      std::ranges::stable_sort(candidates, {}, [&](const Candidate& c) { return place_of_partner(c.other(), level_, index_, uses_); });
     for (const Candidate& c : candidates) {
       if (merge_.is_taken(*c.dot)) continue;
       members.push_back(c.dot);
@@ -124,6 +124,7 @@ class MergeDots {
   const Graph& graph_;
   const Level& level_;
   ir::ValueIndex index_;
+  ir::Uses uses_;
   Horizontal merge_;
 };
 

@@ -173,7 +173,7 @@ class MergeSums {
     for (auto& [key, dots] : buckets) {
       if (dots.size() < 2) continue;
       const auto side = static_cast<std::size_t>(std::get<0>(key));
-      std::ranges::stable_sort(dots, {}, [&](const Node* d) { return d->operands[side].node->id; });
+      std::ranges::stable_sort(dots, {}, [&](const Node* d) { return place_of_partner(d->operands[side], level_, index_, uses_); });
       std::vector<Value> rest;
       for (const Value& v : leaves)
         if (std::ranges::find(dots, v.node) == dots.end()) rest.push_back(v);

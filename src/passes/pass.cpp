@@ -1,6 +1,8 @@
 #include "passes/pass.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 
 namespace hotloop::passes {
 namespace {
@@ -14,23 +16,22 @@ Level level_of(const Graph& graph, const Node* loop) {
 
 std::shared_ptr<const Graph> rewrite_level(const Graph& graph, const Node* loop, const LevelRewrite& rewrite) {
   std::shared_ptr<const Graph> changed;
-  const auto has_regions = [](const auto& node) { return !node->regions.empty(); };
-  if (std::ranges::any_of(graph.nodes(), has_regions)) {
-    bool inner_changed = false;
+  std::map<const Node*, std::vector<std::shared_ptr<const Graph>>> new_regions;
+  for (const auto& node : graph.nodes()) {
+    for (std::size_t i = 0; i < node->regions.size(); ++i) {
+      const bool is_body = node->op->kind == ir::OpKind::Loop && i == 0;
+      if (auto result = rewrite_level(*node->regions[i], is_body ? node.get() : nullptr, rewrite))
+        new_regions.try_emplace(node.get(), node->regions).first->second[i] = result;
+    }
+  }
+  if (!new_regions.empty()) {
     ir::Rebuild copy(graph);
     for (const auto& node : graph.nodes()) {
       if (node->op->kind == ir::OpKind::Input) continue;
-      auto regions = node->regions;
-      for (std::size_t i = 0; i < regions.size(); ++i) {
-        const bool is_body = node->op->kind == ir::OpKind::Loop && i == 0;
-        if (auto result = rewrite_level(*regions[i], is_body ? node.get() : nullptr, rewrite)) {
-          regions[i] = result;
-          inner_changed = true;
-        }
-      }
-      copy.copy(*node, std::move(regions));
+      const auto it = new_regions.find(node.get());
+      copy.copy(*node, it == new_regions.end() ? node->regions : it->second);
     }
-    if (inner_changed) changed = copy.finish();
+    changed = copy.finish();
   }
   const Graph& now = changed ? *changed : graph;
   if (auto result = rewrite(now, level_of(now, loop))) changed = result;
@@ -54,6 +55,23 @@ std::vector<bool> invariant_values(const Graph& body, const ir::LoopView& loop) 
       invariant[static_cast<std::size_t>(index(node->result(i)))] = true;
   }
   return invariant;
+}
+
+std::pair<int, int> place_of_partner(Value v, const Level& level, const ir::ValueIndex& index, const ir::Uses& uses) {
+  const std::pair<int, int> by_itself = {std::numeric_limits<int>::max(), v.node->id};
+  if (level.loop == nullptr) return by_itself;
+  const auto& inputs = v.graph()->inputs();
+  for (const ir::Use& use : uses.of(v)) {
+    if (use.node->op->kind != ir::OpKind::Dot) continue;
+    Value other = use.node->operands[static_cast<std::size_t>(1 - use.operand)];
+    if (!level.invariant[static_cast<std::size_t>(index(other))]) continue;
+    while (other.node->operands.size() == 1) other = other.node->operands[0];
+    const auto position = std::ranges::find(inputs, other) - inputs.begin();
+    if (position == static_cast<std::ptrdiff_t>(inputs.size())) continue;
+    const Value outer = level.loop->operands[static_cast<std::size_t>(position)];
+    return {outer.node->id, outer.index};
+  }
+  return by_itself;
 }
 
 std::shared_ptr<const Graph> rewrite_levels(const Graph& graph, const LevelRewrite& rewrite) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hotloop/graph.h"
@@ -44,5 +45,9 @@ std::shared_ptr<const Graph> rewrite_levels(const Graph& graph, const LevelRewri
 
 // What is the same in every iteration of the loop whose body this is: consts, and what depends on nothing else.
 std::vector<bool> invariant_values(const Graph& body, const ir::LoopView& loop);
+
+// Where v belongs when values are laid side by side: in the order of the weights they meet in dots, as the graph around
+// the loop has them. So the gradients of gates come in the order of the gates, whichever pass arranges them.
+std::pair<int, int> place_of_partner(Value v, const Level& level, const ir::ValueIndex& index, const ir::Uses& uses);
 
 }  // namespace hotloop::passes

@@ -272,6 +272,8 @@ TEST_P(CellPasses, MergeGatesAndDeferWeightGradients) {
   const int num_states = GetParam() == 1 ? 1 : 2;
   EXPECT_EQ(backward.num_carry(), num_states) << graph->str();
   EXPECT_EQ(count(backward.body())[OpKind::Dot], 1) << graph->str();
+  // The gates' gradients lie side by side once; a GRU's differ for x and h, since r scales what h contributes to n.
+  EXPECT_EQ(count(backward.body())[OpKind::Concat], GetParam() == 1 ? 2 : 1) << graph->str();
   // Weight gradients: x and h against the gates' gradients, over all steps.
   EXPECT_EQ(count(*graph)[OpKind::Dot], 2) << graph->str();
 }
