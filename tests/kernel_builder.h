@@ -158,6 +158,7 @@ inline void run_kernel(const Program& program, KernelFunction function, const st
     context.team = &team;
     context.cancel = cancel != nullptr ? cancel : &never;
     function(&context);
+    team.arrive_and_drop();  // a worker that has returned is waited for no more
   };
   std::vector<std::thread> threads;
   for (int w = 1; w < num_workers; ++w) threads.emplace_back(work, w);

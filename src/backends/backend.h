@@ -19,7 +19,9 @@ struct KernelContext {
   std::byte* scratch;       // of this worker
   std::int64_t rows;
   std::int64_t worker, num_workers;
-  void (*barrier)(void* team);  // joins all workers; not called when num_workers is 1
+  // Joins the workers that have not returned: cancelled ones may return at different barriers. Not called when
+  // num_workers is 1.
+  void (*barrier)(void* team);
   void* team;
   const std::int32_t* cancel;   // polled once a block and once a serial outer iteration; nonzero: return early
 };

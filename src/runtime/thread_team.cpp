@@ -15,6 +15,7 @@ namespace hotloop::runtime {
 namespace {
 
 constexpr auto spin_time = std::chrono::microseconds(100);
+constexpr std::uint64_t one_arrival = std::uint64_t{1} << 32;
 constexpr int pauses_per_look_at_the_clock = 64;
 constexpr int pauses_before_yield = 4096;
 
@@ -76,10 +77,11 @@ bool ThreadTeam::try_run(int num_workers, Task task, void* context) {
   ++run_;
   task_ = task;
   context_ = context;
-  active_ = num_workers;
+  gathering_.store(static_cast<std::uint64_t>(num_workers), std::memory_order_relaxed);
   running_.store(num_workers - 1, std::memory_order_relaxed);
   for (int worker = 1; worker < num_workers; ++worker) wake(worker, run_);
   task(context, 0);
+  leave();
   spin_until([this] { return running_.load(std::memory_order_acquire) == 0; },
              oversubscribed_.load(std::memory_order_relaxed));
   busy_.store(false, std::memory_order_release);
@@ -90,14 +92,24 @@ void ThreadTeam::barrier(void* team) {
   auto& self = *static_cast<ThreadTeam*>(team);
   // The phase cannot change before this worker has arrived, so it may be read without ordering.
   const std::uint32_t phase = self.phase_.load(std::memory_order_relaxed);
-  if (self.arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == self.active_) {
-    self.arrived_.store(0, std::memory_order_relaxed);
-    self.phase_.store(phase + 1, std::memory_order_release);
-    return;
-  }
+  const std::uint64_t state = self.gathering_.fetch_add(one_arrival, std::memory_order_acq_rel) + one_arrival;
+  if (self.open_if_complete(state)) return;
   spin_until([&] { return self.phase_.load(std::memory_order_acquire) != phase; },
              self.oversubscribed_.load(std::memory_order_relaxed));
 }
+
+// All that are still running wait at the barrier: nobody else can change the state before the phase does.
+bool ThreadTeam::open_if_complete(std::uint64_t state) {
+  const std::uint64_t arrived = state / one_arrival, active = state % one_arrival;
+  if (arrived == 0 || arrived != active) return false;
+  gathering_.store(active, std::memory_order_relaxed);
+  phase_.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+// A worker that has returned is waited for no more: a cancelled run ends although its workers see the flag at
+// different barriers.
+void ThreadTeam::leave() { open_if_complete(gathering_.fetch_sub(1, std::memory_order_acq_rel) - 1); }
 
 void ThreadTeam::wake(int worker, std::uint32_t run) {
   Slot& slot = slots_[static_cast<std::size_t>(worker)];
@@ -127,6 +139,7 @@ void ThreadTeam::work(int worker, std::uint32_t last) {
   while (wait_for_call(slot, last)) {
     last = slot.run.load(std::memory_order_relaxed);
     task_(context_, worker);
+    leave();
     running_.fetch_sub(1, std::memory_order_release);
   }
 }

@@ -26,7 +26,7 @@ class ThreadTeam {
   // run nothing, when the team is in use (by another caller, or by a caller that is itself a worker) or too small.
   bool try_run(int num_workers, Task task, void* context);
 
-  // Joins the workers of the run in progress. `team` is a ThreadTeam; the signature is what generated code calls.
+  // Joins the workers of the run in progress that have not returned yet. `team` is a ThreadTeam; the signature is what generated code calls.
   static void barrier(void* team);
 
   int num_workers() const { return num_workers_.load(std::memory_order_acquire); }
@@ -44,6 +44,8 @@ class ThreadTeam {
   void work(int worker, std::uint32_t last);  // `last`: the run before the first it may be called for
   bool wait_for_call(Slot& slot, std::uint32_t last) const;
   void wake(int worker, std::uint32_t run);
+  bool open_if_complete(std::uint64_t state);
+  void leave();
 
   std::unique_ptr<Slot[]> slots_;
   std::vector<std::thread> threads_;  // changed by grow() and the destructor only
@@ -52,13 +54,12 @@ class ThreadTeam {
   std::atomic<bool> stop_{false};
 
   alignas(64) std::atomic<bool> busy_{false};
-  std::uint32_t run_ = 0;  // this and the next three: written by the holder of busy_, read by the workers it wakes
+  std::uint32_t run_ = 0;  // this and the next two: written by the holder of busy_, read by the workers it wakes
   Task task_ = nullptr;
   void* context_ = nullptr;
-  int active_ = 1;
 
   alignas(64) std::atomic<int> running_{0};  // workers of this run that have not returned, the caller aside
-  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<std::uint64_t> gathering_{0};  // workers at the barrier << 32 | workers that have not returned
   alignas(64) std::atomic<std::uint32_t> phase_{0};  // the sense of the barrier: counts its openings
 };
 

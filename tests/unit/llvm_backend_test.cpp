@@ -695,6 +695,28 @@ TEST_P(LlvmBackend, CancelLeavesAnOuterLoop) {
   EXPECT_LT(results[0].at(0), static_cast<double>(std::int64_t{1} << 40));
 }
 
+TEST_P(LlvmBackend, CancelledWorkersDoNotWaitForEachOther) {
+  ProgramBuilder p(target());
+  const int count = p.result(i64, 1);
+  const Var t = p.var("t");
+  MapBuilder add({}, 0, -1);
+  add.store(i64, at(count), add.op(ScalarOp::Add, i64, add.load(i64, at(count)), add.constant<std::int64_t>(1)));
+  p.add(For{t, {std::int64_t{1} << 40, -1}, false, {}, {}, {{Single{{{add.build()}}}}, {Barrier{}}}});
+  const Program program = p.build();
+  const auto kernel = compile_llvm(program);
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    std::vector<Array> results{Array::zeros(i64, Shape{1})};
+    std::int32_t cancel = 0;
+    std::thread canceller([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::atomic_ref(cancel).store(1);
+    });
+    run_kernel(program, kernel->function(), {}, results, 1, 2, &cancel);
+    canceller.join();
+    EXPECT_LT(results[0].at(0), static_cast<double>(std::int64_t{1} << 40));
+  }
+}
+
 // ---- What is compiled
 
 std::size_t functions_in(const std::string& source, const std::string& name) {

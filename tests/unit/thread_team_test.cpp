@@ -43,6 +43,21 @@ TEST(ThreadTeam, TooFewWorkersRunsNothing) {
   EXPECT_FALSE(ran);
 }
 
+TEST(ThreadTeam, AWorkerThatReturnsIsNotWaitedFor) {
+  constexpr int workers = 3;
+  ThreadTeam team(workers);
+  for (int repeat = 0; repeat < 300; ++repeat) {
+    std::atomic<int> passed{0};
+    ASSERT_TRUE(run(team, workers, [&](int w) {
+      for (int phase = 0; phase < w * 5 + repeat % 3; ++phase) {  // each leaves earlier than the next one
+        ThreadTeam::barrier(&team);
+        ++passed;
+      }
+    }));
+    EXPECT_EQ(passed.load(), 15 + 3 * (repeat % 3));
+  }
+}
+
 TEST(ThreadTeam, BarrierSeparatesPhases) {
   constexpr int workers = 3, phases = 200;
   ThreadTeam team(workers);
