@@ -124,6 +124,13 @@ class DeferProducts {
     new_ys_.push_back(v);
   }
 
+  // The kept concat that v is a part of, if there is one: v need not be kept itself.
+  const Node* whole_of(Value v) const {
+    for (const Value& y : new_ys_)
+      if (is_kind(y, OpKind::Concat) && std::ranges::find(y.node->operands, v) != y.node->operands.end()) return y.node;
+    return nullptr;
+  }
+
   const Sum* sum_of(int carry) const {
     const auto it = std::ranges::find(sums_, carry, &Sum::carry);
     return it == sums_.end() ? nullptr : &*it;
@@ -139,6 +146,10 @@ class DeferProducts {
     for (const Sum& sum : sums_)
       for (const Value& term : sum.deferred)
         for (const Value& factor : base_of(term).node->operands) keep(factor);
+    std::vector<Value> wholes;  // a concat stays, so that its parts can be found in it
+    for (const Value& v : new_ys_)
+      if (is_kind(v, OpKind::Concat) || whole_of(v) == nullptr) wholes.push_back(v);
+    new_ys_ = std::move(wholes);
     for (int i = 0; i < loop_.num_carry(); ++i)
       if (!drops(i)) edit_.add_carry(outer_(loop_.carry(i)), loop_.carry_in(i));
     edit_.keep_xs(outer_);
@@ -178,6 +189,12 @@ class DeferProducts {
     }
     for (int y = 0; y < loop_.num_ys(); ++y)
       if (loop_.y_out(y) == v) return outer_(loop_.ys_result(y));
+    if (const Node* whole = whole_of(v)) {
+      const int axis = static_cast<int>(whole->attrs.integer("axis"));
+      std::int64_t start = 0;
+      for (std::size_t k = 0; whole->operands[k] != v; ++k) start += whole->operands[k].shape()[axis];
+      return builder_.narrow(all_steps(const_cast<Node*>(whole)->result()), axis + 1, start, start + v.shape()[axis]);
+    }
     const auto position = std::ranges::find(new_ys_, v) - new_ys_.begin();
     return made_->result(first_new_y_ + static_cast<int>(position));
   }
