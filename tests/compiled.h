@@ -1,0 +1,48 @@
+// The compiled ways to run a graph: every backend and target that this machine has.
+#pragma once
+
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "hotloop/jit.h"
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::testing {
+
+struct Compiled {
+  std::string backend, target;
+  CompileOptions options() const {
+    CompileOptions o;
+    o.backend = backend;
+    o.target = target;
+    return o;
+  }
+};
+inline void PrintTo(const Compiled& c, std::ostream* out) { *out << c.backend << " for " << c.target; }
+
+// Targets from the weakest to the host's.
+inline std::vector<std::string> runnable_targets() {
+  const std::string best = kernel::host_target().name;
+  std::vector<std::string> targets = {"portable"};
+  if (best != "portable") targets.push_back("avx2");
+  if (best == "avx512") targets.push_back("avx512");
+  return targets;
+}
+
+inline std::vector<Compiled> llvm_targets() {
+  std::vector<Compiled> all;
+  for (const std::string& t : runnable_targets()) all.push_back({"llvm", t});
+  return all;
+}
+
+inline std::vector<Compiled> all_compiled() {
+  std::vector<Compiled> all = llvm_targets();
+  all.push_back({"c", runnable_targets().back()});
+  return all;
+}
+
+inline std::string name_of_case(const Compiled& c) { return c.backend + "_" + c.target; }
+
+}  // namespace hotloop::testing

@@ -1,0 +1,127 @@
+// Results are the same bits alone and in any batch, for any number of rows of a variable batch, and for any thread count.
+#include <cstring>
+#include <random>
+
+#include "compiled.h"
+#include "hotloop/losses.h"
+#include "hotloop/nn.h"
+#include "hotloop/optim.h"
+#include "hotloop/train.h"
+#include "op_checks.h"
+#include "user_cells.h"
+
+namespace hotloop {
+namespace {
+
+Array random(const Shape& shape, DType dtype, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  Array a(dtype, shape);
+  for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, normal(generator));
+  return a;
+}
+
+Array first_rows(const Array& a, std::int64_t rows) {
+  Shape shape = a.shape();
+  shape[0] = rows;
+  Array part(a.dtype(), shape);
+  std::memcpy(part.raw(), a.raw(), part.bytes());
+  return part;
+}
+
+bool same_bits(const Array& a, const Array& b) {
+  return a.type() == b.type() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+}
+
+struct Case {
+  std::string cell;
+  DType dtype;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.cell << " in " << name_of(c.dtype); }
+
+constexpr std::int64_t time_steps = 9, features = 5, hidden = 20;
+
+nn::Sequential model_of(const std::string& cell) {
+  if (cell == "lstm") return nn::Sequential(nn::LSTM(features, hidden), nn::Last(), nn::Linear(hidden, 3));
+  if (cell == "gru") return nn::Sequential(nn::GRU(features, hidden), nn::Last(), nn::Linear(hidden, 3));
+  if (cell == "mlp")
+    return nn::Sequential(nn::Last(), nn::Linear(features, 33), nn::Activation("tanh"), nn::Linear(33, 3));
+  return nn::Sequential(nn::Recurrent(testing::LayerNormLstmCell(features, hidden)), nn::Last(),
+                        nn::Linear(hidden, 3));
+}
+
+class Reproducible : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Reproducible, ASampleAloneAndInAnyBatch) {
+  const auto& [cell, dtype] = GetParam();
+  const auto model = model_of(cell);
+  const Tree<Array> params = model.init(3, dtype);
+  const Array all = random({1000, time_steps, features}, dtype, 11);
+  const std::vector<Array> flat = params.flatten();
+  const auto predict = [&](std::int64_t rows) {
+    std::vector<Array> arguments = flat;
+    arguments.push_back(first_rows(all, rows));
+    const train::Step step = train::predict_step(model, params, arguments.back().type());
+    return compile(step.graph())(arguments)[0];
+  };
+  const Array thousand = predict(1000);
+  for (const std::int64_t rows : {1, 7, 16})
+    EXPECT_TRUE(same_bits(predict(rows), first_rows(thousand, rows))) << rows << " rows";
+}
+
+TEST_P(Reproducible, APartialBatchOfOneExecutable) {
+  const auto& [cell, dtype] = GetParam();
+  const auto model = model_of(cell);
+  const Tree<Array> params = model.init(3, dtype);
+  const optim::Adam optimizer(1e-3);
+  const Tree<Array> state = optimizer.init(params);
+  const Array x = random({50, time_steps, features}, dtype, 11), y = random({50, 3}, dtype, 12);
+  const train::Step full = train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
+  CompileOptions options;
+  options.batch_axes = full.batch_axes;
+  const Executable executable = compile(full.graph(), options);
+  for (const std::int64_t rows : {50, 17, 12, 1}) {
+    const Array xr = first_rows(x, rows), yr = first_rows(y, rows);
+    const train::Step part = train::train_step(model, losses::MSE(), optimizer, params, state, xr.type(), yr.type());
+    const auto wanted = ir::evaluate(*part.graph(), part.arguments(params, state, xr, yr));
+    const auto got = executable(full.arguments(params, state, xr, yr));
+    ASSERT_EQ(got.size(), wanted.size());
+    const double tolerance = dtype == DType::F32 ? 2e-5 : 1e-12;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(ir::close(got[i], wanted[i], tolerance)) << rows << " rows, output " << i;
+  }
+}
+
+TEST_P(Reproducible, ForAnyThreadCount) {
+  const auto& [cell, dtype] = GetParam();
+  const auto model = model_of(cell);
+  const Tree<Array> params = model.init(3, dtype);
+  const optim::Adam optimizer(1e-3);
+  const Tree<Array> state = optimizer.init(params);
+  const Array x = random({130, time_steps, features}, dtype, 11), y = random({130, 3}, dtype, 12);
+  const train::Step step = train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
+  std::vector<Array> first;
+  for (const int threads : {1, 2, 3, 7}) {
+    CompileOptions options;
+    options.threads = threads;
+    options.batch_axes = step.batch_axes;
+    const Executable executable = compile(step.graph(), options);
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      const auto got = executable(step.arguments(params, state, x, y));
+      if (first.empty()) first = got;
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_TRUE(same_bits(got[i], first[i])) << threads << " threads, output " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Reproducible,
+                         ::testing::Values(Case{"lstm", DType::F32}, Case{"lstm", DType::F64}, Case{"gru", DType::F32},
+                                           Case{"mlp", DType::F32}, Case{"mlp", DType::F64},
+                                           Case{"ln_lstm", DType::F32}),
+                         [](const auto& info) {
+                           return info.param.cell + "_" + std::string(name_of(info.param.dtype));
+                         });
+
+}  // namespace
+}  // namespace hotloop
