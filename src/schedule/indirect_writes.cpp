@@ -213,7 +213,7 @@ void argmax(LoweringContext& context, const Node& node, const Storage& target, B
     const int value = map.load(source, d, at);
     if (phase == 0) {
       map.end_body();
-      map.store(largest, d, kept, over ? map.reduced(ScalarOp::Max, d, value) : value);
+      map.store(largest, d, kept, over ? map.reduced(d == DType::Bool ? ScalarOp::Or : ScalarOp::Max, d, value) : value);
     } else {
       const int top = map.load(largest, d, kept);
       int hit = map.op(ScalarOp::Eq, DType::Bool, value, top);

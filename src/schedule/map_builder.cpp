@@ -365,7 +365,8 @@ void MapBuilder::add_reduction(Value v, const Storage& target, bool accumulate) 
 
 namespace {
 
-ScalarOp combiner(const std::string& reduce) {
+ScalarOp combiner(const std::string& reduce, DType dtype) {
+  if (dtype == DType::Bool) return reduce == "reduce_max" || reduce == "reduce_sum" ? ScalarOp::Or : ScalarOp::And;
   if (reduce == "reduce_sum") return ScalarOp::Add;
   if (reduce == "reduce_prod") return ScalarOp::Mul;
   return reduce == "reduce_max" ? ScalarOp::Max : ScalarOp::Min;
@@ -425,7 +426,7 @@ kernel::Map MapBuilder::finish(const std::string& name) {
   for (const PendingReduction& r : reductions_) {
     Instr instr;
     instr.kind = Instr::Kind::Reduced;
-    instr.op = combiner(r.value.node->op->name);
+    instr.op = combiner(r.value.node->op->name, r.value.dtype());
     instr.dtype = r.value.dtype();
     instr.args[0] = r.reg;
     results.push_back(push(instr));

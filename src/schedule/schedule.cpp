@@ -8,6 +8,7 @@
 #include "schedule/context.h"
 #include "schedule/desugar.h"
 #include "schedule/levels.h"
+#include "schedule/lower_math.h"
 #include "schedule/memory_plan.h"
 
 namespace hotloop {
@@ -79,6 +80,7 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     outputs.push_back({row_major(buffer, v.shape()), std::nullopt});
   }
   program.body = lower_levels(context, *graph, outputs);
+  kernel::lower_math(program);
   plan_memory(program);
   return std::move(program);
 }

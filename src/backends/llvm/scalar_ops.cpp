@@ -122,12 +122,10 @@ Value* Code::integer_op(ScalarOp op, DType dtype, const Values& args) {
       return op == ScalarOp::Min ? b.CreateSelect(first, a, args[1]) : b.CreateSelect(first, args[1], a);
     }
     case ScalarOp::Shl:
-    case ScalarOp::Shr: {  // an amount outside [0, bits) shifts everything out
-      Value* inside = b.CreateICmpULT(args[1], splat(a, bits));
+    case ScalarOp::Shr: {
       Value* amount = b.CreateAnd(args[1], splat(a, bits - 1));
-      if (op == ScalarOp::Shl) return b.CreateSelect(inside, b.CreateShl(a, amount), zero);
-      if (!is_signed(dtype)) return b.CreateSelect(inside, b.CreateLShr(a, amount), zero);
-      return b.CreateAShr(a, b.CreateSelect(inside, args[1], splat(a, bits - 1)));
+      if (op == ScalarOp::Shl) return b.CreateShl(a, amount);
+      return is_signed(dtype) ? b.CreateAShr(a, amount) : b.CreateLShr(a, amount);
     }
     default: break;
   }
@@ -135,18 +133,18 @@ Value* Code::integer_op(ScalarOp op, DType dtype, const Values& args) {
   return nullptr;
 }
 
-// Division by zero gives 0, its remainder too: masked-off lanes divide as well and must not trap.
+// Division by zero gives 0 and leaves the dividend: masked-off lanes divide as well and must not trap.
 Value* Code::divide(ScalarOp op, DType dtype, Value* a, Value* c) {
   Value* zero = splat(a, 0);
   Value* by_zero = b.CreateICmpEQ(c, zero);
   if (!is_signed(dtype)) {
     Value* divisor = b.CreateSelect(by_zero, splat(a, 1), c);
     Value* value = op == ScalarOp::Div ? b.CreateUDiv(a, divisor) : b.CreateURem(a, divisor);
-    return b.CreateSelect(by_zero, zero, value);
+    return b.CreateSelect(by_zero, op == ScalarOp::Div ? zero : a, value);
   }
   Value* by_minus_one = b.CreateICmpEQ(c, splat(a, -1));  // the least integer by -1 traps
   Value* divisor = b.CreateSelect(b.CreateOr(by_zero, by_minus_one), splat(a, 1), c);
-  if (op == ScalarOp::Rem) return b.CreateSelect(by_zero, zero, b.CreateSRem(a, divisor));
+  if (op == ScalarOp::Rem) return b.CreateSelect(by_zero, a, b.CreateSRem(a, divisor));
   Value* value = b.CreateSelect(by_minus_one, b.CreateNeg(a), b.CreateSDiv(a, divisor));
   return b.CreateSelect(by_zero, zero, value);
 }
