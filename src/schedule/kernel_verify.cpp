@@ -14,6 +14,12 @@ struct Range {
   std::int64_t low = 0, high = 0;
 };
 
+// What a statement adds to the index of an access: an interval, and for each row of the tile after the first `per_row` more.
+struct Span {
+  Range range;
+  std::int64_t per_row = 0;
+};
+
 // What is known of a variable in scope.
 struct Known {
   Range range;
@@ -104,14 +110,20 @@ class Verifier {
   }
 
   // Interval of an index, or nothing where variables hang together in ways an interval does not see.
-  std::optional<Range> range_of(const Affine& a) const {
+  std::optional<Range> range_of(const Affine& a, const Span& span = {}) const {
     for (const Term& term : a.terms) {
       const Var limit = scope_.at(term.var).limit;
       const bool limit_occurs = limit >= 0 && a.coefficient(limit) != 0;
       if (limit_occurs) return std::nullopt;
     }
     const bool tiled = tile_.row0 >= 0 && a.coefficient(tile_.row0) != 0;
-    if (!tiled) return range_with(a, {}, -1);
+    const auto widened = [&](Range r, std::int64_t rows) {
+      r.low += span.range.low;
+      r.high += span.range.high;
+      (span.per_row < 0 ? r.low : r.high) += span.per_row * std::max<std::int64_t>(rows - 1, 0);
+      return r;
+    };
+    if (!tiled) return widened(range_with(a, {}, -1), tile_.tile_rows);
     if (a.coefficient(tile_.rows) != 0 || tile_.total == 0) return std::nullopt;
     // The corners of (row0, row within the tile): the last tile is the short one.
     const std::int64_t last = (tile_.total - 1) / tile_.tile_rows * tile_.tile_rows;
@@ -119,7 +131,7 @@ class Verifier {
     for (const std::int64_t row0 : {std::int64_t{0}, last - tile_.tile_rows, last}) {
       if (row0 < 0) continue;
       const std::int64_t rows = std::min(tile_.tile_rows, tile_.total - row0);
-      const Range r = range_with(a, row0, rows);
+      const Range r = widened(range_with(a, row0, rows), rows);
       all = all ? Range{std::min(all->low, r.low), std::max(all->high, r.high)} : r;
     }
     return all;
@@ -138,15 +150,15 @@ class Verifier {
   }
   bool scope_may_be_empty() const { return empty_depth_ > 0; }
 
-  // Memory. `span` is what a statement adds to the index: from span.low to span.high elements.
-  const Buffer& verify_access(const Access& access, DType dtype, bool proves = true, Range span = {}) const {
+  // Memory. `span` is what a statement adds to the index.
+  const Buffer& verify_access(const Access& access, DType dtype, bool proves = true, const Span& span = {}) const {
     check(access.buffer >= 0 && static_cast<std::size_t>(access.buffer) < p_.buffers.size(), "an access must name a buffer");
     const Buffer& b = p_.buffers[static_cast<std::size_t>(access.buffer)];
     check(b.dtype == dtype, "the access to " + b.name + " must have its dtype, " + std::string(name_of(b.dtype)));
     verify_affine(access.index);
     if (proves && access.indirect.empty() && !scope_may_be_empty()) {
-      if (const auto range = range_of(access.index)) {
-        const std::int64_t low = range->low + span.low, high = range->high + span.high;
+      if (const auto range = range_of(access.index, span)) {
+        const std::int64_t low = range->low, high = range->high;
         check(low >= 0 && high < b.elements, "the access to " + b.name + " runs over [" + std::to_string(low) + ", " +
                                                  std::to_string(high) + "] of " + std::to_string(b.elements) +
                                                  " elements");
@@ -293,9 +305,13 @@ class Verifier {
     }
   }
 
-  static void extend(Range& span, const Extent& e, std::int64_t stride) {
+  void extend(Span& span, const Extent& e, std::int64_t stride) const {
+    if (tile_.rows >= 0 && e.var == tile_.rows) {
+      span.per_row += stride;
+      return;
+    }
     const std::int64_t reach = std::max<std::int64_t>(e.bound - 1, 0) * stride;
-    (reach < 0 ? span.low : span.high) += reach;
+    (reach < 0 ? span.range.low : span.range.high) += reach;
   }
 
   void verify_node(const Dot& dot, Place place) {
@@ -304,14 +320,15 @@ class Verifier {
     check(dot.n.is_static(), "n must be static");
     verify_extent(dot.m);
     verify_extent(dot.n);
-    const bool proves = dot.m.is_static() && dot.m.bound > 0 && dot.n.bound > 0;
-    const auto verify_matrix = [&](const Access& access, Range span, bool nonempty) -> const Buffer& {
+    const bool tile_high = dot.m.var >= 0 && dot.m.var == tile_.rows;  // a tile has a row at least
+    const bool proves = (dot.m.is_static() || tile_high) && dot.m.bound > 0 && dot.n.bound > 0;
+    const auto verify_matrix = [&](const Access& access, const Span& span, bool nonempty) -> const Buffer& {
       check(access.indirect.empty(), "its operands are affine");
       return verify_access(access, dot.dtype, proves && nonempty, span);
     };
     for (const DotSegment& s : dot.segments) {
       check(s.k.size() <= 3, "a segment has at most 3 dims of k");
-      Range a, b;
+      Span a, b;
       std::int64_t depth = 1;
       for (const KDim& k : s.k) {
         verify_extent(k.extent);
@@ -322,12 +339,12 @@ class Verifier {
       extend(a, dot.m, s.a_m);
       extend(b, dot.n, s.b_n);
       const std::int64_t lanes = lanes_of(dot.dtype);
-      if (s.packed) b = {0, depth * ((dot.n.bound + lanes - 1) / lanes * lanes) - 1};
+      if (s.packed) b = {{0, depth * ((dot.n.bound + lanes - 1) / lanes * lanes) - 1}, 0};
       verify_matrix(s.a, a, depth > 0);
       verify_matrix(s.b, b, depth > 0);
     }
     const auto span_of = [&](std::int64_t m, std::int64_t n) {
-      Range span;
+      Span span;
       extend(span, dot.m, m);
       extend(span, dot.n, n);
       return span;
@@ -341,7 +358,7 @@ class Verifier {
     check(pack.k >= 0 && pack.n >= 0, "its extents must not be negative");
     check(is_float(pack.dtype), "it is defined for floats only");
     check(pack.source.indirect.empty(), "its source is affine");
-    Range span;
+    Span span;
     extend(span, {pack.k}, pack.k_stride);
     extend(span, {pack.n}, pack.n_stride);
     verify_access(pack.source, pack.dtype, pack.k > 0 && pack.n > 0, span);
