@@ -1,5 +1,8 @@
 # Building, and remembering what passed. Sourced by ./dev.
 
+again=0  # 1: run parts that passed on this very tree, too
+tree=    # its hash, set by the command
+
 # The sources as they are: tracked or not, all but what git ignores (git itself may be absent), and the tools and the
 # processor that results depend on.
 tree_hash() {

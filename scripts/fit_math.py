@@ -7,7 +7,7 @@ first, and the rest fitted again, so that the rounding of one is made good by th
 
 import struct
 
-from mpmath import mp, mpf, matrix, lu_solve, cos, pi, exp, expm1, log, log1p
+from mpmath import cos, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi
 
 mp.dps = 60
 
