@@ -16,13 +16,16 @@ tree_hash() {
   } | sha256sum | cut -d ' ' -f 1
 }
 
-build_preset() {  # PRESET [TARGET...]
-  local preset=$1
+build_preset() {  # PRESET [-DOPTION=VALUE...] [TARGET...]
+  local preset=$1 options=() targets=() argument
   shift
+  for argument in "$@"; do
+    if [[ $argument == -D* ]]; then options+=("$argument"); else targets+=("$argument"); fi
+  done
   say "build: $preset"
-  cmake --preset "$preset" >".cache/dev/configure-$preset.log" 2>&1 ||
+  cmake --preset "$preset" "${options[@]}" >".cache/dev/configure-$preset.log" 2>&1 ||
     { tail -n 20 ".cache/dev/configure-$preset.log" >&2; fail "cmake --preset $preset failed"; }
-  ninja -C "build/$preset" --quiet "$@"
+  ninja -C "build/$preset" --quiet "${targets[@]}"
 }
 
 # remembered PART: whether PART passed on exactly this tree; then what it printed at its end is printed again.

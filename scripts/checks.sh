@@ -121,11 +121,22 @@ run_demo() {
   sed 's/.*\r//' .cache/dev/demo.log | tail -n 40 | remember demo
 }
 
+# bench [NAME [ARGUMENT...]]: one micro-benchmark, or all of them.
 run_bench() {
+  local program
   setup_packages build
-  build_preset release
-  [ -x bench/run ] || fail "there is no benchmark script bench/run"
-  exec bench/run build/release "$@"
+  build_preset release -DHOTLOOP_BUILD_BENCH=ON
+  if [ $# -gt 0 ]; then
+    program=build/release/bench/micro/$1
+    [ -x "$program" ] || fail "the benchmark must exist. Received: $1. Try: $(ls bench/micro | sed -n 's/\.cpp$//p' | xargs)"
+    shift
+    exec "$program" "$@"
+  fi
+  grep -m 1 'model name' /proc/cpuinfo
+  for program in build/release/bench/micro/*_bench; do
+    say "bench: $(basename "$program")"
+    "$program"
+  done
 }
 
 run_fuzz() {
