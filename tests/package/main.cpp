@@ -12,13 +12,18 @@ int main() {
   const hotloop::Jit gradient = hotloop::jit(hotloop::value_and_grad(loss, {0}));
   const std::vector<double> x = {-1.0, 0.0, 0.5, 2.0};
   const std::vector<hotloop::Array> out = gradient({hotloop::Array::from(x, {4})});
-  double value = 0, error = 0;
+  double value = 0;
+  bool right = true;
+  const auto check = [&](double got, double expected) {
+    const bool close = std::fabs(got - expected) <= 1e-14 * (1 + std::fabs(expected));  // false for NaN
+    std::printf("%-6s %.17g, expected %.17g\n", close ? "ok" : "WRONG", got, expected);
+    right = right && close;
+  };
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double t = std::tanh(x[i]);
     value += t * t;
-    error = std::max(error, std::fabs(out[1].data<double>()[i] - 2 * t * (1 - t * t)));
+    check(out[1].data<double>()[i], 2 * t * (1 - t * t));
   }
-  error = std::max(error, std::fabs(out[0].at(0) - value));
-  std::printf("largest error %.2g\n", error);
-  return error < 1e-13 ? 0 : 1;
+  check(out[0].at(0), value);
+  return right ? 0 : 1;
 }
