@@ -2,10 +2,15 @@
 
 # part NAME FUNCTION [ARGUMENT...]: runs it unless it passed on this very tree; remembers it if it passes.
 part() {
-  local name=$1 start=$SECONDS
+  local name=$1 start=$SECONDS status
   shift
   if remembered "$name"; then return 0; fi
-  if "$@" >".cache/dev/$name.log" 2>&1; then
+  # A subshell outside any condition: inside one, bash would ignore -e and only the last command would count.
+  set +e
+  (set -e; "$@") >".cache/dev/$name.log" 2>&1
+  status=$?
+  set -e
+  if [ "$status" = 0 ]; then
     printf '[dev] %-10s passed in %d s\n' "$name" $((SECONDS - start))
     grep -E '% tests passed|^[0-9]+ passed, [0-9]+ failed' ".cache/dev/$name.log" | tee ".cache/dev/$name.closing" || true
     remember "$name" <".cache/dev/$name.closing"
