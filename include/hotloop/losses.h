@@ -14,7 +14,8 @@ namespace hotloop::losses {
 class Loss {
  public:
   using Function = std::function<Value(Value prediction, Value target)>;
-  explicit Loss(Function function, std::string name = "loss") : function_(std::move(function)), name_(std::move(name)) {}
+  explicit Loss(Function function, std::string name = "loss")
+      : function_(std::move(function)), name_(std::move(name)) {}
 
   // The loss under trace; prediction and target of one shape and dtype, UserError otherwise (no broadcasting: (B,) against
   // (B, 1) is a mistake that would train a constant).

@@ -23,7 +23,8 @@ struct Step {
   std::size_t num_params = 0, num_state = 0;
 
   // Arguments for a call of the compiled step, in order. A step without y takes an undefined Array there.
-  std::vector<Array> arguments(const Tree<Array>& params, const Tree<Array>& state, const Array& x, const Array& y) const;
+  std::vector<Array> arguments(const Tree<Array>& params, const Tree<Array>& state, const Array& x,
+                               const Array& y) const;
   std::shared_ptr<Graph> graph() const;  // the function traced for input_types
 };
 

@@ -142,9 +142,10 @@ template <class T> class Tree {
 
 // The tree of f(a, b, ...) over leaves of trees of one structure; UserError naming the difference otherwise.
 template <class F, class T, class... U> auto map_trees(F&& f, const Tree<T>& first, const Tree<U>&... rest) {
-  ([&] {
-    if (first.names() != rest.names()) detail::different_structure(first.names(), rest.names());
-  }(), ...);
+  const auto check = [&](const auto& other) {
+    if (first.names() != other.names()) detail::different_structure(first.names(), other.names());
+  };
+  (check(rest), ...);
   std::size_t next = 0;
   const auto others = std::make_tuple(rest.flatten()...);
   return first.map([&](const T& leaf) {

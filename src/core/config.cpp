@@ -19,8 +19,7 @@ std::string print(const Setting& setting) {
 Setting checked(const std::string& where, const Parameter& parameter, const Setting& setting) {
   if (setting.index() != parameter.fallback.index()) {
     const std::int64_t* integer = std::get_if<std::int64_t>(&setting);
-    if (integer != nullptr && std::holds_alternative<double>(parameter.fallback))
-      return static_cast<double>(*integer);
+    if (integer != nullptr && std::holds_alternative<double>(parameter.fallback)) return static_cast<double>(*integer);
     throw UserError(where, "'" + parameter.name + "' must be " + std::string(type_name(parameter.fallback)),
                     print(setting), parameter.doc);
   }
@@ -51,8 +50,7 @@ Config::Config(const std::string& where, std::span<const Parameter> parameters,
   }
   for (const Parameter& p : parameters) {
     if (values_.contains(p.name)) continue;
-    if (p.required)
-      throw UserError(where, "'" + p.name + "' must be given", "no value", p.doc);
+    if (p.required) throw UserError(where, "'" + p.name + "' must be given", "no value", p.doc);
     values_[p.name] = p.fallback;
   }
 }

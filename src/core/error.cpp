@@ -8,7 +8,7 @@ std::string compose(const std::string& where, const std::string& requirement, co
   std::string text = "[" + where + "] " + requirement;
   if (!text.ends_with('.')) text += '.';
   if (!received.empty()) text += " Received: " + received + (received.ends_with('.') ? "" : ".");
-  if (!remedy.empty()) text += " Try: " + remedy + (remedy.ends_with('.') ? "" : ".");
+  if (!remedy.empty()) text += " Try: " + remedy + (remedy.ends_with('.') || remedy.ends_with('?') ? "" : ".");
   return text;
 }
 

@@ -23,7 +23,8 @@ template <class Def> std::vector<Def> gather_plugins(const std::vector<std::vect
 }
 
 // The definition of that name; UserError with the nearest name if there is none. `kind` is "layer", "loss", ...
-template <class Def> const Def& find_plugin(const std::vector<Def>& table, std::string_view name, const std::string& kind) {
+template <class Def>
+const Def& find_plugin(const std::vector<Def>& table, std::string_view name, const std::string& kind) {
   const auto it = std::ranges::find(table, name, &Def::name);
   if (it != table.end()) return *it;
   std::vector<std::string> names;

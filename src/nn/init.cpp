@@ -81,8 +81,7 @@ Array orthogonal(std::uint64_t seed, const Shape& shape, DType dtype) {
   }
   Array out(dtype, shape);
   for (std::size_t j = 0; j < n; ++j)
-    for (std::size_t i = 0; i < m; ++i)
-      out.set(static_cast<std::int64_t>(tall ? i * n + j : j * m + i), q[j][i]);
+    for (std::size_t i = 0; i < m; ++i) out.set(static_cast<std::int64_t>(tall ? i * n + j : j * m + i), q[j][i]);
   return out;
 }
 

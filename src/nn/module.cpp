@@ -8,9 +8,7 @@ ValueType Layer::output_type(const ValueType& input) const {
   std::vector<ValueType> types{input};
   params.for_each([&](const std::string&, const Array& leaf) { types.push_back(leaf.type()); });
   const auto graph = trace(
-      [&](std::span<const Value> in) {
-        return std::vector<Value>{apply(params.unflatten(in.subspan(1)), in[0])};
-      },
+      [&](std::span<const Value> in) { return std::vector<Value>{apply(params.unflatten(in.subspan(1)), in[0])}; },
       types, "output_type");
   return graph->outputs()[0].type();
 }

@@ -51,8 +51,10 @@ class StackedRecurrent : public Module {
       std::optional<Tree<Value>> state;
       if (context.state) state = cells_.size() == 1 ? *context.state : context.state->at(child(layer));
       x = run_over_time(*cells_[layer], parameters_of(params, layer), x, state);
-      if (context.state && cells_.size() == 1) context.state = state;
-      else if (context.state) context.state->set(child(layer), *state);
+      if (context.state && cells_.size() == 1)
+        context.state = state;
+      else if (context.state)
+        context.state->set(child(layer), *state);
     }
     return x;
   }
@@ -95,7 +97,8 @@ Value run_over_time(const Cell& cell, const Tree<Value>& params, Value x, std::o
     auto [next, y] = cell.step(params, first.unflatten(carry), xs[0]);
     check_same_state(first, next, "a cell's step must give a state as its initial state");
     if (!y || y.rank() < 1 || y.shape()[0] != batch)
-      throw UserError("recurrent", "a cell's output must have the batch of " + std::to_string(batch) + " as its first axis",
+      throw UserError("recurrent",
+                      "a cell's output must have the batch of " + std::to_string(batch) + " as its first axis",
                       y ? y.type().str() : "an undefined value");
     return std::pair(next.flatten(), std::vector<Value>{y});
   };
@@ -115,10 +118,8 @@ Tree<Array> init_gated(const GatedParameters& sizes, std::uint64_t seed, DType d
   Tree<Array> params;
   if (init == Init::Torch) {
     const double bound = 1 / std::sqrt(static_cast<double>(sizes.hidden));
-    for (const auto& [name, shape] : {std::pair<const char*, Shape>{"weight_ih", ih},
-                                      {"weight_hh", hh},
-                                      {"bias_ih", bias},
-                                      {"bias_hh", bias}})
+    for (const auto& [name, shape] :
+         {std::pair<const char*, Shape>{"weight_ih", ih}, {"weight_hh", hh}, {"bias_ih", bias}, {"bias_hh", bias}})
       params.set(name, uniform(fold_in(seed, name), shape, dtype, -bound, bound));
     return params;
   }
@@ -139,8 +140,8 @@ void check_step_input(const std::string& where, Value x, Value weight_ih) {
     throw UserError(where, "a step's input must be (batch, " + std::to_string(inputs) + ")", x.type().str(),
                     "make the layer with as many inputs as the data has features");
   if (x.dtype() != weight_ih.dtype())
-    throw UserError(where, "input and parameters must have one dtype", x.type().str() + " and " + weight_ih.type().str(),
-                    "init the parameters in the dtype of the data");
+    throw UserError(where, "input and parameters must have one dtype",
+                    x.type().str() + " and " + weight_ih.type().str(), "init the parameters in the dtype of the data");
 }
 
 void check_sizes(const std::string& where, std::int64_t inputs, std::int64_t hidden, std::int64_t num_layers) {

@@ -35,8 +35,9 @@ std::int64_t features_of(const ValueType& input, int rank, const std::string& wh
   const int received = input.shape.rank();
   const bool fits = rank > 0 ? received == rank : received >= 1;
   if (!fits)
-    throw UserError(where, rank == 3 ? "the input must be a sequence (batch, time, features)"
-                                     : "the input must have a last axis, the features",
+    throw UserError(where,
+                    rank == 3 ? "the input must be a sequence (batch, time, features)"
+                              : "the input must have a last axis, the features",
                     input.str(), rank == 3 && received == 2 ? "put recurrent layers before 'last'" : "");
   return input.shape[received - 1];
 }

@@ -33,7 +33,7 @@ struct LayerDef {
 using LayerFile = std::vector<LayerDef> (*)();
 std::vector<LayerFile> layer_files();  // generated
 
-std::span<const LayerDef> all_layers();         // by name
+std::span<const LayerDef> all_layers();            // by name
 const LayerDef& layer_def(std::string_view name);  // UserError with the nearest name if there is none
 Layer make_layer(const LayerConfig& config, const ValueType& input);
 // The layers one after another, each made for the output of the one before.

@@ -37,11 +37,11 @@ TEST(Config, AnIntegerIsANumber) {
 TEST(Config, MistakesAreNamed) {
   EXPECT_EQ(message({}), "[gru] 'hidden' must be given. Received: no value. Try: number of hidden units.");
   EXPECT_EQ(message({{"hiden", std::int64_t{3}}}),
-            "[gru] every setting must be one that 'gru' has. Received: 'hiden'. Try: did you mean 'hidden'?.");
+            "[gru] every setting must be one that 'gru' has. Received: 'hiden'. Try: did you mean 'hidden'?");
   EXPECT_EQ(message({{"hidden", 3.5}}),
             "[gru] 'hidden' must be an integer. Received: 3.500000. Try: number of hidden units.");
   EXPECT_EQ(message({{"hidden", std::int64_t{3}}, {"reset", "befor"}}),
-            "[gru] 'reset' must be one of its choices. Received: \"befor\". Try: did you mean 'before'?.");
+            "[gru] 'reset' must be one of its choices. Received: \"befor\". Try: did you mean 'before'?");
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST(Csv, OtherSeparators) {
 TEST(Csv, MissingColumn) {
   EXPECT_EQ(message("Demand,Temperature\n1,2\n", {"Temprature"}),
             "[csv] t.csv must have the column 'Temprature'. Received: a header with 2 columns. "
-            "Try: did you mean 'Temperature'?.");
+            "Try: did you mean 'Temperature'?");
 }
 
 TEST(Csv, RaggedRow) {

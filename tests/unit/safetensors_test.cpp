@@ -80,7 +80,7 @@ TEST(Safetensors, UnknownTensorsNameTheNearest) {
     FAIL();
   } catch (const UserError& e) {
     EXPECT_STREQ(e.what(), "[checkpoint] the tensor must be there. Received: 'weight_ih_0'. "
-                           "Try: did you mean 'weight_ih_l0'?.");
+                           "Try: did you mean 'weight_ih_l0'?");
   }
 }
 

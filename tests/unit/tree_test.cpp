@@ -53,8 +53,8 @@ TEST(Tree, UnflattenAndMapKeepTheStructure) {
 }
 
 TEST(Tree, MapTreesPairsLeavesByName) {
-  const Tree<int> sum = map_trees([](int a, int b, double c) { return a + b + static_cast<int>(c); }, sample(), sample(),
-                                  sample().map([](int v) { return 10.0 * v; }));
+  const Tree<int> sum = map_trees([](int a, int b, double c) { return a + b + static_cast<int>(c); }, sample(),
+                                  sample(), sample().map([](int v) { return 10.0 * v; }));
   EXPECT_EQ(sum.flatten(), (std::vector<int>{12, 24, 36, 48}));
 }
 
@@ -75,12 +75,14 @@ TEST(Tree, ALeafAloneIsATree) {
 
 TEST(Tree, ErrorsNameWhatIsThere) {
   EXPECT_EQ(message([] { sample().at("0.weight_ih_l1"); }),
-            "[tree] a name must be in the tree. Received: '0.weight_ih_l1'. Try: did you mean '0.weight_ih_l0'?.");
+            "[tree] a name must be in the tree. Received: '0.weight_ih_l1'. Try: did you mean '0.weight_ih_l0'?");
   EXPECT_EQ(message([] { sample().at("0").leaf(); }),
             "[tree] only a leaf has a value. Received: a branch. Try: name one of its leaves.");
   EXPECT_EQ(message([] { sample().unflatten(std::vector<int>{1}); }),
             "[tree] unflatten takes one value a leaf, 4. Received: 1.");
-  EXPECT_EQ(message([] { map_trees([](int a, int) { return a; }, Tree<int>{{"a", 1}}, Tree<int>{{"b", 1}}); }),
+  EXPECT_EQ(message([] {
+              map_trees([](int a, int) { return a; }, Tree<int>{{"a", 1}}, Tree<int>{{"b", 1}});
+            }),
             "[tree] trees must have the same leaves in the same order. Received: a and b.");
 }
 

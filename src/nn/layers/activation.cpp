@@ -27,7 +27,8 @@ class ActivationModule : public Module {
       if (name == f.name) function_ = f.function;
     }
     if (function_ == nullptr)
-      throw UserError("activation", "the function must be one that exists", "'" + name + "'", nearest_hint(name, names));
+      throw UserError("activation", "the function must be one that exists", "'" + name + "'",
+                      nearest_hint(name, names));
   }
 
   Tree<Array> init(std::uint64_t, DType, Init) const override { return {}; }

@@ -67,7 +67,10 @@ GRU::GRU(std::int64_t inputs, std::int64_t hidden, std::int64_t num_layers, Rese
 
 std::vector<LayerDef> layers_gru() {
   std::vector<Parameter> parameters = recurrent_settings();
-  parameters.push_back({"reset", "after", "whether the reset gate acts after the recurrent product or before it", false,
+  parameters.push_back({"reset",
+                        "after",
+                        "whether the reset gate acts after the recurrent product or before it",
+                        false,
                         {"after", "before"}});
   return {{"gru", "gated recurrent unit: (batch, time, features) -> (batch, time, hidden)", parameters,
            [](const Config& config, const ValueType& input) -> Layer {

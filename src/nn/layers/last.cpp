@@ -19,7 +19,9 @@ class LastModule : public Module {
 Last::Last() : Layer(LastModule()) {}
 
 std::vector<LayerDef> layers_last() {
-  return {{"last", "the last step of a sequence: (batch, time, ...) -> (batch, ...)", {},
+  return {{"last",
+           "the last step of a sequence: (batch, time, ...) -> (batch, ...)",
+           {},
            [](const Config&, const ValueType&) -> Layer { return Last(); }}};
 }
 

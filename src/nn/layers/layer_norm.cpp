@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "hotloop/ops.h"
 #include "nn/registry.h"
 
@@ -30,15 +32,18 @@ Value layer_norm(Value x, Value weight, Value bias, double epsilon) {
     throw UserError("layer_norm", "weight and bias must have the extent of the input's last axis",
                     "x " + x.type().str() + ", weight " + weight.type().str() + ", bias " + bias.type().str());
   const std::int64_t last = x.rank() - 1;
-  const Value centred = x - expand_dims(mean(x, {last}), static_cast<int>(last));
-  const Value scale = rsqrt(mean(square(centred), {last}) + epsilon);
-  return centred * expand_dims(scale, static_cast<int>(last)) * weight + bias;
+  std::vector<std::int64_t> others(static_cast<std::size_t>(last));
+  std::iota(others.begin(), others.end(), 0);
+  const auto repeated = [&](Value reduced) { return broadcast(reduced, x.shape(), others); };
+  const Value centred = x - repeated(mean(x, {last}));
+  return centred * repeated(rsqrt(mean(square(centred), {last}) + epsilon)) * weight + bias;
 }
 
 LayerNorm::LayerNorm(std::int64_t features, double epsilon) : Layer(LayerNormModule(features, epsilon)) {}
 
 std::vector<LayerDef> layers_layer_norm() {
-  return {{"layer_norm", "normalises the last axis, then scales and shifts it: shape unchanged",
+  return {{"layer_norm",
+           "normalises the last axis, then scales and shifts it: shape unchanged",
            {{"epsilon", 1e-5, "added to the variance (Keras has 1e-3)"}},
            [](const Config& config, const ValueType& input) -> Layer {
              return LayerNorm(features_of(input, 0, "layer_norm"), config.number("epsilon"));

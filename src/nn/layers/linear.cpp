@@ -8,8 +8,7 @@ namespace {
 
 class LinearModule : public Module {
  public:
-  LinearModule(std::int64_t inputs, std::int64_t outputs, bool bias)
-      : inputs_(inputs), outputs_(outputs), bias_(bias) {
+  LinearModule(std::int64_t inputs, std::int64_t outputs, bool bias) : inputs_(inputs), outputs_(outputs), bias_(bias) {
     if (inputs <= 0) throw UserError("linear", "inputs must be positive", std::to_string(inputs));
     if (outputs <= 0) throw UserError("linear", "outputs must be positive", std::to_string(outputs));
   }
@@ -20,10 +19,11 @@ class LinearModule : public Module {
     const bool keras = init == Init::Keras;
     Tree<Array> params;
     const std::uint64_t weight_seed = fold_in(seed, "weight");
-    params.set("weight", keras ? glorot_uniform(weight_seed, weight, dtype)
-                               : uniform(weight_seed, weight, dtype, -bound, bound));
+    params.set("weight",
+               keras ? glorot_uniform(weight_seed, weight, dtype) : uniform(weight_seed, weight, dtype, -bound, bound));
     if (bias_)
-      params.set("bias", keras ? Array::zeros(dtype, bias) : uniform(fold_in(seed, "bias"), bias, dtype, -bound, bound));
+      params.set("bias",
+                 keras ? Array::zeros(dtype, bias) : uniform(fold_in(seed, "bias"), bias, dtype, -bound, bound));
     return params;
   }
 
@@ -46,7 +46,8 @@ class LinearModule : public Module {
 Linear::Linear(std::int64_t inputs, std::int64_t outputs, bool bias) : Layer(LinearModule(inputs, outputs, bias)) {}
 
 std::vector<LayerDef> layers_linear() {
-  return {{"linear", "y = x W^T + b on the last axis: (..., features) -> (..., units)",
+  return {{"linear",
+           "y = x W^T + b on the last axis: (..., features) -> (..., units)",
            {{"units", std::int64_t{0}, "number of outputs", true}, {"bias", true, "whether there is a bias"}},
            [](const Config& config, const ValueType& input) -> Layer {
              return Linear(features_of(input, 0, "linear"), config.integer("units"), config.flag("bias"));

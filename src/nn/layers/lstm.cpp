@@ -21,8 +21,7 @@ class LstmCell : public Cell {
 
   std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
     check_step_input("lstm", x, params["weight_ih"]);
-    const Value gates =
-        linear(x, params["weight_ih"]) + linear(state["h"], params["weight_hh"]) + summed_bias(params);
+    const Value gates = linear(x, params["weight_ih"]) + linear(state["h"], params["weight_hh"]) + summed_bias(params);
     const auto gate = [&](std::int64_t k) { return narrow(gates, 1, k * hidden_, hidden_); };
     const Value i = sigmoid(gate(0)), f = sigmoid(gate(1)), g = tanh(gate(2)), o = sigmoid(gate(3));
     const Value c = f * state["c"] + i * g;

@@ -23,7 +23,8 @@ class RecurrentModule : public Module {
 
 }  // namespace
 
-Recurrent::Recurrent(std::shared_ptr<const Cell> cell) : Layer(std::make_shared<const RecurrentModule>(std::move(cell))) {}
+Recurrent::Recurrent(std::shared_ptr<const Cell> cell)
+    : Layer(std::make_shared<const RecurrentModule>(std::move(cell))) {}
 
 // A cell is code, so that a configuration cannot name it.
 std::vector<LayerDef> layers_recurrent() { return {}; }

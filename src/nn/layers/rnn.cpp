@@ -19,8 +19,7 @@ class RnnCell : public Cell {
 
   std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
     check_step_input("rnn", x, params["weight_ih"]);
-    const Value sum =
-        linear(x, params["weight_ih"]) + linear(state["h"], params["weight_hh"]) + summed_bias(params);
+    const Value sum = linear(x, params["weight_ih"]) + linear(state["h"], params["weight_hh"]) + summed_bias(params);
     const Value h = nonlinearity_ == Nonlinearity::Tanh ? tanh(sum) : relu(sum);
     return {{{"h", h}}, h};
   }

@@ -10,10 +10,12 @@ namespace {
 class AdamRule : public UpdateRule {
  public:
   AdamRule(double learning_rate, const AdamOptions& options) : learning_rate_(learning_rate), options_(options) {
-    if (!(learning_rate >= 0)) throw UserError("adam", "the learning rate must not be negative", std::to_string(learning_rate));
+    if (!(learning_rate >= 0))
+      throw UserError("adam", "the learning rate must not be negative", std::to_string(learning_rate));
     for (double beta : {options.beta1, options.beta2})
       if (!(beta >= 0 && beta < 1)) throw UserError("adam", "betas must be in [0, 1)", std::to_string(beta));
-    if (!(options.epsilon >= 0)) throw UserError("adam", "epsilon must not be negative", std::to_string(options.epsilon));
+    if (!(options.epsilon >= 0))
+      throw UserError("adam", "epsilon must not be negative", std::to_string(options.epsilon));
   }
 
   Tree<Array> init(const Tree<Array>& params) const override {
@@ -25,7 +27,8 @@ class AdamRule : public UpdateRule {
                                              const Tree<Value>& params) const override {
     const Value step = state["step"] + constant(1, DType::I32);
     const double b1 = options_.beta1, b2 = options_.beta2;
-    const Tree<Value> m = map_trees([&](Value old, Value g) { return b1 * old + (1 - b1) * g; }, state.at("exp_avg"), grads);
+    const Tree<Value> m =
+        map_trees([&](Value old, Value g) { return b1 * old + (1 - b1) * g; }, state.at("exp_avg"), grads);
     const Tree<Value> v =
         map_trees([&](Value old, Value g) { return b2 * old + (1 - b2) * square(g); }, state.at("exp_avg_sq"), grads);
     // Once a dtype, not once a parameter.
@@ -71,7 +74,8 @@ class AdamRule : public UpdateRule {
 Adam::Adam(double learning_rate, const AdamOptions& options) : Optimizer(AdamRule(learning_rate, options)) {}
 
 std::vector<OptimizerDef> optimizers_adam() {
-  return {{"adam", "Adam (Kingma and Ba 2015)",
+  return {{"adam",
+           "Adam (Kingma and Ba 2015)",
            {{"learning_rate", 1e-3, "step size"},
             {"beta1", 0.9, "decay of the mean of gradients"},
             {"beta2", 0.999, "decay of the mean of squared gradients"},

@@ -8,10 +8,10 @@ class SgdRule : public UpdateRule {
  public:
   SgdRule(double learning_rate, double momentum, bool nesterov)
       : learning_rate_(learning_rate), momentum_(momentum), nesterov_(nesterov) {
-    if (!(learning_rate >= 0)) throw UserError("sgd", "the learning rate must not be negative", std::to_string(learning_rate));
+    if (!(learning_rate >= 0))
+      throw UserError("sgd", "the learning rate must not be negative", std::to_string(learning_rate));
     if (!(momentum >= 0)) throw UserError("sgd", "momentum must not be negative", std::to_string(momentum));
-    if (nesterov && momentum == 0)
-      throw UserError("sgd", "nesterov needs momentum", "momentum 0", "momentum = 0.9");
+    if (nesterov && momentum == 0) throw UserError("sgd", "nesterov needs momentum", "momentum 0", "momentum = 0.9");
   }
 
   Tree<Array> init(const Tree<Array>& params) const override {
@@ -41,7 +41,8 @@ SGD::SGD(double learning_rate, double momentum, bool nesterov)
     : Optimizer(SgdRule(learning_rate, momentum, nesterov)) {}
 
 std::vector<OptimizerDef> optimizers_sgd() {
-  return {{"sgd", "stochastic gradient descent",
+  return {{"sgd",
+           "stochastic gradient descent",
            {{"learning_rate", 0.01, "step size"},
             {"momentum", 0.0, "decay of the velocity; 0: none"},
             {"nesterov", false, "look ahead along the velocity"}},

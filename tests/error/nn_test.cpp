@@ -1,0 +1,135 @@
+// Misuse of layers, losses and optimisers: each message names what came and what to do.
+#include "hotloop/optim.h"
+#include "hotloop/train.h"
+#include "nn/registry.h"
+#include "nn_testing.h"
+#include "optim/registry.h"
+#include "user_cells.h"
+
+namespace hotloop::testing {
+namespace {
+
+using namespace nn;
+
+std::string apply_message(const Layer& layer, const Array& x, const Tree<Array>& params) {
+  return message_of([&] { apply_on(layer, params, x); });
+}
+std::string apply_message(const Layer& layer, const Array& x) { return apply_message(layer, x, layer.init(0)); }
+
+Array zeros(const Shape& shape, DType dtype = DType::F32) { return Array::zeros(dtype, shape); }
+
+TEST(LayerErrors, SizesMustBePositive) {
+  EXPECT_EQ(message_of([] { LSTM(7, -3); }), "[lstm] hidden must be positive. Received: -3.");
+  EXPECT_EQ(message_of([] { GRU(0, 3); }), "[gru] inputs must be positive. Received: 0.");
+  EXPECT_EQ(message_of([] { RNN(2, 3, 0); }), "[rnn] num_layers must be positive. Received: 0.");
+  EXPECT_EQ(message_of([] { Linear(4, 0); }), "[linear] outputs must be positive. Received: 0.");
+  EXPECT_EQ(message_of([] { LayerNorm(0); }), "[layer_norm] features must be positive. Received: 0.");
+}
+
+TEST(LayerErrors, InputsMustFit) {
+  EXPECT_EQ(apply_message(Linear(4, 3), zeros({2, 5})),
+            "[linear] the input's last axis must have 4 features. Received: x f32[2,5], weight f32[3,4].");
+  EXPECT_EQ(apply_message(LSTM(4, 3), zeros({2, 6, 5})),
+            "[lstm] a step's input must be (batch, 4). Received: f32[2,5]. "
+            "Try: make the layer with as many inputs as the data has features.");
+  EXPECT_EQ(apply_message(GRU(4, 3), zeros({2, 4})),
+            "[recurrent] the input must be a sequence (batch, time, features). Received: f32[2,4]. "
+            "Try: add the missing axis, or put recurrent layers before Last.");
+  EXPECT_EQ(apply_message(LSTM(4, 3), zeros({2, 6, 4}, DType::F64)),
+            "[lstm] input and parameters must have one dtype. Received: f64[2,4] and f32[12,4]. "
+            "Try: init the parameters in the dtype of the data.");
+  EXPECT_EQ(apply_message(LayerNorm(4), zeros({2, 5})),
+            "[layer_norm] weight and bias must have the extent of the input's last axis. "
+            "Received: x f32[2,5], weight f32[4], bias f32[4].");
+  EXPECT_EQ(apply_message(Last(), zeros({5})),
+            "[last] the input must be a sequence (batch, time, ...) of at least one step. Received: f32[5].");
+}
+
+TEST(LayerErrors, ParametersMustBeThere) {
+  EXPECT_EQ(apply_message(Linear(4, 3), zeros({2, 4}), {{"wieght", zeros({3, 4})}}),
+            "[tree] a name must be in the tree. Received: 'weight'. Try: did you mean 'wieght'?");
+  EXPECT_EQ(apply_message(LSTM(4, 3, 2), zeros({2, 5, 4}), LSTM(4, 3).init(0)),
+            "[tree] a name must be in the tree. Received: 'weight_ih_l1'. Try: did you mean 'weight_ih_l0'?");
+}
+
+TEST(LayerErrors, NamesAreChecked) {
+  const ValueType sequence{DType::F32, {2, 5, 4}};
+  EXPECT_EQ(message_of([&] {
+              make_layer({"lstn", {}}, sequence);
+            }),
+            "[layer] the layer must be one that exists. Received: 'lstn'. Try: did you mean 'lstm'?");
+  EXPECT_EQ(message_of([&] {
+              make_layer({"lstm", {{"hiden", std::int64_t{3}}}}, sequence);
+            }),
+            "[lstm] every setting must be one that 'lstm' has. Received: 'hiden'. Try: did you mean 'hidden'?");
+  EXPECT_EQ(message_of([&] {
+              make_layer({"lstm", {}}, sequence);
+            }),
+            "[lstm] 'hidden' must be given. Received: no value. Try: number of hidden units.");
+  EXPECT_EQ(message_of([&] {
+              make_layer({"lstm", {{"hidden", std::int64_t{3}}}}, {DType::F32, {2, 4}});
+            }),
+            "[lstm] the input must be a sequence (batch, time, features). Received: f32[2,4]. "
+            "Try: put recurrent layers before 'last'.");
+  EXPECT_EQ(message_of([] { Activation("tahn"); }),
+            "[activation] the function must be one that exists. Received: 'tahn'. Try: did you mean 'tanh'?");
+}
+
+// Forgets its cell state after a step.
+class ForgetfulCell : public LayerNormLstmCell {
+ public:
+  using LayerNormLstmCell::LayerNormLstmCell;
+  std::pair<Tree<Value>, Value> step(const Tree<Value>& p, const Tree<Value>& state, Value x) const override {
+    const auto [next, y] = LayerNormLstmCell::step(p, state, x);
+    return {{{"h", next["h"]}}, y};
+  }
+};
+
+TEST(LayerErrors, ACellMustKeepItsStatesStructure) {
+  EXPECT_EQ(apply_message(Recurrent(ForgetfulCell(4, 3)), zeros({2, 5, 4})),
+            "[recurrent] a cell's step must give a state as its initial state, h f32[2,3], c f32[2,3]. "
+            "Received: h f32[2,3].");
+}
+
+TEST(LayerErrors, AGivenStateMustBeTheCells) {
+  const Tree<Array> state = {{"h", zeros({1, 3})}, {"c", zeros({1, 3})}};
+  EXPECT_EQ(message_of([&] {
+              apply_on(LSTM(4, 3), LSTM(4, 3).init(0), zeros({2, 5, 4}), &state);
+            }),
+            "[recurrent] the given state must be as the cell's initial state, h f32[2,3], c f32[2,3]. "
+            "Received: h f32[1,3], c f32[1,3].");
+}
+
+TEST(LossErrors, ShapesMustBeEqual) {
+  EXPECT_EQ(message_of([] {
+              run_traced([](std::span<const Value> in) { return std::vector<Value>{losses::MSE()(in[0], in[1])}; },
+                         {zeros({4, 1}), zeros({4})});
+            }),
+            "[mse] prediction and target must have one shape and dtype. Received: f32[4,1] and f32[4]. "
+            "Try: reshape the target to the model's output.");
+  EXPECT_EQ(message_of([] { losses::make_loss("msee"); }),
+            "[loss] the loss must be one that exists. Received: 'msee'. Try: did you mean 'mse'?");
+}
+
+TEST(OptimizerErrors, SettingsAreChecked) {
+  EXPECT_EQ(message_of([] { optim::Adam(-1); }), "[adam] the learning rate must not be negative. Received: -1.000000.");
+  EXPECT_EQ(message_of([] { optim::Adam(1e-3, {.beta2 = 1}); }), "[adam] betas must be in [0, 1). Received: 1.000000.");
+  EXPECT_EQ(message_of([] { optim::SGD(0.1, 0, true); }),
+            "[sgd] nesterov needs momentum. Received: momentum 0. Try: momentum = 0.9.");
+  EXPECT_EQ(message_of([] { optim::make_optimizer("adan"); }),
+            "[optimizer] the optimizer must be one that exists. Received: 'adan'. Try: did you mean 'adam'?");
+}
+
+TEST(TrainErrors, RowsOfInputAndTargetMustAgree) {
+  const Linear model(4, 1);
+  const Tree<Array> params = model.init(0);
+  const optim::SGD sgd(0.1);
+  EXPECT_EQ(message_of([&] {
+              train::train_step(model, losses::MSE(), sgd, params, sgd.init(params), {DType::F32, {8, 4}},
+                                {DType::F32, {7, 1}});
+            }),
+            "[train_step] x and y must have the same number of rows. Received: f32[8,4] and f32[7,1].");
+}
+
+}  // namespace
+}  // namespace hotloop::testing
