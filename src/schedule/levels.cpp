@@ -64,6 +64,38 @@ int outer_loop_class(const Node& node, const AxisAnalysis& axes) {
   return inside > 0.5 * all && inside > worth_a_region ? cls : -1;
 }
 
+// Elementwise work outside tiles moves to the level of its first reader when that is outside tiles too: there it is part of the
+// reader's map, and nothing waits in memory. (The decay of an optimiser's moments joins the update, for example.)
+void sink(const Graph& graph, const AxisAnalysis& axes, int tile_class, Levels& levels) {
+  std::map<const Node*, int> reader;  // the lowest level that reads a node
+  const auto read_at = [&](const Node* n, int level) {
+    const auto [it, fresh] = reader.try_emplace(n, level);
+    if (!fresh) it->second = std::min(it->second, level);
+  };
+  for (const Value& v : graph.outputs()) read_at(v.node, levels.level.at(v.node));
+  for (std::size_t i = graph.nodes().size(); i-- > 0;) {
+    const Node* n = graph.nodes()[i].get();
+    int& level = levels.level.at(n);
+    const auto it = reader.find(n);
+    if (floats(*n)) {
+      // A view or constant is read where its readers are.
+      if (it != reader.end() && !ir::is(*n, OpKind::Extent))
+        for (const Value& v : n->operands) read_at(v.node, it->second);
+      continue;
+    }
+    const bool once = role_of(*n, axes, tile_class) == Role::Once && !levels.outer_loops.contains(n);
+    if (ir::is(*n, OpKind::Elementwise) && once && it != reader.end() && it->second % 2 == 0)
+      level = std::max(level, it->second);
+    const bool partial = role_of(*n, axes, tile_class) == Role::Partial;
+    for (const Value& v : n->operands) read_at(v.node, level - (partial ? 1 : 0));
+  }
+  // Views follow what they show.
+  for (const auto& node : graph.nodes())
+    if (floats(*node) && !ir::is(*node, OpKind::Extent))
+      for (const Value& v : node->operands)
+        levels.level.at(node.get()) = std::max(levels.level.at(node.get()), levels.level.at(v.node));
+}
+
 }  // namespace
 
 Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_class) {
@@ -88,6 +120,7 @@ Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_clas
     result.level[node.get()] = role == Role::Partial ? at + 1 : at;
     result.num_levels = std::max(result.num_levels, result.level[node.get()] + 1);
   }
+  sink(graph, axes, tile_class, result);
   return result;
 }
 

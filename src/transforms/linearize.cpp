@@ -7,6 +7,7 @@
 #include "ir/interpreters.h"
 #include "ir/region.h"
 #include "ops/rules/arguments.h"
+#include "transforms/final_carries.h"
 #include "transforms/split.h"
 
 namespace hotloop {
@@ -26,7 +27,8 @@ struct Linearized {
 Linearized linearize_at(const Function& fn, std::span<const Value> primals, const std::vector<bool>& wanted) {
   Linearized result;
   result.primal_types = ir::types_of(primals);
-  const ir::Region region = ir::trace_region("linearize", fn, result.primal_types);
+  ir::Region region = ir::trace_region("linearize", fn, result.primal_types);
+  if (auto graph = ir::use_final_carries(*region.graph)) region.graph = std::move(graph);
   const std::size_t num_inputs = region.graph->inputs().size();
 
   // The jvp: inputs (primals, captures, tangents), outputs (outputs, tangents that are not zero).
