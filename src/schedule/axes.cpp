@@ -297,11 +297,12 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
   int best = -1;
   double best_work = 0;
   for (const auto& [cls, flops] : work)
-    if (extent(cls) > 1 && flops > best_work * 1.0001) {
+    if (flops > best_work * 1.0001) {
       best = cls;
       best_work = flops;
     }
-  return best;
+  // A batch of one is still the batch: tiling another axis in its place would change the order of summation along that one.
+  return best >= 0 && extent(best) > 1 ? best : -1;
 }
 
 }  // namespace hotloop
