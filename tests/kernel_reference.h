@@ -311,20 +311,21 @@ class Reference {
       }
     } else {
       constexpr int width = static_cast<int>(sizeof(T)) * 8;
-      const bool inside = static_cast<std::uint64_t>(b) < width;
+      const int amount = static_cast<int>(static_cast<std::uint64_t>(b) % width);  // amounts wrap
       switch (it.op) {
         case ScalarOp::Div:
           return b == 0                                           ? 0
                  : b == static_cast<T>(-1) && std::is_signed_v<T> ? bits_of(static_cast<T>(Wide{} - wide(a)))
                                                                   : bits_of(static_cast<T>(a / b));
         case ScalarOp::Rem:
-          return b == 0 || (b == static_cast<T>(-1) && std::is_signed_v<T>) ? 0 : bits_of(static_cast<T>(a % b));
+          if (b == 0) return x;
+          return b == static_cast<T>(-1) && std::is_signed_v<T> ? 0 : bits_of(static_cast<T>(a % b));
         case ScalarOp::And: return bits_of(static_cast<T>(a & b));
         case ScalarOp::Or: return bits_of(static_cast<T>(a | b));
         case ScalarOp::Xor: return bits_of(static_cast<T>(a ^ b));
         case ScalarOp::Not: return it.dtype == DType::Bool ? truth(a == 0) : bits_of(static_cast<T>(~a));
-        case ScalarOp::Shl: return inside ? bits_of(static_cast<T>(wide(a) << b)) : 0;
-        case ScalarOp::Shr: return inside ? bits_of(static_cast<T>(a >> b)) : bits_of(static_cast<T>(a < 0 ? -1 : 0));
+        case ScalarOp::Shl: return bits_of(static_cast<T>(wide(a) << amount));
+        case ScalarOp::Shr: return bits_of(static_cast<T>(a >> amount));
         default: break;
       }
     }

@@ -158,16 +158,17 @@ class DotEmitter {
       code_.loop(code_.i64(high_rows), m_, low, [&](Value* row) { block(tile, row, low); });
       return;
     }
-    // Full blocks, then the rest in about halves.
-    Value* rest = code_.b.CreateURem(m_, code_.i64(height));
-    Value* row = code_.b.CreateSub(m_, rest);
-    code_.loop(code_.i64(0), row, height, [&](Value* r) { block(tile, r, height); });
-    for (std::int64_t h = height; h > 1;) {
-      h = (h + 1) / 2;
-      Value* fits = code_.b.CreateICmpUGE(code_.b.CreateSub(m_, row), code_.i64(h));
-      code_.when(fits, [&] { block(tile, row, h); });
-      row = code_.b.CreateAdd(row, code_.b.CreateSelect(fits, code_.i64(h), code_.i64(0)));
-    }
+    // Full blocks, then the rest in lower ones that still have eight accumulators, then single rows.
+    const std::int64_t low = std::clamp<std::int64_t>(8 / tile.vectors, 1, 4);
+    Value* row = code_.i64(0);
+    const auto rows_of = [&](std::int64_t h) {
+      Value* end = code_.b.CreateSub(m_, code_.b.CreateURem(code_.b.CreateSub(m_, row), code_.i64(h)));
+      code_.loop(row, end, h, [&](Value* r) { block(tile, r, h); });
+      row = end;
+    };
+    rows_of(height);
+    if (low > 1 && low < height) rows_of(low);
+    if (height > 1) rows_of(1);
   }
 
   Value* tail_of(const Tile& tile, int vector) {
