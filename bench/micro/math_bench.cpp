@@ -13,7 +13,7 @@ using namespace hotloop::kernel;
 
 namespace {
 
-constexpr std::int64_t num_elements = 2048, num_repeats = 2000;
+constexpr std::int64_t num_elements = 2048, num_repeats = 400;
 
 Program repeated(ScalarOp op, DType dtype, const Target& target) {
   ProgramBuilder builder(target);
@@ -38,7 +38,7 @@ double measure_ns(const Program& program, const CompiledKernel& kernel, DType dt
   }
   std::vector<Array> y{Array(dtype, {num_elements})};
   double best = 1e30;
-  for (int round = 0; round < 15; ++round) {
+  for (int round = 0; round < 40; ++round) {
     const auto start = std::chrono::steady_clock::now();
     run_kernel(program, kernel.function(), {x}, y);
     const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
@@ -51,15 +51,17 @@ double measure_ns(const Program& program, const CompiledKernel& kernel, DType dt
 
 int main() {
   const Target target = host_target();
-  std::printf("target %s, %lld elements, best of 15\n", target.name.c_str(), static_cast<long long>(num_elements));
+  std::printf("target %s, %lld elements, best of 40, ns an element\n", target.name.c_str(),
+              static_cast<long long>(num_elements));
+  std::printf("%-12s %8s %8s\n", "", "llvm", "c");
   for (const DType dtype : {DType::F32, DType::F64}) {
-    for (const ScalarOp op : {ScalarOp::Copy, ScalarOp::Exp, ScalarOp::Expm1, ScalarOp::Log, ScalarOp::Log1p, ScalarOp::Tanh,
-                              ScalarOp::Sigmoid}) {
-      const bool positive = op == ScalarOp::Log || op == ScalarOp::Log1p;
+    for (const ScalarOp op : {ScalarOp::Copy, ScalarOp::Exp, ScalarOp::Expm1, ScalarOp::Log, ScalarOp::Log1p,
+                              ScalarOp::Tanh, ScalarOp::Sigmoid}) {
+      const double low = op == ScalarOp::Log || op == ScalarOp::Log1p ? 0.01 : -6;
       const Program program = repeated(op, dtype, target);
-      const auto kernel = compile_c(program);
-      std::printf("%-8s %s  %.4f ns\n", std::string(ir::name_of(op)).c_str(), std::string(name_of(dtype)).c_str(),
-                  measure_ns(program, *kernel, dtype, positive ? 0.01 : -6, 6));
+      const auto in_llvm = compile_llvm(program), in_c = compile_c(program);
+      std::printf("%-8s %s %8.4f %8.4f\n", std::string(ir::name_of(op)).c_str(), std::string(name_of(dtype)).c_str(),
+                  measure_ns(program, *in_llvm, dtype, low, 6), measure_ns(program, *in_c, dtype, low, 6));
     }
   }
 }

@@ -24,7 +24,7 @@ enum class ScalarOp : std::uint8_t {
   Eq, Ne, Lt, Le, Gt, Ge,  // result bool
   // ternary
   Select,  // bool, T, T
-  Fma,     // a * b + c with one rounding
+  Fma,     // a * b + c with one rounding; targets without fma multiply and add
 };
 inline constexpr int num_scalar_ops = static_cast<int>(ScalarOp::Fma) + 1;
 

@@ -11,7 +11,8 @@ namespace {
 
 void add_term(std::vector<Term>& terms, const Term& term) {
   if (term.coefficient == 0) return;
-  const auto at = std::lower_bound(terms.begin(), terms.end(), term, [](const Term& a, const Term& b) { return a.var < b.var; });
+  const auto at =
+      std::lower_bound(terms.begin(), terms.end(), term, [](const Term& a, const Term& b) { return a.var < b.var; });
   if (at == terms.end() || at->var != term.var) {
     terms.insert(at, term);
   } else if (at->coefficient += term.coefficient; at->coefficient == 0) {

@@ -96,8 +96,8 @@ class Printer {
 
   void print_buffer(int index) {
     const Buffer& b = program_.buffers[static_cast<std::size_t>(index)];
-    std::string text = "buffer " + buffer(index) + ": " + std::string(name_of(b.dtype)) + " x " +
-                       std::to_string(b.elements);
+    std::string text =
+        "buffer " + buffer(index) + ": " + std::string(name_of(b.dtype)) + " x " + std::to_string(b.elements);
     switch (b.space) {
       case Space::Argument: text += " argument " + std::to_string(b.index); break;
       case Space::Result: text += " result " + std::to_string(b.index); break;

@@ -52,8 +52,10 @@ TEST(Target, EnvironmentOverridesTheHost) {
   EXPECT_EQ(host_target().name, "portable");
   setenv("HOTLOOP_TARGET", "vax", 1);
   EXPECT_THROW(host_target(), UserError);
-  if (old) setenv("HOTLOOP_TARGET", before.c_str(), 1);
-  else unsetenv("HOTLOOP_TARGET");
+  if (old)
+    setenv("HOTLOOP_TARGET", before.c_str(), 1);
+  else
+    unsetenv("HOTLOOP_TARGET");
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ Sample sample() {
   const int x = builder.argument(DType::F32, 8), y = builder.result(DType::F32, 8);
   const Var i = builder.var("i");
   MapBuilder map({{i, {8, -1}}}, 1, 0);
-  map.store(DType::F32, at(y, Affine::of(i)), map.op(ScalarOp::Neg, DType::F32, map.load(DType::F32, at(x, Affine::of(i)))));
+  map.store(DType::F32, at(y, Affine::of(i)),
+            map.op(ScalarOp::Neg, DType::F32, map.load(DType::F32, at(x, Affine::of(i)))));
   builder.add(Single{{{map.build()}}});
   return {builder.build()};
 }
@@ -43,7 +44,8 @@ TEST(KernelVerify, Registers) {
     s.map().instrs[3].args[0] = 2;
     s.map().body_end = 4;
   });
-  expect_broken("must have the dtype of the store", [](Sample& s) { s.map().instrs[1].op = ScalarOp::Cast, s.map().instrs[1].dtype = DType::F64; });
+  expect_broken("must have the dtype of the store",
+                [](Sample& s) { s.map().instrs[1].op = ScalarOp::Cast, s.map().instrs[1].dtype = DType::F64; });
   expect_broken("must agree in dtype", [](Sample& s) { s.map().instrs[1].dtype = DType::F64; });
   expect_broken("has no more operands", [](Sample& s) { s.map().instrs[1].args[1] = 0; });
   expect_broken("a predicate must be bool", [](Sample& s) { s.map().instrs[2].args[1] = 0; });
@@ -60,20 +62,26 @@ TEST(KernelVerify, Memory) {
     s.program.buffers[0].space = Space::Shared;
     s.program.shared_bytes = 16;
   });
-  expect_broken("multiple of 64", [](Sample& s) { s.program.buffers[0].space = Space::Worker, s.program.buffers[0].offset = 4; });
+  expect_broken("multiple of 64",
+                [](Sample& s) { s.program.buffers[0].space = Space::Worker, s.program.buffers[0].offset = 4; });
   expect_broken("result 0 must be written", [](Sample& s) { s.map().instrs.pop_back(), s.map().body_end = 2; });
 }
 
 TEST(KernelVerify, VariablesAndStructure) {
-  expect_broken("must be defined before use and in scope", [](Sample& s) { s.map().instrs[0].access.index = Affine::of(0) + Affine::of(2); s.program.vars.push_back("late"); });
+  expect_broken("must be defined before use and in scope", [](Sample& s) {
+    s.map().instrs[0].access.index = Affine::of(0) + Affine::of(2);
+    s.program.vars.push_back("late");
+  });
   expect_broken("already in scope", [](Sample& s) { s.map().dims[0].var = rows_var; });
   expect_broken("has no name", [](Sample& s) { s.map().dims[0].var = 9; });
   expect_broken("without reduced dims", [](Sample& s) { s.map().body_end = 2; });
   expect_broken("vector_dim must be", [](Sample& s) { s.map().vector_dim = 1; });
   expect_broken("is split", [](Sample& s) { s.map().split = true; });
-  expect_broken("all workers would write", [](Sample& s) { s.program.body = Block(std::get<Single>(s.program.body[0].node).body); });
+  expect_broken("all workers would write",
+                [](Sample& s) { s.program.body = Block(std::get<Single>(s.program.body[0].node).body); });
   expect_broken("a Single must not stand in", [](Sample& s) { s.program.body = {{Single{s.program.body}}}; });
-  expect_broken("a Barrier must not stand in", [](Sample& s) { std::get<Single>(s.program.body[0].node).body.push_back({Barrier{}}); });
+  expect_broken("a Barrier must not stand in",
+                [](Sample& s) { std::get<Single>(s.program.body[0].node).body.push_back({Barrier{}}); });
   expect_broken("must not use registers of the body", [](Sample& s) {
     s.map().num_outer = 0;
     s.map().body_end = 1;
@@ -92,15 +100,19 @@ TEST(KernelVerify, KnowsTheLastTile) {
   for (const std::int64_t shift : {0, 1}) {
     ProgramBuilder builder(target_named("avx2"), 10);
     const int y = builder.result(DType::F32, 10);
-    const Var block = builder.var("block"), row0 = builder.var("row0"), rows = builder.var("rows"), r = builder.var("r");
+    const Var block = builder.var("block"), row0 = builder.var("row0"), rows = builder.var("rows"),
+              r = builder.var("r");
     Grid grid;
-    grid.block = block, grid.row0 = row0, grid.rows = rows, grid.total = {10, rows_var}, grid.tile_rows = 4, grid.num_blocks = 3;
+    grid.block = block, grid.row0 = row0, grid.rows = rows, grid.total = {10, rows_var}, grid.tile_rows = 4,
+    grid.num_blocks = 3;
     MapBuilder map({{r, {4, rows}}}, 1, 0);
     map.store(DType::F32, at(y, Affine::of(row0) + Affine::of(r) + shift), map.constant(1.0f));
     grid.body.push_back({map.build()});
     builder.add(grid);
-    if (shift == 0) EXPECT_NO_THROW(verify(builder.build()));
-    else EXPECT_THROW(verify(builder.build()), InternalError);
+    if (shift == 0)
+      EXPECT_NO_THROW(verify(builder.build()));
+    else
+      EXPECT_THROW(verify(builder.build()), InternalError);
   }
 }
 

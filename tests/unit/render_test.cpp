@@ -14,7 +14,8 @@ namespace {
 
 Extent fixed(std::int64_t n) { return {n, -1}; }
 
-std::vector<Array> run_c(const Program& program, const std::vector<Array>& arguments, std::int64_t rows = 1, int workers = 1) {
+std::vector<Array> run_c(const Program& program, const std::vector<Array>& arguments, std::int64_t rows = 1,
+                         int workers = 1) {
   verify(program);
   const auto kernel = compile_c(program);
   std::vector<Array> results;
@@ -24,7 +25,9 @@ std::vector<Array> run_c(const Program& program, const std::vector<Array>& argum
 }
 
 template <class T> std::vector<T> values(const Array& a) { return {a.data<T>().begin(), a.data<T>().end()}; }
-template <class T> Array array(const std::vector<T>& v) { return Array::from(v, Shape{static_cast<std::int64_t>(v.size())}); }
+template <class T> Array array(const std::vector<T>& v) {
+  return Array::from(v, Shape{static_cast<std::int64_t>(v.size())});
+}
 std::vector<float> ramp(std::int64_t n, float start = -1, float step = 0.37f) {
   std::vector<float> v;
   for (std::int64_t i = 0; i < n; ++i) v.push_back(start + step * static_cast<float>(i * 7 % 23));
@@ -61,7 +64,8 @@ TEST(Render, FloatOperations) {
   const auto check = [&](ScalarOp op, const std::function<float(float, float, float)>& f) {
     const int n = ir::num_operands(op);
     const V got = apply<float>(op, a, n > 1 ? b : V{}, n > 2 ? c : V{});
-    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(got[i], f(a[i], b[i], c[i])) << ir::name_of(op) << " of " << a[i];
+    for (std::size_t i = 0; i < a.size(); ++i)
+      EXPECT_EQ(got[i], f(a[i], b[i], c[i])) << ir::name_of(op) << " of " << a[i];
   };
   check(ScalarOp::Neg, [](float x, float, float) { return -x; });
   check(ScalarOp::Abs, [](float x, float, float) { return std::fabs(x); });
@@ -105,14 +109,16 @@ TEST(Render, IntegerOperations) {
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Rem, V{7, -7, 5, low}, V{2, 2, 0, -1}), (V{1, -1, 5, 0}));
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Shl, V{1, -1, 1}, V{31, 4, 33}), (V{low, -16, 2}));
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Shr, V{-16, 16}, V{2, 34}), (V{-4, 4}));
-  EXPECT_EQ(apply<std::uint32_t>(ScalarOp::Shr, std::vector<std::uint32_t>{0x80000000u}, {31u}), (std::vector<std::uint32_t>{1}));
+  EXPECT_EQ(apply<std::uint32_t>(ScalarOp::Shr, std::vector<std::uint32_t>{0x80000000u}, {31u}),
+            (std::vector<std::uint32_t>{1}));
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::And, V{12}, V{10}), V{8});
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Or, V{12}, V{10}), V{14});
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Xor, V{12}, V{10}), V{6});
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Not, V{0}), V{-1});
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Abs, V{-5, low}), (V{5, low}));
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Min, V{-5, 3}, V{2, 1}), (V{-5, 1}));
-  EXPECT_EQ(apply<std::int64_t>(ScalarOp::Mul, std::vector<std::int64_t>{1LL << 40}, {3}), (std::vector<std::int64_t>{3LL << 40}));
+  EXPECT_EQ(apply<std::int64_t>(ScalarOp::Mul, std::vector<std::int64_t>{1LL << 40}, {3}),
+            (std::vector<std::int64_t>{3LL << 40}));
 }
 
 TEST(Render, ComparisonsAndBools) {
@@ -138,7 +144,8 @@ TEST(Render, Casts) {
   const V x = {-1.9f, 2.9f, 3e9f, -3e9f, nan_value, inf, -inf, 0};
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Cast, x),
             (std::vector<std::int32_t>{-1, 2, INT32_MAX, INT32_MIN, 0, INT32_MAX, INT32_MIN, 0}));
-  EXPECT_EQ(apply<std::uint32_t>(ScalarOp::Cast, x), (std::vector<std::uint32_t>{0, 2, 3000000000u, 0, 0, UINT32_MAX, 0, 0}));
+  EXPECT_EQ(apply<std::uint32_t>(ScalarOp::Cast, x),
+            (std::vector<std::uint32_t>{0, 2, 3000000000u, 0, 0, UINT32_MAX, 0, 0}));
   EXPECT_EQ(apply<std::int64_t>(ScalarOp::Cast, x),
             (std::vector<std::int64_t>{-1, 2, 3000000000, -3000000000, 0, INT64_MAX, INT64_MIN, 0}));
   EXPECT_EQ(apply<std::uint8_t>(ScalarOp::Cast, x), (std::vector<std::uint8_t>{1, 1, 1, 1, 1, 1, 1, 0}));
@@ -153,11 +160,13 @@ TEST(Render, Casts) {
 TEST(Render, IndirectAndPredicatedAccess) {
   ProgramBuilder builder(host_target());
   constexpr std::int64_t n = 21;
-  const int table = builder.constant(array(ramp(40))), index = builder.argument(DType::I32, n), mask = builder.argument(DType::Bool, n);
+  const int table = builder.constant(array(ramp(40))), index = builder.argument(DType::I32, n),
+            mask = builder.argument(DType::Bool, n);
   const int gathered = builder.result(DType::F32, n), scattered = builder.result(DType::F32, 2 * n);
   const Var i = builder.var("i");
   MapBuilder map({{i, fixed(n)}}, 1, 0);
-  const int at_index = map.load(DType::I32, at(index, Affine::of(i))), on = map.load(DType::Bool, at(mask, Affine::of(i)));
+  const int at_index = map.load(DType::I32, at(index, Affine::of(i))),
+            on = map.load(DType::Bool, at(mask, Affine::of(i)));
   const int value = map.load(DType::F32, at(table, 1, {{at_index, 2}}), on);
   map.store(DType::F32, at(gathered, Affine::of(i)), value);
   const int position = map.index(DType::I64, Affine::of(i, 2) + 1);
@@ -183,8 +192,8 @@ TEST(Render, ReductionOrder) {
       const int x = builder.argument(DType::F32, 3 * n), y = builder.result(DType::F32, 3);
       const Var i = builder.var("i"), j = builder.var("j");
       MapBuilder map({{i, fixed(3)}, {j, fixed(n)}}, 1, vector ? 1 : -1);
-      const int square = map.op(ScalarOp::Mul, DType::F32, map.load(DType::F32, at(x, Affine::of(i, n) + Affine::of(j))),
-                                map.constant(1.1f));
+      const int square = map.op(ScalarOp::Mul, DType::F32,
+                                map.load(DType::F32, at(x, Affine::of(i, n) + Affine::of(j))), map.constant(1.1f));
       const int sum = map.reduced(ScalarOp::Add, DType::F32, square);
       map.store(DType::F32, at(y, Affine::of(i)), map.op(ScalarOp::Neg, DType::F32, sum));
       builder.add(Single{{{map.build()}}});
@@ -192,7 +201,8 @@ TEST(Render, ReductionOrder) {
       const std::vector<float> got = values<float>(run_c(builder.build(), {array(data)})[0]);
       for (std::int64_t row = 0; row < 3; ++row) {
         float lanes[16] = {};
-        for (std::int64_t k = 0; k < n; ++k) lanes[vector ? k % 16 : 0] += data[static_cast<std::size_t>(row * n + k)] * 1.1f;
+        for (std::int64_t k = 0; k < n; ++k)
+          lanes[vector ? k % 16 : 0] += data[static_cast<std::size_t>(row * n + k)] * 1.1f;
         for (int h = 8; h > 0; h /= 2) {
           for (int l = 0; l < h; ++l) lanes[l] += lanes[l + h];
         }
@@ -219,7 +229,8 @@ TEST(Render, EveryReduction) {
   std::uint32_t product = 1;
   std::int32_t total = 0, high = INT32_MIN, low = INT32_MAX, all = -1, any = 0;
   for (const std::int32_t v : data) {
-    total += v, product *= static_cast<std::uint32_t>(v), high = std::max(high, v), low = std::min(low, v), all &= v, any |= v;
+    total += v, product *= static_cast<std::uint32_t>(v), high = std::max(high, v), low = std::min(low, v), all &= v,
+                                                          any |= v;
   }
   EXPECT_EQ(values<std::int32_t>(run_c(builder.build(), {array(data)})[0]),
             (std::vector<std::int32_t>{total, static_cast<std::int32_t>(product), high, low, all, any}));
@@ -234,22 +245,28 @@ TEST(Render, DotAndPack) {
       ProgramBuilder builder(target_named(target));
       const std::int64_t padded = (n + 15) / 16 * 16;
       const int a = builder.argument(DType::F32, m * 12), b = builder.argument(DType::F32, 12 * n);
-      const int ap = builder.argument(DType::F32, m * kp), bp = builder.argument(DType::F32, n * kp), init = builder.argument(DType::F32, n);
+      const int ap = builder.argument(DType::F32, m * kp), bp = builder.argument(DType::F32, n * kp),
+                init = builder.argument(DType::F32, n);
       const int panels = builder.worker(DType::F32, padded * kp), c = builder.result(DType::F32, m * n);
       Pack pack;
       pack.source = at(bp), pack.target = panels;
       pack.k = kp, pack.k_stride = 1, pack.n = n, pack.n_stride = kp;  // transposed
       Dot dot;
       dot.name = "test", dot.m = fixed(m), dot.n = fixed(n);
-      dot.segments.push_back({at(a), at(b), 12, 1, {{fixed(k0), 6, 6 * n}, {fixed(k1), 2, 2 * n}, {fixed(k2), 1, n}}, false});
+      dot.segments.push_back(
+          {at(a), at(b), 12, 1, {{fixed(k0), 6, 6 * n}, {fixed(k1), 2, 2 * n}, {fixed(k2), 1, n}}, false});
       dot.segments.push_back({at(ap), at(panels), kp, 0, {{fixed(kp), 1, 0}}, true});
       dot.init = at(init), dot.init_n = 1;
       dot.c = at(c), dot.c_m = n;
       builder.add(Single{{{pack}, {dot}}});
-      const std::vector<float> av = ramp(m * 12), bv = ramp(12 * n, 2), apv = ramp(m * kp, 1), bpv = ramp(n * kp), iv = ramp(n);
+      const std::vector<float> av = ramp(m * 12), bv = ramp(12 * n, 2), apv = ramp(m * kp, 1), bpv = ramp(n * kp),
+                               iv = ramp(n);
       const Program program = builder.build();
-      const std::vector<float> got = values<float>(run_c(program, {array(av), array(bv), array(apv), array(bpv), array(iv)})[0]);
-      const auto step = [&](float x, float y, float sum) { return program.target.has_fma ? std::fma(x, y, sum) : sum + x * y; };
+      const std::vector<float> got =
+          values<float>(run_c(program, {array(av), array(bv), array(apv), array(bpv), array(iv)})[0]);
+      const auto step = [&](float x, float y, float sum) {
+        return program.target.has_fma ? std::fma(x, y, sum) : sum + x * y;
+      };
       for (std::int64_t r = 0; r < m; ++r) {
         for (std::int64_t col = 0; col < n; ++col) {
           const auto e = [](const std::vector<float>& v, std::int64_t i) { return v[static_cast<std::size_t>(i)]; };
@@ -267,8 +284,10 @@ TEST(Render, DotAndPack) {
 TEST(Render, LoopsWithStopReverseAndLet) {
   ProgramBuilder builder(host_target());
   const int bound = builder.argument(DType::F32, 1), limit = builder.argument(DType::I32, 1);
-  const int state = builder.worker(DType::F32, 1), done = builder.worker(DType::Bool, 1), count = builder.worker(DType::I32, 1);
-  const int history = builder.result(DType::F32, 10), backwards = builder.result(DType::F32, 10), counted = builder.result(DType::I32, 1);
+  const int state = builder.worker(DType::F32, 1), done = builder.worker(DType::Bool, 1),
+            count = builder.worker(DType::I32, 1);
+  const int history = builder.result(DType::F32, 10), backwards = builder.result(DType::F32, 10),
+            counted = builder.result(DType::I32, 1);
   const Var t = builder.var("t"), s = builder.var("s"), n = builder.var("n"), step = builder.var("step");
   const auto scalar = [](const std::function<void(MapBuilder&)>& body) {
     MapBuilder map({}, 0, -1);
@@ -283,14 +302,16 @@ TEST(Render, LoopsWithStopReverseAndLet) {
   For loop;
   loop.counter = t, loop.trip = fixed(10);
   loop.test.push_back(scalar([&](MapBuilder& m) {
-    m.store(DType::Bool, at(done), m.op(ScalarOp::Gt, DType::Bool, m.load(DType::F32, at(state)), m.load(DType::F32, at(bound))));
+    m.store(DType::Bool, at(done),
+            m.op(ScalarOp::Gt, DType::Bool, m.load(DType::F32, at(state)), m.load(DType::F32, at(bound))));
   }));
   loop.stop = at(done);
   loop.body.push_back(scalar([&](MapBuilder& m) {
     const int x = m.load(DType::F32, at(state));
     m.store(DType::F32, at(history, Affine::of(t)), x);
     m.store(DType::F32, at(state), m.op(ScalarOp::Add, DType::F32, x, x));
-    m.store(DType::I32, at(count), m.op(ScalarOp::Add, DType::I32, m.load(DType::I32, at(count)), m.constant(std::int32_t{1})));
+    m.store(DType::I32, at(count),
+            m.op(ScalarOp::Add, DType::I32, m.load(DType::I32, at(count)), m.constant(std::int32_t{1})));
   }));
   body.push_back({loop});
   body.push_back(scalar([&](MapBuilder& m) { m.store(DType::I32, at(counted), m.load(DType::I32, at(count))); }));
@@ -301,7 +322,8 @@ TEST(Render, LoopsWithStopReverseAndLet) {
   reverse.body.push_back({Let{step, at(count), DType::I32, 0, 9}});
   reverse.body.push_back(scalar([&](MapBuilder& m) {
     m.store(DType::F32, at(backwards, Affine::of(step)), m.load(DType::F32, at(history, Affine::of(s))));
-    m.store(DType::I32, at(count), m.op(ScalarOp::Add, DType::I32, m.load(DType::I32, at(count)), m.constant(std::int32_t{1})));
+    m.store(DType::I32, at(count),
+            m.op(ScalarOp::Add, DType::I32, m.load(DType::I32, at(count)), m.constant(std::int32_t{1})));
   }));
   body.push_back({reverse});
   builder.add(Single{body});
@@ -318,7 +340,8 @@ TEST(Render, LoopsWithStopReverseAndLet) {
 TEST(Render, GridSplitAndBarrier) {
   constexpr std::int64_t max_rows = 50, columns = 7, blocks = 3;
   ProgramBuilder builder(host_target(), max_rows);
-  const int x = builder.argument(DType::F64, max_rows * columns), y = builder.result(DType::F64, max_rows), total = builder.result(DType::F64, 1);
+  const int x = builder.argument(DType::F64, max_rows * columns), y = builder.result(DType::F64, max_rows),
+            total = builder.result(DType::F64, 1);
   const int partial = builder.shared(DType::F64, blocks), sums = builder.shared(DType::F64, max_rows);
   const Var block = builder.var("block"), row0 = builder.var("row0"), rows = builder.var("rows"), r = builder.var("r"),
             c = builder.var("c"), all = builder.var("all"), b = builder.var("b");
@@ -330,7 +353,8 @@ TEST(Render, GridSplitAndBarrier) {
   grid.prologue.push_back({zero.build()});
   MapBuilder row_sum({{r, {4, rows}}, {c, fixed(columns)}}, 1, -1);
   const Affine row = Affine::of(row0) + Affine::of(r);
-  const int sum = row_sum.reduced(ScalarOp::Add, DType::F64, row_sum.load(DType::F64, at(x, row * columns + Affine::of(c))));
+  const int sum =
+      row_sum.reduced(ScalarOp::Add, DType::F64, row_sum.load(DType::F64, at(x, row * columns + Affine::of(c))));
   row_sum.store(DType::F64, at(sums, row), sum);
   grid.body.push_back({row_sum.build()});
   MapBuilder block_sum({{r, {4, rows}}}, 0, -1);
@@ -345,7 +369,8 @@ TEST(Render, GridSplitAndBarrier) {
   doubled.store(DType::F64, at(y, Affine::of(all)), doubled.op(ScalarOp::Add, DType::F64, v, v));
   builder.add(doubled.build(true));
   MapBuilder finish({{b, fixed(blocks)}}, 0, -1);
-  finish.store(DType::F64, at(total), finish.reduced(ScalarOp::Add, DType::F64, finish.load(DType::F64, at(partial, Affine::of(b)))));
+  finish.store(DType::F64, at(total),
+               finish.reduced(ScalarOp::Add, DType::F64, finish.load(DType::F64, at(partial, Affine::of(b)))));
   builder.add(Single{{{finish.build()}}});
   const Program program = builder.build();
 
@@ -359,10 +384,12 @@ TEST(Render, GridSplitAndBarrier) {
         double want = 0;
         for (std::int64_t k = 0; k < columns; ++k) want += data[static_cast<std::size_t>(i * columns + k)];
         if (i < num_rows) want_total += want;
-        EXPECT_EQ(values<double>(results[0])[static_cast<std::size_t>(i)], i < num_rows ? want + want : 0) << num_rows << " rows";
+        EXPECT_EQ(values<double>(results[0])[static_cast<std::size_t>(i)], i < num_rows ? want + want : 0)
+            << num_rows << " rows";
       }
       EXPECT_NEAR(values<double>(results[1])[0], want_total, 1e-12);
-      EXPECT_EQ(values<double>(results[1]), values<double>(run_c(program, {array(data)}, num_rows, 1)[1])) << workers << " workers";
+      EXPECT_EQ(values<double>(results[1]), values<double>(run_c(program, {array(data)}, num_rows, 1)[1]))
+          << workers << " workers";
     }
   }
 }
@@ -396,12 +423,15 @@ TEST(Render, MissingCompilerIsAUserError) {
     compile_c(builder.build());
     ADD_FAILURE() << "must not compile";
   } catch (const UserError& e) {
-    EXPECT_NE(std::string(e.what()).find("needs a C compiler. Received: no program \"no-such-compiler\". Try: install gcc"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(e.what()).find("needs a C compiler. Received: no program \"no-such-compiler\". Try: install gcc"),
+        std::string::npos)
         << e.what();
   }
-  if (before) setenv("CC", saved.c_str(), 1);
-  else unsetenv("CC");
+  if (before)
+    setenv("CC", saved.c_str(), 1);
+  else
+    unsetenv("CC");
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 #include "backends/backend.h"
 #include "backends/render/renderer.h"
 #include "hotloop/error.h"
-#include "schedule/lower_math.h"
 
 extern char** environ;
 
@@ -30,7 +29,8 @@ class PrivateDirectory {
   PrivateDirectory() {
     std::string pattern = (fs::temp_directory_path() / "hotloop-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) {
-      throw UserError("backend c", "needs a temporary directory to compile in", pattern, "set TMPDIR to a directory you can write");
+      throw UserError("backend c", "needs a temporary directory to compile in", pattern,
+                      "set TMPDIR to a directory you can write");
     }
     path_ = pattern;
   }
@@ -52,15 +52,24 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
-std::vector<std::string> compiler_command(const kernel::Target& target, const fs::path& source, const fs::path& object) {
+std::vector<std::string> compiler_command(const kernel::Target& target, const fs::path& source,
+                                          const fs::path& object) {
   const char* chosen = std::getenv("CC");
   const std::string level = target.name == "avx512" ? "4" : target.name == "avx2" ? "3" : "2";
   // Contraction, signed overflow and aliasing are where C leaves to the compiler what kernel IR defines; errno and
   // traps are observed by nobody. -O3: at -O2 some compilers leave loops of unknown length unvectorised.
   std::vector<std::string> command = {chosen != nullptr && *chosen != '\0' ? chosen : "cc",
-                                      "-std=gnu11", "-O3", "-fPIC", "-shared", "-w",
-                                      "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno",
-                                      "-fno-trapping-math", "-march=x86-64-v" + level};
+                                      "-std=gnu11",
+                                      "-O3",
+                                      "-fPIC",
+                                      "-shared",
+                                      "-w",
+                                      "-ffp-contract=off",
+                                      "-fwrapv",
+                                      "-fno-strict-aliasing",
+                                      "-fno-math-errno",
+                                      "-fno-trapping-math",
+                                      "-march=x86-64-v" + level};
   if (target.name == "avx512") command.push_back("-mprefer-vector-width=512");
   for (const std::string& last : {source.string(), std::string("-o"), object.string(), std::string("-lm")}) {
     command.push_back(last);
@@ -108,9 +117,7 @@ class SharedObjectKernel : public CompiledKernel {
 
 std::unique_ptr<CompiledKernel> compile_c(const kernel::Program& program, const BackendOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  kernel::Program lowered = program;
-  kernel::lower_math(lowered);
-  const std::string text = render::render(lowered, render::plain_c());
+  const std::string text = render::render(program, render::plain_c());
 
   const PrivateDirectory directory;
   const fs::path source = directory / "kernel.c", object = directory / "kernel.so", log = directory / "log";

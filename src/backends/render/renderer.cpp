@@ -14,7 +14,8 @@ namespace {
 using namespace kernel;
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
-  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) text.replace(at, what.size(), by);
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
   return text;
 }
 
@@ -64,7 +65,9 @@ class Renderer {
   }
   std::string index_type() const { return std::string(d_.index_type); }
   std::string type(DType dtype) const { return std::string(d_.types[static_cast<std::size_t>(dtype)]); }
-  std::string memory_type(DType dtype) const { return dtype == DType::Bool ? std::string(d_.bool_memory) : type(dtype); }
+  std::string memory_type(DType dtype) const {
+    return dtype == DType::Bool ? std::string(d_.bool_memory) : type(dtype);
+  }
   const Buffer& buffer(int b) const { return p_.buffers[static_cast<std::size_t>(b)]; }
 
   static std::string var(Var v) { return "v" + std::to_string(v); }
@@ -93,7 +96,8 @@ class Renderer {
   std::string literal(DType dtype, std::uint64_t bits) const {
     switch (dtype) {
       case DType::Bool: return bits != 0 ? "1" : "0";
-      case DType::I32: return "(int32_t)" + std::to_string(std::bit_cast<std::int32_t>(static_cast<std::uint32_t>(bits)));
+      case DType::I32:
+        return "(int32_t)" + std::to_string(std::bit_cast<std::int32_t>(static_cast<std::uint32_t>(bits)));
       case DType::U32: return std::to_string(static_cast<std::uint32_t>(bits)) + "u";
       case DType::I64: return "(" + index_type() + ")" + number(std::bit_cast<std::int64_t>(bits));
       case DType::F32: {
@@ -116,7 +120,8 @@ class Renderer {
     };
     const bool floats = is_float(dtype);
     switch (op) {
-      case ScalarOp::Add: case ScalarOp::Or: return literal(dtype, 0);
+      case ScalarOp::Add:
+      case ScalarOp::Or: return literal(dtype, 0);
       case ScalarOp::Mul: return literal(dtype, floats ? float_bits(1) : 1);
       case ScalarOp::And: return dtype == DType::Bool ? "1" : "(" + type(dtype) + ")-1";
       case ScalarOp::Max:
@@ -175,7 +180,8 @@ class Renderer {
       case Space::Worker: where = d_.scratch; break;
       case Space::Constant: return;
     }
-    const std::string address = replaced(replaced(std::string(where), "$i", std::to_string(buf.index)), "$o", std::to_string(buf.offset));
+    const std::string address =
+        replaced(replaced(std::string(where), "$i", std::to_string(buf.index)), "$o", std::to_string(buf.offset));
     const std::string to = (buf.space == Space::Argument ? "const " : "") + memory_type(buf.dtype) + "*";
     line(to + " const " + name(b) + " = (" + to + ")" + address + ";  // " + buf.name);
   }
@@ -209,8 +215,10 @@ class Renderer {
     const auto open_dim = [&](int d) {
       const Dim& dim = map.dims[static_cast<std::size_t>(d)];
       if (d == map.vector_dim) line(std::string(d_.independent_loop));
-      if (d == 0 && map.split) open_loop(var(dim.var), end, begin);
-      else open_loop(var(dim.var), extent(dim.extent));
+      if (d == 0 && map.split)
+        open_loop(var(dim.var), end, begin);
+      else
+        open_loop(var(dim.var), extent(dim.extent));
     };
     // Points of a vectorised Map without a reduction are independent: the vector dim goes innermost.
     const bool inner_vector = !reduces && map.vector_dim >= 0;
@@ -278,7 +286,9 @@ class Renderer {
 
   void render_instr(const Map& map, int i) {
     const Instr& in = map.instrs[static_cast<std::size_t>(i)];
-    const auto set = [&](const std::string& value) { line("const " + type(in.dtype) + " " + reg(i) + " = " + value + ";"); };
+    const auto set = [&](const std::string& value) {
+      line("const " + type(in.dtype) + " " + reg(i) + " = " + value + ";");
+    };
     switch (in.kind) {
       case Instr::Kind::Op: return set(operation(map, in));
       case Instr::Kind::Const: return set(literal(in.dtype, in.bits));
@@ -306,7 +316,12 @@ class Renderer {
       }
       return in.dtype == DType::Bool ? arg(0) + " != 0" : "(" + type(in.dtype) + ")" + arg(0);
     }
-    return expression(in.op, from, arg(0), arg(1), arg(2));
+    return in.op == ScalarOp::Fma ? fused(from, arg(0), arg(1), arg(2))
+                                  : expression(in.op, from, arg(0), arg(1), arg(2));
+  }
+  // a * b + c, rounded once where the target has it.
+  std::string fused(DType dtype, const std::string& a, const std::string& b, const std::string& c) const {
+    return p_.target.has_fma ? expression(ScalarOp::Fma, dtype, a, b, c) : a + " * " + b + " + " + c;
   }
 
   void render_node(const Dot& dot) {
@@ -319,7 +334,9 @@ class Renderer {
     open_loop("n0", number(n), "0", number(panel));
     const bool one_width = n % panel == 0 || n < panel;
     line("const " + it + " w = " +
-         (one_width ? number(width) : number(n) + " - n0 < " + number(panel) + " ? " + number(n) + " - n0 : " + number(panel)) + ";");
+         (one_width ? number(width)
+                    : number(n) + " - n0 < " + number(panel) + " ? " + number(n) + " - n0 : " + number(panel)) +
+         ";");
     line(t + " acc[" + number(width) + "];");
     if (dot.init) {
       line("const " + t + "* const init = " + pointer(*dot.init) + " + " + scaled(dot.init_m, "m") + " + " +
@@ -362,7 +379,7 @@ class Renderer {
     line("const " + t + " x = a[" + a_index + "];");
     line("const " + t + "* const row = b + " + b_index + ";");
     const std::string y = "row[" + (s.packed ? "j" : scaled(s.b_n, "j")) + "]";
-    const std::string sum = p_.target.has_fma ? expression(ScalarOp::Fma, dot.dtype, "x", y, "acc[j]") : "acc[j] + x * " + y;
+    const std::string sum = fused(dot.dtype, "x", y, "acc[j]");
     line(std::string(d_.independent_loop));
     line("for (" + it + " j = 0; j < w; ++j) acc[j] = " + sum + ";");
     for (std::size_t i = 0; i < s.k.size(); ++i) close();
@@ -376,7 +393,8 @@ class Renderer {
     line("// pack");
     line("const " + type(pack.dtype) + "* const from = " + pointer(pack.source) + ";");
     open_loop("n0", padded, "0", columns);
-    line("const " + index_type() + " w = " + padded + " - n0 < " + columns + " ? " + padded + " - n0 : " + columns + ";");
+    line("const " + index_type() + " w = " + padded + " - n0 < " + columns + " ? " + padded + " - n0 : " + columns +
+         ";");
     line(type(pack.dtype) + "* const to = " + name(pack.target) + " + n0 * " + number(pack.k) + ";");
     open_loop("k", number(pack.k));
     line("for (" + index_type() + " j = 0; j < w; ++j)");
@@ -426,8 +444,8 @@ class Renderer {
     open_loop("tile", "(" + block + " + 1) * " + per_block, block + " * " + per_block);
     line("const " + index_type() + " " + row0 + " = tile * " + tile_rows + ";");
     line("if (" + row0 + " >= " + total + ") break;");
-    line("const " + index_type() + " " + rows + " = " + total + " - " + row0 + " < " + tile_rows + " ? " + total + " - " +
-         row0 + " : " + tile_rows + ";");
+    line("const " + index_type() + " " + rows + " = " + total + " - " + row0 + " < " + tile_rows + " ? " + total +
+         " - " + row0 + " : " + tile_rows + ";");
     render_block(grid.body);
     close();
     --grid_depth_;

@@ -8,11 +8,12 @@ namespace {
 // exp(x) = p * 2^n, where `by` has taken x apart by ln 2.
 int polynomial_part(Expander& e, const Expander::Reduction& by) {
   const int r = by.r;
-  const int q = e.is_f32() ? e.polynomial(r, {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558aep-5, 0x1.123980p-7, 0x1.6a4f28p-10})
-                           : e.polynomial(r, {0x1.000000000000ap-1, 0x1.55555555554fap-3, 0x1.5555555550877p-5,
-                                              0x1.1111111127be4p-7, 0x1.6c16c1842b185p-10, 0x1.a01a012a5b679p-13,
-                                              0x1.a0199a09ec9bep-16, 0x1.71df2544cf5cdp-19, 0x1.28ad74df00a0dp-22,
-                                              0x1.ad7f8a1f075e3p-26});
+  const int q =
+      e.is_f32()
+          ? e.polynomial(r, {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558aep-5, 0x1.123980p-7, 0x1.6a4f28p-10})
+          : e.polynomial(r, {0x1.000000000000ap-1, 0x1.55555555554fap-3, 0x1.5555555550877p-5, 0x1.1111111127be4p-7,
+                             0x1.6c16c1842b185p-10, 0x1.a01a012a5b679p-13, 0x1.a0199a09ec9bep-16, 0x1.71df2544cf5cdp-19,
+                             0x1.28ad74df00a0dp-22, 0x1.ad7f8a1f075e3p-26});
   // 1 + (r + r^2 q) rather than Horner's last steps, whose error is twice as large.
   return e.add(e.constant(1), add_tail(e, by, q));
 }

@@ -9,11 +9,11 @@ int tanh(Expander& e, int x) {
   const int y = e.at_most(e.abs(x), e.constant(f32 ? 10 : 22));
   const auto by = f32 ? e.reduce(y, 2 * inverse_ln2, ln2_high_f32 / 2, ln2_low_f32 / 2)
                       : e.reduce(y, 2 * inverse_ln2, ln2_high_f64 / 2, ln2_low_f64 / 2);
-  const int g = f32 ? e.polynomial(by.r, {0x1.fffffep-1, 0x1.5554b4p-1, 0x1.5556f6p-2, 0x1.122536p-3, 0x1.6b979ep-5})
-                    : e.polynomial(by.r, {0x1.0000000000000p+0, 0x1.5555555555559p-1, 0x1.555555555553fp-2,
-                                          0x1.111111110f6d6p-3, 0x1.6c16c16c1f0b1p-5, 0x1.a01a01afd5238p-7,
-                                          0x1.a01a017bb5e19p-9, 0x1.71ddf87bda427p-11, 0x1.27e5364e1e8a4p-13,
-                                          0x1.af5e79a460792p-16, 0x1.1ee8552340e73p-18});
+  const int g =
+      f32 ? e.polynomial(by.r, {0x1.fffffep-1, 0x1.5554b4p-1, 0x1.5556f6p-2, 0x1.122536p-3, 0x1.6b979ep-5})
+          : e.polynomial(by.r, {0x1.0000000000000p+0, 0x1.5555555555559p-1, 0x1.555555555553fp-2, 0x1.111111110f6d6p-3,
+                                0x1.6c16c16c1f0b1p-5, 0x1.a01a01afd5238p-7, 0x1.a01a017bb5e19p-9, 0x1.71ddf87bda427p-11,
+                                0x1.27e5364e1e8a4p-13, 0x1.af5e79a460792p-16, 0x1.1ee8552340e73p-18});
   const int q = add_tail(e, by, g);  // expm1(2 r) / 2
   const int half = e.constant(0.5);
   const int h = e.fma(by.power, q, e.fma(by.power, half, e.neg(half)));
