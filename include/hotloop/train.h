@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "hotloop/graph.h"
@@ -17,6 +18,7 @@ namespace hotloop::train {
 //   outputs  params (P), state (S), loss (scalar)
 struct Step {
   TracedFunction function;
+  std::string name = "train_step";  // of the graph, as reports show it
   std::vector<ValueType> input_types;
   std::vector<int> batch_axes;  // of each input: 0 for x and y, -1 for the rest
   std::vector<int> donated;     // inputs whose memory the new values may take over: params and state

@@ -25,7 +25,7 @@ std::vector<Array> Step::arguments(const Tree<Array>& params, const Tree<Array>&
   return all;
 }
 
-std::shared_ptr<Graph> Step::graph() const { return trace(function, input_types, "train_step"); }
+std::shared_ptr<Graph> Step::graph() const { return trace(function, input_types, name); }
 
 Step train_step(const nn::Layer& model, const losses::Loss& loss, const optim::Optimizer& optimizer,
                 const Tree<Array>& params, const Tree<Array>& state, const ValueType& x, const ValueType& y) {
@@ -66,6 +66,7 @@ Step train_step(const nn::Layer& model, const losses::Loss& loss, const optim::O
 
 Step predict_step(const nn::Layer& model, const Tree<Array>& params, const ValueType& x) {
   Step step;
+  step.name = "predict";
   step.num_params = params.num_leaves();
   append_types(step.input_types, params);
   step.batch_axes.assign(step.input_types.size(), -1);

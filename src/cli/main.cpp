@@ -1,0 +1,66 @@
+// `hotloop`: the command line. Subcommands are in src/cli/commands.
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/command.h"
+#include "core/nearest.h"
+#include "hotloop/error.h"
+
+namespace {
+
+using namespace hotloop;
+
+int report(const std::string& message, int status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "hotloop: %s\n", message.c_str());
+  return status;
+}
+
+// CLI11 says of `hotloop trian` only that it did not expect the word.
+void check_subcommand(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::ranges::find(names, argv[1]) == names.end())
+    throw UserError("command", "the command must be one that exists", "'" + std::string(argv[1]) + "'",
+                    nearest_hint(argv[1], names));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Hotloop trains and runs small and sequential neural networks, each compiled\n"
+               "with its whole loop into one program.",
+               "hotloop");
+  app.set_version_flag("--version", std::string("hotloop ") + cli::version, "Print the version and exit");
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(28);
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  for (const cli::CommandFile command : cli::command_files()) command(app);
+  app.footer("\nhotloop COMMAND --help tells more. Exit status: 0 done, 1 training failed,\n"
+             "2 something in the arguments, the configuration or the data must be mended.");
+  try {
+    check_subcommand(app, argc, argv);
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& e) {
+    const auto used = app.get_subcommands();
+    return report("[arguments] " + std::string(e.what()) + "\nTry: hotloop " +
+                      (used.empty() ? "" : used.front()->get_name() + " ") + "--help",
+                  cli::exit_user_error);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const cli::ExitCode& e) {
+    return e.status;
+  } catch (const UserError& e) {
+    return report(e.what(), cli::exit_user_error);
+  } catch (const std::exception& e) {
+    return report(e.what(), cli::exit_internal);
+  }
+}

@@ -1,0 +1,74 @@
+#include "cli/report.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace hotloop::cli {
+
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  const std::size_t first = number < 0 ? 1 : 0;
+  for (std::size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+std::string describe_model(const Job& job, const Tree<Array>& params) {
+  std::string out;
+  for (const nn::LayerConfig& layer : job.model) {
+    out += (out.empty() ? "" : " -> ") + layer.type;
+    // Sizes are what tells two stacks apart; flags and the like are in export-config.
+    for (const auto& [name, value] : layer.settings)
+      if (const std::int64_t* size = std::get_if<std::int64_t>(&value)) out += fmt::format(" {}={}", name, *size);
+  }
+  std::int64_t count = 0;
+  params.for_each([&](const std::string&, const Array& leaf) { count += leaf.size(); });
+  return out + fmt::format("; {} parameters, {}", grouped(count), name_of(job.window.dtype));
+}
+
+std::string results_table(const std::string& heading, std::span<const TestResult> results) {
+  std::size_t width = 0;
+  for (const TestResult& r : results) width = std::max(width, r.name.size());
+  std::string out = heading + "\n";
+  for (const TestResult& r : results) out += fmt::format("  {:<{}}  {:.4f}\n", r.name, width, r.value);
+  return out;
+}
+
+std::string times_table(const train::FitTimes& times) {
+  const double total = times.compile_s + times.gather_s + times.steps_s + times.validation_s;
+  const double step_us = times.num_steps > 0 ? times.steps_s / static_cast<double>(times.num_steps) * 1e6 : 0;
+  const auto row = [&](const char* name, double seconds, const std::string& note) {
+    return fmt::format("  {:<12}{:>9.3f} s {:>5.1f} %  {}", name, seconds, total > 0 ? 100 * seconds / total : 0, note);
+  };
+  std::string out = "Where the time went\n";
+  out += row("steps", times.steps_s,
+             fmt::format("{} calls of {:.0f} us: forward, backward, optimiser", grouped(times.num_steps), step_us)) + "\n";
+  out += row("batches", times.gather_s, "order of the samples, copies into the batch") + "\n";
+  out += row("validation", times.validation_s, "") + "\n";
+  out += row("compiling", times.compile_s, "") + "\n";
+  return out;
+}
+
+std::string kernels_table(std::span<const KernelRecord> records) {
+  struct Total {
+    KernelRecord first;
+    std::int64_t launches = 0;
+    double time_us = 0, flops = 0;
+  };
+  std::vector<Total> totals;
+  for (const KernelRecord& r : records) {
+    auto it = std::ranges::find_if(totals, [&](const Total& t) { return t.first.name == r.name; });
+    if (it == totals.end()) it = totals.insert(totals.end(), {r, 0, 0, 0});
+    ++it->launches;
+    it->time_us += r.time_us;
+    it->flops += r.flops;
+  }
+  std::string out = fmt::format("  {:<26}{:>9}{:>10}{:>9}{:>8}{:>5}{:>6}{:>6}\n", "program", "launches", "us each",
+                                "GFLOP/s", "workers", "dots", "loops", "grids");
+  for (const Total& t : totals)
+    out += fmt::format("  {:<26}{:>9}{:>10.1f}{:>9.2f}{:>8}{:>5}{:>6}{:>6}\n", t.first.name, grouped(t.launches),
+                       t.time_us / static_cast<double>(t.launches), t.time_us > 0 ? t.flops / t.time_us * 1e-3 : 0,
+                       t.first.num_workers, t.first.num_dots, t.first.num_loops, t.first.num_grids);
+  return out;
+}
+
+}  // namespace hotloop::cli

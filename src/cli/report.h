@@ -1,0 +1,22 @@
+// Text for people: tables of results and of where the time went, in 80 columns.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/job.h"
+#include "cli/run_folder.h"
+#include "hotloop/jit.h"
+
+namespace hotloop::cli {
+
+std::string grouped(std::int64_t number);  // 17,520
+std::string describe_model(const Job& job, const Tree<Array>& params);
+// Results side by side, the best first column wide enough for all names.
+std::string results_table(const std::string& heading, std::span<const TestResult> results);
+std::string times_table(const train::FitTimes& times);
+// One line for each program that ran, from the records of some launches.
+std::string kernels_table(std::span<const KernelRecord> records);
+
+}  // namespace hotloop::cli
