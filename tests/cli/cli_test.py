@@ -74,7 +74,7 @@ class Help(Case):
 class Arguments(Case):
     def test_unknown_command(self):
         self.refused(hotloop("trian"), "[command] the command must be one that exists. Received: 'trian'. "
-                                       "Try: did you mean 'train'?.")
+                                       "Try: did you mean 'train'?")
 
     def test_no_command(self):
         self.refused(hotloop(), "[arguments] A subcommand is required\nTry: hotloop --help")
@@ -106,17 +106,17 @@ class Configuration(Case):
     def test_unknown_key(self):
         self.assertEqual(self.message(self.edited("epochs = 3", "epoch = 3")),
                          "[job.toml:35] every key of [train] must be one it has. Received: 'epoch'. "
-                         "Try: did you mean 'epochs'?.")
+                         "Try: did you mean 'epochs'?")
 
     def test_unknown_table(self):
         self.assertEqual(self.message(self.edited("[optimizer]", "[optimiser]")),
                          "[job.toml:30] every table must be one that a configuration has. Received: [optimiser]. "
-                         "Try: did you mean 'optimizer'?.")
+                         "Try: did you mean 'optimizer'?")
 
     def test_unknown_layer(self):
         self.assertEqual(self.message(self.edited("\"lstm\"", "\"lstn\"")),
                          "[job.toml:20 [[model]]] 'type' must be one of its choices: of layer. Received: \"lstn\". "
-                         "Try: did you mean 'lstm'?.")
+                         "Try: did you mean 'lstm'?")
 
     def test_unknown_setting_of_a_layer(self):
         self.assertIn("Received: 'hiden'. Try: did you mean 'hidden'?", self.message(self.edited("hidden = 3", "hiden = 3")))
@@ -142,7 +142,7 @@ class Configuration(Case):
         config = self.edited("column = \"load\"", "column = \"laod\"")
         self.refused(hotloop("train", config.name, cwd=self.folder),
                      "[csv] series.csv must have the column 'laod'. Received: a header with 2 columns. "
-                     "Try: did you mean 'load'?.")
+                     "Try: did you mean 'load'?")
 
 
 class Training(Case):
