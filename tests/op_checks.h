@@ -125,6 +125,7 @@ inline std::vector<Array> tangents_by_rule(const OpDef& def, const Sample& s, st
         const auto outputs = results_of(current_graph().append(def, primals, s.attrs, s.regions));
         std::vector<Value> result(outputs.size());
         if (def.jvp) result = def.jvp({node_of(*primal), primals, outputs, given});
+        if (def.jvp_with_primal) result = def.jvp_with_primal({node_of(*primal), primals, outputs, given}).second;
         EXPECT_EQ(result.size(), outputs.size());
         for (std::size_t i = 0; i < outputs.size(); ++i) {
           if (!is_float(outputs[i].dtype())) {

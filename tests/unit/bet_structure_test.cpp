@@ -1,0 +1,143 @@
+// What a training step must come out as, for the library's LSTM and, untouched, for cells that users wrote: the claims about speed
+// that can be counted.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "hotloop/hotloop.h"
+#include "hotloop/train.h"
+#include "passes/pipeline.h"
+#include "schedule/schedule.h"
+#include "user_cells.h"
+
+namespace {
+
+// Counts allocations of this thread while a call is watched.
+thread_local bool watching = false;
+thread_local int num_allocations = 0;
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  if (watching) ++num_allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+namespace hotloop {
+namespace {
+
+struct Case {
+  std::string name;
+  std::int64_t inputs;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name << " with " << c.inputs << " inputs"; }
+
+constexpr std::int64_t batch = 40, time_steps = 20, hidden = 32;
+
+nn::Layer cell_of(const Case& c) {
+  if (c.name == "lstm") return nn::LSTM(c.inputs, hidden);
+  return nn::Recurrent(testing::LayerNormLstmCell(c.inputs, hidden));
+}
+
+struct TrainingStep {
+  explicit TrainingStep(const Case& c)
+      : model(cell_of(c), nn::Last(), nn::Linear(hidden, 1)), params(model.init(0)), optimizer(1e-3),
+        state(optimizer.init(params)), x(Array::full(DType::F32, {batch, time_steps, c.inputs}, 0.25)),
+        y(Array::full(DType::F32, {batch, 1}, 1)),
+        step(train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type())) {}
+  nn::Sequential model;
+  Tree<Array> params;
+  optim::Adam optimizer;
+  Tree<Array> state;
+  Array x, y;
+  train::Step step;
+
+  kernel::Program program() const {
+    passes::PassOptions pass_options;
+    pass_options.variable_rows = true;
+    pass_options.batch_axes = step.batch_axes;
+    ScheduleOptions options;
+    options.target = kernel::target_named("avx512");
+    options.batch_axes = step.batch_axes;
+    options.variable_rows = true;
+    return schedule(*passes::optimize(*step.graph(), pass_options), options);
+  }
+};
+
+// Statements by kind and by the depth of the loops around them.
+struct Count {
+  int grids = 0, loops = 0;
+  std::vector<const kernel::Dot*> dots_in_loops, dots_outside;
+
+  void walk(const kernel::Block& block, bool in_loop) {
+    for (const kernel::Stmt& stmt : block) {
+      if (const auto* dot = std::get_if<kernel::Dot>(&stmt.node)) (in_loop ? dots_in_loops : dots_outside).push_back(dot);
+      if (const auto* loop = std::get_if<kernel::For>(&stmt.node)) {
+        ++loops;
+        walk(loop->body, true);
+      }
+      if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) {
+        ++grids;
+        walk(grid->body, in_loop);
+      }
+      if (const auto* single = std::get_if<kernel::Single>(&stmt.node)) walk(single->body, in_loop);
+    }
+  }
+};
+
+class Bet : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Bet, TheTrainingStepHasTheShapeOfAHandWrittenOne) {
+  const TrainingStep training(GetParam());
+  const kernel::Program program = training.program();
+  Count count;
+  count.walk(program.body, false);
+  SCOPED_TRACE(kernel::print(program));
+  EXPECT_EQ(count.grids, 1) << "forward, backward and the weight gradients are one tile program";
+  // Few inputs: x and h are summed in one pass over the accumulators. Many: the projection of x left the recurrence, as one dot
+  // over the rows of all steps.
+  const bool projected = GetParam().inputs >= 64;
+  const std::size_t first = projected ? 1 : 0;
+  EXPECT_EQ(count.loops, projected ? 3 : 2) << "one loop forward, one backward";
+  ASSERT_EQ(count.dots_in_loops.size(), first + 2) << "one dot a step each way: gates merged, weight gradients deferred";
+  if (projected) {
+    EXPECT_EQ(count.dots_in_loops[0]->n.bound, 4 * hidden);
+    EXPECT_EQ(count.dots_in_loops[0]->segments[0].k[0].extent.bound, GetParam().inputs);
+  }
+  const kernel::Dot& forward = *count.dots_in_loops[first];
+  EXPECT_EQ(forward.n.bound, 4 * hidden) << "the four gates are one wide dot";
+  EXPECT_EQ(forward.segments.size(), projected ? 1u : 2u);
+  for (const kernel::DotSegment& s : forward.segments) EXPECT_TRUE(s.packed);
+  const kernel::Dot& backward = *count.dots_in_loops[first + 1];
+  EXPECT_EQ(backward.n.bound, hidden);
+  EXPECT_EQ(count.dots_outside.size(), 5u) << "head forward; head backward to weight and input; W_ih and W_hh";
+}
+
+TEST_P(Bet, OneLaunchAndNoAllocationAStep) {
+  const TrainingStep training(GetParam());
+  CompileOptions options;
+  options.batch_axes = training.step.batch_axes;
+  const Executable run = compile(training.step.graph(), options);
+  const std::vector<Array> inputs = training.step.arguments(training.params, training.state, training.x, training.y);
+  std::vector<Array> outputs(run.output_types().size());
+  for (int warm = 0; warm < 3; ++warm) run.run(inputs, outputs);
+  KernelHistory::start();
+  run.run(inputs, outputs);
+  EXPECT_EQ(KernelHistory::stop().size(), 1u) << "a training step is one kernel";
+  num_allocations = 0;
+  watching = true;
+  for (int i = 0; i < 10; ++i) run.run(inputs, outputs);
+  watching = false;
+  EXPECT_EQ(num_allocations, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Bet,
+                         ::testing::Values(Case{"lstm", 8}, Case{"lstm", 128}, Case{"ln_lstm", 8}, Case{"ln_lstm", 128}),
+                         [](const auto& info) { return info.param.name + "_I" + std::to_string(info.param.inputs); });
+
+}  // namespace
+}  // namespace hotloop
