@@ -123,7 +123,7 @@ struct LoopSpec {
   bool reverse = false;
   std::string residuals = "";  // "save" | "recompute"; "": save without until, recompute with it
   std::shared_ptr<const Graph> body, until;
-  std::vector<std::int64_t> laned = {};  // for transforms: which lane axes xs and consts have, see src/ir/loop_view.h
+  std::vector<std::int64_t> laned = {}, mask = {};  // for transforms: where lanes are, see LoopView in src/ir/rewrite.h
   int generation = 0;                    // of the node
 };
 struct LoopResult {

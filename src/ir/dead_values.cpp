@@ -184,11 +184,18 @@ class Sweep {
       if (live.consts[static_cast<std::size_t>(i)]) draft.consts.push_back(map(loop.constant(i)));
     if (loop.has_trip()) draft.trip = map(loop.trip());
     if (loop.node().attrs.has("laned")) {
+      for (int i = 0; i < loop.num_carry(); ++i)
+        if (live.carry[static_cast<std::size_t>(i)]) draft.laned.push_back(loop.laned_carry(i));
       for (int i = 0; i < loop.num_xs(); ++i)
         if (live.xs[static_cast<std::size_t>(i)]) draft.laned.push_back(loop.laned_xs(i));
       for (int i = 0; i < loop.num_consts(); ++i)
         if (live.consts[static_cast<std::size_t>(i)]) draft.laned.push_back(loop.laned_const(i));
     }
+    if (loop.has_mask() && live.xs[static_cast<std::size_t>(loop.mask_t())] &&
+        live.consts[static_cast<std::size_t>(loop.mask_bound())])
+      draft.mask = {std::count(live.xs.begin(), live.xs.begin() + loop.mask_t(), true),
+                    std::count(live.consts.begin(), live.consts.begin() + loop.mask_bound(), true),
+                    loop.mask_starts_late()};
     Flags inputs = live.carry, outputs = live.carry, until_inputs = live.carry;
     inputs.insert(inputs.end(), live.xs.begin(), live.xs.end());
     inputs.insert(inputs.end(), live.consts.begin(), live.consts.end());

@@ -86,10 +86,14 @@ bool LoopView::recomputes() const {
   return policy.empty() ? until() != nullptr : policy == "recompute";
 }
 
+std::int64_t LoopView::laned_carry(int i) const {
+  return node_->attrs.has("laned") ? laned(i) : (std::int64_t{1} << num_lane_axes()) - 1;
+}
+
 std::int64_t LoopView::laned(int i) const {
   if (!node_->attrs.has("laned")) return 0;
   const auto& flags = node_->attrs.integers("laned");
-  HOTLOOP_CHECK(static_cast<int>(flags.size()) == num_xs_ + num_consts_, "attribute 'laned' of a loop");
+  HOTLOOP_CHECK(static_cast<int>(flags.size()) == num_carry_ + num_xs_ + num_consts_, "attribute 'laned' of a loop");
   return flags[static_cast<std::size_t>(i)];
 }
 
@@ -101,9 +105,11 @@ Node* LoopDraft::append(Graph& to) const {
   attrs.set("has_trip", static_cast<bool>(trip));
   attrs.erase("laned");
   if (!laned.empty()) {
-    HOTLOOP_CHECK(laned.size() == xs.size() + consts.size(), "lane flags: one for each of xs and consts");
+    HOTLOOP_CHECK(laned.size() == carry.size() + xs.size() + consts.size(), "lane flags: one for each operand");
     attrs.set("laned", laned);
   }
+  attrs.erase("mask");
+  if (!mask.empty()) attrs.set("mask", mask);
   std::vector<Value> operands = carry;
   operands.insert(operands.end(), xs.begin(), xs.end());
   operands.insert(operands.end(), consts.begin(), consts.end());

@@ -100,10 +100,19 @@ class LoopView {
   // Rank of the lanes: 0 without a per-lane `until`.
   int num_lane_axes() const { return until() ? until()->outputs()[0].rank() : 0; }
   Shape lanes() const { return until() ? until()->outputs()[0].shape() : Shape{}; }
-  // Which lane axes xs[i] (after the time axis) or const i has in front: bit k stands for lane axis k. vmap records them in
-  // the attribute "laned" (xs, then consts); without it nothing but the carry is known to have lanes.
-  std::int64_t laned_xs(int i) const { return laned(i); }
-  std::int64_t laned_const(int i) const { return laned(num_xs_ + i); }
+  // Which lane axes an operand has in front (xs after the time axis): bit k stands for lane axis k. vmap records them in the
+  // attribute "laned" (carry, xs, consts); without it nothing but the carry of a loop with until is known to have lanes.
+  std::int64_t laned_carry(int i) const;
+  std::int64_t laned_xs(int i) const { return laned(num_carry_ + i); }
+  std::int64_t laned_const(int i) const { return laned(num_carry_ + num_xs_ + i); }
+  // A loop made by a transform whose body selects, per lane, between taking part in an iteration and staying as it is: lanes are
+  // active at t < bound (or t >= bound). The attribute "mask" tells which of xs is t and which const is the bound.
+  bool has_mask() const { return node_->attrs.has("mask"); }
+  int mask_t() const { return static_cast<int>(node_->attrs.integers("mask")[0]); }
+  int mask_bound() const { return static_cast<int>(node_->attrs.integers("mask")[1]); }
+  bool mask_starts_late() const { return node_->attrs.integers("mask")[2] != 0; }
+  // Number of lane axes of the predicate or of the mask.
+  int num_mask_axes() const { return has_mask() ? constant(mask_bound()).rank() : num_lane_axes(); }
 
   Value carry(int i) const { return operand(i); }
   Value xs(int i) const { return operand(num_carry_ + i); }
@@ -140,7 +149,7 @@ struct LoopDraft {
   std::vector<Value> carry, xs, consts;
   Value trip;
   std::shared_ptr<const Graph> body, until;
-  std::vector<std::int64_t> laned;  // of xs and consts, see LoopView; empty: not known
+  std::vector<std::int64_t> laned, mask;  // see LoopView; empty: none
   Node* append(Graph& to) const;
 };
 

@@ -239,6 +239,7 @@ LoopResult loop(const LoopSpec& spec) {
                  {"has_trip", static_cast<bool>(spec.trip)},
                  {"residuals", spec.residuals}};
   if (!spec.laned.empty()) attrs.set("laned", spec.laned);
+  if (!spec.mask.empty()) attrs.set("mask", spec.mask);
   std::vector<Value> operands = spec.carry;
   operands.insert(operands.end(), spec.xs.begin(), spec.xs.end());
   operands.insert(operands.end(), spec.consts.begin(), spec.consts.end());

@@ -124,6 +124,20 @@ std::vector<Value> copy_needed(const Graph& from, ValueMap& map, std::span<const
 
 namespace {
 
+// Whether a linear node takes its float operands as they are, without a product: a known one among them is a zero tangent.
+bool adds(const Node& node) {
+  switch (node.op->kind) {
+    case OpKind::Elementwise:
+      return node.op->scalar == ScalarOp::Add || node.op->scalar == ScalarOp::Sub ||
+             node.op->scalar == ScalarOp::Select;
+    case OpKind::Pad:
+    case OpKind::Concat:
+    case OpKind::ScatterAdd:
+    case OpKind::DynamicUpdate: return true;
+    default: return false;
+  }
+}
+
 // The linear nodes that `outputs` need.
 std::vector<bool> live_linear(const Split& split, std::span<const Value> outputs) {
   std::vector<bool> live(split.linear.size());
@@ -157,7 +171,7 @@ std::vector<Value> LinearPart::reads(const std::function<Source(Value)>& source)
   return found;
 }
 
-std::vector<Value> LinearPart::copy(ValueMap& map, const std::function<Value(Value, Value)>& guard) const {
+std::vector<Value> LinearPart::copy(ValueMap& map, const Guard& guard) const {
   const Graph& graph = *split.graph;
   const std::vector<bool> live = live_linear(split, outputs);
   std::vector<Value> known;
@@ -168,12 +182,19 @@ std::vector<Value> LinearPart::copy(ValueMap& map, const std::function<Value(Val
     if (live[static_cast<std::size_t>(node->id)])
       for (const Value& v : node->operands) add_known(v);
   for (const Value& v : outputs) add_known(v);
-  std::vector<Value> copies = copy_needed(graph, map, known, 1);
-  for (std::size_t i = 0; guard && i < known.size(); ++i) map.set(known[i], guard(known[i], copies[i]));
+  copy_needed(graph, map, known, 1);
+  ValueMap factors(graph), denominators(graph);
   for (const auto& node : graph.nodes()) {
     if (!live[static_cast<std::size_t>(node->id)] || is(*node, OpKind::Input)) continue;
     std::vector<Value> operands;
-    for (const Value& v : node->operands) operands.push_back(map(v));
+    for (const Value& v : node->operands) {
+      operands.push_back(map(v));
+      if (!guard || split.is_linear(v) || adds(*node)) continue;
+      const bool divides = node->op->scalar == ScalarOp::Div;
+      ValueMap& guarded = divides ? denominators : factors;
+      if (!guarded.find(v)) guarded.set(v, guard(v, map(v), divides));
+      operands.back() = guarded(v);
+    }
     Node* copied = copy_node(*node, operands);
     for (int i = 0; i < static_cast<int>(node->types.size()); ++i)
       if (!map.find(node->result(i))) map.set(node->result(i), copied->result(i));

@@ -35,8 +35,9 @@ struct LinearPart {
   // The known values that linear nodes and outputs read, in order. `given` says how each value is come by; of a copied one the
   // operands are read in turn.
   std::vector<Value> reads(const std::function<Source(Value)>& source) const;
-  // `guard` (optional) wraps each known value on its way into a linear node: (value in the split graph, its copy).
-  std::vector<Value> copy(ValueMap& map, const std::function<Value(Value, Value)>& guard = {}) const;
+  // `guard` (optional) wraps each known value that a linear node multiplies or divides by.
+  using Guard = std::function<Value(Value original, Value copy, bool divides)>;
+  std::vector<Value> copy(ValueMap& map, const Guard& guard = {}) const;
 };
 
 // Ops that cost next to nothing to do again: their results are not worth saving.

@@ -1,12 +1,13 @@
 // A loop of which some inputs are known becomes two: the known loop, which also saves residuals as ys, and the linear loop.
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
 #include "ops/rules/loop_rules.h"
-#include "transforms/lane_axes.h"
+#include "ops/rules/lane_axes.h"
 #include "transforms/split.h"
 
 namespace hotloop::ir {
@@ -38,7 +39,7 @@ class LoopSplitter {
     }
     find_invariants();
     masked_ = loop_.until() != nullptr && (loop_.num_lane_axes() > 0 || loop_.reverse());
-    if (loop_.num_lane_axes() > 0) lanes_ = find_lane_axes(*body_.graph, loop_);
+    if (loop_.num_mask_axes() > 0) lanes_ = find_lane_axes(*body_.graph, loop_);
   }
 
   std::vector<Value> results() {
@@ -46,6 +47,9 @@ class LoopSplitter {
       if (is_linear_output(i)) linear_outputs_.push_back(output(i));
     const LinearPart part{body_, linear_outputs_};
     reads_ = part.reads([this](Value v) { return source(v); });
+    if (loop_.has_mask())
+      for (const Value v : {input(nc_ + loop_.mask_t()), input(nc_ + nx_ + loop_.mask_bound())})
+        if (!contains(reads_, v)) reads_.push_back(v);
     find_hoisted(part);
     run_known();
     run_linear();
@@ -96,7 +100,7 @@ class LoopSplitter {
     if (is_cheap(*v.node)) return Source::Copy;
     if (is_invariant(v)) return hoists() ? Source::Given : Source::Copy;
     if (loop_.recomputes()) return Source::Copy;
-    return loop_.num_lane_axes() == 0 || lanes_->lead(v) ? Source::Given : Source::Copy;
+    return loop_.num_lane_axes() == 0 || lanes_->all_lead(v) ? Source::Given : Source::Copy;
   }
 
   // Linear values that are the same in every iteration, made of linear consts alone (a transposed or sliced weight, say), are
@@ -171,9 +175,16 @@ class LoopSplitter {
     spec.residuals = loop_.recomputes() ? "recompute" : "save";
     spec.generation = loop_.node().generation;
     if (loop_.node().attrs.has("laned"))
-      for (int i : inputs)
-        if (i >= nc_) spec.laned.push_back(is_const(i) ? loop_.laned_const(i - nc_ - nx_) : loop_.laned_xs(i - nc_));
+      for (int i : inputs) spec.laned.push_back(laned(i));
+    if (loop_.has_mask())
+      spec.mask = {std::count(known_.begin() + nc_, known_.begin() + nc_ + loop_.mask_t(), true),
+                   std::count(known_.begin() + nc_ + nx_, known_.begin() + nc_ + nx_ + loop_.mask_bound(), true),
+                   loop_.mask_starts_late()};
     known_result_ = loop(spec);
+  }
+
+  std::int64_t laned(int i) const {
+    return i < nc_ ? loop_.laned_carry(i) : is_const(i) ? loop_.laned_const(i - nc_ - nx_) : loop_.laned_xs(i - nc_);
   }
 
   void run_linear() {
@@ -223,16 +234,30 @@ class LoopSplitter {
     std::vector<Value> stands_for = carry_of;
     stands_for.insert(stands_for.end(), xs_of.begin(), xs_of.end());
     stands_for.insert(stands_for.end(), consts_of.begin(), consts_of.end());
-    const std::size_t t_index = carry_of.size() + xs_of.size() - 1;
+    const auto position = [](const std::vector<Value>& of, Value v) { return std::ranges::find(of, v) - of.begin(); };
+    if (masked_)
+      spec.mask = {static_cast<std::int64_t>(xs_of.size()) - 1, static_cast<std::int64_t>(consts_of.size()) - 1,
+                   loop_.reverse()};
+    else if (loop_.has_mask())
+      spec.mask = {position(xs_of, input(nc_ + loop_.mask_t())),
+                   position(consts_of, input(nc_ + nx_ + loop_.mask_bound())), loop_.mask_starts_late()};
+    if (!spec.mask.empty())
+      for (std::size_t k = 0; k < stands_for.size(); ++k) {
+        const bool is_bound = k + 1 == stands_for.size() && masked_;
+        spec.laned.push_back(stands_for[k] ? (lanes_ ? lanes_->leading(stands_for[k]) : 0)
+                             : is_bound    ? (std::int64_t{1} << count.rank()) - 1
+                                           : 0);
+      }
     spec.body = trace(
         [&](std::span<const Value> v) {
           ValueMap map(graph());
           const LinearPart part{body_, linear_outputs_};
-          if (!masked_) {
-            for (std::size_t k = 0; k < v.size(); ++k) map.set(stands_for[k], v[k]);
-            return part.copy(map);
-          }
-          return masked_step(part, map, stands_for, v, v[t_index], v.back());
+          if (!spec.mask.empty())
+            return masked_step(part, map, stands_for, v, v[carry_of.size() + static_cast<std::size_t>(spec.mask[0])],
+                               v[carry_of.size() + xs_of.size() + static_cast<std::size_t>(spec.mask[1])],
+                               spec.mask[2] != 0);
+          for (std::size_t k = 0; k < v.size(); ++k) map.set(stands_for[k], v[k]);
+          return part.copy(map);
         },
         types, loop_.body().name());
     linear_ = loop(spec);
@@ -246,27 +271,34 @@ class LoopSplitter {
   }
 
   // One iteration in which only active lanes take part. Nothing that the body computes for the others may reach a
-  // derivative, not even as zero times NaN: their linear inputs are zero, and the known values that linear nodes read are one.
+  // derivative, not even as zero times NaN. Where the loop had a predicate, known factors are one, linear inputs zero, and
+  // results not taken. Where the body selects by itself, its results for the others are cotangents that must come out as they
+  // are: of the factors only those that are not finite are replaced.
   std::vector<Value> masked_step(const LinearPart& part, ValueMap& map, std::span<const Value> stands_for,
-                                 std::span<const Value> v, Value t, Value bound) const {
+                                 std::span<const Value> v, Value t, Value bound, bool starts_late) const {
     const Value now = broadcast_to(t, bound.shape());
-    const Value active = loop_.reverse() ? greater_equal(now, bound) : less(now, bound);
-    const auto guard = [&](Value original, Value copy, double fill) {
-      if (!is_float(copy.dtype()) && !is_integer(copy.dtype())) return copy;
-      if (loop_.num_lane_axes() == 0)
-        return select(broadcast_to(active, copy.shape()), copy, constant(fill, copy.dtype(), copy.shape()));
-      return lanes_->select_active(original, active, copy, fill);
+    const Value active = starts_late ? greater_equal(now, bound) : less(now, bound);
+    const auto where_active = [&](Value original, Value a, Value b) {
+      return lanes_ ? lanes_->select_active(original, active, a, b) : select(broadcast_to(active, a.shape()), a, b);
     };
-    std::vector<Value> before;
+    const auto number = [](Value like, double x) { return constant(x, like.dtype(), like.shape()); };
     for (std::size_t k = 0; k < v.size(); ++k) {
       if (!stands_for[k]) continue;
-      const bool linear = body_.is_linear(stands_for[k]);
-      map.set(stands_for[k], linear ? guard(stands_for[k], v[k], 0) : v[k]);
-      if (k < static_cast<std::size_t>(std::ranges::count(known_.begin(), known_.begin() + nc_, false))) before.push_back(v[k]);
+      const bool guarded = masked_ && body_.is_linear(stands_for[k]);
+      map.set(stands_for[k], guarded ? where_active(stands_for[k], v[k], number(v[k], 0)) : v[k]);
     }
-    std::vector<Value> outputs = part.copy(map, [&](Value original, Value copy) { return guard(original, copy, 1); });
+    std::vector<Value> outputs = part.copy(map, [&](Value original, Value copy, bool divides) {
+      if (copy.dtype() == DType::Bool) return copy;
+      if (!is_float(copy.dtype())) return where_active(original, copy, number(copy, 0));
+      if (masked_) return where_active(original, copy, number(copy, 1));
+      Value usable = less(abs(copy), number(copy, std::numeric_limits<double>::infinity()));
+      if (divides) usable = bit_and(usable, greater(abs(copy), number(copy, 0)));
+      return where_active(original, copy, select(usable, copy, number(copy, divides ? 1 : 0)));
+    });
+    if (!masked_) return outputs;
+    const auto num_carry = static_cast<std::size_t>(std::count(known_.begin(), known_.begin() + nc_, false));
     for (std::size_t k = 0; k < outputs.size(); ++k)
-      outputs[k] = select_lanes(active, outputs[k], k < before.size() ? before[k] : zeros_of(outputs[k].type()));
+      outputs[k] = select_lanes(active, outputs[k], k < num_carry ? v[k] : zeros_of(outputs[k].type()));
     return outputs;
   }
 

@@ -240,10 +240,12 @@ std::vector<Case> cases() {
        {f64({3}), f64({3, 6})}, {0, -1}, 0.7, 2.8},
       {"vmapped_until_reverse", vmap([](Values v) { return until_loop(v, true, "save"); }, {0, -1}),
        {f64({3}), f64({6})}, {0, -1}, 0.7, 2.8},
+      {"vmapped_cond", vmap(choice, {0, -1}), {f64({4}), f64({})}, {0, -1}, -0.9, 0.9},
       {"vmapped_trip", vmap([](Values v) { return tripped(v, false); }, {0, -1, 0}),
        {f64({4, 5, 2}), f64({2, 2}), {DType::I32, {4}}}, {0, -1, -1}, -1, 1, {3, 0, 5, 1}},
       {"vmapped_trip_reverse", vmap([](Values v) { return tripped(v, true); }, {0, -1, 0}),
        {f64({4, 5, 2}), f64({2, 2}), {DType::I32, {4}}}, {0, -1, 0}, -1, 1, {3, 0, 5, 1}},
+      {"vmapped_while_in_scan", vmap(while_in_scan, {0, 0}), {f64({3, 2}), f64({3})}, {0, -1}, 0.5, 2},
       {"vmap_of_grad", vmap(grad(scalar_of(growing_state), {0, 1, 2}), {0, -1, 0}),
        {f64({3}), f64({2, 2}), f64({3, 2})}, {0, -1, -1}, 0.7, 2.8},
   };

@@ -38,6 +38,8 @@ class BatchedLoop {
     for (int i = 0; i < nx; ++i) xs_.push_back(c_.operands[sz(nc + i)].batched);
     for (int i = 0; i < nk; ++i) consts_.push_back(c_.operands[sz(nc + nx + i)].batched);
     const bool trip_batched = loop_.has_trip() && c_.operands.back().batched;
+    // The mask of a masked loop always has all lanes.
+    if (loop_.has_mask()) consts_[sz(loop_.mask_bound())] = true;
     masked_ = trip_batched && loop_.reverse();
     counted_ = trip_batched && !loop_.reverse();
     if (masked_ && loop_.until() != nullptr)
@@ -54,7 +56,7 @@ class BatchedLoop {
       const Value x = c_.operands[sz(nc + i)].value;
       spec.xs.push_back(xs_[sz(i)] ? move_axis(x, 0, 1) : x);
     }
-    for (int i = 0; i < nk; ++i) spec.consts.push_back(c_.operands[sz(nc + nx + i)].value);
+    for (int i = 0; i < nk; ++i) spec.consts.push_back(operand(nc + nx + i, consts_[sz(i)]));
     if (masked_) spec.xs.push_back(iota(DType::I32, {loop_.length()}, 0));
     if (trip_batched) spec.consts.push_back(c_.operands.back().value);
     if (loop_.has_trip())
@@ -67,8 +69,13 @@ class BatchedLoop {
     if (loop_.until() != nullptr || counted_)
       spec.until = trace([&](std::span<const Value> v) { return std::vector<Value>{until(v)}; }, types(spec, false),
                          "until");
-    if (lanes_) {
+    if (loop_.has_mask()) spec.mask = c_.node.attrs.integers("mask");
+    else if (masked_) spec.mask = {nx, nk, 0};
+    if (lanes_ || !spec.mask.empty()) {
+      for (int i = 0; i < nc; ++i) spec.laned.push_back(loop_.laned_carry(i) << 1 | carry_[sz(i)]);
+      if (counted_) spec.laned.push_back((std::int64_t{1} << counter_shape().rank()) - 1);
       for (int i = 0; i < nx; ++i) spec.laned.push_back(loop_.laned_xs(i) << 1 | xs_[sz(i)]);
+      if (masked_) spec.laned.push_back(0);
       for (int i = 0; i < nk; ++i) spec.laned.push_back(loop_.laned_const(i) << 1 | consts_[sz(i)]);
       if (trip_batched) spec.laned.push_back(1);
     }

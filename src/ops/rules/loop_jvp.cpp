@@ -128,7 +128,11 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c) 
         },
         types, loop.until()->name());
   }
+  if (loop.has_mask()) spec.mask = c.node.attrs.integers("mask");
   if (c.node.attrs.has("laned")) {
+    for (int i = 0; i < nc; ++i) spec.laned.push_back(loop.laned_carry(i));
+    for (int i = 0; i < nc; ++i)
+      if (carry.active[sz(i)]) spec.laned.push_back(loop.laned_carry(i));
     for (int i = 0; i < nx; ++i) spec.laned.push_back(loop.laned_xs(i));
     for (int i = 0; i < nx; ++i)
       if (xs.active[sz(i)]) spec.laned.push_back(loop.laned_xs(i));

@@ -3,6 +3,7 @@
 #include "ir/interpreters.h"
 #include "ir/rewrite.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/lane_axes.h"
 #include "ops/rules/loop_rules.h"
 
 namespace hotloop::ir {
@@ -45,6 +46,7 @@ class Transposed {
     spec.reverse = !loop_.reverse();
     spec.residuals = c_.node.attrs.get<std::string>("residuals");
     spec.body = body;
+    if (loop_.has_mask()) describe_lanes(spec);
     const LoopResult result = hotloop::loop(spec);
 
     std::vector<Value> cotangents;
@@ -65,6 +67,27 @@ class Transposed {
   Value xs(int i) const { return c_.operands[sz(loop_.num_carry() + i)]; }
   Value const_value(int i) const { return c_.operands[sz(loop_.num_carry() + loop_.num_xs() + i)]; }
   Value ys_cotangent(int i) const { return c_.cotangents[sz(loop_.num_carry() + i)]; }
+
+  void describe_lanes(LoopSpec& spec) const {
+    const LaneAxes lanes = find_lane_axes(loop_.body(), loop_);
+    const auto known_before = [](int end, const auto& value) {
+      std::int64_t n = 0;
+      for (int i = 0; i < end; ++i) n += static_cast<bool>(value(i));
+      return n;
+    };
+    spec.mask = {known_before(loop_.mask_t(), [this](int i) { return xs(i); }),
+                 known_before(loop_.mask_bound(), [this](int i) { return const_value(i); }), loop_.mask_starts_late()};
+    for (int i = 0; i < loop_.num_carry(); ++i)
+      if (active_carry_[sz(i)]) spec.laned.push_back(loop_.laned_carry(i));
+    for (int i = 0; i < loop_.num_consts(); ++i)
+      if (active_consts_[sz(i)]) spec.laned.push_back(loop_.laned_const(i));
+    for (int i = 0; i < loop_.num_xs(); ++i)
+      if (xs(i)) spec.laned.push_back(loop_.laned_xs(i));
+    for (int i = 0; i < loop_.num_ys(); ++i)
+      if (ys_cotangent(i)) spec.laned.push_back(lanes.leading(loop_.y_out(i)));
+    for (int i = 0; i < loop_.num_consts(); ++i)
+      if (const_value(i)) spec.laned.push_back(loop_.laned_const(i));
+  }
 
   // A carry that starts from a constant (a zero) is linear all the same if the body makes it so.
   void find_linear_carries() {

@@ -21,11 +21,12 @@ class LaneAxes {
  public:
   explicit LaneAxes(const Graph& graph, std::vector<Lanes> inputs);
   const Lanes& of(Value v) const { return table_[static_cast<std::size_t>(index_(v))]; }
-  // Whether v has all lane axes, in front and in order.
-  bool lead(Value v) const;
-  // `copy`, which stands for v, where its lane is active (bool, of the lanes' shape), else `fill`. A value without lanes, or whose
-  // lanes are not known, stays as it is.
-  Value select_active(Value v, Value active, Value copy, double fill) const;
+  // Which lane axes v has, as a mask, if they are in front and in order; else 0.
+  std::int64_t leading(Value v) const;
+  bool all_lead(Value v) const;
+  // `a`, which stands for v, where its lane is active (bool, of the lanes' shape), else `b`. For a value without lanes, or whose
+  // lanes are not known, `a`.
+  Value select_active(Value v, Value active, Value a, Value b) const;
 
  private:
   ValueIndex index_;

@@ -1,4 +1,4 @@
-#include "transforms/lane_axes.h"
+#include "ops/rules/lane_axes.h"
 
 #include <algorithm>
 
@@ -228,16 +228,23 @@ LaneAxes::LaneAxes(const Graph& graph, std::vector<Lanes> inputs)
     : index_(graph),
       table_(Analysis(graph, inputs, inputs.empty() ? 0 : static_cast<int>(inputs[0].axes.size())).take()) {}
 
-bool LaneAxes::lead(Value v) const {
+std::int64_t LaneAxes::leading(Value v) const {
   const Lanes& lanes = of(v);
-  for (int k = 0; k < static_cast<int>(lanes.axes.size()); ++k)
-    if (lanes.axes[sz(k)] != k) return false;
-  return lanes.known;
+  std::int64_t mask = 0;
+  int position = 0;
+  for (int k = 0; k < static_cast<int>(lanes.axes.size()); ++k) {
+    if (lanes.axes[sz(k)] < 0) continue;
+    if (lanes.axes[sz(k)] != position++) return 0;
+    mask |= std::int64_t{1} << k;
+  }
+  return lanes.known ? mask : 0;
 }
 
-Value LaneAxes::select_active(Value v, Value active, Value copy, double fill) const {
+bool LaneAxes::all_lead(Value v) const { return leading(v) == (std::int64_t{1} << of(v).axes.size()) - 1; }
+
+Value LaneAxes::select_active(Value v, Value active, Value a, Value b) const {
   const Lanes& lanes = of(v);
-  if (!lanes.known || !lanes.any()) return copy;
+  if (!lanes.known || !lanes.any()) return a;
   std::vector<std::int64_t> missing, order;
   std::vector<std::pair<int, int>> present;  // position in v, axis of the reduced `active`
   for (int k = 0; k < static_cast<int>(lanes.axes.size()); ++k) {
@@ -255,12 +262,12 @@ Value LaneAxes::select_active(Value v, Value active, Value copy, double fill) co
     order.push_back(axis);
   }
   if (!std::ranges::is_sorted(order)) active = transpose(active, order);
-  if (active.shape() != copy.shape()) active = broadcast(active, copy.shape(), positions);
-  return select(active, copy, constant(fill, copy.dtype(), copy.shape()));
+  if (active.shape() != a.shape()) active = broadcast(active, a.shape(), positions);
+  return select(active, a, b);
 }
 
 LaneAxes find_lane_axes(const Graph& body, const LoopView& loop) {
-  const int num_lanes = loop.num_lane_axes();
+  const int num_lanes = loop.num_mask_axes();
   std::vector<Lanes> inputs;
   const auto add = [&](std::int64_t mask) {
     Lanes lanes{std::vector<int>(sz(num_lanes), -1), true};
@@ -269,7 +276,7 @@ LaneAxes find_lane_axes(const Graph& body, const LoopView& loop) {
       if (mask >> k & 1) lanes.axes[sz(k)] = position++;
     inputs.push_back(lanes);
   };
-  for (int i = 0; i < loop.num_carry(); ++i) add((std::int64_t{1} << num_lanes) - 1);
+  for (int i = 0; i < loop.num_carry(); ++i) add(loop.laned_carry(i));
   for (int i = 0; i < loop.num_xs(); ++i) add(loop.laned_xs(i));
   for (int i = 0; i < loop.num_consts(); ++i) add(loop.laned_const(i));
   return LaneAxes(body, inputs);
