@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "hotloop/graph.h"
@@ -108,6 +109,8 @@ inline std::vector<std::vector<bool>> float_subsets(const Sample& s) {
   return subsets;
 }
 
+inline bool has_derivative(const OpDef& def) { return def.jvp || def.jvp_with_primal; }
+
 // Tangents of the results of `s` along `tangents` (undefined arrays are zero) by the op's own jvp rule. A result the
 // rule leaves undefined comes back as zeros; so do all of an op without a rule. Integer results come back undefined.
 inline std::vector<Array> tangents_by_rule(const OpDef& def, const Sample& s, std::span<const Array> tangents) {
@@ -122,10 +125,14 @@ inline std::vector<Array> tangents_by_rule(const OpDef& def, const Sample& s, st
         std::size_t next = s.operands.size();
         for (std::size_t i = 0; i < given.size(); ++i)
           if (tangents[i].defined()) given[i] = in[next++];
-        const auto outputs = results_of(current_graph().append(def, primals, s.attrs, s.regions));
-        std::vector<Value> result(outputs.size());
-        if (def.jvp) result = def.jvp({node_of(*primal), primals, outputs, given});
-        if (def.jvp_with_primal) result = def.jvp_with_primal({node_of(*primal), primals, outputs, given}).second;
+        std::vector<Value> outputs, result;
+        if (def.jvp_with_primal) {
+          std::tie(outputs, result) = def.jvp_with_primal({node_of(*primal), primals, {}, given});
+        } else {
+          outputs = results_of(current_graph().append(def, primals, s.attrs, s.regions));
+          result.resize(outputs.size());
+          if (def.jvp) result = def.jvp({node_of(*primal), primals, outputs, given});
+        }
         EXPECT_EQ(result.size(), outputs.size());
         for (std::size_t i = 0; i < outputs.size(); ++i) {
           if (!is_float(outputs[i].dtype())) {
@@ -135,11 +142,17 @@ inline std::vector<Array> tangents_by_rule(const OpDef& def, const Sample& s, st
             result[i] = zeros_like(outputs[i]);
           }
         }
+        result.insert(result.end(), outputs.begin(), outputs.end());
         return result;
       },
       types_of(inputs));
   verify(*graph);
   std::vector<Array> result = evaluate(*graph, inputs);
+  const auto wanted = evaluate(*primal, s.operands);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_TRUE(close(result[wanted.size() + i], wanted[i], 8 * epsilon_of(wanted[i].dtype())))
+        << "primal result " << i;
+  result.resize(wanted.size());
   for (Array& a : result)
     if (!is_float(a.dtype())) a = Array();
   return result;

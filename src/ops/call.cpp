@@ -158,11 +158,14 @@ std::vector<Sample> samples_call(Rng& rng, DType dtype) {
                             std::vector{type}, "body");
   const auto rule = trace([](std::span<const Value> v) { return std::vector<Value>{v[0] * v[0], v[0] * v[1] * 2.0}; },
                           std::vector{type, type}, "jvp");
+  const auto linear = trace([](std::span<const Value> v) { return std::vector<Value>{v[0] * 2.0 - v[1], v[1] * 3.0}; },
+                            std::vector{type, type}, "body");
   const std::string sample = "sample";
   return {
       {{random(), random()}, {{"name", sample}, {"remat", false}}, {body}},
       {{random(), random()}, {{"name", sample}, {"remat", true}}, {body}},
       {{random()}, {{"name", sample}, {"remat", false}}, {square, rule}},
+      {{random(), random()}, {{"name", sample}, {"remat", false}}, {linear}},
   };
 }
 

@@ -193,6 +193,11 @@ std::vector<Sample> samples_loop(Rng& rng, DType dtype) {
         return std::vector<Value>{greater(v[0], broadcast_to(like(v[0], 4), v[0].shape()))};
       },
       {lanes, lanes});
+  // Linear in the carry and in xs together, and in the carry given a weight: for the transpose rule.
+  const auto linear_body = region(
+      [](std::span<const Value> v) { return std::vector<Value>{v[0] * 0.5 + v[1], v[0] - v[1]}; }, {state, state});
+  const auto power_body = region(
+      [](std::span<const Value> v) { return std::vector<Value>{matmul(v[0], v[1]), v[0]}; }, {state, weight});
   const Array xs = random_array(rng, dtype, {4, 2, 3}, -1, 1);
   // Starts and growth are apart from values that would end a loop within a finite difference.
   const Array start = random_array(rng, dtype, {}, 0.9, 1.1), growth = random_array(rng, dtype, {}, 1.9, 2.0);
@@ -207,6 +212,8 @@ std::vector<Sample> samples_loop(Rng& rng, DType dtype) {
       {{start, growth}, attrs_of(1, 0, 1, 6, false, false, ""), {while_body, while_until}},
       {{start, growth}, attrs_of(1, 0, 1, 6, false, false, "save"), {while_body, while_until}},
       {{starts, growths}, attrs_of(1, 0, 1, 6, false, false, ""), {lane_body, lane_until}},
+      {{uniform(state), xs}, attrs_of(1, 1, 0, 4, true, false, ""), {linear_body}},
+      {{uniform(state), uniform(weight)}, attrs_of(1, 0, 1, 3, false, false, ""), {power_body}},
   };
 }
 
