@@ -28,9 +28,11 @@ inline Backend compiled_backend(const std::string& name, const CompileOptions& o
 inline std::vector<Backend> all_backends() {
   std::vector<Backend> backends = {
       {"evaluate", [](const auto& graph, const std::vector<Array>& arrays) { return ir::evaluate(*graph, arrays); }}};
-  CompileOptions options;
-  options.backend = "interp";
-  backends.push_back(compiled_backend("interp", options));
+  for (const char* name : {"interp", "llvm", "c"}) {
+    CompileOptions options;
+    options.backend = name;
+    backends.push_back(compiled_backend(name, options));
+  }
   return backends;
 }
 

@@ -151,10 +151,13 @@ void plan_memory(kernel::Program& program) {
     };
     std::vector<Request> requests;
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-      const auto& buffer = program.buffers[b];
+      auto& buffer = program.buffers[b];
       if (buffer.space != space) continue;
       const auto range = lifetimes.range(b, space);
-      if (range.begin < 0) continue;
+      if (range.begin < 0) {
+        buffer.elements = 0;  // its value stayed in registers
+        continue;
+      }
       const std::int64_t raw = buffer.elements * static_cast<std::int64_t>(size_of(buffer.dtype));
       requests.push_back({b, range, std::max<std::int64_t>((raw + 63) / 64 * 64, 64)});
     }
