@@ -9,7 +9,8 @@ using namespace hotloop;
 int main(int argc, char** argv) try {
   const std::int64_t epochs = argc > 1 ? std::atoll(argv[1]) : 40;
   data::Table table = data::read_csv(argc > 2 ? argv[2] : "data/elecdemand.csv", {"Demand", "WorkDay", "Temperature"});
-  data::WindowOptions window{.inputs = {"Temperature", "WorkDay", "yesterday", "last_week"}, .target = "Demand", .length = 48};
+  data::WindowOptions window{
+      .inputs = {"Temperature", "WorkDay", "yesterday", "last_week"}, .target = "Demand", .length = 48};
   table.add("yesterday", data::lag(table["Demand"], 48));
   table.add("last_week", data::lag(table["Demand"], 336));
   const auto add_periodic = [&](const char* name, const data::Periodic& spec) {
@@ -28,7 +29,8 @@ int main(int argc, char** argv) try {
   const Array predicted = train::predict(model, run.params, windows.test());
   const auto& [mean, std] = windows.target_scale();
   std::printf("test MAE %.4f, best validation in epoch %lld\n",
-              train::evaluate_metric(train::Metric::mae(), predicted, windows.test(), std, mean), static_cast<long long>(run.best_epoch));
+              train::evaluate_metric(train::Metric::mae(), predicted, windows.test(), std, mean),
+              static_cast<long long>(run.best_epoch));
   return run.status == train::FitResult::Status::Finished ? 0 : 1;
 } catch (const UserError& e) {
   std::fprintf(stderr, "%s\n", e.what());

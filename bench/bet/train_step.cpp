@@ -64,7 +64,9 @@ int main(int argc, char** argv) {
     for (char* p = std::strtok(const_cast<char*>(disabled), ","); p; p = std::strtok(nullptr, ","))
       options.disabled_passes.push_back(p);
   using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
   const auto compile_start = Clock::now();
   const Executable run = compile(step.graph(), options);
   const double compile_ms = since(compile_start) * 1e3;
@@ -84,9 +86,10 @@ int main(int argc, char** argv) {
     std::copy(out.begin(), out.end() - 1, values.begin());
   }
   std::ranges::sort(times);
-  std::printf("{\"cell\": \"%s\", \"T\": %lld, \"I\": %lld, \"H\": %lld, \"B\": %lld, \"threads\": %d, \"ms\": %.5f, "
-              "\"min_ms\": %.5f, \"steps\": %zu, \"compile_ms\": %.1f, \"first_loss\": %g, \"last_loss\": %g}\n",
-              cell.c_str(), static_cast<long long>(t), static_cast<long long>(i), static_cast<long long>(h),
-              static_cast<long long>(b), threads, times[times.size() / 2] * 1e3, times[0] * 1e3, times.size(), compile_ms,
-              static_cast<double>(first_loss), static_cast<double>(loss));
+  std::printf(
+      "{\"cell\": \"%s\", \"T\": %lld, \"I\": %lld, \"H\": %lld, \"B\": %lld, \"threads\": %d, \"ms\": %.5f, "
+      "\"min_ms\": %.5f, \"steps\": %zu, \"compile_ms\": %.1f, \"first_loss\": %g, \"last_loss\": %g}\n",
+      cell.c_str(), static_cast<long long>(t), static_cast<long long>(i), static_cast<long long>(h),
+      static_cast<long long>(b), threads, times[times.size() / 2] * 1e3, times[0] * 1e3, times.size(), compile_ms,
+      static_cast<double>(first_loss), static_cast<double>(loss));
 }

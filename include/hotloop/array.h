@@ -15,21 +15,28 @@ namespace hotloop {
 
 enum class DType : std::uint8_t { Bool, I32, U32, I64, F32, F64 };
 
-std::size_t size_of(DType dtype);          // bytes of one element; Bool takes one byte, 0 or 1
-std::string_view name_of(DType dtype);     // "bool", "i32", "u32", "i64", "f32", "f64"
+std::size_t size_of(DType dtype);              // bytes of one element; Bool takes one byte, 0 or 1
+std::string_view name_of(DType dtype);         // "bool", "i32", "u32", "i64", "f32", "f64"
 DType dtype_from_name(std::string_view name);  // UserError for an unknown name
 constexpr bool is_float(DType d) { return d == DType::F32 || d == DType::F64; }
 constexpr bool is_integer(DType d) { return d == DType::I32 || d == DType::U32 || d == DType::I64; }
 
 template <class T> inline constexpr bool always_false = false;
 template <class T> constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t>) return DType::Bool;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::I32;
-  else if constexpr (std::is_same_v<T, std::uint32_t>) return DType::U32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::I64;
-  else if constexpr (std::is_same_v<T, float>) return DType::F32;
-  else if constexpr (std::is_same_v<T, double>) return DType::F64;
-  else static_assert(always_false<T>, "no DType for this C++ type");
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t>)
+    return DType::Bool;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::I32;
+  else if constexpr (std::is_same_v<T, std::uint32_t>)
+    return DType::U32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::I64;
+  else if constexpr (std::is_same_v<T, float>)
+    return DType::F32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::F64;
+  else
+    static_assert(always_false<T>, "no DType for this C++ type");
 }
 
 // Calls f with a value of the C++ type that stores `dtype`: uint8_t, int32_t, uint32_t, int64_t, float or double.

@@ -50,10 +50,10 @@ std::vector<double> lag(std::span<const double> values, std::int64_t steps);
 // The hour of day of a table of half-hours has step 2, period 24; the day of week step 48, period 7, phase the weekday
 // of the first row.
 struct Periodic {
-  double period = 1;          // > 0, in units of `step` rows
-  std::int64_t step = 1;      // rows over which the position stands still, > 0
-  double phase = 0;           // position of row 0
-  int harmonics = 1;          // >= 1
+  double period = 1;      // > 0, in units of `step` rows
+  std::int64_t step = 1;  // rows over which the position stands still, > 0
+  double phase = 0;       // position of row 0
+  int harmonics = 1;      // >= 1
 };
 // "<name>_sin1", "<name>_cos1", "<name>_sin2", ...: sin and cos of 2 pi k position / period for k = 1..harmonics.
 std::vector<std::pair<std::string, std::vector<double>>> periodic(const std::string& name, std::int64_t num_rows,
@@ -63,10 +63,10 @@ std::vector<std::pair<std::string, std::vector<double>>> periodic(const std::str
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  virtual std::int64_t size() const = 0;        // number of samples
-  virtual DType dtype() const = 0;              // of inputs and targets
-  virtual Shape input_shape() const = 0;        // of one sample
-  virtual Shape target_shape() const = 0;       // of one sample
+  virtual std::int64_t size() const = 0;   // number of samples
+  virtual DType dtype() const = 0;         // of inputs and targets
+  virtual Shape input_shape() const = 0;   // of one sample
+  virtual Shape target_shape() const = 0;  // of one sample
   // Copies the given samples, one after another, into inputs [n, input_shape...] and targets [n, target_shape...].
   // Either pointer may be null. Must be safe to call from several threads.
   virtual void gather(std::span<const std::int64_t> samples, void* inputs, void* targets) const = 0;
@@ -95,7 +95,7 @@ struct WindowOptions {
   // Split by time: the first `train` of the table's rows, then `validation`; the rest is the test part. A window
   // belongs to the part its target row is in.
   double train = 0.7, validation = 0.15;
-  bool standardize = true;          // inputs and target to mean 0 and standard deviation 1 over the training rows
+  bool standardize = true;  // inputs and target to mean 0 and standard deviation 1 over the training rows
   DType dtype = DType::F32;
 };
 

@@ -26,8 +26,8 @@ class InternalError : public std::logic_error {
 };
 
 // Throws InternalError when `condition` is false: for invariants of ours, never for input.
-#define HOTLOOP_CHECK(condition, what)                                        \
-  do {                                                                        \
+#define HOTLOOP_CHECK(condition, what)                                          \
+  do {                                                                          \
     if (!(condition)) throw ::hotloop::InternalError(__FILE__, __LINE__, what); \
   } while (false)
 

@@ -39,10 +39,10 @@ struct Progress {
 };
 
 struct EpochRecord {
-  std::int64_t epoch = 0;     // from 1
-  double train_loss = 0;      // mean over the epoch's samples, each under the parameters of its step
-  double validation = 0;      // the metric, under the parameters at the end of the epoch
-  double seconds = 0;         // steps and validation
+  std::int64_t epoch = 0;  // from 1
+  double train_loss = 0;   // mean over the epoch's samples, each under the parameters of its step
+  double validation = 0;   // the metric, under the parameters at the end of the epoch
+  double seconds = 0;      // steps and validation
 };
 
 struct FitOptions {
@@ -50,20 +50,20 @@ struct FitOptions {
   optim::Optimizer optimizer = optim::Adam();
   std::int64_t batch_size = 32;
   std::int64_t epochs = 10;
-  std::uint64_t seed = 0;           // of the initial parameters and of the order of the samples
+  std::uint64_t seed = 0;  // of the initial parameters and of the order of the samples
   nn::Init init = nn::Init::Torch;
   bool shuffle = true;
-  Metric metric = Metric::mae();    // of the validation; the epoch where it is least is kept
-  CompileOptions compile = {};      // batch_axes are filled in
+  Metric metric = Metric::mae();  // of the validation; the epoch where it is least is kept
+  CompileOptions compile = {};    // batch_axes are filled in
   std::function<void(const Progress&)> on_progress = {};
   const std::atomic<bool>* stop = nullptr;  // ends the fit after the step under way when it becomes true
 };
 
 // Where the time of a fit went.
 struct FitTimes {
-  double compile_s = 0;     // both executables
-  double gather_s = 0;      // copying batches
-  double steps_s = 0;       // forward, backward, optimiser
+  double compile_s = 0;  // both executables
+  double gather_s = 0;   // copying batches
+  double steps_s = 0;    // forward, backward, optimiser
   double validation_s = 0;
   std::int64_t num_steps = 0;
 };
@@ -71,8 +71,8 @@ struct FitTimes {
 struct FitResult {
   enum class Status { Finished, NonFiniteLoss, Stopped };
   Status status = Status::Finished;
-  std::string message;       // what happened and what may help, when not Finished
-  Tree<Array> params;        // of the best epoch; the initial ones when no epoch ended with a finite metric
+  std::string message;  // what happened and what may help, when not Finished
+  Tree<Array> params;   // of the best epoch; the initial ones when no epoch ended with a finite metric
   std::int64_t best_epoch = 0;
   double best_validation = 0;
   std::vector<EpochRecord> history;

@@ -49,9 +49,9 @@ class Executable {
 
   const std::vector<ValueType>& input_types() const;
   const std::vector<ValueType>& output_types() const;
-  std::string explain() const;      // kernels, loops, what was merged, hoisted, deferred; bytes, flops; times
-  std::string graph_text() const;   // the graph after the passes
-  std::string kernel_text() const;  // the kernel IR
+  std::string explain() const;        // kernels, loops, what was merged, hoisted, deferred; bytes, flops; times
+  std::string graph_text() const;     // the graph after the passes
+  std::string kernel_text() const;    // the kernel IR
   const std::string& source() const;  // LLVM IR or C, with keep_source
 
   struct Impl;
@@ -92,8 +92,8 @@ struct KernelRecord {
 };
 class KernelHistory {
  public:
-  static void start();                        // begins recording, forgetting what was there
-  static std::vector<KernelRecord> stop();    // ends it
+  static void start();                      // begins recording, forgetting what was there
+  static std::vector<KernelRecord> stop();  // ends it
 };
 
 }  // namespace hotloop

@@ -17,9 +17,9 @@
 namespace hotloop {
 
 // ---- primitives: creation -------------------------------------------------------------------------------------
-Value constant(const Array& array);                                       // constant{value}
+Value constant(const Array& array);  // constant{value}
 Value constant(double value, DType dtype = DType::F32, const Shape& shape = {});
-Value iota(DType dtype, const Shape& shape, int axis);                     // iota{dtype, shape, axis}: index along axis
+Value iota(DType dtype, const Shape& shape, int axis);  // iota{dtype, shape, axis}: index along axis
 // 32 random bits for each element of `shape`: a pure function of the key (u32[2]) and the element's flat index
 // (Philox4x32-10, Salmon et al. 2011; element i is word i % 4 at counter i / 4). random_bits{shape}
 Value random_bits(Value key, const Shape& shape);
@@ -44,24 +44,24 @@ Value cos(Value x);
 Value tanh(Value x);
 Value sigmoid(Value x);
 Value erf(Value x);
-Value logical_not(Value x);                       // bool; bitwise on integers
-Value cast(Value x, DType dtype);                 // cast{dtype}
-Value stop_gradient(Value x);                     // identity with zero derivative
+Value logical_not(Value x);        // bool; bitwise on integers
+Value cast(Value x, DType dtype);  // cast{dtype}
+Value stop_gradient(Value x);      // identity with zero derivative
 
 Value add(Value a, Value b);
 Value sub(Value a, Value b);
 Value mul(Value a, Value b);
-Value div(Value a, Value b);                      // integers: toward zero; division by zero gives 0
-Value rem(Value a, Value b);                      // sign of a, as C's fmod and %; integers: n rem 0 = n
-Value pow(Value a, Value b);                      // x^0 = 1 and 1^x = 1 even for NaN, as in C
-Value maximum(Value a, Value b);                  // op "max"; NaN propagates
-Value minimum(Value a, Value b);                  // op "min"
-Value bit_and(Value a, Value b);                  // ops "and", "or", "xor": integers and bool
+Value div(Value a, Value b);      // integers: toward zero; division by zero gives 0
+Value rem(Value a, Value b);      // sign of a, as C's fmod and %; integers: n rem 0 = n
+Value pow(Value a, Value b);      // x^0 = 1 and 1^x = 1 even for NaN, as in C
+Value maximum(Value a, Value b);  // op "max"; NaN propagates
+Value minimum(Value a, Value b);  // op "min"
+Value bit_and(Value a, Value b);  // ops "and", "or", "xor": integers and bool
 Value bit_or(Value a, Value b);
 Value bit_xor(Value a, Value b);
-Value shift_left(Value a, Value b);               // op "shl"; counts are taken modulo the width
-Value shift_right(Value a, Value b);              // op "shr"
-Value equal(Value a, Value b);                    // ops "eq" "ne" "lt" "le" "gt" "ge": bool
+Value shift_left(Value a, Value b);   // op "shl"; counts are taken modulo the width
+Value shift_right(Value a, Value b);  // op "shr"
+Value equal(Value a, Value b);        // ops "eq" "ne" "lt" "le" "gt" "ge": bool
 Value not_equal(Value a, Value b);
 Value less(Value a, Value b);
 Value less_equal(Value a, Value b);
@@ -70,17 +70,18 @@ Value greater_equal(Value a, Value b);
 Value select(Value condition, Value a, Value b);  // condition ? a : b, element by element; a and b never mix
 
 // ---- primitives: movement -------------------------------------------------------------------------------------
-Value reshape(Value x, const Shape& shape);                             // reshape{shape}
-Value transpose(Value x, const std::vector<std::int64_t>& permutation); // transpose{permutation}: out axis i is in axis p[i]
+Value reshape(Value x, const Shape& shape);  // reshape{shape}
+Value transpose(Value x,
+                const std::vector<std::int64_t>& permutation);  // transpose{permutation}: out axis i is in axis p[i]
 // The axes of x land at the axes `axes` (increasing) of `shape`; extents agree, the other axes are repeats.
 Value broadcast(Value x, const Shape& shape, const std::vector<std::int64_t>& axes);  // broadcast{shape, axes}
-Value broadcast_to(Value x, const Shape& shape);                        // NumPy's rule (trailing axes, extent 1 repeats)
+Value broadcast_to(Value x, const Shape& shape);  // NumPy's rule (trailing axes, extent 1 repeats)
 Value slice(Value x, const std::vector<std::int64_t>& start, const std::vector<std::int64_t>& stop,
-            const std::vector<std::int64_t>& step = {});                // slice{start, stop, step}, step > 0
+            const std::vector<std::int64_t>& step = {});  // slice{start, stop, step}, step > 0
 Value pad(Value x, Value value, const std::vector<std::int64_t>& low, const std::vector<std::int64_t>& high,
-          const std::vector<std::int64_t>& interior = {});              // pad{low, high, interior}; operand 1 scalar; >= 0
-Value concat(std::span<const Value> parts, int axis);                   // concat{axis}
-Value reverse(Value x, const std::vector<std::int64_t>& axes);          // reverse{axes}
+          const std::vector<std::int64_t>& interior = {});      // pad{low, high, interior}; operand 1 scalar; >= 0
+Value concat(std::span<const Value> parts, int axis);           // concat{axis}
+Value reverse(Value x, const std::vector<std::int64_t>& axes);  // reverse{axes}
 // Strided windows: axis `axis` of extent n becomes two axes (count, size) with element [w, k] = x[w*stride + k*dilation].
 Value windows(Value x, int axis, std::int64_t size, std::int64_t stride = 1, std::int64_t dilation = 1);
 
@@ -118,13 +119,13 @@ Value dot(Value lhs, Value rhs, const DotAxes& axes);
 // count (i32, shape of the predicate, number of iterations run).
 struct LoopSpec {
   std::vector<Value> carry, xs, consts;
-  Value trip;                // undefined: length
+  Value trip;  // undefined: length
   std::int64_t length = 0;
   bool reverse = false;
   std::string residuals = "";  // "save" | "recompute"; "": save without until, recompute with it
   std::shared_ptr<const Graph> body, until;
   std::vector<std::int64_t> laned = {}, mask = {};  // for transforms: where lanes are, see LoopView in src/ir/rewrite.h
-  int generation = 0;                    // of the node
+  int generation = 0;                               // of the node
 };
 struct LoopResult {
   std::vector<Value> carry, ys;
@@ -150,20 +151,20 @@ Value mean(Value x, const std::vector<std::int64_t>& axes);      // divides by e
 Value variance(Value x, const std::vector<std::int64_t>& axes);  // population variance (divides by n)
 Value logsumexp(Value x, int axis);
 Value softmax(Value x, int axis);
-Value matmul(Value a, Value b);                   // NumPy's rule for rank 1, 2 and batched operands
+Value matmul(Value a, Value b);  // NumPy's rule for rank 1, 2 and batched operands
 Value expand_dims(Value x, int axis);
 Value squeeze(Value x, int axis);
 Value stack(std::span<const Value> parts, int axis);
 Value take(Value x, int axis, std::int64_t index);  // x[..., index, ...], negative counts from the end
 Value narrow(Value x, int axis, std::int64_t start, std::int64_t size);
 std::vector<Value> split(Value x, int num_parts, int axis);
-Value sum(Value x);                               // over all axes
+Value sum(Value x);  // over all axes
 Value mean(Value x);
 
 // carry, ys = scan(body, init, xs): body(carry, x_t) -> (carry, y_t), called once, on traced values; it may use values
 // of the enclosing graph. xs are scanned along axis 0; `length` is needed when there are none.
 using ScanBody = std::function<std::pair<std::vector<Value>, std::vector<Value>>(std::span<const Value> carry,
-                                                                                  std::span<const Value> xs)>;
+                                                                                 std::span<const Value> xs)>;
 struct ScanOptions {
   std::int64_t length = -1;
   bool reverse = false;

@@ -13,17 +13,17 @@ namespace hotloop {
 
 // The argument of a compiled program, one a worker. Generated code knows these offsets.
 struct KernelContext {
-  void* const* arguments;   // one pointer an input
-  void* const* results;     // one pointer an output
-  std::byte* shared;        // 64-byte aligned arenas
-  std::byte* scratch;       // of this worker
+  void* const* arguments;  // one pointer an input
+  void* const* results;    // one pointer an output
+  std::byte* shared;       // 64-byte aligned arenas
+  std::byte* scratch;      // of this worker
   std::int64_t rows;
   std::int64_t worker, num_workers;
   // Joins the workers that have not returned: cancelled ones may return at different barriers. Not called when
   // num_workers is 1.
   void (*barrier)(void* team);
   void* team;
-  const std::int32_t* cancel;   // polled once a block and once a serial outer iteration; nonzero: return early
+  const std::int32_t* cancel;  // polled once a block and once a serial outer iteration; nonzero: return early
 };
 static_assert(sizeof(KernelContext) == 80);
 

@@ -35,10 +35,10 @@ std::vector<TestResult> run_baselines(const Job& job, const data::Table& table, 
     const train::Ridge ridge = train::fit_ridge(windows.train(), windows.validation(), baseline.lambdas);
     const std::vector<double> predicted = ridge.predict(windows.test());
     const auto& scale = windows.target_scale();
-    results.push_back({baseline.name,
-                       train::evaluate_metric(job.fit.metric,
-                                              Array::from(predicted, {static_cast<std::int64_t>(predicted.size())}),
-                                              windows.test(), scale.std, scale.mean)});
+    results.push_back(
+        {baseline.name,
+         train::evaluate_metric(job.fit.metric, Array::from(predicted, {static_cast<std::int64_t>(predicted.size())}),
+                                windows.test(), scale.std, scale.mean)});
   }
   return results;
 }

@@ -1,10 +1,10 @@
 #include "cli/config_reader.h"
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <set>
-#include <toml++/toml.h>
 
 #include "core/nearest.h"
 #include "hotloop/error.h"
@@ -105,9 +105,9 @@ void Section::refuse(const std::string& key, const std::string& requirement, con
 namespace {
 
 // Reads one key: the override, the file's value or the fallback.
-template <class T, class Convert>
-T read(const Section& section, Section::Impl& impl, const std::string& key, const std::string& doc,
-       const std::optional<T>& fallback, const std::string& kind, Convert&& convert) {
+template <class T, class Convert> T read(const Section& section, Section::Impl& impl, const std::string& key,
+                                         const std::string& doc, const std::optional<T>& fallback,
+                                         const std::string& kind, Convert&& convert) {
   const toml::node* node = impl.find(key);
   if (node == nullptr) {
     if (!fallback) section.refuse(key, "must be given: " + doc, "no value");
@@ -121,8 +121,7 @@ std::optional<double> as_number(const toml::node& node) {
   return node.is_number() ? node.value<double>() : std::optional<double>();
 }
 
-template <class T, class Convert>
-std::optional<std::vector<T>> as_list(const toml::node& node, Convert&& convert) {
+template <class T, class Convert> std::optional<std::vector<T>> as_list(const toml::node& node, Convert&& convert) {
   const toml::array* array = node.as_array();
   if (array == nullptr) return {};
   std::vector<T> out;
@@ -168,9 +167,8 @@ double Section::number(const std::string& key, const std::string& doc, std::opti
 }
 
 bool Section::flag(const std::string& key, const std::string& doc, std::optional<bool> fallback) {
-  const bool value = read(*this, *impl_, key, doc, fallback, "true or false", [](const toml::node& n) {
-    return n.is_boolean() ? n.value<bool>() : std::optional<bool>();
-  });
+  const bool value = read(*this, *impl_, key, doc, fallback, "true or false",
+                          [](const toml::node& n) { return n.is_boolean() ? n.value<bool>() : std::optional<bool>(); });
   impl_->record(key, value ? "true" : "false", doc);
   return value;
 }
@@ -199,21 +197,30 @@ std::map<std::string, Setting> Section::settings(const std::vector<Parameter>& p
     for (auto&& [name, node] : *impl_->table) {
       const std::string key(name.str());
       if (known.contains(key)) continue;
-      if (node.is_boolean()) given[key] = *node.value<bool>();
-      else if (node.is_integer()) given[key] = *node.value<std::int64_t>();
-      else if (node.is_floating_point()) given[key] = *node.value<double>();
-      else if (node.is_string()) given[key] = *node.value<std::string>();
-      else refuse(key, "must be a flag, a number or a text", show(node));
+      if (node.is_boolean())
+        given[key] = *node.value<bool>();
+      else if (node.is_integer())
+        given[key] = *node.value<std::int64_t>();
+      else if (node.is_floating_point())
+        given[key] = *node.value<double>();
+      else if (node.is_string())
+        given[key] = *node.value<std::string>();
+      else
+        refuse(key, "must be a flag, a number or a text", show(node));
     }
   }
   const Config checked(where(), parameters, given);
   for (const Parameter& p : parameters) {
     const Setting value = std::visit(
         [&]<class T>(const T&) -> Setting {
-          if constexpr (std::is_same_v<T, bool>) return checked.flag(p.name);
-          else if constexpr (std::is_same_v<T, std::int64_t>) return checked.integer(p.name);
-          else if constexpr (std::is_same_v<T, double>) return checked.number(p.name);
-          else return checked.text(p.name);
+          if constexpr (std::is_same_v<T, bool>)
+            return checked.flag(p.name);
+          else if constexpr (std::is_same_v<T, std::int64_t>)
+            return checked.integer(p.name);
+          else if constexpr (std::is_same_v<T, double>)
+            return checked.number(p.name);
+          else
+            return checked.text(p.name);
         },
         p.fallback);
     given[p.name] = value;
@@ -337,11 +344,14 @@ std::string ConfigFile::print() const {
     out += full + "\n";
     std::size_t width = 0;
     for (const Entry& entry : section->entries)
-      if (entry.key.size() + entry.value.size() < 44) width = std::max(width, entry.key.size() + entry.value.size() + 3);
+      if (entry.key.size() + entry.value.size() < 44)
+        width = std::max(width, entry.key.size() + entry.value.size() + 3);
     for (const Entry& entry : section->entries) {
       const std::string line = entry.key + " = " + entry.value;
-      if (line.size() > width && !entry.doc.empty()) out += "# " + entry.doc + "\n" + line;
-      else out += line + (entry.doc.empty() ? "" : std::string(width - line.size() + 2, ' ') + "# " + entry.doc);
+      if (line.size() > width && !entry.doc.empty())
+        out += "# " + entry.doc + "\n" + line;
+      else
+        out += line + (entry.doc.empty() ? "" : std::string(width - line.size() + 2, ' ') + "# " + entry.doc);
       out += "\n";
     }
   }

@@ -42,7 +42,8 @@ void read_data(ConfigFile& file, const std::filesystem::path& folder, const JobO
     column.steps = lag.integer("steps", "rows earlier", {}, 1);
     job.lags.push_back(std::move(column));
   }
-  for (Section& periodic : file.sections("data.periodic", "Sines and cosines of (floor(row / step) + phase) mod period.")) {
+  for (Section& periodic :
+       file.sections("data.periodic", "Sines and cosines of (floor(row / step) + phase) mod period.")) {
     PeriodicColumns columns;
     columns.name = periodic.text("name", "of the new columns: name_sin1, name_cos1, ...");
     columns.spec.period = periodic.number("period", "in units of step rows");
@@ -78,8 +79,8 @@ void read_components(ConfigFile& file, Job& job) {
   job.fit.loss = losses::make_loss(job.loss_name, loss.settings(losses::loss_def(job.loss_name).parameters));
   Section optimizer = file.section("optimizer", "How.");
   job.optimizer_name = optimizer.text("type", "of optimiser", "adam", names_of(optim::all_optimizers()));
-  job.fit.optimizer = optim::make_optimizer(
-      job.optimizer_name, optimizer.settings(optim::optimizer_def(job.optimizer_name).parameters));
+  job.fit.optimizer = optim::make_optimizer(job.optimizer_name,
+                                            optimizer.settings(optim::optimizer_def(job.optimizer_name).parameters));
 }
 
 void read_train(ConfigFile& file, const JobOverrides& overrides, Job& job) {
@@ -116,10 +117,11 @@ void read_baselines(ConfigFile& file, Job& job) {
     } else {
       baseline.kind = Baseline::Kind::Ridge;
       baseline.name = section.text("name", "in the report", "ridge regression on the window");
-      baseline.lambdas = section.numbers("lambdas", "penalties, chosen on the validation part",
-                                         std::vector<double>{1, 10, 100, 1000});
+      baseline.lambdas =
+          section.numbers("lambdas", "penalties, chosen on the validation part", std::vector<double>{1, 10, 100, 1000});
       if (baseline.lambdas.empty() || !std::ranges::all_of(baseline.lambdas, [](double l) { return l >= 0; }))
-        section.refuse("lambdas", "must be numbers that are not negative", std::to_string(baseline.lambdas.size()) + " numbers");
+        section.refuse("lambdas", "must be numbers that are not negative",
+                       std::to_string(baseline.lambdas.size()) + " numbers");
     }
     job.baselines.push_back(std::move(baseline));
   }

@@ -45,14 +45,14 @@ struct Job {
   std::vector<std::string> inputs;  // columns of the file, lags, and names of periodic columns
   std::vector<LagColumn> lags;
   std::vector<PeriodicColumns> periodics;
-  data::WindowOptions window;       // its inputs are filled in: periodic names stand for all their columns
+  data::WindowOptions window;  // its inputs are filled in: periodic names stand for all their columns
   std::vector<nn::LayerConfig> model;
   std::string loss_name, optimizer_name;
-  train::FitOptions fit;            // without callbacks
+  train::FitOptions fit;  // without callbacks
   std::vector<Baseline> baselines;
-  std::string text;                 // the whole configuration with every default, as TOML; data_file as it was written
+  std::string text;  // the whole configuration with every default, as TOML; data_file as it was written
 
-  ValueType input_type() const;     // of one batch
+  ValueType input_type() const;  // of one batch
   nn::Layer make_model() const;
 };
 

@@ -27,16 +27,18 @@ void check_subcommand(const CLI::App& app, int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Hotloop trains and runs small and sequential neural networks, each compiled\n"
-               "with its whole loop into one program.",
-               "hotloop");
+  CLI::App app(
+      "Hotloop trains and runs small and sequential neural networks, each compiled\n"
+      "with its whole loop into one program.",
+      "hotloop");
   app.set_version_flag("--version", std::string("hotloop ") + cli::version, "Print the version and exit");
   app.require_subcommand(1);
   app.get_formatter()->column_width(28);
   app.set_help_flag("-h,--help", "Print this help and exit");
   for (const cli::CommandFile command : cli::command_files()) command(app);
-  app.footer("\nhotloop COMMAND --help tells more. Exit status: 0 done, 1 training failed,\n"
-             "2 something in the arguments, the configuration or the data must be mended.");
+  app.footer(
+      "\nhotloop COMMAND --help tells more. Exit status: 0 done, 1 training failed,\n"
+      "2 something in the arguments, the configuration or the data must be mended.");
   try {
     check_subcommand(app, argc, argv);
     app.parse(argc, argv);

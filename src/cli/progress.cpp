@@ -1,12 +1,12 @@
 #include "cli/progress.h"
 
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fmt/format.h>
 #include <limits>
-#include <sys/ioctl.h>
-#include <unistd.h>
 #include <utility>
 
 namespace hotloop::cli {
@@ -60,14 +60,15 @@ void ProgressBar::draw(const train::Progress& progress) {
                       static_cast<double>(progress.step) / static_cast<double>(progress.num_steps);
   const double epochs_per_s = progress.elapsed_s > 0 ? done / progress.elapsed_s : 0;
   const double left_s = epochs_per_s > 0 ? (static_cast<double>(progress.num_epochs) - done) / epochs_per_s : 0;
-  const std::string head = fmt::format("epoch {:>{}}/{} ", progress.epoch, std::to_string(progress.num_epochs).size(),
-                                       progress.num_epochs);
+  const std::string head =
+      fmt::format("epoch {:>{}}/{} ", progress.epoch, std::to_string(progress.num_epochs).size(), progress.num_epochs);
   std::string tail = fmt::format(" {:.2f} epochs/s, {} left", epochs_per_s, duration_text(left_s));
   if (!last_epoch_.empty()) tail += ", " + last_epoch_;
   const std::size_t columns = terminal_columns();
   const std::size_t used = head.size() + tail.size() + 3;
   const std::size_t width = columns > used + 5 ? std::min<std::size_t>(columns - used, 30) : 0;
-  const auto filled = static_cast<std::size_t>(done / static_cast<double>(progress.num_epochs) * static_cast<double>(width));
+  const auto filled =
+      static_cast<std::size_t>(done / static_cast<double>(progress.num_epochs) * static_cast<double>(width));
   std::string line = head;
   if (width > 0) line += "[" + std::string(filled, '#') + std::string(width - filled, '.') + "]";
   line += tail;

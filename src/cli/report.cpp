@@ -1,7 +1,7 @@
 #include "cli/report.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace hotloop::cli {
 
@@ -41,7 +41,8 @@ std::string times_table(const train::FitTimes& times) {
   };
   std::string out = "Where the time went\n";
   out += row("steps", times.steps_s,
-             fmt::format("{} calls of {:.0f} us: forward, backward, optimiser", grouped(times.num_steps), step_us)) + "\n";
+             fmt::format("{} calls of {:.0f} us: forward, backward, optimiser", grouped(times.num_steps), step_us)) +
+         "\n";
   out += row("batches", times.gather_s, "order of the samples, copies into the batch") + "\n";
   out += row("validation", times.validation_s, "") + "\n";
   out += row("compiling", times.compile_s, "") + "\n";

@@ -1,7 +1,7 @@
 #include "cli/run_folder.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "core/nearest.h"
 #include "hotloop/error.h"

@@ -111,9 +111,8 @@ Array Array::wrap(DType dtype, const Shape& shape, std::shared_ptr<void> memory)
 }
 
 double Array::at(std::int64_t flat_index) const {
-  return visit_dtype(dtype(), [&](auto t) {
-    return static_cast<double>(static_cast<const decltype(t)*>(raw())[flat_index]);
-  });
+  return visit_dtype(dtype(),
+                     [&](auto t) { return static_cast<double>(static_cast<const decltype(t)*>(raw())[flat_index]); });
 }
 
 void Array::set(std::int64_t flat_index, double value) {

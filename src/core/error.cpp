@@ -20,7 +20,8 @@ UserError::UserError(const std::string& where, const std::string& requirement, c
 
 InternalError::InternalError(const char* file, int line, const std::string& what)
     : std::logic_error("[internal] " + what + " (" + std::string(file).substr(std::string(file).rfind('/') + 1) + ":" +
-                       std::to_string(line) + "). This is a defect of Hotloop, not of your program: please report it "
+                       std::to_string(line) +
+                       "). This is a defect of Hotloop, not of your program: please report it "
                        "with the program that caused it.") {}
 
 }  // namespace hotloop

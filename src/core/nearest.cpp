@@ -22,8 +22,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest_hint(std::string_view name, const std::vector<std::string>& names) {
   if (names.empty()) return "there are none";
-  const auto best = std::ranges::min_element(
-      names, {}, [&](const std::string& n) { return edit_distance(name, n); });
+  const auto best = std::ranges::min_element(names, {}, [&](const std::string& n) { return edit_distance(name, n); });
   if (edit_distance(name, *best) <= std::max<int>(2, static_cast<int>(name.size()) / 3))
     return "did you mean '" + *best + "'?";
   std::string list = "one of ";

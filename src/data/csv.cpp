@@ -1,7 +1,7 @@
 // A splitter for comma-separated values; numbers by fast_float, whatever the locale.
+#include <fast_float/fast_float.h>
 #include <algorithm>
 #include <cmath>
-#include <fast_float/fast_float.h>
 
 #include "core/nearest.h"
 #include "hotloop/data.h"
@@ -66,10 +66,13 @@ class Records {
     std::string cell;
     for (++at_;; ++at_) {
       if (at_ >= text_.size())
-        throw UserError("csv", "a quoted cell must end with a quote", "the end of the file in a cell opened at " + place());
+        throw UserError("csv", "a quoted cell must end with a quote",
+                        "the end of the file in a cell opened at " + place());
       if (text_[at_] == '"') {
-        if (at_ + 1 < text_.size() && text_[at_ + 1] == '"') ++at_;
-        else break;
+        if (at_ + 1 < text_.size() && text_[at_ + 1] == '"')
+          ++at_;
+        else
+          break;
       }
       if (text_[at_] == '\n') ++next_line_;
       cell += text_[at_];

@@ -10,8 +10,9 @@ void Table::add(const std::string& name, std::vector<double> values) {
   if (has(name)) throw UserError("table", "column names must differ", "a second column '" + name + "'");
   const auto length = static_cast<std::int64_t>(values.size());
   if (!columns_.empty() && length != num_rows_)
-    throw UserError("table", "columns must be equally long",
-                    "'" + name + "' with " + std::to_string(length) + " rows for a table of " + std::to_string(num_rows_));
+    throw UserError(
+        "table", "columns must be equally long",
+        "'" + name + "' with " + std::to_string(length) + " rows for a table of " + std::to_string(num_rows_));
   num_rows_ = length;
   columns_.emplace_back(name, std::move(values));
 }

@@ -151,7 +151,8 @@ std::span<const std::int64_t> WindowedTable::target_rows(const Dataset& part) co
 std::string WindowedTable::describe() const {
   return std::to_string(state_->train.size()) + " training, " + std::to_string(state_->validation.size()) +
          " validation and " + std::to_string(state_->test.size()) + " test windows of " +
-         std::to_string(state_->options.length) + " rows by " + std::to_string(state_->options.inputs.size()) + " inputs";
+         std::to_string(state_->options.length) + " rows by " + std::to_string(state_->options.inputs.size()) +
+         " inputs";
 }
 
 }  // namespace hotloop::data

@@ -46,8 +46,10 @@ class Reader {
     const Json header = parse_json(text);
     Checkpoint out;
     for (const auto& [name, entry] : header.items()) {
-      if (name == metadata_key) read_metadata(entry, out);
-      else out.tensors.emplace_back(name, read_tensor(name, entry));
+      if (name == metadata_key)
+        read_metadata(entry, out);
+      else
+        out.tensors.emplace_back(name, read_tensor(name, entry));
     }
     check_coverage();
     return out;
@@ -143,8 +145,9 @@ class Reader {
     std::ranges::sort(ranges_);
     std::uint64_t end = 0;
     for (const auto& [start, stop] : ranges_) {
-      if (start != end) fail("tensors that follow each other without holes or overlaps",
-                             "one at " + std::to_string(start) + " after one that ends at " + std::to_string(end));
+      if (start != end)
+        fail("tensors that follow each other without holes or overlaps",
+             "one at " + std::to_string(start) + " after one that ends at " + std::to_string(end));
       end = stop;
     }
     if (end != data_.size())

@@ -151,8 +151,10 @@ class Sweep {
     }
     std::vector<Value> outputs;
     for (std::size_t i = 0; i < from.outputs().size(); ++i) {
-      if (keep_outputs[i]) outputs.push_back(map(from.outputs()[i]));
-      else changed_ = true;
+      if (keep_outputs[i])
+        outputs.push_back(map(from.outputs()[i]));
+      else
+        changed_ = true;
     }
     to->set_outputs(std::move(outputs));
     return to;

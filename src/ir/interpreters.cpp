@@ -165,7 +165,8 @@ std::vector<Batched> push_batch(const Graph& graph, std::span<const Batched> inp
     }
     HOTLOOP_CHECK(static_cast<bool>(node->op->batch), "op " + node->op->name + " has no batching rule");
     const std::vector<Batched> results = node->op->batch({*node, operands, size});
-    HOTLOOP_CHECK(results.size() == node->types.size(), "the batching rule of " + node->op->name + ": one value a result");
+    HOTLOOP_CHECK(results.size() == node->types.size(),
+                  "the batching rule of " + node->op->name + ": one value a result");
     for (int i = 0; i < static_cast<int>(results.size()); ++i) {
       const Value result{node.get(), i};
       const Batched& given = results[static_cast<std::size_t>(i)];

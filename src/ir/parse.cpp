@@ -28,15 +28,19 @@ class Parser {
     const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_), '\n');
     const std::size_t end = text_.find('\n', at_);
     throw UserError("parse, line " + std::to_string(line), requirement,
-                    at_ == text_.size() ? "the end of the text"
-                                        : "'" + std::string(text_.substr(at_, std::min(end - at_, std::size_t{40}))) + "'");
+                    at_ == text_.size()
+                        ? "the end of the text"
+                        : "'" + std::string(text_.substr(at_, std::min(end - at_, std::size_t{40}))) + "'");
   }
 
   void skip_space() {
     while (at_ < text_.size()) {
-      if (std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
-      else if (text_.substr(at_, 2) == "//") at_ = std::min(text_.find('\n', at_), text_.size());
-      else break;
+      if (std::isspace(static_cast<unsigned char>(text_[at_])) != 0)
+        ++at_;
+      else if (text_.substr(at_, 2) == "//")
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      else
+        break;
     }
   }
   bool accept(std::string_view token) {
@@ -62,8 +66,10 @@ class Parser {
     expect("\"");
     std::string s;
     for (; at_ < text_.size() && text_[at_] != '"'; ++at_) {
-      if (text_[at_] == '\\' && ++at_ < text_.size() && text_[at_] == 'n') s += '\n';
-      else if (at_ < text_.size()) s += text_[at_];
+      if (text_[at_] == '\\' && ++at_ < text_.size() && text_[at_] == 'n')
+        s += '\n';
+      else if (at_ < text_.size())
+        s += text_[at_];
     }
     expect("\"");
     return s;
@@ -123,8 +129,10 @@ class Parser {
           }
           expect(",");
         }
-        if constexpr (std::is_same_v<T, std::uint8_t>) data[i] = number<unsigned>() != 0;
-        else data[i] = number<T>();
+        if constexpr (std::is_same_v<T, std::uint8_t>)
+          data[i] = number<unsigned>() != 0;
+        else
+          data[i] = number<T>();
       }
     });
     expect("}");

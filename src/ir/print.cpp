@@ -24,8 +24,10 @@ std::string quoted(const std::string& text) {
   std::string s = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') s += '\\';
-    if (c == '\n') s += "\\n";
-    else s += c;
+    if (c == '\n')
+      s += "\\n";
+    else
+      s += c;
   }
   return s + '"';
 }
@@ -33,7 +35,8 @@ std::string quoted(const std::string& text) {
 bool is_plain_name(const std::string& name) {
   if (name.empty()) return false;
   for (char c : name)
-    if (!(std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-' || c == '/')) return false;
+    if (!(std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-' || c == '/'))
+      return false;
   return std::isdigit(static_cast<unsigned char>(name[0])) == 0 && name[0] != '-';
 }
 
@@ -73,8 +76,10 @@ std::string array_text(const Array& array) {
     const T* data = static_cast<const T*>(array.raw());
     for (std::int64_t i = 0; i < (splat ? 1 : n); ++i) {
       if (i) s += ", ";
-      if constexpr (std::is_same_v<T, std::uint8_t>) s += std::to_string(data[i]);
-      else s += number_text(data[i]);
+      if constexpr (std::is_same_v<T, std::uint8_t>)
+        s += std::to_string(data[i]);
+      else
+        s += number_text(data[i]);
     }
   });
   return s + (splat ? "...}" : "}");

@@ -40,8 +40,7 @@ const OpDef& op(std::string_view name) {
 
 double estimate_flops(const Node& node) {
   if (node.op->flops) return node.op->flops(node);
-  return node.types.empty() ? 0
-                            : node.op->cost_per_element * static_cast<double>(node.types.front().shape.size());
+  return node.types.empty() ? 0 : node.op->cost_per_element * static_cast<double>(node.types.front().shape.size());
 }
 
 std::vector<Array> evaluate(const Graph& graph, std::span<const Array> inputs) {

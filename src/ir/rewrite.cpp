@@ -43,7 +43,8 @@ Uses::Uses(const Graph& graph) : index_(graph) {
 
 std::span<const Use> Uses::of(Value v) const {
   const auto i = static_cast<std::size_t>(index_(v));
-  return std::span(uses_).subspan(static_cast<std::size_t>(first_[i]), static_cast<std::size_t>(first_[i + 1] - first_[i]));
+  return std::span(uses_).subspan(static_cast<std::size_t>(first_[i]),
+                                  static_cast<std::size_t>(first_[i + 1] - first_[i]));
 }
 
 Rebuild::Rebuild(const Graph& from) : from_(from), to_(std::make_shared<Graph>(from.name())), map_(from) {

@@ -14,7 +14,8 @@ std::vector<ValueType> infer_call(const InferContext& c) {
   const std::vector<ValueType> operands(c.operands.begin(), c.operands.end());
   const Graph& body = *c.regions[0];
   if (body.input_types() != operands)
-    throw UserError("call", "the operands must be what the body takes, " + types_text(body.input_types()), types_text(operands));
+    throw UserError("call", "the operands must be what the body takes, " + types_text(body.input_types()),
+                    types_text(operands));
   const auto results = body.output_types();
   if (c.regions.size() == 2) {
     auto inputs = operands, outputs = results;
@@ -97,9 +98,8 @@ std::vector<Value> transpose_call(const TransposeContext& c) {
   const std::size_t n = c.operands.size();
   std::vector<Value> operands(c.operands.begin(), c.operands.end());
   operands.insert(operands.end(), c.cotangents.begin(), c.cotangents.end());
-  return call_on(c.node, operands, [&](std::span<const Value> v) {
-    return pull_back(*c.node.regions[0], v.first(n), v.subspan(n));
-  });
+  return call_on(c.node, operands,
+                 [&](std::span<const Value> v) { return pull_back(*c.node.regions[0], v.first(n), v.subspan(n)); });
 }
 
 std::vector<Batched> batch_call(const BatchContext& c) {
@@ -152,14 +152,23 @@ std::vector<Sample> samples_call(Rng& rng, DType dtype) {
     for (std::int64_t i = 0; i < 3; ++i) a.set(i, uniform(rng));
     return a;
   };
-  const auto body = trace([](std::span<const Value> v) { return std::vector<Value>{sin(v[0]) * v[1], exp(v[1])}; },
-                          std::vector{type, type}, "body");
-  const auto square = trace([](std::span<const Value> v) { return std::vector<Value>{v[0] * v[0]}; },
-                            std::vector{type}, "body");
-  const auto rule = trace([](std::span<const Value> v) { return std::vector<Value>{v[0] * v[0], v[0] * v[1] * 2.0}; },
-                          std::vector{type, type}, "jvp");
-  const auto linear = trace([](std::span<const Value> v) { return std::vector<Value>{v[0] * 2.0 - v[1], v[1] * 3.0}; },
-                            std::vector{type, type}, "body");
+  const auto body = trace(
+      [](std::span<const Value> v) {
+        return std::vector<Value>{sin(v[0]) * v[1], exp(v[1])};
+      },
+      std::vector{type, type}, "body");
+  const auto square =
+      trace([](std::span<const Value> v) { return std::vector<Value>{v[0] * v[0]}; }, std::vector{type}, "body");
+  const auto rule = trace(
+      [](std::span<const Value> v) {
+        return std::vector<Value>{v[0] * v[0], v[0] * v[1] * 2.0};
+      },
+      std::vector{type, type}, "jvp");
+  const auto linear = trace(
+      [](std::span<const Value> v) {
+        return std::vector<Value>{v[0] * 2.0 - v[1], v[1] * 3.0};
+      },
+      std::vector{type, type}, "body");
   const std::string sample = "sample";
   return {
       {{random(), random()}, {{"name", sample}, {"remat", false}}, {body}},

@@ -63,8 +63,9 @@ std::vector<ValueType> infer_loop(const InferContext& c) {
   const Graph& body = *c.regions[0];
   check_inputs("the body", body, body_inputs);
   const auto outputs = body.output_types();
-  require(outputs.size() >= num_carry, "the body must give the next value of each of the " +
-          std::to_string(num_carry) + " carries, then ys", types_text(outputs));
+  require(outputs.size() >= num_carry,
+          "the body must give the next value of each of the " + std::to_string(num_carry) + " carries, then ys",
+          types_text(outputs));
   for (std::size_t i = 0; i < num_carry; ++i)
     require(outputs[i] == carry[i], "a carry must keep its type from one iteration to the next",
             "carry " + std::to_string(i) + " is " + carry[i].str() + " and becomes " + outputs[i].str(),
@@ -117,8 +118,9 @@ std::vector<Array> eval_loop(const EvalContext& c) {
   for (std::size_t i = num_carry; i < c.node.types.size(); ++i)
     results.push_back(Array::zeros(c.node.types[i].dtype, c.node.types[i].shape));
   const auto count = results.back().data<std::int32_t>();
-  const std::int64_t trip =
-      loop.has_trip() ? std::clamp<std::int64_t>(c.operands.back().data<std::int32_t>()[0], 0, loop.length()) : loop.length();
+  const std::int64_t trip = loop.has_trip()
+                                ? std::clamp<std::int64_t>(c.operands.back().data<std::int32_t>()[0], 0, loop.length())
+                                : loop.length();
 
   std::vector<bool> active(count.size(), true);
   std::vector<Array> arguments;
@@ -181,12 +183,16 @@ std::vector<Sample> samples_loop(Rng& rng, DType dtype) {
       },
       {state, state, weight});
   const auto while_body = region(
-      [](std::span<const Value> v) { return std::vector<Value>{v[0] * v[1] + sin(v[0]) * 0.1, v[0] * v[1]}; },
+      [](std::span<const Value> v) {
+        return std::vector<Value>{v[0] * v[1] + sin(v[0]) * 0.1, v[0] * v[1]};
+      },
       {scalar, scalar});
-  const auto while_until = region([](std::span<const Value> v) { return std::vector<Value>{greater(v[0], like(v[0], 4))}; },
-                                  {scalar, scalar});
+  const auto while_until = region(
+      [](std::span<const Value> v) { return std::vector<Value>{greater(v[0], like(v[0], 4))}; }, {scalar, scalar});
   const auto lane_body = region(
-      [](std::span<const Value> v) { return std::vector<Value>{v[0] * v[1] + sin(v[0]) * 0.1, v[0] * v[1]}; },
+      [](std::span<const Value> v) {
+        return std::vector<Value>{v[0] * v[1] + sin(v[0]) * 0.1, v[0] * v[1]};
+      },
       {lanes, lanes});
   const auto lane_until = region(
       [](std::span<const Value> v) {
@@ -195,9 +201,15 @@ std::vector<Sample> samples_loop(Rng& rng, DType dtype) {
       {lanes, lanes});
   // Linear in the carry and in xs together, and in the carry given a weight: for the transpose rule.
   const auto linear_body = region(
-      [](std::span<const Value> v) { return std::vector<Value>{v[0] * 0.5 + v[1], v[0] - v[1]}; }, {state, state});
+      [](std::span<const Value> v) {
+        return std::vector<Value>{v[0] * 0.5 + v[1], v[0] - v[1]};
+      },
+      {state, state});
   const auto power_body = region(
-      [](std::span<const Value> v) { return std::vector<Value>{matmul(v[0], v[1]), v[0]}; }, {state, weight});
+      [](std::span<const Value> v) {
+        return std::vector<Value>{matmul(v[0], v[1]), v[0]};
+      },
+      {state, weight});
   const Array xs = random_array(rng, dtype, {4, 2, 3}, -1, 1);
   // Starts and growth are apart from values that would end a loop within a finite difference.
   const Array start = random_array(rng, dtype, {}, 0.9, 1.1), growth = random_array(rng, dtype, {}, 1.9, 2.0);
@@ -208,7 +220,8 @@ std::vector<Sample> samples_loop(Rng& rng, DType dtype) {
   return {
       {{uniform(state), xs, uniform(weight)}, attrs_of(1, 1, 1, 4, false, false, ""), {scan_body}},
       {{uniform(state), xs, uniform(weight), Array::scalar<std::int32_t>(3)},
-       attrs_of(1, 1, 1, 4, true, true, "recompute"), {scan_body}},
+       attrs_of(1, 1, 1, 4, true, true, "recompute"),
+       {scan_body}},
       {{start, growth}, attrs_of(1, 0, 1, 6, false, false, ""), {while_body, while_until}},
       {{start, growth}, attrs_of(1, 0, 1, 6, false, false, "save"), {while_body, while_until}},
       {{starts, growths}, attrs_of(1, 0, 1, 6, false, false, ""), {lane_body, lane_until}},

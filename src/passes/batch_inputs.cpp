@@ -17,8 +17,12 @@ constexpr std::int64_t min_contraction = 64;
 class BatchInputs {
  public:
   BatchInputs(const Node& loop, ir::Rebuild& outer, Builder& builder)
-      : loop_(loop), outer_(outer), builder_(builder), index_(loop_.body()),
-        invariant_(invariant_values(loop_.body(), loop_)), edit_(loop_) {}
+      : loop_(loop),
+        outer_(outer),
+        builder_(builder),
+        index_(loop_.body()),
+        invariant_(invariant_values(loop_.body(), loop_)),
+        edit_(loop_) {}
 
   bool run() {
     // A loop that may end early would compute steps nobody needs.
@@ -48,10 +52,12 @@ class BatchInputs {
   int input_side(const Node& node) const {
     if (node.op->kind != OpKind::Dot || !node.attrs.integers("lhs_batch").empty()) return -1;
     std::int64_t extent = 1;
-    for (std::int64_t axis : node.attrs.integers("lhs_contract")) extent *= node.operands[0].shape()[static_cast<int>(axis)];
+    for (std::int64_t axis : node.attrs.integers("lhs_contract"))
+      extent *= node.operands[0].shape()[static_cast<int>(axis)];
     if (extent < min_contraction) return -1;
     for (int side = 0; side < 2; ++side)
-      if (xs_of(node.operands[static_cast<std::size_t>(side)]) && outside(node.operands[static_cast<std::size_t>(1 - side)], false))
+      if (xs_of(node.operands[static_cast<std::size_t>(side)]) &&
+          outside(node.operands[static_cast<std::size_t>(1 - side)], false))
         return side;
     return -1;
   }
@@ -107,8 +113,10 @@ std::shared_ptr<const Graph> batch_level(const Graph& graph, const PassOptions& 
   bool changed = false;
   for (const auto& node : graph.nodes()) {
     if (node->op->kind == OpKind::Input) continue;
-    if (node->op->kind == OpKind::Loop && BatchInputs(*node, rebuild, builder).run()) changed = true;
-    else rebuild.copy(*node);
+    if (node->op->kind == OpKind::Loop && BatchInputs(*node, rebuild, builder).run())
+      changed = true;
+    else
+      rebuild.copy(*node);
   }
   return changed ? rebuild.finish() : nullptr;
 }

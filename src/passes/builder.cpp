@@ -64,7 +64,8 @@ std::optional<int> sliced_axis(const Node& slice) {
 }
 
 std::optional<int> padded_axis(const Node& pad) {
-  const Axes &low = pad.attrs.integers("low"), &high = pad.attrs.integers("high"), &interior = pad.attrs.integers("interior");
+  const Axes &low = pad.attrs.integers("low"), &high = pad.attrs.integers("high"),
+             &interior = pad.attrs.integers("interior");
   if (pad.types[0].shape.rank() == 0 || uniform_value(pad.operands[1]) != 0.0) return std::nullopt;
   int axis = 0;
   bool found = false;

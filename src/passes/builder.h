@@ -48,8 +48,11 @@ class Builder {
   Value reduce_sum(Value x, const Axes& axes) { return make("reduce_sum", {x}, {{"axes", axes}}); }
   Value dot(Value lhs, Value rhs, const Axes& lhs_contract, const Axes& rhs_contract, const Axes& lhs_batch = {},
             const Axes& rhs_batch = {}) {
-    return make("dot", {lhs, rhs}, {{"lhs_contract", lhs_contract}, {"rhs_contract", rhs_contract},
-                                    {"lhs_batch", lhs_batch}, {"rhs_batch", rhs_batch}});
+    return make("dot", {lhs, rhs},
+                {{"lhs_contract", lhs_contract},
+                 {"rhs_contract", rhs_contract},
+                 {"lhs_batch", lhs_batch},
+                 {"rhs_batch", rhs_batch}});
   }
 
  private:
@@ -62,7 +65,9 @@ class Builder {
 
 // Questions rules ask about values.
 inline bool is_kind(Value v, ir::OpKind kind) { return v.node->op->kind == kind; }
-inline bool is_scalar_op(Value v, ir::ScalarOp op) { return v.node->op->scalar == op && is_kind(v, ir::OpKind::Elementwise); }
+inline bool is_scalar_op(Value v, ir::ScalarOp op) {
+  return v.node->op->scalar == op && is_kind(v, ir::OpKind::Elementwise);
+}
 inline bool is_named(Value v, std::string_view name) { return v.node->op->name == name; }
 // The one number a float, integer or bool value holds everywhere, seen through broadcasts and reshapes.
 std::optional<double> uniform_value(Value v);

@@ -19,15 +19,18 @@ bool same_attr(const Attr& a, const Attr& b) {
   return std::visit(
       [&](const auto& x) {
         using T = std::decay_t<decltype(x)>;
-        if constexpr (std::is_same_v<T, Array> || std::is_same_v<T, double>) return false;
-        else return x == std::get<T>(b);
+        if constexpr (std::is_same_v<T, Array> || std::is_same_v<T, double>)
+          return false;
+        else
+          return x == std::get<T>(b);
       },
       a);
 }
 
 bool same_attrs(const Attrs& a, const Attrs& b) {
-  return std::ranges::equal(a.entries(), b.entries(),
-                            [](const auto& x, const auto& y) { return x.first == y.first && same_attr(x.second, y.second); });
+  return std::ranges::equal(a.entries(), b.entries(), [](const auto& x, const auto& y) {
+    return x.first == y.first && same_attr(x.second, y.second);
+  });
 }
 
 bool same_regions(const Node& a, const Node& b) {
@@ -43,8 +46,9 @@ class Table {
     const auto [first, last] = nodes_.equal_range(hash(node, operands));
     for (auto it = first; it != last; ++it) {
       const Node& other = *it->second;
-      if (other.op == node.op && other.generation == node.generation && sorted(other, other.operands) == sorted(node, operands) &&
-          same_attrs(other.attrs, node.attrs) && same_regions(other, node))
+      if (other.op == node.op && other.generation == node.generation &&
+          sorted(other, other.operands) == sorted(node, operands) && same_attrs(other.attrs, node.attrs) &&
+          same_regions(other, node))
         return &other;
     }
     return nullptr;
@@ -53,7 +57,8 @@ class Table {
 
  private:
   static std::vector<Value> sorted(const Node& node, std::vector<Value> operands) {
-    if (node.op->commutative && operands.size() == 2 && before(operands[1], operands[0])) std::swap(operands[0], operands[1]);
+    if (node.op->commutative && operands.size() == 2 && before(operands[1], operands[0]))
+      std::swap(operands[0], operands[1]);
     return operands;
   }
   static bool before(Value a, Value b) {

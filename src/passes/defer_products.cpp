@@ -19,7 +19,11 @@ bool is_add(const Node& node) { return node.op->kind == OpKind::Elementwise && n
 // Whether f(sum of x_t) = sum of f(x_t), for the operand 0 of f.
 bool is_linear_view(const Node& node) {
   switch (node.op->kind) {
-    case OpKind::Reshape: case OpKind::Transpose: case OpKind::Slice: case OpKind::Broadcast: case OpKind::Reverse: return true;
+    case OpKind::Reshape:
+    case OpKind::Transpose:
+    case OpKind::Slice:
+    case OpKind::Broadcast:
+    case OpKind::Reverse: return true;
     case OpKind::Elementwise: return node.op->scalar == ScalarOp::Neg;
     default: return false;
   }
@@ -28,8 +32,13 @@ bool is_linear_view(const Node& node) {
 class DeferProducts {
  public:
   DeferProducts(const Node& loop, ir::Rebuild& outer, Builder& builder)
-      : loop_(loop), outer_(outer), builder_(builder), uses_(loop_.body()), index_(loop_.body()),
-        invariant_(invariant_values(loop_.body(), loop_)), edit_(loop_) {}
+      : loop_(loop),
+        outer_(outer),
+        builder_(builder),
+        uses_(loop_.body()),
+        index_(loop_.body()),
+        invariant_(invariant_values(loop_.body(), loop_)),
+        edit_(loop_) {}
 
   bool run() {
     if (loop_.num_lane_axes() > 0 || loop_.length() == 0) return false;
@@ -214,7 +223,8 @@ class DeferProducts {
       case OpKind::Reshape: return builder_.reshape(source, shape);
       case OpKind::Transpose: return builder_.transpose(source, with_time("permutation", 0, 1));
       default:
-        return builder_.slice(source, with_time("start", 0, 0), with_time("stop", loop_.length(), 0), with_time("step", 1, 0));
+        return builder_.slice(source, with_time("start", 0, 0), with_time("stop", loop_.length(), 0),
+                              with_time("step", 1, 0));
     }
   }
 
@@ -262,8 +272,10 @@ std::shared_ptr<const Graph> defer_level(const Graph& graph, const PassOptions& 
   bool changed = false;
   for (const auto& node : graph.nodes()) {
     if (node->op->kind == OpKind::Input) continue;
-    if (node->op->kind == OpKind::Loop && DeferProducts(*node, rebuild, builder).run()) changed = true;
-    else rebuild.copy(*node);
+    if (node->op->kind == OpKind::Loop && DeferProducts(*node, rebuild, builder).run())
+      changed = true;
+    else
+      rebuild.copy(*node);
   }
   return changed ? rebuild.finish() : nullptr;
 }

@@ -12,8 +12,14 @@ bool folds(const Node& node, const PassOptions& options) {
   using ir::OpKind;
   switch (node.op->kind) {
     // A repeated scalar and a counter are free where they are used; regions are left to the passes on loops.
-    case OpKind::Input: case OpKind::Constant: case OpKind::Broadcast: case OpKind::Iota: case OpKind::Loop:
-    case OpKind::Call: case OpKind::Extent: case OpKind::RandomBits: return false;
+    case OpKind::Input:
+    case OpKind::Constant:
+    case OpKind::Broadcast:
+    case OpKind::Iota:
+    case OpKind::Loop:
+    case OpKind::Call:
+    case OpKind::Extent:
+    case OpKind::RandomBits: return false;
     default: break;
   }
   if (node.operands.empty()) return false;

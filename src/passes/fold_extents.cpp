@@ -32,8 +32,10 @@ Axes reshaped(const Axes& axes, const Shape& from, const Shape& to) {
     const int i0 = i, k0 = k;
     std::int64_t left = 1, right = 1;
     do {
-      if (i < from.rank() && (left <= right || k >= to.rank())) left *= from[i++];
-      else right *= to[k++];
+      if (i < from.rank() && (left <= right || k >= to.rank()))
+        left *= from[i++];
+      else
+        right *= to[k++];
     } while (left != right && (i < from.rank() || k < to.rank()));
     const Axis kind = any_of(Axes(axes.begin() + i0, axes.begin() + i));
     std::fill(result.begin() + k0, result.begin() + k, kind);
@@ -103,8 +105,11 @@ class Analysis {
         for (const Axes& x : in) result = joined(result, x);
         return {result};
       }
-      case OpKind::StopGradient: case OpKind::Slice: case OpKind::Pad: case OpKind::Reverse: case OpKind::DynamicSlice:
-        return {in[0]};
+      case OpKind::StopGradient:
+      case OpKind::Slice:
+      case OpKind::Pad:
+      case OpKind::Reverse:
+      case OpKind::DynamicSlice: return {in[0]};
       case OpKind::DynamicUpdate: return {joined(in[0], in[1])};
       case OpKind::Concat: {
         Axes result = in[0];
@@ -119,10 +124,11 @@ class Analysis {
         for (std::size_t i = 0; i < axes.size(); ++i) result[static_cast<std::size_t>(axes[i])] = in[0][i];
         return {result};
       }
-      case OpKind::Constant: case OpKind::Iota: case OpKind::RandomBits: case OpKind::Extent:
-        return {Axes(static_cast<std::size_t>(rank(0)), Axis::New)};
-      case OpKind::Reduce:
-        return {taken(in[0], ir::other_axes(node.operands[0].rank(), a.integers("axes")))};
+      case OpKind::Constant:
+      case OpKind::Iota:
+      case OpKind::RandomBits:
+      case OpKind::Extent: return {Axes(static_cast<std::size_t>(rank(0)), Axis::New)};
+      case OpKind::Reduce: return {taken(in[0], ir::other_axes(node.operands[0].rank(), a.integers("axes")))};
       case OpKind::ArgMax: {
         const std::int64_t axis[] = {a.integer("axis")};
         return {taken(in[0], ir::other_axes(node.operands[0].rank(), axis))};

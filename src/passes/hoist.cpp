@@ -11,8 +11,15 @@ using ir::OpKind;
 
 bool is_free_where_used(const Node& node) {
   switch (node.op->kind) {
-    case OpKind::Constant: case OpKind::Iota: case OpKind::Broadcast: case OpKind::Reshape: case OpKind::Slice:
-    case OpKind::Transpose: case OpKind::Reverse: case OpKind::Extent: case OpKind::StopGradient: return true;
+    case OpKind::Constant:
+    case OpKind::Iota:
+    case OpKind::Broadcast:
+    case OpKind::Reshape:
+    case OpKind::Slice:
+    case OpKind::Transpose:
+    case OpKind::Reverse:
+    case OpKind::Extent:
+    case OpKind::StopGradient: return true;
     default: return false;
   }
 }
@@ -20,8 +27,12 @@ bool is_free_where_used(const Node& node) {
 class Hoist {
  public:
   Hoist(const Node& loop, ir::Rebuild& outer)
-      : loop_(loop), outer_(outer), index_(loop_.body()), invariant_(invariant_values(loop_.body(), loop_)),
-        outside_(loop_.body()), edit_(loop_) {}
+      : loop_(loop),
+        outer_(outer),
+        index_(loop_.body()),
+        invariant_(invariant_values(loop_.body(), loop_)),
+        outside_(loop_.body()),
+        edit_(loop_) {}
 
   // False when there is nothing to hoist.
   bool run() {
@@ -57,9 +68,8 @@ class Hoist {
     std::vector<bool> reads_const(nodes.size());
     for (const auto& node : nodes) {
       if (node->types.empty() || !invariant(node->result())) continue;
-      reads_const[id(*node)] =
-          node->op->kind == OpKind::Input ||
-          std::ranges::any_of(node->operands, [&](Value v) { return reads_const[id(*v.node)]; });
+      reads_const[id(*node)] = node->op->kind == OpKind::Input ||
+                               std::ranges::any_of(node->operands, [&](Value v) { return reads_const[id(*v.node)]; });
       if (node->op->kind == OpKind::Input || is_free_where_used(*node)) continue;
       // Cheap arithmetic on counters and literals is as well computed in place.
       const bool cheap = node->op->kind == OpKind::Elementwise && node->op->cost_per_element <= 2;
@@ -111,8 +121,10 @@ std::shared_ptr<const Graph> hoist_level(const Graph& graph, const Level&) {
   bool changed = false;
   for (const auto& node : graph.nodes()) {
     if (node->op->kind == OpKind::Input) continue;
-    if (is_loop(node) && Hoist(*node, rebuild).run()) changed = true;
-    else rebuild.copy(*node);
+    if (is_loop(node) && Hoist(*node, rebuild).run())
+      changed = true;
+    else
+      rebuild.copy(*node);
   }
   return changed ? rebuild.finish() : nullptr;
 }

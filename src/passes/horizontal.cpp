@@ -73,8 +73,10 @@ std::shared_ptr<const Graph> Horizontal::run(const PassOptions& options) {
         continue;
       }
       done[unit] = true;
-      if (unit >= num_nodes) groups_[unit - num_nodes].emit(rebuild, builder);
-      else if (graph_.nodes()[unit]->op->kind != ir::OpKind::Input) rebuild.copy(*graph_.nodes()[unit]);
+      if (unit >= num_nodes)
+        groups_[unit - num_nodes].emit(rebuild, builder);
+      else if (graph_.nodes()[unit]->op->kind != ir::OpKind::Input)
+        rebuild.copy(*graph_.nodes()[unit]);
     }
   }
   return rebuild.finish();

@@ -29,8 +29,10 @@ std::shared_ptr<const Graph> inline_level(const Graph& graph, const Level&) {
   ir::Rebuild rebuild(graph);
   for (const auto& node : graph.nodes()) {
     if (node->op->kind == ir::OpKind::Input) continue;
-    if (is_call(node)) inline_into(*node, rebuild);
-    else rebuild.copy(*node);
+    if (is_call(node))
+      inline_into(*node, rebuild);
+    else
+      rebuild.copy(*node);
   }
   return rebuild.finish();
 }

@@ -61,10 +61,13 @@ std::shared_ptr<const Graph> LoopEdit::until() {
     for (const Entry& e : *list) {
       const Value in = graph->add_input(e.outer.type());
       if (!e.old) continue;
-      const auto position = static_cast<int>(std::ranges::find(loop_.body().inputs(), e.old) - loop_.body().inputs().begin());
+      const auto position =
+          static_cast<int>(std::ranges::find(loop_.body().inputs(), e.old) - loop_.body().inputs().begin());
       const int first_const = loop_.num_carry() + loop_.num_xs();
-      if (position < loop_.num_carry()) map.set(loop_.until_carry_in(position), in);
-      else if (position >= first_const) map.set(loop_.until_const_in(position - first_const), in);
+      if (position < loop_.num_carry())
+        map.set(loop_.until_carry_in(position), in);
+      else if (position >= first_const)
+        map.set(loop_.until_const_in(position - first_const), in);
     }
   }
   for (const auto& node : old.nodes()) {

@@ -44,7 +44,8 @@ using Key = std::tuple<int, int, int, Origin, int, Axes, Axes, Axes, Axes, Axes>
 
 class MergeDots {
  public:
-  MergeDots(const Graph& graph, const Level& level) : graph_(graph), level_(level), index_(graph), uses_(graph), merge_(graph) {}
+  MergeDots(const Graph& graph, const Level& level)
+      : graph_(graph), level_(level), index_(graph), uses_(graph), merge_(graph) {}
 
   std::shared_ptr<const Graph> run(const PassOptions& options) {
     std::map<Key, std::vector<Candidate>> buckets;
@@ -79,8 +80,16 @@ class MergeDots {
     }
     Axes shape = c.other().shape().vec();
     shape[static_cast<std::size_t>(free.back())] = -1;
-    return Key{shared.node->id, shared.index, c.shared, origin, dot.generation, dot.attrs.integers("lhs_contract"),
-               dot.attrs.integers("rhs_contract"), dot.attrs.integers("lhs_batch"), dot.attrs.integers("rhs_batch"), shape};
+    return Key{shared.node->id,
+               shared.index,
+               c.shared,
+               origin,
+               dot.generation,
+               dot.attrs.integers("lhs_contract"),
+               dot.attrs.integers("rhs_contract"),
+               dot.attrs.integers("lhs_batch"),
+               dot.attrs.integers("rhs_batch"),
+               shape};
   }
 
   void merge(std::vector<Candidate> candidates) {
@@ -88,12 +97,15 @@ class MergeDots {
     std::vector<Candidate> group;
     // In one order everywhere, so that every dot over the same parts finds the same concat.
     if (origin_of(candidates[0].other(), level_, index_) == Origin::Computed)
-      std::ranges::stable_sort(candidates, {}, [&](const Candidate& c) { return place_of_partner(c.other(), level_, index_, uses_); });
+      std::ranges::stable_sort(candidates, {},
+                               [&](const Candidate& c) { return place_of_partner(c.other(), level_, index_, uses_); });
     for (const Candidate& c : candidates) {
       if (merge_.is_taken(*c.dot)) continue;
       members.push_back(c.dot);
-      if (merge_.independent(members)) group.push_back(c);
-      else members.pop_back();
+      if (merge_.independent(members))
+        group.push_back(c);
+      else
+        members.pop_back();
     }
     if (group.size() < 2) return;
     merge_.accept({members, {}, [group](ir::Rebuild& rebuild, Builder& builder) { emit(group, rebuild, builder); }});
@@ -112,7 +124,8 @@ class MergeDots {
     builder.set_generation(first.generation);
     const Value wide_other = builder.concat(parts, concat_axis);
     const Value common = rebuild(first.operands[static_cast<std::size_t>(shared)]);
-    const Value wide = builder.make(*first.op, {shared == 0 ? common : wide_other, shared == 0 ? wide_other : common}, first.attrs);
+    const Value wide =
+        builder.make(*first.op, {shared == 0 ? common : wide_other, shared == 0 ? wide_other : common}, first.attrs);
     std::int64_t start = 0;
     for (const Candidate& c : group) {
       const std::int64_t stop = start + c.other().shape()[concat_axis];
@@ -133,8 +146,8 @@ class MergeDots {
 Pass merge_dots() {
   return {"merge_dots", "dots that share an operand become one wide dot", true,
           [](const Graph& graph, const PassOptions& options) {
-            return rewrite_levels(
-                graph, [&](const Graph& g, const Level& level) { return MergeDots(g, level).run(options); });
+            return rewrite_levels(graph,
+                                  [&](const Graph& g, const Level& level) { return MergeDots(g, level).run(options); });
           }};
 }
 

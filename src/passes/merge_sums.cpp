@@ -79,7 +79,8 @@ class MergeSums {
       for (const Piece& p : pieces) {
         if (!is_kind(p.term, OpKind::Slice) || sliced_axis(*p.term.node) != axis) return;
         const auto k = static_cast<std::size_t>(axis);
-        if (p.term.node->attrs.integers("start")[k] != p.start || p.term.node->attrs.integers("stop")[k] != p.stop) return;
+        if (p.term.node->attrs.integers("start")[k] != p.start || p.term.node->attrs.integers("stop")[k] != p.stop)
+          return;
         const Value source = p.term.node->operands[0];
         if ((other && source != other) || source.type() != whole.type()) return;
         other = source;
@@ -96,7 +97,8 @@ class MergeSums {
                      builder.set_generation(pieces[0].add->generation);
                      std::vector<Value> terms;
                      for (const Piece& p : pieces) terms.push_back(rebuild(p.term));
-                     const Value sum = builder.add(rebuild(whole), other ? rebuild(other) : builder.concat(terms, axis));
+                     const Value sum =
+                         builder.add(rebuild(whole), other ? rebuild(other) : builder.concat(terms, axis));
                      for (const Piece& p : pieces)
                        rebuild.map().set(result_of(p.add), builder.narrow(sum, axis, p.start, p.stop));
                    }});
@@ -121,7 +123,8 @@ class MergeSums {
       }
       const std::vector<Value> needs = {result_of(&concat)};
       if (members.size() != concat.operands.size() || !merge_.independent(members, needs)) continue;
-      const int out_axis = static_cast<int>(axis - std::ranges::count_if(axes, [&](std::int64_t a) { return a < axis; }));
+      const int out_axis =
+          static_cast<int>(axis - std::ranges::count_if(axes, [&](std::int64_t a) { return a < axis; }));
       merge_.accept({members, needs, [=](ir::Rebuild& rebuild, Builder& builder) {
                        builder.set_generation(members[0]->generation);
                        const Value sum = builder.reduce_sum(rebuild(needs[0]), axes);
@@ -138,8 +141,10 @@ class MergeSums {
 
   void collect(const Node& node, std::vector<Value>& leaves) const {
     for (const Value& v : node.operands) {
-      if (is_add(*v.node) && uses_.count(v) == 1 && v.node->generation == node.generation) collect(*v.node, leaves);
-      else leaves.push_back(v);
+      if (is_add(*v.node) && uses_.count(v) == 1 && v.node->generation == node.generation)
+        collect(*v.node, leaves);
+      else
+        leaves.push_back(v);
     }
   }
 
@@ -147,14 +152,16 @@ class MergeSums {
   int computed_side(const Node& dot) const {
     for (int side = 0; side < 2; ++side)
       if (dot.operands[static_cast<std::size_t>(side)].node->op->kind == OpKind::Elementwise &&
-          !invariant(dot.operands[static_cast<std::size_t>(side)]) && invariant(dot.operands[static_cast<std::size_t>(1 - side)]))
+          !invariant(dot.operands[static_cast<std::size_t>(side)]) &&
+          invariant(dot.operands[static_cast<std::size_t>(1 - side)]))
         return side;
     return -1;
   }
 
   void merge_contractions(const Node& root) {
     const Value result = result_of(&root);
-    if (merge_.is_taken(root) || (uses_.count(result) == 1 && !uses_.is_output(result) && is_add(*uses_.of(result)[0].node)))
+    if (merge_.is_taken(root) ||
+        (uses_.count(result) == 1 && !uses_.is_output(result) && is_add(*uses_.of(result)[0].node)))
       return;
     std::vector<Value> leaves;
     collect(root, leaves);
@@ -168,31 +175,35 @@ class MergeSums {
       if (side < 0 || lc.size() != 1) continue;
       Axes lhs = dot.operands[0].shape().vec(), rhs = dot.operands[1].shape().vec();
       lhs[static_cast<std::size_t>(lc[0])] = rhs[static_cast<std::size_t>(rc[0])] = -1;
-      buckets[{side, lc, rc, dot.attrs.integers("lhs_batch"), dot.attrs.integers("rhs_batch"), lhs, rhs}].push_back(&dot);
+      buckets[{side, lc, rc, dot.attrs.integers("lhs_batch"), dot.attrs.integers("rhs_batch"), lhs, rhs}].push_back(
+          &dot);
     }
     for (auto& [key, dots] : buckets) {
       if (dots.size() < 2) continue;
       const auto side = static_cast<std::size_t>(std::get<0>(key));
-      std::ranges::stable_sort(dots, {}, [&](const Node* d) { return place_of_partner(d->operands[side], level_, index_, uses_); });
+      std::ranges::stable_sort(
+          dots, {}, [&](const Node* d) { return place_of_partner(d->operands[side], level_, index_, uses_); });
       std::vector<Value> rest;
       for (const Value& v : leaves)
         if (std::ranges::find(dots, v.node) == dots.end()) rest.push_back(v);
       std::vector<Value> needs = leaves;
       if (!merge_.independent({&root}, needs)) return;
-      merge_.accept({{&root}, needs, [rest, result, dots = dots](ir::Rebuild& rebuild, Builder& builder) {
-                       const Node& first = *dots[0];
-                       builder.set_generation(first.generation);
-                       std::vector<Value> lhs, rhs;
-                       for (const Node* d : dots) {
-                         lhs.push_back(rebuild(d->operands[0]));
-                         rhs.push_back(rebuild(d->operands[1]));
-                       }
-                       const auto axis = [&](const char* name) { return static_cast<int>(first.attrs.integers(name)[0]); };
-                       Value sum = builder.make(*first.op, {builder.concat(lhs, axis("lhs_contract")),
-                                                            builder.concat(rhs, axis("rhs_contract"))}, first.attrs);
-                       for (const Value& v : rest) sum = builder.add(sum, rebuild(v));
-                       rebuild.map().set(result, sum);
-                     }});
+      merge_.accept(
+          {{&root}, needs, [rest, result, dots = dots](ir::Rebuild& rebuild, Builder& builder) {
+             const Node& first = *dots[0];
+             builder.set_generation(first.generation);
+             std::vector<Value> lhs, rhs;
+             for (const Node* d : dots) {
+               lhs.push_back(rebuild(d->operands[0]));
+               rhs.push_back(rebuild(d->operands[1]));
+             }
+             const auto axis = [&](const char* name) { return static_cast<int>(first.attrs.integers(name)[0]); };
+             Value sum = builder.make(
+                 *first.op, {builder.concat(lhs, axis("lhs_contract")), builder.concat(rhs, axis("rhs_contract"))},
+                 first.attrs);
+             for (const Value& v : rest) sum = builder.add(sum, rebuild(v));
+             rebuild.map().set(result, sum);
+           }});
       return;
     }
   }
@@ -209,8 +220,8 @@ class MergeSums {
 Pass merge_sums() {
   return {"merge_sums", "sums and reductions of the parts of one value become one", true,
           [](const Graph& graph, const PassOptions& options) {
-            return rewrite_levels(
-                graph, [&](const Graph& g, const Level& level) { return MergeSums(g, level).run(options); });
+            return rewrite_levels(graph,
+                                  [&](const Graph& g, const Level& level) { return MergeSums(g, level).run(options); });
           }};
 }
 

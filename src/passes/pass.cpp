@@ -9,8 +9,10 @@ namespace {
 
 Level level_of(const Graph& graph, const Node* loop) {
   Level level{loop, {}};
-  if (loop) level.invariant = invariant_values(graph, ir::LoopView(*loop));
-  else level.invariant.assign(static_cast<std::size_t>(ir::ValueIndex(graph).size()), false);
+  if (loop)
+    level.invariant = invariant_values(graph, ir::LoopView(*loop));
+  else
+    level.invariant.assign(static_cast<std::size_t>(ir::ValueIndex(graph).size()), false);
   return level;
 }
 
@@ -49,8 +51,8 @@ std::vector<bool> invariant_values(const Graph& body, const ir::LoopView& loop) 
   }
   for (const auto& node : body.nodes()) {
     if (node->op->kind == ir::OpKind::Input) continue;
-    const bool all = std::ranges::all_of(
-        node->operands, [&](Value v) { return invariant[static_cast<std::size_t>(index(v))]; });
+    const bool all =
+        std::ranges::all_of(node->operands, [&](Value v) { return invariant[static_cast<std::size_t>(index(v))]; });
     for (int i = 0; all && i < static_cast<int>(node->types.size()); ++i)
       invariant[static_cast<std::size_t>(index(node->result(i)))] = true;
   }

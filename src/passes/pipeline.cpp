@@ -59,7 +59,8 @@ void check_names(const PassOptions& options) {
     if (name == "all") continue;
     std::vector<std::string> names = {"all"};
     for (const Pass& pass : all_passes()) {
-      if (pass.optional) names.push_back(pass.name);
+      if (pass.optional)
+        names.push_back(pass.name);
       else if (pass.name == name)
         throw UserError("passes", "only optional passes can be disabled", name, "leave '" + name + "' out");
     }

@@ -20,15 +20,21 @@ constexpr double max_cost = 2;  // OpDef::cost_per_element of what is done again
 bool is_cheap(const Node& node) {
   switch (node.op->kind) {
     case OpKind::Elementwise: return node.op->cost_per_element <= max_cost;
-    case OpKind::Constant: case OpKind::Iota: case OpKind::Reshape: case OpKind::Transpose: case OpKind::Broadcast:
-    case OpKind::Slice: case OpKind::Pad: case OpKind::Concat: case OpKind::Reverse: case OpKind::StopGradient: return true;
+    case OpKind::Constant:
+    case OpKind::Iota:
+    case OpKind::Reshape:
+    case OpKind::Transpose:
+    case OpKind::Broadcast:
+    case OpKind::Slice:
+    case OpKind::Pad:
+    case OpKind::Concat:
+    case OpKind::Reverse:
+    case OpKind::StopGradient: return true;
     default: return false;
   }
 }
 
-std::int64_t bytes_of(Value v) {
-  return v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype()));
-}
+std::int64_t bytes_of(Value v) { return v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype())); }
 
 // One forward loop, with the loops that read its ys step by step.
 class Crossing {
@@ -90,8 +96,10 @@ class Crossing {
     for (int i = 0; i < back.num_xs(); ++i) {
       const Value xs = back.xs(i);
       const int y = xs.node == &loop_.node() ? xs.index - loop_.num_carry() : -1;
-      if (y >= 0 && !kept_[static_cast<std::size_t>(y)]) needed.emplace_back(back.xs_in(i), loop_.y_out(y));
-      else edit.add_xs(outer(xs), back.xs_in(i));
+      if (y >= 0 && !kept_[static_cast<std::size_t>(y)])
+        needed.emplace_back(back.xs_in(i), loop_.y_out(y));
+      else
+        edit.add_xs(outer(xs), back.xs_in(i));
     }
     // Walk from the needed values to sources, in the order of the forward body.
     std::vector<bool> visit(static_cast<std::size_t>(index_.size()));
@@ -104,9 +112,12 @@ class Crossing {
       for (int r = 0; r < static_cast<int>(n.types.size()); ++r) {
         const int v = index_({const_cast<Node*>(&n), r});
         if (!visit[static_cast<std::size_t>(v)]) continue;
-        if (source_.contains(v)) xs_position[v] = edit.add_xs(source_.at(v));
-        else if (n.op->kind == OpKind::Input) const_position[v] = -1;
-        else recompute = true;
+        if (source_.contains(v))
+          xs_position[v] = edit.add_xs(source_.at(v));
+        else if (n.op->kind == OpKind::Input)
+          const_position[v] = -1;
+        else
+          recompute = true;
       }
       if (!recompute) continue;
       HOTLOOP_CHECK(is_cheap(n), "the cut leaves " + n.op->name + " to be recomputed");
@@ -124,13 +135,15 @@ class Crossing {
       for (int r = 0; r < static_cast<int>(n->types.size()); ++r) {
         const int v = index_(n->result(r));
         if (const auto x = xs_position.find(v); x != xs_position.end()) map.set(n->result(r), edit.xs_in(x->second));
-        if (const auto c = const_position.find(v); c != const_position.end()) map.set(n->result(r), edit.const_in(c->second));
+        if (const auto c = const_position.find(v); c != const_position.end())
+          map.set(n->result(r), edit.const_in(c->second));
       }
     }
     for (auto it = recomputed.rbegin(); it != recomputed.rend(); ++it) {
       std::vector<Value> operands;
       for (const Value& v : (*it)->operands) operands.push_back(map(v));
-      Node* copied = edit.body().append(*(*it)->op, std::move(operands), (*it)->attrs, (*it)->regions, (*it)->generation + 1);
+      Node* copied =
+          edit.body().append(*(*it)->op, std::move(operands), (*it)->attrs, (*it)->regions, (*it)->generation + 1);
       map.set(const_cast<Node*>(*it)->result(), copied->result());
     }
     for (const auto& [in, v] : needed) edit.map().set(in, map(v));
@@ -179,7 +192,8 @@ class Crossing {
           cut.add_edge(source, in(v), MinCut::unlimited);
         } else {
           for (const Value& operand : node->operands)
-            if (!is_free[static_cast<std::size_t>(index_(operand))]) cut.add_edge(out(index_(operand)), in(v), MinCut::unlimited);
+            if (!is_free[static_cast<std::size_t>(index_(operand))])
+              cut.add_edge(out(index_(operand)), in(v), MinCut::unlimited);
         }
       }
     }
@@ -201,8 +215,8 @@ class Crossing {
   ir::LoopView loop_;
   ir::ValueIndex index_;
   std::vector<const Node*> backward_;
-  std::vector<bool> kept_;    // by y: read by something else as well
-  std::vector<Value> saved_;  // body values that become ys in place of the others
+  std::vector<bool> kept_;       // by y: read by something else as well
+  std::vector<Value> saved_;     // body values that become ys in place of the others
   std::map<int, Value> source_;  // body value -> all its steps, in the new graph
   bool applies_ = false;
 };

@@ -28,8 +28,10 @@ class Simplify {
       builder_.set_generation(node->generation);
       Value v = swapped_dot(*node);
       if (!v) v = sum_of_terms(*node);
-      if (v) changed_ = true;
-      else v = builder_.make(*node->op, rebuild_.operands(*node), node->attrs);
+      if (v)
+        changed_ = true;
+      else
+        v = builder_.make(*node->op, rebuild_.operands(*node), node->attrs);
       rebuild_.map().set(node->result(), v);
     }
     return changed_ || builder_.num_rewrites() > 0 ? rebuild_.finish() : nullptr;
@@ -70,7 +72,8 @@ class Simplify {
   }
 
   static bool is_dot_like(Value v) {
-    while (v.node->op->kind == OpKind::Slice || v.node->op->kind == OpKind::Reshape || v.node->op->kind == OpKind::Transpose)
+    while (v.node->op->kind == OpKind::Slice || v.node->op->kind == OpKind::Reshape ||
+           v.node->op->kind == OpKind::Transpose)
       v = v.node->operands[0];
     return v.node->op->kind == OpKind::Dot;
   }
@@ -91,7 +94,8 @@ class Simplify {
     const auto sequence = leaves;
     std::ranges::stable_sort(leaves, {}, [&](Value v) { return rank_of(v); });
     const auto num_invariant = std::ranges::count_if(leaves, [&](Value v) { return invariant(v); });
-    const bool reorder = leaves.size() > 2 && !invariant(result) && (!is_chain || sequence != leaves || num_invariant > 1);
+    const bool reorder =
+        leaves.size() > 2 && !invariant(result) && (!is_chain || sequence != leaves || num_invariant > 1);
 
     std::vector<Value> fixed, terms;
     for (const Value& v : leaves) (rank_of(v) == 1 && reorder ? fixed : terms).push_back(rebuild_(v));

@@ -25,8 +25,10 @@ Value below_broadcast(Builder& b, const ir::OpDef& op, const std::vector<Value>&
   for (const Value& v : operands) {
     if (!is_kind(v, OpKind::Broadcast)) return {};
     if (operand(v).rank() == 0) continue;
-    if (pattern == nullptr) pattern = v.node;
-    else if (pattern->attrs.integers("axes") != v.node->attrs.integers("axes")) return {};
+    if (pattern == nullptr)
+      pattern = v.node;
+    else if (pattern->attrs.integers("axes") != v.node->attrs.integers("axes"))
+      return {};
   }
   std::vector<Value> inner;
   for (const Value& v : operands) {
@@ -45,8 +47,7 @@ Value unary(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands,
       if (is_scalar_op(x, ScalarOp::Neg)) return operand(x);
       if (is_scalar_op(x, ScalarOp::Sub)) return b.sub(operand(x, 1), operand(x, 0));
       return {};
-    case ScalarOp::Not:
-      return is_scalar_op(x, ScalarOp::Not) ? operand(x) : Value{};
+    case ScalarOp::Not: return is_scalar_op(x, ScalarOp::Not) ? operand(x) : Value{};
     case ScalarOp::Abs:
       if (is_scalar_op(x, ScalarOp::Abs)) return x;
       return is_scalar_op(x, ScalarOp::Neg) ? b.make(op, {operand(x)}) : Value{};
@@ -119,8 +120,10 @@ Value binary(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands
       if (!is_float(x.dtype())) return {};
       if (is_number(y, 1)) return x;
       return is_number(y, 2) ? b.mul(x, x) : Value{};
-    case ScalarOp::Max: case ScalarOp::Min: return x == y ? x : Value{};
-    case ScalarOp::And: case ScalarOp::Or: {
+    case ScalarOp::Max:
+    case ScalarOp::Min: return x == y ? x : Value{};
+    case ScalarOp::And:
+    case ScalarOp::Or: {
       if (x == y) return x;
       if (x.dtype() != DType::Bool) return {};
       const bool is_and = op.scalar == ScalarOp::And;

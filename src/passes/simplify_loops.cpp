@@ -34,8 +34,10 @@ class SimplifyLoop {
     }
     for (int i = 0; i < loop_.num_consts(); ++i) {
       const Value v = outer_(loop_.constant(i));
-      if (sinks(i)) sunk_.emplace_back(loop_.const_in(i), *uniform_value(v));
-      else add_once(consts_seen_, v, loop_.const_in(i), false);
+      if (sinks(i))
+        sunk_.emplace_back(loop_.const_in(i), *uniform_value(v));
+      else
+        add_once(consts_seen_, v, loop_.const_in(i), false);
     }
     for (int i = 0; i < loop_.num_carry(); ++i)
       if (is_fixed(i)) add_once(consts_seen_, outer_(loop_.carry(i)), loop_.carry_in(i), false);
@@ -107,8 +109,10 @@ class SimplifyLoop {
       return;
     }
     seen.emplace_back(outer, old);
-    if (is_xs) edit_.add_xs(outer, old);
-    else edit_.add_const(outer, old);
+    if (is_xs)
+      edit_.add_xs(outer, old);
+    else
+      edit_.add_const(outer, old);
   }
 
   void append(const std::vector<int>& kept_carry) {
@@ -128,8 +132,10 @@ class SimplifyLoop {
     for (int i = 0; i < loop_.num_carry(); ++i)
       if (is_fixed(i)) outer_.map().set(loop_.carry_result(i), outer_(loop_.carry(i)));
     for (int y = 0; y < loop_.num_ys(); ++y) {
-      if (copies_xs(y)) outer_.map().set(loop_.ys_result(y), outer_(xs_of(loop_.y_out(y))));
-      else if (first_equal_y(y) != y) outer_.map().set(loop_.ys_result(y), outer_(loop_.ys_result(first_equal_y(y))));
+      if (copies_xs(y))
+        outer_.map().set(loop_.ys_result(y), outer_(xs_of(loop_.y_out(y))));
+      else if (first_equal_y(y) != y)
+        outer_.map().set(loop_.ys_result(y), outer_(loop_.ys_result(first_equal_y(y))));
     }
   }
 
@@ -138,9 +144,9 @@ class SimplifyLoop {
   Builder& builder_;
   LoopEdit edit_;
   Seen xs_seen_, consts_seen_;
-  std::vector<std::pair<Value, Value>> same_;       // old input -> earlier old input that is fed the same
-  std::vector<std::pair<Value, double>> sunk_;      // old const -> the number it is
-  std::vector<std::pair<Value, int>> repeated_;     // old xs -> position of the const that replaces it
+  std::vector<std::pair<Value, Value>> same_;    // old input -> earlier old input that is fed the same
+  std::vector<std::pair<Value, double>> sunk_;   // old const -> the number it is
+  std::vector<std::pair<Value, int>> repeated_;  // old xs -> position of the const that replaces it
 };
 
 std::shared_ptr<const Graph> simplify_loops_level(const Graph& graph, const PassOptions& options) {
@@ -151,8 +157,10 @@ std::shared_ptr<const Graph> simplify_loops_level(const Graph& graph, const Pass
   bool changed = false;
   for (const auto& node : graph.nodes()) {
     if (node->op->kind == OpKind::Input) continue;
-    if (is_loop(node) && SimplifyLoop(*node, rebuild, builder).run()) changed = true;
-    else rebuild.copy(*node);
+    if (is_loop(node) && SimplifyLoop(*node, rebuild, builder).run())
+      changed = true;
+    else
+      rebuild.copy(*node);
   }
   return changed ? rebuild.finish() : nullptr;
 }

@@ -137,7 +137,8 @@ Value slice(Builder& b, Value x, const Window& w) {
         const std::int64_t start = inner.attrs.integers("start")[k], step = inner.attrs.integers("step")[k];
         composed.start[k] = start + w.start[k] * step;
         composed.step[k] = step * w.step[k];
-        composed.stop[k] = shape[i] == 0 ? composed.start[k] : composed.start[k] + (shape[i] - 1) * composed.step[k] + 1;
+        composed.stop[k] =
+            shape[i] == 0 ? composed.start[k] : composed.start[k] + (shape[i] - 1) * composed.step[k] + 1;
       }
       return b.slice(operand(x), composed.start, composed.stop, composed.step);
     }
@@ -212,7 +213,9 @@ Value concat(Builder& b, const std::vector<Value>& operands, const Attrs& attrs)
   }
   if (inner_axis == axes.end()) {
     // Repeats of one value along the concatenated axis are a longer repeat.
-    const auto equal = [&](Value v) { return v == inner[0] || (uniform_value(v) && uniform_value(v) == uniform_value(inner[0])); };
+    const auto equal = [&](Value v) {
+      return v == inner[0] || (uniform_value(v) && uniform_value(v) == uniform_value(inner[0]));
+    };
     return std::ranges::all_of(inner, equal) ? b.broadcast(inner[0], shape, axes) : Value{};
   }
   return b.broadcast(b.concat(inner, static_cast<int>(inner_axis - axes.begin())), shape, axes);

@@ -19,8 +19,7 @@ std::string variable(const char* name) {
 std::filesystem::path wanted_dir() {
   if (const std::string dir = variable("HOTLOOP_CACHE_DIR"); !dir.empty()) return dir;
   if (const std::string dir = variable("XDG_CACHE_HOME"); !dir.empty()) return std::filesystem::path(dir) / "hotloop";
-  if (const std::string dir = variable("HOME"); !dir.empty())
-    return std::filesystem::path(dir) / ".cache" / "hotloop";
+  if (const std::string dir = variable("HOME"); !dir.empty()) return std::filesystem::path(dir) / ".cache" / "hotloop";
   return {};
 }
 

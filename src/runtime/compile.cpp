@@ -98,7 +98,7 @@ class MemoryCache {
   static constexpr std::size_t max_entries = 128;
   using Entries = std::list<std::pair<std::string, std::shared_ptr<Executable::Impl>>>;
   std::mutex mutex_;
-  Entries entries_;  // most recent first
+  Entries entries_;                                                // most recent first
   std::unordered_map<std::string_view, Entries::iterator> index_;  // views into entries_
 };
 
@@ -187,8 +187,8 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
   BackendOptions backend_options;
   backend_options.keep_source = options.keep_source;
   backend_options.cache_dir = runtime::disk_cache_dir();
-  std::unique_ptr<CompiledKernel> kernel = options.backend == "c" ? compile_c(program, backend_options)
-                                                                  : compile_llvm(program, backend_options);
+  std::unique_ptr<CompiledKernel> kernel =
+      options.backend == "c" ? compile_c(program, backend_options) : compile_llvm(program, backend_options);
   watch.lap(kernel->from_cache ? "code (from the cache)" : "code");
   return runtime::make_kernel_engine(std::move(program), std::move(kernel), options.threads, !variable_rows);
 }
@@ -203,7 +203,8 @@ std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& grap
   Stopwatch watch(impl->stages);
   ir::verify(*graph);
   watch.lap("verify");
-  impl->engine = options.backend == "interp" ? build_interpreter(*impl, graph, watch) : build_kernel(*impl, *graph, watch);
+  impl->engine =
+      options.backend == "interp" ? build_interpreter(*impl, graph, watch) : build_kernel(*impl, *graph, watch);
   for (const auto& node : impl->graph->nodes()) impl->flops += ir::estimate_flops(*node);
   impl->bytes = total_bytes(impl->inputs) + total_bytes(impl->outputs);
   return impl;

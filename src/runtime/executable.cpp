@@ -37,11 +37,12 @@ std::int64_t Executable::Impl::check(std::span<const Array> arrays) const {
   const std::int64_t rows = rows_of(TypesOf{arrays}, &misfit);
   if (rows >= 0) return rows;
   const int batch = options.batch_axes.empty() ? -1 : options.batch_axes[misfit];
-  throw UserError(graph->name(),
-                  "argument " + std::to_string(misfit) + " must be " + inputs[misfit].str() +
-                      (batch < 0 ? "" : ", or shorter along its batch axis " + std::to_string(batch) +
-                                            " (alike for all arguments)"),
-                  arrays[misfit].type().str(), "compile for these types, or convert the argument");
+  throw UserError(
+      graph->name(),
+      "argument " + std::to_string(misfit) + " must be " + inputs[misfit].str() +
+          (batch < 0 ? ""
+                     : ", or shorter along its batch axis " + std::to_string(batch) + " (alike for all arguments)"),
+      arrays[misfit].type().str(), "compile for these types, or convert the argument");
 }
 
 void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t rows) const {

@@ -39,8 +39,7 @@ struct Executable::Impl {
   void launch(void* const* in, void* const* out, std::int64_t rows) const;
 };
 
-template <class Types>
-std::int64_t Executable::Impl::rows_of(const Types& types, std::size_t* misfit) const {
+template <class Types> std::int64_t Executable::Impl::rows_of(const Types& types, std::size_t* misfit) const {
   std::int64_t rows = -1;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ValueType& given = types[i];

@@ -57,23 +57,28 @@ std::string Executable::explain() const {
   const Impl& self = *impl_;
   const KernelRecord kernel = self.engine->describe();
   std::string out;
-  append_line(out, "program", self.graph->name() + ": " + count(static_cast<int>(self.inputs.size()), "input") + ", " +
-                                  count(static_cast<int>(self.outputs.size()), "output") + ", " +
-                                  count(static_cast<int>(self.graph->nodes().size()), "node"));
-  append_line(out, "backend", self.options.backend + ", " + self.options.target + ", " +
-                                  count(self.options.threads, "thread") +
-                                  (self.max_rows > 1 && !self.options.batch_axes.empty()
-                                       ? ", up to " + std::to_string(self.max_rows) + " rows"
-                                       : ""));
-  for (const std::string& line : self.pass_lines) append_line(out, &line == &self.pass_lines.front() ? "passes" : "", line);
+  append_line(out, "program",
+              self.graph->name() + ": " + count(static_cast<int>(self.inputs.size()), "input") + ", " +
+                  count(static_cast<int>(self.outputs.size()), "output") + ", " +
+                  count(static_cast<int>(self.graph->nodes().size()), "node"));
+  append_line(
+      out, "backend",
+      self.options.backend + ", " + self.options.target + ", " + count(self.options.threads, "thread") +
+          (self.max_rows > 1 && !self.options.batch_axes.empty() ? ", up to " + std::to_string(self.max_rows) + " rows"
+                                                                 : ""));
+  for (const std::string& line : self.pass_lines)
+    append_line(out, &line == &self.pass_lines.front() ? "passes" : "", line);
   if (self.options.backend != "interp") {
-    append_line(out, "kernel", "1 kernel: " + count(kernel.num_grids, "grid") + ", " + count(kernel.num_loops, "loop") +
-                                   ", " + count(kernel.num_dots, "dot") + ", " + count(kernel.num_maps, "map"));
-    append_line(out, "memory", "arena " + scaled(static_cast<double>(kernel.shared_bytes), "B", 1024) + " shared, " +
-                                   scaled(static_cast<double>(kernel.scratch_bytes), "B", 1024) + " a worker");
+    append_line(out, "kernel",
+                "1 kernel: " + count(kernel.num_grids, "grid") + ", " + count(kernel.num_loops, "loop") + ", " +
+                    count(kernel.num_dots, "dot") + ", " + count(kernel.num_maps, "map"));
+    append_line(out, "memory",
+                "arena " + scaled(static_cast<double>(kernel.shared_bytes), "B", 1024) + " shared, " +
+                    scaled(static_cast<double>(kernel.scratch_bytes), "B", 1024) + " a worker");
   }
-  append_line(out, "work", scaled(self.flops, "flop") + " and " + scaled(self.bytes, "B") +
-                               " of inputs and outputs a call (estimates)");
+  append_line(
+      out, "work",
+      scaled(self.flops, "flop") + " and " + scaled(self.bytes, "B") + " of inputs and outputs a call (estimates)");
   std::string stages;
   double total_ms = 0;
   for (const runtime::StageTime& s : self.stages) {
@@ -86,9 +91,10 @@ std::string Executable::explain() const {
     const double best_us = static_cast<double>(self.best_ns.load(std::memory_order_relaxed)) * 1e-3;
     const double mean_us =
         static_cast<double>(self.total_ns.load(std::memory_order_relaxed)) * 1e-3 / static_cast<double>(calls);
-    append_line(out, "measured", std::to_string(calls) + (calls == 1 ? " call" : " calls") + ", best " +
-                                     fixed(best_us, "us") + ", mean " + fixed(mean_us, "us") + ", " +
-                                     scaled(self.flops / (best_us * 1e-6), "flop/s") + " at best");
+    append_line(out, "measured",
+                std::to_string(calls) + (calls == 1 ? " call" : " calls") + ", best " + fixed(best_us, "us") +
+                    ", mean " + fixed(mean_us, "us") + ", " + scaled(self.flops / (best_us * 1e-6), "flop/s") +
+                    " at best");
   } else {
     append_line(out, "measured", "not run yet");
   }

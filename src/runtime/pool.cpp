@@ -36,9 +36,9 @@ std::size_t bytes_of_class(int c) {
 // What precedes the memory handed out.
 struct alignas(alignment) MemoryPool::Block {
   MemoryPool* pool;
-  std::size_t bytes;                          // of the payload
-  int size_class;                             // -1: too large to keep
-  alignas(16) std::byte control_block[96];    // of the shared pointer
+  std::size_t bytes;                        // of the payload
+  int size_class;                           // -1: too large to keep
+  alignas(16) std::byte control_block[96];  // of the shared pointer
   std::byte* payload() { return reinterpret_cast<std::byte*>(this) + sizeof(Block); }
 };
 

@@ -80,8 +80,7 @@ std::shared_ptr<const Graph> RowSpecializer::specialize(const Graph& graph, std:
   using ir::OpKind;
   auto result = std::make_shared<Graph>(graph.name());
   std::map<std::pair<const Node*, int>, Value> map;
-  for (const Value& v : graph.inputs())
-    map[{v.node, v.index}] = result->add_input({v.dtype(), resized(v, rows)});
+  for (const Value& v : graph.inputs()) map[{v.node, v.index}] = result->add_input({v.dtype(), resized(v, rows)});
   for (const auto& node : graph.nodes()) {
     if (ir::is(*node, OpKind::Input)) continue;
     const Value out = node->result();

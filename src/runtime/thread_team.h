@@ -59,7 +59,8 @@ class ThreadTeam {
   void* context_ = nullptr;
 
   alignas(64) std::atomic<int> running_{0};  // workers of this run that have not returned, the caller aside
-  alignas(64) std::atomic<std::uint64_t> gathering_{0};  // workers at the barrier << 32 | workers that have not returned
+  alignas(64) std::atomic<std::uint64_t> gathering_{
+      0};                                            // workers at the barrier << 32 | workers that have not returned
   alignas(64) std::atomic<std::uint32_t> phase_{0};  // the sense of the barrier: counts its openings
 };
 

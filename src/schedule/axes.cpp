@@ -92,8 +92,10 @@ void AxisAnalysis::visit(const Node& node) {
         if (node.op->kind == OpKind::DynamicUpdate) {
           same = in[1].shape()[i] == x.shape()[i];
           unite(x, i, out, i);
-          if (same) unite(in[1], i, out, i);
-          else couple(node, in[1], i);
+          if (same)
+            unite(in[1], i, out, i);
+          else
+            couple(node, in[1], i);
         } else if (same) {
           unite(x, i, out, i);
         }
@@ -108,8 +110,10 @@ void AxisAnalysis::visit(const Node& node) {
       const int axis = static_cast<int>(node.attrs.integer("axis"));
       for (const Value& v : in)
         for (int i = 0; i < out.rank(); ++i)
-          if (i != axis) unite(v, i, out, i);
-          else couple(node, v, i);
+          if (i != axis)
+            unite(v, i, out, i);
+          else
+            couple(node, v, i);
       couple(node, out, axis);
       break;
     }
@@ -138,8 +142,10 @@ void AxisAnalysis::visit(const Node& node) {
       const Value x = in[0], index = in[1], long_one = scatter ? in[2] : out;
       for (int i = 0; i < x.rank(); ++i) {
         if (scatter) unite(x, i, out, i);
-        if (i == axis) couple(node, x, i);
-        else unite(x, i, long_one, i < axis ? i : i + index.rank() - 1);
+        if (i == axis)
+          couple(node, x, i);
+        else
+          unite(x, i, long_one, i < axis ? i : i + index.rank() - 1);
       }
       for (int i = 0; i < index.rank(); ++i) {
         unite(index, i, long_one, axis + i);
@@ -150,13 +156,18 @@ void AxisAnalysis::visit(const Node& node) {
     case OpKind::Reduce:
     case OpKind::ArgMax: {
       std::vector<std::int64_t> axes;
-      if (node.op->kind == OpKind::ArgMax) axes = {node.attrs.integer("axis")};
-      else axes = node.attrs.integers("axes");
+      if (node.op->kind == OpKind::ArgMax)
+        axes = {node.attrs.integer("axis")};
+      else
+        axes = node.attrs.integers("axes");
       const bool is_sum = node.op->name == "reduce_sum";
       for (int i = 0, o = 0; i < in[0].rank(); ++i) {
-        if (std::ranges::find(axes, i) == axes.end()) unite(in[0], i, out, o++);
-        else if (is_sum) contracted_.insert({&node, base(in[0]) + i});
-        else couple(node, in[0], i);
+        if (std::ranges::find(axes, i) == axes.end())
+          unite(in[0], i, out, o++);
+        else if (is_sum)
+          contracted_.insert({&node, base(in[0]) + i});
+        else
+          couple(node, in[0], i);
       }
       break;
     }

@@ -18,8 +18,8 @@ class AxisAnalysis {
  public:
   explicit AxisAnalysis(const Graph& graph);
 
-  int axis_class(Value v, int axis) const;         // a number; equal for axes that run together
-  int axis_in(Value v, int cls) const;             // the axis of v that belongs to the class, or -1
+  int axis_class(Value v, int axis) const;  // a number; equal for axes that run together
+  int axis_in(Value v, int cls) const;      // the axis of v that belongs to the class, or -1
   std::int64_t extent(int cls) const;
   // True if the node, its regions included, mixes elements along the class in another way than by a sum.
   bool couples(const Node& node, int cls) const;

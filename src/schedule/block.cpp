@@ -83,9 +83,8 @@ Storage seen_as_operand(const Node& reshape, const Storage& place) {
 
 // A reduction over axes of extent 1 only is a change of shape.
 bool is_trivial_reduction(const Node& reduce) {
-  return std::ranges::all_of(reduce.attrs.integers("axes"), [&](std::int64_t a) {
-    return reduce.operands[0].shape()[static_cast<int>(a)] == 1;
-  });
+  return std::ranges::all_of(reduce.attrs.integers("axes"),
+                             [&](std::int64_t a) { return reduce.operands[0].shape()[static_cast<int>(a)] == 1; });
 }
 
 class BlockLowering {
@@ -108,9 +107,9 @@ class BlockLowering {
   }
 
  private:
-  struct Item {              // something a slot computes
+  struct Item {  // something a slot computes
     Value value;
-    bool is_copy = false;    // the value exists already and is only copied to the place
+    bool is_copy = false;               // the value exists already and is only copied to the place
     std::optional<std::size_t> target;  // index into targets_ of a further or only place
     bool accumulate = false;
   };
@@ -148,11 +147,11 @@ class BlockLowering {
   std::vector<Value> required_;
   std::set<const Node*> members_, needed_;
   std::map<ValueKey, int> uses_;
-  std::map<ValueKey, DotPlan> dots_;      // by result
-  std::set<ValueKey> absorbed_;           // results that vanish inside a plan
-  std::set<ValueKey> planned_;            // values that this block puts into memory
+  std::map<ValueKey, DotPlan> dots_;  // by result
+  std::set<ValueKey> absorbed_;       // results that vanish inside a plan
+  std::set<ValueKey> planned_;        // values that this block puts into memory
   std::vector<Value> planned_order_;
-  std::map<ValueKey, Storage> place_of_;  // fixed places of planned values
+  std::map<ValueKey, Storage> place_of_;                // fixed places of planned values
   std::map<ValueKey, std::pair<Value, int>> piece_of_;  // value -> concat it is a piece of, which
   std::map<ValueKey, std::size_t> primary_target_;
   std::vector<Slot> slots_;
@@ -337,8 +336,10 @@ void BlockLowering::place_definition(Value v) {
   const Node& node = *v.node;
   Slot::Kind kind = Slot::Kind::Map;
   IndexSpace space;
-  if (dots_.contains(key_of(v))) kind = Slot::Kind::Dot;
-  else if (ir::is(node, OpKind::Reduce) && !is_trivial_reduction(node)) kind = Slot::Kind::Reduction;
+  if (dots_.contains(key_of(v)))
+    kind = Slot::Kind::Dot;
+  else if (ir::is(node, OpKind::Reduce) && !is_trivial_reduction(node))
+    kind = Slot::Kind::Reduction;
   else if (ir::is(node, OpKind::ArgMax) || ir::is(node, OpKind::ScatterAdd) || ir::is(node, OpKind::DynamicUpdate) ||
            ir::is(node, OpKind::Loop) || ir::is(node, OpKind::Concat) || ir::is(node, OpKind::Pad))
     kind = Slot::Kind::Other;
@@ -424,8 +425,10 @@ void BlockLowering::place() {
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     const auto it = primary_target_.find(key_of(targets_[t].value));
     if (it != primary_target_.end() && it->second == t) continue;
-    if (targets_[t].overwrites) late_copies_.push_back(t);
-    else place_copy(t);
+    if (targets_[t].overwrites)
+      late_copies_.push_back(t);
+    else
+      place_copy(t);
   }
 }
 
@@ -444,8 +447,7 @@ void BlockLowering::settle_overwrites() {
       const bool same_point = s == writer && slots_[s].kind == Slot::Kind::Map && it->second;
       safe = safe && (s < writer || same_point);
     }
-    for (std::size_t other : late_copies_)
-      safe = safe && key_of(targets_[other].value) != old;
+    for (std::size_t other : late_copies_) safe = safe && key_of(targets_[other].value) != old;
     if (!safe) {
       primary_target_.erase(primary);
       late_copies_.push_back(t);

@@ -23,8 +23,7 @@ kernel::Block lower_block(LoweringContext& context, std::span<const Node* const>
                           std::span<const BlockTarget> targets, std::span<const Value> required);
 
 // One loop node; its operands are in memory. results[i] is where result i goes, if anywhere.
-kernel::Block lower_loop(LoweringContext& context, const Node& loop,
-                         std::span<const std::optional<Storage>> results);
+kernel::Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std::optional<Storage>> results);
 
 // Adds one to the i32 scalar at `count`.
 kernel::Stmt count_one(LoweringContext& context, const Storage& count);

@@ -118,14 +118,12 @@ std::optional<DotPlan> plan_dot(const Node& node, const std::function<bool(Value
     return plan;
   }
   if (node.op->name != "add" || !is_float(plan.result.dtype())) return std::nullopt;
-  if (!collect(node.operands[0], absorbable, plan) || !collect(node.operands[1], absorbable, plan))
-    return std::nullopt;
+  if (!collect(node.operands[0], absorbable, plan) || !collect(node.operands[1], absorbable, plan)) return std::nullopt;
   if (plan.terms.empty()) return std::nullopt;
   const DotShape first = shape_of(*plan.terms[0]);
   for (const Node* term : plan.terms) {
     const DotShape s = shape_of(*term);
-    if (s.lhs_batch.size() != first.lhs_batch.size() || s.lhs_free.size() != first.lhs_free.size())
-      return std::nullopt;
+    if (s.lhs_batch.size() != first.lhs_batch.size() || s.lhs_free.size() != first.lhs_free.size()) return std::nullopt;
   }
   return plan;
 }
@@ -162,8 +160,10 @@ class DotLowering {
       a_.push_back(*a);
       b_.push_back(*b);
     }
-    if (accumulate) init_ = target;
-    else if (plan.init) init_ = context.find(*plan.init);
+    if (accumulate)
+      init_ = target;
+    else if (plan.init)
+      init_ = context.find(*plan.init);
     HOTLOOP_CHECK(!plan.init || (init_ && !accumulate), "the start of a sum of dots is in memory");
   }
 
@@ -244,8 +244,8 @@ bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
   const bool repeated = context_.in_tile() || context_.loop_depth > 0;
   const Storage& source = b_[term];
   const auto space = context_.program.buffers[static_cast<std::size_t>(source.buffer)].space;
-  const bool outer_index = std::ranges::all_of(
-      source.offset.terms, [&](const kernel::Term& t) { return t.var < context_.first_inner_var; });
+  const bool outer_index =
+      std::ranges::all_of(source.offset.terms, [&](const kernel::Term& t) { return t.var < context_.first_inner_var; });
   const bool invariant = outer_index && space != kernel::Space::Worker &&
                          !context_.loop_written.contains(source.buffer) &&
                          (space == kernel::Space::Argument || space == kernel::Space::Constant ||
@@ -259,9 +259,9 @@ bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
         return segment.packed = true;
       }
   const std::int64_t lanes = kernel::lanes_of(plan_.result.dtype());
-  const int buffer = context_.new_buffer("packed", plan_.result.dtype(), k * ((n + lanes - 1) / lanes * lanes),
-                                         context_.in_tile() && !repeated ? kernel::Space::Worker
-                                                                         : kernel::Space::Shared);
+  const int buffer =
+      context_.new_buffer("packed", plan_.result.dtype(), k * ((n + lanes - 1) / lanes * lanes),
+                          context_.in_tile() && !repeated ? kernel::Space::Worker : kernel::Space::Shared);
   kernel::Pack pack;
   pack.source = {source.buffer, source.offset, {}};
   pack.k_stride = k_stride;

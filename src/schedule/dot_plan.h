@@ -10,9 +10,9 @@
 namespace hotloop {
 
 struct DotPlan {
-  Value result;                     // the dot's own result, or the add at the top of the sum
-  std::vector<const Node*> terms;   // the dots, in order of summation
-  std::optional<Value> init;        // what the accumulators start from
+  Value result;                    // the dot's own result, or the add at the top of the sum
+  std::vector<const Node*> terms;  // the dots, in order of summation
+  std::optional<Value> init;       // what the accumulators start from
 };
 
 // The plan whose top is `node` (a dot or an add), if there is one. `absorbable` says whether an operand may disappear into the sum:

@@ -132,7 +132,8 @@ void copy_to(LoweringContext& context, Value v, const Storage& target, Block& bl
 void scatter_add(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
   const Value indices = node.operands[1], updates = node.operands[2];
   const std::size_t axis = static_cast<std::size_t>(node.attrs.integer("axis"));
-  const Storage index_storage = materialised(context, indices, block), update_storage = materialised(context, updates, block);
+  const Storage index_storage = materialised(context, indices, block),
+                update_storage = materialised(context, updates, block);
   copy_to(context, node.operands[0], target, block);
   // One point after the other: several updates may meet at one place.
   HandMap map(context, "scatter_add");
@@ -157,7 +158,8 @@ void dynamic_update(LoweringContext& context, const Node& node, const Storage& t
   const Value x = node.operands[0], update = node.operands[1];
   const Storage update_storage = materialised(context, update, block);
   std::vector<Storage> starts;
-  for (std::size_t i = 2; i < node.operands.size(); ++i) starts.push_back(materialised(context, node.operands[i], block));
+  for (std::size_t i = 2; i < node.operands.size(); ++i)
+    starts.push_back(materialised(context, node.operands[i], block));
   copy_to(context, x, target, block);
   HandMap map(context, "dynamic_update");
   const std::vector<Affine> at = map.dims(update);
@@ -213,7 +215,8 @@ void argmax(LoweringContext& context, const Node& node, const Storage& target, B
     const int value = map.load(source, d, at);
     if (phase == 0) {
       map.end_body();
-      map.store(largest, d, kept, over ? map.reduced(d == DType::Bool ? ScalarOp::Or : ScalarOp::Max, d, value) : value);
+      map.store(largest, d, kept,
+                over ? map.reduced(d == DType::Bool ? ScalarOp::Or : ScalarOp::Max, d, value) : value);
     } else {
       const int top = map.load(largest, d, kept);
       int hit = map.op(ScalarOp::Eq, DType::Bool, value, top);

@@ -72,9 +72,9 @@ struct Buffer {
   DType dtype = DType::F32;
   std::int64_t elements = 0;
   Space space = Space::Worker;
-  int index = 0;             // Argument, Result: which
-  std::int64_t offset = 0;   // Shared, Worker: bytes from the start of the arena, a multiple of 64, set by plan_memory
-  Array data;                // Constant
+  int index = 0;            // Argument, Result: which
+  std::int64_t offset = 0;  // Shared, Worker: bytes from the start of the arena, a multiple of 64, set by plan_memory
+  Array data;               // Constant
 };
 
 // Element `index` (plus indirect terms) of a buffer, in elements.
@@ -122,13 +122,13 @@ struct Dim {
 };
 struct Map {
   std::string name;
-  std::vector<Dim> dims;    // outer dims, then reduced dims; the last of them varies fastest
+  std::vector<Dim> dims;  // outer dims, then reduced dims; the last of them varies fastest
   int num_outer = 0;
-  int vector_dim = -1;      // index into dims: the dim whose points fill vectors
+  int vector_dim = -1;  // index into dims: the dim whose points fill vectors
   std::vector<Instr> instrs;
   int body_end = 0;
-  bool split = false;       // outside Grid and Single: dims[0] is divided among the workers
-  int lanes() const;        // L
+  bool split = false;  // outside Grid and Single: dims[0] is divided among the workers
+  int lanes() const;   // L
 };
 
 // C[m,n] = init[m,n] + sum over segments, then over each segment's k (row-major over its dims), of A[m,k] * B[k,n]:

@@ -63,7 +63,8 @@ class Verifier {
     check(b.elements >= 0, "the number of elements must not be negative");
     const auto bytes = b.elements * static_cast<std::int64_t>(size_of(b.dtype));
     const auto verify_external = [&](const std::vector<ValueType>& types) {
-      check(b.index >= 0 && static_cast<std::size_t>(b.index) < types.size(), "its index must name an argument or result");
+      check(b.index >= 0 && static_cast<std::size_t>(b.index) < types.size(),
+            "its index must name an argument or result");
       const ValueType& type = types[static_cast<std::size_t>(b.index)];
       check(type.dtype == b.dtype && type.shape.size() == b.elements, "dtype and size must be those of " + type.str());
     };
@@ -152,7 +153,8 @@ class Verifier {
 
   // Memory. `span` is what a statement adds to the index.
   const Buffer& verify_access(const Access& access, DType dtype, bool proves = true, const Span& span = {}) const {
-    check(access.buffer >= 0 && static_cast<std::size_t>(access.buffer) < p_.buffers.size(), "an access must name a buffer");
+    check(access.buffer >= 0 && static_cast<std::size_t>(access.buffer) < p_.buffers.size(),
+          "an access must name a buffer");
     const Buffer& b = p_.buffers[static_cast<std::size_t>(access.buffer)];
     check(b.dtype == dtype, "the access to " + b.name + " must have its dtype, " + std::string(name_of(b.dtype)));
     verify_affine(access.index);
@@ -259,7 +261,8 @@ class Verifier {
         using enum ScalarOp;
         const bool logical = in.op == And || in.op == Or;
         const bool arithmetic = in.op == Add || in.op == Mul || in.op == Max || in.op == Min;
-        check(logical ? !is_float(in.dtype) : arithmetic && in.dtype != DType::Bool, "a reduction is by add, mul, max, "
+        check(logical ? !is_float(in.dtype) : arithmetic && in.dtype != DType::Bool,
+              "a reduction is by add, mul, max, "
               "min of numbers, or by and, or of integers and bools");
       }
     }
@@ -269,39 +272,55 @@ class Verifier {
     const Instr& in = map.instrs[static_cast<std::size_t>(i)];
     DType types[3] = {in.dtype, in.dtype, in.dtype};
     for (int k = 0; k < 3; ++k) {
-      if (k < ir::num_operands(in.op)) types[k] = verify_reg(map, i, in.args[k]);
-      else check(in.args[k] == -1, "an operation has no more operands than it takes");
+      if (k < ir::num_operands(in.op))
+        types[k] = verify_reg(map, i, in.args[k]);
+      else
+        check(in.args[k] == -1, "an operation has no more operands than it takes");
     }
     using enum ScalarOp;
     const DType d = in.dtype;
     const auto same = [&](int from) {
-      for (int k = from; k < ir::num_operands(in.op); ++k) check(types[k] == d, "operands and result must agree in dtype");
+      for (int k = from; k < ir::num_operands(in.op); ++k)
+        check(types[k] == d, "operands and result must agree in dtype");
     };
     switch (in.op) {
       case None: return check(false, "an operation must be named");
       case Cast: return;
       case Bitcast: return check(size_of(types[0]) == size_of(d), "a bitcast must keep the size");
-      case Eq: case Ne: case Lt: case Le: case Gt: case Ge:
+      case Eq:
+      case Ne:
+      case Lt:
+      case Le:
+      case Gt:
+      case Ge:
         check(d == DType::Bool, "a comparison gives bool");
         return check(types[0] == types[1], "compared values must agree in dtype");
-      case Select:
-        check(types[0] == DType::Bool, "select needs a bool");
-        return same(1);
-      case Not: case And: case Or: case Xor:
-        check(!is_float(d), "a logical operation needs integers or bools");
-        return same(0);
-      case Shl: case Shr:
-        check(is_integer(d), "a shift needs integers");
-        return same(0);
-      case Floor: case Ceil: case Rint: case Sqrt: case Exp: case Expm1: case Log: case Log1p: case Sin: case Cos:
-      case Tanh: case Sigmoid: case Erf: case Fma: case Pow:
-        check(is_float(d), "it is defined for floats only");
-        return same(0);
-      case Copy: case Min: case Max:
-        return same(0);
-      default:
-        check(d != DType::Bool, "arithmetic needs numbers");
-        return same(0);
+      case Select: check(types[0] == DType::Bool, "select needs a bool"); return same(1);
+      case Not:
+      case And:
+      case Or:
+      case Xor: check(!is_float(d), "a logical operation needs integers or bools"); return same(0);
+      case Shl:
+      case Shr: check(is_integer(d), "a shift needs integers"); return same(0);
+      case Floor:
+      case Ceil:
+      case Rint:
+      case Sqrt:
+      case Exp:
+      case Expm1:
+      case Log:
+      case Log1p:
+      case Sin:
+      case Cos:
+      case Tanh:
+      case Sigmoid:
+      case Erf:
+      case Fma:
+      case Pow: check(is_float(d), "it is defined for floats only"); return same(0);
+      case Copy:
+      case Min:
+      case Max: return same(0);
+      default: check(d != DType::Bool, "arithmetic needs numbers"); return same(0);
     }
   }
 
@@ -402,7 +421,8 @@ class Verifier {
     check(place == Place::Outside, "a Grid must not stand in a Grid or Single");
     check(grid.tile_rows > 0 && grid.num_blocks > 0 && grid.tiles_per_block > 0, "tiles and blocks must not be empty");
     verify_extent(grid.total);
-    check(grid.tile_rows * grid.num_blocks * grid.tiles_per_block >= grid.total.bound, "its blocks must cover all rows");
+    check(grid.tile_rows * grid.num_blocks * grid.tiles_per_block >= grid.total.bound,
+          "its blocks must cover all rows");
     const auto saved = scope_;
     define(grid.block, {{0, grid.num_blocks - 1}, -1});
     verify_block(grid.prologue, Place::Grid);

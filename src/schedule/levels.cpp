@@ -111,10 +111,14 @@ Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_clas
       if (ir::is(*node, OpKind::Extent)) break;  // reads no element
       const int from = result.level.at(v.node);
       const bool whole = outer_class >= 0 || result.outer_loops.contains(v.node);  // no sharing of a region
-      if (floating) at = std::max(at, from);
-      else if (whole && (role != Role::Once || outer_class >= 0)) at = std::max(at, from % 2 == 1 ? from + 2 : from + 1);
-      else if (role == Role::Once) at = std::max(at, (from + 1) / 2 * 2);
-      else at = std::max(at, from % 2 == 1 ? from : from + 1);
+      if (floating)
+        at = std::max(at, from);
+      else if (whole && (role != Role::Once || outer_class >= 0))
+        at = std::max(at, from % 2 == 1 ? from + 2 : from + 1);
+      else if (role == Role::Once)
+        at = std::max(at, (from + 1) / 2 * 2);
+      else
+        at = std::max(at, from % 2 == 1 ? from : from + 1);
     }
     // Sums over the batch are whole at the next even level.
     result.level[node.get()] = role == Role::Partial ? at + 1 : at;
@@ -129,7 +133,9 @@ namespace {
 class LevelLowering {
  public:
   LevelLowering(LoweringContext& context, const Graph& graph, const std::vector<LevelOutput>& outputs)
-      : context_(context), graph_(graph), outputs_(outputs),
+      : context_(context),
+        graph_(graph),
+        outputs_(outputs),
         levels_(assign_levels(graph, context.axes(), context.tile_class)) {
     num_levels_ = levels_.num_levels + 1;
     find_crossings();
@@ -142,8 +148,8 @@ class LevelLowering {
         tile_level(l, program);
         for (const auto& [loop, cls] : levels_.outer_loops)
           if (levels_.level.at(loop) == l) outer_loop(*loop, cls, program);
-      }
-      else single_level(l, program);
+      } else
+        single_level(l, program);
     }
     return program;
   }
@@ -325,7 +331,8 @@ std::int64_t LevelLowering::choose_tile_rows(int level) const {
     for (const auto& n : graph.nodes()) {
       if (ir::is(*n, OpKind::Input) || (top && (floats(*n) || home(*n) != level))) continue;
       if (ir::is(*n, OpKind::Loop))
-        self(self, *n->regions[0], false, times * static_cast<double>(std::max<std::int64_t>(n->attrs.integer("length"), 1)));
+        self(self, *n->regions[0], false,
+             times * static_cast<double>(std::max<std::int64_t>(n->attrs.integer("length"), 1)));
       for (int i = 0; i < static_cast<int>(n->types.size()); ++i) {
         const Value v{n.get(), i};
         if (const int axis = context_.axes().axis_in(v, context_.tile_class); axis >= 0)
@@ -341,8 +348,8 @@ std::int64_t LevelLowering::choose_tile_rows(int level) const {
 
 void LevelLowering::tile_level(int level, Block& program) {
   const auto nodes = nodes_at(level);
-  const bool any = std::ranges::any_of(nodes, [](const Node* n) { return !floats(*n); }) ||
-                   !output_targets(level).empty();
+  const bool any =
+      std::ranges::any_of(nodes, [](const Node* n) { return !floats(*n); }) || !output_targets(level).empty();
   if (!any) return;
   constexpr std::int64_t most_blocks = 16;
   kernel::Grid grid;
@@ -464,8 +471,8 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
   if (loop.attrs.flag("has_trip")) {
     const Storage trip = in_memory(loop.operands.back(), before);
     statement.trip.var = context_.new_var("trip");
-    let = kernel::Let{statement.trip.var, {trip.buffer, trip.offset, {}}, loop.operands.back().dtype(), 0,
-                      statement.trip.bound};
+    let = kernel::Let{
+        statement.trip.var, {trip.buffer, trip.offset, {}}, loop.operands.back().dtype(), 0, statement.trip.bound};
   }
   const Affine step = Affine::of(statement.counter);
   const auto at_step = [&](Storage s) {

@@ -12,7 +12,7 @@
 namespace hotloop {
 
 struct Levels {
-  std::map<const Node*, int> level;   // nodes that float (views, constants) have the level from which they can be read
+  std::map<const Node*, int> level;  // nodes that float (views, constants) have the level from which they can be read
   std::map<const Node*, int> outer_loops;  // loops that hold tile regions, with the tile class of their body
   int num_levels = 0;
 

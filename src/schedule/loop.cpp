@@ -223,8 +223,8 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
     statement.test = lower_block(context, nodes, {&target, 1}, {});
     int stop = done->buffer;
     if (allocated(context, predicate) != 1 || predicate.rank() > 0) {
-      stop = context.new_buffer("stop", DType::Bool, 1,
-                                context.in_tile() ? kernel::Space::Worker : kernel::Space::Shared);
+      stop =
+          context.new_buffer("stop", DType::Bool, 1, context.in_tile() ? kernel::Space::Worker : kernel::Space::Shared);
       statement.test.push_back(all_done(context, predicate, *done, stop));
     }
     statement.stop = kernel::Access{stop, 0, {}};

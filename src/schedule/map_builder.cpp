@@ -50,8 +50,7 @@ MapBuilder::MemoKey MapBuilder::memo_key(Value v, const Index& index, int predic
 MapBuilder::Index MapBuilder::outer_index(Value v) const {
   Index index;
   std::size_t next = 0;
-  for (int i = 0; i < v.rank(); ++i)
-    index.push_back(v.shape()[i] == 1 ? Affine(0) : Affine::of(outer_vars_[next++]));
+  for (int i = 0; i < v.rank(); ++i) index.push_back(v.shape()[i] == 1 ? Affine(0) : Affine::of(outer_vars_[next++]));
   HOTLOOP_CHECK(next == outer_vars_.size(), "a value of another index space in a map");
   return index;
 }
@@ -148,8 +147,10 @@ int MapBuilder::emit(Value v, const Index& index, int predicate) {
     const auto storage = context_.find(v);
     const bool is_view = is_strided_view(*v.node);
     // Views go through their operand first: what was computed in this very map is in a register.
-    if (storage && !is_view) reg = load(*storage, v.dtype(), index, predicate);
-    else reg = emit_compute(v, index, predicate);
+    if (storage && !is_view)
+      reg = load(*storage, v.dtype(), index, predicate);
+    else
+      reg = emit_compute(v, index, predicate);
   }
   memo_[key] = reg;
   return reg;
@@ -197,8 +198,7 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
     case OpKind::Broadcast: {
       Index source;
       const auto& axes = node.attrs.integers("axes");
-      for (int i = 0; i < in[0].rank(); ++i)
-        source.push_back(index[axis_of(axes[static_cast<std::size_t>(i)])]);
+      for (int i = 0; i < in[0].rank(); ++i) source.push_back(index[axis_of(axes[static_cast<std::size_t>(i)])]);
       return emit(in[0], source, predicate);
     }
     case OpKind::Slice: {
@@ -252,9 +252,7 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
         const std::int64_t n = in[0].shape()[axis];
         if (n == v.shape()[axis]) continue;
         const int at = integer_index(source.back(), DType::I64);
-        const auto both = [&](int test) {
-          inside = inside < 0 ? test : op(ScalarOp::And, DType::Bool, inside, test);
-        };
+        const auto both = [&](int test) { inside = inside < 0 ? test : op(ScalarOp::And, DType::Bool, inside, test); };
         if (low[i] > 0) both(op(ScalarOp::Ge, DType::Bool, at, constant(DType::I64, 0)));
         if (low[i] + n < v.shape()[axis])
           both(op(ScalarOp::Lt, DType::Bool, at, constant(DType::I64, static_cast<double>(n))));
@@ -278,8 +276,8 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
       HOTLOOP_CHECK(storage.has_value(), "gather reads memory");
       const auto index_rank = static_cast<std::ptrdiff_t>(indices.rank());
       const auto first = index.begin() + static_cast<std::ptrdiff_t>(axis);
-      const int at = emit_clamped(indices, Index(first, first + index_rank), predicate,
-                                  x.shape()[static_cast<int>(axis)] - 1);
+      const int at =
+          emit_clamped(indices, Index(first, first + index_rank), predicate, x.shape()[static_cast<int>(axis)] - 1);
       Index source(index.begin(), first);
       source.push_back(Affine(0));
       source.insert(source.end(), first + index_rank, index.end());
@@ -344,9 +342,12 @@ void MapBuilder::add(Value v, const Storage* target, bool compute) {
   const Index index = outer_index(v);
   const MemoKey key = memo_key(v, index, -1);
   int reg = -1;
-  if (const auto it = memo_.find(key); it != memo_.end()) reg = it->second;
-  else if (compute) memo_[key] = reg = emit_compute(v, index, -1);
-  else reg = emit(v, index, -1);
+  if (const auto it = memo_.find(key); it != memo_.end())
+    reg = it->second;
+  else if (compute)
+    memo_[key] = reg = emit_compute(v, index, -1);
+  else
+    reg = emit(v, index, -1);
   if (target != nullptr) pending_stores_.push_back({*target, v.dtype(), index, reg});
 }
 
@@ -357,8 +358,10 @@ void MapBuilder::add_reduction(Value v, const Storage& target, bool accumulate) 
   std::size_t outer = 0, reduced = 0;
   for (int i = 0; i < x.rank(); ++i) {
     const bool is_reduced = std::ranges::find(axes, i) != axes.end();
-    if (x.shape()[i] == 1) index.push_back(Affine(0));
-    else index.push_back(Affine::of(is_reduced ? reduced_vars_[reduced++] : outer_vars_[outer++]));
+    if (x.shape()[i] == 1)
+      index.push_back(Affine(0));
+    else
+      index.push_back(Affine::of(is_reduced ? reduced_vars_[reduced++] : outer_vars_[outer++]));
   }
   reductions_.push_back({v, emit(x, index, -1), target, accumulate});
 }
@@ -419,8 +422,8 @@ kernel::Map MapBuilder::finish(const std::string& name) {
   while (last_long > 0 && x.shape()[last_long] == 1) --last_long;
   const bool last_reduced = std::ranges::find(axes, last_long) != axes.end();
   constexpr std::int64_t worth_lanes = 8;
-  const bool over_lanes = !reduced_vars_.empty() && last_reduced &&
-                          (x.shape()[last_long] >= worth_lanes || map_.num_outer == 0);
+  const bool over_lanes =
+      !reduced_vars_.empty() && last_reduced && (x.shape()[last_long] >= worth_lanes || map_.num_outer == 0);
   if (num_dims > 0) map_.vector_dim = over_lanes ? num_dims - 1 : map_.num_outer - 1;
   std::vector<int> results;
   for (const PendingReduction& r : reductions_) {
@@ -437,8 +440,7 @@ kernel::Map MapBuilder::finish(const std::string& name) {
     const PendingReduction& r = reductions_[i];
     const Index index = outer_index(r.value);
     int reg = results[i];
-    if (r.accumulate)
-      reg = op(ScalarOp::Add, r.value.dtype(), load(r.target, r.value.dtype(), index, -1), reg);
+    if (r.accumulate) reg = op(ScalarOp::Add, r.value.dtype(), load(r.target, r.value.dtype(), index, -1), reg);
     store(r.target, r.value.dtype(), index, reg);
   }
   return std::move(map_);

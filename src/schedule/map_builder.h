@@ -44,7 +44,7 @@ class MapBuilder {
   int load(const Storage& storage, DType dtype, const Index& index, int predicate,
            std::vector<kernel::Indirect> indirect = {});
   void store(const Storage& storage, DType dtype, const Index& index, int value);
-  int emit(Value v, const Index& index, int predicate);         // looks memory up first
+  int emit(Value v, const Index& index, int predicate);          // looks memory up first
   int emit_compute(Value v, const Index& index, int predicate);  // from the operands
   int emit_clamped(Value index_value, const Index& index, int predicate, std::int64_t high);
   int emit_random_bits(Value v, const Index& index, int predicate);

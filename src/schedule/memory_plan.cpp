@@ -43,8 +43,8 @@ class Lifetimes {
     // What is read in a loop before it is written there lives from one iteration to the next; shared memory inside a grid
     // is touched by all tiles at once.
     for (;;) {
-      const bool carried = nest != 0 && (nests_[static_cast<std::size_t>(nest)].is_grid ? space == Space::Shared
-                                                                                         : touches[0].reads);
+      const bool carried =
+          nest != 0 && (nests_[static_cast<std::size_t>(nest)].is_grid ? space == Space::Shared : touches[0].reads);
       if (!carried) break;
       nest = nests_[static_cast<std::size_t>(nest)].parent;
     }

@@ -39,9 +39,10 @@ int batch_class(const Graph& graph, const AxisAnalysis& axes, const ScheduleOpti
   if (cls < 0 || !options.variable_rows) return cls;
   for (const auto& node : graph.nodes())
     if (axes.couples(*node, cls))
-      throw UserError("compile", "with a variable number of rows every operation must treat the rows of the batch alone or sum over them",
-                      "operation '" + node->op->name + "' of type " + node->types[0].str(),
-                      "compiling for a fixed batch");
+      throw UserError(
+          "compile",
+          "with a variable number of rows every operation must treat the rows of the batch alone or sum over them",
+          "operation '" + node->op->name + "' of type " + node->types[0].str(), "compiling for a fixed batch");
   for (const Value& v : graph.outputs())
     if (axes.axis_in(v, cls) > 0)
       throw UserError("compile", "with a variable number of rows the batch must be the first axis of every output",
@@ -68,14 +69,16 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
 
   for (std::size_t i = 0; i < graph->inputs().size(); ++i) {
     const Value v = graph->inputs()[i];
-    const int buffer = context.new_buffer("in" + std::to_string(i), v.dtype(), v.shape().size(), kernel::Space::Argument);
+    const int buffer =
+        context.new_buffer("in" + std::to_string(i), v.dtype(), v.shape().size(), kernel::Space::Argument);
     program.buffers.back().index = static_cast<int>(i);
     context.bind(v, row_major(buffer, v.shape()));
   }
   std::vector<LevelOutput> outputs;
   for (std::size_t i = 0; i < graph->outputs().size(); ++i) {
     const Value v = graph->outputs()[i];
-    const int buffer = context.new_buffer("out" + std::to_string(i), v.dtype(), v.shape().size(), kernel::Space::Result);
+    const int buffer =
+        context.new_buffer("out" + std::to_string(i), v.dtype(), v.shape().size(), kernel::Space::Result);
     program.buffers.back().index = static_cast<int>(i);
     outputs.push_back({row_major(buffer, v.shape()), std::nullopt});
   }

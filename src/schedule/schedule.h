@@ -10,10 +10,10 @@ namespace hotloop {
 
 struct ScheduleOptions {
   kernel::Target target;
-  std::vector<int> batch_axes;   // for each input the axis of the batch, or -1; empty: the analysis chooses a tile axis
-  bool variable_rows = false;    // the extent of the batch axes is a run-time number
-  std::int64_t tile_rows = 0;    // 0: chosen by size
-  bool parallel = false;         // large updates outside tiles are divided among the workers
+  std::vector<int> batch_axes;  // for each input the axis of the batch, or -1; empty: the analysis chooses a tile axis
+  bool variable_rows = false;   // the extent of the batch axes is a run-time number
+  std::int64_t tile_rows = 0;   // 0: chosen by size
+  bool parallel = false;        // large updates outside tiles are divided among the workers
 };
 
 // `graph` must have no `call` nodes (the pass inline_calls removes them).

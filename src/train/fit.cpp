@@ -30,8 +30,7 @@ class Stopwatch {
 };
 
 void check(const data::Dataset& training, const data::Dataset& validation, const FitOptions& options) {
-  if (options.batch_size < 1)
-    throw UserError("fit", "batch_size must be positive", std::to_string(options.batch_size));
+  if (options.batch_size < 1) throw UserError("fit", "batch_size must be positive", std::to_string(options.batch_size));
   if (options.epochs < 1) throw UserError("fit", "epochs must be positive", std::to_string(options.epochs));
   if (training.size() < 1 || validation.size() < 1)
     throw UserError("fit", "training and validation must both hold samples",
@@ -80,7 +79,8 @@ class StepArrays {
 };
 
 std::string non_finite_message(std::int64_t epoch, std::int64_t step, std::int64_t kept_epoch) {
-  std::string text = "The loss was not finite at step " + std::to_string(step) + " of epoch " + std::to_string(epoch) + ". ";
+  std::string text =
+      "The loss was not finite at step " + std::to_string(step) + " of epoch " + std::to_string(epoch) + ". ";
   text += kept_epoch > 0 ? "The parameters of epoch " + std::to_string(kept_epoch) + " are kept."
                          : "No epoch was completed: the parameters are the initial ones.";
   return text + " Try: a smaller learning_rate, or look for extreme values in the inputs.";

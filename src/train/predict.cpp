@@ -35,8 +35,7 @@ Array Predictor::operator()(const Tree<Array>& params, const data::Dataset& samp
   const ValueType& output = executable_.output_types().front();
   Array x(samples.dtype(), types.back().shape);
   Array result(output.dtype, output.shape.without(0).with_inserted(0, samples.size()));
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(output.shape.without(0).size()) * size_of(output.dtype);
+  const std::size_t row_bytes = static_cast<std::size_t>(output.shape.without(0).size()) * size_of(output.dtype);
   std::vector<void*> inputs;
   for (Array& leaf : leaves) inputs.push_back(leaf.raw());
   inputs.push_back(x.raw());

@@ -38,8 +38,8 @@ std::vector<double> solve_cholesky(std::vector<double> g, std::vector<double> b)
     for (std::size_t j = 0; j <= i; ++j) {
       const double rest = g[i * n + j] - std::inner_product(&g[i * n], &g[i * n] + j, &g[j * n], 0.0);
       if (i == j && !(rest > 0))
-        throw UserError("ridge", "the normal equations must be positive definite", "a pivot that is not, in column " +
-                        std::to_string(i), "a larger lambda");
+        throw UserError("ridge", "the normal equations must be positive definite",
+                        "a pivot that is not, in column " + std::to_string(i), "a larger lambda");
       g[i * n + j] = i == j ? std::sqrt(rest) : rest / g[j * n + j];
     }
   for (std::size_t i = 0; i < n; ++i)

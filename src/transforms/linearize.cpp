@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "hotloop/error.h"
-#include "hotloop/transforms.h"
 #include "hotloop/ops.h"
+#include "hotloop/transforms.h"
 #include "ir/interpreters.h"
 #include "ir/region.h"
 #include "ops/rules/arguments.h"
@@ -61,7 +61,8 @@ Linearized linearize_at(const Function& fn, std::span<const Value> primals, cons
   const std::size_t num_outputs = result.output_active.size();
   const std::vector<Value> known_outputs(graph.outputs().begin(),
                                          graph.outputs().begin() + static_cast<std::ptrdiff_t>(num_outputs));
-  const ir::LinearPart part{split, {graph.outputs().begin() + static_cast<std::ptrdiff_t>(num_outputs), graph.outputs().end()}};
+  const ir::LinearPart part{
+      split, {graph.outputs().begin() + static_cast<std::ptrdiff_t>(num_outputs), graph.outputs().end()}};
   const auto reads = part.reads([](Value v) {
     return v.node->operands.empty() && !ir::is(*v.node, ir::OpKind::Input) ? ir::Source::Copy : ir::Source::Given;
   });
@@ -137,8 +138,8 @@ void check_argnums(std::span<const Value> inputs, std::span<const int> argnums) 
 }  // namespace
 
 std::pair<std::vector<Value>, Function> vjp(const Function& fn, std::span<const Value> primals) {
-  const auto at = std::make_shared<const Linearized>(
-      linearize_at(fn, primals, std::vector<bool>(primals.size(), true)));
+  const auto at =
+      std::make_shared<const Linearized>(linearize_at(fn, primals, std::vector<bool>(primals.size(), true)));
   return {at->outputs, [at](std::span<const Value> cotangents) {
             check_like("vjp", "the cotangents", cotangents, ir::types_of(at->outputs));
             std::vector<Value> result = transpose_at(*at, cotangents);
@@ -148,8 +149,8 @@ std::pair<std::vector<Value>, Function> vjp(const Function& fn, std::span<const 
 }
 
 std::pair<std::vector<Value>, Function> linearize(const Function& fn, std::span<const Value> primals) {
-  const auto at = std::make_shared<const Linearized>(
-      linearize_at(fn, primals, std::vector<bool>(primals.size(), true)));
+  const auto at =
+      std::make_shared<const Linearized>(linearize_at(fn, primals, std::vector<bool>(primals.size(), true)));
   return {at->outputs, [at](std::span<const Value> tangents) {
             check_like("linearize", "the tangents", tangents, at->primal_types);
             std::vector<Value> arguments;

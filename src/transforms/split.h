@@ -43,7 +43,8 @@ struct LinearPart {
 // Ops that cost next to nothing to do again: their results are not worth saving.
 bool is_cheap(const Node& node);
 // Copies to the current graph what `values` need and `map` lacks; gives the copies.
-std::vector<Value> copy_needed(const Graph& from, ValueMap& map, std::span<const Value> values, int generation_bump = 0);
+std::vector<Value> copy_needed(const Graph& from, ValueMap& map, std::span<const Value> values,
+                               int generation_bump = 0);
 
 // The results of a loop or call node of which some operands (values of the current graph) are known, appended as two.
 // The flags say which operands are known.

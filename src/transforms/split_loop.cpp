@@ -6,8 +6,8 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
-#include "ops/rules/loop_rules.h"
 #include "ops/rules/lane_axes.h"
+#include "ops/rules/loop_rules.h"
 #include "transforms/split.h"
 
 namespace hotloop::ir {
@@ -84,11 +84,13 @@ class LoopSplitter {
   void find_invariants() {
     invariant_.resize(graph().nodes().size());
     for (int i = 0; i < nc_ + nx_ + nk_; ++i)
-      if (known_[sz(i)]) invariant_[static_cast<std::size_t>(input(i).node->id)] = is_const(i) || (i < nc_ && output(i) == input(i));
+      if (known_[sz(i)])
+        invariant_[static_cast<std::size_t>(input(i).node->id)] = is_const(i) || (i < nc_ && output(i) == input(i));
     for (const auto& node : graph().nodes()) {
       if (is(*node, OpKind::Input)) continue;
       const auto id = static_cast<std::size_t>(node->id);
-      invariant_[id] = !body_.linear[id] && std::ranges::all_of(node->operands, [&](Value v) { return is_invariant(v); });
+      invariant_[id] =
+          !body_.linear[id] && std::ranges::all_of(node->operands, [&](Value v) { return is_invariant(v); });
     }
   }
 
@@ -112,7 +114,8 @@ class LoopSplitter {
       if (!known_[sz(i)]) fixed[static_cast<std::size_t>(input(i).node->id)] = true;
     const auto is_fixed = [&](Value v) { return static_cast<bool>(fixed[static_cast<std::size_t>(v.node->id)]); };
     for (const auto& node : graph().nodes()) {
-      if (is(*node, OpKind::Input) || node->operands.empty() || !std::ranges::all_of(node->operands, is_fixed)) continue;
+      if (is(*node, OpKind::Input) || node->operands.empty() || !std::ranges::all_of(node->operands, is_fixed))
+        continue;
       std::int64_t size = 0;
       for (const Value& v : node->operands) size += v.shape().size();
       if (node->types[0].shape.size() <= size && node->regions.empty())
@@ -199,12 +202,14 @@ class LoopSplitter {
     for (int i = 0; i < nc_ + nx_ + nk_; ++i) {
       const Value in = input(i);
       if (known_[sz(i)] && (!contains(reads_, in) || (i < nc_ && !is_invariant(in)))) continue;
-      if (i < nc_ && !known_[sz(i)]) add(spec.carry, carry_of, operands_[sz(i)], in);
-      else if (i >= nc_ && !is_const(i)) add(spec.xs, xs_of, operands_[sz(i)], in);
-      else add(spec.consts, consts_of, operands_[sz(i)], in);
+      if (i < nc_ && !known_[sz(i)])
+        add(spec.carry, carry_of, operands_[sz(i)], in);
+      else if (i >= nc_ && !is_const(i))
+        add(spec.xs, xs_of, operands_[sz(i)], in);
+      else
+        add(spec.consts, consts_of, operands_[sz(i)], in);
     }
-    for (std::size_t k = 0; k < saved_.size(); ++k)
-      add(spec.xs, xs_of, known_result_.ys[sz(saved_at_[k])], saved_[k]);
+    for (std::size_t k = 0; k < saved_.size(); ++k) add(spec.xs, xs_of, known_result_.ys[sz(saved_at_[k])], saved_[k]);
     std::vector<Value> hoisted = hoisted_linear_;
     for (const Value& v : reads_)
       if (is_invariant(v) && input_index(v) < 0) hoisted.push_back(v);
@@ -223,9 +228,12 @@ class LoopSplitter {
     spec.reverse = loop_.reverse();
     spec.residuals = loop_.recomputes() ? "recompute" : "save";
     spec.generation = loop_.node().generation;
-    if (loop_.until() == nullptr || loop_.reverse()) spec.trip = loop_.has_trip() ? operands_.back() : Value{};
-    else if (masked_) spec.trip = reduce_max(count, iota_axes(count.rank()));
-    else spec.trip = count;
+    if (loop_.until() == nullptr || loop_.reverse())
+      spec.trip = loop_.has_trip() ? operands_.back() : Value{};
+    else if (masked_)
+      spec.trip = reduce_max(count, iota_axes(count.rank()));
+    else
+      spec.trip = count;
 
     std::vector<ValueType> types;
     for (const Value& v : spec.carry) types.push_back(v.type());

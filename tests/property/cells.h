@@ -11,9 +11,9 @@ namespace hotloop::cells {
 
 struct Program {
   std::string name;
-  TracedFunction loss;            // inputs: weights..., xs (time, batch, input), target (batch, hidden)
+  TracedFunction loss;  // inputs: weights..., xs (time, batch, input), target (batch, hidden)
   std::vector<ValueType> inputs;
-  std::vector<int> weights;       // positions of what a gradient is wanted for
+  std::vector<int> weights;  // positions of what a gradient is wanted for
 };
 
 struct Sizes {

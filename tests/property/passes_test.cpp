@@ -84,7 +84,9 @@ class Random {
   }
 
  private:
-  Value pick(const std::vector<Value>& values) { return values[static_cast<std::size_t>(below(static_cast<int>(values.size())))]; }
+  Value pick(const std::vector<Value>& values) {
+    return values[static_cast<std::size_t>(below(static_cast<int>(values.size())))];
+  }
   Value alike(const std::vector<Value>& values, Value v) {
     std::vector<Value> same;
     for (const Value& w : values)
@@ -111,7 +113,10 @@ class Random {
         for (int i = 0; i < x.rank(); ++i) permutation.insert(permutation.begin() + below(i + 1), i);
         return transpose(x, permutation);
       }
-      case 11: return axis < 0 || x.shape()[axis] < 2 ? Value{} : narrow(x, axis, below(2), 1 + below(static_cast<int>(x.shape()[axis]) - 1));
+      case 11:
+        return axis < 0 || x.shape()[axis] < 2
+                   ? Value{}
+                   : narrow(x, axis, below(2), 1 + below(static_cast<int>(x.shape()[axis]) - 1));
       case 12: {
         if (axis < 0) return {};
         std::vector<std::int64_t> low(static_cast<std::size_t>(x.rank())), high(low);
@@ -126,7 +131,8 @@ class Random {
       }
       case 14: return reshape(x, {x.shape().size()});
       case 15: return x.rank() < 3 ? broadcast_to(x, x.shape().with_inserted(0, 1 + below(3))) : Value{};
-      case 16: case 17: {
+      case 16:
+      case 17: {
         if (x.rank() != 2) return {};
         for (const Value& y : values)
           if (y.rank() == 2 && y.shape()[0] == x.shape()[1]) return tanh(dot(x, y, {{1}, {0}, {}, {}}));
@@ -180,7 +186,8 @@ std::vector<Value> random_scan(Random& random, std::span<const Value> in) {
         std::vector<Value> values = {state[0], state[1], x[0]};
         values.insert(values.end(), before.begin(), before.end());
         random.grow(values, 25);
-        const Value a = Random::shaped(values[values.size() - 1], {3, 4}), b = Random::shaped(values[values.size() - 2], {4, 3});
+        const Value a = Random::shaped(values[values.size() - 1], {3, 4}),
+                    b = Random::shaped(values[values.size() - 2], {4, 3});
         const Value product = random.below(2) == 1 ? dot(x[0], a, {{0}, {0}, {}, {}}) : dot(b, a, {{1}, {0}, {}, {}});
         const std::vector<Value> next = {tanh(a), tanh(b), state[2] + product};
         return std::pair(next, std::vector<Value>{values[values.size() - 3], tanh(a)});

@@ -24,7 +24,9 @@ class RandomProgram {
 
  private:
   int pick(int n) { return static_cast<int>(rng_() % static_cast<std::uint64_t>(n)); }
-  Value any(const std::vector<Value>& pool) { return pool[static_cast<std::size_t>(pick(static_cast<int>(pool.size())))]; }
+  Value any(const std::vector<Value>& pool) {
+    return pool[static_cast<std::size_t>(pick(static_cast<int>(pool.size())))];
+  }
   Value any_vector(const std::vector<Value>& pool) { return broadcast_to(any(pool), {2}); }
   Value any_scalar(const std::vector<Value>& pool) {
     const Value v = any(pool);
@@ -68,14 +70,14 @@ class RandomProgram {
       }
       case 10: {  // a while loop whose count depends on the data
         const Value outside = any(pool), init[] = {any_scalar(pool) * 0.1, any_vector(pool)};
-        return while_loop([](Values c) { return less(abs(c[0]), like(c[0], 4)); },
-                          [&](Values c) {
-                            const Value all[] = {c[1], tanh(outside)};
-                            auto out = nested(seed, all);
-                            return std::vector<Value>{c[0] * 1.1 + 1.013 + tanh(sum(out[0])) * 0.3,
-                                                      broadcast_to(tanh(out[1]), {2})};
-                          },
-                          init, 8)[1];
+        return while_loop(
+            [](Values c) { return less(abs(c[0]), like(c[0], 4)); },
+            [&](Values c) {
+              const Value all[] = {c[1], tanh(outside)};
+              auto out = nested(seed, all);
+              return std::vector<Value>{c[0] * 1.1 + 1.013 + tanh(sum(out[0])) * 0.3, broadcast_to(tanh(out[1]), {2})};
+            },
+            init, 8)[1];
       }
       case 11: {
         const Value outside = any(pool), operands[] = {any_vector(pool)};

@@ -46,8 +46,7 @@ nn::Sequential model_of(const std::string& cell) {
   if (cell == "gru") return nn::Sequential(nn::GRU(features, hidden), nn::Last(), nn::Linear(hidden, 3));
   if (cell == "mlp")
     return nn::Sequential(nn::Last(), nn::Linear(features, 33), nn::Activation("tanh"), nn::Linear(33, 3));
-  return nn::Sequential(nn::Recurrent(testing::LayerNormLstmCell(features, hidden)), nn::Last(),
-                        nn::Linear(hidden, 3));
+  return nn::Sequential(nn::Recurrent(testing::LayerNormLstmCell(features, hidden)), nn::Last(), nn::Linear(hidden, 3));
 }
 
 class Reproducible : public ::testing::TestWithParam<Case> {};

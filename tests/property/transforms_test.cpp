@@ -102,7 +102,9 @@ std::vector<Value> growing(Values v) {
   const Value growth = v[1];
   const Value init[] = {v[0], v[0] * 0.1};
   const auto carry = while_loop([](Values c) { return less(c[0], like(c[0], 6)); },
-                                [&](Values c) { return std::vector<Value>{c[0] * growth, c[1] + sin(c[0]) * growth}; },
+                                [&](Values c) {
+                                  return std::vector<Value>{c[0] * growth, c[1] + sin(c[0]) * growth};
+                                },
                                 init, 12);
   return {carry[0], carry[1]};
 }
@@ -129,7 +131,9 @@ std::vector<Value> until_loop(Values v, bool reverse, const std::string& residua
   spec.residuals = residuals;
   const ValueType scalar = v[0].type();
   spec.body = trace(
-      [](Values b) { return std::vector<Value>{b[0] * (1.5 + b[1] * 0.1) + sin(b[0]) * 0.1, b[0] * b[1]}; },
+      [](Values b) {
+        return std::vector<Value>{b[0] * (1.5 + b[1] * 0.1) + sin(b[0]) * 0.1, b[0] * b[1]};
+      },
       std::vector{scalar, scalar});
   spec.until = trace([](Values b) { return std::vector<Value>{greater(b[0], like(b[0], 3))}; }, std::vector{scalar});
   const LoopResult result = loop(spec);
@@ -140,8 +144,14 @@ std::vector<Value> choice(Values v) {
   const Value x = v[0], y = v[1];
   const Value operands[] = {x};
   return cond(
-      greater(x, like(x, 0)), [&](Values o) { return std::vector<Value>{sqrt(o[0]) * y, o[0] * o[0]}; },
-      [&](Values o) { return std::vector<Value>{exp(o[0]), y * o[0]}; }, operands);
+      greater(x, like(x, 0)),
+      [&](Values o) {
+        return std::vector<Value>{sqrt(o[0]) * y, o[0] * o[0]};
+      },
+      [&](Values o) {
+        return std::vector<Value>{exp(o[0]), y * o[0]};
+      },
+      operands);
 }
 
 // sin by a rule of its own, whose derivative is written in another way.
@@ -192,9 +202,9 @@ std::vector<Value> while_in_scan(Values v) {
       [&](Values c, Values x) {
         const Value target = x[0] * x[0] + 1.0 + c[0] * c[0];
         const Value guess[] = {target};
-        const Value root = while_loop([&](Values g) { return greater(abs(g[0] * g[0] - target), like(target, 1e-2)); },
-                                      [&](Values g) { return std::vector<Value>{0.5 * (g[0] + target / g[0])}; },
-                                      guess, 20)[0];
+        const Value root =
+            while_loop([&](Values g) { return greater(abs(g[0] * g[0] - target), like(target, 1e-2)); },
+                       [&](Values g) { return std::vector<Value>{0.5 * (g[0] + target / g[0])}; }, guess, 20)[0];
         return std::pair{std::vector<Value>{root * 0.5}, std::vector<Value>{root}};
       },
       init, xs);
@@ -206,48 +216,125 @@ std::vector<Case> cases() {
   const std::vector<ValueType> gru_inputs{f64({3, 2, 2}), f64({2, 3}), f64({2, 9}), f64({3, 9})};
   std::vector<Case> all{
       {"lstm", [](Values v) { return lstm(v); }, lstm_inputs, {0, 0, 0, -1, -1}},
-      {"lstm_reverse", [](Values v) { return lstm(v, {-1, true, ""}); }, lstm_inputs, {0, -1, 0, -1, 0}},
-      {"lstm_recompute", [](Values v) { return lstm(v, {-1, false, "recompute"}); }, lstm_inputs, {0, 0, 0, 0, 0}},
+      {"lstm_reverse",
+       [](Values v) {
+         return lstm(v, {-1, true, ""});
+       },
+       lstm_inputs,
+       {0, -1, 0, -1, 0}},
+      {"lstm_recompute",
+       [](Values v) {
+         return lstm(v, {-1, false, "recompute"});
+       },
+       lstm_inputs,
+       {0, 0, 0, 0, 0}},
       {"gru", gru, gru_inputs, {0, 0, -1, -1}},
       {"nested", [](Values v) { return nested(v, "", ""); }, {f64({3, 2, 2}), f64({2, 2})}, {0, -1}},
-      {"nested_recompute_outer", [](Values v) { return nested(v, "recompute", "save"); },
-       {f64({3, 2, 2}), f64({2, 2})}, {-1, 0}},
-      {"nested_recompute_both", [](Values v) { return nested(v, "recompute", "recompute"); },
-       {f64({3, 2, 2}), f64({2, 2})}, {0, 0}},
-      {"trip", [](Values v) { return tripped(v, false); }, {f64({5, 2}), f64({2, 2}), i32_scalar}, {0, -1, -1}, -1, 1, {3}},
-      {"trip_reverse", [](Values v) { return tripped(v, true); }, {f64({5, 2}), f64({2, 2}), i32_scalar}, {0, 0, -1}, -1, 1, {3}},
-      {"trip_zero", [](Values v) { return tripped(v, false); }, {f64({5, 2}), f64({2, 2}), i32_scalar}, {0, -1, -1}, -1, 1, {0}},
+      {"nested_recompute_outer",
+       [](Values v) { return nested(v, "recompute", "save"); },
+       {f64({3, 2, 2}), f64({2, 2})},
+       {-1, 0}},
+      {"nested_recompute_both",
+       [](Values v) { return nested(v, "recompute", "recompute"); },
+       {f64({3, 2, 2}), f64({2, 2})},
+       {0, 0}},
+      {"trip",
+       [](Values v) { return tripped(v, false); },
+       {f64({5, 2}), f64({2, 2}), i32_scalar},
+       {0, -1, -1},
+       -1,
+       1,
+       {3}},
+      {"trip_reverse",
+       [](Values v) { return tripped(v, true); },
+       {f64({5, 2}), f64({2, 2}), i32_scalar},
+       {0, 0, -1},
+       -1,
+       1,
+       {3}},
+      {"trip_zero",
+       [](Values v) { return tripped(v, false); },
+       {f64({5, 2}), f64({2, 2}), i32_scalar},
+       {0, -1, -1},
+       -1,
+       1,
+       {0}},
       {"while", growing, {f64({}), f64({})}, {0, 0}, 1.4, 1.7},
       {"while_unbatched_growth", growing, {f64({}), f64({})}, {0, -1}, 1.4, 1.7},
       {"while_state", growing_state, {f64({}), f64({2, 2}), f64({2})}, {0, -1, 0}, 0.5, 0.9},
       {"until_save", [](Values v) { return until_loop(v, false, "save"); }, {f64({}), f64({6})}, {0, 0}, 0.5, 0.9},
-      {"until_recompute", [](Values v) { return until_loop(v, false, "recompute"); }, {f64({}), f64({6})}, {0, -1}, 0.5, 0.9},
+      {"until_recompute",
+       [](Values v) { return until_loop(v, false, "recompute"); },
+       {f64({}), f64({6})},
+       {0, -1},
+       0.5,
+       0.9},
       {"until_reverse", [](Values v) { return until_loop(v, true, "save"); }, {f64({}), f64({6})}, {0, 0}, 0.5, 0.9},
       {"cond_true", choice, {f64({}), f64({})}, {0, -1}, 0.3, 0.9},
       {"cond_false", choice, {f64({}), f64({})}, {0, 0}, -0.9, -0.3},
-      {"custom_rule", [](Values v) { return std::vector<Value>{custom_sine(v[0] * v[1])}; }, {f64({3}), f64({3})}, {0, -1}},
+      {"custom_rule",
+       [](Values v) { return std::vector<Value>{custom_sine(v[0] * v[1])}; },
+       {f64({3}), f64({3})},
+       {0, -1}},
       {"checkpoint", checkpointed, {f64({2, 3}), f64({3, 3})}, {0, -1}},
       {"checkpointed_scan", checkpointed_scan, gru_inputs, {0, 0, -1, -1}},
       {"scan_of_checkpoints", scan_of_checkpoints, {f64({3, 2}), f64({2, 2})}, {0, -1}},
       {"while_in_scan", while_in_scan, {f64({3}), f64({})}, {0, 0}, 0.5, 0.9},
-      {"vmapped_lstm", vmap([](Values v) { return lstm(v); }, {1, 0, 0, -1, -1}),
-       {f64({3, 2, 1, 2}), f64({2, 1, 2}), f64({2, 1, 2}), f64({4, 8}), f64({8})}, {0, -1, -1, -1, 0}, -1, 1, {}, 2},
+      {"vmapped_lstm",
+       vmap([](Values v) { return lstm(v); }, {1, 0, 0, -1, -1}),
+       {f64({3, 2, 1, 2}), f64({2, 1, 2}), f64({2, 1, 2}), f64({4, 8}), f64({8})},
+       {0, -1, -1, -1, 0},
+       -1,
+       1,
+       {},
+       2},
       {"vmapped_while", vmap(growing, {0, -1}), {f64({4}), f64({})}, {0, -1}, 0.7, 2.8},
-      {"vmapped_while_state", vmap(growing_state, {0, -1, 0}), {f64({3}), f64({2, 2}), f64({3, 2})}, {0, -1, -1}, 0.7, 2.8},
-      {"twice_vmapped_while", vmap(vmap(growing_state, {0, -1, 0}), {0, -1, -1}),
-       {f64({2, 3}), f64({2, 2}), f64({3, 2})}, {0, -1, -1}, 0.7, 2.8},
-      {"vmapped_until_save", vmap([](Values v) { return until_loop(v, false, "save"); }, {0, 0}),
-       {f64({3}), f64({3, 6})}, {0, -1}, 0.7, 2.8},
-      {"vmapped_until_reverse", vmap([](Values v) { return until_loop(v, true, "save"); }, {0, -1}),
-       {f64({3}), f64({6})}, {0, -1}, 0.7, 2.8},
+      {"vmapped_while_state",
+       vmap(growing_state, {0, -1, 0}),
+       {f64({3}), f64({2, 2}), f64({3, 2})},
+       {0, -1, -1},
+       0.7,
+       2.8},
+      {"twice_vmapped_while",
+       vmap(vmap(growing_state, {0, -1, 0}), {0, -1, -1}),
+       {f64({2, 3}), f64({2, 2}), f64({3, 2})},
+       {0, -1, -1},
+       0.7,
+       2.8},
+      {"vmapped_until_save",
+       vmap([](Values v) { return until_loop(v, false, "save"); }, {0, 0}),
+       {f64({3}), f64({3, 6})},
+       {0, -1},
+       0.7,
+       2.8},
+      {"vmapped_until_reverse",
+       vmap([](Values v) { return until_loop(v, true, "save"); }, {0, -1}),
+       {f64({3}), f64({6})},
+       {0, -1},
+       0.7,
+       2.8},
       {"vmapped_cond", vmap(choice, {0, -1}), {f64({4}), f64({})}, {0, -1}, -0.9, 0.9},
-      {"vmapped_trip", vmap([](Values v) { return tripped(v, false); }, {0, -1, 0}),
-       {f64({4, 5, 2}), f64({2, 2}), {DType::I32, {4}}}, {0, -1, -1}, -1, 1, {3, 0, 5, 1}},
-      {"vmapped_trip_reverse", vmap([](Values v) { return tripped(v, true); }, {0, -1, 0}),
-       {f64({4, 5, 2}), f64({2, 2}), {DType::I32, {4}}}, {0, -1, 0}, -1, 1, {3, 0, 5, 1}},
+      {"vmapped_trip",
+       vmap([](Values v) { return tripped(v, false); }, {0, -1, 0}),
+       {f64({4, 5, 2}), f64({2, 2}), {DType::I32, {4}}},
+       {0, -1, -1},
+       -1,
+       1,
+       {3, 0, 5, 1}},
+      {"vmapped_trip_reverse",
+       vmap([](Values v) { return tripped(v, true); }, {0, -1, 0}),
+       {f64({4, 5, 2}), f64({2, 2}), {DType::I32, {4}}},
+       {0, -1, 0},
+       -1,
+       1,
+       {3, 0, 5, 1}},
       {"vmapped_while_in_scan", vmap(while_in_scan, {0, 0}), {f64({3, 2}), f64({3})}, {0, -1}, 0.5, 2},
-      {"vmap_of_grad", vmap(grad(scalar_of(growing_state), {0, 1, 2}), {0, -1, 0}),
-       {f64({3}), f64({2, 2}), f64({3, 2})}, {0, -1, -1}, 0.7, 2.8},
+      {"vmap_of_grad",
+       vmap(grad(scalar_of(growing_state), {0, 1, 2}), {0, -1, 0}),
+       {f64({3}), f64({2, 2}), f64({3, 2})},
+       {0, -1, -1},
+       0.7,
+       2.8},
   };
   return all;
 }
@@ -278,7 +365,9 @@ TEST_P(Transforms, SecondOrder) {
   check_jvp(gradient, at, rng, GetParam().name + ", gradient");
   check_vjp(gradient, at, rng, GetParam().name + ", gradient");
 }
-TEST_P(Transforms, Vmap) { check_vmap(GetParam().fn, sample(GetParam(), rng), GetParam().in_axes, 3, rng, GetParam().name); }
+TEST_P(Transforms, Vmap) {
+  check_vmap(GetParam().fn, sample(GetParam(), rng), GetParam().in_axes, 3, rng, GetParam().name);
+}
 TEST_P(Transforms, VmapOfGrad) {
   const Arrays at = sample(GetParam(), rng);
   check_vmap(grad(scalar_of(GetParam().fn), float_inputs(at)), at, GetParam().in_axes, 3, rng, GetParam().name);

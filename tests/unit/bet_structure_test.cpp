@@ -45,8 +45,11 @@ nn::Layer cell_of(const Case& c) {
 
 struct TrainingStep {
   explicit TrainingStep(const Case& c)
-      : model(cell_of(c), nn::Last(), nn::Linear(hidden, 1)), params(model.init(0)), optimizer(1e-3),
-        state(optimizer.init(params)), x(Array::full(DType::F32, {batch, time_steps, c.inputs}, 0.25)),
+      : model(cell_of(c), nn::Last(), nn::Linear(hidden, 1)),
+        params(model.init(0)),
+        optimizer(1e-3),
+        state(optimizer.init(params)),
+        x(Array::full(DType::F32, {batch, time_steps, c.inputs}, 0.25)),
         y(Array::full(DType::F32, {batch, 1}, 1)),
         step(train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type())) {}
   nn::Sequential model;
@@ -75,7 +78,8 @@ struct Count {
 
   void walk(const kernel::Block& block, bool in_loop) {
     for (const kernel::Stmt& stmt : block) {
-      if (const auto* dot = std::get_if<kernel::Dot>(&stmt.node)) (in_loop ? dots_in_loops : dots_outside).push_back(dot);
+      if (const auto* dot = std::get_if<kernel::Dot>(&stmt.node))
+        (in_loop ? dots_in_loops : dots_outside).push_back(dot);
       if (const auto* loop = std::get_if<kernel::For>(&stmt.node)) {
         ++loops;
         walk(loop->body, true);
@@ -103,7 +107,8 @@ TEST_P(Bet, TheTrainingStepHasTheShapeOfAHandWrittenOne) {
   const bool projected = GetParam().inputs >= 64;
   const std::size_t first = projected ? 1 : 0;
   EXPECT_EQ(count.loops, projected ? 3 : 2) << "one loop forward, one backward";
-  ASSERT_EQ(count.dots_in_loops.size(), first + 2) << "one dot a step each way: gates merged, weight gradients deferred";
+  ASSERT_EQ(count.dots_in_loops.size(), first + 2)
+      << "one dot a step each way: gates merged, weight gradients deferred";
   if (projected) {
     EXPECT_EQ(count.dots_in_loops[0]->n.bound, 4 * hidden);
     EXPECT_EQ(count.dots_in_loops[0]->segments[0].k[0].extent.bound, GetParam().inputs);
@@ -136,7 +141,8 @@ TEST_P(Bet, OneLaunchAndNoAllocationAStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Bet,
-                         ::testing::Values(Case{"lstm", 8}, Case{"lstm", 128}, Case{"ln_lstm", 8}, Case{"ln_lstm", 128}),
+                         ::testing::Values(Case{"lstm", 8}, Case{"lstm", 128}, Case{"ln_lstm", 8},
+                                           Case{"ln_lstm", 128}),
                          [](const auto& info) { return info.param.name + "_I" + std::to_string(info.param.inputs); });
 
 }  // namespace

@@ -84,7 +84,8 @@ TEST(Csv, EmptyFiles) {
 TEST(Csv, QuotesThatDoNotClose) {
   EXPECT_EQ(message("a\n\"1\n2\n"),
             "[csv] a quoted cell must end with a quote. Received: the end of the file in a cell opened at t.csv:2.");
-  EXPECT_EQ(message("a\n\"1\"2\n"), "[csv] a closing quote must end the cell. Received: more text after it at t.csv:2.");
+  EXPECT_EQ(message("a\n\"1\"2\n"),
+            "[csv] a closing quote must end the cell. Received: more text after it at t.csv:2.");
 }
 
 TEST(Csv, NamesTwice) {

@@ -171,9 +171,10 @@ TEST(Windows, Refusals) {
   EXPECT_EQ(with([](WindowOptions& o) { o.stride = -1; }), "[window] stride must be positive. Received: -1.");
   EXPECT_EQ(with([](WindowOptions& o) { o.inputs = {"z"}; }),
             "[table] the column must be there. Received: 'z'. Try: did you mean 'x'?");
-  EXPECT_EQ(with([](WindowOptions& o) { o.length = 201; }),
-            "[window] the table must be at least as long as a window and its horizon. Received: 200 rows for length 201 "
-            "and horizon 0.");
+  EXPECT_EQ(
+      with([](WindowOptions& o) { o.length = 201; }),
+      "[window] the table must be at least as long as a window and its horizon. Received: 200 rows for length 201 "
+      "and horizon 0.");
   EXPECT_NE(with([](WindowOptions& o) { o.train = 0.9, o.validation = 0.2; }).find("their sum at most 1"),
             std::string::npos);
   EXPECT_NE(with([](WindowOptions& o) { o.train = 0.03; }).find("at least one window"), std::string::npos);
@@ -187,7 +188,9 @@ TEST(ArrayDataset, GathersRowsAndChecksShapes) {
   EXPECT_EQ(x.at(0), 5);
   EXPECT_EQ(x.at(3), 2);
   EXPECT_EQ(y.at(1), 7);
-  EXPECT_EQ(message([] { ArrayDataset(Array(DType::F32, {3, 2}), Array(DType::F32, {4, 1})); }),
+  EXPECT_EQ(message([] {
+              ArrayDataset(Array(DType::F32, {3, 2}), Array(DType::F32, {4, 1}));
+            }),
             "[dataset] inputs and targets must have equally many samples. Received: f32[3,2] and f32[4,1].");
 }
 

@@ -113,8 +113,11 @@ TEST(Executable, CancelThrowsUntilCleared) {
 
 TEST(Executable, SteadyCallsTakeNoFreshMemory) {
   const std::vector<ValueType> types = {{DType::F32, {64, 8}}};
-  const Executable run = compile(
-      trace([](std::span<const Value> x) { return std::vector<Value>{tanh(x[0]) * 2.0, sum(x[0])}; }, types));
+  const Executable run = compile(trace(
+      [](std::span<const Value> x) {
+        return std::vector<Value>{tanh(x[0]) * 2.0, sum(x[0])};
+      },
+      types));
   std::vector<Array> in = {Array::full(DType::F32, {64, 8}, 0.25)}, out(2);
   for (int i = 0; i < 3; ++i) run.run(in, out);
   const std::uint64_t fresh = runtime::array_pool().num_fresh();

@@ -97,7 +97,8 @@ TEST(GraphText, ErrorsNameTheLine) {
   expect_parse_error("main() {\n  %0: f32[] = nonsense()\n  return\n}\n", "nonsense");
   expect_parse_error("main(%0: f32[2]) {\n  %1: f32[3] = neg(%0)\n  return %1\n}\n",
                      "[parse, line 2] the types must be those that neg infers, f32[2]");
-  expect_parse_error("main(%0: f32[2]) {\n  return %1\n}\n", "[parse, line 2] a value must be defined before it is used");
+  expect_parse_error("main(%0: f32[2]) {\n  return %1\n}\n",
+                     "[parse, line 2] a value must be defined before it is used");
   expect_parse_error("main(%0: f32[2]) {\n  %2: f32[2] = neg(%0)\n  return %0\n}\n", "numbered in order");
   expect_parse_error("main(%0: f32[2]) {\n  return %0\n", "'}' must stand here");
   expect_parse_error("main() {\n  return\n}\nx", "nothing may follow");
@@ -105,8 +106,7 @@ TEST(GraphText, ErrorsNameTheLine) {
 }
 
 std::shared_ptr<Graph> small() {
-  return ir::parse(
-      "main(%0: f32[2]) {\n  %1: f32[2] = neg(%0)\n  %2: f32[2] = add(%0, %1)\n  return %2\n}\n");
+  return ir::parse("main(%0: f32[2]) {\n  %1: f32[2] = neg(%0)\n  %2: f32[2] = add(%0, %1)\n  return %2\n}\n");
 }
 
 void expect_broken(const Graph& graph, const std::string& part) {
@@ -152,7 +152,8 @@ TEST(Verify, RejectsRegionsWhoseTypesDoNotFit) {
       "main(%0: f32[4], %1: f32[6,4]) {\n"
       "  %2: f32[4], %3: i32[] = loop(%0, %1) {has_trip=false, length=6, num_carry=1, num_consts=0, num_xs=1, "
       "residuals=\"save\", reverse=false} {\n"
-      "    body(%0: f32[4], %1: f32[4]) {\n      %2: f32[4] = add(%0, %1)\n      return %2\n    }\n  }\n  return %2\n}\n");
+      "    body(%0: f32[4], %1: f32[4]) {\n      %2: f32[4] = add(%0, %1)\n      return %2\n    }\n  }\n  return "
+      "%2\n}\n");
   Node& loop = *graph->nodes()[2];
   const auto keep = loop.regions[0];
   loop.regions[0] = ir::parse("body(%0: f32[4], %1: f32[3]) {\n  return %0\n}\n");

@@ -71,7 +71,8 @@ TEST(MemoryPool, ThreadsNeverShareABlock) {
         const auto a = pool.take(512), b = pool.take(512);
         std::memset(a.get(), t, 512);
         std::memset(b.get(), t + 16, 512);
-        if (static_cast<unsigned char*>(a.get())[i % 512] != t || static_cast<unsigned char*>(b.get())[i % 512] != t + 16)
+        if (static_cast<unsigned char*>(a.get())[i % 512] != t ||
+            static_cast<unsigned char*>(b.get())[i % 512] != t + 16)
           ++errors;
       }
     });

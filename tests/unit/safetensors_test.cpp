@@ -31,13 +31,14 @@ std::string refusal(const std::string& bytes) {
 TEST(Safetensors, RoundTripOfEveryDtype) {
   Checkpoint in;
   in.metadata = {{"format", "pt"}, {"note", "quotes \" and \n newlines, \xc3\xa9"}};
-  in.tensors = {{"weight_ih_l0", Array::from(std::vector<float>{1, -2, std::numeric_limits<float>::quiet_NaN()}, {3, 1})},
-                {"f64", Array::from(std::vector<double>{0.1, -0.0}, {2})},
-                {"i32", Array::from(std::vector<std::int32_t>{-5}, {1, 1, 1})},
-                {"u32", Array::from(std::vector<std::uint32_t>{4000000000u}, {})},
-                {"i64", Array::from(std::vector<std::int64_t>{1LL << 60}, {1})},
-                {"bool", Array::from(std::vector<std::uint8_t>{0, 1, 1}, {3})},
-                {"empty", Array(DType::F32, {0, 7})}};
+  in.tensors = {
+      {"weight_ih_l0", Array::from(std::vector<float>{1, -2, std::numeric_limits<float>::quiet_NaN()}, {3, 1})},
+      {"f64", Array::from(std::vector<double>{0.1, -0.0}, {2})},
+      {"i32", Array::from(std::vector<std::int32_t>{-5}, {1, 1, 1})},
+      {"u32", Array::from(std::vector<std::uint32_t>{4000000000u}, {})},
+      {"i64", Array::from(std::vector<std::int64_t>{1LL << 60}, {1})},
+      {"bool", Array::from(std::vector<std::uint8_t>{0, 1, 1}, {3})},
+      {"empty", Array(DType::F32, {0, 7})}};
   const Checkpoint out = parse_safetensors(print_safetensors(in), "m");
   EXPECT_EQ(out.metadata, in.metadata);
   ASSERT_EQ(out.tensors.size(), in.tensors.size());
@@ -52,8 +53,8 @@ TEST(Safetensors, TheBytesAreThoseOfTheFormat) {
   Checkpoint in;
   in.tensors = {{"a", Array::from(std::vector<float>{1.0f}, {1})}};
   const std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
-  EXPECT_EQ(print_safetensors(in), file_of(header + std::string((8 - header.size() % 8) % 8, ' '),
-                                           std::string("\x00\x00\x80\x3f", 4)));
+  EXPECT_EQ(print_safetensors(in),
+            file_of(header + std::string((8 - header.size() % 8) % 8, ' '), std::string("\x00\x00\x80\x3f", 4)));
 }
 
 TEST(Safetensors, FilesAreReplacedWhole) {
@@ -79,8 +80,9 @@ TEST(Safetensors, UnknownTensorsNameTheNearest) {
     in["weight_ih_0"];
     FAIL();
   } catch (const UserError& e) {
-    EXPECT_STREQ(e.what(), "[checkpoint] the tensor must be there. Received: 'weight_ih_0'. "
-                           "Try: did you mean 'weight_ih_l0'?");
+    EXPECT_STREQ(e.what(),
+                 "[checkpoint] the tensor must be there. Received: 'weight_ih_0'. "
+                 "Try: did you mean 'weight_ih_l0'?");
   }
 }
 
@@ -115,7 +117,8 @@ TEST(Safetensors, HostileFiles) {
       {file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}"), "exactly dtype, shape and data_offsets"},
       {file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0],\"x\":1}}"), "exactly dtype"},
       {file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},"
-               "\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}"), "every name once"},
+               "\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}"),
+       "every name once"},
       {file_of("{\"__metadata__\":{\"a\":1}}"), "an object of strings"},
       {file_of("{\"__metadata__\":[]}"), "an object of strings"},
       {file_of(entry("\"BF16\"", "[2]", "[0,4]"), data), "a dtype of BOOL"},
@@ -134,7 +137,9 @@ TEST(Safetensors, HostileFiles) {
       {file_of(entry("\"F32\"", "[1]", "[1,5]"), data + "x"), "without holes"},
       {file_of("{}", "x"), "no bytes beside its tensors"},
       {file_of("{\"a\":{\"dtype\":\"BOOL\",\"shape\":[4],\"data_offsets\":[0,4]},"
-               "\"b\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[2,4]}}", data), "without holes or overlaps"},
+               "\"b\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[2,4]}}",
+               data),
+       "without holes or overlaps"},
       {file_of(entry("\"BOOL\"", "[4]", "[0,4]"), std::string("\x02\0\0\0", 4)), "bools of 0 or 1"},
   };
   for (const auto& [bytes, requirement] : cases) {
@@ -148,8 +153,7 @@ TEST(Safetensors, EveryTruncationOfAGoodFileIsRefused) {
   Checkpoint in;
   in.tensors = {{"a", Array::zeros(DType::F32, {3})}, {"b", Array::zeros(DType::F64, {2})}};
   const std::string bytes = print_safetensors(in);
-  for (std::size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_NE(refusal(bytes.substr(0, size)), "accepted") << size;
+  for (std::size_t size = 0; size < bytes.size(); ++size) EXPECT_NE(refusal(bytes.substr(0, size)), "accepted") << size;
 }
 
 }  // namespace

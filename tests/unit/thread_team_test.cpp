@@ -16,14 +16,14 @@ namespace hotloop::runtime {
 namespace {
 
 template <class F> bool run(ThreadTeam& team, int n, F fn) {
-  return team.try_run(n, [](void* f, int worker) { (*static_cast<F*>(f))(worker); }, &fn);
+  return team.try_run(
+      n, [](void* f, int worker) { (*static_cast<F*>(f))(worker); }, &fn);
 }
 
 TEST(ThreadTeam, EveryWorkerRunsOnceARun) {
   ThreadTeam team(4);
   std::array<int, 4> counts{};  // plain: the join must order them
-  for (int i = 0; i < 1000; ++i)
-    ASSERT_TRUE(run(team, 4, [&](int w) { ++counts[static_cast<std::size_t>(w)]; }));
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(run(team, 4, [&](int w) { ++counts[static_cast<std::size_t>(w)]; }));
   for (int c : counts) EXPECT_EQ(c, 1000);
 }
 

@@ -81,8 +81,11 @@ TEST(TransformsStructure, AnInvariantResidualIsAConst) {
   // exp(w) does not change from step to step: computed once, not saved.
   const auto fn = [](Values v) {
     const Value init[] = {v[0]};
-    return scan([&](Values c, Values) { return std::pair{std::vector<Value>{c[0] * exp(v[1])}, std::vector<Value>{}}; },
-                init, {}, {4, false, ""})
+    return scan(
+               [&](Values c, Values) {
+                 return std::pair{std::vector<Value>{c[0] * exp(v[1])}, std::vector<Value>{}};
+               },
+               init, {}, {4, false, ""})
         .first;
   };
   const auto graph = trace(value_and_grad(fn, {0}), std::vector{f64({}), f64({})});
@@ -115,7 +118,10 @@ TEST(TransformsStructure, CheckpointSavesInputsAndRecomputesInAnotherGeneration)
 std::vector<Value> guarded_root(Values v) {
   const Value scale = v[1], init[] = {v[0], v[0]};
   return while_loop([](Values c) { return greater(c[0], like(c[0], 0)); },
-                    [&](Values c) { return std::vector<Value>{c[0] - 1.0, scale * sqrt(c[0]) + c[1] / c[0]}; }, init, 4);
+                    [&](Values c) {
+                      return std::vector<Value>{c[0] - 1.0, scale * sqrt(c[0]) + c[1] / c[0]};
+                    },
+                    init, 4);
 }
 
 Array values(const std::vector<double>& v) { return Array::from(v, {static_cast<std::int64_t>(v.size())}); }
@@ -155,26 +161,38 @@ TEST(TransformsErrors, Misuse) {
   const auto run = [](const Function& fn, const std::vector<ValueType>& types) {
     return message_of([&] { trace(fn, types); });
   };
-  EXPECT_EQ(run(grad([](Values v) { return std::vector<Value>{v[0]}; }, {0}), {f64({2})}),
-            "[grad] the first output of the function must be an f32 or f64 scalar. Received: f64[2]. Try: reduce it, as in "
-            "mean(loss).");
-  EXPECT_EQ(run(grad([](Values v) { return std::vector<Value>{v[0]}; }, {0}), {{DType::I32, {}}}),
-            "[grad] derivatives are taken with respect to f32 or f64 inputs. Received: input 0 = i32[]. Try: cast it, or "
-            "leave it out of argnums.");
+  EXPECT_EQ(
+      run(grad([](Values v) { return std::vector<Value>{v[0]}; }, {0}), {f64({2})}),
+      "[grad] the first output of the function must be an f32 or f64 scalar. Received: f64[2]. Try: reduce it, as in "
+      "mean(loss).");
+  EXPECT_EQ(
+      run(grad([](Values v) { return std::vector<Value>{v[0]}; }, {0}), {{DType::I32, {}}}),
+      "[grad] derivatives are taken with respect to f32 or f64 inputs. Received: input 0 = i32[]. Try: cast it, or "
+      "leave it out of argnums.");
   EXPECT_EQ(run(vmap([](Values v) { return std::vector<Value>{v[0] + v[1]}; }, {0, 0}), {f64({2}), f64({3})}),
             "[vmap] batch axes must agree in extent. Received: 2 before, and input 1 = f64[3].");
-  EXPECT_EQ(run([](Values v) {
+  EXPECT_EQ(run(
+                [](Values v) {
                   const Value init[] = {v[0]};
-                  return scan([](Values c, Values) { return std::pair{std::vector<Value>{cast(c[0], DType::F32)}, std::vector<Value>{}}; },
-                              init, {}, {3, false, ""})
+                  return scan(
+                             [](Values c, Values) {
+                               return std::pair{std::vector<Value>{cast(c[0], DType::F32)}, std::vector<Value>{}};
+                             },
+                             init, {}, {3, false, ""})
                       .first;
                 },
                 {f64({})}),
             "[scan] the body must give a carry of the types of the initial one, f64[]. Received: f32[]. Try: cast or "
             "reshape the initial value or the result of the body.");
-  EXPECT_EQ(run([](Values v) {
+  EXPECT_EQ(run(
+                [](Values v) {
                   const Value init[] = {v[0]}, xs[] = {v[1], v[2]};
-                  return scan([](Values c, Values) { return std::pair{std::vector<Value>{c[0]}, std::vector<Value>{}}; }, init, xs).first;
+                  return scan(
+                             [](Values c, Values) {
+                               return std::pair{std::vector<Value>{c[0]}, std::vector<Value>{}};
+                             },
+                             init, xs)
+                      .first;
                 },
                 {f64({}), f64({3}), f64({4})}),
             "[scan] xs must agree in the extent of axis 0 and with the length 3. Received: f64[3], f64[4].");

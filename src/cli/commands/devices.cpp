@@ -1,11 +1,11 @@
 // What there is to run on, as found, not as hoped.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
 #include <fstream>
 #include <map>
-#include <sched.h>
 #include <thread>
-#include <unistd.h>
 
 #include "cli/command.h"
 #include "runtime/cache_dir.h"
@@ -66,8 +66,9 @@ bool library_loads(const char* name) {
 void line(const char* label, const std::string& text) { fmt::print("  {:<12}{}\n", label, text); }
 
 void show_devices() {
-  static const std::map<std::string, std::string> vectors = {
-      {"avx512", "avx512 (512-bit vectors)"}, {"avx2", "avx2 (256-bit vectors)"}, {"portable", "portable (128-bit vectors)"}};
+  static const std::map<std::string, std::string> vectors = {{"avx512", "avx512 (512-bit vectors)"},
+                                                             {"avx2", "avx2 (256-bit vectors)"},
+                                                             {"portable", "portable (128-bit vectors)"}};
   const std::string target = kernel::host_target().name;
   fmt::print("cpu\n");
   line("model", cpu_name());

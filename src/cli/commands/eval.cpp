@@ -30,7 +30,8 @@ void evaluate_run(const std::string& path, const JobOverrides& overrides) {
   if (metrics.contains("test") && metrics["test"].is_number()) {
     const double stored = metrics["test"].get<double>();
     fmt::print("The run recorded {:.4f}{}\n", stored,
-               stored == results[0].value ? ", the same to the last bit." : fmt::format(" (difference {:.2g}).", results[0].value - stored));
+               stored == results[0].value ? ", the same to the last bit."
+                                          : fmt::format(" (difference {:.2g}).", results[0].value - stored));
   }
 }
 

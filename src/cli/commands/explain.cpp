@@ -24,9 +24,8 @@ void explain_job(const JobOptions& options, const Shown& shown) {
   const Tree<Array> params = model.init(job.fit.seed, job.window.dtype, job.fit.init);
   const ValueType x = job.input_type(), y = {job.window.dtype, {job.fit.batch_size, 1}};
   fmt::print("Model\n  {}\n", describe_model(job, params));
-  params.for_each([](const std::string& name, const Array& leaf) {
-    fmt::print("  {:<24}{}\n", name, leaf.type().str());
-  });
+  params.for_each(
+      [](const std::string& name, const Array& leaf) { fmt::print("  {:<24}{}\n", name, leaf.type().str()); });
 
   const auto compiled = [&](const train::Step& step) {
     CompileOptions compile_options = job.fit.compile;
@@ -34,8 +33,9 @@ void explain_job(const JobOptions& options, const Shown& shown) {
     return compile(step.graph(), compile_options);
   };
   fmt::print("\nTraining step\n");
-  show(compiled(train::train_step(model, job.fit.loss, job.fit.optimizer, params, job.fit.optimizer.init(params), x, y)),
-       shown);
+  show(
+      compiled(train::train_step(model, job.fit.loss, job.fit.optimizer, params, job.fit.optimizer.init(params), x, y)),
+      shown);
   fmt::print("\nPrediction\n");
   show(compiled(train::predict_step(model, params, x)), shown);
 }

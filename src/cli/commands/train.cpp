@@ -1,7 +1,7 @@
-#include <atomic>
-#include <csignal>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <atomic>
+#include <csignal>
 
 #include "cli/baselines.h"
 #include "cli/command.h"
@@ -75,7 +75,9 @@ ordered_json metrics_of(const Job& job, const data::WindowedTable& windows, cons
           {"epochs", run.history.size()},
           {"seed", job.fit.seed},
           {"samples",
-           {{"train", windows.train().size()}, {"validation", windows.validation().size()}, {"test", windows.test().size()}}},
+           {{"train", windows.train().size()},
+            {"validation", windows.validation().size()},
+            {"test", windows.test().size()}}},
           {"baselines", baselines},
           {"backend", job.fit.compile.backend},
           {"threads", job.fit.compile.threads},
@@ -105,7 +107,8 @@ void train_job(const JobOptions& options, std::string out) {
   const RunFolder folder{std::filesystem::path(out)};
   folder.create();
 
-  fmt::print("Data    {}: {} rows\n        {}\n", job.data_file.string(), grouped(table.num_rows()), windows.describe());
+  fmt::print("Data    {}: {} rows\n        {}\n", job.data_file.string(), grouped(table.num_rows()),
+             windows.describe());
   fmt::print("Model   {}\n", describe_model(job, model.init(job.fit.seed, job.window.dtype, job.fit.init)));
   fmt::print("Step    {} {}, batches of {}; compiling\n", job.loss_name, job.optimizer_name, job.fit.batch_size);
   std::fflush(stdout);
@@ -156,8 +159,9 @@ void train_job(const JobOptions& options, std::string out) {
 
 void command_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train the model of a configuration");
-  command->footer("\nThe parameters of the epoch with the best validation metric are kept, and tested\n"
-                  "beside the configuration's baselines. Ctrl-C stops after the step under way.");
+  command->footer(
+      "\nThe parameters of the epoch with the best validation metric are kept, and tested\n"
+      "beside the configuration's baselines. Ctrl-C stops after the step under way.");
   const std::shared_ptr<JobOptions> options = add_job_options(*command);
   auto out = std::make_shared<std::string>();
   command->add_option("--out", *out, "folder of the run [runs/<name of CONFIG>]");

@@ -16,8 +16,8 @@ using ir::types_of;
 void check_carry(const std::string& where, std::span<const Value> init, std::span<const ValueType> next) {
   const auto types = types_of(init);
   if (!std::ranges::equal(types, next))
-    throw UserError(where, "the body must give a carry of the types of the initial one, " + ir::types_text(types), ir::types_text(next),
-                    "cast or reshape the initial value or the result of the body");
+    throw UserError(where, "the body must give a carry of the types of the initial one, " + ir::types_text(types),
+                    ir::types_text(next), "cast or reshape the initial value or the result of the body");
 }
 
 // `region` with inputs `declared`, then `consts`, of which its captures are some.
@@ -96,7 +96,8 @@ std::vector<Value> while_loop(const Predicate& cond, const CarryBody& body, std:
   check_carry("while_loop", init, outputs);
   const Region until = trace_region(
       "until",
-      [&](std::span<const Value> v) { return std::vector{logical_not(scalar_predicate("while_loop", cond(v)))}; }, types);
+      [&](std::span<const Value> v) { return std::vector{logical_not(scalar_predicate("while_loop", cond(v)))}; },
+      types);
   LoopSpec spec;
   spec.carry.assign(init.begin(), init.end());
   spec.consts = unite(step.captures, until.captures);
@@ -133,9 +134,9 @@ std::vector<Value> cond(Value predicate, const CarryBody& if_true, const CarryBo
           return inline_graph(*branches[i].graph, v.subspan(num_results, v.size() - num_results - 1));
         },
         region_types, branches[i].graph->name());
-    spec.until = trace(
-        [&](std::span<const Value> v) { return std::vector<Value>{i == 0 ? logical_not(v.back()) : v.back()}; },
-        region_types, "until");
+    spec.until =
+        trace([&](std::span<const Value> v) { return std::vector<Value>{i == 0 ? logical_not(v.back()) : v.back()}; },
+              region_types, "until");
     chosen = loop(spec).carry;
   }
   return chosen;

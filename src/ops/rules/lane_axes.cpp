@@ -79,7 +79,8 @@ class Analysis {
     if (const int b = position(batch, axis); b >= 0) return b;
     int result = static_cast<int>(batch.size());
     if (!lhs)
-      result = node.types[0].shape.rank() - (node.operands[1].rank() - static_cast<int>(contract.size() + batch.size()));
+      result =
+          node.types[0].shape.rank() - (node.operands[1].rank() - static_cast<int>(contract.size() + batch.size()));
     for (int i = 0; i < axis; ++i) result += position(contract, i) < 0 && position(batch, i) < 0;
     return result;
   }
@@ -115,8 +116,7 @@ class Analysis {
         return moved(operand(0), [&](int a) { return static_cast<int>(axes[sz(a)]); });
       }
       case OpKind::Reshape:
-        return moved(operand(0),
-                     [&](int a) { return reshaped(node.operands[0].shape(), node.types[0].shape, a); });
+        return moved(operand(0), [&](int a) { return reshaped(node.operands[0].shape(), node.types[0].shape, a); });
       case OpKind::Slice:
       case OpKind::DynamicSlice:
       case OpKind::Pad:
@@ -125,9 +125,9 @@ class Analysis {
         // The lanes themselves are never cut; start indices with lanes are beyond this analysis.
         Lanes all = none();
         const bool indirect = node.op->kind == OpKind::DynamicSlice || node.op->kind == OpKind::DynamicUpdate;
-        const std::size_t num_arrays = node.op->kind == OpKind::DynamicSlice ? 1
+        const std::size_t num_arrays = node.op->kind == OpKind::DynamicSlice    ? 1
                                        : node.op->kind == OpKind::DynamicUpdate ? 2
-                                                                                 : node.operands.size();
+                                                                                : node.operands.size();
         for (std::size_t i = 0; i < num_arrays; ++i)
           if (node.operands[i].rank() > 0) all = unite(all, of(node.operands[i]));
         for (std::size_t i = num_arrays; indirect && i < node.operands.size(); ++i)
@@ -135,7 +135,7 @@ class Analysis {
         return moved(all, [&](int a) {
           return node.types[0].shape[a] == node.operands[0].shape()[a] && node.op->kind != OpKind::Concat ? a
                  : node.op->kind == OpKind::Concat && node.attrs.integer("axis") != a                     ? a
-                                                                                                           : -1;
+                                                                                                          : -1;
         });
       }
       case OpKind::Reverse: {
@@ -164,7 +164,9 @@ class Analysis {
                      moved(operand(1), [&](int a) { return dot_result_axis(node, false, a); }));
       case OpKind::Gather: {
         const int axis = static_cast<int>(node.attrs.integer("axis")), rank = node.operands[1].rank();
-        return unite(moved(operand(0), [&](int a) { return a == axis ? -1 : a > axis ? a + rank - 1 : a; }),
+        return unite(moved(operand(0), [&](int a) { return a == axis  ? -1
+                                                           : a > axis ? a + rank - 1
+                                                                      : a; }),
                      moved(operand(1), [&](int a) { return a + axis; }));
       }
       case OpKind::ScatterAdd: {
@@ -248,8 +250,10 @@ Value LaneAxes::select_active(Value v, Value active, Value a, Value b) const {
   std::vector<std::int64_t> missing, order;
   std::vector<std::pair<int, int>> present;  // position in v, axis of the reduced `active`
   for (int k = 0; k < static_cast<int>(lanes.axes.size()); ++k) {
-    if (lanes.axes[sz(k)] < 0) missing.push_back(k);
-    else present.emplace_back(lanes.axes[sz(k)], static_cast<int>(present.size()));
+    if (lanes.axes[sz(k)] < 0)
+      missing.push_back(k);
+    else
+      present.emplace_back(lanes.axes[sz(k)], static_cast<int>(present.size()));
   }
   if (!missing.empty()) {  // shared by several lanes: wanted while one of them is active
     const Value flags = reduce_max(cast(active, DType::I32), missing);

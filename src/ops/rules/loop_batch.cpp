@@ -67,10 +67,12 @@ class BatchedLoop {
     spec.generation = c_.node.generation;
     spec.body = trace([&](std::span<const Value> v) { return body(v); }, types(spec, true), loop_.body().name());
     if (loop_.until() != nullptr || counted_)
-      spec.until = trace([&](std::span<const Value> v) { return std::vector<Value>{until(v)}; }, types(spec, false),
-                         "until");
-    if (loop_.has_mask()) spec.mask = c_.node.attrs.integers("mask");
-    else if (masked_) spec.mask = {nx, nk, 0};
+      spec.until =
+          trace([&](std::span<const Value> v) { return std::vector<Value>{until(v)}; }, types(spec, false), "until");
+    if (loop_.has_mask())
+      spec.mask = c_.node.attrs.integers("mask");
+    else if (masked_)
+      spec.mask = {nx, nk, 0};
     if (lanes_ || !spec.mask.empty()) {
       for (int i = 0; i < nc; ++i) spec.laned.push_back(loop_.laned_carry(i) << 1 | carry_[sz(i)]);
       if (counted_) spec.laned.push_back((std::int64_t{1} << counter_shape().rank()) - 1);
@@ -156,8 +158,8 @@ class BatchedLoop {
   // Inputs: carry..., [counter], xs..., [t if masked], consts..., [trip if batched].
   std::vector<Value> body(std::span<const Value> v) const {
     const std::size_t nc = sz(loop_.num_carry()), nx = sz(loop_.num_xs()), start = nc + counted_;
-    const auto results =
-        push_batch(loop_.body(), arguments(v.first(nc), v.subspan(start, nx), v.subspan(start + nx + masked_)), c_.size);
+    const auto results = push_batch(
+        loop_.body(), arguments(v.first(nc), v.subspan(start, nx), v.subspan(start + nx + masked_)), c_.size);
     Value active;
     if (masked_) active = less(broadcast_to(v[start + nx], {c_.size}), v.back());
     std::vector<Value> outputs;
@@ -177,8 +179,7 @@ class BatchedLoop {
     const std::size_t nc = sz(loop_.num_carry());
     Value done;
     if (loop_.until() != nullptr) {
-      const auto result =
-          push_batch(*loop_.until(), arguments(v.first(nc), {}, v.subspan(nc + counted_)), c_.size)[0];
+      const auto result = push_batch(*loop_.until(), arguments(v.first(nc), {}, v.subspan(nc + counted_)), c_.size)[0];
       done = lanes_ ? materialize_batch(result, c_.size) : result.value;
     }
     if (!counted_) return done;

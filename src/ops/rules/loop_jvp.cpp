@@ -40,8 +40,7 @@ struct Group {
     for (int i = 0; i < size(); ++i) duals.push_back({primals[sz(i)], active[sz(i)] ? tangents[sz(next++)] : Value{}});
   }
   void append_types(std::vector<ValueType>& types, bool sliced = false) const {
-    for (const Value& v : values)
-      types.push_back(sliced ? ValueType{v.dtype(), v.shape().without(0)} : v.type());
+    for (const Value& v : values) types.push_back(sliced ? ValueType{v.dtype(), v.shape().without(0)} : v.type());
   }
 };
 

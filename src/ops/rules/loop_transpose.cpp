@@ -94,7 +94,8 @@ class Transposed {
     HOTLOOP_CHECK(loop_.until() == nullptr, "transposing a loop with until");
     HOTLOOP_CHECK(!loop_.has_trip() || c_.operands.back(), "the trip count of a linear loop is linear");
     std::vector<bool> linear;
-    for (int i = 0; i < loop_.num_carry() + loop_.num_xs() + loop_.num_consts(); ++i) linear.push_back(!c_.operands[sz(i)]);
+    for (int i = 0; i < loop_.num_carry() + loop_.num_xs() + loop_.num_consts(); ++i)
+      linear.push_back(!c_.operands[sz(i)]);
     for (bool changed = true; changed;) {
       changed = false;
       const auto outputs = dependent_outputs(loop_.body(), linear);
@@ -122,7 +123,8 @@ class Transposed {
 
   std::vector<Value> step(std::span<const Value> inputs) {
     std::size_t next = 0;
-    std::vector<Value> cotangents, seeds(sz(loop_.num_carry() + loop_.num_xs() + loop_.num_consts())), operands(seeds.size());
+    std::vector<Value> cotangents, seeds(sz(loop_.num_carry() + loop_.num_xs() + loop_.num_consts())),
+        operands(seeds.size());
     for (int i = 0; i < loop_.num_carry(); ++i) cotangents.push_back(active_carry_[sz(i)] ? inputs[next++] : Value{});
     const std::size_t consts = sz(loop_.num_carry() + loop_.num_xs());
     // Sums are seeds, so that a step adds its products to them one by one: sum' = sum + product.
@@ -140,8 +142,7 @@ class Transposed {
       if (v && !active[sz(i)]) active[sz(i)] = changed_ = true;
       if (active[sz(i)]) outputs.push_back(v ? v : zeros_of(type));
     };
-    for (int i = 0; i < loop_.num_carry(); ++i)
-      keep(active_carry_, i, given[sz(i)], loop_.carry(i).type());
+    for (int i = 0; i < loop_.num_carry(); ++i) keep(active_carry_, i, given[sz(i)], loop_.carry(i).type());
     for (int i = 0; i < loop_.num_consts(); ++i)
       keep(active_consts_, i, given[consts + sz(i)], loop_.constant(i).type());
     for (int i = 0; i < loop_.num_xs(); ++i) {
