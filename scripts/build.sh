@@ -16,6 +16,9 @@ tree_hash() {
   } | sha256sum | cut -d ' ' -f 1
 }
 
+# With ccache, a clone in another folder finds what this one compiled.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 build_preset() {  # PRESET [-DOPTION=VALUE...] [TARGET...]
   local preset=$1 options=() targets=() argument
   shift

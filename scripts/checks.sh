@@ -22,14 +22,15 @@ part() {
 }
 
 run_tests() {
-  local fast=0
+  local fast=0 sanitize=0
   again=0
   failed=()
   for argument in "$@"; do
     case "$argument" in
       --again) again=1 ;;
       --fast) fast=1 ;;
-      *) fail "test takes --again and --fast. Received: $argument" ;;
+      --sanitize) sanitize=1 ;;
+      *) fail "test takes --again, --fast and --sanitize. Received: $argument" ;;
     esac
   done
   setup_all
@@ -43,6 +44,8 @@ run_tests() {
     if [ "$fast" = 0 ]; then
       part docs python3 scripts/check_docs.py build/release
       part package check_package
+    fi
+    if [ "$sanitize" = 1 ]; then
       part tsan check_tsan
       part asan check_asan
     fi
