@@ -513,6 +513,9 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
     block.insert(block.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
   };
   const auto is_target = [&](Value v) { return primary_target_.contains(key_of(v)); };
+  const auto is_copied_late = [&](Value v) {
+    return std::ranges::any_of(late_copies_, [&](std::size_t t) { return targets_[t].value == v; });
+  };
   const auto accumulates = [&](Value v) {
     const auto t = primary_target_.find(key_of(v));
     return t != primary_target_.end() && targets_[t->second].accumulate;
@@ -532,8 +535,8 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
           const Storage as_operand = seen_as_operand(*v.node, place);
           builder.add(v.node->operands[0], &as_operand, false);
         } else {
-          const bool keep = is_target(v) || piece_of_.contains(key_of(v)) || is_read_elsewhere(v, index) ||
-                            std::ranges::find(required_, v) != required_.end();
+          const bool keep = is_target(v) || is_copied_late(v) || piece_of_.contains(key_of(v)) ||
+                            is_read_elsewhere(v, index) || std::ranges::find(required_, v) != required_.end();
           builder.add(v, keep ? &place : nullptr, true);
         }
         context_.bind(v, place);
