@@ -50,6 +50,11 @@ std::optional<Storage> LoweringContext::find(Value v) {
   return std::nullopt;
 }
 
+bool LoweringContext::is_bound(Value v) const {
+  v = resolve(v);
+  return tile_storage_.contains(key_of(v)) || storage_.contains(key_of(v));
+}
+
 void LoweringContext::bind(Value v, const Storage& storage) {
   (in_tile_ ? tile_storage_ : storage_)[key_of(v)] = storage;
 }

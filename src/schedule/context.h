@@ -38,6 +38,7 @@ class LoweringContext {
   // Where v lies: bound storage, a constant, or a strided view of such; nothing if it is in no memory yet.
   std::optional<Storage> find(Value v);
   void bind(Value v, const Storage& storage);  // inside a tile: lost when the tile ends
+  bool is_bound(Value v) const;                // in memory of its own, not as a view of something else
   // A fresh row-major place for v: in the worker's arena inside a tile, else in the shared one.
   Storage allocate(Value v, const std::string& name);
 

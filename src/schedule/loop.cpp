@@ -234,7 +234,7 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   statement.body = lower_block(context, nodes, targets, {});
   if (const auto& count = results[count_index]) {
     const Value v = result(count_index);
-    block.push_back(fill(context, count->buffer, count->offset, allocated(context, v), 0));
+    block.push_back(clear(context, v, *count));
     const bool lanes = done && v.rank() > 0;
     statement.body.push_back(count_iteration(context, loop, *count, lanes ? done : std::nullopt));
   }

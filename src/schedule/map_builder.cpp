@@ -146,8 +146,8 @@ int MapBuilder::emit(Value v, const Index& index, int predicate) {
   if (reg < 0) {
     const auto storage = context_.find(v);
     const bool is_view = is_strided_view(*v.node);
-    // Views go through their operand first: what was computed in this very map is in a register.
-    if (storage && !is_view)
+    // Views without memory of their own go through their operand: what was computed in this very map is in a register.
+    if (storage && (!is_view || context_.is_bound(v)))
       reg = load(*storage, v.dtype(), index, predicate);
     else
       reg = emit_compute(v, index, predicate);

@@ -1,8 +1,10 @@
 // Programs put together at random, loops and calls inside loops included: every transform against the others. A failure
 // prints the seed of its program.
 #include <algorithm>
+#include <cmath>
 
 #include "derivative_checks.h"
+#include "hotloop/jit.h"
 
 namespace hotloop::testing {
 namespace {
@@ -124,6 +126,29 @@ TEST_P(RandomGraphs, TransformsAgree) {
   const Function batched = vmap(fn, {0, 0, -1});
   check_vjp(batched, batch, rng, "batched");
   if (depth < 2) check_vjp(grad(scalar_of(batched), {0, 1, 2}), batch, rng, "gradient of batched");
+}
+
+// The same programs and their derivatives, compiled: nested loops, lanes with different counts, calls.
+TEST_P(RandomGraphs, CompiledProgramsAgreeWithTheOracle) {
+  const std::uint64_t seed = 7000 + static_cast<std::uint64_t>(GetParam());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 rng(seed);
+  const int depth = GetParam() % 3;
+  const Function fn = [&](Values v) { return RandomProgram(seed, depth)(v); };
+  const Function batched = vmap(fn, {0, 0, -1});
+  const Arrays at{random_like(rng, {DType::F64, {3, 2}}), random_like(rng, {DType::F64, {3}}),
+                  random_like(rng, {DType::F64, {2}})};
+  std::vector<ValueType> types;
+  for (const Array& a : at) types.push_back(a.type());
+  for (const Function& f : {batched, grad(scalar_of(batched), {0, 1, 2})}) {
+    const auto graph = trace(f, types);
+    const Arrays wanted = ir::evaluate(*graph, at), got = compile(graph)(at);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      for (std::int64_t k = 0; k < got[i].size(); ++k)
+        EXPECT_NEAR(got[i].at(k), wanted[i].at(k), 1e-10 * std::max(1.0, std::fabs(wanted[i].at(k))))
+            << "result " << i << ", element " << k;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, ::testing::Range(0, 60));
