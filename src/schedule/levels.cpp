@@ -17,20 +17,9 @@ using kernel::Block;
 using kernel::Space;
 
 bool floats(const Node& node) {
-  switch (node.op->kind) {
-    case OpKind::Input:
-    case OpKind::Constant:
-    case OpKind::Iota:
-    case OpKind::Extent:
-    case OpKind::Reshape:
-    case OpKind::Transpose:
-    case OpKind::Broadcast:
-    case OpKind::Slice:
-    case OpKind::Reverse:
-    case OpKind::Windows:
-    case OpKind::StopGradient: return true;
-    default: return false;
-  }
+  const bool is_leaf = ir::is(node, OpKind::Input) || ir::is(node, OpKind::Constant) || ir::is(node, OpKind::Iota) ||
+                       ir::is(node, OpKind::Extent);
+  return is_leaf || is_strided_view(node);
 }
 
 namespace {
@@ -509,7 +498,6 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
     context_.bind(result(i), next);
     moves.push_back({result(i), places[i], {}, false});
   }
-  std::vector<BlockTarget> clears;
   for (std::size_t i = 0; i < num_ys; ++i) {
     const Storage& ys = places[num_carry + i];
     if (loop.regions.size() > 1 || let)
