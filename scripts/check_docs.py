@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compiles the C++ that the documentation shows.
+"""Compiles and runs what the documentation shows.
 
 A block ```cpp with a main() is built against the release library and run; one without is compiled as a file of its
-own, with the private headers in reach. A block ```cpp fragment is neither.
+own, with the private headers in reach. A block ```cpp fragment is neither. A block ```csv NAME is a file, and a block
+```toml train a configuration that is trained on the files of its page.
 
 usage: check_docs.py BUILD_FOLDER
 """
@@ -16,7 +17,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```cpp([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FLAGS = ["-std=c++20", "-O1", f"-I{ROOT}/include"]
-LIBRARIES = ["-pthread", "-L/usr/lib/llvm-19/lib", "-lLLVM-19", "-ldl"]
+LIBRARIES = ["-pthread", "-L/usr/lib/llvm-19/lib", "-lLLVM-19", "-lz", "-ldl"]
 
 
 def blocks():
@@ -46,6 +47,24 @@ def check(code, build, folder):
     return f"exit status {result.returncode}\n{result.stdout}{result.stderr}" if result.returncode else None
 
 
+def pages():
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        text = path.read_text()
+        tables = re.findall(r"^```csv (\S+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        for match in re.finditer(r"^```toml train\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            yield f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}", tables, match.group(1)
+
+
+def train(tables, configuration, build, folder):
+    """Text of what went wrong, or None."""
+    for name, text in tables:
+        (folder / name).write_text(text)
+    (folder / "job.toml").write_text(configuration)
+    result = subprocess.run([build / "hotloop", "train", "job.toml"], capture_output=True, text=True, timeout=300,
+                            cwd=folder)
+    return f"exit status {result.returncode}\n{result.stdout}{result.stderr}" if result.returncode else None
+
+
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     passed = failed = skipped = 0
@@ -60,6 +79,12 @@ def main():
             print(f"{where}: this block does not work\n{trouble}")
         else:
             passed += 1
+    for where, tables, configuration in pages():
+        with tempfile.TemporaryDirectory() as folder:
+            trouble = train(tables, configuration, build, pathlib.Path(folder))
+        passed, failed = passed + (trouble is None), failed + (trouble is not None)
+        if trouble:
+            print(f"{where}: this configuration does not train\n{trouble}")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 

@@ -22,7 +22,7 @@ part() {
 }
 
 run_tests() {
-  local fast=0 sanitize=0
+  local fast=0 sanitize=0 aarch64=0
   again=0
   failed=()
   for argument in "$@"; do
@@ -30,21 +30,26 @@ run_tests() {
       --again) again=1 ;;
       --fast) fast=1 ;;
       --sanitize) sanitize=1 ;;
-      *) fail "test takes --again, --fast and --sanitize. Received: $argument" ;;
+      --aarch64) aarch64=1 ;;
+      *) fail "test takes --again, --fast, --sanitize and --aarch64. Received: $argument" ;;
     esac
   done
   setup_all
   tree=$(tree_hash)
   part layers python3 scripts/check_layers.py
   part layout format_sources --check
-  part ruff .venv/bin/ruff check --no-cache scripts
-  part build build_preset release
+  part ruff .venv/bin/ruff check --no-cache scripts python bench
+  part build build_preset release -DHOTLOOP_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PWD/.venv/bin/python"
   if [ ${#failed[@]} = 0 ]; then
     part tests ctest --preset release --no-tests=error -j "$(nproc)"
+    part python check_python
     if [ "$fast" = 0 ]; then
       part docs python3 scripts/check_docs.py build/release
+      part site check_site
       part package check_package
+      part wheel check_wheel
     fi
+    if [ "$aarch64" = 1 ]; then part aarch64 check_aarch64; fi
     if [ "$sanitize" = 1 ]; then
       part tsan check_tsan
       part asan check_asan
@@ -57,6 +62,23 @@ run_tests() {
   say "all parts passed"
 }
 
+# The Python package as it was built, on the packages of .venv.
+check_python() {
+  PYTHONPATH=$PWD/build/release/python HOTLOOP_CACHE=0 .venv/bin/python -m pytest -p no:cacheprovider
+}
+
+# The documentation as a site, in build/site/html. Warnings are errors.
+check_site() {
+  PYTHONPATH=$PWD/build/release/python HOTLOOP_CACHE=0 .venv/bin/python scripts/build_site.py build/site
+}
+
+run_site() {
+  setup_packages build
+  setup_venv
+  build_preset release -DHOTLOOP_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PWD/.venv/bin/python" python_package
+  check_site
+}
+
 # An outside project, built against an installed copy.
 check_package() {
   local prefix=$PWD/build/package/prefix
@@ -67,25 +89,46 @@ check_package() {
   ./build/package/build/outside
 }
 
-# The thread sanitizer on what has threads: the team, the pools, concurrent calls.
-check_tsan() {
-  build_preset tsan unit_tests
-  TSAN_OPTIONS=halt_on_error=1 ./build/tsan/tests/unit_tests \
-    --gtest_filter='ThreadTeam.*:MemoryPool.*:ObjectPool.*:KernelEngine.*:KernelHistory.*:Jit.*'
+# Rendered programs on AArch64, under qemu-user.
+check_aarch64() {
+  setup_packages aarch64
+  ninja -C build/release --quiet aarch64_record
+  HOTLOOP_CACHE=0 tests/aarch64/check.sh build/release/tests/aarch64_record
 }
 
-# Address and undefined-behaviour sanitizers on the unit, error and golden tests.
+# The wheel, with LLVM inside, installed into an environment that has only NumPy beside it.
+check_wheel() {
+  local folder=$PWD/build/wheels numpy
+  rm -rf "$folder"
+  # The compiler's name as the other presets have it, so that ccache knows the objects.
+  CXX=/usr/bin/c++ .venv/bin/pip wheel . --no-build-isolation --no-deps -q --disable-pip-version-check -w "$folder"
+  ls -l "$folder"
+  .venv/bin/python -m venv "$folder/venv"
+  "$folder/venv/bin/pip" install -q --no-deps --disable-pip-version-check "$folder"/*.whl
+  numpy=$(.venv/bin/python -c 'import numpy, pathlib; print(pathlib.Path(numpy.__file__).parent)')
+  ln -s "$numpy" "${numpy/"$PWD/.venv"/"$folder/venv"}"
+  ln -s "$numpy.libs" "${numpy/"$PWD/.venv"/"$folder/venv"}.libs"
+  (cd "$folder" && HOTLOOP_CACHE=0 ./venv/bin/python ../../scripts/run_readme_python.py)
+}
+
+# The thread sanitizer on what has threads: the team, the pools, concurrent calls.
+check_tsan() {
+  build_preset tsan threads_tests
+  TSAN_OPTIONS=halt_on_error=1 ./build/tsan/tests/threads_tests --gtest_brief=1
+}
+
+# Address and undefined-behaviour sanitizers on the unit, thread, error and golden tests.
 check_asan() {
   local folder
-  build_preset asan
-  for folder in unit error golden; do
-    if [ -x "build/asan/tests/${folder}_tests" ]; then "./build/asan/tests/${folder}_tests" --gtest_brief=1; fi
+  build_preset asan unit_tests threads_tests error_tests golden_tests
+  for folder in unit threads error golden; do
+    "./build/asan/tests/${folder}_tests" --gtest_brief=1
   done
 }
 
 # All C++ but two headers whose enumerations are tables laid out by hand.
 cpp_sources() {
-  find include src tests fuzz bench examples \( -name '*.h' -o -name '*.cpp' \) \
+  find include src python tests fuzz bench examples \( -name '*.h' -o -name '*.cpp' \) \
     -not -path src/ir/scalar.h -not -path src/ir/op_def.h 2>/dev/null | LC_ALL=C sort || true
 }
 
@@ -99,7 +142,7 @@ format_sources() {
     return 1
   else
     cpp_sources | xargs clang-format -i
-    [ ! -x .venv/bin/ruff ] || .venv/bin/ruff check --no-cache --fix-only -q scripts
+    [ ! -x .venv/bin/ruff ] || .venv/bin/ruff check --no-cache --fix-only -q scripts python bench
   fi
 }
 
@@ -107,7 +150,7 @@ run_lint() {
   setup_venv
   python3 scripts/check_layers.py
   format_sources --check
-  .venv/bin/ruff check --no-cache scripts
+  .venv/bin/ruff check --no-cache scripts python bench
   build_preset dev
   say "lint passed"
 }
@@ -121,7 +164,7 @@ run_demo() {
     say "(./dev demo --again trains it again)"
     return
   fi
-  build_preset release
+  build_preset release hotloop_cli  # not the tests: a newcomer waits for this
   local cli=build/release/hotloop
   [ -x "$cli" ] || fail "the build has no command line yet: $cli"
   "$cli" train examples/demand.toml 2>&1 | tee .cache/dev/demo.log
@@ -129,8 +172,27 @@ run_demo() {
   sed 's/.*\r//' .cache/dev/demo.log | tail -n 40 | remember demo
 }
 
-# bench [NAME [ARGUMENT...]]: one micro-benchmark, or all of them.
+# bench [TASK...] [OPTION...]: bench/bench.py; its own --help, --list and --install need no build.
 run_bench() {
+  setup_venv
+  if [ "${1:-}" = --micro ]; then
+    shift
+    run_micro_bench "$@"
+    return
+  fi
+  case " $* " in
+    *" --help "* | *" -h "* | *" --list "* | *" --install"*) ;;
+    *)
+      setup_packages build
+      build_preset release -DHOTLOOP_BUILD_BENCH=ON -DHOTLOOP_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PWD/.venv/bin/python" \
+        bench/all python_package
+      ;;
+  esac
+  exec .venv/bin/python bench/bench.py "$@"
+}
+
+# One micro-benchmark, or all of them.
+run_micro_bench() {
   local program
   setup_packages build
   build_preset release -DHOTLOOP_BUILD_BENCH=ON
@@ -157,7 +219,7 @@ run_fuzz() {
     mkdir -p ".cache/fuzz/$name"
     say "fuzz: $name for $seconds s"
     "$target" -max_total_time="$seconds" -print_final_stats=1 -artifact_prefix=".cache/fuzz/$name-" \
-      ".cache/fuzz/$name"
+      ".cache/fuzz/$name" "fuzz/corpus/${name%_fuzz}"
   done
 }
 

@@ -7,7 +7,7 @@ first, and the rest fitted again, so that the rounding of one is made good by th
 
 import struct
 
-from mpmath import cos, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi
+from mpmath import atan, cos, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi
 
 mp.dps = 60
 
@@ -92,3 +92,13 @@ def log_r(z):
     return (log((1 + s) / (1 - s)) - 2 * s) / (s * z)
 smax = (mpf(2) ** half - 1) / (1 + mpf(2) ** half)
 fit("log f64, R / z", log_r, lambda z: z / 2, 6, mpf("1e-12"), smax**2, False)
+
+
+# atan(u) = u + u z g(z), z = u^2, |u| <= tan(pi / 8): src/ops/composed/angles.cpp
+def atan_g(z):
+    u = z**half
+    return (atan(u) - u) / (u * z)
+
+
+for single, degree in ((True, 4), (False, 10)):
+    fit(f"atan {'f32' if single else 'f64'}", atan_g, lambda z: z, degree, mpf("1e-12"), (mpf(2) ** half - 1) ** 2, single)

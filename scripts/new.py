@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the file that a new op, layer, pass or optimizer consists of, working from the start: change what it computes.
+"""Writes the file that a new op, layer, loss, metric, optimizer, schedule, wrapper or pass consists of, working from the
+start: change what it computes.
 
-usage: ./dev new op|layer|pass|optimizer NAME        NAME in snake_case
+usage: ./dev new op|layer|loss|metric|optimizer|schedule|wrapper|pass NAME        NAME in snake_case
 """
 
 import pathlib
@@ -108,6 +109,7 @@ Pass @name@() {
 
 OPTIMIZER = """\
 #include "hotloop/ops.h"
+#include "optim/learning_rate.h"
 #include "optim/registry.h"
 
 namespace hotloop::optim {
@@ -115,24 +117,123 @@ namespace {
 
 class @Name@Rule : public UpdateRule {
  public:
-  explicit @Name@Rule(double learning_rate) : learning_rate_(learning_rate) {}
+  explicit @Name@Rule(const Schedule& learning_rate) : learning_rate_("@name@", learning_rate) {}
 
-  Tree<Array> init(const Tree<Array>&) const override { return {}; }
+  Tree<Array> init(const Tree<Array>&) const override { return learning_rate_.init(); }
 
   std::pair<Tree<Value>, Tree<Value>> update(const Tree<Value>& grads, const Tree<Value>& state,
                                              const Tree<Value>& params) const override {
-    return {map_trees([&](Value p, Value g) { return p - learning_rate_ * g; }, params, grads), state};
+    const LearningRate::Now rate = learning_rate_.now(state);
+    return {map_trees([&](Value p, Value g) { return p - rate(p.dtype()) * g; }, params, grads), rate.next()};
   }
 
+  Tree<Value> observe(const Tree<Value>& state, Value value) const override {
+    return learning_rate_.observe(state, value);
+  }
+  bool observes() const override { return learning_rate_.observes(); }
+
  private:
-  double learning_rate_;
+  LearningRate learning_rate_;
 };
 
 }  // namespace
 
 std::vector<OptimizerDef> optimizers_@name@() {
   return {{"@name@", "a step against the gradient", {{"learning_rate", 0.01, "step size"}},
-           [](const Config& config) -> Optimizer { return Optimizer(@Name@Rule(config.number("learning_rate"))); }}};
+           [](const Config&, const Schedule& learning_rate) -> Optimizer { return @Name@Rule(learning_rate); }}};
+}
+
+}  // namespace hotloop::optim
+"""
+
+LOSS = """\
+#include "hotloop/ops.h"
+#include "nn/registry.h"
+
+namespace hotloop::losses {
+
+std::vector<LossDef> losses_@name@() {
+  return {{"@name@", "mean of the squared differences", {}, [](const Config&) -> Loss {
+             return Loss(Loss::Pointwise{[](Value prediction, Value target) { return square(prediction - target); }},
+                         "@name@");
+           }}};
+}
+
+}  // namespace hotloop::losses
+"""
+
+METRIC = """\
+#include "train/metrics.h"
+
+namespace hotloop::metrics {
+
+std::vector<MetricDef> metrics_@name@() {
+  return {{"@name@", "mean of the differences", {}, [](const Config&) -> Metric {
+             // 1: in the target's units to that power.
+             return Metric::mean_of("@name@", 1, [](double prediction, double target) { return prediction - target; });
+           }}};
+}
+
+}  // namespace hotloop::metrics
+"""
+
+SCHEDULE = """\
+#include "hotloop/ops.h"
+#include "optim/registry.h"
+
+namespace hotloop::optim {
+namespace {
+
+class @Name@Rule : public ScheduleRule {
+ public:
+  explicit @Name@Rule(std::int64_t steps) : steps_(static_cast<double>(steps)) {
+    if (steps < 1) throw UserError("@name@", "steps must be positive", std::to_string(steps));
+  }
+
+  // Of the learning rate, after `step` steps.
+  Value factor(Value step, const Tree<Value>&) const override { return steps_ / (steps_ + cast(step, DType::F64)); }
+
+ private:
+  double steps_;
+};
+
+}  // namespace
+
+std::vector<ScheduleDef> schedules_@name@() {
+  return {{"@name@", "steps / (steps + step)", {{"steps", std::int64_t{0}, "until the factor is a half", true}},
+           [](const Config& config) -> ScheduleFactor { return @Name@Rule(config.integer("steps")); }}};
+}
+
+}  // namespace hotloop::optim
+"""
+
+WRAPPER = """\
+#include "hotloop/ops.h"
+#include "optim/wrapper.h"
+
+namespace hotloop::optim {
+namespace {
+
+class @Name@Rule : public Wrapper {
+ public:
+  @Name@Rule(Optimizer inner, double factor) : Wrapper(std::move(inner)), factor_(factor) {}
+
+  std::pair<Tree<Value>, Tree<Value>> update(const Tree<Value>& grads, const Tree<Value>& state,
+                                             const Tree<Value>& params) const override {
+    return inner().update(grads.map([&](Value g) { return factor_ * g; }), state, params);
+  }
+
+ private:
+  double factor_;
+};
+
+}  // namespace
+
+std::vector<WrapperDef> wrappers_@name@() {
+  return {{"@name@", "gradients times a factor", {{"factor", 1.0, "of the gradients"}},
+           [](const Config& config, Optimizer inner) -> Optimizer {
+             return @Name@Rule(std::move(inner), config.number("factor"));
+           }}};
 }
 
 }  // namespace hotloop::optim
@@ -142,14 +243,23 @@ KINDS = {
     "op": ("src/ops", OP),
     "layer": ("src/nn/layers", LAYER),
     "pass": ("src/passes", PASS),
+    "loss": ("src/nn/losses", LOSS),
+    "metric": ("src/train/metrics", METRIC),
     "optimizer": ("src/optim/rules", OPTIMIZER),
+    "schedule": ("src/optim/schedules", SCHEDULE),
+    "wrapper": ("src/optim/wrappers", WRAPPER),
 }
 AFTER = {
     "op": "It is differentiated, batched, compiled and tested by the suites that go through the registry.",
     "layer": 'Configurations can name it: [[model]] type = "@name@".',
     "pass": "Name it in src/passes/pipeline.cpp, where it shall run, and add a case to tests/golden/passes_test.cpp.",
+    "loss": 'Configurations can name it: [loss] type = "@name@".',
+    "metric": 'Configurations can name it: [train] metric = "@name@".',
     "optimizer": 'Configurations can name it: [optimizer] type = "@name@".',
+    "schedule": 'Configurations can name it: [[optimizer.schedule]] type = "@name@".',
+    "wrapper": 'Configurations can name it: [[optimizer.wrapper]] type = "@name@".',
 }
+REFERENCE = "docs/components.md has it after HOTLOOP_UPDATE_GOLDEN=1 build/release/tests/golden_tests."
 
 
 def fail(requirement, received, remedy):
@@ -190,6 +300,8 @@ def main():
         declare(ROOT / "src/passes/pipeline.cpp", "// One file each.", f"Pass {name}();")
         print("declared it in src/passes/pipeline.cpp")
     print(filled(AFTER[kind], name))
+    if kind not in ("op", "pass"):
+        print(REFERENCE)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ setup_venv() {
   stamp=$(sha256sum <requirements.txt)
   [ "$(cat .venv/hotloop-stamp 2>/dev/null)" = "$stamp" ] && return
   say "installing Python packages into .venv (of PyPI):"
-  sed -nE 's/^([a-z_-]+==[0-9a-z.]+) *# ([0-9]+ MB.*)/[dev]   \1, \2/p' requirements.txt
+  sed -nE 's/^([a-z0-9_-]+==[0-9a-z.]+) *# ([0-9]+ MB.*)/[dev]   \1, \2/p' requirements.txt
   # The system's own python3 if there is one: that is the one python3-venv belongs to.
   local python=/usr/bin/python3
   [ -x "$python" ] || python=python3

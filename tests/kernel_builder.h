@@ -131,7 +131,7 @@ class MapBuilder {
 // nothing wrote. Results must be arrays of the program's types; they are written in place.
 inline void run_kernel(const Program& program, KernelFunction function, const std::vector<Array>& arguments,
                        std::vector<Array>& results, std::int64_t rows = 1, int num_workers = 1,
-                       const std::int32_t* cancel = nullptr) {
+                       const std::int32_t* cancel = nullptr, std::int64_t turn = 0) {
   std::vector<void*> argument_pointers, result_pointers;
   for (const Array& a : arguments) argument_pointers.push_back(const_cast<void*>(a.raw()));
   for (Array& r : results) result_pointers.push_back(r.raw());
@@ -152,6 +152,7 @@ inline void run_kernel(const Program& program, KernelFunction function, const st
     context.shared = shared.get();
     context.scratch = scratch.get();
     context.rows = rows;
+    context.turn = turn;
     context.worker = worker;
     context.num_workers = num_workers;
     context.barrier = [](void* t) { static_cast<std::barrier<>*>(t)->arrive_and_wait(); };

@@ -49,6 +49,7 @@ inline double difference(const Array& a, const Array& b) {
   if (a.type() != b.type()) return HUGE_VAL;
   double worst = 0;
   for (std::int64_t i = 0; i < a.size(); ++i) {
+    if (a.at(i) == b.at(i)) continue;  // infinities too
     const double d = std::abs(a.at(i) - b.at(i)) / std::max(1.0, std::abs(b.at(i)));
     worst = d <= worst ? worst : std::isnan(d) ? HUGE_VAL : d;
   }

@@ -1,48 +1,48 @@
 // Fitting: the loop around one compiled step, predictions, and the simple models that results are compared with.
 //
-//   train::FitResult run = train::fit(model, windows.train(), windows.validation(), {.batch_size = 256, .epochs = 40});
-//   Array y = train::predict(model, run.params, windows.test());
+//   train::FitResult run = train::fit(model, samples.train(), samples.validation(), {.batch_size = 256, .epochs = 40});
+//   Array y = train::predict(model, run.params, samples.test());
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "hotloop/checkpoint.h"
 #include "hotloop/data.h"
 #include "hotloop/jit.h"
 #include "hotloop/losses.h"
+#include "hotloop/metrics.h"
 #include "hotloop/nn.h"
 #include "hotloop/optim.h"
 #include "hotloop/tree.h"
 
 namespace hotloop::train {
 
-// Error of one number of a prediction; averaged over all numbers of all samples, in double.
-struct Metric {
-  std::string name;
-  double (*error)(double prediction, double target);
+using metrics::Metric;
 
-  static Metric mae();  // |prediction - target|
-  static Metric mse();  // (prediction - target)^2
-};
-
-// Where a fit stands, told after each step and after each epoch's validation.
+// Where a fit stands, told after each call of the step and after each epoch's validation.
 struct Progress {
   std::int64_t epoch = 0, num_epochs = 0;  // epoch counts from 1
   std::int64_t step = 0, num_steps = 0;    // within the epoch, from 1
-  bool epoch_done = false;                 // validated; epoch_record is there
-  double elapsed_s = 0;                    // since the first step
-  const struct EpochRecord* epoch_record = nullptr;
+  bool epoch_done = false;                 // validated; what follows is there
+  double elapsed_s = 0;                    // since the first step of this process
+  std::int64_t steps_here = 0;             // that this process has done, which are fewer than all after a resume
+  std::int64_t samples_here = 0;
+  const EpochRecord* epoch_record = nullptr;
+  const Tree<Array>* params = nullptr;  // as they are validated, predicted with and kept
+  bool best = false;                    // of all epochs so far
 };
 
-struct EpochRecord {
-  std::int64_t epoch = 0;  // from 1
-  double train_loss = 0;   // mean over the epoch's samples, each under the parameters of its step
-  double validation = 0;   // the metric, under the parameters at the end of the epoch
-  double seconds = 0;      // steps and validation
+// Ends a fit whose validation no longer becomes better.
+struct EarlyStopping {
+  std::int64_t patience =
+      0;  // epochs in a row that may not be better than the best by more than min_delta; 0: never ends
+  double min_delta = 0;
 };
 
 struct FitOptions {
@@ -50,59 +50,93 @@ struct FitOptions {
   optim::Optimizer optimizer = optim::Adam();
   std::int64_t batch_size = 32;
   std::int64_t epochs = 10;
-  std::uint64_t seed = 0;  // of the initial parameters and of the order of the samples
+  std::uint64_t seed = 0;  // of the initial parameters, the order of the samples and the steps' keys
   nn::Init init = nn::Init::Torch;
   bool shuffle = true;
-  Metric metric = Metric::mae();  // of the validation; the epoch where it is least is kept
-  CompileOptions compile = {};    // batch_axes are filled in
+  Metric metric = metrics::MAE();  // of the validation; the best epoch is kept
+  EarlyStopping early_stopping = {};
+  Array class_weights = {};         // (C), f32 or f64, of a loss over classes
+  std::int64_t steps_per_call = 1;  // whole batches that one call of the compiled program takes; same results for any
+  bool prefetch = true;         // a thread gathers the next batches while the steps compute; same results either way
+  CompileOptions compile = {};  // batch_axes are filled in
+  CheckpointOptions checkpoint = {};
+  // Where to go on from, as load_checkpoint() gives it; null: from fresh parameters. The results are then those of a fit that was never
+  // interrupted.
+  std::shared_ptr<const TrainingState> resume = nullptr;
+  // Told of each call and epoch. What it throws ends the fit.
   std::function<void(const Progress&)> on_progress = {};
-  const std::atomic<bool>* stop = nullptr;  // ends the fit after the step under way when it becomes true
+  // Ends the fit after the call under way when it becomes true. May be set by a signal handler or by on_progress.
+  const std::atomic<bool>* stop = nullptr;
 };
 
-// Where the time of a fit went.
+// Where the time of a fit went, in this process.
 struct FitTimes {
-  double compile_s = 0;  // both executables
-  double gather_s = 0;   // copying batches
+  double compile_s = 0;  // all executables
+  double gather_s = 0;   // waiting for batches: with prefetch, what computing does not hide
   double steps_s = 0;    // forward, backward, optimiser
   double validation_s = 0;
   std::int64_t num_steps = 0;
 };
 
+// The first tensor of a training that was not finite.
+struct NonFinite {
+  std::int64_t epoch = 0, step = 0;  // both from 1
+  std::string tensor;                // "the gradient of 0.weight_hh_l0, f32[12,3]: 7 of its 36 numbers are not finite"
+};
+
 struct FitResult {
-  enum class Status { Finished, NonFiniteLoss, Stopped };
+  enum class Status { Finished, StoppedEarly, NonFiniteLoss, Stopped };
   Status status = Status::Finished;
   std::string message;  // what happened and what may help, when not Finished
   Tree<Array> params;   // of the best epoch; the initial ones when no epoch ended with a finite metric
+  Tree<Array> buffers;  // likewise
   std::int64_t best_epoch = 0;
   double best_validation = 0;
   std::vector<EpochRecord> history;
   FitTimes times;
+  NonFinite non_finite;                                  // of Status::NonFiniteLoss
+  TrainingState state;                                   // after the last good step
   std::string step_explanation, validation_explanation;  // Executable::explain()
 };
 
-// Trains from fresh parameters. The whole step, forward, backward and optimiser, is one executable, also for the last, shorter
-// batch. The order of the samples is a pure function of the seed and the epoch. UserError for options or shapes that
-// do not fit; a loss that is not finite is an outcome, not an error.
+// Trains from fresh parameters, or from where `resume` stands. The whole step, forward, backward and optimiser, is one executable, also for
+// the last, shorter batch. Lengths and sample weights are used if the datasets have them. The order of the samples is a pure function
+// of the seed and the epoch. UserError for options or shapes that do not fit, for a state to resume from that belongs to
+// another training, and for a checkpoint that cannot be written; a loss that is not finite is an outcome, not an error.
 FitResult fit(const nn::Layer& model, const data::Dataset& training, const data::Dataset& validation,
               const FitOptions& options);
 
-// The model compiled for batches of one size, for calls with different parameters and datasets.
+// The model compiled for batches of one size, for calls with different parameters and data.
 class Predictor {
  public:
-  Predictor(const nn::Layer& model, const Tree<Array>& params, const data::Dataset& samples, std::int64_t batch_size,
-            CompileOptions options = {});
-  // [samples, output shape...] for parameters and samples of the types given at construction.
-  Array operator()(const Tree<Array>& params, const data::Dataset& samples) const;
+  // For parameters and buffers of these types, and batches of `x` (batch axis first) with lengths or without.
+  Predictor(const nn::Layer& model, const Tree<Array>& params, const Tree<Array>& buffers, const ValueType& x,
+            bool lengths, CompileOptions options = {});
+  Predictor(const nn::Layer& model, const Tree<Array>& params, const Tree<Array>& buffers, const data::Dataset& samples,
+            std::int64_t batch_size, CompileOptions options = {});
+
+  // [samples, output shape...]. UserError for other types than at construction.
+  Array operator()(const Tree<Array>& params, const Tree<Array>& buffers, const data::Dataset& samples) const;
+  // [rows, output shape...] for the first `rows` of a batch x, and of its lengths (i32 (B); undefined without).
+  Array batch(const Tree<Array>& params, const Tree<Array>& buffers, const Array& x, const Array& lengths,
+              std::int64_t rows) const;
+
+  std::int64_t batch_size() const;
+  ValueType output_type() const;  // of a batch
   std::string explain() const { return executable_.explain(); }
 
  private:
-  std::int64_t batch_size_;
+  void check(const Tree<Array>& params, const Tree<Array>& buffers, const ValueType& x, bool lengths) const;
+
+  bool lengths_;
   Executable executable_;
 };
 Array predict(const nn::Layer& model, const Tree<Array>& params, const data::Dataset& samples,
-              std::int64_t batch_size = 256, const CompileOptions& options = {});
+              std::int64_t batch_size = 256, const CompileOptions& options = {}, const Tree<Array>& buffers = {});
 
-// Mean of the metric between predictions and the dataset's targets, each first mapped to scale * value + offset.
+// The metric of predictions [samples, ...] for the dataset's targets, weighted as the dataset says. Float targets and their
+// predictions are first mapped to scale * value + offset. The numbers of a sample are compared with its target as a whole; of
+// sequences, predictions (samples, time, outputs) for targets (time, ...), valid step by valid step.
 double evaluate_metric(const Metric& metric, const Array& predictions, const data::Dataset& samples, double scale = 1,
                        double offset = 0);
 

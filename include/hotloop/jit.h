@@ -18,11 +18,14 @@ struct CompileOptions {
   std::string backend = "llvm";  // llvm | c | interp (the oracle)
   std::string target = "host";   // host | avx512 | avx2 | portable
   int threads = 1;               // 0: all cores. Results are the same bits for every count
+  // fused: the whole program as one kernel. per_op: every op compiled and launched on its own and loops run by the host, as
+  // frameworks do that dispatch op by op, and without the passes that restructure a program: what fusion is worth, measured
+  // (explain() has the number of launches). Results differ by rounding where a fused kernel sums several dots as one.
+  std::string dispatch = "fused";
   // For each input, the axis that holds the batch, or -1. When given, a call may bring fewer rows than the graph was traced for:
   // every batch axis then has that many, and extent() gives their number.
   std::vector<int> batch_axes;
   std::vector<std::string> disabled_passes;  // names of optional passes, or "all"
-  std::vector<int> donated;                  // inputs whose memory an output of the same type may take over
   bool keep_source = false;
 };
 
@@ -64,6 +67,15 @@ class Executable {
 
 Executable compile(std::shared_ptr<const Graph> graph, const CompileOptions& options = {});
 
+// The graph compiled for inputs that stay the same over many calls: bound[i] is the value of input i, or undefined. What depends on
+// bound inputs alone, the layout of weights included, is computed now; the executable takes the other inputs, in order, and keeps
+// what was computed. Later changes of the bound arrays' memory do not reach it.
+Executable compile_bound(std::shared_ptr<const Graph> graph, std::span<const Array> bound,
+                         const CompileOptions& options = {});
+// The same program with other values of what was bound, one array for each, in order: nothing is compiled, and `program` stays as it
+// is. UserError for other types, and for a program without bound inputs.
+Executable rebind(const Executable& program, std::span<const Array> values);
+
 // fn compiled for each combination of argument types it meets; executables are cached in the object.
 class Jit {
  public:
@@ -88,6 +100,7 @@ struct KernelRecord {
   int num_dots = 0, num_maps = 0, num_loops = 0, num_grids = 0;
   std::int64_t shared_bytes = 0, scratch_bytes = 0;
   double flops = 0, bytes = 0;
+  bool flops_are_bound = false;  // a loop may end early, or runs as often as an argument says: `flops` is the most
   double time_us = 0;
 };
 class KernelHistory {

@@ -23,9 +23,12 @@ struct KernelContext {
   // num_workers is 1.
   void (*barrier)(void* team);
   void* team;
-  const std::int32_t* cancel;  // polled once a block and once a serial outer iteration; nonzero: return early
+  const std::int32_t* cancel;  // polled once a block and once an iteration of a serial loop; nonzero: return early
+  // Any number, best the number of calls before this one: what is read anew each time, such as weights larger than the first cache,
+  // is gone through forwards and backwards in turns, and begins with what is still in the cache. Results do not depend on it.
+  std::int64_t turn;
 };
-static_assert(sizeof(KernelContext) == 80);
+static_assert(sizeof(KernelContext) == 88);
 
 using KernelFunction = void (*)(const KernelContext*);
 

@@ -7,16 +7,17 @@
 namespace hotloop::cli {
 namespace {
 
-double column_error(const Job& job, const Baseline& baseline, const data::Table& table,
-                    const data::WindowedTable& windows) {
-  const auto prediction = table[baseline.column], target = table[job.window.target];
-  double sum = 0;
-  const auto rows = windows.target_rows(windows.test());
-  for (const std::int64_t row : rows) {
-    const auto i = static_cast<std::size_t>(row);
-    sum += job.fit.metric.error(prediction[i], target[i]);
-  }
-  const double error = sum / static_cast<double>(rows.size());
+double column_error(const Job& job, const Baseline& baseline, const data::Samples& samples) {
+  if (job.recipe.targets.size() != 1)
+    throw UserError("baseline", "a column can predict one target",
+                    std::to_string(job.recipe.targets.size()) + " targets",
+                    "leave out the baseline '" + baseline.name + "'");
+  const std::vector<double> prediction = samples.kept(samples.test(), baseline.column);
+  const std::vector<double> target = samples.kept(samples.test(), job.recipe.targets[0]);
+  const auto accumulator = job.fit.metric.start();
+  for (std::size_t i = 0; i < target.size(); ++i)
+    accumulator->add(std::span(prediction).subspan(i, 1), std::span(target).subspan(i, 1));
+  const double error = accumulator->value();
   if (!std::isfinite(error))
     throw UserError("baseline", "the column of '" + baseline.name + "' must be defined on all test rows",
                     "'" + baseline.column + "'");
@@ -25,27 +26,27 @@ double column_error(const Job& job, const Baseline& baseline, const data::Table&
 
 }  // namespace
 
-std::vector<TestResult> run_baselines(const Job& job, const data::Table& table, const data::WindowedTable& windows) {
+std::vector<TestResult> run_baselines(const Job& job, const data::Samples& samples) {
   std::vector<TestResult> results;
   for (const Baseline& baseline : job.baselines) {
     if (baseline.kind == Baseline::Kind::Column) {
-      results.push_back({baseline.name, column_error(job, baseline, table, windows)});
+      results.push_back({baseline.name, column_error(job, baseline, samples)});
       continue;
     }
-    const train::Ridge ridge = train::fit_ridge(windows.train(), windows.validation(), baseline.lambdas);
-    const std::vector<double> predicted = ridge.predict(windows.test());
-    const auto& scale = windows.target_scale();
+    const train::Ridge ridge = train::fit_ridge(samples.train(), samples.validation(), baseline.lambdas);
+    const std::vector<double> predicted = ridge.predict(samples.test());
+    const data::Standardization scale = samples.target_scale();
     results.push_back(
         {baseline.name,
          train::evaluate_metric(job.fit.metric, Array::from(predicted, {static_cast<std::int64_t>(predicted.size())}),
-                                windows.test(), scale.std, scale.mean)});
+                                samples.test(), scale.std, scale.mean)});
   }
   return results;
 }
 
-double metric_scale(const Job& job, const data::WindowedTable& windows) {
-  const double std = windows.target_scale().std;
-  return job.fit.metric.name == "mse" ? std * std : std;
+double metric_scale(const Job& job, const data::Samples& samples) {
+  const double std = samples.target_scale().std;
+  return std::pow(std, job.fit.metric.unit_power());
 }
 
 }  // namespace hotloop::cli

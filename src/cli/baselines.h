@@ -4,14 +4,18 @@
 #include <vector>
 
 #include "cli/job.h"
-#include "cli/run_folder.h"
 
 namespace hotloop::cli {
 
+struct TestResult {
+  std::string name;
+  double value = 0;  // the metric on the test part, in the target's unit (squared for mse)
+};
+
 // The metric of each baseline on the test part, in the target's unit.
-std::vector<TestResult> run_baselines(const Job& job, const data::Table& table, const data::WindowedTable& windows);
+std::vector<TestResult> run_baselines(const Job& job, const data::Samples& samples);
 
 // Factor from the metric of standardised values to that in the target's unit.
-double metric_scale(const Job& job, const data::WindowedTable& windows);
+double metric_scale(const Job& job, const data::Samples& samples);
 
 }  // namespace hotloop::cli

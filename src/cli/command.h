@@ -12,10 +12,9 @@ using CommandFile = void (*)(CLI::App& app);
 std::vector<CommandFile> command_files();  // generated
 
 // Exit statuses.
-inline constexpr int exit_numerical = 1;   // training ended without a usable result
-inline constexpr int exit_user_error = 2;  // arguments, configuration or data
-inline constexpr int exit_internal = 70;   // a defect of ours (EX_SOFTWARE)
-inline constexpr int exit_interrupted = 130;
+inline constexpr int exit_user_error =
+    2;  // to be mended: arguments, configuration, data, disk, a loss that is not finite
+inline constexpr int exit_internal = 70;  // a defect of ours (EX_SOFTWARE)
 
 struct ExitCode {
   int status = 0;

@@ -28,12 +28,14 @@ class Section {
   bool flag(const std::string& key, const std::string& doc, std::optional<bool> fallback = {});
   std::vector<std::string> texts(const std::string& key, const std::string& doc,
                                  std::optional<std::vector<std::string>> fallback = {});
+  // A text alone is a list of one.
+  std::vector<std::string> text_or_texts(const std::string& key, const std::string& doc);
   std::vector<double> numbers(const std::string& key, const std::string& doc,
                               std::optional<std::vector<double>> fallback = {});
   // The component's settings, all keys but those asked for before, checked against its parameters.
   std::map<std::string, Setting> settings(const std::vector<Parameter>& parameters);
-  // Replaces what the file says, for options of the command line; after the key was read, what is printed of it.
-  void override_with(const std::string& key, const Setting& value);
+  // Replaces what is printed of a key that was read.
+  void print_as(const std::string& key, const std::string& text);
 
   // "demand.toml:12 [train]" for messages.
   std::string where() const;
@@ -44,6 +46,7 @@ class Section {
   explicit Section(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
  private:
+  friend class ConfigFile;
   std::shared_ptr<Impl> impl_;
 };
 
@@ -53,10 +56,16 @@ class ConfigFile {
   static ConfigFile read(const std::filesystem::path& path);
   static ConfigFile parse(std::string_view text, const std::string& source);
 
+  // Replaces or adds one value before anything is read: "optimizer.learning_rate=1e-4", "model.0.hidden=64" (the first
+  // [[model]]). What is right of = is a TOML value, or else a text. Later complaints name the assignment, not the file.
+  void set(const std::string& assignment);
+
   // The table `name` ("data"), empty if the file has none. `doc` heads it when it is printed.
   Section section(const std::string& name, const std::string& doc);
   // The tables of the array `name` ("model" for [[model]]).
   std::vector<Section> sections(const std::string& name, const std::string& doc);
+  // The tables of the array `key` inside one of an array: [[model.layer]] below a [[model]].
+  std::vector<Section> sections(const Section& parent, const std::string& key, const std::string& doc);
   // UserError for every key and table that nobody asked for, with the nearest name.
   void finish() const;
   // Everything that was asked for, as TOML with comments.

@@ -1,12 +1,13 @@
 #include "cli/job.h"
 
 #include <algorithm>
-#include <set>
+#include <cmath>
 
-#include "cli/config_reader.h"
+#include "cli/data_config.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
 #include "optim/registry.h"
+#include "train/metrics.h"
 
 namespace hotloop::cli {
 namespace {
@@ -19,57 +20,23 @@ template <class Defs> std::vector<std::string> names_of(const Defs& defs) {
   return names;
 }
 
-void read_data(ConfigFile& file, const std::filesystem::path& folder, const JobOverrides& overrides,
-               const std::optional<std::filesystem::path>& shown_from, Job& job) {
-  Section data = file.section("data", "The table, and which of its columns are used.");
-  const std::string given = data.text("file", "CSV file with a header line, relative to this file");
-  job.data_file = (folder / given).lexically_normal();
-  if (overrides.data_file) job.data_file = *overrides.data_file;
-  if (shown_from) {
-    const std::filesystem::path shown = std::filesystem::proximate(job.data_file, *shown_from);
-    data.override_with("file", shown.string());
-  }
-  const std::string separator = data.text("separator", "between cells", ",");
-  if (separator.size() != 1) data.refuse("separator", "must be one character", print_toml(separator));
-  job.separator = separator[0];
-  job.window.target = data.text("target", "column to predict");
-  job.inputs = data.texts("inputs", "columns, lags and periodic names the model sees, in order");
-
-  for (Section& lag : file.sections("data.lag", "Columns as they were some rows earlier.")) {
-    LagColumn column;
-    column.name = lag.text("name", "of the new column");
-    column.column = lag.text("column", "of the file");
-    column.steps = lag.integer("steps", "rows earlier", {}, 1);
-    job.lags.push_back(std::move(column));
-  }
-  for (Section& periodic :
-       file.sections("data.periodic", "Sines and cosines of (floor(row / step) + phase) mod period.")) {
-    PeriodicColumns columns;
-    columns.name = periodic.text("name", "of the new columns: name_sin1, name_cos1, ...");
-    columns.spec.period = periodic.number("period", "in units of step rows");
-    if (!(columns.spec.period > 0)) periodic.refuse("period", "must be positive", print_toml(columns.spec.period));
-    columns.spec.step = periodic.integer("step", "rows over which the position stands still", 1, 1);
-    columns.spec.phase = periodic.number("phase", "position of the first row", 0.0);
-    columns.spec.harmonics = static_cast<int>(periodic.integer("harmonics", "number of sine and cosine pairs", 1, 1));
-    job.periodics.push_back(std::move(columns));
-  }
-}
-
-void read_window(ConfigFile& file, Job& job) {
-  Section window = file.section("window", "What one sample is.");
-  job.window.length = window.integer("length", "rows the model sees", {}, 1);
-  job.window.stride = window.integer("stride", "rows from one window to the next", 1, 1);
-  job.window.horizon = window.integer("horizon", "rows from a window's last row to its target", 0, 0);
-  job.window.standardize = window.flag("standardize", "to mean 0 and deviation 1 over the training rows", true);
-  Section split = file.section("split", "Parts of the table's rows, in order of time; the rest is the test part.");
-  job.window.train = split.number("train", "fraction", 0.7);
-  job.window.validation = split.number("validation", "fraction", 0.15);
+nn::LayerConfig read_layer(ConfigFile& file, Section& section) {
+  nn::LayerConfig layer;
+  layer.type = section.text("type", "of layer", {}, names_of(nn::all_layers()));
+  const nn::LayerDef& def = nn::layer_def(layer.type);
+  layer.settings = section.settings(def.parameters);
+  for (Section& inside : file.sections(section, "layer", "Inside it, one after another."))
+    if (def.wrap)
+      layer.layers.push_back(read_layer(file, inside));
+    else
+      section.refuse("layer", "must not be there: '" + layer.type + "' has no layers inside", "[[model.layer]]",
+                     "a [[model]] of its own");
+  return layer;
 }
 
 void read_components(ConfigFile& file, Job& job) {
   for (Section& layer : file.sections("model", "The layers, one after another.")) {
-    const std::string type = layer.text("type", "of layer", {}, names_of(nn::all_layers()));
-    job.model.push_back({type, layer.settings(nn::layer_def(type).parameters)});
+    job.model.push_back(read_layer(file, layer));
   }
   if (job.model.empty())
     throw UserError("config", "a configuration must have at least one [[model]] table", "none",
@@ -79,17 +46,21 @@ void read_components(ConfigFile& file, Job& job) {
   job.fit.loss = losses::make_loss(job.loss_name, loss.settings(losses::loss_def(job.loss_name).parameters));
   Section optimizer = file.section("optimizer", "How.");
   job.optimizer_name = optimizer.text("type", "of optimiser", "adam", names_of(optim::all_optimizers()));
-  job.fit.optimizer = optim::make_optimizer(job.optimizer_name,
-                                            optimizer.settings(optim::optimizer_def(job.optimizer_name).parameters));
+  const auto settings = optimizer.settings(optim::optimizer_def(job.optimizer_name).parameters);
+  std::vector<optim::ComponentConfig> schedules, wrappers;
+  for (Section& section : file.sections("optimizer.schedule", "Factors of the learning rate, multiplied.")) {
+    const std::string type = section.text("type", "of schedule", {}, names_of(optim::all_schedules()));
+    schedules.push_back({type, section.settings(optim::schedule_def(type).parameters)});
+  }
+  for (Section& section : file.sections("optimizer.wrapper", "Around the optimiser, the last one outermost.")) {
+    const std::string type = section.text("type", "of wrapper", {}, names_of(optim::all_wrappers()));
+    wrappers.push_back({type, section.settings(optim::wrapper_def(type).parameters)});
+  }
+  job.fit.optimizer = optim::make_optimizer(job.optimizer_name, settings, schedules, wrappers);
 }
 
-void read_train(ConfigFile& file, const JobOverrides& overrides, Job& job) {
+void read_train(ConfigFile& file, Job& job) {
   Section train = file.section("train", "The loop.");
-  if (overrides.epochs) train.override_with("epochs", *overrides.epochs);
-  if (overrides.batch_size) train.override_with("batch_size", *overrides.batch_size);
-  if (overrides.seed) train.override_with("seed", *overrides.seed);
-  if (overrides.threads) train.override_with("threads", *overrides.threads);
-  if (overrides.backend) train.override_with("backend", *overrides.backend);
   job.fit.epochs = train.integer("epochs", "passes over the training samples", 10, 1);
   job.fit.batch_size = train.integer("batch_size", "samples a step", 32, 1);
   job.fit.seed = static_cast<std::uint64_t>(train.integer("seed", "of parameters and sample order", 0, 0));
@@ -97,13 +68,31 @@ void read_train(ConfigFile& file, const JobOverrides& overrides, Job& job) {
   job.fit.init = train.text("init", "whose initial parameters", "torch", {"torch", "keras"}) == "keras"
                      ? nn::Init::Keras
                      : nn::Init::Torch;
-  job.fit.metric = train.text("metric", "of validation and test", "mae", {"mae", "mse"}) == "mse"
-                       ? train::Metric::mse()
-                       : train::Metric::mae();
-  job.window.dtype = dtype_from_name(train.text("dtype", "of all arithmetic", "f32", {"f32", "f64"}));
+  job.fit.metric =
+      metrics::make_metric(train.text("metric", "of validation and test", "mae", names_of(metrics::all_metrics())));
+  job.recipe.dtype = dtype_from_name(train.text("precision", "of all arithmetic", "f32", {"f32", "f64"}));
   job.fit.compile.threads = static_cast<int>(train.integer("threads", "0: all cores; same results for any", 1, 0));
   job.fit.compile.device = train.text("device", "to run on", "auto", {"auto", "cpu"});
   job.fit.compile.backend = train.text("backend", "that makes the code", "llvm", backends);
+  job.fit.steps_per_call =
+      train.integer("steps_per_call", "whole batches that one call takes; same results for any", 1, 1);
+  job.fit.prefetch = train.flag("prefetch", "gather batches beside the computing; same results", true);
+  train::EarlyStopping& stopping = job.fit.early_stopping;
+  stopping.patience =
+      train.integer("patience", "epochs in a row without improvement that end the training; 0: never", 0, 0);
+  stopping.min_delta = train.number("min_delta", "what counts as improvement, in the loop's standardised units", 0.0);
+  if (!(stopping.min_delta >= 0)) train.refuse("min_delta", "must not be negative", print_toml(stopping.min_delta));
+  const std::vector<double> weights =
+      train.numbers("class_weights", "of the classes in the loss, in order; empty: all alike", std::vector<double>());
+  if (!std::ranges::all_of(weights, [](double w) { return w >= 0 && std::isfinite(w); }))
+    train.refuse("class_weights", "must be numbers that are not negative", std::to_string(weights.size()) + " numbers");
+  if (!weights.empty()) job.fit.class_weights = Array::from(weights, {static_cast<std::int64_t>(weights.size())});
+
+  Section checkpoint = file.section("checkpoint", "When states to go on from are written into the run's folder.");
+  train::CheckpointOptions& options = job.fit.checkpoint;
+  options.every_epochs = checkpoint.integer("every_epochs", "epochs; 0: at the end alone", 1, 0);
+  options.every_steps = checkpoint.integer("every_steps", "steps, within epochs too; 0: not by steps", 0, 0);
+  options.keep = checkpoint.integer("keep", "how many stay, the newest", 2, 1);
 }
 
 void read_baselines(ConfigFile& file, Job& job) {
@@ -127,36 +116,33 @@ void read_baselines(ConfigFile& file, Job& job) {
   }
 }
 
-// The inputs with each periodic name replaced by its columns.
-std::vector<std::string> expanded_inputs(const Job& job) {
-  std::vector<std::string> out;
-  for (const std::string& name : job.inputs) {
-    const auto periodic = std::ranges::find(job.periodics, name, &PeriodicColumns::name);
-    if (periodic == job.periodics.end()) {
-      out.push_back(name);
-      continue;
-    }
-    for (int k = 1; k <= periodic->spec.harmonics; ++k) {
-      out.push_back(name + "_sin" + std::to_string(k));
-      out.push_back(name + "_cos" + std::to_string(k));
-    }
-  }
-  return out;
-}
-
-Job parse_job(const std::filesystem::path& path, const JobOverrides& overrides,
-              const std::optional<std::filesystem::path>& shown_from) {
-  ConfigFile file = ConfigFile::read(path);
+Job parse_job(const JobSource& source, const std::optional<std::filesystem::path>& shown_from) {
+  ConfigFile file = ConfigFile::read(source.path);
+  for (const std::string& assignment : source.assignments) file.set(assignment);
   Job job;
-  read_data(file, path.parent_path(), overrides, shown_from, job);
-  read_window(file, job);
+  const auto data_file = [&](const std::string& given) {
+    return source.data_file ? *source.data_file : (source.path.parent_path() / given).lexically_normal();
+  };
+  DataConfig data = read_data_config(file, [&](const std::string& given) {
+    return shown_from ? std::filesystem::proximate(data_file(given), *shown_from).string() : given;
+  });
+  job.data_file = data_file(data.file);
+  job.csv = std::move(data.csv);
+  job.memory = std::move(data.memory);
+  job.recipe = std::move(data.recipe);
   read_components(file, job);
-  read_train(file, overrides, job);
+  read_train(file, job);
   read_baselines(file, job);
   file.finish();
-  if (job.inputs.empty())
-    throw UserError(path.string() + " [data]", "'inputs' must name at least one column", "an empty list");
-  job.window.inputs = expanded_inputs(job);
+  const auto keep = [&](const std::string& column) {
+    std::vector<std::string>& kept = job.recipe.kept;
+    if (std::ranges::find(kept, column) == kept.end()) kept.push_back(column);
+  };
+  for (const Baseline& baseline : job.baselines)
+    if (baseline.kind == Baseline::Kind::Column) {
+      keep(baseline.column);
+      keep(job.recipe.targets[0]);
+    }
   job.text = file.print();
   return job;
 }
@@ -164,41 +150,30 @@ Job parse_job(const std::filesystem::path& path, const JobOverrides& overrides,
 }  // namespace
 
 ValueType Job::input_type() const {
-  return {window.dtype, {fit.batch_size, window.length, static_cast<std::int64_t>(window.inputs.size())}};
+  if (const std::optional<Shape> shape = data::fixed_input_shape(recipe))
+    return {recipe.dtype, shape->with_inserted(0, fit.batch_size)};
+  return input_type(load_samples(*this));
 }
 
-nn::Layer Job::make_model() const { return nn::make_model(model, input_type()); }
+ValueType Job::input_type(const data::Samples& samples) const { return samples.train().input_type(fit.batch_size); }
 
-Job read_job(const std::filesystem::path& path, const JobOverrides& overrides) {
-  return parse_job(path, overrides, {});
+nn::Layer Job::make_model(const ValueType& input) const { return nn::make_model(model, input); }
+
+Job read_job(const JobSource& source) { return parse_job(source, {}); }
+
+std::string text_for_folder(const JobSource& source, const std::filesystem::path& folder) {
+  return parse_job(source, folder).text;
 }
 
-std::string text_for_folder(const std::filesystem::path& path, const JobOverrides& overrides,
-                            const std::filesystem::path& folder) {
-  return parse_job(path, overrides, folder).text;
+std::string unit_of(const Job& job) {
+  const std::vector<std::string>& targets = job.recipe.targets;
+  return targets.size() == 1
+             ? "in units of " + targets[0]
+             : "of " + std::to_string(targets.size()) + (job.recipe.standardize ? " standardised targets" : " targets");
 }
 
-data::Table load_table(const Job& job) {
-  // Of the file: every name that is not derived.
-  std::set<std::string> derived;
-  for (const LagColumn& lag : job.lags) derived.insert(lag.name);
-  for (const PeriodicColumns& periodic : job.periodics) derived.insert(periodic.name);
-  std::vector<std::string> wanted;
-  const auto want = [&](const std::string& name) {
-    if (!derived.contains(name) && std::ranges::find(wanted, name) == wanted.end()) wanted.push_back(name);
-  };
-  want(job.window.target);
-  for (const std::string& name : job.inputs) want(name);
-  for (const LagColumn& lag : job.lags) want(lag.column);
-  for (const Baseline& baseline : job.baselines)
-    if (baseline.kind == Baseline::Kind::Column) want(baseline.column);
-
-  data::Table table = data::read_csv(job.data_file, wanted, job.separator);
-  for (const LagColumn& lag : job.lags) table.add(lag.name, data::lag(table[lag.column], lag.steps));
-  for (const PeriodicColumns& periodic : job.periodics)
-    for (auto& [name, values] : data::periodic(periodic.name, table.num_rows(), periodic.spec))
-      table.add(name, std::move(values));
-  return table;
+data::Samples load_samples(const Job& job) {
+  return {*data::open_file(job.data_file, job.csv), job.recipe, job.memory};
 }
 
 }  // namespace hotloop::cli

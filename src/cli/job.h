@@ -14,16 +14,6 @@
 
 namespace hotloop::cli {
 
-struct LagColumn {
-  std::string name, column;
-  std::int64_t steps = 0;
-};
-
-struct PeriodicColumns {
-  std::string name;
-  data::Periodic spec;
-};
-
 // A simple model that the result is compared with.
 struct Baseline {
   enum class Kind { Column, Ridge };
@@ -33,36 +23,37 @@ struct Baseline {
   std::vector<double> lambdas;  // of Kind::Ridge
 };
 
-// What the command line may replace.
-struct JobOverrides {
-  std::optional<std::int64_t> epochs, seed, threads, batch_size;
-  std::optional<std::string> data_file, backend;
+// A configuration file and what the command line replaces in it.
+struct JobSource {
+  std::filesystem::path path;
+  std::vector<std::string> assignments = {};            // of --set: "optimizer.learning_rate=1e-4"
+  std::optional<std::filesystem::path> data_file = {};  // as seen from the working directory
 };
 
 struct Job {
   std::filesystem::path data_file;  // as seen from the working directory
-  char separator = ',';
-  std::vector<std::string> inputs;  // columns of the file, lags, and names of periodic columns
-  std::vector<LagColumn> lags;
-  std::vector<PeriodicColumns> periodics;
-  data::WindowOptions window;  // its inputs are filled in: periodic names stand for all their columns
+  data::CsvOptions csv;
+  data::MemoryOptions memory;
+  data::Recipe recipe;
   std::vector<nn::LayerConfig> model;
   std::string loss_name, optimizer_name;
   train::FitOptions fit;  // without callbacks
   std::vector<Baseline> baselines;
   std::string text;  // the whole configuration with every default, as TOML; data_file as it was written
 
-  ValueType input_type() const;  // of one batch
-  nn::Layer make_model() const;
+  // Of one batch. The table is read where the features are only known with it: categories, "x*", series.
+  ValueType input_type() const;
+  ValueType input_type(const data::Samples& samples) const;
+  nn::Layer make_model(const ValueType& input) const;
 };
 
 // UserError naming file, line and key for anything it does not understand.
-Job read_job(const std::filesystem::path& path, const JobOverrides& overrides = {});
+Job read_job(const JobSource& source);
 // The configuration again, with the data file written as seen from `folder`.
-std::string text_for_folder(const std::filesystem::path& path, const JobOverrides& overrides,
-                            const std::filesystem::path& folder);
+std::string text_for_folder(const JobSource& source, const std::filesystem::path& folder);
 
-// The table of the job: columns of the file and derived ones.
-data::Table load_table(const Job& job);
+data::Samples load_samples(const Job& job);
+// What a metric of its predictions is in: "in units of load", or standardised where there are several targets.
+std::string unit_of(const Job& job);
 
 }  // namespace hotloop::cli

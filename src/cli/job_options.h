@@ -1,4 +1,4 @@
-// Options that several commands share: a configuration, and what replaces its values.
+// Options that several commands share: what replaces a configuration's values.
 #pragma once
 
 #include <memory>
@@ -8,21 +8,13 @@
 
 namespace hotloop::cli {
 
-struct JobOptions {
-  std::string config;
-  JobOverrides overrides;
-};
-
-inline std::shared_ptr<JobOptions> add_job_options(CLI::App& command) {
-  auto options = std::make_shared<JobOptions>();
-  command.add_option("CONFIG", options->config, "TOML file, e.g. examples/demand.toml")->required();
-  command.add_option("--epochs", options->overrides.epochs, "instead of [train] epochs");
-  command.add_option("--seed", options->overrides.seed, "instead of [train] seed");
-  command.add_option("--threads", options->overrides.threads, "instead of [train] threads; 0: all");
-  command.add_option("--batch-size", options->overrides.batch_size, "instead of [train] batch_size");
-  command.add_option("--backend", options->overrides.backend, "llvm, c or interp");
-  command.add_option("--data", options->overrides.data_file, "table instead of [data] file");
-  return options;
-}
+// Options for everything in a job that may differ from its file.
+void add_overrides(CLI::App& command, const std::shared_ptr<JobSource>& source);
+// What runs a model.
+void add_machine_overrides(CLI::App& command, const std::shared_ptr<JobSource>& source);
+// Those that leave a trained model what it is: where its data are, and what runs it.
+void add_run_overrides(CLI::App& command, const std::shared_ptr<JobSource>& source);
+// The positional CONFIG and all overrides.
+std::shared_ptr<JobSource> add_job_options(CLI::App& command);
 
 }  // namespace hotloop::cli

@@ -1,6 +1,9 @@
 // `hotloop`: the command line. Subcommands are in src/cli/commands.
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <system_error>
 
 #include "cli/command.h"
 #include "core/nearest.h"
@@ -37,8 +40,9 @@ int run(int argc, char** argv) {
   app.set_help_flag("-h,--help", "Print this help and exit");
   for (const cli::CommandFile command : cli::command_files()) command(app);
   app.footer(
-      "\nhotloop COMMAND --help tells more. Exit status: 0 done, 1 training failed,\n"
-      "2 something in the arguments, the configuration or the data must be mended.");
+      "\nhotloop COMMAND --help tells more. Exit status: 0 done; 2 something must be\n"
+      "mended: arguments, configuration, data, a full disk, a loss that is not finite;\n"
+      "130 or 143 stopped by Ctrl-C or SIGTERM; 70 a defect of hotloop.");
   try {
     check_subcommand(app, argc, argv);
     app.parse(argc, argv);
@@ -56,12 +60,19 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows past its limit is an error of write(), to be reported as one
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      throw std::system_error(errno != 0 ? errno : EIO, std::generic_category());
+    return status;
   } catch (const cli::ExitCode& e) {
     return e.status;
   } catch (const UserError& e) {
     return report(e.what(), cli::exit_user_error);
+  } catch (const std::system_error& e) {  // of printing: files have messages of their own
+    std::clearerr(stdout);
+    return report("[output] the output must be writable. Received: " + e.code().message() + ".", cli::exit_user_error);
   } catch (const std::exception& e) {
     return report(e.what(), cli::exit_internal);
   }

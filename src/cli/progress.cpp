@@ -5,16 +5,21 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <limits>
 #include <utility>
+
+#include "cli/report.h"
 
 namespace hotloop::cli {
 namespace {
 
-std::size_t terminal_columns() {
+std::size_t terminal_columns(std::FILE* out) {
   winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// "41,200 samples/s", "1.3 samples/s".
+std::string rate_text(double per_s) {
+  return (per_s < 100 ? fmt::format("{:.1f}", per_s) : grouped(std::llround(per_s))) + " samples/s";
 }
 
 }  // namespace
@@ -26,23 +31,19 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
 }
 
-ProgressBar::ProgressBar(bool on_terminal, std::string metric, double scale)
-    : on_terminal_(on_terminal),
-      metric_(std::move(metric)),
-      scale_(scale),
-      best_(std::numeric_limits<double>::infinity()) {}
+ProgressBar::ProgressBar(std::FILE* out, std::string metric, double scale)
+    : out_(out), on_terminal_(isatty(fileno(out)) != 0), metric_(std::move(metric)), scale_(scale) {}
 
 void ProgressBar::update(const train::Progress& progress) {
   if (progress.epoch_done) {
     const train::EpochRecord& record = *progress.epoch_record;
-    const bool better = record.validation < best_;
-    if (better) best_ = record.validation;
     last_epoch_ = fmt::format("{} {:.4f}", metric_, record.validation * scale_);
     if (!on_terminal_) {
-      fmt::print("epoch {:>{}}/{}  loss {:.5f}  validation {}{}  {:.2f} s\n", progress.epoch,
+      const double per_s = progress.elapsed_s > 0 ? static_cast<double>(progress.samples_here) / progress.elapsed_s : 0;
+      fmt::print(out_, "epoch {:>{}}/{}  loss {:.5f}  validation {}{}  {:.2f} s  {}\n", progress.epoch,
                  std::to_string(progress.num_epochs).size(), progress.num_epochs, record.train_loss, last_epoch_,
-                 better ? " *" : "  ", record.seconds);
-      std::fflush(stdout);
+                 progress.best ? " *" : "  ", record.seconds, rate_text(per_s));
+      std::fflush(out_);
     }
   }
   if (!on_terminal_) return;
@@ -51,29 +52,38 @@ void ProgressBar::update(const train::Progress& progress) {
   if (!last && now - last_drawn_ < std::chrono::milliseconds(50)) return;
   last_drawn_ = now;
   draw(progress);
-  if (last) fmt::print("\n");
-  std::fflush(stdout);
+  if (last) end_line();
+  std::fflush(out_);
+}
+
+void ProgressBar::end_line() {
+  if (drawn_) fmt::print(out_, "\n");
+  drawn_ = false;
 }
 
 void ProgressBar::draw(const train::Progress& progress) {
-  const double done = static_cast<double>(progress.epoch - 1) +
-                      static_cast<double>(progress.step) / static_cast<double>(progress.num_steps);
-  const double epochs_per_s = progress.elapsed_s > 0 ? done / progress.elapsed_s : 0;
-  const double left_s = epochs_per_s > 0 ? (static_cast<double>(progress.num_epochs) - done) / epochs_per_s : 0;
+  const double all = static_cast<double>(progress.num_epochs) * static_cast<double>(progress.num_steps);
+  const double done = static_cast<double>(progress.epoch - 1) * static_cast<double>(progress.num_steps) +
+                      static_cast<double>(progress.step);
+  const double s_per_step = progress.steps_here > 0 ? progress.elapsed_s / static_cast<double>(progress.steps_here) : 0;
+  const double samples_per_s =
+      progress.elapsed_s > 0 ? static_cast<double>(progress.samples_here) / progress.elapsed_s : 0;
   const std::string head =
       fmt::format("epoch {:>{}}/{} ", progress.epoch, std::to_string(progress.num_epochs).size(), progress.num_epochs);
-  std::string tail = fmt::format(" {:.2f} epochs/s, {} left", epochs_per_s, duration_text(left_s));
+  std::string tail = " " + rate_text(samples_per_s);
+  tail +=
+      done < all ? ", " + duration_text((all - done) * s_per_step) + " left" : ", " + duration_text(progress.elapsed_s);
   if (!last_epoch_.empty()) tail += ", " + last_epoch_;
-  const std::size_t columns = terminal_columns();
+  const std::size_t columns = terminal_columns(out_);
   const std::size_t used = head.size() + tail.size() + 3;
   const std::size_t width = columns > used + 5 ? std::min<std::size_t>(columns - used, 30) : 0;
-  const auto filled =
-      static_cast<std::size_t>(done / static_cast<double>(progress.num_epochs) * static_cast<double>(width));
+  const auto filled = static_cast<std::size_t>(done / all * static_cast<double>(width));
   std::string line = head;
   if (width > 0) line += "[" + std::string(filled, '#') + std::string(width - filled, '.') + "]";
   line += tail;
   if (line.size() >= columns) line.resize(columns - 1);
-  fmt::print("\r{}\x1b[K", line);
+  fmt::print(out_, "\r{}\x1b[K", line);
+  drawn_ = true;
 }
 
 }  // namespace hotloop::cli

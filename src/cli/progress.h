@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdio>
 #include <string>
 
 #include "hotloop/fit.h"
@@ -11,17 +12,20 @@ namespace hotloop::cli {
 class ProgressBar {
  public:
   // The validation metric is shown as `scale` times its value, as "`metric` 0.1712".
-  ProgressBar(bool on_terminal, std::string metric, double scale);
+  ProgressBar(std::FILE* out, std::string metric, double scale);
   void update(const train::Progress& progress);
+  // Ends the line of the bar, if one is there.
+  void end_line();
 
  private:
   void draw(const train::Progress& progress);
 
+  std::FILE* out_;
   bool on_terminal_;
+  bool drawn_ = false;
   std::string metric_;
   double scale_;
   std::string last_epoch_;
-  double best_;
   std::chrono::steady_clock::time_point last_drawn_{};
 };
 

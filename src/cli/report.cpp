@@ -12,6 +12,26 @@ std::string grouped(std::int64_t number) {
   return digits;
 }
 
+std::string wrapped(const std::string& text, std::size_t indent) {
+  std::string out;
+  std::size_t column = indent;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::size_t length = end - at;
+    if (column > indent && column + 1 + length > 80) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    out += text.substr(at, length);
+    column += length;
+    at = end + 1;
+  }
+  return out;
+}
+
 std::string describe_model(const Job& job, const Tree<Array>& params) {
   std::string out;
   for (const nn::LayerConfig& layer : job.model) {
@@ -22,7 +42,7 @@ std::string describe_model(const Job& job, const Tree<Array>& params) {
   }
   std::int64_t count = 0;
   params.for_each([&](const std::string&, const Array& leaf) { count += leaf.size(); });
-  return out + fmt::format("; {} parameters, {}", grouped(count), name_of(job.window.dtype));
+  return out + fmt::format("; {} parameters, {}", grouped(count), name_of(job.recipe.dtype));
 }
 
 std::string results_table(const std::string& heading, std::span<const TestResult> results) {
@@ -41,9 +61,9 @@ std::string times_table(const train::FitTimes& times) {
   };
   std::string out = "Where the time went\n";
   out += row("steps", times.steps_s,
-             fmt::format("{} calls of {:.0f} us: forward, backward, optimiser", grouped(times.num_steps), step_us)) +
+             fmt::format("{} steps of {:.0f} us, optimiser included", grouped(times.num_steps), step_us)) +
          "\n";
-  out += row("batches", times.gather_s, "order of the samples, copies into the batch") + "\n";
+  out += row("batches", times.gather_s, "waiting for samples to be gathered") + "\n";
   out += row("validation", times.validation_s, "") + "\n";
   out += row("compiling", times.compile_s, "") + "\n";
   return out;
@@ -63,12 +83,15 @@ std::string kernels_table(std::span<const KernelRecord> records) {
     it->time_us += r.time_us;
     it->flops += r.flops;
   }
-  std::string out = fmt::format("  {:<26}{:>9}{:>10}{:>9}{:>8}{:>5}{:>6}{:>6}\n", "program", "launches", "us each",
+  std::string out = fmt::format("  {:<25}{:>9}{:>10}{:>9}{:>8}{:>5}{:>6}{:>6}\n", "program", "launches", "us each",
                                 "GFLOP/s", "workers", "dots", "loops", "grids");
-  for (const Total& t : totals)
-    out += fmt::format("  {:<26}{:>9}{:>10.1f}{:>9.2f}{:>8}{:>5}{:>6}{:>6}\n", t.first.name, grouped(t.launches),
-                       t.time_us / static_cast<double>(t.launches), t.time_us > 0 ? t.flops / t.time_us * 1e-3 : 0,
-                       t.first.num_workers, t.first.num_dots, t.first.num_loops, t.first.num_grids);
+  for (const Total& t : totals) {
+    const bool known = t.time_us > 0 && !t.first.flops_are_bound;
+    out += fmt::format("  {:<25}{:>9}{:>10.1f}{:>9}{:>8}{:>5}{:>6}{:>6}\n", t.first.name, grouped(t.launches),
+                       t.time_us / static_cast<double>(t.launches),
+                       known ? fmt::format("{:.2f}", t.flops / t.time_us * 1e-3) : "", t.first.num_workers,
+                       t.first.num_dots, t.first.num_loops, t.first.num_grids);
+  }
   return out;
 }
 

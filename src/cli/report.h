@@ -5,13 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "cli/baselines.h"
 #include "cli/job.h"
-#include "cli/run_folder.h"
 #include "hotloop/jit.h"
 
 namespace hotloop::cli {
 
 std::string grouped(std::int64_t number);  // 17,520
+// Lines of at most 80 columns, broken at blanks, each after the first indented; the first begins in that column too.
+std::string wrapped(const std::string& text, std::size_t indent);
 std::string describe_model(const Job& job, const Tree<Array>& params);
 // Results side by side, the best first column wide enough for all names.
 std::string results_table(const std::string& heading, std::span<const TestResult> results);

@@ -1,19 +1,21 @@
-// What a training run leaves behind: config.toml, model.safetensors, history.csv, metrics.json.
+// What a training run leaves behind:
+//
+//   config.toml          the configuration with every default, as it was trained
+//   model.safetensors    parameters and buffers of the best epoch so far
+//   preparation.json     how a table becomes samples, with all that was fitted on the training rows
+//   checkpoints/         states to go on from, see hotloop/checkpoint.h
+//   history.csv          one line an epoch; events.out.tfevents.* the same for TensorBoard
+//   metrics.json         the results, and where they were computed and in what time
+//   loss.svg forecast.svg report.html       pictures, and one page with everything
+//
+// A program that is killed leaves all of these whole, as they were at some time before.
 #pragma once
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
-
-#include "cli/job.h"
 
 namespace hotloop::cli {
-
-struct TestResult {
-  std::string name;
-  double value = 0;  // the metric on the test part, in the target's unit (squared for mse)
-};
 
 class RunFolder {
  public:
@@ -21,20 +23,26 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path config() const { return path_ / "config.toml"; }
   std::filesystem::path model() const { return path_ / "model.safetensors"; }
+  std::filesystem::path preparation() const { return path_ / "preparation.json"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path history() const { return path_ / "history.csv"; }
   std::filesystem::path metrics() const { return path_ / "metrics.json"; }
+  std::filesystem::path report() const { return path_ / "report.html"; }
 
-  void create() const;  // UserError if it cannot be
-  void write_config(const std::string& text) const;
-  void write_params(const Tree<Array>& params) const;
-  void write_history(const std::vector<train::EpochRecord>& history, const std::string& metric, double scale) const;
-  void write_metrics(const nlohmann::ordered_json& metrics) const;
+  bool holds_run() const;  // whether there is a configuration
+  // UserError with what there is instead, unless holds_run().
+  void check_run() const;
+  // Deletes what a run leaves behind, and nothing else.
+  void remove_run() const;
 
-  // The stored parameters in the structure of `like`; UserError naming tensors that are missing, left over or of another type.
-  Tree<Array> read_params(const Tree<Array>& like) const;
-  nlohmann::ordered_json read_metrics() const;
+  void write(const std::filesystem::path& file, const std::string& text) const;
+  nlohmann::ordered_json read_metrics() const;  // an empty object if there are none yet
 
  private:
   std::filesystem::path path_;
 };
+
+// The first of base, base-2, base-3, ... that holds no run.
+RunFolder next_free_folder(const std::filesystem::path& base);
 
 }  // namespace hotloop::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,7 @@ template <class Def> std::vector<Def> gather_plugins(const std::vector<std::vect
 
 // The definition of that name; UserError with the nearest name if there is none. `kind` is "layer", "loss", ...
 template <class Def>
-const Def& find_plugin(const std::vector<Def>& table, std::string_view name, const std::string& kind) {
+const Def& find_plugin(std::span<const Def> table, std::string_view name, const std::string& kind) {
   const auto it = std::ranges::find(table, name, &Def::name);
   if (it != table.end()) return *it;
   std::vector<std::string> names;

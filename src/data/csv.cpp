@@ -1,152 +1,253 @@
-// A splitter for comma-separated values; numbers by fast_float, whatever the locale.
+// Comma-separated values as a source of rows; numbers by fast_float, whatever the locale.
 #include <fast_float/fast_float.h>
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
 
 #include "core/nearest.h"
-#include "hotloop/data.h"
+#include "core/utf8.h"
+#include "data/labels.h"
+#include "data/records.h"
+#include "data/time.h"
 #include "hotloop/error.h"
-#include "io/files.h"
+#include "io/reader.h"
 
 namespace hotloop::data {
 namespace {
 
-std::string_view trim(std::string_view s) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!s.empty() && blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && blank(s.back())) s.remove_suffix(1);
-  return s;
+constexpr std::int64_t block_rows = 4096;
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+
+std::string show(std::string_view cell) {
+  if (cell.empty()) return "an empty cell";
+  return "'" + printable(cell.substr(0, 40)) + (cell.size() > 40 ? "..." : "") + "'";
 }
 
-// Cells of one record after another. A cell is a view of the text, or of `unquoted_` where quotes were doubled.
-class Records {
- public:
-  Records(std::string_view text, std::string source, char separator)
-      : text_(text), source_(std::move(source)), separator_(separator) {
-    if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
-  }
-
-  // False at the end of the text. Lines without any character are skipped.
-  bool next(std::vector<std::string_view>& cells) {
-    cells.clear();
-    unquoted_.clear();
-    while (at_ < text_.size() && end_of_line(at_)) skip_line_end();
-    if (at_ >= text_.size()) return false;
-    line_ = next_line_;
-    for (;;) {
-      cells.push_back(next_cell());
-      if (at_ >= text_.size()) return true;
-      if (text_[at_] != separator_) break;
-      ++at_;
-    }
-    skip_line_end();
-    return true;
-  }
-
-  std::string place() const { return source_ + ":" + std::to_string(line_); }
-
- private:
-  bool end_of_line(std::size_t i) const {
-    return text_[i] == '\n' || (text_[i] == '\r' && (i + 1 == text_.size() || text_[i + 1] == '\n'));
-  }
-  void skip_line_end() {
-    if (text_[at_] == '\r') ++at_;
-    if (at_ < text_.size() && text_[at_] == '\n') ++at_;
-    ++next_line_;
-  }
-
-  std::string_view next_cell() {
-    if (at_ < text_.size() && text_[at_] == '"') return quoted_cell();
-    const std::size_t start = at_;
-    while (at_ < text_.size() && text_[at_] != separator_ && !end_of_line(at_)) ++at_;
-    return trim(text_.substr(start, at_ - start));
-  }
-
-  std::string_view quoted_cell() {
-    std::string cell;
-    for (++at_;; ++at_) {
-      if (at_ >= text_.size())
-        throw UserError("csv", "a quoted cell must end with a quote",
-                        "the end of the file in a cell opened at " + place());
-      if (text_[at_] == '"') {
-        if (at_ + 1 < text_.size() && text_[at_ + 1] == '"')
-          ++at_;
-        else
-          break;
-      }
-      if (text_[at_] == '\n') ++next_line_;
-      cell += text_[at_];
-    }
-    ++at_;
-    if (at_ < text_.size() && text_[at_] != separator_ && !end_of_line(at_))
-      throw UserError("csv", "a closing quote must end the cell", "more text after it at " + place());
-    unquoted_.push_back(std::make_unique<std::string>(std::move(cell)));
-    return *unquoted_.back();
-  }
-
-  std::string_view text_;
-  std::string source_;
-  char separator_;
-  std::size_t at_ = 0, line_ = 1, next_line_ = 1;
-  std::vector<std::unique_ptr<std::string>> unquoted_;
+struct Magic {
+  std::string_view bytes, kind, remedy;
+};
+// By longest first, where one begins another.
+const Magic magics[] = {
+    {std::string_view("\xFF\xFE\0\0", 4), "UTF-32 text", "iconv -f UTF-32 -t UTF-8"},
+    {std::string_view("\0\0\xFE\xFF", 4), "UTF-32 text", "iconv -f UTF-32 -t UTF-8"},
+    {"\xFF\xFE", "UTF-16 text", "iconv -f UTF-16 -t UTF-8"},
+    {"\xFE\xFF", "UTF-16 text", "iconv -f UTF-16 -t UTF-8"},
+    {"\x1F\x8B", "a gzip file", "gunzip it first"},
+    {"PK\x03\x04", "a zip archive or spreadsheet", "save the sheet as CSV in UTF-8"},
+    {"PAR1", "a Parquet file", "hl.data.Samples of the Python package reads it"},
+    {"ARROW1", "an Arrow file", "hl.data.Samples of the Python package takes Arrow tables"},
+    {"\x93NUMPY", "a NumPy array", "name it .npy"},
+    {"\x89HDF", "an HDF5 file", "save it as CSV or .npz"},
 };
 
-double parse_number(std::string_view cell, const std::string& column, const Records& records) {
-  std::string_view digits = trim(cell);
-  if (digits.starts_with('+')) digits.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = fast_float::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc{} || end != digits.data() + digits.size() || !std::isfinite(value)) {
-    std::string shown(cell.substr(0, 40));
-    if (cell.size() > 40) shown += "...";
-    throw UserError("csv", "every cell of column '" + column + "' must be a finite number",
-                    (cell.empty() ? "an empty cell" : "'" + shown + "'") + " at " + records.place(),
-                    "mend the cell or remove the row, or leave the column out");
+// Refuses what is no text, by its first bytes.
+void check_text(std::string_view start, const std::string& name) {
+  for (const Magic& magic : magics)
+    if (start.starts_with(magic.bytes))
+      throw UserError("csv", name + " must be text in UTF-8", std::string(magic.kind), std::string(magic.remedy));
+  const std::string_view head = start.substr(0, 4096);
+  const auto zeros = std::ranges::count(head, '\0');
+  if (zeros == 0) return;
+  const bool wide = static_cast<std::size_t>(zeros) * 4 > head.size();
+  throw UserError("csv", name + " must be text in UTF-8", wide ? "UTF-16 text without a mark" : "zero bytes",
+                  wide ? "iconv -f UTF-16LE -t UTF-8" : "look whether it is a table at all");
+}
+
+// The separator that the header seems to use instead, or none.
+std::optional<char> other_separator(std::string_view text, char used) {
+  const std::string_view header = text.substr(0, text.find('\n'));
+  if (header.find(used) != header.npos) return std::nullopt;
+  char best = used;
+  std::ptrdiff_t most = 0;
+  for (const char candidate : {',', ';', '\t', '|'})
+    if (const auto count = std::ranges::count(header, candidate); candidate != used && count > most) {
+      best = candidate;
+      most = count;
+    }
+  return most > 0 ? std::optional(best) : std::nullopt;
+}
+
+std::string shown_separator(char c) { return c == '\t' ? "\\t" : std::string(1, c); }
+
+class CsvSource : public RowSource {
+ public:
+  CsvSource(Records::More more, const std::string& name, const CsvOptions& options)
+      : options_(options), records_(std::move(more), name, options.separator) {
+    check_text(records_.peek(), name);
+    other_separator_ = other_separator(records_.peek(), options.separator);
+    std::vector<std::string_view> cells;
+    if (!records_.next(cells))
+      throw UserError("csv", "a table needs a header line and at least one row", "an empty file, " + name);
+    header_.assign(cells.begin(), cells.end());
+    for (std::size_t i = 0; i < header_.size(); ++i) {
+      if (!valid_utf8(header_[i]))
+        throw UserError("csv", name + " must be text in UTF-8",
+                        "a column named " + show(header_[i]) + " at " + records_.place(), "iconv -f LATIN1 -t UTF-8");
+      const auto end = header_.begin() + static_cast<std::ptrdiff_t>(i);
+      if (!header_[i].empty() && std::find(header_.begin(), end, header_[i]) != end)
+        throw UserError("csv", "column names must differ", "'" + header_[i] + "' twice at " + records_.place());
+    }
+    missing_.insert(options.missing_values.begin(), options.missing_values.end());
   }
-  return value;
+
+  std::string name() const override { return records_.name(); }
+  std::vector<std::string> column_names() const override { return header_; }
+
+  void select(const std::vector<ColumnRequest>& requests) override {
+    for (const ColumnRequest& r : requests) {
+      const auto found = std::ranges::find(header_, r.name);
+      if (found == header_.end() || r.name.empty())
+        throw UserError(
+            "csv", name() + " must have the column '" + r.name + "'",
+            "a header with " + std::to_string(header_.size()) + (header_.size() == 1 ? " column" : " columns"),
+            separator_hint().value_or(nearest_hint(r.name, header_)));
+      positions_.push_back(static_cast<std::size_t>(found - header_.begin()));
+    }
+    requests_ = requests;
+    labels_.resize(requests.size());
+  }
+
+  bool next(RowBlock& block) override {
+    block.first_row = num_rows_;
+    block.lines.clear();
+    block.columns.resize(requests_.size());
+    for (std::vector<double>& column : block.columns) column.clear();
+    std::vector<std::string_view> cells;
+    while (static_cast<std::int64_t>(block.lines.size()) < block_rows && records_.next(cells)) {
+      if (cells.size() != header_.size())
+        throw UserError("csv", "every row must have as many cells as the header, " + std::to_string(header_.size()),
+                        std::to_string(cells.size()) + " at " + records_.place(), separator_hint().value_or(""));
+      for (std::size_t i = 0; i < requests_.size(); ++i) block.columns[i].push_back(read_cell(i, cells[positions_[i]]));
+      block.lines.push_back(records_.line());
+    }
+    num_rows_ += static_cast<std::int64_t>(block.lines.size());
+    if (num_rows_ == 0)
+      throw UserError("csv", "a table needs a header line and at least one row",
+                      "no row after the header of " + name());
+    return !block.lines.empty();
+  }
+
+  std::span<const std::string> labels(std::size_t request) const override { return labels_[request].all(); }
+
+ private:
+  std::optional<std::string> separator_hint() const {
+    if (!other_separator_) return std::nullopt;
+    return "the file seems to use '" + shown_separator(*other_separator_) + "': separator = \"" +
+           shown_separator(*other_separator_) + "\"";
+  }
+
+  double read_cell(std::size_t request, std::string_view cell) {
+    const ColumnRequest& r = requests_[request];
+    if (missing_.contains(cell)) {
+      if (r.may_be_missing) return std::numeric_limits<double>::quiet_NaN();
+      if (r.kind == ColumnKind::Text && !cell.empty()) return labels_[request].index(cell);
+      refuse_cell(r, cell);
+    }
+    switch (r.kind) {
+      case ColumnKind::Number:
+        if (const std::optional<double> value = number(cell)) return *value;
+        break;
+      case ColumnKind::Time:
+        if (const std::optional<double> value = parse_time(cell)) return *value;
+        if (const std::optional<double> value = number(cell)) return *value * options_.time_unit;
+        break;
+      case ColumnKind::Text:
+        if (valid_utf8(cell)) return labels_[request].index(cell);
+        throw UserError("csv", "column '" + r.name + "' must be text in UTF-8", show(cell) + " at " + records_.place(),
+                        "iconv -f LATIN1 -t UTF-8");
+    }
+    refuse_cell(r, cell);
+  }
+
+  static std::optional<double> number(std::string_view cell) {
+    while (!cell.empty() && (cell.front() == ' ' || cell.front() == '\t')) cell.remove_prefix(1);  // of a quoted cell
+    while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t')) cell.remove_suffix(1);
+    if (cell.starts_with('+')) cell.remove_prefix(1);
+    double value = 0;
+    const auto [end, error] = fast_float::from_chars(cell.data(), cell.data() + cell.size(), value);
+    if (error != std::errc{} || end != cell.data() + cell.size() || !std::isfinite(value)) return std::nullopt;
+    return value;
+  }
+
+  [[noreturn]] void refuse_cell(const ColumnRequest& r, std::string_view cell) const {
+    const bool absent = missing_.contains(cell);
+    const std::string place = " at " + records_.place();
+    if (r.kind == ColumnKind::Time)
+      throw UserError("csv", "every cell of column '" + r.name + "' must be a time", show(cell) + place,
+                      "ISO 8601 like 2014-01-31T18:30:00, or seconds since 1970");
+    if (r.kind == ColumnKind::Text)
+      throw UserError("csv", "every cell of column '" + r.name + "' must hold a text", show(cell) + place,
+                      "mend the cell or remove the row");
+    std::string remedy = "mend the cell or remove the row, or leave the column out";
+    const std::size_t comma = cell.find(',');
+    if (absent)
+      remedy += ", or missing = \"drop\", \"forward\" or \"mean\"";
+    else if (comma != cell.npos && number(std::string(cell).replace(comma, 1, ".")))
+      remedy = "write numbers with a decimal point";
+    throw UserError("csv", "every cell of column '" + r.name + "' must be a finite number", show(cell) + place, remedy);
+  }
+
+  CsvOptions options_;
+  Records records_;
+  std::vector<std::string> header_;
+  std::optional<char> other_separator_;
+  std::set<std::string, std::less<>> missing_;
+  std::vector<ColumnRequest> requests_;
+  std::vector<std::size_t> positions_;
+  std::vector<Labels> labels_;
+  std::int64_t num_rows_ = 0;
+};
+
+Table read_numbers(RowSource& source, const std::vector<std::string>& columns) {
+  const std::vector<std::string> wanted = columns.empty() ? source.column_names() : columns;
+  std::vector<ColumnRequest> requests;
+  for (const std::string& name : wanted) requests.push_back({name});
+  source.select(requests);
+  std::vector<std::vector<double>> values(wanted.size());
+  for (RowBlock block; source.next(block);)
+    for (std::size_t c = 0; c < wanted.size(); ++c)
+      values[c].insert(values[c].end(), block.columns[c].begin(), block.columns[c].end());
+  Table table;
+  for (std::size_t c = 0; c < wanted.size(); ++c) table.add(wanted[c], std::move(values[c]));
+  return table;
 }
 
 }  // namespace
 
+std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path, const CsvOptions& options) {
+  auto file = std::make_shared<io::FileReader>(path, "csv");
+  const auto more = [file](std::string& buffer) {
+    const std::size_t before = buffer.size();
+    buffer.resize(before + piece_bytes);
+    buffer.resize(before + file->read(buffer.data() + before, piece_bytes));
+    return buffer.size() > before;
+  };
+  return std::make_unique<CsvSource>(more, path.string(), options);
+}
+
+std::unique_ptr<RowSource> open_csv_text(std::string_view text, const std::string& name, const CsvOptions& options) {
+  const auto more = [text](std::string& buffer) mutable {
+    const std::string_view piece = text.substr(0, piece_bytes);
+    buffer += piece;
+    text.remove_prefix(piece.size());
+    return !piece.empty();
+  };
+  return std::make_unique<CsvSource>(more, name, options);
+}
+
 Table parse_csv(std::string_view text, const std::string& source, const std::vector<std::string>& columns,
                 char separator) {
-  Records records(text, source, separator);
-  std::vector<std::string_view> cells;
-  if (!records.next(cells))
-    throw UserError("csv", "a table needs a header line and at least one row", "an empty file, " + source);
-  std::vector<std::string> header(cells.begin(), cells.end());
-  for (std::size_t i = 0; i < header.size(); ++i)
-    if (!header[i].empty() && std::find(header.begin(), header.begin() + static_cast<std::ptrdiff_t>(i), header[i]) !=
-                                  header.begin() + static_cast<std::ptrdiff_t>(i))
-      throw UserError("csv", "column names must differ", "'" + header[i] + "' twice at " + records.place());
-
-  const std::vector<std::string>& wanted = columns.empty() ? header : columns;
-  std::vector<std::size_t> positions;
-  for (const std::string& name : wanted) {
-    const auto found = std::ranges::find(header, name);
-    if (found == header.end() || name.empty())
-      throw UserError("csv", source + " must have the column '" + name + "'",
-                      "a header with " + std::to_string(header.size()) + " columns", nearest_hint(name, header));
-    positions.push_back(static_cast<std::size_t>(found - header.begin()));
-  }
-
-  std::vector<std::vector<double>> values(wanted.size());
-  while (records.next(cells)) {
-    if (cells.size() != header.size())
-      throw UserError("csv", "every row must have as many cells as the header, " + std::to_string(header.size()),
-                      std::to_string(cells.size()) + " at " + records.place());
-    for (std::size_t i = 0; i < wanted.size(); ++i)
-      values[i].push_back(parse_number(cells[positions[i]], wanted[i], records));
-  }
-  if (values.empty() || values[0].empty())
-    throw UserError("csv", "a table needs a header line and at least one row", "no row after the header of " + source);
-  Table table;
-  for (std::size_t i = 0; i < wanted.size(); ++i) table.add(wanted[i], std::move(values[i]));
-  return table;
+  CsvOptions options;
+  options.separator = separator;
+  return read_numbers(*open_csv_text(text, source, options), columns);
 }
 
 Table read_csv(const std::filesystem::path& path, const std::vector<std::string>& columns, char separator) {
-  return parse_csv(io::read_file(path, "csv"), path.string(), columns, separator);
+  CsvOptions options;
+  options.separator = separator;
+  return read_numbers(*open_csv(path, options), columns);
 }
 
 }  // namespace hotloop::data

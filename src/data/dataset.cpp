@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "hotloop/data.h"
@@ -5,28 +7,93 @@
 
 namespace hotloop::data {
 
-ArrayDataset::ArrayDataset(Array inputs, Array targets) : inputs_(std::move(inputs)), targets_(std::move(targets)) {
-  const auto shapes = [&] { return inputs_.type().str() + " and " + targets_.type().str(); };
-  if (inputs_.shape().rank() < 1 || targets_.shape().rank() < 1)
-    throw UserError("dataset", "inputs and targets must have a leading axis of samples", shapes());
-  if (inputs_.shape()[0] != targets_.shape()[0])
-    throw UserError("dataset", "inputs and targets must have equally many samples", shapes());
-  if (inputs_.dtype() != targets_.dtype() || !is_float(inputs_.dtype()))
-    throw UserError("dataset", "inputs and targets must have the same dtype, f32 or f64", shapes());
+ValueType Dataset::input_type(std::int64_t num_samples) const {
+  return {input_dtype(), input_shape().with_inserted(0, num_samples)};
 }
 
-void ArrayDataset::gather(std::span<const std::int64_t> samples, void* inputs, void* targets) const {
-  const auto copy_rows = [&](const Array& from, void* to) {
-    if (to == nullptr) return;
-    const std::size_t bytes = from.bytes() / static_cast<std::size_t>(std::max<std::int64_t>(1, size()));
-    auto* out = static_cast<std::byte*>(to);
-    for (const std::int64_t sample : samples) {
-      std::memcpy(out, static_cast<const std::byte*>(from.raw()) + static_cast<std::size_t>(sample) * bytes, bytes);
-      out += bytes;
-    }
-  };
-  copy_rows(inputs_, inputs);
-  copy_rows(targets_, targets);
+ValueType Dataset::target_type(std::int64_t num_samples) const {
+  return {target_dtype(), target_shape().with_inserted(0, num_samples)};
+}
+
+void Dataset::fill_defaults(std::size_t num_samples, const Batch& batch) const {
+  if (batch.lengths != nullptr && !has_lengths()) {
+    const Shape shape = input_shape();
+    std::fill_n(batch.lengths, num_samples, shape.rank() > 0 ? static_cast<std::int32_t>(shape[0]) : 1);
+  }
+  if (batch.weights != nullptr && !has_weights())
+    visit_dtype(dtype(), [&]<class T>(T) { std::fill_n(static_cast<T*>(batch.weights), num_samples, T{1}); });
+}
+
+namespace {
+
+bool is_index(DType dtype) { return dtype == DType::I32 || dtype == DType::I64; }
+
+Array checked_lengths(const Array& lengths, const Array& inputs) {
+  const std::int64_t n = inputs.shape()[0];
+  if (!is_index(lengths.dtype()) || lengths.shape() != Shape{n} || inputs.shape().rank() < 2)
+    throw UserError("dataset", "lengths must be one integer a sample, for inputs (samples, time, ...)",
+                    lengths.type().str() + " for inputs " + inputs.type().str());
+  const std::int64_t longest = inputs.shape()[1];
+  for (std::int64_t i = 0; i < n; ++i)
+    if (lengths.at(i) < 0 || lengths.at(i) > static_cast<double>(longest))
+      throw UserError("dataset", "lengths must lie between 0 and the inputs' steps, " + std::to_string(longest),
+                      std::to_string(static_cast<std::int64_t>(lengths.at(i))) + " for sample " + std::to_string(i));
+  return lengths.cast(DType::I32);
+}
+
+Array checked_weights(const Array& weights, std::int64_t n, DType dtype) {
+  if (!is_float(weights.dtype()) || weights.shape() != Shape{n})
+    throw UserError("dataset", "weights must be one number a sample",
+                    weights.type().str() + " for " + std::to_string(n) + " samples");
+  for (std::int64_t i = 0; i < n; ++i)
+    if (!(weights.at(i) >= 0) || !std::isfinite(weights.at(i)))
+      throw UserError("dataset", "weights must be finite and not negative",
+                      std::to_string(weights.at(i)) + " for sample " + std::to_string(i));
+  return weights.cast(dtype);
+}
+
+// Row `sample` of `from` for each of the samples, one after another.
+void copy_rows(const Array& from, std::span<const std::int64_t> samples, void* to) {
+  if (to == nullptr || !from.defined()) return;
+  const std::size_t bytes = from.bytes() / static_cast<std::size_t>(std::max<std::int64_t>(1, from.shape()[0]));
+  auto* out = static_cast<std::byte*>(to);
+  for (const std::int64_t sample : samples) {
+    std::memcpy(out, static_cast<const std::byte*>(from.raw()) + static_cast<std::size_t>(sample) * bytes, bytes);
+    out += bytes;
+  }
+}
+
+}  // namespace
+
+ArrayDataset::ArrayDataset(Array inputs, Array targets, Array lengths, Array weights)
+    : inputs_(std::move(inputs)), targets_(std::move(targets)) {
+  const auto types = [&] { return inputs_.type().str() + " and " + targets_.type().str(); };
+  if (inputs_.shape().rank() < 1 || targets_.shape().rank() < 1)
+    throw UserError("dataset", "inputs and targets must have a leading axis of samples", types());
+  if (inputs_.shape()[0] != targets_.shape()[0])
+    throw UserError("dataset", "inputs and targets must have equally many samples", types());
+  for (const Array* array : {&inputs_, &targets_})
+    if (!is_float(array->dtype()) && !is_index(array->dtype()))
+      throw UserError("dataset", "inputs and targets must be f32, f64, i32 or i64", types());
+  if (is_float(inputs_.dtype()) && is_float(targets_.dtype()) && inputs_.dtype() != targets_.dtype())
+    throw UserError("dataset", "inputs and targets that are floats must have the same dtype", types(),
+                    "cast one of them");
+  if (is_float(inputs_.dtype()))
+    dtype_ = inputs_.dtype();
+  else if (is_float(targets_.dtype()))
+    dtype_ = targets_.dtype();
+  else if (weights.defined() && is_float(weights.dtype()))
+    dtype_ = weights.dtype();
+  if (lengths.defined()) lengths_ = checked_lengths(lengths, inputs_);
+  if (weights.defined()) weights_ = checked_weights(weights, size(), dtype_);
+}
+
+void ArrayDataset::gather(std::span<const std::int64_t> samples, const Batch& batch) const {
+  fill_defaults(samples.size(), batch);
+  copy_rows(inputs_, samples, batch.inputs);
+  copy_rows(targets_, samples, batch.targets);
+  copy_rows(lengths_, samples, batch.lengths);
+  copy_rows(weights_, samples, batch.weights);
 }
 
 }  // namespace hotloop::data

@@ -1,6 +1,7 @@
 #include "io/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
@@ -11,10 +12,24 @@
 namespace hotloop::io {
 namespace {
 
-[[noreturn]] void fail(const std::string& where, const std::string& requirement, const std::filesystem::path& path) {
-  const std::string reason = std::strerror(errno);
-  throw UserError(where, requirement, path.string() + " (" + reason + ")",
-                  errno == ENOENT ? "check the path; relative ones start at the working directory" : "");
+namespace fs = std::filesystem;
+
+std::string remedy_for(int reason) {
+  switch (reason) {
+    case ENOENT:
+    case ENOTDIR: return "check the path; relative ones start at the working directory";
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return "free some space, or write to another disk; what was there before is unchanged";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "a folder that you may write to";
+    default: return "";
+  }
+}
+
+[[noreturn]] void fail(const std::string& where, const std::string& requirement, const fs::path& path, int reason) {
+  throw UserError(where, requirement, path.string() + " (" + std::strerror(reason) + ")", remedy_for(reason));
 }
 
 class Descriptor {
@@ -26,50 +41,153 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
+  // Some file systems report only here that the disk was full.
+  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
 
  private:
   int fd_;
 };
 
+mode_t creation_mask() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return mask;
+}
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+// The functions below return 0 or errno.
+
+int sync_folder(const fs::path& folder) {
+  Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0) return errno;
+  // Some file systems have no such operation, and then nothing to flush either.
+  return ::fsync(descriptor.get()) == 0 || errno == EINVAL ? 0 : errno;
+}
+
+int write_whole(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return 0;
+}
+
+int finish_and_sync(Descriptor& file) {
+  // mkostemp gives 0600; a result file is as readable as one made by open().
+  if (::fchmod(file.get(), 0666 & ~creation_mask()) != 0 || ::fsync(file.get()) != 0) return errno;
+  return file.close() ? 0 : errno;
+}
+
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path, const std::string& where) {
+std::string read_file(const fs::path& path, const std::string& where) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) fail(where, "the file must be readable", path);
+  if (file.get() < 0) fail(where, "the file must be readable", path, errno);
   std::string bytes;
   char block[1 << 16];
   for (;;) {
     const ssize_t count = ::read(file.get(), block, sizeof block);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(where, "the file must be readable", path);
+    if (count < 0) fail(where, "the file must be readable", path, errno);
     if (count == 0) return bytes;
     bytes.append(block, static_cast<std::size_t>(count));
   }
 }
 
-void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, const std::string& where) {
-  std::string temporary = path.string() + ".XXXXXX";
-  bool complete = false;
-  {
-    const Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-    if (file.get() < 0) fail(where, "the folder must be writable", path);
-    while (!bytes.empty()) {
-      const ssize_t count = ::write(file.get(), bytes.data(), bytes.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) break;
-      bytes.remove_prefix(static_cast<std::size_t>(count));
-    }
-    // mkstemp gives 0600; a result file is as readable as one made by open().
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    complete = bytes.empty() && ::fchmod(file.get(), 0666 & ~mask) == 0 && ::fsync(file.get()) == 0;
+AtomicFile::AtomicFile(const fs::path& path, const std::string& where)
+    : path_(path), where_(where), temporary_((parent_of(path) / temporary_prefix).string() + "XXXXXX") {
+  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  if (fd_ < 0) io::fail(where_, "the folder must be writable", path_, errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail(int reason) {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  ::unlink(temporary_.c_str());
+  io::fail(where_, "the file must be writable", path_, reason);
+}
+
+void AtomicFile::write(std::string_view bytes) {
+  if (const int reason = write_whole(fd_, bytes)) fail(reason);
+}
+
+void AtomicFile::commit() {
+  Descriptor file(std::exchange(fd_, -1));
+  if (const int reason = finish_and_sync(file)) fail(reason);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+  // Past the rename the new contents are what readers see; only a power failure could still bring the old ones back.
+  if (const int reason = sync_folder(parent_of(path_))) io::fail(where_, "the folder must be writable", path_, reason);
+}
+
+void write_file_atomic(const fs::path& path, std::string_view bytes, const std::string& where) {
+  AtomicFile file(path, where);
+  file.write(bytes);
+  file.commit();
+}
+
+void write_folder_atomic(const fs::path& path, const NamedBytes& files, const std::string& where) {
+  std::string temporary = (parent_of(path) / temporary_prefix).string() + "XXXXXX";
+  if (::mkdtemp(temporary.data()) == nullptr) fail(where, "the folder must be writable", path, errno);
+  int reason = ::chmod(temporary.c_str(), 0777 & ~creation_mask()) == 0 ? 0 : errno;
+  for (const auto& [name, bytes] : files) {
+    if (reason != 0) break;
+    Descriptor file(::open((fs::path(temporary) / name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    reason = file.get() < 0 ? errno : write_whole(file.get(), bytes);
+    if (reason == 0) reason = finish_and_sync(file);
   }
-  if (!complete || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(temporary.c_str());
-    errno = reason;
-    fail(where, "the file must be writable", path);
+  if (reason == 0) reason = sync_folder(temporary);
+  if (reason == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) reason = errno;
+  if (reason != 0) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    fail(where, "the folder must be writable", path, reason);
   }
+  if ((reason = sync_folder(parent_of(path))) != 0) fail(where, "the folder must be writable", path, reason);
+}
+
+void remove_folder_atomic(const fs::path& path) {
+  std::string temporary = (parent_of(path) / temporary_prefix).string() + "XXXXXX";
+  std::error_code ignored;
+  if (::mkdtemp(temporary.data()) == nullptr) return;  // a folder too many does no harm
+  ::rename(path.c_str(), (fs::path(temporary) / "removed").c_str());
+  fs::remove_all(temporary, ignored);
+}
+
+void create_folder(const fs::path& path, const std::string& where) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail(where, "the folder must be one that can be made", path, error.value());
+}
+
+void remove_temporaries(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+    if (entry.path().filename().string().starts_with(temporary_prefix)) fs::remove_all(entry.path(), ignored);
+}
+
+FolderLock::FolderLock(const fs::path& folder, const std::string& where)
+    : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (fd_ < 0) fail(where, "the folder must be readable", folder, errno);
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int reason = errno;
+  ::close(fd_);
+  // A file system without locks is no reason not to run.
+  fd_ = -1;
+  if (reason == EWOULDBLOCK)
+    throw UserError(where, "a run must be written by one program at a time", folder.string() + " is in use",
+                    "wait for the other one to end, or another folder");
+}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 }  // namespace hotloop::io

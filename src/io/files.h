@@ -1,16 +1,65 @@
-// Whole files in and out.
+// Files and folders that are there whole or not at all.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace hotloop::io {
 
+// Where something is being put together before it is renamed into place, names begin with this. What a killed program left
+// behind is removed by remove_temporaries().
+inline constexpr std::string_view temporary_prefix = ".tmp-";
+
 // The bytes of a file. UserError "[where] ..." with the system's reason if it cannot be read.
 std::string read_file(const std::filesystem::path& path, const std::string& where);
-// Writes to a temporary file in the same folder, flushes it to the disk and renames it over `path`: a reader, or a
-// crash, sees the old contents or the new, never a part.
+// Writes to a temporary file in the same folder, flushes it to the disk, renames it over `path` and flushes the folder: a
+// reader, a kill or a power failure sees the old contents or the new, never a part. UserError with the system's reason if
+// that fails (a full disk, say); the old contents are then still there.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, const std::string& where);
+
+// The same for a file that is written piece by piece. Without commit() nothing of it remains.
+class AtomicFile {
+ public:
+  AtomicFile(const std::filesystem::path& path, const std::string& where);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::string_view bytes);
+  void commit();
+
+ private:
+  [[noreturn]] void fail(int reason);
+
+  std::filesystem::path path_;
+  std::string where_, temporary_;
+  int fd_;
+};
+
+// The same for a folder of files (name, bytes), which must not be there yet: it appears with all of them at once.
+using NamedBytes = std::vector<std::pair<std::string, std::string>>;
+void write_folder_atomic(const std::filesystem::path& path, const NamedBytes& files, const std::string& where);
+// Takes a folder away in one step, then deletes what is in it.
+void remove_folder_atomic(const std::filesystem::path& path);
+
+// Creates the folder and those above it. UserError with the system's reason if that cannot be.
+void create_folder(const std::filesystem::path& path, const std::string& where);
+// Deletes what interrupted writes left in a folder. Only for one who alone writes there.
+void remove_temporaries(const std::filesystem::path& folder);
+
+// Keeps a folder for this process: a second lock fails with UserError until the first is gone, by whatever end.
+class FolderLock {
+ public:
+  FolderLock(const std::filesystem::path& folder, const std::string& where);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_;
+};
 
 }  // namespace hotloop::io

@@ -248,7 +248,13 @@ class Parser {
     if (more || accept("{")) {
       while (!accept("}")) regions.push_back(graph());
     }
-    Node* node = g.append(def, std::move(operands), std::move(attrs), std::move(regions), generation);
+    Node* node = nullptr;
+    try {
+      node = g.append(def, std::move(operands), std::move(attrs), std::move(regions), generation);
+    } catch (const InternalError&) {  // of a program it would be a defect of ours; of a text it is a mistake in it
+      at_ = start;
+      fail("operands, attributes and regions must be those that " + def.name + " takes");
+    }
     if (node->types != types) {
       at_ = start;
       std::string inferred;

@@ -4,11 +4,17 @@
 namespace hotloop::nn {
 
 ValueType Layer::output_type(const ValueType& input) const {
-  const Tree<Array> params = init(0, input.dtype);
+  const DType dtype = is_float(input.dtype) ? input.dtype : DType::F32;
+  const Tree<Array> params = init(0, dtype), buffers = init_buffers(dtype);
   std::vector<ValueType> types{input};
-  params.for_each([&](const std::string&, const Array& leaf) { types.push_back(leaf.type()); });
+  for (const Tree<Array>* tree : {&params, &buffers})
+    tree->for_each([&](const std::string&, const Array& leaf) { types.push_back(leaf.type()); });
   const auto graph = trace(
-      [&](std::span<const Value> in) { return std::vector<Value>{apply(params.unflatten(in.subspan(1)), in[0])}; },
+      [&](std::span<const Value> in) {
+        Context context;
+        context.buffers = buffers.unflatten(in.subspan(1 + params.num_leaves()));
+        return std::vector<Value>{apply(params.unflatten(in.subspan(1, params.num_leaves())), in[0], context)};
+      },
       types, "output_type");
   return graph->outputs()[0].type();
 }

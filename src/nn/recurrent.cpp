@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "hotloop/ops.h"
+#include "nn/dropout.h"
 
 namespace hotloop::nn {
 namespace {
@@ -14,6 +15,15 @@ Value swap_batch_and_time(Value x) {
   std::iota(permutation.begin(), permutation.end(), 0);
   std::swap(permutation[0], permutation[1]);
   return transpose(x, permutation);
+}
+
+// bool (B, T): whether step t of the row is one of its first lengths.
+Value valid_steps_of(Value lengths, std::int64_t batch, std::int64_t time) {
+  if (lengths.type() != ValueType{DType::I32, {batch}})
+    throw UserError("lengths", "there must be one length a row, " + ValueType{DType::I32, {batch}}.str(),
+                    lengths.type().str());
+  const Shape shape{batch, time};
+  return less(iota(DType::I32, shape, 1), broadcast(lengths, shape, {0}));
 }
 
 std::string describe(const Tree<Value>& state) {
@@ -33,83 +43,47 @@ void check_same_state(const Tree<Value>& wanted, const Tree<Value>& received, co
   if (!same) throw UserError("recurrent", requirement + ", " + describe(wanted), describe(received));
 }
 
-class StackedRecurrent : public Module {
- public:
-  explicit StackedRecurrent(std::vector<std::shared_ptr<const Cell>> cells) : cells_(std::move(cells)) {}
-
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
-    Tree<Array> params;
-    for (std::size_t layer = 0; layer < cells_.size(); ++layer) {
-      const Tree<Array> own = cells_[layer]->init(fold_in(seed, child(layer)), dtype, init);
-      for (const auto& [name, value] : own.children()) params.set(name + "_" + child(layer), value);
-    }
-    return params;
-  }
-
-  Value apply(const Tree<Value>& params, Value x, Context& context) const override {
-    for (std::size_t layer = 0; layer < cells_.size(); ++layer) {
-      std::optional<Tree<Value>> state;
-      if (context.state) state = cells_.size() == 1 ? *context.state : context.state->at(child(layer));
-      x = run_over_time(*cells_[layer], parameters_of(params, layer), x, state);
-      if (context.state && cells_.size() == 1)
-        context.state = state;
-      else if (context.state)
-        context.state->set(child(layer), *state);
-    }
-    return x;
-  }
-
-  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
-    if (cells_.size() == 1) return cells_[0]->initial_state(batch, dtype);
-    Tree<Value> state;
-    for (std::size_t layer = 0; layer < cells_.size(); ++layer)
-      state.set(child(layer), cells_[layer]->initial_state(batch, dtype));
-    return state;
-  }
-
- private:
-  static std::string child(std::size_t layer) { return "l" + std::to_string(layer); }
-
-  static Tree<Value> parameters_of(const Tree<Value>& params, std::size_t layer) {
-    const std::string suffix = "_" + child(layer);
-    Tree<Value> own;
-    for (const auto& [name, value] : params.children())
-      if (name.ends_with(suffix)) own.set(name.substr(0, name.size() - suffix.size()), value);
-    if (own.empty()) params.at("weight_ih" + suffix);  // throws, naming what is there
-    return own;
-  }
-
-  std::vector<std::shared_ptr<const Cell>> cells_;
-};
-
 }  // namespace
 
-Value run_over_time(const Cell& cell, const Tree<Value>& params, Value x, std::optional<Tree<Value>>& state) {
+Value run_over_time(const Cell& cell, const Tree<Value>& params, Value x, Context& context, double recurrent_dropout) {
   if (x.rank() < 3)
     throw UserError("recurrent", "the input must be a sequence (batch, time, features)", x.type().str(),
                     "add the missing axis, or put recurrent layers before Last");
   const std::int64_t batch = x.shape()[0];
   const Tree<Value> fresh = cell.initial_state(batch, x.dtype());
+  std::optional<Tree<Value>>& state = context.state;
   if (state) check_same_state(fresh, *state, "the given state must be as the cell's initial state");
   const Tree<Value> first = state ? *state : fresh;
 
+  // One mask for all steps (Gal and Ghahramani 2016).
+  Value kept;
+  if (recurrent_dropout > 0 && context.is_training())
+    kept = dropout_factor(context, first["h"].type(), recurrent_dropout);
+
   const auto body = [&](std::span<const Value> carry, std::span<const Value> xs) {
-    auto [next, y] = cell.step(params, first.unflatten(carry), xs[0]);
+    Tree<Value> before = first.unflatten(carry);
+    if (kept) before.set("h_dropped", before["h"] * kept);
+    auto [next, y] = cell.step(params, before, xs[0]);
     check_same_state(first, next, "a cell's step must give a state as its initial state");
     if (!y || y.rank() < 1 || y.shape()[0] != batch)
       throw UserError("recurrent",
                       "a cell's output must have the batch of " + std::to_string(batch) + " as its first axis",
                       y ? y.type().str() : "an undefined value");
-    return std::pair(next.flatten(), std::vector<Value>{y});
+    std::vector<Value> new_carry = next.flatten();
+    if (xs.size() > 1) {  // rows whose steps are over keep their state
+      const auto where_valid = [&](Value a, Value b) { return select(broadcast(xs[1], a.shape(), {0}), a, b); };
+      for (std::size_t i = 0; i < new_carry.size(); ++i) new_carry[i] = where_valid(new_carry[i], carry[i]);
+      y = where_valid(y, zeros_like(y));
+    }
+    return std::pair(new_carry, std::vector<Value>{y});
   };
-  const std::vector<Value> xs = {swap_batch_and_time(x)};
-  const auto [last, ys] = scan(body, first.flatten(), xs);
+  std::vector<Value> xs = {swap_batch_and_time(x)};
+  if (context.lengths) xs.push_back(swap_batch_and_time(valid_steps_of(context.lengths, batch, x.shape()[1])));
+  ScanOptions options;
+  options.reverse = context.reverse;
+  const auto [last, ys] = scan(body, first.flatten(), xs, options);
   if (state) state = first.unflatten(last);
   return swap_batch_and_time(ys[0]);
-}
-
-Layer stacked_recurrent(std::vector<std::shared_ptr<const Cell>> cells) {
-  return Layer(std::make_shared<const StackedRecurrent>(std::move(cells)));
 }
 
 Tree<Array> init_gated(const GatedParameters& sizes, std::uint64_t seed, DType dtype, Init init) {
@@ -130,6 +104,8 @@ Tree<Array> init_gated(const GatedParameters& sizes, std::uint64_t seed, DType d
   return params;
 }
 
+Value recurrent_input(const Tree<Value>& state) { return state.has("h_dropped") ? state["h_dropped"] : state["h"]; }
+
 Value summed_bias(const Tree<Value>& params) {
   return params.has("bias_hh") ? params["bias_ih"] + params["bias_hh"] : params["bias_ih"];
 }
@@ -144,18 +120,9 @@ void check_step_input(const std::string& where, Value x, Value weight_ih) {
                     x.type().str() + " and " + weight_ih.type().str(), "init the parameters in the dtype of the data");
 }
 
-void check_sizes(const std::string& where, std::int64_t inputs, std::int64_t hidden, std::int64_t num_layers) {
-  const auto positive = [&](const std::string& what, std::int64_t value) {
-    if (value <= 0) throw UserError(where, what + " must be positive", std::to_string(value));
-  };
-  positive("inputs", inputs);
-  positive("hidden", hidden);
-  positive("num_layers", num_layers);
-}
-
-std::vector<Parameter> recurrent_settings() {
-  return {{"hidden", std::int64_t{0}, "number of hidden units", true},
-          {"layers", std::int64_t{1}, "number of stacked layers"}};
+Value valid_steps(Value x, Value lengths) {
+  if (x.rank() < 2) throw UserError("lengths", "only a sequence (batch, time, ...) has lengths", x.type().str());
+  return broadcast(valid_steps_of(lengths, x.shape()[0], x.shape()[1]), x.shape(), {0, 1});
 }
 
 Value zero_state(std::int64_t batch, std::int64_t features, DType dtype) {

@@ -14,11 +14,22 @@ const std::vector<LayerDef>& table() {
 
 std::span<const LayerDef> all_layers() { return table(); }
 
-const LayerDef& layer_def(std::string_view name) { return find_plugin(table(), name, "layer"); }
+const LayerDef& layer_def(std::string_view name) { return find_plugin(all_layers(), name, "layer"); }
 
 Layer make_layer(const LayerConfig& config, const ValueType& input) {
   const LayerDef& def = layer_def(config.type);
-  return def.make(Config(def.name, def.parameters, config.settings), input);
+  const Config settings(def.name, def.parameters, config.settings);
+  if (!def.wrap) {
+    if (!config.layers.empty())
+      throw UserError(def.name, "this layer has none inside", "'" + config.layers[0].type + "'",
+                      "a [[model]] of its own");
+    return def.make(settings, input);
+  }
+  if (config.layers.empty())
+    throw UserError(def.name, "there must be a layer inside this one", "none", "[[model.layer]] below it");
+  // One layer alone keeps its parameters' names.
+  return def.wrap(settings,
+                  config.layers.size() == 1 ? make_layer(config.layers[0], input) : make_model(config.layers, input));
 }
 
 Layer make_model(std::span<const LayerConfig> stack, const ValueType& input) {
@@ -56,21 +67,11 @@ const std::vector<LossDef>& table() {
 
 std::span<const LossDef> all_losses() { return table(); }
 
-const LossDef& loss_def(std::string_view name) { return find_plugin(table(), name, "loss"); }
+const LossDef& loss_def(std::string_view name) { return find_plugin(all_losses(), name, "loss"); }
 
 Loss make_loss(const std::string& name, const std::map<std::string, Setting>& settings) {
   const LossDef& def = loss_def(name);
   return def.make(Config(def.name, def.parameters, settings));
-}
-
-Value Loss::operator()(Value prediction, Value target) const {
-  if (prediction.type() != target.type())
-    throw UserError(name_, "prediction and target must have one shape and dtype",
-                    prediction.type().str() + " and " + target.type().str(),
-                    prediction.rank() != target.rank() ? "reshape the target to the model's output" : "");
-  const Value loss = function_(prediction, target);
-  if (loss.rank() != 0) throw UserError(name_, "a loss must be a scalar", loss.type().str(), "take its mean");
-  return loss;
 }
 
 }  // namespace hotloop::losses

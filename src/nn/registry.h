@@ -18,6 +18,7 @@ namespace hotloop::nn {
 struct LayerConfig {
   std::string type;
   std::map<std::string, Setting> settings;
+  std::vector<LayerConfig> layers = {};  // inside this one, for a layer that wraps others: [[model.layer]]
 };
 
 // What a file says of a layer, for configurations, documentation and tests.
@@ -27,6 +28,8 @@ struct LayerDef {
   std::vector<Parameter> parameters;
   // The layer for inputs of this type, batch axis first; its sizes come from there where they can.
   std::function<Layer(const Config&, const ValueType& input)> make;
+  // In place of `make`, for a layer around others: these one after another are `inner`.
+  std::function<Layer(const Config&, Layer inner)> wrap = {};
 };
 
 // Each file src/nn/layers/<name>.cpp defines `std::vector<LayerDef> layers_<name>()`.

@@ -110,19 +110,14 @@ std::vector<Batched> batch_call(const BatchContext& c) {
     operands.push_back(b.value);
     types.push_back(b.value.type());
   }
+  // With a rule, which must fit the body, every result is batched.
   const bool has_rule = c.node.regions.size() == 2;
-  // With a rule, which must fit the body, every operand and result is batched.
-  if (has_rule)
-    for (std::size_t i = 0; i < n; ++i) {
-      operands[i] = materialize_batch(c.operands[i], c.size);
-      types[i] = operands[i].type();
-    }
   std::vector<bool> batched;
   const auto map = [&](const Graph& graph, const std::vector<ValueType>& inputs) {
     return trace(
         [&](std::span<const Value> v) {
           std::vector<Batched> arguments;
-          for (std::size_t i = 0; i < v.size(); ++i) arguments.push_back({v[i], has_rule || c.operands[i].batched});
+          for (std::size_t i = 0; i < v.size(); ++i) arguments.push_back({v[i], c.operands[i % n].batched});
           std::vector<Value> outputs;
           for (const Batched& b : push_batch(graph, arguments, c.size)) {
             batched.push_back(has_rule || b.batched);

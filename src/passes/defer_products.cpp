@@ -42,6 +42,9 @@ class DeferProducts {
 
   bool run() {
     if (loop_.num_lane_axes() > 0 || loop_.length() == 0) return false;
+    // A loop that may end early is often given far more iterations than it takes, and what is deferred runs over all of them.
+    constexpr std::int64_t most_idle = 256;
+    if ((loop_.until() || loop_.has_trip()) && loop_.length() > most_idle) return false;
     for (int i = 0; i < loop_.num_carry(); ++i) split_carry(i);
     if (sums_.empty()) return false;
     rebuild_loop();

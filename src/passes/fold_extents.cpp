@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "hotloop/error.h"
 #include "ops/rules/arguments.h"
 #include "passes/pass.h"
 
@@ -161,15 +162,29 @@ class Analysis {
         return results;
       }
       case OpKind::Call: return outputs(*node.regions[0], in);
-      default: {  // gather, scatter_add, windows: decided by extent where any operand has rows
-        Axis any = Axis::Fixed;
-        for (const Axes& x : in) any = joined(any, any_of(x));
-        std::vector<Axes> results;
-        for (int i = 0; i < static_cast<int>(node.types.size()); ++i)
-          results.emplace_back(static_cast<std::size_t>(rank(i)), any == Axis::Rows ? Axis::New : Axis::Fixed);
-        return results;
+      case OpKind::Gather: {  // x[:axis] + indices + x[axis + 1:]
+        const auto axis = static_cast<std::ptrdiff_t>(a.integer("axis"));
+        Axes result = in[0];
+        result.erase(result.begin() + axis);
+        result.insert(result.begin() + axis, in[1].begin(), in[1].end());
+        return {result};
       }
+      case OpKind::ScatterAdd: {  // updates as the result of that gather, which the table meets elsewhere
+        const auto axis = static_cast<std::ptrdiff_t>(a.integer("axis"));
+        const auto indices = static_cast<std::ptrdiff_t>(in[1].size());
+        Axes as_table = in[2];
+        as_table.erase(as_table.begin() + axis, as_table.begin() + axis + indices);
+        as_table.insert(as_table.begin() + axis, Axis::New);
+        return {joined(in[0], as_table)};
+      }
+      case OpKind::Windows: {  // an axis becomes (position, place in the window)
+        Axes result = in[0];
+        result.insert(result.begin() + static_cast<std::ptrdiff_t>(a.integer("axis")) + 1, Axis::Fixed);
+        return {result};
+      }
+      case OpKind::Input: break;
     }
+    throw InternalError(__FILE__, __LINE__, "fold_extents has no rule for '" + node.op->name + "'");
   }
 };
 

@@ -1,6 +1,7 @@
 // A call becomes its body. Calls carry derivative rules and remat marks; after the transforms neither means anything.
 #include <algorithm>
 
+#include "passes/inline_body.h"
 #include "passes/pass.h"
 
 namespace hotloop::passes {
@@ -10,15 +11,7 @@ void inline_into(const Node& call, ir::Rebuild& rebuild) {
   const Graph& body = *call.regions[0];
   ir::ValueMap map(body);
   for (std::size_t i = 0; i < body.inputs().size(); ++i) map.set(body.inputs()[i], rebuild(call.operands[i]));
-  for (const auto& node : body.nodes()) {
-    if (node->op->kind == ir::OpKind::Input) continue;
-    std::vector<Value> operands;
-    for (const Value& v : node->operands) operands.push_back(map(v));
-    // A recomputed call keeps its nodes apart from the first computation.
-    Node* copied = rebuild.to().append(*node->op, std::move(operands), node->attrs, node->regions,
-                                       std::max(node->generation, call.generation));
-    for (int i = 0; i < static_cast<int>(node->types.size()); ++i) map.set(node->result(i), copied->result(i));
-  }
+  inline_body(body, call, map, rebuild);
   for (std::size_t i = 0; i < body.outputs().size(); ++i)
     rebuild.map().set({const_cast<Node*>(&call), static_cast<int>(i)}, map(body.outputs()[i]));
 }

@@ -1,6 +1,7 @@
 // Dots that share an operand become one wide dot: x W_i, x W_f, x W_g, x W_o are slices of x [W_i W_f W_g W_o]. Done
-// where laying the other operands side by side costs nothing: they are the same in every iteration, or computed
-// elementwise (then each is written to its place), or small against the work of the dot.
+// where laying the other operands side by side costs nothing: they are the same in every iteration (or bound), or computed
+// elementwise (then each is written to its place). Whether it is done never depends on the number of rows: a sum that is started
+// from its bias and one that gets it afterwards differ in the last bit, and a sample's result must not depend on its batch.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -13,7 +14,7 @@ namespace {
 
 using ir::OpKind;
 
-enum class Origin { Elsewhere, Invariant, Computed, Argument };
+enum class Origin { Elsewhere, Invariant, Computed };
 
 struct Candidate {
   const Node* dot;
@@ -34,10 +35,7 @@ Axes free_axes(const Node& dot, int side) {
 Origin origin_of(Value v, const Level& level, const ir::ValueIndex& index) {
   if (level.invariant[static_cast<std::size_t>(index(v))]) return Origin::Invariant;
   if (v.node->op->kind == OpKind::Elementwise) return Origin::Computed;
-  if (level.loop != nullptr) return Origin::Elsewhere;
-  while (is_kind(v, OpKind::Transpose) || is_kind(v, OpKind::Reshape) || is_kind(v, OpKind::Slice))
-    v = v.node->operands[0];
-  return is_kind(v, OpKind::Input) ? Origin::Argument : Origin::Elsewhere;
+  return Origin::Elsewhere;
 }
 
 using Key = std::tuple<int, int, int, Origin, int, Axes, Axes, Axes, Axes, Axes>;
@@ -73,11 +71,6 @@ class MergeDots {
     const Axes free = free_axes(dot, 1 - c.shared);
     if (origin == Origin::Elsewhere || free.empty()) return std::nullopt;
     const Value shared = dot.operands[static_cast<std::size_t>(c.shared)];
-    if (origin == Origin::Argument) {
-      std::int64_t rows = 1;
-      for (std::int64_t axis : free_axes(dot, c.shared)) rows *= shared.shape()[static_cast<int>(axis)];
-      if (rows < 8) return std::nullopt;  // copying the weights would cost as much as the dot
-    }
     Axes shape = c.other().shape().vec();
     shape[static_cast<std::size_t>(free.back())] = -1;
     return Key{shared.node->id,
@@ -146,8 +139,9 @@ class MergeDots {
 Pass merge_dots() {
   return {"merge_dots", "dots that share an operand become one wide dot", true,
           [](const Graph& graph, const PassOptions& options) {
-            return rewrite_levels(graph,
-                                  [&](const Graph& g, const Level& level) { return MergeDots(g, level).run(options); });
+            return rewrite_levels(
+                graph, [&](const Graph& g, const Level& level) { return MergeDots(g, level).run(options); },
+                options.bound);
           }};
 }
 

@@ -37,6 +37,7 @@ class MergeSums {
 
   struct Piece {
     const Node *slice, *add;
+    int operand;  // where the slice stands in the addition
     Value term;
     std::int64_t start, stop;
   };
@@ -55,7 +56,7 @@ class MergeSums {
       const ir::Use add = uses_.of(slice)[0];
       if (!is_add(*add.node) || merge_.is_taken(*add.node) || add.node->generation != use.node->generation) return {};
       const auto k = static_cast<std::size_t>(axis);
-      pieces.push_back({use.node, add.node, add.node->operands[static_cast<std::size_t>(1 - add.operand)],
+      pieces.push_back({use.node, add.node, add.operand, add.node->operands[static_cast<std::size_t>(1 - add.operand)],
                         use.node->attrs.integers("start")[k], use.node->attrs.integers("stop")[k]});
     }
     std::ranges::sort(pieces, {}, &Piece::start);
@@ -71,6 +72,9 @@ class MergeSums {
     int axis = 0;
     const std::vector<Piece> pieces = pieces_of(whole, axis);
     if (pieces.size() < 2 || invariant(whole)) return;
+    // A sum keeps its order: the terms of a sum of dots are added up one after the other.
+    const int operand = pieces[0].operand;
+    if (std::ranges::any_of(pieces, [&](const Piece& p) { return p.operand != operand; })) return;
     // The other terms: the same slices of another value, or the same in every iteration.
     Value other;
     bool fixed = true;
@@ -97,8 +101,9 @@ class MergeSums {
                      builder.set_generation(pieces[0].add->generation);
                      std::vector<Value> terms;
                      for (const Piece& p : pieces) terms.push_back(rebuild(p.term));
-                     const Value sum =
-                         builder.add(rebuild(whole), other ? rebuild(other) : builder.concat(terms, axis));
+                     const Value first = rebuild(whole);
+                     const Value second = other ? rebuild(other) : builder.concat(terms, axis);
+                     const Value sum = operand == 0 ? builder.add(first, second) : builder.add(second, first);
                      for (const Piece& p : pieces)
                        rebuild.map().set(result_of(p.add), builder.narrow(sum, axis, p.start, p.stop));
                    }});
@@ -220,8 +225,9 @@ class MergeSums {
 Pass merge_sums() {
   return {"merge_sums", "sums and reductions of the parts of one value become one", true,
           [](const Graph& graph, const PassOptions& options) {
-            return rewrite_levels(graph,
-                                  [&](const Graph& g, const Level& level) { return MergeSums(g, level).run(options); });
+            return rewrite_levels(
+                graph, [&](const Graph& g, const Level& level) { return MergeSums(g, level).run(options); },
+                options.bound);
           }};
 }
 

@@ -7,22 +7,35 @@
 namespace hotloop::passes {
 namespace {
 
-Level level_of(const Graph& graph, const Node* loop) {
-  Level level{loop, {}};
-  if (loop)
-    level.invariant = invariant_values(graph, ir::LoopView(*loop));
-  else
-    level.invariant.assign(static_cast<std::size_t>(ir::ValueIndex(graph).size()), false);
-  return level;
+// What depends on nothing but the flagged inputs.
+std::vector<bool> depends_only_on(const Graph& graph, const std::vector<bool>& inputs) {
+  const ir::ValueIndex index(graph);
+  std::vector<bool> only(static_cast<std::size_t>(index.size()));
+  for (std::size_t i = 0; i < inputs.size(); ++i) only[static_cast<std::size_t>(index(graph.inputs()[i]))] = inputs[i];
+  for (const auto& node : graph.nodes()) {
+    if (node->op->kind == ir::OpKind::Input) continue;
+    const bool all =
+        std::ranges::all_of(node->operands, [&](Value v) { return only[static_cast<std::size_t>(index(v))]; });
+    for (int i = 0; all && i < static_cast<int>(node->types.size()); ++i)
+      only[static_cast<std::size_t>(index(node->result(i)))] = true;
+  }
+  return only;
 }
 
-std::shared_ptr<const Graph> rewrite_level(const Graph& graph, const Node* loop, const LevelRewrite& rewrite) {
+Level level_of(const Graph& graph, const Node* loop, const std::vector<bool>& bound) {
+  if (loop) return {loop, invariant_values(graph, ir::LoopView(*loop))};
+  if (bound.size() == graph.inputs().size()) return {nullptr, depends_only_on(graph, bound)};
+  return {nullptr, std::vector<bool>(static_cast<std::size_t>(ir::ValueIndex(graph).size()))};
+}
+
+std::shared_ptr<const Graph> rewrite_level(const Graph& graph, const Node* loop, const LevelRewrite& rewrite,
+                                           const std::vector<bool>& bound) {
   std::shared_ptr<const Graph> changed;
   std::map<const Node*, std::vector<std::shared_ptr<const Graph>>> new_regions;
   for (const auto& node : graph.nodes()) {
     for (std::size_t i = 0; i < node->regions.size(); ++i) {
       const bool is_body = node->op->kind == ir::OpKind::Loop && i == 0;
-      if (auto result = rewrite_level(*node->regions[i], is_body ? node.get() : nullptr, rewrite))
+      if (auto result = rewrite_level(*node->regions[i], is_body ? node.get() : nullptr, rewrite, {}))
         new_regions.try_emplace(node.get(), node->regions).first->second[i] = result;
     }
   }
@@ -36,27 +49,16 @@ std::shared_ptr<const Graph> rewrite_level(const Graph& graph, const Node* loop,
     changed = copy.finish();
   }
   const Graph& now = changed ? *changed : graph;
-  if (auto result = rewrite(now, level_of(now, loop))) changed = result;
+  if (auto result = rewrite(now, level_of(now, loop, bound))) changed = result;
   return changed;
 }
 
 }  // namespace
 
 std::vector<bool> invariant_values(const Graph& body, const ir::LoopView& loop) {
-  const ir::ValueIndex index(body);
-  std::vector<bool> invariant(static_cast<std::size_t>(index.size()));
-  for (int i = 0; i < loop.num_consts(); ++i) {
-    const auto at = body.inputs().size() - static_cast<std::size_t>(loop.num_consts() - i);
-    invariant[static_cast<std::size_t>(index(body.inputs()[at]))] = true;
-  }
-  for (const auto& node : body.nodes()) {
-    if (node->op->kind == ir::OpKind::Input) continue;
-    const bool all =
-        std::ranges::all_of(node->operands, [&](Value v) { return invariant[static_cast<std::size_t>(index(v))]; });
-    for (int i = 0; all && i < static_cast<int>(node->types.size()); ++i)
-      invariant[static_cast<std::size_t>(index(node->result(i)))] = true;
-  }
-  return invariant;
+  std::vector<bool> consts(body.inputs().size());
+  std::fill(consts.end() - loop.num_consts(), consts.end(), true);
+  return depends_only_on(body, consts);
 }
 
 std::pair<int, int> place_of_partner(Value v, const Level& level, const ir::ValueIndex& index, const ir::Uses& uses) {
@@ -76,8 +78,9 @@ std::pair<int, int> place_of_partner(Value v, const Level& level, const ir::Valu
   return by_itself;
 }
 
-std::shared_ptr<const Graph> rewrite_levels(const Graph& graph, const LevelRewrite& rewrite) {
-  return rewrite_level(graph, nullptr, rewrite);
+std::shared_ptr<const Graph> rewrite_levels(const Graph& graph, const LevelRewrite& rewrite,
+                                            const std::vector<bool>& bound) {
+  return rewrite_level(graph, nullptr, rewrite, bound);
 }
 
 }  // namespace hotloop::passes

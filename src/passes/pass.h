@@ -17,6 +17,8 @@ struct PassOptions {
   // The executable takes fewer rows than the graph was traced for; input i has its batch at axis batch_axes[i], -1 for none.
   bool variable_rows = false;
   std::vector<int> batch_axes;
+  // Inputs that stay the same over many calls (one flag an input; empty: none): work on them alone is done once.
+  std::vector<bool> bound;
 
   std::int64_t max_rows = -1;  // rows the graph was traced for; optimize() fills it in
 
@@ -35,13 +37,15 @@ struct Pass {
 // A graph on its own level: the whole program, or the body of a loop, whose inputs then are carries, xs and consts.
 struct Level {
   const Node* loop = nullptr;  // null at the outermost level and inside a call
-  // For each value of the graph, by ValueIndex: the same in every iteration. All false outside loops.
+  // For each value of the graph, by ValueIndex: the same in every iteration; outside loops, in every call (see PassOptions::bound).
   std::vector<bool> invariant;
 };
 
 using LevelRewrite = std::function<std::shared_ptr<const Graph>(const Graph&, const Level&)>;
 // Applies `rewrite` to every region, innermost first, then to the graph itself. Null when nothing changed.
-std::shared_ptr<const Graph> rewrite_levels(const Graph& graph, const LevelRewrite& rewrite);
+// `bound`: see PassOptions.
+std::shared_ptr<const Graph> rewrite_levels(const Graph& graph, const LevelRewrite& rewrite,
+                                            const std::vector<bool>& bound = {});
 
 // What is the same in every iteration of the loop whose body this is: consts, and what depends on nothing else.
 std::vector<bool> invariant_values(const Graph& body, const ir::LoopView& loop);

@@ -12,6 +12,7 @@ namespace hotloop::passes {
 
 // One file each.
 Pass inline_calls();
+Pass inline_loops();
 Pass fold_extents();
 Pass simplify();
 Pass simplify_loops();
@@ -35,7 +36,7 @@ struct Stage {
 
 const std::vector<Stage>& stages() {
   static const std::vector<Stage> table = {
-      {1, {inline_calls(), fold_extents()}},
+      {1, {inline_calls(), inline_loops(), fold_extents()}},
       // Values before loops: constants known and duplicates gone, the patterns below are easier to see.
       {5, {simplify(), fold(), cse(), simplify_loops(), dce()}},
       // Wide dots first: one merged dot is batched, deferred and scheduled in place of four.

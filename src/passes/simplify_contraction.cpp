@@ -1,6 +1,8 @@
 // Rules on reductions and dots.
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "ops/rules/arguments.h"
 #include "passes/builder.h"
@@ -114,6 +116,68 @@ Value dot_of_uniform(Builder& b, const Side& uniform, const Side& other, const S
   return b.broadcast(sum, shape, axes);
 }
 
+// The side without repeats along free axes, if it has any: dot(repeat of x, y) is a repeat of dot(x, y). Gives the free axes that remain
+// of the old ones too.
+std::optional<Side> drop_repeats(Builder& b, const Side& side, Axes& kept_free) {
+  if (!is_kind(side.value, OpKind::Broadcast)) return std::nullopt;
+  const Axes& placed = side.value.node->attrs.integers("axes");
+  Axes kept;
+  for (int i = 0; i < side.value.rank(); ++i) {
+    const bool repeats = side.is_free(i) && !contains(placed, i) && side.value.shape()[i] > 1;
+    if (!repeats) kept.push_back(i);
+    if (side.is_free(i) && !repeats) kept_free.push_back(i);
+  }
+  if (static_cast<int>(kept.size()) == side.value.rank()) return std::nullopt;
+  const auto position = [&](std::int64_t axis) { return std::ranges::find(kept, axis) - kept.begin(); };
+  Shape shape;
+  for (const std::int64_t axis : kept) shape.push_back(side.value.shape()[static_cast<int>(axis)]);
+  Axes to;
+  for (const std::int64_t axis : placed) to.push_back(position(axis));
+  Side smaller{b.broadcast(operand(side.value), shape, to), side.contract, side.batch};
+  for (auto* axes : {&smaller.contract, &smaller.batch})
+    for (std::int64_t& axis : *axes) axis = position(axis);
+  return smaller;
+}
+
+Value dot_of_repeats(Builder& b, const Side& lhs, const Side& rhs, const Shape& shape) {
+  Axes lhs_kept, rhs_kept;
+  const auto small_lhs = drop_repeats(b, lhs, lhs_kept), small_rhs = drop_repeats(b, rhs, rhs_kept);
+  if (!small_lhs && !small_rhs) return {};
+  // Axes of the result: batch, free of lhs, free of rhs.
+  Axes places;
+  for (std::size_t i = 0; i < lhs.batch.size(); ++i) places.push_back(static_cast<std::int64_t>(i));
+  auto next = static_cast<std::int64_t>(lhs.batch.size());
+  for (const auto& [side, smaller, kept] :
+       {std::tuple(&lhs, &small_lhs, &lhs_kept), std::tuple(&rhs, &small_rhs, &rhs_kept)})
+    for (int i = 0; i < side->value.rank(); ++i) {
+      if (!side->is_free(i)) continue;
+      if (!*smaller || contains(*kept, i)) places.push_back(next);
+      ++next;
+    }
+  const Side &l = small_lhs ? *small_lhs : lhs, &r = small_rhs ? *small_rhs : rhs;
+  return b.broadcast(b.dot(l.value, r.value, l.contract, r.contract, l.batch, r.batch), shape, places);
+}
+
+// Whether a value is a unit matrix, written as iota == iota (the unit tangents of forward mode are).
+bool is_unit_matrix(Value v) {
+  if (v.rank() != 2 || v.shape()[0] != v.shape()[1] || v.node->op->name != "cast") return false;
+  const Value same = operand(v);
+  if (!is_scalar_op(same, ScalarOp::Eq)) return false;
+  const Value a = operand(same, 0), c = operand(same, 1);
+  return is_kind(a, OpKind::Iota) && is_kind(c, OpKind::Iota) &&
+         a.node->attrs.integer("axis") != c.node->attrs.integer("axis");
+}
+
+// dot(I, x) is x, its contracted axis where the free one of I was.
+Value dot_of_unit(Builder& b, const Side& unit, const Side& other, bool unit_is_lhs) {
+  if (!unit.batch.empty() || unit.contract.size() != 1 || !is_unit_matrix(unit.value)) return {};
+  Axes permutation;
+  for (int i = 0; i < other.value.rank(); ++i)
+    if (i != other.contract[0]) permutation.push_back(i);
+  permutation.insert(unit_is_lhs ? permutation.begin() : permutation.end(), other.contract[0]);
+  return b.transpose(other.value, permutation);
+}
+
 Value dot(Builder& b, const std::vector<Value>& operands, const Attrs& attrs) {
   Side lhs{operands[0], attrs.integers("lhs_contract"), attrs.integers("lhs_batch")};
   Side rhs{operands[1], attrs.integers("rhs_contract"), attrs.integers("rhs_batch")};
@@ -132,6 +196,9 @@ Value dot(Builder& b, const std::vector<Value>& operands, const Attrs& attrs) {
   for (const Side* side : {&lhs, &rhs})
     for (int i = 0; i < side->value.rank(); ++i)
       if (side->is_free(i)) shape.push_back(side->value.shape()[i]);
+  if (Value v = dot_of_unit(b, lhs, rhs, true)) return v;
+  if (Value v = dot_of_unit(b, rhs, lhs, false)) return v;
+  if (Value v = dot_of_repeats(b, lhs, rhs, shape)) return v;
   if (Value v = dot_of_uniform(b, lhs, rhs, shape, true)) return v;
   return dot_of_uniform(b, rhs, lhs, shape, false);
 }

@@ -8,12 +8,14 @@
 
 #include "core/nearest.h"
 #include "hotloop/error.h"
+#include "ir/arithmetic.h"
 #include "ir/op_def.h"
 #include "passes/pipeline.h"
 #include "runtime/cache_dir.h"
 #include "runtime/executable.h"
+#include "runtime/lowering.h"
 #include "runtime/thread_team.h"
-#include "schedule/schedule.h"
+#include "schedule/host.h"
 
 namespace hotloop {
 namespace {
@@ -31,10 +33,13 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   check_choice("device", options.device, {"auto", "cpu"});
   options.device = "cpu";
   check_choice("backend", options.backend, {"llvm", "c", "interp"});
+  check_choice("dispatch", options.dispatch, {"fused", "per_op"});
+  if (options.dispatch == "per_op" && options.backend == "interp")
+    throw UserError("compile", "dispatch per_op compiles its ops, which the interpreter does not", "backend interp",
+                    "backend llvm or c");
   check_choice("target", options.target, {"host", "avx512", "avx2", "portable"});
   if (options.target == "host") options.target = kernel::host_target().name;
-  if ((options.target == "avx512" && !__builtin_cpu_supports("avx512f")) ||
-      (options.target == "avx2" && !__builtin_cpu_supports("avx2")))
+  if (!kernel::host_runs(options.target))
     throw UserError("compile", "this machine must have the instructions of the target", options.target, "target host");
   if (options.threads < 0)
     throw UserError("compile", "threads must not be negative", std::to_string(options.threads), "0 for all cores");
@@ -56,19 +61,14 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
     if (type.shape[axis] != rows)
       throw UserError("compile", "all batch axes have one extent", std::to_string(rows) + " and " + type.str());
   }
-  for (int d : options.donated)
-    if (d < 0 || d >= static_cast<int>(graph.inputs().size()))
-      throw UserError("compile", "a donated input must exist", std::to_string(d),
-                      "inputs are 0 to " + std::to_string(graph.inputs().size() - 1));
-  std::ranges::sort(options.donated);
   std::ranges::sort(options.disabled_passes);
   return options;
 }
 
 std::string key_of(const std::string& graph_text, const CompileOptions& o) {
-  std::string key = o.backend + " " + o.target + " " + std::to_string(o.threads) + (o.keep_source ? " source" : "");
+  std::string key = o.backend + " " + o.target + " " + std::to_string(o.threads) + (o.keep_source ? " source" : "") +
+                    (o.dispatch == "fused" ? "" : " " + o.dispatch);
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
-  for (int d : o.donated) key += " d" + std::to_string(d);
   for (const std::string& p : o.disabled_passes) key += " -" + p;
   return key + "\n" + graph_text;
 }
@@ -164,25 +164,13 @@ std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::
 
 std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {
   const CompileOptions& options = impl.options;
+  runtime::Lowered lowered = runtime::lower(graph, options, [&](const char* stage) { watch.lap(stage); });
+  kernel::Program& program = lowered.program;
+  impl.graph = lowered.graph;
+  impl.pass_lines = summary_of(lowered.reports);
   const bool variable_rows = !options.batch_axes.empty();
-  passes::PassOptions pass_options;
-  pass_options.disabled = options.disabled_passes;
-  pass_options.variable_rows = variable_rows;
-  pass_options.batch_axes = options.batch_axes;
-  std::vector<passes::PassReport> reports;
-  impl.graph = passes::optimize(graph, pass_options, &reports);
-  impl.pass_lines = summary_of(reports);
-  watch.lap("passes");
-
-  ScheduleOptions schedule_options;
-  schedule_options.target = kernel::target_named(options.target);
-  schedule_options.batch_axes = options.batch_axes;
-  schedule_options.variable_rows = variable_rows;
-  schedule_options.parallel = options.threads > 1;
-  kernel::Program program = schedule(*impl.graph, schedule_options);
-  kernel::verify(program);
   if (variable_rows) impl.output_batch_axes = runtime::RowSpecializer(*impl.graph, options.batch_axes).output_axes();
-  watch.lap("schedule");
+  watch.lap("rows");
 
   BackendOptions backend_options;
   backend_options.keep_source = options.keep_source;
@@ -191,6 +179,26 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
       options.backend == "c" ? compile_c(program, backend_options) : compile_llvm(program, backend_options);
   watch.lap(kernel->from_cache ? "code (from the cache)" : "code");
   return runtime::make_kernel_engine(std::move(program), std::move(kernel), options.threads, !variable_rows);
+}
+
+std::unique_ptr<runtime::Engine> build_per_op(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {
+  const CompileOptions& options = impl.options;
+  std::vector<passes::PassReport> reports;
+  impl.graph = passes::optimize(graph, runtime::pass_options_of(options), &reports);
+  impl.pass_lines = {summary_of(reports).front()};  // without those that this dispatch leaves out
+  watch.lap("passes");
+  std::unique_ptr<runtime::RowSpecializer> rows;
+  if (!options.batch_axes.empty()) {
+    rows = std::make_unique<runtime::RowSpecializer>(*impl.graph, options.batch_axes);
+    impl.output_batch_axes = rows->output_axes();
+  }
+  CompileOptions of_op = options;
+  of_op.dispatch = "fused";
+  of_op.batch_axes.clear();
+  of_op.keep_source = false;
+  auto engine = runtime::make_per_op_engine(impl.graph, std::move(rows), std::move(of_op), impl.max_rows);
+  watch.lap("ops");
+  return engine;
 }
 
 std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& graph, const CompileOptions& options) {
@@ -203,9 +211,10 @@ std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& grap
   Stopwatch watch(impl->stages);
   ir::verify(*graph);
   watch.lap("verify");
-  impl->engine =
-      options.backend == "interp" ? build_interpreter(*impl, graph, watch) : build_kernel(*impl, *graph, watch);
-  for (const auto& node : impl->graph->nodes()) impl->flops += ir::estimate_flops(*node);
+  impl->engine = options.backend == "interp"    ? build_interpreter(*impl, graph, watch)
+                 : options.dispatch == "per_op" ? build_per_op(*impl, *graph, watch)
+                                                : build_kernel(*impl, *graph, watch);
+  impl->arithmetic = ir::count_arithmetic(*impl->graph);
   impl->bytes = total_bytes(impl->inputs) + total_bytes(impl->outputs);
   return impl;
 }

@@ -26,10 +26,17 @@ class Engine {
   virtual KernelRecord describe() const = 0;
   virtual std::string kernel_text() const = 0;
   virtual const std::string& source() const = 0;
+  // Whether a run launches executables, which record themselves.
+  virtual bool launches_others() const { return false; }
+  // In place of the numbers of describe(), for explain(); empty: those.
+  virtual std::string structure() const { return ""; }
 };
 
 // `rows`: absent when the number of rows is fixed.
 std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows);
+// `options`: of each op's kernel.
+std::unique_ptr<Engine> make_per_op_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows,
+                                           CompileOptions options, std::int64_t max_rows);
 // With fixed_rows the program's own extent is passed for the rows, whatever the call says.
 std::unique_ptr<Engine> make_kernel_engine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel,
                                            int num_workers, bool fixed_rows);

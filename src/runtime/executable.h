@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hotloop/jit.h"
+#include "ir/arithmetic.h"
 #include "runtime/engine.h"
 #include "runtime/pool.h"
 
@@ -24,18 +26,23 @@ struct Executable::Impl {
   std::vector<ValueType> inputs, outputs;
   std::vector<int> output_batch_axes;  // as options.batch_axes, which is empty or has one entry an input
   std::int64_t max_rows = 1;
-  std::unique_ptr<runtime::Engine> engine;
+  std::shared_ptr<const runtime::Engine> engine;
+  std::vector<Array> bound;             // arguments after `inputs` that every call gets, see compile_bound()
+  std::optional<Executable> prepare;    // what makes them of the values that are bound
   std::vector<std::string> pass_lines;  // what the passes changed, for explain()
   std::vector<runtime::StageTime> stages;
-  double flops = 0, bytes = 0;
+  ir::Arithmetic arithmetic;  // of all rows
+  double bytes = 0;
 
   mutable runtime::ObjectPool<Call> calls;
-  mutable std::atomic<std::int64_t> num_calls{0}, total_ns{0}, best_ns{0};
+  mutable std::atomic<std::int64_t> num_calls{0}, num_timed{0}, total_ns{0},
+      best_ns{0};  // best: of calls with all rows
 
   // Number of batch rows that arguments of these types bring, or -1 if some type does not fit (`misfit`: which).
   template <class Types> std::int64_t rows_of(const Types& types, std::size_t* misfit) const;
   ValueType output_type(std::size_t index, std::int64_t rows) const;
   std::int64_t check(std::span<const Array> arrays) const;
+  std::unique_ptr<Call> take_call() const;
   void launch(void* const* in, void* const* out, std::int64_t rows) const;
 };
 

@@ -68,7 +68,9 @@ std::string Executable::explain() const {
                                                                  : ""));
   for (const std::string& line : self.pass_lines)
     append_line(out, &line == &self.pass_lines.front() ? "passes" : "", line);
-  if (self.options.backend != "interp") {
+  if (const std::string structure = self.engine->structure(); !structure.empty()) {
+    append_line(out, "kernels", structure);
+  } else if (self.options.backend != "interp") {
     append_line(out, "kernel",
                 "1 kernel: " + count(kernel.num_grids, "grid") + ", " + count(kernel.num_loops, "loop") + ", " +
                     count(kernel.num_dots, "dot") + ", " + count(kernel.num_maps, "map"));
@@ -76,9 +78,10 @@ std::string Executable::explain() const {
                 "arena " + scaled(static_cast<double>(kernel.shared_bytes), "B", 1024) + " shared, " +
                     scaled(static_cast<double>(kernel.scratch_bytes), "B", 1024) + " a worker");
   }
-  append_line(
-      out, "work",
-      scaled(self.flops, "flop") + " and " + scaled(self.bytes, "B") + " of inputs and outputs a call (estimates)");
+  append_line(out, "work",
+              (self.arithmetic.is_bound ? "at most " : "") + scaled(self.arithmetic.flops, "flop") +
+                  " (a dot's multiply-add is two, an element of any other operation one) and " +
+                  scaled(self.bytes, "B") + " of inputs and outputs a call");
   std::string stages;
   double total_ms = 0;
   for (const runtime::StageTime& s : self.stages) {
@@ -87,14 +90,18 @@ std::string Executable::explain() const {
   }
   append_line(out, "compiled", "in " + fixed(total_ms, "ms") + ": " + stages);
   const auto calls = self.num_calls.load(std::memory_order_relaxed);
-  if (calls > 0) {
-    const double best_us = static_cast<double>(self.best_ns.load(std::memory_order_relaxed)) * 1e-3;
+  const auto timed = self.num_timed.load(std::memory_order_relaxed);
+  if (timed > 0) {
     const double mean_us =
-        static_cast<double>(self.total_ns.load(std::memory_order_relaxed)) * 1e-3 / static_cast<double>(calls);
-    append_line(out, "measured",
-                std::to_string(calls) + (calls == 1 ? " call" : " calls") + ", best " + fixed(best_us, "us") +
-                    ", mean " + fixed(mean_us, "us") + ", " + scaled(self.flops / (best_us * 1e-6), "flop/s") +
-                    " at best");
+        static_cast<double>(self.total_ns.load(std::memory_order_relaxed)) * 1e-3 / static_cast<double>(timed);
+    std::string text = count(static_cast<int>(calls), "call") + ", mean " + fixed(mean_us, "us");
+    if (const auto best_ns = self.best_ns.load(std::memory_order_relaxed); best_ns > 0) {
+      text += ", best " + fixed(static_cast<double>(best_ns) * 1e-3, "us");
+      // Of a loop that may have ended early nobody knows how much was done.
+      if (!self.arithmetic.is_bound)
+        text += ", " + scaled(self.arithmetic.flops / (static_cast<double>(best_ns) * 1e-9), "flop/s") + " at best";
+    }
+    append_line(out, "measured", text);
   } else {
     append_line(out, "measured", "not run yet");
   }

@@ -1,4 +1,5 @@
 // Runs compiled kernel IR: arenas from a pool, workers from the team.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -29,8 +30,13 @@ class Context {
     const std::size_t total = round_up(shared_bytes) + stride * static_cast<std::size_t>(num_workers);
     arena_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, total)));
     if (arena_ == nullptr) throw std::bad_alloc();
-    // All ones is a NaN: a schedule that reads what it never wrote is seen at once. It also maps the pages.
-    std::memset(arena_.get(), 0xff, total);
+    // All ones is a NaN: a schedule that reads what it never wrote is seen at once. It also maps the pages, which takes a second for
+    // some gigabytes: a call may be cancelled meanwhile.
+    constexpr std::size_t piece = std::size_t{16} << 20;
+    for (std::size_t at = 0; at < total; at += piece) {
+      if (cancel_requested()) throw Cancelled();
+      std::memset(arena_.get() + at, 0xff, std::min(piece, total - at));
+    }
     workers_ = std::vector<KernelContext>(static_cast<std::size_t>(num_workers));
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       workers_[w].shared = arena_.get();
@@ -42,12 +48,14 @@ class Context {
   }
 
   std::vector<KernelContext>& workers() { return workers_; }
+  std::int64_t next_turn() { return turn_++; }
 
  private:
   static std::size_t round_up(std::size_t n) { return (n + alignment - 1) / alignment * alignment; }
 
   std::unique_ptr<std::byte, FreeMemory> arena_;
   std::vector<KernelContext> workers_;
+  std::int64_t turn_ = 0;
 };
 
 void count_statements(const kernel::Block& block, KernelRecord& record) {
@@ -91,7 +99,9 @@ class KernelEngine final : public Engine {
     if (!context)
       context = std::make_unique<Context>(static_cast<std::size_t>(program_.shared_bytes),
                                           static_cast<std::size_t>(program_.worker_bytes), num_workers_);
+    const std::int64_t turn = context->next_turn();
     for (KernelContext& c : context->workers()) {
+      c.turn = turn;
       c.arguments = inputs;
       c.results = outputs;
       c.rows = fixed_rows_ ? program_.max_rows : rows;

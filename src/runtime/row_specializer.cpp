@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hotloop/error.h"
+#include "hotloop/fixed_rows.h"
 #include "ir/op_def.h"
 #include "schedule/desugar.h"
 
@@ -33,7 +34,7 @@ Array cropped(const Array& array, const Shape& shape) {
 }  // namespace
 
 RowSpecializer::RowSpecializer(const Graph& graph, const std::vector<int>& batch_axes)
-    : graph_(desugar(graph)), axes_(*graph_) {
+    : graph_(desugar(graph)), axes_(*graph_, batch_axes) {
   for (std::size_t i = 0; i < batch_axes.size(); ++i) {
     if (batch_axes[i] < 0) continue;
     const Value input = graph_->inputs()[i];
@@ -41,18 +42,15 @@ RowSpecializer::RowSpecializer(const Graph& graph, const std::vector<int>& batch
       throw UserError("compile", "with a variable number of rows the batch must be the first axis",
                       "axis " + std::to_string(batch_axes[i]) + " of input " + std::to_string(i),
                       "transpose inside the function");
-    const int found = axes_.axis_class(input, 0);
-    if (class_ >= 0 && found != class_)
-      throw UserError("compile", "all batch axes must be one axis of the program",
-                      "the batch axes of two inputs that never meet", remedy);
-    class_ = found;
+    class_ = axes_.axis_class(input, 0);
   }
   for (const auto& node : graph_->nodes())
     if (class_ >= 0 && axes_.couples(*node, class_))
-      throw UserError("compile",
-                      "with a variable number of rows every operation must treat the rows of the batch alone or sum "
-                      "over them",
-                      "operation '" + node->op->name + "' of type " + node->types[0].str(), remedy);
+      throw NeedsFixedRows(
+          "compile",
+          "with a variable number of rows every operation must treat the rows of the batch alone or sum "
+          "over them",
+          "operation '" + node->op->name + "' of type " + node->types[0].str(), remedy);
   for (const Value& v : graph_->outputs()) {
     const int axis = class_ < 0 ? -1 : axes_.axis_in(v, class_);
     if (axis > 0)

@@ -10,7 +10,27 @@ namespace hotloop {
 
 using ir::OpKind;
 
-AxisAnalysis::AxisAnalysis(const Graph& graph) { visit(graph); }
+AxisAnalysis::AxisAnalysis(const Graph& graph, std::span<const int> batch_axes) {
+  visit(graph);
+  Value first;
+  int first_axis = 0;
+  for (std::size_t i = 0; i < batch_axes.size(); ++i) {
+    const Value input = graph.inputs()[i];
+    const int axis = batch_axes[i];
+    if (axis < 0) continue;
+    if (axis >= input.rank())
+      throw UserError("compile", "a batch axis must be an axis of its input",
+                      "axis " + std::to_string(axis) + " of input " + std::to_string(i) + ", " + input.type().str());
+    if (!first) {
+      first = input;
+      first_axis = axis;
+    }
+    if (input.shape()[axis] != first.shape()[first_axis])
+      throw UserError("compile", "all batch axes must have the same extent",
+                      first.type().str() + " and " + input.type().str());
+    unite(first, first_axis, input, axis);
+  }
+}
 
 int AxisAnalysis::base(Value v) const {
   const auto it = base_.find({v.node, v.index});
@@ -55,8 +75,10 @@ void AxisAnalysis::visit(const Node& node) {
     case OpKind::Input:
     case OpKind::Constant:
     case OpKind::Iota:
-    case OpKind::RandomBits:
     case OpKind::Extent: break;
+    case OpKind::RandomBits:
+      for (int i = 0; i < in[0].rank(); ++i) couple(node, in[0], i);  // every word comes from the whole key
+      break;
     case OpKind::Elementwise:
     case OpKind::StopGradient:
       for (const Value& v : in) all_axes(v, out);
@@ -70,6 +92,7 @@ void AxisAnalysis::visit(const Node& node) {
         for (int a : g.in) couple(node, in[0], a);
         for (int a : g.out) couple(node, out, a);
       }
+      for (const auto& [from, to] : matched_ones(in[0].shape(), out.shape())) unite(in[0], from, out, to);
       break;
     case OpKind::Transpose: {
       const auto& p = node.attrs.integers("permutation");
@@ -149,7 +172,7 @@ void AxisAnalysis::visit(const Node& node) {
       }
       for (int i = 0; i < index.rank(); ++i) {
         unite(index, i, long_one, axis + i);
-        if (scatter) couple(node, index, i);
+        if (scatter) contracted_.insert({&node, base(index) + i});
       }
       break;
     }
@@ -164,9 +187,10 @@ void AxisAnalysis::visit(const Node& node) {
       for (int i = 0, o = 0; i < in[0].rank(); ++i) {
         if (std::ranges::find(axes, i) == axes.end())
           unite(in[0], i, out, o++);
-        else if (is_sum)
+        else if (is_sum) {
           contracted_.insert({&node, base(in[0]) + i});
-        else
+          if (out.shape().size() > 1) summed_to_arrays_.insert(base(in[0]) + i);
+        } else
           couple(node, in[0], i);
       }
       break;
@@ -189,10 +213,20 @@ void AxisAnalysis::visit(const Node& node) {
           if (std::ranges::find(contract, i) == contract.end() && std::ranges::find(batch, i) == batch.end())
             unite(v, i, out, o++);
       }
+      const auto free_points = [](Value v, const auto& contract, const auto& batch) {
+        std::int64_t points = v.shape().size();
+        for (const auto* axes : {&contract, &batch})
+          for (const std::int64_t a : *axes) points /= std::max<std::int64_t>(v.shape()[static_cast<int>(a)], 1);
+        return points;
+      };
+      const bool of_matrices = free_points(in[0], lc, lb) > 1 && free_points(in[1], rc, rb) > 1;
       for (std::size_t i = 0; i < lc.size(); ++i) {
+        const int axis = base(in[0]) + static_cast<int>(lc[i]);
         unite(in[0], static_cast<int>(lc[i]), in[1], static_cast<int>(rc[i]));
-        contracted_.insert({&node, base(in[0]) + static_cast<int>(lc[i])});
+        contracted_.insert({&node, axis});
+        (of_matrices ? summed_products_ : summed_to_arrays_).insert(axis);
       }
+      for (int i = 0; i < out.rank(); ++i) in_dots_.insert(base(out) + i);
       break;
     }
     case OpKind::Loop: {
@@ -226,6 +260,7 @@ void AxisAnalysis::visit(const Node& node) {
         const Value predicate = until.outputs()[0];
         const Value count{out.node, static_cast<int>(node.types.size()) - 1};
         for (int a = 0; a < predicate.rank(); ++a) {
+          lanes_.insert(base(predicate) + a);
           unite(predicate, a, count, a);
           for (std::size_t i = 0; i < num_carry; ++i) unite(predicate, a, in[i], a);
         }
@@ -289,29 +324,77 @@ bool AxisAnalysis::touches(const Node& node, int cls) const {
   return false;
 }
 
+bool AxisAnalysis::holds(const std::set<int>& axes, int cls) const {
+  return std::ranges::any_of(axes, [&](int axis) { return find(axis) == cls; });
+}
+
+// Nothing in a graph says which axis its author meant by the batch. The width of one sample's layer is summed over as well, and its
+// sums must not be cut. What only batches have: sums of outer products (gradients of matrices), loops that end for each element
+// by itself, and much work on many elements that meet in no dot, or in nothing but single numbers, such as a loss.
+bool AxisAnalysis::looks_like_batch(int cls, double work) const {
+  constexpr double much_work = 1e5;
+  if (holds(summed_products_, cls) || holds(lanes_, cls)) return true;
+  return work >= much_work && (!holds(in_dots_, cls) || !holds(summed_to_arrays_, cls));
+}
+
 int AxisAnalysis::choose_tile_class(const Graph& graph) const {
   std::map<int, double> work;
+  double all_work = 0;
+  const auto classes_of = [&](const Node& node) {
+    std::set<int> classes;
+    for (int i = 0; i < static_cast<int>(node.types.size()); ++i)
+      for (int a = 0; a < node.types[static_cast<std::size_t>(i)].shape.rank(); ++a)
+        classes.insert(axis_class({const_cast<Node*>(&node), i}, a));
+    for (const Value& v : node.operands)
+      for (int a = 0; a < v.rank(); ++a) classes.insert(axis_class(v, a));
+    return classes;
+  };
+  // The work of a loop belongs to the axes that its own operations have, as often as it runs.
+  const auto add_work = [&](auto&& self, const Node& node, const std::set<int>& classes, double times) -> void {
+    if (!ir::is(node, OpKind::Loop)) {
+      const double flops = times * ir::estimate_flops(node);
+      const std::set<int> own = classes_of(node);
+      for (int cls : classes)
+        if (own.contains(cls)) work[cls] += flops;
+      return;
+    }
+    for (const auto& region : node.regions)
+      for (const auto& inner : region->nodes())
+        self(self, *inner, classes, times * static_cast<double>(node.attrs.integer("length")));
+  };
   for (const auto& node : graph.nodes()) {
     if (node->op->kind == OpKind::Input || node->op->kind == OpKind::Constant) continue;
-    const double flops = ir::estimate_flops(*node);
-    std::set<int> classes;
-    for (int i = 0; i < static_cast<int>(node->types.size()); ++i)
-      for (int a = 0; a < node->types[static_cast<std::size_t>(i)].shape.rank(); ++a)
-        classes.insert(axis_class({node.get(), i}, a));
-    for (const Value& v : node->operands)
-      for (int a = 0; a < v.rank(); ++a) classes.insert(axis_class(v, a));
-    for (int cls : classes) {
-      const bool tileable = !couples(*node, cls) && !(node->op->kind == OpKind::Loop && contracts(*node, cls));
-      if (tileable) work[cls] += flops;
-    }
+    all_work += ir::estimate_flops(*node);
+    std::set<int> classes = classes_of(*node);
+    std::erase_if(classes, [&](int cls) {
+      return couples(*node, cls) || (node->op->kind == OpKind::Loop && contracts(*node, cls));
+    });
+    add_work(add_work, *node, classes, 1);
   }
+  // Along an axis that nothing sums over or couples, and that every output or most of the work has, the program is a map: that is
+  // the batch of an inference program, and taken however small it is. (A state that only counts the steps lacks it.) Another axis
+  // in its place would make a row's sums depend on the number of rows.
+  constexpr double most = 0.5;
+  const auto is_mapped = [&](int cls, double flops) {
+    const auto& outputs = graph.outputs();
+    return (flops > most * all_work || std::ranges::all_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; })) &&
+           std::ranges::any_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; }) &&
+           std::ranges::none_of(graph.nodes(), [&](const auto& n) { return couples(*n, cls) || contracts(*n, cls); });
+  };
   int best = -1;
   double best_work = 0;
-  for (const auto& [cls, flops] : work)
-    if (flops > best_work * 1.0001) {
-      best = cls;
-      best_work = flops;
-    }
+  bool best_is_mapped = false;
+  for (const auto& [cls, flops] : work) {
+    const bool mapped = is_mapped(cls, flops);
+    if (mapped < best_is_mapped || (mapped == best_is_mapped && flops <= best_work * 1.0001)) continue;
+    if (!mapped && !looks_like_batch(cls, flops)) continue;
+    best = cls;
+    best_work = flops;
+    best_is_mapped = mapped;
+  }
+  // An axis of little work, as of what comes before a long loop, is no batch: cutting it gains nothing and changes sums.
+  constexpr double least_share = 0.1;
+  if (!best_is_mapped && best_work < least_share * all_work) return -1;
   // A batch of one is still the batch: tiling another axis in its place would change the order of summation along that one.
   return best >= 0 && extent(best) > 1 ? best : -1;
 }

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace hotloop {
 
 class AxisAnalysis {
  public:
-  explicit AxisAnalysis(const Graph& graph);
+  // batch_axes: for each input the axis of the batch, or -1; these are one axis, even of inputs that never meet.
+  explicit AxisAnalysis(const Graph& graph, std::span<const int> batch_axes = {});
 
   int axis_class(Value v, int axis) const;  // a number; equal for axes that run together
   int axis_in(Value v, int cls) const;      // the axis of v that belongs to the class, or -1
@@ -25,7 +27,8 @@ class AxisAnalysis {
   bool couples(const Node& node, int cls) const;
   bool contracts(const Node& node, int cls) const;  // sums over the class, regions included
   bool touches(const Node& node, int cls) const;    // some operand or result has the axis
-  // The class with most work along it whose every node can be tiled; -1 if there is none worth it.
+  // The class with most work along it whose every node can be tiled; -1 if there is none worth it. A class that is summed over
+  // must look like a batch (docs/decisions/0007): tiles change the order of these sums, which of one sample is fixed.
   int choose_tile_class(const Graph& graph) const;
 
  private:
@@ -36,11 +39,18 @@ class AxisAnalysis {
   void visit(const Graph& graph);
   void visit(const Node& node);
   void couple(const Node& node, Value v, int axis) { coupled_.insert({&node, base(v) + axis}); }
+  bool holds(const std::set<int>& axes, int cls) const;  // some axis of the class
+  bool looks_like_batch(int cls, double work) const;
 
   std::map<Key, int> base_;
   mutable std::vector<int> parent_;
   std::vector<std::int64_t> extents_;
   std::set<std::pair<const Node*, int>> coupled_, contracted_;  // with axis ids, resolved by find()
+  // What says whether an axis that is summed over is a batch (axis ids).
+  std::set<int> lanes_;             // of a loop that ends for each by itself
+  std::set<int> summed_products_;   // a sum of outer products: the gradient of a matrix
+  std::set<int> in_dots_;           // of the result of a dot
+  std::set<int> summed_to_arrays_;  // another sum that is of vectors and matrices, or leaves more than one number
 };
 
 }  // namespace hotloop

@@ -25,6 +25,10 @@ kernel::Block lower_block(LoweringContext& context, std::span<const Node* const>
 // One loop node; its operands are in memory. results[i] is where result i goes, if anywhere.
 kernel::Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std::optional<Storage>> results);
 
+// Whether every reader of the loop's y is a loop over it that runs as many iterations, as a derivative's backward loop does: then
+// what an early end leaves unwritten is never read.
+bool read_where_written(const Node& loop, int y);
+
 // Adds one to the i32 scalar at `count`.
 kernel::Stmt count_one(LoweringContext& context, const Storage& count);
 

@@ -45,9 +45,17 @@ std::optional<Storage> LoweringContext::find(Value v) {
     storage_[key_of(v)] = row_major(buffer, data.shape());
     return find(v);
   }
-  if (is_strided_view(*v.node))
-    if (const auto source = find(v.node->operands[0])) return view_through(*v.node, *source);
-  return std::nullopt;
+  if (!is_strided_view(*v.node)) return std::nullopt;
+  const Value operand = v.node->operands[0];
+  auto source = find(operand);
+  if (!source || !crosses_tiles(*v.node)) return source ? view_through(*v.node, *source) : std::nullopt;
+  const auto move = [&](Storage& s, int axis, std::int64_t by) {
+    if (axis >= 0) s.offset = s.offset + Affine::of(row0_, by * s.strides[static_cast<std::size_t>(axis)]);
+  };
+  move(*source, axes_.axis_in(operand, tile_class), -1);
+  auto view = view_through(*v.node, *source);
+  if (view) move(*view, axes_.axis_in(v, tile_class), 1);
+  return view;
 }
 
 bool LoweringContext::is_bound(Value v) const {
@@ -83,6 +91,12 @@ Extent LoweringContext::total_rows(Value v, int axis) const {
 Affine LoweringContext::global_index(Value v, int axis, const Affine& local) const {
   return in_tile_ && axes_.axis_class(v, axis) == tile_class ? local + Affine::of(row0_) : local;
 }
+
+Affine LoweringContext::local_index(Value v, int axis, const Affine& global) const {
+  return in_tile_ && axes_.axis_class(v, axis) == tile_class ? global + Affine::of(row0_, -1) : global;
+}
+
+bool LoweringContext::crosses_tiles(const Node& view) const { return in_tile_ && axes_.couples(view, tile_class); }
 
 void LoweringContext::enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows) {
   HOTLOOP_CHECK(!in_tile_, "tiles do not nest");

@@ -48,6 +48,10 @@ class LoweringContext {
   kernel::Extent total_rows(Value v, int axis) const;
   // Index along an axis of the whole array from an index inside the tile.
   kernel::Affine global_index(Value v, int axis, const kernel::Affine& local) const;
+  kernel::Affine local_index(Value v, int axis, const kernel::Affine& global) const;
+  // Whether the lowering stands in a tile and the node, a view, shows rows of other tiles than its operand's (a slice along the batch,
+  // say): its operand is then whole, and rows are counted from the start of the batch.
+  bool crosses_tiles(const Node& view) const;
 
   void enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows);
   void leave_tile();
@@ -55,23 +59,31 @@ class LoweringContext {
 
   int tile_class = -1;
 
-  // Packed weights are made before the outermost loop or grid around their use. Buffers from `first_inner_buffer` on are
-  // written inside it, as are those of `loop_written`.
-  kernel::Block* hoisted = nullptr;
-  int first_inner_buffer = 0, first_inner_var = 0;
-  void mark_region(kernel::Block* before) {
-    hoisted = before;
-    first_inner_buffer = static_cast<int>(program.buffers.size());
-    first_inner_var = static_cast<int>(program.vars.size());
-  }
-  std::multiset<int> loop_written;
-  int loop_depth = 0;
+  // Packed weights are made before the outermost loop or grid around their use in which they stay the same. A region is one such
+  // loop or grid: buffers from `first_buffer` on are written inside it, as are those of `written`; vars from `first_var` on
+  // change inside it.
   struct PackKey {
     Storage source;
     std::int64_t k, n, k_stride, n_stride;
     int buffer;
+    bool is_copy = false;  // row by row along k, not in panels
   };
-  std::vector<PackKey> packs;
+  struct Region {
+    int first_buffer = 0, first_var = 0;
+    std::set<int> written = {};
+    std::vector<PackKey> packs = {};
+    kernel::Block before = {};  // goes in front of the loop or grid
+  };
+  std::vector<Region> regions;  // outermost first
+  void enter_region() {
+    regions.push_back({static_cast<int>(program.buffers.size()), static_cast<int>(program.vars.size())});
+  }
+  kernel::Block leave_region() {
+    kernel::Block before = std::move(regions.back().before);
+    regions.pop_back();
+    return before;
+  }
+  int loop_depth = 0;
 
  private:
   const AxisAnalysis& axes_;

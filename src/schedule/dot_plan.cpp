@@ -84,8 +84,9 @@ void merge_axes(std::vector<NestAxis>& axes) {
     }
 }
 
-// Whether the right-hand side should supply the rows: columns must be static and fill vectors.
-bool should_swap(LoweringContext& context, const DotPlan& plan) {
+}  // namespace
+
+bool rows_from_rhs(LoweringContext& context, const DotPlan& plan) {
   const Node& dot = *plan.terms[0];
   const DotShape s = shape_of(dot);
   const auto columns = [&](Value v, const std::vector<int>& axes) {
@@ -108,8 +109,6 @@ bool should_swap(LoweringContext& context, const DotPlan& plan) {
   return fill(lhs) > fill(rhs) * 1.01;
 }
 
-}  // namespace
-
 std::optional<DotPlan> plan_dot(const Node& node, const std::function<bool(Value)>& absorbable) {
   DotPlan plan;
   plan.result = {const_cast<Node*>(&node), 0};
@@ -128,9 +127,28 @@ std::optional<DotPlan> plan_dot(const Node& node, const std::function<bool(Value
   return plan;
 }
 
+std::optional<Storage> panels_of(LoweringContext& context, const Node& dot) {
+  const Value b = context.resolve(dot.operands[1]);
+  if (!ir::is(*b.node, OpKind::Reshape) || b.rank() != 2) return std::nullopt;
+  if (!dot.attrs.integers("rhs_batch").empty() || dot.attrs.integers("rhs_contract") != std::vector<std::int64_t>{0})
+    return std::nullopt;
+  const Value turned = context.resolve(b.node->operands[0]);
+  if (!ir::is(*turned.node, OpKind::Transpose) || turned.rank() != 3 ||
+      turned.node->attrs.integers("permutation") != std::vector<std::int64_t>{1, 0, 2})
+    return std::nullopt;
+  const Value x = context.resolve(turned.node->operands[0]);
+  const std::int64_t width = x.shape()[2], k = x.shape()[1];
+  if (!ir::is(*x.node, OpKind::Input) || width != context.options().target.panel(b.dtype()) || b.shape()[0] != k)
+    return std::nullopt;
+  const auto place = context.find(x);
+  if (!place || context.extent(x, 0).var >= 0 || context.extent(x, 1).var >= 0) return std::nullopt;
+  if (place->strides != std::vector<std::int64_t>{k * width, width, 1}) return std::nullopt;
+  return Storage{place->buffer, place->offset, {width, 1}};
+}
+
 Storage allocate_dot(LoweringContext& context, const DotPlan& plan, const std::string& name) {
   Storage storage = context.allocate(plan.result, name);
-  if (!should_swap(context, plan)) return storage;
+  if (!rows_from_rhs(context, plan)) return storage;
   // [batch..., lhs free..., rhs free...] laid out as [batch..., rhs free..., lhs free...].
   const DotShape s = shape_of(*plan.terms[0]);
   const int nb = static_cast<int>(s.lhs_batch.size()), nl = static_cast<int>(s.lhs_free.size());
@@ -153,12 +171,15 @@ namespace {
 class DotLowering {
  public:
   DotLowering(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate)
-      : context_(context), plan_(plan), target_(target), swap_(should_swap(context, plan)) {
+      : context_(context), plan_(plan), target_(target), swap_(rows_from_rhs(context, plan)) {
     for (const Node* term : plan.terms) {
-      const auto a = context.find(term->operands[swap_ ? 1 : 0]), b = context.find(term->operands[swap_ ? 0 : 1]);
+      const auto panels = swap_ ? std::nullopt : panels_of(context, *term);
+      const auto a = context.find(term->operands[swap_ ? 1 : 0]),
+                 b = panels ? panels : context.find(term->operands[swap_ ? 0 : 1]);
       HOTLOOP_CHECK(a && b, "operands of a dot are in memory");
       a_.push_back(*a);
       b_.push_back(*b);
+      in_panels_.push_back(panels.has_value());
     }
     if (accumulate)
       init_ = target;
@@ -173,6 +194,10 @@ class DotLowering {
   enum class Side { Batch, Rows, Columns };
   std::vector<NestAxis> axes_of(Side side) const;
   std::vector<kernel::KDim> contraction(std::size_t term) const;
+  std::size_t region_of(const Storage& source) const;
+  bool is_narrow() const;
+  kernel::Block run_narrow();
+  void make_contiguous(Storage& source, std::int64_t& k_stride, std::int64_t k, std::vector<NestAxis>& axes, bool is_a);
   bool try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n, kernel::Block& before);
 
   LoweringContext& context_;
@@ -180,6 +205,7 @@ class DotLowering {
   const Storage& target_;
   bool swap_;
   std::vector<Storage> a_, b_;
+  std::vector<bool> in_panels_;  // b_ lies in panels already
   std::optional<Storage> init_;
 };
 
@@ -238,23 +264,182 @@ std::vector<kernel::KDim> DotLowering::contraction(std::size_t term) const {
   return k;
 }
 
+// The first region from outside in which what lies at `source` stays the same; their number if it changes in all.
+std::size_t DotLowering::region_of(const Storage& source) const {
+  const std::vector<LoweringContext::Region>& regions = context_.regions;
+  const auto space = context_.program.buffers[static_cast<std::size_t>(source.buffer)].space;
+  if (space == kernel::Space::Worker) return regions.size();
+  const bool made_outside = space == kernel::Space::Argument || space == kernel::Space::Constant;
+  std::size_t at = regions.size();
+  while (at > 0) {
+    const LoweringContext::Region& region = regions[at - 1];
+    const bool outer_index =
+        std::ranges::all_of(source.offset.terms, [&](const kernel::Term& t) { return t.var < region.first_var; });
+    if (!outer_index || region.written.contains(source.buffer) ||
+        !(made_outside || source.buffer < region.first_buffer))
+      break;
+    --at;
+  }
+  return at;
+}
+
+// A few long inner products, as of a layer with few outputs. In a Dot each would be one chain of additions, and most lanes
+// empty; as reductions their lanes run along k. Which it is decides the order of summation, so it must not depend on the batch, nor on the
+// number of steps of a sequence: a step alone gives the bits of that step among others. So the outputs of the weights decide: of the
+// factor that belongs to no sample, or, where nobody named the batch, of the second one, as in x @ W. Where neither factor is
+// shared, what is of one sample counts.
+bool DotLowering::is_narrow() const {
+  constexpr std::int64_t few = 4, long_enough = 32;
+  const Node& dot = *plan_.terms[0];
+  if (plan_.terms.size() != 1 || !is_float(plan_.result.dtype())) return false;
+  const DotShape s = shape_of(dot);
+  const Value lhs = dot.operands[0], rhs = dot.operands[1];
+  if (s.lhs_contract.size() != 1 || lhs.shape()[s.lhs_contract[0]] < long_enough) return false;
+  const auto is_batch = [&](Value v, int axis) {
+    return context_.tile_class >= 0 && context_.axes().axis_class(v, axis) == context_.tile_class;
+  };
+  if (is_batch(lhs, s.lhs_contract[0])) return false;
+  const auto has_few = [&](Value v, const std::vector<int>& axes) {
+    std::int64_t n = 1;
+    for (int axis : axes)
+      if (!is_batch(v, axis)) n *= v.shape()[axis];
+    return n <= few;
+  };
+  const auto of_samples = [&](Value v) {
+    for (int axis = 0; axis < v.rank(); ++axis)
+      if (is_batch(v, axis)) return true;
+    return false;
+  };
+  const bool lhs_few = has_few(lhs, s.lhs_free), rhs_few = has_few(rhs, s.rhs_free);
+  if (context_.options().batch_axes.empty() && s.rhs_batch.empty()) {
+    std::int64_t n = 1;  // whatever axis is tiled: it may be this one
+    for (int axis : s.rhs_free) n *= rhs.shape()[axis];
+    return n <= few;
+  }
+  if (of_samples(lhs) == of_samples(rhs)) return lhs_few && rhs_few;
+  return of_samples(lhs) ? rhs_few : lhs_few;
+}
+
+// Lays what is read with a stride along k out anew, outside the loops in which it stays the same.
+void DotLowering::make_contiguous(Storage& source, std::int64_t& k_stride, std::int64_t k, std::vector<NestAxis>& axes,
+                                  bool is_a) {
+  if (k_stride == 1) return;
+  const std::size_t at = region_of(source);
+  if (at == context_.regions.size() || (at > 0 && context_.in_tile())) return;
+  const auto stride_of = [&](NestAxis& axis) -> std::int64_t& { return is_a ? axis.a[0] : axis.b[0]; };
+  NestAxis* line = nullptr;
+  for (NestAxis& axis : axes) {
+    if (stride_of(axis) == 0) continue;
+    if (line != nullptr || !axis.extent.is_static()) return;
+    line = &axis;
+  }
+  const std::int64_t n = line ? line->extent.bound : 1, n_stride = line ? stride_of(*line) : 0;
+  LoweringContext::Region& region = context_.regions[at];
+  int buffer = -1;
+  for (const LoweringContext::PackKey& p : region.packs)
+    if (p.is_copy && p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == n_stride)
+      buffer = p.buffer;
+  if (buffer < 0) {
+    buffer = context_.new_buffer("rows", plan_.result.dtype(), n * k, kernel::Space::Shared);
+    kernel::Map copy;
+    copy.name = "rows";
+    const kernel::Var i = context_.new_var("i"), j = context_.new_var("k");
+    copy.dims = {{i, {n, -1}}, {j, {k, -1}}};
+    copy.num_outer = 2;
+    copy.vector_dim = 1;
+    kernel::Instr load, store;
+    load.kind = kernel::Instr::Kind::Load;
+    store.kind = kernel::Instr::Kind::Store;
+    load.dtype = store.dtype = plan_.result.dtype();
+    load.access = {source.buffer, source.offset + Affine::of(i, n_stride) + Affine::of(j, k_stride), {}};
+    store.access = {buffer, Affine::of(i, k) + Affine::of(j), {}};
+    store.args[0] = 0;
+    copy.instrs = {load, store};
+    copy.body_end = 2;
+    region.before.push_back({copy});
+    region.packs.push_back({source, k, n, k_stride, n_stride, buffer, true});
+  }
+  source.buffer = buffer;
+  source.offset = 0;
+  k_stride = 1;
+  if (line) stride_of(*line) = k;
+}
+
+kernel::Block DotLowering::run_narrow() {
+  std::vector<NestAxis> axes = axes_of(Side::Batch);
+  for (const Side side : {Side::Rows, Side::Columns})
+    for (const NestAxis& axis : axes_of(side)) axes.push_back(axis);
+  const Node& dot = *plan_.terms[0];
+  const DotShape s = shape_of(dot);
+  const int lhs = s.lhs_contract[0], rhs = s.rhs_contract[0];
+  const std::int64_t k = dot.operands[0].shape()[lhs];
+  Storage a = a_[0], b = b_[0];
+  std::int64_t a_k = a.strides[static_cast<std::size_t>(swap_ ? rhs : lhs)],
+               b_k = b.strides[static_cast<std::size_t>(swap_ ? lhs : rhs)];
+  make_contiguous(a, a_k, k, axes, true);
+  make_contiguous(b, b_k, k, axes, false);
+
+  kernel::Map map;
+  map.name = "inner_products";
+  kernel::Access at_a{a.buffer, a.offset, {}}, at_b{b.buffer, b.offset, {}}, at_c{target_.buffer, target_.offset, {}},
+      at_init;
+  if (init_) at_init = {init_->buffer, init_->offset, {}};
+  const auto move = [&](kernel::Access& access, kernel::Var var, std::int64_t stride) {
+    if (stride != 0) access.index = access.index + Affine::of(var, stride);
+  };
+  for (const NestAxis& axis : axes) {
+    const kernel::Var var = context_.new_var("i");
+    map.dims.push_back({var, axis.extent});
+    move(at_a, var, axis.a[0]);
+    move(at_b, var, axis.b[0]);
+    move(at_c, var, axis.c);
+    if (init_) move(at_init, var, axis.init);
+  }
+  map.num_outer = static_cast<int>(map.dims.size());
+  const kernel::Var var = context_.new_var("k");
+  map.dims.push_back({var, {k, -1}});
+  map.vector_dim = map.num_outer;
+  move(at_a, var, a_k);
+  move(at_b, var, b_k);
+  const auto push = [&](kernel::Instr::Kind kind, ir::ScalarOp op, int x, int y, kernel::Access access = {}) {
+    kernel::Instr instr;
+    instr.kind = kind;
+    instr.op = op;
+    instr.dtype = plan_.result.dtype();
+    instr.args[0] = x;
+    instr.args[1] = y;
+    instr.access = std::move(access);
+    map.instrs.push_back(std::move(instr));
+    return static_cast<int>(map.instrs.size()) - 1;
+  };
+  using Kind = kernel::Instr::Kind;
+  const int x = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_a);
+  const int y = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_b);
+  const int product = push(Kind::Op, ir::ScalarOp::Mul, x, y);
+  map.body_end = product + 1;
+  int result = push(Kind::Reduced, ir::ScalarOp::Add, product, -1);
+  if (init_) {
+    const int start = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_init);
+    result = push(Kind::Op, ir::ScalarOp::Add, start, result);
+  }
+  push(Kind::Store, ir::ScalarOp::None, result, -1, at_c);
+  return {{map}};
+}
+
 bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n,
                            kernel::Block& before) {
   if (segment.k.size() != 1 || !segment.k[0].extent.is_static()) return false;
   const bool repeated = context_.in_tile() || context_.loop_depth > 0;
   const Storage& source = b_[term];
-  const auto space = context_.program.buffers[static_cast<std::size_t>(source.buffer)].space;
-  const bool outer_index =
-      std::ranges::all_of(source.offset.terms, [&](const kernel::Term& t) { return t.var < context_.first_inner_var; });
-  const bool invariant = outer_index && space != kernel::Space::Worker &&
-                         !context_.loop_written.contains(source.buffer) &&
-                         (space == kernel::Space::Argument || space == kernel::Space::Constant ||
-                          source.buffer < context_.first_inner_buffer);
+  // Inside the outermost region a pack is made again and again, which strided columns are worth.
+  std::vector<LoweringContext::Region>& regions = context_.regions;
+  const std::size_t at = region_of(source);
+  const bool invariant = at < regions.size() && (at == 0 || (!context_.in_tile() && b_n != 1 && n > 1));
   if (repeated ? !invariant : b_n == 1 || n == 1) return false;
   const std::int64_t k = segment.k[0].extent.bound, k_stride = segment.k[0].b_stride;
   if (repeated)
-    for (const auto& p : context_.packs)
-      if (p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == b_n) {
+    for (const auto& p : regions[at].packs)
+      if (!p.is_copy && p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == b_n) {
         segment.b = {p.buffer, 0, {}};
         return segment.packed = true;
       }
@@ -270,13 +455,14 @@ bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
   pack.n = n;
   pack.target = buffer;
   pack.dtype = plan_.result.dtype();
-  (repeated ? *context_.hoisted : before).push_back({pack});
-  if (repeated) context_.packs.push_back({source, k, n, k_stride, b_n, buffer});
+  (repeated ? regions[at].before : before).push_back({pack});
+  if (repeated) regions[at].packs.push_back({source, k, n, k_stride, b_n, buffer});
   segment.b = {buffer, 0, {}};
   return segment.packed = true;
 }
 
 kernel::Block DotLowering::run() {
+  if (is_narrow()) return run_narrow();
   std::vector<NestAxis> rows = axes_of(Side::Rows), columns = axes_of(Side::Columns), outer = axes_of(Side::Batch);
   // The statement takes one axis of rows and one of columns; others become loops around it.
   const auto take = [&](std::vector<NestAxis>& axes, auto better) {
@@ -320,7 +506,8 @@ kernel::Block DotLowering::run() {
     segment.b_n = n.b[t];
     segment.k = contraction(t);
     const bool nested = std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; });
-    if (!nested) try_pack(t, segment, n.extent.bound, n.b[t], before);
+    segment.packed = in_panels_[t];
+    if (!nested && !segment.packed) try_pack(t, segment, n.extent.bound, n.b[t], before);
     dot.segments.push_back(std::move(segment));
   }
   kernel::Block block;

@@ -129,15 +129,33 @@ void copy_to(LoweringContext& context, Value v, const Storage& target, Block& bl
   for (auto& stmt : lower_copies(context, {&copy, 1})) block.push_back(std::move(stmt));
 }
 
-void scatter_add(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
+void scatter_add(LoweringContext& context, const Node& node, const Storage& target, bool accumulate, Block& block) {
   const Value indices = node.operands[1], updates = node.operands[2];
   const std::size_t axis = static_cast<std::size_t>(node.attrs.integer("axis"));
   const Storage index_storage = materialised(context, indices, block),
                 update_storage = materialised(context, updates, block);
-  copy_to(context, node.operands[0], target, block);
-  // One point after the other: several updates may meet at one place.
+  if (!accumulate) copy_to(context, node.operands[0], target, block);
+  // One index after the other, since several may name one place. The elements that one index moves lie in different places: where
+  // there are enough to fill a vector, a loop over the indices stands around a map of these.
+  const int after = static_cast<int>(axis) + indices.rank();
+  std::int64_t run = 1;
+  for (int i = after; i < updates.rank(); ++i) run *= updates.shape()[i];
+  const bool in_vectors = run >= kernel::lanes_of(updates.dtype()) / 2;
   HandMap map(context, "scatter_add");
-  const std::vector<Affine> at = map.dims(updates);
+  std::vector<kernel::For> loops;
+  std::vector<Affine> at;
+  for (int i = 0; i < updates.rank(); ++i) {
+    const kernel::Extent extent = context.extent(updates, i);
+    const bool is_index = i >= static_cast<int>(axis) && i < after;
+    if (!in_vectors || !is_index || (extent.is_static() && extent.bound == 1)) {
+      at.push_back(map.dim(extent));
+      continue;
+    }
+    loops.emplace_back();
+    loops.back().counter = context.new_var("update");
+    loops.back().trip = extent;
+    at.push_back(Affine::of(loops.back().counter));
+  }
   const auto first = at.begin() + static_cast<std::ptrdiff_t>(axis);
   const std::vector<Affine> index_at(first, first + indices.rank());
   std::vector<Affine> out_at(at.begin(), first);
@@ -151,7 +169,14 @@ void scatter_add(LoweringContext& context, const Node& node, const Storage& targ
   const std::vector<kernel::Indirect> by{{row, target.strides[axis]}};
   const int old = map.load(target, d, out_at, by, inside);
   map.store(target, d, out_at, map.op(ScalarOp::Add, d, old, map.load(update_storage, d, at)), by, inside);
-  block.push_back(map.finish(-1));
+  kernel::Stmt stmt = map.finish(in_vectors ? map.num_dims() - 1 : -1);
+  while (!loops.empty()) {
+    kernel::For loop = std::move(loops.back());
+    loops.pop_back();
+    loop.body.push_back(std::move(stmt));
+    stmt = {std::move(loop)};
+  }
+  block.push_back(std::move(stmt));
 }
 
 void dynamic_update(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
@@ -233,10 +258,11 @@ void argmax(LoweringContext& context, const Node& node, const Storage& target, B
 
 }  // namespace
 
-Block lower_indirect_write(LoweringContext& context, const Node& node, const Storage& target) {
+Block lower_indirect_write(LoweringContext& context, const Node& node, const Storage& target, bool accumulate) {
+  HOTLOOP_CHECK(!accumulate || ir::is(node, OpKind::ScatterAdd), "only a sum is added to what is there");
   Block block;
   switch (node.op->kind) {
-    case OpKind::ScatterAdd: scatter_add(context, node, target, block); break;
+    case OpKind::ScatterAdd: scatter_add(context, node, target, accumulate, block); break;
     case OpKind::DynamicUpdate: dynamic_update(context, node, target, block); break;
     case OpKind::Pad: pad_with_gaps(context, node, target, block); break;
     case OpKind::ArgMax: argmax(context, node, target, block); break;

@@ -5,7 +5,8 @@
 
 namespace hotloop {
 
-// scatter_add, dynamic_update, pad with interior, argmax into `target`.
-kernel::Block lower_indirect_write(LoweringContext& context, const Node& node, const Storage& target);
+// scatter_add, dynamic_update, pad with interior, argmax into `target`. With `accumulate`, which only a scatter_add takes, its updates are
+// added to what is there.
+kernel::Block lower_indirect_write(LoweringContext& context, const Node& node, const Storage& target, bool accumulate);
 
 }  // namespace hotloop

@@ -5,6 +5,7 @@
 
 #include "core/nearest.h"
 #include "hotloop/error.h"
+#include "schedule/host.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -28,6 +29,8 @@ std::vector<Target> all_targets() {
           Target{.name = "portable", .dot_rows = 2, .dot_vectors = 1, .has_fma = false}};
 }
 
+}  // namespace
+
 bool host_runs(const std::string& target) {
 #if defined(__x86_64__)
   // The levels of the x86-64 psABI: -v4 and -v3 are what backends compile for.
@@ -42,8 +45,6 @@ bool host_runs(const std::string& target) {
 #endif
   return target == "portable";
 }
-
-}  // namespace
 
 Affine Affine::of(Var var, std::int64_t coefficient) {
   Affine a;

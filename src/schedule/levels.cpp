@@ -26,11 +26,31 @@ namespace {
 
 enum class Role { Once, Rows, Partial };
 
+constexpr std::int64_t most_blocks = 16;  // of a grid: partial sums that are kept
+
+bool is_zero(Value v) {
+  while (ir::is(*v.node, OpKind::Broadcast) || ir::is(*v.node, OpKind::Reshape) || ir::is(*v.node, OpKind::Transpose))
+    v = v.node->operands[0];
+  if (!ir::is(*v.node, OpKind::Constant)) return false;
+  const Array& data = v.node->attrs.get<Array>("value");
+  for (std::int64_t i = 0; i < data.size(); ++i)
+    if (data.at(i) != 0) return false;
+  return true;
+}
+
+// Rows added into a table that starts from zero may be added by blocks, into a table each. That pays where the rows bring more numbers
+// than these tables hold; else one worker adds them all, in order.
+bool adds_in_parts(const Node& scatter) {
+  const std::int64_t table = scatter.operands[0].shape().size(), updates = scatter.operands[2].shape().size();
+  return is_zero(scatter.operands[0]) && table * most_blocks <= updates;
+}
+
 // How a node takes part in tiles: not at all, row by row, or by partial sums.
 Role role_of(const Node& node, const AxisAnalysis& axes, int cls) {
   if (cls < 0 || !axes.touches(node, cls) || axes.couples(node, cls)) return Role::Once;
   if (!axes.contracts(node, cls)) return Role::Rows;
   if (ir::is(node, OpKind::Loop)) return Role::Once;
+  if (ir::is(node, OpKind::ScatterAdd) && !adds_in_parts(node)) return Role::Once;
   return axes.axis_in({const_cast<Node*>(&node), 0}, cls) >= 0 ? Role::Once : Role::Partial;
 }
 
@@ -49,8 +69,11 @@ int outer_loop_class(const Node& node, const AxisAnalysis& axes) {
     all += flops;
     if (role_of(*n, axes, cls) != Role::Once) inside += flops;
   }
+  // Workers meet after each region: an axis that is summed over again and again, as the width of the layers of one sample is, does
+  // not pay.
   constexpr double worth_a_region = 1e4;
-  return inside > 0.5 * all && inside > worth_a_region ? cls : -1;
+  const int num_regions = (assign_levels(body, axes, cls).num_levels + 1) / 2;
+  return inside > 0.5 * all && inside > worth_a_region * num_regions ? cls : -1;
 }
 
 // Elementwise work outside tiles moves to the level of its first reader when that is outside tiles too: there it is part of the
@@ -100,7 +123,9 @@ Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_clas
       if (ir::is(*node, OpKind::Extent)) break;  // reads no element
       const int from = result.level.at(v.node);
       const bool whole = outer_class >= 0 || result.outer_loops.contains(v.node);  // no sharing of a region
-      if (floating)
+      if (floating && tile_class >= 0 && axes.couples(*node, tile_class))
+        at = std::max(at, (from + 1) / 2 * 2);  // rows of other tiles: the operand must be whole
+      else if (floating)
         at = std::max(at, from);
       else if (whole && (role != Role::Once || outer_class >= 0))
         at = std::max(at, from % 2 == 1 ? from + 2 : from + 1);
@@ -193,6 +218,10 @@ void LevelLowering::find_crossings() {
       return;
     }
     if (ir::is(*v.node, OpKind::Extent)) return;
+    // From a tile, a reshape that mixes the rows of all tiles can be read only where it lies in memory.
+    if (levels_.is_region(reader) && ir::is(*v.node, OpKind::Reshape) && context_.tile_class >= 0 &&
+        context_.axes().couples(*v.node, context_.tile_class))
+      crossing_.insert(key_of(v));
     for (const Value& o : v.node->operands) self(self, o, reader);
   };
   for (const auto& node : graph_.nodes())
@@ -306,8 +335,18 @@ void LevelLowering::single_level(int level, Block& program) {
       for (int i = 0; i < static_cast<int>(n->types.size()); ++i)
         if (crossing_.contains({n, i})) required.push_back({const_cast<Node*>(n), i});
   const auto targets = output_targets(level);
-  Block rest = lower_block(context_, nodes, targets, required);
-  block.insert(block.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  const auto append = [&](Block rest) {
+    block.insert(block.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  };
+  append(lower_block(context_, nodes, targets, required));
+  // Reshapes that tiles read, where they are not another view of what is in memory by now.
+  std::vector<Value> copied;
+  for (const Node* n : nodes)
+    if (floats(*n) && crossing_.contains({n, 0}) && levels_.level.at(n) == level) {
+      const Value v{const_cast<Node*>(n), 0};
+      if (!context_.find(v)) copied.push_back(v);
+    }
+  if (!copied.empty()) append(lower_block(context_, nodes, {}, copied));
   append_once(std::move(block), program);
 }
 
@@ -340,7 +379,6 @@ void LevelLowering::tile_level(int level, Block& program) {
   const bool any =
       std::ranges::any_of(nodes, [](const Node* n) { return !floats(*n); }) || !output_targets(level).empty();
   if (!any) return;
-  constexpr std::int64_t most_blocks = 16;
   kernel::Grid grid;
   const std::int64_t rows = context_.axes().extent(context_.tile_class);
   grid.total = {rows, context_.options().variable_rows ? kernel::rows_var : -1};
@@ -355,12 +393,20 @@ void LevelLowering::tile_level(int level, Block& program) {
 
   // What other levels read of this one lies in the shared arena, whole.
   std::vector<std::pair<Value, Storage>> shared;
+  std::map<ValueKey, std::int64_t> own_size;
   for (const Node* n : nodes)
     if (!floats(*n) && !is_partial(*n))
       for (int i = 0; i < static_cast<int>(n->types.size()); ++i)
         if (crossing_.contains({n, i})) {
           const Value v{const_cast<Node*>(n), i};
           shared.emplace_back(v, context_.allocate(v, "whole"));
+          // Without the tile axis it is the same number in every tile, but a loop's carry is computed in place: each block has its own, of
+          // which the first is read later.
+          auto& buffer = context_.program.buffers[static_cast<std::size_t>(shared.back().second.buffer)];
+          if (context_.axes().axis_in(v, context_.tile_class) < 0) {
+            own_size[key_of(v)] = buffer.elements;
+            buffer.elements *= grid.num_blocks;
+          }
         }
 
   std::vector<BlockTarget> partials;
@@ -378,28 +424,24 @@ void LevelLowering::tile_level(int level, Block& program) {
     partials.push_back({v, place, {}, true});
   }
 
-  Block hoisted;
-  context_.mark_region(&hoisted);
-  context_.first_inner_var = first_var;
-  for (const auto& [v, place] : shared) context_.loop_written.insert(place.buffer);
+  context_.enter_region();
+  context_.regions.back().first_var = first_var;
+  for (const auto& [v, place] : shared) context_.regions.back().written.insert(place.buffer);
   context_.enter_tile(grid.row0, grid.rows, grid.tile_rows);
   std::vector<BlockTarget> targets = output_targets(level);
   for (const auto& [v, place] : shared) {
     Storage at = place;
     if (const int axis = context_.axes().axis_in(v, context_.tile_class); axis >= 0)
       at.offset = at.offset + Affine::of(grid.row0, at.strides[static_cast<std::size_t>(axis)]);
+    else
+      at.offset = at.offset + Affine::of(grid.block, own_size.at(key_of(v)));
     targets.push_back({v, at, {}, false});
   }
   targets.insert(targets.end(), partials.begin(), partials.end());
   grid.body = lower_block(context_, nodes, targets, {});
   context_.leave_tile();
-  context_.packs.clear();
-  context_.hoisted = nullptr;
-  for (const auto& [v, place] : shared) {
-    context_.loop_written.erase(context_.loop_written.find(place.buffer));
-    context_.bind(v, place);
-  }
-  append_once(std::move(hoisted), program);
+  for (const auto& [v, place] : shared) context_.bind(v, place);
+  append_once(context_.leave_region(), program);
   program.push_back({std::move(grid)});
   program.push_back({kernel::Barrier{}});
 }
@@ -500,7 +542,7 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
   }
   for (std::size_t i = 0; i < num_ys; ++i) {
     const Storage& ys = places[num_carry + i];
-    if (loop.regions.size() > 1 || let)
+    if ((loop.regions.size() > 1 || let) && !read_where_written(loop, static_cast<int>(i)))
       before.push_back(fill(context_, ys.buffer, ys.offset, result(num_carry + i).shape().size(), 0));
     outputs[num_carry + i] = {at_step(ys), std::nullopt};
   }

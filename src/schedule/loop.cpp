@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block.h"
@@ -124,6 +126,33 @@ kernel::Stmt clear(LoweringContext& context, Value v, const Storage& place) {
   return {map};
 }
 
+// The last operand of `consumer` counts how many iterations of `loop` ran, in the lane that ran most.
+bool runs_as_often(const Node& consumer, const Node& loop) {
+  if (!ir::is(consumer, ir::OpKind::Loop) || !consumer.attrs.flag("has_trip")) return false;
+  Value trip = consumer.operands.back();
+  if (trip.node->op->name == "reduce_max") trip = trip.node->operands[0];
+  return trip == Value{const_cast<Node*>(&loop), static_cast<int>(loop.types.size()) - 1};
+}
+
+}  // namespace
+
+bool read_where_written(const Node& loop, int y) {
+  if (loop.attrs.flag("reverse") || loop.attrs.flag("has_trip")) return false;
+  const Value ys{const_cast<Node*>(&loop), static_cast<int>(loop.attrs.integer("num_carry")) + y};
+  const Graph& graph = *ys.graph();
+  if (std::ranges::find(graph.outputs(), ys) != graph.outputs().end()) return false;
+  for (const auto& node : graph.nodes())
+    for (std::size_t i = 0; i < node->operands.size(); ++i) {
+      if (node->operands[i] != ys) continue;
+      if (!runs_as_often(*node, loop)) return false;
+      const auto first_xs = static_cast<std::size_t>(node->attrs.integer("num_carry"));
+      if (i < first_xs || i >= first_xs + static_cast<std::size_t>(node->attrs.integer("num_xs"))) return false;
+    }
+  return true;
+}
+
+namespace {
+
 std::int64_t allocated(const LoweringContext& context, Value v) {
   std::int64_t n = 1;
   for (int i = 0; i < v.rank(); ++i) n *= context.extent(v, i).bound;
@@ -153,9 +182,9 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   const auto result = [&](std::size_t i) { return Value{const_cast<Node*>(&loop), static_cast<int>(i)}; };
 
   Block block;
-  const bool outermost = context.loop_depth == 0 && !context.in_tile();
-  Block hoisted;
-  if (outermost) context.mark_region(&hoisted);
+  // In a tile the region is the grid.
+  const bool is_region = !context.in_tile();
+  if (is_region) context.enter_region();
 
   // Carries live at the place of the final carry.
   std::vector<BlockTarget> initial;
@@ -180,7 +209,7 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   const Affine t = Affine::of(statement.counter);
 
   std::vector<BlockTarget> targets;
-  std::multiset<int> written;
+  std::set<int> written;
   for (std::size_t i = 0; i < num_carry; ++i) {
     context.bind(body.inputs()[i], carry[i]);
     written.insert(carry[i].buffer);
@@ -200,14 +229,15 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   for (std::size_t i = 0; i < num_ys; ++i) {
     const auto& place = results[num_carry + i];
     if (!place) continue;
-    if (until != nullptr || has_trip) block.push_back(clear(context, result(num_carry + i), *place));
+    if ((until != nullptr || has_trip) && !read_where_written(loop, static_cast<int>(i)))
+      block.push_back(clear(context, result(num_carry + i), *place));
     Storage slice = *place;
     slice.offset = slice.offset + t * slice.strides[0];
     slice.strides.erase(slice.strides.begin());
     written.insert(slice.buffer);
     targets.push_back({body.outputs()[num_carry + i], slice, {}, false});
   }
-  for (int b : written) context.loop_written.insert(b);
+  for (LoweringContext::Region& region : context.regions) region.written.insert(written.begin(), written.end());
   ++context.loop_depth;
 
   const std::size_t count_index = num_carry + num_ys;
@@ -241,15 +271,10 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   block.push_back({std::move(statement)});
 
   --context.loop_depth;
-  for (int b : written) context.loop_written.erase(context.loop_written.find(b));
-  if (outermost) {
-    context.hoisted = nullptr;
-    context.packs.clear();
-    Block all = std::move(hoisted);
-    append(all, std::move(block));
-    return all;
-  }
-  return block;
+  if (!is_region) return block;
+  Block all = context.leave_region();
+  append(all, std::move(block));
+  return all;
 }
 
 }  // namespace hotloop

@@ -189,59 +189,12 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
                            : integer_index(Affine::of(e.var), v.dtype());
     }
     case OpKind::RandomBits: return emit_random_bits(v, index, predicate);
-    case OpKind::Transpose: {
-      const auto& p = node.attrs.integers("permutation");
-      Index source(index.size());
-      for (std::size_t i = 0; i < index.size(); ++i) source[axis_of(p[i])] = index[i];
-      return emit(in[0], source, predicate);
-    }
-    case OpKind::Broadcast: {
-      Index source;
-      const auto& axes = node.attrs.integers("axes");
-      for (int i = 0; i < in[0].rank(); ++i) source.push_back(index[axis_of(axes[static_cast<std::size_t>(i)])]);
-      return emit(in[0], source, predicate);
-    }
-    case OpKind::Slice: {
-      const auto& start = node.attrs.integers("start");
-      const auto& step = node.attrs.integers("step");
-      Index source;
-      for (std::size_t i = 0; i < index.size(); ++i)
-        source.push_back(index[i] * (step.empty() ? 1 : step[i]) + Affine(start[i]));
-      return emit(in[0], source, predicate);
-    }
-    case OpKind::Reverse: {
-      Index source = index;
-      for (std::int64_t a : node.attrs.integers("axes"))
-        source[axis_of(a)] = index[axis_of(a)] * -1 + Affine(v.shape()[static_cast<int>(a)] - 1);
-      return emit(in[0], source, predicate);
-    }
-    case OpKind::Windows: {
-      const std::size_t axis = axis_of(node.attrs.integer("axis"));
-      Index source = index;
-      source[axis] = index[axis] * node.attrs.integer("stride") + index[axis + 1] * node.attrs.integer("dilation");
-      source.erase(source.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
-      return emit(in[0], source, predicate);
-    }
-    case OpKind::Reshape: {
-      // Affine when no group merges axes; else the operand must be a view in memory.
-      Index source(static_cast<std::size_t>(in[0].rank()), Affine(0));
-      bool affine = true;
-      for (const ReshapeGroup& g : reshape_groups(in[0].shape(), v.shape())) {
-        affine = affine && g.in.size() == 1;
-        if (!affine) break;
-        std::int64_t run = 1;
-        Affine sum;
-        for (std::size_t i = g.out.size(); i-- > 0;) {
-          sum = sum + index[axis_of(g.out[i])] * run;
-          run *= v.shape()[g.out[i]];
-        }
-        source[axis_of(g.in[0])] = sum;
-      }
-      if (affine) return emit(in[0], source, predicate);
-      const auto storage = context_.find(v);
-      HOTLOOP_CHECK(storage.has_value(), "a merging reshape is not in memory");
-      return load(*storage, v.dtype(), index, predicate);
-    }
+    case OpKind::Transpose:
+    case OpKind::Broadcast:
+    case OpKind::Slice:
+    case OpKind::Reverse:
+    case OpKind::Windows:
+    case OpKind::Reshape: return emit_view(v, index, predicate);
     case OpKind::Pad: {
       const auto& low = node.attrs.integers("low");
       Index source;
@@ -297,6 +250,90 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
     }
     default: throw InternalError(__FILE__, __LINE__, "op " + node.op->name + " has no expression and is not in memory");
   }
+}
+
+namespace {
+
+// Index into the operand of a strided view; nothing for a reshape that merges axes.
+std::optional<std::vector<Affine>> index_through(const Node& node, const std::vector<Affine>& index) {
+  using Index = std::vector<Affine>;
+  const Value v{const_cast<Node*>(&node), 0};
+  const auto& in = node.operands;
+  const auto axis_of = [](std::int64_t a) { return static_cast<std::size_t>(a); };
+  switch (node.op->kind) {
+    case OpKind::Transpose: {
+      const auto& p = node.attrs.integers("permutation");
+      Index source(index.size());
+      for (std::size_t i = 0; i < index.size(); ++i) source[axis_of(p[i])] = index[i];
+      return source;
+    }
+    case OpKind::Broadcast: {
+      Index source;
+      const auto& axes = node.attrs.integers("axes");
+      for (int i = 0; i < in[0].rank(); ++i) source.push_back(index[axis_of(axes[static_cast<std::size_t>(i)])]);
+      return source;
+    }
+    case OpKind::Slice: {
+      const auto& start = node.attrs.integers("start");
+      const auto& step = node.attrs.integers("step");
+      Index source;
+      for (std::size_t i = 0; i < index.size(); ++i)
+        source.push_back(index[i] * (step.empty() ? 1 : step[i]) + Affine(start[i]));
+      return source;
+    }
+    case OpKind::Reverse: {
+      Index source = index;
+      for (std::int64_t a : node.attrs.integers("axes"))
+        source[axis_of(a)] = index[axis_of(a)] * -1 + Affine(v.shape()[static_cast<int>(a)] - 1);
+      return source;
+    }
+    case OpKind::Windows: {
+      const std::size_t axis = axis_of(node.attrs.integer("axis"));
+      Index source = index;
+      source[axis] = index[axis] * node.attrs.integer("stride") + index[axis + 1] * node.attrs.integer("dilation");
+      source.erase(source.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
+      return source;
+    }
+    case OpKind::Reshape: {
+      // Affine when no group merges axes; else the operand must be a view in memory.
+      Index source(static_cast<std::size_t>(in[0].rank()), Affine(0));
+      bool affine = true;
+      for (const ReshapeGroup& g : reshape_groups(in[0].shape(), v.shape())) {
+        affine = affine && g.in.size() == 1;
+        if (!affine) break;
+        std::int64_t run = 1;
+        Affine sum;
+        for (std::size_t i = g.out.size(); i-- > 0;) {
+          sum = sum + index[axis_of(g.out[i])] * run;
+          run *= v.shape()[g.out[i]];
+        }
+        source[axis_of(g.in[0])] = sum;
+      }
+      if (affine) return source;
+      return std::nullopt;
+    }
+    default: throw InternalError(__FILE__, __LINE__, "op " + node.op->name + " is no view");
+  }
+}
+
+}  // namespace
+
+int MapBuilder::emit_view(Value v, const Index& index, int predicate) {
+  const Node& node = *v.node;
+  const Value operand = node.operands[0];
+  const bool crosses = context_.crosses_tiles(node);
+  Index at = index;
+  for (int i = 0; crosses && i < v.rank(); ++i)
+    at[static_cast<std::size_t>(i)] = context_.global_index(v, i, at[static_cast<std::size_t>(i)]);
+  auto source = index_through(node, at);
+  if (!source) {
+    const auto storage = context_.find(v);
+    HOTLOOP_CHECK(storage.has_value(), "a merging reshape is not in memory");
+    return load(*storage, v.dtype(), index, predicate);
+  }
+  for (int i = 0; crosses && i < operand.rank(); ++i)
+    (*source)[static_cast<std::size_t>(i)] = context_.local_index(operand, i, (*source)[static_cast<std::size_t>(i)]);
+  return emit(operand, *source, predicate);
 }
 
 // Philox4x32-10 (Salmon et al. 2011) on counter (flat / 4, 0, 0) and the key; the word is flat % 4.
@@ -402,6 +439,29 @@ int choose_vector_dim(const kernel::Map& map, int first, int last) {
   return best;
 }
 
+// Neighbouring dims that every access runs through as one become one, so that short rows that lie one after the other fill vectors.
+void collapse_dims(kernel::Map& map) {
+  for (std::size_t d = 0; d + 1 < map.dims.size();) {
+    const kernel::Dim outer = map.dims[d], inner = map.dims[d + 1];
+    const std::int64_t n = inner.extent.bound;
+    bool as_one = outer.extent.is_static() && inner.extent.is_static();
+    for (const Instr& instr : map.instrs) {
+      const kernel::Access& access = instr.access;
+      const std::int64_t by_outer = access.index.coefficient(outer.var), by_inner = access.index.coefficient(inner.var);
+      if (!access.indirect.empty()) as_one = false;
+      if (instr.kind == Instr::Kind::Index ? by_outer != 0 || by_inner != 0 : by_outer != by_inner * n) as_one = false;
+    }
+    if (!as_one) {
+      ++d;
+      continue;
+    }
+    for (Instr& instr : map.instrs) instr.access.index = instr.access.index.substituted(outer.var, Affine(0));
+    map.dims[d] = {inner.var, kernel::Extent{outer.extent.bound * n, -1}};
+    map.dims.erase(map.dims.begin() + static_cast<std::ptrdiff_t>(d) + 1);
+    --map.num_outer;
+  }
+}
+
 }  // namespace
 
 kernel::Map MapBuilder::finish(const std::string& name) {
@@ -412,7 +472,8 @@ kernel::Map MapBuilder::finish(const std::string& name) {
     // Stores last: a point may read what another value of this map replaces at the same point.
     for (const PendingStore& s : pending_stores_) store(s.target, s.dtype, s.index, s.reg);
     map_.body_end = static_cast<int>(map_.instrs.size());
-    map_.vector_dim = choose_vector_dim(map_, 0, num_dims);
+    collapse_dims(map_);
+    map_.vector_dim = choose_vector_dim(map_, 0, static_cast<int>(map_.dims.size()));
     return std::move(map_);
   }
   // The order of a reduction follows from the shape alone: lanes run along the last axis of the operand.
@@ -422,8 +483,8 @@ kernel::Map MapBuilder::finish(const std::string& name) {
   while (last_long > 0 && x.shape()[last_long] == 1) --last_long;
   const bool last_reduced = std::ranges::find(axes, last_long) != axes.end();
   constexpr std::int64_t worth_lanes = 8;
-  const bool over_lanes =
-      !reduced_vars_.empty() && last_reduced && (x.shape()[last_long] >= worth_lanes || map_.num_outer == 0);
+  // Not of what is outside: a sample is summed alike alone, when nothing is, and in a batch.
+  const bool over_lanes = !reduced_vars_.empty() && last_reduced && x.shape()[last_long] >= worth_lanes;
   if (num_dims > 0) map_.vector_dim = over_lanes ? num_dims - 1 : map_.num_outer - 1;
   std::vector<int> results;
   for (const PendingReduction& r : reductions_) {

@@ -47,6 +47,7 @@ class MapBuilder {
   int emit(Value v, const Index& index, int predicate);          // looks memory up first
   int emit_compute(Value v, const Index& index, int predicate);  // from the operands
   int emit_clamped(Value index_value, const Index& index, int predicate, std::int64_t high);
+  int emit_view(Value v, const Index& index, int predicate);
   int emit_random_bits(Value v, const Index& index, int predicate);
 
   LoweringContext& context_;

@@ -30,4 +30,25 @@ std::vector<ReshapeGroup> reshape_groups(const Shape& in, const Shape& out) {
   }
 }
 
+std::vector<std::pair<int, int>> matched_ones(const Shape& in, const Shape& out) {
+  std::vector<std::pair<int, int>> pairs;
+  if (in.size() == 0) return pairs;
+  int i = 0, o = 0;
+  const auto match_until = [&](int end_in, int end_out) {
+    for (;; ++i, ++o) {
+      while (i < end_in && in[i] != 1) ++i;
+      while (o < end_out && out[o] != 1) ++o;
+      if (i >= end_in || o >= end_out) return;
+      pairs.emplace_back(i, o);
+    }
+  };
+  for (const ReshapeGroup& g : reshape_groups(in, out)) {
+    match_until(g.in.front(), g.out.front());
+    i = g.in.back() + 1;
+    o = g.out.back() + 1;
+  }
+  match_until(in.rank(), out.rank());
+  return pairs;
+}
+
 }  // namespace hotloop

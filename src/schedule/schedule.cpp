@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hotloop/error.h"
+#include "hotloop/fixed_rows.h"
 #include "ir/op_def.h"
 #include "schedule/axes.h"
 #include "schedule/context.h"
@@ -19,18 +20,7 @@ int batch_class(const Graph& graph, const AxisAnalysis& axes, const ScheduleOpti
   for (std::size_t i = 0; i < options.batch_axes.size(); ++i) {
     const int axis = options.batch_axes[i];
     if (axis < 0) continue;
-    const Value input = graph.inputs()[i];
-    if (axis >= input.rank())
-      throw UserError("compile", "a batch axis must be an axis of its input",
-                      "axis " + std::to_string(axis) + " of input " + std::to_string(i) + ", " + input.type().str());
-    const int found = axes.axis_class(input, axis);
-    if (cls < 0) cls = found;
-    if (axes.extent(found) != axes.extent(cls))
-      throw UserError("compile", "all batch axes must have the same extent",
-                      std::to_string(axes.extent(cls)) + " and " + std::to_string(axes.extent(found)));
-    if (found != cls)
-      throw UserError("compile", "all batch axes must be one axis of the program",
-                      "the batch axes of two inputs that never meet");
+    cls = axes.axis_class(graph.inputs()[i], axis);
     if (options.variable_rows && axis != 0)
       throw UserError("compile", "with a variable number of rows the batch must be the first axis",
                       "axis " + std::to_string(axis) + " of input " + std::to_string(i),
@@ -39,7 +29,7 @@ int batch_class(const Graph& graph, const AxisAnalysis& axes, const ScheduleOpti
   if (cls < 0 || !options.variable_rows) return cls;
   for (const auto& node : graph.nodes())
     if (axes.couples(*node, cls))
-      throw UserError(
+      throw NeedsFixedRows(
           "compile",
           "with a variable number of rows every operation must treat the rows of the batch alone or sum over them",
           "operation '" + node->op->name + "' of type " + node->types[0].str(), "compiling for a fixed batch");
@@ -55,7 +45,7 @@ int batch_class(const Graph& graph, const AxisAnalysis& axes, const ScheduleOpti
 
 kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
   const auto graph = desugar(source);
-  const AxisAnalysis axes(*graph);
+  const AxisAnalysis axes(*graph, options.batch_axes);
   LoweringContext context(axes, options);
   kernel::Program& program = context.program;
   program.name = source.name();

@@ -95,4 +95,34 @@ std::optional<Storage> view_through(const Node& node, const Storage& source) {
   }
 }
 
+std::optional<Storage> operand_place(const Node& node, const Storage& place) {
+  const Shape &in = node.operands[0].shape(), &out = node.types[0].shape;
+  const auto stride_of = [&](int axis) { return place.strides[static_cast<std::size_t>(axis)]; };
+  Storage s = place;
+  s.strides.assign(static_cast<std::size_t>(in.rank()), 0);
+  if (node.op->kind == OpKind::Transpose) {
+    const auto& p = node.attrs.integers("permutation");
+    for (int i = 0; i < out.rank(); ++i)
+      s.strides[static_cast<std::size_t>(p[static_cast<std::size_t>(i)])] = stride_of(i);
+    return s;
+  }
+  if (node.op->kind != OpKind::Reshape) return std::nullopt;
+  for (const ReshapeGroup& g : reshape_groups(in, out)) {
+    // Axes of the result must be one run of memory; an axis of extent 1 is a part of any.
+    std::int64_t run = -1, next = -1;
+    for (std::size_t i = g.out.size(); i-- > 0;) {
+      if (out[g.out[i]] == 1) continue;
+      if (run < 0) run = next = stride_of(g.out[i]);
+      if (stride_of(g.out[i]) != next) return std::nullopt;
+      next *= out[g.out[i]];
+    }
+    if (run < 0) run = 1;
+    for (std::size_t i = g.in.size(); i-- > 0;) {
+      s.strides[static_cast<std::size_t>(g.in[i])] = run;
+      run *= in[g.in[i]];
+    }
+  }
+  return s;
+}
+
 }  // namespace hotloop

@@ -22,6 +22,9 @@ Storage row_major(int buffer, const Shape& shape);
 
 // Storage of the result of a movement op whose operand lies at `source`; nothing if it is no strided view of it.
 std::optional<Storage> view_through(const Node& node, const Storage& source);
+// The other way round: where the operand of a transpose or reshape lies when its result is to lie at `place`; nothing if that is no
+// strided place.
+std::optional<Storage> operand_place(const Node& node, const Storage& place);
 // Movement ops for which view_through can succeed.
 bool is_strided_view(const Node& node);
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
-#include <limits>
 #include <utility>
 
 #include "hotloop/error.h"
 #include "hotloop/train.h"
+#include "train/batches.h"
+#include "train/checkpoint_writer.h"
+#include "train/diagnose.h"
+#include "train/step_runner.h"
 
 namespace hotloop::train {
 namespace {
@@ -29,181 +31,370 @@ class Stopwatch {
   Clock::time_point start_;
 };
 
+void check_positive(const char* name, std::int64_t value) {
+  if (value < 1) throw UserError("fit", std::string(name) + " must be positive", std::to_string(value));
+}
+
+void check_not_negative(const char* name, double value) {
+  if (!(value >= 0)) throw UserError("fit", std::string(name) + " must not be negative", std::to_string(value));
+}
+
 void check(const data::Dataset& training, const data::Dataset& validation, const FitOptions& options) {
-  if (options.batch_size < 1) throw UserError("fit", "batch_size must be positive", std::to_string(options.batch_size));
-  if (options.epochs < 1) throw UserError("fit", "epochs must be positive", std::to_string(options.epochs));
+  check_positive("batch_size", options.batch_size);
+  check_positive("epochs", options.epochs);
+  check_positive("steps_per_call", options.steps_per_call);
+  check_positive("checkpoint.keep", options.checkpoint.keep);
+  check_not_negative("checkpoint.every_epochs", static_cast<double>(options.checkpoint.every_epochs));
+  check_not_negative("checkpoint.every_steps", static_cast<double>(options.checkpoint.every_steps));
+  check_not_negative("early_stopping.patience", static_cast<double>(options.early_stopping.patience));
+  check_not_negative("early_stopping.min_delta", options.early_stopping.min_delta);
   if (training.size() < 1 || validation.size() < 1)
     throw UserError("fit", "training and validation must both hold samples",
                     std::to_string(training.size()) + " and " + std::to_string(validation.size()) + " samples");
-  if (training.input_shape() != validation.input_shape() || training.target_shape() != validation.target_shape() ||
-      training.dtype() != validation.dtype())
+  if (training.input_type(1) != validation.input_type(1) || training.target_type(1) != validation.target_type(1) ||
+      training.has_lengths() != validation.has_lengths())
     throw UserError("fit", "training and validation samples must have the same shapes and dtype",
-                    ValueType{training.dtype(), training.input_shape()}.str() + " and " +
-                        ValueType{validation.dtype(), validation.input_shape()}.str());
+                    ValueType{training.input_dtype(), training.input_shape()}.str() + " and " +
+                        ValueType{validation.input_dtype(), validation.input_shape()}.str());
 }
 
-// Parameters and optimiser state twice: a step reads one copy and writes the other.
-class StepArrays {
+void check_resume(const TrainingState& state, const TrainingState& wanted) {
+  const auto same = [](const char* name, auto stored, auto now) {
+    if (stored != now)
+      throw UserError("resume", std::string(name) + " must be that of the checkpoint, " + std::to_string(stored),
+                      std::to_string(now), "the configuration and the data that the run was started with");
+  };
+  same("the number of training samples", state.num_samples, wanted.num_samples);
+  same("batch_size", state.batch_size, wanted.batch_size);
+  same("seed", state.seed, wanted.seed);
+  same("shuffle", state.shuffle, wanted.shuffle);
+}
+
+std::vector<Array> flatten(const StepTrees& trees) {
+  std::vector<Array> all;
+  for (const Tree<Array>* tree : {&trees.params, &trees.state, &trees.buffers})
+    for (const Array& leaf : tree->flatten()) all.push_back(leaf);
+  return all;
+}
+
+std::string times(std::int64_t epoch, std::int64_t step) {
+  return "step " + std::to_string(step) + " of epoch " + std::to_string(epoch);
+}
+
+class Fit {
  public:
-  StepArrays(const Tree<Array>& params, const Tree<Array>& state, Array x, Array y)
-      : x_(std::move(x)), y_(std::move(y)), loss_(Array::zeros(x_.dtype(), {})) {
-    for (std::vector<Array>* copy : {&current_, &next_}) {
-      for (const Array& leaf : params.flatten()) copy->push_back(leaf.clone());
-      for (const Array& leaf : state.flatten()) copy->push_back(leaf.clone());
+  Fit(const nn::Layer& model, const data::Dataset& training, const data::Dataset& validation, const FitOptions& options)
+      : model_(model), training_(training), validation_(validation), options_(options), writer_(options.checkpoint) {
+    const std::int64_t batch = std::min(options.batch_size, training.size());
+    plan_ = {.batch_size = batch,
+             .num_epochs = options.epochs,
+             .seed = options.seed,
+             .shuffle = options.shuffle,
+             .steps_per_call = std::min(options.steps_per_call, training.size() / batch),
+             .every_steps = options.checkpoint.folder.empty() ? 0 : options.checkpoint.every_steps};
+    steps_per_epoch_ = (training.size() + batch - 1) / batch;
+
+    fresh_.params = model.init(options.seed, training.dtype(), options.init);
+    fresh_.state = options.optimizer.init(fresh_.params);
+    fresh_.buffers = model.init_buffers(training.dtype());
+    state_.seed = options.seed;
+    state_.batch_size = batch;
+    state_.num_samples = training.size();
+    state_.shuffle = options.shuffle;
+    if (options.resume) resume(*options.resume);
+    if (!options.resume) {
+      state_.params = fresh_.params;
+      state_.optimizer_state = fresh_.state;
+      state_.buffers = fresh_.buffers;
     }
-    num_params_ = params.num_leaves();
+
+    const Stopwatch watch(result_.times.compile_s);
+    step_options_ = {.key = true,
+                     .lengths = training.has_lengths(),
+                     .sample_weights = training.has_weights(),
+                     .class_weights = options.class_weights,
+                     .buffers = fresh_.buffers};
+    const Step step = train_step(model, options.loss, options.optimizer, fresh_.params, fresh_.state,
+                                 training.input_type(batch), training.target_type(batch), step_options_);
+    runner_.emplace(step, plan_.steps_per_call, options.compile,
+                    flatten({state_.params, state_.optimizer_state, state_.buffers}));
+    predictor_.emplace(model, fresh_.params, fresh_.buffers, validation, batch, options.compile);
+    if (options.optimizer.observes()) {
+      CompileOptions compile_options = options.compile;
+      compile_options.threads = 1;
+      observe_ = compile(observe_step(options.optimizer, fresh_.state).graph(), compile_options);
+    }
+    good_ = snapshot();
   }
 
-  double run(const Executable& step, std::int64_t rows) {
-    inputs_.clear();
-    outputs_.clear();
-    for (Array& a : current_) inputs_.push_back(a.raw());
-    for (Array& a : next_) outputs_.push_back(a.raw());
-    inputs_.push_back(x_.raw());
-    inputs_.push_back(y_.raw());
-    outputs_.push_back(loss_.raw());
-    step.run_raw(inputs_.data(), outputs_.data(), rows);
-    std::swap(current_, next_);
-    return loss_.at(0);
+  FitResult run() {
+    start_ = Clock::now();
+    if (stopping_early()) result_.status = FitResult::Status::StoppedEarly;
+    if (result_.status == FitResult::Status::Finished) run_epochs();
+    finish();
+    return std::move(result_);
   }
-
-  Array& x() { return x_; }
-  Array& y() { return y_; }
-  std::span<const Array> params() const { return std::span(current_).first(num_params_); }
 
  private:
-  std::vector<Array> current_, next_;
-  Array x_, y_, loss_;
-  std::size_t num_params_ = 0;
-  std::vector<void*> inputs_, outputs_;
+  void resume(const TrainingState& from) {
+    check_resume(from, state_);
+    if (from.step >= steps_per_epoch_)
+      throw UserError(
+          "resume",
+          "the checkpoint's position must be within an epoch of " + std::to_string(steps_per_epoch_) + " steps",
+          "step " + std::to_string(from.step));
+    state_ = from;
+    const std::string source = "the checkpoint";
+    state_.params = match_tree(from.params, fresh_.params, source);
+    state_.buffers = match_tree(from.buffers, fresh_.buffers, source);
+    state_.optimizer_state = match_tree(from.optimizer_state, fresh_.state, source);
+    if (from.best_epoch == 0) return;
+    state_.best_params = match_tree(from.best_params, fresh_.params, source);
+    state_.best_buffers = match_tree(from.best_buffers, fresh_.buffers, source);
+  }
+
+  void run_epochs() {
+    BatchStream stream(training_, plan_, {state_.epoch, state_.step, state_.num_steps}, options_.prefetch);
+    for (;;) {
+      if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed) && !done()) {
+        result_.status = FitResult::Status::Stopped;
+        result_.message = "Stopped after " + times(state_.epoch, state_.step) + ".";
+        return;
+      }
+      const Clock::time_point block_start = Clock::now();
+      const BatchBlock* block = nullptr;
+      {
+        const Stopwatch watch(result_.times.gather_s);
+        block = stream.next();
+      }
+      if (block == nullptr) return;
+      const bool finite = take(*block);
+      state_.epoch_seconds += seconds_since(block_start);
+      if (!finite) return diverged(state_.epoch, state_.step);
+      tell();
+      const bool mark = plan_.every_steps > 0 && state_.num_steps % plan_.every_steps == 0;
+      if (block->ends_epoch ? !end_epoch() : mark && !keep_good(true)) return;
+    }
+  }
+
+  bool done() const { return state_.epoch > options_.epochs; }
+
+  // The steps of a block. False if a loss was not finite: the position is then that step.
+  bool take(const BatchBlock& block) {
+    StepRunner::Result out;
+    {
+      const Stopwatch watch(result_.times.steps_s);
+      out = runner_->run(block);
+    }
+    for (std::size_t i = 0; i < out.losses.size(); ++i) {
+      ++state_.step;
+      ++state_.num_steps;
+      ++result_.times.num_steps;
+      const double loss = out.losses[i];
+      if (!std::isfinite(loss)) return false;
+      if (out.weights.empty()) {
+        state_.epoch_loss += loss * static_cast<double>(block.rows) / static_cast<double>(training_.size());
+      } else {
+        state_.epoch_loss += loss * out.weights[i];
+        state_.epoch_weight += out.weights[i];
+      }
+    }
+    progress_.samples_here += block.count * block.rows;
+    return true;
+  }
+
+  // Validation and what follows from it. False if the fit is over.
+  bool end_epoch() {
+    const Clock::time_point validation_start = Clock::now();
+    const StepTrees current = trees();
+    Tree<Array> params = options_.optimizer.evaluated(current.params, current.state);
+    EpochRecord record{.epoch = state_.epoch, .train_loss = state_.epoch_loss};
+    if (runner_->step().weighted && state_.epoch_weight > 0) record.train_loss /= state_.epoch_weight;
+    {
+      const Stopwatch watch(result_.times.validation_s);
+      record.validation =
+          evaluate_metric(options_.metric, (*predictor_)(params, current.buffers, validation_), validation_);
+    }
+    record.seconds = state_.epoch_seconds + seconds_since(validation_start);
+    // A loss that was finite can have made parameters that are not.
+    if (!std::isfinite(record.validation) || !all_finite(runner_->carried())) {
+      diverged(state_.epoch, state_.step);
+      return false;
+    }
+    state_.history.push_back(record);
+    state_.seconds += record.seconds;
+
+    const double value = record.validation;
+    const Metric& metric = options_.metric;
+    progress_.best = state_.best_epoch == 0 || metric.is_better(value, state_.best_validation);
+    if (progress_.best) {
+      state_.best_epoch = state_.epoch;
+      state_.best_validation = value;
+      state_.best_params = params;
+      state_.best_buffers = current.buffers;
+    }
+    // The comparison where smaller is better; NaN: there is nothing to beat yet.
+    if (const double loss = metric.as_loss(value);
+        !(loss >= metric.as_loss(state_.stopping_reference) - options_.early_stopping.min_delta)) {
+      state_.stopping_reference = value;
+      state_.epochs_without_improvement = 0;
+    } else {
+      ++state_.epochs_without_improvement;
+    }
+    if (observe_) observe(current, metric.as_loss(value));
+
+    progress_.epoch_done = true;
+    progress_.epoch_record = &state_.history.back();
+    progress_.params = &params;
+    tell();
+    progress_.epoch_done = false;
+    progress_.epoch_record = nullptr;
+    progress_.params = nullptr;
+
+    ++state_.epoch;
+    state_.step = 0;
+    state_.epoch_loss = state_.epoch_weight = state_.epoch_seconds = 0;
+    const std::int64_t epochs = options_.checkpoint.every_epochs, steps = plan_.every_steps;
+    const bool due = (epochs > 0 && (state_.epoch - 1) % epochs == 0) || (steps > 0 && state_.num_steps % steps == 0);
+    if (!keep_good(due)) return false;
+    if (!stopping_early() || done()) return true;
+    result_.status = FitResult::Status::StoppedEarly;
+    return false;
+  }
+
+  bool stopping_early() const {
+    const std::int64_t patience = options_.early_stopping.patience;
+    return patience > 0 && state_.epochs_without_improvement >= patience;
+  }
+
+  void observe(const StepTrees& current, double value) {
+    std::vector<Array> inputs = current.state.flatten();
+    inputs.push_back(Array::scalar(value));
+    const std::vector<Array> state = (*observe_)(inputs);
+    runner_->set_carried(flatten({current.params, current.state.unflatten(state), current.buffers}));
+  }
+
+  void tell() {
+    progress_.epoch = state_.epoch;
+    progress_.num_epochs = options_.epochs;
+    progress_.step = state_.step;
+    progress_.num_steps = steps_per_epoch_;
+    progress_.steps_here = result_.times.num_steps;
+    progress_.elapsed_s = seconds_since(start_);
+    if (options_.on_progress) options_.on_progress(progress_);
+  }
+
+  // Copies of what the step carries.
+  StepTrees trees() const {
+    std::vector<Array> copies;
+    for (const Array& leaf : runner_->carried()) copies.push_back(leaf.clone());
+    const std::span<const Array> all(copies);
+    const std::size_t p = fresh_.params.num_leaves(), s = fresh_.state.num_leaves();
+    return {fresh_.params.unflatten(all.first(p)), fresh_.state.unflatten(all.subspan(p, s)),
+            fresh_.buffers.unflatten(all.subspan(p + s))};
+  }
+
+  TrainingState snapshot() const {
+    TrainingState copy = state_;
+    const StepTrees current = trees();
+    copy.params = current.params;
+    copy.optimizer_state = current.state;
+    copy.buffers = current.buffers;
+    return copy;
+  }
+
+  // Remembers the state as one to go back to, if all of it is finite, and writes it if that is due.
+  bool keep_good(bool write) {
+    if (!all_finite(runner_->carried())) {
+      diverged(state_.epoch, state_.step);
+      return false;
+    }
+    good_ = snapshot();
+    written_ = write;
+    if (write) writer_.write(good_);
+    return true;
+  }
+
+  // The first tensor that was not finite: takes the steps since the last good state again, one by one, and looks into the first that
+  // leaves something infinite or NaN behind.
+  void diverged(std::int64_t epoch, std::int64_t step) {
+    result_.status = FitResult::Status::NonFiniteLoss;
+    runner_->set_carried(flatten({good_.params, good_.optimizer_state, good_.buffers}));
+    BatchPlan plan = plan_;
+    plan.steps_per_call = 1;
+    BatchStream stream(training_, plan, {good_.epoch, good_.step, good_.num_steps}, false);
+    NonFinite& first = result_.non_finite;
+    while (const BatchBlock* block = stream.next()) {
+      const std::vector<Array> before = flatten(trees());
+      const StepRunner::Result out = runner_->run(*block);
+      const bool finite = std::isfinite(out.losses[0]) && all_finite(runner_->carried());
+      if (!finite) {
+        first = {block->start.epoch, block->start.step + 1,
+                 find_non_finite(model_, options_, fresh_, before, *block, step_options_)};
+        break;
+      }
+      if (block->start.epoch == epoch && block->start.step + 1 >= step) break;
+    }
+    if (first.tensor.empty()) first = {epoch, step, "the validation metric: all tensors of the steps were finite"};
+
+    std::string& text = result_.message;
+    text = "The loss was not finite at " + times(epoch, step) + ". First of all tensors, at " +
+           times(first.epoch, first.step) + ", was " + first.tensor + ". ";
+    text += state_.best_epoch > 0 ? "The parameters of epoch " + std::to_string(state_.best_epoch) + " are kept."
+                                  : "No epoch was completed: the parameters are the initial ones.";
+    text += " Try: a smaller learning_rate, clipping of the gradients, or look for extreme values in the inputs.";
+  }
+
+  void finish() {
+    if (result_.status == FitResult::Status::NonFiniteLoss) {
+      result_.state = good_;
+    } else {
+      // Steps after the last good state are checked before they are kept.
+      if (good_.num_steps != state_.num_steps && !keep_good(true)) return finish();
+      if (!written_) writer_.write(good_);
+      result_.state = good_;
+    }
+    writer_.finish();
+    if (result_.status == FitResult::Status::StoppedEarly)
+      result_.message = "Stopped early: no epoch since " + std::to_string(state_.best_epoch) +
+                        " was better by more than " + "min_delta, for " +
+                        std::to_string(state_.epochs_without_improvement) + " epochs.";
+    const bool some = state_.best_epoch > 0;
+    result_.params = some ? state_.best_params : fresh_.params;
+    result_.buffers = some ? state_.best_buffers : fresh_.buffers;
+    result_.best_epoch = state_.best_epoch;
+    result_.best_validation = state_.best_validation;
+    result_.history = state_.history;
+    result_.step_explanation = runner_->explain();
+    result_.validation_explanation = predictor_->explain();
+  }
+
+  const nn::Layer& model_;
+  const data::Dataset &training_, &validation_;
+  const FitOptions& options_;
+  BatchPlan plan_;
+  std::int64_t steps_per_epoch_ = 0;
+  StepTrees fresh_;
+  StepOptions step_options_;
+  std::optional<StepRunner> runner_;
+  std::optional<Predictor> predictor_;
+  std::optional<Executable> observe_;
+  TrainingState
+      state_;  // its params, optimizer_state and buffers are those at the start: the runner has the current ones
+  TrainingState good_;  // whole, and finite
+  bool written_ = false;
+  CheckpointWriter writer_;
+  Progress progress_;
+  FitResult result_;
+  Clock::time_point start_;
 };
 
-std::string non_finite_message(std::int64_t epoch, std::int64_t step, std::int64_t kept_epoch) {
-  std::string text =
-      "The loss was not finite at step " + std::to_string(step) + " of epoch " + std::to_string(epoch) + ". ";
-  text += kept_epoch > 0 ? "The parameters of epoch " + std::to_string(kept_epoch) + " are kept."
-                         : "No epoch was completed: the parameters are the initial ones.";
-  return text + " Try: a smaller learning_rate, or look for extreme values in the inputs.";
-}
-
 }  // namespace
-
-Metric Metric::mae() {
-  return {"mae", [](double prediction, double target) { return std::abs(prediction - target); }};
-}
-Metric Metric::mse() {
-  return {"mse", [](double prediction, double target) { return (prediction - target) * (prediction - target); }};
-}
-
-double evaluate_metric(const Metric& metric, const Array& predictions, const data::Dataset& samples, double scale,
-                       double offset) {
-  const std::int64_t width = samples.target_shape().size();
-  if (predictions.size() != samples.size() * width || predictions.size() == 0)
-    throw UserError("metric", "there must be one prediction a target, and at least one",
-                    predictions.type().str() + " for " + std::to_string(samples.size()) + " targets of shape " +
-                        samples.target_shape().str());
-  Array target(samples.dtype(), samples.target_shape());
-  double sum = 0;
-  for (std::int64_t i = 0; i < samples.size(); ++i) {
-    samples.gather(std::span(&i, 1), nullptr, target.raw());
-    for (std::int64_t k = 0; k < width; ++k)
-      sum += metric.error(predictions.at(i * width + k) * scale + offset, target.at(k) * scale + offset);
-  }
-  return sum / static_cast<double>(predictions.size());
-}
 
 FitResult fit(const nn::Layer& model, const data::Dataset& training, const data::Dataset& validation,
               const FitOptions& options) {
   check(training, validation, options);
-  FitResult result;
-  const DType dtype = training.dtype();
-  const std::int64_t batch = std::min(options.batch_size, training.size());
-  const ValueType x_type{dtype, training.input_shape().with_inserted(0, batch)};
-  const ValueType y_type{dtype, training.target_shape().with_inserted(0, batch)};
-
-  const Tree<Array> initial = model.init(options.seed, dtype, options.init);
-  const Tree<Array> state = options.optimizer.init(initial);
-  const Clock::time_point compile_start = Clock::now();
-  const Step step_definition = train_step(model, options.loss, options.optimizer, initial, state, x_type, y_type);
-  CompileOptions compile_options = options.compile;
-  compile_options.batch_axes = step_definition.batch_axes;
-  const Executable step = compile(step_definition.graph(), compile_options);
-  const Predictor predictor(model, initial, validation, batch, options.compile);
-  result.times.compile_s = seconds_since(compile_start);
-
-  StepArrays arrays(initial, state, Array(dtype, x_type.shape), Array(dtype, y_type.shape));
-  const auto current_params = [&] {
-    std::vector<Array> leaves;
-    for (const Array& leaf : arrays.params()) leaves.push_back(leaf.clone());
-    return initial.unflatten(leaves);
-  };
-  result.params = initial;
-  result.best_validation = std::numeric_limits<double>::infinity();
-  const auto end_early = [&](FitResult::Status status, std::string message) {
-    result.status = status;
-    result.message = std::move(message);
-  };
-
-  const std::int64_t num_steps = (training.size() + batch - 1) / batch;
-  const Clock::time_point start = Clock::now();
-  for (std::int64_t epoch = 1; epoch <= options.epochs && result.status == FitResult::Status::Finished; ++epoch) {
-    const Clock::time_point epoch_start = Clock::now();
-    std::vector<std::int64_t> order;
-    {
-      const Stopwatch watch(result.times.gather_s);
-      order = shuffled(training.size(), nn::fold_in(options.seed, "shuffle"), static_cast<std::uint64_t>(epoch));
-      if (!options.shuffle) std::ranges::sort(order);
-    }
-    EpochRecord record{.epoch = epoch};
-    Progress progress{.epoch = epoch, .num_epochs = options.epochs, .num_steps = num_steps};
-    for (std::int64_t s = 0; s < num_steps && result.status == FitResult::Status::Finished; ++s) {
-      const std::int64_t rows = std::min(batch, training.size() - s * batch);
-      {
-        const Stopwatch watch(result.times.gather_s);
-        const auto samples = std::span<const std::int64_t>(order).subspan(static_cast<std::size_t>(s * batch),
-                                                                          static_cast<std::size_t>(rows));
-        training.gather(samples, arrays.x().raw(), arrays.y().raw());
-      }
-      double loss = 0;
-      {
-        const Stopwatch watch(result.times.steps_s);
-        loss = arrays.run(step, rows);
-      }
-      ++result.times.num_steps;
-      if (!std::isfinite(loss))
-        end_early(FitResult::Status::NonFiniteLoss, non_finite_message(epoch, s + 1, result.best_epoch));
-      else if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed))
-        end_early(FitResult::Status::Stopped, "Stopped in epoch " + std::to_string(epoch) + ".");
-      record.train_loss += loss * static_cast<double>(rows) / static_cast<double>(training.size());
-      progress.step = s + 1;
-      progress.elapsed_s = seconds_since(start);
-      if (options.on_progress) options.on_progress(progress);
-    }
-    if (result.status != FitResult::Status::Finished) break;
-
-    Tree<Array> params = current_params();
-    {
-      const Stopwatch watch(result.times.validation_s);
-      record.validation = evaluate_metric(options.metric, predictor(params, validation), validation);
-    }
-    record.seconds = seconds_since(epoch_start);
-    result.history.push_back(record);
-    if (record.validation < result.best_validation) {
-      result.best_validation = record.validation;
-      result.best_epoch = epoch;
-      result.params = std::move(params);
-    }
-    progress.epoch_done = true;
-    progress.epoch_record = &result.history.back();
-    progress.elapsed_s = seconds_since(start);
-    if (options.on_progress) options.on_progress(progress);
-    // The last step's loss was finite, but the parameters it made need not be.
-    if (!std::isfinite(record.validation))
-      end_early(FitResult::Status::NonFiniteLoss, non_finite_message(epoch, num_steps, result.best_epoch));
-  }
-  result.step_explanation = step.explain();
-  result.validation_explanation = predictor.explain();
-  return result;
+  return Fit(model, training, validation, options).run();
 }
 
 }  // namespace hotloop::train

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "hotloop/error.h"
@@ -8,56 +9,105 @@
 namespace hotloop::train {
 namespace {
 
-Executable compile_prediction(const nn::Layer& model, const Tree<Array>& params, const data::Dataset& samples,
-                              std::int64_t batch_size, CompileOptions options) {
-  if (batch_size < 1) throw UserError("predict", "batch_size must be positive", std::to_string(batch_size));
-  const Step step = predict_step(model, params, {samples.dtype(), samples.input_shape().with_inserted(0, batch_size)});
-  options.batch_axes = step.batch_axes;
+Executable compile_prediction(const nn::Layer& model, const Tree<Array>& params, const Tree<Array>& buffers,
+                              const ValueType& x, bool lengths, CompileOptions options) {
+  if (x.shape.rank() == 0 || x.shape[0] < 1)
+    throw UserError("predict", "batch_size must be positive",
+                    x.shape.rank() == 0 ? x.str() : std::to_string(x.shape[0]));
+  const Step step = predict_step(model, params, x, {.lengths = lengths, .buffers = buffers});
+  // A batch of one row has no other number of rows, and its axis is hard to tell from others of extent 1.
+  if (x.shape[0] > 1) options.batch_axes = step.batch_axes;
   return compile(step.graph(), options);
 }
 
+// A call with given parameters: its inputs, and memory for one batch of outputs.
+class Call {
+ public:
+  Call(const Executable& executable, const Tree<Array>& params, const Tree<Array>& buffers)
+      : executable_(executable), y_(executable.output_types().front().dtype, executable.output_types().front().shape) {
+    for (const Tree<Array>* tree : {&params, &buffers})
+      for (const Array& leaf : tree->flatten()) leaves_.push_back(leaf);
+    for (Array& leaf : leaves_) inputs_.push_back(leaf.raw());
+  }
+
+  // Rows go to memory of their own first: an output must be aligned as the executable expects.
+  void run(const Array& x, const Array& lengths, std::int64_t rows, void* to) {
+    std::vector<void*> inputs = inputs_;
+    inputs.push_back(const_cast<void*>(x.raw()));
+    if (lengths.defined()) inputs.push_back(const_cast<void*>(lengths.raw()));
+    void* outputs[] = {y_.raw()};
+    executable_.run_raw(inputs.data(), outputs, rows);
+    std::memcpy(to, y_.raw(), static_cast<std::size_t>(rows) * row_bytes());
+  }
+  std::size_t row_bytes() const { return y_.bytes() / static_cast<std::size_t>(y_.shape()[0]); }
+  Array rows(std::int64_t n) const { return {y_.dtype(), y_.shape().without(0).with_inserted(0, n)}; }
+
+ private:
+  const Executable& executable_;
+  Array y_;
+  std::vector<Array> leaves_;
+  std::vector<void*> inputs_;
+};
+
 }  // namespace
 
-Predictor::Predictor(const nn::Layer& model, const Tree<Array>& params, const data::Dataset& samples,
-                     std::int64_t batch_size, CompileOptions options)
-    : batch_size_(batch_size),
-      executable_(compile_prediction(model, params, samples, batch_size, std::move(options))) {}
+Predictor::Predictor(const nn::Layer& model, const Tree<Array>& params, const Tree<Array>& buffers, const ValueType& x,
+                     bool lengths, CompileOptions options)
+    : lengths_(lengths), executable_(compile_prediction(model, params, buffers, x, lengths, std::move(options))) {}
 
-Array Predictor::operator()(const Tree<Array>& params, const data::Dataset& samples) const {
-  std::vector<Array> leaves = params.flatten();
+Predictor::Predictor(const nn::Layer& model, const Tree<Array>& params, const Tree<Array>& buffers,
+                     const data::Dataset& samples, std::int64_t batch_size, CompileOptions options)
+    : Predictor(model, params, buffers, samples.input_type(batch_size), samples.has_lengths(), std::move(options)) {}
+
+std::int64_t Predictor::batch_size() const { return executable_.output_types().front().shape[0]; }
+ValueType Predictor::output_type() const { return executable_.output_types().front(); }
+
+void Predictor::check(const Tree<Array>& params, const Tree<Array>& buffers, const ValueType& x, bool lengths) const {
   const std::vector<ValueType>& types = executable_.input_types();
-  bool fits = leaves.size() + 1 == types.size();
-  for (std::size_t i = 0; fits && i < leaves.size(); ++i) fits = leaves[i].type() == types[i];
-  if (!fits || types.back() != ValueType{samples.dtype(), samples.input_shape().with_inserted(0, batch_size_)})
+  std::vector<ValueType> given;
+  for (const Tree<Array>* tree : {&params, &buffers})
+    for (const Array& leaf : tree->flatten()) given.push_back(leaf.type());
+  given.push_back(x);
+  if (lengths) given.push_back({DType::I32, {x.shape.rank() > 0 ? x.shape[0] : 0}});
+  if (given != types)
     throw UserError("predict", "parameters and samples must have the types the predictor was made for",
-                    std::to_string(leaves.size()) + " parameters, samples of shape " + samples.input_shape().str());
+                    std::to_string(given.size()) + " arrays, samples of type " + x.str());
+}
 
-  const ValueType& output = executable_.output_types().front();
-  Array x(samples.dtype(), types.back().shape);
-  Array result(output.dtype, output.shape.without(0).with_inserted(0, samples.size()));
-  const std::size_t row_bytes = static_cast<std::size_t>(output.shape.without(0).size()) * size_of(output.dtype);
-  std::vector<void*> inputs;
-  for (Array& leaf : leaves) inputs.push_back(leaf.raw());
-  inputs.push_back(x.raw());
-  // Rows go to a buffer of their own first: an output must be aligned as the executable expects.
-  Array y(output.dtype, output.shape);
+Array Predictor::batch(const Tree<Array>& params, const Tree<Array>& buffers, const Array& x, const Array& lengths,
+                       std::int64_t rows) const {
+  check(params, buffers, x.type(), lengths.defined());
+  if (rows < 0 || rows > batch_size())
+    throw UserError("predict", "rows must be at most the batch's " + std::to_string(batch_size()),
+                    std::to_string(rows));
+  Call call(executable_, params, buffers);
+  Array result = call.rows(rows);
+  if (rows > 0) call.run(x, lengths, rows, result.raw());
+  return result;
+}
+
+Array Predictor::operator()(const Tree<Array>& params, const Tree<Array>& buffers, const data::Dataset& samples) const {
+  const ValueType x_type = samples.input_type(batch_size());
+  check(params, buffers, x_type, samples.has_lengths());
+  Array x = Array::zeros(x_type.dtype, x_type.shape), lengths;
+  if (lengths_) lengths = Array::zeros(DType::I32, {batch_size()});
+  Call call(executable_, params, buffers);
+  Array result = call.rows(samples.size());
   std::vector<std::int64_t> rows;
-  for (std::int64_t start = 0; start < samples.size(); start += batch_size_) {
-    rows.resize(static_cast<std::size_t>(std::min(batch_size_, samples.size() - start)));
+  for (std::int64_t start = 0; start < samples.size(); start += batch_size()) {
+    rows.resize(static_cast<std::size_t>(std::min(batch_size(), samples.size() - start)));
     std::iota(rows.begin(), rows.end(), start);
-    samples.gather(rows, x.raw(), nullptr);
-    void* outputs[] = {y.raw()};
-    executable_.run_raw(inputs.data(), outputs, static_cast<std::int64_t>(rows.size()));
-    std::copy_n(static_cast<const std::byte*>(y.raw()), rows.size() * row_bytes,
-                static_cast<std::byte*>(result.raw()) + static_cast<std::size_t>(start) * row_bytes);
+    samples.gather(rows, {.inputs = x.raw(), .lengths = lengths_ ? lengths.data<std::int32_t>().data() : nullptr});
+    call.run(x, lengths, static_cast<std::int64_t>(rows.size()),
+             static_cast<std::byte*>(result.raw()) + static_cast<std::size_t>(start) * call.row_bytes());
   }
   return result;
 }
 
 Array predict(const nn::Layer& model, const Tree<Array>& params, const data::Dataset& samples, std::int64_t batch_size,
-              const CompileOptions& options) {
-  return Predictor(model, params, samples, std::min(batch_size, std::max<std::int64_t>(1, samples.size())), options)(
-      params, samples);
+              const CompileOptions& options, const Tree<Array>& buffers) {
+  return Predictor(model, params, buffers, samples, std::min(batch_size, std::max<std::int64_t>(1, samples.size())),
+                   options)(params, buffers, samples);
 }
 
 }  // namespace hotloop::train

@@ -21,7 +21,7 @@ template <class F> void for_each_block(const Dataset& samples, F&& f) {
   for (std::int64_t start = 0; start < samples.size(); start += block_rows) {
     rows.resize(static_cast<std::size_t>(std::min(block_rows, samples.size() - start)));
     std::iota(rows.begin(), rows.end(), start);
-    samples.gather(rows, inputs.raw(), targets.raw());
+    samples.gather(rows, {.inputs = inputs.raw(), .targets = targets.raw()});
     visit_dtype(samples.dtype(), [&]<class T>(T) {
       const std::size_t used = rows.size() * static_cast<std::size_t>(features);
       std::copy_n(static_cast<const T*>(inputs.raw()), used, a.begin());

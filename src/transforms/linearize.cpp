@@ -7,6 +7,7 @@
 #include "ir/interpreters.h"
 #include "ir/region.h"
 #include "ops/rules/arguments.h"
+#include "transforms/argnums.h"
 #include "transforms/final_carries.h"
 #include "transforms/split.h"
 
@@ -117,24 +118,6 @@ void check_like(const std::string& where, const std::string& what, std::span<con
   throw UserError(where, what + " must have the types " + ir::types_text(types), ir::types_text(defined));
 }
 
-std::vector<bool> flags(std::size_t size, std::span<const int> argnums) {
-  std::vector<bool> wanted(size);
-  for (const int i : argnums) wanted[static_cast<std::size_t>(i)] = true;
-  return wanted;
-}
-
-void check_argnums(std::span<const Value> inputs, std::span<const int> argnums) {
-  for (const int i : argnums) {
-    if (i < 0 || i >= static_cast<int>(inputs.size()))
-      throw UserError("grad", "argnums must be positions of inputs, 0 to " + std::to_string(inputs.size() - 1),
-                      std::to_string(i));
-    if (!is_float(inputs[static_cast<std::size_t>(i)].dtype()))
-      throw UserError("grad", "derivatives are taken with respect to f32 or f64 inputs",
-                      "input " + std::to_string(i) + " = " + inputs[static_cast<std::size_t>(i)].type().str(),
-                      "cast it, or leave it out of argnums");
-  }
-}
-
 }  // namespace
 
 std::pair<std::vector<Value>, Function> vjp(const Function& fn, std::span<const Value> primals) {
@@ -168,12 +151,12 @@ std::pair<std::vector<Value>, Function> linearize(const Function& fn, std::span<
 
 Function value_and_grad(const Function& fn, std::vector<int> argnums) {
   return [fn, argnums](std::span<const Value> inputs) {
-    check_argnums(inputs, argnums);
+    ir::check_argnums("grad", inputs, argnums);
     // In a region of its own, so that what the derivative leaves unused can be removed.
     const ir::Region region = ir::trace_region(
         "grad",
         [&](std::span<const Value> v) {
-          const Linearized at = linearize_at(fn, v, flags(v.size(), argnums));
+          const Linearized at = linearize_at(fn, v, ir::argnum_flags(v.size(), argnums));
           if (at.outputs.empty() || at.outputs[0].rank() != 0 || !is_float(at.outputs[0].dtype()))
             throw UserError("grad", "the first output of the function must be an f32 or f64 scalar",
                             ir::types_text(at.outputs), "reduce it, as in mean(loss)");

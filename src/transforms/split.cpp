@@ -53,7 +53,7 @@ class Splitter {
   std::vector<Value> add(const Node& node, const std::vector<Value>& operands, const std::vector<bool>& known) {
     const bool mixed = std::ranges::find(known, false) != known.end();
     if (mixed && is(node, OpKind::Loop)) return split_loop(node, operands, known);
-    if (mixed && is(node, OpKind::Call))
+    if (mixed && is(node, OpKind::Call) && node.op->name != "linear_call")  // which is linear as a whole
       return node.attrs.flag("remat") ? split_call(node, operands, known) : copy(*node.regions[0], operands);
     return results_of(*copy_node(node, operands));
   }

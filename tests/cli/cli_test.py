@@ -7,11 +7,13 @@ import csv
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import series
@@ -19,7 +21,7 @@ import series
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN = HERE / "golden"
 EXAMPLES = HERE.parent.parent / "examples"
-COMMANDS = ["train", "eval", "devices", "explain", "export-config"]
+COMMANDS = ["train", "eval", "predict", "export", "inspect", "explain", "export-config", "devices", "completion"]
 HOTLOOP = ""
 
 
@@ -60,6 +62,14 @@ class Help(Case):
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertLessEqual(max(map(len, result.stdout.splitlines())), 80, result.stdout)
             self.golden(f"help_{command or 'hotloop'}.txt", result.stdout)
+
+    def test_documentation_names_every_command_and_option(self):
+        text = (HERE.parent.parent / "docs" / "cli.md").read_text()
+        for command in COMMANDS:
+            self.assertRegex(text, rf"(?m)^\| `{command}[ `]")
+            for option in re.findall(r"(?m)^  (?:-\w,)?(--[\w-]+)", hotloop(command, "--help").stdout):
+                if option not in ("--help", "--out"):  # -o in predict
+                    self.assertIn(f"`{option}", text.replace(" " + option, " `" + option), command)
 
     def test_version(self):
         self.assertRegex(hotloop("--version").stdout, r"^hotloop \d+\.\d+\.\d+\n$")
@@ -103,6 +113,49 @@ class Configuration(Case):
         again.write_text(result.stdout)
         self.assertEqual(hotloop("export-config", again).stdout, result.stdout)
 
+    NESTED = """[[model]]
+type = "residual"
+[[model.layer]]
+type = "bidirectional"
+merge = "average"
+[[model.layer.layer]]
+type = "gru"
+hidden = 3
+
+[[model]]
+type = "last"
+"""
+
+    def test_layers_inside_layers_schedules_and_wrappers_read_back(self):
+        config = self.edited("[[model]]\ntype = \"last\"\n", self.NESTED)
+        config.write_text(config.read_text().replace("[train]", """[[optimizer.schedule]]
+type = "warmup"
+steps = 4
+
+[[optimizer.schedule]]
+type = "cosine"
+steps = 15
+
+[[optimizer.wrapper]]
+type = "clip_by_norm"
+
+[train]"""))
+        first = hotloop("export-config", config)
+        self.assertEqual(first.returncode, 0, first.stderr)
+        again = self.folder / "again.toml"
+        again.write_text(first.stdout)
+        self.assertEqual(hotloop("export-config", again).stdout, first.stdout)
+        tables = [line for line in first.stdout.splitlines() if line.startswith("[[model") or line.startswith("[[opt")]
+        self.assertEqual(tables, ["[[model]]", "[[model]]", "[[model.layer]]", "[[model.layer.layer]]", "[[model]]", "[[model]]",
+                                  "[[optimizer.schedule]]", "[[optimizer.schedule]]", "[[optimizer.wrapper]]"])
+        trained = hotloop("train", again, "--out", self.folder / "run", cwd=self.folder)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+
+    def test_layers_inside_a_layer_that_has_none(self):
+        self.assertEqual(self.message(self.edited("type = \"last\"", "type = \"last\"\n[[model.layer]]\ntype = \"relu\"")),
+                         "[job.toml:25 [[model]]] 'layer' must not be there: 'last' has no layers inside. "
+                         "Received: [[model.layer]]. Try: a [[model]] of its own.")
+
     def test_unknown_key(self):
         self.assertEqual(self.message(self.edited("epochs = 3", "epoch = 3")),
                          "[job.toml:35] every key of [train] must be one it has. Received: 'epoch'. "
@@ -133,7 +186,29 @@ class Configuration(Case):
 
     def test_missing_key(self):
         self.assertEqual(self.message(self.edited("target = \"load\"", "")),
-                         "[job.toml:2 [data]] 'target' must be given: column to predict. Received: no value.")
+                         "[job.toml:2 [data]] 'target' must be given: column to predict, or columns. Received: no value.")
+
+    def test_set_replaces_any_value(self):
+        config = series.write(self.folder)
+        result = hotloop("export-config", config, "--set", "optimizer.learning_rate=5e-4", "--set", "model.0.type=gru",
+                         "--set", 'data.inputs=["day"]', "--epochs", "9", "--precision", "f64")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for line in [r"learning_rate = 5e-04 ", r'type = "gru" ', r'inputs = \["day"\] ', r"epochs = 9 ", r'precision = "f64" ']:
+            self.assertRegex(result.stdout, rf"(?m)^{line}")
+
+    def test_set_is_refused_by_its_own_name(self):
+        config = series.write(self.folder)
+        for assignment, message in {
+            "optimzer.learning_rate=1": "[--set optimzer.learning_rate=1] every table must be one that a configuration has. "
+                                        "Received: [optimzer]. Try: did you mean 'optimizer'?",
+            "train.epochs=many": "[--set train.epochs=many [train]] 'epochs' must be an integer: passes over the training "
+                                 "samples. Received: 'many'.",
+            "model.7.hidden=1": "[--set model.7.hidden=1] a list's item must be named by its place, counted from 0. "
+                                "Received: '7' of 3 items.",
+            "loss": "[arguments] --set takes TABLE.KEY=VALUE. Received: 'loss'. Try: --set optimizer.learning_rate=1e-4.",
+        }.items():
+            with self.subTest(assignment):
+                self.refused(hotloop("export-config", config, "--set", assignment), message)
 
     def test_no_toml(self):
         self.assertRegex(self.message(self.edited("[window]", "[window")), r"^\[config\] job.toml:1\d must be valid TOML\.")
@@ -145,19 +220,145 @@ class Configuration(Case):
                      "Try: did you mean 'load'?")
 
 
+class BadTables(Case):
+    """Each ends with status 2, names the place, and leaves no run behind."""
+
+    def check(self, table, message, old="", new=""):
+        config = self.edited(old, new) if old else series.write(self.folder)
+        path = self.folder / "series.csv"
+        if isinstance(table, bytes):
+            path.write_bytes(table)
+        else:
+            path.write_text(table(path.read_text()))
+        result = hotloop("train", config.name, "--out", "run", cwd=self.folder)
+        self.refused(result, message)
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_text_in_a_number(self):
+        self.check(lambda text: text.replace("\n", "\nten,row x\n", 1),
+                   "[csv] every cell of column 'load' must be a finite number. Received: 'ten' at series.csv:2. "
+                   "Try: mend the cell or remove the row, or leave the column out.")
+
+    def test_empty_cell(self):
+        self.check(lambda text: text.replace("\n", "\n,row x\n", 1),
+                   "[csv] every cell of column 'load' must be a finite number. Received: an empty cell at series.csv:2. "
+                   "Try: mend the cell or remove the row, or leave the column out, or missing = \"drop\", \"forward\" "
+                   "or \"mean\".")
+
+    def test_ragged_row(self):
+        self.check(lambda text: text + "1\n", "[csv] every row must have as many cells as the header, 2. Received: 1 at "
+                                              "series.csv:92.")
+
+    def test_other_separator(self):
+        self.check(lambda text: text.replace(",", ";"),
+                   "[csv] series.csv must have the column 'load'. Received: a header with 1 column. "
+                   "Try: the file seems to use ';': separator = \";\".")
+
+    def test_empty_file(self):
+        self.check(b"", "[csv] a table needs a header line and at least one row. Received: an empty file, series.csv.")
+
+    def test_utf16(self):
+        self.check("load\n1\n".encode("utf-16"), "[csv] series.csv must be text in UTF-8. Received: UTF-16 text. "
+                                                 "Try: iconv -f UTF-16 -t UTF-8.")
+
+    def test_fewer_rows_than_a_window(self):
+        self.check(b"load\n1\n2\n", "[window] the table must be at least as long as a window and its horizon. "
+                                     "Received: 2 rows for length 4 and horizon 0.")
+
+    def test_constant_column(self):
+        self.check(b"load\n" + b"5\n" * 90,
+                   "[data] column 'load_lag' must vary over the training rows. Received: 5 on every one of them. "
+                   "Try: leave it out of the inputs, or standardize = false.")
+
+    def test_unknown_group(self):
+        config = self.edited("target = \"load\"", "target = \"load\"\ngroup = \"note\"")
+        config.write_text(config.read_text() + "\n[split]\nby = \"group\"\ntest_groups = [\"rwo 7\"]\n")
+        self.refused(hotloop("train", config.name, cwd=self.folder),
+                     "[split] every group must be one that the table has. Received: 'rwo 7'. "
+                     "Try: did you mean 'row 7'?")
+
+    def test_npy_of_another_kind(self):
+        config = self.edited("series.csv", "series.npy")
+        header = b"{'descr': '>f8', 'fortran_order': False, 'shape': (3,), }\n"
+        (self.folder / "series.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(24))
+        self.refused(hotloop("train", config.name, cwd=self.folder),
+                     "[npy] series.npy: the array must be little-endian. Received: dtype '>f8'. "
+                     "Try: array.astype(array.dtype.newbyteorder('<')).")
+
+    def test_toml_that_its_parser_does_not_survive(self):
+        config = series.write(self.folder)
+        for text in ["[!]\n", "a = 1 \u00e9\n[b \u00e9]\n"]:
+            config.write_text(text)
+            result = hotloop("train", config.name, cwd=self.folder)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn("must be valid TOML", result.stderr)
+
+
+class Trajectories(Case):
+    """examples/lorenz.toml with a smaller network, for fewer iterations."""
+
+    SMALL = ["--epochs", "40", "--set", "model.1.layer.0.units=10"]
+
+    def test_lorenz_is_fitted_and_drawn(self):
+        run = self.folder / "run"
+        result = hotloop("train", EXAMPLES / "lorenz.toml", "--out", run, *self.SMALL)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("the same in all parts", " ".join(result.stdout.split()))
+        self.assertIn("of 3 targets", result.stdout)
+        # How often an adaptive solve steps is not known from the program: no speed is claimed.
+        row = next(line for line in result.stdout.splitlines() if line.startswith("  train_step"))
+        self.assertEqual(len(row.split()), len("program launches us workers dots loops grids".split()))
+        picture = xml.etree.ElementTree.parse(run / "phase.svg").getroot()
+        space = "{http://www.w3.org/2000/svg}"
+        lines = [path.get("d") for path in picture.iter(f"{space}path")]
+        self.assertEqual([line.count("L") for line in lines], [99, 99])  # truth and fit at 100 times
+        self.assertNotEqual(*lines)
+        words = [text.text for text in picture.iter(f"{space}text")]
+        for word in ["x", "z", "truth", "forecast"]:
+            self.assertIn(word, words)
+        self.assertIn("Phase space", (run / "report.html").read_text())
+        history = list(csv.DictReader((run / "history.csv").read_text().splitlines()))
+        self.assertEqual(len(history), 40)
+        self.assertLess(float(history[-1]["train_loss"]), 0.95 * float(history[0]["train_loss"]))
+        self.assertEqual(hotloop("eval", run).returncode, 0)
+
+    def test_every_key_of_it_is_explained(self):
+        result = hotloop("export-config", EXAMPLES / "lorenz.toml")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.splitlines()
+        for above, line in zip([""] + lines, lines):
+            if "=" in line and not line.startswith("#"):
+                self.assertTrue(re.search(r"# \S", line) or above.startswith("# "), line)
+        again = self.folder / "again.toml"
+        again.write_text(result.stdout.replace('"lorenz.csv"', f'"{EXAMPLES / "lorenz.csv"}"'))
+        self.assertEqual(hotloop("export-config", again).returncode, 0)
+
+    def test_a_field_must_keep_its_shape(self):
+        result = hotloop("train", EXAMPLES / "lorenz.toml", "--out", self.folder / "run", "--set", "model.1.layer.2.units=4")
+        self.refused(result, "[ode] the layers inside must keep the shape of their input. "
+                             "Received: f32[1,3] becomes f32[1,4]. Try: a linear layer to bring it back.")
+
+
 class Training(Case):
     def train(self, config, *arguments):
-        return hotloop("train", config, "--out", self.folder / "run", *arguments, cwd=self.folder)
+        return hotloop("train", config, "--out", self.folder / "run", "--overwrite", *arguments, cwd=self.folder)
 
     def check_run(self, backend, layer, dtype):
         result = self.train(series.write(self.folder, backend, layer, dtype))
         self.assertEqual(result.returncode, 0, result.stderr)
         run = self.folder / "run"
-        self.assertEqual(sorted(p.name for p in run.iterdir()),
-                         ["config.toml", "history.csv", "metrics.json", "model.safetensors"])
+        names = sorted(p.name for p in run.iterdir())
+        self.assertEqual([n for n in names if not n.startswith("events.out.tfevents.")],
+                         ["checkpoints", "config.toml", "forecast.svg", "history.csv", "loss.svg", "metrics.json",
+                          "model.safetensors", "preparation.json", "report.html"])
+        self.assertEqual(len(names), 10)
+        for picture in ["forecast.svg", "loss.svg"]:
+            self.assertEqual(xml.etree.ElementTree.parse(run / picture).getroot().tag, "{http://www.w3.org/2000/svg}svg")
         metrics = json.loads((run / "metrics.json").read_text())
         self.assertEqual(metrics["status"], "finished")
         self.assertIn(f"{metrics['test']:.4f}", result.stdout)
+        self.assertRegex(result.stdout, r"(?m)^  train_step\b.* [1-9]")  # launches counted in what ran
+        self.assertNotIn("not run yet", result.stdout)
         self.assertEqual([b["name"] for b in metrics["baselines"]], ["three rows ago", "ridge regression on the window"])
         history = list(csv.DictReader((run / "history.csv").read_text().splitlines()))
         self.assertEqual([int(row["epoch"]) for row in history], [1, 2, 3])
@@ -202,8 +403,9 @@ class Training(Case):
 
     def test_loss_that_is_not_finite(self):
         result = self.train(series.write(self.folder, learning_rate="1e38"))
-        self.assertEqual(result.returncode, 1, result.stdout)
-        self.assertRegex(result.stdout, r"The loss was not finite at step \d+ of epoch \d+\..*a smaller learning_rate")
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertRegex(result.stderr, r"^hotloop: \[train\] The loss was not finite at step \d+ of epoch \d+\. First of all tensors, at step \d+ of "
+                                        r"epoch \d+, was .*not finite\..*a smaller learning_rate")
 
     def test_eval_refuses_parameters_of_another_model(self):
         self.assertEqual(self.train(series.write(self.folder)).returncode, 0)

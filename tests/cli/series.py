@@ -39,7 +39,7 @@ learning_rate = {learning_rate}
 epochs = 3
 batch_size = 16
 seed = 1
-dtype = "{dtype}"
+precision = "{dtype}"
 backend = "{backend}"
 
 [[baseline]]
@@ -51,6 +51,66 @@ name = "three rows ago"
 type = "ridge"
 lambdas = [0.1, 1]
 """
+
+CLASSES = """
+[data]
+file = "utterances.csv"
+target = "voice"
+task = "classification"
+inputs = ["a", "b"]
+sample = "utterance"
+
+[split]
+by = "random"
+
+[[model]]
+type = "lstm"
+hidden = 4
+
+[[model]]
+type = "dropout"
+rate = 0.25
+
+[[model]]
+type = "last"
+
+[[model]]
+type = "batch_norm"
+
+[[model]]
+type = "linear"
+units = 3
+
+[loss]
+type = "cross_entropy"
+
+[optimizer]
+type = "adam"
+learning_rate = 0.03
+
+[train]
+epochs = 4
+batch_size = 16
+seed = 1
+metric = "accuracy"
+class_weights = [1.0, 2.0, 0.5]
+backend = "{backend}"
+"""
+
+
+def write_utterances(folder, backend="interp", count=75):
+    """utterances.csv, series of 2 to 6 steps in three classes, and job.toml; returns the path of the latter."""
+    folder = pathlib.Path(folder)
+    with open(folder / "utterances.csv", "w") as file:
+        file.write("utterance,voice,a,b\n")
+        for i in range(count):
+            voice = i % 3
+            for t in range(2 + i * 7 % 5):
+                a, b = math.sin(t * (1 + voice) + i), math.cos(t - voice) + 0.1 * math.sin(5.0 * i)
+                file.write(f"{i},{'xyz'[voice]},{a:.6f},{b:.6f}\n")
+    config = folder / "job.toml"
+    config.write_text(CLASSES.format(backend=backend))
+    return config
 
 
 def write(folder, backend="interp", layer="lstm", dtype="f32", learning_rate="0.02", rows=90):

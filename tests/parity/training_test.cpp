@@ -14,8 +14,7 @@ TEST_P(TrainingParity, LossesAndParameters) {
   const Array x = array_of(c.json().at("x"), c.dtype), y = array_of(c.json().at("y"), c.dtype);
   std::vector<nn::LayerConfig> stack;
   for (const Json& layer : c.json().at("layers")) stack.push_back(config_of(layer));
-  const nn::LayerConfig config = config_of(c.json().at("optimizer"));
-  const optim::Optimizer optimizer = optim::make_optimizer(config.type, config.settings);
+  const optim::Optimizer optimizer = optimizer_of(c.json().at("optimizer"));
   Tree<Array> params = tree_of(c.json().at("params"), c.dtype);
   Tree<Array> state = optimizer.init(params);
 

@@ -4,7 +4,7 @@
 #include "hotloop/transforms.h"
 #include "nn/registry.h"
 #include "nn_testing.h"
-#include "optim/registry.h"
+#include "registry_samples.h"
 #include "user_cells.h"
 
 namespace hotloop::testing {
@@ -51,29 +51,38 @@ void check_gradient(const std::string& name, const TracedFunction& fn, const std
   EXPECT_NE(derivative, 0) << "nothing was tested";
 }
 
+// In inference, and in training with a fixed key and unequal lengths where the input is a sequence.
 void check_layer(const std::string& name, const Layer& layer, const Array& x, std::uint64_t seed) {
-  const Tree<Array> params = layer.init(seed, DType::F64);
+  const Tree<Array> params = layer.init(seed, DType::F64), buffers = layer.init_buffers(DType::F64);
   std::vector<Array> arrays = params.flatten();
   const std::size_t p = arrays.size();
   arrays.push_back(x);
   const ValueType output = layer.output_type(x.type());
   const Array cotangent = uniform(fold_in(seed, "cotangent"), output.shape, DType::F64, -1, 1);
-  check_gradient(
-      name,
-      [&](std::span<const Value> in) {
-        return std::vector<Value>{sum(layer.apply(params.unflatten(in.first(p)), in[p]) * constant(cotangent))};
-      },
-      arrays, seed);
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t b = 0; b < x.shape()[0]; ++b)
+    lengths.push_back(static_cast<std::int32_t>(x.shape()[1] - 2 * (b % 2)));
+  for (const bool training : {false, true})
+    check_gradient(
+        name + (training ? " in training" : ""),
+        [&](std::span<const Value> in) {
+          Context context;
+          context.buffers = buffers.map([](const Array& leaf) { return constant(leaf); });
+          if (training) {
+            context.key = constant(Array::from<std::uint32_t>({7, static_cast<std::uint32_t>(seed)}, {2}));
+            context.lengths = constant(Array::from(lengths, {x.shape()[0]}));
+          }
+          const Value y = layer.apply(params.unflatten(in.first(p)), in[p], context);
+          return std::vector<Value>{sum(y * constant(cotangent))};
+        },
+        arrays, seed);
 }
 
 TEST(NnGradients, EveryLayerOfTheRegistry) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed)
     for (const LayerDef& def : all_layers()) {
-      std::map<std::string, Setting> settings;
-      for (const Parameter& parameter : def.parameters)
-        if (parameter.required) settings[parameter.name] = std::int64_t{3};
       const Array x = uniform(fold_in(seed, "x"), {2, 5, 4}, DType::F64, -2, 2);
-      check_layer(def.name, make_layer({def.name, settings}, x.type()), x, seed);
+      check_layer(def.name, make_layer(sample_of(def), x.type()), x, seed);
     }
 }
 
@@ -83,6 +92,10 @@ TEST(NnGradients, UserCellsAndStacks) {
       {"coupled two-speed cell", Recurrent(CoupledTwoSpeedCell(4, 3))},
       {"gru reset before", GRU(4, 3, 1, Reset::Before)},
       {"rnn relu", RNN(4, 3, 1, Nonlinearity::Relu)},
+      {"bidirectional stack with dropout", LSTM(4, 3, {.num_layers = 2, .bidirectional = true, .dropout = 0.3})},
+      {"recurrent dropout", GRU(4, 3, {.recurrent_dropout = 0.4})},
+      {"hard gates", LSTM(4, 3, {.gate = "hard_sigmoid_keras2", .activation = "softsign"})},
+      {"bidirectional user cell", Bidirectional(Recurrent(CoupledTwoSpeedCell(4, 3)), Merge::Mul, false)},
       {"stack", Sequential(LSTM(4, 3, 2), LayerNorm(3), GRU(3, 2), Last(), Linear(2, 2), Activation("gelu"))}};
   for (std::uint64_t seed = 11; seed <= 12; ++seed)
     for (const auto& [name, layer] : layers)
@@ -93,20 +106,26 @@ TEST(NnGradients, EveryLossOfTheRegistry) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed)
     for (const losses::LossDef& def : losses::all_losses()) {
       const losses::Loss loss = losses::make_loss(def.name);
+      const Array prediction = uniform(fold_in(seed, "p"), {4, 3}, DType::F64, 0.1, 0.9);
+      const Array target = uniform(fold_in(seed, "t"), target_shape(loss, prediction.type()), DType::F64, 0, 1);
+      const Array weights = uniform(fold_in(seed, "w"), {4}, DType::F64, 0.1, 2);
       check_gradient(
           def.name, [&](std::span<const Value> in) { return std::vector<Value>{loss(in[0], in[1])}; },
-          {uniform(fold_in(seed, "p"), {4, 3}, DType::F64, -1, 1),
-           uniform(fold_in(seed, "t"), {4, 3}, DType::F64, -1, 1)},
-          seed);
+          {prediction, target}, seed);
+      check_gradient(
+          def.name + " weighted",
+          [&](std::span<const Value> in) {
+            return std::vector<Value>{loss(in[0], in[1], losses::Weights{.samples = in[2]}).loss};
+          },
+          {prediction, target, weights}, seed);
     }
 }
 
 // An optimiser's steps inside one scan are its steps one by one, bit for bit.
 TEST(NnOptimizers, StepsInsideScan) {
   constexpr std::int64_t num_steps = 7;
-  for (const optim::OptimizerDef& def : optim::all_optimizers())
+  for (const auto& [name, optimizer] : sample_optimizers())
     for (DType dtype : {DType::F32, DType::F64}) {
-      const optim::Optimizer optimizer = optim::make_optimizer(def.name, {{"learning_rate", 0.05}});
       const Tree<Array> params = {{"w", uniform(1, {3, 2}, dtype, -1, 1)}, {"b", uniform(2, {2}, dtype, -1, 1)}};
       const Tree<Array> state = optimizer.init(params);
       const std::size_t p = params.num_leaves();
@@ -134,7 +153,7 @@ TEST(NnOptimizers, StepsInsideScan) {
       for (std::int64_t i = 0; i < num_steps; ++i) single = run_traced(step, single);
       ASSERT_EQ(scanned.size(), single.size());
       for (std::size_t i = 0; i < single.size(); ++i)
-        EXPECT_EQ(difference(scanned[i], single[i]), 0) << def.name << " " << i;
+        EXPECT_EQ(difference(scanned[i], single[i]), 0) << name << " " << i;
       EXPECT_NE(difference(single[0], arrays[0]), 0);
     }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "derivative_checks.h"
+#include "hotloop/jacobian.h"
 #include "hotloop/jit.h"
 
 namespace hotloop::testing {
@@ -149,6 +150,43 @@ TEST_P(RandomGraphs, CompiledProgramsAgreeWithTheOracle) {
         EXPECT_NEAR(got[i].at(k), wanted[i].at(k), 1e-10 * std::max(1.0, std::fabs(wanted[i].at(k))))
             << "result " << i << ", element " << k;
   }
+}
+
+// Zeros found in random programs are zeros, whatever the loops, predicates and lanes around them; and a batch is found.
+TEST_P(RandomGraphs, JacobiansWithStructureAreTheDenseOnes) {
+  const std::uint64_t seed = 7000 + static_cast<std::uint64_t>(GetParam());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 rng(seed);
+  const int depth = GetParam() % 3;
+  const Function fn = [&](Values v) { return RandomProgram(seed, depth)(v); };
+  const Function batched = vmap(fn, {0, 0, -1});
+  const Arrays at{random_like(rng, {DType::F64, {3, 2}}), random_like(rng, {DType::F64, {3}}),
+                  random_like(rng, {DType::F64, {2}})};
+  const Arrays dense = evaluate(jacfwd(batched, {0, 1, 2}), at);
+  for (int output = 0; output < 3; ++output)
+    for (int argnum = 0; argnum < 3; ++argnum) {
+      SCOPED_TRACE("output " + std::to_string(output) + ", input " + std::to_string(argnum));
+      JacobianOptions options;
+      options.output = output;
+      options.argnum = argnum;
+      std::shared_ptr<const JacobianStructure> structure;
+      const Arrays got = evaluate(
+          [&](Values v) {
+            const Jacobian j = jacobian(batched, options)(v);
+            structure = j.shared_structure();
+            return std::vector{j.dense()};
+          },
+          at);
+      expect_close(got, {dense[static_cast<std::size_t>(output * 3 + argnum)]}, 1e-12, structure->explain());
+      const bool depends = structure->forward_passes + structure->reverse_passes > 0;
+      if (depends && argnum < 2) {
+        EXPECT_FALSE(structure->paired.empty()) << structure->explain();
+      }
+    }
+  if (depth == 2) return;
+  const Function loss = scalar_of(batched);
+  const Arrays hessians = evaluate([&](Values v) { return std::vector{sparse_hessian(loss)(v).dense()}; }, at);
+  expect_close(hessians, evaluate(hessian(loss), at), 1e-10, "Hessian");
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, ::testing::Range(0, 60));

@@ -7,6 +7,7 @@
 #include "hotloop/nn.h"
 #include "hotloop/optim.h"
 #include "hotloop/train.h"
+#include "hotloop/transforms.h"
 #include "op_checks.h"
 #include "user_cells.h"
 
@@ -55,17 +56,30 @@ TEST_P(Reproducible, ASampleAloneAndInAnyBatch) {
   const auto& [cell, dtype] = GetParam();
   const auto model = model_of(cell);
   const Tree<Array> params = model.init(3, dtype);
-  const Array all = random({1000, time_steps, features}, dtype, 11);
-  const std::vector<Array> flat = params.flatten();
-  const auto predict = [&](std::int64_t rows) {
+  for (const std::int64_t steps : {std::int64_t{1}, time_steps}) {
+    const Array all = random({1000, steps, features}, dtype, 11);
+    const std::vector<Array> flat = params.flatten();
+    const auto predict = [&](std::int64_t rows) {
+      std::vector<Array> arguments = flat;
+      arguments.push_back(first_rows(all, rows));
+      const train::Step step = train::predict_step(model, params, arguments.back().type());
+      return compile(step.graph())(arguments)[0];
+    };
+    const Array thousand = predict(1000);
+    for (const std::int64_t rows : {1, 7, 16})
+      EXPECT_TRUE(same_bits(predict(rows), first_rows(thousand, rows))) << rows << " rows";
+    // Fewer rows than the executable was traced for, down to the last partial tile.
     std::vector<Array> arguments = flat;
-    arguments.push_back(first_rows(all, rows));
-    const train::Step step = train::predict_step(model, params, arguments.back().type());
-    return compile(step.graph())(arguments)[0];
-  };
-  const Array thousand = predict(1000);
-  for (const std::int64_t rows : {1, 7, 16})
-    EXPECT_TRUE(same_bits(predict(rows), first_rows(thousand, rows))) << rows << " rows";
+    arguments.push_back(all);
+    const train::Step step = train::predict_step(model, params, all.type());
+    CompileOptions options;
+    options.batch_axes = step.batch_axes;
+    const Executable executable = compile(step.graph(), options);
+    for (const std::int64_t rows : {1000, 999, 50, 17, 13, 7, 1}) {
+      arguments.back() = first_rows(all, rows);
+      EXPECT_TRUE(same_bits(executable(arguments)[0], first_rows(thousand, rows))) << rows << " of 1000 rows";
+    }
+  }
 }
 
 TEST_P(Reproducible, APartialBatchOfOneExecutable) {
@@ -114,10 +128,78 @@ TEST_P(Reproducible, ForAnyThreadCount) {
   }
 }
 
+// Sums of a short last axis and every elementwise op: of one sample outside any batch, and of each row of a batch.
+TEST(ReproducibleOps, ASampleOutsideOfABatch) {
+  std::vector<std::pair<std::string, TracedFunction>> functions = {
+      {"sum", [](std::span<const Value> v) { return std::vector<Value>{sum(v[0] * v[0])}; }}};
+  for (const ir::OpDef& def : ir::all_ops()) {
+    if (def.kind != ir::OpKind::Elementwise || (def.num_operands != 1 && def.num_operands != 2)) continue;
+    const auto fn = [&def](std::span<const Value> v) {
+      std::vector<Value> operands = {v[0]};
+      if (def.num_operands == 2) operands.push_back(v[1]);
+      return std::vector<Value>{current_graph().append(def, operands)->result()};
+    };
+    if (def.name == "cast") continue;
+    try {
+      (void)trace(fn, std::vector<ValueType>(2, {DType::F32, {}}));
+    } catch (const UserError&) {
+      continue;  // not of floats
+    }
+    functions.emplace_back(def.name, fn);
+  }
+  EXPECT_GT(functions.size(), 25u);
+  for (const DType dtype : {DType::F32, DType::F64})
+    for (const auto& [name, fn] : functions)
+      for (const std::int64_t width : {1, 3, 20}) {
+        const Array a = random({40, width}, dtype, 5), b = random({40, width}, dtype, 6);
+        const Array whole = jit(vmap(fn, {0, 0}))({a, b})[0];
+        const Jit alone = jit(fn);
+        for (const std::int64_t row : {0, 1, 17, 39}) {
+          Array x(dtype, width == 1 ? Shape{} : Shape{width}), y(dtype, x.shape());
+          for (std::int64_t i = 0; i < width; ++i) {
+            x.set(i, a.at(row * width + i));
+            y.set(i, b.at(row * width + i));
+          }
+          const Array one = alone({x, y})[0];
+          const auto* in_batch = static_cast<const char*>(whole.raw()) + static_cast<std::size_t>(row) * one.bytes();
+          EXPECT_EQ(std::memcmp(in_batch, one.raw(), one.bytes()), 0)
+              << name << " of " << name_of(dtype) << ", width " << width << ", row " << row;
+        }
+      }
+}
+
+// Layers of any width on one sample that has no axis for a batch: the width is summed over, and is not cut into tiles.
+TEST(ReproducibleOps, AnUnbatchedNetwork) {
+  for (const DType dtype : {DType::F32, DType::F64})
+    for (const std::int64_t width : {8, 33, 200, 700}) {
+      const auto network = [](std::span<const Value> v) {
+        const Value hidden = tanh(matmul(v[0], v[1]) + v[2]);
+        return std::vector<Value>{matmul(hidden, v[3]) + v[4], sum(hidden * hidden)};
+      };
+      const std::vector<Array> weights = {random({24, width}, dtype, 1), random({width}, dtype, 2),
+                                          random({width, 3}, dtype, 3), random({3}, dtype, 4)};
+      const Array rows = random({17, 24}, dtype, 5);
+      std::vector<Array> arguments = {rows};
+      arguments.insert(arguments.end(), weights.begin(), weights.end());
+      const std::vector<Array> whole = jit(vmap(network, {0, -1, -1, -1, -1}))(arguments);
+      for (const std::int64_t row : {0, 16}) {
+        arguments[0] = Array(dtype, {24});
+        for (std::int64_t i = 0; i < 24; ++i) arguments[0].set(i, rows.at(row * 24 + i));
+        const std::vector<Array> one = jit(network)(arguments);
+        for (std::size_t o = 0; o < one.size(); ++o)
+          EXPECT_EQ(
+              std::memcmp(static_cast<const char*>(whole[o].raw()) + static_cast<std::size_t>(row) * one[o].bytes(),
+                          one[o].raw(), one[o].bytes()),
+              0)
+              << name_of(dtype) << ", width " << width << ", row " << row << ", output " << o;
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Reproducible,
                          ::testing::Values(Case{"lstm", DType::F32}, Case{"lstm", DType::F64}, Case{"gru", DType::F32},
-                                           Case{"mlp", DType::F32}, Case{"mlp", DType::F64},
-                                           Case{"ln_lstm", DType::F32}),
+                                           Case{"gru", DType::F64}, Case{"mlp", DType::F32}, Case{"mlp", DType::F64},
+                                           Case{"ln_lstm", DType::F32}, Case{"ln_lstm", DType::F64}),
                          [](const auto& info) {
                            return info.param.cell + "_" + std::string(name_of(info.param.dtype));
                          });

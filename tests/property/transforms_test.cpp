@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "derivative_checks.h"
+#include "hotloop/jit.h"
 #include "ir/rewrite.h"
+#include "op_checks.h"
 
 namespace hotloop::testing {
 namespace {
@@ -371,6 +373,24 @@ TEST_P(Transforms, Vmap) {
 TEST_P(Transforms, VmapOfGrad) {
   const Arrays at = sample(GetParam(), rng);
   check_vmap(grad(scalar_of(GetParam().fn), float_inputs(at)), at, GetParam().in_axes, 3, rng, GetParam().name);
+}
+
+// The function, its gradient and its gradient's gradient, with all passes, on the machine.
+TEST_P(Transforms, Compiled) {
+  const Arrays at = sample(GetParam(), rng);
+  std::vector<ValueType> types;
+  for (const Array& a : at) types.push_back(a.type());
+  const Function gradient = grad(scalar_of(GetParam().fn), float_inputs(at));
+  const Function second = grad(scalar_of(gradient), float_inputs(at));
+  int order = 0;
+  for (const Function& f : {GetParam().fn, gradient, second}) {
+    SCOPED_TRACE("derivatives of order " + std::to_string(order++));
+    const auto graph = trace(f, types);
+    const Arrays wanted = ir::evaluate(*graph, at), got = compile(graph)(at);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(ir::close(got[i], wanted[i], 1e-11)) << GetParam().name << ", result " << i;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Transforms, ::testing::ValuesIn(cases()),

@@ -68,8 +68,10 @@ TEST(Csv, TextAndUndefinedNumbers) {
   const std::string remedy = ". Try: mend the cell or remove the row, or leave the column out.";
   EXPECT_EQ(message("a,b\n1,2\n3,x1\n"),
             "[csv] every cell of column 'b' must be a finite number. Received: 'x1' at t.csv:3" + remedy);
-  EXPECT_EQ(message("a,b\n1,\n"),
-            "[csv] every cell of column 'b' must be a finite number. Received: an empty cell at t.csv:2" + remedy);
+  EXPECT_EQ(
+      message("a,b\n1,\n"),
+      "[csv] every cell of column 'b' must be a finite number. Received: an empty cell at t.csv:2. Try: mend the cell "
+      "or remove the row, or leave the column out, or missing = \"drop\", \"forward\" or \"mean\".");
   for (const char* cell : {"nan", "NaN", "NA", "inf", "-inf", "1e999", "1.5.2", "1 2", "0x10", "++1", "\"1\"\"\""})
     EXPECT_NE(message(std::string("b\n") + cell + "\n").find("must be a finite number"), std::string::npos) << cell;
 }

@@ -65,7 +65,7 @@ TEST(Periodic, NegativePhaseWraps) {
 
 struct Fixture {
   Table table;
-  WindowOptions options{.inputs = {"x", "late"}, .target = "y", .length = 5};
+  Recipe options{.inputs = {"x", "late"}, .targets = {"y"}, .missing = Fill::Drop, .length = 5};
   Fixture() {
     table.add("x", random_series(200, 1));
     table.add("y", random_series(200, 2));
@@ -75,12 +75,9 @@ struct Fixture {
 
 TEST(Windows, SplitByTimeWithoutUndefinedRows) {
   Fixture f;
-  const WindowedTable windows(f.table, f.options);
+  const Samples windows(f.table, f.options);
   // The first window that is defined ends at row 7 + 5 - 1; 0.7 * 200 = 140, 0.85 * 200 = 170.
-  const auto rows = [&](const Dataset& part) {
-    const auto span = windows.target_rows(part);
-    return std::vector<std::int64_t>(span.begin(), span.end());
-  };
+  const auto rows = [&](const Dataset& part) { return windows.target_rows(part); };
   const auto range = [](std::int64_t from, std::int64_t to) {
     std::vector<std::int64_t> out(static_cast<std::size_t>(to - from));
     std::iota(out.begin(), out.end(), from);
@@ -93,13 +90,13 @@ TEST(Windows, SplitByTimeWithoutUndefinedRows) {
 
 TEST(Windows, ScalesAreThoseOfTheTrainingRowsAlone) {
   Fixture f;
-  const WindowedTable windows(f.table, f.options);
+  const Samples windows(f.table, f.options);
   const auto x = f.table["x"];
   double mean = 0, square = 0;
   for (std::size_t row = 11; row < 140; ++row) mean += x[row] / 129;
   for (std::size_t row = 11; row < 140; ++row) square += (x[row] - mean) * (x[row] - mean) / 129;
-  EXPECT_NEAR(windows.input_scales()[0].mean, mean, 1e-12);
-  EXPECT_NEAR(windows.input_scales()[0].std, std::sqrt(square), 1e-12);
+  EXPECT_NEAR(windows.preparation().input_scales()[0].mean, mean, 1e-12);
+  EXPECT_NEAR(windows.preparation().input_scales()[0].std, std::sqrt(square), 1e-12);
 
   std::vector<double> changed(x.begin(), x.end());
   for (std::size_t row = 140; row < 200; ++row) changed[row] += 1000;
@@ -107,7 +104,8 @@ TEST(Windows, ScalesAreThoseOfTheTrainingRowsAlone) {
   other.add("x", changed);
   other.add("y", random_series(200, 2));
   other.add("late", lag(other["y"], 7));
-  EXPECT_EQ(WindowedTable(other, f.options).input_scales()[0].mean, windows.input_scales()[0].mean);
+  EXPECT_EQ(Samples(other, f.options).preparation().input_scales()[0].mean,
+            windows.preparation().input_scales()[0].mean);
 }
 
 TEST(Windows, GatherCopiesStandardisedRows) {
@@ -116,11 +114,11 @@ TEST(Windows, GatherCopiesStandardisedRows) {
     f.options.dtype = dtype;
     f.options.horizon = 3;
     f.options.stride = 4;
-    const WindowedTable windows(f.table, f.options);
+    const Samples windows(f.table, f.options);
     const Dataset& part = windows.validation();
     ASSERT_GT(part.size(), 2);
     Array x(dtype, {2, 5, 2}), y(dtype, {2, 1});
-    part.gather(std::vector<std::int64_t>{2, 0}, x.raw(), y.raw());
+    part.gather(std::vector<std::int64_t>{2, 0}, {.inputs = x.raw(), .targets = y.raw()});
     const auto scaled = [&](double value, const Standardization& s) {
       const double z = (value - s.mean) / s.std;
       return dtype == DType::F32 ? static_cast<double>(static_cast<float>(z)) : z;
@@ -132,8 +130,8 @@ TEST(Windows, GatherCopiesStandardisedRows) {
       EXPECT_EQ(y.at(i), scaled(f.table["y"][static_cast<std::size_t>(target)], windows.target_scale()));
       for (std::int64_t t = 0; t < 5; ++t) {
         const auto row = static_cast<std::size_t>(target - 3 - 4 + t);
-        EXPECT_EQ(x.at((i * 5 + t) * 2), scaled(f.table["x"][row], windows.input_scales()[0]));
-        EXPECT_EQ(x.at((i * 5 + t) * 2 + 1), scaled(f.table["late"][row], windows.input_scales()[1]));
+        EXPECT_EQ(x.at((i * 5 + t) * 2), scaled(f.table["x"][row], windows.preparation().input_scales()[0]));
+        EXPECT_EQ(x.at((i * 5 + t) * 2 + 1), scaled(f.table["late"][row], windows.preparation().input_scales()[1]));
       }
     }
   }
@@ -145,46 +143,48 @@ TEST(Windows, UndefinedRowsInTheMiddleDropTheWindowsThatHoldThem) {
   holes[50] = std::nan("");
   f.table.add("holes", holes);
   f.options.inputs = {"holes"};
-  const WindowedTable windows(f.table, f.options);
+  const Samples windows(f.table, f.options);
   for (const std::int64_t row : windows.target_rows(windows.train())) EXPECT_TRUE(row < 50 || row > 54) << row;
   EXPECT_EQ(windows.train().size(), 136 - 5);
 }
 
-TEST(Windows, ConstantColumnsKeepStandardDeviationOne) {
+TEST(Windows, AConstantColumnIsRefused) {
   Fixture f;
   f.table.add("flat", std::vector<double>(200, 4.0));
   f.options.inputs = {"flat"};
-  const WindowedTable windows(f.table, f.options);
-  EXPECT_EQ(windows.input_scales()[0].mean, 4);
-  EXPECT_EQ(windows.input_scales()[0].std, 1);
+  EXPECT_EQ(message([&] { Samples(f.table, f.options); }),
+            "[data] column 'flat' must vary over the training rows. Received: 4 on every one of them. "
+            "Try: leave it out of the inputs, or standardize = false.");
+  f.options.standardize = false;
+  EXPECT_EQ(Samples(f.table, f.options).preparation().input_scales()[0].std, 1);
 }
 
 TEST(Windows, Refusals) {
-  const auto with = [](const std::function<void(WindowOptions&)>& change) {
+  const auto with = [](const std::function<void(Recipe&)>& change) {
     return message([&] {
       Fixture f;
       change(f.options);
-      WindowedTable(f.table, f.options);
+      Samples(f.table, f.options);
     });
   };
-  EXPECT_EQ(with([](WindowOptions& o) { o.length = 0; }), "[window] length must be positive. Received: 0.");
-  EXPECT_EQ(with([](WindowOptions& o) { o.stride = -1; }), "[window] stride must be positive. Received: -1.");
-  EXPECT_EQ(with([](WindowOptions& o) { o.inputs = {"z"}; }),
+  EXPECT_EQ(with([](Recipe& o) { o.length = 0; }), "[window] length must be positive. Received: 0.");
+  EXPECT_EQ(with([](Recipe& o) { o.stride = -1; }), "[window] stride must be positive. Received: -1.");
+  EXPECT_EQ(with([](Recipe& o) { o.inputs = {"z"}; }),
             "[table] the column must be there. Received: 'z'. Try: did you mean 'x'?");
   EXPECT_EQ(
-      with([](WindowOptions& o) { o.length = 201; }),
+      with([](Recipe& o) { o.length = 201; }),
       "[window] the table must be at least as long as a window and its horizon. Received: 200 rows for length 201 "
       "and horizon 0.");
-  EXPECT_NE(with([](WindowOptions& o) { o.train = 0.9, o.validation = 0.2; }).find("their sum at most 1"),
+  EXPECT_NE(with([](Recipe& o) { o.split.train = 0.9, o.split.validation = 0.2; }).find("their sum at most 1"),
             std::string::npos);
-  EXPECT_NE(with([](WindowOptions& o) { o.train = 0.03; }).find("at least one window"), std::string::npos);
+  EXPECT_NE(with([](Recipe& o) { o.split.train = 0.03; }).find("at least one window"), std::string::npos);
 }
 
 TEST(ArrayDataset, GathersRowsAndChecksShapes) {
   const ArrayDataset samples(Array::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2}),
                              Array::from(std::vector<float>{7, 8, 9}, {3, 1}));
   Array x(DType::F32, {2, 2}), y(DType::F32, {2, 1});
-  samples.gather(std::vector<std::int64_t>{2, 0}, x.raw(), y.raw());
+  samples.gather(std::vector<std::int64_t>{2, 0}, {.inputs = x.raw(), .targets = y.raw()});
   EXPECT_EQ(x.at(0), 5);
   EXPECT_EQ(x.at(3), 2);
   EXPECT_EQ(y.at(1), 7);
@@ -192,6 +192,58 @@ TEST(ArrayDataset, GathersRowsAndChecksShapes) {
               ArrayDataset(Array(DType::F32, {3, 2}), Array(DType::F32, {4, 1}));
             }),
             "[dataset] inputs and targets must have equally many samples. Received: f32[3,2] and f32[4,1].");
+}
+
+TEST(ArrayDataset, GathersLengthsWeightsIndicesAndClasses) {
+  const ArrayDataset samples(Array::from(std::vector<std::int32_t>{1, 2, 3, 4, 5, 0}, {2, 3}),
+                             Array::from(std::vector<std::int64_t>{8, 9}, {2}),
+                             Array::from(std::vector<std::int64_t>{3, 2}, {2}),
+                             Array::from(std::vector<double>{0.5, 2}, {2}));
+  EXPECT_EQ(samples.dtype(), DType::F64);  // that of the weights: nothing else is a float
+  EXPECT_EQ(samples.input_type(7).str(), "i32[7,3]");
+  EXPECT_EQ(samples.target_type(7).str(), "i64[7]");
+  Array x(DType::I32, {2, 3}), y(DType::I64, {2}), lengths(DType::I32, {2}), weights(DType::F64, {2});
+  samples.gather(std::vector<std::int64_t>{1, 0}, {.inputs = x.raw(),
+                                                   .targets = y.raw(),
+                                                   .lengths = lengths.data<std::int32_t>().data(),
+                                                   .weights = weights.raw()});
+  EXPECT_EQ(x.at(0), 4);
+  EXPECT_EQ(x.at(5), 3);
+  EXPECT_EQ(y.at(0), 9);
+  EXPECT_EQ(lengths.at(0), 2);
+  EXPECT_EQ(lengths.at(1), 3);
+  EXPECT_EQ(weights.at(0), 2);
+  EXPECT_EQ(weights.at(1), 0.5);
+}
+
+TEST(ArrayDataset, WithoutLengthsAndWeightsAllStepsCountAlike) {
+  const ArrayDataset samples(Array::zeros(DType::F32, {2, 3, 4}), Array::zeros(DType::F32, {2, 1}));
+  EXPECT_FALSE(samples.has_lengths() || samples.has_weights());
+  std::int32_t lengths[2] = {};
+  float weights[2] = {};
+  samples.gather(std::vector<std::int64_t>{0, 1}, {.lengths = lengths, .weights = weights});
+  EXPECT_EQ(lengths[1], 3);
+  EXPECT_EQ(weights[1], 1.0f);
+}
+
+TEST(ArrayDataset, Refusals) {
+  const Array x = Array::zeros(DType::F32, {2, 3}), y = Array::zeros(DType::F32, {2, 1});
+  EXPECT_EQ(message([&] { ArrayDataset(x, y.cast(DType::F64)); }),
+            "[dataset] inputs and targets that are floats must have the same dtype. Received: f32[2,3] and f64[2,1]. "
+            "Try: cast one of them.");
+  EXPECT_EQ(message([&] { ArrayDataset(x, y.cast(DType::Bool)); }),
+            "[dataset] inputs and targets must be f32, f64, i32 or i64. Received: f32[2,3] and bool[2,1].");
+  EXPECT_EQ(message([&] {
+              ArrayDataset(x, y, Array::from(std::vector<std::int32_t>{1, 4}, {2}));
+            }),
+            "[dataset] lengths must lie between 0 and the inputs' steps, 3. Received: 4 for sample 1.");
+  EXPECT_EQ(message([&] { ArrayDataset(x, y, Array::zeros(DType::I32, {3})); }),
+            "[dataset] lengths must be one integer a sample, for inputs (samples, time, ...). Received: i32[3] for "
+            "inputs f32[2,3].");
+  EXPECT_EQ(message([&] {
+              ArrayDataset(x, y, {}, Array::from(std::vector<float>{1, -1}, {2}));
+            }),
+            "[dataset] weights must be finite and not negative. Received: -1.000000 for sample 1.");
 }
 
 TEST(Ridge, RecoversALinearModelAndShrinksWithLambda) {

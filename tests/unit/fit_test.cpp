@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "hotloop/hotloop.h"
 
@@ -71,7 +75,38 @@ TEST(Fit, LearnsALinearFunctionWithAPartialLastBatch) {
   interp.backend = "interp";
   const Array predicted = predict(model, run.params, validation, 4, interp);
   EXPECT_EQ(predicted.shape(), (Shape{11, 1}));
-  EXPECT_EQ(evaluate_metric(Metric::mae(), predicted, validation), run.best_validation);
+  EXPECT_EQ(evaluate_metric(metrics::MAE(), predicted, validation), run.best_validation);
+}
+
+// In training each row sees a little of another one, which no program for any number of rows can do.
+class MirrorModule : public nn::Module {
+ public:
+  Tree<Array> init(std::uint64_t, DType, nn::Init) const override { return {}; }
+  Value apply(const Tree<Value>&, Value x, nn::Context& context) const override {
+    return context.is_training() ? x + 0.001 * reverse(x, {0}) : x;
+  }
+};
+
+// The rows of an embedding's gradient are summed, for any number of them; a model that couples the rows of a batch is compiled for full
+// batches and for the shorter last one.
+TEST(Fit, AnEmbeddingWithAPartialLastBatch) {
+  std::vector<double> ids, y;
+  for (int i = 0; i < 44; ++i) {
+    ids.push_back(i * 7 % 5);
+    y.push_back(ids.back() * ids.back() - 3);
+  }
+  const data::ArrayDataset samples(Array::from(ids, {44, 1}), Array::from(y, {44, 1}));
+  const nn::Sequential plain(nn::Embedding(5, 4), nn::Flatten(), nn::Linear(4, 1));
+  const nn::Sequential coupled(nn::Embedding(5, 4), nn::Flatten(), nn::Layer(MirrorModule()), nn::Linear(4, 1));
+  for (const nn::Sequential& model : {plain, coupled})
+    for (const char* backend : {"interp", "llvm"}) {
+      FitOptions options = options_of(60);
+      options.optimizer = optim::Adam(0.1);
+      options.compile.backend = backend;
+      const FitResult run = fit(model, samples, samples, options);
+      EXPECT_EQ(run.status, FitResult::Status::Finished) << run.message;
+      EXPECT_LT(run.best_validation, 0.2) << backend;
+    }
 }
 
 // One epoch is the steps of the definition, one batch after another, gradients written out by hand.
@@ -88,7 +123,7 @@ TEST(Fit, AnEpochIsTheStepsOfItsBatches) {
     double dw = 0, db = 0;
     for (std::size_t i = start; i < start + n; ++i) {
       double x = 0, y = 0;
-      training.gather(std::span(&order[i], 1), &x, &y);
+      training.gather(std::span(&order[i], 1), {.inputs = &x, .targets = &y});
       const double difference = w * x + b - y;
       total += difference * difference;
       dw += 2 * difference * x / static_cast<double>(n);
@@ -140,8 +175,261 @@ TEST(Fit, StopsAfterTheStepUnderWay) {
   const FitResult run = fit(nn::Linear(1, 1), training, training, options);
   EXPECT_EQ(run.status, FitResult::Status::Stopped);
   EXPECT_EQ(run.best_epoch, 1);
-  EXPECT_EQ(run.times.num_steps, 8 + 4);
-  EXPECT_EQ(told, 12);
+  EXPECT_EQ(run.times.num_steps, 8 + 3);
+  EXPECT_EQ(told, 11);
+  EXPECT_EQ(run.state.epoch, 2);
+  EXPECT_EQ(run.state.step, 3);
+}
+
+// ---- what must not change a bit -------------------------------------------------------------------------------------
+
+// The trained state, as bytes: parameters, optimiser state, best parameters, counters and history without its times.
+std::string bits(const TrainingState& state) {
+  std::string out;
+  const auto add_bytes = [&](const void* data, std::size_t n) { out.append(static_cast<const char*>(data), n); };
+  for (const Tree<Array>* tree : {&state.params, &state.optimizer_state, &state.buffers, &state.best_params})
+    for (const Array& leaf : tree->flatten()) add_bytes(leaf.raw(), leaf.bytes());
+  for (const std::int64_t v :
+       {state.epoch, state.step, state.num_steps, state.best_epoch, state.epochs_without_improvement})
+    add_bytes(&v, sizeof v);
+  add_bytes(&state.epoch_loss, sizeof state.epoch_loss);
+  add_bytes(&state.stopping_reference, sizeof state.stopping_reference);
+  for (const EpochRecord& r : state.history)
+    for (const double v : {static_cast<double>(r.epoch), r.train_loss, r.validation}) add_bytes(&v, sizeof v);
+  return out;
+}
+
+TEST(Fit, StepsPerCallAndPrefetchChangeNoBit) {
+  const auto training = linear_data(37, 2, 1), validation = linear_data(11, 2, 2);  // 4 whole batches and one of 5
+  FitOptions options = options_of(3);
+  options.optimizer = optim::Adam(0.05);
+  const std::string expected = bits(fit(nn::Linear(2, 1), training, validation, options).state);
+  for (const std::int64_t steps : {2, 3, 4, 100})
+    for (const bool prefetch : {false, true}) {
+      options.steps_per_call = steps;
+      options.prefetch = prefetch;
+      EXPECT_EQ(bits(fit(nn::Linear(2, 1), training, validation, options).state), expected) << steps << prefetch;
+    }
+}
+
+// The same compiled, with a loop over time inside the loop over steps, and any number of threads.
+TEST(Fit, StepsPerCallAndThreadsChangeNoBitCompiled) {
+  std::mt19937_64 rng(3);
+  std::normal_distribution<float> normal;
+  constexpr std::int64_t n = 70, time = 5, features = 3;
+  std::vector<float> x(static_cast<std::size_t>(n * time * features)), y(static_cast<std::size_t>(n));
+  for (std::vector<float>* values : {&x, &y})
+    for (float& v : *values) v = normal(rng);
+  const data::ArrayDataset samples(Array::from(x, {n, time, features}), Array::from(y, {n, 1}));
+  const nn::Sequential model(nn::LSTM(features, 9), nn::Last(), nn::Linear(9, 1));
+  FitOptions options{.optimizer = optim::Adam(0.01), .batch_size = 16, .epochs = 2};
+  const std::string expected = bits(fit(model, samples, samples, options).state);
+  for (const std::int64_t steps : {1, 2, 4})
+    for (const int threads : {1, 2}) {
+      options.steps_per_call = steps;
+      options.compile.threads = threads;
+      EXPECT_EQ(bits(fit(model, samples, samples, options).state), expected) << steps << " " << threads;
+    }
+}
+
+class FitInFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "fitXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+// Stops after every number of steps there is, goes on from the file, and arrives where the uninterrupted run did.
+TEST_F(FitInFolder, ResumingFromAnyStepIsBitwiseTheUninterruptedRun) {
+  const auto training = linear_data(37, 2, 1), validation = linear_data(11, 2, 2);
+  FitOptions options = options_of(3);
+  options.optimizer = optim::Adam(0.05);
+  options.early_stopping = {.patience = 2, .min_delta = 0.2};
+  const FitResult whole = fit(nn::Linear(2, 1), training, validation, options);
+  EXPECT_EQ(whole.status, FitResult::Status::Finished);
+  for (std::int64_t stop_after = 1; stop_after < whole.times.num_steps; ++stop_after) {
+    FitOptions part = options;
+    part.checkpoint = {.folder = folder_ / std::to_string(stop_after), .every_steps = 2};
+    part.steps_per_call = 1 + stop_after % 3;
+    std::atomic<bool> stop{false};
+    part.stop = &stop;
+    part.on_progress = [&](const Progress& p) {
+      if (p.steps_here >= stop_after) stop = true;
+    };
+    fit(nn::Linear(2, 1), training, validation, part);
+    const std::filesystem::path latest = latest_checkpoint(part.checkpoint.folder);
+    ASSERT_FALSE(latest.empty());
+    part.resume = std::make_shared<TrainingState>(load_checkpoint(latest));
+    stop = false;
+    part.on_progress = nullptr;
+    const FitResult resumed = fit(nn::Linear(2, 1), training, validation, part);
+    EXPECT_EQ(bits(resumed.state), bits(whole.state)) << stop_after;
+    EXPECT_EQ(bits(load_checkpoint(latest_checkpoint(part.checkpoint.folder))), bits(whole.state)) << stop_after;
+    EXPECT_EQ(resumed.params["weight"].at(0), whole.params["weight"].at(0));
+    EXPECT_EQ(resumed.history.size(), whole.history.size());
+  }
+}
+
+TEST_F(FitInFolder, KeepsTheNewestCheckpoints) {
+  const auto training = linear_data(16, 1, 1);
+  FitOptions options = options_of(6);
+  options.checkpoint = {.folder = folder_, .keep = 2};
+  const FitResult run = fit(nn::Linear(1, 1), training, training, options);
+  std::int64_t folders = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_)) ++folders;
+  EXPECT_LE(folders, 2);
+  const std::filesystem::path last = latest_checkpoint(folder_);
+  EXPECT_EQ(last.filename(), "step-00000012");
+  EXPECT_EQ(bits(load_checkpoint(last)), bits(run.state));
+}
+
+TEST_F(FitInFolder, RefusesAStateOfAnotherTraining) {
+  const auto training = linear_data(16, 1, 1);
+  FitOptions options = options_of(2);
+  options.checkpoint.folder = folder_;
+  fit(nn::Linear(1, 1), training, training, options);
+  options.resume = std::make_shared<TrainingState>(load_checkpoint(latest_checkpoint(folder_)));
+  const auto message = [&](const FitOptions& changed, const data::Dataset& samples,
+                           const nn::Layer& model) -> std::string {
+    try {
+      fit(model, samples, samples, changed);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  FitOptions other = options;
+  other.seed = 5;
+  EXPECT_EQ(
+      message(other, training, nn::Linear(1, 1)),
+      "[resume] seed must be that of the checkpoint, 3. Received: 5. Try: the configuration and the data that the run "
+      "was started with.");
+  EXPECT_NE(message(options, linear_data(24, 1, 1), nn::Linear(1, 1)).find("the number of training samples must be"),
+            std::string::npos);
+  EXPECT_NE(
+      message(options, training, nn::Sequential(nn::Linear(1, 1))).find("tensor '0.weight' must be in the checkpoint"),
+      std::string::npos);
+}
+
+TEST(Fit, StopsEarlyWithTheBestEpoch) {
+  const auto training = linear_data(16, 1, 6);
+  const data::ArrayDataset validation(Array::from(std::vector<double>{1, -1}, {2, 1}),
+                                      Array::from(std::vector<double>{-100, 100}, {2, 1}));
+  FitOptions options = options_of(50);
+  options.early_stopping.patience = 4;
+  const FitResult run = fit(nn::Linear(1, 1), training, validation, options);
+  EXPECT_EQ(run.status, FitResult::Status::StoppedEarly);
+  EXPECT_EQ(run.history.size(), 1u + 4);
+  EXPECT_EQ(run.best_epoch, 1);
+}
+
+// Rows 8..15 of the inputs are so large that the square of the prediction's error is not a float, so the loss of that batch is
+// what first becomes infinite; nothing before it is.
+TEST(Fit, NamesTheFirstTensorThatIsNotFinite) {
+  std::vector<float> x(24, 1), y(24, 1);
+  std::fill(x.begin() + 8, x.begin() + 16, 1e30f);
+  const data::ArrayDataset training(Array::from(x, {24, 1}), Array::from(y, {24, 1}));
+  FitOptions options = options_of(2);
+  options.shuffle = false;
+  FitResult run = fit(nn::Linear(1, 1), training, training, options);
+  EXPECT_EQ(run.status, FitResult::Status::NonFiniteLoss);
+  EXPECT_EQ(run.non_finite.epoch, 1);
+  EXPECT_EQ(run.non_finite.step, 2);
+  EXPECT_EQ(run.non_finite.tensor, "the loss, f32[]: 1 of its 1 numbers are not finite");
+  EXPECT_NE(
+      run.message.find("The loss was not finite at step 2 of epoch 1. First of all tensors, at step 2 of epoch 1"),
+      std::string::npos)
+      << run.message;
+
+  // A NaN among the inputs is found as such, and a layer's output before the loss.
+  x[3] = std::numeric_limits<float>::quiet_NaN();
+  const data::ArrayDataset with_nan(Array::from(x, {24, 1}), Array::from(y, {24, 1}));
+  run = fit(nn::Linear(1, 1), with_nan, training, options);
+  EXPECT_EQ(run.non_finite.step, 1);
+  EXPECT_EQ(run.non_finite.tensor, "the inputs of the batch, f32[8,1]: 1 of its 8 numbers are not finite");
+  x[3] = 3e38f;
+  const data::ArrayDataset overflowing(Array::from(x, {24, 1}), Array::from(y, {24, 1}));
+  run = fit(nn::Sequential(nn::Linear(1, 4), nn::Linear(4, 1)), overflowing, training, options);
+  EXPECT_TRUE(run.non_finite.tensor.starts_with("the output of layer ") ||
+              run.non_finite.tensor.starts_with("the loss"))
+      << run.non_finite.tensor;
+}
+
+// A step whose loss is finite can leave parameters behind that are not; that step is the one to name.
+TEST(Fit, NamesAnEarlierStepThanThatOfTheLoss) {
+  std::vector<float> x(16, 1), y(16, 1);
+  y[3] = 1e19f;  // its square is a float, 8 * 1e19^2 / 8 too; learning_rate * gradient is not
+  const data::ArrayDataset training(Array::from(x, {16, 1}), Array::from(y, {16, 1}));
+  FitOptions options = options_of(2);
+  options.shuffle = false;
+  options.optimizer = optim::SGD(1e25);
+  const FitResult run = fit(nn::Linear(1, 1), training, training, options);
+  EXPECT_EQ(run.status, FitResult::Status::NonFiniteLoss);
+  EXPECT_EQ(run.non_finite.step, 1);
+  EXPECT_TRUE(run.non_finite.tensor.starts_with("parameter ")) << run.non_finite.tensor;
+  EXPECT_NE(run.message.find("The loss was not finite at step 2 of epoch 1."), std::string::npos) << run.message;
+  EXPECT_EQ(run.state.num_steps, 0);
+}
+
+// Slow enough for a thread to gather ahead, which must not show.
+TEST(Fit, GatheringAheadChangesNoBit) {
+  class Slow : public data::ArrayDataset {
+   public:
+    using ArrayDataset::ArrayDataset;
+    void gather(std::span<const std::int64_t> samples, const data::Batch& batch) const override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::thread::id here = std::this_thread::get_id();
+      if (first == std::thread::id()) first = here;
+      elsewhere = elsewhere || here != first;
+      ArrayDataset::gather(samples, batch);
+    }
+    mutable std::thread::id first;
+    mutable std::atomic<bool> elsewhere{false};
+  };
+  const auto fast = linear_data(37, 2, 1), validation = linear_data(11, 2, 2);
+  std::vector<std::int64_t> all(37);
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  Array x = Array::zeros(DType::F64, {37, 2}), y = Array::zeros(DType::F64, {37, 1});
+  fast.gather(all, {.inputs = x.raw(), .targets = y.raw()});
+  const Slow slow(x, y);
+  FitOptions options = options_of(4);
+  options.steps_per_call = 2;
+  const std::string expected = bits(fit(nn::Linear(2, 1), fast, validation, options).state);
+  EXPECT_EQ(bits(fit(nn::Linear(2, 1), slow, validation, options).state), expected);
+  EXPECT_TRUE(slow.elsewhere);
+  // Ending early joins the thread, whatever it is doing.
+  std::atomic<bool> stop{false};
+  options.stop = &stop;
+  options.on_progress = [&](const Progress& p) { stop = p.steps_here > 9; };
+  EXPECT_EQ(fit(nn::Linear(2, 1), slow, validation, options).status, FitResult::Status::Stopped);
+}
+
+// gather() throws what it likes, from whatever thread it is called.
+TEST(Fit, ErrorsOfTheDataArriveAtTheCaller) {
+  class Broken : public data::ArrayDataset {
+   public:
+    using ArrayDataset::ArrayDataset;
+    void gather(std::span<const std::int64_t> samples, const data::Batch& batch) const override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (++calls > fine_calls) throw UserError("csv", "row 13 must be a number");
+      ArrayDataset::gather(samples, batch);
+    }
+    int fine_calls = 0;
+    mutable std::atomic<int> calls{0};
+  };
+  const auto validation = linear_data(3, 1, 1);
+  FitOptions options = options_of(4);
+  for (const int fine_calls : {0, 2, 9})  // in the first blocks, and when a thread has taken over
+    for (const bool prefetch : {false, true}) {
+      Broken training(Array::zeros(DType::F64, {32, 1}), Array::zeros(DType::F64, {32, 1}));
+      training.fine_calls = fine_calls;
+      options.prefetch = prefetch;
+      EXPECT_THROW(fit(nn::Linear(1, 1), training, validation, options), UserError);
+    }
 }
 
 TEST(Fit, Refusals) {

@@ -2,6 +2,7 @@
 
 #include "nn_testing.h"
 #include "optim/registry.h"
+#include "registry_samples.h"
 
 namespace hotloop::testing {
 namespace {
@@ -76,14 +77,86 @@ TEST(Optimizers, EachLeafKeepsItsDtype) {
   EXPECT_NEAR(updated["a"].at(0), updated["b"].at(0), 1e-6);
 }
 
-TEST(OptimizerRegistry, EveryOptimizerDescendsAParabola) {
-  for (const optim::OptimizerDef& def : optim::all_optimizers()) {
-    EXPECT_FALSE(def.summary.empty()) << def.name;
-    for (const Parameter& p : def.parameters) EXPECT_FALSE(p.doc.empty()) << def.name << "." << p.name;
-    const Optimizer optimizer = optim::make_optimizer(def.name, {{"learning_rate", 0.01}});
-    const Gradient of_half_square = [](const Tree<Value>& params) { return params; };
-    EXPECT_LT(std::abs(run(optimizer, one(1), of_half_square, 40).first["w"].at(0)), 0.8) << def.name;
+TEST(Optimizers, AdamWDecaysWhatTheMomentsDoNotSee) {
+  // Gradient 0: only the decay acts, 1 - 0.1 * 0.2 a step.
+  EXPECT_DOUBLE_EQ(run(optim::AdamW(0.1, 0.2), one(1), one(0), 2).first["w"].at(0), 0.98 * 0.98);
+}
+
+TEST(Optimizers, RmspropsTwoEpsilons) {
+  // v = 0.01 g^2 and 0.1 g^2; g = 1.
+  EXPECT_DOUBLE_EQ(run(optim::RMSprop(1, {.epsilon = 0.5}), one(0), one(1), 1).first["w"].at(0), -1 / (0.1 + 0.5));
+  EXPECT_NEAR(run(optim::RMSprop(1, optim::RMSpropOptions::keras()), one(0), one(1), 1).first["w"].at(0),
+              -1 / std::sqrt(0.1 + 1e-7), 1e-15);
+}
+
+TEST(Optimizers, ClippingByNormIsOverAllGradientsTogether) {
+  const Tree<Array> params = {{"a", Array::full(DType::F64, {1}, 0)}, {"b", Array::full(DType::F32, {1}, 0)}};
+  const Tree<Array> grads = {{"a", Array::full(DType::F64, {1}, 3)}, {"b", Array::full(DType::F32, {1}, 4)}};
+  const Tree<Array> clipped = run(optim::ClipByNorm(optim::SGD(1), 1), params, grads, 1).first;
+  EXPECT_NEAR(clipped["a"].at(0), -0.6, 1e-6);
+  EXPECT_NEAR(clipped["b"].at(0), -0.8, 1e-6);
+  EXPECT_EQ(run(optim::ClipByNorm(optim::SGD(1), 100), params, grads, 1).first["a"].at(0), -3);
+  const Tree<Array> by_value = run(optim::ClipByValue(optim::SGD(1), 3.5), params, grads, 1).first;
+  EXPECT_EQ(by_value["a"].at(0), -3);
+  EXPECT_EQ(by_value["b"].at(0), -3.5);
+}
+
+TEST(Optimizers, EmaStartsFromTheInitialParameters) {
+  const optim::EMA ema(optim::SGD(1), 0.5);
+  const auto [params, state] = run(ema, one(8), one(2), 2);  // 8, 6, 4
+  EXPECT_EQ(params["w"].at(0), 4);
+  EXPECT_EQ(ema.evaluated(params, state)["w"].at(0), 0.5 * (0.5 * 8 + 0.5 * 6) + 0.5 * 4);
+  EXPECT_EQ(optim::ClipByNorm(ema, 100).evaluated(params, state)["w"].at(0), state["average.w"].at(0));
+}
+
+// The factors of steps 0, 1, ... by an SGD on a constant gradient.
+std::vector<double> rates(const optim::Schedule& schedule, int steps) {
+  std::vector<double> all;
+  double before = 0;
+  for (int n = 1; n <= steps; ++n) {
+    const double now = run(optim::SGD(schedule), one(0), one(1), n).first["w"].at(0);
+    all.push_back(before - now);
+    before = now;
   }
+  return all;
+}
+
+void expect_rates(const std::vector<double>& rates, const std::vector<double>& expected) {
+  ASSERT_EQ(rates.size(), expected.size());
+  for (std::size_t i = 0; i < rates.size(); ++i) EXPECT_NEAR(rates[i], expected[i], 1e-14) << "step " << i;
+}
+
+TEST(Schedules, ByHand) {
+  expect_rates(rates({2, {optim::Warmup(4, 0.2)}}, 6), {0.4, 0.8, 1.2, 1.6, 2, 2});
+  expect_rates(rates({2, {optim::Cosine(4, 0.1)}}, 6),
+               {2, 1.1 + 0.9 * std::sqrt(0.5), 1.1, 1.1 - 0.9 * std::sqrt(0.5), 0.2, 0.2});
+  expect_rates(rates({2, {optim::StepDecay(2, 0.5)}}, 5), {2, 2, 1, 1, 0.5});
+  // Up over steps 0..1, down over 1..4.
+  expect_rates(rates({1, {optim::OneCycle(5, 0.4, 10, 5)}}, 6),
+               {0.1, 1, 0.02 + 0.98 * 0.75, 0.02 + 0.98 * 0.25, 0.02, 0.02});
+}
+
+TEST(Schedules, FactorsMultiply) {
+  expect_rates(rates({2, {optim::Warmup(2), optim::StepDecay(1, 0.5)}}, 4), {0, 0.5, 0.5, 0.25});
+}
+
+TEST(OptimizerRegistry, EveryOptimizerDescendsAParabola) {
+  for (const auto& [name, optimizer] : sample_optimizers(0.01)) {
+    const Gradient of_half_square = [](const Tree<Value>& params) { return params; };
+    EXPECT_LT(std::abs(run(optimizer, one(1), of_half_square, 40).first["w"].at(0)), 0.95) << name;
+  }
+}
+
+TEST(OptimizerRegistry, EverythingIsDescribed) {
+  const auto check = [](const auto& defs) {
+    for (const auto& def : defs) {
+      EXPECT_FALSE(def.summary.empty()) << def.name;
+      for (const Parameter& p : def.parameters) EXPECT_FALSE(p.doc.empty()) << def.name << "." << p.name;
+    }
+  };
+  check(optim::all_optimizers());
+  check(optim::all_schedules());
+  check(optim::all_wrappers());
 }
 
 }  // namespace

@@ -83,6 +83,23 @@ TEST(PartialBatch, RefusesAProgramThatCouplesRows) {
   EXPECT_NO_THROW(compile(trace(reversed, type), options({})));
 }
 
+TEST(PartialBatch, InputsThatNeverMeetAndUnusedOnesShareTheBatch) {
+  const TracedFunction apart = [](std::span<const Value> in) {
+    return std::vector<Value>{exp(in[0]), reduce_sum(in[1], {0})};
+  };
+  const std::vector<ValueType> three = {{DType::F64, {40, 2}}, {DType::F64, {40, 3}}, {DType::I32, {40}}};
+  for (const char* backend : {"interp", "llvm"}) {
+    CompileOptions o = options({0, 0, 0});
+    o.backend = backend;
+    const Executable run = compile(trace(apart, three), o);
+    const auto out = run(std::vector<Array>{Array::full(DType::F64, {5, 2}, 1), Array::full(DType::F64, {5, 3}, 2),
+                                            Array::zeros(DType::I32, {5})});
+    ASSERT_EQ(out[0].shape(), (Shape{5, 2})) << backend;
+    EXPECT_NEAR(out[0].at(9), std::exp(1), 1e-15) << backend;
+    EXPECT_EQ(out[1].at(2), 10) << backend;
+  }
+}
+
 TEST(PartialBatch, NeedsTheBatchFirst) {
   const TracedFunction same = [](std::span<const Value> in) { return std::vector<Value>{neg(in[0])}; };
   const std::vector<ValueType> type = {{DType::F32, {4, 2}}};

@@ -98,6 +98,7 @@ struct Frame {
   std::vector<Value*> buffers;  // base address of each buffer
   Value* worker = nullptr;
   Value* num_workers = nullptr;
+  Value* turn = nullptr;  // odd in every second call, or iteration of the innermost loop
 
   Value* extent(Code& code, const kernel::Extent& extent) const;
   Value* affine(Code& code, const kernel::Affine& index) const;    // in elements

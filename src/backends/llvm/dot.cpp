@@ -1,7 +1,10 @@
 // Dot: register-tiled micro-kernels. An element's accumulator takes its steps in the order of the kernel IR whatever
 // the tile, so tile shapes are chosen for speed alone: panels of columns outside, blocks of rows inside (the panel of
-// B stays in cache), all segments accumulated in registers.
+// B stays in cache), all segments accumulated in registers. A deep product of many rows, such as a weight gradient over all
+// steps, is cut along k: a part of the panel of B that fits the first cache is packed beside it, all rows pass over it, and
+// between the parts accumulators wait in C.
 #include <algorithm>
+#include <functional>
 #include <sstream>
 
 #include "backends/llvm/code.h"
@@ -65,11 +68,25 @@ Dot transposed(const Dot& dot) {
   return other;
 }
 
+// For few rows a large B is read as often as it is used. Then panels are visited in the other direction each second time, and
+// the first ones are still in the cache from last time.
+bool alternates(const kernel::Target& target, const Dot& dot) {
+  std::int64_t bytes = 0;
+  for (const DotSegment& s : dot.segments) bytes += depth(s) * dot.n.bound * bytes_of(dot.dtype);
+  return dot.m.bound <= 2 * target.dot_rows && bytes > target.l1_bytes / 2;
+}
+
+// Accumulators start from what lies at C.
+bool starts_from_c(const Dot& dot) {
+  return dot.init && dot.init->buffer == dot.c.buffer && dot.init->index == dot.c.index && dot.init_m == dot.c_m &&
+         dot.init_n == dot.c_n;
+}
+
 std::string key_of(const Dot& dot) {
   std::ostringstream text;
   const auto extent = [](const kernel::Extent& e) { return (e.is_static() ? "" : "?") + std::to_string(e.bound); };
   text << "dot " << name_of(dot.dtype) << ' ' << extent(dot.m) << ' ' << extent(dot.n) << ' ' << dot.init.has_value()
-       << ' ' << dot.init_m << ' ' << dot.init_n << ' ' << dot.c_m << ' ' << dot.c_n;
+       << starts_from_c(dot) << ' ' << dot.init_m << ' ' << dot.init_n << ' ' << dot.c_m << ' ' << dot.c_n;
   for (const DotSegment& s : dot.segments) {
     text << "; " << s.a_m << ' ' << s.b_n << ' ' << s.packed;
     for (const KDim& k : s.k) text << ' ' << extent(k.extent) << ',' << k.a_stride << ',' << k.b_stride;
@@ -93,7 +110,8 @@ class DotEmitter {
       }
       segments_.push_back(std::move(segment));
     }
-    m_ = dot.m.is_static() ? code.i64(dot.m.bound) : static_cast<Value*>(argument);
+    m_ = dot.m.is_static() ? code.i64(dot.m.bound) : static_cast<Value*>(argument++);
+    if (alternates(code.state().program.target, dot)) backwards_ = argument;
   }
 
   void emit() {
@@ -110,7 +128,7 @@ class DotEmitter {
     columns(wide, panels, 1);
     if (const std::int64_t rest = n - panels * panel_columns; rest > 0) {
       const auto vectors = static_cast<int>((rest + lanes_ - 1) / lanes_);
-      row_blocks({panels * panel_columns, nullptr, vectors, vectors, static_cast<int>(rest - (vectors - 1) * lanes_)});
+      tile_of({panels * panel_columns, nullptr, vectors, vectors, static_cast<int>(rest - (vectors - 1) * lanes_)});
     }
   }
 
@@ -135,9 +153,18 @@ class DotEmitter {
 
   void columns(std::int64_t begin, std::int64_t end, std::int64_t side) {
     const std::int64_t panel = code_.state().program.target.dot_vectors, width = panel * lanes_;
-    code_.loop(code_.i64(begin * width), code_.i64(end * width), side * width, [&](Value* column) {
-      row_blocks({0, column, static_cast<int>(side * panel), static_cast<int>(panel), lanes_});
+    code_.loop(code_.i64(begin * width), code_.i64(end * width), side * width, [&](Value* forwards) {
+      Value* column = forwards;
+      if (backwards_ != nullptr && end - begin > side)
+        column = code_.b.CreateSelect(backwards_, code_.b.CreateSub(code_.i64((begin + end - side) * width), forwards),
+                                      forwards);
+      tile_of({0, column, static_cast<int>(side * panel), static_cast<int>(panel), lanes_});
     });
+  }
+
+  void tile_of(const Tile& tile) {
+    if (is_deep(tile)) return parts(tile);
+    row_blocks(tile, [&](Value* row, std::int64_t rows) { block(tile, row, rows); });
   }
 
   Value* column_offset(Value* pointer, const Tile& tile, std::int64_t elements_per_column) {
@@ -146,7 +173,8 @@ class DotEmitter {
                                         : code_.offset(pointer, tile.loop_columns, elements_per_column * bytes_);
   }
 
-  void row_blocks(const Tile& tile) {
+  // body(row, rows) for blocks of rows.
+  void row_blocks(const Tile& tile, const std::function<void(Value*, std::int64_t)>& body) {
     const std::int64_t most = std::min<std::int64_t>(12, std::max<std::int64_t>(1, budget_ / tile.vectors));
     const std::int64_t blocks = (dot_.m.bound + most - 1) / most;
     if (blocks == 0) return;
@@ -154,19 +182,20 @@ class DotEmitter {
     if (dot_.m.is_static()) {  // blocks as equal as can be: at most two heights
       const std::int64_t low = dot_.m.bound / blocks, num_high = dot_.m.bound % blocks;
       const std::int64_t high_rows = num_high * (low + 1);
-      code_.loop(code_.i64(0), code_.i64(high_rows), low + 1, [&](Value* row) { block(tile, row, low + 1); });
-      code_.loop(code_.i64(high_rows), m_, low, [&](Value* row) { block(tile, row, low); });
+      code_.loop(code_.i64(0), code_.i64(high_rows), low + 1, [&](Value* row) { body(row, low + 1); });
+      code_.loop(code_.i64(high_rows), m_, low, [&](Value* row) { body(row, low); });
       return;
     }
-    // Full blocks, then the rest in lower ones that still have eight accumulators, then single rows.
-    const std::int64_t low = std::clamp<std::int64_t>(8 / tile.vectors, 1, 4);
+    // Full blocks, then the rest in lower ones of sixteen and eight accumulators, then single rows.
+    const std::int64_t middle = 16 / tile.vectors, low = std::clamp<std::int64_t>(8 / tile.vectors, 1, 4);
     Value* row = code_.i64(0);
     const auto rows_of = [&](std::int64_t h) {
       Value* end = code_.b.CreateSub(m_, code_.b.CreateURem(code_.b.CreateSub(m_, row), code_.i64(h)));
-      code_.loop(row, end, h, [&](Value* r) { block(tile, r, h); });
+      code_.loop(row, end, h, [&](Value* r) { body(r, h); });
       row = end;
     };
     rows_of(height);
+    if (middle > low && middle < height) rows_of(middle);
     if (low > 1 && low < height) rows_of(low);
     if (height > 1) rows_of(1);
   }
@@ -184,13 +213,136 @@ class DotEmitter {
       Value* b = column_offset(segment.b, tile, segment.packed ? segment.depth : segment.b_n);
       accumulators = steps(segment, 0, tile, rows, a, b, accumulators);
     }
-    Value* c = code_.offset(column_offset(c_, tile, dot_.c_n), row, dot_.c_m * bytes_);
+    store_c(accumulators, tile, row, rows);
+  }
+
+  void store_c(Values values, const Tile& tile, Value* row, std::int64_t rows) {
+    Value* c = address_of_c(tile, row);
     for (std::int64_t i = 0; i < rows; ++i) {
       for (int j = 0; j < tile.vectors; ++j) {
         Value* to = code_.offset(c, (i * dot_.c_m + j * lanes_ * dot_.c_n) * bytes_);
-        code_.store(dot_.dtype, at(accumulators, tile, i, j), to, dot_.c_n, lanes_, tail_of(tile, j));
+        code_.store(dot_.dtype, at(values, tile, i, j), to, dot_.c_n, lanes_, tail_of(tile, j));
       }
     }
+  }
+
+  // A k of many parts, and rows enough to pay for packing and for accumulators that come and go.
+  bool is_deep(const Tile& tile) const {
+    constexpr std::int64_t enough_blocks = 4, enough_parts = 2;
+    if (dot_.m.bound < enough_blocks * std::max<std::int64_t>(1, budget_ / tile.vectors)) return false;
+    return std::all_of(segments_.begin(), segments_.end(),
+                       [&](const Segment& s) { return !s.packed && s.depth >= enough_parts * part_steps(tile); });
+  }
+
+  // Steps of k whose columns of a tile fill half of the first cache.
+  std::int64_t part_steps(const Tile& tile) const {
+    return std::max<std::int64_t>(1, code_.state().program.target.l1_bytes / 2 / (tile.vectors * kernel::vector_bytes));
+  }
+
+  Value* address_of_c(const Tile& tile, Value* row) {
+    return code_.offset(column_offset(c_, tile, dot_.c_n), row, dot_.c_m * bytes_);
+  }
+
+  void parts(const Tile& tile) {
+    if (!starts_from_c(dot_))
+      row_blocks(tile, [&](Value* row, std::int64_t rows) { store_c(initial(tile, row, rows), tile, row, rows); });
+    Value* const packed = part_buffer(part_steps(tile) * tile.vectors * kernel::vector_bytes);
+    for (const Segment& segment : segments_)
+      cut(segment, 0, segment.a, column_offset(segment.b, tile, segment.b_n), tile, packed);
+  }
+
+  // Parts of dim d, or of one further in where a single iteration of d is more than a part.
+  void cut(const Segment& segment, std::size_t d, Value* a, Value* b, const Tile& tile, Value* packed) {
+    const std::int64_t a_step = segment.k[d].a_stride * bytes_, b_step = segment.k[d].b_stride * bytes_;
+    std::int64_t inner = 1;  // steps of one iteration
+    for (std::size_t i = d + 1; i < segment.k.size(); ++i) inner *= segment.k[i].extent.bound;
+    if (inner > part_steps(tile)) {
+      code_.loop(code_.i64(0), segment.extents[d], 1, [&](Value* k) {
+        cut(segment, d + 1, code_.offset(a, k, a_step), code_.offset(b, k, b_step), tile, packed);
+      });
+      return;
+    }
+    const std::int64_t bound = std::max<std::int64_t>(1, segment.k[d].extent.bound), most = part_steps(tile) / inner;
+    const std::int64_t num_parts = (bound + most - 1) / most, count = (bound + num_parts - 1) / num_parts;
+    Segment part = segment;
+    part.packed = true;
+    Tile beside = tile;
+    beside.panel_vectors = tile.vectors;
+    code_.loop(code_.i64(0), segment.extents[d], count, [&](Value* begin) {
+      Value* length = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, code_.i64(count),
+                                                    code_.b.CreateSub(segment.extents[d], begin));
+      pack_part(segment, d, length, tile, code_.offset(b, begin, b_step), packed);
+      row_blocks(tile, [&](Value* row, std::int64_t rows) {
+        Value* from = code_.offset(code_.offset(a, begin, a_step), row, segment.a_m * bytes_);
+        Values carried = from_c(tile, row, rows);
+        carried.push_back(packed);
+        carried = part_of(part, d, length, beside, rows, from, carried);
+        carried.pop_back();
+        store_c(carried, tile, row, rows);
+      });
+    });
+  }
+
+  // Room on the stack, in the entry block: one for the whole function.
+  Value* part_buffer(std::int64_t bytes) {
+    if (part_buffer_ == nullptr) {
+      llvm::BasicBlock& entry = code_.b.GetInsertBlock()->getParent()->getEntryBlock();
+      llvm::IRBuilder<> first(&entry, entry.begin());
+      part_buffer_ = first.CreateAlloca(llvm::ArrayType::get(first.getInt8Ty(), 0));
+      part_buffer_->setAlignment(llvm::Align(kernel::vector_bytes));
+    }
+    part_bytes_ = std::max(part_bytes_, bytes);
+    part_buffer_->setAllocatedType(llvm::ArrayType::get(code_.b.getInt8Ty(), static_cast<std::uint64_t>(part_bytes_)));
+    return part_buffer_;
+  }
+
+  // Copies the columns of a tile for `extent` iterations of dim d to `to`, zeros beyond the last column; gives the end.
+  Value* pack_part(const Segment& segment, std::size_t d, Value* extent, const Tile& tile, Value* b, Value* to) {
+    const Values end = code_.loop(code_.i64(0), extent, 1, {to}, [&](Value* k, const Values& carried) -> Values {
+      Value* from = code_.offset(b, k, segment.k[d].b_stride * bytes_);
+      if (d + 1 < segment.k.size()) return {pack_part(segment, d + 1, segment.extents[d + 1], tile, from, carried[0])};
+      for (int j = 0; j < tile.vectors; ++j)
+        code_.store(dot_.dtype, load_b(segment, tile, from, j), code_.offset(carried[0], j * lanes_ * bytes_), 1,
+                    lanes_, nullptr);
+      return {code_.offset(carried[0], tile.vectors * lanes_ * bytes_)};
+    });
+    return end[0];
+  }
+
+  // steps() over `extent` iterations of dim d with B packed as it is read: the last of the carried values is where.
+  Values part_of(const Segment& segment, std::size_t d, Value* extent, const Tile& tile, std::int64_t rows, Value* a,
+                 const Values& carried) {
+    const std::int64_t a_step = segment.k[d].a_stride * bytes_, b_step = tile.vectors * lanes_ * bytes_;
+    if (d + 1 < segment.k.size()) {
+      return code_.loop(code_.i64(0), extent, 1, carried, [&](Value* k, const Values& now) {
+        return part_of(segment, d + 1, segment.extents[d + 1], tile, rows, code_.offset(a, k, a_step), now);
+      });
+    }
+    const auto run = [&](Value* begin, Value* end, std::int64_t count, const Values& from) {
+      return code_.loop(begin, end, count, from, [&](Value* k, Values now) {
+        Value* b = now.back();
+        now.pop_back();
+        Value* a_k = code_.offset(a, k, a_step);
+        for (std::int64_t u = 0; u < count; ++u)
+          step(segment, tile, rows, code_.offset(a_k, u * a_step), code_.offset(b, u * b_step), now);
+        now.push_back(code_.offset(b, count * b_step));
+        return now;
+      });
+    };
+    const std::int64_t unroll = std::clamp<std::int64_t>(24 / (rows * tile.vectors), 1, 4);
+    if (unroll == 1) return run(code_.i64(0), extent, 1, carried);
+    Value* main = code_.b.CreateSub(extent, code_.b.CreateURem(extent, code_.i64(unroll)));
+    return run(main, extent, 1, run(code_.i64(0), main, unroll, carried));
+  }
+
+  Values from_c(const Tile& tile, Value* row, std::int64_t rows) {
+    Values values;
+    Value* c = address_of_c(tile, row);
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (int j = 0; j < tile.vectors; ++j)
+        values.push_back(code_.load(dot_.dtype, code_.offset(c, (i * dot_.c_m + j * lanes_ * dot_.c_n) * bytes_),
+                                    dot_.c_n, lanes_, tail_of(tile, j)));
+    return values;
   }
 
   static Value*& at(Values& values, const Tile& tile, std::int64_t i, int j) {
@@ -309,6 +461,9 @@ class DotEmitter {
   Value* c_;
   Value* init_ = nullptr;
   Value* m_;
+  Value* backwards_ = nullptr;  // i1: the last panel comes first
+  llvm::AllocaInst* part_buffer_ = nullptr;
+  std::int64_t part_bytes_ = 0;
   std::vector<Segment> segments_;
 };
 
@@ -330,6 +485,7 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot) {
     }
   }
   if (!dot.m.is_static()) args.push_back(frame.extent(code, dot.m));
+  if (alternates(state.program.target, dot)) args.push_back(code.b.CreateTrunc(frame.turn, code.b.getInt1Ty()));
   if (function == nullptr) {
     std::vector<llvm::Type*> types;
     for (Value* arg : args) types.push_back(arg->getType());

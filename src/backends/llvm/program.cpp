@@ -37,6 +37,7 @@ class ProgramEmitter {
     llvm::Type* i64 = code_.b.getInt64Ty();
     frame_.worker = field(offsetof(KernelContext, worker), i64);
     frame_.num_workers = field(offsetof(KernelContext, num_workers), i64);
+    frame_.turn = field(offsetof(KernelContext, turn), i64);
     barrier_ = field(offsetof(KernelContext, barrier), pointer);
     team_ = field(offsetof(KernelContext, team), pointer);
     cancel_ = field(offsetof(KernelContext, cancel), pointer);
@@ -102,9 +103,11 @@ class ProgramEmitter {
   void emit(const For& loop) {
     Value* trip = frame_.extent(code_, loop.trip);
     llvm::BasicBlock* done = new_block("for.done");
+    Value* const turn = frame_.turn;
     code_.loop(code_.i64(0), trip, 1, [&](Value* iv) {
+      frame_.turn = iv;
       set(loop.counter, loop.reverse ? code_.b.CreateSub(code_.b.CreateSub(trip, code_.i64(1)), iv) : iv);
-      if (!one_worker_) leave_if_cancelled();
+      leave_if_cancelled();  // also inside a tile, where a loop may run for minutes
       block(loop.test);
       if (loop.stop) {
         Value* stop = code_.load(DType::Bool, frame_.address(code_, *loop.stop), 0, 1, nullptr);
@@ -112,6 +115,7 @@ class ProgramEmitter {
       }
       block(loop.body);
     });
+    frame_.turn = turn;
     code_.b.CreateBr(done);
     code_.b.SetInsertPoint(done);
     set(loop.counter, nullptr);

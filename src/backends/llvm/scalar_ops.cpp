@@ -197,7 +197,7 @@ Value* Code::library_call(ScalarOp op, DType dtype, const Values& args) {
   HOTLOOP_CHECK(name != nullptr, "no code for the operation " + std::string(ir::name_of(op)));
   const std::string symbol = std::string(name) + (dtype == DType::F32 ? "f" : "");
   const int lanes = lanes_in(args[0]);
-  const int native = lanes == 1 ? 1 : state_.register_bytes / static_cast<int>(size_of(dtype));
+  const int native = state_.register_bytes / static_cast<int>(size_of(dtype));
   const auto call = [&](const std::string& callee, const Values& operands) {
     std::vector<llvm::Type*> types(operands.size(), operands[0]->getType());
     auto* signature = llvm::FunctionType::get(operands[0]->getType(), types, false);
@@ -205,11 +205,15 @@ Value* Code::library_call(ScalarOp op, DType dtype, const Values& args) {
     llvm::cast<llvm::Function>(function.getCallee())->addFnAttr(llvm::Attribute::NoUnwind);
     return b.CreateCall(function, operands);
   };
-  if (lanes == 1) return call(symbol, args);
   // The vector ABI: e, d, b for 512, 256 and 128 bits; N: not masked; v: a vector argument.
   const char width = state_.register_bytes == 64 ? 'e' : state_.register_bytes == 32 ? 'd' : 'b';
   const std::string vector_symbol =
       std::string("_ZGV") + width + "N" + std::to_string(native) + std::string(args.size(), 'v') + "_" + symbol;
+  if (lanes == 1) {  // the vector function too: the scalar one rounds differently
+    Values parts;
+    for (Value* arg : args) parts.push_back(b.CreateInsertElement(zero(dtype, native), arg, i64(0)));
+    return b.CreateExtractElement(call(vector_symbol, parts), i64(0));
+  }
   Value* result = llvm::PoisonValue::get(args[0]->getType());
   for (int first = 0; first < lanes; first += native) {
     Values parts;

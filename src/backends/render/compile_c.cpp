@@ -55,7 +55,6 @@ std::string read_text(const fs::path& path) {
 std::vector<std::string> compiler_command(const kernel::Target& target, const fs::path& source,
                                           const fs::path& object) {
   const char* chosen = std::getenv("CC");
-  const std::string level = target.name == "avx512" ? "4" : target.name == "avx2" ? "3" : "2";
   // Contraction, signed overflow and aliasing are where C leaves to the compiler what kernel IR defines; errno and
   // traps are observed by nobody. -O3: at -O2 some compilers leave loops of unknown length unvectorised.
   std::vector<std::string> command = {chosen != nullptr && *chosen != '\0' ? chosen : "cc",
@@ -68,8 +67,12 @@ std::vector<std::string> compiler_command(const kernel::Target& target, const fs
                                       "-fwrapv",
                                       "-fno-strict-aliasing",
                                       "-fno-math-errno",
-                                      "-fno-trapping-math",
-                                      "-march=x86-64-v" + level};
+                                      "-fno-trapping-math"};
+#if defined(__x86_64__)
+  command.push_back(std::string("-march=x86-64-v") + (target.name == "avx512" ? "4"
+                                                      : target.name == "avx2" ? "3"
+                                                                              : "2"));
+#endif
   if (target.name == "avx512") command.push_back("-mprefer-vector-width=512");
   for (const std::string& last : {source.string(), std::string("-o"), object.string(), std::string("-lm")}) {
     command.push_back(last);

@@ -31,6 +31,9 @@ struct Dialect {
   std::vector<Spelling> spellings;
 
   const Spelling& spelling(ir::ScalarOp op) const;
+  std::string_view memory_type(DType dtype) const {
+    return dtype == DType::Bool ? bool_memory : types[static_cast<std::size_t>(dtype)];
+  }
 };
 
 const Dialect& plain_c();

@@ -20,17 +20,25 @@ typedef struct {
   void (*barrier)(void*);
   void* team;
   const int32_t* cancel;
+  int64_t turn;
 } hl_context;
 
 #define HL_ORDER(T, D)                                                              \
   static inline T hl_max_##D(T a, T b) { return (a < b) | (b != b) ? b : a; }       \
-  static inline T hl_min_##D(T a, T b) { return (b < a) | (b != b) ? b : a; }       \
-  static inline T hl_sign_##D(T a) { return a > 0 ? 1 : a < 0 ? -1 : a == 0 ? 0 : a; }
+  static inline T hl_min_##D(T a, T b) { return (b < a) | (b != b) ? b : a; }
 HL_ORDER(float, f32)
 HL_ORDER(double, f64)
 HL_ORDER(int32_t, i32)
 HL_ORDER(uint32_t, u32)
 HL_ORDER(int64_t, i64)
+
+#define HL_SIGN(T, D) \
+  static inline T hl_sign_##D(T a) { return a > 0 ? 1 : a < 0 ? -1 : a == 0 ? 0 : a; }
+HL_SIGN(float, f32)
+HL_SIGN(double, f64)
+HL_SIGN(int32_t, i32)
+HL_SIGN(int64_t, i64)
+static inline uint32_t hl_sign_u32(uint32_t a) { return a > 0; }
 
 #define HL_SIGNED_DIVISION(T, D)                                                                       \
   static inline T hl_div_##D(T a, T b) { return b == 0 ? 0 : b == -1 ? -a : a / b; }                    \
@@ -93,7 +101,7 @@ const Dialect& plain_c() {
       .types = {"bool", "int32_t", "uint32_t", "int64_t", "float", "double"},
       .bool_memory = "uint8_t",
       .index_type = "int64_t",
-      .constant_data = "static const __attribute__((aligned(64)))",
+      .constant_data = "static const __attribute__((aligned(64), unused))",
       .prelude = prelude,
       .kernel_open = "void hotloop_kernel(const hl_context* ctx) {\n",
       .argument = "ctx->arguments[$i]",

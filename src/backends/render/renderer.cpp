@@ -46,6 +46,7 @@ class Renderer {
     ++depth_;
     for (std::size_t i = 0; i < p_.buffers.size(); ++i) render_buffer(static_cast<int>(i));
     line("const " + index_type() + " " + var(rows_var) + " = " + std::string(d_.rows) + ";");
+    line("(void)" + var(rows_var) + ";");
     render_block(p_.body);
     --depth_;
     line("}");
@@ -65,9 +66,7 @@ class Renderer {
   }
   std::string index_type() const { return std::string(d_.index_type); }
   std::string type(DType dtype) const { return std::string(d_.types[static_cast<std::size_t>(dtype)]); }
-  std::string memory_type(DType dtype) const {
-    return dtype == DType::Bool ? std::string(d_.bool_memory) : type(dtype);
-  }
+  std::string memory_type(DType dtype) const { return std::string(d_.memory_type(dtype)); }
   const Buffer& buffer(int b) const { return p_.buffers[static_cast<std::size_t>(b)]; }
 
   static std::string var(Var v) { return "v" + std::to_string(v); }
@@ -412,7 +411,7 @@ class Renderer {
     } else {
       open_loop(counter, trip);
     }
-    if (grid_depth_ == 0) line(std::string(d_.cancelled));
+    line(std::string(d_.cancelled));
     if (loop.stop) {
       open("");
       render_block(loop.test);
@@ -435,7 +434,6 @@ class Renderer {
     const std::string per_block = number(grid.tiles_per_block), tile_rows = number(grid.tile_rows);
     open_loop(block, number(grid.num_blocks), std::string(d_.worker), std::string(d_.num_workers));
     line(std::string(d_.cancelled));
-    ++grid_depth_;
     if (!grid.prologue.empty()) {
       open("");
       render_block(grid.prologue);
@@ -448,7 +446,6 @@ class Renderer {
          " - " + row0 + " : " + tile_rows + ";");
     render_block(grid.body);
     close();
-    --grid_depth_;
     close();
   }
 
@@ -463,7 +460,6 @@ class Renderer {
   const Dialect& d_;
   std::string out_;
   int depth_ = 0;
-  int grid_depth_ = 0;
 };
 
 }  // namespace

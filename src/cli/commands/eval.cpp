@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "cli/baselines.h"
-#include "cli/command.h"
+#include "cli/evaluation.h"
+#include "cli/job_options.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "hotloop/error.h"
@@ -9,29 +9,38 @@
 namespace hotloop::cli {
 namespace {
 
-void evaluate_run(const std::string& path, const JobOverrides& overrides) {
-  const RunFolder folder{std::filesystem::path(path)};
-  const Job job = read_job(folder.config(), overrides);
-  const nlohmann::ordered_json metrics = folder.read_metrics();
-  const data::Table table = load_table(job);
-  const data::WindowedTable windows(table, job.window);
-  if (windows.test().size() == 0) throw UserError("split", "the test part must hold windows", windows.describe());
-  const nn::Layer model = job.make_model();
-  const Tree<Array> params = folder.read_params(model.init(job.fit.seed, job.window.dtype, job.fit.init));
+using nlohmann::ordered_json;
 
-  const auto& target = windows.target_scale();
-  const Array predicted = train::predict(model, params, windows.test(), job.fit.batch_size, job.fit.compile);
-  std::vector<TestResult> results = {
-      {"this model", train::evaluate_metric(job.fit.metric, predicted, windows.test(), target.std, target.mean)}};
-  for (TestResult& baseline : run_baselines(job, table, windows)) results.push_back(std::move(baseline));
-  fmt::print("{}", results_table(fmt::format("{} on the {} test windows, in units of {}", job.fit.metric.name,
-                                             grouped(windows.test().size()), job.window.target),
-                                 results));
-  if (metrics.contains("test") && metrics["test"].is_number()) {
+void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
+  folder.check_run();
+  source.path = folder.config();
+  const Job job = read_job(source);
+  const ordered_json metrics = folder.read_metrics();
+  const data::Samples samples = load_samples(job);
+  const nn::Layer model = job.make_model(job.input_type(samples));
+  const DType dtype = samples.train().dtype();
+  const train::ModelArrays arrays =
+      train::load_model(folder.model(), model.init(job.fit.seed, dtype, job.fit.init), model.init_buffers(dtype));
+  const Evaluation test = evaluate(job, samples, model, arrays.params, arrays.buffers, "this model");
+  if (json) {
+    ordered_json out = {{"metric", job.fit.metric.name()},
+                        {"target", job.recipe.targets[0]},
+                        {"samples", samples.test().size()},
+                        {"test", test.results[0].value},
+                        {"baselines", ordered_json::array()}};
+    for (const TestResult& r : std::span(test.results).subspan(1))
+      out["baselines"].push_back({{"name", r.name}, {"test", r.value}});
+    if (test.confusion) out["confusion"] = confusion_json(*test.confusion);
+    fmt::print("{}\n", out.dump(2));
+    return;
+  }
+  fmt::print("{}", results_table(result_heading(job, samples, test), test.results));
+  if (test.confusion) fmt::print("\n{}", confusion_table(*test.confusion));
+  if (metrics.contains("test") && metrics["test"].is_number() && !source.data_file) {
     const double stored = metrics["test"].get<double>();
     fmt::print("The run recorded {:.4f}{}\n", stored,
-               stored == results[0].value ? ", the same to the last bit."
-                                          : fmt::format(" (difference {:.2g}).", results[0].value - stored));
+               stored == test.results[0].value ? ", the same to the last bit."
+                                               : fmt::format(" (difference {:.2g}).", test.results[0].value - stored));
   }
 }
 
@@ -39,13 +48,14 @@ void evaluate_run(const std::string& path, const JobOverrides& overrides) {
 
 void command_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Test the stored parameters of a run");
+  command->footer("\nThe test part of the run's table, or of another one with the same columns.");
   auto path = std::make_shared<std::string>();
-  auto overrides = std::make_shared<JobOverrides>();
+  auto source = std::make_shared<JobSource>();
+  auto json = std::make_shared<bool>(false);
   command->add_option("RUN", *path, "folder of a run, e.g. runs/demand")->required();
-  command->add_option("--data", overrides->data_file, "table instead of [data] file");
-  command->add_option("--threads", overrides->threads, "instead of [train] threads; 0: all");
-  command->add_option("--backend", overrides->backend, "llvm, c or interp");
-  command->callback([path, overrides] { evaluate_run(*path, *overrides); });
+  add_run_overrides(*command, source);
+  command->add_flag("--json", *json, "print the results as JSON");
+  command->callback([path, source, json] { evaluate_run(RunFolder(*path), *source, *json); });
 }
 
 }  // namespace hotloop::cli

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/job_options.h"
+#include "cli/machine.h"
 #include "cli/report.h"
 #include "hotloop/train.h"
 
@@ -9,47 +11,72 @@ namespace hotloop::cli {
 namespace {
 
 struct Shown {
-  bool graph = false, kernel = false;
+  bool graph = false, kernel = false, json = false;
 };
 
-void show(const Executable& program, const Shown& shown) {
+nlohmann::ordered_json as_json(const Executable& program, const Shown& shown) {
+  nlohmann::ordered_json out = {{"explanation", program.explain()}};
+  if (shown.graph) out["graph"] = program.graph_text();
+  if (shown.kernel) out["kernel"] = program.kernel_text();
+  return out;
+}
+
+void print(const Executable& program, const Shown& shown) {
   fmt::print("{}", program.explain());
   if (shown.graph) fmt::print("\n{}\n", program.graph_text());
   if (shown.kernel) fmt::print("\n{}\n", program.kernel_text());
 }
 
-void explain_job(const JobOptions& options, const Shown& shown) {
-  const Job job = read_job(options.config, options.overrides);
-  const nn::Layer model = job.make_model();
-  const Tree<Array> params = model.init(job.fit.seed, job.window.dtype, job.fit.init);
-  const ValueType x = job.input_type(), y = {job.window.dtype, {job.fit.batch_size, 1}};
-  fmt::print("Model\n  {}\n", describe_model(job, params));
-  params.for_each(
-      [](const std::string& name, const Array& leaf) { fmt::print("  {:<24}{}\n", name, leaf.type().str()); });
-
+void explain_job(const JobSource& source, const Shown& shown) {
+  const Job job = read_job(source);
+  const ValueType x = job.input_type(), sample_y = data::target_type_of(job.recipe);
+  const ValueType y = {sample_y.dtype, sample_y.shape.with_inserted(0, job.fit.batch_size)};
+  const nn::Layer model = job.make_model(x);
+  const Tree<Array> params = model.init(job.fit.seed, job.recipe.dtype, job.fit.init);
+  const train::StepOptions options = {
+      .key = true, .class_weights = job.fit.class_weights, .buffers = model.init_buffers(job.recipe.dtype)};
   const auto compiled = [&](const train::Step& step) {
     CompileOptions compile_options = job.fit.compile;
     compile_options.batch_axes = step.batch_axes;
     return compile(step.graph(), compile_options);
   };
+  const Executable step = compiled(
+      train::train_step(model, job.fit.loss, job.fit.optimizer, params, job.fit.optimizer.init(params), x, y, options));
+  const Executable prediction = compiled(train::predict_step(model, params, x, options));
+
+  if (shown.json) {
+    nlohmann::ordered_json out = {{"model", describe_model(job, params)},
+                                  {"processor", cpu_name()},
+                                  {"target", host_target_name()},
+                                  {"parameters", nlohmann::ordered_json::object()}};
+    params.for_each([&](const std::string& name, const Array& leaf) { out["parameters"][name] = leaf.type().str(); });
+    out["training_step"] = as_json(step, shown);
+    out["prediction"] = as_json(prediction, shown);
+    fmt::print("{}\n", out.dump(2));
+    return;
+  }
+  fmt::print("Model\n  {}\n", wrapped(describe_model(job, params), 2));
+  params.for_each(
+      [](const std::string& name, const Array& leaf) { fmt::print("  {:<24}{}\n", name, leaf.type().str()); });
+  fmt::print("\nRuns on\n  {}, {}\n", cpu_name(), host_target_name());
   fmt::print("\nTraining step\n");
-  show(
-      compiled(train::train_step(model, job.fit.loss, job.fit.optimizer, params, job.fit.optimizer.init(params), x, y)),
-      shown);
+  print(step, shown);
   fmt::print("\nPrediction\n");
-  show(compiled(train::predict_step(model, params, x)), shown);
+  print(prediction, shown);
 }
 
 }  // namespace
 
 void command_explain(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "Show what a configuration compiles to");
-  command->footer("\nCompiles the training step and the prediction. The table is not read.");
-  const std::shared_ptr<JobOptions> options = add_job_options(*command);
+  command->footer(
+      "\nCompiles the training step and the prediction. The table is read only\nwhere the features depend on it.");
+  const std::shared_ptr<JobSource> source = add_job_options(*command);
   auto shown = std::make_shared<Shown>();
   command->add_flag("--graph", shown->graph, "also print the graphs after the passes");
   command->add_flag("--kernel", shown->kernel, "also print the kernel IR");
-  command->callback([options, shown] { explain_job(*options, *shown); });
+  command->add_flag("--json", shown->json, "print it as JSON");
+  command->callback([source, shown] { explain_job(*source, *shown); });
 }
 
 }  // namespace hotloop::cli

@@ -1,16 +1,15 @@
-#include <cstdio>
+#include <fmt/format.h>
 
 #include "cli/command.h"
-#include "cli/job.h"
+#include "cli/job_options.h"
 
 namespace hotloop::cli {
 
 void command_export_config(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export-config", "Print a configuration with every default");
   command->footer("\nThe output is a configuration again, with one line about each key.");
-  auto path = std::make_shared<std::string>();
-  command->add_option("CONFIG", *path, "TOML file, e.g. examples/demand.toml")->required();
-  command->callback([path] { std::fputs(read_job(*path).text.c_str(), stdout); });
+  const std::shared_ptr<JobSource> source = add_job_options(*command);
+  command->callback([source] { fmt::print("{}", read_job(*source).text); });
 }
 
 }  // namespace hotloop::cli

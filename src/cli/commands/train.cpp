@@ -1,31 +1,31 @@
 #include <fmt/format.h>
-#include <unistd.h>
-#include <atomic>
-#include <csignal>
+#include <algorithm>
+#include <utility>
 
-#include "cli/baselines.h"
 #include "cli/command.h"
+#include "cli/evaluation.h"
+#include "cli/html_report.h"
 #include "cli/job_options.h"
+#include "cli/machine.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
+#include "cli/signals.h"
+#include "cli/training_log.h"
 #include "hotloop/error.h"
+#include "io/files.h"
 
 namespace hotloop::cli {
 namespace {
 
 using nlohmann::ordered_json;
+using Status = train::FitResult::Status;
 
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-// Ctrl-C ends the training after the step under way; a second one ends the program.
-void listen_for_interrupt() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted.store(true, std::memory_order_relaxed); };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-}
+struct TrainOptions {
+  std::shared_ptr<JobSource> source;
+  std::string out, resume;
+  bool overwrite = false, json = false;
+};
 
 // Keeps the launches of the first epoch: every later one is alike, and a long run would fill memory.
 class FirstEpoch {
@@ -46,114 +46,302 @@ class FirstEpoch {
   std::vector<KernelRecord> records_;
 };
 
-const char* status_name(train::FitResult::Status status) {
+const char* status_name(Status status) {
   switch (status) {
-    case train::FitResult::Status::Finished: return "finished";
-    case train::FitResult::Status::NonFiniteLoss: return "non_finite_loss";
-    case train::FitResult::Status::Stopped: break;
+    case Status::Finished: return "finished";
+    case Status::StoppedEarly: return "stopped_early";
+    case Status::NonFiniteLoss: return "non_finite_loss";
+    case Status::Stopped: break;
   }
   return "stopped";
 }
 
-ordered_json metrics_of(const Job& job, const data::WindowedTable& windows, const train::FitResult& run,
-                        std::span<const TestResult> results, double scale) {
-  ordered_json scales = ordered_json::object();
-  const auto add = [](const data::Standardization& s) { return ordered_json{{"mean", s.mean}, {"std", s.std}}; };
-  for (std::size_t i = 0; i < job.window.inputs.size(); ++i)
-    scales["inputs"][job.window.inputs[i]] = add(windows.input_scales()[i]);
-  scales["target"] = add(windows.target_scale());
-  ordered_json baselines = ordered_json::array();
-  for (const TestResult& r : results.subspan(1)) baselines.push_back({{"name", r.name}, {"test", r.value}});
-  const train::FitTimes& t = run.times;
-  return {{"hotloop", version},
-          {"status", status_name(run.status)},
-          {"metric", job.fit.metric.name},
-          {"target", job.window.target},
-          {"test", results[0].value},
-          {"validation", run.best_validation * scale},
-          {"best_epoch", run.best_epoch},
-          {"epochs", run.history.size()},
-          {"seed", job.fit.seed},
-          {"samples",
-           {{"train", windows.train().size()},
-            {"validation", windows.validation().size()},
-            {"test", windows.test().size()}}},
-          {"baselines", baselines},
-          {"backend", job.fit.compile.backend},
-          {"threads", job.fit.compile.threads},
-          {"seconds",
-           {{"compile", t.compile_s}, {"batches", t.gather_s}, {"steps", t.steps_s}, {"validation", t.validation_s}}},
-          {"num_steps", t.num_steps},
-          {"scales", scales}};
-}
-
-void print_indented(const std::string& text) {
+std::string indented_by(const std::string& text, std::size_t blanks) {
+  std::string out;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    fmt::print("  {}\n", text.substr(at, end - at));
+    out += std::string(blanks, ' ') + text.substr(at, end - at) + "\n";
     at = end + 1;
   }
+  return out;
 }
 
-void train_job(const JobOptions& options, std::string out) {
-  const std::filesystem::path config(options.config);
-  if (out.empty()) out = "runs/" + config.stem().string();
-  Job job = read_job(config, options.overrides);
-  const data::Table table = load_table(job);
-  const data::WindowedTable windows(table, job.window);
-  if (windows.validation().size() == 0 || windows.test().size() == 0)
-    throw UserError("split", "validation and test parts must hold windows", windows.describe());
-  const nn::Layer model = job.make_model();
-  const RunFolder folder{std::filesystem::path(out)};
-  folder.create();
+std::string indented(const std::string& text) { return indented_by(text, 2); }
 
-  fmt::print("Data    {}: {} rows\n        {}\n", job.data_file.string(), grouped(table.num_rows()),
-             windows.describe());
-  fmt::print("Model   {}\n", describe_model(job, model.init(job.fit.seed, job.window.dtype, job.fit.init)));
-  fmt::print("Step    {} {}, batches of {}; compiling\n", job.loss_name, job.optimizer_name, job.fit.batch_size);
-  std::fflush(stdout);
+// The folder to write to; for a resumed run `source` becomes its configuration.
+RunFolder choose_folder(const TrainOptions& options) {
+  JobSource& source = *options.source;
+  if (!options.resume.empty()) {
+    if (!source.path.empty() || !options.out.empty() || options.overwrite)
+      throw UserError("arguments", "--resume RUN goes on with RUN's own configuration, in its own folder",
+                      "a CONFIG, --out or --overwrite beside it", "hotloop train --resume " + options.resume);
+    RunFolder folder{std::filesystem::path(options.resume)};
+    folder.check_run();
+    source.path = folder.config();
+    return folder;
+  }
+  if (source.path.empty())
+    throw UserError("arguments", "train takes a CONFIG, or --resume RUN", "neither", "hotloop train --help");
+  if (options.out.empty() && !options.overwrite) return next_free_folder("runs/" + source.path.stem().string());
+  RunFolder folder(options.out.empty() ? "runs/" + source.path.stem().string() : options.out);
+  if (folder.holds_run() && !options.overwrite)
+    throw UserError("run", "the folder must not hold a run yet", folder.path().string(),
+                    "--resume " + folder.path().string() + " to go on with it, or --overwrite to replace it");
+  return folder;
+}
 
-  const double scale = metric_scale(job, windows);
-  ProgressBar bar(isatty(STDOUT_FILENO) != 0, job.fit.metric.name, scale);
-  FirstEpoch first_epoch;
-  listen_for_interrupt();
-  job.fit.stop = &interrupted;
-  job.fit.on_progress = [&](const train::Progress& progress) {
-    first_epoch.update(progress);
-    bar.update(progress);
-  };
-  const train::FitResult run = fit(model, windows.train(), windows.validation(), job.fit);
-  first_epoch.finish();
-  if (run.status != train::FitResult::Status::Finished) {
-    if (isatty(STDOUT_FILENO) != 0) fmt::print("\n");
-    fmt::print("{}\n", run.message);
-    if (run.best_epoch == 0)
-      throw ExitCode{run.status == train::FitResult::Status::Stopped ? exit_interrupted : exit_numerical};
+// One run of the command, step by step.
+class Training {
+ public:
+  explicit Training(const TrainOptions& options)
+      : options_(options),
+        out_(options.json ? stderr : stdout),
+        folder_(choose_folder(options)),
+        job_(read_job(*options.source)),
+        samples_(load_samples(job_)),
+        model_(job_.make_model(job_.input_type(samples_))) {
+    if (samples_.validation().size() == 0 || samples_.test().size() == 0)
+      throw UserError("split", "validation and test parts must hold samples", samples_.describe());
+    params_ = model_.init(job_.fit.seed, samples_.train().dtype(), job_.fit.init);
+    scale_ = metric_scale(job_, samples_);
   }
 
-  const auto& target = windows.target_scale();
-  const Array predicted = train::predict(model, run.params, windows.test(), job.fit.batch_size, job.fit.compile);
-  std::vector<TestResult> results = {
-      {fmt::format("this model, epoch {} of {}", run.best_epoch, run.history.size()),
-       train::evaluate_metric(job.fit.metric, predicted, windows.test(), target.std, target.mean)}};
-  for (TestResult& baseline : run_baselines(job, table, windows)) results.push_back(std::move(baseline));
+  void run() {
+    int signal_status = 0;
+    try {
+      prepare_folder();
+      announce();
+      signal_status = fit_model();
+    } catch (const UserError&) {
+      // A job that does not fit together leaves no run behind, which the mended one would have to make way for.
+      if (created_ && !began_) {
+        folder_.remove_run();
+        std::error_code not_empty;
+        std::filesystem::remove(folder_.path(), not_empty);
+      }
+      throw;
+    }
+    first_epoch_->finish();
+    if (run_.status == Status::NonFiniteLoss) {
+      std::fflush(out_);
+      fmt::print(stderr, "hotloop: [train] {}\n", run_.message);
+    } else if (!run_.message.empty()) {
+      fmt::print(out_, "{}\n", run_.message);
+    }
+    log_->finish(run_.history);
+    if (run_.status == Status::Stopped) {
+      write_metrics();
+      fmt::print(out_, "Go on with: hotloop train --resume {}\n", folder_.path().string());
+      throw ExitCode{signal_status};
+    }
+    const bool usable = run_.best_epoch > 0;
+    if (usable) train::save_model(folder_.model(), run_.params, run_.buffers);
+    if (usable) test();
+    write_metrics();
+    if (usable) write_report();
+    print_report();
+    if (run_.status == Status::NonFiniteLoss) throw ExitCode{exit_user_error};
+  }
 
-  folder.write_params(run.params);
-  folder.write_config(text_for_folder(config, options.overrides, folder.path()));
-  folder.write_history(run.history, job.fit.metric.name, scale);
-  folder.write_metrics(metrics_of(job, windows, run, results, scale));
+ private:
+  void prepare_folder() {
+    io::create_folder(folder_.path(), "run");
+    lock_.emplace(folder_.path(), "run");
+    io::remove_temporaries(folder_.path());
+    if (options_.overwrite) folder_.remove_run();
+    io::create_folder(folder_.checkpoints(), "run");
+    job_.fit.checkpoint.folder = folder_.checkpoints();
+    const std::string preparation = samples_.preparation().json();
+    if (options_.resume.empty()) {
+      created_ = true;
+      write_config();
+      folder_.write(folder_.preparation(), preparation);
+      return;
+    }
+    // What was fitted on the training rows tells one table from another.
+    if (!std::filesystem::exists(folder_.preparation()))
+      folder_.write(folder_.preparation(), preparation);
+    else if (io::read_file(folder_.preparation(), "resume") != preparation)
+      throw UserError("resume", "the table and what is made of it must be those the run was started with",
+                      "another " + folder_.preparation().filename().string() + " from " + job_.data_file.string(),
+                      "the table and the [data], [window] and [split] settings of the first training");
+    const std::filesystem::path latest = train::latest_checkpoint(folder_.checkpoints());
+    if (!latest.empty()) job_.fit.resume = std::make_shared<train::TrainingState>(train::load_checkpoint(latest));
+  }
 
-  fmt::print("\n{}", results_table(fmt::format("{} on the {} test windows, in units of {}", job.fit.metric.name,
-                                               grouped(windows.test().size()), job.window.target),
-                                   results));
-  fmt::print("\n{}", times_table(run.times));
-  fmt::print("\nWhat ran, in the first epoch\n{}", kernels_table(first_epoch.records()));
-  fmt::print("\nThe step\n");
-  print_indented(run.step_explanation);
-  fmt::print("\nWritten to {}: config.toml model.safetensors history.csv metrics.json\n", folder.path().string());
-  if (run.status == train::FitResult::Status::NonFiniteLoss) throw ExitCode{exit_numerical};
-  if (run.status == train::FitResult::Status::Stopped) throw ExitCode{exit_interrupted};
-}
+  // A run that is gone on with keeps its configuration until a step was taken with the new one, which may not fit.
+  void write_config() {
+    if (std::exchange(config_written_, true)) return;
+    folder_.write(folder_.config(), text_for_folder(*options_.source, folder_.path()));
+  }
+
+  void announce() {
+    fmt::print(out_, "Data    {}: {} rows\n        {}\n", job_.data_file.string(), grouped(samples_.num_rows()),
+               wrapped(samples_.describe(), 8));
+    fmt::print(out_, "{}", indented_by(samples_.preparation().describe(), 8));
+    fmt::print(out_, "Model   {}\n", wrapped(describe_model(job_, params_), 8));
+    fmt::print(out_, "Step    {} {}, batches of {}; compiling\n", job_.loss_name, job_.optimizer_name,
+               job_.fit.batch_size);
+    fmt::print(out_, "Run     {}\n", folder_.path().string());
+    if (job_.fit.resume)
+      fmt::print(out_, "        going on after step {} of epoch {}\n", job_.fit.resume->step, job_.fit.resume->epoch);
+    else if (!options_.resume.empty())
+      fmt::print(out_, "        it has no checkpoint yet: from the start\n");
+    std::fflush(out_);
+  }
+
+  // The exit status of the signal that came, if one did.
+  int fit_model() {
+    ProgressBar bar(out_, job_.fit.metric.name(), scale_);
+    log_.emplace(folder_, job_.fit.metric.name(), scale_, job_.fit.resume.get());
+    first_epoch_.emplace();
+    const StopSignals signals;
+    job_.fit.stop = &signals.stop();
+    job_.fit.on_progress = [&](const train::Progress& progress) {
+      began_ = true;
+      write_config();
+      first_epoch_->update(progress);
+      log_->update(progress);
+      bar.update(progress);
+    };
+    // The best parameters so far are there for whoever looks, or for whoever has to do with them after a crash.
+    job_.fit.checkpoint.on_written = [&](const train::TrainingState& state) {
+      if (state.best_epoch > 0 && state.best_epoch != written_best_) {
+        train::save_model(folder_.model(), state.best_params, state.best_buffers);
+        written_best_ = state.best_epoch;
+      }
+    };
+    run_ = fit(model_, samples_.train(), samples_.validation(), job_.fit);
+    bar.end_line();
+    return signals.exit_status();
+  }
+
+  void test() {
+    test_ = evaluate(job_, samples_, model_, run_.params, run_.buffers,
+                     fmt::format("this model, epoch {} of {}", run_.best_epoch, run_.history.size()));
+  }
+
+  void write_metrics() {
+    const train::FitTimes& t = run_.times;
+    ordered_json json = {{"hotloop", version},
+                         {"status", status_name(run_.status)},
+                         {"message", run_.message},
+                         {"run", folder_.path().string()},
+                         {"metric", job_.fit.metric.name()},
+                         {"target", job_.recipe.targets[0]},
+                         {"test", nullptr},
+                         {"validation", nullptr},
+                         {"best_epoch", run_.best_epoch},
+                         {"epochs", run_.history.size()},
+                         {"epoch", run_.state.epoch},
+                         {"step", run_.state.step},
+                         {"seed", job_.fit.seed},
+                         {"samples",
+                          {{"train", samples_.train().size()},
+                           {"validation", samples_.validation().size()},
+                           {"test", samples_.test().size()}}}};
+    if (run_.best_epoch > 0) json["validation"] = run_.best_validation * scale_;
+    if (run_.status == Status::NonFiniteLoss)
+      json["non_finite"] = {
+          {"epoch", run_.non_finite.epoch}, {"step", run_.non_finite.step}, {"tensor", run_.non_finite.tensor}};
+    if (!test_.results.empty()) {
+      json["test"] = test_.results[0].value;
+      json["baselines"] = ordered_json::array();
+      for (const TestResult& r : std::span(test_.results).subspan(1))
+        json["baselines"].push_back({{"name", r.name}, {"test", r.value}});
+    }
+    if (test_.confusion) json["confusion"] = confusion_json(*test_.confusion);
+    json["device"] = {{"cpu", cpu_name()},
+                      {"target", host_target_name()},
+                      {"backend", job_.fit.compile.backend},
+                      {"threads", job_.fit.compile.threads},
+                      {"precision", name_of(samples_.train().dtype())}};
+    json["seconds"] = {
+        {"compile", t.compile_s}, {"batches", t.gather_s}, {"steps", t.steps_s}, {"validation", t.validation_s}};
+    json["num_steps"] = run_.state.num_steps;
+    ordered_json scales = ordered_json::object();
+    const auto add = [](const data::Standardization& s) { return ordered_json{{"mean", s.mean}, {"std", s.std}}; };
+    const std::vector<std::string> names = samples_.preparation().input_names();
+    for (std::size_t i = 0; i < names.size(); ++i)
+      scales["inputs"][names[i]] = add(samples_.preparation().input_scales()[i]);
+    scales["target"] = add(samples_.target_scale());
+    json["scales"] = scales;
+    metrics_ = std::move(json);
+    folder_.write(folder_.metrics(), metrics_.dump(2) + "\n");
+  }
+
+  void write_report() {
+    ReportContent content;
+    content.title = std::filesystem::absolute(folder_.path()).lexically_normal().filename().string();
+    content.headline = fmt::format("Test {} {:.4f}, parameters of epoch {} of {}", job_.fit.metric.name(),
+                                   test_.results[0].value, run_.best_epoch, run_.history.size());
+    content.status = run_.message;
+    content.result_heading = result_heading(job_, samples_, test_);
+    content.results = test_.results;
+    content.larger_is_better = job_.fit.metric.better() == metrics::Better::Larger;
+    const int threads = job_.fit.compile.threads;
+    content.charts = {loss_chart(run_.history),
+                      validation_chart(run_.history, job_.fit.metric.name(), scale_, run_.best_epoch)};
+    folder_.write(folder_.path() / "loss.svg", print_svg(content.charts[0]));
+    if (test_.phase) {
+      folder_.write(folder_.path() / "phase.svg", print_svg(*test_.phase));
+      content.charts.insert(content.charts.begin(), *test_.phase);
+    }
+    if (test_.forecast) {
+      folder_.write(folder_.path() / "forecast.svg", print_svg(*test_.forecast));
+      content.charts.insert(content.charts.begin(), *test_.forecast);
+    }
+    content.confusion = test_.confusion;
+    content.facts = {
+        {"Data", fmt::format("{}, {} rows", job_.data_file.filename().string(), grouped(samples_.num_rows()))},
+        {"Samples", samples_.describe()},
+        {"Model", describe_model(job_, params_)},
+        {"Training", fmt::format("{}, {}, batches of {}, seed {}", job_.loss_name, job_.optimizer_name,
+                                 job_.fit.batch_size, job_.fit.seed)},
+        {"Processor", cpu_name()},
+        {"Ran on",
+         fmt::format("{}, backend {}, {}", host_target_name(), job_.fit.compile.backend,
+                     threads == 0 ? "all cores" : std::to_string(threads) + (threads == 1 ? " thread" : " threads"))},
+        {"Hotloop", version}};
+    content.kernels = kernels_table(first_epoch_->records());
+    content.times = times_table(run_.times);
+    content.step = run_.step_explanation;
+    content.config = io::read_file(folder_.config(), "run");
+    content.history = run_.history;
+    content.metric = job_.fit.metric.name();
+    content.scale = scale_;
+    folder_.write(folder_.report(), print_html(content));
+  }
+
+  void print_report() {
+    if (options_.json) fmt::print("{}\n", metrics_.dump(2));
+    if (test_.results.empty()) return;
+    fmt::print(out_, "\n{}", results_table(result_heading(job_, samples_, test_), test_.results));
+    if (test_.confusion) fmt::print(out_, "\n{}", confusion_table(*test_.confusion));
+    fmt::print(out_, "\n{}", times_table(run_.times));
+    fmt::print(out_, "\nWhat ran, in the first epoch\n{}", kernels_table(first_epoch_->records()));
+    fmt::print(out_, "\nThe step\n{}", indented(run_.step_explanation));
+    fmt::print(out_, "\nWritten to {}; open report.html there to see it all.\n", folder_.path().string());
+  }
+
+  const TrainOptions& options_;
+  std::FILE* out_;
+  RunFolder folder_;
+  Job job_;
+  data::Samples samples_;
+  nn::Layer model_;
+  Tree<Array> params_;
+  double scale_ = 1;
+  std::optional<io::FolderLock> lock_;
+  std::optional<TrainingLog> log_;
+  std::optional<FirstEpoch> first_epoch_;
+  bool created_ = false, began_ = false;  // the run by this program; its first step
+  bool config_written_ = false;
+  std::int64_t written_best_ = 0;
+  train::FitResult run_;
+  Evaluation test_;
+  ordered_json metrics_;
+};
 
 }  // namespace
 
@@ -161,11 +349,19 @@ void command_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train the model of a configuration");
   command->footer(
       "\nThe parameters of the epoch with the best validation metric are kept, and tested\n"
-      "beside the configuration's baselines. Ctrl-C stops after the step under way.");
-  const std::shared_ptr<JobOptions> options = add_job_options(*command);
-  auto out = std::make_shared<std::string>();
-  command->add_option("--out", *out, "folder of the run [runs/<name of CONFIG>]");
-  command->callback([options, out] { train_job(*options, *out); });
+      "beside the configuration's baselines. Ctrl-C stops after the step under way and\n"
+      "writes a checkpoint, from which --resume goes on as if nothing had happened;\n"
+      "a second Ctrl-C ends the program at once.");
+  auto options = std::make_shared<TrainOptions>();
+  options->source = std::make_shared<JobSource>();
+  command->add_option("CONFIG", options->source->path, "TOML file, e.g. examples/demand.toml");
+  command->add_option("--resume", options->resume, "go on with the run in this folder")->type_name("RUN");
+  add_overrides(*command, options->source);
+  command->add_option("--out", options->out,
+                      "folder of the run [runs/<name of CONFIG>, with -2,\n-3, ... if there is one]");
+  command->add_flag("--overwrite", options->overwrite, "replace the run that is in the folder");
+  command->add_flag("--json", options->json, "print the results as JSON, the rest to stderr");
+  command->callback([options] { Training(*options).run(); });
 }
 
 }  // namespace hotloop::cli

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "hotloop/ops.h"
 #include "nn/registry.h"
 
@@ -7,10 +9,14 @@ namespace {
 class LastModule : public Module {
  public:
   Tree<Array> init(std::uint64_t, DType, Init) const override { return {}; }
-  Value apply(const Tree<Value>&, Value x, Context&) const override {
+  Value apply(const Tree<Value>&, Value x, Context& context) const override {
     if (x.rank() < 2 || x.shape()[1] == 0)
       throw UserError("last", "the input must be a sequence (batch, time, ...) of at least one step", x.type().str());
-    return take(x, 1, -1);
+    const Value lengths = std::exchange(context.lengths, Value{});
+    if (!lengths) return take(x, 1, -1);
+    // A sum that one step takes part in: it stays inside the row, which a gather from (batch * time) would not.
+    const Value from_here = valid_steps(x, lengths), from_next = valid_steps(x, lengths - constant(1, DType::I32));
+    return reduce_sum(select(bit_xor(from_here, from_next), x, zeros_like(x)), {1});
   }
 };
 

@@ -1,4 +1,5 @@
 #include "hotloop/ops.h"
+#include "nn/activations.h"
 #include "nn/recurrent.h"
 
 namespace hotloop::nn {
@@ -6,7 +7,11 @@ namespace {
 
 class LstmCell : public Cell {
  public:
-  LstmCell(std::int64_t inputs, std::int64_t hidden) : inputs_(inputs), hidden_(hidden) {}
+  LstmCell(std::int64_t inputs, std::int64_t hidden, const RecurrentOptions& options)
+      : inputs_(inputs),
+        hidden_(hidden),
+        gate_(activation_function(options.gate)),
+        activation_(activation_function(options.activation)) {}
 
   Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
     Tree<Array> params = init_gated({inputs_, hidden_, 4}, seed, dtype, init);
@@ -21,35 +26,39 @@ class LstmCell : public Cell {
 
   std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
     check_step_input("lstm", x, params["weight_ih"]);
-    const Value gates = linear(x, params["weight_ih"]) + linear(state["h"], params["weight_hh"]) + summed_bias(params);
+    const Value gates =
+        linear(x, params["weight_ih"]) + linear(recurrent_input(state), params["weight_hh"]) + summed_bias(params);
     const auto gate = [&](std::int64_t k) { return narrow(gates, 1, k * hidden_, hidden_); };
-    const Value i = sigmoid(gate(0)), f = sigmoid(gate(1)), g = tanh(gate(2)), o = sigmoid(gate(3));
+    const Value i = gate_(gate(0)), f = gate_(gate(1)), g = activation_(gate(2)), o = gate_(gate(3));
     const Value c = f * state["c"] + i * g;
-    const Value h = o * tanh(c);
+    const Value h = o * activation_(c);
     return {{{"h", h}, {"c", c}}, h};
   }
 
  private:
   std::int64_t inputs_, hidden_;
+  ActivationFunction gate_, activation_;
 };
-
-Layer make(std::int64_t inputs, std::int64_t hidden, std::int64_t num_layers) {
-  check_sizes("lstm", inputs, hidden, num_layers);
-  std::vector<std::shared_ptr<const Cell>> cells;
-  for (std::int64_t l = 0; l < num_layers; ++l)
-    cells.push_back(std::make_shared<const LstmCell>(l == 0 ? inputs : hidden, hidden));
-  return stacked_recurrent(std::move(cells));
-}
 
 }  // namespace
 
+LSTM::LSTM(std::int64_t inputs, std::int64_t hidden, const RecurrentOptions& options)
+    : Layer(stacked_recurrent("lstm", inputs, hidden, options, [&](std::int64_t cell_inputs) {
+        return std::make_shared<const LstmCell>(cell_inputs, hidden, options);
+      })) {}
+
 LSTM::LSTM(std::int64_t inputs, std::int64_t hidden, std::int64_t num_layers)
-    : Layer(make(inputs, hidden, num_layers)) {}
+    : LSTM(inputs, hidden, RecurrentOptions{.num_layers = num_layers}) {}
 
 std::vector<LayerDef> layers_lstm() {
-  return {{"lstm", "long short-term memory: (batch, time, features) -> (batch, time, hidden)", recurrent_settings(),
+  std::vector<Parameter> parameters = recurrent_settings();
+  for (Parameter& p : gate_settings()) parameters.push_back(std::move(p));
+  return {{"lstm", "long short-term memory: (batch, time, features) -> (batch, time, hidden)", parameters,
            [](const Config& config, const ValueType& input) -> Layer {
-             return LSTM(features_of(input, 3, "lstm"), config.integer("hidden"), config.integer("layers"));
+             RecurrentOptions options = recurrent_options(config);
+             options.gate = config.text("gate");
+             options.activation = config.text("activation");
+             return LSTM(features_of(input, 3, "lstm"), config.integer("hidden"), options);
            }}};
 }
 

@@ -11,7 +11,7 @@ class RecurrentModule : public Module {
 
   Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override { return cell_->init(seed, dtype, init); }
   Value apply(const Tree<Value>& params, Value x, Context& context) const override {
-    return run_over_time(*cell_, params, x, context.state);
+    return run_over_time(*cell_, params, x, context);
   }
   Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
     return cell_->initial_state(batch, dtype);

@@ -19,7 +19,8 @@ class RnnCell : public Cell {
 
   std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
     check_step_input("rnn", x, params["weight_ih"]);
-    const Value sum = linear(x, params["weight_ih"]) + linear(state["h"], params["weight_hh"]) + summed_bias(params);
+    const Value sum =
+        linear(x, params["weight_ih"]) + linear(recurrent_input(state), params["weight_hh"]) + summed_bias(params);
     const Value h = nonlinearity_ == Nonlinearity::Tanh ? tanh(sum) : relu(sum);
     return {{{"h", h}}, h};
   }
@@ -29,25 +30,22 @@ class RnnCell : public Cell {
   Nonlinearity nonlinearity_;
 };
 
-Layer make(std::int64_t inputs, std::int64_t hidden, std::int64_t num_layers, Nonlinearity nonlinearity) {
-  check_sizes("rnn", inputs, hidden, num_layers);
-  std::vector<std::shared_ptr<const Cell>> cells;
-  for (std::int64_t l = 0; l < num_layers; ++l)
-    cells.push_back(std::make_shared<const RnnCell>(l == 0 ? inputs : hidden, hidden, nonlinearity));
-  return stacked_recurrent(std::move(cells));
-}
-
 }  // namespace
 
+RNN::RNN(std::int64_t inputs, std::int64_t hidden, const RecurrentOptions& options, Nonlinearity nonlinearity)
+    : Layer(stacked_recurrent("rnn", inputs, hidden, options, [&](std::int64_t cell_inputs) {
+        return std::make_shared<const RnnCell>(cell_inputs, hidden, nonlinearity);
+      })) {}
+
 RNN::RNN(std::int64_t inputs, std::int64_t hidden, std::int64_t num_layers, Nonlinearity nonlinearity)
-    : Layer(make(inputs, hidden, num_layers, nonlinearity)) {}
+    : RNN(inputs, hidden, RecurrentOptions{.num_layers = num_layers}, nonlinearity) {}
 
 std::vector<LayerDef> layers_rnn() {
   std::vector<Parameter> parameters = recurrent_settings();
   parameters.push_back({"nonlinearity", "tanh", "of the new state", false, {"tanh", "relu"}});
   return {{"rnn", "plain recurrent network: (batch, time, features) -> (batch, time, hidden)", parameters,
            [](const Config& config, const ValueType& input) -> Layer {
-             return RNN(features_of(input, 3, "rnn"), config.integer("hidden"), config.integer("layers"),
+             return RNN(features_of(input, 3, "rnn"), config.integer("hidden"), recurrent_options(config),
                         config.text("nonlinearity") == "tanh" ? Nonlinearity::Tanh : Nonlinearity::Relu);
            }}};
 }

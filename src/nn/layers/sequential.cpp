@@ -23,9 +23,20 @@ class SequentialModule : public Module {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       Context inner;
       if (keys) inner.key = take(keys, 0, static_cast<std::int64_t>(i));
+      inner.training = context.training;
+      inner.lengths = context.lengths;
+      inner.reverse = context.reverse;
       if (context.state && context.state->has(name(i))) inner.state = context.state->at(name(i));
+      if (context.buffers.has(name(i))) inner.buffers = context.buffers.at(name(i));
+      if (context.watch)
+        inner.watch = [&](const std::string& inside, const Value& output) {
+          context.watch(name(i) + "." + inside, output);
+        };
       x = layers_[i].apply(params.has(name(i)) ? params.at(name(i)) : Tree<Value>(), x, inner);
+      if (context.watch) context.watch(name(i), x);
       if (inner.state) context.state->set(name(i), *inner.state);
+      if (!inner.buffers.empty()) context.buffers.set(name(i), inner.buffers);
+      context.lengths = inner.lengths;
     }
     return x;
   }
@@ -37,6 +48,15 @@ class SequentialModule : public Module {
       if (!own.empty()) state.set(name(i), std::move(own));
     }
     return state;
+  }
+
+  Tree<Array> init_buffers(DType dtype) const override {
+    Tree<Array> buffers;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      Tree<Array> own = layers_[i].init_buffers(dtype);
+      if (!own.empty()) buffers.set(name(i), std::move(own));
+    }
+    return buffers;
   }
 
  private:

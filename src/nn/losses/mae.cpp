@@ -3,7 +3,7 @@
 
 namespace hotloop::losses {
 
-MAE::MAE() : Loss([](Value prediction, Value target) { return mean(abs(prediction - target)); }, "mae") {}
+MAE::MAE() : Loss(Pointwise{[](Value prediction, Value target) { return abs(prediction - target); }}, "mae") {}
 
 std::vector<LossDef> losses_mae() {
   return {{"mae", "mean of the absolute differences", {}, [](const Config&) -> Loss { return MAE(); }}};

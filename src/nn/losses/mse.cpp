@@ -3,7 +3,7 @@
 
 namespace hotloop::losses {
 
-MSE::MSE() : Loss([](Value prediction, Value target) { return mean(square(prediction - target)); }, "mse") {}
+MSE::MSE() : Loss(Pointwise{[](Value prediction, Value target) { return square(prediction - target); }}, "mse") {}
 
 std::vector<LossDef> losses_mse() {
   return {{"mse", "mean of the squared differences", {}, [](const Config&) -> Loss { return MSE(); }}};

@@ -4,6 +4,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/region.h"
+#include "ops/composed/bounded_while.h"
 #include "ops/rules/arguments.h"
 
 namespace hotloop {
@@ -52,6 +53,25 @@ Value scalar_predicate(const std::string& where, Value v) {
 
 }  // namespace
 
+LoopResult ir::bounded_while(const std::string& where, const Predicate& cond, const CarryBody& body,
+                             std::span<const Value> init, std::int64_t max_steps, const std::string& residuals) {
+  if (max_steps < 0) throw UserError(where, "max_steps must not be negative", std::to_string(max_steps));
+  const auto types = types_of(init);
+  const Region step = trace_region("body", body, types);
+  check_carry(where, init, step.graph->output_types());
+  const Region until = trace_region(
+      "until", [&](std::span<const Value> v) { return std::vector{logical_not(scalar_predicate(where, cond(v)))}; },
+      types);
+  LoopSpec spec;
+  spec.carry.assign(init.begin(), init.end());
+  spec.consts = unite(step.captures, until.captures);
+  spec.length = max_steps;
+  spec.residuals = residuals;
+  spec.body = with_consts(step, types, spec.consts);
+  spec.until = with_consts(until, types, spec.consts);
+  return loop(spec);
+}
+
 std::pair<std::vector<Value>, std::vector<Value>> scan(const ScanBody& body, std::span<const Value> init,
                                                        std::span<const Value> xs, const ScanOptions& options) {
   std::int64_t length = options.length;
@@ -89,22 +109,7 @@ std::pair<std::vector<Value>, std::vector<Value>> scan(const ScanBody& body, std
 
 std::vector<Value> while_loop(const Predicate& cond, const CarryBody& body, std::span<const Value> init,
                               std::int64_t max_steps) {
-  if (max_steps < 0) throw UserError("while_loop", "max_steps must not be negative", std::to_string(max_steps));
-  const auto types = types_of(init);
-  const Region step = trace_region("body", body, types);
-  const auto outputs = step.graph->output_types();
-  check_carry("while_loop", init, outputs);
-  const Region until = trace_region(
-      "until",
-      [&](std::span<const Value> v) { return std::vector{logical_not(scalar_predicate("while_loop", cond(v)))}; },
-      types);
-  LoopSpec spec;
-  spec.carry.assign(init.begin(), init.end());
-  spec.consts = unite(step.captures, until.captures);
-  spec.length = max_steps;
-  spec.body = with_consts(step, types, spec.consts);
-  spec.until = with_consts(until, types, spec.consts);
-  return loop(spec).carry;
+  return ir::bounded_while("while_loop", cond, body, init, max_steps).carry;
 }
 
 std::vector<Value> cond(Value predicate, const CarryBody& if_true, const CarryBody& if_false,

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "hotloop/ops.h"
+#include "optim/learning_rate.h"
 #include "optim/registry.h"
 
 namespace hotloop::optim {
@@ -9,23 +10,26 @@ namespace {
 
 class AdamRule : public UpdateRule {
  public:
-  AdamRule(double learning_rate, const AdamOptions& options) : learning_rate_(learning_rate), options_(options) {
-    if (!(learning_rate >= 0))
-      throw UserError("adam", "the learning rate must not be negative", std::to_string(learning_rate));
+  AdamRule(const std::string& where, const Schedule& learning_rate, double weight_decay, const AdamOptions& options)
+      : learning_rate_(where, learning_rate, true), weight_decay_(weight_decay), options_(options) {
+    if (!(weight_decay >= 0)) throw UserError(where, "weight_decay must not be negative", std::to_string(weight_decay));
     for (double beta : {options.beta1, options.beta2})
-      if (!(beta >= 0 && beta < 1)) throw UserError("adam", "betas must be in [0, 1)", std::to_string(beta));
+      if (!(beta >= 0 && beta < 1)) throw UserError(where, "betas must be in [0, 1)", std::to_string(beta));
     if (!(options.epsilon >= 0))
-      throw UserError("adam", "epsilon must not be negative", std::to_string(options.epsilon));
+      throw UserError(where, "epsilon must not be negative", std::to_string(options.epsilon));
   }
 
   Tree<Array> init(const Tree<Array>& params) const override {
     const auto zeros = params.map([](const Array& p) { return Array::zeros(p.dtype(), p.shape()); });
-    return {{"step", Array::scalar<std::int32_t>(0)}, {"exp_avg", zeros}, {"exp_avg_sq", zeros}};
+    Tree<Array> state = learning_rate_.init();
+    state.set("exp_avg", zeros);
+    state.set("exp_avg_sq", zeros);
+    return state;
   }
 
   std::pair<Tree<Value>, Tree<Value>> update(const Tree<Value>& grads, const Tree<Value>& state,
                                              const Tree<Value>& params) const override {
-    const Value step = state["step"] + constant(1, DType::I32);
+    const LearningRate::Now rate = learning_rate_.now(state);
     const double b1 = options_.beta1, b2 = options_.beta2;
     const Tree<Value> m =
         map_trees([&](Value old, Value g) { return b1 * old + (1 - b1) * g; }, state.at("exp_avg"), grads);
@@ -34,17 +38,26 @@ class AdamRule : public UpdateRule {
     // Once a dtype, not once a parameter.
     std::map<DType, Scales> scales;
     params.for_each([&](const std::string&, Value p) {
-      if (!scales.contains(p.dtype())) scales[p.dtype()] = scales_at(step, p.dtype());
+      if (!scales.contains(p.dtype())) scales[p.dtype()] = scales_at(rate.step(), rate(p.dtype()));
     });
     const Tree<Value> updated = map_trees(
         [&](Value p, Value m_p, Value v_p) {
           const Scales& s = scales.at(p.dtype());
           const Value root = options_.epsilon_hat ? sqrt(v_p) : sqrt(v_p) * s.root;
+          if (weight_decay_ > 0) p = p * (1.0 - weight_decay_ * rate(p.dtype()));
           return p - s.step_size * m_p / (root + options_.epsilon);
         },
         params, m, v);
-    return {updated, {{"step", step}, {"exp_avg", m}, {"exp_avg_sq", v}}};
+    Tree<Value> next = rate.next();
+    next.set("exp_avg", m);
+    next.set("exp_avg_sq", v);
+    return {updated, next};
   }
+
+  Tree<Value> observe(const Tree<Value>& state, Value value) const override {
+    return learning_rate_.observe(state, value);
+  }
+  bool observes() const override { return learning_rate_.observes(); }
 
  private:
   struct Scales {
@@ -58,32 +71,49 @@ class AdamRule : public UpdateRule {
     return -expm1(cast(step, dtype) * std::log(beta));
   }
 
-  Scales scales_at(Value step, DType dtype) const {
-    const Value c1 = correction(options_.beta1, step, dtype);
-    const Value root_c2 = sqrt(correction(options_.beta2, step, dtype));
-    if (options_.epsilon_hat) return {learning_rate_ * root_c2 / c1, {}};
-    return {learning_rate_ / c1, 1.0 / root_c2};
+  Scales scales_at(Value step, Value learning_rate) const {
+    const Value c1 = correction(options_.beta1, step, learning_rate.dtype());
+    const Value root_c2 = sqrt(correction(options_.beta2, step, learning_rate.dtype()));
+    if (options_.epsilon_hat) return {learning_rate * root_c2 / c1, {}};
+    return {learning_rate / c1, 1.0 / root_c2};
   }
 
-  double learning_rate_;
+  LearningRate learning_rate_;
+  double weight_decay_;
   AdamOptions options_;
 };
 
+std::vector<Parameter> parameters_of_adam() {
+  return {{"learning_rate", 1e-3, "step size"},
+          {"beta1", 0.9, "decay of the mean of gradients"},
+          {"beta2", 0.999, "decay of the mean of squared gradients"},
+          {"epsilon", 1e-8, "added to the root of the second mean (Keras has 1e-7)"},
+          {"epsilon_hat", false, "add epsilon before the bias correction, as Keras does"}};
+}
+
+AdamOptions options_of(const Config& config) {
+  return {config.number("beta1"), config.number("beta2"), config.number("epsilon"), config.flag("epsilon_hat")};
+}
+
 }  // namespace
 
-Adam::Adam(double learning_rate, const AdamOptions& options) : Optimizer(AdamRule(learning_rate, options)) {}
+Adam::Adam(const Schedule& learning_rate, const AdamOptions& options)
+    : Optimizer(AdamRule("adam", learning_rate, 0, options)) {}
+
+AdamW::AdamW(const Schedule& learning_rate, double weight_decay, const AdamOptions& options)
+    : Optimizer(AdamRule("adamw", learning_rate, weight_decay, options)) {}
 
 std::vector<OptimizerDef> optimizers_adam() {
-  return {{"adam",
-           "Adam (Kingma and Ba 2015)",
-           {{"learning_rate", 1e-3, "step size"},
-            {"beta1", 0.9, "decay of the mean of gradients"},
-            {"beta2", 0.999, "decay of the mean of squared gradients"},
-            {"epsilon", 1e-8, "added to the root of the second mean (Keras has 1e-7)"},
-            {"epsilon_hat", false, "add epsilon before the bias correction, as Keras does"}},
-           [](const Config& config) -> Optimizer {
-             return Adam(config.number("learning_rate"), {config.number("beta1"), config.number("beta2"),
-                                                          config.number("epsilon"), config.flag("epsilon_hat")});
+  std::vector<Parameter> decoupled = parameters_of_adam();
+  decoupled.push_back(
+      {"weight_decay", 0.01, "times the learning rate: part of a parameter that goes (Keras has 0.004)"});
+  return {{"adam", "Adam (Kingma and Ba 2015)", parameters_of_adam(),
+           [](const Config& config, const Schedule& learning_rate) -> Optimizer {
+             return Adam(learning_rate, options_of(config));
+           }},
+          {"adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2019)", decoupled,
+           [](const Config& config, const Schedule& learning_rate) -> Optimizer {
+             return AdamW(learning_rate, config.number("weight_decay"), options_of(config));
            }}};
 }
 

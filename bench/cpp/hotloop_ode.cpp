@@ -1,0 +1,167 @@
+// Differential equations: a neural one trained in one call, an ensemble, a gradient.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hotloop/hotloop.h"
+#include "hotloop_kinds.h"
+
+namespace hotloop::bench {
+namespace {
+
+using Values = std::span<const Value>;
+
+const std::vector<std::string> weights = {"w0", "b0", "w1", "b1"};
+
+// w1 tanh(w0 x + b0) + b1.
+Value net(const Tree<Value>& p, Value x) { return matmul(p["w1"], tanh(matmul(p["w0"], x) + p["b0"])) + p["b1"]; }
+
+// The weights, then these inputs, as arguments of a program.
+std::vector<Array> arguments_of(const Arrays& inputs, const std::vector<std::string>& others) {
+  std::vector<Array> arguments;
+  for (const std::string& name : weights) arguments.push_back(inputs.at(name));
+  for (const std::string& name : others) arguments.push_back(inputs.at(name));
+  return arguments;
+}
+
+Tree<Value> weights_of(Values v) {
+  Tree<Value> tree;
+  for (std::size_t i = 0; i < weights.size(); ++i) tree.set(weights[i], v[i]);
+  return tree;
+}
+
+std::shared_ptr<Executable> compiled(const TracedFunction& fn, const std::vector<Array>& arguments, int threads) {
+  std::vector<ValueType> types;
+  for (const Array& a : arguments) types.push_back(a.type());
+  CompileOptions options;
+  options.threads = threads;
+  return std::make_shared<Executable>(compile(trace(fn, types), options));
+}
+
+std::vector<double> even_times(double end, int count) {
+  std::vector<double> ts;
+  for (int i = 0; i < count; ++i) ts.push_back(end * i / (count - 1));
+  ts.back() = end;
+  return ts;
+}
+
+}  // namespace
+
+Prepared ode_training(const Sizes& sizes, const Arrays& inputs, int threads) {
+  std::vector<Array> arguments = arguments_of(inputs, {"y0", "data"});
+  const std::int64_t iterations = sizes["iterations"];
+  Tree<Array> params;
+  for (std::size_t i = 0; i < weights.size(); ++i) params.set(weights[i], arguments[i]);
+  const optim::Adam adam(0.01);
+  const Tree<Array> state = adam.init(params);
+  const auto fn = [=](Values in) {
+    const auto loss = [&](Values p) {
+      ode::Options options;
+      options.saveat = ode::SaveAt::times(even_times(1, 101));
+      options.dt0 = 0.01;
+      options.controller = ode::PID(1e-3, 1e-6);
+      options.args = weights_of(p);
+      const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& args) {
+        return Tree<Value>(net(args, y.leaf()));
+      };
+      return std::vector<Value>{sum(square(ode::solve(field, ode::Tsit5(), 0, 1, in[4], options).ys.leaf() - in[5]))};
+    };
+    std::vector<Value> carry(in.begin(), in.begin() + 4);
+    for (const Array& leaf : state.flatten()) carry.push_back(constant(leaf));
+    const auto step = [&](Values c, Values) {
+      const std::vector<Value> out = value_and_grad(loss, {0, 1, 2, 3})(c.first(4));
+      const auto [new_params, new_state] = adam.update(params.unflatten(Values(out).subspan(1)),
+                                                       state.unflatten(c.subspan(4)), params.unflatten(c.first(4)));
+      std::vector<Value> next = new_params.flatten();
+      for (const Value& v : new_state.flatten()) next.push_back(v);
+      return std::pair(next, std::vector<Value>{out[0]});
+    };
+    const auto [end, losses] = scan(step, carry, {}, {.length = iterations});
+    return std::vector<Value>{narrow(losses[0], 0, 0, 50), losses[0], end[0], end[1], end[2], end[3]};
+  };
+  const auto run = compiled(fn, arguments, threads);
+  const auto out = std::make_shared<std::vector<Array>>(run->output_types().size());
+  const auto call = [=] { run->run(arguments, *out); };
+  call();
+  char note[80];
+  std::snprintf(note, sizeof note, "last loss %.1f", (*out)[1].at(iterations - 1));
+  return {call, {{"losses", (*out)[0].clone()}}, 1, note};
+}
+
+Prepared ode_ensemble(const Sizes&, const Arrays& inputs, int threads) {
+  // Each component a leaf of its own: the registers of a tile then hold trajectories, not components.
+  const auto one = [](Values in) {
+    ode::Options options;
+    options.args = Tree<Value>(in[0]);
+    options.dt0 = 0.01;
+    options.controller = ode::PID(1e-6, 1e-6);
+    const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& rho) {
+      const Value a = y["a"], b = y["b"], c = y["c"];
+      return Tree<Value>{{"a", 10 * (b - a)}, {"b", a * (rho.leaf() - c) - b}, {"c", a * b - 8.0 / 3 * c}};
+    };
+    const Tree<Value> y0 = {{"a", constant(1)}, {"b", constant(0)}, {"c", constant(0)}};
+    return ode::solve(field, ode::Tsit5(), 0, 1, y0, options).y1.flatten();
+  };
+  const std::vector<Array> arguments = {inputs.at("rho")};
+  const auto run = compiled(vmap(one, {0}), arguments, threads);
+  const auto out = std::make_shared<std::vector<Array>>(3);
+  const auto call = [=] { run->run(arguments, *out); };
+  call();
+  const std::int64_t n = arguments[0].size();
+  Array y1(DType::F32, {n, 3});
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::size_t k = 0; k < 3; ++k) y1.set(3 * i + static_cast<std::int64_t>(k), (*out)[k].at(i));
+  return {call, {{"y1", y1}}, 1, "a leaf a component"};
+}
+
+Prepared ode_gradient(const Sizes&, const Arrays& inputs, int threads) {
+  const std::vector<Array> arguments = arguments_of(inputs, {"y0", "data"});
+  const auto fn = [](Values in) {
+    const auto loss = [&](Values p) {
+      ode::Options options;
+      options.saveat = ode::SaveAt::times(even_times(1.5, 30));
+      options.dt0 = 0.01;
+      options.controller = ode::PID(1e-6, 1e-6);
+      options.args = weights_of(p);
+      const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& args) {
+        return Tree<Value>(net(args, y.leaf() * y.leaf() * y.leaf()));
+      };
+      return std::vector<Value>{sum(square(ode::solve(field, ode::Tsit5(), 0, 1.5, in[4], options).ys.leaf() - in[5]))};
+    };
+    return value_and_grad(loss, {0, 1, 2, 3})(in.first(4));
+  };
+  const auto run = compiled(fn, arguments, threads);
+  const auto out = std::make_shared<std::vector<Array>>(5);
+  const auto call = [=] { run->run(arguments, *out); };
+  call();
+  Arrays results = {{"loss", (*out)[0].clone()}};
+  for (std::size_t i = 0; i < weights.size(); ++i) results[weights[i]] = (*out)[i + 1].clone();
+  return {call, results};
+}
+
+Prepared ode_sensitivity(const Sizes&, const Arrays& inputs, int threads) {
+  const std::vector<Array> arguments = arguments_of(inputs, {"y0"});
+  const auto fn = [](Values in) {
+    const auto solve = [&](Values p) {
+      ode::Options options;
+      options.controller = ode::PID(1e-4, 1e-4);
+      options.args = weights_of(p);
+      const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& args) {
+        return Tree<Value>(net(args, y.leaf()));
+      };
+      return std::vector<Value>{ode::solve(field, ode::Tsit5(), 0, 1, in[4], options).y1.leaf()};
+    };
+    std::vector<Value> out = solve(in.first(4));
+    for (const Value& v : jacfwd(solve, {0, 1, 2, 3})(in.first(4))) out.push_back(v);
+    return out;
+  };
+  const auto run = compiled(fn, arguments, threads);
+  const auto out = std::make_shared<std::vector<Array>>(5);
+  const auto call = [=] { run->run(arguments, *out); };
+  call();
+  Arrays results = {{"y1", (*out)[0].clone()}};
+  for (std::size_t i = 0; i < weights.size(); ++i) results[weights[i]] = (*out)[i + 1].clone();
+  return {call, results, 1, "jacfwd of the solution"};
+}
+
+}  // namespace hotloop::bench

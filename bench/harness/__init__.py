@@ -1,0 +1,1 @@
+"""The benchmark: tasks x implementations, checked results, interleaved times."""

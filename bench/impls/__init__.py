@@ -1,0 +1,1 @@
+"""Implementations: one file each, see harness/worker.py for what a file gives."""

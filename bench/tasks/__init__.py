@@ -1,0 +1,1 @@
+"""Tasks: one file a family, each with a list TASKS of harness.task.Task."""

@@ -1,0 +1,77 @@
+// Streaming: a model run one time step at a time, its state carried from call to call.
+//
+//   Stream stream(model, run.params, /*features=*/10);          // weights are laid out once, here
+//   Stream::Voice voice = stream.voice();
+//   for (;;) { read(x); voice.step(x, y); write(y); }           // no allocation, no lock
+//
+// A model is one that takes (batch, time, features); what it gives for each step of a stream is what it gives for that step of the
+// whole sequence. A layer that reads the sequence from its end refuses a stream; one that pools over time sees one step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hotloop/jit.h"
+#include "hotloop/nn.h"
+#include "hotloop/tree.h"
+
+namespace hotloop {
+
+struct StreamOptions {
+  std::int64_t batch = 1;  // number of sequences that advance together
+  Tree<Array> buffers;     // the model's, such as running means; its fresh ones when empty
+  CompileOptions compile;
+};
+
+class Stream {
+ public:
+  // The parameters' dtype is that of x, y and the state. Later changes of the parameters' memory do not reach the stream. UserError
+  // if the model does not take (batch, 1, features).
+  Stream(const nn::Layer& model, const Tree<Array>& params, std::int64_t features, const StreamOptions& options = {});
+
+  Tree<Array> initial_state() const;
+  // One step from `state`: x [batch, features] -> (y [batch, ...], the state after it). Safe to call from several threads.
+  std::pair<Array, Tree<Array>> step(const Tree<Array>& state, const Array& x) const;
+
+  const ValueType& input_type() const;
+  const ValueType& output_type() const;
+  std::string explain() const;
+  const Executable& executable() const;  // (state..., x) -> (y, state...)
+
+  // One sequence (or `batch` of them) with a state of its own, for real-time use: a step allocates nothing and takes no lock. Used by
+  // one thread at a time.
+  class Voice {
+   public:
+    void reset();  // back to the initial state
+    // x: input_type().shape.size() numbers; y: output_type()'s. UserError for spans of another length or dtype.
+    void step(std::span<const float> x, std::span<float> y);
+    void step(std::span<const double> x, std::span<double> y);
+
+   private:
+    friend class Stream;
+    struct State;
+    explicit Voice(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    template <class T> void step_as(std::span<const T> x, std::span<T> y);
+    std::shared_ptr<State> state_;
+  };
+  Voice voice() const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+// One step as a graph: (params..., buffers..., state..., x [batch, features]) -> (y, state...).
+struct StreamStep {
+  std::shared_ptr<Graph> graph;
+  std::vector<Array> bound;  // params and buffers, then one undefined array for each other input: for compile_bound
+  Tree<Array> initial_state;
+};
+StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
+                       const StreamOptions& options = {});
+
+}  // namespace hotloop

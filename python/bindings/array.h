@@ -1,0 +1,50 @@
+// Arrays across the border: what Python hands in as hotloop::Array, and Array as a Python object.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "bindings.h"
+#include "hotloop/array.h"
+
+namespace hotloop::python {
+
+// An argument read without making an object of it: where its elements lie, and their type.
+struct ArrayView {
+  const void* data = nullptr;
+  const std::int64_t* dims = nullptr;
+  int rank = 0;
+  DType dtype = DType::F32;
+
+  bool has_type(const ValueType& type) const {
+    if (dtype != type.dtype || rank != type.shape.rank()) return false;
+    for (int i = 0; i < rank; ++i)
+      if (dims[i] != type.shape[i]) return false;
+    return true;
+  }
+  ValueType type() const;
+};
+
+// Views `object` if it is an Array, or a NumPy array of a supported dtype that is aligned, contiguous and of native byte order.
+// The view is good while the object lives. False for everything else.
+bool view_array(PyObject* object, ArrayView& view);
+
+// A Python number: bool, int or float itself, no subclass. A number takes the dtype of what it meets.
+enum class Number { None, Bool, Int, Float };
+Number number_kind(PyObject* object);
+
+// `object` as an Array, sharing its memory where the layout allows and copying where not: Array, NumPy arrays and scalars,
+// numbers, sequences of numbers, anything with __dlpack__, the buffer protocol or __array__. Floats of lists and Python
+// floats become f32, integers i32 (i64 if they do not fit). `what` names the argument in the UserError for anything else.
+Array to_array(nb::handle object, const std::string& what);
+// Whether to_array would take it for an array, and not for a static value.
+bool is_array_like(nb::handle object);
+
+nb::object to_python(Array array);  // hotloop.Array
+
+// The NumPy dtype of a DType, and back from whatever NumPy's dtype() takes, or from "f32", "i64", ...
+nb::object numpy_dtype(DType dtype);
+DType dtype_of_python(nb::handle object);
+
+}  // namespace hotloop::python

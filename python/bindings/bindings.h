@@ -1,0 +1,29 @@
+// What the files of the Python extension share. Each bind_ function adds its part to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "hotloop/graph.h"
+
+namespace nb = nanobind;
+
+namespace hotloop::python {
+
+void bind_errors(nb::module_& m);
+void bind_array(nb::module_& m);
+void bind_trees(nb::module_& m);
+void bind_tracer(nb::module_& m);
+void bind_ops(nb::module_& m);
+void bind_transforms(nb::module_& m);
+void bind_control(nb::module_& m);
+void bind_derivatives(nb::module_& m);
+void bind_ode(nb::module_& m);
+void bind_jit(nb::module_& m);
+void bind_modules(nb::module_& m);
+void bind_optimizers(nb::module_& m);
+void bind_fit(nb::module_& m);
+void bind_io(nb::module_& m);
+void bind_export(nb::module_& m);
+void bind_data(nb::module_& m);
+
+}  // namespace hotloop::python

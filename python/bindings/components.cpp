@@ -1,0 +1,54 @@
+#include "components.h"
+
+#include <nanobind/stl/string.h>
+
+#include "hotloop/error.h"
+
+namespace hotloop::python {
+
+std::map<std::string, Setting> settings_of(nb::dict settings) {
+  std::map<std::string, Setting> result;
+  for (const auto& [key, value] : settings) {
+    const auto name = nb::cast<std::string>(key);
+    if (PyBool_Check(value.ptr())) {
+      result[name] = nb::cast<bool>(value);
+    } else if (nb::isinstance<nb::str>(value)) {
+      result[name] = nb::cast<std::string>(value);
+    } else if (nb::isinstance<nb::int_>(value) || nb::hasattr(value, "__index__")) {
+      result[name] = nb::cast<std::int64_t>(nb::int_(value));
+    } else if (nb::isinstance<nb::float_>(value) || nb::hasattr(value, "__float__")) {
+      result[name] = nb::cast<double>(nb::float_(value));
+    } else {
+      throw UserError(name, "a setting must be a number, a text, True or False",
+                      nb::cast<std::string>(nb::repr(value)));
+    }
+  }
+  return result;
+}
+
+Tree<Array> array_tree(nb::handle tree, const std::string& what) {
+  const auto [leaves, structure] = flatten(tree);
+  std::vector<Array> arrays;
+  for (const nb::object& leaf : leaves) {
+    if (is_tracer(leaf))
+      throw UserError(what, "arrays with numbers are needed", "a traced value", "call it outside the traced function");
+    arrays.push_back(to_array(leaf, what));
+  }
+  return named_tree(structure, arrays);
+}
+
+Tree<Value> value_tree(nb::handle tree, const std::string& what) {
+  const auto [leaves, structure] = flatten(tree);
+  std::vector<Value> values;
+  for (const nb::object& leaf : leaves) values.push_back(to_value(leaf, what));
+  return named_tree(structure, values);
+}
+
+nb::object to_dicts(const Tree<Array>& tree) {
+  return to_dicts(tree, [](const Array& array) { return to_python(array); });
+}
+nb::object to_dicts(const Tree<Value>& tree) {
+  return to_dicts(tree, [](const Value& value) { return tracer(value); });
+}
+
+}  // namespace hotloop::python

@@ -1,0 +1,241 @@
+// Tables, recipes and the samples made of them; hotloop/data.py is the front.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <utility>
+
+#include "components.h"
+#include "hotloop/arrow.h"
+#include "hotloop/data.h"
+#include "hotloop/error.h"
+
+namespace hotloop::python {
+namespace {
+
+// A source that owns what it reads.
+struct Source {
+  std::unique_ptr<data::Table> table;
+  std::unique_ptr<data::RowSource> rows;
+  bool used = false;
+
+  data::RowSource& take() {
+    if (std::exchange(used, true)) throw UserError("data", "a table is read once", "a second reading");
+    return *rows;
+  }
+};
+
+template <class T> T field(nb::handle settings, const char* name) {
+  try {
+    return nb::cast<T>(settings[name]);
+  } catch (const nb::cast_error&) {
+    throw UserError("data", std::string(name) + " must be of another type",
+                    nb::cast<std::string>(nb::repr(settings[name])));
+  }
+}
+
+template <class Enum> Enum choice(nb::handle settings, const char* name, std::initializer_list<const char*> names) {
+  const auto given = field<std::string>(settings, name);
+  std::string all;
+  int index = 0;
+  for (const char* n : names) {
+    if (given == n) return static_cast<Enum>(index);
+    all += (index++ ? ", " : "") + std::string(n);
+  }
+  throw UserError("data", std::string(name) + " must be one of " + all, "'" + given + "'");
+}
+
+data::Fill fill_of(nb::handle settings, const char* name) {
+  return choice<data::Fill>(settings, name, {"refuse", "drop", "forward", "mean"});
+}
+
+data::Split split_of(nb::handle s) {
+  return {.by = choice<data::Split::By>(s, "by", {"time", "group", "random", "column"}),
+          .train = field<double>(s, "train"),
+          .validation = field<double>(s, "validation"),
+          .seed = field<std::uint64_t>(s, "seed"),
+          .validation_groups = field<std::vector<std::string>>(s, "validation_groups"),
+          .test_groups = field<std::vector<std::string>>(s, "test_groups"),
+          .column = field<std::string>(s, "column")};
+}
+
+data::Recipe recipe_of(nb::handle s) {
+  data::Recipe r;
+  r.inputs = field<std::vector<std::string>>(s, "inputs");
+  r.targets = field<std::vector<std::string>>(s, "targets");
+  for (auto [name, member] : {std::pair{"time", &data::Recipe::time},
+                              {"group", &data::Recipe::group},
+                              {"sample", &data::Recipe::sample},
+                              {"weight", &data::Recipe::weight},
+                              {"time_step", &data::Recipe::time_step}})
+    r.*member = field<std::string>(s, name);
+  r.missing = fill_of(s, "missing");
+  r.indicator = field<bool>(s, "indicator");
+  for (const nb::handle rule : s["missing_rules"])
+    r.missing_rules.push_back(
+        {field<std::vector<std::string>>(rule, "columns"), fill_of(rule, "fill"), field<bool>(rule, "indicator")});
+  for (const nb::handle lag : s["lags"])
+    r.lags.push_back(
+        {field<std::string>(lag, "name"), field<std::string>(lag, "column"), field<std::int64_t>(lag, "steps")});
+  for (const nb::handle cycle : s["cycles"]) {
+    const int harmonics = field<int>(cycle, "harmonics");
+    const auto of =
+        choice<data::Cycle::Of>(cycle, "of", {"row", "hour_of_day", "day_of_week", "hour_of_week", "day_of_year"});
+    r.cycles.push_back(
+        {field<std::string>(cycle, "name"),
+         of,
+         {field<double>(cycle, "period"), field<std::int64_t>(cycle, "step"), field<double>(cycle, "phase"), harmonics},
+         harmonics});
+  }
+  for (const nb::handle one_hot : s["one_hots"])
+    r.one_hots.push_back({field<std::string>(one_hot, "column"), field<bool>(one_hot, "unknown_as_zeros")});
+  r.length = field<std::int64_t>(s, "length");
+  r.stride = field<std::int64_t>(s, "stride");
+  r.horizon = field<std::int64_t>(s, "horizon");
+  r.horizon_steps = field<std::int64_t>(s, "horizon_steps");
+  r.split = split_of(s["split"]);
+  r.task = choice<data::Task>(s, "task", {"regression", "classification"});
+  r.balance_classes = field<bool>(s, "balance_classes");
+  r.standardize = field<bool>(s, "standardize");
+  r.dtype = dtype_of_python(s["dtype"]);
+  r.kept = field<std::vector<std::string>>(s, "kept");
+  return r;
+}
+
+// All samples of a dataset as arrays, by the names that fit() takes.
+nb::dict arrays_of(const data::Dataset& dataset) {
+  const std::int64_t n = dataset.size();
+  std::vector<std::int64_t> all(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
+  Array x(dataset.input_dtype(), dataset.input_shape().with_inserted(0, n));
+  Array y(dataset.target_dtype(), dataset.target_shape().with_inserted(0, n));
+  Array lengths, weights;
+  data::Batch batch{.inputs = x.raw(), .targets = y.raw()};
+  if (dataset.has_lengths()) {
+    lengths = Array(DType::I32, {n});
+    batch.lengths = lengths.data<std::int32_t>().data();
+  }
+  if (dataset.has_weights()) {
+    weights = Array(dataset.dtype(), {n});
+    batch.weights = weights.raw();
+  }
+  {
+    const nb::gil_scoped_release release;
+    dataset.gather(all, batch);
+  }
+  nb::dict result;
+  result["x"] = to_python(x);
+  result["y"] = to_python(y);
+  if (lengths.defined()) result["lengths"] = to_python(lengths);
+  if (weights.defined()) result["sample_weights"] = to_python(weights);
+  return result;
+}
+
+template <class T> nb::object as_array(const std::vector<T>& values) {
+  return to_python(Array::from<T>(values, {static_cast<std::int64_t>(values.size())}));
+}
+
+// New rows prepared: one dict a block.
+nb::list applied(const data::Preparation& preparation, Source& source, std::int64_t block_size) {
+  std::vector<data::PreparedBlock> blocks;
+  {
+    const nb::gil_scoped_release release;
+    preparation.apply(source.take(), block_size, [&](const data::PreparedBlock& block) { blocks.push_back(block); });
+  }
+  nb::list result;
+  for (const data::PreparedBlock& block : blocks) {
+    nb::dict part;
+    part["x"] = to_python(block.inputs);
+    part["lengths"] = block.lengths.defined() ? to_python(block.lengths) : nb::none();
+    part["rows"] = as_array(block.rows);
+    part["times"] = block.times.empty() ? nb::none() : as_array(block.times);
+    part["groups"] = block.groups;
+    result.append(part);
+  }
+  return result;
+}
+
+void bind_sources(nb::module_& m) {
+  nb::class_<Source>(m, "RowSource").def_prop_ro("names", [](const Source& s) { return s.rows->column_names(); });
+  m.def("arrow_source", [](nb::handle capsule, const std::string& name) {
+    auto* stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
+    if (stream == nullptr) throw nb::python_error();
+    auto source = std::make_unique<Source>();
+    source->rows = data::open_arrow(stream, name);
+    return source;
+  });
+  m.def("file_source", [](const std::string& path, const std::string& separator,
+                          const std::vector<std::string>& missing_values, double time_unit) {
+    if (separator.size() != 1) throw UserError("data", "the separator must be one character", "'" + separator + "'");
+    auto source = std::make_unique<Source>();
+    source->rows =
+        data::open_file(path, {.separator = separator[0], .missing_values = missing_values, .time_unit = time_unit});
+    return source;
+  });
+  // columns: (name, "number", f64 array), (name, "time", f64 array) or (name, "text", list of str)
+  m.def("columns_source", [](nb::list columns, const std::string& name) {
+    auto source = std::make_unique<Source>();
+    source->table = std::make_unique<data::Table>();
+    for (const nb::handle column : columns) {
+      const auto column_name = nb::cast<std::string>(column[0]), kind = nb::cast<std::string>(column[1]);
+      if (kind == "text") {
+        source->table->add_texts(column_name, nb::cast<std::vector<std::string>>(column[2]));
+        continue;
+      }
+      const Array values = to_array(column[2], column_name);
+      const auto numbers = std::as_const(values).data<double>();
+      std::vector<double> copy(numbers.begin(), numbers.end());
+      if (kind == "time")
+        source->table->add_times(column_name, std::move(copy));
+      else
+        source->table->add(column_name, std::move(copy));
+    }
+    source->rows = data::open_table(*source->table, name);
+    return source;
+  });
+}
+
+}  // namespace
+
+void bind_data(nb::module_& m) {
+  bind_sources(m);
+  nb::class_<data::Dataset>(m, "Dataset", "Samples of one input and one target each, which fit draws batches from.")
+      .def("__len__", &data::Dataset::size)
+      .def_prop_ro("size", &data::Dataset::size, "Number of samples.")
+      .def("arrays", &arrays_of, "All samples: a dict of x, y and, if there are any, lengths and sample_weights.");
+  nb::class_<data::Preparation>(m, "Preparation", "A recipe with all that was fitted on the training rows.")
+      .def("json", &data::Preparation::json, "As text; Preparation.parse reads it, and so does the command line.")
+      .def_static(
+          "parse",
+          [](const std::string& text, const std::string& source) { return data::Preparation::parse(text, source); },
+          nb::arg("text"), nb::arg("source") = "the text")
+      .def_prop_ro("input_names", &data::Preparation::input_names, "One a feature.")
+      .def_prop_ro(
+          "classes",
+          [](const data::Preparation& p) { return std::vector<std::string>(p.classes().begin(), p.classes().end()); })
+      .def("_unscale", [](const data::Preparation& p, nb::handle x) { return p.unscale(to_array(x, "unscale")); })
+      .def("_apply", &applied)
+      .def("describe", &data::Preparation::describe, "A line for each thing that was fitted or filled.");
+  nb::class_<data::Samples>(m, "Samples")
+      .def("__init__",
+           [](data::Samples* self, Source& source, nb::dict recipe, std::size_t memory_bytes) {
+             const data::Recipe r = recipe_of(recipe);
+             data::RowSource& rows = source.take();
+             const nb::gil_scoped_release release;
+             new (self) data::Samples(rows, r, {.bytes = memory_bytes});
+           })
+      .def_prop_ro("train", &data::Samples::train, nb::rv_policy::reference_internal)
+      .def_prop_ro("validation", &data::Samples::validation, nb::rv_policy::reference_internal)
+      .def_prop_ro("test", &data::Samples::test, nb::rv_policy::reference_internal)
+      .def_prop_ro("preparation", [](const data::Samples& s) { return s.preparation(); })
+      .def_prop_ro("num_rows", &data::Samples::num_rows)
+      .def("target_rows",
+           [](const data::Samples& s, const data::Dataset& part) { return as_array(s.target_rows(part)); })
+      .def("kept", [](const data::Samples& s, const data::Dataset& part,
+                      const std::string& name) { return as_array(s.kept(part, name)); })
+      .def("describe", &data::Samples::describe);
+}
+
+}  // namespace hotloop::python

@@ -1,0 +1,16 @@
+// Ctrl-C while a kernel runs.
+#pragma once
+
+#include <functional>
+
+namespace hotloop::python {
+
+// Remembers which thread Python delivers signals to. To be called with the GIL held, from the import.
+void remember_main_thread();
+
+// Runs `work`, which may throw Cancelled, without the GIL. In Python's main thread SIGINT meanwhile asks the kernel to stop; then
+// Python's own handler decides, usually by raising KeyboardInterrupt (as nb::python_error). If it raises nothing, and
+// in other threads, whose calls an interrupt stops too, the work, which is a pure function, is run again.
+void run_interruptibly(const std::function<void()>& work);
+
+}  // namespace hotloop::python

@@ -1,0 +1,33 @@
+// safetensors files as dicts of arrays.
+#include "hotloop/io.h"
+
+#include <nanobind/stl/string.h>
+
+#include "array.h"
+
+namespace hotloop::python {
+
+void bind_io(nb::module_& m) {
+  m.def("save_safetensors", [](const std::string& path, nb::dict tensors, nb::dict metadata) {
+    io::Checkpoint checkpoint;
+    for (const auto& [name, array] : tensors)
+      checkpoint.tensors.emplace_back(nb::cast<std::string>(name), to_array(array, nb::cast<std::string>(name)));
+    for (const auto& [key, value] : metadata)
+      checkpoint.metadata[nb::cast<std::string>(key)] = nb::cast<std::string>(value);
+    const nb::gil_scoped_release release;
+    io::save_safetensors(path, checkpoint);
+  });
+  m.def("load_safetensors", [](const std::string& path) {
+    io::Checkpoint checkpoint;
+    {
+      const nb::gil_scoped_release release;
+      checkpoint = io::load_safetensors(path);
+    }
+    nb::dict tensors, metadata;
+    for (auto& [name, array] : checkpoint.tensors) tensors[nb::str(name.c_str())] = to_python(std::move(array));
+    for (const auto& [key, value] : checkpoint.metadata) metadata[nb::str(key.c_str())] = nb::str(value.c_str());
+    return nb::make_tuple(tensors, metadata);
+  });
+}
+
+}  // namespace hotloop::python

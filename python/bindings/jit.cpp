@@ -1,0 +1,366 @@
+// JitFunction: a Python function that is compiled at the first call with arguments of new types. A type of its own with a
+// vectorcall, so that a call makes no tuple and finds its executable without running Python.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <structmember.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "hotloop/error.h"
+#include "interrupt.h"
+#include "schedule/kernel_ir.h"
+#include "specialize.h"
+#include "tracer.h"
+
+namespace hotloop::python {
+namespace {
+
+struct JitState {
+  PyObject* fn = nullptr;  // owned
+  std::string name;
+  CompileOptions options;
+  // Positional arguments from `first_static` on are static, and those flagged; keywords but the named ones, or the named ones.
+  std::size_t first_static = SIZE_MAX;
+  std::vector<std::size_t> static_positions;
+  std::vector<nb::object> static_names;
+  bool keywords_static = false;
+  std::optional<BoundArgument> bound;
+  std::unordered_multimap<std::size_t, std::unique_ptr<Specialization>> specializations;
+  const Specialization* last = nullptr;
+
+  bool is_static(std::size_t position) const {
+    return position >= first_static || std::ranges::find(static_positions, position) != static_positions.end();
+  }
+  bool is_static(PyObject* keyword) const {
+    if (keywords_static) return true;
+    for (const nb::object& name : static_names)
+      if (PyUnicode_Compare(name.ptr(), keyword) == 0) return true;
+    return false;
+  }
+};
+
+struct JitObject {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject* dict;
+  PyObject* weakrefs;
+  JitState* state;
+};
+
+PyObject* g_type = nullptr;
+nb::object& log_hook() {
+  static nb::object& hook = *new nb::object;
+  return hook;
+}
+
+JitState& state_of(nb::handle self) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(self.ptr())) != g_type) throw nb::type_error("a compiled function is wanted");
+  return *reinterpret_cast<JitObject*>(self.ptr())->state;
+}
+
+void append_argument(Arguments& a, PyObject* value, bool is_static) {
+  if (is_static)
+    a.tokens.push_back({Token::Kind::Static, 0, value});
+  else
+    flatten(value, a.tokens, a.objects);
+}
+
+void read_arguments(const JitState& state, Arguments& a, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
+  a.tokens.push_back({Token::Kind::Tuple, 2});
+  a.tokens.push_back({Token::Kind::Tuple, static_cast<std::int32_t>(nargs)});
+  for (std::size_t i = 0; i < nargs; ++i) append_argument(a, args[i], state.is_static(i));
+  const Py_ssize_t num_keywords = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
+  a.tokens.push_back({Token::Kind::Dict, static_cast<std::int32_t>(num_keywords)});
+  for (Py_ssize_t i = 0; i < num_keywords; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(kwnames, i);
+    a.tokens.push_back({Token::Kind::Key, 0, name});
+    append_argument(a, args[nargs + static_cast<std::size_t>(i)], state.is_static(name));
+  }
+  a.read_leaves(state.name);
+}
+
+const Specialization& specialize(JitState& state, const Arguments& a, std::size_t hash) {
+  const auto [begin, end] = state.specializations.equal_range(hash);
+  for (auto it = begin; it != end; ++it)
+    if (it->second->accepts(a)) return *(state.last = it->second.get());
+  const std::string reason = state.last == nullptr ? "first call" : state.last->difference(a);
+  auto made =
+      std::make_unique<Specialization>(state.fn, state.name, a, state.options, state.bound ? &*state.bound : nullptr);
+  state.last = state.specializations.emplace(hash, std::move(made))->second.get();
+  if (log_hook().is_valid())
+    log_hook()(state.name, types_text(state.last->leaf_types()), reason, state.last->compile_ms());
+  return *state.last;
+}
+
+const Specialization& find(JitState& state, const Arguments& a) {
+  if (state.last != nullptr && state.last->accepts(a)) return *state.last;
+  return specialize(state, a, a.hash());
+}
+
+// Runs f, which gives a new reference, and turns C++ exceptions into Python's.
+template <class F> PyObject* guarded(F&& f) noexcept {
+  try {
+    return f();
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const nb::builtin_exception& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const UserError& error) {
+    static const nb::object& type = *new nb::object(nb::module_::import_("hotloop._core").attr("UserError"));
+    PyErr_SetString(type.ptr(), error.what());
+  } catch (const InternalError& error) {
+    static const nb::object& type = *new nb::object(nb::module_::import_("hotloop._core").attr("InternalError"));
+    PyErr_SetString(type.ptr(), error.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+// Inside another trace: the function itself.
+PyObject* call_traced(const JitState& state, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
+  if (!state.bound) return PyObject_Vectorcall(state.fn, args, nargsf, kwnames);
+  return guarded([&] {
+    std::vector<nb::object> arrays;
+    for (const Array& array : state.bound->arrays) arrays.push_back(to_python(array));
+    const nb::object first = unflatten(state.bound->structure, arrays);
+    const auto nargs = static_cast<std::size_t>(PyVectorcall_NARGS(nargsf));
+    std::vector<PyObject*> all = {first.ptr()};
+    all.insert(all.end(), args, args + nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames)));
+    return PyObject_Vectorcall(state.fn, all.data(), nargs + 1, kwnames);
+  });
+}
+
+PyObject* jit_call(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* kwnames) {
+  JitState& state = *reinterpret_cast<JitObject*>(self)->state;
+  if (is_tracing()) return call_traced(state, args, nargsf, kwnames);
+  return guarded([&] {
+    ArgumentsLease a;
+    read_arguments(state, *a, args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), kwnames);
+    return find(state, *a).run(*a).release().ptr();
+  });
+}
+
+int jit_traverse(PyObject* self, visitproc visit, void* arg) {
+  auto* object = reinterpret_cast<JitObject*>(self);
+  Py_VISIT(object->dict);
+  if (object->state != nullptr) Py_VISIT(object->state->fn);
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+
+int jit_clear(PyObject* self) {
+  auto* object = reinterpret_cast<JitObject*>(self);
+  Py_CLEAR(object->dict);
+  return 0;
+}
+
+void jit_dealloc(PyObject* self) {
+  auto* object = reinterpret_cast<JitObject*>(self);
+  PyObject_GC_UnTrack(self);
+  if (object->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
+  Py_CLEAR(object->dict);
+  if (object->state != nullptr) {
+    Py_CLEAR(object->state->fn);
+    delete object->state;
+  }
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// As a method of a class.
+PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) {
+  return instance == nullptr || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+PyObject* jit_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<compiled function %s>", reinterpret_cast<JitObject*>(self)->state->name.c_str());
+}
+
+PyMemberDef jit_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(JitObject, vectorcall), READONLY, nullptr},
+                             {"__dictoffset__", T_PYSSIZET, offsetof(JitObject, dict), READONLY, nullptr},
+                             {"__weaklistoffset__", T_PYSSIZET, offsetof(JitObject, weakrefs), READONLY, nullptr},
+                             {nullptr, 0, 0, 0, nullptr}};
+PyGetSetDef jit_getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot jit_slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                           {Py_tp_traverse, reinterpret_cast<void*>(jit_traverse)},
+                           {Py_tp_clear, reinterpret_cast<void*>(jit_clear)},
+                           {Py_tp_dealloc, reinterpret_cast<void*>(jit_dealloc)},
+                           {Py_tp_descr_get, reinterpret_cast<void*>(jit_get)},
+                           {Py_tp_repr, reinterpret_cast<void*>(jit_repr)},
+                           {Py_tp_members, jit_members},
+                           {Py_tp_getset, jit_getset},
+                           {0, nullptr}};
+PyType_Spec jit_spec = {
+    "hotloop.CompiledFunction", sizeof(JitObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    jit_slots};
+
+nb::object new_jit(nb::handle fn, const std::string& name, const CompileOptions& options) {
+  auto* object = PyObject_GC_New(JitObject, reinterpret_cast<PyTypeObject*>(g_type));
+  if (object == nullptr) throw nb::python_error();
+  object->vectorcall = jit_call;
+  object->dict = nullptr;
+  object->weakrefs = nullptr;
+  object->state = new JitState;
+  JitState& state = *object->state;
+  state.fn = Py_NewRef(fn.ptr());
+  state.name = name;
+  state.options = options;
+  PyObject_GC_Track(reinterpret_cast<PyObject*>(object));
+  return nb::steal(reinterpret_cast<PyObject*>(object));
+}
+
+nb::object make_jit(nb::callable fn, const std::string& name, std::vector<std::size_t> static_positions,
+                    std::vector<nb::object> static_names, nb::object num_arrays, const CompileOptions& options) {
+  nb::object made = new_jit(fn, name, options);
+  JitState& state = state_of(made);
+  state.static_positions = std::move(static_positions);
+  state.static_names = std::move(static_names);
+  if (!num_arrays.is_none()) {
+    state.first_static = nb::cast<std::size_t>(num_arrays);
+    state.keywords_static = true;
+  }
+  return made;
+}
+
+// fn(first, ...) as a compiled function of the rest, with the arrays of `first` bound.
+nb::object make_bound_jit(nb::callable fn, const std::string& name, nb::handle first, const CompileOptions& options) {
+  const auto [leaves, structure] = flatten(first);
+  BoundArgument bound{structure, {}};
+  for (const nb::object& leaf : leaves) bound.arrays.push_back(to_array(leaf, name));
+  nb::object made = new_jit(fn, name, options);
+  state_of(made).bound = std::move(bound);
+  return made;
+}
+
+// The same function and programs with another first argument, of the same structure and types.
+nb::object rebound_jit(nb::handle self, nb::handle first) {
+  JitState& state = state_of(self);
+  if (!state.bound) throw UserError(state.name, "the function must have a bound argument", "one without");
+  BoundArgument bound{state.bound->structure, {}};
+  for (const nb::object& leaf : flatten_like(bound.structure, first, state.name))
+    bound.arrays.push_back(to_array(leaf, state.name));
+  const auto paths = leaf_paths(bound.structure);
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    if (bound.arrays[i].type() != state.bound->arrays[i].type())
+      throw UserError(state.name, paths[i] + " must be " + state.bound->arrays[i].type().str() + " as before",
+                      bound.arrays[i].type().str());
+  nb::object made = new_jit(state.fn, state.name, state.options);
+  JitState& other = state_of(made);
+  for (const auto& [hash, program] : state.specializations)
+    other.specializations.emplace(hash, std::make_unique<Specialization>(program->rebound(bound)));
+  other.bound = std::move(bound);
+  return made;
+}
+
+CompileOptions options_of(const std::string& device, nb::object threads, const std::string& backend,
+                          const std::string& target, const std::vector<std::string>& disabled_passes, bool keep_source,
+                          const std::string& dispatch) {
+  CompileOptions options;
+  options.device = device;
+  options.threads = threads.is_none() ? -1 : nb::cast<int>(threads);
+  if (!threads.is_none() && options.threads < 0)
+    throw UserError("jit", "threads must be None or not negative", std::to_string(options.threads), "0 for all cores");
+  options.backend = backend;
+  options.target = target;
+  options.disabled_passes = disabled_passes;
+  options.keep_source = keep_source;
+  options.dispatch = dispatch;
+  return options;
+}
+
+// The arguments of fn(*args, **kwargs), alive as long as both are.
+void read_call(const JitState& state, Arguments& a, nb::args args, nb::kwargs kwargs, std::vector<PyObject*>& values,
+               nb::object& names) {
+  for (const nb::handle v : args) values.push_back(v.ptr());
+  nb::list keys;
+  for (const auto& [key, value] : kwargs) {
+    keys.append(key);
+    values.push_back(value.ptr());
+  }
+  names = nb::tuple(keys);
+  read_arguments(state, a, values.data(), nb::len(args), names.ptr());
+}
+
+const Specialization& specialization_for(nb::handle self, nb::args args, nb::kwargs kwargs) {
+  JitState& state = state_of(self);
+  ArgumentsLease a;
+  std::vector<PyObject*> values;
+  nb::object names;
+  read_call(state, *a, args, kwargs, values, names);
+  return find(state, *a);
+}
+
+// Leaves that are no arrays become static, and so do Python integers and bools: the program is traced for this call alone, and the
+// function may use them as numbers of Python.
+void read_open_call(const JitState& state, Arguments& a, nb::args args, nb::kwargs kwargs) {
+  a.tokens.push_back({Token::Kind::Tuple, 2});
+  flatten(args.ptr(), a.tokens, a.objects);
+  flatten(kwargs.ptr(), a.tokens, a.objects);
+  std::vector<PyObject*> arrays;
+  std::size_t next = 0;
+  for (Token& token : a.tokens) {
+    if (token.kind != Token::Kind::Leaf) continue;
+    PyObject* object = a.objects[next++];
+    const Number number = number_kind(object);
+    if (number != Number::Int && number != Number::Bool && is_array_like(object))
+      arrays.push_back(object);
+    else
+      token = {Token::Kind::Static, 0, object};
+  }
+  a.objects = std::move(arrays);
+  a.read_leaves(state.name);
+}
+
+// Traced anew at each call, since what the function sees around it may have changed; the executable comes from the engine's
+// cache if the program is the same.
+nb::object run_once(nb::callable fn, const std::string& name, nb::args args, nb::kwargs kwargs) {
+  JitState state;
+  state.name = name;
+  ArgumentsLease a;
+  read_open_call(state, *a, args, kwargs);
+  CompileOptions options;
+  options.threads = -1;
+  return Specialization(fn, name, *a, options).run(*a);
+}
+
+}  // namespace
+
+void bind_jit(nb::module_& m) {
+  remember_main_thread();
+  g_type = PyType_FromSpec(&jit_spec);
+  if (g_type == nullptr) throw nb::python_error();
+  m.attr("CompiledFunction") = nb::handle(g_type);
+  nb::class_<CompileOptions>(m, "CompileOptions");
+  m.def("options", &options_of, nb::arg("device") = "auto", nb::arg("threads") = nb::none(),
+        nb::arg("backend") = "llvm", nb::arg("target") = "host",
+        nb::arg("disabled_passes") = std::vector<std::string>{}, nb::arg("keep_source") = false,
+        nb::arg("dispatch") = "fused");
+  m.def("jit", &make_jit, nb::arg("fn"), nb::arg("name"), nb::arg("static_positions"), nb::arg("static_names"),
+        nb::arg("num_arrays").none(), nb::arg("options"));
+  m.def("bound_jit", &make_bound_jit, nb::arg("fn"), nb::arg("name"), nb::arg("first"), nb::arg("options"));
+  m.def("rebound_jit", &rebound_jit, nb::arg("fn"), nb::arg("first"));
+  nb::class_<Executable>(m, "Executable", "One compiled program.")
+      .def("explain", &Executable::explain)
+      .def("graph_text", &Executable::graph_text)
+      .def("kernel_text", &Executable::kernel_text)
+      .def("source", &Executable::source);
+  m.def("executable_for", [](nb::handle fn, nb::args args, nb::kwargs kwargs) {
+    return specialization_for(fn, args, kwargs).executable();
+  });
+  m.def("num_specializations", [](nb::handle fn) { return state_of(fn).specializations.size(); });
+  m.def("run_once", &run_once);
+  m.def("host_target", [] { return std::string(kernel::host_target().name); });
+  m.def(
+      "set_log_hook", [](nb::object hook) { log_hook() = hook.is_none() ? nb::object() : hook; },
+      nb::arg("hook").none());
+}
+
+}  // namespace hotloop::python

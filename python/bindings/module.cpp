@@ -1,0 +1,27 @@
+// The extension module hotloop._core.
+#include "bindings.h"
+
+namespace hotloop::python {
+
+NB_MODULE(_core, m) {
+  m.doc() = "The engine behind hotloop; use the package, whose names are stable.";
+  nb::set_leak_warnings(false);  // executables and arrays may outlive the interpreter's modules
+  bind_errors(m);
+  bind_array(m);
+  bind_trees(m);
+  bind_tracer(m);
+  bind_ops(m);
+  bind_transforms(m);
+  bind_derivatives(m);
+  bind_control(m);
+  bind_jit(m);
+  bind_modules(m);
+  bind_optimizers(m);
+  bind_ode(m);
+  bind_data(m);
+  bind_fit(m);
+  bind_io(m);
+  bind_export(m);
+}
+
+}  // namespace hotloop::python

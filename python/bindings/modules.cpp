@@ -1,0 +1,286 @@
+// Layers, losses, and cells and layers that are written in Python; hotloop/nn and hotloop/losses.py make classes of them.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "components.h"
+#include "hotloop/error.h"
+#include "hotloop/init.h"
+#include "hotloop/losses.h"
+#include "hotloop/nn.h"
+#include "hotloop/ops.h"
+#include "nn/registry.h"
+
+namespace hotloop::python {
+namespace {
+
+nn::Init init_of(const std::string& name) {
+  if (name == "torch") return nn::Init::Torch;
+  if (name == "keras") return nn::Init::Keras;
+  throw UserError("init", "init must be \"torch\" or \"keras\"", "\"" + name + "\"");
+}
+const char* name_of_init(nn::Init init) { return init == nn::Init::Torch ? "torch" : "keras"; }
+
+// A Python object that outlives the interpreter's locks: released with the GIL held.
+std::shared_ptr<PyObject> shared(nb::handle object) {
+  return {object.inc_ref().ptr(), [](PyObject* p) {
+            if (Py_IsInitialized() == 0) return;
+            const nb::gil_scoped_acquire gil;
+            Py_DECREF(p);
+          }};
+}
+
+Tree<Array> in_dtype(const Tree<Array>& tree, DType dtype) {
+  return tree.map([&](const Array& a) { return is_float(a.dtype()) && a.dtype() != dtype ? a.cast(dtype) : a; });
+}
+
+// init(seed), or init(seed, init) if it takes both.
+Tree<Array> python_init(nb::handle self, std::uint64_t seed, DType dtype, nn::Init init) {
+  const nb::gil_scoped_acquire gil;
+  const nb::object params = self.attr("_init_for_engine")(seed, name_of_init(init));
+  if (!nb::isinstance<nb::dict>(params))
+    throw UserError("init", "a cell's or layer's init must return a dict of arrays, {} for none",
+                    nb::cast<std::string>(nb::repr(params.type())));
+  return in_dtype(array_tree(params, "init"), dtype);
+}
+
+// The values of a state tree, floats in `dtype`.
+Tree<Value> state_tree(nb::handle state, DType dtype, const std::string& what) {
+  return value_tree(state, what).map([&](Value v) {
+    return is_float(v.dtype()) && v.dtype() != dtype ? cast(v, dtype) : v;
+  });
+}
+
+// class MyCell(hl.nn.Cell)
+class PythonCell : public nn::Cell {
+ public:
+  explicit PythonCell(nb::handle self) : self_(shared(self)) {}
+
+  Tree<Array> init(std::uint64_t seed, DType dtype, nn::Init init) const override {
+    return python_init(self_.get(), seed, dtype, init);
+  }
+
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    const nb::gil_scoped_acquire gil;
+    const ScopeGuard scope;
+    const nb::object state = nb::handle(self_.get()).attr("initial_state")(batch);
+    structure_ = flatten(state).second;
+    return state_tree(state, dtype, "initial_state");
+  }
+
+  std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
+    const nb::gil_scoped_acquire gil;
+    const ScopeGuard scope;
+    std::vector<nb::object> leaves;
+    for (const Value& v : state.flatten()) leaves.push_back(tracer(v));
+    // A state that came from elsewhere, before initial_state was ever called, is taken as nested dicts.
+    const bool known = structure_.num_leaves() == leaves.size() && structure_.num_leaves() > 0;
+    const nb::object given = known ? unflatten(structure_, leaves) : to_dicts(state);
+    const nb::object result = nb::handle(self_.get())(to_dicts(params), given, tracer(x));
+    if (!nb::isinstance<nb::tuple>(result) || nb::len(result) != 2)
+      throw UserError("cell", "a cell must return (state, y)", nb::cast<std::string>(nb::repr(result.type())));
+    const Structure& wanted = known ? structure_ : flatten(given).second;
+    const auto next = flatten_like(wanted, nb::object(result[0]), "cell");
+    std::vector<Value> values;
+    for (std::size_t i = 0; i < next.size(); ++i) values.push_back(to_value(next[i], "cell"));
+    return {state.unflatten(values), to_value(nb::object(result[1]), "cell")};
+  }
+
+ private:
+  std::shared_ptr<PyObject> self_;
+  mutable Structure structure_{Tokens{}};  // of the state; written while tracing, under the GIL
+};
+
+// class MyLayer(hl.nn.Module)
+class PythonModule : public nn::Module {
+ public:
+  explicit PythonModule(nb::handle self) : self_(shared(self)) {}
+
+  Tree<Array> init(std::uint64_t seed, DType dtype, nn::Init init) const override {
+    return python_init(self_.get(), seed, dtype, init);
+  }
+
+  Value apply(const Tree<Value>& params, Value x, nn::Context& context) const override {
+    const nb::gil_scoped_acquire gil;
+    const ScopeGuard scope;
+    const nb::object key = context.key ? tracer(context.key) : nb::none();
+    return to_value(nb::handle(self_.get()).attr("apply")(to_dicts(params), tracer(x), nb::arg("key") = key), "layer");
+  }
+
+ private:
+  std::shared_ptr<PyObject> self_;
+};
+
+// A layer around others has `wrap` in place of `make`. (A template, so that the member is looked for when it is there.)
+template <class Def> bool wraps_layers(const Def& def) {
+  if constexpr (requires { def.wrap; }) return static_cast<bool>(def.wrap);
+  return false;
+}
+template <class Def> nn::Layer wrapped(const Def& def, const Config& config, nn::Layer inner) {
+  if constexpr (requires { def.wrap; }) return def.wrap(config, std::move(inner));
+  throw UserError(def.name, "the layer takes no other layer");
+}
+
+// Whether the layer's size depends on its input's last axis: then Python's constructor takes that first.
+bool sized_by_input(const nn::LayerDef& def) {
+  if (!def.make) return false;
+  std::map<std::string, Setting> settings;
+  for (const Parameter& p : def.parameters) {
+    if (!p.required) continue;
+    if (std::holds_alternative<std::int64_t>(p.fallback))
+      settings[p.name] = std::int64_t{2};
+    else if (std::holds_alternative<double>(p.fallback))
+      settings[p.name] = 0.5;
+    else if (std::holds_alternative<std::string>(p.fallback))
+      settings[p.name] = p.choices.empty() ? "" : p.choices[0];
+    else
+      settings[p.name] = true;
+  }
+  const auto types = [&](std::int64_t features) -> std::vector<std::string> {
+    for (const Shape& shape : {Shape{2, 4, features}, Shape{2, features}}) {
+      try {
+        std::vector<std::string> texts;
+        const nn::Layer layer = def.make(Config(def.name, def.parameters, settings), {DType::F32, shape});
+        layer.init(0).for_each(
+            [&](const std::string& name, const Array& a) { texts.push_back(name + a.type().str()); });
+        layer.init_buffers().for_each(
+            [&](const std::string& name, const Array& a) { texts.push_back(name + a.type().str()); });
+        return texts;
+      } catch (const UserError&) {
+      }
+    }
+    return {};
+  };
+  return types(6) != types(12);
+}
+
+nn::Layer make_layer(const std::string& name, nb::dict settings, nb::object inputs) {
+  const nn::LayerDef& def = nn::layer_def(name);
+  const Config config = config_of(def, settings);
+  const std::int64_t features = inputs.is_none() ? 1 : nb::cast<std::int64_t>(inputs);
+  if (features < 1) throw UserError(name, "inputs must be positive", std::to_string(features));
+  // What is not a sequence layer may refuse one, and the other way round.
+  try {
+    return def.make(config, {DType::F32, {1, 1, features}});
+  } catch (const UserError&) {
+    try {
+      return def.make(config, {DType::F32, {1, features}});
+    } catch (const UserError&) {
+    }
+    throw;
+  }
+}
+
+// (y, state or None, buffers)
+nb::tuple apply(const nn::Layer& layer, nb::handle params, nb::handle x, nb::object key, nb::object state,
+                nb::object lengths, nb::object buffers, bool training) {
+  nn::Context context;
+  if (!key.is_none()) context.key = to_value(key, "key");
+  if (!lengths.is_none()) context.lengths = to_value(lengths, "lengths");
+  if (!buffers.is_none()) context.buffers = value_tree(buffers, "buffers");
+  context.training = training;
+  std::optional<Structure> structure;
+  if (!state.is_none()) {
+    structure = flatten(state).second;
+    context.state = value_tree(state, "state");
+  }
+  const Value y = layer.apply(value_tree(params, "params"), to_value(x, "x"), context);
+  nb::object next = nb::none();
+  if (structure) {
+    std::vector<nb::object> leaves;
+    for (const Value& v : context.state->flatten()) leaves.push_back(tracer(v));
+    next = unflatten(*structure, leaves);
+  }
+  return nb::make_tuple(tracer(y), next, to_dicts(context.buffers));
+}
+
+void bind_layers(nb::module_& m) {
+  nb::class_<nn::Layer>(m, "Layer")
+      .def("init",
+           [](const nn::Layer& l, std::uint64_t seed, nb::handle dtype, const std::string& init) {
+             return to_dicts(l.init(seed, dtype_of_python(dtype), init_of(init)));
+           })
+      .def("init_buffers",
+           [](const nn::Layer& l, nb::handle dtype) { return to_dicts(l.init_buffers(dtype_of_python(dtype))); })
+      .def("initial_state", [](const nn::Layer& l, std::int64_t batch,
+                               nb::handle dtype) { return to_dicts(l.initial_state(batch, dtype_of_python(dtype))); })
+      .def("apply", &apply, nb::arg("params"), nb::arg("x"), nb::arg("key").none(), nb::arg("state").none(),
+           nb::arg("lengths").none(), nb::arg("buffers").none(), nb::arg("training"));
+  m.def("layer_definitions", [] {
+    nb::list all;
+    for (const nn::LayerDef& def : nn::all_layers())
+      all.append(nb::make_tuple(definition(def), sized_by_input(def), wraps_layers(def)));
+    return all;
+  });
+  m.def("make_layer", &make_layer, nb::arg("name"), nb::arg("settings"), nb::arg("inputs").none());
+  m.def("wrap_layer", [](const std::string& name, nb::dict settings, const nn::Layer& inner) {
+    const nn::LayerDef& def = nn::layer_def(name);
+    return wrapped(def, config_of(def, settings), inner);
+  });
+  m.def("sequential", [](std::vector<nn::Layer> layers) -> nn::Layer { return nn::Sequential(std::move(layers)); });
+  m.def("recurrent",
+        [](nb::handle cell) -> nn::Layer { return nn::Recurrent(std::make_shared<const PythonCell>(cell)); });
+  m.def("python_layer", [](nb::handle module) { return nn::Layer(std::make_shared<const PythonModule>(module)); });
+  m.def("layer_norm", [](nb::handle x, nb::handle weight, nb::handle bias, double epsilon) {
+    return tracer(nn::layer_norm(to_value(x, "layer_norm"), to_value(weight, "layer_norm"),
+                                 to_value(bias, "layer_norm"), epsilon));
+  });
+  m.def("fold_in", [](std::uint64_t seed, const std::string& name) { return nn::fold_in(seed, name); });
+  const auto shape = [](nb::handle dims) { return Shape(nb::cast<std::vector<std::int64_t>>(dims)); };
+  m.def("uniform", [shape](std::uint64_t seed, nb::handle dims, nb::handle dtype, double low, double high) {
+    return to_python(nn::uniform(seed, shape(dims), dtype_of_python(dtype), low, high));
+  });
+  m.def("normal", [shape](std::uint64_t seed, nb::handle dims, nb::handle dtype, double stddev) {
+    return to_python(nn::normal(seed, shape(dims), dtype_of_python(dtype), stddev));
+  });
+  m.def("glorot_uniform", [shape](std::uint64_t seed, nb::handle dims, nb::handle dtype) {
+    return to_python(nn::glorot_uniform(seed, shape(dims), dtype_of_python(dtype)));
+  });
+  m.def("orthogonal", [shape](std::uint64_t seed, nb::handle dims, nb::handle dtype) {
+    return to_python(nn::orthogonal(seed, shape(dims), dtype_of_python(dtype)));
+  });
+}
+
+void bind_losses(nb::module_& m) {
+  nb::class_<losses::Loss>(m, "Loss")
+      .def_prop_ro("name", &losses::Loss::name)
+      .def(
+          "apply",
+          [](const losses::Loss& loss, nb::handle prediction, nb::handle target, nb::object samples, nb::object classes,
+             nb::object lengths) {
+            const Value p = to_value(prediction, "loss"), t = to_value(target, "loss");
+            if (samples.is_none() && classes.is_none() && lengths.is_none()) return tracer(loss(p, t));
+            losses::Weights weights;
+            if (!samples.is_none()) weights.samples = cast(to_value(samples, "sample_weights"), p.dtype());
+            if (!classes.is_none()) weights.classes = cast(to_value(classes, "class_weights"), p.dtype());
+            if (!lengths.is_none()) weights.lengths = cast(to_value(lengths, "lengths"), DType::I32);
+            return tracer(loss(p, t, weights).loss);
+          },
+          nb::arg("prediction"), nb::arg("target"), nb::arg("samples").none(), nb::arg("classes").none(),
+          nb::arg("lengths").none());
+  m.def("loss_definitions", [] {
+    nb::list all;
+    for (const losses::LossDef& def : losses::all_losses()) all.append(definition(def));
+    return all;
+  });
+  m.def("make_loss",
+        [](const std::string& name, nb::dict settings) { return losses::make_loss(name, settings_of(settings)); });
+  m.def("python_loss", [](nb::callable fn, const std::string& name) {
+    return losses::Loss(losses::Loss::Function([fn](Value prediction, Value target) {
+                          const nb::gil_scoped_acquire gil;
+                          const ScopeGuard scope;
+                          return to_value(fn(tracer(prediction), tracer(target)), "loss");
+                        }),
+                        name);
+  });
+}
+
+}  // namespace
+
+void bind_modules(nb::module_& m) {
+  bind_layers(m);
+  bind_losses(m);
+}
+
+}  // namespace hotloop::python

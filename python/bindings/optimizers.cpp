@@ -1,0 +1,67 @@
+// Optimisers, schedules and wrappers of the registries; hotloop/optim.py makes classes of them.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "components.h"
+#include "hotloop/optim.h"
+#include "optim/registry.h"
+
+namespace hotloop::python {
+namespace {
+
+template <class Defs> nb::list definitions(const Defs& defs) {
+  nb::list all;
+  for (const auto& def : defs) all.append(definition(def));
+  return all;
+}
+
+// (params, state), params in the structure they came in.
+nb::tuple update(const optim::Optimizer& optimizer, nb::handle grads, nb::handle state, nb::handle params) {
+  const auto [leaves, structure] = flatten(params);
+  std::vector<Value> p, g;
+  for (const nb::object& leaf : leaves) p.push_back(to_value(leaf, "params"));
+  for (const nb::object& leaf : flatten_like(structure, grads, "grads")) g.push_back(to_value(leaf, "grads"));
+  const auto [next, next_state] =
+      optimizer.update(named_tree(structure, g), value_tree(state, "state"), named_tree(structure, p));
+  std::vector<nb::object> next_leaves;
+  for (const Value& v : next.flatten()) next_leaves.push_back(tracer(v));
+  return nb::make_tuple(unflatten(structure, next_leaves), to_dicts(next_state));
+}
+
+}  // namespace
+
+void bind_optimizers(nb::module_& m) {
+  nb::class_<optim::ScheduleFactor>(m, "ScheduleFactor");
+  nb::class_<optim::Schedule>(m, "Schedule");
+  nb::class_<optim::Optimizer>(m, "Optimizer")
+      .def("init",
+           [](const optim::Optimizer& o, nb::handle params) { return to_dicts(o.init(array_tree(params, "params"))); })
+      .def("evaluated",
+           [](const optim::Optimizer& o, nb::handle params, nb::handle state) {
+             const auto [leaves, structure] = flatten(params);
+             std::vector<nb::object> next;
+             for (const Array& a : o.evaluated(array_tree(params, "params"), array_tree(state, "state")).flatten())
+               next.push_back(to_python(a));
+             return unflatten(structure, next);
+           })
+      .def("update", &update);
+  m.def("optimizer_definitions", [] { return definitions(optim::all_optimizers()); });
+  m.def("schedule_definitions", [] { return definitions(optim::all_schedules()); });
+  m.def("wrapper_definitions", [] { return definitions(optim::all_wrappers()); });
+  m.def("make_factor", [](const std::string& name, nb::dict settings) {
+    return optim::make_schedule({name, settings_of(settings)});
+  });
+  m.def("make_schedule", [](double learning_rate, std::vector<optim::ScheduleFactor> factors) {
+    return optim::Schedule(learning_rate, std::move(factors));
+  });
+  m.def("make_optimizer", [](const std::string& name, nb::dict settings, const optim::Schedule& learning_rate) {
+    const optim::OptimizerDef& def = optim::optimizer_def(name);
+    return def.make(config_of(def, settings), learning_rate);
+  });
+  m.def("make_wrapper", [](const std::string& name, nb::dict settings, const optim::Optimizer& inner) {
+    const optim::WrapperDef& def = optim::wrapper_def(name);
+    return def.make(config_of(def, settings), inner);
+  });
+}
+
+}  // namespace hotloop::python

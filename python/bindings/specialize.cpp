@@ -1,0 +1,228 @@
+#include "specialize.h"
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "interrupt.h"
+#include "ir/op_def.h"
+#include "runtime/executable.h"
+#include "runtime/pool.h"
+#include "tracer.h"
+
+namespace hotloop::python {
+namespace {
+
+// Below this many flops and bytes (some microseconds) handing the GIL over and taking Ctrl-C in hand cost more than a tenth of the work.
+constexpr double work_to_release_gil = 5e5;
+// From here on all cores are used when the caller leaves the number of threads open.
+constexpr double flops_for_threads = 4e6;
+
+double total_flops(const Graph& graph) {
+  double flops = 0;
+  for (const auto& node : graph.nodes()) flops += ir::estimate_flops(*node);
+  return flops;
+}
+
+// The bound argument with values of the program in the places of its arrays.
+nb::object bound_tracers(Program& program, const BoundArgument& bound) {
+  const auto paths = leaf_paths(bound.structure);
+  std::vector<nb::object> tracers;
+  for (std::size_t i = 0; i < bound.arrays.size(); ++i)
+    tracers.push_back(tracer(program.graph().add_input(bound.arrays[i].type(), "bound" + paths[i])));
+  return unflatten(bound.structure, tracers);
+}
+
+thread_local std::vector<std::unique_ptr<Arguments>> g_free;
+
+}  // namespace
+
+ArgumentsLease::ArgumentsLease() {
+  if (g_free.empty()) {
+    arguments_ = new Arguments;
+  } else {
+    arguments_ = g_free.back().release();
+    g_free.pop_back();
+  }
+}
+
+ArgumentsLease::~ArgumentsLease() {
+  arguments_->clear();
+  g_free.emplace_back(arguments_);
+}
+
+void Arguments::clear() {
+  tokens.clear();
+  objects.clear();
+  leaves.clear();
+}
+
+void Arguments::read_leaves(const std::string& where) {
+  leaves.resize(objects.size());
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    Leaf& leaf = leaves[i];
+    leaf.weak = false;
+    PyObject* object = objects[i];
+    if (view_array(object, leaf.view)) continue;
+    leaf.view = {&leaf.real, nullptr, 0, DType::F64};
+    switch (number_kind(object)) {
+      case Number::Float:
+        leaf.real = PyFloat_AS_DOUBLE(object);
+        leaf.weak = true;
+        continue;
+      case Number::Int:
+        leaf.integer = PyLong_AsLongLong(object);
+        if (leaf.integer == -1 && PyErr_Occurred() != nullptr) {
+          PyErr_Clear();
+          throw UserError(where, "an integer argument must fit 64 bits",
+                          nb::cast<std::string>(nb::str(nb::handle(object))));
+        }
+        leaf.view.dtype = DType::I64;
+        leaf.weak = true;
+        continue;
+      case Number::Bool:
+        leaf.boolean = object == Py_True;
+        leaf.view.dtype = DType::Bool;
+        continue;
+      case Number::None: break;
+    }
+    if (is_tracer(object))
+      throw UserError(where, "a traced value may be used only while its function is traced",
+                      "a value kept from an earlier trace");
+    if (!is_array_like(object))
+      throw UserError(
+          where, "argument " + leaf_paths(Structure(tokens))[i] + " must be an array or a number",
+          "a " + nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object))).attr("__name__")),
+          "name it in static_argnames, if the function is to be compiled for its value");
+    leaf.converted = to_array(object, where);
+    leaf.view = {leaf.converted.raw(), leaf.converted.shape().dims().data(), leaf.converted.shape().rank(),
+                 leaf.converted.dtype()};
+  }
+}
+
+std::size_t Arguments::hash() const {
+  std::size_t h = tokens.size();
+  const auto mix = [&](std::size_t v) { h = (h ^ v) * 0x9e3779b97f4a7c15u; };
+  for (const Leaf& leaf : leaves) {
+    mix(static_cast<std::size_t>(leaf.view.dtype) * 64 + static_cast<std::size_t>(leaf.view.rank) * 2 + leaf.weak);
+    for (int i = 0; i < leaf.view.rank; ++i) mix(static_cast<std::size_t>(leaf.view.dims[i]));
+  }
+  return h;
+}
+
+Specialization::Specialization(nb::handle fn, const std::string& name, const Arguments& arguments,
+                               CompileOptions options, const BoundArgument* bound)
+    : structure_(arguments.tokens), is_bound_(bound != nullptr) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const Leaf& leaf : arguments.leaves) types_.push_back({leaf.view.type(), leaf.weak});
+  std::shared_ptr<Graph> graph;
+  {
+    Program program(name);
+    const auto paths = leaf_paths(structure_);
+    nb::tuple first;
+    if (bound != nullptr) first = nb::make_tuple(bound_tracers(program, *bound));
+    std::vector<nb::object> tracers;
+    for (std::size_t i = 0; i < types_.size(); ++i)
+      tracers.push_back(tracer(program.graph().add_input(types_[i].type, paths[i]), types_[i].weak));
+    const nb::object call = unflatten(structure_, tracers);
+    const nb::object args = first + nb::object(call[0]);
+    const nb::object result = nb::steal(PyObject_Call(fn.ptr(), args.ptr(), nb::object(call[1]).ptr()));
+    if (!result.is_valid()) throw nb::python_error();
+    auto [leaves, structure] = flatten(result);
+    result_structure_ = structure;
+    one_result_ = structure.tokens().size() == 1 && leaves.size() == 1;
+    std::vector<Value> outputs;
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      if (!is_tracer(leaves[i]) && !is_array_like(leaves[i]))
+        throw UserError(name, "a compiled function must return arrays, in dicts, lists, tuples or dataclasses",
+                        "result" + leaf_paths(structure)[i] + " = a " +
+                            nb::cast<std::string>(
+                                nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(leaves[i].ptr()))).attr("__name__")));
+      outputs.push_back(program.graph().capture(to_value(leaves[i], name)));
+    }
+    program.graph().set_outputs(std::move(outputs));
+    lifted_ = program.lifted();
+    graph = program.shared_graph();
+  }
+  {
+    const nb::gil_scoped_release release;
+    if (options.threads < 0) options.threads = total_flops(*graph) >= flops_for_threads ? 0 : 1;
+    if (bound == nullptr) {
+      executable_ = compile(graph, options);
+    } else {
+      std::vector<Array> values = bound->arrays;
+      values.resize(values.size() + types_.size());  // the arguments stay open
+      values.insert(values.end(), lifted_.begin(), lifted_.end());
+      executable_ = compile_bound(graph, values, options);
+    }
+  }
+  const Executable::Impl& impl = executable_->impl();
+  rows_ = impl.max_rows;
+  work_ = impl.arithmetic.flops + impl.bytes;
+  compile_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+Specialization Specialization::rebound(const BoundArgument& bound) const {
+  Specialization other = *this;
+  std::vector<Array> values = bound.arrays;
+  values.insert(values.end(), lifted_.begin(), lifted_.end());
+  const nb::gil_scoped_release release;
+  other.executable_ = rebind(*executable_, values);
+  return other;
+}
+
+bool Specialization::accepts(const Arguments& arguments) const {
+  if (arguments.leaves.size() != types_.size()) return false;
+  for (std::size_t i = 0; i < types_.size(); ++i)
+    if (arguments.leaves[i].weak != types_[i].weak || !arguments.leaves[i].view.has_type(types_[i].type)) return false;
+  return structure_.equals(arguments.tokens);
+}
+
+std::string Specialization::difference(const Arguments& arguments) const {
+  if (arguments.leaves.size() != types_.size() || !structure_.equals(arguments.tokens))
+    return "another argument structure or static value";
+  for (std::size_t i = 0; i < types_.size(); ++i)
+    if (arguments.leaves[i].weak != types_[i].weak || !arguments.leaves[i].view.has_type(types_[i].type))
+      return "argument " + leaf_paths(structure_)[i] + ": " + types_[i].type.str() + " before, now " +
+             arguments.leaves[i].view.type().str();
+  return "";
+}
+
+void Specialization::launch(Arguments& a) const {
+  const Executable::Impl& impl = executable_->impl();
+  a.inputs.clear();
+  a.outputs.clear();
+  a.results.clear();
+  for (const Leaf& leaf : a.leaves) a.inputs.push_back(const_cast<void*>(leaf.view.data));
+  if (!is_bound_)
+    for (const Array& array : lifted_) a.inputs.push_back(const_cast<void*>(array.raw()));
+  for (const ValueType& type : impl.outputs) {
+    const std::size_t bytes = static_cast<std::size_t>(type.shape.size()) * size_of(type.dtype);
+    a.results.push_back(Array::wrap(type.dtype, type.shape, runtime::array_pool().take(bytes)));
+    a.outputs.push_back(a.results.back().raw());
+  }
+  if (work_ < work_to_release_gil)
+    executable_->run_raw(a.inputs.data(), a.outputs.data(), rows_);
+  else
+    run_interruptibly([&] { executable_->run_raw(a.inputs.data(), a.outputs.data(), rows_); });
+}
+
+nb::object Specialization::run(Arguments& a) const {
+  launch(a);
+  if (one_result_) return to_python(std::move(a.results[0]));
+  std::vector<nb::object> leaves;
+  leaves.reserve(a.results.size());
+  for (Array& result : a.results) leaves.push_back(to_python(std::move(result)));
+  return unflatten(result_structure_, leaves);
+}
+
+std::string types_text(const std::vector<LeafType>& types) {
+  std::string text;
+  for (const LeafType& t : types) text += (text.empty() ? "" : ", ") + (t.weak ? "number" : t.type.str());
+  return text;
+}
+
+}  // namespace hotloop::python

@@ -1,0 +1,248 @@
+#include "tracer.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+
+namespace hotloop::python {
+namespace {
+
+constexpr std::int64_t max_constant_size = 64;
+
+thread_local Program* g_program = nullptr;
+thread_local std::shared_ptr<Scope> g_scope;
+
+const Tracer& alive(const Tracer& t) {
+  if (t.scope == nullptr || !t.scope->alive)
+    throw UserError("trace", "a traced value may be used only while its function is traced",
+                    "a value kept from an earlier trace", "return it from the function, or carry it through scan");
+  return t;
+}
+
+DType default_dtype(DType weak) { return weak == DType::F64 ? DType::F32 : weak == DType::I64 ? DType::I32 : weak; }
+
+// A Python number or a weak tracer in the dtype of what it met.
+Value number_as(nb::handle object, DType dtype) {
+  if (is_tracer(object)) return cast(alive(nb::cast<const Tracer&>(object)).value, dtype);
+  if (is_float(dtype)) return constant(nb::cast<double>(nb::float_(object)), dtype);
+  Array scalar(dtype, Shape{});
+  if (dtype == DType::I64 || dtype == DType::I32 || dtype == DType::U32) {
+    const auto value = nb::cast<std::int64_t>(nb::int_(object));
+    if ((dtype == DType::I32 && value != static_cast<std::int32_t>(value)) ||
+        (dtype == DType::U32 && value != static_cast<std::uint32_t>(value)))
+      throw UserError("promote", "a number must fit the dtype of the array it meets",
+                      std::to_string(value) + " with " + std::string(name_of(dtype)), "cast the array to int64");
+    if (dtype == DType::I64)
+      scalar.data<std::int64_t>()[0] = value;
+    else
+      scalar.set(0, static_cast<double>(value));
+  } else {
+    scalar.set(0, nb::cast<bool>(object) ? 1 : 0);
+  }
+  return constant(scalar);
+}
+
+nb::tuple shape_of(const Tracer& t) {
+  nb::list dims;
+  for (const std::int64_t d : alive(t).value.shape().dims()) dims.append(d);
+  return nb::tuple(dims);
+}
+
+}  // namespace
+
+Program::Program(const std::string& name)
+    : graph_(std::make_shared<Graph>(name)),
+      trace_(*graph_),
+      scope_(std::make_shared<Scope>()),
+      previous_scope_(std::exchange(g_scope, scope_)),
+      previous_(std::exchange(g_program, this)) {}
+
+Program::~Program() {
+  scope_->alive = false;
+  g_scope = std::move(previous_scope_);
+  g_program = previous_;
+}
+
+ScopeGuard::ScopeGuard() : previous_(std::exchange(g_scope, std::make_shared<Scope>())) {}
+ScopeGuard::~ScopeGuard() {
+  g_scope->alive = false;
+  g_scope = std::move(previous_);
+}
+
+Value Program::lift(nb::handle object, const Array& array) {
+  if (array.size() <= max_constant_size) return constant(array);
+  for (std::size_t i = 0; i < lifted_.size(); ++i)
+    if (lifted_objects_[i].is(object) && lifted_values_[i].type() == array.type()) return lifted_values_[i];
+  // A snapshot, unless nobody can write to it: the program must not change when the caller's array does.
+  const bool immutable = nb::isinstance<Array>(object);
+  lifted_.push_back(immutable ? array : array.clone());
+  lifted_objects_.push_back(nb::borrow(object));
+  lifted_values_.push_back(graph_->add_input(array.type(), "captured" + std::to_string(lifted_.size() - 1)));
+  return lifted_values_.back();
+}
+
+bool is_tracer(nb::handle object) { return nb::isinstance<Tracer>(object); }
+
+nb::object tracer(Value value, bool weak) { return nb::cast(Tracer{value, g_scope, weak}); }
+
+nb::list to_tracers(std::span<const Value> values) {
+  nb::list list;
+  for (const Value& v : values) list.append(v ? tracer(v) : nb::none());
+  return list;
+}
+
+Value to_value(nb::handle object, const std::string& what) {
+  if (is_tracer(object)) {
+    const Tracer& t = alive(nb::cast<const Tracer&>(object));
+    return t.weak ? cast(t.value, default_dtype(t.value.dtype())) : t.value;
+  }
+  if (PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) {
+    // A sequence that holds traced values is stacked.
+    std::vector<nb::handle> items;
+    bool traced = false;
+    for (const nb::handle item : object) {
+      items.push_back(item);
+      traced = traced || is_tracer(item) || PyList_Check(item.ptr()) || PyTuple_Check(item.ptr());
+    }
+    if (traced) {
+      std::vector<nb::object> rows;
+      for (nb::handle& item : items)
+        if (PyList_Check(item.ptr()) || PyTuple_Check(item.ptr()))
+          item = rows.emplace_back(tracer(to_value(item, what)));
+      return stack(promote(what, items), 0);
+    }
+  }
+  if (!is_tracing())
+    throw UserError(what, "operations on traced values need a trace", "no trace in progress", "hl.jit");
+  // The engine's own traces (of a fit) have no place for arrays but their constants.
+  if (g_program == nullptr) return constant(to_array(object, what));
+  return g_program->lift(object, to_array(object, what));
+}
+
+std::vector<Value> to_values(nb::handle sequence, const std::string& what) {
+  std::vector<Value> values;
+  for (const nb::handle item : sequence) values.push_back(to_value(item, what));
+  return values;
+}
+
+std::vector<Value> or_undefined(nb::handle sequence, const std::string& what) {
+  std::vector<Value> values;
+  for (const nb::handle item : sequence) values.push_back(item.is_none() ? Value{} : to_value(item, what));
+  return values;
+}
+
+TracedFunction traced_function(nb::callable fn) {
+  return [fn](std::span<const Value> inputs) {
+    const ScopeGuard scope;
+    return to_values(fn(to_tracers(inputs)), "trace");
+  };
+}
+
+// bool < i32, u32 < i64 < f32 < f64; i32 with u32 gives i64.
+DType promote_types(DType a, DType b) {
+  if (a == b) return a;
+  if ((a == DType::I32 && b == DType::U32) || (a == DType::U32 && b == DType::I32)) return DType::I64;
+  return std::max(a, b);  // the enumeration is in this order
+}
+static_assert(DType::Bool < DType::I32 && DType::I32 < DType::U32 && DType::U32 < DType::I64 &&
+              DType::I64 < DType::F32 && DType::F32 < DType::F64);
+
+std::vector<Value> promote(const std::string& where, std::span<const nb::handle> operands, bool floats) {
+  std::optional<DType> strong, weak;
+  const auto join = [](std::optional<DType>& all, DType dtype) { all = all ? promote_types(*all, dtype) : dtype; };
+  std::vector<Value> values(operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    switch (number_kind(operands[i].ptr())) {
+      case Number::Float: join(weak, DType::F32); continue;
+      case Number::Int: join(weak, DType::I32); continue;
+      case Number::Bool: join(weak, DType::Bool); continue;
+      case Number::None: break;
+    }
+    if (is_tracer(operands[i])) {
+      const Tracer& t = alive(nb::cast<const Tracer&>(operands[i]));
+      if (t.weak) {
+        join(weak, default_dtype(t.value.dtype()));
+        continue;
+      }
+      values[i] = t.value;
+    } else {
+      values[i] = to_value(operands[i], where);
+    }
+    join(strong, values[i].dtype());
+  }
+  // A weak operand raises the dtype only to another kind: bool, integer, float.
+  DType dtype = strong.value_or(weak.value_or(DType::F32));
+  if (weak && is_float(*weak) && !is_float(dtype)) dtype = DType::F32;
+  if (weak && is_integer(*weak) && dtype == DType::Bool) dtype = DType::I32;
+  if (floats && !is_float(dtype)) dtype = DType::F32;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!values[i])
+      values[i] = number_as(operands[i], dtype);
+    else if (values[i].dtype() != dtype)
+      values[i] = cast(values[i], dtype);
+  }
+  return values;
+}
+
+std::optional<std::vector<Value>> traced_numbers(std::span<const nb::handle> operands, bool floats) {
+  bool traced = false;
+  for (const nb::handle operand : operands) {
+    if (is_tracer(operand)) {
+      const Tracer& t = alive(nb::cast<const Tracer&>(operand));
+      if (!t.weak || t.value.dtype() == DType::Bool) return std::nullopt;
+      traced = true;
+      floats = floats || is_float(t.value.dtype());
+    } else {
+      const Number kind = number_kind(operand.ptr());
+      if (kind != Number::Int && kind != Number::Float) return std::nullopt;
+      floats = floats || kind == Number::Float;
+    }
+  }
+  if (!traced) return std::nullopt;
+  std::vector<Value> values;
+  for (const nb::handle operand : operands) values.push_back(number_as(operand, floats ? DType::F64 : DType::I64));
+  return values;
+}
+
+void bind_tracer(nb::module_& m) {
+  nb::class_<Tracer>(m, "Tracer", "A value of a program under trace: it has a shape and a dtype, and no numbers yet.")
+      .def_prop_ro("shape", &shape_of, "Extents, outermost first.")
+      .def_prop_ro(
+          "ndim", [](const Tracer& t) { return alive(t).value.rank(); }, "Number of axes.")
+      .def_prop_ro(
+          "size", [](const Tracer& t) { return alive(t).value.shape().size(); }, "Number of elements.")
+      .def_prop_ro(
+          "dtype",
+          [](const Tracer& t) {
+            const DType dtype = alive(t).value.dtype();
+            return numpy_dtype(t.weak ? default_dtype(dtype) : dtype);
+          },
+          "The NumPy dtype.")
+      .def_prop_ro("weak", [](const Tracer& t) { return t.weak; })
+      .def_prop_ro("_type", [](const Tracer& t) { return alive(t).value.type().str(); });
+  m.def("is_tracing", [] { return is_tracing(); });
+  m.def(
+      "is_tracer", [](nb::handle object) { return is_tracer(object); }, nb::arg("object").none());
+  m.def(
+      "to_tracer",
+      [](nb::handle object, const std::string& what) {
+        return is_tracer(object) && !nb::cast<const Tracer&>(object).weak ? nb::borrow(object)
+                                                                          : tracer(to_value(object, what));
+      },
+      nb::arg("object").none(), nb::arg("what") = "asarray");
+  m.def(
+      "promote",
+      [](const std::string& where, const std::vector<nb::handle>& operands, bool floats) {
+        return to_tracers(promote(where, operands, floats));
+      },
+      nb::arg("where"), nb::arg("operands"), nb::arg("floats") = false);
+  m.def("promote_types",
+        [](nb::handle a, nb::handle b) { return numpy_dtype(promote_types(dtype_of_python(a), dtype_of_python(b))); });
+}
+
+}  // namespace hotloop::python

@@ -1,0 +1,82 @@
+// Tracer: a value of a graph under trace, as Python sees it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "array.h"
+#include "bindings.h"
+#include "hotloop/graph.h"
+
+namespace hotloop::python {
+
+// One Python function being traced. Its tracers are valid until it returns (those of a program: until the program is traced).
+struct Scope {
+  bool alive = true;
+};
+
+// Tracers made while it lives end with it.
+class ScopeGuard {
+ public:
+  ScopeGuard();
+  ~ScopeGuard();
+  ScopeGuard(const ScopeGuard&) = delete;
+  ScopeGuard& operator=(const ScopeGuard&) = delete;
+
+ private:
+  std::shared_ptr<Scope> previous_;
+};
+
+struct Tracer {
+  Value value;
+  std::shared_ptr<Scope> scope;
+  // Made from a Python number: takes the dtype of what it meets. Then its dtype is f64 or i64.
+  bool weak = false;
+};
+
+// A whole program under trace: the outermost graph, and arrays of the surroundings that became inputs of it.
+class Program {
+ public:
+  explicit Program(const std::string& name);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  Graph& graph() { return *graph_; }
+  std::shared_ptr<Graph> shared_graph() { return graph_; }
+  // `array` as a value: a small one as a constant, else an input, so that programs do not hold copies of data.
+  Value lift(nb::handle object, const Array& array);
+  const std::vector<Array>& lifted() const { return lifted_; }
+
+ private:
+  std::shared_ptr<Graph> graph_;
+  TraceScope trace_;
+  std::shared_ptr<Scope> scope_;
+  std::shared_ptr<Scope> previous_scope_;
+  Program* previous_;
+  std::vector<Array> lifted_;
+  std::vector<nb::object> lifted_objects_;
+  std::vector<Value> lifted_values_;
+};
+
+nb::object tracer(Value value, bool weak = false);
+// The value of a tracer, or of anything that to_array takes, in the current trace. A weak one gets its default dtype.
+Value to_value(nb::handle object, const std::string& what);
+std::vector<Value> to_values(nb::handle sequence, const std::string& what);
+// The same with undefined values for None.
+std::vector<Value> or_undefined(nb::handle sequence, const std::string& what);
+nb::list to_tracers(std::span<const Value> values);
+bool is_tracer(nb::handle object);
+
+// `fn`, which takes and gives lists of tracers, as a function that transforms take.
+TracedFunction traced_function(nb::callable fn);
+
+// Operands on one dtype by the promotion table (see hotloop.result_type): Python numbers and weak tracers follow the others.
+std::vector<Value> promote(const std::string& where, std::span<const nb::handle> operands, bool floats = false);
+// The operands as f64 or i64 scalars, if they are all Python numbers and one of them at least is traced; bools are no numbers here.
+std::optional<std::vector<Value>> traced_numbers(std::span<const nb::handle> operands, bool floats);
+DType promote_types(DType a, DType b);
+
+}  // namespace hotloop::python

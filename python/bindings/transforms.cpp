@@ -1,0 +1,143 @@
+// jvp, vjp, vmap and the rest on flat functions; hotloop/_transforms.py adds the trees.
+#include "hotloop/transforms.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ir/interpreters.h"
+#include "ir/region.h"
+#include "ops/rules/arguments.h"
+#include "tracer.h"
+
+namespace hotloop::python {
+namespace {
+
+// A function of values that transforms gave, as a Python callable of lists.
+nb::object callable(Function fn) {
+  return nb::cpp_function(
+      [fn = std::move(fn)](nb::handle arguments) { return to_tracers(fn(to_values(arguments, "transform"))); });
+}
+
+// A call of `fn` on `operands` whose derivative is `rule` (primals..., tangents...) -> (outputs..., output tangents...). Both may
+// use values of the surroundings; those are operands with a tangent that the rule ignores.
+std::vector<Value> call_with_jvp(const TracedFunction& fn, const TracedFunction& rule, std::vector<Value> operands,
+                                 const std::string& name) {
+  const auto types = ir::types_of(operands);
+  const ir::Region body = ir::trace_region(name, fn, types);
+  auto rule_types = types;
+  rule_types.insert(rule_types.end(), types.begin(), types.end());
+  const ir::Region jvp = ir::trace_region(name + "_jvp", rule, rule_types);
+  std::vector<Value> captures = body.captures;
+  for (const Value& v : jvp.captures)
+    if (std::ranges::find(captures, v) == captures.end()) captures.push_back(v);
+  const std::size_t n = operands.size(), total = n + captures.size();
+  operands.insert(operands.end(), captures.begin(), captures.end());
+  const auto all_types = ir::types_of(operands);
+  const auto position = [&](const Value& capture) {
+    return n + static_cast<std::size_t>(std::ranges::find(captures, capture) - captures.begin());
+  };
+  const auto body_graph = trace(
+      [&](std::span<const Value> v) {
+        std::vector<Value> arguments(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
+        for (const Value& capture : body.captures) arguments.push_back(v[position(capture)]);
+        return inline_graph(*body.graph, arguments);
+      },
+      all_types, name);
+  auto doubled = all_types;
+  doubled.insert(doubled.end(), all_types.begin(), all_types.end());
+  const auto rule_graph = trace(
+      [&](std::span<const Value> v) {
+        std::vector<Value> arguments(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
+        arguments.insert(arguments.end(), v.begin() + static_cast<std::ptrdiff_t>(total),
+                         v.begin() + static_cast<std::ptrdiff_t>(total + n));
+        for (const Value& capture : jvp.captures) arguments.push_back(v[position(capture)]);
+        return inline_graph(*jvp.graph, arguments);
+      },
+      doubled, name + "_jvp");
+  return call(body_graph, operands, name, rule_graph);
+}
+
+// The transpose of the linear map `fn` (cotangents of these types -> values), applied to `arguments`. UserError unless fn is
+// linear, which is decided by whether its derivative depends on where it is taken.
+std::vector<Value> transpose_linear(const TracedFunction& fn, const std::vector<ValueType>& types,
+                                    std::vector<Value> arguments, const std::string& name) {
+  const ir::Region region = ir::trace_region(name, fn, types);
+  const std::size_t n = types.size(), num_captures = region.captures.size();
+  const auto results = region.graph->output_types();
+  if (results != ir::types_of(arguments))
+    throw UserError(
+        name,
+        "the backward function must give a cotangent of each argument, " + ir::types_text(ir::types_of(arguments)),
+        ir::types_text(results));
+  std::vector<ValueType> all = types;
+  const auto capture_types = ir::types_of(region.captures);
+  all.insert(all.end(), capture_types.begin(), capture_types.end());
+  all.insert(all.end(), results.begin(), results.end());
+  // inputs: where the derivative is taken (n), captures, arguments of the transposed map
+  const auto graph = trace(
+      [&](std::span<const Value> v) {
+        const auto captured = v.subspan(n, num_captures);
+        const auto closed = [&](std::span<const Value> point) {
+          std::vector<Value> inputs(point.begin(), point.end());
+          inputs.insert(inputs.end(), captured.begin(), captured.end());
+          return inline_graph(*region.graph, inputs);
+        };
+        const auto pullback = vjp(closed, v.first(n)).second;
+        return pullback(v.subspan(n + num_captures));
+      },
+      all, name + "_transposed");
+  std::vector<bool> point(all.size());
+  std::fill_n(point.begin(), n, true);
+  const auto depends = ir::dependent_outputs(*graph, point);
+  if (std::ranges::any_of(depends, [](bool d) { return d; }))
+    throw UserError(name, "the backward function must be linear in the cotangent", "one whose derivative depends on it",
+                    "clip gradients after grad, or in the optimiser");
+  std::vector<Value> inputs;
+  for (const ValueType& t : types) inputs.push_back(ir::zeros_of(t));
+  inputs.insert(inputs.end(), region.captures.begin(), region.captures.end());
+  inputs.insert(inputs.end(), arguments.begin(), arguments.end());
+  return inline_graph(*graph, inputs);
+}
+
+}  // namespace
+
+void bind_transforms(nb::module_& m) {
+  m.def("value_and_grad", [](nb::callable fn, std::vector<int> argnums, nb::handle arguments) {
+    return to_tracers(value_and_grad(traced_function(std::move(fn)), std::move(argnums))(to_values(arguments, "grad")));
+  });
+  m.def("jvp", [](nb::callable fn, nb::handle primals, nb::handle tangents) {
+    const auto p = to_values(primals, "jvp"), t = or_undefined(tangents, "jvp");
+    auto [outputs, output_tangents] = jvp(traced_function(std::move(fn)), p, t);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      if (is_float(outputs[i].dtype())) output_tangents[i] = ir::or_zeros(output_tangents[i], outputs[i].type());
+    return nb::make_tuple(to_tracers(outputs), to_tracers(output_tangents));
+  });
+  m.def("vjp", [](nb::callable fn, nb::handle primals) {
+    auto [outputs, pullback] = vjp(traced_function(std::move(fn)), to_values(primals, "vjp"));
+    return nb::make_tuple(to_tracers(outputs), callable(std::move(pullback)));
+  });
+  m.def("linearize", [](nb::callable fn, nb::handle primals) {
+    auto [outputs, map] = linearize(traced_function(std::move(fn)), to_values(primals, "linearize"));
+    return nb::make_tuple(to_tracers(outputs), callable(std::move(map)));
+  });
+  m.def("vmap", [](nb::callable fn, std::vector<int> in_axes, nb::handle arguments) {
+    return to_tracers(vmap(traced_function(std::move(fn)), std::move(in_axes))(to_values(arguments, "vmap")));
+  });
+  m.def("checkpoint", [](nb::callable fn, nb::handle arguments) {
+    return to_tracers(checkpoint(traced_function(std::move(fn)))(to_values(arguments, "checkpoint")));
+  });
+  m.def("call_with_jvp", [](nb::callable fn, nb::callable rule, nb::handle operands, const std::string& name) {
+    return to_tracers(call_with_jvp(traced_function(std::move(fn)), traced_function(std::move(rule)),
+                                    to_values(operands, name), name));
+  });
+  m.def("transpose_linear", [](nb::callable fn, nb::handle like, nb::handle arguments, const std::string& name) {
+    return to_tracers(transpose_linear(traced_function(std::move(fn)), ir::types_of(to_values(like, name)),
+                                       to_values(arguments, name), name));
+  });
+}
+
+}  // namespace hotloop::python

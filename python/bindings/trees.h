@@ -1,0 +1,89 @@
+// Argument trees: dicts, lists, tuples, named tuples, dataclasses and None with leaves between them. A field of a dataclass
+// with metadata={"static": True} is part of the structure.
+//
+// A structure is a flat list of tokens in preorder. Structures that calls bring are compared with the one that was compiled, so
+// making and comparing them allocates next to nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "hotloop/tree.h"
+
+namespace hotloop::python {
+
+struct Token {
+  enum class Kind : std::uint8_t { Leaf, None, Dict, Key, List, Tuple, Named, Data, Static };
+  Kind kind;
+  std::int32_t arity = 0;      // children of a container
+  PyObject* object = nullptr;  // key, type or static value; owned by whoever owns the list
+};
+using Tokens = std::vector<Token>;
+
+// The structure of a tree, owning its keys and types. Copies share it.
+class Structure {
+ public:
+  Structure() = default;
+  explicit Structure(const Tokens& tokens);  // takes references of its own
+  const Tokens& tokens() const { return *tokens_; }
+  std::size_t num_leaves() const { return num_leaves_; }
+  // Keys are compared by identity, then by ==; so are static values, whose types must agree too.
+  bool equals(const Tokens& other) const;
+  std::string str() const;
+
+ private:
+  std::shared_ptr<const Tokens> tokens_;
+  std::size_t num_leaves_ = 0;
+};
+
+// Appends the structure of `tree` and its leaves, both borrowed from it. (Fields of dataclasses and named tuples are borrowed
+// from the instance, which the caller's argument keeps alive.)
+void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves);
+std::pair<std::vector<nb::object>, Structure> flatten(nb::handle tree);
+// The leaves of `tree` in the order of `structure`: dicts are matched by key. UserError naming the first difference.
+std::vector<nb::object> flatten_like(const Structure& structure, nb::handle tree, const std::string& what);
+// The tree again, with one of `leaves` for each leaf.
+nb::object unflatten(const Structure& structure, const std::vector<nb::object>& leaves);
+// "['a'][0].x" for each leaf.
+std::vector<std::string> leaf_paths(const Structure& structure);
+
+// A hotloop::Tree with the same names: keys, positions and field names become children.
+template <class T> Tree<T> named_tree(const Structure& structure, const std::vector<T>& leaves);
+// A Tree as nested dicts of Python objects.
+template <class T, class F> nb::object to_dicts(const Tree<T>& tree, F&& convert) {
+  if (tree.is_leaf()) return convert(tree.leaf());
+  nb::dict result;
+  for (const auto& [name, child] : tree.children())
+    result[nb::str(name.c_str(), name.size())] = to_dicts(child, convert);
+  return result;
+}
+
+namespace detail {
+struct NameWalk {
+  const Tokens& tokens;
+  std::size_t at = 0, leaf = 0;
+};
+std::string child_name(const Token& container, std::size_t index, const NameWalk& walk);
+template <class T> Tree<T> named(NameWalk& walk, const std::vector<T>& leaves) {
+  const Token token = walk.tokens[walk.at++];
+  if (token.kind == Token::Kind::Leaf) return Tree<T>(leaves[walk.leaf++]);
+  Tree<T> result;
+  for (std::int32_t i = 0; i < token.arity; ++i) {
+    const std::string name = child_name(token, static_cast<std::size_t>(i), walk);
+    if (token.kind == Token::Kind::Dict) ++walk.at;  // the key
+    result.set(name, named(walk, leaves));
+  }
+  return result;
+}
+}  // namespace detail
+
+template <class T> Tree<T> named_tree(const Structure& structure, const std::vector<T>& leaves) {
+  detail::NameWalk walk{structure.tokens()};
+  return detail::named(walk, leaves);
+}
+
+}  // namespace hotloop::python

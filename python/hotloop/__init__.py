@@ -1,0 +1,52 @@
+"""Hotloop: small and sequential neural networks at hardware speed.
+
+    import hotloop as hl
+
+    f = hl.jit(lambda w, x: hl.tanh(x @ w).sum())
+    g = hl.jit(hl.grad(f))
+
+Whole programs, loops and gradients included, are compiled to one kernel. Functions carry the names of the Python array API
+standard; they work in a compiled function and, one at a time, outside of one.
+"""
+
+import math as _math
+
+from hotloop import _core, logs, random, tree
+from hotloop._control import cond, scan, while_loop
+from hotloop._core import Array, InternalError, Tracer, UserError
+from hotloop._creation import *  # noqa: F403
+from hotloop._derivatives import *  # noqa: F403
+from hotloop._dtypes import *  # noqa: F403
+from hotloop._elementwise import *  # noqa: F403
+from hotloop._jit import executable, explain, jit
+from hotloop._linear import *  # noqa: F403
+from hotloop._manipulation import *  # noqa: F403
+from hotloop._methods import attach as _attach
+from hotloop._reductions import *  # noqa: F403
+from hotloop._sorting import *  # noqa: F403
+from hotloop._transforms import (
+    checkpoint,
+    custom_jvp,
+    custom_vjp,
+    grad,
+    jvp,
+    linearize,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+    vmap,
+)
+
+_attach()
+
+from hotloop import data, losses, metrics, nn, ode, optim  # noqa: E402  (their classes use the operators)
+from hotloop._export import ExportedC, export_c  # noqa: E402
+from hotloop._files import devices, load, save  # noqa: E402
+from hotloop._fit import Checkpoints, EarlyStopping, EpochRecord, Progress, Run, fit, predict  # noqa: E402
+from hotloop._from_keras import from_keras  # noqa: E402
+from hotloop._from_torch import from_torch, to_torch  # noqa: E402
+from hotloop._to_keras import to_keras  # noqa: E402
+
+__version__ = "0.1.0"
+newaxis = None
+pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan

@@ -1,0 +1,48 @@
+"""Classes made of the engine's registries: one for each layer, loss, optimiser, schedule and wrapper that it has."""
+
+import inspect
+
+_ACRONYMS = {"Lstm": "LSTM", "Gru": "GRU", "Rnn": "RNN", "Relu": "ReLU", "Gelu": "GELU", "Mse": "MSE", "Mae": "MAE", "Sgd": "SGD",
+             "Adamw": "AdamW", "Rmsprop": "RMSprop", "Ema": "EMA", "Elu": "ELU", "Selu": "SELU", "Silu": "SiLU", "Bce": "BCE",
+             "LeakyRelu": "LeakyReLU", "Radam": "RAdam", "Nadam": "NAdam", "Tcn": "TCN", "Nll": "NLL", "Rk4": "RK4",
+             "Rodas5p": "Rodas5P", "Ode": "ODE"}  # fmt: skip
+
+
+def class_name(name):
+    """ "layer_norm" -> "LayerNorm", "lstm" -> "LSTM"."""
+    camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+    return _ACRONYMS.get(camel, camel)
+
+
+def signature(parameters, first=()):
+    """The constructor's signature: `first`, what is required, and the rest with defaults."""
+    P = inspect.Parameter
+    made = [P(name, P.POSITIONAL_OR_KEYWORD) for name in first]
+    ordered = sorted(parameters, key=lambda p: not p[3])
+    for name, fallback, _, required, _ in ordered:
+        made.append(P(name, P.POSITIONAL_OR_KEYWORD, default=P.empty if required else fallback))
+    return inspect.Signature(made)
+
+
+def docstring(summary, parameters, first=()):
+    """What the class is, and each of its settings."""
+    lines = [summary[:1].upper() + summary[1:] + ".", ""]
+    lines += [f"{name}: {doc}" for name, doc in first]
+    for name, fallback, doc, required, choices in parameters:
+        of = f" One of {', '.join(choices)}." if choices else ""
+        lines.append(f"{name}: {doc}.{of}" + ("" if required else f" Default {fallback!r}."))
+    return "\n".join(lines).rstrip()
+
+
+def bind(cls, sig, args, kwargs):
+    """The arguments of a constructor by name; a TypeError that shows the signature otherwise."""
+    try:
+        bound = sig.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{cls.__name__}{sig}: {error}") from None
+    return dict(bound.arguments)
+
+
+def repr_of(self):
+    """Name and settings."""
+    return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self._settings.items())})"

@@ -1,0 +1,139 @@
+"""Functions that make arrays. The default dtypes are float32 and int32."""
+
+import numpy
+
+from hotloop import _core
+from hotloop._dtypes import float32, int32
+
+__all__ = ["asarray", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "tril", "triu", "meshgrid", "one_hot"]
+
+
+def asarray(x, dtype=None, *, copy=None):
+    """x as an array: numbers, lists of numbers, NumPy arrays, and whatever has `__dlpack__`, the buffer protocol or `__array__`.
+
+    Memory is shared where the layout allows (contiguous, aligned, native byte order) unless `copy` is true. Python floats become
+    float32 and integers int32 (int64 where they do not fit). UserError for what holds no numbers of at most 64 bits.
+    """
+    if _core.is_tracing() and not isinstance(x, (numpy.ndarray, _core.Array)):
+        traced = _core.to_tracer(x)
+        return traced if dtype is None else _core.cast(traced, dtype)
+    array = _core.asarray(x)
+    if dtype is not None and _core.dtype(dtype) != array.dtype:
+        # Integers of a list may need all their 64 bits.
+        return _core.cast(_core.asarray(numpy.asarray(x)) if isinstance(x, (list, tuple)) else array, dtype)
+    return _core.copy(array) if copy else array
+
+
+def _shape(shape):
+    return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+
+
+def full(shape, fill_value, dtype=None):
+    """An array of one value; the dtype is the value's if not given."""
+    if _core.is_tracer(fill_value):
+        return _core.broadcast_to(fill_value if dtype is None else _core.cast(fill_value, dtype), _shape(shape))
+    if dtype is None:
+        dtype = _core.asarray(fill_value).dtype
+    if _core.is_tracing():
+        return _core.full(float(fill_value), dtype, _shape(shape))
+    return _core.asarray(numpy.full(_shape(shape), fill_value, _core.dtype(dtype)))
+
+
+def zeros(shape, dtype=float32):
+    """Zeros."""
+    return full(shape, 0, dtype)
+
+
+def ones(shape, dtype=float32):
+    """Ones."""
+    return full(shape, 1, dtype)
+
+
+def empty(shape, dtype=float32):
+    """Zeros: here no memory is left uninitialised."""
+    return full(shape, 0, dtype)
+
+
+def full_like(x, /, fill_value, dtype=None):
+    """`fill_value` in the shape and dtype of x."""
+    x = x if hasattr(x, "shape") and hasattr(x, "dtype") else asarray(x)
+    return full(tuple(x.shape), fill_value, x.dtype if dtype is None else dtype)
+
+
+def zeros_like(x, /, dtype=None):
+    """Zeros in the shape and dtype of x."""
+    return full_like(x, 0, dtype)
+
+
+def ones_like(x, /, dtype=None):
+    """Ones in the shape and dtype of x."""
+    return full_like(x, 1, dtype)
+
+
+def empty_like(x, /, dtype=None):
+    """Zeros in the shape and dtype of x."""
+    return full_like(x, 0, dtype)
+
+
+def _from_numpy(values, dtype):
+    """Values that are known while tracing, as an array or a constant."""
+    array = _core.asarray(numpy.ascontiguousarray(values, dtype=None if dtype is None else _core.dtype(dtype)))
+    return _core.to_tracer(array) if _core.is_tracing() else array
+
+
+def arange(start, /, stop=None, step=1, dtype=None):
+    """start, start + step, ... up to and without stop. int32 if all are integers, else float32. All must be known numbers."""
+    values = numpy.arange(start, step=step) if stop is None else numpy.arange(start, stop, step)
+    if dtype is None:
+        dtype = float32 if values.dtype.kind == "f" else int32
+    return _from_numpy(values, dtype)
+
+
+def linspace(start, stop, /, num, dtype=float32, *, endpoint=True):
+    """`num` numbers from start to stop, evenly spaced."""
+    return _from_numpy(numpy.linspace(start, stop, num, endpoint=endpoint), dtype)
+
+
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=float32):
+    """Ones on the k-th diagonal."""
+    return _from_numpy(numpy.eye(n_rows, n_cols, k), dtype)
+
+
+def _triangle(x, mask):
+    from hotloop._elementwise import where
+
+    return where(mask, x, 0)
+
+
+def tril(x, /, *, k=0):
+    """x with zeros above the k-th diagonal of its last two axes."""
+    return _triangle(x, numpy.tri(x.shape[-2], x.shape[-1], k, dtype=bool))
+
+
+def triu(x, /, *, k=0):
+    """x with zeros below the k-th diagonal of its last two axes."""
+    return _triangle(x, ~numpy.tri(x.shape[-2], x.shape[-1], k - 1, dtype=bool))
+
+
+def meshgrid(*arrays, indexing="xy"):
+    """Coordinate matrices from 1-d arrays, as numpy.meshgrid gives them."""
+    from hotloop._manipulation import broadcast_arrays, reshape
+
+    n = len(arrays)
+    order = list(range(n))
+    if indexing == "xy" and n > 1:
+        order[0], order[1] = 1, 0
+    elif indexing not in ("xy", "ij"):
+        raise _core.UserError(f"[meshgrid] indexing must be 'xy' or 'ij'. Received: {indexing!r}.")
+    placed = [reshape(a, tuple(-1 if axis == order[i] else 1 for axis in range(n))) for i, a in enumerate(arrays)]
+    return list(broadcast_arrays(*placed))
+
+
+def one_hot(indices, num_classes, /, dtype=float32):
+    """(...) integers -> (..., num_classes): 1 at the index, 0 elsewhere; all 0 for an index out of range."""
+    from hotloop._dtypes import astype
+    from hotloop._elementwise import equal
+    from hotloop._manipulation import expand_dims
+
+    classes = numpy.arange(num_classes, dtype="int32")
+    return astype(equal(expand_dims(asarray(indices), axis=-1), classes), dtype)

@@ -1,0 +1,61 @@
+"""Dtypes are NumPy's: hotloop.float32 is numpy.dtype("float32").
+
+Promotion, in one table. Arrays of two dtypes meet in the larger one of
+
+    bool < int32, uint32 < int64 < float32 < float64        (int32 with uint32: int64)
+
+A Python number has no dtype of its own: it takes that of the array it meets, raised to float32 for a float that meets
+integers or bools, and to int32 for an integer that meets bools. Alone, a float is float32 and an integer int32. NumPy scalars
+count as arrays. Other NumPy dtypes are converted on the way in: int8, int16, uint8, uint16 to int32, float16 to float32,
+uint64 to int64 where its values fit; complex, object, string and time dtypes are refused.
+"""
+
+import builtins
+import functools
+
+import numpy
+
+from hotloop import _core
+from hotloop._op import op
+
+bool = numpy.dtype("bool")
+int32 = numpy.dtype("int32")
+uint32 = numpy.dtype("uint32")
+int64 = numpy.dtype("int64")
+float32 = numpy.dtype("float32")
+float64 = numpy.dtype("float64")
+
+__all__ = ["bool", "int32", "uint32", "int64", "float32", "float64", "result_type", "astype", "finfo", "iinfo"]
+
+finfo = numpy.finfo
+iinfo = numpy.iinfo
+
+
+def result_type(*arrays_and_dtypes):
+    """The dtype in which these meet; Python numbers follow the others.
+
+    hotloop.result_type(hotloop.int32, hotloop.float32) is float32.
+    """
+    dtypes = [d for d in arrays_and_dtypes if not _is_number(d)]
+    numbers = [d for d in arrays_and_dtypes if _is_number(d)]
+    result = functools.reduce(_core.promote_types, [_core.dtype(getattr(d, "dtype", d)) for d in dtypes]) if dtypes else None
+    for number in numbers:
+        kind = float32 if isinstance(number, float) else bool if isinstance(number, builtins.bool) else int32
+        if result is None or (result.kind != "f" and kind.kind == "f") or (result.kind == "b" and kind.kind != "b"):
+            result = kind
+    if result is None:
+        raise _core.UserError("[result_type] there must be at least one array or dtype. Received: none.")
+    return result
+
+
+def _is_number(x):
+    return type(x) in (builtins.bool, int, float)
+
+
+@op(1)
+def astype(x, dtype, /):
+    """x in another dtype. Floats to integers: truncated, limited to the dtype's range, NaN gives 0.
+
+    Derivatives pass between float dtypes; through an integer they are zero.
+    """
+    return _core.cast(x, dtype)

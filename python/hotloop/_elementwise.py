@@ -1,0 +1,316 @@
+"""Elementwise functions, under the names of the Python array API standard.
+
+Operands broadcast as in NumPy; dtypes are promoted by `hotloop.result_type`. Functions that are not exact on integers give
+float32 for them. The functions of one primitive op come from the engine's registry, with its words; the rest is composed here.
+"""
+
+import math
+
+from hotloop import _core
+from hotloop._op import exporter, op
+
+# Array API names of primitives that have another name in the engine.
+_NAMES = {
+    "neg": "negative",
+    "sub": "subtract",
+    "mul": "multiply",
+    "rint": "round",
+    "max": "maximum",
+    "min": "minimum",
+    "not": "logical_not",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "shl": "bitwise_left_shift",
+    "shr": "bitwise_right_shift",
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+_OTHERWISE = {"cast", "select", "div", "rem", "not", "copy", "bitcast", "fma", "stop_gradient"}  # below, or elsewhere
+
+
+def _unary(name, primitive, summary):
+    def fn(x, /):
+        return _core.unary(primitive, x)
+
+    return _named(fn, name, f"{summary}.\n\nx: array of any shape; the result has its shape.")
+
+
+def _binary(name, primitive, summary):
+    def fn(x1, x2, /):
+        return _core.binary(primitive, x1, x2)
+
+    return _named(fn, name, f"{summary}.\n\nx1, x2: arrays or numbers whose shapes broadcast; UserError with both otherwise.")
+
+
+def _named(fn, name, doc):
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = doc
+    fn.__module__ = "hotloop"
+    return fn
+
+
+def _from_registry():
+    found = {}
+    for primitive, summary, elementwise, operands in _core.op_definitions():
+        if not elementwise or primitive in _OTHERWISE or operands not in (1, 2):
+            continue
+        name = _NAMES.get(primitive, primitive)
+        make = _unary if operands == 1 else _binary
+        found[name] = op(operands)(make(name, primitive, summary[0].upper() + summary[1:]))
+    return found
+
+
+_REGISTERED = _from_registry()
+globals().update(_REGISTERED)
+_f = _REGISTERED
+__all__ = list(_REGISTERED)
+_export = exporter(__all__)
+
+
+@_export(2)
+def divide(x1, x2, /):
+    """x1 / x2, in floating point: integers give float32."""
+    return _core.binary("div", x1, x2, floats=True)
+
+
+@_export(2)
+def floor_divide(x1, x2, /):
+    """The largest integer that is at most x1 / x2, in the promoted dtype. Integers: division by zero gives 0."""
+    x1, x2 = _core.promote("floor_divide", [x1, x2])
+    if x1.dtype.kind == "f":
+        return _core.unary("floor", _core.binary("div", x1, x2))
+    quotient = _core.binary("div", x1, x2)
+    inexact = _core.binary("ne", _core.binary("mul", quotient, x2), x1)
+    negative = _core.binary("ne", _core.binary("lt", x1, 0), _core.binary("lt", x2, 0))
+    return _core.binary("sub", quotient, _core.cast(_core.binary("and", inexact, negative), quotient.dtype))
+
+
+@_export(2)
+def remainder(x1, x2, /):
+    """x1 - floor(x1 / x2) x2: the sign of x2, as Python's %."""
+    x1, x2 = _core.promote("remainder", [x1, x2])
+    rest = _core.binary("rem", x1, x2)
+    other_sign = _core.binary("ne", _core.binary("lt", rest, 0), _core.binary("lt", x2, 0))
+    wrong = _core.binary("and", other_sign, _core.binary("ne", rest, 0))
+    return _select(wrong, _core.binary("add", rest, x2), rest)
+
+
+@_export(1)
+def logical_not(x, /):
+    """True where x is false (zero)."""
+    return _core.unary("not", _bool(x))
+
+
+@_export(1)
+def bitwise_invert(x, /):
+    """All bits flipped; on bool the same as logical_not."""
+    return _core.unary("not", x)
+
+
+def _bool(x):
+    return _core.cast(x, "bool")
+
+
+def _logical(name, primitive):
+    def fn(x1, x2, /):
+        return _core.binary(primitive, _bool(x1), _bool(x2))
+
+    return _export(2)(_named(fn, name, f"{name.split('_')[1]} of the truth of x1 and x2; what is not zero is true."))
+
+
+logical_and = _logical("logical_and", "and")
+logical_or = _logical("logical_or", "or")
+logical_xor = _logical("logical_xor", "xor")
+
+
+def _select(condition, a, b):
+    a, b = _core.promote("where", [a, b])
+    return _core.append("select", _core.broadcast_arrays("where", [condition, a, b]), {})
+
+
+@_export(3)
+def where(condition, x1, x2, /):
+    """x1 where the condition holds, else x2; the three broadcast.
+
+    Both are computed everywhere; a NaN in what was not chosen stays out of the result. In reverse mode it is given the
+    cotangent 0, which an infinite derivative makes NaN: choose the argument first, as in sqrt(where(x > 0, x, 1)).
+    """
+    return _select(_bool(condition), x1, x2)
+
+
+@_export(1)
+def positive(x, /):
+    """x itself, as an array."""
+    return _core.to_tracer(x)
+
+
+@_export(1)
+def square(x, /):
+    """x^2, in the dtype of x."""
+    return _core.composed_square(x)
+
+
+@_export(1)
+def reciprocal(x, /):
+    """1 / x."""
+    return divide(1.0, x)
+
+
+@_export(1)
+def trunc(x, /):
+    """The integer next to x toward zero."""
+    return _select(_core.binary("lt", x, 0), _core.unary("ceil", x), _core.unary("floor", x))
+
+
+@_export(1)
+def isnan(x, /):
+    """True where x is NaN."""
+    return _core.binary("ne", x, x)
+
+
+@_export(1)
+def isfinite(x, /):
+    """True where x is neither infinite nor NaN."""
+    return _core.binary("lt", _core.unary("abs", x), math.inf)
+
+
+@_export(1)
+def isinf(x, /):
+    """True where x is +inf or -inf."""
+    return _core.binary("eq", _core.unary("abs", x), math.inf)
+
+
+@_export(1)
+def signbit(x, /):
+    """True where x is negative, -0.0 included. The sign of a NaN is not looked at: False."""
+    x = _core.promote("signbit", [x], True)[0]
+    zero_below = _core.binary("and", _core.binary("eq", x, 0.0), _core.binary("lt", _core.binary("div", 1.0, x), 0.0))
+    return _core.binary("or", _core.binary("lt", x, 0.0), zero_below)
+
+
+@_export(2)
+def copysign(x1, x2, /):
+    """|x1| with the sign of x2, that of a zero included."""
+    x1, x2 = _core.promote("copysign", [x1, x2], True)
+    size = _core.unary("abs", x1)
+    return _select(signbit(x2), -size, size)
+
+
+@_export(1)
+def log2(x, /):
+    """Logarithm to base 2."""
+    return _core.binary("mul", _core.unary("log", x), 1 / math.log(2))
+
+
+@_export(1)
+def log10(x, /):
+    """Logarithm to base 10."""
+    return _core.binary("mul", _core.unary("log", x), 1 / math.log(10))
+
+
+@_export(1)
+def tan(x, /):
+    """sin(x) / cos(x)."""
+    return divide(_core.unary("sin", x), _core.unary("cos", x))
+
+
+@_export(1)
+def sinh(x, /):
+    """(e^x - e^-x) / 2, accurate near 0."""
+    e = _core.unary("expm1", _core.unary("abs", x))
+    # e + e / (e + 1), which for an overflowing e is e.
+    return 0.5 * _core.unary("sign", x) * _select(isfinite(e), e + e / (e + 1), e)
+
+
+@_export(1)
+def cosh(x, /):
+    """(e^x + e^-x) / 2."""
+    e = _core.unary("exp", _core.unary("abs", x))
+    return 0.5 * (e + 1 / e)
+
+
+@_export(1)
+def asinh(x, /):
+    """Inverse of sinh: sign(x) log1p(|x| + x^2 / (1 + sqrt(x^2 + 1))), accurate near 0."""
+    a = _core.unary("abs", x)
+    root = _core.unary("sqrt", a * a + 1)
+    return _core.unary("sign", x) * _core.unary("log1p", a + a * a / (1 + root))
+
+
+@_export(1)
+def acosh(x, /):
+    """Inverse of cosh on [1, inf): log(x + sqrt(x - 1) sqrt(x + 1)). NaN below 1."""
+    x = _core.promote("acosh", [x], True)[0]
+    return _core.unary("log", x + _core.unary("sqrt", x - 1) * _core.unary("sqrt", x + 1))
+
+
+@_export(1)
+def atanh(x, /):
+    """Inverse of tanh on (-1, 1): log1p(2 x / (1 - x)) / 2."""
+    x = _core.promote("atanh", [x], True)[0]
+    return 0.5 * _core.unary("log1p", 2 * x / (1 - x))
+
+
+@_export(2)
+def logaddexp(x1, x2, /):
+    """log(e^x1 + e^x2) without overflow."""
+    x1, x2 = _core.promote("logaddexp", [x1, x2], True)
+    largest = _core.binary("max", x1, x2)
+    return largest + _core.unary("log1p", _core.unary("exp", -_core.unary("abs", x1 - x2)))
+
+
+@_export(2)
+def atan2(x1, x2, /):
+    """Angle of the point (x2, x1) in [-pi, pi]; signs of zeros count, as in C. The derivative at the origin is NaN."""
+    return _core.atan2(x1, x2)
+
+
+@_export(2)
+def hypot(x1, x2, /):
+    """sqrt(x1^2 + x2^2), scaled so that squares do not overflow."""
+    x1, x2 = (_core.unary("abs", v) for v in _core.promote("hypot", [x1, x2], True))
+    large, small = _core.binary("max", x1, x2), _core.binary("min", x1, x2)
+    ratio = _select(_core.binary("gt", large, 0), small / large, 0.0)
+    return large * _core.unary("sqrt", 1 + ratio * ratio)
+
+
+@_export(3)
+def clip(x, min=None, max=None, /):
+    """x limited to [min, max]; either may be None. A NaN stays NaN."""
+    x = _core.to_tracer(x, "clip")
+    if min is not None:
+        x = _core.binary("max", x, min)
+    return x if max is None else _core.binary("min", x, max)
+
+
+def _composed(name, doc):
+    def fn(x, /):
+        return getattr(_core, "composed_" + name)(x)
+
+    return _export(1)(_named(fn, name, doc))
+
+
+relu = _composed("relu", "max(x, 0). The derivative at 0 is 0; a NaN stays NaN.")
+softplus = _composed("softplus", "log(1 + e^x) without overflow.")
+atan = _composed("atan", "Angle whose tangent is x, in [-pi/2, pi/2].")
+asin = _composed("asin", "Angle whose sine is x, in [-pi/2, pi/2]; NaN beyond [-1, 1]. The derivative is infinite at -1 and 1.")
+acos = _composed("acos", "Angle whose cosine is x, in [0, pi]; NaN beyond [-1, 1]. The derivative is infinite at -1 and 1.")
+gelu = _composed("gelu", "x times the normal distribution function of x (Hendrycks and Gimpel 2016), not its tanh approximation.")
+
+
+@_export(1)
+def silu(x, /):
+    """x sigmoid(x)."""
+    x = _core.promote("silu", [x], True)[0]
+    return x * _core.unary("sigmoid", x)
+
+
+@_export(1)
+def log_sigmoid(x, /):
+    """log(sigmoid(x)) = -softplus(-x)."""
+    return -_core.composed_softplus(_core.unary("neg", x))

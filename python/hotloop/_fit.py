@@ -1,0 +1,239 @@
+"""hl.fit: the training loop of the engine. The whole step, forward, backward and optimiser, is one compiled program."""
+
+import os
+import sys
+import typing
+
+import numpy
+
+from hotloop import _core, losses, metrics, nn, optim
+from hotloop.data import Samples
+
+
+class EpochRecord(typing.NamedTuple):
+    """One epoch: mean training loss, validation metric, seconds."""
+
+    epoch: int
+    train_loss: float
+    validation: float
+    seconds: float
+
+
+class Progress(typing.NamedTuple):
+    """Where a fit stands; record and params are there when an epoch is done and validated."""
+
+    epoch: int
+    num_epochs: int
+    step: int
+    num_steps: int
+    epoch_done: bool
+    elapsed_s: float
+    record: EpochRecord | None
+    params: dict | None
+    best: bool
+
+
+class EarlyStopping(typing.NamedTuple):
+    """Ends a fit after `patience` epochs in a row that are not better than the best by more than min_delta."""
+
+    patience: int = 5
+    min_delta: float = 0.0
+
+
+class Checkpoints(typing.NamedTuple):
+    """Where and how often the training's whole state is written, and how many of the newest stay."""
+
+    folder: str
+    every_epochs: int = 1
+    every_steps: int = 0
+    keep: int = 2
+
+
+class Run:
+    """What a fit gives: params (of the best epoch), buffers, history, best_epoch, best_validation, status, message, times, and
+    state, from which fit(resume=...) goes on."""
+
+    def __init__(self, result, model):
+        self.model = model
+        self.status, self.message = result["status"], result["message"]
+        self.params, self.buffers = result["params"], result["buffers"]
+        self.history = [EpochRecord(*r) for r in result["history"]]
+        self.best_epoch, self.best_validation = result["best_epoch"], result["best_validation"]
+        self.times, self.state = result["times"], result["state"]
+        self._explanations = result["step_explanation"], result["validation_explanation"]
+
+    def explain(self):
+        """What was compiled, for the training step and for the validation: kernels, loops, passes, bytes, flops, times."""
+        return "training step\n{}\n\nvalidation\n{}".format(*self._explanations)
+
+    def predict(self, x, *, lengths=None, batch_size=256):
+        """The model's output with the best parameters."""
+        return predict(self.model, self.params, x, lengths=lengths, buffers=self.buffers, batch_size=batch_size)
+
+    def __repr__(self):
+        return f"Run({self.status}, best epoch {self.best_epoch} of {len(self.history)}: {self.best_validation:.6g})"
+
+
+def predict(model, params, x, *, lengths=None, buffers=None, batch_size=256, threads=None):
+    """The model's output for all samples of x, computed in batches by one program. x may be a Dataset, such as samples.test."""
+    if isinstance(x, _core.Dataset):
+        arrays = x.arrays()
+        x, lengths = arrays["x"], arrays.get("lengths") if lengths is None else lengths
+    x = _as_dtype(x, _params_dtype(params), "x")
+    return _core.predict(model._layer, params, {} if buffers is None else buffers, x, lengths, batch_size, _core.options(threads=threads))
+
+
+def _params_dtype(params):
+    dtypes = [leaf.dtype for leaf in _core.tree_flatten(params)[0] if leaf.dtype.kind == "f"]
+    return dtypes[0] if dtypes else numpy.dtype("float32")
+
+
+def _as_dtype(x, dtype, what):
+    array = _core.asarray(x, what)
+    return _core.cast(array, dtype) if array.dtype.kind == "f" and array.dtype != dtype else array
+
+
+def _samples(data, what, dtype):
+    if isinstance(data, _core.Dataset):
+        return data
+    if isinstance(data, dict):
+        unknown = set(data) - {"x", "y", "lengths", "sample_weights"}
+        if unknown or not {"x", "y"} <= set(data):
+            raise _core.UserError(f"[fit] {what} must have x and y, and may have lengths and sample_weights. Received: {sorted(data)}.")
+        parts = data
+    elif isinstance(data, (tuple, list)) and len(data) == 2:
+        parts = {"x": data[0], "y": data[1]}
+    else:
+        raise _core.UserError(f"[fit] {what} must be (x, y), a dict with x, y, lengths, sample_weights, or samples of hl.data. Received: a {type(data).__name__}.")
+    return {name: None if value is None else _as_dtype(value, dtype, name) for name, value in parts.items()}
+
+
+def _dataset(parts):
+    if isinstance(parts, _core.Dataset):
+        return parts
+    return _core.dataset(parts["x"], parts["y"], parts.get("lengths"), parts.get("sample_weights"))
+
+
+def _split(parts, fraction):
+    if isinstance(parts, _core.Dataset):
+        parts = parts.arrays()
+    count = len(parts["x"])
+    held = int(round(count * fraction))
+    if not 0 < fraction < 1 or held < 1 or held >= count:
+        raise _core.UserError(f"[fit] validation as a fraction must leave samples on both sides. Received: {fraction} of {count} samples.")
+    cut = lambda part: {k: None if v is None else v[part] for k, v in parts.items()}  # noqa: E731
+    return cut(slice(0, count - held)), cut(slice(count - held, None))
+
+
+def fit(
+    model,
+    data,
+    *,
+    validation=None,
+    loss=None,
+    optimizer=None,
+    metric=None,
+    batch_size=32,
+    epochs=10,
+    seed=0,
+    init="torch",
+    params=None,
+    shuffle=True,
+    class_weights=None,
+    early_stopping=None,
+    checkpoints=None,
+    resume=None,
+    callbacks=(),
+    progress=None,
+    steps_per_call=1,
+    dtype="float32",
+    device="auto",
+    threads=None,
+):
+    """Trains `model` on (x, y), and keeps the parameters of the epoch that validates best. Returns a Run.
+
+    data: (x, y), or a dict that may also have lengths (samples,) and sample_weights (samples,). Samples lie along axis 0; float
+        arrays are cast to `dtype`, integers stay (classes, indices). Or hl.data.Samples, which brings its validation part, or a Dataset.
+    validation: data of the same form, or the fraction of the last samples that is held out; 0.1 of them by default.
+    loss: of hl.losses, or a function (prediction, target) -> scalar; MSE by default. optimizer: Adam(1e-3) by default.
+    metric: of hl.metrics, of the validation; MAE by default.
+    params: to start from; else they are drawn by `seed` and `init`. The order of the samples follows from the seed and the epoch.
+    early_stopping: hl.EarlyStopping. checkpoints: hl.Checkpoints or a folder. resume: a Run, its state, a folder of checkpoints or
+        one checkpoint: the results are those of a run that was never interrupted, to the bit.
+    callbacks: functions of a Progress, called after each call of the step; one that returns True ends the fit after it. An
+        exception in one ends the fit and is raised; with checkpoints, the last state is on the disk.
+    progress: True shows it (a line that is rewritten on a terminal, else a line an epoch), None does so on a terminal.
+    steps_per_call: training steps that one call of the program takes; same results for any.
+
+    A loss that is not finite ends the run: status and message say which tensor was the first. Ctrl-C ends it after the step under
+    way with KeyboardInterrupt.
+    """
+    if not isinstance(model, nn.Module):
+        raise _core.UserError(f"[fit] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell.")
+    dtype = _core.dtype(dtype)
+    if isinstance(data, Samples):
+        validation = data.validation if validation is None else validation
+        data = data.train
+    validation = 0.1 if validation is None else validation
+    training = _samples(data, "data", dtype)
+    if isinstance(validation, float):
+        training, held = _split(training, validation)
+    else:
+        held = _samples(validation, "validation", dtype)
+    stopping = early_stopping or EarlyStopping(0, 0.0)
+    saved = Checkpoints(os.fspath(checkpoints)) if isinstance(checkpoints, (str, os.PathLike)) else checkpoints or Checkpoints("")
+    settings = {
+        "batch_size": batch_size, "epochs": epochs, "seed": seed, "init": init, "shuffle": bool(shuffle), "steps_per_call": steps_per_call,
+        "patience": stopping.patience, "min_delta": float(stopping.min_delta), "folder": os.fspath(saved.folder),
+        "every_epochs": saved.every_epochs, "every_steps": saved.every_steps, "keep": saved.keep,
+    }  # fmt: skip
+    if isinstance(resume, Run):
+        resume = resume.state
+    if isinstance(resume, (str, os.PathLike)):
+        resume = _core.latest_checkpoint(os.fspath(resume)) or os.fspath(resume)
+    metric = metric or metrics.MAE()
+    shown = _Bar(metric) if (sys.stderr.isatty() if progress is None else progress) else None
+    told = [*([shown] if shown else []), *callbacks]
+
+    def callback(values):
+        record, at = values[6], Progress(*values)
+        if record is not None:
+            at = at._replace(record=EpochRecord(*record))
+        stop = False
+        for function in told:
+            stop = function(at) is True or stop
+        return stop
+
+    result = _core.fit(
+        model._layer,
+        _dataset(training),
+        _dataset(held),
+        losses.engine_loss(loss or losses.MSE()),
+        (optimizer or optim.Adam(1e-3))._optimizer,
+        metric._metric,
+        _core.options(device=device, threads=threads),
+        settings,
+        class_weights,
+        params,
+        resume,
+        callback if told else None,
+    )
+    return Run(result, model)
+
+
+class _Bar:
+    """Progress on standard error."""
+
+    def __init__(self, metric):
+        self._metric = metric._metric.name
+        self._rewrites = sys.stderr.isatty()
+        self._last = 0.0
+
+    def __call__(self, at):
+        if at.epoch_done:
+            r = at.record
+            line = f"epoch {r.epoch}/{at.num_epochs}  loss {r.train_loss:.6g}  {self._metric} {r.validation:.6g}  {r.seconds:.2f} s"
+            print(("\r" if self._rewrites else "") + line + (" *" if at.best else "  "), file=sys.stderr, flush=True)
+        elif self._rewrites and at.elapsed_s - self._last > 0.1:
+            self._last = at.elapsed_s
+            print(f"\repoch {at.epoch}/{at.num_epochs}  step {at.step}/{at.num_steps} ", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,220 @@
+"""x[key] by NumPy's rules, and x.at[key] for what NumPy writes as an assignment.
+
+Slices, integers, new axes and the ellipsis are changes of index and cost nothing; integer arrays gather. A computed index that
+is out of range is limited to it (a known one is an error, as in NumPy). Masks must be known while tracing: with a computed
+mask the result's shape would depend on its values; use where().
+"""
+
+import operator
+
+import numpy
+
+from hotloop import _core
+
+
+def _is_mask(k):
+    return isinstance(k, bool) or getattr(k, "dtype", None) == numpy.bool_
+
+
+def _as_index(k):
+    """One part of a key: a slice, None, Ellipsis, an int, or an integer array (known or traced)."""
+    if k is None or k is Ellipsis or isinstance(k, slice):
+        return k
+    if _core.is_tracer(k):
+        if k.dtype.kind == "b":
+            raise _core.UserError(
+                f"[index] a mask must be known while tracing, since the result's shape depends on it. Received: a traced {k._type}. "
+                "Try: hl.where(mask, x, 0)."
+            )
+        if k.dtype.kind == "f":
+            raise _core.UserError(f"[index] an index must be an integer. Received: {k._type}. Try: hl.astype(i, hl.int32).")
+        return k
+    if hasattr(k, "__index__") and not isinstance(k, numpy.ndarray) and not isinstance(k, _core.Array):
+        return operator.index(k)
+    if isinstance(k, list) and any(_core.is_tracer(v) for v in k):
+        return _core.to_tracer(k)
+    array = numpy.asarray(k)
+    if array.size == 0 and not isinstance(k, numpy.ndarray):
+        array = array.astype(numpy.int32)
+    if array.dtype.kind not in "iu":
+        raise _core.UserError(f"[index] an index must be an integer, a slice, None, ... or an array of integers. Received: {k!r}.")
+    return array
+
+
+def _normalized(x, key):
+    """The key as a list with one part for each axis of x, and None for new ones; and whether its arrays (integers count as such)
+    stand side by side, which decides where their axes go. To NumPy an ellipsis parts them even where it stands for no axis."""
+    key = key if isinstance(key, tuple) else (key,)
+    parts = []
+    for k in key:
+        if _is_mask(k) and not _core.is_tracer(k):
+            if isinstance(k, bool):
+                raise _core.UserError("[index] a single bool is no index. Received: " + repr(k) + ". Try: x[None] for a new axis.")
+            parts.extend(numpy.asarray(k).nonzero())
+        else:
+            parts.append(_as_index(k))
+    used = sum(1 for k in parts if k is not None and k is not Ellipsis)
+    if used > x.ndim:
+        raise _core.UserError(f"[index] there must be at most one index an axis. Received: {used} for {x.shape}.")
+    if sum(1 for k in parts if k is Ellipsis) > 1:
+        raise _core.UserError(f"[index] there must be at most one ellipsis. Received: {key}.")
+    places = [i for i, k in enumerate(parts) if k is not None and k is not Ellipsis and not isinstance(k, slice)]
+    together = not places or places == list(range(places[0], places[-1] + 1))
+    filler = [slice(None)] * (x.ndim - used)
+    at = next((i for i, k in enumerate(parts) if k is Ellipsis), None)
+    return (parts + filler if at is None else parts[:at] + filler + parts[at + 1 :]), together
+
+
+def _checked(k, extent, axis, shape):
+    if not -extent <= k < extent:
+        raise _core.UserError(f"[index] the index must lie within the axis. Received: {k} on axis {axis} of {shape}.")
+    return k % extent
+
+
+def _in_range(index, extent, axis, shape):
+    """An index array counted from 0; known ones are checked."""
+    if isinstance(index, int):
+        return numpy.asarray(_checked(index, extent, axis, shape), dtype=numpy.int32)
+    if not _core.is_tracer(index):
+        if index.size and (index.min() < -extent or index.max() >= extent):
+            raise _core.UserError(f"[index] indices must lie within the axis. Received: {index.min()} to {index.max()} on axis {axis} of {shape}.")
+        return numpy.where(index < 0, index + extent, index).astype(numpy.int32)
+    index = _core.cast(index, "int32") if index.dtype != numpy.int32 else _core.to_tracer(index)
+    wrapped = _core.append("select", [_core.binary("lt", index, 0), index + extent, index], {})
+    return _core.binary("max", _core.binary("min", wrapped, extent - 1), 0)
+
+
+def _sliced(x, parts):
+    """The slices and known integers of a key applied: the array, with extent 1 where an integer was."""
+    start, stop, step, reverse = [], [], [], []
+    for axis, k in enumerate(parts):
+        extent = x.shape[axis]
+        if isinstance(k, int):
+            k = _checked(k, extent, axis, x.shape)
+            k = slice(k, k + 1)
+        if not isinstance(k, slice):
+            k = slice(None)
+        if any(_core.is_tracer(v) for v in (k.start, k.stop, k.step)):
+            raise _core.UserError(
+                "[index] the bounds of a slice must be known while tracing, since the result's shape depends on them. "
+                "Received: a traced bound. Try: hl.dynamic_slice(x, starts, sizes)."
+            )
+        first, last, by = k.indices(extent)
+        count = len(range(first, last, by))
+        if by < 0:
+            # The same elements from the other end, then reversed.
+            first, by = first + (count - 1) * by if count else 0, -by
+            reverse.append(axis)
+        start.append(first if count else 0)
+        stop.append(first + (count - 1) * by + 1 if count else 0)
+        step.append(by)
+    if any(s or t != n or p != 1 for s, t, p, n in zip(start, stop, step, x.shape)):
+        x = _core.append("slice", [x], {"start": start, "stop": stop, "step": step})
+    reverse = [a for a in reverse if x.shape[a] > 1]
+    return _core.append("reverse", [x], {"axes": reverse}) if reverse else x
+
+
+def getitem(x, key):
+    """x[key] under trace."""
+    x = _core.to_tracer(x)
+    parts, together = _normalized(x, key)
+    of_axes = [k for k in parts if k is not None]
+    arrays = [a for a, k in enumerate(of_axes) if not isinstance(k, (slice, int))]
+    if not arrays:
+        shape = _sliced(x, of_axes)
+        dims, axis = [], 0
+        for k in parts:
+            if k is None:
+                dims.append(1)
+            else:
+                if not isinstance(k, int):
+                    dims.append(shape.shape[axis])
+                axis += 1
+        return _core.reshape(shape, dims) if tuple(dims) != shape.shape else shape
+    # Beside an array, integers count as arrays (NumPy's rule).
+    advanced = [a for a, k in enumerate(of_axes) if not isinstance(k, slice)]
+    indices = [_in_range(of_axes[a], x.shape[a], a, x.shape) for a in advanced]
+    x = _sliced(x, [k if isinstance(k, slice) else slice(None) for k in of_axes])
+    # The indexed axes side by side, as one axis, and one index into it.
+    order = [a for a in range(x.ndim) if a not in advanced]
+    before = sum(1 for a in order if a < advanced[0])
+    x = _core.append("transpose", [x], {"permutation": order[:before] + advanced + order[before:]})
+    extents = [x.shape[before + i] for i in range(len(advanced))]
+    if len(indices) > 1:
+        indices = _core.broadcast_arrays("index", [_core.to_tracer(numpy_or_traced) for numpy_or_traced in indices])
+        size = 1
+        for e in extents:
+            size *= e
+        x = _core.reshape(x, [*x.shape[:before], size, *x.shape[before + len(extents) :]])
+        index = indices[0]
+        for i, e in zip(indices[1:], extents[1:]):
+            index = index * e + i
+    else:
+        index = _core.to_tracer(indices[0])
+    gathered = _core.append("gather", [x, index], {"axis": before})
+    rank = index.ndim
+    # Axes now: before, index, after. Where they belong in the result, with new axes:
+    if together:
+        dims, taken, others = [], False, iter([*gathered.shape[:before], *gathered.shape[before + rank :]])
+        for k in parts:
+            if k is None:
+                dims.append(1)
+            elif isinstance(k, slice):
+                dims.append(next(others))
+            elif not taken:
+                dims.extend(index.shape)
+                taken = True
+        return _core.reshape(gathered, dims) if tuple(dims) != gathered.shape else gathered
+    front = list(range(before, before + rank))
+    rest = [a for a in range(gathered.ndim) if a not in front]
+    gathered = _core.append("transpose", [gathered], {"permutation": front + rest})
+    dims, others = list(gathered.shape[:rank]), iter(gathered.shape[rank:])
+    dims += [1 if k is None else next(others) for k in parts if k is None or isinstance(k, slice)]
+    return _core.reshape(gathered, dims) if tuple(dims) != gathered.shape else gathered
+
+
+class At:
+    """x.at[key]: what NumPy does with an assignment to x[key], as a new array. x is unchanged."""
+
+    def __init__(self, x):
+        self._x = x
+
+    def __getitem__(self, key):
+        return _Place(self._x, key)
+
+
+class _Place:
+    def __init__(self, x, key):
+        self._x, self._key = x, key
+
+    def set(self, values):
+        """x with `values` at x[key]. Of several values for one place the sum of the last assignment is not defined in NumPy
+        either: here indices should not repeat."""
+        return _put(self._x, values, self._key, "set")
+
+    def add(self, values):
+        """x with `values` added at x[key]; repeated indices add up."""
+        return _put(self._x, values, self._key, "add")
+
+    def multiply(self, values):
+        """x with x[key] multiplied by `values`."""
+        return _put(self._x, self._x[self._key] * values, self._key, "set")
+
+
+def _put(x, values, key, how):
+    from hotloop._control import run_traced
+
+    return run_traced("at", _put_traced, x, values, key, how)
+
+
+def _put_traced(x, values, key, how):
+    x = _core.to_tracer(x)
+    # The places as numbers: whatever the key is, indexing an array of positions by it finds them.
+    positions = getitem(_core.reshape(_core.iota("int32", (x.size,), 0), x.shape), key)
+    values = _core.broadcast_to(_core.cast(values, x.dtype), positions.shape)
+    flat_positions, flat_values = _core.reshape(positions, (positions.size,)), _core.reshape(values, (values.size,))
+    flat = _core.reshape(x, (x.size,))
+    if how == "set":
+        hits = _core.append("scatter_add", [_core.iota("int32", (x.size,), 0) * 0, flat_positions, flat_positions * 0 + 1], {"axis": 0})
+        flat = _core.append("select", [_core.binary("gt", hits, 0), flat * 0, flat], {})
+    return _core.reshape(_core.append("scatter_add", [flat, flat_positions, flat_values], {"axis": 0}), x.shape)

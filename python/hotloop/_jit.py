@@ -1,0 +1,86 @@
+"""jit and what tells about compiled functions."""
+
+import functools
+import inspect
+
+from hotloop import _core
+
+
+def _positions(fn, argnums, argnames):
+    """Static arguments by position and by name, each also the other way."""
+    argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    argnames = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    try:
+        names = [p.name for p in inspect.signature(fn).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        has_rest = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(fn).parameters.values())
+        known = {p.name for p in inspect.signature(fn).parameters.values()}
+    except (TypeError, ValueError):
+        return list(argnums), list(argnames)
+    for name in argnames:
+        if name not in known and not has_rest:
+            raise _core.UserError(f"[jit] static_argnames must be parameters of the function. Received: {name!r}. Try: one of {sorted(known)}.")
+    positions = {n % len(names) if n < 0 and names else n for n in argnums} | {names.index(n) for n in argnames if n in names}
+    return sorted(positions), sorted(set(argnames) | {names[p] for p in positions if p < len(names)})
+
+
+def jit(
+    fn=None,
+    /,
+    *,
+    static_argnums=(),
+    static_argnames=(),
+    device="auto",
+    threads=None,
+    backend="llvm",
+    target="host",
+    disabled_passes=(),
+    keep_source=False,
+    dispatch="fused",
+):
+    """fn, written with hotloop's functions, compiled as one program for each combination of argument types it meets.
+
+    fn: takes and returns arrays, in dicts, lists, tuples, named tuples or dataclasses. It is called to trace it, once for each
+        combination of structure, shapes, dtypes and static arguments; so it must do nothing but compute.
+    static_argnums, static_argnames: arguments that the program is compiled for, compared by ==; the others must be arrays or
+        numbers.
+    threads: None uses all cores for work that is worth it, 0 all, 1 one. Results are the same bits for any number.
+    backend: "llvm", "c" or "interp" (the slow definition of all results).
+    dispatch: "fused" makes the whole program one kernel. "per_op" compiles and launches every op on its own and runs loops from
+        the host, as frameworks do that dispatch op by op: to measure what fusion is worth, see explain().
+
+    A call gives finished results, as Array. Programs stay in memory as long as the function does. What the function reads from
+    outside (arrays of a closure, module variables) is read when it is traced, and arrays are kept as they were then.
+    `hl.logs.enable()` shows each compilation and its reason.
+    """
+    if fn is None:
+        return functools.partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            device=device,
+            threads=threads,
+            backend=backend,
+            target=target,
+            disabled_passes=disabled_passes,
+            keep_source=keep_source,
+            dispatch=dispatch,
+        )
+    if not callable(fn):
+        raise _core.UserError(f"[jit] what is compiled must be a function. Received: a {type(fn).__name__}.")
+    positions, names = _positions(fn, static_argnums, static_argnames)
+    options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch)
+    compiled = _core.jit(fn, getattr(fn, "__name__", type(fn).__name__), positions, names, None, options)
+    return functools.update_wrapper(compiled, fn)
+
+
+def executable(fn, /, *args, **kwargs):
+    """The program of jit(fn) for these arguments, compiled if it was not yet: .explain(), .graph_text(), .kernel_text(), .source()."""
+    if not isinstance(fn, _core.CompiledFunction):
+        fn = jit(fn)
+    return _core.executable_for(fn, *args, **kwargs)
+
+
+def explain(fn, /, *args, **kwargs):
+    """What was compiled of fn for these arguments, as text: kernels, loops, what was merged, hoisted and deferred, bytes, flops,
+    and times as far as it has run. fn may be compiled already or not; it is not run."""
+    return executable(fn, *args, **kwargs).explain()

@@ -1,0 +1,293 @@
+"""Functions that move elements: shapes, joining, repeating, taking."""
+
+import math
+
+import numpy
+
+from hotloop import _core
+from hotloop._op import checked_axes, checked_axis, exporter, op
+
+__all__ = []
+_export = exporter(__all__)
+
+
+def _public(fn):
+    fn.__module__ = "hotloop"
+    __all__.append(fn.__name__)
+    return fn
+
+
+def resolved_shape(x, shape):
+    """`shape` with its -1 replaced."""
+    shape = [shape] if not isinstance(shape, (tuple, list)) else list(shape)
+    shape = [int(n) for n in shape]
+    if shape.count(-1) > 1 or any(n < -1 for n in shape):
+        raise _core.UserError(f"[reshape] extents must not be negative, but for one -1. Received: {tuple(shape)}.")
+    if -1 in shape:
+        rest = math.prod(n for n in shape if n != -1)
+        if rest == 0 or x.size % rest:
+            raise _core.UserError(f"[reshape] the extents must divide the number of elements. Received: {x.shape} to {tuple(shape)}.")
+        shape[shape.index(-1)] = x.size // rest
+    return tuple(shape)
+
+
+@_export(1)
+def reshape(x, shape, /):
+    """x in another shape of as many elements, in row-major order; one extent may be -1."""
+    x = _core.to_tracer(x)
+    return _core.reshape(x, resolved_shape(x, shape))
+
+
+@_export(1)
+def ravel(x, /):
+    """x as one axis."""
+    x = _core.to_tracer(x)
+    return _core.reshape(x, (x.size,))
+
+
+@_export(1)
+def permute_dims(x, axes, /):
+    """x with its axes in another order: axis i of the result is axis axes[i] of x."""
+    x = _core.to_tracer(x)
+    permutation = [checked_axis("permute_dims", int(a), x.ndim) for a in axes]
+    return _core.append("transpose", [x], {"permutation": permutation})
+
+
+@_public
+def transpose(x, axes=None, /):
+    """permute_dims; without axes, their reverse order."""
+    return permute_dims(x, tuple(reversed(range(_ndim(x)))) if axes is None else tuple(axes))
+
+
+@_public
+def matrix_transpose(x, /):
+    """The last two axes exchanged."""
+    n = _ndim(x)
+    if n < 2:
+        raise _core.UserError(f"[matrix_transpose] the array must have two axes or more. Received: {n}.")
+    return permute_dims(x, (*range(n - 2), n - 1, n - 2))
+
+
+@_public
+def moveaxis(x, source, destination, /):
+    """x with the axes `source` moved to the places `destination`; the others keep their order."""
+    n = _ndim(x)
+    source = [checked_axis("moveaxis", a, n) for a in (source if isinstance(source, (tuple, list)) else [source])]
+    destination = [checked_axis("moveaxis", a, n) for a in (destination if isinstance(destination, (tuple, list)) else [destination])]
+    if len(source) != len(destination):
+        raise _core.UserError(f"[moveaxis] there must be one destination a source. Received: {source} and {destination}.")
+    order = [a for a in range(n) if a not in source]
+    for to, fro in sorted(zip(destination, source)):
+        order.insert(to, fro)
+    return permute_dims(x, tuple(order))
+
+
+def _ndim(x):
+    return x.ndim if hasattr(x, "ndim") else numpy.ndim(x)
+
+
+@_export(1)
+def expand_dims(x, /, *, axis=0):
+    """x with new axes of extent 1 at the places `axis` of the result."""
+    x = _core.to_tracer(x)
+    n = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
+    shape = list(x.shape)
+    for a in checked_axes("expand_dims", axis, n):
+        shape.insert(a, 1)
+    return _core.reshape(x, shape)
+
+
+@_export(1)
+def squeeze(x, /, axis=None):
+    """x without the axes `axis`, which must have extent 1; None: all such axes."""
+    x = _core.to_tracer(x)
+    axes = [a for a in range(x.ndim) if x.shape[a] == 1] if axis is None else checked_axes("squeeze", axis, x.ndim)
+    for a in axes:
+        if x.shape[a] != 1:
+            raise _core.UserError(f"[squeeze] the axis must have extent 1. Received: axis {a} of {x.shape}. Try: reshape.")
+    return _core.reshape(x, [n for a, n in enumerate(x.shape) if a not in axes])
+
+
+@_export(1)
+def concat(arrays, /, *, axis=0):
+    """Arrays one after another along `axis` (None: of their flattened selves); the other extents must agree."""
+    arrays = _core.promote("concat", list(arrays))
+    if not arrays:
+        raise _core.UserError("[concat] there must be at least one array. Received: none.")
+    if axis is None:
+        arrays, axis = [_core.reshape(a, (a.size,)) for a in arrays], 0
+    return _core.concat(arrays, checked_axis("concat", axis, arrays[0].ndim))
+
+
+@_export(1)
+def stack(arrays, /, *, axis=0):
+    """Arrays of one shape along a new axis."""
+    arrays = _core.promote("stack", list(arrays))
+    if not arrays:
+        raise _core.UserError("[stack] there must be at least one array. Received: none.")
+    axis = checked_axis("stack", axis, arrays[0].ndim + 1)
+    for a in arrays:
+        if a.shape != arrays[0].shape:
+            raise _core.UserError(f"[stack] the arrays must have one shape. Received: {', '.join(str(a.shape) for a in arrays)}. Try: concat.")
+    return _core.concat([_core.reshape(a, a.shape[:axis] + (1,) + a.shape[axis:]) for a in arrays], axis)
+
+
+@_public
+def unstack(x, /, *, axis=0):
+    """The arrays along `axis`, as a tuple."""
+    axis = checked_axis("unstack", axis, _ndim(x))
+    return tuple(x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis]))
+
+
+@_public
+def split(x, indices_or_sections, /, *, axis=0):
+    """x cut along `axis`: into that many equal parts, or before each of the given indices. A list."""
+    axis = checked_axis("split", axis, _ndim(x))
+    extent = x.shape[axis]
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1 or extent % indices_or_sections:
+            raise _core.UserError(
+                f"[split] the number of parts must divide the axis. Received: {indices_or_sections} parts of axis {axis} of {x.shape}. "
+                "Try: a list of indices."
+            )
+        step = extent // indices_or_sections
+        bounds = list(range(0, extent + 1, step))
+    else:
+        bounds = [0, *indices_or_sections, extent]
+    return [x[(slice(None),) * axis + (slice(a, b),)] for a, b in zip(bounds[:-1], bounds[1:])]
+
+
+@_export(1)
+def flip(x, /, *, axis=None):
+    """x in reverse order along `axis` (None: all)."""
+    x = _core.to_tracer(x)
+    return _core.append("reverse", [x], {"axes": checked_axes("flip", axis, x.ndim)})
+
+
+@_export(1)
+def roll(x, shift, /, *, axis=None):
+    """Elements moved on by `shift` along `axis`; those that leave at the end come back at the start. None: of the flat array."""
+    x = _core.to_tracer(x)
+    if axis is None:
+        return _core.reshape(roll(_core.reshape(x, (x.size,)), shift, axis=0), x.shape)
+    shifts = shift if isinstance(shift, (tuple, list)) else [shift]
+    axes = axis if isinstance(axis, (tuple, list)) else [axis]
+    for s, a in zip(shifts, axes):
+        a = checked_axis("roll", a, x.ndim)
+        if x.shape[a] == 0 or s % x.shape[a] == 0:
+            continue
+        cut = x.shape[a] - s % x.shape[a]
+        before = (slice(None),) * a
+        x = _core.concat([x[before + (slice(cut, None),)], x[before + (slice(0, cut),)]], a)
+    return x
+
+
+@_export(1)
+def broadcast_to(x, shape, /):
+    """x repeated to `shape` by NumPy's rule."""
+    return _core.broadcast_to(x, shape if isinstance(shape, (tuple, list)) else (shape,))
+
+
+@_public
+def broadcast_arrays(*arrays):
+    """The arrays on their common shape."""
+    return _broadcast_all(list(arrays))
+
+
+@op(1)
+def _broadcast_all(arrays):
+    return _core.broadcast_arrays("broadcast_arrays", arrays)
+
+
+@_export(1)
+def tile(x, repetitions, /):
+    """x laid side by side, as numpy.tile."""
+    x = _core.to_tracer(x)
+    repetitions = tuple(repetitions) if isinstance(repetitions, (tuple, list)) else (repetitions,)
+    n = max(x.ndim, len(repetitions))
+    shape = (1,) * (n - x.ndim) + tuple(x.shape)
+    repetitions = (1,) * (n - len(repetitions)) + repetitions
+    doubled = [v for extent in shape for v in (1, extent)]
+    wide = [v for r, extent in zip(repetitions, shape) for v in (r, extent)]
+    return _core.reshape(_core.broadcast_to(_core.reshape(x, doubled), wide), [r * e for r, e in zip(repetitions, shape)])
+
+
+@_export(1)
+def repeat(x, repeats, /, *, axis=None):
+    """Each element `repeats` (one integer) times along `axis` (None: of the flat array)."""
+    x = _core.to_tracer(x)
+    if axis is None:
+        x, axis = _core.reshape(x, (x.size,)), 0
+    axis = checked_axis("repeat", axis, x.ndim)
+    shape = x.shape
+    wide = shape[: axis + 1] + (repeats,) + shape[axis + 1 :]
+    repeated = _core.broadcast_to(_core.reshape(x, shape[: axis + 1] + (1,) + shape[axis + 1 :]), wide)
+    return _core.reshape(repeated, shape[:axis] + (shape[axis] * repeats,) + shape[axis + 1 :])
+
+
+@_export(1)
+def pad(x, pad_width, /, *, constant_values=0):
+    """x with `constant_values` around it; pad_width: one number, (before, after), or one such pair an axis."""
+    x = _core.to_tracer(x)
+    widths = numpy.broadcast_to(numpy.asarray(pad_width, dtype=int), (x.ndim, 2)).tolist()
+    if any(w < 0 for pair in widths for w in pair):
+        raise _core.UserError(f"[pad] widths must not be negative. Received: {pad_width}. Try: slicing.")
+    value = _core.cast(_core.to_tracer(constant_values), x.dtype)
+    return _core.append("pad", [x, value], {"low": [w[0] for w in widths], "high": [w[1] for w in widths], "interior": [0] * x.ndim})
+
+
+@_export(2)
+def take(x, indices, /, *, axis=None):
+    """x[..., indices, ...] along `axis` (None: of the flat array). Negative indices count from the end; those still out of range
+    are limited to it, in NumPy an error."""
+    x = _core.to_tracer(x)
+    if axis is None:
+        x, axis = _core.reshape(x, (x.size,)), 0
+    axis = checked_axis("take", axis, x.ndim)
+    return x[(slice(None),) * axis + (_core.to_tracer(indices),)]
+
+
+@_export(2)
+def take_along_axis(x, indices, /, *, axis=-1):
+    """out[i, j, k] = x[indices[i, j, k], j, k] (for axis 0): indices of the shape of x but for `axis`."""
+    x, indices = _core.to_tracer(x), _core.to_tracer(indices)
+    axis = checked_axis("take_along_axis", axis, x.ndim)
+    if indices.ndim != x.ndim:
+        raise _core.UserError(f"[take_along_axis] indices must have as many axes as x. Received: {indices.shape} for {x.shape}.")
+    key = []
+    for a in range(x.ndim):
+        if a == axis:
+            key.append(indices)
+        else:
+            shape = [1] * x.ndim
+            shape[a] = x.shape[a]
+            key.append(_core.iota("int32", shape, a))
+    return x[tuple(key)]
+
+
+@_export(3)
+def scatter_add(x, indices, updates, /, *, axis=0):
+    """x with updates[i] added at indices[i] along `axis`; indices out of range are dropped. The adjoint of take."""
+    x, updates = _core.promote("scatter_add", [x, updates])
+    return _core.append("scatter_add", [x, indices, updates], {"axis": checked_axis("scatter_add", axis, x.ndim)})
+
+
+@_export(2)
+def dynamic_slice(x, starts, sizes, /):
+    """x[starts[0]:starts[0]+sizes[0], ...]: starts may be computed, sizes are known. Limited so that it fits."""
+    return _core.dynamic_slice(x, [_core.cast(s, "int32") for s in starts], list(sizes))
+
+
+@_export(3)
+def dynamic_update(x, update, starts, /):
+    """x with `update` written at the computed position `starts`, limited so that it fits."""
+    x = _core.to_tracer(x)
+    return _core.dynamic_update(x, _core.cast(update, x.dtype), [_core.cast(s, "int32") for s in starts])
+
+
+@_export(1)
+def sliding_window_view(x, window, /, *, axis=0, stride=1, dilation=1):
+    """Strided windows: the axis of extent n becomes (number of windows, window): out[w, k] = x[w stride + k dilation]."""
+    x = _core.to_tracer(x)
+    axis = checked_axis("sliding_window_view", axis, x.ndim)
+    return _core.append("windows", [x], {"axis": axis, "size": window, "stride": stride, "dilation": dilation})

@@ -1,0 +1,60 @@
+"""How a function of arrays becomes one that works in a trace and outside of one."""
+
+import functools
+
+from hotloop import _core
+
+_OPTIONS = _core.options(threads=1)
+
+
+def op(num_arrays=1):
+    """Declares that the first `num_arrays` positional arguments are arrays (or trees of them); all others are static.
+
+    Inside a trace the function runs as it is, and appends to the program. Outside it is compiled for the shapes and dtypes it
+    is called with, once each, and run.
+    """
+
+    def declare(fn):
+        compiled = _core.jit(fn, fn.__name__, [], [], num_arrays, _OPTIONS)
+        return functools.update_wrapper(compiled, fn)
+
+    return declare
+
+
+def exporter(names):
+    """op() for a module whose public functions are listed in `names`, its __all__, and shown as hotloop's own."""
+
+    def export(num_arrays):
+        declare = op(num_arrays)
+
+        def exported(fn):
+            fn.__module__ = "hotloop"
+            names.append(fn.__name__)
+            return declare(fn)
+
+        return exported
+
+    return export
+
+
+def checked_axis(where, axis, ndim):
+    """`axis` counted from 0."""
+    if not -ndim <= axis < ndim:
+        raise _core.UserError(
+            f"[{where}] the axis must be one of the array's {ndim} axes. Received: {axis}. "
+            f"Try: an axis from {-ndim} to {ndim - 1}."
+            if ndim
+            else f"[{where}] a scalar has no axes. Received: axis {axis}."
+        )
+    return axis % ndim
+
+
+def checked_axes(where, axis, ndim):
+    """`axis` (None: all, an integer, or several) as a sorted list counted from 0."""
+    if axis is None:
+        return list(range(ndim))
+    axes = [axis] if not isinstance(axis, (tuple, list)) else list(axis)
+    axes = sorted(checked_axis(where, int(a), ndim) for a in axes)
+    if len(set(axes)) != len(axes):
+        raise _core.UserError(f"[{where}] an axis may be named once. Received: {axis}.")
+    return axes

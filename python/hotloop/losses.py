@@ -1,0 +1,49 @@
+"""Losses: scalar functions of a prediction and a target, averaged over all elements or weighted. One class for each that the
+engine has; any function (prediction, target) -> scalar may stand in their place."""
+
+import functools
+
+from hotloop import _core
+from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop._jit import jit
+
+__all__ = ["Loss"]
+
+
+class Loss:
+    """loss(prediction, target) -> scalar. Prediction and target must have one shape: (batch,) against (batch, 1) is an error, not a
+    broadcast.
+
+    sample_weights: (batch,). class_weights: (classes,), for losses over classes. lengths: (batch,), valid steps of each row.
+    """
+
+    def __call__(self, prediction, target, *, sample_weights=None, class_weights=None, lengths=None):
+        arguments = (prediction, target, sample_weights, class_weights, lengths)
+        return self._loss.apply(*arguments) if _core.is_tracing() else self._compiled(*arguments)
+
+    @functools.cached_property
+    def _compiled(self):
+        return jit(self._loss.apply)
+
+
+def _loss_class(definition):
+    name, summary, parameters = definition
+    sig = signature(parameters)
+
+    def __init__(self, *args, **kwargs):
+        self._settings = bind(type(self), sig, args, kwargs)
+        self._loss = _core.make_loss(name, self._settings)
+
+    body = {"__init__": __init__, "__repr__": repr_of, "__signature__": sig, "__doc__": docstring(summary, parameters), "__module__": __name__}
+    return type(class_name(name), (Loss,), body)
+
+
+for _definition in _core.loss_definitions():
+    _cls = _loss_class(_definition)
+    globals()[_cls.__name__] = _cls
+    __all__.append(_cls.__name__)
+
+
+def engine_loss(loss):
+    """The engine's loss of a Loss or a function."""
+    return loss._loss if isinstance(loss, Loss) else _core.python_loss(loss, getattr(loss, "__name__", "loss"))

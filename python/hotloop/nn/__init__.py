@@ -1,0 +1,48 @@
+"""Layers, cells, and the initial values of parameters.
+
+    model = hl.nn.Sequential(hl.nn.LSTM(7, 32), hl.nn.Last(), hl.nn.Linear(32, 1))
+    params = model.init(seed=0)            # nested dicts of arrays, with PyTorch's names
+    y = model(params, x)                   # x (batch, time, 7) -> y (batch, 1)
+
+Every layer of the engine is here as a class; those whose size depends on their input take the number of its features first.
+"""
+
+from hotloop import _core
+from hotloop.nn._bound import Bound, Voice
+from hotloop.nn._cells import Cell, Recurrent
+from hotloop.nn._layers import LAYERS as _LAYERS
+from hotloop.nn._modules import Module, Sequential
+
+globals().update(_LAYERS)
+
+__all__ = ["Module", "Sequential", "Cell", "Recurrent", "Bound", "Voice", "fold_in", "uniform", "normal", "glorot_uniform", "orthogonal", "layer_norm", *_LAYERS]
+
+
+def fold_in(seed, name):
+    """The seed of what is called `name` inside what has `seed`."""
+    return _core.fold_in(seed, name)
+
+
+def uniform(seed, shape, low=-1.0, high=1.0, dtype="float32"):
+    """Uniform in [low, high), on the host: a pure function of the seed and the element's index."""
+    return _core.uniform(seed, tuple(shape), dtype, low, high)
+
+
+def normal(seed, shape, stddev=1.0, dtype="float32"):
+    """Normal with mean 0, on the host."""
+    return _core.normal(seed, tuple(shape), dtype, stddev)
+
+
+def glorot_uniform(seed, shape, dtype="float32"):
+    """Uniform in +-sqrt(6 / (in + out)) for a weight (out, in) (Glorot and Bengio 2010)."""
+    return _core.glorot_uniform(seed, tuple(shape), dtype)
+
+
+def orthogonal(seed, shape, dtype="float32"):
+    """A matrix with orthonormal columns or rows (Saxe et al. 2014)."""
+    return _core.orthogonal(seed, tuple(shape), dtype)
+
+
+def layer_norm(x, weight, bias, epsilon=1e-5):
+    """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis, for cells (Ba et al. 2016)."""
+    return _core.layer_norm(x, weight, bias, epsilon)

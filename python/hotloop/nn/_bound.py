@@ -1,0 +1,112 @@
+"""A model with its parameters: what depends on them alone is computed once."""
+
+from hotloop import _core
+from hotloop.nn._modules import in_params_dtype
+
+_OPTIONS = _core.options()
+
+
+class Bound:
+    """A model with its parameters, for repeated inference and streaming; Module.bind makes one.
+
+    What depends on the parameters alone (gates merged into one matrix, the layout a dot wants) is computed when a program is
+    compiled, once for each shape of the input. Later writes to the caller's arrays do not reach it. Results are those of
+    model(params, x), to the bit. Safe to use from several threads.
+    """
+
+    def __init__(self, model, params, buffers=None):
+        self.model, self.params, self.buffers = model, _owned(params), _owned(buffers)
+        self._streams = False  # whether the model was seen to run one step at a time
+        layer = model._layer
+
+        def run(weights, x, state):
+            params, buffers = weights
+            y, after, _ = layer.apply(params, in_params_dtype(params, x), None, state, None, buffers, False)
+            return y, after
+
+        def call(weights, x):
+            return run(weights, _core.to_tracer(x, "x"), None)[0]
+
+        def step(weights, state, x):
+            x = _core.to_tracer(x, "x")
+            if x.ndim < 1:
+                raise _core.UserError("[step] x must be (batch, features), one row a sequence. Received: a scalar.")
+            y, after = run(weights, _core.reshape(x, (x.shape[0], 1, *x.shape[1:])), state)
+            # A model that gives something for each step, (batch, time, ...), keeps the axis of time, which is 1 here.
+            return (_core.reshape(y, (y.shape[0], *y.shape[2:])) if y.ndim > 2 and y.shape[1] == 1 else y), after
+
+        weights = (self.params, self.buffers)
+        self._call = _core.bound_jit(call, "call", weights, _OPTIONS)
+        self._step = _core.bound_jit(step, "step", weights, _OPTIONS)
+
+    def __call__(self, x):
+        """model(params, x)."""
+        return self._call(x)
+
+    def initial_state(self, batch=1):
+        """What step() starts from."""
+        dtypes = [x.dtype for x in _core.tree_flatten(self.params)[0] if x.dtype.kind == "f"]
+        return self.model.initial_state(batch, dtypes[0] if dtypes else "float32")
+
+    def step(self, state, x):
+        """(y, state) of one step: x (batch, features), y without an axis of time. A state of None is the first.
+
+        The same bits as that step of the whole sequence. States are values: they may be kept, saved and gone back to. UserError
+        for a model that needs the whole sequence, such as one with a reversed direction.
+        """
+        if not self._streams:
+            self._check_stream(x)
+        return self._step(self.initial_state(len(x)) if state is None else state, x)
+
+    def _check_stream(self, x):
+        if _core.is_tracing():
+            return
+        shape, dtype = getattr(x, "shape", ()), getattr(x, "dtype", None)
+        if len(shape) == 2 and getattr(dtype, "kind", "") == "f":  # else the program says what does not fit
+            _core.check_stream(self.model._layer, self.params, self.buffers, shape[1])
+        self._streams = True
+
+    def voice(self, batch=1):
+        """A stream of `batch` sequences that keeps its own state."""
+        return Voice(self, batch)
+
+    def with_params(self, params, buffers=None):
+        """The same programs with other parameters of the same structure, shapes and dtypes: nothing is compiled again.
+
+        buffers: None keeps those of this one.
+        """
+        other = object.__new__(Bound)
+        other.model, other.params, other._streams = self.model, _owned(params), self._streams
+        other.buffers = self.buffers if buffers is None else _owned(buffers)
+        weights = (other.params, other.buffers)
+        other._call, other._step = _core.rebound_jit(self._call, weights), _core.rebound_jit(self._step, weights)
+        return other
+
+    def __repr__(self):
+        return f"Bound({self.model!r})"
+
+
+class Voice:
+    """One stream of `batch` sequences: y = voice.step(x). Several voices of one Bound are independent.
+
+    state: as it is now; may be read, kept, and set to one kept before.
+    """
+
+    def __init__(self, bound, batch=1):
+        self._bound, self._batch = bound, batch
+        self.reset()
+
+    def reset(self):
+        """Back to the initial state."""
+        self.state = self._bound.initial_state(self._batch)
+
+    def step(self, x):
+        """y of the next step: x (batch, features)."""
+        y, self.state = self._bound.step(self.state, x)
+        return y
+
+
+def _owned(tree):
+    """The tree with arrays of ours, so that later writes to the caller's memory do not reach them."""
+    leaves, structure = _core.tree_flatten(tree)
+    return structure.unflatten([x if isinstance(x, _core.Array) else _core.copy(_core.asarray(x)) for x in leaves])

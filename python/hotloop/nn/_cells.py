@@ -1,0 +1,52 @@
+"""Cells written in Python."""
+
+import inspect
+
+from hotloop import _core
+from hotloop.nn._modules import Module
+
+
+class Cell:
+    """One step of a recurrent network. A subclass has three functions, and hl.nn.Recurrent(cell) runs it over time:
+
+        class Decay(hl.nn.Cell):
+            def init(self, seed):
+                return {"w": hl.nn.uniform(seed, (16, 3), -0.5, 0.5)}
+            def initial_state(self, batch):
+                return hl.zeros((batch, 16))
+            def __call__(self, params, state, x):       # x (batch, features)
+                h = 0.9 * state + hl.tanh(x @ params["w"].T)
+                return h, h                              # (state, y)
+
+    It is traced once, whatever the length of the sequence, into the same program as everything else, and has every derivative.
+    """
+
+    def init(self, seed):
+        """Fresh parameters: a dict of arrays. May take a second argument, "torch" or "keras"."""
+        return {}
+
+    def _init_for_engine(self, seed, init):
+        return self.init(seed, init) if len(inspect.signature(self.init).parameters) > 1 else self.init(seed)
+
+    def initial_state(self, batch):
+        """The state before the first step, each leaf (batch, ...)."""
+        raise NotImplementedError(f"{type(self).__name__}.initial_state")
+
+    def __call__(self, params, state, x):
+        """(state after the step, y)."""
+        raise NotImplementedError(f"{type(self).__name__}.__call__")
+
+
+class Recurrent(Module):
+    """Runs a cell over time: (batch, time, features) -> (batch, time, ...), with the cell's parameters and state."""
+
+    def __init__(self, cell):
+        if not isinstance(cell, Cell):
+            raise _core.UserError(f"[Recurrent] what is run over time must be a Cell. Received: a {type(cell).__name__}.")
+        self.cell = cell
+
+    def _make(self):
+        return _core.recurrent(self.cell)
+
+    def __repr__(self):
+        return f"Recurrent({type(self.cell).__name__}())"

@@ -1,0 +1,43 @@
+"""A class for each layer of the engine's registry."""
+
+from hotloop import _core
+from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop.nn._modules import Module
+
+_FIRST = {"inputs": "features of the input, its last axis.", "layer": "the layer inside."}
+
+
+def _layer_class(definition, sized, wraps):
+    name, summary, parameters = definition
+    first = ["inputs"] if sized else ["layer"] if wraps else []
+    sig = signature(parameters, first)
+
+    def __init__(self, *args, **kwargs):
+        self._settings = bind(type(self), sig, args, kwargs)
+        self._layer  # noqa: B018  (made now, so that a setting that does not fit is refused here)
+
+    def _make(self):
+        settings = dict(self._settings)
+        if not wraps:
+            inputs = settings.pop("inputs", None)
+            return _core.make_layer(name, settings, inputs)
+        inner = settings.pop("layer")
+        if not isinstance(inner, Module):
+            raise _core.UserError(f"[{name}] what is wrapped must be a layer. Received: a {type(inner).__name__}.")
+        return _core.wrap_layer(name, settings, inner._layer)
+
+    body = {
+        "__init__": __init__,
+        "_make": _make,
+        "__repr__": repr_of,
+        "__signature__": sig,
+        "__doc__": docstring(summary, parameters, [(f, _FIRST[f]) for f in first]),
+        "__module__": "hotloop.nn",
+    }
+    return type(class_name(name), (Module,), body)
+
+
+LAYERS = {}
+for _definition, _sized, _wraps in _core.layer_definitions():
+    _cls = _layer_class(_definition, _sized, _wraps)
+    LAYERS[_cls.__name__] = _cls

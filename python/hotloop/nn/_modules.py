@@ -1,0 +1,132 @@
+"""What all layers share: init, the call, binding parameters."""
+
+import functools
+import inspect
+import warnings
+
+from hotloop import _core
+from hotloop._jit import jit
+
+
+class Module:
+    """A layer or a model. Immutable: parameters are given at each call.
+
+    A layer of your own is a subclass with init(seed) -> dict of arrays and apply(params, x, key=None) -> y; it may stand in
+    Sequential.
+    """
+
+    @functools.cached_property
+    def _layer(self):
+        """The engine's layer."""
+        return self._make()
+
+    def _make(self):
+        if type(self).apply is Module.apply:
+            raise _core.UserError(f"[{type(self).__name__}] a layer of your own must have apply(params, x, key=None). Received: none.")
+        return _core.python_layer(self)
+
+    def __getstate__(self):
+        # What is compiled is made again where it is wanted: copies and pickles hold settings alone.
+        return {name: value for name, value in self.__dict__.items() if name not in ("_layer", "_compiled")}
+
+    def init(self, seed=0, init="torch", dtype="float32"):
+        """Fresh parameters: nested dicts of arrays, with PyTorch's names and shapes. The same seed gives the same values anywhere.
+
+        init: whose defaults, "torch" or "keras".
+        """
+        return self._layer.init(int(seed), dtype, init)
+
+    def _init_for_engine(self, seed, init):
+        return self.init(seed, init) if len(inspect.signature(self.init).parameters) > 1 else self.init(seed)
+
+    def init_buffers(self, dtype="float32"):
+        """Values that training updates and gradients do not, such as running means; {} for most models."""
+        return self._layer.init_buffers(dtype)
+
+    def initial_state(self, batch, dtype="float32"):
+        """The state before the first step for `batch` rows; {} for a model without one."""
+        if _core.is_tracing():
+            return self._layer.initial_state(batch, dtype)
+        return _core.run_once(lambda: self._layer.initial_state(batch, dtype), "initial_state")
+
+    def apply(self, params, x, key=None):
+        """The layer under trace: y."""
+        return self(params, x, key=key)
+
+    def __call__(self, params, x, *, key=None, state=None, lengths=None, buffers=None, training=False):
+        """y = model(params, x); given a state (y, state), given buffers (y, buffers), given both (y, state, buffers).
+
+        x: (batch, time, features) for sequences. A float x of another dtype than the parameters is cast to theirs.
+        key: uint32[2], means training: dropout draws from it. training: without a key, for layers that draw nothing.
+        state: what recurrent layers start from, see initial_state. lengths: (batch,) valid steps of each row.
+        """
+        if not _core.is_tracing():
+            return self._compiled(params, x, key, state, lengths, buffers, training)
+        return self._traced(params, x, key, state, lengths, buffers, training)
+
+    @functools.cached_property
+    def _compiled(self):
+        return jit(self._traced, static_argnums=6)
+
+    def _traced(self, params, x, key, state, lengths, buffers, training):
+        x = in_params_dtype(params, _core.to_tracer(x, "x"))
+        if lengths is not None:
+            lengths = _core.cast(lengths, "int32")
+        y, state_out, buffers_out = self._layer.apply(params, x, key, state, lengths, buffers, training)
+        return (y, *(() if state is None else (state_out,)), *(() if buffers is None else (buffers_out,))) if (
+            state is not None or buffers is not None
+        ) else y
+
+    def predict(self, params, x, batch_size=None):
+        """The model's output for x, computed in batches (None: in one)."""
+        from hotloop._manipulation import concat
+
+        if batch_size is None or len(x) <= batch_size:
+            return self(params, x)
+        return concat([self(params, x[i : i + batch_size]) for i in range(0, len(x), batch_size)])
+
+    def bind(self, params, buffers=None):
+        """The model with these parameters (and buffers, such as running means), for repeated inference and streaming."""
+        from hotloop.nn._bound import Bound
+
+        return Bound(self, params, buffers)
+
+    def __repr__(self):
+        return f"{type(self).__name__}()"
+
+
+@functools.cache
+def _tell_cast(given, wanted):
+    warnings.warn(f"a model's {given} input is cast to its parameters' {wanted}; init(dtype=...) gives others", stacklevel=6)
+
+
+def in_params_dtype(params, x):
+    if x.dtype.kind != "f":
+        return x
+    for leaf in _core.tree_flatten(params)[0]:
+        dtype = getattr(leaf, "dtype", None)
+        if dtype is not None and getattr(dtype, "kind", "") == "f":
+            if dtype != x.dtype:
+                _tell_cast(x.dtype.name, dtype.name)
+                return _core.cast(x, dtype)
+            return x
+    return x
+
+
+class Sequential(Module):
+    """Layers one after another. Parameters of the i-th are under the key "i"."""
+
+    def __init__(self, *layers):
+        for i, layer in enumerate(layers):
+            if not isinstance(layer, Module):
+                raise _core.UserError(
+                    f"[Sequential] every part must be a layer. Received: a {type(layer).__name__} at {i}. Try: hl.nn.Recurrent(cell) for a cell."
+                )
+        self.layers = layers
+        self._layer  # noqa: B018
+
+    def _make(self):
+        return _core.sequential([layer._layer for layer in self.layers])
+
+    def __repr__(self):
+        return f"Sequential({', '.join(map(repr, self.layers))})"

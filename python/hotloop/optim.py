@@ -1,0 +1,99 @@
+"""Optimisers, learning-rate schedules, and wrappers around optimisers: a class for each that the engine has.
+
+    opt = hl.optim.ClipByNorm(hl.optim.Adam(hl.optim.Schedule(1e-3, hl.optim.Warmup(100), hl.optim.Cosine(5000))), 1.0)
+    state = opt.init(params)
+    params, state = opt.update(grads, state, params)       # in a compiled step, inside scan, or alone
+
+State is explicit, so that a step is a pure function.
+"""
+
+import functools
+
+from hotloop import _core
+from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop._jit import jit
+
+__all__ = ["Optimizer", "Factor", "Schedule"]
+
+
+class Factor:
+    """What multiplies a learning rate from step to step."""
+
+
+class Schedule:
+    """A learning rate: a number times factors, each a function of the step count."""
+
+    def __init__(self, learning_rate, *factors):
+        for f in factors:
+            if not isinstance(f, Factor):
+                raise _core.UserError(f"[Schedule] a factor must be one of hl.optim's. Received: a {type(f).__name__}.")
+        self.learning_rate, self.factors = float(learning_rate), factors
+        self._schedule = _core.make_schedule(self.learning_rate, [f._factor for f in factors])
+
+    def __repr__(self):
+        return f"Schedule({', '.join(map(repr, (self.learning_rate, *self.factors)))})"
+
+
+class Optimizer:
+    """An optimiser, or one wrapped around another."""
+
+    def init(self, params):
+        """The state before the first step, as nested dicts. params: a tree of float arrays."""
+        return self._optimizer.init(params)
+
+    def update(self, grads, state, params):
+        """(params, state) after one step; grads has the structure of params."""
+        if _core.is_tracing():
+            return self._optimizer.update(grads, state, params)
+        return self._compiled(grads, state, params)
+
+    @functools.cached_property
+    def _compiled(self):
+        return jit(self._optimizer.update)
+
+    def evaluated(self, params, state):
+        """The parameters to validate and keep: an average where there is one, else params."""
+        return self._optimizer.evaluated(params, state)
+
+
+def _class(base, definition, first, make, first_doc):
+    name, summary, parameters = definition
+    sig = signature(parameters, first)
+
+    def __init__(self, *args, **kwargs):
+        self._settings = bind(type(self), sig, args, kwargs)
+        make(self, name, dict(self._settings))
+
+    body = {"__init__": __init__, "__repr__": repr_of, "__signature__": sig, "__doc__": docstring(summary, parameters, first_doc), "__module__": __name__}
+    cls = type(class_name(name), (base,), body)
+    globals()[cls.__name__] = cls
+    __all__.append(cls.__name__)
+
+
+def _make_factor(self, name, settings):
+    self._factor = _core.make_factor(name, settings)
+
+
+def _make_optimizer(name, fallback):
+    def make(self, name, settings):
+        rate = settings.pop("learning_rate", fallback)
+        schedule = rate if isinstance(rate, Schedule) else Schedule(rate)
+        self._optimizer = _core.make_optimizer(name, settings, schedule._schedule)
+
+    return make
+
+
+def _make_wrapper(self, name, settings):
+    inner = settings.pop("inner")
+    if not isinstance(inner, Optimizer):
+        raise _core.UserError(f"[{name}] inner must be an optimiser. Received: a {type(inner).__name__}.")
+    self._optimizer = _core.make_wrapper(name, settings, inner._optimizer)
+
+
+for _definition in _core.schedule_definitions():
+    _class(Factor, _definition, [], _make_factor, [])
+for _definition in _core.optimizer_definitions():
+    _rate = next(p[1] for p in _definition[2] if p[0] == "learning_rate")
+    _class(Optimizer, _definition, [], _make_optimizer(_definition[0], _rate), [])
+for _definition in _core.wrapper_definitions():
+    _class(Optimizer, _definition, ["inner"], _make_wrapper, [("inner", "the optimiser that is wrapped.")])

@@ -1,0 +1,137 @@
+"""The benchmark's harness: what it refuses, and that a small task goes through."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+RIVAL = '''
+import numpy as np
+from harness.prepared import Prepared
+
+def setup(threads):
+    print("what a library prints does not disturb the protocol")
+
+def versions():
+    return "rival 1"
+
+def recurrent_infer(sizes, inputs):
+    outputs = np.load(inputs and {truth!r})
+    {change}
+    return Prepared(lambda: None, {{"outputs": outputs}})
+'''
+
+
+@pytest.fixture
+def harness(monkeypatch, tmp_path):
+    """The harness' modules, which stand beside no package."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    from harness import implementations, matrix
+
+    monkeypatch.setattr(matrix, "CACHE", tmp_path)
+    monkeypatch.setattr(implementations, "CACHE", tmp_path)
+    yield implementations
+    for name in [m for m in sys.modules if m.split(".")[0] in ("harness", "tasks", "impls")]:
+        del sys.modules[name]
+
+
+def run(harness, task, rivals, tmp_path):
+    from harness import matrix
+    from harness.process import Worker
+
+    worker = str(BENCH / "harness/worker.py")
+    path = os.pathsep.join(p for p in sys.path if p and p != str(BENCH))
+    impls = {"hotloop": harness.Implementation("hotloop", (sys.executable, worker, "hotloop"), {"PYTHONPATH": path}, tmp_path / "hotloop.log")}
+    truth = tmp_path / "truth.npy"
+    np.save(truth, task.reference(task.sizes, task.make_inputs(), "")["outputs"])
+    for name, change in rivals.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(RIVAL.format(truth=str(truth), change=change))
+        impls[name] = harness.find(str(file), tmp_path, [sys.executable])
+    workers = {name: Worker(impl, 1) for name, impl in impls.items()}
+    try:
+        return matrix.run_task(task, workers, rounds=2, seconds=0.001)
+    finally:
+        for worker in workers.values():
+            worker.stop()
+
+
+def test_wrong_numbers_give_no_time(harness, tmp_path, capfd):
+    from tasks import recurrent
+
+    task = recurrent.task("lstm", 3, 2, 4, 2, infer=True)
+    rivals = {
+        "right": "pass",
+        "wrong": "outputs[0, -1, 2] += 1e-3",
+        "not_a_number": "outputs[:] = np.nan",
+        "short": "outputs = outputs[:1]",
+        "broken": "raise RuntimeError('no such cell')",
+        "dead": "import os; os._exit(3)",
+    }
+    cells = run(harness, task, rivals, tmp_path)
+    for name in ("hotloop", "right"):
+        assert len(cells[name].rounds) == 2 and cells[name].median > 0, (name, cells[name].problem)
+    for name, problem in {
+        "wrong": "wrong result: outputs differs from the reference by",
+        "not_a_number": "wrong result: outputs is not finite",
+        "short": "wrong result: outputs has shape (1, 3, 4), the reference (2, 3, 4)",
+        "broken": "RuntimeError: no such cell",
+        "dead": "ended with status 3",
+    }.items():
+        assert cells[name].rounds == [] and cells[name].problem.startswith(problem), (name, cells[name].problem)
+    assert "wrong gives a WRONG RESULT" in capfd.readouterr().err
+
+    from harness import chart, report
+
+    meta = {"machine": dict(cpu="a cpu", cores=2, date="2026-01-01", revision="abc", load_at_start=0.0, OPENBLAS_CORETYPE="not set"),
+            "rounds": 2, "seconds": 0.001, "threads": [1], "pin": False, "quiet": False, "versions": {"right": "rival 1"}}  # fmt: skip
+    results = [(task, 1, cells)]
+    row = next(line for line in report.markdown(results, meta, list(cells)).splitlines() if line.startswith("| LSTM T3"))
+    assert row.count("wrong result") == 3 and row.count("failed") == 2
+    assert '"problem": "wrong result' in report.as_json(results, meta)
+    svg = chart.ratios(results, meta)
+    assert "right" in svg and "wrong" not in svg.replace("wrong result", "")
+
+
+def test_training_and_op_by_op(harness, tmp_path):
+    """Gradients and Adam against the harness' own NumPy reference, fused and dispatched."""
+    from harness import matrix
+    from harness.process import Worker
+    from tasks import recurrent
+
+    worker = str(BENCH / "harness/worker.py")
+    path = os.pathsep.join(p for p in sys.path if p and p != str(BENCH))
+    workers = {
+        name: Worker(harness.Implementation(name, (sys.executable, worker, name), {"PYTHONPATH": path}, tmp_path / f"{name}.log"), 1)
+        for name in ("hotloop", "hotloop_per_op")
+    }
+    try:
+        for cell in ("lstm", "ln_lstm"):
+            cells = matrix.run_task(recurrent.task(cell, 3, 2, 4, 2), workers, rounds=1, seconds=0.001)
+            for name, c in cells.items():
+                assert len(c.rounds) == 1, (name, c.problem)
+    finally:
+        for w in workers.values():
+            w.stop()
+
+
+def test_tasks_have_distinct_names_and_references(harness):
+    from harness.task import all_tasks, select
+
+    tasks = all_tasks()
+    assert len({t.name for t in tasks}) == len(tasks)
+    small = next(t for t in tasks if t.name == "mlp_gradient_24_8_2")
+    reference = small.reference(small.sizes, small.make_inputs(), "")
+    assert set(small.required) <= set(reference)
+    with pytest.raises(SystemExit, match="a task must exist. Received: lsmt"):
+        select(tasks, ["lsmt"])
+
+
+def test_a_missing_rival_is_said_with_the_command(harness, tmp_path):
+    assert harness.find("heyoka", tmp_path, ["/no/such/python"]) == "heyoka is not installed: ./dev bench --install heyoka"
+    done = subprocess.run([sys.executable, str(BENCH / "bench.py"), "--install", "pytorch"], capture_output=True, text=True)
+    assert done.returncode == 1 and "Received: pytorch. Try: one of" in done.stderr

@@ -1,0 +1,166 @@
+"""hl.data: samples of tables of every kind, the same whatever the table came as."""
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+ROWS = 400
+
+
+def columns():
+    rng = np.random.default_rng(3)
+    hours = np.arange(ROWS)
+    return {
+        "when": np.datetime64("2024-01-01T00:00:00.000") + hours * np.timedelta64(3_600_000, "ms"),
+        "load": np.sin(2 * np.pi * hours / 24) + 0.1 * rng.normal(size=ROWS),
+        "temp": rng.normal(size=ROWS),
+        "sky": np.array(["clear", "rain", "long and cloudy"])[rng.integers(0, 3, ROWS)],
+        "count": rng.integers(0, 9, ROWS),
+    }
+
+
+RECIPE = dict(
+    inputs=["temp", "load_before", "hour", "sky", "count"], targets="load", time="when", length=6, horizon=1, lags=[hl.data.Lag("load_before", "load", 2)],
+    cycles=[hl.data.Cycle("hour", of="hour_of_day", harmonics=2)], one_hots=[hl.data.OneHot("sky")],
+)  # fmt: skip
+
+
+def bits(samples):
+    return [{k: np.asarray(v).tobytes() for k, v in part.arrays().items()} for part in (samples.train, samples.validation, samples.test)]
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    return bits(hl.data.Samples(columns(), **RECIPE))
+
+
+def write_csv(path, table):
+    names = list(table)
+    rows = zip(*(np.datetime_as_string(v) if v.dtype.kind == "M" else [repr(x) if isinstance(x, float) else x for x in v.tolist()] for v in table.values()))
+    path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]) + "\n")
+
+
+def test_a_file_and_a_dict_give_the_same_samples(wanted, tmp_path):
+    write_csv(tmp_path / "t.csv", columns())
+    samples = hl.data.Samples(tmp_path / "t.csv", **RECIPE)
+    assert bits(samples) == wanted
+    assert samples.preparation.input_names == [
+        "temp", "load_before", "hour_sin1", "hour_cos1", "hour_sin2", "hour_cos2", "sky=clear", "sky=long and cloudy", "sky=rain", "count",
+    ]  # fmt: skip
+    x = samples.train.arrays()["x"]
+    assert x.shape == (len(samples.train), 6, 10) and x.dtype == np.float32
+
+
+def arrow_tables():
+    def pyarrow(table):
+        return pytest.importorskip("pyarrow").table(table)
+
+    def chunks(table):
+        pa = pytest.importorskip("pyarrow")
+        whole = pa.table({**table, "sky": pa.array(table["sky"]).dictionary_encode()})
+        return pa.concat_tables([whole.slice(0, 150), whole.slice(150, 1), whole.slice(151)])
+
+    def polars(table):
+        return pytest.importorskip("polars").DataFrame(table)
+
+    def categorical(table):
+        pl = pytest.importorskip("polars")
+        return pl.DataFrame(table).with_columns(pl.col("sky").cast(pl.Categorical))
+
+    def pandas(table):
+        pytest.importorskip("pyarrow")
+        return pytest.importorskip("pandas").DataFrame(table)
+
+    def duckdb(table):
+        db = pytest.importorskip("duckdb")
+        pa = pytest.importorskip("pyarrow")
+        frame = pa.table(table)  # noqa: F841  (the query finds it by its name)
+        return db.sql("select * from frame")
+
+    return {f.__name__: f for f in (pyarrow, chunks, polars, categorical, pandas, duckdb)}
+
+
+@pytest.mark.parametrize("kind", arrow_tables())
+def test_tables_of_other_libraries_give_the_same_samples(kind, wanted):
+    assert bits(hl.data.Samples(arrow_tables()[kind](columns()), **RECIPE)) == wanted
+
+
+def test_parquet(wanted, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table(columns()), tmp_path / "t.parquet", row_group_size=37)
+    assert bits(hl.data.Samples(tmp_path / "t.parquet", **RECIPE)) == wanted
+    (tmp_path / "no.parquet").write_text("when,load\n")
+    with pytest.raises(hl.UserError, match="must be a Parquet file that can be read"):
+        hl.data.Samples(tmp_path / "no.parquet", **RECIPE)
+    with pytest.raises(hl.UserError, match="every value of column 'temp' must be there. Received: null in row 7 of the table"):
+        table = columns()
+        temp = pa.array([None if i == 7 else float(v) for i, v in enumerate(table["temp"])])
+        hl.data.Samples(pa.table({**table, "temp": temp}), **RECIPE)
+
+
+def test_parquet_without_pyarrow_names_the_remedy(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(hl.UserError, match="reading Parquet needs pyarrow, which is not installed. Received: t.parquet. Try: pip install pyarrow"):
+        hl.data.Samples("t.parquet", **RECIPE)
+
+
+def test_fit_predict_and_apply_to_new_rows(tmp_path):
+    samples = hl.data.Samples(columns(), kept=["load"], **RECIPE)
+    model = hl.nn.Sequential(hl.nn.GRU(10, 8), hl.nn.Last(), hl.nn.Linear(8, 1))
+    run = hl.fit(model, samples, optimizer=hl.optim.Adam(1e-2), batch_size=16, epochs=20)
+    parts = [part.arrays() for part in (samples.train, samples.validation)]
+    again = hl.fit(model, parts[0], validation=parts[1], optimizer=hl.optim.Adam(1e-2), batch_size=16, epochs=20)
+    assert run.history[-1].validation == again.history[-1].validation
+    predicted = np.asarray(samples.preparation.unscale(run.predict(samples.test)))[:, 0]
+    load = np.asarray(samples.kept(samples.test, "load"))
+    np.testing.assert_array_equal(load, columns()["load"][np.asarray(samples.target_rows(samples.test))])
+    assert np.abs(predicted - load).mean() < 0.3
+    samples.preparation.save(tmp_path / "preparation.json")
+    preparation = hl.data.Preparation.load(tmp_path / "preparation.json")
+    new = {k: v[-20:] for k, v in columns().items()}
+    blocks = preparation.apply(new)
+    assert sum(len(b["x"]) for b in blocks) == 20 - 2 - 5 and np.asarray(blocks[0]["rows"])[0] == 7
+    np.testing.assert_array_equal(blocks[-1]["x"][-2], samples.test.arrays()["x"][-1])
+
+
+def test_series_with_classes():
+    table = {
+        "id": np.repeat([f"s{i}" for i in range(30)], 4)[:-1], "x": np.arange(119.0) % 7, "label": np.repeat(["yes", "no"] * 15, 4)[:-1],
+    }  # fmt: skip
+    samples = hl.data.Samples(table, inputs=["x"], targets="label", sample="id", task="classification", split=hl.data.Split(seed=1))
+    arrays = [part.arrays() for part in (samples.train, samples.validation, samples.test)]
+    assert samples.preparation.classes == ["no", "yes"]
+    assert sorted(n for a in arrays for n in np.asarray(a["lengths"]).tolist()) == [3] + [4] * 29
+    assert arrays[0]["y"].dtype == np.int32
+
+
+def test_errors(tmp_path):
+    with pytest.raises(hl.UserError, match="must have the column 'tmp'.*did you mean 'temp'|the column must be there. Received: 'tmp'.*temp"):
+        hl.data.Samples(columns(), **{**RECIPE, "inputs": ["tmp"]})
+    with pytest.raises(hl.UserError, match="a table must be a path, a dict of columns, or have __arrow_c_stream__. Received: a int"):
+        hl.data.Samples(3, **RECIPE)
+    with pytest.raises(hl.UserError, match="each must be a Lag. Received: .*Try: hl.data.Lag"):
+        hl.data.Samples(columns(), **{**RECIPE, "lags": [{"name": "x"}]})
+    with pytest.raises(hl.UserError, match="missing must be one of refuse, drop, forward, mean. Received: 'zero'"):
+        hl.data.Samples(columns(), missing="zero", **RECIPE)
+    with pytest.raises(hl.UserError, match=r"a column must be one-dimensional. Received: 'temp' of shape \(2, 2\)"):
+        hl.data.Samples({"temp": np.zeros((2, 2))}, **RECIPE)
+    with pytest.raises(hl.UserError, match="separator must be one character"):
+        hl.data.Samples("t.csv", separator=";;", **RECIPE)
+
+
+def test_the_demos_samples_are_those_of_the_command_line():
+    """Its source says so; here the windows by hand, as the documentation defines them."""
+    from hotloop.demo import demand_samples
+
+    rng = np.random.default_rng(0)
+    table = {"Temperature": rng.normal(size=900), "WorkDay": np.arange(900.0) // 48 % 7 < 5, "Demand": rng.normal(size=900)}
+    samples = demand_samples(table)
+    x = np.asarray(samples.train.arrays()["x"])
+    rows = np.asarray(samples.target_rows(samples.train))
+    assert x.shape[1:] == (48, 10) and rows[0] == 336 + 47
+    fitted = table["Temperature"][rows]  # the rows that end a training window
+    scaled = (table["Temperature"] - fitted.mean()) / fitted.std()
+    np.testing.assert_allclose(x[5, :, 0], scaled[rows[5] - 47 : rows[5] + 1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(samples.kept(samples.train, "demand_last_week")), table["Demand"][rows - 336])

@@ -1,0 +1,69 @@
+"""hl.export_c: the C of a model, compiled by the system's compiler, gives the bits of the stream."""
+
+import ctypes
+import shutil
+import subprocess
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+FLAGS = ["-std=c11", "-O2", "-ffp-contract=off", "-fno-math-errno", "-march=native", "-shared", "-fPIC"]
+
+
+def compiled(exported, folder):
+    source = exported.write(folder)
+    library = folder / "model.so"
+    subprocess.run(["cc", *FLAGS, str(source), "-o", str(library), "-lm"], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def pointer(array):
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_compiled_c_gives_the_streams_bits(dtype, rng, tmp_path):
+    model = hl.nn.Sequential(hl.nn.LSTM(3, 20), hl.nn.GRU(20, 7), hl.nn.Linear(7, 2))
+    params = model.init(5, dtype=dtype)
+    exported = hl.export_c(model, params, 3, name="tiny", batch=2)
+    library = compiled(exported, tmp_path)
+    voice = np.zeros(exported.scratch_bytes + 2 * exported.state_bytes + 4096, np.uint8)
+    start = -voice.ctypes.data % 64
+    voice = voice[start:]
+    library.tiny_init(pointer(voice), None)
+    bound, state = model.bind(params), None
+    for x in rng.normal(size=(5, 2, 3)).astype(dtype):
+        y = np.empty((2, 2), dtype)
+        library.tiny_step(pointer(voice), pointer(x), pointer(y))
+        wanted, state = bound.step(state, x)
+        assert y.tobytes() == np.asarray(wanted).tobytes()
+
+
+def test_a_cell_of_ones_own_is_exported_too():
+    class Decay(hl.nn.Cell):
+        def init(self, seed):
+            return {"w": hl.nn.uniform(seed, (4, 3))}
+
+        def initial_state(self, batch):
+            return hl.zeros((batch, 4))
+
+        def __call__(self, params, state, x):
+            h = 0.5 * state + hl.tanh(x @ params["w"].T)
+            return h, h
+
+    model = hl.nn.Recurrent(Decay())
+    exported = hl.export_c(model, model.init(0), 3, name="decay")
+    assert "void decay_step(decay_voice* voice, const float* x, float* y);" in exported.header
+    assert exported.weight_bytes >= 4 * 3 * 4 and exported.state_bytes == 16
+
+
+def test_errors():
+    model = hl.nn.Sequential(hl.nn.LSTM(3, 4))
+    with pytest.raises(hl.UserError, match=r"\[export\] the name must be a C identifier. Received: '2x'"):
+        hl.export_c(model, model.init(0), 3, name="2x")
+    with pytest.raises(hl.UserError, match="target"):
+        hl.export_c(model, model.init(0), 3, target="avx1024")
+    with pytest.raises(hl.UserError, match="must be a layer of hl.nn"):
+        hl.export_c(lambda x: x, {}, 3)

@@ -1,0 +1,163 @@
+"""hl.fit: results, resume, callbacks, early stopping, bad input."""
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def data(rng):
+    x = rng.normal(size=(96, 6, 2)).astype(np.float32)
+    return x, x[:, :, :1].sum(1)
+
+
+def model():
+    return hl.nn.Sequential(hl.nn.LSTM(2, 8), hl.nn.Last(), hl.nn.Linear(8, 1))
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(hl.tree.leaves(a), hl.tree.leaves(b), strict=True))
+
+
+def test_it_learns_and_is_reproducible(data):
+    run = hl.fit(model(), data, optimizer=hl.optim.Adam(1e-2), epochs=20, progress=False)
+    assert run.status == "finished" and len(run.history) == 20
+    assert run.history[-1].train_loss < 0.3 * run.history[0].train_loss
+    again = hl.fit(model(), data, optimizer=hl.optim.Adam(1e-2), epochs=20, steps_per_call=2, progress=False)
+    assert same(run.params, again.params)
+    x, y = data
+    held = slice(-10, None)
+    best = run.history[run.best_epoch - 1].validation
+    assert np.isclose(hl.metrics.MAE()(run.predict(x[held]), y[held]), best, rtol=1e-6)
+    assert np.array_equal(run.predict(x), hl.predict(run.model, run.params, x))
+    assert "training step" in run.explain() and "flop" in run.explain()
+
+
+def test_the_same_as_a_loop_by_hand(data):
+    x, y = data
+    m, opt, loss = model(), hl.optim.Adam(1e-2), hl.losses.MSE()
+    run = hl.fit(m, (x, y), validation=(x[:8], y[:8]), optimizer=opt, epochs=2, batch_size=96, seed=5, progress=False)
+    params = m.init(5)
+    state = opt.init(params)
+
+    @hl.jit
+    def step(params, state, x, y):
+        value, grads = hl.value_and_grad(lambda p: loss(m(p, x), y))(params)
+        return *opt.update(grads, state, params), value
+
+    for epoch in range(2):
+        params, state, value = step(params, state, x, y)
+        # The order of the samples differs, and with it that of the additions.
+        assert np.isclose(float(value), run.history[epoch].train_loss, rtol=1e-5)
+    for a, b in zip(hl.tree.leaves(run.state.params), hl.tree.leaves(params)):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_resume_is_exact(data, tmp_path):
+    options = {"optimizer": hl.optim.Adam(1e-2), "batch_size": 16, "progress": False}
+    whole = hl.fit(model(), data, epochs=4, **options)
+    first = hl.fit(model(), data, epochs=2, checkpoints=tmp_path, **options)
+    for resume in (first, first.state, tmp_path):
+        rest = hl.fit(model(), data, epochs=4, resume=resume, **options)
+        assert same(whole.state.params, rest.state.params)
+        assert [r[:3] for r in rest.history] == [r[:3] for r in whole.history]
+
+
+def test_an_exception_in_a_callback_leaves_a_resumable_checkpoint(data, tmp_path):
+    options = {"optimizer": hl.optim.Adam(1e-2), "batch_size": 16, "progress": False}
+
+    def broken(at):
+        if at.epoch == 2 and at.step == 3:
+            raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        hl.fit(model(), data, epochs=3, checkpoints=hl.Checkpoints(tmp_path, every_steps=1), callbacks=[broken], **options)
+    rest = hl.fit(model(), data, epochs=3, resume=tmp_path, **options)
+    assert same(rest.params, hl.fit(model(), data, epochs=3, **options).params)
+
+
+def test_callbacks_stop_and_see_parameters(data):
+    seen = []
+
+    def watch(at):
+        if at.epoch_done:
+            seen.append((at.record.epoch, at.params["2"]["bias"]))
+        return at.epoch == 2 and at.epoch_done
+
+    run = hl.fit(model(), data, epochs=9, callbacks=[watch], progress=False)
+    assert run.status == "stopped" and [e for e, _ in seen] == [1, 2]
+    assert not np.array_equal(seen[0][1], seen[1][1])
+
+
+def test_early_stopping_and_start_from_parameters(data):
+    start = model().init(11)
+    run = hl.fit(model(), data, optimizer=hl.optim.SGD(1e-30), params=start, epochs=9, early_stopping=hl.EarlyStopping(2), progress=False)
+    assert run.status == "stopped_early" and len(run.history) == 3
+    assert same(run.params, start)
+
+
+def test_a_cell_and_a_loss_in_python(data):
+    class Leaky(hl.nn.Cell):
+        def init(self, seed):
+            return {"w": hl.nn.uniform(seed, (2, 4))}
+
+        def initial_state(self, batch):
+            return hl.zeros((batch, 4))
+
+        def __call__(self, params, state, x):
+            h = 0.9 * state + hl.tanh(x @ params["w"])
+            return h, h
+
+    m = hl.nn.Sequential(hl.nn.Recurrent(Leaky()), hl.nn.Last(), hl.nn.Linear(4, 1))
+    run = hl.fit(m, data, loss=lambda p, t: hl.mean((p - t) ** 2), optimizer=hl.optim.Adam(1e-2), epochs=5, progress=False)
+    assert run.history[-1].train_loss < run.history[0].train_loss
+
+
+def test_a_loss_that_is_not_finite_is_an_outcome(data):
+    x, y = data
+    x = x.copy()
+    x[5, 2, 1] = np.inf
+    run = hl.fit(model(), (x, y), epochs=2, progress=False)
+    assert run.status == "non_finite_loss" and "not finite" in run.message
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"data": (np.zeros((4, 2), np.float32),)}, r"data must be \(x, y\), a dict"),
+    ({"validation": 0.001}, "validation as a fraction must leave samples on both sides"),
+    ({"model": 3}, "the model must be a layer of hl.nn. Received: a int"),
+    ({"batch_size": 0}, "batch_size must be positive. Received: 0"),
+    ({"resume": "/nowhere"}, "/nowhere"),
+])  # fmt: skip
+def test_errors(data, change, message):
+    arguments = {"model": model(), "data": data, "progress": False, **change}
+    with pytest.raises(hl.UserError, match=message):
+        hl.fit(arguments.pop("model"), arguments.pop("data"), **arguments)
+
+
+def test_targets_of_another_shape_say_so(data):
+    x, y = data
+    with pytest.raises(hl.UserError, match=r"Received: f32\[32,1\] and f32\[32\]"):
+        hl.fit(model(), (x, y[:, 0]), progress=False)
+
+
+def test_progress_is_plain_text_off_a_terminal(data, capsys):
+    hl.fit(model(), data, epochs=2, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and lines[0].startswith("epoch 1/2  loss ") and "mae" in lines[0]
+
+
+def test_files(tmp_path):
+    m = model()
+    p = m.init(0)
+    path = tmp_path / "model.safetensors"
+    hl.save(path, p, {"note": "x"})
+    assert same(hl.load(path, like=p), p)
+    tree, metadata = hl.load(path, with_metadata=True)
+    assert sorted(tree) == ["0", "2"] and metadata == {"note": "x"}
+    with pytest.raises(hl.UserError, match="0.weight_hh_l0 is float32.*wanted.*; .*2.bias is left over|is missing"):
+        hl.load(path, like=hl.nn.Sequential(hl.nn.LSTM(2, 4), hl.nn.Last(), hl.nn.Linear(4, 1)).init(0) | {"3": {"b": p["2"]["bias"]}})
+
+
+def test_devices():
+    (cpu,) = hl.devices()
+    assert cpu["kind"] == "cpu" and cpu["cores"] >= 1

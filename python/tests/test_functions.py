@@ -1,0 +1,207 @@
+"""Functions against NumPy, eagerly and compiled."""
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+rng = np.random.default_rng(3)
+X = rng.uniform(0.2, 0.9, (3, 4))
+Y = rng.uniform(1.1, 2.0, (3, 4))
+N = rng.integers(-5, 6, (3, 4)).astype(np.int32)
+
+UNARY = {
+    "abs": (np.abs, -X), "negative": (np.negative, X), "sign": (np.sign, X - 0.5), "floor": (np.floor, 5 * X - 2),
+    "ceil": (np.ceil, 5 * X - 2), "round": (np.rint, 5 * X - 2), "trunc": (np.trunc, 5 * X - 2), "sqrt": (np.sqrt, X),
+    "exp": (np.exp, X), "expm1": (np.expm1, X), "log": (np.log, X), "log1p": (np.log1p, X), "log2": (np.log2, X),
+    "log10": (np.log10, X), "sin": (np.sin, X), "cos": (np.cos, X), "tan": (np.tan, X), "sinh": (np.sinh, X - 0.5),
+    "cosh": (np.cosh, X - 0.5), "tanh": (np.tanh, X), "asinh": (np.arcsinh, X - 0.5), "acosh": (np.arccosh, Y),
+    "atanh": (np.arctanh, X - 0.5), "asin": (np.arcsin, X - 0.5), "acos": (np.arccos, X - 0.5), "atan": (np.arctan, 5 * X), "square": (np.square, X), "reciprocal": (np.reciprocal, X), "positive": (np.positive, X),
+    "isnan": (np.isnan, np.array([1, np.nan, np.inf])), "isinf": (np.isinf, np.array([1, np.nan, -np.inf])),
+    "signbit": (np.signbit, np.array([1.0, -1.0, 0.0, -0.0, np.inf, -np.inf])), "isfinite": (np.isfinite, np.array([1, np.nan, -np.inf])), "logical_not": (np.logical_not, N),
+    "bitwise_invert": (np.invert, N),
+}  # fmt: skip
+BINARY = {
+    "add": (np.add, X, Y), "subtract": (np.subtract, X, Y), "multiply": (np.multiply, X, Y), "divide": (np.divide, X, Y),
+    "floor_divide": (np.floor_divide, 9 * X - 4, Y), "remainder": (np.remainder, 9 * X - 4, -Y), "pow": (np.power, X, Y),
+    "atan2": (np.arctan2, X - 0.5, Y - 1.5), "maximum": (np.maximum, X, X[::-1]), "minimum": (np.minimum, X, X[::-1]), "hypot": (np.hypot, X, Y),
+    "logaddexp": (np.logaddexp, X, Y), "copysign": (np.copysign, X, Y - 1.5), "equal": (np.equal, N, N[::-1]), "not_equal": (np.not_equal, N, N[::-1]),
+    "less": (np.less, N, N[::-1]), "less_equal": (np.less_equal, N, N[::-1]), "greater": (np.greater, N, N[::-1]),
+    "greater_equal": (np.greater_equal, N, N[::-1]), "logical_and": (np.logical_and, N, N[::-1]),
+    "logical_or": (np.logical_or, N, N[::-1]), "logical_xor": (np.logical_xor, N, N[::-1]),
+    "bitwise_and": (np.bitwise_and, N, N[::-1]), "bitwise_or": (np.bitwise_or, N, N[::-1]),
+    "bitwise_xor": (np.bitwise_xor, N, N[::-1]), "bitwise_left_shift": (np.left_shift, N, abs(N[::-1])),
+    "bitwise_right_shift": (np.right_shift, N, abs(N[::-1])),
+}  # fmt: skip
+
+
+def check(result, wanted, tolerance=1e-12):
+    wanted = np.asarray(wanted)
+    assert result.dtype == wanted.dtype and result.shape == wanted.shape
+    np.testing.assert_allclose(np.asarray(result), wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name):
+    reference, x = UNARY[name]
+    check(getattr(hl, name)(x), reference(x))
+    check(hl.jit(getattr(hl, name))(x), reference(x))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(name):
+    reference, x, y = BINARY[name]
+    check(getattr(hl, name)(x, y), reference(x, y))
+    check(hl.jit(getattr(hl, name))(x, y), reference(x, y))
+    check(getattr(hl, name)(x, y[0]), reference(x, y[0]))
+
+
+def test_every_elementwise_primitive_is_public():
+    from hotloop import _core, _elementwise
+
+    public = {_elementwise._NAMES.get(name, name) for name, _, elementwise, _ in _core.op_definitions() if elementwise}
+    assert not [name for name in public - {"cast", "select", "div", "rem"} if not hasattr(hl, name)]
+
+
+@pytest.mark.parametrize("x, y", [(7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (-6, 3)])
+def test_integer_division(x, y):
+    a, b = np.int32(x), np.int32(y)
+    assert int(hl.floor_divide(a, b)) == x // y
+    assert int(hl.remainder(a, b)) == x % y
+
+
+REDUCTIONS = {
+    "sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "mean": np.mean, "var": np.var, "std": np.std,
+    "any": np.any, "all": np.all, "count_nonzero": np.count_nonzero,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 2)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reductions(name, axis, keepdims):
+    x = rng.normal(size=(2, 3, 4)) * (rng.uniform(size=(2, 3, 4)) > 0.4)
+    wanted = np.asarray(REDUCTIONS[name](x, axis=axis, keepdims=keepdims))
+    check(getattr(hl, name)(x, axis=axis, keepdims=keepdims), wanted.astype(np.int32) if name == "count_nonzero" else wanted)
+
+
+def test_other_reductions():
+    x = rng.normal(size=(3, 4))
+    check(hl.argmax(x, axis=1), x.argmax(1).astype(np.int32))
+    check(hl.argmin(x), x.argmin().astype(np.int32))
+    check(hl.argmin(N, axis=0, keepdims=True), N.argmin(0, keepdims=True).astype(np.int32))
+    check(hl.logsumexp(x), np.log(np.exp(x).sum()))
+    check(hl.logsumexp(x, axis=1, keepdims=True), np.log(np.exp(x).sum(1, keepdims=True)))
+    check(hl.softmax(x, axis=0), np.exp(x) / np.exp(x).sum(0))
+    check(hl.log_softmax(x), x - np.log(np.exp(x).sum(1, keepdims=True)))
+    check(hl.var(x, axis=1, correction=1), x.var(1, ddof=1))
+    check(hl.cumulative_sum(x, axis=1), x.cumsum(1))
+    check(hl.cumulative_prod(x, axis=0), x.cumprod(0))
+    check(hl.cumulative_prod(x[0], include_initial=True), np.concatenate([[1], x[0].cumprod()]))
+    check(hl.diff(x), np.diff(x))
+    check(hl.diff(x, axis=0, n=2, append=x[:1]), np.diff(x, axis=0, n=2, append=x[:1]))
+    check(hl.cumulative_sum(N[0], include_initial=True), np.concatenate([[0], N[0].cumsum()]).astype(np.int32))
+
+
+def test_manipulation():
+    x = rng.normal(size=(2, 3, 4))
+    check(hl.reshape(x, (4, -1)), x.reshape(4, -1))
+    check(hl.permute_dims(x, (2, 0, 1)), x.transpose(2, 0, 1))
+    check(hl.moveaxis(x, 0, -1), np.moveaxis(x, 0, -1))
+    check(hl.moveaxis(x, (0, 1), (2, 0)), np.moveaxis(x, (0, 1), (2, 0)))
+    check(hl.matrix_transpose(x), x.swapaxes(1, 2))
+    check(hl.expand_dims(x, axis=(0, -1)), x[None, ..., None])
+    check(hl.squeeze(x[:1], axis=0), x[0])
+    check(hl.concat([x, x[:, :1]], axis=1), np.concatenate([x, x[:, :1]], 1))
+    check(hl.concat([x, N], axis=None), np.concatenate([x, N], None))
+    check(hl.stack([x, 2 * x], axis=-1), np.stack([x, 2 * x], -1))
+    check(hl.flip(x, axis=1), np.flip(x, 1))
+    check(hl.roll(x, 3, axis=2), np.roll(x, 3, 2))
+    check(hl.roll(x, -5), np.roll(x, -5))
+    check(hl.tile(x, (2, 1, 3)), np.tile(x, (2, 1, 3)))
+    check(hl.repeat(x, 2, axis=1), np.repeat(x, 2, 1))
+    check(hl.pad(x, ((0, 1), (2, 0), (1, 1)), constant_values=5.0), np.pad(x, ((0, 1), (2, 0), (1, 1)), constant_values=5))
+    check(hl.broadcast_to(x[0], (5, 3, 4)), np.broadcast_to(x[0], (5, 3, 4)))
+    check(hl.take(x, np.array([[0, -1], [2, 1]]), axis=2), np.take(x, np.array([[0, -1], [2, 1]]), 2))
+    index = rng.integers(0, 3, (2, 2, 4))
+    check(hl.take_along_axis(x, index, axis=1), np.take_along_axis(x, index, 1))
+    check(hl.sliding_window_view(x[0, 0], 2), np.lib.stride_tricks.sliding_window_view(x[0, 0], 2))
+    for ours, theirs in zip(hl.split(x, 3, axis=1), np.split(x, 3, 1)):
+        check(ours, theirs)
+    for ours, theirs in zip(hl.split(x, [1, 3], axis=2), np.split(x, [1, 3], 2)):
+        check(ours, theirs)
+    assert [u.shape for u in hl.unstack(x, axis=1)] == [(2, 4)] * 3
+
+
+def test_contractions():
+    a, b, c = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4, 5)), rng.normal(size=4)
+    check(hl.matmul(a, b), a @ b)
+    check(hl.matmul(a, c), a @ c)
+    check(hl.tensordot(a, b, axes=([0, 2], [0, 1])), np.tensordot(a, b, ([0, 2], [0, 1])))
+    check(hl.vecdot(a, c), a @ c)
+    check(hl.outer(c, c), np.outer(c, c))
+    check(hl.einsum("bij,bjk->bik", a, b), np.einsum("bij,bjk->bik", a, b))
+    check(hl.einsum("bij,bjk,j->ki", a, b, c), np.einsum("bij,bjk,j->ki", a, b, c))
+    check(hl.einsum("ij->j", a[0]), a[0].sum(0))
+    check(hl.einsum("i,i", c, c), np.einsum("i,i", c, c))
+
+
+def test_creation():
+    check(hl.zeros((2, 3)), np.zeros((2, 3), np.float32))
+    check(hl.full((2,), 7), np.full(2, 7, np.int32))
+    check(hl.arange(5), np.arange(5, dtype=np.int32))
+    check(hl.arange(1, 2, 0.25), np.arange(1, 2, 0.25, dtype=np.float32))
+    check(hl.linspace(0, 1, 5, dtype=hl.float64), np.linspace(0, 1, 5))
+    check(hl.eye(3, k=1), np.eye(3, k=1, dtype=np.float32))
+    check(hl.tril(X), np.tril(X))
+    check(hl.triu(X, k=1), np.triu(X, 1))
+    check(hl.one_hot(np.array([1, 3, 0]), 3), np.array([[0, 1, 0], [0, 0, 0], [1, 0, 0]], np.float32))
+    for ours, theirs in zip(hl.meshgrid(X[0], Y[:, 0]), np.meshgrid(X[0], Y[:, 0])):
+        check(ours, theirs)
+    check(hl.jit(lambda x: hl.zeros_like(x) + hl.full((3, 4), 2.0) + hl.arange(4))(X), np.zeros((3, 4)) + 2 + np.arange(4))
+
+
+def test_where_keeps_what_was_not_chosen_out():
+    x = np.array([-1.0, 4.0])
+    assert np.array_equal(hl.where(x > 0, hl.sqrt(x), 0.0), [0, 2])
+    gradient = hl.grad(lambda v: hl.where(v > 0, hl.sqrt(hl.where(v > 0, v, 1)), 0.0).sum())(x)
+    assert np.array_equal(gradient, [0, 0.25])
+
+
+PROMOTIONS = [("bool", "int32", "int32"), ("int32", "uint32", "int64"), ("int64", "float32", "float32"), ("float32", "float64", "float64")]
+
+
+@pytest.mark.parametrize("a, b, wanted", PROMOTIONS)
+def test_promotion(a, b, wanted):
+    assert hl.result_type(np.dtype(a), np.dtype(b)) == np.dtype(wanted)
+    for x, y in ((a, b), (b, a)):
+        assert hl.add(np.ones(2, x), np.ones(2, y)).dtype == np.dtype(wanted)
+
+
+@pytest.mark.parametrize("number, dtype, wanted", [
+    (1.5, "float64", "float64"), (1.5, "float32", "float32"), (1.5, "int64", "float32"), (2, "float32", "float32"),
+    (2, "int64", "int64"), (2, "bool", "int32"), (True, "int32", "int32"),
+])  # fmt: skip
+def test_numbers_follow_arrays(number, dtype, wanted):
+    x = np.ones(2, dtype)
+    compiled = hl.jit(lambda v, n: v + n)
+    for result in (hl.asarray(x) + number, number + hl.asarray(x), compiled(x, number)):
+        assert result.dtype == np.dtype(wanted)
+    assert hl.result_type(x, number) == np.dtype(wanted)
+
+
+def test_a_number_loses_nothing_on_the_way_to_float64():
+    assert float(hl.jit(lambda x, s: x * s)(np.float64(1.0), 0.1)) == 0.1
+
+
+def test_nor_on_the_way_through_other_numbers():
+    f = hl.jit(lambda x, s, n: x * -(s + 1.5) / (2 * n) + hl.sqrt(s))
+    assert float(f(np.float64(3.0), 0.1, 3)) == 3.0 * -(0.1 + 1.5) / 6 + np.sqrt(0.1)
+    assert f(np.float32(3.0), 0.1, 3).dtype == np.float32
+    assert hl.jit(lambda s: -s)(0.1).dtype == np.float32 and hl.jit(lambda n: n * 2)(3).dtype == np.int32
+    assert hl.jit(lambda s: s > 0)(0.1).dtype == np.bool_
+
+
+def test_astype():
+    x = np.array([-1.7, 2.7, np.nan, 1e12])
+    assert np.array_equal(hl.astype(x, hl.int32), [-1, 2, 0, 2**31 - 1])
+    assert hl.asarray([1, 2]).astype("f64").dtype == hl.float64

@@ -1,0 +1,85 @@
+"""x[key] against NumPy, with random keys."""
+
+import hotloop as hl
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SHAPE = (3, 4, 5)
+
+
+@st.composite
+def keys(draw):
+    parts = []
+    index_shape = draw(st.sampled_from([(), (2,), (2, 1), (3, 2)]))
+    for extent in SHAPE[: draw(st.integers(0, 3))]:
+        kind = draw(st.sampled_from(["slice", "int", "array", "mask"]))
+        if kind == "slice":
+            bound = st.none() | st.integers(-extent - 2, extent + 2)
+            parts.append(slice(draw(bound), draw(bound), draw(st.sampled_from([None, 1, 2, -1, -2]))))
+        elif kind == "int":
+            parts.append(draw(st.integers(-extent, extent - 1)))
+        elif kind == "array":
+            size = int(np.prod(index_shape))
+            values = draw(st.lists(st.integers(-extent, extent - 1), min_size=size, max_size=size))
+            parts.append(np.array(values, dtype=draw(st.sampled_from([np.int32, np.int64]))).reshape(index_shape))
+        else:
+            parts.append(slice(None))
+    if draw(st.booleans()):
+        # Before the end it stands for no axis, unless the key leaves some over.
+        parts.insert(draw(st.integers(0, len(parts))) if len(parts) == 3 else len(parts), Ellipsis)
+    if draw(st.booleans()):
+        parts.insert(draw(st.integers(0, len(parts))), None)
+    return tuple(parts)
+
+
+@given(key=keys(), computed=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_getitem(key, computed):
+    x = np.arange(60.0, dtype=np.float32).reshape(SHAPE)
+    wanted = x[key]
+    assert np.array_equal(np.asarray(hl.asarray(x)[key]), wanted)
+    arrays = [k for k in key if isinstance(k, np.ndarray)] if computed else []
+
+    def traced(values, *indices):
+        rest = iter(indices)
+        return values[tuple(next(rest) if isinstance(k, np.ndarray) and computed else k for k in key)]
+
+    result = hl.jit(traced, backend="interp")(x, *arrays)
+    assert result.shape == wanted.shape and np.array_equal(np.asarray(result), wanted)
+
+
+def test_mask_and_lists():
+    x = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    mask = x > 4
+    assert np.array_equal(hl.jit(lambda v: v[mask])(x), x[mask])
+    assert np.array_equal(hl.jit(lambda v: v[[2, 0]])(x), x[[2, 0]])
+    assert np.array_equal(hl.jit(lambda v: v[mask[:, 1]])(x), x[mask[:, 1]])
+
+
+def test_gradient_through_indices_adds_up():
+    x = np.array([1.0, 2.0, 3.0])
+    gradient = hl.grad(lambda v: (v[np.array([0, 0, 2])] * np.array([1.0, 10.0, 100.0])).sum())(x)
+    assert np.array_equal(gradient, [11, 0, 100])
+
+
+def test_at():
+    x = np.zeros((3, 2), np.float32)
+    wanted = x.copy()
+    wanted[1:, 0] = [5, 6]
+    assert np.array_equal(hl.asarray(x).at[1:, 0].set([5, 6]), wanted)
+    assert np.array_equal(hl.jit(lambda v, i: v.at[i].add(1.0))(x, np.array([0, 0, 2])), [[2, 2], [0, 0], [1, 1]])
+
+
+@pytest.mark.parametrize("key, message", [
+    (lambda v: v[v > 0], "[index] a mask must be known while tracing, since the result's shape depends on it. Received: a traced bool[3]. Try: hl.where(mask, x, 0)."),
+    (lambda v: v[v], "[index] an index must be an integer. Received: f32[3]. Try: hl.astype(i, hl.int32)."),
+    (lambda v: v[5], "[index] the index must lie within the axis. Received: 5 on axis 0 of (3,)."),
+    (lambda v: v[0, 0], "[index] there must be at most one index an axis. Received: 2 for (3,)."),
+    (lambda v: v[: hl.astype(v[0], hl.int32)], "[index] the bounds of a slice must be known while tracing, since the result's shape depends on them. Received: a traced bound. Try: hl.dynamic_slice(x, starts, sizes)."),
+])  # fmt: skip
+def test_errors(key, message):
+    with pytest.raises(hl.UserError) as error:
+        hl.jit(key)(np.ones(3, np.float32))
+    assert str(error.value) == message

@@ -1,0 +1,249 @@
+"""Compiled functions: what is compiled when, trees, static arguments, errors, threads, interruption."""
+
+import collections
+import dataclasses
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+
+import hotloop as hl
+import numpy as np
+import pytest
+from hotloop import _core
+
+Point = collections.namedtuple("Point", "x y")
+
+
+@dataclasses.dataclass
+class Cell:
+    weight: object
+    extra: dict
+
+
+def test_a_program_for_each_combination_of_types(rng):
+    f = hl.jit(lambda x: x * 2)
+    for x in (np.ones(3, np.float32), np.zeros(3, np.float32), np.ones(4, np.float32), np.ones(3), hl.ones(3), 1.0, 2.0, 3):
+        assert np.array_equal(f(x), np.asarray(x) * 2)
+    assert _core.num_specializations(f) == 5
+
+
+def test_retraces_are_told():
+    hl.logs.compilations.clear()
+    f = hl.jit(lambda x, n: x + n)
+    f(np.ones(3, np.float32), 1.0)
+    f(np.ones(4, np.float32), 1.0)
+    f(np.ones(4, np.float32), np.float32(1.0))
+    reasons = [c.reason for c in hl.logs.compilations]
+    assert reasons[0] == "first call"
+    assert reasons[1] == "argument [0][0]: f32[3] before, now f32[4]"
+    assert [c.arguments for c in hl.logs.compilations] == ["f32[3], number", "f32[4], number", "f32[4], f32[]"]
+
+
+TREES = [
+    (1.0, [2.0, {"a": 3.0, "b": (4.0, None)}]),
+    {"z": Point(1.0, [2.0]), "a": Cell(3.0, {"k": 4.0})},
+    [[], {}, (), None, 5.0],
+]
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_trees(tree):
+    f = hl.jit(lambda t: hl.tree.map(lambda v: v * 2, t))
+    result = f(tree)
+    assert hl.tree.structure(result) == hl.tree.structure(tree)
+    assert [float(v) for v in hl.tree.leaves(result)] == [2 * v for v in hl.tree.leaves(tree)]
+
+
+def test_tree_paths_and_mismatch():
+    tree = {"z": Point(1.0, [2.0]), "a": Cell(3.0, {"k": 4.0})}
+    assert hl.tree.paths(tree) == ["['z'].x", "['z'].y[0]", "['a'].weight", "['a'].extra['k']"]
+    with pytest.raises(hl.UserError, match=r"\[tree.map\] the tree must have the key b. Received: a dict."):
+        hl.tree.map(lambda a, b: a, {"b": 1}, {"c": 1})
+    # By key, whatever the order.
+    assert hl.tree.map(lambda a, b: (a, b), {"a": 1, "b": 2}, {"b": 3, "a": 4}) == {"a": (1, 4), "b": (2, 3)}
+
+
+def test_static_arguments():
+    calls = []
+
+    @hl.jit(static_argnames=("how", "n"))
+    def f(x, how="sum", *, n=1):
+        calls.append(how)
+        return (x.sum() if how == "sum" else x.max()) * n
+
+    x = np.array([1.0, 2.0])
+    assert float(f(x)) == 3 and float(f(x, "max")) == 2 and float(f(x, how="max")) == 2 and float(f(x, n=5)) == 15
+    f(x, "max")
+    assert calls == ["sum", "max", "max", "sum"]
+
+
+def test_closures_are_kept_as_they_were():
+    big = np.ones(1000, np.float32)
+    f = hl.jit(lambda x: (x * big).sum())
+    assert float(f(np.float32(1))) == 1000
+    big[:] = 2
+    assert float(f(np.float32(2))) == 2000
+    text = hl.executable(f, np.float32(1)).graph_text()
+    assert len(text) < 2000  # the array is an argument of the program, not a part of it
+
+
+def test_the_same_value_twice_and_arguments_as_results():
+    f = hl.jit(lambda x, y: (x, y, x, x + y, x + y, 7))
+    x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    results = f(x, y)
+    x[:] = 0  # results are no views of arguments
+    assert [np.asarray(r).tolist() for r in results] == [[1, 2], [3, 4], [1, 2], [4, 6], [4, 6], 7]
+
+
+def test_methods_and_nesting():
+    class Model:
+        def __init__(self):
+            self.scale = 3.0
+
+        @hl.jit(static_argnums=0)
+        def apply(self, x):
+            return self.scale * x
+
+    inner = hl.jit(lambda x: x + 1)
+    assert float(Model().apply(2.0)) == 6
+    assert float(hl.jit(lambda x: inner(inner(x)))(1.0)) == 3
+
+
+def test_data_dependent_control_flow_says_what_to_use():
+    def f(x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    with pytest.raises(hl.UserError, match="hl.where.*hl.cond, hl.while_loop"):
+        hl.jit(f)(np.ones(3))
+    with pytest.raises(hl.UserError, match="static argument"):
+        hl.jit(lambda n: hl.zeros(int(n)))(3)
+
+
+def test_leaked_tracer():
+    kept = []
+    hl.jit(lambda x: kept.append(x) or x)(1.0)
+    with pytest.raises(hl.UserError, match="a value kept from an earlier trace"):
+        hl.jit(lambda x: x + kept[0])(1.0)
+    with pytest.raises(hl.UserError, match="a value kept from an earlier trace"):
+        kept[0] + 1
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: hl.jit(lambda x: x)("text"), "[<lambda>] argument [0][0] must be an array or a number. Received: a str. Try: name it in static_argnames, if the function is to be compiled for its value."),
+    (lambda: hl.jit(lambda x: "text")(1.0), "[<lambda>] a compiled function must return arrays, in dicts, lists, tuples or dataclasses. Received: result = a str."),
+    (lambda: hl.jit(lambda x: x, static_argnames="y"), "[jit] static_argnames must be parameters of the function. Received: 'y'. Try: one of ['x']."),
+    (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: a int."),
+    (lambda: hl.jit(lambda x: x, threads=-1), "[jit] threads must be None or not negative. Received: -1. Try: 0 for all cores."),
+    (lambda: hl.add(np.ones(3), np.ones(4)), "[add] shapes must broadcast: from the last axis on, extents are equal or 1. Received: f64[3], f64[4]. Try: reshape() or expand_dims() an operand."),
+])  # fmt: skip
+def test_errors(call, message):
+    with pytest.raises(hl.UserError) as error:
+        call()
+    assert str(error.value) == message
+
+
+def test_exceptions_of_the_function_come_through():
+    def f(x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        hl.jit(f)(1.0)
+    assert float(hl.jit(lambda x: x + 1)(1.0)) == 2  # tracing ended properly
+
+
+def test_functions_are_collected():
+    class Marker:
+        pass
+
+    def make():
+        marker = Marker()
+        f = hl.jit(lambda x: x + len([marker]))
+        f(1.0)
+        f.self = f  # a cycle
+        return weakref.ref(marker)
+
+    gone = make()
+    gc.collect()
+    assert gone() is None
+
+
+def long_loop(n):
+    def body(c):
+        i, x = c
+        return i + 1, hl.sin(x) + 1e-3
+
+    return hl.jit(lambda x: hl.while_loop(lambda c: c[0] < n, body, (0, x))[1])
+
+
+def test_the_gil_is_released_and_threads_agree():
+    f = long_loop(2_000_000)
+    x = np.linspace(0, 1, 8)
+    wanted = np.asarray(f(x))
+    ticks, results = [], []
+    worker = threading.Thread(target=lambda: results.append(np.asarray(f(x))))
+    start = time.perf_counter()
+    worker.start()
+    while worker.is_alive():
+        ticks.append(time.perf_counter() - start)
+        time.sleep(0.001)
+    worker.join()
+    assert len(ticks) > 5  # this thread ran while the kernel did
+    assert np.array_equal(results[0], wanted)
+
+
+def test_concurrent_first_calls():
+    f = hl.jit(lambda x: hl.exp(x).sum())
+    results = []
+    threads = [threading.Thread(target=lambda k=k: results.append((k, float(f(np.full(k % 3 + 1, 0.0)))))) for k in range(12)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sorted(results) == [(k, k % 3 + 1.0) for k in range(12)]
+
+
+def test_ctrl_c_ends_a_kernel():
+    f = long_loop(2_000_000_000)
+    x = np.linspace(0, 1, 8)
+    sent = []
+
+    def interrupt():
+        time.sleep(0.3)
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    hl.executable(f, x)
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        f(x)
+    assert time.perf_counter() - sent[0] < 2  # 0.1 s on a free machine; here what matters is that it ends
+    assert float(hl.jit(lambda v: v + 1)(1.0)) == 2  # and that later calls run
+
+
+def test_explain_names_the_program():
+    def activity(x):
+        return hl.tanh(x).sum()
+
+    f = hl.jit(activity)
+    text = hl.explain(f, np.ones(8, np.float32))
+    assert "activity: 1 input, 1 output" in text and "16 flop" in text and "36 B of inputs and outputs" in text and "not run yet" in text
+    f(np.ones(8, np.float32))
+    assert "measured    1 call" in hl.explain(f, np.ones(8, np.float32))
+
+
+def test_op_by_op_dispatch(rng):
+    """The same numbers from one kernel an op, which explain() counts."""
+    x, w = rng.normal(size=(4, 3)).astype(np.float32), rng.normal(size=(3, 5)).astype(np.float32)
+    fn = lambda x, w: hl.scan(lambda h, a: (hl.tanh(h * 0.5 + a), h), hl.zeros(5), x @ w)  # noqa: E731
+    fused, per_op = hl.jit(fn), hl.jit(fn, dispatch="per_op")
+    for a, b in zip(fused(x, w), per_op(x, w)):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+    text = " ".join(hl.explain(per_op, x, w).split())
+    assert "5 kernels, one an op" in text and "14 launches a call" in text  # zeros, dot; mul, add and tanh, four times
+    with pytest.raises(hl.UserError, match="dispatch must be one of fused, per_op. Received: 'ops'"):
+        hl.jit(fn, dispatch="ops")(x, w)

@@ -1,0 +1,58 @@
+"""The estimators, by scikit-learn's own checks (in the optional group: it needs scikit-learn)."""
+
+import pickle
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+from hotloop.sklearn import SequenceClassifier, SequenceRegressor  # noqa: E402
+from sklearn.base import clone  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+WEIGHTS = "a sample of weight 2 and the same sample twice make different batches, so their results are near and not equal"
+
+
+def not_applicable(estimator):
+    return {
+        "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
+        "check_sample_weight_equivalence_on_sparse_data": WEIGHTS,
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([SequenceRegressor(random_state=0), SequenceClassifier(random_state=0)], expected_failed_checks=not_applicable)
+def test_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_sequences_lengths_and_several_outputs(rng):
+    x = rng.normal(size=(200, 8, 3))
+    lengths = rng.integers(1, 9, 200)
+    last = x[np.arange(200), lengths - 1]
+    y = np.stack([last[:, 0] + last[:, 1], 100 * last[:, 2]], 1)
+    model = SequenceRegressor(epochs=120, random_state=1).fit(x, y, lengths=lengths)
+    assert model.predict(x, lengths=lengths).shape == (200, 2)
+    from sklearn.metrics import r2_score
+
+    assert r2_score(y, model.predict(x, lengths=lengths)) > 0.8
+    padded = x.copy()
+    padded[np.arange(8) >= lengths[:, None]] = 1e6
+    np.testing.assert_array_equal(model.predict(padded, lengths=lengths), model.predict(x, lengths=lengths))
+    with pytest.raises(ValueError, match=r"X must be \(samples, time, 3\)"):
+        model.predict(x[:, :, 0])
+
+
+def test_a_model_of_ones_own_in_searches_and_pickles(rng):
+    x = rng.normal(size=(120, 6, 2))
+    label = np.where(x[:, :, 0].sum(1) > 0, "up", "down")
+    make = SequenceClassifier(model=lambda features, outputs: hl.nn.Sequential(hl.nn.GRU(features, 8), hl.nn.Last(), hl.nn.Linear(8, outputs)), random_state=0, epochs=30)
+    assert cross_val_score(make, x, label, cv=3).mean() > 0.8
+    fixed = hl.nn.Sequential(hl.nn.GRU(2, 4), hl.nn.Last(), hl.nn.Linear(4, 2))
+    search = GridSearchCV(SequenceClassifier(model=fixed, random_state=0), {"epochs": [1, 20]}, cv=2).fit(x, label)
+    assert search.best_params_ == {"epochs": 20}
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.predict_proba(x), search.best_estimator_.predict_proba(x))
+    assert clone(search.best_estimator_).model is not None

@@ -1,0 +1,124 @@
+"""Sorting and searching against NumPy, and inverse trigonometry over random and special values."""
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+
+def values(rng, shape, dtype):
+    """With ties; floats with infinities, both zeros and NaN."""
+    x = rng.integers(0 if dtype == "uint32" else -4, 5, shape).astype(dtype)
+    if x.dtype.kind == "f":
+        special = np.array([np.nan, np.inf, -np.inf, -0.0], dtype)
+        x = np.where(rng.uniform(size=shape) < 0.3, special[rng.integers(0, 4, shape)], x)
+    return x
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "int64", "uint32", "bool"])
+@pytest.mark.parametrize("shape, axis", [((17,), 0), ((1,), 0), ((0,), 0), ((4, 9), 1), ((4, 9), 0), ((2, 5, 3), -2), ((130,), -1)])
+def test_sorting(dtype, shape, axis, rng):
+    x = values(rng, shape, dtype)
+    order = np.argsort(x, axis=axis, kind="stable")
+    found = hl.argsort(x, axis=axis)
+    assert found.dtype == np.int32 and hl.sort(x, axis=axis).dtype == x.dtype
+    np.testing.assert_array_equal(found, order)
+    np.testing.assert_array_equal(hl.jit(lambda v: hl.sort(v, axis=axis))(x), np.take_along_axis(x, order, axis))
+    # Largest first: sorting from the end, which keeps equal ones in order when the array is read from the end too.
+    back = np.flip(shape[axis] - 1 - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+    np.testing.assert_array_equal(hl.argsort(x, axis=axis, descending=True), back)
+
+
+def test_a_long_array(rng):
+    x = rng.normal(size=3000).astype(np.float32)
+    np.testing.assert_array_equal(hl.sort(x), np.sort(x))
+    np.testing.assert_array_equal(hl.vmap(hl.sort)(x.reshape(30, 100)), np.sort(x.reshape(30, 100)))
+
+
+def test_the_derivative_goes_with_the_elements(rng):
+    x, w = rng.normal(size=(3, 5)), rng.normal(size=(3, 5))
+    gradient = hl.jit(hl.grad(lambda v: (hl.sort(v) * w).sum()))(x)
+    wanted = np.zeros_like(x)
+    np.put_along_axis(wanted, np.argsort(x), w, 1)
+    np.testing.assert_array_equal(gradient, wanted)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searching(side, rng):
+    for n in (0, 1, 2, 7, 64):
+        x = rng.integers(0, 9, n).astype(np.float64)
+        wanted = np.append(rng.integers(-1, 10, (4, 5)).astype(np.float64), np.full((1, 5), np.nan), 0)
+        found = hl.searchsorted(np.sort(x), wanted, side=side)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, np.searchsorted(np.sort(x), wanted, side=side))
+        if n:
+            np.testing.assert_array_equal(hl.searchsorted(x, wanted, side=side, sorter=np.argsort(x)), found)
+    with pytest.raises(hl.UserError, match=r"side must be 'left' or 'right'"):
+        hl.searchsorted(x, x, side="middle")
+    with pytest.raises(hl.UserError, match=r"\[searchsorted\] there must be a sorted vector, and values of its dtype. Received: f64\[2,2\]"):
+        hl.searchsorted(np.ones((2, 2)), x)
+
+
+def test_membership(rng):
+    x, y = values(rng, (5, 8), "float64"), values(rng, (7,), "float64")
+    for given in (y, y[:0], y[:1]):
+        np.testing.assert_array_equal(hl.isin(x, given), np.isin(x, given))
+        np.testing.assert_array_equal(hl.isin(x, given, invert=True), np.isin(x, given, invert=True))
+    np.testing.assert_array_equal(hl.isin(np.arange(4), np.array([[2], [9]])), [False, False, True, False])
+
+
+def test_nonzero_has_a_size(rng):
+    x = rng.integers(0, 2, (4, 5)) * rng.normal(size=(4, 5))
+    n = int(hl.count_nonzero(x))
+    wanted = np.nonzero(x)
+    for size in (n, n + 9, 25, 3):
+        found = hl.jit(lambda v, size=size: hl.nonzero(v, size=size, fill_value=-1))(x)
+        for ours, theirs in zip(found, wanted):
+            assert ours.shape == (size,)
+            np.testing.assert_array_equal(np.asarray(ours)[:n], theirs[:size])
+            assert (np.asarray(ours)[n:] == -1).all()
+    message = r"\[nonzero\] the number of results must not depend on the values.*Received: f64\[4,5\] and no size. Try: hl.nonzero\(x, size=n\)"
+    for run in (hl.nonzero, hl.jit(hl.nonzero)):
+        with pytest.raises(hl.UserError, match=message):
+            run(x)
+    with pytest.raises(hl.UserError, match="the array must have an axis"):
+        hl.nonzero(np.float32(1), size=1)
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, np.inf, -np.inf, np.nan, 1e-30, -1e30, np.nextafter(1, 0), np.nextafter(1, 2)]
+
+
+@pytest.mark.parametrize("dtype, ulp", [("float32", 6e-7), ("float64", 1e-15)])
+def test_inverse_trigonometry(dtype, ulp, rng):
+    near = 1 - 2.0 ** -rng.uniform(1, 20, 500)
+    x = np.concatenate([rng.uniform(-1, 1, 2000), near, -near, 2.0 ** -rng.uniform(1, 60, 500), SPECIAL]).astype(dtype)
+    wide = np.concatenate([rng.normal(size=2000) * 2.0 ** rng.uniform(-30, 30, 2000), SPECIAL]).astype(dtype)
+    y, z = np.meshgrid(np.array(SPECIAL, dtype), np.array(SPECIAL, dtype))
+    y, z = np.concatenate([wide, y.ravel()]), np.concatenate([wide[::-1], z.ravel()])
+    with np.errstate(invalid="ignore"):
+        for ours, theirs, points in ((hl.asin, np.arcsin, (x,)), (hl.acos, np.arccos, (x,)), (hl.atan, np.arctan, (wide,)), (hl.atan2, np.arctan2, (y, z))):
+            got, wanted = np.asarray(ours(*points)), theirs(*(p.astype(np.float64) for p in points))
+            assert got.dtype == np.dtype(dtype)
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+            np.testing.assert_allclose(got, wanted, rtol=ulp, atol=0)
+            zero = wanted == 0
+            np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(wanted[zero]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_inverse_trigonometry_is_the_same_bits_everywhere(dtype, rng):
+    y, x = ((rng.normal(size=500) * 2.0 ** rng.uniform(-20, 20, 500)).astype(dtype) for _ in range(2))
+    wanted = np.asarray(hl.jit(hl.atan2)(y, x))
+    for options in ({"target": "portable"}, {"backend": "c"}, {"backend": "interp"}, {"disabled_passes": ["all"]}):
+        np.testing.assert_array_equal(np.asarray(hl.jit(hl.atan2, **options)(y, x)), wanted)
+
+
+def test_derivatives_of_inverse_trigonometry(rng):
+    x, y = rng.uniform(-0.9, 0.9, 20), rng.normal(size=20)
+    slope = lambda f, *p: hl.jvp(f, p, tuple(np.ones_like(v) for v in p))[1]  # noqa: E731
+    np.testing.assert_allclose(slope(hl.asin, x), 1 / np.sqrt(1 - x * x), rtol=1e-13)
+    np.testing.assert_allclose(slope(hl.acos, x), -1 / np.sqrt(1 - x * x), rtol=1e-13)
+    np.testing.assert_allclose(slope(hl.atan, y), 1 / (1 + y * y), rtol=1e-13)
+    np.testing.assert_allclose(hl.vmap(hl.grad(hl.grad(hl.atan)))(y), -2 * y / (1 + y * y) ** 2, rtol=1e-12)
+    by_y, by_x = hl.grad(lambda a, b: hl.atan2(a, b).sum(), argnums=(0, 1))(y, x)
+    np.testing.assert_allclose(by_y, x / (x * x + y * y), rtol=1e-13)
+    np.testing.assert_allclose(by_x, -y / (x * x + y * y), rtol=1e-13)

@@ -1,0 +1,210 @@
+"""Transforms against finite differences, against each other, and against formulas."""
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+
+def numeric_gradient(f, x, h=1e-6):
+    g = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        d = np.zeros_like(x)
+        d[i] = h
+        g[i] = (float(f(x + d)) - float(f(x - d))) / (2 * h)
+    return g
+
+
+def loss(p, x):
+    h = hl.tanh(x @ p["w"] + p["b"])
+    return (h**2).sum() + hl.logsumexp(h)
+
+
+@pytest.fixture
+def problem(rng):
+    return {"w": rng.normal(size=(3, 2)), "b": rng.normal(size=2)}, rng.normal(size=(4, 3))
+
+
+def test_gradient(problem):
+    p, x = problem
+    value, gradient = hl.jit(hl.value_and_grad(loss))(p, x)
+    assert np.isclose(float(value), float(loss(p, x)), rtol=1e-12)
+    for name in p:
+        wanted = numeric_gradient(lambda v, name=name: hl.jit(loss)({**p, name: v}, x), p[name])
+        np.testing.assert_allclose(gradient[name], wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_argnums_and_aux(problem):
+    p, x = problem
+    first, second = hl.grad(loss, argnums=(0, 1))(p, x)
+    assert first.keys() == p.keys() and second.shape == x.shape
+    gradient, aux = hl.grad(lambda v: ((v**2).sum(), {"v": v}), has_aux=True)(x)
+    np.testing.assert_allclose(gradient, 2 * x)
+    np.testing.assert_allclose(aux["v"], x)
+    assert float(hl.grad(lambda a: a**3)(2.0)) == 12
+
+
+def test_forward_and_reverse_agree(problem, rng):
+    p, x = problem
+    direction = hl.tree.map(lambda v: rng.normal(size=v.shape), p)
+    value, forward = hl.jvp(lambda q: loss(q, x), (p,), (direction,))
+    gradient = hl.grad(loss)(p, x)
+    reverse = sum(float((np.asarray(gradient[k]) * direction[k]).sum()) for k in p)
+    assert np.isclose(float(forward), reverse, rtol=1e-12)
+    y, pullback = hl.vjp(lambda q: hl.tanh(x @ q["w"]), p)
+    (ct,) = pullback(np.ones(y.shape))
+    assert ct["w"].shape == p["w"].shape and np.all(np.asarray(ct["b"]) == 0)
+    y, linear = hl.linearize(lambda v: v**3, x)
+    np.testing.assert_allclose(linear(np.ones_like(x)), 3 * x**2)
+
+
+def test_hessians(rng):
+    x, v, a = rng.normal(size=4), rng.normal(size=4), rng.normal(size=(4, 4))
+    f = lambda z: hl.sin(z @ a @ z)  # noqa: E731
+    s = a + a.T
+    q = x @ a @ x
+    wanted = np.cos(q) * s - np.sin(q) * np.outer(s @ x, s @ x)
+    np.testing.assert_allclose(hl.hessian(f)(x), wanted, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(hl.hvp(f, x, v), wanted @ v, rtol=1e-10)
+    g = lambda z: hl.tanh(a @ z)  # noqa: E731
+    jacobian = (1 - np.tanh(a @ x) ** 2)[:, None] * a
+    np.testing.assert_allclose(hl.jacfwd(g)(x), jacobian, rtol=1e-12)
+    np.testing.assert_allclose(hl.jacrev(g)(x), jacobian, rtol=1e-12)
+
+
+def test_vmap(rng):
+    x, w = rng.normal(size=(5, 3)), rng.normal(size=(3, 2))
+    np.testing.assert_allclose(hl.vmap(lambda v: v @ w)(x), x @ w)
+    np.testing.assert_allclose(hl.vmap(lambda v, m: v @ m, in_axes=(1, None))(x.T, w), x @ w)
+    np.testing.assert_allclose(hl.vmap(lambda v: v, out_axes=1)(x), x.T)
+    tree = hl.vmap(lambda t, s: {"s": t["a"] * s, "t": t["b"]}, in_axes=({"a": 0, "b": None}, 0))({"a": x, "b": w}, x[:, 0])
+    np.testing.assert_allclose(tree["s"], x * x[:, :1])
+    assert tree["t"].shape == (5, 3, 2)
+    per_sample = hl.jit(hl.vmap(hl.grad(lambda m, v: (hl.tanh(v @ m) ** 2).sum()), in_axes=(None, 0)))(w, x)
+    for i in range(5):
+        np.testing.assert_allclose(per_sample[i], hl.grad(lambda m, v: (hl.tanh(v @ m) ** 2).sum())(w, x[i]), rtol=1e-12)
+
+
+def rnn(p, xs):
+    def step(h, x):
+        h = hl.tanh(x @ p["i"] + h @ p["h"])
+        return h, h.sum()
+
+    return hl.scan(step, hl.zeros(4, dtype=hl.float64), xs)
+
+
+def test_scan_and_its_derivatives(rng):
+    p, xs = {"i": rng.normal(size=(3, 4)), "h": rng.normal(size=(4, 4)) * 0.5}, rng.normal(size=(6, 3))
+    h, sums = np.zeros(4), []
+    for x in xs:
+        h = np.tanh(x @ p["i"] + h @ p["h"])
+        sums.append(h.sum())
+    last, ys = hl.jit(rnn)(p, xs)
+    np.testing.assert_allclose(last, h, rtol=1e-12)
+    np.testing.assert_allclose(ys, sums, rtol=1e-12)
+    f = lambda q: (rnn(q, xs)[1] ** 2).sum()  # noqa: E731
+    np.testing.assert_allclose(
+        hl.jit(hl.grad(f))(p)["h"], numeric_gradient(lambda m: hl.jit(f)({**p, "h": m}), p["h"]), rtol=1e-6, atol=1e-8
+    )
+    second = hl.jit(lambda q, d: hl.jvp(hl.grad(f), (q,), (d,))[1])(p, p)
+    e = 1e-5
+    up, down = (hl.grad(f)(hl.tree.map(lambda v, s=s: v * (1 + s * e), p))["h"] for s in (1, -1))
+    np.testing.assert_allclose(second["h"], (np.asarray(up) - np.asarray(down)) / (2 * e), rtol=1e-6, atol=1e-7)
+
+
+def test_scan_forms():
+    carry, ys = hl.scan(lambda c, x: (c + x["a"], {"c": c, "n": None}), 0.0, {"a": np.arange(4.0, dtype=np.float32)}, reverse=True)
+    assert float(carry) == 6 and ys["c"].tolist() == [6, 5, 3, 0] and ys["n"] is None
+    carry, _ = hl.scan(lambda c, _: (c * 2, None), 1, length=5)
+    assert int(carry) == 32
+    with pytest.raises(hl.UserError, match=r"\[scan\] the body must give a carry of the types of the initial one, i32\[\]. Received: f32\[\]"):
+        hl.scan(lambda c, _: (c * 0.5, None), 1, length=2)
+    with pytest.raises(hl.UserError, match=r"\[scan\] the body must return \(carry, y\)"):
+        hl.scan(lambda c, _: c, 1, length=2)
+
+
+def test_while_loop_and_its_derivatives():
+    def f(x):
+        return hl.while_loop(lambda v: v < 100, lambda v: v * x, x, max_steps=50)
+
+    x = np.array([1.5, 2.0, 3.0, 200.0])
+    steps = np.ceil(np.log(100) / np.log(x[:3]))  # x^n is the first power at or beyond 100
+    n = np.append(steps, 1)
+    value, slope = hl.jit(hl.vmap(hl.value_and_grad(f)))(x)
+    np.testing.assert_allclose(value, x**n, rtol=1e-12)
+    np.testing.assert_allclose(slope, n * x ** (n - 1), rtol=1e-12)
+    np.testing.assert_allclose(hl.vmap(lambda v: hl.jvp(f, (v,), (1.0,))[1])(x), n * x ** (n - 1), rtol=1e-12)
+    assert int(hl.while_loop(lambda c: c < 10, lambda c: c + 3, 0)) == 12
+
+
+def test_cond():
+    f = hl.jit(lambda p, x: hl.cond(p, lambda v: {"y": v * 2}, lambda v: {"y": -v}, x))
+    assert float(f(True, 3.0)["y"]) == 6 and float(f(False, 3.0)["y"]) == -3
+    assert float(hl.grad(lambda x: hl.cond(x > 0, lambda v: v**2, lambda v: -v, x))(-3.0)) == -1
+    with pytest.raises(hl.UserError, match="must be a bool scalar"):
+        hl.cond(1.0, lambda: 1, lambda: 2)
+
+
+def test_checkpoint_and_stop_gradient(rng):
+    x = rng.normal(size=3)
+    f = lambda v: (hl.sin(v) ** 2).sum()  # noqa: E731
+    np.testing.assert_array_equal(hl.grad(hl.checkpoint(f))(x), hl.grad(f)(x))
+    np.testing.assert_array_equal(hl.grad(lambda v: (hl.stop_gradient(v) * v).sum())(x), x)
+
+
+def test_custom_jvp():
+    @hl.custom_jvp
+    def f(x, y):
+        return hl.sin(x) * y
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x, y), (tx, ty) = primals, tangents
+        return f(x, y), 10 * tx + ty
+
+    assert float(hl.grad(f)(1.0, 2.0)) == 10 and float(hl.grad(f, argnums=1)(1.0, 2.0)) == 1
+    assert float(hl.jvp(f, (1.0, 2.0), (1.0, 1.0))[1]) == 11
+    assert np.allclose(hl.vmap(hl.grad(f))(np.ones(3), np.ones(3)), 10)
+
+
+def test_custom_vjp(rng):
+    @hl.custom_vjp
+    def f(p, x):
+        return {"y": hl.sin(p["w"]) * x}
+
+    f.defvjp(lambda p, x: (f(p, x), (p, x)), lambda res, ct: ({"w": 5 * ct["y"] * res[1]}, None))
+    p, x = {"w": rng.normal(size=3)}, rng.normal(size=3)
+    np.testing.assert_allclose(f(p, x)["y"], np.sin(p["w"]) * x)
+    gradient = hl.jit(hl.grad(lambda q: f(q, x)["y"].sum()))(p)
+    np.testing.assert_allclose(gradient["w"], 5 * x)
+    # Forward mode is the transpose.
+    tangent = hl.jvp(lambda q: f(q, x)["y"], (p,), ({"w": np.ones(3)},))[1]
+    np.testing.assert_allclose(tangent, 5 * x)
+
+    g = hl.custom_vjp(lambda x: x)
+    g.defvjp(lambda x: (x, None), lambda res, ct: (hl.clip(ct, -1.0, 1.0),))
+    with pytest.raises(hl.UserError, match="the backward function must be linear in the cotangent"):
+        hl.grad(lambda v: g(v).sum())(x)
+
+
+def test_hyper_errors():
+    with pytest.raises(hl.UserError, match=r"\[grad\] the first output of the function must be an f32 or f64 scalar. Received: f64\[3\]"):
+        hl.grad(lambda x: x)(np.ones(3))
+    with pytest.raises(hl.UserError, match="derivatives are taken with respect to f32 or f64 inputs"):
+        hl.grad(lambda x: x * 1.0)(np.int32(1))
+    with pytest.raises(hl.UserError, match=r"\[vmap\] the mapped axis must be one of the argument's"):
+        hl.vmap(lambda x: x, in_axes=3)(np.ones(3))
+
+
+def test_random():
+    k = hl.random.key(3)
+    a, b = hl.random.split(k)
+    assert not np.array_equal(a, b)
+    u = np.asarray(hl.random.uniform(k, (10000,)))
+    assert u.min() >= 0 and u.max() < 1 and abs(u.mean() - 0.5) < 0.02 and abs(u.var() - 1 / 12) < 0.005
+    n = np.asarray(hl.random.normal(k, (10000,), dtype="float64"))
+    assert abs(n.mean()) < 0.05 and abs(n.std() - 1) < 0.05
+    assert np.array_equal(hl.jit(lambda q: hl.random.normal(q, (5,)))(k), hl.random.normal(k, (5,)))
+    i = np.asarray(hl.random.randint(k, (1000,), -2, 3))
+    assert set(i) == {-2, -1, 0, 1, 2}
+    assert abs(np.asarray(hl.random.bernoulli(k, 0.2, (10000,))).mean() - 0.2) < 0.02
+    assert not np.array_equal(hl.random.fold_in(k, 0), hl.random.fold_in(k, 1))

@@ -1,0 +1,210 @@
+#include "cli/charts.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace hotloop::cli {
+namespace {
+
+constexpr double width = 760, height = 300;
+constexpr double left = 64, right = 744, top = 58, bottom = 252;
+
+struct Axis {
+  double low = 0, high = 1, from = 0, to = 1;  // values, and where they are drawn
+  bool log = false;
+  std::vector<double> ticks = {};
+
+  double place(double value) const {
+    const auto linear = [&](double v) { return log ? std::log10(v) : v; };
+    return from + (linear(value) - linear(low)) / (linear(high) - linear(low)) * (to - from);
+  }
+};
+
+// 1, 2 or 5 times a power of ten, so that there are at most `most` steps in the range.
+double nice_step(double range, int most) {
+  const double raw = range / most, power = std::pow(10, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= raw * (1 - 1e-9)) return factor * power;
+  return 10 * power;
+}
+
+Axis linear_axis(double low, double high, double from, double to, int most, bool whole_numbers, bool widen) {
+  if (!(high > low)) {
+    const double margin = std::max(std::abs(low) * 0.1, 0.5);
+    low -= margin;
+    high += margin;
+  }
+  double step = nice_step(high - low, most);
+  if (whole_numbers) step = std::max(1.0, step);
+  Axis axis{.low = low, .high = high, .from = from, .to = to};
+  if (widen) {
+    axis.low = std::floor(low / step) * step;
+    axis.high = std::ceil(high / step) * step;
+  }
+  for (double k = std::ceil(axis.low / step - 1e-9); k * step <= axis.high + step * 1e-9; ++k)
+    axis.ticks.push_back(k * step);
+  return axis;
+}
+
+Axis log_axis(double low, double high, double from, double to) {
+  if (!(high > low)) high = low * 1.1;
+  Axis axis{.low = low / 1.05, .high = high * 1.05, .from = from, .to = to, .log = true};
+  const bool few = std::log10(axis.high / axis.low) < 1.5;
+  for (double power = std::pow(10, std::floor(std::log10(axis.low))); power <= axis.high; power *= 10)
+    for (const double factor : few ? std::vector<double>{1, 2, 3, 5, 7} : std::vector<double>{1})
+      if (factor * power >= axis.low && factor * power <= axis.high) axis.ticks.push_back(factor * power);
+  return axis;
+}
+
+std::string tick_text(double value) {
+  if (std::abs(value) < 1e-12) return "0";
+  if (std::abs(value) >= 1e6 || std::abs(value) < 1e-4) return fmt::format("{:.0e}", value);
+  std::string text = fmt::format("{:.6f}", value);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+std::string text_at(double x, double y, const char* anchor, const char* style, const std::string& text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", x, y, anchor, style,
+                     escape_xml(text));
+}
+
+std::string line_path(const ChartSeries& series, const Axis& x, const Axis& y) {
+  std::string path;
+  bool pen_down = false;
+  for (std::size_t i = 0; i < series.xs.size(); ++i) {
+    if (!std::isfinite(series.ys[i]) || !std::isfinite(series.xs[i])) {
+      pen_down = false;
+      continue;
+    }
+    path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", x.place(series.xs[i]), y.place(series.ys[i]));
+    pen_down = true;
+  }
+  return path;
+}
+
+std::string legend(const Chart& chart) {
+  std::string out;
+  double x = left;
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    out += fmt::format("<line x1=\"{0:.1f}\" y1=\"40\" x2=\"{1:.1f}\" y2=\"40\" class=\"hl-s{2}\"/>\n", x, x + 18, i);
+    out += text_at(x + 24, 44, "start", "hl-text", chart.series[i].name);
+    x += 24 + 7.2 * static_cast<double>(chart.series[i].name.size()) + 22;
+  }
+  return out;
+}
+
+std::string body(const Chart& chart) {
+  double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low, y_high = -x_low;
+  for (const ChartSeries& series : chart.series)
+    for (std::size_t i = 0; i < series.xs.size(); ++i) {
+      if (!std::isfinite(series.ys[i]) || !std::isfinite(series.xs[i])) continue;
+      x_low = std::min(x_low, series.xs[i]);
+      x_high = std::max(x_high, series.xs[i]);
+      y_low = std::min(y_low, series.ys[i]);
+      y_high = std::max(y_high, series.ys[i]);
+    }
+  std::string out = text_at(left, 20, "start", "hl-title", chart.title);
+  if (!(x_low <= x_high)) return out + text_at((left + right) / 2, (top + bottom) / 2, "middle", "hl-text", "no data");
+  const Axis x = linear_axis(x_low, x_high, left, right, 10, chart.whole_x, false);
+  const Axis y = chart.log_y && y_low > 0 ? log_axis(y_low, y_high, bottom, top)
+                                          : linear_axis(y_low, y_high, bottom, top, 6, false, true);
+  if (chart.series.size() > 1) out += legend(chart);
+  for (const double tick : y.ticks) {
+    const double at = y.place(tick);
+    out +=
+        fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" class=\"hl-grid\"/>\n", left, at, right, at);
+    out += text_at(left - 8, at + 4, "end", "hl-text", tick_text(tick));
+  }
+  out +=
+      fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" class=\"hl-axis\"/>\n", left, bottom, right, bottom);
+  for (const double tick : x.ticks) {
+    const double at = x.place(tick);
+    out += fmt::format("<line x1=\"{:.1f}\" y1=\"{}\" x2=\"{:.1f}\" y2=\"{}\" class=\"hl-axis\"/>\n", at, bottom, at,
+                       bottom + 5);
+    out += text_at(at, bottom + 19, "middle", "hl-text", tick_text(tick));
+  }
+  out += text_at((left + right) / 2, height - 8, "middle", "hl-text", chart.x_label);
+  out += fmt::format(
+      "<text transform=\"translate(14 {:.1f}) rotate(-90)\" text-anchor=\"middle\" class=\"hl-text\">{}"
+      "</text>\n",
+      (top + bottom) / 2, escape_xml(chart.y_label));
+  if (!chart.mark.empty()) {
+    const double at = x.place(chart.mark_x);
+    out +=
+        fmt::format("<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\" class=\"hl-mark\"/>\n", at, top, bottom);
+    const bool leftwards = at > (left + right) / 2;
+    out += text_at(at + (leftwards ? -6 : 6), top + 12, leftwards ? "end" : "start", "hl-text", chart.mark);
+  }
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    const ChartSeries& series = chart.series[i];
+    out += fmt::format("<path d=\"{}\" class=\"hl-s{}\"/>\n", line_path(series, x, y), i);
+    if (series.xs.size() == 1)
+      out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" class=\"hl-s{}\"/>\n", x.place(series.xs[0]),
+                         y.place(series.ys[0]), i);
+  }
+  return out;
+}
+
+std::string frame(const Chart& chart, const std::string& inside) {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" "
+      "class=\"hl-chart\">\n{}</svg>\n",
+      width, height, escape_xml(chart.title), inside);
+}
+
+}  // namespace
+
+std::string escape_xml(const std::string& text) {
+  std::string out;
+  for (const char c : text) switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      default: out += c;
+    }
+  return out;
+}
+
+std::string chart_style() {
+  return R"(.hl-chart { font: 12px system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; }
+.hl-back { fill: #ffffff; }
+.hl-text { fill: #4b5563; }
+.hl-title { fill: #111827; font-size: 15px; font-weight: 600; }
+.hl-grid { stroke: #e5e7eb; }
+.hl-axis { stroke: #9ca3af; }
+.hl-mark { stroke: #9ca3af; stroke-dasharray: 4 3; }
+.hl-s0, .hl-s1, .hl-s2, .hl-s3 { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+.hl-s0 { stroke: #2563eb; }
+.hl-s1 { stroke: #ea580c; }
+.hl-s2 { stroke: #16a34a; }
+.hl-s3 { stroke: #9333ea; }
+@media (prefers-color-scheme: dark) {
+  .hl-back { fill: #111827; }
+  .hl-text { fill: #9ca3af; }
+  .hl-title { fill: #f3f4f6; }
+  .hl-grid { stroke: #374151; }
+  .hl-axis { stroke: #6b7280; }
+  .hl-mark { stroke: #6b7280; }
+  .hl-s0 { stroke: #60a5fa; }
+  .hl-s1 { stroke: #fb923c; }
+  .hl-s2 { stroke: #4ade80; }
+  .hl-s3 { stroke: #c084fc; }
+}
+)";
+}
+
+std::string print_inline_svg(const Chart& chart) { return frame(chart, body(chart)); }
+
+std::string print_svg(const Chart& chart) {
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" +
+         frame(chart, fmt::format("<style>\n{}</style>\n<rect width=\"{}\" height=\"{}\" class=\"hl-back\"/>\n",
+                                  chart_style(), width, height) +
+                          body(chart));
+}
+
+}  // namespace hotloop::cli

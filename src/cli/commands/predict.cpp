@@ -1,0 +1,228 @@
+#include <fmt/format.h>
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+
+#include "cli/command.h"
+#include "cli/job_options.h"
+#include "cli/report.h"
+#include "cli/run_folder.h"
+#include "cli/signals.h"
+#include "hotloop/error.h"
+#include "io/files.h"
+
+namespace hotloop::cli {
+namespace {
+
+struct PredictOptions {
+  std::string run, table, out;
+  std::shared_ptr<JobSource> source;
+  bool json = false;
+};
+
+// A cell of CSV (RFC 4180).
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
+
+// The shortest text that reads back as the same number of this precision.
+std::string number_text(double value, DType dtype) {
+  char buffer[40];
+  char* const end = buffer + sizeof buffer;
+  return {buffer, dtype == DType::F32 ? std::to_chars(buffer, end, static_cast<float>(value)).ptr
+                                      : std::to_chars(buffer, end, value).ptr};
+}
+
+// ISO 8601 in UTC; with milliseconds only where there are any.
+std::string time_text(double seconds) {
+  const auto ms = static_cast<std::int64_t>(std::llround(seconds * 1000));
+  const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(ms)};
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(time - day);
+  std::string out = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", static_cast<int>(date.year()),
+                                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                                clock.hours().count(), clock.minutes().count(), clock.seconds().count());
+  if (clock.subseconds().count() != 0) out += fmt::format(".{:03}", clock.subseconds().count());
+  return out + "Z";
+}
+
+// The lines of the output: what a sample is, then what is predicted of it.
+class Lines {
+ public:
+  Lines(const data::Preparation& preparation, const ValueType& output) : preparation_(preparation), output_(output) {
+    const data::Recipe& recipe = preparation.recipe();
+    std::vector<std::string> names = {"row"};
+    if (!recipe.time.empty()) names.push_back(recipe.time);
+    group_ = !recipe.group.empty() || !recipe.sample.empty();
+    if (group_) names.push_back(!recipe.sample.empty() ? recipe.sample : recipe.group);
+    width_ = output.shape.size() / output.shape[0];
+    classes_ = recipe.task == data::Task::Classification;
+    num_scores_ = classes_ ? output.shape[output.shape.rank() - 1] : 1;
+    const std::int64_t steps = width_ / (classes_ ? num_scores_ : static_cast<std::int64_t>(recipe.targets.size()));
+    for (std::int64_t step = 1; step <= std::max<std::int64_t>(1, steps); ++step) {
+      const std::string suffix = steps > 1 ? "_" + std::to_string(step) : "";
+      for (const std::string& target : recipe.targets) names.push_back(target + suffix);
+      if (!classes_) continue;
+      for (std::int64_t c = 0; c < num_scores_; ++c)
+        names.push_back("score" + suffix +
+                        (num_scores_ > 1 ? "_" + preparation.classes()[static_cast<std::size_t>(c)] : ""));
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) header_ += (i > 0 ? "," : "") + csv_cell(names[i]);
+    header_ += "\n";
+  }
+
+  const std::string& header() const { return header_; }
+
+  std::string of(const data::PreparedBlock& block, const Array& predicted) const {
+    const Array values = classes_ ? predicted : preparation_.unscale(predicted);
+    std::string out;
+    for (std::size_t i = 0; i < block.rows.size(); ++i) {
+      out += std::to_string(block.rows[i]);
+      if (!block.times.empty()) out += "," + time_text(block.times[i]);
+      if (group_) out += "," + csv_cell(block.groups[i]);
+      const std::int64_t first = static_cast<std::int64_t>(i) * width_;
+      if (classes_)
+        for (std::int64_t at = first; at < first + width_; at += num_scores_) out += scores(values, at);
+      else
+        for (std::int64_t at = first; at < first + width_; ++at) out += "," + number_text(values.at(at), output_.dtype);
+      out += "\n";
+    }
+    return out;
+  }
+
+ private:
+  // The class with the largest score (of one score: class 1 if it is above 0), then all scores.
+  std::string scores(const Array& values, std::int64_t at) const {
+    std::int64_t best = num_scores_ == 1 && values.at(at) > 0 ? 1 : 0;
+    for (std::int64_t c = 1; c < num_scores_; ++c)
+      if (values.at(at + c) > values.at(at + best)) best = c;
+    std::string out = "," + csv_cell(preparation_.classes()[static_cast<std::size_t>(best)]);
+    for (std::int64_t c = 0; c < num_scores_; ++c) out += "," + number_text(values.at(at + c), output_.dtype);
+    return out;
+  }
+
+  const data::Preparation& preparation_;
+  ValueType output_;
+  bool group_ = false, classes_ = false;
+  std::int64_t width_ = 1, num_scores_ = 1;
+  std::string header_;
+};
+
+// A file that appears when it is whole, or the standard output.
+class Output {
+ public:
+  explicit Output(const std::string& path) {
+    if (!path.empty() && path != "-") file_.emplace(path, "predict");
+  }
+  void write(const std::string& text) {
+    if (file_)
+      file_->write(text);
+    else
+      fmt::print("{}", text);
+  }
+  void commit() {
+    if (file_) file_->commit();
+  }
+
+ private:
+  std::optional<io::AtomicFile> file_;
+};
+
+// A run's model for blocks of prepared samples.
+class StoredModel {
+ public:
+  StoredModel(const RunFolder& folder, const Job& job, const data::Preparation& preparation)
+      : job_(job),
+        lengths_(!preparation.recipe().sample.empty()),
+        x_({preparation.recipe().dtype, preparation.input_shape().with_inserted(0, job.fit.batch_size)}),
+        model_(job.make_model(x_)),
+        arrays_(train::load_model(folder.model(), model_.init(job.fit.seed, x_.dtype, job.fit.init),
+                                  model_.init_buffers(x_.dtype))) {
+    compile_for(x_);
+  }
+
+  Array operator()(const data::PreparedBlock& block) {
+    // A series can be longer than all that were trained with.
+    const Shape sample = block.inputs.shape().without(0);
+    if (sample != x_.shape.without(0)) compile_for({x_.dtype, sample.with_inserted(0, job_.fit.batch_size)});
+    std::memcpy(inputs_.raw(), block.inputs.raw(), block.inputs.bytes());
+    if (lengths_) std::memcpy(steps_.raw(), block.lengths.raw(), block.lengths.bytes());
+    return predictor_->batch(arrays_.params, arrays_.buffers, inputs_, steps_,
+                             static_cast<std::int64_t>(block.rows.size()));
+  }
+  ValueType output_type() const { return predictor_->output_type(); }
+
+ private:
+  void compile_for(const ValueType& x) {
+    x_ = x;
+    predictor_.emplace(model_, arrays_.params, arrays_.buffers, x, lengths_, job_.fit.compile);
+    inputs_ = Array::zeros(x.dtype, x.shape);
+    if (lengths_) steps_ = Array::full(DType::I32, {x.shape[0]}, 1);
+  }
+
+  const Job& job_;
+  bool lengths_;
+  ValueType x_;
+  nn::Layer model_;
+  train::ModelArrays arrays_;
+  std::optional<train::Predictor> predictor_;
+  Array inputs_, steps_;
+};
+
+void predict(const PredictOptions& options) {
+  const RunFolder folder{std::filesystem::path(options.run)};
+  folder.check_run();
+  JobSource source = *options.source;
+  source.path = folder.config();
+  const Job job = read_job(source);
+  const data::Preparation preparation =
+      data::Preparation::parse(io::read_file(folder.preparation(), "predict"), folder.preparation().string());
+  StoredModel model(folder, job, preparation);
+
+  const std::unique_ptr<data::RowSource> rows = data::open_file(options.table, job.csv);
+  const Lines lines(preparation, model.output_type());
+  Output out(options.out);
+  out.write(lines.header());
+  const StopSignals signals;
+  std::int64_t predictions = 0;
+  const std::int64_t num_rows = preparation.apply(*rows, job.fit.batch_size, [&](const data::PreparedBlock& block) {
+    if (signals.stop()) throw ExitCode{signals.exit_status()};
+    out.write(lines.of(block, model(block)));
+    predictions += static_cast<std::int64_t>(block.rows.size());
+  });
+  out.commit();
+  const bool to_file = !options.out.empty() && options.out != "-";
+  std::FILE* told = to_file ? stdout : stderr;  // where the predictions do not go
+  if (options.json)
+    fmt::print(told, "{}\n",
+               nlohmann::ordered_json{{"rows", num_rows}, {"predictions", predictions}, {"out", options.out}}.dump(2));
+  else
+    fmt::print(told, "{} predictions of {} rows{}\n", grouped(predictions), grouped(num_rows),
+               to_file ? " written to " + options.out : "");
+}
+
+}  // namespace
+
+void command_predict(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("predict", "Apply a run's model to a table");
+  command->footer(
+      "\nThe table needs the columns of the inputs alone. Lags, cycles, scales and\n"
+      "whatever else was fitted in training are applied as they were. Each window\n"
+      "gives a line, with the row that ends it, counted from 0. A table of any size\n"
+      "takes the same memory.");
+  auto options = std::make_shared<PredictOptions>();
+  options->source = std::make_shared<JobSource>();
+  command->add_option("RUN", options->run, "folder of a run, e.g. runs/demand")->required();
+  command->add_option("TABLE", options->table, "CSV file, e.g. data.csv")->required();
+  command->add_option("-o,--out", options->out, "CSV file to write; without it, the standard output");
+  add_machine_overrides(*command, options->source);
+  command->add_flag("--json", options->json, "tell what was done as JSON");
+  command->callback([options] { predict(*options); });
+}
+
+}  // namespace hotloop::cli

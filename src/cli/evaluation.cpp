@@ -1,0 +1,162 @@
+#include "cli/evaluation.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "cli/report.h"
+#include "hotloop/error.h"
+#include "train/metrics.h"
+
+namespace hotloop::cli {
+namespace {
+
+constexpr std::size_t chart_points = 336;
+
+// Calls f(prediction, target) with the numbers of each sample, or of each valid step of one: predictions (samples, time, ...) for
+// targets (time, ...).
+template <class F> void for_each_target(const Array& predictions, const data::Dataset& samples, F&& f) {
+  const Shape shape = samples.target_shape();
+  const bool steps = predictions.shape().rank() == 3 && shape.rank() >= 1 && shape[0] == predictions.shape()[1];
+  const std::int64_t num_steps = steps ? shape[0] : 1, per_sample = predictions.size() / samples.size();
+  std::vector<double> predicted(static_cast<std::size_t>(per_sample / num_steps)),
+      wanted(static_cast<std::size_t>(shape.size() / num_steps));
+  Array target(samples.target_dtype(), shape);
+  std::int32_t length = 0;
+  for (std::int64_t i = 0; i < samples.size(); ++i) {
+    samples.gather(std::span(&i, 1), {.targets = target.raw(), .lengths = &length});
+    const std::int64_t valid = steps && samples.has_lengths() ? length : num_steps;
+    std::int64_t at = i * per_sample, at_target = 0;
+    for (std::int64_t t = 0; t < valid; ++t) {
+      for (double& v : predicted) v = predictions.at(at++);
+      for (double& v : wanted) v = target.at(at_target++);
+      if (!f(std::span<const double>(predicted), std::span<const double>(wanted))) return;
+    }
+  }
+}
+
+Confusion count_classes(const Array& predictions, const data::Dataset& samples, std::span<const std::string> names) {
+  std::vector<metrics::Classes> seen;
+  std::int64_t largest = std::max<std::int64_t>(1, static_cast<std::int64_t>(names.size()) - 1);
+  for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted) {
+    seen.push_back(metrics::classes_of("confusion", predicted, wanted, 0));
+    largest =
+        std::max({largest, seen.back().predicted, seen.back().wanted, static_cast<std::int64_t>(predicted.size()) - 1});
+    return true;
+  });
+  Confusion confusion{.num_classes = largest + 1};
+  confusion.counts.assign(static_cast<std::size_t>(confusion.num_classes * confusion.num_classes), 0);
+  for (const metrics::Classes& c : seen)
+    ++confusion.counts[static_cast<std::size_t>(c.wanted * confusion.num_classes + c.predicted)];
+  for (std::int64_t c = 0; c < confusion.num_classes; ++c)
+    confusion.names.push_back(c < static_cast<std::int64_t>(names.size()) ? names[static_cast<std::size_t>(c)]
+                                                                          : std::to_string(c));
+  return confusion;
+}
+
+Chart forecast_chart(const Array& predictions, const data::Dataset& samples, const data::Standardization& scale,
+                     const std::string& target) {
+  ChartSeries truth{.name = "truth"}, forecast{.name = "forecast"};
+  for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted) {
+    const auto x = static_cast<double>(truth.xs.size());
+    truth.xs.push_back(x);
+    truth.ys.push_back(wanted[0] * scale.std + scale.mean);
+    forecast.xs.push_back(x);
+    forecast.ys.push_back(predicted[0] * scale.std + scale.mean);
+    return truth.xs.size() < chart_points;
+  });
+  return {.title = "Forecast against truth, first test samples",
+          .x_label = "test sample",
+          .y_label = target,
+          .series = {truth, forecast}};
+}
+
+// Targets and predictions of a sample are [step 0's targets, step 1's, ...].
+Chart phase_chart(const Array& predictions, const data::Samples& samples, const std::vector<std::string>& targets) {
+  const data::Dataset& test = samples.test();
+  const std::int64_t first = 0;
+  Array wanted(test.target_dtype(), test.target_shape().with_inserted(0, 1));
+  test.gather(std::span(&first, 1), {.targets = wanted.raw()});
+  const auto way = [&](const std::string& name, const Array& rows) {
+    const Array values = samples.preparation().unscale(rows);
+    const auto n = static_cast<std::int64_t>(targets.size());
+    ChartSeries series{.name = name};
+    for (std::int64_t i = 0; i < wanted.size(); i += n) {
+      series.xs.push_back(values.at(i));
+      series.ys.push_back(values.at(i + n - 1));
+    }
+    return series;
+  };
+  return {.title = "Phase space, first test sample",
+          .x_label = targets.front(),
+          .y_label = targets.back(),
+          .series = {way("truth", wanted), way("forecast", predictions)},
+          .whole_x = false};
+}
+
+}  // namespace
+
+std::int64_t Confusion::total() const { return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}); }
+
+double Confusion::accuracy() const {
+  std::int64_t right = 0;
+  for (std::int64_t c = 0; c < num_classes; ++c) right += counts[static_cast<std::size_t>(c * num_classes + c)];
+  return static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(1, total()));
+}
+
+Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Layer& model, const Tree<Array>& params,
+                    const Tree<Array>& buffers, const std::string& name) {
+  const data::Dataset& test = samples.test();
+  if (test.size() == 0) throw UserError("split", "the test part must hold samples", samples.describe());
+  const Array predicted = train::predict(model, params, test, job.fit.batch_size, job.fit.compile, buffers);
+  Evaluation out;
+  const bool classes = is_integer(test.target_dtype());
+  const data::Standardization scale = samples.target_scale();
+  out.results = {{name, train::evaluate_metric(job.fit.metric, predicted, test, scale.std, scale.mean)}};
+  for (TestResult& baseline : run_baselines(job, samples)) out.results.push_back(std::move(baseline));
+  if (classes)
+    out.confusion = count_classes(predicted, test, samples.preparation().classes());
+  else if (predicted.shape().rank() == 2 && job.recipe.targets.size() > 1 && job.recipe.horizon_steps > 1)
+    out.phase = phase_chart(predicted, samples, job.recipe.targets);
+  if (!classes)
+    out.forecast = forecast_chart(predicted, test, samples.preparation().target_scales()[0], job.recipe.targets[0]);
+  return out;
+}
+
+std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation) {
+  return fmt::format("{} on the {} test {}{}", job.fit.metric.name(), grouped(samples.test().size()),
+                     job.recipe.sample.empty() ? "windows" : "series", evaluation.confusion ? "" : ", " + unit_of(job));
+}
+
+nlohmann::ordered_json confusion_json(const Confusion& confusion) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (auto row = confusion.counts.begin(); row != confusion.counts.end(); row += confusion.num_classes)
+    rows.push_back(std::vector<std::int64_t>(row, row + confusion.num_classes));
+  return {{"classes", confusion.names}, {"accuracy", confusion.accuracy()}, {"counts", rows}};
+}
+
+std::string confusion_table(const Confusion& confusion) {
+  std::string out = fmt::format("Accuracy {:.4f}: {} of {} right\n", confusion.accuracy(),
+                                grouped(std::llround(confusion.accuracy() * static_cast<double>(confusion.total()))),
+                                grouped(confusion.total()));
+  std::size_t width = 5;
+  for (const std::string& name : confusion.names) width = std::max(width, std::min<std::size_t>(name.size() + 1, 9));
+  const auto fit_name = [&](const std::string& name) { return name.substr(0, width - 1); };
+  const std::int64_t shown = std::min(confusion.num_classes, static_cast<std::int64_t>((80 - 12) / width));
+  out += fmt::format("  {:<10}", "wanted");
+  for (std::int64_t c = 0; c < shown; ++c)
+    out += fmt::format("{:>{}}", fit_name(confusion.names[static_cast<std::size_t>(c)]), width);
+  out += "  <- predicted\n";
+  for (std::int64_t w = 0; w < shown; ++w) {
+    out += fmt::format("  {:<10}", confusion.names[static_cast<std::size_t>(w)].substr(0, 9));
+    for (std::int64_t p = 0; p < shown; ++p)
+      out += fmt::format("{:>{}}", confusion.counts[static_cast<std::size_t>(w * confusion.num_classes + p)], width);
+    out += "\n";
+  }
+  if (shown < confusion.num_classes)
+    out += fmt::format("  ({} more classes: metrics.json has them all)\n", confusion.num_classes - shown);
+  return out;
+}
+
+}  // namespace hotloop::cli

@@ -1,0 +1,46 @@
+// A model's test: the metric beside the baselines, and what the report shows of the predictions.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/baselines.h"
+#include "cli/charts.h"
+#include "cli/job.h"
+
+namespace hotloop::cli {
+
+// Of a classification: counts[wanted * num_classes + predicted] of the test's samples, or of their valid steps.
+struct Confusion {
+  std::int64_t num_classes = 0;
+  std::vector<std::int64_t> counts = {};
+  std::vector<std::string> names = {};  // of the classes
+
+  std::int64_t total() const;
+  double accuracy() const;
+};
+
+struct Evaluation {
+  std::vector<TestResult> results;  // this model's first, then the baselines'
+  std::optional<Confusion> confusion;
+  std::optional<Chart>
+      forecast;  // of a regression: the first test samples, forecast against truth, in the target's unit
+  // Of a regression of several targets over several steps: the first test sample's way through the first and last of them, forecast
+  // against truth.
+  std::optional<Chart> phase;
+};
+
+Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Layer& model, const Tree<Array>& params,
+                    const Tree<Array>& buffers, const std::string& name);
+
+// What the results are of, e.g. "mae on the 2,628 test windows, GW".
+std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation);
+// {"classes", "accuracy", "counts": rows of the wanted class}.
+nlohmann::ordered_json confusion_json(const Confusion& confusion);
+// Accuracy, and rows of counts: wanted down, predicted across; the largest classes only where there are many.
+std::string confusion_table(const Confusion& confusion);
+
+}  // namespace hotloop::cli

@@ -1,0 +1,37 @@
+// The one-page report of a run.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/evaluation.h"
+
+namespace hotloop::cli {
+
+struct ReportContent {
+  std::string title;     // "demand"
+  std::string headline;  // "Test mae 0.1767, epoch 31 of 40"
+  std::string status;    // what ended the training, when it was not its last epoch; may be empty
+  std::string result_heading;
+  std::vector<TestResult> results;
+  bool larger_is_better = false;
+  std::vector<std::pair<std::string, std::string>> facts;  // label and value
+  std::vector<Chart> charts;
+  std::optional<Confusion> confusion;
+  std::string kernels, times, step;  // plain text, laid out with spaces
+  std::string config;                // TOML
+  std::vector<train::EpochRecord> history;
+  std::string metric;
+  double scale = 1;  // of the validation
+};
+
+// Self-contained HTML: no script, no file beside it; light or dark as the browser is.
+std::string print_html(const ReportContent& content);
+
+// The loss of each epoch on the training samples and the validation, on two charts in one picture's style.
+Chart loss_chart(const std::vector<train::EpochRecord>& history);
+Chart validation_chart(const std::vector<train::EpochRecord>& history, const std::string& metric, double scale,
+                       std::int64_t best_epoch);
+
+}  // namespace hotloop::cli

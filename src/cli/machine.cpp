@@ -1,0 +1,70 @@
+#include "cli/machine.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+#include <fstream>
+#include <map>
+
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::cli {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+}  // namespace
+
+std::string host_target_name() {
+  static const std::map<std::string, std::string> vectors = {{"avx512", "avx512 (512-bit vectors)"},
+                                                             {"avx2", "avx2 (256-bit vectors)"},
+                                                             {"portable", "portable (128-bit vectors)"}};
+  const std::string target = kernel::host_target().name;
+  return vectors.contains(target) ? vectors.at(target) : target;
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name"))
+      if (const std::size_t colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
+  return "unknown";
+}
+
+std::string cache_sizes() {
+  std::string out;
+  for (int i = 0;; ++i) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
+    const std::string level = first_line(folder + "level"), size = first_line(folder + "size");
+    if (level.empty()) break;
+    const std::string type = first_line(folder + "type");
+    out += (out.empty() ? "L" : ", L") + level + (type == "Data" ? "d" : type == "Instruction" ? "i" : "") + " " + size;
+  }
+  return out.empty() ? "not told by this system" : out;
+}
+
+std::string compiler_on_path() {
+  const char* path = std::getenv("PATH");
+  std::string rest = path != nullptr ? path : "";
+  for (const char* name : {"cc", "gcc", "clang"}) {
+    for (std::size_t at = 0; at <= rest.size();) {
+      const std::size_t end = std::min(rest.find(':', at), rest.size());
+      const std::string candidate = rest.substr(at, end - at) + "/" + name;
+      if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+      at = end + 1;
+    }
+  }
+  return "";
+}
+
+bool library_loads(const char* name) {
+  void* library = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+  if (library != nullptr) ::dlclose(library);
+  return library != nullptr;
+}
+
+}  // namespace hotloop::cli

@@ -1,0 +1,62 @@
+#include "cli/training_log.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "hotloop/error.h"
+
+namespace hotloop::cli {
+namespace {
+
+// One write, so that a killed program leaves whole lines behind.
+void append_line(const std::filesystem::path& path, const std::string& text) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  const bool written = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int reason = errno;
+  if (fd >= 0 && ::close(fd) == 0 && written) return;
+  throw UserError("run", "the file must be writable", path.string() + " (" + std::strerror(reason) + ")",
+                  "free some space, then go on with: hotloop train --resume " + path.parent_path().string());
+}
+
+}  // namespace
+
+TrainingLog::TrainingLog(const RunFolder& folder, std::string metric, double scale, const train::TrainingState* resumed)
+    : folder_(folder),
+      metric_(std::move(metric)),
+      scale_(scale),
+      events_(folder.path(), resumed != nullptr ? resumed->num_steps + 1 : 0) {
+  // A line of an epoch that the checkpoint does not know will be written again.
+  finish(resumed != nullptr ? resumed->history : std::vector<train::EpochRecord>());
+}
+
+void TrainingLog::update(const train::Progress& progress) {
+  if (!progress.epoch_done) return;
+  const train::EpochRecord& record = *progress.epoch_record;
+  append_line(folder_.history(), line(record));
+  const std::int64_t step = progress.epoch * progress.num_steps;
+  events_.scalar("loss/train", record.train_loss, step);
+  events_.scalar(metric_ + "/validation", record.validation * scale_, step);
+  const double seconds = progress.elapsed_s - last_elapsed_s_;
+  if (seconds > 0)
+    events_.scalar("samples_per_second", static_cast<double>(progress.samples_here - last_samples_) / seconds, step);
+  last_elapsed_s_ = progress.elapsed_s;
+  last_samples_ = progress.samples_here;
+}
+
+void TrainingLog::finish(const std::vector<train::EpochRecord>& history) {
+  std::string text = header();
+  for (const train::EpochRecord& record : history) text += line(record);
+  folder_.write(folder_.history(), text);
+}
+
+std::string TrainingLog::header() const { return "epoch,train_loss,validation_" + metric_ + ",seconds\n"; }
+
+std::string TrainingLog::line(const train::EpochRecord& r) const {
+  return fmt::format("{},{},{},{:.6f}\n", r.epoch, r.train_loss, r.validation * scale_, r.seconds);
+}
+
+}  // namespace hotloop::cli

@@ -1,0 +1,33 @@
+// What is written of a training while it goes on: history.csv, TensorBoard events, and the best parameters.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/run_folder.h"
+#include "hotloop/fit.h"
+#include "io/event_file.h"
+
+namespace hotloop::cli {
+
+class TrainingLog {
+ public:
+  // The validation is logged as `scale` times its value. `resumed`: the state that the training goes on from, or null.
+  TrainingLog(const RunFolder& folder, std::string metric, double scale, const train::TrainingState* resumed);
+  void update(const train::Progress& progress);
+  // history.csv once more, whole and on the disk.
+  void finish(const std::vector<train::EpochRecord>& history);
+
+ private:
+  std::string header() const;
+  std::string line(const train::EpochRecord& record) const;
+
+  RunFolder folder_;
+  std::string metric_;
+  double scale_;
+  io::EventFile events_;
+  std::int64_t steps_per_epoch_ = 0, last_samples_ = 0;
+  double last_elapsed_s_ = 0;
+};
+
+}  // namespace hotloop::cli

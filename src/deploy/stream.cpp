@@ -1,0 +1,164 @@
+#include "hotloop/stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ir/op_def.h"
+#include "runtime/executable.h"
+
+namespace hotloop {
+namespace {
+
+DType dtype_of_params(const Tree<Array>& params) {
+  const std::vector<Array> leaves = params.flatten();
+  return leaves.empty() ? DType::F32 : leaves.front().dtype();
+}
+
+Tree<Array> traced_initial_state(const nn::Layer& model, std::int64_t batch, DType dtype) {
+  Tree<Value> state;
+  const auto graph = trace(
+      [&](std::span<const Value>) {
+        state = model.initial_state(batch, dtype);
+        return state.flatten();
+      },
+      {}, "initial_state");
+  if (graph->outputs().empty()) return {};
+  CompileOptions options;
+  options.backend = "interp";  // zeros, as a rule: not worth a compiler
+  return state.unflatten(compile(graph, options)(std::span<const Array>{}));
+}
+
+// Whether a loop over the steps runs from the last to the first. (A loop inside a cell is that cell's own affair.)
+bool runs_backward(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const auto& node) {
+    if (node->op->kind == ir::OpKind::Loop) return node->attrs.flag("reverse");
+    return std::ranges::any_of(node->regions, [](const auto& region) { return runs_backward(*region); });
+  });
+}
+
+}  // namespace
+
+StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
+                       const StreamOptions& options) {
+  const std::int64_t batch = options.batch;
+  if (features <= 0 || batch <= 0)
+    throw UserError("stream", "features and batch must be positive",
+                    std::to_string(features) + " features, batch " + std::to_string(batch));
+  const DType dtype = dtype_of_params(params);
+  const Tree<Array> buffers = options.buffers.empty() ? model.init_buffers(dtype) : options.buffers;
+  StreamStep step;
+  step.initial_state = traced_initial_state(model, batch, dtype);
+  step.bound = params.flatten();
+  for (const Array& leaf : buffers.flatten()) step.bound.push_back(leaf);
+  std::vector<ValueType> types;
+  for (const Array& leaf : step.bound) types.push_back(leaf.type());
+  for (const Array& leaf : step.initial_state.flatten()) types.push_back(leaf.type());
+  types.push_back({dtype, {batch, features}});
+  const std::size_t p = params.num_leaves(), b = buffers.num_leaves(), s = step.initial_state.num_leaves();
+  step.graph = trace(
+      [&](std::span<const Value> in) {
+        nn::Context context;
+        context.buffers = buffers.unflatten(in.subspan(p, b));
+        context.state = step.initial_state.unflatten(in.subspan(p + b, s));
+        Value y = model.apply(params.unflatten(in.first(p)), reshape(in.back(), {batch, 1, features}), context);
+        // Many-to-many models keep the axis of time.
+        if (y.rank() > 1 && y.shape()[1] == 1) y = reshape(y, y.shape().without(1));
+        std::vector<Value> outputs = {y};
+        const std::vector<Value> after = context.state->flatten();
+        HOTLOOP_CHECK(after.size() == s, "a step keeps the structure of the state");
+        outputs.insert(outputs.end(), after.begin(), after.end());
+        return outputs;
+      },
+      types, "stream_step");
+  if (runs_backward(*step.graph))
+    throw UserError("stream", "every layer must read the sequence forward",
+                    "a layer that reads it from the last step to the first", "the whole sequence, model(params, x)");
+  step.bound.resize(types.size());
+  return step;
+}
+
+struct Stream::State {
+  Executable executable;
+  Tree<Array> initial;
+};
+
+Stream::Stream(const nn::Layer& model, const Tree<Array>& params, std::int64_t features, const StreamOptions& options) {
+  const StreamStep step = stream_step(model, params, features, options);
+  state_ =
+      std::make_shared<const State>(State{compile_bound(step.graph, step.bound, options.compile), step.initial_state});
+}
+
+Tree<Array> Stream::initial_state() const {
+  return state_->initial.map([](const Array& leaf) { return leaf.clone(); });
+}
+
+std::pair<Array, Tree<Array>> Stream::step(const Tree<Array>& state, const Array& x) const {
+  std::vector<Array> inputs = state.flatten();
+  if (state.names() != state_->initial.names())
+    throw UserError("stream", "the state must be as initial_state() gives it",
+                    std::to_string(state.num_leaves()) + " leaves of other names");
+  inputs.push_back(x);
+  std::vector<Array> outputs = state_->executable(inputs);
+  return {outputs[0], state.unflatten(std::span<const Array>(outputs).subspan(1))};
+}
+
+const ValueType& Stream::input_type() const { return state_->executable.input_types().back(); }
+const ValueType& Stream::output_type() const { return state_->executable.output_types().front(); }
+std::string Stream::explain() const { return state_->executable.explain(); }
+const Executable& Stream::executable() const { return state_->executable; }
+
+// The state twice: a step reads one and writes the other.
+struct Stream::Voice::State {
+  std::shared_ptr<const Stream::State> stream;
+  std::vector<Array> states[2];
+  // Of a step that reads states[i]: the state, x, what is bound; y, the state.
+  std::vector<void*> inputs[2], outputs[2];
+  std::size_t x = 0;  // where x stands among the inputs
+  int current = 0;
+};
+
+Stream::Voice Stream::voice() const {
+  auto own = std::make_shared<Voice::State>();
+  own->stream = state_;
+  for (auto& copy : own->states) copy = initial_state().flatten();
+  for (int i = 0; i < 2; ++i) {
+    own->outputs[i].push_back(nullptr);
+    for (Array& leaf : own->states[i]) own->inputs[i].push_back(leaf.raw());
+    for (Array& leaf : own->states[1 - i]) own->outputs[i].push_back(leaf.raw());
+    own->inputs[i].push_back(nullptr);
+    for (const Array& a : state_->executable.impl().bound) own->inputs[i].push_back(a.memory().get());
+  }
+  own->x = own->states[0].size();
+  return Voice(std::move(own));
+}
+
+void Stream::Voice::reset() {
+  const std::vector<Array> initial = state_->stream->initial.flatten();
+  for (std::size_t i = 0; i < initial.size(); ++i)
+    std::memcpy(state_->states[state_->current][i].raw(), initial[i].raw(), initial[i].bytes());
+}
+
+template <class T> void Stream::Voice::step_as(std::span<const T> x, std::span<T> y) {
+  State& own = *state_;
+  const Executable& executable = own.stream->executable;
+  const ValueType& in = executable.input_types().back();
+  const ValueType& out = executable.output_types().front();
+  if (in.dtype != dtype_of<T>() || static_cast<std::int64_t>(x.size()) != in.shape.size() ||
+      static_cast<std::int64_t>(y.size()) != out.shape.size())
+    throw UserError("stream", "a step takes " + in.str() + " and gives " + out.str(),
+                    std::string(name_of(dtype_of<T>())) + ", " + std::to_string(x.size()) + " numbers in and " +
+                        std::to_string(y.size()) + " out");
+  const auto i = static_cast<std::size_t>(own.current);
+  own.inputs[i][own.x] = const_cast<T*>(x.data());  // read only
+  own.outputs[i].front() = y.data();
+  // Straight to the kernel: counting and timing the call would cost as much as a small step.
+  executable.impl().engine->run(own.inputs[i].data(), own.outputs[i].data(), in.shape[0]);
+  own.current = 1 - own.current;
+}
+
+void Stream::Voice::step(std::span<const float> x, std::span<float> y) { step_as(x, y); }
+void Stream::Voice::step(std::span<const double> x, std::span<double> y) { step_as(x, y); }
+
+}  // namespace hotloop

@@ -1,0 +1,17 @@
+// Elementwise functions by name, as layers and cells apply them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hotloop/graph.h"
+
+namespace hotloop::nn {
+
+using ActivationFunction = std::function<Value(Value)>;
+// The function with the default of its parameter, if it has one; UserError with the nearest name if there is none.
+ActivationFunction activation_function(const std::string& name);
+std::vector<std::string> activation_names();  // in order
+
+}  // namespace hotloop::nn

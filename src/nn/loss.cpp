@@ -1,0 +1,90 @@
+#include <numeric>
+#include <vector>
+
+#include "hotloop/error.h"
+#include "hotloop/losses.h"
+#include "hotloop/nn.h"
+#include "hotloop/ops.h"
+
+namespace hotloop::losses {
+namespace {
+
+// One factor an element, each from what weighs some of the axes.
+class ElementWeights {
+ public:
+  explicit ElementWeights(Value elements) : elements_(elements) {}
+
+  void multiply(Value factor) {
+    const Value all = broadcast(factor, elements_.shape(), leading_axes(factor.rank()));
+    product_ = product_ ? product_ * all : all;
+  }
+  Value product() const { return product_ ? product_ : ones_like(elements_); }
+
+ private:
+  static std::vector<std::int64_t> leading_axes(int count) {
+    std::vector<std::int64_t> axes(static_cast<std::size_t>(count));
+    std::iota(axes.begin(), axes.end(), 0);
+    return axes;
+  }
+
+  Value elements_, product_;
+};
+
+}  // namespace
+
+Loss::Loss(Function function, std::string name) : function_(std::move(function)), name_(std::move(name)) {}
+Loss::Loss(Pointwise pointwise, std::string name) : pointwise_(std::move(pointwise)), name_(std::move(name)) {}
+
+void Loss::check(Value prediction, Value target) const {
+  if (pointwise_.same_type && prediction.type() != target.type())
+    throw UserError(name_, "prediction and target must have one shape and dtype",
+                    prediction.type().str() + " and " + target.type().str(),
+                    prediction.rank() != target.rank() ? "reshape the target to the model's output" : "");
+}
+
+Value Loss::operator()(Value prediction, Value target) const {
+  check(prediction, target);
+  if (pointwise_.elements) return mean(pointwise_.elements(prediction, target));
+  const Value loss = function_(prediction, target);
+  if (loss.rank() != 0) throw UserError(name_, "a loss must be a scalar", loss.type().str(), "take its mean");
+  return loss;
+}
+
+Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& weights) const {
+  if (!weights.samples && !weights.classes && !weights.lengths) {
+    const Value loss = (*this)(prediction, target);
+    return {loss, cast(extent(prediction, 0), loss.dtype())};
+  }
+  if (!pointwise_.elements)
+    throw UserError(name_, "weights and lengths need a loss that is a mean over elements", "a plain function",
+                    "make it a Loss::Pointwise");
+  check(prediction, target);
+  Value elements = pointwise_.elements(prediction, target);
+  ElementWeights factors(elements);
+  if (weights.lengths) {
+    // Selected away, not multiplied by 0: what lies beyond a row's steps may be anything.
+    const Value valid = nn::valid_steps(elements, weights.lengths);
+    elements = select(valid, elements, zeros_like(elements));
+    factors.multiply(cast(valid, elements.dtype()));
+  }
+  if (weights.samples) {
+    if (weights.samples.type() != ValueType{elements.dtype(), {elements.shape()[0]}})
+      throw UserError(name_, "there must be one weight a sample",
+                      weights.samples.type().str() + " for elements " + elements.type().str());
+    factors.multiply(weights.samples);
+  }
+  if (weights.classes) {
+    if (!pointwise_.classes)
+      throw UserError(name_, "class weights need a loss over classes", "'" + name_ + "'", "sample weights");
+    if (weights.classes.rank() != 1 || weights.classes.dtype() != elements.dtype())
+      throw UserError(name_, "there must be one weight a class, in the dtype of the loss",
+                      weights.classes.type().str() + " for elements " + elements.type().str());
+    factors.multiply(gather(weights.classes, pointwise_.classes(prediction, target), 0));
+  }
+  const Value weight = factors.product();
+  const Value total = sum(weight);
+  const Value divisor = select(greater(total, like(total, 0)), total, ones_like(total));
+  return {sum(weight * elements) / divisor, total};
+}
+
+}  // namespace hotloop::losses

@@ -1,0 +1,68 @@
+#include "hotloop/ops.h"
+#include "nn/registry.h"
+
+namespace hotloop::losses {
+namespace {
+
+// What a target says of a prediction (B, ..., C).
+enum class TargetKind { Classes, Distribution };
+
+TargetKind kind_of(Value prediction, Value target) {
+  const int last = prediction.rank() - 1;
+  if (last < 1 || prediction.shape()[last] < 2)
+    throw UserError("cross_entropy", "the prediction must be (batch, ..., classes) with at least two classes",
+                    prediction.type().str(), "binary_cross_entropy for one output");
+  const Shape without = prediction.shape().without(last);
+  if (target.type() == prediction.type()) return TargetKind::Distribution;
+  if (target.shape() == without || target.shape() == without.with_inserted(last, 1)) return TargetKind::Classes;
+  throw UserError("cross_entropy", "the target must be a class for each prediction, or a distribution over the classes",
+                  prediction.type().str() + " and " + target.type().str());
+}
+
+// i32 of the prediction's shape but the last axis.
+Value class_of(Value prediction, Value target) {
+  if (kind_of(prediction, target) == TargetKind::Distribution) return argmax(target, prediction.rank() - 1);
+  return reshape(cast(target, DType::I32), prediction.shape().without(prediction.rank() - 1));
+}
+
+Value elements_of(Value prediction, Value target, bool logits, double label_smoothing) {
+  const int last = prediction.rank() - 1;
+  const std::int64_t num_classes = prediction.shape()[last];
+  const auto repeated = [&](Value v) { return broadcast_to(expand_dims(v, -1), prediction.shape()); };
+  // Probabilities need not add up to 1, and are not below the least normal f32 in the logarithm.
+  const Value log_p =
+      logits ? prediction - repeated(logsumexp(prediction, last))
+             : log(maximum(prediction / repeated(reduce_sum(prediction, {last})), like(prediction, 0x1p-126)));
+  Value wanted = target;
+  if (kind_of(prediction, target) == TargetKind::Classes) {
+    // Selected by comparison: a class outside 0..C-1 selects none.
+    const Value index = iota(DType::I32, prediction.shape(), last);
+    wanted = cast(equal(index, repeated(class_of(prediction, target))), prediction.dtype());
+  }
+  if (label_smoothing > 0) wanted = wanted * (1 - label_smoothing) + label_smoothing / static_cast<double>(num_classes);
+  return -reduce_sum(wanted * log_p, {last});
+}
+
+}  // namespace
+
+CrossEntropy::CrossEntropy(bool logits, double label_smoothing)
+    : Loss(Pointwise{[=](Value prediction, Value target) {
+                       return elements_of(prediction, target, logits, label_smoothing);
+                     },
+                     class_of, false},
+           "cross_entropy") {
+  if (!(label_smoothing >= 0 && label_smoothing < 1))
+    throw UserError("cross_entropy", "label_smoothing must be in [0, 1)", std::to_string(label_smoothing));
+}
+
+std::vector<LossDef> losses_cross_entropy() {
+  return {{"cross_entropy",
+           "mean of -log p of the target's class; targets are classes, or distributions over them",
+           {{"logits", true, "predictions are logits, p = softmax(prediction), or probabilities"},
+            {"label_smoothing", 0.0, "share of the target spread over all classes, in [0, 1)"}},
+           [](const Config& config) -> Loss {
+             return CrossEntropy(config.flag("logits"), config.number("label_smoothing"));
+           }}};
+}
+
+}  // namespace hotloop::losses

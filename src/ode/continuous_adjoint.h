@@ -1,0 +1,52 @@
+// What the adjoints have in common that solve the adjoint equation da/dt = - a df/dy backwards in time: optimise, then discretise.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/config.h"
+#include "hotloop/ode.h"
+
+namespace hotloop::ode {
+
+// Cotangents of the state, and what has come together of those of the arguments that are floats.
+struct Cotangents {
+  Leaves state, args;
+};
+
+// The equation on its way back.
+struct AdjointEquation {
+  // dy/dt, da/dt = - a df/dy, and - a df/dargs.
+  struct Slopes {
+    Leaves y, a, args;
+  };
+  std::function<Slopes(Value t, const Leaves& y, const Leaves& a)> slopes;
+  // The forward solution at t; undefined unless it was asked for.
+  std::function<Leaves(Value t)> state_at;
+  const Solver& solver;
+  const AdjointTolerance& tolerance;
+
+  // Solves dx/dt = field(t, x) from one time to another. Only the first `controlled` leaves decide about the steps: quadratures need not
+  // (Kidger, Chen, Lyons 2021).
+  Solution solve(const Field& field, Value from, Value to, const Tree<Value>& x, std::size_t controlled,
+                 const SaveAt& saveat = SaveAt::end()) const;
+};
+
+// Carries cotangents over an interval between two saved times, from `later`, where the state is y, to `earlier`.
+using CarryBack = std::function<Cotangents(const AdjointEquation& equation, Value later, Value earlier, const Leaves& y,
+                                           const Cotangents& cotangents)>;
+
+// Solves with derivatives by `carry_back`. UserError for what such a derivative is not there for: times that the program computes, events,
+// output at every step or dense.
+Solution solve_with_adjoint_equation(const Problem& problem, const TakeSteps& take_steps,
+                                     const AdjointTolerance& tolerance, bool keep_solution,
+                                     const CarryBack& carry_back);
+
+// An AdjointTolerance as settings by name.
+std::vector<Parameter> tolerance_parameters();
+AdjointTolerance tolerance_of(const Config& config);
+
+// Leaves under the names `name`.0, `name`.1, ... of one tree, and back.
+Tree<Value> tree_of(const std::vector<std::pair<std::string, Leaves>>& parts);
+
+}  // namespace hotloop::ode

@@ -1,0 +1,107 @@
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ode/norm.h"
+
+#include <limits>
+
+namespace hotloop::ode {
+namespace {
+
+// State: 1 / scaled error of the last accepted step and of the one before, and with dtmin whether the step is that small.
+class PidRule : public StepSizeRule {
+ public:
+  PidRule(Tolerance rtol, Tolerance atol, const PIDOptions& options)
+      : rtol_(std::move(rtol)), atol_(std::move(atol)), options_(options) {
+    const auto require = [](bool condition, const std::string& what, double received) {
+      if (!condition) throw UserError("ode.PID", what, std::to_string(received));
+    };
+    require(options.factormin > 0 && options.factormin <= 1, "factormin must be in (0, 1]", options.factormin);
+    require(options.factormax >= 1, "factormax must be at least 1", options.factormax);
+    require(options.safety > 0 && options.safety <= 1, "safety must be in (0, 1]", options.safety);
+    if (options.dtmin) require(*options.dtmin > 0, "dtmin must be positive", *options.dtmin);
+    if (options.dtmax) require(*options.dtmax > 0, "dtmax must be positive", *options.dtmax);
+  }
+
+  bool is_adaptive() const override { return true; }
+
+  std::pair<Value, Leaves> start(const VectorField& field, Value t0, const Leaves& y0, Value dt0,
+                                 int error_order) const override {
+    rtol_.check("rtol", field.like());
+    atol_.check("atol", field.like());
+    const DType dtype = field.time_dtype();
+    Value dt = dt0 ? dt0 : initial_step(field, t0, y0, error_order, rtol_, atol_);
+    if (options_.dtmax) dt = minimum(dt, constant(*options_.dtmax, dtype));
+    if (options_.dtmin) dt = maximum(dt, constant(*options_.dtmin, dtype));
+    Leaves state = {constant(1, dtype), constant(1, dtype)};
+    if (options_.dtmin) state.push_back(constant(0, DType::Bool));
+    return {t0 + dt, state};
+  }
+
+  Leaves tolerance(const Leaves& y) const override {
+    Leaves sizes;
+    for (std::size_t i = 0; i < y.size(); ++i) sizes.push_back(atol_.of(i, y[i]) + abs(y[i]) * rtol_.of(i, y[i]));
+    return sizes;
+  }
+
+  Proposal propose(const VectorField& field, const Attempt& in) const override {
+    const DType dtype = field.time_dtype();
+    const auto number = [&](double x) { return constant(x, dtype); };
+    Leaves scaled;
+    for (std::size_t i = 0; i < in.y0.size(); ++i) {
+      const Value size = maximum(abs(in.y0[i]), abs(in.y1[i]));
+      scaled.push_back(in.error[i] / (atol_.of(i, size) + size * rtol_.of(i, size)));
+    }
+    // Where the field is not defined the error is NaN: a reason to try a shorter step, as any large error is.
+    const Value raw = rms(scaled, dtype);
+    const Value infinity = number(std::numeric_limits<double>::infinity());
+    Proposal next;
+    next.finite = less(raw, infinity);
+    const Value error = stop_gradient(select(next.finite, raw, infinity));
+    next.keep = less(error, number(1));
+    const Value at_dtmin = options_.dtmin ? in.state[2] : Value{};
+    if (at_dtmin) next.keep = bit_or(next.keep, at_dtmin);
+
+    Value inverse = 1.0 / error;
+    const double order = in.error_order, p = options_.pcoeff, i = options_.icoeff, d = options_.dcoeff;
+    Value factor = number(options_.safety);
+    const auto multiply = [&](Value base, double exponent) {
+      if (exponent != 0) factor = factor * pow(base, number(exponent / order));
+    };
+    multiply(inverse, p + i + d);
+    multiply(in.state[0], -(p + 2 * d));
+    multiply(in.state[1], d);
+    // An accepted step is not followed by a shorter one, a rejected one always is.
+    const Value least = select(next.keep, number(1), number(options_.factormin));
+    const Value most = select(next.keep, number(options_.factormax), number(options_.safety));
+    factor = minimum(maximum(factor, least), most);
+    Value dt = (in.t1 - in.t0) * factor;
+    // The error of a failed or exact step says nothing about the next two.
+    inverse = select(bit_and(less(inverse, infinity), greater(inverse, number(0))), inverse, number(1));
+    if (options_.dtmax) dt = minimum(dt, number(*options_.dtmax));
+    Leaves state = {select(next.keep, inverse, in.state[0]), select(next.keep, in.state[0], in.state[1])};
+    if (options_.dtmin) {
+      const Value dtmin = number(*options_.dtmin);
+      if (!options_.force_dtmin)
+        next.result = select(less(dt, dtmin), constant(static_cast<int>(Result::StepTooSmall), DType::I32),
+                             constant(static_cast<int>(Result::Success), DType::I32));
+      dt = select(bit_and(at_dtmin, equal(factor, number(1))), dtmin, dt);
+      state.push_back(less_equal(dt, dtmin));
+      dt = maximum(dt, dtmin);
+    }
+    next.t0 = select(next.keep, in.t1, in.t0);
+    next.t1 = next.t0 + stop_gradient(dt);
+    next.state = state;
+    return next;
+  }
+
+ private:
+  Tolerance rtol_, atol_;
+  PIDOptions options_;
+};
+
+}  // namespace
+
+PID::PID(Tolerance rtol, Tolerance atol, const PIDOptions& options)
+    : Controller(PidRule(std::move(rtol), std::move(atol), options)) {}
+
+}  // namespace hotloop::ode

@@ -1,0 +1,134 @@
+#include "ode/events.h"
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "hotloop/transforms.h"
+#include "ops/composed/bounded_while.h"
+
+namespace hotloop::ode {
+
+EventFinder::EventFinder(const std::vector<Event>& events, const VectorField& field, const Tree<Value>& args)
+    : events_(events), field_(field), args_(args) {}
+
+Value EventFinder::function(std::size_t i, Value s, const Leaves& y) const {
+  const Value g = events_[i].function(field_.time(s), field_.like().unflatten(y), args_);
+  if (!g || g.rank() != 0 || !is_float(g.dtype()))
+    throw UserError("ode.solve", "the function of an event must give a float scalar",
+                    "event " + std::to_string(i) + " = " + (g ? g.type().str() : "an undefined value"));
+  return g.dtype() == s.dtype() ? g : cast(g, s.dtype());
+}
+
+Leaves EventFinder::values(Value s, const Leaves& y) const {
+  Leaves values;
+  for (std::size_t i = 0; i < events_.size(); ++i) values.push_back(function(i, s, y));
+  return values;
+}
+
+// The step's interpolant at t0 + x (t1 - t0).
+Leaves EventFinder::at(const StepInput& step, const StepResult& result, Value x) const {
+  Leaves y;
+  for (std::size_t i = 0; i < step.y0.size(); ++i) {
+    const Value here = cast(x, step.y0[i].dtype());
+    Value sum = result.interpolant.back()[i];
+    for (std::size_t j = result.interpolant.size() - 1; j-- > 0;) sum = result.interpolant[j][i] + here * sum;
+    y.push_back(step.y0[i] + here * sum);
+  }
+  return y;
+}
+
+EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& result, Value accepted,
+                                       const Leaves& before, const Leaves& after) const {
+  const DType dtype = step.t0.dtype();
+  const Value zero = constant(0, dtype), one = constant(1, dtype), length = step.t1 - step.t0;
+  const auto time_at = [&](Value x) { return step.t0 + x * length; };
+  Outcome outcome;
+  Value first = one;  // place of the first crossing in the step
+  Value which = constant(-1, DType::I32);
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    const Value rises = bit_and(less(before[i], zero), greater_equal(after[i], zero));
+    const Value falls = bit_and(greater(before[i], zero), less_equal(after[i], zero));
+    Value crossed = events_[i].direction > 0 ? rises : events_[i].direction < 0 ? falls : bit_or(rises, falls);
+    if (accepted) crossed = bit_and(crossed, accepted);
+    // Bisection that falls back from Illinois' false position, to the last digits of x.
+    const auto g = [&](Value x) { return function(i, time_at(x), at(step, result, x)); };
+    const double width = dtype == DType::F32 ? 1e-6 : 1e-14;
+    const auto open = [&](std::span<const Value> c) {
+      return bit_and(crossed, greater(c[1] - c[0], constant(width, dtype)));
+    };
+    const auto narrow = [&](std::span<const Value> c) {
+      const Value middle = 0.5 * (c[0] + c[1]);
+      const Value between = c[0] - c[2] * (c[1] - c[0]) / (c[3] - c[2]);
+      const Value inside = bit_and(greater(between, c[0]), less(between, c[1]));
+      const Value bisect = equal(c[4], one);
+      const Value x = select(bit_or(bisect, logical_not(inside)), middle, between);
+      const Value value = g(x);
+      const Value left = equal(sign(value), sign(c[2]));  // the crossing lies to the right of x
+      return std::vector<Value>{select(left, x, c[0]), select(left, c[1], x), select(left, value, c[2]),
+                                select(left, c[3], value), 1.0 - c[4]};
+    };
+    const auto bracket =
+        ir::bounded_while("ode.event", open, narrow, std::vector<Value>{zero, one, before[i], after[i], zero}, 120)
+            .carry;
+    // Where the state changes it starts again from the side it came from, else beyond: on the wrong side by rounding, the same
+    // crossing would be met again.
+    const Value x = stop_gradient(events_[i].change ? bracket[0] : bracket[1]);
+    // One step of Newton's method from the root: no change of its value, and the derivative of the root.
+    const auto of_x = [&](std::span<const Value> v) { return std::vector<Value>{g(v[0])}; };
+    const auto [value, slope] = jvp(of_x, std::vector<Value>{x}, std::vector<Value>{one});
+    const Value steep = slope[0] ? slope[0] : one;
+    const Value safe = select(equal(steep, zero), one, stop_gradient(steep));
+    const Value root = x - (value[0] - stop_gradient(value[0])) / safe;
+    const Value sooner = bit_and(crossed, less_equal(x, stop_gradient(first)));
+    first = select(sooner, root, first);
+    which = select(sooner, constant(static_cast<double>(i), DType::I32), which);
+  }
+  outcome.crossing.happened = greater_equal(which, constant(0, DType::I32));
+  outcome.crossing.t = time_at(first);
+  const Leaves there = at(step, result, first);
+  outcome.terminates = constant(0, DType::Bool);
+  outcome.y = there;
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    const Value chosen = equal(which, constant(static_cast<double>(i), DType::I32));
+    if (events_[i].terminal) outcome.terminates = bit_or(outcome.terminates, chosen);
+    if (!events_[i].change) continue;
+    const Tree<Value> changed =
+        events_[i].change(field_.time(outcome.crossing.t), field_.like().unflatten(there), args_);
+    if (changed.names() != field_.like().names())
+      throw UserError("ode.solve", "the change of an event must give a tree like the state",
+                      std::to_string(changed.num_leaves()) + " leaves");
+    const Leaves leaves = changed.flatten();
+    for (std::size_t k = 0; k < leaves.size(); ++k) outcome.y[k] = select(chosen, leaves[k], outcome.y[k]);
+  }
+  outcome.crossing.y = there;
+  outcome.values = values(outcome.crossing.t, outcome.y);
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    const Value chosen = equal(which, constant(static_cast<double>(i), DType::I32));
+    const Value side = cond(
+        chosen, [&](std::span<const Value>) { return Leaves{side_after(i, outcome, before[i])}; },
+        [&](std::span<const Value>) { return Leaves{zero}; }, {})[0];
+    outcome.values[i] = select(chosen, stop_gradient(side), outcome.values[i]);
+  }
+  return outcome;
+}
+
+// After its own event a function is zero, and rounding may put it on either side. Where it goes from there tells: beyond, unless the event
+// changes the state; then along its slope, as up again for a ball that bounces and on for a clock. A change that moves the function
+// itself away from zero leaves no doubt.
+Value EventFinder::side_after(std::size_t i, const Outcome& outcome, Value before) const {
+  const Value t = outcome.crossing.t;
+  const double tiny = t.dtype() == DType::F32 ? 1e-30 : 1e-200;
+  if (!events_[i].change) return sign(before) * -tiny;
+  std::vector<Value> at = {t}, along = {ones_like(t)};
+  const Leaves slopes = field_(t, outcome.y);
+  at.insert(at.end(), outcome.y.begin(), outcome.y.end());
+  along.insert(along.end(), slopes.begin(), slopes.end());
+  const auto [now, slope] = jvp(
+      [&](std::span<const Value> v) { return std::vector<Value>{function(i, v[0], Leaves(v.begin() + 1, v.end()))}; },
+      at, along);
+  const Value rate = slope[0] ? slope[0] : zeros_like(t);
+  const Value direction = select(equal(rate, zeros_like(t)), sign(before), sign(rate));
+  const Value unmoved = equal(now[0], function(i, t, outcome.crossing.y));
+  return select(unmoved, direction * tiny, now[0]);
+}
+
+}  // namespace hotloop::ode

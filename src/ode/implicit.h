@@ -1,0 +1,37 @@
+// What implicit solvers share: the state as one vector, its Jacobian, and Newton's method.
+#pragma once
+
+#include "hotloop/ode.h"
+#include "ode/linear_solve.h"
+
+namespace hotloop::ode {
+
+// The field on the state as one vector (n,). UserError unless its leaves have one dtype.
+class FlatField {
+ public:
+  FlatField(const VectorField& field, const Leaves& like);
+  Value operator()(Value t, Value y) const;
+  Value jacobian(Value t, Value y) const;         // (n, n), by forward mode
+  Value time_derivative(Value t, Value y) const;  // (n,)
+  Value pack(const Leaves& leaves) const;
+  Leaves unpack(Value flat) const;
+  std::int64_t size() const { return size_; }
+
+ private:
+  const VectorField& field_;
+  Leaves like_;
+  std::int64_t size_ = 0;
+};
+
+// z with z = known + scale f(t, z).
+struct NewtonSolution {
+  Value z;
+  Value converged;   // bool[]
+  Value iterations;  // i32[]
+};
+// Newton's method with the given matrix I - scale J for all iterations, until a correction is small beside `tolerance` (n,). The
+// derivative is that of the equation, with the Jacobian at the solution.
+NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known, Value guess, Value matrix,
+                      const Factors& factors, Value tolerance);
+
+}  // namespace hotloop::ode

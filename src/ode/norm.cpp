@@ -1,0 +1,83 @@
+#include "ode/norm.h"
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+
+namespace hotloop::ode {
+
+Value rms(const Leaves& leaves, DType dtype) {
+  Value total;
+  std::int64_t size = 0;
+  for (const Value& leaf : leaves) {
+    const Value squares = cast(sum(square(leaf)), dtype);
+    total = total ? total + squares : squares;
+    size += leaf.shape().size();
+  }
+  return total ? sqrt(total / static_cast<double>(std::max<std::int64_t>(size, 1))) : constant(0, dtype);
+}
+
+Value initial_step(const VectorField& field, Value t0, const Leaves& y0, int error_order, const Tolerance& rtol,
+                   const Tolerance& atol) {
+  const DType dtype = field.time_dtype();
+  Leaves scale;
+  for (std::size_t i = 0; i < y0.size(); ++i) scale.push_back(atol.of(i, y0[i]) + rtol.of(i, y0[i]) * abs(y0[i]));
+  const auto norm = [&](const Leaves& x) {
+    Leaves scaled;
+    for (std::size_t i = 0; i < x.size(); ++i) scaled.push_back(x[i] / scale[i]);
+    return rms(scaled, dtype);
+  };
+  const auto number = [&](double x) { return constant(x, dtype); };
+  const Leaves f0 = field(t0, y0);
+  const Value d0 = norm(y0), d1 = norm(f0);
+  const Value tiny = bit_or(less(d0, number(1e-5)), less(d1, number(1e-5)));
+  const Value h0 = select(tiny, number(1e-6), 0.01 * (d0 / select(tiny, number(1), d1)));
+  Leaves y1, change;
+  for (std::size_t i = 0; i < y0.size(); ++i) y1.push_back(y0[i] + cast(h0, y0[i].dtype()) * f0[i]);
+  const Leaves f1 = field(t0 + h0, y1);
+  for (std::size_t i = 0; i < y0.size(); ++i) change.push_back(f1[i] - f0[i]);
+  const Value steepest = maximum(d1, norm(change) / h0);
+  const Value h1 = select(less_equal(steepest, number(1e-15)), maximum(number(1e-6), h0 * 1e-3),
+                          pow(0.01 / steepest, number(1.0 / error_order)));
+  return stop_gradient(minimum(100.0 * h0, h1));
+}
+
+Leaves StepSizeRule::tolerance(const Leaves& y) const {
+  Leaves sizes;
+  for (const Value& leaf : y) sizes.push_back(1e-6 * (1.0 + abs(leaf)));
+  return sizes;
+}
+
+Value Tolerance::of(std::size_t i, Value like) const {
+  if (value_) return value_.dtype() == like.dtype() ? value_ : cast(value_, like.dtype());
+  if (!leaves_) return constant(number_, like.dtype());
+  return constant(leaves_->flatten()[i].cast(like.dtype()));
+}
+
+void Tolerance::check(const std::string& name, const Tree<Value>& state) const {
+  if (value_) {
+    if (value_.rank() != 0 || !is_float(value_.dtype()))
+      throw UserError("ode.PID", name + " must be a number, a float scalar or a tree like the state",
+                      value_.type().str());
+    return;
+  }
+  if (!leaves_) {
+    if (!(number_ >= 0)) throw UserError("ode.PID", name + " must not be negative", std::to_string(number_));
+    return;
+  }
+  if (leaves_->names() != state.names())
+    throw UserError(
+        "ode.PID", name + " must be a number or a tree like the state",
+        std::to_string(leaves_->num_leaves()) + " leaves, and " + std::to_string(state.num_leaves()) + " in the state");
+  const auto leaves = leaves_->flatten();
+  const auto values = state.flatten();
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const Shape &a = leaves[i].shape(), &b = values[i].shape();
+    bool fits = a.rank() <= b.rank();
+    for (int k = 1; fits && k <= a.rank(); ++k) fits = a[a.rank() - k] == 1 || a[a.rank() - k] == b[b.rank() - k];
+    if (!fits)
+      throw UserError("ode.PID", name + " must broadcast against the state",
+                      leaves[i].type().str() + " for " + values[i].type().str());
+  }
+}
+
+}  // namespace hotloop::ode

@@ -1,0 +1,77 @@
+#include <limits>
+
+#include "hotloop/error.h"
+#include "hotloop/ode.h"
+#include "hotloop/ops.h"
+
+namespace hotloop::ode {
+
+std::string describe(Result result) {
+  switch (result) {
+    case Result::Success: return "the solve reached t1";
+    case Result::Event: return "an event ended the solve";
+    case Result::MaxSteps: return "the maximum number of steps was taken before t1 was reached";
+    case Result::StepTooSmall: return "the step size fell below what time can resolve, or below dtmin";
+    case Result::NonFinite: return "the field or the state became infinite or NaN";
+  }
+  throw UserError("ode", "a result must be a code of ode::Result", std::to_string(static_cast<int>(result)));
+}
+
+std::string remedy(Result result) {
+  switch (result) {
+    case Result::Success:
+    case Result::Event: return "";
+    case Result::MaxSteps:
+      return "larger max_steps, looser rtol and atol, or for a stiff problem an implicit solver such as Kvaerno5()";
+    case Result::StepTooSmall:
+      return "a problem that blows up or is discontinuous there needs Clip with jump_ts; a stiff one an implicit "
+             "solver such as Kvaerno5(); tolerances below what the dtype can hold need f64";
+    case Result::NonFinite:
+      return "a smaller dt0 or an adaptive controller, and a look at where the field divides, takes roots or "
+             "logarithms";
+  }
+  return "";
+}
+
+void check(const Array& result) {
+  for (std::int64_t i = 0; i < result.size(); ++i) {
+    const auto r = static_cast<Result>(static_cast<std::int32_t>(result.at(i)));
+    if (r == Result::Success || r == Result::Event) continue;
+    std::int64_t alike = 0;
+    for (std::int64_t k = 0; k < result.size(); ++k) alike += result.at(k) == result.at(i);
+    const std::string of = result.size() == 1 ? ""
+                                              : " (trajectory " + std::to_string(i) + ", " + std::to_string(alike) +
+                                                    " of " + std::to_string(result.size()) + " ended so)";
+    throw UserError("ode.solve", "the solve must reach t1", describe(r) + of, remedy(r));
+  }
+}
+
+Tree<Value> Solution::evaluate(Value t) const {
+  if (!dense)
+    throw UserError("ode.evaluate", "the solve must have kept its interpolant", "another SaveAt",
+                    "SaveAt::interpolation()");
+  if (t.rank() != 0 || !is_float(t.dtype()))
+    throw UserError("ode.evaluate", "t must be a float scalar", t.type().str(), "vmap() for many times");
+  const DType dtype = dense->ends.dtype();
+  const Value in_dtype = t.dtype() == dtype ? t : cast(t, dtype);
+  const Value s = dense->direction.is_number() ? (dense->direction.number() > 0 ? in_dtype : -in_dtype)
+                                               : dense->direction.as(dtype) * in_dtype;
+  // The first step that does not end before s; beyond the last it is the last.
+  const Value before = cast(less(dense->ends, s), DType::I32),
+              taken = less(dense->ends, like(s, std::numeric_limits<double>::infinity()));
+  const Value index = minimum(sum(before), maximum(sum(cast(taken, DType::I32)) - 1, constant(0, DType::I32)));
+  const Value x = (s - gather(dense->starts, index, 0)) / gather(dense->lengths, index, 0);
+  Leaves y;
+  for (std::size_t i = 0; i < dense->coefficients[0].size(); ++i) {
+    const Value at = cast(x, dense->coefficients[0][i].dtype());
+    Value value;
+    for (std::size_t j = dense->coefficients.size(); j-- > 0;) {
+      const Value c = gather(dense->coefficients[j][i], index, 0);
+      value = value ? c + at * value : c;
+    }
+    y.push_back(value);
+  }
+  return dense->like.unflatten(y);
+}
+
+}  // namespace hotloop::ode

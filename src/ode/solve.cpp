@@ -1,0 +1,308 @@
+#include <cmath>
+#include <limits>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ode/events.h"
+#include "ode/saving.h"
+#include "ops/composed/bounded_while.h"
+
+namespace hotloop::ode {
+namespace {
+
+Value code(Result result) { return constant(static_cast<double>(result), DType::I32); }
+
+Value or_else(Value condition, Value a, Value b) { return condition ? select(condition, a, b) : a; }
+
+// What the loop over steps carries. Members that are undefined or empty at the start stay so.
+struct Progress {
+  Value t0, t1;  // the step to be attempted, in s
+  Leaves y, solver, controller;
+  Value made_jump;
+  Value num_accepted, num_evaluations, result;
+  Saved saved;
+  Leaves event_values;
+  Value num_events;
+
+  template <class F> void visit(F&& f) {
+    const auto all = [&](Leaves& leaves) {
+      for (Value& v : leaves) f(v);
+    };
+    f(t0), f(t1);
+    all(y), all(solver), all(controller);
+    f(made_jump), f(num_accepted), f(num_evaluations), f(result);
+    f(saved.next), all(saved.at_ts);
+    f(saved.step_times), all(saved.at_steps);
+    f(saved.starts), f(saved.ends), f(saved.lengths);
+    for (Leaves& leaves : saved.coefficients) all(leaves);
+    all(event_values), f(num_events);
+  }
+  std::vector<Value> pack() {
+    std::vector<Value> values;
+    visit([&](Value& v) {
+      if (v) values.push_back(v);
+    });
+    return values;
+  }
+  // This, with other values.
+  Progress with(std::span<const Value> values) const {
+    Progress result = *this;
+    std::size_t next = 0;
+    result.visit([&](Value& v) {
+      if (v) v = values[next++];
+    });
+    return result;
+  }
+};
+
+class Integration {
+ public:
+  Integration(const Field& field, const Solver& solver, Scalar t0, Scalar t1, const Tree<Value>& y0,
+              const Options& options)
+      : solver_(solver.rule()),
+        controller_(options.controller.rule()),
+        options_(options),
+        direction_(direction_of(t0, t1)),
+        field_(field, options.args, y0, direction_),
+        y0_(y0.flatten()),
+        saver_(options.saveat, y0_, t0, t1, direction_, field_.time_dtype(), options.max_steps),
+        events_(options.events, field_, options.args) {
+    const DType dtype = field_.time_dtype();
+    if (y0_.empty()) throw UserError("ode.solve", "the state must have a leaf", "an empty tree");
+    if (options.max_steps <= 0)
+      throw UserError("ode.solve", "max_steps must be positive", std::to_string(options.max_steps));
+    if (controller_.is_adaptive() && solver_.error_order() == 0)
+      throw UserError("ode.solve", "an adaptive controller needs a solver with an error estimate", solver_.name(),
+                      "ConstantStep(), or Tsit5()");
+    if (options.dt0 && options.dt0->is_number() && !(options.dt0->number() > 0))
+      throw UserError("ode.solve", "dt0 must be positive, also backwards in time",
+                      std::to_string(options.dt0->number()));
+    start_ = along(t0.as(dtype));
+    end_ = along(t1.as(dtype));
+  }
+
+  Solution run() {
+    Progress progress = start();
+    const auto running = [&](std::span<const Value> v) {
+      const Progress now = progress.with(v);
+      return bit_and(less(now.t0, end_), equal(now.result, code(Result::Success)));
+    };
+    const auto attempt = [&](std::span<const Value> v) { return step(progress.with(v)).pack(); };
+    const std::string residuals = options_.adjoint.rule().residuals();
+    if (!options_.adjoint.rule().nests()) {
+      const LoopResult loop =
+          ir::bounded_while("ode.solve", running, attempt, progress.pack(), options_.max_steps, residuals);
+      return solution(progress.with(loop.carry), loop.count);
+    }
+    // Segments of steps; the number of steps is carried, since no single loop counts them.
+    const auto length = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(options_.max_steps))));
+    const Value most = constant(static_cast<double>(options_.max_steps), DType::I32);
+    const auto before_most = [&](std::span<const Value> v) { return bit_and(running(v.subspan(1)), less(v[0], most)); };
+    const auto counted = [&](std::span<const Value> v) {
+      std::vector<Value> next = attempt(v.subspan(1));
+      next.insert(next.begin(), v[0] + 1);
+      return next;
+    };
+    const auto segment = [&](std::span<const Value> v) {
+      return ir::bounded_while("ode.solve", before_most, counted, v, length, residuals).carry;
+    };
+    std::vector<Value> carry = progress.pack();
+    carry.insert(carry.begin(), constant(0, DType::I32));
+    carry = ir::bounded_while("ode.solve", before_most, segment, carry, (options_.max_steps + length - 1) / length,
+                              residuals)
+                .carry;
+    return solution(progress.with(std::span<const Value>(carry).subspan(1)), carry[0]);
+  }
+
+ private:
+  static Scalar direction_of(Scalar t0, Scalar t1) {
+    if (t0.is_number() && t1.is_number()) return t0.number() <= t1.number() ? 1 : -1;
+    const DType dtype = t0.is_number() ? t1.as(DType::F64).dtype() : t0.as(DType::F64).dtype();
+    const Value a = t0.as(dtype), b = t1.as(dtype);
+    return select(less_equal(a, b), like(a, 1), like(a, -1));
+  }
+  Value along(Value t) const {
+    if (direction_.is_number()) return direction_.number() > 0 ? t : -t;
+    return direction_.as(t.dtype()) * t;
+  }
+
+  Progress start() {
+    const DType dtype = field_.time_dtype();
+    Progress p;
+    p.t0 = start_;
+    p.y = y0_;
+    p.solver = solver_.start(field_, start_, y0_);
+    const Value dt0 = options_.dt0 ? options_.dt0->as(dtype) : Value{};
+    std::tie(p.t1, p.controller) = controller_.start(field_, start_, y0_, dt0, solver_.error_order());
+    p.t1 = minimum(p.t1, end_);
+    if (controller_.makes_jumps()) p.made_jump = constant(0, DType::Bool);
+    p.num_accepted = constant(0, DType::I32);
+    p.num_evaluations = constant(field_.num_evaluations(), DType::I32);
+    p.result = code(Result::Success);
+    if (events_.any()) {
+      p.event_values = events_.values(start_, y0_);
+      p.num_events = constant(0, DType::I32);
+    }
+    if (saver_.any()) p.saved = saver_.start(interpolant_degree());
+    return p;
+  }
+
+  // How many coefficients a step gives, found by tracing one that is thrown away.
+  std::size_t interpolant_degree() const {
+    if (!options_.saveat.dense) return 0;
+    std::size_t degree = 0;
+    VectorField field = field_;
+    trace_nested([&] {
+      const Leaves state = solver_.start(field, start_, y0_), tolerance = controller_.tolerance(y0_);
+      const StepInput input{start_, end_, y0_, state, tolerance, {}};
+      degree = solver_.step(field, input).interpolant.size();
+    });
+    return degree;
+  }
+  template <class F> static void trace_nested(F&& f) {
+    Graph scratch("scratch");
+    TraceScope scope(scratch, true);
+    f();
+  }
+
+  Progress step(const Progress& now) {
+    const int evaluations_before = field_.num_evaluations();
+    const Leaves tolerance = controller_.tolerance(now.y);
+    const StepInput input{now.t0, now.t1, now.y, now.solver, tolerance, now.made_jump};
+    const StepResult taken = solver_.step(field_, input);
+    const Value evaluations = taken.num_evaluations
+                                  ? taken.num_evaluations
+                                  : constant(field_.num_evaluations() - evaluations_before, DType::I32);
+    Leaves error = taken.error;
+    if (taken.failed && controller_.is_adaptive())
+      for (Value& e : error)
+        e = select(taken.failed, constant(std::numeric_limits<double>::infinity(), e.dtype(), e.shape()), e);
+    const Proposal next =
+        controller_.propose(field_, {now.t0, now.t1, now.y, taken.y1, error, solver_.error_order(), now.controller});
+
+    Progress after = now;
+    after.t0 = minimum(next.t0, end_);
+    after.t1 = clipped(after.t0, next.t1, next.keep);
+    const auto keep = [&](const Leaves& fresh, const Leaves& old) {
+      Leaves kept;
+      for (std::size_t i = 0; i < fresh.size(); ++i)
+        kept.push_back(next.keep ? select(next.keep, fresh[i], old[i]) : fresh[i]);
+      return kept;
+    };
+    after.y = keep(taken.y1, now.y);
+    after.solver = keep(taken.state, now.solver);
+    after.controller = next.state;
+    if (now.made_jump) after.made_jump = or_else(next.keep, next.made_jump, now.made_jump);
+    const Value one = constant(1, DType::I32);
+    after.num_accepted = now.num_accepted + (next.keep ? cast(next.keep, DType::I32) : one);
+    after.num_evaluations = now.num_evaluations + evaluations;
+    Value reached = now.t1;
+    if (events_.any()) reached = meet_events(now, input, taken, next, after);
+    after.result = select(equal(after.result, code(Result::Success)), outcome(next, taken, after), after.result);
+    if (saver_.any())
+      saver_.save(after.saved, {now.t0, now.t1, reached, now.y, taken, next.keep, now.num_accepted, after.y},
+                  options_.adjoint.rule().residuals());
+    return after;
+  }
+
+  // Ends the step at the first event in it, if there is one, and starts the next one there. Gives where the step ended.
+  Value meet_events(const Progress& now, const StepInput& input, const StepResult& taken, const Proposal& next,
+                    Progress& after) const {
+    const Leaves at_end = events_.values(now.t1, taken.y1);
+    const auto met = events_.find(input, taken, next.keep, now.event_values, at_end);
+    const Value happened = met.crossing.happened, t = met.crossing.t;
+    const auto where = [&](const Leaves& a, const Leaves& b) {
+      Leaves chosen;
+      for (std::size_t i = 0; i < a.size(); ++i) chosen.push_back(select(happened, a[i], b[i]));
+      return chosen;
+    };
+    after.y = where(met.y, after.y);
+    if (!after.solver.empty())
+      after.solver = cond(
+          happened, [&](std::span<const Value>) { return solver_.start(field_, t, met.y); },
+          [&](std::span<const Value>) { return after.solver; }, {});
+    const Value length = stop_gradient(next.t1 - next.t0);
+    after.t0 = select(happened, t, after.t0);
+    after.t1 = select(happened, clipped(t, t + length, {}), after.t1);
+    // On which side a function is after its own event is known, though rounding may put it on the other one.
+    for (std::size_t i = 0; i < at_end.size(); ++i) {
+      const Value unchanged = next.keep ? select(next.keep, at_end[i], now.event_values[i]) : at_end[i];
+      after.event_values[i] = select(happened, met.values[i], unchanged);
+    }
+    after.num_events = now.num_events + cast(happened, DType::I32);
+    after.result = select(met.terminates, code(Result::Event), now.result);
+    return select(happened, t, now.t1);
+  }
+
+  // A step that would end within rounding of the solve's end ends there; one that was rejected is halved instead.
+  Value clipped(Value t0, Value t1, Value keep) const {
+    const double epsilon =
+        end_.dtype() == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+    const Value margin = (50 * epsilon) * maximum(abs(start_), abs(end_));
+    const Value at_end = keep ? select(keep, end_, t0 + 0.5 * (end_ - t0)) : end_;
+    return select(greater(t1, stop_gradient(end_ - margin)), at_end, t1);
+  }
+
+  Value outcome(const Proposal& next, const StepResult& taken, const Progress& after) const {
+    Value result = next.result ? next.result : code(Result::Success);
+    const Value stuck = bit_and(less(after.t0, end_), less_equal(after.t1, after.t0));
+    const Value reason = next.finite ? select(next.finite, code(Result::StepTooSmall), code(Result::NonFinite))
+                                     : code(Result::StepTooSmall);
+    result = select(stuck, reason, result);
+    // Without a controller that could reject the step.
+    if (taken.failed && !controller_.is_adaptive()) result = select(taken.failed, code(Result::NonFinite), result);
+    return result;
+  }
+
+  Solution solution(const Progress& end, Value num_steps) const {
+    Solution s;
+    const Tree<Value>& like = field_.like();
+    s.t1 = field_.time(end.t0);
+    s.y1 = like.unflatten(end.y);
+    Value finite;
+    for (const Value& leaf : end.y) {
+      const Value zero = sum(stop_gradient(leaf) * 0.0);
+      finite = finite ? bit_and(finite, equal(zero, zeros_like(zero))) : equal(zero, zeros_like(zero));
+    }
+    const Value stopped = select(less(end.t0, end_), code(Result::MaxSteps), code(Result::Success));
+    const Value success = equal(end.result, code(Result::Success));
+    s.result = select(success, select(finite, stopped, code(Result::NonFinite)), end.result);
+    s.stats.num_steps = num_steps;
+    s.stats.num_accepted = end.num_accepted;
+    s.stats.num_rejected = num_steps - end.num_accepted;
+    s.stats.num_evaluations = end.num_evaluations;
+    s.stats.num_events = end.num_events;
+    const auto [ts, ys] = saver_.rows(end.saved, y0_, start_, end.y, end.t0);
+    if (ts) {
+      s.ts = ts;
+      s.ys = like.unflatten(ys);
+    }
+    if (options_.saveat.dense)
+      s.dense = std::make_shared<const Solution::Dense>(Solution::Dense{
+          end.saved.ends, end.saved.starts, end.saved.lengths, end.saved.coefficients, direction_, like});
+    return s;
+  }
+
+  const StepRule& solver_;
+  const StepSizeRule& controller_;
+  const Options& options_;
+  Scalar direction_;
+  VectorField field_;
+  Leaves y0_;
+  Saver saver_;
+  EventFinder events_;
+  Value start_, end_;
+};
+
+}  // namespace
+
+Solution solve(const Field& field, const Solver& solver, Scalar t0, Scalar t1, const Tree<Value>& y0,
+               const Options& options) {
+  return options.adjoint.rule().solve({field, solver, t0, t1, y0, options}, [](const Problem& p) {
+    return Integration(p.field, p.solver, p.t0, p.t1, p.y0, p.options).run();
+  });
+}
+
+Solution AdjointRule::solve(const Problem& problem, const TakeSteps& take_steps) const { return take_steps(problem); }
+
+}  // namespace hotloop::ode

@@ -1,0 +1,67 @@
+#include "runtime/lowering.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "hotloop/error.h"
+#include "schedule/schedule.h"
+#include "transforms/bind_inputs.h"
+
+namespace hotloop::runtime {
+
+passes::PassOptions pass_options_of(const CompileOptions& options) {
+  passes::PassOptions result;
+  result.disabled = options.disabled_passes;
+  if (options.dispatch == "per_op")
+    for (const char* name : {"merge_dots", "merge_sums", "hoist", "batch_inputs", "defer_products", "remat"})
+      if (std::ranges::find(result.disabled, name) == result.disabled.end()) result.disabled.emplace_back(name);
+  result.variable_rows = !options.batch_axes.empty();
+  result.batch_axes = options.batch_axes;
+  return result;
+}
+
+Lowered lower(const Graph& graph, const CompileOptions& options, const std::function<void(const char*)>& lap) {
+  Lowered result;
+  result.graph = passes::optimize(graph, pass_options_of(options), &result.reports);
+  if (lap) lap("passes");
+  ScheduleOptions schedule_options;
+  schedule_options.target = kernel::target_named(options.target);
+  schedule_options.batch_axes = options.batch_axes;
+  schedule_options.variable_rows = !options.batch_axes.empty();
+  schedule_options.parallel = options.threads > 1;
+  result.program = schedule(*result.graph, schedule_options);
+  kernel::verify(result.program);
+  if (lap) lap("schedule");
+  return result;
+}
+
+BoundProgram bind_program(const char* where, const Graph& graph, std::span<const Array> bound,
+                          const CompileOptions& options) {
+  if (bound.size() != graph.inputs().size())
+    throw UserError(where,
+                    "one array an input, undefined where it is not bound: " + std::to_string(graph.inputs().size()),
+                    std::to_string(bound.size()));
+  passes::PassOptions pass_options = pass_options_of(options);
+  std::vector<Array> arrays;
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    pass_options.bound.push_back(bound[i].defined());
+    if (!bound[i].defined()) continue;
+    const ValueType& wanted = graph.inputs()[i].type();
+    if (bound[i].type() != wanted)
+      throw UserError(where, "input " + std::to_string(i) + " must be " + wanted.str(), bound[i].type().str());
+    if (i < options.batch_axes.size() && options.batch_axes[i] >= 0)
+      throw UserError(where, "an input with a batch axis cannot be bound", "input " + std::to_string(i));
+    arrays.push_back(bound[i]);
+  }
+  std::function<std::int64_t(DType)> panel;
+  if (options.backend != "interp" && options.dispatch == "fused")
+    panel = [target = options.target == "host" ? kernel::host_target() : kernel::target_named(options.target)](
+                DType d) { return is_float(d) ? target.panel(d) : 0; };
+  const ir::BoundGraphs cut = ir::bind_inputs(*passes::optimize(graph, pass_options), pass_options.bound, panel);
+  CompileOptions prepare_options = options;
+  prepare_options.batch_axes.clear();
+  const Executable prepare = compile(cut.prepare, prepare_options);
+  return {cut.run, prepare, prepare(arrays)};
+}
+
+}  // namespace hotloop::runtime

@@ -1,0 +1,36 @@
+// The one way from a graph to kernel IR: passes, schedule, verifier.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "hotloop/jit.h"
+#include "passes/pipeline.h"
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::runtime {
+
+// With dispatch "per_op" the passes that merge, move or reorder ops are off too.
+passes::PassOptions pass_options_of(const CompileOptions& options);
+
+struct Lowered {
+  std::shared_ptr<const Graph> graph;  // after the passes
+  kernel::Program program;
+  std::vector<passes::PassReport> reports;
+};
+// Of `options`: target (a name, not "host"), threads, batch_axes, disabled_passes. `lap` is told when a stage ends.
+Lowered lower(const Graph& graph, const CompileOptions& options, const std::function<void(const char*)>& lap = {});
+
+// What compile_bound() and the exporter start from: the program that is left when the bound inputs are worked in, and the arrays it
+// takes after the inputs that are not bound, laid out for the target. `options.batch_axes` has an entry for each input of `graph`, or none; `where` names the
+// caller in errors.
+struct BoundProgram {
+  std::shared_ptr<const Graph> run;
+  Executable prepare;  // (what is bound...) -> what `prepared` holds
+  std::vector<Array> prepared;
+};
+BoundProgram bind_program(const char* where, const Graph& graph, std::span<const Array> bound,
+                          const CompileOptions& options);
+
+}  // namespace hotloop::runtime

@@ -1,0 +1,185 @@
+// Where the values of a block lie, and the statements that compute them.
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/block_lowering.h"
+#include "schedule/indirect_writes.h"
+#include "schedule/reshape_groups.h"
+
+namespace hotloop {
+
+using ir::OpKind;
+using kernel::Block;
+
+namespace {
+
+// The result of a reshape lies at `place`; the same memory with the axes of its operand.
+Storage seen_as_operand(const Node& reshape, const Storage& place) {
+  const Shape& in = reshape.operands[0].shape();
+  Storage s = place;
+  s.strides.assign(static_cast<std::size_t>(in.rank()), 0);
+  for (const ReshapeGroup& g : reshape_groups(in, reshape.types[0].shape)) {
+    std::int64_t run = place.strides[static_cast<std::size_t>(g.out.back())];
+    for (std::size_t i = g.in.size(); i-- > 0;) {
+      s.strides[static_cast<std::size_t>(g.in[i])] = run;
+      run *= in[g.in[i]];
+    }
+  }
+  return s;
+}
+
+}  // namespace
+
+// A carry that is a sum of dots is laid out as these are written.
+Storage BlockLowering::allocate_carry(Value v) {
+  const Value next = v.node->regions[0]->outputs()[static_cast<std::size_t>(v.index)];
+  if (!is_float(v.dtype()) || ir::is(*next.node, OpKind::Input)) return context_.allocate(v, "loop");
+  const auto plan = plan_dot(*next.node, [](Value) { return true; });
+  return plan && plan->init ? allocate_dot(context_, *plan, "loop") : context_.allocate(v, "loop");
+}
+
+bool BlockLowering::is_read_elsewhere(Value v, std::size_t slot) const {
+  for (std::size_t s = 0; s < slots_.size(); ++s)
+    if (s != slot && slots_[s].reads.contains(key_of(v))) return true;
+  return false;
+}
+
+void BlockLowering::assign_storage() {
+  // Users first: a concatenation has its place before its pieces ask for theirs.
+  for (std::size_t i = planned_order_.size(); i-- > 0;) {
+    const Value v = planned_order_[i];
+    Storage storage;
+    if (const auto t = primary_target_.find(key_of(v)); t != primary_target_.end()) {
+      storage = targets_[t->second].storage;
+    } else if (const auto p = piece_of_.find(key_of(v)); p != piece_of_.end()) {
+      const auto [whole, which] = p->second;
+      storage = place_of_.at(key_of(whole));
+      const std::size_t axis = static_cast<std::size_t>(whole.node->attrs.integer("axis"));
+      std::int64_t before = 0;
+      for (int k = 0; k < which; ++k)
+        before += whole.node->operands[static_cast<std::size_t>(k)].shape()[static_cast<int>(axis)];
+      storage.offset = storage.offset + kernel::Affine(before * storage.strides[axis]);
+    } else if (const auto d = dots_.find(key_of(v)); d != dots_.end()) {
+      storage = allocate_dot(context_, d->second, "dot");
+    } else if (ir::is(*v.node, OpKind::Loop) && v.index < v.node->attrs.integer("num_carry")) {
+      storage = allocate_carry(v);
+    } else {
+      storage = context_.allocate(v, v.node->op->name);
+    }
+    place_of_[key_of(v)] = storage;
+  }
+}
+
+Block BlockLowering::emit() {
+  assign_storage();
+  Block block;
+  // Copies from a place of their own into carries come last; a carry that goes to another carry is saved first.
+  std::vector<BlockTarget> last;
+  std::vector<BlockTarget> saved;
+  for (std::size_t t : late_copies_) {
+    const Value v = targets_[t].value;
+    const bool is_old_carry = std::ranges::any_of(
+        targets_, [&](const BlockTarget& other) { return other.overwrites && *other.overwrites == v; });
+    if (is_old_carry && v != *targets_[t].overwrites) saved.push_back({v, context_.allocate(v, "swap"), {}, false});
+  }
+  const Block save = lower_copies(context_, saved);
+  block.insert(block.end(), save.begin(), save.end());
+  for (Slot& slot : slots_) emit_slot(slot, block);
+  for (const BlockTarget& s : saved) context_.bind(s.value, s.storage);
+  for (std::size_t t : late_copies_) last.push_back({targets_[t].value, targets_[t].storage, {}, false});
+  Block copies = lower_copies(context_, last);
+  block.insert(block.end(), std::make_move_iterator(copies.begin()), std::make_move_iterator(copies.end()));
+  return block;
+}
+
+void BlockLowering::emit_slot(Slot& slot, Block& block) {
+  const std::size_t index = static_cast<std::size_t>(&slot - slots_.data());
+  const auto append = [&](Block part) {
+    block.insert(block.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
+  };
+  const auto is_target = [&](Value v) { return primary_target_.contains(key_of(v)); };
+  const auto is_copied_late = [&](Value v) {
+    return std::ranges::any_of(late_copies_, [&](std::size_t t) { return targets_[t].value == v; });
+  };
+  const auto accumulates = [&](Value v) {
+    const auto t = primary_target_.find(key_of(v));
+    return t != primary_target_.end() && targets_[t->second].accumulate;
+  };
+  switch (slot.kind) {
+    case Slot::Kind::Map: {
+      MapBuilder builder(context_, slot.space);
+      std::string name;
+      for (const Item& item : slot.items) {
+        if (item.is_copy) {
+          builder.add(item.value, &targets_[*item.target].storage, false);
+          continue;
+        }
+        const Value v = item.value;
+        const Storage& place = place_of_.at(key_of(v));
+        if (ir::is(*v.node, OpKind::Reshape)) {
+          const Storage as_operand = seen_as_operand(*v.node, place);
+          builder.add(v.node->operands[0], &as_operand, false);
+        } else {
+          const bool keep = is_target(v) || is_copied_late(v) || piece_of_.contains(key_of(v)) ||
+                            is_read_elsewhere(v, index) || std::ranges::find(required_, v) != required_.end();
+          builder.add(v, keep ? &place : nullptr, true);
+        }
+        context_.bind(v, place);
+        name += (name.empty() ? "" : "+") + v.node->op->name;
+      }
+      if (name.size() > 40) name = name.substr(0, 37) + "...";
+      block.push_back({builder.finish(name.empty() ? "copy" : name)});
+      return;
+    }
+    case Slot::Kind::Reduction: {
+      MapBuilder builder(context_, slot.space);
+      for (const Item& item : slot.items) {
+        builder.add_reduction(item.value, place_of_.at(key_of(item.value)), accumulates(item.value));
+        context_.bind(item.value, place_of_.at(key_of(item.value)));
+      }
+      block.push_back({builder.finish(slot.items[0].value.node->op->name)});
+      return;
+    }
+    case Slot::Kind::Dot: {
+      const Value v = slot.items[0].value;
+      append(lower_dot(context_, dots_.at(key_of(v)), place_of_.at(key_of(v)), accumulates(v)));
+      context_.bind(v, place_of_.at(key_of(v)));
+      return;
+    }
+    case Slot::Kind::Other: break;
+  }
+  const Value v = slot.items[0].value;
+  const Node& node = *v.node;
+  switch (node.op->kind) {
+    case OpKind::Loop: {
+      std::vector<std::optional<Storage>> results(node.types.size());
+      for (int i = 0; i < static_cast<int>(node.types.size()); ++i)
+        if (const auto it = place_of_.find({&node, i}); it != place_of_.end())
+          results[static_cast<std::size_t>(i)] = it->second;
+      append(lower_loop(context_, node, results));
+      for (int i = 0; i < static_cast<int>(node.types.size()); ++i)
+        if (results[static_cast<std::size_t>(i)]) context_.bind({v.node, i}, *results[static_cast<std::size_t>(i)]);
+      return;
+    }
+    case OpKind::Concat: {
+      // Pieces that were not computed in place are copied in.
+      std::vector<BlockTarget> copies;
+      Storage at = place_of_.at(key_of(v));
+      const auto axis = static_cast<std::size_t>(node.attrs.integer("axis"));
+      for (std::size_t i = 0; i < node.operands.size(); ++i) {
+        const Value piece = context_.resolve(node.operands[i]);
+        const auto p = piece_of_.find(key_of(piece));
+        if (p == piece_of_.end() || p->second.first != v || p->second.second != static_cast<int>(i))
+          copies.push_back({piece, at, {}, false});
+        at.offset = at.offset + kernel::Affine(piece.shape()[static_cast<int>(axis)] * at.strides[axis]);
+      }
+      append(lower_copies(context_, copies));
+      break;
+    }
+    default: append(lower_indirect_write(context_, node, place_of_.at(key_of(v)), accumulates(v))); break;
+  }
+  context_.bind(v, place_of_.at(key_of(v)));
+}
+
+}  // namespace hotloop

@@ -1,0 +1,95 @@
+// The lowering of one block, in four steps: what is computed into memory (block_memory.cpp), in which statement (block_slots.cpp), where
+// it lies, and the statements themselves (block_emit.cpp).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "schedule/block.h"
+#include "schedule/dot_plan.h"
+#include "schedule/map_builder.h"
+
+namespace hotloop {
+
+class BlockLowering {
+ public:
+  BlockLowering(LoweringContext& context, std::span<const Node* const> nodes, std::span<const BlockTarget> targets,
+                std::span<const Value> required)
+      : context_(context), nodes_(nodes), targets_(targets.begin(), targets.end()) {
+    for (BlockTarget& t : targets_) t.value = context.resolve(t.value);
+    for (Value v : required) required_.push_back(context.resolve(v));
+    for (const Node* n : nodes) members_.insert(n);
+  }
+
+  kernel::Block run() {
+    look_through_views();
+    find_needed();
+    plan_dots();
+    choose_memory();
+    place();
+    settle_overwrites();
+    return emit();
+  }
+
+ private:
+  struct Item {  // something a slot computes
+    Value value;
+    bool is_copy = false;               // the value exists already and is only copied to the place
+    std::optional<std::size_t> target;  // index into targets_ of a further or only place
+    bool accumulate = false;
+  };
+  struct Slot {
+    enum class Kind { Map, Reduction, Dot, Other } kind = Kind::Map;
+    IndexSpace space;
+    std::vector<Item> items;
+    std::map<ValueKey, bool> reads;  // values in memory; true: only at the same point
+  };
+
+  Value result(const Node* n, int i = 0) const { return {const_cast<Node*>(n), i}; }
+  bool in_block(Value v) const { return members_.contains(v.node); }
+  bool stored(Value v) { return planned_.contains(key_of(v)) || context_.find(v).has_value(); }
+
+  void look_through_views();
+  void find_needed();
+  void plan_dots();
+  void choose_memory();
+  void need_memory(Value v);
+  double inline_cost(Value v);
+  bool reads_panels(const DotPlan& plan, const Node& term);
+  void place();
+  std::size_t slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads);
+  void collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads);
+  std::map<ValueKey, bool> reads_of_definition(Value v);
+  void place_definition(Value v);
+  void place_copy(std::size_t target);
+  void settle_overwrites();
+  bool starts_from(Value v, Value start);
+  Storage allocate_carry(Value v);
+  void assign_storage();
+  kernel::Block emit();
+  void emit_slot(Slot& slot, kernel::Block& block);
+  bool is_read_elsewhere(Value v, std::size_t slot) const;
+
+  LoweringContext& context_;
+  std::span<const Node* const> nodes_;
+  std::vector<BlockTarget> targets_;
+  std::vector<Value> required_;
+  std::set<const Node*> members_, needed_;
+  std::map<ValueKey, int> uses_, panel_uses_;  // the second: by dots that read it in panels
+  std::map<ValueKey, DotPlan> dots_;           // by result
+  std::set<ValueKey> absorbed_;                // results that vanish inside a plan
+  std::set<ValueKey> planned_;                 // values that this block puts into memory
+  std::vector<Value> planned_order_;
+  std::map<ValueKey, Storage> place_of_;                // fixed places of planned values
+  std::map<ValueKey, std::pair<Value, int>> piece_of_;  // value -> concat it is a piece of, which
+  std::map<ValueKey, std::size_t> primary_target_;
+  std::vector<Slot> slots_;
+  std::map<ValueKey, std::size_t> producer_;
+  std::vector<std::size_t> late_copies_;  // targets written at the end, from a place of their own
+};
+
+}  // namespace hotloop

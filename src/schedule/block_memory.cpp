@@ -1,0 +1,192 @@
+// Which values of a block lie in memory; the others are computed where they are read.
+#include <algorithm>
+#include <functional>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/block_lowering.h"
+#include "schedule/reshape_groups.h"
+
+namespace hotloop {
+
+using ir::OpKind;
+
+namespace {
+
+// Some group of the reshape has several axes of the operand.
+bool merges_axes(const Node& reshape) {
+  return std::ranges::any_of(reshape_groups(reshape.operands[0].shape(), reshape.types[0].shape),
+                             [](const ReshapeGroup& g) { return g.in.size() > 1; });
+}
+
+}  // namespace
+
+// A result that is a transpose or reshape of a dot is written by the dot itself, if its columns still lie side by side.
+void BlockLowering::look_through_views() {
+  for (BlockTarget& t : targets_) {
+    if (t.overwrites || t.accumulate) continue;
+    Value v = t.value;
+    std::optional<Storage> place = t.storage;
+    while (place && (ir::is(*v.node, OpKind::Transpose) || ir::is(*v.node, OpKind::Reshape)) && in_block(v) &&
+           !context_.find(v) && !context_.crosses_tiles(*v.node)) {
+      place = operand_place(*v.node, *place);
+      v = context_.resolve(v.node->operands[0]);
+    }
+    if (!place || v == t.value || !in_block(v) || context_.find(v)) continue;
+    const bool is_sum = v.node->op->name == "add" &&
+                        std::ranges::any_of(v.node->operands, [](Value o) { return ir::is(*o.node, OpKind::Dot); });
+    if (!is_sum && !ir::is(*v.node, OpKind::Dot)) continue;
+    int last = v.rank() - 1;
+    while (last >= 0 && v.shape()[last] == 1) --last;
+    if (last >= 0 && place->strides[static_cast<std::size_t>(last)] != 1) continue;
+    t.value = v;
+    t.storage = *place;
+  }
+}
+
+void BlockLowering::find_needed() {
+  std::vector<Value> work;
+  for (const BlockTarget& t : targets_) work.push_back(t.value);
+  for (Value v : required_) work.push_back(v);
+  for (Value v : work) ++uses_[key_of(v)];
+  while (!work.empty()) {
+    const Value v = context_.resolve(work.back());
+    work.pop_back();
+    if (!in_block(v) || !needed_.insert(v.node).second || ir::is(*v.node, OpKind::Extent)) continue;
+    for (Value o : v.node->operands) {
+      o = context_.resolve(o);
+      ++uses_[key_of(o)];
+      work.push_back(o);
+    }
+  }
+}
+
+void BlockLowering::plan_dots() {
+  std::set<ValueKey> fixed;
+  for (const BlockTarget& t : targets_) fixed.insert(key_of(t.value));
+  for (Value v : required_) fixed.insert(key_of(v));
+  const auto absorbable = [&](Value v) {
+    return in_block(v) && uses_[key_of(v)] == 1 && !fixed.contains(key_of(v)) && !context_.find(v);
+  };
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    const Node* n = nodes_[i];
+    if (!needed_.contains(n) || absorbed_.contains({n, 0}) || context_.find(result(n))) continue;
+    auto plan = plan_dot(*n, absorbable);
+    if (!plan) continue;
+    // Adds and dots below the top vanish.
+    const std::function<void(Value)> absorb = [&](Value v) {
+      if (plan->init && v == *plan->init) return;
+      absorbed_.insert(key_of(v));
+      if (v.node->op->name == "add")
+        for (Value o : v.node->operands) absorb(o);
+    };
+    if (n->op->name == "add")
+      for (Value o : n->operands) absorb(o);
+    for (const Node* term : plan->terms)
+      if (reads_panels(*plan, *term)) ++panel_uses_[key_of(context_.resolve(term->operands[1]))];
+    dots_.emplace(ValueKey{n, 0}, std::move(*plan));
+  }
+}
+
+bool BlockLowering::reads_panels(const DotPlan& plan, const Node& term) {
+  return panels_of(context_, term) && !rows_from_rhs(context_, plan);
+}
+
+double BlockLowering::inline_cost(Value v) {
+  v = context_.resolve(v);
+  if (stored(v)) return 0;
+  if (ir::is(*v.node, OpKind::Extent)) return 0;
+  if (ir::is(*v.node, OpKind::RandomBits)) return 100;
+  double cost = v.node->op->kind == OpKind::Elementwise ? v.node->op->cost_per_element : 0;
+  for (Value o : v.node->operands)
+    if ((cost += inline_cost(o)) > 50) break;
+  return cost;
+}
+
+void BlockLowering::need_memory(Value v) {
+  v = context_.resolve(v);
+  if (stored(v)) return;
+  const Node& node = *v.node;
+  if (is_strided_view(node) && !(ir::is(node, OpKind::Reshape) && merges_axes(node)))
+    return need_memory(node.operands[0]);
+  if (ir::is(node, OpKind::Reshape)) need_memory(node.operands[0]);
+  planned_.insert(key_of(v));
+  planned_order_.push_back(v);
+}
+
+void BlockLowering::choose_memory() {
+  for (const BlockTarget& t : targets_) {
+    const Value v = t.value;
+    if (in_block(v) && !stored(v) && !is_strided_view(*v.node)) need_memory(v);
+  }
+  for (Value v : required_) need_memory(v);
+  // A carry that becomes a view of something gets a place of its own first, since the view may be of an old carry.
+  for (const BlockTarget& t : targets_)
+    if (t.overwrites && in_block(t.value) && is_strided_view(*t.value.node) && planned_.insert(key_of(t.value)).second)
+      planned_order_.push_back(t.value);
+  // Consumers first, so that a value's users have decided before it is looked at.
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    const Node* n = nodes_[i];
+    if (!needed_.contains(n)) continue;
+    const Value v = result(n);
+    if (absorbed_.contains(key_of(v)) || (n->types.size() == 1 && context_.find(v))) continue;
+    if (is_strided_view(*n)) uses_[key_of(context_.resolve(n->operands[0]))] += uses_[key_of(v)] - 1;
+    if (const auto it = dots_.find(key_of(v)); it != dots_.end()) {
+      need_memory(v);
+      for (const Node* term : it->second.terms) {
+        need_memory(term->operands[0]);
+        if (!reads_panels(it->second, *term)) need_memory(term->operands[1]);
+      }
+      if (it->second.init) need_memory(*it->second.init);
+      continue;
+    }
+    switch (n->op->kind) {
+      case OpKind::Elementwise:
+        if (uses_[key_of(v)] > 1 && inline_cost(v) >= 4) need_memory(v);
+        break;
+      case OpKind::Broadcast:
+        // Computing before repeating.
+        if (n->operands[0].shape().size() < v.shape().size() && inline_cost(n->operands[0]) >= 1) {
+          Value source = context_.resolve(n->operands[0]);
+          while (!stored(source) && is_strided_view(*source.node)) source = context_.resolve(source.node->operands[0]);
+          need_memory(source);
+        }
+        break;
+      case OpKind::Reshape:
+        if (merges_axes(*n) && panel_uses_[key_of(v)] < uses_[key_of(v)]) need_memory(v);
+        break;
+      case OpKind::Pad:
+        if (const auto& interior = n->attrs.integers("interior");
+            std::ranges::any_of(interior, [](std::int64_t k) { return k > 0; }))
+          need_memory(v);
+        break;
+      case OpKind::Reduce:
+      case OpKind::Concat: need_memory(v); break;
+      case OpKind::ArgMax:
+      case OpKind::ScatterAdd:
+      case OpKind::DynamicUpdate:
+        need_memory(v);
+        need_memory(n->operands[0]);
+        break;
+      case OpKind::Gather:
+      case OpKind::DynamicSlice: need_memory(n->operands[0]); break;
+      case OpKind::RandomBits: need_memory(n->operands[0]); break;
+      case OpKind::Loop: {
+        for (int k = 0; k < static_cast<int>(n->types.size()); ++k)
+          if (uses_.contains({n, k})) need_memory(result(n, k));
+        const auto num_carry = static_cast<std::size_t>(n->attrs.integer("num_carry"));
+        const auto num_xs = static_cast<std::size_t>(n->attrs.integer("num_xs"));
+        for (std::size_t k = num_carry; k < n->operands.size(); ++k) {
+          const Value o = context_.resolve(n->operands[k]);
+          const bool is_const = k >= num_carry + num_xs;
+          const bool light = ir::is(*o.node, OpKind::Iota) || ir::is(*o.node, OpKind::Extent);
+          if (!(is_const && light && k + 1 < n->operands.size())) need_memory(o);
+        }
+        break;
+      }
+      default: break;
+    }
+  }
+}
+
+}  // namespace hotloop

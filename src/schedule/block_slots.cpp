@@ -1,0 +1,210 @@
+// Which statement computes a value: maps over one index space are joined where no point needs another one's result first.
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/block_lowering.h"
+
+namespace hotloop {
+
+using ir::OpKind;
+
+namespace {
+
+// Every point of the result reads the point of the operand with the same indices (axes of extent 1 aside).
+bool keeps_index(const Node& node) {
+  if (ir::is(node, OpKind::Elementwise) || ir::is(node, OpKind::StopGradient)) return true;
+  if (!ir::is(node, OpKind::Reshape) && !ir::is(node, OpKind::Broadcast)) return false;
+  const auto long_axes = [](const Shape& s) {
+    std::vector<std::int64_t> d;
+    for (std::int64_t n : s.dims())
+      if (n != 1) d.push_back(n);
+    return d;
+  };
+  return long_axes(node.operands[0].shape()) == long_axes(node.types[0].shape);
+}
+
+// A reduction over axes of extent 1 only is a change of shape.
+bool is_trivial_reduction(const Node& reduce) {
+  return std::ranges::all_of(reduce.attrs.integers("axes"),
+                             [&](std::int64_t a) { return reduce.operands[0].shape()[static_cast<int>(a)] == 1; });
+}
+
+}  // namespace
+
+// Reads of v, which is used at the same point or at another one.
+void BlockLowering::collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads) {
+  v = context_.resolve(v);
+  if (planned_.contains(key_of(v)) || (context_.find(v) && !is_strided_view(*v.node))) {
+    const auto [it, fresh] = reads.try_emplace(key_of(v), same_point);
+    if (!fresh) it->second = it->second && same_point;
+    return;
+  }
+  if (ir::is(*v.node, OpKind::Extent)) return;  // reads no element
+  const bool keeps = keeps_index(*v.node);
+  for (Value o : v.node->operands) collect_reads(o, same_point && keeps, reads);
+}
+
+std::map<ValueKey, bool> BlockLowering::reads_of_definition(Value v) {
+  std::map<ValueKey, bool> reads;
+  const bool keeps = keeps_index(*v.node);
+  for (Value o : v.node->operands) collect_reads(o, keeps, reads);
+  return reads;
+}
+
+std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind,
+                                        const std::map<ValueKey, bool>& reads) {
+  std::size_t earliest = 0;
+  for (const auto& [key, same_point] : reads) {
+    const auto it = producer_.find(key);
+    if (it == producer_.end()) continue;
+    const Slot& from = slots_[it->second];
+    // A reshape is written as its operand, point by point: the map that writes it has no value of its own indices to give.
+    const bool joinable = kind == Slot::Kind::Map && from.kind == Slot::Kind::Map && from.space == space &&
+                          same_point && !ir::is(*key.first, OpKind::Reshape);
+    earliest = std::max(earliest, it->second + (joinable ? 0 : 1));
+  }
+  for (std::size_t s = earliest; s < slots_.size(); ++s)
+    if (slots_[s].kind == kind && slots_[s].space == space) return s;
+  slots_.push_back({kind, space, {}, {}});
+  return slots_.size() - 1;
+}
+
+void BlockLowering::place_definition(Value v) {
+  const Node& node = *v.node;
+  Slot::Kind kind = Slot::Kind::Map;
+  IndexSpace space;
+  if (dots_.contains(key_of(v)))
+    kind = Slot::Kind::Dot;
+  else if (ir::is(node, OpKind::Reduce) && !is_trivial_reduction(node))
+    kind = Slot::Kind::Reduction;
+  else if (ir::is(node, OpKind::ArgMax) || ir::is(node, OpKind::ScatterAdd) || ir::is(node, OpKind::DynamicUpdate) ||
+           ir::is(node, OpKind::Loop) || ir::is(node, OpKind::Concat) || ir::is(node, OpKind::Pad))
+    kind = Slot::Kind::Other;
+  if (ir::is(node, OpKind::Pad) &&
+      std::ranges::all_of(node.attrs.integers("interior"), [](std::int64_t k) { return k == 0; }))
+    kind = Slot::Kind::Map;
+
+  std::map<ValueKey, bool> reads;
+  if (kind == Slot::Kind::Dot) {
+    const DotPlan& plan = dots_.at(key_of(v));
+    for (const Node* term : plan.terms)
+      for (Value o : term->operands) collect_reads(o, false, reads);
+    if (plan.init) collect_reads(*plan.init, false, reads);
+  } else {
+    reads = reads_of_definition(v);
+  }
+  std::size_t s;
+  if (kind == Slot::Kind::Map) {
+    // A merging reshape is a copy in the index space of its operand.
+    const bool merging = ir::is(node, OpKind::Reshape);
+    s = slot_for_map(space_of(context_, merging ? node.operands[0] : v), kind, reads);
+  } else if (kind == Slot::Kind::Reduction) {
+    const auto& axes = node.attrs.integers("axes");
+    for (int i = 0; i < node.operands[0].rank(); ++i) {
+      if (node.operands[0].shape()[i] == 1) continue;
+      auto& list = std::ranges::find(axes, i) == axes.end() ? space.outer : space.reduced;
+      list.push_back(context_.extent(node.operands[0], i));
+    }
+    s = slot_for_map(space, kind, reads);
+    // Only reductions that read their operand in the same order share a nest.
+    const auto& first = slots_[s].items;
+    if (!first.empty() && first[0].value.node->attrs.integers("axes") != axes) {
+      slots_.push_back({kind, space, {}, {}});
+      s = slots_.size() - 1;
+    }
+  } else {
+    slots_.push_back({kind, {}, {}, {}});
+    s = slots_.size() - 1;
+  }
+  Item item{v, false, std::nullopt, false};
+  slots_[s].items.push_back(item);
+  for (const auto& [key, same_point] : reads) {
+    const auto [it, fresh] = slots_[s].reads.try_emplace(key, same_point);
+    if (!fresh) it->second = it->second && same_point;
+  }
+  for (int i = 0; i < static_cast<int>(node.types.size()); ++i) producer_[{&node, i}] = s;
+}
+
+void BlockLowering::place_copy(std::size_t t) {
+  const Value v = targets_[t].value;
+  std::map<ValueKey, bool> reads;
+  collect_reads(v, true, reads);
+  const std::size_t s = slot_for_map(space_of(context_, v), Slot::Kind::Map, reads);
+  slots_[s].items.push_back({v, true, t, targets_[t].accumulate});
+  for (const auto& [key, same_point] : reads) {
+    const auto [it, fresh] = slots_[s].reads.try_emplace(key, same_point);
+    if (!fresh) it->second = it->second && same_point;
+  }
+}
+
+void BlockLowering::place() {
+  // The first target of a value that is computed here is where it is computed to.
+  for (std::size_t t = 0; t < targets_.size(); ++t)
+    if (planned_.contains(key_of(targets_[t].value))) primary_target_.try_emplace(key_of(targets_[t].value), t);
+  // Pieces of a concatenation are computed into it, unless they have a place already.
+  for (std::size_t planned = 0; planned < planned_order_.size(); ++planned) {  // it grows by the pieces
+    const Value v = planned_order_[planned];
+    if (!ir::is(*v.node, OpKind::Concat)) continue;
+    for (std::size_t i = 0; i < v.node->operands.size(); ++i) {
+      const Value piece = context_.resolve(v.node->operands[i]);
+      if (!in_block(piece) || context_.find(piece) || primary_target_.contains(key_of(piece)) ||
+          piece_of_.contains(key_of(piece)) || ir::is(*piece.node, OpKind::Loop) || is_strided_view(*piece.node) ||
+          ir::is(*piece.node, OpKind::Concat))
+        continue;
+      piece_of_[key_of(piece)] = {v, static_cast<int>(i)};
+      need_memory(piece);
+    }
+  }
+  // Values of enclosing graphs depend on nothing in the block.
+  std::ranges::stable_sort(planned_order_, {}, [&](Value v) { return std::pair(in_block(v), v.node->id); });
+  std::set<const Node*> done;
+  for (Value v : planned_order_)
+    if (done.insert(v.node).second) place_definition(v);
+  for (std::size_t t = 0; t < targets_.size(); ++t) {
+    const auto it = primary_target_.find(key_of(targets_[t].value));
+    if (it != primary_target_.end() && it->second == t) continue;
+    if (targets_[t].overwrites)
+      late_copies_.push_back(t);
+    else
+      place_copy(t);
+  }
+}
+
+// Whether v is a sum of dots that starts from `start`, which is read nowhere else in it.
+bool BlockLowering::starts_from(Value v, Value start) {
+  const auto it = dots_.find(key_of(v));
+  if (it == dots_.end() || !it->second.init || context_.resolve(*it->second.init) != start) return false;
+  std::map<ValueKey, bool> reads;
+  for (const Node* term : it->second.terms)
+    for (Value o : term->operands) collect_reads(o, false, reads);
+  return !reads.contains(key_of(start));
+}
+
+// A value may be computed straight into the place of a carry if nothing reads the old carry afterwards.
+void BlockLowering::settle_overwrites() {
+  for (std::size_t t = 0; t < targets_.size(); ++t) {
+    if (!targets_[t].overwrites) continue;
+    const auto primary = primary_target_.find(key_of(targets_[t].value));
+    if (primary == primary_target_.end() || primary->second != t) continue;
+    const std::size_t writer = producer_.at(key_of(targets_[t].value));
+    bool safe = slots_[writer].kind == Slot::Kind::Map || slots_[writer].kind == Slot::Kind::Dot;
+    const ValueKey old = key_of(*targets_[t].overwrites);
+    const bool adds_to_old = starts_from(targets_[t].value, *targets_[t].overwrites);
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+      const auto it = slots_[s].reads.find(old);
+      if (it == slots_[s].reads.end()) continue;
+      const bool here =
+          slots_[s].kind == Slot::Kind::Dot ? adds_to_old : slots_[s].kind == Slot::Kind::Map && it->second;
+      const bool same_point = s == writer && here;
+      safe = safe && (s < writer || same_point);
+    }
+    for (std::size_t other : late_copies_) safe = safe && key_of(targets_[other].value) != old;
+    if (!safe) {
+      primary_target_.erase(primary);
+      late_copies_.push_back(t);
+    }
+  }
+}
+
+}  // namespace hotloop

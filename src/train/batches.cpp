@@ -1,0 +1,132 @@
+#include "train/batches.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "hotloop/fit.h"
+#include "hotloop/train.h"
+
+namespace hotloop::train {
+namespace {
+
+constexpr int num_trials = 4;
+constexpr double handover_s = 200e-6;  // waking a thread twice takes some 10 us, and on a busy machine ten times that
+
+}  // namespace
+
+std::optional<BatchBlock> next_block(const BatchPlan& plan, const BatchPosition& position, std::int64_t num_samples) {
+  const std::int64_t per_epoch = (num_samples + plan.batch_size - 1) / plan.batch_size;
+  BatchBlock block;
+  block.start = position;
+  if (block.start.step >= per_epoch) block.start = {position.epoch + 1, 0, position.num_steps};
+  if (block.start.epoch > plan.num_epochs) return {};
+  const std::int64_t whole_left = num_samples / plan.batch_size - block.start.step;
+  const std::int64_t until_mark =
+      plan.every_steps > 0 ? plan.every_steps - block.start.num_steps % plan.every_steps : whole_left;
+  if (plan.steps_per_call <= std::min(whole_left, until_mark)) block.count = plan.steps_per_call;
+  block.rows = std::min(plan.batch_size, num_samples - block.start.step * plan.batch_size);
+  block.ends_epoch = block.start.step + block.count == per_epoch;
+  return block;
+}
+
+BatchStream::BatchStream(const data::Dataset& samples, const BatchPlan& plan, const BatchPosition& start, bool ahead)
+    : samples_(samples), plan_(plan), position_(start) {
+  const std::int64_t k = plan.steps_per_call;
+  const auto stacked = [&](const ValueType& type) { return Array::zeros(type.dtype, type.shape.with_inserted(0, k)); };
+  for (BatchBlock& block : blocks_) {
+    block.x = stacked(samples.input_type(plan.batch_size));
+    block.y = stacked(samples.target_type(plan.batch_size));
+    block.key = Array::zeros(DType::U32, {k, 2});
+    if (samples.has_lengths()) block.lengths = stacked({DType::I32, {plan.batch_size}});
+    if (samples.has_weights()) block.weights = stacked({samples.dtype(), {plan.batch_size}});
+  }
+  if (ahead) trials_left_ = num_trials;
+}
+
+BatchStream::~BatchStream() {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_relaxed);
+  empty_.release();
+  thread_.join();
+}
+
+const BatchBlock* BatchStream::fill_here() {
+  const auto start = std::chrono::steady_clock::now();
+  const bool filled = fill(blocks_[0]);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  // The least of a few: what a busy machine adds is no reason for a thread.
+  least_fill_s_ = trials_left_ == num_trials ? seconds : std::min(least_fill_s_, seconds);
+  if (trials_left_ > 0 && --trials_left_ == 0 && least_fill_s_ > handover_s) thread_wanted_ = true;
+  return filled ? &blocks_[0] : nullptr;
+}
+
+const BatchBlock* BatchStream::next() {
+  // The caller has returned the last block, so both are free.
+  if (std::exchange(thread_wanted_, false)) thread_ = std::thread([this] { produce(); });
+  if (!thread_.joinable()) return fill_here();
+  if (held_) empty_.release();
+  held_ = false;
+  full_.acquire();
+  if (ended_[next_]) {
+    full_.release();  // every later call ends here too
+    if (error_) std::rethrow_exception(error_);
+    return nullptr;
+  }
+  held_ = true;
+  const BatchBlock* block = &blocks_[next_];
+  next_ = 1 - next_;
+  return block;
+}
+
+void BatchStream::produce() {
+  for (std::size_t at = 0;; at = 1 - at) {
+    empty_.acquire();
+    if (stop_.load(std::memory_order_relaxed)) return;
+    try {
+      ended_[at] = !fill(blocks_[at]);
+    } catch (...) {
+      error_ = std::current_exception();
+      ended_[at] = true;
+    }
+    const bool ended = ended_[at];
+    full_.release();
+    if (ended) return;
+  }
+}
+
+bool BatchStream::fill(BatchBlock& block) {
+  const std::int64_t num_samples = samples_.size();
+  const std::optional<BatchBlock> wanted = next_block(plan_, position_, num_samples);
+  if (!wanted) return false;
+  block.start = wanted->start;
+  block.count = wanted->count;
+  block.rows = wanted->rows;
+  block.ends_epoch = wanted->ends_epoch;
+  if (order_epoch_ != block.start.epoch) {
+    order_epoch_ = block.start.epoch;
+    if (plan_.shuffle) {
+      order_ = shuffled(num_samples, nn::fold_in(plan_.seed, "shuffle"), static_cast<std::uint64_t>(order_epoch_));
+    } else {
+      order_.resize(static_cast<std::size_t>(num_samples));
+      std::iota(order_.begin(), order_.end(), std::int64_t{0});
+    }
+  }
+  // The batches of a block follow each other in the order as they do in memory. Only the block's last can be short.
+  const auto first = static_cast<std::size_t>(block.start.step * plan_.batch_size);
+  const auto n = static_cast<std::size_t>((block.count - 1) * plan_.batch_size + block.rows);
+  samples_.gather(std::span<const std::int64_t>(order_).subspan(first, n),
+                  {.inputs = block.x.raw(),
+                   .targets = block.y.raw(),
+                   .lengths = block.lengths.defined() ? block.lengths.data<std::int32_t>().data() : nullptr,
+                   .weights = block.weights.defined() ? block.weights.raw() : nullptr});
+  for (std::int64_t i = 0; i < block.count; ++i) {
+    const Array key = step_key(plan_.seed, static_cast<std::uint64_t>(block.start.num_steps + i));
+    std::ranges::copy(key.data<std::uint32_t>(), block.key.data<std::uint32_t>().begin() + i * 2);
+  }
+  position_ = {block.start.epoch, block.start.step + block.count, block.start.num_steps + block.count};
+  return true;
+}
+
+}  // namespace hotloop::train

@@ -1,0 +1,190 @@
+#include "transforms/axis_flow.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hotloop::ir {
+namespace {
+
+bool contains(const std::vector<std::int64_t>& axes, int axis) { return std::ranges::find(axes, axis) != axes.end(); }
+
+// Axes of `shape` before `axis` that are not in `gone`.
+int kept_before(int axis, const std::vector<std::int64_t>& gone) {
+  int kept = 0;
+  for (int i = 0; i < axis; ++i) kept += !contains(gone, i);
+  return kept;
+}
+
+// The result's axis that runs with `axis` of operand `k`, or mixed.
+int result_axis(const Node& node, int k, int axis) {
+  constexpr int mixed = AxisFlow::mixed;
+  const Shape& in = node.operands[static_cast<std::size_t>(k)].shape();
+  const Shape& out = node.types[0].shape;
+  const auto at = [&](const char* name, int i) { return node.attrs.integers(name)[static_cast<std::size_t>(i)]; };
+  switch (node.op->kind) {
+    case OpKind::Elementwise: return axis;
+    case OpKind::Reshape: {
+      // The axis survives where as many elements lie before it as did.
+      std::int64_t before = 1, out_before = 1;
+      for (int i = 0; i < axis; ++i) before *= in[i];
+      for (int i = 0; i < out.rank(); out_before *= out[i++])
+        if (out_before == before && out[i] == in[axis]) return i;
+      return mixed;
+    }
+    case OpKind::Transpose: {
+      const auto& p = node.attrs.integers("permutation");
+      return static_cast<int>(std::ranges::find(p, axis) - p.begin());
+    }
+    case OpKind::Broadcast: return static_cast<int>(at("axes", axis));
+    case OpKind::Slice:
+    case OpKind::DynamicSlice: return in[axis] == out[axis] ? axis : mixed;
+    case OpKind::Pad: return k == 0 && in[axis] == out[axis] ? axis : mixed;
+    case OpKind::DynamicUpdate: return in[axis] == out[axis] ? axis : mixed;
+    case OpKind::Concat: return axis == node.attrs.integer("axis") ? mixed : axis;
+    case OpKind::Reverse: return contains(node.attrs.integers("axes"), axis) ? mixed : axis;
+    case OpKind::Windows: {
+      const auto split = node.attrs.integer("axis");
+      return axis == split ? mixed : axis < split ? axis : axis + 1;
+    }
+    case OpKind::Gather: {
+      const auto taken = node.attrs.integer("axis");
+      return axis == taken ? mixed : axis < taken ? axis : axis + node.operands[1].rank() - 1;
+    }
+    case OpKind::ScatterAdd: {
+      if (k == 0) return axis;
+      const int first = static_cast<int>(node.attrs.integer("axis")), last = first + node.operands[1].rank();
+      return axis < first ? axis : axis < last ? mixed : axis - (last - first) + 1;
+    }
+    case OpKind::Reduce: {
+      const auto& gone = node.attrs.integers("axes");
+      return contains(gone, axis) ? mixed : kept_before(axis, gone);
+    }
+    case OpKind::Dot: {
+      const auto& batch = node.attrs.integers(k == 0 ? "lhs_batch" : "rhs_batch");
+      const auto& contract = node.attrs.integers(k == 0 ? "lhs_contract" : "rhs_contract");
+      if (contains(contract, axis)) return mixed;
+      if (contains(batch, axis)) return static_cast<int>(std::ranges::find(batch, axis) - batch.begin());
+      std::vector<std::int64_t> used = batch;
+      used.insert(used.end(), contract.begin(), contract.end());
+      const int num_batch = static_cast<int>(batch.size());
+      if (k == 0) return num_batch + kept_before(axis, used);
+      const int lhs_free = node.operands[0].rank() - num_batch - static_cast<int>(contract.size());
+      return num_batch + lhs_free + kept_before(axis, used);
+    }
+    default: return mixed;
+  }
+}
+
+// A flow whose every aligned axis is mapped.
+template <class F> AxisFlow mapped(const AxisFlow& flow, F&& f) {
+  AxisFlow result = flow;
+  for (int& axis : result.axes) axis = f(axis);
+  return result;
+}
+
+class Flows {
+ public:
+  explicit Flows(int depth) : depth_(depth) {}
+
+  std::vector<AxisFlow> run(const Graph& graph, std::span<const AxisFlow> inputs) {
+    std::map<std::pair<const Node*, int>, AxisFlow> flows;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      flows[{graph.inputs()[i].node, 0}] = is_float(graph.inputs()[i].dtype()) ? inputs[i] : AxisFlow{};
+    for (const auto& node : graph.nodes()) {
+      if (is(*node, OpKind::Input)) continue;
+      std::vector<AxisFlow> operands;
+      for (const Value& v : node->operands) operands.push_back(flows[{v.node, v.index}]);
+      std::vector<AxisFlow> results;
+      if (is(*node, OpKind::Loop))
+        results = loop(LoopView(*node), operands);
+      else if (is(*node, OpKind::Call))
+        results = call(*node, operands);
+      else
+        results = {flow_through(*node, operands)};
+      for (std::size_t i = 0; i < results.size(); ++i) flows[{node.get(), static_cast<int>(i)}] = std::move(results[i]);
+    }
+    std::vector<AxisFlow> outputs;
+    for (const Value& v : graph.outputs()) outputs.push_back(flows[{v.node, v.index}]);
+    return outputs;
+  }
+
+ private:
+  std::vector<AxisFlow> loop(const LoopView& view, std::span<const AxisFlow> operands) {
+    const auto nc = static_cast<std::size_t>(view.num_carry()), nx = static_cast<std::size_t>(view.num_xs());
+    std::vector<AxisFlow> inputs(operands.begin(),
+                                 operands.begin() + static_cast<std::ptrdiff_t>(view.body().inputs().size()));
+    for (std::size_t i = nc; i < nc + nx; ++i) inputs[i] = flow_of_element(inputs[i], depth_);
+    // Carries to a fixpoint; a join can rise twice an axis, so this ends.
+    for (;;) {
+      std::vector<AxisFlow> outputs = Flows(depth_ + 1).run(view.body(), inputs);
+      bool changed = false;
+      for (std::size_t i = 0; i < nc; ++i) {
+        const AxisFlow next = join(inputs[i], flow_of_carry(outputs[i], depth_));
+        changed = changed || !(next == inputs[i]);
+        inputs[i] = next;
+      }
+      if (changed) continue;
+      for (std::size_t i = 0; i < nc; ++i) outputs[i] = inputs[i];
+      for (std::size_t i = nc; i < outputs.size(); ++i) outputs[i] = flow_of_stack(outputs[i], depth_);
+      outputs.emplace_back();  // the count
+      return outputs;
+    }
+  }
+
+  std::vector<AxisFlow> call(const Node& node, std::span<const AxisFlow> operands) {
+    if (node.regions.size() == 1) return run(*node.regions[0], operands);
+    // A derivative rule of the user's: nothing is known of it.
+    AxisFlow all;
+    for (const AxisFlow& flow : operands)
+      if (flow.depends) all = {true, std::vector<int>(flow.axes.size(), AxisFlow::mixed)};
+    return std::vector<AxisFlow>(node.types.size(), all);
+  }
+
+  int depth_;
+};
+
+}  // namespace
+
+AxisFlow flow_of_input(int rank) {
+  AxisFlow flow{true, {}};
+  for (int i = 0; i < rank; ++i) flow.axes.push_back(i);
+  return flow;
+}
+
+AxisFlow join(const AxisFlow& a, const AxisFlow& b) {
+  if (!a.depends) return b;
+  if (!b.depends) return a;
+  AxisFlow result = a;
+  for (std::size_t i = 0; i < a.axes.size(); ++i)
+    if (a.axes[i] != b.axes[i]) result.axes[i] = AxisFlow::mixed;
+  return result;
+}
+
+AxisFlow flow_through(const Node& node, std::span<const AxisFlow> operands) {
+  if (!is_float(node.types[0].dtype) || !node.op->jvp) return {};
+  AxisFlow result;
+  for (std::size_t k = 0; k < operands.size(); ++k)
+    if (operands[k].depends)
+      result = join(result, mapped(operands[k], [&](int axis) {
+                      return axis >= 0 ? result_axis(node, static_cast<int>(k), axis) : axis;
+                    }));
+  return result;
+}
+
+std::vector<AxisFlow> flow_through(const Graph& graph, std::span<const AxisFlow> inputs, int depth) {
+  return Flows(depth).run(graph, inputs);
+}
+
+AxisFlow flow_of_element(const AxisFlow& stacked, int depth) {
+  return mapped(stacked, [&](int axis) { return axis > 0 ? axis - 1 : axis == 0 ? AxisFlow::step - depth : axis; });
+}
+
+AxisFlow flow_of_stack(const AxisFlow& element, int depth) {
+  return mapped(element, [&](int axis) { return axis >= 0 ? axis + 1 : axis == AxisFlow::step - depth ? 0 : axis; });
+}
+
+AxisFlow flow_of_carry(const AxisFlow& carry, int depth) {
+  return mapped(carry, [&](int axis) { return axis == AxisFlow::step - depth ? AxisFlow::mixed : axis; });
+}
+
+}  // namespace hotloop::ir

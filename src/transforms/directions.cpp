@@ -1,0 +1,139 @@
+#include "transforms/directions.h"
+
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "hotloop/jacobian.h"
+#include "hotloop/ops.h"
+#include "ir/interpreters.h"
+#include "ir/region.h"
+#include "ops/rules/arguments.h"
+#include "ops/rules/batching.h"
+
+namespace hotloop {
+namespace ir {
+
+namespace {
+
+// (num_rows, n): one where the index of the row is what `columns` (num_rows, n) holds.
+Value where_row_is(Value columns, DType dtype) {
+  return cast(equal(iota(DType::I32, columns.shape(), 0), columns), dtype);
+}
+
+}  // namespace
+
+Value one_hot(std::span<const std::int64_t> places, std::int64_t num_rows, DType dtype) {
+  const auto num_columns = static_cast<std::int64_t>(places.size());
+  bool in_order = true;
+  for (std::size_t i = 0; i < places.size(); ++i) in_order = in_order && places[i] == static_cast<std::int64_t>(i);
+  if (in_order) return where_row_is(iota(DType::I32, {num_rows, num_columns}, 1), dtype);
+  Array rows(DType::I32, {num_columns});
+  std::ranges::copy(places, rows.data<std::int32_t>().begin());
+  return where_row_is(broadcast(constant(rows), {num_rows, num_columns}, {1}), dtype);
+}
+
+Value unit_tangents(const ValueType& type) {
+  const std::int64_t n = type.shape.size();
+  return reshape(where_row_is(iota(DType::I32, {n, n}, 1), type.dtype), type.shape.with_inserted(0, n));
+}
+
+Value front_to_back(Value x) { return front_to_axis(x, x.rank() - 1); }
+
+}  // namespace ir
+
+namespace {
+
+// The number of directions in stacked tangents or cotangents; UserError unless all agree and fit what they belong to.
+std::int64_t check_stacked(const std::string& where, const std::string& what, std::span<const Value> given,
+                           std::span<const ValueType> types) {
+  std::int64_t size = -1;
+  bool fits = given.size() == types.size();
+  for (std::size_t i = 0; fits && i < given.size(); ++i) {
+    if (!given[i]) continue;
+    const Shape& shape = given[i].shape();
+    fits = given[i].dtype() == types[i].dtype && is_float(types[i].dtype) && shape.rank() > 0 &&
+           shape.without(0) == types[i].shape && (size < 0 || shape[0] == size);
+    if (shape.rank() > 0) size = shape[0];
+  }
+  if (fits && size >= 0) return size;
+  std::vector<Value> defined;
+  for (const Value& v : given)
+    if (v) defined.push_back(v);
+  throw UserError(where,
+                  what + " must have one leading axis of directions before the types " +
+                      ir::types_text(std::vector<ValueType>(types.begin(), types.end())),
+                  ir::types_text(defined), "leave those of integers undefined");
+}
+
+}  // namespace
+
+std::pair<std::vector<Value>, std::vector<Value>> jvp_many(const Function& fn, std::span<const Value> primals,
+                                                           std::span<const Value> tangents) {
+  const std::vector<ValueType> types = ir::types_of(primals);
+  const std::int64_t size = check_stacked("jvp_many", "the tangents", tangents, types);
+  const ir::Region region = ir::trace_region("jvp_many", fn, types);
+
+  // The jvp of one direction as a graph: inputs (primals, captures, tangents), outputs (outputs, tangents that are not zero).
+  std::vector<ValueType> all = region.graph->input_types();
+  std::vector<ir::Batched> arguments;
+  for (const Value& v : primals) arguments.push_back({v, false});
+  for (const Value& v : region.captures) arguments.push_back({v, false});
+  for (std::size_t i = 0; i < tangents.size(); ++i) {
+    if (!tangents[i]) continue;
+    all.push_back(types[i]);
+    arguments.push_back({tangents[i], true});
+  }
+  std::vector<bool> active;
+  const auto one = trace(
+      [&](std::span<const Value> inputs) {
+        std::vector<ir::Dual> duals;
+        std::size_t next = primals.size() + region.captures.size();
+        for (std::size_t i = 0; i < region.graph->inputs().size(); ++i)
+          duals.push_back({inputs[i], i < tangents.size() && tangents[i] ? inputs[next++] : Value{}});
+        std::vector<Value> outputs, output_tangents;
+        for (const ir::Dual& d : ir::push_forward(*region.graph, duals)) {
+          outputs.push_back(d.primal);
+          active.push_back(static_cast<bool>(d.tangent));
+          if (d.tangent) output_tangents.push_back(d.tangent);
+        }
+        outputs.insert(outputs.end(), output_tangents.begin(), output_tangents.end());
+        return outputs;
+      },
+      all, "jvp");
+
+  const std::vector<ir::Batched> given = ir::push_batch(*one, arguments, size);
+  std::pair<std::vector<Value>, std::vector<Value>> result;
+  std::size_t next = active.size();
+  for (std::size_t i = 0; i < active.size(); ++i) {
+    const ValueType type = region.graph->outputs()[i].type();
+    // A primal output leaves the batching as it went in, but through a loop whose lanes the tangents share.
+    result.first.push_back(given[i].batched ? take(given[i].value, 0, 0) : given[i].value);
+    if (active[i])
+      result.second.push_back(ir::materialize_batch(given[next++], size));
+    else if (is_float(type.dtype))
+      result.second.push_back(ir::zeros_of({type.dtype, type.shape.with_inserted(0, size)}));
+    else
+      result.second.emplace_back();
+  }
+  return result;
+}
+
+std::pair<std::vector<Value>, Function> vjp_many(const Function& fn, std::span<const Value> primals) {
+  auto [outputs, pullback] = vjp(fn, primals);
+  const std::vector<ValueType> types = ir::types_of(outputs);
+  return {outputs, [types, pullback = std::move(pullback)](std::span<const Value> cotangents) {
+            check_stacked("vjp_many", "the cotangents", cotangents, types);
+            std::vector<Value> defined;
+            for (const Value& v : cotangents)
+              if (v) defined.push_back(v);
+            const Function one = [&](std::span<const Value> given) {
+              std::vector<Value> all;
+              std::size_t next = 0;
+              for (const Value& v : cotangents) all.push_back(v ? given[next++] : Value{});
+              return pullback(all);
+            };
+            return vmap(one, std::vector<int>(defined.size(), 0))(defined);
+          }};
+}
+
+}  // namespace hotloop

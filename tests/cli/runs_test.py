@@ -1,0 +1,401 @@
+#!/usr/bin/env python3
+"""What a run leaves behind: TensorBoard events, JSON output, reports, folders that are not overwritten, completion.
+
+usage: runs_test.py HOTLOOP [unittest arguments]
+"""
+import csv
+import html.parser
+import json
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import series
+
+HOTLOOP = ""
+
+
+def hotloop(*arguments, cwd=None):
+    environment = dict(os.environ, HOTLOOP_CACHE="0")
+    return subprocess.run([HOTLOOP, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, env=environment, timeout=300)
+
+
+def crc32c(data):
+    """Bit by bit, from the polynomial: nothing is shared with the program's table."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def fields(data):
+    """(number, value) of a protobuf message."""
+    def varint(at):
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value, at
+    at = 0
+    while at < len(data):
+        tag, at = varint(at)
+        kind = tag & 7
+        if kind == 0:
+            value, at = varint(at)
+        elif kind == 1:
+            value, at = struct.unpack("<d", data[at:at + 8])[0], at + 8
+        elif kind == 5:
+            value, at = struct.unpack("<f", data[at:at + 4])[0], at + 4
+        else:
+            size, at = varint(at)
+            value, at = data[at:at + size], at + size
+        yield tag >> 3, value
+
+
+def events(path):
+    data = path.read_bytes()
+    at = 0
+    while at < len(data):
+        (size,), length = struct.unpack("<Q", data[at:at + 8]), data[at:at + 8]
+        assert struct.unpack("<I", data[at + 8:at + 12])[0] == masked(length)
+        record = data[at + 12:at + 12 + size]
+        assert struct.unpack("<I", data[at + 12 + size:at + 16 + size])[0] == masked(record)
+        yield dict(fields(record))
+        at += 16 + size
+
+
+class Tags(html.parser.HTMLParser):
+    VOID = {"meta"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.links = [], set(), []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.add(tag)
+        self.links += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.config = series.write(cls.folder, "interp")
+        result = hotloop("train", "job.toml", cwd=cls.folder)
+        assert result.returncode == 0, result.stderr
+        cls.run_folder = cls.folder / "runs" / "job"
+        cls.output = result.stdout
+
+
+class Classes(unittest.TestCase):
+    """A classification: what `train` and `eval` print, the report, the metrics."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        series.write_utterances(cls.folder)
+        result = hotloop("train", "job.toml", cwd=cls.folder)
+        assert result.returncode == 0, result.stderr
+        cls.output = result.stdout
+        cls.metrics = json.loads((cls.folder / "runs" / "job" / "metrics.json").read_text())
+
+    def test_every_test_series_is_counted_once(self):
+        confusion = self.metrics["confusion"]
+        self.assertEqual(confusion["classes"], ["x", "y", "z"])
+        counts = confusion["counts"]
+        total = sum(map(sum, counts))
+        self.assertEqual(total, self.metrics["samples"]["test"])
+        right = sum(counts[c][c] for c in range(3))
+        self.assertAlmostEqual(confusion["accuracy"], right / total, places=12)
+        self.assertAlmostEqual(self.metrics["test"], right / total, places=12)
+
+    def test_the_table_is_on_the_terminal_and_in_the_report(self):
+        counts = self.metrics["confusion"]["counts"]
+        total = sum(map(sum, counts))
+        right = sum(counts[c][c] for c in range(3))
+        self.assertIn(f"accuracy on the {total} test series\n", self.output)
+        lines = [f"Accuracy {right / total:.4f}: {right} of {total} right", "  wanted        x    y    z  <- predicted"]
+        lines += [f"  {name:<10}" + "".join(f"{n:5}" for n in row) for name, row in zip("xyz", counts, strict=True)]
+        self.assertIn("\n".join(lines) + "\n", self.output)
+        self.assertIn("        inputs standardised by the training rows\n", self.output)
+        page = (self.folder / "runs" / "job" / "report.html").read_text()
+        table = page[page.index('<table class="confusion">'):]
+        table = table[:table.index("</table>")]
+        cells = re.findall(r"<td[^>]*>([^<]*)</td>", table)
+        self.assertEqual([int(c) for c in cells if c.isdigit()], [n for row in counts for n in row])
+
+    def test_eval_says_the_same(self):
+        result = hotloop("eval", "runs/job", cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        table = self.output[self.output.index("Accuracy"):self.output.index("Where the time went")]
+        self.assertIn(table.strip(), result.stdout)
+        self.assertIn("the same to the last bit", result.stdout)
+
+
+class Crc(unittest.TestCase):
+    def test_of_the_test_itself(self):
+        self.assertEqual(crc32c(b"123456789"), 0xE3069283)  # RFC 3720, appendix B.4 has more
+        self.assertEqual(crc32c(bytes(32)), 0x8A9136AA)
+
+
+class TensorBoard(Case):
+    def test_bytes(self):
+        (file,) = self.run_folder.glob("events.out.tfevents.*")
+        first, start, *rest = events(file)
+        self.assertEqual(first[3], b"brain.Event:2")
+        self.assertEqual(dict(fields(start[7])), {1: 1})
+        seen = {}
+        for event in rest:
+            value = dict(fields(dict(fields(event[5]))[1]))
+            seen.setdefault(value[1].decode(), []).append((event[2], value[2]))
+        self.assertEqual(sorted(seen), ["loss/train", "mae/validation", "samples_per_second"])
+        history = [line.split(",") for line in (self.run_folder / "history.csv").read_text().splitlines()[1:]]
+        steps = [4, 8, 12]  # 53 training windows in batches of 16
+        self.assertEqual([step for step, _ in seen["loss/train"]], steps)
+        for (_, loss), (_, metric), row in zip(seen["loss/train"], seen["mae/validation"], history, strict=True):
+            self.assertEqual((loss, metric), tuple(struct.unpack("<ff", struct.pack("<ff", float(row[1]), float(row[2])))))
+
+    def test_tensorboard_reads_it(self):
+        try:
+            from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        except ImportError:
+            self.skipTest("the package tensorboard is not installed")
+        run = self.folder / "runs" / "resumed"  # beside the other, since the configuration names the table from there
+        shutil.copytree(self.run_folder, run)
+        self.assertEqual(hotloop("train", "--resume", run, "--epochs", 5).returncode, 0)
+        accumulator = EventAccumulator(str(run))
+        accumulator.Reload()
+        history = [line.split(",") for line in (run / "history.csv").read_text().splitlines()[1:]]
+        for tag, column in [("loss/train", 1), ("mae/validation", 2)]:
+            scalars = accumulator.Scalars(tag)
+            self.assertEqual([s.step for s in scalars], [4, 8, 12, 16, 20])
+            for scalar, row in zip(scalars, history, strict=True):
+                self.assertAlmostEqual(scalar.value, float(row[column]), delta=1e-6)
+
+
+class Output(Case):
+    def test_report_is_one_well_formed_page(self):
+        text = (self.run_folder / "report.html").read_text()
+        tags = Tags()
+        tags.feed(text)
+        self.assertEqual(tags.open, [])
+        self.assertEqual(tags.links, [])  # nothing beside the file
+        self.assertNotIn("script", tags.seen)
+        self.assertIn("prefers-color-scheme: dark", text)
+        metrics = json.loads((self.run_folder / "metrics.json").read_text())
+        self.assertIn(f"{metrics['test']:.4f}", text)
+        for name in ["three rows ago", "ridge regression on the window", "Forecast against truth", "Training loss"]:
+            self.assertIn(name, text)
+
+    def test_json(self):
+        train = hotloop("train", "job.toml", "--out", "json", "--json", cwd=self.folder)
+        metrics = json.loads(train.stdout)
+        self.assertEqual(metrics, json.loads((self.folder / "json" / "metrics.json").read_text()))
+        self.assertIn("epoch 3/3", train.stderr)
+        tested = json.loads(hotloop("eval", self.run_folder, "--json").stdout)
+        self.assertEqual((tested["test"], tested["baselines"]), (metrics["test"], metrics["baselines"]))
+        inspected = json.loads(hotloop("inspect", self.run_folder, "--json").stdout)
+        self.assertEqual([t["name"] for t in inspected["tensors"]][0], "0.weight_ih_l0")
+        self.assertEqual(len(inspected["checkpoint"]["history"]), 3)
+        file = json.loads(hotloop("inspect", self.run_folder / "model.safetensors", "--json").stdout)
+        self.assertEqual(file["tensors"], inspected["tensors"])
+        self.assertIn("cpu", json.loads(hotloop("devices", "--json").stdout))
+        explained = json.loads(hotloop("explain", self.config, "--json").stdout)
+        self.assertEqual(explained["parameters"]["2.bias"], "f32[1]")
+
+    def test_lines_fit_a_terminal(self):
+        for text in [self.output, hotloop("inspect", self.run_folder).stdout, hotloop("eval", self.run_folder).stdout,
+                     hotloop("devices").stdout, hotloop("explain", self.config).stdout]:
+            for line in text.splitlines():
+                if "/" not in line:  # a path is as long as it is
+                    self.assertLessEqual(len(line), 80, line)
+
+    def test_output_that_cannot_be_written(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([HOTLOOP, "export-config", str(self.config)], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((result.returncode, result.stderr),
+                         (2, "hotloop: [output] the output must be writable. Received: No space left on device.\n"))
+
+
+class Folders(Case):
+    def test_runs_are_not_overwritten(self):
+        before = (self.run_folder / "model.safetensors").read_bytes()
+        result = hotloop("train", "job.toml", "--seed", 5, cwd=self.folder)
+        self.assertIn("runs/job-2", result.stdout)
+        self.assertEqual((self.run_folder / "model.safetensors").read_bytes(), before)
+        self.assertNotEqual((self.folder / "runs" / "job-2" / "model.safetensors").read_bytes(), before)
+        result = hotloop("train", "job.toml", "--out", "runs/job", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr),
+                         (2, "hotloop: [run] the folder must not hold a run yet. Received: runs/job. Try: --resume runs/job to "
+                             "go on with it, or --overwrite to replace it.\n"))
+
+    def test_resume_with_more_epochs_is_the_longer_run(self):
+        long, short = self.folder / "long", self.folder / "short"
+        self.assertEqual(hotloop("train", self.config, "--out", long, "--epochs", 6).returncode, 0)
+        self.assertEqual(hotloop("train", self.config, "--out", short, "--epochs", 2).returncode, 0)
+        self.assertEqual(hotloop("train", "--resume", short, "--epochs", 6).returncode, 0)
+        last = "checkpoints/step-00000024/model.safetensors"
+        for name in ["model.safetensors", last]:
+            self.assertEqual((long / name).read_bytes(), (short / name).read_bytes())
+        self.assertIn("epochs = 6 ", (short / "config.toml").read_text())
+
+    def test_a_job_that_does_not_fit_together_leaves_no_run(self):
+        before = sorted((self.folder / "runs").iterdir())
+        result = hotloop("train", "job.toml", "--set", "model.1.type=linear", "--set", "model.1.units=2", cwd=self.folder)
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertEqual(sorted((self.folder / "runs").iterdir()), before)
+
+    def test_resume_takes_no_other_configuration(self):
+        result = hotloop("train", self.config, "--resume", self.run_folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("[arguments] --resume RUN goes on with RUN's own configuration", result.stderr)
+        result = hotloop("train")
+        self.assertEqual((result.returncode, result.stderr), (2, "hotloop: [arguments] train takes a CONFIG, or --resume RUN. "
+                                                                 "Received: neither. Try: hotloop train --help.\n"))
+
+    def test_eval_of_no_run(self):
+        result = hotloop("eval", self.folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"RUN must be the folder of a run, with a config\.toml\. Received: .*no config\.toml in it")
+
+
+class Export(Case):
+    def test_the_c_compiles_and_gives_numbers(self):
+        out = self.folder / "c"
+        result = hotloop("export", self.run_folder, "-o", out, "--name", "load")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(sorted(p.name for p in out.iterdir()), ["load.c", "load.h", "preparation.json"])
+        (out / "main.c").write_text(
+            '#include <stdio.h>\n#include "load.h"\n'
+            "int main(void) { static load_voice v; float x[load_INPUTS] = {0}, y[load_OUTPUTS];\n"
+            '  load_init(&v, NULL); load_step(&v, x, y); printf("%d %d %g\\n", load_INPUTS, load_OUTPUTS, y[0]); return 0; }\n')
+        subprocess.run(["cc", "-O2", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-o", "main", "main.c", "load.c", "-lm"],
+                       cwd=out, check=True)
+        inputs, outputs, first = subprocess.run(["./main"], cwd=out, check=True, capture_output=True, text=True).stdout.split()
+        self.assertEqual(outputs, "1")
+        self.assertGreater(int(inputs), 0)
+        self.assertNotEqual(float(first), 0)  # the biases of a trained model
+        again = hotloop("export", self.run_folder, "-o", out)
+        self.assertEqual(again.returncode, 2)  # nothing is written over
+
+
+class Predict(Case):
+    def test_is_the_evaluation(self):
+        out = self.folder / "out.csv"
+        result = hotloop("predict", self.run_folder, self.folder / "series.csv", "-o", out)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        truth = [float(line.split(",")[0]) for line in (self.folder / "series.csv").read_text().splitlines()[1:]]
+        predicted = {int(row["row"]): float(row["load"]) for row in csv.DictReader(out.read_text().splitlines())}
+        self.assertEqual(sorted(predicted), list(range(6, 90)))  # 3 rows of lag, windows of 4
+        metrics = json.loads((self.run_folder / "metrics.json").read_text())
+        errors = [abs(predicted[row] - truth[row]) for row in range(76, 90)]  # the last 15 %
+        self.assertEqual(len(errors), metrics["samples"]["test"])
+        self.assertAlmostEqual(sum(errors) / len(errors), metrics["test"], delta=1e-6)
+        self.assertEqual(result.stdout, f"84 predictions of 90 rows written to {out}\n")
+
+    def test_standard_output_and_json(self):
+        result = hotloop("predict", self.run_folder, self.folder / "series.csv", "--json")
+        self.assertEqual(result.stdout.splitlines()[0], "row,load")
+        self.assertEqual(json.loads(result.stderr), {"rows": 90, "predictions": 84, "out": ""})
+
+    def test_a_row_alone_or_in_a_longer_table_is_predicted_the_same(self):
+        lines = (self.folder / "series.csv").read_text().splitlines(keepends=True)
+        (self.folder / "part.csv").write_text("".join(lines[:31]))
+        whole = hotloop("predict", self.run_folder, self.folder / "series.csv").stdout
+        part = hotloop("predict", self.run_folder, self.folder / "part.csv").stdout
+        self.assertEqual(whole[:len(part)], part)
+
+    def test_bad_rows_leave_nothing_behind(self):
+        text = (self.folder / "series.csv").read_text()
+        (self.folder / "bad.csv").write_text(text + "many,row 90\n")
+        out = self.folder / "kept.csv"
+        out.write_text("what was there")
+        before = set(self.folder.iterdir())
+        result = hotloop("predict", self.run_folder, self.folder / "bad.csv", "-o", out)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"every cell of column 'load' must be a finite number\. Received: 'many' at .*bad\.csv:92\.")
+        self.assertEqual(out.read_text(), "what was there")
+        self.assertEqual(set(self.folder.iterdir()), before)
+
+    def test_unwritable_output(self):
+        result = hotloop("predict", self.run_folder, self.folder / "series.csv", "-o", self.folder / "nowhere" / "out.csv")
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"\[predict\] the folder must be writable\. Received: .*No such file or directory")
+
+
+class PyTorch(Case):
+    def test_load_state_dict_takes_the_parameters(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        data = (self.run_folder / "model.safetensors").read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        header = {k: v for k, v in json.loads(data[8:8 + length]).items() if k != "__metadata__"}
+        state = {}
+        for name, entry in header.items():
+            start, end = (8 + length + o for o in entry["data_offsets"])
+            state[name] = torch.frombuffer(bytearray(data[start:end]), dtype=torch.float32).reshape(entry["shape"])
+
+        class Last(torch.nn.Module):
+            def forward(self, x):
+                return x[0][:, -1]
+
+        model = torch.nn.Sequential(torch.nn.LSTM(3, 3, batch_first=True), Last(), torch.nn.Linear(3, 1))
+        model.load_state_dict(state, strict=True)
+
+
+class Completion(Case):
+    def test_every_command_and_option(self):
+        for shell in ["bash", "zsh", "fish"]:
+            result = hotloop("completion", shell)
+            self.assertEqual(result.returncode, 0)
+            for word in ["train", "predict", "resume", "overwrite", "export-config"]:
+                self.assertIn(word, result.stdout)
+            if path := shutil.which(shell):
+                script = self.folder / f"completion.{shell}"
+                script.write_text(result.stdout)
+                check = subprocess.run([path, "-n", script], capture_output=True, text=True)
+                self.assertEqual((check.returncode, check.stderr), (0, ""))
+
+    def test_bash_completes(self):
+        script = 'source <("$0" completion bash); COMP_WORDS=(hotloop train --res) COMP_CWORD=2; _hotloop; echo "${COMPREPLY[@]}"'
+        result = subprocess.run(["bash", "-c", script, HOTLOOP], capture_output=True, text=True)
+        self.assertEqual((result.stdout, result.stderr), ("--resume\n", ""))
+
+    def test_unknown_shell(self):
+        self.assertEqual(hotloop("completion", "tcsh").returncode, 2)
+
+
+if __name__ == "__main__":
+    HOTLOOP = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

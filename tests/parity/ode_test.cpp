@@ -1,0 +1,126 @@
+// Step counts and solutions against diffrax, stiff problems against SciPy.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ode/norm.h"
+#include "ode/registry.h"
+#include "ode_problems.h"
+#include "recorded.h"
+
+namespace hotloop {
+namespace {
+
+using testing::Json;
+using testing::Problem;
+
+std::vector<std::size_t> all_solves() {
+  std::vector<std::size_t> indices(testing::recorded("diffrax").at("solves").size());
+  for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = i;
+  return indices;
+}
+const Json& solve_of(std::size_t i) { return testing::recorded("diffrax").at("solves").at(i); }
+
+class OdeParity : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(OdeParity, TakesTheStepsOfDiffrax) {
+  const Json& json = solve_of(GetParam());
+  const Problem& problem = testing::problems().at(json.at("problem").get<std::string>());
+  const auto saves = json.at("saves").get<std::size_t>();
+  std::vector<double> ts(saves);
+  for (std::size_t i = 0; i < saves; ++i)
+    ts[i] = problem.t0 + (problem.t1 - problem.t0) * static_cast<double>(i) / static_cast<double>(saves - 1);
+  ts.back() = problem.t1;
+  ode::PIDOptions coefficients;
+  if (json.at("controller") == "PI") coefficients = {.pcoeff = 0.4, .icoeff = 0.3};
+  if (json.at("controller") == "PID") coefficients = {.pcoeff = 0.2, .icoeff = 0.3, .dcoeff = 0.1};
+  const double rtol = json.at("rtol").get<double>();
+  ode::Options options;
+  options.saveat = ode::SaveAt::times(ts);
+  options.saveat.t1 = true;
+  options.controller = ode::PID(rtol, rtol * 1e-2, coefficients);
+  options.max_steps = 20000;
+  options.dt0 = json.at("dt0").get<double>();
+  const auto fn = [&](std::span<const Value> in) {
+    const ode::Solution s = ode::solve(problem.field, ode::make_solver(json.at("solver").get<std::string>()),
+                                       problem.t0, problem.t1, in[0], options);
+    return std::vector<Value>{s.ys.leaf(), s.stats.num_accepted,   s.stats.num_rejected, s.result,
+                              s.ts,        s.stats.num_evaluations};
+  };
+  const auto got = jit(fn)({Array::from(problem.y0, {static_cast<std::int64_t>(problem.y0.size())})});
+  EXPECT_EQ(got[1].at(0), json.at("accepted").get<double>());
+  EXPECT_EQ(got[2].at(0), json.at("rejected").get<double>());
+  EXPECT_EQ(got[3].at(0), 0);
+  // The same steps up to what rounding does to the error estimate. diffrax gives the midpoint and Ralston methods a cubic that is
+  // not of their order between steps, so these are compared at the end.
+  const Array wanted = testing::array_of(json.at("ys"), DType::F64);
+  ASSERT_EQ(got[0].shape(), wanted.shape());
+  const bool at_end = json.at("solver") == "midpoint" || json.at("solver") == "ralston";
+  const std::int64_t first = at_end ? wanted.size() - wanted.shape()[1] : 0;
+  for (std::int64_t i = first; i < wanted.size(); ++i)
+    EXPECT_NEAR(got[0].at(i), wanted.at(i), 1e-3 * rtol * std::max(1.0, std::abs(wanted.at(i)))) << i;
+}
+
+TEST(OdeParityStart, FirstStepsAreDiffraxs) {
+  for (const Json& json : testing::recorded("diffrax").at("initial_steps")) {
+    const Problem& problem = testing::problems().at(json.at("problem").get<std::string>());
+    const double rtol = json.at("rtol").get<double>();
+    const auto fn = [&](std::span<const Value> in) {
+      const ode::VectorField field(problem.field, {}, Tree<Value>(in[0]), problem.t0 < problem.t1 ? 1 : -1);
+      const Value t0 = constant(std::abs(problem.t0) * (problem.t0 < problem.t1 ? 1 : -1), DType::F64);
+      return std::vector<Value>{ode::initial_step(field, t0, {in[0]}, json.at("order").get<int>(), rtol, rtol * 1e-2)};
+    };
+    const auto got = jit(fn)({Array::from(problem.y0, {static_cast<std::int64_t>(problem.y0.size())})});
+    EXPECT_NEAR(got[0].at(0) / json.at("dt").get<double>(), 1, 1e-7) << json.dump();
+  }
+}
+
+// Stiff problems by each implicit solver against SciPy's Radau, from which its BDF is less than 2e-7 away.
+class StiffParity : public ::testing::TestWithParam<std::tuple<std::string, std::size_t>> {};
+
+TEST_P(StiffParity, EndsWhereRadauEnds) {
+  const auto& [solver, index] = GetParam();
+  const Json& json = testing::recorded("scipy_ode").at("stiff").at(index);
+  const ode::Field& field = testing::stiff_problems().at(json.at("problem").get<std::string>());
+  const auto y0 = json.at("y0").get<std::vector<double>>(), y1 = json.at("y1").get<std::vector<double>>();
+  ASSERT_LT(json.at("bdf").get<double>(), 2e-7);
+  const Jit solve = jit([&](std::span<const Value> in) {
+    ode::Options options;
+    options.controller = ode::PID(in[1], in[2]);
+    options.max_steps = 200000;
+    options.dt0 = 1e-6;
+    const auto s = ode::solve(field, ode::make_solver(solver), 0, json.at("t1").get<double>(), in[0], options);
+    return std::vector<Value>{s.y1.leaf(), s.result, s.stats.num_steps};
+  });
+  for (const double rtol : {1e-4, 1e-7}) {
+    const auto got = solve({testing::vector_of(y0), Array::scalar(rtol), Array::scalar(1e-6 * rtol)});
+    EXPECT_EQ(got[1].at(0), 0);
+    double worst = 0;
+    for (std::size_t i = 0; i < y1.size(); ++i)
+      worst = std::max(worst, std::abs(got[0].at(static_cast<std::int64_t>(i)) - y1[i]) / (std::abs(y1[i]) + 1e-12));
+    EXPECT_LT(worst,
+              json.at("problem") == "orego" || json.at("problem") == "van_der_pol_1000" ? 1000 * rtol : 40 * rtol)
+        << got[2].at(0) << " steps at " << rtol;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StiffParity,
+                         ::testing::Combine(::testing::Values("rosenbrock23", "rodas5p", "kvaerno3", "kvaerno5"),
+                                            ::testing::Range<std::size_t>(0, 5)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" +
+                                  testing::recorded("scipy_ode")
+                                      .at("stiff")
+                                      .at(std::get<1>(info.param))
+                                      .at("problem")
+                                      .template get<std::string>();
+                         });
+
+INSTANTIATE_TEST_SUITE_P(All, OdeParity, ::testing::ValuesIn(all_solves()), [](const auto& info) {
+  const Json& json = solve_of(info.param);
+  return json.at("problem").get<std::string>() + "_" + json.at("solver").get<std::string>() + "_" +
+         json.at("controller").get<std::string>() + "_" + std::to_string(info.param);
+});
+
+}  // namespace
+}  // namespace hotloop

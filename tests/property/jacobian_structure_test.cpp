@@ -1,0 +1,534 @@
+// Jacobians with structure: what is called zero is zero and nothing else is, and every form of a Jacobian is the same matrix.
+#include <cmath>
+#include <limits>
+
+#include "derivative_checks.h"
+#include "hotloop/error.h"
+#include "hotloop/jacobian.h"
+#include "hotloop/jit.h"
+
+namespace hotloop::testing {
+namespace {
+
+using Values = std::span<const Value>;
+using Pairs = std::vector<std::pair<int, int>>;
+
+ValueType f64(std::initializer_list<std::int64_t> shape) { return {DType::F64, Shape(shape)}; }
+
+struct Case {
+  std::string name;
+  Function fn;
+  std::vector<ValueType> inputs;
+  Pairs paired;                  // expected
+  std::int64_t most_passes = 0;  // expected at most
+  bool exact = true;             // the pattern holds no element that is zero at a random point
+  JacobianMode mode = JacobianMode::Auto;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+Value matrix(std::int64_t n, const std::function<double(std::int64_t, std::int64_t)>& element) {
+  Array a(DType::F64, {n, n});
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j) a.set(i * n + j, element(i, j));
+  return constant(a);
+}
+
+Value index_array(std::initializer_list<int> places) {
+  return constant(Array::from(std::vector<std::int32_t>(places.begin(), places.end()),
+                              Shape{static_cast<std::int64_t>(places.size())}));
+}
+
+std::vector<Value> recurrent(Values v) {
+  // x[B, T, I], w[I + H, H] -> all hidden states (B, T, H), time-major inside.
+  const Value xs[] = {transpose(v[0], {1, 0, 2})};
+  const Value init[] = {constant(0, DType::F64, {v[0].shape()[0], v[1].shape()[1]})};
+  const auto ys = scan(
+                      [&](Values h, Values x) {
+                        const Value parts[] = {x[0], h[0]};
+                        const Value next = tanh(matmul(concat(parts, 1), v[1]));
+                        return std::pair{std::vector{next}, std::vector{next}};
+                      },
+                      init, xs)
+                      .second;
+  return {transpose(ys[0], {1, 0, 2})};
+}
+
+Value laplace(Value u) {  // with zero ends
+  const Value zero = like(u, 0);
+  return pad(narrow(u, 0, 1, u.shape()[0] - 1), zero, {0}, {1}) +
+         pad(narrow(u, 0, 0, u.shape()[0] - 1), zero, {1}, {0}) - 2.0 * u;
+}
+
+std::vector<Case> cases() {
+  const auto one = [](auto fn) { return Function([fn](Values v) { return std::vector<Value>{fn(v)}; }); };
+  return {
+      {"elementwise", one([](Values v) { return sin(v[0]) * v[0]; }), {f64({3, 4})}, {{0, 0}, {1, 1}}, 1},
+      {"mlp",
+       one([](Values v) { return matmul(tanh(matmul(v[0], v[1]) + v[2]), v[3]); }),
+       {f64({7, 2}), f64({2, 5}), f64({5}), f64({5, 4})},
+       {{0, 0}},
+       2},
+      {"mlp_reverse",
+       one([](Values v) { return matmul(tanh(matmul(v[0], v[1]) + v[2]), v[3]); }),
+       {f64({7, 6}), f64({6, 5}), f64({5}), f64({5, 2})},
+       {{0, 0}},
+       2},
+      {"transposed_mlp",
+       one([](Values v) {
+         return transpose(tanh(matmul(v[0], v[1])), {1, 0});
+       }),
+       {f64({7, 2}), f64({2, 5})},
+       {{1, 0}},
+       2},
+      {"softmax", one([](Values v) { return softmax(v[0], 1); }), {f64({6, 3})}, {{0, 0}}, 3},
+      {"batch_norm",
+       one([](Values v) {
+         const Value centred = v[0] - broadcast(mean(v[0], {0}), v[0].shape(), {1});
+         return centred / broadcast(sqrt(variance(v[0], {0}) + 1e-5), v[0].shape(), {1});
+       }),
+       {f64({5, 3})},
+       {{1, 1}},
+       5},
+      {"layer_norm_then_batch_sum",
+       one([](Values v) { return reduce_sum(softmax(v[0], 1), {0}); }),
+       {f64({4, 3})},
+       {},
+       3},
+      {"convolution", one([](Values v) { return matmul(windows(v[0], 0, 3), v[1]); }), {f64({12}), f64({3})}, {}, 3},
+      {"strided_convolution",
+       one([](Values v) { return matmul(windows(v[0], 0, 3, 2, 2), v[1]); }),
+       {f64({13}), f64({3})},
+       {},
+       3},
+      {"batch_convolution",
+       one([](Values v) { return matmul(windows(v[0], 1, 3), v[1]); }),
+       {f64({4, 12}), f64({3})},
+       {{0, 0}},
+       3},
+      {"stencil", one([](Values v) { return laplace(v[0]) + square(v[0]); }), {f64({11})}, {}, 3},
+      {"batch_stencil", vmap(one([](Values v) { return laplace(v[0]) * v[0]; }), {0}), {f64({5, 9})}, {{0, 0}}, 3},
+      {"banded",
+       one([](Values v) {
+         return matmul(
+             matrix(10, [](auto i, auto j) { return std::abs(i - j) <= 1 ? 1.0 + 0.1 * static_cast<double>(i) : 0.0; }),
+             tanh(v[0]));
+       }),
+       {f64({10})},
+       {},
+       3},
+      {"masked",
+       one([](Values v) {
+         return reduce_sum(broadcast(exp(v[0]), {8, 8}, {1}) *
+                               matrix(8, [](auto i, auto j) { return (i * 3 + j) % 4 == 0 ? 1.0 : 0.0; }),
+                           {1});
+       }),
+       {f64({8})},
+       {},
+       2},
+      {"gather",
+       one([](Values v) {
+         return square(gather(v[0], index_array({3, 1, 1, 6}), 0));
+       }),
+       {f64({7})},
+       {},
+       1},
+      {"gather_rows",
+       one([](Values v) {
+         return gather(v[0] * v[0], index_array({2, 0}), 0);
+       }),
+       {f64({3, 4})},
+       {{1, 1}},
+       1},
+      {"scatter",
+       one([](Values v) {
+         return scatter_add(constant(0, DType::F64, {6}), index_array({5, 0, 5, 2}), sin(v[0]), 0);
+       }),
+       {f64({4})},
+       {},
+       2},
+      {"selected",
+       one([](Values v) {
+         const Value first = less(iota(DType::I32, {6}, 0), constant(2, DType::I32));
+         return select(first, reverse(v[0], {0}), v[0] * 2.0);
+       }),
+       {f64({6})},
+       {},
+       2},
+      {"cumulative",
+       one([](Values v) {
+         const Value init[] = {like(v[0], 0)}, xs[] = {v[0]};
+         return scan(
+                    [](Values c, Values x) {
+                      return std::pair{std::vector{c[0] + x[0]}, std::vector{sin(c[0] + x[0])}};
+                    },
+                    init, xs)
+             .second[0];
+       }),
+       {f64({6})},
+       {},
+       6},
+      {"reversed_scan",
+       one([](Values v) {
+         const Value init[] = {like(v[0], 1)}, xs[] = {v[0]};
+         return scan(
+                    [](Values c, Values x) {
+                      return std::pair{std::vector{c[0] * x[0]}, std::vector{c[0] * x[0]}};
+                    },
+                    init, xs, {-1, true, ""})
+             .second[0];
+       }),
+       {f64({6})},
+       {},
+       6},
+      {"scan_without_carry",
+       one([](Values v) {
+         const Value xs[] = {v[0]};
+         return scan(
+                    [](Values, Values x) {
+                      return std::pair{std::vector<Value>{}, std::vector{softmax(x[0], 0)}};
+                    },
+                    {}, xs)
+             .second[0];
+       }),
+       {f64({5, 3})},
+       {{0, 0}},
+       3},
+      {"heat",  // the band widens by one cell a step
+       one([](Values v) {
+         const Value init[] = {v[0]};
+         return scan(
+                    [](Values u, Values) {
+                      return std::pair{std::vector{u[0] + 0.1 * laplace(u[0])}, std::vector<Value>{}};
+                    },
+                    init, {}, {3, false, ""})
+             .first[0];
+       }),
+       {f64({20})},
+       {},
+       7},
+      {"loop_index",  // the element that step t reads is known
+       one([](Values v) {
+         const Value init[] = {v[0]}, xs[] = {iota(DType::I32, {4}, 0)};
+         return scan(
+                    [](Values u, Values t) {
+                      const Value start[] = {t[0]};
+                      const Value here = dynamic_slice(u[0], start, {1});
+                      return std::pair{std::vector{dynamic_update(u[0], here * here, start)}, std::vector<Value>{}};
+                    },
+                    init, xs)
+             .first[0];
+       }),
+       {f64({6})},
+       {},
+       1},
+      {"data_dependent_gather",
+       one([](Values v) { return gather(v[0], cast(clip(v[1], 0, 3), DType::I32), 0) * v[0]; }),
+       {f64({4}), f64({4})},
+       {},
+       4,
+       false},
+      {"while",
+       one([](Values v) {
+         const Value init[] = {v[0]};
+         return while_loop([](Values u) { return less(sum(u[0]), like(u[0], 100)); },
+                           [](Values u) { return std::vector{u[0] * 1.5 + 1.0}; }, init, 20)[0];
+       }),
+       {f64({6})},
+       {{0, 0}},
+       1},
+      {"recurrent", recurrent, {f64({3, 4, 2}), f64({5, 3})}, {{0, 0}}, 8},
+      {"arrow",  // a full row and a full column
+       one([](Values v) {
+         const Value first = narrow(v[0], 0, 0, 1), rest = narrow(v[0], 0, 1, 11);
+         const Value parts[] = {reshape(sum(square(v[0])), {1}), rest * rest + broadcast_to(sin(first), rest.shape())};
+         return concat(parts, 0);
+       }),
+       {f64({12})},
+       {},
+       3,
+       true,
+       JacobianMode::Mixed},
+      {"bottleneck",
+       one([](Values v) { return tanh(matmul(tanh(matmul(v[0], v[1])), v[2])); }),
+       {f64({4, 30}), f64({30, 2}), f64({2, 25})},
+       {{0, 0}},
+       4},
+      {"bottleneck_in_a_loop",
+       one([](Values v) {
+         const Value init[] = {matmul(sin(v[0]), v[1])};
+         const Value code = scan(
+                                [](Values c, Values) {
+                                  return std::pair{std::vector{tanh(c[0] * c[0] + 0.1)}, std::vector<Value>{}};
+                                },
+                                init, {}, {3, false, ""})
+                                .first[0];
+         return transpose(matmul(code, v[2]), {1, 0});
+       }),
+       {f64({3, 20}), f64({20, 2}), f64({2, 22})},
+       {{1, 0}},
+       4},
+      {"no_bottleneck",
+       one([](Values v) { return matmul(tanh(matmul(v[0], v[1])), v[2]) + matmul(v[0], v[3]); }),
+       {f64({4, 12}), f64({12, 2}), f64({2, 10}), f64({12, 10})},
+       {{0, 0}},
+       10},
+      {"constant", one([](Values v) { return v[1] * 2.0; }), {f64({3}), f64({2})}, {}, 0},
+      {"stopped", one([](Values v) { return stop_gradient(v[0]) * v[1]; }), {f64({3}), f64({3})}, {}, 0},
+      {"scalar", one([](Values v) { return sin(v[0]); }), {f64({})}, {}, 1},
+      {"empty", one([](Values v) { return v[0] * 2.0; }), {f64({0, 3})}, {}, 0},
+      {"checkpointed", checkpoint(one([](Values v) { return tanh(v[0] * v[0]); })), {f64({4})}, {{0, 0}}, 1},
+  };
+}
+
+class JacobianStructures : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    std::mt19937_64 rng(1);
+    for (const ValueType& t : GetParam().inputs) at_.push_back(random_like(rng, t, 0.2, 1.2));
+  }
+  // Evaluates what `read` takes from the Jacobian, and keeps its structure.
+  Arrays evaluated(const std::function<std::vector<Value>(const Jacobian&, Values)>& read, const Arrays& more = {},
+                   JacobianOptions options = {}) {
+    if (GetParam().mode != JacobianMode::Auto) options.mode = GetParam().mode;
+    return evaluate(
+        [&](Values v) {
+          const Jacobian j = jacobian(GetParam().fn, options)(v.first(at_.size()));
+          structure_ = j.shared_structure();
+          return read(j, v.subspan(at_.size()));
+        },
+        joined(at_, more));
+  }
+  Arrays at_;
+  std::shared_ptr<const JacobianStructure> structure_;
+};
+
+TEST_P(JacobianStructures, AreExactAndEveryFormIsTheSameMatrix) {
+  const Case& c = GetParam();
+  const Array full = evaluate(jacfwd(c.fn), at_)[0];
+  const Arrays forms = evaluated([](const Jacobian& j, Values) {
+    return std::vector{j.dense(), j.sparse(), j.blocks(), j.values()};
+  });
+  SCOPED_TRACE(structure_->explain());
+  expect_close({forms[0]}, {full}, 1e-12, "dense() and jacfwd");
+  EXPECT_EQ(structure_->paired, c.paired);
+  EXPECT_LE(structure_->forward_passes + structure_->reverse_passes, c.most_passes);
+  EXPECT_EQ(forms[2].type(), structure_->blocks_type());
+  EXPECT_EQ(forms[3].type(), structure_->values_type());
+
+  // CSR: the elements in order, and everything else zero.
+  const std::int64_t rows = structure_->output.shape.size(), columns = structure_->input.shape.size();
+  const Array indptr = structure_->indptr(), column = structure_->column_indices(), row = structure_->row_indices();
+  ASSERT_EQ(column.size(), forms[1].size());
+  ASSERT_EQ(indptr.size(), rows + 1);
+  Array from_sparse = Array::zeros(DType::F64, full.shape());
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (auto k = static_cast<std::int64_t>(indptr.at(r)); k < static_cast<std::int64_t>(indptr.at(r + 1)); ++k) {
+      EXPECT_EQ(row.at(k), r);
+      if (k > static_cast<std::int64_t>(indptr.at(r))) EXPECT_LT(column.at(k - 1), column.at(k));
+      from_sparse.set(r * columns + static_cast<std::int64_t>(column.at(k)), forms[1].at(k));
+    }
+  expect_close({from_sparse}, {full}, 1e-12, "sparse() and jacfwd");
+  std::int64_t nonzero = 0;
+  for (std::int64_t i = 0; i < full.size(); ++i) nonzero += full.at(i) != 0;
+  const bool dense_blocks = structure_->row_start.empty();
+  if (c.exact && !dense_blocks) {
+    EXPECT_EQ(forms[1].size(), nonzero);
+  }
+}
+
+TEST_P(JacobianStructures, Products) {
+  std::mt19937_64 rng(2);
+  const Array full = evaluate(jacfwd(GetParam().fn), at_)[0];
+  const ValueType x = at_[0].type(), y = evaluate(GetParam().fn, at_)[0].type();
+  const Array v = random_like(rng, x), u = random_like(rng, y);
+  const Arrays products = evaluated(
+      [](const Jacobian& j, Values in) {
+        return std::vector{j.matvec(in[0]), j.rmatvec(in[1])};
+      },
+      {v, u});
+  Array forward = Array::zeros(DType::F64, y.shape), back = Array::zeros(DType::F64, x.shape);
+  for (std::int64_t r = 0; r < u.size(); ++r)
+    for (std::int64_t k = 0; k < v.size(); ++k) {
+      forward.set(r, forward.at(r) + full.at(r * v.size() + k) * v.at(k));
+      back.set(k, back.at(k) + full.at(r * v.size() + k) * u.at(r));
+    }
+  expect_close(products, {forward, back}, 1e-12, "J v and J^T u");
+}
+
+TEST_P(JacobianStructures, EveryModeGivesTheSame) {
+  const Array full = evaluate(jacfwd(GetParam().fn), at_)[0];
+  if (GetParam().mode != JacobianMode::Auto) return;
+  for (const JacobianMode mode : {JacobianMode::Forward, JacobianMode::Reverse, JacobianMode::Mixed})
+    for (const bool sparsity : {true, false}) {
+      JacobianOptions options;
+      options.mode = mode;
+      options.sparsity = sparsity;
+      const Arrays dense = evaluated([](const Jacobian& j, Values) { return std::vector{j.dense()}; }, {}, options);
+      expect_close(dense, {full}, 1e-12, std::string(name_of(mode)) + (sparsity ? ", sparse" : ", without sparsity"));
+    }
+}
+
+TEST_P(JacobianStructures, CompiledAndBatched) {
+  const Case& c = GetParam();
+  const Function dense = [&](Values v) {
+    const Jacobian j = jacobian(c.fn)(v);
+    return std::vector{j.dense(), j.sparse(), j.rmatvec(j.matvec(v[0]))};
+  };
+  expect_close(jit(dense)(at_), evaluate(dense, at_), 1e-12, "compiled and the oracle");
+  if (HasFatalFailure()) return;
+  std::mt19937_64 rng(3);
+  check_vmap(dense, at_, std::vector<int>(at_.size(), 0), 2, rng, c.name);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, JacobianStructures, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+// Second derivatives of a scalar.
+struct HessianCase {
+  std::string name;
+  Function fn;
+  Shape shape;
+  std::int64_t passes;
+  Pairs paired = {};
+};
+void PrintTo(const HessianCase& c, std::ostream* out) { *out << c.name; }
+
+std::vector<HessianCase> hessian_cases() {
+  const auto one = [](auto fn) { return Function([fn](Values v) { return std::vector<Value>{fn(v[0])}; }); };
+  return {{"sum_of_elements", one([](Value x) { return sum(sin(x) * x); }), {3, 4}, 1, {{0, 0}, {1, 1}}},
+          {"rosenbrock",
+           one([](Value x) {
+             const Value a = narrow(x, 0, 0, 9), b = narrow(x, 0, 1, 9);
+             return sum(100.0 * square(b - a * a) + square(1.0 - a));
+           }),
+           {10},
+           3},
+          {"arrow", one([](Value x) { return sum(x * x * broadcast_to(narrow(x, 0, 0, 1), x.shape())); }), {10}, 2},
+          {"dense", one([](Value x) { return square(sum(x * x)); }), {5}, 5},
+          {"batch", one([](Value x) { return sum(square(reduce_sum(sin(x), {1}))); }), {6, 3}, 3, {{0, 0}}},
+          {"grid",
+           one([](Value x) {
+             const Value right = narrow(x, 1, 1, 5) - narrow(x, 1, 0, 5),
+                         down = narrow(x, 0, 1, 5) - narrow(x, 0, 0, 5);
+             return sum(sqrt(1.0 + square(right))) + sum(sqrt(1.0 + square(down)));
+           }),
+           {6, 6},
+           8}};
+}
+
+class HessianStructures : public ::testing::TestWithParam<HessianCase> {};
+
+TEST_P(HessianStructures, AreTheDenseHessian) {
+  const HessianCase& c = GetParam();
+  std::mt19937_64 rng(4);
+  const Arrays at{random_like(rng, {DType::F64, c.shape}, 0.2, 1.2)};
+  const Array full = evaluate(hessian(c.fn), at)[0];
+  std::shared_ptr<const JacobianStructure> structure;
+  const Function all = [&](Values v) {
+    const Jacobian h = sparse_hessian(c.fn)(v);
+    structure = h.shared_structure();
+    return std::vector{h.dense(), h.diagonal(), hessian_diagonal(c.fn)(v)[0]};
+  };
+  const Arrays forms = evaluate(all, at);
+  SCOPED_TRACE(structure->explain());
+  expect_close({forms[0]}, {full}, 1e-11, "sparse Hessian and hessian()");
+  EXPECT_LE(structure->forward_passes, c.passes);
+  EXPECT_EQ(structure->paired, c.paired);
+  const std::int64_t n = at[0].size();
+  for (std::int64_t i = 0; i < n; ++i) {
+    EXPECT_NEAR(forms[1].at(i), full.at(i * (n + 1)), 1e-11);
+    EXPECT_NEAR(forms[2].at(i), full.at(i * (n + 1)), 1e-11);
+  }
+  expect_close(jit(all)(at), forms, 1e-11, "compiled");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HessianStructures, ::testing::ValuesIn(hessian_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+// What is zero by structure stays zero beside infinities and NaN, which stay where they belong.
+TEST(JacobianNonFinite, StaysInItsPlace) {
+  const Function fn = [](Values v) { return std::vector{square(v[0]) * v[1]}; };
+  const double inf = std::numeric_limits<double>::infinity();
+  const Arrays at{Array::from(std::vector{inf, 2.0, 3.0}, Shape{3}),
+                  Array::from(std::vector{1.0, std::nan(""), 1.0}, Shape{3})};
+  const Function all = [&](Values v) {
+    const Jacobian j = jacobian(fn)(v);
+    return std::vector{j.dense(), j.diagonal()};
+  };
+  for (const Arrays& got : {evaluate(all, at), jit(all)(at)}) {
+    EXPECT_EQ(got[1].at(0), inf);
+    EXPECT_TRUE(std::isnan(got[1].at(1)));
+    EXPECT_EQ(got[1].at(2), 6);
+    for (std::int64_t i = 0; i < 9; ++i) {
+      if (i % 4 != 0) {
+        EXPECT_EQ(got[0].at(i), 0) << i;
+      }
+    }
+  }
+}
+
+TEST(JacobianOptions, DetectionThatTakesTooLongIsLeftOutAndSaid) {
+  const Function stencil = [](Values v) { return std::vector{laplace(v[0])}; };
+  JacobianOptions options;
+  options.max_detection_steps = 10;
+  trace(
+      [&](Values v) {
+        const Jacobian j = jacobian(stencil, options)(v);
+        EXPECT_FALSE(j.structure().sparse);
+        EXPECT_NE(j.explain().find("max_detection_steps"), std::string::npos) << j.explain();
+        return std::vector{j.values()};
+      },
+      std::vector{f64({50})});
+}
+
+TEST(JacobianOptions, DetectionInsideABatchDoesNotGrowWithIt) {
+  // A hundred thousand rows: index sets along the batch would take a thousand times the steps allowed.
+  const Function fn = [](Values v) { return std::vector{matmul(windows(v[0], 1, 3), v[1])}; };
+  JacobianOptions options;
+  options.max_detection_steps = 2000;
+  trace(
+      [&](Values v) {
+        const Jacobian j = jacobian(fn, options)(v);
+        EXPECT_TRUE(j.structure().sparse);
+        EXPECT_EQ(j.structure().forward_passes, 3);
+        return std::vector{j.values()};
+      },
+      std::vector{f64({100000, 12}), f64({3})});
+}
+
+// The last layer's value is not needed for its derivative: a pass must not look as if it cost nothing.
+TEST(JacobianOptions, WhatDenseWouldCostIsItsPasses) {
+  constexpr std::int64_t N = 100;
+  const Function net = [](Values v) { return std::vector{matmul(tanh(matmul(v[0], v[1])), v[2])}; };
+  trace(
+      [&](Values v) {
+        const Jacobian j = jacobian(net)(v);
+        const JacobianStructure& s = j.structure();
+        EXPECT_EQ(s.forward_passes, 1);
+        const double products = 2.0 * N * (20 + 20 * 400);  // multiplications and additions of one pass
+        EXPECT_GT(s.flops, 1.9 * products) << j.explain();  // the value and one tangent
+        EXPECT_LT(s.flops, 3 * products) << j.explain();
+        EXPECT_GT(s.dense_flops, N * products) << j.explain();
+        return std::vector{j.values()};
+      },
+      std::vector{f64({N, 1}), f64({1, 20}), f64({20, 400})});
+}
+
+TEST(JacobianMemory, DenseThatDoesNotFitSaysItsSizeAndOffersWhatDoes) {
+  const Function fn = [](Values v) { return std::vector{tanh(matmul(v[0], v[1]))}; };
+  JacobianOptions options;
+  options.max_bytes = 100'000'000;
+  try {
+    trace([&](Values v) { return std::vector{jacobian(fn, options)(v).dense()}; },
+          std::vector{ValueType{DType::F32, {1000, 1}}, ValueType{DType::F32, {1, 400}}});
+    FAIL() << "nothing was thrown";
+  } catch (const UserError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "[jacobian] dense() must fit into 100 MB of memory. Received: f32[1000,400,1000,1], 1.6 GB. Try: blocks() "
+        "(f32[1000,400,1], 1.6 MB), matvec() and rmatvec(), or a part of the output at a time.");
+  }
+}
+
+}  // namespace
+}  // namespace hotloop::testing

@@ -1,0 +1,209 @@
+#include <gtest/gtest.h>
+#include <chrono>
+#include <thread>
+
+#include "hotloop/error.h"
+#include "hotloop/jit.h"
+#include "hotloop/ops.h"
+#include "hotloop/transforms.h"
+#include "runtime/pool.h"
+
+namespace hotloop {
+namespace {
+
+CompileOptions interp() {
+  CompileOptions options;
+  options.backend = "interp";
+  return options;
+}
+
+std::shared_ptr<Graph> identity(const ValueType& type) {
+  const std::vector<ValueType> types = {type};
+  return trace([](std::span<const Value> x) { return std::vector<Value>(x.begin(), x.end()); }, types, "identity");
+}
+
+std::string message_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Executable, RunsAndGivesFreshOutputs) {
+  const Executable run = compile(identity({DType::F32, {3}}), interp());
+  const std::vector<Array> x = {Array::from<float>({1, 2, 3}, {3})};
+  const std::vector<Array> y = run(x);
+  ASSERT_EQ(y.size(), 1u);
+  EXPECT_NE(y[0].raw(), x[0].raw());
+  EXPECT_EQ(y[0].data<float>()[2], 3.0f);
+}
+
+TEST(Executable, OutputsMayReplaceTheInputs) {
+  const Executable run = compile(identity({DType::F32, {2}}), interp());
+  std::vector<Array> state = {Array::from<float>({4, 5}, {2})};
+  for (int i = 0; i < 3; ++i) run.run(state, state);
+  EXPECT_EQ(state[0].data<float>()[1], 5.0f);
+}
+
+TEST(Executable, IsCachedByGraphAndOptions) {
+  const Executable a = compile(identity({DType::F32, {3}}), interp());
+  const Executable b = compile(identity({DType::F32, {3}}), interp());
+  const Executable c = compile(identity({DType::F32, {4}}), interp());
+  EXPECT_EQ(&a.impl(), &b.impl());
+  EXPECT_NE(&a.impl(), &c.impl());
+}
+
+TEST(Executable, NamesTheArgumentThatDoesNotFit) {
+  const Executable run = compile(identity({DType::F32, {3}}), interp());
+  const std::string message = message_of([&] { run(std::vector<Array>{Array(DType::F32, {4})}); });
+  EXPECT_NE(message.find("argument 0 must be f32[3]"), std::string::npos) << message;
+  EXPECT_NE(message.find("f32[4]"), std::string::npos) << message;
+  EXPECT_THROW(run(std::vector<Array>{}), UserError);
+  EXPECT_THROW(run(std::vector<Array>{Array{}}), UserError);
+}
+
+TEST(Compile, RefusesWrongOptions) {
+  const auto with = [](auto set) {
+    CompileOptions options = interp();
+    set(options);
+    return message_of([&] { compile(identity({DType::F32, {3}}), options); });
+  };
+  EXPECT_NE(with([](auto& o) { o.backend = "lvm"; }).find("Try: did you mean 'llvm'?"), std::string::npos)
+      << with([](auto& o) { o.backend = "lvm"; });
+  EXPECT_NE(with([](auto& o) { o.target = "avx1024"; }).find("host, avx512, avx2, portable"), std::string::npos);
+  EXPECT_NE(with([](auto& o) { o.threads = -2; }).find("-2"), std::string::npos);
+  EXPECT_NE(with([](auto& o) { o.batch_axes = {0, 0}; }).find("one entry an input"), std::string::npos);
+  EXPECT_NE(with([](auto& o) { o.batch_axes = {1}; }).find("axis 1 of f32[3]"), std::string::npos);
+}
+
+// Beyond the first calls the clock is read at some of them only.
+TEST(Executable, EveryCallIsCounted) {
+  const Executable run = compile(identity({DType::F64, {5}}), interp());
+  for (int i = 0; i < 100; ++i) run(std::vector<Array>{Array::zeros(DType::F64, {5})});
+  EXPECT_NE(run.explain().find("100 calls, mean"), std::string::npos) << run.explain();
+  KernelHistory::start();
+  for (int i = 0; i < 3; ++i) run(std::vector<Array>{Array::zeros(DType::F64, {5})});
+  EXPECT_EQ(KernelHistory::stop().size(), 3u);
+}
+
+TEST(Executable, ExplainFitsEightyColumns) {
+  const Executable run = compile(identity({DType::F64, {7}}), interp());
+  run(std::vector<Array>{Array::zeros(DType::F64, {7})});
+  const std::string text = run.explain();
+  EXPECT_NE(text.find("identity: 1 input, 1 output"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 call"), std::string::npos) << text;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    EXPECT_LE(end - begin, 80u) << text;
+    begin = end + 1;
+  }
+}
+
+// A function is one operation, whatever it costs: a speed can be held against the machine's.
+TEST(Executable, ExplainCountsArithmetic) {
+  const auto explained = [](const TracedFunction& fn, const std::vector<ValueType>& types) {
+    const Executable run = compile(trace(fn, types, "work"));
+    std::vector<Array> arrays;
+    for (const ValueType& t : types) arrays.push_back(Array::zeros(t.dtype, t.shape));
+    run(arrays);
+    return run.explain();
+  };
+  const std::string map = explained([](std::span<const Value> v) { return std::vector<Value>{tanh(v[0]) * v[0]}; },
+                                    {{DType::F32, {16, 25}}});
+  EXPECT_NE(map.find(" 800 flop "), std::string::npos) << map;
+  const std::string product = explained([](std::span<const Value> v) { return std::vector<Value>{matmul(v[0], v[1])}; },
+                                        {{DType::F32, {5, 10}}, {DType::F32, {10, 3}}});
+  EXPECT_NE(product.find(" 300 flop "), std::string::npos) << product;
+  EXPECT_NE(product.find("flop/s at best"), std::string::npos) << product;
+  // Nobody knows how often a loop with a condition runs.
+  const std::string open = explained(
+      [](std::span<const Value> v) {
+        return while_loop([](std::span<const Value> c) { return less(c[0], like(c[0], 3)); },
+                          [](std::span<const Value> c) { return std::vector<Value>{c[0] + 1.0}; }, v, 100);
+      },
+      {{DType::F32, {}}});
+  EXPECT_NE(open.find("at most 300 flop "), std::string::npos) << open;
+  EXPECT_EQ(open.find("flop/s"), std::string::npos) << open;
+}
+
+TEST(KernelHistory, RecordsLaunchesOnlyWhileOn) {
+  const Executable run = compile(identity({DType::F32, {5}}), interp());
+  const std::vector<Array> x = {Array::zeros(DType::F32, {5})};
+  KernelHistory::start();
+  run(x);
+  run(x);
+  const std::vector<KernelRecord> records = KernelHistory::stop();
+  run(x);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_GT(records[0].time_us, 0);
+  EXPECT_TRUE(KernelHistory::stop().empty());
+}
+
+TEST(Executable, CancelThrowsUntilCleared) {
+  const Executable run = compile(identity({DType::F32, {6}}), interp());
+  const std::vector<Array> x = {Array::zeros(DType::F32, {6})};
+  request_cancel();
+  EXPECT_THROW(run(x), Cancelled);
+  clear_cancel();
+  EXPECT_NO_THROW(run(x));
+}
+
+// A loop of a program that no tile splits, and one inside a tile.
+TEST(Executable, CancelEndsALongLoop) {
+  for (const bool batched : {false, true}) {
+    const std::vector<ValueType> types = {{DType::F32, {16}}};
+    const auto graph = trace(
+        [](std::span<const Value> x) {
+          return while_loop([](std::span<const Value> v) { return less(sum(v[0]), like(v[0], -1)); },
+                            [](std::span<const Value> v) { return std::vector<Value>{sin(v[0]) - 1.0}; }, x,
+                            2'000'000'000);
+        },
+        types);
+    const auto rows = vmap_graph(*graph, {true}, 4);
+    const Executable run = compile(batched ? rows : graph, {.batch_axes = std::vector<int>{batched ? 0 : -1}});
+    const std::vector<Array> x = {Array::full(DType::F32, batched ? Shape{4, 16} : Shape{16}, -1)};
+    std::thread canceller([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      request_cancel();
+    });
+    EXPECT_THROW(run(x), Cancelled);
+    canceller.join();
+    clear_cancel();
+  }
+}
+
+TEST(Executable, SteadyCallsTakeNoFreshMemory) {
+  const std::vector<ValueType> types = {{DType::F32, {64, 8}}};
+  const Executable run = compile(trace(
+      [](std::span<const Value> x) {
+        return std::vector<Value>{tanh(x[0]) * 2.0, sum(x[0])};
+      },
+      types));
+  std::vector<Array> in = {Array::full(DType::F32, {64, 8}, 0.25)}, out(2);
+  for (int i = 0; i < 3; ++i) run.run(in, out);
+  const std::uint64_t fresh = runtime::array_pool().num_fresh();
+  for (int i = 0; i < 100; ++i) run.run(in, out);
+  EXPECT_EQ(runtime::array_pool().num_fresh(), fresh);
+  EXPECT_EQ(out[1].at(0), 128.0);
+}
+
+TEST(Jit, SpecialisesByType) {
+  int traces = 0;
+  const Jit f = jit(
+      [&](std::span<const Value> x) {
+        ++traces;
+        return std::vector<Value>(x.begin(), x.end());
+      },
+      interp());
+  f({Array::zeros(DType::F32, {2})});
+  f({Array::zeros(DType::F32, {2})});
+  EXPECT_EQ(traces, 1);
+  f({Array::zeros(DType::F32, {3})});
+  f({Array::zeros(DType::F64, {2})});
+  EXPECT_EQ(traces, 3);
+}
+
+}  // namespace
+}  // namespace hotloop

@@ -1,0 +1,117 @@
+// Dots and packs by the llvm backend.
+#include <array>
+#include <vector>
+
+#include "llvm_backend.h"
+
+namespace hotloop::kernel {
+namespace {
+
+class LlvmDots : public LlvmBackend {};
+
+TEST_P(LlvmDots, DotShapes) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t m : {1, 2, 3, 5, 6, 7, 12, 13}) {
+      for (const std::int64_t n : {1, 3, 8, 16, 17, 40, 64, 100, 130, 200}) {
+        const bool packed = (m + n) % 2 == 0;
+        check(dot_program(target(), {dtype, m, n, {1 + (m * n) % 9}, packed, n % 3 != 0}));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(LlvmDots, DotDepths) {
+  for (const std::int64_t k : {1, 2, 3, 4, 5, 7, 8, 31, 72, 600}) {
+    for (const bool packed : {false, true}) check(dot_program(target(), {f32, 12, 96, {k}, packed}));
+  }
+}
+
+TEST_P(LlvmDots, DotSegments) {
+  for (const bool packed : {false, true}) {
+    for (const DType dtype : {f32, f64}) {
+      check(dot_program(target(), {dtype, 12, 48, {8, 16}, packed}));
+      check(dot_program(target(), {dtype, 5, 70, {3, 7, 12}, packed, false}));
+    }
+  }
+}
+
+TEST_P(LlvmDots, DotRunTimeRows) {
+  for (const std::int64_t bound : {1, 3, 4, 12, 17}) {
+    for (const std::int64_t n : {1, 24, 64, 128, 136}) {
+      const Program program = dot_program(target(), {f32, bound, n, {9, 4}, true, true, true});
+      std::vector<std::int64_t> rows(static_cast<std::size_t>(bound + 1));
+      std::iota(rows.begin(), rows.end(), 0);
+      check(program, rows);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(LlvmDots, DotStrides) {
+  for (const std::int64_t n : {1, 5, 33}) {
+    for (const std::int64_t m : {4, 18}) {
+      check(dot_program(target(), {f32, m, n, {10, 6}, false, true, false, 2}));            // B by columns
+      check(dot_program(target(), {f64, m, n, {10}, false, false, false, 2, 2}));           // and C
+      check(dot_program(target(), {f32, m, n, {10, 3}, true, true, true, 2, 2}), {m - 1});  // packed from columns
+    }
+  }
+}
+
+// dW += x^T dz over all steps and a run-time number of rows: three k dims, A contiguous along m, accumulating in place.
+TEST_P(LlvmDots, DotOverStepsAndRowsInPlace) {
+  for (const auto [m, n, steps, rows] : std::vector<std::array<std::int64_t, 4>>{
+           {11, 20, 5, 7}, {11, 64, 5, 7}, {11, 160, 5, 7}, {50, 84, 100, 7}, {50, 64, 3, 300}}) {
+    ProgramBuilder p(target(), rows);
+    const int x = p.argument(f32, steps * rows * m), z = p.argument(f32, steps * rows * n), w = p.result(f32, m * n);
+    Dot dot;
+    dot.m = {m, -1};
+    dot.n = {n, -1};
+    dot.segments.push_back({at(x), at(z), 1, 1, {{{steps, -1}, rows * m, rows * n}, {{rows, rows_var}, m, n}}, false});
+    dot.init = dot.c = at(w);
+    dot.init_m = dot.c_m = n;
+    dot.init_n = dot.c_n = 1;
+    p.add(dot);
+    p.add(dot);
+    check(p.build(), {1, rows - 1, rows});
+  }
+}
+
+// Many rows over a deep k go over it in parts; few rows over a large B visit its panels in turns from either end.
+TEST_P(LlvmDots, DotInParts) {
+  for (const DType dtype : {f32, f64}) {
+    check(dot_program(target(), {dtype, 51, 70, {700}, false, true}));
+    check(dot_program(target(), {dtype, 50, 33, {601, 560}, false, false}));
+    check(dot_program(target(), {dtype, 50, 17, {530}, false, true, false, 2, 2}));
+  }
+}
+
+TEST_P(LlvmDots, DotPanelsInTurns) {
+  for (const std::int64_t m : {1, 4})
+    for (const std::int64_t n : {200, 512})
+      for (const std::int64_t turn : {0, 1, 2, 3})
+        check(dot_program(target(), {f32, m, n, {40, 9}, true}), {1}, 1, {}, turn);
+}
+
+// A narrow output with a transposed A takes the other operand's rows as vectors.
+TEST_P(LlvmDots, DotNarrowOutputs) {
+  for (const std::int64_t m : {3, 16, 50}) {
+    ProgramBuilder p(target());
+    constexpr std::int64_t k = 13, n = 2;
+    const int a = p.argument(f32, k * m), b = p.argument(f32, k * n), c = p.result(f32, m * n);
+    Dot dot;
+    dot.m = {m, -1};
+    dot.n = {n, -1};
+    dot.segments.push_back({at(a), at(b), 1, 1, {{{k, -1}, m, n}}, false});
+    dot.c = at(c);
+    dot.c_m = n;
+    p.add(dot);
+    check(p.build());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmDots, testing::Values("avx512", "avx2", "portable"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace hotloop::kernel

@@ -1,0 +1,215 @@
+// Streams: step by step is the whole sequence, bound weights are laid out once, a step allocates nothing.
+#include <cstring>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "compiled.h"
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "hotloop/stream.h"
+#include "hotloop/train.h"
+#include "user_cells.h"
+
+namespace hotloop {
+namespace {
+
+constexpr std::int64_t T = 7, I = 5, H = 20;
+
+Array random(const Shape& shape, DType dtype, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  Array a(dtype, shape);
+  for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, normal(generator));
+  return a;
+}
+
+// Counts its steps beside what it computes, in a state that never meets the input.
+class CountingCell : public testing::LayerNormLstmCell {
+ public:
+  using LayerNormLstmCell::LayerNormLstmCell;
+
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    return {{"cell", LayerNormLstmCell::initial_state(batch, dtype)}, {"count", nn::zero_state(batch, 1, dtype)}};
+  }
+  std::pair<Tree<Value>, Value> step(const Tree<Value>& p, const Tree<Value>& state, Value x) const override {
+    const auto [next, h] = LayerNormLstmCell::step(p, state.at("cell"), x);
+    return {{{"cell", next}, {"count", state["count"] + 1.0}}, h};
+  }
+};
+
+struct Case {
+  std::string name;
+  nn::Layer model;
+};
+std::vector<Case> cases() {
+  return {{"lstm", nn::Sequential(nn::LSTM(I, H), nn::Linear(H, 3))},
+          {"long_inner_products", nn::Sequential(nn::LSTM(I, 48), nn::Linear(48, 3))},
+          {"wide", nn::Sequential(nn::LSTM(I, 48), nn::Linear(48, 40), nn::Linear(40, 3))},
+          {"gru", nn::Sequential(nn::GRU(I, H, 2), nn::Linear(H, 3))},
+          {"rnn", nn::Sequential(nn::RNN(I, H), nn::Activation("relu"), nn::Linear(H, 3))},
+          {"ln_lstm", nn::Sequential(nn::Recurrent(testing::LayerNormLstmCell(I, H)), nn::Linear(H, 3))},
+          {"counting", nn::Sequential(nn::Recurrent(CountingCell(I, H)), nn::Linear(H, 3))}};
+}
+
+// Outputs of the whole sequence, (batch, T, 3).
+Array whole(const nn::Layer& model, const Tree<Array>& params, const Array& x) {
+  const train::Step step = train::predict_step(model, params, x.type());
+  std::vector<Array> arguments = params.flatten();
+  arguments.push_back(x);
+  return compile(step.graph())(arguments)[0];
+}
+
+Array at_step(const Array& x, std::int64_t t) {
+  const std::int64_t batch = x.shape()[0], width = x.shape()[2];
+  Array row(x.dtype(), {batch, width});
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t i = 0; i < width; ++i) row.set(b * width + i, x.at((b * x.shape()[1] + t) * width + i));
+  return row;
+}
+
+TEST(Stream, IsTheWholeSequenceStepByStep) {
+  for (const auto& [name, model] : cases())
+    for (const DType dtype : {DType::F32, DType::F64})
+      for (const std::int64_t batch : {1, 3, 19}) {
+        const Tree<Array> params = model.init(4, dtype);
+        const Array x = random({batch, T, I}, dtype, 8);
+        const Array expected = whole(model, params, x);
+        const Stream stream(model, params, I, {.batch = batch});
+        Tree<Array> state = stream.initial_state();
+        for (std::int64_t t = 0; t < T; ++t) {
+          Array y;
+          std::tie(y, state) = stream.step(state, at_step(x, t));
+          const Array wanted = at_step(expected, t);
+          ASSERT_EQ(y.type(), wanted.type());
+          EXPECT_EQ(std::memcmp(y.raw(), wanted.raw(), y.bytes()), 0)
+              << name << " in " << name_of(dtype) << ", batch " << batch << ", step " << t << ": " << y.str() << " and "
+              << wanted.str();
+        }
+      }
+}
+
+// Bound weights of several panels lie in the order in which the target's dots read them.
+TEST(Stream, IsTheWholeSequenceOnEveryTarget) {
+  constexpr std::int64_t wide = 48;
+  const nn::Sequential model(nn::LSTM(I, wide), nn::Linear(wide, 3));
+  for (const testing::Compiled& compiled : testing::all_compiled())
+    for (const DType dtype : {DType::F32, DType::F64})
+      for (const std::int64_t batch : {1, 14}) {
+        SCOPED_TRACE(testing::name_of_case(compiled) + " " + std::string(name_of(dtype)) + ", batch " +
+                     std::to_string(batch));
+        const Tree<Array> params = model.init(4, dtype);
+        const Array x = random({batch, 3, I}, dtype, 8);
+        const train::Step whole_step = train::predict_step(model, params, x.type());
+        std::vector<Array> arguments = params.flatten();
+        arguments.push_back(x);
+        const Array expected = compile(whole_step.graph(), compiled.options())(arguments)[0];
+        const Stream stream(model, params, I, {.batch = batch, .compile = compiled.options()});
+        EXPECT_NE(stream.executable().kernel_text().find("packed"), std::string::npos);
+        EXPECT_EQ(stream.executable().kernel_text().find("pack "), std::string::npos);
+        Tree<Array> state = stream.initial_state();
+        for (std::int64_t t = 0; t < 3; ++t) {
+          Array y;
+          std::tie(y, state) = stream.step(state, at_step(x, t));
+          EXPECT_EQ(std::memcmp(y.raw(), at_step(expected, t).raw(), y.bytes()), 0) << "step " << t;
+        }
+      }
+}
+
+TEST(Stream, AVoiceKeepsItsStateAndReturnsToTheInitialOne) {
+  const nn::Sequential model(nn::LSTM(I, H), nn::Last(), nn::Linear(H, 1));
+  const Tree<Array> params = model.init(1);
+  const Stream stream(model, params, I);
+  Stream::Voice first = stream.voice(), second = stream.voice();
+  std::vector<float> x(I, 0.5F), y(1), other(1), again(1);
+  first.step(x, y);
+  const float at_start = y[0];
+  first.step(x, y);
+  EXPECT_NE(y[0], at_start);
+  second.step(x, other);
+  EXPECT_EQ(other[0], at_start);
+  first.reset();
+  first.step(x, again);
+  EXPECT_EQ(again[0], at_start);
+}
+
+TEST(Stream, TakesItsOwnCopyOfTheWeights) {
+  const nn::Sequential model(nn::Linear(I, 2));
+  Tree<Array> params = model.init(1);
+  const Stream stream(model, params, I);
+  const Array x = random({1, I}, DType::F32, 3);
+  const Array before = stream.step(stream.initial_state(), x).first;
+  for (const Array& leaf : params.flatten()) std::memset(const_cast<void*>(leaf.raw()), 0, leaf.bytes());
+  const Array after = stream.step(stream.initial_state(), x).first;
+  EXPECT_EQ(std::memcmp(before.raw(), after.raw(), before.bytes()), 0);
+}
+
+// The two projections are one dot with the weights as it wants them: nothing is packed, transposed or joined in a step.
+TEST(Stream, AStepReadsWeightsAsTheyLie) {
+  const nn::Sequential model(nn::LSTM(I, H), nn::Linear(H, 3));
+  const Stream stream(model, model.init(0), I);
+  const std::string kernel = stream.executable().kernel_text();
+  EXPECT_EQ(kernel.find("pack "), std::string::npos) << kernel;
+  const auto graph = stream.executable().graph_text();
+  for (const char* op : {"transpose(", "concat("}) EXPECT_EQ(graph.find(op), std::string::npos) << graph;
+}
+
+TEST(Stream, RefusesWhatDoesNotFit) {
+  const nn::Sequential model(nn::LSTM(I, H));
+  const Stream stream(model, model.init(0), I);
+  Stream::Voice voice = stream.voice();
+  std::vector<float> x(I + 1), y(H);
+  EXPECT_THROW(voice.step(x, y), UserError);
+  std::vector<double> x64(I), y64(H);
+  EXPECT_THROW(voice.step(x64, y64), UserError);
+  EXPECT_THROW(stream.step({}, Array(DType::F32, {1, I})), UserError);
+  EXPECT_THROW(Stream(model, model.init(0), I + 1), UserError);
+  EXPECT_THROW(Stream(model, model.init(0), 0), UserError);
+  for (const nn::Layer& both :
+       {nn::Layer(nn::Bidirectional(nn::LSTM(I, H))), nn::Layer(nn::LSTM(I, H, {.bidirectional = true}))}) {
+    try {
+      Stream(both, both.init(0), I);
+      ADD_FAILURE() << "a reversed direction was streamed";
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find("must read the sequence forward"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(CompileBound, GivesWhatTheWholeProgramGives) {
+  // Bound: a batch of matrices with the contracted axis last, a vector that is only broadcast, one input that is an output as it is.
+  const TracedFunction fn = [](std::span<const Value> in) {
+    const Value product = dot(in[0], in[1], {{2}, {2}, {0}, {0}});
+    return std::vector<Value>{tanh(product + in[2]) * exp(in[2]), in[2]};
+  };
+  const std::vector<Array> inputs = {random({2, 3, 4}, DType::F64, 1), random({2, 5, 4}, DType::F64, 2),
+                                     random({5}, DType::F64, 3)};
+  std::vector<ValueType> types;
+  for (const Array& a : inputs) types.push_back(a.type());
+  const auto graph = trace(fn, types);
+  const std::vector<Array> wanted = compile(graph)(inputs);
+  for (const char* backend : {"llvm", "interp"}) {
+    CompileOptions options;
+    options.backend = backend;
+    const Executable bound = compile_bound(graph, std::vector<Array>{{}, inputs[1], inputs[2]}, options);
+    ASSERT_EQ(bound.input_types().size(), 1U);
+    const std::vector<Array> got = bound(std::vector<Array>{inputs[0]});
+    ASSERT_EQ(got.size(), 2U);
+    for (std::size_t i = 0; i < 2; ++i)
+      for (std::int64_t k = 0; k < wanted[i].size(); ++k)
+        EXPECT_NEAR(got[i].at(k), wanted[i].at(k), 1e-14) << backend << " " << i << " " << k;
+
+    // Other values of what is bound, and the program that was there before stays as it is.
+    const std::vector<Array> other = {inputs[0], random({2, 5, 4}, DType::F64, 4), random({5}, DType::F64, 5)};
+    const Executable again = rebind(bound, std::vector<Array>{other[1], other[2]});
+    const Executable fresh = compile_bound(graph, std::vector<Array>{{}, other[1], other[2]}, options);
+    const Array mine = again(std::vector<Array>{other[0]})[0], theirs = fresh(std::vector<Array>{other[0]})[0];
+    EXPECT_EQ(std::memcmp(mine.raw(), theirs.raw(), mine.bytes()), 0) << backend;
+    EXPECT_EQ(std::memcmp(bound(std::vector<Array>{inputs[0]})[0].raw(), got[0].raw(), got[0].bytes()), 0) << backend;
+    EXPECT_THROW(rebind(bound, std::vector<Array>{other[1]}), UserError);
+  }
+  EXPECT_THROW(rebind(compile(graph), {}), UserError);
+}
+
+}  // namespace
+}  // namespace hotloop

@@ -1,0 +1,144 @@
+// Views that show rows of other tiles than their operand's: slices, reversals, windows and reshapes along the batch.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compiled.h"
+#include "hotloop/jit.h"
+#include "hotloop/ops.h"
+#include "ir/op_def.h"
+
+namespace hotloop {
+namespace {
+
+// A carry that becomes a view, here of a slice, lies in memory of its own. What reads the view in the same iteration must not read that
+// memory before it is written.
+TEST(Views, ACarryThatIsAViewIsReadInTheSameIteration) {
+  const auto fn = [](std::span<const Value> in) {
+    const Value ends = in[0], heights = in[1];
+    return while_loop(
+        [](std::span<const Value> c) { return less(c[0], constant(8, DType::I32)); },
+        [&](std::span<const Value> c) {
+          const Value starts[] = {c[0]};
+          const Value end = reshape(dynamic_slice(ends, starts, {1}), {}), middle = 0.5 * (c[1] + end);
+          const Value index = sum(cast(less(ends, middle), DType::I32));
+          return std::vector<Value>{c[0] + 1, end, c[2] + (end - c[1]) * gather(heights, index, 0) * middle};
+        },
+        std::vector<Value>{constant(0, DType::I32), like(ends, 0), like(ends, 0)}, 20);
+  };
+  std::vector<double> ends, heights;
+  for (int i = 0; i < 8; ++i) {
+    ends.push_back(0.1 * (i + 1) * (i + 1));
+    heights.push_back(1 + i * i);
+  }
+  const std::vector<Array> inputs = {Array::from(ends, {8}), Array::from(heights, {8})};
+  const auto graph = trace(fn, std::vector{inputs[0].type(), inputs[1].type()});
+  const auto oracle = ir::evaluate(*graph, inputs);
+  for (const char* backend : {"llvm", "c"}) {
+    CompileOptions options;
+    options.backend = backend;
+    EXPECT_NEAR(compile(graph, options)(inputs)[2].at(0) / oracle[2].at(0), 1, 1e-14) << backend;
+  }
+}
+
+using Values = std::span<const Value>;
+
+// Inputs: x[200, 3] and w[3, 40], from which rows of a tile are computed, and what the view is of.
+struct Case {
+  std::string name;
+  std::function<Value(Values)> view;  // to be read where x's rows are
+  Shape of;
+  Shape shape = {200, 3};
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::vector<Case> cases() {
+  return {{"reshape",
+           [](Values v) {
+             return reshape(v[2], {200, 3});
+           },
+           {600}},
+          {"reshape_from_middle",
+           [](Values v) {
+             return reshape(v[2], {200, 3});
+           },
+           {20, 30}},
+          {"slice", [](Values v) { return narrow(v[2], 0, 17, 200); }, {400, 3}},
+          {"strided_slice",
+           [](Values v) {
+             return slice(v[2], {1, 0}, {401, 3}, {2, 1});
+           },
+           {402, 3}},
+          {"reverse", [](Values v) { return reverse(v[2], {0}); }, {200, 3}},
+          {"windows", [](Values v) { return windows(v[2], 0, 3); }, {202}},
+          {"transposed_slice",
+           [](Values v) {
+             return transpose(narrow(v[2], 1, 5, 200), {1, 0});
+           },
+           {3, 230}},
+          // Of rows that are computed in tiles themselves.
+          {"reverse_of_computed", [](Values v) { return reverse(tanh(matmul(v[0], v[1])), {0}); }, {1}, {200, 40}},
+          {"slice_of_computed",
+           [](Values v) {
+             const Value y = tanh(matmul(v[0], v[1])), parts[] = {narrow(y, 0, 150, 50), narrow(y, 0, 0, 150)};
+             return concat(parts, 0);
+           },
+           {1},
+           {200, 40}},
+          // Axes merged in an order that no strides show, and read at places that rows compute.
+          {"gather_of_merged_columns",
+           [](Values v) {
+             const Value rows = transpose(v[2], {1, 0});
+             return gather(reshape(rows, {600}), cast(200.0 * rows, DType::I32), 0);
+           },
+           {3, 200}},
+          {"gather_of_merged_computed",
+           [](Values v) {
+             const Value y = tanh(matmul(v[0], v[1]));
+             return gather(reshape(transpose(y, {1, 0}), {8000}), cast(4000.0 * (y + 1.0), DType::I32), 0);
+           },
+           {1},
+           {200, 40}},
+          {"first_rows",
+           [](Values v) {
+             return broadcast(reshape(narrow(tanh(v[0]), 0, 7, 1), {3}), {200, 3}, {1});
+           },
+           {1}}};
+}
+
+class TileViews : public ::testing::TestWithParam<Case> {};
+
+TEST_P(TileViews, ReadTheRightRows) {
+  const Case& c = GetParam();
+  const std::vector<ValueType> types{
+      {DType::F64, {200, 3}}, {DType::F64, {3, 40}}, {DType::F64, c.of}, {DType::F64, c.shape}};
+  const auto graph = trace(
+      [&](Values v) {
+        const Value rows = matmul(v[0], v[1]), view = c.view(v);
+        std::vector<Value> outputs{tanh(rows), exp(v[3]) * view};
+        if (c.shape[1] == 3) outputs.push_back(rows + matmul(view, v[1]));
+        return outputs;
+      },
+      types);
+  std::vector<Array> inputs;
+  double angle = 0.1;
+  for (const ValueType& t : types) {
+    Array a(t.dtype, t.shape);
+    for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, std::sin(angle += 0.7));
+    inputs.push_back(a);
+  }
+  const auto wanted = ir::evaluate(*graph, inputs);
+  for (const auto& compiled : testing::llvm_targets()) {
+    SCOPED_TRACE(compiled.target);
+    const auto got = compile(graph, compiled.options())(inputs);
+    for (std::size_t k = 0; k < got.size(); ++k)
+      for (std::int64_t i = 0; i < got[k].size(); ++i)
+        ASSERT_NEAR(got[k].at(i), wanted[k].at(i), 1e-12) << "output " << k << ", element " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TileViews, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace hotloop
