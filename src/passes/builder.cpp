@@ -80,4 +80,16 @@ std::optional<int> padded_axis(const Node& pad) {
   return axis;
 }
 
+bool keeps_grouping(const Node& add) {
+  const auto is_difference = [](auto&& self, Value v) -> bool {
+    if (is_scalar_op(v, ir::ScalarOp::Sub) || is_scalar_op(v, ir::ScalarOp::Neg)) return true;
+    if (is_scalar_op(v, ir::ScalarOp::Select))
+      return self(self, v.node->operands[1]) || self(self, v.node->operands[2]);
+    using enum ir::OpKind;
+    const bool is_view = is_kind(v, Slice) || is_kind(v, Reshape) || is_kind(v, Transpose) || is_kind(v, Broadcast);
+    return is_view && self(self, v.node->operands[0]);
+  };
+  return std::ranges::any_of(add.operands, [&](Value v) { return is_difference(is_difference, v); });
+}
+
 }  // namespace hotloop::passes

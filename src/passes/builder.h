@@ -78,6 +78,10 @@ std::optional<int> sliced_axis(const Node& slice);
 // The same for a pad by zeros, without interior.
 std::optional<int> padded_axis(const Node& pad);
 
+// Whether an addition must stay as it was written: a difference among its operands is how compensated sums are made,
+// c + ((s - t) + x), and other groupings of the same terms lose what they are for (docs/decisions/0010).
+bool keeps_grouping(const Node& add);
+
 // Rules, by family; an undefined value when none applies.
 Value simplify_arithmetic(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs);
 Value simplify_movement(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs);

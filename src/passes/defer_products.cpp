@@ -75,7 +75,7 @@ class DeferProducts {
     while (v != out) {
       if (uses_.count(v) != 1 || uses_.is_output(v)) return;
       const ir::Use use = uses_.of(v)[0];
-      if (!is_add(*use.node)) return;
+      if (!is_add(*use.node) || keeps_grouping(*use.node)) return;
       flatten(use.node->operands[static_cast<std::size_t>(1 - use.operand)], terms);
       v = const_cast<Node*>(use.node)->result();
     }
@@ -91,7 +91,7 @@ class DeferProducts {
   }
 
   void flatten(Value v, std::vector<Value>& terms) const {
-    if (is_add(*v.node) && uses_.count(v) == 1 && !uses_.is_output(v)) {
+    if (is_add(*v.node) && uses_.count(v) == 1 && !uses_.is_output(v) && !keeps_grouping(*v.node)) {
       flatten(v.node->operands[0], terms);
       flatten(v.node->operands[1], terms);
     } else {

@@ -146,7 +146,7 @@ class MergeSums {
 
   void collect(const Node& node, std::vector<Value>& leaves) const {
     for (const Value& v : node.operands) {
-      if (is_add(*v.node) && uses_.count(v) == 1 && v.node->generation == node.generation)
+      if (is_add(*v.node) && uses_.count(v) == 1 && v.node->generation == node.generation && !keeps_grouping(*v.node))
         collect(*v.node, leaves);
       else
         leaves.push_back(v);
@@ -165,8 +165,9 @@ class MergeSums {
 
   void merge_contractions(const Node& root) {
     const Value result = result_of(&root);
-    if (merge_.is_taken(root) ||
-        (uses_.count(result) == 1 && !uses_.is_output(result) && is_add(*uses_.of(result)[0].node)))
+    if (merge_.is_taken(root) || keeps_grouping(root)) return;
+    if (uses_.count(result) == 1 && !uses_.is_output(result) && is_add(*uses_.of(result)[0].node) &&
+        !keeps_grouping(*uses_.of(result)[0].node))
       return;
     std::vector<Value> leaves;
     collect(root, leaves);

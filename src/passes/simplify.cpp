@@ -62,7 +62,8 @@ class Simplify {
   void collect(const Node& node, std::vector<Value>& leaves, bool& is_chain) const {
     for (std::size_t i = 0; i < 2; ++i) {
       const Value v = node.operands[i];
-      if (is_add(*v.node) && uses_.count(v) == 1 && !invariant(v) && v.node->generation == node.generation) {
+      if (is_add(*v.node) && uses_.count(v) == 1 && !invariant(v) && v.node->generation == node.generation &&
+          !keeps_grouping(*v.node)) {
         if (i == 1) is_chain = false;
         collect(*v.node, leaves, is_chain);
       } else {
@@ -81,11 +82,11 @@ class Simplify {
   int rank_of(Value v) const { return invariant(v) ? 1 : is_dot_like(v) ? 0 : 2; }
 
   Value sum_of_terms(const Node& node) {
-    if (!is_add(node)) return {};
+    if (!is_add(node) || keeps_grouping(node)) return {};
     const Value result = const_cast<Node&>(node).result();
     // Only the root of a tree of additions is looked at.
     const auto users = uses_.of(result);
-    if (uses_.count(result) == 1 && users.size() == 1 && is_add(*users[0].node) &&
+    if (uses_.count(result) == 1 && users.size() == 1 && is_add(*users[0].node) && !keeps_grouping(*users[0].node) &&
         users[0].node->generation == node.generation && !invariant(result))
       return {};
     std::vector<Value> leaves;
@@ -94,8 +95,9 @@ class Simplify {
     const auto sequence = leaves;
     std::ranges::stable_sort(leaves, {}, [&](Value v) { return rank_of(v); });
     const auto num_invariant = std::ranges::count_if(leaves, [&](Value v) { return invariant(v); });
-    const bool reorder =
-        leaves.size() > 2 && !invariant(result) && (!is_chain || sequence != leaves || num_invariant > 1);
+    // Without a product among its terms a sum keeps the order in which it was written: it is what evaluate() gives, to the bit.
+    const bool reorder = leaves.size() > 2 && !invariant(result) && std::ranges::any_of(leaves, is_dot_like) &&
+                         (!is_chain || sequence != leaves || num_invariant > 1);
 
     std::vector<Value> fixed, terms;
     for (const Value& v : leaves) (rank_of(v) == 1 && reorder ? fixed : terms).push_back(rebuild_(v));

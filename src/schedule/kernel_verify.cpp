@@ -168,8 +168,11 @@ class Verifier {
     }
     return b;
   }
-  void verify_written(const Buffer& b, Place place, bool split) {
+  void verify_written(const Buffer& b, const Affine& index, Place place, bool split) {
     check(b.space != Space::Argument && b.space != Space::Constant, b.name + " is read only");
+    if (place == Place::Grid && grid_->num_blocks > 1 && b.space != Space::Worker)
+      check(index.coefficient(grid_->block) != 0 || index.coefficient(grid_->row0) != 0,
+            "every block would write the same elements of " + b.name + ": in a Grid each has its own");
     check(place != Place::Outside || split || b.space == Space::Worker,
           "all workers would write " + b.name + ": outside Grid and Single only a split Map may");
     if (b.space == Space::Result) written_results_[b.index] = true;
@@ -251,7 +254,7 @@ class Verifier {
       case Instr::Kind::Store:
         check(verify_reg(map, i, in.args[0]) == in.dtype, "the stored value must have the dtype of the store");
         verify_predicate(in.args[1]);
-        return verify_written(verify_access(in.access, in.dtype, in.args[1] < 0), place, map.split);
+        return verify_written(verify_access(in.access, in.dtype, in.args[1] < 0), in.access.index, place, map.split);
       case Instr::Kind::Reduced: {
         const bool first = i == map.body_end || map.instrs[static_cast<std::size_t>(i - 1)].kind == in.kind;
         check(i >= map.body_end && first, "reductions must stand at the start of what follows the body");
@@ -369,7 +372,7 @@ class Verifier {
       return span;
     };
     if (dot.init) verify_matrix(*dot.init, span_of(dot.init_m, dot.init_n), true);
-    verify_written(verify_matrix(dot.c, span_of(dot.c_m, dot.c_n), true), place, false);
+    verify_written(verify_matrix(dot.c, span_of(dot.c_m, dot.c_n), true), dot.c.index, place, false);
   }
 
   void verify_node(const Pack& pack, Place place) {
@@ -385,7 +388,7 @@ class Verifier {
     const Access target{.buffer = pack.target, .index = 0, .indirect = {}};
     const bool empty = pack.k == 0 || pack.n == 0;
     verify_written(verify_access(target, pack.dtype, !empty, {0, pack.k * ((pack.n + lanes - 1) / lanes * lanes) - 1}),
-                   place, false);
+                   target.index, place, false);
   }
 
   void verify_node(const For& loop, Place place) {
@@ -425,6 +428,7 @@ class Verifier {
           "its blocks must cover all rows");
     const auto saved = scope_;
     define(grid.block, {{0, grid.num_blocks - 1}, -1});
+    grid_ = &grid;
     verify_block(grid.prologue, Place::Grid);
     at_ = "grid";
     define(grid.row0, {{0, std::max<std::int64_t>(grid.total.bound - 1, 0)}, -1});
@@ -432,6 +436,7 @@ class Verifier {
     tile_ = {grid.row0, grid.rows, grid.total.bound, grid.tile_rows};
     verify_block(grid.body, Place::Grid);
     tile_ = {};
+    grid_ = nullptr;
     scope_ = saved;
   }
 
@@ -451,6 +456,7 @@ class Verifier {
   std::map<Var, Known> scope_;
   std::map<int, bool> written_results_;
   Tile tile_;
+  const Grid* grid_ = nullptr;
   int empty_depth_ = 0;  // loops around that never run
 };
 

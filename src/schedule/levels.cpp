@@ -200,13 +200,15 @@ class LevelLowering {
   std::vector<PendingSum> pending_;
 };
 
-// A level that can compute the value of an output: its own, for a view the one it can first be read from.
+// A level that can compute the value of an output: its own, for a view the one it can first be read from. What a loop in tiles gives
+// without the tile axis (a step counter) every block computes: it is copied, from the first block, when they are done.
 int LevelLowering::output_level(Value v) const {
   const int l = levels_.level.at(v.node);
   const bool tile_view = floats(*v.node) && has_tile_axis(v);
   // Views of the batch are copied tile by tile when nothing else says so.
   if (tile_view && l % 2 == 0 && !context_.axes().couples(*v.node, context_.tile_class)) return l + 1;
-  if (floats(*v.node) && !tile_view && l % 2 == 1) return l + 1;
+  const bool in_tiles = l % 2 == 1 && !levels_.outer_loops.contains(v.node);
+  if (in_tiles && !has_tile_axis(v)) return l + 1;
   return l;
 }
 
@@ -228,7 +230,7 @@ void LevelLowering::find_crossings() {
     if (!floats(*node))
       for (const Value& v : node->operands) visit(visit, v, home(*node));
   for (const Value& v : graph_.outputs())
-    if (floats(*v.node)) visit(visit, v, output_level(v));
+    if (floats(*v.node) || output_level(v) != levels_.level.at(v.node)) visit(visit, v, output_level(v));
 }
 
 std::vector<const Node*> LevelLowering::nodes_at(int level) const {

@@ -174,6 +174,35 @@ TEST(Executable, CancelEndsALongLoop) {
   }
 }
 
+// A loop inside tiles whose carries have no row of the batch: every worker computes them, in place, so no two may do it at one place.
+TEST(Executable, WhatEveryWorkerComputesIsWrittenOnce) {
+  constexpr std::int64_t rows = 2048, steps = 37;
+  const std::vector<ValueType> types = {{DType::F32, {rows, 8}}, {DType::F32, {steps}}};
+  const auto graph = trace(
+      [](std::span<const Value> v) {
+        const Value init[] = {v[0], like(take(v[1], 0, 0), 1), constant(0, DType::I32)}, xs[] = {v[1]};
+        auto [last, ys] = scan(
+            [](std::span<const Value> c, std::span<const Value> x) {
+              const Value rate = c[1] * 0.98 + x[0];
+              return std::pair{std::vector{tanh(c[0] * rate), rate, c[2] + constant(1, DType::I32)}, std::vector{rate}};
+            },
+            init, xs);
+        last.push_back(ys[0]);
+        return last;
+      },
+      types);
+  std::vector<Array> in = {Array::full(DType::F32, {rows, 8}, 0.25), Array::zeros(DType::F32, {steps})};
+  for (std::int64_t t = 0; t < steps; ++t) in[1].set(t, 0.01 * static_cast<double>(t));
+  const std::vector<Array> one = compile(graph)(in);
+  EXPECT_EQ(one[2].at(0), steps);
+  const Executable many = compile(graph, {.threads = 4});
+  for (int repeat = 0; repeat < 300; ++repeat) {
+    const std::vector<Array> got = many(in);
+    for (std::size_t k = 0; k < one.size(); ++k)
+      for (std::int64_t i = 0; i < one[k].size(); ++i) ASSERT_EQ(got[k].at(i), one[k].at(i)) << "output " << k;
+  }
+}
+
 TEST(Executable, SteadyCallsTakeNoFreshMemory) {
   const std::vector<ValueType> types = {{DType::F32, {64, 8}}};
   const Executable run = compile(trace(

@@ -116,6 +116,25 @@ TEST(KernelVerify, KnowsTheLastTile) {
   }
 }
 
+// Blocks of a grid run side by side: what they write must be their own.
+TEST(KernelVerify, BlocksOfAGridWriteElementsOfTheirOwn) {
+  for (const bool own : {true, false}) {
+    ProgramBuilder builder(target_named("avx2"), 10);
+    const int y = builder.result(DType::F32, 3);
+    Grid grid;
+    grid.block = builder.var("block"), grid.row0 = builder.var("row0"), grid.rows = builder.var("rows");
+    grid.total = {10, rows_var}, grid.tile_rows = 4, grid.num_blocks = 3;
+    MapBuilder map({}, 0, -1);
+    map.store(DType::F32, at(y, own ? Affine::of(grid.block) : Affine(0)), map.constant(1.0f));
+    grid.body.push_back({map.build()});
+    builder.add(grid);
+    if (own)
+      EXPECT_NO_THROW(verify(builder.build()));
+    else
+      EXPECT_THROW(verify(builder.build()), InternalError);
+  }
+}
+
 TEST(KernelPrint, IsDeterministicAndShowsWhatMatters) {
   Sample s = sample();
   EXPECT_EQ(print(s.program), R"(program by_hand
