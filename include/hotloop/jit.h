@@ -17,7 +17,9 @@ struct CompileOptions {
   std::string device = "auto";   // auto | cpu
   std::string backend = "llvm";  // llvm | c | interp (the oracle)
   std::string target = "host";   // host | avx512 | avx2 | portable
-  int threads = 1;               // 0: all cores. Results are the same bits for every count
+  // At most so many; 0: as many as there are cores. Each call takes those whose share of its work is worth waking them for (explain()
+  // says how many), so that a small program stays on one. Results are the same bits for every number.
+  int threads = 1;
   // fused: the whole program as one kernel. per_op: every op compiled and launched on its own and loops run by the host, as
   // frameworks do that dispatch op by op, and without the passes that restructure a program: what fusion is worth, measured
   // (explain() has the number of launches). Results differ by rounding where a fused kernel sums several dots as one.

@@ -8,7 +8,6 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "interrupt.h"
-#include "ir/op_def.h"
 #include "runtime/executable.h"
 #include "runtime/pool.h"
 #include "tracer.h"
@@ -18,14 +17,6 @@ namespace {
 
 // Below this many flops and bytes (some microseconds) handing the GIL over and taking Ctrl-C in hand cost more than a tenth of the work.
 constexpr double work_to_release_gil = 5e5;
-// From here on all cores are used when the caller leaves the number of threads open.
-constexpr double flops_for_threads = 4e6;
-
-double total_flops(const Graph& graph) {
-  double flops = 0;
-  for (const auto& node : graph.nodes()) flops += ir::estimate_flops(*node);
-  return flops;
-}
 
 // The bound argument with values of the program in the places of its arrays.
 nb::object bound_tracers(Program& program, const BoundArgument& bound) {
@@ -149,7 +140,7 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
   }
   {
     const nb::gil_scoped_release release;
-    if (options.threads < 0) options.threads = total_flops(*graph) >= flops_for_threads ? 0 : 1;
+    if (options.threads < 0) options.threads = 0;  // the engine takes no more than a call is worth
     if (bound == nullptr) {
       executable_ = compile(graph, options);
     } else {

@@ -43,7 +43,8 @@ def jit(
         combination of structure, shapes, dtypes and static arguments; so it must do nothing but compute.
     static_argnums, static_argnames: arguments that the program is compiled for, compared by ==; the others must be arrays or
         numbers.
-    threads: None uses all cores for work that is worth it, 0 all, 1 one. Results are the same bits for any number.
+    threads: at most so many; None or 0: as many as there are cores. A call takes those whose share of the work is worth waking them
+        for, which explain() tells. Results are the same bits for any number.
     backend: "llvm", "c" or "interp" (the slow definition of all results).
     dispatch: "fused" makes the whole program one kernel. "per_op" compiles and launches every op on its own and runs loops from
         the host, as frameworks do that dispatch op by op: to measure what fusion is worth, see explain().

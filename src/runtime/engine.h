@@ -22,14 +22,16 @@ class Engine {
   virtual ~Engine() = default;
   // One pointer an input and an output; `rows` is the number of batch rows.
   virtual void run(void* const* inputs, void* const* outputs, std::int64_t rows) const = 0;
-  // Structure, for KernelHistory and explain(); time_us and rows are the caller's.
-  virtual KernelRecord describe() const = 0;
+  // Structure, for KernelHistory and explain(), of a run of so many rows; flops, bytes and time_us are the caller's.
+  virtual KernelRecord describe(std::int64_t rows) const = 0;
   virtual std::string kernel_text() const = 0;
   virtual const std::string& source() const = 0;
   // Whether a run launches executables, which record themselves.
   virtual bool launches_others() const { return false; }
   // In place of the numbers of describe(), for explain(); empty: those.
   virtual std::string structure() const { return ""; }
+  // How many workers run what, and why, for explain(); empty: nothing to say.
+  virtual std::string workers() const { return ""; }
 };
 
 // `rows`: absent when the number of rows is fixed.
@@ -37,7 +39,8 @@ std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, s
 // `options`: of each op's kernel.
 std::unique_ptr<Engine> make_per_op_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows,
                                            CompileOptions options, std::int64_t max_rows);
-// With fixed_rows the program's own extent is passed for the rows, whatever the call says.
+// With fixed_rows the program's own extent is passed for the rows, whatever the call says. Each run takes as many of the
+// workers as its rows are worth.
 std::unique_ptr<Engine> make_kernel_engine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel,
                                            int num_workers, bool fixed_rows);
 

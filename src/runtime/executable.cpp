@@ -66,7 +66,7 @@ void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t ro
   while (all_rows && (best == 0 || ns < best) && !best_ns.compare_exchange_weak(best, ns, std::memory_order_relaxed)) {
   }
   if (runtime::history_is_recording() && !engine->launches_others()) {
-    KernelRecord record = engine->describe();
+    KernelRecord record = engine->describe(rows);
     record.rows = rows;
     record.flops = arithmetic.flops * (all_rows ? 1 : static_cast<double>(rows) / static_cast<double>(max_rows));
     record.flops_are_bound = arithmetic.is_bound;

@@ -55,7 +55,7 @@ std::string count(int n, const char* noun) { return std::to_string(n) + " " + no
 
 std::string Executable::explain() const {
   const Impl& self = *impl_;
-  const KernelRecord kernel = self.engine->describe();
+  const KernelRecord kernel = self.engine->describe(self.max_rows);
   std::string out;
   append_line(out, "program",
               self.graph->name() + ": " + count(static_cast<int>(self.inputs.size()), "input") + ", " +
@@ -78,6 +78,7 @@ std::string Executable::explain() const {
                 "arena " + scaled(static_cast<double>(kernel.shared_bytes), "B", 1024) + " shared, " +
                     scaled(static_cast<double>(kernel.scratch_bytes), "B", 1024) + " a worker");
   }
+  if (const std::string workers = self.engine->workers(); !workers.empty()) append_line(out, "threads", workers);
   append_line(out, "work",
               (self.arithmetic.is_bound ? "at most " : "") + scaled(self.arithmetic.flops, "flop") +
                   " (a dot's multiply-add is two, an element of any other operation one) and " +

@@ -26,7 +26,7 @@ class InterpEngine final : public Engine {
       if (results[i].bytes() > 0) std::memcpy(outputs[i], results[i].raw(), results[i].bytes());
   }
 
-  KernelRecord describe() const override {
+  KernelRecord describe(std::int64_t) const override {
     KernelRecord record;
     record.name = graph_->name() + " (interpreted)";
     return record;

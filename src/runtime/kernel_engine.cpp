@@ -1,8 +1,12 @@
 // Runs compiled kernel IR: arenas from a pool, workers from the team.
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -11,6 +15,7 @@
 #include "runtime/engine.h"
 #include "runtime/pool.h"
 #include "runtime/thread_team.h"
+#include "schedule/cost.h"
 
 namespace hotloop::runtime {
 namespace {
@@ -82,53 +87,114 @@ void count_statements(const kernel::Block& block, KernelRecord& record) {
         stmt.node);
 }
 
+// How many of `most` workers run so many rows: waking the others for less than they save would be a loss.
+class WorkersByRows {
+ public:
+  WorkersByRows(const kernel::Program& program, int most, bool fixed_rows) : most_(most), fixed_rows_(fixed_rows) {
+    // For tests of what several workers do with little work.
+    const char* always = std::getenv("HOTLOOP_TEAM");
+    if (most == 1 || (always != nullptr && std::string_view(always) == "always")) {
+      by_width_.fill(most);
+      return;
+    }
+    for (std::size_t width = 0; width < by_width_.size(); ++width) {
+      // Between powers of two one number does; the full batch is the most common one.
+      const std::int64_t low = width == 0 ? 0 : std::int64_t{1} << (width - 1);
+      const bool full = fixed_rows || low + (low - 1) >= program.max_rows;
+      by_width_[width] = kernel::best_num_workers(program, full ? program.max_rows : low + low / 2, most);
+      if (full) {
+        std::fill(by_width_.begin() + static_cast<std::ptrdiff_t>(width), by_width_.end(), by_width_[width]);
+        if (fixed_rows) by_width_.fill(by_width_[width]);
+        return;
+      }
+    }
+  }
+
+  int of(std::int64_t rows) const { return by_width_[std::bit_width(static_cast<std::uint64_t>(rows))]; }
+  int most() const { return *std::max_element(by_width_.begin(), by_width_.end()); }
+
+  std::string explained(const kernel::Program& program) const {
+    if (most_ == 1) return "";
+    const int all = of(program.max_rows);
+    std::string text = std::to_string(all) + " of " + std::to_string(most_) + " work on " +
+                       (fixed_rows_ ? std::string("a call") : std::to_string(program.max_rows) + " rows");
+    if (all == most_ && by_width_.front() == all) return text;
+    char estimates[96];
+    const int other = all > 1 ? 1 : most_;
+    const auto us = [&](int n) { return kernel::estimate_time_ns(program, program.max_rows, n) * 1e-3; };
+    std::snprintf(estimates, sizeof estimates, " (estimated %.3g us, with %d %.3g us)", us(all), other, us(other));
+    text += estimates;
+    for (std::size_t width = 1; all > 1 && width < by_width_.size(); ++width)
+      if (by_width_[width] > 1) {
+        if (width > 1) text += ", one on fewer than " + std::to_string(std::int64_t{1} << (width - 1));
+        break;
+      }
+    return text;
+  }
+
+ private:
+  int most_;
+  bool fixed_rows_;
+  std::array<int, 65> by_width_{};
+};
+
 class KernelEngine final : public Engine {
  public:
   KernelEngine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel, int num_workers, bool fixed_rows)
-      : program_(std::move(program)), kernel_(std::move(kernel)), num_workers_(num_workers), fixed_rows_(fixed_rows) {
+      : program_(std::move(program)),
+        kernel_(std::move(kernel)),
+        workers_(program_, num_workers, fixed_rows),
+        fixed_rows_(fixed_rows) {
     record_.name = program_.name;
-    record_.num_workers = num_workers;
     record_.shared_bytes = program_.shared_bytes;
     record_.scratch_bytes = program_.worker_bytes;
     count_statements(program_.body, record_);
-    if (num_workers_ > 1) shared_team(num_workers_);  // start the threads now, not in the first call
+    if (workers_.most() > 1) shared_team(workers_.most());  // start the threads now, not in the first call
   }
 
   void run(void* const* inputs, void* const* outputs, std::int64_t rows) const override {
     std::unique_ptr<Context> context = contexts_.take();
     if (!context)
       context = std::make_unique<Context>(static_cast<std::size_t>(program_.shared_bytes),
-                                          static_cast<std::size_t>(program_.worker_bytes), num_workers_);
+                                          static_cast<std::size_t>(program_.worker_bytes), workers_.most());
     const std::int64_t turn = context->next_turn();
-    for (KernelContext& c : context->workers()) {
+    if (fixed_rows_) rows = program_.max_rows;
+    const int num_workers = workers_.of(rows);
+    for (int w = 0; w < num_workers; ++w) {
+      KernelContext& c = context->workers()[static_cast<std::size_t>(w)];
       c.turn = turn;
       c.arguments = inputs;
       c.results = outputs;
-      c.rows = fixed_rows_ ? program_.max_rows : rows;
-      c.num_workers = num_workers_;
+      c.rows = rows;
+      c.num_workers = num_workers;
     }
-    if (num_workers_ == 1 || !run_on_team(*context)) {
+    if (num_workers == 1 || !run_on_team(*context, num_workers)) {
       context->workers()[0].num_workers = 1;
       kernel_->function()(context->workers().data());
     }
     contexts_.put(std::move(context));
   }
 
-  KernelRecord describe() const override { return record_; }
+  KernelRecord describe(std::int64_t rows) const override {
+    KernelRecord record = record_;
+    record.num_workers = workers_.of(fixed_rows_ ? program_.max_rows : rows);
+    return record;
+  }
+  std::string workers() const override { return workers_.explained(program_); }
   std::string kernel_text() const override { return kernel::print(program_); }
   const std::string& source() const override { return kernel_->source; }
 
  private:
-  bool run_on_team(Context& context) const {
+  bool run_on_team(Context& context, int num_workers) const {
     struct Job {
       KernelFunction function;
       const KernelContext* workers;
     };
-    ThreadTeam& team = shared_team(num_workers_);
+    ThreadTeam& team = shared_team(workers_.most());
     for (KernelContext& c : context.workers()) c.team = &team;
     Job job{kernel_->function(), context.workers().data()};
     return team.try_run(
-        num_workers_,
+        num_workers,
         [](void* p, int worker) {
           const Job& j = *static_cast<const Job*>(p);
           j.function(j.workers + worker);
@@ -138,7 +204,7 @@ class KernelEngine final : public Engine {
 
   kernel::Program program_;
   std::unique_ptr<CompiledKernel> kernel_;
-  int num_workers_;
+  WorkersByRows workers_;
   bool fixed_rows_;
   KernelRecord record_;
   mutable ObjectPool<Context> contexts_;

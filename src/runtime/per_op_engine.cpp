@@ -32,7 +32,7 @@ class PerOpEngine final : public Engine {
       if (results[i].bytes() > 0) std::memcpy(outputs[i], results[i].raw(), results[i].bytes());
   }
 
-  KernelRecord describe() const override {
+  KernelRecord describe(std::int64_t) const override {
     KernelRecord record;
     record.name = graph_->name() + " (op by op)";
     record.num_workers = options_.threads;

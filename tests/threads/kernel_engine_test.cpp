@@ -74,7 +74,7 @@ TEST(KernelEngine, ConcurrentCallsHaveContextsOfTheirOwn) {
 }
 
 TEST(KernelEngine, DescribesTheProgram) {
-  const KernelRecord record = engine(2)->describe();
+  const KernelRecord record = engine(2)->describe(1);
   EXPECT_EQ(record.name, "parallel_sum");
   EXPECT_EQ(record.num_maps, 1);
   EXPECT_EQ(record.num_grids, 1);

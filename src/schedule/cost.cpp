@@ -1,0 +1,149 @@
+#include "schedule/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+namespace hotloop::kernel {
+namespace {
+
+constexpr double ns_per_cycle = 0.25;
+constexpr double statement_ns = 4;  // a call of an outlined function, its loops' first and last iterations
+
+std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+class Estimate {
+ public:
+  Estimate(const Program& program, std::int64_t rows, int num_workers, const TeamCost& team)
+      : program_(program),
+        rows_(std::min(rows, program.max_rows)),
+        num_workers_(num_workers),
+        team_(team),
+        registers_(program.target.name == "avx512" ? 1
+                   : program.target.name == "avx2" ? 2
+                                                   : 4) {}
+
+  double of(const Block& block) const {
+    double ns = 0;
+    for (const Stmt& stmt : block) ns += std::visit([this](const auto& s) { return of(s); }, stmt.node);
+    return ns;
+  }
+
+ private:
+  std::int64_t points(const Extent& extent) const { return extent.var == rows_var ? rows_ : extent.bound; }
+
+  // Cycles of an instruction on a logical vector (or on one element, for lanes 1).
+  double cycles(const Instr& instr, const Map& map, int lanes) const {
+    constexpr double slow_op = 10, library_op = 60;
+    const double wide = lanes == 1 ? 1 : registers_;
+    switch (instr.kind) {
+      case Instr::Kind::Const: return 0;
+      case Instr::Kind::Load:
+      case Instr::Kind::Store: {
+        if (lanes == 1) return 0.5;
+        if (!instr.access.indirect.empty()) return lanes;
+        const Var along = map.dims[static_cast<std::size_t>(map.vector_dim)].var;
+        const std::int64_t stride = instr.access.index.coefficient(along);
+        return stride == 0 || stride == 1 ? wide : lanes;
+      }
+      case Instr::Kind::Op: break;
+      default: return wide;
+    }
+    if (instr.op == ScalarOp::Div || instr.op == ScalarOp::Sqrt) return slow_op * wide;
+    if ((instr.op >= ScalarOp::Exp && instr.op <= ScalarOp::Erf) || instr.op == ScalarOp::Pow) return library_op * wide;
+    return 0.5 * wide;
+  }
+
+  double of(const Map& map) const {
+    const int lanes = map.vector_dim < 0 ? 1 : map.lanes();
+    double outer = 1, inner = 1;  // vectors
+    for (std::size_t d = 0; d < map.dims.size(); ++d) {
+      std::int64_t n = points(map.dims[d].extent);
+      if (static_cast<int>(d) == map.vector_dim) n = divided_up(n, lanes);
+      (static_cast<int>(d) < map.num_outer ? outer : inner) *= static_cast<double>(n);
+    }
+    double body = 0, finish = 0;
+    for (std::size_t i = 0; i < map.instrs.size(); ++i)
+      (static_cast<int>(i) < map.body_end ? body : finish) += cycles(map.instrs[i], map, lanes);
+    const double ns = (outer * inner * body + outer * finish) * ns_per_cycle;
+    return statement_ns + (map.split && !alone_ ? ns / num_workers_ : ns);
+  }
+
+  double of(const Dot& dot) const {
+    constexpr double fma_per_cycle = 1.5;  // of two, with loads and tails
+    double k = 0;
+    for (const DotSegment& segment : dot.segments) {
+      double steps = 1;
+      for (const KDim& dim : segment.k) steps *= static_cast<double>(points(dim.extent));
+      k += steps;
+    }
+    const int lanes = lanes_of(dot.dtype);
+    const double m = static_cast<double>(points(dot.m)), n = static_cast<double>(points(dot.n));
+    // The shorter way to fill vectors; what is stored costs as well.
+    const double vectors = std::min(m * std::ceil(n / lanes), n * std::ceil(m / lanes));
+    return statement_ns + vectors * (k + 2) / fma_per_cycle * registers_ * ns_per_cycle;
+  }
+
+  double of(const Pack& pack) const {
+    const int lanes = lanes_of(pack.dtype);
+    const auto vectors = static_cast<double>(pack.k * divided_up(pack.n, lanes));
+    return statement_ns + vectors * (pack.n_stride == 1 ? registers_ : lanes) * ns_per_cycle;
+  }
+
+  double of(const For& loop) const {
+    constexpr std::int64_t few = 16;
+    const std::int64_t trips = loop.stop ? std::min(points(loop.trip), few) : points(loop.trip);
+    return statement_ns + static_cast<double>(trips) * (of(loop.test) + of(loop.body));
+  }
+
+  double of(const Let&) const { return 0; }
+  double of(const Barrier&) const { return num_workers_ > 1 ? team_.join_ns : 0; }
+
+  double of(const Single& single) const { return by_one(single.body); }
+
+  // The worker with the most tiles.
+  double of(const Grid& grid) const {
+    const std::int64_t tiles = divided_up(points(grid.total), grid.tile_rows);
+    const std::int64_t blocks = divided_up(tiles, grid.tiles_per_block);  // others run their prologue alone
+    const std::int64_t rounds = divided_up(blocks, num_workers_);
+    const std::int64_t most_tiles = std::min(tiles, rounds * grid.tiles_per_block);
+    const std::int64_t prologues = divided_up(grid.num_blocks, num_workers_);
+    return static_cast<double>(prologues) * by_one(grid.prologue) + static_cast<double>(most_tiles) * by_one(grid.body);
+  }
+
+  double by_one(const Block& block) const {
+    Estimate inner = *this;
+    inner.alone_ = true;
+    return inner.of(block);
+  }
+
+  const Program& program_;
+  std::int64_t rows_;
+  int num_workers_;
+  TeamCost team_;
+  double registers_;  // hardware vectors of a logical one
+  bool alone_ = false;
+};
+
+}  // namespace
+
+double estimate_time_ns(const Program& program, std::int64_t rows, int num_workers, const TeamCost& team) {
+  return (num_workers > 1 ? team.wake_ns : 0) + Estimate(program, rows, num_workers, team).of(program.body);
+}
+
+int best_num_workers(const Program& program, std::int64_t rows, int most, const TeamCost& team) {
+  constexpr double worth_it = 0.9;  // estimates are rough, and cores have other work
+  int best = 1;
+  double least = estimate_time_ns(program, rows, 1, team) * worth_it;
+  for (int workers = 2; workers <= most; ++workers) {
+    // With many cores not every number is tried: rounds of blocks change seldom.
+    if (workers > 8 && workers % 4 != 0 && workers != most) continue;
+    if (const double ns = estimate_time_ns(program, rows, workers, team); ns < least) {
+      best = workers;
+      least = ns;
+    }
+  }
+  return best;
+}
+
+}  // namespace hotloop::kernel

@@ -1,0 +1,23 @@
+// What a program costs in time, estimated from its statements: how many workers are worth waking for it.
+#pragma once
+
+#include <cstdint>
+
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::kernel {
+
+// What it takes for a team to work together, from the call of one worker's view.
+struct TeamCost {
+  double wake_ns = 2000;  // until the others run, and until all have returned
+  double join_ns = 250;   // a barrier
+};
+
+// One call with so many rows, by so many workers. A run-time number of iterations counts as its bound, one that a condition may end
+// as a few: where such a loop is inside a tile the others wait for nothing, where it is not its barriers are counted along.
+double estimate_time_ns(const Program& program, std::int64_t rows, int num_workers, const TeamCost& team = {});
+
+// The number of workers, at most `most`, for which the estimate is least; more than one only where that saves a good part.
+int best_num_workers(const Program& program, std::int64_t rows, int most, const TeamCost& team = {});
+
+}  // namespace hotloop::kernel
