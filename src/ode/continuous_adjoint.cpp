@@ -110,9 +110,7 @@ Solution AdjointEquation::solve(const Field& field, Value from, Value to, const 
   return ode::solve(field, solver, from, to, x, options);
 }
 
-Solution solve_with_adjoint_equation(const Problem& problem, const TakeSteps& take_steps,
-                                     const AdjointTolerance& tolerance, bool keep_solution,
-                                     const CarryBack& carry_back) {
+Solution AdjointOfEquation::solve(const Problem& problem, const TakeSteps& take_steps) const {
   check(problem);
   const Tree<Value>& like = problem.y0;
   const DType dtype = VectorField(problem.field, problem.options.args, like, 1).time_dtype();
@@ -129,7 +127,7 @@ Solution solve_with_adjoint_equation(const Problem& problem, const TakeSteps& ta
     options.adjoint = Discrete();
     options.args = {};
     options.saveat.t0 = options.saveat.t1 = false;
-    options.saveat.dense = keep_solution;
+    options.saveat.dense = keep_solution_;
     const Field field = [&](Value t, const Tree<Value>& y, const Tree<Value>&) {
       return like.unflatten(graph(t, y.flatten(), fixed));
     };
@@ -138,7 +136,7 @@ Solution solve_with_adjoint_equation(const Problem& problem, const TakeSteps& ta
     std::vector<Value> out = s.y1.flatten();
     if (num_rows > 0)
       for (const Value& leaf : s.ys.flatten()) out.push_back(leaf);
-    if (keep_solution) {
+    if (keep_solution_) {
       num_coefficients = s.dense->coefficients.size();
       for (const Value& v : {s.dense->ends, s.dense->starts, s.dense->lengths}) out.push_back(v);
       for (const Leaves& leaves : s.dense->coefficients) out.insert(out.end(), leaves.begin(), leaves.end());
@@ -156,7 +154,7 @@ Solution solve_with_adjoint_equation(const Problem& problem, const TakeSteps& ta
     for (std::size_t i = 0; i < fixed.size(); ++i)
       if (is_float(fixed[i].dtype())) moving.push_back(i);
 
-    AdjointEquation equation{{}, {}, problem.solver, tolerance};
+    AdjointEquation equation{{}, {}, problem.solver, tolerance_};
     equation.slopes = [&](Value t, const Leaves& y, const Leaves& a) {
       std::vector<Value> at = y;
       for (const std::size_t i : moving) at.push_back(fixed[i]);
@@ -173,7 +171,7 @@ Solution solve_with_adjoint_equation(const Problem& problem, const TakeSteps& ta
       return slopes;
     };
     Solution kept;
-    if (keep_solution) {
+    if (keep_solution_) {
       auto next = outputs.begin() + static_cast<std::ptrdiff_t>(num_state * (num_rows > 0 ? 2 : 1));
       auto dense = std::make_shared<Solution::Dense>();
       dense->ends = *next++;
@@ -207,8 +205,8 @@ Solution solve_with_adjoint_equation(const Problem& problem, const TakeSteps& ta
     };
     const auto [carry, ys] = scan(
         [&](std::span<const Value> c, std::span<const Value> x) {
-          const Cotangents before = carry_back(equation, x[0], x[1], cut(x, 2, num_state),
-                                               {cut(c, 0, num_state), cut(c, num_state, moving.size())});
+          const Cotangents before = carry_back_(equation, x[0], x[1], cut(x, 2, num_state),
+                                                {cut(c, 0, num_state), cut(c, num_state, moving.size())});
           std::vector<Value> next;
           for (std::size_t i = 0; i < num_state; ++i) next.push_back(before.state[i] + x[2 + num_state + i]);
           next.insert(next.end(), before.args.begin(), before.args.end());

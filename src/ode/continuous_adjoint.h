@@ -36,11 +36,24 @@ struct AdjointEquation {
 using CarryBack = std::function<Cotangents(const AdjointEquation& equation, Value later, Value earlier, const Leaves& y,
                                            const Cotangents& cotangents)>;
 
-// Solves with derivatives by `carry_back`. UserError for what such a derivative is not there for: times that the program computes, events,
-// output at every step or dense.
-Solution solve_with_adjoint_equation(const Problem& problem, const TakeSteps& take_steps,
-                                     const AdjointTolerance& tolerance, bool keep_solution,
-                                     const CarryBack& carry_back);
+// An adjoint whose derivatives are those of `carry_back`, with the forward solution at hand if `keep_solution`. Its solve throws UserError for
+// what such a derivative is not there for: times that the program computes, events, output at every step or dense.
+class AdjointOfEquation : public AdjointRule {
+ public:
+  AdjointOfEquation(std::string name, bool keep_solution, CarryBack carry_back, const AdjointTolerance& tolerance)
+      : name_(std::move(name)),
+        keep_solution_(keep_solution),
+        carry_back_(std::move(carry_back)),
+        tolerance_(tolerance) {}
+  std::string name() const override { return name_; }
+  Solution solve(const Problem& problem, const TakeSteps& take_steps) const override;
+
+ private:
+  std::string name_;
+  bool keep_solution_;
+  CarryBack carry_back_;
+  AdjointTolerance tolerance_;
+};
 
 // An AdjointTolerance as settings by name.
 std::vector<Parameter> tolerance_parameters();

@@ -20,21 +20,10 @@ Cotangents carry_back(const AdjointEquation& equation, Value later, Value earlie
   return {Leaves(at(n), at(2 * n)), Leaves(at(2 * n), end.end())};
 }
 
-class BacksolveRule : public AdjointRule {
- public:
-  explicit BacksolveRule(const AdjointTolerance& tolerance) : tolerance_(tolerance) {}
-  std::string name() const override { return "backsolve"; }
-  Solution solve(const Problem& problem, const TakeSteps& take_steps) const override {
-    return solve_with_adjoint_equation(problem, take_steps, tolerance_, false, carry_back);
-  }
-
- private:
-  AdjointTolerance tolerance_;
-};
-
 }  // namespace
 
-Backsolve::Backsolve(const AdjointTolerance& tolerance) : Adjoint(BacksolveRule(tolerance)) {}
+Backsolve::Backsolve(const AdjointTolerance& tolerance)
+    : Adjoint(AdjointOfEquation("backsolve", false, carry_back, tolerance)) {}
 
 std::vector<AdjointDef> adjoints_backsolve() {
   return {{"backsolve", "of the equation, solved backwards with the state: constant memory, approximate",

@@ -52,21 +52,9 @@ Cotangents carry_back(const AdjointEquation& equation, Value later, Value earlie
   return {back.y1.flatten(), Leaves(result.carry.begin() + 2, result.carry.end())};
 }
 
-class GaussRule : public AdjointRule {
- public:
-  explicit GaussRule(const AdjointTolerance& tolerance) : tolerance_(tolerance) {}
-  std::string name() const override { return "gauss"; }
-  Solution solve(const Problem& problem, const TakeSteps& take_steps) const override {
-    return solve_with_adjoint_equation(problem, take_steps, tolerance_, true, carry_back);
-  }
-
- private:
-  AdjointTolerance tolerance_;
-};
-
 }  // namespace
 
-Gauss::Gauss(const AdjointTolerance& tolerance) : Adjoint(GaussRule(tolerance)) {}
+Gauss::Gauss(const AdjointTolerance& tolerance) : Adjoint(AdjointOfEquation("gauss", true, carry_back, tolerance)) {}
 
 std::vector<AdjointDef> adjoints_gauss() {
   return {{"gauss", "of the equation, along the interpolant; the arguments' part by Gauss' quadrature",

@@ -18,21 +18,10 @@ Cotangents carry_back(const AdjointEquation& equation, Value later, Value earlie
   return {Leaves(end.begin(), end.begin() + n), Leaves(end.begin() + n, end.end())};
 }
 
-class InterpolatingRule : public AdjointRule {
- public:
-  explicit InterpolatingRule(const AdjointTolerance& tolerance) : tolerance_(tolerance) {}
-  std::string name() const override { return "interpolating"; }
-  Solution solve(const Problem& problem, const TakeSteps& take_steps) const override {
-    return solve_with_adjoint_equation(problem, take_steps, tolerance_, true, carry_back);
-  }
-
- private:
-  AdjointTolerance tolerance_;
-};
-
 }  // namespace
 
-Interpolating::Interpolating(const AdjointTolerance& tolerance) : Adjoint(InterpolatingRule(tolerance)) {}
+Interpolating::Interpolating(const AdjointTolerance& tolerance)
+    : Adjoint(AdjointOfEquation("interpolating", true, carry_back, tolerance)) {}
 
 std::vector<AdjointDef> adjoints_interpolating() {
   return {{"interpolating", "of the equation, solved backwards along the forward solution's interpolant",
