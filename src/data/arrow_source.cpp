@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "core/nearest.h"
 #include "core/print_number.h"
 #include "core/utf8.h"
+#include "data/columns.h"
 #include "data/labels.h"
 #include "data/time.h"
 #include "hotloop/arrow.h"
@@ -179,13 +179,10 @@ class ArrowSource : public RowSource {
 
   void select(const std::vector<ColumnRequest>& requests) override {
     for (const ColumnRequest& r : requests) {
-      const auto found = std::ranges::find(names_, r.name);
-      if (found == names_.end())
-        throw UserError("arrow", name_ + " must have the column '" + r.name + "'",
-                        std::to_string(names_.size()) + " other columns", nearest_hint(r.name, names_));
-      if (std::find(found + 1, names_.end(), r.name) != names_.end())
+      const std::size_t position =
+          position_of(r.name, names_, "arrow", name_, std::to_string(names_.size()) + " other columns");
+      if (std::ranges::count(names_, r.name) > 1)
         throw UserError("arrow", "column names must differ", "'" + r.name + "' twice");
-      const auto position = static_cast<std::size_t>(found - names_.begin());
       const ArrowSchema& schema = *schema_->children[position];
       const std::string_view format = schema.dictionary != nullptr ? schema.dictionary->format : schema.format;
       const std::optional<Type> type = type_of(format);

@@ -122,6 +122,16 @@ void check_recipe(const Recipe& recipe) {
         throw UserError("data", "a rule for missing values must be for columns that are read", "'" + name + "'");
 }
 
+std::size_t position_of(const std::string& wanted, const std::vector<std::string>& names, const std::string& where,
+                        const std::string& source, const std::string& received,
+                        const std::optional<std::string>& hint) {
+  const auto found = std::ranges::find(names, wanted);
+  if (found == names.end() || wanted.empty())  // several columns may be without a name
+    throw UserError(where, source + " must have the column '" + wanted + "'", received,
+                    hint.value_or(nearest_hint(wanted, names)));
+  return static_cast<std::size_t>(found - names.begin());
+}
+
 Columns choose_columns(const Recipe& recipe, Purpose purpose) {
   Columns columns;
   const auto want = [&](const std::string& name, ColumnKind kind, bool filled) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct Columns {
   int series() const { return sample >= 0 ? sample : group; }  // what windows and lags never cross
   int find(const std::string& name, ColumnKind kind) const;
 };
+
+// Where the column `wanted` lies among a source's `names`; UserError of `where` that the source must have it, with what it has. Without a
+// hint the nearest name is offered.
+std::size_t position_of(const std::string& wanted, const std::vector<std::string>& names, const std::string& where,
+                        const std::string& source, const std::string& received,
+                        const std::optional<std::string>& hint = {});
 
 // For Purpose::Predict targets, weight, split and kept columns are left out.
 enum class Purpose { Train, Predict };

@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
-#include "core/nearest.h"
 #include "core/utf8.h"
+#include "data/columns.h"
 #include "data/labels.h"
 #include "data/records.h"
 #include "data/time.h"
@@ -96,15 +96,10 @@ class CsvSource : public RowSource {
   std::vector<std::string> column_names() const override { return header_; }
 
   void select(const std::vector<ColumnRequest>& requests) override {
-    for (const ColumnRequest& r : requests) {
-      const auto found = std::ranges::find(header_, r.name);
-      if (found == header_.end() || r.name.empty())
-        throw UserError(
-            "csv", name() + " must have the column '" + r.name + "'",
-            "a header with " + std::to_string(header_.size()) + (header_.size() == 1 ? " column" : " columns"),
-            separator_hint().value_or(nearest_hint(r.name, header_)));
-      positions_.push_back(static_cast<std::size_t>(found - header_.begin()));
-    }
+    const std::string received =
+        "a header with " + std::to_string(header_.size()) + (header_.size() == 1 ? " column" : " columns");
+    for (const ColumnRequest& r : requests)
+      positions_.push_back(position_of(r.name, header_, "csv", name(), received, separator_hint()));
     requests_ = requests;
     labels_.resize(requests.size());
   }

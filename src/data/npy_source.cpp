@@ -5,8 +5,8 @@
 #include <limits>
 #include <optional>
 
-#include "core/nearest.h"
 #include "core/print_number.h"
+#include "data/columns.h"
 #include "data/labels.h"
 #include "data/time.h"
 #include "hotloop/error.h"
@@ -29,13 +29,9 @@ class ArraySource : public RowSource {
   std::span<const std::string> labels(std::size_t request) const override { return labels_[request].all(); }
 
   void select(const std::vector<ColumnRequest>& requests) override {
-    for (const ColumnRequest& r : requests) {
-      const auto found = std::ranges::find(names_, r.name);
-      if (found == names_.end())
-        throw UserError("npy", name_ + " must have the column '" + r.name + "'",
-                        "arrays with " + std::to_string(names_.size()) + " columns", nearest_hint(r.name, names_));
-      positions_.push_back(static_cast<std::size_t>(found - names_.begin()));
-    }
+    for (const ColumnRequest& r : requests)
+      positions_.push_back(
+          position_of(r.name, names_, "npy", name_, "arrays with " + std::to_string(names_.size()) + " columns"));
     requests_ = requests;
     labels_.resize(requests.size());
   }
