@@ -10,6 +10,7 @@
 #include "ir/op_def.h"
 #include "runtime/cancel.h"
 #include "runtime/pool.h"
+#include "schedule/storage.h"
 
 namespace hotloop::runtime {
 namespace {
@@ -19,18 +20,8 @@ using ir::OpKind;
 
 std::size_t sz(int i) { return static_cast<std::size_t>(i); }
 
-// Ops that only say where an element lies.
-bool is_view(const Node& node) {
-  switch (node.op->kind) {
-    case OpKind::Reshape:
-    case OpKind::Transpose:
-    case OpKind::Broadcast:
-    case OpKind::Slice:
-    case OpKind::Windows:
-    case OpKind::StopGradient: return true;
-    default: return false;
-  }
-}
+// Ops that other frameworks do not launch a kernel for either. A reversal they do.
+bool is_view(const Node& node) { return is_strided_view(node) && !is(node, OpKind::Reverse); }
 
 bool is_scalar_constant(const Node& node) { return is(node, OpKind::Constant) && node.types[0].shape.size() == 1; }
 
