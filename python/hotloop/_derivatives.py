@@ -13,7 +13,19 @@ import numpy
 from hotloop import _core
 from hotloop._control import run_traced
 from hotloop._op import op
-from hotloop._transforms import _argnums, _flat, _is_float, _like, _name, _transformed, _zeros, grad, jvp, vmap
+from hotloop._transforms import (
+    _argnums,
+    _flat,
+    _is_float,
+    _like,
+    _name,
+    _traced_or_twice,
+    _transformed,
+    _zeros,
+    grad,
+    jvp,
+    vmap,
+)
 
 __all__ = [
     "jvp_many", "vjp_many", "jacfwd", "jacrev", "jacobian", "Jacobian", "CSR", "COO", "hessian", "sparse_hessian", "hessian_diagonal", "hvp",
@@ -45,15 +57,7 @@ def _jvp_many(fn, primals, tangents):
 
 def vjp_many(fn, *primals):
     """(fn(*primals), pullback) along K directions: vjp with a leading axis K on each cotangent, given and returned."""
-    if _core.is_tracing():
-        return _vjp_many(fn, *primals)
-    value = _core.run_once(fn, _name(fn), *primals)
-
-    def pullback(cotangents):
-        """Cotangents of the arguments, each with a leading axis K."""
-        return _core.run_once(lambda arguments, cts: _vjp_many(fn, *arguments)[1](cts), _name(fn), primals, cotangents)
-
-    return value, pullback
+    return _traced_or_twice(_vjp_many, fn, primals)
 
 
 def _vjp_many(fn, *primals):

@@ -133,13 +133,18 @@ def vjp(fn, *primals):
 
     In a trace, forward work is shared with the pullback; outside of one the pullback runs it again.
     """
+    return _traced_or_twice(_vjp, fn, primals)
+
+
+def _traced_or_twice(traced, fn, primals):
+    """What `traced` gives, (value, pullback), in a trace; outside of one the value, and a pullback that runs fn again."""
     if _core.is_tracing():
-        return _vjp(fn, *primals)
+        return traced(fn, *primals)
     value = _core.run_once(fn, _name(fn), *primals)
 
     def pullback(cotangent):
         """Cotangents of the arguments."""
-        return _core.run_once(lambda arguments, ct: _vjp(fn, *arguments)[1](ct), _name(fn), primals, cotangent)
+        return _core.run_once(lambda arguments, ct: traced(fn, *arguments)[1](ct), _name(fn), primals, cotangent)
 
     return value, pullback
 

@@ -3,7 +3,6 @@
 The protocol is NEP 13. Arithmetic between a NumPy array and one of ours comes this way too, so `numpy_array * x` is `hl.multiply`.
 """
 
-import numpy
 
 from hotloop import _core
 
@@ -47,6 +46,3 @@ def array_ufunc(self, ufunc, method, *inputs, **options):
             f"[array] arrays of hotloop are read-only. Received: one as out= of numpy.{ufunc.__name__}. Try: numpy.array(x) as out=."
         )
     return getattr(ufunc, method)(*numbers, **options)
-
-
-assert all(hasattr(numpy, name) for name in _RENAMED)

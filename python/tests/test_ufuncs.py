@@ -3,6 +3,7 @@
 import hotloop as hl
 import numpy as np
 import pytest
+from hotloop import _ufuncs
 
 X = np.linspace(0.1, 0.9, 7)
 SAME_NAME = ["exp", "log", "sin", "cos", "tanh", "sqrt", "floor", "isnan", "square", "sign"]
@@ -25,6 +26,11 @@ def test_of_two_arguments_of_any_kind(name):
     for result in (f(X, hl.asarray(y)), f(hl.asarray(X), y), hl.jit(lambda y: f(X, y))(y), hl.jit(f)(X, y)):
         assert isinstance(result, hl.Array)
         np.testing.assert_allclose(result, f(X, y), rtol=1e-14)
+
+
+def test_names_that_differ_are_there_on_both_sides():
+    for theirs, ours in _ufuncs._RENAMED.items():
+        assert isinstance(getattr(np, theirs), np.ufunc) and callable(getattr(hl, ours)), theirs
 
 
 def test_operators_with_numpy_on_the_left():
