@@ -16,6 +16,8 @@ const std::vector<std::string> weights = {"w0", "b0", "w1", "b1"};
 // w1 tanh(w0 x + b0) + b1.
 Value net(const Tree<Value>& p, Value x) { return matmul(p["w1"], tanh(matmul(p["w0"], x) + p["b0"])) + p["b1"]; }
 
+Tree<Value> net_field(Value, const Tree<Value>& y, const Tree<Value>& args) { return Tree<Value>(net(args, y.leaf())); }
+
 // The weights, then these inputs, as arguments of a program.
 std::vector<Array> arguments_of(const Arrays& inputs, const std::vector<std::string>& others) {
   std::vector<Array> arguments;
@@ -45,6 +47,17 @@ std::vector<double> even_times(double end, int count) {
   return ts;
 }
 
+// Squared differences of a solution from `data` at as many even times up to `end`, added up; both tolerances as given.
+Value misfit(const ode::Field& field, const Tree<Value>& args, Value y0, Value data, double end, double rtol,
+             double atol) {
+  ode::Options options;
+  options.saveat = ode::SaveAt::times(even_times(end, static_cast<int>(data.shape()[0])));
+  options.dt0 = 0.01;
+  options.controller = ode::PID(rtol, atol);
+  options.args = args;
+  return sum(square(ode::solve(field, ode::Tsit5(), 0, end, y0, options).ys.leaf() - data));
+}
+
 }  // namespace
 
 Prepared ode_training(const Sizes& sizes, const Arrays& inputs, int threads) {
@@ -56,15 +69,7 @@ Prepared ode_training(const Sizes& sizes, const Arrays& inputs, int threads) {
   const Tree<Array> state = adam.init(params);
   const auto fn = [=](Values in) {
     const auto loss = [&](Values p) {
-      ode::Options options;
-      options.saveat = ode::SaveAt::times(even_times(1, 101));
-      options.dt0 = 0.01;
-      options.controller = ode::PID(1e-3, 1e-6);
-      options.args = weights_of(p);
-      const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& args) {
-        return Tree<Value>(net(args, y.leaf()));
-      };
-      return std::vector<Value>{sum(square(ode::solve(field, ode::Tsit5(), 0, 1, in[4], options).ys.leaf() - in[5]))};
+      return std::vector<Value>{misfit(net_field, weights_of(p), in[4], in[5], 1, 1e-3, 1e-6)};
     };
     std::vector<Value> carry(in.begin(), in.begin() + 4);
     for (const Array& leaf : state.flatten()) carry.push_back(constant(leaf));
@@ -118,15 +123,10 @@ Prepared ode_gradient(const Sizes&, const Arrays& inputs, int threads) {
   const std::vector<Array> arguments = arguments_of(inputs, {"y0", "data"});
   const auto fn = [](Values in) {
     const auto loss = [&](Values p) {
-      ode::Options options;
-      options.saveat = ode::SaveAt::times(even_times(1.5, 30));
-      options.dt0 = 0.01;
-      options.controller = ode::PID(1e-6, 1e-6);
-      options.args = weights_of(p);
       const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& args) {
         return Tree<Value>(net(args, y.leaf() * y.leaf() * y.leaf()));
       };
-      return std::vector<Value>{sum(square(ode::solve(field, ode::Tsit5(), 0, 1.5, in[4], options).ys.leaf() - in[5]))};
+      return std::vector<Value>{misfit(field, weights_of(p), in[4], in[5], 1.5, 1e-6, 1e-6)};
     };
     return value_and_grad(loss, {0, 1, 2, 3})(in.first(4));
   };
@@ -146,10 +146,7 @@ Prepared ode_sensitivity(const Sizes&, const Arrays& inputs, int threads) {
       ode::Options options;
       options.controller = ode::PID(1e-4, 1e-4);
       options.args = weights_of(p);
-      const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& args) {
-        return Tree<Value>(net(args, y.leaf()));
-      };
-      return std::vector<Value>{ode::solve(field, ode::Tsit5(), 0, 1, in[4], options).y1.leaf()};
+      return std::vector<Value>{ode::solve(net_field, ode::Tsit5(), 0, 1, in[4], options).y1.leaf()};
     };
     std::vector<Value> out = solve(in.first(4));
     for (const Value& v : jacfwd(solve, {0, 1, 2, 3})(in.first(4))) out.push_back(v);

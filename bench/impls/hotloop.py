@@ -69,18 +69,15 @@ def _network(sizes):
     return hl.nn.Recurrent(own)
 
 
-def recurrent_train(sizes, inputs):
+def _trained(loss, params, x, y):
+    """(one more step of Adam, the losses of the first five, parameters after them)."""
     import hotloop as hl
 
-    x, y = inputs.pop("x"), inputs.pop("y")
-    network, head = _network(sizes), hl.nn.Linear(inputs["head.weight"].shape[1], 1)
-    model = hl.nn.Sequential(network, hl.nn.Last(), head)
-    params = {"0": {k: v for k, v in inputs.items() if "." not in k}, "2": {k[5:]: v for k, v in inputs.items() if "." in k}}
-    loss, adam = hl.losses.MSE(), hl.optim.Adam(1e-3)
+    adam = hl.optim.Adam(1e-3)
 
     @hl.jit(**OPTIONS)
     def step(params, state, x, y):
-        value, grads = hl.value_and_grad(lambda p: loss(model(p, x), y))(params)
+        value, grads = hl.value_and_grad(lambda p: loss(p, x, y))(params)
         params, state = adam.update(grads, state, params)
         return params, state, value
 
@@ -93,8 +90,20 @@ def recurrent_train(sizes, inputs):
     for _ in range(5):
         call()
         losses.append(float(now[2]))
-    after = {**now[0]["0"], **{"head." + k: v for k, v in now[0]["2"].items()}}
-    return Prepared(call, {"losses": np.array(losses), **{k: np.array(v) for k, v in after.items()}})
+    return call, np.array(losses), now[0]
+
+
+def recurrent_train(sizes, inputs):
+    import hotloop as hl
+
+    x, y = inputs.pop("x"), inputs.pop("y")
+    network, head = _network(sizes), hl.nn.Linear(inputs["head.weight"].shape[1], 1)
+    model = hl.nn.Sequential(network, hl.nn.Last(), head)
+    params = {"0": {k: v for k, v in inputs.items() if "." not in k}, "2": {k[5:]: v for k, v in inputs.items() if "." in k}}
+    loss = hl.losses.MSE()
+    call, losses, trained = _trained(lambda p, x, y: loss(model(p, x), y), params, x, y)
+    after = {**trained["0"], **{"head." + k: v for k, v in trained["2"].items()}}
+    return Prepared(call, {"losses": losses, **{k: np.array(v) for k, v in after.items()}})
 
 
 def recurrent_infer(sizes, inputs):
@@ -157,27 +166,9 @@ def _mlp_loss(p, x, y):
 
 
 def mlp_train(sizes, inputs):
-    import hotloop as hl
-
     x, y = inputs.pop("x"), inputs.pop("y")
-    adam = hl.optim.Adam(1e-3)
-
-    @hl.jit(**OPTIONS)
-    def step(params, state, x, y):
-        value, grads = hl.value_and_grad(lambda p: _mlp_loss(p, x, y))(params)
-        params, state = adam.update(grads, state, params)
-        return params, state, value
-
-    now = [inputs, adam.init(inputs), None]
-
-    def call():
-        now[:] = step(now[0], now[1], x, y)
-
-    losses = []
-    for _ in range(5):
-        call()
-        losses.append(float(now[2]))
-    return Prepared(call, {"losses": np.array(losses), **{k: np.array(v) for k, v in now[0].items()}})
+    call, losses, trained = _trained(_mlp_loss, inputs, x, y)
+    return Prepared(call, {"losses": losses, **{k: np.array(v) for k, v in trained.items()}})
 
 
 def mlp_gradient(sizes, inputs):

@@ -107,16 +107,12 @@ def _outputs(sizes, p, x):
     return x
 
 
-def recurrent_train(sizes, inputs):
+def _trained(loss, params):
+    """(one more step of Adam, results: the losses of the first five and the parameters after them)."""
     import jax
     import optax
 
-    x, y = jax.numpy.asarray(inputs.pop("x").swapaxes(0, 1).copy()), jax.numpy.asarray(inputs.pop("y"))
-    params = {k: jax.numpy.asarray(v) for k, v in inputs.items()}
     adam = optax.adam(1e-3)
-
-    def loss(p):
-        return ((_outputs(sizes, p, x)[-1] @ p["head.weight"].T + p["head.bias"] - y) ** 2).mean()
 
     @jax.jit
     def step(p, state):
@@ -133,7 +129,19 @@ def recurrent_train(sizes, inputs):
     for _ in range(5):
         call()
         losses.append(float(now[2]))
-    return Prepared(call, {"losses": np.array(losses), **{k: np.array(v) for k, v in now[0].items()}})
+    return call, {"losses": np.array(losses), **{k: np.array(v) for k, v in now[0].items()}}
+
+
+def recurrent_train(sizes, inputs):
+    import jax
+
+    x, y = jax.numpy.asarray(inputs.pop("x").swapaxes(0, 1).copy()), jax.numpy.asarray(inputs.pop("y"))
+    params = {k: jax.numpy.asarray(v) for k, v in inputs.items()}
+
+    def loss(p):
+        return ((_outputs(sizes, p, x)[-1] @ p["head.weight"].T + p["head.bias"] - y) ** 2).mean()
+
+    return Prepared(*_trained(loss, params))
 
 
 def recurrent_infer(sizes, inputs):
@@ -205,28 +213,8 @@ def _mlp(sizes, inputs):
 
 
 def mlp_train(sizes, inputs):
-    import jax
-    import optax
-
     x, y, params = _mlp(sizes, inputs)
-    adam = optax.adam(1e-3)
-
-    @jax.jit
-    def step(p, state):
-        value, grads = jax.value_and_grad(_mlp_loss)(p, x, y)
-        updates, state = adam.update(grads, state)
-        return optax.apply_updates(p, updates), state, value
-
-    now = [params, adam.init(params), None]
-
-    def call():
-        now[:] = jax.block_until_ready(step(now[0], now[1]))
-
-    losses = []
-    for _ in range(5):
-        call()
-        losses.append(float(now[2]))
-    return Prepared(call, {"losses": np.array(losses), **{k: np.array(v) for k, v in now[0].items()}}, note="features first")
+    return Prepared(*_trained(lambda p: _mlp_loss(p, x, y), params), note="features first")
 
 
 def mlp_gradient(sizes, inputs):

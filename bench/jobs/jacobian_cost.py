@@ -1,31 +1,52 @@
 #!/usr/bin/env python3
 """Draws what the Jacobian of the 1-20-20-400 network costs against the number of rows: docs/jacobian_cost.svg.
 
-usage: bench/jobs/jacobian_cost.py [--build build] [--seconds 1] [--out docs/jacobian_cost.svg]
+usage: PYTHONPATH=build/release/python .venv/bin/python bench/jobs/jacobian_cost.py [--seconds 1] [--out docs/jacobian_cost.svg]
 
 CPU time a call on one thread. The straight line is proportional to the rows, through the first point.
 """
 
 import argparse
-import json
 import math
 import pathlib
-import subprocess
+import time
+
+import hotloop as hl
+import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROWS = [100, 1000, 10000, 100000]
+WIDTHS = [1, 20, 20, 400]
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 560, 340, 70, 50, 20
+
+
+def network(x, weights):
+    """tanh layers and a linear one."""
+    for k, (w, b) in enumerate(weights):
+        x = x @ w + b if k + 1 == len(weights) else hl.tanh(x @ w + b)
+    return x
+
+
+def cpu_us(rows, seconds):
+    """CPU time of a call, in microseconds."""
+    rng = np.random.default_rng(0)
+    weights = [(rng.normal(0, m**-0.5, (m, n)).astype("f4"), np.zeros(n, "f4")) for m, n in zip(WIDTHS, WIDTHS[1:])]
+    x = rng.normal(size=(rows, 1)).astype("f4")
+    blocks = hl.jit(lambda x: hl.jacobian(lambda v: network(v, weights))(x).blocks, threads=1)
+    blocks(x)
+    calls, begin = 0, time.process_time()
+    while calls < 5 or time.process_time() - begin < seconds:
+        blocks(x)
+        calls += 1
+    return (time.process_time() - begin) / calls * 1e6
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build")
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--out", default=ROOT / "docs" / "jacobian_cost.svg")
     args = parser.parse_args()
-    program = (ROOT / args.build).resolve() / "bench" / "derivatives"
-    times = [json.loads(subprocess.run([program, f"seed_{n}", str(args.seconds)], capture_output=True, text=True, check=True).stdout)
-             ["cpu_us"] for n in ROWS]
+    times = [cpu_us(n, args.seconds) for n in ROWS]
     low, high = math.floor(math.log10(times[0])), math.ceil(math.log10(times[-1]))
 
     def x(n):
