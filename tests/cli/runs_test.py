@@ -232,6 +232,17 @@ class Output(Case):
         explained = json.loads(hotloop("explain", self.config, "--json").stdout)
         self.assertEqual(explained["parameters"]["2.bias"], "f32[1]")
 
+    def test_every_target_is_named(self):
+        loads = [line.split(",")[0] for line in (self.folder / "series.csv").read_text().splitlines()[1:]]
+        (self.folder / "two.csv").write_text("\n".join(["load,price", *(f"{v},{v}" for v in loads), ""]))
+        text = self.config.read_text().split("[[baseline]]")[0].replace("series.csv", "two.csv")  # a column predicts one target
+        text = text.replace('target = "load"', 'target = ["load", "price"]').replace("units = 1", "units = 2")
+        (self.folder / "two.toml").write_text(text)
+        metrics = json.loads(hotloop("train", "two.toml", "--json", cwd=self.folder).stdout)
+        self.assertEqual(metrics["targets"], ["load", "price"])
+        self.assertEqual(json.loads(hotloop("eval", "runs/two", "--json", cwd=self.folder).stdout)["targets"], metrics["targets"])
+        self.assertIn("targets load, price, 2 inputs", hotloop("inspect", "runs/two", cwd=self.folder).stdout)
+
     def test_lines_fit_a_terminal(self):
         for text in [self.output, hotloop("inspect", self.run_folder).stdout, hotloop("eval", self.run_folder).stdout,
                      hotloop("devices").stdout, hotloop("explain", self.config).stdout]:

@@ -24,7 +24,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   const Evaluation test = evaluate(job, samples, model, arrays.params, arrays.buffers, "this model");
   if (json) {
     ordered_json out = {{"metric", job.fit.metric.name()},
-                        {"target", job.recipe.targets[0]},
+                        {"targets", job.recipe.targets},
                         {"samples", samples.test().size()},
                         {"test", test.results[0].value},
                         {"baselines", ordered_json::array()}};

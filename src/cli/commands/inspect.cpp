@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -135,7 +136,8 @@ void inspect_run(const RunFolder& folder, bool json) {
   fmt::print("Status   {}\n", metrics.contains("status") ? metrics["status"].get<std::string>() : "not ended yet");
   if (metrics.contains("test") && metrics["test"].is_number())
     fmt::print("Test     {} {:.4f}\n", job.fit.metric.name(), metrics["test"].get<double>());
-  fmt::print("Data     {}, target {}, {} inputs\n", job.data_file.string(), job.recipe.targets[0],
+  fmt::print("Data     {}, {} {}, {} inputs\n", job.data_file.string(),
+             job.recipe.targets.size() == 1 ? "target" : "targets", fmt::join(job.recipe.targets, ", "),
              job.recipe.inputs.size());
   fmt::print("Train    {}, {}, batches of {}, {} epochs, seed {}\n", job.loss_name, job.optimizer_name,
              job.fit.batch_size, job.fit.epochs, job.fit.seed);

@@ -228,7 +228,7 @@ class Training {
                          {"message", run_.message},
                          {"run", folder_.path().string()},
                          {"metric", job_.fit.metric.name()},
-                         {"target", job_.recipe.targets[0]},
+                         {"targets", job_.recipe.targets},
                          {"test", nullptr},
                          {"validation", nullptr},
                          {"best_epoch", run_.best_epoch},
