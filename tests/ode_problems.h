@@ -79,6 +79,7 @@ inline const std::map<std::string, Problem>& problems() {
   };
   return table;
 }
+inline const Problem& problem(const std::string& name) { return problems().at(name); }
 
 // Air pollution: 25 reactions of 20 species (Verwer 1994). args: the rate constants (25), as pollution_rates().
 inline Array pollution_rates() {

@@ -9,6 +9,7 @@
 
 #include "nn/registry.h"
 #include "optim/registry.h"
+#include "test_dir.h"
 #include "train/metrics.h"
 
 namespace hotloop {
@@ -88,7 +89,8 @@ std::string reference() {
 }
 
 TEST(Golden, ReferenceOfComponents) {
-  const std::filesystem::path path = std::filesystem::path(HOTLOOP_TEST_DIR).parent_path() / "docs" / "components.md";
+  const std::filesystem::path path =
+      std::filesystem::path(testing::test_dir()).parent_path() / "docs" / "components.md";
   const std::string text = reference();
   if (std::getenv("HOTLOOP_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
   std::stringstream content;

@@ -13,6 +13,7 @@
 
 #include "ir/op_def.h"
 #include "passes/pipeline.h"
+#include "test_dir.h"
 
 namespace hotloop {
 namespace {
@@ -37,7 +38,7 @@ std::string run(const std::string& names, const std::string& input) {
 }
 
 TEST(Golden, Passes) {
-  const std::filesystem::path folder = std::filesystem::path(HOTLOOP_TEST_DIR) / "golden" / "passes";
+  const std::filesystem::path folder = std::filesystem::path(testing::test_dir()) / "golden" / "passes";
   int num_cases = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     SCOPED_TRACE(entry.path().filename().string());

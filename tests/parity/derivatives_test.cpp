@@ -8,6 +8,7 @@
 #include "hotloop/jacobian.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
+#include "test_dir.h"
 
 namespace hotloop {
 namespace {
@@ -16,7 +17,7 @@ using Json = nlohmann::ordered_json;
 using Values = std::span<const Value>;
 
 const Json& recorded() {
-  static const Json document = Json::parse(std::ifstream(HOTLOOP_TEST_DIR "/parity/data/jax_derivatives.json"));
+  static const Json document = Json::parse(std::ifstream(testing::test_dir() + "/parity/data/jax_derivatives.json"));
   return document.at("cases");
 }
 

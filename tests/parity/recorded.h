@@ -13,6 +13,7 @@
 #include "hotloop/tree.h"
 #include "nn/registry.h"
 #include "optim/registry.h"
+#include "test_dir.h"
 
 namespace hotloop::testing {
 
@@ -22,7 +23,7 @@ using Json = nlohmann::ordered_json;
 inline const Json& recorded(const std::string& library) {
   static std::map<std::string, Json> documents;
   if (!documents.contains(library)) {
-    std::ifstream file(HOTLOOP_TEST_DIR "/parity/data/" + library + ".json");
+    std::ifstream file(testing::test_dir() + "/parity/data/" + library + ".json");
     HOTLOOP_CHECK(file.good(), "no recorded values of " + library);
     documents[library] = Json::parse(file);
   }

@@ -107,4 +107,39 @@ inline Program layer_norm_lstm(const Sizes& s = {}, DType dtype = DType::F64) {
   return make("layer_norm_lstm", step, weights, 2, s, dtype);
 }
 
+// Both, gates merged, on inputs of a caller: x[T, B, I], h[B, H], c[B, H], w[I + H, 4H], b[4H] to the last h, the last c and every h.
+inline std::vector<Value> run_lstm(std::span<const Value> v, const ScanOptions& options = {}) {
+  const Value w = v[3], b = v[4];
+  const std::int64_t hidden = v[1].shape()[1];
+  const Value init[] = {v[1], v[2]}, xs[] = {v[0]};
+  auto [carry, ys] = scan(
+      [&](std::span<const Value> carry, std::span<const Value> x) {
+        const Value parts[] = {x[0], carry[0]};
+        const Value gates = matmul(concat(parts, 1), w) + b;
+        const auto gate = [&](std::int64_t k) { return narrow(gates, 1, k * hidden, hidden); };
+        const Value c = sigmoid(gate(1)) * carry[1] + sigmoid(gate(0)) * tanh(gate(2));
+        const Value h = sigmoid(gate(3)) * tanh(c);
+        return std::pair{std::vector<Value>{h, c}, std::vector<Value>{h}};
+      },
+      init, xs, options);
+  return {carry[0], carry[1], ys[0]};
+}
+
+// x[T, B, I], h[B, H], w[I, 3H], u[H, 3H] to the last h, every h and every update gate.
+inline std::vector<Value> run_gru(std::span<const Value> v) {
+  const std::int64_t hidden = v[1].shape()[1];
+  const Value init[] = {v[1]}, xs[] = {v[0]};
+  auto [carry, ys] = scan(
+      [&](std::span<const Value> carry, std::span<const Value> x) {
+        const Value from_x = matmul(x[0], v[2]), from_h = matmul(carry[0], v[3]);
+        const auto part = [&](Value all, std::int64_t k) { return narrow(all, 1, k * hidden, hidden); };
+        const Value r = sigmoid(part(from_x, 0) + part(from_h, 0)), z = sigmoid(part(from_x, 1) + part(from_h, 1));
+        const Value n = tanh(part(from_x, 2) + r * part(from_h, 2));
+        const Value h = (1.0 - z) * n + z * carry[0];
+        return std::pair{std::vector<Value>{h}, std::vector<Value>{h, z}};
+      },
+      init, xs);
+  return {carry[0], ys[0], ys[1]};
+}
+
 }  // namespace hotloop::cells

@@ -4,6 +4,7 @@
 #include "derivative_checks.h"
 #include "hotloop/jacobian.h"
 #include "hotloop/jit.h"
+#include "property/cells.h"
 
 namespace hotloop::testing {
 namespace {
@@ -26,37 +27,14 @@ Arrays random_inputs(const Case& c, std::uint64_t seed) {
   return at;
 }
 
+// The last h and every h.
 std::vector<Value> lstm(Values v) {
-  // x[T, B, I], h[B, H], c[B, H], w[I + H, 4H], b[4H]
-  const std::int64_t hidden = v[1].shape()[1];
-  const Value init[] = {v[1], v[2]}, xs[] = {v[0]};
-  auto [carry, ys] = scan(
-      [&](Values carry, Values x) {
-        const Value parts[] = {x[0], carry[0]};
-        const Value gates = matmul(concat(parts, 1), v[3]) + v[4];
-        const auto gate = [&](std::int64_t k) { return narrow(gates, 1, k * hidden, hidden); };
-        const Value c = sigmoid(gate(1)) * carry[1] + sigmoid(gate(0)) * tanh(gate(2));
-        const Value h = sigmoid(gate(3)) * tanh(c);
-        return std::pair{std::vector<Value>{h, c}, std::vector<Value>{h}};
-      },
-      init, xs);
-  return {carry[0], ys[0]};
+  const std::vector<Value> all = cells::run_lstm(v);
+  return {all[0], all[2]};
 }
-
 std::vector<Value> gru(Values v) {
-  const std::int64_t hidden = v[1].shape()[1];
-  const Value init[] = {v[1]}, xs[] = {v[0]};
-  auto [carry, ys] = scan(
-      [&](Values carry, Values x) {
-        const Value from_x = matmul(x[0], v[2]), from_h = matmul(carry[0], v[3]);
-        const auto part = [&](Value all, std::int64_t k) { return narrow(all, 1, k * hidden, hidden); };
-        const Value r = sigmoid(part(from_x, 0) + part(from_h, 0)), z = sigmoid(part(from_x, 1) + part(from_h, 1));
-        const Value n = tanh(part(from_x, 2) + r * part(from_h, 2));
-        const Value h = (1.0 - z) * n + z * carry[0];
-        return std::pair{std::vector<Value>{h}, std::vector<Value>{h}};
-      },
-      init, xs);
-  return {carry[0], ys[0]};
+  const std::vector<Value> all = cells::run_gru(v);
+  return {all[0], all[1]};
 }
 
 std::vector<Value> until_large(Values v) {

@@ -2,6 +2,7 @@
 // rows, any number of threads, and a sample alone and in any batch.
 #include <cstring>
 
+#include "arrays.h"
 #include "hotloop/train.h"
 #include "nn_testing.h"
 #include "registry_samples.h"
@@ -15,10 +16,6 @@ using train::Step;
 using train::StepData;
 
 constexpr std::int64_t time_steps = 5, features = 4;
-
-bool same_bits(const Array& a, const Array& b) {
-  return a.type() == b.type() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
-}
 
 // A training step of a layer with a linear one behind it, on sequences of unequal lengths with weights and a key.
 struct Problem {

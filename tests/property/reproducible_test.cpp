@@ -1,7 +1,7 @@
 // Results are the same bits alone and in any batch, for any number of rows of a variable batch, and for any thread count.
 #include <cstring>
-#include <random>
 
+#include "arrays.h"
 #include "compiled.h"
 #include "hotloop/losses.h"
 #include "hotloop/nn.h"
@@ -14,13 +14,8 @@
 namespace hotloop {
 namespace {
 
-Array random(const Shape& shape, DType dtype, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> normal;
-  Array a(dtype, shape);
-  for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, normal(generator));
-  return a;
-}
+using testing::normal_array;
+using testing::same_bits;
 
 Array first_rows(const Array& a, std::int64_t rows) {
   Shape shape = a.shape();
@@ -28,10 +23,6 @@ Array first_rows(const Array& a, std::int64_t rows) {
   Array part(a.dtype(), shape);
   std::memcpy(part.raw(), a.raw(), part.bytes());
   return part;
-}
-
-bool same_bits(const Array& a, const Array& b) {
-  return a.type() == b.type() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
 struct Case {
@@ -57,7 +48,7 @@ TEST_P(Reproducible, ASampleAloneAndInAnyBatch) {
   const auto model = model_of(cell);
   const Tree<Array> params = model.init(3, dtype);
   for (const std::int64_t steps : {std::int64_t{1}, time_steps}) {
-    const Array all = random({1000, steps, features}, dtype, 11);
+    const Array all = normal_array({1000, steps, features}, dtype, 11);
     const std::vector<Array> flat = params.flatten();
     const auto predict = [&](std::int64_t rows) {
       std::vector<Array> arguments = flat;
@@ -88,7 +79,7 @@ TEST_P(Reproducible, APartialBatchOfOneExecutable) {
   const Tree<Array> params = model.init(3, dtype);
   const optim::Adam optimizer(1e-3);
   const Tree<Array> state = optimizer.init(params);
-  const Array x = random({50, time_steps, features}, dtype, 11), y = random({50, 3}, dtype, 12);
+  const Array x = normal_array({50, time_steps, features}, dtype, 11), y = normal_array({50, 3}, dtype, 12);
   const train::Step full = train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
   CompileOptions options;
   options.batch_axes = full.batch_axes;
@@ -111,7 +102,7 @@ TEST_P(Reproducible, ForAnyThreadCount) {
   const Tree<Array> params = model.init(3, dtype);
   const optim::Adam optimizer(1e-3);
   const Tree<Array> state = optimizer.init(params);
-  const Array x = random({130, time_steps, features}, dtype, 11), y = random({130, 3}, dtype, 12);
+  const Array x = normal_array({130, time_steps, features}, dtype, 11), y = normal_array({130, 3}, dtype, 12);
   const train::Step step = train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
   std::vector<Array> first;
   for (const int threads : {1, 2, 3, 7}) {
@@ -151,7 +142,7 @@ TEST(ReproducibleOps, ASampleOutsideOfABatch) {
   for (const DType dtype : {DType::F32, DType::F64})
     for (const auto& [name, fn] : functions)
       for (const std::int64_t width : {1, 3, 20}) {
-        const Array a = random({40, width}, dtype, 5), b = random({40, width}, dtype, 6);
+        const Array a = normal_array({40, width}, dtype, 5), b = normal_array({40, width}, dtype, 6);
         const Array whole = jit(vmap(fn, {0, 0}))({a, b})[0];
         const Jit alone = jit(fn);
         for (const std::int64_t row : {0, 1, 17, 39}) {
@@ -176,9 +167,9 @@ TEST(ReproducibleOps, AnUnbatchedNetwork) {
         const Value hidden = tanh(matmul(v[0], v[1]) + v[2]);
         return std::vector<Value>{matmul(hidden, v[3]) + v[4], sum(hidden * hidden)};
       };
-      const std::vector<Array> weights = {random({24, width}, dtype, 1), random({width}, dtype, 2),
-                                          random({width, 3}, dtype, 3), random({3}, dtype, 4)};
-      const Array rows = random({17, 24}, dtype, 5);
+      const std::vector<Array> weights = {normal_array({24, width}, dtype, 1), normal_array({width}, dtype, 2),
+                                          normal_array({width, 3}, dtype, 3), normal_array({3}, dtype, 4)};
+      const Array rows = normal_array({17, 24}, dtype, 5);
       std::vector<Array> arguments = {rows};
       arguments.insert(arguments.end(), weights.begin(), weights.end());
       const std::vector<Array> whole = jit(vmap(network, {0, -1, -1, -1, -1}))(arguments);

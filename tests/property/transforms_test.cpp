@@ -5,10 +5,13 @@
 #include "hotloop/jit.h"
 #include "ir/rewrite.h"
 #include "op_checks.h"
+#include "property/cells.h"
 
 namespace hotloop::testing {
 namespace {
 
+using cells::run_gru;
+using cells::run_lstm;
 using Values = std::span<const Value>;
 
 struct Case {
@@ -23,41 +26,6 @@ struct Case {
 
 ValueType f64(std::initializer_list<std::int64_t> shape) { return {DType::F64, Shape(shape)}; }
 const ValueType i32_scalar{DType::I32, {}};
-
-// x[T, B, I], h[B, H], c[B, H], w[I + H, 4H], b[4H]
-std::vector<Value> lstm(Values v, const ScanOptions& options = {}) {
-  const Value w = v[3], b = v[4];
-  const std::int64_t hidden = v[1].shape()[1];
-  const Value init[] = {v[1], v[2]}, xs[] = {v[0]};
-  auto [carry, ys] = scan(
-      [&](Values carry, Values x) {
-        const Value parts[] = {x[0], carry[0]};
-        const Value gates = matmul(concat(parts, 1), w) + b;
-        const auto gate = [&](std::int64_t k) { return narrow(gates, 1, k * hidden, hidden); };
-        const Value c = sigmoid(gate(1)) * carry[1] + sigmoid(gate(0)) * tanh(gate(2));
-        const Value h = sigmoid(gate(3)) * tanh(c);
-        return std::pair{std::vector<Value>{h, c}, std::vector<Value>{h}};
-      },
-      init, xs, options);
-  return {carry[0], carry[1], ys[0]};
-}
-
-// x[T, B, I], h[B, H], w[I, 3H], u[H, 3H]
-std::vector<Value> gru(Values v) {
-  const std::int64_t hidden = v[1].shape()[1];
-  const Value init[] = {v[1]}, xs[] = {v[0]};
-  auto [carry, ys] = scan(
-      [&](Values carry, Values x) {
-        const Value from_x = matmul(x[0], v[2]), from_h = matmul(carry[0], v[3]);
-        const auto part = [&](Value all, std::int64_t k) { return narrow(all, 1, k * hidden, hidden); };
-        const Value r = sigmoid(part(from_x, 0) + part(from_h, 0)), z = sigmoid(part(from_x, 1) + part(from_h, 1));
-        const Value n = tanh(part(from_x, 2) + r * part(from_h, 2));
-        const Value h = (1.0 - z) * n + z * carry[0];
-        return std::pair{std::vector<Value>{h}, std::vector<Value>{h, z}};
-      },
-      init, xs);
-  return {carry[0], ys[0], ys[1]};
-}
 
 // x[T, S, H], w[H, H]: a scan over T whose body scans over S.
 std::vector<Value> nested(Values v, const std::string& outer_policy, const std::string& inner_policy) {
@@ -180,7 +148,7 @@ std::vector<Value> checkpointed(Values v) {
 }
 
 std::vector<Value> checkpointed_scan(Values v) {
-  return checkpoint([](Values x) { return gru(x); })(v);
+  return checkpoint([](Values x) { return run_gru(x); })(v);
 }
 
 std::vector<Value> scan_of_checkpoints(Values v) {
@@ -217,20 +185,20 @@ std::vector<Case> cases() {
   const std::vector<ValueType> lstm_inputs{f64({4, 2, 3}), f64({2, 2}), f64({2, 2}), f64({5, 8}), f64({8})};
   const std::vector<ValueType> gru_inputs{f64({3, 2, 2}), f64({2, 3}), f64({2, 9}), f64({3, 9})};
   std::vector<Case> all{
-      {"lstm", [](Values v) { return lstm(v); }, lstm_inputs, {0, 0, 0, -1, -1}},
+      {"lstm", [](Values v) { return run_lstm(v); }, lstm_inputs, {0, 0, 0, -1, -1}},
       {"lstm_reverse",
        [](Values v) {
-         return lstm(v, {-1, true, ""});
+         return run_lstm(v, {-1, true, ""});
        },
        lstm_inputs,
        {0, -1, 0, -1, 0}},
       {"lstm_recompute",
        [](Values v) {
-         return lstm(v, {-1, false, "recompute"});
+         return run_lstm(v, {-1, false, "recompute"});
        },
        lstm_inputs,
        {0, 0, 0, 0, 0}},
-      {"gru", gru, gru_inputs, {0, 0, -1, -1}},
+      {"gru", run_gru, gru_inputs, {0, 0, -1, -1}},
       {"nested", [](Values v) { return nested(v, "", ""); }, {f64({3, 2, 2}), f64({2, 2})}, {0, -1}},
       {"nested_recompute_outer",
        [](Values v) { return nested(v, "recompute", "save"); },
@@ -283,7 +251,7 @@ std::vector<Case> cases() {
       {"scan_of_checkpoints", scan_of_checkpoints, {f64({3, 2}), f64({2, 2})}, {0, -1}},
       {"while_in_scan", while_in_scan, {f64({3}), f64({})}, {0, 0}, 0.5, 0.9},
       {"vmapped_lstm",
-       vmap([](Values v) { return lstm(v); }, {1, 0, 0, -1, -1}),
+       vmap([](Values v) { return run_lstm(v); }, {1, 0, 0, -1, -1}),
        {f64({3, 2, 1, 2}), f64({2, 1, 2}), f64({2, 1, 2}), f64({4, 8}), f64({8})},
        {0, -1, -1, -1, 0},
        -1,

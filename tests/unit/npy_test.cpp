@@ -11,12 +11,13 @@
 
 #include "hotloop/data.h"
 #include "hotloop/error.h"
+#include "test_dir.h"
 
 namespace hotloop::io {
 namespace {
 
 std::filesystem::path corpus(const std::string& name) {
-  return std::filesystem::path(HOTLOOP_TEST_DIR).parent_path() / "fuzz" / "corpus" / name;
+  return std::filesystem::path(testing::test_dir()).parent_path() / "fuzz" / "corpus" / name;
 }
 
 TEST(Npy, ReadsNumPysDtypes) {

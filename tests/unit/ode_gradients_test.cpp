@@ -15,10 +15,9 @@ namespace {
 
 using ode::Options;
 using ode::SaveAt;
+using testing::problem;
 using testing::Problem;
 using testing::vector_of;
-
-const Problem& problem(const std::string& name) { return testing::problems().at(name); }
 
 // sum of squares of Lotka-Volterra at three times, as a function of the four rates and of y0. Constant steps: adaptive ones
 // change with the parameters in a finite difference, but are constants of the derivative.

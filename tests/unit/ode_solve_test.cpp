@@ -14,10 +14,9 @@ namespace {
 
 using ode::Options;
 using ode::SaveAt;
+using testing::problem;
 using testing::Problem;
 using testing::vector_of;
-
-const Problem& problem(const std::string& name) { return testing::problems().at(name); }
 
 TEST(OdeSolve, SavesWhereItIsAsked) {
   const Problem& p = problem("lotka_volterra");

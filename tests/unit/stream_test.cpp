@@ -1,9 +1,9 @@
 // Streams: step by step is the whole sequence, bound weights are laid out once, a step allocates nothing.
 #include <cstring>
-#include <random>
 
 #include <gtest/gtest.h>
 
+#include "arrays.h"
 #include "compiled.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -14,15 +14,9 @@
 namespace hotloop {
 namespace {
 
-constexpr std::int64_t T = 7, I = 5, H = 20;
+using testing::normal_array;
 
-Array random(const Shape& shape, DType dtype, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<double> normal;
-  Array a(dtype, shape);
-  for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, normal(generator));
-  return a;
-}
+constexpr std::int64_t T = 7, I = 5, H = 20;
 
 // Counts its steps beside what it computes, in a state that never meets the input.
 class CountingCell : public testing::LayerNormLstmCell {
@@ -73,7 +67,7 @@ TEST(Stream, IsTheWholeSequenceStepByStep) {
     for (const DType dtype : {DType::F32, DType::F64})
       for (const std::int64_t batch : {1, 3, 19}) {
         const Tree<Array> params = model.init(4, dtype);
-        const Array x = random({batch, T, I}, dtype, 8);
+        const Array x = normal_array({batch, T, I}, dtype, 8);
         const Array expected = whole(model, params, x);
         const Stream stream(model, params, I, {.batch = batch});
         Tree<Array> state = stream.initial_state();
@@ -99,7 +93,7 @@ TEST(Stream, IsTheWholeSequenceOnEveryTarget) {
         SCOPED_TRACE(testing::name_of_case(compiled) + " " + std::string(name_of(dtype)) + ", batch " +
                      std::to_string(batch));
         const Tree<Array> params = model.init(4, dtype);
-        const Array x = random({batch, 3, I}, dtype, 8);
+        const Array x = normal_array({batch, 3, I}, dtype, 8);
         const train::Step whole_step = train::predict_step(model, params, x.type());
         std::vector<Array> arguments = params.flatten();
         arguments.push_back(x);
@@ -137,7 +131,7 @@ TEST(Stream, TakesItsOwnCopyOfTheWeights) {
   const nn::Sequential model(nn::Linear(I, 2));
   Tree<Array> params = model.init(1);
   const Stream stream(model, params, I);
-  const Array x = random({1, I}, DType::F32, 3);
+  const Array x = normal_array({1, I}, DType::F32, 3);
   const Array before = stream.step(stream.initial_state(), x).first;
   for (const Array& leaf : params.flatten()) std::memset(const_cast<void*>(leaf.raw()), 0, leaf.bytes());
   const Array after = stream.step(stream.initial_state(), x).first;
@@ -182,8 +176,8 @@ TEST(CompileBound, GivesWhatTheWholeProgramGives) {
     const Value product = dot(in[0], in[1], {{2}, {2}, {0}, {0}});
     return std::vector<Value>{tanh(product + in[2]) * exp(in[2]), in[2]};
   };
-  const std::vector<Array> inputs = {random({2, 3, 4}, DType::F64, 1), random({2, 5, 4}, DType::F64, 2),
-                                     random({5}, DType::F64, 3)};
+  const std::vector<Array> inputs = {normal_array({2, 3, 4}, DType::F64, 1), normal_array({2, 5, 4}, DType::F64, 2),
+                                     normal_array({5}, DType::F64, 3)};
   std::vector<ValueType> types;
   for (const Array& a : inputs) types.push_back(a.type());
   const auto graph = trace(fn, types);
@@ -200,7 +194,8 @@ TEST(CompileBound, GivesWhatTheWholeProgramGives) {
         EXPECT_NEAR(got[i].at(k), wanted[i].at(k), 1e-14) << backend << " " << i << " " << k;
 
     // Other values of what is bound, and the program that was there before stays as it is.
-    const std::vector<Array> other = {inputs[0], random({2, 5, 4}, DType::F64, 4), random({5}, DType::F64, 5)};
+    const std::vector<Array> other = {inputs[0], normal_array({2, 5, 4}, DType::F64, 4),
+                                      normal_array({5}, DType::F64, 5)};
     const Executable again = rebind(bound, std::vector<Array>{other[1], other[2]});
     const Executable fresh = compile_bound(graph, std::vector<Array>{{}, other[1], other[2]}, options);
     const Array mine = again(std::vector<Array>{other[0]})[0], theirs = fresh(std::vector<Array>{other[0]})[0];
