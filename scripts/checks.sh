@@ -22,7 +22,7 @@ part() {
 }
 
 run_tests() {
-  local fast=0 sanitize=0 aarch64=0
+  local fast=0 sanitize=0 aarch64=0 rivals=0
   again=0
   failed=()
   for argument in "$@"; do
@@ -31,7 +31,8 @@ run_tests() {
       --fast) fast=1 ;;
       --sanitize) sanitize=1 ;;
       --aarch64) aarch64=1 ;;
-      *) fail "test takes --again, --fast, --sanitize and --aarch64. Received: $argument" ;;
+      --rivals) rivals=1 ;;
+      *) fail "test takes --again, --fast, --sanitize, --aarch64 and --rivals. Received: $argument" ;;
     esac
   done
   setup_all
@@ -50,6 +51,7 @@ run_tests() {
       part wheel check_wheel
     fi
     if [ "$aarch64" = 1 ]; then part aarch64 check_aarch64; fi
+    if [ "$rivals" = 1 ]; then part rivals check_rivals; fi
     if [ "$sanitize" = 1 ]; then
       part tsan check_tsan
       part asan check_asan
@@ -96,19 +98,39 @@ check_aarch64() {
   HOTLOOP_CACHE=0 tests/aarch64/check.sh build/release/tests/aarch64_record
 }
 
+make_wheel() {  # FOLDER
+  rm -rf "$1"
+  # The compiler's name as the other presets have it, so that ccache knows the objects.
+  CXX=/usr/bin/c++ .venv/bin/pip wheel . --no-build-isolation --no-deps -q --disable-pip-version-check -w "$1"
+  ls -l "$1"
+}
+
 # The wheel, with LLVM inside, installed into an environment that has only NumPy beside it.
 check_wheel() {
   local folder=$PWD/build/wheels numpy
-  rm -rf "$folder"
-  # The compiler's name as the other presets have it, so that ccache knows the objects.
-  CXX=/usr/bin/c++ .venv/bin/pip wheel . --no-build-isolation --no-deps -q --disable-pip-version-check -w "$folder"
-  ls -l "$folder"
+  make_wheel "$folder"
   .venv/bin/python -m venv "$folder/venv"
   "$folder/venv/bin/pip" install -q --no-deps --disable-pip-version-check "$folder"/*.whl
   numpy=$(.venv/bin/python -c 'import numpy, pathlib; print(pathlib.Path(numpy.__file__).parent)')
   ln -s "$numpy" "${numpy/"$PWD/.venv"/"$folder/venv"}"
   ln -s "$numpy.libs" "${numpy/"$PWD/.venv"/"$folder/venv"}.libs"
   (cd "$folder" && HOTLOOP_CACHE=0 ./venv/bin/python ../../scripts/run_readme_python.py)
+}
+
+# The wheel beside the libraries that it meets: every order of import, random programs against JAX, models and tensors of PyTorch and Keras,
+# tables, scikit-learn's own checks. Installs what is missing of them.
+check_rivals() {
+  local folder=$PWD/.cache/rivals wheels=$PWD/build/wheels_rivals name
+  for name in torch jax keras; do
+    [ -d ".cache/bench/$name" ] || .venv/bin/python bench/bench.py --install "$name"
+  done
+  [ -x "$folder/bin/pip" ] || .venv/bin/python -m venv "$folder"
+  "$folder/bin/pip" install -q --disable-pip-version-check -r python/tests/rivals.txt
+  printf '%s\n' "$PWD"/.cache/bench/{torch,jax,keras}/lib/python3*/site-packages >"$(echo "$folder"/lib/python3*/site-packages)/rivals.pth"
+  make_wheel "$wheels"
+  "$folder/bin/pip" install -q --no-deps --disable-pip-version-check --target "$wheels/packages" "$wheels"/*.whl
+  PYTHONPATH=$wheels/packages HOTLOOP_CACHE=0 JAX_PLATFORMS=cpu TF_CPP_MIN_LOG_LEVEL=3 \
+    "$folder/bin/python" -m pytest -p no:cacheprovider --ignore=python/tests/test_bench.py
 }
 
 # The thread sanitizer on what has threads: the team, the pools, concurrent calls.

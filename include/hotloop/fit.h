@@ -63,10 +63,13 @@ struct FitOptions {
   // Where to go on from, as load_checkpoint() gives it; null: from fresh parameters. The results are then those of a fit that was never
   // interrupted.
   std::shared_ptr<const TrainingState> resume = nullptr;
-  // Told of each call and epoch. What it throws ends the fit.
+  // Told of each call and epoch. What it throws ends the fit; the newest state that is whole is then still written as a checkpoint.
   std::function<void(const Progress&)> on_progress = {};
   // Ends the fit after the call under way when it becomes true. May be set by a signal handler or by on_progress.
   const std::atomic<bool>* stop = nullptr;
+  // Asked when request_cancel() has ended a call of a program in the middle. True: clear_cancel() was called, and that call is made
+  // again, with the same result. Without it, or false: the fit ends by throwing Cancelled, after writing a checkpoint as above.
+  std::function<bool()> on_cancelled = {};
 };
 
 // Where the time of a fit went, in this process.

@@ -122,11 +122,9 @@ nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::
     if (PyErr_CheckSignals() < 0) throw nb::python_error();
     if (!callback.is_none() && nb::cast<bool>(nb::bool_(callback(progress_tuple(progress))))) stop.store(true);
   };
+  options.on_cancelled = goes_on_after_cancel;
   train::FitResult run;
-  {
-    const nb::gil_scoped_release release;
-    run = train::fit(model, training, validation, options);
-  }
+  run_interruptibly([&] { run = train::fit(model, training, validation, options); });
   return result_of(run);
 }
 

@@ -27,10 +27,19 @@ void on_interrupt(int signal, siginfo_t* info, void* context) {
   }
 }
 
-// Puts our handler before Python's for as long as it lives.
+// The request to stop has been heard.
+void clear_interrupt() {
+  if (g_interrupted.exchange(false, std::memory_order_relaxed)) clear_cancel();
+}
+
+bool is_main_thread() { return PyThread_get_thread_ident() == g_main_thread; }
+
+// Puts our handler before Python's for as long as the outermost one lives (a callback of a training runs programs, too). The main
+// thread's alone.
 class HandlerGuard {
  public:
   HandlerGuard() {
+    if (depth_++ > 0) return;
     g_interrupted.store(false, std::memory_order_relaxed);
     struct sigaction action {};
     action.sa_sigaction = on_interrupt;
@@ -41,15 +50,22 @@ class HandlerGuard {
                  sigaction(SIGINT, &action, nullptr) == 0;
   }
   ~HandlerGuard() {
+    --depth_;
     if (installed_) sigaction(SIGINT, &g_previous, nullptr);
-    if (g_interrupted.load(std::memory_order_relaxed)) clear_cancel();
+    clear_interrupt();
   }
   HandlerGuard(const HandlerGuard&) = delete;
   HandlerGuard& operator=(const HandlerGuard&) = delete;
 
  private:
+  static inline int depth_ = 0;
   bool installed_ = false;
 };
+
+// Until the main thread has heard of the interrupt, calls of other threads are stopped, too.
+void wait_for_main_thread() {
+  while (runtime::cancel_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 bool completed(const std::function<void()>& work, bool main) {
   const nb::gil_scoped_release release;
@@ -62,7 +78,7 @@ bool completed(const std::function<void()>& work, bool main) {
     }
     return true;
   } catch (const Cancelled&) {
-    while (!main && runtime::cancel_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!main) wait_for_main_thread();
     return false;
   }
 }
@@ -74,9 +90,20 @@ void remember_main_thread() {
 }
 
 void run_interruptibly(const std::function<void()>& work) {
-  const bool main = PyThread_get_thread_ident() == g_main_thread;
+  const bool main = is_main_thread();
   while (!completed(work, main))
     if (PyErr_CheckSignals() < 0) throw nb::python_error();
+}
+
+bool goes_on_after_cancel() {
+  if (!is_main_thread()) {
+    wait_for_main_thread();
+    return true;
+  }
+  clear_interrupt();
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() < 0) throw nb::python_error();
+  return true;
 }
 
 }  // namespace hotloop::python

@@ -13,4 +13,8 @@ void remember_main_thread();
 // in other threads, whose calls an interrupt stops too, the work, which is a pure function, is run again.
 void run_interruptibly(const std::function<void()>& work);
 
+// For work that was stopped by Cancelled inside run_interruptibly and can be taken up where it was: raises what Python's handler raises (as
+// nb::python_error), else true. To be called without the GIL.
+bool goes_on_after_cancel();
+
 }  // namespace hotloop::python

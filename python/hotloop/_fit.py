@@ -161,12 +161,12 @@ def fit(
     early_stopping: hl.EarlyStopping. checkpoints: hl.Checkpoints or a folder. resume: a Run, its state, a folder of checkpoints or
         one checkpoint: the results are those of a run that was never interrupted, to the bit.
     callbacks: functions of a Progress, called after each call of the step; one that returns True ends the fit after it. An
-        exception in one ends the fit and is raised; with checkpoints, the last state is on the disk.
+        exception in one ends the fit and is raised; with checkpoints, the state after the last step is on the disk.
     progress: True shows it (a line that is rewritten on a terminal, else a line an epoch), None does so on a terminal.
     steps_per_call: training steps that one call of the program takes; same results for any.
 
-    A loss that is not finite ends the run: status and message say which tensor was the first. Ctrl-C ends it after the step under
-    way with KeyboardInterrupt.
+    A loss that is not finite ends the run: status and message say which tensor was the first. Ctrl-C ends it in the middle
+    of a step with KeyboardInterrupt; with checkpoints, the state before that step is on the disk.
     """
     if not isinstance(model, nn.Module):
         raise _core.UserError(f"[fit] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell.")

@@ -1,5 +1,10 @@
 """hl.fit: results, resume, callbacks, early stopping, bad input."""
 
+import os
+import signal
+import threading
+import time
+
 import hotloop as hl
 import numpy as np
 import pytest
@@ -74,6 +79,64 @@ def test_an_exception_in_a_callback_leaves_a_resumable_checkpoint(data, tmp_path
         hl.fit(model(), data, epochs=3, checkpoints=hl.Checkpoints(tmp_path, every_steps=1), callbacks=[broken], **options)
     rest = hl.fit(model(), data, epochs=3, resume=tmp_path, **options)
     assert same(rest.params, hl.fit(model(), data, epochs=3, **options).params)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_an_exception_between_checkpoints_leaves_the_last_step(data, tmp_path, at_end):
+    options = {"optimizer": hl.optim.Adam(1e-2), "batch_size": 16, "progress": False}
+
+    def broken(at):
+        if at.epoch == 2 and at.epoch_done == at_end and at.step == (6 if at_end else 3):
+            raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        hl.fit(model(), data, epochs=3, checkpoints=hl.Checkpoints(tmp_path, every_epochs=0), callbacks=[broken], **options)
+    seen = []
+    rest = hl.fit(model(), data, epochs=3, resume=tmp_path, callbacks=[lambda at: seen.append((at.epoch, at.step))], **options)
+    assert seen[0] == ((3, 1) if at_end else (2, 4))
+    assert same(rest.params, hl.fit(model(), data, epochs=3, **options).params)
+
+
+def interrupt_after(seconds, sent):
+    time.sleep(seconds)
+    sent.append(time.perf_counter())
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_ends_a_step_and_leaves_what_was_before_it(tmp_path):
+    """A thousand steps in one call, of which an interrupt ends some one; the first call's thousand are on the disk."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 40, 2)).astype(np.float32)
+    data, options = (x, x[:, :, :1].sum(1)), {"batch_size": 2, "steps_per_call": 900, "validation": (x[:2], x[:2, 0, :1]), "progress": False}
+    sent, seconds = [], []
+
+    def watch(at):
+        if not sent and at.step == 900:
+            seconds.append(at.elapsed_s)
+            threading.Thread(target=interrupt_after, args=(seconds[0] / 2, sent)).start()
+
+    # A callback that itself runs programs, as one that evaluates does.
+    evaluate = lambda at: float(hl.jit(lambda v: v + 1)(1.0)) != 2  # noqa: E731
+    with pytest.raises(KeyboardInterrupt):
+        hl.fit(model(), data, epochs=50, checkpoints=tmp_path, callbacks=[watch, evaluate], **options)
+    assert time.perf_counter() - sent[0] < max(2, seconds[0] / 4)  # some milliseconds on a free machine
+    seen = []
+    hl.fit(model(), data, epochs=1, resume=tmp_path, callbacks=[lambda at: seen.append((at.epoch, at.step))], **options)
+    assert seen[0] == (1, 1800)
+
+
+def test_an_interrupt_whose_handler_goes_on_changes_nothing(data):
+    run = lambda: hl.fit(model(), data, epochs=40, progress=False)  # noqa: E731
+    wanted, heard = run(), []
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    try:
+        sender = threading.Thread(target=lambda: [interrupt_after(0.01, []) for _ in range(20)])
+        sender.start()
+        got = run()
+        sender.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard and same(got.params, wanted.params) and same(got.state.params, wanted.state.params)
 
 
 def test_callbacks_stop_and_see_parameters(data):

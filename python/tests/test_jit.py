@@ -225,6 +225,24 @@ def test_ctrl_c_ends_a_kernel():
     assert float(hl.jit(lambda v: v + 1)(1.0)) == 2  # and that later calls run
 
 
+def test_ctrl_c_ends_a_long_product():
+    """One product of matrices, without a loop around it."""
+    a = np.ones((5000, 5000), np.float32)
+    f = hl.jit(lambda a: a @ a)
+    hl.executable(f, a)
+    sent = []
+
+    def interrupt():
+        time.sleep(0.2)
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        f(a)
+    assert time.perf_counter() - sent[0] < 1  # a few milliseconds on a free machine; the whole product takes seconds
+
+
 def test_explain_names_the_program():
     def activity(x):
         return hl.tanh(x).sum()

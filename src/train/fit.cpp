@@ -130,7 +130,12 @@ class Fit {
   FitResult run() {
     start_ = Clock::now();
     if (stopping_early()) result_.status = FitResult::Status::StoppedEarly;
-    if (result_.status == FitResult::Status::Finished) run_epochs();
+    try {
+      if (result_.status == FitResult::Status::Finished) run_epochs();
+    } catch (...) {
+      save_position();
+      throw;
+    }
     finish();
     return std::move(result_);
   }
@@ -171,7 +176,7 @@ class Fit {
       const bool finite = take(*block);
       state_.epoch_seconds += seconds_since(block_start);
       if (!finite) return diverged(state_.epoch, state_.step);
-      tell();
+      tell(state_.epoch, state_.step);
       const bool mark = plan_.every_steps > 0 && state_.num_steps % plan_.every_steps == 0;
       if (block->ends_epoch ? !end_epoch() : mark && !keep_good(true)) return;
     }
@@ -179,12 +184,34 @@ class Fit {
 
   bool done() const { return state_.epoch > options_.epochs; }
 
+  // Before an exception goes on its way: the state after the last whole step, or before the steps whose validation it came out of.
+  void save_position() {
+    if (options_.checkpoint.folder.empty()) return;
+    if (state_.step < steps_per_epoch_ && good_.num_steps != state_.num_steps && all_finite(runner_->carried())) {
+      good_ = snapshot();
+      written_ = false;
+    }
+    if (!written_) writer_.write(good_);
+    writer_.finish();
+  }
+
+  // A call of a program, again if it was cancelled and goes on.
+  template <typename Call> auto uninterrupted(const Call& call) const {
+    for (;;) {
+      try {
+        return call();
+      } catch (const Cancelled&) {
+        if (!options_.on_cancelled || !options_.on_cancelled()) throw;
+      }
+    }
+  }
+
   // The steps of a block. False if a loss was not finite: the position is then that step.
   bool take(const BatchBlock& block) {
     StepRunner::Result out;
     {
       const Stopwatch watch(result_.times.steps_s);
-      out = runner_->run(block);
+      out = uninterrupted([&] { return runner_->run(block); });
     }
     for (std::size_t i = 0; i < out.losses.size(); ++i) {
       ++state_.step;
@@ -212,8 +239,8 @@ class Fit {
     if (runner_->step().weighted && state_.epoch_weight > 0) record.train_loss /= state_.epoch_weight;
     {
       const Stopwatch watch(result_.times.validation_s);
-      record.validation =
-          evaluate_metric(options_.metric, (*predictor_)(params, current.buffers, validation_), validation_);
+      const Array predicted = uninterrupted([&] { return (*predictor_)(params, current.buffers, validation_); });
+      record.validation = evaluate_metric(options_.metric, predicted, validation_);
     }
     record.seconds = state_.epoch_seconds + seconds_since(validation_start);
     // A loss that was finite can have made parameters that are not.
@@ -243,17 +270,16 @@ class Fit {
     }
     if (observe_) observe(current, metric.as_loss(value));
 
+    const std::int64_t epoch = state_.epoch++, step = std::exchange(state_.step, 0);
+    state_.epoch_loss = state_.epoch_weight = state_.epoch_seconds = 0;
     progress_.epoch_done = true;
     progress_.epoch_record = &state_.history.back();
     progress_.params = &params;
-    tell();
+    tell(epoch, step);
     progress_.epoch_done = false;
     progress_.epoch_record = nullptr;
     progress_.params = nullptr;
 
-    ++state_.epoch;
-    state_.step = 0;
-    state_.epoch_loss = state_.epoch_weight = state_.epoch_seconds = 0;
     const std::int64_t epochs = options_.checkpoint.every_epochs, steps = plan_.every_steps;
     const bool due = (epochs > 0 && (state_.epoch - 1) % epochs == 0) || (steps > 0 && state_.num_steps % steps == 0);
     if (!keep_good(due)) return false;
@@ -270,14 +296,14 @@ class Fit {
   void observe(const StepTrees& current, double value) {
     std::vector<Array> inputs = current.state.flatten();
     inputs.push_back(Array::scalar(value));
-    const std::vector<Array> state = (*observe_)(inputs);
+    const std::vector<Array> state = uninterrupted([&] { return (*observe_)(inputs); });
     runner_->set_carried(flatten({current.params, current.state.unflatten(state), current.buffers}));
   }
 
-  void tell() {
-    progress_.epoch = state_.epoch;
+  void tell(std::int64_t epoch, std::int64_t step) {
+    progress_.epoch = epoch;
     progress_.num_epochs = options_.epochs;
-    progress_.step = state_.step;
+    progress_.step = step;
     progress_.num_steps = steps_per_epoch_;
     progress_.steps_here = result_.times.num_steps;
     progress_.elapsed_s = seconds_since(start_);

@@ -148,6 +148,12 @@ void Code::when(Value* condition, const std::function<void()>& body) {
   b.SetInsertPoint(done);
 }
 
+Value* Code::is_cancelled(Value* flag) {
+  auto* raised = b.CreateAlignedLoad(b.getInt32Ty(), flag, llvm::Align(4), "cancel");
+  raised->setAtomic(llvm::AtomicOrdering::Monotonic);
+  return b.CreateICmpNE(raised, b.getInt32(0));
+}
+
 Value* Code::memory_value(DType dtype, Value* value) {
   return dtype == DType::Bool ? b.CreateZExt(value, memory_type(dtype, lanes_in(value))) : value;
 }

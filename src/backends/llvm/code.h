@@ -57,6 +57,7 @@ class Code {
               const std::function<Values(Value* iv, const Values& carried)>& body);
   void loop(Value* begin, Value* end, std::int64_t step, const std::function<void(Value* iv)>& body);
   void when(Value* condition, const std::function<void()>& body);
+  Value* is_cancelled(Value* flag);  // i1: whether the flag at this address was raised
 
   // `stride` elements from lane to lane; lanes outside `mask` (null: none) are not touched and read as 0.
   Value* load(DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask);
@@ -98,7 +99,8 @@ struct Frame {
   std::vector<Value*> buffers;  // base address of each buffer
   Value* worker = nullptr;
   Value* num_workers = nullptr;
-  Value* turn = nullptr;  // odd in every second call, or iteration of the innermost loop
+  Value* turn = nullptr;    // odd in every second call, or iteration of the innermost loop
+  Value* cancel = nullptr;  // address of the flag that long work polls
 
   Value* extent(Code& code, const kernel::Extent& extent) const;
   Value* affine(Code& code, const kernel::Affine& index) const;    // in elements

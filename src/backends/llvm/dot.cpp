@@ -76,6 +76,16 @@ bool alternates(const kernel::Target& target, const Dot& dot) {
   return dot.m.bound <= 2 * target.dot_rows && bytes > target.l1_bytes / 2;
 }
 
+// Long enough on its own that a cancelled call must not wait for its end: some 10 ms of a slow core. Others end soon, and polling
+// loops stand around them.
+bool is_long(const Dot& dot) {
+  if (!dot.m.is_static()) return false;
+  double products = 0;
+  for (const DotSegment& s : dot.segments)
+    products += static_cast<double>(dot.m.bound) * static_cast<double>(dot.n.bound) * static_cast<double>(depth(s));
+  return products > 1e8;
+}
+
 // Accumulators start from what lies at C.
 bool starts_from_c(const Dot& dot) {
   return dot.init && dot.init->buffer == dot.c.buffer && dot.init->index == dot.c.index && dot.init_m == dot.c_m &&
@@ -111,7 +121,8 @@ class DotEmitter {
       segments_.push_back(std::move(segment));
     }
     m_ = dot.m.is_static() ? code.i64(dot.m.bound) : static_cast<Value*>(argument++);
-    if (alternates(code.state().program.target, dot)) backwards_ = argument;
+    if (alternates(code.state().program.target, dot)) backwards_ = argument++;
+    if (is_long(dot)) cancel_ = argument;
   }
 
   void emit() {
@@ -182,8 +193,12 @@ class DotEmitter {
     if (dot_.m.is_static()) {  // blocks as equal as can be: at most two heights
       const std::int64_t low = dot_.m.bound / blocks, num_high = dot_.m.bound % blocks;
       const std::int64_t high_rows = num_high * (low + 1);
-      code_.loop(code_.i64(0), code_.i64(high_rows), low + 1, [&](Value* row) { body(row, low + 1); });
-      code_.loop(code_.i64(high_rows), m_, low, [&](Value* row) { body(row, low); });
+      const auto unless_cancelled = [&](Value* row, std::int64_t rows) {
+        if (cancel_ == nullptr) return body(row, rows);
+        code_.when(code_.b.CreateNot(code_.is_cancelled(cancel_)), [&] { body(row, rows); });
+      };
+      code_.loop(code_.i64(0), code_.i64(high_rows), low + 1, [&](Value* row) { unless_cancelled(row, low + 1); });
+      code_.loop(code_.i64(high_rows), m_, low, [&](Value* row) { unless_cancelled(row, low); });
       return;
     }
     // Full blocks, then the rest in lower ones of sixteen and eight accumulators, then single rows.
@@ -462,6 +477,7 @@ class DotEmitter {
   Value* init_ = nullptr;
   Value* m_;
   Value* backwards_ = nullptr;  // i1: the last panel comes first
+  Value* cancel_ = nullptr;     // of a long dot
   llvm::AllocaInst* part_buffer_ = nullptr;
   std::int64_t part_bytes_ = 0;
   std::vector<Segment> segments_;
@@ -486,6 +502,7 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot) {
   }
   if (!dot.m.is_static()) args.push_back(frame.extent(code, dot.m));
   if (alternates(state.program.target, dot)) args.push_back(code.b.CreateTrunc(frame.turn, code.b.getInt1Ty()));
+  if (is_long(dot)) args.push_back(frame.cancel);
   if (function == nullptr) {
     std::vector<llvm::Type*> types;
     for (Value* arg : args) types.push_back(arg->getType());

@@ -40,7 +40,7 @@ class ProgramEmitter {
     frame_.turn = field(offsetof(KernelContext, turn), i64);
     barrier_ = field(offsetof(KernelContext, barrier), pointer);
     team_ = field(offsetof(KernelContext, team), pointer);
-    cancel_ = field(offsetof(KernelContext, cancel), pointer);
+    frame_.cancel = field(offsetof(KernelContext, cancel), pointer);
     frame_.vars.resize(std::max<std::size_t>(1, state.program.vars.size()));
     frame_.vars[kernel::rows_var] = field(offsetof(KernelContext, rows), i64);
     Value* arguments = field(offsetof(KernelContext, arguments), pointer);
@@ -162,11 +162,7 @@ class ProgramEmitter {
     one_worker_ = outside;
   }
 
-  void leave_if_cancelled() {
-    auto* flag = code_.b.CreateAlignedLoad(code_.b.getInt32Ty(), cancel_, llvm::Align(4), "cancel");
-    flag->setAtomic(llvm::AtomicOrdering::Monotonic);
-    branch_away(code_.b.CreateICmpNE(flag, code_.b.getInt32(0)), exit_, "running");
-  }
+  void leave_if_cancelled() { branch_away(code_.is_cancelled(frame_.cancel), exit_, "running"); }
 
   // To `target` if `condition`, else on to a new block.
   void branch_away(Value* condition, llvm::BasicBlock* target, const char* name) {
@@ -190,7 +186,6 @@ class ProgramEmitter {
   llvm::BasicBlock* exit_;
   Value* barrier_;
   Value* team_;
-  Value* cancel_;
   bool one_worker_ = false;  // inside a Grid or Single
 };
 
