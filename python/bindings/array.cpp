@@ -72,7 +72,7 @@ void drop_reference(PyObject* object) {
 }
 
 Array wrap_numpy(PyArrayObject* array, DType dtype) {
-  Py_INCREF(array);
+  Py_INCREF(reinterpret_cast<PyObject*>(array));
   auto* object = reinterpret_cast<PyObject*>(array);
   std::vector<std::int64_t> dims(PyArray_DIMS(array), PyArray_DIMS(array) + PyArray_NDIM(array));
   return Array::wrap(dtype, Shape(dims),
@@ -230,7 +230,7 @@ Array to_array(nb::handle h, const std::string& what) {
     try {
       viewed = numpy.attr("from_dlpack")(h);
     } catch (nb::python_error& error) {
-      const std::string reason = error.what();
+      const std::string reason = text(error.value());
       throw UserError(
           what, "the array must be on the CPU, need no gradient and have a dtype that NumPy knows",
           "a " + type_text(h) + ", which its __dlpack__ does not give out: " + reason.substr(0, reason.find('\n')),

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "hotloop/graph.h"
+#include "limited_api.h"
 
 namespace nb = nanobind;
 

@@ -169,13 +169,13 @@ void jit_dealloc(PyObject* self) {
     delete object->state;
   }
   PyTypeObject* type = Py_TYPE(self);
-  type->tp_free(self);
+  free_object(type, self);
   Py_DECREF(type);
 }
 
 // As a method of a class.
 PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) {
-  return instance == nullptr || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+  return instance == nullptr || instance == Py_None ? Py_NewRef(self) : bound_method(self, instance);
 }
 
 PyObject* jit_repr(PyObject* self) {

@@ -23,14 +23,14 @@ bool owns_object(Kind kind) {
 
 PyObject* fields_of_named(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("_fields");
-  PyObject* fields = _PyType_Lookup(type, name);  // borrowed
+  PyObject* fields = class_attribute(type, name);  // borrowed
   return fields != nullptr && PyTuple_Check(fields) ? fields : nullptr;
 }
 
 // The dict of fields that @dataclass left in the class, in order; borrowed.
 PyObject* fields_of_dataclass(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("__dataclass_fields__");
-  PyObject* fields = _PyType_Lookup(type, name);
+  PyObject* fields = class_attribute(type, name);
   return fields != nullptr && PyDict_Check(fields) ? fields : nullptr;
 }
 

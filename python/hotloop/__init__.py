@@ -9,9 +9,10 @@ Whole programs, loops and gradients included, are compiled to one kernel. Functi
 standard; they work in a compiled function and, one at a time, outside of one.
 """
 
+import importlib as _importlib
 import math as _math
 
-from hotloop import _core, logs, random, tree
+from hotloop import _core, _names, logs, random, tree
 from hotloop._control import cond, scan, while_loop
 from hotloop._core import Array, InternalError, Tracer, UserError
 from hotloop._creation import *  # noqa: F403
@@ -23,6 +24,7 @@ from hotloop._linear import *  # noqa: F403
 from hotloop._manipulation import *  # noqa: F403
 from hotloop._methods import attach as _attach
 from hotloop._reductions import *  # noqa: F403
+from hotloop._sets import *  # noqa: F403
 from hotloop._sorting import *  # noqa: F403
 from hotloop._transforms import (
     checkpoint,
@@ -47,6 +49,15 @@ from hotloop._from_keras import from_keras  # noqa: E402
 from hotloop._from_torch import from_torch, to_torch  # noqa: E402
 from hotloop._to_keras import to_keras  # noqa: E402
 
+
+def __getattr__(name):
+    """Modules that need other libraries, imported when they are first asked for; and for what is not there, what may be meant."""
+    if name in ("sklearn", "torch"):
+        return _importlib.import_module(f"hotloop.{name}")
+    raise _names.absent("hotloop", name, globals(), _names.FUNCTIONS)
+
+
 __version__ = "0.1.0"
+__array_api_version__ = "2024.12"  # whose names are used: docs/array_api.md
 newaxis = None
 pi, e, inf, nan = _math.pi, _math.e, _math.inf, _math.nan

@@ -2,6 +2,8 @@
 
 import inspect
 
+from hotloop._names import try_setting
+
 _ACRONYMS = {"Lstm": "LSTM", "Gru": "GRU", "Rnn": "RNN", "Relu": "ReLU", "Gelu": "GELU", "Mse": "MSE", "Mae": "MAE", "Sgd": "SGD",
              "Adamw": "AdamW", "Rmsprop": "RMSprop", "Ema": "EMA", "Elu": "ELU", "Selu": "SELU", "Silu": "SiLU", "Bce": "BCE",
              "LeakyRelu": "LeakyReLU", "Radam": "RAdam", "Nadam": "NAdam", "Tcn": "TCN", "Nll": "NLL", "Rk4": "RK4",
@@ -39,7 +41,7 @@ def bind(cls, sig, args, kwargs):
     try:
         bound = sig.bind(*args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"{cls.__name__}{sig}: {error}") from None
+        raise TypeError(f"{cls.__name__}{sig}: {error}{try_setting(error, list(sig.parameters))}") from None
     return dict(bound.arguments)
 
 

@@ -5,7 +5,7 @@ import numpy
 from hotloop import _core
 from hotloop._dtypes import float32, int32
 
-__all__ = ["asarray", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "tril", "triu", "meshgrid", "one_hot"]
+__all__ = ["asarray", "from_dlpack", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "tril", "triu", "meshgrid", "one_hot"]
 
 
 def asarray(x, dtype=None, *, copy=None):
@@ -22,6 +22,15 @@ def asarray(x, dtype=None, *, copy=None):
         # Integers of a list may need all their 64 bits.
         return _core.cast(_core.asarray(numpy.asarray(x)) if isinstance(x, (list, tuple)) else array, dtype)
     return _core.copy(array) if copy else array
+
+
+def from_dlpack(x, /, *, device=None, copy=None):
+    """The array of anything that has `__dlpack__` and lies in the CPU's memory, without a copy unless `copy` is true."""
+    if not hasattr(x, "__dlpack__"):
+        raise _core.UserError(f"[from_dlpack] the argument must have __dlpack__. Received: a {type(x).__name__}. Try: hl.asarray(x).")
+    if device not in (None, "cpu"):
+        raise _core.UserError(f"[from_dlpack] the device must be None or 'cpu'. Received: {device!r}.")
+    return asarray(x, copy=copy)
 
 
 def _shape(shape):

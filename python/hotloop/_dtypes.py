@@ -25,7 +25,7 @@ int64 = numpy.dtype("int64")
 float32 = numpy.dtype("float32")
 float64 = numpy.dtype("float64")
 
-__all__ = ["bool", "int32", "uint32", "int64", "float32", "float64", "result_type", "astype", "finfo", "iinfo"]
+__all__ = ["bool", "int32", "uint32", "int64", "float32", "float64", "result_type", "can_cast", "isdtype", "astype", "finfo", "iinfo"]
 
 finfo = numpy.finfo
 iinfo = numpy.iinfo
@@ -46,6 +46,26 @@ def result_type(*arrays_and_dtypes):
     if result is None:
         raise _core.UserError("[result_type] there must be at least one array or dtype. Received: none.")
     return result
+
+
+def can_cast(from_, to, /):
+    """Whether promotion leads from one dtype (or an array's) to another: hotloop.can_cast(hotloop.int32, hotloop.float64) is True."""
+    return _core.promote_types(_core.dtype(getattr(from_, "dtype", from_)), _core.dtype(to)) == _core.dtype(to)
+
+
+_KINDS = {
+    "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f", "complex floating": "", "numeric": "iuf",
+}  # fmt: skip
+
+
+def isdtype(dtype, kind):
+    """Whether the dtype is `kind`: a dtype, a name ("bool", "signed integer", "unsigned integer", "integral", "real floating", "complex
+    floating", "numeric"), or a tuple of these, of which one must fit."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, k) for k in kind)
+    if isinstance(kind, str) and kind not in _KINDS:
+        raise _core.UserError(f"[isdtype] the kind must be a dtype or one of {', '.join(_KINDS)}. Received: {kind!r}.")
+    return _core.dtype(dtype).kind in _KINDS[kind] if isinstance(kind, str) else _core.dtype(dtype) == _core.dtype(kind)
 
 
 def _is_number(x):

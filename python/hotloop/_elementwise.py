@@ -202,6 +202,25 @@ def copysign(x1, x2, /):
 
 
 @_export(1)
+def conj(x, /):
+    """x: there are no complex dtypes."""
+    return _core.to_tracer(x)
+
+
+@_export(1)
+def real(x, /):
+    """x: there are no complex dtypes."""
+    return _core.to_tracer(x)
+
+
+@_export(1)
+def imag(x, /):
+    """Zeros: there are no complex dtypes."""
+    x = _core.to_tracer(x)
+    return _core.cast(_core.full(0.0, x.dtype, x.shape), x.dtype)
+
+
+@_export(1)
 def log2(x, /):
     """Logarithm to base 2."""
     return _core.binary("mul", _core.unary("log", x), 1 / math.log(2))

@@ -37,4 +37,6 @@ def export_c(model, params, features, *, name="model", target="host", batch=1, b
     """
     if not isinstance(model, nn.Module):
         raise _core.UserError(f"[export] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell.")
+    if not isinstance(features, int):
+        raise _core.UserError(f"[export] features must be the number of features of a step's input. Received: {features!r}. Try: hl.export_c(model, params, 3).write(folder).")
     return ExportedC(name, *_core.export_c(model._layer, params, features, name, target, batch, buffers))

@@ -7,6 +7,7 @@ import typing
 import numpy
 
 from hotloop import _core, losses, metrics, nn, optim
+from hotloop._names import checked_call, checked_instance
 from hotloop.data import Samples
 
 
@@ -125,6 +126,7 @@ def _split(parts, fraction):
     return cut(slice(0, count - held)), cut(slice(count - held, None))
 
 
+@checked_call("hl.fit(model, (x, y), ...)")
 def fit(
     model,
     data,
@@ -170,6 +172,8 @@ def fit(
     """
     if not isinstance(model, nn.Module):
         raise _core.UserError(f"[fit] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell.")
+    optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
+    metric = checked_instance("fit", "the metric", metrics.MAE() if metric is None else metric, metrics.Metric, metrics)
     dtype = _core.dtype(dtype)
     if isinstance(data, Samples):
         validation = data.validation if validation is None else validation
@@ -191,7 +195,6 @@ def fit(
         resume = resume.state
     if isinstance(resume, (str, os.PathLike)):
         resume = _core.latest_checkpoint(os.fspath(resume)) or os.fspath(resume)
-    metric = metric or metrics.MAE()
     shown = _Bar(metric) if (sys.stderr.isatty() if progress is None else progress) else None
     told = [*([shown] if shown else []), *callbacks]
 
@@ -208,8 +211,8 @@ def fit(
         model._layer,
         _dataset(training),
         _dataset(held),
-        losses.engine_loss(loss or losses.MSE()),
-        (optimizer or optim.Adam(1e-3))._optimizer,
+        losses.engine_loss(losses.MSE() if loss is None else loss),
+        optimizer._optimizer,
         metric._metric,
         _core.options(device=device, threads=threads),
         settings,

@@ -119,7 +119,8 @@ _CONVERTERS = {
 def _convert(module, path, problems):
     converter = _CONVERTERS.get(type(module).__name__)
     if converter is None:
-        problems.append(f"{path or 'the module'}: {type(module).__name__}")
+        parts = ", ".join(f"{name}: {type(child).__name__}" for name, child in module.named_children())
+        problems.append(f"{path or 'the module'}: {type(module).__name__}" + (f", whose own forward joins {parts}" if parts else ""))
         return None, {}
     found = []
     layer, params = converter(module, found)
@@ -142,7 +143,7 @@ def from_torch(module):
     if problems:
         raise _core.UserError(
             f"[from_torch] every part must be one that can be converted. Received: {'; '.join(problems)}. "
-            "Try: hl.nn.Cell or hl.nn.Module for these parts."
+            "Try: hl.from_torch(module.part) for each part that can, and hl.nn.Sequential, hl.nn.Cell or hl.nn.Module around them."
         )
     return layer, params
 

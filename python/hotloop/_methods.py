@@ -2,7 +2,18 @@
 
 import numpy
 
-from hotloop import _core, _creation, _dtypes, _elementwise, _indexing, _linear, _manipulation, _reductions, _ufuncs
+from hotloop import (
+    _core,
+    _creation,
+    _dtypes,
+    _elementwise,
+    _indexing,
+    _linear,
+    _manipulation,
+    _numpy_functions,
+    _reductions,
+    _ufuncs,
+)
 
 _E, _M, _R = _elementwise, _manipulation, _reductions
 _OPERATORS = {
@@ -98,6 +109,8 @@ def _common(cls):
     cls.__iter__ = _rows
     cls.__array_priority__ = 1000
     cls.__array_ufunc__ = _ufuncs.array_ufunc
+    cls.__array_function__ = _numpy_functions.array_function
+    cls.__setitem__ = _no_assignment
     cls.T = property(lambda self: _M.transpose(self), doc="Axes in reverse order.")
     cls.mT = property(lambda self: _M.matrix_transpose(self), doc="The last two axes exchanged.")
     cls.at = property(_indexing.At, doc=_indexing.At.__doc__)
@@ -118,6 +131,22 @@ def _no_value(what, instead):
         )
 
     return method
+
+
+def _no_assignment(self, key, value):
+    raise _core.UserError(
+        "[array] arrays do not change. Received: x[key] = value. Try: x = x.at[key].set(value), hl.where(mask, value, x), or numpy.array(x) outside of "
+        "a compiled function."
+    )
+
+
+def _format(self, spec):
+    if not spec:
+        return repr(self)
+    raise _core.UserError(
+        f"[trace] a format such as {spec!r} needs numbers, and while a function is traced there are none yet. Received: a traced {self._type}. "
+        "Try: return the value, and print it where the function is called."
+    )
 
 
 def _tracer_repr(self):
@@ -163,6 +192,7 @@ def attach():
     array.numpy = lambda self: self._numpy()
     array.__array_namespace__ = lambda self, api_version=None: __import__("hotloop")
     tracer.__getitem__, tracer.__repr__ = _indexing.getitem, _tracer_repr
+    tracer.__format__ = _format
     tracer.__bool__ = _no_value("if, while, and, or, not", "hl.where(condition, a, b), hl.cond, hl.while_loop, or & | ~")
     for name in ("__int__", "__index__", "__float__", "__complex__", "item", "tolist", "numpy", "__array__"):
         setattr(tracer, name, _no_value("a conversion to a Python or NumPy number", "an hl function, or a static argument"))

@@ -1,8 +1,5 @@
 """Sorting and searching. A NaN counts as the largest number."""
 
-import math
-
-import numpy
 
 from hotloop import _core
 from hotloop._op import checked_axis, exporter
@@ -54,36 +51,3 @@ def isin(x1, x2, /, *, invert=False):
         place = _core.searchsorted(ordered, x1, False)
         found = _core.binary("eq", ordered[place], x1)  # a place beyond the end is limited to the last
     return _core.unary("not", found) if invert else found
-
-
-@_export(1)
-def nonzero(x, /, *, size=None, fill_value=0):
-    """Where x is not zero: a vector of positions (int32) for each axis, in row-major order.
-
-    How many there are depends on the values, and a program's shapes must not: `size` says how many are returned, the rest filled with
-    `fill_value` or dropped. UserError without it.
-    """
-    x = _core.to_tracer(x, "nonzero")
-    if size is None:
-        raise _core.UserError(
-            f"[nonzero] the number of results must not depend on the values, since shapes are known before there are any. Received: {x._type} and no size. "
-            "Try: hl.nonzero(x, size=n), hl.where(x, y, 0) for a masked y, hl.count_nonzero(x), or numpy.nonzero outside of a compiled function."
-        )
-    if x.ndim == 0:
-        raise _core.UserError("[nonzero] the array must have an axis. Received: a scalar. Try: x != 0.")
-    size = int(size)
-    flat = _core.cast(_core.reshape(x, (x.size,)), "bool")
-    if x.size == 0 or size == 0:
-        return tuple(_core.cast(_core.full(float(fill_value), "int32", (size,)), "int32") for _ in x.shape)
-    order = _core.argsort(flat, 0, True)  # true ones first, each as they were
-    count = _core.append("reduce_sum", [_core.cast(flat, "int32")], {"axes": [0]})
-    found = order[: min(size, x.size)]
-    if size > x.size:
-        found = _core.append("pad", [found, _core.cast(_core.to_tracer(0), "int32")], {"low": [0], "high": [size - x.size], "interior": [0]})
-    valid = _core.binary("lt", _core.iota("int32", (size,), 0), count)
-    positions = []
-    for axis, extent in enumerate(x.shape):
-        stride = math.prod(x.shape[axis + 1 :])
-        place = _core.binary("rem", _core.binary("div", found, numpy.int32(stride)), numpy.int32(extent))
-        positions.append(_core.append("select", [valid, place, _core.full(float(fill_value), "int32", (size,))], {}))
-    return tuple(positions)

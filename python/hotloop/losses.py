@@ -2,10 +2,12 @@
 engine has; any function (prediction, target) -> scalar may stand in their place."""
 
 import functools
+import sys
 
 from hotloop import _core
 from hotloop._components import bind, class_name, docstring, repr_of, signature
 from hotloop._jit import jit
+from hotloop._names import absent, checked_instance
 
 __all__ = ["Loss"]
 
@@ -46,4 +48,10 @@ for _definition in _core.loss_definitions():
 
 def engine_loss(loss):
     """The engine's loss of a Loss or a function."""
+    if isinstance(loss, type) or not (isinstance(loss, Loss) or callable(loss)):
+        checked_instance("fit", "the loss, unless it is a function (prediction, target) -> scalar,", loss, Loss, sys.modules[__name__])
     return loss._loss if isinstance(loss, Loss) else _core.python_loss(loss, getattr(loss, "__name__", "loss"))
+
+
+def __getattr__(name):
+    raise absent("hotloop.losses", name, __all__, {})

@@ -5,6 +5,7 @@
 
 from hotloop import _core
 from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop._names import absent
 
 __all__ = ["Metric"]
 
@@ -32,3 +33,7 @@ for _definition in _core.metric_definitions():
     _cls = _metric_class(_definition)
     globals()[_cls.__name__] = _cls
     __all__.append(_cls.__name__)
+
+
+def __getattr__(name):
+    raise absent("hotloop.metrics", name, __all__, {})

@@ -12,6 +12,7 @@ import functools
 from hotloop import _core
 from hotloop._components import bind, class_name, docstring, repr_of, signature
 from hotloop._jit import jit
+from hotloop._names import OPTIMIZERS, absent
 
 __all__ = ["Optimizer", "Factor", "Schedule"]
 
@@ -97,3 +98,7 @@ for _definition in _core.optimizer_definitions():
     _class(Optimizer, _definition, [], _make_optimizer(_definition[0], _rate), [])
 for _definition in _core.wrapper_definitions():
     _class(Optimizer, _definition, ["inner"], _make_wrapper, [("inner", "the optimiser that is wrapped.")])
+
+
+def __getattr__(name):
+    raise absent("hotloop.optim", name, __all__, OPTIMIZERS)

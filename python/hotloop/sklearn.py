@@ -86,15 +86,15 @@ class _Estimator(sklearn.base.BaseEstimator):
 
     # ---- training
 
-    def _train(self, x, y, lengths, sample_weight, outputs, loss, metric):
+    def _train(self, x, y, lengths, weights, outputs, loss, metric):
         """Trains on standardised x and y."""
         seed = int(sklearn.utils.check_random_state(self.random_state).randint(2**31 - 1))
         self._outputs = outputs
         self._rows = {"x": x, "y": y}
         if lengths is not None:
             self._rows["lengths"] = numpy.asarray(lengths, numpy.int32)
-        if sample_weight is not None:
-            self._rows["sample_weights"] = sklearn.utils.validation._check_sample_weight(sample_weight, x, dtype=numpy.float32)
+        if weights is not None:
+            self._rows["sample_weights"] = weights.astype(numpy.float32)
         training, held = self._held_out(seed)
         del self._rows
         model = self._make_model(x.shape[2], outputs)
@@ -127,14 +127,21 @@ class _Estimator(sklearn.base.BaseEstimator):
         x = self._scaled(self._sequences(X, reset=False))
         return numpy.array(predict(self.model_, self.params_, x, lengths=lengths, buffers=self.buffers_, threads=self.threads))
 
-    def _fit_scales(self, x, lengths):
-        if lengths is not None:
-            lengths = numpy.asarray(lengths)
-            x = x[numpy.arange(x.shape[1]) < lengths[:, None]]
-        flat = x.reshape(-1, x.shape[-1])
-        self._x_mean = flat.mean(0) if self.standardize else numpy.zeros(flat.shape[1])
-        std = flat.std(0) if self.standardize else numpy.ones(flat.shape[1])
-        self._x_std = numpy.where(std > 0, std, 1.0)
+    def _weights(self, sample_weight, x):
+        return None if sample_weight is None else sklearn.utils.validation._check_sample_weight(sample_weight, x, dtype=numpy.float64)
+
+    def _scales(self, values, weights):
+        """Mean and deviation of rows, weighted as the samples are; 0 and 1 without standardisation."""
+        if not self.standardize or (weights is not None and not weights.sum() > 0):
+            return numpy.zeros(values.shape[1]), numpy.ones(values.shape[1])
+        mean = numpy.average(values, axis=0, weights=weights)
+        std = numpy.sqrt(numpy.average((values - mean) ** 2, axis=0, weights=weights))
+        return mean, numpy.where(std > 0, std, 1.0)
+
+    def _fit_scales(self, x, lengths, weights):
+        there = numpy.ones(x.shape[:2], bool) if lengths is None else numpy.arange(x.shape[1]) < numpy.asarray(lengths)[:, None]
+        each = None if weights is None else numpy.broadcast_to(weights[:, None], there.shape)[there]
+        self._x_mean, self._x_std = self._scales(x[there], each)
 
 
 _SETTINGS = """
@@ -169,12 +176,11 @@ class SequenceRegressor(sklearn.base.MultiOutputMixin, sklearn.base.RegressorMix
             y = y[:, 0]
         self._y_axes = y.shape[1:]
         y = y.reshape(len(y), -1)
-        self._fit_scales(x, lengths)
-        std = y.std(0)
-        self._y_mean = y.mean(0) if self.standardize else numpy.zeros(y.shape[1])
-        self._y_std = numpy.where(std > 0, std, 1.0) if self.standardize else numpy.ones(y.shape[1])
+        weights = self._weights(sample_weight, x)
+        self._fit_scales(x, lengths, weights)
+        self._y_mean, self._y_std = self._scales(y, weights)
         z = ((y - self._y_mean) / self._y_std).astype(numpy.float32)
-        return self._train(self._scaled(x), z, lengths, sample_weight, z.shape[1], self.loss or losses.MSE(), metrics.MSE())
+        return self._train(self._scaled(x), z, lengths, weights, z.shape[1], self.loss or losses.MSE(), metrics.MSE())
 
     def predict(self, X, *, lengths=None):
         """(samples,), or (samples, outputs) if y was."""
@@ -197,9 +203,10 @@ class SequenceClassifier(sklearn.base.ClassifierMixin, _Estimator):
         self.classes_, indices = numpy.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"[{type(self).__name__}] y must have at least two classes. Received: one class, {self.classes_[0]!r}.")
-        self._fit_scales(x, lengths)
+        weights = self._weights(sample_weight, x)
+        self._fit_scales(x, lengths, weights)
         loss = self.loss or losses.CrossEntropy()
-        return self._train(self._scaled(x), indices.astype(numpy.int32), lengths, sample_weight, len(self.classes_), loss, metrics.Accuracy())
+        return self._train(self._scaled(x), indices.astype(numpy.int32), lengths, weights, len(self.classes_), loss, metrics.Accuracy())
 
     def predict_proba(self, X, *, lengths=None):
         """(samples, classes), rows with sum 1: the softmax of the model's outputs."""

@@ -1,5 +1,8 @@
 """Functions against NumPy, eagerly and compiled."""
 
+import pathlib
+import re
+
 import hotloop as hl
 import numpy as np
 import pytest
@@ -205,3 +208,37 @@ def test_astype():
     x = np.array([-1.7, 2.7, np.nan, 1e12])
     assert np.array_equal(hl.astype(x, hl.int32), [-1, 2, 0, 2**31 - 1])
     assert hl.asarray([1, 2]).astype("f64").dtype == hl.float64
+
+
+def test_dtypes_ask_and_answer():
+    assert hl.can_cast(hl.int32, hl.float64) and hl.can_cast(np.zeros(2, np.float32), hl.float64) and not hl.can_cast(hl.float64, hl.float32)
+    assert hl.can_cast(hl.uint32, hl.int64) and not hl.can_cast(hl.uint32, hl.int32)
+    assert hl.isdtype(hl.int32, "signed integer") and hl.isdtype(hl.uint32, ("bool", "integral")) and not hl.isdtype(hl.bool, "numeric")
+    assert hl.isdtype(hl.float64, hl.float64) and not hl.isdtype(hl.float32, "complex floating")
+    with pytest.raises(hl.UserError, match="the kind must be a dtype or one of bool, signed integer"):
+        hl.isdtype(hl.int32, "integer")
+
+
+def test_real_numbers_are_their_own_conjugates():
+    for run in (lambda f: f, hl.jit):
+        np.testing.assert_array_equal(run(hl.conj)(X), X)
+        np.testing.assert_array_equal(run(hl.real)(X), X)
+        np.testing.assert_array_equal(run(hl.imag)(X), 0 * X)
+
+
+def test_from_dlpack():
+    x = np.arange(6.0)
+    assert hl.from_dlpack(x)._address == x.__array_interface__["data"][0] and hl.from_dlpack(x, copy=True)._address != x.__array_interface__["data"][0]
+    with pytest.raises(hl.UserError, match="the argument must have __dlpack__. Received: a list. Try: hl.asarray"):
+        hl.from_dlpack([1, 2])
+
+
+# The Python array API standard 2024.12.
+STANDARD = ["e", "inf", "nan", "newaxis", "pi", "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid", "ones", "ones_like", "tril", "triu", "zeros", "zeros_like", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_left_shift", "bitwise_invert", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clip", "conj", "copysign", "cos", "cosh", "divide", "equal", "exp", "expm1", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter", "not_equal", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign", "signbit", "sin", "sinh", "square", "sqrt", "subtract", "tan", "tanh", "trunc", "take", "take_along_axis", "__array_namespace_info__", "matmul", "matrix_transpose", "tensordot", "vecdot", "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "unstack", "argmax", "argmin", "count_nonzero", "nonzero", "searchsorted", "where", "unique_all", "unique_counts", "unique_inverse", "unique_values", "isin", "argsort", "sort", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var", "all", "any", "diff", "__array_api_version__", "linalg", "fft"]
+
+
+def test_the_page_about_the_standard_names_what_is_missing():
+    page = pathlib.Path(__file__).parents[2] / "docs" / "array_api.md"
+    rows = page.read_text().split("## What is not there")[1].splitlines()
+    named = {name for row in rows if row.startswith("| `") for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+    assert {n for n in STANDARD if not hasattr(hl, n)} == named - {"x[i] = v"}

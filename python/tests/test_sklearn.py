@@ -12,6 +12,7 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
+# Also scikit-learn's own estimators that take samples in random batches do not pass this one, which compares to seven digits.
 WEIGHTS = "a sample of weight 2 and the same sample twice make different batches, so their results are near and not equal"
 
 
@@ -56,3 +57,19 @@ def test_a_model_of_ones_own_in_searches_and_pickles(rng):
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(again.predict_proba(x), search.best_estimator_.predict_proba(x))
     assert clone(search.best_estimator_).model is not None
+
+
+def test_weights_count_in_the_scales(rng):
+    """A sample of weight 0 is as good as absent, one of weight 2 is there twice; the trainings differ by their batches alone."""
+    x, weights = rng.normal(size=(40, 6, 2)), np.ones(40)
+    y = x[:, :, 0].sum(1)
+    x[3], y[3], weights[3], weights[5] = 1e6, -1e6, 0, 2
+    twice = np.repeat(np.arange(40), weights.astype(int))
+    for make in (SequenceRegressor, SequenceClassifier):
+        target = y if make is SequenceRegressor else y > 0
+        weighted = make(epochs=1, random_state=0).fit(x, target, sample_weight=weights)
+        repeated = make(epochs=1, random_state=0).fit(x[twice], target[twice])
+        np.testing.assert_allclose(weighted._x_mean, repeated._x_mean, rtol=1e-12)
+        np.testing.assert_allclose(weighted._x_std, repeated._x_std, rtol=1e-12)
+        if make is SequenceRegressor:
+            np.testing.assert_allclose([weighted._y_mean, weighted._y_std], [repeated._y_mean, repeated._y_std], rtol=1e-12)

@@ -77,11 +77,35 @@ def test_nonzero_has_a_size(rng):
             np.testing.assert_array_equal(np.asarray(ours)[:n], theirs[:size])
             assert (np.asarray(ours)[n:] == -1).all()
     message = r"\[nonzero\] the number of results must not depend on the values.*Received: f64\[4,5\] and no size. Try: hl.nonzero\(x, size=n\)"
-    for run in (hl.nonzero, hl.jit(hl.nonzero)):
-        with pytest.raises(hl.UserError, match=message):
-            run(x)
+    with pytest.raises(hl.UserError, match=message):
+        hl.jit(lambda v: hl.nonzero(v))(x)
+    for ours, theirs in zip(hl.nonzero(x), wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(hl.UserError, match="the array must have an axis"):
         hl.nonzero(np.float32(1), size=1)
+
+
+@pytest.mark.parametrize("x", [
+    np.array([3, 1, 3, 2, 1, 3]), np.array([[2.5, -1.0], [2.5, 0.0]], np.float32), np.array([np.nan, 1.0, np.nan]), np.zeros((0, 3)), np.array(7),
+    np.array([True, False, True]),
+])  # fmt: skip
+def test_distinct_values(x):
+    values, indices, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    got = hl.unique_all(x)
+    for ours, theirs in ((got.values, values), (got.indices, indices), (got.inverse_indices, inverse.reshape(x.shape)), (got.counts, counts)):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(hl.unique_values(x), values)
+    np.testing.assert_array_equal(hl.unique_counts(x).counts, counts)
+    np.testing.assert_array_equal(hl.unique_inverse(x).inverse_indices, inverse.reshape(x.shape))
+    if x.size:
+        longer = hl.jit(lambda v: hl.unique_all(v, size=len(values) + 2))(x)
+        np.testing.assert_array_equal(longer.values, [*values, values[0], values[0]])
+        np.testing.assert_array_equal(longer.counts, [*counts, 0, 0])
+        np.testing.assert_array_equal(longer.indices, [*indices, 0, 0])
+    filled = hl.jit(lambda v: hl.unique_values(v, size=len(values) + 1, fill_value=9))(x)
+    np.testing.assert_array_equal(filled, np.append(values, np.array(9, values.dtype)))
+    with pytest.raises(hl.UserError, match=r"\[unique_values\] the number of results must not depend on the values"):
+        hl.jit(lambda v: hl.unique_values(v))(x)
 
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, np.inf, -np.inf, np.nan, 1e-30, -1e30, np.nextafter(1, 0), np.nextafter(1, 2)]

@@ -117,7 +117,8 @@ void check_step_input(const std::string& where, Value x, Value weight_ih) {
                     "make the layer with as many inputs as the data has features");
   if (x.dtype() != weight_ih.dtype())
     throw UserError(where, "input and parameters must have one dtype",
-                    x.type().str() + " and " + weight_ih.type().str(), "init the parameters in the dtype of the data");
+                    x.type().str() + " and " + weight_ih.type().str(),
+                    "cast the input, or init the parameters in its dtype");
 }
 
 Value valid_steps(Value x, Value lengths) {

@@ -37,7 +37,7 @@ TEST(LayerErrors, InputsMustFit) {
             "Try: add the missing axis, or put recurrent layers before Last.");
   EXPECT_EQ(apply_message(LSTM(4, 3), zeros({2, 6, 4}, DType::F64)),
             "[lstm] input and parameters must have one dtype. Received: f64[2,4] and f32[12,4]. "
-            "Try: init the parameters in the dtype of the data.");
+            "Try: cast the input, or init the parameters in its dtype.");
   EXPECT_EQ(apply_message(LayerNorm(4), zeros({2, 5})),
             "[layer_norm] weight and bias must have the extent of the input's last axis. "
             "Received: x f32[2,5], weight f32[4], bias f32[4].");

@@ -7,7 +7,7 @@
 Every layer of the engine is here as a class; those whose size depends on their input take the number of its features first.
 """
 
-from hotloop import _core
+from hotloop import _core, _names
 from hotloop.nn._bound import Bound, Voice
 from hotloop.nn._cells import Cell, Recurrent
 from hotloop.nn._layers import LAYERS as _LAYERS
@@ -16,6 +16,10 @@ from hotloop.nn._modules import Module, Sequential
 globals().update(_LAYERS)
 
 __all__ = ["Module", "Sequential", "Cell", "Recurrent", "Bound", "Voice", "fold_in", "uniform", "normal", "glorot_uniform", "orthogonal", "layer_norm", *_LAYERS]
+
+
+def __getattr__(name):
+    raise _names.absent("hotloop.nn", name, __all__, _names.LAYERS)
 
 
 def fold_in(seed, name):

@@ -31,6 +31,8 @@ class Bound:
             x = _core.to_tracer(x, "x")
             if x.ndim < 1:
                 raise _core.UserError("[step] x must be (batch, features), one row a sequence. Received: a scalar.")
+            if x.ndim == 1 and x.dtype.kind == "f":
+                raise _core.UserError(f"[step] x must be (batch, features), one row a sequence. Received: {x._type}. Try: x[None] for one sequence.")
             y, after = run(weights, _core.reshape(x, (x.shape[0], 1, *x.shape[1:])), state)
             # A model that gives something for each step, (batch, time, ...), keeps the axis of time, which is 1 here.
             return (_core.reshape(y, (y.shape[0], *y.shape[2:])) if y.ndim > 2 and y.shape[1] == 1 else y), after

@@ -7,6 +7,17 @@ import warnings
 from hotloop import _core
 from hotloop._jit import jit
 
+_ABSENT = ...
+
+
+def _leaves(tree, path=""):
+    """(path, shape) of each leaf of nested dicts."""
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{path}{name}.")
+        else:
+            yield path + name, tuple(getattr(value, "shape", ()))
+
 
 class Module:
     """A layer or a model. Immutable: parameters are given at each call.
@@ -53,20 +64,47 @@ class Module:
         """The layer under trace: y."""
         return self(params, x, key=key)
 
-    def __call__(self, params, x, *, key=None, state=None, lengths=None, buffers=None, training=False):
+    def __call__(self, params, x=_ABSENT, *, key=None, state=None, lengths=None, buffers=None, training=False):
         """y = model(params, x); given a state (y, state), given buffers (y, buffers), given both (y, state, buffers).
 
         x: (batch, time, features) for sequences. A float x of another dtype than the parameters is cast to theirs.
         key: uint32[2], means training: dropout draws from it. training: without a key, for layers that draw nothing.
         state: what recurrent layers start from, see initial_state. lengths: (batch,) valid steps of each row.
         """
-        if not _core.is_tracing():
-            return self._compiled(params, x, key, state, lengths, buffers, training)
-        return self._traced(params, x, key, state, lengths, buffers, training)
+        call = self._traced if _core.is_tracing() else self._compiled
+        try:
+            return call(params, x, key, state, lengths, buffers, training)
+        except _core.UserError:
+            self._check_arguments(params, x)
+            raise
+
+    def _check_arguments(self, params, x):
+        """After an error: whether it was one of the arguments, rather than of the input's shape or dtype."""
+        name = type(self).__name__
+        if x is _ABSENT:
+            raise _core.UserError(f"[{name}] a model holds no parameters: they and the input are given at each call. Received: one argument. Try: model(model.init(seed), x).") from None
+        if isinstance(x, dict) and not isinstance(params, dict):
+            raise _core.UserError(f"[{name}] the parameters come before the input. Received: model(x, params). Try: model(params, x).") from None
+        if not isinstance(params, dict):
+            raise _core.UserError(f"[{name}] params must be a dict as model.init(seed) gives it. Received: a {type(params).__name__}.") from None
+        try:
+            wanted, given = (dict(_leaves(tree)) for tree in (self.init(0), params))
+        except Exception:  # an init of one's own that wants more: the first error stands
+            return
+        wrong = [f"{path} is missing" for path in wanted if path not in given]
+        wrong += [f"{path} is left over" for path in given if path not in wanted]
+        wrong += [f"{path} is {given[path]} in place of {shape}" for path, shape in wanted.items() if given.get(path, shape) != shape]
+        if wrong:
+            more = f", and {len(wrong) - 6} more" if len(wrong) > 6 else ""
+            raise _core.UserError(
+                f"[{name}] params must be as model.init(seed) gives them for {self!r}. Received: {', '.join(wrong[:6])}{more}. Try: the parameters that this model was trained with."
+            ) from None
 
     @functools.cached_property
     def _compiled(self):
-        return jit(self._traced, static_argnums=6)
+        call = lambda *arguments: self._traced(*arguments)  # noqa: E731
+        call.__name__ = type(self).__name__  # by which errors and hl.explain call it
+        return jit(call, static_argnums=6)
 
     def _traced(self, params, x, key, state, lengths, buffers, training):
         x = in_params_dtype(params, _core.to_tracer(x, "x"))
@@ -113,15 +151,25 @@ def in_params_dtype(params, x):
     return x
 
 
+def _described(layer):
+    return f"the class {layer.__name__}" if isinstance(layer, type) else f"a {type(layer).__name__}"
+
+
+def _try(layer):
+    """What to give Sequential in place of what is no layer."""
+    if isinstance(layer, type):
+        return f"{layer.__name__}(...)"
+    return "a layer such as hl.nn.Tanh(), or a subclass of hl.nn.Module with init and apply" if callable(layer) and not hasattr(layer, "initial_state") else "hl.nn.Recurrent(cell) for a cell"
+
+
 class Sequential(Module):
     """Layers one after another. Parameters of the i-th are under the key "i"."""
 
     def __init__(self, *layers):
         for i, layer in enumerate(layers):
             if not isinstance(layer, Module):
-                raise _core.UserError(
-                    f"[Sequential] every part must be a layer. Received: a {type(layer).__name__} at {i}. Try: hl.nn.Recurrent(cell) for a cell."
-                )
+                meant = "hl.nn.Sequential(*layers)" if isinstance(layer, (list, tuple)) else _try(layer)
+                raise _core.UserError(f"[Sequential] every part must be a layer. Received: {_described(layer)} at {i}. Try: {meant}.")
         self.layers = layers
         self._layer  # noqa: B018
 

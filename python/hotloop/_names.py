@@ -1,0 +1,88 @@
+"""Names as other libraries have them: what is asked for and not there is answered with what it is called here."""
+
+import difflib
+import functools
+import inspect
+import re
+
+from hotloop import _core
+
+# Of NumPy, PyTorch and JAX where the array API standard has another name.
+FUNCTIONS = {
+    "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
+    "arctan2": "atan2", "arctanh": "atanh", "array": "asarray", "as_tensor": "asarray", "cat": "concat", "clamp": "clip", "concatenate": "concat",
+    "cumprod": "cumulative_prod", "cumsum": "cumulative_sum", "dot": "matmul", "from_numpy": "asarray", "invert": "bitwise_invert",
+    "mm": "matmul", "bmm": "matmul", "mod": "remainder", "mul": "multiply", "neg": "negative", "permute": "permute_dims", "power": "pow",
+    "sub": "subtract", "swapaxes": "permute_dims", "tensor": "asarray", "true_divide": "divide", "unique": "unique_values",
+    "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "fori_loop": "scan", "remat": "checkpoint",
+    "no_grad": "stop_gradient", "detach": "stop_gradient",
+}  # fmt: skip
+LAYERS = {"Dense": "Linear", "SimpleRNN": "RNN", "Activation": "Tanh", "LSTMCell": "Recurrent", "GRUCell": "Recurrent", "ModuleList": "Sequential"}
+OPTIMIZERS = {"lr_scheduler": "Schedule", "clip_by_global_norm": "ClipByNorm", "chain": "ClipByNorm"}
+_SETTINGS = {
+    "lr": "learning_rate", "eps": "epsilon", "betas": "beta1 and beta2", "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
+    "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
+    "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
+}  # fmt: skip
+_REMARKS = {
+    "batch_first": "Sequences are (batch, time, features) always",
+    "return_sequences": "Try: hl.nn.Last() after the layer, for its last step alone",
+    "return_state": "Try: model(params, x, state=state), which gives the state too",
+    "lr": "Try: optimizer=hl.optim.Adam(1e-3)",
+    "learning_rate": "Try: optimizer=hl.optim.Adam(1e-3)",
+}  # fmt: skip
+
+
+def absent(module, name, known, elsewhere):
+    """The AttributeError of `module` for a name it has not, with what may be meant."""
+    text = f"module {module!r} has no attribute {name!r}"
+    if name.startswith("__"):
+        return AttributeError(text)
+    known = [k for k in known if not k.startswith("_")]
+    lower = {k.lower(): k for k in known}
+    meant = elsewhere.get(name) or lower.get(name.lower()) or lower.get(name.lower().removesuffix("loss")) or next(iter(difflib.get_close_matches(name, known, 1, 0.75)), None)
+    return AttributeError(f"{text}. Try: {module}.{meant}" if meant in known else text)
+
+
+def try_setting(error, names):
+    """". Try: ..." for the TypeError of a call with an argument that does not exist, or ""."""
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if not found:
+        return ""
+    name = found[1]
+    meant = _SETTINGS.get(name, "")
+    if meant.partition(" ")[0].rstrip(",") not in names:
+        if name in _REMARKS:
+            return f". {_REMARKS[name]}"
+        meant = next(iter(difflib.get_close_matches(name, names, 1, 0.6)), None)
+    return f". Try: {meant}" if meant else ""
+
+
+def checked_call(hint):
+    """For a function whose arguments are often given as another library has them: `hint` ends the TypeError of too many of them."""
+
+    def declare(fn):
+        signature = inspect.signature(fn)
+
+        @functools.wraps(fn)
+        def call(*args, **kwargs):
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{fn.__name__}(): {error}{try_setting(error, list(signature.parameters)) or f'. Try: {hint}'}") from None
+            return fn(*args, **kwargs)
+
+        return call
+
+    return declare
+
+
+def checked_instance(where, what, given, base, module):
+    """`given`, an instance of `base`. UserError that names the class of `module` that a string, or the class itself, may mean."""
+    if isinstance(given, base):
+        return given
+    name = given.__name__ if isinstance(given, type) else given if isinstance(given, str) else ""
+    classes = {k.lower(): k for k in module.__all__ if isinstance(getattr(module, k), type) and issubclass(getattr(module, k), base)}
+    meant = classes.get(name.lower().replace("_", "")) or next(iter(sorted(classes.values())))
+    came = f"the class {name}" if isinstance(given, type) else repr(given) if name else f"a {type(given).__name__}"
+    raise _core.UserError(f"[{where}] {what} must be one of {module.__name__}. Received: {came}. Try: hl.{module.__name__.rpartition('.')[2]}.{meant}().")

@@ -1,0 +1,118 @@
+"""What a newcomer types, and what he is told: names and habits of other libraries, arguments left out or exchanged."""
+
+import subprocess
+import sys
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+X = np.random.default_rng(0).normal(size=(32, 5, 3)).astype(np.float32)
+Y = X[:, :, :1].sum(1)
+MODEL = hl.nn.Sequential(hl.nn.LSTM(3, 8), hl.nn.Last(), hl.nn.Linear(8, 1))
+PARAMS = MODEL.init(0)
+
+
+def without(tree, layer, name):
+    return {**tree, layer: {k: v for k, v in tree[layer].items() if k != name}}
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: MODEL(X), r"a model holds no parameters.*Received: one argument. Try: model\(model.init\(seed\), x\)"),
+    (lambda: MODEL(X, PARAMS), r"the parameters come before the input.*Try: model\(params, x\)"),
+    (lambda: MODEL({"0": PARAMS["0"]}, X), r"params must be as model.init\(seed\) gives them for .*: 2.weight is missing, 2.bias is missing"),
+    (lambda: MODEL(without(PARAMS, "0", "weight_hh_l0"), X), "Received: 0.weight_hh_l0 is missing."),
+    (lambda: hl.jit(MODEL)({**PARAMS, "2": {"weight": np.zeros((1, 4), "f"), "bias": np.zeros(1, "f")}}, X), r"2.weight is \(1, 4\) in place of \(1, 8\)"),
+    (lambda: MODEL(PARAMS, X[:, :, 0]), r"the input must be a sequence \(batch, time, features\). Received: f32\[32,5\]"),
+    (lambda: MODEL(PARAMS, np.ones((2, 5, 3), int)), "input and parameters must have one dtype.*Try: cast the input"),
+    (lambda: hl.nn.Sequential([hl.nn.LSTM(3, 8)]), r"Received: a list at 0. Try: hl.nn.Sequential\(\*layers\)"),
+    (lambda: hl.nn.Sequential(hl.nn.Tanh), r"Received: the class Tanh at 0. Try: Tanh\(...\)"),
+    (lambda: hl.nn.Sequential(hl.tanh), r"Try: a layer such as hl.nn.Tanh\(\)"),
+    (lambda: MODEL.bind(PARAMS).step(None, X[0, 0]), r"x must be \(batch, features\).*Try: x\[None\]"),
+    (lambda: hl.fit(MODEL, (X, Y), loss="mse"), r"the loss.*Received: 'mse'. Try: hl.losses.MSE\(\)"),
+    (lambda: hl.fit(MODEL, (X, Y), loss=hl.losses.Huber), r"Received: the class Huber. Try: hl.losses.Huber\(\)"),
+    (lambda: hl.fit(MODEL, (X, Y), optimizer="adam"), r"Received: 'adam'. Try: hl.optim.Adam\(\)"),
+    (lambda: hl.fit(MODEL, (X, Y), optimizer=1e-3), r"the optimizer must be one of hotloop.optim. Received: a float"),
+    (lambda: hl.fit(MODEL, (X, Y), metric="mae"), r"Try: hl.metrics.MAE\(\)"),
+    (lambda: hl.jit(lambda v: f"{v:.3f}")(1.0), "a format such as '.3f' needs numbers"),
+    (lambda: hl.jit(lambda v: v.__setitem__(0, 1.0))(X), r"arrays do not change.*Try: x = x.at\[key\].set\(value\)"),
+    (lambda: hl.ones(3).__setitem__(0, 1.0), "arrays do not change"),
+    (lambda: hl.jit(np.linalg.norm)(X), "numpy.linalg.norm needs numbers"),
+    (lambda: hl.jit(lambda v: np.dot(v, v))(X[0, 0]), "numpy.dot needs numbers.*Try: hl.matmul"),
+])  # fmt: skip
+def test_messages(call, message):
+    with pytest.raises(hl.UserError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: hl.fit(MODEL, X, Y), r"too many positional arguments. Try: hl.fit\(model, \(x, y\), ...\)"),
+    (lambda: hl.fit(MODEL, (X, Y), metrics=["mae"]), "'metrics'. Try: metric"),
+    (lambda: hl.fit(MODEL, (X, Y), lr=1e-3), r"'lr'. Try: optimizer=hl.optim.Adam\(1e-3\)"),
+    (lambda: hl.optim.Adam(lr=1e-3), "'lr'. Try: learning_rate"),
+    (lambda: hl.nn.LSTM(3, 8, num_layers=2), "'num_layers'. Try: layers"),
+    (lambda: hl.nn.LSTM(3, 8, batch_first=True), r"'batch_first'. Sequences are \(batch, time, features\) always"),
+])  # fmt: skip
+def test_arguments(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("module, name, meant", [
+    (hl, "concatenate", "concat"), (hl, "array", "asarray"), (hl, "Jit", "jit"), (hl.nn, "Dense", "Linear"), (hl.nn, "lstm", "LSTM"), (hl.optim, "Adan", "Adam"),
+    (hl.losses, "HuberLoss", "Huber"),
+])  # fmt: skip
+def test_names(module, name, meant):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {module.__name__}.{meant}$"):
+        getattr(module, name)
+    assert not hasattr(module, "nothing_like_it")
+
+
+def test_names_of_elsewhere_lead_somewhere():
+    from hotloop import _names
+
+    assert all(hasattr(hl, name) for name in _names.FUNCTIONS.values()) and not any(hasattr(hl, name) for name in _names.FUNCTIONS)
+    assert all(hasattr(hl.nn, name) for name in _names.LAYERS.values()) and not any(hasattr(hl.nn, name) for name in _names.LAYERS)
+
+
+def test_modules_that_need_others_are_imported_when_asked_for():
+    code = """
+import sys, hotloop as hl
+assert "hotloop.sklearn" not in sys.modules
+try:
+    hl.sklearn.SequenceRegressor()
+except ImportError as error:
+    assert "scikit-learn is needed" in str(error), error
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_module_of_ones_own_is_named_with_its_parts():
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.head = torch.nn.LSTM(3, 8, batch_first=True), torch.nn.Linear(8, 1)
+
+    with pytest.raises(hl.UserError, match="the module: Net, whose own forward joins lstm: LSTM, head: Linear. Try: hl.from_torch"):
+        hl.from_torch(Net())
+    with pytest.raises(hl.UserError, match=r"\[Sequential\] .*need no gradient.*which its __dlpack__ does not give out: .*require.*gradient.*Try: x.detach"):
+        MODEL(PARAMS, torch.zeros(2, 5, 3, requires_grad=True))
+
+
+def test_numpy_functions_of_arrays():
+    """On arrays NumPy's own, on what is traced ours of the same meaning."""
+    x = hl.asarray(X)
+    for run in (
+        lambda v: np.sum(v), lambda v: np.mean(v, axis=(0, 1)), lambda v: np.concatenate([v, v], axis=1), lambda v: np.stack([v, v]), lambda v: np.where(v > 0, v, 0.0),
+        lambda v: np.transpose(v, (2, 0, 1)), lambda v: np.clip(v, -0.5, 0.5), lambda v: np.std(v, axis=0), lambda v: np.max(v, axis=1), lambda v: np.argmin(v, axis=-1),
+        lambda v: np.zeros_like(v), lambda v: np.reshape(v, (-1, 3)), lambda v: np.sort(v, axis=1), lambda v: np.cumsum(v[0, :, 0]), lambda v: np.repeat(v, 2, axis=0),
+        lambda v: np.tensordot(v, v, axes=([0, 1, 2], [0, 1, 2])), lambda v: np.flip(v, axis=1), lambda v: np.squeeze(v[:1], axis=0), lambda v: np.take(v, np.array([2, 0]), axis=1),
+    ):  # fmt: skip
+        wanted = run(X)
+        assert isinstance(run(x), (np.ndarray, np.generic))
+        for got in (run(x), hl.jit(run)(X)):
+            assert got.shape == wanted.shape
+            np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-5)
+    assert np.linalg.norm(x) > 0 and np.allclose(x, X) and np.array_equal(x, X)
