@@ -116,6 +116,10 @@ struct Stream::Voice::State {
   // Of a step that reads states[i]: the state, x, what is bound; y, the state.
   std::vector<void*> inputs[2], outputs[2];
   std::size_t x = 0;  // where x stands among the inputs
+  DType dtype = DType::F32;
+  std::size_t x_size = 0, y_size = 0;
+  std::int64_t batch = 1;
+  std::unique_ptr<runtime::Engine::Seat> seat;
   int current = 0;
 };
 
@@ -131,6 +135,11 @@ Stream::Voice Stream::voice() const {
     for (const Array& a : state_->executable.impl().bound) own->inputs[i].push_back(a.memory().get());
   }
   own->x = own->states[0].size();
+  own->dtype = input_type().dtype;
+  own->x_size = static_cast<std::size_t>(input_type().shape.size());
+  own->y_size = static_cast<std::size_t>(output_type().shape.size());
+  own->batch = input_type().shape[0];
+  own->seat = state_->executable.impl().engine->seat();
   return Voice(std::move(own));
 }
 
@@ -142,19 +151,19 @@ void Stream::Voice::reset() {
 
 template <class T> void Stream::Voice::step_as(std::span<const T> x, std::span<T> y) {
   State& own = *state_;
-  const Executable& executable = own.stream->executable;
-  const ValueType& in = executable.input_types().back();
-  const ValueType& out = executable.output_types().front();
-  if (in.dtype != dtype_of<T>() || static_cast<std::int64_t>(x.size()) != in.shape.size() ||
-      static_cast<std::int64_t>(y.size()) != out.shape.size())
-    throw UserError("stream", "a step takes " + in.str() + " and gives " + out.str(),
+  if (own.dtype != dtype_of<T>() || x.size() != own.x_size || y.size() != own.y_size) {
+    const Executable& executable = own.stream->executable;
+    throw UserError("stream",
+                    "a step takes " + executable.input_types().back().str() + " and gives " +
+                        executable.output_types().front().str(),
                     std::string(name_of(dtype_of<T>())) + ", " + std::to_string(x.size()) + " numbers in and " +
                         std::to_string(y.size()) + " out");
+  }
   const auto i = static_cast<std::size_t>(own.current);
   own.inputs[i][own.x] = const_cast<T*>(x.data());  // read only
   own.outputs[i].front() = y.data();
   // Straight to the kernel: counting and timing the call would cost as much as a small step.
-  executable.impl().engine->run(own.inputs[i].data(), own.outputs[i].data(), in.shape[0]);
+  own.seat->run(own.inputs[i].data(), own.outputs[i].data(), own.batch);
   own.current = 1 - own.current;
 }
 

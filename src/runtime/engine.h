@@ -22,6 +22,14 @@ class Engine {
   virtual ~Engine() = default;
   // One pointer an input and an output; `rows` is the number of batch rows.
   virtual void run(void* const* inputs, void* const* outputs, std::int64_t rows) const = 0;
+  // Runs with memory of its owner's alone, so that nothing is taken and given back: for steps of some tens of nanoseconds. For one
+  // thread at a time; the engine must outlive it.
+  class Seat {
+   public:
+    virtual ~Seat() = default;
+    virtual void run(void* const* inputs, void* const* outputs, std::int64_t rows) = 0;
+  };
+  virtual std::unique_ptr<Seat> seat() const;
   // Structure, for KernelHistory and explain(), of a run of so many rows; flops, bytes and time_us are the caller's.
   virtual KernelRecord describe(std::int64_t rows) const = 0;
   virtual std::string kernel_text() const = 0;

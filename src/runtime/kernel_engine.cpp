@@ -154,24 +154,8 @@ class KernelEngine final : public Engine {
 
   void run(void* const* inputs, void* const* outputs, std::int64_t rows) const override {
     std::unique_ptr<Context> context = contexts_.take();
-    if (!context)
-      context = std::make_unique<Context>(static_cast<std::size_t>(program_.shared_bytes),
-                                          static_cast<std::size_t>(program_.worker_bytes), workers_.most());
-    const std::int64_t turn = context->next_turn();
-    if (fixed_rows_) rows = program_.max_rows;
-    const int num_workers = workers_.of(rows);
-    for (int w = 0; w < num_workers; ++w) {
-      KernelContext& c = context->workers()[static_cast<std::size_t>(w)];
-      c.turn = turn;
-      c.arguments = inputs;
-      c.results = outputs;
-      c.rows = rows;
-      c.num_workers = num_workers;
-    }
-    if (num_workers == 1 || !run_on_team(*context, num_workers)) {
-      context->workers()[0].num_workers = 1;
-      kernel_->function()(context->workers().data());
-    }
+    if (!context) context = new_context();
+    run_in(*context, inputs, outputs, rows);
     contexts_.put(std::move(context));
   }
 
@@ -184,7 +168,45 @@ class KernelEngine final : public Engine {
   std::string kernel_text() const override { return kernel::print(program_); }
   const std::string& source() const override { return kernel_->source; }
 
+  std::unique_ptr<Seat> seat() const override {
+    class OwnContext final : public Seat {
+     public:
+      explicit OwnContext(const KernelEngine& engine) : engine_(engine), context_(engine.new_context()) {}
+      void run(void* const* inputs, void* const* outputs, std::int64_t rows) override {
+        engine_.run_in(*context_, inputs, outputs, rows);
+      }
+
+     private:
+      const KernelEngine& engine_;
+      std::unique_ptr<Context> context_;
+    };
+    return std::make_unique<OwnContext>(*this);
+  }
+
  private:
+  std::unique_ptr<Context> new_context() const {
+    return std::make_unique<Context>(static_cast<std::size_t>(program_.shared_bytes),
+                                     static_cast<std::size_t>(program_.worker_bytes), workers_.most());
+  }
+
+  void run_in(Context& context, void* const* inputs, void* const* outputs, std::int64_t rows) const {
+    const std::int64_t turn = context.next_turn();
+    if (fixed_rows_) rows = program_.max_rows;
+    const int num_workers = workers_.of(rows);
+    for (int w = 0; w < num_workers; ++w) {
+      KernelContext& c = context.workers()[static_cast<std::size_t>(w)];
+      c.turn = turn;
+      c.arguments = inputs;
+      c.results = outputs;
+      c.rows = rows;
+      c.num_workers = num_workers;
+    }
+    if (num_workers == 1 || !run_on_team(context, num_workers)) {
+      context.workers()[0].num_workers = 1;
+      kernel_->function()(context.workers().data());
+    }
+  }
+
   bool run_on_team(Context& context, int num_workers) const {
     struct Job {
       KernelFunction function;

@@ -1,0 +1,21 @@
+#include "runtime/engine.h"
+
+namespace hotloop::runtime {
+namespace {
+
+class AnySeat final : public Engine::Seat {
+ public:
+  explicit AnySeat(const Engine& engine) : engine_(engine) {}
+  void run(void* const* inputs, void* const* outputs, std::int64_t rows) override {
+    engine_.run(inputs, outputs, rows);
+  }
+
+ private:
+  const Engine& engine_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine::Seat> Engine::seat() const { return std::make_unique<AnySeat>(*this); }
+
+}  // namespace hotloop::runtime
