@@ -1,5 +1,5 @@
-// Small programs, one thread, ns or us a call, the best of many short runs: one streaming step of LSTM(8, H) and Linear(H, 1), and a
-// full-batch training step of small networks.
+// Small programs, one thread, ns or us a call, the best of many short runs: one streaming step of LSTM(8, H) and Linear(H, 1), a
+// matrix times a vector, and a full-batch training step of small networks.
 //   step_bench [substring of a name]
 #include <algorithm>
 #include <chrono>
@@ -64,6 +64,19 @@ void mlp(const std::vector<std::int64_t>& sizes, std::int64_t samples, DType dty
   if (std::getenv("HOTLOOP_KERNEL")) std::puts(run.kernel_text().c_str());
 }
 
+void matvec(std::int64_t rows, std::int64_t columns) {
+  const std::vector<ValueType> types = {{DType::F32, {rows, columns}}, {DType::F32, {columns}}};
+  const Executable run =
+      compile(trace([](std::span<const Value> in) { return std::vector<Value>{matmul(in[0], in[1])}; }, types));
+  Array a = nn::uniform(1, {rows, columns}, DType::F32, -1, 1), x = nn::uniform(2, {columns}, DType::F32, -1, 1);
+  Array y(DType::F32, {rows});
+  void* const in[] = {a.raw(), x.raw()};
+  void* const out[] = {y.raw()};
+  std::printf("matvec %lldx%lld: %.1f ns a call\n", static_cast<long long>(rows), static_cast<long long>(columns),
+              best_seconds([&] { run.run_raw(in, out, 1); }) * 1e9);
+  if (std::getenv("HOTLOOP_KERNEL")) std::puts(run.kernel_text().c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -72,6 +85,9 @@ int main(int argc, char** argv) {
     if (name.find(wanted) != std::string::npos) fn();
   };
   for (const std::int64_t hidden : {16, 64, 128}) if_wanted("stream" + std::to_string(hidden), [&] { stream(hidden); });
+  if_wanted("matvec1x1", [] { matvec(1, 1); });
+  if_wanted("matvec100x3", [] { matvec(100, 3); });
+  if_wanted("matvec100x100", [] { matvec(100, 100); });
   if_wanted("mlp4", [] { mlp({4, 32, 16, 4}, 10000, DType::F32); });
   if_wanted("mlp24", [] { mlp({24, 8, 2}, 200, DType::F64); });
 }

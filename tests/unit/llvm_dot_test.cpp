@@ -110,6 +110,31 @@ TEST_P(LlvmDots, DotNarrowOutputs) {
   }
 }
 
+// A matrix times a vector is scalar code: one column would fill one lane of a vector, and be scattered to memory.
+TEST_P(LlvmDots, DotOneColumn) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t k : {1, 3, 9, 1200}) {
+      ProgramBuilder p(target(), 60);
+      const int a = p.argument(dtype, 60 * k), b = p.argument(dtype, k), c = p.result(dtype, 60);
+      Dot dot;
+      dot.dtype = dtype;
+      dot.m = {60, rows_var};
+      dot.n = {1, -1};
+      dot.segments.push_back({at(a), at(b), k, 0, {{{k, -1}, 1, 1}}, false});
+      dot.c = at(c);
+      dot.c_m = 1;
+      dot.c_n = 0;
+      p.add(dot);
+      const Program program = p.build();
+      check(program, {1, 11, 12, 60});
+      const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+      EXPECT_EQ(source.find("scatter"), std::string::npos);
+      EXPECT_EQ(source.find(" x float>"), std::string::npos);
+    }
+    for (const std::int64_t m : {1, 7, 51}) check(dot_program(target(), {dtype, m, 1, {8, 16}, true, true}));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, LlvmDots, testing::Values("avx512", "avx2", "portable"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -107,7 +107,10 @@ std::string key_of(const Dot& dot) {
 class DotEmitter {
  public:
   DotEmitter(Code& code, const Dot& dot, llvm::Function* function)
-      : code_(code), dot_(dot), lanes_(lanes_of(dot.dtype)), bytes_(bytes_of(dot.dtype)) {
+      : code_(code),
+        dot_(dot),
+        lanes_(dot.n.is_static() && dot.n.bound == 1 ? 1 : lanes_of(dot.dtype)),  // one column fills no vector
+        bytes_(bytes_of(dot.dtype)) {
     auto* argument = function->arg_begin();
     c_ = argument++;
     if (dot.init) init_ = argument++;
@@ -382,17 +385,17 @@ class DotEmitter {
     return values;
   }
 
-  // Elements from one step of dim d to the next in B.
-  static std::int64_t b_step(const Segment& segment, std::size_t d, const Tile& tile, int lanes) {
+  // Elements from one step of dim d to the next in B. Panels are whole logical vectors wide.
+  std::int64_t b_step(const Segment& segment, std::size_t d, const Tile& tile) const {
     if (!segment.packed) return segment.k[d].b_stride;
-    std::int64_t step = tile.panel_vectors * lanes;
+    std::int64_t step = tile.panel_vectors * lanes_of(dot_.dtype);
     for (std::size_t inner = d + 1; inner < segment.k.size(); ++inner) step *= segment.k[inner].extent.bound;
     return step;
   }
 
   Values steps(const Segment& segment, std::size_t d, const Tile& tile, std::int64_t rows, Value* a, Value* b,
                Values accumulators) {
-    const std::int64_t a_step = segment.k[d].a_stride * bytes_, b_bytes = b_step(segment, d, tile, lanes_) * bytes_;
+    const std::int64_t a_step = segment.k[d].a_stride * bytes_, b_bytes = b_step(segment, d, tile) * bytes_;
     Value* extent = segment.extents[d];
     if (d + 1 < segment.k.size()) {
       return code_.loop(code_.i64(0), extent, 1, accumulators, [&](Value* k, const Values& carried) {
