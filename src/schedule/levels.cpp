@@ -356,10 +356,24 @@ void LevelLowering::single_level(int level, Block& program) {
 std::int64_t LevelLowering::choose_tile_rows(int level) const {
   constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, most_rows = 96;
   if (context_.options().tile_rows > 0) return context_.options().tile_rows;
+  // Elementwise work that only such work reads is part of its reader's map and lies nowhere.
+  std::set<const Node*> in_memory;
+  const auto note = [&](auto&& self, Value v) -> void {
+    in_memory.insert(v.node);
+    if (floats(*v.node) && !ir::is(*v.node, OpKind::Extent))
+      for (const Value& o : v.node->operands) self(self, o);
+  };
+  for (const auto& n : graph_.nodes()) {
+    if (!ir::is(*n, OpKind::Elementwise)) in_memory.insert(n.get());
+    if (!ir::is(*n, OpKind::Elementwise) && !floats(*n))
+      for (const Value& v : n->operands) note(note, v);
+  }
+  for (const Value& v : graph_.outputs()) note(note, v);
   double bytes = 0;
   const auto visit = [&](auto&& self, const Graph& graph, bool top, double times) -> void {
     for (const auto& n : graph.nodes()) {
       if (ir::is(*n, OpKind::Input) || (top && (floats(*n) || home(*n) != level))) continue;
+      if (top && !in_memory.contains(n.get())) continue;
       if (ir::is(*n, OpKind::Loop))
         self(self, *n->regions[0], false,
              times * static_cast<double>(std::max<std::int64_t>(n->attrs.integer("length"), 1)));

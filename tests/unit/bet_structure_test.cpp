@@ -150,6 +150,48 @@ TEST_P(Bet, OneLaunchAndNoAllocationAStep) {
   EXPECT_EQ(num_allocations, 0);
 }
 
+// A voice has its memory from the start: real time begins with the first step.
+TEST(Streaming, NoStepAllocatesNotEvenTheFirst) {
+  const nn::Sequential model(nn::LSTM(8, hidden), nn::Linear(hidden, 1));
+  const Stream stream(model, model.init(0), 8);
+  Stream::Voice voice = stream.voice();
+  const std::vector<float> x(8, 0.5F);
+  std::vector<float> y(1);
+  num_allocations = 0;
+  watching = true;
+  for (int i = 0; i < 3; ++i) voice.step(x, y);
+  watching = false;
+  EXPECT_EQ(num_allocations, 0);
+}
+
+// Rows of a tile follow from what a row keeps in memory: what is fused into maps costs no room, however much of it there is.
+TEST(Tiles, AreHighWhereARowKeepsLittle) {
+  const auto tile_rows = [](const TracedFunction& fn) {
+    const auto graph = trace(fn, std::vector<ValueType>{{DType::F32, {1000, 64}}, {DType::F32, {64, 64}}}, "rows");
+    ScheduleOptions options;
+    options.target = kernel::target_named("avx512");
+    options.batch_axes = {0, -1};
+    const kernel::Program program = schedule(*graph, options);
+    for (const kernel::Stmt& stmt : program.body)
+      if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) return grid->tile_rows;
+    return std::int64_t{0};
+  };
+  const auto chain = [](Value v, int length) {
+    for (int i = 0; i < length; ++i) v = v * v + 1.0;
+    return v;
+  };
+  const std::int64_t one =
+      tile_rows([&](std::span<const Value> v) { return std::vector<Value>{matmul(chain(v[0], 1), v[1])}; });
+  EXPECT_EQ(one, tile_rows([&](std::span<const Value> v) { return std::vector<Value>{matmul(chain(v[0], 9), v[1])}; }));
+  const std::int64_t four = tile_rows([&](std::span<const Value> v) {
+    Value x = v[0];
+    for (int i = 0; i < 4; ++i) x = matmul(chain(x, 1), v[1]);
+    return std::vector<Value>{x};
+  });
+  EXPECT_GT(one, four);
+  EXPECT_EQ(one % 12, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Bet,
                          ::testing::Values(Case{"lstm", 8}, Case{"lstm", 128}, Case{"ln_lstm", 8},
                                            Case{"ln_lstm", 128}),
