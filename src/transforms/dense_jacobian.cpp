@@ -34,17 +34,21 @@ Shape dense_shape(const std::string& where, const ValueType& y, const ValueType&
   for (const std::int64_t d : result.dims()) bytes *= static_cast<double>(d);
   if (bytes > static_cast<double>(physical_memory_bytes()))
     throw UserError(where, "the dense array must fit into memory", both + ", " + bytes_text(bytes),
-                    "jacobian(), whose blocks() and sparse() leave zeros out, or products: jvp, vjp, hvp");
+                    where == "hessian"
+                        ? "sparse_hessian(), which leaves zeros out, or products: hvp"
+                        : "jacobian(), whose blocks() and sparse() leave zeros out, or products: jvp, vjp, hvp");
   return result;
 }
 
 }  // namespace
 
-Function jacfwd(const Function& fn, std::vector<int> argnums) {
-  return [fn, argnums](std::span<const Value> inputs) {
-    ir::check_argnums("jacfwd", inputs, argnums);
+namespace {
+
+Function forward(const std::string& where, const Function& fn, const std::vector<int>& argnums) {
+  return [where, fn, argnums](std::span<const Value> inputs) {
+    ir::check_argnums(where, inputs, argnums);
     return without_dead_work(
-        "jacfwd",
+        where,
         [&](std::span<const Value> v) {
           std::vector<std::vector<Value>> by_argnum;
           std::size_t num_outputs = 0;
@@ -53,12 +57,11 @@ Function jacfwd(const Function& fn, std::vector<int> argnums) {
             std::vector<Value> tangents(v.size());
             tangents[static_cast<std::size_t>(i)] = ir::unit_tangents(x);
             const auto [outputs, rows] = jvp_many(fn, v, tangents);
-            ir::check_float_outputs("jacfwd", outputs);
+            ir::check_float_outputs(where, outputs);
             num_outputs = outputs.size();
             by_argnum.emplace_back();
             for (std::size_t k = 0; k < num_outputs; ++k)
-              by_argnum.back().push_back(
-                  reshape(ir::front_to_back(rows[k]), dense_shape("jacfwd", outputs[k].type(), x)));
+              by_argnum.back().push_back(reshape(ir::front_to_back(rows[k]), dense_shape(where, outputs[k].type(), x)));
           }
           std::vector<Value> result;
           for (std::size_t k = 0; k < num_outputs; ++k)
@@ -68,6 +71,10 @@ Function jacfwd(const Function& fn, std::vector<int> argnums) {
         inputs);
   };
 }
+
+}  // namespace
+
+Function jacfwd(const Function& fn, std::vector<int> argnums) { return forward("jacfwd", fn, argnums); }
 
 Function jacrev(const Function& fn, std::vector<int> argnums) {
   return [fn, argnums](std::span<const Value> inputs) {
@@ -99,6 +106,8 @@ Function jacrev(const Function& fn, std::vector<int> argnums) {
   };
 }
 
-Function hessian(const Function& fn, std::vector<int> argnums) { return jacfwd(grad(fn, argnums), argnums); }
+Function hessian(const Function& fn, std::vector<int> argnums) {
+  return forward("hessian", grad(fn, argnums), argnums);
+}
 
 }  // namespace hotloop

@@ -140,6 +140,7 @@ JacobianFunction structured(const std::string& where, const Function& fn, const 
         ir::types_of(inputs));
     if (auto live = ir::eliminate_dead(*region.graph)) region.graph = std::move(live);
     const ir::JacobianPlan plan = ir::plan_jacobian(*region.graph, options.argnum, options, symmetric);
+    ir::check_elements_fit(where, *plan.structure);
     std::vector<Value> arguments(inputs.begin(), inputs.end());
     arguments.insert(arguments.end(), region.captures.begin(), region.captures.end());
     // In a region of its own, so that primal outputs and other unused work can go.

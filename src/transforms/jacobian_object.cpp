@@ -221,5 +221,17 @@ void check_fits(const JacobianStructure& s, const ValueType& wanted, const std::
                   size_text(wanted), remedy + "matvec() and rmatvec(), or a part of the output at a time");
 }
 
+void check_elements_fit(const std::string& where, const JacobianStructure& s) {
+  const ValueType type = s.values_type();
+  double bytes = static_cast<double>(size_of(type.dtype));
+  for (const std::int64_t d : type.shape.dims()) bytes *= static_cast<double>(d);
+  const std::int64_t limit = s.max_bytes > 0 ? s.max_bytes : physical_memory_bytes();
+  if (bytes <= static_cast<double>(limit)) return;
+  const std::string products = s.symmetric ? "hvp()" : "jvp() and vjp()";
+  throw UserError(where, "its stored elements must fit into " + bytes_text(static_cast<double>(limit)) + " of memory",
+                  size_text(type) + ", of " + s.output.str() + " with respect to " + s.input.str(),
+                  products + ", which give products with it, or a part of the output at a time");
+}
+
 }  // namespace ir
 }  // namespace hotloop

@@ -36,6 +36,8 @@ JacobianPlan plan_jacobian(const Graph& graph, int input, const JacobianOptions&
 
 // UserError unless an array of that type fits.
 void check_fits(const JacobianStructure& structure, const ValueType& wanted, const std::string& what);
+// The same for what is stored whatever is asked for: before anything is computed.
+void check_elements_fit(const std::string& where, const JacobianStructure& structure);
 // Positions in values() of the stored elements, in the order of sparse().
 std::vector<std::int64_t> stored_order(const JacobianStructure& structure);
 

@@ -36,6 +36,24 @@ std::string number_text(double x) {
   return text;
 }
 
+// "label      text", in lines of at most 80 columns.
+std::string in_lines(const std::string& label, const std::string& text) {
+  constexpr std::size_t indent = 11, width = 80;
+  std::string lines, line = label.empty() ? "" : label + std::string(indent - label.size(), ' ');
+  std::istringstream words(text);
+  bool first = true;
+  for (std::string word; words >> word;) {
+    if (!first && line.size() + 1 + word.size() > width) {
+      lines += line + "\n";
+      line = std::string(indent, ' ') + word;
+    } else {
+      line += (first ? "" : " ") + word;
+    }
+    first = false;
+  }
+  return lines + line + "\n";
+}
+
 std::string bytes_of(const ValueType& type) {
   return bytes_text(static_cast<double>(type.shape.size()) * static_cast<double>(size_of(type.dtype)));
 }
@@ -153,23 +171,23 @@ Array JacobianStructure::row_indices() const {
 }
 
 std::string JacobianStructure::explain() const {
-  std::ostringstream text;
-  text << (symmetric ? "Hessian" : "Jacobian") << " of " << output.str() << " with respect to " << input.str() << "\n";
-  text << "structure  ";
+  std::ostringstream structure, passes, cost, dense;
   if (paired.empty())
-    text << "one block of ";
+    structure << "one block of ";
   else
-    text << "block-diagonal: " << num_blocks() << " blocks of ";
-  text << num_rows << " x " << num_columns;
-  if (sparse) text << ", " << columns.size() << " elements each that may differ from zero";
-  for (const auto& [y, x] : paired) text << "; axis " << y << " of the output goes with axis " << x << " of the input";
-  if (!note.empty()) text << "; " << note;
-  text << "\nmode       " << name_of(mode) << ": " << forward_passes << " forward and " << reverse_passes
-       << " reverse passes\n";
-  text << "cost       " << number_text(flops) << " flops, " << bytes_of(values_type()) << " stored\n";
-  text << "dense      " << std::min(output.shape.size(), input.shape.size()) << " passes, " << number_text(dense_flops)
-       << " flops, " << bytes_of(dense_type()) << "\n";
-  return text.str();
+    structure << "block-diagonal: " << num_blocks() << (num_blocks() == 1 ? " block of " : " blocks of ");
+  structure << num_rows << " x " << num_columns;
+  if (sparse) structure << ", " << columns.size() << " elements each that may differ from zero";
+  for (const auto& [y, x] : paired)
+    structure << "; axis " << y << " of the output goes with axis " << x << " of the input";
+  if (!note.empty()) structure << "; " << note;
+  passes << name_of(mode) << ": " << forward_passes << " forward and " << reverse_passes << " reverse passes";
+  cost << number_text(flops) << " flops, " << bytes_of(values_type()) << " stored";
+  dense << std::min(output.shape.size(), input.shape.size()) << " passes, " << number_text(dense_flops) << " flops, "
+        << bytes_of(dense_type());
+  const std::string of = (symmetric ? "Hessian" : "Jacobian") + std::string(" of ") + output.str();
+  return in_lines("", of + " with respect to " + input.str()) + in_lines("structure", structure.str()) +
+         in_lines("mode", passes.str()) + in_lines("cost", cost.str()) + in_lines("dense", dense.str());
 }
 
 std::vector<std::int64_t> ir::stored_order(const JacobianStructure& s) {

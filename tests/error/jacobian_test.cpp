@@ -63,6 +63,29 @@ TEST(JacobianErrors, DenseThatNoMachineHolds) {
   EXPECT_EQ(message_of(jacrev(wide), {f32({100000, 1})}), "[jacrev] " + tail);
 }
 
+TEST(JacobianErrors, HessiansThatNoMachineHolds) {
+  const Function full = [](Values v) { return std::vector{square(sum(v[0] * v[0]))}; };
+  EXPECT_EQ(message_of(hessian(full), {f32({4000000})}),
+            "[hessian] the dense array must fit into memory. Received: f32[4000000] with respect to f32[4000000], 64 "
+            "TB. Try: "
+            "sparse_hessian(), which leaves zeros out, or products: hvp.");
+  JacobianOptions options;
+  options.max_bytes = 1'000'000;
+  EXPECT_EQ(
+      message_of([&](Values v) { return std::vector{sparse_hessian(full, options)(v).values()}; }, {f32({1000})}),
+      "[hessian] its stored elements must fit into 1 MB of memory. Received: f32[1000,1000], 4 MB, of f32[1000] with "
+      "respect to f32[1000]. Try: hvp(), which give products with it, or a part of the output at a time.");
+  EXPECT_EQ(
+      message_of(
+          [&](Values v) {
+            options.sparsity = false;
+            return std::vector{jacobian([](Values x) { return std::vector{softmax(x[0], 0)}; }, options)(v).values()};
+          },
+          {f32({1000})}),
+      "[jacobian] its stored elements must fit into 1 MB of memory. Received: f32[1000,1000], 4 MB, of f32[1000] with "
+      "respect to f32[1000]. Try: jvp() and vjp(), which give products with it, or a part of the output at a time.");
+}
+
 TEST(JacobianErrors, Products) {
   const Function loss = [](Values v) { return std::vector{sum(v[0] * v[0])}; };
   const auto product = [&](const Shape& shape) {

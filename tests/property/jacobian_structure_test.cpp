@@ -1,11 +1,13 @@
 // Jacobians with structure: what is called zero is zero and nothing else is, and every form of a Jacobian is the same matrix.
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "derivative_checks.h"
 #include "hotloop/error.h"
 #include "hotloop/jacobian.h"
 #include "hotloop/jit.h"
+#include "hotloop/nn.h"
 
 namespace hotloop::testing {
 namespace {
@@ -444,6 +446,57 @@ TEST_P(HessianStructures, AreTheDenseHessian) {
 
 INSTANTIATE_TEST_SUITE_P(All, HessianStructures, ::testing::ValuesIn(hessian_cases()),
                          [](const auto& info) { return info.param.name; });
+
+// A layer that normalises over the batch couples its rows in training, and does not afterwards.
+TEST(JacobianStructureOfLayers, BatchNormInTrainingIsNotBlockDiagonal) {
+  const nn::Sequential model(nn::Linear(3, 6), nn::BatchNorm(6), nn::Activation("tanh"), nn::Linear(6, 2));
+  const Tree<Array> params = model.init(0, DType::F64), buffers = model.init_buffers(DType::F64);
+  for (const bool training : {true, false}) {
+    const Function fn = [&](Values v) {
+      nn::Context context;
+      context.training = training;
+      context.buffers = buffers.map([](const Array& a) { return constant(a); });
+      return std::vector{model.apply(params.map([](const Array& a) { return constant(a); }), v[0], context)};
+    };
+    std::mt19937_64 rng(5);
+    const Arrays at{random_like(rng, f64({7, 3}))};
+    std::shared_ptr<const JacobianStructure> structure;
+    const Array dense = evaluate(
+        [&](Values v) {
+          const Jacobian j = jacobian(fn)(v);
+          structure = j.shared_structure();
+          return std::vector{j.dense()};
+        },
+        at)[0];
+    EXPECT_EQ(structure->paired, training ? Pairs{} : (Pairs{{0, 0}})) << structure->explain();
+    expect_close({dense}, {evaluate(jacfwd(fn), at)[0]}, 1e-12, "dense() and jacfwd");
+    // Row 0 does depend on row 1, in training.
+    EXPECT_EQ(dense.at(3) != 0, training);
+  }
+}
+
+// explain() is read in a terminal.
+TEST(JacobianExplain, FitsInto80Columns) {
+  const auto longest = [](const Function& fn, const std::vector<ValueType>& types, const JacobianOptions& options) {
+    std::size_t width = 0;
+    trace(
+        [&](Values v) {
+          const Jacobian j = jacobian(fn, options)(v);
+          std::istringstream lines(j.explain());
+          for (std::string line; std::getline(lines, line);) width = std::max(width, line.size());
+          return std::vector{j.values()};
+        },
+        types);
+    return width;
+  };
+  JacobianOptions short_of_steps;
+  short_of_steps.max_detection_steps = 10;
+  const Function each = [](Values v) { return std::vector{sin(v[0])}; };
+  const Function stencil = [](Values v) { return std::vector{laplace(v[0])}; };
+  EXPECT_LE(longest(each, {f64({100, 20, 30})}, {}), 80u);
+  EXPECT_LE(longest(vmap(stencil, {0}), {f64({1000, 50})}, {}), 80u);
+  EXPECT_LE(longest(stencil, {f64({50})}, short_of_steps), 80u);
+}
 
 // What is zero by structure stays zero beside infinities and NaN, which stay where they belong.
 TEST(JacobianNonFinite, StaysInItsPlace) {
