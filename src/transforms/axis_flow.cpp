@@ -15,14 +15,16 @@ int kept_before(int axis, const std::vector<std::int64_t>& gone) {
   return kept;
 }
 
-// The result's axis that runs with `axis` of operand `k`, or mixed.
+}  // namespace
+
 int result_axis(const Node& node, int k, int axis) {
   constexpr int mixed = AxisFlow::mixed;
   const Shape& in = node.operands[static_cast<std::size_t>(k)].shape();
   const Shape& out = node.types[0].shape;
   const auto at = [&](const char* name, int i) { return node.attrs.integers(name)[static_cast<std::size_t>(i)]; };
   switch (node.op->kind) {
-    case OpKind::Elementwise: return axis;
+    case OpKind::Elementwise:
+    case OpKind::StopGradient: return axis;
     case OpKind::Reshape: {
       // The axis survives where as many elements lie before it as did.
       std::int64_t before = 1, out_before = 1;
@@ -48,10 +50,12 @@ int result_axis(const Node& node, int k, int axis) {
     }
     case OpKind::Gather: {
       const auto taken = node.attrs.integer("axis");
+      if (k == 1) return static_cast<int>(taken) + axis;
       return axis == taken ? mixed : axis < taken ? axis : axis + node.operands[1].rank() - 1;
     }
     case OpKind::ScatterAdd: {
       if (k == 0) return axis;
+      if (k == 1) return mixed;
       const int first = static_cast<int>(node.attrs.integer("axis")), last = first + node.operands[1].rank();
       return axis < first ? axis : axis < last ? mixed : axis - (last - first) + 1;
     }
@@ -74,6 +78,8 @@ int result_axis(const Node& node, int k, int axis) {
     default: return mixed;
   }
 }
+
+namespace {
 
 // A flow whose every aligned axis is mapped.
 template <class F> AxisFlow mapped(const AxisFlow& flow, F&& f) {

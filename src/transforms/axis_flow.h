@@ -25,6 +25,9 @@ struct AxisFlow {
   bool operator==(const AxisFlow&) const = default;
 };
 
+// The result's axis that runs with `axis` of operand `k` of a node without regions, or mixed.
+int result_axis(const Node& node, int k, int axis);
+
 // The flow of an input itself, of `rank` axes.
 AxisFlow flow_of_input(int rank);
 AxisFlow join(const AxisFlow& a, const AxisFlow& b);

@@ -11,6 +11,7 @@
 #include "transforms/argnums.h"
 #include "transforms/directions.h"
 #include "transforms/jacobian_plan.h"
+#include "transforms/row_program.h"
 
 namespace hotloop {
 namespace {
@@ -57,18 +58,55 @@ Value as_blocks(const JacobianStructure& s, Value passes, bool forward) {
   return reshape(transpose(passes, permutation), shape);
 }
 
+Function function_of(const std::shared_ptr<const Graph>& graph) {
+  return [graph](std::span<const Value> v) { return inline_graph(*graph, v); };
+}
+
+// What is stored of (paired..., elements).
+Value stored(Value all, const ir::JacobianPlan& plan) {
+  const int last = all.rank() - 1;
+  if (plan.places == ir::iota_axes(static_cast<int>(all.shape()[last]))) return all;
+  Array places(DType::I32, {static_cast<std::int64_t>(plan.places.size())});
+  std::ranges::copy(plan.places, places.data<std::int32_t>().begin());
+  return gather(all, constant(places), last);
+}
+
+Value elements(const ir::JacobianPlan& plan, const Function& fn, std::span<const Value> inputs, int argnum);
+
+// y.shape + x.shape: the Jacobian of one row, for all rows.
+Value elements_by_row(const ir::RowJacobian& of, std::span<const Value> inputs, int argnum) {
+  const ir::RowProgram& program = of.program;
+  std::vector<Value> arguments{inputs[static_cast<std::size_t>(argnum)]};
+  for (const Value& leaf : inline_graph(*program.leaves, inputs)) arguments.push_back(leaf);
+  std::vector<int> axes{-1};
+  axes.insert(axes.end(), program.row_axes.begin(), program.row_axes.end());
+  const Function one = [&](std::span<const Value> v) {
+    std::vector<Value> row(v.begin(), v.end());
+    for (std::size_t i = 0; i < row.size(); ++i)
+      if (axes[i] >= 0) row[i] = expand_dims(row[i], axes[i]);
+    const Value block = elements(of.plan, function_of(program.one), row, 0);
+    return std::vector{reshape(block, block.shape().without(program.axis))};
+  };
+  const Value all = vmap(one, axes)(arguments)[0];
+  Axes permutation;
+  for (int i = 0; i < all.rank(); ++i) permutation.push_back(i < program.axis ? i + 1 : i == program.axis ? 0 : i);
+  return transpose(all, permutation);
+}
+
 Value elements(const ir::JacobianPlan& plan, const Function& fn, std::span<const Value> inputs, int argnum) {
   const JacobianStructure& s = *plan.structure;
   const ValueType type = s.values_type();
   if (s.forward_passes + s.reverse_passes == 0) return ir::zeros_of(type);
+  if (plan.rows) {
+    const Value all = elements_by_row(*plan.rows, inputs, argnum);
+    return s.sparse ? stored(reshape(all, {s.num_rows * s.num_columns}), plan) : all;
+  }
   if (plan.cut) {
-    const auto part = [](const std::shared_ptr<const Graph>& graph) {
-      return Function([graph](std::span<const Value> v) { return inline_graph(*graph, v); });
-    };
     std::vector<Value> with_v(inputs.begin(), inputs.end());
     with_v.push_back(inline_graph(*plan.cut->before, inputs)[0]);
-    const Value first = elements(plan.cut->first, part(plan.cut->before), inputs, argnum);
-    const Value second = elements(plan.cut->second, part(plan.cut->after), with_v, static_cast<int>(inputs.size()));
+    const Value first = elements(plan.cut->first, function_of(plan.cut->before), inputs, argnum);
+    const Value second =
+        elements(plan.cut->second, function_of(plan.cut->after), with_v, static_cast<int>(inputs.size()));
     const std::int64_t between = plan.cut->first.structure->num_rows;
     const int num_paired = static_cast<int>(s.paired.size());
     Shape left, right;
@@ -110,10 +148,7 @@ Value elements(const ir::JacobianPlan& plan, const Function& fn, std::span<const
     v = reshape(v, flat);
   }
   const Value all = found.size() == 1 ? found[0] : concat(found, last);
-  if (plan.places == ir::iota_axes(static_cast<int>(all.shape()[last]))) return all;
-  Array places(DType::I32, {static_cast<std::int64_t>(plan.places.size())});
-  std::ranges::copy(plan.places, places.data<std::int32_t>().begin());
-  return gather(all, constant(places), last);
+  return stored(all, plan);
 }
 
 JacobianFunction structured(const std::string& where, const Function& fn, const JacobianOptions& options,

@@ -10,6 +10,7 @@
 #include "ops/rules/arguments.h"
 #include "transforms/axis_flow.h"
 #include "transforms/index_sets.h"
+#include "transforms/row_program.h"
 
 namespace hotloop::ir {
 namespace {
@@ -128,6 +129,7 @@ class Planner {
     else
       choose();
     s_->flops = costs_.of(s_->forward_passes, s_->reverse_passes);
+    if (!s_->symmetric) try_rows();
     if (!s_->symmetric && !s_->sparse && allows(JacobianMode::Mixed)) try_cut();
     return plan_;
   }
@@ -229,6 +231,38 @@ class Planner {
     });
   }
 
+  // Row by row of an axis of the output whose rows share the input, if that is cheaper. It gives whole rows: of a sparse Jacobian not
+  // more than twice what is stored.
+  void try_rows() {
+    const std::int64_t all = s_->num_rows * s_->num_columns;
+    if (!s_->paired.empty() || (s_->sparse && 2 * static_cast<std::int64_t>(s_->columns.size()) < all)) return;
+    for (int axis = 0; axis < s_->output.shape.rank(); ++axis) {
+      if (s_->output.shape[axis] < 2) continue;
+      std::optional<RowProgram> program = row_program(graph_, input_, axis);
+      if (!program) continue;
+      JacobianOptions plain;
+      plain.sparsity = false;
+      plain.mode = options_.mode;
+      JacobianPlan plan = plan_jacobian(*program->one, 0, plain, false);
+      const JacobianStructure& one = *plan.structure;
+      // What no row needs for itself is done once, in the derivative too.
+      const double row = program->row_flops, shared = program->shared_flops, rows = static_cast<double>(program->rows);
+      const double flops = flops_of(*program->leaves) + one.flops * (rows * row + shared) / std::max(row + shared, 1.0);
+      if (one.sparse || !one.paired.empty() || flops > 0.9 * s_->flops) continue;
+      s_->mode = one.mode;
+      s_->forward_passes = one.forward_passes;
+      s_->reverse_passes = one.reverse_passes;
+      s_->flops = flops;
+      s_->note = "rows along axis " + std::to_string(axis) + " share the input: these passes give all of them";
+      plan_.column_colours.clear();
+      plan_.row_colours.clear();
+      plan_.rows = std::make_shared<RowJacobian>(RowJacobian{std::move(*program), std::move(plan)});
+    }
+    if (!plan_.rows || !s_->sparse) return;
+    plan_.places.clear();
+    store_pattern([&](std::int64_t row, std::int64_t column) { return row * s_->num_columns + column; });
+  }
+
   // Through a narrow value in between, if that is cheaper.
   void try_cut() {
     const auto cut = find_cut(graph_, input_, *s_);
@@ -246,10 +280,12 @@ class Planner {
     s_->forward_passes = first.forward_passes + second.forward_passes;
     s_->reverse_passes = first.reverse_passes + second.reverse_passes;
     s_->flops = flops;
+    if (plan_.rows) s_->note.clear();
     s_->note += (s_->note.empty() ? "" : "; ") + std::string("a product of two Jacobians, through ") +
                 std::to_string(first.num_rows) + " values";
     plan_.column_colours.clear();
     plan_.row_colours.clear();
+    plan_.rows = nullptr;
     plan_.cut = cut;
   }
 

@@ -14,11 +14,13 @@ namespace hotloop::ir {
 // as (paired..., reverse colours, num_columns); flattened behind the paired axes and joined in this order, stored element k is
 // element places[k]. Without places all elements are stored, in the order in which they come.
 struct JacobianCut;
+struct RowJacobian;
 struct JacobianPlan {
   std::shared_ptr<JacobianStructure> structure;
   std::vector<std::int64_t> column_colours, row_colours;  // empty: no passes of that kind
   std::vector<std::int64_t> places;
-  std::shared_ptr<const JacobianCut> cut;  // if any, it is a product and there are no passes of its own
+  std::shared_ptr<const JacobianCut> cut;   // if any, it is a product and there are no passes of its own
+  std::shared_ptr<const RowJacobian> rows;  // if any, it is that of one row, batched; see row_program.h
 };
 
 // dy/dx = dy/dv dv/dx, where everything goes through a value v that is narrower than both (vertex elimination: Griewank and

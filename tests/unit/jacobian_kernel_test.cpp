@@ -155,6 +155,31 @@ TEST(JacobianKernel, TheSeedWritesItsBlocksStraightToTheResult) {
   EXPECT_EQ(count.maps.size(), 2u) << "a hidden layer's tanh and its tangent are one map; the result is not copied";
 }
 
+// Residuals that share the parameters: the Jacobian is one backward pass a row, as per_sample_grad() takes it.
+TEST(JacobianKernel, OfResidualsIsOnePassForEachRow) {
+  const auto mlp = [](Value theta, Value x) {
+    const Value h = tanh(matmul(x, reshape(narrow(theta, 0, 0, 60), {6, 10})));
+    return matmul(h, reshape(narrow(theta, 0, 60, 10), {10, 1}));
+  };
+  const Function residuals = [&](Values v) { return std::vector{reshape(mlp(v[0], v[1]), {300}) - v[2]}; };
+  const Function one = [&](Values v) { return std::vector{sum(mlp(v[0], expand_dims(v[1], 0))) - v[2]}; };
+  const std::vector<ValueType> types{{DType::F32, {70}}, {DType::F32, {300, 6}}, {DType::F32, {300}}};
+  const auto multiply_adds = [&](const Function& fn) {
+    Count count;
+    count.walk(program_of(*trace(fn, types)).body);
+    EXPECT_EQ(count.grids, 1);
+    return count.multiply_adds;
+  };
+  const Function with_structure = [&](Values v) {
+    const Jacobian j = jacobian(residuals)(v);
+    EXPECT_EQ(j.structure().reverse_passes, 1);
+    EXPECT_EQ(j.structure().forward_passes, 0);
+    EXPECT_EQ(j.blocks().shape(), (Shape{300, 70}));
+    return std::vector{j.blocks()};
+  };
+  EXPECT_LE(multiply_adds(with_structure), multiply_adds(per_sample_grad(one, {0}, {-1, 0, 0})));
+}
+
 // LSTMs with weights of their own each, on one series: the products with a member's weights are one batched dot, and one kernel runs
 // members, steps and all.
 TEST(Ensemble, OfDifferentlyWeightedLstmsIsOneKernel) {

@@ -1,0 +1,224 @@
+#include "transforms/row_program.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ir/rewrite.h"
+#include "transforms/axis_flow.h"
+#include "transforms/split.h"
+
+namespace hotloop::ir {
+namespace {
+
+struct NotAlone {};  // rows meet
+
+// Finds the axis of every value that runs with the rows, from one of them: what a node gives has rows where its operands have, and the
+// other way round, until nothing is added.
+class RowAxes {
+ public:
+  explicit RowAxes(std::int64_t rows) : rows_(rows) {}
+
+  void mark(Value v, int axis) {
+    if (axis < 0 || axis >= v.rank() || v.shape()[axis] != rows_) throw NotAlone{};
+    const auto [it, fresh] = axes_.try_emplace({v.node, v.index}, axis);
+    if (it->second != axis) throw NotAlone{};
+    changed_ = changed_ || fresh;
+  }
+  int of(Value v) const {
+    const auto it = axes_.find({v.node, v.index});
+    return it == axes_.end() ? -1 : it->second;
+  }
+  void close(const Graph& graph) {
+    do {
+      changed_ = false;
+      sweep(graph);
+    } while (changed_);
+  }
+
+  // The graph with one row in the place of all.
+  std::shared_ptr<Graph> of_one_row(const Graph& graph) const {
+    auto result = std::make_shared<Graph>(graph.name());
+    ValueMap map(graph);
+    for (const Value& v : graph.inputs()) map.set(v, result->add_input({v.dtype(), with_one(v)}));
+    for (const auto& node : graph.nodes()) {
+      if (is(*node, OpKind::Input)) continue;
+      Attrs attrs = node->attrs;
+      // The attributes that hold extents. Rows are never cut, so a slice of them ends where they end.
+      for (const auto& [kind, name] : {std::pair(OpKind::Iota, "shape"), std::pair(OpKind::Reshape, "shape"),
+                                       std::pair(OpKind::Broadcast, "shape"), std::pair(OpKind::Slice, "stop"),
+                                       std::pair(OpKind::DynamicSlice, "sizes")})
+        if (is(*node, kind) && of(node->result()) >= 0) {
+          auto extents = attrs.integers(name);
+          extents[static_cast<std::size_t>(of(node->result()))] = 1;
+          attrs.set(name, extents);
+        }
+      std::vector<Value> operands;
+      for (const Value& v : node->operands) operands.push_back(map(v));
+      std::vector<std::shared_ptr<const Graph>> regions;
+      for (const auto& region : node->regions) regions.push_back(of_one_row(*region));
+      Node* copy =
+          result->append(*node->op, std::move(operands), std::move(attrs), std::move(regions), node->generation);
+      for (int i = 0; i < static_cast<int>(copy->types.size()); ++i) map.set(node->result(i), copy->result(i));
+    }
+    std::vector<Value> outputs;
+    for (const Value& v : graph.outputs()) outputs.push_back(map(v));
+    result->set_outputs(std::move(outputs));
+    return result;
+  }
+
+ private:
+  Shape with_one(Value v) const {
+    Shape shape = v.shape();
+    if (of(v) >= 0) shape[of(v)] = 1;
+    return shape;
+  }
+
+  void sweep(const Graph& graph) {
+    for (const auto& node : graph.nodes()) {
+      if (is(*node, OpKind::Input)) continue;
+      if (is(*node, OpKind::Loop))
+        loop(LoopView(*node));
+      else if (is(*node, OpKind::Call))
+        call(*node);
+      else
+        through(*node);
+    }
+  }
+
+  // Axis i of the one is axis i + shift of the other.
+  void link(Value a, Value b, int shift = 0) {
+    if (of(b) >= 0) mark(a, of(b) - shift);
+    if (of(a) >= 0) mark(b, of(a) + shift);
+  }
+
+  void through(const Node& node) {
+    const auto result = [&](int i) { return Value{const_cast<Node*>(&node), i}; };
+    if (node.types.size() != 1) {
+      bool any = std::ranges::any_of(node.operands, [&](Value v) { return of(v) >= 0; });
+      for (int i = 0; i < static_cast<int>(node.types.size()); ++i) any = any || of(result(i)) >= 0;
+      if (any) throw NotAlone{};
+      return;
+    }
+    if (const int axis = of(result(0)); axis >= 0) {
+      // One side of a product, or a table of which rows are taken, may be the same for all rows. So may what is repeated for each; but what is
+      // written into some of them, or numbers them, is not.
+      const bool one_is_enough = is(node, OpKind::Dot) || is(node, OpKind::Gather);
+      bool any = false, all = true;
+      for (std::size_t k = 0; k < node.operands.size(); ++k) {
+        const Value v = node.operands[k];
+        bool runs = v.rank() == 0 || (is(node, OpKind::ScatterAdd) && k == 1);
+        for (int i = 0; i < v.rank(); ++i)
+          if (result_axis(node, static_cast<int>(k), i) == axis) {
+            mark(v, i);
+            runs = any = true;
+          }
+        all = all && runs;
+      }
+      const bool repeats =
+          is(node, OpKind::Broadcast) || (is(node, OpKind::Iota) && node.attrs.integer("axis") != axis);
+      if (!repeats && !(any && (all || one_is_enough))) throw NotAlone{};
+    }
+    for (std::size_t k = 0; k < node.operands.size(); ++k)
+      if (const int axis = of(node.operands[k]); axis >= 0)
+        mark(result(0), result_axis(node, static_cast<int>(k), axis));
+  }
+
+  void loop(const LoopView& view) {
+    for (int i = 0; i < view.num_carry(); ++i) {
+      link(view.carry(i), view.carry_in(i));
+      link(view.carry_in(i), view.carry_out(i));
+      link(view.carry_out(i), view.carry_result(i));
+    }
+    for (int i = 0; i < view.num_xs(); ++i) link(view.xs_in(i), view.xs(i), 1);
+    for (int i = 0; i < view.num_ys(); ++i) link(view.y_out(i), view.ys_result(i), 1);
+    for (int i = 0; i < view.num_consts(); ++i) link(view.constant(i), view.const_in(i));
+    sweep(view.body());
+    if (!view.until() && !view.has_mask()) return;
+    // Rows that end by themselves, or together.
+    for (const Value& v : view.node().operands)
+      if (of(v) >= 0) throw NotAlone{};
+  }
+
+  void call(const Node& node) {
+    if (node.regions.size() != 1) {
+      for (const Value& v : node.operands)
+        if (of(v) >= 0) throw NotAlone{};
+      for (int i = 0; i < static_cast<int>(node.types.size()); ++i)
+        if (of({const_cast<Node*>(&node), i}) >= 0) throw NotAlone{};
+      return;
+    }
+    const Graph& inner = *node.regions[0];
+    for (std::size_t i = 0; i < inner.inputs().size(); ++i) link(node.operands[i], inner.inputs()[i]);
+    for (std::size_t i = 0; i < inner.outputs().size(); ++i)
+      link(inner.outputs()[i], {const_cast<Node*>(&node), static_cast<int>(i)});
+    sweep(inner);
+  }
+
+  std::int64_t rows_;
+  std::map<std::pair<const Node*, int>, int> axes_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+std::optional<RowProgram> row_program(const Graph& graph, int input, int axis) {
+  const Value x = graph.inputs()[static_cast<std::size_t>(input)], y = graph.outputs()[0];
+  std::vector<bool> depends(graph.nodes().size());
+  const auto depends_on_x = [&](Value v) { return depends[static_cast<std::size_t>(v.node->id)]; };
+  depends[static_cast<std::size_t>(x.node->id)] = true;
+  for (const auto& node : graph.nodes())
+    if (std::ranges::any_of(node->operands, depends_on_x)) depends[static_cast<std::size_t>(node->id)] = true;
+  if (!depends_on_x(y)) return std::nullopt;
+  std::vector<Value> leaves;
+  for (const auto& node : graph.nodes())
+    if (depends[static_cast<std::size_t>(node->id)])
+      for (const Value& v : node->operands)
+        if (!depends_on_x(v) && std::ranges::find(leaves, v) == leaves.end()) leaves.push_back(v);
+
+  RowProgram program;
+  program.axis = axis;
+  program.rows = y.shape()[axis];
+  program.leaves = trace(
+      [&](std::span<const Value> in) {
+        ValueMap map(graph);
+        for (std::size_t i = 0; i < in.size(); ++i) map.set(graph.inputs()[i], in[i]);
+        return copy_needed(graph, map, leaves);
+      },
+      graph.input_types());
+  std::vector<ValueType> types{x.type()};
+  for (const Value& v : leaves) types.push_back(v.type());
+  const auto rest = trace(
+      [&](std::span<const Value> in) {
+        ValueMap map(graph);
+        map.set(x, in[0]);
+        for (std::size_t i = 0; i < leaves.size(); ++i) map.set(leaves[i], in[i + 1]);
+        return copy_needed(graph, map, {&y, 1});
+      },
+      types);
+  try {
+    RowAxes axes(program.rows);
+    axes.mark(rest->outputs()[0], axis);
+    axes.close(*rest);
+    if (axes.of(rest->inputs()[0]) >= 0) return std::nullopt;
+    bool any = false;
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      program.row_axes.push_back(axes.of(rest->inputs()[i + 1]));
+      any = any || program.row_axes.back() >= 0;
+    }
+    if (!any) return std::nullopt;
+    program.one = axes.of_one_row(*rest);
+    for (std::size_t i = 0; i < rest->nodes().size(); ++i) {
+      const Node &all = *rest->nodes()[i], &one = *program.one->nodes()[i];
+      if (is(all, OpKind::Input)) continue;
+      bool has_rows = false;
+      for (int k = 0; k < static_cast<int>(all.types.size()); ++k)
+        has_rows = has_rows || axes.of({const_cast<Node*>(&all), k}) >= 0;
+      (has_rows ? program.row_flops : program.shared_flops) += estimate_flops(one);
+    }
+  } catch (const NotAlone&) {
+    return std::nullopt;
+  }
+  return program;
+}
+
+}  // namespace hotloop::ir
