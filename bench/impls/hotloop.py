@@ -5,6 +5,8 @@ import os
 import numpy as np
 from harness.prepared import Prepared, Unsupported
 
+from impls._applications_hotloop import gradient_penalty, gru_ensemble, kalman, least_squares  # noqa: F401
+
 OPTIONS = {}
 
 

@@ -5,6 +5,8 @@ import os
 import numpy as np
 from harness.prepared import Prepared
 
+from impls._applications_jax import gradient_penalty, gru_ensemble, kalman, least_squares  # noqa: F401
+
 
 def setup(threads):
     os.environ["JAX_PLATFORMS"] = "cpu"

@@ -5,6 +5,8 @@ import time
 import numpy as np
 from harness.prepared import Prepared
 
+from impls._applications_torch import gradient_penalty, gru_ensemble, kalman, least_squares  # noqa: F401
+
 THREADS = 1
 
 
