@@ -386,8 +386,23 @@ std::int64_t LevelLowering::choose_tile_rows(int level) const {
     }
   };
   visit(visit, graph_, true, 1);
+  // A product that sums over the rows passes over its whole result for each tile. One that does not stay in the cache meanwhile (the normal
+  // equations of many parameters) wants tiles that bring it enough to multiply.
+  constexpr std::int64_t large_sum_bytes = 256 << 10, enough_terms = 48;
+  std::int64_t least = dozen;
+  for (const auto& n : graph_.nodes()) {
+    if (!ir::is(*n, OpKind::Dot) || !is_partial(*n) || home(*n) != level) continue;
+    const ValueType& sum = n->types[0];
+    if (sum.shape.size() * static_cast<std::int64_t>(size_of(sum.dtype)) < large_sum_bytes) continue;
+    std::int64_t terms = 1;  // of one row
+    for (const std::int64_t axis : n->attrs.integers("lhs_contract"))
+      if (context_.axes().axis_in(n->operands[0], context_.tile_class) != static_cast<int>(axis))
+        terms *= n->operands[0].shape()[static_cast<int>(axis)];
+    const std::int64_t rows = (enough_terms + terms - 1) / std::max<std::int64_t>(terms, 1);
+    least = std::max(least, (rows + dozen - 1) / dozen * dozen);
+  }
   const auto fit = static_cast<std::int64_t>(small_tile_bytes / std::max(bytes, 1.0));
-  return std::clamp(fit / dozen * dozen, dozen, most_rows);
+  return std::clamp(fit / dozen * dozen, least, most_rows);
 }
 
 void LevelLowering::tile_level(int level, Block& program) {

@@ -180,6 +180,22 @@ TEST(JacobianKernel, OfResidualsIsOnePassForEachRow) {
   EXPECT_LE(multiply_adds(with_structure), multiply_adds(per_sample_grad(one, {0}, {-1, 0, 0})));
 }
 
+// J^T J of many parameters does not stay in the cache: a tile brings it more than a dozen rows each time.
+TEST(JacobianKernel, NormalEquationsOfManyParametersTakeTallTiles) {
+  const auto tile_rows = [](std::int64_t parameters) {
+    const Function fn = [](Values v) {
+      const Value j = tanh(v[0]);
+      return std::vector{dot(j, j, {{0}, {0}, {}, {}})};
+    };
+    const kernel::Program program = program_of(*trace(fn, std::vector{ValueType{DType::F64, {2000, parameters}}}));
+    for (const kernel::Stmt& stmt : program.body)
+      if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) return grid->tile_rows;
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(tile_rows(120), 24);  // what fits beside 115 kB of sums
+  EXPECT_EQ(tile_rows(600), 48);
+}
+
 // LSTMs with weights of their own each, on one series: the products with a member's weights are one batched dot, and one kernel runs
 // members, steps and all.
 TEST(Ensemble, OfDifferentlyWeightedLstmsIsOneKernel) {
