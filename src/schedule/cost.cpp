@@ -128,7 +128,8 @@ class Estimate {
 }  // namespace
 
 double estimate_time_ns(const Program& program, std::int64_t rows, int num_workers, const TeamCost& team) {
-  return (num_workers > 1 ? team.wake_ns : 0) + Estimate(program, rows, num_workers, team).of(program.body);
+  const double together = team.wake_ns + team.shared_ns_per_byte * static_cast<double>(program.shared_bytes);
+  return (num_workers > 1 ? together : 0) + Estimate(program, rows, num_workers, team).of(program.body);
 }
 
 int best_num_workers(const Program& program, std::int64_t rows, int most, const TeamCost& team) {

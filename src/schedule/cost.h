@@ -7,10 +7,13 @@
 
 namespace hotloop::kernel {
 
-// What it takes for a team to work together, from the call of one worker's view.
+// What it takes for a team to work together.
 struct TeamCost {
   double wake_ns = 2000;  // until the others run, and until all have returned
   double join_ns = 250;   // a barrier
+  // What one worker wrote another reads from his cache: weights that were packed, sums of blocks. Measured on two cores of a Zen 5, over
+  // training steps whose arenas have 24 to 360 kB.
+  double shared_ns_per_byte = 0.25;
 };
 
 // One call with so many rows, by so many workers. A run-time number of iterations counts as its bound, one that a condition may end

@@ -107,7 +107,7 @@ kernel::Program tiles(std::int64_t count, std::int64_t points) {
 }
 
 TEST(Cost, TilesAreSharedAndTheTeamIsPaidFor) {
-  const kernel::TeamCost team{.wake_ns = 1000, .join_ns = 100};
+  const kernel::TeamCost team{.wake_ns = 1000, .join_ns = 100, .shared_ns_per_byte = 0};
   const kernel::Program program = tiles(8, 1 << 16);
   const double one = kernel::estimate_time_ns(program, 8, 1, team);
   EXPECT_NEAR(kernel::estimate_time_ns(program, 8, 2, team), one / 2 + 1100, 1);
@@ -116,6 +116,15 @@ TEST(Cost, TilesAreSharedAndTheTeamIsPaidFor) {
   EXPECT_EQ(kernel::best_num_workers(program, 8, 16, team), 8);
   EXPECT_EQ(kernel::best_num_workers(program, 1, 16, team), 1);
   EXPECT_EQ(kernel::best_num_workers(tiles(8, 16), 8, 16, team), 1) << "a few nanoseconds each";
+}
+
+TEST(Cost, WhatWorkersExchangeCounts) {
+  kernel::Program program = tiles(2, 1 << 18);
+  const double alone = kernel::estimate_time_ns(program, 2, 1);
+  EXPECT_EQ(kernel::best_num_workers(program, 2, 2), 2);
+  program.shared_bytes = static_cast<std::int64_t>(alone / kernel::TeamCost{}.shared_ns_per_byte);
+  EXPECT_EQ(kernel::estimate_time_ns(program, 2, 1), alone) << "one worker has it in its own cache";
+  EXPECT_EQ(kernel::best_num_workers(program, 2, 2), 1);
 }
 
 // Barriers in a loop are paid for in each iteration.
@@ -128,8 +137,10 @@ TEST(Cost, BarriersInLoopsCount) {
   program.body.clear();
   program.body.push_back({std::move(loop)});
   const double one = kernel::estimate_time_ns(program, 2, 1);
-  EXPECT_GT(kernel::estimate_time_ns(program, 2, 2, {.wake_ns = 0, .join_ns = one / 100}), one);
-  EXPECT_LT(kernel::estimate_time_ns(program, 2, 2, {.wake_ns = 0, .join_ns = one / 1000}), one);
+  EXPECT_GT(kernel::estimate_time_ns(program, 2, 2, {.wake_ns = 0, .join_ns = one / 100, .shared_ns_per_byte = 0}),
+            one);
+  EXPECT_LT(kernel::estimate_time_ns(program, 2, 2, {.wake_ns = 0, .join_ns = one / 1000, .shared_ns_per_byte = 0}),
+            one);
 }
 
 }  // namespace
