@@ -5,6 +5,7 @@ import json
 import pathlib
 import sys
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -31,6 +32,15 @@ def test_recorded(case):
 
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_live(seed):
+    pytest.importorskip("jax")
+    names, value, gradient = compositions.results(compositions.jax_library(), seed)
+    check({"seed": seed, "transforms": names, "value": value, "gradient": gradient})
+
+
+@hypothesis.given(seed=hypothesis.strategies.integers(1000, 10**9))
+@hypothesis.settings(max_examples=20, deadline=None)
+def test_live_with_programs_of_today(seed):
+    """Others each time; Hypothesis says which seed failed."""
     pytest.importorskip("jax")
     names, value, gradient = compositions.results(compositions.jax_library(), seed)
     check({"seed": seed, "transforms": names, "value": value, "gradient": gradient})
