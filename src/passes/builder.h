@@ -82,6 +82,15 @@ std::optional<int> padded_axis(const Node& pad);
 // c + ((s - t) + x), and other groupings of the same terms lose what they are for (docs/decisions/0010).
 bool keeps_grouping(const Node& add);
 
+// The product of two repeats, as a unit tangent of a matrix is one of one-hot numbers for its rows and for its columns.
+struct ProductOfRepeats {
+  Value first, second;  // broadcast nodes
+};
+std::optional<ProductOfRepeats> product_of_repeats(Value v);
+// Which of the factors leaves a dot with their product as that side: it does not depend on what is contracted, and without it the other
+// factor repeats along a free axis. -1 if neither does.
+int leaves_dot(const ProductOfRepeats& product, const Axes& contract, const Axes& batch);
+
 // Rules, by family; an undefined value when none applies.
 Value simplify_arithmetic(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs);
 Value simplify_movement(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs);

@@ -158,6 +158,30 @@ Value dot_of_repeats(Builder& b, const Side& lhs, const Side& rhs, const Shape& 
   return b.broadcast(b.dot(l.value, r.value, l.contract, r.contract, l.batch, r.batch), shape, places);
 }
 
+// dot(a * b, x) = a * dot(b, x) where a is the same along the contracted axes: then b has fewer numbers than the product.
+Value dot_of_product(Builder& b, const Side& side, const Side& other, const Shape& shape, bool product_is_lhs) {
+  const auto product = product_of_repeats(side.value);
+  const int which = product ? leaves_dot(*product, side.contract, side.batch) : -1;
+  if (which < 0) return {};
+  const Value out = which == 0 ? product->first : product->second;
+  const Value in = which == 0 ? product->second : product->first;
+  const Value rest = product_is_lhs ? b.dot(in, other.value, side.contract, other.contract, side.batch, other.batch)
+                                    : b.dot(other.value, in, other.contract, side.contract, other.batch, side.batch);
+  // Where the axes of this side are in the result.
+  std::vector<std::int64_t> place(at(side.value.rank()), -1);
+  for (std::size_t i = 0; i < side.batch.size(); ++i) place[at(side.batch[i])] = static_cast<std::int64_t>(i);
+  auto next = static_cast<std::int64_t>(side.batch.size());
+  if (!product_is_lhs) next = shape.rank();
+  std::int64_t num_free = 0;
+  for (int i = 0; i < side.value.rank(); ++i) num_free += side.is_free(i);
+  if (!product_is_lhs) next -= num_free;
+  for (int i = 0; i < side.value.rank(); ++i)
+    if (side.is_free(i)) place[at(i)] = next++;
+  Axes axes;
+  for (const std::int64_t axis : out.node->attrs.integers("axes")) axes.push_back(place[at(axis)]);
+  return b.mul(rest, b.broadcast(operand(out), shape, axes));
+}
+
 // Whether a value is a unit matrix, written as iota == iota (the unit tangents of forward mode are).
 bool is_unit_matrix(Value v) {
   if (v.rank() != 2 || v.shape()[0] != v.shape()[1] || v.node->op->name != "cast") return false;
@@ -198,12 +222,35 @@ Value dot(Builder& b, const std::vector<Value>& operands, const Attrs& attrs) {
       if (side->is_free(i)) shape.push_back(side->value.shape()[i]);
   if (Value v = dot_of_unit(b, lhs, rhs, true)) return v;
   if (Value v = dot_of_unit(b, rhs, lhs, false)) return v;
+  if (Value v = dot_of_product(b, lhs, rhs, shape, true)) return v;
+  if (Value v = dot_of_product(b, rhs, lhs, shape, false)) return v;
   if (Value v = dot_of_repeats(b, lhs, rhs, shape)) return v;
   if (Value v = dot_of_uniform(b, lhs, rhs, shape, true)) return v;
   return dot_of_uniform(b, rhs, lhs, shape, false);
 }
 
 }  // namespace
+
+std::optional<ProductOfRepeats> product_of_repeats(Value v) {
+  if (!is_scalar_op(v, ScalarOp::Mul) || !is_float(v.dtype())) return std::nullopt;
+  const ProductOfRepeats product{operand(v, 0), operand(v, 1)};
+  if (!is_kind(product.first, OpKind::Broadcast) || !is_kind(product.second, OpKind::Broadcast)) return std::nullopt;
+  return product;
+}
+
+int leaves_dot(const ProductOfRepeats& product, const Axes& contract, const Axes& batch) {
+  const Value factors[] = {product.first, product.second};
+  for (int i = 0; i < 2; ++i) {
+    const Axes &out = factors[i].node->attrs.integers("axes"), &in = factors[1 - i].node->attrs.integers("axes");
+    const bool uncontracted = std::ranges::none_of(contract, [&](std::int64_t axis) { return contains(out, axis); });
+    bool repeats = false;
+    for (int axis = 0; axis < factors[i].rank(); ++axis)
+      repeats = repeats || (!contains(contract, axis) && !contains(batch, axis) && !contains(in, axis) &&
+                            factors[i].shape()[axis] > 1);
+    if (uncontracted && repeats) return i;
+  }
+  return -1;
+}
 
 Value simplify_contraction(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs) {
   if (op.kind == OpKind::Reduce) return reduce(b, op, operands[0], attrs.integers("axes"));

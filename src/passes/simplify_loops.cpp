@@ -1,5 +1,6 @@
 // What goes into a loop and comes out of it in its simplest form: a carry that never changes is a const, xs that repeat
-// one value are a const, a literal is written inside, nothing is passed twice, and ys that only copy xs are those xs.
+// one value are a const, a literal is written inside, nothing is passed twice, ys that only copy xs are those xs, and of a
+// product from which dots take one factor out the body gets the factors.
 #include <algorithm>
 
 #include "passes/builder.h"
@@ -41,6 +42,12 @@ class SimplifyLoop {
     }
     for (int i = 0; i < loop_.num_carry(); ++i)
       if (is_fixed(i)) add_once(consts_seen_, outer_(loop_.carry(i)), loop_.carry_in(i), false);
+    for (int i = 0; i < loop_.num_consts(); ++i) {
+      if (!leaves_dots(i)) continue;
+      const auto product = product_of_repeats(outer_(loop_.constant(i)));
+      const auto factor = [&](Value v) { return std::pair(v, edit_.add_const(v.node->operands[0])); };
+      factored_.push_back({loop_.const_in(i), factor(product->first), factor(product->second)});
+    }
     for (int i = 0; i < loop_.num_xs(); ++i) {
       const Value v = outer_(loop_.xs(i));
       if (repeats_along_time(v)) repeated_.emplace_back(loop_.xs_in(i), edit_.add_const(v.node->operands[0]));
@@ -49,6 +56,13 @@ class SimplifyLoop {
     for (const auto& [old, first] : same_) edit_.map().set(old, edit_.map()(first));
     Builder inside(edit_.body(), builder_.options());
     for (const auto& [old, number] : sunk_) edit_.map().set(old, inside.full(number, old.type()));
+    for (const Factored& f : factored_) {
+      const auto repeat = [&](const std::pair<Value, int>& factor) {
+        return inside.broadcast(edit_.const_in(factor.second), f.old.shape(),
+                                factor.first.node->attrs.integers("axes"));
+      };
+      edit_.map().set(f.old, inside.mul(repeat(f.first), repeat(f.second)));
+    }
     for (const auto& [old, position] : repeated_) {
       Axes axes = outer_(xs_of(old)).node->attrs.integers("axes");
       for (std::int64_t& axis : axes) --axis;
@@ -72,6 +86,25 @@ class SimplifyLoop {
     return !loop_.until() && uniform_value(outer_(loop_.constant(i))).has_value() &&
            loop_.constant(i).dtype() != DType::I64;
   }
+  // A product of repeats that only dots read, each of which a factor can leave: then the body gets the factors. (An until region reads
+  // consts by position, so the product stays where it was, unread.)
+  bool leaves_dots(int i) const {
+    const auto product = product_of_repeats(outer_(loop_.constant(i)));
+    if (!product) return false;
+    const Value in = loop_.const_in(i);
+    if (std::ranges::find(loop_.body().outputs(), in) != loop_.body().outputs().end()) return false;
+    bool any = false;
+    for (const auto& node : loop_.body().nodes())
+      for (std::size_t k = 0; k < node->operands.size(); ++k) {
+        if (node->operands[k] != in) continue;
+        const std::string side = k == 0 ? "lhs_" : "rhs_";
+        if (node->op->kind != OpKind::Dot ||
+            leaves_dot(*product, node->attrs.integers(side + "contract"), node->attrs.integers(side + "batch")) < 0)
+          return false;
+        any = true;
+      }
+    return any;
+  }
   bool copies_xs(int y) const { return runs_fully() && static_cast<bool>(xs_of(loop_.y_out(y))); }
   int first_equal_y(int y) const {
     for (int k = 0; k < y; ++k)
@@ -93,7 +126,7 @@ class SimplifyLoop {
       if (repeats_along_time(outer_(loop_.xs(i))) || twice(outer_(loop_.xs(i)))) return true;
     seen.clear();
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (sinks(i) || twice(outer_(loop_.constant(i)))) return true;
+      if (sinks(i) || leaves_dots(i) || twice(outer_(loop_.constant(i)))) return true;
     for (int y = 0; y < loop_.num_ys(); ++y)
       if (copies_xs(y) || first_equal_y(y) != y) return true;
     return false;
@@ -144,8 +177,13 @@ class SimplifyLoop {
   Builder& builder_;
   LoopEdit edit_;
   Seen xs_seen_, consts_seen_;
-  std::vector<std::pair<Value, Value>> same_;    // old input -> earlier old input that is fed the same
-  std::vector<std::pair<Value, double>> sunk_;   // old const -> the number it is
+  std::vector<std::pair<Value, Value>> same_;   // old input -> earlier old input that is fed the same
+  std::vector<std::pair<Value, double>> sunk_;  // old const -> the number it is
+  struct Factored {
+    Value old;
+    std::pair<Value, int> first, second;  // repeats outside, and positions of the consts that are repeated
+  };
+  std::vector<Factored> factored_;
   std::vector<std::pair<Value, int>> repeated_;  // old xs -> position of the const that replaces it
 };
 

@@ -1,6 +1,7 @@
 #include "transforms/directions.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "hotloop/error.h"
 #include "hotloop/jacobian.h"
@@ -34,6 +35,24 @@ Value one_hot(std::span<const std::int64_t> places, std::int64_t num_rows, DType
 
 Value unit_tangents(const ValueType& type) {
   const std::int64_t n = type.shape.size();
+  std::vector<int> long_axes;
+  for (int i = 0; i < type.shape.rank(); ++i)
+    if (type.shape[i] > 1) long_axes.push_back(i);
+  if (long_axes.size() == 2) {
+    // Of a matrix: one where both the row's and the column's number are those of the direction, so that a dot sees both factors.
+    const Shape all = type.shape.with_inserted(0, n);
+    const auto factor = [&](int axis, const std::function<std::int64_t(std::int64_t)>& number) {
+      const std::int64_t extent = type.shape[axis];
+      Array numbers(DType::I32, {n});
+      for (std::int64_t d = 0; d < n; ++d)
+        numbers.data<std::int32_t>()[static_cast<std::size_t>(d)] = static_cast<std::int32_t>(number(d));
+      const Value hot = equal(iota(DType::I32, {n, extent}, 1), broadcast(constant(numbers), {n, extent}, {0}));
+      return broadcast(cast(hot, type.dtype), all, {0, axis + 1});
+    };
+    const std::int64_t columns = type.shape[long_axes[1]];
+    return factor(long_axes[0], [&](std::int64_t d) { return d / columns; }) *
+           factor(long_axes[1], [&](std::int64_t d) { return d % columns; });
+  }
   return reshape(where_row_is(iota(DType::I32, {n, n}, 1), type.dtype), type.shape.with_inserted(0, n));
 }
 

@@ -3,11 +3,13 @@
 
 #include <cmath>
 
+#include "hotloop/jacobian.h"
 #include "hotloop/jit.h"
 #include "hotloop/nn.h"
 #include "hotloop/transforms.h"
 #include "ode/registry.h"
 #include "ode_problems.h"
+#include "passes/pipeline.h"
 
 namespace hotloop {
 namespace {
@@ -210,6 +212,42 @@ TEST(OdeSensitivities, NeuralField) {
     return std::vector<Value>{sum(square(s.ys.leaf()))};
   };
   Sensitivities(loss, at).expect_agreement(1e-2);
+}
+
+// A direction along one number of a matrix is a product of two one-hot rows: no dot of the solve reads a dense unit tangent.
+TEST(Sensitivities, UnitTangentsOfMatricesStayFactored) {
+  constexpr std::int64_t hidden = 16, state = 2, directions = hidden * state;
+  const auto solve = [](std::span<const Value> p) {
+    Options options;
+    options.controller = ode::PID(1e-4, 1e-4);
+    options.args = Tree<Value>{{"w0", p[0]}, {"w1", p[1]}};
+    const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& w) {
+      return Tree<Value>(matmul(w["w1"], tanh(matmul(w["w0"], y.leaf()))));
+    };
+    const Value y0 = constant(Array::from(std::vector<double>{0.1, -0.1}, {state}));
+    return std::vector<Value>{ode::solve(field, ode::Tsit5(), 0, 1, Tree<Value>(y0), options).y1.leaf()};
+  };
+  Array w0(DType::F64, {hidden, state}), w1(DType::F64, {state, hidden});
+  for (std::int64_t i = 0; i < directions; ++i) {
+    w0.set(i, 0.5 * std::sin(1.0 + static_cast<double>(i)));
+    w1.set(i, 0.5 * std::cos(2.0 * static_cast<double>(i)));
+  }
+  const auto graph = trace(jacfwd(solve, {0, 1}), std::vector{w0.type(), w1.type()});
+  const auto largest_read = [](auto&& self, const Graph& g) -> std::int64_t {
+    std::int64_t largest = 0;
+    for (const auto& node : g.nodes()) {
+      if (node->op->name == "dot")
+        for (const Value& v : node->operands) largest = std::max(largest, v.shape().size());
+      for (const auto& region : node->regions) largest = std::max(largest, self(self, *region));
+    }
+    return largest;
+  };
+  EXPECT_LT(largest_read(largest_read, *passes::optimize(*graph, {})), directions * directions);
+  // And the numbers are those of reverse mode.
+  const std::vector<Array> at{w0, w1};
+  const auto forward = compile(graph)(at), reverse = jit(jacrev(solve, {0, 1}))(at);
+  for (std::size_t k = 0; k < 2; ++k)
+    for (std::int64_t i = 0; i < forward[k].size(); ++i) EXPECT_NEAR(forward[k].at(i), reverse[k].at(i), 1e-12) << k;
 }
 
 }  // namespace
