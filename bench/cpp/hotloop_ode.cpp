@@ -94,29 +94,25 @@ Prepared ode_training(const Sizes& sizes, const Arrays& inputs, int threads) {
 }
 
 Prepared ode_ensemble(const Sizes&, const Arrays& inputs, int threads) {
-  // Each component a leaf of its own: the registers of a tile then hold trajectories, not components.
   const auto one = [](Values in) {
     ode::Options options;
     options.args = Tree<Value>(in[0]);
     options.dt0 = 0.01;
     options.controller = ode::PID(1e-6, 1e-6);
     const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& rho) {
-      const Value a = y["a"], b = y["b"], c = y["c"];
-      return Tree<Value>{{"a", 10 * (b - a)}, {"b", a * (rho.leaf() - c) - b}, {"c", a * b - 8.0 / 3 * c}};
+      const Value a = take(y.leaf(), 0, 0), b = take(y.leaf(), 0, 1), c = take(y.leaf(), 0, 2);
+      const Value parts[] = {10 * (b - a), a * (rho.leaf() - c) - b, a * b - 8.0 / 3 * c};
+      return Tree<Value>(stack(parts, 0));
     };
-    const Tree<Value> y0 = {{"a", constant(1)}, {"b", constant(0)}, {"c", constant(0)}};
-    return ode::solve(field, ode::Tsit5(), 0, 1, y0, options).y1.flatten();
+    const Tree<Value> y0(constant(Array::from(std::vector<float>{1, 0, 0}, {3})));
+    return std::vector<Value>{ode::solve(field, ode::Tsit5(), 0, 1, y0, options).y1.leaf()};
   };
   const std::vector<Array> arguments = {inputs.at("rho")};
   const auto run = compiled(vmap(one, {0}), arguments, threads);
-  const auto out = std::make_shared<std::vector<Array>>(3);
+  const auto out = std::make_shared<std::vector<Array>>(1);
   const auto call = [=] { run->run(arguments, *out); };
   call();
-  const std::int64_t n = arguments[0].size();
-  Array y1(DType::F32, {n, 3});
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::size_t k = 0; k < 3; ++k) y1.set(3 * i + static_cast<std::int64_t>(k), (*out)[k].at(i));
-  return {call, {{"y1", y1}}, 1, "a leaf a component"};
+  return {call, {{"y1", (*out)[0].clone()}}};
 }
 
 Prepared ode_gradient(const Sizes&, const Arrays& inputs, int threads) {

@@ -8,8 +8,10 @@ using kernel::Block;
 
 IndexSpace space_of(const LoweringContext& context, Value v) {
   IndexSpace space;
+  const bool is_short = context.is_short_row(v);
   for (int i = 0; i < v.rank(); ++i)
-    if (v.shape()[i] != 1) space.outer.push_back(context.extent(v, i));
+    if (v.shape()[i] != 1 && (!is_short || context.axes().axis_class(v, i) == context.tile_class))
+      space.outer.push_back(context.extent(v, i));
   return space;
 }
 

@@ -35,7 +35,7 @@ kernel::Stmt count_one(LoweringContext& context, const Storage& count);
 // Copies of values that are computed or in memory to places, fused by index space.
 kernel::Block lower_copies(LoweringContext& context, std::span<const BlockTarget> copies);
 
-// Points of a value's index space: its axes longer than one.
+// Points of a value's index space: its axes longer than one; of a short row only the axis of the tile.
 struct IndexSpace;
 IndexSpace space_of(const LoweringContext& context, Value v);
 

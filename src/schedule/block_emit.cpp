@@ -108,7 +108,7 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
   };
   switch (slot.kind) {
     case Slot::Kind::Map: {
-      MapBuilder builder(context_, slot.space);
+      MapBuilder builder(context_, slot.space, context_.by_lanes() ? &dots_ : nullptr);
       std::string name;
       for (const Item& item : slot.items) {
         if (item.is_copy) {
@@ -117,7 +117,7 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
         }
         const Value v = item.value;
         const Storage& place = place_of_.at(key_of(v));
-        if (ir::is(*v.node, OpKind::Reshape)) {
+        if (ir::is(*v.node, OpKind::Reshape) && !context_.is_short_row(v)) {
           const Storage as_operand = seen_as_operand(*v.node, place);
           builder.add(v.node->operands[0], &as_operand, false);
         } else {

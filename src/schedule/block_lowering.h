@@ -59,7 +59,9 @@ class BlockLowering {
   void choose_memory();
   void need_memory(Value v);
   double inline_cost(Value v);
+  bool is_expression(const DotPlan& plan) const;
   bool reads_panels(const DotPlan& plan, const Node& term);
+  bool changes_layout(const BlockTarget& target) const;
   void place();
   std::size_t slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads);
   void collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads);
@@ -68,6 +70,8 @@ class BlockLowering {
   void place_copy(std::size_t target);
   void settle_overwrites();
   bool starts_from(Value v, Value start);
+  bool updates_in_place(Value v, Value old);
+  bool is_last_in_place(Value v);
   Storage allocate_carry(Value v);
   void assign_storage();
   kernel::Block emit();

@@ -88,6 +88,12 @@ void BlockLowering::plan_dots() {
   }
 }
 
+// A sum of short dots, by lanes.
+bool BlockLowering::is_expression(const DotPlan& plan) const {
+  return context_.by_lanes() &&
+         std::ranges::all_of(plan.terms, [&](const Node* term) { return is_short_dot(context_, *term); });
+}
+
 bool BlockLowering::reads_panels(const DotPlan& plan, const Node& term) {
   return panels_of(context_, term) && !rows_from_rhs(context_, plan);
 }
@@ -133,6 +139,7 @@ void BlockLowering::choose_memory() {
     if (is_strided_view(*n)) uses_[key_of(context_.resolve(n->operands[0]))] += uses_[key_of(v)] - 1;
     if (const auto it = dots_.find(key_of(v)); it != dots_.end()) {
       need_memory(v);
+      if (is_expression(it->second)) continue;
       for (const Node* term : it->second.terms) {
         need_memory(term->operands[0]);
         if (!reads_panels(it->second, *term)) need_memory(term->operands[1]);

@@ -11,8 +11,26 @@ using ir::OpKind;
 
 namespace {
 
-// Every point of the result reads the point of the operand with the same indices (axes of extent 1 aside).
-bool keeps_index(const Node& node) {
+// Every point of the result reads the point of the operand with the same indices (axes of extent 1 aside). A point of short rows is
+// the whole row, so that what moves numbers within a row keeps it.
+bool keeps_index(const LoweringContext& context, const Node& node, Value operand) {
+  if (context.is_short_row({const_cast<Node*>(&node), 0}) && context.is_short_row(operand) &&
+      !context.crosses_tiles(node)) {
+    switch (node.op->kind) {
+      case OpKind::Elementwise:
+      case OpKind::StopGradient:
+      case OpKind::Reshape:
+      case OpKind::Transpose:
+      case OpKind::Broadcast:
+      case OpKind::Slice:
+      case OpKind::Reverse:
+      case OpKind::Windows:
+      case OpKind::Pad:
+      case OpKind::Concat:
+      case OpKind::Reduce: return true;
+      default: return false;
+    }
+  }
   if (ir::is(node, OpKind::Elementwise) || ir::is(node, OpKind::StopGradient)) return true;
   if (!ir::is(node, OpKind::Reshape) && !ir::is(node, OpKind::Broadcast)) return false;
   const auto long_axes = [](const Shape& s) {
@@ -21,7 +39,7 @@ bool keeps_index(const Node& node) {
       if (n != 1) d.push_back(n);
     return d;
   };
-  return long_axes(node.operands[0].shape()) == long_axes(node.types[0].shape);
+  return long_axes(operand.shape()) == long_axes(node.types[0].shape);
 }
 
 // A reduction over axes of extent 1 only is a change of shape.
@@ -41,14 +59,13 @@ void BlockLowering::collect_reads(Value v, bool same_point, std::map<ValueKey, b
     return;
   }
   if (ir::is(*v.node, OpKind::Extent)) return;  // reads no element
-  const bool keeps = keeps_index(*v.node);
-  for (Value o : v.node->operands) collect_reads(o, same_point && keeps, reads);
+  for (Value o : v.node->operands)
+    collect_reads(o, same_point && keeps_index(context_, *v.node, context_.resolve(o)), reads);
 }
 
 std::map<ValueKey, bool> BlockLowering::reads_of_definition(Value v) {
   std::map<ValueKey, bool> reads;
-  const bool keeps = keeps_index(*v.node);
-  for (Value o : v.node->operands) collect_reads(o, keeps, reads);
+  for (Value o : v.node->operands) collect_reads(o, keeps_index(context_, *v.node, context_.resolve(o)), reads);
   return reads;
 }
 
@@ -60,8 +77,10 @@ std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind
     if (it == producer_.end()) continue;
     const Slot& from = slots_[it->second];
     // A reshape is written as its operand, point by point: the map that writes it has no value of its own indices to give.
+    const bool written_as_operand =
+        ir::is(*key.first, OpKind::Reshape) && !context_.is_short_row({const_cast<Node*>(key.first), 0});
     const bool joinable = kind == Slot::Kind::Map && from.kind == Slot::Kind::Map && from.space == space &&
-                          same_point && !ir::is(*key.first, OpKind::Reshape);
+                          same_point && !written_as_operand;
     earliest = std::max(earliest, it->second + (joinable ? 0 : 1));
   }
   for (std::size_t s = earliest; s < slots_.size(); ++s)
@@ -74,8 +93,13 @@ void BlockLowering::place_definition(Value v) {
   const Node& node = *v.node;
   Slot::Kind kind = Slot::Kind::Map;
   IndexSpace space;
-  if (dots_.contains(key_of(v)))
-    kind = Slot::Kind::Dot;
+  // What is summed or put together within short rows is an expression of the map.
+  const bool within_rows = context_.is_short_row(v) && context_.is_short_row(node.operands[0]);
+  const bool is_dot = dots_.contains(key_of(v));
+  if (is_dot)
+    kind = is_expression(dots_.at(key_of(v))) ? Slot::Kind::Map : Slot::Kind::Dot;
+  else if (within_rows && (ir::is(node, OpKind::Reduce) || ir::is(node, OpKind::Concat)))
+    kind = Slot::Kind::Map;
   else if (ir::is(node, OpKind::Reduce) && !is_trivial_reduction(node))
     kind = Slot::Kind::Reduction;
   else if (ir::is(node, OpKind::ArgMax) || ir::is(node, OpKind::ScatterAdd) || ir::is(node, OpKind::DynamicUpdate) ||
@@ -86,18 +110,19 @@ void BlockLowering::place_definition(Value v) {
     kind = Slot::Kind::Map;
 
   std::map<ValueKey, bool> reads;
-  if (kind == Slot::Kind::Dot) {
+  if (is_dot) {
     const DotPlan& plan = dots_.at(key_of(v));
+    const auto at_same_point = [&](Value o) { return kind == Slot::Kind::Map && context_.is_short_row(o); };
     for (const Node* term : plan.terms)
-      for (Value o : term->operands) collect_reads(o, false, reads);
-    if (plan.init) collect_reads(*plan.init, false, reads);
+      for (Value o : term->operands) collect_reads(o, at_same_point(o), reads);
+    if (plan.init) collect_reads(*plan.init, at_same_point(*plan.init), reads);
   } else {
     reads = reads_of_definition(v);
   }
   std::size_t s;
   if (kind == Slot::Kind::Map) {
     // A merging reshape is a copy in the index space of its operand.
-    const bool merging = ir::is(node, OpKind::Reshape);
+    const bool merging = ir::is(node, OpKind::Reshape) && !context_.is_short_row(v);
     s = slot_for_map(space_of(context_, merging ? node.operands[0] : v), kind, reads);
   } else if (kind == Slot::Kind::Reduction) {
     const auto& axes = node.attrs.integers("axes");
@@ -138,14 +163,22 @@ void BlockLowering::place_copy(std::size_t t) {
   }
 }
 
+// Short rows that a loop computes again and again lie with the rows innermost until it ends.
+bool BlockLowering::changes_layout(const BlockTarget& target) const {
+  const Value v = target.value;
+  return ir::is(*v.node, OpKind::Loop) && context_.is_short_row(v) && !target.overwrites &&
+         !context_.has_rows_innermost(v, target.storage);
+}
+
 void BlockLowering::place() {
   // The first target of a value that is computed here is where it is computed to.
   for (std::size_t t = 0; t < targets_.size(); ++t)
-    if (planned_.contains(key_of(targets_[t].value))) primary_target_.try_emplace(key_of(targets_[t].value), t);
+    if (planned_.contains(key_of(targets_[t].value)) && !changes_layout(targets_[t]))
+      primary_target_.try_emplace(key_of(targets_[t].value), t);
   // Pieces of a concatenation are computed into it, unless they have a place already.
   for (std::size_t planned = 0; planned < planned_order_.size(); ++planned) {  // it grows by the pieces
     const Value v = planned_order_[planned];
-    if (!ir::is(*v.node, OpKind::Concat)) continue;
+    if (!ir::is(*v.node, OpKind::Concat) || context_.is_short_row(v)) continue;
     for (std::size_t i = 0; i < v.node->operands.size(); ++i) {
       const Value piece = context_.resolve(v.node->operands[i]);
       if (!in_block(piece) || context_.find(piece) || primary_target_.contains(key_of(piece)) ||
@@ -159,8 +192,13 @@ void BlockLowering::place() {
   // Values of enclosing graphs depend on nothing in the block.
   std::ranges::stable_sort(planned_order_, {}, [&](Value v) { return std::pair(in_block(v), v.node->id); });
   std::set<const Node*> done;
-  for (Value v : planned_order_)
-    if (done.insert(v.node).second) place_definition(v);
+  std::vector<Value> last;
+  for (Value v : planned_order_) {
+    if (is_last_in_place(v))
+      last.push_back(v);
+    else if (done.insert(v.node).second)
+      place_definition(v);
+  }
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     const auto it = primary_target_.find(key_of(targets_[t].value));
     if (it != primary_target_.end() && it->second == t) continue;
@@ -169,6 +207,40 @@ void BlockLowering::place() {
     else
       place_copy(t);
   }
+  // What reads another one's table comes before that is written.
+  while (!last.empty()) {
+    auto next = std::ranges::find_if(last, [&](Value v) {
+      const ValueKey table = key_of(context_.resolve(v.node->operands[0]));
+      return std::ranges::none_of(last, [&](Value w) { return w != v && reads_of_definition(w).contains(table); });
+    });
+    if (next == last.end()) next = last.begin();
+    place_definition(*next);
+    last.erase(next);
+  }
+}
+
+// Whether v replaces a part of the carry `old`, or is the carry of a loop that starts from it, and nothing else that computes v reads
+// `old`: then both may be one memory.
+bool BlockLowering::updates_in_place(Value v, Value old) {
+  const Node& node = *v.node;
+  std::size_t from = 0;
+  if (ir::is(node, OpKind::Loop) && v.index < node.attrs.integer("num_carry"))
+    from = static_cast<std::size_t>(v.index);
+  else if (!ir::is(node, OpKind::DynamicUpdate))
+    return false;
+  if (context_.resolve(node.operands[from]) != old) return false;
+  std::map<ValueKey, bool> reads;
+  for (std::size_t i = 0; i < node.operands.size(); ++i)
+    if (i != from) collect_reads(node.operands[i], false, reads);
+  return !reads.contains(key_of(old));
+}
+
+// A carry of which a part is replaced, and that only the next iteration reads: what reads the old one comes before.
+bool BlockLowering::is_last_in_place(Value v) {
+  if (!ir::is(*v.node, OpKind::DynamicUpdate) || uses_[key_of(v)] != 1) return false;
+  return std::ranges::any_of(targets_, [&](const BlockTarget& t) {
+    return t.value == v && t.overwrites && updates_in_place(v, *t.overwrites);
+  });
 }
 
 // Whether v is a sum of dots that starts from `start`, which is read nowhere else in it.
@@ -188,7 +260,8 @@ void BlockLowering::settle_overwrites() {
     const auto primary = primary_target_.find(key_of(targets_[t].value));
     if (primary == primary_target_.end() || primary->second != t) continue;
     const std::size_t writer = producer_.at(key_of(targets_[t].value));
-    bool safe = slots_[writer].kind == Slot::Kind::Map || slots_[writer].kind == Slot::Kind::Dot;
+    const bool updates = updates_in_place(targets_[t].value, *targets_[t].overwrites);
+    bool safe = updates || slots_[writer].kind == Slot::Kind::Map || slots_[writer].kind == Slot::Kind::Dot;
     const ValueKey old = key_of(*targets_[t].overwrites);
     const bool adds_to_old = starts_from(targets_[t].value, *targets_[t].overwrites);
     for (std::size_t s = 0; s < slots_.size(); ++s) {
@@ -196,7 +269,7 @@ void BlockLowering::settle_overwrites() {
       if (it == slots_[s].reads.end()) continue;
       const bool here =
           slots_[s].kind == Slot::Kind::Dot ? adds_to_old : slots_[s].kind == Slot::Kind::Map && it->second;
-      const bool same_point = s == writer && here;
+      const bool same_point = s == writer && (here || updates);
       safe = safe && (s < writer || same_point);
     }
     for (std::size_t other : late_copies_) safe = safe && key_of(targets_[other].value) != old;

@@ -9,6 +9,13 @@ using kernel::Affine;
 using kernel::Extent;
 using kernel::Space;
 
+namespace {
+
+// Of a short row: of one axis, and in all.
+constexpr std::int64_t longest_short_axis = 8, most_numbers_a_row = 16;
+
+}  // namespace
+
 kernel::Var LoweringContext::new_var(const std::string& name) {
   program.vars.push_back(name);
   return static_cast<kernel::Var>(program.vars.size()) - 1;
@@ -71,7 +78,30 @@ Storage LoweringContext::allocate(Value v, const std::string& name) {
   Shape shape = v.shape();
   const int axis = in_tile_ ? axes_.axis_in(v, tile_class) : -1;
   if (axis >= 0) shape[axis] = tile_rows_;
-  return row_major(new_buffer(name, v.dtype(), shape.size(), in_tile_ ? Space::Worker : Space::Shared), shape);
+  const int buffer = new_buffer(name, v.dtype(), shape.size(), in_tile_ ? Space::Worker : Space::Shared);
+  if (axis < 0 || !by_lanes_) return row_major(buffer, shape);
+  int last = v.rank() - 1;
+  while (last > 0 && (last == axis || shape[last] == 1)) --last;
+  if (last == axis || shape[last] > longest_short_axis) return row_major(buffer, shape);
+  Shape others = shape;
+  others[axis] = 1;
+  Storage place = row_major(buffer, others);
+  for (std::int64_t& stride : place.strides) stride *= tile_rows_;
+  place.strides[static_cast<std::size_t>(axis)] = 1;
+  return place;
+}
+
+bool LoweringContext::has_few_numbers_a_row(Value v) const {
+  const int axis = axes_.axis_in(v, tile_class);
+  if (axis < 0 || v.shape()[axis] <= 1) return false;
+  for (int i = 0; i < v.rank(); ++i)
+    if (i != axis && v.shape()[i] > longest_short_axis) return false;
+  return v.shape().size() <= most_numbers_a_row * v.shape()[axis];
+}
+
+bool LoweringContext::has_rows_innermost(Value v, const Storage& place) const {
+  const int axis = axes_.axis_in(v, tile_class);
+  return axis >= 0 && place.strides[static_cast<std::size_t>(axis)] == 1;
 }
 
 Extent LoweringContext::extent(Value v, int axis) const {
@@ -98,16 +128,17 @@ Affine LoweringContext::local_index(Value v, int axis, const Affine& global) con
 
 bool LoweringContext::crosses_tiles(const Node& view) const { return in_tile_ && axes_.couples(view, tile_class); }
 
-void LoweringContext::enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows) {
+void LoweringContext::enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes) {
   HOTLOOP_CHECK(!in_tile_, "tiles do not nest");
   in_tile_ = true;
+  by_lanes_ = by_lanes;
   row0_ = row0;
   rows_ = rows;
   tile_rows_ = tile_rows;
 }
 
 void LoweringContext::leave_tile() {
-  in_tile_ = false;
+  in_tile_ = by_lanes_ = false;
   tile_storage_.clear();
 }
 

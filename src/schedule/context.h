@@ -39,7 +39,8 @@ class LoweringContext {
   std::optional<Storage> find(Value v);
   void bind(Value v, const Storage& storage);  // inside a tile: lost when the tile ends
   bool is_bound(Value v) const;                // in memory of its own, not as a view of something else
-  // A fresh row-major place for v: in the worker's arena inside a tile, else in the shared one.
+  // A fresh place for v: in the worker's arena inside a tile, else in the shared one. Row-major, but for short rows of a tile by lanes, where
+  // the rows of the tile are innermost.
   Storage allocate(Value v, const std::string& name);
 
   // Run-time extent of an axis where the lowering stands: rows of the tile, rows of the call, or a constant.
@@ -53,9 +54,16 @@ class LoweringContext {
   // say): its operand is then whole, and rows are counted from the start of the batch.
   bool crosses_tiles(const Node& view) const;
 
-  void enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows);
+  // `by_lanes`: rows fill vectors (docs/decisions/0010).
+  void enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes);
   void leave_tile();
   bool in_tile() const { return in_tile_; }
+  // In a tile by lanes: whether v has so few numbers a row that a point of a statement computes all of them.
+  bool is_short_row(Value v) const { return by_lanes_ && has_few_numbers_a_row(v); }
+  bool has_few_numbers_a_row(Value v) const;  // along the tile class
+  bool by_lanes() const { return by_lanes_; }
+  // Whether what lies at `place` has the rows of the tile side by side.
+  bool has_rows_innermost(Value v, const Storage& place) const;
 
   int tile_class = -1;
 
@@ -90,7 +98,7 @@ class LoweringContext {
   const ScheduleOptions& options_;
   std::map<ValueKey, Storage> storage_, tile_storage_;
   std::map<ValueKey, Value> aliases_;
-  bool in_tile_ = false;
+  bool in_tile_ = false, by_lanes_ = false;
   kernel::Var row0_ = -1, rows_ = -1;
   std::int64_t tile_rows_ = 1;
 };

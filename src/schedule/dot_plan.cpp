@@ -12,12 +12,6 @@ using ir::OpKind;
 using kernel::Affine;
 using kernel::Extent;
 
-namespace {
-
-struct DotShape {
-  std::vector<int> lhs_batch, rhs_batch, lhs_free, rhs_free, lhs_contract, rhs_contract;
-};
-
 DotShape shape_of(const Node& dot) {
   DotShape s;
   const auto ints = [&](const char* name) {
@@ -39,6 +33,8 @@ DotShape shape_of(const Node& dot) {
   s.rhs_free = free_axes(dot.operands[1], s.rhs_batch, s.rhs_contract);
   return s;
 }
+
+namespace {
 
 // Collects the leaves of a tree of adds in order; false where it holds more than one term that is no dot.
 bool collect(Value v, const std::function<bool(Value)>& absorbable, DotPlan& plan) {

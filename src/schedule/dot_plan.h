@@ -15,9 +15,24 @@ struct DotPlan {
   std::optional<Value> init;       // what the accumulators start from
 };
 
+// The axes of a dot's operands by what it does along them.
+struct DotShape {
+  std::vector<int> lhs_batch, rhs_batch, lhs_free, rhs_free, lhs_contract, rhs_contract;
+};
+DotShape shape_of(const Node& dot);
+
 // The plan whose top is `node` (a dot or an add), if there is one. `absorbable` says whether an operand may disappear into the sum:
 // it is in the block and has no other use.
 std::optional<DotPlan> plan_dot(const Node& node, const std::function<bool(Value)>& absorbable);
+
+// Where the operands of a dot are read for its result at `index`: its products in order. The contracted axes are static.
+struct DotProduct {
+  std::vector<kernel::Affine> lhs, rhs;
+};
+std::vector<DotProduct> products_of(const Node& dot, const std::vector<kernel::Affine>& index);
+
+// Whether a dot has a few products a row of the tile, so that by lanes it is an expression like any other.
+bool is_short_dot(const LoweringContext& context, const Node& dot);
 
 // Statements that compute the plan into `target`; with `accumulate`, added to what is there.
 kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate);

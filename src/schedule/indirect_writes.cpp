@@ -179,27 +179,13 @@ void scatter_add(LoweringContext& context, const Node& node, const Storage& targ
   block.push_back(std::move(stmt));
 }
 
+// What replaces a part is computed where it is written.
 void dynamic_update(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
   const Value x = node.operands[0], update = node.operands[1];
-  const Storage update_storage = materialised(context, update, block);
-  std::vector<Storage> starts;
-  for (std::size_t i = 2; i < node.operands.size(); ++i)
-    starts.push_back(materialised(context, node.operands[i], block));
-  copy_to(context, x, target, block);
-  HandMap map(context, "dynamic_update");
-  const std::vector<Affine> at = map.dims(update);
-  std::vector<kernel::Indirect> by;
-  for (int i = 0; i < x.rank(); ++i) {
-    const std::int64_t room = x.shape()[i] - update.shape()[i];
-    if (room == 0) continue;
-    const DType d = node.operands[static_cast<std::size_t>(i) + 2].dtype();
-    int start = map.load(starts[static_cast<std::size_t>(i)], d, {});
-    start = map.op(ScalarOp::Max, d, start, map.constant(d, 0));
-    start = map.op(ScalarOp::Min, d, start, map.constant(d, static_cast<double>(room)));
-    by.push_back({start, target.strides[static_cast<std::size_t>(i)]});
-  }
-  map.store(target, update.dtype(), at, map.load(update_storage, update.dtype(), at), by);
-  block.push_back(map.finish(map.num_dims() - 1));
+  if (context.find(x) != target) copy_to(context, x, target, block);
+  MapBuilder builder(context, space_of(context, update));
+  builder.add_update(node, target);
+  block.push_back({builder.finish("dynamic_update")});
 }
 
 void pad_with_gaps(LoweringContext& context, const Node& node, const Storage& target, Block& block) {

@@ -86,6 +86,13 @@ int Map::lanes() const {
   return vector_bytes / static_cast<int>(widest);
 }
 
+int contiguous_dim(const Map& map, const Access& access) {
+  const int last = static_cast<int>(map.dims.size()) - 1;
+  for (int d = last; d >= 0; --d)
+    if (access.index.coefficient(map.dims[static_cast<std::size_t>(d)].var) == 1) return d;
+  return last;
+}
+
 Target target_named(const std::string& name) {
   std::vector<std::string> names;
   for (const Target& target : all_targets()) {

@@ -228,6 +228,9 @@ struct Program {
   Block body;
 };
 
+// The last dim along which the access moves element by element; without one the last dim.
+int contiguous_dim(const Map& map, const Access& access);
+
 std::string print(const Program& program);  // deterministic text: golden tests and cache keys
 void verify(const Program& program);        // InternalError on a broken rule
 

@@ -8,6 +8,7 @@
 #include "schedule/block.h"
 #include "schedule/dot_plan.h"
 #include "schedule/map_builder.h"
+#include "schedule/tile_shape.h"
 
 namespace hotloop {
 
@@ -182,7 +183,6 @@ class LevelLowering {
   std::vector<BlockTarget> output_targets(int level);
   void single_level(int level, Block& program);
   void tile_level(int level, Block& program);
-  std::int64_t choose_tile_rows(int level) const;
   void outer_loop(const Node& loop, int cls, Block& program);
   void append_once(Block block, Block& program) const;
 
@@ -352,59 +352,6 @@ void LevelLowering::single_level(int level, Block& program) {
   append_once(std::move(block), program);
 }
 
-// Rows of a tile: a dozen (two micro-kernels high) where a row carries much state, more where it carries little.
-std::int64_t LevelLowering::choose_tile_rows(int level) const {
-  constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, most_rows = 96;
-  if (context_.options().tile_rows > 0) return context_.options().tile_rows;
-  // Elementwise work that only such work reads is part of its reader's map and lies nowhere.
-  std::set<const Node*> in_memory;
-  const auto note = [&](auto&& self, Value v) -> void {
-    in_memory.insert(v.node);
-    if (floats(*v.node) && !ir::is(*v.node, OpKind::Extent))
-      for (const Value& o : v.node->operands) self(self, o);
-  };
-  for (const auto& n : graph_.nodes()) {
-    if (!ir::is(*n, OpKind::Elementwise)) in_memory.insert(n.get());
-    if (!ir::is(*n, OpKind::Elementwise) && !floats(*n))
-      for (const Value& v : n->operands) note(note, v);
-  }
-  for (const Value& v : graph_.outputs()) note(note, v);
-  double bytes = 0;
-  const auto visit = [&](auto&& self, const Graph& graph, bool top, double times) -> void {
-    for (const auto& n : graph.nodes()) {
-      if (ir::is(*n, OpKind::Input) || (top && (floats(*n) || home(*n) != level))) continue;
-      if (top && !in_memory.contains(n.get())) continue;
-      if (ir::is(*n, OpKind::Loop))
-        self(self, *n->regions[0], false,
-             times * static_cast<double>(std::max<std::int64_t>(n->attrs.integer("length"), 1)));
-      for (int i = 0; i < static_cast<int>(n->types.size()); ++i) {
-        const Value v{n.get(), i};
-        if (const int axis = context_.axes().axis_in(v, context_.tile_class); axis >= 0)
-          bytes += times * static_cast<double>(v.shape().size()) / static_cast<double>(v.shape()[axis]) *
-                   static_cast<double>(size_of(v.dtype()));
-      }
-    }
-  };
-  visit(visit, graph_, true, 1);
-  // A product that sums over the rows passes over its whole result for each tile. One that does not stay in the cache meanwhile (the normal
-  // equations of many parameters) wants tiles that bring it enough to multiply.
-  constexpr std::int64_t large_sum_bytes = 256 << 10, enough_terms = 48;
-  std::int64_t least = dozen;
-  for (const auto& n : graph_.nodes()) {
-    if (!ir::is(*n, OpKind::Dot) || !is_partial(*n) || home(*n) != level) continue;
-    const ValueType& sum = n->types[0];
-    if (sum.shape.size() * static_cast<std::int64_t>(size_of(sum.dtype)) < large_sum_bytes) continue;
-    std::int64_t terms = 1;  // of one row
-    for (const std::int64_t axis : n->attrs.integers("lhs_contract"))
-      if (context_.axes().axis_in(n->operands[0], context_.tile_class) != static_cast<int>(axis))
-        terms *= n->operands[0].shape()[static_cast<int>(axis)];
-    const std::int64_t rows = (enough_terms + terms - 1) / std::max<std::int64_t>(terms, 1);
-    least = std::max(least, (rows + dozen - 1) / dozen * dozen);
-  }
-  const auto fit = static_cast<std::int64_t>(small_tile_bytes / std::max(bytes, 1.0));
-  return std::clamp(fit / dozen * dozen, least, most_rows);
-}
-
 void LevelLowering::tile_level(int level, Block& program) {
   const auto nodes = nodes_at(level);
   const bool any =
@@ -413,7 +360,8 @@ void LevelLowering::tile_level(int level, Block& program) {
   kernel::Grid grid;
   const std::int64_t rows = context_.axes().extent(context_.tile_class);
   grid.total = {rows, context_.options().variable_rows ? kernel::rows_var : -1};
-  grid.tile_rows = choose_tile_rows(level);
+  const TileShape shape = choose_tile_shape(context_, graph_, nodes);
+  grid.tile_rows = shape.rows;
   const std::int64_t tiles = (rows + grid.tile_rows - 1) / grid.tile_rows;
   grid.tiles_per_block = (tiles + most_blocks - 1) / most_blocks;
   grid.num_blocks = (tiles + grid.tiles_per_block - 1) / grid.tiles_per_block;
@@ -458,7 +406,7 @@ void LevelLowering::tile_level(int level, Block& program) {
   context_.enter_region();
   context_.regions.back().first_var = first_var;
   for (const auto& [v, place] : shared) context_.regions.back().written.insert(place.buffer);
-  context_.enter_tile(grid.row0, grid.rows, grid.tile_rows);
+  context_.enter_tile(grid.row0, grid.rows, grid.tile_rows, shape.by_lanes);
   std::vector<BlockTarget> targets = output_targets(level);
   for (const auto& [v, place] : shared) {
     Storage at = place;

@@ -120,7 +120,7 @@ kernel::Stmt clear(LoweringContext& context, Value v, const Storage& place) {
     at.index = at.index + Affine::of(map.dims.back().var, place.strides[static_cast<std::size_t>(a)]);
   }
   map.num_outer = static_cast<int>(map.dims.size());
-  map.vector_dim = map.num_outer - 1;
+  map.vector_dim = kernel::contiguous_dim(map, at);
   map.instrs = {const_instr(v.dtype(), 0), access_instr(Instr::Kind::Store, v.dtype(), at, 0)};
   map.body_end = 2;
   return {map};
@@ -159,6 +159,19 @@ std::int64_t allocated(const LoweringContext& context, Value v) {
   return n;
 }
 
+// Short rows that each iteration reads are laid out with the rows innermost first.
+void copy_short_rows(LoweringContext& context, std::span<const Value> values, Block& block) {
+  std::vector<BlockTarget> copies;
+  for (const Value& operand : values) {
+    const Value v = context.resolve(operand);
+    if (!context.is_short_row(v)) continue;
+    const auto place = context.find(v);
+    if (place && !context.has_rows_innermost(v, *place)) copies.push_back({v, context.allocate(v, "rows"), {}, false});
+  }
+  append(block, lower_copies(context, copies));
+  for (const BlockTarget& copy : copies) context.bind(copy.value, copy.storage);
+}
+
 }  // namespace
 
 kernel::Stmt count_one(LoweringContext&, const Storage& count) {
@@ -191,7 +204,8 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   std::vector<Storage> carry;
   for (std::size_t i = 0; i < num_carry; ++i) {
     carry.push_back(results[i] ? *results[i] : context.allocate(result(i), "carry"));
-    initial.push_back({context.resolve(loop.operands[i]), carry[i], {}, false});
+    const Value start = context.resolve(loop.operands[i]);
+    if (context.find(start) != carry[i]) initial.push_back({start, carry[i], {}, false});
   }
   append(block, lower_copies(context, initial));
 
@@ -224,6 +238,7 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
     slice.strides.erase(slice.strides.begin());
     context.bind(body.inputs()[num_carry + i], slice);
   }
+  copy_short_rows(context, std::span(loop.operands).subspan(num_carry + num_xs, num_consts), block);
   for (std::size_t i = 0; i < num_consts; ++i)
     context.alias(body.inputs()[num_carry + num_xs + i], loop.operands[num_carry + num_xs + i]);
   for (std::size_t i = 0; i < num_ys; ++i) {

@@ -28,7 +28,8 @@ std::uint64_t bits_of(DType dtype, double value) {
   return std::bit_cast<std::uint64_t>(value);
 }
 
-MapBuilder::MapBuilder(LoweringContext& context, const IndexSpace& space) : context_(context) {
+MapBuilder::MapBuilder(LoweringContext& context, const IndexSpace& space, const Dots* short_dots)
+    : context_(context), short_dots_(short_dots) {
   const auto add_dim = [&](const kernel::Extent& extent, std::vector<kernel::Var>& vars) {
     vars.push_back(context_.new_var("i"));
     map_.dims.push_back({vars.back(), extent});
@@ -116,13 +117,27 @@ int MapBuilder::load(const Storage& storage, DType dtype, const Index& index, in
   return push(instr);
 }
 
-void MapBuilder::store(const Storage& storage, DType dtype, const Index& index, int value) {
+void MapBuilder::store(const Storage& storage, DType dtype, const Index& index, int value,
+                       std::vector<kernel::Indirect> indirect) {
   Instr instr;
   instr.kind = Instr::Kind::Store;
   instr.dtype = dtype;
   instr.args[0] = value;
   instr.access = access_at(storage, index);
+  instr.access.indirect = std::move(indirect);
   push(instr);
+}
+
+std::vector<kernel::Indirect> MapBuilder::starts_of(const Node& node, std::size_t first, const Shape& part,
+                                                    const Storage& whole) {
+  std::vector<kernel::Indirect> indirect;
+  for (int i = 0; i < part.rank(); ++i) {
+    const std::int64_t room = node.operands[0].shape()[i] - part[i];
+    if (room == 0) continue;
+    indirect.push_back({emit_clamped(node.operands[first + static_cast<std::size_t>(i)], {}, -1, room),
+                        whole.strides[static_cast<std::size_t>(i)]});
+  }
+  return indirect;
 }
 
 int MapBuilder::emit(Value v, const Index& index, int predicate) {
@@ -130,14 +145,23 @@ int MapBuilder::emit(Value v, const Index& index, int predicate) {
   const MemoKey key = memo_key(v, index, predicate);
   if (const auto it = memo_.find(key); it != memo_.end()) return it->second;
   int reg = -1;
-  // A constant that is one number everywhere stays in a register.
+  // A constant that is one number at all points stays in a register.
   if (ir::is(*v.node, OpKind::Constant)) {
     const Array& data = v.node->attrs.get<Array>("value");
-    if (data.size() == 1) {
+    std::int64_t at = 0;
+    bool is_number = true;
+    for (int i = 0; i < v.rank(); ++i) {
+      const Affine& along = index[static_cast<std::size_t>(i)];
+      is_number = is_number && (v.shape()[i] == 1 || along.terms.empty());
+      at = at * v.shape()[i] + (v.shape()[i] == 1 ? 0 : along.constant);
+    }
+    // With a predicate, the index may lie outside.
+    if (is_number && (data.size() == 1 || predicate < 0)) {
       Instr instr;
       instr.kind = Instr::Kind::Const;
       instr.dtype = data.dtype();
-      std::memcpy(&instr.bits, data.raw(), size_of(data.dtype()));
+      const std::size_t bytes = size_of(data.dtype());
+      std::memcpy(&instr.bits, static_cast<const char*>(data.raw()) + static_cast<std::size_t>(at) * bytes, bytes);
       const auto [it, fresh] = constants_.try_emplace({instr.dtype, instr.bits}, 0);
       if (fresh) it->second = push(instr);
       reg = it->second;
@@ -147,6 +171,7 @@ int MapBuilder::emit(Value v, const Index& index, int predicate) {
     const auto storage = context_.find(v);
     const bool is_view = is_strided_view(*v.node);
     // Views without memory of their own go through their operand: what was computed in this very map is in a register.
+    HOTLOOP_CHECK(!computed_.contains(key_of(v)), "a map reads what it computes at another point");
     if (storage && (!is_view || context_.is_bound(v)))
       reg = load(*storage, v.dtype(), index, predicate);
     else
@@ -165,6 +190,9 @@ int MapBuilder::emit_clamped(Value index_value, const Index& index, int predicat
 
 int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
   const Node& node = *v.node;
+  if (short_dots_ != nullptr)
+    if (const auto it = short_dots_->find(key_of(v)); it != short_dots_->end())
+      return emit_short_dot(it->second, index, predicate);
   const auto& in = node.operands;
   const auto axis_of = [](std::int64_t a) { return static_cast<std::size_t>(a); };
   switch (node.op->kind) {
@@ -204,6 +232,10 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
         source.push_back(index[i] + Affine(-low[i]));
         const std::int64_t n = in[0].shape()[axis];
         if (n == v.shape()[axis]) continue;
+        if (const Affine& known = source.back(); known.terms.empty()) {
+          if (known.constant < 0 || known.constant >= n) return emit(in[1], {}, predicate);
+          continue;
+        }
         const int at = integer_index(source.back(), DType::I64);
         const auto both = [&](int test) { inside = inside < 0 ? test : op(ScalarOp::And, DType::Bool, inside, test); };
         if (low[i] > 0) both(op(ScalarOp::Ge, DType::Bool, at, constant(DType::I64, 0)));
@@ -214,13 +246,25 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
       if (inside == predicate) return value;
       return op(ScalarOp::Select, v.dtype(), inside, value, emit(in[1], {}, predicate));
     }
-    case OpKind::Reduce: {  // over axes of extent 1
+    case OpKind::Reduce: {  // over axes of extent 1, or of a short row
+      if (context_.is_short_row(in[0])) return emit_short_reduction(v, index, predicate);
       Index source = index;
       for (std::int64_t a : node.attrs.integers("axes")) {
         HOTLOOP_CHECK(in[0].shape()[static_cast<int>(a)] == 1, "a reduction is not in memory");
         source.insert(source.begin() + a, Affine(0));
       }
       return emit(in[0], source, predicate);
+    }
+    case OpKind::Concat: {  // of short rows
+      const std::size_t axis = axis_of(node.attrs.integer("axis"));
+      HOTLOOP_CHECK(index[axis].terms.empty(), "a concatenation is not in memory");
+      Index source = index;
+      for (const Value& piece : in) {
+        const std::int64_t n = piece.shape()[static_cast<int>(axis)];
+        if (source[axis].constant < n) return emit(piece, source, predicate);
+        source[axis].constant -= n;
+      }
+      throw InternalError(__FILE__, __LINE__, "an index beyond the end of a concatenation");
     }
     case OpKind::Gather: {
       const std::size_t axis = axis_of(node.attrs.integer("axis"));
@@ -239,14 +283,7 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
     case OpKind::DynamicSlice: {
       const auto storage = context_.find(in[0]);
       HOTLOOP_CHECK(storage.has_value(), "dynamic_slice reads memory");
-      std::vector<kernel::Indirect> indirect;
-      for (int i = 0; i < v.rank(); ++i) {
-        const std::int64_t room = in[0].shape()[i] - v.shape()[i];
-        if (room == 0) continue;
-        indirect.push_back({emit_clamped(in[static_cast<std::size_t>(i) + 1], {}, -1, room),
-                            storage->strides[static_cast<std::size_t>(i)]});
-      }
-      return load(*storage, v.dtype(), index, predicate, indirect);
+      return load(*storage, v.dtype(), index, predicate, starts_of(node, 1, v.shape(), *storage));
     }
     default: throw InternalError(__FILE__, __LINE__, "op " + node.op->name + " has no expression and is not in memory");
   }
@@ -295,19 +332,26 @@ std::optional<std::vector<Affine>> index_through(const Node& node, const std::ve
       return source;
     }
     case OpKind::Reshape: {
-      // Affine when no group merges axes; else the operand must be a view in memory.
+      // Affine when no group merges axes, or at one number; else the operand must be a view in memory.
       Index source(static_cast<std::size_t>(in[0].rank()), Affine(0));
       bool affine = true;
       for (const ReshapeGroup& g : reshape_groups(in[0].shape(), v.shape())) {
-        affine = affine && g.in.size() == 1;
-        if (!affine) break;
         std::int64_t run = 1;
         Affine sum;
         for (std::size_t i = g.out.size(); i-- > 0;) {
           sum = sum + index[axis_of(g.out[i])] * run;
           run *= v.shape()[g.out[i]];
         }
-        source[axis_of(g.in[0])] = sum;
+        if (g.in.size() == 1) {
+          source[axis_of(g.in[0])] = sum;
+          continue;
+        }
+        affine = affine && sum.terms.empty();
+        for (std::size_t i = g.in.size(); affine && i-- > 0;) {
+          const std::int64_t n = in[0].shape()[g.in[i]];
+          source[axis_of(g.in[i])] = Affine(sum.constant % n);
+          sum.constant /= n;
+        }
       }
       if (affine) return source;
       return std::nullopt;
@@ -376,16 +420,25 @@ int MapBuilder::emit_random_bits(Value v, const Index& index, int predicate) {
 
 void MapBuilder::add(Value v, const Storage* target, bool compute) {
   v = context_.resolve(v);
-  const Index index = outer_index(v);
-  const MemoKey key = memo_key(v, index, -1);
-  int reg = -1;
-  if (const auto it = memo_.find(key); it != memo_.end())
-    reg = it->second;
-  else if (compute)
-    memo_[key] = reg = emit_compute(v, index, -1);
-  else
-    reg = emit(v, index, -1);
-  if (target != nullptr) pending_stores_.push_back({*target, v.dtype(), index, reg});
+  if (compute) computed_.insert(key_of(v));
+  for (const Index& index : outer_indices(v)) {
+    const MemoKey key = memo_key(v, index, -1);
+    int reg = -1;
+    if (const auto it = memo_.find(key); it != memo_.end())
+      reg = it->second;
+    else if (compute)
+      memo_[key] = reg = emit_compute(v, index, -1);
+    else
+      reg = emit(v, index, -1);
+    if (target != nullptr) pending_stores_.push_back({*target, v.dtype(), index, reg});
+  }
+}
+
+void MapBuilder::add_update(const Node& node, const Storage& target) {
+  const Value update = context_.resolve(node.operands[1]);
+  const auto indirect = starts_of(node, 2, update.shape(), target);
+  for (const Index& index : outer_indices(update))
+    pending_stores_.push_back({target, update.dtype(), index, emit(update, index, -1), indirect});
 }
 
 void MapBuilder::add_reduction(Value v, const Storage& target, bool accumulate) {
@@ -404,13 +457,6 @@ void MapBuilder::add_reduction(Value v, const Storage& target, bool accumulate) 
 }
 
 namespace {
-
-ScalarOp combiner(const std::string& reduce, DType dtype) {
-  if (dtype == DType::Bool) return reduce == "reduce_max" || reduce == "reduce_sum" ? ScalarOp::Or : ScalarOp::And;
-  if (reduce == "reduce_sum") return ScalarOp::Add;
-  if (reduce == "reduce_prod") return ScalarOp::Mul;
-  return reduce == "reduce_max" ? ScalarOp::Max : ScalarOp::Min;
-}
 
 // The dim whose points fill vectors: the one along which most accesses are contiguous.
 int choose_vector_dim(const kernel::Map& map, int first, int last) {
@@ -470,7 +516,7 @@ kernel::Map MapBuilder::finish(const std::string& name) {
   const int num_dims = static_cast<int>(map_.dims.size());
   if (reductions_.empty()) {
     // Stores last: a point may read what another value of this map replaces at the same point.
-    for (const PendingStore& s : pending_stores_) store(s.target, s.dtype, s.index, s.reg);
+    for (const PendingStore& s : pending_stores_) store(s.target, s.dtype, s.index, s.reg, s.indirect);
     map_.body_end = static_cast<int>(map_.instrs.size());
     collapse_dims(map_);
     map_.vector_dim = choose_vector_dim(map_, 0, static_cast<int>(map_.dims.size()));
@@ -482,15 +528,15 @@ kernel::Map MapBuilder::finish(const std::string& name) {
   int last_long = x.rank() - 1;
   while (last_long > 0 && x.shape()[last_long] == 1) --last_long;
   const bool last_reduced = std::ranges::find(axes, last_long) != axes.end();
-  constexpr std::int64_t worth_lanes = 8;
   // Not of what is outside: a sample is summed alike alone, when nothing is, and in a batch.
-  const bool over_lanes = !reduced_vars_.empty() && last_reduced && x.shape()[last_long] >= worth_lanes;
+  const bool over_lanes = !reduced_vars_.empty() && last_reduced && x.shape()[last_long] >= reduced_over_lanes;
   if (num_dims > 0) map_.vector_dim = over_lanes ? num_dims - 1 : map_.num_outer - 1;
+  if (!over_lanes && context_.by_lanes()) map_.vector_dim = choose_vector_dim(map_, 0, map_.num_outer);
   std::vector<int> results;
   for (const PendingReduction& r : reductions_) {
     Instr instr;
     instr.kind = Instr::Kind::Reduced;
-    instr.op = combiner(r.value.node->op->name, r.value.dtype());
+    instr.op = combiner_of(*r.value.node);
     instr.dtype = r.value.dtype();
     instr.args[0] = r.reg;
     results.push_back(push(instr));

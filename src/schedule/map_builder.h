@@ -2,9 +2,11 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "schedule/context.h"
+#include "schedule/dot_plan.h"
 
 namespace hotloop {
 
@@ -16,11 +18,17 @@ struct IndexSpace {
 
 class MapBuilder {
  public:
-  MapBuilder(LoweringContext& context, const IndexSpace& space);
+  using Dots = std::map<ValueKey, DotPlan>;
 
-  // Computes v at each point and, if asked, stores it at `target`. v's axes longer than one are the outer dims.
+  // `short_dots`: values that are sums of short dots, by lanes.
+  MapBuilder(LoweringContext& context, const IndexSpace& space, const Dots* short_dots = nullptr);
+
+  // Computes v at each point and, if asked, stores it at `target`. v's axes longer than one are the outer dims; of a short row all numbers
+  // are computed at a point.
   // With `compute`, v itself is computed from its operands even though it is bound to memory.
   void add(Value v, const Storage* target, bool compute);
+  // A dynamic_update's second operand into its place in `target`, where the first one lies.
+  void add_update(const Node& node, const Storage& target);
   // A reduction node over the whole space; `accumulate` adds to what is at the target.
   void add_reduction(Value v, const Storage& target, bool accumulate);
 
@@ -36,6 +44,8 @@ class MapBuilder {
   };
 
   MemoKey memo_key(Value v, const Index& index, int predicate) const;
+  // The index of v at a point; of a short row one index for each of its numbers.
+  std::vector<Index> outer_indices(Value v) const;
   Index outer_index(Value v) const;
   int push(kernel::Instr instr);
   int constant(DType dtype, double value);
@@ -43,17 +53,24 @@ class MapBuilder {
   int integer_index(const kernel::Affine& index, DType dtype);
   int load(const Storage& storage, DType dtype, const Index& index, int predicate,
            std::vector<kernel::Indirect> indirect = {});
-  void store(const Storage& storage, DType dtype, const Index& index, int value);
+  void store(const Storage& storage, DType dtype, const Index& index, int value,
+             std::vector<kernel::Indirect> indirect = {});
   int emit(Value v, const Index& index, int predicate);          // looks memory up first
   int emit_compute(Value v, const Index& index, int predicate);  // from the operands
+  // Where a dynamic_slice or dynamic_update whose starts are the operands from `first` on begins: the part of `part` in `whole`.
+  std::vector<kernel::Indirect> starts_of(const Node& node, std::size_t first, const Shape& part, const Storage& whole);
   int emit_clamped(Value index_value, const Index& index, int predicate, std::int64_t high);
   int emit_view(Value v, const Index& index, int predicate);
   int emit_random_bits(Value v, const Index& index, int predicate);
+  int emit_short_dot(const DotPlan& plan, const Index& index, int predicate);
+  int emit_short_reduction(Value v, const Index& index, int predicate);
 
   LoweringContext& context_;
+  const Dots* short_dots_;
   kernel::Map map_;
   std::vector<kernel::Var> outer_vars_, reduced_vars_;
   std::map<MemoKey, int> memo_;
+  std::set<ValueKey> computed_;  // here: in memory only when the map has run
   std::map<std::pair<DType, std::uint64_t>, int> constants_;
   struct PendingReduction {
     Value value;
@@ -66,10 +83,16 @@ class MapBuilder {
     DType dtype;
     Index index;
     int reg;
+    std::vector<kernel::Indirect> indirect = {};
   };
   std::vector<PendingReduction> reductions_;
   std::vector<PendingStore> pending_stores_;
 };
+
+// What combines the numbers of a reduction.
+ir::ScalarOp combiner_of(const Node& reduce);
+// A last axis as long is reduced over lanes.
+inline constexpr std::int64_t reduced_over_lanes = 8;
 
 // Bit pattern of `value` in `dtype`, zero-extended.
 std::uint64_t bits_of(DType dtype, double value);

@@ -1,0 +1,121 @@
+// Short rows (docs/decisions/0010): all numbers of a row at one point of a Map, and sums within a row as expressions.
+#include <algorithm>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/map_builder.h"
+
+namespace hotloop {
+
+using ir::ScalarOp;
+using kernel::Affine;
+
+ScalarOp combiner_of(const Node& reduce) {
+  const std::string& name = reduce.op->name;
+  if (reduce.types[0].dtype == DType::Bool)
+    return name == "reduce_max" || name == "reduce_sum" ? ScalarOp::Or : ScalarOp::And;
+  if (name == "reduce_sum") return ScalarOp::Add;
+  if (name == "reduce_prod") return ScalarOp::Mul;
+  return name == "reduce_max" ? ScalarOp::Max : ScalarOp::Min;
+}
+
+std::vector<DotProduct> products_of(const Node& dot, const std::vector<Affine>& index) {
+  const DotShape s = shape_of(dot);
+  const Value lhs = dot.operands[0], rhs = dot.operands[1];
+  DotProduct first{std::vector<Affine>(static_cast<std::size_t>(lhs.rank())),
+                   std::vector<Affine>(static_cast<std::size_t>(rhs.rank()))};
+  const auto set = [](std::vector<Affine>& at, int axis, const Affine& to) { at[static_cast<std::size_t>(axis)] = to; };
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < s.lhs_batch.size(); ++i, ++next) {
+    set(first.lhs, s.lhs_batch[i], index[next]);
+    set(first.rhs, s.rhs_batch[i], index[next]);
+  }
+  for (int axis : s.lhs_free) set(first.lhs, axis, index[next++]);
+  for (int axis : s.rhs_free) set(first.rhs, axis, index[next++]);
+  std::vector<DotProduct> products = {first};
+  for (std::size_t i = 0; i < s.lhs_contract.size(); ++i) {
+    std::vector<DotProduct> more;
+    for (const DotProduct& p : products)
+      for (std::int64_t k = 0; k < lhs.shape()[s.lhs_contract[i]]; ++k) {
+        more.push_back(p);
+        set(more.back().lhs, s.lhs_contract[i], Affine(k));
+        set(more.back().rhs, s.rhs_contract[i], Affine(k));
+      }
+    products = std::move(more);
+  }
+  return products;
+}
+
+bool is_short_dot(const LoweringContext& context, const Node& dot) {
+  constexpr std::int64_t most_products_a_row = 64;
+  const Value out{const_cast<Node*>(&dot), 0};
+  if (!context.has_few_numbers_a_row(out)) return false;
+  const DotShape s = shape_of(dot);
+  std::int64_t products = out.shape().size() / context.axes().extent(context.tile_class);
+  for (int axis : s.lhs_contract) products *= dot.operands[0].shape()[axis];
+  return products <= most_products_a_row && std::ranges::all_of(dot.operands, [&](Value v) {
+           return context.axes().axis_in(v, context.tile_class) < 0 || context.has_few_numbers_a_row(v);
+         });
+}
+
+std::vector<MapBuilder::Index> MapBuilder::outer_indices(Value v) const {
+  if (!context_.is_short_row(v)) return {outer_index(v)};
+  HOTLOOP_CHECK(outer_vars_.size() == 1, "a short row in a map of another index space");
+  std::vector<Index> all = {Index{}};
+  for (int i = 0; i < v.rank(); ++i) {
+    const bool is_rows = context_.axes().axis_class(v, i) == context_.tile_class;
+    std::vector<Index> longer;
+    for (const Index& index : all)
+      for (std::int64_t k = 0; k < (is_rows ? 1 : v.shape()[i]); ++k) {
+        longer.push_back(index);
+        longer.back().push_back(is_rows ? Affine::of(outer_vars_[0]) : Affine(k));
+      }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+// As a Dot statement would: from the plan's start, one fma after the other.
+int MapBuilder::emit_short_dot(const DotPlan& plan, const Index& index, int predicate) {
+  const DType d = plan.result.dtype();
+  int sum = plan.init ? emit(*plan.init, index, predicate) : constant(d, 0);
+  for (const Node* term : plan.terms)
+    for (const DotProduct& p : products_of(*term, index)) {
+      const int a = emit(term->operands[0], p.lhs, predicate), b = emit(term->operands[1], p.rhs, predicate);
+      sum = op(ScalarOp::Fma, d, a, b, sum);
+    }
+  return sum;
+}
+
+// As a reduction statement would: from the identity, one after the other, or over lanes whose halves are combined in the end.
+int MapBuilder::emit_short_reduction(Value v, const Index& index, int predicate) {
+  const Value x = v.node->operands[0];
+  const ScalarOp combine = combiner_of(*v.node);
+  const auto add = [&](int sum, int number) {
+    if (sum < 0 && combine == ScalarOp::Add) sum = constant(v.dtype(), 0);  // which makes a zero of a negative zero
+    return sum < 0 ? number : op(combine, v.dtype(), sum, number);
+  };
+  std::vector<std::int64_t> axes = v.node->attrs.integers("axes");
+  std::ranges::sort(axes);
+  int last_long = x.rank() - 1;
+  while (last_long > 0 && x.shape()[last_long] == 1) --last_long;
+  const bool over_lanes = axes.back() == last_long && x.shape()[last_long] >= reduced_over_lanes;
+  std::vector<Index> points = {index};
+  for (std::int64_t axis : axes) {
+    std::vector<Index> more;
+    for (const Index& point : points)
+      for (std::int64_t k = 0; k < x.shape()[static_cast<int>(axis)]; ++k) {
+        more.push_back(point);
+        more.back().insert(more.back().begin() + axis, Affine(k));
+      }
+    points = std::move(more);
+  }
+  std::vector<int> sums(over_lanes ? static_cast<std::size_t>(x.shape()[last_long]) : 1, -1);
+  for (std::size_t i = 0; i < points.size(); ++i)
+    sums[i % sums.size()] = add(sums[i % sums.size()], emit(x, points[i], predicate));
+  for (std::size_t half = sums.size() / 2; half > 0; half /= 2)
+    for (std::size_t l = 0; l < half; ++l) sums[l] = op(combine, v.dtype(), sums[l], sums[l + half]);
+  return sums[0];
+}
+
+}  // namespace hotloop

@@ -1,0 +1,19 @@
+// How a level is cut into tiles: how many rows each has, and whether rows fill vectors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "schedule/context.h"
+
+namespace hotloop {
+
+struct TileShape {
+  std::int64_t rows = 1;
+  bool by_lanes = false;  // docs/decisions/0010
+};
+
+// `nodes` are those of one region of `graph`; regions of their loops count.
+TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, std::span<const Node* const> nodes);
+
+}  // namespace hotloop

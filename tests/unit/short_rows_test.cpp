@@ -1,0 +1,228 @@
+// Loops over rows of a few numbers: rows fill vectors, whichever way the state was written, and results are those of one row alone.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "hotloop/jit.h"
+#include "hotloop/ops.h"
+#include "hotloop/transforms.h"
+#include "ir/op_def.h"
+#include "ode_problems.h"
+#include "op_checks.h"
+#include "passes/pipeline.h"
+#include "schedule/schedule.h"
+
+namespace hotloop {
+namespace {
+
+using Values = std::span<const Value>;
+using Step = std::function<Value(Value)>;  // of one sample's state
+
+// Each keeps numbers within about one.
+struct Case {
+  std::string name;
+  Shape state;
+  Step step;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+Value at(Value x, int i) { return take(x, 0, i); }
+Value stacked(const std::vector<Value>& parts) { return stack(parts, 0); }
+Value row_of(Value x, std::int64_t i) { return narrow(x, 0, i, 1); }
+
+std::vector<Case> cases() {
+  return {
+      {"pair",
+       {2},
+       [](Value y) {
+         return y + 0.1 * stacked({at(y, 1), -at(y, 0)});
+       }},
+      {"lorenz",
+       {3},
+       [](Value y) {
+         const Value a = at(y, 0), b = at(y, 1), c = at(y, 2);
+         return y + 0.01 * stacked({10 * (b - a), a * (20 - c) - b, a * b - 8.0 / 3 * c});
+       }},
+      {"normalised", {4}, [](Value y) { return reverse(y, {0}) / sqrt(1.0 + sum(square(y))); }},
+      {"softmax_of_five",
+       {5},
+       [](Value y) {
+         const Value e = exp(y - reduce_max(y, {0}));
+         return 0.5 * y + e / sum(e);
+       }},
+      {"ring_of_eight",
+       {8},
+       [](Value y) {
+         const Value next = concat(std::vector<Value>{narrow(y, 0, 1, 7), narrow(y, 0, 0, 1)}, 0);
+         return 0.9 * y + 0.05 * next + 0.01 * sum(y);
+       }},
+      {"rotation",
+       {3, 3},
+       [](Value y) {
+         const Value turned = transpose(y, {1, 0});
+         const Value first = reshape(narrow(y, 0, 0, 1), {3, 1});
+         return 0.5 * (y - turned) + 0.3 * first * row_of(turned, 1) + 0.1 * expand_dims(reduce_sum(y, {1}), 1);
+       }},
+      {"reshaped",
+       {2, 3},
+       [](Value y) {
+         return 0.9 * reshape(transpose(reshape(y, {3, 2}), {1, 0}), {2, 3}) + expand_dims(reduce_prod(y, {0}), 0);
+       }},
+      {"linear",
+       {3},
+       [](Value y) {
+         const Value a = constant(
+             Array::from(std::vector<double>{0, -1, 0.5, 1, 0, -0.5, -0.5, 0.5, -0.1}, {3, 3}).cast(y.dtype()));
+         return y + 0.1 * matmul(a, y);
+       }},
+      {"products",
+       {3, 3},
+       [](Value y) {
+         return 0.5 * y + 0.2 * matmul(y, transpose(y, {1, 0})) - 0.1 * matmul(y, y);
+       }},
+      {"padded",
+       {6},
+       [](Value y) {
+         return 0.5 * y + pad(narrow(0.5 * y * sum(y), 0, 2, 3), constant(0.1, y.dtype()), {1}, {2}, {0});
+       }},
+  };
+}
+
+// Twelve steps of each row of the state, and the row's number of them by a rule of its own: (y0 [N, ...], limit [N]) -> y, sums, counts.
+std::vector<Value> run(const Case& c, Values in) {
+  const auto fn = [&](Values v) {
+    const auto out = while_loop(
+        [&](Values s) { return bit_and(less(s[1], constant(12, DType::I32)), less(cast(s[1], v[1].dtype()), v[1])); },
+        [&](Values s) {
+          return std::vector<Value>{c.step(s[0]) + 0.001 * v[0], s[1] + 1, s[2] + sum(s[0])};
+        },
+        std::vector<Value>{v[0], constant(0, DType::I32), constant(0, v[0].dtype())}, 20);
+    return out;
+  };
+  return vmap(fn, {0, 0})(in);
+}
+
+std::vector<Array> inputs_for(const Case& c, std::int64_t rows, DType dtype) {
+  Array y(dtype, c.state.with_inserted(0, rows)), limit(dtype, {rows});
+  for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, static_cast<double>((i * 7919) % 997) / 997 - 0.4);
+  for (std::int64_t i = 0; i < rows; ++i) limit.set(i, static_cast<double>(i * 31 % 14));
+  return {y, limit};
+}
+
+class ShortRows : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ShortRows, AgreeWithTheOracle) {
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    const auto inputs = inputs_for(GetParam(), 37, dtype);
+    const auto graph = trace([&](Values in) { return run(GetParam(), in); }, ir::types_of(inputs));
+    const auto oracle = ir::evaluate(*graph, inputs);
+    for (const char* backend : {"llvm", "c"}) {
+      CompileOptions options;
+      options.backend = backend;
+      const auto got = compile(graph, options)(inputs);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_TRUE(ir::close(got[i], oracle[i], dtype == DType::F32 ? 2e-5 : 1e-12)) << backend << " output " << i;
+    }
+  }
+}
+
+TEST_P(ShortRows, ARowHasTheSameBitsAloneAndInAnyBatch) {
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    const auto fn = [&](Values in) { return run(GetParam(), in); };
+    const auto all = inputs_for(GetParam(), 150, dtype);
+    const auto whole = compile(trace(fn, ir::types_of(all)))(all);
+    for (const std::int64_t rows : {1, 7, 16}) {
+      const auto few = inputs_for(GetParam(), rows, dtype);
+      const auto part = compile(trace(fn, ir::types_of(few)))(few);
+      for (std::size_t i = 0; i < part.size(); ++i)
+        EXPECT_EQ(std::memcmp(part[i].raw(), whole[i].raw(), part[i].bytes()), 0) << rows << " rows, output " << i;
+    }
+  }
+}
+
+// Counts what statements inside loops read and write along their vectors.
+struct Accesses {
+  int side_by_side = 0, apart = 0, maps = 0;
+
+  void walk(const kernel::Block& block, bool in_loop) {
+    for (const kernel::Stmt& stmt : block) {
+      if (const auto* loop = std::get_if<kernel::For>(&stmt.node)) {
+        walk(loop->test, true);
+        walk(loop->body, true);
+      } else if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) {
+        walk(grid->body, in_loop);
+      } else if (const auto* map = std::get_if<kernel::Map>(&stmt.node); map != nullptr && in_loop) {
+        count(*map);
+      }
+    }
+  }
+  void count(const kernel::Map& map) {
+    if (map.vector_dim < 0) return;
+    ++maps;
+    const kernel::Var lane = map.dims[static_cast<std::size_t>(map.vector_dim)].var;
+    for (const kernel::Instr& instr : map.instrs) {
+      if (instr.kind != kernel::Instr::Kind::Load && instr.kind != kernel::Instr::Kind::Store) continue;
+      const std::int64_t step = instr.access.index.coefficient(lane);
+      side_by_side += step == 1;
+      apart += (step != 0 && step != 1) || !instr.access.indirect.empty();
+    }
+  }
+};
+
+Accesses accesses_in(const TracedFunction& fn, const std::vector<Array>& inputs) {
+  ScheduleOptions options;
+  options.target = kernel::target_named("avx512");
+  const auto program = schedule(*passes::optimize(*trace(fn, ir::types_of(inputs)), {}), options);
+  Accesses accesses;
+  accesses.walk(program.body, false);
+  return accesses;
+}
+
+TEST_P(ShortRows, FillVectorsWithRowsAndGatherNothing) {
+  const Accesses a =
+      accesses_in([&](Values in) { return run(GetParam(), in); }, inputs_for(GetParam(), 150, DType::F32));
+  EXPECT_GT(a.side_by_side, 0);
+  EXPECT_EQ(a.apart, 0);
+  EXPECT_LE(a.maps, 4);  // one for the body; whether to go on, whether any does, and the count
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShortRows, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+// An ensemble of adaptive solves: a state of three numbers costs as many statements as three states of one.
+TEST(ShortRowsOfSolves, OneLeafOfThreeIsOneStatement) {
+  const auto fn = [](bool together) {
+    return vmap(
+        [together](Values in) {
+          const auto field = [&](Value a, Value b, Value c) {
+            return std::vector<Value>{10 * (b - a), a * (in[0] - c) - b, a * b - 8.0 / 3 * c};
+          };
+          ode::Options options;
+          options.dt0 = 0.01;
+          options.controller = ode::PID(1e-6, 1e-6);
+          if (together) {
+            const ode::Field f = [&](Value, const Tree<Value>& y, const Tree<Value>&) {
+              return Tree<Value>(stacked(field(at(y.leaf(), 0), at(y.leaf(), 1), at(y.leaf(), 2))));
+            };
+            const Tree<Value> y0(constant(Array::from(std::vector<float>{1, 0, 0}, {3})));
+            return std::vector<Value>{ode::solve(f, ode::Tsit5(), 0, 1, y0, options).y1.leaf()};
+          }
+          const ode::Field f = [&](Value, const Tree<Value>& y, const Tree<Value>&) {
+            const auto k = field(y["a"], y["b"], y["c"]);
+            return Tree<Value>{{"a", k[0]}, {"b", k[1]}, {"c", k[2]}};
+          };
+          const Tree<Value> y0 = {{"a", constant(1)}, {"b", constant(0)}, {"c", constant(0)}};
+          return ode::solve(f, ode::Tsit5(), 0, 1, y0, options).y1.flatten();
+        },
+        {0});
+  };
+  const std::vector<Array> rho = {Array::full(DType::F32, {1000}, 20)};
+  const Accesses together = accesses_in(fn(true), rho), apart = accesses_in(fn(false), rho);
+  EXPECT_EQ(together.apart, 0);
+  EXPECT_EQ(apart.apart, 0);
+  EXPECT_EQ(together.maps, apart.maps);
+  EXPECT_LE(together.maps, 4);
+}
+
+}  // namespace
+}  // namespace hotloop
