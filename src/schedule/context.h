@@ -54,7 +54,7 @@ class LoweringContext {
   // say): its operand is then whole, and rows are counted from the start of the batch.
   bool crosses_tiles(const Node& view) const;
 
-  // `by_lanes`: rows fill vectors (docs/decisions/0010).
+  // `by_lanes`: rows fill vectors (docs/decisions/0012).
   void enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes);
   void leave_tile();
   bool in_tile() const { return in_tile_; }

@@ -1,4 +1,4 @@
-// Short rows (docs/decisions/0010): all numbers of a row at one point of a Map, and sums within a row as expressions.
+// Short rows (docs/decisions/0012): all numbers of a row at one point of a Map, and sums within a row as expressions.
 #include <algorithm>
 
 #include "hotloop/error.h"

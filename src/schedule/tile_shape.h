@@ -10,7 +10,7 @@ namespace hotloop {
 
 struct TileShape {
   std::int64_t rows = 1;
-  bool by_lanes = false;  // docs/decisions/0010
+  bool by_lanes = false;  // docs/decisions/0012
 };
 
 // `nodes` are those of one region of `graph`; regions of their loops count.
