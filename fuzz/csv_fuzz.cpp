@@ -1,4 +1,5 @@
 // Any text is a table or a UserError, the same table whatever the pieces it comes in; and samples or a UserError.
+#include <algorithm>
 #include <cstdlib>
 
 #include "data/records.h"

@@ -38,6 +38,7 @@ run_tests() {
   setup_all
   tree=$(tree_hash)
   part layers python3 scripts/check_layers.py
+  part includes python3 scripts/check_includes.py
   part layout format_sources --check
   part ruff .venv/bin/ruff check --no-cache scripts python bench
   part build build_preset release -DHOTLOOP_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PWD/.venv/bin/python"
@@ -171,6 +172,7 @@ format_sources() {
 run_lint() {
   setup_venv
   python3 scripts/check_layers.py
+  python3 scripts/check_includes.py
   format_sources --check
   .venv/bin/ruff check --no-cache scripts python bench
   build_preset dev

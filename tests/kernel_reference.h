@@ -2,6 +2,7 @@
 // backends must match to the bit. Worker 0 of 1; library functions (exp, sin, ...) are left out.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>

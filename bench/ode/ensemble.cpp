@@ -1,4 +1,5 @@
 // 10,000 Lorenz systems, rho 0 to 21, adaptive Tsit5 at 1e-6 in f32, with the state as one leaf of three and as three leaves.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>

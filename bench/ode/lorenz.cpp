@@ -2,6 +2,7 @@
 //
 // usage: ode_lorenz [width] [iterations] [tanh|softplus|relu] [depth] [repeats]
 // prints compile and run times, the loss, and the steps of the last iteration.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

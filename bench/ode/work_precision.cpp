@@ -2,6 +2,7 @@
 //
 // usage: ode_work_precision problem solver t1 y0,... tolerance,...
 // prints a line a tolerance: tolerance, seconds (best of 5), steps, evaluations, result, y(t1)...
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <sstream>

@@ -1,6 +1,7 @@
 // 64 GRUs with weights of their own, each trained on a bootstrap sample of one series, in one kernel: vmap over the parameters of a
 // training step. The spread of their forecasts says how sure they are.
 //   gru_ensemble [steps]
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>

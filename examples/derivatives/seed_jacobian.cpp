@@ -1,5 +1,6 @@
 // The Jacobian of a 1-20-20-400 tanh network for a batch of inputs: one forward tangent a sample, in one kernel, whatever the batch.
 //   seed_jacobian [rows]...        (default 100 1000 100000)
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>

@@ -22,6 +22,7 @@ struct BrokenToml {};
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <sstream>
 
 #include "core/nearest.h"
 #include "hotloop/error.h"

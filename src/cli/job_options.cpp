@@ -1,5 +1,7 @@
 #include "cli/job_options.h"
 
+#include <sstream>
+
 namespace hotloop::cli {
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <unistd.h>
+#include <algorithm>
 #include <fstream>
 #include <map>
 

@@ -1,6 +1,7 @@
 // How a table becomes samples: the steps that Samples' constructor takes, in order.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>

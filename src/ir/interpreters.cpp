@@ -1,6 +1,7 @@
 #include "ir/interpreters.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "hotloop/error.h"
 #include "ir/rewrite.h"

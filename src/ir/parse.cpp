@@ -1,5 +1,6 @@
 // Reads the text form that print.cpp writes. Result types are written out for the reader; here they are checked
 // against what the op's rule infers.
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <limits>

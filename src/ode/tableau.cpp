@@ -1,5 +1,6 @@
 #include "ode/tableau.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "hotloop/error.h"

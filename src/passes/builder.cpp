@@ -1,5 +1,7 @@
 #include "passes/builder.h"
 
+#include <algorithm>
+
 #include "hotloop/error.h"
 
 namespace hotloop::passes {

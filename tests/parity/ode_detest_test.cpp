@@ -1,6 +1,7 @@
 // The global error of every explicit solver on DETEST, against closed forms and high-accuracy references.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "detest.h"

@@ -1,6 +1,7 @@
 // Step counts and solutions against diffrax, stiff problems against SciPy.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ode/norm.h"

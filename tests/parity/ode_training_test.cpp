@@ -1,6 +1,7 @@
 // Training a neural ODE on Lorenz' equations from the weights that diffrax started from: its steps and its losses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "hotloop/jit.h"

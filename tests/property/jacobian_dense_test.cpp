@@ -1,4 +1,5 @@
 // Dense Jacobians, Hessians and products with them: forward, reverse and differences agree, through layers, loops and cells.
+#include <algorithm>
 #include <cmath>
 
 #include "derivative_checks.h"

@@ -1,4 +1,5 @@
 // Jacobians with structure: what is called zero is zero and nothing else is, and every form of a Jacobian is the same matrix.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>

@@ -1,4 +1,5 @@
 // Gradients of layers and losses against finite differences, in a random direction over parameters and input.
+#include <algorithm>
 #include <numeric>
 
 #include "hotloop/transforms.h"

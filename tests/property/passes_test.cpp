@@ -2,6 +2,7 @@
 // passes, with each optional one off, and with all of them off. And they find what they are there to find.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>

@@ -1,4 +1,6 @@
 // Carries of which each iteration replaces a part are one memory from the first iteration to the last.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "hotloop/jit.h"

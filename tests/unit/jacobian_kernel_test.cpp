@@ -1,5 +1,8 @@
 // What a Jacobian must come out as: one kernel, no more passes than a block has columns (or rows), no product with a unit matrix,
 // results written once, and little memory besides them.
+#include <algorithm>
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "compiled.h"

@@ -1,5 +1,6 @@
 // Dots and packs by the llvm backend.
 #include <array>
+#include <numeric>
 #include <vector>
 
 #include "llvm_backend.h"

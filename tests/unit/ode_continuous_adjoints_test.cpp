@@ -1,6 +1,7 @@
 // Adjoints of the equation: within their tolerance of the discrete adjoint, forward mode that is the steps', and what they refuse.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "hotloop/error.h"

@@ -1,6 +1,7 @@
 // Derivatives of whole models in every parameter: discrete adjoint = forward sensitivity = difference, in f64.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "hotloop/jacobian.h"

@@ -1,6 +1,7 @@
 // Every solver of the registry has its order; coefficients check themselves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "hotloop/jit.h"

@@ -1,4 +1,6 @@
 // Executables that take fewer rows than they were traced for.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "hotloop/error.h"

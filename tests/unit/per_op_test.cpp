@@ -1,6 +1,7 @@
 // dispatch "per_op": the same results, one launch an op.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>

@@ -1,6 +1,7 @@
 // Every statement and instruction of kernel IR through the C renderer, against the same computed here by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <functional>

@@ -1,3 +1,5 @@
+#include <functional>
+
 #include "hotloop/tree.h"
 
 #include <gtest/gtest.h>

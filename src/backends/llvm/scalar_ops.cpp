@@ -2,6 +2,7 @@
 // lower_math leaves are calls of libmvec (vectors) or libm (scalars).
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
 #include <string>
 
 #include "backends/llvm/code.h"

@@ -1,6 +1,7 @@
 // Completion scripts, made from the commands and options as they are registered.
 #include <fmt/format.h>
 #include <algorithm>
+#include <memory>
 
 #include "cli/command.h"
 #include "hotloop/error.h"
