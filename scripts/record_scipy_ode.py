@@ -205,4 +205,5 @@ def main():
     (folder / "scipy_ode.json").write_text(json.dumps(record) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

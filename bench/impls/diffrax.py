@@ -90,8 +90,11 @@ def ode_sensitivity(sizes, inputs):
     jax.config.update("jax_enable_x64", True)
     p, y0 = {k: jnp.asarray(inputs[k]) for k in WEIGHTS}, jnp.asarray(inputs["y0"])
 
+    # ForwardMode came with diffrax 0.7. Before, a solve without a bound on its steps is the loop that forward mode goes through.
+    forward = {"adjoint": diffrax.ForwardMode()} if hasattr(diffrax, "ForwardMode") else {"adjoint": diffrax.DirectAdjoint(), "max_steps": None}
+
     def solve(p):
-        y1 = diffrax.diffeqsolve(diffrax.ODETerm(lambda t, y, p: _net(p, y)), diffrax.Tsit5(), 0.0, 1.0, None, y0, p, adjoint=diffrax.ForwardMode(),
+        y1 = diffrax.diffeqsolve(diffrax.ODETerm(lambda t, y, p: _net(p, y)), diffrax.Tsit5(), 0.0, 1.0, None, y0, p, **forward,
                                  stepsize_controller=diffrax.PIDController(rtol=1e-4, atol=1e-4)).ys[0]  # fmt: skip
         return y1, y1
 

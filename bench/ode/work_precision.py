@@ -8,17 +8,20 @@ whatever else the machine does.
 usage: bench/ode/work_precision.py [--build build/release] [--out docs/ode_work_precision.svg]
 """
 import argparse
-import importlib.util
 import json
 import math
 import pathlib
 import subprocess
+import sys
 import time
 
 import numpy as np
 from scipy.integrate import solve_ivp
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import record_scipy_ode as formulas  # noqa: E402
+
 EXPLICIT = ["bosh3", "tsit5", "dopri5", "vern7", "dopri8"]
 IMPLICIT = ["rosenbrock23", "rodas5p", "kvaerno3", "kvaerno5"]
 PANELS = [("B1", "conflict of two species"), ("D3", "orbit, eccentricity 0.5"), ("E2", "van der Pol"),
@@ -26,15 +29,6 @@ PANELS = [("B1", "conflict of two species"), ("D3", "orbit, eccentricity 0.5"), 
 COLOURS = {"bosh3": "#9333ea", "tsit5": "#2563eb", "dopri5": "#0891b2", "vern7": "#16a34a", "dopri8": "#ca8a04", "rosenbrock23": "#9333ea",
            "rodas5p": "#2563eb", "kvaerno3": "#0891b2", "kvaerno5": "#16a34a", "RK45": "#dc2626", "DOP853": "#7f1d1d", "Radau": "#dc2626",
            "BDF": "#7f1d1d"}
-
-
-def formulas():
-    """The problems of scripts/record_scipy_ode.py."""
-    source = (ROOT / "scripts" / "record_scipy_ode.py").read_text().rsplit("\nmain()", 1)[0]
-    spec = importlib.util.spec_from_loader("record_scipy_ode", loader=None)
-    module = importlib.util.module_from_spec(spec)
-    exec(compile(source, "record_scipy_ode.py", "exec"), module.__dict__)
-    return module
 
 
 def distance(y, reference):
@@ -71,13 +65,12 @@ def measure(build):
     recorded = json.loads((ROOT / "tests/parity/data/scipy_ode.json").read_text())
     references = {c["problem"]: (20.0, c["y0"], c["ys"][-1]) for c in recorded["detest"]}
     references |= {c["problem"]: (c["t1"], c["y0"], c["y1"]) for c in recorded["stiff"]}
-    module = formulas()
     results = {}
     for problem, _ in PANELS:
         t1, y0, reference = references[problem]
         stiff = len(problem) > 2
         tolerances = [10.0**-k for k in (range(3, 9) if stiff else range(3, 12))]
-        field = (module.STIFF if stiff else module.DETEST)[problem][0]
+        field = (formulas.STIFF if stiff else formulas.DETEST)[problem][0]
         of = {}
         for solver in IMPLICIT if stiff else EXPLICIT:
             mine = [t for t in tolerances if t >= (1e-6 if solver in ("rosenbrock23", "kvaerno3") else 1e-8 if solver == "bosh3" else 0)]
