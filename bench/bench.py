@@ -7,9 +7,10 @@
     ./dev bench --install torch,jax                    rivals, each into a virtual environment of its own
     ./dev bench --compare REF [TASK ...]               this tree beside another revision
     ./dev bench --random-shapes 20                     shapes that nobody tuned for
-    ./dev bench --curves                               time against batch, hidden size and length
+    ./dev bench --curves                               throughput against batch, hidden size, length and layers
 
-A whole run writes results.json, results.md and results.svg into docs/benchmarks, a run of some tasks into .cache/bench/last.
+A whole run writes results.json, results.md and results.svg into docs/benchmarks, a run of some tasks into .cache/bench/last, or with
+--name NAME into docs/benchmarks/NAME.*.
 """
 
 import argparse
@@ -18,10 +19,11 @@ import pathlib
 import sys
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parent)
-# Before NumPy is imported, here and in the workers. OpenBLAS takes kernels for AVX2 on processors whose AVX-512 it does not know.
+# Before NumPy is imported, here and in the workers. OpenBLAS takes kernels for AVX2 on processors whose AVX-512 it does not know, which
+# takes rivals that use it twice the time; what the environment says is not asked, since each rival gets its best.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if "avx512f" in pathlib.Path("/proc/cpuinfo").read_text():
-    os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
+    os.environ["OPENBLAS_CORETYPE"] = "SkylakeX"
 
 from harness import implementations, machine, matrix, report  # noqa: E402
 from harness.process import Worker  # noqa: E402
@@ -48,6 +50,7 @@ def parse_args():
     parser.add_argument("--python", action="append", default=[], metavar="PATH", help="a Python that has rivals, besides those of --install")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="where the report goes")
+    parser.add_argument("--name", metavar="NAME", help="of the report's files (default: results)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the JSON also here")
     parser.add_argument("--install", type=words, metavar="NAMES")
     parser.add_argument("--compare", metavar="REF")
@@ -102,9 +105,10 @@ def write(args, folder, results, meta, names):
 
     folder.mkdir(parents=True, exist_ok=True)
     text = report.as_json(results, meta)
-    (folder / "results.json").write_text(text)
-    (folder / "results.md").write_text(report.markdown(results, meta, names))
-    (folder / "results.svg").write_text(chart.ratios(results, meta))
+    stem = args.name or "results"
+    (folder / f"{stem}.json").write_text(text)
+    (folder / f"{stem}.md").write_text(report.markdown(results, meta, names))
+    (folder / f"{stem}.svg").write_text(chart.ratios(results, meta))
     if args.json:
         args.json.write_text(text)
 
@@ -134,13 +138,13 @@ def main():
     chosen = select(tasks, args.tasks) if args.tasks else tasks
     impls = present(args)
     about = machine.describe()
-    folder = args.out or (ROOT / ".cache/bench/last" if args.tasks else ROOT / "docs/benchmarks")
+    folder = args.out or (ROOT / ".cache/bench/last" if args.tasks and not args.name else ROOT / "docs/benchmarks")
 
     def on_result(results, versions):  # after each task: a long run that is stopped leaves what it has
         write(args, folder, results, meta_of(args, versions, about), list(impls))
 
     results, _ = measure(args, chosen, impls, on_result)
-    print(f"[bench] written: {folder}/results.json, .md, .svg")
+    print(f"[bench] written: {folder}/{args.name or 'results'}.json, .md, .svg")
     wrong = [f"{t.name}: {n}" for t, _, cells in results for n, c in cells.items() if c.problem.startswith("wrong")]
     if wrong:
         sys.exit("[bench] wrong results: " + "; ".join(wrong))

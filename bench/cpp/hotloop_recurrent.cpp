@@ -31,7 +31,7 @@ std::string task_name(const std::string& name) {
 }
 
 Tree<Array> given(const nn::Sequential& model, const Arrays& inputs) {
-  const Tree<Array> like = model.init(0);
+  const Tree<Array> like = model.init(0, inputs.at("x").dtype());
   std::vector<Array> leaves;
   for (const std::string& name : like.names()) leaves.push_back(inputs.at(task_name(name)));
   return like.unflatten(leaves);
@@ -58,10 +58,10 @@ Prepared recurrent_train(const Sizes& sizes, const Arrays& inputs, int threads) 
     now->out = now->run(now->arguments);
     std::copy(now->out.begin(), now->out.end() - 1, now->arguments.begin());
   };
-  Array losses(DType::F32, {5});
-  for (float& loss : losses.data<float>()) {
+  Array losses(DType::F64, {5});
+  for (double& loss : losses.data<double>()) {
     call();
-    loss = now->out.back().data<float>()[0];
+    loss = now->out.back().at(0);
   }
   Arrays results = {{"losses", losses}};
   const std::vector<std::string> names = params.names();

@@ -96,10 +96,7 @@ def ratios(results, meta):
     for t in _ticks(low, high):
         body.append(f'<line class="{"one" if t == 1 else "grid"}" x1="{scale(t):.1f}" x2="{scale(t):.1f}" y1="{top - 8}" y2="{bottom}"/>')
         body.append(f'<text class="small" x="{scale(t):.1f}" y="{bottom + 16}" text-anchor="middle">{t:g}</text>')
-    foot = f"{meta['machine']['cpu']}; {meta['machine']['date']}; {meta['machine']['revision']}"
-    if not meta["quiet"]:
-        foot += "; other programs ran: ratios of the fastest calls"
-    body.append(f'<text class="small" x="12" y="{bottom + 40}">{html.escape(foot)}</text>')
+    body.append(f'<text class="small" x="12" y="{bottom + 40}">{html.escape(report.foot(meta))}</text>')
     return document(width, bottom + 54, "".join(body + marks))
 
 
@@ -138,5 +135,32 @@ def curves(title, x_label, y_label, series, roofline, foot):
             at += 13
         taken.append(at)
         body.append(f'<text x="{sx(x) + 10:.1f}" y="{at:.1f}">{html.escape(report.title(n))}</text>')
+    body.append(f'<text class="small" x="12" y="{height - 8}">{html.escape(foot)}</text>')
+    return document(width, height, "".join(body))
+
+
+def scatter(title, x_label, y_label, series, foot):
+    """Points on logarithmic axes, with a line where times are equal; series {name: [(x, y, label)]}."""
+    width, height, left, right, top, bottom = 760, 440, 70, 30, 80, 60
+    xs, ys = ([p[k] for points in series.values() for p in points] for k in (0, 1))
+    if not xs:
+        return document(400, 40, '<text x="10" y="25">nothing was measured beside a rival</text>')
+    x0, x1, y0, y1 = min(xs) / 1.1, max(xs) * 1.1, min(0.8, min(ys) / 1.15), max(2.0, max(ys) * 1.15)
+    sx = lambda x: left + (width - left - right) * math.log(x / x0) / math.log(x1 / x0)  # noqa: E731
+    sy = lambda y: height - bottom - (height - bottom - top) * math.log(y / y0) / math.log(y1 / y0)  # noqa: E731
+    body = [f'<text x="12" y="24" style="font-size:15px;font-weight:600">{html.escape(title)}</text>']
+    names, x = list(series), 12.0
+    for n in names:
+        body.append(marker(n, names, x + 6, 48, report.title(n)) + f'<text x="{x + 17:.0f}" y="52">{html.escape(report.title(n))}</text>')
+        x += 34 + 7.2 * len(report.title(n))
+    for t in [2.0**k for k in range(20) if x0 <= 2**k <= x1]:
+        body.append(f'<line class="grid" x1="{sx(t):.1f}" x2="{sx(t):.1f}" y1="{top}" y2="{height - bottom}"/>')
+        body.append(f'<text class="small" x="{sx(t):.1f}" y="{height - bottom + 16}" text-anchor="middle">{t:g}</text>')
+    for t in _ticks(y0, y1):
+        body.append(f'<line class="{"one" if t == 1 else "grid"}" x1="{left}" x2="{width - right}" y1="{sy(t):.1f}" y2="{sy(t):.1f}"/>')
+        body.append(f'<text class="small" x="{left - 6}" y="{sy(t) + 4:.1f}" text-anchor="end">{t:g}</text>')
+    body.append(f'<text class="small" x="{(left + width - right) / 2}" y="{height - bottom + 34}" text-anchor="middle">{html.escape(x_label)}</text>')
+    body.append(f'<text class="small" transform="translate(16 {(top + height - bottom) / 2}) rotate(-90)" text-anchor="middle">{html.escape(y_label)}</text>')
+    body += [marker(n, names, sx(x), sy(y), f"{report.title(n)}: {label}") for n, points in series.items() for x, y, label in points]
     body.append(f'<text class="small" x="12" y="{height - 8}">{html.escape(foot)}</text>')
     return document(width, height, "".join(body))

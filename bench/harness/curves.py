@@ -1,6 +1,8 @@
 """--curves: GFLOP/s of an LSTM's training step against batch, hidden size, length and layers, with the roofline drawn in."""
 
 import json
+import os
+import subprocess
 
 from harness import chart, machine
 from harness.implementations import ROOT
@@ -27,18 +29,14 @@ def roofline(task, peak, bandwidth):
     return min(peak, bandwidth * task.flops / moved)
 
 
-def measure_peak():
-    """(GFLOP/s of one core in f32, GB/s of its memory), by a NumPy product and a copy: what this machine gives now."""
-    import time
-
-    import numpy as np
-
-    n = 384
-    a = np.ones((n, n), np.float32)
-    b = np.ones(64 << 20, np.uint8)
-    c = np.empty_like(b)
-    best = lambda f: min((lambda s: (f(), time.perf_counter() - s)[1])(time.perf_counter()) for _ in range(100))  # noqa: E731
-    return 2 * n**3 / best(lambda: a @ a) / 1e9, 2 * b.size / best(lambda: np.copyto(c, b)) / 1e9
+def measure_peak(build, pin):
+    """(GFLOP/s of one core in f32, GB/s of its memory), as a program finds them now that does nothing else."""
+    program = build / "bench" / "machine_peak"
+    if not program.exists():
+        raise SystemExit(f"[bench] the roofline needs machine_peak. Received: none in {program.parent}. Try: ninja -C {build} machine_peak")
+    command = ["taskset", "-c", str(max(os.sched_getaffinity(0))), str(program)] if pin else [str(program)]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found["gflops_f32"], found["gb_s"]
 
 
 def run(args, measure, present):
@@ -48,7 +46,7 @@ def run(args, measure, present):
     args.threads = args.threads[:1]
     impls = present(args)
     impls.pop("hotloop_per_op", None)
-    peak, bandwidth = measure_peak()
+    peak, bandwidth = measure_peak(args.build, args.pin)
     about = machine.describe()
     folder = args.out or ROOT / "docs/benchmarks"
     folder.mkdir(parents=True, exist_ok=True)

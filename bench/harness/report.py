@@ -75,7 +75,27 @@ def markdown(results, meta, names):
             line += [_shown(cells, n, ours, measure) for n in shown]
             line += [_ratio_text(ratios(cells, rival, ours, measure)) if ours and rival else "", task.target, _ratio_text(per_op)]
             lines.append("| " + " | ".join(line) + " |")
-    return "\n".join(["# Results", "", *header(meta), *lines, *(_thread_gains(results, meta, names) + _first_results(results, meta, names) if meta["quiet"] else [])]) + "\n"
+    return "\n".join(["# Results", "", *header(meta), *lines, *(_details(results, meta, names) if meta["quiet"] else [])]) + "\n"
+
+
+def _details(results, meta, names):
+    return _thread_gains(results, meta, names) + _precision_costs(results, meta, names) + _first_results(results, meta, names)
+
+
+def _precision_costs(results, meta, names):
+    """Time in f64 : time in f32 of the tasks that were measured in both; not taken in turns."""
+    by_name = {(task.name, threads): cells for task, threads, cells in results}
+    time = lambda cells, n: cells[n].median if n in cells and cells[n].rounds else None  # noqa: E731
+    rows = []
+    for task, threads, cells in results:
+        single = by_name.get((task.name.removesuffix("_f64"), threads)) if task.sizes.get("dtype") == "f64" else None
+        if single and threads == meta["threads"][0]:
+            rows.append((task, {n: time(cells, n) / time(single, n) for n in names if time(cells, n) and time(single, n)}))
+    shown = [n for n in names if n != "hotloop_per_op" and any(n in costs for _, costs in rows)]
+    if not rows:
+        return []
+    lines = ["", "## Double precision: time in f64 : time in f32", "", "| task | " + " | ".join(map(title, shown)) + " |", "|" + "---|" * (len(shown) + 1)]
+    return lines + [f"| {task.title} | " + " | ".join(f"{costs[n]:.2f}" if n in costs else "" for n in shown) + " |" for task, costs in rows]
 
 
 def _thread_gains(results, meta, names):
@@ -121,6 +141,12 @@ def header(meta):
         lines += ["", "**The machine was busy with other work, so there are no times here**: each implementation has its fastest call of all turns as a multiple of "
                   "Hotloop's, which other work disturbs least. On a quiet machine ratios are other and times stand here."]  # fmt: skip
     return lines
+
+
+def foot(meta):
+    """The line below a picture."""
+    m = meta["machine"]
+    return f"{m['cpu']}; {m['date']}; {m['revision']}" + ("" if meta["quiet"] else "; other programs ran: ratios of the fastest calls")
 
 
 def as_json(results, meta):

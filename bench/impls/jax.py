@@ -137,6 +137,7 @@ def _trained(loss, params):
 def recurrent_train(sizes, inputs):
     import jax
 
+    jax.config.update("jax_enable_x64", sizes.get("dtype") == "f64")
     x, y = jax.numpy.asarray(inputs.pop("x").swapaxes(0, 1).copy()), jax.numpy.asarray(inputs.pop("y"))
     params = {k: jax.numpy.asarray(v) for k, v in inputs.items()}
 

@@ -25,6 +25,8 @@ def versions():
 def _lstm(sizes, p, sequences):
     import keras
 
+    if sizes.get("dtype") == "f64":
+        raise Unsupported("layers of the default precision, f32")
     if sizes["cell"] != "lstm" or sizes["directions"] == 2:
         raise Unsupported("LSTM in one direction alone: Keras' other cells have other biases")
     layers = [keras.layers.LSTM(sizes["H"], return_sequences=sequences or k + 1 < sizes["layers"]) for k in range(sizes["layers"])]

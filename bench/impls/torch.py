@@ -86,7 +86,7 @@ def _module(sizes, p):
 
     cell = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[sizes["cell"]]
     module = cell(sizes["I"], sizes["H"], sizes["layers"], bidirectional=sizes["directions"] == 2)
-    module.load_state_dict({k: v for k, v in p.items() if k in module.state_dict()})
+    module.to(p["weight_hh_l0"].dtype).load_state_dict({k: v for k, v in p.items() if k in module.state_dict()})
     return module
 
 

@@ -1,7 +1,7 @@
 """Recurrent networks: training steps and inference, of the library's cells and of cells written by a user.
 
 Inputs: x (B, T, I), y (B, 1), the parameters by PyTorch's names (`weight_ih_l0` (4H, I), gates i, f, g, o; GRU r, z, n) and the
-head's `head.weight` (1, D H), `head.bias` (1). A training step is forward, mean squared error of the head on the last output,
+head's `head.weight` (1, D H), `head.bias` (1); f32, or f64 where the sizes say `dtype=f64`. A training step is forward, mean squared error of the head on the last output,
 backward and Adam (1e-3) on all parameters. Results: the losses of the first five steps and the parameters after them.
 """
 
@@ -41,7 +41,7 @@ def inputs(sizes):
         width = 2 * h
     if not sizes.get("infer"):
         out["head.weight"], out["head.bias"] = u(1, width), u(1)
-    return {k: v.astype(np.float32) for k, v in out.items()}
+    return {k: v.astype(np.float64 if sizes.get("dtype") == "f64" else np.float32) for k, v in out.items()}
 
 
 def _layer_norm(x, gain, bias):
@@ -148,21 +148,22 @@ def name_of(s):
     layers = f"_L{s['layers']}" if s["layers"] > 1 else ""
     return f"{s['cell']}_{'infer' if s.get('infer') else 'train'}_T{s['T']}_I{s['I']}_H{s['H']}_B{s['B']}{layers}" + (
         "_bi" if s["directions"] == 2 else ""
-    )
+    ) + ("_f64" if s.get("dtype") == "f64" else "")
 
 
-def task(cell, t, i, h, b, *, infer=False, layers=1, directions=1, group="", target=""):
-    sizes = dict(cell=cell, T=t, I=i, H=h, B=b, layers=layers, directions=directions, infer=infer)
+def task(cell, t, i, h, b, *, infer=False, layers=1, directions=1, dtype="f32", group="", target=""):
+    sizes = dict(cell=cell, T=t, I=i, H=h, B=b, layers=layers, directions=directions, infer=infer) | ({} if dtype == "f32" else {"dtype": dtype})
     label = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN", "ln_lstm": "LayerNorm-LSTM", "coupled": "a user's cell"}[cell]
-    title = f"{'bidirectional ' if directions == 2 else ''}{label} T{t} I{i} H{h} B{b}" + (f", {layers} layers" if layers > 1 else "")
+    title = f"{'bidirectional ' if directions == 2 else ''}{label} T{t} I{i} H{h} B{b}" + (f", {layers} layers" if layers > 1 else "") + ("" if dtype == "f32" else f", {dtype}")
+    # Adam divides by the gradient's size: where that is rounding noise, a parameter's step is too. Hence the norm over each array.
+    outputs, losses, params = (2e-4, 1e-4, 3e-2) if dtype == "f32" else (1e-12, 1e-11, 1e-6)
     return Task(
         name=name_of(sizes),
         kind="recurrent_infer" if infer else "recurrent_train",
         sizes=sizes,
         inputs=inputs,
         reference=infer_reference if infer else train_reference,
-        # Adam divides by the gradient's size: where that is rounding noise, a parameter's step is too. Hence the norm over each array.
-        tolerances={"outputs": Tolerance(2e-4)} if infer else {"losses": Tolerance(1e-4), "*": Tolerance(3e-2, pointwise=False, start=True)},
+        tolerances={"outputs": Tolerance(outputs)} if infer else {"losses": Tolerance(losses), "*": Tolerance(params, pointwise=False, start=True)},
         required=("outputs",) if infer else ("losses",),
         group=group or ("inference" if infer else "training"),
         title=title + (", inference" if infer else ", training step"),
@@ -184,6 +185,8 @@ SHAPES = [
 ]
 TASKS = [task("lstm", t, i, h, b, layers=n, target=train) for t, i, h, b, n, train, _ in SHAPES]
 TASKS += [task("lstm", t, i, h, b, layers=n, infer=True, target=infer) for t, i, h, b, n, _, infer in SHAPES]
+# Vectors hold half as many numbers: a step in f64 is to take at most about twice the time.
+TASKS += [task("lstm", t, i, h, b, dtype="f64", group="double precision", target="<= 2 x f32") for t, i, h, b, n, _, _ in SHAPES if n == 1 and h <= 128]
 TASKS += [task(c, 60, 12, 48, 48, group="cells", target=w) for c, w in (("lstm", ""), ("gru", ""), ("rnn", ""), ("ln_lstm", ">= 2.5"), ("coupled", ""))]
 TASKS += [task("gru", 50, 8, 64, 32, group="cells")]
 # Of an issue of oneDNN (837): one row at a time, both directions, which it reports as too slow.
