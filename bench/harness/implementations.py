@@ -28,6 +28,7 @@ RIVALS = {
     "onnxruntime": ("onnxruntime onnx", "onnxruntime"),
     "heyoka": ("heyoka", "heyoka"),
     "scipy": ("scipy", "scipy"),
+    "scipy_odeint": ("scipy", "scipy"),
     "numpy": ("numpy", "numpy"),
 }
 PINNED = {"jax_0_4_31"}  # any Python with the module would do for the others

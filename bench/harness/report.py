@@ -6,7 +6,7 @@ import statistics
 from harness.matrix import ratios
 
 TITLES = {"hotloop": "Hotloop", "hotloop_per_op": "Hotloop, op by op", "hotloop_cpp": "Hotloop, C++", "by_hand": "by hand", "torch": "PyTorch",
-          "jax": "JAX", "jax_0_4_31": "JAX 0.4.31", "keras": "Keras", "onnxruntime": "ONNX Runtime", "numpy": "NumPy", "scipy": "SciPy",
+          "jax": "JAX", "jax_0_4_31": "JAX 0.4.31", "keras": "Keras", "onnxruntime": "ONNX Runtime", "numpy": "NumPy", "scipy": "SciPy", "scipy_odeint": "SciPy, odeint",
           "rtneural": "RTNeural", "rtneural_stl": "RTNeural, STL"}  # fmt: skip
 OURS = ("hotloop", "hotloop_cpp")
 NO_RIVALS = ("hotloop", "hotloop_cpp", "hotloop_per_op", "by_hand")

@@ -319,6 +319,21 @@ def ode_ensemble(sizes, inputs):
     return Prepared(lambda: f(rho), {"y1": np.stack([np.array(y1[k]) for k in "abc"], 1)}, note="a leaf a component")
 
 
+def ode_detest(sizes, inputs):
+    from tasks import detest
+
+    from impls import _detest_hotloop
+
+    def run(name):
+        method, tolerance = detest.setting("hotloop", sizes, name)
+        solve = _detest_hotloop.solver(name, method, OPTIONS)
+        if int(solve(inputs[name], tolerance)[1]) != 0:
+            raise ArithmeticError(f"{name} did not reach t = 20")
+        return (lambda y0, tolerance: solve(y0, tolerance)[0]), tolerance
+
+    return detest.prepared(inputs, {name: run(name) for name in inputs})
+
+
 def ode_gradient(sizes, inputs):
     import hotloop as hl
 

@@ -42,3 +42,12 @@ def ode_sensitivity(sizes, inputs):
     s = end[2:].reshape(2, count)
     parts = {k: s[:, e - p[k].size : e].reshape(2, *p[k].shape) for k, e in zip(WEIGHTS, ends)}
     return Prepared(call, {"y1": end[:2], **parts}, note="DOP853")
+
+
+def ode_detest(sizes, inputs, function="scipy"):
+    from tasks import detest
+
+    from impls import _detest_scipy
+
+    chosen = {name: detest.setting(function, sizes, name) for name in inputs}
+    return detest.prepared(inputs, {name: (_detest_scipy.solver(name, method), tolerance) for name, (method, tolerance) in chosen.items()})
