@@ -69,7 +69,7 @@ def main():
                     fastest[digits] = min(fastest[digits], (seconds(lambda: run(y0, tolerance)), method, tolerance))  # noqa: B023
                 if not wanted:
                     break
-        for digits, (time_s, method, tolerance) in fastest.items():
+        for digits, (_, method, tolerance) in fastest.items():
             assert method, (name, digits)
             chosen[digits][name] = [method, tolerance]
         print(name, {d: f"{m} {t:g} {s * 1e6:.0f} us" for d, (s, m, t) in fastest.items()}, flush=True)
