@@ -1,6 +1,8 @@
 // Algebraic simplification. Rules on single nodes are in simplify_<family>.cpp; here is what needs to know the uses of
 // a value: transposed dots, and sums of several terms.
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "passes/builder.h"
 
@@ -96,12 +98,14 @@ class Simplify {
     std::ranges::stable_sort(leaves, {}, [&](Value v) { return rank_of(v); });
     const auto num_invariant = std::ranges::count_if(leaves, [&](Value v) { return invariant(v); });
     // Without a product among its terms a sum keeps the order in which it was written: it is what evaluate() gives, to the bit.
-    const bool reorder = leaves.size() > 2 && !invariant(result) && std::ranges::any_of(leaves, is_dot_like) &&
+    const bool has_product = std::ranges::any_of(leaves, is_dot_like);
+    const bool reorder = leaves.size() > 2 && !invariant(result) && has_product &&
                          (!is_chain || sequence != leaves || num_invariant > 1);
 
     std::vector<Value> fixed, terms;
-    for (const Value& v : leaves) (rank_of(v) == 1 && reorder ? fixed : terms).push_back(rebuild_(v));
-    const bool merged = merge_pads(terms);
+    for (const Value& v : reorder ? leaves : sequence)
+      (rank_of(v) == 1 && reorder ? fixed : terms).push_back(rebuild_(v));
+    const bool merged = merge_pads(terms, !has_product, is_chain);
     if (!reorder && !merged) return {};
     if (!fixed.empty()) {
       const auto after_dots = std::ranges::find_if_not(terms, [](Value v) { return is_dot_like(v); });
@@ -116,23 +120,80 @@ class Simplify {
     return total;
   }
 
-  // Pads by zeros whose contents lie side by side are one pad of a concat: what the derivative of slices is.
-  bool merge_pads(std::vector<Value>& terms) {
+  // Pads by zeros whose contents lie side by side are one pad of a concat: what the derivative of slices is. Of a sum whose order is the
+  // written one, at every place the same numbers are added in the same order as before.
+  bool merge_pads(std::vector<Value>& terms, bool in_order, bool is_chain) {
+    if (in_order && !is_chain && greatest_depth(terms) > 2) return false;
     bool merged = false;
     for (std::size_t i = 0; i < terms.size(); ++i) {
       for (std::size_t k = 0; k < terms.size(); ++k) {
         if (i == k) continue;
         const Value joined = joined_pads(terms[i], terms[k]);
         if (!joined) continue;
-        terms[i] = joined;
-        terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(k));
-        if (k < i) --i;
+        const auto place = in_order && is_chain ? place_of_joined(terms, std::min(i, k), std::max(i, k)) : i;
+        if (!place) continue;
+        terms[*place] = joined;
+        terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(i + k - *place));
+        i = *place < i + k - *place ? *place : *place - 1;
         k = static_cast<std::size_t>(-1);
         merged = true;
         if (terms[i].node->op->kind != OpKind::Pad) break;
       }
     }
     return merged;
+  }
+
+  // Where a term may differ from zero: from..to along an axis; everywhere without one.
+  struct Extent {
+    std::optional<int> axis;
+    std::int64_t from = 0, to = 0;
+    bool meets(const Extent& other) const {
+      return !axis || axis != other.axis || (from < other.to && other.from < to);
+    }
+  };
+  static Extent extent_of(Value v) {
+    const auto axis = is_kind(v, OpKind::Pad) ? padded_axis(*v.node) : std::nullopt;
+    if (!axis) return {};
+    const std::int64_t low = v.node->attrs.integers("low")[at(*axis)];
+    return {axis, low, low + v.node->operands[0].shape()[*axis]};
+  }
+
+  // At no place are more terms than that added up. Two may be added in any order.
+  static std::int64_t greatest_depth(const std::vector<Value>& terms) {
+    std::map<int, std::map<std::int64_t, std::int64_t>> changes;  // by axis: how many more at this place than before
+    std::int64_t depth = 0;
+    for (const Value& v : terms) {
+      const Extent e = extent_of(v);
+      if (!e.axis) {
+        ++depth;
+        continue;
+      }
+      ++changes[*e.axis][e.from];
+      --changes[*e.axis][e.to];
+    }
+    for (const auto& [axis, along] : changes) {
+      std::int64_t here = 0, most = 0;
+      for (const auto& [place, change] : along) most = std::max(most, here += change);
+      depth += most;
+    }
+    return depth;
+  }
+
+  // Of ((t0 + t1) + ...): which of the two terms may stand for both, if one may.
+  static std::optional<std::size_t> place_of_joined(const std::vector<Value>& terms, std::size_t first,
+                                                    std::size_t last) {
+    const Extent f = extent_of(terms[first]), l = extent_of(terms[last]);
+    // How many of the terms from `begin` up to the last meet it, without the first one.
+    const auto meeting = [&](const Extent& e, std::size_t begin) {
+      std::int64_t count = 0;
+      for (std::size_t j = begin; j < last; ++j) count += j != first && extent_of(terms[j]).meets(e);
+      return count;
+    };
+    if (f.meets(l)) return meeting(l, 0) == 0 ? std::optional(first) : std::nullopt;
+    // A term moves past those that are zero where it is not; or the sum of two is turned round.
+    if (meeting(l, first) == 0 || meeting(l, 0) == 1) return first;
+    if (meeting(f, first) == 0 || meeting(f, 0) == 1) return last;
+    return std::nullopt;
   }
 
   Value joined_pads(Value a, Value b) {

@@ -168,5 +168,45 @@ TEST(WrittenOrder, RandomSumsAreTheOraclesToTheBit) {
   }
 }
 
+// Pads of parts, which are joined where they lie side by side: at every place the numbers are added up as they were written.
+TEST(WrittenOrder, OfPadsOfParts) {
+  constexpr std::int64_t n = 12;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    const Function fn = [&](Values v) {
+      std::mt19937_64 rng(seed);
+      const bool chain = seed % 2 == 0;
+      std::vector<Value> all;
+      for (std::size_t k = 0; k < 7; ++k) {
+        const Value x = v[rng() % v.size()] * (1.0 + 0.25 * static_cast<double>(k));
+        if (rng() % 4 == 0) {
+          all.push_back(x);
+          continue;
+        }
+        // Often side by side, often at one place, sometimes across.
+        const auto length = static_cast<std::int64_t>(rng() % 3 ? 4 : 6);
+        const auto low = static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>((n - length) / 2 + 1)) * 2;
+        all.push_back(pad(narrow(x, 0, low, length), like(x, 0), {low}, {n - low - length}));
+      }
+      while (all.size() > 1) {
+        const std::size_t a = chain ? 0 : rng() % (all.size() - 1);
+        all[a] = rng() % 2 && !chain ? all[a + 1] + all[a] : all[a] + all[a + 1];
+        all.erase(all.begin() + static_cast<std::ptrdiff_t>(a) + 1);
+      }
+      return std::vector{all[0]};
+    };
+    std::mt19937_64 rng(seed + 1000);
+    Arrays inputs;
+    for (const double scale : {1.0, 1e6, 1e-3, 1e3}) {
+      Array a(DType::F32, {n});
+      for (std::int64_t i = 0; i < n; ++i) a.set(i, scale * std::normal_distribution<double>()(rng));
+      inputs.push_back(a);
+    }
+    const auto graph = trace(fn, std::vector<ValueType>(4, inputs[0].type()));
+    const Arrays wanted = ir::evaluate(*graph, inputs), got = compile(graph)(inputs);
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(got[0].at(i), wanted[0].at(i)) << ir::print(*graph);
+  }
+}
+
 }  // namespace
 }  // namespace hotloop::testing
