@@ -1,33 +1,13 @@
 // Jacobians with structure: what is called zero is zero and nothing else is, and every form of a Jacobian is the same matrix.
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <sstream>
 
-#include "derivative_checks.h"
-#include "hotloop/error.h"
-#include "hotloop/jacobian.h"
 #include "hotloop/jit.h"
 #include "hotloop/nn.h"
+#include "jacobian_cases.h"
 
 namespace hotloop::testing {
 namespace {
-
-using Values = std::span<const Value>;
-using Pairs = std::vector<std::pair<int, int>>;
-
-ValueType f64(std::initializer_list<std::int64_t> shape) { return {DType::F64, Shape(shape)}; }
-
-struct Case {
-  std::string name;
-  Function fn;
-  std::vector<ValueType> inputs;
-  Pairs paired;                  // expected
-  std::int64_t most_passes = 0;  // expected at most
-  bool exact = true;             // the pattern holds no element that is zero at a random point
-  JacobianMode mode = JacobianMode::Auto;
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 Value matrix(std::int64_t n, const std::function<double(std::int64_t, std::int64_t)>& element) {
   Array a(DType::F64, {n, n});
@@ -41,51 +21,35 @@ Value index_array(std::initializer_list<int> places) {
                               Shape{static_cast<std::int64_t>(places.size())}));
 }
 
-std::vector<Value> recurrent(Values v) {
-  // x[B, T, I], w[I + H, H] -> all hidden states (B, T, H), time-major inside.
-  const Value xs[] = {transpose(v[0], {1, 0, 2})};
-  const Value init[] = {constant(0, DType::F64, {v[0].shape()[0], v[1].shape()[1]})};
-  const auto ys = scan(
-                      [&](Values h, Values x) {
-                        const Value parts[] = {x[0], h[0]};
-                        const Value next = tanh(matmul(concat(parts, 1), v[1]));
-                        return std::pair{std::vector{next}, std::vector{next}};
-                      },
-                      init, xs)
-                      .second;
-  return {transpose(ys[0], {1, 0, 2})};
-}
-
 Value laplace(Value u) {  // with zero ends
   const Value zero = like(u, 0);
   return pad(narrow(u, 0, 1, u.shape()[0] - 1), zero, {0}, {1}) +
          pad(narrow(u, 0, 0, u.shape()[0] - 1), zero, {1}, {0}) - 2.0 * u;
 }
 
-std::vector<Case> cases() {
-  const auto one = [](auto fn) { return Function([fn](Values v) { return std::vector<Value>{fn(v)}; }); };
+std::vector<JacobianCase> cases() {
   return {
-      {"elementwise", one([](Values v) { return sin(v[0]) * v[0]; }), {f64({3, 4})}, {{0, 0}, {1, 1}}, 1},
+      {"elementwise", one_result([](Values v) { return sin(v[0]) * v[0]; }), {f64({3, 4})}, {{0, 0}, {1, 1}}, 1},
       {"mlp",
-       one([](Values v) { return matmul(tanh(matmul(v[0], v[1]) + v[2]), v[3]); }),
+       one_result([](Values v) { return matmul(tanh(matmul(v[0], v[1]) + v[2]), v[3]); }),
        {f64({7, 2}), f64({2, 5}), f64({5}), f64({5, 4})},
        {{0, 0}},
        2},
       {"mlp_reverse",
-       one([](Values v) { return matmul(tanh(matmul(v[0], v[1]) + v[2]), v[3]); }),
+       one_result([](Values v) { return matmul(tanh(matmul(v[0], v[1]) + v[2]), v[3]); }),
        {f64({7, 6}), f64({6, 5}), f64({5}), f64({5, 2})},
        {{0, 0}},
        2},
       {"transposed_mlp",
-       one([](Values v) {
+       one_result([](Values v) {
          return transpose(tanh(matmul(v[0], v[1])), {1, 0});
        }),
        {f64({7, 2}), f64({2, 5})},
        {{1, 0}},
        2},
-      {"softmax", one([](Values v) { return softmax(v[0], 1); }), {f64({6, 3})}, {{0, 0}}, 3},
+      {"softmax", one_result([](Values v) { return softmax(v[0], 1); }), {f64({6, 3})}, {{0, 0}}, 3},
       {"batch_norm",
-       one([](Values v) {
+       one_result([](Values v) {
          const Value centred = v[0] - broadcast(mean(v[0], {0}), v[0].shape(), {1});
          return centred / broadcast(sqrt(variance(v[0], {0}) + 1e-5), v[0].shape(), {1});
        }),
@@ -93,25 +57,33 @@ std::vector<Case> cases() {
        {{1, 1}},
        5},
       {"layer_norm_then_batch_sum",
-       one([](Values v) { return reduce_sum(softmax(v[0], 1), {0}); }),
+       one_result([](Values v) { return reduce_sum(softmax(v[0], 1), {0}); }),
        {f64({4, 3})},
        {},
        3},
-      {"convolution", one([](Values v) { return matmul(windows(v[0], 0, 3), v[1]); }), {f64({12}), f64({3})}, {}, 3},
+      {"convolution",
+       one_result([](Values v) { return matmul(windows(v[0], 0, 3), v[1]); }),
+       {f64({12}), f64({3})},
+       {},
+       3},
       {"strided_convolution",
-       one([](Values v) { return matmul(windows(v[0], 0, 3, 2, 2), v[1]); }),
+       one_result([](Values v) { return matmul(windows(v[0], 0, 3, 2, 2), v[1]); }),
        {f64({13}), f64({3})},
        {},
        3},
       {"batch_convolution",
-       one([](Values v) { return matmul(windows(v[0], 1, 3), v[1]); }),
+       one_result([](Values v) { return matmul(windows(v[0], 1, 3), v[1]); }),
        {f64({4, 12}), f64({3})},
        {{0, 0}},
        3},
-      {"stencil", one([](Values v) { return laplace(v[0]) + square(v[0]); }), {f64({11})}, {}, 3},
-      {"batch_stencil", vmap(one([](Values v) { return laplace(v[0]) * v[0]; }), {0}), {f64({5, 9})}, {{0, 0}}, 3},
+      {"stencil", one_result([](Values v) { return laplace(v[0]) + square(v[0]); }), {f64({11})}, {}, 3},
+      {"batch_stencil",
+       vmap(one_result([](Values v) { return laplace(v[0]) * v[0]; }), {0}),
+       {f64({5, 9})},
+       {{0, 0}},
+       3},
       {"banded",
-       one([](Values v) {
+       one_result([](Values v) {
          return matmul(
              matrix(10, [](auto i, auto j) { return std::abs(i - j) <= 1 ? 1.0 + 0.1 * static_cast<double>(i) : 0.0; }),
              tanh(v[0]));
@@ -120,7 +92,7 @@ std::vector<Case> cases() {
        {},
        3},
       {"masked",
-       one([](Values v) {
+       one_result([](Values v) {
          return reduce_sum(broadcast(exp(v[0]), {8, 8}, {1}) *
                                matrix(8, [](auto i, auto j) { return (i * 3 + j) % 4 == 0 ? 1.0 : 0.0; }),
                            {1});
@@ -129,28 +101,28 @@ std::vector<Case> cases() {
        {},
        2},
       {"gather",
-       one([](Values v) {
+       one_result([](Values v) {
          return square(gather(v[0], index_array({3, 1, 1, 6}), 0));
        }),
        {f64({7})},
        {},
        1},
       {"gather_rows",
-       one([](Values v) {
+       one_result([](Values v) {
          return gather(v[0] * v[0], index_array({2, 0}), 0);
        }),
        {f64({3, 4})},
        {{1, 1}},
        1},
       {"scatter",
-       one([](Values v) {
+       one_result([](Values v) {
          return scatter_add(constant(0, DType::F64, {6}), index_array({5, 0, 5, 2}), sin(v[0]), 0);
        }),
        {f64({4})},
        {},
        2},
       {"selected",
-       one([](Values v) {
+       one_result([](Values v) {
          const Value first = less(iota(DType::I32, {6}, 0), constant(2, DType::I32));
          return select(first, reverse(v[0], {0}), v[0] * 2.0);
        }),
@@ -158,7 +130,7 @@ std::vector<Case> cases() {
        {},
        2},
       {"cumulative",
-       one([](Values v) {
+       one_result([](Values v) {
          const Value init[] = {like(v[0], 0)}, xs[] = {v[0]};
          return scan(
                     [](Values c, Values x) {
@@ -171,7 +143,7 @@ std::vector<Case> cases() {
        {},
        6},
       {"reversed_scan",
-       one([](Values v) {
+       one_result([](Values v) {
          const Value init[] = {like(v[0], 1)}, xs[] = {v[0]};
          return scan(
                     [](Values c, Values x) {
@@ -184,7 +156,7 @@ std::vector<Case> cases() {
        {},
        6},
       {"scan_without_carry",
-       one([](Values v) {
+       one_result([](Values v) {
          const Value xs[] = {v[0]};
          return scan(
                     [](Values, Values x) {
@@ -197,7 +169,7 @@ std::vector<Case> cases() {
        {{0, 0}},
        3},
       {"heat",  // the band widens by one cell a step
-       one([](Values v) {
+       one_result([](Values v) {
          const Value init[] = {v[0]};
          return scan(
                     [](Values u, Values) {
@@ -210,7 +182,7 @@ std::vector<Case> cases() {
        {},
        7},
       {"loop_index",  // the element that step t reads is known
-       one([](Values v) {
+       one_result([](Values v) {
          const Value init[] = {v[0]}, xs[] = {iota(DType::I32, {4}, 0)};
          return scan(
                     [](Values u, Values t) {
@@ -225,13 +197,13 @@ std::vector<Case> cases() {
        {},
        1},
       {"data_dependent_gather",
-       one([](Values v) { return gather(v[0], cast(clip(v[1], 0, 3), DType::I32), 0) * v[0]; }),
+       one_result([](Values v) { return gather(v[0], cast(clip(v[1], 0, 3), DType::I32), 0) * v[0]; }),
        {f64({4}), f64({4})},
        {},
        4,
        false},
       {"while",
-       one([](Values v) {
+       one_result([](Values v) {
          const Value init[] = {v[0]};
          return while_loop([](Values u) { return less(sum(u[0]), like(u[0], 100)); },
                            [](Values u) { return std::vector{u[0] * 1.5 + 1.0}; }, init, 20)[0];
@@ -241,7 +213,7 @@ std::vector<Case> cases() {
        1},
       {"recurrent", recurrent, {f64({3, 4, 2}), f64({5, 3})}, {{0, 0}}, 8},
       {"arrow",  // a full row and a full column
-       one([](Values v) {
+       one_result([](Values v) {
          const Value first = narrow(v[0], 0, 0, 1), rest = narrow(v[0], 0, 1, 11);
          const Value parts[] = {reshape(sum(square(v[0])), {1}), rest * rest + broadcast_to(sin(first), rest.shape())};
          return concat(parts, 0);
@@ -252,12 +224,12 @@ std::vector<Case> cases() {
        true,
        JacobianMode::Mixed},
       {"bottleneck",
-       one([](Values v) { return tanh(matmul(tanh(matmul(v[0], v[1])), v[2])); }),
+       one_result([](Values v) { return tanh(matmul(tanh(matmul(v[0], v[1])), v[2])); }),
        {f64({4, 30}), f64({30, 2}), f64({2, 25})},
        {{0, 0}},
        4},
       {"bottleneck_in_a_loop",
-       one([](Values v) {
+       one_result([](Values v) {
          const Value init[] = {matmul(sin(v[0]), v[1])};
          const Value code = scan(
                                 [](Values c, Values) {
@@ -271,147 +243,20 @@ std::vector<Case> cases() {
        {{1, 0}},
        4},
       {"no_bottleneck",
-       one([](Values v) { return matmul(tanh(matmul(v[0], v[1])), v[2]) + matmul(v[0], v[3]); }),
+       one_result([](Values v) { return matmul(tanh(matmul(v[0], v[1])), v[2]) + matmul(v[0], v[3]); }),
        {f64({4, 12}), f64({12, 2}), f64({2, 10}), f64({12, 10})},
        {{0, 0}},
        10},
-      // Rows that share the input: one row's passes.
-      {"residuals",
-       one([](Values v) { return reshape(matmul(tanh(matmul(v[1], v[0])), v[2]), {9}) - v[3]; }),
-       {f64({3, 4}), f64({9, 3}), f64({4, 1}), f64({9})},
-       {},
-       1},
-      {"residuals_by_vmap",
-       vmap([](Values v) { return std::vector{square(sum(sin(v[0]) * v[1]) - v[2])}; }, {-1, 0, 0}),
-       {f64({5}), f64({8, 5}), f64({8})},
-       {},
-       1},
-      {"two_outputs_a_row",  // more columns than rows of a block
-       one([](Values v) {
-         const Value h = tanh(matmul(v[1], reshape(v[0], {3, 2})));
-         return matmul(h, constant(Array::from(std::vector{1.0, 2.0, 3.0, 4.0}, Shape{2, 2})));
-       }),
-       {f64({6}), f64({7, 3})},
-       {},
-       2},
-      {"transposed_rows",
-       one([](Values v) {
-         return reduce_sum(transpose(tanh(matmul(v[1], v[0])), {1, 0}), {0});
-       }),
-       {f64({4, 2}), f64({9, 4})},
-       {},
-       1},
-      {"losses_of_a_recurrent_net",
-       one([](Values v) {
-         const Value batch = v[1], init[] = {broadcast_to(constant(0, DType::F64, {1, 1}), {6, 3})};
-         const Value xs[] = {transpose(batch, {1, 0, 2})};
-         const Value last =
-             scan(
-                 [&](Values h, Values x) {
-                   const Value parts[] = {x[0], h[0]};
-                   return std::pair{std::vector{tanh(matmul(concat(parts, 1), v[0]))}, std::vector<Value>{}};
-                 },
-                 init, xs)
-                 .first[0];
-         return reduce_sum(square(last - v[2]), {1});
-       }),
-       {f64({5, 3}), f64({6, 4, 2}), f64({6, 3})},
-       {},
-       1},
-      {"every_step_of_every_row",
-       one([](Values v) {
-         return reduce_sum(square(recurrent(std::vector{v[1], v[0]})[0]), {2});
-       }),
-       {f64({5, 3}), f64({6, 4, 2})},
-       {},
-       4},
-      {"embedding",
-       one([](Values v) {
-         const Value ids = cast(clip(v[1] * 3.0, 0, 2), DType::I32);
-         return reduce_sum(sin(gather(v[0], ids, 0) * v[2]), {1});
-       }),
-       {f64({3, 4}), f64({9}), f64({9, 4})},
-       {},
-       1},
-      {"checkpointed_rows",
-       checkpoint(one([](Values v) { return reduce_sum(tanh(matmul(v[1], v[0])), {1}); })),
-       {f64({3, 4}), f64({9, 3})},
-       {},
-       1},
-      {"normalised_over_the_rows",  // after the parameters: each row needs all of them
-       one([](Values v) {
-         const Value h = matmul(v[1], v[0]);
-         return reduce_sum(square(h - broadcast(mean(h, {0}), h.shape(), {1})), {1});
-       }),
-       {f64({3, 4}), f64({9, 3})},
-       {},
-       9},
-      {"normalised_before",
-       one([](Values v) {
-         const Value x = v[1] - broadcast(mean(v[1], {0}), v[1].shape(), {1});
-         return reduce_sum(square(matmul(x, v[0])), {1});
-       }),
-       {f64({3, 4}), f64({9, 3})},
-       {},
-       1},
-      {"sums_over_earlier_rows",
-       one([](Values v) {
-         const Value init[] = {constant(0, DType::F64)}, xs[] = {reduce_sum(sin(matmul(v[1], v[0])), {1})};
-         return scan(
-                    [](Values c, Values x) {
-                      return std::pair{std::vector{c[0] + x[0]}, std::vector{c[0] + x[0]}};
-                    },
-                    init, xs)
-             .second[0];
-       }),
-       {f64({3, 4}), f64({9, 3})},
-       {},
-       9},
-      {"written_into_some_rows",
-       one([](Values v) {
-         const Value h = reduce_sum(tanh(matmul(v[1], v[0])), {1}), start[] = {constant(2, DType::I32)};
-         return dynamic_update(h, square(narrow(h, 0, 0, 3)), start);
-       }),
-       {f64({3, 4}), f64({9, 3})},
-       {},
-       9},
-      {"numbered_rows",
-       one([](Values v) { return reduce_sum(matmul(v[1], v[0]), {1}) * cast(iota(DType::I32, {9}, 0), DType::F64); }),
-       {f64({3, 4}), f64({9, 3})},
-       {},
-       1},
-      {"constant", one([](Values v) { return v[1] * 2.0; }), {f64({3}), f64({2})}, {}, 0},
-      {"stopped", one([](Values v) { return stop_gradient(v[0]) * v[1]; }), {f64({3}), f64({3})}, {}, 0},
-      {"scalar", one([](Values v) { return sin(v[0]); }), {f64({})}, {}, 1},
-      {"empty", one([](Values v) { return v[0] * 2.0; }), {f64({0, 3})}, {}, 0},
-      {"checkpointed", checkpoint(one([](Values v) { return tanh(v[0] * v[0]); })), {f64({4})}, {{0, 0}}, 1},
+      {"constant", one_result([](Values v) { return v[1] * 2.0; }), {f64({3}), f64({2})}, {}, 0},
+      {"stopped", one_result([](Values v) { return stop_gradient(v[0]) * v[1]; }), {f64({3}), f64({3})}, {}, 0},
+      {"scalar", one_result([](Values v) { return sin(v[0]); }), {f64({})}, {}, 1},
+      {"empty", one_result([](Values v) { return v[0] * 2.0; }), {f64({0, 3})}, {}, 0},
+      {"checkpointed", checkpoint(one_result([](Values v) { return tanh(v[0] * v[0]); })), {f64({4})}, {{0, 0}}, 1},
   };
 }
 
-class JacobianStructures : public ::testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    std::mt19937_64 rng(1);
-    for (const ValueType& t : GetParam().inputs) at_.push_back(random_like(rng, t, 0.2, 1.2));
-  }
-  // Evaluates what `read` takes from the Jacobian, and keeps its structure.
-  Arrays evaluated(const std::function<std::vector<Value>(const Jacobian&, Values)>& read, const Arrays& more = {},
-                   JacobianOptions options = {}) {
-    if (GetParam().mode != JacobianMode::Auto) options.mode = GetParam().mode;
-    return evaluate(
-        [&](Values v) {
-          const Jacobian j = jacobian(GetParam().fn, options)(v.first(at_.size()));
-          structure_ = j.shared_structure();
-          return read(j, v.subspan(at_.size()));
-        },
-        joined(at_, more));
-  }
-  Arrays at_;
-  std::shared_ptr<const JacobianStructure> structure_;
-};
-
 TEST_P(JacobianStructures, AreExactAndEveryFormIsTheSameMatrix) {
-  const Case& c = GetParam();
+  const JacobianCase& c = GetParam();
   const Array full = evaluate(jacfwd(c.fn), at_)[0];
   const Arrays forms = evaluated([](const Jacobian& j, Values) {
     return std::vector{j.dense(), j.sparse(), j.blocks(), j.values()};
@@ -477,7 +322,7 @@ TEST_P(JacobianStructures, EveryModeGivesTheSame) {
 }
 
 TEST_P(JacobianStructures, CompiledAndBatched) {
-  const Case& c = GetParam();
+  const JacobianCase& c = GetParam();
   const Function dense = [&](Values v) {
     const Jacobian j = jacobian(c.fn)(v);
     return std::vector{j.dense(), j.sparse(), j.rmatvec(j.matvec(v[0]))};
@@ -578,114 +423,6 @@ TEST(JacobianStructureOfLayers, BatchNormInTrainingIsNotBlockDiagonal) {
     expect_close({dense}, {evaluate(jacfwd(fn), at)[0]}, 1e-12, "dense() and jacfwd");
     // Row 0 does depend on row 1, in training.
     EXPECT_EQ(dense.at(3) != 0, training);
-  }
-}
-
-// explain() is read in a terminal.
-TEST(JacobianExplain, FitsInto80Columns) {
-  const auto longest = [](const Function& fn, const std::vector<ValueType>& types, const JacobianOptions& options) {
-    std::size_t width = 0;
-    trace(
-        [&](Values v) {
-          const Jacobian j = jacobian(fn, options)(v);
-          std::istringstream lines(j.explain());
-          for (std::string line; std::getline(lines, line);) width = std::max(width, line.size());
-          return std::vector{j.values()};
-        },
-        types);
-    return width;
-  };
-  JacobianOptions short_of_steps;
-  short_of_steps.max_detection_steps = 10;
-  const Function each = [](Values v) { return std::vector{sin(v[0])}; };
-  const Function stencil = [](Values v) { return std::vector{laplace(v[0])}; };
-  EXPECT_LE(longest(each, {f64({100, 20, 30})}, {}), 80u);
-  EXPECT_LE(longest(vmap(stencil, {0}), {f64({1000, 50})}, {}), 80u);
-  EXPECT_LE(longest(stencil, {f64({50})}, short_of_steps), 80u);
-}
-
-// What is zero by structure stays zero beside infinities and NaN, which stay where they belong.
-TEST(JacobianNonFinite, StaysInItsPlace) {
-  const Function fn = [](Values v) { return std::vector{square(v[0]) * v[1]}; };
-  const double inf = std::numeric_limits<double>::infinity();
-  const Arrays at{Array::from(std::vector{inf, 2.0, 3.0}, Shape{3}),
-                  Array::from(std::vector{1.0, std::nan(""), 1.0}, Shape{3})};
-  const Function all = [&](Values v) {
-    const Jacobian j = jacobian(fn)(v);
-    return std::vector{j.dense(), j.diagonal()};
-  };
-  for (const Arrays& got : {evaluate(all, at), jit(all)(at)}) {
-    EXPECT_EQ(got[1].at(0), inf);
-    EXPECT_TRUE(std::isnan(got[1].at(1)));
-    EXPECT_EQ(got[1].at(2), 6);
-    for (std::int64_t i = 0; i < 9; ++i) {
-      if (i % 4 != 0) {
-        EXPECT_EQ(got[0].at(i), 0) << i;
-      }
-    }
-  }
-}
-
-TEST(JacobianOptions, DetectionThatTakesTooLongIsLeftOutAndSaid) {
-  const Function stencil = [](Values v) { return std::vector{laplace(v[0])}; };
-  JacobianOptions options;
-  options.max_detection_steps = 10;
-  trace(
-      [&](Values v) {
-        const Jacobian j = jacobian(stencil, options)(v);
-        EXPECT_FALSE(j.structure().sparse);
-        EXPECT_NE(j.explain().find("max_detection_steps"), std::string::npos) << j.explain();
-        return std::vector{j.values()};
-      },
-      std::vector{f64({50})});
-}
-
-TEST(JacobianOptions, DetectionInsideABatchDoesNotGrowWithIt) {
-  // A hundred thousand rows: index sets along the batch would take a thousand times the steps allowed.
-  const Function fn = [](Values v) { return std::vector{matmul(windows(v[0], 1, 3), v[1])}; };
-  JacobianOptions options;
-  options.max_detection_steps = 2000;
-  trace(
-      [&](Values v) {
-        const Jacobian j = jacobian(fn, options)(v);
-        EXPECT_TRUE(j.structure().sparse);
-        EXPECT_EQ(j.structure().forward_passes, 3);
-        return std::vector{j.values()};
-      },
-      std::vector{f64({100000, 12}), f64({3})});
-}
-
-// The last layer's value is not needed for its derivative: a pass must not look as if it cost nothing.
-TEST(JacobianOptions, WhatDenseWouldCostIsItsPasses) {
-  constexpr std::int64_t N = 100;
-  const Function net = [](Values v) { return std::vector{matmul(tanh(matmul(v[0], v[1])), v[2])}; };
-  trace(
-      [&](Values v) {
-        const Jacobian j = jacobian(net)(v);
-        const JacobianStructure& s = j.structure();
-        EXPECT_EQ(s.forward_passes, 1);
-        const double products = 2.0 * N * (20 + 20 * 400);  // multiplications and additions of one pass
-        EXPECT_GT(s.flops, 1.9 * products) << j.explain();  // the value and one tangent
-        EXPECT_LT(s.flops, 3 * products) << j.explain();
-        EXPECT_GT(s.dense_flops, N * products) << j.explain();
-        return std::vector{j.values()};
-      },
-      std::vector{f64({N, 1}), f64({1, 20}), f64({20, 400})});
-}
-
-TEST(JacobianMemory, DenseThatDoesNotFitSaysItsSizeAndOffersWhatDoes) {
-  const Function fn = [](Values v) { return std::vector{tanh(matmul(v[0], v[1]))}; };
-  JacobianOptions options;
-  options.max_bytes = 100'000'000;
-  try {
-    trace([&](Values v) { return std::vector{jacobian(fn, options)(v).dense()}; },
-          std::vector{ValueType{DType::F32, {1000, 1}}, ValueType{DType::F32, {1, 400}}});
-    FAIL() << "nothing was thrown";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "[jacobian] dense() must fit into 100 MB of memory. Received: f32[1000,400,1000,1], 1.6 GB. Try: blocks() "
-        "(f32[1000,400,1], 1.6 MB), matvec() and rmatvec(), or a part of the output at a time.");
   }
 }
 

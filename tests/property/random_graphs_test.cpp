@@ -106,14 +106,19 @@ class RandomProgram {
   int depth_;
 };
 
-class RandomGraphs : public ::testing::TestWithParam<int> {};
+class RandomGraphs : public ::testing::TestWithParam<int> {
+ protected:
+  const std::uint64_t seed = 7000 + static_cast<std::uint64_t>(GetParam());
+  const int depth = GetParam() % 3;
+  const Function fn = [this](Values v) { return RandomProgram(seed, depth)(v); };
+  const Function batched = vmap(fn, {0, 0, -1});  // lanes with different counts
+  std::mt19937_64 rng{seed};
+  const Arrays batch{random_like(rng, {DType::F64, {3, 2}}), random_like(rng, {DType::F64, {3}}),
+                     random_like(rng, {DType::F64, {2}})};
+  const ::testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed)};
+};
 
 TEST_P(RandomGraphs, TransformsAgree) {
-  const std::uint64_t seed = 7000 + static_cast<std::uint64_t>(GetParam());
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937_64 rng(seed);
-  const int depth = GetParam() % 3;
-  const Function fn = [&](Values v) { return RandomProgram(seed, depth)(v); };
   const ValueType vector{DType::F64, {2}}, scalar{DType::F64, {}};
   const Arrays at{random_like(rng, vector), random_like(rng, scalar), random_like(rng, vector)};
   check_jvp(fn, at, rng, "random");
@@ -122,28 +127,18 @@ TEST_P(RandomGraphs, TransformsAgree) {
   const Function gradient = grad(scalar_of(fn), {0, 1, 2});
   check_jvp(gradient, at, rng, "gradient");
   check_vmap(gradient, at, {0, -1, 0}, 2, rng, "gradient");
-  // Derivatives of a batched function: lanes with different counts.
-  const Arrays batch{random_like(rng, {DType::F64, {3, 2}}), random_like(rng, {DType::F64, {3}}), at[2]};
-  const Function batched = vmap(fn, {0, 0, -1});
+  // Derivatives of a batched function.
   check_vjp(batched, batch, rng, "batched");
   if (depth < 2) check_vjp(grad(scalar_of(batched), {0, 1, 2}), batch, rng, "gradient of batched");
 }
 
 // The same programs and their derivatives, compiled: nested loops, lanes with different counts, calls.
 TEST_P(RandomGraphs, CompiledProgramsAgreeWithTheOracle) {
-  const std::uint64_t seed = 7000 + static_cast<std::uint64_t>(GetParam());
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937_64 rng(seed);
-  const int depth = GetParam() % 3;
-  const Function fn = [&](Values v) { return RandomProgram(seed, depth)(v); };
-  const Function batched = vmap(fn, {0, 0, -1});
-  const Arrays at{random_like(rng, {DType::F64, {3, 2}}), random_like(rng, {DType::F64, {3}}),
-                  random_like(rng, {DType::F64, {2}})};
   std::vector<ValueType> types;
-  for (const Array& a : at) types.push_back(a.type());
+  for (const Array& a : batch) types.push_back(a.type());
   for (const Function& f : {batched, grad(scalar_of(batched), {0, 1, 2})}) {
     const auto graph = trace(f, types);
-    const Arrays wanted = ir::evaluate(*graph, at), got = compile(graph)(at);
+    const Arrays wanted = ir::evaluate(*graph, batch), got = compile(graph)(batch);
     ASSERT_EQ(got.size(), wanted.size());
     for (std::size_t i = 0; i < got.size(); ++i)
       for (std::int64_t k = 0; k < got[i].size(); ++k)
@@ -154,15 +149,7 @@ TEST_P(RandomGraphs, CompiledProgramsAgreeWithTheOracle) {
 
 // Zeros found in random programs are zeros, whatever the loops, predicates and lanes around them; and a batch is found.
 TEST_P(RandomGraphs, JacobiansWithStructureAreTheDenseOnes) {
-  const std::uint64_t seed = 7000 + static_cast<std::uint64_t>(GetParam());
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937_64 rng(seed);
-  const int depth = GetParam() % 3;
-  const Function fn = [&](Values v) { return RandomProgram(seed, depth)(v); };
-  const Function batched = vmap(fn, {0, 0, -1});
-  const Arrays at{random_like(rng, {DType::F64, {3, 2}}), random_like(rng, {DType::F64, {3}}),
-                  random_like(rng, {DType::F64, {2}})};
-  const Arrays dense = evaluate(jacfwd(batched, {0, 1, 2}), at);
+  const Arrays dense = evaluate(jacfwd(batched, {0, 1, 2}), batch);
   for (int output = 0; output < 3; ++output)
     for (int argnum = 0; argnum < 3; ++argnum) {
       SCOPED_TRACE("output " + std::to_string(output) + ", input " + std::to_string(argnum));
@@ -176,7 +163,7 @@ TEST_P(RandomGraphs, JacobiansWithStructureAreTheDenseOnes) {
             structure = j.shared_structure();
             return std::vector{j.dense()};
           },
-          at);
+          batch);
       expect_close(got, {dense[static_cast<std::size_t>(output * 3 + argnum)]}, 1e-12, structure->explain());
       const bool depends = structure->forward_passes + structure->reverse_passes > 0;
       if (depends && argnum < 2) {
@@ -185,8 +172,8 @@ TEST_P(RandomGraphs, JacobiansWithStructureAreTheDenseOnes) {
     }
   if (depth == 2) return;
   const Function loss = scalar_of(batched);
-  const Arrays hessians = evaluate([&](Values v) { return std::vector{sparse_hessian(loss)(v).dense()}; }, at);
-  expect_close(hessians, evaluate(hessian(loss), at), 1e-10, "Hessian");
+  const Arrays hessians = evaluate([&](Values v) { return std::vector{sparse_hessian(loss)(v).dense()}; }, batch);
+  expect_close(hessians, evaluate(hessian(loss), batch), 1e-10, "Hessian");
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomGraphs, ::testing::Range(0, 60));
