@@ -100,14 +100,33 @@ Prepared lstm_derivative(const Sizes& sizes, const Arrays& inputs, int threads) 
     };
     return prepare(fn, inputs, names, params, threads);
   }
-  if (what == "per_sample") {
+  if (what == "hvp_x") {
+    names.push_back("v_x");
+    const auto fn = [](Values v) {
+      const Function of_x = [&](Values x) {
+        std::vector<Value> all(v.begin(), v.begin() + 7);
+        all[5] = x[0];
+        return loss(all);
+      };
+      return hvp(of_x, v.subspan(5, 1), v.subspan(7, 1));
+    };
+    return prepare(fn, inputs, names, {"x"}, threads);
+  }
+  if (what == "per_sample" || what == "per_sample_x") {
     const auto one = [](Values v) {
       std::vector<Value> row(v.begin(), v.end());
       row[5] = expand_dims(v[5], 1);
       row[6] = expand_dims(v[6], 0);
       return loss(row);
     };
-    return prepare(per_sample_grad(one, {0, 1, 2, 3, 4}, {-1, -1, -1, -1, -1, 1, 0}), inputs, names, params, threads);
+    const std::vector<int> axes = {-1, -1, -1, -1, -1, 1, 0};
+    if (what == "per_sample")
+      return prepare(per_sample_grad(one, {0, 1, 2, 3, 4}, axes), inputs, names, params, threads);
+    // Rows first, as vmap gives them; the task's arrays are time-major.
+    const auto by_x = [one, axes](Values v) {
+      return std::vector{transpose(per_sample_grad(one, {5}, axes)(v)[0], {1, 0, 2})};
+    };
+    return prepare(by_x, inputs, names, {"x"}, threads);
   }
   names.push_back("v_x");
   const auto fn = [](Values v) {

@@ -263,6 +263,13 @@ def lstm_derivative(sizes, inputs):
         one = lambda p, x, y: loss(p, x[:, None], y[None])  # noqa: E731
         f = hl.jit(hl.vmap(hl.grad(one), in_axes=(None, 1, 0)), **OPTIONS)
         return Prepared(lambda: f(p, x, y), {k: np.array(a) for k, a in f(p, x, y).items()})
+    if sizes["what"] == "hvp_x":
+        f = hl.jit(lambda p, v, x, y: hl.hvp(lambda x: loss(p, x, y), x, v), **OPTIONS)
+        return Prepared(lambda: f(p, inputs["v_x"], x, y), {"x": np.array(f(p, inputs["v_x"], x, y))})
+    if sizes["what"] == "per_sample_x":
+        one = lambda p, x, y: loss(p, x[:, None], y[None])  # noqa: E731
+        f = hl.jit(hl.vmap(hl.grad(one, argnums=1), in_axes=(None, 1, 0), out_axes=1), **OPTIONS)
+        return Prepared(lambda: f(p, x, y), {"x": np.array(f(p, x, y))})
     v = inputs["v_x"]
     f = hl.jit(lambda p, x, v: hl.jvp(lambda x: outputs(p, x), (x,), (v,)), **OPTIONS)
     y, dy = f(p, x, v)

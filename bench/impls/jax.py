@@ -302,6 +302,15 @@ def lstm_derivative(sizes, inputs):
         arguments = (p, x, given["v_x"])
         y, dy = f(*arguments)
         results = {"outputs": np.array(y), "tangents": np.array(dy)}
+    elif sizes["what"] in ("hvp_x", "per_sample_x"):
+        if sizes["what"] == "hvp_x":
+            f = jax.jit(lambda p, v, x, y: jax.jvp(jax.grad(lambda x: loss(p, x, y)), (x,), (v,))[1])
+            arguments = (p, given["v_x"], x, y)
+        else:
+            one = jax.grad(lambda p, x, y: loss(p, x[:, None], y[None]), argnums=1)
+            f = jax.jit(jax.vmap(one, in_axes=(None, 1, 0), out_axes=1))
+            arguments = (p, x, y)
+        results = {"x": np.array(f(*arguments))}
     else:
         if sizes["what"] == "hvp":
             v = {k: given["v_" + k] for k in names}

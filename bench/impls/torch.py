@@ -330,6 +330,13 @@ def lstm_derivative(sizes, inputs):
         call = lambda: jvp(lambda x: outputs(p, x), (x,), (given["v_x"],))  # noqa: E731
         out, tangents = call()
         return Prepared(call, {"outputs": out.numpy(), "tangents": tangents.numpy()}, note="eager")
+    if sizes["what"] in ("hvp_x", "per_sample_x"):
+        if sizes["what"] == "hvp_x":
+            call = lambda: jvp(grad(lambda x: loss(p, x, y)), (x,), (given["v_x"],))[1]  # noqa: E731
+        else:
+            per_sample = vmap(grad(lambda p, x, y: loss(p, x[:, None], y[None]), argnums=1), in_dims=(None, 1, 0), out_dims=1)
+            call = lambda: per_sample(p, x, y)  # noqa: E731
+        return Prepared(call, {"x": call().detach().numpy().copy()}, note="eager")
     if sizes["what"] == "hvp":
         v = {k: given["v_" + k] for k in names}
         call = lambda: jvp(grad(lambda q: loss(q, x, y)), (p,), (v,))[1]  # noqa: E731

@@ -3,8 +3,8 @@
 Jacobian: `x` (N, 1st width), w0 (a, b), b0 (b), ...: tanh layers and a linear one. `blocks` (N, outputs, inputs) is each sample's
 own Jacobian; `dense` (N, outputs, N, inputs) is the array that is zero outside of its batch diagonal.
 LSTM: wx (I, 4H), wh (H, 4H), b (4H), wo (H, 1), bo (1), x (T, B, I), y (B, 1), gates i, f, g, o, mean squared error of the head on the
-last output; `hvp`: Hessian times (v_wx, ..., v_bo); `per_sample`: each row's own gradient; `jvp`: all outputs (T, B, H) and their
-derivative along v_x.
+last output; `hvp`: Hessian times (v_wx, ..., v_bo); `per_sample`: each row's own gradient; `hvp_x` and `per_sample_x`: the same by x, the
+weights fixed; `jvp`: all outputs (T, B, H) and their derivative along v_x.
 """
 
 import numpy as np
@@ -50,14 +50,14 @@ def lstm_inputs(sizes):
     out["x"], out["y"] = r.standard_normal((t, b, i)), r.standard_normal((b, 1))
     if sizes["what"] == "hvp":
         out |= {"v_" + k: r.standard_normal(s) for k, s in shapes.items()}
-    elif sizes["what"] == "jvp":
+    elif sizes["what"] in ("jvp", "hvp_x"):
         out["v_x"] = r.standard_normal((t, b, i))
     return {k: v.astype(np.float32) for k, v in out.items()}
 
 
 def _outputs(p, x):
     n = p["wh"].shape[0]
-    h = c = tape.Var(np.zeros((x.shape[1], n)))
+    h = c = tape.Var(np.zeros((x[0].shape[0], n)))
     ys = []
     for x_t in x:
         gates = x_t @ p["wx"] + h @ p["wh"] + p["b"]
@@ -79,6 +79,13 @@ def lstm_reference(sizes, given, variant):
     def outputs(x):
         return np.stack([h.value for h in _outputs({k: tape.Var(v) for k, v in p.items()}, x)])
 
+    def gradient_by_x(x):
+        loss = lambda q: ((_outputs(p, [q[k] for k in range(len(x))])[-1] @ p["wo"] + p["bo"] - y) ** 2).mean()  # noqa: E731
+        by_step = tape.value_and_grad(loss, dict(enumerate(x)))[1]
+        return np.stack([by_step[k] for k in range(len(x))])
+
+    if sizes["what"] == "per_sample_x":  # a row's own loss is not divided by the number of rows
+        return {"x": gradient_by_x(x) * len(y)}
     if sizes["what"] == "per_sample":
         rows = [gradient(p, x[:, k : k + 1], y[k : k + 1]) for k in range(len(y))]
         return {k: np.stack([r[k] for r in rows]) for k in PARAMS}
@@ -86,6 +93,9 @@ def lstm_reference(sizes, given, variant):
     if sizes["what"] == "jvp":
         v = given["v_x"].astype(np.float64)
         return {"outputs": outputs(x), "tangents": (outputs(x + step * v) - outputs(x - step * v)) / (2 * step)}
+    if sizes["what"] == "hvp_x":
+        v = given["v_x"].astype(np.float64)
+        return {"x": (gradient_by_x(x + step * v) - gradient_by_x(x - step * v)) / (2 * step)}
     ahead, behind = (gradient({k: p[k] + s * given["v_" + k] for k in PARAMS}, x, y) for s in (step, -step))
     return {k: (ahead[k] - behind[k]) / (2 * step) for k in PARAMS}
 
@@ -111,7 +121,9 @@ TASKS = [
     jacobian("jacobian_100", SEED, 100, f"Jacobian of {SEED}, per sample, 100 samples", ">= 2"),
     jacobian("jacobian_1000", SEED, 1000, f"Jacobian of {SEED}, per sample, 1000 samples", ">= 1.5"),
     jacobian("jacobian_3_64_5", "3-64-5", 128, "Jacobian of 3-64-5, per sample, 128 samples", "<= 35 us"),
-    lstm("hvp", PARAMS, "Hessian-vector product", ">= 1.8"),
-    lstm("per_sample", PARAMS, "per-sample gradients", ">= 2.0"),
+    lstm("hvp", PARAMS, "Hessian-vector product by its weights", ">= 1.8"),
+    lstm("per_sample", PARAMS, "per-sample gradients by its weights", ">= 2.0"),
+    lstm("hvp_x", ("x",), "Hessian-vector product by its inputs", ">= 1.8"),
+    lstm("per_sample_x", ("x",), "per-sample gradients by its inputs", ">= 2.0"),
     lstm("jvp", ("outputs", "tangents"), "jvp by its inputs", ">= 1.25"),
 ]
