@@ -105,15 +105,28 @@ bool drop_transpose(Side& side) {
 
 // dot(repeat of one scalar s, x) = s * sum of x.
 Value dot_of_uniform(Builder& b, const Side& uniform, const Side& other, const Shape& shape, bool uniform_is_lhs) {
-  const bool scalar = is_kind(uniform.value, OpKind::Broadcast) && operand(uniform.value).rank() == 0;
-  if (!scalar || !uniform.batch.empty()) return {};
+  if (!is_kind(uniform.value, OpKind::Broadcast) || operand(uniform.value).rank() != 0) return {};
   Axes reduced = other.contract;
   std::ranges::sort(reduced);
   Value sum = b.reduce_sum(other.value, reduced);
   sum = b.mul(sum, b.broadcast(operand(uniform.value), sum.shape(), {}));
-  Axes axes(at(sum.rank()));
-  std::iota(axes.begin(), axes.end(), uniform_is_lhs ? shape.rank() - sum.rank() : 0);
-  return b.broadcast(sum, shape, axes);
+  // Where the axes that are left are in the result: batch, free of lhs, free of rhs.
+  std::vector<std::pair<std::int64_t, std::int64_t>> places;
+  const auto num_batch = static_cast<std::int64_t>(other.batch.size());
+  std::int64_t free = uniform_is_lhs ? shape.rank() - sum.rank() + num_batch : num_batch;
+  for (int i = 0; i < other.value.rank(); ++i) {
+    if (contains(reduced, i)) continue;
+    const auto batch = std::ranges::find(other.batch, i);
+    const std::int64_t place = batch != other.batch.end() ? batch - other.batch.begin() : free++;
+    places.emplace_back(place, static_cast<std::int64_t>(places.size()));
+  }
+  std::ranges::sort(places);
+  Axes order, axes;
+  for (const auto& [place, axis] : places) {
+    axes.push_back(place);
+    order.push_back(axis);
+  }
+  return b.broadcast(b.transpose(sum, order), shape, axes);
 }
 
 // The side without repeats along free axes, if it has any: dot(repeat of x, y) is a repeat of dot(x, y). Gives the free axes that remain
