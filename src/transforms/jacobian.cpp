@@ -73,9 +73,12 @@ Value stored(Value all, const ir::JacobianPlan& plan) {
 
 Value elements(const ir::JacobianPlan& plan, const Function& fn, std::span<const Value> inputs, int argnum);
 
-// y.shape + x.shape: the Jacobian of one row, for all rows.
+// The blocks: those of one row, for all rows.
 Value elements_by_row(const ir::RowJacobian& of, std::span<const Value> inputs, int argnum) {
   const ir::RowProgram& program = of.program;
+  // Where the rows are in a block: behind the paired axes, among the axes of the output that are not paired.
+  const Axes order = paired_first(*of.plan.structure, true);
+  const auto axis = static_cast<int>(std::ranges::find(order, program.axis) - order.begin());
   std::vector<Value> arguments{inputs[static_cast<std::size_t>(argnum)]};
   for (const Value& leaf : inline_graph(*program.leaves, inputs)) arguments.push_back(leaf);
   std::vector<int> axes{-1};
@@ -85,11 +88,11 @@ Value elements_by_row(const ir::RowJacobian& of, std::span<const Value> inputs, 
     for (std::size_t i = 0; i < row.size(); ++i)
       if (axes[i] >= 0) row[i] = expand_dims(row[i], axes[i]);
     const Value block = elements(of.plan, function_of(program.one), row, 0);
-    return std::vector{reshape(block, block.shape().without(program.axis))};
+    return std::vector{reshape(block, block.shape().without(axis))};
   };
   const Value all = vmap(one, axes)(arguments)[0];
   Axes permutation;
-  for (int i = 0; i < all.rank(); ++i) permutation.push_back(i < program.axis ? i + 1 : i == program.axis ? 0 : i);
+  for (int i = 0; i < all.rank(); ++i) permutation.push_back(i < axis ? i + 1 : i == axis ? 0 : i);
   return transpose(all, permutation);
 }
 
@@ -99,7 +102,11 @@ Value elements(const ir::JacobianPlan& plan, const Function& fn, std::span<const
   if (s.forward_passes + s.reverse_passes == 0) return ir::zeros_of(type);
   if (plan.rows) {
     const Value all = elements_by_row(*plan.rows, inputs, argnum);
-    return s.sparse ? stored(reshape(all, {s.num_rows * s.num_columns}), plan) : all;
+    if (!s.sparse) return all;
+    Shape flat;
+    for (const auto& [y, x] : s.paired) flat.push_back(s.output.shape[y]);
+    flat.push_back(s.num_rows * s.num_columns);
+    return stored(reshape(all, flat), plan);
   }
   if (plan.cut) {
     std::vector<Value> with_v(inputs.begin(), inputs.end());

@@ -70,6 +70,35 @@ Costs estimate_costs(const Graph& graph, int input, bool with_reverse) {
   return costs;
 }
 
+// The value and so many reverse passes of each row, what no row needs for itself done once.
+double estimate_row_flops(const RowProgram& program, std::int64_t num_passes) {
+  std::vector<ValueType> types{program.one->inputs()[0].type()};
+  for (const Value& v : program.leaves->outputs()) types.push_back(v.type());
+  ValueType cotangent = program.one->outputs()[0].type();
+  cotangent.shape[program.axis] = program.rows;
+  types.push_back(cotangent);
+  std::vector<int> axes{-1};
+  axes.insert(axes.end(), program.row_axes.begin(), program.row_axes.end());
+  axes.push_back(program.axis);
+  const auto flops_with = [&](bool pass) {
+    const Function row = [&](std::span<const Value> v) {
+      std::vector<Value> at_row(v.begin(), v.end());
+      for (std::size_t i = 0; i < at_row.size(); ++i)
+        if (axes[i] >= 0) at_row[i] = expand_dims(v[i], axes[i]);
+      const Function of_x = [&](std::span<const Value> x) {
+        std::vector<Value> all(at_row.begin(), at_row.end() - 1);
+        all[0] = x[0];
+        return inline_graph(*program.one, all);
+      };
+      const auto [values, pull_back] = vjp(of_x, {at_row.data(), 1});
+      return pass ? std::vector{values[0], pull_back({&at_row.back(), 1})[0]} : values;
+    };
+    return flops_of(*trace(vmap(row, axes), types));
+  };
+  const double value = flops_with(false);
+  return flops_of(*program.leaves) + value + static_cast<double>(num_passes) * std::max(flops_with(true) - value, 1.0);
+}
+
 std::vector<std::pair<int, int>> paired_axes(const Graph& graph, int input, const AxisFlow& flow) {
   std::vector<std::pair<int, int>> paired;
   const Shape &y = graph.outputs()[0].shape(), &x = graph.inputs()[at(input)].shape();
@@ -129,8 +158,8 @@ class Planner {
     else
       choose();
     s_->flops = costs_.of(s_->forward_passes, s_->reverse_passes);
-    if (!s_->symmetric) try_rows();
     if (!s_->symmetric && !s_->sparse && allows(JacobianMode::Mixed)) try_cut();
+    if (!s_->symmetric) try_rows();
     return plan_;
   }
 
@@ -235,9 +264,10 @@ class Planner {
   // more than twice what is stored.
   void try_rows() {
     const std::int64_t all = s_->num_rows * s_->num_columns;
-    if (!s_->paired.empty() || (s_->sparse && 2 * static_cast<std::int64_t>(s_->columns.size()) < all)) return;
+    if (s_->sparse && 2 * static_cast<std::int64_t>(s_->columns.size()) < all) return;
     for (int axis = 0; axis < s_->output.shape.rank(); ++axis) {
-      if (s_->output.shape[axis] < 2) continue;
+      const bool is_paired = std::ranges::any_of(s_->paired, [&](const auto& p) { return p.first == axis; });
+      if (is_paired || s_->output.shape[axis] < 2) continue;
       std::optional<RowProgram> program = row_program(graph_, input_, axis);
       if (!program) continue;
       JacobianOptions plain;
@@ -245,10 +275,11 @@ class Planner {
       plain.mode = options_.mode;
       JacobianPlan plan = plan_jacobian(*program->one, 0, plain, false);
       const JacobianStructure& one = *plan.structure;
-      // What no row needs for itself is done once, in the derivative too.
-      const double row = program->row_flops, shared = program->shared_flops, rows = static_cast<double>(program->rows);
-      const double flops = flops_of(*program->leaves) + one.flops * (rows * row + shared) / std::max(row + shared, 1.0);
-      if (one.sparse || !one.paired.empty() || flops > 0.9 * s_->flops) continue;
+      // A forward pass of the whole is one of all rows already.
+      if (one.sparse || one.paired != s_->paired || one.reverse_passes == 0) continue;
+      const double flops = estimate_row_flops(*program, one.forward_passes + one.reverse_passes);
+      // The outputs of a linear layer are such rows as well, and nothing is won there: unit cotangents pass it for free.
+      if (flops > 0.75 * s_->flops) continue;
       s_->mode = one.mode;
       s_->forward_passes = one.forward_passes;
       s_->reverse_passes = one.reverse_passes;
@@ -256,6 +287,7 @@ class Planner {
       s_->note = "rows along axis " + std::to_string(axis) + " share the input: these passes give all of them";
       plan_.column_colours.clear();
       plan_.row_colours.clear();
+      plan_.cut = nullptr;
       plan_.rows = std::make_shared<RowJacobian>(RowJacobian{std::move(*program), std::move(plan)});
     }
     if (!plan_.rows || !s_->sparse) return;
@@ -280,12 +312,10 @@ class Planner {
     s_->forward_passes = first.forward_passes + second.forward_passes;
     s_->reverse_passes = first.reverse_passes + second.reverse_passes;
     s_->flops = flops;
-    if (plan_.rows) s_->note.clear();
     s_->note += (s_->note.empty() ? "" : "; ") + std::string("a product of two Jacobians, through ") +
                 std::to_string(first.num_rows) + " values";
     plan_.column_colours.clear();
     plan_.row_colours.clear();
-    plan_.rows = nullptr;
     plan_.cut = cut;
   }
 

@@ -207,14 +207,6 @@ std::optional<RowProgram> row_program(const Graph& graph, int input, int axis) {
     }
     if (!any) return std::nullopt;
     program.one = axes.of_one_row(*rest);
-    for (std::size_t i = 0; i < rest->nodes().size(); ++i) {
-      const Node &all = *rest->nodes()[i], &one = *program.one->nodes()[i];
-      if (is(all, OpKind::Input)) continue;
-      bool has_rows = false;
-      for (int k = 0; k < static_cast<int>(all.types.size()); ++k)
-        has_rows = has_rows || axes.of({const_cast<Node*>(&all), k}) >= 0;
-      (has_rows ? program.row_flops : program.shared_flops) += estimate_flops(one);
-    }
   } catch (const NotAlone&) {
     return std::nullopt;
   }

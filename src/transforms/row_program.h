@@ -18,7 +18,6 @@ struct RowProgram {
   std::int64_t rows = 0;
   std::shared_ptr<const Graph> leaves;  // the inputs -> what does not depend on x, but is read by what does
   std::vector<int> row_axes;            // of each leaf: the axis along which its rows are, -1 for what all rows share
-  double row_flops = 0, shared_flops = 0;  // of `one`: for each row, and once for all
   std::shared_ptr<const Graph> one;  // x, leaves with extent 1 along that axis -> the output with extent 1 along `axis`
 };
 // For output 0 with respect to input `input`. Nothing if rows are summed, shifted or normalised on the way, or are rows of x too.

@@ -111,6 +111,52 @@ std::vector<JacobianCase> cases() {
        {f64({3, 4}), f64({9, 3})},
        {},
        1},
+      // Inside blocks: an axis of the output goes with one of the input, and rows along another share what is left of it.
+      {"residuals_of_an_ensemble",
+       one_result([](Values v) {
+         return tanh(matmul(v[0], transpose(v[1], {1, 0}))) - v[2];
+       }),
+       {f64({3, 4}), f64({9, 4}), f64({9})},
+       {{0, 0}},
+       1},
+      {"rows_before_the_members",
+       one_result([](Values v) {
+         return tanh(matmul(v[1], transpose(v[0], {1, 0})));
+       }),
+       {f64({3, 4}), f64({9, 4})},
+       {{1, 0}},
+       1},
+      {"members_with_data_of_their_own",
+       vmap([](Values v) { return std::vector{square(matmul(sin(matmul(v[1], v[0])), v[2]))}; }, {0, 0, -1}),
+       {f64({2, 4, 3}), f64({2, 7, 4}), f64({3})},
+       {{0, 0}},
+       1},
+      {"recurrent_ensemble",
+       vmap(
+           [](Values v) {
+             return std::vector{reduce_sum(square(recurrent(std::vector{v[1], v[0]})[0]), {1, 2})};
+           },
+           {0, -1}),
+       {f64({2, 5, 3}), f64({6, 4, 2})},
+       {{0, 0}},
+       1},
+      {"two_outputs_a_row_and_member",
+       vmap(
+           [](Values v) {
+             return std::vector{matmul(tanh(matmul(v[1], reshape(v[0], {3, 2}))), v[2])};
+           },
+           {0, -1, -1}),
+       {f64({4, 6}), f64({7, 3}), f64({2, 2})},
+       {{0, 0}},
+       2},
+      {"ensemble_normalised_over_the_rows",
+       one_result([](Values v) {
+         const Value h = matmul(v[0], transpose(v[1], {1, 0}));
+         return square(h - broadcast(mean(h, {1}), h.shape(), {0}));
+       }),
+       {f64({3, 4}), f64({9, 4})},
+       {{0, 0}},
+       4},
   };
 }
 

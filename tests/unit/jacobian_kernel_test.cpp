@@ -7,41 +7,12 @@
 
 #include "compiled.h"
 #include "hotloop/hotloop.h"
-#include "passes/pipeline.h"
-#include "schedule/schedule.h"
+#include "perceptron_jacobians.h"
 
 namespace hotloop {
 namespace {
 
-using Values = std::span<const Value>;
-
 Value identity(Value x) { return x; }
-
-struct Net {
-  std::string name;
-  std::vector<std::int64_t> widths;
-  Value (*activation)(Value);
-  std::int64_t batch = 100;
-};
-void PrintTo(const Net& net, std::ostream* out) { *out << net.name; }
-
-std::vector<Value> apply(const Net& net, Values v) {
-  Value h = v[0];
-  for (std::size_t k = 1; k < v.size(); k += 2) {
-    h = matmul(h, v[k]) + v[k + 1];
-    if (k + 2 < v.size()) h = net.activation(h);
-  }
-  return {h};
-}
-
-std::vector<ValueType> types_of(const Net& net) {
-  std::vector<ValueType> types{{DType::F32, {net.batch, net.widths[0]}}};
-  for (std::size_t k = 0; k + 1 < net.widths.size(); ++k) {
-    types.push_back({DType::F32, {net.widths[k], net.widths[k + 1]}});
-    types.push_back({DType::F32, {net.widths[k + 1]}});
-  }
-  return types;
-}
 
 std::vector<Net> nets() {
   return {{"seed", {1, 20, 20, 400}, tanh},
@@ -54,12 +25,6 @@ std::vector<Net> nets() {
           {"reverse", {8, 16, 16, 3}, tanh},
           {"scalar_output", {6, 32, 32, 1}, tanh},
           {"linear", {1, 20, 40}, identity}};
-}
-
-kernel::Program program_of(const Graph& graph) {
-  ScheduleOptions options;
-  options.target = kernel::target_named("avx512");
-  return schedule(*passes::optimize(graph, {}), options);
 }
 
 struct Count {
@@ -183,6 +148,29 @@ TEST(JacobianKernel, OfResidualsIsOnePassForEachRow) {
   EXPECT_LE(multiply_adds(with_structure), multiply_adds(per_sample_grad(one, {0}, {-1, 0, 0})));
 }
 
+// The same of an ensemble on shared data: a block for each member, and one pass for all rows of all members.
+TEST(JacobianKernel, OfAnEnsemblesResidualsIsOnePassForEachRow) {
+  const Function member = [](Values v) {
+    const Value h = tanh(matmul(v[1], reshape(narrow(v[0], 0, 0, 60), {6, 10})));
+    return std::vector{reshape(matmul(h, reshape(narrow(v[0], 0, 60, 10), {10, 1})), {300}) - v[2]};
+  };
+  const std::vector<ValueType> types{{DType::F32, {4, 70}}, {DType::F32, {300, 6}}, {DType::F32, {300}}};
+  const Function blocks = [&](Values v) {
+    const Jacobian j = jacobian(vmap(member, {0, -1, -1}))(v);
+    EXPECT_EQ(j.structure().reverse_passes, 1);
+    EXPECT_EQ(j.structure().forward_passes, 0);
+    EXPECT_EQ(j.blocks().shape(), (Shape{4, 300, 70}));
+    return std::vector{j.blocks()};
+  };
+  const Function each = vmap([&](Values v) { return std::vector{jacobian(member)(v).blocks()}; }, {0, -1, -1});
+  const auto multiply_adds = [&](const Function& fn) {
+    Count count;
+    count.walk(program_of(*trace(fn, types)).body);
+    return count.multiply_adds;
+  };
+  EXPECT_LE(multiply_adds(blocks), multiply_adds(each));
+}
+
 // J^T J of many parameters does not stay in the cache: a tile brings it more than a dozen rows each time.
 TEST(JacobianKernel, NormalEquationsOfManyParametersTakeTallTiles) {
   const auto tile_rows = [](std::int64_t parameters) {
@@ -234,100 +222,6 @@ TEST(Ensemble, OfDifferentlyWeightedLstmsIsOneKernel) {
     for (std::int64_t i = 0; i < y.size(); ++i) ASSERT_NEAR(all.at(m * y.size() + i), y.at(i), 1e-13);
   }
 }
-
-// At most twice what is returned and 64 MB, by the memory plan: arena and one worker.
-struct MemoryCase {
-  std::string name;
-  Function fn;  // gives the derivatives
-  std::vector<ValueType> types;
-};
-void PrintTo(const MemoryCase& c, std::ostream* out) { *out << c.name; }
-
-std::vector<Value> last_of_lstm(Values v) {  // x (B, T, I), weight_ih, weight_hh, bias_ih, bias_hh
-  const nn::LSTM layer(v[0].shape()[2], v[2].shape()[1]);
-  const Tree<Value> params = Tree<Value>::from_names(
-      {{"weight_ih_l0", v[1]}, {"weight_hh_l0", v[2]}, {"bias_ih_l0", v[3]}, {"bias_hh_l0", v[4]}});
-  nn::Context context;
-  return {take(layer.apply(params, v[0], context), 1, -1)};
-}
-
-std::vector<MemoryCase> memory_cases() {
-  enum Form { Blocks, Dense, Sparse };
-  const auto form_of = [](const Function& fn, Form form) {
-    return Function([fn, form](Values v) {
-      const Jacobian j = jacobian(fn)(v);
-      return std::vector{form == Blocks ? j.blocks() : form == Dense ? j.dense() : j.sparse()};
-    });
-  };
-  const auto net_case = [&](const std::string& name, Net net, std::int64_t batch, Form form) {
-    net.batch = batch;
-    return MemoryCase{name, form_of([net](Values v) { return apply(net, v); }, form), types_of(net)};
-  };
-  const auto f32 = [](Shape shape) { return ValueType{DType::F32, shape}; };
-  const auto lstm_types = [&](std::int64_t batch, std::int64_t steps, std::int64_t inputs, std::int64_t hidden) {
-    return std::vector{f32({batch, steps, inputs}), f32({4 * hidden, inputs}), f32({4 * hidden, hidden}),
-                       f32({4 * hidden}), f32({4 * hidden})};
-  };
-  const Function stencil = [](Values v) {  // a band of three in each row of a batch
-    const Value u = v[0], zero = like(u, 0);
-    const std::int64_t n = u.shape()[1];
-    return std::vector{u * u + pad(narrow(u, 1, 1, n - 1), zero, {0, 0}, {0, 1}) +
-                       pad(narrow(u, 1, 0, n - 1), zero, {0, 1}, {0, 0})};
-  };
-  // theta (P) of 8-46-46-1, x (N, 8)
-  const Function loss = [](Values v) {
-    Value h = v[1];
-    std::int64_t at = 0;
-    const std::int64_t widths[] = {8, 46, 46, 1};
-    for (int l = 0; l < 3; ++l) {
-      h = matmul(h, reshape(narrow(v[0], 0, at, widths[l] * widths[l + 1]), {widths[l], widths[l + 1]}));
-      at += widths[l] * widths[l + 1];
-      if (l < 2) h = tanh(h);
-    }
-    return std::vector{mean(square(h))};
-  };
-  const Function chain = [](Values v) {  // tridiagonal Hessian, a row of a batch each
-    const std::int64_t n = v[0].shape()[1];
-    return std::vector{sum(square(sin(narrow(v[0], 1, 1, n - 1)) - square(narrow(v[0], 1, 0, n - 1))))};
-  };
-  const Function last_sum = [](Values v) {
-    std::vector<Value> row(v.begin(), v.end());
-    row[0] = expand_dims(v[0], 0);
-    return std::vector{sum(square(last_of_lstm(row)[0]))};
-  };
-  const Net seed = nets()[0];
-  return {
-      net_case("blocks_of_100", seed, 100, Blocks),
-      net_case("blocks_of_100000", seed, 100000, Blocks),
-      net_case("dense_of_100", seed, 100, Dense),
-      net_case("dense_of_1000", seed, 1000, Dense),
-      net_case("reverse", nets()[7], 50000, Blocks),
-      net_case("autoencoder", {"", {200, 10, 200}, tanh}, 1000, Blocks),
-      {"sparse_stencils", form_of(stencil, Sparse), {f32({20000, 64})}},
-      {"blocks_of_stencils", form_of(stencil, Blocks), {f32({5000, 64})}},
-      {"lstm", form_of(last_of_lstm, Blocks), lstm_types(64, 30, 4, 16)},
-      {"lstm_per_sample", per_sample_grad(last_sum, {1, 2, 3, 4}, {0, -1, -1, -1, -1}), lstm_types(1000, 60, 12, 48)},
-      {"hessian", hessian(loss), {f32({2530}), f32({5000, 8})}},
-      {"sparse_hessian", [=](Values v) { return std::vector{sparse_hessian(chain)(v).sparse()}; }, {f32({20000, 32})}},
-      {"hessian_diagonal", hessian_diagonal(chain), {f32({200000, 32})}},
-  };
-}
-
-class JacobianMemory : public ::testing::TestWithParam<MemoryCase> {};
-
-TEST_P(JacobianMemory, IsAtMostTwiceTheResultAnd64Megabytes) {
-  const auto graph = trace(GetParam().fn, GetParam().types);
-  const kernel::Program program = program_of(*graph);
-  std::int64_t returned = 0;
-  for (const ValueType& type : graph->output_types())
-    returned += type.shape.size() * static_cast<std::int64_t>(size_of(type.dtype));
-  EXPECT_LE(program.shared_bytes + program.worker_bytes, returned + 64'000'000)
-      << "returned: " << returned << "\n"
-      << kernel::print(program).substr(0, 3000);
-}
-
-INSTANTIATE_TEST_SUITE_P(All, JacobianMemory, ::testing::ValuesIn(memory_cases()),
-                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace hotloop
