@@ -60,6 +60,7 @@ PUBLIC = {
     "train.h": "train",
     "stream.h": "deploy",
     "export.h": "deploy",
+    "rtneural.h": "deploy",
     "hotloop.h": "cli",
 }
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)

@@ -117,6 +117,18 @@ struct Linear : Layer {
   Linear(std::int64_t inputs, std::int64_t outputs, bool bias = true);
 };
 
+// Convolution over time that sees no later step: (B, T, inputs) -> (B, T, filters), y[t] = sum over k of W[:, :, k] x[t - (kernel - 1 - k)
+// dilation] + b, with zeros before the first step. weight (filters, inputs / groups, kernel), bias (filters), as PyTorch's Conv1d after
+// padding on the left alone. State: past (B, (kernel - 1) dilation, inputs), the steps before.
+struct Conv1dOptions {
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;  // the features of one group see each other alone
+  bool bias = true;
+};
+struct Conv1d : Layer {
+  Conv1d(std::int64_t inputs, std::int64_t filters, std::int64_t kernel, const Conv1dOptions& options = {});
+};
+
 // What LSTM, GRU and RNN have in common.
 struct RecurrentOptions {
   std::int64_t num_layers = 1;  // the outputs of one are the inputs of the next
@@ -249,6 +261,11 @@ struct Embedding : Layer {
 struct Activation : Layer {
   explicit Activation(const std::string& name);
   Activation(const std::string& name, double parameter);
+};
+
+// max(x, 0) + weight min(x, 0), weight (features) (He et al. 2015); at first 0.25 (PyTorch) or 0 (Keras).
+struct PReLU : Layer {
+  explicit PReLU(std::int64_t features);
 };
 
 // ---- for layers and cells -------------------------------------------------------------------------------------------

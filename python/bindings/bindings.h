@@ -24,6 +24,7 @@ void bind_modules(nb::module_& m);
 void bind_optimizers(nb::module_& m);
 void bind_fit(nb::module_& m);
 void bind_io(nb::module_& m);
+void bind_rtneural(nb::module_& m);
 void bind_export(nb::module_& m);
 void bind_data(nb::module_& m);
 

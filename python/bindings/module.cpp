@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
   bind_data(m);
   bind_fit(m);
   bind_io(m);
+  bind_rtneural(m);
   bind_export(m);
 }
 

@@ -46,6 +46,7 @@ from hotloop._export import ExportedC, export_c  # noqa: E402
 from hotloop._files import devices, load, save  # noqa: E402
 from hotloop._fit import Checkpoints, EarlyStopping, EpochRecord, Progress, Run, fit, predict  # noqa: E402
 from hotloop._from_keras import from_keras  # noqa: E402
+from hotloop._from_rtneural import from_rtneural  # noqa: E402
 from hotloop._from_torch import from_torch, to_torch  # noqa: E402
 from hotloop._to_keras import to_keras  # noqa: E402
 

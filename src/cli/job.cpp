@@ -35,12 +35,7 @@ nn::LayerConfig read_layer(ConfigFile& file, Section& section) {
 }
 
 void read_components(ConfigFile& file, Job& job) {
-  for (Section& layer : file.sections("model", "The layers, one after another.")) {
-    job.model.push_back(read_layer(file, layer));
-  }
-  if (job.model.empty())
-    throw UserError("config", "a configuration must have at least one [[model]] table", "none",
-                    "[[model]] with type = \"linear\", units = 1");
+  job.model = read_model(file);
   Section loss = file.section("loss", "What training makes small.");
   job.loss_name = loss.text("type", "of loss", "mse", names_of(losses::all_losses()));
   job.fit.loss = losses::make_loss(job.loss_name, loss.settings(losses::loss_def(job.loss_name).parameters));
@@ -156,6 +151,16 @@ ValueType Job::input_type() const {
 }
 
 ValueType Job::input_type(const data::Samples& samples) const { return samples.train().input_type(fit.batch_size); }
+
+std::vector<nn::LayerConfig> read_model(ConfigFile& file) {
+  std::vector<nn::LayerConfig> layers;
+  for (Section& layer : file.sections("model", "The layers, one after another."))
+    layers.push_back(read_layer(file, layer));
+  if (layers.empty())
+    throw UserError("config", "a configuration must have at least one [[model]] table", "none",
+                    "[[model]] with type = \"linear\", units = 1");
+  return layers;
+}
 
 nn::Layer Job::make_model(const ValueType& input) const { return nn::make_model(model, input); }
 

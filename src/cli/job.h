@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/config_reader.h"
 #include "hotloop/data.h"
 #include "hotloop/fit.h"
 #include "nn/registry.h"
@@ -49,6 +50,8 @@ struct Job {
 
 // UserError naming file, line and key for anything it does not understand.
 Job read_job(const JobSource& source);
+// The [[model]] tables; UserError if there are none.
+std::vector<nn::LayerConfig> read_model(ConfigFile& file);
 // The configuration again, with the data file written as seen from `folder`.
 std::string text_for_folder(const JobSource& source, const std::filesystem::path& folder);
 

@@ -151,39 +151,34 @@ class Faults(Case):
             shutil.rmtree(run)
         print(f"\n{kills} kills in {runs} runs: every result the same to the last bit", file=sys.stderr)
 
-    @unittest.skipUnless(sys.platform == "linux", "preloads a library")
-    def test_kills_at_operations_on_files(self):
+    def fail_at_operations_on_files(self, how, check_ended):
+        """Every STRIDE-th operation on files fails, each in a run of its own: it ends as it must, is whole, and goes on to the reference's bits."""
         at = 1
         while True:
-            run = self.folder / f"killed_at_{at}"
-            result = self.injected(run, at, "kill")
-            if result.returncode == 0:
+            run = self.folder / f"{how}_at_{at}"
+            result = self.injected(run, at, how)
+            if result.returncode == 0:  # there are fewer operations
                 break
-            self.assertEqual(result.returncode, -signal.SIGKILL, result.stderr)
+            check_ended(run, result)
             self.check_whole(run)
             self.finish_and_compare(run)
             shutil.rmtree(run)
             at += self.STRIDE
         self.assertGreater(at, 40)
-        print(f"\nkilled at operations 1 to {at - self.STRIDE} by {self.STRIDE}", file=sys.stderr)
+        print(f"\n{how} at operations 1 to {at - self.STRIDE} by {self.STRIDE}", file=sys.stderr)
+
+    @unittest.skipUnless(sys.platform == "linux", "preloads a library")
+    def test_kills_at_operations_on_files(self):
+        self.fail_at_operations_on_files("kill", lambda run, result: self.assertEqual(result.returncode, -signal.SIGKILL, result.stderr))
 
     @unittest.skipUnless(sys.platform == "linux", "preloads a library")
     def test_disk_full_at_operations_on_files(self):
-        at = 1
-        while True:
-            run = self.folder / f"full_at_{at}"
-            result = self.injected(run, at, "full")
-            if result.returncode == 0:
-                break
+        def check_ended(run, result):
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertRegex(result.stderr, r"^hotloop: \[\w+\] .*No space left on device.*Try: ")
             self.assertEqual([str(p) for p in run.rglob(".tmp-*")], [])
-            self.check_whole(run)
-            self.finish_and_compare(run)
-            shutil.rmtree(run)
-            at += self.STRIDE
-        self.assertGreater(at, 40)
-        print(f"\ndisk full from operations 1 to {at - self.STRIDE} by {self.STRIDE} on", file=sys.stderr)
+
+        self.fail_at_operations_on_files("full", check_ended)
 
     def test_a_full_disk_leaves_a_finished_run_as_it_was(self):
         run = self.folder / "finished"

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/imported_model.h"
 #include "cli/job_options.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
@@ -17,8 +18,15 @@ struct ExportCommand {
   bool json = false;
 };
 
-void export_run(const ExportCommand& options) {
-  const RunFolder folder{std::filesystem::path(options.run)};
+// What is exported: a model and, of a run, the way from a table to the features of a step.
+struct Exported {
+  nn::Layer model;
+  Tree<Array> params, buffers;
+  std::int64_t features = 0;
+  std::string preparation;  // empty for a model without a run
+};
+
+Exported read_run(const RunFolder& folder) {
   folder.check_run();
   JobSource source;
   source.path = folder.config();
@@ -32,41 +40,52 @@ void export_run(const ExportCommand& options) {
   const nn::Layer model = job.make_model(x);
   const train::ModelArrays arrays =
       train::load_model(folder.model(), model.init(job.fit.seed, x.dtype, job.fit.init), model.init_buffers(x.dtype));
+  return {model, arrays.params, arrays.buffers, sample[1], prepared};
+}
 
+Exported read_model_to_export(const std::filesystem::path& path) {
+  const RunFolder folder{path};
+  if (folder.holds_run() || !holds_imported_model(path)) return read_run(folder);
+  const ImportedModel imported = read_imported_model(path);
+  return {imported.model, imported.params, {}, imported.features, ""};
+}
+
+void export_run(const ExportCommand& options) {
+  const Exported exported = read_model_to_export(options.run);
   ExportOptions made;
   made.name = options.name;
   made.target = options.target;
-  made.stream.buffers = arrays.buffers;
-  const ExportedC files = export_c(model, arrays.params, sample[1], made);
-  io::write_folder_atomic(
-      options.out,
-      {{options.name + ".h", files.header}, {options.name + ".c", files.source}, {"preparation.json", prepared}},
-      "export");
+  made.stream.buffers = exported.buffers;
+  const ExportedC files = export_c(exported.model, exported.params, exported.features, made);
+  io::NamedBytes written = {{options.name + ".h", files.header}, {options.name + ".c", files.source}};
+  if (!exported.preparation.empty()) written.emplace_back("preparation.json", exported.preparation);
+  io::write_folder_atomic(options.out, written, "export");
   const std::int64_t voice = files.scratch_bytes + 2 * files.state_bytes;
   if (options.json)
     fmt::print("{}\n", nlohmann::ordered_json{{"out", options.out},
                                               {"name", options.name},
-                                              {"features", sample[1]},
+                                              {"features", exported.features},
                                               {"weight_bytes", files.weight_bytes},
                                               {"voice_bytes", voice}}
                            .dump(2));
   else
     fmt::print(
         "{0}/{1}.h and {1}.c written: {2} bytes of weights, {3} a voice.\n"
-        "The step takes {4} prepared features; preparation.json tells how they are made.\n"
+        "The step takes {4} {5}.\n"
         "Compile with: cc -O3 -ffp-contract=off -fno-math-errno -c {1}.c\n",
-        options.out, options.name, grouped(files.weight_bytes), grouped(voice), sample[1]);
+        options.out, options.name, grouped(files.weight_bytes), grouped(voice), exported.features,
+        exported.preparation.empty() ? "features" : "prepared features; preparation.json tells how they are made");
 }
 
 }  // namespace
 
 void command_export(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("export", "Write a run's model as plain C, one step at a time");
+  CLI::App* command = app.add_subcommand("export", "Write a model as plain C, one step at a time");
   command->footer(
       "\nThe folder gets a header and a source that need no library: no allocation,\n"
       "no lock, fit for real time. See docs/streaming.md for how they are called.");
   auto options = std::make_shared<ExportCommand>();
-  command->add_option("RUN", options->run, "folder of a run, e.g. runs/demand")->required();
+  command->add_option("RUN", options->run, "folder of a run or of an imported model")->required();
   command->add_option("-o,--out", options->out, "folder to write, which must not exist")->required();
   command->add_option("--name", options->name, "prefix of every name in C")->capture_default_str();
   command->add_option("--target", options->target, "whose rounding: host, avx512, avx2 or portable")

@@ -1,0 +1,310 @@
+#include "deploy/rtneural.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "hotloop/error.h"
+#include "hotloop/rtneural.h"
+#include "io/files.h"
+
+namespace hotloop {
+namespace {
+
+using Json = nlohmann::json;
+
+// Numbers in nested lists of one shape, rows first.
+struct Numbers {
+  Shape shape;
+  std::vector<double> values;
+};
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string out;
+  for (const std::string& text : texts) out += (out.empty() ? "" : "; ") + text;
+  return out;
+}
+
+class Reader {
+ public:
+  Reader(std::string source, DType dtype) : source_(std::move(source)), dtype_(dtype) {}
+
+  RtneuralFile read(std::string_view text) {
+    Json file;
+    try {
+      file = Json::parse(text);
+    } catch (const Json::exception& e) {
+      throw UserError("rtneural", source_ + " must be JSON", e.what());
+    }
+    if (!file.is_object() || !file.contains("in_shape") || !file.contains("layers"))
+      fail("must be an object with in_shape and layers", file.is_object() ? "an object without them" : file.type_name(),
+           "a file that RTNeural's model_utils.save_model wrote");
+    out_.features = features_ = last_number(file["in_shape"], "in_shape");
+    if (!file["layers"].is_array()) fail("layers must be a list", file["layers"].type_name());
+    for (const Json& layer : file["layers"]) {
+      where_ = "layer " + std::to_string(++number_);
+      if (!layer.is_object() || !layer.contains("type") || !layer["type"].is_string())
+        fail(where_ + " must be an object with a type", layer.dump().substr(0, 60));
+      where_ += " (" + layer["type"].get<std::string>() + ")";
+      read_layer(layer);
+    }
+    if (!problems_.empty())
+      throw UserError("rtneural", "every layer must be one that can be read from " + source_, joined(problems_),
+                      "dense, gru, lstm, conv1d, prelu, activation, and batchnorm after dense or conv1d");
+    if (out_.layers.empty()) fail("there must be a layer", "none");
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& requirement, const std::string& received,
+                         const std::string& remedy = "") const {
+    throw UserError("rtneural", source_ + ": " + requirement, received, remedy);
+  }
+
+  void read_layer(const Json& layer) {
+    const std::string type = layer["type"];
+    if (type == "dense" || type == "time-distributed-dense")
+      dense(layer);
+    else if (type == "conv1d")
+      conv1d(layer);
+    else if (type == "lstm")
+      lstm(layer);
+    else if (type == "gru")
+      gru(layer);
+    else if (type == "prelu")
+      prelu(layer);
+    else if (type == "batchnorm")
+      batchnorm(layer);
+    else if (type != "activation")
+      problems_.push_back(where_);
+    if (type == "activation" || type == "dense" || type == "time-distributed-dense" || type == "conv1d")
+      activation(layer);
+    // RTNeural's recurrent layers do not read it; a file that asks for another function is not what RTNeural computes.
+    else if ((type == "lstm" || type == "gru") && activation_of(layer) != "" && activation_of(layer) != "tanh")
+      problems_.push_back(where_ + " with activation " + activation_of(layer));
+  }
+
+  // ---- layers; RTNeural has the weights of Keras
+
+  void dense(const Json& layer) {
+    const std::int64_t units = last_number(member(layer, "shape"), "shape");
+    const bool bias = num_weights(layer) > 1;
+    Tree<Array> params = {{"weight", transposed(weights(layer, 0, {features_, units}))}};
+    if (bias) params.set("bias", vector(weights(layer, 1, {units})));
+    add("linear", {{"units", units}, {"bias", bias}}, std::move(params), units);
+  }
+
+  void conv1d(const Json& layer) {
+    const std::int64_t filters = last_number(member(layer, "shape"), "shape"),
+                       kernel = last_number(member(layer, "kernel_size"), "kernel_size"),
+                       dilation = last_number(member(layer, "dilation"), "dilation"),
+                       groups = layer.contains("groups") ? last_number(layer["groups"], "groups") : 1;
+    if (groups < 1 || features_ % groups != 0)
+      fail(where_ + ": groups must divide the features", std::to_string(groups));
+    const std::int64_t inputs = features_ / groups;
+    const Numbers given = weights(layer, 0, {kernel, inputs, filters});
+    Array weight(dtype_, {filters, inputs, kernel});
+    for (std::int64_t k = 0; k < kernel; ++k)
+      for (std::int64_t i = 0; i < inputs; ++i)
+        for (std::int64_t o = 0; o < filters; ++o)
+          weight.set((o * inputs + i) * kernel + k, at(given, (k * inputs + i) * filters + o));
+    add("conv1d",
+        {{"filters", filters}, {"kernel", kernel}, {"dilation", dilation}, {"groups", groups}, {"bias", true}},
+        {{"weight", weight}, {"bias", vector(weights(layer, 1, {filters}))}}, filters);
+  }
+
+  void lstm(const Json& layer) {
+    const std::int64_t hidden = last_number(member(layer, "shape"), "shape"), rows = 4 * hidden;
+    add("lstm", {{"hidden", hidden}},
+        {{"weight_ih_l0", transposed(weights(layer, 0, {features_, rows}))},
+         {"weight_hh_l0", transposed(weights(layer, 1, {hidden, rows}))},
+         {"bias_ih_l0", vector(weights(layer, 2, {rows}))},
+         {"bias_hh_l0", Array::zeros(dtype_, {rows})}},
+        hidden);
+  }
+
+  void gru(const Json& layer) {
+    const std::int64_t hidden = last_number(member(layer, "shape"), "shape"), rows = 3 * hidden;
+    const auto reordered = [&](const Numbers& n) { return gates_r_z_n(n, hidden); };
+    const Numbers both = reordered(weights(layer, 2, {2, rows}));
+    const auto bias = [&](std::int64_t which) {
+      Array out(dtype_, {rows});
+      for (std::int64_t i = 0; i < rows; ++i) out.set(i, at(both, which * rows + i));
+      return out;
+    };
+    add("gru", {{"hidden", hidden}},
+        {{"weight_ih_l0", transposed(reordered(weights(layer, 0, {features_, rows})))},
+         {"weight_hh_l0", transposed(reordered(weights(layer, 1, {hidden, rows})))},
+         {"bias_ih_l0", bias(0)},
+         {"bias_hh_l0", bias(1)}},
+        hidden);
+  }
+
+  void prelu(const Json& layer) {
+    Numbers given = read_numbers(weight(layer, 0), where_ + ": weights[0]");
+    const std::size_t last = static_cast<std::size_t>(given.shape[given.shape.rank() - 1]);
+    if (given.values.size() != last || (last != 1 && last != static_cast<std::size_t>(features_)))
+      fail(where_ + ": weights[0] must be one number, or " + std::to_string(features_), given.shape.str());
+    given.values.resize(static_cast<std::size_t>(features_), given.values[0]);
+    add("prelu", {}, {{"weight", vector({{features_}, given.values})}}, features_);
+  }
+
+  // A factor and a term for each feature: what the layer before gives can have them in its weights.
+  void batchnorm(const Json& layer) {
+    if (out_.layers.empty() ||
+        (out_.layers.back().config.type != "linear" && out_.layers.back().config.type != "conv1d")) {
+      problems_.push_back(where_ + " that does not follow dense or conv1d without an activation");
+      return;
+    }
+    const bool affine = num_weights(layer) > 2;
+    const std::size_t first = affine ? 2 : 0;
+    const Numbers mean = weights(layer, first, {features_}), variance = weights(layer, first + 1, {features_});
+    const Json& epsilon = member(layer, "epsilon");
+    if (!epsilon.is_number()) fail(where_ + ": epsilon must be a number", epsilon.dump());
+    RtneuralLayer& before = out_.layers.back();
+    Array &weight = before.params["weight"], bias = Array::zeros(dtype_, {features_});
+    const std::int64_t row = weight.size() / features_;
+    for (std::int64_t f = 0; f < features_; ++f) {
+      const double gain = affine ? at(weights(layer, 0, {features_}), f) : 1;
+      const double factor = gain / std::sqrt(at(variance, f) + epsilon.get<double>());
+      const double old = before.params.has("bias") ? before.params["bias"].at(f) : 0;
+      bias.set(f, (old - at(mean, f)) * factor + (affine ? at(weights(layer, 1, {features_}), f) : 0));
+      for (std::int64_t i = f * row; i < (f + 1) * row; ++i) weight.set(i, weight.at(i) * factor);
+    }
+    before.params.set("bias", bias);
+    before.config.settings["bias"] = true;
+  }
+
+  void activation(const Json& layer) {
+    const std::string name = activation_of(layer);
+    if (name.empty()) return;
+    for (const char* known : {"tanh", "relu", "sigmoid", "softmax", "elu"})
+      if (name == known) return add(name, {}, {}, features_);
+    problems_.push_back(where_ + " with activation " + name);
+  }
+
+  void add(const std::string& type, std::map<std::string, Setting> settings, Tree<Array> params, std::int64_t outputs) {
+    out_.layers.push_back({{type, std::move(settings)}, features_, std::move(params)});
+    features_ = outputs;
+  }
+
+  // ---- numbers
+
+  static double at(const Numbers& n, std::int64_t i) { return n.values[static_cast<std::size_t>(i)]; }
+
+  Array vector(const Numbers& n) const {
+    Array out(dtype_, n.shape);
+    for (std::int64_t i = 0; i < out.size(); ++i) out.set(i, at(n, i));
+    return out;
+  }
+  Array transposed(const Numbers& n) const {
+    const std::int64_t rows = n.shape[0], columns = n.shape[1];
+    Array out(dtype_, {columns, rows});
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) out.set(j * rows + i, at(n, i * columns + j));
+    return out;
+  }
+  // Columns z, r, n as r, z, n.
+  static Numbers gates_r_z_n(Numbers n, std::int64_t hidden) {
+    for (auto row = n.values.begin(); row != n.values.end(); row += 3 * hidden)
+      std::swap_ranges(row, row + hidden, row + hidden);
+    return n;
+  }
+
+  const Json& member(const Json& layer, const std::string& key) const {
+    if (!layer.contains(key)) fail(where_ + " must have " + key, "none");
+    return layer[key];
+  }
+  std::string activation_of(const Json& layer) const {
+    if (!layer.contains("activation")) return "";
+    if (!layer["activation"].is_string()) fail(where_ + ": activation must be a text", layer["activation"].dump());
+    return layer["activation"];
+  }
+  // A positive integer, or the last of a list.
+  std::int64_t last_number(const Json& json, const std::string& what) const {
+    const Json& number = json.is_array() && !json.empty() ? json.back() : json;
+    if (!number.is_number_integer() || number.get<std::int64_t>() <= 0 || number.get<std::int64_t>() > 1 << 20)
+      fail((where_.empty() ? "" : where_ + ": ") + what + " must end in a positive integer", json.dump().substr(0, 60));
+    return number;
+  }
+  std::size_t num_weights(const Json& layer) const {
+    const Json& all = member(layer, "weights");
+    return all.is_array() ? all.size() : 0;
+  }
+  const Json& weight(const Json& layer, std::size_t index) const {
+    if (index >= num_weights(layer))
+      fail(where_ + " must have at least " + std::to_string(index + 1) + " arrays in weights",
+           std::to_string(num_weights(layer)));
+    return layer["weights"][index];
+  }
+  Numbers weights(const Json& layer, std::size_t index, const Shape& shape) const {
+    const std::string what = where_ + ": weights[" + std::to_string(index) + "]";
+    Numbers found = read_numbers(weight(layer, index), what);
+    if (found.shape != shape) fail(what + " must have the shape " + shape.str(), found.shape.str());
+    return found;
+  }
+  Numbers read_numbers(const Json& json, const std::string& what) const {
+    Numbers out;
+    std::vector<std::int64_t> extents;
+    for (const Json* inner = &json; inner->is_array() && !inner->empty() && extents.size() < 4; inner = &(*inner)[0])
+      extents.push_back(static_cast<std::int64_t>(inner->size()));
+    append(json, extents, 0, what, out.values);
+    out.shape = Shape(extents);
+    return out;
+  }
+  void append(const Json& json, const std::vector<std::int64_t>& extents, std::size_t depth, const std::string& what,
+              std::vector<double>& values) const {
+    if (depth == extents.size()) {
+      if (!json.is_number()) fail(what + " must be numbers", json.dump().substr(0, 60));
+      values.push_back(json.get<double>());
+      return;
+    }
+    if (!json.is_array() || static_cast<std::int64_t>(json.size()) != extents[depth])
+      fail(what + " must be rows of equal length",
+           json.is_array() ? std::to_string(extents[depth]) + " and " + std::to_string(json.size())
+                           : json.dump().substr(0, 60));
+    for (const Json& inner : json) append(inner, extents, depth + 1, what, values);
+  }
+
+  std::string source_, where_;
+  DType dtype_;
+  int number_ = 0;
+  std::int64_t features_ = 0;  // of the layer that is read next
+  RtneuralFile out_;
+  std::vector<std::string> problems_;
+};
+
+std::string toml_of(const nn::LayerConfig& layer) {
+  std::string out = "[[model]]\ntype = \"" + layer.type + "\"\n";
+  for (const auto& [key, value] : layer.settings)
+    out += key + " = " +
+           (std::holds_alternative<bool>(value) ? std::get<bool>(value) ? "true" : "false"
+                                                : std::to_string(std::get<std::int64_t>(value))) +
+           "\n";
+  return out;
+}
+
+}  // namespace
+
+RtneuralFile read_rtneural(std::string_view text, const std::string& source, DType dtype) {
+  return Reader(source, dtype).read(text);
+}
+
+RtneuralModel parse_rtneural(std::string_view text, const std::string& source, DType dtype) {
+  const RtneuralFile file = read_rtneural(text, source, dtype);
+  std::vector<nn::LayerConfig> stack;
+  Tree<Array> params;
+  std::string toml;
+  for (const RtneuralLayer& layer : file.layers) {
+    if (!layer.params.empty()) params.set(std::to_string(stack.size()), layer.params);
+    stack.push_back(layer.config);
+    toml += (toml.empty() ? "" : "\n") + toml_of(layer.config);
+  }
+  return {nn::make_model(stack, {dtype, {1, 1, file.features}}), params, file.features, toml};
+}
+
+RtneuralModel load_rtneural(const std::filesystem::path& path, DType dtype) {
+  return parse_rtneural(io::read_file(path, "rtneural"), path.string(), dtype);
+}
+
+}  // namespace hotloop

@@ -1,0 +1,90 @@
+// RTNeural's models beside what RTNeural gave for them, recorded by data/rtneural/record.py.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "compiled.h"
+#include "hotloop/error.h"
+#include "hotloop/export.h"
+#include "hotloop/rtneural.h"
+#include "hotloop/stream.h"
+#include "test_dir.h"
+
+namespace hotloop {
+namespace {
+
+struct Recorded {
+  std::vector<std::vector<double>> rows;  // inputs, then outputs
+};
+
+Recorded recorded(const std::string& name) {
+  Recorded out;
+  std::ifstream file(testing::test_dir() + "/data/rtneural/" + name + ".csv");
+  for (std::string line; std::getline(file, line);) {
+    std::vector<double>& row = out.rows.emplace_back();
+    std::istringstream cells(line);
+    for (std::string cell; std::getline(cells, cell, ',');) row.push_back(std::stod(cell));
+  }
+  return out;
+}
+
+std::string path_of(const std::string& name) { return testing::test_dir() + "/data/rtneural/" + name + ".json"; }
+
+class Rtneural : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Rtneural, AStreamGivesItsOutputs) {
+  const RtneuralModel imported = load_rtneural(path_of(GetParam()), DType::F64);
+  const Recorded known = recorded(GetParam());
+  ASSERT_EQ(known.rows.size(), 24u);
+  Stream::Voice voice = Stream(imported.model, imported.params, imported.features).voice();
+  const auto features = static_cast<std::size_t>(imported.features);
+  for (const std::vector<double>& row : known.rows) {
+    std::vector<double> y(row.size() - features);
+    voice.step(std::span(row).first(features), y);
+    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], row[features + i], 1e-10);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, Rtneural, ::testing::Values("dense", "lstm", "gru", "conv1d"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(RtneuralFiles, LayersAsAConfigurationHasThem) {
+  EXPECT_EQ(load_rtneural(path_of("lstm")).toml,
+            "[[model]]\ntype = \"lstm\"\nhidden = 5\n\n[[model]]\ntype = \"linear\"\nbias = true\nunits = 1\n");
+  EXPECT_EQ(load_rtneural(path_of("gru")).params.names().front(), "0.weight_ih_l0");
+}
+
+std::string message_of(const std::string& text) {
+  try {
+    parse_rtneural(text, "amp.json");
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(RtneuralFiles, MistakesAreNamed) {
+  EXPECT_EQ(message_of("[]"),
+            "[rtneural] amp.json: must be an object with in_shape and layers. Received: array. "
+            "Try: a file that RTNeural's model_utils.save_model wrote.");
+  const auto with = [](const std::string& layers) {
+    return R"({"in_shape": [null, null, 2], "layers": [)" + layers + "]}";
+  };
+  EXPECT_EQ(message_of(with("")), "[rtneural] amp.json: there must be a layer. Received: none.");
+  EXPECT_EQ(message_of(with(R"({"type": "dense", "shape": [null, 1], "weights": [[[1], [2], [3]], [0]]})")),
+            "[rtneural] amp.json: layer 1 (dense): weights[0] must have the shape (2, 1). Received: (3, 1).");
+  EXPECT_EQ(message_of(with(R"({"type": "dense", "shape": [null, 1], "weights": [[[1], [2, 3]], [0]]})")),
+            "[rtneural] amp.json: layer 1 (dense): weights[0] must be rows of equal length. Received: 1 and 2.");
+  EXPECT_EQ(message_of(with(R"({"type": "lstm", "shape": [null, 0], "weights": []})")),
+            "[rtneural] amp.json: layer 1 (lstm): shape must end in a positive integer. Received: [null,0].");
+  EXPECT_EQ(
+      message_of(with(
+          R"({"type": "conv2d", "shape": [null, 1]}, {"type": "activation", "shape": [2], "activation": "swish"})")),
+      "[rtneural] every layer must be one that can be read from amp.json. Received: layer 1 (conv2d); layer 2 "
+      "(activation) "
+      "with activation swish. Try: dense, gru, lstm, conv1d, prelu, activation, and batchnorm after dense or conv1d.");
+}
+
+}  // namespace
+}  // namespace hotloop
