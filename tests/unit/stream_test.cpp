@@ -148,6 +148,25 @@ TEST(Stream, AStepReadsWeightsAsTheyLie) {
   for (const char* op : {"transpose(", "concat("}) EXPECT_EQ(graph.find(op), std::string::npos) << graph;
 }
 
+// The gates go from the dot to their activations in registers: one function, in which nothing is read that it stored as a vector.
+TEST(Stream, AStepOfASmallCellIsOneFunction) {
+  const nn::Sequential model(nn::LSTM(8, 16), nn::Linear(16, 1));
+  StreamOptions options;
+  options.compile.backend = "llvm";
+  options.compile.target = "avx512";
+  options.compile.keep_source = true;
+  if (testing::runnable_targets().back() != "avx512") GTEST_SKIP() << "vectors of 16 are AVX-512's";
+  const std::string source = Stream(model, model.init(0), 8, options).executable().source();
+  const auto count = [&](const std::string& what) {
+    std::size_t found = 0;
+    for (std::size_t at = source.find(what); at != std::string::npos; at = source.find(what, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("\ndefine "), 1u);
+  // Biases, weights (a loop over the inputs and one over h, four at a time), and c.
+  EXPECT_EQ(count("load <16 x float>"), 4u + 2 * 4 * 4 + 1) << source;
+}
+
 TEST(Stream, RefusesWhatDoesNotFit) {
   const nn::Sequential model(nn::LSTM(I, H));
   const Stream stream(model, model.init(0), I);

@@ -20,7 +20,7 @@ namespace hotloop {
 namespace {
 
 // Changes whenever the emitters do: older entries of the disk cache are then not found.
-constexpr const char* codegen_version = "llvm-codegen 6";
+constexpr const char* codegen_version = "llvm-codegen 7";
 
 template <class T> T checked(llvm::Expected<T> value, const char* what) {
   if (!value) throw InternalError(__FILE__, __LINE__, std::string(what) + ": " + llvm::toString(value.takeError()));
@@ -103,6 +103,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   module.setDataLayout(machine->createDataLayout());
   codegen::ModuleState state{module, program, spec.register_bytes, {}};
   codegen::emit_program(state);
+  codegen::merge_small_functions(module, *machine);
   std::string source;
   if (options.keep_source) {
     llvm::raw_string_ostream stream(source);

@@ -2,6 +2,7 @@
 
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -10,14 +11,40 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/GVN.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
+#include <llvm/Transforms/Utils/Cloning.h>
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
+#include <vector>
 
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
+namespace {
+
+void run_on_functions(llvm::Module& module, llvm::TargetMachine& machine,
+                      const std::function<void(llvm::FunctionPassManager&)>& add_passes) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  llvm::FunctionPassManager passes;
+  add_passes(passes);
+  for (llvm::Function& function : module) {
+    if (!function.isDeclaration()) passes.run(function, functions);
+  }
+}
+
+}  // namespace
 
 MachineSpec machine_for(const kernel::Target& target) {
   // Here, since every compilation comes by, also one that finds its object in the cache and only links it.
@@ -55,29 +82,38 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec
   return machine;
 }
 
+void merge_small_functions(llvm::Module& module, llvm::TargetMachine& machine) {
+  constexpr unsigned most_instructions = 2000;
+  unsigned instructions = 0;
+  for (const llvm::Function& function : module) instructions += function.getInstructionCount();
+  if (instructions > most_instructions) return;
+  std::vector<llvm::Function*> merged;
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration() || !function.hasInternalLinkage() || !function.hasOneUse()) continue;
+    auto* const call = llvm::dyn_cast<llvm::CallInst>(*function.user_begin());
+    if (call == nullptr || call->getCalledFunction() != &function) continue;
+    function.removeFnAttr(llvm::Attribute::NoInline);
+    llvm::InlineFunctionInfo info;
+    if (llvm::InlineFunction(*call, info).isSuccess()) merged.push_back(&function);
+  }
+  for (llvm::Function* function : merged) function->eraseFromParent();
+  if (merged.empty()) return;
+  // Blocks that follow each other become one; loads of what was stored before become the value stored.
+  run_on_functions(module, machine, [](llvm::FunctionPassManager& passes) {
+    passes.addPass(llvm::SimplifyCFGPass());
+    passes.addPass(llvm::GVNPass(llvm::GVNOptions().setPRE(false).setLoadPRE(false)));
+  });
+}
+
 std::string compile_module(llvm::Module& module, llvm::TargetMachine& machine) {
   std::string text;
   llvm::raw_string_ostream message(text);
   HOTLOOP_CHECK(!llvm::verifyModule(module, &message), "the llvm backend emitted a broken module: " + message.str());
 
-  {
-    llvm::LoopAnalysisManager loops;
-    llvm::FunctionAnalysisManager functions;
-    llvm::CGSCCAnalysisManager graphs;
-    llvm::ModuleAnalysisManager modules;
-    llvm::PassBuilder builder(&machine);
-    builder.registerModuleAnalyses(modules);
-    builder.registerCGSCCAnalyses(graphs);
-    builder.registerFunctionAnalyses(functions);
-    builder.registerLoopAnalyses(loops);
-    builder.crossRegisterProxies(loops, functions, graphs, modules);
-    llvm::FunctionPassManager passes;
+  run_on_functions(module, machine, [](llvm::FunctionPassManager& passes) {
     passes.addPass(llvm::EarlyCSEPass());
     passes.addPass(llvm::SimplifyCFGPass());
-    for (llvm::Function& function : module) {
-      if (!function.isDeclaration()) passes.run(function, functions);
-    }
-  }
+  });
 
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);

@@ -5,7 +5,7 @@
 namespace hotloop::kernel::math {
 namespace {
 
-// exp(x) = p * 2^n, where `by` has taken x apart by ln 2.
+// exp(x) = (1 + t) * 2^n, where `by` has taken x apart by ln 2: what this gives is t.
 int polynomial_part(Expander& e, const Expander::Reduction& by) {
   const int r = by.r;
   const int q =
@@ -14,8 +14,13 @@ int polynomial_part(Expander& e, const Expander::Reduction& by) {
           : e.polynomial(r, {0x1.000000000000ap-1, 0x1.55555555554fap-3, 0x1.5555555550877p-5, 0x1.1111111127be4p-7,
                              0x1.6c16c1842b185p-10, 0x1.a01a012a5b679p-13, 0x1.a0199a09ec9bep-16, 0x1.71df2544cf5cdp-19,
                              0x1.28ad74df00a0dp-22, 0x1.ad7f8a1f075e3p-26});
-  // 1 + (r + r^2 q) rather than Horner's last steps, whose error is twice as large.
-  return e.add(e.constant(1), add_tail(e, by, q));
+  // r + r^2 q rather than Horner's last steps, whose error is twice as large.
+  return add_tail(e, by, q);
+}
+
+// (1 + t) * power for a power of two in the normal range: one rounding, the same as that of 1 + t.
+int raised(Expander& e, int t, int power) {
+  return e.has_fma() ? e.fma(t, power, power) : e.mul(e.add(e.constant(1), t), power);
 }
 
 Expander::Reduction reduce_by_ln2(Expander& e, int x, int exponent_offset) {
@@ -31,7 +36,7 @@ int exp(Expander& e, int x) {
   const int clamped = e.at_most(low, e.constant(e.is_f32() ? 89 : 710));
   const auto by = reduce_by_ln2(e, clamped, 0);
   const auto [first, second] = e.split_power(by.n);
-  return e.mul(e.mul(polynomial_part(e, by), first), second);
+  return e.mul(raised(e, polynomial_part(e, by), first), second);
 }
 
 // With y = exp(-|x|): 1 / (1 + y), or y / (1 + y) for negative x, so that small results keep their relative accuracy.
@@ -39,7 +44,7 @@ int sigmoid(Expander& e, int x) {
   const int minus = e.at_least(e.neg(e.abs(x)), e.constant(e.is_f32() ? -104 : -746));
   // The power is raised out of the denormal range and the result lowered again, with one rounding.
   const auto by = reduce_by_ln2(e, minus, e.is_f32() ? 64 : 512);
-  const int y = e.mul(e.mul(polynomial_part(e, by), by.power), e.constant(e.is_f32() ? 0x1p-64 : 0x1p-512));
+  const int y = e.mul(raised(e, polynomial_part(e, by), by.power), e.constant(e.is_f32() ? 0x1p-64 : 0x1p-512));
   const int one = e.constant(1);
   return e.div(e.select(e.less(x, e.constant(0)), y, one), e.add(one, y));
 }
