@@ -22,9 +22,9 @@ struct RtneuralModel {
   std::string toml;           // the layers as a configuration has them: [[model]] tables
 };
 
-// dense, time-distributed-dense, gru, lstm, conv1d, prelu and activation, with the activations tanh, relu, sigmoid, softmax and elu;
-// batchnorm where it follows dense or conv1d, whose weights then take it in. UserError naming everything that cannot be read, all of it at once,
-// or what is wrong with the file.
+// dense, time-distributed-dense, gru, lstm, conv1d, prelu, batchnorm and activation, with the activations tanh, relu, sigmoid, softmax and
+// elu. The weights of dense or conv1d take in a batchnorm that follows; another one is a conv1d of one step with a group for each feature.
+// UserError naming everything that cannot be read, all of it at once, or what is wrong with the file.
 RtneuralModel load_rtneural(const std::filesystem::path& path, DType dtype = DType::F32);
 // The same from memory; `source` stands for the file's name in messages.
 RtneuralModel parse_rtneural(std::string_view text, const std::string& source, DType dtype = DType::F32);

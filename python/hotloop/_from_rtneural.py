@@ -10,8 +10,8 @@ from hotloop.nn._layers import LAYERS
 def from_rtneural(file):
     """(model, params) of a JSON file of RTNeural: (batch, time, features) -> (batch, time, outputs).
 
-    dense, time-distributed-dense, gru, lstm, conv1d, prelu and activation (tanh, relu, sigmoid, softmax, elu); batchnorm where it follows dense
-    or conv1d, whose weights then take it in. What cannot be read is named, all of it at once. `hl.export_c(model, params, features)` writes it as
+    dense, time-distributed-dense, gru, lstm, conv1d, prelu, batchnorm and activation (tanh, relu, sigmoid, softmax, elu). The weights of dense or
+    conv1d take in a batchnorm that follows. What cannot be read is named, all of it at once. `hl.export_c(model, params, features)` writes it as
     plain C, `model.bind(params).step` runs it a step at a time.
     """
     layers, params = [], {}

@@ -50,7 +50,7 @@ class Reader {
     }
     if (!problems_.empty())
       throw UserError("rtneural", "every layer must be one that can be read from " + source_, joined(problems_),
-                      "dense, gru, lstm, conv1d, prelu, activation, and batchnorm after dense or conv1d");
+                      "dense, gru, lstm, conv1d, prelu, batchnorm and activation");
     if (out_.layers.empty()) fail("there must be a layer", "none");
     return std::move(out_);
   }
@@ -149,13 +149,15 @@ class Reader {
     add("prelu", {}, {{"weight", vector({{features_}, given.values})}}, features_);
   }
 
-  // A factor and a term for each feature: what the layer before gives can have them in its weights.
+  // A factor and a term for each feature. The weights of dense or conv1d before it take them in; else it is a convolution of its own, which
+  // sees one step and one feature.
   void batchnorm(const Json& layer) {
-    if (out_.layers.empty() ||
-        (out_.layers.back().config.type != "linear" && out_.layers.back().config.type != "conv1d")) {
-      problems_.push_back(where_ + " that does not follow dense or conv1d without an activation");
-      return;
-    }
+    const bool joins = !out_.layers.empty() &&
+                       (out_.layers.back().config.type == "linear" || out_.layers.back().config.type == "conv1d");
+    if (!joins)
+      add("conv1d", {{"filters", features_}, {"kernel", std::int64_t{1}}, {"groups", features_}, {"bias", true}},
+          {{"weight", Array::full(dtype_, {features_, 1, 1}, 1)}, {"bias", Array::zeros(dtype_, {features_})}},
+          features_);
     const bool affine = num_weights(layer) > 2;
     const std::size_t first = affine ? 2 : 0;
     const Numbers mean = weights(layer, first, {features_}), variance = weights(layer, first + 1, {features_});

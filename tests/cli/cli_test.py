@@ -345,21 +345,21 @@ class Imports(Case):
     def test_a_model_of_rtneural_becomes_plain_c(self):
         result = hotloop("import", self.MODELS / "conv1d.json", "-o", self.folder / "amp", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(json.loads(result.stdout), {"out": str(self.folder / "amp"), "features": 2, "parameters": 89})
+        self.assertEqual(json.loads(result.stdout), {"out": str(self.folder / "amp"), "features": 2, "parameters": 97})
         result = hotloop("export", self.folder / "amp", "-o", self.folder / "c", "--name", "amp")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("The step takes 2 features.", result.stdout)
         self.assertEqual(sorted(f.name for f in (self.folder / "c").iterdir()), ["amp.c", "amp.h"])
         result = hotloop("inspect", self.folder / "amp" / "model.safetensors", "--json")
         self.assertEqual([t["name"] for t in json.loads(result.stdout)["tensors"]],
-                         ["0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "4.weight", "4.bias", "5.weight", "5.bias"])
+                         ["0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "3.bias", "4.weight", "5.weight", "5.bias", "6.weight", "6.bias"])
 
     def test_what_cannot_be_imported(self):
         file = self.folder / "amp.json"
         file.write_text('{"in_shape": [null, 1], "layers": [{"type": "conv2d"}]}')
         self.refused(hotloop("import", file, "-o", self.folder / "amp"),
                      f"[rtneural] every layer must be one that can be read from {file}. Received: layer 1 (conv2d). "
-                     "Try: dense, gru, lstm, conv1d, prelu, activation, and batchnorm after dense or conv1d.")
+                     "Try: dense, gru, lstm, conv1d, prelu, batchnorm and activation.")
         self.assertFalse((self.folder / "amp").exists())
         (self.folder / "amp").mkdir()
         (self.folder / "amp" / "mine").write_text("")

@@ -83,7 +83,7 @@ TEST(RtneuralFiles, MistakesAreNamed) {
           R"({"type": "conv2d", "shape": [null, 1]}, {"type": "activation", "shape": [2], "activation": "swish"})")),
       "[rtneural] every layer must be one that can be read from amp.json. Received: layer 1 (conv2d); layer 2 "
       "(activation) "
-      "with activation swish. Try: dense, gru, lstm, conv1d, prelu, activation, and batchnorm after dense or conv1d.");
+      "with activation swish. Try: dense, gru, lstm, conv1d, prelu, batchnorm and activation.");
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ def models(source):
                        {**layer("activation", 3, []), "activation": "softmax"}]  # fmt: skip
     yield "lstm", 2, [lstm(source, 2, 5), dense(source, 5, 1)]
     yield "gru", 1, [gru(source, 1, 6), gru(source, 6, 4), dense(source, 4, 2)]
-    yield "conv1d", 2, [conv(source, 2, 4, 3, 1, activation="tanh"), conv(source, 4, 6, 2, 4, groups=2), batchnorm(source, 6, True),
+    yield "conv1d", 2, [conv(source, 2, 4, 3, 1, activation="tanh"), batchnorm(source, 4, True), conv(source, 4, 6, 2, 4, groups=2), batchnorm(source, 6, True),
                         layer("prelu", 6, [[uniform(source, 6)]]), dense(source, 6, 3), batchnorm(source, 3, False), conv(source, 3, 1, 1, 1)]  # fmt: skip
 
 
