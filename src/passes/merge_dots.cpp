@@ -1,11 +1,17 @@
 // Dots that share an operand become one wide dot: x W_i, x W_f, x W_g, x W_o are slices of x [W_i W_f W_g W_o]. Done
 // where laying the other operands side by side costs nothing: they are the same in every iteration (or bound), or computed
-// elementwise (then each is written to its place). Whether it is done never depends on the number of rows: a sum that is started
+// elementwise (then each is written to its place). Values are laid side by side, rows are not: x W and dx W stay two dots, since [x dx] W would
+// be one of twice the rows, and no tile of rows could be computed to its end. Whether it is done never depends on the number of rows: a sum that is started
 // from its bias and one that gets it afterwards differ in the last bit, and a sample's result must not depend on its batch.
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <tuple>
+#include <vector>
 
+#include "ir/result_axis.h"
 #include "ops/rules/arguments.h"
 #include "passes/horizontal.h"
 
@@ -38,6 +44,48 @@ Origin origin_of(Value v, const Level& level, const ir::ValueIndex& index) {
   return Origin::Elsewhere;
 }
 
+// Which axes run together, within one graph: those that meet elementwise, and those that a dot contracts. Loops and calls are not looked into.
+class AxisClasses {
+ public:
+  explicit AxisClasses(const Graph& graph) : index_(graph), parent_(at(index_.size()) * at(Shape::max_rank)) {
+    std::iota(parent_.begin(), parent_.end(), std::size_t{0});
+    for (const auto& node : graph.nodes()) {
+      if (node->op->kind == OpKind::Input || node->types.size() != 1 || !node->regions.empty()) continue;
+      for (std::size_t k = 0; k < node->operands.size(); ++k)
+        for (int i = 0; i < node->operands[k].rank(); ++i)
+          if (const int axis = ir::result_axis(*node, static_cast<int>(k), i); axis >= 0)
+            unite(node->operands[k], i, node->result(), axis);
+      if (node->op->kind != OpKind::Dot) continue;
+      const Axes &lhs = node->attrs.integers("lhs_contract"), &rhs = node->attrs.integers("rhs_contract");
+      for (std::size_t i = 0; i < lhs.size(); ++i)
+        unite(node->operands[0], static_cast<int>(lhs[i]), node->operands[1], static_cast<int>(rhs[i]));
+    }
+    for (const auto& node : graph.nodes()) {
+      if (node->op->kind != OpKind::Dot) continue;
+      std::set<std::size_t> seen;
+      for (const Value& v : node->operands)
+        for (int i = 0; i < v.rank(); ++i) seen.insert(of(v, i));
+      for (const std::size_t c : seen) ++num_dots_[c];
+    }
+  }
+
+  // How many dots have an axis that runs with this one.
+  std::int64_t num_dots(Value v, std::int64_t axis) { return num_dots_[of(v, static_cast<int>(axis))]; }
+
+ private:
+  static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+  std::size_t of(Value v, int axis) {
+    std::size_t i = at(index_(v)) * at(Shape::max_rank) + at(axis);
+    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
+    return i;
+  }
+  void unite(Value a, int axis_a, Value b, int axis_b) { parent_[of(a, axis_a)] = of(b, axis_b); }
+
+  ir::ValueIndex index_;
+  std::vector<std::size_t> parent_;
+  std::map<std::size_t, std::int64_t> num_dots_;  // by class
+};
+
 using Key = std::tuple<int, int, int, Origin, int, Axes, Axes, Axes, Axes, Axes>;
 
 class MergeDots {
@@ -65,12 +113,13 @@ class MergeDots {
   }
 
  private:
-  std::optional<Key> key_of(const Candidate& c) const {
+  std::optional<Key> key_of(const Candidate& c) {
     const Node& dot = *c.dot;
     const Origin origin = origin_of(c.other(), level_, index_);
     const Axes free = free_axes(dot, 1 - c.shared);
     if (origin == Origin::Elsewhere || free.empty()) return std::nullopt;
     const Value shared = dot.operands[static_cast<std::size_t>(c.shared)];
+    if (origin == Origin::Computed && !sums_over_rows(c, shared, free.back())) return std::nullopt;
     Axes shape = c.other().shape().vec();
     shape[static_cast<std::size_t>(free.back())] = -1;
     return Key{shared.node->id,
@@ -83,6 +132,20 @@ class MergeDots {
                dot.attrs.integers("lhs_batch"),
                dot.attrs.integers("rhs_batch"),
                shape};
+  }
+
+  // Whether x^T dz is of this form, or dz W^T: does the dot sum over the rows that a whole program has, or would they be laid side by side?
+  bool sums_over_rows(const Candidate& c, Value shared, std::int64_t free) {
+    const bool is_invariant = level_.invariant[static_cast<std::size_t>(index_(shared))];
+    if (level_.loop != nullptr || is_invariant) return !is_invariant;
+    const Axes& contract = c.dot->attrs.integers(contract_name(1 - c.shared));
+    if (contract.empty()) return false;
+    if (!classes_) classes_.emplace(graph_);
+    // Rows run through a program from its first product to its last, features from one to the next.
+    const std::int64_t across = classes_->num_dots(c.other(), free);
+    std::int64_t over = 0;
+    for (const std::int64_t axis : contract) over = std::max(over, classes_->num_dots(c.other(), axis));
+    return over > across || (over == across && shared.node->op->kind == OpKind::Elementwise);
   }
 
   void merge(std::vector<Candidate> candidates) {
@@ -131,6 +194,7 @@ class MergeDots {
   const Level& level_;
   ir::ValueIndex index_;
   ir::Uses uses_;
+  std::optional<AxisClasses> classes_;
   Horizontal merge_;
 };
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/result_axis.h"
 #include "ir/rewrite.h"
 
 namespace hotloop::ir {
@@ -24,9 +25,6 @@ struct AxisFlow {
 
   bool operator==(const AxisFlow&) const = default;
 };
-
-// The result's axis that runs with `axis` of operand `k` of a node without regions, or mixed.
-int result_axis(const Node& node, int k, int axis);
 
 // The flow of an input itself, of `rank` axes.
 AxisFlow flow_of_input(int rank);
