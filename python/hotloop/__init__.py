@@ -41,7 +41,7 @@ from hotloop._transforms import (
 
 _attach()
 
-from hotloop import data, losses, metrics, nn, ode, optim  # noqa: E402  (their classes use the operators)
+from hotloop import data, linalg, losses, metrics, nn, ode, optim  # noqa: E402  (their classes use the operators)
 from hotloop._export import ExportedC, export_c  # noqa: E402
 from hotloop._files import devices, load, save  # noqa: E402
 from hotloop._fit import Checkpoints, EarlyStopping, EpochRecord, Progress, Run, fit, predict  # noqa: E402

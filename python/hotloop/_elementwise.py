@@ -5,6 +5,7 @@ float32 for them. The functions of one primitive op come from the engine's regis
 """
 
 import math
+import sys
 
 from hotloop import _core
 from hotloop._op import exporter, op
@@ -199,6 +200,31 @@ def copysign(x1, x2, /):
     x1, x2 = _core.promote("copysign", [x1, x2], True)
     size = _core.unary("abs", x1)
     return _select(signbit(x2), -size, size)
+
+
+@_export(2)
+def nextafter(x1, x2, /):
+    """The next number after x1 towards x2, in their dtype; x2 where they are equal. Its derivative is zero.
+
+    By arithmetic that rounds to it (Rump, Zimmermann, Boldo, Melquiond, "Computing predecessor and successor in rounding to nearest",
+    BIT 2009).
+    """
+    x1, x2 = _core.promote("nextafter", [x1, x2], True)
+    x1, x2 = (_core.append("stop_gradient", [x], {}) for x in (x1, x2))
+    digits, smallest, largest = (24, 2.0**-149, (2 - 2.0**-23) * 2.0**127) if x1.dtype.itemsize == 4 else (53, 2.0**-1074, sys.float_info.max)
+    unit = 2.0**-digits
+    step = unit * (1 + 2 * unit)
+    # Upwards in the direction of x2.
+    x = _select(x1 < x2, x1, -x1)
+    size = _core.unary("abs", x)
+    scaled = x * 2.0**digits
+    near_zero = _select(size < smallest * 2.0**digits, x + smallest, (scaled + _core.unary("abs", scaled) * step) * unit)
+    upwards = _select(size < smallest * 2.0 ** (2 * digits - 1), near_zero, x + size * step)
+    upwards = _select(_core.binary("eq", size, math.inf), -largest, upwards)
+    result = _select(x1 < x2, upwards, -upwards)
+    result = _select(_core.binary("eq", result, 0.0), x1 * 0.0, result)  # the zero on the side where x1 is
+    result = _select(_core.binary("eq", x1, x2), x2, result)
+    return _select(_core.binary("or", isnan(x1), isnan(x2)), math.nan, result)
 
 
 @_export(1)

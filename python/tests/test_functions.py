@@ -219,6 +219,23 @@ def test_dtypes_ask_and_answer():
         hl.isdtype(hl.int32, "integer")
 
 
+@pytest.mark.parametrize("dtype, integer", [(np.float32, np.int32), (np.float64, np.int64)])
+def test_nextafter_is_that_of_numpy_to_the_bit(dtype, integer):
+    rng = np.random.default_rng(0)
+    special = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, np.finfo(dtype).max, -np.finfo(dtype).max, np.finfo(dtype).tiny]
+    special = np.array([*special, *np.finfo(dtype).smallest_subnormal * np.array([1, -1, 2, -2])], dtype)
+    special = np.concatenate([special, dtype(2.0) ** np.arange(np.finfo(dtype).minexp - 3, np.finfo(dtype).minexp + 130, dtype=dtype)])
+    numbers = rng.integers(np.iinfo(integer).min, np.iinfo(integer).max, 20_000, integer).view(dtype)
+    small = (np.finfo(dtype).smallest_subnormal * rng.integers(-(2**27), 2**27, 5_000)).astype(dtype)
+    x = np.concatenate([np.repeat(special, len(special)), numbers, small])
+    y = np.concatenate([np.tile(special, len(special)), rng.permutation(numbers), rng.permutation(small)])
+    for run in (lambda f: f, hl.jit):
+        with np.errstate(all="ignore"):
+            got, expected = np.asarray(run(hl.nextafter)(x, y)), np.nextafter(x, y)
+        same = (got.view(integer) == expected.view(integer)) | (np.isnan(got) & np.isnan(expected))
+        assert same.all(), (x[~same][:3], y[~same][:3], got[~same][:3], expected[~same][:3])
+
+
 def test_real_numbers_are_their_own_conjugates():
     for run in (lambda f: f, hl.jit):
         np.testing.assert_array_equal(run(hl.conj)(X), X)

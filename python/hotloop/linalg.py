@@ -1,0 +1,301 @@
+"""Linear algebra of small dense matrices, under the names of the array API standard's `linalg` extension.
+
+Matrices are the last two axes; the axes before them are a batch. Decompositions are loops over columns inside the kernel (LU with row
+pivoting; Golub and Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2), so that a program's length does not grow with the size of a
+matrix, and a batch of small systems is one kernel. All have derivatives of every order and can be mapped. A number tells that a matrix
+has no solution: where NumPy raises LinAlgError the result holds inf or nan.
+"""
+
+from hotloop import _core
+from hotloop._control import scan
+from hotloop._creation import arange, eye
+from hotloop._dtypes import result_type
+from hotloop._elementwise import abs as _abs
+from hotloop._elementwise import equal, greater, less, log, multiply, sign, sqrt, where
+from hotloop._elementwise import pow as _pow
+from hotloop._linear import matmul, outer, tensordot, vecdot
+from hotloop._manipulation import broadcast_to, concat, dynamic_slice, matrix_transpose, permute_dims, reshape, take
+from hotloop._op import checked_axes, checked_axis, op
+from hotloop._reductions import argmax, prod
+from hotloop._reductions import max as _max
+from hotloop._reductions import min as _min
+from hotloop._reductions import sum as _sum
+from hotloop._transforms import custom_jvp, vmap
+
+__all__ = [
+    "cholesky", "cross", "det", "diagonal", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm", "outer", "slogdet", "solve",
+    "tensordot", "trace", "vecdot", "vector_norm",
+]  # fmt: skip
+
+
+def _matrix(where_, x, square=False):
+    x = _core.to_tracer(x, where_)
+    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
+        wanted = "square matrices, (..., n, n)" if square else "matrices, (..., m, n)"
+        raise _core.UserError(f"[{where_}] the argument must be {wanted}. Received: {x._type}.")
+    return x
+
+
+def _float_matrix(where_, x, square=True):
+    x = _matrix(where_, x, square)
+    if x.dtype.kind != "f":
+        raise _core.UserError(f"[{where_}] the elements must be floats. Received: {x._type}. Try: hl.astype(x, hl.float32).")
+    return x
+
+
+def _each(fn, *arrays):
+    """fn of single matrices over the common leading axes of `arrays`, each given with its number of own axes."""
+    shapes = [x.shape[: x.ndim - own] for x, own in arrays]
+    batch = ()
+    for shape in shapes:
+        longer, shorter = (batch, shape) if len(batch) >= len(shape) else (shape, batch)
+        shorter = (1,) * (len(longer) - len(shorter)) + shorter
+        if any(a != b and 1 not in (a, b) for a, b in zip(longer, shorter)):
+            raise _core.UserError(f"[linalg] leading axes must broadcast. Received: {' and '.join(x._type for x, _ in arrays)}.")
+        batch = tuple(b if a == 1 else a for a, b in zip(longer, shorter))
+    if not batch:
+        return fn(*(x for x, _ in arrays))
+    size = 1
+    for n in batch:
+        size *= n
+    flat = [reshape(broadcast_to(x, (*batch, *x.shape[x.ndim - own :])), (size, *x.shape[x.ndim - own :])) for x, own in arrays]
+    result = vmap(fn)(*flat)
+    restore = lambda y: reshape(y, (*batch, *y.shape[1:]))  # noqa: E731
+    return tuple(restore(y) for y in result) if isinstance(result, tuple) else restore(result)
+
+
+def _column(a, k):
+    return reshape(dynamic_slice(a, (0, k), (a.shape[0], 1)), (a.shape[0],))
+
+
+def _row(a, k):
+    return reshape(dynamic_slice(a, (k, 0), (1, a.shape[1])), (a.shape[1],))
+
+
+def _element(x, k):
+    return reshape(dynamic_slice(x, (k,), (1,)), ())
+
+
+def _factorize(a):
+    """(both triangles of L and U in one matrix, the row that each came from, the sign of that permutation): P a = L U."""
+    n = a.shape[0]
+    index = arange(n)
+
+    def step(carry, k):
+        lu, rows, parity = carry
+        best = argmax(where(less(index, k), -1.0, _abs(_column(lu, k))))
+        swapped = where(equal(index, k), best, where(equal(index, best), k, index))
+        lu, rows = take(lu, swapped, axis=0), take(rows, swapped)
+        pivot_row = _row(lu, k)
+        pivot, below = _element(pivot_row, k), greater(index, k)
+        # Below a pivot of zero all is zero: nothing is to be eliminated.
+        factor = where(below, _column(lu, k) / where(equal(pivot, 0), 1.0, pivot), 0.0)
+        eliminated = where(greater(index, k)[None, :], lu - factor[:, None] * pivot_row[None, :], lu)
+        # The column itself keeps the factors.
+        lu = where(equal(index, k)[None, :] & below[:, None], factor[:, None], eliminated)
+        return (lu, rows, where(equal(best, k), parity, -parity)), None
+
+    parity = _core.full(1.0, a.dtype, ())
+    return scan(step, (a, index, parity), index)[0]
+
+
+def _substitute(lu, rows, b):
+    """x with L U x = P b; b: (n, k)."""
+    index = arange(lu.shape[0])
+
+    def forward(x, k):
+        factor = where(greater(index, k), _column(lu, k), 0.0)
+        return x - factor[:, None] * _row(x, k)[None, :], None
+
+    def backward(x, k):
+        column = _column(lu, k)
+        found = _row(x, k) / _element(column, k)
+        rest = x - where(less(index, k), column, 0.0)[:, None] * found[None, :]
+        return where(equal(index, k)[:, None], found[None, :], rest), None
+
+    x = scan(forward, take(b, rows, axis=0), index)[0]
+    return scan(backward, x, index, reverse=True)[0]
+
+
+@custom_jvp
+def _solve(a, b):
+    lu, rows, _ = _factorize(a)
+    return _substitute(lu, rows, b)
+
+
+# Of the system, not of the elimination: dx = a^-1 (db - da x).
+@_solve.defjvp
+def _solve_jvp(primals, tangents):
+    (a, b), (da, db) = primals, tangents
+    x = _solve(a, b)
+    return x, _solve(a, db - matmul(da, x))
+
+
+@op(2)
+def solve(x1, x2, /):
+    """x with x1 @ x = x2. x1: (..., n, n); x2: (n,), or (..., n, k). A matrix that cannot be inverted gives inf or nan.
+
+    Errors: UserError for integers, and shapes that do not fit. By LU with row pivoting; the derivative is the system's own.
+    """
+    x1 = _float_matrix("solve", x1)
+    x2 = _core.to_tracer(x2, "solve")
+    if x2.ndim == 0 or x2.shape[0 if x2.ndim == 1 else -2] != x1.shape[-1]:
+        raise _core.UserError(
+            f"[solve] the right side must be (n,) or (..., n, k) for a matrix (..., n, n). Received: {x1._type} and {x2._type}."
+        )
+    dtype = result_type(x1, x2)
+    x1, x2 = _core.cast(x1, dtype), _core.cast(x2, dtype)
+    if x2.ndim > 1:
+        return _each(_solve, (x1, 2), (x2, 2))
+    return _each(lambda a, b: reshape(_solve(a, reshape(b, (b.shape[0], 1))), b.shape), (x1, 2), (x2, 1))
+
+
+@op(1)
+def inv(x, /):
+    """The inverse. x: (..., n, n). Where it is to be multiplied with, solve() is faster and more exact."""
+    x = _float_matrix("inv", x)
+    return _each(lambda a: _solve(a, eye(a.shape[0], dtype=a.dtype)), (x, 2))
+
+
+@op(1)
+def det(x, /):
+    """The determinant: (...) of (..., n, n). Its derivative wants a matrix that can be inverted."""
+
+    def one(a):
+        lu, _, parity = _factorize(a)
+        return parity * prod(diagonal(lu))
+
+    return _each(one, (_float_matrix("det", x), 2))
+
+
+@op(1)
+def slogdet(x, /):
+    """(sign, logarithm of the absolute value) of the determinant, which itself may overflow: each (...) of (..., n, n)."""
+
+    def one(a):
+        lu, _, parity = _factorize(a)
+        on_diagonal = diagonal(lu)
+        return parity * prod(sign(on_diagonal)), _sum(log(_abs(on_diagonal)))
+
+    return _each(one, (_float_matrix("slogdet", x), 2))
+
+
+@op(1)
+def cholesky(x, /, *, upper=False):
+    """L with L @ L.T = x, lower triangular; with `upper` its transpose. x: (..., n, n), symmetric (its symmetric part is taken) and
+    positive definite: another one gives nan."""
+
+    def one(a):
+        index = arange(a.shape[0])
+
+        def step(found, k):
+            rest = _column(a, k) - matmul(found, _row(found, k))
+            column = where(less(index, k), 0.0, rest / sqrt(_element(rest, k)))
+            return where(equal(index, k)[None, :], column[:, None], found), None
+
+        return scan(step, _core.full(0.0, a.dtype, a.shape), index)[0]
+
+    x = _float_matrix("cholesky", x)
+    lower = _each(one, ((x + matrix_transpose(x)) * 0.5, 2))
+    return matrix_transpose(lower) if upper else lower
+
+
+@op(1)
+def diagonal(x, /, *, offset=0):
+    """The elements x[..., i, i + offset]: (..., number of them)."""
+    x = _matrix("diagonal", x)
+    m, n = x.shape[-2:]
+    first_row, first = (0, offset) if offset >= 0 else (-offset, 0)
+    count = min(m - first_row, n - first)
+    if count <= 0:
+        return _core.full(0.0, x.dtype, (*x.shape[:-2], 0))
+    # In the flattened matrix they stand n + 1 apart.
+    flat = reshape(x, (*x.shape[:-2], m * n))
+    start = first_row * n + first
+    return flat[..., start : start + (count - 1) * (n + 1) + 1 : n + 1]
+
+
+@op(1)
+def trace(x, /, *, offset=0, dtype=None):
+    """The sum of the diagonal: (...) of (..., m, n)."""
+    return _sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+@op(1)
+def matrix_power(x, n, /):
+    """x @ x @ ..., n times; of the inverse for a negative n. x: (..., n, n); the exponent is an integer that is known."""
+    x = _float_matrix("matrix_power", x)
+    if not isinstance(n, int):
+        raise _core.UserError(f"[matrix_power] the exponent must be an integer. Received: {n!r}.")
+    x, n = (inv(x), -n) if n < 0 else (x, n)
+    result = None
+    while n:
+        if n % 2:
+            result = x if result is None else matmul(result, x)
+        x, n = matmul(x, x) if n > 1 else x, n // 2
+    return broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape) if result is None else result
+
+
+def _norm(x, ord, axes, keepdims):
+    if ord == 2:
+        return sqrt(_sum(x * x, axis=axes, keepdims=keepdims))
+    size = _abs(x)
+    if ord in (float("inf"), float("-inf")):
+        return (_max if ord > 0 else _min)(size, axis=axes, keepdims=keepdims)
+    if ord == 0:
+        return _sum(_core.cast(greater(size, 0), x.dtype), axis=axes, keepdims=keepdims)
+    if ord == 1:
+        return _sum(size, axis=axes, keepdims=keepdims)
+    return _pow(_sum(_pow(size, ord), axis=axes, keepdims=keepdims), 1 / ord)
+
+
+@op(1)
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    """(sum of |x|**ord) ** (1 / ord) along `axis` (None: over all elements); inf and -inf: largest and smallest; 0: how many are not 0."""
+    x = _core.to_tracer(x, "vector_norm")
+    if x.dtype.kind != "f":
+        x = _core.cast(x, "float32")
+    return _norm(x, ord, tuple(checked_axes("vector_norm", axis, x.ndim)), keepdims)
+
+
+@op(1)
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    """A norm of the matrices (..., m, n): "fro", or 1, -1, inf, -inf: the largest or smallest sum of a column, of a row."""
+    x = _float_matrix("matrix_norm", x, square=False)
+    if ord == "fro":
+        return _norm(x, 2, (x.ndim - 2, x.ndim - 1), keepdims)
+    if ord not in (1, -1, float("inf"), float("-inf")):
+        raise _core.UserError(
+            f"[matrix_norm] ord must be 'fro', 1, -1, inf or -inf. Received: {ord!r}. Try: 'fro'; what needs singular values is not there."
+        )
+    summed = -2 if abs(ord) == 1 else -1
+    sums = _sum(_abs(x), axis=summed, keepdims=True)
+    largest = (_max if ord > 0 else _min)(sums, axis=-1 if summed == -2 else -2, keepdims=True)
+    return largest if keepdims else reshape(largest, x.shape[:-2])
+
+
+@op(1)
+def norm(x, /, ord=None, axis=None, keepdims=False):
+    """NumPy's norm: vector_norm of all elements or along an axis, matrix_norm along two."""
+    x = _core.to_tracer(x, "norm")
+    if axis is None and ord is not None and x.ndim == 2:
+        axis = (0, 1)
+    if isinstance(axis, (tuple, list)) and len(axis) == 2:
+        if ord in (None, "fro"):
+            return vector_norm(x, axis=tuple(axis), keepdims=keepdims)
+        axes = [checked_axis("norm", a, x.ndim) for a in axis]
+        rest = [a for a in range(x.ndim) if a not in axes]
+        result = matrix_norm(permute_dims(x, (*rest, *axes)), ord=ord)
+        return reshape(result, [1 if a in axes else n for a, n in enumerate(x.shape)]) if keepdims else result
+    return vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
+
+
+@op(2)
+def cross(x1, x2, /, *, axis=-1):
+    """The cross product of vectors of three elements along `axis`."""
+    x1, x2 = _core.to_tracer(x1, "cross"), _core.to_tracer(x2, "cross")
+    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise _core.UserError(f"[cross] vectors must have three elements. Received: {x1._type} and {x2._type} along axis {axis}.")
+    turned = lambda x, first: concat([take(x, arange(3)[k : k + 1], axis=axis) for k in first], axis=axis)  # noqa: E731
+    a = multiply(turned(x1, (1, 2, 0)), turned(x2, (2, 0, 1)))
+    return a - multiply(turned(x1, (2, 0, 1)), turned(x2, (1, 2, 0)))

@@ -1,0 +1,133 @@
+"""hl.linalg against NumPy, its derivatives against JAX (recorded: scripts/record_linalg.py), and the structure of its programs."""
+
+import importlib.util
+import json
+import pathlib
+import re
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+_spec = importlib.util.spec_from_file_location("linalg_programs", HERE / "linalg_programs.py")
+programs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(programs)
+RECORDED = json.loads((HERE / "data" / "jax_linalg.json").read_text())
+
+SHAPES = [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 6, 6)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype, scale", [(np.float64, 1), (np.float32, 3e8)])
+def test_values_are_those_of_numpy(shape, dtype, scale):
+    a = (programs.matrices(3, *shape) + 2 * np.eye(shape[-1])).astype(dtype)
+    b = programs.matrices(4, *shape[:-1], 2).astype(dtype)
+    exact = a.astype(np.float64)
+    p = programs.positive(5, *shape).astype(dtype)
+    for got, expected in [
+        (hl.linalg.solve(a, b), np.linalg.solve(exact, b)),
+        (hl.linalg.inv(a), np.linalg.inv(exact)),
+        (hl.linalg.det(a), np.linalg.det(exact)),
+        (hl.linalg.slogdet(a)[0], np.linalg.slogdet(exact)[0]),
+        (hl.linalg.slogdet(a)[1], np.linalg.slogdet(exact)[1]),
+        (hl.linalg.cholesky(p), np.linalg.cholesky(p.astype(np.float64))),
+        (hl.linalg.cholesky(p, upper=True), np.swapaxes(np.linalg.cholesky(p.astype(np.float64)), -1, -2)),
+        (hl.linalg.matrix_power(a, 3), np.linalg.matrix_power(exact, 3)),
+        (hl.linalg.matrix_power(a, 0), np.linalg.matrix_power(exact, 0)),
+        (hl.linalg.matrix_power(a, -2), np.linalg.matrix_power(exact, -2)),
+    ]:
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, expected, rtol=1e-12 * scale, atol=1e-12 * scale * np.abs(expected).max())
+
+
+def test_the_right_side_broadcasts():
+    a, v, b = programs.matrices(1, 3, 4, 4), programs.matrices(2, 4), programs.matrices(3, 4, 2)
+    np.testing.assert_allclose(hl.linalg.solve(a, b), np.linalg.solve(a, b))
+    np.testing.assert_allclose(hl.linalg.solve(a[0], v), np.linalg.solve(a[0], v))
+    np.testing.assert_allclose(hl.linalg.solve(a, v), np.stack([np.linalg.solve(m, v) for m in a]))
+
+
+@pytest.mark.parametrize("offset", range(-4, 6))
+def test_diagonals_and_traces(offset):
+    a = programs.matrices(1, 2, 4, 5)
+    np.testing.assert_array_equal(hl.linalg.diagonal(a, offset=offset), np.diagonal(a, offset, -2, -1))
+    np.testing.assert_allclose(hl.linalg.trace(a, offset=offset), np.trace(a, offset, -2, -1), atol=1e-15)
+
+
+def test_norms_and_products():
+    a, v = programs.matrices(1, 4, 3), programs.matrices(2, 5)
+    for ord in (None, "fro", 1, -1, np.inf, -np.inf):
+        np.testing.assert_allclose(hl.linalg.norm(a, ord), np.linalg.norm(a, ord))
+        np.testing.assert_allclose(hl.linalg.norm(a, ord, axis=(1, 0), keepdims=True), np.linalg.norm(a, ord, axis=(1, 0), keepdims=True))
+    for ord in (None, 0, 1, 2, 3, np.inf, -np.inf):
+        np.testing.assert_allclose(hl.linalg.norm(v, ord), np.linalg.norm(v, ord))
+        np.testing.assert_allclose(hl.linalg.norm(a, ord, axis=0), np.linalg.norm(a, ord, axis=0))
+    np.testing.assert_allclose(hl.linalg.vector_norm(a), np.linalg.norm(a.ravel()))
+    np.testing.assert_allclose(hl.linalg.cross(a, a[::-1]), np.cross(a, a[::-1]))
+    np.testing.assert_array_equal(hl.linalg.matrix_transpose(a), a.T)
+    np.testing.assert_allclose(hl.linalg.matmul(a.T, a), a.T @ a)
+    np.testing.assert_allclose(hl.linalg.outer(v, v), np.outer(v, v))
+    np.testing.assert_allclose(hl.linalg.vecdot(a, a), (a * a).sum(-1))
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_derivatives_are_those_of_jax(name):
+    program, arguments = programs.PROGRAMS[name]
+    results = hl.jit(program(hl, hl))(*arguments)
+    results = [np.asarray(r) for r in (results if isinstance(results, (tuple, list)) else [results])]
+    assert len(results) == len(RECORDED[name])
+    for got, expected in zip(results, RECORDED[name]):
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
+
+
+def test_high_orders():
+    """Of x(t) = (A + t I)^-1 v along t: (-1)^k k! A^-(k+1) v."""
+    a, v = programs.matrices(3, 4, 4) + 3 * np.eye(4), programs.matrices(2, 4)
+    inverse, expected, along = np.linalg.inv(a), v, lambda m: hl.linalg.solve(m, v)
+    for order in range(1, 5):
+        along = (lambda f: lambda m: hl.jvp(f, (m,), (np.eye(4),))[1])(along)
+        expected = -order * (inverse @ (expected if order > 1 else inverse @ v))
+        np.testing.assert_allclose(hl.jit(along)(a), expected, rtol=1e-9)
+
+
+def test_a_batch_gives_the_bits_of_each():
+    a, b = programs.matrices(1, 37, 5, 5).astype(np.float32), programs.matrices(2, 37, 5, 3).astype(np.float32)
+    together = np.asarray(hl.linalg.solve(a, b))
+    for i in (0, 17, 36):
+        np.testing.assert_array_equal(together[i], hl.linalg.solve(a[i], b[i]))
+
+
+def test_what_has_no_solution_is_a_number():
+    singular = np.zeros((3, 3))
+    assert float(hl.linalg.det(singular)) == 0
+    assert float(hl.linalg.slogdet(singular)[1]) == -np.inf
+    assert not np.isfinite(hl.linalg.inv(singular)).any()
+    assert np.isnan(hl.linalg.cholesky(-np.eye(2))).any()
+
+
+def test_programs_do_not_grow_with_the_matrix():
+    def nodes(n):
+        f = hl.jit(hl.grad(lambda a, b: hl.linalg.solve(a, b).sum(), argnums=(0, 1)))
+        text = hl.explain(f, np.eye(n), np.ones(n))
+        return int(re.search(r"(\d+) nodes", text)[1]), text.count("loops") and int(re.search(r"(\d+) loops", text)[1])
+
+    assert nodes(6) == nodes(24)
+    assert nodes(24)[1] <= 7  # eliminated once; four substitutions, and what moves data beside them
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: hl.linalg.inv(np.ones((2, 3))), r"\[inv\] the argument must be square matrices, \(..., n, n\). Received: f64\[2,3\]"),
+        (lambda: hl.linalg.det(np.ones(3)), r"\[det\] the argument must be square matrices"),
+        (lambda: hl.linalg.inv(np.ones((2, 2), int)), r"\[inv\] the elements must be floats. Received: i64\[2,2\]. Try: hl.astype"),
+        (lambda: hl.linalg.solve(np.eye(3), np.ones(2)), r"\[solve\] the right side must be \(n,\) or \(..., n, k\)"),
+        (lambda: hl.linalg.solve(np.ones((2, 3, 3)), np.ones((4, 3, 1))), r"\[linalg\] leading axes must broadcast"),
+        (lambda: hl.linalg.matrix_norm(np.eye(2), ord="nuc"), r"\[matrix_norm\] ord must be"),
+        (lambda: hl.linalg.cross(np.ones(2), np.ones(2)), r"\[cross\] vectors must have three elements"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(hl.UserError, match=message):
+        call()
