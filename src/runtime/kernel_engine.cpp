@@ -1,7 +1,9 @@
 // Runs compiled kernel IR: arenas from a pool, workers from the team.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -97,6 +99,8 @@ class WorkersByRows {
       by_width_.fill(most);
       return;
     }
+    const double alone_ns = kernel::estimate_time_ns(program, program.max_rows, 1);
+    patience_ = std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(alone_ns / 4, 5e6)));
     for (std::size_t width = 0; width < by_width_.size(); ++width) {
       // Between powers of two one number does; the full batch is the most common one.
       const std::int64_t low = width == 0 ? 0 : std::int64_t{1} << (width - 1);
@@ -111,6 +115,14 @@ class WorkersByRows {
   }
 
   int of(std::int64_t rows) const { return by_width_[std::bit_width(static_cast<std::uint64_t>(rows))]; }
+  // How long a call waits for the others before it goes on alone, after so many calls in a row that did: a quarter of what it would need
+  // alone, then less and less, but as long as it takes to wake them.
+  std::chrono::nanoseconds patience(int times_alone) const {
+    constexpr auto waking = std::chrono::microseconds(20);
+    return patience_ == ThreadTeam::no_limit
+               ? patience_
+               : std::max<std::chrono::nanoseconds>(patience_ / (1 << times_alone), waking);
+  }
   int most() const { return *std::max_element(by_width_.begin(), by_width_.end()); }
 
   std::string explained(const kernel::Program& program) const {
@@ -135,6 +147,7 @@ class WorkersByRows {
  private:
   int most_;
   bool fixed_rows_;
+  std::chrono::nanoseconds patience_ = ThreadTeam::no_limit;
   std::array<int, 65> by_width_{};
 };
 
@@ -215,13 +228,16 @@ class KernelEngine final : public Engine {
     ThreadTeam& team = shared_team(workers_.most());
     for (KernelContext& c : context.workers()) c.team = &team;
     Job job{kernel_->function(), context.workers().data()};
-    return team.try_run(
+    const int times_alone = times_alone_.load(std::memory_order_relaxed);
+    const bool joined = team.try_run(
         num_workers,
         [](void* p, int worker) {
           const Job& j = *static_cast<const Job*>(p);
           j.function(j.workers + worker);
         },
-        &job);
+        &job, workers_.patience(times_alone));
+    times_alone_.store(joined ? 0 : std::min(times_alone + 1, 5), std::memory_order_relaxed);
+    return joined;
   }
 
   kernel::Program program_;
@@ -230,6 +246,7 @@ class KernelEngine final : public Engine {
   bool fixed_rows_;
   KernelRecord record_;
   mutable ObjectPool<Context> contexts_;
+  mutable std::atomic<int> times_alone_{0};  // calls in a row for which the team did not come
 };
 
 }  // namespace

@@ -15,6 +15,8 @@ namespace hotloop::runtime {
 namespace {
 
 constexpr auto spin_time = std::chrono::microseconds(100);
+constexpr std::uint64_t run_goes_on = std::uint64_t{1} << 31, run_dropped = std::uint64_t{1} << 30,
+                        workers_that_came = run_dropped - 1;
 constexpr std::uint64_t one_arrival = std::uint64_t{1} << 32;
 constexpr int pauses_per_look_at_the_clock = 64;
 constexpr int pauses_before_yield = 4096;
@@ -72,14 +74,19 @@ void ThreadTeam::grow(int wanted) {
   busy_.store(false, std::memory_order_release);
 }
 
-bool ThreadTeam::try_run(int num_workers, Task task, void* context) {
+bool ThreadTeam::try_run(int num_workers, Task task, void* context, std::chrono::nanoseconds patience) {
   if (num_workers > this->num_workers() || busy_.exchange(true, std::memory_order_acquire)) return false;
   ++run_;
   task_ = task;
   context_ = context;
   gathering_.store(static_cast<std::uint64_t>(num_workers), std::memory_order_relaxed);
   running_.store(num_workers - 1, std::memory_order_relaxed);
+  gate_.store(std::uint64_t{run_} << 32, std::memory_order_release);
   for (int worker = 1; worker < num_workers; ++worker) wake(worker, run_);
+  if (!gather(static_cast<std::uint64_t>(num_workers - 1), patience)) {
+    busy_.store(false, std::memory_order_release);
+    return false;
+  }
   task(context, 0);
   leave();
   spin_until([this] { return running_.load(std::memory_order_acquire) == 0; },
@@ -111,6 +118,40 @@ bool ThreadTeam::open_if_complete(std::uint64_t state) {
 // different barriers.
 void ThreadTeam::leave() { open_if_complete(gathering_.fetch_sub(1, std::memory_order_acq_rel) - 1); }
 
+// Waits for the others and lets them run, or shuts the gate.
+bool ThreadTeam::gather(std::uint64_t others, std::chrono::nanoseconds patience) {
+  const auto complete = [&] { return (gate_.load(std::memory_order_acquire) & workers_that_came) == others; };
+  if (patience == no_limit) {
+    spin_until(complete, oversubscribed_.load(std::memory_order_relaxed));
+  } else {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (!complete()) {
+      for (int i = 0; i < pauses_per_look_at_the_clock && !complete(); ++i) pause_core();
+      if (std::chrono::steady_clock::now() >= deadline) break;
+    }
+  }
+  std::uint64_t gate = gate_.load(std::memory_order_relaxed);
+  while (true) {
+    const std::uint64_t decided = (gate & workers_that_came) == others ? run_goes_on : run_dropped;
+    if (gate_.compare_exchange_weak(gate, gate | decided, std::memory_order_acq_rel, std::memory_order_relaxed))
+      return decided == run_goes_on;
+  }
+}
+
+// Of a worker that was called for `run`: whether it takes part. One that comes when the run is over or was dropped finds the gate shut,
+// or that of a later run.
+bool ThreadTeam::join(std::uint32_t run) {
+  constexpr std::uint64_t shut = run_goes_on | run_dropped;
+  std::uint64_t gate = gate_.load(std::memory_order_acquire);
+  const auto decided = [&] { return gate >> 32 != run || (gate & shut) != 0; };
+  do {
+    if (decided()) return false;
+  } while (!gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel, std::memory_order_acquire));
+  spin_until([&] { return gate = gate_.load(std::memory_order_acquire), decided(); },
+             oversubscribed_.load(std::memory_order_relaxed));
+  return gate >> 32 == run && (gate & run_goes_on) != 0;
+}
+
 void ThreadTeam::wake(int worker, std::uint32_t run) {
   Slot& slot = slots_[static_cast<std::size_t>(worker)];
   // Sequential consistency: either this thread sees `asleep`, or the worker sees the new run before it sleeps.
@@ -138,6 +179,7 @@ void ThreadTeam::work(int worker, std::uint32_t last) {
   Slot& slot = slots_[static_cast<std::size_t>(worker)];
   while (wait_for_call(slot, last)) {
     last = slot.run.load(std::memory_order_relaxed);
+    if (!join(last)) continue;
     task_(context_, worker);
     leave();
     running_.fetch_sub(1, std::memory_order_release);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -22,9 +23,11 @@ class ThreadTeam {
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
-  // Runs task(context, w) for w in 0..num_workers-1 and returns true when all have returned. Returns false at once, having
-  // run nothing, when the team is in use (by another caller, or by a caller that is itself a worker) or too small.
-  bool try_run(int num_workers, Task task, void* context);
+  // Runs task(context, w) for w in 0..num_workers-1 and returns true when all have returned. Returns false, having run nothing, when the
+  // team is in use (by another caller, or by a caller that is itself a worker) or too small, or when not all workers came within
+  // `patience`: on a machine that does other work a worker may get a core after milliseconds, in which the caller is done alone.
+  bool try_run(int num_workers, Task task, void* context, std::chrono::nanoseconds patience = no_limit);
+  static constexpr auto no_limit = std::chrono::nanoseconds::max();
 
   // Joins the workers of the run in progress that have not returned yet. `team` is a ThreadTeam; the signature is what generated code calls.
   static void barrier(void* team);
@@ -44,6 +47,8 @@ class ThreadTeam {
   void work(int worker, std::uint32_t last);  // `last`: the run before the first it may be called for
   bool wait_for_call(Slot& slot, std::uint32_t last) const;
   void wake(int worker, std::uint32_t run);
+  bool gather(std::uint64_t others, std::chrono::nanoseconds patience);
+  bool join(std::uint32_t run);
   bool open_if_complete(std::uint64_t state);
   void leave();
 
@@ -54,10 +59,12 @@ class ThreadTeam {
   std::atomic<bool> stop_{false};
 
   alignas(64) std::atomic<bool> busy_{false};
-  std::uint32_t run_ = 0;  // this and the next two: written by the holder of busy_, read by the workers it wakes
+  std::uint32_t run_ = 0;  // this and the next two: written by the holder of busy_, read by the workers that joined
   Task task_ = nullptr;
   void* context_ = nullptr;
 
+  // Number of the run << 32 | whether it goes on or was dropped | workers that have come, the caller aside.
+  alignas(64) std::atomic<std::uint64_t> gate_{0};
   alignas(64) std::atomic<int> running_{0};  // workers of this run that have not returned, the caller aside
   alignas(64) std::atomic<std::uint64_t> gathering_{
       0};                                            // workers at the barrier << 32 | workers that have not returned

@@ -43,6 +43,31 @@ TEST(ThreadTeam, TooFewWorkersRunsNothing) {
   EXPECT_FALSE(ran);
 }
 
+// A run that not all came for was run by nobody, and late workers never run another's task.
+TEST(ThreadTeam, ARunIsByAllOrByNobody) {
+  ThreadTeam team(3);
+  std::array<int, 3> counts{};
+  int runs = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const int workers = 2 + i % 2;
+    std::atomic<int> ran{0};
+    const auto task = [&](int w) {
+      ++counts[static_cast<std::size_t>(w)];
+      ThreadTeam::barrier(&team);
+      ++ran;
+    };
+    auto copy = task;
+    const bool done = team.try_run(
+        workers, [](void* f, int worker) { (*static_cast<decltype(copy)*>(f))(worker); }, &copy,
+        std::chrono::microseconds(i % 7));
+    ASSERT_EQ(ran.load(), done ? workers : 0);
+    runs += done;
+  }
+  EXPECT_EQ(counts[0], runs);
+  EXPECT_EQ(counts[1], runs);
+  EXPECT_TRUE(run(team, 3, [](int) {}));  // with all the patience there is, they come
+}
+
 TEST(ThreadTeam, AWorkerThatReturnsIsNotWaitedFor) {
   constexpr int workers = 3;
   ThreadTeam team(workers);
