@@ -109,6 +109,8 @@ TEST(ExportC, GivesTheStreamsBits) {
   expect_the_streams_bits<float>(nn::Sequential(nn::LSTM(5, 32), nn::Last(), nn::Linear(32, 3)), 5, 3);
   expect_the_streams_bits<double>(nn::Sequential(nn::GRU(4, 12, 2), nn::Linear(12, 2)), 4, 2);
   expect_the_streams_bits<float>(
+      nn::Sequential(nn::Conv1d(2, 6, 3, {.dilation = 2, .groups = 2}), nn::PReLU(6), nn::Linear(6, 1)), 2, 1);
+  expect_the_streams_bits<float>(
       nn::Sequential(nn::Recurrent(testing::LayerNormLstmCell(3, 17)), nn::Activation("relu"), nn::Linear(17, 1)), 3,
       1);
 }
