@@ -16,14 +16,15 @@ from hotloop._op import op
 from hotloop._transforms import (
     _argnums,
     _flat,
+    _grad,
     _is_float,
+    _jvp,
     _like,
     _name,
     _traced_or_twice,
     _transformed,
+    _vmap,
     _zeros,
-    grad,
-    jvp,
     vmap,
 )
 
@@ -156,7 +157,7 @@ def hessian(fn, argnums=0):
 
 def hvp(fn, x, v):
     """Hessian of the scalar function fn at x, times v: the jvp of its gradient. x and v are trees of one structure."""
-    return jvp(grad(fn), (x,), (v,))[1]
+    return run_traced("hvp", lambda x, v: _jvp(_grad(fn, 0, False, "hvp"), (x,), (v,), "hvp")[1], x, v)
 
 
 def _product(name, traced, x, v):
@@ -215,7 +216,7 @@ def per_sample_grad(fn, argnums=0, in_axes=None):
         if axes is None:
             nums = _argnums("per_sample_grad", argnums, args)
             axes = tuple(None if i in nums else 0 for i in range(len(args)))
-        return vmap(grad(fn, argnums), in_axes=axes)(*args)
+        return _vmap(_grad(fn, argnums, False, "per_sample_grad"), axes, 0, "per_sample_grad")(*args)
 
     return _transformed(fn, traced, f"The gradients of {_name(fn)}, sample by sample.")
 

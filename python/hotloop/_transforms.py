@@ -54,8 +54,14 @@ def value_and_grad(fn, argnums=0, has_aux=False):
     shapes and dtypes. All in one program, forward and backward.
     """
 
+    return _value_and_grad(fn, argnums, has_aux, "grad")
+
+
+def _value_and_grad(fn, argnums, has_aux, where):
+    """value_and_grad for the function `where`, which errors name."""
+
     def traced(*args, **kwargs):
-        nums = _argnums("grad", argnums, args)
+        nums = _argnums(where, argnums, args)
         wanted, structure = _core.tree_flatten(tuple(args[n] for n in nums))
         keep = {}
 
@@ -65,12 +71,17 @@ def value_and_grad(fn, argnums=0, has_aux=False):
                 given[n] = value
             result = fn(*given, **kwargs)
             if has_aux and not (isinstance(result, tuple) and len(result) == 2):
-                raise _core.UserError(f"[grad] with has_aux the function must return (loss, aux). Received: a {type(result).__name__}.")
+                raise _core.UserError(f"[{where}] with has_aux the function must return (loss, aux). Received: a {type(result).__name__}.")
             loss, aux = result if has_aux else (result, None)
             loss_leaves = _core.tree_flatten(loss)[0]
             if len(loss_leaves) != 1:
                 raise _core.UserError(
-                    f"[grad] the function must return one scalar. Received: {len(loss_leaves)} values. Try: has_aux=True, or hl.vjp."
+                    f"[{where}] the function must return one scalar. Received: {len(loss_leaves)} values. Try: has_aux=True, or hl.vjp."
+                )
+            loss_type = _core.to_tracer(loss_leaves[0], where)
+            if loss_type.shape != () or loss_type.dtype.kind != "f":
+                raise _core.UserError(
+                    f"[{where}] the first output of the function must be an f32 or f64 scalar. Received: {loss_type._type}. Try: a sum over it, or hl.vjp."
                 )
             aux_leaves, keep["aux"] = _core.tree_flatten(aux)
             return loss_leaves + aux_leaves
@@ -88,7 +99,11 @@ def value_and_grad(fn, argnums=0, has_aux=False):
 
 def grad(fn, argnums=0, has_aux=False):
     """d fn / d argument, as value_and_grad gives it; with has_aux, (gradient, aux)."""
-    both = value_and_grad(fn, argnums, has_aux)
+    return _grad(fn, argnums, has_aux, "grad")
+
+
+def _grad(fn, argnums, has_aux, where):
+    both = _value_and_grad(fn, argnums, has_aux, where)
 
     def traced(*args, **kwargs):
         value, gradient = both(*args, **kwargs)
@@ -105,22 +120,22 @@ def jvp(fn, primals, tangents):
     return run_traced(_name(fn), functools.partial(_jvp, fn), tuple(primals), tuple(tangents))
 
 
-def _jvp(fn, primals, tangents):
+def _jvp(fn, primals, tangents, where="jvp"):
     leaves, structure = _core.tree_flatten(primals)
-    directions = structure.flatten_like(tangents, "jvp")
-    directions = [_like(d, x) if _is_float(x) else None for d, x in zip(directions, leaves)]
+    directions = structure.flatten_like(tangents, where)
+    directions = [_like(d, x, where) if _is_float(x) else None for d, x in zip(directions, leaves)]
     keep = {}
     outputs, derivatives = _core.jvp(_flat(fn, structure, keep), leaves, directions)
     derivatives = [_zeros(y) if d is None else d for y, d in zip(outputs, derivatives)]
     return keep["out"].unflatten(outputs), keep["out"].unflatten(derivatives)
 
 
-def _like(tangent, x):
+def _like(tangent, x, where="jvp"):
     """A number as a tangent of x."""
     x = _core.to_tracer(x)
     tangent = _core.to_tracer(tangent)
     if tangent.shape != x.shape:
-        raise _core.UserError(f"[jvp] a tangent must have the shape of its primal. Received: {tangent._type} for {x._type}.")
+        raise _core.UserError(f"[{where}] a tangent must have the shape of its primal. Received: {tangent._type} for {x._type}.")
     return _core.cast(tangent, x.dtype)
 
 
@@ -197,17 +212,21 @@ def vmap(fn, in_axes=0, out_axes=0):
     out_axes: where the new axis of the results goes, likewise.
     """
 
+    return _vmap(fn, in_axes, out_axes, "vmap")
+
+
+def _vmap(fn, in_axes, out_axes, where):
     def traced(*args, **kwargs):
         leaves, structure = _core.tree_flatten(args)
-        axes = _prefix(in_axes if in_axes is None or isinstance(in_axes, int) else tuple(in_axes), args, "vmap")
-        leaves = [x if a is None else _core.to_tracer(x, "vmap") for x, a in zip(leaves, axes)]
+        axes = _prefix(in_axes if in_axes is None or isinstance(in_axes, int) else tuple(in_axes), args, where)
+        leaves = [x if a is None else _core.to_tracer(x, where) for x, a in zip(leaves, axes)]
         mapped = [i for i, a in enumerate(axes) if a is not None]
         if not mapped:
-            raise _core.UserError("[vmap] at least one argument must be mapped. Received: None for every one.")
+            raise _core.UserError(f"[{where}] at least one argument must be mapped. Received: None for every one.")
         for i in mapped:
             if not -leaves[i].ndim <= axes[i] < leaves[i].ndim:
                 raise _core.UserError(
-                    f"[vmap] the mapped axis must be one of the argument's. Received: axis {axes[i]} of argument{structure.paths()[i]} = "
+                    f"[{where}] the mapped axis must be one of the argument's. Received: axis {axes[i]} of argument{structure.paths()[i]} = "
                     f"{leaves[i]._type}."
                 )
         keep = {}
@@ -225,7 +244,7 @@ def vmap(fn, in_axes=0, out_axes=0):
             return result
         from hotloop._manipulation import moveaxis
 
-        to = _prefix(out_axes, result, "vmap")
+        to = _prefix(out_axes, result, where)
         return keep["out"].unflatten([y[0] if a is None else moveaxis(y, 0, a) for y, a in zip(outputs, to)])
 
     return _transformed(fn, traced, f"{_name(fn)} for each element along an axis.")

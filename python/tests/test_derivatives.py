@@ -327,3 +327,20 @@ def test_random_compositions_are_those_of_jax(seed):
     theirs = programs(jnp, jax, jax.lax.scan, jax.jacfwd)
     for name in ours:
         np.testing.assert_allclose(np.asarray(ours[name]()), np.asarray(theirs[name]()), rtol=1e-10, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: hl.hvp(lambda x: x * x, np.ones(3), np.ones(3)), r"^\[hvp\] the first output of the function must be an f32 or f64 scalar. Received: f64\[3\]"),
+        (lambda: hl.hvp(lambda x: (x * x).sum(), np.ones(3), np.ones(2)), r"^\[hvp\] a tangent must have the shape of its primal"),
+        (lambda: hl.hvp(lambda x: (x["a"] ** 2).sum(), {"a": np.ones(3)}, {"b": np.ones(3)}), r"^\[hvp\] "),
+        (lambda: hl.hvp(lambda x: ((x * x).sum(), x.sum()), np.ones(3), np.ones(3)), r"^\[hvp\] the function must return one scalar"),
+        (lambda: hl.per_sample_grad(lambda w, x: w * x)(np.ones(2), np.ones((4, 2))), r"^\[per_sample_grad\] the first output of the function must be"),
+        (lambda: hl.per_sample_grad(lambda w: (w * w).sum())(np.ones(2)), r"^\[per_sample_grad\] at least one argument must be mapped"),
+        (lambda: hl.per_sample_grad(lambda w, x: (w * x).sum(), argnums=3)(np.ones(2), np.ones(2)), r"^\[per_sample_grad\] argnums must be positions"),
+    ],
+)
+def test_errors_name_the_function_that_was_called(call, message):
+    with pytest.raises(hl.UserError, match=message):
+        call()
