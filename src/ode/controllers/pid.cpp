@@ -67,7 +67,9 @@ class PidRule : public StepSizeRule {
     const auto multiply = [&](Value base, double exponent) {
       if (exponent != 0) factor = factor * pow(base, number(exponent / order));
     };
-    multiply(inverse, p + i + d);
+    // Within these bounds the factor is decided by its own. Libraries compute powers of zero and infinity number by number, and the error of
+    // a trajectory of a batch that has finished is zero.
+    multiply(minimum(maximum(inverse, number(1e-30)), number(1e30)), p + i + d);
     multiply(in.state[0], -(p + 2 * d));
     multiply(in.state[1], d);
     // An accepted step is not followed by a shorter one, a rejected one always is.
