@@ -40,6 +40,8 @@ class Engine {
   virtual std::string structure() const { return ""; }
   // How many workers run what, and why, for explain(); empty: nothing to say.
   virtual std::string workers() const { return ""; }
+  // Through how many slots rows stream that need different numbers of iterations, for explain(); 0 where none do.
+  virtual std::int64_t slots() const { return 0; }
 };
 
 // `rows`: absent when the number of rows is fixed.

@@ -74,6 +74,8 @@ std::string Executable::explain() const {
     append_line(out, "kernel",
                 "1 kernel: " + count(kernel.num_grids, "grid") + ", " + count(kernel.num_loops, "loop") + ", " +
                     count(kernel.num_dots, "dot") + ", " + count(kernel.num_maps, "map"));
+    if (const std::int64_t slots = self.engine->slots(); slots > 0)
+      append_line(out, "", "rows stream through " + std::to_string(slots) + " slots, as each has its iterations");
     append_line(out, "memory",
                 "arena " + scaled(static_cast<double>(kernel.shared_bytes), "B", 1024) + " shared, " +
                     scaled(static_cast<double>(kernel.scratch_bytes), "B", 1024) + " a worker");

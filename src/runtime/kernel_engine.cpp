@@ -89,6 +89,15 @@ void count_statements(const kernel::Block& block, KernelRecord& record) {
         stmt.node);
 }
 
+std::int64_t slots_in(const kernel::Block& block) {
+  std::int64_t slots = 0;
+  for (const kernel::Stmt& stmt : block) {
+    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) slots = std::max(slots, grid->slots);
+    if (const auto* loop = std::get_if<kernel::For>(&stmt.node)) slots = std::max(slots, slots_in(loop->body));
+  }
+  return slots;
+}
+
 // How many of `most` workers run so many rows: waking the others for less than they save would be a loss.
 class WorkersByRows {
  public:
@@ -178,6 +187,7 @@ class KernelEngine final : public Engine {
     return record;
   }
   std::string workers() const override { return workers_.explained(program_); }
+  std::int64_t slots() const override { return slots_in(program_.body); }
   std::string kernel_text() const override { return kernel::print(program_); }
   const std::string& source() const override { return kernel_->source; }
 

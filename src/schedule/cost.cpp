@@ -108,7 +108,14 @@ class Estimate {
     const std::int64_t rounds = divided_up(blocks, num_workers_);
     const std::int64_t most_tiles = std::min(tiles, rounds * grid.tiles_per_block);
     const std::int64_t prologues = divided_up(grid.num_blocks, num_workers_);
-    return static_cast<double>(prologues) * by_one(grid.prologue) + static_cast<double>(most_tiles) * by_one(grid.body);
+    return static_cast<double>(prologues) * by_one(grid.prologue) + static_cast<double>(most_tiles) * of_tile(grid);
+  }
+
+  // Where rows stream, a round for each time that they fill the slots.
+  double of_tile(const Grid& grid) const {
+    if (grid.slots == 0) return by_one(grid.body);
+    const For& rounds = std::get<For>(grid.body.back().node);
+    return static_cast<double>(divided_up(grid.tile_rows, grid.slots)) * by_one(rounds.body);
   }
 
   double by_one(const Block& block) const {
@@ -130,6 +137,10 @@ class Estimate {
 double estimate_time_ns(const Program& program, std::int64_t rows, int num_workers, const TeamCost& team) {
   const double together = team.wake_ns + team.shared_ns_per_byte * static_cast<double>(program.shared_bytes);
   return (num_workers > 1 ? together : 0) + Estimate(program, rows, num_workers, team).of(program.body);
+}
+
+double estimate_ns(const Program& program, const Block& block) {
+  return Estimate(program, program.max_rows, 1, {}).of(block);
 }
 
 int best_num_workers(const Program& program, std::int64_t rows, int most, const TeamCost& team) {

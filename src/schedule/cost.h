@@ -20,6 +20,9 @@ struct TeamCost {
 // as a few: where such a loop is inside a tile the others wait for nothing, where it is not its barriers are counted along.
 double estimate_time_ns(const Program& program, std::int64_t rows, int num_workers, const TeamCost& team = {});
 
+// Statements of a tile, each run once by one worker.
+double estimate_ns(const Program& program, const Block& block);
+
 // The number of workers, at most `most`, for which the estimate is least; more than one only where that saves a good part.
 int best_num_workers(const Program& program, std::int64_t rows, int most, const TeamCost& team = {});
 

@@ -193,6 +193,7 @@ struct Grid {
   Var block = -1, row0 = -1, rows = -1;
   Extent total;
   std::int64_t tile_rows = 1, num_blocks = 1, tiles_per_block = 1;
+  std::int64_t slots = 0;  // more than 0: the rows of a tile stream through so many places (stream_lanes.h)
   Block prologue, body;
 };
 

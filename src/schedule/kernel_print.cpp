@@ -203,7 +203,8 @@ class Printer {
   void print_node(const Grid& grid) {
     line("grid " + var(grid.block) + ", " + var(grid.row0) + ", " + var(grid.rows) + " of " + extent(grid.total) +
          " rows: tile " + std::to_string(grid.tile_rows) + ", blocks " + std::to_string(grid.num_blocks) + " x " +
-         std::to_string(grid.tiles_per_block));
+         std::to_string(grid.tiles_per_block) +
+         (grid.slots > 0 ? ", through " + std::to_string(grid.slots) + " slots" : ""));
     if (!grid.prologue.empty()) {
       print_section("prologue", grid.prologue);
       line("tile");

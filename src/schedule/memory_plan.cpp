@@ -95,8 +95,9 @@ class Lifetimes {
   void visit(const kernel::Map& map, int nest) {
     for (const auto& i : map.instrs)
       if (i.kind == kernel::Instr::Kind::Load) touch(i.access.buffer, nest, true);
+    // Where a predicate is false, a store leaves what was there.
     for (const auto& i : map.instrs)
-      if (i.kind == kernel::Instr::Kind::Store) touch(i.access.buffer, nest, false);
+      if (i.kind == kernel::Instr::Kind::Store) touch(i.access.buffer, nest, i.args[1] >= 0);
   }
   void visit(const kernel::Dot& dot, int nest) {
     for (const auto& s : dot.segments) {

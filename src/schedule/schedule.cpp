@@ -11,6 +11,7 @@
 #include "schedule/levels.h"
 #include "schedule/lower_math.h"
 #include "schedule/memory_plan.h"
+#include "schedule/stream_lanes.h"
 
 namespace hotloop {
 namespace {
@@ -73,6 +74,7 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     outputs.push_back({row_major(buffer, v.shape()), std::nullopt});
   }
   program.body = lower_levels(context, *graph, outputs);
+  kernel::stream_lanes(program);
   kernel::lower_math(program);
   plan_memory(program);
   return std::move(program);
