@@ -183,6 +183,21 @@ TEST(StreamLanes, AdaptiveSolves) {
   expect_rows_of_small_batches(until(3), lorenz_rows(1300, DType::F64), "many cut off");
 }
 
+TEST(StreamLanes, TenMillionSolvesTakeTheMemoryOfTenThousand) {
+  const auto program = [](std::int64_t n) {
+    const std::vector<ValueType> types = {{DType::F32, {n}}, {DType::F32, {n, 3}}};
+    ScheduleOptions options;
+    options.target = kernel::target_named("avx512");
+    return schedule(*passes::optimize(*trace(vmap([](Values in) { return lorenz(in, 1); }, {0, 0}), types), {}),
+                    options);
+  };
+  const kernel::Program few = program(10'000), many = program(10'000'000);
+  EXPECT_GT(slots_of(many), 0);
+  EXPECT_EQ(many.worker_bytes, few.worker_bytes);
+  EXPECT_EQ(many.shared_bytes, few.shared_bytes);
+  EXPECT_LT(many.worker_bytes, 64 << 10);
+}
+
 // What a row computes from its number, before the loop and after it.
 TEST(StreamLanes, RowsKnowTheirNumbers) {
   const auto fn = [](Values in) {
