@@ -285,12 +285,13 @@ class Adjoint {
   std::shared_ptr<const AdjointRule> rule_;
 };
 
-// The derivative of the steps as they were taken: exact for what was computed. Backward keeps the state at the start of each step
-// and computes the stages again. Step sizes are constants of it. The default.
+// The derivative of the steps as they were taken: exact for what was computed. Backward keeps the state at the start of each step, and what
+// it needs of the stages if that takes at most 32 MiB for `max_steps` steps of one solve; else it computes the stages again. Step sizes are
+// constants of it. The default.
 struct Discrete : Adjoint {
   Discrete();
 };
-// The same derivative; keeps the stages too: more memory, fewer evaluations.
+// The same derivative; keeps the stages however large: more memory, fewer evaluations.
 struct FullSave : Adjoint {
   FullSave();
 };

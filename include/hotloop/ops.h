@@ -115,14 +115,16 @@ Value dot(Value lhs, Value rhs, const DotAxes& axes);
 // predicate of rank r > 0 is per lane: the first r axes of every carry are the lanes, a finished lane's carry is frozen, and
 // the loop ends when all lanes have; ys are [length, lanes..., ...]. ys at iterations that did not run are zero.
 // Node: operands carry..., xs..., consts..., [trip i32 scalar]; attrs num_carry, num_xs, num_consts, length, reverse,
-// has_trip, residuals ("save" | "recompute"); regions {body} or {body, until}. Results: final carry..., ys...,
+// has_trip, residuals (see LoopSpec); regions {body} or {body, until}. Results: final carry..., ys...,
 // count (i32, shape of the predicate, number of iterations run).
 struct LoopSpec {
   std::vector<Value> carry, xs, consts;
   Value trip;  // undefined: length
   std::int64_t length = 0;
   bool reverse = false;
-  std::string residuals = "";  // "save" | "recompute"; "": save without until, recompute with it
+  // What backward finds of an iteration: "save" keeps values of the body, "recompute" its carry alone, "save_if_small" keeps them where those
+  // of `length` iterations take at most 32 MiB. "": save without until, recompute with it.
+  std::string residuals = "";
   std::shared_ptr<const Graph> body, until;
   std::vector<std::int64_t> laned = {}, mask = {};  // for transforms: where lanes are, see LoopView in src/ir/rewrite.h
   int generation = 0;                               // of the node

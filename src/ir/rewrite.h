@@ -95,8 +95,9 @@ class LoopView {
   std::int64_t length() const { return length_; }
   bool has_trip() const { return has_trip_; }
   bool reverse() const { return reverse_; }
-  // Whether backward saves values of the body, or only each iteration's carry and recomputes.
+  // Whether backward saves values of the body, or only each iteration's carry and recomputes; or saves them if they are few.
   bool recomputes() const;
+  bool saves_if_small() const { return node_->attrs.get<std::string>("residuals") == "save_if_small"; }
   // Rank of the lanes: 0 without a per-lane `until`.
   int num_lane_axes() const { return until() ? until()->outputs()[0].rank() : 0; }
   Shape lanes() const { return until() ? until()->outputs()[0].shape() : Shape{}; }

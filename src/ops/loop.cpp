@@ -36,8 +36,9 @@ std::vector<ValueType> infer_loop(const InferContext& c) {
   const bool has_trip = c.attrs.flag("has_trip");
   const std::string& residuals = c.attrs.get<std::string>("residuals");
   require(length >= 0, "the length must not be negative", std::to_string(length));
-  require(residuals.empty() || residuals == "save" || residuals == "recompute",
-          "residuals must be \"save\", \"recompute\" or \"\" (the default)", "\"" + residuals + "\"");
+  require(residuals.empty() || residuals == "save" || residuals == "recompute" || residuals == "save_if_small",
+          "residuals must be \"save\", \"recompute\", \"save_if_small\" or \"\" (the default)",
+          "\"" + residuals + "\"");
   require(c.regions.size() == 1 || c.regions.size() == 2, "a loop has a body and may have an until",
           std::to_string(c.regions.size()) + " regions");
   const std::size_t num_operands = num_carry + num_xs + num_consts + (has_trip ? 1 : 0);

@@ -40,7 +40,7 @@ std::int64_t bytes_of(Value v) { return v.shape().size() * static_cast<std::int6
 class Crossing {
  public:
   Crossing(const Node& forward, const ir::Uses& uses) : loop_(forward), index_(loop_.body()) {
-    if (loop_.until()) return;
+    if (loop_.num_lane_axes() > 0) return;  // what a finished lane would compute again is not what it saved
     for (int y = 0; y < loop_.num_ys(); ++y) {
       const Value ys = loop_.ys_result(y);
       bool elsewhere = uses.is_output(ys);
@@ -159,8 +159,9 @@ class Crossing {
   bool reads_by_step(const Node& node, int operand) const {
     if (node.op->kind != OpKind::Loop) return false;
     const ir::LoopView back(node);
+    const Value trip = loop_.until() ? loop_.count_result() : loop_.trip();  // of the iterations that ran
     return operand >= back.num_carry() && operand < back.num_carry() + back.num_xs() && !back.until() &&
-           back.length() == loop_.length() && back.trip() == loop_.trip();
+           back.length() == loop_.length() && back.trip() == trip;
   }
 
   void choose() {

@@ -17,6 +17,8 @@ std::size_t sz(int i) { return static_cast<std::size_t>(i); }
 
 bool contains(std::span<const Value> values, Value v) { return std::ranges::find(values, v) != values.end(); }
 
+constexpr std::int64_t most_bytes = 32 << 20;  // of what "save_if_small" saves
+
 class LoopSplitter {
  public:
   LoopSplitter(const Node& node, std::span<const Value> operands, const std::vector<bool>& known)
@@ -25,7 +27,8 @@ class LoopSplitter {
         nc_(loop_.num_carry()),
         nx_(loop_.num_xs()),
         nk_(loop_.num_consts()),
-        known_(known.begin(), known.begin() + nc_ + nx_ + nk_) {
+        known_(known.begin(), known.begin() + nc_ + nx_ + nk_),
+        recomputes_(loop_.recomputes()) {
     HOTLOOP_CHECK(!loop_.has_trip() || known.back(), "the trip count of a loop depends on a tangent");
     // Known carries: the largest set that the body keeps known.
     for (bool changed = true; changed;) {
@@ -47,6 +50,10 @@ class LoopSplitter {
       if (is_linear_output(i)) linear_outputs_.push_back(output(i));
     const LinearPart part{body_, linear_outputs_};
     reads_ = part.reads([this](Value v) { return source(v); });
+    if (loop_.saves_if_small() && saved_bytes() > most_bytes) {
+      recomputes_ = true;
+      reads_ = part.reads([this](Value v) { return source(v); });
+    }
     if (loop_.has_mask())
       for (const Value v : {input(nc_ + loop_.mask_t()), input(nc_ + nx_ + loop_.mask_bound())})
         if (!contains(reads_, v)) reads_.push_back(v);
@@ -94,6 +101,15 @@ class LoopSplitter {
     }
   }
 
+  // Of all iterations, for a batch that is mapped over later once for each sample.
+  std::int64_t saved_bytes() const {
+    std::int64_t bytes = 0;
+    for (const Value& v : reads_)
+      if (!is_invariant(v) && input_index(v) < nc_)
+        bytes += loop_.length() * v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype()));
+    return bytes;
+  }
+
   // An invariant is passed as a const instead of being saved by every iteration. A loop with a predicate may run no
   // iteration, as the branches of a cond do: nothing leaves it.
   bool hoists() const { return loop_.until() == nullptr; }
@@ -101,7 +117,7 @@ class LoopSplitter {
     if (is(*v.node, OpKind::Input)) return Source::Given;
     if (is_cheap(*v.node)) return Source::Copy;
     if (is_invariant(v)) return hoists() ? Source::Given : Source::Copy;
-    if (loop_.recomputes()) return Source::Copy;
+    if (recomputes_) return Source::Copy;
     return loop_.num_lane_axes() == 0 || lanes_->all_lead(v) ? Source::Given : Source::Copy;
   }
 
@@ -175,7 +191,7 @@ class LoopSplitter {
     if (loop_.has_trip()) spec.trip = operands_.back();
     spec.length = loop_.length();
     spec.reverse = loop_.reverse();
-    spec.residuals = loop_.recomputes() ? "recompute" : "save";
+    spec.residuals = recomputes_ ? "recompute" : "save";
     spec.generation = loop_.node().generation;
     if (loop_.node().attrs.has("laned"))
       for (int i : inputs) spec.laned.push_back(laned(i));
@@ -226,7 +242,7 @@ class LoopSplitter {
 
     spec.length = loop_.length();
     spec.reverse = loop_.reverse();
-    spec.residuals = loop_.recomputes() ? "recompute" : "save";
+    spec.residuals = recomputes_ ? "recompute" : "save";
     spec.generation = loop_.node().generation;
     if (loop_.until() == nullptr || loop_.reverse())
       spec.trip = loop_.has_trip() ? operands_.back() : Value{};
@@ -315,7 +331,7 @@ class LoopSplitter {
   int nc_, nx_, nk_;
   std::vector<bool> known_;
   Split body_;
-  bool masked_ = false;
+  bool masked_ = false, recomputes_ = false;
   std::optional<LaneAxes> lanes_;
   std::vector<bool> invariant_;
   std::vector<Value> linear_outputs_, reads_, saved_, hoisted_linear_;

@@ -110,6 +110,30 @@ TEST(OdeGradient, CheckpointsBoundMemory) {
   EXPECT_LT(bytes_with(ode::Checkpointed()), 10000 * 50 * 8 / 10);
 }
 
+// Backward evaluates the field again only where what it needs of the stages is large.
+TEST(OdeGradient, DiscreteKeepsTheStagesWhereTheyAreSmall) {
+  const auto dots_with = [](const ode::Adjoint& adjoint, std::int64_t max_steps) {
+    const auto loss = [&](std::span<const Value> in) {
+      const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& w) {
+        return Tree<Value>(tanh(matmul(w.leaf(), y.leaf())));
+      };
+      Options options;
+      options.adjoint = adjoint;
+      options.max_steps = max_steps;
+      options.args = Tree<Value>(in[0]);
+      return std::vector<Value>{sum(ode::solve(field, ode::Tsit5(), 0, 1, Tree<Value>(in[1]), options).y1.leaf())};
+    };
+    const std::vector<ValueType> types{{DType::F64, {50, 50}}, {DType::F64, {50}}};
+    const Executable run = compile(trace(grad(loss, {0}), types));
+    KernelHistory::start();
+    (void)run(std::vector<Array>{Array::full(DType::F64, {50, 50}, 0.01), Array::full(DType::F64, {50}, 0.5)});
+    const KernelRecord record = KernelHistory::stop().at(0);
+    return record.num_dots + record.num_maps;
+  };
+  EXPECT_EQ(dots_with(ode::Discrete(), 100), dots_with(ode::FullSave(), 100));
+  EXPECT_GT(dots_with(ode::Discrete(), 100000), dots_with(ode::FullSave(), 100));
+}
+
 TEST(OdeGradient, SecondOrder) {
   const auto loss = lotka_volterra_loss(ode::Discrete());
   const auto hvp = [&](std::span<const Value> in) {

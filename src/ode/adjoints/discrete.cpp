@@ -6,7 +6,7 @@ namespace {
 class DiscreteRule : public AdjointRule {
  public:
   std::string name() const override { return "discrete"; }
-  std::string residuals() const override { return "recompute"; }
+  std::string residuals() const override { return "save_if_small"; }
 };
 
 }  // namespace
@@ -14,10 +14,10 @@ class DiscreteRule : public AdjointRule {
 Discrete::Discrete() : Adjoint(DiscreteRule()) {}
 
 std::vector<AdjointDef> adjoints_discrete() {
-  return {
-      {"discrete", "of the steps as they were taken; keeps the state at each step", {}, [](const Config&) -> Adjoint {
-         return Discrete();
-       }}};
+  return {{"discrete",
+           "of the steps as they were taken; keeps the state at each step, and the stages where they are small",
+           {},
+           [](const Config&) -> Adjoint { return Discrete(); }}};
 }
 
 }  // namespace hotloop::ode

@@ -63,7 +63,7 @@ class BatchedLoop {
       spec.trip = trip_batched ? reduce_max(c_.operands.back().value, {0}) : c_.operands.back().value;
     spec.length = loop_.length();
     spec.reverse = loop_.reverse();
-    spec.residuals = loop_.recomputes() ? "recompute" : "save";
+    spec.residuals = loop_.saves_if_small() ? "save_if_small" : loop_.recomputes() ? "recompute" : "save";
     spec.generation = c_.node.generation;
     spec.body = trace([&](std::span<const Value> v) { return body(v); }, types(spec, true), loop_.body().name());
     if (loop_.until() != nullptr || counted_)
