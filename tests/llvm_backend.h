@@ -98,9 +98,20 @@ class LlvmBackend : public testing::TestWithParam<const char*> {
   }
   Target target() const { return target_named(GetParam()); }
 
-  // Random arguments; results of the kernel and of the reference must agree to the bit, for each number of rows.
+  // The program, and the same in a loop, where small statements are emitted in place.
   void check(const Program& program, const std::vector<std::int64_t>& all_rows = {1}, int num_workers = 1,
              const std::vector<Array>& given = {}, std::int64_t turn = 0) {
+    check_one(program, all_rows, num_workers, given, turn);
+    if (HasFatalFailure()) return;
+    Program twice = program;
+    twice.vars.push_back("again");
+    twice.body = {{For{static_cast<Var>(twice.vars.size()) - 1, {2, -1}, false, {}, {}, program.body}}};
+    if (num_workers == 1) check_one(twice, all_rows, num_workers, given, turn);
+  }
+
+  // Random arguments; results of the kernel and of the reference must agree to the bit, for each number of rows.
+  void check_one(const Program& program, const std::vector<std::int64_t>& all_rows = {1}, int num_workers = 1,
+                 const std::vector<Array>& given = {}, std::int64_t turn = 0) {
     const auto kernel = compile_llvm(program, {.keep_source = true, .cache_dir = {}});
     ASSERT_NE(kernel->function(), nullptr);
     EXPECT_GT(kernel->code_bytes, 0u);

@@ -285,7 +285,8 @@ std::size_t DotLowering::region_of(const Storage& source) const {
 // factor that belongs to no sample, or, where nobody named the batch, of the second one, as in x @ W. Where neither factor is
 // shared, what is of one sample counts.
 bool DotLowering::is_narrow() const {
-  constexpr std::int64_t few = 4, long_enough = 32;
+  constexpr std::int64_t few = 4;
+  const std::int64_t long_enough = std::max(kernel::lanes_of(plan_.result.dtype()) + 1, 16);  // more than one vector
   const Node& dot = *plan_.terms[0];
   if (plan_.terms.size() != 1 || !is_float(plan_.result.dtype())) return false;
   const DotShape s = shape_of(dot);

@@ -1,5 +1,6 @@
 #include "backends/llvm/code.h"
 
+#include "backends/llvm/held_values.h"
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
@@ -87,6 +88,10 @@ Code::Values Code::loop(Value* begin, Value* end, std::int64_t step, Values carr
   const bool known = first != nullptr && last != nullptr;
   if (known && first->getSExtValue() >= last->getSExtValue()) return carried;
   if (known && first->getSExtValue() + step >= last->getSExtValue()) return body(begin, carried);
+  if (known && held != nullptr) {
+    for (std::int64_t i = first->getSExtValue(); i < last->getSExtValue(); i += step) carried = body(i64(i), carried);
+    return carried;
+  }
 
   llvm::BasicBlock* before = b.GetInsertBlock();
   llvm::Function* function = before->getParent();
@@ -165,6 +170,14 @@ Value* Code::register_value(DType dtype, Value* value) {
 Value* Code::load(DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask) {
   const llvm::Align align(size_of(dtype));
   llvm::Type* memory = memory_type(dtype, lanes);
+  if (held != nullptr) {
+    if (Value* value = held->find(*this, dtype, pointer, stride, lanes, mask)) return value;
+    if (lanes == 1 && mask == nullptr) {
+      Value* value = register_value(dtype, b.CreateAlignedLoad(memory, pointer, align));
+      held->keep_load(dtype, pointer, value);
+      return value;
+    }
+  }
   if (lanes == 1 || stride == 0) {
     llvm::Type* scalar = memory_type(dtype, 1);
     if (mask != nullptr) {  // a scalar predicate: read a zero instead
@@ -190,14 +203,20 @@ void Code::store(DType dtype, Value* value, Value* pointer, std::int64_t stride,
   if (lanes == 1) {
     const auto write = [&] { b.CreateAlignedStore(memory_value(dtype, value), pointer, align); };
     if (mask != nullptr) {
+      if (held != nullptr) held->forget_store();
       when(mask, write);
     } else {
       write();
+      if (held != nullptr) held->keep_store(dtype, pointer, value, nullptr);
     }
     return;
   }
   value = widen(value, lanes);
   if (stride != 1) return scatter(dtype, value, pointer, lane_numbers(b.getInt64Ty(), lanes, stride), mask);
+  if (held != nullptr) {
+    held->keep_store(dtype, pointer, value, mask);
+    mask = held->mask_of_store(dtype, pointer, lanes, mask);
+  }
   value = memory_value(dtype, value);
   if (mask == nullptr) {
     b.CreateAlignedStore(value, pointer, align);
@@ -229,6 +248,7 @@ Value* Code::gather(DType dtype, Value* pointer, Value* indices, Value* mask) {
 }
 
 void Code::scatter(DType dtype, Value* value, Value* pointer, Value* indices, Value* mask) {
+  if (held != nullptr) held->forget_store();
   const int lanes = lanes_in(indices);
   Value* pointers = b.CreateGEP(memory_type(dtype, 1), pointer, narrowed(*this, indices));
   Value* active = mask == nullptr ? llvm::Constant::getAllOnesValue(type(DType::Bool, lanes)) : widen(mask, lanes);
@@ -274,6 +294,44 @@ Value* Code::combine_halves(ir::ScalarOp operation, DType dtype, Value* vector) 
     vector = op(operation, dtype, dtype, {a, c});
   }
   return vector;
+}
+
+// In each round pairs become one vector, which holds the lower and then the upper halves of both side by side; a vector that is
+// left over is halved alone.
+Value* Code::combine_halves(ir::ScalarOp operation, DType dtype, Values vectors) {
+  const int lanes = lanes_in(vectors[0]);
+  int width = lanes;  // of one of the original vectors in those of this round
+  std::size_t wanted = vectors.size();
+  while (width > 1) {
+    Values next;
+    for (std::size_t i = 0; i < vectors.size(); i += 2) {
+      const bool paired = i + 1 < vectors.size();
+      const int held_lanes = lanes_in(vectors[i]);
+      std::vector<int> low, high;
+      for (int at = 0; at < held_lanes * (paired ? 2 : 1); at += width) {
+        for (int l = 0; l < width / 2; ++l) {
+          low.push_back(at + l);
+          high.push_back(at + width / 2 + l);
+        }
+      }
+      Value* other = paired ? vectors[i + 1] : llvm::PoisonValue::get(vectors[i]->getType());
+      if (paired && lanes_in(other) != held_lanes) {  // a single one in the round before: it has half as many lanes
+        std::vector<int> all(static_cast<std::size_t>(held_lanes), -1);
+        for (int l = 0; l < lanes_in(other); ++l) all[static_cast<std::size_t>(l)] = l;
+        other = b.CreateShuffleVector(other, all);
+      }
+      next.push_back(
+          op(operation, dtype, dtype,
+             {b.CreateShuffleVector(vectors[i], other, low), b.CreateShuffleVector(vectors[i], other, high)}));
+    }
+    vectors = std::move(next);
+    width /= 2;
+  }
+  // With more vectors than lanes some rounds are missing.
+  HOTLOOP_CHECK(vectors.size() == 1 && wanted <= static_cast<std::size_t>(lanes), "vectors to be combined");
+  std::vector<int> all(static_cast<std::size_t>(lanes), 0);
+  for (std::size_t l = 0; l < wanted; ++l) all[l] = static_cast<int>(l);
+  return b.CreateShuffleVector(vectors[0], all);
 }
 
 Value* Frame::extent(Code& code, const kernel::Extent& extent) const {

@@ -30,12 +30,16 @@ struct ModuleState {
   llvm::Function* create_function(const std::string& name, llvm::FunctionType* type, bool is_entry);
 };
 
+class HeldValues;
+
 // A cursor in one function. A value is a vector of `lanes` elements, or a scalar when it has one lane; Bool is i1 in
 // registers and a byte in memory.
 class Code {
  public:
   Code(ModuleState& state, llvm::BasicBlock* block) : b(block), state_(state) {}
   llvm::IRBuilder<> b;
+  // Set while a statement is emitted in place: loops of known length are unrolled, loads and stores pass by what is held.
+  HeldValues* held = nullptr;
 
   ModuleState& state() { return state_; }
   llvm::LLVMContext& context() { return state_.context(); }
@@ -70,6 +74,8 @@ class Code {
   Value* op(ir::ScalarOp op, DType result, DType operand, const Values& args);
   Value* identity(ir::ScalarOp op, DType dtype);
   Value* combine_halves(ir::ScalarOp op, DType dtype, Value* vector);  // lane l with lane l + L/2, down to a scalar
+  // The same of several vectors at once: their results are the first lanes of one vector as long.
+  Value* combine_halves(ir::ScalarOp op, DType dtype, Values vectors);
 
  private:
   Value* memory_value(DType dtype, Value* value);    // i1 to i8
@@ -107,9 +113,9 @@ struct Frame {
   Value* address(Code& code, const kernel::Access& access) const;  // no indirect terms
 };
 
-// Each emits a call of an outlined function at the cursor.
-void emit_map(Code& code, const Frame& frame, const kernel::Map& map, bool may_split);
-void emit_dot(Code& code, const Frame& frame, const kernel::Dot& dot);
+// Each emits a call of an outlined function at the cursor, or a small statement of known extents in place where `held` is given.
+void emit_map(Code& code, const Frame& frame, const kernel::Map& map, bool may_split, HeldValues* held = nullptr);
+void emit_dot(Code& code, const Frame& frame, const kernel::Dot& dot, HeldValues* held = nullptr);
 void emit_pack(Code& code, const Frame& frame, const kernel::Pack& pack);
 // The whole program: an exported function `hotloop_kernel` of type KernelFunction.
 void emit_program(ModuleState& state);

@@ -7,7 +7,7 @@
 #include <functional>
 #include <sstream>
 
-#include "backends/llvm/code.h"
+#include "backends/llvm/held_values.h"
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
@@ -106,26 +106,26 @@ std::string key_of(const Dot& dot) {
 
 class DotEmitter {
  public:
-  DotEmitter(Code& code, const Dot& dot, llvm::Function* function)
+  // `arguments`: see emit_dot().
+  DotEmitter(Code& code, const Dot& dot, const Values& arguments)
       : code_(code),
         dot_(dot),
         lanes_(dot.n.is_static() && dot.n.bound == 1 ? 1 : lanes_of(dot.dtype)),  // one column fills no vector
         bytes_(bytes_of(dot.dtype)) {
-    auto* argument = function->arg_begin();
-    c_ = argument++;
-    if (dot.init) init_ = argument++;
+    auto argument = arguments.begin();
+    c_ = *argument++;
+    if (dot.init) init_ = *argument++;
     for (const DotSegment& s : dot.segments) {
-      Segment segment{argument, argument + 1, s.a_m, s.b_n, s.packed, depth(s), collapsed(s), {}};
+      Segment segment{argument[0], argument[1], s.a_m, s.b_n, s.packed, depth(s), collapsed(s), {}};
       argument += 2;
       for (const KDim& dim : segment.k) {
-        segment.extents.push_back(dim.extent.is_static() ? code.i64(dim.extent.bound)
-                                                         : static_cast<Value*>(argument++));
+        segment.extents.push_back(dim.extent.is_static() ? code.i64(dim.extent.bound) : *argument++);
       }
       segments_.push_back(std::move(segment));
     }
-    m_ = dot.m.is_static() ? code.i64(dot.m.bound) : static_cast<Value*>(argument++);
-    if (alternates(code.state().program.target, dot)) backwards_ = argument++;
-    if (is_long(dot)) cancel_ = argument;
+    m_ = dot.m.is_static() ? code.i64(dot.m.bound) : *argument++;
+    if (alternates(code.state().program.target, dot)) backwards_ = *argument++;
+    if (is_long(dot)) cancel_ = *argument;
   }
 
   void emit() {
@@ -235,6 +235,7 @@ class DotEmitter {
   }
 
   void store_c(Values values, const Tile& tile, Value* row, std::int64_t rows) {
+    if (code_.held != nullptr) code_.held->writes(dot_.c.buffer);
     Value* c = address_of_c(tile, row);
     for (std::int64_t i = 0; i < rows; ++i) {
       for (int j = 0; j < tile.vectors; ++j) {
@@ -486,13 +487,26 @@ class DotEmitter {
   std::vector<Segment> segments_;
 };
 
+// As of Maps: few vectors, and few steps.
+bool is_small(const Dot& dot) {
+  constexpr std::int64_t most_vectors = 24, most_steps = 96;
+  if (!dot.m.is_static()) return false;
+  const std::int64_t lanes = dot.n.bound == 1 ? 1 : lanes_of(dot.dtype);
+  const std::int64_t vectors = dot.m.bound * ((dot.n.bound + lanes - 1) / lanes);
+  std::int64_t steps = 0;
+  for (const DotSegment& s : dot.segments) {
+    steps += vectors * depth(s);
+    if (!std::all_of(s.k.begin(), s.k.end(), [](const KDim& k) { return k.extent.is_static(); })) return false;
+  }
+  return vectors <= most_vectors && steps <= most_steps;
+}
+
 }  // namespace
 
-void emit_dot(Code& code, const Frame& frame, const Dot& dot) {
+void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) {
   HOTLOOP_CHECK(is_float(dot.dtype) && dot.n.is_static(), "a Dot is of floats and has a static n");
-  if (better_transposed(dot)) return emit_dot(code, frame, transposed(dot));
+  if (better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
   ModuleState& state = code.state();
-  llvm::Function*& function = state.outlined[key_of(dot)];
   Values args{frame.address(code, dot.c)};
   if (dot.init) args.push_back(frame.address(code, *dot.init));
   for (const DotSegment& segment : dot.segments) {
@@ -506,16 +520,26 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot) {
   if (!dot.m.is_static()) args.push_back(frame.extent(code, dot.m));
   if (alternates(state.program.target, dot)) args.push_back(code.b.CreateTrunc(frame.turn, code.b.getInt1Ty()));
   if (is_long(dot)) args.push_back(frame.cancel);
+  if (held != nullptr && is_small(dot)) {
+    code.held = held;
+    DotEmitter(code, dot, args).emit();
+    code.held = nullptr;
+    return;
+  }
+  llvm::Function*& function = state.outlined[key_of(dot)];
   if (function == nullptr) {
     std::vector<llvm::Type*> types;
     for (Value* arg : args) types.push_back(arg->getType());
     function =
         state.create_function("dot_" + dot.name, llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
     Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
-    DotEmitter(inner, dot, function).emit();
+    Values parameters;
+    for (llvm::Argument& argument : function->args()) parameters.push_back(&argument);
+    DotEmitter(inner, dot, parameters).emit();
     inner.b.CreateRetVoid();
   }
   code.b.CreateCall(function, args);
+  if (held != nullptr) held->forget(dot.c.buffer);
 }
 
 }  // namespace hotloop::codegen

@@ -1,10 +1,11 @@
 // Map: a loop nest with straight-line code. The nest is normalised (trivial dims dropped, adjacent dims collapsed),
-// then emitted once as a function of base pointers, so that equal nests at different addresses share their code.
-#include "backends/llvm/map_nest.h"
-
+// then emitted once as a function of base pointers, so that equal nests at different addresses share their code; or, if it is
+// small and runs in a loop, in place, where it finds in registers what statements before it computed.
 #include <algorithm>
 #include <sstream>
 
+#include "backends/llvm/held_values.h"
+#include "backends/llvm/map_nest.h"
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
@@ -22,16 +23,18 @@ struct Point {
   Values indices;   // by index group
   Value* mask = nullptr;
   Values registers;
+  int vector = 0;  // number in a block of vectors
 };
 
 class MapEmitter {
  public:
-  MapEmitter(Code& code, const MapNest& nest, llvm::Function* function) : code_(code), nest_(nest) {
-    auto* argument = function->arg_begin();
-    for (std::size_t i = 0; i < nest.groups.size(); ++i) base_.pointers.push_back(argument++);
-    for (std::size_t i = 0; i < nest.index_groups.size(); ++i) base_.indices.push_back(argument++);
+  // `arguments`: the addresses of the groups, the indices of the index groups, the extents that are not static.
+  MapEmitter(Code& code, const MapNest& nest, const Values& arguments) : code_(code), nest_(nest) {
+    auto argument = arguments.begin();
+    for (std::size_t i = 0; i < nest.groups.size(); ++i) base_.pointers.push_back(*argument++);
+    for (std::size_t i = 0; i < nest.index_groups.size(); ++i) base_.indices.push_back(*argument++);
     for (const LoopDim& dim : nest.dims) {
-      extents_.push_back(dim.is_static() ? code.i64(dim.extent) : static_cast<Value*>(argument++));
+      extents_.push_back(dim.is_static() ? code.i64(dim.extent) : *argument++);
     }
     base_.registers.resize(nest.instrs.size());
     vector_is_reduced_ = nest.vector_dim >= nest.num_outer;
@@ -39,10 +42,14 @@ class MapEmitter {
     const int wide = code.state().register_bytes == 64 ? 4 : code.state().register_bytes == 32 ? 2 : 1;
     unroll_ = nest.lanes == 1 ? 1 : weight <= 10 ? wide : weight <= 24 ? std::min(wide, 2) : 1;
     // One masked loop instead of a loop and a tail, where masks are free and the code is long.
-    masked_only_ = code.state().register_bytes == 64 && weight > 40;
+    if (nest.period > 1) unroll_ = nest.period;
+    masked_only_ = nest.period == 1 && code.state().register_bytes == 64 && weight > 40 && code.held == nullptr;
   }
 
-  void emit() { outer(0, base_); }
+  void emit() {
+    if (code_.held != nullptr && finishes_in_lanes()) return finish_in_lanes();
+    outer(0, base_);
+  }
 
  private:
   int num_dims() const { return static_cast<int>(nest_.dims.size()); }
@@ -64,6 +71,63 @@ class MapEmitter {
       }
     }
     return next;
+  }
+
+  // A few reductions of vectors of which each result goes to the lane beside the one before: they are combined together, and what
+  // follows is done once, on a vector of results.
+  bool finishes_in_lanes() const {
+    if (!vector_is_reduced_ || nest_.num_outer != 1 || nest_.vector_dim < 0) return false;
+    const std::int64_t count = nest_.dims[0].extent;
+    if (count < 2 || count > nest_.lanes) return false;
+    for (int i = nest_.body_end; i < static_cast<int>(nest_.instrs.size()); ++i) {
+      const Instr& it = nest_.instr(i);
+      const DType dtype = it.dtype;
+      if (!is_float(dtype) || lanes_of(dtype) != nest_.lanes || !it.access.indirect.empty()) return false;
+      if (it.kind == Instr::Kind::Index || (it.kind == Instr::Kind::Store && coefficient(i) != 1)) return false;
+      if (it.kind == Instr::Kind::Load && (it.args[0] >= 0 || coefficient(i) < 0 || coefficient(i) > 1)) return false;
+      if (it.kind == Instr::Kind::Store && it.args[1] >= 0) return false;
+    }
+    return true;
+  }
+
+  std::int64_t coefficient(int i) const {
+    return nest_.groups[static_cast<std::size_t>(nest_.uses[static_cast<std::size_t>(i)].group)].coefficients[0];
+  }
+
+  void finish_in_lanes() {
+    std::vector<Values> columns(static_cast<std::size_t>(nest_.finish - nest_.body_end));
+    const std::int64_t count = nest_.dims[0].extent;
+    for (std::int64_t n = 0; n < count; ++n) {
+      const Values sums = reduce(1, {moved(base_, 0, code_.i64(n))}, identities(1));
+      for (std::size_t r = 0; r < sums.size(); ++r) columns[r].push_back(sums[r]);
+    }
+    // The nest of what follows: the outer dim fills the vector.
+    MapNest finish = nest_;
+    finish.vector_dim = 0;
+    for (int i = nest_.body_end; i < static_cast<int>(nest_.instrs.size()); ++i) {
+      const Instr& it = nest_.instr(i);
+      const bool loads_one = it.kind == Instr::Kind::Load && coefficient(i) == 0;
+      finish.uniform[static_cast<std::size_t>(i)] = loads_one || it.kind == Instr::Kind::Const;
+    }
+    MapEmitter emitter(code_, finish, base_.pointers);
+    Point point = emitter.points_at(base_, code_.i64(0), 1, code_.i64(count))[0];
+    for (int r = nest_.body_end; r < nest_.finish; ++r) {
+      const Instr& it = nest_.instr(r);
+      point.registers[static_cast<std::size_t>(r)] =
+          code_.combine_halves(it.op, it.dtype, columns[static_cast<std::size_t>(r - nest_.body_end)]);
+    }
+    emitter.instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), nest_.lanes);
+  }
+
+  Values identities(std::size_t points) {
+    Values accumulators;
+    for (std::size_t p = 0; p < points; ++p) {
+      for (int r = nest_.body_end; r < nest_.finish; ++r) {
+        const Instr& reduced = nest_.instr(r);
+        accumulators.push_back(code_.widen(code_.identity(reduced.op, reduced.dtype), nest_.lanes));
+      }
+    }
+    return accumulators;
   }
 
   // Loops over the outer dims but the vector dim; then the vector dim, if it is one of them.
@@ -104,6 +168,13 @@ class MapEmitter {
     for (int u = 0; u < count; ++u) {
       Value* start = code_.b.CreateAdd(first, code_.i64(u * nest_.lanes));
       Point next = moved(moved(point, nest_.vector_dim, first), nest_.vector_dim, code_.i64(u * nest_.lanes));
+      next.vector = u;
+      for (std::size_t g = 0; g < nest_.groups.size(); ++g) {
+        const AccessGroup& group = nest_.groups[g];  // a block of vectors begins with a row
+        if (!group.crossed) continue;
+        Value* row = code_.b.CreateUDiv(first, code_.i64(group.crossed->extent));
+        next.pointers[g] = code_.offset(point.pointers[g], row, group.crossed->outer * bytes_of(group.dtype));
+      }
       if (end != nullptr) {
         Value* active = code_.b.CreateSub(end, start);
         const auto* known = llvm::dyn_cast<llvm::ConstantInt>(active);
@@ -136,14 +207,7 @@ class MapEmitter {
       for (Point& point : points) instrs(point, 0, static_cast<int>(nest_.instrs.size()), lanes);
       return;
     }
-    Values accumulators;
-    for (std::size_t p = 0; p < points.size(); ++p) {
-      for (int r = nest_.body_end; r < nest_.finish; ++r) {
-        const Instr& reduced = nest_.instr(r);
-        accumulators.push_back(code_.widen(code_.identity(reduced.op, reduced.dtype), nest_.lanes));
-      }
-    }
-    accumulators = reduce(nest_.num_outer, points, accumulators);
+    const Values accumulators = reduce(nest_.num_outer, points, identities(points.size()));
     std::size_t next = 0;
     for (Point& point : points) {
       for (int r = nest_.body_end; r < nest_.finish; ++r) {
@@ -280,6 +344,16 @@ class MapEmitter {
     Address at{code_.offset(point.pointers[static_cast<std::size_t>(use.group)], use.displacement * bytes), 0};
     if (nest_.vector_dim >= 0) at.stride = group.coefficients[static_cast<std::size_t>(nest_.vector_dim)];
     if (lanes == 1) at.stride = 0;
+    if (group.crossed) {
+      std::vector<llvm::Constant*> elements;
+      for (int l = 0; l < lanes; ++l) {
+        const std::int64_t e = std::int64_t{point.vector} * lanes + l, n = group.crossed->extent;
+        elements.push_back(llvm::ConstantInt::getSigned(code_.b.getInt64Ty(),
+                                                        e / n * group.crossed->outer + e % n * group.crossed->inner));
+      }
+      at.indices = llvm::ConstantVector::get(elements);
+      at.stride = 0;
+    }
     for (const kernel::Indirect& term : it.access.indirect) {
       Value* reg = point.registers[static_cast<std::size_t>(term.reg)];
       llvm::Type* wide = lanes_in(reg) == 1 ? code_.b.getInt64Ty() : code_.type(DType::I64, lanes);
@@ -318,6 +392,7 @@ class MapEmitter {
     Value* value = operand(point, it.args[0], lanes);
     const Address at = address(point, i, lanes);
     Value* mask = mask_of(point, it.args[1], lanes);
+    if (code_.held != nullptr) code_.held->writes(it.access.buffer);
     if (at.indices != nullptr) return code_.scatter(it.dtype, value, at.pointer, at.indices, mask);
     code_.store(it.dtype, value, at.pointer, at.stride, lanes, mask);
   }
@@ -335,15 +410,40 @@ Value* dim_extent(Code& code, const Frame& frame, const LoopDim& dim) {
   return code.b.CreateMul(frame.vars[static_cast<std::size_t>(dim.extent_var)], code.i64(dim.factor));
 }
 
+// Emitted in place a statement costs code at each of its places, and saves a call and its way through memory.
+bool is_small(const MapNest& nest) {
+  constexpr std::int64_t most_points = 32, most_instructions = 160;
+  std::int64_t vectors = 1;
+  for (std::size_t d = 0; d < nest.dims.size(); ++d) {
+    if (!nest.dims[d].is_static()) return false;
+    const bool fills = static_cast<int>(d) == nest.vector_dim;
+    vectors *= fills ? (nest.dims[d].extent + nest.lanes - 1) / nest.lanes : nest.dims[d].extent;
+    if (vectors > most_points) return false;
+  }
+  return vectors * nest.body_weight() <= most_instructions;
+}
+
 }  // namespace
 
-void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split) {
+void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, HeldValues* held) {
   bool split = map.split && may_split;
   if (split && (map.num_outer == 0 || map.dims[0].extent == kernel::Extent{})) {
     code.when(code.b.CreateICmpEQ(frame.worker, code.i64(0)), [&] { emit_map(code, frame, map, false); });
+    if (held != nullptr) held->clear();
     return;
   }
   const MapNest nest = normalised(code.state(), map, split);
+  if (held != nullptr && !split && is_small(nest)) {
+    Values arguments;
+    for (const AccessGroup& group : nest.groups)
+      arguments.push_back(code.offset(frame.buffers[static_cast<std::size_t>(group.buffer)],
+                                      frame.affine(code, group.outside), bytes_of(group.dtype)));
+    for (const AccessGroup& group : nest.index_groups) arguments.push_back(frame.affine(code, group.outside));
+    code.held = held;
+    MapEmitter(code, nest, arguments).emit();
+    code.held = nullptr;
+    return;
+  }
   const std::string key = nest.key();
   ModuleState& state = code.state();
   llvm::Function*& function = state.outlined[key];
@@ -356,7 +456,9 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split) {
     function =
         state.create_function("map_" + map.name, llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
     Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
-    MapEmitter(inner, nest, function).emit();
+    Values arguments;
+    for (llvm::Argument& argument : function->args()) arguments.push_back(&argument);
+    MapEmitter(inner, nest, arguments).emit();
     inner.b.CreateRetVoid();
   }
 
@@ -395,6 +497,9 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split) {
   } else {
     call();
   }
+  if (held == nullptr) return;
+  for (const Instr& instr : map.instrs)
+    if (instr.kind == Instr::Kind::Store) held->forget(instr.access.buffer);
 }
 
 }  // namespace hotloop::codegen

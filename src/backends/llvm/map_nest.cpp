@@ -1,6 +1,7 @@
 #include "backends/llvm/map_nest.h"
 
 #include <algorithm>
+#include <numeric>
 #include <sstream>
 
 #include "hotloop/error.h"
@@ -78,8 +79,49 @@ void collapse(MapNest& nest) {
   }
 }
 
-int join_group(std::vector<AccessGroup>& groups, const MapNest& nest, const Instr& instr, std::int64_t& displacement) {
+// Rows of a few numbers, most of which lie one after the other: then all fill vectors, and what lies otherwise (a gradient
+// that was computed transposed, say) is gathered. The pattern of the gather repeats after a few vectors.
+void cross(MapNest& nest) {
+  constexpr std::int64_t most_period = 7;
+  if (nest.dims.size() != 2 || nest.num_outer != 2 || nest.vector_dim != 1) return;
+  const LoopDim outer = nest.dims[0], inner = nest.dims[1];
+  if (!outer.is_static() || !inner.is_static() || inner.extent * 2 > nest.lanes) return;
+  const std::int64_t period = inner.extent / std::gcd<std::int64_t>(inner.extent, nest.lanes);
+  if (period > most_period || outer.extent * inner.extent < period * nest.lanes) return;
+  int num_even = 0, num_odd = 0;
+  std::vector<std::optional<AccessGroup::Crossed>> crossed(nest.instrs.size());
+  for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
+    const Instr& instr = nest.instrs[i];
+    if (!has_index(instr)) continue;
+    const std::int64_t a = instr.access.index.coefficient(outer.var), b = instr.access.index.coefficient(inner.var);
+    if (a == b * inner.extent) {
+      ++num_even;
+      continue;
+    }
+    if (instr.kind != Instr::Kind::Load || !instr.access.indirect.empty()) return;
+    crossed[i] = {a, b, inner.extent};
+    ++num_odd;
+  }
+  if (num_odd == 0 || num_even <= num_odd) return;
+  for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
+    Instr& instr = nest.instrs[i];
+    if (!has_index(instr)) continue;
+    instr.access.index = instr.access.index.without(outer.var);
+    // Any stride that is not zero: it varies along the dim.
+    if (crossed[i]) instr.access.index = instr.access.index.without(inner.var) + Affine::of(inner.var);
+  }
+  nest.crossed = std::move(crossed);
+  nest.period = static_cast<int>(period);
+  nest.dims[1].extent *= outer.extent;
+  nest.dims.erase(nest.dims.begin());
+  nest.num_outer = 1;
+  nest.vector_dim = 0;
+}
+
+int join_group(std::vector<AccessGroup>& groups, const MapNest& nest, std::size_t i, std::int64_t& displacement) {
+  const Instr& instr = nest.instrs[i];
   AccessGroup group;
+  if (!nest.crossed.empty()) group.crossed = nest.crossed[i];
   group.buffer = instr.access.buffer;
   group.dtype = instr.dtype;
   group.outside = instr.access.index;
@@ -89,7 +131,9 @@ int join_group(std::vector<AccessGroup>& groups, const MapNest& nest, const Inst
   }
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (groups[g].buffer != group.buffer || groups[g].dtype != group.dtype) continue;
-    if (groups[g].coefficients != group.coefficients || groups[g].outside.terms != group.outside.terms) continue;
+    if (groups[g].crossed != group.crossed || groups[g].coefficients != group.coefficients ||
+        groups[g].outside.terms != group.outside.terms)
+      continue;
     displacement = group.outside.constant - groups[g].outside.constant;
     return static_cast<int>(g);
   }
@@ -104,7 +148,7 @@ void group_accesses(MapNest& nest) {
     const Instr& instr = nest.instrs[i];
     if (!has_index(instr)) continue;
     auto& groups = instr.kind == Instr::Kind::Index ? nest.index_groups : nest.groups;
-    nest.uses[i].group = join_group(groups, nest, instr, nest.uses[i].displacement);
+    nest.uses[i].group = join_group(groups, nest, i, nest.uses[i].displacement);
   }
 }
 
@@ -166,6 +210,7 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split)
     nest.lanes = kernel::vector_bytes / static_cast<int>(widest);
     drop_trivial_dims(nest, split);
     collapse(nest);
+    if (!split) cross(nest);
     if (nest.vector_dim < 0) nest.lanes = 1;
   }
   if (split) nest.dims[0].dealt = true;
@@ -194,6 +239,8 @@ std::string MapNest::key() const {
     for (const AccessGroup& group : *list) {
       text << " g" << name_of(group.dtype);
       for (const std::int64_t c : group.coefficients) text << ',' << c;
+      if (group.crossed)
+        text << " crossed " << group.crossed->outer << ',' << group.crossed->inner << ',' << group.crossed->extent;
     }
     text << ';';
   }

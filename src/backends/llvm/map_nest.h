@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,12 @@ struct AccessGroup {
   DType dtype = DType::F32;
   kernel::Affine outside;                  // what does not depend on the dims: the caller adds it
   std::vector<std::int64_t> coefficients;  // by dim, in elements
+  // Of an access whose two dims, evenly spaced for all others, became one: its strides along them, and the extent of the inner one.
+  struct Crossed {
+    std::int64_t outer, inner, extent;
+    bool operator==(const Crossed&) const = default;
+  };
+  std::optional<Crossed> crossed;
 };
 struct IndexUse {
   int group = -1;
@@ -39,8 +46,10 @@ struct MapNest {
   int body_end = 0;  // where the Reduced instructions begin
   int finish = 0;    // where they end
   std::vector<AccessGroup> groups, index_groups;
-  std::vector<IndexUse> uses;   // by instruction
-  std::vector<bool> uniform;    // by instruction: one value for all points of the vector dim
+  std::vector<IndexUse> uses;  // by instruction
+  std::vector<bool> uniform;   // by instruction: one value for all points of the vector dim
+  std::vector<std::optional<AccessGroup::Crossed>> crossed;  // by instruction, until accesses are grouped
+  int period = 1;                                            // vectors after which crossed accesses repeat
   std::vector<bool> hoistable;  // uniform and allowed in front of the loop over the vector dim
 
   const kernel::Instr& instr(int i) const { return instrs[static_cast<std::size_t>(i)]; }

@@ -2,8 +2,10 @@
 #include "backends/llvm/code.h"
 
 #include <cstddef>
+#include <optional>
 
 #include "backends/backend.h"
+#include "backends/llvm/held_values.h"
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
@@ -61,6 +63,7 @@ class ProgramEmitter {
       }
       frame_.buffers.push_back(base);
     }
+    held_.emplace(state.module, state.program, frame_.buffers);
   }
 
   void emit() {
@@ -77,15 +80,24 @@ class ProgramEmitter {
     }
   }
 
-  void emit(const kernel::Map& map) { emit_map(code_, frame_, map, !one_worker_); }
-  void emit(const kernel::Dot& dot) { emit_dot(code_, frame_, dot); }
-  void emit(const kernel::Pack& pack) { emit_pack(code_, frame_, pack); }
+  // What runs again and again is worth its own code at each place.
+  HeldValues* held() { return loop_depth_ > 0 ? &*held_ : nullptr; }
+
+  void emit(const kernel::Map& map) { emit_map(code_, frame_, map, !one_worker_, held()); }
+  void emit(const kernel::Dot& dot) { emit_dot(code_, frame_, dot, held()); }
+  void emit(const kernel::Pack& pack) {
+    emit_pack(code_, frame_, pack);
+    held_->forget(pack.target);
+  }
 
   void emit(const kernel::Single& single) {
+    held_->clear();
     code_.when(code_.b.CreateICmpEQ(frame_.worker, code_.i64(0)), [&] { alone(single.body); });
+    held_->clear();
   }
 
   void emit(const kernel::Barrier&) {
+    held_->clear();
     code_.when(code_.b.CreateICmpNE(frame_.num_workers, code_.i64(1)), [&] {
       auto* type = llvm::FunctionType::get(code_.b.getVoidTy(), {code_.b.getPtrTy()}, false);
       code_.b.CreateCall(type, barrier_, {team_});
@@ -104,6 +116,8 @@ class ProgramEmitter {
     Value* trip = frame_.extent(code_, loop.trip);
     llvm::BasicBlock* done = new_block("for.done");
     Value* const turn = frame_.turn;
+    held_->clear();
+    ++loop_depth_;
     code_.loop(code_.i64(0), trip, 1, [&](Value* iv) {
       frame_.turn = iv;
       set(loop.counter, loop.reverse ? code_.b.CreateSub(code_.b.CreateSub(trip, code_.i64(1)), iv) : iv);
@@ -115,6 +129,8 @@ class ProgramEmitter {
       }
       block(loop.body);
     });
+    --loop_depth_;
+    held_->clear();
     frame_.turn = turn;
     code_.b.CreateBr(done);
     code_.b.SetInsertPoint(done);
@@ -125,6 +141,7 @@ class ProgramEmitter {
     Value* total = frame_.extent(code_, grid.total);
     Value* tile_rows = code_.i64(grid.tile_rows);
     Value* tiles = code_.b.CreateUDiv(code_.b.CreateAdd(total, code_.i64(grid.tile_rows - 1)), tile_rows);
+    held_->clear();
     // Blocks are dealt in turn; a block without tiles still runs its prologue, which may clear partial sums.
     llvm::Function* function = code_.b.GetInsertBlock()->getParent();
     llvm::BasicBlock* before = code_.b.GetInsertBlock();
@@ -137,6 +154,7 @@ class ProgramEmitter {
     leave_if_cancelled();
     set(grid.block, number);
     alone(grid.prologue);
+    held_->clear();
     Value* first = code_.b.CreateMul(number, code_.i64(grid.tiles_per_block));
     Value* last = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, tiles,
                                                 code_.b.CreateAdd(first, code_.i64(grid.tiles_per_block)));
@@ -145,6 +163,7 @@ class ProgramEmitter {
       set(grid.row0, row0);
       set(grid.rows, code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, tile_rows, code_.b.CreateSub(total, row0)));
       alone(grid.body);
+      held_->clear();
     });
     Value* next = code_.b.CreateAdd(number, frame_.num_workers);
     number->addIncoming(next, code_.b.GetInsertBlock());
@@ -187,6 +206,8 @@ class ProgramEmitter {
   Value* barrier_;
   Value* team_;
   bool one_worker_ = false;  // inside a Grid or Single
+  int loop_depth_ = 0;
+  std::optional<HeldValues> held_;
 };
 
 }  // namespace

@@ -1,0 +1,112 @@
+#include "backends/llvm/held_values.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "hotloop/error.h"
+
+namespace hotloop::codegen {
+namespace {
+
+std::int64_t memory_bytes(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
+// How many lanes a mask lets through, if they are the first ones and known.
+std::optional<int> first_lanes(const Value* mask, int lanes) {
+  if (mask == nullptr) return lanes;
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
+  if (constant == nullptr || lanes_in(mask) != lanes) return std::nullopt;
+  int count = 0;
+  for (int l = 0; l < lanes; ++l) {
+    const llvm::Constant* lane = constant->getAggregateElement(static_cast<unsigned>(l));
+    if (lane == nullptr) return std::nullopt;
+    if (lane->isNullValue()) continue;
+    if (!lane->isOneValue() || count != l) return std::nullopt;
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+HeldValues::HeldValues(const llvm::Module& module, const kernel::Program& program, const std::vector<Value*>& bases)
+    : layout_(module.getDataLayout()) {
+  for (std::size_t i = 0; i < bases.size(); ++i) {
+    const kernel::Buffer& buffer = program.buffers[i];
+    const bool in_arena = buffer.space == kernel::Space::Shared || buffer.space == kernel::Space::Worker;
+    ranges_.push_back({place_of(bases[i]), buffer.elements * memory_bytes(buffer.dtype), in_arena});
+  }
+}
+
+HeldValues::Place HeldValues::place_of(const Value* pointer) const {
+  llvm::APInt offset(64, 0);
+  const Value* base = pointer->stripAndAccumulateConstantOffsets(layout_, offset, /*AllowNonInbounds=*/true);
+  return {base, offset.getSExtValue()};
+}
+
+bool HeldValues::is_known(const Place& place) const {
+  return std::ranges::any_of(ranges_, [&](const Range& r) { return r.place.base == place.base; });
+}
+
+void HeldValues::forget(const Place& place, std::int64_t bytes) {
+  std::erase_if(entries_, [&](const Entry& e) {
+    return e.place.base == place.base && e.place.at < place.at + bytes && place.at < e.place.at + e.bytes;
+  });
+}
+
+void HeldValues::forget(int buffer) {
+  const Range& range = ranges_[static_cast<std::size_t>(buffer)];
+  forget(range.place, range.bytes);
+}
+
+Value* HeldValues::find(Code& code, DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask) {
+  const bool is_vector = lanes > 1 && stride != 0;
+  if (is_vector && stride != 1) return nullptr;
+  if (!is_vector && mask != nullptr) return nullptr;
+  const auto active = is_vector ? first_lanes(mask, lanes) : 1;
+  if (!active) return nullptr;
+  const Place place = place_of(pointer);
+  const std::int64_t bytes = *active * memory_bytes(dtype);
+  for (const Entry& e : entries_) {
+    if (e.place.base != place.base || e.dtype != dtype) continue;
+    if (is_vector) {
+      if (e.place.at == place.at && e.bytes >= bytes && lanes_in(e.value) == lanes) return e.value;
+      continue;
+    }
+    const std::int64_t from = place.at - e.place.at;
+    if (from < 0 || from + bytes > e.bytes || from % memory_bytes(dtype) != 0) continue;
+    const auto lane = static_cast<int>(from / memory_bytes(dtype));
+    const int width = lanes_in(e.value);
+    if (width == 1) return code.widen(e.value, lanes);
+    if (lanes == 1) return code.b.CreateExtractElement(e.value, static_cast<std::uint64_t>(lane));
+    return code.b.CreateShuffleVector(e.value, std::vector<int>(static_cast<std::size_t>(lanes), lane));
+  }
+  return nullptr;
+}
+
+void HeldValues::keep_load(DType dtype, Value* pointer, Value* value) {
+  const Place place = place_of(pointer);
+  if (lanes_in(value) == 1 && is_known(place)) entries_.push_back({place, memory_bytes(dtype), dtype, value});
+}
+
+Value* HeldValues::mask_of_store(DType dtype, Value* pointer, int lanes, Value* mask) const {
+  const auto active = first_lanes(mask, lanes);
+  if (mask == nullptr || !active) return mask;
+  const Range& range = ranges_[static_cast<std::size_t>(written_)];
+  const Place place = place_of(pointer);
+  if (!range.padded || place.base != range.place.base) return mask;
+  const std::int64_t begin = place.at - range.place.at, size = memory_bytes(dtype);
+  const std::int64_t room = (range.bytes + kernel::vector_bytes - 1) / kernel::vector_bytes * kernel::vector_bytes;
+  return begin + *active * size == range.bytes && begin + lanes * size <= room ? nullptr : mask;
+}
+
+void HeldValues::keep_store(DType dtype, Value* pointer, Value* value, Value* mask) {
+  const int lanes = lanes_in(value);
+  const auto active = first_lanes(mask, lanes);
+  const Place place = place_of(pointer);
+  if (!active || !is_known(place)) return forget(written_);
+  const std::int64_t bytes = *active * memory_bytes(dtype);
+  forget(place, bytes);
+  entries_.push_back({place, bytes, dtype, value});
+}
+
+}  // namespace hotloop::codegen

@@ -1,0 +1,54 @@
+// What memory is known to hold, in straight-line code. A small statement that is emitted in place finds in registers what statements
+// before it stored or loaded as single numbers. Stores stay: other code may read them.
+#pragma once
+
+#include <llvm/IR/DataLayout.h>
+
+#include "backends/llvm/code.h"
+
+namespace hotloop::codegen {
+
+class HeldValues {
+ public:
+  // `bases` are the addresses of the program's buffers. Buffers of an arena overlap where their bytes do, others not at all.
+  HeldValues(const llvm::Module& module, const kernel::Program& program, const std::vector<Value*>& bases);
+
+  void clear() { entries_.clear(); }
+  void forget(int buffer);                        // something was written to it
+  void writes(int buffer) { written_ = buffer; }  // what following stores write to
+
+  // The value of such a load, or null.
+  Value* find(Code& code, DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask);
+  void keep_load(DType dtype, Value* pointer, Value* value);  // of one number
+  // Null if a store of these lanes at the end of a buffer may write the padding behind it too, else the mask.
+  Value* mask_of_store(DType dtype, Value* pointer, int lanes, Value* mask) const;
+  void keep_store(DType dtype, Value* pointer, Value* value, Value* mask);
+  void forget_store() { forget(written_); }  // one that keep_store() cannot describe
+
+ private:
+  struct Place {
+    const Value* base;
+    std::int64_t at;  // bytes
+  };
+  struct Range {
+    Place place;
+    std::int64_t bytes;
+    bool padded;  // to whole vectors
+  };
+  struct Entry {
+    Place place;
+    std::int64_t bytes;  // that are known
+    DType dtype;
+    Value* value;
+  };
+  Place place_of(const Value* pointer) const;
+  bool is_known(const Place& place) const;  // a constant distance from a buffer
+  void forget(const Place& place, std::int64_t bytes);
+
+  const llvm::DataLayout& layout_;
+  std::vector<Range> ranges_;  // by buffer
+  std::vector<Entry> entries_;
+  int written_ = -1;
+};
+
+}  // namespace hotloop::codegen

@@ -1,0 +1,134 @@
+// Small statements in a loop, which are emitted in place: what one computes stays in registers for the next.
+#include "llvm_backend.h"
+
+namespace hotloop::kernel {
+namespace {
+
+class LlvmInPlace : public LlvmBackend {};
+
+// A state of 3 numbers, a layer of n, its inner products with 3 rows and the state again: no tail is a whole vector.
+TEST_P(LlvmInPlace, ASmallNetworkStepsOn) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t n : {5, 16, 30, 50}) {
+      ProgramBuilder p(target());
+      const int w = p.argument(dtype, 3 * n), u = p.argument(dtype, 3 * n), b = p.argument(dtype, n),
+                y0 = p.argument(dtype, 3), y = p.result(dtype, 3), norm = p.result(dtype, 1);
+      const int state = p.shared(dtype, 3), hidden = p.shared(dtype, n), active = p.shared(dtype, n),
+                change = p.shared(dtype, 3);
+      const Var t = p.var("t"), i = p.var("i"), k = p.var("k");
+      const auto copy = [&](int from, int to) {
+        MapBuilder m({{i, {3, -1}}}, 1, 0);
+        m.store(dtype, at(to, Affine::of(i)), m.load(dtype, at(from, Affine::of(i))));
+        return Stmt{m.build()};
+      };
+      p.add(std::get<Map>(copy(y0, state).node));
+      For loop{t, {3, -1}, false, {}, {}, {}};
+      Dot dot;
+      dot.name = "layer";
+      dot.dtype = dtype;
+      dot.n = {n, -1};
+      dot.init = at(b);
+      dot.init_n = 1;
+      dot.c = at(hidden);
+      DotSegment segment;
+      segment.a = at(state);
+      segment.b = at(w);
+      segment.b_n = 1;
+      segment.k = {{{3, -1}, 1, n}};
+      dot.segments = {segment};
+      loop.body.push_back({dot});
+      MapBuilder act({{i, {n, -1}}}, 1, 0);
+      const int h = act.load(dtype, at(hidden, Affine::of(i)));
+      act.store(
+          dtype, at(active, Affine::of(i)),
+          act.op(ScalarOp::Div, dtype, h,
+                 act.op(ScalarOp::Max, dtype, act.op(ScalarOp::Abs, dtype, h), act.op(ScalarOp::Mul, dtype, h, h))));
+      loop.body.push_back({act.build()});
+      MapBuilder products({{i, {3, -1}}, {k, {n, -1}}}, 1, 1);
+      const int product = products.op(ScalarOp::Mul, dtype, products.load(dtype, at(active, Affine::of(k))),
+                                      products.load(dtype, at(u, Affine::of(i, n) + Affine::of(k))));
+      const int sum = products.reduced(ScalarOp::Add, dtype, product);
+      const int start = products.load(dtype, at(state, Affine::of(i)));
+      products.store(dtype, at(change, Affine::of(i)), products.op(ScalarOp::Add, dtype, start, sum));
+      loop.body.push_back({products.build()});
+      MapBuilder squares({{i, {3, -1}}}, 0, -1);
+      const int x = squares.load(dtype, at(change, Affine::of(i)));
+      const int total = squares.reduced(ScalarOp::Add, dtype, squares.op(ScalarOp::Mul, dtype, x, x));
+      squares.store(dtype, at(norm), total);
+      loop.body.push_back({squares.build()});
+      MapBuilder scale({{i, {3, -1}}}, 1, 0);
+      scale.store(dtype, at(state, Affine::of(i)),
+                  scale.op(ScalarOp::Div, dtype, scale.load(dtype, at(change, Affine::of(i))),
+                           scale.op(ScalarOp::Sqrt, dtype, scale.load(dtype, at(norm)))));
+      loop.body.push_back({scale.build()});
+      loop.body.push_back(copy(state, y));
+      p.add(loop);
+      check(p.build());
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// What was written through an index that is only known at run time, through a stride, or in part, is read again from memory.
+TEST_P(LlvmInPlace, WhatIsOverwrittenIsForgotten) {
+  for (const int where : {0, 2, 6}) {
+    ProgramBuilder p(target());
+    const int index = p.argument(i32, 1), x = p.argument(f32, 7), y = p.result(f32, 21);
+    const int table = p.shared(f32, 7);
+    const Var t = p.var("t"), i = p.var("i");
+    const auto map = [&](std::int64_t n, const auto& write) {
+      MapBuilder m({{i, {n, -1}}}, 1, 0);
+      write(m);
+      return Stmt{m.build()};
+    };
+    const auto keep = [&](std::int64_t row) {
+      return map(7, [&](MapBuilder& m) {
+        m.store(f32, at(y, Affine::of(i) + row * 7), m.load(f32, at(table, Affine::of(i))));
+      });
+    };
+    For loop{t, {2, -1}, false, {}, {}, {}};
+    loop.body.push_back(
+        map(7, [&](MapBuilder& m) { m.store(f32, at(table, Affine::of(i)), m.load(f32, at(x, Affine::of(i)))); }));
+    loop.body.push_back(map(1, [&](MapBuilder& m) {
+      const int at_run_time = m.load(i32, at(index));
+      Access one = at(table);
+      one.indirect = {{at_run_time, 1}};
+      m.store(f32, one, m.constant(5.0f));
+    }));
+    loop.body.push_back(keep(0));
+    loop.body.push_back(map(3, [&](MapBuilder& m) { m.store(f32, at(table, Affine::of(i, 2)), m.constant(6.0f)); }));
+    loop.body.push_back(keep(1));
+    loop.body.push_back(map(2, [&](MapBuilder& m) { m.store(f32, at(table, Affine::of(i) + 3), m.constant(7.0f)); }));
+    loop.body.push_back(keep(2));
+    p.add(loop);
+    check(p.build(), {1}, 1, {Array::from<std::int32_t>({where}, Shape{1})});
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Rows of a few numbers beside a transposed operand fill vectors, whatever the length of a row.
+TEST_P(LlvmInPlace, RowsOfAFewNumbersAndATransposedOperand) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t rows : {2, 33, 100}) {
+      for (const std::int64_t n : {1, 2, 3, 6, 7, 8}) {
+        ProgramBuilder p(target());
+        const int x = p.argument(dtype, rows * n), g = p.argument(dtype, rows * n + 3), y = p.result(dtype, rows * n);
+        const Var i = p.var("i"), k = p.var("k");
+        MapBuilder m({{i, {rows, -1}}, {k, {n, -1}}}, 2, 1);
+        const Affine even = Affine::of(i, n) + Affine::of(k);
+        const int a = m.load(dtype, at(x, even));
+        const int b = m.load(dtype, at(g, Affine::of(i) + Affine::of(k, rows) + 3));
+        m.store(dtype, at(y, even), m.op(ScalarOp::Fma, dtype, a, b, a));
+        p.add(m.build());
+        check(p.build());
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmInPlace, testing::Values("avx512", "avx2", "portable"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace hotloop::kernel
