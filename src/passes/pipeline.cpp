@@ -22,6 +22,7 @@ Pass dce();
 Pass hoist();
 Pass merge_dots();
 Pass merge_sums();
+Pass merge_loops();
 Pass batch_inputs();
 Pass defer_products();
 Pass remat();
@@ -38,7 +39,7 @@ const std::vector<Stage>& stages() {
   static const std::vector<Stage> table = {
       {1, {inline_calls(), inline_loops(), fold_extents()}},
       // Values before loops: constants known and duplicates gone, the patterns below are easier to see.
-      {5, {simplify(), fold(), cse(), simplify_loops(), dce()}},
+      {5, {simplify(), fold(), cse(), merge_loops(), simplify_loops(), dce()}},
       // Wide dots first: one merged dot is batched, deferred and scheduled in place of four.
       {4, {merge_dots(), merge_sums(), simplify(), hoist(), cse(), dce()}},
       {1, {batch_inputs(), defer_products(), dce()}},

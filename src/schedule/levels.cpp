@@ -71,9 +71,9 @@ int outer_loop_class(const Node& node, const AxisAnalysis& axes) {
     if (role_of(*n, axes, cls) != Role::Once) inside += flops;
   }
   // Workers meet after each region: an axis that is summed over again and again, as the width of the layers of one sample is, does
-  // not pay.
-  constexpr double worth_a_region = 1e4;
+  // not pay, unless there is much to do in between. (A batch is summed over at the end, for the gradient.)
   const int num_regions = (assign_levels(body, axes, cls).num_levels + 1) / 2;
+  const double worth_a_region = num_regions <= 3 ? 1e4 : 1e5;
   return inside > 0.5 * all && inside > worth_a_region * num_regions ? cls : -1;
 }
 
