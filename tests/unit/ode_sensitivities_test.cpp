@@ -217,7 +217,7 @@ TEST(OdeSensitivities, NeuralField) {
 
 // A direction along one number of a matrix is a product of two one-hot rows: no dot of the solve reads a dense unit tangent.
 TEST(Sensitivities, UnitTangentsOfMatricesStayFactored) {
-  constexpr std::int64_t hidden = 16, state = 2, directions = hidden * state;
+  constexpr std::int64_t hidden = 16, state = 3, directions = hidden * state;
   const auto solve = [](std::span<const Value> p) {
     Options options;
     options.controller = ode::PID(1e-4, 1e-4);
@@ -225,7 +225,7 @@ TEST(Sensitivities, UnitTangentsOfMatricesStayFactored) {
     const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& w) {
       return Tree<Value>(matmul(w["w1"], tanh(matmul(w["w0"], y.leaf()))));
     };
-    const Value y0 = constant(Array::from(std::vector<double>{0.1, -0.1}, {state}));
+    const Value y0 = constant(Array::from(std::vector<double>{0.1, -0.1, 0.2}, {state}));
     return std::vector<Value>{ode::solve(field, ode::Tsit5(), 0, 1, Tree<Value>(y0), options).y1.leaf()};
   };
   Array w0(DType::F64, {hidden, state}), w1(DType::F64, {state, hidden});
@@ -243,6 +243,7 @@ TEST(Sensitivities, UnitTangentsOfMatricesStayFactored) {
     }
     return largest;
   };
+  // The largest are the hidden layer's tangents along all directions, of both matrices side by side.
   EXPECT_LT(largest_read(largest_read, *passes::optimize(*graph, {})), directions * directions);
   // And the numbers are those of reverse mode.
   const std::vector<Array> at{w0, w1};
