@@ -33,6 +33,7 @@ HIDDEN["optim"] = HIDDEN["ode"] = HIDDEN["nn"]
 # The folder whose interface a public header is. The umbrella header belongs to nobody.
 PUBLIC = {
     "array.h": "core",
+    "cancel.h": "core",
     "tree.h": "core",
     "error.h": "core",
     "fixed_rows.h": "core",

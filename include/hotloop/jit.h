@@ -5,10 +5,10 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "hotloop/cancel.h"
 #include "hotloop/graph.h"
 
 namespace hotloop {
@@ -29,15 +29,6 @@ struct CompileOptions {
   std::vector<int> batch_axes;
   std::vector<std::string> disabled_passes;  // names of optional passes, or "all"
   bool keep_source = false;
-};
-
-// Makes all calls in progress and to come end early by throwing Cancelled, until clear_cancel(). request_cancel() may be called
-// from a signal handler.
-void request_cancel() noexcept;
-void clear_cancel() noexcept;
-class Cancelled : public std::runtime_error {
- public:
-  Cancelled() : std::runtime_error("[run] cancelled") {}
 };
 
 // One compiled program. Calls are thread-safe; a steady-state call takes no lock, spawns no thread and

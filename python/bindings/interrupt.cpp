@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "bindings.h"
-#include "hotloop/jit.h"
-#include "runtime/cancel.h"
+#include "core/cancel.h"
+#include "hotloop/cancel.h"
 
 namespace hotloop::python {
 namespace {
@@ -64,7 +64,7 @@ class HandlerGuard {
 
 // Until the main thread has heard of the interrupt, calls of other threads are stopped, too.
 void wait_for_main_thread() {
-  while (runtime::cancel_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (cancel_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 bool completed(const std::function<void()>& work, bool main) {

@@ -139,15 +139,14 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
     graph = program.shared_graph();
   }
   {
-    const nb::gil_scoped_release release;
     if (options.threads < 0) options.threads = 0;  // the engine takes no more than a call is worth
     if (bound == nullptr) {
-      executable_ = compile(graph, options);
+      run_interruptibly([&] { executable_ = compile(graph, options); });
     } else {
       std::vector<Array> values = bound->arrays;
       values.resize(values.size() + types_.size());  // the arguments stay open
       values.insert(values.end(), lifted_.begin(), lifted_.end());
-      executable_ = compile_bound(graph, values, options);
+      run_interruptibly([&] { executable_ = compile_bound(graph, values, options); });
     }
   }
   const Executable::Impl& impl = executable_->impl();

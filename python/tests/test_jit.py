@@ -243,6 +243,26 @@ def test_ctrl_c_ends_a_long_product():
     assert time.perf_counter() - sent[0] < 1  # a few milliseconds on a free machine; the whole product takes seconds
 
 
+def test_ctrl_c_ends_a_compilation():
+    def long(x):
+        for i in range(1500):
+            x = hl.tanh(x * (1 + 0.001 * i)) + hl.sin(x[::-1])
+        return x
+
+    sent = []
+
+    def interrupt():
+        time.sleep(1)
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        hl.jit(long)(np.ones(16, np.float32))
+    assert time.perf_counter() - sent[0] < 2  # some milliseconds on a free machine; the whole compilation takes many seconds
+    assert float(hl.jit(lambda v: v + 2)(1.0)) == 3
+
+
 def test_explain_names_the_program():
     def activity(x):
         return hl.tanh(x).sum()

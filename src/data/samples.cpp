@@ -431,7 +431,8 @@ class Builder {
         throw UserError("data", "column '" + name_of_number(c) + "' must have a finite mean and deviation",
                         "values up to " + print_number(std::max(std::abs(least[c]), std::abs(most[c]))),
                         "scale the column down");
-      (input ? fitted_->input_scales[c] : fitted_->target_scales[c - at_.features]) = {mean[c], constant ? 1 : std};
+      (input ? fitted_->input_scales[c] : fitted_->target_scales[c - at_.features]) =
+          Standardization{mean[c], constant ? 1 : std};
     }
   }
 

@@ -155,13 +155,15 @@ class MergeDots {
     if (origin_of(candidates[0].other(), level_, index_) == Origin::Computed)
       std::ranges::stable_sort(candidates, {},
                                [&](const Candidate& c) { return place_of_partner(c.other(), level_, index_, uses_); });
+    std::erase_if(candidates, [&](const Candidate& c) { return merge_.is_taken(*c.dot); });
+    if (candidates.size() < 2) return;
+    std::vector<const Node*> dots;
+    for (const Candidate& c : candidates) dots.push_back(c.dot);
+    Horizontal::Growing growing(merge_, dots);
     for (const Candidate& c : candidates) {
-      if (merge_.is_taken(*c.dot)) continue;
+      if (!growing.add(c.dot)) continue;
       members.push_back(c.dot);
-      if (merge_.independent(members))
-        group.push_back(c);
-      else
-        members.pop_back();
+      group.push_back(c);
     }
     if (group.size() < 2) return;
     merge_.accept({members, {}, [group](ir::Rebuild& rebuild, Builder& builder) { emit(group, rebuild, builder); }});

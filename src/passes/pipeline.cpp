@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/cancel.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
 
@@ -112,6 +113,7 @@ std::shared_ptr<const Graph> optimize(const Graph& graph, const PassOptions& opt
       for (const Pass& pass : stage.passes) {
         const auto seen = unchanged_at.find(pass.name);
         if (seen != unchanged_at.end() && seen->second == version) continue;
+        leave_if_cancelled();
         PassReport report;
         report.name = pass.name;
         if (is_off(pass, full)) {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "core/cancel.h"
 #include "hotloop/error.h"
-#include "runtime/cancel.h"
 #include "runtime/history.h"
 
 namespace hotloop {
@@ -52,7 +52,7 @@ void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t ro
   const std::int64_t call = num_calls.fetch_add(1, std::memory_order_relaxed);
   if (call >= first_timed && call % timed_every != 0 && !runtime::history_is_recording()) {
     engine->run(in, out, rows);
-    if (runtime::cancel_requested()) throw Cancelled();
+    leave_if_cancelled();
     return;
   }
   using Clock = std::chrono::steady_clock;
@@ -74,7 +74,7 @@ void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t ro
     record.time_us = static_cast<double>(ns) * 1e-3;
     runtime::record_launch(record);
   }
-  if (runtime::cancel_requested()) throw Cancelled();
+  leave_if_cancelled();
 }
 
 std::unique_ptr<Executable::Impl::Call> Executable::Impl::take_call() const {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "backends/backend.h"
-#include "runtime/cancel.h"
+#include "core/cancel.h"
 #include "runtime/engine.h"
 #include "runtime/pool.h"
 #include "runtime/thread_team.h"
@@ -41,7 +41,7 @@ class Context {
     // some gigabytes: a call may be cancelled meanwhile.
     constexpr std::size_t piece = std::size_t{16} << 20;
     for (std::size_t at = 0; at < total; at += piece) {
-      if (cancel_requested()) throw Cancelled();
+      leave_if_cancelled();
       std::memset(arena_.get() + at, 0xff, std::min(piece, total - at));
     }
     workers_ = std::vector<KernelContext>(static_cast<std::size_t>(num_workers));

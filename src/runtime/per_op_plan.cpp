@@ -6,9 +6,9 @@
 #include <map>
 #include <utility>
 
+#include "core/cancel.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
-#include "runtime/cancel.h"
 #include "runtime/pool.h"
 #include "schedule/storage.h"
 

@@ -375,11 +375,24 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
   // the batch of an inference program, and taken however small it is. (A state that only counts the steps lacks it.) Another axis
   // in its place would make a row's sums depend on the number of rows.
   constexpr double most = 0.5;
+  std::set<int> met;  // classes that some node couples or contracts
+  for (const auto& node : graph.nodes())
+    any_node(*node, [&](const Node& n) {
+      for (const auto* axes : {&coupled_, &contracted_})
+        for (auto it = axes->lower_bound({&n, -1}); it != axes->end() && it->first == &n; ++it)
+          met.insert(find(it->second));
+      for (int i = 0; i < static_cast<int>(n.types.size()); ++i) {
+        std::set<int> seen;
+        const Value v{const_cast<Node*>(&n), i};
+        for (int a = 0; a < v.rank(); ++a)
+          if (const int cls = axis_class(v, a); !seen.insert(cls).second) met.insert(cls);
+      }
+      return false;
+    });
   const auto is_mapped = [&](int cls, double flops) {
     const auto& outputs = graph.outputs();
     return (flops > most * all_work || std::ranges::all_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; })) &&
-           std::ranges::any_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; }) &&
-           std::ranges::none_of(graph.nodes(), [&](const auto& n) { return couples(*n, cls) || contracts(*n, cls); });
+           std::ranges::any_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; }) && !met.contains(cls);
   };
   int best = -1;
   double best_work = 0;

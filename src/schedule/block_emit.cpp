@@ -1,6 +1,7 @@
 // Where the values of a block lie, and the statements that compute them.
 #include <algorithm>
 
+#include "core/cancel.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block_lowering.h"
@@ -85,7 +86,10 @@ Block BlockLowering::emit() {
   }
   const Block save = lower_copies(context_, saved);
   block.insert(block.end(), save.begin(), save.end());
-  for (Slot& slot : slots_) emit_slot(slot, block);
+  for (Slot& slot : slots_) {
+    leave_if_cancelled();
+    emit_slot(slot, block);
+  }
   for (const BlockTarget& s : saved) context_.bind(s.value, s.storage);
   for (std::size_t t : late_copies_) last.push_back({targets_[t].value, targets_[t].storage, {}, false});
   Block copies = lower_copies(context_, last);

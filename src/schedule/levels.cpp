@@ -1,8 +1,10 @@
 #include "schedule/levels.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
+#include "core/cancel.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block.h"
@@ -153,12 +155,23 @@ class LevelLowering {
         outputs_(outputs),
         levels_(assign_levels(graph, context.axes(), context.tile_class)) {
     num_levels_ = levels_.num_levels + 1;
+    computed_.resize(static_cast<std::size_t>(num_levels_));
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+      const Node* n = graph.nodes()[i].get();
+      position_[n] = i;
+      if (!ir::is(*n, OpKind::Input) && !floats(*n) && !levels_.outer_loops.contains(n))
+        computed_[static_cast<std::size_t>(home(*n))].push_back(n);
+    }
     find_crossings();
+    crossing_views_.resize(computed_.size());
+    for (const auto& [n, index] : crossing_)
+      if (floats(*n)) crossing_views_[static_cast<std::size_t>(levels_.level.at(n))].push_back(n);
   }
 
   Block run() {
     Block program;
     for (int l = 0; l < num_levels_; ++l) {
+      leave_if_cancelled();
       if (levels_.is_region(l)) {
         tile_level(l, program);
         for (const auto& [loop, cls] : levels_.outer_loops)
@@ -191,7 +204,10 @@ class LevelLowering {
   const std::vector<LevelOutput>& outputs_;
   Levels levels_;
   int num_levels_ = 0;
-  std::set<ValueKey> crossing_;  // computed at one level, read at another
+  std::vector<std::vector<const Node*>> computed_;  // at each level
+  std::map<const Node*, std::size_t> position_;     // in the graph
+  std::set<ValueKey> crossing_;                     // computed at one level, read at another
+  std::vector<std::vector<const Node*>> crossing_views_;
   struct PendingSum {
     Value value;
     Storage partial;  // of block 0
@@ -233,13 +249,21 @@ void LevelLowering::find_crossings() {
     if (floats(*v.node) || output_level(v) != levels_.level.at(v.node)) visit(visit, v, output_level(v));
 }
 
+// What the level computes and the views and constants that it reads, in the order of the graph.
 std::vector<const Node*> LevelLowering::nodes_at(int level) const {
-  std::vector<const Node*> nodes;
-  for (const auto& n : graph_.nodes()) {
-    if (ir::is(*n, OpKind::Input)) continue;
-    if (levels_.outer_loops.contains(n.get())) continue;
-    if (floats(*n) ? levels_.level.at(n.get()) <= level : home(*n) == level) nodes.push_back(n.get());
-  }
+  std::vector<const Node*> nodes = computed_[static_cast<std::size_t>(level)];
+  std::set<const Node*> seen;
+  const std::function<void(const Node*)> visit = [&](const Node* n) {
+    if (!floats(*n) || ir::is(*n, OpKind::Input) || levels_.level.at(n) > level || !seen.insert(n).second) return;
+    nodes.push_back(n);
+    for (const Value& v : n->operands) visit(v.node);
+  };
+  for (std::size_t i = 0, n = nodes.size(); i < n; ++i)
+    for (const Value& v : nodes[i]->operands) visit(v.node);
+  for (const Value& v : graph_.outputs())
+    if (output_level(v) == level) visit(v.node);
+  for (const Node* n : crossing_views_[static_cast<std::size_t>(level)]) visit(n);
+  std::ranges::sort(nodes, {}, [&](const Node* n) { return position_.at(n); });
   return nodes;
 }
 

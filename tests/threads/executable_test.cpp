@@ -150,6 +150,28 @@ TEST(Executable, CancelThrowsUntilCleared) {
   EXPECT_NO_THROW(run(x));
 }
 
+TEST(Executable, CancelEndsACompilation) {
+  const auto graph = trace(
+      [](std::span<const Value> x) {
+        Value y = x[0];
+        for (int i = 0; i < 2000; ++i) y = tanh(y * (1 + 0.001 * i)) + sin(reverse(y, {0}));
+        return std::vector<Value>{y};
+      },
+      std::vector<ValueType>{{DType::F32, {16}}});
+  request_cancel();
+  EXPECT_THROW(compile(graph), Cancelled);
+  clear_cancel();
+  std::thread canceller([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    request_cancel();
+  });
+  EXPECT_THROW(compile(graph), Cancelled);  // of some ten seconds
+  canceller.join();
+  clear_cancel();
+  const Executable run = compile(identity({DType::F32, {6}}));
+  EXPECT_NO_THROW(run(std::vector<Array>{Array::zeros(DType::F32, {6})}));
+}
+
 // A loop of a program that no tile splits, and one inside a tile.
 TEST(Executable, CancelEndsALongLoop) {
   for (const bool batched : {false, true}) {

@@ -353,7 +353,7 @@ Value* Frame::affine(Code& code, const kernel::Affine& index) const {
 
 Value* Frame::address(Code& code, const kernel::Access& access) const {
   HOTLOOP_CHECK(access.indirect.empty(), "only a Map may index indirectly");
-  return code.offset(buffers[static_cast<std::size_t>(access.buffer)], affine(code, access.index),
+  return code.offset(buffer(access.buffer), affine(code, access.index),
                      bytes_of(code.state().buffer(access.buffer).dtype));
 }
 

@@ -23,6 +23,7 @@ struct ModuleState {
   const kernel::Program& program;
   int register_bytes;  // of a hardware vector: 64, 32 or 16
   std::map<std::string, llvm::Function*> outlined;
+  std::map<int, llvm::Constant*> constants;  // data of constant buffers
 
   llvm::LLVMContext& context() const { return module.getContext(); }
   const kernel::Buffer& buffer(int index) const { return program.buffers[static_cast<std::size_t>(index)]; }
@@ -99,10 +100,10 @@ inline int lanes_in(const Value* value) {
 }
 inline std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
 
-// Where the entry function stands: what variables and buffers are there.
+// Where a function of the program stands: what variables and buffers are there.
 struct Frame {
-  std::vector<Value*> vars;     // by Var, i64; null outside its scope
-  std::vector<Value*> buffers;  // base address of each buffer
+  std::vector<Value*> vars;           // by Var, i64; null outside its scope
+  std::function<Value*(int)> buffer;  // base address of a buffer
   Value* worker = nullptr;
   Value* num_workers = nullptr;
   Value* turn = nullptr;    // odd in every second call, or iteration of the innermost loop

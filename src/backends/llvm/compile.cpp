@@ -20,7 +20,7 @@ namespace hotloop {
 namespace {
 
 // Changes whenever the emitters do: older entries of the disk cache are then not found.
-constexpr const char* codegen_version = "llvm-codegen 8";
+constexpr const char* codegen_version = "llvm-codegen 9";
 
 template <class T> T checked(llvm::Expected<T> value, const char* what) {
   if (!value) throw InternalError(__FILE__, __LINE__, std::string(what) + ": " + llvm::toString(value.takeError()));
@@ -101,7 +101,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   llvm::Module module(program.name, context);
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
-  codegen::ModuleState state{module, program, spec.register_bytes, {}};
+  codegen::ModuleState state{module, program, spec.register_bytes, {}, {}};
   codegen::emit_program(state);
   codegen::merge_small_functions(module, *machine);
   std::string source;

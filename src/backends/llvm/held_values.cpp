@@ -28,13 +28,17 @@ std::optional<int> first_lanes(const Value* mask, int lanes) {
 
 }  // namespace
 
-HeldValues::HeldValues(const llvm::Module& module, const kernel::Program& program, const std::vector<Value*>& bases)
-    : layout_(module.getDataLayout()) {
-  for (std::size_t i = 0; i < bases.size(); ++i) {
-    const kernel::Buffer& buffer = program.buffers[i];
-    const bool in_arena = buffer.space == kernel::Space::Shared || buffer.space == kernel::Space::Worker;
-    ranges_.push_back({place_of(bases[i]), buffer.elements * memory_bytes(buffer.dtype), in_arena});
-  }
+HeldValues::HeldValues(const llvm::Module& module, const kernel::Program& program)
+    : layout_(module.getDataLayout()),
+      program_(program),
+      ranges_(program.buffers.size(), Range{{nullptr, 0}, 0, false}) {}
+
+void HeldValues::lies_at(int index, const Value* base) {
+  const kernel::Buffer& buffer = program_.buffers[static_cast<std::size_t>(index)];
+  const bool in_arena = buffer.space == kernel::Space::Shared || buffer.space == kernel::Space::Worker;
+  Range& range = ranges_[static_cast<std::size_t>(index)];
+  range = {place_of(base), buffer.elements * memory_bytes(buffer.dtype), in_arena};
+  base_values_.insert(range.place.base);
 }
 
 HeldValues::Place HeldValues::place_of(const Value* pointer) const {
@@ -43,9 +47,7 @@ HeldValues::Place HeldValues::place_of(const Value* pointer) const {
   return {base, offset.getSExtValue()};
 }
 
-bool HeldValues::is_known(const Place& place) const {
-  return std::ranges::any_of(ranges_, [&](const Range& r) { return r.place.base == place.base; });
-}
+bool HeldValues::is_known(const Place& place) const { return base_values_.contains(place.base); }
 
 void HeldValues::forget(const Place& place, std::int64_t bytes) {
   std::erase_if(entries_, [&](const Entry& e) {

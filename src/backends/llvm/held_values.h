@@ -4,14 +4,19 @@
 
 #include <llvm/IR/DataLayout.h>
 
+#include <set>
+
 #include "backends/llvm/code.h"
 
 namespace hotloop::codegen {
 
 class HeldValues {
  public:
-  // `bases` are the addresses of the program's buffers. Buffers of an arena overlap where their bytes do, others not at all.
-  HeldValues(const llvm::Module& module, const kernel::Program& program, const std::vector<Value*>& bases);
+  HeldValues(const llvm::Module& module, const kernel::Program& program);
+
+  // The address of a buffer, told before the first statement that uses it. Buffers of an arena overlap where their bytes do, others not
+  // at all.
+  void lies_at(int buffer, const Value* base);
 
   void clear() { entries_.clear(); }
   void forget(int buffer);                        // something was written to it
@@ -46,7 +51,9 @@ class HeldValues {
   void forget(const Place& place, std::int64_t bytes);
 
   const llvm::DataLayout& layout_;
-  std::vector<Range> ranges_;  // by buffer
+  const kernel::Program& program_;
+  std::vector<Range> ranges_;           // by buffer
+  std::set<const Value*> base_values_;  // of these
   std::vector<Entry> entries_;
   int written_ = -1;
 };

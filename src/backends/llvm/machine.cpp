@@ -2,6 +2,7 @@
 
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
@@ -20,6 +21,8 @@
 #include <mutex>
 #include <vector>
 
+#include "core/cancel.h"
+#include "hotloop/cancel.h"
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
@@ -40,6 +43,7 @@ void run_on_functions(llvm::Module& module, llvm::TargetMachine& machine,
   llvm::FunctionPassManager passes;
   add_passes(passes);
   for (llvm::Function& function : module) {
+    leave_if_cancelled();
     if (!function.isDeclaration()) passes.run(function, functions);
   }
 }
@@ -105,6 +109,32 @@ void merge_small_functions(llvm::Module& module, llvm::TargetMachine& machine) {
   });
 }
 
+namespace {
+
+// Runs before the passes that make code of a function, and no exception may pass through LLVM: once cancelled, the functions that are
+// left lose their bodies, so that it is soon done with them.
+class CancelPass final : public llvm::FunctionPass {
+ public:
+  // `cancelled`: set when a body is gone.
+  explicit CancelPass(bool& cancelled) : llvm::FunctionPass(id_), cancelled_(cancelled) {}
+  llvm::StringRef getPassName() const override { return "hotloop cancel"; }
+  bool runOnFunction(llvm::Function& function) override {
+    cancelled_ = cancelled_ || cancel_requested();
+    if (!cancelled_) return false;
+    const auto linkage = function.getLinkage();
+    function.deleteBody();
+    function.setLinkage(linkage);
+    llvm::IRBuilder<>(llvm::BasicBlock::Create(function.getContext(), "cancelled", &function)).CreateUnreachable();
+    return true;
+  }
+
+ private:
+  static inline char id_ = 0;
+  bool& cancelled_;
+};
+
+}  // namespace
+
 std::string compile_module(llvm::Module& module, llvm::TargetMachine& machine) {
   std::string text;
   llvm::raw_string_ostream message(text);
@@ -118,10 +148,13 @@ std::string compile_module(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager passes;
+  bool cancelled = false;
+  passes.add(new CancelPass(cancelled));
   const bool unable = machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile,
                                                   /*DisableVerify=*/true);
   HOTLOOP_CHECK(!unable, "LLVM cannot write object files for this machine");
   passes.run(module);
+  if (cancelled) throw Cancelled();
   return {object.begin(), object.end()};
 }
 

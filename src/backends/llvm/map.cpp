@@ -436,8 +436,8 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
   if (held != nullptr && !split && is_small(nest)) {
     Values arguments;
     for (const AccessGroup& group : nest.groups)
-      arguments.push_back(code.offset(frame.buffers[static_cast<std::size_t>(group.buffer)],
-                                      frame.affine(code, group.outside), bytes_of(group.dtype)));
+      arguments.push_back(
+          code.offset(frame.buffer(group.buffer), frame.affine(code, group.outside), bytes_of(group.dtype)));
     for (const AccessGroup& group : nest.index_groups) arguments.push_back(frame.affine(code, group.outside));
     code.held = held;
     MapEmitter(code, nest, arguments).emit();
@@ -480,7 +480,7 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
     for (const AccessGroup& group : nest.groups) {
       Value* index = frame.affine(code, group.outside);
       if (split) index = code.b.CreateAdd(index, share(group.coefficients[0]));
-      args.push_back(code.offset(frame.buffers[static_cast<std::size_t>(group.buffer)], index, bytes_of(group.dtype)));
+      args.push_back(code.offset(frame.buffer(group.buffer), index, bytes_of(group.dtype)));
     }
     for (const AccessGroup& group : nest.index_groups) {
       Value* index = frame.affine(code, group.outside);

@@ -56,7 +56,7 @@ void emit_pack(Code& code, const Frame& frame, const Pack& pack) {
     }
     inner.b.CreateRetVoid();
   }
-  code.b.CreateCall(function, {frame.address(code, pack.source), frame.buffers[static_cast<std::size_t>(pack.target)]});
+  code.b.CreateCall(function, {frame.address(code, pack.source), frame.buffer(pack.target)});
 }
 
 }  // namespace hotloop::codegen

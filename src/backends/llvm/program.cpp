@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 
 #include "backends/backend.h"
 #include "backends/llvm/held_values.h"
+#include "core/cancel.h"
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
@@ -17,23 +19,50 @@ using kernel::Let;
 
 namespace {
 
-llvm::Constant* constant_data(ModuleState& state, const kernel::Buffer& buffer) {
+llvm::Constant* constant_data(ModuleState& state, int index) {
+  const kernel::Buffer& buffer = state.buffer(index);
+  llvm::Constant*& known = state.constants[index];
+  if (known != nullptr) return known;
   const llvm::StringRef bytes(static_cast<const char*>(buffer.data.raw()), buffer.data.bytes());
   auto* data = llvm::ConstantDataArray::getString(state.context(), bytes, false);
   auto* global = new llvm::GlobalVariable(state.module, data->getType(), true, llvm::GlobalValue::InternalLinkage, data,
                                           buffer.name);
   global->setAlignment(llvm::Align(kernel::vector_bytes));
-  return global;
+  return known = global;
 }
 
+// LLVM takes more than linear time for a function, so a long block is cut into functions of about so many statements.
+constexpr std::int64_t part_size = 64;
+
+using Statements = std::span<const kernel::Stmt>;
+std::int64_t num_statements(Statements statements);
+
+std::int64_t num_statements(const kernel::Stmt& statement) {
+  if (const auto* loop = std::get_if<For>(&statement.node))
+    return 1 + num_statements(loop->test) + num_statements(loop->body);
+  if (const auto* grid = std::get_if<Grid>(&statement.node))
+    return 1 + num_statements(grid->prologue) + num_statements(grid->body);
+  if (const auto* single = std::get_if<kernel::Single>(&statement.node)) return 1 + num_statements(single->body);
+  return 1;
+}
+
+std::int64_t num_statements(Statements statements) {
+  std::int64_t total = 0;
+  for (const kernel::Stmt& statement : statements) total += num_statements(statement);
+  return total;
+}
+
+// Writes one function: the kernel, or a part of it.
 class ProgramEmitter {
  public:
   ProgramEmitter(ModuleState& state, llvm::Function* function)
-      : state_(state), code_(state, llvm::BasicBlock::Create(state.context(), "entry", function)) {
+      : state_(state),
+        setup_(state, llvm::BasicBlock::Create(state.context(), "entry", function)),
+        code_(state, llvm::BasicBlock::Create(state.context(), "body", function)) {
     context_ = function->getArg(0);
     exit_ = llvm::BasicBlock::Create(state.context(), "exit", function);
     const auto field = [&](std::size_t offset, llvm::Type* type) -> Value* {
-      return code_.b.CreateLoad(type, code_.offset(context_, static_cast<std::int64_t>(offset)));
+      return setup_.b.CreateLoad(type, setup_.offset(context_, static_cast<std::int64_t>(offset)));
     };
     llvm::Type* pointer = code_.b.getPtrTy();
     llvm::Type* i64 = code_.b.getInt64Ty();
@@ -45,39 +74,113 @@ class ProgramEmitter {
     frame_.cancel = field(offsetof(KernelContext, cancel), pointer);
     frame_.vars.resize(std::max<std::size_t>(1, state.program.vars.size()));
     frame_.vars[kernel::rows_var] = field(offsetof(KernelContext, rows), i64);
-    Value* arguments = field(offsetof(KernelContext, arguments), pointer);
-    Value* results = field(offsetof(KernelContext, results), pointer);
-    Value* shared = field(offsetof(KernelContext, shared), pointer);
-    Value* scratch = field(offsetof(KernelContext, scratch), pointer);
-    for (const kernel::Buffer& buffer : state.program.buffers) {
-      const auto entry = [&](Value* table) -> Value* {
-        return code_.b.CreateLoad(pointer, code_.offset(table, buffer.index * std::int64_t{8}));
-      };
-      Value* base = nullptr;
-      switch (buffer.space) {
-        case kernel::Space::Argument: base = entry(arguments); break;
-        case kernel::Space::Result: base = entry(results); break;
-        case kernel::Space::Shared: base = code_.offset(shared, buffer.offset); break;
-        case kernel::Space::Worker: base = code_.offset(scratch, buffer.offset); break;
-        case kernel::Space::Constant: base = constant_data(state, buffer); break;
-      }
-      frame_.buffers.push_back(base);
-    }
-    held_.emplace(state.module, state.program, frame_.buffers);
+    arguments_ = field(offsetof(KernelContext, arguments), pointer);
+    results_ = field(offsetof(KernelContext, results), pointer);
+    shared_ = field(offsetof(KernelContext, shared), pointer);
+    scratch_ = field(offsetof(KernelContext, scratch), pointer);
+    bases_.resize(state.program.buffers.size());
+    frame_.buffer = [this](int index) { return base(index); };
+    held_.emplace(state.module, state.program);
   }
 
   void emit() {
     block(state_.program.body);
-    code_.b.CreateBr(exit_);
-    code_.b.SetInsertPoint(exit_);
+    finish();
     code_.b.CreateRetVoid();
   }
 
  private:
+  // Only of the buffers that this function uses.
+  Value* base(int index) {
+    Value*& known = bases_[static_cast<std::size_t>(index)];
+    if (known != nullptr) return known;
+    const kernel::Buffer& buffer = state_.buffer(index);
+    const auto entry = [&](Value* table) -> Value* {
+      return setup_.b.CreateLoad(setup_.b.getPtrTy(), setup_.offset(table, buffer.index * std::int64_t{8}));
+    };
+    switch (buffer.space) {
+      case kernel::Space::Argument: known = entry(arguments_); break;
+      case kernel::Space::Result: known = entry(results_); break;
+      case kernel::Space::Shared: known = setup_.offset(shared_, buffer.offset); break;
+      case kernel::Space::Worker: known = setup_.offset(scratch_, buffer.offset); break;
+      case kernel::Space::Constant: known = constant_data(state_, index); break;
+    }
+    held_->lies_at(index, known);
+    return known;
+  }
+
+  // Leaves the cursor at the end of the function, which every way out reaches.
+  void finish() {
+    llvm::BasicBlock* body = &*std::next(setup_.b.GetInsertBlock()->getIterator());
+    setup_.b.CreateBr(body);
+    code_.b.CreateBr(exit_);
+    code_.b.SetInsertPoint(exit_);
+  }
+
   void block(const Block& statements) {
+    if (num_statements(statements) <= 2 * part_size) return in_line(statements);
+    std::size_t begin = 0;
+    std::int64_t size = 0;
+    const auto end_part = [&](std::size_t end) {
+      const Statements part = Statements(statements).subspan(begin, end - begin);
+      if (size < part_size / 2) {
+        in_line(part);
+      } else {
+        call_part(part);
+      }
+      begin = end;
+      size = 0;
+    };
+    for (std::size_t i = 0; i < statements.size(); ++i) {
+      const std::int64_t more = num_statements(statements[i]);
+      // What a Let reads is known to the statements after it; what is long in itself is cut inside.
+      const bool apart = more > part_size || std::holds_alternative<Let>(statements[i].node);
+      if (apart || size + more > part_size) end_part(i);
+      if (apart) {
+        in_line(Statements(statements).subspan(i, 1));
+        begin = i + 1;
+      } else {
+        size += more;
+      }
+    }
+    end_part(statements.size());
+  }
+
+  void in_line(Statements statements) {
     for (const kernel::Stmt& statement : statements) {
       std::visit([this](const auto& node) { emit(node); }, statement.node);
     }
+  }
+
+  // A function of its own, called here: it has the context and the variables in scope, and says whether it left early.
+  void call_part(Statements statements) {
+    hotloop::leave_if_cancelled();
+    std::vector<Value*> args{context_, frame_.turn};
+    std::vector<std::size_t> vars;
+    for (std::size_t v = 0; v < frame_.vars.size(); ++v) {
+      if (v == kernel::rows_var || frame_.vars[v] == nullptr) continue;
+      vars.push_back(v);
+      args.push_back(frame_.vars[v]);
+    }
+    std::vector<llvm::Type*> types;
+    for (const Value* arg : args) types.push_back(arg->getType());
+    llvm::Function* function =
+        state_.create_function("part", llvm::FunctionType::get(code_.b.getInt1Ty(), types, false), false);
+    ProgramEmitter part(state_, function);
+    part.one_worker_ = one_worker_;
+    part.loop_depth_ = loop_depth_;
+    part.frame_.turn = function->getArg(1);
+    for (std::size_t i = 0; i < vars.size(); ++i)
+      part.frame_.vars[vars[i]] = function->getArg(static_cast<unsigned>(i + 2));
+    part.in_line(statements);
+    llvm::BasicBlock* last = part.code_.b.GetInsertBlock();
+    part.finish();
+    llvm::PHINode* left = part.code_.b.CreatePHI(code_.b.getInt1Ty(), 2);
+    for (llvm::BasicBlock* from : llvm::predecessors(part.exit_))
+      left->addIncoming(code_.b.getInt1(from != last), from);
+    part.code_.b.CreateRet(left);
+    held_->clear();
+    branch_away(code_.b.CreateCall(function, args), exit_, "running");
   }
 
   // What runs again and again is worth its own code at each place.
@@ -92,8 +195,10 @@ class ProgramEmitter {
 
   void emit(const kernel::Single& single) {
     held_->clear();
+    const std::size_t outside = lets_.size();
     code_.when(code_.b.CreateICmpEQ(frame_.worker, code_.i64(0)), [&] { alone(single.body); });
     held_->clear();
+    leave_scope(outside);
   }
 
   void emit(const kernel::Barrier&) {
@@ -110,6 +215,7 @@ class ProgramEmitter {
     value = let.dtype == DType::U32 ? code_.b.CreateZExtOrTrunc(value, i64) : code_.b.CreateSExtOrTrunc(value, i64);
     value = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, value, code_.i64(let.low));
     set(let.var, code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, value, code_.i64(let.high)));
+    lets_.push_back(let.var);
   }
 
   void emit(const For& loop) {
@@ -118,6 +224,7 @@ class ProgramEmitter {
     Value* const turn = frame_.turn;
     held_->clear();
     ++loop_depth_;
+    const std::size_t outside = lets_.size();
     code_.loop(code_.i64(0), trip, 1, [&](Value* iv) {
       frame_.turn = iv;
       set(loop.counter, loop.reverse ? code_.b.CreateSub(code_.b.CreateSub(trip, code_.i64(1)), iv) : iv);
@@ -135,9 +242,11 @@ class ProgramEmitter {
     code_.b.CreateBr(done);
     code_.b.SetInsertPoint(done);
     set(loop.counter, nullptr);
+    leave_scope(outside);
   }
 
   void emit(const Grid& grid) {
+    const std::size_t outside = lets_.size();
     Value* total = frame_.extent(code_, grid.total);
     Value* tile_rows = code_.i64(grid.tile_rows);
     Value* tiles = code_.b.CreateUDiv(code_.b.CreateAdd(total, code_.i64(grid.tile_rows - 1)), tile_rows);
@@ -171,6 +280,7 @@ class ProgramEmitter {
     done->moveAfter(&function->back());
     code_.b.SetInsertPoint(done);
     for (const kernel::Var v : {grid.block, grid.row0, grid.rows}) set(v, nullptr);
+    leave_scope(outside);
   }
 
   // Statements that one worker runs on its own: nothing in them is split.
@@ -198,14 +308,21 @@ class ProgramEmitter {
     if (v >= 0) frame_.vars[static_cast<std::size_t>(v)] = value;
   }
 
+  // What was read inside a statement is not known after it.
+  void leave_scope(std::size_t outside) {
+    for (; lets_.size() > outside; lets_.pop_back()) set(lets_.back(), nullptr);
+  }
+
   ModuleState& state_;
+  Code setup_;  // at the end of what comes before the first statement
   Code code_;
   Frame frame_;
   Value* context_;
   llvm::BasicBlock* exit_;
-  Value* barrier_;
-  Value* team_;
-  bool one_worker_ = false;  // inside a Grid or Single
+  Value *barrier_, *team_, *arguments_, *results_, *shared_, *scratch_;
+  std::vector<Value*> bases_;      // of buffers, once they are used
+  std::vector<kernel::Var> lets_;  // in scope, in the order in which they were read
+  bool one_worker_ = false;        // inside a Grid or Single
   int loop_depth_ = 0;
   std::optional<HeldValues> held_;
 };

@@ -1,8 +1,8 @@
-#include "runtime/cancel.h"
+#include "core/cancel.h"
 
 #include <atomic>
 
-#include "hotloop/jit.h"
+#include "hotloop/cancel.h"
 
 namespace hotloop {
 namespace {
@@ -16,10 +16,10 @@ static_assert(sizeof(g_cancel) == sizeof(std::int32_t) && std::atomic<std::int32
 void request_cancel() noexcept { g_cancel.store(1, std::memory_order_relaxed); }
 void clear_cancel() noexcept { g_cancel.store(0, std::memory_order_relaxed); }
 
-namespace runtime {
-
 const std::int32_t* cancel_flag() { return reinterpret_cast<const std::int32_t*>(&g_cancel); }
 bool cancel_requested() { return g_cancel.load(std::memory_order_relaxed) != 0; }
+void leave_if_cancelled() {
+  if (cancel_requested()) throw Cancelled();
+}
 
-}  // namespace runtime
 }  // namespace hotloop
