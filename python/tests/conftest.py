@@ -1,4 +1,5 @@
 import os
+import signal
 
 import pytest
 
@@ -6,6 +7,9 @@ os.environ.setdefault("HOTLOOP_CACHE", "0")
 os.environ.setdefault("HOTLOOP_TEAM", "always")  # small programs too run on as many threads as a test asks for
 
 import numpy as np  # noqa: E402
+
+# A shell's background jobs ignore Ctrl-C, and what they start inherits that; the tests of Ctrl-C want Python's own answer.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -331,9 +331,11 @@ bool AxisAnalysis::holds(const std::set<int>& axes, int cls) const {
 // Nothing in a graph says which axis its author meant by the batch. The width of one sample's layer is summed over as well, and its
 // sums must not be cut. What only batches have: sums of outer products (gradients of matrices), loops that end for each element
 // by itself, and much work on many elements that meet in no dot, or in nothing but single numbers, such as a loss.
+bool AxisAnalysis::sums_products(int cls) const { return holds(summed_products_, cls); }
+
 bool AxisAnalysis::looks_like_batch(int cls, double work) const {
   constexpr double much_work = 1e5;
-  if (holds(summed_products_, cls) || holds(lanes_, cls)) return true;
+  if (sums_products(cls) || holds(lanes_, cls)) return true;
   return work >= much_work && (!holds(in_dots_, cls) || !holds(summed_to_arrays_, cls));
 }
 

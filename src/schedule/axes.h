@@ -27,6 +27,7 @@ class AxisAnalysis {
   bool couples(const Node& node, int cls) const;
   bool contracts(const Node& node, int cls) const;  // sums over the class, regions included
   bool touches(const Node& node, int cls) const;    // some operand or result has the axis
+  bool sums_products(int cls) const;                // of vectors, as the gradient of a matrix is one over a batch
   // The class with most work along it whose every node can be tiled; -1 if there is none worth it. A class that is summed over
   // must look like a batch (docs/decisions/0007): tiles change the order of these sums, which of one sample is fixed.
   int choose_tile_class(const Graph& graph) const;

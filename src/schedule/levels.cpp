@@ -73,9 +73,10 @@ int outer_loop_class(const Node& node, const AxisAnalysis& axes) {
     if (role_of(*n, axes, cls) != Role::Once) inside += flops;
   }
   // Workers meet after each region: an axis that is summed over again and again, as the width of the layers of one sample is, does
-  // not pay, unless there is much to do in between. (A batch is summed over at the end, for the gradient.)
+  // not pay, unless there is much to do in between. A batch is summed over at the end, for the gradient; one that is normalised is
+  // summed over more often, and cut as in the program of one step all the same, whose sums have that order.
   const int num_regions = (assign_levels(body, axes, cls).num_levels + 1) / 2;
-  const double worth_a_region = num_regions <= 3 ? 1e4 : 1e5;
+  const double worth_a_region = num_regions <= 3 || axes.sums_products(cls) ? 1e4 : 1e5;
   return inside > 0.5 * all && inside > worth_a_region * num_regions ? cls : -1;
 }
 
