@@ -150,24 +150,33 @@ TEST(Executable, CancelThrowsUntilCleared) {
   EXPECT_NO_THROW(run(x));
 }
 
+// In passes, in the schedule, and while LLVM makes code of one function after the other.
 TEST(Executable, CancelEndsACompilation) {
-  const auto graph = trace(
-      [](std::span<const Value> x) {
-        Value y = x[0];
-        for (int i = 0; i < 2000; ++i) y = tanh(y * (1 + 0.001 * i)) + sin(reverse(y, {0}));
-        return std::vector<Value>{y};
-      },
-      std::vector<ValueType>{{DType::F32, {16}}});
+  const auto graph = [](double scale) {
+    return trace(
+        [scale](std::span<const Value> x) {
+          Value y = x[0];
+          for (int i = 0; i < 600; ++i) y = tanh(y * (scale + 0.001 * i)) + sin(reverse(y, {0}));
+          return std::vector<Value>{y};
+        },
+        std::vector<ValueType>{{DType::F32, {16}}});
+  };
   request_cancel();
-  EXPECT_THROW(compile(graph), Cancelled);
+  EXPECT_THROW(compile(graph(1)), Cancelled);
   clear_cancel();
-  std::thread canceller([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    request_cancel();
-  });
-  EXPECT_THROW(compile(graph), Cancelled);  // of some ten seconds
-  canceller.join();
-  clear_cancel();
+  const auto start = std::chrono::steady_clock::now();
+  compile(graph(1));
+  const auto whole = std::chrono::steady_clock::now() - start;
+  for (const double share : {0.1, 0.3, 0.5}) {
+    const auto program = graph(1 + share);
+    std::thread canceller([&] {
+      std::this_thread::sleep_for(whole * share);
+      request_cancel();
+    });
+    EXPECT_THROW(compile(program), Cancelled) << share;
+    canceller.join();
+    clear_cancel();
+  }
   const Executable run = compile(identity({DType::F32, {6}}));
   EXPECT_NO_THROW(run(std::vector<Array>{Array::zeros(DType::F32, {6})}));
 }

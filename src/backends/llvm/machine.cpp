@@ -2,6 +2,9 @@
 
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/CodeGen/MachineModuleInfo.h>
+#include <llvm/CodeGen/Passes.h>
+#include <llvm/CodeGen/TargetPassConfig.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -133,6 +136,26 @@ class CancelPass final : public llvm::FunctionPass {
   bool& cancelled_;
 };
 
+// What addPassesToEmitFile() adds, with a CancelPass among the passes that make code of one function after the other: what stands before
+// their first one runs on all functions before any is compiled.
+bool add_codegen(llvm::legacy::PassManager& passes, llvm::LLVMTargetMachine& machine, llvm::raw_pwrite_stream& out,
+                 bool& cancelled) {
+  auto* const info = new llvm::MachineModuleInfoWrapperPass(&machine);
+  llvm::TargetPassConfig* const config = machine.createPassConfig(passes);
+  config->setDisableVerify(true);
+  passes.add(config);
+  passes.add(info);
+  const std::unique_ptr<llvm::Pass> first(llvm::createExpandLargeDivRemPass());
+  config->insertPass(first->getPassID(), new CancelPass(cancelled));
+  if (config->addISelPasses()) return false;
+  config->addMachinePasses();
+  config->setInitialized();
+  if (machine.addAsmPrinter(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile, info->getMMI().getContext()))
+    return false;
+  passes.add(llvm::createFreeMachineFunctionPass());
+  return true;
+}
+
 }  // namespace
 
 std::string compile_module(llvm::Module& module, llvm::TargetMachine& machine) {
@@ -149,10 +172,8 @@ std::string compile_module(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager passes;
   bool cancelled = false;
-  passes.add(new CancelPass(cancelled));
-  const bool unable = machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile,
-                                                  /*DisableVerify=*/true);
-  HOTLOOP_CHECK(!unable, "LLVM cannot write object files for this machine");
+  HOTLOOP_CHECK(add_codegen(passes, static_cast<llvm::LLVMTargetMachine&>(machine), stream, cancelled),
+                "LLVM cannot write object files for this machine");
   passes.run(module);
   if (cancelled) throw Cancelled();
   return {object.begin(), object.end()};
