@@ -23,15 +23,8 @@ kernel::Stmt fill(LoweringContext& context, int buffer, const kernel::Affine& of
   map.num_outer = 1;
   map.vector_dim = 0;
   const DType dtype = context.program.buffers[static_cast<std::size_t>(buffer)].dtype;
-  kernel::Instr number, store;
-  number.kind = kernel::Instr::Kind::Const;
-  number.dtype = dtype;
-  number.bits = bits_of(dtype, value);
-  store.kind = kernel::Instr::Kind::Store;
-  store.dtype = dtype;
-  store.args[0] = 0;
-  store.access = {buffer, offset + kernel::Affine::of(map.dims[0].var), {}};
-  map.instrs = {number, store};
+  map.instrs = {kernel::const_instr(dtype, bits_of(dtype, value)),
+                kernel::store_instr(dtype, {buffer, offset + kernel::Affine::of(map.dims[0].var), {}}, 0)};
   map.body_end = 2;
   return {map};
 }

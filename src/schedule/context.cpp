@@ -16,10 +16,7 @@ constexpr std::int64_t longest_short_axis = 8, most_numbers_a_row = 16;
 
 }  // namespace
 
-kernel::Var LoweringContext::new_var(const std::string& name) {
-  program.vars.push_back(name);
-  return static_cast<kernel::Var>(program.vars.size()) - 1;
-}
+kernel::Var LoweringContext::new_var(const std::string& name) { return program.new_var(name); }
 
 int LoweringContext::new_buffer(const std::string& name, DType dtype, std::int64_t elements, Space space) {
   kernel::Buffer b;
@@ -27,8 +24,7 @@ int LoweringContext::new_buffer(const std::string& name, DType dtype, std::int64
   b.dtype = dtype;
   b.elements = elements;
   b.space = space;
-  program.buffers.push_back(std::move(b));
-  return static_cast<int>(program.buffers.size()) - 1;
+  return program.add_buffer(std::move(b));
 }
 
 Value LoweringContext::resolve(Value v) const {

@@ -344,14 +344,9 @@ void DotLowering::make_contiguous(Storage& source, std::int64_t& k_stride, std::
     copy.dims = {{i, {n, -1}}, {j, {k, -1}}};
     copy.num_outer = 2;
     copy.vector_dim = 1;
-    kernel::Instr load, store;
-    load.kind = kernel::Instr::Kind::Load;
-    store.kind = kernel::Instr::Kind::Store;
-    load.dtype = store.dtype = plan_.result.dtype();
-    load.access = {source.buffer, source.offset + Affine::of(i, n_stride) + Affine::of(j, k_stride), {}};
-    store.access = {buffer, Affine::of(i, k) + Affine::of(j), {}};
-    store.args[0] = 0;
-    copy.instrs = {load, store};
+    const Affine from = source.offset + Affine::of(i, n_stride) + Affine::of(j, k_stride);
+    copy.instrs = {kernel::load_instr(plan_.result.dtype(), {source.buffer, from, {}}),
+                   kernel::store_instr(plan_.result.dtype(), {buffer, Affine::of(i, k) + Affine::of(j), {}}, 0)};
     copy.body_end = 2;
     region.before.push_back({copy});
     region.packs.push_back({source, k, n, k_stride, n_stride, buffer, true});

@@ -32,55 +32,19 @@ class HandMap {
     for (int i = 0; i < v.rank(); ++i) index.push_back(dim(context_.extent(v, i)));
     return index;
   }
-  int constant(DType dtype, double value) {
-    Instr i;
-    i.kind = Instr::Kind::Const;
-    i.dtype = dtype;
-    i.bits = bits_of(dtype, value);
-    return push(i);
-  }
-  int index(const Affine& at, DType dtype) {
-    Instr i;
-    i.kind = Instr::Kind::Index;
-    i.dtype = dtype;
-    i.access.index = at;
-    return push(i);
-  }
+  int constant(DType dtype, double value) { return push(kernel::const_instr(dtype, bits_of(dtype, value))); }
+  int index(const Affine& at, DType dtype) { return push(kernel::index_instr(dtype, at)); }
   int op(ScalarOp scalar, DType dtype, int a, int b = -1, int c = -1) {
-    Instr i;
-    i.op = scalar;
-    i.dtype = dtype;
-    i.args[0] = a;
-    i.args[1] = b;
-    i.args[2] = c;
-    return push(i);
+    return push(kernel::op_instr(scalar, dtype, a, b, c));
   }
-  int reduced(ScalarOp scalar, DType dtype, int reg) {
-    Instr i;
-    i.kind = Instr::Kind::Reduced;
-    i.op = scalar;
-    i.dtype = dtype;
-    i.args[0] = reg;
-    return push(i);
-  }
+  int reduced(ScalarOp scalar, DType dtype, int reg) { return push(kernel::reduced_instr(scalar, dtype, reg)); }
   int load(const Storage& s, DType dtype, const std::vector<Affine>& index, std::vector<kernel::Indirect> by = {},
            int predicate = -1) {
-    Instr i;
-    i.kind = Instr::Kind::Load;
-    i.dtype = dtype;
-    i.args[0] = predicate;
-    i.access = access(s, index, std::move(by));
-    return push(i);
+    return push(kernel::load_instr(dtype, access(s, index, std::move(by)), predicate));
   }
   void store(const Storage& s, DType dtype, const std::vector<Affine>& index, int value,
              std::vector<kernel::Indirect> by = {}, int predicate = -1) {
-    Instr i;
-    i.kind = Instr::Kind::Store;
-    i.dtype = dtype;
-    i.args[0] = value;
-    i.args[1] = predicate;
-    i.access = access(s, index, std::move(by));
-    push(i);
+    push(kernel::store_instr(dtype, access(s, index, std::move(by)), value, predicate));
   }
   int mark_outer() { return map_.num_outer = static_cast<int>(map_.dims.size()); }
   void end_body() { map_.body_end = static_cast<int>(map_.instrs.size()); }
@@ -100,8 +64,8 @@ class HandMap {
     for (std::size_t i = 0; i < index.size(); ++i) a.index = a.index + index[i] * s.strides[i];
     return a;
   }
-  int push(const Instr& i) {
-    map_.instrs.push_back(i);
+  int push(Instr i) {
+    map_.instrs.push_back(std::move(i));
     return static_cast<int>(map_.instrs.size()) - 1;
   }
 

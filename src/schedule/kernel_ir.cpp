@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "core/nearest.h"
 #include "hotloop/error.h"
@@ -30,6 +31,44 @@ std::vector<Target> all_targets() {
 }
 
 }  // namespace
+
+bool has_index(const Instr& instr) {
+  return instr.kind == Instr::Kind::Load || instr.kind == Instr::Kind::Store || instr.kind == Instr::Kind::Index;
+}
+
+Instr op_instr(ScalarOp op, DType dtype, int a, int b, int c) {
+  return {.kind = Instr::Kind::Op, .op = op, .dtype = dtype, .args = {a, b, c}, .bits = 0, .access = {}};
+}
+
+Instr const_instr(DType dtype, std::uint64_t bits) {
+  return {.kind = Instr::Kind::Const, .dtype = dtype, .bits = bits, .access = {}};
+}
+
+Instr index_instr(DType dtype, Affine index) {
+  return {.kind = Instr::Kind::Index, .dtype = dtype, .access = {-1, std::move(index), {}}};
+}
+
+Instr load_instr(DType dtype, Access access, int predicate) {
+  return {.kind = Instr::Kind::Load, .dtype = dtype, .args = {predicate, -1, -1}, .access = std::move(access)};
+}
+
+Instr store_instr(DType dtype, Access access, int value, int predicate) {
+  return {.kind = Instr::Kind::Store, .dtype = dtype, .args = {value, predicate, -1}, .access = std::move(access)};
+}
+
+Instr reduced_instr(ScalarOp op, DType dtype, int value) {
+  return {.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {value, -1, -1}, .access = {}};
+}
+
+Var Program::new_var(std::string name) {
+  vars.push_back(std::move(name));
+  return static_cast<Var>(vars.size()) - 1;
+}
+
+int Program::add_buffer(Buffer buffer) {
+  buffers.push_back(std::move(buffer));
+  return static_cast<int>(buffers.size()) - 1;
+}
 
 bool host_runs(const std::string& target) {
 #if defined(__x86_64__)

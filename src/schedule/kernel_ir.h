@@ -107,6 +107,16 @@ struct Instr {
   Access access;
 };
 
+// Whether `access.index` means something.
+bool has_index(const Instr& instr);
+// One of each kind; arguments are registers, -1 for none.
+Instr op_instr(ScalarOp op, DType dtype, int a, int b = -1, int c = -1);
+Instr const_instr(DType dtype, std::uint64_t bits);
+Instr index_instr(DType dtype, Affine index);
+Instr load_instr(DType dtype, Access access, int predicate = -1);
+Instr store_instr(DType dtype, Access access, int value, int predicate = -1);
+Instr reduced_instr(ScalarOp op, DType dtype, int value);
+
 // A loop nest over `dims`, with straight-line scalar code at each point.
 // instrs[0, body_end) run at each point of all dims; the rest, which starts with the Reduced instructions and may not
 // use body registers otherwise, at each point of the outer dims only (without reduced dims, body_end is the end).
@@ -227,6 +237,9 @@ struct Program {
   std::int64_t max_rows = 1;  // greatest value of rows_var
   std::int64_t shared_bytes = 0, worker_bytes = 0;
   Block body;
+
+  Var new_var(std::string name);
+  int add_buffer(Buffer buffer);  // its number
 };
 
 // The last dim along which the access moves element by element; without one the last dim.

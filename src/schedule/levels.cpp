@@ -326,27 +326,14 @@ void LevelLowering::single_level(int level, Block& program) {
       map.vector_dim = 0;
       const Affine at = Affine::of(map.dims[0].var);
       for (std::int64_t b = 0; b < sum.num_blocks; ++b) {
-        kernel::Instr load;
-        load.kind = kernel::Instr::Kind::Load;
-        load.dtype = d;
-        load.access = {sum.partial.buffer, at + Affine(b * sum.elements), {}};
-        map.instrs.push_back(load);
+        map.instrs.push_back(kernel::load_instr(d, {sum.partial.buffer, at + Affine(b * sum.elements), {}}));
         if (b == 0) continue;
-        kernel::Instr add;
-        add.op = ir::ScalarOp::Add;
-        add.dtype = d;
-        add.args[0] = static_cast<int>(map.instrs.size()) - 2;
-        add.args[1] = static_cast<int>(map.instrs.size()) - 1;
-        map.instrs.push_back(add);
+        const int last = static_cast<int>(map.instrs.size()) - 1;
+        map.instrs.push_back(kernel::op_instr(ir::ScalarOp::Add, d, last - 1, last));
       }
-      kernel::Instr store;
-      store.kind = kernel::Instr::Kind::Store;
-      store.dtype = d;
-      store.args[0] = static_cast<int>(map.instrs.size()) - 1;
       whole.buffer = context_.new_buffer("sum", d, sum.elements, Space::Shared);
       whole.offset = 0;
-      store.access = {whole.buffer, at, {}};
-      map.instrs.push_back(store);
+      map.instrs.push_back(kernel::store_instr(d, {whole.buffer, at, {}}, static_cast<int>(map.instrs.size()) - 1));
       map.body_end = static_cast<int>(map.instrs.size());
       block.push_back({map});
     } else {

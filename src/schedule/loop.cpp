@@ -25,32 +25,6 @@ std::vector<const Node*> nodes_of(const Graph& graph) {
   return nodes;
 }
 
-Instr access_instr(Instr::Kind kind, DType dtype, kernel::Access access, int value = -1) {
-  Instr i;
-  i.kind = kind;
-  i.dtype = dtype;
-  i.access = std::move(access);
-  if (kind == Instr::Kind::Store) i.args[0] = value;
-  return i;
-}
-
-Instr op_instr(ScalarOp op, DType dtype, int a, int b) {
-  Instr i;
-  i.op = op;
-  i.dtype = dtype;
-  i.args[0] = a;
-  i.args[1] = b;
-  return i;
-}
-
-Instr const_instr(DType dtype, double value) {
-  Instr i;
-  i.kind = Instr::Kind::Const;
-  i.dtype = dtype;
-  i.bits = bits_of(dtype, value);
-  return i;
-}
-
 // Adds the lanes that still run (all, without a predicate) to the counts.
 kernel::Stmt count_iteration(LoweringContext& context, const Node& loop, const Storage& count,
                              const std::optional<Storage>& done) {
@@ -69,17 +43,17 @@ kernel::Stmt count_iteration(LoweringContext& context, const Node& loop, const S
   }
   map.num_outer = static_cast<int>(map.dims.size());
   map.vector_dim = map.num_outer - 1;
-  map.instrs.push_back(access_instr(Instr::Kind::Load, DType::I32, at));
-  map.instrs.push_back(const_instr(DType::I32, 1));
+  map.instrs.push_back(kernel::load_instr(DType::I32, at));
+  map.instrs.push_back(kernel::const_instr(DType::I32, bits_of(DType::I32, 1)));
   if (done) {
-    map.instrs.push_back(access_instr(Instr::Kind::Load, DType::Bool, done_at));
-    map.instrs.push_back(const_instr(DType::I32, 0));
-    Instr select = op_instr(ScalarOp::Select, DType::I32, 2, 3);
+    map.instrs.push_back(kernel::load_instr(DType::Bool, done_at));
+    map.instrs.push_back(kernel::const_instr(DType::I32, bits_of(DType::I32, 0)));
+    Instr select = kernel::op_instr(ScalarOp::Select, DType::I32, 2, 3);
     select.args[2] = 1;
     map.instrs.push_back(select);
   }
-  map.instrs.push_back(op_instr(ScalarOp::Add, DType::I32, 0, static_cast<int>(map.instrs.size()) - 1));
-  map.instrs.push_back(access_instr(Instr::Kind::Store, DType::I32, at, static_cast<int>(map.instrs.size()) - 1));
+  map.instrs.push_back(kernel::op_instr(ScalarOp::Add, DType::I32, 0, static_cast<int>(map.instrs.size()) - 1));
+  map.instrs.push_back(kernel::store_instr(DType::I32, at, static_cast<int>(map.instrs.size()) - 1));
   map.body_end = static_cast<int>(map.instrs.size());
   return {map};
 }
@@ -95,17 +69,15 @@ kernel::Stmt all_done(LoweringContext& context, Value predicate, const Storage& 
     map.dims.push_back({context.new_var("i"), extent});
     at.index = at.index + Affine::of(map.dims.back().var, done.strides[static_cast<std::size_t>(i)]);
   }
-  map.instrs.push_back(access_instr(Instr::Kind::Load, DType::Bool, at));
+  map.instrs.push_back(kernel::load_instr(DType::Bool, at));
   map.body_end = 1;
   int reg = 0;
   if (!map.dims.empty()) {
-    Instr reduced = op_instr(ScalarOp::And, DType::Bool, 0, -1);
-    reduced.kind = Instr::Kind::Reduced;
-    map.instrs.push_back(reduced);
+    map.instrs.push_back(kernel::reduced_instr(ScalarOp::And, DType::Bool, 0));
     reg = 1;
     map.vector_dim = static_cast<int>(map.dims.size()) - 1;
   }
-  map.instrs.push_back(access_instr(Instr::Kind::Store, DType::Bool, {stop, 0, {}}, reg));
+  map.instrs.push_back(kernel::store_instr(DType::Bool, {stop, 0, {}}, reg));
   if (map.dims.empty()) map.body_end = static_cast<int>(map.instrs.size());
   return {map};
 }
@@ -121,7 +93,7 @@ kernel::Stmt clear(LoweringContext& context, Value v, const Storage& place) {
   }
   map.num_outer = static_cast<int>(map.dims.size());
   map.vector_dim = kernel::contiguous_dim(map, at);
-  map.instrs = {const_instr(v.dtype(), 0), access_instr(Instr::Kind::Store, v.dtype(), at, 0)};
+  map.instrs = {kernel::const_instr(v.dtype(), bits_of(v.dtype(), 0)), kernel::store_instr(v.dtype(), at, 0)};
   map.body_end = 2;
   return {map};
 }
@@ -178,8 +150,8 @@ kernel::Stmt count_one(LoweringContext&, const Storage& count) {
   kernel::Map map;
   map.name = "count";
   const kernel::Access at{count.buffer, count.offset, {}};
-  map.instrs = {access_instr(Instr::Kind::Load, DType::I32, at), const_instr(DType::I32, 1),
-                op_instr(ScalarOp::Add, DType::I32, 0, 1), access_instr(Instr::Kind::Store, DType::I32, at, 2)};
+  map.instrs = {kernel::load_instr(DType::I32, at), kernel::const_instr(DType::I32, bits_of(DType::I32, 1)),
+                kernel::op_instr(ScalarOp::Add, DType::I32, 0, 1), kernel::store_instr(DType::I32, at, 2)};
   map.body_end = 4;
   return {map};
 }

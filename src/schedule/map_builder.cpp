@@ -64,42 +64,25 @@ int MapBuilder::push(Instr instr) {
 int MapBuilder::constant(DType dtype, double value) {
   const std::uint64_t bits = bits_of(dtype, value);
   const auto [it, fresh] = constants_.try_emplace({dtype, bits}, 0);
-  if (fresh) {
-    Instr instr;
-    instr.kind = Instr::Kind::Const;
-    instr.dtype = dtype;
-    instr.bits = bits;
-    it->second = push(instr);
-  }
+  if (fresh) it->second = push(kernel::const_instr(dtype, bits));
   return it->second;
 }
 
 int MapBuilder::op(ScalarOp scalar, DType dtype, int a, int b, int c) {
-  Instr instr;
-  instr.op = scalar;
-  instr.dtype = dtype;
-  instr.args[0] = a;
-  instr.args[1] = b;
-  instr.args[2] = c;
-  return push(instr);
+  return push(kernel::op_instr(scalar, dtype, a, b, c));
 }
 
 int MapBuilder::integer_index(const Affine& index, DType dtype) {
   if (index.terms.empty()) return constant(dtype, static_cast<double>(index.constant));
-  Instr instr;
-  instr.kind = Instr::Kind::Index;
-  instr.dtype = is_float(dtype) ? DType::I64 : dtype;
-  instr.access.index = index;
-  const int reg = push(instr);
+  const int reg = push(kernel::index_instr(is_float(dtype) ? DType::I64 : dtype, index));
   return is_float(dtype) ? op(ScalarOp::Cast, dtype, reg) : reg;
 }
 
 namespace {
 
-kernel::Access access_at(const Storage& storage, const std::vector<Affine>& index) {
-  kernel::Access access;
-  access.buffer = storage.buffer;
-  access.index = storage.offset;
+kernel::Access access_at(const Storage& storage, const std::vector<Affine>& index,
+                         std::vector<kernel::Indirect> indirect) {
+  kernel::Access access{storage.buffer, storage.offset, std::move(indirect)};
   for (std::size_t i = 0; i < index.size(); ++i) access.index = access.index + index[i] * storage.strides[i];
   return access;
 }
@@ -108,24 +91,12 @@ kernel::Access access_at(const Storage& storage, const std::vector<Affine>& inde
 
 int MapBuilder::load(const Storage& storage, DType dtype, const Index& index, int predicate,
                      std::vector<kernel::Indirect> indirect) {
-  Instr instr;
-  instr.kind = Instr::Kind::Load;
-  instr.dtype = dtype;
-  instr.args[0] = predicate;
-  instr.access = access_at(storage, index);
-  instr.access.indirect = std::move(indirect);
-  return push(instr);
+  return push(kernel::load_instr(dtype, access_at(storage, index, std::move(indirect)), predicate));
 }
 
 void MapBuilder::store(const Storage& storage, DType dtype, const Index& index, int value,
                        std::vector<kernel::Indirect> indirect) {
-  Instr instr;
-  instr.kind = Instr::Kind::Store;
-  instr.dtype = dtype;
-  instr.args[0] = value;
-  instr.access = access_at(storage, index);
-  instr.access.indirect = std::move(indirect);
-  push(instr);
+  push(kernel::store_instr(dtype, access_at(storage, index, std::move(indirect)), value));
 }
 
 std::vector<kernel::Indirect> MapBuilder::starts_of(const Node& node, std::size_t first, const Shape& part,
@@ -157,9 +128,7 @@ int MapBuilder::emit(Value v, const Index& index, int predicate) {
     }
     // With a predicate, the index may lie outside.
     if (is_number && (data.size() == 1 || predicate < 0)) {
-      Instr instr;
-      instr.kind = Instr::Kind::Const;
-      instr.dtype = data.dtype();
+      Instr instr = kernel::const_instr(data.dtype(), 0);
       const std::size_t bytes = size_of(data.dtype());
       std::memcpy(&instr.bits, static_cast<const char*>(data.raw()) + static_cast<std::size_t>(at) * bytes, bytes);
       const auto [it, fresh] = constants_.try_emplace({instr.dtype, instr.bits}, 0);
@@ -534,12 +503,7 @@ kernel::Map MapBuilder::finish(const std::string& name) {
   if (!over_lanes && context_.by_lanes()) map_.vector_dim = choose_vector_dim(map_, 0, map_.num_outer);
   std::vector<int> results;
   for (const PendingReduction& r : reductions_) {
-    Instr instr;
-    instr.kind = Instr::Kind::Reduced;
-    instr.op = combiner_of(*r.value.node);
-    instr.dtype = r.value.dtype();
-    instr.args[0] = r.reg;
-    results.push_back(push(instr));
+    results.push_back(push(kernel::reduced_instr(combiner_of(*r.value.node), r.value.dtype(), r.reg)));
   }
   constants_.clear();  // body registers are out of reach in the finish
   memo_.clear();

@@ -18,10 +18,6 @@ namespace {
 
 enum class Phase { Before, Loop, After };  // of a tile's statements
 
-bool is_access(const Instr& in) {
-  return in.kind == Instr::Kind::Index || in.kind == Instr::Kind::Load || in.kind == Instr::Kind::Store;
-}
-
 // The dim whose points are the rows of the tile, or -1.
 int rows_dim(const Map& map, Var rows) {
   for (std::size_t d = 0; d < map.dims.size(); ++d)
@@ -113,7 +109,7 @@ class StreamAnalysis {
     return std::ranges::all_of(map.instrs, [&](const Instr& in) {
       if (in.kind == Instr::Kind::Reduced && reduces_rows)  // of predicates, as a loop inside has it
         return phase == Phase::Loop && (in.op == ScalarOp::And || in.op == ScalarOp::Or) && in.dtype == DType::Bool;
-      if (!is_access(in)) return true;
+      if (!has_index(in)) return true;
       const Affine& index = in.access.index;
       if (!has_known_vars(index)) return false;
       const std::int64_t of_batch = index.coefficient(grid_.row0), of_slot = row < 0 ? 0 : index.coefficient(row);
@@ -207,11 +203,11 @@ class StreamRewriting {
     rewrite(loop.test);
     rewrite(loop.body);
     add_tally(loop.test, done.access.buffer, done_at, *loop.stop);
-    const Var room = new_var("room");
+    const Var room = program_.new_var("room");
     loop.trip = {length_, room};
 
     For round;
-    round.counter = new_var("round");
+    round.counter = program_.new_var("round");
     round.trip = {slots_ * grid_.tiles_per_block, -1};  // each one finishes a row at least
     round.stop = Access{over_, 0, {}};
     round.body = std::move(before);
@@ -233,17 +229,12 @@ class StreamRewriting {
   using Over = MapWriter::Over;
   static constexpr DType boolean = DType::Bool, integer = DType::I32;
 
-  Var new_var(const std::string& name) {
-    program_.vars.push_back(name);
-    return static_cast<Var>(program_.vars.size()) - 1;
-  }
   int new_buffer(const std::string& name, DType dtype, std::int64_t elements) {
     Buffer b;
     b.name = name;
     b.dtype = dtype;
     b.elements = elements;
-    program_.buffers.push_back(std::move(b));
-    return static_cast<int>(program_.buffers.size()) - 1;
+    return program_.add_buffer(std::move(b));
   }
 
   void make_buffers() {
@@ -280,26 +271,12 @@ class StreamRewriting {
     };
     const auto of_slot = [&](int buffer, DType dtype) {
       const auto [it, is_new] = held.try_emplace(buffer, -1);
-      if (is_new) {
-        Instr load;
-        load.kind = Instr::Kind::Load;
-        load.dtype = dtype;
-        load.access = {buffer, Affine::of(row), {}};
-        it->second = push(load);
-      }
+      if (is_new) it->second = push(load_instr(dtype, {buffer, Affine::of(row), {}}));
       return it->second;
-    };
-    const auto op = [&](ScalarOp scalar, DType dtype, int a, int b) {
-      Instr in;
-      in.op = scalar;
-      in.dtype = dtype;
-      in.args[0] = a;
-      in.args[1] = b;
-      return push(in);
     };
     const auto only_where = [&](Instr& store, int buffer) {
       const int where = of_slot(buffer, boolean);
-      store.args[1] = store.args[1] < 0 ? where : op(ScalarOp::And, boolean, store.args[1], where);
+      store.args[1] = store.args[1] < 0 ? where : push(op_instr(ScalarOp::And, boolean, store.args[1], where));
     };
     for (int i = 0; i < static_cast<int>(map.instrs.size()); ++i) {
       if (i == map.body_end) {
@@ -311,17 +288,16 @@ class StreamRewriting {
         if (arg >= 0) arg = moved[static_cast<std::size_t>(arg)];
       for (Indirect& term : in.access.indirect) term.reg = moved[static_cast<std::size_t>(term.reg)];
       const int buffer = in.access.buffer;
-      const std::int64_t stride = is_access(in) ? in.access.index.coefficient(grid_.row0) : 0;
+      const std::int64_t stride = has_index(in) ? in.access.index.coefficient(grid_.row0) : 0;
       if (stride != 0 && in.kind == Instr::Kind::Index) {
         in.access.index = in.access.index.without(row);
-        Instr factor;
-        factor.kind = Instr::Kind::Const;
-        factor.dtype = in.dtype;
-        factor.bits = size_of(in.dtype) == 8 ? static_cast<std::uint64_t>(stride) : static_cast<std::uint32_t>(stride);
+        const std::uint64_t factor =
+            size_of(in.dtype) == 8 ? static_cast<std::uint64_t>(stride) : static_cast<std::uint32_t>(stride);
         int local = of_slot(row_, integer);
-        if (in.dtype != integer) local = op(ScalarOp::Cast, in.dtype, local, -1);
-        local = op(ScalarOp::Mul, in.dtype, local, push(factor));
-        moved.push_back(op(ScalarOp::Add, in.dtype, push(in), local));
+        if (in.dtype != integer) local = push(op_instr(ScalarOp::Cast, in.dtype, local));
+        local = push(op_instr(ScalarOp::Mul, in.dtype, local, push(const_instr(in.dtype, factor))));
+        const int number = push(in);
+        moved.push_back(push(op_instr(ScalarOp::Add, in.dtype, number, local)));
         continue;
       }
       if (stride != 0) {
@@ -443,25 +419,17 @@ class StreamRewriting {
   // Results that the loop keeps with the slots go where their rows are.
   Map put_columns() {
     MapWriter w(program_, "results", slots_);
-    Map map;
     const Affine slot = w.point();
     std::vector<std::pair<int, std::pair<int, std::int64_t>>> values;
     const int row = w.load(row_, slot, integer), where = w.load(finished_, slot, boolean);
     for (const auto& [key, column] : columns_)
       values.emplace_back(w.load(column, slot, program_.buffers[static_cast<std::size_t>(column)].dtype), key);
-    map = w.finish();
     for (const auto& [value, key] : values) {
       const std::int64_t stride = analysis_.columns().at(key);
-      Instr store;
-      store.kind = Instr::Kind::Store;
-      store.dtype = program_.buffers[static_cast<std::size_t>(key.first)].dtype;
-      store.args[0] = value;
-      store.args[1] = where;
-      store.access = {key.first, Affine::of(grid_.row0, stride) + Affine(key.second), {{row, stride}}};
-      map.instrs.push_back(store);
+      w.store({key.first, Affine::of(grid_.row0, stride) + Affine(key.second), {{row, stride}}},
+              program_.buffers[static_cast<std::size_t>(key.first)].dtype, value, where);
     }
-    map.body_end = static_cast<int>(map.instrs.size());
-    return map;
+    return w.finish();
   }
 
   // Slots of finished rows take the next rows, in the order of the slots.

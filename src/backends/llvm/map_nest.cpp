@@ -14,10 +14,6 @@ using kernel::Instr;
 
 namespace {
 
-bool has_index(const Instr& instr) {
-  return instr.kind == Instr::Kind::Load || instr.kind == Instr::Kind::Store || instr.kind == Instr::Kind::Index;
-}
-
 // A call of a vector function and of its scalar form may round differently: these are always computed as vectors.
 bool is_library_op(const Instr& instr) {
   if (instr.kind != Instr::Kind::Op || !is_float(instr.dtype)) return false;

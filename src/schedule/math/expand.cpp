@@ -6,25 +6,12 @@ namespace hotloop::kernel::math {
 
 int Expander::literal(DType dtype, std::uint64_t bits) {
   const auto [at, is_new] = constants_.try_emplace({dtype, bits}, static_cast<int>(instrs_.size()));
-  if (is_new) {
-    Instr in;
-    in.kind = Instr::Kind::Const;
-    in.dtype = dtype;
-    in.bits = bits;
-    instrs_.push_back(in);
-  }
+  if (is_new) instrs_.push_back(const_instr(dtype, bits));
   return at->second;
 }
 
 int Expander::push(ScalarOp op, DType dtype, int a, int b, int c) {
-  Instr in;
-  in.kind = Instr::Kind::Op;
-  in.op = op;
-  in.dtype = dtype;
-  in.args[0] = a;
-  in.args[1] = b;
-  in.args[2] = c;
-  instrs_.push_back(in);
+  instrs_.push_back(op_instr(op, dtype, a, b, c));
   return static_cast<int>(instrs_.size()) - 1;
 }
 
