@@ -1,5 +1,7 @@
 import os
 import signal
+import threading
+import time
 
 import pytest
 
@@ -10,6 +12,24 @@ import numpy as np  # noqa: E402
 
 # A shell's background jobs ignore Ctrl-C, and what they start inherits that; the tests of Ctrl-C want Python's own answer.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(seconds, sent):
+    time.sleep(seconds)
+    sent.append(time.perf_counter())
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def interrupt():
+    """interrupt(seconds, sent): Ctrl-C comes so much later; the moment goes into the list `sent`."""
+    return _interrupt
+
+
+@pytest.fixture
+def interrupt_after():
+    """The same while the caller goes on."""
+    return lambda seconds, sent: threading.Thread(target=_interrupt, args=(seconds, sent)).start()
 
 
 @pytest.fixture

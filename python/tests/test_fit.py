@@ -1,6 +1,5 @@
 """hl.fit: results, resume, callbacks, early stopping, bad input."""
 
-import os
 import signal
 import threading
 import time
@@ -97,13 +96,7 @@ def test_an_exception_between_checkpoints_leaves_the_last_step(data, tmp_path, a
     assert same(rest.params, hl.fit(model(), data, epochs=3, **options).params)
 
 
-def interrupt_after(seconds, sent):
-    time.sleep(seconds)
-    sent.append(time.perf_counter())
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_ctrl_c_ends_a_step_and_leaves_what_was_before_it(tmp_path):
+def test_ctrl_c_ends_a_step_and_leaves_what_was_before_it(tmp_path, interrupt_after):
     """A thousand steps in one call, of which an interrupt ends some one; the first call's thousand are on the disk."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4000, 40, 2)).astype(np.float32)
@@ -113,7 +106,7 @@ def test_ctrl_c_ends_a_step_and_leaves_what_was_before_it(tmp_path):
     def watch(at):
         if not sent and at.step == 900:
             seconds.append(at.elapsed_s)
-            threading.Thread(target=interrupt_after, args=(seconds[0] / 2, sent)).start()
+            interrupt_after(seconds[0] / 2, sent)
 
     # A callback that itself runs programs, as one that evaluates does.
     evaluate = lambda at: float(hl.jit(lambda v: v + 1)(1.0)) != 2  # noqa: E731
@@ -125,12 +118,12 @@ def test_ctrl_c_ends_a_step_and_leaves_what_was_before_it(tmp_path):
     assert seen[0] == (1, 1800)
 
 
-def test_an_interrupt_whose_handler_goes_on_changes_nothing(data):
+def test_an_interrupt_whose_handler_goes_on_changes_nothing(data, interrupt):
     run = lambda: hl.fit(model(), data, epochs=40, progress=False)  # noqa: E731
     wanted, heard = run(), []
     before = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
     try:
-        sender = threading.Thread(target=lambda: [interrupt_after(0.01, []) for _ in range(20)])
+        sender = threading.Thread(target=lambda: [interrupt(0.01, []) for _ in range(20)])
         sender.start()
         got = run()
         sender.join()

@@ -3,8 +3,6 @@
 import collections
 import dataclasses
 import gc
-import os
-import signal
 import threading
 import time
 import weakref
@@ -207,56 +205,38 @@ def test_concurrent_first_calls():
     assert sorted(results) == [(k, k % 3 + 1.0) for k in range(12)]
 
 
-def test_ctrl_c_ends_a_kernel():
+def test_ctrl_c_ends_a_kernel(interrupt_after):
     f = long_loop(2_000_000_000)
     x = np.linspace(0, 1, 8)
-    sent = []
-
-    def interrupt():
-        time.sleep(0.3)
-        sent.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
-
     hl.executable(f, x)
-    threading.Thread(target=interrupt).start()
+    sent = []
+    interrupt_after(0.3, sent)
     with pytest.raises(KeyboardInterrupt):
         f(x)
     assert time.perf_counter() - sent[0] < 2  # 0.1 s on a free machine; here what matters is that it ends
     assert float(hl.jit(lambda v: v + 1)(1.0)) == 2  # and that later calls run
 
 
-def test_ctrl_c_ends_a_long_product():
+def test_ctrl_c_ends_a_long_product(interrupt_after):
     """One product of matrices, without a loop around it."""
     a = np.ones((5000, 5000), np.float32)
     f = hl.jit(lambda a: a @ a)
     hl.executable(f, a)
     sent = []
-
-    def interrupt():
-        time.sleep(0.2)
-        sent.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
+    interrupt_after(0.2, sent)
     with pytest.raises(KeyboardInterrupt):
         f(a)
     assert time.perf_counter() - sent[0] < 1  # a few milliseconds on a free machine; the whole product takes seconds
 
 
-def test_ctrl_c_ends_a_compilation():
+def test_ctrl_c_ends_a_compilation(interrupt_after):
     def long(x):
         for i in range(1500):
             x = hl.tanh(x * (1 + 0.001 * i)) + hl.sin(x[::-1])
         return x
 
     sent = []
-
-    def interrupt():
-        time.sleep(1)
-        sent.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
+    interrupt_after(1, sent)
     with pytest.raises(KeyboardInterrupt):
         hl.jit(long)(np.ones(16, np.float32))
     assert time.perf_counter() - sent[0] < 2  # some milliseconds on a free machine; the whole compilation takes many seconds

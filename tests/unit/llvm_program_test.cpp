@@ -108,6 +108,18 @@ TEST_P(LlvmPrograms, LoopsThatStopAndLets) {
   }
 }
 
+// By one worker, told to stop after 30 ms.
+void run_for_a_moment(const Program& program, std::vector<Array>& results) {
+  const auto kernel = compile_llvm(program);
+  std::int32_t cancel = 0;
+  std::thread canceller([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    std::atomic_ref(cancel).store(1);
+  });
+  run_kernel(program, kernel->function(), {}, results, 1, 1, &cancel);
+  canceller.join();
+}
+
 TEST_P(LlvmPrograms, CancelLeavesAnOuterLoop) {
   ProgramBuilder p(target());
   const int count = p.result(i64, 1);
@@ -116,15 +128,8 @@ TEST_P(LlvmPrograms, CancelLeavesAnOuterLoop) {
   add.store(i64, at(count), add.op(ScalarOp::Add, i64, add.load(i64, at(count)), add.constant<std::int64_t>(1)));
   p.add(For{t, {std::int64_t{1} << 40, -1}, false, {}, {}, {{add.build()}}});
   const Program program = p.build();
-  const auto kernel = compile_llvm(program);
   std::vector<Array> results{Array::zeros(i64, Shape{1})};
-  std::int32_t cancel = 0;
-  std::thread canceller([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    std::atomic_ref(cancel).store(1);
-  });
-  run_kernel(program, kernel->function(), {}, results, 1, 1, &cancel);
-  canceller.join();
+  run_for_a_moment(program, results);
   EXPECT_GT(results[0].at(0), 0);
   EXPECT_LT(results[0].at(0), static_cast<double>(std::int64_t{1} << 40));
 }
@@ -234,15 +239,8 @@ TEST_P(LlvmPrograms, CancelLeavesALoopInAPart) {
   p.add(For{t, {std::int64_t{1} << 40, -1}, false, {}, {}, {{add_to(count, 1)}}});
   for (std::int64_t k = 0; k < 150; ++k) p.add(add_to(after, 1));
   const Program program = p.build();
-  const auto kernel = compile_llvm(program);
   std::vector<Array> results{Array::zeros(i64, Shape{1}), Array::zeros(i64, Shape{1})};
-  std::int32_t cancel = 0;
-  std::thread canceller([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    std::atomic_ref(cancel).store(1);
-  });
-  run_kernel(program, kernel->function(), {}, results, 1, 1, &cancel);
-  canceller.join();
+  run_for_a_moment(program, results);
   EXPECT_GE(results[0].at(0), 149 * 75);
   EXPECT_EQ(results[1].at(0), 0);
 }

@@ -109,6 +109,17 @@ void expect_rows_of_small_batches(const TracedFunction& fn, const std::vector<Ar
   }
 }
 
+void expect_oracle(const TracedFunction& fn, const std::vector<Array>& inputs,
+                   const std::vector<CompileOptions>& ways) {
+  const auto graph = trace(fn, ir::types_of(inputs));
+  const auto wanted = ir::evaluate(*graph, inputs);
+  for (const CompileOptions& options : ways) {
+    const auto got = compile(graph, options)(inputs);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(ir::close(got[i], wanted[i], 1e-13)) << options.backend << ", " << options.target << ", output " << i;
+  }
+}
+
 TEST(StreamLanes, EveryRowIsWhatItIsInASmallBatch) {
   unsigned seed = 0;
   for (const Rows kind :
@@ -122,17 +133,12 @@ TEST(StreamLanes, EveryRowIsWhatItIsInASmallBatch) {
 }
 
 TEST(StreamLanes, AgreesWithTheOracleOnEveryTarget) {
-  for (const Rows kind : {Rows::Random, Rows::ManyNever, Rows::Undefined}) {
-    const auto inputs = rows_of(kind, 1500, DType::F64, 7);
-    const auto graph = trace(vmap(climb, {0, 0, 0}), ir::types_of(inputs));
-    const auto wanted = ir::evaluate(*graph, inputs);
-    for (const char* target : {"host", "avx2", "portable"}) {
-      CompileOptions options;
-      options.target = target;
-      const auto got = compile(graph, options)(inputs);
-      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(ir::close(got[i], wanted[i], 1e-13)) << target << i;
-    }
-  }
+  std::vector<CompileOptions> targets(3);
+  targets[0].target = "host";
+  targets[1].target = "avx2";
+  targets[2].target = "portable";
+  for (const Rows kind : {Rows::Random, Rows::ManyNever, Rows::Undefined})
+    expect_oracle(vmap(climb, {0, 0, 0}), rows_of(kind, 1500, DType::F64, 7), targets);
 }
 
 // The number of rows may be a run-time number: less than a slot each, or one more than the slots.
@@ -209,14 +215,10 @@ TEST(StreamLanes, RowsKnowTheirNumbers) {
   };
   const auto inputs = rows_of(Rows::ManyNever, 1700, DType::F64, 5);
   ASSERT_GT(slots_of(program_of(fn, inputs)), 0);
-  const auto graph = trace(fn, ir::types_of(inputs));
-  const auto wanted = ir::evaluate(*graph, inputs);
-  for (const char* backend : {"llvm", "c"}) {
-    CompileOptions options;
-    options.backend = backend;
-    const auto got = compile(graph, options)(inputs);
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(ir::close(got[i], wanted[i], 1e-13)) << backend << i;
-  }
+  std::vector<CompileOptions> backends(2);
+  backends[0].backend = "llvm";
+  backends[1].backend = "c";
+  expect_oracle(fn, inputs, backends);
 }
 
 // Loops that another row could be seen in stay in tiles: a sum over rows, the number of the iteration, a value that all rows share.
