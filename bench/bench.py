@@ -107,7 +107,7 @@ def write(args, folder, results, meta, names):
     text = report.as_json(results, meta)
     stem = args.name or "results"
     (folder / f"{stem}.json").write_text(text)
-    (folder / f"{stem}.md").write_text(report.markdown(results, meta, names))
+    (folder / f"{stem}.md").write_text(report.markdown(results, meta, names, args.name))
     (folder / f"{stem}.svg").write_text(chart.ratios(results, meta))
     if args.json:
         args.json.write_text(text)

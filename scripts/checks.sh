@@ -21,6 +21,18 @@ part() {
   fi
 }
 
+# What reads the sources alone. `source_checks part` runs each as a part, `source_checks plainly` stops at the first that fails.
+source_checks() {
+  "$1" layers python3 scripts/check_layers.py
+  "$1" includes python3 scripts/check_includes.py
+  "$1" layout format_sources --check
+  "$1" ruff .venv/bin/ruff check --no-cache scripts python bench
+}
+plainly() {
+  shift
+  "$@"
+}
+
 run_tests() {
   local fast=0 sanitize=0 aarch64=0 rivals=0
   again=0
@@ -37,10 +49,7 @@ run_tests() {
   done
   setup_all
   tree=$(tree_hash)
-  part layers python3 scripts/check_layers.py
-  part includes python3 scripts/check_includes.py
-  part layout format_sources --check
-  part ruff .venv/bin/ruff check --no-cache scripts python bench
+  source_checks part
   part build build_preset release -DHOTLOOP_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PWD/.venv/bin/python"
   if [ ${#failed[@]} = 0 ]; then
     part tests ctest --preset release --no-tests=error -j "$(nproc)"
@@ -171,10 +180,7 @@ format_sources() {
 
 run_lint() {
   setup_venv
-  python3 scripts/check_layers.py
-  python3 scripts/check_includes.py
-  format_sources --check
-  .venv/bin/ruff check --no-cache scripts python bench
+  source_checks plainly
   build_preset dev
   say "lint passed"
 }

@@ -59,8 +59,8 @@ def _shown(cells, name, ours, measure):
     return _cell_text(cells[name])
 
 
-def markdown(results, meta, names):
-    """results: [(task, threads, cells)]."""
+def markdown(results, meta, names, name=None):
+    """results: [(task, threads, cells)]; `name` of the report, if it is not of everything."""
     lines, measure = [], "median" if meta["quiet"] else "least"
     for group in dict.fromkeys(task.group for task, _, _ in results):
         rows = [r for r in results if r[0].group == group]
@@ -75,7 +75,8 @@ def markdown(results, meta, names):
             line += [_shown(cells, n, ours, measure) for n in shown]
             line += [_ratio_text(ratios(cells, rival, ours, measure)) if ours and rival else "", task.target, _ratio_text(per_op)]
             lines.append("| " + " | ".join(line) + " |")
-    return "\n".join(["# Results", "", *header(meta), *lines, *(_details(results, meta, names) if meta["quiet"] else [])]) + "\n"
+    head_line = f"# Results: {name}" if name else "# Results"
+    return "\n".join([head_line, "", *header(meta), *lines, *(_details(results, meta, names) if meta["quiet"] else [])]) + "\n"
 
 
 def _details(results, meta, names):
