@@ -16,7 +16,7 @@ class LayerNormLstmCell : public nn::Cell {
  public:
   LayerNormLstmCell(std::int64_t inputs, std::int64_t hidden) : inputs_(inputs), hidden_(hidden) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, nn::Init) const override {
+  Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init) const override {
     Tree<Array> params;
     for (const std::string gate : {"i", "f", "g", "o"}) {
       params.set("W_" + gate, nn::glorot_uniform(nn::fold_in(seed, "W_" + gate), {hidden_, inputs_}, dtype));
@@ -55,7 +55,7 @@ class CoupledTwoSpeedCell : public nn::Cell {
  public:
   CoupledTwoSpeedCell(std::int64_t inputs, std::int64_t hidden) : inputs_(inputs), hidden_(hidden) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, nn::Init) const override {
+  Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init) const override {
     Tree<Array> params;
     for (const std::string gate : {"f", "g", "o"}) {
       params.set("W_" + gate, nn::glorot_uniform(nn::fold_in(seed, "W_" + gate), {hidden_, inputs_}, dtype));

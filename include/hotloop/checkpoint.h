@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "hotloop/array.h"
+#include "hotloop/init.h"
 #include "hotloop/tree.h"
 
 namespace hotloop::train {
@@ -52,6 +53,7 @@ struct TrainingState {
 
   // What the position counts in: a training with other values cannot go on from here.
   std::uint64_t seed = 0;
+  nn::Generator generator = nn::Generator::Philox;
   std::int64_t batch_size = 0, num_samples = 0;
   bool shuffle = true;
 };

@@ -51,6 +51,9 @@ struct FitOptions {
   std::int64_t batch_size = 32;
   std::int64_t epochs = 10;
   std::uint64_t seed = 0;  // of the initial parameters, the order of the samples and the steps' keys
+  // Of the initial parameters and the order of the samples; keys are Philox's. Torch: the order is a torch.randperm each epoch,
+  // drawn after the parameters, also where other parameters are given in their place.
+  nn::Generator generator = nn::Generator::Philox;
   nn::Init init = nn::Init::Torch;
   bool shuffle = true;
   Metric metric = metrics::MAE();  // of the validation; the best epoch is kept
@@ -104,7 +107,7 @@ struct FitResult {
 
 // Trains from fresh parameters, or from where `resume` stands. The whole step, forward, backward and optimiser, is one executable, also for
 // the last, shorter batch. Lengths and sample weights are used if the datasets have them. The order of the samples is a pure function
-// of the seed and the epoch. UserError for options or shapes that do not fit, for a state to resume from that belongs to
+// of seed, generator and epoch. UserError for options or shapes that do not fit, for a state to resume from that belongs to
 // another training, and for a checkpoint that cannot be written; a loss that is not finite is an outcome, not an error.
 FitResult fit(const nn::Layer& model, const data::Dataset& training, const data::Dataset& validation,
               const FitOptions& options);

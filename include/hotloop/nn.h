@@ -54,8 +54,9 @@ struct Context {
 class Module {
  public:
   virtual ~Module() = default;
-  // Fresh parameters; a module without any gives an empty tree. The same seed gives the same values on every machine.
-  virtual Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const = 0;
+  // Fresh parameters; a module without any gives an empty tree. The same seed gives the same values on every machine: they are drawn
+  // with fold_in(seed, name), one parameter after another in the order of PyTorch's layer.
+  virtual Tree<Array> init(const Seed& seed, DType dtype, Init init) const = 0;
   // Appends the layer to the graph under trace. UserError when x or the parameters do not fit.
   virtual Value apply(const Tree<Value>& params, Value x, Context& context) const = 0;
   // The state before the first step, for `batch` rows; empty for a module that keeps none. Called under trace.
@@ -71,9 +72,8 @@ class Layer {
   explicit Layer(std::shared_ptr<const Module> module) : module_(std::move(module)) {}
   template <std::derived_from<Module> M> Layer(M module) : module_(std::make_shared<const M>(std::move(module))) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype = DType::F32, Init init = Init::Torch) const {
-    return module_->init(seed, dtype, init);
-  }
+  // UserError for Keras' defaults from PyTorch's generator, which has no such draws.
+  Tree<Array> init(const Seed& seed, DType dtype = DType::F32, Init init = Init::Torch) const;
   Value apply(const Tree<Value>& params, Value x, Context& context) const { return module_->apply(params, x, context); }
   Value apply(const Tree<Value>& params, Value x) const {
     Context context;
@@ -94,7 +94,7 @@ class Layer {
 class Cell {
  public:
   virtual ~Cell() = default;
-  virtual Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const = 0;
+  virtual Tree<Array> init(const Seed& seed, DType dtype, Init init) const = 0;
   // The state before the first step, for `batch` rows: each leaf (batch, ...). Called under trace.
   virtual Tree<Value> initial_state(std::int64_t batch, DType dtype) const = 0;
   // The state after the step and the output; state as initial_state(), x (batch, features). Traced once, whatever the length

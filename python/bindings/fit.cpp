@@ -91,6 +91,7 @@ nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::
   options.epochs = integer("epochs");
   options.seed = nb::cast<std::uint64_t>(settings["seed"]);
   options.init = nb::cast<std::string>(settings["init"]) == "keras" ? nn::Init::Keras : nn::Init::Torch;
+  options.generator = nn::generator_from_name(nb::cast<std::string>(settings["generator"]));
   options.shuffle = nb::cast<bool>(settings["shuffle"]);
   options.steps_per_call = integer("steps_per_call");
   options.early_stopping = {integer("patience"), nb::cast<double>(settings["min_delta"])};
@@ -111,6 +112,7 @@ nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::
     start->optimizer_state = optimizer.init(start->params);
     start->buffers = model.init_buffers(training.dtype());
     start->seed = options.seed;
+    start->generator = options.generator;
     start->batch_size = std::min(options.batch_size, training.size());
     start->num_samples = training.size();
     start->shuffle = options.shuffle;

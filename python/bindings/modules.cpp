@@ -35,10 +35,21 @@ Tree<Array> in_dtype(const Tree<Array>& tree, DType dtype) {
   return tree.map([&](const Array& a) { return is_float(a.dtype()) && a.dtype() != dtype ? a.cast(dtype) : a; });
 }
 
+// As Python code is given a seed: a plain integer wherever that says all.
+nb::object seed_object(const nn::Seed& seed) {
+  return seed.generator() == nn::Generator::Philox ? nb::cast(seed.value()) : nb::cast(seed);
+}
+
+// An integer, or what seed_object() gave.
+nn::Seed seed_of(nb::handle seed) {
+  if (nb::isinstance<nn::Seed>(seed)) return nb::cast<nn::Seed>(seed);
+  return nb::cast<std::uint64_t>(seed);
+}
+
 // init(seed), or init(seed, init) if it takes both.
-Tree<Array> python_init(nb::handle self, std::uint64_t seed, DType dtype, nn::Init init) {
+Tree<Array> python_init(nb::handle self, const nn::Seed& seed, DType dtype, nn::Init init) {
   const nb::gil_scoped_acquire gil;
-  const nb::object params = self.attr("_init_for_engine")(seed, name_of_init(init));
+  const nb::object params = self.attr("_init_for_engine")(seed_object(seed), name_of_init(init));
   if (!nb::isinstance<nb::dict>(params))
     throw UserError("init", "a cell's or layer's init must return a dict of arrays, {} for none",
                     nb::cast<std::string>(nb::repr(params.type())));
@@ -57,7 +68,7 @@ class PythonCell : public nn::Cell {
  public:
   explicit PythonCell(nb::handle self) : self_(shared(self)) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, nn::Init init) const override {
+  Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init init) const override {
     return python_init(self_.get(), seed, dtype, init);
   }
 
@@ -97,7 +108,7 @@ class PythonModule : public nn::Module {
  public:
   explicit PythonModule(nb::handle self) : self_(shared(self)) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, nn::Init init) const override {
+  Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init init) const override {
     return python_init(self_.get(), seed, dtype, init);
   }
 
@@ -196,10 +207,19 @@ nb::tuple apply(const nn::Layer& layer, nb::handle params, nb::handle x, nb::obj
 }
 
 void bind_layers(nb::module_& m) {
+  nb::class_<nn::Seed>(m, "Seed").def("__index__", &nn::Seed::value).def("__repr__", [](const nn::Seed& seed) {
+    return "Seed(" + std::to_string(seed.value()) + ", generator=\"" + std::string(nn::name_of(seed.generator())) +
+           "\")";
+  });
   nb::class_<nn::Layer>(m, "Layer")
       .def("init",
-           [](const nn::Layer& l, std::uint64_t seed, nb::handle dtype, const std::string& init) {
-             return to_dicts(l.init(seed, dtype_of_python(dtype), init_of(init)));
+           [](const nn::Layer& l, nb::handle seed, nb::handle dtype, const std::string& init,
+              const std::string& generator) {
+             // A layer that stands in another is given a seed, which knows its generator.
+             const nn::Seed from = nb::isinstance<nn::Seed>(seed)
+                                       ? seed_of(seed)
+                                       : nn::Seed(seed_of(seed).value(), nn::generator_from_name(generator));
+             return to_dicts(l.init(from, dtype_of_python(dtype), init_of(init)));
            })
       .def("init_buffers",
            [](const nn::Layer& l, nb::handle dtype) { return to_dicts(l.init_buffers(dtype_of_python(dtype))); })
@@ -226,19 +246,20 @@ void bind_layers(nb::module_& m) {
     return tracer(nn::layer_norm(to_value(x, "layer_norm"), to_value(weight, "layer_norm"),
                                  to_value(bias, "layer_norm"), epsilon));
   });
-  m.def("fold_in", [](std::uint64_t seed, const std::string& name) { return nn::fold_in(seed, name); });
+  m.def("fold_in",
+        [](nb::handle seed, const std::string& name) { return seed_object(nn::fold_in(seed_of(seed), name)); });
   const auto shape = [](nb::handle dims) { return Shape(nb::cast<std::vector<std::int64_t>>(dims)); };
-  m.def("uniform", [shape](std::uint64_t seed, nb::handle dims, nb::handle dtype, double low, double high) {
-    return to_python(nn::uniform(seed, shape(dims), dtype_of_python(dtype), low, high));
+  m.def("uniform", [shape](nb::handle seed, nb::handle dims, nb::handle dtype, double low, double high) {
+    return to_python(nn::uniform(seed_of(seed), shape(dims), dtype_of_python(dtype), low, high));
   });
-  m.def("normal", [shape](std::uint64_t seed, nb::handle dims, nb::handle dtype, double stddev) {
-    return to_python(nn::normal(seed, shape(dims), dtype_of_python(dtype), stddev));
+  m.def("normal", [shape](nb::handle seed, nb::handle dims, nb::handle dtype, double stddev) {
+    return to_python(nn::normal(seed_of(seed), shape(dims), dtype_of_python(dtype), stddev));
   });
-  m.def("glorot_uniform", [shape](std::uint64_t seed, nb::handle dims, nb::handle dtype) {
-    return to_python(nn::glorot_uniform(seed, shape(dims), dtype_of_python(dtype)));
+  m.def("glorot_uniform", [shape](nb::handle seed, nb::handle dims, nb::handle dtype) {
+    return to_python(nn::glorot_uniform(seed_of(seed), shape(dims), dtype_of_python(dtype)));
   });
-  m.def("orthogonal", [shape](std::uint64_t seed, nb::handle dims, nb::handle dtype) {
-    return to_python(nn::orthogonal(seed, shape(dims), dtype_of_python(dtype)));
+  m.def("orthogonal", [shape](nb::handle seed, nb::handle dims, nb::handle dtype) {
+    return to_python(nn::orthogonal(seed_of(seed), shape(dims), dtype_of_python(dtype)));
   });
 }
 

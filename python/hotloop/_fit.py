@@ -139,6 +139,7 @@ def fit(
     epochs=10,
     seed=0,
     init="torch",
+    generator="philox",
     params=None,
     shuffle=True,
     class_weights=None,
@@ -160,6 +161,8 @@ def fit(
     loss: of hl.losses, or a function (prediction, target) -> scalar; MSE by default. optimizer: Adam(1e-3) by default.
     metric: of hl.metrics, of the validation; MAE by default.
     params: to start from; else they are drawn by `seed` and `init`. The order of the samples follows from the seed and the epoch.
+    generator: "philox", or "torch" for PyTorch's numbers: parameters as torch.manual_seed(seed) gives the same layers, and then a
+        torch.randperm of the samples each epoch.
     early_stopping: hl.EarlyStopping. checkpoints: hl.Checkpoints or a folder. resume: a Run, its state, a folder of checkpoints or
         one checkpoint: the results are those of a run that was never interrupted, to the bit.
     callbacks: functions of a Progress, called after each call of the step; one that returns True ends the fit after it. An
@@ -187,7 +190,7 @@ def fit(
     stopping = early_stopping or EarlyStopping(0, 0.0)
     saved = Checkpoints(os.fspath(checkpoints)) if isinstance(checkpoints, (str, os.PathLike)) else checkpoints or Checkpoints("")
     settings = {
-        "batch_size": batch_size, "epochs": epochs, "seed": seed, "init": init, "shuffle": bool(shuffle), "steps_per_call": steps_per_call,
+        "batch_size": batch_size, "epochs": epochs, "seed": seed, "init": init, "generator": generator, "shuffle": bool(shuffle), "steps_per_call": steps_per_call,
         "patience": stopping.patience, "min_delta": float(stopping.min_delta), "folder": os.fspath(saved.folder),
         "every_epochs": saved.every_epochs, "every_steps": saved.every_steps, "keep": saved.keep,
     }  # fmt: skip

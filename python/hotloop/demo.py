@@ -47,7 +47,7 @@ def main(arguments=None):
 
     model = hl.nn.Sequential(hl.nn.LSTM(features, 32), hl.nn.Last(), hl.nn.Linear(32, 1))
     start = time.perf_counter()
-    run = hl.fit(model, samples, optimizer=hl.optim.Adam(1e-3), batch_size=256, epochs=options.epochs, seed=options.seed, threads=options.threads)
+    run = hl.fit(model, samples, optimizer=hl.optim.Adam(1e-3), batch_size=256, epochs=options.epochs, seed=options.seed, generator="torch", threads=options.threads)
     seconds = time.perf_counter() - start
 
     predicted = np.asarray(samples.preparation.unscale(run.predict(samples.test)))[:, 0]

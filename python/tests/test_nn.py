@@ -1,5 +1,7 @@
 """Layers, cells, losses and optimisers from Python."""
 
+import json
+import pathlib
 import warnings
 
 import hotloop as hl
@@ -211,3 +213,36 @@ def test_a_hand_written_training_loop_in_one_call(rng):
 
     params, state, losses = train(params, opt.init(params), x, y)
     assert losses.shape == (200,) and float(losses[-1]) < 0.05 * float(losses[0])
+
+
+def test_numbers_of_pytorch():
+    """Initial parameters from PyTorch's generator, through layers of the engine and a cell written here."""
+    path = pathlib.Path(__file__).parents[2] / "tests/parity/data/torch_numbers.json"
+    case = next(m for m in json.loads(path.read_text())["models"] if m["name"] == "lstm_and_linear")
+    model = hl.nn.Sequential(hl.nn.LSTM(3, 5), hl.nn.Last(), hl.nn.Linear(5, 2))
+    for draw in case["draws"]:
+        params = model.init(draw["seed"], generator="torch")
+        for name, wanted in draw["f32"].items():
+            layer, leaf = name.split(".")
+            np.testing.assert_array_equal(np.asarray(params[layer][leaf]).ravel(), np.float32(wanted["data"]))
+
+    class Twice(hl.nn.Cell):
+        def init(self, seed):
+            return {name: hl.nn.uniform(hl.nn.fold_in(seed, name), (2, 2), -0.5, 0.5) for name in ("a", "b")}
+
+        def initial_state(self, batch):
+            return hl.zeros((batch, 2))
+
+        def __call__(self, params, state, x):
+            return state, state + x @ params["a"] + x @ params["b"]
+
+    # One stream: the cell's eight numbers come first, and the linear layer's follow them.
+    stacked = hl.nn.Sequential(hl.nn.Recurrent(Twice()), hl.nn.Linear(2, 1)).init(0, generator="torch")
+    first = hl.nn.Linear(4, 2).init(0, generator="torch")  # 8 uniform numbers in +-0.5, then 2
+    cell = np.concatenate([np.asarray(stacked["0"][name]).ravel() for name in ("a", "b")])
+    np.testing.assert_array_equal(cell, np.asarray(first["weight"]).ravel())
+    np.testing.assert_allclose(np.asarray(stacked["1"]["weight"]).ravel()[:2] * np.sqrt(2), np.asarray(first["bias"]) * 2, rtol=1e-6)
+    with pytest.raises(hl.UserError, match="philox or torch"):
+        model.init(0, generator="numpy")
+    with pytest.raises(hl.UserError, match="Keras"):
+        model.init(0, init="keras", generator="torch")

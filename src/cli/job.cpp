@@ -59,6 +59,8 @@ void read_train(ConfigFile& file, Job& job) {
   job.fit.epochs = train.integer("epochs", "passes over the training samples", 10, 1);
   job.fit.batch_size = train.integer("batch_size", "samples a step", 32, 1);
   job.fit.seed = static_cast<std::uint64_t>(train.integer("seed", "of parameters and sample order", 0, 0));
+  job.fit.generator = nn::generator_from_name(train.text(
+      "generator", "of seed's numbers; torch: those of torch.manual_seed(seed)", "philox", {"philox", "torch"}));
   job.fit.shuffle = train.flag("shuffle", "a new order of the samples each epoch", true);
   job.fit.init = train.text("init", "whose initial parameters", "torch", {"torch", "keras"}) == "keras"
                      ? nn::Init::Keras

@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <numbers>
+#include <string>
 #include <vector>
 
 #include "core/philox.h"
 #include "hotloop/error.h"
+#include "nn/torch_generator.h"
 
 namespace hotloop::nn {
 namespace {
@@ -38,28 +40,50 @@ std::uint64_t fold_in(std::uint64_t seed, std::string_view name) {
   return std::uint64_t{w[1]} << 32 | w[0];
 }
 
-Array uniform(std::uint64_t seed, const Shape& shape, DType dtype, double low, double high) {
+std::string_view name_of(Generator generator) { return generator == Generator::Torch ? "torch" : "philox"; }
+
+Generator generator_from_name(std::string_view name) {
+  for (Generator generator : {Generator::Philox, Generator::Torch})
+    if (name == name_of(generator)) return generator;
+  throw UserError("generator", "must be philox or torch", std::string(name));
+}
+
+Seed Seed::started() const {
+  Seed out = *this;
+  if (generator_ == Generator::Torch && !stream_) out.stream_ = std::make_shared<TorchGenerator>(value_);
+  return out;
+}
+
+Seed Seed::folded(std::string_view name) const {
+  Seed out = started();
+  out.value_ = fold_in(value_, name);
+  return out;
+}
+
+Array uniform(const Seed& seed, const Shape& shape, DType dtype, double low, double high) {
+  if (const Seed torch = seed.started(); torch.stream()) return torch.stream()->uniform(shape, dtype, low, high);
   Array out(dtype, shape);
   for (std::int64_t i = 0; i < out.size(); ++i) {
-    const Words w = draw(seed, i);
+    const Words w = draw(seed.value(), i);
     out.set(i, low + (high - low) * unit(w[0], w[1]));
   }
   return out;
 }
 
-Array normal(std::uint64_t seed, const Shape& shape, DType dtype, double stddev) {
+Array normal(const Seed& seed, const Shape& shape, DType dtype, double stddev) {
+  if (const Seed torch = seed.started(); torch.stream()) return torch.stream()->normal(shape, dtype, stddev);
   Array out(dtype, shape);
-  for (std::int64_t i = 0; i < out.size(); ++i) out.set(i, stddev * normal_element(seed, i));
+  for (std::int64_t i = 0; i < out.size(); ++i) out.set(i, stddev * normal_element(seed.value(), i));
   return out;
 }
 
-Array glorot_uniform(std::uint64_t seed, const Shape& shape, DType dtype) {
+Array glorot_uniform(const Seed& seed, const Shape& shape, DType dtype) {
   if (shape.rank() != 2) throw UserError("glorot_uniform", "the weight must be a matrix (out, in)", shape.str());
   const double limit = std::sqrt(6.0 / static_cast<double>(shape[0] + shape[1]));
   return uniform(seed, shape, dtype, -limit, limit);
 }
 
-Array orthogonal(std::uint64_t seed, const Shape& shape, DType dtype) {
+Array orthogonal(const Seed& seed, const Shape& shape, DType dtype) {
   if (shape.rank() != 2) throw UserError("orthogonal", "the weight must be a matrix", shape.str());
   // Gram-Schmidt, run twice for orthogonality to working precision, on the columns of a tall normal matrix: its R has a positive
   // diagonal by construction.
@@ -67,8 +91,9 @@ Array orthogonal(std::uint64_t seed, const Shape& shape, DType dtype) {
   const auto m = static_cast<std::size_t>(tall ? shape[0] : shape[1]);
   const auto n = static_cast<std::size_t>(tall ? shape[1] : shape[0]);
   std::vector<std::vector<double>> q(n, std::vector<double>(m));
+  const Array start = normal(seed, {static_cast<std::int64_t>(n), static_cast<std::int64_t>(m)}, DType::F64);
   for (std::size_t j = 0; j < n; ++j) {
-    for (std::size_t i = 0; i < m; ++i) q[j][i] = normal_element(seed, static_cast<std::int64_t>(j * m + i));
+    for (std::size_t i = 0; i < m; ++i) q[j][i] = start.data<double>()[j * m + i];
     for (int pass = 0; pass < 2; ++pass)
       for (std::size_t k = 0; k < j; ++k) {
         double product = 0;

@@ -1,7 +1,16 @@
 #include "hotloop/nn.h"
+
+#include "hotloop/error.h"
 #include "hotloop/ops.h"
 
 namespace hotloop::nn {
+
+Tree<Array> Layer::init(const Seed& seed, DType dtype, Init init) const {
+  if (seed.generator() == Generator::Torch && init == Init::Keras)
+    throw UserError("init", "PyTorch's generator draws PyTorch's initial values alone", "Keras' defaults",
+                    "Keras' defaults with the default generator");
+  return module_->init(seed.started(), dtype, init);
+}
 
 ValueType Layer::output_type(const ValueType& input) const {
   const DType dtype = is_float(input.dtype) ? input.dtype : DType::F32;

@@ -86,7 +86,7 @@ Value run_over_time(const Cell& cell, const Tree<Value>& params, Value x, Contex
   return swap_batch_and_time(ys[0]);
 }
 
-Tree<Array> init_gated(const GatedParameters& sizes, std::uint64_t seed, DType dtype, Init init) {
+Tree<Array> init_gated(const GatedParameters& sizes, const Seed& seed, DType dtype, Init init) {
   const std::int64_t rows = sizes.gates * sizes.hidden;
   const Shape ih{rows, sizes.inputs}, hh{rows, sizes.hidden}, bias{rows};
   Tree<Array> params;

@@ -31,7 +31,7 @@ struct GatedParameters {
   std::int64_t inputs = 0, hidden = 0, gates = 1;
   bool two_keras_biases = false;
 };
-Tree<Array> init_gated(const GatedParameters& sizes, std::uint64_t seed, DType dtype, Init init);
+Tree<Array> init_gated(const GatedParameters& sizes, const Seed& seed, DType dtype, Init init);
 // What a step's recurrent products read: h, or h under the recurrent dropout's mask (what is carried on is h itself).
 Value recurrent_input(const Tree<Value>& state);
 // bias_ih + bias_hh, or bias_ih alone where that is the only one.

@@ -19,7 +19,7 @@ class RecurrentStack : public Module {
   RecurrentStack(std::vector<std::shared_ptr<const Cell>> cells, const RecurrentOptions& options)
       : cells_(std::move(cells)), options_(options) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
     Tree<Array> params;
     for (std::size_t layer = 0; layer < cells_.size(); ++layer)
       for (const Pass& pass : passes(layer)) {

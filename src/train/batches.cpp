@@ -31,8 +31,28 @@ std::optional<BatchBlock> next_block(const BatchPlan& plan, const BatchPosition&
   return block;
 }
 
+SampleOrder::SampleOrder(const BatchPlan& plan, std::int64_t num_samples)
+    : shuffle_(plan.shuffle), seed_(plan.seed), first_(plan.torch), num_samples_(num_samples) {}
+
+std::vector<std::int64_t> SampleOrder::operator()(std::int64_t epoch) {
+  if (!shuffle_) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(num_samples_));
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    return order;
+  }
+  if (!first_) return shuffled(num_samples_, nn::fold_in(seed_, "shuffle"), static_cast<std::uint64_t>(epoch));
+  if (!torch_ || epoch < next_epoch_) {
+    torch_ = *first_;
+    next_epoch_ = 1;
+  }
+  // A stream has no shortcut to a later epoch: a fit that goes on there draws the earlier orders again.
+  for (; next_epoch_ < epoch; ++next_epoch_) torch_->permutation(num_samples_);
+  ++next_epoch_;
+  return torch_->permutation(num_samples_);
+}
+
 BatchStream::BatchStream(const data::Dataset& samples, const BatchPlan& plan, const BatchPosition& start, bool ahead)
-    : samples_(samples), plan_(plan), position_(start) {
+    : samples_(samples), plan_(plan), position_(start), order_of_(plan, samples.size()) {
   const std::int64_t k = plan.steps_per_call;
   const auto stacked = [&](const ValueType& type) { return Array::zeros(type.dtype, type.shape.with_inserted(0, k)); };
   for (BatchBlock& block : blocks_) {
@@ -106,12 +126,7 @@ bool BatchStream::fill(BatchBlock& block) {
   block.ends_epoch = wanted->ends_epoch;
   if (order_epoch_ != block.start.epoch) {
     order_epoch_ = block.start.epoch;
-    if (plan_.shuffle) {
-      order_ = shuffled(num_samples, nn::fold_in(plan_.seed, "shuffle"), static_cast<std::uint64_t>(order_epoch_));
-    } else {
-      order_.resize(static_cast<std::size_t>(num_samples));
-      std::iota(order_.begin(), order_.end(), std::int64_t{0});
-    }
+    order_ = order_of_(order_epoch_);
   }
   // The batches of a block follow each other in the order as they do in memory. Only the block's last can be short.
   const auto first = static_cast<std::size_t>(block.start.step * plan_.batch_size);

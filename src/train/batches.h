@@ -10,14 +10,16 @@
 #include <vector>
 
 #include "hotloop/data.h"
+#include "nn/torch_generator.h"
 
 namespace hotloop::train {
 
 // What the order of all batches follows from. Epoch e shows the samples in the order shuffled(num_samples, fold_in(seed,
-// "shuffle"), e), in batches of `batch_size` of which the last may be shorter.
+// "shuffle"), e), or the e-th permutation that `torch` draws, in batches of `batch_size` of which the last may be shorter.
 struct BatchPlan {
   std::int64_t batch_size = 1, num_epochs = 1;
   std::uint64_t seed = 0;
+  std::shared_ptr<const nn::TorchGenerator> torch = nullptr;  // as it stands before the first epoch
   bool shuffle = true;
   std::int64_t steps_per_call = 1;  // so many whole batches are gathered together
   std::int64_t every_steps = 0;     // but never across a multiple of this many steps of the run; 0: no such multiples
@@ -26,6 +28,22 @@ struct BatchPlan {
 // A position: `step` batches of `epoch` (from 1) are taken, `num_steps` of the whole run.
 struct BatchPosition {
   std::int64_t epoch = 1, step = 0, num_steps = 0;
+};
+
+// The orders of one plan's epochs; cheapest when asked for one epoch after another.
+class SampleOrder {
+ public:
+  SampleOrder(const BatchPlan& plan, std::int64_t num_samples);
+  // The order of an epoch, counted from 1.
+  std::vector<std::int64_t> operator()(std::int64_t epoch);
+
+ private:
+  const bool shuffle_;
+  const std::uint64_t seed_;
+  const std::shared_ptr<const nn::TorchGenerator> first_;
+  const std::int64_t num_samples_;
+  std::optional<nn::TorchGenerator> torch_;  // as it stands before next_epoch_
+  std::int64_t next_epoch_ = 1;
 };
 
 // The batches of one call, one after another.
@@ -61,6 +79,7 @@ class BatchStream {
   const data::Dataset& samples_;
   BatchPlan plan_;
   BatchPosition position_;
+  SampleOrder order_of_;
   std::vector<std::int64_t> order_;
   std::int64_t order_epoch_ = 0;
 

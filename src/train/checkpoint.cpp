@@ -55,6 +55,7 @@ Json to_json(const TrainingState& s) {
   set_number(json, "stopping_reference", s.stopping_reference);
   json["epochs_without_improvement"] = s.epochs_without_improvement;
   json["seed"] = s.seed;
+  json["generator"] = nn::name_of(s.generator);
   json["batch_size"] = s.batch_size;
   json["num_samples"] = s.num_samples;
   json["shuffle"] = s.shuffle;
@@ -80,6 +81,7 @@ TrainingState from_json(const Json& json) {
   s.stopping_reference = number_or_nan(json, "stopping_reference");
   json.at("epochs_without_improvement").get_to(s.epochs_without_improvement);
   json.at("seed").get_to(s.seed);
+  s.generator = nn::generator_from_name(json.value("generator", "philox"));  // older checkpoints have none
   json.at("batch_size").get_to(s.batch_size);
   json.at("num_samples").get_to(s.num_samples);
   json.at("shuffle").get_to(s.shuffle);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "hotloop/error.h"
 #include "hotloop/train.h"
+#include "nn/torch_generator.h"
 #include "train/batches.h"
 #include "train/checkpoint_writer.h"
 #include "train/diagnose.h"
@@ -67,6 +69,9 @@ void check_resume(const TrainingState& state, const TrainingState& wanted) {
   same("the number of training samples", state.num_samples, wanted.num_samples);
   same("batch_size", state.batch_size, wanted.batch_size);
   same("seed", state.seed, wanted.seed);
+  if (state.generator != wanted.generator)
+    throw UserError("resume", "generator must be that of the checkpoint, " + std::string(name_of(state.generator)),
+                    std::string(name_of(wanted.generator)), "the configuration that the run was started with");
   same("shuffle", state.shuffle, wanted.shuffle);
 }
 
@@ -94,10 +99,14 @@ class Fit {
              .every_steps = options.checkpoint.folder.empty() ? 0 : options.checkpoint.every_steps};
     steps_per_epoch_ = (training.size() + batch - 1) / batch;
 
-    fresh_.params = model.init(options.seed, training.dtype(), options.init);
+    const nn::Seed seed = nn::Seed(options.seed, options.generator).started();
+    fresh_.params = model.init(seed, training.dtype(), options.init);
+    // Copied as it stands after the parameters: from there the epochs' orders follow.
+    if (seed.stream()) plan_.torch = std::make_shared<const nn::TorchGenerator>(*seed.stream());
     fresh_.state = options.optimizer.init(fresh_.params);
     fresh_.buffers = model.init_buffers(training.dtype());
     state_.seed = options.seed;
+    state_.generator = options.generator;
     state_.batch_size = batch;
     state_.num_samples = training.size();
     state_.shuffle = options.shuffle;

@@ -81,7 +81,7 @@ TEST(Fit, LearnsALinearFunctionWithAPartialLastBatch) {
 // In training each row sees a little of another one, which no program for any number of rows can do.
 class MirrorModule : public nn::Module {
  public:
-  Tree<Array> init(std::uint64_t, DType, nn::Init) const override { return {}; }
+  Tree<Array> init(const nn::Seed&, DType, nn::Init) const override { return {}; }
   Value apply(const Tree<Value>&, Value x, nn::Context& context) const override {
     return context.is_training() ? x + 0.001 * reverse(x, {0}) : x;
   }

@@ -16,7 +16,7 @@ using train::StepOptions;
 // Multiplies by 0 or 1 at random when training, and counts the training calls in a buffer.
 class NoisyModule : public Module {
  public:
-  Tree<Array> init(std::uint64_t, DType, Init) const override { return {}; }
+  Tree<Array> init(const Seed&, DType, Init) const override { return {}; }
   Tree<Array> init_buffers(DType) const override { return {{"calls", Array::scalar<std::int64_t>(0)}}; }
   Value apply(const Tree<Value>&, Value x, Context& context) const override {
     if (!context.is_training()) return x;

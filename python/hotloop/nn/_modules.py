@@ -40,12 +40,13 @@ class Module:
         # What is compiled is made again where it is wanted: copies and pickles hold settings alone.
         return {name: value for name, value in self.__dict__.items() if name not in ("_layer", "_compiled")}
 
-    def init(self, seed=0, init="torch", dtype="float32"):
+    def init(self, seed=0, init="torch", dtype="float32", generator="philox"):
         """Fresh parameters: nested dicts of arrays, with PyTorch's names and shapes. The same seed gives the same values anywhere.
 
-        init: whose defaults, "torch" or "keras".
+        init: whose defaults, "torch" or "keras". generator: "philox", or "torch" for the numbers that torch.manual_seed(seed) gives
+        the same layers, made in the same order (uniform ones to the bit in float32, normal ones to 1e-7).
         """
-        return self._layer.init(int(seed), dtype, init)
+        return self._layer.init(seed if isinstance(seed, _core.Seed) else int(seed), dtype, init, generator)
 
     def _init_for_engine(self, seed, init):
         return self.init(seed, init) if len(inspect.signature(self.init).parameters) > 1 else self.init(seed)

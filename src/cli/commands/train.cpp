@@ -102,7 +102,7 @@ class Training {
         model_(job_.make_model(job_.input_type(samples_))) {
     if (samples_.validation().size() == 0 || samples_.test().size() == 0)
       throw UserError("split", "validation and test parts must hold samples", samples_.describe());
-    params_ = model_.init(job_.fit.seed, samples_.train().dtype(), job_.fit.init);
+    params_ = model_.init({job_.fit.seed, job_.fit.generator}, samples_.train().dtype(), job_.fit.init);
     scale_ = metric_scale(job_, samples_);
   }
 
@@ -236,6 +236,7 @@ class Training {
                          {"epoch", run_.state.epoch},
                          {"step", run_.state.step},
                          {"seed", job_.fit.seed},
+                         {"generator", nn::name_of(job_.fit.generator)},
                          {"samples",
                           {{"train", samples_.train().size()},
                            {"validation", samples_.validation().size()},

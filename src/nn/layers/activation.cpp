@@ -78,7 +78,7 @@ class ActivationModule : public Module {
  public:
   explicit ActivationModule(ActivationFunction function) : function_(std::move(function)) {}
 
-  Tree<Array> init(std::uint64_t, DType, Init) const override { return {}; }
+  Tree<Array> init(const Seed&, DType, Init) const override { return {}; }
   Value apply(const Tree<Value>&, Value x, Context&) const override { return function_(x); }
 
  private:

@@ -16,7 +16,7 @@ class BatchNormModule : public Module {
       throw UserError("batch_norm", "momentum must be in [0, 1]", std::to_string(options.momentum));
   }
 
-  Tree<Array> init(std::uint64_t, DType dtype, Init) const override {
+  Tree<Array> init(const Seed&, DType dtype, Init) const override {
     return {{"weight", Array::full(dtype, {features_}, 1)}, {"bias", Array::zeros(dtype, {features_})}};
   }
   Tree<Array> init_buffers(DType dtype) const override {

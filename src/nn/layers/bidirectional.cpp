@@ -25,8 +25,9 @@ class BidirectionalModule : public Module {
   BidirectionalModule(Layer layer, Merge merge, bool sequences)
       : layer_(std::move(layer)), merge_(merge), sequences_(sequences) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
-    return joined(layer_.init(seed, dtype, init), layer_.init(fold_in(seed, "reverse"), dtype, init));
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
+    const Tree<Array> forward = layer_.init(seed, dtype, init);
+    return joined(forward, layer_.init(fold_in(seed, "reverse"), dtype, init));
   }
   Tree<Array> init_buffers(DType dtype) const override {
     const Tree<Array> own = layer_.init_buffers(dtype);

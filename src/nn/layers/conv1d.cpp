@@ -23,7 +23,7 @@ class Conv1dModule : public Module {
                           std::to_string(filters) + " filters");
   }
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
     const Shape weight{filters_, inputs_ / options_.groups, kernel_}, bias{filters_};
     const bool keras = init == Init::Keras;
     const auto fan_in = static_cast<double>(weight[1] * kernel_), fan_out = static_cast<double>(filters_ * kernel_);

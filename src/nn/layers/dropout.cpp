@@ -12,7 +12,7 @@ class DropoutModule : public Module {
     check_dropout_rate("dropout", rate);
   }
 
-  Tree<Array> init(std::uint64_t, DType, Init) const override { return {}; }
+  Tree<Array> init(const Seed&, DType, Init) const override { return {}; }
   Value apply(const Tree<Value>&, Value x, Context& context) const override {
     if (rate_ == 0 || !context.is_training()) return x;
     if (!same_over_time_) return x * dropout_factor(context, x.type(), rate_);

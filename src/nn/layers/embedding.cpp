@@ -15,7 +15,7 @@ class EmbeddingModule : public Module {
       throw UserError("embedding", "padding must be below " + std::to_string(count), std::to_string(padding));
   }
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
     const Shape shape{count_, outputs_};
     Array weight = init == Init::Keras ? uniform(fold_in(seed, "weight"), shape, dtype, -0.05, 0.05)
                                        : normal(fold_in(seed, "weight"), shape, dtype);

@@ -6,7 +6,7 @@ namespace {
 
 class FlattenModule : public Module {
  public:
-  Tree<Array> init(std::uint64_t, DType, Init) const override { return {}; }
+  Tree<Array> init(const Seed&, DType, Init) const override { return {}; }
   Value apply(const Tree<Value>&, Value x, Context& context) const override {
     if (x.rank() < 1) throw UserError("flatten", "the input must have a batch axis", x.type().str());
     context.lengths = {};

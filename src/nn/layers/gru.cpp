@@ -14,7 +14,7 @@ class GruCell : public Cell {
         gate_(activation_function(options.gate)),
         activation_(activation_function(options.activation)) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
     return init_gated({inputs_, hidden_, 3, reset_ == Reset::After}, seed, dtype, init);
   }
 

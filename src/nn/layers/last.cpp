@@ -8,7 +8,7 @@ namespace {
 
 class LastModule : public Module {
  public:
-  Tree<Array> init(std::uint64_t, DType, Init) const override { return {}; }
+  Tree<Array> init(const Seed&, DType, Init) const override { return {}; }
   Value apply(const Tree<Value>&, Value x, Context& context) const override {
     if (x.rank() < 2 || x.shape()[1] == 0)
       throw UserError("last", "the input must be a sequence (batch, time, ...) of at least one step", x.type().str());

@@ -13,7 +13,7 @@ class LayerNormModule : public Module {
     if (!(epsilon >= 0)) throw UserError("layer_norm", "epsilon must not be negative", std::to_string(epsilon));
   }
 
-  Tree<Array> init(std::uint64_t, DType dtype, Init) const override {
+  Tree<Array> init(const Seed&, DType dtype, Init) const override {
     return {{"weight", Array::full(dtype, {features_}, 1)}, {"bias", Array::zeros(dtype, {features_})}};
   }
   Value apply(const Tree<Value>& params, Value x, Context&) const override {

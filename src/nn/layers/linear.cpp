@@ -13,12 +13,12 @@ class LinearModule : public Module {
     if (outputs <= 0) throw UserError("linear", "outputs must be positive", std::to_string(outputs));
   }
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
     const double bound = 1 / std::sqrt(static_cast<double>(inputs_));
     const Shape weight{outputs_, inputs_}, bias{outputs_};
     const bool keras = init == Init::Keras;
     Tree<Array> params;
-    const std::uint64_t weight_seed = fold_in(seed, "weight");
+    const Seed weight_seed = fold_in(seed, "weight");
     params.set("weight",
                keras ? glorot_uniform(weight_seed, weight, dtype) : uniform(weight_seed, weight, dtype, -bound, bound));
     if (bias_)

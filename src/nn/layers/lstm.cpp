@@ -13,7 +13,7 @@ class LstmCell : public Cell {
         gate_(activation_function(options.gate)),
         activation_(activation_function(options.activation)) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
     Tree<Array> params = init_gated({inputs_, hidden_, 4}, seed, dtype, init);
     if (init == Init::Keras)  // unit_forget_bias (Jozefowicz et al. 2015)
       for (std::int64_t i = hidden_; i < 2 * hidden_; ++i) params["bias_ih"].set(i, 1);

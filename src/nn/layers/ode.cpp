@@ -23,7 +23,7 @@ class NeuralOdeModule : public Module {
     options_.saveat = saves > 0 ? ode::SaveAt::times(ts) : ode::SaveAt::end();
   }
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override { return field_.init(seed, dtype, init); }
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override { return field_.init(seed, dtype, init); }
 
   Value apply(const Tree<Value>& params, Value x, Context& context) const override {
     if (x.rank() < 2 || !is_float(x.dtype()))

@@ -13,7 +13,7 @@ class PoolModule : public Module {
   PoolModule(std::string name, Value (*whole)(Value), Value (*valid)(Value, Value))
       : name_(std::move(name)), whole_(whole), valid_(valid) {}
 
-  Tree<Array> init(std::uint64_t, DType, Init) const override { return {}; }
+  Tree<Array> init(const Seed&, DType, Init) const override { return {}; }
   Value apply(const Tree<Value>&, Value x, Context& context) const override {
     if (x.rank() < 2 || x.shape()[1] == 0)
       throw UserError(name_, "the input must be a sequence (batch, time, ...) of at least one step", x.type().str());

@@ -10,7 +10,7 @@ class PreluModule : public Module {
     if (features <= 0) throw UserError("prelu", "features must be positive", std::to_string(features));
   }
 
-  Tree<Array> init(std::uint64_t, DType dtype, Init init) const override {
+  Tree<Array> init(const Seed&, DType dtype, Init init) const override {
     return {{"weight", Array::full(dtype, {features_}, init == Init::Torch ? 0.25 : 0.0)}};
   }
   Value apply(const Tree<Value>& params, Value x, Context&) const override {

@@ -9,7 +9,7 @@ class RecurrentModule : public Module {
  public:
   explicit RecurrentModule(std::shared_ptr<const Cell> cell) : cell_(std::move(cell)) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override { return cell_->init(seed, dtype, init); }
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override { return cell_->init(seed, dtype, init); }
   Value apply(const Tree<Value>& params, Value x, Context& context) const override {
     return run_over_time(*cell_, params, x, context);
   }

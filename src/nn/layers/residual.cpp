@@ -8,7 +8,7 @@ class ResidualModule : public Module {
  public:
   explicit ResidualModule(Layer layer) : layer_(std::move(layer)) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override { return layer_.init(seed, dtype, init); }
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override { return layer_.init(seed, dtype, init); }
   Tree<Array> init_buffers(DType dtype) const override { return layer_.init_buffers(dtype); }
   Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
     return layer_.initial_state(batch, dtype);

@@ -9,7 +9,7 @@ class RnnCell : public Cell {
   RnnCell(std::int64_t inputs, std::int64_t hidden, Nonlinearity nonlinearity)
       : inputs_(inputs), hidden_(hidden), nonlinearity_(nonlinearity) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
     return init_gated({inputs_, hidden_, 1}, seed, dtype, init);
   }
 

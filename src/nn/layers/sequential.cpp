@@ -8,7 +8,7 @@ class SequentialModule : public Module {
  public:
   explicit SequentialModule(std::vector<Layer> layers) : layers_(std::move(layers)) {}
 
-  Tree<Array> init(std::uint64_t seed, DType dtype, Init init) const override {
+  Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
     Tree<Array> params;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       Tree<Array> own = layers_[i].init(fold_in(seed, name(i)), dtype, init);
