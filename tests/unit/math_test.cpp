@@ -161,6 +161,30 @@ TEST_P(MathTest, F64RandomAndSpecial) {
   EXPECT_LE(worst, GetParam().max_ulp_f64) << "at " << worst_x << ", seed " << seed;
 }
 
+// Instructions from the argument to the result, one waiting for the other: what a step of a recurrent network waits for. Polynomials by Horner
+// would make it four (f32) or a dozen (f64) longer.
+TEST(Math, ChainsAreShort) {
+  const auto chain = [](ScalarOp op, DType dtype) {
+    Program program = elementwise(op, dtype, target_named("avx512"));
+    lower_math(program);
+    const auto& map = std::get<Map>(std::get<Single>(program.body.front().node).body.front().node);
+    std::vector<int> depth;
+    for (const Instr& in : map.instrs) {
+      int most = 0;
+      for (const int arg : in.args)
+        if (arg >= 0) most = std::max(most, depth[static_cast<std::size_t>(arg)]);
+      depth.push_back(in.kind == Instr::Kind::Op ? most + 1 : most);
+    }
+    return depth.back();
+  };
+  EXPECT_LE(chain(ScalarOp::Exp, DType::F32), 14);
+  EXPECT_LE(chain(ScalarOp::Tanh, DType::F32), 16);
+  EXPECT_LE(chain(ScalarOp::Sigmoid, DType::F32), 15);
+  EXPECT_LE(chain(ScalarOp::Exp, DType::F64), 17);
+  EXPECT_LE(chain(ScalarOp::Tanh, DType::F64), 20);
+  EXPECT_LE(chain(ScalarOp::Sigmoid, DType::F64), 18);
+}
+
 // Near 0 these are x itself, sign included.
 TEST(Math, OddFunctionsKeepZerosAndDenormals) {
   for (const ScalarOp op : {ScalarOp::Tanh, ScalarOp::Expm1, ScalarOp::Log1p}) {

@@ -1,6 +1,8 @@
 #include "schedule/math/expand.h"
 
-#include <iterator>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace hotloop::kernel::math {
 
@@ -15,10 +17,24 @@ int Expander::push(ScalarOp op, DType dtype, int a, int b, int c) {
   return static_cast<int>(instrs_.size()) - 1;
 }
 
-int Expander::polynomial(int x, std::initializer_list<double> coefficients) {
-  auto c = std::rbegin(coefficients);
-  int sum = constant(*c);
-  while (++c != std::rend(coefficients)) sum = fma(sum, x, constant(*c));
+int Expander::polynomial(int x, int square, std::span<const double> coefficients) {
+  std::vector<int> terms;
+  for (const double c : coefficients) terms.push_back(constant(c));
+  // terms[i] + terms[i+1] * power, for every other i; the last one may have no partner.
+  const auto in_pairs = [&](int power) {
+    std::vector<int> pairs;
+    for (std::size_t i = 0; i < terms.size(); i += 2)
+      pairs.push_back(i + 1 < terms.size() ? fma(terms[i + 1], power, terms[i]) : terms[i]);
+    terms = std::move(pairs);
+  };
+  in_pairs(x);
+  int power = square;
+  if (terms.size() > 3) {
+    in_pairs(square);
+    power = mul(square, square);
+  }
+  int sum = terms.back();
+  for (std::size_t i = terms.size() - 1; i-- > 0;) sum = fma(sum, power, terms[i]);
   return sum;
 }
 
@@ -32,7 +48,9 @@ Expander::Reduction Expander::reduce(int x, double per_unit, double unit_high, d
   const int magic = constant(rounding() + exponent_bias() + exponent_offset);
   const int shifted = fma(x, constant(per_unit), magic);
   const int n = sub(shifted, magic);
-  const int head = fma(n, constant(-unit_high), x), minus_low = constant(-unit_low);
+  const int head = fma(n, constant(-unit_high), x);
+  if (unit_low == 0) return {n, head, to_power(to_bits(shifted)), head, -1};
+  const int minus_low = constant(-unit_low);
   return {n, fma(n, minus_low, head), to_power(to_bits(shifted)), head, minus_low};
 }
 
@@ -43,8 +61,11 @@ std::pair<int, int> Expander::split_power(int n) {
   return {to_power(half), to_power(int_op(ScalarOp::Sub, whole, half))};
 }
 
-int add_tail(Expander& e, const Expander::Reduction& by, int g) {
-  const int square = e.mul(by.r, by.r);
+int with_tail(Expander& e, const Expander::Reduction& by, std::initializer_list<double> list) {
+  const std::span<const double> coefficients(list.begin(), list.size());
+  // c[0] is added last: the rounding of a partial sum that holds it would count as much as that of g.
+  const int square = e.mul(by.r, by.r), rest = e.polynomial(by.r, square, coefficients.subspan(1)),
+            g = e.fma(rest, by.r, e.constant(coefficients[0]));
   return e.is_f32() ? e.fma(square, g, by.r) : e.add(by.r, e.fma(square, g, e.lost(by)));
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -56,10 +57,10 @@ class Expander {
   int copy_sign(int magnitude, int sign);
 
   // x = n * unit + r with integer n nearest to x * per_unit; power = 2^(n + exponent_offset). unit_high must have so few
-  // bits that n * unit_high is exact (targets without fma need it).
+  // bits that n * unit_high is exact (targets without fma need it), unless unit_low is 0: then r is what one fma leaves.
   struct Reduction {
     int n, r, power;
-    int head, minus_low;  // r = n * minus_low + head, rounded
+    int head, minus_low;  // r = n * minus_low + head, rounded, where there is a unit_low
   };
   Reduction reduce(int x, double per_unit, double unit_high, double unit_low, int exponent_offset = 0);
   // What the rounding of r lost.
@@ -67,8 +68,12 @@ class Expander {
   // 2^n in two factors, neither of which leaves the normal range.
   std::pair<int, int> split_power(int n);
 
-  // c[0] + c[1] x + c[2] x^2 + ..., by Horner.
-  int polynomial(int x, std::initializer_list<double> coefficients);
+  // c[0] + c[1] x + c[2] x^2 + ...: pairs c[i] + c[i+1] x side by side, and Horner in x^2 over them, in x^4 over pairs of pairs where there are
+  // many. Half the latency of Horner in x (a chain of multiplications is what a recurrent step waits for), and no more instructions but x^4.
+  int polynomial(int x, int square, std::span<const double> coefficients);
+  int polynomial(int x, int square, std::initializer_list<double> coefficients) {
+    return polynomial(x, square, std::span(coefficients.begin(), coefficients.size()));
+  }
 
  private:
   // Adding 1.5 * 2^52 (f32: 2^23) leaves the rounded number in the lowest bits: shifted into the exponent field, with
@@ -89,8 +94,9 @@ class Expander {
   DType dtype_ = DType::F32;
 };
 
-// r + r^2 * g; in f64 with what the rounding of r lost, to stay within 2 ulp.
-int add_tail(Expander& e, const Expander::Reduction& by, int g);
+// r + r^2 (c[0] + c[1] r + ...); in f64 with what the rounding of r lost, to stay within 2 ulp. Rather than Horner's last steps, whose error is
+// twice as large.
+int with_tail(Expander& e, const Expander::Reduction& by, std::initializer_list<double> coefficients);
 
 // Each returns the register of f(x); x is of the dtype begun. Greatest errors in f32 over all 2^32 floats, in units of the last place of the
 // exact result: exp 1.013, log 0.923, tanh 2.566, sigmoid 2.402 (avx512; tests/unit/math_test.cpp bounds the others and f64 by samples).

@@ -24,16 +24,19 @@ int log_of_normal(Expander& e, int x, int exponent, int correction) {
   int tail;  // log(1 + f) - f
   if (f32) {
     const int f2 = e.mul(f, f);
-    const int poly = e.polynomial(f, {0x1.555554p-2, -0x1.000226p-2, 0x1.99a01cp-3, -0x1.54728ap-3, 0x1.22d932p-3,
-                                      -0x1.0d824ap-3, 0x1.055e98p-3, -0x1.38c910p-4});
+    const int rest = e.polynomial(
+        f, f2,
+        {-0x1.000226p-2, 0x1.99a01cp-3, -0x1.54728ap-3, 0x1.22d932p-3, -0x1.0d824ap-3, 0x1.055e98p-3, -0x1.38c910p-4});
+    const int poly = e.fma(rest, f, e.constant(0x1.555554p-2));
     tail = e.mul(f2, e.fma(f, poly, e.neg(half)));
   } else {
     // log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)), s = f / (2 + f)
     const int s = e.div(f, e.add(e.constant(2), f));
     const int z = e.mul(s, s);
-    const int series = e.mul(
-        z, e.polynomial(z, {0x1.5555555555592p-1, 0x1.999999997fdafp-2, 0x1.24924941f187dp-2, 0x1.c71c520917e3bp-3,
-                            0x1.74663ef504fe1p-3, 0x1.39a1b991734b3p-3, 0x1.2f056e239719fp-3}));
+    const int series =
+        e.mul(z, e.polynomial(z, e.mul(z, z),
+                              {0x1.5555555555592p-1, 0x1.999999997fdafp-2, 0x1.24924941f187dp-2, 0x1.c71c520917e3bp-3,
+                               0x1.74663ef504fe1p-3, 0x1.39a1b991734b3p-3, 0x1.2f056e239719fp-3}));
     const int square = e.mul(e.mul(half, f), f);
     tail = e.sub(e.mul(s, e.add(square, series)), square);
   }
