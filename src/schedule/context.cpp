@@ -103,7 +103,7 @@ bool LoweringContext::has_rows_innermost(Value v, const Storage& place) const {
 Extent LoweringContext::extent(Value v, int axis) const {
   const std::int64_t bound = v.shape()[axis];
   if (tile_class >= 0 && axes_.axis_class(v, axis) == tile_class) {
-    if (in_tile_) return {tile_rows_, rows_};
+    if (in_tile_) return {tile_rows_, rows_};  // static where all tiles are full
     if (options_.variable_rows) return {bound, kernel::rows_var};
   }
   return {bound, -1};

@@ -45,6 +45,8 @@ class LoweringContext {
 
   // Run-time extent of an axis where the lowering stands: rows of the tile, rows of the call, or a constant.
   kernel::Extent extent(Value v, int axis) const;
+  // Whether the axis holds the rows of a tile that the lowering stands in.
+  bool is_row_axis(Value v, int axis) const { return in_tile_ && axes_.axis_class(v, axis) == tile_class; }
   // The number of rows of the whole batch, for extent().
   kernel::Extent total_rows(Value v, int axis) const;
   // Index along an axis of the whole array from an index inside the tile.
@@ -54,7 +56,7 @@ class LoweringContext {
   // say): its operand is then whole, and rows are counted from the start of the batch.
   bool crosses_tiles(const Node& view) const;
 
-  // `by_lanes`: rows fill vectors (docs/decisions/0012).
+  // `rows`: the number of rows of this tile, or -1 where all tiles are full. `by_lanes`: rows fill vectors (docs/decisions/0012).
   void enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes);
   void leave_tile();
   bool in_tile() const { return in_tile_; }

@@ -89,7 +89,7 @@ bool rows_from_rhs(LoweringContext& context, const DotPlan& plan) {
     std::int64_t n = 1;
     for (int a : axes) {
       const Extent e = context.extent(v, a);
-      if (!e.is_static()) return std::int64_t{-1};
+      if (!e.is_static() || context.is_row_axis(v, a)) return std::int64_t{-1};
       n *= e.bound;
     }
     return n;

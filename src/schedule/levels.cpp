@@ -29,8 +29,6 @@ namespace {
 
 enum class Role { Once, Rows, Partial };
 
-constexpr std::int64_t most_blocks = 16;  // of a grid: partial sums that are kept
-
 bool is_zero(Value v) {
   while (ir::is(*v.node, OpKind::Broadcast) || ir::is(*v.node, OpKind::Reshape) || ir::is(*v.node, OpKind::Transpose))
     v = v.node->operands[0];
@@ -418,7 +416,7 @@ void LevelLowering::tile_level(int level, Block& program) {
   context_.enter_region();
   context_.regions.back().first_var = first_var;
   for (const auto& [v, place] : shared) context_.regions.back().written.insert(place.buffer);
-  context_.enter_tile(grid.row0, grid.rows, grid.tile_rows, shape.by_lanes);
+  context_.enter_tile(grid.row0, shape.all_full ? -1 : grid.rows, grid.tile_rows, shape.by_lanes);
   std::vector<BlockTarget> targets = output_targets(level);
   for (const auto& [v, place] : shared) {
     Storage at = place;

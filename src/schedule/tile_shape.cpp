@@ -1,7 +1,10 @@
 #include "schedule/tile_shape.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "ir/op_def.h"
 #include "schedule/dot_plan.h"
@@ -107,17 +110,124 @@ std::int64_t least_rows(const LoweringContext& context, std::span<const Node* co
   return least;
 }
 
+// Whether a loop ends for each row by itself: its rows may stream (stream_lanes.h), which needs their number in a register.
+bool ends_by_row(std::span<const Node* const> nodes) {
+  bool any = false;
+  for (const Node* n : nodes)
+    for_each_node(*n, 0, 1, [&](const Node& node, int, double) {
+      any = any || (ir::is(node, OpKind::Loop) && node.regions.size() > 1);
+    });
+  return any;
+}
+
+bool has_long_dots(const LoweringContext& context, std::span<const Node* const> nodes) {
+  bool any = false;
+  for (const Node* n : nodes)
+    for_each_node(*n, 0, 1, [&](const Node& node, int, double) {
+      any = any || (ir::is(node, OpKind::Dot) && !is_short_dot(context, node));
+    });
+  return any;
+}
+
+// How the rows of a batch fall into tiles and blocks.
+struct Cut {
+  std::int64_t rows, tile_rows, tiles, per_block, blocks;
+  Cut(std::int64_t rows, std::int64_t tile_rows)
+      : rows(rows),
+        tile_rows(tile_rows),
+        tiles((rows + tile_rows - 1) / tile_rows),
+        per_block((tiles + most_blocks - 1) / most_blocks),
+        blocks((tiles + per_block - 1) / per_block) {}
+  std::int64_t last_tile() const { return rows - (tiles - 1) * tile_rows; }
+};
+
+// What a tile costs, in rows that are multiplied at the full height of the micro-kernel: weights pass once for each block of rows, so that
+// low blocks wait for them. Static heights are as equal as can be; others are full ones, then the rest in ever lower ones.
+double cost_of_tile(const kernel::Target& target, std::int64_t rows, bool is_static) {
+  constexpr double a_pass = 0.1, least_rows_a_pass = 2.5;  // the second: what weights take from the second cache
+  const auto block = [&](std::int64_t height) {
+    return std::max(static_cast<double>(height), least_rows_a_pass) + a_pass;
+  };
+  const std::int64_t most = target.dot_rows, blocks = (rows + most - 1) / most;
+  double cost = 0;
+  if (is_static) {
+    const std::int64_t low = rows / blocks, high = rows % blocks;
+    return static_cast<double>(high) * block(low + 1) + static_cast<double>(blocks - high) * block(low);
+  }
+  std::int64_t left = rows;
+  for (const std::int64_t height : {(rows + blocks - 1) / blocks, std::int64_t{4}, std::int64_t{2}, std::int64_t{1}}) {
+    if (height > most) continue;
+    cost += static_cast<double>(left / height) * block(height);
+    left %= height;
+  }
+  return cost;
+}
+
+// The time of one, two, four and eight workers for a cut, each times their number, over rows: 1 where nothing is lost. What runs on one or
+// two counts most, and which number it will be is not known here, nor may results depend on it.
+double cost_of_cut(const LoweringContext& context, const Cut& cut, bool has_dots, double a_tile) {
+  const auto of_tile = [&](std::int64_t rows) {
+    if (!has_dots) return static_cast<double>(rows) + a_tile;
+    return cost_of_tile(context.options().target, rows,
+                        !context.options().variable_rows && cut.rows % cut.tile_rows == 0) +
+           a_tile;
+  };
+  const double full = of_tile(cut.tile_rows), last = of_tile(cut.last_tile());
+  double total = 0, weights = 0;
+  for (const auto& [workers, weight] : {std::pair(1, 1.0), {2, 1.0}, {4, 0.25}, {8, 0.06}}) {
+    std::vector<double> time(static_cast<std::size_t>(workers), 0.0);
+    for (std::int64_t b = 0; b < cut.blocks; ++b) {
+      const std::int64_t end = std::min(cut.tiles, (b + 1) * cut.per_block), count = end - b * cut.per_block;
+      const bool with_last = end == cut.tiles;
+      time[static_cast<std::size_t>(b % workers)] +=
+          static_cast<double>(count - (with_last ? 1 : 0)) * full + (with_last ? last : 0);
+    }
+    total += weight * *std::max_element(time.begin(), time.end()) * workers;
+    weights += weight;
+  }
+  return total / weights / static_cast<double>(cut.rows);
+}
+
+// Near `wanted`, the number of rows for which workers have equal shares of full tiles. Of two alike the larger one, which begins fewer
+// statements; where a dozen rows keep more than the first cache holds (`crowded`) the smaller one, whose state lies nearer.
+std::int64_t even_rows(const LoweringContext& context, std::int64_t wanted, std::int64_t least, bool crowded,
+                       bool has_dots) {
+  const std::int64_t rows = context.axes().extent(context.tile_class);
+  const std::int64_t low = std::max<std::int64_t>(std::min(least, wanted), wanted * 2 / 3),
+                     high = crowded ? wanted * 4 / 3 : wanted;
+  if (rows <= low) return std::max<std::int64_t>(rows, 1);
+  std::int64_t best = wanted;
+  double least_cost = std::numeric_limits<double>::infinity();
+  for (std::int64_t h = low; h <= std::min(high, rows); ++h) {
+    const double far = crowded ? 1 + 0.06 * static_cast<double>(h) / static_cast<double>(wanted) : 1;
+    const double cost = far * cost_of_cut(context, Cut(rows, h), has_dots, crowded ? 0.1 : 4);
+    if (cost < least_cost) {
+      best = h;
+      least_cost = cost;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 // A dozen rows (two micro-kernels high) where a row carries much state, more where it carries little; whole vectors of them by lanes,
-// where short rows stay in registers. Where each tile repeats work, as many rows as the second cache takes.
+// where short rows stay in registers. Where each tile repeats work, as many rows as the second cache takes. Of the numbers of rows near that,
+// the one that gives workers equal shares.
 TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, std::span<const Node* const> nodes) {
   constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, large_tile_bytes = 256 << 10, most_rows = 96,
                          lanes = 16, most_lanes = 64;
   TileShape shape;
   shape.by_lanes = wants_lanes(context, nodes);
   shape.rows = context.options().tile_rows;
-  if (shape.rows > 0) return shape;
+  const auto all_full = [&] {
+    return !shape.by_lanes && !context.options().variable_rows &&
+           context.axes().extent(context.tile_class) % shape.rows == 0 && !ends_by_row(nodes);
+  };
+  if (shape.rows > 0) {
+    shape.all_full = all_full();
+    return shape;
+  }
   const bool few_tiles = !shape.by_lanes && repeats_work(context, nodes);
   double bytes = 0;
   const std::set<const Node*> in_memory = nodes_in_memory(graph);
@@ -133,8 +243,15 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     });
   }
   const auto fit = static_cast<std::int64_t>((few_tiles ? large_tile_bytes : small_tile_bytes) / std::max(bytes, 1.0));
-  shape.rows = shape.by_lanes ? std::clamp(fit / lanes * lanes, lanes, most_lanes)
-                              : std::clamp(fit / dozen * dozen, least_rows(context, nodes), most_rows);
+  if (shape.by_lanes) {
+    shape.rows = std::clamp(fit / lanes * lanes, lanes, most_lanes);
+    return shape;
+  }
+  const std::int64_t least = least_rows(context, nodes), wanted = std::clamp(fit / dozen * dozen, least, most_rows);
+  shape.rows = few_tiles
+                   ? wanted
+                   : even_rows(context, wanted, least == dozen ? 1 : least, fit < dozen, has_long_dots(context, nodes));
+  shape.all_full = all_full();
   return shape;
 }
 

@@ -8,9 +8,12 @@
 
 namespace hotloop {
 
+constexpr std::int64_t most_blocks = 16;  // of a grid: partial sums that are kept
+
 struct TileShape {
   std::int64_t rows = 1;
   bool by_lanes = false;  // docs/decisions/0012
+  bool all_full = false;  // every tile has so many rows, which are then static extents
 };
 
 // `nodes` are those of one region of `graph`; regions of their loops count.

@@ -2,7 +2,9 @@
 // that can be counted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <new>
 
 #include "hotloop/hotloop.h"
@@ -189,7 +191,52 @@ TEST(Tiles, AreHighWhereARowKeepsLittle) {
     return std::vector<Value>{x};
   });
   EXPECT_GT(one, four);
-  EXPECT_EQ(one % 12, 0);
+}
+
+// Workers have equal shares of the batch: where a tile can have a number of rows that divides it, each worker of two has half of the rows. The
+// rows of full tiles are static extents, and then no code is made for tiles that are cut short.
+TEST(Tiles, GiveWorkersEqualShares) {
+  const auto program_of = [](std::int64_t batch, std::int64_t hidden) {
+    const nn::Sequential model(nn::LSTM(5, hidden), nn::Last(), nn::Linear(hidden, 1));
+    const Tree<Array> params = model.init(0);
+    const optim::Adam adam(1e-3);
+    const train::Step step = train::train_step(model, losses::MSE(), adam, params, adam.init(params),
+                                               {DType::F32, {batch, 10, 5}}, {DType::F32, {batch, 1}});
+    ScheduleOptions options;
+    options.target = kernel::target_named("avx512");
+    return schedule(*passes::optimize(*step.graph(), {}), options);
+  };
+  const auto grid_of = [](const kernel::Program& program) {
+    for (const kernel::Stmt& stmt : program.body)
+      if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) return *grid;
+    return kernel::Grid{};
+  };
+  const auto share_of_two = [](const kernel::Grid& grid) {
+    std::int64_t rows[2] = {0, 0};
+    for (std::int64_t b = 0; b < grid.num_blocks; ++b) {
+      const std::int64_t first = b * grid.tiles_per_block * grid.tile_rows;
+      rows[b % 2] += std::clamp<std::int64_t>(grid.total.bound - first, 0, grid.tiles_per_block * grid.tile_rows);
+    }
+    return static_cast<double>(std::max(rows[0], rows[1])) / static_cast<double>(grid.total.bound);
+  };
+  const std::function<bool(const kernel::Block&, kernel::Var)> mentions = [&](const kernel::Block& block,
+                                                                              kernel::Var rows) {
+    return std::ranges::any_of(block, [&](const kernel::Stmt& stmt) {
+      if (const auto* dot = std::get_if<kernel::Dot>(&stmt.node)) return dot->m.var == rows;
+      if (const auto* loop = std::get_if<kernel::For>(&stmt.node)) return mentions(loop->body, rows);
+      const auto* map = std::get_if<kernel::Map>(&stmt.node);
+      return map != nullptr && std::ranges::any_of(map->dims, [&](const auto& d) { return d.extent.var == rows; });
+    });
+  };
+  for (const std::int64_t hidden : {16, 64, 128})
+    for (const std::int64_t batch : {16, 32, 48, 64, 96, 128, 256, 512}) {
+      const kernel::Program program = program_of(batch, hidden);
+      const kernel::Grid grid = grid_of(program);
+      EXPECT_EQ(share_of_two(grid), 0.5) << "batch " << batch << ", hidden " << hidden << ", tile " << grid.tile_rows;
+      EXPECT_FALSE(mentions(grid.body, grid.rows)) << kernel::print(program);
+    }
+  for (const std::int64_t batch : {50, 100, 127, 200, 1000})
+    EXPECT_LE(share_of_two(grid_of(program_of(batch, 64))), 0.54) << "batch " << batch;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Bet,
