@@ -34,7 +34,7 @@ plainly() {
 }
 
 run_tests() {
-  local fast=0 sanitize=0 aarch64=0 rivals=0
+  local fast=0 sanitize=0 cross=0 rivals=0
   again=0
   failed=()
   for argument in "$@"; do
@@ -42,9 +42,9 @@ run_tests() {
       --again) again=1 ;;
       --fast) fast=1 ;;
       --sanitize) sanitize=1 ;;
-      --aarch64) aarch64=1 ;;
+      --cross) cross=1 ;;
       --rivals) rivals=1 ;;
-      *) fail "test takes --again, --fast, --sanitize, --aarch64 and --rivals. Received: $argument" ;;
+      *) fail "test takes --again, --fast, --sanitize, --cross and --rivals. Received: $argument" ;;
     esac
   done
   setup_all
@@ -60,7 +60,7 @@ run_tests() {
       part package check_package
       part wheel check_wheel
     fi
-    if [ "$aarch64" = 1 ]; then part aarch64 check_aarch64; fi
+    if [ "$cross" = 1 ]; then part cross check_cross; fi
     if [ "$rivals" = 1 ]; then part rivals check_rivals; fi
     if [ "$sanitize" = 1 ]; then
       part tsan check_tsan
@@ -101,11 +101,12 @@ check_package() {
   ./build/package/build/outside
 }
 
-# Rendered programs on AArch64, under qemu-user.
-check_aarch64() {
-  setup_packages aarch64
-  ninja -C build/release --quiet aarch64_record
-  HOTLOOP_CACHE=0 tests/aarch64/check.sh build/release/tests/aarch64_record
+# Rendered programs and exported steps by other compilers and on AArch64, under qemu-user.
+check_cross() {
+  setup_packages cross
+  ninja -C build/release --quiet cross_record hotloop
+  HOTLOOP_CACHE=0 tests/cross/programs.sh build/release/tests/cross_record
+  HOTLOOP_CACHE=0 tests/cross/exports.sh build/release/hotloop
 }
 
 make_wheel() {  # FOLDER

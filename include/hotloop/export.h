@@ -1,17 +1,21 @@
-// Export: the streaming step of a model as plain C that needs nothing else - no library, no allocation, no lock.
+// Export: the streaming step of a model for C, as an object file and as plain C source - no library, no allocation, no lock.
 //
-//   ExportedC files = export_c(model, run.params, /*features=*/10, {.name = "demand"});
-//   write files.header to demand.h and files.source to demand.c;  cc -O3 -ffp-contract=off -fno-math-errno -march=native -c demand.c
+//   ExportedC files = export_c(model, run.params, /*features=*/10, {.name = "demand", .target = "x86-64-v3,x86-64-v4"});
+//   write files.header to demand.h, files.object to demand.o, files.source to demand.c
+//   cc app.c demand.o      or      cc -O3 -ffp-contract=off -fno-math-errno -march=x86-64-v4 app.c demand.c
 //
 // In C, with NAME the given name:
 //   NAME_voice voice;                       // one sequence: its state and scratch memory; any number of voices
-//   NAME_init(&voice, NULL);                // the exported weights; or weights of the same type, which must outlive the voice
+//   NAME_init(&voice, NULL);                // with the exported weights; or with others, which must outlive the voice
 //   NAME_step(&voice, x, y);                // x[NAME_INPUTS] -> y[NAME_OUTPUTS]; real-time safe
 //   NAME_reset(&voice);                     // back to the initial state
+//   NAME_prepare(&weights, &params);        // other weights, from parameters in the model's shapes; not for the real-time thread
+//   NAME_set_weights(&voice, &weights);     // from the next step on
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "hotloop/nn.h"
 #include "hotloop/stream.h"
@@ -20,18 +24,26 @@
 namespace hotloop {
 
 struct ExportOptions {
-  std::string name = "model";   // prefix of every name in the files: a C identifier
-  std::string target = "host";  // whose rounding and vector widths are used: host | avx512 | avx2 | portable (no fma)
-  StreamOptions stream = {};    // `compile` is not used
+  std::string name = "model";  // prefix of every name in the files: a C identifier
+  // Whose instructions and rounding: host (the level of this machine), x86-64-v2 (no fused multiply-add), x86-64-v3, x86-64-v4, or several
+  // of these levels with commas between, of which the object takes the highest that its processor runs; or aarch64, for C alone. avx512,
+  // avx2 and portable, as in CompileOptions, mean v4, v3 and v2.
+  std::string target = "host";
+  StreamOptions stream = {};  // `compile` is not used
 };
 
 struct ExportedC {
-  std::string header, source;
+  std::string header;
+  std::string source;  // C11, for the highest of the targets
+  std::string object;  // ELF for x86-64 Linux, position-independent; empty for aarch64 and from a build without LLVM
+  std::vector<std::string> targets;  // the highest first
+  // Of a voice: scratch_bytes + 2 state_bytes and a few more. weight_bytes: as the highest target reads them.
   std::int64_t scratch_bytes = 0, state_bytes = 0, weight_bytes = 0;
 };
 
-// The step of Stream(model, params, features, options.stream) as C11. Compiled with -ffp-contract=off for the target's instructions
-// it gives the same bits as the stream. UserError for a name that is no C identifier, and as Stream.
+// The step of Stream(model, params, features, options.stream). The object, and the C source compiled with -ffp-contract=off for a target's
+// instructions, give the bits of a stream compiled for that target (CompileOptions::target). UserError for a name that is no C
+// identifier, for targets that are unknown or do not go together, and as Stream.
 ExportedC export_c(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
                    const ExportOptions& options = {});
 

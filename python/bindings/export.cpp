@@ -2,6 +2,7 @@
 #include "hotloop/export.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "components.h"
 
@@ -27,7 +28,8 @@ void bind_export(nb::module_& m) {
         options.stream.batch = batch;
         if (!buffers.is_none()) options.stream.buffers = array_tree(buffers, "buffers");
         const ExportedC files = export_c(model, array_tree(params, "params"), features, options);
-        return nb::make_tuple(files.header, files.source, files.weight_bytes, files.state_bytes, files.scratch_bytes);
+        return nb::make_tuple(files.header, files.source, files.weight_bytes, files.state_bytes, files.scratch_bytes,
+                              nb::bytes(files.object.data(), files.object.size()), nb::cast(files.targets));
       },
       nb::arg("model"), nb::arg("params"), nb::arg("features"), nb::arg("name"), nb::arg("target"), nb::arg("batch"),
       nb::arg("buffers").none());

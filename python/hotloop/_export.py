@@ -1,4 +1,4 @@
-"""Models as plain C."""
+"""Models for C: an object file, and plain C source."""
 
 import pathlib
 import typing
@@ -7,7 +7,8 @@ from hotloop import _core, nn
 
 
 class ExportedC(typing.NamedTuple):
-    """What export_c gives: name, header and source as texts, and sizes in bytes. A voice takes scratch_bytes + 2 state_bytes."""
+    """What export_c gives: name, header and source as texts, sizes in bytes (a voice takes scratch_bytes + 2 state_bytes and a few more),
+    the object file (ELF for x86-64 Linux; empty for aarch64), and the targets, the highest first."""
 
     name: str
     header: str
@@ -15,25 +16,32 @@ class ExportedC(typing.NamedTuple):
     weight_bytes: int
     state_bytes: int
     scratch_bytes: int
+    object: bytes
+    targets: list[str]
 
     def write(self, folder):
-        """Writes NAME.h and NAME.c into a folder, which is made if it is not there. Returns the path of NAME.c."""
+        """Writes NAME.h, NAME.c and NAME.o into a folder, which is made if it is not there. Returns the path of NAME.c."""
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.name}.h").write_text(self.header)
         (folder / f"{self.name}.c").write_text(self.source)
+        if self.object:
+            (folder / f"{self.name}.o").write_bytes(self.object)
         return folder / f"{self.name}.c"
 
 
 def export_c(model, params, features, *, name="model", target="host", batch=1, buffers=None):
-    """One step of the model over time as C11 that needs nothing else: no library, no allocation, no lock. What `hotloop export` does.
+    """One step of the model over time for C, as an object file and as C11 source: no library, no allocation, no lock. What `hotloop export` does.
 
     features: of a step's input, x (batch, features). name: prefix of every name in the files, a C identifier.
-    target: whose rounding and vector widths are used: "host", "avx512", "avx2" or "portable" (no fused multiply-add).
+    target: whose instructions and rounding: "host" (the level of this machine), "x86-64-v2" (no fused multiply-add), "x86-64-v3",
+        "x86-64-v4", or several of them with commas between: the object then takes the highest that its processor runs. Or "aarch64", for
+        C alone.
 
-    In C: NAME_voice holds a stream's state; NAME_init(&voice, NULL), NAME_step(&voice, x, y), NAME_reset(&voice). Compiled with
-    -O3 -ffp-contract=off -fno-math-errno for the target's instructions it gives the bits of model.bind(params).step. UserError for
-    a name that is none, and for a model that needs the whole sequence.
+    In C: NAME_voice holds a stream's state; NAME_init(&voice, NULL), NAME_step(&voice, x, y), NAME_reset(&voice); NAME_prepare and
+    NAME_set_weights for other weights. The object, and the source compiled with -O3 -ffp-contract=off -fno-math-errno for the target's
+    instructions, give the bits of model.bind(params).step on that target. UserError for a name that is none, for unknown targets, and
+    for a model that needs the whole sequence.
     """
     if not isinstance(model, nn.Module):
         raise _core.UserError(f"[export] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell.")

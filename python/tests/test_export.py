@@ -1,4 +1,4 @@
-"""hl.export_c: the C of a model, compiled by the system's compiler, gives the bits of the stream."""
+"""hl.export_c: the C of a model, compiled by the system's compiler, and its object give the bits of the stream."""
 
 import ctypes
 import shutil
@@ -11,10 +11,10 @@ import pytest
 FLAGS = ["-std=c11", "-O2", "-ffp-contract=off", "-fno-math-errno", "-march=native", "-shared", "-fPIC"]
 
 
-def compiled(exported, folder):
+def compiled(exported, folder, what):
     source = exported.write(folder)
-    library = folder / "model.so"
-    subprocess.run(["cc", *FLAGS, str(source), "-o", str(library), "-lm"], check=True)
+    library = folder / f"model_{what}.so"
+    subprocess.run(["cc", *FLAGS, str(source if what == "source" else source.with_suffix(".o")), "-o", str(library), "-lm"], check=True)
     return ctypes.CDLL(str(library))
 
 
@@ -24,11 +24,13 @@ def pointer(array):
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_compiled_c_gives_the_streams_bits(dtype, rng, tmp_path):
+@pytest.mark.parametrize("what", ["source", "object"])
+def test_compiled_c_gives_the_streams_bits(dtype, what, rng, tmp_path):
     model = hl.nn.Sequential(hl.nn.LSTM(3, 20), hl.nn.GRU(20, 7), hl.nn.Linear(7, 2))
     params = model.init(5, dtype=dtype)
     exported = hl.export_c(model, params, 3, name="tiny", batch=2)
-    library = compiled(exported, tmp_path)
+    assert len(exported.targets) == 1
+    library = compiled(exported, tmp_path, what)
     voice = np.zeros(exported.scratch_bytes + 2 * exported.state_bytes + 4096, np.uint8)
     start = -voice.ctypes.data % 64
     voice = voice[start:]

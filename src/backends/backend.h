@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "schedule/kernel_ir.h"
 
@@ -46,6 +48,24 @@ struct BackendOptions {
   bool keep_source = false;
   std::string cache_dir;  // empty: no disk cache
 };
+
+// What an object file holds besides its glue: a kernel, and a block of bytes.
+struct ObjectKernel {
+  std::string symbol;  // void symbol(const KernelContext*), seen inside the object alone
+  const kernel::Program* program;
+  std::string cpu;  // whose instructions: x86-64-v2, x86-64-v3, x86-64-v4
+};
+struct ObjectData {
+  std::string symbol;  // aligned to 64 bytes, seen inside the object alone
+  std::vector<Array> arrays;
+  std::vector<std::int64_t> offsets;  // of each, in bytes
+  std::int64_t bytes = 0;
+};
+// An ELF object for x86-64 Linux, position-independent. `glue` is LLVM IR: the functions that the object offers, which call the kernels.
+// Only where can_compile_objects(): a build without LLVM cannot.
+bool can_compile_objects();
+std::string compile_object(std::span<const ObjectKernel> kernels, std::span<const ObjectData> data,
+                           const std::string& glue);
 
 // "llvm": LLVM 19 ORC, in src/backends/llvm. "c": plain C through the system's compiler, in src/backends/render.
 std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, const BackendOptions& options = {});

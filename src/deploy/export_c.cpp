@@ -1,28 +1,13 @@
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 
+#include "backends/backend.h"
 #include "backends/render/renderer.h"
-#include "hotloop/error.h"
+#include "deploy/exported_step.h"
 #include "hotloop/export.h"
-#include "hotloop/jit.h"
-#include "runtime/lowering.h"
 
-namespace hotloop {
+namespace hotloop::deploy {
 namespace {
-
-bool is_identifier(const std::string& name) {
-  const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  return !name.empty() && letter(name[0]) && std::ranges::all_of(name, [&](char c) {
-    return letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0;
-  });
-}
-
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
-    text.replace(at, what.size(), by);
-  return text;
-}
 
 std::string c_type(DType dtype) { return std::string(render::plain_c().memory_type(dtype)); }
 
@@ -47,27 +32,33 @@ std::string initializer(const Array& array) {
   return text + "}";
 }
 
-struct Field {
-  std::string name;
-  ValueType type;
-  const Array* value;
-  std::string declaration() const {
-    return c_type(type.dtype) + " " + name + "[" + std::to_string(std::max<std::int64_t>(type.shape.size(), 1)) +
-           "];  // " + type.str();
-  }
-};
+std::string numbered(const char* letter, std::size_t i) { return letter + std::to_string(i); }
 
-std::string struct_of(const std::string& name, const std::vector<Field>& fields) {
+// A structure with one aligned array for each of `arrays`.
+std::string struct_of(const std::string& name, const std::vector<Array>& arrays, const char* letter) {
   std::string text = "typedef struct " + name + " {\n";
-  for (const Field& f : fields) text += "  HOTLOOP_ALIGNED " + f.declaration() + "\n";
-  if (fields.empty()) text += "  char none;\n";
+  for (std::size_t i = 0; i < arrays.size(); ++i)
+    text += "  HOTLOOP_ALIGNED " + c_type(arrays[i].dtype()) + " " + numbered(letter, i) + "[" +
+            std::to_string(std::max<std::int64_t>(arrays[i].size(), 1)) + "];  // " + arrays[i].type().str() + "\n";
+  if (arrays.empty()) text += "  HOTLOOP_ALIGNED char none[64];\n";
   return text + "} " + name + ";\n";
 }
 
-std::string value_of(const std::vector<Field>& fields) {
+std::string value_of(const std::vector<Array>& arrays, const char* letter) {
   std::string text = "{\n";
-  for (const Field& f : fields) text += "  ." + f.name + " = " + initializer(*f.value) + ",\n";
+  for (std::size_t i = 0; i < arrays.size(); ++i)
+    text += "  ." + numbered(letter, i) + " = " + initializer(arrays[i]) + ",\n";
+  if (arrays.empty()) text += "  {0},\n";
   return text + "};\n";
+}
+
+std::string params_struct(const ExportedStep& step) {
+  std::string text = "typedef struct " + step.name + "_params {\n";
+  for (std::size_t i = 0; i < step.param_names.size(); ++i)
+    text += "  const " + c_type(step.param_types[i].dtype) + "* " + step.param_names[i] + ";  // " +
+            step.param_types[i].str() + "\n";
+  if (step.param_names.empty()) text += "  char none;\n";
+  return text + "} " + step.name + "_params;\n";
 }
 
 constexpr const char* header_text =
@@ -77,9 +68,10 @@ constexpr const char* header_text =
 //   $N_init(&voice, NULL);      // the weights it was exported with
 //   $N_step(&voice, x, y);      // x: $x, y: $y, row by row
 //
-// A step allocates nothing, takes no lock and calls nothing but memcpy (and the C library's erf, sin,
-// cos or pow, if the model has them). Compile with -O3 -ffp-contract=off -fno-math-errno. Voices are independent; one is used by one thread at a time. Memory
-// for a voice is aligned to 64 bytes (a variable is; from the heap: aligned_alloc).
+// Link with $N.o, or compile $N.c with -O3 -ffp-contract=off -fno-math-errno: one of them, not both. A step
+// allocates nothing, takes no lock and calls nothing but memcpy and memset (and the C library's erf, sin, cos or pow, if the
+// model has them). Voices are independent; one is used by one thread at a time. Memory for voices and weights is
+// aligned to 64 bytes (a variable is; from the heap: aligned_alloc).
 #ifndef HOTLOOP_$N_H
 #define HOTLOOP_$N_H
 
@@ -94,20 +86,30 @@ extern "C" {
 
 enum { $N_INPUTS = $I, $N_OUTPUTS = $O };
 
-// Weights as a step reads them: merged and transposed, in the order of hotloop's program.
-$W
-extern const $N_weights $N_exported_weights;
+// The model's parameters, row by row.
+$P
+// Weights as a step reads them, which depends on the processor.
+typedef struct $N_weights {
+  HOTLOOP_ALIGNED unsigned char bytes[$G];
+} $N_weights;
 
+// Between two steps: what the model remembers.
 $S
 typedef struct $N_voice {
   HOTLOOP_ALIGNED unsigned char scratch[$B];
   $N_state states[2];  // a step reads one and writes the other
-  int current;
   const $N_weights* weights;
+  const void* variant;
+  int current;
 } $N_voice;
 
-// Sets the initial state. `weights`: NULL for the exported ones; else they must outlive the voice.
-void $N_init($N_voice* voice, const $N_weights* weights);
+// Other weights than the exported ones, from parameters that are not needed any longer afterwards. Not for the thread that makes steps.
+// Returns 0, or -1 on a processor that this was not exported for.
+int $N_prepare($N_weights* weights, const $N_params* params);
+// Sets the initial state. `weights`: NULL for the exported ones; else they must outlive the voice. Returns as $N_prepare.
+int $N_init($N_voice* voice, const $N_weights* weights);
+// Other weights from the next step on; the state stays.
+void $N_set_weights($N_voice* voice, const $N_weights* weights);
 void $N_reset($N_voice* voice);
 void $N_step($N_voice* voice, const $T* x, $T* y);
 
@@ -119,37 +121,55 @@ void $N_step($N_voice* voice, const $T* x, $T* y);
 )";
 
 constexpr const char* source_text = R"(
-const $N_weights $N_exported_weights = $V
+static const $N_prepared $N_exported = $V
 static const $N_state $N_initial_state = $Z
+int $N_prepare($N_weights* weights, const $N_params* params) {
+  $N_prepared* to = ($N_prepared*)(void*)weights->bytes;
+  unsigned char* scratch = weights->bytes + $p;
+  void* const arguments[] = {$Q};
+  void* const results[] = {$U};
+  static const int32_t never = 0;
+  const hl_context context = {arguments, results, scratch, scratch + $h, 1, 0, 1, 0, 0, &never, 0};
+  (void)to;
+  (void)params;
+  $N_prepare_kernel(&context);
+  return 0;
+}
+
 void $N_reset($N_voice* voice) { voice->states[voice->current] = $N_initial_state; }
 
-void $N_init($N_voice* voice, const $N_weights* weights) {
+void $N_set_weights($N_voice* voice, const $N_weights* weights) {
+  voice->weights = weights ? weights : (const $N_weights*)(const void*)&$N_exported;
+}
+
+int $N_init($N_voice* voice, const $N_weights* weights) {
   voice->current = 0;
-  voice->weights = weights ? weights : &$N_exported_weights;
+  voice->variant = 0;
+  $N_set_weights(voice, weights);
   $N_reset(voice);
+  return 0;
 }
 
 void $N_step($N_voice* voice, const $T* x, $T* y) {
   const $N_state* before = &voice->states[voice->current];
   $N_state* after = &voice->states[1 - voice->current];
+  const $N_prepared* weights = (const $N_prepared*)(const void*)voice->weights;
   void* const arguments[] = {$A};
   void* const results[] = {$R};
-  const hl_context context = {arguments, results, voice->scratch, voice->scratch + $H, $M, 0, 1, 0, 0, 0, 0};
+  static const int32_t never = 0;
+  const hl_context context = {arguments, results, voice->scratch, voice->scratch + $H, $M, 0, 1, 0, 0, &never, voice->current};
   (void)before;
   (void)after;
+  (void)weights;
   $N_kernel(&context);
   voice->current = 1 - voice->current;
 }
 )";
 
-std::string filled(std::string text, const std::vector<std::pair<std::string, std::string>>& values) {
-  for (const auto& [key, value] : values) text = replaced(std::move(text), key, value);
-  return text;
-}
-
 // Plain C for one worker that nothing cancels.
-render::Dialect single_threaded(const std::string& kernel_open) {
+render::Dialect single_threaded(const std::string& kernel_open, bool with_prelude) {
   render::Dialect dialect = render::plain_c();
+  if (!with_prelude) dialect.prelude = "";
   dialect.kernel_open = kernel_open;
   dialect.worker = "0";
   dialect.num_workers = "1";
@@ -158,69 +178,82 @@ render::Dialect single_threaded(const std::string& kernel_open) {
   return dialect;
 }
 
+std::string rendered(const kernel::Program& program, const std::string& function, bool with_prelude) {
+  const std::string kernel_open = "static void " + function + "(const hl_context* ctx) {\n";
+  return render::render(program, single_threaded(kernel_open, with_prelude));
+}
+
+// "a, b, c", or a null pointer for none, which C arrays need.
+std::string list(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
+  return text.empty() ? "0" : text;
+}
+
 }  // namespace
+
+std::string export_header(const ExportedStep& step) {
+  return filled(header_text, {{"$P", params_struct(step)},
+                              {"$S", struct_of("$N_state", step.initial, "s")},
+                              {"$G", std::to_string(step.weights_bytes())},
+                              {"$I", std::to_string(step.x.shape.size())},
+                              {"$O", std::to_string(step.y.shape.size())},
+                              {"$B", std::to_string(step.scratch_bytes())},
+                              {"$T", c_type(step.x.dtype)},
+                              {"$x", step.x.str()},
+                              {"$y", step.y.str()},
+                              {"$N", step.name}});
+}
+
+std::string export_source(const ExportedStep& step) {
+  const Variant& v = step.variants.front();
+  const std::string& n = step.name;
+  std::vector<std::string> arguments, results = {"y"}, params, prepared;
+  for (std::size_t i = 0; i < step.initial.size(); ++i) {
+    arguments.push_back("(void*)before->" + numbered("s", i));
+    results.push_back("after->" + numbered("s", i));
+  }
+  arguments.emplace_back("(void*)x");
+  for (std::size_t i = 0; i < v.prepared.size(); ++i) {
+    arguments.push_back("(void*)weights->" + numbered("w", i));
+    prepared.push_back("to->" + numbered("w", i));
+  }
+  for (const std::string& name : step.param_names) params.push_back("(void*)params->" + name);
+  // Generated code declares more than a model may use.
+  return "#pragma GCC diagnostic ignored \"-Wunused-function\"\n#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
+         "#include \"" +
+         n + ".h\"\n\n" + rendered(v.step.program, n + "_kernel", true) +
+         rendered(v.prepare.program, n + "_prepare_kernel", false) + "\n#define HOTLOOP_ALIGNED _Alignas(64)\n" +
+         struct_of(n + "_prepared", v.prepared, "w") +
+         filled(source_text, {{"$V", value_of(v.prepared, "w")},
+                              {"$Z", value_of(step.initial, "s")},
+                              {"$Q", list(params)},
+                              {"$U", list(prepared)},
+                              {"$A", list(arguments)},
+                              {"$R", list(results)},
+                              {"$p", std::to_string(v.prepared_bytes)},
+                              {"$h", std::to_string(v.prepare.shared())},
+                              {"$H", std::to_string(v.step.shared())},
+                              {"$M", std::to_string(v.step.program.max_rows)},
+                              {"$T", c_type(step.x.dtype)},
+                              {"$N", n}});
+}
+
+}  // namespace hotloop::deploy
+
+namespace hotloop {
 
 ExportedC export_c(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
                    const ExportOptions& options) {
-  if (!is_identifier(options.name))
-    throw UserError("export", "the name must be a C identifier", "'" + options.name + "'",
-                    "letters, digits and underscores");
-  const StreamStep step = stream_step(model, params, features, options.stream);
-  CompileOptions compile_options;
-  compile_options.target = options.target == "host" ? kernel::host_target().name : options.target;
-  const runtime::BoundProgram bound = runtime::bind_program("export", *step.graph, step.bound, compile_options);
-  const std::vector<Array>& prepared = bound.prepared;
-  const kernel::Program program = runtime::lower(*bound.run, compile_options).program;
-
-  // Arguments: the state's leaves, x, then what was prepared. Results: y, then the state's leaves.
-  const std::vector<Array> initial = step.initial_state.flatten();
-  std::vector<Field> state, weights;
-  std::string arguments, results = "y";
-  for (std::size_t i = 0; i < initial.size(); ++i) {
-    state.push_back({"s" + std::to_string(i), initial[i].type(), &initial[i]});
-    arguments += "(void*)before->" + state.back().name + ", ";
-    results += ", after->" + state.back().name;
-  }
-  arguments += "(void*)x";
-  for (std::size_t i = 0; i < prepared.size(); ++i) {
-    weights.push_back({"w" + std::to_string(i), prepared[i].type(), &prepared[i]});
-    arguments += ", (void*)voice->weights->" + weights.back().name;
-  }
-  const ValueType& x = program.arguments[initial.size()];
-  const ValueType& y = program.results[0];
-  const std::int64_t shared = (program.shared_bytes + 63) / 64 * 64;
-  const std::int64_t scratch = std::max<std::int64_t>(shared + program.worker_bytes, 64);
-  const std::string& n = options.name;
-  const std::string type = c_type(x.dtype);
-  if (y.dtype != x.dtype) throw UserError("export", "x and y must have one dtype", x.str() + " and " + y.str());
-
+  const deploy::ExportedStep step = deploy::exported_step(model, params, features, options);
   ExportedC files;
-  files.scratch_bytes = scratch;
-  for (const Field& f : state) files.state_bytes += static_cast<std::int64_t>(f.value->bytes());
-  for (const Field& f : weights) files.weight_bytes += static_cast<std::int64_t>(f.value->bytes());
-  files.header = filled(header_text, {{"$W", struct_of("$N_weights", weights)},
-                                      {"$S", struct_of("$N_state", state)},
-                                      {"$I", std::to_string(x.shape.size())},
-                                      {"$O", std::to_string(y.shape.size())},
-                                      {"$B", std::to_string(scratch)},
-                                      {"$T", type},
-                                      {"$x", x.str()},
-                                      {"$y", y.str()},
-                                      {"$N", n}});
-  const std::string kernel_open = "static void " + n + "_kernel(const hl_context* ctx) {\n";
-  // Generated code declares more than a model may use.
-  files.source =
-      "#pragma GCC diagnostic ignored \"-Wunused-function\"\n#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
-      "#include \"" +
-      n + ".h\"\n\n" + render::render(program, single_threaded(kernel_open)) +
-      filled(source_text, {{"$V", value_of(weights)},
-                           {"$Z", value_of(state)},
-                           {"$A", arguments},
-                           {"$R", results},
-                           {"$H", std::to_string(shared)},
-                           {"$M", std::to_string(program.max_rows)},
-                           {"$T", type},
-                           {"$N", n}});
+  files.scratch_bytes = step.scratch_bytes();
+  for (const Array& leaf : step.initial) files.state_bytes += static_cast<std::int64_t>(leaf.bytes());
+  files.weight_bytes = step.variants.front().prepared_bytes;
+  for (const deploy::Variant& variant : step.variants) files.targets.push_back(variant.level);
+  files.header = deploy::export_header(step);
+  files.source = deploy::export_source(step);
+  if (can_compile_objects() && files.targets.front() != "aarch64") files.object = deploy::export_object(step);
   return files;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "hotloop/error.h"
+#include "schedule/host.h"
 #include "schedule/schedule.h"
 #include "transforms/bind_inputs.h"
 
@@ -60,8 +61,12 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
   const ir::BoundGraphs cut = ir::bind_inputs(*passes::optimize(graph, pass_options), pass_options.bound, panel);
   CompileOptions prepare_options = options;
   prepare_options.batch_axes.clear();
+  if (options.target != "host" && !kernel::host_runs(options.target)) {  // an export for other machines
+    prepare_options.target = "host";
+    prepare_options.backend = "interp";
+  }
   const Executable prepare = compile(cut.prepare, prepare_options);
-  return {cut.run, prepare, prepare(arrays)};
+  return {cut.run, cut.prepare, prepare, prepare(arrays)};
 }
 
 }  // namespace hotloop::runtime

@@ -27,7 +27,8 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const std::func
 // caller in errors.
 struct BoundProgram {
   std::shared_ptr<const Graph> run;
-  Executable prepare;  // (what is bound...) -> what `prepared` holds
+  std::shared_ptr<const Graph> prepare_graph;
+  Executable prepare;  // the same compiled: (what is bound...) -> what `prepared` holds
   std::vector<Array> prepared;
 };
 BoundProgram bind_program(const char* where, const Graph& graph, std::span<const Array> bound,

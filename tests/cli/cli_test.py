@@ -349,7 +349,7 @@ class Imports(Case):
         result = hotloop("export", self.folder / "amp", "-o", self.folder / "c", "--name", "amp")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("The step takes 2 features.", result.stdout)
-        self.assertEqual(sorted(f.name for f in (self.folder / "c").iterdir()), ["amp.c", "amp.h"])
+        self.assertEqual(sorted(f.name for f in (self.folder / "c").iterdir()), ["amp.c", "amp.h", "amp.o"])
         result = hotloop("inspect", self.folder / "amp" / "model.safetensors", "--json")
         self.assertEqual([t["name"] for t in json.loads(result.stdout)["tensors"]],
                          ["0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "3.bias", "4.weight", "5.weight", "5.bias", "6.weight", "6.bias"])

@@ -304,14 +304,17 @@ class Export(Case):
         out = self.folder / "c"
         result = hotloop("export", self.run_folder, "-o", out, "--name", "load")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertEqual(sorted(p.name for p in out.iterdir()), ["load.c", "load.h", "preparation.json"])
+        self.assertEqual(sorted(p.name for p in out.iterdir()), ["load.c", "load.h", "load.o", "preparation.json"])
         (out / "main.c").write_text(
             '#include <stdio.h>\n#include "load.h"\n'
             "int main(void) { static load_voice v; float x[load_INPUTS] = {0}, y[load_OUTPUTS];\n"
             '  load_init(&v, NULL); load_step(&v, x, y); printf("%d %d %g\\n", load_INPUTS, load_OUTPUTS, y[0]); return 0; }\n')
         subprocess.run(["cc", "-O2", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-o", "main", "main.c", "load.c", "-lm"],
                        cwd=out, check=True)
-        inputs, outputs, first = subprocess.run(["./main"], cwd=out, check=True, capture_output=True, text=True).stdout.split()
+        printed = subprocess.run(["./main"], cwd=out, check=True, capture_output=True, text=True).stdout
+        inputs, outputs, first = printed.split()
+        subprocess.run(["cc", "-o", "linked", "main.c", "load.o"], cwd=out, check=True)
+        self.assertEqual(subprocess.run(["./linked"], cwd=out, check=True, capture_output=True, text=True).stdout, printed)
         self.assertEqual(outputs, "1")
         self.assertGreater(int(inputs), 0)
         self.assertNotEqual(float(first), 0)  # the biases of a trained model

@@ -9,4 +9,10 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program&, const Backe
                   "backend \"c\", which calls a C compiler, or \"interp\"");
 }
 
+bool can_compile_objects() { return false; }
+
+std::string compile_object(std::span<const ObjectKernel>, std::span<const ObjectData>, const std::string&) {
+  throw InternalError(__FILE__, __LINE__, "objects need a build with LLVM");
+}
+
 }  // namespace hotloop

@@ -24,8 +24,8 @@ typedef struct {
 } hl_context;
 
 #define HL_ORDER(T, D)                                                              \
-  static inline T hl_max_##D(T a, T b) { return (a < b) | (b != b) ? b : a; }       \
-  static inline T hl_min_##D(T a, T b) { return (b < a) | (b != b) ? b : a; }
+  static inline T hl_max_##D(T a, T b) { return ((a < b) | (b != b)) ? b : a; }     \
+  static inline T hl_min_##D(T a, T b) { return ((b < a) | (b != b)) ? b : a; }
 HL_ORDER(float, f32)
 HL_ORDER(double, f64)
 HL_ORDER(int32_t, i32)

@@ -38,12 +38,13 @@ class Renderer {
 
   std::string run() {
     out_ = d_.prelude;
-    for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
-      if (p_.buffers[i].space == Space::Constant) render_constant(static_cast<int>(i));
-    }
     line("// " + p_.name);
     out_ += d_.kernel_open;
     ++depth_;
+    // In the function, so that a file may hold several programs.
+    for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
+      if (p_.buffers[i].space == Space::Constant) render_constant(static_cast<int>(i));
+    }
     for (std::size_t i = 0; i < p_.buffers.size(); ++i) render_buffer(static_cast<int>(i));
     line("const " + index_type() + " " + var(rows_var) + " = " + std::string(d_.rows) + ";");
     line("(void)" + var(rows_var) + ";");

@@ -58,37 +58,44 @@ void export_run(const ExportCommand& options) {
   made.stream.buffers = exported.buffers;
   const ExportedC files = export_c(exported.model, exported.params, exported.features, made);
   io::NamedBytes written = {{options.name + ".h", files.header}, {options.name + ".c", files.source}};
+  if (!files.object.empty()) written.emplace_back(options.name + ".o", files.object);
   if (!exported.preparation.empty()) written.emplace_back("preparation.json", exported.preparation);
   io::write_folder_atomic(options.out, written, "export");
   const std::int64_t voice = files.scratch_bytes + 2 * files.state_bytes;
   if (options.json)
     fmt::print("{}\n", nlohmann::ordered_json{{"out", options.out},
                                               {"name", options.name},
+                                              {"targets", files.targets},
                                               {"features", exported.features},
                                               {"weight_bytes", files.weight_bytes},
                                               {"voice_bytes", voice}}
                            .dump(2));
   else
     fmt::print(
-        "{0}/{1}.h and {1}.c written: {2} bytes of weights, {3} a voice.\n"
-        "The step takes {4} {5}.\n"
-        "Compile with: cc -O3 -ffp-contract=off -fno-math-errno -c {1}.c\n",
-        options.out, options.name, grouped(files.weight_bytes), grouped(voice), exported.features,
-        exported.preparation.empty() ? "features" : "prepared features; preparation.json tells how they are made");
+        "{0}/{1}.h, {1}.c{2} written for {3}:\n"
+        "{4} bytes of weights, {5} a voice. The step takes {6} {7}.\n"
+        "{8} cc -O3 -ffp-contract=off -fno-math-errno {9}-c {1}.c\n",
+        options.out, options.name, files.object.empty() ? "" : fmt::format(" and {}.o", options.name),
+        fmt::join(files.targets, ", "), grouped(files.weight_bytes), grouped(voice), exported.features,
+        exported.preparation.empty() ? "features" : "prepared features; preparation.json tells how they are made",
+        files.object.empty() ? "Compile with:" : fmt::format("Link with {}.o, or compile the source:", options.name),
+        files.targets.front() == "aarch64" ? "" : fmt::format("-march={} ", files.targets.front()));
 }
 
 }  // namespace
 
 void command_export(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("export", "Write a model as plain C, one step at a time");
+  CLI::App* command = app.add_subcommand("export", "Write a model for C, one step at a time");
   command->footer(
-      "\nThe folder gets a header and a source that need no library: no allocation,\n"
-      "no lock, fit for real time. See docs/streaming.md for how they are called.");
+      "\nThe folder gets a header, an object file and a C source that need no library:\n"
+      "no allocation, no lock, fit for real time. With several targets, as in\n"
+      "x86-64-v3,x86-64-v4, the object takes the best that its processor runs.\n"
+      "See docs/streaming.md for how they are called.");
   auto options = std::make_shared<ExportCommand>();
   command->add_option("RUN", options->run, "folder of a run or of an imported model")->required();
   command->add_option("-o,--out", options->out, "folder to write, which must not exist")->required();
   command->add_option("--name", options->name, "prefix of every name in C")->capture_default_str();
-  command->add_option("--target", options->target, "whose rounding: host, avx512, avx2 or portable")
+  command->add_option("--target", options->target, "host, x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
       ->capture_default_str();
   command->add_flag("--json", options->json, "tell what was done as JSON");
   command->callback([options] { export_run(*options); });

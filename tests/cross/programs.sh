@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Programs rendered as plain C give the same bits on AArch64, under qemu-user, as on this machine.
 #
-# usage: check.sh RECORD_PROGRAM      needs aarch64-linux-gnu-gcc and qemu-aarch64
+# usage: programs.sh RECORD_PROGRAM      needs aarch64-linux-gnu-gcc and qemu-aarch64
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 folder=$(mktemp -d)

@@ -1,7 +1,7 @@
 // Renders programs as plain C for the portable target, runs them here, and writes down source, inputs and outputs, so that another
 // processor can be compared with this one to the bit.
 //
-// usage: aarch64_record FOLDER      writes <case>.c and <case>.bin
+// usage: cross_record FOLDER      writes <case>.c and <case>.bin
 //   .bin: i64 rows, shared bytes, scratch bytes, number of inputs, number of outputs; then for each input i64 bytes and the
 //   bytes; then for each output the same
 #include <cstdio>

@@ -1,0 +1,61 @@
+// What the files of an export have in common: the step's and the preparation's programs for each target, and the layout of the
+// structures that C sees.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hotloop/export.h"
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::deploy {
+
+// Bytes of the structures' fields, which all begin at multiples of 64.
+constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// A program with the memory that it works in.
+struct Part {
+  kernel::Program program;
+  std::int64_t shared() const { return aligned(program.shared_bytes); }
+  std::int64_t scratch() const { return aligned(shared() + program.worker_bytes); }
+};
+
+struct Variant {
+  std::string level;  // x86-64-v2, x86-64-v3, x86-64-v4, aarch64
+  Part step;          // (state..., x, prepared...) -> (y, state...)
+  Part prepare;       // (parameters..., buffers...) -> prepared
+  std::vector<Array> prepared;
+  std::vector<std::int64_t>
+      offsets;  // of the prepared arrays in NAME_weights; prepare's scratch memory lies after them
+  std::int64_t prepared_bytes = 0;
+};
+
+struct ExportedStep {
+  std::string name;
+  std::vector<Variant> variants;  // the highest level first
+  std::vector<Array> initial;     // leaves of the state
+  std::vector<std::int64_t> state_offsets;
+  std::int64_t state_bytes = 0;
+  std::vector<std::string> param_names;  // fields of NAME_params
+  std::vector<ValueType> param_types;
+  ValueType x, y;
+
+  // Of all variants the greatest.
+  std::int64_t scratch_bytes() const;
+  std::int64_t weights_bytes() const;
+};
+
+// UserError for a name that is no C identifier, unknown targets, and as Stream.
+ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
+                           const ExportOptions& options);
+
+// The text with each key replaced by its value, in order.
+std::string filled(std::string text, const std::vector<std::pair<std::string, std::string>>& values);
+
+// The header, the source for the first target, and the object, in the order of hotloop/export.h.
+std::string export_header(const ExportedStep& step);
+std::string export_source(const ExportedStep& step);
+std::string export_object(const ExportedStep& step);
+
+}  // namespace hotloop::deploy

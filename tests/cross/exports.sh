@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Exported steps give the same bits from the object, from the C source by gcc and by clang, and on AArch64 under qemu-user; and the source
+# builds for Windows.
+#
+# usage: exports.sh HOTLOOP      needs gcc, clang-14, aarch64-linux-gnu-gcc, qemu-aarch64 and x86_64-w64-mingw32-gcc
+set -euo pipefail
+hotloop=$(realpath "$1")
+here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+flags="-std=c11 -O3 -Wall -Wextra -Wno-unknown-pragmas -Werror -ffp-contract=off -fno-math-errno -I."
+passed=0 failed=0
+check() {  # WHAT COMMAND...    its output must be that of the object
+  local what=$1
+  shift
+  if "$@" >actual 2>&1 && cmp -s actual expected; then
+    passed=$((passed + 1)) && echo "$what: the same $(wc -l <expected) outputs"
+  else
+    failed=$((failed + 1)) && echo "$what: other outputs" && diff actual expected | head -4
+  fi
+}
+for model in lstm gru dense conv1d; do
+  "$hotloop" import "$here/../data/rtneural/$model.json" -o "$model" >/dev/null
+  "$hotloop" export "$model" -o x86 --name net --target x86-64-v2 >/dev/null
+  "$hotloop" export "$model" -o arm --name net --target aarch64 >/dev/null
+  cc -O2 -Ix86 -o by_object "$here/stream.c" x86/net.o
+  ./by_object >expected
+  # shellcheck disable=SC2086
+  {
+    gcc $flags -march=x86-64-v2 -Ix86 -o by_gcc "$here/stream.c" x86/net.c && check "$model, gcc" ./by_gcc
+    clang-14 $flags -march=x86-64-v2 -Ix86 -o by_clang "$here/stream.c" x86/net.c && check "$model, clang" ./by_clang
+    aarch64-linux-gnu-gcc $flags -static -Iarm -o arm_gcc "$here/stream.c" arm/net.c
+    check "$model, AArch64 gcc" qemu-aarch64 arm_gcc
+    clang-14 --target=aarch64-linux-gnu $flags -static -Iarm -o arm_clang "$here/stream.c" arm/net.c
+    check "$model, AArch64 clang" qemu-aarch64 arm_clang
+    x86_64-w64-mingw32-gcc $flags -march=x86-64-v2 -Ix86 -o windows.exe "$here/stream.c" x86/net.c
+    echo "$model: builds for Windows"
+  }
+  rm -rf x86 arm
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
