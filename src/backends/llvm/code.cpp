@@ -1,5 +1,7 @@
 #include "backends/llvm/code.h"
 
+#include <bit>
+
 #include "backends/llvm/held_values.h"
 #include "hotloop/error.h"
 
@@ -167,6 +169,48 @@ Value* Code::register_value(DType dtype, Value* value) {
   return dtype == DType::Bool ? b.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType())) : value;
 }
 
+// A tail of two pieces at most is moved as such: what a masked store wrote is not passed on to a load that follows, and a load
+// that reaches beyond its last element waits for whatever is being written there.
+static bool is_short_tail(DType dtype, int count, int lanes) {
+  return dtype != DType::Bool && count > 0 && count < lanes && std::popcount(static_cast<unsigned>(count)) <= 2;
+}
+
+// body(first lane, lanes) for pieces of as many lanes as a power of two, the longest first.
+template <class Body> static void pieces(int count, const Body& body) {
+  for (int first = 0; first < count;) {
+    const auto length = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - first)));
+    body(first, length);
+    first += length;
+  }
+}
+
+Value* Code::load_tail(DType dtype, Value* pointer, int count, int lanes) {
+  Value* result = zero(dtype, lanes);
+  pieces(count, [&](int first, int length) {
+    Value* from = offset(pointer, first * bytes_of(dtype));
+    Value* piece = b.CreateAlignedLoad(type(dtype, length), from, llvm::Align(size_of(dtype)));
+    if (length == 1) {
+      result = b.CreateInsertElement(result, piece, static_cast<std::uint64_t>(first));
+      return;
+    }
+    std::vector<int> spread(static_cast<std::size_t>(lanes), -1), chosen;
+    for (int l = 0; l < length; ++l) spread[static_cast<std::size_t>(first + l)] = l;
+    for (int l = 0; l < lanes; ++l) chosen.push_back(l >= first && l < first + length ? lanes + l : l);
+    result = b.CreateShuffleVector(result, b.CreateShuffleVector(piece, spread), chosen);
+  });
+  return result;
+}
+
+void Code::store_tail(DType dtype, Value* value, Value* pointer, int count) {
+  pieces(count, [&](int first, int length) {
+    std::vector<int> lanes;
+    for (int l = 0; l < length; ++l) lanes.push_back(first + l);
+    Value* piece = length == 1 ? b.CreateExtractElement(value, static_cast<std::uint64_t>(first))
+                               : b.CreateShuffleVector(value, lanes);
+    b.CreateAlignedStore(piece, offset(pointer, first * bytes_of(dtype)), llvm::Align(size_of(dtype)));
+  });
+}
+
 Value* Code::load(DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask) {
   const llvm::Align align(size_of(dtype));
   llvm::Type* memory = memory_type(dtype, lanes);
@@ -192,6 +236,8 @@ Value* Code::load(DType dtype, Value* pointer, std::int64_t stride, int lanes, V
     return widen(register_value(dtype, b.CreateAlignedLoad(scalar, pointer, align)), lanes);
   }
   if (stride != 1) return gather(dtype, pointer, lane_numbers(b.getInt64Ty(), lanes, stride), mask);
+  if (const auto count = known_lanes(mask, lanes); count && is_short_tail(dtype, *count, lanes))
+    return load_tail(dtype, pointer, *count, lanes);
   Value* value = mask == nullptr ? static_cast<Value*>(b.CreateAlignedLoad(memory, pointer, align))
                                  : b.CreateMaskedLoad(memory, pointer, align, widen(mask, lanes),
                                                       llvm::Constant::getNullValue(memory));
@@ -217,6 +263,8 @@ void Code::store(DType dtype, Value* value, Value* pointer, std::int64_t stride,
     held->keep_store(dtype, pointer, value, mask);
     mask = held->mask_of_store(dtype, pointer, lanes, mask);
   }
+  if (const auto count = known_lanes(mask, lanes); count && is_short_tail(dtype, *count, lanes))
+    return store_tail(dtype, value, pointer, *count);
   value = memory_value(dtype, value);
   if (mask == nullptr) {
     b.CreateAlignedStore(value, pointer, align);
@@ -296,13 +344,16 @@ Value* Code::combine_halves(ir::ScalarOp operation, DType dtype, Value* vector) 
   return vector;
 }
 
-// In each round pairs become one vector, which holds the lower and then the upper halves of both side by side; a vector that is
-// left over is halved alone.
+// While there are several vectors, pairs of them become one in each round, which holds the lower and then the upper halves of both
+// side by side; a vector that is left over is halved alone. The last vector is combined where it lies, each block of lanes with
+// itself, halves exchanged: moves between distant lanes take several times as long as those between near ones.
 Value* Code::combine_halves(ir::ScalarOp operation, DType dtype, Values vectors) {
   const int lanes = lanes_in(vectors[0]);
   int width = lanes;  // of one of the original vectors in those of this round
-  std::size_t wanted = vectors.size();
-  while (width > 1) {
+  const std::size_t wanted = vectors.size();
+  // With more vectors than lanes some rounds are missing.
+  HOTLOOP_CHECK(wanted <= static_cast<std::size_t>(lanes), "vectors to be combined");
+  while (vectors.size() > 1) {
     Values next;
     for (std::size_t i = 0; i < vectors.size(); i += 2) {
       const bool paired = i + 1 < vectors.size();
@@ -327,11 +378,16 @@ Value* Code::combine_halves(ir::ScalarOp operation, DType dtype, Values vectors)
     vectors = std::move(next);
     width /= 2;
   }
-  // With more vectors than lanes some rounds are missing.
-  HOTLOOP_CHECK(vectors.size() == 1 && wanted <= static_cast<std::size_t>(lanes), "vectors to be combined");
+  Value* last = vectors[0];
+  const int block = width;
+  for (; width > 1; width /= 2) {
+    std::vector<int> exchanged;
+    for (int l = 0; l < lanes_in(last); ++l) exchanged.push_back(l ^ (width / 2));
+    last = op(operation, dtype, dtype, {last, b.CreateShuffleVector(last, exchanged)});
+  }
   std::vector<int> all(static_cast<std::size_t>(lanes), 0);
-  for (std::size_t l = 0; l < wanted; ++l) all[l] = static_cast<int>(l);
-  return b.CreateShuffleVector(vectors[0], all);
+  for (std::size_t l = 0; l < wanted; ++l) all[l] = static_cast<int>(l) * block;
+  return b.CreateShuffleVector(last, all);
 }
 
 Value* Frame::extent(Code& code, const kernel::Extent& extent) const {
@@ -353,8 +409,33 @@ Value* Frame::affine(Code& code, const kernel::Affine& index) const {
 
 Value* Frame::address(Code& code, const kernel::Access& access) const {
   HOTLOOP_CHECK(access.indirect.empty(), "only a Map may index indirectly");
-  return code.offset(buffer(access.buffer), affine(code, access.index),
-                     bytes_of(code.state().buffer(access.buffer).dtype));
+  return address(code, access.buffer, access.index);
+}
+
+Value* Frame::address(Code& code, int index, const kernel::Affine& element) const {
+  const std::int64_t bytes = bytes_of(code.state().buffer(index).dtype);
+  if (held == nullptr || element.terms.empty()) return code.offset(buffer(index), affine(code, element), bytes);
+  Value* base = held->moving(index, element.terms, [&] {
+    kernel::Affine variable = element;
+    variable.constant = 0;
+    return code.offset(buffer(index), affine(code, variable), bytes);
+  });
+  return code.offset(base, element.constant * bytes);
+}
+
+std::optional<int> known_lanes(const Value* mask, int lanes) {
+  if (mask == nullptr) return lanes;
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
+  if (constant == nullptr || lanes_in(mask) != lanes) return std::nullopt;
+  int count = 0;
+  for (int l = 0; l < lanes; ++l) {
+    const llvm::Constant* lane = constant->getAggregateElement(static_cast<unsigned>(l));
+    if (lane == nullptr) return std::nullopt;
+    if (lane->isNullValue()) continue;
+    if (!lane->isOneValue() || count != l) return std::nullopt;
+    ++count;
+  }
+  return count;
 }
 
 }  // namespace hotloop::codegen

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,8 @@ class Code {
   Value* combine_halves(ir::ScalarOp op, DType dtype, Values vectors);
 
  private:
+  Value* load_tail(DType dtype, Value* pointer, int count, int lanes);
+  void store_tail(DType dtype, Value* value, Value* pointer, int count);
   Value* memory_value(DType dtype, Value* value);    // i1 to i8
   Value* register_value(DType dtype, Value* value);  // i8 to i1
   llvm::Type* memory_type(DType dtype, int lanes);
@@ -98,6 +101,8 @@ inline int lanes_in(const Value* value) {
   const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
   return vector == nullptr ? 1 : static_cast<int>(vector->getNumElements());
 }
+// How many lanes a mask lets through, if they are the first ones and known.
+std::optional<int> known_lanes(const Value* mask, int lanes);
 inline std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
 
 // Where a function of the program stands: what variables and buffers are there.
@@ -108,10 +113,12 @@ struct Frame {
   Value* num_workers = nullptr;
   Value* turn = nullptr;    // odd in every second call, or iteration of the innermost loop
   Value* cancel = nullptr;  // address of the flag that long work polls
+  HeldValues* held = nullptr;
 
   Value* extent(Code& code, const kernel::Extent& extent) const;
   Value* affine(Code& code, const kernel::Affine& index) const;    // in elements
   Value* address(Code& code, const kernel::Access& access) const;  // no indirect terms
+  Value* address(Code& code, int buffer, const kernel::Affine& index) const;
 };
 
 // Each emits a call of an outlined function at the cursor, or a small statement of known extents in place where `held` is given.

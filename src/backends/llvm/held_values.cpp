@@ -1,7 +1,6 @@
 #include "backends/llvm/held_values.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "hotloop/error.h"
 
@@ -9,22 +8,6 @@ namespace hotloop::codegen {
 namespace {
 
 std::int64_t memory_bytes(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
-
-// How many lanes a mask lets through, if they are the first ones and known.
-std::optional<int> first_lanes(const Value* mask, int lanes) {
-  if (mask == nullptr) return lanes;
-  const auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
-  if (constant == nullptr || lanes_in(mask) != lanes) return std::nullopt;
-  int count = 0;
-  for (int l = 0; l < lanes; ++l) {
-    const llvm::Constant* lane = constant->getAggregateElement(static_cast<unsigned>(l));
-    if (lane == nullptr) return std::nullopt;
-    if (lane->isNullValue()) continue;
-    if (!lane->isOneValue() || count != l) return std::nullopt;
-    ++count;
-  }
-  return count;
-}
 
 }  // namespace
 
@@ -38,7 +21,29 @@ void HeldValues::lies_at(int index, const Value* base) {
   const bool in_arena = buffer.space == kernel::Space::Shared || buffer.space == kernel::Space::Worker;
   Range& range = ranges_[static_cast<std::size_t>(index)];
   range = {place_of(base), buffer.elements * memory_bytes(buffer.dtype), in_arena};
-  base_values_.insert(range.place.base);
+  base_values_.emplace(range.place.base, -1);
+}
+
+Value* HeldValues::moving(int buffer, const std::vector<kernel::Term>& terms, const std::function<Value*()>& compute) {
+  Moving key{buffer, {}};
+  for (const kernel::Term& term : terms) key.second.emplace_back(term.var, term.coefficient);
+  Value*& known = moving_[key];
+  if (known != nullptr) return known;
+  known = compute();
+  base_values_.emplace(place_of(known).base, buffer);
+  return known;
+}
+
+void HeldValues::rebinds(kernel::Var var) {
+  std::erase_if(moving_, [&](const auto& known) {
+    const auto& terms = known.first.second;
+    return std::any_of(terms.begin(), terms.end(), [&](const auto& term) { return term.first == var; });
+  });
+}
+
+void HeldValues::clear() {
+  entries_.clear();
+  moving_.clear();
 }
 
 HeldValues::Place HeldValues::place_of(const Value* pointer) const {
@@ -49,9 +54,21 @@ HeldValues::Place HeldValues::place_of(const Value* pointer) const {
 
 bool HeldValues::is_known(const Place& place) const { return base_values_.contains(place.base); }
 
+HeldValues::Range HeldValues::reach(const Place& place, std::int64_t bytes) const {
+  const auto base = base_values_.find(place.base);
+  if (base == base_values_.end() || base->second < 0) return {place, bytes, false};
+  return ranges_[static_cast<std::size_t>(base->second)];
+}
+
 void HeldValues::forget(const Place& place, std::int64_t bytes) {
+  const auto meet = [](const Place& a, std::int64_t a_bytes, const Place& b, std::int64_t b_bytes) {
+    return a.base == b.base && a.at < b.at + b_bytes && b.at < a.at + a_bytes;
+  };
+  const Range written = reach(place, bytes);
   std::erase_if(entries_, [&](const Entry& e) {
-    return e.place.base == place.base && e.place.at < place.at + bytes && place.at < e.place.at + e.bytes;
+    if (e.place.base == place.base) return meet(e.place, e.bytes, place, bytes);
+    const Range known = reach(e.place, e.bytes);
+    return meet(known.place, known.bytes, written.place, written.bytes);
   });
 }
 
@@ -64,7 +81,7 @@ Value* HeldValues::find(Code& code, DType dtype, Value* pointer, std::int64_t st
   const bool is_vector = lanes > 1 && stride != 0;
   if (is_vector && stride != 1) return nullptr;
   if (!is_vector && mask != nullptr) return nullptr;
-  const auto active = is_vector ? first_lanes(mask, lanes) : 1;
+  const auto active = is_vector ? known_lanes(mask, lanes) : 1;
   if (!active) return nullptr;
   const Place place = place_of(pointer);
   const std::int64_t bytes = *active * memory_bytes(dtype);
@@ -91,7 +108,7 @@ void HeldValues::keep_load(DType dtype, Value* pointer, Value* value) {
 }
 
 Value* HeldValues::mask_of_store(DType dtype, Value* pointer, int lanes, Value* mask) const {
-  const auto active = first_lanes(mask, lanes);
+  const auto active = known_lanes(mask, lanes);
   if (mask == nullptr || !active) return mask;
   const Range& range = ranges_[static_cast<std::size_t>(written_)];
   const Place place = place_of(pointer);
@@ -103,12 +120,33 @@ Value* HeldValues::mask_of_store(DType dtype, Value* pointer, int lanes, Value* 
 
 void HeldValues::keep_store(DType dtype, Value* pointer, Value* value, Value* mask) {
   const int lanes = lanes_in(value);
-  const auto active = first_lanes(mask, lanes);
+  const auto active = known_lanes(mask, lanes);
   const Place place = place_of(pointer);
   if (!active || !is_known(place)) return forget(written_);
   const std::int64_t bytes = *active * memory_bytes(dtype);
   forget(place, bytes);
   entries_.push_back({place, bytes, dtype, value});
+}
+
+void HeldValues::keep(int buffer, Value* value) {
+  const Range& range = ranges_[static_cast<std::size_t>(buffer)];
+  entries_.push_back({range.place, range.bytes, program_.buffers[static_cast<std::size_t>(buffer)].dtype, value});
+}
+
+Value* HeldValues::all_of(int buffer, int lanes) const {
+  const Range& range = ranges_[static_cast<std::size_t>(buffer)];
+  for (const Entry& e : entries_) {
+    if (e.place.base != range.place.base || e.place.at != range.place.at || lanes_in(e.value) != lanes) continue;
+    if (e.bytes >= range.bytes && e.dtype == program_.buffers[static_cast<std::size_t>(buffer)].dtype) return e.value;
+  }
+  return nullptr;
+}
+
+HeldValues::Knowledge HeldValues::knowledge() const { return {entries_, moving_}; }
+
+void HeldValues::restore(const Knowledge& known) {
+  entries_ = known.entries;
+  moving_ = known.moving;
 }
 
 }  // namespace hotloop::codegen

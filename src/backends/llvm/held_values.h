@@ -1,10 +1,13 @@
-// What memory is known to hold, in straight-line code. A small statement that is emitted in place finds in registers what statements
+// What memory is known to hold at the cursor. A small statement that is emitted in place finds in registers what statements
 // before it stored or loaded as single numbers. Stores stay: other code may read them.
 #pragma once
 
 #include <llvm/IR/DataLayout.h>
 
-#include <set>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "backends/llvm/code.h"
 
@@ -18,7 +21,11 @@ class HeldValues {
   // at all.
   void lies_at(int buffer, const Value* base);
 
-  void clear() { entries_.clear(); }
+  // The address of the element of a buffer that these variables lead to: computed once, so that places a constant apart can be compared.
+  Value* moving(int buffer, const std::vector<kernel::Term>& terms, const std::function<Value*()>& compute);
+  void rebinds(kernel::Var var);  // it has another value from here on
+
+  void clear();
   void forget(int buffer);                        // something was written to it
   void writes(int buffer) { written_ = buffer; }  // what following stores write to
 
@@ -29,6 +36,14 @@ class HeldValues {
   Value* mask_of_store(DType dtype, Value* pointer, int lanes, Value* mask) const;
   void keep_store(DType dtype, Value* pointer, Value* value, Value* mask);
   void forget_store() { forget(written_); }  // one that keep_store() cannot describe
+
+  void keep(int buffer, Value* value);         // all its elements, from the first lane on
+  Value* all_of(int buffer, int lanes) const;  // the same, or null
+
+  // What is known, to be known again where control flow that came after it has joined.
+  struct Knowledge;
+  Knowledge knowledge() const;
+  void restore(const Knowledge& known);
 
  private:
   struct Place {
@@ -46,16 +61,25 @@ class HeldValues {
     DType dtype;
     Value* value;
   };
+  using Moving = std::pair<int, std::vector<std::pair<kernel::Var, std::int64_t>>>;  // buffer and terms
+
   Place place_of(const Value* pointer) const;
-  bool is_known(const Place& place) const;  // a constant distance from a buffer
+  bool is_known(const Place& place) const;  // a constant distance from a buffer, or from a place told to moving()
+  Range reach(const Place& place, std::int64_t bytes) const;  // where it may lie, from the start of an arena or buffer
   void forget(const Place& place, std::int64_t bytes);
 
   const llvm::DataLayout& layout_;
   const kernel::Program& program_;
-  std::vector<Range> ranges_;           // by buffer
-  std::set<const Value*> base_values_;  // of these
+  std::vector<Range> ranges_;                // by buffer
+  std::map<const Value*, int> base_values_;  // of these: -1; of places told to moving(): the buffer
+  std::map<Moving, Value*> moving_;
   std::vector<Entry> entries_;
   int written_ = -1;
+};
+
+struct HeldValues::Knowledge {
+  std::vector<Entry> entries;
+  std::map<Moving, Value*> moving;
 };
 
 }  // namespace hotloop::codegen

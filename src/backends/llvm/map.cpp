@@ -435,9 +435,7 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
   const MapNest nest = normalised(code.state(), map, split);
   if (held != nullptr && !split && is_small(nest)) {
     Values arguments;
-    for (const AccessGroup& group : nest.groups)
-      arguments.push_back(
-          code.offset(frame.buffer(group.buffer), frame.affine(code, group.outside), bytes_of(group.dtype)));
+    for (const AccessGroup& group : nest.groups) arguments.push_back(frame.address(code, group.buffer, group.outside));
     for (const AccessGroup& group : nest.index_groups) arguments.push_back(frame.affine(code, group.outside));
     code.held = held;
     MapEmitter(code, nest, arguments).emit();

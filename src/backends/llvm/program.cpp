@@ -7,6 +7,7 @@
 
 #include "backends/backend.h"
 #include "backends/llvm/held_values.h"
+#include "backends/llvm/loop_memory.h"
 #include "core/cancel.h"
 #include "hotloop/error.h"
 
@@ -16,6 +17,7 @@ using kernel::Block;
 using kernel::For;
 using kernel::Grid;
 using kernel::Let;
+using Values = Code::Values;
 
 namespace {
 
@@ -81,6 +83,7 @@ class ProgramEmitter {
     bases_.resize(state.program.buffers.size());
     frame_.buffer = [this](int index) { return base(index); };
     held_.emplace(state.module, state.program);
+    frame_.held = &*held_;
   }
 
   void emit() {
@@ -220,29 +223,94 @@ class ProgramEmitter {
 
   void emit(const For& loop) {
     Value* trip = frame_.extent(code_, loop.trip);
-    llvm::BasicBlock* done = new_block("for.done");
     Value* const turn = frame_.turn;
-    held_->clear();
-    ++loop_depth_;
     const std::size_t outside = lets_.size();
-    code_.loop(code_.i64(0), trip, 1, [&](Value* iv) {
-      frame_.turn = iv;
-      set(loop.counter, loop.reverse ? code_.b.CreateSub(code_.b.CreateSub(trip, code_.i64(1)), iv) : iv);
-      leave_if_cancelled();  // also inside a tile, where a loop may run for minutes
-      block(loop.test);
-      if (loop.stop) {
-        Value* stop = code_.load(DType::Bool, frame_.address(code_, *loop.stop), 0, 1, nullptr);
-        branch_away(stop, done, "for.body");
+    ++loop_depth_;
+    const LoopMemory memory(state_.program, loop);
+    // What the loop writes is known in it, and after it, only where it is passed on from iteration to iteration.
+    std::vector<int> carried;
+    if (memory.is_straight() && one_worker_) carried = memory.carried();
+    Values start;
+    for (const int buffer : carried) start.push_back(all_of(buffer));
+    if (memory.is_straight()) {
+      for (const int buffer : memory.written()) {
+        base(buffer);  // where it lies must be known: others may have lain there before
+        held_->forget(buffer);
       }
-      block(loop.body);
-    });
+    } else {
+      held_->clear();
+    }
+    const HeldValues::Knowledge before = held_->knowledge();
+
+    llvm::BasicBlock* done = new_block("for.done");
+    std::vector<llvm::PHINode*> after;
+    const auto phis = [&](llvm::BasicBlock* block) {
+      llvm::IRBuilder<> b(block);
+      std::vector<llvm::PHINode*> nodes;
+      for (const Value* value : start) nodes.push_back(b.CreatePHI(value->getType(), 2));
+      return nodes;
+    };
+    const auto join = [&](const std::vector<llvm::PHINode*>& nodes, const Values& values) {
+      for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i]->addIncoming(values[i], code_.b.GetInsertBlock());
+    };
+    const auto know = [&](const std::vector<llvm::PHINode*>& nodes) {
+      for (std::size_t i = 0; i < nodes.size(); ++i) held_->keep(carried[i], nodes[i]);
+    };
+    const std::vector<llvm::PHINode*> ends = phis(done);
+    const auto next_of = [&] {
+      Values next;
+      for (const int buffer : carried) next.push_back(all_of(buffer));
+      return next;
+    };
+
+    llvm::BasicBlock* head = new_block("for");
+    llvm::BasicBlock* const entry = code_.b.GetInsertBlock();
+    join(ends, start);
+    code_.b.CreateCondBr(code_.b.CreateICmpSLT(code_.i64(0), trip), head, done);
+    code_.b.SetInsertPoint(head);
+    llvm::PHINode* iv = code_.b.CreatePHI(code_.b.getInt64Ty(), 2);
+    iv->addIncoming(code_.i64(0), entry);
+    const std::vector<llvm::PHINode*> current = phis(head);
+    for (std::size_t i = 0; i < current.size(); ++i) current[i]->addIncoming(start[i], entry);
+    know(current);
+
+    frame_.turn = iv;
+    set(loop.counter, loop.reverse ? code_.b.CreateSub(code_.b.CreateSub(trip, code_.i64(1)), iv) : iv);
+    leave_if_cancelled();  // also inside a tile, where a loop may run for minutes
+    block(loop.test);
+    if (loop.stop) {
+      code_.held = held();
+      Value* stop = code_.load(DType::Bool, frame_.address(code_, *loop.stop), 0, 1, nullptr);
+      code_.held = nullptr;
+      join(ends, next_of());
+      branch_away(stop, done, "for.body");
+    }
+    block(loop.body);
+    const Values next = next_of();
+    join(current, next);
+    join(ends, next);
+    Value* iv_next = code_.b.CreateNSWAdd(iv, code_.i64(1));
+    iv->addIncoming(iv_next, code_.b.GetInsertBlock());
+    code_.b.CreateCondBr(code_.b.CreateICmpSLT(iv_next, trip), head, done);
+
     --loop_depth_;
-    held_->clear();
     frame_.turn = turn;
-    code_.b.CreateBr(done);
+    done->moveAfter(&code_.b.GetInsertBlock()->getParent()->back());
     code_.b.SetInsertPoint(done);
+    held_->restore(before);
+    know(ends);
+    if (loop_depth_ == 0) held_->clear();  // what stands outside all loops does not say what it writes
     set(loop.counter, nullptr);
     leave_scope(outside);
+  }
+
+  // The elements of a small buffer, from the first lane on.
+  Value* all_of(int index) {
+    const kernel::Buffer& buffer = state_.buffer(index);
+    const int lanes = buffer.elements == 1 ? 1 : lanes_of(buffer.dtype);
+    Value* address = base(index);
+    if (Value* value = held_->all_of(index, lanes)) return value;
+    return code_.load(buffer.dtype, address, lanes == 1 ? 0 : 1, lanes, nullptr);
   }
 
   void emit(const Grid& grid) {
@@ -305,7 +373,9 @@ class ProgramEmitter {
   }
 
   void set(kernel::Var v, Value* value) {
-    if (v >= 0) frame_.vars[static_cast<std::size_t>(v)] = value;
+    if (v < 0) return;
+    frame_.vars[static_cast<std::size_t>(v)] = value;
+    held_->rebinds(v);
   }
 
   // What was read inside a statement is not known after it.
