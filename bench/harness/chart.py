@@ -8,7 +8,7 @@ from harness import matrix, report
 
 COLOURS = {  # Okabe and Ito 2008, told apart by colour-blind readers too; the same in both themes
     "torch": "#d55e00", "jax": "#0072b2", "jax_0_4_31": "#56b4e9", "keras": "#cc79a7", "onnxruntime": "#b59f00", "diffrax": "#8a6be2",
-    "by_hand": "#808080", "hotloop_cpp": "#00b386", "hotloop": "#009e73", "rtneural": "#e69f00", "rtneural_stl": "#f0c000", "heyoka": "#b5651d",
+    "by_hand": "#808080", "hotloop_cpp": "#00b386", "hotloop": "#009e73", "rtneural": "#e69f00", "rtneural_stl": "#f0c000", "rtneural_xsimd": "#d8a020", "rtneural_xsimd_256": "#c08a18", "heyoka": "#b5651d",
 }  # fmt: skip
 SHAPES = ("circle", "square", "diamond", "triangle")
 STYLE = """<style>

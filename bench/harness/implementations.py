@@ -32,8 +32,11 @@ RIVALS = {
     "numpy": ("numpy", "numpy"),
 }
 PINNED = {"jax_0_4_31"}  # any Python with the module would do for the others
-PROGRAMS = {"hotloop_cpp": "hotloop_worker", "by_hand": "by_hand_worker", "rtneural": "rtneural_eigen_worker", "rtneural_stl": "rtneural_stl_worker"}
-NEEDS = {"by_hand": "it needs AVX-512", "rtneural": "./dev bench --install rtneural", "rtneural_stl": "./dev bench --install rtneural"}
+PROGRAMS = {"hotloop_cpp": "hotloop_worker", "by_hand": "by_hand_worker", "rtneural": "rtneural_eigen_worker", "rtneural_stl": "rtneural_stl_worker",
+            "rtneural_xsimd": "rtneural_xsimd_512_worker", "rtneural_xsimd_256": "rtneural_xsimd_256_worker"}  # fmt: skip
+NEEDS = {"by_hand": "it needs AVX-512", "rtneural": "./dev bench --install rtneural", "rtneural_stl": "./dev bench --install rtneural",
+         "rtneural_xsimd": "clang and ./dev bench --install rtneural,xsimd",
+         "rtneural_xsimd_256": "clang and ./dev bench --install rtneural,xsimd"}  # fmt: skip
 # Compiled code kept on disk by an earlier run would make the times until the first results those of reading files.
 NO_CACHES = {"HOTLOOP_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 

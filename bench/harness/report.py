@@ -7,7 +7,7 @@ from harness.matrix import ratios
 
 TITLES = {"hotloop": "Hotloop", "hotloop_per_op": "Hotloop, op by op", "hotloop_cpp": "Hotloop, C++", "by_hand": "by hand", "torch": "PyTorch",
           "jax": "JAX", "jax_0_4_31": "JAX 0.4.31", "keras": "Keras", "onnxruntime": "ONNX Runtime", "numpy": "NumPy", "scipy": "SciPy", "scipy_odeint": "SciPy, odeint",
-          "rtneural": "RTNeural", "rtneural_stl": "RTNeural, STL"}  # fmt: skip
+          "rtneural": "RTNeural", "rtneural_stl": "RTNeural, STL", "rtneural_xsimd": "RTNeural, xsimd", "rtneural_xsimd_256": "RTNeural, xsimd AVX2"}  # fmt: skip
 OURS = ("hotloop", "hotloop_cpp")
 NO_RIVALS = ("hotloop", "hotloop_cpp", "hotloop_per_op", "by_hand")
 
