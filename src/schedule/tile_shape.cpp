@@ -165,7 +165,7 @@ double cost_of_tile(const kernel::Target& target, std::int64_t rows, bool is_sta
 
 // The time of one, two, four and eight workers for a cut, each times their number, over rows: 1 where nothing is lost. What runs on one or
 // two counts most, and which number it will be is not known here, nor may results depend on it.
-double cost_of_cut(const LoweringContext& context, const Cut& cut, bool has_dots, double a_tile) {
+double cost_of_cut(const LoweringContext& context, const Cut& cut, bool has_dots, double a_tile, double a_block) {
   const auto of_tile = [&](std::int64_t rows) {
     if (!has_dots) return static_cast<double>(rows) + a_tile;
     return cost_of_tile(context.options().target, rows,
@@ -180,7 +180,7 @@ double cost_of_cut(const LoweringContext& context, const Cut& cut, bool has_dots
       const std::int64_t end = std::min(cut.tiles, (b + 1) * cut.per_block), count = end - b * cut.per_block;
       const bool with_last = end == cut.tiles;
       time[static_cast<std::size_t>(b % workers)] +=
-          static_cast<double>(count - (with_last ? 1 : 0)) * full + (with_last ? last : 0);
+          a_block + static_cast<double>(count - (with_last ? 1 : 0)) * full + (with_last ? last : 0);
     }
     total += weight * *std::max_element(time.begin(), time.end()) * workers;
     weights += weight;
@@ -188,19 +188,39 @@ double cost_of_cut(const LoweringContext& context, const Cut& cut, bool has_dots
   return total / weights / static_cast<double>(cut.rows);
 }
 
+// What sums over the rows cost a block, in the work of rows: each has sums of its own, which are cleared, come and go while rows are
+// added, and are added up in the end. Those that stay in the second cache are nearly free.
+double cost_of_sums(const LoweringContext& context, std::span<const Node* const> nodes) {
+  constexpr double products_a_number = 400;
+  double sums = 0, products = 0, bytes = 0;
+  for (const Node* n : nodes)
+    for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
+      if (!ir::is(node, OpKind::Dot) || !context.axes().touches(node, context.tile_class)) return;
+      products += times * ir::estimate_flops(node) / 2;
+      if (depth > 0 || !context.axes().contracts(node, context.tile_class) || row_size(context, result_of(node, 0)) > 0)
+        return;
+      sums += static_cast<double>(node.types[0].shape.size());
+      bytes += static_cast<double>(node.types[0].shape.size() * static_cast<std::int64_t>(size_of(node.types[0].dtype)));
+    });
+  if (bytes <= static_cast<double>(context.options().target.l2_bytes)) return 0;
+  return products_a_number * sums * static_cast<double>(context.axes().extent(context.tile_class)) / products;
+}
+
 // Near `wanted`, the number of rows for which workers have equal shares of full tiles. Of two alike the larger one, which begins fewer
 // statements; where a dozen rows keep more than the first cache holds (`crowded`) the smaller one, whose state lies nearer.
-std::int64_t even_rows(const LoweringContext& context, std::int64_t wanted, std::int64_t least, bool crowded,
-                       bool has_dots) {
+std::int64_t even_rows(const LoweringContext& context, std::span<const Node* const> nodes, std::int64_t wanted,
+                       std::int64_t least, bool crowded) {
   const std::int64_t rows = context.axes().extent(context.tile_class);
   const std::int64_t low = std::max<std::int64_t>(std::min(least, wanted), wanted * 2 / 3),
                      high = crowded ? wanted * 4 / 3 : wanted;
   if (rows <= low) return std::max<std::int64_t>(rows, 1);
+  const bool has_dots = has_long_dots(context, nodes);
+  const double a_block = cost_of_sums(context, nodes);
   std::int64_t best = wanted;
   double least_cost = std::numeric_limits<double>::infinity();
   for (std::int64_t h = low; h <= std::min(high, rows); ++h) {
     const double far = crowded ? 1 + 0.06 * static_cast<double>(h) / static_cast<double>(wanted) : 1;
-    const double cost = far * cost_of_cut(context, Cut(rows, h), has_dots, crowded ? 0.1 : 4);
+    const double cost = far * cost_of_cut(context, Cut(rows, h), has_dots, crowded ? 0.1 : 4, a_block);
     if (cost < least_cost) {
       best = h;
       least_cost = cost;
@@ -250,7 +270,7 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
   const std::int64_t least = least_rows(context, nodes), wanted = std::clamp(fit / dozen * dozen, least, most_rows);
   shape.rows = few_tiles
                    ? wanted
-                   : even_rows(context, wanted, least == dozen ? 1 : least, fit < dozen, has_long_dots(context, nodes));
+                   : even_rows(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen);
   shape.all_full = all_full();
   return shape;
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <new>
+#include <utility>
 
 #include "hotloop/hotloop.h"
 #include "hotloop/train.h"
@@ -235,6 +236,12 @@ TEST(Tiles, GiveWorkersEqualShares) {
       EXPECT_EQ(share_of_two(grid), 0.5) << "batch " << batch << ", hidden " << hidden << ", tile " << grid.tile_rows;
       EXPECT_FALSE(mentions(grid.body, grid.rows)) << kernel::print(program);
     }
+  // Sums that leave the second cache are passed over once more for each block: fewer blocks, still of equal shares.
+  for (const auto& [batch, hidden] : {std::pair<std::int64_t, std::int64_t>{64, 512}, {32, 512}, {128, 256}}) {
+    const kernel::Grid grid = grid_of(program_of(batch, hidden));
+    EXPECT_GE(grid.tile_rows * grid.tiles_per_block, 16) << "batch " << batch << ", hidden " << hidden;
+    EXPECT_EQ(share_of_two(grid), 0.5) << "batch " << batch << ", hidden " << hidden;
+  }
   for (const std::int64_t batch : {50, 100, 127, 200, 1000})
     EXPECT_LE(share_of_two(grid_of(program_of(batch, 64))), 0.54) << "batch " << batch;
 }
