@@ -200,7 +200,8 @@ double cost_of_sums(const LoweringContext& context, std::span<const Node* const>
       if (depth > 0 || !context.axes().contracts(node, context.tile_class) || row_size(context, result_of(node, 0)) > 0)
         return;
       sums += static_cast<double>(node.types[0].shape.size());
-      bytes += static_cast<double>(node.types[0].shape.size() * static_cast<std::int64_t>(size_of(node.types[0].dtype)));
+      bytes +=
+          static_cast<double>(node.types[0].shape.size() * static_cast<std::int64_t>(size_of(node.types[0].dtype)));
     });
   if (bytes <= static_cast<double>(context.options().target.l2_bytes)) return 0;
   return products_a_number * sums * static_cast<double>(context.axes().extent(context.tile_class)) / products;
@@ -268,9 +269,7 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     return shape;
   }
   const std::int64_t least = least_rows(context, nodes), wanted = std::clamp(fit / dozen * dozen, least, most_rows);
-  shape.rows = few_tiles
-                   ? wanted
-                   : even_rows(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen);
+  shape.rows = few_tiles ? wanted : even_rows(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen);
   shape.all_full = all_full();
   return shape;
 }
