@@ -41,11 +41,18 @@ def ode_training(sizes, inputs):
     import jax.numpy as jnp
     import optax
 
-    p, y0, data = _arrays(inputs)
+    p = {k: jnp.asarray(v) for k, v in inputs.items()}
+    y0, data = p.pop("y0"), p.pop("data")
     ts, adam = jnp.linspace(0, 1, 101), optax.adam(0.01)
+    depth, activation = sizes.get("depth", 1), jax.nn.silu if sizes.get("silu") else jnp.tanh
+
+    def field(t, y, p):
+        for i in range(depth):
+            y = activation(p[f"w{i}"] @ y + p[f"b{i}"])
+        return p[f"w{depth}"] @ y + p[f"b{depth}"]
 
     def loss(p):
-        return jnp.sum((_solve(lambda t, y, p: _net(p, y), 1.0, y0, p, (1e-3, 1e-6), ts) - data) ** 2)
+        return jnp.sum((_solve(field, 1.0, y0, p, (1e-3, 1e-6), ts) - data) ** 2)
 
     def step(carry, _):
         p, state = carry
@@ -56,6 +63,9 @@ def ode_training(sizes, inputs):
     run = jax.jit(lambda p, s: jax.lax.scan(step, (p, s), None, length=sizes["iterations"])[1])
     losses = np.array(run(p, adam.init(p)))
     return Prepared(lambda: run(p, adam.init(p)).block_until_ready(), {"losses": losses[:50]}, note=f"last loss {losses[-1]:.1f}")
+
+
+ode_training_deep = ode_training
 
 
 def ode_ensemble(sizes, inputs):

@@ -288,15 +288,20 @@ def _net(p, x):
 def ode_training(sizes, inputs):
     import hotloop as hl
 
-    p, y0, data = {k: inputs[k] for k in ODE_WEIGHTS}, inputs["y0"], inputs["data"]
+    p = {k: v for k, v in inputs.items() if k not in ("y0", "data")}
+    y0, data = inputs["y0"], inputs["data"]
     ts, adam = np.linspace(0, 1, 101), hl.optim.Adam(0.01)
+    depth, activation = sizes.get("depth", 1), hl.silu if sizes.get("silu") else hl.tanh
+
+    def field(t, y, p):
+        for i in range(depth):
+            y = activation(p[f"w{i}"] @ y + p[f"b{i}"])
+        return p[f"w{depth}"] @ y + p[f"b{depth}"]
 
     @hl.jit(**OPTIONS)
     def train(p, state, y0, data):
         def loss(p):
-            solution = hl.ode.solve(
-                lambda t, y, p: _net(p, y), hl.ode.Tsit5(), 0, 1, y0, args=p, dt0=0.01, saveat=ts, controller=hl.ode.PID(1e-3, 1e-6)
-            )
+            solution = hl.ode.solve(field, hl.ode.Tsit5(), 0, 1, y0, args=p, dt0=0.01, saveat=ts, controller=hl.ode.PID(1e-3, 1e-6))
             return ((solution.ys - data) ** 2).sum()
 
         def step(carry, _):
@@ -309,6 +314,9 @@ def ode_training(sizes, inputs):
     state = adam.init(p)
     losses = np.array(train(p, state, y0, data))
     return Prepared(lambda: train(p, state, y0, data), {"losses": losses[:50]}, note=f"last loss {losses[-1]:.1f}")
+
+
+ode_training_deep = ode_training
 
 
 def ode_ensemble(sizes, inputs):

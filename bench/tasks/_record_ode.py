@@ -23,12 +23,16 @@ from tasks import ode  # noqa: E402
 
 def training(sizes):
     given = {k: jnp.asarray(v, jnp.float64) for k, v in ode.training_inputs(sizes).items()}
-    params = {k: given[k] for k in ode.WEIGHTS}
+    params = {k: v for k, v in given.items() if k not in ("y0", "data")}
     ts = jnp.linspace(0, 1, ode.SAVES)
     adam = optax.adam(0.01)
 
+    depth, activation = sizes.get("depth", 1), jax.nn.silu if sizes.get("silu") else jnp.tanh
+
     def field(t, y, p):
-        return p["w1"] @ jnp.tanh(p["w0"] @ y + p["b0"]) + p["b1"]
+        for i in range(depth):
+            y = activation(p[f"w{i}"] @ y + p[f"b{i}"])
+        return p[f"w{depth}"] @ y + p[f"b{depth}"]
 
     def loss(p):
         solution = diffrax.diffeqsolve(diffrax.ODETerm(field), diffrax.Tsit5(), 0.0, 1.0, 0.01, given["y0"], p, saveat=diffrax.SaveAt(ts=ts),
@@ -83,7 +87,8 @@ def spiral():
 
 
 def main():
-    record = {"versions": {"diffrax": diffrax.__version__, "jax": jax.__version__}, "training": {str(w): training({"width": w}) for w in ode.WIDTHS},
+    record = {"versions": {"diffrax": diffrax.__version__, "jax": jax.__version__},
+              "training": {str(w): training({"width": w}) for w in ode.WIDTHS} | {name: training(s) for name, s in ode.DEEP.items()},
               "spiral": spiral()}  # fmt: skip
     ode.REFERENCE.write_text(json.dumps(record) + "\n")
     print({w: (t["losses"][0], t["losses"][-1], t["accepted"], t["rejected"]) for w, t in record["training"].items()}, record["spiral"]["loss"])

@@ -2,7 +2,7 @@
 
 `ode_training`: y' = w1 tanh(w0 y + b0) + b1 on Lorenz' trajectory (data at 101 times from 0 to 1), Tsit5, rtol 1e-3, atol 1e-6, first
 step 0.01, sum of squares, Adam (0.01), 1000 iterations in one call. The first 50 losses are compared with diffrax' in float64; later
-ones drift apart in f32, whoever computes them.
+ones drift apart in f32, whoever computes them. `ode_training_deep`: the same with more layers, or with silu in place of tanh.
 `ode_ensemble`: Lorenz' equations for 10,000 values of rho, y(1), adaptive Tsit5 at 1e-6.
 `ode_gradient`: y' = w1 tanh(w0 y^3 + b0) + b1 with trained weights, 30 saves on [0, 1.5], Tsit5 at 1e-6, value and gradient of the sum of
 squares to data a tenth away from what it was trained on (at the minimum itself a gradient in f32 is rounding).
@@ -23,6 +23,7 @@ REFERENCE = pathlib.Path(__file__).with_name("ode_reference.json")
 WEIGHTS = ("w0", "b0", "w1", "b1")
 SAVES, COMPARED, ITERATIONS = 101, 50, 1000
 WIDTHS = (100, 30)
+DEEP = {"32_32": dict(width=32, depth=2, silu=0), "64_silu": dict(width=64, depth=1, silu=1)}
 SPIRAL_TS = np.linspace(0, 1.5, 30)
 
 
@@ -52,17 +53,23 @@ def runge_kutta(y, rho, times, substeps):
 
 
 def training_inputs(sizes):
-    width = sizes["width"]
-    r = rng("lorenz", width)
+    """w0, b0, ..., y0 and data, for a network with `depth` hidden layers of `width`."""
+    width, depth = sizes["width"], sizes.get("depth", 1)
+    r = rng("lorenz", width) if training_name(sizes) == str(width) else rng("lorenz", training_name(sizes))
     start = np.array([1.0, 0.0, 0.0])
     data = np.stack([start, *runge_kutta(start, 28.0, np.linspace(0, 1, SAVES), 20)])
-    given = {"w0": r.uniform(-1, 1, (width, 3)) * 3**-0.5, "b0": r.uniform(-1, 1, width) * 3**-0.5,
-             "w1": r.uniform(-1, 1, (3, width)) * width**-0.5, "b1": r.uniform(-1, 1, 3) * width**-0.5, "y0": start, "data": data}  # fmt: skip
-    return {k: v.astype(np.float32) for k, v in given.items()}
+    given = {}
+    for i, (n, m) in enumerate(zip([3] + [width] * depth, [width] * depth + [3])):
+        given |= {f"w{i}": r.uniform(-1, 1, (m, n)) * n**-0.5, f"b{i}": r.uniform(-1, 1, m) * n**-0.5}
+    return {k: v.astype(np.float32) for k, v in (given | {"y0": start, "data": data}).items()}
 
 
 def training_reference(sizes, given, variant):
-    return {"losses": np.array(recorded()["training"][str(sizes["width"])]["losses"])}
+    return {"losses": np.array(recorded()["training"][training_name(sizes)]["losses"])}
+
+
+def training_name(sizes):
+    return next((name for name, s in DEEP.items() if all(sizes.get(k) == v for k, v in s.items())), str(sizes["width"]))
 
 
 def ensemble_inputs(sizes):
@@ -124,6 +131,12 @@ TASKS = [
         reference=training_reference, tolerances={"losses": Tolerance(1e-3)}, required=("losses",), group="differential equations",
         title=f"neural ODE on Lorenz, 3-{w}-3, 1000 Adam iterations in one call", target=t,
     ) for w, t in zip(WIDTHS, ("<= 0.015 s and >= 15", ">= 8"))
+] + [
+    Task(
+        name=f"ode_training_{name}", kind="ode_training_deep", sizes=sizes | dict(iterations=ITERATIONS), inputs=training_inputs,
+        reference=training_reference, tolerances={"losses": Tolerance(1e-3)}, required=("losses",), group="differential equations",
+        title=f"neural ODE on Lorenz, {title}, 1000 Adam iterations in one call", target=">= 8",
+    ) for (name, sizes), title in zip(DEEP.items(), ("3-32-32-3", "3-64-3 with silu"))
 ] + [
     Task(
         name="ode_ensemble_10000", kind="ode_ensemble", sizes=dict(N=10000), inputs=ensemble_inputs, reference=ensemble_reference,
