@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "protocol.h"
+#include "by_hand_kinds.h"
 
 namespace {
 
@@ -305,6 +305,8 @@ float TrainStep::operator()() {
   return static_cast<float>(loss);
 }
 
+}  // namespace
+
 hotloop::bench::Prepared recurrent_train(const hotloop::bench::Sizes& sizes, const hotloop::bench::Arrays& inputs,
                                          int threads) {
   if (threads != 1) throw hotloop::bench::Unsupported("by hand there is one thread");
@@ -318,10 +320,4 @@ hotloop::bench::Prepared recurrent_train(const hotloop::bench::Sizes& sizes, con
   hotloop::bench::Arrays results = step->params();
   results["losses"] = losses;
   return {[step] { (*step)(); }, results};
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  return hotloop::bench::serve(argc, argv, "by_hand", "AVX-512, g++", {{"recurrent_train", recurrent_train}});
 }
