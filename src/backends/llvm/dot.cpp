@@ -7,6 +7,7 @@
 #include <functional>
 #include <sstream>
 
+#include "backends/llvm/dot_walk.h"
 #include "backends/llvm/held_values.h"
 #include "hotloop/error.h"
 
@@ -39,12 +40,6 @@ std::vector<KDim> collapsed(const DotSegment& segment) {
   return dims;
 }
 
-std::int64_t depth(const DotSegment& segment) {
-  std::int64_t k = 1;
-  for (const KDim& dim : segment.k) k *= dim.extent.bound;
-  return k;
-}
-
 // C' = A' B' computes the same sums; rows and columns change places. Worth it when A, not B, is contiguous.
 bool better_transposed(const Dot& dot) {
   if (!dot.m.is_static()) return false;
@@ -66,14 +61,6 @@ Dot transposed(const Dot& dot) {
     for (KDim& dim : segment.k) std::swap(dim.a_stride, dim.b_stride);
   }
   return other;
-}
-
-// For few rows a large B is read as often as it is used. Then panels are visited in the other direction each second time, and
-// the first ones are still in the cache from last time.
-bool alternates(const kernel::Target& target, const Dot& dot) {
-  std::int64_t bytes = 0;
-  for (const DotSegment& s : dot.segments) bytes += depth(s) * dot.n.bound * bytes_of(dot.dtype);
-  return dot.m.bound <= 2 * target.dot_rows && bytes > target.l1_bytes / 2;
 }
 
 // Long enough on its own that a cancelled call must not wait for its end: some 10 ms of a slow core. Others end soon, and polling
@@ -132,10 +119,7 @@ class DotEmitter {
     const kernel::Target& target = code_.state().program.target;
     const std::int64_t panel = target.dot_vectors, n = dot_.n.bound;
     budget_ = target.dot_rows * target.dot_vectors;
-    // With few rows, several panels side by side keep enough accumulators in flight.
-    const std::int64_t rows = std::min<std::int64_t>(dot_.m.bound, target.dot_rows);
-    const std::int64_t side =
-        std::clamp<std::int64_t>(budget_ / (rows * panel), 1, std::max<std::int64_t>(1, 8 / panel));
+    const std::int64_t side = panels_side_by_side(target, dot_);
     const std::int64_t panel_columns = panel * lanes_, panels = n / panel_columns;
     const std::int64_t wide = panels / side * side;
     columns(0, wide, side);
@@ -403,7 +387,7 @@ class DotEmitter {
         return steps(segment, d + 1, tile, rows, code_.offset(a, k, a_step), code_.offset(b, k, b_bytes), carried);
       });
     }
-    const std::int64_t unroll = unroll_of(segment.k[d].extent, rows * tile.vectors);
+    const std::int64_t unroll = steps_in_body(segment.k[d].extent, rows * tile.vectors, b_bytes);
     const auto run = [&](Value* begin, Value* end, std::int64_t count) {
       accumulators = code_.loop(begin, end, count, accumulators, [&](Value* k, Values carried) {
         Value* a_k = code_.offset(a, k, a_step);
@@ -424,17 +408,6 @@ class DotEmitter {
     run(code_.i64(0), main, unroll);
     if (unroll > 1) run(main, extent, 1);
     return accumulators;
-  }
-
-  // Enough multiplications in the loop's body to hide its overhead; a divisor of the extent if there is one.
-  static std::int64_t unroll_of(const kernel::Extent& extent, std::int64_t accumulators) {
-    const std::int64_t most = std::clamp<std::int64_t>(24 / accumulators, 1, 8);
-    if (!extent.is_static()) return std::min<std::int64_t>(most, 4);
-    if (extent.bound <= most) return std::max<std::int64_t>(1, extent.bound);
-    for (std::int64_t u = most; u * 2 > most; --u) {
-      if (extent.bound % u == 0) return u;
-    }
-    return most;
   }
 
   Value* load_a(const Segment& segment, Value* a, std::int64_t i) {

@@ -1,0 +1,53 @@
+#include "backends/llvm/dot_walk.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace hotloop::codegen {
+
+using kernel::Dot;
+using kernel::DotSegment;
+using kernel::KDim;
+
+std::int64_t depth(const DotSegment& segment) {
+  std::int64_t k = 1;
+  for (const KDim& dim : segment.k) k *= dim.extent.bound;
+  return k;
+}
+
+bool alternates(const kernel::Target& target, const Dot& dot) {
+  std::int64_t bytes = 0;
+  for (const DotSegment& s : dot.segments)
+    bytes += depth(s) * dot.n.bound * static_cast<std::int64_t>(size_of(dot.dtype));
+  return dot.m.bound <= 2 * target.dot_rows && bytes > target.l1_bytes / 2;
+}
+
+// With few rows, several panels side by side keep enough accumulators in flight. But where B streams through the first cache at every step of a
+// loop, what was read last should still be there next time, and that is one tile of columns, if it fits (with AVX-512 the first cache is rather 48
+// than the 32 KB that every processor has): else panels come one by one. One row then has few accumulators, but waits for the second cache anyway.
+std::int64_t panels_side_by_side(const kernel::Target& target, const Dot& dot) {
+  const std::int64_t rows = std::clamp<std::int64_t>(dot.m.bound, 1, target.dot_rows);
+  std::int64_t side = std::clamp<std::int64_t>(target.dot_rows / rows, 1, std::max(1, 8 / target.dot_vectors));
+  std::int64_t panel_bytes = 0;
+  for (const DotSegment& s : dot.segments) panel_bytes += depth(s) * target.dot_vectors * kernel::vector_bytes;
+  while (side > 1 && alternates(target, dot) && side * panel_bytes > target.l1_bytes * 5 / 4) side /= 2;
+  return side;
+}
+
+// Enough multiplications to hide the loop's overhead; a divisor of the extent if there is one. No load may move on by 2 KB or more from one
+// iteration to the next where steps lie side by side: on Zen 5 prefetching by the stride of an instruction then halves the rate at which B comes from
+// the second cache.
+std::int64_t steps_in_body(const kernel::Extent& extent, std::int64_t accumulators, std::int64_t b_step) {
+  constexpr std::int64_t most_bytes = 1024;
+  std::int64_t most = std::clamp<std::int64_t>((accumulators <= 8 ? 32 : 24) / accumulators, 1, 8);
+  if (const std::int64_t step = std::abs(b_step); step > 0 && step <= most_bytes)
+    most = std::clamp<std::int64_t>(most_bytes / step, 1, most);
+  if (!extent.is_static()) return std::min<std::int64_t>(most, 4);
+  if (extent.bound <= most) return std::max<std::int64_t>(1, extent.bound);
+  for (std::int64_t u = most; u * 2 > most; --u) {
+    if (extent.bound % u == 0) return u;
+  }
+  return most;
+}
+
+}  // namespace hotloop::codegen

@@ -1,0 +1,21 @@
+// In which order, and how much at a time, a Dot walks over its B. None of it changes a result.
+#pragma once
+
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::codegen {
+
+// Steps along all of k.
+std::int64_t depth(const kernel::DotSegment& segment);
+
+// For few rows a large B is read as often as it is used. Then panels are visited in the other direction each second time, and
+// the first ones are still in the cache from last time.
+bool alternates(const kernel::Target& target, const kernel::Dot& dot);
+
+// How many panels of B one block of rows passes at a time.
+std::int64_t panels_side_by_side(const kernel::Target& target, const kernel::Dot& dot);
+
+// How many steps of k the body of a loop has, for a tile of so many accumulators whose B moves on by b_step bytes a step.
+std::int64_t steps_in_body(const kernel::Extent& extent, std::int64_t accumulators, std::int64_t b_step);
+
+}  // namespace hotloop::codegen

@@ -1,0 +1,51 @@
+// The order in which a Dot walks over its B: what the speed of a step on one row depends on.
+#include <gtest/gtest.h>
+
+#include "backends/llvm/dot_walk.h"
+
+namespace hotloop::codegen {
+namespace {
+
+// The gates of a recurrent step: [x; h] (rows, 8 + h) times (8 + h, 4h).
+kernel::Dot gates(std::int64_t rows, std::int64_t h) {
+  kernel::Dot dot;
+  dot.dtype = DType::F32;
+  dot.m = kernel::Extent{rows};
+  dot.n = kernel::Extent{4 * h};
+  for (const std::int64_t k : {std::int64_t{8}, h}) {
+    kernel::DotSegment segment;
+    segment.k = {{kernel::Extent{k}, 1, 0}};
+    segment.packed = true;
+    dot.segments.push_back(segment);
+  }
+  return dot;
+}
+
+TEST(LlvmDotWalk, OneRowPassesPanelsSideBySideWhileTheyStayInTheFirstCache) {
+  const kernel::Target target = kernel::target_named("avx512");
+  for (const std::int64_t h : {16, 48, 64}) EXPECT_EQ(panels_side_by_side(target, gates(1, h)), 2) << h;
+  for (const std::int64_t h : {80, 128, 256}) {
+    EXPECT_TRUE(alternates(target, gates(1, h))) << h;
+    EXPECT_EQ(panels_side_by_side(target, gates(1, h)), 1) << h;
+  }
+  EXPECT_EQ(panels_side_by_side(target, gates(12, 128)), 1);
+  EXPECT_FALSE(alternates(target, gates(32, 128))) << "rows enough to use B while it is there";
+}
+
+// Loads of an instruction that are 2 KB or more apart, one line after the other, are what prefetching of Zen 5 gets wrong.
+TEST(LlvmDotWalk, ABodyMovesOnByOneKilobyteAtMost) {
+  for (const std::int64_t step : {64, 128, 256, 512, 1024}) {
+    for (const std::int64_t accumulators : {1, 4, 8, 16, 24}) {
+      const std::int64_t steps = steps_in_body(kernel::Extent{128}, accumulators, step);
+      EXPECT_LE(steps * step, 1024) << step << ' ' << accumulators;
+      EXPECT_GE(steps, 1);
+    }
+  }
+  EXPECT_EQ(steps_in_body(kernel::Extent{128}, 8, 256), 4);
+  EXPECT_EQ(steps_in_body(kernel::Extent{128}, 24, 256), 1);
+  EXPECT_EQ(steps_in_body(kernel::Extent{3}, 8, 256), 3) << "a short one at once";
+  EXPECT_EQ(steps_in_body(kernel::Extent{128}, 4, 8192), 8) << "steps that lie far apart anyway";
+}
+
+}  // namespace
+}  // namespace hotloop::codegen
