@@ -6,10 +6,12 @@ matrix, and a batch of small systems is one kernel. All have derivatives of ever
 has no solution: where NumPy raises LinAlgError the result holds inf or nan.
 """
 
-from hotloop import _core
+import collections
+
+from hotloop import _core, _decompositions
 from hotloop._control import scan
 from hotloop._creation import arange, eye
-from hotloop._dtypes import result_type
+from hotloop._dtypes import finfo, result_type
 from hotloop._elementwise import abs as _abs
 from hotloop._elementwise import equal, greater, less, log, multiply, sign, sqrt, where
 from hotloop._elementwise import pow as _pow
@@ -23,9 +25,11 @@ from hotloop._reductions import sum as _sum
 from hotloop._transforms import custom_jvp, vmap
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm", "outer", "slogdet", "solve",
-    "tensordot", "trace", "vecdot", "vector_norm",
+    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose",
+    "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+SlogdetResult = collections.namedtuple("SlogdetResult", ["sign", "logabsdet"])
 
 
 def _matrix(where_, x, square=False):
@@ -177,7 +181,7 @@ def slogdet(x, /):
         on_diagonal = diagonal(lu)
         return parity * prod(sign(on_diagonal)), _sum(log(_abs(on_diagonal)))
 
-    return _each(one, (_float_matrix("slogdet", x), 2))
+    return SlogdetResult(*_each(one, (_float_matrix("slogdet", x), 2)))
 
 
 @op(1)
@@ -198,6 +202,78 @@ def cholesky(x, /, *, upper=False):
     x = _float_matrix("cholesky", x)
     lower = _each(one, ((x + matrix_transpose(x)) * 0.5, 2))
     return matrix_transpose(lower) if upper else lower
+
+
+@op(1)
+def eigh(x, /):
+    """(eigenvalues, ascending (..., n); eigenvectors in columns (..., n, n)), a named tuple. x: (..., n, n), symmetric (its symmetric
+    part is taken). By Jacobi's rotations. Signs of vectors are not defined, and where values are equal neither are the vectors: the
+    derivative leaves out what turns them into each other."""
+    x = _float_matrix("eigh", x)
+    return _decompositions.EighResult(*_each(_decompositions.eigh, ((x + matrix_transpose(x)) * 0.5, 2)))
+
+
+@op(1)
+def eigvalsh(x, /):
+    """The eigenvalues of eigh alone: (..., n)."""
+    x = _float_matrix("eigvalsh", x)
+    return _each(lambda a: _decompositions.eigh(a)[0], ((x + matrix_transpose(x)) * 0.5, 2))
+
+
+@op(1)
+def qr(x, /, *, mode="reduced"):
+    """(Q, R), a named tuple, with Q @ R = x, Q's columns orthonormal and R upper triangular. x: (..., m, n); "reduced": (..., m, k) and
+    (..., k, n) with k the smaller of m and n; "complete": (..., m, m) and (..., m, n). By Householder's reflections, with LAPACK's signs.
+    The derivative wants columns that are independent."""
+    if mode not in ("reduced", "complete"):
+        raise _core.UserError(f"[qr] mode must be 'reduced' or 'complete'. Received: {mode!r}.")
+    return _decompositions.QRResult(*_each(lambda a: _decompositions.qr(a, mode == "complete"), (_float_matrix("qr", x, square=False), 2)))
+
+
+def _svd(where_, x, full=False):
+    """U, S, V of matrices that may lie on their side."""
+    x = _float_matrix(where_, x, square=False)
+    m, n = x.shape[-2:]
+    of = _decompositions.full_svd if full and m != n else _decompositions.svd
+    if m >= n:
+        return _each(of, (x, 2))
+    v, s, u = _each(of, (matrix_transpose(x), 2))
+    return u, s, v
+
+
+@op(1)
+def svd(x, /, *, full_matrices=True):
+    """(U, S, Vh), a named tuple, with U[..., :k] * S @ Vh[..., :k, :] = x, k the smaller of m and n. x: (..., m, n); S (..., k)
+    descends. U (..., m, m) and Vh (..., n, n) are orthogonal, without `full_matrices` (..., m, k) and (..., k, n). By one-sided Jacobi,
+    which finds small values too to their own precision. Derivatives as of eigh."""
+    u, s, v = _svd("svd", x, full_matrices)
+    return _decompositions.SVDResult(u, s, matrix_transpose(v))
+
+
+@op(1)
+def svdvals(x, /):
+    """The singular values, descending: (..., k) of (..., m, n), k the smaller of m and n."""
+    return _svd("svdvals", x)[1]
+
+
+def _tolerance(x, rtol):
+    return float(max(x.shape[-2:]) * finfo(x.dtype).eps) if rtol is None else rtol
+
+
+@op(1)
+def matrix_rank(x, /, *, rtol=None):
+    """How many singular values are greater than rtol (None: max(m, n) times the dtype's precision) times the largest: int32 (...)."""
+    x = _float_matrix("matrix_rank", x, square=False)
+    s = svdvals(x)
+    return _sum(_core.cast(greater(s, _tolerance(x, rtol) * _max(s, axis=-1, keepdims=True)), "int32"), axis=-1)
+
+
+@op(1)
+def pinv(x, /, *, rtol=None):
+    """Moore and Penrose's inverse (..., n, m) of (..., m, n). Singular values up to rtol (None: max(m, n) times the dtype's precision)
+    times the largest count as zero. The derivative is the inverse's own, right where the rank does not change."""
+    x = _float_matrix("pinv", x, square=False)
+    return _each(lambda a: _decompositions.pinv(a, _core.full(_tolerance(x, rtol), x.dtype, ())), (x, 2))
 
 
 @op(1)
@@ -260,14 +336,16 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
 
 @op(1)
 def matrix_norm(x, /, *, keepdims=False, ord="fro"):
-    """A norm of the matrices (..., m, n): "fro", or 1, -1, inf, -inf: the largest or smallest sum of a column, of a row."""
+    """A norm of the matrices (..., m, n): "fro"; 1, -1, inf, -inf: the largest or smallest sum of a column, of a row; 2, -2: the largest
+    or smallest singular value; "nuc": their sum."""
     x = _float_matrix("matrix_norm", x, square=False)
     if ord == "fro":
         return _norm(x, 2, (x.ndim - 2, x.ndim - 1), keepdims)
+    if ord in (2, -2, "nuc"):
+        result = (_sum if ord == "nuc" else _max if ord > 0 else _min)(svdvals(x), axis=-1)
+        return reshape(result, (*result.shape, 1, 1)) if keepdims else result
     if ord not in (1, -1, float("inf"), float("-inf")):
-        raise _core.UserError(
-            f"[matrix_norm] ord must be 'fro', 1, -1, inf or -inf. Received: {ord!r}. Try: 'fro'; what needs singular values is not there."
-        )
+        raise _core.UserError(f"[matrix_norm] ord must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf. Received: {ord!r}.")
     summed = -2 if abs(ord) == 1 else -1
     sums = _sum(_abs(x), axis=summed, keepdims=True)
     largest = (_max if ord > 0 else _min)(sums, axis=-1 if summed == -2 else -2, keepdims=True)

@@ -1,0 +1,265 @@
+"""Orthogonal decompositions of small dense matrices: QR by Householder reflections (Golub and Van Loan, Matrix Computations, 4th ed.,
+5.2), eigenvalues of symmetric matrices by Jacobi's rotations (8.5), singular values by one-sided Jacobi (8.6.3).
+
+A sweep of Jacobi turns all pairs of columns once, as rounds of disjoint pairs (a round robin), so that a round is one rotation of a
+whole matrix; sweeps go on until nothing is left to turn. Derivatives are those of the decomposition (Giles, Collected Matrix Derivative
+Results for Forward and Reverse Mode Algorithmic Differentiation, 2008; Walter, Lehmann, Lamour, On evaluating higher-order derivatives of
+the QR decomposition, 2012) and not of the rotations.
+"""
+
+import collections
+
+import numpy
+
+from hotloop import _core
+from hotloop._control import scan, while_loop
+from hotloop._creation import arange, eye, tril
+from hotloop._dtypes import finfo
+from hotloop._elementwise import abs as _abs
+from hotloop._elementwise import equal, greater, less, logical_and, sign, sqrt, where
+from hotloop._linear import matmul
+from hotloop._manipulation import concat, dynamic_slice, flip, matrix_transpose, reshape, take
+from hotloop._reductions import max as _max
+from hotloop._reductions import sum as _sum
+from hotloop._sorting import argsort
+from hotloop._transforms import custom_jvp
+
+EighResult = collections.namedtuple("EighResult", ["eigenvalues", "eigenvectors"])
+QRResult = collections.namedtuple("QRResult", ["Q", "R"])
+SVDResult = collections.namedtuple("SVDResult", ["U", "S", "Vh"])
+
+MOST_SWEEPS = 30  # it converges quadratically: six to ten do for a hundred rows
+
+
+def _rounds(n):
+    """partner[r][i]: what column i is paired with in round r; i itself where it rests."""
+    even = n + n % 2
+    ring = list(range(even))
+    table = []
+    for _ in range(even - 1):
+        partner = list(range(n))
+        for a, b in zip(ring[: even // 2], reversed(ring[even // 2 :])):
+            if a < n and b < n:
+                partner[a], partner[b] = b, a
+        table.append(partner)
+        ring = [ring[0], ring[-1], *ring[1:-1]]
+    return numpy.array(table, numpy.int32).reshape(max(even - 1, 0), n)
+
+
+def _turn(difference, product, partner):
+    """(tangent, cosine) of each column's rotation with its partner's, which makes their product vanish. difference: the partner's
+    square less the column's own."""
+    index = arange(partner.shape[0])
+    theta = difference / where(equal(product, 0), 1.0, 2 * product)
+    toward = where(equal(theta, 0), where(less(index, partner), 1.0, -1.0), sign(theta))
+    tangent = toward / (_abs(theta) + sqrt(theta * theta + 1))
+    tangent = where(logical_and(product != 0, partner != index), tangent, 0.0)
+    return tangent, 1 / sqrt(tangent * tangent + 1)
+
+
+def _sweeps(round_, state, n, is_done):
+    """round_(state, partner) for all rounds, again and again until is_done(state)."""
+    if n < 2:
+        return state
+    table = _rounds(n)
+    sweep = lambda carry: scan(lambda c, partner: (round_(c, partner), None), carry, table)[0]  # noqa: E731
+    return while_loop(lambda carry: ~is_done(carry), sweep, state, max_steps=MOST_SWEEPS)
+
+
+@custom_jvp
+def eigh(a):
+    """(eigenvalues, ascending; eigenvectors, in columns) of one symmetric matrix."""
+    n = a.shape[0]
+    index = arange(n)
+    diagonal = equal(index[:, None], index[None, :])
+    small = float(n * finfo(a.dtype).eps ** 2) * _sum(a * a)
+
+    def round_(state, partner):
+        a, v = state
+        own = _sum(where(diagonal, a, 0.0), axis=1)
+        product = _sum(where(equal(partner[:, None], index[None, :]), a, 0.0), axis=1)
+        tangent, cosine = _turn(take(own, partner) - own, product, partner)
+        a = (a - take(a, partner, axis=1) * tangent[None, :]) * cosine[None, :]
+        a = (a - take(a, partner, axis=0) * tangent[:, None]) * cosine[:, None]
+        # Symmetric to the bit, so that both of a pair turn by one angle.
+        return (a + matrix_transpose(a)) * 0.5, (v - take(v, partner, axis=1) * tangent[None, :]) * cosine[None, :]
+
+    # Not greater, so that a nan ends it.
+    done = lambda state: ~greater(_sum(where(diagonal, 0.0, state[0] * state[0])), small)  # noqa: E731
+    a, v = _sweeps(round_, (a, eye(n, dtype=a.dtype)), n, done)
+    values = _sum(where(diagonal, a, 0.0), axis=1)
+    order = argsort(values)
+    return take(values, order), take(v, order, axis=1)
+
+
+def _between(values):
+    """1 / (values[j] - values[i]), 0 where they are equal: what turns a vector into another one of its own value is not defined."""
+    gap = values[None, :] - values[:, None]
+    return where(equal(gap, 0), 0.0, 1 / where(equal(gap, 0), 1.0, gap))
+
+
+@eigh.defjvp
+def _eigh_jvp(primals, tangents):
+    (a,), (da,) = primals, tangents
+    w, v = eigh(a)
+    inner = matmul(matrix_transpose(v), matmul(da, v))
+    index = arange(a.shape[0])
+    dw = _sum(where(equal(index[:, None], index[None, :]), inner, 0.0), axis=1)
+    return (w, v), (dw, matmul(v, _between(w) * inner))
+
+
+def householder(a):
+    """(Q, all m columns of it; R) of one matrix (m, n)."""
+    m, n = a.shape
+    index = arange(m)
+
+    def step(carry, k):
+        q, r = carry
+        x = reshape(dynamic_slice(r, (0, k), (m, 1)), (m,))
+        below = where(greater(index, k), x, 0.0)
+        head = _sum(where(equal(index, k), x, 0.0))
+        rest = _sum(below * below)
+        idle = equal(rest, 0)  # nothing to reflect, as LAPACK has it
+        norm = sqrt(where(idle, 1.0, head * head + rest))
+        u = where(equal(index, k), head + where(less(head, 0), -norm, norm), below)
+        scale = where(idle, 0.0, 2 / where(idle, 1.0, _sum(u * u)))
+        r = r - (scale * u)[:, None] * matmul(u, r)[None, :]
+        return (q - matmul(q, u)[:, None] * (scale * u)[None, :], r), None
+
+    start = eye(m, dtype=a.dtype), a
+    q, r = scan(step, start, arange(min(m - 1, n)))[0] if min(m - 1, n) > 0 else start
+    return q, where(greater(index[:, None], arange(n)[None, :]), 0.0, r)
+
+
+@custom_jvp
+def _qr(a):
+    """Of one matrix with at least as many rows as columns: (m, n), (n, n)."""
+    q, r = householder(a)
+    return q[:, : a.shape[1]], r[: a.shape[1], :]
+
+
+@_qr.defjvp
+def _qr_jvp(primals, tangents):
+    (a,), (da,) = primals, tangents
+    q, r = _qr(a)
+    # da r^-1, column after column.
+    n = r.shape[0]
+    index = arange(n)
+
+    def step(found, k):
+        column = reshape(dynamic_slice(r, (0, k), (n, 1)), (n,))
+        own = _sum(where(equal(index, k), column, 0.0))
+        new = (reshape(dynamic_slice(da, (0, k), (da.shape[0], 1)), (da.shape[0],)) - matmul(found, where(less(index, k), column, 0.0))) / own
+        return where(equal(index, k)[None, :], new[:, None], found), None
+
+    m = scan(step, da * 0, index)[0]
+    inside = matmul(matrix_transpose(q), m)
+    lower = tril(inside, k=-1)
+    turned = lower - matrix_transpose(lower)
+    return (q, r), (m + matmul(q, turned - inside), matmul(inside - turned, r))
+
+
+def qr(a, complete):
+    m, n = a.shape
+    if complete and m > n:
+        return householder(a)
+    if m >= n:
+        return _qr(a)
+    q, left = _qr(a[:, :m])
+    return q, concat([left, matmul(matrix_transpose(q), a[:, m:])], axis=1)
+
+
+@custom_jvp
+def svd(a):
+    """(U, S, V) of one matrix with at least as many rows as columns: (m, n), (n,), (n, n); S descends."""
+    n = a.shape[1]
+    q, b = _qr(a)
+    tolerance = float(4 * n * finfo(a.dtype).eps ** 2)
+
+    def turns(b, partner):
+        other = take(b, partner, axis=1)
+        own = _sum(b * b, axis=0)
+        return own, take(own, partner), _sum(b * other, axis=0), other
+
+    def round_(state, partner):
+        b, v, left = state
+        own, others, product, other = turns(b, partner)
+        product = where(greater(product * product, tolerance * own * others), product, 0.0)
+        left = left + _sum(where(logical_and(product != 0, partner != arange(n)), 1.0, 0.0))
+        tangent, cosine = _turn(others - own, product, partner)
+        b = (b - other * tangent[None, :]) * cosine[None, :]
+        return b, (v - take(v, partner, axis=1) * tangent[None, :]) * cosine[None, :], left
+
+    # A sweep counts what it turned, and the next one starts at 0; the first has not been.
+    table = _rounds(n)
+
+    def sweep(state):
+        b, v, _ = state
+        return scan(lambda c, partner: (round_(c, partner), None), (b, v, _core.full(0.0, a.dtype, ())), table)[0]
+
+    state = b, eye(n, dtype=a.dtype), _core.full(1.0, a.dtype, ())
+    if n > 1:
+        state = while_loop(lambda s: greater(s[2], 0), sweep, state, max_steps=MOST_SWEEPS)
+    b, v, _ = state
+    order = flip(argsort(_sum(b * b, axis=0)))
+    b, v = take(b, order, axis=1), take(v, order, axis=1)
+    # Its columns are orthogonal: their QR has the values on its diagonal, and completes the vectors where values are 0.
+    u, r = _qr(b)
+    s = _sum(where(equal(arange(n)[:, None], arange(n)[None, :]), r, 0.0), axis=1)
+    return matmul(q, u * where(less(s, 0), -1.0, 1.0)[None, :]), _abs(s), v
+
+
+@svd.defjvp
+def _svd_jvp(primals, tangents):
+    (a,), (da,) = primals, tangents
+    u, s, v = svd(a)
+    m, n = a.shape
+    inner = matmul(matrix_transpose(u), matmul(da, v))
+    ds = _sum(where(equal(arange(n)[:, None], arange(n)[None, :]), inner, 0.0), axis=1)
+    between = _between(s * s)
+    right = inner * s[None, :]
+    left = s[:, None] * inner
+    du = matmul(u, between * (right + matrix_transpose(right)))
+    dv = matmul(v, between * (left + matrix_transpose(left)))
+    if m > n:
+        outside = matmul(da, v) - matmul(u, inner)
+        du = du + outside / where(equal(s, 0), 1.0, s)[None, :]
+    return (u, s, v), (du, ds, dv)
+
+
+@custom_jvp
+def full_svd(a):
+    """The same with all m columns of U."""
+    q, _ = householder(a)
+    u, s, v = svd(a)
+    return concat([u, q[:, a.shape[1] :]], axis=1), s, v
+
+
+# The columns that complete the basis turn with the others, and not among themselves.
+@full_svd.defjvp
+def _full_svd_jvp(primals, tangents):
+    (u, s, v), (du, ds, dv) = _svd_jvp(primals, tangents)
+    rest = householder(primals[0])[0][:, primals[0].shape[1] :]
+    drest = -matmul(u, matmul(matrix_transpose(du), rest))
+    return (concat([u, rest], axis=1), s, v), (concat([du, drest], axis=1), ds, dv)
+
+
+@custom_jvp
+def pinv(a, tolerance):
+    """Of one matrix; tolerance: of singular values, relative to the largest."""
+    m, n = a.shape
+    u, s, v = svd(a) if m >= n else svd(matrix_transpose(a))
+    inverse = where(greater(s, tolerance * _max(s)), 1 / where(equal(s, 0), 1.0, s), 0.0)
+    p = matmul(v * inverse[None, :], matrix_transpose(u))
+    return p if m >= n else matrix_transpose(p)
+
+
+# Golub and Pereyra, 1973.
+@pinv.defjvp
+def _pinv_jvp(primals, tangents):
+    (a, tolerance), (da, _) = primals, tangents
+    p = pinv(a, tolerance)
+    t = matrix_transpose
+    outside = t(da) - matmul(t(da), matmul(a, p))
+    inside = t(da) - matmul(p, matmul(a, t(da)))
+    return p, matmul(p, matmul(t(p), outside)) + matmul(inside, matmul(t(p), p)) - matmul(p, matmul(da, p))

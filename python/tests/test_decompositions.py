@@ -1,0 +1,134 @@
+"""hl.linalg's orthogonal decompositions against NumPy, their derivatives against differences, and what they do in odd cases."""
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+linalg = hl.linalg
+SHAPES = [(1, 1), (4, 1), (3, 3), (7, 4), (4, 7), (2, 6, 5)]
+
+
+def t(x):
+    return np.swapaxes(x, -1, -2)
+
+
+def close(got, expected, scale):
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13 * scale * max(1, np.abs(expected).max(initial=0)))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype, scale", [(np.float64, 1), (np.float32, 1e9)])
+def test_values_are_those_of_numpy(rng, shape, dtype, scale):
+    a = rng.normal(size=shape).astype(dtype)
+    exact, k = a.astype(np.float64), min(shape[-2:])
+    for mode in ("reduced", "complete"):
+        got = linalg.qr(a, mode=mode)
+        assert got.Q.dtype == got.R.dtype == dtype
+        for x, expected in zip(got, np.linalg.qr(exact, mode=mode), strict=True):
+            close(x, expected, scale)
+    values = np.linalg.svd(exact, compute_uv=False)
+    close(linalg.svdvals(a), values, scale)
+    for full in (True, False):
+        u, s, vh = (np.asarray(x, np.float64) for x in linalg.svd(a, full_matrices=full))
+        assert u.shape[-1] == (shape[-2] if full else k) and vh.shape[-2] == (shape[-1] if full else k)
+        close(s, values, scale)
+        close((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], exact, scale)
+        close(t(u) @ u, np.broadcast_to(np.eye(u.shape[-1]), (*shape[:-2], u.shape[-1], u.shape[-1])), scale)
+        close(vh @ t(vh), np.broadcast_to(np.eye(vh.shape[-2]), (*shape[:-2], vh.shape[-2], vh.shape[-2])), scale)
+    close(linalg.pinv(a), np.linalg.pinv(exact), 20 * scale)
+    assert np.all(np.asarray(linalg.matrix_rank(a)) == k)
+    for ord in (2, -2, "nuc"):
+        close(linalg.matrix_norm(a, ord=ord), np.linalg.norm(exact, ord, (-2, -1)), scale)
+        assert linalg.matrix_norm(a, ord=ord, keepdims=True).shape == (*shape[:-2], 1, 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 17, 33])
+@pytest.mark.parametrize("dtype, scale", [(np.float64, 1), (np.float32, 1e9)])
+def test_symmetric_matrices(rng, n, dtype, scale):
+    a = rng.normal(size=(2, n, n))
+    a = (a + t(a)).astype(dtype)
+    got = linalg.eigh(a)
+    w, v = np.asarray(got.eigenvalues, np.float64), np.asarray(got.eigenvectors, np.float64)
+    close(w, np.linalg.eigvalsh(a.astype(np.float64)), scale)
+    close(linalg.eigvalsh(a), w, scale)
+    close(a @ v, v * w[:, None, :], n * scale)
+    close(t(v) @ v, np.broadcast_to(np.eye(n), (2, n, n)), scale)
+
+
+def test_matrices_without_full_rank():
+    ones = np.outer(np.arange(5.0), np.ones(3))
+    for a, rank in ((ones, 1), (ones.T, 1), (np.zeros((4, 3)), 0), (np.diag([1.0, 1.0, 0.0]), 2), (np.ones((6, 6)), 1)):
+        u, s, vh = (np.asarray(x) for x in linalg.svd(a))
+        close(u @ np.vstack([np.diag(s), np.zeros((len(u) - len(s), len(s)))])[:, : len(s)] @ vh[: len(s)], a, 10)
+        close(u.T @ u, np.eye(len(u)), 10)
+        assert int(linalg.matrix_rank(a)) == rank
+        close(linalg.pinv(a), np.linalg.pinv(a), 10)
+        close(linalg.qr(a).Q @ linalg.qr(a).R, a, 10)
+    w, v = linalg.eigh(np.ones((6, 6)))
+    close(w, np.array([0, 0, 0, 0, 0, 6.0]), 10)
+    close(t(np.asarray(v)) @ np.asarray(v), np.eye(6), 10)
+    assert int(linalg.matrix_rank(np.diag([1.0, 0.1, 0.01]), rtol=0.05)) == 2
+
+
+def test_small_singular_values_have_their_own_precision():
+    a = np.diag([1.0, 1e-9, 1e-18]) @ np.array([[1.0, 1, 1], [0, 1, 1], [0, 0, 1]]) * np.array([1.0, 1.0, 1.0])
+    product = np.prod(np.asarray(linalg.svdvals(a)))
+    np.testing.assert_allclose(product, 1e-27, rtol=1e-13)  # the determinant
+
+
+def test_infinite_and_missing_numbers_end():
+    assert np.isnan(np.asarray(linalg.eigvalsh(np.array([[np.nan, 1.0], [1.0, 2.0]])))).any()
+    assert np.isnan(np.asarray(linalg.svdvals(np.array([[np.inf, 1.0], [1.0, 2.0]])))).any()
+
+
+SQUARE, TALL, WIDE = (np.random.default_rng(k).normal(size=s) for k, s in ((1, (4, 4)), (2, (6, 4)), (3, (6, 6))))
+PROGRAMS = {
+    "eigh": ((4, 4), lambda x: (lambda r: hl.sum(hl.sin(r[0])) + hl.sum(r[1] ** 2 * SQUARE))(linalg.eigh(x))),
+    "qr": ((6, 4), lambda x: (lambda r: hl.sum(r[0] * TALL) + hl.sum(r[1] ** 2 * SQUARE))(linalg.qr(x))),
+    "qr of a wide matrix": ((4, 6), lambda x: (lambda r: hl.sum(r[0] * SQUARE) + hl.sum(r[1] ** 2 * TALL.T))(linalg.qr(x))),
+    "complete qr": ((6, 4), lambda x: hl.sum(linalg.qr(x, mode="complete").R ** 2 * TALL)),
+    "svd": ((6, 4), lambda x: (lambda r: hl.sum(hl.sin(r[1])) + hl.sum(r[0] ** 2 * TALL) + hl.sum(r[2] ** 2 * SQUARE))(linalg.svd(x, full_matrices=False))),
+    "svd of a wide matrix": ((4, 6), lambda x: (lambda r: hl.sum(r[0] ** 2 * SQUARE) + hl.sum(r[2] ** 2 * TALL.T))(linalg.svd(x, full_matrices=False))),
+    "full svd": ((6, 4), lambda x: (lambda u: hl.sum((u @ hl.matrix_transpose(u)) * WIDE))(linalg.svd(x).U[:, 4:])),
+    "pinv": ((6, 4), lambda x: hl.sum(linalg.pinv(x) * TALL.T)),
+    "pinv of a wide matrix": ((4, 6), lambda x: hl.sum(linalg.pinv(x) * TALL)),
+    "norms": ((4, 6), lambda x: linalg.matrix_norm(x, ord="nuc") + linalg.matrix_norm(x, ord=2)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_derivatives_are_the_differences(rng, name):
+    shape, f = PROGRAMS[name]
+    x, d, h = rng.normal(size=shape), rng.normal(size=shape), 1e-5
+    value, gradient = hl.jit(f), hl.jit(hl.grad(f))
+    slope = (float(value(x + h * d)) - float(value(x - h * d))) / (2 * h)
+    np.testing.assert_allclose(np.sum(np.asarray(gradient(x)) * d), slope, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(hl.jit(lambda x, d: hl.jvp(f, (x,), (d,))[1])(x, d), slope, rtol=1e-6, atol=1e-7)
+    second = hl.jit(hl.grad(lambda y: hl.sum(hl.grad(f)(y) * d)))(x)
+    change = (np.asarray(gradient(x + h * d)) - np.asarray(gradient(x - h * d))) / (2 * h)
+    np.testing.assert_allclose(second, change, rtol=1e-5, atol=1e-5 * np.abs(change).max())
+
+
+def test_equal_eigenvalues_have_a_derivative_where_their_vectors_do_not_matter():
+    x = np.diag([1.0, 1.0, 3.0])
+    gradient = hl.grad(lambda x: hl.sum(linalg.eigvalsh(x) ** 2))(x)  # the square of the Frobenius norm
+    np.testing.assert_allclose(gradient, 2 * x, atol=1e-14)
+
+
+def test_a_batch_is_one_loop_and_gives_each_matrix_its_bits(rng):
+    a = rng.normal(size=(9, 5, 5)).astype(np.float32)
+    together = np.asarray(linalg.svdvals(a))
+    for one, expected in zip(a, together):
+        np.testing.assert_array_equal(linalg.svdvals(one), expected)
+    np.testing.assert_array_equal(hl.jit(hl.vmap(linalg.svdvals))(a), together)
+    assert "1 kernel" in hl.explain(lambda x: linalg.eigh(x), a)
+
+
+def test_bad_arguments():
+    with pytest.raises(hl.UserError, match=r"\[qr\] mode must be"):
+        linalg.qr(np.ones((2, 2)), mode="r")
+    with pytest.raises(hl.UserError, match=r"\[eigh\] the argument must be square"):
+        linalg.eigh(np.ones((2, 3)))
+    with pytest.raises(hl.UserError, match=r"\[svd\] the elements must be floats"):
+        linalg.svd(np.ones((2, 3), np.int32))
