@@ -191,7 +191,7 @@ double cost_of_cut(const LoweringContext& context, const Cut& cut, bool has_dots
 // What sums over the rows cost a block, in the work of rows: each has sums of its own, which are cleared, come and go while rows are
 // added, and are added up in the end. Those that stay in the second cache are nearly free.
 double cost_of_sums(const LoweringContext& context, std::span<const Node* const> nodes) {
-  constexpr double products_a_number = 400;
+  constexpr double products_a_number = 250;
   double sums = 0, products = 0, bytes = 0;
   for (const Node* n : nodes)
     for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
@@ -207,6 +207,20 @@ double cost_of_sums(const LoweringContext& context, std::span<const Node* const>
   return products_a_number * sums * static_cast<double>(context.axes().extent(context.tile_class)) / products;
 }
 
+// Whether the factors that rows share leave the second cache: they come from further away for each tile.
+bool has_large_weights(const LoweringContext& context, std::span<const Node* const> nodes) {
+  std::set<ValueKey> seen;
+  std::int64_t bytes = 0;
+  for (const Node* n : nodes)
+    for_each_node(*n, 0, 1, [&](const Node& node, int, double) {
+      if (!ir::is(node, OpKind::Dot) || row_size(context, result_of(node, 0)) == 0) return;
+      for (const Value& v : node.operands)
+        if (row_size(context, v) == 0 && seen.insert(key_of(v)).second)
+          bytes += v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype()));
+    });
+  return bytes > context.options().target.l2_bytes;
+}
+
 // Near `wanted`, the number of rows for which workers have equal shares of full tiles. Of two alike the larger one, which begins fewer
 // statements; where a dozen rows keep more than the first cache holds (`crowded`) the smaller one, whose state lies nearer.
 std::int64_t even_rows(const LoweringContext& context, std::span<const Node* const> nodes, std::int64_t wanted,
@@ -217,11 +231,12 @@ std::int64_t even_rows(const LoweringContext& context, std::span<const Node* con
   if (rows <= low) return std::max<std::int64_t>(rows, 1);
   const bool has_dots = has_long_dots(context, nodes);
   const double a_block = cost_of_sums(context, nodes);
+  const double a_tile = !crowded ? 4 : has_large_weights(context, nodes) ? 1.2 : 0.1;
   std::int64_t best = wanted;
   double least_cost = std::numeric_limits<double>::infinity();
   for (std::int64_t h = low; h <= std::min(high, rows); ++h) {
     const double far = crowded ? 1 + 0.06 * static_cast<double>(h) / static_cast<double>(wanted) : 1;
-    const double cost = far * cost_of_cut(context, Cut(rows, h), has_dots, crowded ? 0.1 : 4, a_block);
+    const double cost = far * cost_of_cut(context, Cut(rows, h), has_dots, a_tile, a_block);
     if (cost < least_cost) {
       best = h;
       least_cost = cost;

@@ -246,6 +246,22 @@ TEST(Tiles, GiveWorkersEqualShares) {
     EXPECT_LE(share_of_two(grid_of(program_of(batch, 64))), 0.54) << "batch " << batch;
 }
 
+// Weights that leave the second cache come from further away for each tile: tall tiles share the way.
+TEST(Tiles, AreTallWhereWeightsAreLarge) {
+  const auto tile_rows = [](std::int64_t hidden) {
+    const nn::Sequential model(nn::LSTM(5, hidden));
+    const train::Step step = train::predict_step(model, model.init(0), {DType::F32, {64, 10, 5}});
+    ScheduleOptions options;
+    options.target = kernel::target_named("avx512");
+    const kernel::Program program = schedule(*passes::optimize(*step.graph(), {}), options);
+    for (const kernel::Stmt& stmt : program.body)
+      if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) return grid->tile_rows;
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(tile_rows(128), 8);
+  EXPECT_EQ(tile_rows(512), 16);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Bet,
                          ::testing::Values(Case{"lstm", 8}, Case{"lstm", 128}, Case{"ln_lstm", 8},
                                            Case{"ln_lstm", 128}),
