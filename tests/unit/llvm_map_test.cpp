@@ -256,6 +256,29 @@ TEST_P(LlvmMaps, Reductions) {
   }
 }
 
+// As many rows as a vector has lanes are reduced together; what is left over, by itself.
+TEST_P(LlvmMaps, ReductionsOfManyRows) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t rows : {2, 7, 8, 16, 17, 31, 32, 75}) {
+      for (const std::int64_t n : {5, 16, 40, 100}) {
+        ProgramBuilder p(target());
+        const int w = p.argument(dtype, rows * n), x = p.argument(dtype, n), bias = p.argument(dtype, rows);
+        const int y = p.result(dtype, rows), largest = p.result(dtype, rows);
+        const Var r = p.var("r"), k = p.var("k");
+        MapBuilder m({{r, {rows, -1}}, {k, {n, -1}}}, 1, 1);
+        const int a = m.load(dtype, at(w, Affine::of(r, n) + Affine::of(k)));
+        const int product = m.op(ScalarOp::Mul, dtype, a, m.load(dtype, at(x, Affine::of(k))));
+        const int sum = m.reduced(ScalarOp::Add, dtype, product), most = m.reduced(ScalarOp::Max, dtype, product);
+        const int moved = m.op(ScalarOp::Add, dtype, m.load(dtype, at(bias, Affine::of(r))), sum);
+        m.store(dtype, at(y, Affine::of(r)), moved);
+        m.store(dtype, at(largest, Affine::of(r)), most);
+        p.add(m.build());
+        check(p.build());
+      }
+    }
+  }
+}
+
 TEST_P(LlvmMaps, ColumnSumsWithManyVectors) {
   for (const DType dtype : {f32, f64}) {
     for (const std::int64_t n : {3, 16, 48, 64, 100, 256}) {

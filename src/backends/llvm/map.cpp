@@ -47,7 +47,7 @@ class MapEmitter {
   }
 
   void emit() {
-    if (code_.held != nullptr && finishes_in_lanes()) return finish_in_lanes();
+    if (finishes_in_lanes()) return finish_in_lanes();
     outer(0, base_);
   }
 
@@ -73,12 +73,11 @@ class MapEmitter {
     return next;
   }
 
-  // A few reductions of vectors of which each result goes to the lane beside the one before: they are combined together, and what
-  // follows is done once, on a vector of results.
+  // Reductions of vectors of which each result goes to the lane beside the one before: as many as a vector has lanes are combined
+  // together, and what follows is done once, on a vector of results.
   bool finishes_in_lanes() const {
     if (!vector_is_reduced_ || nest_.num_outer != 1 || nest_.vector_dim < 0) return false;
-    const std::int64_t count = nest_.dims[0].extent;
-    if (count < 2 || count > nest_.lanes) return false;
+    if (!nest_.dims[0].is_static() || nest_.dims[0].extent < 2) return false;
     for (int i = nest_.body_end; i < static_cast<int>(nest_.instrs.size()); ++i) {
       const Instr& it = nest_.instr(i);
       const DType dtype = it.dtype;
@@ -95,10 +94,16 @@ class MapEmitter {
   }
 
   void finish_in_lanes() {
+    const std::int64_t count = nest_.dims[0].extent, whole = count / nest_.lanes * nest_.lanes;
+    code_.loop(code_.i64(0), code_.i64(whole), nest_.lanes,
+               [&](Value* first) { finish_block(moved(base_, 0, first), nest_.lanes); });
+    if (whole < count) finish_block(moved(base_, 0, code_.i64(whole)), count - whole);
+  }
+
+  void finish_block(const Point& start, std::int64_t count) {
     std::vector<Values> columns(static_cast<std::size_t>(nest_.finish - nest_.body_end));
-    const std::int64_t count = nest_.dims[0].extent;
     for (std::int64_t n = 0; n < count; ++n) {
-      const Values sums = reduce(1, {moved(base_, 0, code_.i64(n))}, identities(1));
+      const Values sums = reduce(1, {moved(start, 0, code_.i64(n))}, identities(1));
       for (std::size_t r = 0; r < sums.size(); ++r) columns[r].push_back(sums[r]);
     }
     // The nest of what follows: the outer dim fills the vector.
@@ -109,8 +114,12 @@ class MapEmitter {
       const bool loads_one = it.kind == Instr::Kind::Load && coefficient(i) == 0;
       finish.uniform[static_cast<std::size_t>(i)] = loads_one || it.kind == Instr::Kind::Const;
     }
-    MapEmitter emitter(code_, finish, base_.pointers);
-    Point point = emitter.points_at(base_, code_.i64(0), 1, code_.i64(count))[0];
+    Values arguments = base_.pointers;
+    arguments.insert(arguments.end(), base_.indices.begin(), base_.indices.end());
+    for (std::size_t d = 0; d < nest_.dims.size(); ++d)
+      if (!nest_.dims[d].is_static()) arguments.push_back(extents_[d]);
+    MapEmitter emitter(code_, finish, arguments);
+    Point point = emitter.points_at(start, code_.i64(0), 1, code_.i64(count))[0];
     for (int r = nest_.body_end; r < nest_.finish; ++r) {
       const Instr& it = nest_.instr(r);
       point.registers[static_cast<std::size_t>(r)] =
