@@ -1,7 +1,7 @@
 // One step of LSTM(8, H) and Linear(H, 1) written by hand for AVX-512, H 16, 64 or 128.
 //
-// Sixteen units are a block, whose four gates lie side by side, and as many blocks as registers hold are a panel: a row of [x; h] after the
-// other is broadcast over it, and the gates are computed where their sums lie. On odd steps panels and rows are visited from the last to the
+// Sixteen units are a block, whose four gates lie side by side, and two blocks are a panel: one number of [x; h] after the other is broadcast
+// over its row of it, and the gates are computed where their sums lie. On odd steps panels and rows are visited from the last to the
 // first, so that the weights that the step before ended with are still in the first cache. It takes liberties that the compiler does
 // not: sums in another order on odd steps, several chains for one sum where registers are left, reciprocals by approximation and one Newton
 // step, and a tanh without relative accuracy near 0.
@@ -52,10 +52,10 @@ template <int H> class Stream {
   [[gnu::noinline]] float step(const float* x);
 
  private:
-  static constexpr int num_blocks = H / lanes, blocks = num_blocks < 4 ? num_blocks : 4, panels = num_blocks / blocks;
+  static constexpr int num_blocks = H / lanes, blocks = num_blocks < 2 ? num_blocks : 2, panels = num_blocks / blocks;
   static constexpr int vectors = num_gates * blocks, rows = features + H;
   // Sums of few vectors would wait for each other: their rows are dealt to several chains.
-  static constexpr int chains = vectors >= 16 ? 1 : vectors >= 8 ? 2 : 3;
+  static constexpr int chains = vectors >= 8 ? 2 : 3;
   static_assert(rows % chains == 0);
 
   template <bool backwards> void panel(int p, V& out);
