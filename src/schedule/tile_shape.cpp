@@ -226,12 +226,12 @@ bool has_large_weights(const LoweringContext& context, std::span<const Node* con
 std::int64_t even_rows(const LoweringContext& context, std::span<const Node* const> nodes, std::int64_t wanted,
                        std::int64_t least, bool crowded) {
   const std::int64_t rows = context.axes().extent(context.tile_class);
-  const std::int64_t low = std::max<std::int64_t>(std::min(least, wanted), wanted * 2 / 3),
+  const std::int64_t low = std::max<std::int64_t>(std::min(least, wanted), crowded ? 4 : wanted * 2 / 3),
                      high = crowded ? wanted * 4 / 3 : wanted;
   if (rows <= low) return std::max<std::int64_t>(rows, 1);
   const bool has_dots = has_long_dots(context, nodes);
   const double a_block = cost_of_sums(context, nodes);
-  const double a_tile = !crowded ? 4 : has_large_weights(context, nodes) ? 1.2 : 0.1;
+  const double a_tile = !crowded ? 4 : has_large_weights(context, nodes) ? 1.6 : 0.5;
   std::int64_t best = wanted;
   double least_cost = std::numeric_limits<double>::infinity();
   for (std::int64_t h = low; h <= std::min(high, rows); ++h) {

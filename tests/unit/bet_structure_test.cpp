@@ -230,7 +230,7 @@ TEST(Tiles, GiveWorkersEqualShares) {
     });
   };
   for (const std::int64_t hidden : {16, 64, 128})
-    for (const std::int64_t batch : {16, 32, 48, 64, 96, 128, 256, 512}) {
+    for (const std::int64_t batch : {8, 10, 16, 20, 24, 32, 48, 64, 96, 128, 256, 512}) {
       const kernel::Program program = program_of(batch, hidden);
       const kernel::Grid grid = grid_of(program);
       EXPECT_EQ(share_of_two(grid), 0.5) << "batch " << batch << ", hidden " << hidden << ", tile " << grid.tile_rows;
