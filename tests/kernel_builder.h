@@ -106,10 +106,10 @@ class MapBuilder {
     std::memcpy(&bits, &value, sizeof value);
     return push({.kind = Instr::Kind::Const, .dtype = dtype_of<T>(), .bits = bits, .access = {}});
   }
-  int reduced(ScalarOp op, DType dtype, int body_register) {
+  int reduced(ScalarOp op, DType dtype, int body_register, int factor = -1) {
     if (body_end_ < 0) body_end_ = static_cast<int>(map_.instrs.size());
     return push(
-        {.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {body_register, -1, -1}, .access = {}});
+        {.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {body_register, factor, -1}, .access = {}});
   }
   Map build(bool split = false) const {
     Map map = map_;

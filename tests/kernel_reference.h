@@ -169,8 +169,14 @@ class Reference {
           lane = static_cast<std::size_t>(vars_[static_cast<std::size_t>(var)] % lanes);
         }
         for (std::size_t r = reduced_begin; r < finish; ++r) {
-          sums[lane][r] =
-              combine(map.instrs[r], sums[lane][r], registers[static_cast<std::size_t>(map.instrs[r].args[0])]);
+          const Instr& it = map.instrs[r];
+          const Bits x = registers[static_cast<std::size_t>(it.args[0])];
+          if (it.op != ScalarOp::Fma) {
+            sums[lane][r] = combine(it, sums[lane][r], x);
+            continue;
+          }
+          const Bits y = registers[static_cast<std::size_t>(it.args[1])];
+          sums[lane][r] = visit_dtype(it.dtype, [&](auto t) { return operate<decltype(t)>(it, x, y, sums[lane][r]); });
         }
       });
       for (std::size_t half = sums.size() / 2; half > 0; half /= 2) {
@@ -238,7 +244,9 @@ class Reference {
   }
 
   Bits combine(const Instr& reduced, Bits a, Bits b) const {
-    return visit_dtype(reduced.dtype, [&](auto t) { return operate<decltype(t)>(reduced, a, b, 0); });
+    Instr both = reduced;
+    both.op = combiner(reduced);
+    return visit_dtype(reduced.dtype, [&](auto t) { return operate<decltype(t)>(both, a, b, 0); });
   }
   static Bits identity(const Instr& reduced) {
     return visit_dtype(reduced.dtype, [&](auto t) -> Bits {

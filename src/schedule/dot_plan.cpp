@@ -407,9 +407,8 @@ kernel::Block DotLowering::run_narrow() {
   using Kind = kernel::Instr::Kind;
   const int x = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_a);
   const int y = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_b);
-  const int product = push(Kind::Op, ir::ScalarOp::Mul, x, y);
-  map.body_end = product + 1;
-  int result = push(Kind::Reduced, ir::ScalarOp::Add, product, -1);
+  map.body_end = y + 1;
+  int result = push(Kind::Reduced, ir::ScalarOp::Fma, x, y);
   if (init_) {
     const int start = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_init);
     result = push(Kind::Op, ir::ScalarOp::Add, start, result);

@@ -56,9 +56,10 @@ Instr store_instr(DType dtype, Access access, int value, int predicate) {
   return {.kind = Instr::Kind::Store, .dtype = dtype, .args = {value, predicate, -1}, .access = std::move(access)};
 }
 
-Instr reduced_instr(ScalarOp op, DType dtype, int value) {
-  return {.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {value, -1, -1}, .access = {}};
+Instr reduced_instr(ScalarOp op, DType dtype, int value, int factor) {
+  return {.kind = Instr::Kind::Reduced, .op = op, .dtype = dtype, .args = {value, factor, -1}, .access = {}};
 }
+ScalarOp combiner(const Instr& reduced) { return reduced.op == ScalarOp::Fma ? ScalarOp::Add : reduced.op; }
 
 Var Program::new_var(std::string name) {
   vars.push_back(std::move(name));

@@ -92,12 +92,13 @@ struct Access {
 // One instruction of a Map; its register is its position.
 struct Instr {
   enum class Kind : std::uint8_t {
-    Op,       // scalar operation on args
-    Const,    // `bits`, the bit pattern of the dtype (zero-extended)
-    Index,    // access.index as an integer of `dtype`
-    Load,     // args[0]: predicate or -1; false lanes read nothing and give 0
-    Store,    // args[0]: value; args[1]: predicate or -1
-    Reduced,  // the reduction of body register args[0] by `op` (Add, Mul, Max, Min, And, Or) over the reduced dims
+    Op,     // scalar operation on args
+    Const,  // `bits`, the bit pattern of the dtype (zero-extended)
+    Index,  // access.index as an integer of `dtype`
+    Load,   // args[0]: predicate or -1; false lanes read nothing and give 0
+    Store,  // args[0]: value; args[1]: predicate or -1
+    Reduced,  // the reduction of body register args[0] by `op` (Add, Mul, Max, Min, And, Or) over the reduced dims; by Fma the
+              // sum of args[0] * args[1] of floats, one fma a step (two roundings on targets without)
   };
   Kind kind = Kind::Op;
   ScalarOp op = ScalarOp::None;
@@ -115,7 +116,8 @@ Instr const_instr(DType dtype, std::uint64_t bits);
 Instr index_instr(DType dtype, Affine index);
 Instr load_instr(DType dtype, Access access, int predicate = -1);
 Instr store_instr(DType dtype, Access access, int value, int predicate = -1);
-Instr reduced_instr(ScalarOp op, DType dtype, int value);
+Instr reduced_instr(ScalarOp op, DType dtype, int value, int factor = -1);
+ScalarOp combiner(const Instr& reduced);  // of two accumulators
 
 // A loop nest over `dims`, with straight-line scalar code at each point.
 // instrs[0, body_end) run at each point of all dims; the rest, which starts with the Reduced instructions and may not
@@ -124,7 +126,7 @@ Instr reduced_instr(ScalarOp op, DType dtype, int value);
 // combined in halves (l with l+L/2, ...). Else sequential, dims in order. L is 64 bytes
 // over the size of the widest dtype of the Map's instructions (at least 4); other reduced dims run around or inside the
 // vector dim, in the order of dims. Every accumulator starts at the identity of `op` (0, 1, -inf, +inf, all ones) and
-// takes values as op(accumulator, value).
+// takes values as op(accumulator, value); the accumulators of Fma are combined by Add.
 // With vector_dim -1 points run in order, one after the other; only then may a point read what an earlier one wrote.
 struct Dim {
   Var var = -1;

@@ -156,7 +156,8 @@ class Printer {
         return line("store " + type + " " + access(in.access) + " = " + reg(in.args[0]) +
                     (in.args[1] >= 0 ? " if " + reg(in.args[1]) : ""));
       case Instr::Kind::Reduced:
-        return line(reg(index) + " = reduced " + std::string(ir::name_of(in.op)) + " " + type + " " + reg(in.args[0]));
+        return line(reg(index) + " = reduced " + std::string(ir::name_of(in.op)) + " " + type + " " + reg(in.args[0]) +
+                    (in.args[1] >= 0 ? ", " + reg(in.args[1]) : ""));
     }
   }
 

@@ -258,10 +258,17 @@ class Verifier {
       case Instr::Kind::Reduced: {
         const bool first = i == map.body_end || map.instrs[static_cast<std::size_t>(i - 1)].kind == in.kind;
         check(i >= map.body_end && first, "reductions must stand at the start of what follows the body");
-        check(in.args[0] >= 0 && in.args[0] < map.body_end, "a reduction must name a register of the body");
-        const Instr& value = map.instrs[static_cast<std::size_t>(in.args[0])];
-        check(value.kind != Instr::Kind::Store && value.dtype == in.dtype, "a reduction must keep the dtype");
         using enum ScalarOp;
+        for (int k = 0; k < (in.op == Fma ? 2 : 1); ++k) {
+          check(in.args[k] >= 0 && in.args[k] < map.body_end, "a reduction must name a register of the body");
+          const Instr& value = map.instrs[static_cast<std::size_t>(in.args[k])];
+          check(value.kind != Instr::Kind::Store && value.dtype == in.dtype, "a reduction must keep the dtype");
+        }
+        check((in.op == Fma) == (in.args[1] >= 0), "a sum of products, and no other reduction, has two factors");
+        if (in.op == Fma) {
+          check(is_float(in.dtype), "a sum of products is of floats");
+          return;
+        }
         const bool logical = in.op == And || in.op == Or;
         const bool arithmetic = in.op == Add || in.op == Mul || in.op == Max || in.op == Min;
         check(logical ? !is_float(in.dtype) : arithmetic && in.dtype != DType::Bool,

@@ -51,6 +51,22 @@ TEST(KernelVerify, Registers) {
   expect_broken("a predicate must be bool", [](Sample& s) { s.map().instrs[2].args[1] = 0; });
 }
 
+TEST(KernelVerify, SumsOfProducts) {
+  const auto reduction = [](ScalarOp op, int x, int y) {
+    return [=](Sample& s) {
+      Map& map = s.map();
+      map.body_end = 2;
+      map.num_outer = 0;
+      map.instrs.insert(map.instrs.begin() + 2, reduced_instr(op, DType::F32, x, y));
+      map.instrs[3].args[0] = 2;
+      map.instrs[3].access.index = Affine(0);
+    };
+  };
+  expect_broken("has two factors", reduction(ScalarOp::Add, 0, 1));
+  expect_broken("must name a register of the body", reduction(ScalarOp::Fma, 0, -1));
+  expect_broken("must name a register of the body", reduction(ScalarOp::Fma, 0, 2));
+}
+
 TEST(KernelVerify, Memory) {
   expect_broken("runs over [1, 8] of 8 elements", [](Sample& s) { s.map().instrs[0].access.index.constant = 1; });
   expect_broken("runs over [-7, 0]", [](Sample& s) { s.map().instrs[0].access.index = Affine::of(1, -1); });

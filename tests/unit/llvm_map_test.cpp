@@ -247,8 +247,10 @@ TEST_P(LlvmMaps, Reductions) {
         const int square = m.op(ScalarOp::Mul, dtype, a, a);
         const int sum = m.reduced(ScalarOp::Add, dtype, a), squares = m.reduced(ScalarOp::Add, dtype, square);
         const int most = m.reduced(ScalarOp::Max, dtype, a), least = m.reduced(ScalarOp::Min, dtype, a);
+        const int fused = is_float(dtype) ? m.reduced(ScalarOp::Fma, dtype, square, a) : least;
         const int mean = m.op(ScalarOp::Mul, dtype, sum, squares);
-        for (const int reg : {sum, mean, most, least}) m.store(dtype, at(p.result(dtype, rows), Affine::of(r)), reg);
+        for (const int reg : {sum, mean, most, least, fused})
+          m.store(dtype, at(p.result(dtype, rows), Affine::of(r)), reg);
         p.add(m.build());
         check(p.build(), {1, 4, 5});
       }

@@ -190,23 +190,30 @@ TEST(Render, ReductionOrder) {
   for (const std::int64_t n : {1, 5, 16, 37}) {
     for (const bool vector : {true, false}) {
       ProgramBuilder builder(host_target());
-      const int x = builder.argument(DType::F32, 3 * n), y = builder.result(DType::F32, 3);
+      const int x = builder.argument(DType::F32, 3 * n), y = builder.result(DType::F32, 6);
       const Var i = builder.var("i"), j = builder.var("j");
       MapBuilder map({{i, fixed(3)}, {j, fixed(n)}}, 1, vector ? 1 : -1);
       const int square = map.op(ScalarOp::Mul, DType::F32,
                                 map.load(DType::F32, at(x, Affine::of(i, n) + Affine::of(j))), map.constant(1.1f));
       const int sum = map.reduced(ScalarOp::Add, DType::F32, square);
+      const int fused = map.reduced(ScalarOp::Fma, DType::F32, square, square);
       map.store(DType::F32, at(y, Affine::of(i)), map.op(ScalarOp::Neg, DType::F32, sum));
+      map.store(DType::F32, at(y, Affine::of(i) + 3), fused);
       builder.add(Single{{{map.build()}}});
       const std::vector<float> data = ramp(3 * n);
       const std::vector<float> got = values<float>(run_c(builder.build(), {array(data)})[0]);
       for (std::int64_t row = 0; row < 3; ++row) {
-        float lanes[16] = {};
-        for (std::int64_t k = 0; k < n; ++k)
-          lanes[vector ? k % 16 : 0] += data[static_cast<std::size_t>(row * n + k)] * 1.1f;
-        for (int h = 8; h > 0; h /= 2) {
-          for (int l = 0; l < h; ++l) lanes[l] += lanes[l + h];
+        float lanes[16] = {}, products[16] = {};
+        for (std::int64_t k = 0; k < n; ++k) {
+          const float value = data[static_cast<std::size_t>(row * n + k)] * 1.1f;
+          const std::int64_t l = vector ? k % 16 : 0;
+          lanes[l] += value;
+          products[l] = host_target().has_fma ? std::fma(value, value, products[l]) : value * value + products[l];
         }
+        for (int h = 8; h > 0; h /= 2) {
+          for (int l = 0; l < h; ++l) lanes[l] += lanes[l + h], products[l] += products[l + h];
+        }
+        EXPECT_EQ(got[static_cast<std::size_t>(row + 3)], products[0]) << "n " << n << " vector " << vector;
         EXPECT_EQ(got[static_cast<std::size_t>(row)], -lanes[0]) << "n " << n << " vector " << vector;
       }
     }

@@ -123,7 +123,7 @@ class MapEmitter {
     for (int r = nest_.body_end; r < nest_.finish; ++r) {
       const Instr& it = nest_.instr(r);
       point.registers[static_cast<std::size_t>(r)] =
-          code_.combine_halves(it.op, it.dtype, columns[static_cast<std::size_t>(r - nest_.body_end)]);
+          code_.combine_halves(combiner(it), it.dtype, columns[static_cast<std::size_t>(r - nest_.body_end)]);
     }
     emitter.instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), nest_.lanes);
   }
@@ -133,7 +133,7 @@ class MapEmitter {
     for (std::size_t p = 0; p < points; ++p) {
       for (int r = nest_.body_end; r < nest_.finish; ++r) {
         const Instr& reduced = nest_.instr(r);
-        accumulators.push_back(code_.widen(code_.identity(reduced.op, reduced.dtype), nest_.lanes));
+        accumulators.push_back(code_.widen(code_.identity(combiner(reduced), reduced.dtype), nest_.lanes));
       }
     }
     return accumulators;
@@ -222,7 +222,7 @@ class MapEmitter {
       for (int r = nest_.body_end; r < nest_.finish; ++r) {
         const Instr& reduced = nest_.instr(r);
         Value* value = accumulators[next++];
-        if (vector_is_reduced_) value = code_.combine_halves(reduced.op, reduced.dtype, value);
+        if (vector_is_reduced_) value = code_.combine_halves(combiner(reduced), reduced.dtype, value);
         point.registers[static_cast<std::size_t>(r)] = value;
       }
       instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), lanes);
@@ -272,7 +272,11 @@ class MapEmitter {
         const Instr& reduced = nest_.instr(r);
         Value* value = code_.widen(point.registers[static_cast<std::size_t>(reduced.args[0])], nest_.lanes);
         Value*& accumulator = accumulators[next++];
-        Value* sum = code_.op(reduced.op, reduced.dtype, reduced.dtype, {accumulator, value});
+        Value* sum =
+            reduced.op == kernel::ScalarOp::Fma
+                ? code_.fma(value, code_.widen(point.registers[static_cast<std::size_t>(reduced.args[1])], nest_.lanes),
+                            accumulator)
+                : code_.op(reduced.op, reduced.dtype, reduced.dtype, {accumulator, value});
         accumulator = point.mask == nullptr ? sum : code_.b.CreateSelect(point.mask, sum, accumulator);
       }
     }

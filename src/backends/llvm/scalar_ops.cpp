@@ -211,8 +211,8 @@ Value* Code::library_call(ScalarOp op, DType dtype, const Values& args) {
   const std::string vector_symbol =
       std::string("_ZGV") + width + "N" + std::to_string(native) + std::string(args.size(), 'v') + "_" + symbol;
   if (lanes == 1) {  // the vector function too: the scalar one rounds differently
-    Values parts;
-    for (Value* arg : args) parts.push_back(b.CreateInsertElement(zero(dtype, native), arg, i64(0)));
+    Values parts;    // in all lanes the same: others may be cases that it treats one by one
+    for (Value* arg : args) parts.push_back(widen(arg, native));
     return b.CreateExtractElement(call(vector_symbol, parts), i64(0));
   }
   Value* result = llvm::PoisonValue::get(args[0]->getType());

@@ -247,7 +247,7 @@ class Renderer {
       accumulators.push_back({"a" + std::to_string(i), &in});
     }
     for (const Accumulator& a : accumulators) {
-      const std::string start = identity(a.instr->op, a.instr->dtype);
+      const std::string start = identity(combiner(*a.instr), a.instr->dtype);
       if (!in_lanes) {
         line(type(a.instr->dtype) + " " + a.name + " = " + start + ";");
         continue;
@@ -272,14 +272,19 @@ class Renderer {
     for (int i = 0; i < map.body_end; ++i) render_instr(map, i);
     for (const Accumulator& a : accumulators) {
       const std::string slot = a.name + (in_lanes ? "_lanes[l]" : "");
-      line(slot + " = " + expression(a.instr->op, a.instr->dtype, slot, reg(a.instr->args[0])) + ";");
+      const Instr& in = *a.instr;
+      line(slot + " = " +
+           (in.op == ScalarOp::Fma ? fused(in.dtype, reg(in.args[0]), reg(in.args[1]), slot)
+                                   : expression(in.op, in.dtype, slot, reg(in.args[0]))) +
+           ";");
     }
     for (int d = map.num_outer; d < num_dims + (in_lanes ? 1 : 0); ++d) close();
     if (!in_lanes) return;
     for (const Accumulator& a : accumulators) {
       const std::string low = a.name + "_lanes[l]", high = a.name + "_lanes[l + h]";
       line("for (int h = " + std::to_string(map.lanes() / 2) + "; h > 0; h /= 2)");
-      line("  for (int l = 0; l < h; ++l) " + low + " = " + expression(a.instr->op, a.instr->dtype, low, high) + ";");
+      line("  for (int l = 0; l < h; ++l) " + low + " = " + expression(combiner(*a.instr), a.instr->dtype, low, high) +
+           ";");
       line("const " + type(a.instr->dtype) + " " + a.name + " = " + a.name + "_lanes[0];");
     }
   }
