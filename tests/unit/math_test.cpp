@@ -65,13 +65,13 @@ struct Case {
 double sigmoid_f64(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
 long double sigmoid_f80(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
 
-// In f32 the greatest errors over all floats (HOTLOOP_EXHAUSTIVE=1, avx512): exp 1.013, log 0.923, tanh 2.566, sigmoid 2.402. Those of expm1 and
-// log1p are of every 251st float.
+// In f32 the greatest errors over all floats (HOTLOOP_EXHAUSTIVE=1, avx512): exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.566, sigmoid 2.402.
+// In f64 those of a hundred times the samples that are drawn here: exp 0.893, expm1 1.612, log 0.916, log1p 0.930, tanh 2.358, sigmoid 2.340.
 std::vector<Case> cases() {
   return {{ScalarOp::Exp, [](double x) { return std::exp(x); }, expl, 1.02, 1.0},
           {ScalarOp::Expm1, [](double x) { return std::expm1(x); }, expm1l, 1.6, 1.6},
           {ScalarOp::Log, [](double x) { return std::log(x); }, logl, 1.0, 1.0},
-          {ScalarOp::Log1p, [](double x) { return std::log1p(x); }, log1pl, 1.0, 1.0},
+          {ScalarOp::Log1p, [](double x) { return std::log1p(x); }, log1pl, 1.01, 1.0},
           {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, tanhl, 2.58, 2.3},
           {ScalarOp::Sigmoid, sigmoid_f64, sigmoid_f80, 2.41, 2.2}};
 }

@@ -163,8 +163,8 @@ TEST(Stream, AStepOfASmallCellIsOneFunction) {
     return found;
   };
   EXPECT_EQ(count("\ndefine "), 1u);
-  // Biases, weights (a loop over the inputs and one over h, four at a time), and c.
-  EXPECT_EQ(count("load <16 x float>"), 4u + 2 * 4 * 4 + 1) << source;
+  // Biases, weights (all eight inputs at once, a loop over h, four at a time), and c.
+  EXPECT_EQ(count("load <16 x float>"), 4u + 8 * 4 + 4 * 4 + 1) << source;
 }
 
 TEST(Stream, RefusesWhatDoesNotFit) {

@@ -40,10 +40,10 @@ std::int64_t panels_side_by_side(const kernel::Target& target, const Dot& dot) {
 std::int64_t steps_in_body(const kernel::Extent& extent, std::int64_t accumulators, std::int64_t b_step) {
   constexpr std::int64_t most_bytes = 1024;
   std::int64_t most = std::clamp<std::int64_t>((accumulators <= 8 ? 32 : 24) / accumulators, 1, 8);
+  if (extent.is_static() && extent.bound <= most) return std::max<std::int64_t>(1, extent.bound);  // no loop at all
   if (const std::int64_t step = std::abs(b_step); step > 0 && step <= most_bytes)
     most = std::clamp<std::int64_t>(most_bytes / step, 1, most);
   if (!extent.is_static()) return std::min<std::int64_t>(most, 4);
-  if (extent.bound <= most) return std::max<std::int64_t>(1, extent.bound);
   for (std::int64_t u = most; u * 2 > most; --u) {
     if (extent.bound % u == 0) return u;
   }
