@@ -229,6 +229,25 @@ def test_ctrl_c_ends_a_long_product(interrupt_after):
     assert time.perf_counter() - sent[0] < 1  # a few milliseconds on a free machine; the whole product takes seconds
 
 
+@pytest.mark.parametrize("reduced", [False, True])
+def test_ctrl_c_ends_a_long_map(interrupt_after, reduced):
+    """One statement over many elements, without a loop around it."""
+
+    def waves(x):
+        for _ in range(40):
+            x = hl.sin(x * 1.5)
+        return x.sum() if reduced else x
+
+    x = np.ones(30_000_000, np.float32)
+    f = hl.jit(waves, threads=1)
+    hl.executable(f, x)
+    sent = []
+    interrupt_after(0.2, sent)
+    with pytest.raises(KeyboardInterrupt):
+        f(x)
+    assert time.perf_counter() - sent[0] < 1  # some milliseconds on a free machine; the whole statement takes seconds
+
+
 def test_ctrl_c_ends_a_compilation(interrupt_after):
     def long(x):
         for i in range(1500):

@@ -26,9 +26,21 @@ struct Point {
   int vector = 0;  // number in a block of vectors
 };
 
+// Points that may go by before a cancelled call is heard: some milliseconds of a slow core, also where each is read from anywhere.
+std::int64_t most_points_unheard(const MapNest& nest) {
+  return std::max((std::int64_t{1} << 21) / std::max(nest.body_weight(), 4), std::int64_t{1} << 13);
+}
+
+bool is_long(const MapNest& nest) {
+  double points = 1;
+  for (const LoopDim& dim : nest.dims) points *= static_cast<double>(dim.extent);
+  return points > static_cast<double>(2 * most_points_unheard(nest));
+}
+
 class MapEmitter {
  public:
-  // `arguments`: the addresses of the groups, the indices of the index groups, the extents that are not static.
+  // `arguments`: the addresses of the groups, the indices of the index groups, the extents that are not static; of a long nest the
+  // address of the flag that cancels.
   MapEmitter(Code& code, const MapNest& nest, const Values& arguments) : code_(code), nest_(nest) {
     auto argument = arguments.begin();
     for (std::size_t i = 0; i < nest.groups.size(); ++i) base_.pointers.push_back(*argument++);
@@ -36,6 +48,7 @@ class MapEmitter {
     for (const LoopDim& dim : nest.dims) {
       extents_.push_back(dim.is_static() ? code.i64(dim.extent) : *argument++);
     }
+    if (argument != arguments.end()) cancel_ = *argument;
     base_.registers.resize(nest.instrs.size());
     vector_is_reduced_ = nest.vector_dim >= nest.num_outer;
     const int weight = nest.body_weight();
@@ -54,6 +67,39 @@ class MapEmitter {
  private:
   int num_dims() const { return static_cast<int>(nest_.dims.size()); }
   Value* extent(int dim) const { return extents_[static_cast<std::size_t>(dim)]; }
+  // Points of one iteration over a dim. The vector dim, if it is an outer one, runs inside the others of them.
+  std::int64_t points_inside(int dim) const {
+    const auto place = [&](int d) {
+      return d == nest_.vector_dim && !vector_is_reduced_ ? nest_.num_outer : d < nest_.num_outer ? d : d + 1;
+    };
+    std::int64_t points = 1;
+    for (int d = 0; d < num_dims(); ++d)
+      if (place(d) > place(dim)) points *= std::max<std::int64_t>(nest_.dims[static_cast<std::size_t>(d)].extent, 1);
+    return points;
+  }
+
+  // Code::loop over a dim, which in a long nest goes piece by piece; once the flag is raised, pieces are empty.
+  Values loop(int dim, Value* begin, Value* end, std::int64_t step, Values carried,
+              const std::function<Values(Value* iv, const Values& carried)>& body) {
+    if (cancel_ == nullptr) return code_.loop(begin, end, step, std::move(carried), body);
+    const std::int64_t unheard = most_points_unheard(nest_) / points_inside(dim);
+    const std::int64_t piece = std::max<std::int64_t>(unheard / step, 1) * step;
+    const auto* first = llvm::dyn_cast<llvm::ConstantInt>(begin);
+    const auto* last = llvm::dyn_cast<llvm::ConstantInt>(end);
+    if (first != nullptr && last != nullptr && last->getSExtValue() - first->getSExtValue() <= piece)
+      return code_.loop(begin, end, step, std::move(carried), body);
+    return code_.loop(begin, end, piece, std::move(carried), [&](Value* from, const Values& so_far) {
+      Value* to = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, code_.b.CreateAdd(from, code_.i64(piece)), end);
+      to = code_.b.CreateSelect(code_.is_cancelled(cancel_), from, to);
+      return code_.loop(from, to, step, so_far, body);
+    });
+  }
+  void loop(int dim, Value* begin, Value* end, std::int64_t step, const std::function<void(Value* iv)>& body) {
+    loop(dim, begin, end, step, Values{}, [&](Value* iv, const Values&) {
+      body(iv);
+      return Values{};
+    });
+  }
   bool has_reduced_dims() const { return num_dims() > nest_.num_outer; }
 
   // The same point, `count` elements further along a dim.
@@ -146,7 +192,7 @@ class MapEmitter {
       return vector_loop(point);
     }
     if (dim == nest_.vector_dim) return outer(dim + 1, point);
-    code_.loop(code_.i64(0), extent(dim), 1, [&](Value* iv) { outer(dim + 1, moved(point, dim, iv)); });
+    loop(dim, code_.i64(0), extent(dim), 1, [&](Value* iv) { outer(dim + 1, moved(point, dim, iv)); });
   }
 
   // Cuts [0, n) of the vector dim into blocks of up to `unroll_` vectors.
@@ -198,7 +244,7 @@ class MapEmitter {
     MapEmitter& emitter;
     const Point& point;
     void loop(Value* begin, Value* end, std::int64_t step, int count, Value* limit) const {
-      emitter.code_.loop(begin, end, step, [&](Value* iv) { once(iv, count, limit); });
+      emitter.loop(emitter.nest_.vector_dim, begin, end, step, [&](Value* iv) { once(iv, count, limit); });
     }
     void once(Value* first, int count, Value* limit) const {
       emitter.at_outer(emitter.points_at(point, first, count, limit), emitter.nest_.lanes);
@@ -235,9 +281,8 @@ class MapEmitter {
     int dim;
     Values& accumulators;
     void loop(Value* begin, Value* end, std::int64_t step, int count, Value* limit) const {
-      accumulators = emitter.code_.loop(begin, end, step, accumulators, [&](Value* iv, const Values& carried) {
-        return block(iv, count, limit, carried);
-      });
+      accumulators = emitter.loop(dim, begin, end, step, accumulators,
+                                  [&](Value* iv, const Values& carried) { return block(iv, count, limit, carried); });
     }
     void once(Value* first, int count, Value* limit) const { accumulators = block(first, count, limit, accumulators); }
     // Vectors in order into the same lanes.
@@ -252,7 +297,7 @@ class MapEmitter {
   Values reduce(int dim, std::vector<Point> points, Values accumulators) {
     if (dim == num_dims()) return accumulate(points, accumulators);
     if (dim != nest_.vector_dim) {
-      return code_.loop(code_.i64(0), extent(dim), 1, accumulators, [&](Value* iv, const Values& carried) {
+      return loop(dim, code_.i64(0), extent(dim), 1, accumulators, [&](Value* iv, const Values& carried) {
         std::vector<Point> inner;
         for (const Point& point : points) inner.push_back(moved(point, dim, iv));
         return reduce(dim + 1, std::move(inner), carried);
@@ -414,6 +459,7 @@ class MapEmitter {
   const MapNest& nest_;
   Point base_;
   Values extents_;
+  Value* cancel_ = nullptr;  // of a long nest
   bool vector_is_reduced_ = false, masked_only_ = false;
   int unroll_ = 1;
 };
@@ -464,6 +510,7 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
     for (const LoopDim& dim : nest.dims) {
       if (!dim.is_static()) types.push_back(code.b.getInt64Ty());
     }
+    if (is_long(nest)) types.push_back(code.b.getPtrTy());
     function =
         state.create_function("map_" + map.name, llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
     Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
@@ -501,6 +548,7 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
       const LoopDim& dim = nest.dims[d];
       if (!dim.is_static()) args.push_back(split && d == 0 ? count : dim_extent(code, frame, dim));
     }
+    if (is_long(nest)) args.push_back(frame.cancel);
     code.b.CreateCall(function, args);
   };
   if (split) {
