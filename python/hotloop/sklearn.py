@@ -41,6 +41,7 @@ class _Estimator(sklearn.base.BaseEstimator):
         validation_fraction=0.0,
         patience=0,
         standardize=True,
+        dtype="float32",
         random_state=None,
         threads=None,
         verbose=False,
@@ -55,6 +56,7 @@ class _Estimator(sklearn.base.BaseEstimator):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.standardize = standardize
+        self.dtype = dtype
         self.random_state = random_state
         self.threads = threads
         self.verbose = verbose
@@ -74,7 +76,7 @@ class _Estimator(sklearn.base.BaseEstimator):
         return numpy.asarray(X, numpy.float64).reshape(X.shape[0], X.shape[1], *(axes or (1,)))
 
     def _scaled(self, x):
-        return ((x - self._x_mean) / self._x_std).astype(numpy.float32)
+        return ((x - self._x_mean) / self._x_std).astype(self.dtype)
 
     def _make_model(self, features, outputs):
         if self.model is None:
@@ -94,14 +96,14 @@ class _Estimator(sklearn.base.BaseEstimator):
         if lengths is not None:
             self._rows["lengths"] = numpy.asarray(lengths, numpy.int32)
         if weights is not None:
-            self._rows["sample_weights"] = weights.astype(numpy.float32)
+            self._rows["sample_weights"] = weights.astype(self.dtype)
         training, held = self._held_out(seed)
         del self._rows
         model = self._make_model(x.shape[2], outputs)
         run = fit(
-            model, training, validation=held, loss=loss, metric=metric, optimizer=self.optimizer or optim.Adam(3e-3), batch_size=self.batch_size,
+            model, training, validation=held, loss=loss, metric=metric, optimizer=self.optimizer or optim.Adam(3e-3), batch_size=self.batch_size or len(training["x"]),
             epochs=self.epochs, seed=seed, early_stopping=EarlyStopping(self.patience) if self.patience else None, threads=self.threads,
-            progress=bool(self.verbose),
+            progress=bool(self.verbose), dtype=self.dtype,
         )  # fmt: skip
         if run.status == "non_finite_loss":
             raise FloatingPointError(run.message)
@@ -148,6 +150,9 @@ _SETTINGS = """
     model: a layer of hl.nn that takes (samples, time, features) and gives (samples, outputs), or a function (features, outputs) ->
         layer. None: an LSTM of `hidden` units and `layers` layers, its last step, and a linear layer.
     optimizer, loss: of hl.optim and hl.losses; None: Adam(3e-3), and {loss}.
+    batch_size: samples a step, in random order; None: all of them. A sample of weight 2 and the same sample twice fall into different
+        batches, so scikit-learn's check that they train alike applies with None (and passes, in float64), not with batches.
+    dtype: of the computation, "float32" or "float64".
     validation_fraction: of the samples, drawn at random, that do not train but choose the epoch whose parameters are kept; 0: all samples
         do both.
     patience: epochs without an improvement that end the training; 0: none do.
@@ -179,7 +184,7 @@ class SequenceRegressor(sklearn.base.MultiOutputMixin, sklearn.base.RegressorMix
         weights = self._weights(sample_weight, x)
         self._fit_scales(x, lengths, weights)
         self._y_mean, self._y_std = self._scales(y, weights)
-        z = ((y - self._y_mean) / self._y_std).astype(numpy.float32)
+        z = ((y - self._y_mean) / self._y_std).astype(self.dtype)
         return self._train(self._scaled(x), z, lengths, weights, z.shape[1], self.loss or losses.MSE(), metrics.MSE())
 
     def predict(self, X, *, lengths=None):

@@ -10,23 +10,30 @@ pytest.importorskip("sklearn")
 from hotloop.sklearn import SequenceClassifier, SequenceRegressor  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
-from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+from sklearn.utils.estimator_checks import (  # noqa: E402
+    check_sample_weight_equivalence_on_dense_data,
+    parametrize_with_checks,
+)
 
-# Also scikit-learn's own estimators that take samples in random batches do not pass this one, which compares to seven digits.
-WEIGHTS = "a sample of weight 2 and the same sample twice make different batches, so their results are near and not equal"
+# Samples in random batches: scikit-learn's own estimators of that kind do not pass this one either, which compares to seven digits.
+BATCHES = "a sample of weight 2 and the same sample twice make different batches: see test_a_weight_is_a_repetition"
 
 
 def not_applicable(estimator):
-    return {
-        "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
-        "check_sample_weight_equivalence_on_sparse_data": WEIGHTS,
-    }
+    return {name: BATCHES for name in ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")}
 
 
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks([SequenceRegressor(random_state=0), SequenceClassifier(random_state=0)], expected_failed_checks=not_applicable)
 def test_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", [SequenceRegressor, SequenceClassifier])
+def test_a_weight_is_a_repetition(make):
+    """With one batch of all samples scikit-learn's check applies, and passes; rounding grows with the epochs."""
+    check_sample_weight_equivalence_on_dense_data(make.__name__, make(random_state=0, batch_size=None, dtype="float64", epochs=20))
 
 
 def test_sequences_lengths_and_several_outputs(rng):
