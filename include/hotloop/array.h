@@ -90,7 +90,7 @@ struct ValueType {
 };
 
 // Dense row-major memory, 64-byte aligned. Copying an Array shares the memory; nothing in the library writes to
-// memory that more than one owner can see, except where donation was asked for.
+// memory that more than one owner can see: an input that is donated (Executable::run_donating) must have one.
 class Array {
  public:
   Array() = default;

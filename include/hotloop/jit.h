@@ -27,6 +27,9 @@ struct CompileOptions {
   // For each input, the axis that holds the batch, or -1. When given, a call may bring fewer rows than the graph was traced for:
   // every batch axis then has that many, and extent() gives their number.
   std::vector<int> batch_axes;
+  // Inputs, by number, that a call may consume: an output of the same type is computed into such an input's memory where the schedule
+  // shows that nothing reads an element of the input after that element was written (explain() says for which), see run_donating().
+  std::vector<int> donated;
   std::vector<std::string> disabled_passes;  // names of optional passes, or "all"
   bool keep_source = false;
 };
@@ -40,7 +43,13 @@ class Executable {
   std::vector<Array> operator()(std::span<const Array> inputs) const;
   // The same into `outputs`, one array each, which are replaced: the form that allocates nothing, not even a vector.
   void run(std::span<const Array> inputs, std::span<Array> outputs) const;
-  // The same into given memory (types as traced, batch axes as long as the inputs'); the pointers are not checked.
+  // The same, consuming the donated inputs (CompileOptions::donated): outputs that are computed in place get their memory, and all of
+  // them are left without any, so that what no output took over is free for the next call. UserError, before anything is consumed, for
+  // a donated input whose memory is not the library's own, is held by another Array as well, or is given as two inputs. What was
+  // consumed is gone also if the call is cancelled. The other two forms leave every input as it is, and copy instead.
+  void run_donating(std::span<Array> inputs, std::span<Array> outputs) const;
+  // The same into given memory (types as traced, batch axes as long as the inputs'); the pointers are not checked. An output that is
+  // computed in place of a donated input may have the same pointer.
   void run_raw(void* const* inputs, void* const* outputs, std::int64_t rows) const;
 
   const std::vector<ValueType>& input_types() const;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/own_memory.h"
 #include "dlpack.h"
 #include "hotloop/error.h"
 #include "numpy_api.h"
@@ -112,20 +113,26 @@ Array from_numpy_object(const nb::object& object, const std::string& what) {
   return from_numpy(reinterpret_cast<PyArrayObject*>(object.ptr()), what);
 }
 
+// A share in an array's memory as a Python object: what a view is based on, so that it counts as an owner.
+nb::object share_of(const Array& array) {
+  return nb::capsule(new Array(array), [](void* share) noexcept { delete static_cast<Array*>(share); });
+}
+
 nb::object as_numpy(nb::handle self) {
-  const Array& array = nb::cast<const Array&>(self);
+  const Array& array = live_array(self);
   std::vector<npy_intp> dims(array.shape().dims().begin(), array.shape().dims().end());
   const int number = nb::cast<int>(numpy_dtype(array.dtype()).attr("num"));
   nb::object view = nb::steal(PyArray_New(&PyArray_Type, static_cast<int>(dims.size()), dims.data(), number, nullptr,
                                           const_cast<void*>(array.raw()), 0, NPY_ARRAY_CARRAY_RO, nullptr));
   if (!view.is_valid()) throw nb::python_error();
-  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(view.ptr()), self.inc_ref().ptr()) < 0)
+  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(view.ptr()), share_of(array).release().ptr()) < 0)
     throw nb::python_error();
   return view;
 }
 
 // The buffer protocol: read-only, C order. Extents and strides live in the view's internal pointer.
 struct BufferLayout {
+  Array share;
   std::vector<Py_ssize_t> dims, strides;
 };
 
@@ -135,7 +142,12 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
     return -1;
   }
   const Array& array = *nb::inst_ptr<Array>(self);
+  if (!array.defined()) {
+    PyErr_SetString(PyExc_BufferError, "[Array] the array's memory was donated to a call, and is gone");
+    return -1;
+  }
   auto layout = std::make_unique<BufferLayout>();
+  layout->share = array;
   layout->dims.assign(array.shape().dims().begin(), array.shape().dims().end());
   layout->strides.resize(layout->dims.size());
   auto stride = static_cast<Py_ssize_t>(size_of(array.dtype()));
@@ -183,7 +195,7 @@ bool view_array(PyObject* object, ArrayView& view) {
   }
   static const nb::handle array_type = nb::type<Array>();
   if (nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object))).is(array_type)) {
-    const Array& array = *nb::inst_ptr<Array>(object);
+    const Array& array = live_array(nb::handle(object));
     view = {array.raw(), array.shape().dims().data(), array.shape().rank(), array.dtype()};
     return true;
   }
@@ -207,7 +219,7 @@ bool is_array_like(nb::handle h) {
 
 Array to_array(nb::handle h, const std::string& what) {
   PyObject* object = h.ptr();
-  if (nb::isinstance<Array>(h)) return nb::cast<Array>(h);
+  if (nb::isinstance<Array>(h)) return live_array(h);
   if (PyArray_Check(object)) return from_numpy(reinterpret_cast<PyArrayObject*>(object), what);
   switch (number_kind(object)) {
     case Number::Float: return Array::scalar(static_cast<float>(PyFloat_AS_DOUBLE(object)));
@@ -256,6 +268,32 @@ Array to_array(nb::handle h, const std::string& what) {
 
 nb::object to_python(Array array) { return nb::cast(std::move(array)); }
 
+const Array& live_array(const Array& array) {
+  if (!array.defined())
+    throw UserError("Array", "an array that was donated to a call (donate=) is gone",
+                    array.type().str() + " without memory",
+                    "the call's result, or hl.asarray(x, copy=True) before the call");
+  return array;
+}
+
+Array& donatable_array(nb::handle object, const std::string& where, const std::string& path) {
+  const std::string requirement = "donated argument " + path + " must be a hotloop.Array that nothing else views";
+  const char* copy = "hl.asarray(x, copy=True)";
+  if (!nb::isinstance<Array>(object))
+    throw UserError(where, requirement, "a " + type_text(object) + ", whose memory is not Hotloop's", copy);
+  (void)live_array(object);
+  Array& array = *nb::inst_ptr<Array>(object);
+  if (!is_sole_owner(array.memory()))
+    throw UserError(
+        where, requirement,
+        array.type().str() + (array.memory().use_count() == 1
+                                  ? ", whose memory is another library's"
+                                  : ", whose memory is viewed by an array of NumPy or another library, kept by a "
+                                    "compiled function, or in use by a call"),
+        copy);
+  return array;
+}
+
 nb::object numpy_dtype(DType dtype) {
   for (const NumpyType& t : numpy_types)
     if (t.dtype == dtype) return nb::steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(t.number)));
@@ -298,6 +336,9 @@ void bind_array(nb::module_& m) {
       .def_prop_ro("nbytes", [](const Array& a) { return a.bytes(); })
       .def_prop_ro(
           "dtype", [](const Array& a) { return numpy_dtype(a.dtype()); }, "The NumPy dtype.")
+      .def_prop_ro(
+          "is_donated", [](const Array& a) { return !a.defined(); },
+          "Whether a call took the memory (donate=): shape and dtype are all that is left.")
       .def_prop_ro("_address", [](const Array& a) { return reinterpret_cast<std::uintptr_t>(a.raw()); })
       .def("_numpy", [](nb::handle self) { return as_numpy(self); })
       .def(
@@ -314,7 +355,8 @@ void bind_array(nb::module_& m) {
       .def("__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
            nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none())
       .def("__dlpack_device__", [](const Array&) { return nb::make_tuple(1, 0); })
-      .def("__float__", [](const Array& a) {
+      .def("__float__", [](const Array& self) {
+        const Array& a = live_array(self);
         if (a.size() != 1) throw UserError("float", "the array must have one element", a.type().str());
         return a.at(0);
       });
@@ -325,8 +367,8 @@ void bind_array(nb::module_& m) {
       "is_array_like", [](nb::handle object) { return is_array_like(object); }, nb::arg("object").none());
   m.def(
       "dtype", [](nb::handle object) { return numpy_dtype(dtype_of_python(object)); }, nb::arg("dtype").none());
-  m.def("copy", [](const Array& a) { return a.clone(); });
-  m.def("cast", [](const Array& a, nb::handle dtype) { return a.cast(dtype_of_python(dtype)); });
+  m.def("copy", [](const Array& a) { return live_array(a).clone(); });
+  m.def("cast", [](const Array& a, nb::handle dtype) { return live_array(a).cast(dtype_of_python(dtype)); });
 }
 
 }  // namespace hotloop::python

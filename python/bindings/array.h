@@ -43,6 +43,13 @@ bool is_array_like(nb::handle object);
 
 nb::object to_python(Array array);  // hotloop.Array
 
+// The array itself. UserError for one whose memory a call took (donate=).
+const Array& live_array(const Array& array);
+inline const Array& live_array(nb::handle object) { return live_array(*nb::inst_ptr<Array>(object)); }
+// The Array of `object`, which must be a hotloop.Array that alone holds memory of the library's own, to be moved from. UserError naming
+// the argument, `path` of `where`, otherwise.
+Array& donatable_array(nb::handle object, const std::string& where, const std::string& path);
+
 // The NumPy dtype of a DType, and back from whatever NumPy's dtype() takes, or from "f32", "i64", ...
 nb::object numpy_dtype(DType dtype);
 DType dtype_of_python(nb::handle object);

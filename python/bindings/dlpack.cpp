@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "hotloop/array.h"
+#include "array.h"
 #include "hotloop/error.h"
 
 namespace hotloop::python {
@@ -95,7 +95,7 @@ template <class Managed> nb::object capsule(std::unique_ptr<Export<Managed>> exp
 
 nb::object to_dlpack(nb::handle self, nb::object stream, nb::object max_version, nb::object dl_device,
                      nb::object copy) {
-  const Array& array = nb::cast<const Array&>(self);
+  const Array& array = live_array(self);
   if (!stream.is_none()) throw UserError("dlpack", "an array in CPU memory has no stream", "a stream", "stream=None");
   if (!dl_device.is_none() && nb::cast<int>(dl_device[0]) != on_cpu)
     throw UserError("dlpack", "the array is in CPU memory", "a request for another device",

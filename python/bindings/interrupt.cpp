@@ -95,6 +95,19 @@ void run_interruptibly(const std::function<void()>& work) {
     if (PyErr_CheckSignals() < 0) throw nb::python_error();
 }
 
+void run_once_interruptibly(const std::function<void()>& work) {
+  const nb::module_ signals = nb::module_::import_("signal");
+  const nb::object handler = signals.attr("getsignal")(signals.attr("SIGINT"));
+  if (is_main_thread() && handler.is(signals.attr("default_int_handler"))) {
+    if (!completed(work, true) && PyErr_CheckSignals() == 0) PyErr_SetNone(PyExc_KeyboardInterrupt);
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    return;
+  }
+  const nb::gil_scoped_release release;
+  const NotCancelled unheard;
+  work();
+}
+
 bool goes_on_after_cancel() {
   if (!is_main_thread()) {
     wait_for_main_thread();

@@ -26,6 +26,8 @@ struct JitState {
   std::size_t first_static = SIZE_MAX;
   std::vector<std::size_t> static_positions;
   std::vector<nb::object> static_names;
+  std::vector<std::size_t> donated_positions;
+  std::vector<nb::object> donated_names;
   bool keywords_static = false;
   std::optional<BoundArgument> bound;
   std::unordered_multimap<std::size_t, std::unique_ptr<Specialization>> specializations;
@@ -34,9 +36,15 @@ struct JitState {
   bool is_static(std::size_t position) const {
     return position >= first_static || std::ranges::find(static_positions, position) != static_positions.end();
   }
-  bool is_static(PyObject* keyword) const {
-    if (keywords_static) return true;
-    for (const nb::object& name : static_names)
+  bool is_static(PyObject* keyword) const { return keywords_static || names(static_names, keyword); }
+  bool is_donated(std::size_t position) const {
+    return !donated_positions.empty() && std::ranges::find(donated_positions, position) != donated_positions.end();
+  }
+  bool is_donated(PyObject* keyword) const { return names(donated_names, keyword); }
+
+ private:
+  static bool names(const std::vector<nb::object>& list, PyObject* keyword) {
+    for (const nb::object& name : list)
       if (PyUnicode_Compare(name.ptr(), keyword) == 0) return true;
     return false;
   }
@@ -60,23 +68,26 @@ JitState& state_of(nb::handle self) {
   return *reinterpret_cast<JitObject*>(self.ptr())->state;
 }
 
-void append_argument(Arguments& a, PyObject* value, bool is_static) {
-  if (is_static)
+void append_argument(Arguments& a, PyObject* value, bool is_static, bool is_donated) {
+  if (is_static) {
     a.tokens.push_back({Token::Kind::Static, 0, value});
-  else
-    flatten(value, a.tokens, a.objects);
+    return;
+  }
+  const std::size_t begin = a.objects.size();
+  flatten(value, a.tokens, a.objects);
+  for (std::size_t i = begin; is_donated && i < a.objects.size(); ++i) a.donated.push_back(i);
 }
 
 void read_arguments(const JitState& state, Arguments& a, PyObject* const* args, std::size_t nargs, PyObject* kwnames) {
   a.tokens.push_back({Token::Kind::Tuple, 2});
   a.tokens.push_back({Token::Kind::Tuple, static_cast<std::int32_t>(nargs)});
-  for (std::size_t i = 0; i < nargs; ++i) append_argument(a, args[i], state.is_static(i));
+  for (std::size_t i = 0; i < nargs; ++i) append_argument(a, args[i], state.is_static(i), state.is_donated(i));
   const Py_ssize_t num_keywords = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
   a.tokens.push_back({Token::Kind::Dict, static_cast<std::int32_t>(num_keywords)});
   for (Py_ssize_t i = 0; i < num_keywords; ++i) {
     PyObject* name = PyTuple_GET_ITEM(kwnames, i);
     a.tokens.push_back({Token::Kind::Key, 0, name});
-    append_argument(a, args[nargs + static_cast<std::size_t>(i)], state.is_static(name));
+    append_argument(a, args[nargs + static_cast<std::size_t>(i)], state.is_static(name), state.is_donated(name));
   }
   a.read_leaves(state.name);
 }
@@ -218,11 +229,14 @@ nb::object new_jit(nb::handle fn, const std::string& name, const CompileOptions&
 }
 
 nb::object make_jit(nb::callable fn, const std::string& name, std::vector<std::size_t> static_positions,
-                    std::vector<nb::object> static_names, nb::object num_arrays, const CompileOptions& options) {
+                    std::vector<nb::object> static_names, nb::object num_arrays, const CompileOptions& options,
+                    std::vector<std::size_t> donated_positions, std::vector<nb::object> donated_names) {
   nb::object made = new_jit(fn, name, options);
   JitState& state = state_of(made);
   state.static_positions = std::move(static_positions);
   state.static_names = std::move(static_names);
+  state.donated_positions = std::move(donated_positions);
+  state.donated_names = std::move(donated_names);
   if (!num_arrays.is_none()) {
     state.first_static = nb::cast<std::size_t>(num_arrays);
     state.keywords_static = true;
@@ -344,7 +358,8 @@ void bind_jit(nb::module_& m) {
         nb::arg("disabled_passes") = std::vector<std::string>{}, nb::arg("keep_source") = false,
         nb::arg("dispatch") = "fused");
   m.def("jit", &make_jit, nb::arg("fn"), nb::arg("name"), nb::arg("static_positions"), nb::arg("static_names"),
-        nb::arg("num_arrays").none(), nb::arg("options"));
+        nb::arg("num_arrays").none(), nb::arg("options"), nb::arg("donated_positions") = std::vector<std::size_t>{},
+        nb::arg("donated_names") = std::vector<nb::object>{});
   m.def("bound_jit", &make_bound_jit, nb::arg("fn"), nb::arg("name"), nb::arg("first"), nb::arg("options"));
   m.def("rebound_jit", &rebound_jit, nb::arg("fn"), nb::arg("first"));
   nb::class_<Executable>(m, "Executable", "One compiled program.")

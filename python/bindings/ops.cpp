@@ -87,7 +87,7 @@ void bind_ops(nb::module_& m) {
   m.def("unary", &unary, nb::arg("op"), nb::arg("x").none());
   m.def("binary", &binary, nb::arg("op"), nb::arg("a").none(), nb::arg("b").none(), nb::arg("floats") = false);
   m.def("append", &append);
-  m.def("constant", [](const Array& array) { return tracer(constant(array)); });
+  m.def("constant", [](const Array& array) { return tracer(constant(live_array(array))); });
   m.def("full", [](double value, nb::handle dtype, nb::handle shape) {
     return tracer(broadcast(constant(value, dtype_of_python(dtype)), shape_of(shape), {}));
   });

@@ -1,5 +1,6 @@
 #include "specialize.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -49,6 +50,10 @@ void Arguments::clear() {
   tokens.clear();
   objects.clear();
   leaves.clear();
+  results.clear();
+  donated.clear();
+  taken.clear();
+  held.clear();
 }
 
 void Arguments::read_leaves(const std::string& where) {
@@ -106,7 +111,7 @@ std::size_t Arguments::hash() const {
 
 Specialization::Specialization(nb::handle fn, const std::string& name, const Arguments& arguments,
                                CompileOptions options, const BoundArgument* bound)
-    : structure_(arguments.tokens), is_bound_(bound != nullptr) {
+    : name_(name), structure_(arguments.tokens), is_bound_(bound != nullptr) {
   const auto start = std::chrono::steady_clock::now();
   for (const Leaf& leaf : arguments.leaves) types_.push_back({leaf.view.type(), leaf.weak});
   std::shared_ptr<Graph> graph;
@@ -140,6 +145,9 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
   }
   {
     if (options.threads < 0) options.threads = 0;  // the engine takes no more than a call is worth
+    const std::size_t num_before = bound == nullptr ? 0 : bound->arrays.size();
+    for (const std::size_t leaf : arguments.donated)
+      if (!types_[leaf].weak) options.donated.push_back(static_cast<int>(num_before + leaf));
     if (bound == nullptr) {
       run_interruptibly([&] { executable_ = compile(graph, options); });
     } else {
@@ -150,6 +158,12 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
     }
   }
   const Executable::Impl& impl = executable_->impl();
+  if (!arguments.donated.empty())
+    for (std::size_t r = 0; r < impl.outputs.size(); ++r) {
+      const int input = impl.input_of(r);
+      const auto at = std::ranges::find(arguments.donated, static_cast<std::size_t>(input));
+      taken_over_.push_back(input < 0 ? -1 : static_cast<int>(at - arguments.donated.begin()));
+    }
   rows_ = impl.max_rows;
   work_ = impl.arithmetic.flops + impl.bytes;
   compile_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -181,8 +195,30 @@ std::string Specialization::difference(const Arguments& arguments) const {
   return "";
 }
 
+void Specialization::take_donated(Arguments& a) const {
+  std::vector<const void*> given;
+  for (const std::size_t leaf : a.donated) {
+    if (types_[leaf].weak) continue;  // a number has no memory
+    given.push_back(donatable_array(a.objects[leaf], name_, leaf_paths(structure_)[leaf]).raw());
+  }
+  // One object given twice: its second place would read what the first one's output is written to.
+  std::ranges::sort(given);
+  std::size_t num_places = 0;
+  for (const Leaf& leaf : a.leaves) num_places += std::ranges::binary_search(given, leaf.view.data);
+  if (num_places != given.size() || std::ranges::adjacent_find(given) != given.end())
+    throw UserError(name_, "a donated array must be given once", "the same array as several arguments",
+                    "hl.asarray(x, copy=True) for one of them");
+  a.taken.resize(a.donated.size());
+  for (std::size_t i = 0; i < a.donated.size(); ++i) {
+    if (types_[a.donated[i]].weak) continue;
+    Array& array = *nb::inst_ptr<Array>(a.objects[a.donated[i]]);
+    a.taken[i] = std::exchange(array, Array::wrap(array.dtype(), array.shape(), nullptr));
+  }
+}
+
 void Specialization::launch(Arguments& a) const {
   const Executable::Impl& impl = executable_->impl();
+  if (!a.donated.empty()) take_donated(a);
   a.inputs.clear();
   a.outputs.clear();
   a.results.clear();
@@ -191,13 +227,26 @@ void Specialization::launch(Arguments& a) const {
     for (const Array& array : lifted_) a.inputs.push_back(const_cast<void*>(array.raw()));
   for (const ValueType& type : impl.outputs) {
     const std::size_t bytes = static_cast<std::size_t>(type.shape.size()) * size_of(type.dtype);
-    a.results.push_back(Array::wrap(type.dtype, type.shape, runtime::array_pool().take(bytes)));
+    const int taken = taken_over_.empty() ? -1 : taken_over_[a.results.size()];
+    a.results.push_back(
+        Array::wrap(type.dtype, type.shape,
+                    taken < 0 ? runtime::array_pool().take(bytes) : a.taken[static_cast<std::size_t>(taken)].memory()));
     a.outputs.push_back(a.results.back().raw());
   }
-  if (work_ < work_to_release_gil)
+  if (work_ < work_to_release_gil) {
     executable_->run_raw(a.inputs.data(), a.outputs.data(), rows_);
-  else
-    run_interruptibly([&] { executable_->run_raw(a.inputs.data(), a.outputs.data(), rows_); });
+  } else {
+    // Without the GIL another thread may donate what this call reads.
+    for (std::size_t i = 0; i < a.leaves.size(); ++i)
+      if (nb::isinstance<Array>(a.objects[i])) a.held.push_back(nb::inst_ptr<Array>(a.objects[i])->memory());
+    const auto work = [&] { executable_->run_raw(a.inputs.data(), a.outputs.data(), rows_); };
+    if (a.donated.empty())
+      run_interruptibly(work);
+    else
+      run_once_interruptibly(work);
+    a.held.clear();
+  }
+  a.taken.clear();
 }
 
 nb::object Specialization::run(Arguments& a) const {

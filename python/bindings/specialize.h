@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ struct Arguments {
   std::vector<Leaf> leaves;
   std::vector<void*> inputs, outputs;
   std::vector<Array> results;
+  std::vector<std::size_t> donated;         // leaves that the call gives away, ascending
+  std::vector<Array> taken;                 // their arrays, while the program runs
+  std::vector<std::shared_ptr<void>> held;  // of the other Arrays, while others may donate them
 
   void clear();
   // Fills `leaves` from `objects`. UserError naming `where` for one that is no array.
@@ -86,8 +90,12 @@ class Specialization {
 
  private:
   void launch(Arguments& arguments) const;
+  // Takes the arrays of donated leaves out of the caller's objects, all or none.
+  void take_donated(Arguments& arguments) const;
 
+  std::string name_;
   std::vector<LeafType> types_;
+  std::vector<int> taken_over_;  // for each result the place among the donated leaves whose memory it gets, or -1
   Structure structure_, result_structure_;
   bool one_result_ = false, is_bound_ = false;
   std::vector<Array> lifted_;  // arrays of the surroundings, after the arguments; bound too if anything is

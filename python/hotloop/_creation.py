@@ -45,7 +45,7 @@ def full(shape, fill_value, dtype=None):
         dtype = _core.asarray(fill_value).dtype
     if _core.is_tracing():
         return _core.full(float(fill_value), dtype, _shape(shape))
-    return _core.asarray(numpy.full(_shape(shape), fill_value, _core.dtype(dtype)))
+    return _core.copy(_core.asarray(numpy.full(_shape(shape), fill_value, _core.dtype(dtype))))
 
 
 def zeros(shape, dtype=float32):
@@ -86,7 +86,7 @@ def empty_like(x, /, dtype=None):
 
 def _from_numpy(values, dtype):
     """Values that are known while tracing, as an array or a constant."""
-    array = _core.asarray(numpy.ascontiguousarray(values, dtype=None if dtype is None else _core.dtype(dtype)))
+    array = _core.copy(_core.asarray(numpy.ascontiguousarray(values, dtype=None if dtype is None else _core.dtype(dtype))))
     return _core.to_tracer(array) if _core.is_tracing() else array
 
 

@@ -41,7 +41,7 @@ class _Conversion:
 
     def add(self, layer, params=None):
         if params:
-            self.params[str(len(self.layers))] = {name: _core.asarray(numpy.ascontiguousarray(a)) for name, a in params.items()}
+            self.params[str(len(self.layers))] = {name: _core.copy(_core.asarray(numpy.ascontiguousarray(a))) for name, a in params.items()}
         self.layers.append(layer)
 
     def problem(self, config, what):

@@ -6,8 +6,8 @@ import inspect
 from hotloop import _core
 
 
-def _positions(fn, argnums, argnames):
-    """Static arguments by position and by name, each also the other way."""
+def _positions(fn, argnums, argnames, option="static_argnames"):
+    """The arguments that an option names, by position and by name, each also the other way."""
     argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     argnames = (argnames,) if isinstance(argnames, str) else tuple(argnames)
     try:
@@ -18,9 +18,22 @@ def _positions(fn, argnums, argnames):
         return list(argnums), list(argnames)
     for name in argnames:
         if name not in known and not has_rest:
-            raise _core.UserError(f"[jit] static_argnames must be parameters of the function. Received: {name!r}. Try: one of {sorted(known)}.")
+            raise _core.UserError(f"[jit] {option} must be parameters of the function. Received: {name!r}. Try: one of {sorted(known)}.")
     positions = {n % len(names) if n < 0 and names else n for n in argnums} | {names.index(n) for n in argnames if n in names}
     return sorted(positions), sorted(set(argnames) | {names[p] for p in positions if p < len(names)})
+
+
+def _donated(fn, donate, static_positions, static_names):
+    """The donated arguments, as _positions gives them."""
+    given = (donate,) if isinstance(donate, int | str) else tuple(donate)
+    for name in given:
+        if isinstance(name, bool) or not isinstance(name, int | str):
+            raise _core.UserError(f"[jit] donate takes names or numbers of arguments. Received: {name!r}. Try: donate=('params', 'state').")
+    positions, names = _positions(fn, [n for n in given if isinstance(n, int)], [n for n in given if isinstance(n, str)], "donate")
+    both = set(positions) & set(static_positions) or set(names) & set(static_names)
+    if both:
+        raise _core.UserError(f"[jit] an argument is static or donated, not both. Received: {sorted(both)}.")
+    return positions, names
 
 
 def jit(
@@ -29,6 +42,7 @@ def jit(
     *,
     static_argnums=(),
     static_argnames=(),
+    donate=(),
     device="auto",
     threads=None,
     backend="llvm",
@@ -43,6 +57,12 @@ def jit(
         combination of structure, shapes, dtypes and static arguments; so it must do nothing but compute.
     static_argnums, static_argnames: arguments that the program is compiled for, compared by ==; the others must be arrays or
         numbers.
+    donate: names or numbers of arguments whose memory a call may reuse: `hl.jit(step, donate=("params", "state"))`. A call consumes
+        the arrays in them: a result of the same shape and dtype is computed into their memory where the program lets it (an update
+        of the same elements, the carry of a loop; explain() tells which), and what no result took is free for the next call. After
+        that any use of such an array raises. They must be hotloop.Arrays that nothing else views: not NumPy's, PyTorch's or JAX's
+        memory, and no numpy.asarray(x) of them may be alive; else the call raises before it takes anything. Numbers in donated
+        trees are passed as ever. Inside another compiled function nothing is donated. An interrupted call has taken its arguments.
     threads: at most so many; None or 0: as many as there are cores. A call takes those whose share of the work is worth waking them
         for, which explain() tells. Results are the same bits for any number.
     backend: "llvm", "c" or "interp" (the slow definition of all results).
@@ -58,6 +78,7 @@ def jit(
             jit,
             static_argnums=static_argnums,
             static_argnames=static_argnames,
+            donate=donate,
             device=device,
             threads=threads,
             backend=backend,
@@ -70,7 +91,7 @@ def jit(
         raise _core.UserError(f"[jit] what is compiled must be a function. Received: a {type(fn).__name__}.")
     positions, names = _positions(fn, static_argnums, static_argnames)
     options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch)
-    compiled = _core.jit(fn, getattr(fn, "__name__", type(fn).__name__), positions, names, None, options)
+    compiled = _core.jit(fn, getattr(fn, "__name__", type(fn).__name__), positions, names, None, options, *_donated(fn, donate, positions, names))
     return functools.update_wrapper(compiled, fn)
 
 

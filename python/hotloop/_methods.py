@@ -1,5 +1,7 @@
 """Operators and methods of arrays, alike for Array and Tracer."""
 
+import weakref
+
 import numpy
 
 from hotloop import (
@@ -167,7 +169,16 @@ def _array_getitem(self, key):
     return _core.asarray(found)
 
 
+def _array_interface(self):
+    # Who reads it keeps the array and not a view, so the array keeps the view: it can no longer be donated.
+    view = self._numpy()
+    weakref.finalize(self, lambda kept: None, view).atexit = False
+    return view.__array_interface__
+
+
 def _array_repr(self):
+    if self.is_donated:
+        return f"Array(donated, shape={self.shape}, dtype={self.dtype})"
     text = numpy.array2string(self._numpy(), separator=", ", prefix="Array(")
     return f"Array({text}, dtype={self.dtype})"
 
@@ -183,10 +194,11 @@ def attach():
     array.__int__ = lambda self: int(self._numpy())
     array.__index__ = lambda self: self._numpy().__index__()
     array.__complex__ = lambda self: complex(self._numpy())
-    array.__array_interface__ = property(lambda self: self._numpy().__array_interface__)
+    array.__array_interface__ = property(_array_interface)
     array.__reduce__ = lambda self: (_creation.asarray, (numpy.array(self._numpy()),))
-    array.__copy__ = lambda self: self
-    array.__deepcopy__ = lambda self, memo: self
+    # Copies, though nobody can write to an array: a call may take its memory.
+    array.__copy__ = lambda self: _core.copy(self)
+    array.__deepcopy__ = lambda self, memo: _core.copy(self)
     array.item = lambda self: self._numpy().item()
     array.tolist = lambda self: self._numpy().tolist()
     array.numpy = lambda self: self._numpy()

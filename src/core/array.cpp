@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/own_memory.h"
 #include "hotloop/error.h"
 
 namespace hotloop {
@@ -88,7 +89,7 @@ Array::Array(DType dtype, const Shape& shape) : type_{dtype, shape} {
   const std::size_t size = (std::max<std::size_t>(bytes(), 1) + alignment - 1) / alignment * alignment;
   void* p = std::aligned_alloc(alignment, size);
   if (p == nullptr) throw std::bad_alloc();
-  memory_ = std::shared_ptr<void>(p, [](void* q) { std::free(q); });
+  memory_ = std::shared_ptr<void>(p, OwnMemory{});
 }
 
 Array Array::zeros(DType dtype, const Shape& shape) {

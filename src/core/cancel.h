@@ -6,8 +6,18 @@
 
 namespace hotloop {
 
-const std::int32_t* cancel_flag();  // for KernelContext::cancel
+const std::int32_t* cancel_flag();  // for KernelContext::cancel, of calls of this thread
 bool cancel_requested();
 void leave_if_cancelled();  // throws Cancelled
+
+// While one lives, requests to end early do not reach what its thread runs: for a call that writes over its inputs, which nobody could
+// begin again.
+class NotCancelled {
+ public:
+  NotCancelled();
+  ~NotCancelled();
+  NotCancelled(const NotCancelled&) = delete;
+  NotCancelled& operator=(const NotCancelled&) = delete;
+};
 
 }  // namespace hotloop

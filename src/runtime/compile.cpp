@@ -61,6 +61,12 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
     if (type.shape[axis] != rows)
       throw UserError("compile", "all batch axes have one extent", std::to_string(rows) + " and " + type.str());
   }
+  for (const int input : options.donated)
+    if (input < 0 || static_cast<std::size_t>(input) >= graph.inputs().size())
+      throw UserError("compile", "a donated input must be one of " + std::to_string(graph.inputs().size()),
+                      "input " + std::to_string(input));
+  std::ranges::sort(options.donated);
+  options.donated.erase(std::ranges::unique(options.donated).begin(), options.donated.end());
   std::ranges::sort(options.disabled_passes);
   return options;
 }
@@ -69,6 +75,7 @@ std::string key_of(const std::string& graph_text, const CompileOptions& o) {
   std::string key = o.backend + " " + o.target + " " + std::to_string(o.threads) + (o.keep_source ? " source" : "") +
                     (o.dispatch == "fused" ? "" : " " + o.dispatch);
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
+  for (int i : o.donated) key += " d" + std::to_string(i);
   for (const std::string& p : o.disabled_passes) key += " -" + p;
   return key + "\n" + graph_text;
 }
@@ -167,6 +174,7 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
   runtime::Lowered lowered = runtime::lower(graph, options, [&](const char* stage) { watch.lap(stage); });
   kernel::Program& program = lowered.program;
   impl.graph = lowered.graph;
+  impl.in_place = program.in_place;
   impl.pass_lines = summary_of(lowered.reports);
   const bool variable_rows = !options.batch_axes.empty();
   if (variable_rows) impl.output_batch_axes = runtime::RowSpecializer(*impl.graph, options.batch_axes).output_axes();
@@ -195,6 +203,7 @@ std::unique_ptr<runtime::Engine> build_per_op(Executable::Impl& impl, const Grap
   CompileOptions of_op = options;
   of_op.dispatch = "fused";
   of_op.batch_axes.clear();
+  of_op.donated.clear();
   of_op.keep_source = false;
   auto engine = runtime::make_per_op_engine(impl.graph, std::move(rows), std::move(of_op), impl.max_rows);
   watch.lap("ops");

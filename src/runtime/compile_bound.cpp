@@ -1,4 +1,5 @@
 // compile_bound(): an executable whose bound inputs were worked into what it reads.
+#include <algorithm>
 #include <utility>
 
 #include "hotloop/error.h"
@@ -18,6 +19,7 @@ Executable with_prepared(const Executable::Impl& like, std::size_t num_inputs, c
   impl->inputs.resize(num_inputs);
   impl->outputs = like.outputs;
   impl->output_batch_axes = like.output_batch_axes;
+  impl->in_place = like.in_place;
   impl->max_rows = like.max_rows;
   impl->engine = like.engine;
   impl->pass_lines = like.pass_lines;
@@ -39,6 +41,13 @@ Executable compile_bound(std::shared_ptr<const Graph> graph, std::span<const Arr
   run_options.batch_axes.clear();
   for (std::size_t i = 0; i < bound.size() && !options.batch_axes.empty(); ++i)
     if (!bound[i].defined()) run_options.batch_axes.push_back(options.batch_axes[i]);
+  run_options.donated.clear();
+  for (std::size_t i = 0, open = 0; i < bound.size(); ++i) {
+    if (bound[i].defined()) continue;
+    if (std::ranges::find(options.donated, static_cast<int>(i)) != options.donated.end())
+      run_options.donated.push_back(static_cast<int>(open));
+    ++open;
+  }
   if (!run_options.batch_axes.empty()) run_options.batch_axes.resize(program.run->inputs().size(), -1);
 
   const Executable run = compile(program.run, run_options);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "core/cancel.h"
+#include "core/own_memory.h"
 #include "hotloop/error.h"
 #include "runtime/history.h"
 
@@ -16,6 +18,10 @@ struct TypesOf {
   std::span<const Array> arrays;
   const ValueType& operator[](std::size_t i) const { return arrays[i].type(); }
 };
+
+std::size_t bytes_of(const ValueType& type) {
+  return static_cast<std::size_t>(type.shape.size()) * size_of(type.dtype);
+}
 
 }  // namespace
 
@@ -47,6 +53,10 @@ std::int64_t Executable::Impl::check(std::span<const Array> arrays) const {
 }
 
 void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t rows) const {
+  // A caller who keeps what was donated gets the output elsewhere.
+  for (std::size_t i = 0; i < in_place.size(); ++i)
+    if (const int input = in_place[i]; input >= 0 && in[input] != out[i])
+      std::memcpy(out[i], in[input], bytes_of(output_type(i, rows)));
   // Reading the clock twice takes longer than a small kernel: after a while only some calls are timed.
   constexpr std::int64_t first_timed = 32, timed_every = 32;
   const std::int64_t call = num_calls.fetch_add(1, std::memory_order_relaxed);
@@ -89,23 +99,54 @@ std::unique_ptr<Executable::Impl::Call> Executable::Impl::take_call() const {
 }
 
 void Executable::run(std::span<const Array> inputs, std::span<Array> outputs) const {
+  const std::int64_t rows = impl_->check_call(inputs, outputs);
+  impl_->run(inputs, outputs, rows, {});
+}
+
+void Executable::run_donating(std::span<Array> inputs, std::span<Array> outputs) const {
   const Impl& self = *impl_;
-  const std::int64_t rows = self.check(inputs);
-  if (outputs.size() != self.outputs.size())
-    throw UserError(self.graph->name(), "the program gives " + std::to_string(self.outputs.size()) + " outputs",
-                    "room for " + std::to_string(outputs.size()));
-  std::unique_ptr<Impl::Call> call = self.take_call();
-  for (std::size_t i = 0; i < inputs.size(); ++i) call->inputs[i] = inputs[i].memory().get();
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const ValueType type = self.output_type(i, rows);
-    const std::size_t bytes = static_cast<std::size_t>(type.shape.size()) * size_of(type.dtype);
-    call->results[i] = Array::wrap(type.dtype, type.shape, runtime::array_pool().take(bytes));
+  const std::int64_t rows = self.check_call(inputs, outputs);
+  for (const int i : self.options.donated)
+    if (!is_sole_owner(inputs[static_cast<std::size_t>(i)].memory()))
+      throw UserError(
+          self.graph->name(),
+          "donated argument " + std::to_string(i) + " must have memory of the library's own, and be alone with it",
+          "memory that is wrapped, or that another Array shares", "clone()");
+  // Without memory from here on, whatever happens.
+  std::vector<Array> donated;
+  donated.reserve(self.options.donated.size());
+  for (const int i : self.options.donated) donated.push_back(std::move(inputs[static_cast<std::size_t>(i)]));
+  self.run(inputs, outputs, rows, donated);
+}
+
+std::int64_t Executable::Impl::check_call(std::span<const Array> in, std::span<const Array> out) const {
+  const std::int64_t rows = check(in);
+  if (out.size() != outputs.size())
+    throw UserError(graph->name(), "the program gives " + std::to_string(outputs.size()) + " outputs",
+                    "room for " + std::to_string(out.size()));
+  return rows;
+}
+
+// `donated`: the arrays of options.donated, taken out of `in`; or none.
+void Executable::Impl::run(std::span<const Array> in, std::span<Array> out, std::int64_t rows,
+                           std::span<const Array> donated) const {
+  std::unique_ptr<Call> call = take_call();
+  for (std::size_t i = 0; i < in.size(); ++i) call->inputs[i] = in[i].memory().get();
+  for (std::size_t i = 0; i < donated.size(); ++i)
+    call->inputs[static_cast<std::size_t>(options.donated[i])] = donated[i].memory().get();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const ValueType type = output_type(i, rows);
+    const auto at = std::ranges::find(options.donated, input_of(i)) - options.donated.begin();
+    const bool takes_over = static_cast<std::size_t>(at) < donated.size();
+    call->results[i] = Array::wrap(
+        type.dtype, type.shape,
+        takes_over ? donated[static_cast<std::size_t>(at)].memory() : runtime::array_pool().take(bytes_of(type)));
     call->outputs[i] = call->results[i].raw();
   }
-  self.launch(call->inputs.data(), call->outputs.data(), rows);
-  // Only now, since `outputs` may hold the very arrays that are the inputs.
-  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = std::exchange(call->results[i], Array{});
-  self.calls.put(std::move(call));
+  launch(call->inputs.data(), call->outputs.data(), rows);
+  // Only now, since `out` may hold the very arrays that are the inputs.
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::exchange(call->results[i], Array{});
+  calls.put(std::move(call));
 }
 
 std::vector<Array> Executable::operator()(std::span<const Array> inputs) const {

@@ -25,6 +25,7 @@ struct Executable::Impl {
   CompileOptions options;
   std::vector<ValueType> inputs, outputs;
   std::vector<int> output_batch_axes;  // as options.batch_axes, which is empty or has one entry an input
+  std::vector<int> in_place;           // for each output the input whose memory it takes over, or -1; empty: none
   std::int64_t max_rows = 1;
   std::shared_ptr<const runtime::Engine> engine;
   std::vector<Array> bound;             // arguments after `inputs` that every call gets, see compile_bound()
@@ -42,7 +43,10 @@ struct Executable::Impl {
   template <class Types> std::int64_t rows_of(const Types& types, std::size_t* misfit) const;
   ValueType output_type(std::size_t index, std::int64_t rows) const;
   std::int64_t check(std::span<const Array> arrays) const;
+  int input_of(std::size_t output) const { return in_place.empty() ? -1 : in_place[output]; }
   std::unique_ptr<Call> take_call() const;
+  std::int64_t check_call(std::span<const Array> in, std::span<const Array> out) const;
+  void run(std::span<const Array> in, std::span<Array> out, std::int64_t rows, std::span<const Array> donated) const;
   void launch(void* const* in, void* const* out, std::int64_t rows) const;
 };
 

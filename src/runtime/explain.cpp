@@ -80,6 +80,22 @@ std::string Executable::explain() const {
                 "arena " + scaled(static_cast<double>(kernel.shared_bytes), "B", 1024) + " shared, " +
                     scaled(static_cast<double>(kernel.scratch_bytes), "B", 1024) + " a worker");
   }
+  if (!self.options.donated.empty()) {
+    std::string text;
+    int num_kept = 0;
+    for (const int input : self.options.donated) {
+      const auto output = std::ranges::find(self.in_place, input);
+      if (output == self.in_place.end())
+        ++num_kept;
+      else
+        text += (text.empty() ? "" : ", ") + std::string("output ") + std::to_string(output - self.in_place.begin()) +
+                " in place of input " + std::to_string(input);
+    }
+    if (num_kept > 0)
+      text += (text.empty() ? "" : "; ") + count(num_kept, "input") +
+              " read after every output of that type is begun, or without one: free after the call";
+    append_line(out, "donated", text);
+  }
   if (const std::string workers = self.engine->workers(); !workers.empty()) append_line(out, "threads", workers);
   append_line(out, "work",
               (self.arithmetic.is_bound ? "at most " : "") + scaled(self.arithmetic.flops, "flop") +

@@ -50,7 +50,6 @@ class Context {
       workers_[w].scratch = arena_.get() + round_up(shared_bytes) + stride * w;
       workers_[w].worker = static_cast<std::int64_t>(w);
       workers_[w].barrier = &ThreadTeam::barrier;
-      workers_[w].cancel = cancel_flag();
     }
   }
 
@@ -216,6 +215,7 @@ class KernelEngine final : public Engine {
     const std::int64_t turn = context.next_turn();
     if (fixed_rows_) rows = program_.max_rows;
     const int num_workers = workers_.of(rows);
+    const std::int32_t* cancel = cancel_flag();
     for (int w = 0; w < num_workers; ++w) {
       KernelContext& c = context.workers()[static_cast<std::size_t>(w)];
       c.turn = turn;
@@ -223,6 +223,7 @@ class KernelEngine final : public Engine {
       c.results = outputs;
       c.rows = rows;
       c.num_workers = num_workers;
+      c.cancel = cancel;
     }
     if (num_workers == 1 || !run_on_team(context, num_workers)) {
       context.workers()[0].num_workers = 1;

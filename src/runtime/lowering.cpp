@@ -30,6 +30,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const std::func
   schedule_options.batch_axes = options.batch_axes;
   schedule_options.variable_rows = !options.batch_axes.empty();
   schedule_options.parallel = options.threads > 1;
+  schedule_options.donated = options.donated;
   result.program = schedule(*result.graph, schedule_options);
   kernel::verify(result.program);
   if (lap) lap("schedule");
@@ -52,6 +53,8 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
       throw UserError(where, "input " + std::to_string(i) + " must be " + wanted.str(), bound[i].type().str());
     if (i < options.batch_axes.size() && options.batch_axes[i] >= 0)
       throw UserError(where, "an input with a batch axis cannot be bound", "input " + std::to_string(i));
+    if (std::ranges::find(options.donated, static_cast<int>(i)) != options.donated.end())
+      throw UserError(where, "an input is bound or donated, not both", "input " + std::to_string(i));
     arrays.push_back(bound[i]);
   }
   std::function<std::int64_t(DType)> panel;
@@ -61,6 +64,7 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
   const ir::BoundGraphs cut = ir::bind_inputs(*passes::optimize(graph, pass_options), pass_options.bound, panel);
   CompileOptions prepare_options = options;
   prepare_options.batch_axes.clear();
+  prepare_options.donated.clear();
   if (options.target != "host" && !kernel::host_runs(options.target)) {  // an export for other machines
     prepare_options.target = "host";
     prepare_options.backend = "interp";

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "core/own_memory.h"
+
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #else
@@ -59,8 +61,7 @@ template <class T> struct MemoryPool::ControlBlockAllocator {
 
 std::shared_ptr<void> MemoryPool::take(std::size_t bytes) {
   Block* block = take_block(bytes);
-  return std::shared_ptr<void>(
-      block->payload(), [](void*) noexcept {}, ControlBlockAllocator<std::byte>(block));
+  return std::shared_ptr<void>(block->payload(), OwnMemory{.is_pooled = true}, ControlBlockAllocator<std::byte>(block));
 }
 
 MemoryPool::Block* MemoryPool::take_block(std::size_t bytes) {

@@ -236,6 +236,9 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<std::string> vars;  // names; vars[0] = "rows"
   std::vector<ValueType> arguments, results;
+  // For each result the argument whose memory it takes over, or -1; empty: none does. When a run begins, such a result's memory holds
+  // the argument, and no statement names the argument's buffer.
+  std::vector<int> in_place;
   std::int64_t max_rows = 1;  // greatest value of rows_var
   std::int64_t shared_bytes = 0, worker_bytes = 0;
   Block body;

@@ -53,7 +53,9 @@ class Printer {
       line("argument " + std::to_string(i) + ": " + program_.arguments[i].str());
     }
     for (std::size_t i = 0; i < program_.results.size(); ++i) {
-      line("result " + std::to_string(i) + ": " + program_.results[i].str());
+      const int argument = program_.in_place.empty() ? -1 : program_.in_place[i];
+      line("result " + std::to_string(i) + ": " + program_.results[i].str() +
+           (argument < 0 ? "" : " in place of argument " + std::to_string(argument)));
     }
     for (std::size_t i = 0; i < program_.buffers.size(); ++i) print_buffer(static_cast<int>(i));
     std::string vars = "vars";

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 
 #include "hotloop/error.h"
@@ -47,7 +48,17 @@ class Verifier {
     define(rows_var, {{0, p_.max_rows}, -1});
     verify_block(p_.body, Place::Outside);
     at_ = "program " + p_.name;
+    check(p_.in_place.empty() || p_.in_place.size() == p_.results.size(), "in_place has an entry a result");
     for (std::size_t i = 0; i < p_.results.size(); ++i) {
+      const int argument = p_.in_place.empty() ? -1 : p_.in_place[i];
+      if (argument >= 0) {
+        check(static_cast<std::size_t>(argument) < p_.arguments.size() &&
+                  p_.arguments[static_cast<std::size_t>(argument)] == p_.results[i],
+              "a result takes over an argument of its type");
+        check(!touched_arguments_.contains(argument),
+              "argument " + std::to_string(argument) + " must be read as the result that took it over");
+        continue;
+      }
       check(p_.results[i].shape.size() == 0 || written_results_.contains(static_cast<int>(i)),
             "result " + std::to_string(i) + " must be written");
     }
@@ -158,6 +169,7 @@ class Verifier {
     const Buffer& b = p_.buffers[static_cast<std::size_t>(access.buffer)];
     check(b.dtype == dtype, "the access to " + b.name + " must have its dtype, " + std::string(name_of(b.dtype)));
     verify_affine(access.index);
+    if (b.space == Space::Argument) touched_arguments_.insert(b.index);
     if (proves && access.indirect.empty() && !scope_may_be_empty()) {
       if (const auto range = range_of(access.index, span)) {
         const std::int64_t low = range->low, high = range->high;
@@ -462,6 +474,7 @@ class Verifier {
   std::string at_;
   std::map<Var, Known> scope_;
   std::map<int, bool> written_results_;
+  mutable std::set<int> touched_arguments_;
   Tile tile_;
   const Grid* grid_ = nullptr;
   int empty_depth_ = 0;  // loops around that never run

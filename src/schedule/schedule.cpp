@@ -8,6 +8,7 @@
 #include "schedule/axes.h"
 #include "schedule/context.h"
 #include "schedule/desugar.h"
+#include "schedule/donate.h"
 #include "schedule/levels.h"
 #include "schedule/lower_math.h"
 #include "schedule/memory_plan.h"
@@ -76,6 +77,12 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
   program.body = lower_levels(context, *graph, outputs);
   kernel::stream_lanes(program);
   kernel::lower_math(program);
+  take_over_arguments(program, options.donated, [&](int input, int output) {
+    if (!options.variable_rows) return true;
+    const Value from = graph->inputs()[static_cast<std::size_t>(input)];
+    const Value to = graph->outputs()[static_cast<std::size_t>(output)];
+    return axes.axis_in(from, context.tile_class) == axes.axis_in(to, context.tile_class);
+  });
   plan_memory(program);
   return std::move(program);
 }

@@ -14,6 +14,7 @@ struct ScheduleOptions {
   bool variable_rows = false;   // the extent of the batch axes is a run-time number
   std::int64_t tile_rows = 0;   // 0: chosen by size
   bool parallel = false;        // large updates outside tiles are divided among the workers
+  std::vector<int> donated;     // inputs whose memory an output may take over
 };
 
 // `graph` must have no `call` nodes (the pass inline_calls removes them).
