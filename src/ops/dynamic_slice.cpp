@@ -51,13 +51,13 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
 
 std::vector<Batched> batch(const BatchContext& c) {
   const auto [x, x_batched] = c.operands[0];
-  const auto starts = c.operands.subspan(1);
+  const auto [differ, starts] = lane_starts(c, 1);
   const auto& sizes = c.node.attrs.integers("sizes");
   const Shape& shape = c.node.operands[0].shape();
-  if (std::ranges::none_of(starts, &Batched::batched)) {
+  if (!differ) {
     std::vector<Value> all = {constant(0, DType::I32)};
     for (const Batched& start : starts) all.push_back(start.value);
-    return {{dynamic_slice(x, all, prepended(c.size, sizes)), true}};
+    return {{dynamic_slice(with_batch(c.operands[0], c.size), all, prepended(c.size, sizes)), true}};
   }
   const int moving = num_moving_axes(shape, sizes);
   if (moving == 0) return {{x, x_batched}};

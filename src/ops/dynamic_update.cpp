@@ -93,8 +93,8 @@ std::vector<Batched> batch_moving(const BatchContext& c) {
 }
 
 std::vector<Batched> batch(const BatchContext& c) {
-  const auto starts = c.operands.subspan(2);
-  if (!std::ranges::none_of(starts, &Batched::batched)) return batch_moving(c);
+  const auto [differ, starts] = lane_starts(c, 2);
+  if (differ) return batch_moving(c);
   std::vector<Value> all = {constant(0, DType::I32)};
   for (const Batched& start : starts) all.push_back(start.value);
   return {{dynamic_update(with_batch(c.operands[0], c.size), with_batch(c.operands[1], c.size), all), true}};

@@ -8,6 +8,7 @@
 
 #include "core/nearest.h"
 #include "hotloop/error.h"
+#include "hotloop/fixed_rows.h"
 #include "ir/arithmetic.h"
 #include "ir/op_def.h"
 #include "passes/pipeline.h"
@@ -210,7 +211,8 @@ std::unique_ptr<runtime::Engine> build_per_op(Executable::Impl& impl, const Grap
   return engine;
 }
 
-std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& graph, const CompileOptions& options) {
+std::shared_ptr<Executable::Impl> build_for_rows(const std::shared_ptr<const Graph>& graph,
+                                                 const CompileOptions& options) {
   auto impl = std::make_shared<Executable::Impl>();
   impl->options = options;
   impl->inputs = graph->input_types();
@@ -226,6 +228,19 @@ std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& grap
   impl->arithmetic = ir::count_arithmetic(*impl->graph);
   impl->bytes = total_bytes(impl->inputs) + total_bytes(impl->outputs);
   return impl;
+}
+
+// A batch of one row has no other number of rows: what couples rows is no hindrance there.
+std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& graph, const CompileOptions& options) {
+  try {
+    return build_for_rows(graph, options);
+  } catch (const NeedsFixedRows&) {
+    for (std::size_t i = 0; i < options.batch_axes.size(); ++i)
+      if (const int axis = options.batch_axes[i]; axis >= 0 && graph->inputs()[i].shape()[axis] != 1) throw;
+    CompileOptions fixed = options;
+    fixed.batch_axes.clear();
+    return build_for_rows(graph, fixed);
+  }
 }
 
 }  // namespace

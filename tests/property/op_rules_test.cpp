@@ -21,6 +21,7 @@ class OpRules : public ::testing::TestWithParam<Case> {
   const OpDef& def() const { return op(GetParam().op); }
   DType dtype() const { return GetParam().dtype; }
   std::vector<Sample> samples(Rng& rng) const { return def().samples(rng, dtype()); }
+  void check_batch(std::int64_t num_lanes);
   Rng rng_{op_test_seed};
 };
 
@@ -261,10 +262,9 @@ std::vector<std::vector<bool>> batch_subsets(std::size_t n) {
   return subsets;
 }
 
-TEST_P(OpRules, BatchAgreesWithALoopOverLanes) {
-  constexpr std::size_t num_lanes = 3;
+void OpRules::check_batch(std::int64_t num_lanes) {
   std::vector<std::vector<Sample>> lanes;
-  for (std::size_t i = 0; i < num_lanes; ++i) lanes.push_back(samples(rng_));
+  for (std::int64_t i = 0; i < num_lanes; ++i) lanes.push_back(samples(rng_));
   for (std::size_t n = 0; n < lanes[0].size(); ++n) {
     const Sample& first = lanes[0][n];
     const auto graph = graph_of(def(), first);
@@ -275,7 +275,7 @@ TEST_P(OpRules, BatchAgreesWithALoopOverLanes) {
       std::vector<Array> inputs;
       for (std::size_t i = 0; i < subset.size(); ++i) {
         std::vector<Array> each;
-        for (std::size_t lane = 0; lane < num_lanes; ++lane) each.push_back(lanes[lane][n].operands[i]);
+        for (const auto& lane : lanes) each.push_back(lane[n].operands[i]);
         inputs.push_back(subset[i] ? stacked(each) : each[0]);
       }
       std::vector<bool> batched;
@@ -294,7 +294,7 @@ TEST_P(OpRules, BatchAgreesWithALoopOverLanes) {
       verify(*batch_graph);
       const auto got = evaluate(*batch_graph, inputs);
       ASSERT_EQ(got.size(), graph->outputs().size());
-      for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+      for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
         std::vector<Array> operands;
         for (std::size_t i = 0; i < subset.size(); ++i) operands.push_back(lanes[subset[i] ? lane : 0][n].operands[i]);
         const auto wanted = evaluate(*graph, operands);
@@ -310,6 +310,11 @@ TEST_P(OpRules, BatchAgreesWithALoopOverLanes) {
       }
     }
   }
+}
+
+// Three lanes, and one, which some rules treat by itself.
+TEST_P(OpRules, BatchAgreesWithALoopOverLanes) {
+  for (const std::int64_t num_lanes : {3, 1}) check_batch(num_lanes);
 }
 
 // A NaN in any one float operand shows in some float result.

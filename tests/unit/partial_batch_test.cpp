@@ -1,11 +1,19 @@
 // Executables that take fewer rows than they were traced for.
 #include <cmath>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "hotloop/error.h"
+#include "hotloop/fixed_rows.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
+#include "hotloop/transforms.h"
 #include "ir/op_def.h"
 
 namespace hotloop {
@@ -106,6 +114,39 @@ TEST(PartialBatch, NeedsTheBatchFirst) {
   const TracedFunction same = [](std::span<const Value> in) { return std::vector<Value>{neg(in[0])}; };
   const std::vector<ValueType> type = {{DType::F32, {4, 2}}};
   EXPECT_THROW(compile(trace(same, type), options({1})), UserError);
+}
+
+// A batch of one row may do what couples rows: there is no other number of them. One of two may not.
+TEST(PartialBatch, OneRowMayBeCoupled) {
+  const auto coupled = [](std::span<const Value> in) {
+    return std::vector<Value>{reshape(in[0], {in[0].shape().size()})};
+  };
+  const auto graph_of = [&](std::int64_t rows) {
+    return trace(coupled, std::vector<ValueType>{{DType::F64, {rows, 3}}});
+  };
+  for (const char* backend : {"interp", "llvm"}) {
+    const Executable one = compile(graph_of(1), options({0}, backend));
+    EXPECT_EQ(one(std::vector<Array>{inputs(1)[0]})[0].at(2), inputs(1)[0].at(2)) << backend;
+    EXPECT_THROW(compile(graph_of(2), options({0}, backend)), NeedsFixedRows) << backend;
+  }
+}
+
+// Under a batch of one, a write at a run-time place stays one: it does not become a choice for each place of the whole table.
+TEST(PartialBatch, OneLaneWritesAtItsPlace) {
+  const TracedFunction write = [](std::span<const Value> in) {
+    const Value starts[] = {in[2], constant(0, DType::I32)};
+    return std::vector<Value>{dynamic_update(in[0], in[1], starts), dynamic_slice(in[0], starts, {1, 3})};
+  };
+  const auto ops_for = [&](std::int64_t rows) {
+    const std::vector<ValueType> given = {{DType::F64, {rows, 9, 3}}, {DType::F64, {rows, 1, 3}}, {DType::I32, {rows}}};
+    const auto graph = trace(vmap(write, {0, 0, 0}), given);
+    std::set<std::string> names;
+    for (const auto& node : graph->nodes()) names.insert(std::string(node->op->name));
+    return names;
+  };
+  EXPECT_TRUE(ops_for(1).contains("dynamic_update") && ops_for(1).contains("dynamic_slice"));
+  EXPECT_FALSE(ops_for(1).contains("gather"));
+  EXPECT_FALSE(ops_for(2).contains("dynamic_update"));
 }
 
 }  // namespace

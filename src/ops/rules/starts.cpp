@@ -45,6 +45,16 @@ int num_moving_axes(const Shape& shape, std::span<const std::int64_t> sizes) {
   return n;
 }
 
+LaneStarts lane_starts(const BatchContext& c, std::size_t first_start) {
+  LaneStarts out;
+  for (const Batched& start : c.operands.subspan(first_start)) {
+    const bool one = start.batched && c.size == 1;
+    out.differ = out.differ || (start.batched && !one);
+    out.starts.push_back(one ? Batched{reshape(start.value, {}), false} : start);
+  }
+  return out;
+}
+
 Value clamped_start(const Batched& start, std::int64_t extent, std::int64_t size, const Shape& shape) {
   const Value low = maximum(start.value, like(start.value, 0));
   const Value fitting = minimum(low, like(low, static_cast<double>(extent - size)));

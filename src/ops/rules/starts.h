@@ -19,6 +19,13 @@ std::vector<std::int64_t> clamped_starts(const EvalContext& c, std::size_t first
 // Number of leading axes up to the last one whose size differs from its extent: on the others every start clamps to 0.
 int num_moving_axes(const Shape& shape, std::span<const std::int64_t> sizes);
 
+// Whether the lanes start elsewhere. A batch of one does not: its starts are those of its only lane, without the batch's axis.
+struct LaneStarts {
+  bool differ = false;
+  std::vector<Batched> starts;
+};
+LaneStarts lane_starts(const BatchContext& c, std::size_t first_start);
+
 // start[axis] clamped so that `size` fits into `extent`, repeated to `shape`, whose leading axis is the lanes.
 Value clamped_start(const Batched& start, std::int64_t extent, std::int64_t size, const Shape& shape);
 
