@@ -33,7 +33,8 @@ std::vector<Level> levels_of(const std::string& targets) {
   std::vector<Level> chosen;
   for (std::size_t at = 0; at <= targets.size();) {
     const std::size_t end = std::min(targets.find(',', at), targets.size());
-    const Level& level = level_of(targets.substr(at, end - at));
+    const std::string name = targets.substr(at, end - at);
+    const Level& level = level_of(name);
     if (std::ranges::find(chosen, level.name, &Level::name) == chosen.end()) chosen.push_back(level);
     at = end + 1;
   }
