@@ -37,8 +37,7 @@ std::optional<Storage> LoweringContext::find(Value v) {
   if (const auto it = tile_storage_.find(key_of(v)); it != tile_storage_.end()) return it->second;
   if (const auto it = storage_.find(key_of(v)); it != storage_.end()) {
     Storage s = it->second;
-    const int axis = in_tile_ ? axes_.axis_in(v, tile_class) : -1;
-    if (axis >= 0) s.offset = s.offset + Affine::of(row0_, s.strides[static_cast<std::size_t>(axis)]);
+    if (in_tile_) move_rows(s, v, 1);
     return s;
   }
   if (ir::is(*v.node, ir::OpKind::Constant)) {
@@ -52,13 +51,16 @@ std::optional<Storage> LoweringContext::find(Value v) {
   const Value operand = v.node->operands[0];
   auto source = find(operand);
   if (!source || !crosses_tiles(*v.node)) return source ? view_through(*v.node, *source) : std::nullopt;
-  const auto move = [&](Storage& s, int axis, std::int64_t by) {
-    if (axis >= 0) s.offset = s.offset + Affine::of(row0_, by * s.strides[static_cast<std::size_t>(axis)]);
-  };
-  move(*source, axes_.axis_in(operand, tile_class), -1);
+  move_rows(*source, operand, -1);
   auto view = view_through(*v.node, *source);
-  if (view) move(*view, axes_.axis_in(v, tile_class), 1);
+  if (view) move_rows(*view, v, 1);
   return view;
+}
+
+void LoweringContext::move_rows(Storage& s, Value v, std::int64_t by) const {
+  for (int axis = 0; axis < v.rank(); ++axis)
+    if (axes_.axis_class(v, axis) == tile_class)
+      s.offset = s.offset + Affine::of(row0_, by * s.strides[static_cast<std::size_t>(axis)]);
 }
 
 bool LoweringContext::is_bound(Value v) const {

@@ -96,6 +96,8 @@ class LoweringContext {
   int loop_depth = 0;
 
  private:
+  // Moves by times the tile's first row along the tile class, along each axis of it.
+  void move_rows(Storage& s, Value v, std::int64_t by) const;
   const AxisAnalysis& axes_;
   const ScheduleOptions& options_;
   std::map<ValueKey, Storage> storage_, tile_storage_;

@@ -6,7 +6,9 @@
 #include "compiled.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
+#include "hotloop/transforms.h"
 #include "ir/op_def.h"
+#include "op_checks.h"
 
 namespace hotloop {
 namespace {
@@ -42,6 +44,35 @@ TEST(Views, ACarryThatIsAViewIsReadInTheSameIteration) {
 }
 
 using Values = std::span<const Value>;
+
+// The product contracts an axis of `b` with one that the scan runs along, so that both axes of `b` are cut into tiles.
+TEST(Views, ASliceOfAValueThatRunsWithTheTilesOnBothAxes) {
+  const auto fn = [](Values v) {
+    const Value a = v[0], b = v[1], init[] = {v[2]}, xs[] = {matmul(a, b)};
+    const std::int64_t n = b.shape()[0];
+    const Value parts[] = {narrow(b, 0, n / 2, n - n / 2), narrow(b, 0, 0, n / 2)};
+    const Value last = scan(
+                           [&](Values c, Values x) {
+                             return std::pair{std::vector<Value>{c[0] * 0.5 + a * broadcast_to(x[0], a.shape())},
+                                              std::vector<Value>{}};
+                           },
+                           init, xs)
+                           .first[0];
+    return std::vector<Value>{concat(parts, 0), last};
+  };
+  for (const std::int64_t n : {4, 6, 12, 40}) {
+    std::vector<Array> inputs(3, Array(DType::F64, {n, n}));
+    for (int k = 0; k < 3; ++k) {
+      inputs[static_cast<std::size_t>(k)] = Array(DType::F64, {n, n});
+      for (std::int64_t i = 0; i < n * n; ++i)
+        inputs[static_cast<std::size_t>(k)].set(i, 0.01 * static_cast<double>((i * 7 + k) % 23 - 11));
+    }
+    const auto graph = trace(fn, std::vector<ValueType>(3, inputs[0].type()));
+    const auto oracle = ir::evaluate(*graph, inputs), got = compile(graph)(inputs);
+    for (std::size_t k = 0; k < oracle.size(); ++k)
+      EXPECT_TRUE(ir::close(got[k], oracle[k], 1e-12)) << "output " << k << " of size " << n;
+  }
+}
 
 // Inputs: x[200, 3] and w[3, 40], from which rows of a tile are computed, and what the view is of.
 struct Case {
