@@ -1,10 +1,15 @@
 #include <gtest/gtest.h>
 #include <chrono>
+#include <cstring>
 #include <thread>
+#include <vector>
 
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
+#include "hotloop/nn.h"
 #include "hotloop/ops.h"
+#include "hotloop/optim.h"
+#include "hotloop/train.h"
 #include "hotloop/transforms.h"
 #include "runtime/pool.h"
 
@@ -203,6 +208,22 @@ TEST(Executable, CancelEndsALongLoop) {
     canceller.join();
     clear_cancel();
   }
+}
+
+// The same work on few and on many elements, dealt out to the workers: the many look at the cancel flag meanwhile, the few do not.
+TEST(Executable, LongAndShortStatementsOfOneKind) {
+  const nn::Sequential model(nn::LSTM(64, 256), nn::Last(),
+                             nn::Linear(256, 1));  // weights of 262,144, 65,536 and fewer numbers
+  const optim::Adam adam(1e-3);
+  const Tree<Array> params = model.init(0), state = adam.init(params);
+  const Array x = Array::full(DType::F32, {8, 3, 64}, 0.5), y = Array::full(DType::F32, {8, 1}, 1.0);
+  const train::Step step = train::train_step(model, losses::MSE(), adam, params, state, x.type(), y.type());
+  const std::vector<Array> arguments = step.arguments(params, state, x, y);
+  std::vector<Array> results[2];
+  for (const int threads : {1, 2})
+    results[threads - 1] = compile(step.graph(), {.threads = threads, .batch_axes = step.batch_axes})(arguments);
+  for (std::size_t i = 0; i < results[0].size(); ++i)
+    EXPECT_EQ(std::memcmp(results[0][i].raw(), results[1][i].raw(), results[0][i].bytes()), 0) << i;
 }
 
 // A loop inside tiles whose carries have no row of the batch: every worker computes them, in place, so no two may do it at one place.

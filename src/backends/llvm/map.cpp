@@ -501,7 +501,8 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
     code.held = nullptr;
     return;
   }
-  const std::string key = nest.key();
+  // A dealt dim's length is an argument, so the key does not tell by itself whether the code looks at the flag.
+  const std::string key = nest.key() + (is_long(nest) ? " long" : "");
   ModuleState& state = code.state();
   llvm::Function*& function = state.outlined[key];
   if (function == nullptr) {
