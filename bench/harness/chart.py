@@ -71,15 +71,19 @@ def ratios(results, meta):
     names = [n for n in COLOURS if any(n in p for _, _, _, p in rows)] + sorted({n for r in rows for n in r[3]} - set(COLOURS))
     values = [v for r in rows for v in r[3].values()]
     low, high = min(0.8, min(values) / 1.15), max(2.0, max(values) * 1.15)
-    left, right, top, step = 470, 30, 70, 24
-    width = 1040
+    right, step = 30, 24
+    left = max(300.0, 30 + 6.4 * max(len(label) for _, label, _, _ in rows))
+    width = round(left + 570)
     scale = lambda v: left + (width - left - right) * math.log(v / low) / math.log(high / low)  # noqa: E731
-    body, y, group = [], top, None
+    body, group = [], None
     body.append('<text x="12" y="24" style="font-size:15px;font-weight:600">Time as a multiple of Hotloop\'s: right of the line, Hotloop is faster</text>')
-    x = 12.0
+    x, y = 12.0, 44
     for n in names:
-        body.append(marker(n, names, x + 6, 44, report.title(n)) + f'<text x="{x + 17:.0f}" y="48">{html.escape(report.title(n))}</text>')
+        if x + 17 + 7.2 * len(report.title(n)) > width - 12:
+            x, y = 12.0, y + 20
+        body.append(marker(n, names, x + 6, y, report.title(n)) + f'<text x="{x + 17:.0f}" y="{y + 4}">{html.escape(report.title(n))}</text>')
         x += 34 + 7.2 * len(report.title(n))
+    top = y = y + 26
     marks = []
     for row_group, label, base, points in rows:
         if row_group != group:
