@@ -129,7 +129,7 @@ def curves(title, x_label, y_label, series, roofline, foot):
         x, y = max(roofline)
         body.append(f'<text class="small" x="{sx(x) + 10:.1f}" y="{sy(y) + 4:.1f}">roofline</text>')
     names, taken = list(series), [sy(y) + 4] if roofline else []  # labels at the right end, kept apart
-    for n, points in series.items():
+    for n, points in sorted(series.items(), key=lambda s: -max(s[1])[1]):  # the highest end first: its label stays in place
         line = " ".join(f"{sx(x):.1f},{sy(y):.1f}" for x, y in sorted(points))
         body.append(f'<polyline points="{line}" fill="none" stroke="{colour(n)}" stroke-width="2"/>')
         body += [marker(n, names, sx(x), sy(y), f"{report.title(n)}: {y:.3g} at {x:g}") for x, y in points]
