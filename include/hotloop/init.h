@@ -48,10 +48,9 @@ class Seed {
   Seed started() const;
   // The stream; null without.
   TorchGenerator* stream() const { return stream_.get(); }
-  // The seed of what is called `name` inside.
-  Seed folded(std::string_view name) const;
 
  private:
+  friend Seed fold_in(const Seed& seed, std::string_view name);
   std::uint64_t value_;
   Generator generator_;
   std::shared_ptr<TorchGenerator> stream_ = nullptr;
@@ -59,7 +58,7 @@ class Seed {
 
 // The seed of what is called `name` inside what has `seed`.
 std::uint64_t fold_in(std::uint64_t seed, std::string_view name);
-inline Seed fold_in(const Seed& seed, std::string_view name) { return seed.folded(name); }
+Seed fold_in(const Seed& seed, std::string_view name);
 
 // Uniform in [low, high), independent elements.
 Array uniform(const Seed& seed, const Shape& shape, DType dtype, double low, double high);

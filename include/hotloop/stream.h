@@ -69,6 +69,7 @@ class Stream {
 struct StreamStep {
   std::shared_ptr<Graph> graph;
   std::vector<Array> bound;  // params and buffers, then one undefined array for each other input: for compile_bound
+  std::vector<std::string> bound_names;  // of the params and buffers
   Tree<Array> initial_state;
 };
 StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,

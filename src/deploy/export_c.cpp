@@ -128,8 +128,7 @@ int $N_prepare($N_weights* weights, const $N_params* params) {
   unsigned char* scratch = weights->bytes + $p;
   void* const arguments[] = {$Q};
   void* const results[] = {$U};
-  static const int32_t never = 0;
-  const hl_context context = {arguments, results, scratch, scratch + $h, 1, 0, 1, 0, 0, &never, 0};
+  const hl_context context = {arguments, results, scratch, scratch + $h, 1, 0, 1, 0, 0, 0, 0};
   (void)to;
   (void)params;
   $N_prepare_kernel(&context);
@@ -156,8 +155,7 @@ void $N_step($N_voice* voice, const $T* x, $T* y) {
   const $N_prepared* weights = (const $N_prepared*)(const void*)voice->weights;
   void* const arguments[] = {$A};
   void* const results[] = {$R};
-  static const int32_t never = 0;
-  const hl_context context = {arguments, results, voice->scratch, voice->scratch + $H, $M, 0, 1, 0, 0, &never, voice->current};
+  const hl_context context = {arguments, results, voice->scratch, voice->scratch + $H, $M, 0, 1, 0, 0, 0, voice->current};
   (void)before;
   (void)after;
   (void)weights;

@@ -197,16 +197,19 @@ std::string choose_function(const ExportedStep& step) {
   return "define internal ptr @" + step.name + ".choose() nounwind {\n" + w.out + "}\n";
 }
 
-// A variant's table: step, prepare, exported weights.
-constexpr const char* functions_text = R"(
-define i32 @$N_prepare(ptr %weights, ptr %params) nounwind {
-  %variant = call ptr @$N.choose()
+// How a function begins that makes no sense on a processor for which there is no variant.
+constexpr const char* choose_text = R"(  %variant = call ptr @$N.choose()
   %none = icmp eq ptr %variant, null
   br i1 %none, label %absent, label %present
 absent:
   ret i32 -1
 present:
-  %at = getelementptr i8, ptr %variant, i64 8
+)";
+
+// A variant's table: step, prepare, exported weights.
+constexpr const char* functions_text = R"(
+define i32 @$N_prepare(ptr %weights, ptr %params) nounwind {
+$choose  %at = getelementptr i8, ptr %variant, i64 8
   %prepare = load ptr, ptr %at
   call void %prepare(ptr %weights, ptr %params)
   ret i32 0
@@ -240,13 +243,7 @@ define void @$N_reset(ptr %voice) nounwind {
 }
 
 define i32 @$N_init(ptr %voice, ptr %weights) nounwind {
-  %variant = call ptr @$N.choose()
-  %none = icmp eq ptr %variant, null
-  br i1 %none, label %absent, label %present
-absent:
-  ret i32 -1
-present:
-  %variant.at = getelementptr i8, ptr %voice, i64 $V
+$choose  %variant.at = getelementptr i8, ptr %voice, i64 $V
   store ptr %variant, ptr %variant.at
   %current.at = getelementptr i8, ptr %voice, i64 $C
   store i32 0, ptr %current.at
@@ -286,7 +283,8 @@ std::string export_object(const ExportedStep& step) {
     data.push_back({weights, v.prepared, v.offsets, std::max<std::int64_t>(v.prepared_bytes, 64)});
   }
   const VoiceLayout layout(step);
-  glue = filled(glue + choose_function(step) + functions_text, {{"$W", text(layout.weights)},
+  glue = filled(glue + choose_function(step) + functions_text, {{"$choose", choose_text},
+                                                                {"$W", text(layout.weights)},
                                                                 {"$V", text(layout.variant)},
                                                                 {"$C", text(layout.current)},
                                                                 {"$S", text(layout.states)},

@@ -92,13 +92,10 @@ ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, st
   out.name = options.name;
   out.initial = step.initial_state.flatten();
   out.state_bytes = std::max<std::int64_t>(lay_out(out.initial, out.state_offsets), 64);
-  const DType dtype = params.num_leaves() == 0 ? DType::F32 : params.flatten().front().dtype();
-  const Tree<Array> buffers = options.stream.buffers.empty() ? model.init_buffers(dtype) : options.stream.buffers;
-  for (const Tree<Array>* tree : {&params, &buffers})
-    tree->for_each([&](const std::string& name, const Array& leaf) {
-      out.param_names.push_back(field_name(name));
-      out.param_types.push_back(leaf.type());
-    });
+  for (std::size_t i = 0; i < step.bound_names.size(); ++i) {
+    out.param_names.push_back(field_name(step.bound_names[i]));
+    out.param_types.push_back(step.bound[i].type());
+  }
   for (const Level& level : chosen) {
     CompileOptions compile_options;
     compile_options.target = level.target;

@@ -50,8 +50,11 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
   const Tree<Array> buffers = options.buffers.empty() ? model.init_buffers(dtype) : options.buffers;
   StreamStep step;
   step.initial_state = traced_initial_state(model, batch, dtype);
-  step.bound = params.flatten();
-  for (const Array& leaf : buffers.flatten()) step.bound.push_back(leaf);
+  for (const Tree<Array>* tree : {&params, &buffers})
+    tree->for_each([&](const std::string& name, const Array& leaf) {
+      step.bound.push_back(leaf);
+      step.bound_names.push_back(name);
+    });
   std::vector<ValueType> types;
   for (const Array& leaf : step.bound) types.push_back(leaf.type());
   for (const Array& leaf : step.initial_state.flatten()) types.push_back(leaf.type());

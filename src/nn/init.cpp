@@ -54,9 +54,9 @@ Seed Seed::started() const {
   return out;
 }
 
-Seed Seed::folded(std::string_view name) const {
-  Seed out = started();
-  out.value_ = fold_in(value_, name);
+Seed fold_in(const Seed& seed, std::string_view name) {
+  Seed out = seed.started();
+  out.value_ = fold_in(seed.value_, name);
   return out;
 }
 

@@ -110,23 +110,21 @@ std::int64_t least_rows(const LoweringContext& context, std::span<const Node* co
   return least;
 }
 
-// Whether a loop ends for each row by itself: its rows may stream (stream_lanes.h), which needs their number in a register.
-bool ends_by_row(std::span<const Node* const> nodes) {
+// Whether the predicate holds for a node, also inside loops.
+template <class F> bool any_node(std::span<const Node* const> nodes, const F& predicate) {
   bool any = false;
   for (const Node* n : nodes)
-    for_each_node(*n, 0, 1, [&](const Node& node, int, double) {
-      any = any || (ir::is(node, OpKind::Loop) && node.regions.size() > 1);
-    });
+    for_each_node(*n, 0, 1, [&](const Node& node, int, double) { any = any || predicate(node); });
   return any;
 }
 
+// Whether a loop ends for each row by itself: its rows may stream (stream_lanes.h), which needs their number in a register.
+bool ends_by_row(std::span<const Node* const> nodes) {
+  return any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop) && node.regions.size() > 1; });
+}
+
 bool has_long_dots(const LoweringContext& context, std::span<const Node* const> nodes) {
-  bool any = false;
-  for (const Node* n : nodes)
-    for_each_node(*n, 0, 1, [&](const Node& node, int, double) {
-      any = any || (ir::is(node, OpKind::Dot) && !is_short_dot(context, node));
-    });
-  return any;
+  return any_node(nodes, [&](const Node& node) { return ir::is(node, OpKind::Dot) && !is_short_dot(context, node); });
 }
 
 // How the rows of a batch fall into tiles and blocks.

@@ -99,8 +99,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   const std::unique_ptr<llvm::TargetMachine> machine = codegen::make_target_machine(spec);
   llvm::LLVMContext context;
   llvm::Module module(program.name, context);
-  module.setTargetTriple(machine->getTargetTriple().str());
-  module.setDataLayout(machine->createDataLayout());
+  codegen::set_target(module, *machine);
   codegen::ModuleState state{module, program, spec.register_bytes, {}, {}};
   codegen::emit_program(state);
   codegen::merge_small_functions(module, *machine);

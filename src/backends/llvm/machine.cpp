@@ -89,6 +89,11 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec
   return machine;
 }
 
+void set_target(llvm::Module& module, const llvm::TargetMachine& machine) {
+  module.setTargetTriple(machine.getTargetTriple().str());
+  module.setDataLayout(machine.createDataLayout());
+}
+
 void merge_small_functions(llvm::Module& module, llvm::TargetMachine& machine) {
   constexpr unsigned most_instructions = 2000;
   unsigned instructions = 0;

@@ -27,8 +27,7 @@ std::unique_ptr<llvm::Module> kernel_module(const ObjectKernel& kernel, llvm::LL
   spec.features = "";
   const std::unique_ptr<llvm::TargetMachine> machine = codegen::make_target_machine(spec);
   auto module = std::make_unique<llvm::Module>(kernel.symbol, context);
-  module->setTargetTriple(machine->getTargetTriple().str());
-  module->setDataLayout(machine->createDataLayout());
+  codegen::set_target(*module, *machine);
   codegen::ModuleState state{*module, *kernel.program, spec.register_bytes, {}, {}};
   codegen::emit_program(state);
   codegen::merge_small_functions(*module, *machine);
@@ -63,14 +62,12 @@ std::string compile_object(std::span<const ObjectKernel> kernels, std::span<cons
   llvm::SMDiagnostic diagnostic;
   std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(glue, diagnostic, context);
   HOTLOOP_CHECK(module != nullptr, "glue of an export: " + diagnostic.getMessage().str());
-  module->setTargetTriple(machine->getTargetTriple().str());
-  module->setDataLayout(machine->createDataLayout());
+  codegen::set_target(*module, *machine);
   llvm::Linker linker(*module);
   for (const ObjectKernel& kernel : kernels)
     HOTLOOP_CHECK(!linker.linkInModule(kernel_module(kernel, context)), "kernels of an export do not link");
   auto constants = std::make_unique<llvm::Module>("data", context);
-  constants->setTargetTriple(machine->getTargetTriple().str());
-  constants->setDataLayout(machine->createDataLayout());
+  codegen::set_target(*constants, *machine);
   for (const ObjectData& block : data) add_data(*constants, block);
   HOTLOOP_CHECK(!linker.linkInModule(std::move(constants)), "data of an export do not link");
   for (const ObjectKernel& kernel : kernels)
