@@ -26,17 +26,6 @@ struct Point {
   int vector = 0;  // number in a block of vectors
 };
 
-// Points that may go by before a cancelled call is heard: some milliseconds of a slow core, also where each is read from anywhere.
-std::int64_t most_points_unheard(const MapNest& nest) {
-  return std::max((std::int64_t{1} << 21) / std::max(nest.body_weight(), 4), std::int64_t{1} << 13);
-}
-
-bool is_long(const MapNest& nest) {
-  double points = 1;
-  for (const LoopDim& dim : nest.dims) points *= static_cast<double>(dim.extent);
-  return points > static_cast<double>(2 * most_points_unheard(nest));
-}
-
 class MapEmitter {
  public:
   // `arguments`: the addresses of the groups, the indices of the index groups, the extents that are not static; of a long nest the
@@ -82,7 +71,7 @@ class MapEmitter {
   Values loop(int dim, Value* begin, Value* end, std::int64_t step, Values carried,
               const std::function<Values(Value* iv, const Values& carried)>& body) {
     if (cancel_ == nullptr) return code_.loop(begin, end, step, std::move(carried), body);
-    const std::int64_t unheard = most_points_unheard(nest_) / points_inside(dim);
+    const std::int64_t unheard = nest_.most_points_unheard() / points_inside(dim);
     const std::int64_t piece = std::max<std::int64_t>(unheard / step, 1) * step;
     const auto* first = llvm::dyn_cast<llvm::ConstantInt>(begin);
     const auto* last = llvm::dyn_cast<llvm::ConstantInt>(end);
@@ -141,8 +130,8 @@ class MapEmitter {
 
   void finish_in_lanes() {
     const std::int64_t count = nest_.dims[0].extent, whole = count / nest_.lanes * nest_.lanes;
-    code_.loop(code_.i64(0), code_.i64(whole), nest_.lanes,
-               [&](Value* first) { finish_block(moved(base_, 0, first), nest_.lanes); });
+    loop(0, code_.i64(0), code_.i64(whole), nest_.lanes,
+         [&](Value* first) { finish_block(moved(base_, 0, first), nest_.lanes); });
     if (whole < count) finish_block(moved(base_, 0, code_.i64(whole)), count - whole);
   }
 
@@ -501,8 +490,7 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
     code.held = nullptr;
     return;
   }
-  // A dealt dim's length is an argument, so the key does not tell by itself whether the code looks at the flag.
-  const std::string key = nest.key() + (is_long(nest) ? " long" : "");
+  const std::string key = nest.key();
   ModuleState& state = code.state();
   llvm::Function*& function = state.outlined[key];
   if (function == nullptr) {
@@ -511,7 +499,7 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
     for (const LoopDim& dim : nest.dims) {
       if (!dim.is_static()) types.push_back(code.b.getInt64Ty());
     }
-    if (is_long(nest)) types.push_back(code.b.getPtrTy());
+    if (nest.is_long()) types.push_back(code.b.getPtrTy());
     function =
         state.create_function("map_" + map.name, llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
     Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
@@ -549,7 +537,7 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
       const LoopDim& dim = nest.dims[d];
       if (!dim.is_static()) args.push_back(split && d == 0 ? count : dim_extent(code, frame, dim));
     }
-    if (is_long(nest)) args.push_back(frame.cancel);
+    if (nest.is_long()) args.push_back(frame.cancel);
     code.b.CreateCall(function, args);
   };
   if (split) {

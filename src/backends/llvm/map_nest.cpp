@@ -227,8 +227,19 @@ int MapNest::body_weight() const {
   return weight;
 }
 
+std::int64_t MapNest::most_points_unheard() const {
+  return std::max((std::int64_t{1} << 21) / std::max(body_weight(), 4), std::int64_t{1} << 13);
+}
+
+bool MapNest::is_long() const {
+  double points = 1;
+  for (const LoopDim& dim : dims) points *= static_cast<double>(dim.extent);
+  return points > static_cast<double>(2 * most_points_unheard());
+}
+
 std::string MapNest::key() const {
   std::ostringstream text;
+  if (is_long()) text << "long ";  // which the extents that are arguments do not tell
   text << "map " << num_outer << ' ' << vector_dim << ' ' << lanes << ' ' << body_end;
   for (const LoopDim& dim : dims) text << (dim.is_static() ? " d" + std::to_string(dim.extent) : std::string(" d?"));
   for (const auto* list : {&groups, &index_groups}) {

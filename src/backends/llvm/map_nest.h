@@ -54,6 +54,9 @@ struct MapNest {
 
   const kernel::Instr& instr(int i) const { return instrs[static_cast<std::size_t>(i)]; }
   int body_weight() const;  // instructions that cost something in the vector loop
+  // Points that may go by before a cancelled call is heard: some milliseconds of a slow core, also where each is read from anywhere.
+  std::int64_t most_points_unheard() const;
+  bool is_long() const;     // so that its code looks at the flag that cancels
   std::string key() const;  // equal keys, equal code
 };
 
