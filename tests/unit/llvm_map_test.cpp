@@ -1,6 +1,10 @@
 // Maps by the llvm backend.
 #include "llvm_backend.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
 #include <numeric>
 
 namespace hotloop::kernel {
@@ -119,6 +123,46 @@ TEST_P(LlvmMaps, StridesBroadcastsIndicesAndPredicates) {
       m.store(i32, at(z, Affine::of(r, n) + Affine::of(i)), column);
       p.add(m.build());
       check(p.build(), {1, 5, 6});
+    }
+  }
+}
+
+// `n` elements that lie against the end of accessible memory, or against its beginning.
+Array beside_a_guard(DType dtype, std::int64_t n, bool at_end, std::mt19937& random) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)),
+             bytes = static_cast<std::size_t>(n) * size_of(dtype);
+  char* pages = static_cast<char*>(mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  EXPECT_LE(bytes, page);
+  EXPECT_EQ(mprotect(pages + page, page, PROT_READ | PROT_WRITE), 0);
+  char* first = pages + (at_end ? 2 * page - bytes : page);
+  const Array values = random_values(dtype, n, random);
+  std::memcpy(first, values.raw(), bytes);
+  return Array::wrap(dtype, Shape{n}, std::shared_ptr<void>(first, [=](void*) { munmap(pages, 3 * page); }));
+}
+
+// Every third element, say, by whole vectors and moves between registers, where they hold enough of them; and nothing beyond the
+// first and the last element is read.
+TEST_P(LlvmMaps, ElementsAFewApart) {
+  std::mt19937 random(5);
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t stride : {2, 3, 4, 7, -2, -3}) {
+      for (const std::int64_t n : {2, 5, 15, 16, 33, 45}) {
+        ProgramBuilder p(target());
+        const std::int64_t span = (n - 1) * std::abs(stride) + 1;
+        const int x = p.argument(dtype, span), y = p.argument(dtype, span), z = p.result(dtype, n);
+        const Var i = p.var("i");
+        MapBuilder m({{i, {n, -1}}}, 1, 0);
+        const Affine place = Affine::of(i, stride) + (stride < 0 ? span - 1 : 0);
+        const int a = m.load(dtype, at(x, place)), b = m.load(dtype, at(y, place));
+        m.store(dtype, at(z, Affine::of(i)), m.op(ScalarOp::Fma, dtype, a, b, a));
+        p.add(m.build());
+        const Program program = p.build();
+        check(program, {1}, 1, {beside_a_guard(dtype, span, true, random), beside_a_guard(dtype, span, false, random)});
+        if (HasFatalFailure()) return;
+        const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+        if (program.target.name == "avx512" && std::abs(stride) <= 4)
+          EXPECT_EQ(source.find("masked.gather"), std::string::npos) << stride << ' ' << n << source;
+      }
     }
   }
 }
@@ -275,7 +319,13 @@ TEST_P(LlvmMaps, ReductionsOfManyRows) {
         m.store(dtype, at(y, Affine::of(r)), moved);
         m.store(dtype, at(largest, Affine::of(r)), most);
         p.add(m.build());
-        check(p.build());
+        const Program program = p.build();
+        check(program);
+        if (HasFatalFailure()) return;
+        // Few of them meet in short vectors, since moves between distant lanes are slow.
+        if (rows > (dtype == f32 ? 4 : 2)) continue;
+        const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+        EXPECT_NE(source.find(dtype == f32 ? "fadd <4 x float>" : "fadd <2 x double>"), std::string::npos) << source;
       }
     }
   }

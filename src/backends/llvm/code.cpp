@@ -287,6 +287,7 @@ static Value* narrowed(Code& code, Value* indices) {
 }
 
 Value* Code::gather(DType dtype, Value* pointer, Value* indices, Value* mask) {
+  if (Value* value = gather_by_vectors(dtype, pointer, indices, mask)) return value;
   const int lanes = lanes_in(indices);
   llvm::Type* memory = memory_type(dtype, lanes);
   Value* pointers = b.CreateGEP(memory_type(dtype, 1), pointer, narrowed(*this, indices));
@@ -328,66 +329,6 @@ Value* Code::identity(ir::ScalarOp op, DType dtype) {
   }
   HOTLOOP_CHECK(false, "no identity for this reduction");
   return nullptr;
-}
-
-Value* Code::combine_halves(ir::ScalarOp operation, DType dtype, Value* vector) {
-  for (int lanes = lanes_in(vector); lanes > 1; lanes /= 2) {
-    std::vector<int> low, high;
-    for (int l = 0; l < lanes / 2; ++l) {
-      low.push_back(l);
-      high.push_back(l + lanes / 2);
-    }
-    Value* a = lanes == 2 ? b.CreateExtractElement(vector, std::uint64_t{0}) : b.CreateShuffleVector(vector, low);
-    Value* c = lanes == 2 ? b.CreateExtractElement(vector, std::uint64_t{1}) : b.CreateShuffleVector(vector, high);
-    vector = op(operation, dtype, dtype, {a, c});
-  }
-  return vector;
-}
-
-// While there are several vectors, pairs of them become one in each round, which holds the lower and then the upper halves of both
-// side by side; a vector that is left over is halved alone. The last vector is combined where it lies, each block of lanes with
-// itself, halves exchanged: moves between distant lanes take several times as long as those between near ones.
-Value* Code::combine_halves(ir::ScalarOp operation, DType dtype, Values vectors) {
-  const int lanes = lanes_in(vectors[0]);
-  int width = lanes;  // of one of the original vectors in those of this round
-  const std::size_t wanted = vectors.size();
-  // With more vectors than lanes some rounds are missing.
-  HOTLOOP_CHECK(wanted <= static_cast<std::size_t>(lanes), "vectors to be combined");
-  while (vectors.size() > 1) {
-    Values next;
-    for (std::size_t i = 0; i < vectors.size(); i += 2) {
-      const bool paired = i + 1 < vectors.size();
-      const int held_lanes = lanes_in(vectors[i]);
-      std::vector<int> low, high;
-      for (int at = 0; at < held_lanes * (paired ? 2 : 1); at += width) {
-        for (int l = 0; l < width / 2; ++l) {
-          low.push_back(at + l);
-          high.push_back(at + width / 2 + l);
-        }
-      }
-      Value* other = paired ? vectors[i + 1] : llvm::PoisonValue::get(vectors[i]->getType());
-      if (paired && lanes_in(other) != held_lanes) {  // a single one in the round before: it has half as many lanes
-        std::vector<int> all(static_cast<std::size_t>(held_lanes), -1);
-        for (int l = 0; l < lanes_in(other); ++l) all[static_cast<std::size_t>(l)] = l;
-        other = b.CreateShuffleVector(other, all);
-      }
-      next.push_back(
-          op(operation, dtype, dtype,
-             {b.CreateShuffleVector(vectors[i], other, low), b.CreateShuffleVector(vectors[i], other, high)}));
-    }
-    vectors = std::move(next);
-    width /= 2;
-  }
-  Value* last = vectors[0];
-  const int block = width;
-  for (; width > 1; width /= 2) {
-    std::vector<int> exchanged;
-    for (int l = 0; l < lanes_in(last); ++l) exchanged.push_back(l ^ (width / 2));
-    last = op(operation, dtype, dtype, {last, b.CreateShuffleVector(last, exchanged)});
-  }
-  std::vector<int> all(static_cast<std::size_t>(lanes), 0);
-  for (std::size_t l = 0; l < wanted; ++l) all[l] = static_cast<int>(l) * block;
-  return b.CreateShuffleVector(last, all);
 }
 
 Value* Frame::extent(Code& code, const kernel::Extent& extent) const {

@@ -80,10 +80,12 @@ class Code {
   Value* combine_halves(ir::ScalarOp op, DType dtype, Values vectors);
 
  private:
+  Value* lanes_from(Value* vector, int first, int count);
   Value* load_tail(DType dtype, Value* pointer, int count, int lanes);
   void store_tail(DType dtype, Value* value, Value* pointer, int count);
-  Value* memory_value(DType dtype, Value* value);    // i1 to i8
-  Value* register_value(DType dtype, Value* value);  // i8 to i1
+  Value* gather_by_vectors(DType dtype, Value* pointer, Value* indices, Value* mask);  // null where it takes too many
+  Value* memory_value(DType dtype, Value* value);                                      // i1 to i8
+  Value* register_value(DType dtype, Value* value);                                    // i8 to i1
   llvm::Type* memory_type(DType dtype, int lanes);
   Value* float_op(ir::ScalarOp op, DType dtype, const Values& args);
   Value* integer_op(ir::ScalarOp op, DType dtype, const Values& args);
