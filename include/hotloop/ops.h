@@ -86,11 +86,13 @@ Value reverse(Value x, const std::vector<std::int64_t>& axes);  // reverse{axes}
 Value windows(Value x, int axis, std::int64_t size, std::int64_t stride = 1, std::int64_t dilation = 1);
 
 // ---- primitives: indirect -------------------------------------------------------------------------------------
-// out[i..., rest...] = x[index[i...], rest...] along `axis` (NumPy take); indices are clamped into range. gather{axis}
-Value gather(Value x, Value indices, int axis);
-// x with updates[i...] added at indices[i...] along `axis`, the adjoint of gather; out of range is dropped. scatter_add{axis}
-Value scatter_add(Value x, Value indices, Value updates, int axis);
+// out[i..., rest...] = x[index[i...], rest...] along `axis` (NumPy take); indices are clamped into range. gather{axis, lanes}
+// With `lanes`, so many leading axes of x and of the indices are the same axes: out[l..., i..., rest...] = x[l..., index[l..., i...], rest...].
+Value gather(Value x, Value indices, int axis, int lanes = 0);
+// x with updates[i...] added at indices[i...] along `axis`, the adjoint of gather; out of range is dropped. scatter_add{axis, lanes}
+Value scatter_add(Value x, Value indices, Value updates, int axis, int lanes = 0);
 // Slice of static `sizes` at run-time `starts` (one i32 scalar an axis), clamped so that it fits. dynamic_slice{sizes}
+// Starts may have some of x's leading axes, each element of which starts elsewhere; these axes then have no start.
 Value dynamic_slice(Value x, std::span<const Value> starts, const std::vector<std::int64_t>& sizes);
 Value dynamic_update(Value x, Value update, std::span<const Value> starts);  // operands x, update, starts...
 

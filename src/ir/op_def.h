@@ -110,6 +110,8 @@ const OpDef& op(std::string_view name);       // UserError with the nearest name
 const OpDef* find_op(std::string_view name);  // nullptr if there is none
 
 inline bool is(const Node& node, OpKind kind) { return node.op->kind == kind; }
+// Leading axes that a gather's or scatter_add's array and indices share: each of their elements has indices of its own.
+int num_lane_axes(const Attrs& attrs);
 double estimate_flops(const Node& node);  // regions of a loop count `length` times
 
 // Evaluates `graph` by each op's own definition: the oracle.

@@ -38,6 +38,8 @@ const OpDef& op(std::string_view name) {
   throw UserError("op", "the op must exist", std::string(name), nearest_hint(name, names));
 }
 
+int num_lane_axes(const Attrs& attrs) { return attrs.has("lanes") ? static_cast<int>(attrs.integer("lanes")) : 0; }
+
 double estimate_flops(const Node& node) {
   if (node.op->flops) return node.op->flops(node);
   return node.types.empty() ? 0 : node.op->cost_per_element * static_cast<double>(node.types.front().shape.size());

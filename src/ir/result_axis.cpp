@@ -52,14 +52,15 @@ int result_axis(const Node& node, int k, int axis) {
       return axis == split ? mixed : axis < split ? axis : axis + 1;
     }
     case OpKind::Gather: {
-      const auto taken = node.attrs.integer("axis");
-      if (k == 1) return static_cast<int>(taken) + axis;
-      return axis == taken ? mixed : axis < taken ? axis : axis + node.operands[1].rank() - 1;
+      const int taken = static_cast<int>(node.attrs.integer("axis")), lanes = num_lane_axes(node.attrs);
+      if (k == 1) return axis < lanes ? axis : taken + axis - lanes;
+      return axis == taken ? mixed : axis < taken ? axis : axis + node.operands[1].rank() - lanes - 1;
     }
     case OpKind::ScatterAdd: {
       if (k == 0) return axis;
-      if (k == 1) return mixed;
-      const int first = static_cast<int>(node.attrs.integer("axis")), last = first + node.operands[1].rank();
+      const int lanes = num_lane_axes(node.attrs);
+      if (k == 1) return axis < lanes ? axis : mixed;
+      const int first = static_cast<int>(node.attrs.integer("axis")), last = first + node.operands[1].rank() - lanes;
       return axis < first ? axis : axis < last ? mixed : axis - (last - first) + 1;
     }
     case OpKind::Reduce: {

@@ -4,7 +4,6 @@
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
 #include "ops/rules/batching.h"
-#include "ops/rules/lanes.h"
 #include "ops/rules/movement.h"
 #include "ops/rules/sampling.h"
 #include "ops/rules/starts.h"
@@ -29,10 +28,10 @@ std::vector<ValueType> infer(const InferContext& c) {
 
 std::vector<Array> eval(const EvalContext& c) {
   const Array& x = c.operands[0];
-  const auto starts = clamped_starts(c, 1, x.shape(), c.node.attrs.integers("sizes"));
+  const StartsAt starts(c, 1, x.shape(), c.node.attrs.integers("sizes"));
   const auto strides = strides_of(x.shape());
   return {rearranged(x, c.node.types[0].shape, [&](Index index) {
-    for (std::size_t i = 0; i < index.size(); ++i) index[i] += starts[i];
+    starts.move(index);
     return flat_index(index, strides);
   })};
 }
@@ -51,17 +50,14 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
 
 std::vector<Batched> batch(const BatchContext& c) {
   const auto [x, x_batched] = c.operands[0];
-  const auto [differ, starts] = lane_starts(c, 1);
+  const LaneStarts lanes = lane_starts(c, 1);
   const auto& sizes = c.node.attrs.integers("sizes");
   const Shape& shape = c.node.operands[0].shape();
-  if (!differ) {
-    std::vector<Value> all = {constant(0, DType::I32)};
-    for (const Batched& start : starts) all.push_back(start.value);
-    return {{dynamic_slice(with_batch(c.operands[0], c.size), all, prepended(c.size, sizes)), true}};
-  }
   const int moving = num_moving_axes(shape, sizes);
-  if (moving == 0) return {{x, x_batched}};
-  // Each lane starts elsewhere: a gather from the moving axes as one.
+  if (lanes.differ && moving == 0) return {{x, x_batched}};
+  if (!lanes.differ || x_batched || num_start_lanes(c.node, 1) > 0)
+    return {{dynamic_slice(with_batch(c.operands[0], c.size), lanes.starts, prepended(c.size, sizes)), true}};
+  // Each lane starts elsewhere in what all share: a gather from the moving axes as one.
   Shape places({c.size}), rest;
   std::int64_t elements = 1;
   for (int i = 0; i < moving; ++i) places.push_back(sizes[static_cast<std::size_t>(i)]), elements *= shape[i];
@@ -70,11 +66,10 @@ std::vector<Batched> batch(const BatchContext& c) {
   Value flat;
   for (int i = 0; i < moving; ++i) {
     const auto k = static_cast<std::size_t>(i);
-    const Value along = clamped_start(starts[k], shape[i], sizes[k], places) + iota(DType::I32, places, i + 1);
+    const Value along = clamped_start(lanes.operands[k], shape[i], sizes[k], places) + iota(DType::I32, places, i + 1);
     flat = add_or_either(flat, along * static_cast<double>(strides[k]));
   }
-  if (x_batched) flat = with_lane_offset(flat, elements);
-  return {{gather(reshape(x, rest.with_inserted(0, x_batched ? c.size * elements : elements)), flat, 0), true}};
+  return {{gather(reshape(x, rest.with_inserted(0, elements)), flat, 0), true}};
 }
 
 }  // namespace
@@ -93,10 +88,15 @@ std::vector<OpDef> ops_dynamic_slice() {
       append_sample_starts(rng, shape, s.operands);
       return s;
     };
-    return std::vector<Sample>{sample(dtype, {}, {}),         sample(dtype, {7}, {3}),
-                               sample(dtype, {1}, {1}),       sample(dtype, {5, 3}, {1, 3}),
-                               sample(dtype, {4, 5}, {2, 3}), sample(dtype, {2, 3, 5}, {2, 1, 5}),
-                               sample(DType::I32, {5}, {2})};
+    const auto in_lanes = [&](int lanes, const Shape& shape, const std::vector<std::int64_t>& sizes) {
+      Sample s{{random_array(rng, dtype, shape)}, {{"sizes", sizes}}, {}};
+      append_sample_starts(rng, shape, s.operands, lanes);
+      return s;
+    };
+    return std::vector<Sample>{
+        sample(dtype, {}, {}),         sample(dtype, {7}, {3}),       sample(dtype, {1}, {1}),
+        sample(dtype, {5, 3}, {1, 3}), sample(dtype, {4, 5}, {2, 3}), sample(dtype, {2, 3, 5}, {2, 1, 5}),
+        sample(DType::I32, {5}, {2}),  in_lanes(1, {3, 5}, {3, 2}),   in_lanes(2, {4, 2, 3}, {4, 2, 1})};
   };
   return {def};
 }

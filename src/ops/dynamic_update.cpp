@@ -4,7 +4,6 @@
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
 #include "ops/rules/batching.h"
-#include "ops/rules/lanes.h"
 #include "ops/rules/movement.h"
 #include "ops/rules/sampling.h"
 #include "ops/rules/starts.h"
@@ -33,12 +32,12 @@ std::vector<ValueType> infer(const InferContext& c) {
 std::vector<Array> eval(const EvalContext& c) {
   const Array& update = c.operands[1];
   Array out = c.operands[0].clone();
-  const auto starts = clamped_starts(c, 2, out.shape(), update.shape().dims());
+  const StartsAt starts(c, 2, out.shape(), update.shape().dims());
   const auto strides = strides_of(out.shape());
   const std::size_t width = size_of(out.dtype());
   const auto* from = static_cast<const std::byte*>(update.raw());
   for_each_index(update.shape(), [&](Index index) {
-    for (std::size_t i = 0; i < index.size(); ++i) index[i] += starts[i];
+    starts.move(index);
     std::memcpy(static_cast<std::byte*>(out.raw()) + static_cast<std::size_t>(flat_index(index, strides)) * width, from,
                 width);
     from += width;
@@ -63,41 +62,11 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
   return result;
 }
 
-// Each lane starts elsewhere: every element of x looks whether it lies in the window, and takes the update's element
-// if so. Chosen, not added, so that what is overwritten has no influence.
-std::vector<Batched> batch_moving(const BatchContext& c) {
-  const auto starts = c.operands.subspan(2);
-  const Shape &shape = c.node.operands[0].shape(), &part = c.node.operands[1].shape();
-  const int moving = num_moving_axes(shape, part.dims());
-  if (moving == 0) return {c.operands[1]};
-  Shape places({c.size}), rest;
-  std::int64_t elements = 1;
-  for (int i = 0; i < moving; ++i) places.push_back(shape[i]), elements *= part[i];
-  for (int i = moving; i < shape.rank(); ++i) rest.push_back(shape[i]);
-  const Value x = with_batch(c.operands[0], c.size);
-  if (elements == 0) return {{x, true}};
-  const auto strides = strides_of(Shape(std::span(part.dims()).first(static_cast<std::size_t>(moving))));
-  Value flat, inside;
-  for (int i = 0; i < moving; ++i) {
-    const auto k = static_cast<std::size_t>(i);
-    const Value along = iota(DType::I32, places, i + 1) - clamped_start(starts[k], shape[i], part[i], places);
-    const Value within = indices_in_range(along, part[i]);
-    inside = inside ? bit_and(inside, within) : within;
-    flat = add_or_either(flat, clamped_indices(along, part[i]) * static_cast<double>(strides[k]));
-  }
-  const auto [update, update_batched] = c.operands[1];
-  if (update_batched) flat = with_lane_offset(flat, elements);
-  const Value taken =
-      gather(reshape(update, rest.with_inserted(0, update_batched ? c.size * elements : elements)), flat, 0);
-  return {{select(broadcast(inside, x.shape(), iota_axes(places.rank())), taken, x), true}};
-}
-
 std::vector<Batched> batch(const BatchContext& c) {
-  const auto [differ, starts] = lane_starts(c, 2);
-  if (differ) return batch_moving(c);
-  std::vector<Value> all = {constant(0, DType::I32)};
-  for (const Batched& start : starts) all.push_back(start.value);
-  return {{dynamic_update(with_batch(c.operands[0], c.size), with_batch(c.operands[1], c.size), all), true}};
+  const LaneStarts lanes = lane_starts(c, 2);
+  if (lanes.differ && num_moving_axes(c.node.operands[0].shape(), c.node.operands[1].shape().dims()) == 0)
+    return {c.operands[1]};
+  return {{dynamic_update(with_batch(c.operands[0], c.size), with_batch(c.operands[1], c.size), lanes.starts), true}};
 }
 
 }  // namespace
@@ -116,10 +85,15 @@ std::vector<OpDef> ops_dynamic_update() {
       append_sample_starts(rng, shape, s.operands);
       return s;
     };
-    return std::vector<Sample>{sample(dtype, {}, {}),         sample(dtype, {7}, {3}),
-                               sample(dtype, {1}, {1}),       sample(dtype, {5, 3}, {1, 3}),
-                               sample(dtype, {4, 5}, {2, 3}), sample(dtype, {2, 3, 5}, {2, 1, 5}),
-                               sample(DType::I32, {5}, {2})};
+    const auto in_lanes = [&](int lanes, const Shape& shape, const Shape& part) {
+      Sample s{{random_array(rng, dtype, shape), random_array(rng, dtype, part)}, {}, {}};
+      append_sample_starts(rng, shape, s.operands, lanes);
+      return s;
+    };
+    return std::vector<Sample>{
+        sample(dtype, {}, {}),         sample(dtype, {7}, {3}),       sample(dtype, {1}, {1}),
+        sample(dtype, {5, 3}, {1, 3}), sample(dtype, {4, 5}, {2, 3}), sample(dtype, {2, 3, 5}, {2, 1, 5}),
+        sample(DType::I32, {5}, {2}),  in_lanes(1, {3, 5}, {3, 2}),   in_lanes(2, {4, 2, 3}, {4, 2, 1})};
   };
   return {def};
 }

@@ -11,10 +11,12 @@
 
 namespace hotloop {
 
-Value gather(Value x, Value indices, int axis) {
+Value gather(Value x, Value indices, int axis, int lanes) {
   const Value both[] = {x, indices};
   ir::require_defined("gather", both);
-  return ir::append_op("gather", {x, indices}, {{"axis", ir::checked_axis("gather", axis, x.type())}});
+  Attrs attrs = {{"axis", ir::checked_axis("gather", axis, x.type())}};
+  if (lanes > 0) attrs.set("lanes", static_cast<std::int64_t>(lanes));
+  return ir::append_op("gather", {x, indices}, attrs);
 }
 
 namespace ir {
@@ -29,19 +31,16 @@ std::vector<ValueType> infer(const InferContext& c) {
     throw UserError("gather", "indices must be integers", types_text(c.operands), "cast(indices, DType::I32)");
   if (x.shape[axis] == 0 && indices.shape.size() > 0)
     throw UserError("gather", "the axis must have an element to take", types_text(c.operands));
-  std::vector<std::int64_t> dims = x.shape.vec();
-  dims.erase(dims.begin() + axis);
-  const auto inner = indices.shape.dims();
-  dims.insert(dims.begin() + axis, inner.begin(), inner.end());
-  return {{x.dtype, Shape(dims)}};
+  return {{x.dtype, gathered_shape("gather", c, axis)}};
 }
 
 std::vector<Array> eval(const EvalContext& c) {
   const Array &x = c.operands[0], &indices = c.operands[1];
-  const int axis = axis_of(c.node), inner = indices.shape().rank();
+  const int axis = axis_of(c.node), lanes = num_lane_axes(c.node.attrs), inner = indices.shape().rank() - lanes;
   const auto strides = strides_of(x.shape()), index_strides = strides_of(indices.shape());
   return {rearranged(x, c.node.types[0].shape, [&](const Index& index) {
-    const Index at(index.begin() + axis, index.begin() + axis + inner);
+    Index at(index.begin(), index.begin() + lanes);
+    at.insert(at.end(), index.begin() + axis, index.begin() + axis + inner);
     const auto wanted = static_cast<std::int64_t>(indices.at(flat_index(at, index_strides)));
     Index source = index;
     source.erase(source.begin() + axis, source.begin() + axis + inner);
@@ -57,24 +56,18 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
   const ValueType& x = c.node.operands[0].type();
   const int axis = axis_of(c.node);
   // gather clamps where scatter_add would drop.
-  return {scatter_add(zeros_of(x), clamped_indices(c.operands[1], x.shape[axis]), ct, axis), {}};
+  return {
+      scatter_add(zeros_of(x), clamped_indices(c.operands[1], x.shape[axis]), ct, axis, num_lane_axes(c.node.attrs)),
+      {}};
 }
 
 std::vector<Batched> batch(const BatchContext& c) {
   const auto [x, x_batched] = c.operands[0];
   const auto [indices, indices_batched] = c.operands[1];
-  const int axis = axis_of(c.node);
-  if (!indices_batched) return {{gather(x, indices, axis + 1), true}};
-  if (!x_batched) return {{axis_to_front(gather(x, indices, axis), axis), true}};
-  const std::int64_t extent = x.shape()[axis + 1];
-  const Value taken = gather(lanes_joined(x, axis), with_lane_offset(clamped_indices(indices, extent), extent), 0);
-  // (lanes, indices..., before..., after...) -> (lanes, before..., indices..., after...)
-  std::vector<std::int64_t> permutation = {0};
-  const int inner = indices.rank() - 1;
-  for (int i = 0; i < axis; ++i) permutation.push_back(1 + inner + i);
-  for (int i = 0; i < inner; ++i) permutation.push_back(1 + i);
-  for (int i = 1 + inner + axis; i < taken.rank(); ++i) permutation.push_back(i);
-  return {{transpose(taken, permutation), true}};
+  const int axis = axis_of(c.node), lanes = num_lane_axes(c.node.attrs);
+  if (lanes == 0 && !indices_batched) return {{gather(x, indices, axis + 1), true}};
+  if (lanes == 0 && !x_batched) return {{axis_to_front(gather(x, indices, axis), axis), true}};
+  return {{gather(with_batch(c.operands[0], c.size), with_batch(c.operands[1], c.size), axis + 1, lanes + 1), true}};
 }
 
 }  // namespace
@@ -86,7 +79,8 @@ std::vector<OpDef> ops_gather() {
   def.infer = infer;
   def.eval = eval;
   def.jvp = [](const JvpContext& c) {
-    return std::vector<Value>{c.tangents[0] ? gather(c.tangents[0], c.primals[1], axis_of(c.node)) : Value{}};
+    return std::vector<Value>{
+        c.tangents[0] ? gather(c.tangents[0], c.primals[1], axis_of(c.node), num_lane_axes(c.node.attrs)) : Value{}};
   };
   def.transpose = transpose_rule;
   def.batch = batch;
@@ -98,11 +92,21 @@ std::vector<OpDef> ops_gather() {
       return Sample{
           {random_array(rng, d, x), random_array(rng, index_dtype, indices, low, high)}, {{"axis", axis}}, {}};
     };
-    return std::vector<Sample>{
-        sample(dtype, {5}, {}, 0, DType::I32),        sample(dtype, {5}, {7}, 0, DType::I32),
-        sample(dtype, {1}, {3}, 0, DType::U32),       sample(dtype, {3, 5}, {4}, 1, DType::I64),
-        sample(dtype, {3, 5}, {2, 3}, 0, DType::I32), sample(dtype, {2, 3, 5}, {2, 1}, 1, DType::I32),
-        sample(DType::I32, {4}, {3}, 0, DType::I32)};
+    const auto in_lanes = [&](std::int64_t lanes, const Shape& x, const Shape& indices, std::int64_t axis) {
+      Sample s = sample(dtype, x, indices, axis, DType::I32);
+      s.attrs.set("lanes", lanes);
+      return s;
+    };
+    return std::vector<Sample>{sample(dtype, {5}, {}, 0, DType::I32),
+                               sample(dtype, {5}, {7}, 0, DType::I32),
+                               sample(dtype, {1}, {3}, 0, DType::U32),
+                               sample(dtype, {3, 5}, {4}, 1, DType::I64),
+                               sample(dtype, {3, 5}, {2, 3}, 0, DType::I32),
+                               sample(dtype, {2, 3, 5}, {2, 1}, 1, DType::I32),
+                               sample(DType::I32, {4}, {3}, 0, DType::I32),
+                               in_lanes(1, {3, 5}, {3, 2}, 1),
+                               in_lanes(1, {2, 3, 4}, {2}, 2),
+                               in_lanes(2, {2, 3, 4, 2}, {2, 3, 5}, 2)};
   };
   return {def};
 }

@@ -10,11 +10,12 @@
 
 namespace hotloop {
 
-Value scatter_add(Value x, Value indices, Value updates, int axis) {
+Value scatter_add(Value x, Value indices, Value updates, int axis, int lanes) {
   const Value all[] = {x, indices, updates};
   ir::require_defined("scatter_add", all);
-  return ir::append_op("scatter_add", {x, indices, updates},
-                       {{"axis", ir::checked_axis("scatter_add", axis, x.type())}});
+  Attrs attrs = {{"axis", ir::checked_axis("scatter_add", axis, x.type())}};
+  if (lanes > 0) attrs.set("lanes", static_cast<std::int64_t>(lanes));
+  return ir::append_op("scatter_add", {x, indices, updates}, attrs);
 }
 
 namespace ir {
@@ -30,21 +31,18 @@ std::vector<ValueType> infer(const InferContext& c) {
   if (x.dtype != updates.dtype || x.dtype == DType::Bool)
     throw UserError("scatter_add", "x and updates must be numbers of one dtype", types_text(c.operands),
                     "cast() one of them");
-  std::vector<std::int64_t> dims = x.shape.vec();
-  dims.erase(dims.begin() + axis);
-  const auto inner = indices.shape.dims();
-  dims.insert(dims.begin() + axis, inner.begin(), inner.end());
-  if (updates.shape != Shape(dims))
+  const Shape wanted = gathered_shape("scatter_add", c, axis);
+  if (updates.shape != wanted)
     throw UserError("scatter_add",
                     "updates must have the shape of x with axis " + std::to_string(axis) +
-                        " replaced by the axes of indices, " + Shape(dims).str(),
+                        " replaced by the axes of indices, " + wanted.str(),
                     types_text(c.operands));
   return {x};
 }
 
 std::vector<Array> eval(const EvalContext& c) {
   const Array &x = c.operands[0], &indices = c.operands[1], &updates = c.operands[2];
-  const int axis = axis_of(c.node), inner = indices.shape().rank();
+  const int axis = axis_of(c.node), lanes = num_lane_axes(c.node.attrs), inner = indices.shape().rank() - lanes;
   const auto strides = strides_of(x.shape()), index_strides = strides_of(indices.shape());
   Array out(x.dtype(), x.shape());
   visit_dtype(x.dtype(), [&](auto tag) {
@@ -53,7 +51,8 @@ std::vector<Array> eval(const EvalContext& c) {
     const auto* update = static_cast<const T*>(updates.raw());
     std::vector<Accumulator<T>> sums(from, from + x.size());
     for_each_index(updates.shape(), [&](const Index& index) {
-      const Index at(index.begin() + axis, index.begin() + axis + inner);
+      Index at(index.begin(), index.begin() + lanes);
+      at.insert(at.end(), index.begin() + axis, index.begin() + axis + inner);
       const auto wanted = static_cast<std::int64_t>(indices.at(flat_index(at, index_strides)));
       const auto value = static_cast<Accumulator<T>>(*update++);
       if (wanted < 0 || wanted >= x.shape()[axis]) return;
@@ -72,7 +71,8 @@ std::vector<Array> eval(const EvalContext& c) {
 std::vector<Value> jvp(const JvpContext& c) {
   const Value tx = c.tangents[0], tu = c.tangents[2];
   if (!tu) return {tx};
-  return {scatter_add(or_zeros(tx, c.primals[0].type()), c.primals[1], tu, axis_of(c.node))};
+  return {
+      scatter_add(or_zeros(tx, c.primals[0].type()), c.primals[1], tu, axis_of(c.node), num_lane_axes(c.node.attrs))};
 }
 
 std::vector<Value> transpose_rule(const TransposeContext& c) {
@@ -82,12 +82,12 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
   Value updates;
   if (!c.operands[2]) {
     // What was dropped has no influence; gather would clamp its index and read some other element.
-    const int axis = axis_of(c.node);
+    const int axis = axis_of(c.node), lanes = num_lane_axes(c.node.attrs);
     const std::int64_t extent = ct.shape()[axis];
     if (extent == 0) return {c.operands[0] ? Value{} : ct, {}, zeros_of(c.node.operands[2].type())};
-    const Value taken = gather(ct, indices, axis);
-    std::vector<std::int64_t> axes;
-    for (int i = 0; i < indices.rank(); ++i) axes.push_back(axis + i);
+    const Value taken = gather(ct, indices, axis, lanes);
+    std::vector<std::int64_t> axes = iota_axes(lanes);
+    for (int i = lanes; i < indices.rank(); ++i) axes.push_back(axis + i - lanes);
     const Value kept = broadcast(indices_in_range(indices, extent), taken.shape(), axes);
     updates = select(kept, taken, like(taken, 0));
   }
@@ -96,20 +96,9 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
 
 std::vector<Batched> batch(const BatchContext& c) {
   const Value x = with_batch(c.operands[0], c.size), updates = with_batch(c.operands[2], c.size);
-  const auto [indices, indices_batched] = c.operands[1];
-  const int axis = axis_of(c.node);
-  if (!indices_batched) return {{scatter_add(x, indices, updates, axis + 1), true}};
-  const std::int64_t extent = x.shape()[axis + 1];
-  const Value offset = with_lane_offset(indices, extent);
-  const Value places = select(indices_in_range(indices, extent), offset, like(offset, -1));
-  // (lanes, before..., indices..., after...) -> (lanes, indices..., before..., after...)
-  const int inner = indices.rank() - 1;
-  std::vector<std::int64_t> permutation = {0};
-  for (int i = 0; i < inner; ++i) permutation.push_back(1 + axis + i);
-  for (int i = 0; i < axis; ++i) permutation.push_back(1 + i);
-  for (int i = 1 + axis + inner; i < updates.rank(); ++i) permutation.push_back(i);
-  const Value added = scatter_add(lanes_joined(x, axis), places, transpose(updates, permutation), 0);
-  return {{lanes_parted(added, axis, c.size), true}};
+  const int axis = axis_of(c.node), lanes = num_lane_axes(c.node.attrs);
+  if (lanes == 0 && !c.operands[1].batched) return {{scatter_add(x, c.operands[1].value, updates, axis + 1), true}};
+  return {{scatter_add(x, with_batch(c.operands[1], c.size), updates, axis + 1, lanes + 1), true}};
 }
 
 }  // namespace
@@ -135,7 +124,16 @@ std::vector<OpDef> ops_scatter_add() {
           {{"axis", axis}},
           {}};
     };
+    const auto in_lanes = [&](std::int64_t lanes, const Shape& x, const Shape& indices, const Shape& updates,
+                              std::int64_t axis) {
+      Sample s = sample(dtype, x, indices, updates, axis);
+      s.attrs.set("lanes", lanes);
+      return s;
+    };
     return std::vector<Sample>{sample(dtype, {5}, {}, {}, 0),
+                               in_lanes(1, {3, 5}, {3, 2}, {3, 2}, 1),
+                               in_lanes(1, {2, 3, 4}, {2}, {2, 3}, 2),
+                               in_lanes(2, {2, 3, 4, 2}, {2, 3, 5}, {2, 3, 5, 2}, 2),
                                sample(dtype, {5}, {7}, {7}, 0),
                                sample(dtype, {1}, {3}, {3}, 0),
                                sample(dtype, {3, 5}, {4}, {3, 4}, 1),

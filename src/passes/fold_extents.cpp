@@ -162,16 +162,17 @@ class Analysis {
         return results;
       }
       case OpKind::Call: return outputs(*node.regions[0], in);
-      case OpKind::Gather: {  // x[:axis] + indices + x[axis + 1:]
+      case OpKind::Gather: {  // x[:axis] + indices[lanes:] + x[axis + 1:]
         const auto axis = static_cast<std::ptrdiff_t>(a.integer("axis"));
+        const int lanes = ir::num_lane_axes(a);
         Axes result = in[0];
         result.erase(result.begin() + axis);
-        result.insert(result.begin() + axis, in[1].begin(), in[1].end());
-        return {result};
+        result.insert(result.begin() + axis, in[1].begin() + lanes, in[1].end());
+        return {joined(result, Axes(in[1].begin(), in[1].begin() + lanes))};
       }
       case OpKind::ScatterAdd: {  // updates as the result of that gather, which the table meets elsewhere
         const auto axis = static_cast<std::ptrdiff_t>(a.integer("axis"));
-        const auto indices = static_cast<std::ptrdiff_t>(in[1].size());
+        const auto indices = static_cast<std::ptrdiff_t>(in[1].size()) - ir::num_lane_axes(a);
         Axes as_table = in[2];
         as_table.erase(as_table.begin() + axis, as_table.begin() + axis + indices);
         as_table.insert(as_table.begin() + axis, Axis::New);

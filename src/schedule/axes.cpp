@@ -127,6 +127,10 @@ void AxisAnalysis::visit(const Node& node) {
           couple(node, out, i);
         }
       }
+      // Lanes start elsewhere each.
+      const bool runs = node.op->kind == OpKind::DynamicSlice || node.op->kind == OpKind::DynamicUpdate;
+      for (std::size_t k = node.op->kind == OpKind::DynamicUpdate ? 2 : 1; runs && k < in.size(); ++k)
+        for (int i = 0; i < in[k].rank(); ++i) unite(in[k], i, out, i);
       break;
     }
     case OpKind::Concat: {
@@ -159,19 +163,20 @@ void AxisAnalysis::visit(const Node& node) {
     }
     case OpKind::Gather:
     case OpKind::ScatterAdd: {
-      // gather: out[i..., rest] = x[index[i...], rest]; scatter_add: operands x, index, updates; out like x.
+      // gather: out[i..., rest] = x[index[i...], rest]; scatter_add: operands x, index, updates; out like x. Lanes lead in all of them.
       const bool scatter = node.op->kind == OpKind::ScatterAdd;
-      const int axis = static_cast<int>(node.attrs.integer("axis"));
+      const int axis = static_cast<int>(node.attrs.integer("axis")), lanes = ir::num_lane_axes(node.attrs);
       const Value x = in[0], index = in[1], long_one = scatter ? in[2] : out;
       for (int i = 0; i < x.rank(); ++i) {
         if (scatter) unite(x, i, out, i);
         if (i == axis)
           couple(node, x, i);
         else
-          unite(x, i, long_one, i < axis ? i : i + index.rank() - 1);
+          unite(x, i, long_one, i < axis ? i : i + index.rank() - lanes - 1);
       }
-      for (int i = 0; i < index.rank(); ++i) {
-        unite(index, i, long_one, axis + i);
+      for (int i = 0; i < lanes; ++i) unite(index, i, x, i);
+      for (int i = lanes; i < index.rank(); ++i) {
+        unite(index, i, long_one, axis + i - lanes);
         if (scatter) contracted_.insert({&node, base(index) + i});
       }
       break;

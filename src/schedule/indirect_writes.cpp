@@ -101,10 +101,12 @@ void scatter_add(LoweringContext& context, const Node& node, const Storage& targ
   if (!accumulate) copy_to(context, node.operands[0], target, block);
   // One index after the other, since several may name one place. The elements that one index moves lie in different places: where
   // there are enough to fill a vector, a loop over the indices stands around a map of these.
-  const int after = static_cast<int>(axis) + indices.rank();
+  const int lanes = ir::num_lane_axes(node.attrs), after = static_cast<int>(axis) + indices.rank() - lanes;
   std::int64_t run = 1;
   for (int i = after; i < updates.rank(); ++i) run *= updates.shape()[i];
-  const bool in_vectors = run >= kernel::lanes_of(updates.dtype()) / 2;
+  // So do those of different lanes.
+  const bool long_run = run >= kernel::lanes_of(updates.dtype()) / 2;
+  const bool in_vectors = long_run || (lanes > 0 && updates.shape()[0] > 1);
   HandMap map(context, "scatter_add");
   std::vector<kernel::For> loops;
   std::vector<Affine> at;
@@ -121,10 +123,11 @@ void scatter_add(LoweringContext& context, const Node& node, const Storage& targ
     at.push_back(Affine::of(loops.back().counter));
   }
   const auto first = at.begin() + static_cast<std::ptrdiff_t>(axis);
-  const std::vector<Affine> index_at(first, first + indices.rank());
+  std::vector<Affine> index_at(at.begin(), at.begin() + lanes);
+  index_at.insert(index_at.end(), first, first + indices.rank() - lanes);
   std::vector<Affine> out_at(at.begin(), first);
   out_at.push_back(0);
-  out_at.insert(out_at.end(), first + indices.rank(), at.end());
+  out_at.insert(out_at.end(), first + indices.rank() - lanes, at.end());
   const DType id = indices.dtype(), d = updates.dtype();
   const int row = map.load(index_storage, id, index_at);
   const std::int64_t n = node.types[0].shape[static_cast<int>(axis)];
@@ -133,7 +136,7 @@ void scatter_add(LoweringContext& context, const Node& node, const Storage& targ
   const std::vector<kernel::Indirect> by{{row, target.strides[axis]}};
   const int old = map.load(target, d, out_at, by, inside);
   map.store(target, d, out_at, map.op(ScalarOp::Add, d, old, map.load(update_storage, d, at)), by, inside);
-  kernel::Stmt stmt = map.finish(in_vectors ? map.num_dims() - 1 : -1);
+  kernel::Stmt stmt = map.finish(!in_vectors ? -1 : long_run ? map.num_dims() - 1 : 0);
   while (!loops.empty()) {
     kernel::For loop = std::move(loops.back());
     loops.pop_back();

@@ -100,13 +100,16 @@ void MapBuilder::store(const Storage& storage, DType dtype, const Index& index, 
 }
 
 std::vector<kernel::Indirect> MapBuilder::starts_of(const Node& node, std::size_t first, const Shape& part,
-                                                    const Storage& whole) {
+                                                    const Storage& whole, const Index& index, int predicate) {
   std::vector<kernel::Indirect> indirect;
-  for (int i = 0; i < part.rank(); ++i) {
+  const int lanes = node.operands.size() > first ? node.operands[first].rank() : 0;
+  const Index lane(index.begin(), index.begin() + lanes);
+  for (int i = lanes; i < part.rank(); ++i) {
     const std::int64_t room = node.operands[0].shape()[i] - part[i];
     if (room == 0) continue;
-    indirect.push_back({emit_clamped(node.operands[first + static_cast<std::size_t>(i)], {}, -1, room),
-                        whole.strides[static_cast<std::size_t>(i)]});
+    const Value start = node.operands[first + static_cast<std::size_t>(i - lanes)];
+    indirect.push_back(
+        {emit_clamped(start, lane, lanes > 0 ? predicate : -1, room), whole.strides[static_cast<std::size_t>(i)]});
   }
   return indirect;
 }
@@ -240,10 +243,12 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
       const Value x = in[0], indices = in[1];
       const auto storage = context_.find(x);
       HOTLOOP_CHECK(storage.has_value(), "gather reads memory");
-      const auto index_rank = static_cast<std::ptrdiff_t>(indices.rank());
+      const int lanes = ir::num_lane_axes(node.attrs);
+      const auto index_rank = static_cast<std::ptrdiff_t>(indices.rank() - lanes);
       const auto first = index.begin() + static_cast<std::ptrdiff_t>(axis);
-      const int at =
-          emit_clamped(indices, Index(first, first + index_rank), predicate, x.shape()[static_cast<int>(axis)] - 1);
+      Index which(index.begin(), index.begin() + lanes);
+      which.insert(which.end(), first, first + index_rank);
+      const int at = emit_clamped(indices, which, predicate, x.shape()[static_cast<int>(axis)] - 1);
       Index source(index.begin(), first);
       source.push_back(Affine(0));
       source.insert(source.end(), first + index_rank, index.end());
@@ -252,7 +257,7 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
     case OpKind::DynamicSlice: {
       const auto storage = context_.find(in[0]);
       HOTLOOP_CHECK(storage.has_value(), "dynamic_slice reads memory");
-      return load(*storage, v.dtype(), index, predicate, starts_of(node, 1, v.shape(), *storage));
+      return load(*storage, v.dtype(), index, predicate, starts_of(node, 1, v.shape(), *storage, index, predicate));
     }
     default: throw InternalError(__FILE__, __LINE__, "op " + node.op->name + " has no expression and is not in memory");
   }
@@ -405,9 +410,9 @@ void MapBuilder::add(Value v, const Storage* target, bool compute) {
 
 void MapBuilder::add_update(const Node& node, const Storage& target) {
   const Value update = context_.resolve(node.operands[1]);
-  const auto indirect = starts_of(node, 2, update.shape(), target);
   for (const Index& index : outer_indices(update))
-    pending_stores_.push_back({target, update.dtype(), index, emit(update, index, -1), indirect});
+    pending_stores_.push_back({target, update.dtype(), index, emit(update, index, -1),
+                               starts_of(node, 2, update.shape(), target, index, -1)});
 }
 
 void MapBuilder::add_reduction(Value v, const Storage& target, bool accumulate) {

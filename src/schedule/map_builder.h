@@ -57,8 +57,10 @@ class MapBuilder {
              std::vector<kernel::Indirect> indirect = {});
   int emit(Value v, const Index& index, int predicate);          // looks memory up first
   int emit_compute(Value v, const Index& index, int predicate);  // from the operands
-  // Where a dynamic_slice or dynamic_update whose starts are the operands from `first` on begins: the part of `part` in `whole`.
-  std::vector<kernel::Indirect> starts_of(const Node& node, std::size_t first, const Shape& part, const Storage& whole);
+  // Where a dynamic_slice or dynamic_update whose starts are the operands from `first` on begins: the part of `part` in `whole`, in the
+  // lane of `index`.
+  std::vector<kernel::Indirect> starts_of(const Node& node, std::size_t first, const Shape& part, const Storage& whole,
+                                          const Index& index, int predicate);
   int emit_clamped(Value index_value, const Index& index, int predicate, std::int64_t high);
   int emit_view(Value v, const Index& index, int predicate);
   int emit_random_bits(Value v, const Index& index, int predicate);

@@ -187,7 +187,7 @@ class Interpreter {
       case OpKind::Dot: return dot(node, operands, shape);
       case OpKind::Gather: return gather(node, operands, shape);
       case OpKind::ScatterAdd: return scatter_add(node, operands, shape);
-      case OpKind::DynamicSlice: return dynamic_slice(operands, shape);
+      case OpKind::DynamicSlice: return dynamic_slice(node, operands, shape);
       case OpKind::DynamicUpdate: return dynamic_update(node, operands, shape);
       default: return moved(node, operands, shape);
     }
@@ -322,21 +322,23 @@ class Interpreter {
   }
 
   Array gather(const Node& node, const std::vector<Sets>& operands, const Shape& shape) {
-    if (operands[1].known.defined()) return evaluate_op(*node.op, {operands[0].ids, operands[1].known}, node.attrs);
+    const int lanes = ir::num_lane_axes(node.attrs);
+    if (operands[1].known.defined() && lanes == 0)
+      return evaluate_op(*node.op, {operands[0].ids, operands[1].known}, node.attrs);
     const std::int64_t axis = node.attrs.integer("axis");
     const Array any = united(operands[0].ids, {axis}, true);
     Shape spread = any.shape().without(static_cast<int>(axis));
-    for (int i = 0; i < node.operands[1].rank(); ++i) spread = spread.with_inserted(static_cast<int>(axis), 1);
+    for (int i = lanes; i < node.operands[1].rank(); ++i) spread = spread.with_inserted(static_cast<int>(axis), 1);
     return repeated(any.reshaped(spread), shape);
   }
 
   Array scatter_add(const Node& node, const std::vector<Sets>& operands, const Shape& shape) {
     const int axis = static_cast<int>(node.attrs.integer("axis"));
-    const int index_rank = node.operands[1].rank();
+    const int lanes = ir::num_lane_axes(node.attrs), index_rank = node.operands[1].rank() - lanes;
     Array out = ids_in(operands[0], shape).clone();
     if (!depends(operands[2])) return out;
     const Array& updates = operands[2].ids;
-    const Array& indices = operands[1].known;
+    const Array indices = lanes == 0 ? operands[1].known : Array{};
     const auto strides = strides_of(shape);
     table_.spend(updates.size());
     std::int64_t flat = 0;
@@ -344,7 +346,8 @@ class Interpreter {
       const int set = ids_of(updates)[at(flat++)];
       Index to(index.begin(), index.begin() + axis);
       std::int64_t position = 0;
-      for (int i = 0; i < index_rank; ++i) position = position * node.operands[1].shape()[i] + index[at(axis + i)];
+      for (int i = 0; i < index_rank; ++i)
+        position = position * node.operands[1].shape()[lanes + i] + index[at(axis + i)];
       to.push_back(0);
       to.insert(to.end(), index.begin() + axis + index_rank, index.end());
       const std::int64_t base = flat_index(to, strides), extent = shape[axis];
@@ -359,11 +362,17 @@ class Interpreter {
     return out;
   }
 
-  Array dynamic_slice(const std::vector<Sets>& operands, const Shape& shape) {
+  // Where a dynamic_slice or dynamic_update begins along an axis, if it is known and the same everywhere.
+  static Array known_start(const Node& node, const std::vector<Sets>& operands, std::size_t first, int axis) {
+    const int lanes = node.operands[first].rank();
+    return lanes == 0 ? operands[first + at(axis)].known : Array{};
+  }
+
+  Array dynamic_slice(const Node& node, const std::vector<Sets>& operands, const Shape& shape) {
     Array ids = operands[0].ids;
     for (int i = 0; i < shape.rank(); ++i) {
       if (ids.shape()[i] == shape[i]) continue;
-      const Array& start = operands[at(i) + 1].known;
+      const Array start = known_start(node, operands, 1, i);
       if (!start.defined()) {
         ids = united(ids, {i}, true);
         continue;
@@ -388,7 +397,7 @@ class Interpreter {
         starts.push_back(0);
         continue;
       }
-      const Array& start = operands[at(i) + 2].known;
+      const Array start = known_start(node, operands, 2, i);
       if (!start.defined()) unknown.push_back(i);
       starts.push_back(start.defined()
                            ? std::clamp<std::int64_t>(static_cast<std::int64_t>(start.at(0)), 0, shape[i] - part[i])

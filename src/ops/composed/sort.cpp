@@ -106,20 +106,14 @@ Value take_along_axis(Value x, Value indices, int axis) {
   if (indices.rank() != x.rank() || indices.shape().without(a) != x.shape().without(a) || !is_integer(indices.dtype()))
     throw UserError("take_along_axis", "indices must be integers of x's shape but for the axis",
                     x.type().str() + ", " + indices.type().str(), "broadcast_to()");
-  // Rows of x one after another, the axis last.
+  // The axis last: each row has indices of its own.
   std::vector<std::int64_t> order = ir::iota_axes(x.rank()), back(order.size());
   order.erase(order.begin() + a);
   order.push_back(a);
   for (std::size_t i = 0; i < order.size(); ++i)
     back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-  const std::int64_t extent = x.shape()[a], wanted = indices.shape()[a];
-  const std::int64_t rows = x.shape().without(a).size();
-  const Value by_row = ir::clamped_indices(reshape(transpose(indices, order), {rows, wanted}), extent);
-  const Value all = ir::lanes_joined(reshape(transpose(x, order), {rows, extent}), 0);
-  const Value taken = gather(all, ir::with_lane_offset(by_row, extent), 0);
-  Shape shape;
-  for (const std::int64_t i : order) shape.push_back(i == a ? wanted : x.shape()[static_cast<int>(i)]);
-  return transpose(reshape(taken, shape), back);
+  const int last = x.rank() - 1;
+  return transpose(gather(transpose(x, order), transpose(indices, order), last, last), back);
 }
 
 }  // namespace hotloop

@@ -4,6 +4,7 @@
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ops/rules/lanes.h"
 
 namespace hotloop::ir {
 namespace {
@@ -122,7 +123,7 @@ class Analysis {
       case OpKind::Pad:
       case OpKind::Concat:
       case OpKind::DynamicUpdate: {
-        // The lanes themselves are never cut; start indices with lanes are beyond this analysis.
+        // The lanes themselves are never cut.
         Lanes all = none();
         const bool indirect = node.op->kind == OpKind::DynamicSlice || node.op->kind == OpKind::DynamicUpdate;
         const std::size_t num_arrays = node.op->kind == OpKind::DynamicSlice    ? 1
@@ -131,7 +132,7 @@ class Analysis {
         for (std::size_t i = 0; i < num_arrays; ++i)
           if (node.operands[i].rank() > 0) all = unite(all, of(node.operands[i]));
         for (std::size_t i = num_arrays; indirect && i < node.operands.size(); ++i)
-          if (!of(node.operands[i]).known || of(node.operands[i]).any()) return unknown();
+          all = unite(all, of(node.operands[i]));
         return moved(all, [&](int a) {
           return node.types[0].shape[a] == node.operands[0].shape()[a] && node.op->kind != OpKind::Concat ? a
                  : node.op->kind == OpKind::Concat && node.attrs.integer("axis") != a                     ? a
@@ -163,18 +164,21 @@ class Analysis {
         return unite(moved(operand(0), [&](int a) { return dot_result_axis(node, true, a); }),
                      moved(operand(1), [&](int a) { return dot_result_axis(node, false, a); }));
       case OpKind::Gather: {
-        const int axis = static_cast<int>(node.attrs.integer("axis")), rank = node.operands[1].rank();
+        const int axis = static_cast<int>(node.attrs.integer("axis")), shared = num_lane_axes(node.attrs),
+                  rank = node.operands[1].rank() - shared;
         return unite(moved(operand(0), [&](int a) { return a == axis  ? -1
                                                            : a > axis ? a + rank - 1
                                                                       : a; }),
-                     moved(operand(1), [&](int a) { return a + axis; }));
+                     moved(operand(1), [&](int a) { return a < shared ? a : a - shared + axis; }));
       }
       case OpKind::ScatterAdd: {
-        const int axis = static_cast<int>(node.attrs.integer("axis")), rank = node.operands[1].rank();
-        if (operand(1).any() || !operand(1).known) return unknown();
-        return unite(moved(operand(0), [&](int a) { return a == axis ? -1 : a; }), moved(operand(2), [&](int a) {
-                       return a < axis ? a : a < axis + rank ? -1 : a - rank + 1;
-                     }));
+        const int axis = static_cast<int>(node.attrs.integer("axis")), shared = num_lane_axes(node.attrs),
+                  rank = node.operands[1].rank() - shared;
+        const Lanes updated = moved(operand(2), [&](int a) {
+          return a < axis ? a : a < axis + rank ? -1 : a - rank + 1;
+        });
+        return unite(unite(moved(operand(0), [&](int a) { return a == axis ? -1 : a; }), updated),
+                     moved(operand(1), [&](int a) { return a < shared ? a : -1; }));
       }
       case OpKind::RandomBits: {
         const Lanes& key = operand(0);

@@ -1,11 +1,27 @@
 #include "ops/rules/lanes.h"
 
-#include <limits>
+#include <string>
 
+#include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
 
 namespace hotloop::ir {
+
+Shape gathered_shape(std::string_view where, const InferContext& c, int axis) {
+  const Shape &x = c.operands[0].shape, &indices = c.operands[1].shape;
+  const int lanes = num_lane_axes(c.attrs);
+  bool shared = lanes >= 0 && lanes <= axis && lanes <= indices.rank();
+  for (int i = 0; shared && i < lanes; ++i) shared = x[i] == indices[i];
+  if (!shared)
+    throw UserError(std::string(where), "x and the indices must share the lanes, their leading axes, before the axis",
+                    std::to_string(lanes) + " of " + types_text(c.operands.first(2)));
+  std::vector<std::int64_t> dims = x.vec();
+  dims.erase(dims.begin() + axis);
+  const auto inner = indices.dims();
+  dims.insert(dims.begin() + axis, inner.begin() + lanes, inner.end());
+  return Shape(dims);
+}
 
 Value clamped_indices(Value indices, std::int64_t extent) {
   return minimum(maximum(indices, like(indices, 0)), like(indices, static_cast<double>(extent - 1)));
@@ -13,30 +29,6 @@ Value clamped_indices(Value indices, std::int64_t extent) {
 
 Value indices_in_range(Value indices, std::int64_t extent) {
   return bit_and(greater_equal(indices, like(indices, 0)), less(indices, like(indices, static_cast<double>(extent))));
-}
-
-Value with_lane_offset(Value indices, std::int64_t extent) {
-  const std::int64_t largest = indices.shape()[0] * extent;
-  const Value wide = cast(indices, largest > std::numeric_limits<std::int32_t>::max() ? DType::I64 : DType::I32);
-  return iota(wide.dtype(), wide.shape(), 0) * static_cast<double>(extent) + wide;
-}
-
-Value lanes_joined(Value x, std::int64_t axis) {
-  std::vector<std::int64_t> permutation = {0, axis + 1};
-  for (std::int64_t i : other_axes(x.rank(), permutation)) permutation.push_back(i);
-  const Value moved = transpose(x, permutation);
-  Shape shape = moved.shape().without(0);
-  shape[0] *= moved.shape()[0];
-  return reshape(moved, shape);
-}
-
-Value lanes_parted(Value x, std::int64_t axis, std::int64_t num_lanes) {
-  Shape shape = x.shape().with_inserted(0, num_lanes);
-  shape[1] /= num_lanes;
-  std::vector<std::int64_t> permutation = {0};
-  for (std::int64_t i = 2; i < shape.rank(); ++i) permutation.push_back(i);
-  permutation.insert(permutation.begin() + 1 + axis, 1);
-  return transpose(reshape(x, shape), permutation);
 }
 
 }  // namespace hotloop::ir

@@ -5,6 +5,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/batching.h"
 #include "ops/rules/sampling.h"
 
 namespace hotloop::ir {
@@ -20,23 +21,39 @@ void check_starts(const InferContext& c, std::size_t first_start, std::span<cons
                       Shape(std::vector(sizes.begin(), sizes.end())).str() + " of " + x.str());
   }
   const auto starts = c.operands.subspan(first_start);
-  const bool fits = starts.size() == sizes.size() && std::ranges::all_of(starts, [](const ValueType& t) {
-                      return t == ValueType{DType::I32, {}};
-                    });
+  const Shape lanes = starts.empty() ? Shape{} : starts[0].shape;
+  const auto num_lanes = static_cast<std::size_t>(lanes.rank());
+  bool fits = starts.size() + num_lanes == sizes.size() && std::ranges::all_of(starts, [&](const ValueType& t) {
+                return t == ValueType{DType::I32, lanes};
+              });
+  for (std::size_t i = 0; fits && i < num_lanes; ++i)
+    fits = x.shape[static_cast<int>(i)] == lanes[static_cast<int>(i)] && sizes[i] == lanes[static_cast<int>(i)];
   if (!fits)
     throw UserError(where, "there must be one i32 scalar start for each axis", types_text(starts) + " for " + x.str(),
                     "cast(start, DType::I32)");
 }
 
-std::vector<std::int64_t> clamped_starts(const EvalContext& c, std::size_t first_start, const Shape& shape,
-                                         std::span<const std::int64_t> sizes) {
-  std::vector<std::int64_t> starts;
-  for (int i = 0; i < shape.rank(); ++i) {
-    const auto k = static_cast<std::size_t>(i);
-    const auto wanted = static_cast<std::int64_t>(c.operands[first_start + k].data<std::int32_t>()[0]);
-    starts.push_back(std::clamp<std::int64_t>(wanted, 0, shape[i] - sizes[k]));
+int num_start_lanes(const Node& node, std::size_t first_start) {
+  return node.operands.size() > first_start ? node.operands[first_start].rank() : 0;
+}
+
+StartsAt::StartsAt(const EvalContext& c, std::size_t first_start, const Shape& shape,
+                   std::span<const std::int64_t> sizes) {
+  const int num_lanes = num_start_lanes(c.node, first_start);
+  if (num_lanes > 0) lane_strides_ = strides_of(c.operands[first_start].shape());
+  for (int i = num_lanes; i < shape.rank(); ++i) {
+    const Array& wanted = c.operands[first_start + static_cast<std::size_t>(i - num_lanes)];
+    auto& starts = starts_.emplace_back();
+    for (const std::int32_t start : wanted.data<std::int32_t>())
+      starts.push_back(std::clamp<std::int64_t>(start, 0, shape[i] - sizes[static_cast<std::size_t>(i)]));
   }
-  return starts;
+}
+
+void StartsAt::move(Index& index) const {
+  std::int64_t lane = 0;
+  for (std::size_t i = 0; i < lane_strides_.size(); ++i) lane += index[i] * lane_strides_[i];
+  for (std::size_t i = 0; i < starts_.size(); ++i)
+    index[lane_strides_.size() + i] += starts_[i][static_cast<std::size_t>(lane)];
 }
 
 int num_moving_axes(const Shape& shape, std::span<const std::int64_t> sizes) {
@@ -47,11 +64,15 @@ int num_moving_axes(const Shape& shape, std::span<const std::int64_t> sizes) {
 
 LaneStarts lane_starts(const BatchContext& c, std::size_t first_start) {
   LaneStarts out;
+  const bool have_lanes = num_start_lanes(c.node, first_start) > 0;
+  out.differ = have_lanes;
   for (const Batched& start : c.operands.subspan(first_start)) {
-    const bool one = start.batched && c.size == 1;
+    const bool one = start.batched && c.size == 1 && !have_lanes;
     out.differ = out.differ || (start.batched && !one);
-    out.starts.push_back(one ? Batched{reshape(start.value, {}), false} : start);
+    out.operands.push_back(one ? Batched{reshape(start.value, {}), false} : start);
   }
+  if (!out.differ) out.starts.push_back(constant(0, DType::I32));
+  for (const Batched& start : out.operands) out.starts.push_back(out.differ ? with_batch(start, c.size) : start.value);
   return out;
 }
 
@@ -61,9 +82,11 @@ Value clamped_start(const Batched& start, std::int64_t extent, std::int64_t size
   return broadcast(fitting, shape, start.batched ? std::vector<std::int64_t>{0} : std::vector<std::int64_t>{});
 }
 
-void append_sample_starts(Rng& rng, const Shape& shape, std::vector<Array>& operands) {
-  for (std::int64_t extent : shape.dims())
-    operands.push_back(random_array(rng, DType::I32, {}, -1, static_cast<double>(extent)));
+void append_sample_starts(Rng& rng, const Shape& shape, std::vector<Array>& operands, int num_lanes) {
+  Shape lanes;
+  for (int i = 0; i < num_lanes; ++i) lanes.push_back(shape[i]);
+  for (int i = num_lanes; i < shape.rank(); ++i)
+    operands.push_back(random_array(rng, DType::I32, lanes, -1, static_cast<double>(shape[i])));
 }
 
 }  // namespace hotloop::ir

@@ -1,4 +1,5 @@
-// Run-time start positions, one i32 scalar an axis, as dynamic_slice and dynamic_update take them.
+// Run-time start positions, as dynamic_slice and dynamic_update take them: one i32 scalar an axis, or one an element of some leading
+// axes (lanes), each of which starts elsewhere; these axes have no start.
 #pragma once
 
 #include <span>
@@ -6,23 +7,37 @@
 #include <vector>
 
 #include "ir/op_def.h"
+#include "ops/rules/walk.h"
 
 namespace hotloop::ir {
 
-// UserError unless there is one i32 scalar for each axis of operands[0] and `sizes` fit into it.
+// UserError unless there is a start for each axis of operands[0] that is no lane, and `sizes` fit into it.
 void check_starts(const InferContext& c, std::size_t first_start, std::span<const std::int64_t> sizes);
 
+// Number of leading axes whose elements start elsewhere.
+int num_start_lanes(const Node& node, std::size_t first_start);
+
 // The starts as evaluated, moved so that `sizes` fit into `shape`.
-std::vector<std::int64_t> clamped_starts(const EvalContext& c, std::size_t first_start, const Shape& shape,
-                                         std::span<const std::int64_t> sizes);
+class StartsAt {
+ public:
+  StartsAt(const EvalContext& c, std::size_t first_start, const Shape& shape, std::span<const std::int64_t> sizes);
+  // A place in the part becomes that in the whole.
+  void move(Index& index) const;
+
+ private:
+  std::vector<std::int64_t> lane_strides_;
+  std::vector<std::vector<std::int64_t>> starts_;  // of each axis, by lane
+};
 
 // Number of leading axes up to the last one whose size differs from its extent: on the others every start clamps to 0.
 int num_moving_axes(const Shape& shape, std::span<const std::int64_t> sizes);
 
-// Whether the lanes start elsewhere. A batch of one does not: its starts are those of its only lane, without the batch's axis.
+// Whether the elements of the batch start elsewhere, and the starts of the batched op: with the batch's axis where they do, else as they are,
+// behind a zero for the batch's axis. A batch of one has one start: that of its only element, without the batch's axis.
 struct LaneStarts {
   bool differ = false;
-  std::vector<Batched> starts;
+  std::vector<Batched> operands;  // as they came, but for that
+  std::vector<Value> starts;
 };
 LaneStarts lane_starts(const BatchContext& c, std::size_t first_start);
 
@@ -30,6 +45,6 @@ LaneStarts lane_starts(const BatchContext& c, std::size_t first_start);
 Value clamped_start(const Batched& start, std::int64_t extent, std::int64_t size, const Shape& shape);
 
 // Random starts, some of which need clamping.
-void append_sample_starts(Rng& rng, const Shape& shape, std::vector<Array>& operands);
+void append_sample_starts(Rng& rng, const Shape& shape, std::vector<Array>& operands, int num_lanes = 0);
 
 }  // namespace hotloop::ir
