@@ -105,7 +105,7 @@ TEST_P(OdeEnsembles, TrajectoriesAreRowsOfOneGridWhoseMemoryDoesNotGrow) {
     EXPECT_FALSE(std::holds_alternative<kernel::For>(stmt.node)) << "a loop over whole batches";
   }
   EXPECT_EQ(grids, 1);
-  EXPECT_LT(many.worker_bytes, 64 << 10);  // tiles differ by a few rows, so that workers have equal shares
+  EXPECT_LT(many.worker_bytes, 512 << 10);  // dense output keeps all steps of a tile
   EXPECT_EQ(many.shared_bytes, few.shared_bytes);
 }
 
