@@ -484,10 +484,23 @@ void collapse_dims(kernel::Map& map) {
 
 }  // namespace
 
+std::optional<int> axis_over_lanes(const Node& reduce) {
+  constexpr std::int64_t least = 8, most_within = 8;
+  const Shape& shape = reduce.operands[0].shape();
+  const auto& axes = reduce.attrs.integers("axes");
+  std::int64_t within = 1;
+  for (int a = shape.rank() - 1; a >= 0; --a) {
+    if (shape[a] == 1) continue;
+    if (std::ranges::find(axes, a) == axes.end()) break;
+    if (shape[a] >= least) return a;
+    if ((within *= shape[a]) > most_within) break;
+  }
+  return std::nullopt;
+}
+
 kernel::Map MapBuilder::finish(const std::string& name) {
   map_.name = name;
   map_.body_end = static_cast<int>(map_.instrs.size());
-  const int num_dims = static_cast<int>(map_.dims.size());
   if (reductions_.empty()) {
     // Stores last: a point may read what another value of this map replaces at the same point.
     for (const PendingStore& s : pending_stores_) store(s.target, s.dtype, s.index, s.reg, s.indirect);
@@ -496,15 +509,15 @@ kernel::Map MapBuilder::finish(const std::string& name) {
     map_.vector_dim = choose_vector_dim(map_, 0, static_cast<int>(map_.dims.size()));
     return std::move(map_);
   }
-  // The order of a reduction follows from the shape alone: lanes run along the last axis of the operand.
-  const Value x = reductions_[0].value.node->operands[0];
-  const auto& axes = reductions_[0].value.node->attrs.integers("axes");
-  int last_long = x.rank() - 1;
-  while (last_long > 0 && x.shape()[last_long] == 1) --last_long;
-  const bool last_reduced = std::ranges::find(axes, last_long) != axes.end();
-  // Not of what is outside: a sample is summed alike alone, when nothing is, and in a batch.
-  const bool over_lanes = !reduced_vars_.empty() && last_reduced && x.shape()[last_long] >= reduced_over_lanes;
-  if (num_dims > 0) map_.vector_dim = over_lanes ? num_dims - 1 : map_.num_outer - 1;
+  const Node& reduce = *reductions_[0].value.node;
+  const std::optional<int> axis = axis_over_lanes(reduce);
+  const bool over_lanes = !reduced_vars_.empty() && axis;
+  map_.vector_dim = map_.num_outer - 1;
+  if (over_lanes) {
+    ++map_.vector_dim;
+    for (const std::int64_t a : reduce.attrs.integers("axes"))
+      if (a < *axis && reduce.operands[0].shape()[static_cast<int>(a)] != 1) ++map_.vector_dim;
+  }
   if (!over_lanes && context_.by_lanes()) map_.vector_dim = choose_vector_dim(map_, 0, map_.num_outer);
   std::vector<int> results;
   for (const PendingReduction& r : reductions_) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -93,8 +94,9 @@ class MapBuilder {
 
 // What combines the numbers of a reduction.
 ir::ScalarOp combiner_of(const Node& reduce);
-// A last axis as long is reduced over lanes.
-inline constexpr std::int64_t reduced_over_lanes = 8;
+// The axis of the operand along which lanes run, if any: the innermost long one, where no axis within it is left over and those hold few
+// elements together. It follows from the shape alone, not from what is outside: a sample is summed alike alone and in a batch.
+std::optional<int> axis_over_lanes(const Node& reduce);
 
 // Bit pattern of `value` in `dtype`, zero-extended.
 std::uint64_t bits_of(DType dtype, double value);

@@ -97,9 +97,7 @@ int MapBuilder::emit_short_reduction(Value v, const Index& index, int predicate)
   };
   std::vector<std::int64_t> axes = v.node->attrs.integers("axes");
   std::ranges::sort(axes);
-  int last_long = x.rank() - 1;
-  while (last_long > 0 && x.shape()[last_long] == 1) --last_long;
-  const bool over_lanes = axes.back() == last_long && x.shape()[last_long] >= reduced_over_lanes;
+  const std::optional<int> lanes = axis_over_lanes(*v.node);
   std::vector<Index> points = {index};
   for (std::int64_t axis : axes) {
     std::vector<Index> more;
@@ -110,9 +108,11 @@ int MapBuilder::emit_short_reduction(Value v, const Index& index, int predicate)
       }
     points = std::move(more);
   }
-  std::vector<int> sums(over_lanes ? static_cast<std::size_t>(x.shape()[last_long]) : 1, -1);
-  for (std::size_t i = 0; i < points.size(); ++i)
-    sums[i % sums.size()] = add(sums[i % sums.size()], emit(x, points[i], predicate));
+  std::vector<int> sums(lanes ? static_cast<std::size_t>(x.shape()[*lanes]) : 1, -1);
+  for (const Index& point : points) {
+    int& sum = sums[lanes ? static_cast<std::size_t>(point[static_cast<std::size_t>(*lanes)].constant) : 0];
+    sum = add(sum, emit(x, point, predicate));
+  }
   for (std::size_t half = sums.size() / 2; half > 0; half /= 2)
     for (std::size_t l = 0; l < half; ++l) sums[l] = op(combine, v.dtype(), sums[l], sums[l + half]);
   return sums[0];

@@ -56,6 +56,7 @@ std::vector<Case> cases() {
          const Value next = concat(std::vector<Value>{narrow(y, 0, 1, 7), narrow(y, 0, 0, 1)}, 0);
          return 0.9 * y + 0.05 * next + 0.01 * sum(y);
        }},
+      {"eight_pairs", {8, 2}, [](Value y) { return 0.9 * reverse(y, {0}) + 0.02 * sum(y); }},
       {"rotation",
        {3, 3},
        [](Value y) {

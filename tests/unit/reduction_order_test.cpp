@@ -1,0 +1,98 @@
+// The order in which a reduction adds up follows from the shape alone: lanes along the innermost long axis, be it the last one or not.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "hotloop/jit.h"
+#include "hotloop/ops.h"
+#include "hotloop/transforms.h"
+#include "ir/op_def.h"
+#include "op_checks.h"
+#include "passes/pipeline.h"
+#include "schedule/schedule.h"
+
+namespace hotloop {
+namespace {
+
+using Values = std::span<const Value>;
+
+struct Case {
+  Shape shape;
+  std::vector<std::int64_t> axes;
+  std::int64_t along;  // extent of the axis that fills lanes; 1: none is reduced over lanes
+};
+
+const std::vector<Case> cases = {
+    {{101, 3}, {0, 1}, 101},     {{3, 101}, {0, 1}, 101}, {{101, 12, 3}, {0, 1, 2}, 12}, {{4, 37, 2, 2}, {1, 2, 3}, 37},
+    {{40, 1, 5, 1}, {0, 2}, 40}, {{101, 3}, {0}, 1},      {{40, 3, 5}, {0, 1, 2}, 1},    {{7, 6}, {0, 1}, 1},
+};
+
+TracedFunction total(const Case& c) {
+  return [c](Values in) {
+    const Value difference = in[0] - in[1];
+    return std::vector<Value>{reduce_sum(square(difference), c.axes), reduce_max(difference, c.axes)};
+  };
+}
+
+std::vector<Array> inputs_for(const Shape& shape, DType dtype) {
+  std::vector<Array> inputs = {Array(dtype, shape), Array(dtype, shape)};
+  for (std::int64_t i = 0; i < inputs[0].size(); ++i) {
+    inputs[0].set(i, static_cast<double>((i * 7919) % 997) / 97 - 4);
+    inputs[1].set(i, static_cast<double>((i * 131) % 89) / 31);
+  }
+  return inputs;
+}
+
+TEST(ReductionOrder, LanesRunAlongTheInnermostLongAxis) {
+  for (const Case& c : cases) {
+    ScheduleOptions options;
+    options.target = kernel::target_named("avx512");
+    const auto inputs = inputs_for(c.shape, DType::F32);
+    const auto program = schedule(*passes::optimize(*trace(total(c), ir::types_of(inputs)), {}), options);
+    int num_reductions = 0;
+    const auto walk = [&](const auto& self, const kernel::Block& block) -> void {
+      for (const kernel::Stmt& stmt : block) {
+        if (const auto* single = std::get_if<kernel::Single>(&stmt.node)) self(self, single->body);
+        if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) self(self, grid->body);
+        const auto* map = std::get_if<kernel::Map>(&stmt.node);
+        if (map == nullptr || map->num_outer == static_cast<int>(map->dims.size())) continue;
+        ++num_reductions;
+        const bool over_lanes = map->vector_dim >= map->num_outer;
+        EXPECT_EQ(over_lanes, c.along > 1) << c.shape.str();
+        if (over_lanes)
+          EXPECT_EQ(map->dims[static_cast<std::size_t>(map->vector_dim)].extent.bound, c.along) << c.shape.str();
+      }
+    };
+    walk(walk, program.body);
+    EXPECT_EQ(num_reductions, 1) << c.shape.str();
+  }
+}
+
+TEST(ReductionOrder, IsTheSameAloneAndInAnyBatch) {
+  for (const Case& c : cases) {
+    for (const DType dtype : {DType::F32, DType::F64}) {
+      const std::vector<Array> all = inputs_for(c.shape.with_inserted(0, 70), dtype);
+      const auto whole = vmap(total(c), {0, 0});
+      const auto batch = compile(trace(whole, ir::types_of(all)))(all);
+      const auto oracle = ir::evaluate(*trace(whole, ir::types_of(all)), all);
+      for (std::size_t i = 0; i < batch.size(); ++i)
+        EXPECT_TRUE(ir::close(batch[i], oracle[i], dtype == DType::F32 ? 2e-5 : 1e-12)) << c.shape.str();
+      std::vector<Array> one;
+      for (const Array& a : all) {
+        one.emplace_back(dtype, c.shape);
+        std::memcpy(one.back().raw(), a.raw(), one.back().bytes());
+      }
+      for (const char* backend : {"llvm", "c"}) {
+        CompileOptions options;
+        options.backend = backend;
+        const auto alone = compile(trace(total(c), ir::types_of(one)), options)(one);
+        for (std::size_t i = 0; i < alone.size(); ++i)
+          EXPECT_EQ(std::memcmp(alone[i].raw(), batch[i].raw(), alone[i].bytes()), 0)
+              << backend << ' ' << c.shape.str();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hotloop
