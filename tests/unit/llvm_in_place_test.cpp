@@ -1,5 +1,6 @@
 // Small statements in a loop, which are emitted in place: what one computes stays in registers for the next.
 #include "llvm_backend.h"
+#include "schedule/lower_math.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -125,6 +126,21 @@ TEST_P(LlvmInPlace, RowsOfAFewNumbersAndATransposedOperand) {
       }
     }
   }
+}
+
+// The activation of a hidden layer of a hundred is small: what it reads and writes stays in registers. Reading a float's bits costs nothing.
+TEST_P(LlvmInPlace, TheActivationOfAHiddenLayer) {
+  ProgramBuilder p(target());
+  const int x = p.argument(f32, 100), y = p.result(f32, 100);
+  const Var i = p.var("i"), t = p.var("t");
+  MapBuilder m({{i, {100, -1}}}, 1, 0);
+  m.store(f32, at(y, Affine::of(i)), m.op(ScalarOp::Tanh, f32, m.load(f32, at(x, Affine::of(i)))));
+  p.add(Single{{{For{t, {3, -1}, false, {}, {}, {{m.build()}}}}}});
+  Program program = p.build();
+  lower_math(program);
+  check_one(program);
+  const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+  EXPECT_EQ(source.find("@map_"), std::string::npos) << source;
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, LlvmInPlace, testing::Values("avx512", "avx2", "portable"),

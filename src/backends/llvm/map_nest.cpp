@@ -222,7 +222,9 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split)
 int MapNest::body_weight() const {
   int weight = 0;
   for (std::size_t i = 0; i < instrs.size(); ++i) {
-    if (instrs[i].kind != Instr::Kind::Const && !uniform[i]) weight += is_library_op(instrs[i]) ? 10 : 1;
+    const Instr& it = instrs[i];
+    const bool is_free = it.kind == Instr::Kind::Const || (it.kind == Instr::Kind::Op && it.op == ScalarOp::Bitcast);
+    if (!is_free && !uniform[i]) weight += is_library_op(it) ? 10 : 1;
   }
   return weight;
 }
