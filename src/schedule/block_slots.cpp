@@ -42,6 +42,17 @@ bool keeps_index(const LoweringContext& context, const Node& node, Value operand
   return long_axes(operand.shape()) == long_axes(node.types[0].shape);
 }
 
+// What is read to compute the node; the operand that is replaced in place stands where it stood.
+std::vector<Value> operands_read(const Node& node) {
+  std::vector<Value> operands = node.operands;
+  if (!ir::is(node, OpKind::DynamicUpdate)) return operands;
+  if (const auto kept = kept_part(node)) {
+    operands[1] = kept->otherwise;
+    operands.push_back(kept->mask);
+  }
+  return operands;
+}
+
 // A reduction over axes of extent 1 only is a change of shape.
 bool is_trivial_reduction(const Node& reduce) {
   return std::ranges::all_of(reduce.attrs.integers("axes"),
@@ -65,7 +76,7 @@ void BlockLowering::collect_reads(Value v, bool same_point, std::map<ValueKey, b
 
 std::map<ValueKey, bool> BlockLowering::reads_of_definition(Value v) {
   std::map<ValueKey, bool> reads;
-  for (Value o : v.node->operands) collect_reads(o, keeps_index(context_, *v.node, context_.resolve(o)), reads);
+  for (Value o : operands_read(*v.node)) collect_reads(o, keeps_index(context_, *v.node, context_.resolve(o)), reads);
   return reads;
 }
 
@@ -230,8 +241,9 @@ bool BlockLowering::updates_in_place(Value v, Value old) {
     return false;
   if (context_.resolve(node.operands[from]) != old) return false;
   std::map<ValueKey, bool> reads;
-  for (std::size_t i = 0; i < node.operands.size(); ++i)
-    if (i != from) collect_reads(node.operands[i], false, reads);
+  std::vector<Value> others = operands_read(node);
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(from));
+  for (const Value& o : others) collect_reads(o, false, reads);
   return !reads.contains(key_of(old));
 }
 

@@ -2,6 +2,9 @@
 
 #include <map>
 #include <numeric>
+#include <set>
+#include <span>
+#include <vector>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -12,29 +15,96 @@ namespace {
 
 using ValueMap = std::map<std::pair<const Node*, int>, Value>;
 
+Value mapped_to(const ValueMap& mapped, Value v) { return mapped.at({v.node, v.index}); }
+
+// The axes of the lanes lead in everything that has them.
+Value broadcast_lanes(Value lanes, const Shape& shape) {
+  std::vector<std::int64_t> axes(static_cast<std::size_t>(lanes.rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  return broadcast(lanes, shape, axes);
+}
+
+// A body whose finished lanes keep what they carry. Nothing else that it computes for them is seen.
+class FrozenBody {
+ public:
+  FrozenBody(const Graph& body, const Graph& until, std::size_t num_carry, std::size_t num_xs)
+      : body_(body), until_(until), num_carry_(num_carry), num_xs_(num_xs), keeps_(num_carry) {
+    for (std::size_t i = 0; i < num_carry; ++i) keeps_[i] = find_updates(i);
+  }
+
+  std::shared_ptr<Graph> graph();
+
+  // Lanes that have finished: of the loop whose body is copied.
+  Value done() const { return done_; }
+  // Whether a dynamic_update writes into a carry: for finished lanes it then writes what is there.
+  bool is_kept(const Node& update) const { return updates_.contains(&update); }
+  // Whether the loop's lanes finish with these.
+  bool holds_back(const Node& loop) const {
+    if (loop.regions.size() < 2) return false;
+    const Shape &lanes = loop.regions[1]->outputs()[0].shape(), &all = done_shape();
+    if (lanes.rank() < all.rank()) return false;
+    for (int i = 0; i < all.rank(); ++i)
+      if (lanes[i] != all[i]) return false;
+    return true;
+  }
+
+ private:
+  const Shape& done_shape() const { return until_.outputs()[0].shape(); }
+
+  // Whether carry i becomes itself with parts replaced, also by loops that this one holds back: a table then is not copied for its lanes' sake.
+  bool find_updates(std::size_t i) {
+    std::vector<const Node*> found;
+    Value v = body_.outputs()[i];
+    while (v != body_.inputs()[i]) {
+      const Node& node = *v.node;
+      if (ir::is(node, ir::OpKind::DynamicUpdate) && leads(node.operands[1].shape())) {
+        found.push_back(&node);
+        v = node.operands[0];
+      } else if (ir::is(node, ir::OpKind::Loop) && v.index < node.attrs.integer("num_carry") && holds_back(node)) {
+        v = node.operands[static_cast<std::size_t>(v.index)];
+      } else {
+        return false;
+      }
+    }
+    updates_.insert(found.begin(), found.end());
+    return true;
+  }
+  bool leads(const Shape& shape) const {
+    if (shape.rank() < done_shape().rank()) return false;
+    for (int i = 0; i < done_shape().rank(); ++i)
+      if (shape[i] != done_shape()[i]) return false;
+    return true;
+  }
+
+  const Graph &body_, &until_;
+  std::size_t num_carry_, num_xs_;
+  std::vector<bool> keeps_;  // by carry
+  std::set<const Node*> updates_;
+  Value done_;
+};
+
 // Copies the nodes of `graph` into the current graph; `mapped` holds its inputs on entry.
-std::vector<Value> copy_nodes(const Graph& graph, ValueMap& mapped);
+std::vector<Value> copy_nodes(const Graph& graph, ValueMap& mapped, const FrozenBody* frozen = nullptr);
 
 // Frozen lanes: where the predicate holds, carries keep their old value and ys are zero.
-std::shared_ptr<Graph> freeze_lanes(const Graph& body, const Graph& until, std::size_t num_carry, std::size_t num_xs) {
-  auto frozen = std::make_shared<Graph>(body.name());
-  TraceScope scope(*frozen);
+std::shared_ptr<Graph> FrozenBody::graph() {
+  auto result = std::make_shared<Graph>(body_.name());
+  TraceScope scope(*result);
   std::vector<Value> inputs;
-  for (const Value& v : body.inputs()) inputs.push_back(frozen->add_input(v.type()));
+  for (const Value& v : body_.inputs()) inputs.push_back(result->add_input(v.type()));
   ValueMap in_until, in_body;
-  for (std::size_t i = 0; i < until.inputs().size(); ++i)
-    in_until[{until.inputs()[i].node, 0}] = inputs[i < num_carry ? i : i + num_xs];
-  for (std::size_t i = 0; i < inputs.size(); ++i) in_body[{body.inputs()[i].node, 0}] = inputs[i];
-  const Value done = copy_nodes(until, in_until)[0];
-  std::vector<std::int64_t> lane_axes(static_cast<std::size_t>(done.rank()));
-  std::iota(lane_axes.begin(), lane_axes.end(), 0);
-  std::vector<Value> outputs = copy_nodes(body, in_body);
+  for (std::size_t i = 0; i < until_.inputs().size(); ++i)
+    in_until[{until_.inputs()[i].node, 0}] = inputs[i < num_carry_ ? i : i + num_xs_];
+  for (std::size_t i = 0; i < inputs.size(); ++i) in_body[{body_.inputs()[i].node, 0}] = inputs[i];
+  done_ = copy_nodes(until_, in_until)[0];
+  std::vector<Value> outputs = copy_nodes(body_, in_body, this);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Value mask = broadcast(done, outputs[i].shape(), lane_axes);
-    outputs[i] = select(mask, i < num_carry ? inputs[i] : zeros_like(outputs[i]), outputs[i]);
+    if (i < num_carry_ && keeps_[i]) continue;
+    const Value mask = broadcast_lanes(done_, outputs[i].shape());
+    outputs[i] = select(mask, i < num_carry_ ? inputs[i] : zeros_like(outputs[i]), outputs[i]);
   }
-  frozen->set_outputs(outputs);
-  return frozen;
+  result->set_outputs(outputs);
+  return result;
 }
 
 std::shared_ptr<Graph> copy(const Graph& graph) {
@@ -48,22 +118,67 @@ std::shared_ptr<Graph> copy(const Graph& graph) {
   return result;
 }
 
-std::vector<Value> copy_nodes(const Graph& graph, ValueMap& mapped) {
+// The region with one more input, the lanes that have finished further out; a predicate holds for these as well.
+std::shared_ptr<const Graph> with_outer_lanes(const Graph& region, const ValueType& lanes, bool is_predicate) {
+  auto result = std::make_shared<Graph>(region.name());
+  TraceScope scope(*result);
+  ValueMap mapped;
+  for (const Value& v : region.inputs()) mapped[{v.node, 0}] = result->add_input(v.type());
+  const Value done = result->add_input(lanes);
+  std::vector<Value> outputs = copy_nodes(region, mapped);
+  if (is_predicate) outputs[0] = bit_or(outputs[0], broadcast_lanes(done, outputs[0].shape()));
+  result->set_outputs(outputs);
+  return result;
+}
+
+// The operands, attributes and regions that a node is copied with.
+struct NodeParts {
+  std::vector<Value> operands;
+  Attrs attrs;
+  std::vector<std::shared_ptr<const Graph>> regions;
+};
+
+// A loop inside a frozen body does not run for lanes that have finished.
+void hold_back(const Node& loop, Value done, NodeParts& parts) {
+  const std::int64_t num_consts = loop.attrs.integer("num_consts");
+  parts.operands.insert(parts.operands.end() - (loop.attrs.flag("has_trip") ? 1 : 0), done);
+  parts.attrs.set("num_consts", num_consts + 1);
+  if (parts.attrs.has("laned")) {
+    auto laned = parts.attrs.integers("laned");
+    laned.push_back((std::int64_t{1} << done.rank()) - 1);
+    parts.attrs.set("laned", laned);
+  }
+  parts.regions[0] = with_outer_lanes(*parts.regions[0], done.type(), false);
+  parts.regions[1] = with_outer_lanes(*parts.regions[1], done.type(), true);
+}
+
+std::vector<Value> copy_nodes(const Graph& graph, ValueMap& mapped, const FrozenBody* frozen) {
   Graph& target = current_graph();
   for (const auto& node : graph.nodes()) {
     if (ir::is(*node, ir::OpKind::Input)) continue;
-    std::vector<Value> operands;
-    for (const Value& v : node->operands) operands.push_back(mapped.at({v.node, v.index}));
-    std::vector<std::shared_ptr<const Graph>> regions;
-    for (const auto& region : node->regions) regions.push_back(copy(*region));
-    if (ir::is(*node, ir::OpKind::Loop) && regions.size() > 1 && regions[1]->outputs()[0].rank() > 0)
-      regions[0] = freeze_lanes(*regions[0], *regions[1], static_cast<std::size_t>(node->attrs.integer("num_carry")),
-                                static_cast<std::size_t>(node->attrs.integer("num_xs")));
-    Node* fresh = target.append(*node->op, operands, node->attrs, regions, node->generation);
+    NodeParts parts{{}, node->attrs, {}};
+    for (const Value& v : node->operands) parts.operands.push_back(mapped_to(mapped, v));
+    if (frozen != nullptr && frozen->is_kept(*node)) {
+      Value& update = parts.operands[1];
+      const Value old = dynamic_slice(parts.operands[0], std::span(parts.operands).subspan(2), update.shape().vec());
+      update = select(broadcast_lanes(frozen->done(), update.shape()), old, update);
+    }
+    const bool has_lanes =
+        ir::is(*node, ir::OpKind::Loop) && node->regions.size() > 1 && node->regions[1]->outputs()[0].rank() > 0;
+    if (has_lanes) {
+      parts.regions = node->regions;
+      if (frozen != nullptr && frozen->holds_back(*node)) hold_back(*node, frozen->done(), parts);
+      FrozenBody body(*parts.regions[0], *parts.regions[1], static_cast<std::size_t>(node->attrs.integer("num_carry")),
+                      static_cast<std::size_t>(node->attrs.integer("num_xs")));
+      parts.regions = {body.graph(), copy(*parts.regions[1])};
+    } else {
+      for (const auto& region : node->regions) parts.regions.push_back(copy(*region));
+    }
+    Node* fresh = target.append(*node->op, parts.operands, parts.attrs, parts.regions, node->generation);
     for (int i = 0; i < static_cast<int>(node->types.size()); ++i) mapped[{node.get(), i}] = fresh->result(i);
   }
   std::vector<Value> outputs;
-  for (const Value& v : graph.outputs()) outputs.push_back(mapped.at({v.node, v.index}));
+  for (const Value& v : graph.outputs()) outputs.push_back(mapped_to(mapped, v));
   return outputs;
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "hotloop/error.h"
 #include "ir/op_def.h"
@@ -95,8 +96,8 @@ int MapBuilder::load(const Storage& storage, DType dtype, const Index& index, in
 }
 
 void MapBuilder::store(const Storage& storage, DType dtype, const Index& index, int value,
-                       std::vector<kernel::Indirect> indirect) {
-  push(kernel::store_instr(dtype, access_at(storage, index, std::move(indirect)), value));
+                       std::vector<kernel::Indirect> indirect, int predicate) {
+  push(kernel::store_instr(dtype, access_at(storage, index, std::move(indirect)), value, predicate));
 }
 
 std::vector<kernel::Indirect> MapBuilder::starts_of(const Node& node, std::size_t first, const Shape& part,
@@ -408,11 +409,24 @@ void MapBuilder::add(Value v, const Storage* target, bool compute) {
   }
 }
 
+std::optional<KeptPart> kept_part(const Node& update) {
+  const Node& choice = *update.operands[1].node;
+  if (choice.op->scalar != ScalarOp::Select) return std::nullopt;
+  const Node& old = *choice.operands[1].node;
+  const bool is_old = ir::is(old, OpKind::DynamicSlice) && old.operands[0] == update.operands[0] &&
+                      std::ranges::equal(std::span(old.operands).subspan(1), std::span(update.operands).subspan(2));
+  if (!is_old) return std::nullopt;
+  return KeptPart{choice.operands[0], choice.operands[2]};
+}
+
 void MapBuilder::add_update(const Node& node, const Storage& target) {
   const Value update = context_.resolve(node.operands[1]);
-  for (const Index& index : outer_indices(update))
-    pending_stores_.push_back({target, update.dtype(), index, emit(update, index, -1),
-                               starts_of(node, 2, update.shape(), target, index, -1)});
+  const auto kept = kept_part(node);
+  for (const Index& index : outer_indices(update)) {
+    const int keeps = kept ? op(ScalarOp::Not, DType::Bool, emit(kept->mask, index, -1)) : -1;
+    pending_stores_.push_back({target, update.dtype(), index, emit(kept ? kept->otherwise : update, index, -1),
+                               starts_of(node, 2, update.shape(), target, index, -1), keeps});
+  }
 }
 
 void MapBuilder::add_reduction(Value v, const Storage& target, bool accumulate) {
@@ -503,7 +517,7 @@ kernel::Map MapBuilder::finish(const std::string& name) {
   map_.body_end = static_cast<int>(map_.instrs.size());
   if (reductions_.empty()) {
     // Stores last: a point may read what another value of this map replaces at the same point.
-    for (const PendingStore& s : pending_stores_) store(s.target, s.dtype, s.index, s.reg, s.indirect);
+    for (const PendingStore& s : pending_stores_) store(s.target, s.dtype, s.index, s.reg, s.indirect, s.predicate);
     map_.body_end = static_cast<int>(map_.instrs.size());
     collapse_dims(map_);
     map_.vector_dim = choose_vector_dim(map_, 0, static_cast<int>(map_.dims.size()));

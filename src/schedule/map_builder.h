@@ -55,7 +55,7 @@ class MapBuilder {
   int load(const Storage& storage, DType dtype, const Index& index, int predicate,
            std::vector<kernel::Indirect> indirect = {});
   void store(const Storage& storage, DType dtype, const Index& index, int value,
-             std::vector<kernel::Indirect> indirect = {});
+             std::vector<kernel::Indirect> indirect = {}, int predicate = -1);
   int emit(Value v, const Index& index, int predicate);          // looks memory up first
   int emit_compute(Value v, const Index& index, int predicate);  // from the operands
   // Where a dynamic_slice or dynamic_update whose starts are the operands from `first` on begins: the part of `part` in `whole`, in the
@@ -87,10 +87,17 @@ class MapBuilder {
     Index index;
     int reg;
     std::vector<kernel::Indirect> indirect = {};
+    int predicate = -1;
   };
   std::vector<PendingReduction> reductions_;
   std::vector<PendingStore> pending_stores_;
 };
+
+// A dynamic_update that writes what is there where a mask holds: it stores only elsewhere, and reads nothing of what it replaces.
+struct KeptPart {
+  Value mask, otherwise;
+};
+std::optional<KeptPart> kept_part(const Node& update);
 
 // What combines the numbers of a reduction.
 ir::ScalarOp combiner_of(const Node& reduce);

@@ -270,7 +270,8 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     for_each_node(*n, 0, 1, [&](const Node& node, int, double times) {
       for (std::size_t i = 0; i < node.types.size(); ++i) {
         const Value v = result_of(node, i);
-        if (shape.by_lanes && (ir::is(node, OpKind::Loop) || context.has_few_numbers_a_row(v))) continue;
+        const bool in_place = ir::is(node, OpKind::Loop) || ir::is(node, OpKind::DynamicUpdate);
+        if (shape.by_lanes && (in_place || context.has_few_numbers_a_row(v))) continue;
         bytes += (shape.by_lanes || few_tiles ? 1 : times) * static_cast<double>(row_size(context, v)) *
                  static_cast<double>(size_of(v.dtype()));
       }

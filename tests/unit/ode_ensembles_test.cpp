@@ -1,6 +1,7 @@
 // Ensembles that save on the way or have implicit solvers: each trajectory is a row of a tile, and bit for bit what it is alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -144,6 +145,31 @@ TEST_P(OdeEnsembles, TrajectoriesDoNotDependOnTheBatch) {
           0)
           << i << " " << k;
     }
+  }
+}
+
+// The most points of a statement inside a loop that tests whether it goes on.
+std::int64_t widest(const kernel::Block& block, bool in_loop) {
+  std::int64_t most = 0;
+  for (const kernel::Stmt& stmt : block) {
+    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) most = std::max(most, widest(grid->body, in_loop));
+    if (const auto* loop = std::get_if<kernel::For>(&stmt.node))
+      most = std::max(most, widest(loop->body, in_loop || !loop->test.empty()));
+    const auto* map = std::get_if<kernel::Map>(&stmt.node);
+    if (map == nullptr || !in_loop) continue;
+    std::int64_t points = 1;
+    for (const kernel::Dim& dim : map->dims) points *= dim.extent.bound;
+    most = std::max(most, points);
+  }
+  return most;
+}
+
+// A step writes the rows that it saves: it neither copies nor chooses among all there are, for trajectories that have finished either.
+TEST(OdeEnsembleSteps, AStepTouchesNoRowButItsOwn) {
+  const SaveAt many = SaveAt::times(std::vector<double>(1000, 0.5));
+  for (const SaveAt& saveat : {many, SaveAt::every_step(), SaveAt::interpolation()}) {
+    Ensemble e = ensemble("", van_der_pol, ode::Tsit5(), saveat);
+    EXPECT_LE(widest(program_of(e.one, 2000, DType::F32).body, false), 64 * 2);
   }
 }
 
