@@ -76,6 +76,19 @@ class Reference {
   }
   void run(const Single& single) { block(single.body); }
   void run(const Barrier&) {}
+  void run(const Sections& all) {
+    for (std::int64_t round = 0; round < all.num_rounds(); ++round)
+      for (const Section& section : all.sections) {
+        const std::int64_t chunk = round - section.delay;
+        if (chunk < 0 || chunk >= all.num_chunks()) continue;
+        if (section.first >= 0) {
+          const std::int64_t first = (all.reverse ? all.num_chunks() - 1 - chunk : chunk) * all.chunk;
+          vars_[static_cast<std::size_t>(section.first)] = first;
+          vars_[static_cast<std::size_t>(section.steps)] = std::min(all.chunk, all.trip - first);
+        }
+        block(section.body);
+      }
+  }
   void run(const Let& let) {
     const Bits bits = read(let.source.buffer, value(let.source.index));
     std::int64_t v = as<std::int64_t>(bits);

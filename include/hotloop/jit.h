@@ -99,7 +99,7 @@ struct KernelRecord {
   std::string name;
   std::int64_t rows = 0;
   int num_workers = 1;
-  int num_dots = 0, num_maps = 0, num_loops = 0, num_grids = 0;
+  int num_dots = 0, num_maps = 0, num_loops = 0, num_grids = 0, num_sections = 0;
   std::int64_t shared_bytes = 0, scratch_bytes = 0;
   double flops = 0, bytes = 0;
   bool flops_are_bound = false;  // a loop may end early, or runs as often as an argument says: `flops` is the most

@@ -44,6 +44,9 @@ class Engine {
   virtual std::int64_t slots() const { return 0; }
 };
 
+// HOTLOOP_TEAM=always, for tests of what several workers do with little work: all of them take part, whatever the cost model says.
+bool always_takes_team();
+
 // `rows`: absent when the number of rows is fixed.
 std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows);
 // `options`: of each op's kernel.

@@ -73,7 +73,8 @@ std::string Executable::explain() const {
   } else if (self.options.backend != "interp") {
     append_line(out, "kernel",
                 "1 kernel: " + count(kernel.num_grids, "grid") + ", " + count(kernel.num_loops, "loop") + ", " +
-                    count(kernel.num_dots, "dot") + ", " + count(kernel.num_maps, "map"));
+                    count(kernel.num_dots, "dot") + ", " + count(kernel.num_maps, "map") +
+                    (kernel.num_sections > 0 ? ", " + count(kernel.num_sections, "section") : ""));
     if (const std::int64_t slots = self.engine->slots(); slots > 0)
       append_line(out, "", "rows stream through " + std::to_string(slots) + " slots, as each has its iterations");
     append_line(out, "memory",

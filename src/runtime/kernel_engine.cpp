@@ -83,10 +83,22 @@ void count_statements(const kernel::Block& block, KernelRecord& record) {
             count_statements(s.body, record);
           } else if constexpr (std::is_same_v<T, kernel::Single>) {
             count_statements(s.body, record);
+          } else if constexpr (std::is_same_v<T, kernel::Sections>) {
+            record.num_sections += static_cast<int>(s.sections.size());
+            for (const kernel::Section& section : s.sections) count_statements(section.body, record);
           }
         },
         stmt.node);
 }
+
+}  // namespace
+
+bool always_takes_team() {
+  const char* team = std::getenv("HOTLOOP_TEAM");
+  return team != nullptr && std::string_view(team) == "always";
+}
+
+namespace {
 
 std::int64_t slots_in(const kernel::Block& block) {
   std::int64_t slots = 0;
@@ -101,14 +113,12 @@ std::int64_t slots_in(const kernel::Block& block) {
 class WorkersByRows {
  public:
   WorkersByRows(const kernel::Program& program, int most, bool fixed_rows) : most_(most), fixed_rows_(fixed_rows) {
-    // For tests of what several workers do with little work.
-    const char* always = std::getenv("HOTLOOP_TEAM");
-    if (most == 1 || (always != nullptr && std::string_view(always) == "always")) {
+    if (most == 1 || always_takes_team()) {
       by_width_.fill(most);
       return;
     }
-    const double alone_ns = kernel::estimate_time_ns(program, program.max_rows, 1);
-    patience_ = std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(alone_ns / 4, 5e6)));
+    alone_ns_ = kernel::estimate_time_ns(program, program.max_rows, 1);
+    patience_ = std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(alone_ns_ / 4, 5e6)));
     for (std::size_t width = 0; width < by_width_.size(); ++width) {
       // Between powers of two one number does; the full batch is the most common one.
       const std::int64_t low = width == 0 ? 0 : std::int64_t{1} << (width - 1);
@@ -126,10 +136,15 @@ class WorkersByRows {
   // How long a call waits for the others before it goes on alone, after so many calls in a row that did: a quarter of what it would need
   // alone, then less and less, but as long as it takes to wake them.
   std::chrono::nanoseconds patience(int times_alone) const {
-    constexpr auto waking = std::chrono::microseconds(20);
     return patience_ == ThreadTeam::no_limit
                ? patience_
                : std::max<std::chrono::nanoseconds>(patience_ / (1 << times_alone), waking);
+  }
+  // How many calls after that do not even ask: those for which waking the others would take a good part of their time.
+  int calls_without(int times_alone) const {
+    constexpr double share = 0.05;
+    if (times_alone == 0 || patience_ == ThreadTeam::no_limit || alone_ns_ <= 0) return 0;
+    return static_cast<int>(std::min(std::chrono::nanoseconds(waking).count() / (share * alone_ns_), 63.0));
   }
   int most() const { return *std::max_element(by_width_.begin(), by_width_.end()); }
 
@@ -153,8 +168,10 @@ class WorkersByRows {
   }
 
  private:
+  static constexpr auto waking = std::chrono::microseconds(20);
   int most_;
   bool fixed_rows_;
+  double alone_ns_ = 0;
   std::chrono::nanoseconds patience_ = ThreadTeam::no_limit;
   std::array<int, 65> by_width_{};
 };
@@ -185,7 +202,10 @@ class KernelEngine final : public Engine {
     record.num_workers = workers_.of(fixed_rows_ ? program_.max_rows : rows);
     return record;
   }
-  std::string workers() const override { return workers_.explained(program_); }
+  std::string workers() const override {
+    const bool shares = record_.num_sections > 0 && workers_.of(program_.max_rows) > 1;
+    return workers_.explained(program_) + (shares ? "; what is independent runs at once, in sections" : "");
+  }
   std::int64_t slots() const override { return slots_in(program_.body); }
   std::string kernel_text() const override { return kernel::print(program_); }
   const std::string& source() const override { return kernel_->source; }
@@ -239,6 +259,10 @@ class KernelEngine final : public Engine {
     ThreadTeam& team = shared_team(workers_.most());
     for (KernelContext& c : context.workers()) c.team = &team;
     Job job{kernel_->function(), context.workers().data()};
+    if (const int left = calls_left_alone_.load(std::memory_order_relaxed); left > 0) {
+      calls_left_alone_.store(left - 1, std::memory_order_relaxed);
+      return false;
+    }
     const int times_alone = times_alone_.load(std::memory_order_relaxed);
     const bool joined = team.try_run(
         num_workers,
@@ -247,7 +271,9 @@ class KernelEngine final : public Engine {
           j.function(j.workers + worker);
         },
         &job, workers_.patience(times_alone));
-    times_alone_.store(joined ? 0 : std::min(times_alone + 1, 5), std::memory_order_relaxed);
+    const int times = joined ? 0 : std::min(times_alone + 1, 5);
+    times_alone_.store(times, std::memory_order_relaxed);
+    calls_left_alone_.store(workers_.calls_without(times), std::memory_order_relaxed);
     return joined;
   }
 
@@ -257,7 +283,8 @@ class KernelEngine final : public Engine {
   bool fixed_rows_;
   KernelRecord record_;
   mutable ObjectPool<Context> contexts_;
-  mutable std::atomic<int> times_alone_{0};  // calls in a row for which the team did not come
+  mutable std::atomic<int> times_alone_{0};       // calls in a row for which the team did not come
+  mutable std::atomic<int> calls_left_alone_{0};  // that do not ask for it
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "hotloop/error.h"
+#include "runtime/engine.h"
 #include "schedule/host.h"
 #include "schedule/schedule.h"
 #include "transforms/bind_inputs.h"
@@ -29,7 +30,8 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const std::func
   schedule_options.target = kernel::target_named(options.target);
   schedule_options.batch_axes = options.batch_axes;
   schedule_options.variable_rows = !options.batch_axes.empty();
-  schedule_options.parallel = options.threads > 1;
+  schedule_options.num_workers = options.threads;
+  schedule_options.always_sections = always_takes_team();
   schedule_options.donated = options.donated;
   result.program = schedule(*result.graph, schedule_options);
   kernel::verify(result.program);

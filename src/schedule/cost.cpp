@@ -2,7 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 #include <type_traits>
+#include <vector>
+
+#include "schedule/footprint.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -101,6 +106,24 @@ class Estimate {
 
   double of(const Single& single) const { return by_one(single.body); }
 
+  // The worker with the most to do in each round.
+  double of(const Sections& all) const {
+    std::vector<double> chunk_ns;
+    for (const Section& section : all.sections) chunk_ns.push_back(by_one(section.body));
+    const std::int64_t rounds = all.num_rounds();
+    double ns = num_workers_ > 1 ? static_cast<double>(rounds - 1) * team_.join_ns : 0;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      std::vector<double> busy(static_cast<std::size_t>(num_workers_));
+      for (std::size_t i = 0; i < chunk_ns.size(); ++i) {
+        const std::int64_t chunk = round - all.sections[i].delay;
+        if (chunk >= 0 && chunk < all.num_chunks())
+          busy[static_cast<std::size_t>(runner_of_section(static_cast<std::int64_t>(i), num_workers_))] += chunk_ns[i];
+      }
+      ns += *std::ranges::max_element(busy);
+    }
+    return ns;
+  }
+
   // The worker with the most tiles.
   double of(const Grid& grid) const {
     const std::int64_t tiles = divided_up(points(grid.total), grid.tile_rows);
@@ -132,10 +155,62 @@ class Estimate {
   bool alone_ = false;
 };
 
+// What of the shared arena several workers touch. Grids and split maps deal out anything; a program that has sections says more.
+class Exchange {
+ public:
+  Exchange(const Program& program, int num_workers) : program_(program), num_workers_(num_workers) {
+    block(program.body, everybody);
+  }
+  double bytes() const {
+    const auto whole = static_cast<double>(program_.shared_bytes);
+    if (!any_sections_) return whole;
+    double total = 0;
+    for (const auto& [buffer, workers] : workers_) {
+      const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
+      if (b.space != Space::Shared) continue;
+      const auto all = static_cast<double>(b.elements) * static_cast<double>(size_of(b.dtype));
+      // Of what is dealt out each keeps a share.
+      if (workers.size() > (workers.contains(everybody) ? 2U : 1U))
+        total += all;
+      else if (workers.contains(everybody))
+        total += all * (num_workers_ - 1) / num_workers_;
+    }
+    return std::min(total, whole);
+  }
+
+ private:
+  static constexpr std::int64_t everybody = -1;
+  void touch(const Block& statements, std::int64_t worker) {
+    for (const Touch& t : touches_of(program_, statements)) workers_[t.buffer].insert(worker);
+  }
+  void block(const Block& statements, std::int64_t worker) {
+    for (const Stmt& stmt : statements) {
+      if (const auto* single = std::get_if<Single>(&stmt.node)) {
+        touch(single->body, 0);
+      } else if (const auto* all = std::get_if<Sections>(&stmt.node)) {
+        any_sections_ = true;
+        for (std::size_t i = 0; i < all->sections.size(); ++i)
+          touch(all->sections[i].body, runner_of_section(static_cast<std::int64_t>(i), num_workers_));
+      } else if (const auto* loop = std::get_if<For>(&stmt.node)) {
+        block(loop->test, worker);
+        block(loop->body, worker);
+      } else {
+        for (const Touch& t : touches_of(program_, stmt)) workers_[t.buffer].insert(worker);
+      }
+    }
+  }
+
+  const Program& program_;
+  int num_workers_;
+  bool any_sections_ = false;
+  std::map<int, std::set<std::int64_t>> workers_;  // by buffer
+};
+
 }  // namespace
 
 double estimate_time_ns(const Program& program, std::int64_t rows, int num_workers, const TeamCost& team) {
-  const double together = team.wake_ns + team.shared_ns_per_byte * static_cast<double>(program.shared_bytes);
+  const double exchanged = num_workers > 1 ? Exchange(program, num_workers).bytes() : 0;
+  const double together = team.wake_ns + team.shared_ns_per_byte * exchanged;
   return (num_workers > 1 ? together : 0) + Estimate(program, rows, num_workers, team).of(program.body);
 }
 

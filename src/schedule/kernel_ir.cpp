@@ -120,6 +120,17 @@ Affine operator*(const Affine& a, std::int64_t factor) {
   return product;
 }
 
+std::int64_t Sections::num_rounds() const {
+  std::int64_t longest = 0;
+  for (const Section& section : sections) longest = std::max(longest, section.delay);
+  return num_chunks() + longest;
+}
+
+std::int64_t runner_of_section(std::int64_t section, std::int64_t num_workers) {
+  const std::int64_t place = section % (2 * num_workers);
+  return place < num_workers ? place : 2 * num_workers - 1 - place;
+}
+
 int Map::lanes() const {
   std::size_t widest = 4;
   for (const Instr& in : instrs) widest = std::max(widest, size_of(in.dtype));

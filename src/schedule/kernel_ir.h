@@ -1,9 +1,9 @@
 // Kernel IR: what a schedule produces and the only thing a backend sees.
 //
 // A Program is SPMD: every worker (member of a CPU team; on a GPU, a thread block) runs the same body. `Grid` deals
-// blocks of tiles to workers, `Single` is run by worker 0, `Barrier` joins all workers. Inside a Grid or Single, one
-// worker runs the statements in order; on a GPU its threads share the points of each Map and Dot and meet after each
-// statement, which is why a statement never reads what another point of the same statement writes.
+// blocks of tiles to workers, `Single` is run by worker 0, each of `Sections` by one worker while others run the rest, `Barrier` joins
+// all workers. Inside a Grid, Single or section, one worker runs the statements in order; on a GPU its threads share the points of each
+// Map and Dot and meet after each statement, which is why a statement never reads what another point of the same statement writes.
 //
 // Nothing here assumes a CPU. A logical vector is 64 bytes (16 f32, 8 f64) on every target, so that orders of
 // summation, and so results, do not depend on the width of the registers.
@@ -214,8 +214,28 @@ struct Single {
 };
 struct Barrier {};
 
+// Work that several workers do at once, each section by one of them; sections share nothing that one of them writes.
+// In several rounds sections follow one another along `trip` steps (of loops over time): each goes through the chunks of `chunk` steps in
+// turn, from the last to the first if `reverse`, `delay` rounds after the start, with `first` and `steps` set; all workers meet between
+// rounds. What such a section shares with one of less delay lies in chunks that the other has done, and never with one of the same delay.
+struct Section {
+  Block body;
+  std::int64_t delay = 0;
+  Var first = -1, steps = -1;  // -1 where there is one round
+};
+struct Sections {
+  std::vector<Section> sections;
+  std::int64_t trip = 1, chunk = 1;
+  bool reverse = false;
+  std::int64_t num_chunks() const { return (trip + chunk - 1) / chunk; }
+  std::int64_t num_rounds() const;
+};
+// Which of the workers runs a section: there and back through the workers, so that of sections in the order of their cost each gets as
+// much. A backend may do otherwise: it changes no result.
+std::int64_t runner_of_section(std::int64_t section, std::int64_t num_workers);
+
 struct Stmt {
-  std::variant<Map, Dot, Pack, For, Let, Grid, Single, Barrier> node;
+  std::variant<Map, Dot, Pack, For, Let, Grid, Single, Sections, Barrier> node;
 };
 
 // What a schedule needs to know of the machine.

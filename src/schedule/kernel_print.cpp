@@ -215,6 +215,19 @@ class Printer {
     print_block(grid.body);
   }
   void print_node(const Single& single) { print_section("single", single.body); }
+  void print_node(const Sections& all) {
+    const bool rounds = all.num_rounds() > 1;
+    line(std::string("sections") + (rounds ? " in chunks of " + std::to_string(all.chunk) + " of " +
+                                                 std::to_string(all.trip) + (all.reverse ? " reverse" : "")
+                                           : ""));
+    ++depth_;
+    for (const Section& section : all.sections)
+      print_section("section" + (rounds ? " " + var(section.first) + ", " + var(section.steps) + " delay " +
+                                              std::to_string(section.delay)
+                                        : ""),
+                    section.body);
+    --depth_;
+  }
   void print_node(const Barrier&) { line("barrier"); }
 
   const Program& program_;

@@ -7,6 +7,7 @@
 
 #include "hotloop/error.h"
 #include "schedule/kernel_ir.h"
+#include "schedule/sections.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -33,7 +34,7 @@ struct Tile {
   std::int64_t total = 0, tile_rows = 1;
 };
 
-enum class Place { Outside, Grid, Single };
+enum class Place { Outside, Grid, Single, Section };
 
 class Verifier {
  public:
@@ -186,7 +187,7 @@ class Verifier {
       check(index.coefficient(grid_->block) != 0 || index.coefficient(grid_->row0) != 0,
             "every block would write the same elements of " + b.name + ": in a Grid each has its own");
     check(place != Place::Outside || split || b.space == Space::Worker,
-          "all workers would write " + b.name + ": outside Grid and Single only a split Map may");
+          "all workers would write " + b.name + ": outside Grid, Single and Sections only a split Map may");
     if (b.space == Space::Result) written_results_[b.index] = true;
   }
 
@@ -440,7 +441,7 @@ class Verifier {
 
   void verify_node(const Grid& grid, Place place) {
     at_ = "grid";
-    check(place == Place::Outside, "a Grid must not stand in a Grid or Single");
+    check(place == Place::Outside, "a Grid must not stand in a Grid, Single or section");
     check(grid.tile_rows > 0 && grid.num_blocks > 0 && grid.tiles_per_block > 0, "tiles and blocks must not be empty");
     verify_extent(grid.total);
     check(grid.tile_rows * grid.num_blocks * grid.tiles_per_block >= grid.total.bound,
@@ -461,13 +462,31 @@ class Verifier {
 
   void verify_node(const Single& single, Place place) {
     at_ = "single";
-    check(place == Place::Outside, "a Single must not stand in a Grid or Single");
+    check(place == Place::Outside, "a Single must not stand in a Grid, Single or section");
     verify_block(single.body, Place::Single);
+  }
+
+  void verify_node(const Sections& all, Place place) {
+    at_ = "sections";
+    check(place == Place::Outside, "Sections must not stand in a Grid, Single or section");
+    const auto saved = scope_;
+    for (const Section& section : all.sections) {
+      if (section.first >= 0) define(section.first, {{0, std::max<std::int64_t>(all.trip - 1, 0)}, -1});
+      if (section.steps >= 0) define(section.steps, {{1, all.chunk}, -1});
+      if (section.first >= 0)
+        tile_ = {section.first, section.steps, all.trip, all.chunk};  // bounded together, as there
+      verify_block(section.body, Place::Section);
+      tile_ = {};
+      scope_ = saved;
+      at_ = "sections";
+    }
+    const auto broken = broken_rule(p_, all);
+    check(!broken, broken.value_or(""));
   }
 
   void verify_node(const Barrier&, Place place) {
     at_ = "barrier";
-    check(place == Place::Outside, "a Barrier must not stand in a Grid or Single");
+    check(place == Place::Outside, "a Barrier must not stand in a Grid, Single or section");
   }
 
   const Program& p_;

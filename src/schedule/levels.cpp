@@ -298,7 +298,8 @@ void LevelLowering::append_once(Block block, Block& program) const {
     if (map != nullptr)
       for (const auto& d : map->dims) points *= d.extent.bound;
     const bool ordered = map != nullptr && map->vector_dim < 0;
-    if (map != nullptr && !ordered && map->num_outer > 0 && context_.options().parallel && points >= worth_splitting) {
+    if (map != nullptr && !ordered && map->num_outer > 0 && context_.options().num_workers > 1 &&
+        points >= worth_splitting) {
       flush();
       map->split = true;
       program.push_back(std::move(stmt));

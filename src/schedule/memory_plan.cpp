@@ -11,11 +11,12 @@ using kernel::Space;
 
 namespace {
 
-// Positions number the statements in program order; a nest is a loop (or a grid, which loops over tiles).
+// Positions number the statements in program order; a nest is a loop, a grid, which loops over tiles, or sections and each of them.
 struct Nest {
+  enum class Kind { Loop, Grid, Sections, Section };
   int parent = -1;
   int begin = 0, end = 0;
-  bool is_grid = false;
+  Kind kind = Kind::Loop;
 };
 
 struct Touch {
@@ -27,13 +28,19 @@ struct Touch {
 class Lifetimes {
  public:
   explicit Lifetimes(const kernel::Program& program) : touches_(program.buffers.size()) {
-    nests_.push_back({-1, 0, 0, false});
+    nests_.push_back({});
     walk(program.body, 0);
     nests_[0].end = position_;
   }
 
   struct Range {
     int begin = -1, end = -1;
+    int sections = -1, section = -1;  // the nest of sections that it lives in, if it does in one alone
+    bool meets(const Range& other) const {
+      // Sections run at once, whatever comes first in the program.
+      if (sections >= 0 && sections == other.sections && section != other.section) return true;
+      return begin <= other.end && other.begin <= end;
+    }
   };
   Range range(std::size_t buffer, Space space) const {
     const auto& touches = touches_[buffer];
@@ -41,23 +48,30 @@ class Lifetimes {
     int nest = touches[0].nest;
     for (const Touch& t : touches) nest = common(nest, t.nest);
     // What is read in a loop before it is written there lives from one iteration to the next; shared memory inside a grid
-    // is touched by all tiles at once.
-    for (;;) {
-      const bool carried =
-          nest != 0 && (nests_[static_cast<std::size_t>(nest)].is_grid ? space == Space::Shared : touches[0].reads);
-      if (!carried) break;
-      nest = nests_[static_cast<std::size_t>(nest)].parent;
-    }
+    // is touched by all tiles at once, that of several sections by all of them.
+    const auto lives_longer = [&](const Nest& n) {
+      switch (n.kind) {
+        case Nest::Kind::Grid: return space == Space::Shared;
+        case Nest::Kind::Sections: return true;
+        default: return touches[0].reads;
+      }
+    };
+    while (nest != 0 && lives_longer(at(nest))) nest = at(nest).parent;
     Range r{touches[0].position, touches[0].position};
+    for (int n = nest; n != 0; n = at(n).parent)
+      if (at(n).kind == Nest::Kind::Section) {
+        r.section = n;
+        r.sections = at(n).parent;
+      }
     for (const Touch& t : touches) {
       // A touch in an inner loop counts for the whole of the loop just below the common one.
       int inner = t.nest, below = -1;
       while (inner != nest) {
         below = inner;
-        inner = nests_[static_cast<std::size_t>(inner)].parent;
+        inner = at(inner).parent;
       }
-      const int begin = below < 0 ? t.position : nests_[static_cast<std::size_t>(below)].begin;
-      const int end = below < 0 ? t.position : nests_[static_cast<std::size_t>(below)].end;
+      const int begin = below < 0 ? t.position : at(below).begin;
+      const int end = below < 0 ? t.position : at(below).end;
       r.begin = std::min(r.begin, begin);
       r.end = std::max(r.end, end);
     }
@@ -65,23 +79,24 @@ class Lifetimes {
   }
 
  private:
+  const Nest& at(int nest) const { return nests_[static_cast<std::size_t>(nest)]; }
   int common(int a, int b) const {
     while (a != b) {
       int& deeper = depth(a) >= depth(b) ? a : b;
-      deeper = nests_[static_cast<std::size_t>(deeper)].parent;
+      deeper = at(deeper).parent;
     }
     return a;
   }
   int depth(int nest) const {
     int d = 0;
-    for (; nest != 0; nest = nests_[static_cast<std::size_t>(nest)].parent) ++d;
+    for (; nest != 0; nest = at(nest).parent) ++d;
     return d;
   }
   void touch(int buffer, int nest, bool reads) {
     if (buffer >= 0) touches_[static_cast<std::size_t>(buffer)].push_back({position_, nest, reads});
   }
-  int open(int parent, bool is_grid) {
-    nests_.push_back({parent, position_, position_, is_grid});
+  int open(int parent, Nest::Kind kind) {
+    nests_.push_back({parent, position_, position_, kind});
     return static_cast<int>(nests_.size()) - 1;
   }
   void close(int nest) { nests_[static_cast<std::size_t>(nest)].end = position_; }
@@ -112,7 +127,7 @@ class Lifetimes {
     touch(pack.target, nest, false);
   }
   void visit(const kernel::For& loop, int nest) {
-    const int inner = open(nest, false);
+    const int inner = open(nest, Nest::Kind::Loop);
     walk(loop.test, inner);
     if (loop.stop) touch(loop.stop->buffer, inner, true);
     walk(loop.body, inner);
@@ -121,13 +136,25 @@ class Lifetimes {
   }
   void visit(const kernel::Let& let, int nest) { touch(let.source.buffer, nest, true); }
   void visit(const kernel::Grid& grid, int nest) {
-    const int inner = open(nest, true);
+    const int inner = open(nest, Nest::Kind::Grid);
     walk(grid.prologue, inner);
     walk(grid.body, inner);
     ++position_;
     close(inner);
   }
   void visit(const kernel::Single& single, int nest) { walk(single.body, nest); }
+  void visit(const kernel::Sections& all, int nest) {
+    const int together = open(nest, Nest::Kind::Sections);
+    // Chunk after chunk, a later round may read what an earlier one left.
+    const auto kind = all.num_rounds() > 1 ? Nest::Kind::Sections : Nest::Kind::Section;
+    for (const kernel::Section& section : all.sections) {
+      const int inner = open(together, kind);
+      walk(section.body, inner);
+      ++position_;
+      close(inner);
+    }
+    close(together);
+  }
   void visit(const kernel::Barrier&, int) {}
 
   std::vector<std::vector<Touch>> touches_;
@@ -169,7 +196,7 @@ void plan_memory(kernel::Program& program) {
     for (const Request& r : requests) {
       std::vector<std::pair<std::int64_t, std::int64_t>> taken;
       for (const Placed& p : placed)
-        if (p.range.begin <= r.range.end && r.range.begin <= p.range.end) taken.emplace_back(p.begin, p.end);
+        if (p.range.meets(r.range)) taken.emplace_back(p.begin, p.end);
       std::ranges::sort(taken);
       std::int64_t at = 0;
       for (const auto& [begin, end] : taken) {

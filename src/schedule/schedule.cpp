@@ -12,6 +12,7 @@
 #include "schedule/levels.h"
 #include "schedule/lower_math.h"
 #include "schedule/memory_plan.h"
+#include "schedule/sections.h"
 #include "schedule/stream_lanes.h"
 
 namespace hotloop {
@@ -83,7 +84,10 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     const Value to = graph->outputs()[static_cast<std::size_t>(output)];
     return axes.axis_in(from, context.tile_class) == axes.axis_in(to, context.tile_class);
   });
-  plan_memory(program);
+  if (options.num_workers > 1)
+    kernel::make_sections(program, options.num_workers, options.always_sections);
+  else
+    plan_memory(program);
   return std::move(program);
 }
 

@@ -13,8 +13,10 @@ struct ScheduleOptions {
   std::vector<int> batch_axes;  // for each input the axis of the batch, or -1; empty: the analysis chooses a tile axis
   bool variable_rows = false;   // the extent of the batch axes is a run-time number
   std::int64_t tile_rows = 0;   // 0: chosen by size
-  bool parallel = false;        // large updates outside tiles are divided among the workers
-  std::vector<int> donated;     // inputs whose memory an output may take over
+  int num_workers =
+      1;  // at most; with several, large updates outside tiles are divided, and what is independent becomes sections
+  bool always_sections = false;  // for tests: also where the cost model sees no gain
+  std::vector<int> donated;      // inputs whose memory an output may take over
 };
 
 // `graph` must have no `call` nodes (the pass inline_calls removes them).

@@ -45,6 +45,11 @@ std::int64_t num_statements(const kernel::Stmt& statement) {
   if (const auto* grid = std::get_if<Grid>(&statement.node))
     return 1 + num_statements(grid->prologue) + num_statements(grid->body);
   if (const auto* single = std::get_if<kernel::Single>(&statement.node)) return 1 + num_statements(single->body);
+  if (const auto* all = std::get_if<kernel::Sections>(&statement.node)) {
+    std::int64_t total = 1;
+    for (const kernel::Section& section : all->sections) total += num_statements(section.body);
+    return total;
+  }
   return 1;
 }
 
@@ -202,6 +207,46 @@ class ProgramEmitter {
     code_.when(code_.b.CreateICmpEQ(frame_.worker, code_.i64(0)), [&] { alone(single.body); });
     held_->clear();
     leave_scope(outside);
+  }
+
+  void emit(const kernel::Sections& all) {
+    const std::int64_t rounds = all.num_rounds();
+    held_->clear();
+    if (rounds == 1) return round_of(all, code_.i64(0));
+    code_.loop(code_.i64(0), code_.i64(rounds), 1, [&](Value* round) {
+      leave_if_cancelled();
+      round_of(all, round);
+      code_.when(code_.b.CreateICmpNE(round, code_.i64(rounds - 1)), [&] { emit(kernel::Barrier{}); });
+    });
+  }
+
+  void round_of(const kernel::Sections& all, Value* round) {
+    auto& b = code_.b;
+    Value* const twice = b.CreateShl(frame_.num_workers, code_.i64(1));
+    for (std::size_t i = 0; i < all.sections.size(); ++i) {
+      const kernel::Section& section = all.sections[i];
+      Value* place = b.CreateURem(code_.i64(static_cast<std::int64_t>(i)), twice);
+      Value* back = b.CreateSub(b.CreateSub(twice, code_.i64(1)), place);
+      Value* runner = b.CreateSelect(b.CreateICmpSLT(place, frame_.num_workers), place, back);
+      Value* runs = b.CreateICmpEQ(frame_.worker, runner);
+      Value* chunk = b.CreateSub(round, code_.i64(section.delay));
+      if (all.num_rounds() > 1) runs = b.CreateAnd(runs, b.CreateICmpULT(chunk, code_.i64(all.num_chunks())));
+      const std::size_t outside = lets_.size();
+      code_.when(runs, [&] {
+        if (section.first >= 0) {
+          Value* number = all.reverse ? b.CreateSub(code_.i64(all.num_chunks() - 1), chunk) : chunk;
+          Value* first = b.CreateMul(number, code_.i64(all.chunk));
+          Value* left = b.CreateSub(code_.i64(all.trip), first);
+          set(section.first, first);
+          set(section.steps, b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, code_.i64(all.chunk)));
+        }
+        alone(section.body);
+        held_->clear();
+      });
+      set(section.first, nullptr);
+      set(section.steps, nullptr);
+      leave_scope(outside);
+    }
   }
 
   void emit(const kernel::Barrier&) {
@@ -392,7 +437,7 @@ class ProgramEmitter {
   Value *barrier_, *team_, *arguments_, *results_, *shared_, *scratch_;
   std::vector<Value*> bases_;      // of buffers, once they are used
   std::vector<kernel::Var> lets_;  // in scope, in the order in which they were read
-  bool one_worker_ = false;        // inside a Grid or Single
+  bool one_worker_ = false;        // inside a Grid, Single or section
   int loop_depth_ = 0;
   std::optional<HeldValues> held_;
 };

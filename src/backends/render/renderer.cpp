@@ -460,6 +460,42 @@ class Renderer {
     render_block(single.body);
     close();
   }
+
+  void render_node(const Sections& all) {
+    const std::string workers(d_.num_workers), chunks = number(all.num_chunks()), chunk = number(all.chunk);
+    const std::int64_t rounds = all.num_rounds();
+    if (rounds > 1) {
+      open_loop("turn", number(rounds));
+      line(std::string(d_.cancelled));
+    }
+    for (std::size_t i = 0; i < all.sections.size(); ++i) {
+      const Section& section = all.sections[i];
+      open("");
+      line("const " + index_type() + " place = " + number(static_cast<std::int64_t>(i)) + " % (2 * " + workers + ");");
+      std::string mine =
+          std::string(d_.worker) + " == (place < " + workers + " ? place : 2 * " + workers + " - 1 - place)";
+      if (rounds > 1) {
+        line("const " + index_type() + " done = turn - " + number(section.delay) + ";");
+        mine += " && done >= 0 && done < " + chunks;
+      }
+      open("if (" + mine + ")");
+      if (rounds > 1) {
+        const std::string first = var(section.first), left = number(all.trip) + " - " + first;
+        line("const " + index_type() + " " + first + " = " + chunk + " * " +
+             (all.reverse ? "(" + chunks + " - 1 - done)" : "done") + ";");
+        line("const " + index_type() + " " + var(section.steps) + " = " + left + " < " + chunk + " ? " + left + " : " +
+             chunk + ";");
+      }
+      render_block(section.body);
+      close();
+      close();
+    }
+    if (rounds == 1) return;
+    open("if (turn + 1 < " + number(rounds) + ")");
+    line(std::string(d_.barrier));
+    close();
+    close();
+  }
   void render_node(const Barrier&) { line(std::string(d_.barrier)); }
 
   const Program& p_;

@@ -1,0 +1,64 @@
+// Sections run at once: no element that one of them writes may be touched by another, unless rounds lie between.
+#include <algorithm>
+
+#include "schedule/footprint.h"
+#include "schedule/sections.h"
+
+namespace hotloop::kernel {
+namespace {
+
+struct Bytes {
+  std::int64_t begin, end;
+};
+
+Bytes bytes_of(const Buffer& buffer) {
+  return {buffer.offset, buffer.offset + buffer.elements * static_cast<std::int64_t>(size_of(buffer.dtype))};
+}
+
+// Different buffers at the same place of the shared arena.
+bool share_memory(const Buffer& a, const Buffer& b) {
+  if (a.space != Space::Shared || b.space != Space::Shared) return false;
+  const Bytes x = bytes_of(a), y = bytes_of(b);
+  return x.begin < y.end && y.begin < x.end;
+}
+
+}  // namespace
+
+std::optional<std::string> broken_rule(const Program& program, const Sections& all) {
+  const auto buffer = [&](const Touch& t) -> const Buffer& {
+    return program.buffers[static_cast<std::size_t>(t.buffer)];
+  };
+  const bool rounds = all.num_rounds() > 1;
+  if (all.sections.empty() || all.trip < 1 || all.chunk < 1) return "sections must not be empty";
+  std::vector<std::vector<Touch>> touches;
+  for (const Section& section : all.sections) {
+    if (section.delay < 0) return "a section is no round ahead of the first";
+    if (rounds != (section.first >= 0) || rounds != (section.steps >= 0))
+      return "a section of several rounds, and no other, has a first step and a number of them";
+    touches.push_back(touches_of(program, section.body, section.first));
+    for (const Touch& t : touches.back())
+      if (buffer(t).space == Space::Worker)
+        return "a section keeps " + buffer(t).name + " in an arena that others have too";
+  }
+  for (std::size_t i = 0; i < touches.size(); ++i)
+    for (std::size_t j = 0; j < touches.size(); ++j) {
+      const std::int64_t ahead = all.sections[j].delay - all.sections[i].delay;
+      if (i == j || ahead < 0) continue;
+      for (const Touch& a : touches[i])
+        for (const Touch& b : touches[j]) {
+          if (!a.writes && !b.writes) continue;
+          if (a.buffer != b.buffer) {
+            if (share_memory(buffer(a), buffer(b)))
+              return "sections must not share the memory of " + buffer(a).name + " and " + buffer(b).name;
+            continue;
+          }
+          if (!may_meet(a, b)) continue;
+          if (ahead == 0) return "sections must not share what one of them writes: " + buffer(a).name;
+          if (!follows_by_chunks(b, a, all.chunk, all.num_chunks(), all.reverse))
+            return "a section must not touch chunks of " + buffer(a).name + " that the one before it has not done";
+        }
+    }
+  return std::nullopt;
+}
+
+}  // namespace hotloop::kernel

@@ -1,0 +1,136 @@
+// Programs without a batch to deal out: independent parts run at once, and any number of threads gives the same bits.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "hotloop/hotloop.h"
+
+namespace hotloop {
+namespace {
+
+struct Job {
+  std::shared_ptr<const Graph> graph;
+  std::vector<Array> arguments;
+};
+
+using Options = nn::RecurrentOptions;
+
+Job inference(const nn::Layer& layer, std::int64_t steps, std::int64_t inputs, std::int64_t rows = 1) {
+  const nn::Sequential model(layer);
+  const Tree<Array> params = model.init(0);
+  const train::Step step = train::predict_step(model, params, {DType::F32, {rows, steps, inputs}});
+  return {step.graph(),
+          step.arguments(params, {}, {}, {.x = nn::uniform(1, {rows, steps, inputs}, DType::F32, -1, 1)})};
+}
+
+Job training(const nn::Layer& layer, std::int64_t steps, std::int64_t inputs, std::int64_t outputs,
+             std::int64_t rows = 1) {
+  const nn::Sequential model(layer, nn::Last(), nn::Linear(outputs, 1));
+  const Tree<Array> params = model.init(0);
+  const optim::Adam adam(1e-3);
+  const Tree<Array> state = adam.init(params);
+  const train::Step step = train::train_step(model, losses::MSE(), adam, params, state,
+                                             {DType::F32, {rows, steps, inputs}}, {DType::F32, {rows, 1}});
+  return {step.graph(), step.arguments(params, state, nn::uniform(1, {rows, steps, inputs}, DType::F32, -1, 1),
+                                       nn::uniform(2, {rows, 1}, DType::F32, -1, 1))};
+}
+
+Executable compiled(const Job& job, int threads, const std::string& backend = "llvm") {
+  CompileOptions options;
+  options.threads = threads;
+  options.backend = backend;
+  return compile(job.graph, options);
+}
+
+KernelRecord record_of(const Executable& run, const Job& job) {
+  KernelHistory::start();
+  run(job.arguments);
+  return KernelHistory::stop().at(0);
+}
+
+void expect_same_bits(const Job& job, const std::string& name, const std::string& backend = "llvm") {
+  SCOPED_TRACE(name + " " + backend);
+  const std::vector<Array> expected = compiled(job, 1, backend)(job.arguments);
+  for (const int threads : {2, 3, 4}) {
+    const Executable run = compiled(job, threads, backend);
+    const KernelRecord record = record_of(run, job);
+    EXPECT_GT(record.num_sections, 1) << run.kernel_text();
+    EXPECT_EQ(record.num_workers, threads);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      const std::vector<Array> results = run(job.arguments);
+      for (std::size_t i = 0; i < results.size(); ++i)
+        ASSERT_EQ(std::memcmp(results[i].raw(), expected[i].raw(), expected[i].bytes()), 0)
+            << threads << " threads, output " << i;
+    }
+  }
+}
+
+TEST(Sections, DirectionsOfOneRowKeepTheirBits) {
+  const Options both{.bidirectional = true};
+  expect_same_bits(inference(nn::LSTM(5, 7, both), 11, 5), "LSTM");
+  expect_same_bits(inference(nn::GRU(5, 7, both), 11, 5), "GRU");
+  expect_same_bits(inference(nn::RNN(5, 7, both), 11, 5), "RNN");
+  expect_same_bits(inference(nn::LSTM(5, 7, {.num_layers = 2, .bidirectional = true}), 11, 5), "two layers");
+  expect_same_bits(inference(nn::LSTM(5, 7, both), 11, 5), "LSTM", "c");
+}
+
+TEST(Sections, TrainingStepsOfOneRowKeepTheirBits) {
+  const Options both{.bidirectional = true};
+  expect_same_bits(training(nn::LSTM(5, 7, both), 11, 5, 14), "LSTM");
+  expect_same_bits(training(nn::GRU(5, 7, both), 11, 5, 14), "GRU");
+  expect_same_bits(training(nn::LSTM(5, 7), 11, 5, 7), "one direction: products of the gradient");
+}
+
+// Two solutions of differential equations that have nothing to do with each other.
+TEST(Sections, SolutionsKeepTheirBits) {
+  const auto graph = trace(
+      [](std::span<const Value> v) {
+        std::vector<Value> ends;
+        for (int i = 0; i < 2; ++i) {
+          const Value w = v[static_cast<std::size_t>(2 * i)], y0 = v[static_cast<std::size_t>(2 * i + 1)];
+          const auto step = [&](std::span<const Value> y, std::span<const Value>) {
+            return std::pair{std::vector<Value>{y[0] + tanh(matmul(w, y[0])) * 0.1}, std::vector<Value>{}};
+          };
+          const auto [last, states] = scan(step, std::vector<Value>{y0}, {}, {.length = 20});
+          ends.push_back(last[0]);
+        }
+        return ends;
+      },
+      std::vector<ValueType>{{DType::F32, {9, 9}}, {DType::F32, {9}}, {DType::F32, {9, 9}}, {DType::F32, {9}}}, "two");
+  std::vector<Array> arguments;
+  for (std::uint64_t i = 0; i < 4; ++i)
+    arguments.push_back(nn::uniform(i, i % 2 == 0 ? Shape{9, 9} : Shape{9}, DType::F32, -1, 1));
+  expect_same_bits({graph, arguments}, "two solutions");
+}
+
+// As any program has it, the cost model decides.
+class SectionsByCost : public ::testing::Test {
+ protected:
+  void SetUp() override { setenv("HOTLOOP_TEAM", "worth", 1); }
+  void TearDown() override { setenv("HOTLOOP_TEAM", "always", 1); }
+};
+
+TEST_F(SectionsByCost, TheShapesOfOneRowAreShared) {
+  // oneDNN issue 837: one row, both directions.
+  for (const auto& [steps, inputs] : {std::pair{63, 24}, std::pair{31, 48}, std::pair{15, 96}}) {
+    const Job job = inference(nn::LSTM(inputs, 32, Options{.bidirectional = true}), steps, inputs);
+    const Executable run = compiled(job, 2);
+    const KernelRecord record = record_of(run, job);
+    EXPECT_EQ(record.num_workers, 2) << run.explain();
+    EXPECT_GE(record.num_sections, 2) << run.explain();
+    EXPECT_NE(run.explain().find("sections"), std::string::npos) << run.explain();
+    EXPECT_EQ(record_of(compiled(job, 1), job).num_sections, 0);
+  }
+}
+
+TEST_F(SectionsByCost, LittleWorkIsNotCut) {
+  const Job job = inference(nn::LSTM(3, 4, Options{.bidirectional = true}), 5, 3);
+  const KernelRecord record = record_of(compiled(job, 2), job);
+  EXPECT_EQ(record.num_workers, 1);
+  EXPECT_EQ(record.num_sections, 0);
+}
+
+}  // namespace
+}  // namespace hotloop
