@@ -7,7 +7,7 @@ first, and the rest fitted again, so that the rounding of one is made good by th
 
 import struct
 
-from mpmath import atan, cos, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi
+from mpmath import atan, cos, coth, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi
 
 mp.dps = 60
 
@@ -75,17 +75,25 @@ def tail(f, terms):
 
 half = mpf(1) / 2
 # f32: degrees of the tails q and g below; the whole polynomial has two more (log: three more).
-for single, d_exp, d_tanh, d_log in ((True, 4, 4, 7), (False, 9, 9, None)):
+for single, d_exp, d_expm1, d_log in ((True, 4, 4, 7), (False, 9, 10, None)):
     t = "f32" if single else "f64"
     # exp(r) = 1 + r + r^2 q(r), |r| <= ln 2 / 2
     fit(f"exp {t}", tail(exp, [1, 1]), lambda x: x**2 / exp(x), d_exp, -ln2 * 0.50005, ln2 * 0.50005, single)
     # expm1(r) = r + r^2 g(r)
-    fit(f"expm1 {t}", tail(expm1, [0, 1]), lambda x: abs(x**2 / expm1(x)), d_tanh + (0 if single else 1), -ln2 * 0.50005, ln2 * 0.50005, single)
-    # expm1(2 r) / 2 = r + r^2 g(r), |r| <= ln 2 / 4
-    fit(f"tanh {t}", tail(lambda x: expm1(2 * x) / 2, [0, 1]), lambda x: abs(x**2 * 2 / expm1(2 * x)), d_tanh + (0 if single else 1), -ln2 * 0.250025, ln2 * 0.250025, single)
+    fit(f"expm1 {t}", tail(expm1, [0, 1]), lambda x: abs(x**2 / expm1(x)), d_expm1, -ln2 * 0.50005, ln2 * 0.50005, single)
     if d_log:
         # log(1 + f) = f - f^2 / 2 + f^3 R(f)
         fit(f"log {t}", tail(log1p, [0, 1, -half]), lambda x: x**3 / log1p(x), d_log, mpf(2) ** -half - 1, mpf(2) ** half - 1, single)
+# r coth r = 1 + s K(s), s = r^2: tanh and sigmoid
+def coth_k(s):
+    r = s**half
+    return (r * coth(r) - 1) / s
+
+
+for name, degree, single, most in (("f32", 1, True, 0.250025), ("f64", 4, False, 0.250025), ("f64, wide", 5, False, 0.37505)):
+    fit(f"r coth r {name}", coth_k, lambda s: s, degree, mpf("1e-12"), (ln2 * most) ** 2, single)
+
+
 # log(1 + f) = 2 s + s R(s^2), s = f / (2 + f)
 def log_r(z):
     s = z**half

@@ -1,4 +1,4 @@
-// exp and sigmoid. Coefficients: scripts/fit_math.py.
+// exp and expm1. Coefficients: scripts/fit_math.py.
 #include "schedule/math/expand.h"
 #include "schedule/math/units.h"
 
@@ -35,16 +35,23 @@ int exp(Expander& e, int x) {
   return e.mul(raised(e, polynomial_part(e, by), first), second);
 }
 
-// With y = exp(-|x|): 1 / (1 + y), or y / (1 + y) for negative x, so that small results keep their relative accuracy. Both sides of the
-// fraction are multiplied by a power of two that keeps y out of the denormal range: only the quotient is rounded to a denormal. 1 + y
-// does not wait for y: it is power * t + (1 + power), whose last sum is exact but where y is too small to matter.
-int sigmoid(Expander& e, int x) {
-  const int minus = e.at_least(e.neg(e.abs(x)), e.constant(e.is_f32() ? -104 : -746));
-  const auto by = reduce_by_ln2(e, minus, e.is_f32() ? 64 : 512);
-  const int t = polynomial_part(e, by), one = e.constant(e.is_f32() ? 0x1p64 : 0x1p512);
-  const int y = raised(e, t, by.power);
-  const int sum = e.has_fma() ? e.fma(t, by.power, e.add(one, by.power)) : e.add(one, y);
-  return e.div(e.select(e.less(x, e.constant(0)), y, one), sum);
+int expm1(Expander& e, int x) {
+  const bool f32 = e.is_f32();
+  const int low = e.at_least(x, e.constant(f32 ? -20 : -40));
+  const int clamped = e.at_most(low, e.constant(f32 ? 89 : 710));
+  // 2^(n-1): the greatest n has no power in range.
+  const auto by = f32 ? e.reduce(clamped, inverse_ln2, ln2_high_f32, ln2_low_f32, -1)
+                      : e.reduce(clamped, inverse_ln2, ln2_high_f64, ln2_low_f64, -1);
+  const int q =
+      f32 ? with_tail(e, by, {0x1.fffffep-2, 0x1.5554b4p-3, 0x1.5556f6p-5, 0x1.122536p-7, 0x1.6b979ep-10})
+          : with_tail(e, by,
+                      {0x1.0000000000000p-1, 0x1.5555555555559p-3, 0x1.555555555553fp-5, 0x1.111111110f6d6p-7,
+                       0x1.6c16c16c1f0b1p-10, 0x1.a01a01afd5238p-13, 0x1.a01a017bb5e19p-16, 0x1.71ddf87bda427p-19,
+                       0x1.27e5364e1e8a4p-22, 0x1.af5e79a460792p-26, 0x1.1ee8552340e73p-29});
+  const int h = e.fma(by.power, q, e.sub(by.power, e.constant(0.5)));
+  // Half of a denormal would lose its last bit.
+  const int tiny = e.less(e.abs(x), e.constant(f32 ? 0x1p-40 : 0x1p-60));
+  return e.select(tiny, x, e.add(h, h));
 }
 
 }  // namespace hotloop::kernel::math

@@ -44,9 +44,11 @@ int Expander::copy_sign(int magnitude, int sign) {
   return from_bits(int_op(ScalarOp::Or, to_bits(magnitude), bit));
 }
 
-Expander::Reduction Expander::reduce(int x, double per_unit, double unit_high, double unit_low, int exponent_offset) {
+Expander::Reduction Expander::reduce(int x, double per_unit, double unit_high, double unit_low, int exponent_offset,
+                                     double shift) {
   const int magic = constant(rounding() + exponent_bias() + exponent_offset);
-  const int shifted = fma(x, constant(per_unit), magic);
+  const int shifted =
+      shift == 0 ? fma(x, constant(per_unit), magic) : add(fma(x, constant(per_unit), constant(shift)), magic);
   const int n = sub(shifted, magic);
   const int head = fma(n, constant(-unit_high), x);
   if (unit_low == 0) return {n, head, to_power(to_bits(shifted)), head, -1};

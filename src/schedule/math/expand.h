@@ -57,12 +57,14 @@ class Expander {
   int copy_sign(int magnitude, int sign);
 
   // x = n * unit + r with integer n nearest to x * per_unit; power = 2^(n + exponent_offset). unit_high must have so few
-  // bits that n * unit_high is exact (targets without fma need it), unless unit_low is 0: then r is what one fma leaves.
+  // bits that n * unit_high is exact (targets without fma need it), unless unit_low is 0: then r is what one fma leaves. With a shift n is nearest to
+  // x * per_unit + shift.
   struct Reduction {
     int n, r, power;
     int head, minus_low;  // r = n * minus_low + head, rounded, where there is a unit_low
   };
-  Reduction reduce(int x, double per_unit, double unit_high, double unit_low, int exponent_offset = 0);
+  Reduction reduce(int x, double per_unit, double unit_high, double unit_low, int exponent_offset = 0,
+                   double shift = 0);
   // What the rounding of r lost.
   int lost(const Reduction& by) { return fma(by.n, by.minus_low, sub(by.head, by.r)); }
   // 2^n in two factors, neither of which leaves the normal range.
@@ -99,7 +101,7 @@ class Expander {
 int with_tail(Expander& e, const Expander::Reduction& by, std::initializer_list<double> coefficients);
 
 // Each returns the register of f(x); x is of the dtype begun. Greatest errors in f32 over all 2^32 floats, in units of the last place of the
-// exact result: exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.566, sigmoid 2.402 (avx512; tests/unit/math_test.cpp bounds the others and f64 by samples).
+// exact result: exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.263 (avx512; tests/unit/math_test.cpp bounds the others and f64 by samples).
 int exp(Expander& e, int x);
 int expm1(Expander& e, int x);
 int tanh(Expander& e, int x);
