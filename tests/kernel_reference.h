@@ -149,8 +149,14 @@ class Reference {
               rest /= extent;
             }
             if (s.packed) b = value(s.b.index) + n0 * depth + flat * width + (n - n0);
-            const T x = as<T>(read(s.a.buffer, a)), y = as<T>(read(s.b.buffer, b));
-            sum = program_.target.has_fma ? std::fma(x, y, sum) : x * y + sum;
+            const auto add = [&](T x, T y) { sum = program_.target.has_fma ? std::fma(x, y, sum) : x * y + sum; };
+            const Bits left = read(s.a.buffer, a), right = read(s.b.buffer, b);
+            if (!d.pairs) {
+              add(as<T>(left), as<T>(right));
+            } else {
+              add(as<T>(left & 0xffff0000u), as<T>(right & 0xffff0000u));
+              add(as<T>((left & 0xffffu) << 16), as<T>((right & 0xffffu) << 16));
+            }
           }
         }
         write(d.c.buffer, value(d.c.index) + m * d.c_m + n * d.c_n, bits_of(sum));

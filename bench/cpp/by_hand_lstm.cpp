@@ -311,7 +311,7 @@ hotloop::bench::Prepared recurrent_train(const hotloop::bench::Sizes& sizes, con
                                          int threads) {
   if (threads != 1) throw hotloop::bench::Unsupported("by hand there is one thread");
   if (sizes.text("cell") != "lstm" || sizes["layers"] != 1 || sizes["directions"] != 1 || sizes["H"] % 16 != 0 ||
-      inputs.at("x").dtype() != hotloop::DType::F32)
+      sizes.has("dtype"))
     throw hotloop::bench::Unsupported("by hand there is one layer of an LSTM in f32, H a multiple of 16");
   const auto step = std::make_shared<TrainStep>(static_cast<int>(sizes["T"]), static_cast<int>(sizes["I"]),
                                                 static_cast<int>(sizes["H"]), static_cast<int>(sizes["B"]), inputs);

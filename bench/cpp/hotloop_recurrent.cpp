@@ -49,6 +49,7 @@ Prepared recurrent_train(const Sizes& sizes, const Arrays& inputs, int threads) 
   CompileOptions options;
   options.threads = threads;
   options.batch_axes = step.batch_axes;
+  if (sizes.has("dtype") && sizes.text("dtype") == "bf16") options.dot_precision = "bf16";
   struct Now {
     Executable run;
     std::vector<Array> arguments, out;

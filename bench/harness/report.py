@@ -84,18 +84,19 @@ def _details(results, meta, names):
 
 
 def _precision_costs(results, meta, names):
-    """Time in f64 : time in f32 of the tasks that were measured in both; not taken in turns."""
+    """Time in another precision : time in f32 of the tasks that were measured in both; not taken in turns."""
     by_name = {(task.name, threads): cells for task, threads, cells in results}
     time = lambda cells, n: cells[n].median if n in cells and cells[n].rounds else None  # noqa: E731
     rows = []
     for task, threads, cells in results:
-        single = by_name.get((task.name.removesuffix("_f64"), threads)) if task.sizes.get("dtype") == "f64" else None
+        other = task.sizes.get("dtype")
+        single = by_name.get((task.name.removesuffix(f"_{other}"), threads)) if other else None
         if single and threads == meta["threads"][0]:
             rows.append((task, {n: time(cells, n) / time(single, n) for n in names if time(cells, n) and time(single, n)}))
     shown = [n for n in names if n != "hotloop_per_op" and any(n in costs for _, costs in rows)]
     if not rows:
         return []
-    lines = ["", "## Double precision: time in f64 : time in f32", "", "| task | " + " | ".join(map(title, shown)) + " |", "|" + "---|" * (len(shown) + 1)]
+    lines = ["", "## Other precisions: time in f64 or with bfloat16 factors : time in f32", "", "| task | " + " | ".join(map(title, shown)) + " |", "|" + "---|" * (len(shown) + 1)]
     return lines + [f"| {task.title} | " + " | ".join(f"{costs[n]:.2f}" if n in costs else "" for n in shown) + " |" for task, costs in rows]
 
 

@@ -71,13 +71,13 @@ def _network(sizes):
     return hl.nn.Recurrent(own)
 
 
-def _trained(loss, params, x, y):
+def _trained(loss, params, x, y, dot_precision="float32"):
     """(one more step of Adam, the losses of the first five, parameters after them)."""
     import hotloop as hl
 
     adam = hl.optim.Adam(1e-3)
 
-    @hl.jit(**OPTIONS)
+    @hl.jit(dot_precision=dot_precision, **OPTIONS)
     def step(params, state, x, y):
         value, grads = hl.value_and_grad(lambda p: loss(p, x, y))(params)
         params, state = adam.update(grads, state, params)
@@ -103,7 +103,8 @@ def recurrent_train(sizes, inputs):
     model = hl.nn.Sequential(network, hl.nn.Last(), head)
     params = {"0": {k: v for k, v in inputs.items() if "." not in k}, "2": {k[5:]: v for k, v in inputs.items() if "." in k}}
     loss = hl.losses.MSE()
-    call, losses, trained = _trained(lambda p, x, y: loss(model(p, x), y), params, x, y)
+    precision = "bfloat16" if sizes.get("dtype") == "bf16" else "float32"
+    call, losses, trained = _trained(lambda p, x, y: loss(model(p, x), y), params, x, y, precision)
     after = {**trained["0"], **{"head." + k: v for k, v in trained["2"].items()}}
     return Prepared(call, {"losses": losses, **{k: np.array(v) for k, v in after.items()}})
 

@@ -3,7 +3,7 @@
 import os
 
 import numpy as np
-from harness.prepared import Prepared
+from harness.prepared import Prepared, Unsupported
 
 from impls._applications_jax import gradient_penalty, gru_ensemble, kalman, least_squares  # noqa: F401
 
@@ -137,6 +137,8 @@ def _trained(loss, params):
 def recurrent_train(sizes, inputs):
     import jax
 
+    if sizes.get("dtype") == "bf16":
+        raise Unsupported("default_matmul_precision means nothing on a CPU")
     jax.config.update("jax_enable_x64", sizes.get("dtype") == "f64")
     x, y = jax.numpy.asarray(inputs.pop("x").swapaxes(0, 1).copy()), jax.numpy.asarray(inputs.pop("y"))
     params = {k: jax.numpy.asarray(v) for k, v in inputs.items()}

@@ -25,7 +25,7 @@ def versions():
 def _lstm(sizes, p, sequences):
     import keras
 
-    if sizes.get("dtype") == "f64":
+    if "dtype" in sizes:
         raise Unsupported("layers of the default precision, f32")
     if sizes["cell"] != "lstm" or sizes["directions"] == 2:
         raise Unsupported("LSTM in one direction alone: Keras' other cells have other biases")

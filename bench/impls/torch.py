@@ -109,8 +109,10 @@ def recurrent_train(sizes, inputs):
         adam = torch.optim.Adam(params.values(), 1e-3, fused=True)
 
         def loss(x, y):
-            last = outputs(x)[-1]
-            return ((last @ params["head.weight"].T + params["head.bias"] - y) ** 2).mean()
+            with torch.autocast("cpu", torch.bfloat16, enabled=sizes.get("dtype") == "bf16"):
+                last = outputs(x)[-1]
+                predicted = last @ params["head.weight"].T + params["head.bias"]
+            return ((predicted.to(y.dtype) - y) ** 2).mean()
 
         return loss, adam, params
 

@@ -1,7 +1,8 @@
 """Recurrent networks: training steps and inference, of the library's cells and of cells written by a user.
 
 Inputs: x (B, T, I), y (B, 1), the parameters by PyTorch's names (`weight_ih_l0` (4H, I), gates i, f, g, o; GRU r, z, n) and the
-head's `head.weight` (1, D H), `head.bias` (1); f32, or f64 where the sizes say `dtype=f64`. A training step is forward, mean squared error of the head on the last output,
+head's `head.weight` (1, D H), `head.bias` (1); f32, or f64 where the sizes say `dtype=f64`; with `dtype=bf16` they are f32 and the factors of products
+are rounded to bfloat16, which are added in f32. A training step is forward, mean squared error of the head on the last output,
 backward and Adam (1e-3) on all parameters. Results: the losses of the first five steps and the parameters after them.
 """
 
@@ -148,7 +149,7 @@ def name_of(s):
     layers = f"_L{s['layers']}" if s["layers"] > 1 else ""
     return f"{s['cell']}_{'infer' if s.get('infer') else 'train'}_T{s['T']}_I{s['I']}_H{s['H']}_B{s['B']}{layers}" + (
         "_bi" if s["directions"] == 2 else ""
-    ) + ("_f64" if s.get("dtype") == "f64" else "")
+    ) + (f"_{s['dtype']}" if "dtype" in s else "")
 
 
 def task(cell, t, i, h, b, *, infer=False, layers=1, directions=1, dtype="f32", group="", target=""):
@@ -156,7 +157,8 @@ def task(cell, t, i, h, b, *, infer=False, layers=1, directions=1, dtype="f32", 
     label = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN", "ln_lstm": "LayerNorm-LSTM", "coupled": "a user's cell"}[cell]
     title = f"{'bidirectional ' if directions == 2 else ''}{label} T{t} I{i} H{h} B{b}" + (f", {layers} layers" if layers > 1 else "") + ("" if dtype == "f32" else f", {dtype}")
     # Adam divides by the gradient's size: where that is rounding noise, a parameter's step is too. Hence the norm over each array.
-    outputs, losses, params = (2e-4, 1e-4, 3e-2) if dtype == "f32" else (1e-12, 1e-11, 1e-6)
+    # 8 significant bits leave as many gradients without a sure sign.
+    outputs, losses, params = {"f32": (2e-4, 1e-4, 3e-2), "f64": (1e-12, 1e-11, 1e-6), "bf16": (1e-2, 5e-3, 0.3)}[dtype]
     return Task(
         name=name_of(sizes),
         kind="recurrent_infer" if infer else "recurrent_train",
@@ -187,6 +189,8 @@ TASKS = [task("lstm", t, i, h, b, layers=n, target=train) for t, i, h, b, n, tra
 TASKS += [task("lstm", t, i, h, b, layers=n, infer=True, target=infer) for t, i, h, b, n, _, infer in SHAPES]
 # Vectors hold half as many numbers: a step in f64 is to take at most about twice the time.
 TASKS += [task("lstm", t, i, h, b, dtype="f64", group="double precision", target="<= 2 x f32") for t, i, h, b, n, _, _ in SHAPES if n == 1 and h <= 128]
+# Master weights and sums in f32. Twice the products an instruction where the processor has AVX512-BF16.
+TASKS += [task("lstm", t, i, h, b, layers=n, dtype="bf16", group="bfloat16 factors", target=">= 1.4 x f32" if h >= 256 else "") for t, i, h, b, n, _, _ in SHAPES]
 TASKS += [task(c, 60, 12, 48, 48, group="cells", target=w) for c, w in (("lstm", ""), ("gru", ""), ("rnn", ""), ("ln_lstm", ">= 2.5"), ("coupled", ""))]
 TASKS += [task("gru", 50, 8, 64, 32, group="cells")]
 # Of an issue of oneDNN (837): one row at a time, both directions, which it reports as too slow.

@@ -276,7 +276,7 @@ nb::object rebound_jit(nb::handle self, nb::handle first) {
 
 CompileOptions options_of(const std::string& device, nb::object threads, const std::string& backend,
                           const std::string& target, const std::vector<std::string>& disabled_passes, bool keep_source,
-                          const std::string& dispatch) {
+                          const std::string& dispatch, const std::string& dot_precision) {
   CompileOptions options;
   options.device = device;
   options.threads = threads.is_none() ? -1 : nb::cast<int>(threads);
@@ -287,6 +287,9 @@ CompileOptions options_of(const std::string& device, nb::object threads, const s
   options.disabled_passes = disabled_passes;
   options.keep_source = keep_source;
   options.dispatch = dispatch;
+  if (dot_precision != "float32" && dot_precision != "bfloat16")
+    throw UserError("jit", "dot_precision must be 'float32' or 'bfloat16'", "'" + dot_precision + "'");
+  options.dot_precision = dot_precision == "bfloat16" ? "bf16" : "f32";
   return options;
 }
 
@@ -356,7 +359,7 @@ void bind_jit(nb::module_& m) {
   m.def("options", &options_of, nb::arg("device") = "auto", nb::arg("threads") = nb::none(),
         nb::arg("backend") = "llvm", nb::arg("target") = "host",
         nb::arg("disabled_passes") = std::vector<std::string>{}, nb::arg("keep_source") = false,
-        nb::arg("dispatch") = "fused");
+        nb::arg("dispatch") = "fused", nb::arg("dot_precision") = "float32");
   m.def("jit", &make_jit, nb::arg("fn"), nb::arg("name"), nb::arg("static_positions"), nb::arg("static_names"),
         nb::arg("num_arrays").none(), nb::arg("options"), nb::arg("donated_positions") = std::vector<std::size_t>{},
         nb::arg("donated_names") = std::vector<nb::object>{});

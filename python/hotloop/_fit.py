@@ -150,6 +150,7 @@ def fit(
     progress=None,
     steps_per_call=1,
     dtype="float32",
+    dot_precision="float32",
     device="auto",
     threads=None,
 ):
@@ -169,6 +170,7 @@ def fit(
         exception in one ends the fit and is raised; with checkpoints, the state after the last step is on the disk.
     progress: True shows it (a line that is rewritten on a terminal, else a line an epoch), None does so on a terminal.
     steps_per_call: training steps that one call of the program takes; same results for any.
+    dot_precision: "bfloat16" trains with the factors of float32 dots rounded, see hl.jit; parameters and optimiser stay float32.
 
     A loss that is not finite ends the run: status and message say which tensor was the first. Ctrl-C ends it in the middle
     of a step with KeyboardInterrupt; with checkpoints, the state before that step is on the disk.
@@ -217,7 +219,7 @@ def fit(
         losses.engine_loss(losses.MSE() if loss is None else loss),
         optimizer._optimizer,
         metric._metric,
-        _core.options(device=device, threads=threads),
+        _core.options(device=device, threads=threads, dot_precision=dot_precision),
         settings,
         class_weights,
         params,

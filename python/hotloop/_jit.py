@@ -50,6 +50,7 @@ def jit(
     disabled_passes=(),
     keep_source=False,
     dispatch="fused",
+    dot_precision="float32",
 ):
     """fn, written with hotloop's functions, compiled as one program for each combination of argument types it meets.
 
@@ -68,6 +69,8 @@ def jit(
     backend: "llvm", "c" or "interp" (the slow definition of all results).
     dispatch: "fused" makes the whole program one kernel. "per_op" compiles and launches every op on its own and runs loops from
         the host, as frameworks do that dispatch op by op: to measure what fusion is worth, see explain().
+    dot_precision: "bfloat16" rounds the factors of float32 dots (8 significant bits); their products are added in float32, and all
+        else stays float32. 1.4 to 1.8 times the speed of a training step where the processor has AVX512-BF16, no gain elsewhere.
 
     A call gives finished results, as Array. Programs stay in memory as long as the function does. What the function reads from
     outside (arrays of a closure, module variables) is read when it is traced, and arrays are kept as they were then.
@@ -86,11 +89,12 @@ def jit(
             disabled_passes=disabled_passes,
             keep_source=keep_source,
             dispatch=dispatch,
+            dot_precision=dot_precision,
         )
     if not callable(fn):
         raise _core.UserError(f"[jit] what is compiled must be a function. Received: a {type(fn).__name__}.")
     positions, names = _positions(fn, static_argnums, static_argnames)
-    options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch)
+    options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch, dot_precision)
     compiled = _core.jit(fn, getattr(fn, "__name__", type(fn).__name__), positions, names, None, options, *_donated(fn, donate, positions, names))
     return functools.update_wrapper(compiled, fn)
 

@@ -67,7 +67,11 @@ void read_train(ConfigFile& file, Job& job) {
                      : nn::Init::Torch;
   job.fit.metric =
       metrics::make_metric(train.text("metric", "of validation and test", "mae", names_of(metrics::all_metrics())));
-  job.recipe.dtype = dtype_from_name(train.text("precision", "of all arithmetic", "f32", {"f32", "f64"}));
+  const std::string precision =
+      train.text("precision", "of all arithmetic; bf16: f32, but products of matrices of factors in bfloat16", "f32",
+                 {"f32", "f64", "bf16"});
+  job.recipe.dtype = precision == "f64" ? DType::F64 : DType::F32;
+  job.fit.compile.dot_precision = precision == "bf16" ? "bf16" : "f32";
   job.fit.compile.threads = static_cast<int>(train.integer("threads", "0: all cores; same results for any", 1, 0));
   job.fit.compile.device = train.text("device", "to run on", "auto", {"auto", "cpu"});
   job.fit.compile.backend = train.text("backend", "that makes the code", "llvm", backends);
@@ -145,6 +149,10 @@ Job parse_job(const JobSource& source, const std::optional<std::filesystem::path
 }
 
 }  // namespace
+
+std::string Job::precision() const {
+  return fit.compile.dot_precision == "f32" ? std::string(name_of(recipe.dtype)) : fit.compile.dot_precision;
+}
 
 ValueType Job::input_type() const {
   if (const std::optional<Shape> shape = data::fixed_input_shape(recipe))

@@ -42,6 +42,7 @@ struct Job {
   std::vector<Baseline> baselines;
   std::string text;  // the whole configuration with every default, as TOML; data_file as it was written
 
+  std::string precision() const;  // as [train] precision names it
   // Of one batch. The table is read where the features are only known with it: categories, "x*", series.
   ValueType input_type() const;
   ValueType input_type(const data::Samples& samples) const;

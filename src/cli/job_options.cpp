@@ -34,7 +34,8 @@ void add_overrides(CLI::App& command, const std::shared_ptr<JobSource>& source) 
   add_alias<std::int64_t>(command, source, "--epochs", "train.epochs", "instead of [train] epochs");
   add_alias<std::int64_t>(command, source, "--seed", "train.seed", "instead of [train] seed");
   add_alias<std::int64_t>(command, source, "--batch-size", "train.batch_size", "instead of [train] batch_size");
-  add_alias<std::string>(command, source, "--precision", "train.precision", "f32 or f64, instead of [train] precision");
+  add_alias<std::string>(command, source, "--precision", "train.precision",
+                         "f32, f64 or bf16, instead of [train] precision");
   add_run_overrides(command, source);
   command
       .add_option_function<std::vector<std::string>>(

@@ -42,7 +42,7 @@ std::string describe_model(const Job& job, const Tree<Array>& params) {
   }
   std::int64_t count = 0;
   params.for_each([&](const std::string&, const Array& leaf) { count += leaf.size(); });
-  return out + fmt::format("; {} parameters, {}", grouped(count), name_of(job.recipe.dtype));
+  return out + fmt::format("; {} parameters, {}", grouped(count), job.precision());
 }
 
 std::string results_table(const std::string& heading, std::span<const TestResult> results) {

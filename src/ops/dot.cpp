@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/bf16.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/accumulator.h"
@@ -27,6 +28,13 @@ using Axes = std::vector<std::int64_t>;
 
 DotAxes axes_of(const Attrs& a) {
   return {a.integers("lhs_contract"), a.integers("rhs_contract"), a.integers("lhs_batch"), a.integers("rhs_batch")};
+}
+
+// A dot with other axes but the precision of `like`.
+Value dot_as(const Node& like, Value lhs, Value rhs, const DotAxes& axes) {
+  const Value made = dot(lhs, rhs, axes);
+  if (like.attrs.has("precision")) made.node->attrs.set("precision", like.attrs.get<std::string>("precision"));
+  return made;
 }
 
 std::string text(const Axes& axes) {
@@ -62,6 +70,9 @@ std::vector<ValueType> infer(const InferContext& c) {
       !distinct(joined(d.rhs_contract, d.rhs_batch), rhs.shape.rank()))
     throw UserError("dot", "axes must exist and be named once", received);
   const auto extent = [](const ValueType& t, std::int64_t axis) { return t.shape[static_cast<int>(axis)]; };
+  if (c.attrs.has("precision") && (c.attrs.get<std::string>("precision") != "bf16" || lhs.dtype != DType::F32))
+    throw UserError("dot", "precision, where it is given, is bf16, of f32 operands",
+                    c.attrs.get<std::string>("precision") + " of " + types_text(c.operands));
   const auto agree = [&](const Axes& a, const Axes& b) {
     for (std::size_t i = 0; i < a.size(); ++i)
       if (extent(lhs, a[i]) != extent(rhs, b[i])) return false;
@@ -78,7 +89,9 @@ std::vector<ValueType> infer(const InferContext& c) {
 }
 
 std::vector<Array> eval(const EvalContext& c) {
-  const Array &lhs = c.operands[0], &rhs = c.operands[1];
+  const bool rounds = c.node.attrs.has("precision");
+  const Array lhs = rounds ? rounded_to_bf16(c.operands[0]) : c.operands[0],
+              rhs = rounds ? rounded_to_bf16(c.operands[1]) : c.operands[1];
   const DotAxes d = axes_of(c.node.attrs);
   const Axes lf = lhs_free(d, lhs.shape().rank()), rf = rhs_free(d, rhs.shape().rank());
   const auto ls = strides_of(lhs.shape()), rs = strides_of(rhs.shape());
@@ -118,7 +131,7 @@ struct Labelled {
   Value value;
   Axes labels;
 };
-Value dot_labelled(const Labelled& a, const Labelled& b, const Axes& out) {
+Value dot_labelled(const Node& like, const Labelled& a, const Labelled& b, const Axes& out) {
   const auto has = [](const Axes& labels, std::int64_t label) {
     return std::ranges::find(labels, label) != labels.end();
   };
@@ -148,11 +161,11 @@ Value dot_labelled(const Labelled& a, const Labelled& b, const Axes& out) {
   };
   Axes ab, ba;
   const DotAxes straight = plan(a, b, ab), swapped = plan(b, a, ba);
-  if (ab == out) return dot(a.value, b.value, straight);
-  if (ba == out) return dot(b.value, a.value, swapped);
+  if (ab == out) return dot_as(like, a.value, b.value, straight);
+  if (ba == out) return dot_as(like, b.value, a.value, swapped);
   Axes permutation;
   for (std::int64_t label : out) permutation.push_back(position(ab, label));
-  return transpose(dot(a.value, b.value, straight), permutation);
+  return transpose(dot_as(like, a.value, b.value, straight), permutation);
 }
 
 // Labels of a dot's operands and result: batch, lhs free, rhs free, contracted, counted in this order.
@@ -176,8 +189,8 @@ struct Labels {
 
 std::vector<Value> jvp(const JvpContext& c) {
   const DotAxes d = axes_of(c.node.attrs);
-  const Value left = c.tangents[0] ? dot(c.tangents[0], c.primals[1], d) : Value{};
-  const Value right = c.tangents[1] ? dot(c.primals[0], c.tangents[1], d) : Value{};
+  const Value left = c.tangents[0] ? dot_as(c.node, c.tangents[0], c.primals[1], d) : Value{};
+  const Value right = c.tangents[1] ? dot_as(c.node, c.primals[0], c.tangents[1], d) : Value{};
   return {add_or_either(left, right)};
 }
 
@@ -186,8 +199,8 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
   HOTLOOP_CHECK(lhs || rhs, "dot is linear in one operand at a time");
   if (!ct) return {{}, {}};
   const Labels labels(axes_of(c.node.attrs), c.node.operands[0].rank(), c.node.operands[1].rank());
-  if (!lhs) return {dot_labelled({ct, labels.out}, {rhs, labels.rhs}, labels.lhs), {}};
-  if (!rhs) return {{}, dot_labelled({lhs, labels.lhs}, {ct, labels.out}, labels.rhs)};
+  if (!lhs) return {dot_labelled(c.node, {ct, labels.out}, {rhs, labels.rhs}, labels.lhs), {}};
+  if (!rhs) return {{}, dot_labelled(c.node, {lhs, labels.lhs}, {ct, labels.out}, labels.rhs)};
   return {{}, {}};
 }
 
@@ -197,9 +210,9 @@ std::vector<Batched> batch(const BatchContext& c) {
   Labels labels(axes_of(c.node.attrs), c.node.operands[0].rank(), c.node.operands[1].rank());
   if (c.operands[0].batched) labels.lhs = prepended(lane, labels.lhs);
   if (c.operands[1].batched) labels.rhs = prepended(lane, labels.rhs);
-  return {
-      {dot_labelled({c.operands[0].value, labels.lhs}, {c.operands[1].value, labels.rhs}, prepended(lane, labels.out)),
-       true}};
+  return {{dot_labelled(c.node, {c.operands[0].value, labels.lhs}, {c.operands[1].value, labels.rhs},
+                        prepended(lane, labels.out)),
+           true}};
 }
 
 Sample sample(Rng& rng, DType dtype, const Shape& lhs, const Shape& rhs, const DotAxes& d) {
@@ -213,6 +226,8 @@ Sample sample(Rng& rng, DType dtype, const Shape& lhs, const Shape& rhs, const D
 
 }  // namespace
 
+// `precision` = "bf16": the factors are rounded to bfloat16 (nearest, ties to even), and their products, which f32 holds exactly, added as ever.
+// A choice of the compiler's (CompileOptions::dot_precision); derivatives of such a dot are such dots.
 std::vector<OpDef> ops_dot() {
   OpDef def;
   def.name = "dot";

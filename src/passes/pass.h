@@ -19,6 +19,7 @@ struct PassOptions {
   std::vector<int> batch_axes;
   // Inputs that stay the same over many calls (one flag an input; empty: none): work on them alone is done once.
   std::vector<bool> bound;
+  bool rounds_factors = false;  // of f32 dots, to bfloat16
 
   std::int64_t max_rows = -1;  // rows the graph was traced for; optimize() fills it in
 

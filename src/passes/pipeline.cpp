@@ -27,6 +27,7 @@ Pass merge_loops();
 Pass batch_inputs();
 Pass defer_products();
 Pass remat();
+Pass round_factors();
 
 namespace {
 
@@ -48,6 +49,7 @@ const std::vector<Stage>& stages() {
       {4, {simplify(), cse(), simplify_loops(), dce()}},
       {2, {remat(), dce()}},
       {3, {hoist(), merge_dots(), merge_sums(), simplify(), fold(), cse(), simplify_loops(), dce()}},
+      {1, {round_factors()}},
   };
   return table;
 }

@@ -35,6 +35,7 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   options.device = "cpu";
   check_choice("backend", options.backend, {"llvm", "c", "interp"});
   check_choice("dispatch", options.dispatch, {"fused", "per_op"});
+  check_choice("dot_precision", options.dot_precision, {"f32", "bf16"});
   if (options.dispatch == "per_op" && options.backend == "interp")
     throw UserError("compile", "dispatch per_op compiles its ops, which the interpreter does not", "backend interp",
                     "backend llvm or c");
@@ -74,7 +75,8 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
 
 std::string key_of(const std::string& graph_text, const CompileOptions& o) {
   std::string key = o.backend + " " + o.target + " " + std::to_string(o.threads) + (o.keep_source ? " source" : "") +
-                    (o.dispatch == "fused" ? "" : " " + o.dispatch);
+                    (o.dispatch == "fused" ? "" : " " + o.dispatch) +
+                    (o.dot_precision == "f32" ? "" : " " + o.dot_precision);
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
   for (int i : o.donated) key += " d" + std::to_string(i);
   for (const std::string& p : o.disabled_passes) key += " -" + p;
@@ -155,13 +157,10 @@ std::vector<std::string> summary_of(const std::vector<passes::PassReport>& repor
 std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::shared_ptr<const Graph> graph,
                                                    Stopwatch& watch) {
   std::unique_ptr<runtime::RowSpecializer> rows;
-  if (!impl.options.batch_axes.empty()) {
-    // Calls hide axes; the pass that inlines them is not optional.
-    passes::PassOptions options;
-    options.disabled = {"all"};
-    options.variable_rows = true;
-    options.batch_axes = impl.options.batch_axes;
-    graph = passes::optimize(*graph, options);
+  passes::PassOptions options = runtime::pass_options_of(impl.options);
+  options.disabled = {"all"};
+  if (options.variable_rows || options.rounds_factors) graph = passes::optimize(*graph, options);
+  if (options.variable_rows) {  // calls hide axes; the pass that inlines them is not optional
     rows = std::make_unique<runtime::RowSpecializer>(*graph, impl.options.batch_axes);
     impl.output_batch_axes = rows->output_axes();
   }

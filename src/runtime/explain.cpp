@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/executable.h"
+#include "schedule/host.h"
 
 namespace hotloop {
 namespace {
@@ -66,6 +67,14 @@ std::string Executable::explain() const {
       self.options.backend + ", " + self.options.target + ", " + count(self.options.threads, "thread") +
           (self.max_rows > 1 && !self.options.batch_axes.empty() ? ", up to " + std::to_string(self.max_rows) + " rows"
                                                                  : ""));
+  if (self.options.dot_precision == "bf16") {
+    const bool in_pairs =
+        self.options.backend == "llvm" && self.options.target == "avx512" && kernel::host_multiplies_pairs();
+    append_line(out, "dots",
+                std::string("factors of f32 in bfloat16, added in f32; ") +
+                    (in_pairs ? "two products an instruction (AVX512-BF16)"
+                              : "no gain here: one product after the other, without AVX512-BF16"));
+  }
   for (const std::string& line : self.pass_lines)
     append_line(out, &line == &self.pass_lines.front() ? "passes" : "", line);
   if (const std::string structure = self.engine->structure(); !structure.empty()) {

@@ -19,6 +19,7 @@ passes::PassOptions pass_options_of(const CompileOptions& options) {
       if (std::ranges::find(result.disabled, name) == result.disabled.end()) result.disabled.emplace_back(name);
   result.variable_rows = !options.batch_axes.empty();
   result.batch_axes = options.batch_axes;
+  result.rounds_factors = options.dot_precision == "bf16";
   return result;
 }
 
@@ -63,6 +64,8 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
   if (options.backend != "interp" && options.dispatch == "fused")
     panel = [target = options.target == "host" ? kernel::host_target() : kernel::target_named(options.target)](
                 DType d) { return is_float(d) ? target.panel(d) : 0; };
+  pass_options.rounds_factors = false;                  // where the graphs are compiled
+  if (options.dot_precision != "f32") panel = nullptr;  // which are of f32
   const ir::BoundGraphs cut = ir::bind_inputs(*passes::optimize(graph, pass_options), pass_options.bound, panel);
   CompileOptions prepare_options = options;
   prepare_options.batch_axes.clear();

@@ -78,10 +78,18 @@ class LoweringContext {
     int buffer;
     bool is_copy = false;  // row by row along k, not in panels
   };
+  // A factor laid out anew as pairs, or rounded (`halved` -1), of a value of this shape.
+  struct FactorKey {
+    Storage source;
+    Shape shape;
+    int halved;
+    Storage made;
+  };
   struct Region {
     int first_buffer = 0, first_var = 0;
     std::set<int> written = {};
     std::vector<PackKey> packs = {};
+    std::vector<FactorKey> factors = {};
     kernel::Block before = {};  // goes in front of the loop or grid
   };
   std::vector<Region> regions;  // outermost first

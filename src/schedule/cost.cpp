@@ -75,7 +75,7 @@ class Estimate {
   }
 
   double of(const Dot& dot) const {
-    constexpr double fma_per_cycle = 1.5;  // of two, with loads and tails
+    constexpr double fma_per_cycle = 1.5;  // of two, with loads and tails; pairs where the processor multiplies them
     double k = 0;
     for (const DotSegment& segment : dot.segments) {
       double steps = 1;

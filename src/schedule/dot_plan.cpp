@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
 
 #include "hotloop/error.h"
 #include "ir/op_def.h"
+#include "schedule/dot_factors.h"
 
 namespace hotloop {
 
@@ -119,13 +121,14 @@ std::optional<DotPlan> plan_dot(const Node& node, const std::function<bool(Value
   for (const Node* term : plan.terms) {
     const DotShape s = shape_of(*term);
     if (s.lhs_batch.size() != first.lhs_batch.size() || s.lhs_free.size() != first.lhs_free.size()) return std::nullopt;
+    if (rounds_factors(*term) != rounds_factors(*plan.terms[0])) return std::nullopt;
   }
   return plan;
 }
 
 std::optional<Storage> panels_of(LoweringContext& context, const Node& dot) {
   const Value b = context.resolve(dot.operands[1]);
-  if (!ir::is(*b.node, OpKind::Reshape) || b.rank() != 2) return std::nullopt;
+  if (!ir::is(*b.node, OpKind::Reshape) || b.rank() != 2 || rounds_factors(dot)) return std::nullopt;
   if (!dot.attrs.integers("rhs_batch").empty() || dot.attrs.integers("rhs_contract") != std::vector<std::int64_t>{0})
     return std::nullopt;
   const Value turned = context.resolve(b.node->operands[0]);
@@ -193,6 +196,8 @@ class DotLowering {
   std::size_t region_of(const Storage& source) const;
   bool is_narrow() const;
   kernel::Block run_narrow();
+  void round_factors(kernel::Block& before);
+  Storage rounded(Value v, const Storage& source, int halved, kernel::Block& before, std::size_t& region);
   void make_contiguous(Storage& source, std::int64_t& k_stride, std::int64_t k, std::vector<NestAxis>& axes, bool is_a);
   bool try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n, kernel::Block& before);
 
@@ -202,6 +207,10 @@ class DotLowering {
   bool swap_;
   std::vector<Storage> a_, b_;
   std::vector<bool> in_panels_;  // b_ lies in panels already
+  // Of factors in bfloat16: which contracted axis is halved (see DotFactor), a number in the lists of DotShape, none where they are only rounded;
+  // and the region before which b_ is laid out.
+  std::vector<std::size_t> halved_, b_region_;
+  bool pairs_ = false;
   std::optional<Storage> init_;
 };
 
@@ -246,6 +255,7 @@ std::vector<kernel::KDim> DotLowering::contraction(std::size_t term) const {
     d.extent = context_.extent(dot.operands[swap_ ? 1 : 0], a_axes[i]);
     d.a_stride = a_[term].strides[static_cast<std::size_t>(a_axes[i])];
     d.b_stride = b_[term].strides[static_cast<std::size_t>(b_axes[i])];
+    if (pairs_ && halved_[term] == i) d.extent = Extent{(d.extent.bound + 1) / 2};
     if (d.extent.is_static() && d.extent.bound == 1) continue;
     if (!k.empty() && k.back().extent.is_static() && d.extent.is_static() &&
         k.back().a_stride == d.a_stride * d.extent.bound && k.back().b_stride == d.b_stride * d.extent.bound) {
@@ -277,6 +287,55 @@ std::size_t DotLowering::region_of(const Storage& source) const {
     --at;
   }
   return at;
+}
+
+// Lays the factors out anew, rounded to bfloat16: in pairs along a contracted axis, if each term has one.
+void DotLowering::round_factors(kernel::Block& before) {
+  const auto better = [](const Extent& x, const Extent& than) {
+    const auto rank = [](const Extent& e) { return std::tuple(e.is_static(), e.bound % 2 == 0, e.bound); };
+    return rank(x) > rank(than);
+  };
+  pairs_ = true;
+  for (const Node* term : plan_.terms) {
+    const std::vector<int> axes = shape_of(*term).lhs_contract;
+    std::size_t best = axes.size();
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      const Extent e = context_.extent(term->operands[0], axes[i]);
+      if (e.bound > 1 && (best == axes.size() || better(e, context_.extent(term->operands[0], axes[best])))) best = i;
+    }
+    pairs_ = pairs_ && best < axes.size();
+    halved_.push_back(best);
+  }
+  for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
+    const Node& dot = *plan_.terms[t];
+    const DotShape s = shape_of(dot);
+    const int lhs = pairs_ ? s.lhs_contract[halved_[t]] : -1, rhs = pairs_ ? s.rhs_contract[halved_[t]] : -1;
+    std::size_t of_a = 0, of_b = 0;
+    a_[t] = rounded(dot.operands[swap_ ? 1 : 0], a_[t], swap_ ? rhs : lhs, before, of_a);
+    b_[t] = rounded(dot.operands[swap_ ? 0 : 1], b_[t], swap_ ? lhs : rhs, before, of_b);
+    b_region_.push_back(of_b);
+  }
+}
+
+// One factor, laid out before the outermost region in which it stays the same; `region` tells which.
+Storage DotLowering::rounded(Value v, const Storage& source, int halved, kernel::Block& before, std::size_t& region) {
+  region = context_.in_tile() || context_.loop_depth > 0 ? region_of(source) : context_.regions.size();
+  for (int axis = 0; axis < v.rank(); ++axis)
+    if (!context_.extent(v, axis).is_static()) region = context_.regions.size();
+  if (region > 0 && context_.in_tile()) region = context_.regions.size();
+  if (region == context_.regions.size()) {
+    const auto space = context_.in_tile() ? kernel::Space::Worker : kernel::Space::Shared;
+    const DotFactor made = place_of_factor(context_, v, source, halved, space);
+    before.push_back({lay_out_factor(context_, v, source, halved, made)});
+    return made.storage;
+  }
+  LoweringContext::Region& outer = context_.regions[region];
+  for (const LoweringContext::FactorKey& f : outer.factors)
+    if (f.source == source && f.shape == v.shape() && f.halved == halved) return f.made;
+  const DotFactor made = place_of_factor(context_, v, source, halved, kernel::Space::Shared);
+  outer.before.push_back({lay_out_factor(context_, v, source, halved, made)});
+  outer.factors.push_back({source, v.shape(), halved, made.storage});
+  return made.storage;
 }
 
 // A few long inner products, as of a layer with few outputs. In a Dot each would be one chain of additions, and most lanes
@@ -405,9 +464,13 @@ kernel::Block DotLowering::run_narrow() {
     return static_cast<int>(map.instrs.size()) - 1;
   };
   using Kind = kernel::Instr::Kind;
-  const int x = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_a);
-  const int y = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_b);
-  map.body_end = y + 1;
+  int x = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_a);
+  int y = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_b);
+  if (rounds_factors(dot)) {
+    x = append_rounded(map.instrs, x);
+    y = append_rounded(map.instrs, y);
+  }
+  map.body_end = static_cast<int>(map.instrs.size());
   int result = push(Kind::Reduced, ir::ScalarOp::Fma, x, y);
   if (init_) {
     const int start = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_init);
@@ -424,7 +487,7 @@ bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
   const Storage& source = b_[term];
   // Inside the outermost region a pack is made again and again, which strided columns are worth.
   std::vector<LoweringContext::Region>& regions = context_.regions;
-  const std::size_t at = region_of(source);
+  const std::size_t at = b_region_.empty() ? region_of(source) : b_region_[term];
   const bool invariant = at < regions.size() && (at == 0 || (!context_.in_tile() && b_n != 1 && n > 1));
   if (repeated ? !invariant : b_n == 1 || n == 1) return false;
   const std::int64_t k = segment.k[0].extent.bound, k_stride = segment.k[0].b_stride;
@@ -434,9 +497,10 @@ bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
         segment.b = {p.buffer, 0, {}};
         return segment.packed = true;
       }
-  const std::int64_t lanes = kernel::lanes_of(plan_.result.dtype());
+  const DType dtype = context_.program.buffers[static_cast<std::size_t>(source.buffer)].dtype;
+  const std::int64_t lanes = kernel::lanes_of(dtype);
   const int buffer =
-      context_.new_buffer("packed", plan_.result.dtype(), k * ((n + lanes - 1) / lanes * lanes),
+      context_.new_buffer("packed", dtype, k * ((n + lanes - 1) / lanes * lanes),
                           context_.in_tile() && !repeated ? kernel::Space::Worker : kernel::Space::Shared);
   kernel::Pack pack;
   pack.source = {source.buffer, source.offset, {}};
@@ -445,7 +509,7 @@ bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
   pack.k = k;
   pack.n = n;
   pack.target = buffer;
-  pack.dtype = plan_.result.dtype();
+  pack.dtype = dtype;
   (repeated ? regions[at].before : before).push_back({pack});
   if (repeated) regions[at].packs.push_back({source, k, n, k_stride, b_n, buffer});
   segment.b = {buffer, 0, {}};
@@ -454,6 +518,8 @@ bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
 
 kernel::Block DotLowering::run() {
   if (is_narrow()) return run_narrow();
+  kernel::Block before;
+  if (rounds_factors(*plan_.terms[0])) round_factors(before);
   std::vector<NestAxis> rows = axes_of(Side::Rows), columns = axes_of(Side::Columns), outer = axes_of(Side::Batch);
   // The statement takes one axis of rows and one of columns; others become loops around it.
   const auto take = [&](std::vector<NestAxis>& axes, auto better) {
@@ -478,6 +544,7 @@ kernel::Block DotLowering::run() {
   kernel::Dot dot;
   dot.name = plan_.result.graph()->name() + "." + std::to_string(plan_.result.node->id);
   dot.dtype = plan_.result.dtype();
+  dot.pairs = pairs_;
   dot.m = m.extent;
   dot.n = n.extent;
   dot.c = {target_.buffer, target_.offset, {}};
@@ -488,7 +555,6 @@ kernel::Block DotLowering::run() {
     dot.init_m = m.init;
     dot.init_n = n.init;
   }
-  kernel::Block before;
   for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
     kernel::DotSegment segment;
     segment.a = {a_[t].buffer, a_[t].offset, {}};

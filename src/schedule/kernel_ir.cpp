@@ -71,6 +71,14 @@ int Program::add_buffer(Buffer buffer) {
   return static_cast<int>(buffers.size()) - 1;
 }
 
+bool host_multiplies_pairs() {
+#if defined(__x86_64__)
+  return host_runs("avx512") && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 bool host_runs(const std::string& target) {
 #if defined(__x86_64__)
   // The levels of the x86-64 psABI: -v4 and -v3 are what backends compile for.

@@ -145,6 +145,8 @@ struct Map {
 
 // C[m,n] = init[m,n] + sum over segments, then over each segment's k (row-major over its dims), of A[m,k] * B[k,n]:
 // one accumulator an element, one fma a step, exactly in this order. (Targets without fma multiply and add.)
+// With `pairs` A and B are of u32, each element two bfloat16, and the dot is of f32: a step adds the product of the upper halves, then that of the
+// lower ones. These products are exact; factors, products and sums below the normal range may count as 0.
 struct KDim {
   Extent extent;
   std::int64_t a_stride = 0, b_stride = 0;  // elements
@@ -157,7 +159,8 @@ struct DotSegment {
 };
 struct Dot {
   std::string name;
-  DType dtype = DType::F32;
+  DType dtype = DType::F32;  // of C
+  bool pairs = false;
   Extent m, n;  // n is static
   std::vector<DotSegment> segments;
   std::optional<Access> init;  // none: zero
@@ -176,6 +179,8 @@ struct Pack {
   int target = -1;  // buffer
   DType dtype = DType::F32;
 };
+
+inline DType factor_dtype(const Dot& dot) { return dot.pairs ? DType::U32 : dot.dtype; }
 
 struct Stmt;
 using Block = std::vector<Stmt>;

@@ -359,14 +359,16 @@ class Verifier {
   void verify_node(const Dot& dot, Place place) {
     at_ = "dot " + dot.name;
     check(is_float(dot.dtype), "it is defined for floats only");
+    check(!dot.pairs || dot.dtype == DType::F32, "pairs are summed in f32");
     check(dot.n.is_static(), "n must be static");
     verify_extent(dot.m);
     verify_extent(dot.n);
     const bool tile_high = dot.m.var >= 0 && dot.m.var == tile_.rows;  // a tile has a row at least
     const bool proves = (dot.m.is_static() || tile_high) && dot.m.bound > 0 && dot.n.bound > 0;
-    const auto verify_matrix = [&](const Access& access, const Span& span, bool nonempty) -> const Buffer& {
+    const auto verify_matrix = [&](const Access& access, const Span& span, bool nonempty,
+                                   DType dtype) -> const Buffer& {
       check(access.indirect.empty(), "its operands are affine");
-      return verify_access(access, dot.dtype, proves && nonempty, span);
+      return verify_access(access, dtype, proves && nonempty, span);
     };
     for (const DotSegment& s : dot.segments) {
       check(s.k.size() <= 3, "a segment has at most 3 dims of k");
@@ -382,8 +384,8 @@ class Verifier {
       extend(b, dot.n, s.b_n);
       const std::int64_t lanes = lanes_of(dot.dtype);
       if (s.packed) b = {{0, depth * ((dot.n.bound + lanes - 1) / lanes * lanes) - 1}, 0};
-      verify_matrix(s.a, a, depth > 0);
-      verify_matrix(s.b, b, depth > 0);
+      verify_matrix(s.a, a, depth > 0, factor_dtype(dot));
+      verify_matrix(s.b, b, depth > 0, factor_dtype(dot));
     }
     const auto span_of = [&](std::int64_t m, std::int64_t n) {
       Span span;
@@ -391,14 +393,14 @@ class Verifier {
       extend(span, dot.n, n);
       return span;
     };
-    if (dot.init) verify_matrix(*dot.init, span_of(dot.init_m, dot.init_n), true);
-    verify_written(verify_matrix(dot.c, span_of(dot.c_m, dot.c_n), true), dot.c.index, place, false);
+    if (dot.init) verify_matrix(*dot.init, span_of(dot.init_m, dot.init_n), true, dot.dtype);
+    verify_written(verify_matrix(dot.c, span_of(dot.c_m, dot.c_n), true, dot.dtype), dot.c.index, place, false);
   }
 
   void verify_node(const Pack& pack, Place place) {
     at_ = "pack";
     check(pack.k >= 0 && pack.n >= 0, "its extents must not be negative");
-    check(is_float(pack.dtype), "it is defined for floats only");
+    check(is_float(pack.dtype) || pack.dtype == DType::U32, "it is defined for floats and pairs of bfloat16");
     check(pack.source.indirect.empty(), "its source is affine");
     Span span;
     extend(span, {pack.k}, pack.k_stride);

@@ -3,6 +3,7 @@
 
 #include "hotloop/error.h"
 #include "ir/op_def.h"
+#include "schedule/dot_factors.h"
 #include "schedule/map_builder.h"
 
 namespace hotloop {
@@ -81,7 +82,11 @@ int MapBuilder::emit_short_dot(const DotPlan& plan, const Index& index, int pred
   int sum = plan.init ? emit(*plan.init, index, predicate) : constant(d, 0);
   for (const Node* term : plan.terms)
     for (const DotProduct& p : products_of(*term, index)) {
-      const int a = emit(term->operands[0], p.lhs, predicate), b = emit(term->operands[1], p.rhs, predicate);
+      int a = emit(term->operands[0], p.lhs, predicate), b = emit(term->operands[1], p.rhs, predicate);
+      if (rounds_factors(*term)) {
+        a = append_rounded(map_.instrs, a);
+        b = append_rounded(map_.instrs, b);
+      }
       sum = op(ScalarOp::Fma, d, a, b, sum);
     }
   return sum;

@@ -22,7 +22,8 @@ using llvm::Value;
 struct ModuleState {
   llvm::Module& module;
   const kernel::Program& program;
-  int register_bytes;  // of a hardware vector: 64, 32 or 16
+  int register_bytes;     // of a hardware vector: 64, 32 or 16
+  bool multiplies_pairs;  // of bfloat16, in one instruction
   std::map<std::string, llvm::Function*> outlined;
   std::map<int, llvm::Constant*> constants;  // data of constant buffers
 
@@ -72,6 +73,8 @@ class Code {
   void scatter(DType dtype, Value* value, Value* pointer, Value* indices, Value* mask);
 
   Value* fma(Value* a, Value* c, Value* addend);  // a * c + addend; two roundings on targets without fma
+  // The step of a Dot of pairs: a and c of u32, the addend of f32.
+  Value* fma_pairs(Value* a, Value* c, Value* addend);
   // One scalar operation; `operand` is the dtype of the last argument (they differ for Cast, compares and Select).
   Value* op(ir::ScalarOp op, DType result, DType operand, const Values& args);
   Value* identity(ir::ScalarOp op, DType dtype);

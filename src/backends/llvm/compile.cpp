@@ -100,7 +100,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   llvm::LLVMContext context;
   llvm::Module module(program.name, context);
   codegen::set_target(module, *machine);
-  codegen::ModuleState state{module, program, spec.register_bytes, {}, {}};
+  codegen::ModuleState state{module, program, spec.register_bytes, codegen::multiplies_pairs(*machine), {}, {}};
   codegen::emit_program(state);
   codegen::merge_small_functions(module, *machine);
   std::string source;

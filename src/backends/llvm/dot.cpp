@@ -82,8 +82,9 @@ bool starts_from_c(const Dot& dot) {
 std::string key_of(const Dot& dot) {
   std::ostringstream text;
   const auto extent = [](const kernel::Extent& e) { return (e.is_static() ? "" : "?") + std::to_string(e.bound); };
-  text << "dot " << name_of(dot.dtype) << ' ' << extent(dot.m) << ' ' << extent(dot.n) << ' ' << dot.init.has_value()
-       << starts_from_c(dot) << ' ' << dot.init_m << ' ' << dot.init_n << ' ' << dot.c_m << ' ' << dot.c_n;
+  text << "dot " << name_of(dot.dtype) << (dot.pairs ? " pairs " : " ") << extent(dot.m) << ' ' << extent(dot.n) << ' '
+       << dot.init.has_value() << starts_from_c(dot) << ' ' << dot.init_m << ' ' << dot.init_n << ' ' << dot.c_m << ' '
+       << dot.c_n;
   for (const DotSegment& s : dot.segments) {
     text << "; " << s.a_m << ' ' << s.b_n << ' ' << s.packed;
     for (const KDim& k : s.k) text << ' ' << extent(k.extent) << ',' << k.a_stride << ',' << k.b_stride;
@@ -305,8 +306,8 @@ class DotEmitter {
       Value* from = code_.offset(b, k, segment.k[d].b_stride * bytes_);
       if (d + 1 < segment.k.size()) return {pack_part(segment, d + 1, segment.extents[d + 1], tile, from, carried[0])};
       for (int j = 0; j < tile.vectors; ++j)
-        code_.store(dot_.dtype, load_b(segment, tile, from, j), code_.offset(carried[0], j * lanes_ * bytes_), 1,
-                    lanes_, nullptr);
+        code_.store(factor_dtype(dot_), load_b(segment, tile, from, j), code_.offset(carried[0], j * lanes_ * bytes_),
+                    1, lanes_, nullptr);
       return {code_.offset(carried[0], tile.vectors * lanes_ * bytes_)};
     });
     return end[0];
@@ -411,24 +412,25 @@ class DotEmitter {
   }
 
   Value* load_a(const Segment& segment, Value* a, std::int64_t i) {
-    return code_.load(dot_.dtype, code_.offset(a, i * segment.a_m * bytes_), 0, lanes_, nullptr);
+    return code_.load(factor_dtype(dot_), code_.offset(a, i * segment.a_m * bytes_), 0, lanes_, nullptr);
   }
 
   Value* load_b(const Segment& segment, const Tile& tile, Value* b, int j) {
     if (segment.packed) {  // zero-filled to whole vectors
       const std::int64_t panel = j / tile.panel_vectors, vector = j % tile.panel_vectors;
       const std::int64_t at = panel * tile.panel_vectors * lanes_ * segment.depth + vector * lanes_;
-      return code_.load(dot_.dtype, code_.offset(b, at * bytes_), 1, lanes_, nullptr);
+      return code_.load(factor_dtype(dot_), code_.offset(b, at * bytes_), 1, lanes_, nullptr);
     }
     Value* mask = segment.b_n == 0 ? nullptr : tail_of(tile, j);
-    return code_.load(dot_.dtype, code_.offset(b, j * lanes_ * segment.b_n * bytes_), segment.b_n, lanes_, mask);
+    return code_.load(factor_dtype(dot_), code_.offset(b, j * lanes_ * segment.b_n * bytes_), segment.b_n, lanes_,
+                      mask);
   }
 
   // One step of k. The shorter side of the tile is held in registers, the other one passes through.
   void step(const Segment& segment, const Tile& tile, std::int64_t rows, Value* a, Value* b, Values& accumulators) {
     const auto multiply = [&](std::int64_t i, int j, Value* x, Value* y) {
       Value*& accumulator = at(accumulators, tile, i, j);
-      accumulator = code_.fma(x, y, accumulator);
+      accumulator = dot_.pairs ? code_.fma_pairs(x, y, accumulator) : code_.fma(x, y, accumulator);
     };
     Values held;
     if (rows < tile.vectors) {

@@ -9,6 +9,7 @@
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
+#include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
@@ -87,6 +88,10 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec
                                                                            llvm::CodeGenOptLevel::Less, /*JIT=*/true));
   HOTLOOP_CHECK(machine != nullptr, "LLVM cannot generate code for " + spec.cpu);
   return machine;
+}
+
+bool multiplies_pairs(const llvm::TargetMachine& machine) {
+  return machine.getMCSubtargetInfo()->checkFeatures("+avx512bf16");
 }
 
 void set_target(llvm::Module& module, const llvm::TargetMachine& machine) {

@@ -19,6 +19,8 @@ struct MachineSpec {
 // CPU and features for a target: those of this machine where it runs the target in full, else the psABI level.
 MachineSpec machine_for(const kernel::Target& target);
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec);
+// Whether it has AVX512-BF16.
+bool multiplies_pairs(const llvm::TargetMachine& machine);
 // Makes a new module one of this machine's.
 void set_target(llvm::Module& module, const llvm::TargetMachine& machine);
 // In a small module, a function that is called from one place becomes part of its caller, so that what one statement computes goes on to the

@@ -1,6 +1,7 @@
 // The scalar operations, on scalars or vectors. Basic arithmetic is exact to the bit on every target; functions that
 // lower_math leaves are calls of libmvec (vectors) or libm (scalars).
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
 #include <string>
@@ -38,6 +39,19 @@ const char* library_name(ScalarOp op) {
 Value* Code::fma(Value* a, Value* c, Value* addend) {
   if (!state_.program.target.has_fma) return b.CreateFAdd(b.CreateFMul(a, c), addend);
   return b.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, c, addend});
+}
+
+Value* Code::fma_pairs(Value* a, Value* c, Value* addend) {
+  const int lanes = lanes_in(addend);
+  if (state_.multiplies_pairs && lanes == 16) {
+    llvm::Type* halves = llvm::FixedVectorType::get(b.getBFloatTy(), 32);
+    return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                             {addend, b.CreateBitCast(a, halves), b.CreateBitCast(c, halves)});
+  }
+  llvm::Type* floats = addend->getType();
+  const auto upper = [&](Value* v) { return b.CreateBitCast(b.CreateAnd(v, splat(v, 0xffff0000)), floats); };
+  const auto lower = [&](Value* v) { return b.CreateBitCast(b.CreateShl(v, splat(v, 16)), floats); };
+  return fma(lower(a), lower(c), fma(upper(a), upper(c), addend));
 }
 
 Value* Code::op(ScalarOp op, DType result, DType operand, const Values& given) {

@@ -359,7 +359,7 @@ class Renderer {
   }
 
   void render_segment(const Dot& dot, const DotSegment& s, std::int64_t lanes, std::int64_t panel) {
-    const std::string t = type(dot.dtype), it = index_type();
+    const std::string t = type(factor_dtype(dot)), it = index_type();
     std::int64_t depth = 1;
     for (const KDim& k : s.k) depth *= k.extent.bound;
     open("");
@@ -384,7 +384,12 @@ class Renderer {
     line("const " + t + " x = a[" + a_index + "];");
     line("const " + t + "* const row = b + " + b_index + ";");
     const std::string y = "row[" + (s.packed ? "j" : scaled(s.b_n, "j")) + "]";
-    const std::string sum = fused(dot.dtype, "x", y, "acc[j]");
+    const auto half = [](const std::string& pair, bool upper) {
+      return "hl_bitcast_u32_f32(" + pair + (upper ? " & 0xffff0000u)" : " << 16)");
+    };
+    const std::string sum = !dot.pairs ? fused(dot.dtype, "x", y, "acc[j]")
+                                       : fused(dot.dtype, half("x", false), half(y, false),
+                                               "(" + fused(dot.dtype, half("x", true), half(y, true), "acc[j]") + ")");
     line(std::string(d_.independent_loop));
     line("for (" + it + " j = 0; j < w; ++j) acc[j] = " + sum + ";");
     for (std::size_t i = 0; i < s.k.size(); ++i) close();

@@ -256,7 +256,7 @@ class Training {
                       {"target", host_target_name()},
                       {"backend", job_.fit.compile.backend},
                       {"threads", job_.fit.compile.threads},
-                      {"precision", name_of(samples_.train().dtype())}};
+                      {"precision", job_.precision()}};
     json["seconds"] = {
         {"compile", t.compile_s}, {"batches", t.gather_s}, {"steps", t.steps_s}, {"validation", t.validation_s}};
     json["num_steps"] = run_.state.num_steps;

@@ -1,0 +1,122 @@
+#include "schedule/dot_factors.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+
+namespace hotloop {
+
+using ir::ScalarOp;
+using kernel::Affine;
+using kernel::Extent;
+using kernel::Instr;
+
+bool rounds_factors(const Node& dot) { return dot.attrs.has("precision"); }
+
+namespace {
+
+int push(std::vector<Instr>& instrs, Instr instr) {
+  instrs.push_back(std::move(instr));
+  return static_cast<int>(instrs.size()) - 1;
+}
+
+// The bits of an f32 after rounding; the lower half is not yet cleared.
+int append_rounded_bits(std::vector<Instr>& instrs, int value) {
+  constexpr DType u32 = DType::U32;
+  const auto constant = [&](std::uint64_t bits) { return push(instrs, kernel::const_instr(u32, bits)); };
+  const auto op = [&](ScalarOp o, DType d, int a, int b = -1, int c = -1) {
+    return push(instrs, kernel::op_instr(o, d, a, b, c));
+  };
+  const int bits = op(ScalarOp::Bitcast, u32, value);
+  const int last = op(ScalarOp::And, u32, op(ScalarOp::Shr, u32, bits, constant(16)), constant(1));
+  const int rounded = op(ScalarOp::Add, u32, bits, op(ScalarOp::Add, u32, last, constant(0x7fff)));
+  const int is_number = op(ScalarOp::Eq, DType::Bool, value, value);
+  return op(ScalarOp::Select, u32, is_number, rounded, constant(0x7fc00000));
+}
+
+int append_upper_half(std::vector<Instr>& instrs, int bits) {
+  const int mask = push(instrs, kernel::const_instr(DType::U32, 0xffff0000u));
+  return push(instrs, kernel::op_instr(ScalarOp::And, DType::U32, bits, mask));
+}
+
+// Axes along which the factor moves, in the order in which they lie in memory, and the halved one.
+std::vector<int> moving_axes(LoweringContext& context, Value v, const Storage& source, int halved) {
+  std::vector<int> axes;
+  const auto stride = [&](int axis) { return std::abs(source.strides[static_cast<std::size_t>(axis)]); };
+  for (int axis = 0; axis < v.rank(); ++axis)
+    if (axis == halved || (context.extent(v, axis).bound > 1 && stride(axis) != 0)) axes.push_back(axis);
+  std::ranges::stable_sort(axes, [&](int a, int b) { return stride(a) > stride(b); });
+  return axes;
+}
+
+}  // namespace
+
+int append_rounded(std::vector<Instr>& instrs, int value) {
+  const int bits = append_upper_half(instrs, append_rounded_bits(instrs, value));
+  return push(instrs, kernel::op_instr(ScalarOp::Bitcast, DType::F32, bits));
+}
+
+DotFactor place_of_factor(LoweringContext& context, Value v, const Storage& source, int halved, kernel::Space space) {
+  DotFactor made;
+  made.storage.strides.assign(static_cast<std::size_t>(v.rank()), 0);
+  if (halved >= 0) made.half = (context.extent(v, halved).bound + 1) / 2;
+  const std::vector<int> axes = moving_axes(context, v, source, halved);
+  std::int64_t elements = 1;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    made.storage.strides[static_cast<std::size_t>(axes[i])] = elements;
+    elements *= axes[i] == halved ? made.half : context.extent(v, axes[i]).bound;
+  }
+  made.storage.buffer =
+      context.new_buffer(halved >= 0 ? "pairs" : "rounded", halved >= 0 ? DType::U32 : DType::F32, elements, space);
+  return made;
+}
+
+kernel::Map lay_out_factor(LoweringContext& context, Value v, const Storage& source, int halved,
+                           const DotFactor& made) {
+  kernel::Map map;
+  map.name = halved >= 0 ? "pairs" : "rounded";
+  Affine from = source.offset, to = made.storage.offset;
+  kernel::Var pair = -1;
+  for (const int axis : moving_axes(context, v, source, halved)) {
+    const kernel::Var var = context.new_var(axis == halved ? "k" : "i");
+    map.dims.push_back({var, axis == halved ? Extent{made.half} : context.extent(v, axis)});
+    from = from + Affine::of(var, source.strides[static_cast<std::size_t>(axis)]);
+    to = to + Affine::of(var, made.storage.strides[static_cast<std::size_t>(axis)]);
+    if (axis == halved) pair = var;
+  }
+  map.num_outer = static_cast<int>(map.dims.size());
+  map.vector_dim = map.num_outer - 1;
+  std::vector<Instr>& instrs = map.instrs;
+  const auto load = [&](std::int64_t first) {
+    Affine at = from;
+    int predicate = -1;
+    if (pair >= 0) {
+      const Extent all = context.extent(v, halved);
+      at = at + Affine(first * source.strides[static_cast<std::size_t>(halved)]);
+      if (!all.is_static() || first + made.half > all.bound) {  // beyond the end there are zeros
+        const Affine end = all.is_static() ? Affine(all.bound) : Affine::of(all.var);
+        const int left = push(instrs, kernel::index_instr(DType::I32, Affine::of(pair) + Affine(first) + end * -1));
+        const int zero = push(instrs, kernel::const_instr(DType::I32, 0));
+        predicate = push(instrs, kernel::op_instr(ScalarOp::Lt, DType::Bool, left, zero));
+      }
+    }
+    return push(instrs, kernel::load_instr(DType::F32, {source.buffer, at, {}}, predicate));
+  };
+  if (halved < 0) {
+    const int rounded = append_rounded(instrs, load(0));
+    push(instrs, kernel::store_instr(DType::F32, {made.storage.buffer, to, {}}, rounded));
+  } else {
+    const int upper = append_upper_half(instrs, append_rounded_bits(instrs, load(0)));
+    const int bits = append_rounded_bits(instrs, load(made.half));
+    const int sixteen = push(instrs, kernel::const_instr(DType::U32, 16));
+    const int lower = push(instrs, kernel::op_instr(ScalarOp::Shr, DType::U32, bits, sixteen));
+    const int both = push(instrs, kernel::op_instr(ScalarOp::Or, DType::U32, upper, lower));
+    push(instrs, kernel::store_instr(DType::U32, {made.storage.buffer, to, {}}, both));
+  }
+  map.body_end = static_cast<int>(instrs.size());
+  return map;
+}
+
+}  // namespace hotloop

@@ -1,0 +1,29 @@
+// Factors of dots in bfloat16 (CompileOptions::dot_precision): rounding them, and laying them out in pairs.
+#pragma once
+
+#include <vector>
+
+#include "schedule/context.h"
+
+namespace hotloop {
+
+// Whether the factors of this dot are rounded to bfloat16.
+bool rounds_factors(const Node& dot);
+
+// Appends instructions that round the f32 in a register to the nearest bfloat16; gives the register of the result, an f32.
+int append_rounded(std::vector<kernel::Instr>& instrs, int value);
+
+// A factor of a Dot laid out anew: as pairs (see kernel::Dot), or only rounded.
+struct DotFactor {
+  // Each axis stays an axis; along the one that is halved, element k holds numbers k (upper half) and k + `half` of the factor, 0 beyond its end.
+  Storage storage;
+  std::int64_t half = 0;
+};
+
+// The statement that fills `made`, a buffer of `dtype` (u32 for pairs, else f32), from the factor v at `source`. `halved`: the axis, or -1.
+kernel::Map lay_out_factor(LoweringContext& context, Value v, const Storage& source, int halved, const DotFactor& made);
+
+// Where the factor is to lie: axes in the order in which they lie at `source`, and nothing along those it is repeated over.
+DotFactor place_of_factor(LoweringContext& context, Value v, const Storage& source, int halved, kernel::Space space);
+
+}  // namespace hotloop
