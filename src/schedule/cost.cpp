@@ -161,21 +161,22 @@ class Exchange {
   Exchange(const Program& program, int num_workers) : program_(program), num_workers_(num_workers) {
     block(program.body, everybody);
   }
-  double bytes() const {
-    const auto whole = static_cast<double>(program_.shared_bytes);
-    if (!any_sections_) return whole;
+  double ns(const TeamCost& team) const {
+    if (!any_sections_) return team.shared_ns_per_byte * static_cast<double>(program_.shared_bytes);
     double total = 0;
     for (const auto& [buffer, workers] : workers_) {
       const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
       if (b.space != Space::Shared) continue;
-      const auto all = static_cast<double>(b.elements) * static_cast<double>(size_of(b.dtype));
-      // Of what is dealt out each keeps a share.
-      if (workers.size() > (workers.contains(everybody) ? 2U : 1U))
-        total += all;
-      else if (workers.contains(everybody))
-        total += all * (num_workers_ - 1) / num_workers_;
+      const auto bytes = static_cast<double>(b.elements) * static_cast<double>(size_of(b.dtype));
+      const bool is_divided = workers.contains(everybody);
+      if (in_grids_.contains(buffer))
+        total += team.shared_ns_per_byte * bytes;
+      else if (workers.size() > (is_divided ? 2U : 1U))
+        total += team.passed_ns_per_byte * bytes;
+      else if (is_divided)  // each keeps a share
+        total += team.passed_ns_per_byte * bytes * (num_workers_ - 1) / num_workers_;
     }
-    return std::min(total, whole);
+    return total;
   }
 
  private:
@@ -195,7 +196,10 @@ class Exchange {
         block(loop->test, worker);
         block(loop->body, worker);
       } else {
-        for (const Touch& t : touches_of(program_, stmt)) workers_[t.buffer].insert(worker);
+        for (const Touch& t : touches_of(program_, stmt)) {
+          workers_[t.buffer].insert(worker);
+          if (std::holds_alternative<Grid>(stmt.node)) in_grids_.insert(t.buffer);
+        }
       }
     }
   }
@@ -204,14 +208,14 @@ class Exchange {
   int num_workers_;
   bool any_sections_ = false;
   std::map<int, std::set<std::int64_t>> workers_;  // by buffer
+  std::set<int> in_grids_;
 };
 
 }  // namespace
 
 double estimate_time_ns(const Program& program, std::int64_t rows, int num_workers, const TeamCost& team) {
-  const double exchanged = num_workers > 1 ? Exchange(program, num_workers).bytes() : 0;
-  const double together = team.wake_ns + team.shared_ns_per_byte * exchanged;
-  return (num_workers > 1 ? together : 0) + Estimate(program, rows, num_workers, team).of(program.body);
+  const double together = num_workers > 1 ? team.wake_ns + Exchange(program, num_workers).ns(team) : 0;
+  return together + Estimate(program, rows, num_workers, team).of(program.body);
 }
 
 double estimate_ns(const Program& program, const Block& block) {

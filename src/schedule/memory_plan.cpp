@@ -13,7 +13,7 @@ namespace {
 
 // Positions number the statements in program order; a nest is a loop, a grid, which loops over tiles, or sections and each of them.
 struct Nest {
-  enum class Kind { Loop, Grid, Sections, Section };
+  enum class Kind { Loop, Grid, Sections, Section, Rounds };  // the last: a section of several rounds
   int parent = -1;
   int begin = 0, end = 0;
   Kind kind = Kind::Loop;
@@ -52,14 +52,15 @@ class Lifetimes {
     const auto lives_longer = [&](const Nest& n) {
       switch (n.kind) {
         case Nest::Kind::Grid: return space == Space::Shared;
-        case Nest::Kind::Sections: return true;
+        case Nest::Kind::Sections:
+        case Nest::Kind::Rounds: return true;
         default: return touches[0].reads;
       }
     };
     while (nest != 0 && lives_longer(at(nest))) nest = at(nest).parent;
     Range r{touches[0].position, touches[0].position};
     for (int n = nest; n != 0; n = at(n).parent)
-      if (at(n).kind == Nest::Kind::Section) {
+      if (at(n).kind == Nest::Kind::Section || at(n).kind == Nest::Kind::Rounds) {
         r.section = n;
         r.sections = at(n).parent;
       }
@@ -146,7 +147,7 @@ class Lifetimes {
   void visit(const kernel::Sections& all, int nest) {
     const int together = open(nest, Nest::Kind::Sections);
     // Chunk after chunk, a later round may read what an earlier one left.
-    const auto kind = all.num_rounds() > 1 ? Nest::Kind::Sections : Nest::Kind::Section;
+    const auto kind = all.num_rounds() > 1 ? Nest::Kind::Rounds : Nest::Kind::Section;
     for (const kernel::Section& section : all.sections) {
       const int inner = open(together, kind);
       walk(section.body, inner);

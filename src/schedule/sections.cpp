@@ -1,6 +1,7 @@
 #include "schedule/sections.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "schedule/cost.h"
 #include "schedule/footprint.h"
 #include "schedule/memory_plan.h"
+#include "schedule/pipeline.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -16,12 +18,6 @@ namespace {
 // Of the statements looked at together: comparing all with all takes time.
 constexpr std::size_t most_at_once = 128;
 constexpr int most_sections = 16;
-
-struct Item {
-  Stmt stmt;
-  std::vector<Touch> touches;
-  double ns = 0;
-};
 
 // Which section wrote what lies in the shared arena.
 class Homes {
@@ -46,8 +42,8 @@ class Homes {
 // Statements that one worker would run in order.
 class Cut {
  public:
-  Cut(Homes& homes, std::vector<Item> items, int num_workers, double join_ns)
-      : homes_(homes), items_(std::move(items)), num_workers_(num_workers), join_ns_(join_ns) {
+  Cut(Program& program, Homes& homes, std::vector<Item> items, int num_workers, double join_ns)
+      : program_(program), homes_(homes), items_(std::move(items)), num_workers_(num_workers), join_ns_(join_ns) {
     depends_.resize(items_.size());
     for (std::size_t j = 0; j < items_.size(); ++j)
       for (std::size_t i = 0; i < j; ++i)
@@ -55,7 +51,22 @@ class Cut {
   }
 
   // Appends them, as sections where that is a gain. Says whether there are any.
-  bool append_to(Block& outside) {
+  bool append_to(Block& outside, bool pipelines) {
+    if (pipelines)
+      if (auto found = find_pipeline(program_, items_, depends_, num_workers_, join_ns_)) {
+        std::vector<std::size_t> first(found->begin);
+        std::iota(first.begin(), first.end(), std::size_t{0});
+        first.insert(first.end(), found->before.begin(), found->before.end());
+        settle(*found);
+        prepare(*found, first, outside);
+        // Rows pass from section to section; whoever writes them last has them.
+        for (std::size_t s = 0; s < found->sections.sections.size(); ++s)
+          homes_.write(touches_of(program_, found->sections.sections[s].body), s);
+        outside.push_back({std::move(found->sections)});
+        outside.push_back({Barrier{}});
+        rest(found->after).append_to(outside, true);
+        return true;
+      }
     choose_windows();
     std::size_t at = 0;
     Single single;
@@ -82,6 +93,60 @@ class Cut {
   }
 
  private:
+  Cut rest(const std::vector<std::size_t>& which) {
+    std::vector<Item> items;
+    for (const std::size_t i : which) items.push_back(std::move(items_[i]));
+    return Cut(program_, homes_, std::move(items), num_workers_, join_ns_);
+  }
+
+  // The sections of a pipeline in such an order that each runs where what it touches lies.
+  void settle(Pipeline& pipeline) const {
+    const std::size_t n = pipeline.sections.sections.size();
+    std::vector<Section> sections(n);
+    std::vector<int> moved(n);
+    std::vector<bool> taken(n);
+    for (std::size_t s = 0; s < n; ++s) {
+      Section& section = pipeline.sections.sections[s];
+      const std::size_t place = place_of(touches_of(program_, section.body), taken);
+      taken[place] = true;
+      moved[s] = static_cast<int>(place);
+      sections[place] = std::move(section);
+    }
+    pipeline.sections.sections = std::move(sections);
+    for (int& s : pipeline.section_of)
+      if (s >= 0) s = moved[static_cast<std::size_t>(s)];
+  }
+
+  // What is done before a pipeline. Whoever runs a section makes what it alone reads, packed weights above all.
+  void prepare(const Pipeline& pipeline, const std::vector<std::size_t>& first, Block& outside) {
+    constexpr int nobody = -1, several = -2;
+    std::vector<int> reader(items_.size(), nobody);
+    for (std::size_t i = 0; i < items_.size(); ++i)
+      if (pipeline.section_of[i] >= 0) reader[i] = pipeline.section_of[i];
+    for (const std::size_t i : pipeline.after) reader[i] = several;
+    for (std::size_t i = items_.size(); i-- > 0;) {
+      if (reader[i] == nobody) reader[i] = several;
+      for (const std::size_t on : depends_[i])
+        if (pipeline.section_of[on] < 0 && reader[on] != reader[i])
+          reader[on] = reader[on] == nobody ? reader[i] : several;
+    }
+    std::vector<std::size_t> shared;
+    Sections own;
+    own.sections.resize(pipeline.sections.sections.size());
+    for (const std::size_t i : first) {
+      if (reader[i] < 0) {
+        shared.push_back(i);
+        continue;
+      }
+      homes_.write(items_[i].touches, static_cast<std::size_t>(reader[i]));
+      own.sections[static_cast<std::size_t>(reader[i])].body.push_back(items_[i].stmt);
+    }
+    rest(shared).append_to(outside, false);
+    if (std::ranges::all_of(own.sections, [](const Section& s) { return s.body.empty(); })) return;
+    outside.push_back({std::move(own)});
+    outside.push_back({Barrier{}});
+  }
+
   // The windows of statements, one after the other, whose independent parts gain most by running at once.
   void choose_windows() {
     const std::size_t n = items_.size();
@@ -201,20 +266,25 @@ class Cut {
     return all;
   }
 
-  // Where most lies of what the statements touch: in the cache of whoever ran that section before.
   std::size_t place_of(const std::vector<std::size_t>& items, const std::vector<bool>& taken) const {
+    std::vector<Touch> touches;
+    for (const std::size_t i : items) touches.insert(touches.end(), items_[i].touches.begin(), items_[i].touches.end());
+    return place_of(touches, taken);
+  }
+  // Where most lies of what is touched: in the cache of whoever ran that section before.
+  std::size_t place_of(const std::vector<Touch>& touches, const std::vector<bool>& taken) const {
     std::vector<std::int64_t> bytes(taken.size());
     std::set<int> seen;
-    for (const std::size_t i : items)
-      for (const Touch& t : items_[i].touches)
-        if (const auto home = homes_.find(t.buffer); home < bytes.size() && seen.insert(t.buffer).second)
-          bytes[home] += homes_.bytes(t.buffer);
+    for (const Touch& t : touches)
+      if (const auto home = homes_.find(t.buffer); home < bytes.size() && seen.insert(t.buffer).second)
+        bytes[home] += homes_.bytes(t.buffer);
     std::size_t best = taken.size();
     for (std::size_t place = 0; place < taken.size(); ++place)
       if (!taken[place] && (best == taken.size() || bytes[place] > bytes[best])) best = place;
     return best;
   }
 
+  Program& program_;
   Homes& homes_;
   std::vector<Item> items_;
   int num_workers_;
@@ -225,8 +295,8 @@ class Cut {
 
 class SectionMaker {
  public:
-  SectionMaker(Program& program, int num_workers, double join_ns)
-      : program_(program), num_workers_(num_workers), join_ns_(join_ns), homes_(program) {}
+  SectionMaker(Program& program, int num_workers, double join_ns, bool pipelines)
+      : program_(program), num_workers_(num_workers), join_ns_(join_ns), pipelines_(pipelines), homes_(program) {}
 
   bool run() { return outside(program_.body); }
 
@@ -261,7 +331,7 @@ class SectionMaker {
     std::vector<Item> items;
     const auto flush = [&] {
       leave_if_cancelled();
-      any |= Cut(homes_, std::exchange(items, {}), num_workers_, join_ns_).append_to(pieces);
+      any |= Cut(program_, homes_, std::exchange(items, {}), num_workers_, join_ns_).append_to(pieces, pipelines_);
     };
     for (const Stmt& stmt : single.body) {
       // What it reads all know from then on; nobody may write it before all have.
@@ -281,6 +351,7 @@ class SectionMaker {
   Program& program_;
   int num_workers_;
   double join_ns_;
+  bool pipelines_;
   Homes homes_;
 };
 
@@ -291,13 +362,22 @@ double least_time_ns(const Program& program, int num_workers) {
 }  // namespace
 
 void make_sections(Program& program, int num_workers, bool always) {
-  constexpr double worth_it = 0.95;  // of the time without
-  Program cut = program;
+  // Of the time without; estimates of rounds, which are short, err more.
+  constexpr double worth_it = 0.95, worth_rounds = 0.85;
+  const Program whole = program;
   plan_memory(program);
-  if (!SectionMaker(cut, num_workers, always ? 0 : TeamCost{}.join_ns).run()) return;
-  plan_memory(cut);
-  if (always || least_time_ns(cut, num_workers) < worth_it * least_time_ns(program, num_workers))
+  const double uncut = least_time_ns(program, num_workers);
+  double least = uncut;
+  // Stacked layers follow one another, both directions of a layer run side by side: what has both can be cut in two ways.
+  for (const bool pipelines : {false, true}) {
+    Program cut = whole;
+    if (!SectionMaker(cut, num_workers, always ? 0 : TeamCost{}.join_ns, pipelines).run()) continue;
+    plan_memory(cut);
+    const double ns = least_time_ns(cut, num_workers);
+    if (!always && ns >= std::min(least, (pipelines ? worth_rounds : worth_it) * uncut)) continue;
+    least = ns;
     program = std::move(cut);
+  }
 }
 
 }  // namespace hotloop::kernel

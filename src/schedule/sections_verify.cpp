@@ -48,7 +48,8 @@ std::optional<std::string> broken_rule(const Program& program, const Sections& a
         for (const Touch& b : touches[j]) {
           if (!a.writes && !b.writes) continue;
           if (a.buffer != b.buffer) {
-            if (share_memory(buffer(a), buffer(b)))
+            const bool is_planned = program.shared_bytes > 0;
+            if (is_planned && share_memory(buffer(a), buffer(b)))
               return "sections must not share the memory of " + buffer(a).name + " and " + buffer(b).name;
             continue;
           }

@@ -83,6 +83,22 @@ TEST(Sections, TrainingStepsOfOneRowKeepTheirBits) {
   expect_same_bits(training(nn::LSTM(5, 7), 11, 5, 7), "one direction: products of the gradient");
 }
 
+// Stacked layers over one row: a chunk of steps behind each other.
+TEST(Sections, StackedLayersKeepTheirBits) {
+  for (const bool train : {false, true}) {
+    const auto job = [&](const nn::Layer& layer) {
+      return train ? training(layer, 13, 5, 7) : inference(layer, 13, 5);
+    };
+    expect_same_bits(job(nn::LSTM(5, 7, 2)), "LSTM");
+    expect_same_bits(job(nn::GRU(5, 7, 3)), "GRU of three");
+    expect_same_bits(job(nn::RNN(5, 7, 4)), "RNN of four");
+    const std::string text = compiled(job(nn::LSTM(5, 7, 2)), 2).kernel_text();
+    EXPECT_NE(text.find("sections in chunks of"), std::string::npos) << text;
+    if (train) EXPECT_NE(text.find("of 13 reverse"), std::string::npos) << text;
+  }
+  expect_same_bits(inference(nn::LSTM(5, 7, 2), 13, 5), "LSTM", "c");
+}
+
 // Two solutions of differential equations that have nothing to do with each other.
 TEST(Sections, SolutionsKeepTheirBits) {
   const auto graph = trace(
@@ -122,6 +138,27 @@ TEST_F(SectionsByCost, TheShapesOfOneRowAreShared) {
     EXPECT_GE(record.num_sections, 2) << run.explain();
     EXPECT_NE(run.explain().find("sections"), std::string::npos) << run.explain();
     EXPECT_EQ(record_of(compiled(job, 1), job).num_sections, 0);
+  }
+}
+
+// Chunks of several steps, of which the last (in a gradient the first) is not full.
+TEST_F(SectionsByCost, StackedLayersAreShared) {
+  const std::vector<std::pair<std::string, Job>> jobs = {{"inference", inference(nn::LSTM(16, 64, 2), 61, 16)},
+                                                         {"training", training(nn::LSTM(16, 64, 2), 61, 16, 64)},
+                                                         {"three", inference(nn::GRU(16, 64, 3), 61, 16)}};
+  for (const auto& [name, job] : jobs) {
+    SCOPED_TRACE(name);
+    const std::vector<Array> expected = compiled(job, 1)(job.arguments);
+    for (const int threads : {2, 3}) {
+      const Executable run = compiled(job, threads);
+      if (name != "three" || threads == 3)  // three layers are no work for two
+        EXPECT_NE(run.kernel_text().find("sections in chunks of"), std::string::npos) << run.explain();
+      for (int repeat = 0; repeat < 5; ++repeat) {
+        const std::vector<Array> results = run(job.arguments);
+        for (std::size_t i = 0; i < results.size(); ++i)
+          ASSERT_EQ(std::memcmp(results[i].raw(), expected[i].raw(), expected[i].bytes()), 0) << "output " << i;
+      }
+    }
   }
 }
 

@@ -196,7 +196,7 @@ TEST(MemoryPlan, KnowsThatSectionsRunAtOnce) {
 }
 
 TEST(Cost, SectionsOfARoundRunAtOnce) {
-  const TeamCost team{.wake_ns = 1000, .join_ns = 100, .shared_ns_per_byte = 0};
+  const TeamCost team{.wake_ns = 1000, .join_ns = 100, .shared_ns_per_byte = 0, .passed_ns_per_byte = 0};
   const Program program = chain(false, 2).program;
   const double alone = estimate_time_ns(program, 1, 1, team), two = estimate_time_ns(program, 1, 2, team);
   const double start = estimate_ns(program, {program.body[0]}), chunk = (alone - start) / 8;
