@@ -80,6 +80,56 @@ def ode_ensemble(sizes, inputs):
     return Prepared(lambda: run(rho).block_until_ready(), {"y1": np.array(run(rho))})
 
 
+def _lorenz(t, u, rho):
+    import jax.numpy as jnp
+
+    return jnp.stack([10 * (u[1] - u[0]), u[0] * (rho - u[2]) - u[1], u[0] * u[1] - 8 / 3 * u[2]])
+
+
+def ode_ensemble_saveat(sizes, inputs):
+    import jax
+    import jax.numpy as jnp
+
+    rho, y0, ts = jnp.asarray(inputs["rho"]), jnp.array([1.0, 0.0, 0.0]), jnp.linspace(0, 1, 20)
+    run = jax.jit(jax.vmap(lambda rho: _solve(_lorenz, 1.0, y0, rho, (1e-6, 1e-6), ts)))
+    return Prepared(lambda: run(rho).block_until_ready(), {"ys": np.array(run(rho))})
+
+
+def ode_ensemble_gradient(sizes, inputs):
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+
+    rho, y0 = jnp.asarray(inputs["rho"]), jnp.array([1.0, 0.0, 0.0])
+
+    def loss(rho):
+        controller = diffrax.PIDController(rtol=1e-6, atol=1e-6)
+        return jnp.sum(diffrax.diffeqsolve(diffrax.ODETerm(_lorenz), diffrax.Tsit5(), 0.0, 1.0, 0.01, y0, rho, stepsize_controller=controller, max_steps=256).ys ** 2)
+
+    run = jax.jit(jax.vmap(jax.grad(loss)))
+    return Prepared(lambda: run(rho).block_until_ready(), {"gradient": np.array(run(rho))})
+
+
+def ode_ensemble_stiff(sizes, inputs):
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    rate, y0 = jnp.asarray(inputs["rate"]), jnp.array([1.0, 0.0, 0.0])
+
+    def robertson(t, y, rate):
+        slow, back, fast = rate * y[0], 1e4 * y[1] * y[2], 3e7 * y[1] ** 2
+        return jnp.stack([back - slow, slow - back - fast, fast])
+
+    def one(rate):
+        controller = diffrax.PIDController(rtol=1e-4, atol=1e-8)
+        return diffrax.diffeqsolve(diffrax.ODETerm(robertson), diffrax.Kvaerno5(), 0.0, 100.0, None, y0, rate, stepsize_controller=controller, max_steps=1000).ys[0]
+
+    run = jax.jit(jax.vmap(one))
+    return Prepared(lambda: run(rate).block_until_ready(), {"y1": np.array(run(rate))})
+
+
 def ode_gradient(sizes, inputs):
     import jax
     import jax.numpy as jnp

@@ -49,8 +49,11 @@ std::vector<ValueType> infer_loop(const InferContext& c) {
   const auto carry = c.operands.first(num_carry);
   const auto xs = c.operands.subspan(num_carry, num_xs);
   const auto consts = c.operands.subspan(num_carry + num_xs, num_consts);
+  // Where lanes idle after their own trip counts, these may be given: the loop runs as often as the largest says.
   if (has_trip)
-    require(c.operands.back() == ValueType{DType::I32, {}}, "the trip count must be i32[]", c.operands.back().str());
+    require(c.operands.back() == ValueType{DType::I32, {}} ||
+                (c.attrs.has("idles") && c.operands.back().dtype == DType::I32),
+            "the trip count must be i32[]", c.operands.back().str());
   std::vector<ValueType> body_inputs(carry.begin(), carry.end()), until_inputs = body_inputs;
   for (std::size_t i = 0; i < num_xs; ++i) {
     require(xs[i].shape.rank() > 0 && xs[i].shape[0] == length,
@@ -119,9 +122,11 @@ std::vector<Array> eval_loop(const EvalContext& c) {
   for (std::size_t i = num_carry; i < c.node.types.size(); ++i)
     results.push_back(Array::zeros(c.node.types[i].dtype, c.node.types[i].shape));
   const auto count = results.back().data<std::int32_t>();
-  const std::int64_t trip = loop.has_trip()
-                                ? std::clamp<std::int64_t>(c.operands.back().data<std::int32_t>()[0], 0, loop.length())
-                                : loop.length();
+  std::int64_t trip = loop.length();
+  if (loop.has_trip()) {
+    const auto trips = c.operands.back().data<std::int32_t>();
+    trip = std::clamp<std::int64_t>(*std::ranges::max_element(trips), 0, loop.length());
+  }
 
   std::vector<bool> active(count.size(), true);
   std::vector<Array> arguments;
@@ -261,6 +266,11 @@ LoopResult loop(const LoopSpec& spec) {
                  {"residuals", spec.residuals}};
   if (!spec.laned.empty()) attrs.set("laned", spec.laned);
   if (!spec.mask.empty()) attrs.set("mask", spec.mask);
+  // Iterations beyond a lane's bound change nothing of it, and the trip count is the largest bound.
+  const bool idles = !spec.mask.empty() && spec.mask[2] == 0 && spec.trip && spec.trip.node->op->name == "reduce_max" &&
+                     spec.trip.rank() == 0 &&
+                     spec.trip.node->operands[0] == spec.consts[static_cast<std::size_t>(spec.mask[1])];
+  if (idles) attrs.set("idles", true);
   std::vector<Value> operands = spec.carry;
   operands.insert(operands.end(), spec.xs.begin(), spec.xs.end());
   operands.insert(operands.end(), spec.consts.begin(), spec.consts.end());

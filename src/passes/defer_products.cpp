@@ -45,6 +45,9 @@ class DeferProducts {
     // A loop that may end early is often given far more iterations than it takes, and what is deferred runs over all of them.
     constexpr std::int64_t most_idle = 256;
     if ((loop_.until() || loop_.has_trip()) && loop_.length() > most_idle) return false;
+    // The way back through a loop that ended by itself: in a batch each element adds to a sum of its own for as long as it ran, and the
+    // sums of one alone are to be these.
+    if (loop_.has_trip() && is_kind(loop_.trip(), OpKind::Loop)) return false;
     for (int i = 0; i < loop_.num_carry(); ++i) split_carry(i);
     if (sums_.empty()) return false;
     rebuild_loop();

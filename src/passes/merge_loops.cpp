@@ -40,7 +40,8 @@ class LoopUnion {
     if (!is_mergeable(loop) || loop.length() != first.length() || loop.reverse() != first.reverse() ||
         loop.trip() != first.trip() || (loop.until() == nullptr) != (first.until() == nullptr) ||
         loop.node().generation != first.node().generation ||
-        loop.node().attrs.has("laned") != first.node().attrs.has("laned") || loop.recomputes() != first.recomputes() ||
+        loop.node().attrs.has("laned") != first.node().attrs.has("laned") ||
+        loop.node().attrs.has("idles") != first.node().attrs.has("idles") || loop.recomputes() != first.recomputes() ||
         loop.saves_if_small() != first.saves_if_small())
       return false;
     members_.push_back(&node);

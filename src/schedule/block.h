@@ -29,6 +29,10 @@ kernel::Block lower_loop(LoweringContext& context, const Node& loop, std::span<c
 // what an early end leaves unwritten is never read.
 bool read_where_written(const Node& loop, int y);
 
+// How often a loop with a trip count runs, which lies at `place`; of trip counts of lanes `before` finds the largest.
+kernel::Let let_trip(LoweringContext& context, const Node& loop, const Storage& place, kernel::Var var,
+                     kernel::Block& before);
+
 // Adds one to the i32 scalar at `count`.
 kernel::Stmt count_one(LoweringContext& context, const Storage& count);
 

@@ -1,7 +1,9 @@
 #include "schedule/desugar.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -152,12 +154,46 @@ void hold_back(const Node& loop, Value done, NodeParts& parts) {
   parts.regions[1] = with_outer_lanes(*parts.regions[1], done.type(), true);
 }
 
+bool is_read(const Graph& graph, Value v) {
+  return std::ranges::find(graph.outputs(), v) != graph.outputs().end() ||
+         std::ranges::any_of(graph.nodes(), [&](const auto& node) {
+           return std::ranges::find(node->operands, v) != node->operands.end();
+         });
+}
+
+// The trip counts of the lanes, if the loop runs as often as the lane that wants most and the others let the rest pass: it need not know of
+// lanes that run elsewhere.
+std::optional<Value> trip_of_lanes(const Graph& graph, const Node& loop) {
+  if (!ir::is(loop, ir::OpKind::Loop) || !loop.attrs.flag("has_trip") || !loop.attrs.has("idles")) return std::nullopt;
+  const Node& most = *loop.operands.back().node;
+  const Value count{const_cast<Node*>(&loop), static_cast<int>(loop.types.size()) - 1};
+  if (most.op->name != "reduce_max" || most.types[0].shape.rank() > 0 || is_read(graph, count)) return std::nullopt;
+  return most.operands[0];
+}
+
+// Nodes that nothing reads once loops know the trip counts of their lanes.
+std::set<const Node*> unread_maxima(const Graph& graph) {
+  std::map<const Node*, int> readers, trips;
+  for (const Value& v : graph.outputs()) ++readers[v.node];
+  for (const auto& node : graph.nodes()) {
+    for (const Value& v : node->operands) ++readers[v.node];
+    if (trip_of_lanes(graph, *node)) ++trips[node->operands.back().node];
+  }
+  std::set<const Node*> unread;
+  for (const auto& [most, number] : trips)
+    if (readers.at(most) == number) unread.insert(most);
+  return unread;
+}
+
 std::vector<Value> copy_nodes(const Graph& graph, ValueMap& mapped, const FrozenBody* frozen) {
   Graph& target = current_graph();
+  const std::set<const Node*> unread = unread_maxima(graph);
   for (const auto& node : graph.nodes()) {
-    if (ir::is(*node, ir::OpKind::Input)) continue;
+    if (ir::is(*node, ir::OpKind::Input) || unread.contains(node.get())) continue;
     NodeParts parts{{}, node->attrs, {}};
-    for (const Value& v : node->operands) parts.operands.push_back(mapped_to(mapped, v));
+    std::vector<Value> read = node->operands;
+    if (const auto trip = trip_of_lanes(graph, *node)) read.back() = *trip;
+    for (const Value& v : read) parts.operands.push_back(mapped_to(mapped, v));
     if (frozen != nullptr && frozen->is_kept(*node)) {
       Value& update = parts.operands[1];
       const Value old = dynamic_slice(parts.operands[0], std::span(parts.operands).subspan(2), update.shape().vec());

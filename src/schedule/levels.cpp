@@ -492,8 +492,7 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
   if (loop.attrs.flag("has_trip")) {
     const Storage trip = in_memory(loop.operands.back(), before);
     statement.trip.var = context_.new_var("trip");
-    let = kernel::Let{
-        statement.trip.var, {trip.buffer, trip.offset, {}}, loop.operands.back().dtype(), 0, statement.trip.bound};
+    let = let_trip(context_, loop, trip, statement.trip.var, before);
   }
   const Affine step = Affine::of(statement.counter);
   const auto at_step = [&](Storage s) {

@@ -146,6 +146,35 @@ void copy_short_rows(LoweringContext& context, std::span<const Value> values, Bl
 
 }  // namespace
 
+kernel::Let let_trip(LoweringContext& context, const Node& loop, const Storage& place, kernel::Var var, Block& before) {
+  const Value trip = loop.operands.back();
+  kernel::Let let{var, {place.buffer, place.offset, {}}, trip.dtype(), 0, loop.attrs.integer("length")};
+  if (trip.rank() == 0) return let;
+  kernel::Map map;
+  map.name = "most_iterations";
+  kernel::Access at = let.source;
+  for (int i = 0; i < trip.rank(); ++i) {
+    const kernel::Extent extent = context.extent(trip, i);
+    if (extent.is_static() && extent.bound == 1) continue;
+    map.dims.push_back({context.new_var("i"), extent});
+    at.index = at.index + Affine::of(map.dims.back().var, place.strides[static_cast<std::size_t>(i)]);
+  }
+  let.source = {
+      context.new_buffer("trip", trip.dtype(), 1, context.in_tile() ? kernel::Space::Worker : kernel::Space::Shared),
+      0,
+      {}};
+  map.instrs.push_back(kernel::load_instr(trip.dtype(), at));
+  map.body_end = 1;
+  if (!map.dims.empty()) {
+    map.instrs.push_back(kernel::reduced_instr(ScalarOp::Max, trip.dtype(), 0));
+    map.vector_dim = static_cast<int>(map.dims.size()) - 1;
+  }
+  map.instrs.push_back(kernel::store_instr(trip.dtype(), let.source, static_cast<int>(map.instrs.size()) - 1));
+  if (map.dims.empty()) map.body_end = static_cast<int>(map.instrs.size());
+  before.push_back({std::move(map)});
+  return let;
+}
+
 kernel::Stmt count_one(LoweringContext&, const Storage& count) {
   kernel::Map map;
   map.name = "count";
@@ -190,7 +219,8 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
     const auto at = context.find(trip);
     HOTLOOP_CHECK(at.has_value(), "trip is in memory");
     statement.trip.var = context.new_var("trip");
-    block.push_back({kernel::Let{statement.trip.var, {at->buffer, at->offset, {}}, trip.dtype(), 0, length}});
+    const kernel::Let let = let_trip(context, loop, *at, statement.trip.var, block);
+    block.push_back({let});
   }
   const Affine t = Affine::of(statement.counter);
 

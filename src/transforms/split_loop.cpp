@@ -200,6 +200,7 @@ class LoopSplitter {
                    std::count(known_.begin() + nc_ + nx_, known_.begin() + nc_ + nx_ + loop_.mask_bound(), true),
                    loop_.mask_starts_late()};
     known_result_ = loop(spec);
+    keep_idling(loop_.node(), known_result_);
   }
 
   std::int64_t laned(int i) const {
@@ -285,6 +286,7 @@ class LoopSplitter {
         },
         types, loop_.body().name());
     linear_ = loop(spec);
+    if (!masked_) keep_idling(loop_.node(), linear_);
   }
 
   // A lane is active at t < count or, in reverse, at t >= trip - count; this is the bound.

@@ -1,4 +1,4 @@
-// Ensembles that save on the way or have implicit solvers: each trajectory is a row of a tile, and bit for bit what it is alone.
+// Ensembles that save on the way, have implicit solvers or are differentiated: each trajectory is a row of a tile, and bit for bit what it is alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,6 +59,22 @@ Ensemble ensemble(const std::string& name, const ode::Field& field, const ode::S
           dtype};
 }
 
+// The gradient of a loss of each trajectory, by its parameter and its start.
+Ensemble gradient(const std::string& name, const ode::Solver& solver, const SaveAt& saveat,
+                  const ode::Adjoint& adjoint) {
+  const TracedFunction loss = [=](Values in) {
+    Options options;
+    options.args = Tree<Value>(in[0]);
+    options.saveat = saveat;
+    options.controller = ode::PID(1e-4, 1e-6);
+    options.max_steps = 96;
+    options.adjoint = adjoint;
+    const auto s = ode::solve(van_der_pol, solver, 0, 1, Tree<Value>(in[1]), options);
+    return std::vector<Value>{sum(square(s.ts ? s.ys.leaf() : s.y1.leaf()))};
+  };
+  return {name, grad(loss, {0, 1}), DType::F64};
+}
+
 std::vector<Ensemble> ensembles() {
   const SaveAt some = SaveAt::times(std::vector<double>{0, 0.1, 0.11, 0.12, 0.3, 0.8, 1});
   std::vector<Ensemble> all = {
@@ -70,6 +86,10 @@ std::vector<Ensemble> ensembles() {
       ensemble("neural_kvaerno3", network, ode::Kvaerno3(), SaveAt::end()),
       ensemble("rodas5p_at_times", van_der_pol, ode::Rodas5P(), some),
   };
+  all.push_back(gradient("gradient", ode::Tsit5(), SaveAt::end(), ode::Discrete()));
+  all.push_back(gradient("gradient_of_saves", ode::Tsit5(), some, ode::Discrete()));
+  all.push_back(gradient("gradient_of_rodas5p", ode::Rodas5P(), SaveAt::end(), ode::Discrete()));
+  all.push_back(gradient("gradient_of_kvaerno3", ode::Kvaerno3(), SaveAt::end(), ode::Discrete()));
   for (const ode::Solver& solver :
        {ode::Solver(ode::Kvaerno3()), ode::Solver(ode::Kvaerno5()), ode::Solver(ode::Rodas5P()),
         ode::Solver(ode::Rosenbrock23()), ode::Solver(ode::ImplicitEuler())})
@@ -106,7 +126,7 @@ TEST_P(OdeEnsembles, TrajectoriesAreRowsOfOneGridWhoseMemoryDoesNotGrow) {
     EXPECT_FALSE(std::holds_alternative<kernel::For>(stmt.node)) << "a loop over whole batches";
   }
   EXPECT_EQ(grids, 1);
-  EXPECT_LT(many.worker_bytes, 512 << 10);  // dense output keeps all steps of a tile
+  EXPECT_LT(many.worker_bytes, 4 << 20);  // dense output and gradients keep all steps of a tile
   EXPECT_EQ(many.shared_bytes, few.shared_bytes);
 }
 
@@ -170,6 +190,35 @@ TEST(OdeEnsembleSteps, AStepTouchesNoRowButItsOwn) {
   for (const SaveAt& saveat : {many, SaveAt::every_step(), SaveAt::interpolation()}) {
     Ensemble e = ensemble("", van_der_pol, ode::Tsit5(), saveat);
     EXPECT_LE(widest(program_of(e.one, 2000, DType::F32).body, false), 64 * 2);
+  }
+}
+
+// The gradient of a sum over trajectories, by what they share: blocks of them have sums of their own, whoever computes these.
+TEST(OdeEnsembleGradients, OfASumDoNotDependOnThreads) {
+  const SaveAt some = SaveAt::times(std::vector<double>{0.3, 1});
+  for (const SaveAt& saveat : {SaveAt::end(), some}) {
+    const TracedFunction one = [&](Values in) {
+      Options options;
+      options.args = Tree<Value>(in[0]);
+      options.saveat = saveat;
+      options.max_steps = 64;
+      const auto s = ode::solve(van_der_pol, ode::Tsit5(), 0, 1, Tree<Value>(in[1]), options);
+      return std::vector<Value>{sum(square(s.ts ? s.ys.leaf() : s.y1.leaf()))};
+    };
+    const TracedFunction total = [&](Values in) { return std::vector<Value>{sum(vmap(one, {-1, 0})(in)[0])}; };
+    const auto all = rows(900, DType::F64);
+    const std::vector<Array> inputs = {Array::scalar(3.0), all[1]};
+    std::vector<Array> by_threads;
+    for (const int threads : {1, 2}) {
+      CompileOptions options;
+      options.threads = threads;
+      by_threads.push_back(jit(grad(total, {0}), options)(inputs)[0]);
+    }
+    EXPECT_EQ(by_threads[0].at(0), by_threads[1].at(0));
+    const auto each = jit(vmap(grad(one, {0}), {-1, 0}))(inputs)[0];
+    double wanted = 0;
+    for (std::int64_t i = 0; i < each.size(); ++i) wanted += each.at(i);
+    EXPECT_NEAR(by_threads[0].at(0), wanted, 1e-11 * std::abs(wanted));
   }
 }
 

@@ -7,6 +7,10 @@
 
 namespace hotloop::ir {
 
+void keep_idling(const Node& from, const LoopResult& to) {
+  if (from.attrs.has("idles")) to.count.node->attrs.set("idles", true);
+}
+
 Value select_lanes(Value active, Value a, Value b) {
   std::vector<std::int64_t> axes;
   for (int i = 0; i < active.rank(); ++i) axes.push_back(i);

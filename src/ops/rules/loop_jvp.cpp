@@ -140,6 +140,7 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c) 
       if (consts.active[sz(i)]) spec.laned.push_back(loop.laned_const(i));
   }
   const LoopResult result = hotloop::loop(spec);
+  keep_idling(c.node, result);
 
   std::vector<Value> outputs(result.carry.begin(), result.carry.begin() + nc), tangents;
   int next = nc;

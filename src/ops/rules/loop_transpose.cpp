@@ -48,6 +48,7 @@ class Transposed {
     spec.body = body;
     if (loop_.has_mask()) describe_lanes(spec);
     const LoopResult result = hotloop::loop(spec);
+    keep_idling(c_.node, result);
 
     std::vector<Value> cotangents;
     std::size_t next = 0;
