@@ -195,3 +195,6 @@ TASKS += [task(c, 60, 12, 48, 48, group="cells", target=w) for c, w in (("lstm",
 TASKS += [task("gru", 50, 8, 64, 32, group="cells")]
 # Of an issue of oneDNN (837): one row at a time, both directions, which it reports as too slow.
 TASKS += [task("lstm", t, i, 32, 1, directions=2, infer=True, group="one row") for t, i in ((63, 24), (31, 48), (15, 96))]
+# What threads can share of one row: directions, and stacked layers that follow each other.
+TASKS += [task("lstm", 60, 16, 64, 1, directions=2, group="one row")]
+TASKS += [task("lstm", 100, 32, 128, 1, layers=2, infer=infer, group="one row") for infer in (True, False)]

@@ -10,35 +10,45 @@
 namespace hotloop::kernel {
 namespace {
 
-// Every index in the statement that counts `step` counts on from `first`.
-void count_from(Affine& index, Var step, Var first) {
-  if (const std::int64_t by = index.coefficient(step); by != 0) index = index + Affine::of(first, by);
-}
-void count_from(Block& block, Var step, Var first);
-void count_from(Stmt& stmt, Var step, Var first) {
-  const auto access = [&](Access& a) { count_from(a.index, step, first); };
+// Calls f(index) for all indices of a statement and what is in it, g(extent) for all extents.
+template <class F, class G> void each_index(Block& block, const F& f, const G& g);
+template <class F, class G> void each_index(Stmt& stmt, const F& f, const G& g) {
   if (auto* map = std::get_if<Map>(&stmt.node)) {
+    for (Dim& d : map->dims) g(d.extent);
     for (Instr& i : map->instrs)
-      if (has_index(i)) access(i.access);
+      if (has_index(i)) f(i.access.index);
   } else if (auto* dot = std::get_if<Dot>(&stmt.node)) {
+    for (Extent* e : {&dot->m, &dot->n}) g(*e);
     for (DotSegment& s : dot->segments) {
-      access(s.a);
-      access(s.b);
+      for (KDim& k : s.k) g(k.extent);
+      f(s.a.index);
+      f(s.b.index);
     }
-    if (dot->init) access(*dot->init);
-    access(dot->c);
+    if (dot->init) f(dot->init->index);
+    f(dot->c.index);
   } else if (auto* pack = std::get_if<Pack>(&stmt.node)) {
-    access(pack->source);
+    f(pack->source.index);
   } else if (auto* let = std::get_if<Let>(&stmt.node)) {
-    access(let->source);
+    f(let->source.index);
   } else if (auto* loop = std::get_if<For>(&stmt.node)) {
-    if (loop->stop) access(*loop->stop);
-    count_from(loop->test, step, first);
-    count_from(loop->body, step, first);
+    g(loop->trip);
+    if (loop->stop) f(loop->stop->index);
+    each_index(loop->test, f, g);
+    each_index(loop->body, f, g);
   }
 }
-void count_from(Block& block, Var step, Var first) {
-  for (Stmt& stmt : block) count_from(stmt, step, first);
+template <class F, class G> void each_index(Block& block, const F& f, const G& g) {
+  for (Stmt& stmt : block) each_index(stmt, f, g);
+}
+
+// Every index that counts `step` counts on from `first`.
+template <class Where> void count_from(Where& where, Var step, Var first) {
+  each_index(
+      where,
+      [&](Affine& index) {
+        if (const std::int64_t by = index.coefficient(step); by != 0) index = index + Affine::of(first, by);
+      },
+      [](Extent&) {});
 }
 
 const For* plain_loop(const Stmt& stmt) {
@@ -204,6 +214,14 @@ class Builder {
 };
 
 }  // namespace
+
+void set_variable(Block& block, Var var, std::int64_t value) {
+  each_index(
+      block, [&](Affine& index) { index = index.substituted(var, value); },
+      [&](Extent& extent) {
+        if (extent.var == var) extent = {value, -1};
+      });
+}
 
 std::optional<Pipeline> find_pipeline(Program& program, const std::vector<Item>& items,
                                       const std::vector<std::vector<std::size_t>>& depends_on, int num_workers,

@@ -24,6 +24,9 @@ struct Pipeline {
   std::vector<int> section_of;  // of each item, -1 for those outside
 };
 
+// The variable has this value from now on: in indices and as an extent.
+void set_variable(Block& block, Var var, std::int64_t value);
+
 // The first loops that can follow one another by chunks, and gain by it with so many workers (`join_ns` a round). depends_on[j]: the items
 // before j that touch what it writes or write what it touches. New variables go into the program.
 std::optional<Pipeline> find_pipeline(Program& program, const std::vector<Item>& items,

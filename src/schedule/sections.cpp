@@ -355,6 +355,29 @@ class SectionMaker {
   Homes homes_;
 };
 
+// A grid of one tile, which one worker would run, is a Single of the same statements: rows of a short batch have independent parts as one row has.
+// Says whether there was one.
+bool open_single_tiles(Program& program, Block& block) {
+  bool any = false;
+  for (Stmt& stmt : block) {
+    if (auto* loop = std::get_if<For>(&stmt.node)) any |= open_single_tiles(program, loop->body);
+    auto* grid = std::get_if<Grid>(&stmt.node);
+    if (grid == nullptr || grid->num_blocks * grid->tiles_per_block > 1 || grid->slots > 0) continue;
+    if (!grid->total.is_static() || grid->total.bound < 1) continue;
+    Single single{std::move(grid->prologue)};
+    single.body.insert(single.body.end(), std::make_move_iterator(grid->body.begin()),
+                       std::make_move_iterator(grid->body.end()));
+    for (const Var v : {grid->block, grid->row0}) set_variable(single.body, v, 0);
+    set_variable(single.body, grid->rows, grid->total.bound);
+    for (const Touch& t : touches_of(program, single.body))
+      if (Buffer& buffer = program.buffers[static_cast<std::size_t>(t.buffer)]; buffer.space == Space::Worker)
+        buffer.space = Space::Shared;
+    stmt.node = std::move(single);
+    any = true;
+  }
+  return any;
+}
+
 double least_time_ns(const Program& program, int num_workers) {
   return estimate_time_ns(program, program.max_rows, best_num_workers(program, program.max_rows, num_workers));
 }
@@ -371,6 +394,7 @@ void make_sections(Program& program, int num_workers, bool always) {
   // Stacked layers follow one another, both directions of a layer run side by side: what has both can be cut in two ways.
   for (const bool pipelines : {false, true}) {
     Program cut = whole;
+    open_single_tiles(cut, cut.body);
     if (!SectionMaker(cut, num_workers, always ? 0 : TeamCost{}.join_ns, pipelines).run()) continue;
     plan_memory(cut);
     const double ns = least_time_ns(cut, num_workers);

@@ -99,6 +99,17 @@ TEST(Sections, StackedLayersKeepTheirBits) {
   expect_same_bits(inference(nn::LSTM(5, 7, 2), 13, 5), "LSTM", "c");
 }
 
+// A batch that is one tile: its rows are not dealt out either.
+TEST(Sections, ShortBatchesKeepTheirBits) {
+  for (const std::int64_t rows : {2, 3}) {
+    const Options both{.bidirectional = true};
+    expect_same_bits(inference(nn::LSTM(5, 7, both), 11, 5, rows), "both directions");
+    expect_same_bits(training(nn::LSTM(5, 7, both), 11, 5, 14, rows), "both directions, training");
+    expect_same_bits(inference(nn::GRU(5, 7, 2), 11, 5, rows), "stacked");
+    expect_same_bits(training(nn::LSTM(5, 7, 2), 11, 5, 7, rows), "stacked, training");
+  }
+}
+
 // Two solutions of differential equations that have nothing to do with each other.
 TEST(Sections, SolutionsKeepTheirBits) {
   const auto graph = trace(
