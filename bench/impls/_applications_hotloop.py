@@ -3,15 +3,11 @@
 import numpy as np
 from harness.prepared import Prepared
 
+from impls._hotloop_options import OPTIONS
+
 
 def _prepared(f, arguments, names, note=""):
     return Prepared(lambda: f(*arguments), {k: np.array(a) for k, a in zip(names, f(*arguments))}, note=note)
-
-
-def _options():
-    from impls.hotloop import OPTIONS
-
-    return OPTIONS
 
 
 def _mlp(widths, theta, x):
@@ -45,7 +41,7 @@ def least_squares(sizes, inputs):
 
     residual = burgers if sizes["what"] == "burgers" else of_table
 
-    @hl.jit(**_options())
+    @hl.jit(**OPTIONS)
     def system(theta, x, y):
         r, j = hl.vmap(hl.value_and_grad(residual), in_axes=(None, 0, 0))(theta, x, y)
         return j.T @ j, j.T @ r, (r * r).sum()
@@ -74,7 +70,7 @@ def kalman(sizes, inputs):
         s = predicted + gain * (z - predicted @ measure)[:, None]
         return (s, p - gain[:, :, None] * ph[:, None, :]), s
 
-    @hl.jit(**_options())
+    @hl.jit(**OPTIONS)
     def run(u, z):
         first = hl.zeros((b, 2 * h), dtype="float64"), hl.asarray(np.tile(0.1 * unit, (b, 1, 1)))
         (_, p), estimates = hl.scan(step, first, (u, z))
@@ -110,7 +106,7 @@ def gradient_penalty(sizes, inputs):
         norms = hl.sqrt((g * g).sum(1) + 1e-12)
         return _score(p, fake).mean() - _score(p, real).mean() + 10 * ((norms - 1) ** 2).mean()
 
-    @hl.jit(**_options())
+    @hl.jit(**OPTIONS)
     def f(p, real, fake, at):
         value, g = hl.value_and_grad(loss)(p, real, fake, at)
         return value, *(g[k] for k in NAMES)
@@ -123,7 +119,7 @@ def gru_ensemble(sizes, inputs):
 
     p = {k: inputs[k] for k in NAMES}
 
-    @hl.jit(**_options())
+    @hl.jit(**OPTIONS)
     def f(p, x, y):
         value, g = hl.vmap(hl.value_and_grad(lambda p, x, y: ((_score(p, x) - y) ** 2).mean()))(p, x, y)
         return value, *(g[k] for k in NAMES)

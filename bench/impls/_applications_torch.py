@@ -3,11 +3,11 @@
 import numpy as np
 from harness.prepared import Prepared
 
+from impls._fastest import fastest
+
 
 def _prepared(f, arguments, names, compiled=True):
     import torch
-
-    from impls.torch import _best
 
     ways = {"eager": lambda: f(*arguments)}
     if compiled:
@@ -17,7 +17,7 @@ def _prepared(f, arguments, names, compiled=True):
             ways["compiled"] = lambda: fast(*arguments)
         except Exception:  # noqa: BLE001  (what its compiler refuses is measured as it is)
             pass
-    best, note = _best(ways) if len(ways) > 1 else ("eager", "")
+    best, note = fastest(ways) if len(ways) > 1 else ("eager", "")
     results = ways[best]()
     note = f"{best} ({note})" if note else best
     return Prepared(ways[best], {k: a.detach().numpy().copy() for k, a in zip(names, results)}, note=note)
@@ -73,7 +73,6 @@ def kalman(sizes, inputs):
     import torch
     from torch.func import jacfwd, vmap
 
-    from impls.torch import _best
 
     h, b = sizes["H"], sizes["B"]
     given = _tensors(inputs)
@@ -108,7 +107,7 @@ def kalman(sizes, inputs):
         return run
 
     ways = {"eager": with_step(step), "step compiled": with_step(torch.compile(step, dynamic=False))}
-    best, note = _best(ways)
+    best, note = fastest(ways)
     results = ways[best]()
     return Prepared(ways[best], {k: a.numpy().copy() for k, a in zip(("estimates", "covariance"), results)}, note=f"{best} ({note})")
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from impls._applications_hotloop import _options, _prepared
+from impls._applications_hotloop import _prepared
+from impls._hotloop_options import OPTIONS
 
 
 def _lorenz(t, y, rho):
@@ -20,7 +21,7 @@ def _solve(rho, **given):
 def ode_ensemble_saveat(sizes, inputs):
     import hotloop as hl
 
-    f = hl.jit(hl.vmap(lambda rho: (_solve(rho, saveat=np.linspace(0, 1, 20)).ys,)), **_options())
+    f = hl.jit(hl.vmap(lambda rho: (_solve(rho, saveat=np.linspace(0, 1, 20)).ys,)), **OPTIONS)
     return _prepared(f, (inputs["rho"],), ("ys",))
 
 
@@ -28,7 +29,7 @@ def ode_ensemble_gradient(sizes, inputs):
     import hotloop as hl
 
     gradient = hl.grad(lambda rho: (_solve(rho, max_steps=256).y1 ** 2).sum())
-    f = hl.jit(hl.vmap(lambda rho: (gradient(rho),)), **_options())
+    f = hl.jit(hl.vmap(lambda rho: (gradient(rho),)), **OPTIONS)
     return _prepared(f, (inputs["rho"],), ("gradient",))
 
 
@@ -43,4 +44,4 @@ def ode_ensemble_stiff(sizes, inputs):
         controller = hl.ode.PID(rtol=1e-4, atol=1e-8)
         return (hl.ode.solve(robertson, hl.ode.Kvaerno5(), 0, 100, np.array([1.0, 0, 0]), args=rate, controller=controller, max_steps=1000).y1,)
 
-    return _prepared(hl.jit(hl.vmap(one), **_options()), (inputs["rate"],), ("y1",))
+    return _prepared(hl.jit(hl.vmap(one), **OPTIONS), (inputs["rate"],), ("y1",))

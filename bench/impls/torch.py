@@ -1,11 +1,10 @@
 """PyTorch on the CPU: its fused cells where it has them, eager and compiled, the faster of the two; fused Adam."""
 
-import time
-
 import numpy as np
 from harness.prepared import Prepared
 
 from impls._applications_torch import gradient_penalty, gru_ensemble, kalman, least_squares  # noqa: F401
+from impls._fastest import fastest
 
 THREADS = 1
 
@@ -22,21 +21,6 @@ def versions():
     import torch
 
     return f"torch {torch.__version__}"
-
-
-def _best(ways):
-    """Of {name: call} the fastest name: each is warmed up and called for about a fifth of a second."""
-    least = {}
-    for name, call in ways.items():
-        for _ in range(3):
-            call()
-        begin, times = time.perf_counter(), []
-        while len(times) < 3 or time.perf_counter() - begin < 0.2:
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
-        least[name] = min(times)
-    return min(least, key=least.get), ", ".join(f"{k} {v * 1e6:.0f} us" for k, v in least.items())
 
 
 def _tensors(inputs):
@@ -137,7 +121,7 @@ def recurrent_train(sizes, inputs):
     for name, (call, params) in ways.items():
         results[name] = {"losses": np.array([call().item() for _ in range(5)]), **{k: v.detach().numpy().copy() for k, v in params.items()}}
     if len(ways) > 1:
-        best, note = _best({k: call for k, (call, _) in ways.items()})
+        best, note = fastest({k: call for k, (call, _) in ways.items()})
     return Prepared(ways[best][0], results[best], note=f"{best} ({note})" if note else best)
 
 
@@ -191,7 +175,7 @@ def stream(sizes, inputs):
             return ys
 
     ways = {"LSTMCell": by_cell, "LSTM": by_layer}
-    best, note = _best(ways)
+    best, note = fastest(ways)
     y = torch.cat(ways[best]()).numpy().ravel()
     return Prepared(ways[best], {"y": y}, units=len(rows), note=f"{best} ({note} for {len(rows)} steps)")
 
@@ -242,7 +226,7 @@ def mlp_train(sizes, inputs):
     ways, results = {"eager": stepper(False), "compiled": stepper(True)}, {}
     for name, (call, params) in ways.items():
         results[name] = {"losses": np.array([call().item() for _ in range(5)]), **{k: v.detach().numpy().copy() for k, v in params.items()}}
-    best, note = _best({k: call for k, (call, _) in ways.items()})
+    best, note = fastest({k: call for k, (call, _) in ways.items()})
     return Prepared(ways[best][0], results[best], note=f"{best} ({note})")
 
 
@@ -260,7 +244,7 @@ def mlp_gradient(sizes, inputs):
         return dict(zip(leaves, torch.autograd.grad(value, list(leaves.values())))), value.detach()
 
     ways = {"compiled grad_and_value": lambda: compiled(p, x, y), "backward": backward}
-    best, note = _best(ways)
+    best, note = fastest(ways)
     grads, value = ways[best]()
     return Prepared(ways[best], {"loss": value.numpy(), **{k: v.numpy().copy() for k, v in grads.items()}}, note=f"{best} ({note})")
 
@@ -302,7 +286,7 @@ def jacobian(sizes, inputs):
         one = vmap(jacfwd(mlp))
         compiled = torch.compile(one)
         ways = {"vmap(jacfwd)": lambda: one(x), "compiled": lambda: compiled(x)}
-        best, note = _best(ways)
+        best, note = fastest(ways)
     return Prepared(ways[best], {"jacobian": ways[best]().detach().numpy().copy()}, note=f"{best} ({note})" if note else best)
 
 

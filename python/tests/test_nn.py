@@ -114,9 +114,9 @@ def test_every_layer_of_the_registry_is_a_class():
 def test_a_float64_input_is_cast_with_one_notice(rng):
     model = hl.nn.Linear(3, 2)
     p, x = model.init(0), rng.normal(size=(4, 3))
-    from hotloop.nn import _modules
+    from hotloop.nn import _casts
 
-    _modules._tell_cast.cache_clear()
+    _casts._tell_cast.cache_clear()
     with pytest.warns(UserWarning, match="a model's float64 input is cast to its parameters' float32"):
         assert model(p, x).dtype == np.float32
     with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 """A model with its parameters: what depends on them alone is computed once."""
 
 from hotloop import _core
-from hotloop.nn._modules import in_params_dtype
+from hotloop.nn._casts import in_params_dtype
 
 _OPTIONS = _core.options()
 

@@ -2,10 +2,10 @@
 
 import functools
 import inspect
-import warnings
 
 from hotloop import _core
 from hotloop._jit import jit
+from hotloop.nn._casts import in_params_dtype
 
 _ABSENT = ...
 
@@ -132,24 +132,6 @@ class Module:
 
     def __repr__(self):
         return f"{type(self).__name__}()"
-
-
-@functools.cache
-def _tell_cast(given, wanted):
-    warnings.warn(f"a model's {given} input is cast to its parameters' {wanted}; init(dtype=...) gives others", stacklevel=6)
-
-
-def in_params_dtype(params, x):
-    if x.dtype.kind != "f":
-        return x
-    for leaf in _core.tree_flatten(params)[0]:
-        dtype = getattr(leaf, "dtype", None)
-        if dtype is not None and getattr(dtype, "kind", "") == "f":
-            if dtype != x.dtype:
-                _tell_cast(x.dtype.name, dtype.name)
-                return _core.cast(x, dtype)
-            return x
-    return x
 
 
 def _described(layer):

@@ -1,0 +1,479 @@
+// A DotPlan as statements: which axes become the rows, the columns and the steps of a Dot, loops around it, and how its factors lie.
+#include <algorithm>
+#include <tuple>
+
+#include "hotloop/error.h"
+#include "ir/op_def.h"
+#include "schedule/dot_factors.h"
+#include "schedule/dot_plan.h"
+
+namespace hotloop {
+
+using kernel::Affine;
+using kernel::Extent;
+
+namespace {
+
+// One axis of the loop nest around a dot: extent and strides in every operand.
+struct NestAxis {
+  Extent extent;
+  std::vector<std::int64_t> a, b;  // one a term
+  std::int64_t c = 0, init = 0;
+};
+
+bool mergeable(const NestAxis& outer, const NestAxis& inner) {
+  if (!outer.extent.is_static() || !inner.extent.is_static()) return false;
+  const std::int64_t n = inner.extent.bound;
+  for (std::size_t i = 0; i < outer.a.size(); ++i)
+    if (outer.a[i] != inner.a[i] * n || outer.b[i] != inner.b[i] * n) return false;
+  return outer.c == inner.c * n && outer.init == inner.init * n;
+}
+
+void merge_axes(std::vector<NestAxis>& axes) {
+  std::erase_if(axes, [](const NestAxis& x) { return x.extent.is_static() && x.extent.bound == 1; });
+  for (std::size_t i = 0; i + 1 < axes.size();)
+    if (mergeable(axes[i], axes[i + 1])) {
+      axes[i + 1].extent.bound *= axes[i].extent.bound;
+      axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+}
+
+class DotLowering {
+ public:
+  DotLowering(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate)
+      : context_(context), plan_(plan), target_(target), swap_(rows_from_rhs(context, plan)) {
+    for (const Node* term : plan.terms) {
+      const auto panels = swap_ ? std::nullopt : panels_of(context, *term);
+      const auto a = context.find(term->operands[swap_ ? 1 : 0]),
+                 b = panels ? panels : context.find(term->operands[swap_ ? 0 : 1]);
+      HOTLOOP_CHECK(a && b, "operands of a dot are in memory");
+      a_.push_back(*a);
+      b_.push_back(*b);
+      in_panels_.push_back(panels.has_value());
+    }
+    if (accumulate)
+      init_ = target;
+    else if (plan.init)
+      init_ = context.find(*plan.init);
+    HOTLOOP_CHECK(!plan.init || (init_ && !accumulate), "the start of a sum of dots is in memory");
+  }
+
+  kernel::Block run();
+
+ private:
+  enum class Side { Batch, Rows, Columns };
+  std::vector<NestAxis> axes_of(Side side) const;
+  std::vector<kernel::KDim> contraction(std::size_t term) const;
+  std::size_t region_of(const Storage& source) const;
+  bool is_narrow() const;
+  kernel::Block run_narrow();
+  void round_factors(kernel::Block& before);
+  Storage rounded(Value v, const Storage& source, int halved, kernel::Block& before, std::size_t& region);
+  void make_contiguous(Storage& source, std::int64_t& k_stride, std::int64_t k, std::vector<NestAxis>& axes, bool is_a);
+  bool try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n, kernel::Block& before);
+
+  LoweringContext& context_;
+  const DotPlan& plan_;
+  const Storage& target_;
+  bool swap_;
+  std::vector<Storage> a_, b_;
+  std::vector<bool> in_panels_;  // b_ lies in panels already
+  // Of factors in bfloat16: which contracted axis is halved (see DotFactor), a number in the lists of DotShape, none where they are only rounded;
+  // and the region before which b_ is laid out.
+  std::vector<std::size_t> halved_, b_region_;
+  bool pairs_ = false;
+  std::optional<Storage> init_;
+};
+
+std::vector<NestAxis> DotLowering::axes_of(Side side) const {
+  const DotShape first = shape_of(*plan_.terms[0]);
+  const std::size_t nb = first.lhs_batch.size(), nl = first.lhs_free.size();
+  const bool is_lhs = side == Side::Rows ? !swap_ : swap_;  // which side of the node supplies a free axis
+  const std::size_t begin = side == Side::Batch ? 0 : is_lhs ? nb : nb + nl;
+  const std::size_t end = side == Side::Batch ? nb : is_lhs ? nb + nl : target_.strides.size();
+  std::vector<NestAxis> axes;
+  for (std::size_t o = begin; o < end; ++o) {
+    NestAxis axis;
+    axis.extent = context_.extent(plan_.result, static_cast<int>(o));
+    axis.c = target_.strides[o];
+    if (init_) axis.init = init_->strides[o];
+    for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
+      const DotShape s = shape_of(*plan_.terms[t]);
+      const auto stride = [&](const Storage& storage, const std::vector<int>& list) {
+        return storage.strides[static_cast<std::size_t>(list[o - begin])];
+      };
+      axis.a.push_back(side == Side::Batch  ? stride(a_[t], swap_ ? s.rhs_batch : s.lhs_batch)
+                       : side == Side::Rows ? stride(a_[t], swap_ ? s.rhs_free : s.lhs_free)
+                                            : 0);
+      axis.b.push_back(side == Side::Batch     ? stride(b_[t], swap_ ? s.lhs_batch : s.rhs_batch)
+                       : side == Side::Columns ? stride(b_[t], swap_ ? s.lhs_free : s.rhs_free)
+                                               : 0);
+    }
+    axes.push_back(axis);
+  }
+  merge_axes(axes);
+  return axes;
+}
+
+std::vector<kernel::KDim> DotLowering::contraction(std::size_t term) const {
+  const Node& dot = *plan_.terms[term];
+  const DotShape s = shape_of(dot);
+  const auto& a_axes = swap_ ? s.rhs_contract : s.lhs_contract;
+  const auto& b_axes = swap_ ? s.lhs_contract : s.rhs_contract;
+  std::vector<kernel::KDim> k;
+  for (std::size_t i = 0; i < a_axes.size(); ++i) {
+    kernel::KDim d;
+    d.extent = context_.extent(dot.operands[swap_ ? 1 : 0], a_axes[i]);
+    d.a_stride = a_[term].strides[static_cast<std::size_t>(a_axes[i])];
+    d.b_stride = b_[term].strides[static_cast<std::size_t>(b_axes[i])];
+    if (pairs_ && halved_[term] == i) d.extent = Extent{(d.extent.bound + 1) / 2};
+    if (d.extent.is_static() && d.extent.bound == 1) continue;
+    if (!k.empty() && k.back().extent.is_static() && d.extent.is_static() &&
+        k.back().a_stride == d.a_stride * d.extent.bound && k.back().b_stride == d.b_stride * d.extent.bound) {
+      d.extent.bound *= k.back().extent.bound;
+      k.back() = d;
+      continue;
+    }
+    k.push_back(d);
+  }
+  if (k.empty()) k.push_back({{1, -1}, 0, 0});
+  HOTLOOP_CHECK(k.size() <= 3, "a dot contracts at most three separate axes");
+  return k;
+}
+
+// The first region from outside in which what lies at `source` stays the same; their number if it changes in all.
+std::size_t DotLowering::region_of(const Storage& source) const {
+  const std::vector<LoweringContext::Region>& regions = context_.regions;
+  const auto space = context_.program.buffers[static_cast<std::size_t>(source.buffer)].space;
+  if (space == kernel::Space::Worker) return regions.size();
+  const bool made_outside = space == kernel::Space::Argument || space == kernel::Space::Constant;
+  std::size_t at = regions.size();
+  while (at > 0) {
+    const LoweringContext::Region& region = regions[at - 1];
+    const bool outer_index =
+        std::ranges::all_of(source.offset.terms, [&](const kernel::Term& t) { return t.var < region.first_var; });
+    if (!outer_index || region.written.contains(source.buffer) ||
+        !(made_outside || source.buffer < region.first_buffer))
+      break;
+    --at;
+  }
+  return at;
+}
+
+// Lays the factors out anew, rounded to bfloat16: in pairs along a contracted axis, if each term has one.
+void DotLowering::round_factors(kernel::Block& before) {
+  const auto better = [](const Extent& x, const Extent& than) {
+    const auto rank = [](const Extent& e) { return std::tuple(e.is_static(), e.bound % 2 == 0, e.bound); };
+    return rank(x) > rank(than);
+  };
+  pairs_ = true;
+  for (const Node* term : plan_.terms) {
+    const std::vector<int> axes = shape_of(*term).lhs_contract;
+    std::size_t best = axes.size();
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      const Extent e = context_.extent(term->operands[0], axes[i]);
+      if (e.bound > 1 && (best == axes.size() || better(e, context_.extent(term->operands[0], axes[best])))) best = i;
+    }
+    pairs_ = pairs_ && best < axes.size();
+    halved_.push_back(best);
+  }
+  for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
+    const Node& dot = *plan_.terms[t];
+    const DotShape s = shape_of(dot);
+    const int lhs = pairs_ ? s.lhs_contract[halved_[t]] : -1, rhs = pairs_ ? s.rhs_contract[halved_[t]] : -1;
+    std::size_t of_a = 0, of_b = 0;
+    a_[t] = rounded(dot.operands[swap_ ? 1 : 0], a_[t], swap_ ? rhs : lhs, before, of_a);
+    b_[t] = rounded(dot.operands[swap_ ? 0 : 1], b_[t], swap_ ? lhs : rhs, before, of_b);
+    b_region_.push_back(of_b);
+  }
+}
+
+// One factor, laid out before the outermost region in which it stays the same; `region` tells which.
+Storage DotLowering::rounded(Value v, const Storage& source, int halved, kernel::Block& before, std::size_t& region) {
+  region = context_.in_tile() || context_.loop_depth > 0 ? region_of(source) : context_.regions.size();
+  for (int axis = 0; axis < v.rank(); ++axis)
+    if (!context_.extent(v, axis).is_static()) region = context_.regions.size();
+  if (region > 0 && context_.in_tile()) region = context_.regions.size();
+  if (region == context_.regions.size()) {
+    const auto space = context_.in_tile() ? kernel::Space::Worker : kernel::Space::Shared;
+    const DotFactor made = place_of_factor(context_, v, source, halved, space);
+    before.push_back({lay_out_factor(context_, v, source, halved, made)});
+    return made.storage;
+  }
+  LoweringContext::Region& outer = context_.regions[region];
+  for (const LoweringContext::FactorKey& f : outer.factors)
+    if (f.source == source && f.shape == v.shape() && f.halved == halved) return f.made;
+  const DotFactor made = place_of_factor(context_, v, source, halved, kernel::Space::Shared);
+  outer.before.push_back({lay_out_factor(context_, v, source, halved, made)});
+  outer.factors.push_back({source, v.shape(), halved, made.storage});
+  return made.storage;
+}
+
+// A few long inner products, as of a layer with few outputs. In a Dot each would be one chain of additions, and most lanes
+// empty; as reductions their lanes run along k. Which it is decides the order of summation, so it must not depend on the batch, nor on the
+// number of steps of a sequence: a step alone gives the bits of that step among others. So the outputs of the weights decide: of the
+// factor that belongs to no sample, or, where nobody named the batch, of the second one, as in x @ W. Where neither factor is
+// shared, what is of one sample counts.
+bool DotLowering::is_narrow() const {
+  constexpr std::int64_t few = 4;
+  const std::int64_t long_enough = std::max(kernel::lanes_of(plan_.result.dtype()) + 1, 16);  // more than one vector
+  const Node& dot = *plan_.terms[0];
+  if (plan_.terms.size() != 1 || !is_float(plan_.result.dtype())) return false;
+  const DotShape s = shape_of(dot);
+  const Value lhs = dot.operands[0], rhs = dot.operands[1];
+  if (s.lhs_contract.size() != 1 || lhs.shape()[s.lhs_contract[0]] < long_enough) return false;
+  const auto is_batch = [&](Value v, int axis) {
+    return context_.tile_class >= 0 && context_.axes().axis_class(v, axis) == context_.tile_class;
+  };
+  if (is_batch(lhs, s.lhs_contract[0])) return false;
+  const auto has_few = [&](Value v, const std::vector<int>& axes) {
+    std::int64_t n = 1;
+    for (int axis : axes)
+      if (!is_batch(v, axis)) n *= v.shape()[axis];
+    return n <= few;
+  };
+  const auto of_samples = [&](Value v) {
+    for (int axis = 0; axis < v.rank(); ++axis)
+      if (is_batch(v, axis)) return true;
+    return false;
+  };
+  const bool lhs_few = has_few(lhs, s.lhs_free), rhs_few = has_few(rhs, s.rhs_free);
+  if (context_.options().batch_axes.empty() && s.rhs_batch.empty()) {
+    std::int64_t n = 1;  // whatever axis is tiled: it may be this one
+    for (int axis : s.rhs_free) n *= rhs.shape()[axis];
+    return n <= few;
+  }
+  if (of_samples(lhs) == of_samples(rhs)) return lhs_few && rhs_few;
+  return of_samples(lhs) ? rhs_few : lhs_few;
+}
+
+// Lays what is read with a stride along k out anew, outside the loops in which it stays the same.
+void DotLowering::make_contiguous(Storage& source, std::int64_t& k_stride, std::int64_t k, std::vector<NestAxis>& axes,
+                                  bool is_a) {
+  if (k_stride == 1) return;
+  const std::size_t at = region_of(source);
+  if (at == context_.regions.size() || (at > 0 && context_.in_tile())) return;
+  const auto stride_of = [&](NestAxis& axis) -> std::int64_t& { return is_a ? axis.a[0] : axis.b[0]; };
+  NestAxis* line = nullptr;
+  for (NestAxis& axis : axes) {
+    if (stride_of(axis) == 0) continue;
+    if (line != nullptr || !axis.extent.is_static()) return;
+    line = &axis;
+  }
+  const std::int64_t n = line ? line->extent.bound : 1, n_stride = line ? stride_of(*line) : 0;
+  LoweringContext::Region& region = context_.regions[at];
+  int buffer = -1;
+  for (const LoweringContext::PackKey& p : region.packs)
+    if (p.is_copy && p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == n_stride)
+      buffer = p.buffer;
+  if (buffer < 0) {
+    buffer = context_.new_buffer("rows", plan_.result.dtype(), n * k, kernel::Space::Shared);
+    kernel::Map copy;
+    copy.name = "rows";
+    const kernel::Var i = context_.new_var("i"), j = context_.new_var("k");
+    copy.dims = {{i, {n, -1}}, {j, {k, -1}}};
+    copy.num_outer = 2;
+    copy.vector_dim = 1;
+    const Affine from = source.offset + Affine::of(i, n_stride) + Affine::of(j, k_stride);
+    copy.instrs = {kernel::load_instr(plan_.result.dtype(), {source.buffer, from, {}}),
+                   kernel::store_instr(plan_.result.dtype(), {buffer, Affine::of(i, k) + Affine::of(j), {}}, 0)};
+    copy.body_end = 2;
+    region.before.push_back({copy});
+    region.packs.push_back({source, k, n, k_stride, n_stride, buffer, true});
+  }
+  source.buffer = buffer;
+  source.offset = 0;
+  k_stride = 1;
+  if (line) stride_of(*line) = k;
+}
+
+kernel::Block DotLowering::run_narrow() {
+  std::vector<NestAxis> axes = axes_of(Side::Batch);
+  for (const Side side : {Side::Rows, Side::Columns})
+    for (const NestAxis& axis : axes_of(side)) axes.push_back(axis);
+  const Node& dot = *plan_.terms[0];
+  const DotShape s = shape_of(dot);
+  const int lhs = s.lhs_contract[0], rhs = s.rhs_contract[0];
+  const std::int64_t k = dot.operands[0].shape()[lhs];
+  Storage a = a_[0], b = b_[0];
+  std::int64_t a_k = a.strides[static_cast<std::size_t>(swap_ ? rhs : lhs)],
+               b_k = b.strides[static_cast<std::size_t>(swap_ ? lhs : rhs)];
+  make_contiguous(a, a_k, k, axes, true);
+  make_contiguous(b, b_k, k, axes, false);
+
+  kernel::Map map;
+  map.name = "inner_products";
+  kernel::Access at_a{a.buffer, a.offset, {}}, at_b{b.buffer, b.offset, {}}, at_c{target_.buffer, target_.offset, {}},
+      at_init;
+  if (init_) at_init = {init_->buffer, init_->offset, {}};
+  const auto move = [&](kernel::Access& access, kernel::Var var, std::int64_t stride) {
+    if (stride != 0) access.index = access.index + Affine::of(var, stride);
+  };
+  for (const NestAxis& axis : axes) {
+    const kernel::Var var = context_.new_var("i");
+    map.dims.push_back({var, axis.extent});
+    move(at_a, var, axis.a[0]);
+    move(at_b, var, axis.b[0]);
+    move(at_c, var, axis.c);
+    if (init_) move(at_init, var, axis.init);
+  }
+  map.num_outer = static_cast<int>(map.dims.size());
+  const kernel::Var var = context_.new_var("k");
+  map.dims.push_back({var, {k, -1}});
+  map.vector_dim = map.num_outer;
+  move(at_a, var, a_k);
+  move(at_b, var, b_k);
+  const auto push = [&](kernel::Instr::Kind kind, ir::ScalarOp op, int x, int y, kernel::Access access = {}) {
+    kernel::Instr instr;
+    instr.kind = kind;
+    instr.op = op;
+    instr.dtype = plan_.result.dtype();
+    instr.args[0] = x;
+    instr.args[1] = y;
+    instr.access = std::move(access);
+    map.instrs.push_back(std::move(instr));
+    return static_cast<int>(map.instrs.size()) - 1;
+  };
+  using Kind = kernel::Instr::Kind;
+  int x = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_a);
+  int y = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_b);
+  if (rounds_factors(dot)) {
+    x = append_rounded(map.instrs, x);
+    y = append_rounded(map.instrs, y);
+  }
+  map.body_end = static_cast<int>(map.instrs.size());
+  int result = push(Kind::Reduced, ir::ScalarOp::Fma, x, y);
+  if (init_) {
+    const int start = push(Kind::Load, ir::ScalarOp::None, -1, -1, at_init);
+    result = push(Kind::Op, ir::ScalarOp::Add, start, result);
+  }
+  push(Kind::Store, ir::ScalarOp::None, result, -1, at_c);
+  return {{map}};
+}
+
+bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n,
+                           kernel::Block& before) {
+  if (segment.k.size() != 1 || !segment.k[0].extent.is_static()) return false;
+  const bool repeated = context_.in_tile() || context_.loop_depth > 0;
+  const Storage& source = b_[term];
+  // Inside the outermost region a pack is made again and again, which strided columns are worth.
+  std::vector<LoweringContext::Region>& regions = context_.regions;
+  const std::size_t at = b_region_.empty() ? region_of(source) : b_region_[term];
+  const bool invariant = at < regions.size() && (at == 0 || (!context_.in_tile() && b_n != 1 && n > 1));
+  if (repeated ? !invariant : b_n == 1 || n == 1) return false;
+  const std::int64_t k = segment.k[0].extent.bound, k_stride = segment.k[0].b_stride;
+  if (repeated)
+    for (const auto& p : regions[at].packs)
+      if (!p.is_copy && p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == b_n) {
+        segment.b = {p.buffer, 0, {}};
+        return segment.packed = true;
+      }
+  const DType dtype = context_.program.buffers[static_cast<std::size_t>(source.buffer)].dtype;
+  const std::int64_t lanes = kernel::lanes_of(dtype);
+  const int buffer =
+      context_.new_buffer("packed", dtype, k * ((n + lanes - 1) / lanes * lanes),
+                          context_.in_tile() && !repeated ? kernel::Space::Worker : kernel::Space::Shared);
+  kernel::Pack pack;
+  pack.source = {source.buffer, source.offset, {}};
+  pack.k_stride = k_stride;
+  pack.n_stride = b_n;
+  pack.k = k;
+  pack.n = n;
+  pack.target = buffer;
+  pack.dtype = dtype;
+  (repeated ? regions[at].before : before).push_back({pack});
+  if (repeated) regions[at].packs.push_back({source, k, n, k_stride, b_n, buffer});
+  segment.b = {buffer, 0, {}};
+  return segment.packed = true;
+}
+
+kernel::Block DotLowering::run() {
+  if (is_narrow()) return run_narrow();
+  kernel::Block before;
+  if (rounds_factors(*plan_.terms[0])) round_factors(before);
+  std::vector<NestAxis> rows = axes_of(Side::Rows), columns = axes_of(Side::Columns), outer = axes_of(Side::Batch);
+  // The statement takes one axis of rows and one of columns; others become loops around it.
+  const auto take = [&](std::vector<NestAxis>& axes, auto better) {
+    NestAxis chosen;
+    chosen.a.assign(plan_.terms.size(), 0);
+    chosen.b = chosen.a;
+    if (axes.empty()) return chosen;
+    const auto it = std::ranges::max_element(axes, better);
+    chosen = *it;
+    axes.erase(it);
+    outer.insert(outer.end(), axes.begin(), axes.end());
+    return chosen;
+  };
+  const NestAxis m = take(rows, [](const NestAxis& x, const NestAxis& y) {
+    return std::pair(!x.extent.is_static(), x.extent.bound) < std::pair(!y.extent.is_static(), y.extent.bound);
+  });
+  const NestAxis n = take(columns, [](const NestAxis& x, const NestAxis& y) {
+    return std::pair(x.b[0] == 1, x.extent.bound) < std::pair(y.b[0] == 1, y.extent.bound);
+  });
+  HOTLOOP_CHECK(n.extent.is_static(), "columns of a dot are static");
+
+  kernel::Dot dot;
+  dot.name = plan_.result.graph()->name() + "." + std::to_string(plan_.result.node->id);
+  dot.dtype = plan_.result.dtype();
+  dot.pairs = pairs_;
+  dot.m = m.extent;
+  dot.n = n.extent;
+  dot.c = {target_.buffer, target_.offset, {}};
+  dot.c_m = m.c;
+  dot.c_n = n.c;
+  if (init_) {
+    dot.init = kernel::Access{init_->buffer, init_->offset, {}};
+    dot.init_m = m.init;
+    dot.init_n = n.init;
+  }
+  for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
+    kernel::DotSegment segment;
+    segment.a = {a_[t].buffer, a_[t].offset, {}};
+    segment.b = {b_[t].buffer, b_[t].offset, {}};
+    segment.a_m = m.a[t];
+    segment.b_n = n.b[t];
+    segment.k = contraction(t);
+    const bool nested = std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; });
+    segment.packed = in_panels_[t];
+    if (!nested && !segment.packed) try_pack(t, segment, n.extent.bound, n.b[t], before);
+    dot.segments.push_back(std::move(segment));
+  }
+  kernel::Block block;
+  // Loops over the remaining axes, innermost last.
+  std::vector<kernel::For> loops;
+  for (const NestAxis& axis : outer) {
+    kernel::For loop;
+    loop.counter = context_.new_var("d");
+    loop.trip = axis.extent;
+    const auto shift = [&](kernel::Access& access, std::int64_t stride) {
+      if (stride != 0) access.index = access.index + Affine::of(loop.counter, stride);
+    };
+    shift(dot.c, axis.c);
+    if (dot.init) shift(*dot.init, axis.init);
+    for (std::size_t t = 0; t < dot.segments.size(); ++t) {
+      shift(dot.segments[t].a, axis.a[t]);
+      shift(dot.segments[t].b, axis.b[t]);
+    }
+    loops.push_back(std::move(loop));
+  }
+  block.push_back({dot});
+  while (!loops.empty()) {
+    kernel::For loop = std::move(loops.back());
+    loops.pop_back();
+    loop.body = std::move(block);
+    block.clear();
+    block.push_back({std::move(loop)});
+  }
+  before.insert(before.end(), std::make_move_iterator(block.begin()), std::make_move_iterator(block.end()));
+  return before;
+}
+
+}  // namespace
+
+kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate) {
+  return DotLowering(context, plan, target, accumulate).run();
+}
+
+}  // namespace hotloop
