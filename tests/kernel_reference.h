@@ -33,6 +33,7 @@ class Reference {
     }
   }
   void run() { block(program_.body); }
+  bool backwards = false;  // the sections of a round from the last to the first
 
  private:
   using Bits = std::uint64_t;
@@ -77,8 +78,10 @@ class Reference {
   void run(const Single& single) { block(single.body); }
   void run(const Barrier&) {}
   void run(const Sections& all) {
+    const std::size_t n = all.sections.size();
     for (std::int64_t round = 0; round < all.num_rounds(); ++round)
-      for (const Section& section : all.sections) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const Section& section = all.sections[backwards ? n - 1 - i : i];
         const std::int64_t chunk = round - section.delay;
         if (chunk < 0 || chunk >= all.num_chunks()) continue;
         if (section.first >= 0) {

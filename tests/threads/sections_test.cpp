@@ -6,6 +6,8 @@
 #include <string>
 
 #include "hotloop/hotloop.h"
+#include "kernel_reference.h"
+#include "runtime/lowering.h"
 
 namespace hotloop {
 namespace {
@@ -130,6 +132,33 @@ TEST(Sections, SolutionsKeepTheirBits) {
   for (std::uint64_t i = 0; i < 4; ++i)
     arguments.push_back(nn::uniform(i, i % 2 == 0 ? Shape{9, 9} : Shape{9}, DType::F32, -1, 1));
   expect_same_bits({graph, arguments}, "two solutions");
+}
+
+// What runs at once may run in any order: with the sections of each round from the last to the first, one after the other, nothing changes.
+TEST(Sections, DoNotDependOnTheirOrder) {
+  const std::vector<std::pair<std::string, Job>> jobs = {
+      {"directions", inference(nn::LSTM(4, 5, Options{.num_layers = 2, .bidirectional = true}), 9, 4)},
+      {"layers", inference(nn::GRU(4, 5, 3), 9, 4)},
+      {"directions, training", training(nn::LSTM(4, 5, Options{.bidirectional = true}), 9, 4, 10)},
+      {"layers, training", training(nn::LSTM(4, 5, 2), 9, 4, 5)},
+      {"layers, three rows", training(nn::GRU(4, 5, 2), 9, 4, 5, 3)}};
+  for (const auto& [name, job] : jobs) {
+    SCOPED_TRACE(name);
+    CompileOptions options;
+    options.threads = 4;
+    options.target = "portable";
+    const kernel::Program program = runtime::lower(*job.graph, options).program;
+    ASSERT_NE(kernel::print(program).find("section"), std::string::npos);
+    std::vector<std::vector<Array>> results(2);
+    for (const bool backwards : {false, true}) {
+      for (const ValueType& type : program.results) results[backwards].push_back(Array::zeros(type.dtype, type.shape));
+      kernel::Reference reference(program, job.arguments, results[backwards], 1);
+      reference.backwards = backwards;
+      reference.run();
+    }
+    for (std::size_t i = 0; i < results[0].size(); ++i)
+      EXPECT_EQ(std::memcmp(results[0][i].raw(), results[1][i].raw(), results[0][i].bytes()), 0) << "output " << i;
+  }
 }
 
 // As any program has it, the cost model decides.
