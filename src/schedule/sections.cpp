@@ -162,7 +162,9 @@ class Cut {
       Parts parts(begin);
       for (std::size_t end = begin + 1; end <= n; ++end) {
         parts.add(end - 1, depends_[end - 1], items_[end - 1].ns);
-        if (parts.count() < 2) continue;
+        // At best each has the same share of the work.
+        const double most = gain[begin] + parts.total() * (1 - 1.0 / num_bins()) - 2 * join_ns_;
+        if (parts.count() < 2 || most <= gain[end]) continue;
         const double won = gain[begin] + parts.total() - longest(parts.costs()) - 2 * join_ns_;
         if (won > gain[end] + 1e-9) {
           gain[end] = won;
@@ -378,6 +380,16 @@ bool open_single_tiles(Program& program, Block& block) {
   return any;
 }
 
+bool has_several_loops(const Block& block) {
+  const auto is_loop = [](const Stmt& s) { return std::holds_alternative<For>(s.node); };
+  return std::ranges::count_if(block, is_loop) > 1 || std::ranges::any_of(block, [](const Stmt& s) {
+           if (const auto* loop = std::get_if<For>(&s.node)) return has_several_loops(loop->body);
+           if (const auto* single = std::get_if<Single>(&s.node)) return has_several_loops(single->body);
+           if (const auto* grid = std::get_if<Grid>(&s.node)) return has_several_loops(grid->body);
+           return false;
+         });
+}
+
 double least_time_ns(const Program& program, int num_workers) {
   return estimate_time_ns(program, program.max_rows, best_num_workers(program, program.max_rows, num_workers));
 }
@@ -393,6 +405,7 @@ void make_sections(Program& program, int num_workers, bool always) {
   double least = uncut;
   // Stacked layers follow one another, both directions of a layer run side by side: what has both can be cut in two ways.
   for (const bool pipelines : {false, true}) {
+    if (pipelines && !has_several_loops(whole.body)) continue;
     Program cut = whole;
     open_single_tiles(cut, cut.body);
     if (!SectionMaker(cut, num_workers, always ? 0 : TeamCost{}.join_ns, pipelines).run()) continue;
