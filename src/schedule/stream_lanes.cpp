@@ -88,7 +88,12 @@ class StreamAnalysis {
     return std::ranges::all_of(statements, [&](const Stmt& s) {
       if (const auto* m = std::get_if<Map>(&s.node)) return map(*m, Phase::Loop);
       if (const auto* d = std::get_if<Dot>(&s.node)) return dot(*d);
-      if (const auto* f = std::get_if<For>(&s.node)) return f->trip.is_static() && block(f->test) && block(f->body);
+      if (const auto* f = std::get_if<For>(&s.node)) {
+        inner_.push_back(f);
+        const bool accepted = f->trip.is_static() && block(f->test) && block(f->body);
+        inner_.pop_back();
+        return accepted;
+      }
       return false;
     });
   }
@@ -121,9 +126,17 @@ class StreamAnalysis {
       if (is_store && of_slot == 0) {
         // What all rows share: prepared before the loop, or a flag that all rows of a loop inside are done.
         const bool flag = phase == Phase::Loop && reduces_rows && in.dtype == DType::Bool;
-        if (external || (!flag && (phase == Phase::Loop || row >= 0))) return false;
+        if (external || (!flag && row >= 0)) return false;
         if (flag) return true;
+        if (phase == Phase::Loop && !is_computed_anew(map, in)) return false;
       }
+      // What no row is asked for: it must come from what is the same for all. A loop inside may run for no row at all.
+      if (phase == Phase::Loop && row < 0 && !is_store && !external) read_alike_.insert(in.access.buffer);
+      if (const auto it = computed_anew_in_.find(in.access.buffer);
+          it != computed_anew_in_.end() && it->second != nullptr &&
+          std::ranges::find(inner_, it->second) == inner_.end())
+        return false;
+      if (phase == Phase::Loop) touched_.insert(in.access.buffer);
       Use use{in.access.buffer, phase, is_store, false, of_slot, 0};
       if (external && of_batch != 0) {
         const Affine rest = index.without(grid_.row0).without(row);
@@ -133,6 +146,32 @@ class StreamAnalysis {
       uses_.push_back(use);
       return true;
     });
+  }
+
+  // A table that all rows share and that each iteration computes before it reads it, such as a unit matrix: which iteration a row is in
+  // is not seen in it.
+  bool is_computed_anew(const Map& map, const Instr& store) {
+    const int buffer = store.access.buffer;
+    if (computed_anew_in_.contains(buffer)) return true;
+    std::int64_t points = 1;
+    for (const Dim& dim : map.dims) points *= dim.extent.bound;
+    const bool whole = map.num_outer == static_cast<int>(map.dims.size()) && store.args[1] < 0 &&
+                       store.access.indirect.empty() && is_one_to_one(map, store.access.index) &&
+                       points == program_.buffers[static_cast<std::size_t>(buffer)].elements;
+    if (!whole || touched_.contains(buffer)) return false;
+    computed_anew_in_[buffer] = inner_.empty() ? nullptr : inner_.back();
+    return true;
+  }
+  // Each point stores elsewhere: rows of the table one after the other.
+  static bool is_one_to_one(const Map& map, const Affine& index) {
+    std::int64_t run = 1;
+    Affine wanted;
+    for (std::size_t d = map.dims.size(); d-- > 0;) {
+      if (!map.dims[d].extent.is_static()) return false;
+      wanted = wanted + Affine::of(map.dims[d].var, run);
+      run *= map.dims[d].extent.bound;
+    }
+    return index == wanted;
   }
 
   bool dot(const Dot& dot) {
@@ -153,6 +192,8 @@ class StreamAnalysis {
       if (use.phase == Phase::Loop && use.is_store) state_.insert(use.buffer);
       if (is_external(use.buffer) && !use.is_column) tables.insert(use.buffer);
     }
+    for (const Use& use : uses_)
+      if (use.is_store && use.stride != 0 && read_alike_.contains(use.buffer)) return false;
     for (const Use& use : uses_) {
       if (!state_.contains(use.buffer)) continue;
       if (use.phase == Phase::After && use.is_store) return false;
@@ -166,6 +207,9 @@ class StreamAnalysis {
   Var counter_ = -1;
   std::vector<Use> uses_;
   std::set<int> state_;
+  std::vector<const For*> inner_;  // loops inside the one over iterations, around the statement that is looked at
+  std::map<int, const For*> computed_anew_in_;  // buffers that all rows share -> the innermost loop that computes them
+  std::set<int> touched_, read_alike_;          // buffers seen in the loop, and read by what knows of no row
   std::map<std::pair<int, std::int64_t>, std::int64_t> columns_;
 };
 

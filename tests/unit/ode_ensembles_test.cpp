@@ -130,6 +130,15 @@ TEST_P(OdeEnsembles, TrajectoriesAreRowsOfOneGridWhoseMemoryDoesNotGrow) {
   EXPECT_EQ(many.shared_bytes, few.shared_bytes);
 }
 
+// Solves stream through slots; the way back of a gradient reads what all iterations of its tile left, and stays in tiles.
+TEST_P(OdeEnsembles, SolvesStream) {
+  if (GetParam().name.starts_with("neural")) return;  // not claimed of layers of a network
+  const auto program = program_of(GetParam().one, 20'000, GetParam().dtype);
+  for (const kernel::Stmt& stmt : program.body)
+    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node))
+      EXPECT_EQ(grid->slots > 0, !GetParam().name.starts_with("gradient"));
+}
+
 TEST_P(OdeEnsembles, TrajectoriesDoNotDependOnTheBatch) {
   const auto& [name, one, dtype] = GetParam();
   const auto same = [](const Array& a, std::int64_t from, const Array& b, std::int64_t at, std::int64_t rows) {
