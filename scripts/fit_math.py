@@ -110,3 +110,13 @@ def atan_g(z):
 
 for single, degree in ((True, 4), (False, 10)):
     fit(f"atan {'f32' if single else 'f64'}", atan_g, lambda z: z, degree, mpf("1e-12"), (mpf(2) ** half - 1) ** 2, single)
+
+
+# pow of f32, in f64: log2 m = s G(s^2), s = (m - 1) / (m + 1), and 2^r
+def log2_g(z):
+    s = z**half
+    return (log1p(s) - log1p(-s)) / (ln2 * s)
+
+
+fit("log2 for pow", log2_g, lambda z: 1 / log2_g(z), 5, mpf("1e-12"), smax**2, False)
+fit("2^r for pow", lambda r: mpf(2) ** r, lambda r: mpf(2) ** -r, 7, -half, half, False)

@@ -171,7 +171,9 @@ class Reference {
   // Points in order; `lane` says which accumulator lane a point of the vector dim belongs to.
   void run(const Map& map) {
     int widest = 4;
-    for (const Instr& instr : map.instrs) widest = std::max(widest, static_cast<int>(size_of(instr.dtype)));
+    for (const Instr& instr : map.instrs)
+      if (instr.kind != Instr::Kind::Op && instr.kind != Instr::Kind::Const)
+        widest = std::max(widest, static_cast<int>(size_of(instr.dtype)));
     const int lanes = vector_bytes / widest;
     const auto reduced_begin = static_cast<std::size_t>(map.body_end);
     std::size_t finish = reduced_begin;

@@ -139,9 +139,12 @@ std::int64_t runner_of_section(std::int64_t section, std::int64_t num_workers) {
   return place < num_workers ? place : 2 * num_workers - 1 - place;
 }
 
-int Map::lanes() const {
+int Map::lanes() const { return lanes_of_map(instrs); }
+
+int lanes_of_map(const std::vector<Instr>& instrs) {
   std::size_t widest = 4;
-  for (const Instr& in : instrs) widest = std::max(widest, size_of(in.dtype));
+  for (const Instr& in : instrs)
+    if (in.kind != Instr::Kind::Op && in.kind != Instr::Kind::Const) widest = std::max(widest, size_of(in.dtype));
   return vector_bytes / static_cast<int>(widest);
 }
 

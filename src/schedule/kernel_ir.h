@@ -108,6 +108,7 @@ struct Instr {
   Access access;
 };
 
+int lanes_of_map(const std::vector<Instr>& instrs);  // L below
 // Whether `access.index` means something.
 bool has_index(const Instr& instr);
 // One of each kind; arguments are registers, -1 for none.
@@ -124,8 +125,8 @@ ScalarOp combiner(const Instr& reduced);  // of two accumulators
 // use body registers otherwise, at each point of the outer dims only (without reduced dims, body_end is the end).
 // Order of a reduction. Over the vector dim: lane l of a logical vector takes elements l, l+L, ..., the lanes are then
 // combined in halves (l with l+L/2, ...). Else sequential, dims in order. L is 64 bytes
-// over the size of the widest dtype of the Map's instructions (at least 4); other reduced dims run around or inside the
-// vector dim, in the order of dims. Every accumulator starts at the identity of `op` (0, 1, -inf, +inf, all ones) and
+// over the size (at least 4) of the widest dtype of all but Op and Const: what is wider in between takes several registers,
+// and changes no order. Other reduced dims run around or inside the vector dim, in the order of dims. Every accumulator starts at the identity of `op` (0, 1, -inf, +inf, all ones) and
 // takes values as op(accumulator, value); the accumulators of Fma are combined by Add.
 // With vector_dim -1 points run in order, one after the other; only then may a point read what an earlier one wrote.
 struct Dim {

@@ -21,8 +21,10 @@ Expansion expansion_of(ScalarOp op) {
   }
 }
 
+bool is_pow(const Instr& in) { return in.op == ScalarOp::Pow && in.dtype == DType::F32; }
+
 bool is_expanded(const Instr& in) {
-  return in.kind == Instr::Kind::Op && is_float(in.dtype) && expansion_of(in.op) != nullptr;
+  return in.kind == Instr::Kind::Op && is_float(in.dtype) && (expansion_of(in.op) != nullptr || is_pow(in));
 }
 
 void lower_map(Map& map, bool has_fma) {
@@ -43,7 +45,8 @@ void lower_map(Map& map, bool has_fma) {
     for (Indirect& indirect : in.access.indirect) indirect.reg = moved[static_cast<std::size_t>(indirect.reg)];
     if (is_expanded(in)) {
       expander.begin(in.dtype);
-      moved.push_back(expansion_of(in.op)(expander, in.args[0]));
+      moved.push_back(is_pow(in) ? math::pow(expander, in.args[0], in.args[1])
+                                 : expansion_of(in.op)(expander, in.args[0]));
     } else {
       moved.push_back(static_cast<int>(lowered.size()));
       lowered.push_back(std::move(in));

@@ -201,9 +201,7 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split)
   }
   const bool reduces = map.num_outer < static_cast<int>(map.dims.size());
   if (nest.vector_dim >= 0) {
-    std::size_t widest = 4;
-    for (const Instr& instr : nest.instrs) widest = std::max(widest, size_of(instr.dtype));
-    nest.lanes = kernel::vector_bytes / static_cast<int>(widest);
+    nest.lanes = kernel::lanes_of_map(nest.instrs);
     drop_trivial_dims(nest, split);
     collapse(nest);
     if (!split) cross(nest);

@@ -37,6 +37,9 @@ class Expander {
 
   int less(int a, int b) { return push(ScalarOp::Lt, DType::Bool, a, b); }
   int equal(int a, int b) { return push(ScalarOp::Eq, DType::Bool, a, b); }
+  int compare(ScalarOp op, int a, int b) { return push(op, DType::Bool, a, b); }
+  int both(int a, int b) { return push(ScalarOp::And, DType::Bool, a, b); }
+  int cast(DType to, int a) { return push(ScalarOp::Cast, to, a); }
   int select(int condition, int a, int b) { return op(ScalarOp::Select, condition, a, b); }
   // The nearer of x and the bound, and NaN for NaN: one max or min instruction on x86.
   int at_least(int x, int bound) { return select(less(x, bound), bound, x); }
@@ -52,6 +55,7 @@ class Expander {
   int to_bits(int a) { return push(ScalarOp::Bitcast, int_dtype(), a); }
   int from_bits(int a) { return push(ScalarOp::Bitcast, dtype_, a); }
   int int_op(ScalarOp op, int a, int b) { return push(op, int_dtype(), a, b); }
+  int select_bits(int condition, int a, int b) { return push(ScalarOp::Select, int_dtype(), condition, a, b); }
   int int_to_float(int a) { return push(ScalarOp::Cast, dtype_, a); }
   // |magnitude| with the sign of `sign`.
   int copy_sign(int magnitude, int sign);
@@ -108,5 +112,7 @@ int tanh(Expander& e, int x);
 int sigmoid(Expander& e, int x);
 int log(Expander& e, int x);
 int log1p(Expander& e, int x);
+// Of f32 only: wrong by at most 0.502.
+int pow(Expander& e, int x, int y);
 
 }  // namespace hotloop::kernel::math
