@@ -167,7 +167,7 @@ class Exchange {
     for (const auto& [buffer, workers] : workers_) {
       const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
       if (b.space != Space::Shared) continue;
-      const auto bytes = static_cast<double>(b.elements) * static_cast<double>(size_of(b.dtype));
+      const auto bytes = static_cast<double>(bytes_of(b));
       const bool is_divided = workers.contains(everybody);
       if (in_grids_.contains(buffer))
         total += team.shared_ns_per_byte * bytes;

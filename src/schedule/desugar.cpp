@@ -42,12 +42,7 @@ class FrozenBody {
   bool is_kept(const Node& update) const { return updates_.contains(&update); }
   // Whether the loop's lanes finish with these.
   bool holds_back(const Node& loop) const {
-    if (loop.regions.size() < 2) return false;
-    const Shape &lanes = loop.regions[1]->outputs()[0].shape(), &all = done_shape();
-    if (lanes.rank() < all.rank()) return false;
-    for (int i = 0; i < all.rank(); ++i)
-      if (lanes[i] != all[i]) return false;
-    return true;
+    return loop.regions.size() > 1 && has_lanes_first(loop.regions[1]->outputs()[0].shape());
   }
 
  private:
@@ -59,7 +54,7 @@ class FrozenBody {
     Value v = body_.outputs()[i];
     while (v != body_.inputs()[i]) {
       const Node& node = *v.node;
-      if (ir::is(node, ir::OpKind::DynamicUpdate) && leads(node.operands[1].shape())) {
+      if (ir::is(node, ir::OpKind::DynamicUpdate) && has_lanes_first(node.operands[1].shape())) {
         found.push_back(&node);
         v = node.operands[0];
       } else if (ir::is(node, ir::OpKind::Loop) && v.index < node.attrs.integer("num_carry") && holds_back(node)) {
@@ -71,7 +66,7 @@ class FrozenBody {
     updates_.insert(found.begin(), found.end());
     return true;
   }
-  bool leads(const Shape& shape) const {
+  bool has_lanes_first(const Shape& shape) const {
     if (shape.rank() < done_shape().rank()) return false;
     for (int i = 0; i < done_shape().rank(); ++i)
       if (shape[i] != done_shape()[i]) return false;

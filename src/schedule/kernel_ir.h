@@ -76,6 +76,9 @@ struct Buffer {
   std::int64_t offset = 0;  // Shared, Worker: bytes from the start of the arena, a multiple of 64, set by plan_memory
   Array data;               // Constant
 };
+inline std::int64_t bytes_of(const Buffer& buffer) {
+  return buffer.elements * static_cast<std::int64_t>(size_of(buffer.dtype));
+}
 
 // Element `index` (plus indirect terms) of a buffer, in elements.
 struct Indirect {

@@ -73,7 +73,7 @@ class Verifier {
   void verify_buffer(const Buffer& b) {
     at_ = "buffer " + b.name;
     check(b.elements >= 0, "the number of elements must not be negative");
-    const auto bytes = b.elements * static_cast<std::int64_t>(size_of(b.dtype));
+    const std::int64_t bytes = bytes_of(b);
     const auto verify_external = [&](const std::vector<ValueType>& types) {
       check(b.index >= 0 && static_cast<std::size_t>(b.index) < types.size(),
             "its index must name an argument or result");

@@ -187,7 +187,7 @@ void plan_memory(kernel::Program& program) {
         buffer.elements = 0;  // its value stayed in registers
         continue;
       }
-      const std::int64_t raw = buffer.elements * static_cast<std::int64_t>(size_of(buffer.dtype));
+      const std::int64_t raw = bytes_of(buffer);
       requests.push_back({b, range, std::max<std::int64_t>((raw + 63) / 64 * 64, 64)});
     }
     // Largest first, each at the lowest free offset.

@@ -28,9 +28,7 @@ class Homes {
       if (t.writes && buffer(t.buffer).space == Space::Shared) section_[static_cast<std::size_t>(t.buffer)] = section;
   }
   std::size_t find(int index) const { return section_[static_cast<std::size_t>(index)]; }
-  std::int64_t bytes(int index) const {
-    return buffer(index).elements * static_cast<std::int64_t>(size_of(buffer(index).dtype));
-  }
+  std::int64_t bytes(int index) const { return bytes_of(buffer(index)); }
 
  private:
   static constexpr std::size_t nowhere = std::size_t(-1);

@@ -11,14 +11,12 @@ struct Bytes {
   std::int64_t begin, end;
 };
 
-Bytes bytes_of(const Buffer& buffer) {
-  return {buffer.offset, buffer.offset + buffer.elements * static_cast<std::int64_t>(size_of(buffer.dtype))};
-}
+Bytes place_of(const Buffer& buffer) { return {buffer.offset, buffer.offset + bytes_of(buffer)}; }
 
 // Different buffers at the same place of the shared arena.
 bool share_memory(const Buffer& a, const Buffer& b) {
   if (a.space != Space::Shared || b.space != Space::Shared) return false;
-  const Bytes x = bytes_of(a), y = bytes_of(b);
+  const Bytes x = place_of(a), y = place_of(b);
   return x.begin < y.end && y.begin < x.end;
 }
 
