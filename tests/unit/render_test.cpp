@@ -157,6 +157,34 @@ TEST(Render, Casts) {
   EXPECT_EQ(apply<double>(ScalarOp::Bitcast, std::vector<std::int64_t>{0x3ff0000000000000}), std::vector<double>{1});
 }
 
+// Compilers would make 0 of -0 or the other way round: trunc(x) for a float of an integer, one instruction
+// for -(a * b + c).
+TEST(Render, SignsOfZeros) {
+  constexpr std::int64_t n = 37;
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    ProgramBuilder builder(host_target());
+    const Var i = builder.var("i");
+    const int a = builder.argument(dtype, n), whole = builder.result(dtype, n), negated = builder.result(dtype, n);
+    MapBuilder map({{i, fixed(n)}}, 1, 0);
+    const int x = map.load(dtype, at(a, Affine::of(i)));
+    const int integer = map.op(ScalarOp::Cast, DType::I32, x);
+    map.store(dtype, at(whole, Affine::of(i)), map.op(ScalarOp::Cast, dtype, integer));
+    const int cancelled =
+        map.op(ScalarOp::Fma, dtype, x, map.op(ScalarOp::Neg, dtype, x), map.op(ScalarOp::Mul, dtype, x, x));
+    map.store(dtype, at(negated, Affine::of(i)),
+              map.op(ScalarOp::Neg, dtype, map.op(ScalarOp::Copy, dtype, cancelled)));
+    const int sign = builder.result(dtype, n);
+    map.store(dtype, at(sign, Affine::of(i)), map.op(ScalarOp::Sign, dtype, map.op(ScalarOp::Ceil, dtype, x)));
+    builder.add(Single{{{map.build()}}});
+    const std::vector<Array> results = run_c(builder.build(), {Array::full(dtype, {n}, -0.5)});
+    for (std::int64_t k = 0; k < n; ++k) {
+      EXPECT_FALSE(std::signbit(results[0].at(k))) << name_of(dtype) << ", element " << k;
+      EXPECT_TRUE(std::signbit(results[1].at(k))) << name_of(dtype) << ", element " << k;
+      EXPECT_TRUE(std::signbit(results[2].at(k))) << name_of(dtype) << ", element " << k;
+    }
+  }
+}
+
 // y[i] = table[index[i]] where mask[i], else 0; then scattered under the mask.
 TEST(Render, IndirectAndPredicatedAccess) {
   ProgramBuilder builder(host_target());

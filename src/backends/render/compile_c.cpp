@@ -55,8 +55,9 @@ std::string read_text(const fs::path& path) {
 std::vector<std::string> compiler_command(const kernel::Target& target, const fs::path& source,
                                           const fs::path& object) {
   const char* chosen = std::getenv("CC");
-  // Contraction, signed overflow and aliasing are where C leaves to the compiler what kernel IR defines; errno and
-  // traps are observed by nobody. -O3: at -O2 some compilers leave loops of unknown length unvectorised.
+  // Contraction, signed overflow and aliasing are where C leaves to the compiler what kernel IR defines; errno is observed by
+  // nobody. Not -fno-trapping-math: gcc then takes a float of an integer of x for trunc(x), which is -0 for -0.5.
+  // -O3: at -O2 some compilers leave loops of unknown length unvectorised.
   std::vector<std::string> command = {chosen != nullptr && *chosen != '\0' ? chosen : "cc",
                                       "-std=gnu11",
                                       "-O3",
@@ -66,8 +67,7 @@ std::vector<std::string> compiler_command(const kernel::Target& target, const fs
                                       "-ffp-contract=off",
                                       "-fwrapv",
                                       "-fno-strict-aliasing",
-                                      "-fno-math-errno",
-                                      "-fno-trapping-math"};
+                                      "-fno-math-errno"};
 #if defined(__x86_64__)
   command.push_back(std::string("-march=x86-64-v") + (target.name == "avx512" ? "4"
                                                       : target.name == "avx2" ? "3"

@@ -33,7 +33,7 @@ HL_ORDER(uint32_t, u32)
 HL_ORDER(int64_t, i64)
 
 #define HL_SIGN(T, D) \
-  static inline T hl_sign_##D(T a) { return a > 0 ? 1 : a < 0 ? -1 : a == 0 ? 0 : a; }
+  static inline T hl_sign_##D(T a) { return a > 0 ? 1 : a < 0 ? -1 : a; }
 HL_SIGN(float, f32)
 HL_SIGN(double, f64)
 HL_SIGN(int32_t, i32)

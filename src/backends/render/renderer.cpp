@@ -321,8 +321,21 @@ class Renderer {
       }
       return in.dtype == DType::Bool ? arg(0) + " != 0" : "(" + type(in.dtype) + ")" + arg(0);
     }
+    if (in.op == ScalarOp::Neg && is_float(from) && is_fma(map, in.args[0])) {
+      // gcc makes one instruction of -(a * b + c), -a * b - c, whose zero is 0 where this one's is -0.
+      const bool f32 = from == DType::F32;
+      const std::string bits = f32 ? "u32" : "i64", name(name_of(from)), sign = f32 ? "0x80000000u" : "INT64_MIN";
+      return "hl_bitcast_" + bits + "_" + name + "(hl_bitcast_" + name + "_" + bits + "(" + arg(0) + ") ^ " + sign +
+             ")";
+    }
     return in.op == ScalarOp::Fma ? fused(from, arg(0), arg(1), arg(2))
                                   : expression(in.op, from, arg(0), arg(1), arg(2));
+  }
+  bool is_fma(const Map& map, int reg) const {
+    const Instr* in = &map.instrs[static_cast<std::size_t>(reg)];
+    while (in->kind == Instr::Kind::Op && in->op == ScalarOp::Copy)
+      in = &map.instrs[static_cast<std::size_t>(in->args[0])];
+    return p_.target.has_fma && in->kind == Instr::Kind::Op && in->op == ScalarOp::Fma;
   }
   // a * b + c, rounded once where the target has it.
   std::string fused(DType dtype, const std::string& a, const std::string& b, const std::string& c) const {
