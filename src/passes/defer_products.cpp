@@ -1,10 +1,16 @@
 // A carry that only accumulates, acc + dot(a_t, b_t) or acc + reduce_sum(a_t), is not computed in the loop: a and b are
 // kept for all steps, and after the loop one contraction over time as well gives the sum. This is how weight
-// gradients come to be one dot. Terms may be seen through linear changes of index (slices, transposes, ...).
+// gradients come to be one dot. Terms may be seen through changes of index (slices, transposes, ...) and products with what is the same in every
+// iteration.
+//
+// Keeping pays for products, whose work it moves, and for sums of what is there for all steps anyway (the gradient of a bias beside that of its
+// weights). Another sum's operand is added up element by element over time instead, one carry in place of a tape, and reduced after the loop: the
+// gradient of a gain, by which a user's cell scales what it normalised.
 //
 // With `until` or `trip`, both factors are made ys, which are zero where the loop did not run.
 #include <algorithm>
 
+#include "hotloop/error.h"
 #include "passes/builder.h"
 #include "passes/loop_edit.h"
 
@@ -16,15 +22,13 @@ using ir::ScalarOp;
 
 bool is_add(const Node& node) { return node.op->kind == OpKind::Elementwise && node.op->scalar == ScalarOp::Add; }
 
-// Whether f(sum of x_t) = sum of f(x_t), for the operand 0 of f.
-bool is_linear_view(const Node& node) {
+bool is_view(const Node& node) {
   switch (node.op->kind) {
     case OpKind::Reshape:
     case OpKind::Transpose:
     case OpKind::Slice:
     case OpKind::Broadcast:
     case OpKind::Reverse: return true;
-    case OpKind::Elementwise: return node.op->scalar == ScalarOp::Neg;
     default: return false;
   }
 }
@@ -50,6 +54,7 @@ class DeferProducts {
     if (loop_.has_trip() && is_kind(loop_.trip(), OpKind::Loop)) return false;
     for (int i = 0; i < loop_.num_carry(); ++i) split_carry(i);
     if (sums_.empty()) return false;
+    choose_accumulated();
     rebuild_loop();
     for (const Sum& sum : sums_) {
       Value total = sum.rest.empty() ? outer_(loop_.carry(sum.carry)) : made_->result(position_of_carry(sum.carry));
@@ -102,14 +107,72 @@ class DeferProducts {
     }
   }
 
-  static Value base_of(Value v) {
-    while (is_linear_view(*v.node)) v = v.node->operands[0];
+  // Whether v has a value around the loop: a constant of it, a literal, a view of one.
+  bool is_from_outside(Value v) const {
+    while (is_view(*v.node)) v = v.node->operands[0];
+    if (is_kind(v, OpKind::Constant)) return true;
+    for (int i = 0; i < loop_.num_consts(); ++i)
+      if (loop_.const_in(i) == v) return true;
+    return false;
+  }
+  Value outside(Value v) {
+    if (is_view(*v.node)) return builder_.make(*v.node->op, {outside(v.node->operands[0])}, v.node->attrs);
+    if (is_kind(v, OpKind::Constant)) return builder_.make(*v.node->op, {}, v.node->attrs);
+    for (int i = 0; i < loop_.num_consts(); ++i)
+      if (loop_.const_in(i) == v) return outer_(loop_.constant(i));
+    throw InternalError(__FILE__, __LINE__, "a factor of a deferred sum is not from outside the loop");
+  }
+
+  // The operand x of f where f(sum of x_t) = sum of f(x_t), up to rounding; -1 if there is none. Where no iteration ran the sum is 0, whatever
+  // it is multiplied by: factors stay in loops that may end early.
+  int linear_operand(const Node& node) const {
+    if (is_view(node)) return 0;
+    if (node.op->kind != OpKind::Elementwise) return -1;
+    if (node.op->scalar == ScalarOp::Neg) return 0;
+    if (loop_.until() || loop_.has_trip()) return -1;
+    const auto is_factor = [&](int i) { return is_from_outside(node.operands[static_cast<std::size_t>(i)]); };
+    if (node.op->scalar == ScalarOp::Mul) return is_factor(1) ? 0 : is_factor(0) ? 1 : -1;
+    return node.op->scalar == ScalarOp::Div && is_factor(1) ? 0 : -1;
+  }
+
+  Value base_of(Value v) const {
+    for (int i = 0; (i = linear_operand(*v.node)) >= 0;) v = v.node->operands[static_cast<std::size_t>(i)];
     return v;
   }
+
+  bool is_dot(Value term) const { return is_kind(base_of(term), OpKind::Dot); }
+
+  // What dots read is kept. The operands of sums that are not are accumulated.
+  void choose_accumulated() {
+    const auto each_term = [&](bool dots, const auto& visit) {
+      for (const Sum& sum : sums_)
+        for (const Value& term : sum.deferred)
+          if (is_dot(term) == dots) visit(*base_of(term).node);
+    };
+    each_term(true, [&](const Node& dot) {
+      for (const Value& factor : dot.operands) keep(factor);
+    });
+    each_term(false, [&](const Node& sum) {
+      const bool is_there = !is_pair_of_sums(sum) && is_kept(sum.operands[0]);
+      if (!is_there && std::ranges::find(accumulated_, &sum) == accumulated_.end()) accumulated_.push_back(&sum);
+    });
+  }
+
+  // Two sums over the same axes, added or subtracted: one sum of what is added or subtracted element by element.
+  static bool is_pair_of_sums(const Node& node) {
+    if (node.op->scalar != ScalarOp::Add && node.op->scalar != ScalarOp::Sub) return false;
+    const Value a = node.operands[0], b = node.operands[1];
+    return is_named(a, "reduce_sum") && is_named(b, "reduce_sum") &&
+           a.node->attrs.integers("axes") == b.node->attrs.integers("axes") &&
+           a.node->operands[0].type() == b.node->operands[0].type();
+  }
+
+  static const Node& reduction(const Node& sum) { return is_pair_of_sums(sum) ? *sum.operands[0].node : sum; }
 
   bool is_product(Value term) const {
     const Node& base = *base_of(term).node;
     if (base.op->kind == OpKind::Dot) return !invariant(base.operands[0]) && !invariant(base.operands[1]);
+    if (is_pair_of_sums(base)) return !invariant(base.operands[0]) && !invariant(base.operands[1]);
     return base.op->name == "reduce_sum" && !invariant(base.operands[0]);
   }
 
@@ -131,12 +194,16 @@ class DeferProducts {
     while (is_view_of_kept(v)) v = v.node->operands[0];
     return v;
   }
-  void keep(Value v) {
+  bool is_kept(Value v) const {
     v = kept(v);
-    if (invariant(v) || is_xs(v) || std::ranges::find(new_ys_, v) != new_ys_.end()) return;
+    if (invariant(v) || is_xs(v) || std::ranges::find(new_ys_, v) != new_ys_.end() || whole_of(v) != nullptr)
+      return true;
     for (int y = 0; y < loop_.num_ys(); ++y)
-      if (loop_.y_out(y) == v) return;
-    new_ys_.push_back(v);
+      if (loop_.y_out(y) == v) return true;
+    return false;
+  }
+  void keep(Value v) {
+    if (!is_kept(v)) new_ys_.push_back(kept(v));
   }
 
   // The kept concat that v is a part of, if there is one: v need not be kept itself.
@@ -158,15 +225,14 @@ class DeferProducts {
   }
 
   void rebuild_loop() {
-    for (const Sum& sum : sums_)
-      for (const Value& term : sum.deferred)
-        for (const Value& factor : base_of(term).node->operands) keep(factor);
     std::vector<Value> wholes;  // a concat stays, so that its parts can be found in it
     for (const Value& v : new_ys_)
       if (is_kind(v, OpKind::Concat) || whole_of(v) == nullptr) wholes.push_back(v);
     new_ys_ = std::move(wholes);
     for (int i = 0; i < loop_.num_carry(); ++i)
       if (!drops(i)) edit_.add_carry(outer_(loop_.carry(i)), loop_.carry_in(i));
+    first_accumulated_ = position_of_carry(loop_.num_carry());
+    for (const Node* sum : accumulated_) edit_.add_carry(builder_.full(0, reduction(*sum).operands[0].type()), {});
     edit_.keep_xs(outer_);
     edit_.keep_consts(outer_);
     edit_.begin();
@@ -182,6 +248,14 @@ class DeferProducts {
       } else {
         outputs.push_back(edit_.map()(loop_.carry_out(i)));
       }
+    }
+    Builder inside(edit_.body(), builder_.options());
+    for (const Node* sum : accumulated_) {
+      const auto added = [&](const Node& reduce) { return edit_.map()(reduce.operands[0]); };
+      const Value now = is_pair_of_sums(*sum)
+                            ? inside.make(*sum->op, {added(*sum->operands[0].node), added(*sum->operands[1].node)})
+                            : added(*sum);
+      outputs.push_back(inside.add(edit_.body().inputs()[outputs.size()], now));
     }
     const int num_carry = static_cast<int>(outputs.size());
     for (int y = 0; y < loop_.num_ys(); ++y) outputs.push_back(edit_.map()(loop_.y_out(y)));
@@ -235,9 +309,13 @@ class DeferProducts {
   }
 
   Value after_loop(Value term) {
-    if (is_linear_view(*term.node)) {
-      const Value inner = after_loop(term.node->operands[0]);
-      return builder_.make(*term.node->op, {inner}, term.node->attrs);
+    if (const int linear = linear_operand(*term.node); linear >= 0) {
+      std::vector<Value> operands;
+      for (int i = 0; i < static_cast<int>(term.node->operands.size()); ++i) {
+        const Value v = term.node->operands[static_cast<std::size_t>(i)];
+        operands.push_back(i == linear ? after_loop(v) : outside(v));
+      }
+      return builder_.make(*term.node->op, std::move(operands), term.node->attrs);
     }
     const auto done = std::ranges::find(products_, term, &std::pair<Value, Value>::first);
     if (done != products_.end()) return done->second;
@@ -252,6 +330,9 @@ class DeferProducts {
       product = builder_.dot(all_steps(term.node->operands[0]), all_steps(term.node->operands[1]),
                              shifted("lhs_contract", true), shifted("rhs_contract", true), shifted("lhs_batch", false),
                              shifted("rhs_batch", false));
+    else if (const auto it = std::ranges::find(accumulated_, term.node); it != accumulated_.end())
+      product = builder_.reduce_sum(made_->result(first_accumulated_ + static_cast<int>(it - accumulated_.begin())),
+                                    reduction(*term.node).attrs.integers("axes"));
     else
       product = builder_.reduce_sum(all_steps(term.node->operands[0]), shifted("axes", true));
     products_.emplace_back(term, product);
@@ -266,9 +347,10 @@ class DeferProducts {
   std::vector<bool> invariant_;
   LoopEdit edit_;
   std::vector<Sum> sums_;
-  std::vector<Value> new_ys_;  // body values that become ys
+  std::vector<Value> new_ys_;             // body values that become ys
+  std::vector<const Node*> accumulated_;  // sums, or pairs of sums, whose operands are added up element by element
   Node* made_ = nullptr;
-  int first_new_y_ = 0;
+  int first_new_y_ = 0, first_accumulated_ = 0;
   std::vector<std::pair<Value, Value>> products_;  // dot or reduce_sum of the body -> its sum over time
 };
 

@@ -51,12 +51,13 @@ constexpr std::int64_t batch = 40, time_steps = 20, hidden = 32;
 
 nn::Layer cell_of(const Case& c) {
   if (c.name == "lstm") return nn::LSTM(c.inputs, hidden);
+  if (c.name == "coupled") return nn::Recurrent(testing::CoupledTwoSpeedCell(c.inputs, hidden));
   return nn::Recurrent(testing::LayerNormLstmCell(c.inputs, hidden));
 }
 
 struct TrainingStep {
   explicit TrainingStep(const Case& c)
-      : model(cell_of(c), nn::Last(), nn::Linear(hidden, 1)),
+      : model(cell_of(c), nn::Last(), nn::Linear(c.name == "coupled" ? 2 * hidden : hidden, 1)),
         params(model.init(0)),
         optimizer(1e-3),
         state(optimizer.init(params)),
@@ -151,6 +152,37 @@ TEST_P(Bet, OneLaunchAndNoAllocationAStep) {
   for (int i = 0; i < 10; ++i) run.run(inputs, outputs);
   watching = false;
   EXPECT_EQ(num_allocations, 0);
+}
+
+// What a tile keeps of each row and step, in rows of H numbers (and what is one number a row).
+std::int64_t kept_rows(const kernel::Program& program) {
+  const kernel::Grid* grid = nullptr;
+  for (const kernel::Stmt& stmt : program.body)
+    if (const auto* g = std::get_if<kernel::Grid>(&stmt.node)) grid = g;
+  std::int64_t elements = 0;
+  for (const kernel::Buffer& buffer : program.buffers)
+    if (buffer.space == kernel::Space::Worker && buffer.elements >= time_steps * grid->tile_rows * hidden)
+      elements += buffer.elements;
+  return elements / (time_steps * grid->tile_rows * hidden);
+}
+
+TEST(Tape, GradientsOfGainsAreSumsNotSteps) {
+  // h, c, four gates, tanh of the cell, and the gradients of the four sums: those of the weights need all steps at once.
+  EXPECT_EQ(kept_rows(TrainingStep({"lstm", 8}).program()), 11);
+  // Further the four centred sums; the gradients of five gains and five biases need no steps.
+  EXPECT_EQ(kept_rows(TrainingStep({"ln_lstm", 8}).program()), 15);
+}
+
+// The gradient of what scales in each step, seen through the derivative of an activation of weights: a sum over the batch in each step, of
+// which the loop back must be free to be in a tile.
+TEST(Tape, TheWayBackOfACellThatBlendsByALearnedRateIsInTheTile) {
+  const kernel::Program program = TrainingStep({"coupled", 8}).program();
+  Count count;
+  count.walk(program.body, false);
+  SCOPED_TRACE(kernel::print(program));
+  EXPECT_EQ(count.grids, 1);
+  EXPECT_EQ(count.loops, 2);
+  EXPECT_EQ(count.dots_in_loops.size(), 2u);
 }
 
 // A voice has its memory from the start: real time begins with the first step.
