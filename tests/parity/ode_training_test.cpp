@@ -28,13 +28,15 @@ struct Training {
 Training train(DType dtype, std::int64_t iterations, unsigned seed = 0) {
   const Json& json = testing::recorded("diffrax_lorenz");
   const nn::Sequential model(nn::Linear(3, 100), nn::Activation("tanh"), nn::Linear(100, 3));
-  Tree<Array> params = testing::tree_of(json.at("params"), dtype);
+  Tree<Array> params = testing::tree_of(json.at("params"), seed > 0 ? DType::F32 : dtype);
   if (seed > 0) {
     std::mt19937 random(seed);
     std::normal_distribution<double> normal;
     std::vector<Array> moved = params.flatten();
-    for (Array& leaf : moved)
+    for (Array& leaf : moved) {
       for (std::int64_t i = 0; i < leaf.size(); ++i) leaf.set(i, leaf.at(i) * (1 + 1e-6 * normal(random)));
+      leaf = leaf.cast(dtype);  // the same start in f32 and f64
+    }
     params = params.unflatten(moved);
   }
   const optim::Adam adam(0.01);
@@ -84,32 +86,37 @@ double total(const Array& counts) {
   return sum;
 }
 
-// How far the losses up to iteration i have parted, relative to the reference's.
-template <class Get> double parted(const Json& reference, std::size_t i, const Get& other) {
-  double most = 0;
-  for (std::size_t k = 0; k <= i; ++k) most = std::max(most, std::abs(other(k) / reference.at(k).get<double>() - 1));
-  return most;
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
 }
 
-// The first iterations are the same computation: steps and losses as close to diffrax's in f32 as diffrax's in f32 and f64 are to each
-// other, which is what rounding makes of them (8 of 244 steps).
+// The first iterations are the same computation: f32 parts from f64 as far as diffrax's f32 does, in losses and in steps (8 of 244). That is
+// the rounding of one run, which a millionth in the weights makes another; so the median of several starts is asked.
 TEST(OdeTraining, BeginsAsDiffraxToTheRoundingOfF32) {
   const Json &f32 = testing::recorded("diffrax_lorenz").at("f32"), &f64 = testing::recorded("diffrax_lorenz").at("f64");
-  const Training got = train(DType::F32, 50);
-  double differ = 0, rounding = 0;
-  const auto steps_of = [](const Json& run, std::size_t i) {
-    return run.at("accepted").at(i).get<double>() + run.at("rejected").at(i).get<double>();
-  };
-  for (std::size_t i = 0; i < 50; ++i) {
-    const auto k = static_cast<std::int64_t>(i);
-    differ += std::abs(got.accepted.at(k) + got.rejected.at(k) - steps_of(f32, i));
-    rounding += std::abs(steps_of(f64, i) - steps_of(f32, i));
-    const double noise = parted(f32.at("loss"), i, [&](std::size_t n) { return f64.at("loss").at(n).get<double>(); });
-    const double here =
-        parted(f32.at("loss"), i, [&](std::size_t n) { return got.losses.at(static_cast<std::int64_t>(n)); });
-    EXPECT_LT(here, 4 * noise + 1e-6) << "iteration " << i;
+  constexpr std::size_t num_starts = 9, iterations = 50;
+  std::vector<std::vector<double>> losses_part(iterations);  // [iteration][start], the most up to there
+  std::vector<double> steps_differ;
+  for (unsigned start = 0; start < num_starts; ++start) {
+    const Training got = train(DType::F32, iterations, start), truth = train(DType::F64, iterations, start);
+    double most = 0, differ = 0;
+    for (std::size_t i = 0; i < iterations; ++i) {
+      const auto k = static_cast<std::int64_t>(i);
+      most = std::max(most, std::abs(got.losses.at(k) / truth.losses.at(k) - 1));
+      losses_part[i].push_back(most);
+      differ += std::abs(got.accepted.at(k) + got.rejected.at(k) - truth.accepted.at(k) - truth.rejected.at(k));
+    }
+    steps_differ.push_back(differ);
   }
-  EXPECT_LE(differ, rounding);
+  double noise = 0, wanted = 0;
+  for (std::size_t i = 0; i < iterations; ++i) {
+    const auto of = [&](const Json& run, const char* what) { return run.at(what).at(i).get<double>(); };
+    noise = std::max(noise, std::abs(of(f32, "loss") / of(f64, "loss") - 1));
+    wanted += std::abs(of(f32, "accepted") + of(f32, "rejected") - of(f64, "accepted") - of(f64, "rejected"));
+    EXPECT_LT(median(losses_part[i]), 3 * noise) << "iteration " << i;
+  }
+  EXPECT_LE(median(steps_differ), 1.5 * wanted);
 }
 
 // In f64, where rounding does not blur them, all steps are the same ones.
