@@ -103,6 +103,9 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   // The state before the first step.
   virtual Tree<Array> init(const Tree<Array>& params) const = 0;
+  // The same of parameters under trace, for programs that train from the start. What init() gives for parameters that are 0, so a state
+  // that depends on their values needs its own.
+  virtual Tree<Value> traced_init(const Tree<Value>& params) const;
   // (params, state) after one step. All trees of values under trace; grads and params of one structure.
   virtual std::pair<Tree<Value>, Tree<Value>> update(const Tree<Value>& grads, const Tree<Value>& state,
                                                      const Tree<Value>& params) const = 0;
@@ -121,6 +124,7 @@ class Optimizer {
   template <std::derived_from<UpdateRule> R> Optimizer(R rule) : rule_(std::make_shared<const R>(std::move(rule))) {}
 
   Tree<Array> init(const Tree<Array>& params) const { return rule_->init(params); }
+  Tree<Value> traced_init(const Tree<Value>& params) const { return rule_->traced_init(params); }
   std::pair<Tree<Value>, Tree<Value>> update(const Tree<Value>& grads, const Tree<Value>& state,
                                              const Tree<Value>& params) const {
     return rule_->update(grads, state, params);

@@ -2,6 +2,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "components.h"
 #include "hotloop/optim.h"
 #include "optim/registry.h"
@@ -35,7 +37,11 @@ void bind_optimizers(nb::module_& m) {
   nb::class_<optim::Schedule>(m, "Schedule");
   nb::class_<optim::Optimizer>(m, "Optimizer")
       .def("init",
-           [](const optim::Optimizer& o, nb::handle params) { return to_dicts(o.init(array_tree(params, "params"))); })
+           [](const optim::Optimizer& o, nb::handle params) {
+             const bool traced = std::ranges::any_of(flatten(params).first, [](const auto& p) { return is_tracer(p); });
+             return traced ? to_dicts(o.traced_init(value_tree(params, "params")))
+                           : to_dicts(o.init(array_tree(params, "params")));
+           })
       .def("evaluated",
            [](const optim::Optimizer& o, nb::handle params, nb::handle state) {
              const auto [leaves, structure] = flatten(params);

@@ -39,7 +39,7 @@ class Optimizer:
     """An optimiser, or one wrapped around another."""
 
     def init(self, params):
-        """The state before the first step, as nested dicts. params: a tree of float arrays."""
+        """The state before the first step, as nested dicts. params: a tree of float arrays, traced or not."""
         return self._optimizer.init(params)
 
     def update(self, grads, state, params):

@@ -183,6 +183,30 @@ def test_adam_by_hand_alone_jitted_and_in_scan(rng):
     np.testing.assert_allclose(p, wanted, rtol=1e-10)
 
 
+def test_an_optimizer_starts_in_a_trace(rng):
+    """Ensembles, and gradients through training from its start."""
+    opt = hl.optim.EMA(hl.optim.ClipByNorm(hl.optim.Adam(hl.optim.Schedule(0.1, hl.optim.Plateau())), 1.0), 0.5)
+    many = {"w": rng.normal(size=(4, 3)), "b": [rng.normal(size=4).astype(np.float32)]}
+
+    def trained(p):
+        state = opt.init(p)
+        for _ in range(3):
+            p, state = opt.update(hl.grad(lambda p: (p["w"] ** 2).sum() + p["b"][0] ** 2)(p), state, p)
+        return p, state
+
+    together = hl.jit(hl.vmap(trained))(many)
+    states = hl.vmap(opt.init)(many)
+    for i in range(4):
+        one = {"w": many["w"][i], "b": [many["b"][0][i]]}
+        for ours, wanted in zip(hl.tree.leaves(states), hl.tree.leaves(opt.init(one)), strict=True):
+            assert ours.dtype == wanted.dtype and np.array_equal(ours[i], wanted)
+        p, state = one, opt.init(one)
+        for _ in range(3):
+            p, state = opt.update(hl.grad(lambda p: (p["w"] ** 2).sum() + p["b"][0] ** 2)(p), state, p)
+        for ours, wanted in zip(hl.tree.leaves(together), hl.tree.leaves((p, state)), strict=True):
+            np.testing.assert_allclose(ours[i], wanted, rtol=1e-6, atol=1e-7)
+
+
 def test_schedules_and_wrappers():
     opt = hl.optim.ClipByValue(hl.optim.SGD(hl.optim.Schedule(1.0, hl.optim.Warmup(4))), 0.5)
     assert repr(opt).startswith("ClipByValue(inner=SGD(learning_rate=Schedule(1.0, Warmup(")

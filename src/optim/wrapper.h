@@ -13,6 +13,7 @@ class Wrapper : public UpdateRule {
   explicit Wrapper(Optimizer inner) : inner_(std::move(inner)) {}
 
   Tree<Array> init(const Tree<Array>& params) const override { return inner_.init(params); }
+  Tree<Value> traced_init(const Tree<Value>& params) const override { return inner_.traced_init(params); }
   Tree<Value> observe(const Tree<Value>& state, Value value) const override { return inner_.observe(state, value); }
   bool observes() const override { return inner_.observes(); }
   Tree<Array> evaluated(const Tree<Array>& params, const Tree<Array>& state) const override {

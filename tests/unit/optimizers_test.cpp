@@ -1,5 +1,6 @@
 #include "hotloop/optim.h"
 
+#include "arrays.h"
 #include "nn_testing.h"
 #include "optim/registry.h"
 #include "registry_samples.h"
@@ -144,6 +145,24 @@ TEST(OptimizerRegistry, EveryOptimizerDescendsAParabola) {
   for (const auto& [name, optimizer] : sample_optimizers(0.01)) {
     const Gradient of_half_square = [](const Tree<Value>& params) { return params; };
     EXPECT_LT(std::abs(run(optimizer, one(1), of_half_square, 40).first["w"].at(0)), 0.95) << name;
+  }
+}
+
+TEST(OptimizerRegistry, EveryStateStartsUnderTraceAsItDoesOutside) {
+  auto optimizers = sample_optimizers();
+  optimizers.emplace_back("both", optim::ClipByNorm(optim::EMA(optim::Adam(0.1)), 1));
+  const Tree<Array> params = {{"a", one(8)}, {"b", one(-3, DType::F32)}};
+  for (const auto& [name, optimizer] : optimizers) {
+    const Tree<Array> wanted = optimizer.init(params);
+    const std::vector<Array> got = run_traced(
+        [&](std::span<const Value> in) {
+          const Tree<Value> state = optimizer.traced_init(params.unflatten(in));
+          EXPECT_EQ(state.names(), wanted.names()) << name;
+          return state.flatten();
+        },
+        params.flatten());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(same_bits(got[i], wanted.flatten()[i])) << name << ", " << i;
   }
 }
 

@@ -22,6 +22,9 @@ class EmaRule : public Wrapper {
   Tree<Array> init(const Tree<Array>& params) const override {
     return with_inner<Array>({{"average", params.map([](const Array& p) { return p.clone(); })}}, inner().init(params));
   }
+  Tree<Value> traced_init(const Tree<Value>& params) const override {
+    return with_inner<Value>({{"average", params}}, inner().traced_init(params));
+  }
   std::pair<Tree<Value>, Tree<Value>> update(const Tree<Value>& grads, const Tree<Value>& state,
                                              const Tree<Value>& params) const override {
     auto [updated, inner_state] = inner().update(grads, inner_of(state), params);
