@@ -46,6 +46,20 @@ nn::Seed seed_of(nb::handle seed) {
   return nb::cast<std::uint64_t>(seed);
 }
 
+// Parameters are saved under their names, and given back as nested dicts: anything else would come back as another tree than was made.
+void check_dicts(nb::handle params, const std::string& path) {
+  for (const auto& [key, value] : nb::cast<nb::dict>(params)) {
+    const std::string name = path + nb::cast<std::string>(nb::str(key));
+    if (nb::isinstance<nb::dict>(value)) {
+      check_dicts(value, name + ".");
+    } else if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+      throw UserError("init", "parameters must be arrays in nested dicts",
+                      name + " = a " + nb::cast<std::string>(value.type().attr("__name__")),
+                      "{\"0\": ..., \"1\": ...} for several, hl.asarray(...) for one array of numbers");
+    }
+  }
+}
+
 // init(seed), or init(seed, init) if it takes both.
 Tree<Array> python_init(nb::handle self, const nn::Seed& seed, DType dtype, nn::Init init) {
   const nb::gil_scoped_acquire gil;
@@ -53,6 +67,7 @@ Tree<Array> python_init(nb::handle self, const nn::Seed& seed, DType dtype, nn::
   if (!nb::isinstance<nb::dict>(params))
     throw UserError("init", "a cell's or layer's init must return a dict of arrays, {} for none",
                     nb::cast<std::string>(nb::repr(params.type())));
+  check_dicts(params, "");
   return in_dtype(array_tree(params, "init"), dtype);
 }
 

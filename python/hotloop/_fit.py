@@ -118,10 +118,11 @@ def _dataset(parts):
 def _split(parts, fraction):
     if isinstance(parts, _core.Dataset):
         parts = parts.arrays()
+    _dataset(parts)  # what does not fit is said of all samples, not of a part
     count = len(parts["x"])
     held = int(round(count * fraction))
     if not 0 < fraction < 1 or held < 1 or held >= count:
-        raise _core.UserError(f"[fit] validation as a fraction must leave samples on both sides. Received: {fraction} of {count} samples.")
+        raise _core.UserError(f"[fit] validation as a fraction must leave samples on both sides. Received: {fraction} of {count} samples. Try: validation=(x, y).")
     cut = lambda part: {k: None if v is None else v[part] for k, v in parts.items()}  # noqa: E731
     return cut(slice(0, count - held)), cut(slice(count - held, None))
 

@@ -179,7 +179,8 @@ def test_a_loss_that_is_not_finite_is_an_outcome(data):
 
 @pytest.mark.parametrize("change, message", [
     ({"data": (np.zeros((4, 2), np.float32),)}, r"data must be \(x, y\), a dict"),
-    ({"validation": 0.001}, "validation as a fraction must leave samples on both sides"),
+    ({"validation": 0.001}, r"validation as a fraction must leave samples on both sides.*Try: validation=\(x, y\)"),
+    ({"data": (np.zeros((40, 6, 2)), np.zeros((39, 1)))}, r"equally many samples. Received: f32\[40,6,2\] and f32\[39,1\]"),
     ({"model": 3}, "the model must be a layer of hl.nn. Received: a int"),
     ({"batch_size": 0}, "batch_size must be positive. Received: 0"),
     ({"resume": "/nowhere"}, "/nowhere"),

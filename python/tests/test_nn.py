@@ -138,6 +138,28 @@ def test_a_layer_of_ones_own(rng):
     np.testing.assert_allclose(model(p, x), x @ np.asarray(p["1"]["weight"]).T + p["1"]["bias"], rtol=1e-5, atol=1e-6)
 
 
+def test_errors_of_lengths_and_parameters(rng):
+    model, x = hl.nn.LSTM(3, 4), rng.normal(size=(3, 5, 3)).astype(np.float32)
+    p = model.init(0)
+    for wrong, text in (([5, 6, 1], "6 for row 1"), (np.array([-1, 2, 9]), "-1 for row 0")):
+        with pytest.raises(hl.UserError, match=rf"\[LSTM\] lengths must lie between 0 and the input's steps, 5. Received: {text}"):
+            model(p, x, lengths=wrong)
+    assert not np.asarray(model(p, x, lengths=[0, 5, 1]))[0].any()
+
+    class Listed(hl.nn.Cell):
+        def init(self, seed):
+            return {"inner": {"w": [hl.ones(3), hl.ones(3)]}}
+
+        def initial_state(self, batch):
+            return hl.zeros((batch, 3))
+
+        def __call__(self, params, state, x):
+            return x * params["inner"]["w"][0], x
+
+    with pytest.raises(hl.UserError, match=r"parameters must be arrays in nested dicts. Received: inner.w = a list. Try: \{\"0\""):
+        hl.nn.Recurrent(Listed()).init(0)
+
+
 def test_errors():
     with pytest.raises(TypeError, match=r"LSTM\(inputs, hidden, .*missing a required argument: 'hidden'"):
         hl.nn.LSTM(3)

@@ -83,7 +83,8 @@ void check_same_size(const std::string& where, std::span<const double> predictio
   if (prediction.size() != target.size())
     throw UserError(
         where, "there must be one prediction a target",
-        std::to_string(prediction.size()) + " predictions and " + std::to_string(target.size()) + " targets a sample");
+        std::to_string(prediction.size()) + " predictions and " + std::to_string(target.size()) + " targets a sample",
+        target.size() == 1 ? "a metric of classes, accuracy say, if the targets are classes" : "");
 }
 
 }  // namespace hotloop::metrics

@@ -81,10 +81,12 @@ TEST(Metrics, WrongTargetsAreTold) {
               value_of(metrics::Accuracy(), {{{0.1, 0.9}, {2}}});
             }),
             "[accuracy] a target must be a class index, a whole number from 0 and below 2. Received: 2.000000.");
-  EXPECT_EQ(message_of([] {
-              value_of(metrics::MAE(), {{{0.1, 0.9}, {2}}});
-            }),
-            "[mae] there must be one prediction a target. Received: 2 predictions and 1 targets a sample.");
+  EXPECT_EQ(
+      message_of([] {
+        value_of(metrics::MAE(), {{{0.1, 0.9}, {2}}});
+      }),
+      "[mae] there must be one prediction a target. Received: 2 predictions and 1 targets a sample. Try: a metric of "
+      "classes, accuracy say, if the targets are classes.");
 }
 
 TEST(Metrics, SequencesAreComparedStepByStepUpToTheirLengths) {

@@ -3,6 +3,8 @@
 import functools
 import inspect
 
+import numpy
+
 from hotloop import _core
 from hotloop._jit import jit
 from hotloop.nn._casts import in_params_dtype
@@ -70,14 +72,25 @@ class Module:
 
         x: (batch, time, features) for sequences. A float x of another dtype than the parameters is cast to theirs.
         key: uint32[2], means training: dropout draws from it. training: without a key, for layers that draw nothing.
-        state: what recurrent layers start from, see initial_state. lengths: (batch,) valid steps of each row.
+        state: what recurrent layers start from, see initial_state. lengths: (batch,) valid steps of each row, at most those of x.
         """
         call = self._traced if _core.is_tracing() else self._compiled
+        if lengths is not None and not _core.is_tracing() and numpy.ndim(x) > 1:
+            self._check_lengths(lengths, x)
         try:
             return call(params, x, key, state, lengths, buffers, training)
         except _core.UserError:
             self._check_arguments(params, x)
             raise
+
+    def _check_lengths(self, lengths, x):
+        """Of numbers, for what a program would have to take for another length. In a trace there are none to look at."""
+        lengths, steps = numpy.asarray(lengths), numpy.shape(x)[1]
+        wrong = numpy.flatnonzero((lengths < 0) | (lengths > steps))
+        if len(wrong):
+            raise _core.UserError(
+                f"[{type(self).__name__}] lengths must lie between 0 and the input's steps, {steps}. Received: {lengths.flat[wrong[0]]} for row {wrong[0]}."
+            )
 
     def _check_arguments(self, params, x):
         """After an error: whether it was one of the arguments, rather than of the input's shape or dtype."""
