@@ -46,6 +46,14 @@ bool BlockLowering::is_read_elsewhere(Value v, std::size_t slot) const {
   return false;
 }
 
+// Whether v, which a slot computes, is read from memory.
+bool BlockLowering::is_kept(Value v, std::size_t slot) const {
+  const auto is_copied_late = [&](std::size_t t) { return targets_[t].value == v; };
+  return primary_target_.contains(key_of(v)) || std::ranges::any_of(late_copies_, is_copied_late) ||
+         piece_of_.contains(key_of(v)) || is_read_elsewhere(v, slot) ||
+         std::ranges::find(required_, v) != required_.end();
+}
+
 void BlockLowering::assign_storage() {
   // Users first: a concatenation has its place before its pieces ask for theirs.
   for (std::size_t i = planned_order_.size(); i-- > 0;) {
@@ -102,10 +110,6 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
   const auto append = [&](Block part) {
     block.insert(block.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
   };
-  const auto is_target = [&](Value v) { return primary_target_.contains(key_of(v)); };
-  const auto is_copied_late = [&](Value v) {
-    return std::ranges::any_of(late_copies_, [&](std::size_t t) { return targets_[t].value == v; });
-  };
   const auto accumulates = [&](Value v) {
     const auto t = primary_target_.find(key_of(v));
     return t != primary_target_.end() && targets_[t->second].accumulate;
@@ -125,9 +129,7 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
           const Storage as_operand = seen_as_operand(*v.node, place);
           builder.add(v.node->operands[0], &as_operand, false);
         } else {
-          const bool keep = is_target(v) || is_copied_late(v) || piece_of_.contains(key_of(v)) ||
-                            is_read_elsewhere(v, index) || std::ranges::find(required_, v) != required_.end();
-          builder.add(v, keep ? &place : nullptr, true);
+          builder.add(v, is_kept(v, index) ? &place : nullptr, true);
         }
         context_.bind(v, place);
         name += (name.empty() ? "" : "+") + v.node->op->name;
@@ -138,11 +140,20 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
     }
     case Slot::Kind::Reduction: {
       MapBuilder builder(context_, slot.space);
+      std::string name = slot.items[0].value.node->op->name;
       for (const Item& item : slot.items) {
-        builder.add_reduction(item.value, place_of_.at(key_of(item.value)), accumulates(item.value));
-        context_.bind(item.value, place_of_.at(key_of(item.value)));
+        const Value v = item.value;
+        const Storage* place = is_kept(v, index) ? &place_of_.at(key_of(v)) : nullptr;
+        if (ir::is(*v.node, OpKind::Reduce)) {
+          builder.add_reduction(v, place, accumulates(v));
+        } else {
+          builder.add_finish(v, place);
+          name += "+" + v.node->op->name;
+        }
       }
-      block.push_back({builder.finish(slot.items[0].value.node->op->name)});
+      if (name.size() > 40) name = name.substr(0, 37) + "...";
+      block.push_back({builder.finish(name)});
+      for (const Item& item : slot.items) context_.bind(item.value, place_of_.at(key_of(item.value)));
       return;
     }
     case Slot::Kind::Dot: {

@@ -63,7 +63,12 @@ class BlockLowering {
   bool reads_panels(const DotPlan& plan, const Node& term);
   bool changes_layout(const BlockTarget& target) const;
   void place();
-  std::size_t slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads);
+  // `finish`: the value itself, where it may be computed from the results of reductions as these end.
+  std::size_t slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
+                           std::optional<Value> finish = std::nullopt);
+  bool may_finish(Value v);
+  bool is_light(Value v, DType dtype);
+  bool takes_finish(const Slot& slot, const IndexSpace& space, DType dtype) const;
   void collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads);
   std::map<ValueKey, bool> reads_of_definition(Value v);
   void place_definition(Value v);
@@ -77,6 +82,7 @@ class BlockLowering {
   kernel::Block emit();
   void emit_slot(Slot& slot, kernel::Block& block);
   bool is_read_elsewhere(Value v, std::size_t slot) const;
+  bool is_kept(Value v, std::size_t slot) const;
 
   LoweringContext& context_;
   std::span<const Node* const> nodes_;

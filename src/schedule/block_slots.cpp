@@ -53,6 +53,12 @@ std::vector<Value> operands_read(const Node& node) {
   return operands;
 }
 
+bool is_light_op(const Node& node, DType dtype) {
+  constexpr double most_cost = 10;  // a division, a square root
+  const bool fits = node.types[0].dtype == DType::Bool || (node.types[0].dtype == dtype && is_float(dtype));
+  return ir::is(node, OpKind::Elementwise) && fits && node.op->cost_per_element <= most_cost;
+}
+
 // A reduction over axes of extent 1 only is a change of shape.
 bool is_trivial_reduction(const Node& reduce) {
   return std::ranges::all_of(reduce.attrs.integers("axes"),
@@ -80,9 +86,36 @@ std::map<ValueKey, bool> BlockLowering::reads_of_definition(Value v) {
   return reads;
 }
 
-std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind,
-                                        const std::map<ValueKey, bool>& reads) {
+// Whether v is made of numbers of one float dtype by cheap instructions. They cost the end of a reduction little, also where it has one lane, and
+// what they load leaves the number of lanes, which is the order of the reduction, as it is.
+bool BlockLowering::is_light(Value v, DType dtype) {
+  v = context_.resolve(v);
+  const bool is_view = is_strided_view(*v.node);
+  if (ir::is(*v.node, OpKind::Constant) || (stored(v) && !is_view)) return v.dtype() == dtype;
+  if (is_view) return !context_.crosses_tiles(*v.node) && is_light(v.node->operands[0], dtype);
+  return is_light_op(*v.node, dtype) &&
+         std::ranges::all_of(v.node->operands, [&](Value o) { return is_light(o, dtype); });
+}
+
+bool BlockLowering::may_finish(Value v) {
+  const auto overwrites = [&](const BlockTarget& t) { return t.value == v && (t.overwrites || t.accumulate); };
+  return !context_.by_lanes() && is_light_op(*v.node, v.dtype()) && std::ranges::none_of(targets_, overwrites) &&
+         std::ranges::all_of(v.node->operands, [&](Value o) { return is_light(o, v.dtype()); });
+}
+
+bool BlockLowering::takes_finish(const Slot& slot, const IndexSpace& space, DType dtype) const {
+  if (slot.kind != Slot::Kind::Reduction || slot.space.outer != space.outer) return false;
+  return std::ranges::all_of(slot.items, [&](const Item& item) {
+    const bool accumulates =
+        std::ranges::any_of(targets_, [&](const BlockTarget& t) { return t.value == item.value && t.accumulate; });
+    return item.value.dtype() == dtype && !accumulates;
+  });
+}
+
+std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
+                                        std::optional<Value> finish) {
   std::size_t earliest = 0;
+  std::set<std::size_t> ends;  // reductions whose results are read as they end
   for (const auto& [key, same_point] : reads) {
     const auto it = producer_.find(key);
     if (it == producer_.end()) continue;
@@ -92,8 +125,11 @@ std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind
         ir::is(*key.first, OpKind::Reshape) && !context_.is_short_row({const_cast<Node*>(key.first), 0});
     const bool joinable = kind == Slot::Kind::Map && from.kind == Slot::Kind::Map && from.space == space &&
                           same_point && !written_as_operand;
-    earliest = std::max(earliest, it->second + (joinable ? 0 : 1));
+    const bool at_end = finish && same_point && !written_as_operand && takes_finish(from, space, finish->dtype());
+    if (at_end) ends.insert(it->second);
+    earliest = std::max(earliest, it->second + (joinable || at_end ? 0 : 1));
   }
+  if (ends.contains(earliest)) return earliest;
   for (std::size_t s = earliest; s < slots_.size(); ++s)
     if (slots_[s].kind == kind && slots_[s].space == space) return s;
   slots_.push_back({kind, space, {}, {}});
@@ -134,7 +170,9 @@ void BlockLowering::place_definition(Value v) {
   if (kind == Slot::Kind::Map) {
     // A merging reshape is a copy in the index space of its operand.
     const bool merging = ir::is(node, OpKind::Reshape) && !context_.is_short_row(v);
-    s = slot_for_map(space_of(context_, merging ? node.operands[0] : v), kind, reads);
+    const bool finishes = !merging && !is_dot && may_finish(v);
+    s = slot_for_map(space_of(context_, merging ? node.operands[0] : v), kind, reads,
+                     finishes ? std::optional(v) : std::nullopt);
   } else if (kind == Slot::Kind::Reduction) {
     const auto& axes = node.attrs.integers("axes");
     for (int i = 0; i < node.operands[0].rank(); ++i) {

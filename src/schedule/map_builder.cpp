@@ -429,7 +429,7 @@ void MapBuilder::add_update(const Node& node, const Storage& target) {
   }
 }
 
-void MapBuilder::add_reduction(Value v, const Storage& target, bool accumulate) {
+void MapBuilder::add_reduction(Value v, const Storage* target, bool accumulate) {
   const Value x = v.node->operands[0];
   const auto& axes = v.node->attrs.integers("axes");
   Index index;
@@ -441,7 +441,7 @@ void MapBuilder::add_reduction(Value v, const Storage& target, bool accumulate) 
     else
       index.push_back(Affine::of(is_reduced ? reduced_vars_[reduced++] : outer_vars_[outer++]));
   }
-  reductions_.push_back({v, emit(x, index, -1), target, accumulate});
+  reductions_.push_back({v, emit(x, index, -1), target ? std::optional(*target) : std::nullopt, accumulate});
 }
 
 namespace {
@@ -543,9 +543,19 @@ kernel::Map MapBuilder::finish(const std::string& name) {
     const PendingReduction& r = reductions_[i];
     const Index index = outer_index(r.value);
     int reg = results[i];
-    if (r.accumulate) reg = op(ScalarOp::Add, r.value.dtype(), load(r.target, r.value.dtype(), index, -1), reg);
-    store(r.target, r.value.dtype(), index, reg);
+    if (r.accumulate) reg = op(ScalarOp::Add, r.value.dtype(), load(*r.target, r.value.dtype(), index, -1), reg);
+    if (r.target) store(*r.target, r.value.dtype(), index, reg);
+    memo_[memo_key(r.value, index, -1)] = reg;
+    computed_.insert(key_of(r.value));
   }
+  for (const PendingFinish& f : finishes_) {
+    const Index index = outer_index(f.value);
+    const int reg = emit_compute(f.value, index, -1);
+    memo_[memo_key(f.value, index, -1)] = reg;
+    computed_.insert(key_of(f.value));
+    if (f.target) pending_stores_.push_back({*f.target, f.value.dtype(), index, reg});
+  }
+  for (const PendingStore& s : pending_stores_) store(s.target, s.dtype, s.index, s.reg);
   return std::move(map_);
 }
 

@@ -31,7 +31,11 @@ class MapBuilder {
   // A dynamic_update's second operand into its place in `target`, where the first one lies.
   void add_update(const Node& node, const Storage& target);
   // A reduction node over the whole space; `accumulate` adds to what is at the target.
-  void add_reduction(Value v, const Storage& target, bool accumulate);
+  void add_reduction(Value v, const Storage* target, bool accumulate);
+  // What is computed from reductions of this map, at each of their results.
+  void add_finish(Value v, const Storage* target) {
+    finishes_.push_back({v, target ? std::optional(*target) : std::nullopt});
+  }
 
   kernel::Map finish(const std::string& name);
 
@@ -78,8 +82,12 @@ class MapBuilder {
   struct PendingReduction {
     Value value;
     int reg;
-    Storage target;
+    std::optional<Storage> target;
     bool accumulate;
+  };
+  struct PendingFinish {
+    Value value;
+    std::optional<Storage> target;
   };
   struct PendingStore {
     Storage target;
@@ -90,6 +98,7 @@ class MapBuilder {
     int predicate = -1;
   };
   std::vector<PendingReduction> reductions_;
+  std::vector<PendingFinish> finishes_;
   std::vector<PendingStore> pending_stores_;
 };
 

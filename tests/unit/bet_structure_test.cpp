@@ -185,6 +185,28 @@ TEST(Tape, TheWayBackOfACellThatBlendsByALearnedRateIsInTheTile) {
   EXPECT_EQ(count.dots_in_loops.size(), 2u);
 }
 
+// What follows a row's sums, of one number a row, is done where the sums end: statements over whole rows alone, and one fewer for each
+// mean, variance and gradient of one.
+TEST(Rows, WhatFollowsSumsIsDoneWhereTheyEnd) {
+  const kernel::Program program = TrainingStep({"ln_lstm", 8}).program();
+  SCOPED_TRACE(kernel::print(program));
+  int num_maps = 0;
+  const std::function<void(const kernel::Block&, bool)> walk = [&](const kernel::Block& block, bool in_loop) {
+    for (const kernel::Stmt& stmt : block) {
+      if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) walk(grid->body, in_loop);
+      if (const auto* loop = std::get_if<kernel::For>(&stmt.node)) walk(loop->body, true);
+      const auto* map = std::get_if<kernel::Map>(&stmt.node);
+      if (map == nullptr || !in_loop) continue;
+      ++num_maps;
+      EXPECT_EQ(map->dims.back().extent.bound, hidden) << map->name;
+    }
+  };
+  walk(program.body, false);
+  // Forward: sums, centred, squares; gates; the same of the cell, whose centred values are not kept; h. Backward: the cell's and one gate's, then
+  // the other three, each in five.
+  EXPECT_EQ(num_maps, 7 + 9);
+}
+
 // A voice has its memory from the start: real time begins with the first step.
 TEST(Streaming, NoStepAllocatesNotEvenTheFirst) {
   const nn::Sequential model(nn::LSTM(8, hidden), nn::Linear(hidden, 1));
