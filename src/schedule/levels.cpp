@@ -56,13 +56,14 @@ Role role_of(const Node& node, const AxisAnalysis& axes, int cls) {
 }
 
 // The tile class of a loop's body, if the loop is one of whole training steps: it cannot be part of a tile itself, but each
-// iteration has much to do that can.
-int outer_loop_class(const Node& node, const AxisAnalysis& axes) {
+// iteration has much to do that can. With a variable number of rows the class can only be theirs, `rows_class`: one run-time extent is
+// all that a program has.
+int outer_loop_class(const Node& node, const AxisAnalysis& axes, int rows_class) {
   if (!ir::is(node, OpKind::Loop)) return -1;
   if (node.regions.size() > 1 && node.regions[1]->outputs()[0].rank() > 0) return -1;
   const Graph& body = *node.regions[0];
   const int cls = axes.choose_tile_class(body);
-  if (cls < 0 || axes.extent(cls) < 16) return -1;
+  if (cls < 0 || axes.extent(cls) < 16 || (rows_class >= 0 && cls != rows_class)) return -1;
   double inside = 0, all = 0;
   for (const auto& n : body.nodes()) {
     if (floats(*n)) continue;
@@ -73,7 +74,7 @@ int outer_loop_class(const Node& node, const AxisAnalysis& axes) {
   // Workers meet after each region: an axis that is summed over again and again, as the width of the layers of one sample is, does
   // not pay, unless there is much to do in between. A batch is summed over at the end, for the gradient; one that is normalised is
   // summed over more often, and cut as in the program of one step all the same, whose sums have that order.
-  const int num_regions = (assign_levels(body, axes, cls).num_levels + 1) / 2;
+  const int num_regions = (assign_levels(body, axes, cls, rows_class).num_levels + 1) / 2;
   const double worth_a_region = num_regions <= 3 || axes.sums_products(cls) ? 1e4 : 1e5;
   return inside > 0.5 * all && inside > worth_a_region * num_regions ? cls : -1;
 }
@@ -112,13 +113,13 @@ void sink(const Graph& graph, const AxisAnalysis& axes, int tile_class, Levels& 
 
 }  // namespace
 
-Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_class) {
+Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_class, int rows_class) {
   Levels result;
   for (const auto& node : graph.nodes()) {
     const bool floating = floats(*node);
     const Role role = floating ? Role::Once : role_of(*node, axes, tile_class);
     int outer_class = -1;
-    if (role == Role::Once && (outer_class = outer_loop_class(*node, axes)) >= 0)
+    if (role == Role::Once && (outer_class = outer_loop_class(*node, axes, rows_class)) >= 0)
       result.outer_loops[node.get()] = outer_class;
     int at = role == Role::Once && outer_class < 0 ? 0 : 1;
     for (const Value& v : node->operands) {
@@ -128,7 +129,7 @@ Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_clas
       if (floating && tile_class >= 0 && axes.couples(*node, tile_class))
         at = std::max(at, (from + 1) / 2 * 2);  // rows of other tiles: the operand must be whole
       else if (floating)
-        at = std::max(at, from);
+        at = std::max(at, whole ? from + 1 : from);  // what shows an outer loop's results is read after it, too
       else if (whole && (role != Role::Once || outer_class >= 0))
         at = std::max(at, from % 2 == 1 ? from + 2 : from + 1);
       else if (role == Role::Once)
@@ -152,7 +153,7 @@ class LevelLowering {
       : context_(context),
         graph_(graph),
         outputs_(outputs),
-        levels_(assign_levels(graph, context.axes(), context.tile_class)) {
+        levels_(assign_levels(graph, context.axes(), context.tile_class, rows_class())) {
     num_levels_ = levels_.num_levels + 1;
     computed_.resize(static_cast<std::size_t>(num_levels_));
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -187,6 +188,8 @@ class LevelLowering {
   }
   // Where the node is computed; a partial sum one level before it is whole.
   int home(const Node& n) const { return levels_.level.at(&n) - (is_partial(n) ? 1 : 0); }
+  // The class whose extent is a run-time number; all tiles are cut along it then.
+  int rows_class() const { return context_.options().variable_rows ? context_.tile_class : -1; }
   bool has_tile_axis(Value v) const { return context_.axes().axis_in(v, context_.tile_class) >= 0; }
 
   void find_crossings();
@@ -437,8 +440,7 @@ void LevelLowering::tile_level(int level, Block& program) {
 }
 
 // The last level that reads an input; it may be overwritten there and later.
-int last_reader(const Graph& graph, const AxisAnalysis& axes, int cls, Value input) {
-  const Levels levels = assign_levels(graph, axes, cls);
+int last_reader(const Graph& graph, const Levels& levels, Value input) {
   int last = 0;
   const auto reads = [&](auto&& self, Value v) -> bool {
     if (v == input) return true;
@@ -511,14 +513,14 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
 
   const int outer_class = context_.tile_class;
   context_.tile_class = cls;
-  const Levels body_levels = assign_levels(body, context_.axes(), cls);
+  const Levels body_levels = assign_levels(body, context_.axes(), cls, rows_class());
   std::vector<LevelOutput> outputs(body.outputs().size());
   std::vector<BlockTarget> moves;
   for (std::size_t i = 0; i < num_carry; ++i) {
     const Value v = body.outputs()[i], old = body.inputs()[i];
     if (v == old) continue;
     const bool in_place = !floats(*v.node) && !body_levels.outer_loops.contains(v.node) &&
-                          last_reader(body, context_.axes(), cls, old) <= body_levels.level.at(v.node);
+                          last_reader(body, body_levels, old) <= body_levels.level.at(v.node);
     if (in_place) {
       outputs[i] = {places[i], old};
       continue;

@@ -21,7 +21,8 @@ struct Levels {
 
 // Nodes without work of their own: computed wherever they are used.
 bool floats(const Node& node);
-Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_class);
+// rows_class: the class of a variable number of rows, or -1.
+Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_class, int rows_class);
 
 // Where a result of a graph goes; `overwrites` is the input that lies there until then, if any.
 struct LevelOutput {

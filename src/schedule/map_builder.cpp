@@ -260,7 +260,10 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
       HOTLOOP_CHECK(storage.has_value(), "dynamic_slice reads memory");
       return load(*storage, v.dtype(), index, predicate, starts_of(node, 1, v.shape(), *storage, index, predicate));
     }
-    default: throw InternalError(__FILE__, __LINE__, "op " + node.op->name + " has no expression and is not in memory");
+    default:
+      throw InternalError(
+          __FILE__, __LINE__,
+          "op " + node.op->name + " of type " + v.type().str() + " has no expression and is not in memory");
   }
 }
 
