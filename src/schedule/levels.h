@@ -19,6 +19,8 @@ struct Levels {
   bool is_region(int l) const { return l % 2 == 1; }
 };
 
+// A sum over the tiles' axis whose parts each block of tiles adds up; it is whole one level after that where it is computed.
+bool sums_in_parts(const Node& node, const AxisAnalysis& axes, int tile_class);
 // Nodes without work of their own: computed wherever they are used.
 bool floats(const Node& node);
 // rows_class: the class of a variable number of rows, or -1.
