@@ -98,5 +98,19 @@ TEST(FinishOrder, IsThatOfTheSumsAlone) {
   EXPECT_TRUE(testing::same_bits(compile(alone)(x)[0], compile(widened)(x)[0]));
 }
 
+// Whole vectors of results, of the rows of a batch of any number too.
+TEST(FinishLanes, AreFilledWhateverTheNumberOfRows) {
+  const std::vector<ValueType> types = {{DType::F32, {64, width}}};
+  const auto graph =
+      trace([](std::span<const Value> in) { return std::vector<Value>{sqrt(reduce_sum(square(in[0]), {1}))}; }, types);
+  for (const bool any_rows : {false, true}) {
+    CompileOptions options;
+    options.keep_source = true;
+    if (any_rows) options.batch_axes = {0};
+    const std::string source = compile(graph, options).source();
+    EXPECT_NE(source.find("call <16 x float> @llvm.sqrt"), std::string::npos) << source;
+  }
+}
+
 }  // namespace
 }  // namespace hotloop

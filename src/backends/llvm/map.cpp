@@ -112,7 +112,7 @@ class MapEmitter {
   // together, and what follows is done once, on a vector of results.
   bool finishes_in_lanes() const {
     if (!vector_is_reduced_ || nest_.num_outer != 1 || nest_.vector_dim < 0) return false;
-    if (!nest_.dims[0].is_static() || nest_.dims[0].extent < 2) return false;
+    if (nest_.dims[0].extent < (nest_.dims[0].is_static() ? 2 : nest_.lanes)) return false;
     for (int i = nest_.body_end; i < static_cast<int>(nest_.instrs.size()); ++i) {
       const Instr& it = nest_.instr(i);
       const DType dtype = it.dtype;
@@ -129,6 +129,12 @@ class MapEmitter {
   }
 
   void finish_in_lanes() {
+    if (!nest_.dims[0].is_static()) {  // whole vectors of results, then one by one
+      Value* whole = code_.b.CreateAnd(extent(0), code_.i64(-nest_.lanes));
+      loop(0, code_.i64(0), whole, nest_.lanes,
+           [&](Value* first) { finish_block(moved(base_, 0, first), nest_.lanes); });
+      return loop(0, whole, extent(0), 1, [&](Value* iv) { at_outer({moved(base_, 0, iv)}, 1); });
+    }
     const std::int64_t count = nest_.dims[0].extent, whole = count / nest_.lanes * nest_.lanes;
     loop(0, code_.i64(0), code_.i64(whole), nest_.lanes,
          [&](Value* first) { finish_block(moved(base_, 0, first), nest_.lanes); });
