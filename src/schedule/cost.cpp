@@ -92,7 +92,8 @@ class Estimate {
   double of(const Pack& pack) const {
     const int lanes = lanes_of(pack.dtype);
     const auto vectors = static_cast<double>(pack.k * divided_up(pack.n, lanes));
-    return statement_ns + vectors * (pack.n_stride == 1 ? registers_ : lanes) * ns_per_cycle;
+    const double ns = vectors * (pack.n_stride == 1 ? registers_ : lanes) * ns_per_cycle;
+    return statement_ns + (pack.split && !alone_ ? ns / num_workers_ : ns);
   }
 
   double of(const For& loop) const {

@@ -30,6 +30,9 @@ bool may_meet(const Touch& a, const Touch& b);
 bool conflict(const Touch& a, const Touch& b);
 bool conflict(const std::vector<Touch>& a, const std::vector<Touch>& b);
 
+// Whether different buffers are at the same place of the shared arena, once memory is planned.
+bool share_memory(const Buffer& a, const Buffer& b);
+
 // Where `first` runs over multiples of `chunk`: whether b, at any of them, can meet a only in the same chunk or in one that comes
 // before it, in the order of rising `first` or, `reverse`, of falling.
 bool follows_by_chunks(const Touch& b, const Touch& a, std::int64_t chunk, std::int64_t num_chunks, bool reverse);

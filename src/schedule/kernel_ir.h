@@ -2,7 +2,7 @@
 //
 // A Program is SPMD: every worker (member of a CPU team; on a GPU, a thread block) runs the same body. `Grid` deals
 // blocks of tiles to workers, `Single` is run by worker 0, each of `Sections` by one worker while others run the rest, `Barrier` joins
-// all workers. Inside a Grid, Single or section, one worker runs the statements in order; on a GPU its threads share the points of each
+// all workers: what stands between two of them runs at once, and shares nothing that one of these statements writes. Inside a Grid, Single or section, one worker runs the statements in order; on a GPU its threads share the points of each
 // Map and Dot and meet after each statement, which is why a statement never reads what another point of the same statement writes.
 //
 // Nothing here assumes a CPU. A logical vector is 64 bytes (16 f32, 8 f64) on every target, so that orders of
@@ -182,6 +182,7 @@ struct Pack {
   std::int64_t k = 0, n = 0;
   int target = -1;  // buffer
   DType dtype = DType::F32;
+  bool split = false;  // outside Grid and Single: the panels are divided among the workers
 };
 
 inline DType factor_dtype(const Dot& dot) { return dot.pairs ? DType::U32 : dot.dtype; }

@@ -187,7 +187,7 @@ class Printer {
   void print_node(const Pack& pack) {
     line("pack " + std::string(name_of(pack.dtype)) + " " + buffer(pack.target) + " = " + access(pack.source) + " k " +
          std::to_string(pack.k) + " stride " + std::to_string(pack.k_stride) + ", n " + std::to_string(pack.n) +
-         " stride " + std::to_string(pack.n_stride));
+         " stride " + std::to_string(pack.n_stride) + (pack.split ? " split" : ""));
   }
 
   void print_node(const For& loop) {

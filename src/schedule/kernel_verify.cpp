@@ -7,6 +7,7 @@
 
 #include "hotloop/error.h"
 #include "schedule/kernel_ir.h"
+#include "schedule/phases.h"
 #include "schedule/sections.h"
 
 namespace hotloop::kernel {
@@ -187,13 +188,17 @@ class Verifier {
       check(index.coefficient(grid_->block) != 0 || index.coefficient(grid_->row0) != 0,
             "every block would write the same elements of " + b.name + ": in a Grid each has its own");
     check(place != Place::Outside || split || b.space == Space::Worker,
-          "all workers would write " + b.name + ": outside Grid, Single and Sections only a split Map may");
+          "all workers would write " + b.name + ": outside Grid, Single and Sections only a split Map or Pack may");
     if (b.space == Space::Result) written_results_[b.index] = true;
   }
 
   // Statements.
   void verify_block(const Block& block, Place place) {
     const auto outer = scope_;  // a Let lives until the end of its block
+    if (place == Place::Outside) {
+      const auto broken = broken_phase(p_, block);
+      check(!broken, broken.value_or(""));
+    }
     for (const Stmt& stmt : block) {
       std::visit([&](const auto& node) { verify_node(node, place); }, stmt.node);
     }
@@ -400,6 +405,7 @@ class Verifier {
   void verify_node(const Pack& pack, Place place) {
     at_ = "pack";
     check(pack.k >= 0 && pack.n >= 0, "its extents must not be negative");
+    check(!pack.split || place == Place::Outside, "only a Pack outside Grid and Single is split");
     check(is_float(pack.dtype) || pack.dtype == DType::U32, "it is defined for floats and pairs of bfloat16");
     check(pack.source.indirect.empty(), "its source is affine");
     Span span;
@@ -410,7 +416,7 @@ class Verifier {
     const Access target{.buffer = pack.target, .index = 0, .indirect = {}};
     const bool empty = pack.k == 0 || pack.n == 0;
     verify_written(verify_access(target, pack.dtype, !empty, {0, pack.k * ((pack.n + lanes - 1) / lanes * lanes) - 1}),
-                   target.index, place, false);
+                   target.index, place, pack.split);
   }
 
   void verify_node(const For& loop, Place place) {

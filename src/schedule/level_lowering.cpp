@@ -71,7 +71,7 @@ class LevelLowering {
   void single_level(int level, Block& program);
   void tile_level(int level, Block& program);
   void outer_loop(const Node& loop, int cls, Block& program);
-  void append_once(Block block, Block& program) const;
+  void append_once(Block block, Block& program, bool for_tiles = false) const;
 
   LoweringContext& context_;
   const Graph& graph_;
@@ -157,8 +157,9 @@ std::vector<BlockTarget> LevelLowering::output_targets(int level) {
   return targets;
 }
 
-// Statements outside tiles: large maps are shared by the workers, the rest is run by the first one.
-void LevelLowering::append_once(Block block, Block& program) const {
+// Statements outside tiles: large maps are shared by the workers, as are large packs which all of them read `for_tiles`; the rest is run by the
+// first one. (Packs that one worker reads are better made by it: make_sections.) What can run at once join_phases puts together.
+void LevelLowering::append_once(Block block, Block& program, bool for_tiles) const {
   constexpr std::int64_t worth_splitting = 1 << 14;
   kernel::Single single;
   const auto flush = [&] {
@@ -173,10 +174,13 @@ void LevelLowering::append_once(Block block, Block& program) const {
     if (map != nullptr)
       for (const auto& d : map->dims) points *= d.extent.bound;
     const bool ordered = map != nullptr && map->vector_dim < 0;
-    if (map != nullptr && !ordered && map->num_outer > 0 && context_.options().num_workers > 1 &&
+    auto* pack = std::get_if<kernel::Pack>(&stmt.node);
+    if (pack != nullptr && for_tiles && pack->n > context_.program.target.panel(pack->dtype))
+      points = pack->k * pack->n;
+    if (((map != nullptr && !ordered && map->num_outer > 0) || pack != nullptr) && context_.options().num_workers > 1 &&
         points >= worth_splitting) {
       flush();
-      map->split = true;
+      (map != nullptr ? map->split : pack->split) = true;
       program.push_back(std::move(stmt));
       program.push_back({kernel::Barrier{}});
     } else {
@@ -306,7 +310,7 @@ void LevelLowering::tile_level(int level, Block& program) {
   grid.body = lower_block(context_, nodes, targets, {});
   context_.leave_tile();
   for (const auto& [v, place] : shared) context_.bind(v, place);
-  append_once(context_.leave_region(), program);
+  append_once(context_.leave_region(), program, tiles > 1);
   program.push_back({std::move(grid)});
   program.push_back({kernel::Barrier{}});
 }

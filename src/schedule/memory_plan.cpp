@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <vector>
+
+#include "schedule/phases.h"
 
 namespace hotloop {
 
@@ -11,7 +14,8 @@ using kernel::Space;
 
 namespace {
 
-// Positions number the statements in program order; a nest is a loop, a grid, which loops over tiles, or sections and each of them.
+// Positions number the statements in program order; a nest is a loop, a grid, which loops over tiles, or sections and each of them. What stands
+// between two barriers and runs at once counts as sections.
 struct Nest {
   enum class Kind { Loop, Grid, Sections, Section, Rounds };  // the last: a section of several rounds
   int parent = -1;
@@ -103,10 +107,36 @@ class Lifetimes {
   void close(int nest) { nests_[static_cast<std::size_t>(nest)].end = position_; }
 
   void walk(const Block& block, int nest) {
-    for (const kernel::Stmt& stmt : block) {
-      ++position_;
-      std::visit([&](const auto& s) { visit(s, nest); }, stmt.node);
+    for (std::size_t i = 0; i < block.size();) {
+      std::size_t end = i;
+      while (end < block.size() && kernel::may_run_beside_others(block[end])) ++end;
+      if (end - i > 1) {
+        run_at_once(std::span(block).subspan(i, end - i), nest);
+        i = end;
+      } else {
+        step(block[i++], nest);
+      }
     }
+  }
+  void step(const kernel::Stmt& stmt, int nest) {
+    ++position_;
+    std::visit([&](const auto& s) { visit(s, nest); }, stmt.node);
+  }
+  void run_at_once(std::span<const kernel::Stmt> statements, int nest) {
+    const int together = open(nest, Nest::Kind::Sections);
+    const auto add = [&](std::span<const kernel::Stmt> one) {
+      const int inner = open(together, Nest::Kind::Section);
+      for (const kernel::Stmt& stmt : one) step(stmt, inner);
+      ++position_;
+      close(inner);
+    };
+    for (const kernel::Stmt& stmt : statements) {
+      if (const auto* all = std::get_if<kernel::Sections>(&stmt.node))
+        for (const kernel::Section& section : all->sections) add(section.body);
+      else
+        add({&stmt, 1});
+    }
+    close(together);
   }
   void visit(const kernel::Map& map, int nest) {
     for (const auto& i : map.instrs)

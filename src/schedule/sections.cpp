@@ -10,6 +10,7 @@
 #include "schedule/cost.h"
 #include "schedule/footprint.h"
 #include "schedule/memory_plan.h"
+#include "schedule/phases.h"
 #include "schedule/pipeline.h"
 
 namespace hotloop::kernel {
@@ -398,6 +399,7 @@ void make_sections(Program& program, int num_workers, bool always) {
   // Of the time without; estimates of rounds, which are short, err more.
   constexpr double worth_it = 0.95, worth_rounds = 0.85;
   const Program whole = program;
+  join_phases(program);
   plan_memory(program);
   const double uncut = least_time_ns(program, num_workers);
   double least = uncut;
@@ -407,6 +409,7 @@ void make_sections(Program& program, int num_workers, bool always) {
     Program cut = whole;
     open_single_tiles(cut, cut.body);
     if (!SectionMaker(cut, num_workers, always ? 0 : TeamCost{}.join_ns, pipelines).run()) continue;
+    join_phases(cut);
     plan_memory(cut);
     const double ns = least_time_ns(cut, num_workers);
     if (!always && ns >= std::min(least, (pipelines ? worth_rounds : worth_it) * uncut)) continue;

@@ -10,7 +10,7 @@
 namespace hotloop::kernel {
 
 // Cuts what one worker alone would run into sections, where so many workers gain by it as the cost model has it, or, for tests,
-// wherever there are two. Lays out the memory (plan_memory).
+// wherever there are two. Takes out barriers that are not needed (join_phases) and lays out the memory (plan_memory).
 void make_sections(Program& program, int num_workers, bool always = false);
 
 // The rule that the sections break, if they do: what two of them share must be read only, or pass from one to the next by chunks.

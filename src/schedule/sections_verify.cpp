@@ -1,27 +1,8 @@
 // Sections run at once: no element that one of them writes may be touched by another, unless rounds lie between.
-#include <algorithm>
-
 #include "schedule/footprint.h"
 #include "schedule/sections.h"
 
 namespace hotloop::kernel {
-namespace {
-
-struct Bytes {
-  std::int64_t begin, end;
-};
-
-Bytes place_of(const Buffer& buffer) { return {buffer.offset, buffer.offset + bytes_of(buffer)}; }
-
-// Different buffers at the same place of the shared arena.
-bool share_memory(const Buffer& a, const Buffer& b) {
-  if (a.space != Space::Shared || b.space != Space::Shared) return false;
-  const Bytes x = place_of(a), y = place_of(b);
-  return x.begin < y.end && y.begin < x.end;
-}
-
-}  // namespace
-
 std::optional<std::string> broken_rule(const Program& program, const Sections& all) {
   const auto buffer = [&](const Touch& t) -> const Buffer& {
     return program.buffers[static_cast<std::size_t>(t.buffer)];

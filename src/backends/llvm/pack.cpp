@@ -6,6 +6,7 @@
 namespace hotloop::codegen {
 
 using kernel::Pack;
+using Values = Code::Values;
 
 namespace {
 
@@ -29,34 +30,57 @@ void emit_panel(Code& code, const Pack& pack, Value* source, Value* target, int 
 
 }  // namespace
 
-void emit_pack(Code& code, const Frame& frame, const Pack& pack) {
+void emit_pack(Code& code, const Frame& frame, const Pack& pack, bool may_split) {
   ModuleState& state = code.state();
+  const bool split = pack.split && may_split;
+  const std::int64_t panel = state.program.target.panel(pack.dtype), full = pack.n / panel * panel;
   std::ostringstream key;
   key << "pack " << name_of(pack.dtype) << ' ' << pack.k_stride << ' ' << pack.n_stride << ' ' << pack.k << ' '
-      << pack.n;
+      << pack.n << ' ' << split;
   llvm::Function*& function = state.outlined[key.str()];
   if (function == nullptr) {
-    llvm::Type* pointer = code.b.getPtrTy();
-    auto* type = llvm::FunctionType::get(code.b.getVoidTy(), {pointer, pointer}, false);
+    llvm::Type *pointer = code.b.getPtrTy(), *i64 = code.b.getInt64Ty();
+    std::vector<llvm::Type*> types{pointer, pointer};
+    if (split) types.insert(types.end(), {i64, i64});  // the first column, and the one after the last
+    auto* type = llvm::FunctionType::get(code.b.getVoidTy(), types, false);
     function = state.create_function("pack", type, false);
     Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
     Value* source = function->getArg(0);
     Value* target = function->getArg(1);
+    Value* begin = split ? function->getArg(2) : inner.i64(0);
+    Value* end = split ? function->getArg(3) : inner.i64(pack.n);
     const std::int64_t bytes = bytes_of(pack.dtype);
     const int lanes = lanes_of(pack.dtype);
-    const std::int64_t panel = state.program.target.panel(pack.dtype), full = pack.n / panel * panel;
-    inner.loop(inner.i64(0), inner.i64(full), panel, [&](Value* column) {
+    Value* end_full = inner.i64(full);
+    if (split) end_full = inner.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, end_full);
+    inner.loop(begin, end_full, panel, [&](Value* column) {
       emit_panel(inner, pack, inner.offset(source, column, pack.n_stride * bytes),
                  inner.offset(target, column, pack.k * bytes), static_cast<int>(panel) / lanes, lanes);
     });
     if (full < pack.n) {
       const auto rest = static_cast<int>(pack.n - full), vectors = (rest + lanes - 1) / lanes;
-      emit_panel(inner, pack, inner.offset(source, full * pack.n_stride * bytes),
-                 inner.offset(target, full * pack.k * bytes), vectors, rest - (vectors - 1) * lanes);
+      Value* has_rest =
+          inner.b.CreateAnd(inner.b.CreateICmpSLE(begin, inner.i64(full)), inner.b.CreateICmpSGT(end, inner.i64(full)));
+      inner.when(has_rest, [&] {
+        emit_panel(inner, pack, inner.offset(source, full * pack.n_stride * bytes),
+                   inner.offset(target, full * pack.k * bytes), vectors, rest - (vectors - 1) * lanes);
+      });
     }
     inner.b.CreateRetVoid();
   }
-  code.b.CreateCall(function, {frame.address(code, pack.source), frame.buffer(pack.target)});
+  Values args{frame.address(code, pack.source), frame.buffer(pack.target)};
+  if (split) {
+    // As many panels for each worker, one after the other.
+    Value* panels = code.i64((pack.n + panel - 1) / panel);
+    Value* all_but_one = code.b.CreateSub(frame.num_workers, code.i64(1));
+    Value* share = code.b.CreateUDiv(code.b.CreateAdd(panels, all_but_one), frame.num_workers);
+    Value* columns = code.b.CreateMul(share, code.i64(panel));
+    Value* begin = code.b.CreateMul(columns, frame.worker);
+    Value* end = code.b.CreateAdd(begin, columns);
+    args.push_back(begin);
+    args.push_back(code.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, code.i64(pack.n)));
+  }
+  code.b.CreateCall(function, args);
 }
 
 }  // namespace hotloop::codegen

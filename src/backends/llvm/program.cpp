@@ -197,7 +197,7 @@ class ProgramEmitter {
   void emit(const kernel::Map& map) { emit_map(code_, frame_, map, !one_worker_, held()); }
   void emit(const kernel::Dot& dot) { emit_dot(code_, frame_, dot, held()); }
   void emit(const kernel::Pack& pack) {
-    emit_pack(code_, frame_, pack);
+    emit_pack(code_, frame_, pack, !one_worker_);
     held_->forget(pack.target);
   }
 

@@ -415,7 +415,10 @@ class Renderer {
     open("");
     line("// pack");
     line("const " + type(pack.dtype) + "* const from = " + pointer(pack.source) + ";");
-    open_loop("n0", padded, "0", columns);
+    if (pack.split)
+      open_loop("n0", padded, std::string(d_.worker) + " * " + columns, std::string(d_.num_workers) + " * " + columns);
+    else
+      open_loop("n0", padded, "0", columns);
     line("const " + index_type() + " w = " + padded + " - n0 < " + columns + " ? " + padded + " - n0 : " + columns +
          ";");
     line(type(pack.dtype) + "* const to = " + name(pack.target) + " + n0 * " + number(pack.k) + ";");
