@@ -15,6 +15,7 @@
 #include "backends/backend.h"
 #include "core/cancel.h"
 #include "runtime/engine.h"
+#include "runtime/large_memory.h"
 #include "runtime/pool.h"
 #include "runtime/thread_team.h"
 #include "schedule/cost.h"
@@ -24,10 +25,6 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
-struct FreeMemory {
-  void operator()(std::byte* p) const { std::free(p); }
-};
-
 // The arenas of one call in progress, and the argument block of each worker.
 class Context {
  public:
@@ -35,8 +32,7 @@ class Context {
     // Two cache lines apart, so that neighbouring workers' prefetchers do not meet.
     const std::size_t stride = round_up(worker_bytes) + 2 * alignment;
     const std::size_t total = round_up(shared_bytes) + stride * static_cast<std::size_t>(num_workers);
-    arena_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, total)));
-    if (arena_ == nullptr) throw std::bad_alloc();
+    arena_ = take_memory(total, alignment);
     // All ones is a NaN: a schedule that reads what it never wrote is seen at once. It also maps the pages, which takes a second for
     // some gigabytes: a call may be cancelled meanwhile.
     constexpr std::size_t piece = std::size_t{16} << 20;
@@ -59,7 +55,7 @@ class Context {
  private:
   static std::size_t round_up(std::size_t n) { return (n + alignment - 1) / alignment * alignment; }
 
-  std::unique_ptr<std::byte, FreeMemory> arena_;
+  Memory arena_;
   std::vector<KernelContext> workers_;
   std::int64_t turn_ = 0;
 };
