@@ -63,9 +63,13 @@ class BlockLowering {
   bool reads_panels(const DotPlan& plan, const Node& term);
   bool changes_layout(const BlockTarget& target) const;
   void place();
-  // `finish`: the value itself, where it may be computed from the results of reductions as these end.
+  int long_functions_before(Value v);
+  std::size_t slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads,
+                              bool may_finish);
+  // `long_functions`: of the value (long_functions_before). `finish`: the value itself, where it may be computed from the results of
+  // reductions as these end.
   std::size_t slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
-                           std::optional<Value> finish = std::nullopt);
+                           int long_functions = 0, std::optional<Value> finish = std::nullopt);
   bool may_finish(Value v);
   bool is_light(Value v, DType dtype);
   bool takes_finish(const Slot& slot, const IndexSpace& space, DType dtype) const;
@@ -99,7 +103,8 @@ class BlockLowering {
   std::map<ValueKey, std::size_t> primary_target_;
   std::vector<Slot> slots_;
   std::map<ValueKey, std::size_t> producer_;
-  std::vector<std::size_t> late_copies_;  // targets written at the end, from a place of their own
+  std::map<ValueKey, int> long_functions_;  // of the longest way to a value through its map
+  std::vector<std::size_t> late_copies_;    // targets written at the end, from a place of their own
 };
 
 }  // namespace hotloop

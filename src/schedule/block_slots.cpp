@@ -112,8 +112,40 @@ bool BlockLowering::takes_finish(const Slot& slot, const IndexSpace& space, DTyp
   });
 }
 
+// How many functions of many instructions one after another lead from what lies in memory to v.
+int BlockLowering::long_functions_before(Value v) {
+  constexpr double transcendental = 20;  // cost_per_element
+  if (ir::is(*v.node, OpKind::Loop) || ir::is(*v.node, OpKind::Extent)) return 0;
+  int most = 0;
+  for (Value o : v.node->operands) {
+    o = context_.resolve(o);
+    if (!stored(o) || is_strided_view(*o.node)) most = std::max(most, long_functions_before(o));
+  }
+  return most + (ir::is(*v.node, OpKind::Elementwise) && v.node->op->cost_per_element >= transcendental ? 1 : 0);
+}
+
+// The map of v, whose functions follow those that its map has already passed through on the way to what v reads.
+std::size_t BlockLowering::slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads,
+                                           bool may_finish) {
+  const int own = long_functions_before(v);
+  const std::size_t s =
+      slot_for_map(space, Slot::Kind::Map, reads, own, may_finish ? std::optional(v) : std::nullopt);
+  int before = 0;
+  for (const auto& [key, same_point] : reads)
+    if (const auto it = producer_.find(key); it != producer_.end() && it->second == s)
+      before = std::max(before, long_functions_[key]);
+  long_functions_[key_of(v)] = before + own;
+  return s;
+}
+
 std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
-                                        std::optional<Value> finish) {
+                                        int long_functions, std::optional<Value> finish) {
+  // A processor works at some 200 instructions at once. Where a tanh waits for a sigmoid in the same map that is hardly more than one
+  // vector, and both chains are waited for; in a map of its own the tanh of several vectors are under way together.
+  constexpr double enough_points = 256;
+  double points = 1;
+  for (const kernel::Extent& e : space.outer) points *= static_cast<double>(e.bound);
+  const bool splits = long_functions > 0 && points >= enough_points;
   std::size_t earliest = 0;
   std::set<std::size_t> ends;  // reductions whose results are read as they end
   for (const auto& [key, same_point] : reads) {
@@ -124,7 +156,7 @@ std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind
     const bool written_as_operand =
         ir::is(*key.first, OpKind::Reshape) && !context_.is_short_row({const_cast<Node*>(key.first), 0});
     const bool joinable = kind == Slot::Kind::Map && from.kind == Slot::Kind::Map && from.space == space &&
-                          same_point && !written_as_operand;
+                          same_point && !written_as_operand && !(splits && long_functions_[key] > 0);
     const bool at_end = finish && same_point && !written_as_operand && takes_finish(from, space, finish->dtype());
     if (at_end) ends.insert(it->second);
     earliest = std::max(earliest, it->second + (joinable || at_end ? 0 : 1));
@@ -171,8 +203,7 @@ void BlockLowering::place_definition(Value v) {
     // A merging reshape is a copy in the index space of its operand.
     const bool merging = ir::is(node, OpKind::Reshape) && !context_.is_short_row(v);
     const bool finishes = !merging && !is_dot && may_finish(v);
-    s = slot_for_map(space_of(context_, merging ? node.operands[0] : v), kind, reads,
-                     finishes ? std::optional(v) : std::nullopt);
+    s = slot_for_map_of(v, space_of(context_, merging ? node.operands[0] : v), reads, finishes);
   } else if (kind == Slot::Kind::Reduction) {
     const auto& axes = node.attrs.integers("axes");
     for (int i = 0; i < node.operands[0].rank(); ++i) {
@@ -204,7 +235,7 @@ void BlockLowering::place_copy(std::size_t t) {
   const Value v = targets_[t].value;
   std::map<ValueKey, bool> reads;
   collect_reads(v, true, reads);
-  const std::size_t s = slot_for_map(space_of(context_, v), Slot::Kind::Map, reads);
+  const std::size_t s = slot_for_map_of(v, space_of(context_, v), reads, false);
   slots_[s].items.push_back({v, true, t, targets_[t].accumulate});
   for (const auto& [key, same_point] : reads) {
     const auto [it, fresh] = slots_[s].reads.try_emplace(key, same_point);
