@@ -128,8 +128,7 @@ int BlockLowering::long_functions_before(Value v) {
 std::size_t BlockLowering::slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads,
                                            bool may_finish) {
   const int own = long_functions_before(v);
-  const std::size_t s =
-      slot_for_map(space, Slot::Kind::Map, reads, own, may_finish ? std::optional(v) : std::nullopt);
+  const std::size_t s = slot_for_map(space, Slot::Kind::Map, reads, own, may_finish ? std::optional(v) : std::nullopt);
   int before = 0;
   for (const auto& [key, same_point] : reads)
     if (const auto it = producer_.find(key); it != producer_.end() && it->second == s)

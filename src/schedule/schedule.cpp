@@ -12,6 +12,7 @@
 #include "schedule/levels.h"
 #include "schedule/lower_math.h"
 #include "schedule/memory_plan.h"
+#include "schedule/overwrite.h"
 #include "schedule/sections.h"
 #include "schedule/stream_lanes.h"
 
@@ -84,6 +85,7 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     const Value to = graph->outputs()[static_cast<std::size_t>(output)];
     return axes.axis_in(from, context.tile_class) == axes.axis_in(to, context.tile_class);
   });
+  kernel::overwrite_last_reads(program);
   if (options.num_workers > 1)
     kernel::make_sections(program, options.num_workers, options.always_sections);
   else
