@@ -1,7 +1,7 @@
 // A carry that only accumulates, acc + dot(a_t, b_t) or acc + reduce_sum(a_t), is not computed in the loop: a and b are
 // kept for all steps, and after the loop one contraction over time as well gives the sum. This is how weight
-// gradients come to be one dot. Terms may be seen through changes of index (slices, transposes, ...) and products with what is the same in every
-// iteration.
+// gradients come to be one dot. Terms may be any linear function of such sums: changes of index (slices, transposes, ...), sums, differences and
+// concatenations, products with what is the same in every iteration. It is applied once, after the loop.
 //
 // Keeping pays for products, whose work it moves, and for sums of what is there for all steps anyway (the gradient of a bias beside that of its
 // weights). Another sum's operand is added up element by element over time instead, one carry in place of a tape, and reduced after the loop: the
@@ -9,8 +9,11 @@
 //
 // With `until` or `trip`, both factors are made ys, which are zero where the loop did not run.
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
 
-#include "hotloop/error.h"
 #include "passes/builder.h"
 #include "passes/loop_edit.h"
 
@@ -21,17 +24,6 @@ using ir::OpKind;
 using ir::ScalarOp;
 
 bool is_add(const Node& node) { return node.op->kind == OpKind::Elementwise && node.op->scalar == ScalarOp::Add; }
-
-bool is_view(const Node& node) {
-  switch (node.op->kind) {
-    case OpKind::Reshape:
-    case OpKind::Transpose:
-    case OpKind::Slice:
-    case OpKind::Broadcast:
-    case OpKind::Reverse: return true;
-    default: return false;
-  }
-}
 
 class DeferProducts {
  public:
@@ -83,8 +75,10 @@ class DeferProducts {
     while (v != out) {
       if (uses_.count(v) != 1 || uses_.is_output(v)) return;
       const ir::Use use = uses_.of(v)[0];
-      if (!is_add(*use.node) || keeps_grouping(*use.node)) return;
-      flatten(use.node->operands[static_cast<std::size_t>(1 - use.operand)], terms);
+      if (!is_add(*use.node)) return;
+      const Value other = use.node->operands[static_cast<std::size_t>(1 - use.operand)];
+      if (keeps_grouping(*use.node) && !is_product(other)) return;
+      flatten(other, terms);
       v = const_cast<Node*>(use.node)->result();
     }
     if (uses_.count(out) != 1) return;
@@ -107,55 +101,103 @@ class DeferProducts {
     }
   }
 
-  // Whether v has a value around the loop: a constant of it, a literal, a view of one.
+  // Whether v has a value around the loop: a constant of it, or what is so cheap to compute from such that it was left in the body.
   bool is_from_outside(Value v) const {
-    while (is_view(*v.node)) v = v.node->operands[0];
-    if (is_kind(v, OpKind::Constant)) return true;
-    for (int i = 0; i < loop_.num_consts(); ++i)
-      if (loop_.const_in(i) == v) return true;
-    return false;
+    if (!invariant(v)) return false;
+    switch (v.node->op->kind) {
+      case OpKind::Input:
+      case OpKind::Constant: return true;
+      case OpKind::Elementwise:
+      case OpKind::Reshape:
+      case OpKind::Transpose:
+      case OpKind::Broadcast:
+      case OpKind::Slice:
+      case OpKind::Reverse: return std::ranges::all_of(v.node->operands, [&](Value o) { return is_from_outside(o); });
+      default: return false;
+    }
   }
   Value outside(Value v) {
-    if (is_view(*v.node)) return builder_.make(*v.node->op, {outside(v.node->operands[0])}, v.node->attrs);
-    if (is_kind(v, OpKind::Constant)) return builder_.make(*v.node->op, {}, v.node->attrs);
     for (int i = 0; i < loop_.num_consts(); ++i)
       if (loop_.const_in(i) == v) return outer_(loop_.constant(i));
-    throw InternalError(__FILE__, __LINE__, "a factor of a deferred sum is not from outside the loop");
+    std::vector<Value> operands;
+    for (const Value& o : v.node->operands) operands.push_back(outside(o));
+    return builder_.make(*v.node->op, std::move(operands), v.node->attrs);
   }
 
-  // The operand x of f where f(sum of x_t) = sum of f(x_t), up to rounding; -1 if there is none. Where no iteration ran the sum is 0, whatever
-  // it is multiplied by: factors stay in loops that may end early.
-  int linear_operand(const Node& node) const {
-    if (is_view(node)) return 0;
-    if (node.op->kind != OpKind::Elementwise) return -1;
-    if (node.op->scalar == ScalarOp::Neg) return 0;
-    if (loop_.until() || loop_.has_trip()) return -1;
-    const auto is_factor = [&](int i) { return is_from_outside(node.operands[static_cast<std::size_t>(i)]); };
-    if (node.op->scalar == ScalarOp::Mul) return is_factor(1) ? 0 : is_factor(0) ? 1 : -1;
-    return node.op->scalar == ScalarOp::Div && is_factor(1) ? 0 : -1;
+  // The operands x of f where f(sum of x_t) = sum of f(x_t), up to rounding; none where there are none. Where no iteration ran the sum is 0,
+  // whatever it is multiplied by: factors stay in loops that may end early.
+  std::vector<Value> linear_in(const Node& node) const {
+    const auto& o = node.operands;
+    const auto beside_factor = [&](bool either) -> std::vector<Value> {
+      if (loop_.until() || loop_.has_trip()) return {};
+      if (is_from_outside(o[1])) return {o[0]};
+      if (either && is_from_outside(o[0])) return {o[1]};
+      return {};
+    };
+    switch (node.op->kind) {
+      case OpKind::Reshape:
+      case OpKind::Transpose:
+      case OpKind::Slice:
+      case OpKind::Broadcast:
+      case OpKind::Reverse:
+      case OpKind::Pad: return {o[0]};
+      case OpKind::Concat: return o;
+      case OpKind::Dot: return beside_factor(true);
+      case OpKind::Reduce: return node.op->name == "reduce_sum" ? std::vector{o[0]} : std::vector<Value>{};
+      case OpKind::Elementwise: break;
+      default: return {};
+    }
+    switch (node.op->scalar) {
+      case ScalarOp::Neg: return {o[0]};
+      case ScalarOp::Add:
+      case ScalarOp::Sub: return {o[0], o[1]};
+      case ScalarOp::Mul: return beside_factor(true);
+      case ScalarOp::Div: return beside_factor(false);
+      default: return {};
+    }
   }
 
-  Value base_of(Value v) const {
-    for (int i = 0; (i = linear_operand(*v.node)) >= 0;) v = v.node->operands[static_cast<std::size_t>(i)];
-    return v;
+  // What a value is to the sum of it over the steps: a sum of products that is deferred, a linear function of such, or neither.
+  enum class Role : std::uint8_t { None, Sum, Linear };
+  Role role_of(Value v) {
+    const std::pair<const Node*, int> key{v.node, v.index};
+    const auto known = roles_.find(key);
+    if (known != roles_.end()) return known->second;
+    const Node& node = *v.node;
+    const std::vector<Value> operands = linear_in(node);
+    const auto changes = [&](int i) { return !invariant(node.operands[static_cast<std::size_t>(i)]); };
+    Role role = Role::None;
+    if (is_pair_of_sums(node) && role_of(node.operands[0]) == Role::Sum && role_of(node.operands[1]) == Role::Sum)
+      role = Role::Sum;
+    else if (!operands.empty() && std::ranges::all_of(operands, [&](Value o) { return role_of(o) != Role::None; }))
+      role = Role::Linear;
+    else if (node.op->kind == OpKind::Dot && changes(0) && changes(1))
+      role = Role::Sum;
+    else if (node.op->name == "reduce_sum" && changes(0))
+      role = Role::Sum;
+    return roles_[key] = role;
   }
+  bool is_product(Value term) { return role_of(term) != Role::None; }
 
-  bool is_dot(Value term) const { return is_kind(base_of(term), OpKind::Dot); }
+  // The dots, reductions and pairs of reductions of a term.
+  void sums_of(Value term, std::vector<const Node*>& sums) {
+    if (role_of(term) == Role::Sum) return sums.push_back(term.node);
+    for (const Value& v : linear_in(*term.node)) sums_of(v, sums);
+  }
 
   // What dots read is kept. The operands of sums that are not are accumulated.
   void choose_accumulated() {
-    const auto each_term = [&](bool dots, const auto& visit) {
-      for (const Sum& sum : sums_)
-        for (const Value& term : sum.deferred)
-          if (is_dot(term) == dots) visit(*base_of(term).node);
-    };
-    each_term(true, [&](const Node& dot) {
-      for (const Value& factor : dot.operands) keep(factor);
-    });
-    each_term(false, [&](const Node& sum) {
-      const bool is_there = !is_pair_of_sums(sum) && is_kept(sum.operands[0]);
-      if (!is_there && std::ranges::find(accumulated_, &sum) == accumulated_.end()) accumulated_.push_back(&sum);
-    });
+    std::vector<const Node*> all;
+    for (const Sum& sum : sums_)
+      for (const Value& term : sum.deferred) sums_of(term, all);
+    for (const Node* dot : all)
+      if (dot->op->kind == OpKind::Dot)
+        for (const Value& factor : dot->operands) keep(factor);
+    for (const Node* sum : all) {
+      if (sum->op->kind == OpKind::Dot) continue;
+      const bool is_there = !is_pair_of_sums(*sum) && is_kept(sum->operands[0]);
+      if (!is_there && std::ranges::find(accumulated_, sum) == accumulated_.end()) accumulated_.push_back(sum);
+    }
   }
 
   // Two sums over the same axes, added or subtracted: one sum of what is added or subtracted element by element.
@@ -168,13 +210,6 @@ class DeferProducts {
   }
 
   static const Node& reduction(const Node& sum) { return is_pair_of_sums(sum) ? *sum.operands[0].node : sum; }
-
-  bool is_product(Value term) const {
-    const Node& base = *base_of(term).node;
-    if (base.op->kind == OpKind::Dot) return !invariant(base.operands[0]) && !invariant(base.operands[1]);
-    if (is_pair_of_sums(base)) return !invariant(base.operands[0]) && !invariant(base.operands[1]);
-    return base.op->name == "reduce_sum" && !invariant(base.operands[0]);
-  }
 
   // ---- the loop without the sums --------------------------------------------------------------------------------
   bool is_xs(Value v) const {
@@ -309,12 +344,11 @@ class DeferProducts {
   }
 
   Value after_loop(Value term) {
-    if (const int linear = linear_operand(*term.node); linear >= 0) {
+    if (role_of(term) == Role::Linear) {
+      const std::vector<Value> linear = linear_in(*term.node);
       std::vector<Value> operands;
-      for (int i = 0; i < static_cast<int>(term.node->operands.size()); ++i) {
-        const Value v = term.node->operands[static_cast<std::size_t>(i)];
-        operands.push_back(i == linear ? after_loop(v) : outside(v));
-      }
+      for (const Value& o : term.node->operands)
+        operands.push_back(std::ranges::find(linear, o) != linear.end() ? after_loop(o) : outside(o));
       return builder_.make(*term.node->op, std::move(operands), term.node->attrs);
     }
     const auto done = std::ranges::find(products_, term, &std::pair<Value, Value>::first);
@@ -345,6 +379,7 @@ class DeferProducts {
   ir::Uses uses_;
   ir::ValueIndex index_;
   std::vector<bool> invariant_;
+  std::map<std::pair<const Node*, int>, Role> roles_;
   LoopEdit edit_;
   std::vector<Sum> sums_;
   std::vector<Value> new_ys_;             // body values that become ys
