@@ -47,8 +47,16 @@ Origin origin_of(Value v, const Level& level, const ir::ValueIndex& index) {
 // Which axes run together, within one graph: those that meet elementwise, and those that a dot contracts. Loops and calls are not looked into.
 class AxisClasses {
  public:
-  explicit AxisClasses(const Graph& graph) : index_(graph), parent_(at(index_.size()) * at(Shape::max_rank)) {
+  // batch_axes: for each input the axis of the batch, or -1; none where it is not known.
+  AxisClasses(const Graph& graph, const std::vector<int>& batch_axes)
+      : index_(graph), parent_(at(index_.size()) * at(Shape::max_rank)) {
     std::iota(parent_.begin(), parent_.end(), std::size_t{0});
+    for (std::size_t i = 0; i < batch_axes.size(); ++i) {
+      if (batch_axes[i] < 0) continue;
+      const Value v = graph.inputs()[i];
+      if (rows_) unite(v, batch_axes[i], rows_, rows_axis_);
+      rows_ = v, rows_axis_ = batch_axes[i];
+    }
     for (const auto& node : graph.nodes()) {
       if (node->op->kind == OpKind::Input || node->types.size() != 1 || !node->regions.empty()) continue;
       for (std::size_t k = 0; k < node->operands.size(); ++k)
@@ -69,6 +77,8 @@ class AxisClasses {
     }
   }
 
+  // Whether it is the axis of the batch, where that is known.
+  bool is_rows(Value v, std::int64_t axis) { return rows_ && of(v, static_cast<int>(axis)) == of(rows_, rows_axis_); }
   // How many dots have an axis that runs with this one.
   std::int64_t num_dots(Value v, std::int64_t axis) { return num_dots_[of(v, static_cast<int>(axis))]; }
 
@@ -84,14 +94,18 @@ class AxisClasses {
   ir::ValueIndex index_;
   std::vector<std::size_t> parent_;
   std::map<std::size_t, std::int64_t> num_dots_;  // by class
+  Value rows_;
+  int rows_axis_ = 0;
 };
 
 using Key = std::tuple<int, int, int, Origin, int, Axes, Axes, Axes, Axes, Axes>;
 
 class MergeDots {
  public:
-  MergeDots(const Graph& graph, const Level& level)
-      : graph_(graph), level_(level), index_(graph), uses_(graph), merge_(graph) {}
+  MergeDots(const Graph& graph, const Level& level, const std::vector<int>& batch_axes)
+      : graph_(graph), level_(level), index_(graph), uses_(graph), merge_(graph) {
+    if (level.loop == nullptr && batch_axes.size() == graph.inputs().size()) batch_axes_ = batch_axes;
+  }
 
   std::shared_ptr<const Graph> run(const PassOptions& options) {
     std::map<Key, std::vector<Candidate>> buckets;
@@ -140,7 +154,8 @@ class MergeDots {
     if (level_.loop != nullptr || is_invariant) return !is_invariant;
     const Axes& contract = c.dot->attrs.integers(contract_name(1 - c.shared));
     if (contract.empty()) return false;
-    if (!classes_) classes_.emplace(graph_);
+    if (!classes_) classes_.emplace(graph_, batch_axes_);
+    if (classes_->is_rows(c.other(), free)) return false;
     // Rows run through a program from its first product to its last, features from one to the next.
     const std::int64_t across = classes_->num_dots(c.other(), free);
     std::int64_t over = 0;
@@ -194,6 +209,7 @@ class MergeDots {
 
   const Graph& graph_;
   const Level& level_;
+  std::vector<int> batch_axes_;
   ir::ValueIndex index_;
   ir::Uses uses_;
   std::optional<AxisClasses> classes_;
@@ -203,12 +219,14 @@ class MergeDots {
 }  // namespace
 
 Pass merge_dots() {
-  return {"merge_dots", "dots that share an operand become one wide dot", true,
-          [](const Graph& graph, const PassOptions& options) {
-            return rewrite_levels(
-                graph, [&](const Graph& g, const Level& level) { return MergeDots(g, level).run(options); },
-                options.bound);
-          }};
+  return {
+      "merge_dots", "dots that share an operand become one wide dot", true,
+      [](const Graph& graph, const PassOptions& options) {
+        return rewrite_levels(
+            graph,
+            [&](const Graph& g, const Level& level) { return MergeDots(g, level, options.batch_axes).run(options); },
+            options.bound);
+      }};
 }
 
 }  // namespace hotloop::passes

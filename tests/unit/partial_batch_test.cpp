@@ -131,6 +131,24 @@ TEST(PartialBatch, OneRowMayBeCoupled) {
   }
 }
 
+// Two values by the same weights: their rows are not laid side by side to make one product, however many products the width is in.
+TEST(PartialBatch, RowsAreNotMerged) {
+  const TracedFunction fn = [](std::span<const Value> in) {
+    const Value x = in[0], w = in[1], first = tanh(matmul(x, matmul(w, w)));
+    return std::vector<Value>{matmul(first * 0.5, w) * matmul(tanh(x), w)};
+  };
+  const auto arrays = [](std::int64_t rows) {
+    return std::vector<Array>{Array::full(DType::F64, {rows, 4}, 0.5), Array::full(DType::F64, {4, 4}, 0.25)};
+  };
+  const auto of = [](std::int64_t rows) {
+    return std::vector<ValueType>{{DType::F64, {rows, 4}}, {DType::F64, {4, 4}}};
+  };
+  const Executable run = compile(trace(fn, of(9)), options({0, -1}, "llvm"));
+  const Array got = run(arrays(5))[0], wanted = ir::evaluate(*trace(fn, of(5)), arrays(5))[0];
+  ASSERT_EQ(got.type(), wanted.type());
+  for (std::int64_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got.at(i), wanted.at(i), 1e-12);
+}
+
 // A write at a run-time place of each lane stays one: it does not become a choice for each place of the whole table.
 TEST(PartialBatch, LanesWriteAtTheirPlaces) {
   const TracedFunction write = [](std::span<const Value> in) {
