@@ -140,11 +140,14 @@ std::size_t BlockLowering::slot_for_map_of(Value v, const IndexSpace& space, con
 std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
                                         int long_functions, std::optional<Value> finish) {
   // A processor works at some 200 instructions at once. Where a tanh waits for a sigmoid in the same map that is hardly more than one
-  // vector, and both chains are waited for; in a map of its own the tanh of several vectors are under way together.
+  // vector, and both chains are waited for; in a map of its own the tanh of several vectors are under way together. Rows that fill no
+  // vector would pay more for the second pass.
   constexpr double enough_points = 256;
+  constexpr std::int64_t full_row = 16;
   double points = 1;
   for (const kernel::Extent& e : space.outer) points *= static_cast<double>(e.bound);
-  const bool splits = long_functions > 0 && points >= enough_points;
+  const bool splits =
+      long_functions > 0 && points >= enough_points && !space.outer.empty() && space.outer.back().bound >= full_row;
   std::size_t earliest = 0;
   std::set<std::size_t> ends;  // reductions whose results are read as they end
   for (const auto& [key, same_point] : reads) {

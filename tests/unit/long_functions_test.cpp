@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
+#include <utility>
 #include <vector>
 
 #include "hotloop/jit.h"
@@ -66,10 +66,12 @@ TEST(LongFunctions, ThatFollowOneAnotherHaveMapsOfTheirOwn) {
   EXPECT_EQ(counts.longest, 1);
 }
 
-TEST(LongFunctions, ShareAMapOfFewPoints) {
-  const Counts counts = counts_of(1, 64);
-  EXPECT_EQ(counts.maps_with_functions, 1);
-  EXPECT_EQ(counts.longest, 2);
+TEST(LongFunctions, ShareAMapOfFewPointsOrShortRows) {
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>(1, 64), {64, 8}}) {
+    const Counts counts = counts_of(rows, columns);
+    EXPECT_EQ(counts.maps_with_functions, 1) << rows;
+    EXPECT_EQ(counts.longest, 2) << rows;
+  }
 }
 
 }  // namespace
