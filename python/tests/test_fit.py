@@ -97,14 +97,15 @@ def test_an_exception_between_checkpoints_leaves_the_last_step(data, tmp_path, a
 
 
 def test_ctrl_c_ends_a_step_and_leaves_what_was_before_it(tmp_path, interrupt_after):
-    """A thousand steps in one call, of which an interrupt ends some one; the first call's thousand are on the disk."""
+    """Nine hundred steps in one call, of which an interrupt ends some one; those of the calls before it are on the disk."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4000, 40, 2)).astype(np.float32)
     data, options = (x, x[:, :, :1].sum(1)), {"batch_size": 2, "steps_per_call": 900, "validation": (x[:2], x[:2, 0, :1]), "progress": False}
-    sent, seconds = [], []
+    sent, seconds, done = [], [], []
 
     def watch(at):
-        if not sent and at.step == 900:
+        done.append(at.step)
+        if len(done) == 1:
             seconds.append(at.elapsed_s)
             interrupt_after(seconds[0] / 2, sent)
 
@@ -115,7 +116,8 @@ def test_ctrl_c_ends_a_step_and_leaves_what_was_before_it(tmp_path, interrupt_af
     assert time.perf_counter() - sent[0] < max(2, seconds[0] / 4)  # some milliseconds on a free machine
     seen = []
     hl.fit(model(), data, epochs=1, resume=tmp_path, callbacks=[lambda at: seen.append((at.epoch, at.step))], **options)
-    assert seen[0] == (1, 1800)
+    # In the second call, or where the machine is busy a later one: then steps go one by one, since too few are left of the epoch.
+    assert seen[0] == (1, done[-1] + (900 if done[-1] + 900 <= 2000 else 1))
 
 
 def test_an_interrupt_whose_handler_goes_on_changes_nothing(data, interrupt):
