@@ -64,7 +64,7 @@ class BlockLowering {
   bool changes_layout(const BlockTarget& target) const;
   void place();
   int long_functions_before(Value v);
-  std::size_t slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads, bool may_finish);
+  std::size_t slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads, bool finishes);
   // `long_functions`: of the value (long_functions_before). `finish`: the value itself, where it may be computed from the results of
   // reductions as these end.
   std::size_t slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,

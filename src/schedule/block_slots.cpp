@@ -126,9 +126,9 @@ int BlockLowering::long_functions_before(Value v) {
 
 // The map of v, whose functions follow those that its map has already passed through on the way to what v reads.
 std::size_t BlockLowering::slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads,
-                                           bool may_finish) {
+                                           bool finishes) {
   const int own = long_functions_before(v);
-  const std::size_t s = slot_for_map(space, Slot::Kind::Map, reads, own, may_finish ? std::optional(v) : std::nullopt);
+  const std::size_t s = slot_for_map(space, Slot::Kind::Map, reads, own, finishes ? std::optional(v) : std::nullopt);
   int before = 0;
   for (const auto& [key, same_point] : reads)
     if (const auto it = producer_.find(key); it != producer_.end() && it->second == s)
@@ -143,11 +143,10 @@ std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind
   // vector, and both chains are waited for; in a map of its own the tanh of several vectors are under way together. Rows that fill no
   // vector would pay more for the second pass.
   constexpr double enough_points = 256;
-  constexpr std::int64_t full_row = 16;
   double points = 1;
   for (const kernel::Extent& e : space.outer) points *= static_cast<double>(e.bound);
-  const bool splits =
-      long_functions > 0 && points >= enough_points && !space.outer.empty() && space.outer.back().bound >= full_row;
+  const bool splits = long_functions > 0 && points >= enough_points && !space.outer.empty() &&
+                      space.outer.back().bound >= kernel::lanes_of(DType::F32);
   std::size_t earliest = 0;
   std::set<std::size_t> ends;  // reductions whose results are read as they end
   for (const auto& [key, same_point] : reads) {

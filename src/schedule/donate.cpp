@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "schedule/footprint.h"
+
 namespace hotloop {
 namespace {
 
@@ -14,6 +16,7 @@ using kernel::Affine;
 using kernel::Block;
 using kernel::Extent;
 using kernel::Instr;
+using kernel::is_injective;
 using kernel::Space;
 using kernel::Var;
 
@@ -21,18 +24,6 @@ bool is_store(const Instr& i) { return i.kind == Instr::Kind::Store; }
 bool is_load(const Instr& i) { return i.kind == Instr::Kind::Load; }
 bool same_place(const Access& a, const Access& b) {
   return a.buffer == b.buffer && a.index == b.index && a.indirect.empty() && b.indirect.empty();
-}
-
-// Whether distinct points have distinct indices: each stride steps over all that the smaller ones reach.
-bool is_injective(std::vector<std::pair<std::int64_t, std::int64_t>> strides_and_extents) {
-  std::erase_if(strides_and_extents, [](const auto& d) { return d.second <= 1; });
-  std::ranges::sort(strides_and_extents);
-  std::int64_t reach = 0;
-  for (const auto& [stride, extent] : strides_and_extents) {
-    if (stride <= reach) return false;
-    reach += stride * (extent - 1);
-  }
-  return true;
 }
 
 // Calls f(access, extents) for what a statement reads or writes itself, nested statements aside. `extents`: what it adds to the

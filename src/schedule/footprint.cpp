@@ -192,4 +192,15 @@ bool follows_by_chunks(const Touch& b, const Touch& a, std::int64_t chunk, std::
   return (a.along > 0) != reverse ? y.high - x.low < step : y.low - x.high > -step;
 }
 
+bool is_injective(std::vector<std::pair<std::int64_t, std::int64_t>> strides_and_extents) {
+  std::erase_if(strides_and_extents, [](const auto& d) { return d.second <= 1; });
+  std::ranges::sort(strides_and_extents);
+  std::int64_t reach = 0;
+  for (const auto& [stride, extent] : strides_and_extents) {
+    if (stride <= reach) return false;
+    reach += stride * (extent - 1);
+  }
+  return true;
+}
+
 }  // namespace hotloop::kernel

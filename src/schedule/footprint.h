@@ -37,4 +37,7 @@ bool share_memory(const Buffer& a, const Buffer& b);
 // before it, in the order of rising `first` or, `reverse`, of falling.
 bool follows_by_chunks(const Touch& b, const Touch& a, std::int64_t chunk, std::int64_t num_chunks, bool reverse);
 
+// Whether distinct points have distinct indices: each stride steps over all that the smaller ones reach.
+bool is_injective(std::vector<std::pair<std::int64_t, std::int64_t>> strides_and_extents);
+
 }  // namespace hotloop::kernel

@@ -316,16 +316,13 @@ class Overwriter {
       }
     }
     if (!has_loop || used_by_load != from.terms.size() || used_by_store != to.terms.size()) return std::nullopt;
-    const auto tells_apart = [&](std::int64_t Digit::*stride) {
-      std::ranges::sort(digits, std::greater<>(), stride);
-      std::int64_t reach = 0;
-      for (auto d = digits.rbegin(); d != digits.rend(); ++d) {
-        if (*d.*stride <= reach) return false;
-        reach += *d.*stride * (d->extent - 1);
-      }
-      return true;
-    };
-    if (!tells_apart(&Digit::to) || !tells_apart(&Digit::from)) return std::nullopt;
+    std::vector<std::pair<std::int64_t, std::int64_t>> read, written;
+    for (const Digit& d : digits) {
+      read.emplace_back(d.from, d.extent);
+      written.emplace_back(d.to, d.extent);
+    }
+    if (!is_injective(std::move(read)) || !is_injective(std::move(written))) return std::nullopt;
+    std::ranges::sort(digits, std::greater<>(), &Digit::from);
     // Elements side by side stay so.
     if (digits.empty() || (digits.back().from == 1) != (digits.back().to == 1)) return std::nullopt;
     return digits;
