@@ -66,13 +66,13 @@ double sigmoid_f64(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 
 long double sigmoid_f80(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
 
 // In f32 the greatest errors over all floats (HOTLOOP_EXHAUSTIVE=1, avx512): exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.263.
-// In f64 those of a hundred times the samples that are drawn here: exp 0.893, expm1 1.612, log 0.916, log1p 0.930, tanh 1.794, sigmoid 1.959.
+// In f64 those of a hundred times the samples that are drawn here: exp 0.893, expm1 1.612, log 0.916, log1p 0.930, tanh 1.726, sigmoid 1.958.
 std::vector<Case> cases() {
   return {{ScalarOp::Exp, [](double x) { return std::exp(x); }, expl, 1.02, 1.0},
           {ScalarOp::Expm1, [](double x) { return std::expm1(x); }, expm1l, 1.6, 1.62},
           {ScalarOp::Log, [](double x) { return std::log(x); }, logl, 1.0, 1.0},
           {ScalarOp::Log1p, [](double x) { return std::log1p(x); }, log1pl, 1.01, 1.0},
-          {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, tanhl, 2.51, 1.81},
+          {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, tanhl, 2.51, 1.74},
           {ScalarOp::Sigmoid, sigmoid_f64, sigmoid_f80, 2.27, 1.98}};
 }
 
@@ -166,7 +166,7 @@ TEST_P(MathTest, F64RandomAndSpecial) {
   EXPECT_LE(worst, GetParam().max_ulp_f64) << "at " << worst_x << ", seed " << seed;
 }
 
-// Instructions from the argument to the result, one waiting for the other: what a step of a recurrent network waits for. Polynomials by Horner
+// Instructions from the argument to the result, one waiting for the other (a change of type takes no time): what a step of a recurrent network waits for. Polynomials by Horner
 // would make it four (f32) or a dozen (f64) longer.
 TEST(Math, ChainsAreShort) {
   const auto chain = [](ScalarOp op, DType dtype) {
@@ -178,15 +178,15 @@ TEST(Math, ChainsAreShort) {
       int most = 0;
       for (const int arg : in.args)
         if (arg >= 0) most = std::max(most, depth[static_cast<std::size_t>(arg)]);
-      depth.push_back(in.kind == Instr::Kind::Op ? most + 1 : most);
+      depth.push_back(in.kind == Instr::Kind::Op && in.op != ScalarOp::Bitcast ? most + 1 : most);
     }
     return depth.back();
   };
   EXPECT_LE(chain(ScalarOp::Exp, DType::F32), 14);
-  EXPECT_LE(chain(ScalarOp::Tanh, DType::F32), 14);
-  EXPECT_LE(chain(ScalarOp::Sigmoid, DType::F32), 13);
+  EXPECT_LE(chain(ScalarOp::Tanh, DType::F32), 13);
+  EXPECT_LE(chain(ScalarOp::Sigmoid, DType::F32), 12);
   EXPECT_LE(chain(ScalarOp::Exp, DType::F64), 17);
-  EXPECT_LE(chain(ScalarOp::Tanh, DType::F64), 19);
+  EXPECT_LE(chain(ScalarOp::Tanh, DType::F64), 17);
   EXPECT_LE(chain(ScalarOp::Sigmoid, DType::F64), 17);
 }
 

@@ -38,6 +38,10 @@ int Expander::polynomial(int x, int square, std::span<const double> coefficients
   return sum;
 }
 
+int Expander::scaled(int x, int exponent) {
+  return from_bits(int_op(ScalarOp::Add, to_bits(x), integer(std::int64_t{exponent} << (is_f32() ? 23 : 52))));
+}
+
 int Expander::copy_sign(int magnitude, int sign) {
   const std::int64_t sign_bit = is_f32() ? INT32_MIN : INT64_MIN;
   const int bit = int_op(ScalarOp::And, to_bits(sign), integer(sign_bit));

@@ -57,6 +57,8 @@ class Expander {
   int int_op(ScalarOp op, int a, int b) { return push(op, int_dtype(), a, b); }
   int select_bits(int condition, int a, int b) { return push(ScalarOp::Select, int_dtype(), condition, a, b); }
   int int_to_float(int a) { return push(ScalarOp::Cast, dtype_, a); }
+  // x * 2^exponent for an x in the normal range that stays there; what comes of NaN is not NaN.
+  int scaled(int x, int exponent);
   // |magnitude| with the sign of `sign`.
   int copy_sign(int magnitude, int sign);
 

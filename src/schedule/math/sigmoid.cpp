@@ -41,16 +41,18 @@ int tanh_of_two_products(Expander& e, int x) {
   return e.div(e.fma(minus, c, e.mul(plus, by.r)), e.fma(plus, c, e.mul(minus, by.r)));
 }
 
-// The same with the lower side as the upper one and 2 (C - r): rounding the upper one cancels where tanh is near 1. In f64 n becomes 1 late, since
-// C + 3r is the more accurate the larger r is: within 1.81 ulp.
+// The same as ((P - 1) (C + r) + 2r) over that and 2 (C - r): what rounds in the upper side cancels where tanh is near 1. In f64 n becomes 1 late, since
+// C + 3r is the more accurate the larger r is: within 1.73 ulp. There one product takes out n ln 2 / 2, too: what ln 2 loses when it is rounded to f64
+// is a third of what x itself may be off by.
 int tanh_of_difference(Expander& e, int x) {
   const bool f32 = e.is_f32();
-  const int one = e.constant(1), clamped = e.at_most(e.abs(x), e.constant(f32 ? 9.02 : 19.07));
-  const auto by = f32 ? e.reduce(clamped, 2 * inverse_ln2, ln2_high_f32 / 2, ln2_low_f32 / 2)
-                      : e.reduce(clamped, 2 * inverse_ln2, ln2_high_f64 / 2, ln2_low_f64 / 2, 0, -0.25);
+  const int clamped = e.at_most(e.abs(x), e.constant(f32 ? 9.02 : 19.07));
+  const auto by = f32           ? e.reduce(clamped, 2 * inverse_ln2, ln2_high_f32 / 2, ln2_low_f32 / 2)
+                  : e.has_fma() ? e.reduce(clamped, 2 * inverse_ln2, ln2_f64 / 2, 0, 0, -0.25)
+                                : e.reduce(clamped, 2 * inverse_ln2, ln2_high_f64 / 2, ln2_low_f64 / 2, 0, -0.25);
   const int square = e.mul(by.r, by.r);
   const int c = f32 ? r_coth_r(e, square, r_coth_r_f32) : r_coth_r(e, square, r_coth_r_f64_wide);
-  const int above = e.fma(e.sub(by.power, one), c, e.mul(e.add(by.power, one), by.r));
+  const int above = e.fma(e.sub(by.power, e.constant(1)), e.add(c, by.r), e.add(by.r, by.r));
   return e.copy_sign(e.div(above, e.fma(e.constant(2), e.sub(c, by.r), above)), x);
 }
 
@@ -77,13 +79,15 @@ int sigmoid(Expander& e, int x) {
     return r_coth_r(e, e.mul(twice_r, twice_r), of, 2, 2 * factor);
   };
   if (!short_chain) {
-    const int c = f32 ? c_of(by.r, r_coth_r_f32) : c_of(by.r, r_coth_r_f64), r = e.mul(by.r, e.constant(factor));
+    const int c = f32 ? c_of(by.r, r_coth_r_f32) : c_of(by.r, r_coth_r_f64);
     if (!e.has_fma()) {
-      const int above = e.mul(e.add(c, r), one);
+      const int r = e.mul(by.r, e.constant(factor)), above = e.mul(e.add(c, r), one);
       return e.div(above, e.add(above, e.mul(by.power, e.sub(c, r))));
     }
-    const int above = e.fma(one, c, e.mul(r, one));
-    return e.div(above, e.fma(by.power, c, e.fma(e.neg(by.power), r, above)));
+    // C - r from C + r, so that they are wrong by the same where P is 1 and their sum matters.
+    const int plus = e.fma(by.r, e.constant(factor), c), minus = e.fma(by.r, e.constant(-2 * factor), plus);
+    const int above = e.scaled(plus, offset);
+    return e.div(above, e.fma(by.power, minus, above));
   }
   const int c = c_of(by.head, r_coth_r_f32);  // what head lacks of r is too little to change C
   // 1 - P as 2 - (1 + P): where P is lost in one of the two it is in the other, or the result would exceed 1.
