@@ -18,6 +18,7 @@
 #include "runtime/large_memory.h"
 #include "runtime/pool.h"
 #include "runtime/thread_team.h"
+#include "schedule/accesses.h"
 #include "schedule/cost.h"
 
 namespace hotloop::runtime {
@@ -61,30 +62,14 @@ class Context {
 };
 
 void count_statements(const kernel::Block& block, KernelRecord& record) {
-  for (const kernel::Stmt& stmt : block)
-    std::visit(
-        [&](const auto& s) {
-          using T = std::decay_t<decltype(s)>;
-          if constexpr (std::is_same_v<T, kernel::Map>) {
-            ++record.num_maps;
-          } else if constexpr (std::is_same_v<T, kernel::Dot>) {
-            ++record.num_dots;
-          } else if constexpr (std::is_same_v<T, kernel::For>) {
-            ++record.num_loops;
-            count_statements(s.test, record);
-            count_statements(s.body, record);
-          } else if constexpr (std::is_same_v<T, kernel::Grid>) {
-            ++record.num_grids;
-            count_statements(s.prologue, record);
-            count_statements(s.body, record);
-          } else if constexpr (std::is_same_v<T, kernel::Single>) {
-            count_statements(s.body, record);
-          } else if constexpr (std::is_same_v<T, kernel::Sections>) {
-            record.num_sections += static_cast<int>(s.sections.size());
-            for (const kernel::Section& section : s.sections) count_statements(section.body, record);
-          }
-        },
-        stmt.node);
+  kernel::for_each_statement(block, [&](const auto& s) {
+    using T = std::decay_t<decltype(s)>;
+    record.num_maps += std::is_same_v<T, kernel::Map>;
+    record.num_dots += std::is_same_v<T, kernel::Dot>;
+    record.num_loops += std::is_same_v<T, kernel::For>;
+    record.num_grids += std::is_same_v<T, kernel::Grid>;
+    if constexpr (std::is_same_v<T, kernel::Sections>) record.num_sections += static_cast<int>(s.sections.size());
+  });
 }
 
 }  // namespace
@@ -98,10 +83,9 @@ namespace {
 
 std::int64_t slots_in(const kernel::Block& block) {
   std::int64_t slots = 0;
-  for (const kernel::Stmt& stmt : block) {
-    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) slots = std::max(slots, grid->slots);
-    if (const auto* loop = std::get_if<kernel::For>(&stmt.node)) slots = std::max(slots, slots_in(loop->body));
-  }
+  kernel::for_each_statement(block, [&](const auto& s) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(s)>, kernel::Grid>) slots = std::max(slots, s.slots);
+  });
   return slots;
 }
 

@@ -183,7 +183,7 @@ class Exchange {
  private:
   static constexpr std::int64_t everybody = -1;
   void touch(const Block& statements, std::int64_t worker) {
-    for (const Touch& t : touches_of(program_, statements)) workers_[t.buffer].insert(worker);
+    for (const Touch& t : touches_of(statements)) workers_[t.buffer].insert(worker);
   }
   void block(const Block& statements, std::int64_t worker) {
     for (const Stmt& stmt : statements) {
@@ -197,7 +197,7 @@ class Exchange {
         block(loop->test, worker);
         block(loop->body, worker);
       } else {
-        for (const Touch& t : touches_of(program_, stmt)) {
+        for (const Touch& t : touches_of(stmt)) {
           workers_[t.buffer].insert(worker);
           if (std::holds_alternative<Grid>(stmt.node)) in_grids_.insert(t.buffer);
         }

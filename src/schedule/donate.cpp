@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedule/accesses.h"
 #include "schedule/footprint.h"
 
 namespace hotloop {
@@ -24,54 +25,6 @@ bool is_store(const Instr& i) { return i.kind == Instr::Kind::Store; }
 bool is_load(const Instr& i) { return i.kind == Instr::Kind::Load; }
 bool same_place(const Access& a, const Access& b) {
   return a.buffer == b.buffer && a.index == b.index && a.indirect.empty() && b.indirect.empty();
-}
-
-// Calls f(access, extents) for what a statement reads or writes itself, nested statements aside. `extents`: what it adds to the
-// index besides the access's variables, as (extent, stride).
-using Reach = std::vector<std::pair<Extent, std::int64_t>>;
-template <class Stmt, class F> void each_access(Stmt& stmt, F&& f) {
-  using T = std::remove_const_t<Stmt>;
-  if constexpr (std::is_same_v<T, kernel::Map>) {
-    for (auto& i : stmt.instrs)
-      if (is_load(i) || is_store(i)) f(i.access, Reach{});
-  } else if constexpr (std::is_same_v<T, kernel::Dot>) {
-    for (auto& s : stmt.segments) {
-      Reach a{{stmt.m, s.a_m}}, b{{stmt.n, s.b_n}};
-      for (const kernel::KDim& k : s.k) {
-        a.emplace_back(k.extent, k.a_stride);
-        b.emplace_back(k.extent, k.b_stride);
-      }
-      f(s.a, a);
-      f(s.b, b);
-    }
-    if (stmt.init) f(*stmt.init, Reach{{stmt.m, stmt.init_m}, {stmt.n, stmt.init_n}});
-    f(stmt.c, Reach{{stmt.m, stmt.c_m}, {stmt.n, stmt.c_n}});
-  } else if constexpr (std::is_same_v<T, kernel::Pack>) {
-    f(stmt.source, Reach{{{stmt.k}, stmt.k_stride}, {{stmt.n}, stmt.n_stride}});
-  } else if constexpr (std::is_same_v<T, kernel::For>) {
-    if (stmt.stop) f(*stmt.stop, Reach{});
-  } else if constexpr (std::is_same_v<T, kernel::Let>) {
-    f(stmt.source, Reach{});
-  }
-}
-
-template <class B, class F> void each_statement(B& block, F&& f) {
-  for (auto& stmt : block)
-    std::visit(
-        [&](auto& s) {
-          f(s);
-          using T = std::remove_cvref_t<decltype(s)>;
-          if constexpr (std::is_same_v<T, kernel::For>) {
-            each_statement(s.test, f);
-            each_statement(s.body, f);
-          } else if constexpr (std::is_same_v<T, kernel::Grid>) {
-            each_statement(s.prologue, f);
-            each_statement(s.body, f);
-          } else if constexpr (std::is_same_v<T, kernel::Single>) {
-            each_statement(s.body, f);
-          }
-        },
-        stmt.node);
 }
 
 struct Touches {
@@ -102,25 +55,15 @@ class Order {
  private:
   template <class Stmt> Touches touches_of(const Stmt& stmt) const {
     Touches t;
-    each_access(stmt, [&](const Access& a, const Reach&) {
-      if (a.buffer == argument_) t.reads_argument = true;
+    kernel::for_each_access(stmt, [&](const kernel::Use& use) {
+      t.reads_argument |= use.access->buffer == argument_;
+      if (use.access->buffer == result_) (use.writes ? t.writes_result : t.reads_result) = true;
     });
-    if constexpr (std::is_same_v<Stmt, kernel::Map>) {
-      for (const Instr& i : stmt.instrs) {
-        if (i.access.buffer != result_) continue;
-        t.writes_result |= is_store(i);
-        t.reads_result |= is_load(i);
-      }
-    } else if constexpr (std::is_same_v<Stmt, kernel::Dot>) {
-      t.writes_result = stmt.c.buffer == result_;
-    } else if constexpr (std::is_same_v<Stmt, kernel::Pack>) {
-      t.writes_result = stmt.target == result_;
-    }
     return t;
   }
   Touches touches_of_all(const Block& statements) const {
     Touches all;
-    each_statement(statements, [&](const auto& s) { all |= touches_of(s); });
+    kernel::for_each_statement(statements, [&](const auto& s) { all |= touches_of(s); });
     return all;
   }
 
@@ -183,6 +126,11 @@ class Order {
   template <class Stmt> void visit(const Stmt& stmt, bool) { account(stmt); }
   void visit(const kernel::Barrier&, bool) { read_earlier_ = read_here_ = false; }
   void visit(const kernel::Single& single, bool) { block(single.body, false); }
+  void visit(const kernel::Sections& all, bool) {
+    // As if each statement were another worker's. What a round writes, the next one finds.
+    for (int round = 0; round < (all.num_rounds() > 1 ? 2 : 1); ++round)
+      for (const kernel::Section& section : all.sections) block(section.body, true);
+  }
   void visit(const kernel::For& loop, bool outside) {
     // What an iteration writes, the next one finds.
     for (int round = 0; round < (loop.trip.is_static() && loop.trip.bound <= 1 ? 1 : 2); ++round) {
@@ -220,24 +168,23 @@ class Order {
 
    private:
     void block(const Block& statements) {
-      for (const kernel::Stmt& stmt : statements) std::visit([&](const auto& s) { visit(s); }, stmt.node);
-    }
-    template <class Stmt> void visit(const Stmt& stmt) {
-      if constexpr (std::is_same_v<Stmt, kernel::Map>)
-        for (const kernel::Dim& d : stmt.dims) extents_[d.var] = d.extent;
-      each_access(stmt, [&](const Access& a, const Reach& reach) {
-        if (a.buffer == order_.argument_ || a.buffer == order_.result_) kept_ = kept_ && keeps(a, reach);
-      });
-      if constexpr (std::is_same_v<Stmt, kernel::Pack>) kept_ = kept_ && stmt.target != order_.result_;
-      if constexpr (std::is_same_v<Stmt, kernel::For>) {
-        extents_[stmt.counter] = stmt.trip;
-        block(stmt.test);
-        block(stmt.body);
+      for (const kernel::Stmt& stmt : statements) {
+        kernel::for_each_variable(stmt, [&](const kernel::SetVariable& v) {
+          if (v.trip != nullptr) extents_[v.var] = *v.trip;
+        });
+        kernel::for_each_part(
+            stmt,
+            [&](const kernel::Use& use) {
+              const int buffer = use.access->buffer;
+              if (buffer == order_.argument_ || buffer == order_.result_) kept_ = kept_ && keeps(use);
+            },
+            [&](const Block& inside) { block(inside); });
       }
     }
-    bool keeps(const Access& access, const Reach& reach) {
+    bool keeps(const kernel::Use& use) {
+      const Access& access = *use.access;
       const std::int64_t stride = access.index.coefficient(grid_.row0);
-      if (!access.indirect.empty() || stride <= 0 || (stride_ && *stride_ != stride)) return false;
+      if (use.panels || !access.indirect.empty() || stride <= 0 || (stride_ && *stride_ != stride)) return false;
       stride_ = stride;
       // What goes round all rows comes back to the same row.
       const std::int64_t round = grid_.total.is_static() ? stride * grid_.total.bound : 0;
@@ -259,8 +206,8 @@ class Order {
         const auto known = extents_.find(term.var);
         if (known == extents_.end() || !add(known->second, term.coefficient)) return false;
       }
-      for (const auto& [extent, by] : reach)
-        if (!add(extent, by)) return false;
+      for (const auto& [extent, by] : use.strides)
+        if (!add(extent, *by)) return false;
       return row_dims <= 1 && low >= 0 && high < stride * (all_full ? grid_.tile_rows : 1);
     }
 
@@ -287,7 +234,7 @@ void drop_stores_in_place(Block& statements, int buffer) {
     const Instr& value = map.instrs[static_cast<std::size_t>(i.args[0])];
     return is_load(value) && value.args[0] < 0 && same_place(value.access, i.access);
   };
-  each_statement(statements, [&](auto& s) {
+  kernel::for_each_statement(statements, [&](auto& s) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(s)>, kernel::Map>) {
       const bool alone = std::ranges::count_if(
                              s.instrs, [&](const Instr& i) { return is_store(i) && i.access.buffer == buffer; }) == 1;
@@ -315,9 +262,7 @@ void drop_stores_in_place(Block& statements, int buffer) {
 
 void drop_empty_maps(Block& statements) {
   std::erase_if(statements, [](kernel::Stmt& stmt) {
-    if (auto* single = std::get_if<kernel::Single>(&stmt.node)) drop_empty_maps(single->body);
-    if (auto* grid = std::get_if<kernel::Grid>(&stmt.node)) drop_empty_maps(grid->body);
-    if (auto* loop = std::get_if<kernel::For>(&stmt.node)) drop_empty_maps(loop->body);
+    kernel::for_each_block(stmt, drop_empty_maps);
     const auto* map = std::get_if<kernel::Map>(&stmt.node);
     return map != nullptr && std::ranges::none_of(map->instrs, is_store);
   });
@@ -349,9 +294,9 @@ void take_over_arguments(kernel::Program& program, std::span<const int> donated,
         if (program.results[r].shape.size() == 0 || !may_share(argument, static_cast<int>(r))) continue;
         Order order(program, arguments[a], results[r]);
         if (!order.allows_sharing() || (updates && !order.met())) continue;
-        each_statement(program.body, [&](auto& s) {
-          each_access(s, [&](Access& access, const Reach&) {
-            if (access.buffer == arguments[a]) access.buffer = results[r];
+        kernel::for_each_statement(program.body, [&](auto& s) {
+          kernel::for_each_access(s, [&](const kernel::MutableUse& use) {
+            if (use.access->buffer == arguments[a]) use.access->buffer = results[r];
           });
         });
         drop_stores_in_place(program.body, results[r]);

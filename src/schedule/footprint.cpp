@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "schedule/accesses.h"
+
 namespace hotloop::kernel {
 namespace {
 
@@ -16,26 +18,28 @@ struct Interval {
 
 class Collector {
  public:
-  Collector(const Program& program, Var first) : program_(program), first_(first) {}
+  explicit Collector(Var first) : first_(first) {}
 
   void block(const Block& statements) {
     for (const Stmt& stmt : statements) visit(stmt);
   }
   void visit(const Stmt& stmt) {
-    std::visit([this](const auto& s) { visit(s); }, stmt.node);
+    for_each_variable(stmt, [&](const SetVariable& v) { inner_[v.var] = {v.low, v.high}; });
+    for_each_part(
+        stmt, [&](const Use& use) { add(use); }, [&](const Block& inside) { block(inside); });
   }
   std::vector<Touch> touches;
 
  private:
-  using Steps = std::vector<std::pair<std::int64_t, std::int64_t>>;
-
-  void add(const Access& access, bool writes, Steps steps = {}) {
+  void add(const Use& use) {
+    const Access& access = *use.access;
     Touch t;
     t.buffer = access.buffer;
-    t.writes = writes;
+    t.writes = use.writes;
     t.anywhere = !access.indirect.empty();
     t.base.constant = access.index.constant;
-    t.steps = std::move(steps);
+    for (const auto& stride : use.strides) t.steps.emplace_back(*stride.elements, stride.extent.bound);
+    if (use.panels) t.steps.emplace_back(1, *use.panels);
     for (const Term& term : access.index.terms) {
       if (const auto inner = inner_.find(term.var); inner != inner_.end()) {
         t.base.constant += term.coefficient * inner->second.low;
@@ -48,61 +52,7 @@ class Collector {
     }
     touches.push_back(std::move(t));
   }
-  void define(Var var, const Extent& extent) { inner_[var] = {0, std::max<std::int64_t>(extent.bound - 1, 0)}; }
 
-  void visit(const Map& map) {
-    for (const Dim& d : map.dims) define(d.var, d.extent);
-    for (const Instr& i : map.instrs) {
-      if (i.kind == Instr::Kind::Load) add(i.access, false);
-      if (i.kind == Instr::Kind::Store) add(i.access, true);
-    }
-  }
-  void visit(const Dot& dot) {
-    const std::int64_t lanes = lanes_of(dot.dtype), columns = (dot.n.bound + lanes - 1) / lanes * lanes;
-    for (const DotSegment& s : dot.segments) {
-      Steps a{{s.a_m, dot.m.bound}}, b{{s.b_n, dot.n.bound}};
-      std::int64_t depth = 1;
-      for (const KDim& k : s.k) {
-        a.emplace_back(k.a_stride, k.extent.bound);
-        b.emplace_back(k.b_stride, k.extent.bound);
-        depth *= k.extent.bound;
-      }
-      add(s.a, false, a);
-      add(s.b, false, s.packed ? Steps{{1, depth * columns}} : b);
-    }
-    if (dot.init) add(*dot.init, false, {{dot.init_m, dot.m.bound}, {dot.init_n, dot.n.bound}});
-    add(dot.c, true, {{dot.c_m, dot.m.bound}, {dot.c_n, dot.n.bound}});
-  }
-  void visit(const Pack& pack) {
-    add(pack.source, false, {{pack.k_stride, pack.k}, {pack.n_stride, pack.n}});
-    add({pack.target, 0, {}}, true, {{1, program_.buffers[static_cast<std::size_t>(pack.target)].elements}});
-  }
-  void visit(const For& loop) {
-    define(loop.counter, loop.trip);
-    block(loop.test);
-    if (loop.stop) add(*loop.stop, false);
-    block(loop.body);
-  }
-  void visit(const Let& let) {
-    add(let.source, false);
-    inner_[let.var] = {let.low, let.high};
-  }
-  void visit(const Grid& grid) {
-    inner_[grid.block] = {0, grid.num_blocks - 1};
-    inner_[grid.row0] = {0, std::max<std::int64_t>(grid.total.bound - 1, 0)};
-    block(grid.prologue);
-    block(grid.body);
-  }
-  void visit(const Single& single) { block(single.body); }
-  void visit(const Sections& all) {
-    for (const Section& section : all.sections) {
-      if (section.first >= 0) inner_[section.first] = {0, all.trip - 1};
-      block(section.body);
-    }
-  }
-  void visit(const Barrier&) {}
-
-  const Program& program_;
   Var first_;
   std::map<Var, Interval> inner_;
 };
@@ -151,14 +101,14 @@ bool is_empty(const Touch& t) {
 
 }  // namespace
 
-std::vector<Touch> touches_of(const Program& program, const Block& block, Var first) {
-  Collector collector(program, first);
+std::vector<Touch> touches_of(const Block& block, Var first) {
+  Collector collector(first);
   collector.block(block);
   return std::move(collector.touches);
 }
 
-std::vector<Touch> touches_of(const Program& program, const Stmt& stmt, Var first) {
-  Collector collector(program, first);
+std::vector<Touch> touches_of(const Stmt& stmt, Var first) {
+  Collector collector(first);
   collector.visit(stmt);
   return std::move(collector.touches);
 }

@@ -20,8 +20,8 @@ struct Touch {
 };
 
 // What the statements touch; `first` is the variable that `along` counts, or -1.
-std::vector<Touch> touches_of(const Program& program, const Block& block, Var first = -1);
-std::vector<Touch> touches_of(const Program& program, const Stmt& stmt, Var first = -1);
+std::vector<Touch> touches_of(const Block& block, Var first = -1);
+std::vector<Touch> touches_of(const Stmt& stmt, Var first = -1);
 
 // Whether they may touch the same element, at the same values of the variables around, whatever `first` is in either. False is a proof.
 bool may_meet(const Touch& a, const Touch& b);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "hotloop/error.h"
+#include "schedule/accesses.h"
 #include "schedule/kernel_ir.h"
 #include "schedule/phases.h"
 #include "schedule/sections.h"
@@ -361,6 +362,17 @@ class Verifier {
     (reach < 0 ? span.range.low : span.range.high) += reach;
   }
 
+  Span span_of(const Use& use) const {
+    if (use.panels) return {{0, *use.panels - 1}, 0};
+    Span span;
+    for (const auto& stride : use.strides) extend(span, stride.extent, *stride.elements);
+    return span;
+  }
+  static bool is_empty(const Use& use) {
+    return use.panels == 0 ||
+           std::ranges::any_of(use.strides, [](const auto& stride) { return stride.extent.bound == 0; });
+  }
+
   void verify_node(const Dot& dot, Place place) {
     at_ = "dot " + dot.name;
     check(is_float(dot.dtype), "it is defined for floats only");
@@ -370,36 +382,15 @@ class Verifier {
     verify_extent(dot.n);
     const bool tile_high = dot.m.var >= 0 && dot.m.var == tile_.rows;  // a tile has a row at least
     const bool proves = (dot.m.is_static() || tile_high) && dot.m.bound > 0 && dot.n.bound > 0;
-    const auto verify_matrix = [&](const Access& access, const Span& span, bool nonempty,
-                                   DType dtype) -> const Buffer& {
-      check(access.indirect.empty(), "its operands are affine");
-      return verify_access(access, dtype, proves && nonempty, span);
-    };
     for (const DotSegment& s : dot.segments) {
       check(s.k.size() <= 3, "a segment has at most 3 dims of k");
-      Span a, b;
-      std::int64_t depth = 1;
-      for (const KDim& k : s.k) {
-        verify_extent(k.extent);
-        extend(a, k.extent, k.a_stride);
-        extend(b, k.extent, k.b_stride);
-        depth *= k.extent.bound;
-      }
-      extend(a, dot.m, s.a_m);
-      extend(b, dot.n, s.b_n);
-      const std::int64_t lanes = lanes_of(dot.dtype);
-      if (s.packed) b = {{0, depth * ((dot.n.bound + lanes - 1) / lanes * lanes) - 1}, 0};
-      verify_matrix(s.a, a, depth > 0, factor_dtype(dot));
-      verify_matrix(s.b, b, depth > 0, factor_dtype(dot));
+      for (const KDim& k : s.k) verify_extent(k.extent);
     }
-    const auto span_of = [&](std::int64_t m, std::int64_t n) {
-      Span span;
-      extend(span, dot.m, m);
-      extend(span, dot.n, n);
-      return span;
-    };
-    if (dot.init) verify_matrix(*dot.init, span_of(dot.init_m, dot.init_n), true, dot.dtype);
-    verify_written(verify_matrix(dot.c, span_of(dot.c_m, dot.c_n), true, dot.dtype), dot.c.index, place, false);
+    for_each_access(dot, [&](const Use& use) {
+      check(use.access->indirect.empty(), "its operands are affine");
+      const Buffer& buffer = verify_access(*use.access, use.dtype, proves && !is_empty(use), span_of(use));
+      if (use.writes) verify_written(buffer, use.access->index, place, false);
+    });
   }
 
   void verify_node(const Pack& pack, Place place) {
@@ -408,15 +399,10 @@ class Verifier {
     check(!pack.split || place == Place::Outside, "only a Pack outside Grid and Single is split");
     check(is_float(pack.dtype) || pack.dtype == DType::U32, "it is defined for floats and pairs of bfloat16");
     check(pack.source.indirect.empty(), "its source is affine");
-    Span span;
-    extend(span, {pack.k}, pack.k_stride);
-    extend(span, {pack.n}, pack.n_stride);
-    verify_access(pack.source, pack.dtype, pack.k > 0 && pack.n > 0, span);
-    const std::int64_t lanes = lanes_of(pack.dtype);
-    const Access target{.buffer = pack.target, .index = 0, .indirect = {}};
-    const bool empty = pack.k == 0 || pack.n == 0;
-    verify_written(verify_access(target, pack.dtype, !empty, {0, pack.k * ((pack.n + lanes - 1) / lanes * lanes) - 1}),
-                   target.index, place, pack.split);
+    for_each_access(pack, [&](const Use& use) {
+      const Buffer& buffer = verify_access(*use.access, use.dtype, !is_empty(use), span_of(use));
+      if (use.writes) verify_written(buffer, use.access->index, place, pack.split);
+    });
   }
 
   void verify_node(const For& loop, Place place) {

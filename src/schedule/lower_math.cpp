@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "schedule/accesses.h"
 #include "schedule/math/expand.h"
 
 namespace hotloop::kernel {
@@ -56,23 +57,13 @@ void lower_map(Map& map, bool has_fma) {
   map.instrs = std::move(lowered);
 }
 
-void lower_block(Block& block, bool has_fma) {
-  for (Stmt& stmt : block) {
-    if (auto* map = std::get_if<Map>(&stmt.node)) lower_map(*map, has_fma);
-    if (auto* loop = std::get_if<For>(&stmt.node)) {
-      lower_block(loop->test, has_fma);
-      lower_block(loop->body, has_fma);
-    }
-    if (auto* grid = std::get_if<Grid>(&stmt.node)) {
-      lower_block(grid->prologue, has_fma);
-      lower_block(grid->body, has_fma);
-    }
-    if (auto* single = std::get_if<Single>(&stmt.node)) lower_block(single->body, has_fma);
-  }
-}
-
 }  // namespace
 
-void lower_math(Program& program) { lower_block(program.body, program.target.has_fma); }
+void lower_math(Program& program) {
+  for_each_statement(program.body, [&](auto& statement) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(statement)>, Map>)
+      lower_map(statement, program.target.has_fma);
+  });
+}
 
 }  // namespace hotloop::kernel

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "schedule/accesses.h"
 #include "schedule/phases.h"
 
 namespace hotloop {
@@ -138,42 +139,14 @@ class Lifetimes {
     }
     close(together);
   }
-  void visit(const kernel::Map& map, int nest) {
-    for (const auto& i : map.instrs)
-      if (i.kind == kernel::Instr::Kind::Load) touch(i.access.buffer, nest, true);
-    // Where a predicate is false, a store leaves what was there.
-    for (const auto& i : map.instrs)
-      if (i.kind == kernel::Instr::Kind::Store) touch(i.access.buffer, nest, i.args[1] >= 0);
-  }
-  void visit(const kernel::Dot& dot, int nest) {
-    for (const auto& s : dot.segments) {
-      touch(s.a.buffer, nest, true);
-      touch(s.b.buffer, nest, true);
-    }
-    if (dot.init) touch(dot.init->buffer, nest, true);
-    touch(dot.c.buffer, nest, false);
-  }
-  void visit(const kernel::Pack& pack, int nest) {
-    touch(pack.source.buffer, nest, true);
-    touch(pack.target, nest, false);
-  }
-  void visit(const kernel::For& loop, int nest) {
-    const int inner = open(nest, Nest::Kind::Loop);
-    walk(loop.test, inner);
-    if (loop.stop) touch(loop.stop->buffer, inner, true);
-    walk(loop.body, inner);
+  void visit(const kernel::For& loop, int nest) { inside(loop, nest, Nest::Kind::Loop); }
+  void visit(const kernel::Grid& grid, int nest) { inside(grid, nest, Nest::Kind::Grid); }
+  template <class Around> void inside(const Around& statement, int nest, Nest::Kind kind) {
+    const int inner = open(nest, kind);
+    visit<Around>(statement, inner);
     ++position_;
     close(inner);
   }
-  void visit(const kernel::Let& let, int nest) { touch(let.source.buffer, nest, true); }
-  void visit(const kernel::Grid& grid, int nest) {
-    const int inner = open(nest, Nest::Kind::Grid);
-    walk(grid.prologue, inner);
-    walk(grid.body, inner);
-    ++position_;
-    close(inner);
-  }
-  void visit(const kernel::Single& single, int nest) { walk(single.body, nest); }
   void visit(const kernel::Sections& all, int nest) {
     const int together = open(nest, Nest::Kind::Sections);
     // Chunk after chunk, a later round may read what an earlier one left.
@@ -186,7 +159,15 @@ class Lifetimes {
     }
     close(together);
   }
-  void visit(const kernel::Barrier&, int) {}
+  template <class Statement> void visit(const Statement& statement, int nest) {
+    kernel::for_each_part(
+        statement,
+        [&](const kernel::Use& use) {
+          // Where a predicate is false, a store leaves what was there.
+          touch(use.access->buffer, nest, !use.writes || use.predicate >= 0);
+        },
+        [&](const Block& inner) { walk(inner, nest); });
+  }
 
   std::vector<std::vector<Touch>> touches_;
   std::vector<Nest> nests_;

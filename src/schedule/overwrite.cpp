@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "schedule/accesses.h"
 #include "schedule/footprint.h"
 
 namespace hotloop::kernel {
@@ -31,12 +32,12 @@ struct Place {
 };
 using Path = std::vector<Place>;  // from the program's body to the statement
 
-struct Use {
+struct PlacedUse {
   Access* access = nullptr;
   std::vector<Step> steps;
   Path path;
-  Map* map = nullptr;  // where it is an instruction of one
-  std::size_t instr = 0;
+  const Map* map = nullptr;  // where it is an instruction of one
+  int instr = -1;
   bool writes = false;
   bool fixed = false;  // may not move: indirect, predicated, in panels, or along what has no bound
 };
@@ -45,75 +46,45 @@ class Collector {
  public:
   explicit Collector(Program& program) : uses(program.buffers.size()) { block(program.body); }
 
-  std::vector<std::vector<Use>> uses;  // by buffer, in program order
-  std::vector<std::pair<Map*, Path>> maps;
+  std::vector<std::vector<PlacedUse>> uses;  // by buffer, in program order
+  std::vector<std::pair<const Map*, Path>> maps;
 
  private:
   void block(Block& statements) {
     path_.push_back({&statements, 0});
     for (std::size_t i = 0; i < statements.size(); ++i) {
       path_.back().index = i;
-      std::visit([this](auto& s) { visit(s); }, statements[i].node);
+      Stmt& stmt = statements[i];
+      for_each_variable(stmt, [&](const SetVariable& v) {
+        if (v.trip != nullptr) extents_[v.var] = v.trip->bound;
+      });
+      const auto* map = std::get_if<Map>(&stmt.node);
+      // What decides how statements run stays where it is.
+      const bool decides = std::holds_alternative<For>(stmt.node) || std::holds_alternative<Let>(stmt.node);
+      for_each_part(
+          stmt, [&](const MutableUse& use) { add(use, map, decides); }, [&](Block& inside) { block(inside); });
+      if (map != nullptr) maps.emplace_back(map, path_);
     }
     path_.pop_back();
   }
 
-  void add(Access& access, bool writes, std::vector<Step> strides, bool fixed, Map* map = nullptr,
-           std::size_t instr = 0) {
-    Use use{&access, std::move(strides), path_, map, instr, writes, fixed || !access.indirect.empty()};
-    for (Term& term : access.index.terms) {
+  void add(const MutableUse& use, const Map* map, bool fixed) {
+    PlacedUse placed{use.access, {}, path_, map, use.instr, use.writes};
+    placed.fixed = fixed || use.predicate >= 0 || use.panels || !use.access->indirect.empty();
+    if (use.panels && use.writes) {  // the target of a Pack, which is no access
+      panels_.push_back(*use.access);
+      placed.access = &panels_.back();
+    }
+    for (const auto& stride : use.strides) placed.steps.push_back({stride.elements, stride.extent.bound});
+    for (Term& term : placed.access->index.terms) {
       const auto known = extents_.find(term.var);
       if (known == extents_.end())
-        use.fixed = true;
+        placed.fixed = true;
       else
-        use.steps.push_back({&term.coefficient, known->second});
+        placed.steps.push_back({&term.coefficient, known->second});
     }
-    uses[static_cast<std::size_t>(access.buffer)].push_back(std::move(use));
+    uses[static_cast<std::size_t>(placed.access->buffer)].push_back(std::move(placed));
   }
-
-  void visit(Map& map) {
-    for (const Dim& d : map.dims) extents_[d.var] = d.extent.bound;
-    for (std::size_t i = 0; i < map.instrs.size(); ++i) {
-      Instr& in = map.instrs[i];
-      if (in.kind == Instr::Kind::Load) add(in.access, false, {}, in.args[0] >= 0, &map, i);
-      if (in.kind == Instr::Kind::Store) add(in.access, true, {}, in.args[1] >= 0, &map, i);
-    }
-    maps.emplace_back(&map, path_);
-  }
-  void visit(Dot& dot) {
-    for (DotSegment& s : dot.segments) {
-      std::vector<Step> a{{&s.a_m, dot.m.bound}}, b{{&s.b_n, dot.n.bound}};
-      for (KDim& k : s.k) {
-        a.push_back({&k.a_stride, k.extent.bound});
-        b.push_back({&k.b_stride, k.extent.bound});
-      }
-      add(s.a, false, std::move(a), false);
-      add(s.b, false, std::move(b), s.packed);
-    }
-    if (dot.init) add(*dot.init, false, {{&dot.init_m, dot.m.bound}, {&dot.init_n, dot.n.bound}}, false);
-    add(dot.c, true, {{&dot.c_m, dot.m.bound}, {&dot.c_n, dot.n.bound}}, false);
-  }
-  void visit(Pack& pack) {
-    add(pack.source, false, {{&pack.k_stride, pack.k}, {&pack.n_stride, pack.n}}, false);
-    panels_.push_back(Access{pack.target, 0, {}});
-    add(panels_.back(), true, {}, true);
-  }
-  void visit(For& loop) {
-    extents_[loop.counter] = loop.trip.bound;
-    block(loop.test);
-    if (loop.stop) add(*loop.stop, false, {}, true);
-    block(loop.body);
-  }
-  void visit(Let& let) { add(let.source, false, {}, true); }
-  void visit(Grid& grid) {
-    block(grid.prologue);
-    block(grid.body);
-  }
-  void visit(Single& single) { block(single.body); }
-  void visit(Sections& all) {
-    for (Section& section : all.sections) block(section.body);
-  }
-  void visit(Barrier&) {}
 
   Path path_;
   std::map<Var, std::int64_t> extents_;  // of counters
@@ -127,8 +98,8 @@ struct Digit {
 
 // A load, and a store of the same map or of a later one in the same iteration: the element that was read makes room for what is written.
 struct Pair {
-  const Use* load;
-  const Use* store;
+  const PlacedUse* load;
+  const PlacedUse* store;
   std::vector<Digit> digits;  // the largest `from` first
 };
 
@@ -153,7 +124,7 @@ class Overwriter {
   }
 
  private:
-  const std::vector<Use>& uses_of(int buffer) const { return all_.uses[static_cast<std::size_t>(buffer)]; }
+  const std::vector<PlacedUse>& uses_of(int buffer) const { return all_.uses[static_cast<std::size_t>(buffer)]; }
   const Buffer& buffer(int b) const { return program_.buffers[static_cast<std::size_t>(b)]; }
 
   static bool is_in_loop(const Path& path) {
@@ -164,18 +135,18 @@ class Overwriter {
   // Pairs of what the map stores step by step with what it, or a map before it in the same iteration, loads step by step.
   void collect(const Map& map, const Path& path, std::map<int, std::vector<Pair>>& pairs) {
     const Var counter = innermost_counter(path);
-    const auto moves = [&](const Use& use) { return !use.fixed && use.access->index.coefficient(counter) > 0; };
-    std::vector<const Use*>& loads = loads_[path.back().block];
-    std::vector<const Use*> stores;
+    const auto moves = [&](const PlacedUse& use) { return !use.fixed && use.access->index.coefficient(counter) > 0; };
+    std::vector<const PlacedUse*>& loads = loads_[path.back().block];
+    std::vector<const PlacedUse*> stores;
     for (const Instr& in : map.instrs) {
       if (in.kind != Instr::Kind::Load && in.kind != Instr::Kind::Store) continue;
-      for (const Use& use : uses_of(in.access.buffer))
+      for (const PlacedUse& use : uses_of(in.access.buffer))
         if (use.access == &in.access && moves(use)) (use.writes ? stores : loads).push_back(&use);
     }
     if (map.num_outer != static_cast<int>(map.dims.size()) || map.split) return;
-    for (const Use* store : stores) {
+    for (const PlacedUse* store : stores) {
       std::vector<Pair>& found = pairs[store->access->buffer];
-      for (const Use* load : loads) {
+      for (const PlacedUse* load : loads) {
         if (is_taken(load->access->buffer, pairs)) continue;
         if (auto pair = pair_of(map, path, *load, *store)) {
           found.push_back(std::move(*pair));
@@ -200,7 +171,7 @@ class Overwriter {
     });
   }
 
-  std::optional<Pair> pair_of(const Map& map, const Path& path, const Use& load, const Use& store) const {
+  std::optional<Pair> pair_of(const Map& map, const Path& path, const PlacedUse& load, const PlacedUse& store) const {
     const int old = load.access->buffer, target = store.access->buffer;
     const Buffer &x = buffer(old), &y = buffer(target);
     if (old == target || x.dtype != y.dtype || x.space != y.space) return std::nullopt;
@@ -214,9 +185,9 @@ class Overwriter {
     Pair pair{&load, &store, *digits};
     // Nothing else may be written where a later point reads.
     const Touch place = touch_of(store);
-    for (const Use& other : uses_of(target))
+    for (const PlacedUse& other : uses_of(target))
       if (&other != &store && other.writes && may_meet(place, touch_of(other))) return std::nullopt;
-    for (const Use& use : uses_of(old)) {
+    for (const PlacedUse& use : uses_of(old)) {
       if (!rewritten(pair, use, [](std::int64_t&, std::int64_t) {})) return std::nullopt;
       const bool meanwhile = use.path[*level].index == path[*level].index && (&use != &load || !at_same_point);
       if (meanwhile && !comes_before(use, path, *level, load)) return std::nullopt;
@@ -229,7 +200,7 @@ class Overwriter {
   std::optional<std::size_t> last_read_and_first_written(const Path& path, int old, int target) const {
     std::size_t level = path.size() - 1;
     for (const int b : {old, target})
-      for (const Use& use : uses_of(b)) {
+      for (const PlacedUse& use : uses_of(b)) {
         std::size_t same = 0;
         while (same < std::min(level, use.path.size() - 1) && use.path[same] == path[same]) ++same;
         level = std::min(level, same);
@@ -237,11 +208,11 @@ class Overwriter {
     const Place here = path[level];
     // What is first read lives from one iteration of a loop around to the next.
     if (!uses_of(old).front().writes || !uses_of(target).front().writes) return std::nullopt;
-    for (const Use& use : uses_of(old)) {
+    for (const PlacedUse& use : uses_of(old)) {
       const Place there = use.path[level];
       if (there.block != here.block || there.index > here.index) return std::nullopt;
     }
-    for (const Use& use : uses_of(target)) {
+    for (const PlacedUse& use : uses_of(target)) {
       const Place there = use.path[level];
       if (there.block != here.block || there.index < here.index) return std::nullopt;
     }
@@ -249,7 +220,7 @@ class Overwriter {
   }
 
   // Whether another use in the loop reads in the same iteration before the map, and of nothing but the elements of that iteration.
-  static bool comes_before(const Use& use, const Path& path, std::size_t level, const Use& load) {
+  static bool comes_before(const PlacedUse& use, const Path& path, std::size_t level, const PlacedUse& load) {
     const auto last = static_cast<std::ptrdiff_t>(path.size()) - 1;
     if (use.writes || use.path.size() != path.size() ||
         !std::equal(path.begin(), path.begin() + last, use.path.begin()) ||
@@ -284,7 +255,7 @@ class Overwriter {
   // two in the order of their strides. Nothing where two points meet, or where there is no loop: values that pass from map to map are the
   // memory plan's affair.
   static std::optional<std::vector<Digit>> digits_of(const Map& map, const Path& path, std::size_t level,
-                                                     const Use& load, const Use& store) {
+                                                     const PlacedUse& load, const PlacedUse& store) {
     const Affine &from = load.access->index, &to = store.access->index;
     std::vector<Digit> digits;
     std::size_t used_by_load = 0, used_by_store = 0;
@@ -328,7 +299,7 @@ class Overwriter {
     return digits;
   }
 
-  static Touch touch_of(const Use& use) {
+  static Touch touch_of(const PlacedUse& use) {
     Touch t;
     t.buffer = use.access->buffer;
     t.writes = use.writes;
@@ -340,7 +311,7 @@ class Overwriter {
 
   // Calls set(stride, new stride) for what moves the use, once each of its strides is found to count in one digit, and no digit to exceed
   // its range; the first is the constant of its index.
-  template <class F> static bool rewritten(const Pair& pair, const Use& use, const F& set) {
+  template <class F> static bool rewritten(const Pair& pair, const PlacedUse& use, const F& set) {
     if (use.fixed) return false;
     std::vector<std::int64_t> room;
     for (const Digit& d : pair.digits) room.push_back(d.extent - 1);
@@ -371,7 +342,7 @@ class Overwriter {
 
   void move(const Pair& pair) {
     const int target = pair.store->access->buffer;
-    for (const Use& use : uses_of(pair.load->access->buffer)) {
+    for (const PlacedUse& use : uses_of(pair.load->access->buffer)) {
       rewritten(pair, use, [](std::int64_t& stride, std::int64_t value) { stride = value; });
       use.access->buffer = target;
     }
@@ -379,7 +350,7 @@ class Overwriter {
 
   Program& program_;
   Collector all_;
-  std::map<const Block*, std::vector<const Use*>> loads_;  // of the maps seen so far
+  std::map<const Block*, std::vector<const PlacedUse*>> loads_;  // of the maps seen so far
 };
 
 }  // namespace

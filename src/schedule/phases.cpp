@@ -47,7 +47,7 @@ void join(const Program& program, Block& block, bool met) {
     if (auto* loop = std::get_if<For>(&stmt.node)) join(program, loop->body, false);
     const bool ends_in_barrier = i + 1 < block.size() && is_barrier(block[i + 1]);
     if (met && ends_in_barrier && may_run_beside_others(stmt)) {
-      const std::vector<Touch> touches = touches_of(program, stmt);
+      const std::vector<Touch> touches = touches_of(stmt);
       if (!phase.admits(touches, is_single(stmt))) phase.end(joined);
       phase.add(std::move(stmt), touches);
       ++i;
@@ -80,7 +80,7 @@ std::optional<std::string> broken_phase(const Program& program, const Block& blo
   for (const Stmt& stmt : block) {
     if (is_barrier(stmt)) phase.clear();
     if (!may_run_beside_others(stmt)) continue;
-    const std::vector<Touch> touches = touches_of(program, stmt);
+    const std::vector<Touch> touches = touches_of(stmt);
     for (const auto& [single, others] : phase) {
       if (single && is_single(stmt)) continue;
       for (const Touch& a : others)

@@ -4,51 +4,20 @@
 #include <set>
 #include <utility>
 
+#include "schedule/accesses.h"
 #include "schedule/cost.h"
 #include "schedule/sections.h"
 
 namespace hotloop::kernel {
 namespace {
 
-// Calls f(index) for all indices of a statement and what is in it, g(extent) for all extents.
-template <class F, class G> void each_index(Block& block, const F& f, const G& g);
-template <class F, class G> void each_index(Stmt& stmt, const F& f, const G& g) {
-  if (auto* map = std::get_if<Map>(&stmt.node)) {
-    for (Dim& d : map->dims) g(d.extent);
-    for (Instr& i : map->instrs)
-      if (has_index(i)) f(i.access.index);
-  } else if (auto* dot = std::get_if<Dot>(&stmt.node)) {
-    for (Extent* e : {&dot->m, &dot->n}) g(*e);
-    for (DotSegment& s : dot->segments) {
-      for (KDim& k : s.k) g(k.extent);
-      f(s.a.index);
-      f(s.b.index);
-    }
-    if (dot->init) f(dot->init->index);
-    f(dot->c.index);
-  } else if (auto* pack = std::get_if<Pack>(&stmt.node)) {
-    f(pack->source.index);
-  } else if (auto* let = std::get_if<Let>(&stmt.node)) {
-    f(let->source.index);
-  } else if (auto* loop = std::get_if<For>(&stmt.node)) {
-    g(loop->trip);
-    if (loop->stop) f(loop->stop->index);
-    each_index(loop->test, f, g);
-    each_index(loop->body, f, g);
-  }
-}
-template <class F, class G> void each_index(Block& block, const F& f, const G& g) {
-  for (Stmt& stmt : block) each_index(stmt, f, g);
-}
-
 // Every index that counts `step` counts on from `first`.
 template <class Where> void count_from(Where& where, Var step, Var first) {
-  each_index(
-      where,
-      [&](Affine& index) {
-        if (const std::int64_t by = index.coefficient(step); by != 0) index = index + Affine::of(first, by);
-      },
-      [](Extent&) {});
+  for_each_statement(where, [&](auto& s) {
+    for_each_index(s, [&](Affine& index) {
+      if (const std::int64_t by = index.coefficient(step); by != 0) index = index + Affine::of(first, by);
+    });
+  });
 }
 
 const For* plain_loop(const Stmt& stmt) {
@@ -174,7 +143,7 @@ class Builder {
     section.delay = delay;
     for (Stmt& way :
          chunks_of(items_[i].stmt, all().trip, all().reverse, {all().chunk, section.steps}, section.first)) {
-      std::vector<Touch> touches = touches_of(program_, way, section.first);
+      std::vector<Touch> touches = touches_of(way, section.first);
       if (!follows(touches, before, stage)) continue;
       section.body.push_back(std::move(way));
       if (!joins) {
@@ -216,11 +185,12 @@ class Builder {
 }  // namespace
 
 void set_variable(Block& block, Var var, std::int64_t value) {
-  each_index(
-      block, [&](Affine& index) { index = index.substituted(var, value); },
-      [&](Extent& extent) {
-        if (extent.var == var) extent = {value, -1};
-      });
+  for_each_statement(block, [&](auto& s) {
+    for_each_index(s, [&](Affine& index) { index = index.substituted(var, value); });
+    for_each_extent(s, [&](Extent& extent) {
+      if (extent.var == var) extent = {value, -1};
+    });
+  });
 }
 
 std::optional<Pipeline> find_pipeline(Program& program, const std::vector<Item>& items,

@@ -60,7 +60,7 @@ class Cut {
         prepare(*found, first, outside);
         // Rows pass from section to section; whoever writes them last has them.
         for (std::size_t s = 0; s < found->sections.sections.size(); ++s)
-          homes_.write(touches_of(program_, found->sections.sections[s].body), s);
+          homes_.write(touches_of(found->sections.sections[s].body), s);
         outside.push_back({std::move(found->sections)});
         outside.push_back({Barrier{}});
         rest(found->after).append_to(outside, true);
@@ -106,7 +106,7 @@ class Cut {
     std::vector<bool> taken(n);
     for (std::size_t s = 0; s < n; ++s) {
       Section& section = pipeline.sections.sections[s];
-      const std::size_t place = place_of(touches_of(program_, section.body), taken);
+      const std::size_t place = place_of(touches_of(section.body), taken);
       taken[place] = true;
       moved[s] = static_cast<int>(place);
       sections[place] = std::move(section);
@@ -342,7 +342,7 @@ class SectionMaker {
         pieces.push_back({Barrier{}});
         continue;
       }
-      items.push_back({stmt, touches_of(program_, stmt), estimate_ns(program_, {stmt})});
+      items.push_back({stmt, touches_of(stmt), estimate_ns(program_, {stmt})});
       if (items.size() == most_at_once) flush();
     }
     flush();
@@ -370,7 +370,7 @@ bool open_single_tiles(Program& program, Block& block) {
                        std::make_move_iterator(grid->body.end()));
     for (const Var v : {grid->block, grid->row0}) set_variable(single.body, v, 0);
     set_variable(single.body, grid->rows, grid->total.bound);
-    for (const Touch& t : touches_of(program, single.body))
+    for (const Touch& t : touches_of(single.body))
       if (Buffer& buffer = program.buffers[static_cast<std::size_t>(t.buffer)]; buffer.space == Space::Worker)
         buffer.space = Space::Shared;
     stmt.node = std::move(single);

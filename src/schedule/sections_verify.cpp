@@ -14,7 +14,7 @@ std::optional<std::string> broken_rule(const Program& program, const Sections& a
     if (section.delay < 0) return "a section is no round ahead of the first";
     if (rounds != (section.first >= 0) || rounds != (section.steps >= 0))
       return "a section of several rounds, and no other, has a first step and a number of them";
-    touches.push_back(touches_of(program, section.body, section.first));
+    touches.push_back(touches_of(section.body, section.first));
     for (const Touch& t : touches.back())
       if (buffer(t).space == Space::Worker)
         return "a section keeps " + buffer(t).name + " in an arena that others have too";

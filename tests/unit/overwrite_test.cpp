@@ -131,7 +131,7 @@ Tapes tapes(But but) {
 
 std::set<int> touched(const Program& program) {
   std::set<int> buffers;
-  for (const Touch& touch : touches_of(program, program.body)) buffers.insert(touch.buffer);
+  for (const Touch& touch : touches_of(program.body)) buffers.insert(touch.buffer);
   return buffers;
 }
 

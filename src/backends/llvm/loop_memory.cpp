@@ -2,15 +2,17 @@
 
 #include <variant>
 
+#include "schedule/accesses.h"
+
 namespace hotloop::codegen {
 
 using kernel::Affine;
 using kernel::Instr;
 
 LoopMemory::LoopMemory(const kernel::Program& program, const kernel::For& loop) : program_(program) {
-  scan(loop.test);
-  if (loop.stop) reads(loop.stop->buffer);
-  scan(loop.body);
+  kernel::for_each_part(
+      loop, [&](const kernel::Use& use) { reads(use.access->buffer); },
+      [&](const kernel::Block& inside) { scan(inside); });
 }
 
 std::vector<int> LoopMemory::carried() const {
@@ -29,37 +31,17 @@ std::vector<int> LoopMemory::carried() const {
 
 void LoopMemory::scan(const kernel::Block& block) {
   for (const kernel::Stmt& statement : block) {
-    if (const auto* map = std::get_if<kernel::Map>(&statement.node)) {
-      scan(*map);
-    } else if (const auto* dot = std::get_if<kernel::Dot>(&statement.node)) {
-      if (dot->init) reads(dot->init->buffer);
-      for (const kernel::DotSegment& segment : dot->segments) {
-        reads(segment.a.buffer);
-        reads(segment.b.buffer);
-      }
-      writes(dot->c.buffer, false);
-    } else if (const auto* pack = std::get_if<kernel::Pack>(&statement.node)) {
-      reads(pack->source.buffer);
-      writes(pack->target, false);
-    } else if (const auto* let = std::get_if<kernel::Let>(&statement.node)) {
-      reads(let->source.buffer);
-    } else if (const auto* loop = std::get_if<kernel::For>(&statement.node)) {
-      scan(loop->test);
-      if (loop->stop) reads(loop->stop->buffer);
-      scan(loop->body);
-    } else {
-      is_straight_ = false;
-    }
-  }
-}
-
-void LoopMemory::scan(const kernel::Map& map) {
-  // A point may read what it has written; all points together read first, unless they come one after the other.
-  for (const Instr& instr : map.instrs) {
-    if (instr.kind == Instr::Kind::Load) reads(instr.access.buffer);
-  }
-  for (const Instr& instr : map.instrs) {
-    if (instr.kind == Instr::Kind::Store) writes(instr.access.buffer, is_whole(map, instr));
+    const auto* map = std::get_if<kernel::Map>(&statement.node);
+    const auto is = [&]<class... T>() { return (std::holds_alternative<T>(statement.node) || ...); };
+    if (is.operator()<kernel::Grid, kernel::Single, kernel::Sections, kernel::Barrier>()) is_straight_ = false;
+    kernel::for_each_part(
+        statement,
+        [&](const kernel::Use& use) {
+          const int buffer = use.access->buffer;
+          if (!use.writes) return reads(buffer);
+          writes(buffer, map != nullptr && is_whole(*map, map->instrs[static_cast<std::size_t>(use.instr)]));
+        },
+        [&](const kernel::Block& inside) { scan(inside); });
   }
 }
 

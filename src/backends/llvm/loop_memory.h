@@ -24,7 +24,6 @@ class LoopMemory {
     bool is_whole = true;  // each write
   };
   void scan(const kernel::Block& block);
-  void scan(const kernel::Map& map);
   void reads(int buffer);
   void writes(int buffer, bool whole);
   bool is_whole(const kernel::Map& map, const kernel::Instr& store) const;

@@ -10,6 +10,7 @@
 #include "backends/llvm/loop_memory.h"
 #include "core/cancel.h"
 #include "hotloop/error.h"
+#include "schedule/accesses.h"
 
 namespace hotloop::codegen {
 
@@ -37,25 +38,9 @@ llvm::Constant* constant_data(ModuleState& state, int index) {
 constexpr std::int64_t part_size = 64;
 
 using Statements = std::span<const kernel::Stmt>;
-std::int64_t num_statements(Statements statements);
-
-std::int64_t num_statements(const kernel::Stmt& statement) {
-  if (const auto* loop = std::get_if<For>(&statement.node))
-    return 1 + num_statements(loop->test) + num_statements(loop->body);
-  if (const auto* grid = std::get_if<Grid>(&statement.node))
-    return 1 + num_statements(grid->prologue) + num_statements(grid->body);
-  if (const auto* single = std::get_if<kernel::Single>(&statement.node)) return 1 + num_statements(single->body);
-  if (const auto* all = std::get_if<kernel::Sections>(&statement.node)) {
-    std::int64_t total = 1;
-    for (const kernel::Section& section : all->sections) total += num_statements(section.body);
-    return total;
-  }
-  return 1;
-}
-
 std::int64_t num_statements(Statements statements) {
   std::int64_t total = 0;
-  for (const kernel::Stmt& statement : statements) total += num_statements(statement);
+  for (const kernel::Stmt& statement : statements) kernel::for_each_statement(statement, [&](const auto&) { ++total; });
   return total;
 }
 
@@ -140,7 +125,7 @@ class ProgramEmitter {
       size = 0;
     };
     for (std::size_t i = 0; i < statements.size(); ++i) {
-      const std::int64_t more = num_statements(statements[i]);
+      const std::int64_t more = num_statements(Statements(statements).subspan(i, 1));
       // What a Let reads is known to the statements after it; what is long in itself is cut inside.
       const bool apart = more > part_size || std::holds_alternative<Let>(statements[i].node);
       if (apart || size + more > part_size) end_part(i);
