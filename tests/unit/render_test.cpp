@@ -213,6 +213,31 @@ TEST(Render, IndirectAndPredicatedAccess) {
   }
 }
 
+// y[14 u + v] = x[7 u + v - 12] where that is an element of x, else a number: rows that a C compiler likes to unroll.
+TEST(Render, LoadsOfAnUnrolledLoopKeepTheirConditions) {
+  ProgramBuilder builder(host_target());
+  constexpr std::int64_t n = 7;
+  const int x = builder.argument(DType::F64, n), y = builder.result(DType::F64, 2 * n * n);
+  const Var u = builder.var("u"), v = builder.var("v");
+  MapBuilder map({{u, fixed(n)}, {v, fixed(n)}}, 2, 1);
+  const Affine from = Affine::of(u, n) + Affine::of(v) + -12;
+  const int position = map.index(DType::I64, from);
+  const int above = map.op(ScalarOp::Ge, DType::Bool, position, map.constant<std::int64_t>(0)),
+            below = map.op(ScalarOp::Lt, DType::Bool, position, map.constant<std::int64_t>(n));
+  const int inside = map.op(ScalarOp::And, DType::Bool, above, below);
+  const int value = map.load(DType::F64, at(x, from), inside);
+  const int chosen = map.op(ScalarOp::Select, DType::F64, inside, value, map.constant<double>(0.25));
+  map.store(DType::F64, at(y, Affine::of(u, 2 * n) + Affine::of(v)), chosen);
+  builder.add(Single{{{map.build()}}});
+  const std::vector<double> elements = {1, 2, 3, 4, 5, 6, 7};
+  const std::vector<double> got = values<double>(run_c(builder.build(), {array(elements)})[0]);
+  for (std::int64_t k = 0; k < n * n; ++k) {
+    const std::int64_t i = k - 12;
+    const double want = i >= 0 && i < n ? elements[static_cast<std::size_t>(i)] : 0.25;
+    EXPECT_EQ(got[static_cast<std::size_t>(k / n * 2 * n + k % n)], want) << k;
+  }
+}
+
 // The documented order of a sum over the vector dim, with a tail, and of a sequential one.
 TEST(Render, ReductionOrder) {
   for (const std::int64_t n : {1, 5, 16, 37}) {

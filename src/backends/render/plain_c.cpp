@@ -114,6 +114,7 @@ const Dialect& plain_c() {
       .cancelled = "if (__builtin_expect(*(const volatile int32_t*)ctx->cancel != 0, 0)) return;",
       .barrier = "if (ctx->num_workers > 1) ctx->barrier(ctx->team);",
       .independent_loop = "#pragma GCC ivdep",
+      .rolled_loop = "#pragma GCC unroll 1",
       .float_suffix = "f",
       .spellings =
           {

@@ -198,6 +198,13 @@ class Renderer {
     open("for (" + index_type() + " " + counter + " = " + begin + "; " + counter + " < " + end + "; " + advance + ")");
   }
 
+  // gcc 12 gives one mask to all loads that it vectorises as a group, those of an unrolled loop, whatever their own conditions. Where
+  // loops stay loops, the loads of different points make no group.
+  void keep_rolled(const Map& map) {
+    const auto is_guarded = [](const Instr& in) { return in.kind == Instr::Kind::Load && in.args[0] >= 0; };
+    if (std::any_of(map.instrs.begin(), map.instrs.end(), is_guarded)) line(std::string(d_.rolled_loop));
+  }
+
   void render_node(const Map& map) {
     open("");
     line("// map " + map.name);
@@ -215,6 +222,7 @@ class Renderer {
     const auto open_dim = [&](int d) {
       const Dim& dim = map.dims[static_cast<std::size_t>(d)];
       if (d == map.vector_dim) line(std::string(d_.independent_loop));
+      keep_rolled(map);
       if (d == 0 && map.split)
         open_loop(var(dim.var), end, begin);
       else
@@ -259,13 +267,16 @@ class Renderer {
     for (int d = map.num_outer; d < num_dims; ++d) {
       const Dim& dim = map.dims[static_cast<std::size_t>(d)];
       if (d != map.vector_dim) {
+        keep_rolled(map);
         open_loop(var(dim.var), extent(dim.extent));
         continue;
       }
       const std::string n = extent(dim.extent);
+      keep_rolled(map);
       open_loop("base", n, "0", lanes);
       line("const int count = " + n + " - base < " + lanes + " ? (int)(" + n + " - base) : " + lanes + ";");
       if (d + 1 == num_dims) line(std::string(d_.independent_loop));
+      keep_rolled(map);
       open("for (int l = 0; l < count; ++l)");
       line("const " + index_type() + " " + var(dim.var) + " = base + l;");
     }
