@@ -3,7 +3,6 @@
 // what the oracle gives, and every sample the bits that it has alone, in a smaller batch, and for any number of threads.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "arrays.h"
@@ -11,6 +10,7 @@
 #include "derivative_checks.h"
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
+#include "seeds.h"
 
 namespace hotloop::testing {
 namespace {
@@ -359,29 +359,10 @@ void check_gradient(std::uint64_t seed) {
   }
 }
 
-// HOTLOOP_SEED=N begins with that program, HOTLOOP_RUNS=M takes so many.
-template <class Check> void for_seeds(Check check, std::initializer_list<std::uint64_t> that_failed) {
-  const char* first = std::getenv("HOTLOOP_SEED");
-  const char* runs = std::getenv("HOTLOOP_RUNS");
-  std::vector<std::uint64_t> seeds = that_failed;
-  if (first || runs) seeds.clear();
-  const std::uint64_t from = first ? std::strtoull(first, nullptr, 10) : 1;
-  const std::uint64_t count = runs ? std::strtoull(runs, nullptr, 10) : first ? 1 : 8;
-  for (std::uint64_t s = from; s < from + count; ++s) seeds.push_back(s);
-  for (const std::uint64_t seed : seeds) {
-    try {
-      check(seed);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << "HOTLOOP_SEED=" << seed << ": " << error.what();
-    }
-    if (::testing::Test::HasFatalFailure()) return;
-  }
-}
-
-TEST(RandomRows, AreTheOraclesAndTheSameBitsAlone) { for_seeds(check_program, {}); }
+TEST(RandomRows, AreTheOraclesAndTheSameBitsAlone) { for_seeds(check_program, 8); }
 // Those that failed: views of what a loop gives that is cut into tiles inside (55); such a loop was cut along another axis than that of
 // a variable number of rows (770).
-TEST(RandomRows, GradientsAreTheOraclesForAnyThreadsRowsAndMemory) { for_seeds(check_gradient, {55, 770}); }
+TEST(RandomRows, GradientsAreTheOraclesForAnyThreadsRowsAndMemory) { for_seeds(check_gradient, 8, {55, 770}); }
 
 }  // namespace
 }  // namespace hotloop::testing
