@@ -114,14 +114,21 @@ bool BlockLowering::takes_finish(const Slot& slot, const IndexSpace& space, DTyp
 
 // How many functions of many instructions one after another lead from what lies in memory to v.
 int BlockLowering::long_functions_before(Value v) {
-  constexpr double transcendental = 20;  // cost_per_element
-  if (ir::is(*v.node, OpKind::Loop) || ir::is(*v.node, OpKind::Extent)) return 0;
-  int most = 0;
-  for (Value o : v.node->operands) {
-    o = context_.resolve(o);
-    if (!stored(o) || is_strided_view(*o.node)) most = std::max(most, long_functions_before(o));
-  }
-  return most + (ir::is(*v.node, OpKind::Elementwise) && v.node->op->cost_per_element >= transcendental ? 1 : 0);
+  std::map<ValueKey, int> known;  // values meet again on many ways
+  const auto visit = [&](auto&& self, Value at) -> int {
+    if (ir::is(*at.node, OpKind::Loop) || ir::is(*at.node, OpKind::Dot) || ir::is(*at.node, OpKind::Extent)) return 0;
+    const auto [found, is_new] = known.try_emplace(key_of(at), 0);
+    if (!is_new) return found->second;
+    int most = 0;
+    for (Value o : at.node->operands) {
+      o = context_.resolve(o);
+      if (!stored(o) || is_strided_view(*o.node)) most = std::max(most, self(self, o));
+    }
+    constexpr double transcendental = 20;  // cost_per_element
+    const bool is_long = ir::is(*at.node, OpKind::Elementwise) && at.node->op->cost_per_element >= transcendental;
+    return known[key_of(at)] = most + (is_long ? 1 : 0);
+  };
+  return visit(visit, v);
 }
 
 // The map of v, whose functions follow those that its map has already passed through on the way to what v reads.

@@ -1,0 +1,83 @@
+// Programs of many layers, in which values meet again on many ways, are scheduled in a time that grows with their length: a walk over operands that
+// forgets where it has been takes twice as many steps for each layer, and the test would not end.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "hotloop/jit.h"
+#include "hotloop/ops.h"
+#include "hotloop/transforms.h"
+#include "passes/pipeline.h"
+#include "schedule/schedule.h"
+
+namespace hotloop {
+namespace {
+
+struct Layer {
+  std::string name;
+  std::function<Value(Value x, Value weight)> of;  // x (40, 16), weight (16, 16)
+};
+void PrintTo(const Layer& layer, std::ostream* out) { *out << layer.name; }
+
+std::vector<Layer> layers() {
+  return {
+      {"doubled", [](Value x, Value) { return x + x * 0.5; }},
+      {"products", [](Value x, Value) { return (x - 1) * (x + 1); }},
+      {"silu", [](Value x, Value) { return x * sigmoid(x); }},
+      {"transposed",
+       [](Value x, Value) {
+         return reshape(transpose(x, {1, 0}), {40, 16}) + x;
+       }},
+      {"one_row_to_all",
+       [](Value x, Value) {
+         return x + broadcast_to(slice(x, {0, 0}, {1, 16}), {40, 16});
+       }},
+      {"reversed", [](Value x, Value) { return reverse(x, {0}) + reverse(x, {1}); }},
+      {"halves_exchanged",
+       [](Value x, Value) {
+         return concat(std::vector{slice(x, {0, 8}, {40, 16}), slice(x, {0, 0}, {40, 8})}, 1) * x;
+       }},
+      {"gelu", [](Value x, Value w) { return gelu(matmul(x, w)); }},
+      {"gelu_with_bias",
+       [](Value x, Value w) {
+         return gelu(matmul(x, w) + reshape(slice(w, {0, 0}, {1, 16}), {16}));
+       }},
+      {"gelu_of_sum", [](Value x, Value w) { return gelu(matmul(x, w) + x); }},
+      {"skipped", [](Value x, Value w) { return x + matmul(tanh(matmul(x, w)), w); }},
+      {"scaled_by_mean",
+       [](Value x, Value) {
+         return x * reshape(mean(x, {1}), {40, 1});
+       }},
+      {"mean_over_rows", [](Value x, Value) { return x + mean(x * x, {0}); }},
+      {"where", [](Value x, Value) { return select(greater(x, 0 * x), x, x * 0.1); }},
+      {"softmax", [](Value x, Value) { return softmax(x + reverse(x, {0}), 1); }},
+  };
+}
+
+class DeepPrograms : public testing::TestWithParam<Layer> {};
+INSTANTIATE_TEST_SUITE_P(Layers, DeepPrograms, testing::ValuesIn(layers()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(DeepPrograms, AreScheduled) {
+  constexpr int depth = 40;
+  const auto loss = [](std::span<const Value> in) {
+    Value x = in[0];
+    for (int i = 0; i < depth; ++i) x = GetParam().of(x, in[1 + static_cast<std::size_t>(i)]);
+    return std::vector<Value>{mean(x)};
+  };
+  std::vector<ValueType> types(1 + depth, ValueType{DType::F32, {16, 16}});
+  types[0] = {DType::F32, {40, 16}};
+  std::vector<int> all(types.size());
+  std::iota(all.begin(), all.end(), 0);
+  ScheduleOptions options;
+  options.target = kernel::target_named("avx512");
+  const kernel::Program program = schedule(*passes::optimize(*trace(value_and_grad(loss, all), types), {}), options);
+  EXPECT_FALSE(program.body.empty());
+}
+
+}  // namespace
+}  // namespace hotloop
