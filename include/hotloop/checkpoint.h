@@ -79,6 +79,8 @@ TrainingState load_checkpoint(const std::filesystem::path& path);
 std::filesystem::path latest_checkpoint(const std::filesystem::path& folder);
 // Deletes all but the newest `keep`.
 void prune_checkpoints(const std::filesystem::path& folder, std::int64_t keep);
+// UserError if a training that goes on from `resume` (null: that starts) would mix its checkpoints with others there: fit() asks.
+void check_checkpoint_folder(const std::filesystem::path& folder, const TrainingState* resume);
 
 // Parameters and buffers in one file that PyTorch's load_state_dict(strict=True) takes.
 void save_model(const std::filesystem::path& path, const Tree<Array>& params, const Tree<Array>& buffers = {});

@@ -165,7 +165,7 @@ def fit(
     params: to start from; else they are drawn by `seed` and `init`. The order of the samples follows from the seed and the epoch.
     generator: "philox", or "torch" for PyTorch's numbers: parameters as torch.manual_seed(seed) gives the same layers, and then a
         torch.randperm of the samples each epoch.
-    early_stopping: hl.EarlyStopping. checkpoints: hl.Checkpoints or a folder. resume: a Run, its state, a folder of checkpoints or
+    early_stopping: hl.EarlyStopping. checkpoints: hl.Checkpoints or a folder, without those of another run. resume: a Run, its state, a folder of checkpoints or
         one checkpoint: the results are those of a run that was never interrupted, to the bit.
     callbacks: functions of a Progress, called after each call of the step; one that returns True ends the fit after it. An
         exception in one ends the fit and is raised; with checkpoints, the state after the last step is on the disk.

@@ -67,6 +67,13 @@ def test_resume_is_exact(data, tmp_path):
         assert [r[:3] for r in rest.history] == [r[:3] for r in whole.history]
 
 
+def test_a_folder_holds_one_run(data, tmp_path):
+    hl.fit(model(), data, epochs=2, checkpoints=tmp_path, progress=False)
+    with pytest.raises(hl.UserError, match=r"must hold no checkpoints, or those of two runs mix. Received: .*step-.*Try: resume from that folder"):
+        hl.fit(model(), data, epochs=1, seed=3, checkpoints=tmp_path, progress=False)
+    assert len(hl.fit(model(), data, epochs=3, checkpoints=tmp_path, resume=tmp_path, progress=False).history) == 3
+
+
 def test_an_exception_in_a_callback_leaves_a_resumable_checkpoint(data, tmp_path):
     options = {"optimizer": hl.optim.Adam(1e-2), "batch_size": 16, "progress": False}
 

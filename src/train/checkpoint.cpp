@@ -215,6 +215,20 @@ fs::path latest_checkpoint(const fs::path& folder) {
   return all.empty() ? fs::path() : all.front();
 }
 
+void check_checkpoint_folder(const fs::path& folder, const TrainingState* resume) {
+  const fs::path latest = latest_checkpoint(folder);
+  if (latest.empty()) return;
+  if (resume == nullptr)
+    throw UserError(where,
+                    "the folder of a fit that does not resume must hold no checkpoints, or those of two runs mix",
+                    latest.string(), "resume from that folder, or name another one, or delete it");
+  if (steps_of(latest) > resume->num_steps)
+    throw UserError(where,
+                    "the folder must hold no checkpoint later than the one that is resumed, after step " +
+                        std::to_string(resume->num_steps),
+                    latest.string(), "resume from the latest, or name another folder, or delete what is later");
+}
+
 void prune_checkpoints(const fs::path& folder, std::int64_t keep) {
   const std::vector<fs::path> all = checkpoints_in(folder);
   for (std::size_t i = static_cast<std::size_t>(keep); i < all.size(); ++i) io::remove_folder_atomic(all[i]);

@@ -58,6 +58,7 @@ void check(const data::Dataset& training, const data::Dataset& validation, const
     throw UserError("fit", "training and validation samples must have the same shapes and dtype",
                     ValueType{training.input_dtype(), training.input_shape()}.str() + " and " +
                         ValueType{validation.input_dtype(), validation.input_shape()}.str());
+  if (!options.checkpoint.folder.empty()) check_checkpoint_folder(options.checkpoint.folder, options.resume.get());
 }
 
 void check_resume(const TrainingState& state, const TrainingState& wanted) {

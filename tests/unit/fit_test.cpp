@@ -287,6 +287,39 @@ TEST_F(FitInFolder, KeepsTheNewestCheckpoints) {
   EXPECT_EQ(bits(load_checkpoint(last)), bits(run.state));
 }
 
+// Steps of one run would stand for those of another, and the newest be taken for the last.
+TEST_F(FitInFolder, TwoRunsDoNotMix) {
+  const auto training = linear_data(16, 1, 1);
+  FitOptions options = options_of(2);
+  options.checkpoint = {.folder = folder_, .keep = 9};
+  const auto older = std::make_shared<TrainingState>(fit(nn::Linear(1, 1), training, training, options).state);
+  options.epochs = 4;
+  options.resume = older;
+  const FitResult run = fit(nn::Linear(1, 1), training, training, options);
+  options.resume = nullptr;
+  const auto message = [&] {
+    try {
+      fit(nn::Linear(1, 1), training, training, options);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  const std::string latest = folder_ / "step-00000008";
+  EXPECT_EQ(message(),
+            "[checkpoint] the folder of a fit that does not resume must hold no checkpoints, or those of two runs mix. "
+            "Received: " +
+                latest + ". Try: resume from that folder, or name another one, or delete it.");
+  options.resume = older;
+  EXPECT_EQ(
+      message(),
+      "[checkpoint] the folder must hold no checkpoint later than the one that is resumed, after step 4. Received: " +
+          latest + ". Try: resume from the latest, or name another folder, or delete what is later.");
+  for (const char* later : {"step-00000006", "step-00000008"}) std::filesystem::remove_all(folder_ / later);
+  EXPECT_EQ(message(), "accepted");
+  EXPECT_EQ(bits(load_checkpoint(latest)), bits(run.state));
+}
+
 TEST_F(FitInFolder, RefusesAStateOfAnotherTraining) {
   const auto training = linear_data(16, 1, 1);
   FitOptions options = options_of(2);
