@@ -118,6 +118,8 @@ class PythonCell : public nn::Cell {
   mutable Structure structure_{Tokens{}};  // of the state; written while tracing, under the GIL
 };
 
+const char* name_of_float(DType dtype) { return dtype == DType::F64 ? "float64" : "float32"; }
+
 // class MyLayer(hl.nn.Module)
 class PythonModule : public nn::Module {
  public:
@@ -127,11 +129,33 @@ class PythonModule : public nn::Module {
     return python_init(self_.get(), seed, dtype, init);
   }
 
+  // The layers that are its attributes keep states and buffers, and want keys and lengths: hotloop/nn/_own.py hands them on.
   Value apply(const Tree<Value>& params, Value x, nn::Context& context) const override {
     const nb::gil_scoped_acquire gil;
     const ScopeGuard scope;
-    const nb::object key = context.key ? tracer(context.key) : nb::none();
-    return to_value(nb::handle(self_.get()).attr("apply")(to_dicts(params), tracer(x), nb::arg("key") = key), "layer");
+    const auto known = [](const Value& v) { return v ? tracer(v) : nb::none(); };
+    const nb::object result =
+        nb::handle(self_.get())
+            .attr("_apply_for_engine")(to_dicts(params), tracer(x), known(context.key),
+                                       context.state ? to_dicts(*context.state) : nb::none(), known(context.lengths),
+                                       to_dicts(context.buffers), context.training, context.reverse);
+    const Value y = to_value(nb::object(result[0]), "layer");
+    if (context.state) context.state = value_tree(nb::object(result[1]), "layer");
+    context.buffers = value_tree(nb::object(result[2]), "layer");
+    if (y.rank() < 2 || x.rank() < 2 || y.shape()[1] != x.shape()[1]) context.lengths = {};
+    return y;
+  }
+
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    const nb::gil_scoped_acquire gil;
+    const ScopeGuard scope;
+    return state_tree(nb::handle(self_.get()).attr("_initial_state_for_engine")(batch, name_of_float(dtype)), dtype,
+                      "initial_state");
+  }
+
+  Tree<Array> init_buffers(DType dtype) const override {
+    const nb::gil_scoped_acquire gil;
+    return array_tree(nb::handle(self_.get()).attr("_init_buffers_for_engine")(name_of_float(dtype)), "init_buffers");
   }
 
  private:
@@ -200,12 +224,13 @@ nn::Layer make_layer(const std::string& name, nb::dict settings, nb::object inpu
 
 // (y, state or None, buffers)
 nb::tuple apply(const nn::Layer& layer, nb::handle params, nb::handle x, nb::object key, nb::object state,
-                nb::object lengths, nb::object buffers, bool training) {
+                nb::object lengths, nb::object buffers, bool training, bool reverse) {
   nn::Context context;
   if (!key.is_none()) context.key = to_value(key, "key");
   if (!lengths.is_none()) context.lengths = to_value(lengths, "lengths");
   if (!buffers.is_none()) context.buffers = value_tree(buffers, "buffers");
   context.training = training;
+  context.reverse = reverse;
   std::optional<Structure> structure;
   if (!state.is_none()) {
     structure = flatten(state).second;
@@ -241,7 +266,7 @@ void bind_layers(nb::module_& m) {
       .def("initial_state", [](const nn::Layer& l, std::int64_t batch,
                                nb::handle dtype) { return to_dicts(l.initial_state(batch, dtype_of_python(dtype))); })
       .def("apply", &apply, nb::arg("params"), nb::arg("x"), nb::arg("key").none(), nb::arg("state").none(),
-           nb::arg("lengths").none(), nb::arg("buffers").none(), nb::arg("training"));
+           nb::arg("lengths").none(), nb::arg("buffers").none(), nb::arg("training"), nb::arg("reverse"));
   m.def("layer_definitions", [] {
     nb::list all;
     for (const nn::LayerDef& def : nn::all_layers())

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Mapping
 
 from hotloop import _core
 
@@ -28,10 +29,16 @@ def _collect(tree, prefix, named):
 def load(path, like=None, *, with_metadata=False):
     """The arrays of a safetensors file as nested dicts: "a.b" is child b of child a.
 
+    path: of the file, or a dict of arrays by name, such as module.state_dict() of PyTorch, which are copied.
     like: a tree whose structure, shapes and dtypes the file must have; then the result has that structure. UserError naming every
     array that is missing, left over or of another type.
     """
-    named, metadata = _core.load_safetensors(os.fspath(path))
+    if isinstance(path, Mapping):
+        named, metadata, source = {str(n): _core.copy(_core.asarray(a, str(n))) for n, a in path.items()}, {}, "the dict"
+    else:
+        source = os.fspath(path)
+        _check_no_pickle(source)
+        named, metadata = _core.load_safetensors(source)
     if like is None:
         tree = {}
         for name, array in named.items():
@@ -48,9 +55,20 @@ def load(path, like=None, *, with_metadata=False):
             if n in named and (tuple(named[n].shape) != tuple(array.shape) or named[n].dtype != array.dtype):
                 problems.append(f"{n} is {named[n].dtype}{named[n].shape}, wanted {array.dtype}{tuple(array.shape)}")
         if problems:
-            raise _core.UserError(f"[load] {os.fspath(path)} must have the arrays of `like`. Received: {'; '.join(problems)}.")
+            raise _core.UserError(f"[load] {source} must have the arrays of `like`. Received: {'; '.join(problems)}.")
         tree = _core.tree_flatten(like)[1].unflatten([named[n] for n in wanted])
     return (tree, metadata) if with_metadata else tree
+
+
+def _check_no_pickle(path):
+    """torch.save writes an archive of pickled objects, which nothing but PyTorch reads."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4)
+    except OSError:
+        return  # the reader says it
+    if start == b"PK\x03\x04":
+        raise _core.UserError(f"[load] the file must be a safetensors file. Received: {path}, an archive as torch.save writes it. Try: hl.load(torch.load({path!r}, weights_only=True)).")
 
 
 def devices():

@@ -143,7 +143,8 @@ def from_torch(module):
     if problems:
         raise _core.UserError(
             f"[from_torch] every part must be one that can be converted. Received: {'; '.join(problems)}. "
-            "Try: hl.from_torch(module.part) for each part that can, and hl.nn.Sequential, hl.nn.Cell or hl.nn.Module around them."
+            "Try: hl.from_torch(module.part) for each part that can, and hl.nn.Sequential, hl.nn.Cell or hl.nn.Module around them. A subclass of "
+            "hl.nn.Module with the same attributes takes hl.load(module.state_dict(), like=model.init())."
         )
     return layer, params
 

@@ -82,3 +82,32 @@ def test_tensors_go_in_and_out_without_a_copy():
         hl.asarray(torch.ones(2, requires_grad=True))
     with pytest.raises(hl.UserError, match="bfloat16"):
         hl.asarray(torch.ones(2, dtype=torch.bfloat16))
+
+
+def test_a_module_of_ones_own_takes_the_state_dict_of_its_twin():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.heads = torch.nn.LSTM(3, 5, 2, batch_first=True), torch.nn.ModuleList([torch.nn.Linear(5, 4), torch.nn.Linear(4, 1)])
+
+        def forward(self, x):
+            return self.heads[1](torch.tanh(self.heads[0](self.lstm(x)[0][:, -1])))
+
+    class Ours(hl.nn.Module):
+        def __init__(self):
+            self.lstm, self.heads = hl.nn.LSTM(3, 5, layers=2), [hl.nn.Linear(5, 4), hl.nn.Linear(4, 1)]
+
+        def apply(self, params, x):
+            h = hl.tanh(self.heads[0](params["heads"]["0"], self.lstm(params["lstm"], x)[:, -1]))
+            return self.heads[1](params["heads"]["1"], h)
+
+    torch.manual_seed(0)
+    module, model, x = Net(), Ours(), torch.randn(4, 7, 3)
+    params = hl.load(module.state_dict(), like=model.init())
+    np.testing.assert_allclose(model(params, x), module(x).detach(), rtol=1e-5, atol=1e-6)
+    drawn = model.init(0, generator="torch")
+    for name, value in module.state_dict().items():
+        at = drawn
+        for part in name.split("."):
+            at = at[part]
+        np.testing.assert_array_equal(at, value)

@@ -21,7 +21,7 @@ class Bound:
 
         def run(weights, x, state):
             params, buffers = weights
-            y, after, _ = layer.apply(params, in_params_dtype(params, x), None, state, None, buffers, False)
+            y, after, _ = layer.apply(params, in_params_dtype(params, x), None, state, None, buffers, False, False)
             return y, after
 
         def call(weights, x):

@@ -7,6 +7,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._jit import jit
+from hotloop.nn import _own
 from hotloop.nn._casts import in_params_dtype
 
 _ABSENT = ...
@@ -24,8 +25,18 @@ def _leaves(tree, path=""):
 class Module:
     """A layer or a model. Immutable: parameters are given at each call.
 
-    A layer of your own is a subclass with init(seed) -> dict of arrays and apply(params, x, key=None) -> y; it may stand in
-    Sequential.
+    A layer of your own is a subclass with apply(params, x, key=None) -> y; it may stand in Sequential. Layers that are its attributes
+    (also in lists, tuples and dicts) have their parameters under the attribute's name, as in PyTorch, and are given what the call was
+    given: their states, lengths, buffers, a key each.
+
+        class Net(hl.nn.Module):
+            def __init__(self):
+                self.lstm, self.head = hl.nn.LSTM(3, 32), hl.nn.Linear(32, 1)
+            def apply(self, params, x, key=None):
+                return self.head(params["head"], self.lstm(params["lstm"], x))
+
+    With arrays of its own it has init(seed) -> dict too; super().init(seed) gives those of its layers. An apply(..., lengths=None) is
+    told the valid steps of each row.
     """
 
     @functools.cached_property
@@ -40,7 +51,7 @@ class Module:
 
     def __getstate__(self):
         # What is compiled is made again where it is wanted: copies and pickles hold settings alone.
-        return {name: value for name, value in self.__dict__.items() if name not in ("_layer", "_compiled")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_layer", "_layers", "_compiled")}
 
     def init(self, seed=0, init="torch", dtype="float32", generator="philox"):
         """Fresh parameters: nested dicts of arrays, with PyTorch's names and shapes. The same seed gives the same values anywhere.
@@ -48,10 +59,38 @@ class Module:
         init: whose defaults, "torch" or "keras". generator: "philox", or "torch" for the numbers that torch.manual_seed(seed) gives
         the same layers, made in the same order (uniform ones to the bit in float32, normal ones to 1e-7).
         """
+        if type(self).init is not Module.init:  # asked for by a subclass's own
+            return self._init_layers(seed, init)
         return self._layer.init(seed if isinstance(seed, _core.Seed) else int(seed), dtype, init, generator)
 
+    @functools.cached_property
+    def _layers(self):
+        return _own.layers_of(self, Module)
+
+    def _init_layers(self, seed, init):
+        def make(path, layer):
+            own = seed
+            for name in path:
+                own = _core.fold_in(own, name)
+            return layer.init(own, init) if type(layer).init is Module.init else layer._init_for_engine(own, init)
+
+        return _own.tree_of(self._layers, make)
+
+    # What the engine asks a module of one's own.
+
     def _init_for_engine(self, seed, init):
+        if type(self).init is Module.init:
+            return self._init_layers(seed, init)
         return self.init(seed, init) if len(inspect.signature(self.init).parameters) > 1 else self.init(seed)
+
+    def _init_buffers_for_engine(self, dtype):
+        return _own.tree_of(self._layers, lambda path, layer: layer.init_buffers(dtype))
+
+    def _initial_state_for_engine(self, batch, dtype):
+        return _own.tree_of(self._layers, lambda path, layer: layer._layer.initial_state(batch, dtype))
+
+    def _apply_for_engine(self, *arguments):
+        return _own.apply(self, self._layers, *arguments)
 
     def init_buffers(self, dtype="float32"):
         """Values that training updates and gradients do not, such as running means; {} for most models."""
@@ -124,7 +163,11 @@ class Module:
         x = in_params_dtype(params, _core.to_tracer(x, "x"))
         if lengths is not None:
             lengths = _core.cast(lengths, "int32")
-        y, state_out, buffers_out = self._layer.apply(params, x, key, state, lengths, buffers, training)
+        around = _own.current()
+        if around is None:
+            y, state_out, buffers_out = self._layer.apply(params, x, key, state, lengths, buffers, training, False)
+        else:
+            y, state_out, buffers_out = around.call(self, params, x, key, state, lengths, buffers, training)
         return (y, *(() if state is None else (state_out,)), *(() if buffers is None else (buffers_out,))) if (
             state is not None or buffers is not None
         ) else y

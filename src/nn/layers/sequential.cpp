@@ -26,7 +26,8 @@ class SequentialModule : public Module {
       inner.training = context.training;
       inner.lengths = context.lengths;
       inner.reverse = context.reverse;
-      if (context.state && context.state->has(name(i))) inner.state = context.state->at(name(i));
+      // A layer that keeps none is given an empty one: by that a module with layers of its own knows that it is to keep theirs.
+      if (context.state) inner.state = context.state->has(name(i)) ? context.state->at(name(i)) : Tree<Value>();
       if (context.buffers.has(name(i))) inner.buffers = context.buffers.at(name(i));
       if (context.watch)
         inner.watch = [&](const std::string& inside, const Value& output) {
@@ -34,7 +35,7 @@ class SequentialModule : public Module {
         };
       x = layers_[i].apply(params.has(name(i)) ? params.at(name(i)) : Tree<Value>(), x, inner);
       if (context.watch) context.watch(name(i), x);
-      if (inner.state) context.state->set(name(i), *inner.state);
+      if (inner.state && !inner.state->empty()) context.state->set(name(i), *inner.state);
       if (!inner.buffers.empty()) context.buffers.set(name(i), inner.buffers);
       context.lengths = inner.lengths;
     }

@@ -1,0 +1,142 @@
+"""What a module of one's own does for the layers that are its attributes: their parameters, states, lengths, buffers and keys."""
+
+import inspect
+import threading
+
+from hotloop import _core, random
+
+
+class _Frames(threading.local):
+    def __init__(self):
+        self.stack = []
+
+
+_frames = _Frames()
+
+
+def current():
+    """The module under trace whose apply() is running, if it is one's own."""
+    return _frames.stack[-1] if _frames.stack else None
+
+
+def layers_of(module, kind):
+    """{path: layer} of the attributes of `module` that are of `kind`, also in lists, tuples and dicts, in the order they were set. A layer
+    that two attributes share is there once."""
+    found, seen = {}, set()
+
+    def walk(value, path):
+        if isinstance(value, kind):
+            if id(value) not in seen:
+                seen.add(id(value))
+                found[path] = value
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, (*path, str(key)))
+        elif isinstance(value, (list, tuple)):
+            for i, item in enumerate(value):
+                walk(item, (*path, str(i)))
+
+    for name, value in vars(module).items():
+        walk(value, (name,))
+    return found
+
+
+def tree_of(layers, make):
+    """Nested dicts of make(path, layer), without what is empty."""
+    tree = {}
+    for path, layer in layers.items():
+        part = make(path, layer)
+        if part:
+            _put(tree, path, part)
+    return tree
+
+
+def _put(tree, path, value):
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def _get(tree, path):
+    for name in path:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
+
+
+def _copy(tree):
+    return {name: _copy(child) if isinstance(child, dict) else child for name, child in tree.items()}
+
+
+class _Frame:
+    """One call of apply(). Layers that are attributes are given what it was given, and leave their states and buffers here."""
+
+    def __init__(self, module, layers, shape, key, training, lengths, reverse, state, buffers):
+        self.name = type(module).__name__
+        self.paths = {id(layer): path for path, layer in layers.items()}
+        self.shape, self.key, self.training, self.lengths, self.reverse = shape, key, training, lengths, reverse
+        self.state = None if state is None else _copy(state)
+        self.buffers = _copy(buffers)
+        self.calls, self.stepped = 0, set()
+
+    def call(self, layer, params, x, key, state, lengths, buffers, training):
+        """As layer._layer.apply: (y, state, buffers), of what the caller gave."""
+        path = self.paths.get(id(layer))
+        if path is None:
+            if (self.state is not None or self.lengths is not None or self.reverse) and state is None and lengths is None and _has_state(layer):
+                raise _core.UserError(
+                    f"[{self.name}] a recurrent layer that apply() calls must be an attribute of the module, which knows its state and lengths by that. "
+                    f"Received: {layer!r}. Try: self.layer = hl.nn.{type(layer).__name__}(...) in __init__."
+                )
+            return layer._layer.apply(params, x, key, state, lengths, buffers, training, False)
+        name = ".".join(path)
+        if key is None and self.key is not None:
+            key = random.fold_in(self.key, self.calls)
+        self.calls += 1
+        if lengths is None and self.lengths is not None:
+            lengths = self._lengths_for(layer, name, x)
+        own_state = _get(self.state, path) if self.state is not None else None
+        if own_state is not None:
+            if state is not None:
+                raise _core.UserError(f"[{self.name}] a module that goes on from a state must leave its layers theirs. Received: a state for {name} in apply(). Try: the whole sequence, model(params, x).")
+            if path in self.stepped:
+                raise _core.UserError(f"[{self.name}] a layer with a state must be called once in apply(), or its state is two. Received: two calls of {name}. Try: a layer for each call.")
+            self.stepped.add(path)
+        own_buffers = _get(self.buffers, path) if buffers is None else None
+        y, state_out, buffers_out = layer._layer.apply(
+            params, x, key, state if own_state is None else own_state, lengths, buffers if own_buffers is None else own_buffers, training or self.training, self.reverse
+        )
+        if own_state is not None:
+            _put(self.state, path, state_out)
+        if own_buffers is not None:
+            _put(self.buffers, path, buffers_out)
+        return y, state_out, buffers_out
+
+    def _lengths_for(self, layer, name, x):
+        if x.ndim > 1 and x.shape[:2] == self.shape[:2]:
+            return self.lengths
+        if x.ndim > 2 and _has_state(layer):
+            raise _core.UserError(
+                f"[{self.name}] lengths count the steps of the module's own input, {self.shape[1]}. Received: {name} with {x.shape[1]} steps. "
+                f"Try: apply(self, params, x, key=None, lengths=None), and self.{name}(params, x, lengths=...) of its steps."
+            )
+        return None
+
+
+def _has_state(layer):
+    return bool(layer._layer.initial_state(1, "float32"))
+
+
+def apply(module, layers, params, x, key, state, lengths, buffers, training, reverse):
+    """(y, state, buffers) of module.apply(params, x)."""
+    frame = _Frame(module, layers, x.shape, key, training, lengths, reverse, state, buffers)
+    known = inspect.signature(module.apply).parameters
+    rest = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    given = {"key": key} if rest or "key" in known else {}
+    if "lengths" in known or (rest and lengths is not None):
+        given["lengths"] = lengths
+    _frames.stack.append(frame)
+    try:
+        y = module.apply(params, x, **given)
+    finally:
+        _frames.stack.pop()
+    return y, frame.state, frame.buffers

@@ -1,0 +1,174 @@
+"""Modules of one's own: their layers' parameters, and the states, lengths, buffers and keys that a call hands on."""
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+LSTM = {"layers": 2}
+
+
+class Net(hl.nn.Module):
+    def __init__(self):
+        self.lstm, self.drop, self.norm = hl.nn.LSTM(3, 8, **LSTM), hl.nn.Dropout(0.5), hl.nn.BatchNorm(8)
+        self.heads = [hl.nn.Linear(8, 5), hl.nn.Linear(5, 1)]
+
+    def apply(self, params, x, key=None):
+        h = self.norm(params["norm"], self.drop({}, self.lstm(params["lstm"], x)))
+        first, second = self.heads
+        return second(params["heads"]["1"], hl.tanh(first(params["heads"]["0"], h)))
+
+
+NET = Net()
+PARAMS, BUFFERS = NET.init(0), NET.init_buffers()
+TWIN = hl.nn.Sequential(hl.nn.LSTM(3, 8, **LSTM), hl.nn.Dropout(0.5), hl.nn.BatchNorm(8), hl.nn.Linear(8, 5), hl.nn.Tanh(), hl.nn.Linear(5, 1))
+TWIN_PARAMS = {"0": PARAMS["lstm"], "2": PARAMS["norm"], "3": PARAMS["heads"]["0"], "5": PARAMS["heads"]["1"]}
+TWIN_BUFFERS = {"2": BUFFERS["norm"]}
+X = np.random.default_rng(0).normal(size=(4, 10, 3)).astype(np.float32)
+
+
+def same(a, b):
+    np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_layers_that_are_attributes_have_parameters():
+    assert list(PARAMS) == ["lstm", "norm", "heads"] and list(PARAMS["heads"]) == ["0", "1"] and list(BUFFERS) == ["norm"]
+    same(PARAMS["heads"]["1"]["weight"], hl.nn.Linear(5, 1).init(hl.nn.fold_in(hl.nn.fold_in(0, "heads"), "1"))["weight"])
+    assert NET.init(0, dtype="float64")["lstm"]["weight_hh_l1"].dtype == np.float64
+
+    class Scaled(Net):
+        def init(self, seed):
+            return {**super().init(seed), "scale": hl.ones(1)}
+
+        def apply(self, params, x, key=None):
+            return params["scale"] * super().apply(params, x, key)
+
+    scaled = Scaled().init(0)
+    same(scaled["lstm"]["weight_ih_l0"], PARAMS["lstm"]["weight_ih_l0"])
+    same(Scaled()(scaled, X, buffers=BUFFERS)[0], NET(PARAMS, X, buffers=BUFFERS)[0])
+
+    class Tied(hl.nn.Module):
+        def __init__(self):
+            self.a = hl.nn.Linear(3, 3)
+            self.b = self.a
+
+        def apply(self, params, x):
+            return self.b(params["a"], self.a(params["a"], x))
+
+    tied = Tied().init(0)
+    assert list(tied) == ["a"] and Tied()(tied, X).shape == X.shape
+
+
+@pytest.mark.parametrize("lengths", [None, [3, 10, 0, 7]])
+def test_lengths_and_buffers_reach_the_layers(lengths):
+    y, buffers = NET(PARAMS, X, buffers=BUFFERS, lengths=lengths)
+    same(y, TWIN(TWIN_PARAMS, X, buffers=TWIN_BUFFERS, lengths=lengths)[0])
+    same(buffers["norm"]["running_mean"], BUFFERS["norm"]["running_mean"])
+
+
+def test_training_hands_on_a_key_each_and_takes_back_buffers():
+    y, buffers = NET(PARAMS, X, buffers=BUFFERS, key=hl.random.key(3))
+    assert not np.allclose(y, NET(PARAMS, X, buffers=BUFFERS)[0]) and np.asarray(buffers["norm"]["running_mean"]).any()
+
+    class Twice(hl.nn.Module):
+        def __init__(self):
+            self.drop = hl.nn.Dropout(0.5)
+
+        def apply(self, params, x):
+            return self.drop({}, x) - self.drop({}, x)
+
+    assert np.asarray(Twice()({}, X, key=hl.random.key(0))).any() and not np.asarray(Twice()({}, X)).any()
+
+
+def test_a_stream_keeps_the_layers_states():
+    whole = np.asarray(NET(PARAMS, X, buffers=BUFFERS)[0])
+    for model, params, buffers in ((NET, PARAMS, BUFFERS), (hl.nn.Sequential(NET), {"0": PARAMS}, {"0": BUFFERS})):
+        bound, state, steps = model.bind(params, buffers), None, []
+        for t in range(X.shape[1]):
+            y, state = bound.step(state, X[:, t])
+            steps.append(np.asarray(y))
+        same(np.stack(steps, 1), whole)
+    middle, state = NET(PARAMS, X[:, :4], state=NET.initial_state(4), buffers=BUFFERS)[:2]
+    rest = NET(PARAMS, X[:, 4:], state=state, buffers=BUFFERS)[0]
+    np.testing.assert_allclose(np.concatenate([middle, rest], 1), whole, rtol=1e-6, atol=1e-6)
+    assert hl.export_c(NET, PARAMS, 3, buffers=BUFFERS).state_bytes >= 4 * 8 * 4
+
+
+def test_run_backwards():
+    class Inner(hl.nn.Module):
+        def __init__(self):
+            self.lstm = hl.nn.LSTM(3, 8)
+
+        def apply(self, params, x):
+            return self.lstm(params["lstm"], x)
+
+    both, plain = hl.nn.Bidirectional(Inner()), hl.nn.Bidirectional(hl.nn.LSTM(3, 8))
+    p = both.init(0)
+    same(both(p, X, lengths=[3, 10, 1, 7]), plain({**p["lstm"], **{f"{k}_reverse": v for k, v in p["lstm_reverse"].items()}}, X, lengths=[3, 10, 1, 7]))
+
+
+def test_fit_with_lengths():
+    lengths = np.array([3, 10, 1, 7])
+    data = {"x": X, "y": np.ones((4, 1), np.float32), "lengths": lengths}
+    model, twin = hl.nn.Sequential(NET, hl.nn.Last()), hl.nn.Sequential(*TWIN.layers, hl.nn.Last())
+    own = hl.fit(model, data, validation=data, params={"0": PARAMS}, epochs=2, batch_size=4)
+    assert not np.array_equal(own.predict(X, lengths=lengths), own.predict(X)) and own.history[1].train_loss != own.history[0].train_loss
+    plain = hl.fit(twin, data, validation=data, params=TWIN_PARAMS, epochs=2, batch_size=4)
+    assert plain.history[0].train_loss > 0 and list(own.buffers["0"]) == ["norm"]
+
+
+class Made(hl.nn.Module):
+    def init(self, seed):
+        return hl.nn.LSTM(3, 8).init(seed)
+
+    def apply(self, params, x, key=None):
+        return hl.nn.LSTM(3, 8)(params, x)
+
+
+class Again(hl.nn.Module):
+    def __init__(self):
+        self.lstm = hl.nn.LSTM(3, 3)
+
+    def apply(self, params, x):
+        return self.lstm(params["lstm"], self.lstm(params["lstm"], x))
+
+
+class Halved(Again):
+    def apply(self, params, x):
+        return self.lstm(params["lstm"], x[:, ::2])
+
+
+class Told(Halved):
+    def apply(self, params, x, lengths=None):
+        return self.lstm(params["lstm"], x[:, ::2], lengths=None if lengths is None else (lengths + 1) // 2)
+
+
+@pytest.mark.parametrize("run, message", [
+    (lambda: Made().bind(Made().init(0)).step(None, X[:, 0]), r"\[Made\] a recurrent layer that apply\(\) calls must be an attribute.*Try: self.layer = hl.nn.LSTM"),
+    (lambda: Made()(Made().init(0), X, lengths=[1, 2, 3, 4]), r"\[Made\] a recurrent layer that apply\(\) calls must be an attribute"),
+    (lambda: (m := hl.nn.Sequential(Made(), hl.nn.Tanh())).bind(m.init(0)).step(None, X[:, 0]), r"\[Made\] a recurrent layer"),
+    (lambda: Again().bind(Again().init(0)).step(None, X[:, 0]), r"\[Again\] .*Received: two calls of lstm"),
+    (lambda: Halved()(Halved().init(0), X, lengths=[1, 2, 3, 4]), r"\[Halved\] lengths count the steps of the module's own input, 10. Received: lstm with 5 steps"),
+])  # fmt: skip
+def test_what_would_be_silently_wrong_is_refused(run, message):
+    with pytest.raises(hl.UserError, match=message):
+        run()
+
+
+def test_apply_may_ask_for_lengths():
+    p = Told().init(0)
+    same(Told()(p, X, lengths=[1, 10, 4, 5]), hl.nn.LSTM(3, 3)(p["lstm"], X[:, ::2], lengths=[1, 5, 2, 3]))
+    assert Halved()(p, X).shape == (4, 5, 3) and Made()(Made().init(0), X).shape == (4, 10, 8)
+
+
+def test_parameters_by_name(tmp_path):
+    named = {"lstm." + k: np.asarray(v) for k, v in PARAMS["lstm"].items()}
+    named |= {"norm." + k: np.asarray(v) for k, v in PARAMS["norm"].items()}
+    named |= {f"heads.{i}.{k}": np.asarray(v) for i in "01" for k, v in PARAMS["heads"][i].items()}
+    loaded = hl.load(dict(reversed(named.items())), like=NET.init(1))
+    for a, b in zip(hl.tree.leaves(loaded), hl.tree.leaves(PARAMS), strict=True):
+        same(a, b)
+    with pytest.raises(hl.UserError, match="the dict must have the arrays of `like`. Received: heads.1.bias is missing; extra is left over"):
+        hl.load({**{k: v for k, v in named.items() if k != "heads.1.bias"}, "extra": np.ones(1)}, like=PARAMS)
+    (tmp_path / "a.pt").write_bytes(b"PK\x03\x04 and so on")
+    with pytest.raises(hl.UserError, match=r"an archive as torch.save writes it. Try: hl.load\(torch.load\("):
+        hl.load(tmp_path / "a.pt")
