@@ -55,6 +55,11 @@ Axis log_axis(double low, double high, double from, double to) {
   for (double power = std::pow(10, std::floor(std::log10(axis.low))); power <= axis.high; power *= 10)
     for (const double factor : few ? std::vector<double>{1, 2, 3, 5, 7} : std::vector<double>{1})
       if (factor * power >= axis.low && factor * power <= axis.high) axis.ticks.push_back(factor * power);
+  if (axis.ticks.size() < 3) {  // a range within a decade
+    const double step = nice_step(axis.high - axis.low, 5);
+    axis.ticks.clear();
+    for (double k = std::ceil(axis.low / step); k * step <= axis.high; ++k) axis.ticks.push_back(k * step);
+  }
   return axis;
 }
 

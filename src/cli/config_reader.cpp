@@ -276,6 +276,10 @@ ConfigFile ConfigFile::parse(std::string_view text, const std::string& source) {
   try {
     impl->root = toml::parse(text, source);
   } catch (const toml::parse_error& e) {
+    for (const char* ending : {".csv", ".npy", ".npz", ".parquet"})
+      if (source.ends_with(ending))
+        throw UserError("config", "CONFIG must be a TOML file, which names its table: [data] file", source,
+                        "hotloop new " + source + " --target COLUMN, which prints one for this table");
     throw UserError("config", source + ":" + std::to_string(e.source().begin.line) + " must be valid TOML",
                     std::string(e.description()));
   } catch (const BrokenToml&) {

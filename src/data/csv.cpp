@@ -166,6 +166,13 @@ class CsvSource : public RowSource {
     return value;
   }
 
+  // Letters that are not those of an infinity.
+  static bool is_word(std::string_view cell) {
+    double value = 0;
+    return !cell.empty() && std::isalpha(static_cast<unsigned char>(cell.front())) != 0 &&
+           fast_float::from_chars(cell.data(), cell.data() + cell.size(), value).ec == std::errc::invalid_argument;
+  }
+
   [[noreturn]] void refuse_cell(const ColumnRequest& r, std::string_view cell) const {
     const bool absent = missing_.contains(cell);
     const std::string place = " at " + records_.place();
@@ -181,6 +188,8 @@ class CsvSource : public RowSource {
       remedy += ", or missing = \"drop\", \"forward\" or \"mean\"";
     else if (comma != cell.npos && number(std::string(cell).replace(comma, 1, ".")))
       remedy = "write numbers with a decimal point";
+    else if (is_word(cell))
+      remedy += ", or one_hot for a column of words";
     throw UserError("csv", "every cell of column '" + r.name + "' must be a finite number", show(cell) + place, remedy);
   }
 

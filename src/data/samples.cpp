@@ -106,7 +106,8 @@ class Builder {
     if (!series() && needed > state_->num_rows)
       throw UserError("window", "the table must be at least as long as a window and its horizon",
                       std::to_string(state_->num_rows) + " rows for length " + std::to_string(recipe().length) +
-                          " and horizon " + std::to_string(recipe().horizon + recipe().horizon_steps - 1));
+                          " and horizon " + std::to_string(recipe().horizon + recipe().horizon_steps - 1),
+                      "a shorter length or horizon, or more rows");
   }
 
   void split_rows() {

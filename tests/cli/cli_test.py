@@ -21,7 +21,7 @@ import series
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN = HERE / "golden"
 EXAMPLES = HERE.parent.parent / "examples"
-COMMANDS = ["train", "eval", "predict", "import", "export", "inspect", "explain", "export-config", "devices", "completion"]
+COMMANDS = ["train", "eval", "predict", "import", "export", "inspect", "explain", "export-config", "new", "devices", "completion"]
 HOTLOOP = ""
 
 
@@ -234,10 +234,16 @@ class BadTables(Case):
         self.refused(result, message)
         self.assertFalse((self.folder / "run").exists())
 
+    def test_a_table_in_place_of_a_configuration(self):
+        (self.folder / "shop.csv").write_text("a\n1\n")
+        self.refused(hotloop("train", "shop.csv", cwd=self.folder),
+                     "[config] CONFIG must be a TOML file, which names its table: [data] file. Received: shop.csv. "
+                     "Try: hotloop new shop.csv --target COLUMN, which prints one for this table.")
+
     def test_text_in_a_number(self):
         self.check(lambda text: text.replace("\n", "\nten,row x\n", 1),
                    "[csv] every cell of column 'load' must be a finite number. Received: 'ten' at series.csv:2. "
-                   "Try: mend the cell or remove the row, or leave the column out.")
+                   "Try: mend the cell or remove the row, or leave the column out, or one_hot for a column of words.")
 
     def test_empty_cell(self):
         self.check(lambda text: text.replace("\n", "\n,row x\n", 1),
@@ -263,7 +269,7 @@ class BadTables(Case):
 
     def test_fewer_rows_than_a_window(self):
         self.check(b"load\n1\n2\n", "[window] the table must be at least as long as a window and its horizon. "
-                                     "Received: 2 rows for length 4 and horizon 0.")
+                                     "Received: 2 rows for length 4 and horizon 0. Try: a shorter length or horizon, or more rows.")
 
     def test_constant_column(self):
         self.check(b"load\n" + b"5\n" * 90,
@@ -451,6 +457,56 @@ class Training(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("0.weight_ih_l0", result.stdout)
         self.assertIn("Training step", result.stdout)
+
+
+class New(unittest.TestCase):
+    """hotloop new: a configuration that trains as it is."""
+
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+        self.addCleanup(self.temporary.cleanup)
+
+    def write(self, rows, header):
+        (self.folder / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+
+    def test_a_table_with_times(self):
+        rows = [f"2024-01-{1 + i // 24:02}T{i % 24:02}:00,{'' if i % 50 == 7 else i % 5},{['sun', 'rain'][i % 2]},{10 + i % 7},x\"y" for i in range(300)]
+        self.write(rows, 'when,price,"the ""sky""",sales,shop')
+        result = hotloop("new", "t.csv", "--target", "sales", "-o", "t.toml", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stdout), (0, "t.toml written. Next: hotloop train t.toml\n"), result.stderr)
+        text = (self.folder / "t.toml").read_text()
+        for part in ["# Left out: shop (one value).", 'inputs = ["price", "the \\"sky\\"", "sales_before", "hour", "weekday"]', 'time = "when"', 'missing = "forward"',
+                     "length = 15", 'type = "lstm"', 'name = "the value before"']:
+            self.assertIn(part, text)
+        self.assertEqual(hotloop("new", "t.csv", "--target", "sales", cwd=self.folder).stdout, text)
+        trained = hotloop("train", "t.toml", "--epochs", "2", cwd=self.folder)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        self.assertIn("the value before", trained.stdout)
+        (self.folder / "few.csv").write_text("\n".join((self.folder / "t.csv").read_text().splitlines()[:5]) + "\n")
+        predicted = hotloop("predict", "runs/t", "few.csv", cwd=self.folder)
+        self.assertIn("0 predictions of 4 rows\nA window takes 15 rows", predicted.stderr)
+        again = hotloop("new", "t.csv", "--target", "sales", "-o", "t.toml", cwd=self.folder)
+        self.assertEqual((again.returncode, again.stderr), (2, "hotloop: [new] the file to write must not exist. Received: t.toml. Try: another name, or remove it.\n"))
+
+    def test_rows_one_by_one_and_classes(self):
+        self.write([f"{i},{i * 7 % 11},{'xy'[i % 3 == 0]},2024-01-01" for i in range(60)], "a;b;kind;day".replace(";", ","))
+        for target, parts in {"kind": ['task = "classification"', "units = 2", 'by = "random"', "# Left out: day (one value)."], "b": ['column = "kind"', "units = 1"]}.items():
+            (self.folder / "run.toml").write_text(hotloop("new", "t.csv", "--target", target, cwd=self.folder).stdout)
+            for part in parts:
+                self.assertIn(part, (self.folder / "run.toml").read_text())
+            trained = hotloop("train", "run.toml", "--epochs", "2", "--out", target, cwd=self.folder)
+            self.assertEqual(trained.returncode, 0, trained.stderr)
+
+    def test_refused(self):
+        self.write(["1,2,2024-01-01", "2,2,2024-01-02"], "a,b,day")
+        for arguments, message in {
+            ("--target", "A"): "[new] the target must be a column of t.csv. Received: \"A\". Try: did you mean 'a'?",
+            ("--target", "b"): '[new] the target must be numbers or classes that vary. Received: "b". Try: another column as the target.',
+            ("--target", "a", "--separator", ";;"): '[new] the separator must be one character. Received: ";;".',
+        }.items():
+            result = hotloop("new", "t.csv", *arguments, cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (2, f"hotloop: {message}\n"))
 
 
 if __name__ == "__main__":

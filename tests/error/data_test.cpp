@@ -175,7 +175,7 @@ TEST(BadWindows, ImpossibleSizes) {
   EXPECT_EQ(
       samples("v\n1\n2\n", [](Recipe& r) { r.length = 3; }),
       "[window] the table must be at least as long as a window and its horizon. Received: 2 rows for length 3 and "
-      "horizon 0.");
+      "horizon 0. Try: a shorter length or horizon, or more rows.");
   EXPECT_EQ(samples("v\n1\n2\n", [](Recipe& r) { r.length = std::int64_t{1} << 62; }),
             "[window] length, stride and horizon must be numbers of rows that a table can have. Received: "
             "4611686018427387904.");

@@ -174,7 +174,7 @@ TEST(Windows, Refusals) {
   EXPECT_EQ(
       with([](Recipe& o) { o.length = 201; }),
       "[window] the table must be at least as long as a window and its horizon. Received: 200 rows for length 201 "
-      "and horizon 0.");
+      "and horizon 0. Try: a shorter length or horizon, or more rows.");
   EXPECT_NE(with([](Recipe& o) { o.split.train = 0.9, o.split.validation = 0.2; }).find("their sum at most 1"),
             std::string::npos);
   EXPECT_NE(with([](Recipe& o) { o.split.train = 0.03; }).find("at least one window"), std::string::npos);

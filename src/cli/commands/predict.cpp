@@ -205,6 +205,10 @@ void predict(const PredictOptions& options) {
   else
     fmt::print(told, "{} predictions of {} rows{}\n", grouped(predictions), grouped(num_rows),
                to_file ? " written to " + options.out : "");
+  const std::int64_t length = preparation.recipe().length;
+  if (predictions == 0 && num_rows < length)
+    fmt::print(stderr, "A window takes {} rows, those before its own among them: give the table more of the past.\n",
+               length);
 }
 
 }  // namespace
