@@ -68,18 +68,23 @@ class Run:
         return "training step\n{}\n\nvalidation\n{}".format(*self._explanations)
 
     def predict(self, x, *, lengths=None, batch_size=256):
-        """The model's output with the best parameters."""
+        """The model's output with the best parameters. x: an array, a Dataset such as samples.test, or a dict with x and lengths."""
         return predict(self.model, self.params, x, lengths=lengths, buffers=self.buffers, batch_size=batch_size)
 
     def __repr__(self):
-        return f"Run({self.status}, best epoch {self.best_epoch} of {len(self.history)}: {self.best_validation:.6g})"
+        text = f"Run({self.status}, best epoch {self.best_epoch} of {len(self.history)}: {self.best_validation:.6g})"
+        return f"{text}: {self.message}" if self.status == "non_finite_loss" else text
 
 
 def predict(model, params, x, *, lengths=None, buffers=None, batch_size=256, threads=None):
-    """The model's output for all samples of x, computed in batches by one program. x may be a Dataset, such as samples.test."""
+    """The model's output for all samples of x, computed in batches by one program. x may be a Dataset, such as samples.test, or a dict as
+    fit takes it, of which x and lengths are used."""
     if isinstance(x, _core.Dataset):
-        arrays = x.arrays()
-        x, lengths = arrays["x"], arrays.get("lengths") if lengths is None else lengths
+        x = x.arrays()
+    if isinstance(x, dict):
+        if "x" not in x:
+            raise _core.UserError(f"[predict] a dict must have x, and may have lengths. Received: {sorted(x)}.")
+        x, lengths = x["x"], x.get("lengths") if lengths is None else lengths
     x = _as_dtype(x, _params_dtype(params), "x")
     return _core.predict(model._layer, params, {} if buffers is None else buffers, x, lengths, batch_size, _core.options(threads=threads))
 
@@ -105,8 +110,15 @@ def _samples(data, what, dtype):
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         parts = {"x": data[0], "y": data[1]}
     else:
-        raise _core.UserError(f"[fit] {what} must be (x, y), a dict with x, y, lengths, sample_weights, or samples of hl.data. Received: a {type(data).__name__}.")
+        raise _core.UserError(f"[fit] {what} must be (x, y), a dict with x, y, lengths, sample_weights, or samples of hl.data. Received: a {type(data).__name__}. Try: {_meant(what, data)}.")
     return {name: None if value is None else _as_dtype(value, dtype, name) for name, value in parts.items()}
+
+
+def _meant(what, data):
+    """What may stand in place of data of no known form."""
+    if what == "validation" and isinstance(data, int):
+        return "a fraction such as 0.2, or (x, y)"
+    return "(x, y) of whole arrays, of which fit makes the batches"
 
 
 def _dataset(parts):
@@ -177,7 +189,7 @@ def fit(
     of a step with KeyboardInterrupt; with checkpoints, the state before that step is on the disk.
     """
     if not isinstance(model, nn.Module):
-        raise _core.UserError(f"[fit] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell.")
+        raise _core.UserError(f"[fit] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell, a subclass of hl.nn.Module with apply(params, x) for a function.")
     optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
     metric = checked_instance("fit", "the metric", metrics.MAE() if metric is None else metric, metrics.Metric, metrics)
     dtype = _core.dtype(dtype)
@@ -190,8 +202,12 @@ def fit(
         training, held = _split(training, validation)
     else:
         held = _samples(validation, "validation", dtype)
+    if early_stopping is not None and not isinstance(early_stopping, EarlyStopping):
+        raise _core.UserError(f"[fit] early_stopping must be a hl.EarlyStopping. Received: {early_stopping!r}. Try: hl.EarlyStopping(patience=5).")
     stopping = early_stopping or EarlyStopping(0, 0.0)
-    saved = Checkpoints(os.fspath(checkpoints)) if isinstance(checkpoints, (str, os.PathLike)) else checkpoints or Checkpoints("")
+    saved = Checkpoints(os.fspath(checkpoints)) if isinstance(checkpoints, (str, os.PathLike)) else Checkpoints("") if checkpoints is None else checkpoints
+    if not isinstance(saved, Checkpoints):
+        raise _core.UserError(f"[fit] checkpoints must be a folder or a hl.Checkpoints. Received: {checkpoints!r}. Try: hl.Checkpoints(folder, keep=3).")
     settings = {
         "batch_size": batch_size, "epochs": epochs, "seed": seed, "init": init, "generator": generator, "shuffle": bool(shuffle), "steps_per_call": steps_per_call,
         "patience": stopping.patience, "min_delta": float(stopping.min_delta), "folder": os.fspath(saved.folder),

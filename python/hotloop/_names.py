@@ -19,15 +19,23 @@ FUNCTIONS = {
 }  # fmt: skip
 LAYERS = {"Dense": "Linear", "SimpleRNN": "RNN", "Activation": "Tanh", "LSTMCell": "Recurrent", "GRUCell": "Recurrent", "ModuleList": "Sequential"}
 OPTIMIZERS = {"lr_scheduler": "Schedule", "clip_by_global_norm": "ClipByNorm", "chain": "ClipByNorm"}
+EQUATIONS = {
+    "diffeqsolve": "solve", "odeint": "solve", "solve_ivp": "solve", "PIDController": "PID", "ConstantStepSize": "ConstantStep",
+    "ClipStepSizeController": "Clip", "RecursiveCheckpointAdjoint": "Discrete", "DirectAdjoint": "Discrete", "BacksolveAdjoint": "Backsolve",
+    "RK45": "Dopri5", "DOP853": "Dopri8", "LSODA": "Kvaerno5", "BDF": "Kvaerno5", "Radau": "Kvaerno5",
+}  # fmt: skip
 _SETTINGS = {
     "lr": "learning_rate", "eps": "epsilon", "betas": "beta1 and beta2", "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
     "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
     "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
+    "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat",
 }  # fmt: skip
 _REMARKS = {
     "batch_first": "Sequences are (batch, time, features) always",
     "return_sequences": "Try: hl.nn.Last() after the layer, for its last step alone",
     "return_state": "Try: model(params, x, state=state), which gives the state too",
+    "rtol": "Try: controller=hl.ode.PID(rtol=1e-6, atol=1e-8)",
+    "atol": "Try: controller=hl.ode.PID(rtol=1e-6, atol=1e-8)",
     "lr": "Try: optimizer=hl.optim.Adam(1e-3)",
     "learning_rate": "Try: optimizer=hl.optim.Adam(1e-3)",
 }  # fmt: skip

@@ -50,6 +50,8 @@ def engine_loss(loss):
     """The engine's loss of a Loss or a function."""
     if isinstance(loss, type) or not (isinstance(loss, Loss) or callable(loss)):
         checked_instance("fit", "the loss, unless it is a function (prediction, target) -> scalar,", loss, Loss, sys.modules[__name__])
+    if type(loss).__module__.partition(".")[0] in ("torch", "keras"):
+        checked_instance("fit", "the loss, unless it is a function of hotloop's arrays,", type(loss).__name__.removesuffix("Loss"), Loss, sys.modules[__name__])
     return loss._loss if isinstance(loss, Loss) else _core.python_loss(loss, getattr(loss, "__name__", "loss"))
 
 

@@ -20,6 +20,7 @@ import numpy
 from hotloop import _core
 from hotloop._components import bind, class_name, docstring, repr_of, signature
 from hotloop._control import run_traced
+from hotloop._names import EQUATIONS, absent, checked_call
 
 __all__ = ["solve", "Solution", "Stats", "Interpolation", "Result", "SaveAt", "Event", "Solver", "Controller", "Adjoint", "ConstantStep", "PID", "Clip"]
 
@@ -261,6 +262,7 @@ def _evaluate(interpolation, t):
 # ---- solving -------------------------------------------------------------------------------------------------------------------
 
 
+@checked_call("hl.ode.solve(field, hl.ode.Tsit5(), t0, t1, y0, ...)")
 def solve(field, solver, t0, t1, y0, *, args=None, dt0=None, saveat=None, controller=None, adjoint=None, events=None, max_steps=4096, throw=True):
     """Solves dy/dt = field(t, y, args) from t0 to t1, which may be the earlier: a Solution.
 
@@ -407,3 +409,7 @@ for _definition in _core.solver_definitions():
     _class(Solver, _definition, _make_solver)
 for _definition in _core.adjoint_definitions():
     _class(Adjoint, _definition, _make_adjoint)
+
+
+def __getattr__(name):
+    raise absent("hotloop.ode", name, __all__, EQUATIONS)

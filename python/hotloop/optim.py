@@ -28,7 +28,13 @@ class Schedule:
         for f in factors:
             if not isinstance(f, Factor):
                 raise _core.UserError(f"[Schedule] a factor must be one of hl.optim's. Received: a {type(f).__name__}.")
-        self.learning_rate, self.factors = float(learning_rate), factors
+        try:
+            self.learning_rate = float(learning_rate)
+        except TypeError:
+            meant = f"hl.optim.Schedule(1e-3, {learning_rate!r})" if isinstance(learning_rate, Factor) else "hl.optim.Schedule(1e-3, hl.optim.Cosine(1000))"
+            came = repr(learning_rate) if isinstance(learning_rate, Factor) else f"a {type(learning_rate).__name__}"
+            raise _core.UserError(f"[Schedule] a learning rate must be a number, or a hl.optim.Schedule of one with factors. Received: {came}. Try: {meant}.") from None
+        self.factors = factors
         self._schedule = _core.make_schedule(self.learning_rate, [f._factor for f in factors])
 
     def __repr__(self):

@@ -18,7 +18,8 @@ def key(seed):
     return _core.asarray(numpy.array([seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF], dtype=numpy.uint32))
 
 
-def _checked(k):
+def checked_key(k):
+    """k, if it is a key."""
     k = _core.to_tracer(k, "random")
     if k.shape != (2,) or k.dtype != numpy.uint32:
         raise _core.UserError(f"[random] a key must be uint32[2]. Received: {k._type}. Try: hl.random.key(seed).")
@@ -32,20 +33,20 @@ def _dims(shape):
 @op(1)
 def split(key, num=2, /):
     """`num` independent keys: (num, 2)."""
-    return _core.random_bits(_checked(key), (num, 2))
+    return _core.random_bits(checked_key(key), (num, 2))
 
 
 @op(2)
 def fold_in(key, data, /):
     """The key for number `data` (an integer, known or traced): for a step or an index."""
-    mixed = _core.binary("xor", _core.random_bits(_checked(key), (2,)), _core.cast(data, "uint32"))
+    mixed = _core.binary("xor", _core.random_bits(checked_key(key), (2,)), _core.cast(data, "uint32"))
     return _core.random_bits(mixed, (2,))
 
 
 @op(1)
 def bits(key, shape=(), /):
     """32 random bits an element: uint32."""
-    return _core.random_bits(_checked(key), _dims(shape))
+    return _core.random_bits(checked_key(key), _dims(shape))
 
 
 def _unit(key, shape, dtype):
@@ -65,14 +66,14 @@ def _unit(key, shape, dtype):
 @op(1)
 def uniform(key, shape=(), /, dtype="float32", low=0.0, high=1.0):
     """Uniform in [low, high)."""
-    return _unit(_checked(key), _dims(shape), dtype) * (high - low) + low
+    return _unit(checked_key(key), _dims(shape), dtype) * (high - low) + low
 
 
 @op(1)
 def normal(key, shape=(), /, dtype="float32"):
     """Normal with mean 0 and standard deviation 1, by the Box-Muller transform."""
     shape = _dims(shape)
-    both = _unit(_checked(key), (2, *shape), dtype)
+    both = _unit(checked_key(key), (2, *shape), dtype)
     # 1 - u is in (0, 1], so its logarithm is finite.
     radius = _core.unary("sqrt", -2.0 * _core.unary("log", 1.0 - both[0]))
     return radius * _core.unary("cos", 2 * math.pi * both[1])
@@ -81,7 +82,7 @@ def normal(key, shape=(), /, dtype="float32"):
 @op(2)
 def bernoulli(key, p=0.5, shape=(), /):
     """True with probability p."""
-    return _core.binary("lt", _unit(_checked(key), _dims(shape), "float32"), p)
+    return _core.binary("lt", _unit(checked_key(key), _dims(shape), "float32"), p)
 
 
 @op(1)
@@ -89,5 +90,5 @@ def randint(key, shape, low, high, /):
     """Integers (int32) in [low, high); their range at most 2^24, so that all are equally likely within 2^-24."""
     if not 0 < high - low <= 2**24:
         raise _core.UserError(f"[random] high - low must be in 1 .. 2^24. Received: {low} and {high}.")
-    scaled = _unit(_checked(key), _dims(shape), "float64") * float(high - low)
+    scaled = _unit(checked_key(key), _dims(shape), "float64") * float(high - low)
     return _core.cast(_core.unary("floor", scaled), "int32") + low

@@ -34,6 +34,17 @@ def without(tree, layer, name):
     (lambda: hl.fit(MODEL, (X, Y), optimizer="adam"), r"Received: 'adam'. Try: hl.optim.Adam\(\)"),
     (lambda: hl.fit(MODEL, (X, Y), optimizer=1e-3), r"the optimizer must be one of hotloop.optim. Received: a float"),
     (lambda: hl.fit(MODEL, (X, Y), metric="mae"), r"Try: hl.metrics.MAE\(\)"),
+    (lambda: hl.fit(MODEL, (X, Y), early_stopping=5), r"early_stopping must be a hl.EarlyStopping. Received: 5. Try: hl.EarlyStopping\(patience=5\)"),
+    (lambda: hl.fit(MODEL, (X, Y), checkpoints=3), r"checkpoints must be a folder or a hl.Checkpoints. Received: 3"),
+    (lambda: hl.fit(MODEL, (X, Y), validation=20), "Received: a int. Try: a fraction such as 0.2"),
+    (lambda: hl.fit(MODEL, iter([(X, Y)])), r"Try: \(x, y\) of whole arrays, of which fit makes the batches"),
+    (lambda: hl.optim.Adam(hl.optim.Cosine(100)), r"Received: Cosine\(steps=100.*Try: hl.optim.Schedule\(1e-3, Cosine\(steps=100"),
+    (lambda: hl.optim.Adam(lambda step: 1e-3), r"a learning rate must be a number.*Received: a function. Try: hl.optim.Schedule\(1e-3, hl.optim.Cosine"),
+    (lambda: MODEL(PARAMS, X, key=0), r"a key must be uint32\[2\].*Try: hl.random.key\(seed\)"),
+    (lambda: hl.predict(MODEL, PARAMS, {"inputs": X}), r"\[predict\] a dict must have x"),
+    (lambda: hl.tree.ravel(PARAMS)[1](np.ones(3)), r"the vector must have the tree's \d+ numbers. Received: shape \(3,\)"),
+    (lambda: hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1, np.ones(2), events=hl.ode.Event(lambda t, y, a: y[0] < 0.5)), "Received: event 0 = bool.*Try: what crosses zero, y - 1 in place of y < 1"),
+    (lambda: hl.ode.solve(lambda t, y, a: a * y, hl.ode.Tsit5(), 0, 1, np.ones(2, np.float32), args=np.float64(2)), "Try: y0 and args of one dtype"),
     (lambda: hl.jit(lambda v: f"{v:.3f}")(1.0), "a format such as '.3f' needs numbers"),
     (lambda: hl.jit(lambda v: v.__setitem__(0, 1.0))(X), r"arrays do not change.*Try: x = x.at\[key\].set\(value\)"),
     (lambda: hl.ones(3).__setitem__(0, 1.0), "arrays do not change"),
@@ -49,6 +60,9 @@ def test_messages(call, message):
     (lambda: hl.fit(MODEL, X, Y), r"too many positional arguments. Try: hl.fit\(model, \(x, y\), ...\)"),
     (lambda: hl.fit(MODEL, (X, Y), metrics=["mae"]), "'metrics'. Try: metric"),
     (lambda: hl.fit(MODEL, (X, Y), lr=1e-3), r"'lr'. Try: optimizer=hl.optim.Adam\(1e-3\)"),
+    (lambda: hl.ode.solve(None, None, 0, 1, 1.0, stepsize_controller=None), "'stepsize_controller'. Try: controller"),
+    (lambda: hl.ode.solve(None, None, 0, 1, 1.0, event=None), "'event'. Try: events"),
+    (lambda: hl.ode.solve(None, None, 0, 1, 1.0, rtol=1e-3), r"'rtol'. Try: controller=hl.ode.PID\("),
     (lambda: hl.optim.Adam(lr=1e-3), "'lr'. Try: learning_rate"),
     (lambda: hl.nn.LSTM(3, 8, num_layers=2), "'num_layers'. Try: layers"),
     (lambda: hl.nn.LSTM(3, 8, batch_first=True), r"'batch_first'. Sequences are \(batch, time, features\) always"),
@@ -60,7 +74,7 @@ def test_arguments(call, message):
 
 @pytest.mark.parametrize("module, name, meant", [
     (hl, "concatenate", "concat"), (hl, "array", "asarray"), (hl, "Jit", "jit"), (hl.nn, "Dense", "Linear"), (hl.nn, "lstm", "LSTM"), (hl.optim, "Adan", "Adam"),
-    (hl.losses, "HuberLoss", "Huber"),
+    (hl.losses, "HuberLoss", "Huber"), (hl.ode, "diffeqsolve", "solve"), (hl.ode, "PIDController", "PID"), (hl.ode, "RecursiveCheckpointAdjoint", "Discrete"),
 ])  # fmt: skip
 def test_names(module, name, meant):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {module.__name__}.{meant}$"):
@@ -68,8 +82,29 @@ def test_names(module, name, meant):
     assert not hasattr(module, "nothing_like_it")
 
 
+def test_a_dict_goes_where_fit_took_it():
+    data = {"x": X, "y": Y, "lengths": np.full(32, 3)}
+    run = hl.fit(MODEL, data, epochs=1)
+    assert np.array_equal(run.predict(data), run.predict(X, lengths=data["lengths"])) and not np.array_equal(run.predict(data), run.predict(X))
+    failed = hl.fit(MODEL, (np.where(X > 2, np.nan, X), Y), epochs=1)
+    assert "non_finite_loss" in repr(failed) and "the inputs of the batch" in repr(failed)
+
+
+def test_a_tree_as_a_vector():
+    tree = {"a": np.arange(6.0).reshape(2, 3), "b": [np.float32(7), np.array([8, 9], np.int32)]}
+    vector, unravel = hl.tree.ravel(tree)
+    assert np.array_equal(vector, np.arange(6.0).tolist() + [7, 8, 9]) and vector.dtype == np.float64
+    for again in (unravel(vector), hl.jit(lambda t: (lambda v, back: back(v))(*hl.tree.ravel(t)))(tree)):
+        for a, b in zip(hl.tree.leaves(again), hl.tree.leaves(tree), strict=True):
+            assert np.array_equal(a, b) and a.dtype == b.dtype
+    gradient = hl.grad(lambda v: (unravel(v)["a"] ** 2).sum())(np.asarray(vector))
+    assert np.array_equal(gradient, [0, 2, 4, 6, 8, 10, 0, 0, 0])
+
+
 def test_names_of_elsewhere_lead_somewhere():
     from hotloop import _names
+
+    assert all(hasattr(hl.ode, name) for name in _names.EQUATIONS.values()) and not any(hasattr(hl.ode, name) for name in _names.EQUATIONS)
 
     assert all(hasattr(hl, name) for name in _names.FUNCTIONS.values()) and not any(hasattr(hl, name) for name in _names.FUNCTIONS)
     assert all(hasattr(hl.nn, name) for name in _names.LAYERS.values()) and not any(hasattr(hl.nn, name) for name in _names.LAYERS)

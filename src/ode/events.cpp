@@ -14,7 +14,8 @@ Value EventFinder::function(std::size_t i, Value s, const Leaves& y) const {
   const Value g = events_[i].function(field_.time(s), field_.like().unflatten(y), args_);
   if (!g || g.rank() != 0 || !is_float(g.dtype()))
     throw UserError("ode.solve", "the function of an event must give a float scalar",
-                    "event " + std::to_string(i) + " = " + (g ? g.type().str() : "an undefined value"));
+                    "event " + std::to_string(i) + " = " + (g ? g.type().str() : "an undefined value"),
+                    g && g.dtype() == DType::Bool ? "what crosses zero, y - 1 in place of y < 1" : "one number");
   return g.dtype() == s.dtype() ? g : cast(g, s.dtype());
 }
 

@@ -47,7 +47,9 @@ Leaves VectorField::operator()(Value s, const Leaves& y) const {
     if (!leaves[i] || leaves[i].type() != y[i].type())
       throw UserError("ode.solve", "the field must give the state's shapes and dtypes, " + y[i].type().str(),
                       (names[i].empty() ? "dy/dt" : "dy/dt of " + names[i]) + " = " +
-                          (leaves[i] ? leaves[i].type().str() : "an undefined value"));
+                          (leaves[i] ? leaves[i].type().str() : "an undefined value"),
+                      leaves[i] && leaves[i].shape() == y[i].shape() ? "y0 and args of one dtype, or cast() the result"
+                                                                     : "one number for each of the state's");
     if (!direction_.is_number())
       leaves[i] = cast(direction_.as(time_dtype_), leaves[i].dtype()) * leaves[i];
     else if (direction_.number() < 0)

@@ -5,7 +5,7 @@ import inspect
 
 import numpy
 
-from hotloop import _core
+from hotloop import _core, random
 from hotloop._jit import jit
 from hotloop.nn import _own
 from hotloop.nn._casts import in_params_dtype
@@ -161,6 +161,8 @@ class Module:
 
     def _traced(self, params, x, key, state, lengths, buffers, training):
         x = in_params_dtype(params, _core.to_tracer(x, "x"))
+        if key is not None:
+            key = random.checked_key(key)
         if lengths is not None:
             lengths = _core.cast(lengths, "int32")
         around = _own.current()
