@@ -4,227 +4,31 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
-#include <set>
-#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "schedule/cost.h"
 #include "schedule/map_writer.h"
+#include "schedule/stream_plan.h"
 
 namespace hotloop::kernel {
 namespace {
 
 enum class Phase { Before, Loop, After };  // of a tile's statements
 
-// The dim whose points are the rows of the tile, or -1.
-int rows_dim(const Map& map, Var rows) {
-  for (std::size_t d = 0; d < map.dims.size(); ++d)
-    if (map.dims[d].extent.var == rows) return static_cast<int>(d);
-  return -1;
-}
-
-// Whether a tile may stream, and what the rewriting needs to know of its memory.
-class StreamAnalysis {
- public:
-  StreamAnalysis(const Program& program, const Grid& grid) : program_(program), grid_(grid) {}
-
-  // The loop's position in the tile's body, if all rules hold.
-  std::optional<std::size_t> run() {
-    const auto first =
-        std::ranges::find_if(grid_.body, [](const Stmt& s) { return std::holds_alternative<For>(s.node); });
-    if (first == grid_.body.end() || !grid_.prologue.empty() || grid_.tiles_per_block < 2) return std::nullopt;
-    if (grid_.tile_rows * grid_.tiles_per_block > std::numeric_limits<std::int32_t>::max() / 2) return std::nullopt;
-    const For& loop = std::get<For>(first->node);
-    if (!loop.stop || !loop.trip.is_static() || loop.reverse || loop.trip.bound < 1 ||
-        loop.trip.bound > std::numeric_limits<std::int32_t>::max() / 2 || loop.test.empty() || !is_all_done(loop))
-      return std::nullopt;
-    counter_ = loop.counter;
-    const bool accepted = maps_only({grid_.body.begin(), first}, Phase::Before) &&
-                          maps_only({std::next(first), grid_.body.end()}, Phase::After) &&
-                          block(std::span(loop.test).first(loop.test.size() - 1)) && block(loop.body);
-    if (!accepted || !memory()) return std::nullopt;
-    return static_cast<std::size_t>(first - grid_.body.begin());
-  }
-
-  bool is_external(int buffer) const {
-    return program_.buffers[static_cast<std::size_t>(buffer)].space != Space::Worker;
-  }
-  // Buffers that the loop writes; what they hold of a row lives until the row has finished.
-  const std::set<int>& state() const { return state_; }
-  // Of those, the numbers of results that are read and written row by row: (buffer, index of row 0) -> elements between rows.
-  const std::map<std::pair<int, std::int64_t>, std::int64_t>& columns() const { return columns_; }
-
- private:
-  struct Use {
-    int buffer;
-    Phase phase;
-    bool is_store, is_column;
-    std::int64_t stride, constant;
-  };
-
-  // stop = all rows done.
-  bool is_all_done(const For& loop) const {
-    const Map* map = std::get_if<Map>(&loop.test.back().node);
-    if (map == nullptr || map->num_outer != 0 || map->dims.size() != 1 || rows_dim(*map, grid_.rows) != 0 ||
-        map->instrs.size() != 3 || map->body_end != 1)
-      return false;
-    const Instr &load = map->instrs[0], &all = map->instrs[1], &store = map->instrs[2];
-    return load.kind == Instr::Kind::Load && load.dtype == DType::Bool && !is_external(load.access.buffer) &&
-           load.args[0] < 0 && load.access.indirect.empty() && load.access.index.coefficient(map->dims[0].var) != 0 &&
-           all.kind == Instr::Kind::Reduced && all.op == ScalarOp::And && store.kind == Instr::Kind::Store &&
-           store.access.buffer == loop.stop->buffer && store.access.index == loop.stop->index;
-  }
-
-  bool maps_only(std::span<const Stmt> statements, Phase phase) {
-    return std::ranges::all_of(statements, [&](const Stmt& s) {
-      const Map* m = std::get_if<Map>(&s.node);
-      return m != nullptr && map(*m, phase);
-    });
-  }
-
-  bool block(std::span<const Stmt> statements) {
-    return std::ranges::all_of(statements, [&](const Stmt& s) {
-      if (const auto* m = std::get_if<Map>(&s.node)) return map(*m, Phase::Loop);
-      if (const auto* d = std::get_if<Dot>(&s.node)) return dot(*d);
-      if (const auto* f = std::get_if<For>(&s.node)) {
-        inner_.push_back(f);
-        const bool accepted = f->trip.is_static() && block(f->test) && block(f->body);
-        inner_.pop_back();
-        return accepted;
-      }
-      return false;
-    });
-  }
-
-  // Which iteration a row is in, or which block, must not be seen: it depends on what other rows did.
-  bool has_known_vars(const Affine& index) const {
-    return std::ranges::none_of(index.terms, [&](const Term& t) {
-      return t.var == counter_ || t.var == grid_.block || t.var == grid_.rows || t.var == rows_var;
-    });
-  }
-
-  bool map(const Map& map, Phase phase) {
-    const int rows = rows_dim(map, grid_.rows);
-    const Var row = rows < 0 ? -1 : map.dims[static_cast<std::size_t>(rows)].var;
-    const bool reduces_rows = rows >= map.num_outer;
-    for (std::size_t d = 0; d < map.dims.size(); ++d)
-      if (!map.dims[d].extent.is_static() && static_cast<int>(d) != rows) return false;
-    return std::ranges::all_of(map.instrs, [&](const Instr& in) {
-      if (in.kind == Instr::Kind::Reduced && reduces_rows)  // of predicates, as a loop inside has it
-        return phase == Phase::Loop && (in.op == ScalarOp::And || in.op == ScalarOp::Or) && in.dtype == DType::Bool;
-      if (!has_index(in)) return true;
-      const Affine& index = in.access.index;
-      if (!has_known_vars(index)) return false;
-      const std::int64_t of_batch = index.coefficient(grid_.row0), of_slot = row < 0 ? 0 : index.coefficient(row);
-      if (of_batch != 0 && (of_batch != of_slot || reduces_rows)) return false;
-      if (in.kind == Instr::Kind::Index) return of_batch == of_slot;
-      const bool external = is_external(in.access.buffer);
-      if (external ? of_batch != of_slot : of_batch != 0) return false;
-      const bool is_store = in.kind == Instr::Kind::Store;
-      if (is_store && of_slot == 0) {
-        // What all rows share: prepared before the loop, or a flag that all rows of a loop inside are done.
-        const bool flag = phase == Phase::Loop && reduces_rows && in.dtype == DType::Bool;
-        if (external || (!flag && row >= 0)) return false;
-        if (flag) return true;
-        if (phase == Phase::Loop && !is_computed_anew(map, in)) return false;
-      }
-      // What no row is asked for: it must come from what is the same for all. A loop inside may run for no row at all.
-      if (phase == Phase::Loop && row < 0 && !is_store && !external) read_alike_.insert(in.access.buffer);
-      if (const auto it = computed_anew_in_.find(in.access.buffer);
-          it != computed_anew_in_.end() && it->second != nullptr &&
-          std::ranges::find(inner_, it->second) == inner_.end())
-        return false;
-      if (phase == Phase::Loop) touched_.insert(in.access.buffer);
-      Use use{in.access.buffer, phase, is_store, false, of_slot, 0};
-      if (external && of_batch != 0) {
-        const Affine rest = index.without(grid_.row0).without(row);
-        use.is_column = rest.terms.empty() && in.access.indirect.empty();
-        use.constant = rest.constant;
-      }
-      uses_.push_back(use);
-      return true;
-    });
-  }
-
-  // A table that all rows share and that each iteration computes before it reads it, such as a unit matrix: which iteration a row is in
-  // is not seen in it.
-  bool is_computed_anew(const Map& map, const Instr& store) {
-    const int buffer = store.access.buffer;
-    if (computed_anew_in_.contains(buffer)) return true;
-    std::int64_t points = 1;
-    for (const Dim& dim : map.dims) points *= dim.extent.bound;
-    const bool whole = map.num_outer == static_cast<int>(map.dims.size()) && store.args[1] < 0 &&
-                       store.access.indirect.empty() && is_one_to_one(map, store.access.index) &&
-                       points == program_.buffers[static_cast<std::size_t>(buffer)].elements;
-    if (!whole || touched_.contains(buffer)) return false;
-    computed_anew_in_[buffer] = inner_.empty() ? nullptr : inner_.back();
-    return true;
-  }
-  // Each point stores elsewhere: rows of the table one after the other.
-  static bool is_one_to_one(const Map& map, const Affine& index) {
-    std::int64_t run = 1;
-    Affine wanted;
-    for (std::size_t d = map.dims.size(); d-- > 0;) {
-      if (!map.dims[d].extent.is_static()) return false;
-      wanted = wanted + Affine::of(map.dims[d].var, run);
-      run *= map.dims[d].extent.bound;
-    }
-    return index == wanted;
-  }
-
-  bool dot(const Dot& dot) {
-    const auto is_own = [&](const Access& a) {
-      return has_known_vars(a.index) && a.index.coefficient(grid_.row0) == 0;
-    };
-    if (dot.m.var != grid_.rows || is_external(dot.c.buffer) || dot.c_m == 0 || !is_own(dot.c)) return false;
-    if (dot.init && !is_own(*dot.init)) return false;
-    uses_.push_back({dot.c.buffer, Phase::Loop, true, false, dot.c_m, 0});
-    return std::ranges::all_of(dot.segments, [&](const DotSegment& s) {
-      return is_own(s.a) && is_own(s.b) && std::ranges::all_of(s.k, [](const KDim& k) { return k.extent.is_static(); });
-    });
-  }
-
-  bool memory() {
-    std::set<int> tables;
-    for (const Use& use : uses_) {
-      if (use.phase == Phase::Loop && use.is_store) state_.insert(use.buffer);
-      if (is_external(use.buffer) && !use.is_column) tables.insert(use.buffer);
-    }
-    for (const Use& use : uses_)
-      if (use.is_store && use.stride != 0 && read_alike_.contains(use.buffer)) return false;
-    for (const Use& use : uses_) {
-      if (!state_.contains(use.buffer)) continue;
-      if (use.phase == Phase::After && use.is_store) return false;
-      if (is_external(use.buffer) && !tables.contains(use.buffer)) columns_[{use.buffer, use.constant}] = use.stride;
-    }
-    return true;
-  }
-
-  const Program& program_;
-  const Grid& grid_;
-  Var counter_ = -1;
-  std::vector<Use> uses_;
-  std::set<int> state_;
-  std::vector<const For*> inner_;  // loops inside the one over iterations, around the statement that is looked at
-  std::map<int, const For*> computed_anew_in_;  // buffers that all rows share -> the innermost loop that computes them
-  std::set<int> touched_, read_alike_;          // buffers seen in the loop, and read by what knows of no row
-  std::map<std::pair<int, std::int64_t>, std::int64_t> columns_;
-};
-
 class StreamRewriting {
  public:
-  StreamRewriting(Program& program, Grid& grid, const StreamAnalysis& analysis, std::size_t loop_at)
-      : program_(program), grid_(grid), analysis_(analysis), loop_at_(loop_at), slots_(grid.tile_rows) {}
+  StreamRewriting(Program& program, Grid& grid, const StreamPlan& plan)
+      : program_(program), grid_(grid), plan_(plan), slots_(grid.tile_rows) {}
 
   void run() {
-    For loop = std::move(std::get<For>(grid_.body[loop_at_].node));
+    For loop = std::move(std::get<For>(grid_.body[plan_.loop_at].node));
     length_ = loop.trip.bound;
     // Waiting costs what the slots that are done would have computed, refilling what is done once for all slots.
     Block once;
     for (std::size_t s = 0; s < grid_.body.size(); ++s)
-      if (s != loop_at_) once.push_back(grid_.body[s]);
+      if (s != plan_.loop_at) once.push_back(grid_.body[s]);
     const double bookkeeping_ns = 15 * estimate_ns(program_, {{Map{}}});
     const double iteration_ns = estimate_ns(program_, loop.test) + estimate_ns(program_, loop.body);
     worth_ = static_cast<std::int64_t>(std::clamp(
@@ -234,8 +38,8 @@ class StreamRewriting {
     make_buffers();
     Block before, after;
     for (std::size_t s = 0; s < grid_.body.size(); ++s) {
-      if (s == loop_at_) continue;
-      const Phase phase = s < loop_at_ ? Phase::Before : Phase::After;
+      if (s == plan_.loop_at) continue;
+      const Phase phase = s < plan_.loop_at ? Phase::Before : Phase::After;
       (phase == Phase::Before ? before : after).push_back({rewritten(std::get<Map>(grid_.body[s].node), phase)});
     }
     const Instr done = std::get<Map>(loop.test.back().node).instrs[0];
@@ -294,7 +98,7 @@ class StreamRewriting {
     worth_waiting_ = new_buffer("worth_waiting", integer, 1);
     room_ = new_buffer("room", integer, 1);
     over_ = new_buffer("over", boolean, 1);
-    for (const auto& [key, stride] : analysis_.columns())
+    for (const auto& [key, stride] : plan_.columns)
       columns_[key] = new_buffer("slot_result", program_.buffers[static_cast<std::size_t>(key.first)].dtype, slots_);
   }
 
@@ -356,9 +160,9 @@ class StreamRewriting {
           if (phase == Phase::Loop && in.kind == Instr::Kind::Store) only_where(in, live_);
         }
       }
-      if (in.kind == Instr::Kind::Store && phase == Phase::Before && analysis_.state().contains(buffer))
+      if (in.kind == Instr::Kind::Store && phase == Phase::Before && plan_.state.contains(buffer))
         only_where(in, fresh_);
-      if (in.kind == Instr::Kind::Store && phase == Phase::After && analysis_.is_external(buffer))
+      if (in.kind == Instr::Kind::Store && phase == Phase::After && is_external(program_, buffer))
         only_where(in, finished_);
       moved.push_back(push(in));
     }
@@ -469,7 +273,7 @@ class StreamRewriting {
     for (const auto& [key, column] : columns_)
       values.emplace_back(w.load(column, slot, program_.buffers[static_cast<std::size_t>(column)].dtype), key);
     for (const auto& [value, key] : values) {
-      const std::int64_t stride = analysis_.columns().at(key);
+      const std::int64_t stride = plan_.columns.at(key);
       w.store({key.first, Affine::of(grid_.row0, stride) + Affine(key.second), {{row, stride}}},
               program_.buffers[static_cast<std::size_t>(key.first)].dtype, value, where);
     }
@@ -527,8 +331,7 @@ class StreamRewriting {
 
   Program& program_;
   Grid& grid_;
-  const StreamAnalysis& analysis_;
-  std::size_t loop_at_;
+  const StreamPlan& plan_;
   std::int64_t slots_, length_ = 0, worth_ = 0;
   int row_ = -1, age_ = -1, live_ = -1, fresh_ = -1, finished_ = -1, ranks_[2] = {-1, -1};
   int next_ = -1, ran_ = -1, idle_ = -1, worth_waiting_ = -1, room_ = -1, over_ = -1;
@@ -539,8 +342,7 @@ void stream_block(Program& program, Block& block) {
   for (Stmt& stmt : block) {
     if (auto* loop = std::get_if<For>(&stmt.node)) stream_block(program, loop->body);
     if (auto* grid = std::get_if<Grid>(&stmt.node)) {
-      StreamAnalysis analysis(program, *grid);
-      if (const auto loop_at = analysis.run()) StreamRewriting(program, *grid, analysis, *loop_at).run();
+      if (const auto plan = plan_stream(program, *grid)) StreamRewriting(program, *grid, *plan).run();
     }
   }
 }

@@ -11,10 +11,12 @@
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
 #include "ir/op_def.h"
+#include "kernel_builder.h"
 #include "ode_problems.h"
 #include "op_checks.h"
 #include "passes/pipeline.h"
 #include "schedule/schedule.h"
+#include "schedule/stream_lanes.h"
 
 namespace hotloop {
 namespace {
@@ -236,6 +238,75 @@ TEST(StreamLanes, OthersStayInTiles) {
         .first;
   };
   EXPECT_EQ(slots_of(program_of(fixed, inputs)), 0);
+}
+
+enum class Table { ComputedFirst, ComputedLast, ComputedInALoop, OneForAllRows };
+
+// Rows that grow by their product with a table until their first number is large. An iteration computes the table, and nothing of it may pass to
+// the next one, which belongs to other rows.
+kernel::Program growing(Table kind) {
+  using namespace kernel;
+  constexpr DType f32 = DType::F32;
+  constexpr std::int64_t tile = 16, n = 4;
+  ProgramBuilder p(target_named("portable"));
+  const int in = p.argument(f32, 4 * tile * n), out = p.result(f32, 4 * tile * n);
+  const int state = p.worker(f32, tile * n), product = p.worker(f32, tile * n), table = p.worker(f32, n * n);
+  const int done = p.worker(DType::Bool, tile), all_done = p.worker(DType::Bool, 1);
+  Grid grid{.block = p.var("block"), .row0 = p.var("row0"), .rows = p.var("rows"), .total = {4 * tile, -1}};
+  grid.tile_rows = tile;
+  grid.num_blocks = grid.tiles_per_block = 2;
+  const Var r = p.var("r"), i = p.var("i");
+  const Extent rows{tile, grid.rows};
+  const Affine here = Affine::of(r, n) + Affine::of(i), outside = Affine::of(grid.row0, n) + here;
+  const auto copy = [&](const Access& to, const Access& from) {
+    kernel::MapBuilder m({{r, rows}, {i, {n, -1}}}, 2, 1);
+    m.store(f32, to, m.load(f32, from));
+    return m.build();
+  };
+  const auto fill = [&](float value) {
+    kernel::MapBuilder m({{r, {n, -1}}, {i, {n, -1}}}, 2, 1);
+    m.store(f32, at(table, here), m.constant(value));
+    return m.build();
+  };
+  For loop{.counter = p.var("t"), .trip = {40, -1}};
+  kernel::MapBuilder is_done({{r, rows}}, 1, 0);
+  const int first = is_done.load(f32, at(state, Affine::of(r, n)));
+  is_done.store(DType::Bool, at(done, Affine::of(r)),
+                is_done.op(ScalarOp::Gt, DType::Bool, first, is_done.constant(100.0F)));
+  kernel::MapBuilder all({{r, rows}}, 0, 0);
+  all.store(DType::Bool, at(all_done),
+            all.reduced(ScalarOp::And, DType::Bool, all.load(DType::Bool, at(done, Affine::of(r)))));
+  loop.test = {{is_done.build()}, {all.build()}};
+  loop.stop = at(all_done);
+  Dot dot{.name = "dot", .dtype = f32, .m = rows, .n = {n, -1}, .c = at(product), .c_m = n};
+  const bool alike = kind == Table::OneForAllRows;
+  dot.segments.push_back({at(state), at(alike ? state : table), n, 1, {{{n, -1}, 1, n}}});
+  kernel::MapBuilder add({{r, rows}, {i, {n, -1}}}, 2, 1);
+  add.store(f32, at(state, here),
+            add.op(ScalarOp::Add, f32, add.load(f32, at(state, here)), add.load(f32, at(product, here))));
+  Stmt compute{fill(0.5F)};
+  if (kind == Table::ComputedInALoop) {
+    For once{.counter = p.var("u"), .trip = {2, -1}};
+    once.body.push_back(compute);
+    compute = {once};
+  }
+  loop.body = {compute, {dot}, {add.build()}};
+  if (kind == Table::ComputedLast) std::swap(loop.body[0], loop.body[1]);
+  grid.body = {
+      {copy(at(state, here), at(in, outside))}, {fill(0.25F)}, {loop}, {copy(at(out, outside), at(state, here))}};
+  p.add(grid);
+  Program program = p.build();
+  verify(program);
+  kernel::stream_lanes(program);
+  return program;
+}
+
+// The factors of a dot are reads like those of a map.
+TEST(StreamLanes, NoRowSeesWhatOthersLeftInATable) {
+  EXPECT_EQ(slots_of(growing(Table::ComputedFirst)), 16);
+  EXPECT_EQ(slots_of(growing(Table::ComputedLast)), 0) << "an iteration reads the table of the one before";
+  EXPECT_EQ(slots_of(growing(Table::ComputedInALoop)), 0) << "a loop inside may run for no row at all";
+  EXPECT_EQ(slots_of(growing(Table::OneForAllRows)), 0) << "which rows are in the slots";
 }
 
 }  // namespace
