@@ -1,4 +1,4 @@
-// A Map made ready to emit: fewer and longer dims, accesses grouped by how their address moves.
+// A Map made ready to emit: fewer and longer dims, accesses grouped by how their address moves; and its code.
 #pragma once
 
 #include <cstdint>
@@ -61,5 +61,9 @@ struct MapNest {
 };
 
 MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split);
+
+// `arguments`: the addresses of the groups, the indices of the index groups, the extents that are not static; of a long nest the
+// address of the flag that cancels.
+void emit_nest(Code& code, const MapNest& nest, const Code::Values& arguments);
 
 }  // namespace hotloop::codegen

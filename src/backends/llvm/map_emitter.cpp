@@ -1,0 +1,466 @@
+// The code of a nest: loops over its dims, in vectors where one fills them, and the instructions at each point.
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "backends/llvm/held_values.h"
+#include "backends/llvm/map_nest.h"
+#include "hotloop/error.h"
+
+namespace hotloop::codegen {
+
+using kernel::Instr;
+
+namespace {
+
+using Values = Code::Values;
+
+// A set of lanes computed together: where each access group points to, and what the registers hold.
+struct Point {
+  Values pointers;  // by group
+  Values indices;   // by index group
+  Value* mask = nullptr;
+  Values registers;
+  int vector = 0;  // number in a block of vectors
+};
+
+class MapEmitter {
+ public:
+  MapEmitter(Code& code, const MapNest& nest, const Values& arguments) : code_(code), nest_(nest) {
+    auto argument = arguments.begin();
+    for (std::size_t i = 0; i < nest.groups.size(); ++i) base_.pointers.push_back(*argument++);
+    for (std::size_t i = 0; i < nest.index_groups.size(); ++i) base_.indices.push_back(*argument++);
+    for (const LoopDim& dim : nest.dims) {
+      extents_.push_back(dim.is_static() ? code.i64(dim.extent) : *argument++);
+    }
+    if (argument != arguments.end()) cancel_ = *argument;
+    base_.registers.resize(nest.instrs.size());
+    vector_is_reduced_ = nest.vector_dim >= nest.num_outer;
+    const int weight = nest.body_weight();
+    const int wide = code.state().register_bytes == 64 ? 4 : code.state().register_bytes == 32 ? 2 : 1;
+    unroll_ = nest.lanes == 1 ? 1 : weight <= 10 ? wide : weight <= 24 ? std::min(wide, 2) : 1;
+    // One masked loop instead of a loop and a tail, where masks are free and the code is long.
+    if (nest.period > 1) unroll_ = nest.period;
+    masked_only_ = nest.period == 1 && code.state().register_bytes == 64 && weight > 40 && code.held == nullptr;
+  }
+
+  void emit() {
+    if (finishes_in_lanes()) return finish_in_lanes();
+    outer(0, base_);
+  }
+
+ private:
+  int num_dims() const { return static_cast<int>(nest_.dims.size()); }
+  Value* extent(int dim) const { return extents_[static_cast<std::size_t>(dim)]; }
+  // Points of one iteration over a dim. The vector dim, if it is an outer one, runs inside the others of them.
+  std::int64_t points_inside(int dim) const {
+    const auto place = [&](int d) {
+      return d == nest_.vector_dim && !vector_is_reduced_ ? nest_.num_outer : d < nest_.num_outer ? d : d + 1;
+    };
+    std::int64_t points = 1;
+    for (int d = 0; d < num_dims(); ++d)
+      if (place(d) > place(dim)) points *= std::max<std::int64_t>(nest_.dims[static_cast<std::size_t>(d)].extent, 1);
+    return points;
+  }
+
+  // Code::loop over a dim, which in a long nest goes piece by piece; once the flag is raised, pieces are empty.
+  Values loop(int dim, Value* begin, Value* end, std::int64_t step, Values carried,
+              const std::function<Values(Value* iv, const Values& carried)>& body) {
+    if (cancel_ == nullptr) return code_.loop(begin, end, step, std::move(carried), body);
+    const std::int64_t unheard = nest_.most_points_unheard() / points_inside(dim);
+    const std::int64_t piece = std::max<std::int64_t>(unheard / step, 1) * step;
+    const auto* first = llvm::dyn_cast<llvm::ConstantInt>(begin);
+    const auto* last = llvm::dyn_cast<llvm::ConstantInt>(end);
+    if (first != nullptr && last != nullptr && last->getSExtValue() - first->getSExtValue() <= piece)
+      return code_.loop(begin, end, step, std::move(carried), body);
+    return code_.loop(begin, end, piece, std::move(carried), [&](Value* from, const Values& so_far) {
+      Value* to = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, code_.b.CreateAdd(from, code_.i64(piece)), end);
+      to = code_.b.CreateSelect(code_.is_cancelled(cancel_), from, to);
+      return code_.loop(from, to, step, so_far, body);
+    });
+  }
+  void loop(int dim, Value* begin, Value* end, std::int64_t step, const std::function<void(Value* iv)>& body) {
+    loop(dim, begin, end, step, Values{}, [&](Value* iv, const Values&) {
+      body(iv);
+      return Values{};
+    });
+  }
+  bool has_reduced_dims() const { return num_dims() > nest_.num_outer; }
+
+  // The same point, `count` elements further along a dim.
+  Point moved(const Point& point, int dim, Value* count) {
+    Point next = point;
+    for (std::size_t g = 0; g < nest_.groups.size(); ++g) {
+      const AccessGroup& group = nest_.groups[g];
+      next.pointers[g] = code_.offset(point.pointers[g], count,
+                                      group.coefficients[static_cast<std::size_t>(dim)] * bytes_of(group.dtype));
+    }
+    for (std::size_t g = 0; g < nest_.index_groups.size(); ++g) {
+      const std::int64_t step = nest_.index_groups[g].coefficients[static_cast<std::size_t>(dim)];
+      if (step != 0) {
+        next.indices[g] = code_.b.CreateAdd(point.indices[g], code_.b.CreateMul(count, code_.i64(step)));
+      }
+    }
+    return next;
+  }
+
+  // Reductions of vectors of which each result goes to the lane beside the one before: as many as a vector has lanes are combined
+  // together, and what follows is done once, on a vector of results.
+  bool finishes_in_lanes() const {
+    if (!vector_is_reduced_ || nest_.num_outer != 1 || nest_.vector_dim < 0) return false;
+    if (nest_.dims[0].extent < (nest_.dims[0].is_static() ? 2 : nest_.lanes)) return false;
+    for (int i = nest_.body_end; i < static_cast<int>(nest_.instrs.size()); ++i) {
+      const Instr& it = nest_.instr(i);
+      const DType dtype = it.dtype;
+      if (!is_float(dtype) || lanes_of(dtype) != nest_.lanes || !it.access.indirect.empty()) return false;
+      if (it.kind == Instr::Kind::Index || (it.kind == Instr::Kind::Store && coefficient(i) != 1)) return false;
+      if (it.kind == Instr::Kind::Load && (it.args[0] >= 0 || coefficient(i) < 0 || coefficient(i) > 1)) return false;
+      if (it.kind == Instr::Kind::Store && it.args[1] >= 0) return false;
+    }
+    return true;
+  }
+
+  std::int64_t coefficient(int i) const {
+    return nest_.groups[static_cast<std::size_t>(nest_.uses[static_cast<std::size_t>(i)].group)].coefficients[0];
+  }
+
+  void finish_in_lanes() {
+    if (!nest_.dims[0].is_static()) {  // whole vectors of results, then one by one
+      Value* whole = code_.b.CreateAnd(extent(0), code_.i64(-nest_.lanes));
+      loop(0, code_.i64(0), whole, nest_.lanes,
+           [&](Value* first) { finish_block(moved(base_, 0, first), nest_.lanes); });
+      return loop(0, whole, extent(0), 1, [&](Value* iv) { at_outer({moved(base_, 0, iv)}, 1); });
+    }
+    const std::int64_t count = nest_.dims[0].extent, whole = count / nest_.lanes * nest_.lanes;
+    loop(0, code_.i64(0), code_.i64(whole), nest_.lanes,
+         [&](Value* first) { finish_block(moved(base_, 0, first), nest_.lanes); });
+    if (whole < count) finish_block(moved(base_, 0, code_.i64(whole)), count - whole);
+  }
+
+  void finish_block(const Point& start, std::int64_t count) {
+    std::vector<Values> columns(static_cast<std::size_t>(nest_.finish - nest_.body_end));
+    for (std::int64_t n = 0; n < count; ++n) {
+      const Values sums = reduce(1, {moved(start, 0, code_.i64(n))}, identities(1));
+      for (std::size_t r = 0; r < sums.size(); ++r) columns[r].push_back(sums[r]);
+    }
+    // The nest of what follows: the outer dim fills the vector.
+    MapNest finish = nest_;
+    finish.vector_dim = 0;
+    for (int i = nest_.body_end; i < static_cast<int>(nest_.instrs.size()); ++i) {
+      const Instr& it = nest_.instr(i);
+      const bool loads_one = it.kind == Instr::Kind::Load && coefficient(i) == 0;
+      finish.uniform[static_cast<std::size_t>(i)] = loads_one || it.kind == Instr::Kind::Const;
+    }
+    Values arguments = base_.pointers;
+    arguments.insert(arguments.end(), base_.indices.begin(), base_.indices.end());
+    for (std::size_t d = 0; d < nest_.dims.size(); ++d)
+      if (!nest_.dims[d].is_static()) arguments.push_back(extents_[d]);
+    MapEmitter emitter(code_, finish, arguments);
+    Point point = emitter.points_at(start, code_.i64(0), 1, code_.i64(count))[0];
+    for (int r = nest_.body_end; r < nest_.finish; ++r) {
+      const Instr& it = nest_.instr(r);
+      point.registers[static_cast<std::size_t>(r)] =
+          code_.combine_halves(combiner(it), it.dtype, columns[static_cast<std::size_t>(r - nest_.body_end)]);
+    }
+    emitter.instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), nest_.lanes);
+  }
+
+  Values identities(std::size_t points) {
+    Values accumulators;
+    for (std::size_t p = 0; p < points; ++p) {
+      for (int r = nest_.body_end; r < nest_.finish; ++r) {
+        const Instr& reduced = nest_.instr(r);
+        accumulators.push_back(code_.widen(code_.identity(combiner(reduced), reduced.dtype), nest_.lanes));
+      }
+    }
+    return accumulators;
+  }
+
+  // Loops over the outer dims but the vector dim; then the vector dim, if it is one of them.
+  void outer(int dim, const Point& point) {
+    if (dim == nest_.num_outer) {
+      if (nest_.vector_dim < 0 || vector_is_reduced_) return at_outer({point}, 1);
+      return vector_loop(point);
+    }
+    if (dim == nest_.vector_dim) return outer(dim + 1, point);
+    loop(dim, code_.i64(0), extent(dim), 1, [&](Value* iv) { outer(dim + 1, moved(point, dim, iv)); });
+  }
+
+  // Cuts [0, n) of the vector dim into blocks of up to `unroll_` vectors.
+  template <class Block> void cut_vector_dim(Value* n, const Block& block) {
+    const std::int64_t lanes = nest_.lanes;
+    const auto* known = llvm::dyn_cast<llvm::ConstantInt>(n);
+    if (masked_only_ && (known == nullptr || known->getSExtValue() % lanes != 0)) {
+      return block.loop(code_.i64(0), n, lanes, 1, n);
+    }
+    if (known != nullptr) {
+      const std::int64_t count = known->getSExtValue(), wide = lanes * unroll_;
+      const std::int64_t main = count / wide * wide;
+      block.loop(code_.i64(0), code_.i64(main), wide, unroll_, nullptr);
+      if (main < count) block.once(code_.i64(main), static_cast<int>((count - main + lanes - 1) / lanes), n);
+      return;
+    }
+    const std::int64_t wide = lanes * unroll_;
+    Value* main = code_.b.CreateAnd(n, code_.i64(-wide));
+    block.loop(code_.i64(0), main, wide, unroll_, nullptr);
+    Value* full = code_.b.CreateAnd(n, code_.i64(-lanes));
+    if (unroll_ > 1) block.loop(main, full, lanes, 1, nullptr);
+    block.loop(full, n, lanes, 1, n);
+  }
+
+  // `count` vectors starting at element `first`; lanes at or beyond `end` (null: none) are masked off.
+  std::vector<Point> points_at(const Point& point, Value* first, int count, Value* end) {
+    std::vector<Point> points;
+    for (int u = 0; u < count; ++u) {
+      Value* start = code_.b.CreateAdd(first, code_.i64(u * nest_.lanes));
+      Point next = moved(moved(point, nest_.vector_dim, first), nest_.vector_dim, code_.i64(u * nest_.lanes));
+      next.vector = u;
+      for (std::size_t g = 0; g < nest_.groups.size(); ++g) {
+        const AccessGroup& group = nest_.groups[g];  // a block of vectors begins with a row
+        if (!group.crossed) continue;
+        Value* row = code_.b.CreateUDiv(first, code_.i64(group.crossed->extent));
+        next.pointers[g] = code_.offset(point.pointers[g], row, group.crossed->outer * bytes_of(group.dtype));
+      }
+      if (end != nullptr) {
+        Value* active = code_.b.CreateSub(end, start);
+        const auto* known = llvm::dyn_cast<llvm::ConstantInt>(active);
+        if (known == nullptr || known->getSExtValue() < nest_.lanes) next.mask = code_.tail_mask(nest_.lanes, active);
+      }
+      points.push_back(std::move(next));
+    }
+    return points;
+  }
+
+  struct OuterBlocks {
+    MapEmitter& emitter;
+    const Point& point;
+    void loop(Value* begin, Value* end, std::int64_t step, int count, Value* limit) const {
+      emitter.loop(emitter.nest_.vector_dim, begin, end, step, [&](Value* iv) { once(iv, count, limit); });
+    }
+    void once(Value* first, int count, Value* limit) const {
+      emitter.at_outer(emitter.points_at(point, first, count, limit), emitter.nest_.lanes);
+    }
+  };
+
+  void vector_loop(Point point) {
+    if (!has_reduced_dims()) uniform_instrs(point);
+    cut_vector_dim(extent(nest_.vector_dim), OuterBlocks{*this, point});
+  }
+
+  // Code at points of the outer dims, which may be vectors: the reduction, then the finish.
+  void at_outer(std::vector<Point> points, int lanes) {
+    if (!has_reduced_dims()) {
+      for (Point& point : points) instrs(point, 0, static_cast<int>(nest_.instrs.size()), lanes);
+      return;
+    }
+    const Values accumulators = reduce(nest_.num_outer, points, identities(points.size()));
+    std::size_t next = 0;
+    for (Point& point : points) {
+      for (int r = nest_.body_end; r < nest_.finish; ++r) {
+        const Instr& reduced = nest_.instr(r);
+        Value* value = accumulators[next++];
+        if (vector_is_reduced_) value = code_.combine_halves(combiner(reduced), reduced.dtype, value);
+        point.registers[static_cast<std::size_t>(r)] = value;
+      }
+      instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), lanes);
+    }
+  }
+
+  struct ReducedBlocks {
+    MapEmitter& emitter;
+    const Point& point;
+    int dim;
+    Values& accumulators;
+    void loop(Value* begin, Value* end, std::int64_t step, int count, Value* limit) const {
+      accumulators = emitter.loop(dim, begin, end, step, accumulators,
+                                  [&](Value* iv, const Values& carried) { return block(iv, count, limit, carried); });
+    }
+    void once(Value* first, int count, Value* limit) const { accumulators = block(first, count, limit, accumulators); }
+    // Vectors in order into the same lanes.
+    Values block(Value* first, int count, Value* limit, Values carried) const {
+      for (const Point& vector : emitter.points_at(point, first, count, limit)) {
+        carried = emitter.reduce(dim + 1, {vector}, carried);
+      }
+      return carried;
+    }
+  };
+
+  Values reduce(int dim, std::vector<Point> points, Values accumulators) {
+    if (dim == num_dims()) return accumulate(points, accumulators);
+    if (dim != nest_.vector_dim) {
+      return loop(dim, code_.i64(0), extent(dim), 1, accumulators, [&](Value* iv, const Values& carried) {
+        std::vector<Point> inner;
+        for (const Point& point : points) inner.push_back(moved(point, dim, iv));
+        return reduce(dim + 1, std::move(inner), carried);
+      });
+    }
+    Point point = points[0];
+    if (dim + 1 == num_dims()) uniform_instrs(point);
+    cut_vector_dim(extent(dim), ReducedBlocks{*this, point, dim, accumulators});
+    return accumulators;
+  }
+
+  Values accumulate(std::vector<Point>& points, Values accumulators) {
+    std::size_t next = 0;
+    for (Point& point : points) {
+      instrs(point, 0, nest_.body_end, nest_.lanes);
+      for (int r = nest_.body_end; r < nest_.finish; ++r) {
+        const Instr& reduced = nest_.instr(r);
+        Value* value = code_.widen(point.registers[static_cast<std::size_t>(reduced.args[0])], nest_.lanes);
+        Value*& accumulator = accumulators[next++];
+        Value* sum =
+            reduced.op == kernel::ScalarOp::Fma
+                ? code_.fma(value, code_.widen(point.registers[static_cast<std::size_t>(reduced.args[1])], nest_.lanes),
+                            accumulator)
+                : code_.op(reduced.op, reduced.dtype, reduced.dtype, {accumulator, value});
+        accumulator = point.mask == nullptr ? sum : code_.b.CreateSelect(point.mask, sum, accumulator);
+      }
+    }
+    return accumulators;
+  }
+
+  // What does not vary along the vector dim, once in front of its loop.
+  void uniform_instrs(Point& point) {
+    for (int i = 0; i < nest_.body_end; ++i) {
+      if (nest_.hoistable[static_cast<std::size_t>(i)]) instr(point, i, nest_.lanes);
+    }
+  }
+
+  void instrs(Point& point, int begin, int end, int lanes) {
+    for (int i = begin; i < end; ++i) {
+      if (point.registers[static_cast<std::size_t>(i)] == nullptr) instr(point, i, lanes);
+    }
+  }
+
+  Value* operand(const Point& point, int reg, int lanes) {
+    Value* value = point.registers[static_cast<std::size_t>(reg)];
+    HOTLOOP_CHECK(value != nullptr, "an instruction of a Map uses a register that is not there");
+    return code_.widen(value, lanes);
+  }
+
+  // Predicate and tail mask together; null if neither.
+  Value* mask_of(const Point& point, int predicate, int lanes) {
+    if (predicate < 0) return point.mask;
+    Value* condition = operand(point, predicate, lanes);
+    return point.mask == nullptr ? condition : code_.b.CreateAnd(condition, point.mask);
+  }
+
+  void instr(Point& point, int i, int lanes) {
+    const Instr& it = nest_.instr(i);
+    Value*& result = point.registers[static_cast<std::size_t>(i)];
+    const bool uniform = lanes == 1 || nest_.uniform[static_cast<std::size_t>(i)];
+    switch (it.kind) {
+      case Instr::Kind::Const: result = code_.constant(it.dtype, it.bits); return;
+      case Instr::Kind::Index: result = index(point, i, uniform ? 1 : lanes); return;
+      case Instr::Kind::Load: result = load(point, i, uniform ? 1 : lanes); return;
+      case Instr::Kind::Store: {
+        store(point, i, lanes);
+        result = llvm::PoisonValue::get(code_.b.getInt1Ty());
+        return;
+      }
+      case Instr::Kind::Reduced: HOTLOOP_CHECK(false, "Reduced must directly follow the body"); return;
+      case Instr::Kind::Op: break;
+    }
+    Values args;
+    for (int k = 0; k < 3 && it.args[k] >= 0; ++k) args.push_back(operand(point, it.args[k], uniform ? 1 : lanes));
+    const int last = args.size() == 3 ? it.args[2] : args.size() == 2 ? it.args[1] : it.args[0];
+    result = code_.op(it.op, it.dtype, nest_.instr(last).dtype, args);
+  }
+
+  Value* index(const Point& point, int i, int lanes) {
+    const Instr& it = nest_.instr(i);
+    const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
+    const auto g = static_cast<std::size_t>(use.group);
+    Value* first = code_.b.CreateAdd(point.indices[g], code_.i64(use.displacement));
+    llvm::Type* element = code_.scalar_type(it.dtype);
+    first = code_.b.CreateTrunc(first, element);
+    if (lanes == 1) return first;
+    const std::int64_t step = nest_.index_groups[g].coefficients[static_cast<std::size_t>(nest_.vector_dim)];
+    return code_.b.CreateAdd(code_.widen(first, lanes), code_.lane_numbers(element, lanes, step));
+  }
+
+  struct Address {
+    Value* pointer;
+    std::int64_t stride;       // elements from lane to lane
+    Value* indices = nullptr;  // per lane, where it is not a stride
+  };
+
+  Address address(const Point& point, int i, int lanes) {
+    const Instr& it = nest_.instr(i);
+    const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
+    const AccessGroup& group = nest_.groups[static_cast<std::size_t>(use.group)];
+    const std::int64_t bytes = bytes_of(group.dtype);
+    Address at{code_.offset(point.pointers[static_cast<std::size_t>(use.group)], use.displacement * bytes), 0};
+    if (nest_.vector_dim >= 0) at.stride = group.coefficients[static_cast<std::size_t>(nest_.vector_dim)];
+    if (lanes == 1) at.stride = 0;
+    if (group.crossed) {
+      std::vector<llvm::Constant*> elements;
+      for (int l = 0; l < lanes; ++l) {
+        const std::int64_t e = std::int64_t{point.vector} * lanes + l, n = group.crossed->extent;
+        elements.push_back(llvm::ConstantInt::getSigned(code_.b.getInt64Ty(),
+                                                        e / n * group.crossed->outer + e % n * group.crossed->inner));
+      }
+      at.indices = llvm::ConstantVector::get(elements);
+      at.stride = 0;
+    }
+    for (const kernel::Indirect& term : it.access.indirect) {
+      Value* reg = point.registers[static_cast<std::size_t>(term.reg)];
+      llvm::Type* wide = lanes_in(reg) == 1 ? code_.b.getInt64Ty() : code_.type(DType::I64, lanes);
+      reg = nest_.instr(term.reg).dtype == DType::U32 ? code_.b.CreateZExtOrTrunc(reg, wide)
+                                                      : code_.b.CreateSExtOrTrunc(reg, wide);
+      if (lanes_in(reg) == 1) {
+        at.pointer = code_.offset(at.pointer, reg, term.stride * bytes);
+        continue;
+      }
+      reg = code_.b.CreateMul(reg, code_.widen(code_.i64(term.stride), lanes));
+      at.indices = at.indices == nullptr ? reg : code_.b.CreateAdd(at.indices, reg);
+    }
+    if (at.indices != nullptr && at.stride != 0) {
+      at.indices = code_.b.CreateAdd(at.indices, code_.lane_numbers(code_.b.getInt64Ty(), lanes, at.stride));
+    }
+    return at;
+  }
+
+  Value* load(const Point& point, int i, int lanes) {
+    const Instr& it = nest_.instr(i);
+    const Address at = address(point, i, lanes);
+    if (lanes == 1) {
+      Value* predicate = it.args[0] < 0 ? nullptr : operand(point, it.args[0], 1);
+      return code_.load(it.dtype, at.pointer, 0, 1, predicate);
+    }
+    Value* mask = mask_of(point, it.args[0], lanes);
+    if (at.indices != nullptr) return code_.gather(it.dtype, at.pointer, at.indices, mask);
+    if (at.stride == 0 && mask != nullptr) {  // a varying predicate on one address
+      return code_.gather(it.dtype, at.pointer, code_.lane_numbers(code_.b.getInt64Ty(), lanes, 0), mask);
+    }
+    return code_.load(it.dtype, at.pointer, at.stride, lanes, mask);
+  }
+
+  void store(const Point& point, int i, int lanes) {
+    const Instr& it = nest_.instr(i);
+    Value* value = operand(point, it.args[0], lanes);
+    const Address at = address(point, i, lanes);
+    Value* mask = mask_of(point, it.args[1], lanes);
+    if (code_.held != nullptr) code_.held->writes(it.access.buffer);
+    if (at.indices != nullptr) return code_.scatter(it.dtype, value, at.pointer, at.indices, mask);
+    code_.store(it.dtype, value, at.pointer, at.stride, lanes, mask);
+  }
+
+  Code& code_;
+  const MapNest& nest_;
+  Point base_;
+  Values extents_;
+  Value* cancel_ = nullptr;  // of a long nest
+  bool vector_is_reduced_ = false, masked_only_ = false;
+  int unroll_ = 1;
+};
+
+}  // namespace
+
+void emit_nest(Code& code, const MapNest& nest, const Code::Values& arguments) {
+  MapEmitter(code, nest, arguments).emit();
+}
+
+}  // namespace hotloop::codegen
