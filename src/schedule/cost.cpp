@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "schedule/accesses.h"
 #include "schedule/footprint.h"
 
 namespace hotloop::kernel {
@@ -194,8 +195,9 @@ class Exchange {
         for (std::size_t i = 0; i < all->sections.size(); ++i)
           touch(all->sections[i].body, runner_of_section(static_cast<std::int64_t>(i), num_workers_));
       } else if (const auto* loop = std::get_if<For>(&stmt.node)) {
-        block(loop->test, worker);
-        block(loop->body, worker);
+        for_each_part(
+            *loop, [&](const Use& use) { workers_[use.access->buffer].insert(worker); },
+            [&](const Block& inside) { block(inside, worker); });
       } else {
         for (const Touch& t : touches_of(stmt)) {
           workers_[t.buffer].insert(worker);

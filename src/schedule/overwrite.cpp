@@ -138,11 +138,10 @@ class Overwriter {
     const auto moves = [&](const PlacedUse& use) { return !use.fixed && use.access->index.coefficient(counter) > 0; };
     std::vector<const PlacedUse*>& loads = loads_[path.back().block];
     std::vector<const PlacedUse*> stores;
-    for (const Instr& in : map.instrs) {
-      if (in.kind != Instr::Kind::Load && in.kind != Instr::Kind::Store) continue;
-      for (const PlacedUse& use : uses_of(in.access.buffer))
-        if (use.access == &in.access && moves(use)) (use.writes ? stores : loads).push_back(&use);
-    }
+    for_each_access(map, [&](const Use& seen) {
+      for (const PlacedUse& use : uses_of(seen.access->buffer))
+        if (use.access == seen.access && moves(use)) (use.writes ? stores : loads).push_back(&use);
+    });
     if (map.num_outer != static_cast<int>(map.dims.size()) || map.split) return;
     for (const PlacedUse* store : stores) {
       std::vector<Pair>& found = pairs[store->access->buffer];

@@ -204,5 +204,29 @@ TEST(Cost, SectionsOfARoundRunAtOnce) {
       << "four chunks, one round behind; a join a round and two around";
 }
 
+// What ends a loop outside all workers read, each on its own.
+TEST(Cost, AFlagThatEndsALoopPassesToAll) {
+  TeamCost team{.wake_ns = 0, .join_ns = 0, .shared_ns_per_byte = 0, .passed_ns_per_byte = 1000};
+  const auto passing_ns = [&](const Program& program) {
+    TeamCost free = team;
+    free.passed_ns_per_byte = 0;
+    return estimate_time_ns(program, 1, 2, team) - estimate_time_ns(program, 1, 2, free);
+  };
+  Program program = chain(false, 2).program;
+  Buffer flag;
+  flag.dtype = DType::Bool;
+  flag.elements = 1;
+  flag.space = Space::Shared;
+  const int stop = program.add_buffer(flag);
+  For loop{.counter = program.new_var("t"), .trip = {4, -1}};
+  MapBuilder never({}, 0, -1);
+  never.store(DType::Bool, at(stop), never.constant(false));
+  loop.test = {{Single{{{never.build()}}}}, {Barrier{}}};
+  program.body.push_back({loop});
+  const double unread = passing_ns(program);
+  std::get<For>(program.body.back().node).stop = at(stop);
+  EXPECT_NEAR(passing_ns(program) - unread, 500, 1e-6) << "the byte that one of two did not write himself";
+}
+
 }  // namespace
 }  // namespace hotloop::kernel
