@@ -228,6 +228,9 @@ Value dot(Builder& b, const std::vector<Value>& operands, const Attrs& attrs) {
     changed = true;
   }
   if (changed) return b.dot(lhs.value, rhs.value, lhs.contract, rhs.contract, lhs.batch, rhs.batch);
+  // A product with zeros stays. It has its place in the order of a sum of products, and where a sequence has zeros, before its first
+  // step, a stream has a state: what they give is the same to the bit.
+  if (uniform_value(lhs.value) == 0.0 || uniform_value(rhs.value) == 0.0) return {};
   Shape shape;
   for (std::int64_t axis : lhs.batch) shape.push_back(lhs.value.shape()[static_cast<int>(axis)]);
   for (const Side* side : {&lhs, &rhs})

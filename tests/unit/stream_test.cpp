@@ -110,6 +110,31 @@ TEST(Stream, IsTheWholeSequenceOnEveryTarget) {
       }
 }
 
+// Where a sequence is so short that products with the zeros before its first step are all that a layer has of its past, which the
+// stream's step does not know to be zeros.
+TEST(Stream, IsTheWholeOfAShortSequence) {
+  std::vector<Case> models = cases();
+  models.push_back({"dilated", nn::Conv1d(I, H, 4, {.dilation = 3})});
+  models.push_back({"grouped", nn::Conv1d(I, 2 * I, 3, {.dilation = 2, .groups = I})});
+  models.push_back({"few_outputs", nn::Sequential(nn::LSTM(I, H), nn::Conv1d(H, 3, 4, {.dilation = 2}))});
+  models.push_back({"narrow", nn::LSTM(I, 2)});
+  for (const auto& [name, model] : models)
+    for (const std::int64_t steps : {1, 2, 6})
+      for (const std::int64_t batch : {1, 3}) {
+        const Tree<Array> params = model.init(4);
+        const Array x = normal_array({batch, steps, I}, DType::F32, 8);
+        const Array expected = whole(model, params, x);
+        const Stream stream(model, params, I, {.batch = batch});
+        Tree<Array> state = stream.initial_state();
+        for (std::int64_t t = 0; t < steps; ++t) {
+          Array y;
+          std::tie(y, state) = stream.step(state, at_step(x, t));
+          EXPECT_TRUE(testing::same_bits(y, at_step(expected, t)))
+              << name << ", step " << t << " of " << steps << ", batch " << batch;
+        }
+      }
+}
+
 TEST(Stream, AVoiceKeepsItsStateAndReturnsToTheInitialOne) {
   const nn::Sequential model(nn::LSTM(I, H), nn::Last(), nn::Linear(H, 1));
   const Tree<Array> params = model.init(1);
