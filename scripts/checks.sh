@@ -96,6 +96,7 @@ check_package() {
   local prefix=$PWD/build/package/prefix
   rm -rf build/package
   cmake --install build/release --prefix "$prefix"
+  [ ! -e "$prefix/hotloop" ] || { echo "the Python package is the wheel's, not cmake --install's"; return 1; }
   cmake -S tests/package -B build/package/build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix"
   ninja -C build/package/build
   ./build/package/build/outside

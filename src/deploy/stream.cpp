@@ -30,6 +30,18 @@ Tree<Array> traced_initial_state(const nn::Layer& model, std::int64_t batch, DTy
   return state.unflatten(compile(graph, options)(std::span<const Array>{}));
 }
 
+// After an error: whether it was the parameters, those of another model, rather than the input.
+void check_params(const nn::Layer& model, const Tree<Array>& params, DType dtype) {
+  const std::vector<std::string> names = params.names();
+  model.init(0, dtype).for_each([&](const std::string& name, const Array& leaf) {
+    const bool there = std::ranges::find(names, name) != names.end();
+    if (there && params[name].type() == leaf.type()) return;
+    throw UserError("stream", "params must be the model's own, " + name + " = " + leaf.type().str(),
+                    there ? params[name].type().str() : "no " + name,
+                    "those that model.init(seed) gave, or that it was trained with");
+  });
+}
+
 // Whether a loop over the steps runs from the last to the first. (A loop inside a cell is that cell's own affair.)
 bool runs_backward(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [](const auto& node) {
@@ -60,21 +72,26 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
   for (const Array& leaf : step.initial_state.flatten()) types.push_back(leaf.type());
   types.push_back({dtype, {batch, features}});
   const std::size_t p = params.num_leaves(), b = buffers.num_leaves(), s = step.initial_state.num_leaves();
-  step.graph = trace(
-      [&](std::span<const Value> in) {
-        nn::Context context;
-        context.buffers = buffers.unflatten(in.subspan(p, b));
-        context.state = step.initial_state.unflatten(in.subspan(p + b, s));
-        Value y = model.apply(params.unflatten(in.first(p)), reshape(in.back(), {batch, 1, features}), context);
-        // Many-to-many models keep the axis of time.
-        if (y.rank() > 1 && y.shape()[1] == 1) y = reshape(y, y.shape().without(1));
-        std::vector<Value> outputs = {y};
-        const std::vector<Value> after = context.state->flatten();
-        HOTLOOP_CHECK(after.size() == s, "a step keeps the structure of the state");
-        outputs.insert(outputs.end(), after.begin(), after.end());
-        return outputs;
-      },
-      types, "stream_step");
+  try {
+    step.graph = trace(
+        [&](std::span<const Value> in) {
+          nn::Context context;
+          context.buffers = buffers.unflatten(in.subspan(p, b));
+          context.state = step.initial_state.unflatten(in.subspan(p + b, s));
+          Value y = model.apply(params.unflatten(in.first(p)), reshape(in.back(), {batch, 1, features}), context);
+          // Many-to-many models keep the axis of time.
+          if (y.rank() > 1 && y.shape()[1] == 1) y = reshape(y, y.shape().without(1));
+          std::vector<Value> outputs = {y};
+          const std::vector<Value> after = context.state->flatten();
+          HOTLOOP_CHECK(after.size() == s, "a step keeps the structure of the state");
+          outputs.insert(outputs.end(), after.begin(), after.end());
+          return outputs;
+        },
+        types, "stream_step");
+  } catch (const UserError&) {
+    check_params(model, params, dtype);
+    throw;
+  }
   if (runs_backward(*step.graph))
     throw UserError("stream", "every layer must read the sequence forward",
                     "a layer that reads it from the last step to the first", "the whole sequence, model(params, x)");

@@ -84,6 +84,24 @@ TEST(Stream, IsTheWholeSequenceStepByStep) {
 }
 
 // Bound weights of several panels lie in the order in which the target's dots read them.
+TEST(Stream, ParametersOfAnotherModelAreNamed) {
+  const nn::Sequential model(nn::LSTM(1, 16), nn::Linear(16, 1)), other(nn::LSTM(1, 8), nn::Linear(8, 1));
+  const auto message = [&](const nn::Layer& params_of) -> std::string {
+    try {
+      const Stream stream(model, params_of.init(0), 1);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  const std::string remedy = ". Try: those that model.init(seed) gave, or that it was trained with.";
+  EXPECT_EQ(message(other),
+            "[stream] params must be the model's own, 0.weight_ih_l0 = f32[64,1]. Received: f32[32,1]" + remedy);
+  EXPECT_EQ(message(nn::Sequential(nn::LSTM(1, 16))),
+            "[stream] params must be the model's own, 1.weight = f32[1,16]. Received: no 1.weight" + remedy);
+  EXPECT_EQ(message(model), "accepted");
+}
+
 TEST(Stream, IsTheWholeSequenceOnEveryTarget) {
   constexpr std::int64_t wide = 48;
   const nn::Sequential model(nn::LSTM(I, wide), nn::Linear(wide, 3));
