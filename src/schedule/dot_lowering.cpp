@@ -239,14 +239,21 @@ bool DotLowering::is_narrow() const {
       if (is_batch(v, axis)) return true;
     return false;
   };
+  // Whether the sum runs along the last axis, where the numbers lie side by side. A sum over the samples of a gradient does not: its results lie
+  // side by side, and lanes are theirs.
+  const auto sums_last_axis = [&](Value v, const std::vector<int>& free, int contracted) {
+    return std::ranges::all_of(free, [&](int axis) { return axis < contracted || v.shape()[axis] == 1; });
+  };
+  const bool lhs_last = sums_last_axis(lhs, s.lhs_free, s.lhs_contract[0]),
+             rhs_last = sums_last_axis(rhs, s.rhs_free, s.rhs_contract[0]);
   const bool lhs_few = has_few(lhs, s.lhs_free), rhs_few = has_few(rhs, s.rhs_free);
   if (context_.options().batch_axes.empty() && s.rhs_batch.empty()) {
     std::int64_t n = 1;  // whatever axis is tiled: it may be this one
     for (int axis : s.rhs_free) n *= rhs.shape()[axis];
-    return n <= few;
+    return n <= few && lhs_last;
   }
-  if (of_samples(lhs) == of_samples(rhs)) return lhs_few && rhs_few;
-  return of_samples(lhs) ? rhs_few : lhs_few;
+  if (of_samples(lhs) == of_samples(rhs)) return (lhs_few && rhs_few) || ((lhs_few || rhs_few) && lhs_last && rhs_last);
+  return of_samples(lhs) ? rhs_few && lhs_last : lhs_few && rhs_last;
 }
 
 // Lays what is read with a stride along k out anew, outside the loops in which it stays the same.

@@ -87,6 +87,20 @@ TEST_P(LlvmDots, DotInParts) {
   }
 }
 
+// Columns of B that lie apart are packed beside it before many rows pass over them, also where k is short.
+TEST_P(LlvmDots, ColumnsApartArePackedOnce) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t n : {1, 5, 33, 70}) {
+      check(dot_program(target(), {dtype, 53, n, {10}, false, true, false, 2}));
+      check(dot_program(target(), {dtype, 53, n, {10, 6}, false, false, false, 2}));
+      check(dot_program(target(), {dtype, 50, n, {9}, false, false, true, 2, 2}), {1, 49, 50});
+    }
+  }
+  const Program program = dot_program(target(), {f32, 53, 70, {10}, false, true, false, 2});
+  const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+  EXPECT_NE(source.find("alloca ["), std::string::npos) << "room for the columns of a tile";
+}
+
 TEST_P(LlvmDots, DotPanelsInTurns) {
   for (const std::int64_t m : {1, 4})
     for (const std::int64_t n : {200, 512})

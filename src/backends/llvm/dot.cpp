@@ -230,12 +230,15 @@ class DotEmitter {
     }
   }
 
-  // A k of many parts, and rows enough to pay for packing and for accumulators that come and go.
+  // A k of many parts, and rows enough to pay for packing and for accumulators that come and go; or columns that lie apart, which every
+  // block of rows would gather anew.
   bool is_deep(const Tile& tile) const {
     constexpr std::int64_t enough_blocks = 4, enough_parts = 2;
-    if (dot_.m.bound < enough_blocks * std::max<std::int64_t>(1, budget_ / tile.vectors)) return false;
-    return std::all_of(segments_.begin(), segments_.end(),
-                       [&](const Segment& s) { return !s.packed && s.depth >= enough_parts * part_steps(tile); });
+    if (std::ranges::any_of(segments_, [](const Segment& s) { return s.packed; })) return false;
+    const std::int64_t blocks = dot_.m.bound / std::max<std::int64_t>(1, budget_ / tile.vectors);
+    if (blocks < enough_blocks) return false;
+    return std::ranges::all_of(
+        segments_, [&](const Segment& s) { return s.b_n > 1 || s.depth >= enough_parts * part_steps(tile); });
   }
 
   // Steps of k whose columns of a tile fill half of the first cache.
@@ -243,12 +246,19 @@ class DotEmitter {
     return std::max<std::int64_t>(1, code_.state().program.target.l1_bytes / 2 / (tile.vectors * kernel::vector_bytes));
   }
 
+  // Whose accumulators need not wait in C.
+  bool is_one_part(const Tile& tile) const {
+    const auto is_static = [](const KDim& k) { return k.extent.is_static() && k.extent.bound > 0; };
+    return segments_.size() == 1 && segments_[0].depth <= part_steps(tile) &&
+           std::ranges::all_of(segments_[0].k, is_static);
+  }
+
   Value* address_of_c(const Tile& tile, Value* row) {
     return code_.offset(column_offset(c_, tile, dot_.c_n), row, dot_.c_m * bytes_);
   }
 
   void parts(const Tile& tile) {
-    if (!starts_from_c(dot_))
+    if (!starts_from_c(dot_) && !is_one_part(tile))
       row_blocks(tile, [&](Value* row, std::int64_t rows) { store_c(initial(tile, row, rows), tile, row, rows); });
     Value* const packed = part_buffer(part_steps(tile) * tile.vectors * kernel::vector_bytes);
     for (const Segment& segment : segments_)
@@ -278,7 +288,7 @@ class DotEmitter {
       pack_part(segment, d, length, tile, code_.offset(b, begin, b_step), packed);
       row_blocks(tile, [&](Value* row, std::int64_t rows) {
         Value* from = code_.offset(code_.offset(a, begin, a_step), row, segment.a_m * bytes_);
-        Values carried = from_c(tile, row, rows);
+        Values carried = is_one_part(tile) ? initial(tile, row, rows) : from_c(tile, row, rows);
         carried.push_back(packed);
         carried = part_of(part, d, length, beside, rows, from, carried);
         carried.pop_back();
