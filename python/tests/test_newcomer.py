@@ -45,6 +45,7 @@ def without(tree, layer, name):
     (lambda: hl.tree.ravel(PARAMS)[1](np.ones(3)), r"the vector must have the tree's \d+ numbers. Received: shape \(3,\)"),
     (lambda: hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1, np.ones(2), events=hl.ode.Event(lambda t, y, a: y[0] < 0.5)), "Received: event 0 = bool.*Try: what crosses zero, y - 1 in place of y < 1"),
     (lambda: hl.ode.solve(lambda t, y, a: a * y, hl.ode.Tsit5(), 0, 1, np.ones(2, np.float32), args=np.float64(2)), "Try: y0 and args of one dtype"),
+    (lambda: type("Net", (hl.nn.Module,), {"forward": lambda self, x: x})().init(0), r"\[Net\] .*must have apply\(self, params, x, key=None\). Received: forward\(\).*Try: def apply"),
     (lambda: hl.jit(lambda v: f"{v:.3f}")(1.0), "a format such as '.3f' needs numbers"),
     (lambda: hl.jit(lambda v: v.__setitem__(0, 1.0))(X), r"arrays do not change.*Try: x = x.at\[key\].set\(value\)"),
     (lambda: hl.ones(3).__setitem__(0, 1.0), "arrays do not change"),

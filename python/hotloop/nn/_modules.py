@@ -46,7 +46,8 @@ class Module:
 
     def _make(self):
         if type(self).apply is Module.apply:
-            raise _core.UserError(f"[{type(self).__name__}] a layer of your own must have apply(params, x, key=None). Received: none.")
+            came = "forward(), which is given no parameters. Try: def apply(self, params, x, key=None), and self.layer(params[\"layer\"], x)" if hasattr(self, "forward") else "none"
+            raise _core.UserError(f"[{type(self).__name__}] a layer of your own must have apply(self, params, x, key=None). Received: {came}.")
         return _core.python_layer(self)
 
     def __getstate__(self):

@@ -66,8 +66,6 @@ std::string indented_by(const std::string& text, std::size_t blanks) {
   return out;
 }
 
-std::string indented(const std::string& text) { return indented_by(text, 2); }
-
 // The folder to write to; for a resumed run `source` becomes its configuration.
 RunFolder choose_folder(const TrainOptions& options) {
   JobSource& source = *options.source;
@@ -321,7 +319,7 @@ class Training {
     if (test_.confusion) fmt::print(out_, "\n{}", confusion_table(*test_.confusion));
     fmt::print(out_, "\n{}", times_table(run_.times));
     fmt::print(out_, "\nWhat ran, in the first epoch\n{}", kernels_table(first_epoch_->records()));
-    fmt::print(out_, "\nThe step\n{}", indented(run_.step_explanation));
+    fmt::print(out_, "\nThe step\n{}", run_.step_explanation);  // of 80 columns: not indented
     fmt::print(out_, "\nWritten to {}; open report.html there to see it all.\n", folder_.path().string());
   }
 
