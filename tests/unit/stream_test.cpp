@@ -47,11 +47,14 @@ std::vector<Case> cases() {
 }
 
 // Outputs of the whole sequence, (batch, T, 3).
-Array whole(const nn::Layer& model, const Tree<Array>& params, const Array& x) {
+Array whole(const nn::Layer& model, const Tree<Array>& params, const Array& x,
+            const std::vector<std::string>& disabled_passes = {}) {
   const train::Step step = train::predict_step(model, params, x.type());
   std::vector<Array> arguments = params.flatten();
   arguments.push_back(x);
-  return compile(step.graph())(arguments)[0];
+  CompileOptions options;
+  options.disabled_passes = disabled_passes;
+  return compile(step.graph(), options)(arguments)[0];
 }
 
 Array at_step(const Array& x, std::int64_t t) {
@@ -151,6 +154,26 @@ TEST(Stream, IsTheWholeOfAShortSequence) {
               << name << ", step " << t << " of " << steps << ", batch " << batch;
         }
       }
+}
+
+// Long products with the inputs leave the loop over a whole sequence, and are then added last. Within it they are summed as in a step.
+TEST(Stream, OfManyFeaturesIsTheWholeSequenceWithItsProductsInTheLoop) {
+  constexpr std::int64_t wide = 64;
+  for (const nn::Layer& model :
+       {nn::Layer(nn::LSTM(wide, H)), nn::Layer(nn::GRU(wide, 3)), nn::Layer(nn::RNN(wide, H))}) {
+    const Tree<Array> params = model.init(4);
+    const Array x = normal_array({2, T, wide}, DType::F32, 8);
+    const Array near = whole(model, params, x);
+    const Array expected = whole(model, params, x, {"batch_inputs"});
+    const Stream stream(model, params, wide, {.batch = 2});
+    Tree<Array> state = stream.initial_state();
+    for (std::int64_t t = 0; t < T; ++t) {
+      Array y;
+      std::tie(y, state) = stream.step(state, at_step(x, t));
+      EXPECT_TRUE(testing::same_bits(y, at_step(expected, t))) << "step " << t;
+      for (std::int64_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y.at(i), at_step(near, t).at(i), 1e-6);
+    }
+  }
 }
 
 TEST(Stream, AVoiceKeepsItsStateAndReturnsToTheInitialOne) {
