@@ -486,6 +486,8 @@ class New(unittest.TestCase):
         (self.folder / "few.csv").write_text("\n".join((self.folder / "t.csv").read_text().splitlines()[:5]) + "\n")
         predicted = hotloop("predict", "runs/t", "few.csv", cwd=self.folder)
         self.assertIn("0 predictions of 4 rows\nA window takes 15 rows", predicted.stderr)
+        (self.folder / "few.csv").write_text("when,price\n2024-01-01T00:00,1\n")
+        self.assertEqual(hotloop("predict", "runs/t", "few.csv", cwd=self.folder).stdout, "")
         again = hotloop("new", "t.csv", "--target", "sales", "-o", "t.toml", cwd=self.folder)
         self.assertEqual((again.returncode, again.stderr), (2, "hotloop: [new] the file to write must not exist. Received: t.toml. Try: another name, or remove it.\n"))
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/job_options.h"
@@ -188,14 +189,20 @@ void predict(const PredictOptions& options) {
   const std::unique_ptr<data::RowSource> rows = data::open_file(options.table, job.csv);
   const Lines lines(preparation, model.output_type());
   Output out(options.out);
-  out.write(lines.header());
+  // Once the table is known to fit: nothing comes before an error about its columns.
+  bool begun = false;
+  const auto begin = [&] {
+    if (!std::exchange(begun, true)) out.write(lines.header());
+  };
   const StopSignals signals;
   std::int64_t predictions = 0;
   const std::int64_t num_rows = preparation.apply(*rows, job.fit.batch_size, [&](const data::PreparedBlock& block) {
     if (signals.stop()) throw ExitCode{signals.exit_status()};
+    begin();
     out.write(lines.of(block, model(block)));
     predictions += static_cast<std::int64_t>(block.rows.size());
   });
+  begin();
   out.commit();
   const bool to_file = !options.out.empty() && options.out != "-";
   std::FILE* told = to_file ? stdout : stderr;  // where the predictions do not go
