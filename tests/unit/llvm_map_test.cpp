@@ -167,6 +167,33 @@ TEST_P(LlvmMaps, ElementsAFewApart) {
   }
 }
 
+// Differences of the coordinates of points, each divided by a number of the pair: three of sixteen lanes a row, if rows did not fill vectors.
+TEST_P(LlvmMaps, CoordinatesOfPairsFillVectors) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t width : {2, 3, 5, 7}) {
+      for (const std::int64_t points : {3, 17, 32}) {
+        ProgramBuilder p(target());
+        const int x = p.argument(dtype, points * width), r = p.argument(dtype, points * points),
+                  y = p.result(dtype, points * points * width);
+        const Var i = p.var("i"), j = p.var("j"), c = p.var("c");
+        MapBuilder m({{i, {points, -1}}, {j, {points, -1}}, {c, {width, -1}}}, 3, 2);
+        const int of_j = m.load(dtype, at(x, Affine::of(j, width) + Affine::of(c))),
+                  of_i = m.load(dtype, at(x, Affine::of(i, width) + Affine::of(c))),
+                  of_pair = m.load(dtype, at(r, Affine::of(i, points) + Affine::of(j)));
+        m.store(dtype, at(y, Affine::of(i, points * width) + Affine::of(j, width) + Affine::of(c)),
+                m.op(ScalarOp::Div, dtype, m.op(ScalarOp::Sub, dtype, of_j, of_i), of_pair));
+        p.add(m.build());
+        check(p.build());
+        if (HasFatalFailure()) return;
+        if (dtype != f32 || width != 3 || points != 32 || GetParam() != std::string("avx512")) continue;
+        const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
+        EXPECT_EQ(source.find("masked.gather"), std::string::npos);
+        EXPECT_EQ(source.find("masked.store"), std::string::npos) << "96 numbers a point fill vectors";
+      }
+    }
+  }
+}
+
 TEST_P(LlvmMaps, IndirectAccess) {
   for (const DType index : {i32, u32, i64}) {
     for (const int vector_dim : {0, 1}) {

@@ -75,16 +75,25 @@ void collapse(MapNest& nest) {
   }
 }
 
-// Rows of a few numbers, most of which lie one after the other: then all fill vectors, and what lies otherwise (a gradient
-// that was computed transposed, say) is gathered. The pattern of the gather repeats after a few vectors.
+// Whether the elements of a vector lie within few vectors in memory, from which they are moved in registers (Code::gather_by_vectors).
+bool is_near(const AccessGroup::Crossed& access, std::int64_t lanes) {
+  constexpr std::int64_t most_vectors = 4;
+  const std::int64_t rows = (lanes + access.extent - 1) / access.extent;
+  return std::abs(access.outer) * rows + std::abs(access.inner) * (access.extent - 1) < most_vectors * lanes;
+}
+
+// Rows of a few numbers (the coordinates of many points, say), most of which lie one after the other: then all fill vectors, and what lies otherwise, one
+// number a row, one row for all, or a gradient that was computed transposed, is moved or gathered. The pattern repeats after a few vectors.
 void cross(MapNest& nest) {
   constexpr std::int64_t most_period = 7;
-  if (nest.dims.size() != 2 || nest.num_outer != 2 || nest.vector_dim != 1) return;
-  const LoopDim outer = nest.dims[0], inner = nest.dims[1];
+  const std::size_t last = nest.dims.size() - 1;
+  if (nest.dims.size() < 2 || nest.num_outer != static_cast<int>(nest.dims.size())) return;
+  if (nest.vector_dim != static_cast<int>(last)) return;
+  const LoopDim outer = nest.dims[last - 1], inner = nest.dims[last];
   if (!outer.is_static() || !inner.is_static() || inner.extent * 2 > nest.lanes) return;
   const std::int64_t period = inner.extent / std::gcd<std::int64_t>(inner.extent, nest.lanes);
   if (period > most_period || outer.extent * inner.extent < period * nest.lanes) return;
-  int num_even = 0, num_odd = 0;
+  int num_even = 0, num_near = 0, num_far = 0;
   std::vector<std::optional<AccessGroup::Crossed>> crossed(nest.instrs.size());
   for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
     const Instr& instr = nest.instrs[i];
@@ -96,9 +105,9 @@ void cross(MapNest& nest) {
     }
     if (instr.kind != Instr::Kind::Load || !instr.access.indirect.empty()) return;
     crossed[i] = {a, b, inner.extent};
-    ++num_odd;
+    ++(is_near(*crossed[i], nest.lanes) ? num_near : num_far);
   }
-  if (num_odd == 0 || num_even <= num_odd) return;
+  if (num_near + num_far == 0 || num_even <= num_far) return;
   for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
     Instr& instr = nest.instrs[i];
     if (!has_index(instr)) continue;
@@ -108,10 +117,10 @@ void cross(MapNest& nest) {
   }
   nest.crossed = std::move(crossed);
   nest.period = static_cast<int>(period);
-  nest.dims[1].extent *= outer.extent;
-  nest.dims.erase(nest.dims.begin());
-  nest.num_outer = 1;
-  nest.vector_dim = 0;
+  nest.dims[last].extent *= outer.extent;
+  nest.dims.erase(nest.dims.begin() + static_cast<std::ptrdiff_t>(last) - 1);
+  --nest.num_outer;
+  --nest.vector_dim;
 }
 
 int join_group(std::vector<AccessGroup>& groups, const MapNest& nest, std::size_t i, std::int64_t& displacement) {
