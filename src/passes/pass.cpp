@@ -4,16 +4,18 @@
 #include <limits>
 #include <map>
 
+#include "ir/zero_product.h"
+
 namespace hotloop::passes {
 namespace {
 
-// What depends on nothing but the flagged inputs.
-std::vector<bool> depends_only_on(const Graph& graph, const std::vector<bool>& inputs) {
+// What depends on nothing but the flagged inputs; of bound ones without products with zeros (is_zero_product).
+std::vector<bool> depends_only_on(const Graph& graph, const std::vector<bool>& inputs, bool are_bound = false) {
   const ir::ValueIndex index(graph);
   std::vector<bool> only(static_cast<std::size_t>(index.size()));
   for (std::size_t i = 0; i < inputs.size(); ++i) only[static_cast<std::size_t>(index(graph.inputs()[i]))] = inputs[i];
   for (const auto& node : graph.nodes()) {
-    if (node->op->kind == ir::OpKind::Input) continue;
+    if (node->op->kind == ir::OpKind::Input || (are_bound && ir::is_zero_product(*node))) continue;
     const bool all =
         std::ranges::all_of(node->operands, [&](Value v) { return only[static_cast<std::size_t>(index(v))]; });
     for (int i = 0; all && i < static_cast<int>(node->types.size()); ++i)
@@ -24,7 +26,7 @@ std::vector<bool> depends_only_on(const Graph& graph, const std::vector<bool>& i
 
 Level level_of(const Graph& graph, const Node* loop, const std::vector<bool>& bound) {
   if (loop) return {loop, invariant_values(graph, ir::LoopView(*loop))};
-  if (bound.size() == graph.inputs().size()) return {nullptr, depends_only_on(graph, bound)};
+  if (bound.size() == graph.inputs().size()) return {nullptr, depends_only_on(graph, bound, true)};
   return {nullptr, std::vector<bool>(static_cast<std::size_t>(ir::ValueIndex(graph).size()))};
 }
 

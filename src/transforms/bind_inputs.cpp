@@ -7,6 +7,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/rewrite.h"
+#include "ir/zero_product.h"
 
 namespace hotloop::ir {
 namespace {
@@ -39,7 +40,7 @@ class Binder {
     for (const auto& node : graph.nodes())  // in topological order
       if (!is(*node, OpKind::Input))
         known_[static_cast<std::size_t>(node->id)] =
-            std::ranges::all_of(node->operands, [&](Value v) { return is_known(v); });
+            !is_zero_product(*node) && std::ranges::all_of(node->operands, [&](Value v) { return is_known(v); });
   }
 
   BoundGraphs take() {
