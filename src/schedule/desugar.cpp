@@ -180,6 +180,9 @@ std::set<const Node*> unread_maxima(const Graph& graph) {
   return unread;
 }
 
+// One number everywhere.
+bool is_fill(const Node& node) { return ir::is(node, ir::OpKind::Broadcast) && node.operands[0].rank() == 0; }
+
 std::vector<Value> copy_nodes(const Graph& graph, ValueMap& mapped, const FrozenBody* frozen) {
   Graph& target = current_graph();
   const std::set<const Node*> unread = unread_maxima(graph);
@@ -188,7 +191,13 @@ std::vector<Value> copy_nodes(const Graph& graph, ValueMap& mapped, const Frozen
     NodeParts parts{{}, node->attrs, {}};
     std::vector<Value> read = node->operands;
     if (const auto trip = trip_of_lanes(graph, *node)) read.back() = *trip;
-    for (const Value& v : read) parts.operands.push_back(mapped_to(mapped, v));
+    // Each reader of a number that is everywhere has it for itself: the axes of what reads it, rows here and weights of the same extents
+    // there, have nothing to do with one another.
+    for (const Value& v : read)
+      parts.operands.push_back(is_fill(*v.node) ? broadcast(mapped_to(mapped, v.node->operands[0]), v.shape(),
+                                                            v.node->attrs.integers("axes"))
+                                                : mapped_to(mapped, v));
+    if (is_fill(*node) && std::ranges::find(graph.outputs(), node->result(0)) == graph.outputs().end()) continue;
     if (frozen != nullptr && frozen->is_kept(*node)) {
       Value& update = parts.operands[1];
       const Value old = dynamic_slice(parts.operands[0], std::span(parts.operands).subspan(2), update.shape().vec());

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "arrays.h"
 #include "hotloop/error.h"
 #include "hotloop/fixed_rows.h"
 #include "hotloop/jit.h"
@@ -53,6 +54,23 @@ TEST(PartialBatch, GivesWhatATraceForFewerRowsGives) {
       ASSERT_EQ(got[i].type(), expected[i].type());
       for (std::int64_t k = 0; k < got[i].size(); ++k) EXPECT_EQ(got[i].at(k), expected[i].at(k)) << rows << " " << i;
     }
+  }
+}
+
+// The same number fills an array of rows and one of weights, which have the same shape in this program: two different things.
+TEST(PartialBatch, ANumberThatRowsAndWeightsShareTiesThemNotTogether) {
+  const TracedFunction fn = [](std::span<const Value> in) {
+    const Value y = tanh(matmul(in[0] * 0.5, in[1]));
+    return std::vector<Value>{y, in[1] * 0.5 - matmul(transpose(y, {1, 0}), in[0])};
+  };
+  const ValueType type{DType::F64, {4, 4}};
+  for (const std::int64_t rows : {4, 3, 1}) {
+    const Array x = testing::normal_array({rows, 4}, DType::F64, 1), w = testing::normal_array({4, 4}, DType::F64, 2);
+    const std::vector<Array> got =
+        compile(trace(fn, std::vector{type, type}), options({0, -1}, "llvm"))(std::vector{x, w});
+    const std::vector<Array> expected = ir::evaluate(*trace(fn, std::vector{x.type(), type}), std::vector{x, w});
+    for (std::size_t i = 0; i < got.size(); ++i)
+      for (std::int64_t k = 0; k < got[i].size(); ++k) EXPECT_NEAR(got[i].at(k), expected[i].at(k), 1e-14) << rows;
   }
 }
 
