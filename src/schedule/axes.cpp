@@ -345,7 +345,8 @@ bool AxisAnalysis::looks_like_batch(int cls, double work) const {
 }
 
 int AxisAnalysis::choose_tile_class(const Graph& graph) const {
-  std::map<int, double> work;
+  std::map<int, double> work, work_everywhere;     // the second: also where elements of the axis meet
+  std::map<int, double> numbers, numbers_as_last;  // of arrays that have the axis; that have it as their last one
   double all_work = 0;
   const auto classes_of = [&](const Node& node) {
     std::set<int> classes;
@@ -361,8 +362,14 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
     if (!ir::is(node, OpKind::Loop)) {
       const double flops = times * ir::estimate_flops(node);
       const std::set<int> own = classes_of(node);
-      for (int cls : classes)
-        if (own.contains(cls)) work[cls] += flops;
+      for (int cls : own) {
+        work_everywhere[cls] += flops;
+        if (classes.contains(cls)) work[cls] += flops;
+      }
+      const Value v{const_cast<Node*>(&node), 0};
+      const double size = times * static_cast<double>(v.shape().size());
+      for (int a = 0; v.rank() > 1 && a < v.rank(); ++a) numbers[axis_class(v, a)] += size;
+      if (v.rank() > 1) numbers_as_last[axis_class(v, v.rank() - 1)] += size;
       return;
     }
     for (const auto& region : node.regions)
@@ -401,13 +408,19 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
     return (flops > most * all_work || std::ranges::all_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; })) &&
            std::ranges::any_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; }) && !met.contains(cls);
   };
+  // Where more work has another axis, whose elements meet (the bodies of which all pairs are looked at), a last axis is no batch but a layer's width.
+  double most_work = 0;
+  for (const auto& [cls, flops] : work_everywhere) most_work = std::max(most_work, flops);
+  const auto is_width = [&](int cls, double flops) {
+    return most_work > flops * 1.0001 && numbers_as_last[cls] > most * numbers[cls];
+  };
   int best = -1;
   double best_work = 0;
   bool best_is_mapped = false;
   for (const auto& [cls, flops] : work) {
     const bool mapped = is_mapped(cls, flops);
     if (mapped < best_is_mapped || (mapped == best_is_mapped && flops <= best_work * 1.0001)) continue;
-    if (!mapped && !looks_like_batch(cls, flops)) continue;
+    if (!mapped && (!looks_like_batch(cls, flops) || is_width(cls, flops))) continue;
     best = cls;
     best_work = flops;
     best_is_mapped = mapped;

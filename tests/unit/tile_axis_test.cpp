@@ -1,0 +1,46 @@
+// Which axis is cut into tiles where nobody named the batch.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "hotloop/graph.h"
+#include "hotloop/ops.h"
+#include "hotloop/transforms.h"
+#include "passes/pipeline.h"
+#include "schedule/schedule.h"
+
+namespace hotloop {
+namespace {
+
+using Values = std::span<const Value>;
+
+// The number of rows that tiles are cut from; 1 where nothing is.
+std::int64_t rows_of(const Function& f, const std::vector<ValueType>& types) {
+  ScheduleOptions options;
+  options.target = kernel::target_named("avx512");
+  return schedule(*passes::optimize(*trace(f, types), {}), options).max_rows;
+}
+
+Value dense(Value x, Value weight) { return matmul(x, transpose(weight, {1, 0})); }
+
+TEST(TileAxis, SamplesOfAPerceptron) {
+  const auto loss = [](Values in) { return std::vector<Value>{mean(square(dense(tanh(dense(in[0], in[1])), in[2])))}; };
+  EXPECT_EQ(
+      rows_of(value_and_grad(loss, {1, 2}), {{DType::F32, {200, 8}}, {DType::F32, {300, 8}}, {DType::F32, {4, 300}}}),
+      200)
+      << "and not the width, though it is longer";
+}
+
+// All pairs of 40 bodies pass through a layer. More work has the axis of the bodies than the width of the layer, which is summed over as well.
+TEST(TileAxis, BodiesOfWhichAllPairsAreLookedAt) {
+  const auto energy = [](Values in) {
+    const Value q = in[0];
+    const Value pairs = tanh(reshape(q, {40, 1, 16}) - reshape(q, {1, 40, 16}));
+    return std::vector<Value>{reduce_sum(dense(tanh(dense(pairs, in[1])), in[2]), {0, 1, 2})};
+  };
+  const std::vector<ValueType> types{{DType::F32, {40, 16}}, {DType::F32, {32, 16}}, {DType::F32, {1, 32}}};
+  EXPECT_EQ(rows_of(value_and_grad(energy, {0, 1, 2}), types), 40);
+}
+
+}  // namespace
+}  // namespace hotloop
