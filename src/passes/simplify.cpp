@@ -28,7 +28,8 @@ class Simplify {
         continue;
       }
       builder_.set_generation(node->generation);
-      Value v = swapped_dot(*node);
+      Value v = without_elements(*node);
+      if (!v) v = swapped_dot(*node);
       if (!v) v = sum_of_terms(*node);
       if (v)
         changed_ = true;
@@ -41,6 +42,13 @@ class Simplify {
 
  private:
   bool invariant(Value v) const { return level_.invariant[at(index_(v))]; }
+
+  // What has no element is the same whatever it is computed from.
+  Value without_elements(const Node& node) {
+    if (node.types[0].shape.size() != 0 || node.op->kind == OpKind::Broadcast || node.op->kind == OpKind::Constant)
+      return {};
+    return builder_.full(0, node.types[0]);
+  }
 
   // transpose(dot(a, b)) that only exchanges the two groups of free axes is dot(b, a).
   Value swapped_dot(const Node& node) {
