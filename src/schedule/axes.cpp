@@ -345,8 +345,9 @@ bool AxisAnalysis::looks_like_batch(int cls, double work) const {
 }
 
 int AxisAnalysis::choose_tile_class(const Graph& graph) const {
-  std::map<int, double> work, work_everywhere;     // the second: also where elements of the axis meet
-  std::map<int, double> numbers, numbers_as_last;  // of arrays that have the axis; that have it as their last one
+  std::map<int, double> work, work_everywhere;  // the second: also where elements of the axis meet
+  // Of arrays that have the axis; that have it as their last one; as their last one and a shorter one than the rest is long.
+  std::map<int, double> numbers, numbers_as_last, numbers_as_short_last;
   double all_work = 0;
   const auto classes_of = [&](const Node& node) {
     std::set<int> classes;
@@ -369,7 +370,12 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
       const Value v{const_cast<Node*>(&node), 0};
       const double size = times * static_cast<double>(v.shape().size());
       for (int a = 0; v.rank() > 1 && a < v.rank(); ++a) numbers[axis_class(v, a)] += size;
-      if (v.rank() > 1) numbers_as_last[axis_class(v, v.rank() - 1)] += size;
+      if (v.rank() > 1) {
+        const int last = axis_class(v, v.rank() - 1);
+        const std::int64_t length = v.shape()[v.rank() - 1];
+        numbers_as_last[last] += size;
+        if (v.shape().size() > length * length) numbers_as_short_last[last] += size;
+      }
       return;
     }
     for (const auto& region : node.regions)
@@ -408,11 +414,13 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
     return (flops > most * all_work || std::ranges::all_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; })) &&
            std::ranges::any_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; }) && !met.contains(cls);
   };
-  // Where more work has another axis, whose elements meet (the bodies of which all pairs are looked at), a last axis is no batch but a layer's width.
+  // A last axis is no batch but a layer's width, where another axis, whose elements meet (the bodies of which all pairs are looked at), has more work, or where
+  // most arrays have many more rows (those of values and derivatives in one product, say) than it is long.
   double most_work = 0;
   for (const auto& [cls, flops] : work_everywhere) most_work = std::max(most_work, flops);
   const auto is_width = [&](int cls, double flops) {
-    return most_work > flops * 1.0001 && numbers_as_last[cls] > most * numbers[cls];
+    return numbers_as_short_last[cls] > most * numbers[cls] ||
+           (most_work > flops * 1.0001 && numbers_as_last[cls] > most * numbers[cls]);
   };
   int best = -1;
   double best_work = 0;

@@ -228,32 +228,36 @@ bool DotLowering::is_narrow() const {
     return context_.tile_class >= 0 && context_.axes().axis_class(v, axis) == context_.tile_class;
   };
   if (is_batch(lhs, s.lhs_contract[0])) return false;
-  const auto has_few = [&](Value v, const std::vector<int>& axes) {
-    std::int64_t n = 1;
-    for (int axis : axes)
-      if (!is_batch(v, axis)) n *= v.shape()[axis];
-    return n <= few;
-  };
   const auto of_samples = [&](Value v) {
     for (int axis = 0; axis < v.rank(); ++axis)
       if (is_batch(v, axis)) return true;
     return false;
   };
-  // Whether the sum runs along the last axis, where the numbers lie side by side. A sum over the samples of a gradient does not: its results lie
-  // side by side, and lanes are theirs.
+  // Whether the numbers of the other factor lie side by side along the sum. Those of a sum over the samples of a gradient do not: its results lie side by
+  // side, and lanes are theirs. A matrix that is the same in all iterations and multiplies a vector from the right is laid out anew (make_contiguous).
   const auto sums_last_axis = [&](Value v, const std::vector<int>& free, int contracted) {
     return std::ranges::all_of(free, [&](int axis) { return axis < contracted || v.shape()[axis] == 1; });
   };
+  const auto outputs = [&](Value v, const std::vector<int>& axes, bool without_batch) {
+    std::int64_t n = 1;
+    for (int axis : axes)
+      if (!without_batch || !is_batch(v, axis)) n *= v.shape()[axis];
+    return n;
+  };
   const bool lhs_last = sums_last_axis(lhs, s.lhs_free, s.lhs_contract[0]),
              rhs_last = sums_last_axis(rhs, s.rhs_free, s.rhs_contract[0]);
-  const bool lhs_few = has_few(lhs, s.lhs_free), rhs_few = has_few(rhs, s.rhs_free);
-  if (context_.options().batch_axes.empty() && s.rhs_batch.empty()) {
-    std::int64_t n = 1;  // whatever axis is tiled: it may be this one
-    for (int axis : s.rhs_free) n *= rhs.shape()[axis];
-    return n <= few && lhs_last;
-  }
-  if (of_samples(lhs) == of_samples(rhs)) return (lhs_few && rhs_few) || ((lhs_few || rhs_few) && lhs_last && rhs_last);
-  return of_samples(lhs) ? rhs_few && lhs_last : lhs_few && rhs_last;
+  const auto is_kept = [&](const Storage& factor) { return region_of(factor) < context_.regions.size(); };
+  const auto is_few = [&](std::int64_t n, bool other_last, const Storage& other) {
+    return n <= few && (other_last || (n == 1 && is_kept(other)));
+  };
+  const Storage &of_left = swap_ ? b_[0] : a_[0], &of_right = swap_ ? a_[0] : b_[0];
+  // Where nobody named the batch, whatever axis is tiled may be one of the second factor.
+  if (context_.options().batch_axes.empty() && s.rhs_batch.empty())
+    return is_few(outputs(rhs, s.rhs_free, false), lhs_last, of_left);
+  const std::int64_t of_lhs = outputs(lhs, s.lhs_free, true), of_rhs = outputs(rhs, s.rhs_free, true);
+  if (of_samples(lhs) == of_samples(rhs))
+    return (of_lhs <= few && of_rhs <= few) || ((of_lhs <= few || of_rhs <= few) && lhs_last && rhs_last);
+  return of_samples(lhs) ? is_few(of_rhs, lhs_last, of_left) : is_few(of_lhs, rhs_last, of_right);
 }
 
 // Lays what is read with a stride along k out anew, outside the loops in which it stays the same.

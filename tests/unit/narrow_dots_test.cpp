@@ -68,6 +68,21 @@ TEST(NarrowDots, SumsOverSamplesAreDots) {
   EXPECT_EQ(counts_of(vmap(loss_and_gradients(), {0, 0, -1, -1}), {first_of_each, second_of_each, x, y}).gathered, 0);
 }
 
+// A matrix that is the same in every step of a loop and multiplies a vector from the right, as on the way back through a layer, is laid out anew before it.
+TEST(NarrowDots, KeptMatricesTimesVectorsAreInnerProducts) {
+  const auto steps = [](Values in) {
+    const Value w = in[1];
+    const auto step = [&](Values h, Values) {
+      const Value g = tanh(matmul(w, h[0]));  // (100)
+      return std::pair(std::vector<Value>{tanh(matmul(transpose(w, {1, 0}), g))}, std::vector<Value>{});
+    };
+    return scan(step, in.first(1), {}, {.length = 10}).first;
+  };
+  const InnerProducts counts = counts_of(steps, {{DType::F32, {3}}, {DType::F32, {100, 3}}});
+  EXPECT_EQ(counts.along_rows, 1);
+  EXPECT_EQ(counts.gathered, 0);
+}
+
 // The head of each net of an ensemble has one output a row, as that of a net alone.
 TEST(NarrowDots, HeadsOfEnsemblesAreInnerProducts) {
   const auto head = [](Values in) { return std::vector<Value>{matmul(in[0], transpose(in[1], {1, 0}))}; };

@@ -42,5 +42,21 @@ TEST(TileAxis, BodiesOfWhichAllPairsAreLookedAt) {
   EXPECT_EQ(rows_of(value_and_grad(energy, {0, 1, 2}), types), 40);
 }
 
+// Values and derivatives along an input pass through the layers as rows of one product: more rows than the batch has, none of which is the width.
+TEST(TileAxis, PointsWhereANetworkIsDifferentiatedByItsInput) {
+  const Function point = [](Values in) {
+    const auto net = [&](Values x) {
+      return std::vector<Value>{sum(matmul(in[2], tanh(matmul(in[1], tanh(matmul(in[0], x[0]))))))};
+    };
+    const auto along = [&](Values x) { return std::vector<Value>{sum(slice(grad(net, {0})(x)[0], {0}, {1}))}; };
+    const Value x[] = {in[3]};
+    return std::vector<Value>{net(x)[0] + sum(grad(along, {0})(x)[0])};
+  };
+  const auto loss = [&](Values in) { return std::vector<Value>{mean(square(vmap(point, {-1, -1, -1, 0})(in)[0]))}; };
+  const std::vector<ValueType> types{
+      {DType::F32, {32, 2}}, {DType::F32, {32, 32}}, {DType::F32, {1, 32}}, {DType::F32, {1000, 2}}};
+  EXPECT_NE(rows_of(value_and_grad(loss, {0, 1, 2}), types), 32);
+}
+
 }  // namespace
 }  // namespace hotloop

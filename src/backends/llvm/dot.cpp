@@ -237,8 +237,9 @@ class DotEmitter {
     if (std::ranges::any_of(segments_, [](const Segment& s) { return s.packed; })) return false;
     const std::int64_t blocks = dot_.m.bound / std::max<std::int64_t>(1, budget_ / tile.vectors);
     if (blocks < enough_blocks) return false;
-    return std::ranges::all_of(
-        segments_, [&](const Segment& s) { return s.b_n > 1 || s.depth >= enough_parts * part_steps(tile); });
+    return std::ranges::all_of(segments_, [&](const Segment& s) {
+      return (s.b_n > 1 && dot_.n.bound > 1) || s.depth >= enough_parts * part_steps(tile);
+    });
   }
 
   // Steps of k whose columns of a tile fill half of the first cache.
