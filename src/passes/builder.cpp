@@ -38,14 +38,6 @@ Value Builder::narrow(Value x, int axis, std::int64_t start, std::int64_t stop) 
   return slice(x, from, to, ones(x.rank()));
 }
 
-std::optional<double> uniform_value(Value v) {
-  while (is_kind(v, ir::OpKind::Broadcast) || is_kind(v, ir::OpKind::Reshape)) v = v.node->operands[0];
-  if (!is_kind(v, ir::OpKind::Constant)) return std::nullopt;
-  const Array& array = v.node->attrs.get<Array>("value");
-  if (array.size() != 1) return std::nullopt;
-  return array.at(0);
-}
-
 Axes zeros(int n) { return Axes(static_cast<std::size_t>(n), 0); }
 Axes ones(int n) { return Axes(static_cast<std::size_t>(n), 1); }
 

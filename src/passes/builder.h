@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/uniform_value.h"
 #include "passes/pass.h"
 
 namespace hotloop::passes {
@@ -69,8 +70,7 @@ inline bool is_scalar_op(Value v, ir::ScalarOp op) {
   return v.node->op->scalar == op && is_kind(v, ir::OpKind::Elementwise);
 }
 inline bool is_named(Value v, std::string_view name) { return v.node->op->name == name; }
-// The one number a float, integer or bool value holds everywhere, seen through broadcasts and reshapes.
-std::optional<double> uniform_value(Value v);
+using ir::uniform_value;
 Axes zeros(int n);
 Axes ones(int n);
 // Whether a slice has step 1 and is full but along one axis, and that axis (the first, if it is full along all).

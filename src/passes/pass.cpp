@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "ir/zero_product.h"
+#include "ir/uniform_value.h"
 
 namespace hotloop::passes {
 namespace {

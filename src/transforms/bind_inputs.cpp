@@ -7,7 +7,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/rewrite.h"
-#include "ir/zero_product.h"
+#include "ir/uniform_value.h"
 
 namespace hotloop::ir {
 namespace {

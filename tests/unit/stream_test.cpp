@@ -65,6 +65,19 @@ Array at_step(const Array& x, std::int64_t t) {
   return row;
 }
 
+// Every step of the stream gives the bits of that step of `expected`, the outputs for the whole of x.
+void expect_steps_of(const Array& expected, const Stream& stream, const Array& x) {
+  Tree<Array> state = stream.initial_state();
+  for (std::int64_t t = 0; t < x.shape()[1]; ++t) {
+    Array y;
+    std::tie(y, state) = stream.step(state, at_step(x, t));
+    const Array wanted = at_step(expected, t);
+    ASSERT_EQ(y.type(), wanted.type());
+    EXPECT_EQ(std::memcmp(y.raw(), wanted.raw(), y.bytes()), 0)
+        << "step " << t << ": " << y.str() << " and " << wanted.str();
+  }
+}
+
 TEST(Stream, IsTheWholeSequenceStepByStep) {
   for (const auto& [name, model] : cases())
     for (const DType dtype : {DType::F32, DType::F64})
@@ -72,21 +85,11 @@ TEST(Stream, IsTheWholeSequenceStepByStep) {
         const Tree<Array> params = model.init(4, dtype);
         const Array x = normal_array({batch, T, I}, dtype, 8);
         const Array expected = whole(model, params, x);
-        const Stream stream(model, params, I, {.batch = batch});
-        Tree<Array> state = stream.initial_state();
-        for (std::int64_t t = 0; t < T; ++t) {
-          Array y;
-          std::tie(y, state) = stream.step(state, at_step(x, t));
-          const Array wanted = at_step(expected, t);
-          ASSERT_EQ(y.type(), wanted.type());
-          EXPECT_EQ(std::memcmp(y.raw(), wanted.raw(), y.bytes()), 0)
-              << name << " in " << name_of(dtype) << ", batch " << batch << ", step " << t << ": " << y.str() << " and "
-              << wanted.str();
-        }
+        SCOPED_TRACE(name + " in " + std::string(name_of(dtype)) + ", batch " + std::to_string(batch));
+        expect_steps_of(expected, Stream(model, params, I, {.batch = batch}), x);
       }
 }
 
-// Bound weights of several panels lie in the order in which the target's dots read them.
 TEST(Stream, ParametersOfAnotherModelAreNamed) {
   const nn::Sequential model(nn::LSTM(1, 16), nn::Linear(16, 1)), other(nn::LSTM(1, 8), nn::Linear(8, 1));
   const auto message = [&](const nn::Layer& params_of) -> std::string {
@@ -105,6 +108,7 @@ TEST(Stream, ParametersOfAnotherModelAreNamed) {
   EXPECT_EQ(message(model), "accepted");
 }
 
+// Bound weights of several panels lie in the order in which the target's dots read them.
 TEST(Stream, IsTheWholeSequenceOnEveryTarget) {
   constexpr std::int64_t wide = 48;
   const nn::Sequential model(nn::LSTM(I, wide), nn::Linear(wide, 3));
@@ -122,12 +126,7 @@ TEST(Stream, IsTheWholeSequenceOnEveryTarget) {
         const Stream stream(model, params, I, {.batch = batch, .compile = compiled.options()});
         EXPECT_NE(stream.executable().kernel_text().find("packed"), std::string::npos);
         EXPECT_EQ(stream.executable().kernel_text().find("pack "), std::string::npos);
-        Tree<Array> state = stream.initial_state();
-        for (std::int64_t t = 0; t < 3; ++t) {
-          Array y;
-          std::tie(y, state) = stream.step(state, at_step(x, t));
-          EXPECT_EQ(std::memcmp(y.raw(), at_step(expected, t).raw(), y.bytes()), 0) << "step " << t;
-        }
+        expect_steps_of(expected, stream, x);
       }
 }
 
@@ -145,14 +144,8 @@ TEST(Stream, IsTheWholeOfAShortSequence) {
         const Tree<Array> params = model.init(4);
         const Array x = normal_array({batch, steps, I}, DType::F32, 8);
         const Array expected = whole(model, params, x);
-        const Stream stream(model, params, I, {.batch = batch});
-        Tree<Array> state = stream.initial_state();
-        for (std::int64_t t = 0; t < steps; ++t) {
-          Array y;
-          std::tie(y, state) = stream.step(state, at_step(x, t));
-          EXPECT_TRUE(testing::same_bits(y, at_step(expected, t)))
-              << name << ", step " << t << " of " << steps << ", batch " << batch;
-        }
+        SCOPED_TRACE(name + ", " + std::to_string(steps) + " steps, batch " + std::to_string(batch));
+        expect_steps_of(expected, Stream(model, params, I, {.batch = batch}), x);
       }
 }
 
@@ -166,13 +159,8 @@ TEST(Stream, OfManyFeaturesIsTheWholeSequenceWithItsProductsInTheLoop) {
     const Array near = whole(model, params, x);
     const Array expected = whole(model, params, x, {"batch_inputs"});
     const Stream stream(model, params, wide, {.batch = 2});
-    Tree<Array> state = stream.initial_state();
-    for (std::int64_t t = 0; t < T; ++t) {
-      Array y;
-      std::tie(y, state) = stream.step(state, at_step(x, t));
-      EXPECT_TRUE(testing::same_bits(y, at_step(expected, t))) << "step " << t;
-      for (std::int64_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y.at(i), at_step(near, t).at(i), 1e-6);
-    }
+    expect_steps_of(expected, stream, x);
+    for (std::int64_t i = 0; i < near.size(); ++i) EXPECT_NEAR(expected.at(i), near.at(i), 1e-6);
   }
 }
 
