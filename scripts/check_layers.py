@@ -41,6 +41,7 @@ PUBLIC = {
     "ops.h": "ops",
     "angles.h": "ops",
     "sorting.h": "ops",
+    "linalg.h": "ops",
     "transforms.h": "transforms",
     "jacobian.h": "transforms",
     "jit.h": "runtime",

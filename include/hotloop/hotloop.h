@@ -15,6 +15,7 @@
 #include "hotloop/io.h"
 #include "hotloop/jacobian.h"
 #include "hotloop/jit.h"
+#include "hotloop/linalg.h"
 #include "hotloop/losses.h"
 #include "hotloop/metrics.h"
 #include "hotloop/nn.h"

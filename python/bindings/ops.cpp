@@ -7,6 +7,7 @@
 
 #include "hotloop/angles.h"
 #include "hotloop/error.h"
+#include "hotloop/linalg.h"
 #include "hotloop/ops.h"
 #include "hotloop/sorting.h"
 #include "ir/op_def.h"
@@ -164,6 +165,15 @@ void bind_ops(nb::module_& m) {
     const auto both = promote("searchsorted", operands);
     return tracer(searchsorted(both[0], both[1], right));
   });
+  m.def("lu_factor", [](nb::handle a) {
+    const linalg::LU factors = linalg::lu_factor(to_value(a, "lu_factor"));
+    const Value parts[] = {factors.lu, factors.rows, factors.parity};
+    return to_tracers(parts);
+  });
+  m.def("solve",
+        [](nb::handle a, nb::handle b) { return tracer(linalg::solve(to_value(a, "solve"), to_value(b, "solve"))); });
+  m.def("det", [](nb::handle a) { return tracer(linalg::det(to_value(a, "det"))); });
+  m.def("cholesky", [](nb::handle a) { return tracer(linalg::cholesky(to_value(a, "cholesky"))); });
   m.def("logsumexp", [](nb::handle x, int axis) {
     const nb::handle operands[] = {x};
     return tracer(logsumexp(promote("logsumexp", operands, true)[0], axis));

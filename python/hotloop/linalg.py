@@ -1,28 +1,27 @@
 """Linear algebra of small dense matrices, under the names of the array API standard's `linalg` extension.
 
-Matrices are the last two axes; the axes before them are a batch. Decompositions are loops over columns inside the kernel (LU with row
-pivoting; Golub and Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2), so that a program's length does not grow with the size of a
-matrix, and a batch of small systems is one kernel. All have derivatives of every order and can be mapped. A number tells that a matrix
+Matrices are the last two axes; the axes before them are a batch. Decompositions are inside the kernel (LU with row pivoting; Golub and
+Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2): systems of a few unknowns as straight code, a system in each lane of a vector,
+larger ones as loops over columns, so that a program's length does not grow with the size of a matrix. All have derivatives of every order and can be mapped. A number tells that a matrix
 has no solution: where NumPy raises LinAlgError the result holds inf or nan.
 """
 
 import collections
 
 from hotloop import _core, _decompositions
-from hotloop._control import scan
 from hotloop._creation import arange, eye
 from hotloop._dtypes import finfo, result_type
 from hotloop._elementwise import abs as _abs
-from hotloop._elementwise import equal, greater, less, log, multiply, sign, sqrt, where
+from hotloop._elementwise import greater, log, multiply, sign, sqrt
 from hotloop._elementwise import pow as _pow
 from hotloop._linear import matmul, outer, tensordot, vecdot
-from hotloop._manipulation import broadcast_to, concat, dynamic_slice, matrix_transpose, permute_dims, reshape, take
+from hotloop._manipulation import broadcast_to, concat, matrix_transpose, permute_dims, reshape, take
 from hotloop._op import checked_axes, checked_axis, op
-from hotloop._reductions import argmax, prod
 from hotloop._reductions import max as _max
 from hotloop._reductions import min as _min
+from hotloop._reductions import prod
 from hotloop._reductions import sum as _sum
-from hotloop._transforms import custom_jvp, vmap
+from hotloop._transforms import vmap
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose",
@@ -68,73 +67,6 @@ def _each(fn, *arrays):
     return tuple(restore(y) for y in result) if isinstance(result, tuple) else restore(result)
 
 
-def _column(a, k):
-    return reshape(dynamic_slice(a, (0, k), (a.shape[0], 1)), (a.shape[0],))
-
-
-def _row(a, k):
-    return reshape(dynamic_slice(a, (k, 0), (1, a.shape[1])), (a.shape[1],))
-
-
-def _element(x, k):
-    return reshape(dynamic_slice(x, (k,), (1,)), ())
-
-
-def _factorize(a):
-    """(both triangles of L and U in one matrix, the row that each came from, the sign of that permutation): P a = L U."""
-    n = a.shape[0]
-    index = arange(n)
-
-    def step(carry, k):
-        lu, rows, parity = carry
-        best = argmax(where(less(index, k), -1.0, _abs(_column(lu, k))))
-        swapped = where(equal(index, k), best, where(equal(index, best), k, index))
-        lu, rows = take(lu, swapped, axis=0), take(rows, swapped)
-        pivot_row = _row(lu, k)
-        pivot, below = _element(pivot_row, k), greater(index, k)
-        # Below a pivot of zero all is zero: nothing is to be eliminated.
-        factor = where(below, _column(lu, k) / where(equal(pivot, 0), 1.0, pivot), 0.0)
-        eliminated = where(greater(index, k)[None, :], lu - factor[:, None] * pivot_row[None, :], lu)
-        # The column itself keeps the factors.
-        lu = where(equal(index, k)[None, :] & below[:, None], factor[:, None], eliminated)
-        return (lu, rows, where(equal(best, k), parity, -parity)), None
-
-    parity = _core.full(1.0, a.dtype, ())
-    return scan(step, (a, index, parity), index)[0]
-
-
-def _substitute(lu, rows, b):
-    """x with L U x = P b; b: (n, k)."""
-    index = arange(lu.shape[0])
-
-    def forward(x, k):
-        factor = where(greater(index, k), _column(lu, k), 0.0)
-        return x - factor[:, None] * _row(x, k)[None, :], None
-
-    def backward(x, k):
-        column = _column(lu, k)
-        found = _row(x, k) / _element(column, k)
-        rest = x - where(less(index, k), column, 0.0)[:, None] * found[None, :]
-        return where(equal(index, k)[:, None], found[None, :], rest), None
-
-    x = scan(forward, take(b, rows, axis=0), index)[0]
-    return scan(backward, x, index, reverse=True)[0]
-
-
-@custom_jvp
-def _solve(a, b):
-    lu, rows, _ = _factorize(a)
-    return _substitute(lu, rows, b)
-
-
-# Of the system, not of the elimination: dx = a^-1 (db - da x).
-@_solve.defjvp
-def _solve_jvp(primals, tangents):
-    (a, b), (da, db) = primals, tangents
-    x = _solve(a, b)
-    return x, _solve(a, db - matmul(da, x))
-
-
 @op(2)
 def solve(x1, x2, /):
     """x with x1 @ x = x2. x1: (..., n, n); x2: (n,), or (..., n, k). A matrix that cannot be inverted gives inf or nan.
@@ -150,26 +82,21 @@ def solve(x1, x2, /):
     dtype = result_type(x1, x2)
     x1, x2 = _core.cast(x1, dtype), _core.cast(x2, dtype)
     if x2.ndim > 1:
-        return _each(_solve, (x1, 2), (x2, 2))
-    return _each(lambda a, b: reshape(_solve(a, reshape(b, (b.shape[0], 1))), b.shape), (x1, 2), (x2, 1))
+        return _each(_core.solve, (x1, 2), (x2, 2))
+    return _each(_core.solve, (x1, 2), (x2, 1))
 
 
 @op(1)
 def inv(x, /):
     """The inverse. x: (..., n, n). Where it is to be multiplied with, solve() is faster and more exact."""
     x = _float_matrix("inv", x)
-    return _each(lambda a: _solve(a, eye(a.shape[0], dtype=a.dtype)), (x, 2))
+    return _each(lambda a: _core.solve(a, eye(a.shape[0], dtype=a.dtype)), (x, 2))
 
 
 @op(1)
 def det(x, /):
     """The determinant: (...) of (..., n, n). Its derivative wants a matrix that can be inverted."""
-
-    def one(a):
-        lu, _, parity = _factorize(a)
-        return parity * prod(diagonal(lu))
-
-    return _each(one, (_float_matrix("det", x), 2))
+    return _each(_core.det, (_float_matrix("det", x), 2))
 
 
 @op(1)
@@ -177,7 +104,7 @@ def slogdet(x, /):
     """(sign, logarithm of the absolute value) of the determinant, which itself may overflow: each (...) of (..., n, n)."""
 
     def one(a):
-        lu, _, parity = _factorize(a)
+        lu, _, parity = _core.lu_factor(a)
         on_diagonal = diagonal(lu)
         return parity * prod(sign(on_diagonal)), _sum(log(_abs(on_diagonal)))
 
@@ -188,19 +115,8 @@ def slogdet(x, /):
 def cholesky(x, /, *, upper=False):
     """L with L @ L.T = x, lower triangular; with `upper` its transpose. x: (..., n, n), symmetric (its symmetric part is taken) and
     positive definite: another one gives nan."""
-
-    def one(a):
-        index = arange(a.shape[0])
-
-        def step(found, k):
-            rest = _column(a, k) - matmul(found, _row(found, k))
-            column = where(less(index, k), 0.0, rest / sqrt(_element(rest, k)))
-            return where(equal(index, k)[None, :], column[:, None], found), None
-
-        return scan(step, _core.full(0.0, a.dtype, a.shape), index)[0]
-
     x = _float_matrix("cholesky", x)
-    lower = _each(one, ((x + matrix_transpose(x)) * 0.5, 2))
+    lower = _each(_core.cholesky, ((x + matrix_transpose(x)) * 0.5, 2))
     return matrix_transpose(lower) if upper else lower
 
 

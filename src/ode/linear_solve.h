@@ -1,19 +1,16 @@
-// Dense linear systems of a few unknowns, inside the kernel: LU with row pivoting as loops over columns.
+// Linear systems that are eliminated once and solved for several right sides, as an implicit step has them.
 #pragma once
 
-#include "hotloop/graph.h"
+#include "hotloop/linalg.h"
 
 namespace hotloop::ode {
 
-// P A = L U: both triangles in one matrix, and the row that each came from.
-struct Factors {
-  Value lu;    // (n, n)
-  Value rows;  // (n,) i32
-};
+using Factors = linalg::LU;
+// Of a's value: nothing is differentiated through the elimination.
 Factors factorize(Value a);
 
-// x with A x = b, given A's factors. Its derivative is that of the system, dx = A^-1 (db - dA x), up to the third order: the
-// factors are not differentiated through.
+// x with A x = b, given A's factors. Its derivative is that of the system, dx = A^-1 (db - dA x), whatever the factors
+// were made of.
 Value solve_with(Value a, const Factors& factors, Value b);
 
 }  // namespace hotloop::ode

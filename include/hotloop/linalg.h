@@ -1,0 +1,27 @@
+// Dense linear systems of a few unknowns, inside the kernel (Golub and Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2). Of single
+// matrices of f32 or f64: vmap() makes a batch, which is solved a vector of systems at a time. A matrix that has no solution gives
+// inf or nan. UserError for what is not square, of integers, or does not fit.
+#pragma once
+
+#include "hotloop/graph.h"
+
+namespace hotloop::linalg {
+
+// P a = L U by elimination with row pivoting.
+struct LU {
+  Value lu;           // (n, n): L, whose diagonal is one, below the diagonal, and U
+  Value rows;         // (n,) i32: the row of a that each came from
+  Value parity = {};  // 1, or -1 where P exchanges an odd number of rows
+};
+LU lu_factor(Value a);
+// x with a x = b, of b (n,) or (n, k). Derivatives go through the substitution.
+Value lu_solve(const LU& factors, Value b);
+
+// x with a x = b, of b (n,) or (n, k). The derivative is the system's own, dx = a^-1 (db - da x).
+Value solve(Value a, Value b);
+// The determinant. Its derivative wants a matrix that can be inverted.
+Value det(Value a);
+// L with L L^T = a, lower triangular, of a symmetric positive definite a, whose upper triangle is not read.
+Value cholesky(Value a);
+
+}  // namespace hotloop::linalg

@@ -1,0 +1,279 @@
+// Elimination and substitution, for small matrices as a program of numbers, else as loops over columns, so that a program's length
+// does not grow with its matrices for ever.
+//
+// Without loops every index is known: the numbers of a batch of systems stay in registers, a system a lane, where a loop has a gather
+// by the pivot's place and an array that is read and written whole at each column.
+#include "hotloop/linalg.h"
+
+#include <vector>
+
+#include "hotloop/error.h"
+#include "hotloop/ops.h"
+#include "ops/rules/arguments.h"
+
+namespace hotloop::linalg {
+namespace {
+
+// Up to so many unknowns, or columns of a right side: beyond, compiling takes longer than users wait (a stiff solver of eight
+// unknowns 1.1 s in place of 0.5) for a gain that shrinks.
+constexpr std::int64_t most_unrolled = 6;
+
+bool is_short(const Value& a) { return a.shape()[0] > 0 && a.shape()[0] <= most_unrolled; }
+
+using Rows = std::vector<std::vector<Value>>;
+
+Value i32(std::int64_t n) { return constant(static_cast<double>(n), DType::I32); }
+
+void require_square(const char* where, const Value& a) {
+  ir::require_defined(where, {&a, 1});
+  if (a.rank() != 2 || a.shape()[0] != a.shape()[1])
+    throw UserError(where, "the matrix must be square, (n, n)", a.type().str(), "vmap() for a batch of matrices");
+  if (!is_float(a.dtype()))
+    throw UserError(where, "the elements must be floats", a.type().str(), "cast(a, DType::F32)");
+}
+
+void require_right_side(const char* where, const Value& a, const Value& b) {
+  ir::require_defined(where, {&b, 1});
+  if (b.rank() < 1 || b.rank() > 2 || b.shape()[0] != a.shape()[0] || b.dtype() != a.dtype())
+    throw UserError(where, "the right side must be (n,) or (n, k), of the matrix's dtype",
+                    a.type().str() + " and " + b.type().str(), "reshape() or cast() it");
+}
+
+// ---- numbers at known places ------------------------------------------------------------------------------------
+
+// x[i], of one axis less.
+Value part(Value x, std::int64_t i) { return squeeze(narrow(x, 0, i, 1), 0); }
+
+Value stack(const std::vector<Value>& parts) {
+  std::vector<Value> rows;
+  for (const Value& p : parts) rows.push_back(expand_dims(p, 0));
+  return rows.size() == 1 ? rows[0] : concat(rows, 0);
+}
+
+std::vector<Value> parts_of(Value x) {
+  std::vector<Value> parts;
+  for (std::int64_t i = 0; i < x.shape()[0]; ++i) parts.push_back(part(x, i));
+  return parts;
+}
+
+Rows numbers_of(Value a) {
+  Rows rows;
+  for (const Value& row : parts_of(a)) rows.push_back(parts_of(row));
+  return rows;
+}
+
+Value matrix_of(const Rows& rows) {
+  std::vector<Value> flat;
+  for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+  const auto n = static_cast<std::int64_t>(rows.size());
+  return reshape(stack(flat), {n, n});
+}
+
+void exchange_if(Value condition, Value& a, Value& b) {
+  const Value was = a;
+  a = select(condition, b, was);
+  b = select(condition, was, b);
+}
+
+// Row k changes places with each row below that has a larger number in column k, so that it ends with the largest.
+LU factor_numbers(Value a) {
+  Rows lu = numbers_of(a);
+  const std::size_t n = lu.size();
+  std::vector<Value> rows;
+  for (std::size_t i = 0; i < n; ++i) rows.push_back(i32(static_cast<std::int64_t>(i)));
+  Value parity = constant(1, a.dtype());
+  for (std::size_t k = 0; k < n; ++k) {
+    for (std::size_t i = k + 1; i < n; ++i) {
+      const Value is_larger = greater(abs(lu[i][k]), abs(lu[k][k]));
+      for (std::size_t j = 0; j < n; ++j) exchange_if(is_larger, lu[k][j], lu[i][j]);
+      exchange_if(is_larger, rows[k], rows[i]);
+      parity = select(is_larger, -parity, parity);
+    }
+    // Below a pivot of zero all is zero: nothing is to be eliminated.
+    const Value pivot = select(equal(lu[k][k], zeros_like(lu[k][k])), ones_like(lu[k][k]), lu[k][k]);
+    for (std::size_t i = k + 1; i < n; ++i) {
+      lu[i][k] = lu[i][k] / pivot;
+      for (std::size_t j = k + 1; j < n; ++j) lu[i][j] = lu[i][j] - lu[i][k] * lu[k][j];
+    }
+  }
+  return {matrix_of(lu), stack(rows), parity};
+}
+
+// Of a right side of (n,), or of rows that are taken as they are.
+Value substitute_parts(const Rows& lu, const std::vector<Value>& rows, Value b) {
+  const std::vector<Value> given = parts_of(b);
+  const std::size_t n = lu.size();
+  std::vector<Value> x;
+  for (std::size_t i = 0; i < n; ++i) {
+    Value value = given[0];
+    for (std::size_t j = 1; j < n; ++j) {
+      const Value is_row = equal(rows[i], i32(static_cast<std::int64_t>(j)));
+      value = select(broadcast_to(is_row, value.shape()), given[j], value);
+    }
+    for (std::size_t j = 0; j < i; ++j) value = value - lu[i][j] * x[j];
+    x.push_back(value);
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    for (std::size_t j = n; j-- > i + 1;) x[i] = x[i] - lu[i][j] * x[j];
+    x[i] = x[i] / lu[i][i];
+  }
+  return stack(x);
+}
+
+Value substitute_numbers(const LU& factors, Value b) {
+  const Rows lu = numbers_of(factors.lu);
+  const std::vector<Value> rows = parts_of(factors.rows);
+  if (b.rank() < 2 || b.shape()[1] > most_unrolled || b.shape()[1] == 0) return substitute_parts(lu, rows, b);
+  std::vector<Value> columns;
+  for (std::int64_t j = 0; j < b.shape()[1]; ++j)
+    columns.push_back(expand_dims(substitute_parts(lu, rows, reshape(narrow(b, 1, j, 1), {b.shape()[0]})), 1));
+  return concat(columns, 1);
+}
+
+Value cholesky_numbers(Value a) {
+  Rows found = numbers_of(a);
+  const std::size_t n = found.size();
+  for (std::size_t j = 0; j < n; ++j)
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i < j) {
+        found[i][j] = zeros_like(found[i][j]);
+        continue;
+      }
+      for (std::size_t k = 0; k < j; ++k) found[i][j] = found[i][j] - found[i][k] * found[j][k];
+      found[i][j] = i == j ? sqrt(found[i][j]) : found[i][j] / found[j][j];
+    }
+  return matrix_of(found);
+}
+
+// ---- loops over columns -----------------------------------------------------------------------------------------
+
+Value column(Value a, Value k) {
+  const Value starts[] = {i32(0), k};
+  return reshape(dynamic_slice(a, starts, {a.shape()[0], 1}), {a.shape()[0]});
+}
+// The k-th row of a matrix, the k-th number of a vector.
+Value row(Value x, Value k) {
+  std::vector<Value> starts(static_cast<std::size_t>(x.rank()), i32(0));
+  starts[0] = k;
+  std::vector<std::int64_t> sizes = x.shape().vec();
+  sizes[0] = 1;
+  return squeeze(dynamic_slice(x, starts, sizes), 0);
+}
+// A number for each row of b, (n,), against b.
+Value beside(Value numbers, const Value& b) { return b.rank() > 1 ? expand_dims(numbers, 1) : numbers; }
+
+LU factor_loop(Value a) {
+  const std::int64_t n = a.shape()[0];
+  const Value index = iota(DType::I32, {n}, 0), columns = expand_dims(index, 0);
+  const auto step = [&](std::span<const Value> carry, std::span<const Value> xs) {
+    const Value k = xs[0], below = greater(index, k);
+    const Value size = abs(column(carry[0], k));
+    const Value best = argmax(select(less(index, k), constant(-1, a.dtype(), {n}), size), 0);
+    // The k-th and the best row change places.
+    const auto exchanged = [&](Value x) {
+      const auto where = [&](Value at) { return broadcast_to(beside(equal(index, at), x), x.shape()); };
+      const auto everywhere = [&](Value part) { return broadcast_to(part, x.shape()); };
+      return select(where(k), everywhere(row(x, best)), select(where(best), everywhere(row(x, k)), x));
+    };
+    const Value lu = exchanged(carry[0]), rows = exchanged(carry[1]);
+    const Value at_k = column(lu, k), pivot_row = row(lu, k), pivot = row(at_k, k);
+    // Below a pivot of zero all is zero: nothing is to be eliminated.
+    const Value divisor = select(equal(pivot, zeros_like(pivot)), ones_like(pivot), pivot);
+    const Value factor = select(below, at_k / divisor, zeros_like(at_k));
+    const Value eliminated = lu - expand_dims(factor, 1) * expand_dims(pivot_row, 0);
+    const Value kept = select(broadcast_to(greater(columns, k), {n, n}), eliminated, lu);
+    // The column itself keeps the factors.
+    const Value of_column =
+        bit_and(broadcast_to(equal(columns, k), {n, n}), broadcast_to(expand_dims(below, 1), {n, n}));
+    const Value next = select(of_column, broadcast_to(expand_dims(factor, 1), {n, n}), kept);
+    const Value parity = select(equal(best, k), carry[2], -carry[2]);
+    return std::pair(std::vector<Value>{next, rows, parity}, std::vector<Value>{});
+  };
+  const auto carry = scan(step, std::vector<Value>{a, index, constant(1, a.dtype())}, std::vector<Value>{index}).first;
+  return {carry[0], carry[1], carry[2]};
+}
+
+Value substitute_loop(const LU& factors, Value b) {
+  const Value lu = factors.lu;
+  const std::int64_t n = b.shape()[0];
+  const Value index = iota(DType::I32, {n}, 0);
+  const std::vector<Value> steps = {index};
+  const auto forward = [&](std::span<const Value> carry, std::span<const Value> xs) {
+    const Value k = xs[0], at_k = column(lu, k);
+    const Value factor = select(greater(index, k), at_k, zeros_like(at_k));
+    return std::pair(std::vector<Value>{carry[0] - beside(factor, b) * row(carry[0], k)}, std::vector<Value>{});
+  };
+  const auto backward = [&](std::span<const Value> carry, std::span<const Value> xs) {
+    const Value k = xs[0], at_k = column(lu, k);
+    const Value found = row(carry[0], k) / row(at_k, k);
+    const Value above = select(less(index, k), at_k, zeros_like(at_k));
+    const Value rest = carry[0] - beside(above, b) * found;
+    const Value is_own = broadcast_to(beside(equal(index, k), b), b.shape());
+    return std::pair(std::vector<Value>{select(is_own, broadcast_to(found, b.shape()), rest)}, std::vector<Value>{});
+  };
+  const auto lower = scan(forward, std::vector<Value>{gather(b, factors.rows, 0)}, steps).first;
+  return scan(backward, lower, steps, {.reverse = true}).first[0];
+}
+
+Value cholesky_loop(Value a) {
+  const std::int64_t n = a.shape()[0];
+  const Value index = iota(DType::I32, {n}, 0);
+  const auto step = [&](std::span<const Value> carry, std::span<const Value> xs) {
+    const Value k = xs[0], found = carry[0];
+    const Value rest = column(a, k) - matmul(found, row(found, k));
+    const Value own = select(less(index, k), zeros_like(rest), rest / sqrt(row(rest, k)));
+    const Value is_column = broadcast_to(equal(expand_dims(index, 0), k), {n, n});
+    return std::pair(std::vector<Value>{select(is_column, broadcast_to(expand_dims(own, 1), {n, n}), found)},
+                     std::vector<Value>{});
+  };
+  return scan(step, std::vector<Value>{zeros_like(a)}, std::vector<Value>{index}).first[0];
+}
+
+// A program cannot hold an endless tower of rules: at its end the elimination itself is differentiated.
+Value solve_with_rule(Value a, Value b, int order) {
+  const std::vector<Value> operands = {a, b};
+  const std::vector<ValueType> types = {a.type(), b.type()};
+  const auto plain = [](std::span<const Value> v) { return std::vector<Value>{lu_solve(lu_factor(v[0]), v[1])}; };
+  if (order == 0) return plain(operands)[0];
+  const auto rule = [&](std::span<const Value> v) {
+    const Value x = solve_with_rule(v[0], v[1], order - 1);
+    return std::vector<Value>{x, solve_with_rule(v[0], v[3] - matmul(v[2], x), order - 1)};
+  };
+  const std::vector<ValueType> with_tangents = {types[0], types[1], types[0], types[1]};
+  return call(trace(plain, types, "solve"), operands, "solve", trace(rule, with_tangents, "solve_jvp"))[0];
+}
+
+}  // namespace
+
+LU lu_factor(Value a) {
+  require_square("lu_factor", a);
+  return is_short(a) ? factor_numbers(a) : factor_loop(a);
+}
+
+Value lu_solve(const LU& factors, Value b) {
+  require_square("lu_solve", factors.lu);
+  require_right_side("lu_solve", factors.lu, b);
+  return is_short(factors.lu) ? substitute_numbers(factors, b) : substitute_loop(factors, b);
+}
+
+Value solve(Value a, Value b) {
+  require_square("solve", a);
+  require_right_side("solve", a, b);
+  return solve_with_rule(a, b, 2);
+}
+
+Value det(Value a) {
+  require_square("det", a);
+  const LU factors = lu_factor(a);
+  const std::int64_t n = a.shape()[0];
+  // In the flattened matrix the diagonal's numbers stand n + 1 apart.
+  const Value diagonal = slice(reshape(factors.lu, {n * n}), {0}, {n * n}, {n + 1});
+  return factors.parity * reduce_prod(diagonal, {0});
+}
+
+Value cholesky(Value a) {
+  require_square("cholesky", a);
+  return is_short(a) ? cholesky_numbers(a) : cholesky_loop(a);
+}
+
+}  // namespace hotloop::linalg
