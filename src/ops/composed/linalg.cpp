@@ -159,6 +159,12 @@ Value row(Value x, Value k) {
   sizes[0] = 1;
   return squeeze(dynamic_slice(x, starts, sizes), 0);
 }
+// x with `part` as its k-th row.
+Value with_row(Value x, Value part, Value k) {
+  std::vector<Value> starts(static_cast<std::size_t>(x.rank()), i32(0));
+  starts[0] = k;
+  return dynamic_update(x, expand_dims(part, 0), starts);
+}
 // A number for each row of b, (n,), against b.
 Value beside(Value numbers, const Value& b) { return b.rank() > 1 ? expand_dims(numbers, 1) : numbers; }
 
@@ -170,11 +176,7 @@ LU factor_loop(Value a) {
     const Value size = abs(column(carry[0], k));
     const Value best = argmax(select(less(index, k), constant(-1, a.dtype(), {n}), size), 0);
     // The k-th and the best row change places.
-    const auto exchanged = [&](Value x) {
-      const auto where = [&](Value at) { return broadcast_to(beside(equal(index, at), x), x.shape()); };
-      const auto everywhere = [&](Value part) { return broadcast_to(part, x.shape()); };
-      return select(where(k), everywhere(row(x, best)), select(where(best), everywhere(row(x, k)), x));
-    };
+    const auto exchanged = [&](Value x) { return with_row(with_row(x, row(x, k), best), row(x, best), k); };
     const Value lu = exchanged(carry[0]), rows = exchanged(carry[1]);
     const Value at_k = column(lu, k), pivot_row = row(lu, k), pivot = row(at_k, k);
     // Below a pivot of zero all is zero: nothing is to be eliminated.
