@@ -101,6 +101,24 @@ TEST_P(LlvmDots, ColumnsApartArePackedOnce) {
   EXPECT_NE(source.find("alloca ["), std::string::npos) << "room for the columns of a tile";
 }
 
+// W^T x: what lies side by side along k is read line by line and turned in registers, by dots of few rows, by packs, and where many rows pass
+// over columns that were packed once. No lane is loaded by itself.
+TEST_P(LlvmDots, LinesOfBAreTurnedInRegisters) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t k : {5, 16, 19, 40}) {
+      for (const std::int64_t n : {5, 16, 70}) {
+        for (const auto& [m, packed] : {std::pair(1, false), {53, false}, {2, true}}) {
+          const Program program = dot_program(target(), {dtype, m, n, {k, 9}, packed, m % 2 == 0, false, 2});
+          check(program);
+          if (HasFatalFailure()) return;
+          const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+          EXPECT_EQ(source.find("masked.gather"), std::string::npos) << m << ' ' << n << ' ' << k << source;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(LlvmDots, DotPanelsInTurns) {
   for (const std::int64_t m : {1, 4})
     for (const std::int64_t n : {200, 512})

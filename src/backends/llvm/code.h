@@ -69,6 +69,12 @@ class Code {
   // `stride` elements from lane to lane; lanes outside `mask` (null: none) are not touched and read as 0.
   Value* load(DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask);
   void store(DType dtype, Value* value, Value* pointer, std::int64_t stride, int lanes, Value* mask);
+  // `count` vectors of elements side by side, `stride` elements from lane to lane: vector i has in each lane the i-th element there. The first
+  // `rows` lanes are read, the others are 0.
+  Values load_transposed(DType dtype, Value* pointer, Value* stride, int rows, int count);
+  // The same to memory, vectors `apart` elements from one to the next, by a function that all squares of a program share.
+  void copy_transposed(DType dtype, Value* source, std::int64_t stride, int rows, int count, Value* target,
+                       std::int64_t apart);
   Value* gather(DType dtype, Value* pointer, Value* indices, Value* mask);
   void scatter(DType dtype, Value* value, Value* pointer, Value* indices, Value* mask);
 
@@ -109,6 +115,9 @@ inline int lanes_in(const Value* value) {
 // How many lanes a mask lets through, if they are the first ones and known.
 std::optional<int> known_lanes(const Value* mask, int lanes);
 inline std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
+// Whether load_transposed() takes less than `count` gathers would, of lanes `stride` elements apart, `step` elements from one to the next.
+bool pays_to_transpose(DType dtype, std::int64_t stride, std::int64_t step, std::int64_t count);
 
 // Where a function of the program stands: what variables and buffers are there.
 struct Frame {

@@ -21,48 +21,6 @@ namespace {
 
 using Values = Code::Values;
 
-// Steps along k that are evenly spaced in both operands become one dim.
-std::vector<KDim> collapsed(const DotSegment& segment) {
-  std::vector<KDim> dims;
-  for (const KDim& dim : segment.k) {
-    if (dim.extent == kernel::Extent{}) continue;
-    if (!dims.empty() && dim.extent.is_static() && dims.back().extent.is_static()) {
-      KDim& outer = dims.back();
-      const std::int64_t n = dim.extent.bound;
-      if (outer.a_stride == dim.a_stride * n && (segment.packed || outer.b_stride == dim.b_stride * n)) {
-        outer = {kernel::Extent{outer.extent.bound * n}, dim.a_stride, dim.b_stride};
-        continue;
-      }
-    }
-    dims.push_back(dim);
-  }
-  if (dims.empty()) dims.push_back({kernel::Extent{1}, 0, 0});
-  return dims;
-}
-
-// C' = A' B' computes the same sums; rows and columns change places. Worth it when A, not B, is contiguous.
-bool better_transposed(const Dot& dot) {
-  if (!dot.m.is_static()) return false;
-  const bool b_strided = dot.n.bound > 1 && std::any_of(dot.segments.begin(), dot.segments.end(),
-                                                        [](const auto& s) { return !s.packed && s.b_n != 1; });
-  const bool narrow = dot.n.bound * 2 <= lanes_of(dot.dtype) && dot.m.bound > dot.n.bound;
-  if (!b_strided && !narrow) return false;
-  return std::all_of(dot.segments.begin(), dot.segments.end(), [](const auto& s) { return !s.packed && s.a_m == 1; });
-}
-
-Dot transposed(const Dot& dot) {
-  Dot other = dot;
-  std::swap(other.m, other.n);
-  std::swap(other.init_m, other.init_n);
-  std::swap(other.c_m, other.c_n);
-  for (DotSegment& segment : other.segments) {
-    std::swap(segment.a, segment.b);
-    std::swap(segment.a_m, segment.b_n);
-    for (KDim& dim : segment.k) std::swap(dim.a_stride, dim.b_stride);
-  }
-  return other;
-}
-
 // Long enough on its own that a cancelled call must not wait for its end: some 10 ms of a slow core. Others end soon, and polling
 // loops stand around them.
 bool is_long(const Dot& dot) {
@@ -284,8 +242,10 @@ class DotEmitter {
     Tile beside = tile;
     beside.panel_vectors = tile.vectors;
     code_.loop(code_.i64(0), segment.extents[d], count, [&](Value* begin) {
-      Value* length = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, code_.i64(count),
-                                                    code_.b.CreateSub(segment.extents[d], begin));
+      Value* length = segment.extents[d];
+      if (num_parts > 1)
+        length = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, code_.i64(count),
+                                               code_.b.CreateSub(segment.extents[d], begin));
       pack_part(segment, d, length, tile, code_.offset(b, begin, b_step), packed);
       row_blocks(tile, [&](Value* row, std::int64_t rows) {
         Value* from = code_.offset(code_.offset(a, begin, a_step), row, segment.a_m * bytes_);
@@ -313,7 +273,29 @@ class DotEmitter {
 
   // Copies the columns of a tile for `extent` iterations of dim d to `to`, zeros beyond the last column; gives the end.
   Value* pack_part(const Segment& segment, std::size_t d, Value* extent, const Tile& tile, Value* b, Value* to) {
-    const Values end = code_.loop(code_.i64(0), extent, 1, {to}, [&](Value* k, const Values& carried) -> Values {
+    Value* begin = code_.i64(0);
+    if (d + 1 == segment.k.size() && reads_transposed(segment, d)) {
+      const auto squares = [&](Value* first, Value* last, int count) {
+        to = code_.loop(first, last, count, {to}, [&](Value* k, const Values& carried) -> Values {
+          Value* from = code_.offset(b, k, bytes_);
+          for (int j = 0; j < tile.vectors; ++j) {
+            code_.copy_transposed(factor_dtype(dot_), code_.offset(from, j * lanes_ * segment.b_n * bytes_),
+                                  segment.b_n, j + 1 == tile.vectors ? tile.last_lanes : lanes_, count,
+                                  code_.offset(carried[0], j * lanes_ * bytes_), tile.vectors * lanes_);
+          }
+          return {code_.offset(carried[0], count * tile.vectors * lanes_ * bytes_)};
+        })[0];
+      };
+      Value* rest = code_.b.CreateURem(extent, code_.i64(lanes_));
+      Value* whole = code_.b.CreateSub(extent, rest);
+      squares(begin, whole, lanes_);
+      begin = whole;
+      if (const auto* left = llvm::dyn_cast<llvm::ConstantInt>(rest); left != nullptr && !left->isZero()) {
+        squares(begin, extent, static_cast<int>(left->getSExtValue()));
+        begin = extent;
+      }
+    }
+    const Values end = code_.loop(begin, extent, 1, {to}, [&](Value* k, const Values& carried) -> Values {
       Value* from = code_.offset(b, k, segment.k[d].b_stride * bytes_);
       if (d + 1 < segment.k.size()) return {pack_part(segment, d + 1, segment.extents[d + 1], tile, from, carried[0])};
       for (int j = 0; j < tile.vectors; ++j)
@@ -399,6 +381,7 @@ class DotEmitter {
         return steps(segment, d + 1, tile, rows, code_.offset(a, k, a_step), code_.offset(b, k, b_bytes), carried);
       });
     }
+    if (reads_transposed(segment, d)) return transposed_steps(segment, d, tile, rows, a, b, std::move(accumulators));
     const std::int64_t unroll = steps_in_body(segment.k[d].extent, rows * tile.vectors, b_bytes);
     const auto run = [&](Value* begin, Value* end, std::int64_t count) {
       accumulators = code_.loop(begin, end, count, accumulators, [&](Value* k, Values carried) {
@@ -419,6 +402,47 @@ class DotEmitter {
     Value* main = code_.b.CreateSub(extent, code_.b.CreateURem(extent, code_.i64(unroll)));
     run(code_.i64(0), main, unroll);
     if (unroll > 1) run(main, extent, 1);
+    return accumulators;
+  }
+
+  // Columns of B that lie apart while the steps of dim d lie side by side, as in W^T x.
+  bool reads_transposed(const Segment& segment, std::size_t d) const {
+    const KDim& k = segment.k[d];
+    return !segment.packed && !dot_.pairs && lanes_ > 1 && k.extent.is_static() &&
+           pays_to_transpose(dot_.dtype, segment.b_n, k.b_stride, k.extent.bound);
+  }
+
+  // As many vectors of B as have steps in a square of lanes, for vector j of the tile.
+  Values load_square(const Segment& segment, const Tile& tile, Value* b, int j, std::int64_t steps) {
+    const bool tail = j + 1 == tile.vectors;
+    return code_.load_transposed(factor_dtype(dot_), code_.offset(b, j * lanes_ * segment.b_n * bytes_),
+                                 code_.i64(segment.b_n), tail ? tile.last_lanes : lanes_, static_cast<int>(steps));
+  }
+
+  // steps() of the last dim, where squares of B are turned in registers.
+  Values transposed_steps(const Segment& segment, std::size_t d, const Tile& tile, std::int64_t rows, Value* a,
+                          Value* b, Values accumulators) {
+    const std::int64_t a_step = segment.k[d].a_stride * bytes_, k = segment.k[d].extent.bound,
+                       main = k / lanes_ * lanes_;
+    const auto run = [&](std::int64_t begin, std::int64_t end, std::int64_t count) {
+      accumulators =
+          code_.loop(code_.i64(begin), code_.i64(end), count, accumulators, [&](Value* at_k, Values carried) {
+            Value* a_k = code_.offset(a, at_k, a_step);
+            for (int j = 0; j < tile.vectors; ++j) {
+              const Values square = load_square(segment, tile, code_.offset(b, at_k, bytes_), j, count);
+              for (std::int64_t u = 0; u < count; ++u) {
+                for (std::int64_t i = 0; i < rows; ++i) {
+                  Value*& sum = at(carried, tile, i, j);
+                  sum = code_.fma(load_a(segment, code_.offset(a_k, u * a_step), i),
+                                  square[static_cast<std::size_t>(u)], sum);
+                }
+              }
+            }
+            return carried;
+          });
+    };
+    run(0, main, lanes_);
+    if (main < k) run(main, k, k - main);
     return accumulators;
   }
 

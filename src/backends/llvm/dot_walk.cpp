@@ -50,4 +50,44 @@ std::int64_t steps_in_body(const kernel::Extent& extent, std::int64_t accumulato
   return most;
 }
 
+std::vector<KDim> collapsed(const DotSegment& segment) {
+  std::vector<KDim> dims;
+  for (const KDim& dim : segment.k) {
+    if (dim.extent == kernel::Extent{}) continue;
+    if (!dims.empty() && dim.extent.is_static() && dims.back().extent.is_static()) {
+      KDim& outer = dims.back();
+      const std::int64_t n = dim.extent.bound;
+      if (outer.a_stride == dim.a_stride * n && (segment.packed || outer.b_stride == dim.b_stride * n)) {
+        outer = {kernel::Extent{outer.extent.bound * n}, dim.a_stride, dim.b_stride};
+        continue;
+      }
+    }
+    dims.push_back(dim);
+  }
+  if (dims.empty()) dims.push_back({kernel::Extent{1}, 0, 0});
+  return dims;
+}
+
+bool better_transposed(const Dot& dot) {
+  if (!dot.m.is_static()) return false;
+  const bool b_strided = dot.n.bound > 1 && std::any_of(dot.segments.begin(), dot.segments.end(),
+                                                        [](const auto& s) { return !s.packed && s.b_n != 1; });
+  const bool narrow = dot.n.bound * 2 <= kernel::lanes_of(dot.dtype) && dot.m.bound > dot.n.bound;
+  if (!b_strided && !narrow) return false;
+  return std::all_of(dot.segments.begin(), dot.segments.end(), [](const auto& s) { return !s.packed && s.a_m == 1; });
+}
+
+Dot transposed(const Dot& dot) {
+  Dot other = dot;
+  std::swap(other.m, other.n);
+  std::swap(other.init_m, other.init_n);
+  std::swap(other.c_m, other.c_n);
+  for (DotSegment& segment : other.segments) {
+    std::swap(segment.a, segment.b);
+    std::swap(segment.a_m, segment.b_n);
+    for (KDim& dim : segment.k) std::swap(dim.a_stride, dim.b_stride);
+  }
+  return other;
+}
+
 }  // namespace hotloop::codegen

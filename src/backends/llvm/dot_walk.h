@@ -1,12 +1,21 @@
 // In which order, and how much at a time, a Dot walks over its B. None of it changes a result.
 #pragma once
 
+#include <vector>
+
 #include "schedule/kernel_ir.h"
 
 namespace hotloop::codegen {
 
 // Steps along all of k.
 std::int64_t depth(const kernel::DotSegment& segment);
+
+// Steps along k that are evenly spaced in both operands become one dim.
+std::vector<kernel::KDim> collapsed(const kernel::DotSegment& segment);
+
+// C' = A' B' computes the same sums; rows and columns change places. Worth it when A, not B, is contiguous.
+bool better_transposed(const kernel::Dot& dot);
+kernel::Dot transposed(const kernel::Dot& dot);
 
 // For few rows a large B is read as often as it is used. Then panels are visited in the other direction each second time, and
 // the first ones are still in the cache from last time.

@@ -1,5 +1,6 @@
 // Code that moves elements between the lanes of vectors: gathers of few vectors, reductions over lanes.
 #include <algorithm>
+#include <sstream>
 
 #include "backends/llvm/code.h"
 #include "hotloop/error.h"
@@ -48,6 +49,97 @@ Value* Code::gather_by_vectors(DType dtype, Value* pointer, Value* indices, Valu
   }
   if (starts.size() == 1) result = b.CreateShuffleVector(result, found);
   return mask == nullptr ? result : b.CreateSelect(widen(mask, lanes), result, zero(dtype, lanes));
+}
+
+bool pays_to_transpose(DType dtype, std::int64_t stride, std::int64_t step, std::int64_t count) {
+  constexpr std::int64_t few_apart = 4, most_stride = 4;  // up to this stride gather_by_vectors() takes as few loads
+  return bytes_of(dtype) >= 4 && step == 1 && std::abs(stride) > most_stride && count >= lanes_of(dtype) / few_apart;
+}
+
+// Lines are read whole and their blocks of 128 bits turned, first each by itself, then among each other: four moves between registers for a
+// vector of 16, where a gather takes a load for every lane.
+Code::Values Code::load_transposed(DType dtype, Value* pointer, Value* stride, int rows, int count) {
+  constexpr int block_bytes = 16, blocks = kernel::vector_bytes / block_bytes;
+  const int lanes = lanes_of(dtype), width = block_bytes / static_cast<int>(size_of(dtype));
+  HOTLOOP_CHECK(rows <= lanes && count <= lanes && width >= 2, "a square of lanes");
+  Value* const mask = count < lanes ? tail_mask(lanes, i64(count)) : nullptr;
+  Values lines;
+  for (int r = 0; r < lanes; ++r) {
+    if (r > 0 && r < rows) pointer = offset(pointer, stride, bytes_of(dtype));
+    lines.push_back(r < rows ? load(dtype, pointer, 1, lanes, mask) : zero(dtype, lanes));
+  }
+  // Pieces of `piece` elements of two vectors in turns, of the lower or the upper half of each block.
+  const auto interleave = [&](Value* x, Value* y, int piece, bool upper) {
+    std::vector<int> chosen;
+    for (int block = 0; block < lanes; block += width) {
+      for (int at = upper ? width / 2 : 0, end = at + width / 2; at < end; at += piece) {
+        for (const int from : {0, lanes})
+          for (int l = 0; l < piece; ++l) chosen.push_back(from + block + at + l);
+      }
+    }
+    return b.CreateShuffleVector(x, y, chosen);
+  };
+  // Of `width` lines vector q has, in each block, the q-th elements of that block of all lines.
+  Values turned(static_cast<std::size_t>(lanes));
+  for (std::size_t g = 0; g < turned.size(); g += static_cast<std::size_t>(width)) {
+    Value** line = &lines[g];
+    Value** to = &turned[g];
+    if (width == 2) {
+      to[0] = interleave(line[0], line[1], 1, false);
+      to[1] = interleave(line[0], line[1], 1, true);
+      continue;
+    }
+    Value* low01 = interleave(line[0], line[1], 1, false);
+    Value* high01 = interleave(line[0], line[1], 1, true);
+    Value* low23 = interleave(line[2], line[3], 1, false);
+    Value* high23 = interleave(line[2], line[3], 1, true);
+    to[0] = interleave(low01, low23, 2, false);
+    to[1] = interleave(low01, low23, 2, true);
+    to[2] = interleave(high01, high23, 2, false);
+    to[3] = interleave(high01, high23, 2, true);
+  }
+  // Two blocks of x, then two of y.
+  const auto choose = [&](Value* x, Value* y, int first, int second) {
+    std::vector<int> chosen;
+    for (const int from : {0, lanes})
+      for (const int block : {first, second})
+        for (int l = 0; l < width; ++l) chosen.push_back(from + block * width + l);
+    return b.CreateShuffleVector(x, y, chosen);
+  };
+  static_assert(blocks == 4);
+  Values result(static_cast<std::size_t>(lanes));
+  for (int q = 0; q < width; ++q) {
+    const auto of_group = [&](int g) { return turned[static_cast<std::size_t>(g * width + q)]; };
+    for (int half = 0; half < 2; ++half) {
+      Value* left = choose(of_group(0), of_group(1), 2 * half, 2 * half + 1);
+      Value* right = choose(of_group(2), of_group(3), 2 * half, 2 * half + 1);
+      for (int p = 0; p < 2; ++p)
+        result[static_cast<std::size_t>((2 * half + p) * width + q)] = choose(left, right, p, 2 + p);
+    }
+  }
+  result.resize(static_cast<std::size_t>(count));
+  return result;
+}
+
+// LLVM takes long for so many moves.
+void Code::copy_transposed(DType dtype, Value* source, std::int64_t stride, int rows, int count, Value* target,
+                           std::int64_t apart) {
+  std::ostringstream key;
+  key << "square " << name_of(dtype) << ' ' << rows << ' ' << count;
+  llvm::Function*& function = state_.outlined[key.str()];
+  if (function == nullptr) {
+    llvm::Type *pointer = b.getPtrTy(), *integer = b.getInt64Ty();
+    auto* type = llvm::FunctionType::get(b.getVoidTy(), {pointer, integer, pointer, integer}, false);
+    function = state_.create_function("square", type, false);
+    Code inner(state_, llvm::BasicBlock::Create(context(), "entry", function));
+    Value* to = function->getArg(2);
+    for (Value* vector : inner.load_transposed(dtype, function->getArg(0), function->getArg(1), rows, count)) {
+      inner.store(dtype, vector, to, 1, lanes_of(dtype), nullptr);
+      to = inner.offset(to, function->getArg(3), bytes_of(dtype));
+    }
+    inner.b.CreateRetVoid();
+  }
+  b.CreateCall(function, {source, i64(stride), target, i64(apart)});
 }
 
 Value* Code::combine_halves(ir::ScalarOp operation, DType dtype, Value* vector) {

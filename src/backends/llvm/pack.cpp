@@ -14,6 +14,22 @@ namespace {
 void emit_panel(Code& code, const Pack& pack, Value* source, Value* target, int vectors, int last_lanes) {
   const std::int64_t bytes = bytes_of(pack.dtype);
   const int lanes = lanes_of(pack.dtype);
+  if (pays_to_transpose(pack.dtype, pack.n_stride, pack.k_stride, pack.k)) {
+    const std::int64_t main = pack.k / lanes * lanes;
+    const auto squares = [&](std::int64_t begin, std::int64_t end, int count) {
+      code.loop(code.i64(begin), code.i64(end), count, [&](Value* k) {
+        for (int j = 0; j < vectors; ++j) {
+          Value* from = code.offset(code.offset(source, k, bytes), j * lanes * pack.n_stride * bytes);
+          Value* to = code.offset(code.offset(target, k, vectors * lanes * bytes), j * lanes * bytes);
+          code.copy_transposed(pack.dtype, from, pack.n_stride, j + 1 == vectors ? last_lanes : lanes, count, to,
+                               vectors * lanes);
+        }
+      });
+    };
+    squares(0, main, lanes);
+    if (main < pack.k) squares(main, pack.k, static_cast<int>(pack.k - main));
+    return;
+  }
   code.loop(code.i64(0), code.i64(pack.k), 1, [&](Value* k) {
     Value* from = code.offset(source, k, pack.k_stride * bytes);
     Value* to = code.offset(target, k, vectors * lanes * bytes);
