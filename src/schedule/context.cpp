@@ -11,8 +11,8 @@ using kernel::Space;
 
 namespace {
 
-// Of a short row: of one axis, and in all.
-constexpr std::int64_t longest_short_axis = 8, most_numbers_a_row = 16;
+// Of a short row: of one axis, and in all, where there are few rows and where they fill vectors.
+constexpr std::int64_t longest_short_axis = 8, most_numbers_a_row = 16, most_numbers_of_many = 64, many_rows = 16;
 
 }  // namespace
 
@@ -94,7 +94,8 @@ bool LoweringContext::has_few_numbers_a_row(Value v) const {
   if (axis < 0 || v.shape()[axis] <= 1) return false;
   for (int i = 0; i < v.rank(); ++i)
     if (i != axis && v.shape()[i] > longest_short_axis) return false;
-  return v.shape().size() <= most_numbers_a_row * v.shape()[axis];
+  const std::int64_t rows = v.shape()[axis];
+  return v.shape().size() <= (rows < many_rows ? most_numbers_a_row : most_numbers_of_many) * rows;
 }
 
 bool LoweringContext::has_rows_innermost(Value v, const Storage& place) const {

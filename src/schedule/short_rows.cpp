@@ -48,7 +48,7 @@ std::vector<DotProduct> products_of(const Node& dot, const std::vector<Affine>& 
 }
 
 bool is_short_dot(const LoweringContext& context, const Node& dot) {
-  constexpr std::int64_t most_products_a_row = 64;
+  constexpr std::int64_t most_products_a_row = 512;
   const Value out{const_cast<Node*>(&dot), 0};
   if (!context.has_few_numbers_a_row(out)) return false;
   const DotShape s = shape_of(dot);

@@ -81,6 +81,21 @@ std::vector<Case> cases() {
        [](Value y) {
          return 0.5 * y + 0.2 * matmul(y, transpose(y, {1, 0})) - 0.1 * matmul(y, y);
        }},
+      {"matrix_of_five",
+       {5, 5},
+       [](Value y) {
+         return 0.6 * y - 0.1 * transpose(y, {1, 0}) + 0.02 * expand_dims(reduce_sum(square(y), {1}), 0);
+       }},
+      {"rotation_of_seven",
+       {7, 7},
+       [](Value y) {
+         return 0.5 * reverse(y, {0}) + 0.2 * expand_dims(take(y, 1, 3), 1) * row_of(y, 2) + 0.01 * sum(y);
+       }},
+      {"products_of_eight",
+       {8, 8},
+       [](Value y) {
+         return 0.5 * y + 0.02 * matmul(y, transpose(y, {1, 0})) - 0.01 * matmul(y, y);
+       }},
       {"padded",
        {6},
        [](Value y) {

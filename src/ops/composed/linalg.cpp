@@ -41,18 +41,9 @@ void require_right_side(const char* where, const Value& a, const Value& b) {
 
 // ---- numbers at known places ------------------------------------------------------------------------------------
 
-// x[i], of one axis less.
-Value part(Value x, std::int64_t i) { return squeeze(narrow(x, 0, i, 1), 0); }
-
-Value stack(const std::vector<Value>& parts) {
-  std::vector<Value> rows;
-  for (const Value& p : parts) rows.push_back(expand_dims(p, 0));
-  return rows.size() == 1 ? rows[0] : concat(rows, 0);
-}
-
 std::vector<Value> parts_of(Value x) {
   std::vector<Value> parts;
-  for (std::int64_t i = 0; i < x.shape()[0]; ++i) parts.push_back(part(x, i));
+  for (std::int64_t i = 0; i < x.shape()[0]; ++i) parts.push_back(take(x, 0, i));
   return parts;
 }
 
@@ -66,7 +57,7 @@ Value matrix_of(const Rows& rows) {
   std::vector<Value> flat;
   for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
   const auto n = static_cast<std::int64_t>(rows.size());
-  return reshape(stack(flat), {n, n});
+  return reshape(stack(flat, 0), {n, n});
 }
 
 void exchange_if(Value condition, Value& a, Value& b) {
@@ -96,7 +87,7 @@ LU factor_numbers(Value a) {
       for (std::size_t j = k + 1; j < n; ++j) lu[i][j] = lu[i][j] - lu[i][k] * lu[k][j];
     }
   }
-  return {matrix_of(lu), stack(rows), parity};
+  return {matrix_of(lu), stack(rows, 0), parity};
 }
 
 // Of a right side of (n,), or of rows that are taken as they are.
@@ -117,7 +108,7 @@ Value substitute_parts(const Rows& lu, const std::vector<Value>& rows, Value b) 
     for (std::size_t j = n; j-- > i + 1;) x[i] = x[i] - lu[i][j] * x[j];
     x[i] = x[i] / lu[i][i];
   }
-  return stack(x);
+  return stack(x, 0);
 }
 
 Value substitute_numbers(const LU& factors, Value b) {
@@ -126,8 +117,8 @@ Value substitute_numbers(const LU& factors, Value b) {
   if (b.rank() < 2 || b.shape()[1] > most_unrolled || b.shape()[1] == 0) return substitute_parts(lu, rows, b);
   std::vector<Value> columns;
   for (std::int64_t j = 0; j < b.shape()[1]; ++j)
-    columns.push_back(expand_dims(substitute_parts(lu, rows, reshape(narrow(b, 1, j, 1), {b.shape()[0]})), 1));
-  return concat(columns, 1);
+    columns.push_back(substitute_parts(lu, rows, take(b, 1, j)));
+  return stack(columns, 1);
 }
 
 Value cholesky_numbers(Value a) {
