@@ -116,8 +116,7 @@ Value substitute_numbers(const LU& factors, Value b) {
   const std::vector<Value> rows = parts_of(factors.rows);
   if (b.rank() < 2 || b.shape()[1] > most_unrolled || b.shape()[1] == 0) return substitute_parts(lu, rows, b);
   std::vector<Value> columns;
-  for (std::int64_t j = 0; j < b.shape()[1]; ++j)
-    columns.push_back(substitute_parts(lu, rows, take(b, 1, j)));
+  for (std::int64_t j = 0; j < b.shape()[1]; ++j) columns.push_back(substitute_parts(lu, rows, take(b, 1, j)));
   return stack(columns, 1);
 }
 
