@@ -10,6 +10,7 @@
 #include "hotloop/ops.h"
 #include "ir/interpreters.h"
 #include "ir/region.h"
+#include "ops/composed/linear_call.h"
 #include "ops/rules/arguments.h"
 #include "tracer.h"
 
@@ -61,46 +62,91 @@ std::vector<Value> call_with_jvp(const TracedFunction& fn, const TracedFunction&
   return call(body_graph, operands, name, rule_graph);
 }
 
-// The transpose of the linear map `fn` (cotangents of these types -> values), applied to `arguments`. UserError unless fn is
-// linear, which is decided by whether its derivative depends on where it is taken.
+// The graph of what `region` computes with its captures first.
+std::shared_ptr<const Graph> captures_first(const ir::Region& region, const std::vector<ValueType>& types) {
+  auto inputs = ir::types_of(region.captures);
+  const std::size_t k = inputs.size();
+  inputs.insert(inputs.end(), types.begin(), types.end());
+  return trace(
+      [&](std::span<const Value> v) {
+        std::vector<Value> arguments(v.begin() + static_cast<std::ptrdiff_t>(k), v.end());
+        arguments.insert(arguments.end(), v.begin(), v.begin() + static_cast<std::ptrdiff_t>(k));
+        return inline_graph(*region.graph, arguments);
+      },
+      inputs, region.graph->name());
+}
+
+// (captures..., arguments of the transposed map...) -> its results; none where the map's derivative depends on where it is taken,
+// or it has none in reverse mode.
+std::shared_ptr<const Graph> transposed(const Graph& map, std::size_t num_captures) {
+  const auto types = map.input_types(), results = map.output_types();
+  const std::size_t n = types.size() - num_captures;
+  std::vector<ValueType> all(types.begin() + static_cast<std::ptrdiff_t>(num_captures), types.end());
+  all.insert(all.end(), types.begin(), types.begin() + static_cast<std::ptrdiff_t>(num_captures));
+  all.insert(all.end(), results.begin(), results.end());
+  std::shared_ptr<const Graph> graph;
+  try {
+    graph = trace(
+        [&](std::span<const Value> v) {
+          const auto captured = v.subspan(n, num_captures);
+          const auto closed = [&](std::span<const Value> point) {
+            std::vector<Value> inputs(captured.begin(), captured.end());
+            inputs.insert(inputs.end(), point.begin(), point.end());
+            return inline_graph(map, inputs);
+          };
+          return vjp(closed, v.first(n)).second(v.subspan(n + num_captures));
+        },
+        all, map.name());
+  } catch (const UserError&) {
+    return nullptr;
+  }
+  std::vector<bool> point(all.size());
+  std::fill_n(point.begin(), n, true);
+  const auto depends = ir::dependent_outputs(*graph, point);
+  if (std::ranges::any_of(depends, [](bool d) { return d; })) return nullptr;
+  std::vector<ValueType> inputs(types.begin(), types.begin() + static_cast<std::ptrdiff_t>(num_captures));
+  inputs.insert(inputs.end(), results.begin(), results.end());
+  return trace(
+      [&](std::span<const Value> v) {
+        std::vector<Value> arguments;
+        for (std::size_t i = 0; i < n; ++i) arguments.push_back(ir::zeros_of(types[num_captures + i]));
+        arguments.insert(arguments.end(), v.begin(), v.end());
+        return inline_graph(*graph, arguments);
+      },
+      inputs, map.name());
+}
+
+// The transpose of `fn` (cotangents of these types -> values), which should be linear, applied to `arguments`. Where fn is not linear
+// it has a reverse mode alone.
 std::vector<Value> transpose_linear(const TracedFunction& fn, const std::vector<ValueType>& types,
-                                    std::vector<Value> arguments, const std::string& name) {
+                                    const std::vector<Value>& arguments, const std::string& name) {
   const ir::Region region = ir::trace_region(name, fn, types);
-  const std::size_t n = types.size(), num_captures = region.captures.size();
   const auto results = region.graph->output_types();
   if (results != ir::types_of(arguments))
     throw UserError(
         name,
         "the backward function must give a cotangent of each argument, " + ir::types_text(ir::types_of(arguments)),
         ir::types_text(results));
-  std::vector<ValueType> all = types;
-  const auto capture_types = ir::types_of(region.captures);
-  all.insert(all.end(), capture_types.begin(), capture_types.end());
-  all.insert(all.end(), results.begin(), results.end());
-  // inputs: where the derivative is taken (n), captures, arguments of the transposed map
-  const auto graph = trace(
-      [&](std::span<const Value> v) {
-        const auto captured = v.subspan(n, num_captures);
-        const auto closed = [&](std::span<const Value> point) {
-          std::vector<Value> inputs(point.begin(), point.end());
-          inputs.insert(inputs.end(), captured.begin(), captured.end());
-          return inline_graph(*region.graph, inputs);
-        };
-        const auto pullback = vjp(closed, v.first(n)).second;
-        return pullback(v.subspan(n + num_captures));
-      },
-      all, name + "_transposed");
-  std::vector<bool> point(all.size());
-  std::fill_n(point.begin(), n, true);
-  const auto depends = ir::dependent_outputs(*graph, point);
-  if (std::ranges::any_of(depends, [](bool d) { return d; }))
-    throw UserError(name, "the backward function must be linear in the cotangent", "one whose derivative depends on it",
-                    "clip gradients after grad, or in the optimiser");
-  std::vector<Value> inputs;
-  for (const ValueType& t : types) inputs.push_back(ir::zeros_of(t));
-  inputs.insert(inputs.end(), region.captures.begin(), region.captures.end());
-  inputs.insert(inputs.end(), arguments.begin(), arguments.end());
-  return inline_graph(*graph, inputs);
+  const auto map = captures_first(region, types);
+  std::vector<Value> operands = region.captures;
+  operands.insert(operands.end(), arguments.begin(), arguments.end());
+  const std::size_t k = region.captures.size();
+  if (const auto graph = transposed(*map, k)) return ir::linear_call(graph, map, operands, k);
+  return ir::reverse_call(map, operands, k);
+}
+
+// A linear map of `operands` and its transpose, both of `residuals` too; they see nothing else of the trace.
+std::vector<Value> linear_map(const TracedFunction& fn, const TracedFunction& transpose, std::vector<Value> residuals,
+                              const std::vector<Value>& operands, const std::string& name) {
+  const std::size_t k = residuals.size();
+  auto types = ir::types_of(residuals);
+  std::vector<ValueType> results = types;
+  residuals.insert(residuals.end(), operands.begin(), operands.end());
+  types = ir::types_of(residuals);
+  const auto body = trace(fn, types, name);
+  const auto given = body->output_types();
+  results.insert(results.end(), given.begin(), given.end());
+  return ir::linear_call(body, trace(transpose, results, name), residuals, k);
 }
 
 }  // namespace
@@ -133,6 +179,11 @@ void bind_transforms(nb::module_& m) {
   m.def("call_with_jvp", [](nb::callable fn, nb::callable rule, nb::handle operands, const std::string& name) {
     return to_tracers(call_with_jvp(traced_function(std::move(fn)), traced_function(std::move(rule)),
                                     to_values(operands, name), name));
+  });
+  m.def("linear_map", [](nb::callable fn, nb::callable transpose, nb::handle residuals, nb::handle operands,
+                         const std::string& name) {
+    return to_tracers(linear_map(traced_function(std::move(fn)), traced_function(std::move(transpose)),
+                                 to_values(residuals, name), to_values(operands, name), name));
   });
   m.def("transpose_linear", [](nb::callable fn, nb::handle like, nb::handle arguments, const std::string& name) {
     return to_tracers(transpose_linear(traced_function(std::move(fn)), ir::types_of(to_values(like, name)),

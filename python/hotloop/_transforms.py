@@ -342,7 +342,7 @@ class custom_jvp(_Custom):
 
 
 class custom_vjp(_Custom):
-    """A function whose derivative is given by hand, in reverse mode; forward mode is made of it by transposing.
+    """A function whose derivative is given by hand, in reverse mode.
 
         @hl.custom_vjp
         def f(x, y): ...
@@ -350,7 +350,8 @@ class custom_vjp(_Custom):
         f.defvjp(forward, backward)
         # forward(x, y) -> (f(x, y), residuals); backward(residuals, cotangent) -> (cotangent of x, cotangent of y)
 
-    backward must be linear in the cotangent, as every derivative is; None stands for a zero cotangent.
+    None stands for a zero cotangent. Where backward is linear in the cotangent, as every derivative is, forward mode is made of it by
+    transposing. It need not be: it may clip the cotangent, or iterate until something has settled. Such a function has reverse mode alone.
     """
 
     def defvjp(self, forward, backward):

@@ -180,10 +180,56 @@ def test_custom_vjp(rng):
     tangent = hl.jvp(lambda q: f(q, x)["y"], (p,), ({"w": np.ones(3)},))[1]
     np.testing.assert_allclose(tangent, 5 * x)
 
-    g = hl.custom_vjp(lambda x: x)
-    g.defvjp(lambda x: (x, None), lambda res, ct: (hl.clip(ct, -1.0, 1.0),))
-    with pytest.raises(hl.UserError, match="the backward function must be linear in the cotangent"):
-        hl.grad(lambda v: g(v).sum())(x)
+
+def test_a_backward_function_need_not_be_linear(rng):
+    clipped = hl.custom_vjp(lambda x: x)
+    clipped.defvjp(lambda x: (x, None), lambda res, ct: (hl.clip(ct, -1.0, 1.0),))
+    x = np.array([0.2, -0.1, 3.0, -4.0])
+    by_hand = np.clip(6 * x, -1, 1)
+    loss = lambda v: 3 * (clipped(v) ** 2).sum()
+    np.testing.assert_allclose(hl.jit(hl.grad(loss))(x), by_hand)
+    np.testing.assert_allclose(hl.jit(hl.vmap(hl.grad(loss)))(np.stack([x, x])), [by_hand, by_hand])
+    np.testing.assert_allclose(hl.jit(hl.hessian(loss))(x), np.diag(6.0 * (abs(6 * x) < 1)))
+    np.testing.assert_allclose(hl.jit(hl.jacrev(clipped))(x), np.eye(4))
+    in_a_loop = lambda v: hl.scan(lambda c, _: (clipped(2 * c), None), v, length=3)[0].sum()
+    np.testing.assert_allclose(hl.jit(hl.grad(in_a_loop))(x), np.full(4, 2.0))
+    for wants_forward_mode in (lambda: hl.jvp(clipped, (x,), (x,)), lambda: hl.jit(hl.jacfwd(clipped))(x)):
+        with pytest.raises(hl.UserError, match=r"\[<lambda>\] forward mode wants a backward function that is linear in the cotangent"):
+            wants_forward_mode()
+
+
+def test_an_equilibrium_iterates_in_both_directions(rng):
+    """z = tanh(W z + x), found by iteration, and its cotangent too (Bai, Kolter, Koltun, Deep Equilibrium Models, 2019)."""
+
+    def settle(update, start):
+        def body(carry):
+            new = update(carry[0])
+            return new, hl.abs(new - carry[0]).max()
+
+        return hl.while_loop(lambda carry: carry[1] > 1e-14, body, (start, hl.ones((), dtype="float64")), max_steps=200)[0]
+
+    cell = lambda w, x, z: hl.tanh(w @ z + x)
+
+    @hl.custom_vjp
+    def layer(w, x):
+        return settle(lambda z: cell(w, x, z), hl.zeros_like(x))
+
+    def forward(w, x):
+        z = layer(w, x)
+        return z, (w, x, z)
+
+    def backward(residuals, cotangent):
+        w, x, z = residuals
+        pull = hl.vjp(lambda z: cell(w, x, z), z)[1]
+        u = settle(lambda u: cotangent + pull(u)[0], hl.zeros_like(z))
+        return hl.vjp(lambda w, x: cell(w, x, z), w, x)[1](u)
+
+    layer.defvjp(forward, backward)
+    w, x, target = 0.1 * rng.normal(size=(5, 5)), rng.normal(size=5), rng.normal(size=5)
+    loss = lambda w, x: ((layer(w, x) - target) ** 2).sum()
+    unrolled = lambda w, x: ((hl.scan(lambda z, _: (cell(w, x, z), None), hl.zeros_like(x), length=60)[0] - target) ** 2).sum()
+    for got, want in zip(hl.jit(hl.grad(loss, argnums=(0, 1)))(w, x), hl.grad(unrolled, argnums=(0, 1))(w, x)):
+        np.testing.assert_allclose(got, want, rtol=1e-10)
 
 
 def test_hyper_errors():

@@ -1,5 +1,8 @@
 #include "ops/composed/linear_call.h"
 
+#include <limits>
+#include <ranges>
+
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/interpreters.h"
@@ -37,12 +40,17 @@ std::vector<ValueType> infer_linear_call(const InferContext& c) {
   return results;
 }
 
+std::vector<Value> call_again(const Node& node, std::span<const Value> operands) {
+  Node* copy = current_graph().append(*node.op, {operands.begin(), operands.end()}, node.attrs, node.regions);
+  std::vector<Value> results;
+  for (int i = 0; i < static_cast<int>(copy->types.size()); ++i) results.push_back(copy->result(i));
+  return results;
+}
+
 // Linear in the tangents alone it stays what it is; where a residual varies too, its body is differentiated.
 std::pair<std::vector<Value>, std::vector<Value>> jvp_linear_call(const JvpContext& c) {
   const std::size_t k = num_residuals(c.node), n = c.primals.size();
-  const auto again = [&](std::span<const Value> operands) {
-    return linear_call(c.node.regions[0], c.node.regions[1], operands, k);
-  };
+  const auto again = [&](std::span<const Value> operands) { return call_again(c.node, operands); };
   bool moves = false;
   for (std::size_t i = 0; i < k; ++i) moves = moves || c.tangents[i];
   if (!moves) {
@@ -50,6 +58,7 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_linear_call(const JvpConte
     for (std::size_t i = k; i < n; ++i) operands.push_back(or_zeros(c.tangents[i], c.primals[i].type()));
     return {again(c.primals), again(operands)};
   }
+  if (is_reverse_only(c.node)) refuse_forward_mode(c.node);
   std::vector<Dual> duals;
   for (std::size_t i = 0; i < n; ++i) duals.push_back({c.primals[i], c.tangents[i]});
   std::vector<Value> results = again(c.primals), tangents;
@@ -65,7 +74,9 @@ std::vector<Value> transpose_linear_call(const TransposeContext& c) {
   if (!any) return result;
   std::vector<Value> operands(c.operands.begin(), c.operands.begin() + static_cast<std::ptrdiff_t>(k));
   for (std::size_t i = 0; i < c.cotangents.size(); ++i) operands.push_back(or_zeros(c.cotangents[i], c.node.types[i]));
-  const auto given = linear_call(c.node.regions[1], c.node.regions[0], operands, k);
+  // What need not be linear is from here on what it computes.
+  const auto given = is_reverse_only(c.node) ? inline_graph(*c.node.regions[1], operands)
+                                             : linear_call(c.node.regions[1], c.node.regions[0], operands, k);
   // A linear operand that is known is a zero that was written out.
   for (std::size_t i = k; i < n; ++i)
     if (!c.operands[i]) result[i] = given[i - k];
@@ -95,9 +106,10 @@ std::vector<Batched> batch_linear_call(const BatchContext& c) {
         },
         inputs, graph.name());
   };
+  const auto transpose = map(*c.node.regions[1], cotangent_types);
   std::vector<Batched> outputs;
-  for (const Value& v :
-       linear_call(map(*c.node.regions[0], types), map(*c.node.regions[1], cotangent_types), operands, k))
+  for (const Value& v : is_reverse_only(c.node) ? reverse_call(transpose, operands, k)
+                                                : linear_call(map(*c.node.regions[0], types), transpose, operands, k))
     outputs.push_back({v, true});
   return outputs;
 }
@@ -153,6 +165,38 @@ std::vector<Value> linear_call(std::shared_ptr<const Graph> body, std::shared_pt
   Node* node = current_graph().append(op("linear_call"), {operands.begin(), operands.end()},
                                       {{"num_residuals", static_cast<std::int64_t>(num_residuals)}},
                                       {std::move(body), std::move(transpose)});
+  std::vector<Value> results;
+  for (int i = 0; i < static_cast<int>(node->types.size()); ++i) results.push_back(node->result(i));
+  return results;
+}
+
+bool is_reverse_only(const Node& node) { return node.attrs.flag("reverse_only"); }
+
+void refuse_forward_mode(const Node& node) {
+  throw UserError(node.regions[1]->name(), "forward mode wants a backward function that is linear in the cotangent",
+                  "one whose derivative depends on it", "grad or vjp, or custom_jvp");
+}
+
+std::vector<Value> reverse_call(std::shared_ptr<const Graph> transpose, std::span<const Value> operands,
+                                std::size_t num_residuals) {
+  std::vector<ValueType> types;
+  for (const Value& v : operands) types.push_back(v.type());
+  // Each result depends on all that is linear, as far as anyone asks, and is no number.
+  const auto body = trace(
+      [&](std::span<const Value> v) {
+        std::vector<Value> results;
+        for (const Value& like : transpose->inputs() | std::views::drop(num_residuals)) {
+          Value all = constant(std::numeric_limits<double>::quiet_NaN(), like.dtype());
+          for (const Value& x : v.subspan(num_residuals)) all = all + cast(sum(x), like.dtype());
+          results.push_back(broadcast_to(all, like.shape()));
+        }
+        return results;
+      },
+      types, transpose->name());
+  Node* node =
+      current_graph().append(op("linear_call"), {operands.begin(), operands.end()},
+                             {{"num_residuals", static_cast<std::int64_t>(num_residuals)}, {"reverse_only", true}},
+                             {body, std::move(transpose)});
   std::vector<Value> results;
   for (int i = 0; i < static_cast<int>(node->types.size()); ++i) results.push_back(node->result(i));
   return results;

@@ -1,6 +1,8 @@
 // A call becomes its body. Calls carry derivative rules and remat marks; after the transforms neither means anything.
 #include <algorithm>
 
+#include "ir/rewrite.h"
+#include "ops/composed/linear_call.h"
 #include "passes/inline_body.h"
 #include "passes/pass.h"
 
@@ -16,13 +18,15 @@ void inline_into(const Node& call, ir::Rebuild& rebuild) {
     rebuild.map().set({const_cast<Node*>(&call), static_cast<int>(i)}, map(body.outputs()[i]));
 }
 
+// What has no forward mode stays: reverse mode leaves the tangents that it transposed behind, which nobody wants.
+bool is_inlined(const Node& node) { return node.op->kind == ir::OpKind::Call && !ir::is_reverse_only(node); }
+
 std::shared_ptr<const Graph> inline_level(const Graph& graph, const Level&) {
-  const auto is_call = [](const auto& node) { return node->op->kind == ir::OpKind::Call; };
-  if (std::ranges::none_of(graph.nodes(), is_call)) return nullptr;
+  if (std::ranges::none_of(graph.nodes(), [](const auto& node) { return is_inlined(*node); })) return nullptr;
   ir::Rebuild rebuild(graph);
   for (const auto& node : graph.nodes()) {
     if (node->op->kind == ir::OpKind::Input) continue;
-    if (is_call(node))
+    if (is_inlined(*node))
       inline_into(*node, rebuild);
     else
       rebuild.copy(*node);
@@ -30,11 +34,26 @@ std::shared_ptr<const Graph> inline_level(const Graph& graph, const Level&) {
   return rebuild.finish();
 }
 
+const Node* find_reverse_call(const Graph& graph) {
+  for (const auto& node : graph.nodes()) {
+    if (ir::is_reverse_only(*node)) return node.get();
+    for (const auto& region : node->regions)
+      if (const Node* found = find_reverse_call(*region)) return found;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const Graph> inline_all(const Graph& graph, const PassOptions&) {
+  const auto inlined = rewrite_levels(graph, inline_level);
+  if (!find_reverse_call(inlined ? *inlined : graph)) return inlined;
+  const std::shared_ptr<const Graph> live = ir::eliminate_dead(inlined ? *inlined : graph);
+  if (const Node* wanted = find_reverse_call(live ? *live : inlined ? *inlined : graph))
+    ir::refuse_forward_mode(*wanted);
+  return live;
+}
+
 }  // namespace
 
-Pass inline_calls() {
-  return {"inline_calls", "a call becomes its body", false,
-          [](const Graph& graph, const PassOptions&) { return rewrite_levels(graph, inline_level); }};
-}
+Pass inline_calls() { return {"inline_calls", "a call becomes its body", false, inline_all}; }
 
 }  // namespace hotloop::passes

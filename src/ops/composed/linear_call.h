@@ -16,6 +16,13 @@ namespace hotloop::ir {
 std::vector<Value> linear_call(std::shared_ptr<const Graph> body, std::shared_ptr<const Graph> transpose,
                                std::span<const Value> operands, std::size_t num_residuals);
 
+// The same of a map whose transpose alone is known, and need not be linear: reverse mode puts `transpose` there, to be differentiated as any other
+// code, and forward mode is a UserError that begins with transpose's name.
+std::vector<Value> reverse_call(std::shared_ptr<const Graph> transpose, std::span<const Value> operands,
+                                std::size_t num_residuals);
+bool is_reverse_only(const Node& node);
+[[noreturn]] void refuse_forward_mode(const Node& node);
+
 // Cotangents of the primals (undefined: zero) from primals, outputs and the cotangents of outputs (undefined for integers).
 using Pullback = std::function<std::vector<Value>(std::span<const Value> primals, std::span<const Value> outputs,
                                                   std::span<const Value> cotangents)>;
