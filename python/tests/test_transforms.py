@@ -186,12 +186,12 @@ def test_a_backward_function_need_not_be_linear(rng):
     clipped.defvjp(lambda x: (x, None), lambda res, ct: (hl.clip(ct, -1.0, 1.0),))
     x = np.array([0.2, -0.1, 3.0, -4.0])
     by_hand = np.clip(6 * x, -1, 1)
-    loss = lambda v: 3 * (clipped(v) ** 2).sum()
+    loss = lambda v: 3 * (clipped(v) ** 2).sum()  # noqa: E731
     np.testing.assert_allclose(hl.jit(hl.grad(loss))(x), by_hand)
     np.testing.assert_allclose(hl.jit(hl.vmap(hl.grad(loss)))(np.stack([x, x])), [by_hand, by_hand])
     np.testing.assert_allclose(hl.jit(hl.hessian(loss))(x), np.diag(6.0 * (abs(6 * x) < 1)))
     np.testing.assert_allclose(hl.jit(hl.jacrev(clipped))(x), np.eye(4))
-    in_a_loop = lambda v: hl.scan(lambda c, _: (clipped(2 * c), None), v, length=3)[0].sum()
+    in_a_loop = lambda v: hl.scan(lambda c, _: (clipped(2 * c), None), v, length=3)[0].sum()  # noqa: E731
     np.testing.assert_allclose(hl.jit(hl.grad(in_a_loop))(x), np.full(4, 2.0))
     for wants_forward_mode in (lambda: hl.jvp(clipped, (x,), (x,)), lambda: hl.jit(hl.jacfwd(clipped))(x)):
         with pytest.raises(hl.UserError, match=r"\[<lambda>\] forward mode wants a backward function that is linear in the cotangent"):
@@ -208,7 +208,7 @@ def test_an_equilibrium_iterates_in_both_directions(rng):
 
         return hl.while_loop(lambda carry: carry[1] > 1e-14, body, (start, hl.ones((), dtype="float64")), max_steps=200)[0]
 
-    cell = lambda w, x, z: hl.tanh(w @ z + x)
+    cell = lambda w, x, z: hl.tanh(w @ z + x)  # noqa: E731
 
     @hl.custom_vjp
     def layer(w, x):
@@ -226,8 +226,8 @@ def test_an_equilibrium_iterates_in_both_directions(rng):
 
     layer.defvjp(forward, backward)
     w, x, target = 0.1 * rng.normal(size=(5, 5)), rng.normal(size=5), rng.normal(size=5)
-    loss = lambda w, x: ((layer(w, x) - target) ** 2).sum()
-    unrolled = lambda w, x: ((hl.scan(lambda z, _: (cell(w, x, z), None), hl.zeros_like(x), length=60)[0] - target) ** 2).sum()
+    loss = lambda w, x: ((layer(w, x) - target) ** 2).sum()  # noqa: E731
+    unrolled = lambda w, x: ((hl.scan(lambda z, _: (cell(w, x, z), None), hl.zeros_like(x), length=60)[0] - target) ** 2).sum()  # noqa: E731
     for got, want in zip(hl.jit(hl.grad(loss, argnums=(0, 1)))(w, x), hl.grad(unrolled, argnums=(0, 1))(w, x)):
         np.testing.assert_allclose(got, want, rtol=1e-10)
 

@@ -205,7 +205,9 @@ void argmax(LoweringContext& context, const Node& node, const Storage& target, B
       map.store(target, DType::I32, kept, over ? map.reduced(ScalarOp::Min, DType::I32, candidate) : candidate);
     }
     if (!over) map.end_body();
-    block.push_back(map.finish(outer - 1));
+    // Along an axis that is contiguous its elements fill the vectors, as those of a sum do: neither of these depends on the order.
+    const bool along_lanes = over && source.strides[static_cast<std::size_t>(axis)] == 1 && x.shape()[axis] >= 8;
+    block.push_back(map.finish(along_lanes ? outer : outer - 1));
   }
 }
 

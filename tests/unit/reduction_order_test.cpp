@@ -68,6 +68,28 @@ TEST(ReductionOrder, LanesRunAlongTheInnermostLongAxis) {
   }
 }
 
+// Neither the largest of a row nor the first place that has it depends on the order, so a contiguous row fills vectors.
+TEST(ReductionOrder, ArgmaxRunsAlongContiguousRows) {
+  struct Row {
+    Shape shape;
+    int axis;
+    bool over_lanes;
+  };
+  for (const Row& c : {Row{{80}, 0, true}, Row{{5, 40}, 1, true}, Row{{40, 5}, 0, false}, Row{{5, 7}, 1, false}}) {
+    ScheduleOptions options;
+    options.target = kernel::target_named("avx512");
+    const TracedFunction places = [&](Values in) { return std::vector<Value>{argmax(in[0], c.axis)}; };
+    const std::vector<Array> inputs = {inputs_for(c.shape, DType::F32)[0]};
+    const auto graph = trace(places, ir::types_of(inputs));
+    const std::string text = kernel::print(schedule(*passes::optimize(*graph, {}), options));
+    EXPECT_EQ(text.find("reduce vector") != std::string::npos, c.over_lanes) << text;
+    CompileOptions interpreted;
+    interpreted.backend = "interp";
+    const Array got = jit(places)(inputs)[0], expected = compile(graph, interpreted)(inputs)[0];
+    for (std::int64_t i = 0; i < got.size(); ++i) EXPECT_EQ(got.at(i), expected.at(i)) << c.shape.str();
+  }
+}
+
 TEST(ReductionOrder, IsTheSameAloneAndInAnyBatch) {
   for (const Case& c : cases) {
     for (const DType dtype : {DType::F32, DType::F64}) {
