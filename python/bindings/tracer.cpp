@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "hotloop/error.h"
@@ -76,8 +77,12 @@ ScopeGuard::~ScopeGuard() {
 
 Value Program::lift(nb::handle object, const Array& array) {
   if (array.size() <= max_constant_size) return constant(array);
+  // A function that makes an array each time it is called (an eye, a table) is often traced more than once: equal numbers are one input, so that what
+  // is computed of them is equal too.
   for (std::size_t i = 0; i < lifted_.size(); ++i)
-    if (lifted_objects_[i].is(object) && lifted_values_[i].type() == array.type()) return lifted_values_[i];
+    if (lifted_values_[i].type() == array.type() &&
+        (lifted_objects_[i].is(object) || std::memcmp(lifted_[i].raw(), array.raw(), array.bytes()) == 0))
+      return lifted_values_[i];
   // A snapshot, unless nobody can write to it: the program must not change when the caller's array does.
   const bool immutable = nb::isinstance<Array>(object);
   lifted_.push_back(immutable ? array : array.clone());

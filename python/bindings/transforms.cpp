@@ -135,18 +135,36 @@ std::vector<Value> transpose_linear(const TracedFunction& fn, const std::vector<
   return ir::reverse_call(map, operands, k);
 }
 
-// A linear map of `operands` and its transpose, both of `residuals` too; they see nothing else of the trace.
-std::vector<Value> linear_map(const TracedFunction& fn, const TracedFunction& transpose, std::vector<Value> residuals,
-                              const std::vector<Value>& operands, const std::string& name) {
-  const std::size_t k = residuals.size();
-  auto types = ir::types_of(residuals);
-  std::vector<ValueType> results = types;
-  residuals.insert(residuals.end(), operands.begin(), operands.end());
-  types = ir::types_of(residuals);
-  const auto body = trace(fn, types, name);
-  const auto given = body->output_types();
-  results.insert(results.end(), given.begin(), given.end());
-  return ir::linear_call(body, trace(transpose, results, name), residuals, k);
+// A linear map of `operands` and its transpose, both of `residuals` too, and of what else they use of the trace.
+std::vector<Value> linear_map(const TracedFunction& fn, const TracedFunction& transpose,
+                              const std::vector<Value>& residuals, const std::vector<Value>& operands,
+                              const std::string& name) {
+  std::vector<Value> inputs = residuals;
+  inputs.insert(inputs.end(), operands.begin(), operands.end());
+  const ir::Region body = ir::trace_region(name, fn, ir::types_of(inputs));
+  auto back_types = ir::types_of(residuals);
+  for (const ValueType& type : body.graph->output_types()) back_types.push_back(type);
+  const ir::Region back = ir::trace_region(name, transpose, back_types);
+  std::vector<Value> known = body.captures;
+  for (const Value& v : back.captures)
+    if (std::ranges::find(known, v) == known.end()) known.push_back(v);
+  const std::size_t k = known.size();
+  // Both with all captures first.
+  const auto closed = [&](const ir::Region& region, const std::vector<ValueType>& types) {
+    auto all = ir::types_of(known);
+    all.insert(all.end(), types.begin(), types.end());
+    return trace(
+        [&](std::span<const Value> v) {
+          std::vector<Value> arguments(v.begin() + static_cast<std::ptrdiff_t>(k), v.end());
+          for (const Value& capture : region.captures)
+            arguments.push_back(v[static_cast<std::size_t>(std::ranges::find(known, capture) - known.begin())]);
+          return inline_graph(*region.graph, arguments);
+        },
+        all, name);
+  };
+  const auto forward = closed(body, ir::types_of(inputs)), backward = closed(back, back_types);
+  known.insert(known.end(), inputs.begin(), inputs.end());
+  return ir::linear_call(forward, backward, known, k + residuals.size());
 }
 
 }  // namespace

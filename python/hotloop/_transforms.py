@@ -290,14 +290,18 @@ class _Custom:
 
     def __init__(self, fn):
         self._fn = fn
-        self._order = 0
+        self._orders = [0]
         functools.update_wrapper(self, fn)
+
+    def share_order(self, other):
+        """For functions that are in each other's rules: an order of one is an order of both."""
+        self._orders = other._orders
 
     def __call__(self, *args):
         return run_traced(_name(self._fn), self._traced, *args)
 
     def _call(self, args, rule):
-        if self._order >= self._max_order:
+        if self._orders[0] >= self._max_order:
             return self._fn(*args)
         leaves, structure = _core.tree_flatten(args)
         leaves = [_core.to_tracer(x) for x in leaves]
@@ -306,11 +310,11 @@ class _Custom:
 
         def flat_rule(values):
             primals, tangents = structure.unflatten(values[:n]), structure.unflatten(values[n:])
-            self._order += 1
+            self._orders[0] += 1
             try:
                 outputs, derivatives = rule(primals, tangents)
             finally:
-                self._order -= 1
+                self._orders[0] -= 1
             outputs = keep["out"].flatten_like(outputs, _name(self._fn))
             derivatives = keep["out"].flatten_like(derivatives, _name(self._fn))
             outputs = [_core.to_tracer(y) for y in outputs]

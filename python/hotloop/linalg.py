@@ -2,13 +2,13 @@
 
 Matrices are the last two axes; the axes before them are a batch. Decompositions are inside the kernel (LU with row pivoting; Golub and
 Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2): systems of a few unknowns as straight code, a system in each lane of a vector,
-larger ones as loops over columns, so that a program's length does not grow with the size of a matrix. All have derivatives of every order and can be mapped. A number tells that a matrix
+larger ones as loops over columns or blocks of them (_blocked.py), so that a program's length does not grow with the size of a matrix. All have derivatives of every order and can be mapped. A number tells that a matrix
 has no solution: where NumPy raises LinAlgError the result holds inf or nan.
 """
 
 import collections
 
-from hotloop import _core, _decompositions
+from hotloop import _blocked, _core, _decompositions
 from hotloop._creation import arange, eye
 from hotloop._dtypes import finfo, result_type
 from hotloop._elementwise import abs as _abs
@@ -25,7 +25,7 @@ from hotloop._transforms import vmap
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose",
-    "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "norm", "outer", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 SlogdetResult = collections.namedtuple("SlogdetResult", ["sign", "logabsdet"])
@@ -67,36 +67,57 @@ def _each(fn, *arrays):
     return tuple(restore(y) for y in result) if isinstance(result, tuple) else restore(result)
 
 
+def _solve(a, b):
+    if a.shape[0] < _blocked.SMALLEST:
+        return _core.solve(a, b)
+    return reshape(_blocked.solve(a, reshape(b, (b.shape[0], -1))), b.shape)
+
+
 @op(2)
 def solve(x1, x2, /):
     """x with x1 @ x = x2. x1: (..., n, n); x2: (n,), or (..., n, k). A matrix that cannot be inverted gives inf or nan.
 
     Errors: UserError for integers, and shapes that do not fit. By LU with row pivoting; the derivative is the system's own.
     """
-    x1 = _float_matrix("solve", x1)
-    x2 = _core.to_tracer(x2, "solve")
+    return _system("solve", _solve, x1, x2)
+
+
+def _system(where_, fn, x1, x2):
+    """fn of single systems over batches."""
+    x1 = _float_matrix(where_, x1)
+    x2 = _core.to_tracer(x2, where_)
     if x2.ndim == 0 or x2.shape[0 if x2.ndim == 1 else -2] != x1.shape[-1]:
         raise _core.UserError(
-            f"[solve] the right side must be (n,) or (..., n, k) for a matrix (..., n, n). Received: {x1._type} and {x2._type}."
+            f"[{where_}] the right side must be (n,) or (..., n, k) for a matrix (..., n, n). Received: {x1._type} and {x2._type}."
         )
     dtype = result_type(x1, x2)
-    x1, x2 = _core.cast(x1, dtype), _core.cast(x2, dtype)
-    if x2.ndim > 1:
-        return _each(_core.solve, (x1, 2), (x2, 2))
-    return _each(_core.solve, (x1, 2), (x2, 1))
+    return _each(fn, (_core.cast(x1, dtype), 2), (_core.cast(x2, dtype), min(x2.ndim, 2)))
+
+
+@op(2)
+def solve_triangular(x1, x2, /, *, upper=False):
+    """x with x1 @ x = x2 for a triangular x1 (..., n, n), a lower triangle or an upper one; the other triangle is not read. x2: (n,), or
+    (..., n, k). With the Cholesky factor of a matrix it solves its systems: L, then the transpose of L."""
+
+    def one(a, b):
+        x = _blocked.solve_triangular(a if upper else matrix_transpose(a), reshape(b, (b.shape[0], -1)), transposed=not upper)
+        return reshape(x, b.shape)
+
+    return _system("solve_triangular", one, x1, x2)
 
 
 @op(1)
 def inv(x, /):
     """The inverse. x: (..., n, n). Where it is to be multiplied with, solve() is faster and more exact."""
     x = _float_matrix("inv", x)
-    return _each(lambda a: _core.solve(a, eye(a.shape[0], dtype=a.dtype)), (x, 2))
+    return _each(lambda a: _solve(a, eye(a.shape[0], dtype=a.dtype)), (x, 2))
 
 
 @op(1)
 def det(x, /):
     """The determinant: (...) of (..., n, n). Its derivative wants a matrix that can be inverted."""
-    return _each(_core.det, (_float_matrix("det", x), 2))
+    x = _float_matrix("det", x)
+    return _each(_blocked.det if x.shape[-1] >= _blocked.SMALLEST else _core.det, (x, 2))
 
 
 @op(1)
@@ -108,7 +129,8 @@ def slogdet(x, /):
         on_diagonal = diagonal(lu)
         return parity * prod(sign(on_diagonal)), _sum(log(_abs(on_diagonal)))
 
-    return SlogdetResult(*_each(one, (_float_matrix("slogdet", x), 2)))
+    x = _float_matrix("slogdet", x)
+    return SlogdetResult(*_each(_blocked.slogdet if x.shape[-1] >= _blocked.SMALLEST else one, (x, 2)))
 
 
 @op(1)
@@ -116,8 +138,9 @@ def cholesky(x, /, *, upper=False):
     """L with L @ L.T = x, lower triangular; with `upper` its transpose. x: (..., n, n), symmetric (its symmetric part is taken) and
     positive definite: another one gives nan."""
     x = _float_matrix("cholesky", x)
-    lower = _each(_core.cholesky, ((x + matrix_transpose(x)) * 0.5, 2))
-    return matrix_transpose(lower) if upper else lower
+    by_blocks = x.shape[-1] >= _blocked.SMALLEST
+    found = _each(_blocked.cholesky if by_blocks else _core.cholesky, ((x + matrix_transpose(x)) * 0.5, 2))
+    return found if upper == by_blocks else matrix_transpose(found)
 
 
 @op(1)

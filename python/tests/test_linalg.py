@@ -15,7 +15,7 @@ programs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(programs)
 RECORDED = json.loads((HERE / "data" / "jax_linalg.json").read_text())
 
-SHAPES = [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 6, 6), (7, 7), (5, 9, 9)]  # both sides of what is unrolled
+SHAPES = [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 6, 6), (7, 7), (5, 9, 9), (33, 33), (2, 48, 48)]  # all sides of what is unrolled, and of blocks
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -33,6 +33,8 @@ def test_values_are_those_of_numpy(shape, dtype, scale):
         (hl.linalg.slogdet(a)[1], np.linalg.slogdet(exact)[1]),
         (hl.linalg.cholesky(p), np.linalg.cholesky(p.astype(np.float64))),
         (hl.linalg.cholesky(p, upper=True), np.swapaxes(np.linalg.cholesky(p.astype(np.float64)), -1, -2)),
+        (hl.linalg.solve_triangular(np.tril(p) + np.triu(a, 1), b), np.linalg.solve(np.tril(p), b.astype(np.float64))),
+        (hl.linalg.solve_triangular(np.triu(p) + np.tril(a, -1), b, upper=True), np.linalg.solve(np.triu(p), b.astype(np.float64))),
         (hl.linalg.matrix_power(a, 3), np.linalg.matrix_power(exact, 3)),
         (hl.linalg.matrix_power(a, 0), np.linalg.matrix_power(exact, 0)),
         (hl.linalg.matrix_power(a, -2), np.linalg.matrix_power(exact, -2)),
@@ -92,12 +94,54 @@ def test_high_orders(n):
         np.testing.assert_allclose(hl.jit(along)(a), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("n", [3, 5, 8])
+@pytest.mark.parametrize("n", [3, 5, 8, 40])
 def test_a_batch_gives_the_bits_of_each(n):
     a, b = programs.matrices(1, 37, n, n).astype(np.float32), programs.matrices(2, 37, n, 3).astype(np.float32)
     together = np.asarray(hl.linalg.solve(a, b))
     for i in (0, 17, 36):
-        np.testing.assert_array_equal(together[i], hl.linalg.solve(a[i], b[i]))
+        np.testing.assert_array_equal(together[i], hl.linalg.solve(a[i : i + 1], b[i : i + 1])[0])
+        if n < 33:  # a matrix that has no batch may add up its products in another order
+            np.testing.assert_array_equal(together[i], hl.linalg.solve(a[i], b[i]))
+
+
+@pytest.mark.parametrize("n", [20, 36, 64])  # column by column, in blocks, in whole blocks
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda a: hl.sin(hl.linalg.solve(a, hl.linspace(-1, 1, a.shape[0], dtype="float64"))).sum(),
+        lambda a: hl.linalg.slogdet(a)[1],
+        lambda a: hl.linalg.det(a / 2),
+        lambda a: hl.sin(hl.linalg.cholesky(a)).sum(),
+        lambda a: hl.sin(hl.linalg.solve_triangular(a, a[:, :3])).sum(),
+        lambda a: hl.sin(hl.linalg.solve_triangular(a, a[:, :3], upper=True)).sum(),
+    ],
+)
+def test_both_orders_in_both_modes(n, loss):
+    """Against differences of values, and of gradients."""
+    a = programs.positive(3, n, n) / n
+    d = programs.matrices(4, n, n)
+    d, step = d + d.T, 1e-5
+    differences = lambda f: (float(f(a + step * d)) - float(f(a - step * d))) / (2 * step)  # noqa: E731
+    slope = hl.jit(lambda a: (hl.grad(loss)(a) * d).sum())
+    expected, second = differences(hl.jit(loss)), differences(slope)
+    np.testing.assert_allclose([slope(a), hl.jit(lambda a: hl.jvp(loss, (a,), (d,))[1])(a)], expected, rtol=1e-6)
+    np.testing.assert_allclose([(hl.grad(slope)(a) * d).sum(), hl.jvp(slope, (a,), (d,))[1]], second, rtol=1e-6)
+
+
+@pytest.mark.parametrize("f", [lambda a: hl.linalg.cholesky(a).sum(), lambda a: hl.linalg.slogdet(a)[1], lambda a: hl.linalg.inv(a).sum()])
+def test_a_gradient_keeps_no_matrix_of_each_column(f):
+    def memory(n):
+        text = hl.explain(hl.jit(hl.grad(f)), np.eye(n))
+        amount, unit = re.search(r"arena ([\d.]+) (kB|MB)", text).groups()
+        return float(amount) * {"kB": 1e3, "MB": 1e6}[unit] / (8 * n * n)
+
+    assert memory(96) < 24  # matrices of its size
+
+
+def test_a_gradient_of_a_solve_eliminates_once():
+    f = lambda a, b: (hl.linalg.solve(a, b) ** 2).sum()  # noqa: E731
+    count = lambda g: len(re.findall("argmax", hl.executable(hl.jit(g), np.eye(64), np.ones(64)).kernel_text()))  # noqa: E731
+    assert count(hl.grad(f)) == count(f) > 0
 
 
 def test_what_has_no_solution_is_a_number():
@@ -114,7 +158,7 @@ def test_programs_do_not_grow_with_the_matrix():
         text = hl.explain(f, np.eye(n), np.ones(n))
         return int(re.search(r"(\d+) nodes", text)[1]), text.count("loops") and int(re.search(r"(\d+) loops", text)[1])
 
-    assert nodes(7) == nodes(24)
+    assert nodes(7) == nodes(24) and nodes(48) == nodes(96)
     assert nodes(24)[1] <= 7  # eliminated once; four substitutions, and what moves data beside them
 
 
