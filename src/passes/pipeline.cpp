@@ -27,6 +27,7 @@ Pass merge_loops();
 Pass batch_inputs();
 Pass defer_products();
 Pass remat();
+Pass outer_products();
 Pass round_factors();
 
 namespace {
@@ -49,6 +50,7 @@ const std::vector<Stage>& stages() {
       {4, {simplify(), cse(), simplify_loops(), dce()}},
       {2, {remat(), dce()}},
       {3, {hoist(), merge_dots(), merge_sums(), simplify(), fold(), cse(), simplify_loops(), dce()}},
+      {1, {outer_products(), dce()}},
       {1, {round_factors()}},
   };
   return table;
