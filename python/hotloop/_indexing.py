@@ -207,8 +207,46 @@ def _put(x, values, key, how):
     return run_traced("at", _put_traced, x, values, key, how)
 
 
+def _place_of_block(x, key):
+    """(starts, sizes) where the key names one block of x: slices with step 1, and integers, known or computed; else None."""
+    parts, _ = _normalized(x, key)
+    starts, sizes = [], []
+    for axis, k in enumerate(parts):
+        if k is None:
+            return None
+        extent = x.shape[axis]
+        if isinstance(k, slice):
+            if any(_core.is_tracer(v) for v in (k.start, k.stop, k.step)):
+                return None
+            first, last, by = k.indices(extent)
+            if by != 1 or last <= first:
+                return None
+            starts.append(first)
+            sizes.append(last - first)
+        elif isinstance(k, int) or k.ndim == 0:
+            starts.append(_in_range(k, extent, axis, x.shape))
+            sizes.append(1)
+        else:
+            return None
+    return starts, sizes
+
+
+def _put_block(x, values, key, starts, sizes, how):
+    """One write of a block, in place in a loop."""
+    starts = [_core.cast(s, "int32") for s in starts]
+    # Axes of integers are not there in what is written, as in x[key].
+    shape = tuple(n for n, k in zip(sizes, _normalized(x, key)[0]) if isinstance(k, slice))
+    values = _core.reshape(_core.broadcast_to(_core.cast(values, x.dtype), shape), sizes)
+    if how == "add":
+        values = _core.dynamic_slice(x, starts, sizes) + values
+    return _core.dynamic_update(x, values, starts)
+
+
 def _put_traced(x, values, key, how):
     x = _core.to_tracer(x)
+    block = _place_of_block(x, key)
+    if block is not None:
+        return _put_block(x, values, key, *block, how)
     # The places as numbers: whatever the key is, indexing an array of positions by it finds them.
     positions = getitem(_core.reshape(_core.iota("int32", (x.size,), 0), x.shape), key)
     values = _core.broadcast_to(_core.cast(values, x.dtype), positions.shape)

@@ -83,3 +83,46 @@ def test_errors(key, message):
     with pytest.raises(hl.UserError) as error:
         hl.jit(key)(np.ones(3, np.float32))
     assert str(error.value) == message
+
+
+AT_BLOCKS = [(1,), (-1,), (1, 2), (slice(None), 1), (slice(1, 3), slice(0, 2), -1), (..., 0), (0, ..., slice(None, None, 2)), ([0, 2], 1), (slice(0, 0),)]
+
+
+@pytest.mark.parametrize("key", AT_BLOCKS, ids=str)
+def test_at_writes_what_numpy_assigns(key):
+    x = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    values = np.random.default_rng(0).normal(size=x[key].shape).astype(np.float32)
+    for how in ("set", "add", "multiply"):
+        wanted = x.copy()
+        wanted[key] = {"set": values, "add": x[key] + values, "multiply": x[key] * values}[how]
+        assert np.array_equal(hl.jit(lambda v, u: getattr(v.at[key], how)(u))(x, values), wanted)
+
+
+def test_at_a_computed_place():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for i in (-3, -1, 0, 2):
+        wanted = x.copy()
+        wanted[i] = 7
+        assert np.array_equal(hl.jit(lambda v, i: v.at[i].set(7.0))(x, np.int32(i)), wanted)
+    each = hl.jit(hl.vmap(lambda v, i: v.at[i].add(1.0)))(x, np.array([0, 3, -2], np.int32))
+    assert np.array_equal(each - x, [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
+    gradient = hl.grad(lambda v, i: (hl.asarray(x).at[i].set(v) ** 2).sum())(np.full(4, 3.0, np.float32), np.int32(1))
+    assert np.array_equal(gradient, [6, 6, 6, 6])
+
+
+def test_a_ring_buffer_is_written_in_place():
+    # One row a step, and nothing that passes over the whole buffer.
+    def echo(x):
+        def step(carry, now):
+            buffer, t = carry
+            i = t % 16
+            return (buffer.at[i].set(now), t + 1), now + 0.5 * buffer[i]
+
+        return hl.scan(step, (hl.zeros((16, 8)), hl.asarray(np.int32(0))), x)[1]
+
+    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+    wanted = x.copy()
+    wanted[16:] += 0.5 * x[:-16]
+    assert np.allclose(hl.jit(echo)(x), wanted)
+    text = hl.executable(hl.jit(echo), x).kernel_text()
+    assert "scatter" not in text and "iota" not in text and "< 128)" not in text.split("for t")[1]
