@@ -95,7 +95,7 @@ def test_at_writes_what_numpy_assigns(key):
     for how in ("set", "add", "multiply"):
         wanted = x.copy()
         wanted[key] = {"set": values, "add": x[key] + values, "multiply": x[key] * values}[how]
-        assert np.array_equal(hl.jit(lambda v, u: getattr(v.at[key], how)(u))(x, values), wanted)
+        assert np.array_equal(hl.jit(lambda v, u, how=how: getattr(v.at[key], how)(u))(x, values), wanted)
 
 
 def test_at_a_computed_place():
