@@ -194,10 +194,10 @@ class Verifier {
   }
 
   // Statements.
-  void verify_block(const Block& block, Place place) {
+  void verify_block(const Block& block, Place place, int read_before = -1) {
     const auto outer = scope_;  // a Let lives until the end of its block
     if (place == Place::Outside) {
-      const auto broken = broken_phase(p_, block);
+      const auto broken = broken_phase(p_, block, read_before);
       check(!broken, broken.value_or(""));
     }
     for (const Stmt& stmt : block) {
@@ -415,7 +415,7 @@ class Verifier {
     verify_block(loop.test, place);
     at_ = "for";
     if (loop.stop) verify_scalar(*loop.stop, DType::Bool);
-    verify_block(loop.body, place);
+    verify_block(loop.body, place, loop.stop ? loop.stop->buffer : -1);
     empty_depth_ -= loop.trip.bound == 0;
     scope_ = saved;
   }

@@ -127,7 +127,9 @@ class Lifetimes {
     const int together = open(nest, Nest::Kind::Sections);
     const auto add = [&](std::span<const kernel::Stmt> one) {
       const int inner = open(together, Nest::Kind::Section);
+      ++alone_;
       for (const kernel::Stmt& stmt : one) step(stmt, inner);
+      --alone_;
       ++position_;
       close(inner);
     };
@@ -139,11 +141,36 @@ class Lifetimes {
     }
     close(together);
   }
-  void visit(const kernel::For& loop, int nest) { inside(loop, nest, Nest::Kind::Loop); }
-  void visit(const kernel::Grid& grid, int nest) { inside(grid, nest, Nest::Kind::Grid); }
-  template <class Around> void inside(const Around& statement, int nest, Nest::Kind kind) {
-    const int inner = open(nest, kind);
-    visit<Around>(statement, inner);
+  void visit(const kernel::For& loop, int nest) {
+    const int inner = open(nest, Nest::Kind::Loop);
+    walk(loop.test, inner);
+    if (loop.stop) read_by_each(loop.stop->buffer, inner);
+    walk(loop.body, inner);
+    ++position_;
+    close(inner);
+    if (loop.stop) read_by_each(loop.stop->buffer, nest);
+  }
+  void visit(const kernel::Let& let, int nest) { read_by_each(let.source.buffer, nest); }
+  void visit(const kernel::Barrier&, int nest) {
+    for (const int buffer : late_) touch(buffer, nest, true);
+    late_.clear();
+  }
+  // Each worker reads it on its own way to what comes next, where others may be already: it is needed until all have met again.
+  void read_by_each(int buffer, int nest) {
+    touch(buffer, nest, true);
+    if (alone_ == 0) late_.push_back(buffer);
+  }
+  void visit(const kernel::Single& single, int nest) {
+    ++alone_;
+    walk(single.body, nest);
+    --alone_;
+  }
+  void visit(const kernel::Grid& grid, int nest) {
+    const int inner = open(nest, Nest::Kind::Grid);
+    ++alone_;
+    walk(grid.prologue, inner);
+    walk(grid.body, inner);
+    --alone_;
     ++position_;
     close(inner);
   }
@@ -153,7 +180,9 @@ class Lifetimes {
     const auto kind = all.num_rounds() > 1 ? Nest::Kind::Rounds : Nest::Kind::Section;
     for (const kernel::Section& section : all.sections) {
       const int inner = open(together, kind);
+      ++alone_;
       walk(section.body, inner);
+      --alone_;
       ++position_;
       close(inner);
     }
@@ -172,6 +201,8 @@ class Lifetimes {
   std::vector<std::vector<Touch>> touches_;
   std::vector<Nest> nests_;
   int position_ = 0;
+  int alone_ = 0;          // Singles, Grids and sections around: one worker runs what is in them
+  std::vector<int> late_;  // buffers that some workers may still be reading, at the next barrier at the latest
 };
 
 struct Placed {

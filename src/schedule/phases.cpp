@@ -72,13 +72,28 @@ bool may_run_beside_others(const Stmt& stmt) {
 
 void join_phases(Program& program) { join(program, program.body, true); }
 
-std::optional<std::string> broken_phase(const Program& program, const Block& block) {
+std::optional<std::string> broken_phase(const Program& program, const Block& block, int read_before) {
   const auto buffer = [&](const Touch& t) -> const Buffer& {
     return program.buffers[static_cast<std::size_t>(t.buffer)];
   };
   std::vector<std::pair<bool, std::vector<Touch>>> phase;  // whether it is a Single, and what it touches
+  std::vector<int> read_by_each;
+  if (read_before >= 0) read_by_each.push_back(read_before);
   for (const Stmt& stmt : block) {
-    if (is_barrier(stmt)) phase.clear();
+    if (is_barrier(stmt)) {
+      phase.clear();
+      read_by_each.clear();
+    }
+    const auto* loop = std::get_if<For>(&stmt.node);
+    if (!loop || loop->test.empty()) {
+      for (const Touch& t : touches_of(stmt))
+        for (const int b : read_by_each)
+          if (t.writes && (t.buffer == b || share_memory(buffer(t), program.buffers[static_cast<std::size_t>(b)])))
+            return "workers may still be reading " + program.buffers[static_cast<std::size_t>(b)].name + " where " +
+                   buffer(t).name + " is written";
+    }
+    if (loop && loop->stop) read_by_each.push_back(loop->stop->buffer);
+    if (const auto* let = std::get_if<Let>(&stmt.node)) read_by_each.push_back(let->source.buffer);
     if (!may_run_beside_others(stmt)) continue;
     const std::vector<Touch> touches = touches_of(stmt);
     for (const auto& [single, others] : phase) {

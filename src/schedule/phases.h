@@ -16,7 +16,8 @@ void join_phases(Program& program);
 bool may_run_beside_others(const Stmt& stmt);
 
 // The rule that such statements of a block outside Grids, Singles and Sections break, if one does: where no barrier is between them, they must
-// not share what one of them writes, unless one worker runs both.
-std::optional<std::string> broken_phase(const Program& program, const Block& block);
+// not share what one of them writes, unless one worker runs both; nor may they write what each worker reads on its own way, the condition of a
+// loop or a Let, before all have met again. read_before: buffers that were read so just before the block, or -1.
+std::optional<std::string> broken_phase(const Program& program, const Block& block, int read_before = -1);
 
 }  // namespace hotloop::kernel
