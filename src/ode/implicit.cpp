@@ -2,6 +2,7 @@
 
 #include "hotloop/error.h"
 #include "hotloop/jacobian.h"
+#include "hotloop/linalg.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
 #include "ir/region.h"
@@ -92,7 +93,7 @@ NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known,
         for (std::size_t i = 0; i < operands.size(); ++i)
           directions.push_back(is_float(primals[i].dtype()) ? tangents[i] : Value{});
         const Value change = jvp(of_rest, primals, directions).second[0];
-        outputs.push_back(-solve_with(exact, factorize(exact), change ? change : zeros_like(z)));
+        outputs.push_back(-linalg::solve(exact, change ? change : zeros_like(z)));
         outputs.push_back(constant(0, DType::Bool));
         outputs.push_back(constant(0, DType::I32));
         return outputs;

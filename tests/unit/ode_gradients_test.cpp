@@ -209,6 +209,37 @@ TEST(OdeGradient, ThroughImplicitSolvers) {
   }
 }
 
+// What they solve in each step depends on the parameter, so the transpose of a step must know how.
+TEST(OdeGradient, SecondOrderThroughImplicitSolvers) {
+  for (const char* solver : {"implicit_euler", "rosenbrock23", "kvaerno3"}) {
+    const TracedFunction fn = [&](std::span<const Value> in) {
+      const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& rate) {
+        return Tree<Value>(-square(rate.leaf() * y.leaf()) - y.leaf());
+      };
+      Options options;
+      options.args = Tree<Value>(in[0]);
+      options.dt0 = 0.1;
+      options.controller = ode::ConstantStep();
+      options.max_steps = 12;
+      const auto s = ode::solve(field, ode::make_solver(solver), 0, 1, Tree<Value>(ones_like(in[0])), options);
+      return std::vector<Value>{s.y1.leaf()};
+    };
+    const auto slope = [](const TracedFunction& f, bool reverse) -> TracedFunction {
+      if (reverse) return grad(f, {0});
+      return [f](std::span<const Value> in) { return jvp(f, in, std::vector<Value>{ones_like(in[0])}).second; };
+    };
+    const Jit first = jit(slope(fn, false));
+    double second = 0;
+    for (const auto& [step, weight] : {std::pair{1e-3, 8.0 / 12}, {2e-3, -1.0 / 12}})
+      for (const double sign : {1.0, -1.0})
+        second += sign * weight / 1e-3 * first({Array::scalar(1 + sign * step)})[0].at(0);
+    for (const bool inner : {false, true})
+      for (const bool outer : {false, true})
+        EXPECT_NEAR(jit(slope(slope(fn, inner), outer))({Array::scalar(1.0)})[0].at(0), second, 1e-7)
+            << solver << (inner ? ", reverse" : ", forward") << (outer ? " and reverse" : " and forward");
+  }
+}
+
 TEST(OdeGradient, OfEachTrajectoryOfABatch) {
   const auto loss = lotka_volterra_loss(ode::Discrete(), true);
   const auto per_sample = vmap(grad(loss, {0, 1}), {0, 0});
