@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that dependencies between the folders of src/ point one way.
 
-Each folder may include itself and the folders before it; public headers count as the folder they belong to. nn, optim and
+Each folder may include itself and the folders before it; public headers count as the folder they belong to. nn, optim, minimizers and
 ode build graphs and know nothing of passes, schedules, backends or the runtime.
 
 usage: check_layers.py [ROOT]
@@ -20,7 +20,7 @@ ORDER = [
     ["backends"],
     ["runtime"],
     ["ode"],
-    ["nn", "optim"],
+    ["nn", "optim", "minimizers"],
     ["io"],
     ["data"],
     ["train"],
@@ -29,7 +29,7 @@ ORDER = [
 ]
 LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 HIDDEN = {"nn": {"passes", "schedule", "backends", "runtime"}}
-HIDDEN["optim"] = HIDDEN["ode"] = HIDDEN["nn"]
+HIDDEN["optim"] = HIDDEN["ode"] = HIDDEN["minimizers"] = HIDDEN["nn"]
 # The folder whose interface a public header is. The umbrella header belongs to nobody.
 PUBLIC = {
     "array.h": "core",
@@ -50,6 +50,7 @@ PUBLIC = {
     "losses.h": "nn",
     "optim.h": "optim",
     "ode.h": "ode",
+    "minimize.h": "minimizers",
     "data.h": "data",
     "dataset.h": "data",
     "table.h": "data",

@@ -18,6 +18,7 @@
 #include "hotloop/linalg.h"
 #include "hotloop/losses.h"
 #include "hotloop/metrics.h"
+#include "hotloop/minimize.h"
 #include "hotloop/nn.h"
 #include "hotloop/npy.h"
 #include "hotloop/ode.h"

@@ -19,6 +19,7 @@ void bind_transforms(nb::module_& m);
 void bind_control(nb::module_& m);
 void bind_derivatives(nb::module_& m);
 void bind_ode(nb::module_& m);
+void bind_minimize(nb::module_& m);
 void bind_jit(nb::module_& m);
 void bind_modules(nb::module_& m);
 void bind_optimizers(nb::module_& m);

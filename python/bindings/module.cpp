@@ -18,6 +18,7 @@ NB_MODULE(_core, m) {
   bind_modules(m);
   bind_optimizers(m);
   bind_ode(m);
+  bind_minimize(m);
   bind_data(m);
   bind_fit(m);
   bind_io(m);

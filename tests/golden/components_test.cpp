@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "minimizers/registry.h"
 #include "nn/registry.h"
 #include "optim/registry.h"
 #include "test_dir.h"
@@ -53,10 +54,10 @@ void entry(std::ostream& out, const std::string& name, const std::string& summar
 
 std::string reference() {
   std::ostringstream out;
-  out << "# Layers, losses, optimisers, schedules, wrappers and metrics\n\n"
+  out << "# Layers, losses, optimisers, schedules, wrappers, minimisers and metrics\n\n"
          "Every type a configuration can name, with its settings. This page is written from the registries, and a test "
          "compares it\nwith them. The C++ constructors, with formulas and sources, are in `include/hotloop/nn.h`, "
-         "`losses.h`, `optim.h` and\n`metrics.h`; how to add a type is in [adding.md](adding.md).\n\n"
+         "`losses.h`, `optim.h`,\n`minimize.h` and `metrics.h`; how to add a type is in [adding.md](adding.md).\n\n"
          "## Layers\n\n"
          "`[[model]]` tables, one after another. Sequences are (batch, time, features). Rows with fewer steps than the "
          "longest carry\ntheir lengths along: recurrent layers stop at a row's last step, pooling and normalisation "
@@ -80,6 +81,12 @@ std::string reference() {
          "`[[optimizer.wrapper]]` tables, around the optimiser; the last one is outermost, and sees the gradients "
          "first.\n\n";
   for (const optim::WrapperDef& def : optim::all_wrappers()) entry(out, def.name, def.summary, def.parameters);
+  out << "## Minimisers\n\n"
+         "`hl.minimize(fn, params, method=...)` and `minimize()`: whole minimisations of a function inside the "
+         "program, of no use to a "
+         "training\nrun over batches.\n\n";
+  for (const minimizers::DescentDef& def : minimizers::all_descents())
+    entry(out, def.name, def.summary, def.parameters);
   out << "## Metrics\n\n"
          "`[train] metric`. Each is of the whole validation or test part, not a mean of batches'.\n\n";
   for (const metrics::MetricDef& def : metrics::all_metrics()) entry(out, def.name, def.summary, def.parameters);

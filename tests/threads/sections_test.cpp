@@ -134,6 +134,25 @@ TEST(Sections, SolutionsKeepTheirBits) {
   expect_same_bits({graph, arguments}, "two solutions");
 }
 
+// Each worker reads on its own whether the loop goes on, where others may be at its next iteration or behind it already.
+TEST(Sections, MinimisationsKeepTheirBits) {
+  const auto graph = trace(
+      [](std::span<const Value> v) {
+        const auto loss = [&](const Tree<Value>& p) {
+          return mean(square(matmul(tanh(matmul(v[2], p["in"])), p["out"]) - v[3]));
+        };
+        const Minimum m = minimize(loss, {{"in", v[0]}, {"out", v[1]}}, minimizers::LBFGS(), {.max_iterations = 40});
+        return std::vector<Value>{m.params["in"], m.value, m.evaluations, m.status};
+      },
+      std::vector<ValueType>{
+          {DType::F32, {2, 8}}, {DType::F32, {8, 1}}, {DType::F32, {100, 2}}, {DType::F32, {100, 1}}},
+      "minimisation");
+  std::vector<Array> arguments;
+  for (const Shape& shape : {Shape{2, 8}, Shape{8, 1}, Shape{100, 2}, Shape{100, 1}})
+    arguments.push_back(nn::uniform(arguments.size(), shape, DType::F32, -1, 1));
+  expect_same_bits({graph, arguments}, "minimisation");
+}
+
 // What runs at once may run in any order: with the sections of each round from the last to the first, one after the other, nothing changes.
 TEST(Sections, DoNotDependOnTheirOrder) {
   const std::vector<std::pair<std::string, Job>> jobs = {

@@ -1,0 +1,95 @@
+"""Minimisation inside the program."""
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+
+def rosenbrock(x):
+    return ((1 - x[:-1]) ** 2 + 100 * (x[1:] - x[:-1] ** 2) ** 2).sum()
+
+
+START = np.array([-1.2, 1.0])
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "bfgs", "nonlinear_cg"])
+def test_alone_and_in_a_program(method):
+    found = hl.minimize(rosenbrock, START, method=method)
+    assert found.converged and found.message == "converged: the gradient is within its tolerance"
+    np.testing.assert_allclose(found.params, [1, 1], atol=2e-5)
+    compiled = hl.jit(lambda x: hl.minimize(rosenbrock, x, method=method))(START)
+    np.testing.assert_array_equal(found.params, compiled.params)
+    assert int(compiled.evaluations) == int(found.evaluations) and compiled.check() is compiled
+    assert "gradient is within" in repr(compiled)
+
+
+def test_trees_numbers_and_what_a_function_sees():
+    data = np.linspace(0, 1, 20)
+    fn = lambda p, shift: ((p["slope"] * data + p["line"][0] - 3 * data - shift) ** 2).mean()  # noqa: E731
+    found = hl.minimize(fn, {"slope": 0.0, "line": [np.float64(1)]}, (0.5,))
+    np.testing.assert_allclose([found.params["slope"], found.params["line"][0]], [3, 0.5], atol=1e-4)
+    data = np.linspace(0, 2, 20)  # looked at anew
+    assert abs(float(hl.minimize(fn, {"slope": 0.0, "line": [np.float64(1)]}, (-1,)).params["line"][0]) + 1) < 1e-4
+    assert hl.minimize(lambda p: (p - 2) ** 2, 0.0).params.dtype == np.float32
+
+
+def test_each_start_goes_its_own_way():
+    starts = np.random.default_rng(0).normal(size=(17, 5))
+    many = hl.jit(hl.vmap(lambda x: hl.minimize(rosenbrock, x)))
+    found = many(starts)
+    assert found.converged.shape == (17,) and len(set(np.asarray(found.iterations).tolist())) > 3
+    assert "17" in found.message
+    for i in (0, 5, 16):
+        alone = hl.jit(lambda x: hl.minimize(rosenbrock, x))(starts[i])
+        np.testing.assert_array_equal(alone.params, np.asarray(found.params)[i])
+        assert int(alone.evaluations) == int(np.asarray(found.evaluations)[i])
+
+
+def test_a_network_in_float32():
+    x = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
+    y = np.sin(x.sum(1, keepdims=True))
+    net = hl.nn.Sequential(hl.nn.Linear(2, 8), hl.nn.Tanh(), hl.nn.Linear(8, 1))
+    fit = hl.jit(lambda params, x, y: hl.minimize(lambda p: ((net(p, x) - y) ** 2).mean(), params, max_iterations=200))
+    found = fit(net.init(0), x, y)
+    assert float(found.value) < 2e-3 and int(found.iterations) <= 200
+
+
+def test_derivatives_are_those_of_the_minimum():
+    weight = np.array([1.0, 2.0, 5.0])
+    best = lambda w: hl.minimize(lambda x: (w * hl.exp(x) - x).sum(), np.zeros(3), gradient_tolerance=1e-12, value_tolerance=0)  # noqa: E731
+    # The minimum is at -log w, with the value sum(1 + log w).
+    np.testing.assert_allclose(hl.jacrev(lambda w: best(w).params)(weight), np.diag(-1 / weight), atol=1e-10)
+    np.testing.assert_allclose(hl.jacfwd(lambda w: best(w).params)(weight), np.diag(-1 / weight), atol=1e-10)
+    np.testing.assert_allclose(hl.grad(lambda w: best(w).value)(weight), 1 / weight, rtol=1e-10)
+    np.testing.assert_allclose(hl.hessian(lambda w: best(w).params.sum())(weight), np.diag(1 / weight**2), atol=1e-9)
+    np.testing.assert_array_equal(hl.grad(lambda x: hl.minimize(rosenbrock, x).params.sum())(START), [0, 0])  # none in the start
+
+
+def test_what_does_not_converge_is_told():
+    found = hl.minimize(rosenbrock, START, max_iterations=3)
+    assert int(found.status) == hl.Minimum.Status.MaxIterations and not found.converged and "larger maximum" in found.message
+    with pytest.raises(hl.UserError, match="must converge"):
+        found.check()
+    found = hl.minimize(lambda x: hl.log(x).sum(), -np.ones(2))
+    assert int(found.status) == hl.Minimum.Status.NonFinite and np.isnan(found.value)
+    with pytest.raises(hl.UserError, match="traced minimum"):
+        hl.jit(lambda x: hl.minimize(rosenbrock, x).message)(START)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hl.minimize(lambda x: x, START), r"float scalar. Received: f64\[2\].*least_squares"),
+        (lambda: hl.minimize(rosenbrock, START, method="lbgfs"), "did you mean 'lbfgs'"),
+        (lambda: hl.minimize(rosenbrock, START, histroy=3), "did you mean 'history'"),
+        (lambda: hl.minimize(rosenbrock, START, history=0), "history must be positive"),
+        (lambda: hl.minimize(rosenbrock, np.array([1, 2])), "parameters must be floats"),
+        (lambda: hl.minimize(rosenbrock, {}), "there must be a parameter"),
+        (lambda: hl.minimize(3, START), "must be a function of the params"),
+        (lambda: hl.minimize(rosenbrock, START, max_iterations=1.5), "max_iterations must be an integer"),
+        (lambda: hl.minimize(rosenbrock, START, gradient_tolerance=-1), "gradient_tolerance must not be negative"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(call, message):
+    with pytest.raises(hl.UserError, match=message):
+        call()

@@ -1,0 +1,19 @@
+#include "minimizers/registry.h"
+
+#include "core/plugins.h"
+
+namespace hotloop::minimizers {
+
+std::span<const DescentDef> all_descents() {
+  static const std::vector<DescentDef> table = gather_plugins(descent_files());
+  return table;
+}
+
+const DescentDef& descent_def(std::string_view name) { return find_plugin(all_descents(), name, "method"); }
+
+Descent make_descent(const std::string& name, const std::map<std::string, Setting>& settings) {
+  const DescentDef& def = descent_def(name);
+  return def.make(Config(def.name, def.parameters, settings));
+}
+
+}  // namespace hotloop::minimizers

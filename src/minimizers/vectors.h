@@ -1,0 +1,15 @@
+// Products and sizes of vectors of parameters.
+#pragma once
+
+#include "hotloop/graph.h"
+
+namespace hotloop::minimizers {
+
+// a . b, an f64 scalar: searches compare what differs little.
+Value inner(Value a, Value b);
+// The largest |x[i]|; NaN if any is.
+Value largest(Value x);
+// The distance of 1 to the next number.
+double resolution(DType dtype);
+
+}  // namespace hotloop::minimizers
