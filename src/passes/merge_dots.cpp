@@ -68,8 +68,11 @@ class AxisClasses {
       for (std::size_t i = 0; i < lhs.size(); ++i)
         unite(node->operands[0], static_cast<int>(lhs[i]), node->operands[1], static_cast<int>(rhs[i]));
     }
+    // The seed of a derivative is known: its products are of features alone, and tell nothing of what runs through the program.
+    const std::vector<bool> known = known_nodes(graph);
     for (const auto& node : graph.nodes()) {
       if (node->op->kind != OpKind::Dot) continue;
+      if (std::ranges::any_of(node->operands, [&](const Value& v) { return known[at(v.node->id)]; })) continue;
       std::set<std::size_t> seen;
       for (const Value& v : node->operands)
         for (int i = 0; i < v.rank(); ++i) seen.insert(of(v, i));
@@ -84,6 +87,14 @@ class AxisClasses {
 
  private:
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+  // By id, which nodes depend on no input.
+  static std::vector<bool> known_nodes(const Graph& graph) {
+    std::vector<bool> known(graph.nodes().size());
+    for (const auto& node : graph.nodes())
+      known[at(node->id)] = node->op->kind != OpKind::Input &&
+                            std::ranges::all_of(node->operands, [&](const Value& v) { return known[at(v.node->id)]; });
+    return known;
+  }
   std::size_t of(Value v, int axis) {
     std::size_t i = at(index_(v)) * at(Shape::max_rank) + at(axis);
     while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];

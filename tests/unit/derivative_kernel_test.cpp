@@ -64,6 +64,33 @@ TEST(DerivativeKernel, OfPerceptronsIsOnePassOverTheRows) {
   }
 }
 
+// The gradient of a residual with a third derivative. The products with the derivatives' seeds are of features alone, and were taken as a sign that features
+// run through the program and rows do not: rows were laid side by side, and six passes went through memory.
+TEST(DerivativeKernel, OfThirdDerivativesIsOnePassOverThePoints) {
+  constexpr std::int64_t N = 256, H = 24;
+  const auto field = [](Value t, Value x, Values w) {
+    const Value hidden = tanh(matmul(stack(std::vector{t, x}, 0), w[0]) + w[1]);
+    return reshape(matmul(tanh(matmul(hidden, w[2]) + w[3]), w[4]) + w[5], {});
+  };
+  const Function loss = [&](Values v) {  // w1, b1, w2, b2, w3, b3, points
+    const Values w = v.first(6);
+    const Function u_x = grad([&](Values in) { return std::vector{field(in[0], in[1], w)}; }, {1});
+    const Function u_xxx = grad(grad(u_x, {1}), {1});
+    const Function u_t = grad([&](Values in) { return std::vector{field(in[0], in[1], w)}; }, {0});
+    const Function residual = [&](Values point) {
+      const Value t = take(point[0], 0, 0), x = take(point[0], 0, 1);
+      const std::vector<Value> in = {t, x};
+      return std::vector{u_t(in)[0] + field(t, x, w) * u_x(in)[0] + u_xxx(in)[0]};
+    };
+    return std::vector{mean(square(vmap(residual, {0})(v.last(1))[0]))};
+  };
+  const DType f32 = DType::F32;
+  const std::vector<ValueType> types = {{f32, {2, H}}, {f32, {H}}, {f32, {H, H}}, {f32, {H}},
+                                        {f32, {H, 1}}, {f32, {1}}, {f32, {N, 2}}};
+  const Count count = counted(grad(loss, {0, 1, 2, 3, 4, 5}), types);
+  EXPECT_EQ(count.grids, 1);
+}
+
 // By the inputs x: forward, tangent and tangent of the backward pass with both weights, the backward pass with the recurrent ones.
 TEST(DerivativeKernel, HessianVectorProductOfAnLstmIsTheFewestProducts) {
   constexpr std::int64_t T = 20, B = 48, I = 12, H = 48;
