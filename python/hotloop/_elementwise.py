@@ -9,6 +9,7 @@ import sys
 
 from hotloop import _core
 from hotloop._op import exporter, op
+from hotloop._transforms import custom_jvp
 
 # Array API names of primitives that have another name in the engine.
 _NAMES = {
@@ -264,27 +265,56 @@ def tan(x, /):
     return divide(_core.unary("sin", x), _core.unary("cos", x))
 
 
+def _with_derivative(derivative):
+    """A function of one array with its derivative by hand, which at 0 is not what |x| and sign(x) in a formula would give."""
+
+    def declare(fn):
+        custom = custom_jvp(fn)
+        custom.defjvp(lambda primals, tangents: (custom(*primals), tangents[0] * derivative(*primals)))
+        return custom
+
+    return declare
+
+
+# Of numbers of one sign, so that nothing cancels; who takes both has two exponentials for them.
+@_with_derivative(lambda x: _cosh(x))
+def _sinh(x):
+    return 0.5 * (_core.unary("expm1", x) - _core.unary("expm1", -x))
+
+
+@_with_derivative(lambda x: _sinh(x))
+def _cosh(x):
+    return 1 + 0.5 * (_core.unary("expm1", x) + _core.unary("expm1", -x))
+
+
+_cosh.share_order(_sinh)
+
+
+@_with_derivative(lambda x: 1 / _core.unary("sqrt", x * x + 1))
+def _asinh(x):
+    a = _core.unary("abs", x)
+    large = _core.binary("gt", a, 1e9)  # whose square may overflow, and to which 1 adds nothing
+    b = _select(large, 1.0, a)
+    small = _core.unary("log1p", b + b * b / (1 + _core.unary("sqrt", b * b + 1)))
+    return _core.unary("sign", x) * _select(large, _core.unary("log", a) + math.log(2), small)
+
+
 @_export(1)
 def sinh(x, /):
     """(e^x - e^-x) / 2, accurate near 0."""
-    e = _core.unary("expm1", _core.unary("abs", x))
-    # e + e / (e + 1), which for an overflowing e is e.
-    return 0.5 * _core.unary("sign", x) * _select(isfinite(e), e + e / (e + 1), e)
+    return _sinh(*_core.promote("sinh", [x], True))
 
 
 @_export(1)
 def cosh(x, /):
     """(e^x + e^-x) / 2."""
-    e = _core.unary("exp", _core.unary("abs", x))
-    return 0.5 * (e + 1 / e)
+    return _cosh(*_core.promote("cosh", [x], True))
 
 
 @_export(1)
 def asinh(x, /):
     """Inverse of sinh: sign(x) log1p(|x| + x^2 / (1 + sqrt(x^2 + 1))), accurate near 0."""
-    a = _core.unary("abs", x)
-    root = _core.unary("sqrt", a * a + 1)
-    return _core.unary("sign", x) * _core.unary("log1p", a + a * a / (1 + root))
+    return _asinh(*_core.promote("asinh", [x], True))
 
 
 @_export(1)
@@ -301,12 +331,25 @@ def atanh(x, /):
     return 0.5 * _core.unary("log1p", 2 * x / (1 - x))
 
 
+@custom_jvp
+def _logaddexp(x1, x2):
+    largest = _core.binary("max", x1, x2)
+    # Two infinities of one sign are not apart.
+    apart = _select(_core.binary("eq", x1, x2), 0.0, x1 - x2)
+    return largest + _core.unary("log1p", _core.unary("exp", -_core.unary("abs", apart)))
+
+
+@_logaddexp.defjvp
+def _logaddexp_jvp(primals, tangents):
+    total = _logaddexp(*primals)
+    shares = [_core.unary("exp", _select(_core.binary("eq", x, total), 0.0, x - total)) for x in primals]
+    return total, tangents[0] * shares[0] + tangents[1] * shares[1]
+
+
 @_export(2)
 def logaddexp(x1, x2, /):
-    """log(e^x1 + e^x2) without overflow."""
-    x1, x2 = _core.promote("logaddexp", [x1, x2], True)
-    largest = _core.binary("max", x1, x2)
-    return largest + _core.unary("log1p", _core.unary("exp", -_core.unary("abs", x1 - x2)))
+    """log(e^x1 + e^x2) without overflow; -inf is the logarithm of 0, also twice."""
+    return _logaddexp(*_core.broadcast_arrays("logaddexp", _core.promote("logaddexp", [x1, x2], True)))
 
 
 @_export(2)

@@ -259,3 +259,36 @@ def test_the_page_about_the_standard_names_what_is_missing():
     rows = page.read_text().split("## What is not there")[1].splitlines()
     named = {name for row in rows if row.startswith("| `") for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
     assert {n for n in STANDARD if not hasattr(hl, n)} == named - {"x[i] = v"}
+
+
+HYPERBOLIC = {"sinh": (np.sinh, np.cosh), "cosh": (np.cosh, np.sinh), "asinh": (np.arcsinh, lambda x: 1 / np.sqrt(x * x + 1))}
+
+
+@pytest.mark.parametrize("name", HYPERBOLIC)
+def test_hyperbolic_functions_and_their_slopes(name):
+    exact, slope = HYPERBOLIC[name]
+    small = np.logspace(-12, 1.9, 300)
+    for dtype in (np.float32, np.float64):
+        x = np.concatenate([-small, [0, 1e10, 1e18], small]).astype(dtype)
+        x = x if name == "asinh" else x[np.abs(x) < 88]
+        exactly = x.astype(np.longdouble)
+        np.testing.assert_allclose(getattr(hl, name)(x), exact(exactly).astype(dtype), rtol=2 * np.finfo(dtype).eps)
+        slopes = hl.vmap(hl.grad(getattr(hl, name)))(x)
+        np.testing.assert_allclose(slopes, slope(exactly).astype(dtype), rtol=4 * np.finfo(dtype).eps)
+    # At 0 too, where a formula of |x| and sign(x) is flat.
+    order, wanted = getattr(hl, name), {"sinh": [1, 0, 1, 0], "cosh": [0, 1, 0, 1], "asinh": [1, 0, -1, 0]}[name]
+    for derivative in wanted:
+        order = hl.grad(order)
+        assert float(order(0.0)) == derivative
+    assert [float(getattr(hl, name)(np.float32(v))) for v in (-np.inf, np.inf)] == [exact(-np.inf), exact(np.inf)]
+
+
+def test_sums_of_probabilities_that_are_zero():
+    nothing, x = np.float32(-np.inf), np.float32(1)
+    assert float(hl.logaddexp(nothing, nothing)) == -np.inf and float(hl.logaddexp(np.float32(np.inf), np.float32(np.inf))) == np.inf
+
+    def both(p):
+        return hl.logaddexp(p[0], p[1])
+
+    assert [float(v) for v in hl.grad(both)((x, nothing))] == [1, 0]
+    assert np.array_equal(hl.hessian(both)(np.float32([1, 1])), [[0.25, -0.25], [-0.25, 0.25]])
