@@ -1,10 +1,11 @@
 // dot(x_t, W) in a loop, x_t an element of xs and W the same in every iteration, becomes one dot over all steps before
-// the loop, when the contraction is long enough that the wide dot earns what storing its result costs.
+// the loop, when the contraction is long enough that the wide dot earns what storing its result costs. It takes along what it is added
+// to: a sum that begins x_t W + b (order_sums) then goes on from b + x_t W, which is where it stands, to the bit, without the pass.
 #include <algorithm>
 #include <numeric>
 
-#include "ops/rules/arguments.h"
 #include "passes/builder.h"
+#include "passes/input_products.h"
 #include "passes/loop_edit.h"
 
 namespace hotloop::passes {
@@ -20,24 +21,25 @@ class BatchInputs {
       : loop_(loop),
         outer_(outer),
         builder_(builder),
-        index_(loop_.body()),
         invariant_(invariant_values(loop_.body(), loop_)),
+        inputs_(loop_, invariant_),
+        outside_(loop_.body()),
+        all_steps_(loop_.body()),
         edit_(loop_) {}
 
   bool run() {
     // A loop that may end early would compute steps nobody needs.
     if (loop_.until() || loop_.has_trip()) return false;
-    for (const auto& node : loop_.body().nodes())
-      if (const int side = input_side(*node); side >= 0) dots_.emplace_back(node.get(), side);
-    if (dots_.empty()) return false;
+    find_sums();
+    const std::vector<const Node*> leaving = crossing();
+    if (leaving.empty()) return false;
     edit_.keep_carry(outer_);
     edit_.keep_xs(outer_);
     std::vector<int> positions;
-    for (const auto& [dot, side] : dots_) positions.push_back(edit_.add_xs(over_all_steps(*dot, side)));
+    for (const Node* node : leaving) positions.push_back(edit_.add_xs(over_all_steps(result_of(*node))));
     edit_.keep_consts(outer_);
     edit_.begin();
-    for (std::size_t i = 0; i < dots_.size(); ++i)
-      edit_.map().set(const_cast<Node*>(dots_[i].first)->result(), edit_.xs_in(positions[i]));
+    for (std::size_t i = 0; i < leaving.size(); ++i) edit_.map().set(result_of(*leaving[i]), edit_.xs_in(positions[i]));
     edit_.copy_rest();
     std::vector<Value> outputs;
     for (const Value& v : loop_.body().outputs()) outputs.push_back(edit_.map()(v));
@@ -48,43 +50,94 @@ class BatchInputs {
   }
 
  private:
-  // The operand that comes from xs, or -1.
-  int input_side(const Node& node) const {
-    if (node.op->kind != OpKind::Dot || !node.attrs.integers("lhs_batch").empty()) return -1;
-    std::int64_t extent = 1;
-    for (std::int64_t axis : node.attrs.integers("lhs_contract"))
-      extent *= node.operands[0].shape()[static_cast<int>(axis)];
-    if (extent < min_contraction) return -1;
-    for (int side = 0; side < 2; ++side)
-      if (xs_of(node.operands[static_cast<std::size_t>(side)]) &&
-          outside(node.operands[static_cast<std::size_t>(1 - side)], false))
-        return side;
-    return -1;
+  static Value result_of(const Node& node) { return const_cast<Node&>(node).result(); }
+  static std::size_t id(const Node& node) { return static_cast<std::size_t>(node.id); }
+
+  // Products with the inputs, and sums of them and of what stays the same: how many products a number of each takes.
+  void find_sums() {
+    const auto& nodes = loop_.body().nodes();
+    depth_.assign(nodes.size(), 0);
+    for (const auto& node : nodes) {
+      if (const int side = inputs_.side(*node); side >= 0) {
+        if (!is_found_outside(node->operands[static_cast<std::size_t>(1 - side)])) continue;
+        depth_[id(*node)] = 1;
+        for (const std::int64_t axis : node->attrs.integers("lhs_contract"))
+          depth_[id(*node)] *= node->operands[0].shape()[static_cast<int>(axis)];
+      } else if (node->op->kind == OpKind::Elementwise && node->op->scalar == ir::ScalarOp::Add) {
+        std::int64_t sum = 0;
+        bool is_sum = true;
+        for (const Value& v : node->operands) {
+          // What was computed before the loop may as well have taken its bias along.
+          const std::int64_t depth = inputs_.is_computed(v) ? min_contraction : depth_[id(*v.node)];
+          is_sum = is_sum && (depth > 0 || (inputs_.is_invariant(v) && is_found_outside(v)));
+          sum += depth;
+        }
+        if (is_sum) depth_[id(*node)] = sum;
+      }
+    }
   }
 
-  Value xs_of(Value v) const {
-    for (int i = 0; i < loop_.num_xs(); ++i)
-      if (loop_.xs_in(i) == v) return loop_.xs(i);
-    return {};
+  // Of these the long ones that are read where it is no such sum, nor the beginning of one.
+  std::vector<const Node*> crossing() const {
+    const auto& nodes = loop_.body().nodes();
+    std::vector<bool> is_read(nodes.size());
+    for (const auto& node : nodes)
+      if (depth_[id(*node)] == 0)
+        for (const Value& v : node->operands) is_read[id(*v.node)] = true;
+    for (const Value& v : loop_.body().outputs()) is_read[id(*v.node)] = true;
+    std::vector<const Node*> found;
+    for (const auto& node : nodes)
+      if (is_read[id(*node)] && depth_[id(*node)] >= min_contraction) found.push_back(node.get());
+    return found;
   }
 
-  // What an invariant body value is outside: a const, seen through changes of index. With `emit`, the value of the new
-  // outer graph; else just whether there is one.
-  Value outside(Value v, bool emit) const {
-    if (!invariant_[static_cast<std::size_t>(index_(v))]) return {};
-    for (int i = 0; i < loop_.num_consts(); ++i)
-      if (loop_.const_in(i) == v) return emit ? outer_(loop_.constant(i)) : loop_.constant(i);
-    const Node& node = *v.node;
-    if (node.op->kind != OpKind::Reshape && node.op->kind != OpKind::Transpose && node.op->kind != OpKind::Slice &&
-        node.op->kind != OpKind::Broadcast)
-      return {};
-    const Value source = outside(node.operands[0], emit);
-    return emit && source ? builder_.make(*node.op, {source}, node.attrs) : source;
+  // Whether an invariant value can be computed in the graph around the loop: what is not a const itself is cheap, the rest has been hoisted.
+  bool is_found_outside(Value v) const {
+    if (!inputs_.is_invariant(v)) return false;
+    if (v.node->op->kind == OpKind::Input) return true;
+    return v.node->regions.empty() &&
+           std::ranges::all_of(v.node->operands, [&](Value o) { return is_found_outside(o); });
   }
 
-  Value over_all_steps(const Node& dot, int side) const {
-    const Value xs = outer_(xs_of(dot.operands[static_cast<std::size_t>(side)]));
-    const Value weight = outside(dot.operands[static_cast<std::size_t>(1 - side)], true);
+  Value outside(Value v) {
+    if (const Value made = outside_.find(v)) return made;
+    Value made;
+    for (int i = 0; i < loop_.num_consts() && !made; ++i)
+      if (loop_.const_in(i) == v) made = outer_(loop_.constant(i));
+    if (!made) {
+      std::vector<Value> operands;
+      for (const Value& o : v.node->operands) operands.push_back(outside(o));
+      made = builder_.make(*v.node->op, std::move(operands), v.node->attrs);
+    }
+    outside_.set(v, made);
+    return made;
+  }
+
+  // A value of all steps, time first.
+  Value over_all_steps(Value v) {
+    if (const Value made = all_steps_.find(v)) return made;
+    Value made;
+    if (const int at = inputs_.xs_at(v); at >= 0) {
+      made = outer_(loop_.xs(at));
+    } else if (inputs_.is_invariant(v)) {
+      const Value fixed = outside(v);
+      Axes shape = fixed.shape().vec(), axes(static_cast<std::size_t>(fixed.rank()));
+      shape.insert(shape.begin(), loop_.length());
+      std::iota(axes.begin(), axes.end(), 1);
+      made = builder_.broadcast(fixed, Shape(shape), axes);
+    } else if (v.node->op->kind == OpKind::Dot) {
+      made = dot_over_all_steps(*v.node);
+    } else {
+      made = builder_.add(over_all_steps(v.node->operands[0]), over_all_steps(v.node->operands[1]));
+    }
+    all_steps_.set(v, made);
+    return made;
+  }
+
+  Value dot_over_all_steps(const Node& dot) {
+    const int side = inputs_.side(dot);
+    const Value xs = over_all_steps(dot.operands[static_cast<std::size_t>(side)]);
+    const Value weight = outside(dot.operands[static_cast<std::size_t>(1 - side)]);
     Axes contract = dot.attrs.integers(side == 0 ? "lhs_contract" : "rhs_contract");
     const Axes& other = dot.attrs.integers(side == 0 ? "rhs_contract" : "lhs_contract");
     for (std::int64_t& axis : contract) ++axis;
@@ -101,10 +154,11 @@ class BatchInputs {
   ir::LoopView loop_;
   ir::Rebuild& outer_;
   Builder& builder_;
-  ir::ValueIndex index_;
   std::vector<bool> invariant_;
+  InputProducts inputs_;
+  ir::ValueMap outside_, all_steps_;  // body values -> values of the outer graph
+  std::vector<std::int64_t> depth_;   // by node; 0 for what stays
   LoopEdit edit_;
-  std::vector<std::pair<const Node*, int>> dots_;
 };
 
 std::shared_ptr<const Graph> batch_level(const Graph& graph, const PassOptions& options) {

@@ -15,6 +15,7 @@ namespace hotloop::passes {
 Pass inline_calls();
 Pass inline_loops();
 Pass fold_extents();
+Pass order_sums();
 Pass simplify();
 Pass simplify_loops();
 Pass fold();
@@ -40,16 +41,17 @@ struct Stage {
 
 const std::vector<Stage>& stages() {
   static const std::vector<Stage> table = {
-      {1, {inline_calls(), inline_loops(), fold_extents()}},
+      // A loop of one iteration adds up as one of many does.
+      {1, {inline_calls(), order_sums(), inline_loops(), fold_extents()}},
       // Values before loops: constants known and duplicates gone, the patterns below are easier to see.
-      {5, {simplify(), fold(), cse(), merge_loops(), simplify_loops(), dce()}},
+      {5, {order_sums(), simplify(), fold(), cse(), merge_loops(), simplify_loops(), dce()}},
       // Wide dots first: one merged dot is batched, deferred and scheduled in place of four.
-      {4, {merge_dots(), merge_sums(), simplify(), hoist(), cse(), dce()}},
+      {4, {merge_dots(), merge_sums(), order_sums(), simplify(), hoist(), cse(), dce()}},
       {1, {batch_inputs(), defer_products(), dce()}},
       // Only now is it known what the backward loop still reads.
-      {4, {simplify(), cse(), simplify_loops(), dce()}},
+      {4, {order_sums(), simplify(), cse(), simplify_loops(), dce()}},
       {2, {remat(), dce()}},
-      {3, {hoist(), merge_dots(), merge_sums(), simplify(), fold(), cse(), simplify_loops(), dce()}},
+      {3, {hoist(), merge_dots(), merge_sums(), order_sums(), simplify(), fold(), cse(), simplify_loops(), dce()}},
       {1, {outer_products(), dce()}},
       {1, {round_factors()}},
   };

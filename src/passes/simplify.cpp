@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "passes/builder.h"
+#include "passes/input_products.h"
 
 namespace hotloop::passes {
 namespace {
@@ -82,15 +83,6 @@ class Simplify {
     }
   }
 
-  static bool is_dot_like(Value v) {
-    while (v.node->op->kind == OpKind::Slice || v.node->op->kind == OpKind::Reshape ||
-           v.node->op->kind == OpKind::Transpose)
-      v = v.node->operands[0];
-    return v.node->op->kind == OpKind::Dot;
-  }
-  // Dots first, then what is the same in every iteration, as one bias, then the rest.
-  int rank_of(Value v) const { return invariant(v) ? 1 : is_dot_like(v) ? 0 : 2; }
-
   Value sum_of_terms(const Node& node) {
     if (!is_add(node) || keeps_grouping(node)) return {};
     const Value result = const_cast<Node&>(node).result();
@@ -99,27 +91,14 @@ class Simplify {
     if (uses_.count(result) == 1 && users.size() == 1 && is_add(*users[0].node) && !keeps_grouping(*users[0].node) &&
         users[0].node->generation == node.generation && !invariant(result))
       return {};
-    std::vector<Value> leaves;
+    std::vector<Value> leaves, terms;
     bool is_chain = true;
     collect(node, leaves, is_chain);
-    const auto sequence = leaves;
-    std::ranges::stable_sort(leaves, {}, [&](Value v) { return rank_of(v); });
-    const auto num_invariant = std::ranges::count_if(leaves, [&](Value v) { return invariant(v); });
     // Without a product among its terms a sum keeps the order in which it was written: it is what evaluate() gives, to the bit.
-    const bool has_product = std::ranges::any_of(leaves, is_dot_like);
-    const bool reorder = leaves.size() > 2 && !invariant(result) && has_product &&
-                         (!is_chain || sequence != leaves || num_invariant > 1);
-
-    std::vector<Value> fixed, terms;
-    for (const Value& v : reorder ? leaves : sequence)
-      (rank_of(v) == 1 && reorder ? fixed : terms).push_back(rebuild_(v));
-    const bool merged = merge_pads(terms, !has_product, is_chain);
-    if (!reorder && !merged) return {};
-    if (!fixed.empty()) {
-      const auto after_dots = std::ranges::find_if_not(terms, [](Value v) { return is_dot_like(v); });
-      terms.insert(after_dots, sum(fixed));
-    }
-    return sum(terms);
+    const bool has_product =
+        std::ranges::any_of(leaves, [](Value v) { return is_kind(without_views(v), OpKind::Dot); });
+    for (const Value& v : leaves) terms.push_back(rebuild_(v));
+    return merge_pads(terms, !has_product, is_chain) ? sum(terms) : Value{};
   }
 
   Value sum(const std::vector<Value>& terms) {
@@ -236,7 +215,7 @@ class Simplify {
 }  // namespace
 
 Pass simplify() {
-  return {"simplify", "algebra: what undoes itself goes, sums of pads become concats, biases add up", true,
+  return {"simplify", "algebra: what undoes itself goes, sums of pads become concats", true,
           [](const Graph& graph, const PassOptions& options) {
             return rewrite_levels(
                 graph, [&](const Graph& g, const Level& level) { return Simplify(g, level, options).run(); });

@@ -61,13 +61,13 @@ class DotLowering {
   }
 
   kernel::Block run();
+  bool is_narrow() const;
 
  private:
   enum class Side { Batch, Rows, Columns };
   std::vector<NestAxis> axes_of(Side side) const;
   std::vector<kernel::KDim> contraction(std::size_t term) const;
   std::size_t region_of(const Storage& source) const;
-  bool is_narrow() const;
   kernel::Block run_narrow();
   void round_factors(kernel::Block& before);
   Storage rounded(Value v, const Storage& source, int halved, kernel::Block& before, std::size_t& region);
@@ -483,8 +483,28 @@ kernel::Block DotLowering::run() {
 
 }  // namespace
 
+// A sum of dots is one statement, or several in order where not all are added up alike: what a product gives then does not depend on the others,
+// and one that was computed before a loop has the bits that it has as part of a sum within.
 kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate) {
-  return DotLowering(context, plan, target, accumulate).run();
+  enum class Kind { Plain, Pairs, Narrow };
+  const auto kind_of = [&](const Node* term) {
+    if (DotLowering(context, {plan.result, {term}, {}}, target, true).is_narrow()) return Kind::Narrow;
+    const std::vector<int> axes = shape_of(*term).lhs_contract;
+    const auto is_long = [&](int axis) { return context.extent(term->operands[0], axis).bound > 1; };
+    return rounds_factors(*term) && std::ranges::any_of(axes, is_long) ? Kind::Pairs : Kind::Plain;
+  };
+  kernel::Block block;
+  for (auto from = plan.terms.begin(); from != plan.terms.end();) {
+    const bool is_first = from == plan.terms.begin();
+    const Kind kind = kind_of(*from);
+    auto to = from + 1;
+    while (kind != Kind::Narrow && to != plan.terms.end() && kind_of(*to) == kind) ++to;
+    const DotPlan part{plan.result, {from, to}, is_first ? plan.init : std::nullopt};
+    kernel::Block statements = DotLowering(context, part, target, accumulate || !is_first).run();
+    block.insert(block.end(), std::make_move_iterator(statements.begin()), std::make_move_iterator(statements.end()));
+    from = to;
+  }
+  return block;
 }
 
 }  // namespace hotloop

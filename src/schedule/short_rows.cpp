@@ -50,7 +50,7 @@ std::vector<DotProduct> products_of(const Node& dot, const std::vector<Affine>& 
 bool is_short_dot(const LoweringContext& context, const Node& dot) {
   constexpr std::int64_t most_products_a_row = 512;
   const Value out{const_cast<Node*>(&dot), 0};
-  if (!context.has_few_numbers_a_row(out)) return false;
+  if (!context.has_few_numbers_a_row(out) || rounds_factors(dot)) return false;  // those are added up in pairs
   const DotShape s = shape_of(dot);
   std::int64_t products = out.shape().size() / context.axes().extent(context.tile_class);
   for (int axis : s.lhs_contract) products *= dot.operands[0].shape()[axis];
@@ -82,11 +82,7 @@ int MapBuilder::emit_short_dot(const DotPlan& plan, const Index& index, int pred
   int sum = plan.init ? emit(*plan.init, index, predicate) : constant(d, 0);
   for (const Node* term : plan.terms)
     for (const DotProduct& p : products_of(*term, index)) {
-      int a = emit(term->operands[0], p.lhs, predicate), b = emit(term->operands[1], p.rhs, predicate);
-      if (rounds_factors(*term)) {
-        a = append_rounded(map_.instrs, a);
-        b = append_rounded(map_.instrs, b);
-      }
+      const int a = emit(term->operands[0], p.lhs, predicate), b = emit(term->operands[1], p.rhs, predicate);
       sum = op(ScalarOp::Fma, d, a, b, sum);
     }
   return sum;

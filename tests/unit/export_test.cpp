@@ -197,6 +197,10 @@ TEST(ExportC, GivesTheStreamsBits) {
   expect_the_streams_bits<float>(
       nn::Sequential(nn::Recurrent(testing::LayerNormLstmCell(3, 17)), nn::Activation("relu"), nn::Linear(17, 1)), 3,
       1);
+  // Products of many features; those of few outputs are sums over lanes.
+  expect_the_streams_bits<float>(nn::Sequential(nn::LSTM(70, 20), nn::Linear(20, 1)), 70, 1);
+  expect_the_streams_bits<float>(nn::LSTM(64, 1), 64, 1);
+  expect_the_streams_bits<double>(nn::GRU(80, 1), 80, 1);
 }
 
 TEST(ExportC, EveryLevelThatThisMachineRuns) {

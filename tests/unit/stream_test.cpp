@@ -47,13 +47,10 @@ std::vector<Case> cases() {
 }
 
 // Outputs of the whole sequence, (batch, T, 3).
-Array whole(const nn::Layer& model, const Tree<Array>& params, const Array& x,
-            const std::vector<std::string>& disabled_passes = {}) {
+Array whole(const nn::Layer& model, const Tree<Array>& params, const Array& x, const CompileOptions& options = {}) {
   const train::Step step = train::predict_step(model, params, x.type());
   std::vector<Array> arguments = params.flatten();
   arguments.push_back(x);
-  CompileOptions options;
-  options.disabled_passes = disabled_passes;
   return compile(step.graph(), options)(arguments)[0];
 }
 
@@ -111,23 +108,20 @@ TEST(Stream, ParametersOfAnotherModelAreNamed) {
 // Bound weights of several panels lie in the order in which the target's dots read them.
 TEST(Stream, IsTheWholeSequenceOnEveryTarget) {
   constexpr std::int64_t wide = 48;
-  const nn::Sequential model(nn::LSTM(I, wide), nn::Linear(wide, 3));
   for (const testing::Compiled& compiled : testing::all_compiled())
-    for (const DType dtype : {DType::F32, DType::F64})
-      for (const std::int64_t batch : {1, 14}) {
-        SCOPED_TRACE(testing::name_of_case(compiled) + " " + std::string(name_of(dtype)) + ", batch " +
-                     std::to_string(batch));
-        const Tree<Array> params = model.init(4, dtype);
-        const Array x = normal_array({batch, 3, I}, dtype, 8);
-        const train::Step whole_step = train::predict_step(model, params, x.type());
-        std::vector<Array> arguments = params.flatten();
-        arguments.push_back(x);
-        const Array expected = compile(whole_step.graph(), compiled.options())(arguments)[0];
-        const Stream stream(model, params, I, {.batch = batch, .compile = compiled.options()});
-        EXPECT_NE(stream.executable().kernel_text().find("packed"), std::string::npos);
-        EXPECT_EQ(stream.executable().kernel_text().find("pack "), std::string::npos);
-        expect_steps_of(expected, stream, x);
-      }
+    for (const std::int64_t features : {I, std::int64_t{70}})
+      for (const DType dtype : {DType::F32, DType::F64})
+        for (const std::int64_t batch : {1, 14}) {
+          SCOPED_TRACE(testing::name_of_case(compiled) + " " + std::string(name_of(dtype)) + ", batch " +
+                       std::to_string(batch) + ", features " + std::to_string(features));
+          const nn::Sequential model(nn::LSTM(features, wide), nn::Linear(wide, 3));
+          const Tree<Array> params = model.init(4, dtype);
+          const Array x = normal_array({batch, 3, features}, dtype, 8);
+          const Stream stream(model, params, features, {.batch = batch, .compile = compiled.options()});
+          EXPECT_NE(stream.executable().kernel_text().find("packed"), std::string::npos);
+          EXPECT_EQ(stream.executable().kernel_text().find("pack "), std::string::npos);
+          expect_steps_of(whole(model, params, x, compiled.options()), stream, x);
+        }
 }
 
 // Where a sequence is so short that products with the zeros before its first step are all that a layer has of its past, which the
@@ -149,19 +143,138 @@ TEST(Stream, IsTheWholeOfAShortSequence) {
       }
 }
 
-// Long products with the inputs leave the loop over a whole sequence, and are then added last. Within it they are summed as in a step.
-TEST(Stream, OfManyFeaturesIsTheWholeSequenceWithItsProductsInTheLoop) {
-  constexpr std::int64_t wide = 64;
-  for (const nn::Layer& model :
-       {nn::Layer(nn::LSTM(wide, H)), nn::Layer(nn::GRU(wide, 3)), nn::Layer(nn::RNN(wide, H))}) {
-    const Tree<Array> params = model.init(4);
-    const Array x = normal_array({2, T, wide}, DType::F32, 8);
-    const Array near = whole(model, params, x);
-    const Array expected = whole(model, params, x, {"batch_inputs"});
-    const Stream stream(model, params, wide, {.batch = 2});
-    expect_steps_of(expected, stream, x);
-    for (std::int64_t i = 0; i < near.size(); ++i) EXPECT_NEAR(expected.at(i), near.at(i), 1e-6);
+// Products and biases written as users write them: the state's first, each bias where it belongs, x beside its product.
+class WrittenOrderCell : public nn::Cell {
+ public:
+  WrittenOrderCell(std::int64_t inputs, std::int64_t hidden, std::string order)
+      : inputs_(inputs), hidden_(hidden), order_(std::move(order)) {}
+
+  Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init) const override {
+    const auto drawn = [&](const std::string& name, const Shape& shape) {
+      return nn::uniform(nn::fold_in(seed, name), shape, dtype, -0.3, 0.3);
+    };
+    return {{"W", drawn("W", {hidden_, inputs_})}, {"U", drawn("U", {hidden_, hidden_})},
+            {"V", drawn("V", {hidden_, inputs_})}, {"a", drawn("a", {hidden_})},
+            {"b", drawn("b", {hidden_})},          {"gate", drawn("gate", {1, hidden_})},
+            {"of_x", drawn("of_x", {1, inputs_})}};
   }
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    return {{"h", nn::zero_state(batch, hidden_, dtype)}, {"k", nn::zero_state(batch, hidden_, dtype)}};
+  }
+  std::pair<Tree<Value>, Value> step(const Tree<Value>& p, const Tree<Value>& state, Value x) const override {
+    const Value h = state["h"], k = state["k"], xw = nn::linear(x, p["W"]), hu = nn::linear(h, p["U"]);
+    Value sum;
+    if (order_ == "state first") sum = hu + xw + p["b"];
+    if (order_ == "bias first") sum = p["b"] + hu + xw + k;
+    if (order_ == "two biases") sum = (xw + p["a"]) + (hu + p["b"]);
+    if (order_ == "two inputs") sum = xw + nn::linear(k, p["U"]) + nn::linear(sigmoid(x), p["V"]) + hu + p["a"];
+    if (order_ == "used twice") sum = xw + hu + p["b"] + 0.1 * tanh(xw);
+    if (order_ == "no bias") sum = hu + xw;
+    if (order_ == "number") sum = k + xw + hu + 0.5;
+    if (order_ == "few outputs") sum = (xw + hu) * sigmoid(nn::linear(x, p["of_x"]) + nn::linear(h, p["gate"]) + 0.25);
+    const Value next = tanh(sum);
+    return {{{"h", next}, {"k", 0.5 * k + next}}, next};
+  }
+
+ private:
+  std::int64_t inputs_, hidden_;
+  std::string order_;
+};
+
+// Two layers that read the same sequence, outputs side by side.
+class Beside : public nn::Module {
+ public:
+  Beside(nn::Layer first, nn::Layer second) : first_(std::move(first)), second_(std::move(second)) {}
+  Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init init) const override {
+    return {{"first", first_.init(nn::fold_in(seed, "first"), dtype, init)},
+            {"second", second_.init(nn::fold_in(seed, "second"), dtype, init)}};
+  }
+  Value apply(const Tree<Value>& params, Value x, nn::Context& context) const override {
+    nn::Context first = context, second = context;
+    if (context.state) first.state = context.state->at("first"), second.state = context.state->at("second");
+    const Value outputs[] = {first_.apply(params.at("first"), x, first), second_.apply(params.at("second"), x, second)};
+    if (context.state) context.state = Tree<Value>{{"first", *first.state}, {"second", *second.state}};
+    return concat(outputs, 2);
+  }
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    return {{"first", first_.initial_state(batch, dtype)}, {"second", second_.initial_state(batch, dtype)}};
+  }
+
+ private:
+  nn::Layer first_, second_;
+};
+
+std::vector<Case> wide_cases(std::int64_t wide) {
+  std::vector<Case> models = {
+      {"lstm", nn::Sequential(nn::LSTM(wide, H), nn::Linear(H, 3))},
+      {"lstm_of_one", nn::LSTM(wide, 1)},
+      {"gru", nn::Sequential(nn::GRU(wide, H), nn::Linear(H, 3))},
+      {"gru_of_three", nn::GRU(wide, 3)},
+      {"rnn", nn::RNN(wide, H)},
+      {"rnn_of_one", nn::RNN(wide, 1)},
+      {"rnn_of_four", nn::RNN(wide, 4)},
+      {"stacked_lstm", nn::LSTM(wide, 64, 2)},
+      {"stacked_gru", nn::GRU(wide, 65, 2)},
+      {"ln_lstm", nn::Recurrent(testing::LayerNormLstmCell(wide, H))},
+      {"coupled", nn::Recurrent(testing::CoupledTwoSpeedCell(wide, H))},
+      {"beside", nn::Layer(std::make_shared<const Beside>(nn::LSTM(wide, H), nn::GRU(wide, 24)))}};
+  for (const char* order :
+       {"state first", "bias first", "two biases", "two inputs", "used twice", "no bias", "number", "few outputs"})
+    models.push_back({order, nn::Recurrent(WrittenOrderCell(wide, 24, order))});
+  return models;
+}
+
+// Long products with the inputs leave the loop over a whole sequence; a step sums in the order in which both together do.
+TEST(Stream, OfManyFeaturesIsTheWholeSequenceStepByStep) {
+  struct Sizes {
+    std::int64_t wide, batch, steps;
+    DType dtype;
+  };
+  const Sizes all[] = {{5, 3, T, DType::F32},   {64, 1, T, DType::F32},   {64, 3, T, DType::F64},
+                       {64, 19, 1, DType::F32}, {80, 19, T, DType::F32},  {80, 1, T, DType::F64},
+                       {128, 3, T, DType::F32}, {128, 19, 2, DType::F64}, {200, 1, T, DType::F32},
+                       {200, 3, T, DType::F64}};
+  for (const auto& [wide, batch, steps, dtype] : all)
+    for (const auto& [name, model] : wide_cases(wide)) {
+      // One step is no loop, and unbound weights do not lie side by side there: a product of one output then stays by itself.
+      if (steps == 1 && name == "few outputs") continue;
+      const Tree<Array> params = model.init(4, dtype);
+      const Array x = normal_array({batch, steps, wide}, dtype, 8);
+      SCOPED_TRACE(name + " of " + std::to_string(wide) + " features in " + std::string(name_of(dtype)) + ", " +
+                   std::to_string(steps) + " steps, batch " + std::to_string(batch));
+      expect_steps_of(whole(model, params, x), Stream(model, params, wide, {.batch = batch}), x);
+    }
+}
+
+// Their factors rounded, they are multiplied in pairs, of which a product of one has none.
+TEST(Stream, OfManyFeaturesInBfloat16IsTheWholeSequence) {
+  for (const std::int64_t wide : {5, 80})
+    for (const auto& [name, model] : wide_cases(wide)) {
+      const Tree<Array> params = model.init(4);
+      const Array x = normal_array({3, T, wide}, DType::F32, 8);
+      CompileOptions options;
+      options.dot_precision = "bf16";
+      SCOPED_TRACE(name + " of " + std::to_string(wide) + " features");
+      expect_steps_of(whole(model, params, x, options), Stream(model, params, wide, {.batch = 3, .compile = options}),
+                      x);
+    }
+}
+
+// One product of all steps, which starts from the bias; in the loop one that goes on from there. Other additions there: that of the cell.
+TEST(Stream, ProductsOfAllStepsTakeTheBiasAlong) {
+  constexpr std::int64_t wide = 64;
+  const nn::LSTM model(wide, H);
+  const train::Step step = train::predict_step(model, model.init(4), {DType::F32, {3, T, wide}});
+  const std::string graph = compile(step.graph()).graph_text();
+  const auto loop = graph.find("loop("), end = graph.find("return", loop);
+  ASSERT_NE(end, std::string::npos) << graph;
+  const auto count = [&](const std::string& op) {
+    std::size_t found = 0;
+    for (std::size_t at = graph.find(op, loop); at < end; at = graph.find(op, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("= dot("), 1u) << graph;
+  EXPECT_EQ(count("= add("), 2u) << graph;
 }
 
 TEST(Stream, AVoiceKeepsItsStateAndReturnsToTheInitialOne) {

@@ -168,6 +168,7 @@ class DotEmitter {
 
   void block(const Tile& tile, Value* row, std::int64_t rows) {
     Values accumulators = initial(tile, row, rows);
+    if (waits_for_init(tile)) prefetch_init(tile, row, rows);
     for (const Segment& segment : segments_) {
       Value* a = code_.offset(segment.a, row, segment.a_m * bytes_);
       // Panels begin at (first column) * depth.
@@ -362,6 +363,29 @@ class DotEmitter {
       }
     }
     return values;
+  }
+
+  // Whether accumulators start from numbers of their own, which may come from far: products of all steps, as long as a sequence. Processors fetch
+  // ahead along lines that lie side by side, but a block of rows reads a few of each.
+  bool waits_for_init(const Tile& tile) const {
+    constexpr std::int64_t deep = 128;  // one more instruction for each vector is nothing
+    return init_ != nullptr && dot_.init_m != 0 && dot_.init_n == 1 && tile.loop_columns != nullptr && lanes_ > 1 &&
+           std::ranges::any_of(segments_, [](const Segment& s) { return s.depth >= deep; });
+  }
+
+  // What the same rows of the next tile of columns start from. Beyond the last one nothing is read, and nothing fails.
+  void prefetch_init(const Tile& tile, Value* row, std::int64_t rows) {
+    const std::int64_t width = tile.vectors * lanes_;
+    Value* next = code_.i64(width);
+    if (backwards_ != nullptr) next = code_.b.CreateSelect(backwards_, code_.i64(-width), next);
+    Value* from = code_.offset(column_offset(init_, tile, dot_.init_n), row, dot_.init_m * bytes_);
+    from = code_.offset(from, next, bytes_);
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (int j = 0; j < tile.vectors; ++j) {
+        Value* line = code_.offset(from, (i * dot_.init_m + j * lanes_) * bytes_);
+        code_.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {line->getType()},
+                                {line, code_.b.getInt32(0), code_.b.getInt32(3), code_.b.getInt32(1)});
+      }
   }
 
   // Elements from one step of dim d to the next in B. Panels are whole logical vectors wide.
