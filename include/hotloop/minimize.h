@@ -89,6 +89,43 @@ struct NonlinearCG : Descent {
   NonlinearCG();
 };
 
+// ---- methods for a sum of squares: a step from the normal equations ------------------------------------------------------
+
+// A step h, (n,), and how much it should take off half the sum of squares, an f64 scalar > 0.
+struct ProposedStep {
+  Value h, promised;
+};
+
+// Interface of a method for residuals r with the Jacobian J: it sees a = J^T J, (n, n), and g = J^T r, (n,), where it is.
+class LeastSquaresRule {
+ public:
+  virtual ~LeastSquaresRule() = default;
+  virtual State start(Value a) const = 0;
+  virtual ProposedStep propose(const State& state, Value a, Value g) const = 0;
+  // The state after a step that took `gain` of what was promised, f64; it was taken if `accepted`, and a is that of the new place then.
+  virtual State judge(const State& state, Value a, Value gain, Value accepted) const = 0;
+  // bool[]: no step can be proposed any more.
+  virtual Value is_exhausted(const State& state) const = 0;
+};
+
+// A method held by value.
+class LeastSquares {
+ public:
+  template <std::derived_from<LeastSquaresRule> R> LeastSquares(R rule)
+      : rule_(std::make_shared<const R>(std::move(rule))) {}
+  const LeastSquaresRule& rule() const { return *rule_; }
+
+ private:
+  std::shared_ptr<const LeastSquaresRule> rule_;
+};
+
+// Levenberg-Marquardt: (J^T J + damping D) h = -J^T r by Cholesky, the damping by how well the last step kept its promise (Nielsen 1999;
+// Madsen, Nielsen, Tingleff 2004). D is the identity or, scaled, the largest diagonal of J^T J so far (Moré 1978), so that
+// the units of parameters do not matter.
+struct LevenbergMarquardt : LeastSquares {
+  explicit LevenbergMarquardt(double initial_damping = 1e-3, bool scaled = false);
+};
+
 }  // namespace minimizers
 
 struct MinimizeOptions {
@@ -115,5 +152,21 @@ struct Minimum {
 using Objective = std::function<Value(const Tree<Value>& params)>;
 Minimum minimize(const Objective& fn, const Tree<Value>& params,
                  const minimizers::Descent& method = minimizers::LBFGS(), const MinimizeOptions& options = {});
+
+struct LeastSquaresOptions {
+  std::int64_t max_iterations = 1000;
+  std::int64_t max_evaluations = 0;  // of the residuals; 0: 20 an iteration
+  double gradient_tolerance = 1e-8;  // of the largest element of J^T r
+  double value_tolerance = 1e-8;     // of the relative change in a step, found and promised; 0: not looked at
+  double step_tolerance = 1e-8;      // of the step beside the parameters, by their Euclidean norms; 0: not looked at
+};
+
+// The parameters at which half the sum of squares of `residuals`, leaves of f32 and f64, is least near `params`; that is the `value`, and its gradient
+// is J^T r. The Jacobian is found as by jacobian(): passes follow its structure, so that residuals of rows that share the parameters take one
+// row's passes. Under trace; UserError as above.
+using Residuals = std::function<Tree<Value>(const Tree<Value>& params)>;
+Minimum least_squares(const Residuals& residuals, const Tree<Value>& params,
+                      const minimizers::LeastSquares& method = minimizers::LevenbergMarquardt(),
+                      const LeastSquaresOptions& options = {});
 
 }  // namespace hotloop

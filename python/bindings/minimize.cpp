@@ -39,15 +39,28 @@ nb::tuple run_minimize(nb::callable fn, nb::handle params, const std::string& me
                            {max_iterations, max_evaluations, gradient_tolerance, value_tolerance}));
 }
 
+nb::tuple run_least_squares(nb::callable fn, nb::handle params, const std::string& method, nb::dict settings,
+                            std::int64_t max_iterations, std::int64_t max_evaluations, double gradient_tolerance,
+                            double value_tolerance, double step_tolerance) {
+  const auto residuals = [&](const Tree<Value>& p) { return numbered(call(fn, p, "least_squares")); };
+  return parts_of(least_squares(
+      residuals, numbered(to_values(params, "params")), minimizers::make_least_squares(method, settings_of(settings)),
+      {max_iterations, max_evaluations, gradient_tolerance, value_tolerance, step_tolerance}));
+}
+
+template <class Defs> nb::list definitions(const Defs& defs) {
+  nb::list all;
+  for (const auto& def : defs) all.append(definition(def));
+  return all;
+}
+
 }  // namespace
 
 void bind_minimize(nb::module_& m) {
   m.def("minimize", &run_minimize);
-  m.def("descent_definitions", [] {
-    nb::list all;
-    for (const minimizers::DescentDef& def : minimizers::all_descents()) all.append(definition(def));
-    return all;
-  });
+  m.def("least_squares", &run_least_squares);
+  m.def("descent_definitions", [] { return definitions(minimizers::all_descents()); });
+  m.def("least_squares_definitions", [] { return definitions(minimizers::all_least_squares()); });
   m.def("minimum_statuses", [] {
     using S = minimizers::Status;
     nb::dict codes;

@@ -48,7 +48,7 @@ from hotloop._fit import Checkpoints, EarlyStopping, EpochRecord, Progress, Run,
 from hotloop._from_keras import from_keras  # noqa: E402
 from hotloop._from_rtneural import from_rtneural  # noqa: E402
 from hotloop._from_torch import from_torch, to_torch  # noqa: E402
-from hotloop._minimize import Minimum, minimize  # noqa: E402
+from hotloop._minimize import Minimum, least_squares, minimize  # noqa: E402
 from hotloop._to_keras import to_keras  # noqa: E402
 
 

@@ -106,6 +106,36 @@ def minimize(fn, params, args=(), *, method="lbfgs", max_iterations=1000, max_ev
     return run_traced("minimize", traced, params, tuple(args))
 
 
+@checked_call("hl.least_squares(residuals, params, method='lm')")
+def least_squares(residuals, params, args=(), *, method="lm", max_iterations=1000, max_evaluations=0, gradient_tolerance=1e-8, value_tolerance=1e-8,
+                  step_tolerance=1e-8, **settings):  # fmt: skip
+    """The params at which half the sum of squares of residuals(params, *args) is least near the given ones: a Minimum with that value.
+
+    residuals: a traced function that gives an array, or a tree of them; their Jacobian is taken by itself, by the passes that its
+        structure needs: residuals of rows that share the params take one row's. params: as in minimize().
+    method: "lm", Levenberg-Marquardt with the damping by the gain ratio (settings: initial_damping=1e-3, of the largest element on the
+        diagonal of J^T J; scaled=False: True damps each parameter by the size of its column of J, for params of different units).
+    gradient_tolerance: of the largest element of J^T r. value_tolerance: of the relative change of the value in a step, found and
+        promised. step_tolerance: of the step beside the params. What is below the dtype's resolution counts as that; 0: not looked at.
+    max_iterations: steps taken. max_evaluations: of the residuals, 0: 20 an iteration.
+
+    For up to some hundred params, since it makes J^T J. Endings and derivatives are as in minimize().
+    """
+    _callable("least_squares", residuals)
+    options = (_whole("least_squares", "max_iterations", max_iterations), _whole("least_squares", "max_evaluations", max_evaluations),
+               float(gradient_tolerance), float(value_tolerance), float(step_tolerance))  # fmt: skip
+
+    def traced(params, args):
+        leaves, structure = _leaves(params)
+
+        def flat(values):
+            return _core.tree_flatten(residuals(structure.unflatten(values), *args))[0]
+
+        return _minimum(structure, _core.least_squares(flat, leaves, method, settings, *options))
+
+    return run_traced("least_squares", traced, params, tuple(args))
+
+
 def _minimum(structure, parts):
     return Minimum(structure.unflatten(parts[0]), *parts[1:])
 

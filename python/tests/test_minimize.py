@@ -93,3 +93,59 @@ def test_what_does_not_converge_is_told():
 def test_what_does_not_fit_is_an_error(call, message):
     with pytest.raises(hl.UserError, match=message):
         call()
+
+
+TIMES = np.linspace(0, 4, 40)
+SEEN = 3 * np.exp(-1.3 * TIMES) + 0.5 + 0.01 * np.sin(20 * TIMES)
+
+
+def test_least_squares_alone_in_a_program_and_of_many():
+    fn = lambda p: p["size"] * hl.exp(-p["rate"] * TIMES) + p["rest"] - SEEN  # noqa: E731
+    start = {"size": np.float64(1), "rate": 1.0, "rest": 0.0}
+    for scaled in (False, True):
+        found = hl.least_squares(fn, start, scaled=scaled)
+        np.testing.assert_allclose([found.params[k] for k in start], [3, 1.3, 0.5], atol=2e-3)
+        assert found.converged and int(found.evaluations) < 10
+    np.testing.assert_allclose(found.value, 0.5 * (np.asarray(fn(found.params)) ** 2).sum(), rtol=1e-12)
+    many = hl.jit(hl.vmap(lambda rate: hl.least_squares(fn, {"size": hl.ones_like(rate), "rate": rate, "rest": 0.0})))(np.linspace(0.2, 5, 30))
+    assert bool(np.asarray(many.converged).all()) and np.ptp(np.asarray(many.params["rate"])) < 1e-6
+
+
+def test_a_network_by_levenberg_marquardt():
+    x = np.linspace(-1, 1, 60).reshape(60, 1)
+    y = np.sin(3 * x)
+    net = hl.nn.Sequential(hl.nn.Linear(1, 6), hl.nn.Tanh(), hl.nn.Linear(6, 1))
+    for dtype, most in (("float64", 1e-6), ("float32", 1e-5)):
+        fit = hl.jit(lambda params, x, y: hl.least_squares(lambda p: net(p, x) - y, params, max_iterations=100))
+        assert float(fit(net.init(0, dtype=dtype), x.astype(dtype), y.astype(dtype)).value) < most
+
+
+def test_a_parameter_of_a_differential_equation_is_found():
+    def residuals(rates):
+        field = lambda t, y, r: hl.stack([r[0] * y[0] - r[1] * y[0] * y[1], r[1] * y[0] * y[1] - r[2] * y[1]])  # noqa: E731
+        return hl.ode.solve(field, hl.ode.Tsit5(), 0, 5, np.array([1.0, 0.5]), args=rates, saveat=np.linspace(0.5, 5, 10), controller=hl.ode.PID(1e-8, 1e-8)).ys
+
+    truth = np.array([1.5, 1.0, 3.0])
+    seen = np.asarray(residuals(truth))
+    found = hl.least_squares(lambda r: residuals(r) - seen, truth * [0.9, 1.1, 0.95])
+    np.testing.assert_allclose(found.params, truth, rtol=1e-6)
+
+
+def test_derivatives_of_a_fit():
+    fn = lambda seen: hl.least_squares(lambda p: p[0] * TIMES + p[1] - seen, np.zeros(2)).params  # noqa: E731
+    np.testing.assert_allclose(hl.jacrev(fn)(SEEN), np.linalg.pinv(np.stack([TIMES, np.ones(40)], 1)), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hl.least_squares(lambda x: hl.astype(x, hl.int32), START), "residuals must be floats"),
+        (lambda: hl.least_squares(lambda x: [], START), "there must be a residual"),
+        (lambda: hl.least_squares(rosenbrock, START, method="levenberg"), "the method must be one that exists"),
+        (lambda: hl.least_squares(rosenbrock, START, initial_damping=0.0), "initial_damping must be positive"),
+        (lambda: hl.least_squares(rosenbrock, START, step_tolerance=-1), "step_tolerance must not be negative"),
+    ],
+)
+def test_what_least_squares_does_not_take(call, message):
+    with pytest.raises(hl.UserError, match=message):
+        call()

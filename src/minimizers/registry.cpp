@@ -16,4 +16,18 @@ Descent make_descent(const std::string& name, const std::map<std::string, Settin
   return def.make(Config(def.name, def.parameters, settings));
 }
 
+std::span<const LeastSquaresDef> all_least_squares() {
+  static const std::vector<LeastSquaresDef> table = gather_plugins(least_squares_files());
+  return table;
+}
+
+const LeastSquaresDef& least_squares_def(std::string_view name) {
+  return find_plugin(all_least_squares(), name, "method");
+}
+
+LeastSquares make_least_squares(const std::string& name, const std::map<std::string, Setting>& settings) {
+  const LeastSquaresDef& def = least_squares_def(name);
+  return def.make(Config(def.name, def.parameters, settings));
+}
+
 }  // namespace hotloop::minimizers

@@ -87,6 +87,10 @@ std::string reference() {
          "training\nrun over batches.\n\n";
   for (const minimizers::DescentDef& def : minimizers::all_descents())
     entry(out, def.name, def.summary, def.parameters);
+  out << "## Least squares\n\n"
+         "`hl.least_squares(residuals, params, method=...)` and `least_squares()`.\n\n";
+  for (const minimizers::LeastSquaresDef& def : minimizers::all_least_squares())
+    entry(out, def.name, def.summary, def.parameters);
   out << "## Metrics\n\n"
          "`[train] metric`. Each is of the whole validation or test part, not a mean of batches'.\n\n";
   for (const metrics::MetricDef& def : metrics::all_metrics()) entry(out, def.name, def.summary, def.parameters);

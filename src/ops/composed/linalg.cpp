@@ -207,18 +207,18 @@ Value substitute_loop(const LU& factors, Value b) {
   return scan(backward, lower, steps, {.reverse = true}).first[0];
 }
 
+// Row by row of L^T, each written alone: column k of L is what earlier ones leave of a's.
 Value cholesky_loop(Value a) {
   const std::int64_t n = a.shape()[0];
   const Value index = iota(DType::I32, {n}, 0);
   const auto step = [&](std::span<const Value> carry, std::span<const Value> xs) {
     const Value k = xs[0], found = carry[0];
-    const Value rest = column(a, k) - matmul(found, row(found, k));
+    const Value rest = column(a, k) - matmul(column(found, k), found);
     const Value own = select(less(index, k), zeros_like(rest), rest / sqrt(row(rest, k)));
-    const Value is_column = broadcast_to(equal(expand_dims(index, 0), k), {n, n});
-    return std::pair(std::vector<Value>{select(is_column, broadcast_to(expand_dims(own, 1), {n, n}), found)},
-                     std::vector<Value>{});
+    return std::pair(std::vector<Value>{with_row(found, own, k)}, std::vector<Value>{});
   };
-  return scan(step, std::vector<Value>{zeros_like(a)}, std::vector<Value>{index}).first[0];
+  const Value upper = scan(step, std::vector<Value>{zeros_like(a)}, std::vector<Value>{index}).first[0];
+  return transpose(upper, {1, 0});
 }
 
 // A program cannot hold an endless tower of rules: at its end the elimination itself is differentiated.

@@ -1,0 +1,89 @@
+#include <limits>
+
+#include "hotloop/error.h"
+#include "hotloop/linalg.h"
+#include "hotloop/ops.h"
+#include "minimizers/line_search.h"
+#include "minimizers/registry.h"
+#include "minimizers/vectors.h"
+
+namespace hotloop::minimizers {
+namespace {
+
+Value diagonal_of(Value a) {
+  const std::int64_t n = a.shape()[0];
+  return slice(reshape(a, {n * n}), {0}, {n * n}, {n + 1});
+}
+Value on_diagonal(Value v) {
+  const std::int64_t n = v.shape()[0];
+  const Value is_diagonal = equal(iota(DType::I32, {n, n}, 0), iota(DType::I32, {n, n}, 1));
+  return select(is_diagonal, broadcast_to(v, {n, n}), constant(0, v.dtype(), {n, n}));
+}
+
+// x with L L^T x = b. As L Q^-1 and Q L^T, Q the diagonal of L, the factors are those of an elimination.
+Value cholesky_solve(Value l, Value b) {
+  const std::int64_t n = b.shape()[0];
+  const Value q = diagonal_of(l), rows = iota(DType::I32, {n, n}, 0), columns = iota(DType::I32, {n, n}, 1);
+  const Value unit = l / expand_dims(q, 0), upper = transpose(l, {1, 0}) * expand_dims(q, 1);
+  return linalg::lu_solve({select(greater(rows, columns), unit, upper), iota(DType::I32, {n}, 0)}, b);
+}
+
+// Madsen, Nielsen, Tingleff, Methods for non-linear least squares problems, 2004, algorithm 3.16. State: the damping and by what it grows
+// after the next failure, f64; scaled, also D, (n,).
+class LMRule : public LeastSquaresRule {
+ public:
+  LMRule(double initial_damping, bool scaled) : initial_damping_(initial_damping), scaled_(scaled) {
+    if (!(initial_damping > 0))
+      throw UserError("lm", "initial_damping must be positive", std::to_string(initial_damping));
+  }
+
+  State start(Value a) const override {
+    const Value growth = constant(2, DType::F64), damping = constant(initial_damping_, DType::F64);
+    const Value diagonal = diagonal_of(a);
+    if (scaled_) return {damping, growth, diagonal};
+    return {damping * cast(largest(diagonal), DType::F64), growth};
+  }
+
+  ProposedStep propose(const State& state, Value a, Value g) const override {
+    const Value damping = cast(state[0], a.dtype());
+    const Value added = scaled_ ? damping * visible(state[2]) : broadcast_to(damping, g.shape());
+    const Value h = -cholesky_solve(linalg::cholesky(a + on_diagonal(added)), g);
+    return {h, 0.5 * inner(h, added * h - g)};
+  }
+
+  State judge(const State& state, Value a, Value gain, Value accepted) const override {
+    const Value r = 2.0 * gain - 1.0, third = constant(1.0 / 3, DType::F64);
+    State next = {state[0] * select(accepted, maximum(third, 1.0 - r * r * r), state[1]),
+                  select(accepted, constant(2, DType::F64), 2.0 * state[1])};
+    if (scaled_) next.push_back(maximum(state[2], diagonal_of(a)));
+    return next;
+  }
+
+  Value is_exhausted(const State& state) const override { return logical_not(is_finite(state[0])); }
+
+ private:
+  // Parameters that nothing depends on are held where they are.
+  static Value visible(Value scale) {
+    return maximum(scale, maximum(largest(scale) * resolution(scale.dtype()), like(scale, 1e-30)));
+  }
+
+  double initial_damping_;
+  bool scaled_;
+};
+
+}  // namespace
+
+LevenbergMarquardt::LevenbergMarquardt(double initial_damping, bool scaled)
+    : LeastSquares(LMRule(initial_damping, scaled)) {}
+
+std::vector<LeastSquaresDef> least_squares_lm() {
+  return {{"lm",
+           "Levenberg-Marquardt with the damping by how well a step kept its promise (Nielsen 1999)",
+           {{"initial_damping", 1e-3, "of the first step, as a part of the largest element on J^T J's diagonal"},
+            {"scaled", false, "damps each parameter by the size of its column of J, whatever its unit"}},
+           [](const Config& config) -> LeastSquares {
+             return LevenbergMarquardt(config.number("initial_damping"), config.flag("scaled"));
+           }}};
+}
+
+}  // namespace hotloop::minimizers
