@@ -217,13 +217,14 @@ Storage DotLowering::rounded(Value v, const Storage& source, int halved, kernel:
 // factor that belongs to no sample, or, where nobody named the batch, of the second one, as in x @ W. Where neither factor is
 // shared, what is of one sample counts.
 bool DotLowering::is_narrow() const {
-  constexpr std::int64_t few = 4;
-  const std::int64_t long_enough = std::max(kernel::lanes_of(plan_.result.dtype()) + 1, 16);  // more than one vector
+  const std::int64_t lanes = kernel::lanes_of(plan_.result.dtype()), long_enough = std::max<std::int64_t>(lanes, 16);
   const Node& dot = *plan_.terms[0];
   if (plan_.terms.size() != 1 || !is_float(plan_.result.dtype())) return false;
   const DotShape s = shape_of(dot);
   const Value lhs = dot.operands[0], rhs = dot.operands[1];
   if (s.lhs_contract.size() != 1 || lhs.shape()[s.lhs_contract[0]] < long_enough) return false;
+  // Of one vector alone, as of 16 numbers, a single output: several run beside each other in a Dot.
+  const std::int64_t few = lhs.shape()[s.lhs_contract[0]] > lanes ? 4 : 1;
   const auto is_batch = [&](Value v, int axis) {
     return context_.tile_class >= 0 && context_.axes().axis_class(v, axis) == context_.tile_class;
   };

@@ -83,6 +83,15 @@ TEST(NarrowDots, KeptMatricesTimesVectorsAreInnerProducts) {
   EXPECT_EQ(counts.gathered, 0);
 }
 
+// Sixteen numbers fill one vector: a filter of so many taps is no chain of sixteen additions.
+TEST(NarrowDots, OneOutputOfOneVectorIsAnInnerProduct) {
+  const auto taps = [](Values in) { return std::vector<Value>{tanh(matmul(in[0], in[1]))}; };
+  const InnerProducts one = counts_of(taps, {{DType::F32, {16}}, {DType::F32, {16}}}),
+                      shorter = counts_of(taps, {{DType::F32, {15}}, {DType::F32, {15}}});
+  EXPECT_EQ(one.along_rows, 1);
+  EXPECT_EQ(shorter.along_rows, 0);
+}
+
 // The head of each net of an ensemble has one output a row, as that of a net alone.
 TEST(NarrowDots, HeadsOfEnsemblesAreInnerProducts) {
   const auto head = [](Values in) { return std::vector<Value>{matmul(in[0], transpose(in[1], {1, 0}))}; };

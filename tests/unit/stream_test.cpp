@@ -330,8 +330,8 @@ TEST(Stream, AStepOfASmallCellIsOneFunction) {
     return found;
   };
   EXPECT_EQ(count("\ndefine "), 1u);
-  // Biases, weights (all eight inputs at once, a loop over h, four at a time), and c.
-  EXPECT_EQ(count("load <16 x float>"), 4u + 8 * 4 + 4 * 4 + 1) << source;
+  // Biases, weights (all eight inputs at once, a loop over h, four at a time), c, and the weights of the output.
+  EXPECT_EQ(count("load <16 x float>"), 4u + 8 * 4 + 4 * 4 + 1 + 1) << source;
 }
 
 TEST(Stream, RefusesWhatDoesNotFit) {
