@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <span>
 
 #include "hotloop/error.h"
@@ -78,6 +79,27 @@ int MapBuilder::integer_index(const Affine& index, DType dtype) {
   return is_float(dtype) ? op(ScalarOp::Cast, dtype, reg) : reg;
 }
 
+std::pair<std::int64_t, std::int64_t> MapBuilder::range_of(const Affine& index) const {
+  std::pair range{index.constant, index.constant};
+  for (const auto& term : index.terms) {
+    const auto dim = std::ranges::find(map_.dims, term.var, &kernel::Dim::var);
+    if (dim == map_.dims.end())
+      return {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
+    (term.coefficient < 0 ? range.first : range.second) += term.coefficient * (dim->extent.bound - 1);
+  }
+  return range;
+}
+
+int MapBuilder::compare_index(ScalarOp test, const Affine& index, std::int64_t bound, std::int64_t extent) {
+  const auto [it, is_new] = comparisons_.try_emplace({test, bound, memo_key({}, {index}, -1)}, 0);
+  if (!is_new) return it->second;
+  // As many fill a vector as there are numbers of f32, where that is wide enough.
+  const DType dtype = extent < (std::int64_t{1} << 30) ? DType::I32 : DType::I64;
+  const int at = integer_index(index, dtype);
+  return comparisons_[{test, bound, memo_key({}, {index}, -1)}] =
+             op(test, DType::Bool, at, constant(dtype, static_cast<double>(bound)));
+}
+
 namespace {
 
 kernel::Access access_at(const Storage& storage, const std::vector<Affine>& index,
@@ -101,6 +123,8 @@ void MapBuilder::store(const Storage& storage, DType dtype, const Index& index, 
 
 int MapBuilder::emit(Value v, const Index& index, int predicate) {
   v = context_.resolve(v);
+  // One number for all points is the same whether a point is asked for it or not.
+  if (std::ranges::all_of(index, [](const Affine& a) { return a.terms.empty(); })) predicate = -1;
   const MemoKey key = memo_key(v, index, predicate);
   if (const auto it = memo_.find(key); it != memo_.end()) return it->second;
   int reg = -1;
@@ -283,6 +307,7 @@ kernel::Map MapBuilder::finish(const std::string& name) {
     results.push_back(push(kernel::reduced_instr(combiner_of(*r.value.node), r.value.dtype(), r.reg)));
   }
   constants_.clear();  // body registers are out of reach in the finish
+  comparisons_.clear();
   memo_.clear();
   for (std::size_t i = 0; i < reductions_.size(); ++i) {
     const PendingReduction& r = reductions_[i];

@@ -4,6 +4,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "schedule/context.h"
@@ -56,6 +58,10 @@ class MapBuilder {
   int constant(DType dtype, double value);
   int op(ir::ScalarOp op, DType dtype, int a, int b = -1, int c = -1);
   int integer_index(const kernel::Affine& index, DType dtype);
+  // The smallest and largest value of an index over the points of the map, as far as its dims tell.
+  std::pair<std::int64_t, std::int64_t> range_of(const kernel::Affine& index) const;
+  // index >= bound, or index < bound, of an index into an axis of `extent`; once for all that ask.
+  int compare_index(ir::ScalarOp test, const kernel::Affine& index, std::int64_t bound, std::int64_t extent);
   int load(const Storage& storage, DType dtype, const Index& index, int predicate,
            std::vector<kernel::Indirect> indirect = {});
   void store(const Storage& storage, DType dtype, const Index& index, int value,
@@ -79,6 +85,7 @@ class MapBuilder {
   std::map<MemoKey, int> memo_;
   std::set<ValueKey> computed_;  // here: in memory only when the map has run
   std::map<std::pair<DType, std::uint64_t>, int> constants_;
+  std::map<std::tuple<ir::ScalarOp, std::int64_t, MemoKey>, int> comparisons_;
   struct PendingReduction {
     Value value;
     int reg;

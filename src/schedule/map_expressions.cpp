@@ -83,11 +83,14 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
           if (known.constant < 0 || known.constant >= n) return emit(in[1], {}, predicate);
           continue;
         }
-        const int at = integer_index(source.back(), DType::I64);
-        const auto both = [&](int test) { inside = inside < 0 ? test : op(ScalarOp::And, DType::Bool, inside, test); };
-        if (low[i] > 0) both(op(ScalarOp::Ge, DType::Bool, at, constant(DType::I64, 0)));
-        if (low[i] + n < v.shape()[axis])
-          both(op(ScalarOp::Lt, DType::Bool, at, constant(DType::I64, static_cast<double>(n))));
+        const auto both = [&](ScalarOp test, std::int64_t bound) {
+          const int holds = compare_index(test, source.back(), bound, v.shape()[axis]);
+          inside = inside < 0 ? holds : op(ScalarOp::And, DType::Bool, inside, holds);
+        };
+        // A slice of what was padded may reach over one end, or over none.
+        const auto [first, last] = range_of(source.back());
+        if (low[i] > 0 && first < 0) both(ScalarOp::Ge, 0);
+        if (low[i] + n < v.shape()[axis] && last >= n) both(ScalarOp::Lt, n);
       }
       const int value = emit(in[0], source, inside);
       if (inside == predicate) return value;

@@ -1,0 +1,55 @@
+// Neighbours through padding: a slice of what was padded asks only for the ends that it reaches over, and each end is asked for once.
+#include <gtest/gtest.h>
+
+#include "hotloop/jit.h"
+#include "hotloop/ops.h"
+#include "passes/pipeline.h"
+#include "schedule/schedule.h"
+
+namespace hotloop {
+namespace {
+
+using Values = std::span<const Value>;
+
+constexpr std::int64_t N = 24;
+
+Value moved(Value padded, std::int64_t row, std::int64_t column) {
+  return slice(padded, {1 + row, 1 + column}, {1 + row + N, 1 + column + N}, {1, 1});
+}
+
+// Laplace's operator, plus what lies one step along the diagonal.
+std::vector<Value> stencil(Values in) {
+  const Value padded = pad(in[0], constant(0, in[0].dtype()), {1, 1}, {1, 1}, {0, 0});
+  return {moved(padded, 1, 0) + moved(padded, -1, 0) + moved(padded, 0, 1) + moved(padded, 0, -1) +
+          moved(padded, 1, 1) - 5.0 * in[0]};
+}
+
+int count(const std::string& text, const std::string& word) {
+  int n = 0;
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
+  return n;
+}
+
+TEST(PaddedStencils, AskForAnEndOnce) {
+  const std::vector<ValueType> types = {{DType::F32, {N, N}}};
+  ScheduleOptions options;
+  options.target = kernel::target_named("avx512");
+  const std::string text = kernel::print(schedule(*passes::optimize(*trace(stencil, types), {}), options));
+  EXPECT_EQ(count(text, " lt bool") + count(text, " ge bool"), 4) << text;
+  EXPECT_EQ(count(text, "index i64"), 0) << text;
+}
+
+TEST(PaddedStencils, AreWhatTheInterpreterSays) {
+  Array x(DType::F32, {N, N});
+  for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, static_cast<double>((i * 7919) % 97) / 9 - 4);
+  const std::vector<Array> inputs = {x};
+  CompileOptions interpreted;
+  interpreted.backend = "interp";
+  const Array expected = compile(trace(stencil, std::vector<ValueType>{x.type()}), interpreted)(inputs)[0];
+  const Array got = jit(stencil)(inputs)[0];
+  for (std::int64_t i = 0; i < x.size(); ++i)
+    EXPECT_FLOAT_EQ(static_cast<float>(got.at(i)), static_cast<float>(expected.at(i)));
+}
+
+}  // namespace
+}  // namespace hotloop
