@@ -1,5 +1,5 @@
 """Programs as users write them, once for every library: `xp` has the functions of the array API standard that they need, and scan,
-sigmoid, softmax, logsumexp, take_rows and one_hot besides (tasks/programs.py has them for NumPy). Each gives a loss, of parameters (a dict) and data (a dict).
+sigmoid, softmax, logsumexp, take_rows, take_along and one_hot besides (tasks/programs.py has them for NumPy). Each gives a loss, of parameters (a dict) and data (a dict).
 
 Nothing in Hotloop knows of them: they are what a compiler of recurrent and small networks meets on its first day.
 """
@@ -204,8 +204,140 @@ def waves(xp, p, d):
     return xp.mean((xp.scan(step, (d["start"], d["start"]), None, 500)[0][1] - d["seen"]) ** 2)
 
 
+def connectionist(xp, p, d):
+    """A loss over all alignments of a sequence with a shorter one (Graves et al. 2006), forward algorithm in logarithms."""
+    never = -1e5
+    lo = xp.tanh(d["x"] @ p["w1"] + p["b1"]) @ p["w2"]
+    log_p = lo - xp.logsumexp(lo, 2)[:, :, None]
+    labels = d["labels"]
+    first = xp.take_along(log_p[0], labels, 1)
+
+    def step(alpha, at):
+        from_before = xp.concat([alpha[:, :1] * 0 + never, alpha[:, :-1]], axis=1)
+        from_two_before = xp.concat([alpha[:, :2] * 0 + never, alpha[:, :-2]], axis=1) + d["bar"]
+        return xp.logsumexp(xp.stack([alpha, from_before, from_two_before], axis=0), 0) + xp.take_along(at, labels, 1), None
+
+    alpha = xp.scan(step, xp.concat([first[:, :2], first[:, 2:] * 0 + never], axis=1), log_p[1:])[0]
+    return -xp.mean(xp.logsumexp(alpha[:, -2:], 1))
+
+
+def selective_scan(xp, p, d):
+    """A diagonal state space whose rates come from the input (Gu and Dao 2023), with its convolution and gate."""
+    b, t, _ = d["x"].shape
+    inside, taps = p["b"].shape[0], p["taps"].shape[0]
+
+    def silu(x):
+        return x * xp.sigmoid(x)
+
+    def turned(x):
+        return xp.permute_dims(x, (1, 0, *range(2, len(x.shape))))
+
+    both = d["x"] @ p["in"]
+    u, gate = both[:, :, :inside], both[:, :, inside:]
+    padded = xp.concat([u[:, : taps - 1, :] * 0, u], axis=1)
+    u = silu(sum(padded[:, k : k + t, :] * p["taps"][k] for k in range(taps)))
+    rate = xp.log(1 + xp.exp(u @ p["rate"] + p["bias"]))
+    b_t, c_t = u @ p["b"], u @ p["c"]
+    keep = xp.exp(-rate[:, :, :, None] * xp.exp(p["decay"]))
+    new = (rate * u)[:, :, :, None] * b_t[:, :, None, :]
+
+    def step(h, at):
+        keep, new, c = at
+        h = keep * h + new
+        return h, xp.sum(h * c[:, None, :], axis=2)
+
+    y = turned(xp.scan(step, new[:, 0] * 0, (turned(keep), turned(new), turned(c_t)))[1])
+    return xp.mean(((y * silu(gate)) @ p["out"] - d["y"]) ** 2)
+
+
+def circuit(xp, p, d):
+    """A diode clipper by the trapezoidal rule, six Newton iterations a sample; its resistance, capacitance and current are fitted to a signal."""
+    twice_rate, thermal = 2 * 44100.0, 0.0453
+    charge = 1e-8 * xp.exp(p["capacitance"][0]) * twice_rate
+    g, k = 1 / (2.2e3 * xp.exp(p["resistance"][0]) * charge), 2 * 2.5e-9 * xp.exp(p["current"][0]) / charge
+
+    def step(carry, u):
+        v, slope = carry
+
+        def newton(z, _):
+            f = z - v - slope - g * (u - z) + k * xp.sinh(z / thermal)
+            return z - f / (1 + g + k / thermal * xp.cosh(z / thermal)), None
+
+        z = xp.scan(newton, v, None, 6)[0]
+        return (z, g * (u - z) - k * xp.sinh(z / thermal)), z
+
+    start = p["current"][0] * 0
+    return xp.mean((xp.scan(step, (start, start), d["signal"])[1] - d["y"]) ** 2)
+
+
+def filters(xp, p, d):
+    """Four second-order filters one after the other, in transposed direct form, fitted to a signal."""
+
+    def step(state, x):
+        new = []
+        for k in range(4):
+            b, a = p["b"][k], p["a"][k]
+            y = b[0] * x + state[k][0]
+            new.append((b[1] * x - a[0] * y + state[k][1], b[2] * x - a[1] * y))
+            x = y
+        return tuple(new), x
+
+    zero = (p["b"][0, 0] + p["a"][0, 0]) * d["x"][0] * 0
+    return xp.mean((xp.scan(step, ((zero, zero),) * 4, d["x"])[1] - d["y"]) ** 2)
+
+
+def external_memory(xp, p, d):
+    """An LSTM that reads and writes 16 slots by their content (Graves et al. 2014)."""
+    n, width = p["state"].shape[0], p["erase"].shape[1]
+
+    def address(head, memory, before):
+        key, strength, gate = xp.tanh(head[:, :width]), xp.exp(head[:, width : width + 1]), xp.sigmoid(head[:, width + 1 :])
+        like = xp.sum(memory * key[:, None, :], axis=2)
+        like = like / xp.sqrt(xp.sum(memory * memory, axis=2) * xp.sum(key * key, axis=1)[:, None] + 1e-4)
+        return gate * xp.softmax(strength * like, 1) + (1 - gate) * before
+
+    def step(carry, x):
+        h, c, memory, read, at_read, at_write = carry
+        g = xp.concat([x, read], axis=1) @ p["input"] + h @ p["state"]
+        i, f, o = (xp.sigmoid(g[:, j * n : (j + 1) * n]) for j in range(3))
+        c = f * c + i * xp.tanh(g[:, 3 * n :])
+        h = o * xp.tanh(c)
+        at_write = address(h @ p["write"], memory, at_write)
+        erase, add = xp.sigmoid(h @ p["erase"]), xp.tanh(h @ p["add"])
+        memory = memory * (1 - at_write[:, :, None] * erase[:, None, :]) + at_write[:, :, None] * add[:, None, :]
+        at_read = address(h @ p["read"], memory, at_read)
+        read = xp.sum(at_read[:, :, None] * memory, axis=1)
+        return (h, c, memory, read, at_read, at_write), xp.concat([h, read], axis=1) @ p["out"]
+
+    zero = (d["x"][0] @ p["erase"][: d["x"].shape[2]])[:, :1] * 0
+    memory = p["memory"][None, :, :] + zero[:, :, None]
+    slots = zero + p["memory"][:, 0] * 0 + 1 / p["memory"].shape[0]
+    start = (zero + p["state"][0, :n] * 0, zero + p["state"][0, :n] * 0, memory, memory[:, 0] * 0, slots, slots)
+    return xp.mean((xp.scan(step, start, d["x"])[1] - d["y"]) ** 2)
+
+
+def single_samples(xp, p, d):
+    """A perceptron that learns from one sample after the other, by slopes written by hand, and how its errors depend on where it began and on its rate."""
+    rate = 0.03 * xp.exp(p["rate"][0])
+
+    def step(weights, at):
+        w1, b1, w2, b2, w3 = weights
+        x, y = at
+        h1 = xp.tanh(x @ w1 + b1)
+        h2 = xp.tanh(h1 @ w2 + b2)
+        error = xp.sum(h2 * w3) - y
+        g2 = error * w3 * (1 - h2 * h2)
+        g1 = (w2 @ g2) * (1 - h1 * h1)
+        w1, b1 = w1 - rate * x[:, None] * g1[None, :], b1 - rate * g1
+        w2, b2 = w2 - rate * h1[:, None] * g2[None, :], b2 - rate * g2
+        return (w1, b1, w2, b2, w3 - rate * error * h2), error * error
+
+    return xp.mean(xp.scan(step, (p["w1"], p["b1"], p["w2"], p["b2"], p["w3"]), (d["x"], d["y"]))[1])
+
+
 PROGRAMS = (gated_recurrence, attention_decoder, hidden_markov, fast_weights, transformer_block, deep_perceptron, masked_cell,
-            causal_convolutions, runge_kutta, bodies, pair_energy, messages, characters, ensemble, waves)  # fmt: skip
+            causal_convolutions, runge_kutta, bodies, pair_energy, messages, characters, ensemble, waves, connectionist, selective_scan,
+            circuit, filters, external_memory, single_samples)  # fmt: skip
 BY_NAME = {f.__name__: f for f in PROGRAMS}
 
 

@@ -17,7 +17,8 @@ def program(sizes, inputs):
     xp = types.SimpleNamespace(
         scan=hl.scan, logsumexp=lambda x, axis: hl.logsumexp(x, axis=axis), softmax=lambda x, axis: hl.softmax(x, axis=axis), sigmoid=hl.sigmoid,
         take_rows=take_rows, one_hot=hl.one_hot, concat=hl.concat, permute_dims=hl.permute_dims, reshape=hl.reshape, sum=hl.sum, mean=hl.mean,
-        exp=hl.exp, tanh=hl.tanh, sqrt=hl.sqrt,
+        exp=hl.exp, tanh=hl.tanh, sqrt=hl.sqrt, log=hl.log, sinh=hl.sinh, cosh=hl.cosh, stack=hl.stack,
+        take_along=lambda x, at, axis: hl.take_along_axis(x, at, axis=axis),
     )  # fmt: skip
     parameters, data = _programs.split(inputs)
     f = _programs.BY_NAME[sizes["program"]]

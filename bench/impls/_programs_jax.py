@@ -14,7 +14,7 @@ def program(sizes, inputs):
     xp = types.SimpleNamespace(
         scan=jax.lax.scan, logsumexp=jax.nn.logsumexp, softmax=jax.nn.softmax, sigmoid=jax.nn.sigmoid, take_rows=lambda table, at: table[at],
         one_hot=jax.nn.one_hot, concat=jnp.concatenate, permute_dims=jnp.transpose, reshape=jnp.reshape, sum=jnp.sum, mean=jnp.mean, exp=jnp.exp,
-        tanh=jnp.tanh, sqrt=jnp.sqrt,
+        tanh=jnp.tanh, sqrt=jnp.sqrt, log=jnp.log, sinh=jnp.sinh, cosh=jnp.cosh, stack=jnp.stack, take_along=jnp.take_along_axis,
     )  # fmt: skip
     parameters, data = jax.tree.map(jnp.asarray, _programs.split(inputs))
     f = _programs.BY_NAME[sizes["program"]]

@@ -35,7 +35,7 @@ def softmax(x, axis):
 NUMPY = types.SimpleNamespace(
     scan=scan, logsumexp=logsumexp, softmax=softmax, sigmoid=lambda x: 1 / (1 + np.exp(-x)), take_rows=lambda table, at: table[at],
     one_hot=lambda at, n: np.eye(n)[at], concat=np.concatenate, permute_dims=np.transpose, reshape=np.reshape, sum=np.sum, mean=np.mean, exp=np.exp,
-    tanh=np.tanh, sqrt=np.sqrt,
+    tanh=np.tanh, sqrt=np.sqrt, log=np.log, sinh=np.sinh, cosh=np.cosh, stack=np.stack, take_along=np.take_along_axis,
 )  # fmt: skip
 
 
@@ -68,6 +68,12 @@ SHAPES = {
     "messages": ("messages in 16 graphs of 30 nodes, three rounds", {"from": (16, 32), "to": (16, 32), "update": (48, 16), "out": (16, 1)}, {"x": (16, 30, 16), "edges": (16, 30, 30), "y": (16,)}),
     "characters": ("GRU(64) on text of 64 characters, T64 B32", {"embedding": (64, 32), "input": (32, 192), "state": (64, 192), "out": (64, 64)}, {"text": (65, 32, 64)}),
     "ensemble": ("50 perceptrons 4-32-32-1, 200 samples", {"w1": (50, 4, 32, 0.5), "b1": (50, 32, 0.5), "w2": (50, 32, 32, 0.2), "b2": (50, 32, 0.5), "w3": (50, 32, 1, 0.2)}, {"x": (200, 4), "y": (200, 1)}),
+    "connectionist": ("loss over all alignments (CTC), T50 B16, 8 of 20 labels", {"w1": (12, 32), "b1": (32,), "w2": (32, 20)}, {"x": (50, 16, 12), "labels": (16, 17, 20), "bar": (16, 17, 20)}),
+    "selective_scan": ("selective state space, T64 B8, 32 channels of 8 numbers", {"in": (16, 64), "taps": (4, 32, 0.5), "rate": (32, 32), "bias": (32, 0.5), "b": (32, 8), "c": (32, 8), "decay": (32, 8, 0.5), "out": (32, 16)}, {"x": (8, 64, 16), "y": (8, 64, 16)}),
+    "circuit": ("diode clipper, 1000 samples, 6 Newton iterations each", {"resistance": (1, 0.1), "capacitance": (1, 0.1), "current": (1, 0.1)}, {"signal": (1000,), "y": (1000, 0.3)}),
+    "filters": ("four second-order filters, 2048 samples, B4", {"b": (4, 3, 0.3), "a": (4, 2, 0.1)}, {"x": (2048, 4), "y": (2048, 4)}),
+    "external_memory": ("LSTM with 16 slots of memory, T30 H32 B16", {"input": (16, 128), "state": (32, 128), "write": (32, 10), "read": (32, 10), "erase": (32, 8), "add": (32, 8), "memory": (16, 8, 0.3), "out": (40, 8)}, {"x": (30, 16, 8), "y": (30, 16, 8)}),
+    "single_samples": ("perceptron 8-32-32-1 learning from 300 samples, one by one", {"w1": (8, 32), "b1": (32, 0.1), "w2": (32, 32), "b2": (32, 0.1), "w3": (32, 0.2), "rate": (1, 0.1)}, {"x": (300, 8), "y": (300,)}),
     "waves": ("wave equation, 128 points, 500 steps", {"speed": (128, 0.1)}, {"start": (128,), "seen": (128,)}),
 }  # fmt: skip
 
@@ -82,8 +88,19 @@ def inputs(sizes):
         out["p." + k] = (deviation * rng(name, "p", k).standard_normal(shape)).astype(np.float32)
     for k, shape in data.items():
         r = rng(name, "d", k)
+        deviation = shape[-1] if isinstance(shape[-1], float) else 1.0
+        shape = tuple(n for n in shape if isinstance(n, int))
         if k in ("symbols", "text"):
             out["d." + k] = r.integers(0, shape[-1], shape[:-1]).astype(np.int32)
+        elif k in ("labels", "bar"):
+            # Blanks between the labels; from one label to the next but one where they differ.
+            labels = np.zeros(shape[:-1], np.int32)
+            labels[:, 1::2] = rng(name, "d", "labels").integers(1, shape[-1], labels[:, 1::2].shape)
+            may_skip = np.zeros(labels.shape, bool)
+            may_skip[:, 3::2] = labels[:, 3::2] != labels[:, 1:-2:2]
+            out["d." + k] = labels if k == "labels" else np.where(may_skip, 0, -1e5).astype(np.float32)
+        elif k == "signal":
+            out["d." + k] = (0.5 * np.sin(np.arange(*shape) * (2 * np.pi * 440 / 44100))).astype(np.float32)
         elif k == "valid":
             out["d." + k] = (np.arange(shape[0])[:, None, None] < r.integers(20, shape[0] + 1, (1, *shape[1:]))).astype(np.float32)
         elif k == "edges":
@@ -91,7 +108,7 @@ def inputs(sizes):
         elif k == "centres":
             out["d." + k] = np.linspace(0, 4, *shape).astype(np.float32)
         else:
-            out["d." + k] = r.standard_normal(shape).astype(np.float32)
+            out["d." + k] = (deviation * r.standard_normal(shape)).astype(np.float32)
     return out
 
 
