@@ -6,6 +6,7 @@ import pathlib
 import statistics
 import sys
 import tempfile
+import types
 
 import numpy as np
 
@@ -48,7 +49,9 @@ def reference_of(task, inputs, variant):
     digest = hashlib.sha256(f"{task.kind} {sorted(task.sizes.items())} {variant}".encode())
     for name in sorted(inputs):
         digest.update(name.encode() + np.ascontiguousarray(inputs[name]).tobytes())
-    for source in (task.reference.__code__.co_filename, pathlib.Path(__file__).with_name("tape.py")):
+    # Formulas that references share with implementations are in these modules.
+    shared = [m.__file__ for m in vars(sys.modules[task.reference.__module__]).values() if isinstance(m, types.ModuleType) and m.__name__.startswith("impls.")]
+    for source in (task.reference.__code__.co_filename, pathlib.Path(__file__).with_name("tape.py"), *shared):
         digest.update(pathlib.Path(source).read_bytes())
     file = CACHE / "references" / f"{digest.hexdigest()[:24]}.npz"
     if file.exists():

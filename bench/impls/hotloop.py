@@ -8,6 +8,7 @@ from harness.prepared import Prepared, Unsupported
 from impls._applications_hotloop import gradient_penalty, gru_ensemble, kalman, least_squares  # noqa: F401
 from impls._ensembles_hotloop import ode_ensemble_gradient, ode_ensemble_saveat, ode_ensemble_stiff  # noqa: F401
 from impls._hotloop_options import OPTIONS
+from impls._programs_derivatives_hotloop import derivative_program  # noqa: F401
 from impls._programs_hotloop import program  # noqa: F401
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from harness.prepared import Prepared, Unsupported
 
 from impls._applications_jax import gradient_penalty, gru_ensemble, kalman, least_squares  # noqa: F401
+from impls._programs_derivatives_jax import derivative_program  # noqa: F401
 from impls._programs_jax import program  # noqa: F401
 
 
