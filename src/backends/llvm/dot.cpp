@@ -373,11 +373,18 @@ class DotEmitter {
            std::ranges::any_of(segments_, [](const Segment& s) { return s.depth >= deep; });
   }
 
-  // What the same rows of the next tile of columns start from. Beyond the last one nothing is read, and nothing fails.
+  // What the same rows of the next tile of columns start from; in the last one, what they would in rows that follow, as those of the next step
+  // do, which goes through the tiles the other way. Where nothing lies nothing is fetched, and nothing fails.
   void prefetch_init(const Tile& tile, Value* row, std::int64_t rows) {
-    const std::int64_t width = tile.vectors * lanes_;
-    Value* next = code_.i64(width);
-    if (backwards_ != nullptr) next = code_.b.CreateSelect(backwards_, code_.i64(-width), next);
+    const std::int64_t width = tile.vectors * lanes_, last = (dot_.n.bound / width - 1) * width;
+    Value *step = code_.i64(width), *end = code_.i64(last), *following = code_.b.CreateMul(m_, code_.i64(dot_.init_m));
+    if (backwards_ != nullptr) {
+      step = code_.b.CreateSelect(backwards_, code_.i64(-width), step);
+      end = code_.b.CreateSelect(backwards_, code_.i64(0), end);
+    } else {
+      following = code_.b.CreateSub(following, end);  // from the first tile again
+    }
+    Value* next = code_.b.CreateSelect(code_.b.CreateICmpEQ(tile.loop_columns, end), following, step);
     Value* from = code_.offset(column_offset(init_, tile, dot_.init_n), row, dot_.init_m * bytes_);
     from = code_.offset(from, next, bytes_);
     for (std::int64_t i = 0; i < rows; ++i)
