@@ -194,6 +194,28 @@ TEST_P(LlvmMaps, CoordinatesOfPairsFillVectors) {
   }
 }
 
+// What is only turned is gathered number by number whichever way vectors run, so they are full: eight of sixteen lanes a row otherwise.
+TEST_P(LlvmMaps, NarrowRowsOfWhatIsTurnedFillVectors) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t n : {2, 3, 4, 8}) {
+      constexpr std::int64_t rows = 128;
+      ProgramBuilder p(target());
+      const int x = p.argument(dtype, rows * n), y = p.result(dtype, rows * n);
+      const Var i = p.var("i"), j = p.var("j");
+      MapBuilder m({{i, {rows, -1}}, {j, {n, -1}}}, 2, 1);
+      const int a = m.load(dtype, at(x, Affine::of(i) + Affine::of(j, rows)));
+      m.store(dtype, at(y, Affine::of(i, n) + Affine::of(j)),
+              m.op(ScalarOp::Div, dtype, a, m.op(ScalarOp::Fma, dtype, a, a, a)));
+      p.add(m.build());
+      check(p.build());
+      if (HasFatalFailure()) return;
+      if (dtype != f32 || n != 8 || GetParam() != std::string("avx512")) continue;
+      const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
+      EXPECT_NE(source.find("store <16 x float>"), std::string::npos);
+    }
+  }
+}
+
 TEST_P(LlvmMaps, IndirectAccess) {
   for (const DType index : {i32, u32, i64}) {
     for (const int vector_dim : {0, 1}) {

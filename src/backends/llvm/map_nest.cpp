@@ -93,7 +93,7 @@ void cross(MapNest& nest) {
   if (!outer.is_static() || !inner.is_static() || inner.extent * 2 > nest.lanes) return;
   const std::int64_t period = inner.extent / std::gcd<std::int64_t>(inner.extent, nest.lanes);
   if (period > most_period || outer.extent * inner.extent < period * nest.lanes) return;
-  int num_even = 0, num_near = 0, num_far = 0;
+  int num_even = 0, num_near = 0, num_far = 0, num_strided = 0;
   std::vector<std::optional<AccessGroup::Crossed>> crossed(nest.instrs.size());
   for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
     const Instr& instr = nest.instrs[i];
@@ -105,9 +105,10 @@ void cross(MapNest& nest) {
     }
     if (instr.kind != Instr::Kind::Load || !instr.access.indirect.empty()) return;
     crossed[i] = {a, b, inner.extent};
-    ++(is_near(*crossed[i], nest.lanes) ? num_near : num_far);
+    // What is strided along the rows is gathered number by number either way.
+    ++(is_near(*crossed[i], nest.lanes) ? num_near : std::abs(b) > 1 ? num_strided : num_far);
   }
-  if (num_near + num_far == 0 || num_even <= num_far) return;
+  if (num_near + num_far + num_strided == 0 || num_even <= num_far) return;
   for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
     Instr& instr = nest.instrs[i];
     if (!has_index(instr)) continue;
