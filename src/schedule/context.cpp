@@ -12,7 +12,7 @@ using kernel::Space;
 namespace {
 
 // Of a short row: of one axis, and in all, where there are few rows and where they fill vectors.
-constexpr std::int64_t longest_short_axis = 8, most_numbers_a_row = 16, most_numbers_of_many = 64, many_rows = 16;
+constexpr std::int64_t longest_short_axis = 16, most_numbers_a_row = 16, most_numbers_of_many = 100, many_rows = 16;
 
 }  // namespace
 

@@ -120,6 +120,8 @@ ir::ScalarOp combiner_of(const Node& reduce);
 // The axis of the operand along which lanes run, if any: the innermost long one, where no axis within it is left over and those hold few
 // elements together. It follows from the shape alone, not from what is outside: a sample is summed alike alone and in a batch.
 std::optional<int> axis_over_lanes(const Node& reduce);
+// Whether the order of such a sum depends on how many lanes its statement has, which is for the widest number that the statement touches.
+bool depends_on_lanes(const Node& reduce);
 
 // Bit pattern of `value` in `dtype`, zero-extended.
 std::uint64_t bits_of(DType dtype, double value);

@@ -1,5 +1,6 @@
 // Short rows (docs/decisions/0012): all numbers of a row at one point of a Map, and sums within a row as expressions.
 #include <algorithm>
+#include <bit>
 
 #include "hotloop/error.h"
 #include "ir/op_def.h"
@@ -47,14 +48,35 @@ std::vector<DotProduct> products_of(const Node& dot, const std::vector<Affine>& 
   return products;
 }
 
+// Lanes of a reduction statement over numbers of this dtype alone.
+static std::int64_t reduction_lanes(DType d) { return kernel::lanes_of(size_of(d) < 4 ? DType::F32 : d); }
+
+bool depends_on_lanes(const Node& reduce) {
+  const std::optional<int> axis = axis_over_lanes(reduce);
+  if (!axis || reduce.operands[0].shape()[*axis] <= kernel::lanes_of(DType::F64)) return false;
+  return std::ranges::any_of(reduce.attrs.integers("axes"), [&](std::int64_t a) {
+    return a != *axis && reduce.operands[0].shape()[static_cast<int>(a)] > 1;
+  });
+}
+
+bool has_long_weights(const LoweringContext& context, const Node& dot) {
+  constexpr std::int64_t half_a_vector = 8;
+  return std::ranges::any_of(dot.operands, [&](Value v) {
+    return context.axes().axis_in(v, context.tile_class) < 0 &&
+           std::ranges::any_of(v.shape().dims(), [](std::int64_t extent) { return extent > half_a_vector; });
+  });
+}
+
 bool is_short_dot(const LoweringContext& context, const Node& dot) {
-  constexpr std::int64_t most_products_a_row = 512;
+  // By weights that fill vectors a Dot statement takes fewer instructions; otherwise there is nothing better.
+  constexpr std::int64_t most_products_by_long_weights = 64, most_products = 1000;
   const Value out{const_cast<Node*>(&dot), 0};
   if (!context.has_few_numbers_a_row(out) || rounds_factors(dot)) return false;  // those are added up in pairs
   const DotShape s = shape_of(dot);
   std::int64_t products = out.shape().size() / context.axes().extent(context.tile_class);
   for (int axis : s.lhs_contract) products *= dot.operands[0].shape()[axis];
-  return products <= most_products_a_row && std::ranges::all_of(dot.operands, [&](Value v) {
+  return products <= (has_long_weights(context, dot) ? most_products_by_long_weights : most_products) &&
+         std::ranges::all_of(dot.operands, [&](Value v) {
            return context.axes().axis_in(v, context.tile_class) < 0 || context.has_few_numbers_a_row(v);
          });
 }
@@ -109,13 +131,17 @@ int MapBuilder::emit_short_reduction(Value v, const Index& index, int predicate)
       }
     points = std::move(more);
   }
-  std::vector<int> sums(lanes ? static_cast<std::size_t>(x.shape()[*lanes]) : 1, -1);
+  const std::int64_t most_lanes = reduction_lanes(v.dtype());
+  std::vector<int> sums(lanes ? static_cast<std::size_t>(std::min(x.shape()[*lanes], most_lanes)) : 1, -1);
   for (const Index& point : points) {
-    int& sum = sums[lanes ? static_cast<std::size_t>(point[static_cast<std::size_t>(*lanes)].constant) : 0];
+    const std::int64_t lane = lanes ? point[static_cast<std::size_t>(*lanes)].constant % most_lanes : 0;
+    int& sum = sums[static_cast<std::size_t>(lane)];
     sum = add(sum, emit(x, point, predicate));
   }
-  for (std::size_t half = sums.size() / 2; half > 0; half /= 2)
-    for (std::size_t l = 0; l < half; ++l) sums[l] = op(combine, v.dtype(), sums[l], sums[l + half]);
+  // The lanes beyond the axis hold the identity.
+  for (std::size_t half = std::bit_ceil(sums.size()) / 2; half > 0; half /= 2)
+    for (std::size_t l = 0; l < half && l + half < sums.size(); ++l)
+      sums[l] = op(combine, v.dtype(), sums[l], sums[l + half]);
   return sums[0];
 }
 

@@ -9,6 +9,7 @@
 #include "ir/op_def.h"
 #include "schedule/dot_plan.h"
 #include "schedule/levels.h"
+#include "schedule/map_builder.h"
 
 namespace hotloop {
 
@@ -34,16 +35,34 @@ std::int64_t row_size(const LoweringContext& context, Value v) {
   return axis < 0 || v.shape()[axis] == 0 ? 0 : v.shape().size() / v.shape()[axis];
 }
 
+// Whether the predicate holds for a node, also inside loops.
+template <class F> bool any_node(std::span<const Node* const> nodes, const F& predicate) {
+  bool any = false;
+  for (const Node* n : nodes)
+    for_each_node(*n, 0, 1, [&](const Node& node, int, double) { any = any || predicate(node); });
+  return any;
+}
+
+// Whether a loop ends for each row by itself: its rows may stream (stream_lanes.h), which needs their number in a register.
+bool ends_by_row(std::span<const Node* const> nodes) {
+  return any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop) && node.regions.size() > 1; });
+}
+
 // A loop over single numbers a row, or in which short rows meet these or are taken apart and put together: with the numbers of a row side
 // by side most lanes would be empty there. Where everything is elementwise, rows that lie one after the other fill vectors as they are; and a dot of
-// long rows reads these whole.
+// long rows reads these whole. Weights that fill vectors are as fast either way, in a fraction of the instructions, unless rows stop one by one.
 bool wants_lanes(const LoweringContext& context, std::span<const Node* const> nodes) {
-  bool has_dots = false, mixes = false, has_loops = false, all_numbers = true;
+  const bool by_row = ends_by_row(nodes);
+  bool has_dots = false, mixes = false, has_loops = false, all_numbers = true, is_wide = false, wants_narrow = false;
   for (const Node* n : nodes)
     for_each_node(*n, 0, 1, [&](const Node& node, int depth, double) {
       const bool after_loops = depth == 0 && row_size(context, result_of(node, 0)) == 0;
-      has_dots = has_dots || (ir::is(node, OpKind::Dot) && !after_loops && !is_short_dot(context, node));
+      has_dots = has_dots || (ir::is(node, OpKind::Dot) && !after_loops &&
+                              (!is_short_dot(context, node) || (!by_row && has_long_weights(context, node))));
       has_loops = has_loops || ir::is(node, OpKind::Loop);
+      const bool is_wide_value = !node.types.empty() && size_of(node.types[0].dtype) == 8;
+      is_wide = is_wide || is_wide_value;
+      wants_narrow = wants_narrow || (ir::is(node, OpKind::Reduce) && !is_wide_value && depends_on_lanes(node));
       if (depth == 0 || ir::is(node, OpKind::Loop)) return;
       const Value v = result_of(node, 0);
       all_numbers = all_numbers && row_size(context, v) <= 1;
@@ -53,7 +72,8 @@ bool wants_lanes(const LoweringContext& context, std::span<const Node* const> no
         mixes = mixes || context.has_few_numbers_a_row(from > to ? o : v);
       }
     });
-  return (mixes || (has_loops && all_numbers)) && !has_dots;
+  // Whether a narrow sum shares a statement with wide numbers, which halve its lanes, is decided elsewhere.
+  return (mixes || (has_loops && all_numbers)) && !has_dots && !(is_wide && wants_narrow);
 }
 
 // Whether loops hold work that is the same for all rows, as the primal part of many directional derivatives is: every tile does it again.
@@ -108,19 +128,6 @@ std::int64_t least_rows(const LoweringContext& context, std::span<const Node* co
     least = std::max(least, (rows + dozen - 1) / dozen * dozen);
   }
   return least;
-}
-
-// Whether the predicate holds for a node, also inside loops.
-template <class F> bool any_node(std::span<const Node* const> nodes, const F& predicate) {
-  bool any = false;
-  for (const Node* n : nodes)
-    for_each_node(*n, 0, 1, [&](const Node& node, int, double) { any = any || predicate(node); });
-  return any;
-}
-
-// Whether a loop ends for each row by itself: its rows may stream (stream_lanes.h), which needs their number in a register.
-bool ends_by_row(std::span<const Node* const> nodes) {
-  return any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop) && node.regions.size() > 1; });
 }
 
 bool has_long_dots(const LoweringContext& context, std::span<const Node* const> nodes) {

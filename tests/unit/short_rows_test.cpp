@@ -81,6 +81,40 @@ std::vector<Case> cases() {
        [](Value y) {
          return 0.5 * y + 0.2 * matmul(y, transpose(y, {1, 0})) - 0.1 * matmul(y, y);
        }},
+      {"softmax_of_eleven",
+       {11},
+       [](Value y) {
+         const Value e = exp(y - reduce_max(y, {0}));
+         return 0.5 * y + e / sum(e);
+       }},
+      {"sums_of_rows",
+       {3, 13},
+       [](Value y) {
+         return 0.4 * y + 0.01 * sum(y) - 0.1 * expand_dims(reduce_sum(y, {1}), 1) * reduce_prod(y, {0, 1});
+       }},
+      {"sums_along_the_first",
+       {14, 2},
+       [](Value y) {
+         return 0.6 * reverse(y, {0}) + 0.01 * reduce_sum(y, {0, 1}) + 0.1 * reduce_max(y, {0});
+       }},
+      {"ring_of_sixteen",
+       {16},
+       [](Value y) {
+         const Value next = concat(std::vector<Value>{narrow(y, 0, 1, 15), narrow(y, 0, 0, 1)}, 0);
+         return 0.9 * y + 0.05 * next * (1.0 - y * y);
+       }},
+      {"matrix_of_ten",
+       {10, 10},
+       [](Value y) {
+         return 0.8 * transpose(y, {1, 0}) + 0.02 * expand_dims(take(y, 0, 9), 1) * row_of(y, 1);
+       }},
+      {"weights_and_a_matrix",
+       {6, 6},
+       [](Value y) {
+         Array weights = Array::zeros(y.dtype(), {6, 6});
+         for (std::int64_t i = 0; i < 36; ++i) weights.set(i, static_cast<double>(i * 5 % 7) / 7 - 0.4);
+         return 0.5 * y + 0.1 * matmul(constant(weights), y);
+       }},
       {"matrix_of_five",
        {5, 5},
        [](Value y) {
@@ -204,6 +238,28 @@ TEST_P(ShortRows, FillVectorsWithRowsAndGatherNothing) {
 
 INSTANTIATE_TEST_SUITE_P(All, ShortRows, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
+
+// Sixteen hidden units by weights that rows share are vectors as they are; by lanes they would be 96 products of code a step, each
+// of a number that is spread first.
+TEST(LongWeights, KeepTheNumbersOfARowTogether) {
+  const auto num_dots = [](std::int64_t hidden) {
+    const auto fn = [](Values in) {
+      const auto step = [&](Values carry, Values) {
+        return std::pair(std::vector<Value>{carry[0] + matmul(tanh(matmul(carry[0], in[1])), in[2])},
+                         std::vector<Value>{});
+      };
+      return scan(step, std::vector<Value>{in[0]}, {}, {.length = 10}).first;
+    };
+    const std::vector<Array> inputs = {Array::full(DType::F32, {64, 3}, 0.5), Array::full(DType::F32, {3, hidden}, 0.1),
+                                       Array::full(DType::F32, {hidden, 3}, 0.1)};
+    const auto program = compile(trace(fn, ir::types_of(inputs)));
+    KernelHistory::start();
+    (void)program(inputs);
+    return KernelHistory::stop().at(0).num_dots;
+  };
+  EXPECT_EQ(num_dots(8), 0);
+  EXPECT_EQ(num_dots(16), 2);
+}
 
 // An ensemble of adaptive solves: a state of three numbers costs as many statements as three states of one.
 TEST(ShortRowsOfSolves, OneLeafOfThreeIsOneStatement) {

@@ -169,10 +169,11 @@ Value* Code::register_value(DType dtype, Value* value) {
   return dtype == DType::Bool ? b.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType())) : value;
 }
 
-// A tail of two pieces at most is moved as such: what a masked store wrote is not passed on to a load that follows, and a load
-// that reaches beyond its last element waits for whatever is being written there.
-static bool is_short_tail(DType dtype, int count, int lanes) {
-  return dtype != DType::Bool && count > 0 && count < lanes && std::popcount(static_cast<unsigned>(count)) <= 2;
+// A tail of few pieces is moved as such: what a masked store wrote is not passed on to a load that follows, and a load that reaches
+// beyond its last element waits for whatever is being written there.
+bool Code::is_short_tail(DType dtype, int count, int lanes) const {
+  return dtype != DType::Bool && count > 0 && count < lanes &&
+         std::popcount(static_cast<unsigned>(count)) <= most_pieces;
 }
 
 // body(first lane, lanes) for pieces of as many lanes as a power of two, the longest first.

@@ -43,6 +43,8 @@ class Code {
   llvm::IRBuilder<> b;
   // Set while a statement is emitted in place: loops of known length are unrolled, loads and stores pass by what is held.
   HeldValues* held = nullptr;
+  // A tail of so many pieces is moved piece by piece, of powers of two lanes, else through a mask.
+  int most_pieces = 2;
 
   ModuleState& state() { return state_; }
   llvm::LLVMContext& context() { return state_.context(); }
@@ -90,6 +92,7 @@ class Code {
 
  private:
   Value* lanes_from(Value* vector, int first, int count);
+  bool is_short_tail(DType dtype, int count, int lanes) const;
   Value* load_tail(DType dtype, Value* pointer, int count, int lanes);
   void store_tail(DType dtype, Value* value, Value* pointer, int count);
   Value* gather_by_vectors(DType dtype, Value* pointer, Value* indices, Value* mask);  // null where it takes too many
@@ -128,6 +131,8 @@ struct Frame {
   Value* turn = nullptr;    // odd in every second call, or iteration of the innermost loop
   Value* cancel = nullptr;  // address of the flag that long work polls
   HeldValues* held = nullptr;
+  // A tail of so many pieces is moved piece by piece, of powers of two lanes, else through a mask.
+  int most_pieces = 2;
 
   Value* extent(Code& code, const kernel::Extent& extent) const;
   Value* affine(Code& code, const kernel::Affine& index) const;    // in elements

@@ -47,8 +47,14 @@ class MapEmitter {
   }
 
   void emit() {
-    if (finishes_in_lanes()) return finish_in_lanes();
-    outer(0, base_);
+    // Where rows are changed in place, a masked one keeps the next one waiting: its store seems to reach into that.
+    constexpr int most_in_place = 4;
+    const int pieces = std::exchange(code_.most_pieces, nest_.is_in_place() ? most_in_place : code_.most_pieces);
+    if (finishes_in_lanes())
+      finish_in_lanes();
+    else
+      outer(0, base_);
+    code_.most_pieces = pieces;
   }
 
  private:

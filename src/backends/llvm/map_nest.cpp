@@ -227,6 +227,19 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split)
   return nest;
 }
 
+bool MapNest::is_in_place() const {
+  const auto same_place = [&](std::size_t load, std::size_t store) {
+    return instrs[load].kind == Instr::Kind::Load && instrs[load].access.indirect.empty() &&
+           uses[load].group == uses[store].group && uses[load].displacement == uses[store].displacement;
+  };
+  for (std::size_t i = 0; i < instrs.size(); ++i) {
+    if (instrs[i].kind != Instr::Kind::Store || !instrs[i].access.indirect.empty()) continue;
+    for (std::size_t j = 0; j < i; ++j)
+      if (same_place(j, i)) return true;
+  }
+  return false;
+}
+
 int MapNest::body_weight() const {
   int weight = 0;
   for (std::size_t i = 0; i < instrs.size(); ++i) {

@@ -53,6 +53,8 @@ struct MapNest {
   std::vector<bool> hoistable;  // uniform and allowed in front of the loop over the vector dim
 
   const kernel::Instr& instr(int i) const { return instrs[static_cast<std::size_t>(i)]; }
+  // Whether an element that is written was read before at its place, so that rows of it follow each other as loads and stores.
+  bool is_in_place() const;
   int body_weight() const;  // instructions that cost something in the vector loop
   // Points that may go by before a cancelled call is heard: some milliseconds of a slow core, also where each is read from anywhere.
   std::int64_t most_points_unheard() const;
