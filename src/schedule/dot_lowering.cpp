@@ -217,7 +217,7 @@ Storage DotLowering::rounded(Value v, const Storage& source, int halved, kernel:
 // factor that belongs to no sample, or, where nobody named the batch, of the second one, as in x @ W. Where neither factor is
 // shared, what is of one sample counts.
 bool DotLowering::is_narrow() const {
-  const std::int64_t lanes = kernel::lanes_of(plan_.result.dtype()), long_enough = std::max<std::int64_t>(lanes, 16);
+  const std::int64_t lanes = kernel::lanes_of(plan_.result.dtype()), long_enough = shortest_inner_product;
   const Node& dot = *plan_.terms[0];
   if (plan_.terms.size() != 1 || !is_float(plan_.result.dtype())) return false;
   const DotShape s = shape_of(dot);

@@ -31,6 +31,8 @@ struct DotProduct {
 };
 std::vector<DotProduct> products_of(const Node& dot, const std::vector<kernel::Affine>& index);
 
+// A sum of so many products may be an inner product, over lanes; a shorter one is a chain.
+inline constexpr std::int64_t shortest_inner_product = 16;
 // Whether rows are multiplied by weights that they share and that fill vectors, or nearly.
 bool has_long_weights(const LoweringContext& context, const Node& dot);
 // Whether a dot has a few products a row of the tile, so that by lanes it is an expression like any other.

@@ -74,7 +74,11 @@ bool is_short_dot(const LoweringContext& context, const Node& dot) {
   if (!context.has_few_numbers_a_row(out) || rounds_factors(dot)) return false;  // those are added up in pairs
   const DotShape s = shape_of(dot);
   std::int64_t products = out.shape().size() / context.axes().extent(context.tile_class);
-  for (int axis : s.lhs_contract) products *= dot.operands[0].shape()[axis];
+  for (int axis : s.lhs_contract) {
+    const std::int64_t terms = dot.operands[0].shape()[axis];
+    if (terms >= shortest_inner_product) return false;  // alone it may be summed over lanes
+    products *= terms;
+  }
   return products <= (has_long_weights(context, dot) ? most_products_by_long_weights : most_products) &&
          std::ranges::all_of(dot.operands, [&](Value v) {
            return context.axes().axis_in(v, context.tile_class) < 0 || context.has_few_numbers_a_row(v);
