@@ -5,7 +5,7 @@ import numpy
 from hotloop import _core
 from hotloop._dtypes import float32, int32
 
-__all__ = ["asarray", "from_dlpack", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "tril", "triu", "meshgrid", "one_hot"]
+__all__ = ["asarray", "from_dlpack", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "diag", "tril", "triu", "meshgrid", "one_hot"]
 
 
 def asarray(x, dtype=None, *, copy=None):
@@ -106,6 +106,21 @@ def linspace(start, stop, /, num, dtype=float32, *, endpoint=True):
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=float32):
     """Ones on the k-th diagonal."""
     return _from_numpy(numpy.eye(n_rows, n_cols, k), dtype)
+
+
+def diag(x, /, *, k=0):
+    """The matrix with the vector x on its k-th diagonal and zeros elsewhere; of a matrix its k-th diagonal. As numpy.diag."""
+    from hotloop._elementwise import where
+    from hotloop._manipulation import pad
+    from hotloop.linalg import diagonal
+
+    x = x if isinstance(x, _core.Tracer) else _core.asarray(x)
+    if x.ndim == 2:
+        return diagonal(x, offset=k)
+    if x.ndim != 1:
+        raise _core.UserError(f"[diag] the argument must be a vector or a matrix. Received: {x.ndim} axes. Try: hl.vmap of it, or hl.linalg.diagonal.")
+    rows = pad(x, (max(-k, 0), max(k, 0)))
+    return where(numpy.eye(rows.shape[0], k=k, dtype=bool), rows[:, None], 0)
 
 
 def _triangle(x, mask):

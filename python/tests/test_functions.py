@@ -156,6 +156,14 @@ def test_creation():
     check(hl.linspace(0, 1, 5, dtype=hl.float64), np.linspace(0, 1, 5))
     check(hl.eye(3, k=1), np.eye(3, k=1, dtype=np.float32))
     check(hl.tril(X), np.tril(X))
+    for k in (-2, 0, 1):
+        check(hl.diag(X[0], k=k), np.diag(X[0], k))
+        check(hl.diag(X, k=k), np.diag(X, k))
+        check(hl.jit(lambda v, k=k: hl.diag(v, k=k))(X[0]), np.diag(X[0], k))
+    with pytest.raises(hl.UserError, match=r"\[diag\] the argument must be a vector or a matrix"):
+        hl.diag(np.ones((2, 2, 2)))
+    with pytest.raises(AttributeError, match="Try: hotloop.scatter_add"):
+        hl.segment_sum  # noqa: B018
     check(hl.triu(X, k=1), np.triu(X, 1))
     check(hl.one_hot(np.array([1, 3, 0]), 3), np.array([[0, 1, 0], [0, 0, 0], [1, 0, 0]], np.float32))
     for ours, theirs in zip(hl.meshgrid(X[0], Y[:, 0]), np.meshgrid(X[0], Y[:, 0])):
