@@ -379,7 +379,8 @@ struct Solution {
   Value result;    // i32[]: a Result
   Stats stats;
 
-  // The interpolant at t, a scalar within the interval solved; needs SaveAt::dense.
+  // The interpolant at t, one time or an array of them of any shape within the interval solved, whose axes come first; needs
+  // SaveAt::dense.
   Tree<Value> evaluate(Value t) const;
 
   struct Dense {

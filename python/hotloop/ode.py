@@ -231,9 +231,11 @@ class Solution:
         return self
 
     def evaluate(self, t):
-        """The state at t, a scalar within the interval solved; needs SaveAt(dense=True). hl.vmap it for many times or solves."""
+        """The state at t within the interval solved, one time or an array of them, whose axes come first; needs SaveAt(dense=True)."""
         if self.interpolation is None:
             raise _core.UserError("[ode.evaluate] the solve must have kept its interpolant. Received: another SaveAt. Try: SaveAt(dense=True).")
+        if isinstance(t, (list, tuple)) and not any(_core.is_tracer(x) for x in t):
+            t = numpy.asarray(t, dtype=numpy.float64)
         return run_traced("evaluate", _evaluate, self.interpolation, t)
 
 

@@ -284,6 +284,30 @@ def test_times_may_be_computed():
     np.testing.assert_allclose(f(ends), np.exp(-ends), rtol=1e-8)
 
 
+def test_the_interpolant_at_many_times():
+    y0 = {"a": np.float64(1), "b": np.array([1.0, 2.0], np.float32)}
+    field = lambda t, y, k: {"a": -k * y["a"], "b": -0.5 * y["b"]}  # noqa: E731
+    solve = lambda k, end=2.0: hl.ode.solve(field, hl.ode.Tsit5(), 0.0, end, y0, args=k, saveat=hl.ode.SaveAt(dense=True))  # noqa: E731
+    for end in (2.0, -2.0):
+        solution = solve(0.7, end)
+        times = np.linspace(0, end, 12).reshape(3, 4)
+        many = solution.evaluate(times)
+        assert many["a"].shape == (3, 4) and many["b"].shape == (3, 4, 2) and many["b"].dtype == np.float32
+        for at in np.ndindex(3, 4):
+            one = solution.evaluate(times[at])
+            assert float(one["a"]) == float(many["a"][at])
+            np.testing.assert_array_equal(one["b"], np.asarray(many["b"])[at])
+    np.testing.assert_array_equal(solve(0.7).evaluate([0.5, 1.0])["a"], solve(0.7).evaluate(np.array([0.5, 1.0]))["a"])
+    assert solve(0.7).evaluate(np.zeros((0, 3)))["b"].shape == (0, 3, 2)
+    # Its derivatives, by times and by what was solved, are those of one at a time.
+    times = np.array([0.3, 1.1, 1.9])
+    slope = hl.grad(lambda ts: solve(0.7).evaluate(ts)["a"].sum())(times)
+    np.testing.assert_allclose(slope, -0.7 * np.exp(-0.7 * times), rtol=2e-3)
+    by_rate = hl.grad(lambda k: solve(k).evaluate(times)["a"].sum())(np.float64(0.7))
+    alone = sum(float(hl.grad(lambda k, t=t: solve(k).evaluate(t)["a"])(np.float64(0.7))) for t in times)
+    np.testing.assert_allclose(by_rate, alone, rtol=1e-12)
+
+
 def test_what_a_field_sees_of_its_surroundings_has_a_gradient():
     f = lambda k: hl.ode.solve(lambda t, y, _: -k * y, hl.ode.Tsit5(), 0, 1, np.float64(1), controller=TIGHT).y1  # noqa: E731
     np.testing.assert_allclose([f(np.float64(1)), -hl.grad(f)(np.float64(1)), hl.hessian(f)(np.float64(1))], np.exp(-1), rtol=1e-8)

@@ -3,6 +3,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ode.h"
 #include "hotloop/ops.h"
+#include "hotloop/transforms.h"
 
 namespace hotloop::ode {
 
@@ -50,8 +51,18 @@ Tree<Value> Solution::evaluate(Value t) const {
   if (!dense)
     throw UserError("ode.evaluate", "the solve must have kept its interpolant", "another SaveAt",
                     "SaveAt::interpolation()");
-  if (t.rank() != 0 || !is_float(t.dtype()))
-    throw UserError("ode.evaluate", "t must be a float scalar", t.type().str(), "vmap() for many times");
+  if (!is_float(t.dtype())) throw UserError("ode.evaluate", "times must be floats", t.type().str(), "cast()");
+  if (t.rank() > 0) {
+    const auto each = vmap([&](std::span<const Value> in) { return evaluate(in[0]).flatten(); }, {0});
+    std::vector<Value> leaves = each(std::vector<Value>{reshape(t, {t.shape().size()})});
+    for (Value& leaf : leaves) {
+      std::vector<std::int64_t> extents;
+      for (int i = 0; i < t.rank(); ++i) extents.push_back(t.shape()[i]);
+      for (int i = 1; i < leaf.rank(); ++i) extents.push_back(leaf.shape()[i]);
+      leaf = reshape(leaf, Shape(extents));
+    }
+    return dense->like.unflatten(leaves);
+  }
   const DType dtype = dense->ends.dtype();
   const Value in_dtype = t.dtype() == dtype ? t : cast(t, dtype);
   const Value s = dense->direction.is_number() ? (dense->direction.number() > 0 ? in_dtype : -in_dtype)

@@ -32,7 +32,8 @@ TEST(OdeSolve, SavesWhereItIsAsked) {
                               s.y1.leaf(),
                               s.stats.num_accepted,
                               s.evaluate(constant(2.5, DType::F64)).leaf(),
-                              s.evaluate(constant(4, DType::F64)).leaf()};
+                              s.evaluate(constant(4, DType::F64)).leaf(),
+                              s.evaluate(constant(Array::from(std::vector<double>{2.5, 4}, {1, 2}))).leaf()};
   };
   const auto graph = trace(fn, std::vector{ValueType{DType::F64, {2}}}, "saves");
   const std::vector<Array> y0 = {vector_of({1, 1})};
@@ -52,7 +53,10 @@ TEST(OdeSolve, SavesWhereItIsAsked) {
     EXPECT_EQ(got[1].at(2 * (4 + steps - 1) + c), got[2].at(c));
     EXPECT_NEAR(got[4].at(c), got[1].at(6 + c), 1e-14);  // dense output is what was saved
     EXPECT_NEAR(got[5].at(c), got[2].at(c), 1e-12);
+    EXPECT_EQ(got[6].at(c), got[4].at(c));
+    EXPECT_EQ(got[6].at(2 + c), got[5].at(c));
   }
+  EXPECT_EQ(got[6].shape(), (Shape{1, 2, 2}));
 }
 
 TEST(OdeSolve, JumpsAreSteppedOnto) {
