@@ -92,6 +92,7 @@ def minimize(fn, params, args=(), *, method="lbfgs", max_iterations=1000, max_ev
     differentiated: the result's derivative is that of the minimum (implicit), and none in the start.
     """
     _callable("minimize", fn)
+    _known_settings("minimize", settings)
     options = (_whole("minimize", "max_iterations", max_iterations), _whole("minimize", "max_evaluations", max_evaluations),
                float(gradient_tolerance), float(value_tolerance))  # fmt: skip
 
@@ -122,6 +123,7 @@ def least_squares(residuals, params, args=(), *, method="lm", max_iterations=100
     For up to some hundred params, since it makes J^T J. Endings and derivatives are as in minimize().
     """
     _callable("least_squares", residuals)
+    _known_settings("least_squares", settings)
     options = (_whole("least_squares", "max_iterations", max_iterations), _whole("least_squares", "max_evaluations", max_evaluations),
                float(gradient_tolerance), float(value_tolerance), float(step_tolerance))  # fmt: skip
 
@@ -138,6 +140,20 @@ def least_squares(residuals, params, args=(), *, method="lm", max_iterations=100
 
 def _minimum(structure, parts):
     return Minimum(structure.unflatten(parts[0]), *parts[1:])
+
+
+_ELSEWHERE = {  # SciPy's and JAX's names
+    "tol": "gradient_tolerance", "gtol": "gradient_tolerance", "ftol": "value_tolerance", "xtol": "step_tolerance", "maxiter": "max_iterations",
+    "maxfun": "max_evaluations", "max_nfev": "max_evaluations", "maxcor": "history", "memory_size": "history", "options": "max_iterations, history",
+}  # fmt: skip
+
+
+def _known_settings(where, settings):
+    for name in settings:
+        if name == "jac":
+            raise _core.UserError(f"[{where}] derivatives are taken by themselves. Received: jac. Try: {where}(fn, params).")
+        if name in _ELSEWHERE:
+            raise _core.UserError(f"[{where}] every setting must be one that it has. Received: {name!r}. Try: {_ELSEWHERE[name]}.")
 
 
 def _callable(where, fn):

@@ -107,4 +107,6 @@ for _definition in _core.wrapper_definitions():
 
 
 def __getattr__(name):
+    if name.lower() in ("lbfgs", "bfgs"):
+        raise AttributeError(f"module 'hotloop.optim' has no attribute {name!r}, which steps over all data at once and not from batch to batch. Try: hl.minimize(fn, params)")
     raise absent("hotloop.optim", name, __all__, OPTIMIZERS)

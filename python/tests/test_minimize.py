@@ -83,6 +83,8 @@ def test_what_does_not_converge_is_told():
         (lambda: hl.minimize(rosenbrock, START, method="lbgfs"), "did you mean 'lbfgs'"),
         (lambda: hl.minimize(rosenbrock, START, histroy=3), "did you mean 'history'"),
         (lambda: hl.minimize(rosenbrock, START, history=0), "history must be positive"),
+        (lambda: hl.minimize(rosenbrock, START, maxiter=5), "Try: max_iterations"),
+        (lambda: hl.minimize(rosenbrock, START, jac=True), "derivatives are taken by themselves"),
         (lambda: hl.minimize(rosenbrock, np.array([1, 2])), "parameters must be floats"),
         (lambda: hl.minimize(rosenbrock, {}), "there must be a parameter"),
         (lambda: hl.minimize(3, START), "must be a function of the params"),
@@ -93,6 +95,11 @@ def test_what_does_not_converge_is_told():
 def test_what_does_not_fit_is_an_error(call, message):
     with pytest.raises(hl.UserError, match=message):
         call()
+
+
+def test_it_is_no_optimiser_of_batches():
+    with pytest.raises(AttributeError, match="hl.minimize"):
+        _ = hl.optim.LBFGS
 
 
 TIMES = np.linspace(0, 4, 40)
@@ -149,3 +156,27 @@ def test_derivatives_of_a_fit():
 def test_what_least_squares_does_not_take(call, message):
     with pytest.raises(hl.UserError, match=message):
         call()
+
+
+def powell(x):
+    return hl.stack([x[0] + 10 * x[1], 5**0.5 * (x[2] - x[3]), (x[1] - 2 * x[2]) ** 2, 10**0.5 * (x[0] - x[3]) ** 2])
+
+
+# Evaluations of SciPy 1.17.1's L-BFGS-B, BFGS and CG, and of MINPACK's lm, from the same starts with the same derivatives.
+@pytest.mark.parametrize(("method", "evaluations"), [("lbfgs", 44), ("bfgs", 39), ("nonlinear_cg", 78)])
+def test_about_as_many_evaluations_as_scipy(method, evaluations):
+    found = hl.minimize(rosenbrock, START, method=method)
+    assert float(found.value) < 1e-11 and int(found.evaluations) <= 1.2 * evaluations
+
+
+@pytest.mark.parametrize(
+    ("residuals", "start", "evaluations"),
+    [
+        (lambda x: hl.stack([10 * (x[1] - x[0] ** 2), 1 - x[0]]), START, 21),
+        (lambda p: p[0] * hl.exp(-p[1] * TIMES) + p[2] - SEEN, np.array([1.0, 1.0, 0.0]), 6),
+        (powell, np.array([3.0, -1.0, 0.0, 1.0]), 33),
+    ],
+)
+def test_about_as_many_evaluations_as_minpack(residuals, start, evaluations):
+    found = hl.least_squares(residuals, start)
+    assert found.converged and int(found.evaluations) <= 1.2 * evaluations

@@ -6,6 +6,7 @@
 #include "cli/data_config.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
+#include "minimizers/registry.h"
 #include "optim/registry.h"
 #include "train/metrics.h"
 
@@ -34,13 +35,27 @@ nn::LayerConfig read_layer(ConfigFile& file, Section& section) {
   return layer;
 }
 
+void check_optimizer(const Section& section, const std::string& type) {
+  const auto optimizers = names_of(optim::all_optimizers());
+  const auto has = [&](const std::vector<std::string>& names) { return std::ranges::find(names, type) != names.end(); };
+  if (has(optimizers)) return;
+  if (has(names_of(minimizers::all_descents())) || has(names_of(minimizers::all_least_squares())))
+    section.refuse(
+        "type", "must be an optimiser, which steps from batch to batch",
+        "\"" + type + "\", which minimises over all data at once",
+        "adam, or for a function of all data hl.minimize of the Python package, minimize() of hotloop/minimize.h");
+  section.refuse("type", "must be one of its choices: of optimiser", "\"" + type + "\"",
+                 nearest_hint(type, optimizers));
+}
+
 void read_components(ConfigFile& file, Job& job) {
   job.model = read_model(file);
   Section loss = file.section("loss", "What training makes small.");
   job.loss_name = loss.text("type", "of loss", "mse", names_of(losses::all_losses()));
   job.fit.loss = losses::make_loss(job.loss_name, loss.settings(losses::loss_def(job.loss_name).parameters));
   Section optimizer = file.section("optimizer", "How.");
-  job.optimizer_name = optimizer.text("type", "of optimiser", "adam", names_of(optim::all_optimizers()));
+  job.optimizer_name = optimizer.text("type", "of optimiser", "adam");
+  check_optimizer(optimizer, job.optimizer_name);
   const auto settings = optimizer.settings(optim::optimizer_def(job.optimizer_name).parameters);
   std::vector<optim::ComponentConfig> schedules, wrappers;
   for (Section& section : file.sections("optimizer.schedule", "Factors of the learning rate, multiplied.")) {

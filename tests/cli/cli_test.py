@@ -166,6 +166,14 @@ type = "clip_by_norm"
                          "[job.toml:30] every table must be one that a configuration has. Received: [optimiser]. "
                          "Try: did you mean 'optimizer'?")
 
+    def test_an_optimiser_of_all_data_at_once(self):
+        result = hotloop("export-config", series.write(self.folder), "--set", "optimizer.type=lbfgs")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("must be an optimiser, which steps from batch to batch. Received: \"lbfgs\", which minimises over all data at once. "
+                      "Try: adam, or for a function of all data hl.minimize", result.stderr)
+        result = hotloop("export-config", series.write(self.folder), "--set", "optimizer.type=adan")
+        self.assertIn("'type' must be one of its choices: of optimiser. Received: \"adan\". Try: did you mean 'adam'?", result.stderr)
+
     def test_unknown_layer(self):
         self.assertEqual(self.message(self.edited("\"lstm\"", "\"lstn\"")),
                          "[job.toml:20 [[model]]] 'type' must be one of its choices: of layer. Received: \"lstn\". "
