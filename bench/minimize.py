@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Whole minimisations, by Hotloop or beside it by SciPy with JAX's derivatives, optax and optimistix: seconds, values and evaluations.
 
-Run by the interpreter that has the library; each program is written once for both. Prints a line a task and way. Start the two one after the other,
-several times, and compare the least times.
+Run by the interpreter that has the library; each program is written once for both. Prints a line a task and way, with processor time, so that it
+is to be pinned to one core (taskset -c 0) and minds other jobs little. Start the two in turn, several times, and compare the least times.
 
 usage: bench/minimize.py hotloop|jax [SECONDS a measurement]
 """
@@ -82,11 +82,11 @@ def report(task, way, run):
     """run() -> (value, evaluations), finished."""
     value, evaluations = run()
     times = []
-    end = time.perf_counter() + SECONDS
-    while not times or time.perf_counter() < end:
-        start = time.perf_counter()
+    end = time.process_time() + SECONDS
+    while not times or time.process_time() < end:
+        start = time.process_time()
         value, evaluations = run()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     print(f"{task:22} {way:34} {min(times) * 1e3:10.3f} ms   value {float(value):.3e}   evaluations {float(evaluations):.0f}", flush=True)
 
 
