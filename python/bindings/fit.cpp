@@ -167,6 +167,7 @@ void bind_fit(nb::module_& m) {
     for (const metrics::MetricDef& def : metrics::all_metrics()) all.append(definition(def));
     return all;
   });
+  m.def("loss_metric", &metrics::of_loss);
   m.def("make_metric",
         [](const std::string& name, nb::dict settings) { return metrics::make_metric(name, settings_of(settings)); });
   m.def("latest_checkpoint", [](const std::string& folder) { return train::latest_checkpoint(folder).string(); });

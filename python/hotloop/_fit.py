@@ -173,7 +173,8 @@ def fit(
         arrays are cast to `dtype`, integers stay (classes, indices). Or hl.data.Samples, which brings its validation part, or a Dataset.
     validation: data of the same form, or the fraction of the last samples that is held out; 0.1 of them by default.
     loss: of hl.losses, or a function (prediction, target) -> scalar; MSE by default. optimizer: Adam(1e-3) by default.
-    metric: of hl.metrics, of the validation; MAE by default.
+    metric: of hl.metrics, of the validation; MAE by default. Or a loss: one of hl.losses, or a function (prediction, target) -> scalar,
+        whose mean over samples, each alone, is shown; smaller is better.
     params: to start from; else they are drawn by `seed` and `init`. The order of the samples follows from the seed and the epoch.
     generator: "philox", or "torch" for PyTorch's numbers: parameters as torch.manual_seed(seed) gives the same layers, and then a
         torch.randperm of the samples each epoch.
@@ -191,7 +192,7 @@ def fit(
     if not isinstance(model, nn.Module):
         raise _core.UserError(f"[fit] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell, a subclass of hl.nn.Module with apply(params, x) for a function.")
     optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
-    metric = checked_instance("fit", "the metric", metrics.MAE() if metric is None else metric, metrics.Metric, metrics)
+    metric = checked_instance("fit", "the metric", metrics.MAE() if metric is None else metrics.engine_metric(metric), metrics.Metric, metrics)
     dtype = _core.dtype(dtype)
     if isinstance(data, Samples):
         validation = data.validation if validation is None else validation

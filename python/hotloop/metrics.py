@@ -17,6 +17,17 @@ class Metric:
         return self._metric(predictions, targets, lengths, sample_weights)
 
 
+def engine_metric(metric):
+    """A Metric, also of a Loss or a function of (prediction, target): its mean over samples, each alone."""
+    from hotloop import losses
+
+    if isinstance(metric, losses.Loss) or (callable(metric) and not isinstance(metric, (type, Metric)) and type(metric).__module__.partition(".")[0] not in ("torch", "keras")):
+        made = Metric()
+        made._metric = _core.loss_metric(losses.engine_loss(metric))
+        return made
+    return metric
+
+
 def _metric_class(definition):
     name, summary, parameters = definition
     sig = signature(parameters)

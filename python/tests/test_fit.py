@@ -227,3 +227,18 @@ def test_files(tmp_path):
 def test_devices():
     (cpu,) = hl.devices()
     assert cpu["kind"] == "cpu" and cpu["cores"] >= 1
+
+
+def test_a_loss_is_a_metric_too():
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    y = (x.sum(1, keepdims=True) + 0.1).astype(np.float32)
+    model = hl.nn.Linear(3, 1)
+    values = []
+    for metric in (hl.metrics.MSE(), hl.losses.MSE(), lambda p, t: ((p - t) ** 2).mean()):
+        run = hl.fit(model, (x[:40], y[:40]), validation=(x[40:], y[40:]), metric=metric, epochs=3, batch_size=20, seed=1)
+        values.append([record.validation for record in run.history])
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-6)
+    np.testing.assert_allclose(values[2], values[0], rtol=1e-6)
+    run = hl.fit(model, (x[:40], y[:40]), validation=(x[40:], y[40:]), metric=hl.losses.Huber(), epochs=1, batch_size=20)
+    expected = hl.losses.Huber()(model.apply(run.params, x[40:]), y[40:])
+    np.testing.assert_allclose(run.history[0].validation, expected, rtol=1e-5)

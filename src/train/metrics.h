@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "hotloop/losses.h"
 #include "hotloop/metrics.h"
 
 namespace hotloop::metrics {
@@ -37,5 +38,8 @@ Classes classes_of(const std::string& where, std::span<const double> prediction,
 
 // Throws UserError unless there are as many predictions as targets.
 void check_same_size(const std::string& where, std::span<const double> prediction, std::span<const double> target);
+
+// A loss as a metric: the mean over samples, each alone, in double and without units.
+Metric of_loss(const losses::Loss& loss);
 
 }  // namespace hotloop::metrics
