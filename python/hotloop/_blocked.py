@@ -76,7 +76,7 @@ def _block_inverses(u):
 
 
 def _triangular(u, b, transposed):
-    """x with u x = b, or with u^T x = b. u: (n, n), of whole blocks, only whose upper triangle is read; b: (n, k)."""
+    """x with u x = b, or with u^T x = b. u: (n, n), of whole blocks, zero below the diagonal; b: (n, k)."""
     inverses, size = _block_inverses(u), _block(u.shape[0])
 
     def step(x, xs):
@@ -230,7 +230,7 @@ def _upper_factor(a):
 
 @custom_jvp
 def _substitute(u, b):
-    """x with u x = b, only the upper triangle of u is read."""
+    """x with u x = b. u: zero below the diagonal."""
     return _triangular(u, b, transposed=False)
 
 
@@ -265,7 +265,7 @@ def _upper(a):
 
 def solve_triangular(u, b, transposed):
     """x with u x = b, or u^T x = b. Only the upper triangle of u is read. b: (n, k)."""
-    return (_substitute_transposed if transposed else _substitute)(_padded(u), _padded_rows(b))[: b.shape[0]]
+    return (_substitute_transposed if transposed else _substitute)(_padded(_upper(u)), _padded_rows(b))[: b.shape[0]]
 
 
 def cholesky(a):

@@ -128,6 +128,20 @@ def test_both_orders_in_both_modes(n, loss):
     np.testing.assert_allclose([(hl.grad(slope)(a) * d).sum(), hl.jvp(slope, (a,), (d,))[1]], second, rtol=1e-6)
 
 
+@pytest.mark.parametrize("n", [20, 40, 72, 100])
+def test_residuals_are_those_of_elimination(n):
+    """Backward errors of f32, also where a matrix is nearly singular; what is not read may be anything."""
+    left, right = (np.linalg.qr(programs.matrices(seed, n, n))[0] for seed in (1, 2))
+    b = programs.matrices(3, n).astype(np.float32)
+    for condition in (1e2, 1e6):
+        a = ((left * np.logspace(0, -np.log10(condition), n)) @ right).astype(np.float32)
+        x = np.asarray(hl.linalg.solve(a, b)).astype(np.float64)
+        assert abs(a @ x - b).max() < 2e-6 * abs(a).max() * abs(x).max()
+        lower = np.tril(a) + np.eye(n, dtype=np.float32) * 0.1
+        x = np.asarray(hl.linalg.solve_triangular(np.where(np.tri(n) > 0, lower, np.float32(np.nan)), b)).astype(np.float64)
+        assert abs(lower @ x - b).max() < 1e-6 * abs(lower).max() * abs(x).max()
+
+
 @pytest.mark.parametrize("f", [lambda a: hl.linalg.cholesky(a).sum(), lambda a: hl.linalg.slogdet(a)[1], lambda a: hl.linalg.inv(a).sum()])
 def test_a_gradient_keeps_no_matrix_of_each_column(f):
     def memory(n):
