@@ -168,7 +168,7 @@ class DotEmitter {
 
   void block(const Tile& tile, Value* row, std::int64_t rows) {
     Values accumulators = initial(tile, row, rows);
-    if (waits_for_init(tile)) prefetch_init(tile, row, rows);
+    ahead_ = waits_for_init(tile) ? next_init(tile, row) : nullptr;
     for (const Segment& segment : segments_) {
       Value* a = code_.offset(segment.a, row, segment.a_m * bytes_);
       // Panels begin at (first column) * depth.
@@ -373,9 +373,10 @@ class DotEmitter {
            std::ranges::any_of(segments_, [](const Segment& s) { return s.depth >= deep; });
   }
 
-  // What the same rows of the next tile of columns start from; in the last one, what they would in rows that follow, as those of the next step
-  // do, which goes through the tiles the other way. Where nothing lies nothing is fetched, and nothing fails.
-  void prefetch_init(const Tile& tile, Value* row, std::int64_t rows) {
+  // Where lies what the same rows of the next tile of columns start from; in the last one, what they would in rows that follow, as those of the next
+  // step do, which goes through the tiles the other way. It is fetched a line a step, since a processor drops what it is asked for all at once.
+  // Where nothing lies nothing is fetched, and nothing fails.
+  Value* next_init(const Tile& tile, Value* row) {
     const std::int64_t width = tile.vectors * lanes_, last = (dot_.n.bound / width - 1) * width;
     Value *step = code_.i64(width), *end = code_.i64(last), *following = code_.b.CreateMul(m_, code_.i64(dot_.init_m));
     if (backwards_ != nullptr) {
@@ -385,14 +386,13 @@ class DotEmitter {
       following = code_.b.CreateSub(following, end);  // from the first tile again
     }
     Value* next = code_.b.CreateSelect(code_.b.CreateICmpEQ(tile.loop_columns, end), following, step);
-    Value* from = code_.offset(column_offset(init_, tile, dot_.init_n), row, dot_.init_m * bytes_);
-    from = code_.offset(from, next, bytes_);
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (int j = 0; j < tile.vectors; ++j) {
-        Value* line = code_.offset(from, (i * dot_.init_m + j * lanes_) * bytes_);
-        code_.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {line->getType()},
-                                {line, code_.b.getInt32(0), code_.b.getInt32(3), code_.b.getInt32(1)});
-      }
+    Value* here = code_.offset(column_offset(init_, tile, dot_.init_n), row, dot_.init_m * bytes_);
+    return code_.offset(here, next, bytes_);
+  }
+
+  void prefetch(Value* line) {
+    code_.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {line->getType()},
+                            {line, code_.b.getInt32(0), code_.b.getInt32(3), code_.b.getInt32(1)});
   }
 
   // Elements from one step of dim d to the next in B. Panels are whole logical vectors wide.
@@ -414,19 +414,28 @@ class DotEmitter {
     }
     if (reads_transposed(segment, d)) return transposed_steps(segment, d, tile, rows, a, b, std::move(accumulators));
     const std::int64_t unroll = steps_in_body(segment.k[d].extent, rows * tile.vectors, b_bytes);
-    const auto run = [&](Value* begin, Value* end, std::int64_t count) {
+    // With `fetches`, a line for each step: a row of them for each body.
+    const auto run = [&](Value* begin, Value* end, std::int64_t count, bool fetches = false) {
       accumulators = code_.loop(begin, end, count, accumulators, [&](Value* k, Values carried) {
         Value* a_k = code_.offset(a, k, a_step);
         Value* b_k = code_.offset(b, k, b_bytes);
+        Value* lines =
+            fetches ? code_.offset(ahead_, code_.b.CreateUDiv(k, code_.i64(count)), dot_.init_m * bytes_) : nullptr;
         for (std::int64_t u = 0; u < count; ++u) {
           step(segment, tile, rows, code_.offset(a_k, u * a_step), code_.offset(b_k, u * b_bytes), carried);
+          if (fetches) prefetch(code_.offset(lines, u * lanes_ * bytes_));
         }
         return carried;
       });
     };
     if (segment.k[d].extent.is_static()) {
-      const std::int64_t k = segment.k[d].extent.bound, main = k / unroll * unroll;
-      run(code_.i64(0), code_.i64(main), unroll);
+      const std::int64_t k = segment.k[d].extent.bound, lines = rows * tile.vectors;
+      const std::int64_t begin = ahead_ != nullptr && lines <= k ? lines : 0, main = k - (k - begin) % unroll;
+      if (begin > 0) {
+        run(code_.i64(0), code_.i64(begin), tile.vectors, true);
+        ahead_ = nullptr;
+      }
+      run(code_.i64(begin), code_.i64(main), unroll);
       run(code_.i64(main), code_.i64(k), std::max<std::int64_t>(1, k - main));
       return accumulators;
     }
@@ -523,6 +532,7 @@ class DotEmitter {
   Value* m_;
   Value* backwards_ = nullptr;  // i1: the last panel comes first
   Value* cancel_ = nullptr;     // of a long dot
+  Value* ahead_ = nullptr;      // what is fetched during the first steps of a block, see next_init()
   llvm::AllocaInst* part_buffer_ = nullptr;
   std::int64_t part_bytes_ = 0;
   std::vector<Segment> segments_;
