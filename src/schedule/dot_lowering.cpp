@@ -252,9 +252,15 @@ bool DotLowering::is_narrow() const {
     return n <= few && (other_last || (n == 1 && is_kept(other)));
   };
   const Storage &of_left = swap_ ? b_[0] : a_[0], &of_right = swap_ ? a_[0] : b_[0];
-  // Where nobody named the batch, whatever axis is tiled may be one of the second factor.
-  if (context_.options().batch_axes.empty() && s.rhs_batch.empty())
-    return is_few(outputs(rhs, s.rhs_free, false), lhs_last, of_left);
+  // Where nobody named the batch, whatever axis is tiled may be one of the second factor. A vector on the right, as in W @ h, is the sample:
+  // where a loop keeps W, it is packed for one chain of additions for all outputs, unless these are so few that inner products, each
+  // with lanes to combine, take less. A product that is computed once reads W as it lies (its last bits then differ from those in a loop).
+  if (context_.options().batch_axes.empty() && s.rhs_batch.empty()) {
+    if (!s.rhs_free.empty()) return is_few(outputs(rhs, s.rhs_free, false), lhs_last, of_left);
+    if (!is_kept(of_left)) return lhs_last;
+    const std::int64_t k = lhs.shape()[s.lhs_contract[0]], combining = 32, latency = 64;
+    return outputs(lhs, s.lhs_free, false) * (k + combining) <= latency * k;
+  }
   const std::int64_t of_lhs = outputs(lhs, s.lhs_free, true), of_rhs = outputs(rhs, s.rhs_free, true);
   if (of_samples(lhs) == of_samples(rhs))
     return (of_lhs <= few && of_rhs <= few) || ((of_lhs <= few || of_rhs <= few) && lhs_last && rhs_last);
