@@ -150,6 +150,28 @@ TEST_P(LlvmMaps, StridesBroadcastsIndicesAndPredicates) {
   }
 }
 
+// A number that some lanes want, as of a slope that is padded, is read once; nowhere if no lane does.
+TEST_P(LlvmMaps, OneAddressForSomeLanesIsNoGather) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t n : {3, 4, 16, 21}) {
+      constexpr std::int64_t rows = 8;
+      ProgramBuilder p(target());
+      const int x = p.argument(dtype, rows), y = p.result(dtype, rows * n);
+      const Var r = p.var("r"), i = p.var("i");
+      MapBuilder m({{r, {rows, -1}}, {i, {n, -1}}}, 2, 1);
+      const int after = m.op(ScalarOp::Gt, DType::Bool, m.index(i32, Affine::of(i)), m.constant<std::int32_t>(1));
+      const int inside = m.op(ScalarOp::Lt, DType::Bool, m.index(i32, Affine::of(r)), m.constant<std::int32_t>(6));
+      // Of the last two rows the address is outside the buffer.
+      const int wanted = m.load(dtype, at(x, Affine::of(r) + 2), m.op(ScalarOp::And, DType::Bool, after, inside));
+      m.store(dtype, at(y, Affine::of(r, n) + Affine::of(i)), wanted);
+      p.add(m.build());
+      check(p.build());
+      if (HasFatalFailure()) return;
+      const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
+      EXPECT_EQ(source.find("masked.gather"), std::string::npos) << n << source;
+    }
+}
+
 // `n` elements that lie against the end of accessible memory, or against its beginning.
 Array beside_a_guard(DType dtype, std::int64_t n, bool at_end, std::mt19937& random) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)),

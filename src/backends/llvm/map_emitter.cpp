@@ -438,8 +438,9 @@ class MapEmitter {
     }
     Value* mask = mask_of(point, it.args[0], lanes);
     if (at.indices != nullptr) return code_.gather(it.dtype, at.pointer, at.indices, mask);
-    if (at.stride == 0 && mask != nullptr) {  // a varying predicate on one address
-      return code_.gather(it.dtype, at.pointer, code_.lane_numbers(code_.b.getInt64Ty(), lanes, 0), mask);
+    if (at.stride == 0 && mask != nullptr && lanes_in(mask) > 1) {  // one address, read if any lane wants it
+      Value* number = code_.load(it.dtype, at.pointer, 0, lanes, code_.b.CreateOrReduce(mask));
+      return code_.b.CreateSelect(mask, number, code_.zero(it.dtype, lanes));
     }
     return code_.load(it.dtype, at.pointer, at.stride, lanes, mask);
   }
