@@ -60,9 +60,11 @@ bool wants_lanes(const LoweringContext& context, std::span<const Node* const> no
       has_dots = has_dots || (ir::is(node, OpKind::Dot) && !after_loops &&
                               (!is_short_dot(context, node) || (!by_row && has_long_weights(context, node))));
       has_loops = has_loops || ir::is(node, OpKind::Loop);
-      const bool is_wide_value = !node.types.empty() && size_of(node.types[0].dtype) == 8;
-      is_wide = is_wide || is_wide_value;
-      wants_narrow = wants_narrow || (ir::is(node, OpKind::Reduce) && !is_wide_value && depends_on_lanes(node));
+      const auto takes_eight_bytes = [](Value v) { return size_of(v.dtype()) == 8; };
+      is_wide =
+          is_wide || takes_eight_bytes(result_of(node, 0)) || std::ranges::any_of(node.operands, takes_eight_bytes);
+      wants_narrow = wants_narrow ||
+                     (ir::is(node, OpKind::Reduce) && !takes_eight_bytes(result_of(node, 0)) && depends_on_lanes(node));
       if (depth == 0 || ir::is(node, OpKind::Loop)) return;
       const Value v = result_of(node, 0);
       all_numbers = all_numbers && row_size(context, v) <= 1;

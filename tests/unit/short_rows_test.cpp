@@ -239,6 +239,36 @@ TEST_P(ShortRows, FillVectorsWithRowsAndGatherNothing) {
 INSTANTIATE_TEST_SUITE_P(All, ShortRows, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
+// A statement that touches a wide number has half the lanes, which a sum over two axes shows in its last bits.
+TEST(ShortRowsOfTwoWidths, ANarrowSumHasTheSameBitsAloneAndInAnyBatch) {
+  const auto one = [](Values in) {
+    return while_loop([&](Values s) { return less(s[1], in[2]); },
+                      [&](Values s) {
+                        const Value weighted = s[0] * cast(in[1], DType::F32);
+                        return std::vector<Value>{0.4 * s[0] + 0.01 * reduce_sum(weighted, {0, 1}), s[1] + 1};
+                      },
+                      std::vector<Value>{in[0], constant(0, DType::I32)}, 20);
+  };
+  const auto fn = vmap(one, {0, 0, 0});
+  const auto inputs_of = [](std::int64_t rows) {
+    std::vector<Array> in = {Array(DType::F32, {rows, 3, 13}), Array(DType::F64, {rows, 3, 13}),
+                             Array(DType::I32, {rows})};
+    for (std::int64_t i = 0; i < in[0].size(); ++i) {
+      in[0].set(i, static_cast<double>((i * 7919) % 997) / 997 - 0.4);
+      in[1].set(i, static_cast<double>((i * 131) % 89) / 89 + 0.1);
+    }
+    for (std::int64_t i = 0; i < rows; ++i) in[2].set(i, static_cast<double>(i * 31 % 14));
+    return in;
+  };
+  const auto all = inputs_of(150);
+  const Array whole = compile(trace(fn, ir::types_of(all)))(all)[0];
+  for (const std::int64_t rows : {1, 7, 16}) {
+    const auto few = inputs_of(rows);
+    const Array part = compile(trace(fn, ir::types_of(few)))(few)[0];
+    EXPECT_EQ(std::memcmp(part.raw(), whole.raw(), part.bytes()), 0) << rows << " rows";
+  }
+}
+
 // Sixteen hidden units by weights that rows share are vectors as they are; by lanes they would be 96 products of code a step, each
 // of a number that is spread first.
 TEST(LongWeights, KeepTheNumbersOfARowTogether) {
