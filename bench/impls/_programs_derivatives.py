@@ -111,5 +111,13 @@ def extended_kalman(xp, p, d):
     return xp.mean(xp.scan(step, start, d["seen"])[1])
 
 
-PROGRAMS = (hamiltonian, normalising_flow, solitons, phase_field, deep_kernel, equilibrium, extended_kalman)
+def gaussians(xp, p, d):
+    """The likelihood of 1000 samples, each under a Gaussian of six numbers with a covariance of its own."""
+    half = xp.reshape(d["x"] @ p["w"], (1000, 6, 6))
+    covariance = half @ xp.matrix_transpose(half) + d["one"]
+    v = d["y"][:, :, None]
+    return xp.mean(0.5 * xp.sum(v * xp.solve(covariance, v), axis=(1, 2)) + 0.5 * xp.slogdet(covariance)[1])
+
+
+PROGRAMS = (hamiltonian, normalising_flow, solitons, phase_field, deep_kernel, equilibrium, extended_kalman, gaussians)
 BY_NAME = {f.__name__: f for f in PROGRAMS}

@@ -77,6 +77,7 @@ SHAPES = {
     "phase_field": ("Allen and Cahn's equation, 48 x 48 points, 60 steps", {"rates": (3, 0.3), "start": (48, 48, 1.0)}, {"seen": (48, 48)}),
     "deep_kernel": ("Gaussian process on a network of 80 samples", {**perceptron(5, 24, 3), "noise": (1,)}, {"x": (80, 5), "y": (80, 1), "one": (80, 80)}),
     "equilibrium": ("equilibrium layer of 32, B64", {"w": (32, 32, 0.08), "u": (8, 32), "out": (32, 1)}, {"x": (64, 8), "y": (64, 1)}),
+    "gaussians": ("1000 densities with covariances of 6 x 6", {"w": (8, 36)}, {"x": (1000, 8), "y": (1000, 6), "one": (6, 6)}),
     "extended_kalman": ("extended Kalman filter on a network 4-20-4, T40 B16", {**perceptron(4, 20, 4), "q": (1,), "r": (1,)}, {"seen": (40, 16, 2), "one": (4, 4)}),
 }  # fmt: skip
 
