@@ -4,11 +4,11 @@
 #include "hotloop/jacobian.h"
 #include "hotloop/minimize.h"
 #include "hotloop/ops.h"
+#include "minimizers/evaluations.h"
 #include "minimizers/flat.h"
 #include "minimizers/implicit.h"
 #include "minimizers/line_search.h"
 #include "minimizers/vectors.h"
-#include "ops/composed/bounded_while.h"
 
 namespace hotloop {
 namespace {
@@ -37,13 +37,11 @@ class Fit {
  public:
   Fit(const Vector& residuals, const Flat& flat, const LeastSquaresRule& method, const LeastSquaresOptions& options)
       : residuals_(residuals), flat_(flat), method_(method), options_(options) {
-    for (const auto& [name, number] : {std::pair("max_iterations", static_cast<double>(options.max_iterations)),
-                                       {"max_evaluations", static_cast<double>(options.max_evaluations)},
-                                       {"gradient_tolerance", options.gradient_tolerance},
-                                       {"value_tolerance", options.value_tolerance},
-                                       {"step_tolerance", options.step_tolerance}})
-      if (!(number >= 0))
-        throw UserError("least_squares", std::string(name) + " must not be negative", std::to_string(number));
+    require_not_negative("least_squares", {{"max_iterations", static_cast<double>(options.max_iterations)},
+                                           {"max_evaluations", static_cast<double>(options.max_evaluations)},
+                                           {"gradient_tolerance", options.gradient_tolerance},
+                                           {"value_tolerance", options.value_tolerance},
+                                           {"step_tolerance", options.step_tolerance}});
   }
 
   // x, the value, the gradient's norm, iterations, evaluations and status.
@@ -57,30 +55,12 @@ class Fit {
     start.is_first = constant(1, DType::Bool);
     start.iterations = constant(0, DType::I32);
     start.status = code(running);
-    const auto going_on = [&](std::span<const Value> v) { return equal(with(start, v).status, code(running)); };
-    const auto body = [&](std::span<const Value> v) { return pack(evaluated(with(start, v))); };
-    const std::int64_t most =
-        options_.max_evaluations > 0 ? options_.max_evaluations : 20 * (options_.max_iterations + 1);
-    const LoopResult loop = ir::bounded_while("least_squares", going_on, body, pack(start), most);
-    const Progress end = with(start, loop.carry);
-    const Value status = select(equal(end.status, code(running)), code(Status::MaxEvaluations), end.status);
-    return {end.x, cast(end.value, flat_.dtype()), largest(end.g), end.iterations, loop.count, status};
+    const auto [end, count] = evaluate_until_ended("least_squares", start, most_evaluations(options_),
+                                                   [&](const Progress& now) { return evaluated(now); });
+    return {end.x, cast(end.value, flat_.dtype()), largest(end.g), end.iterations, count, end.status};
   }
 
  private:
-  static constexpr Status running = static_cast<Status>(-1);
-  static Value code(Status status) { return constant(static_cast<double>(status), DType::I32); }
-  static std::vector<Value> pack(Progress p) {
-    std::vector<Value> values;
-    p.visit([&](Value& v) { values.push_back(v); });
-    return values;
-  }
-  static Progress with(Progress p, std::span<const Value> values) {
-    std::size_t next = 0;
-    p.visit([&](Value& v) { v = values[next++]; });
-    return p;
-  }
-
   // J^T J and J^T r.
   std::vector<Value> normal_equations(Value x, Value r) const {
     const auto of_x = [&](std::span<const Value> in) { return std::vector<Value>{residuals_(in[0])}; };

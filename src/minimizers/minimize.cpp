@@ -5,11 +5,11 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
+#include "minimizers/evaluations.h"
 #include "minimizers/flat.h"
 #include "minimizers/implicit.h"
 #include "minimizers/line_search.h"
 #include "minimizers/vectors.h"
-#include "ops/composed/bounded_while.h"
 
 namespace hotloop {
 namespace {
@@ -37,10 +37,10 @@ class Minimization {
  public:
   Minimization(const Objective& fn, const Flat& flat, const DescentRule& method, const MinimizeOptions& options)
       : fn_(fn), flat_(flat), method_(method), options_(options) {
-    check("max_iterations", static_cast<double>(options.max_iterations));
-    check("max_evaluations", static_cast<double>(options.max_evaluations));
-    check("gradient_tolerance", options.gradient_tolerance);
-    check("value_tolerance", options.value_tolerance);
+    require_not_negative("minimize", {{"max_iterations", static_cast<double>(options.max_iterations)},
+                                      {"max_evaluations", static_cast<double>(options.max_evaluations)},
+                                      {"gradient_tolerance", options.gradient_tolerance},
+                                      {"value_tolerance", options.value_tolerance}});
     settings_.resolution = resolution(flat_.dtype());
     settings_.curvature = method.curvature();
   }
@@ -55,32 +55,12 @@ class Minimization {
     start.is_first = start.is_fresh = constant(1, DType::Bool);
     start.iterations = constant(0, DType::I32);
     start.status = code(running);
-    const auto going_on = [&](std::span<const Value> v) { return equal(with(start, v).status, code(running)); };
-    const auto body = [&](std::span<const Value> v) { return pack(evaluated(with(start, v))); };
-    const std::int64_t most =
-        options_.max_evaluations > 0 ? options_.max_evaluations : 20 * (options_.max_iterations + 1);
-    const LoopResult loop = ir::bounded_while("minimize", going_on, body, pack(start), most);
-    const Progress end = with(start, loop.carry);
-    const Value status = select(equal(end.status, code(running)), code(Status::MaxEvaluations), end.status);
-    return {end.x, cast(end.search.start.value, value_dtype_), largest(end.g), end.iterations, loop.count, status};
+    const auto [end, count] = evaluate_until_ended("minimize", start, most_evaluations(options_),
+                                                   [&](const Progress& now) { return evaluated(now); });
+    return {end.x, cast(end.search.start.value, value_dtype_), largest(end.g), end.iterations, count, end.status};
   }
 
  private:
-  static constexpr Status running = static_cast<Status>(-1);
-  static Value code(Status status) { return constant(static_cast<double>(status), DType::I32); }
-  static void check(const std::string& name, double number) {
-    if (!(number >= 0)) throw UserError("minimize", name + " must not be negative", std::to_string(number));
-  }
-  static std::vector<Value> pack(Progress p) {
-    std::vector<Value> values;
-    p.visit([&](Value& v) { values.push_back(v); });
-    return values;
-  }
-  static Progress with(Progress p, std::span<const Value> values) {
-    std::size_t next = 0;
-    p.visit([&](Value& v) { v = values[next++]; });
-    return p;
-  }
   static LineSearch chosen(Value condition, LineSearch a, LineSearch b) {
     std::vector<Value> of_a;
     a.visit([&](Value& v) { of_a.push_back(v); });
