@@ -23,5 +23,9 @@ Value solve(Value a, Value b);
 Value det(Value a);
 // L with L L^T = a, lower triangular, of a symmetric positive definite a, whose upper triangle is not read.
 Value cholesky(Value a);
+// x with L L^T x = b, of b (n,) or (n, k).
+Value cholesky_solve(Value l, Value b);
+// The numbers on the diagonal, (n,).
+Value diagonal(Value a);
 
 }  // namespace hotloop::linalg

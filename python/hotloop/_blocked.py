@@ -146,27 +146,26 @@ def _solve_transposed(a, b):
     return scatter_add(x * 0, rows, x)
 
 
-# Of the system: dx = a^-1 (db - da x).
-@_solve.defjvp
-def _solve_jvp(primals, tangents):
-    (a, b), (da, db) = primals, tangents
-    x = _solve(a, b)
-    return x, _core.linear_map(_flat(_solve), _flat(_solve_transposed), [a], [db - matmul(da, x)], "solve")[0]
-
-
-@_solve_transposed.defjvp
-def _solve_transposed_jvp(primals, tangents):
-    (a, b), (da, db) = primals, tangents
-    x = _solve_transposed(a, b)
-    rest = db - matmul(matrix_transpose(da), x)
-    return x, _core.linear_map(_flat(_solve_transposed), _flat(_solve), [a], [rest], "solve")[0]
-
-
 def _flat(fn):
     return lambda values: [fn(*values)]
 
 
-_solve_transposed.share_order(_solve)
+def _define_system(fn, transposed, name, matrix=lambda a: a):
+    """The derivatives of x = fn(a, b), with matrix(a) x = b, and of the same with its transpose: those of the system, dx = a^-1 (db - da x)."""
+
+    def define(fn, other, matrix):
+        @fn.defjvp
+        def rule(primals, tangents):
+            (a, b), (da, db) = primals, tangents
+            x = fn(a, b)
+            return x, _core.linear_map(_flat(fn), _flat(other), [a], [db - matmul(matrix(da), x)], name)[0]
+
+    define(fn, transposed, matrix)
+    define(transposed, fn, lambda a: matrix_transpose(matrix(a)))
+    transposed.share_order(fn)
+
+
+_define_system(_solve, _solve_transposed, "solve")
 
 
 def solve(a, b):
@@ -239,28 +238,12 @@ def _substitute_transposed(u, b):
     return _triangular(u, b, transposed=True)
 
 
-@_substitute.defjvp
-def _substitute_jvp(primals, tangents):
-    (u, b), (du, db) = primals, tangents
-    x = _substitute(u, b)
-    rest = db - matmul(_upper(du), x)
-    return x, _core.linear_map(_flat(_substitute), _flat(_substitute_transposed), [u], [rest], "substitute")[0]
-
-
-@_substitute_transposed.defjvp
-def _substitute_transposed_jvp(primals, tangents):
-    (u, b), (du, db) = primals, tangents
-    x = _substitute_transposed(u, b)
-    rest = db - matmul(matrix_transpose(_upper(du)), x)
-    return x, _core.linear_map(_flat(_substitute_transposed), _flat(_substitute), [u], [rest], "substitute")[0]
-
-
-_substitute_transposed.share_order(_substitute)
-
-
 def _upper(a):
     index = arange(a.shape[0])
     return where(less(index[None, :], index[:, None]), 0.0, a)
+
+
+_define_system(_substitute, _substitute_transposed, "substitute", _upper)
 
 
 def solve_triangular(u, b, transposed):

@@ -500,16 +500,15 @@ kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Sto
     const auto is_long = [&](int axis) { return context.extent(term->operands[0], axis).bound > 1; };
     return rounds_factors(*term) && std::ranges::any_of(axes, is_long) ? Kind::Pairs : Kind::Plain;
   };
+  std::vector<Kind> kinds;
+  for (const Node* term : plan.terms) kinds.push_back(kind_of(term));
   kernel::Block block;
-  for (auto from = plan.terms.begin(); from != plan.terms.end();) {
-    const bool is_first = from == plan.terms.begin();
-    const Kind kind = kind_of(*from);
-    auto to = from + 1;
-    while (kind != Kind::Narrow && to != plan.terms.end() && kind_of(*to) == kind) ++to;
-    const DotPlan part{plan.result, {from, to}, is_first ? plan.init : std::nullopt};
-    kernel::Block statements = DotLowering(context, part, target, accumulate || !is_first).run();
+  for (std::size_t from = 0, to = 0; from < kinds.size(); from = to) {
+    for (to = from + 1; kinds[from] != Kind::Narrow && to < kinds.size() && kinds[to] == kinds[from];) ++to;
+    const auto term = [&](std::size_t i) { return plan.terms.begin() + static_cast<std::ptrdiff_t>(i); };
+    const DotPlan part{plan.result, {term(from), term(to)}, from == 0 ? plan.init : std::nullopt};
+    kernel::Block statements = DotLowering(context, part, target, accumulate || from > 0).run();
     block.insert(block.end(), std::make_move_iterator(statements.begin()), std::make_move_iterator(statements.end()));
-    from = to;
   }
   return block;
 }

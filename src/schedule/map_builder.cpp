@@ -96,8 +96,7 @@ int MapBuilder::compare_index(ScalarOp test, const Affine& index, std::int64_t b
   // As many fill a vector as there are numbers of f32, where that is wide enough.
   const DType dtype = extent < (std::int64_t{1} << 30) ? DType::I32 : DType::I64;
   const int at = integer_index(index, dtype);
-  return comparisons_[{test, bound, memo_key({}, {index}, -1)}] =
-             op(test, DType::Bool, at, constant(dtype, static_cast<double>(bound)));
+  return it->second = op(test, DType::Bool, at, constant(dtype, static_cast<double>(bound)));
 }
 
 namespace {

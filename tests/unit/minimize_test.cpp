@@ -21,9 +21,7 @@ namespace {
 using minimizers::Status;
 
 Array vector_of(const std::vector<double>& values, DType dtype = DType::F64) {
-  Array a(dtype, {static_cast<std::int64_t>(values.size())});
-  for (std::size_t i = 0; i < values.size(); ++i) a.set(static_cast<std::int64_t>(i), values[i]);
-  return a;
+  return Array::from(values, {static_cast<std::int64_t>(values.size())}).cast(dtype);
 }
 
 // A function of a vector, a start, and the minimum that is reached from it.

@@ -10,22 +10,10 @@
 namespace hotloop::minimizers {
 namespace {
 
-Value diagonal_of(Value a) {
-  const std::int64_t n = a.shape()[0];
-  return slice(reshape(a, {n * n}), {0}, {n * n}, {n + 1});
-}
 Value on_diagonal(Value v) {
   const std::int64_t n = v.shape()[0];
   const Value is_diagonal = equal(iota(DType::I32, {n, n}, 0), iota(DType::I32, {n, n}, 1));
   return select(is_diagonal, broadcast_to(v, {n, n}), constant(0, v.dtype(), {n, n}));
-}
-
-// x with L L^T x = b. As L Q^-1 and Q L^T, Q the diagonal of L, the factors are those of an elimination.
-Value cholesky_solve(Value l, Value b) {
-  const std::int64_t n = b.shape()[0];
-  const Value q = diagonal_of(l), rows = iota(DType::I32, {n, n}, 0), columns = iota(DType::I32, {n, n}, 1);
-  const Value unit = l / expand_dims(q, 0), upper = transpose(l, {1, 0}) * expand_dims(q, 1);
-  return linalg::lu_solve({select(greater(rows, columns), unit, upper), iota(DType::I32, {n}, 0)}, b);
 }
 
 // Madsen, Nielsen, Tingleff, Methods for non-linear least squares problems, 2004, algorithm 3.16. State: the damping and by what it grows
@@ -39,7 +27,7 @@ class LMRule : public LeastSquaresRule {
 
   State start(Value a) const override {
     const Value growth = constant(2, DType::F64), damping = constant(initial_damping_, DType::F64);
-    const Value diagonal = diagonal_of(a);
+    const Value diagonal = linalg::diagonal(a);
     if (scaled_) return {damping, growth, diagonal};
     return {damping * cast(largest(diagonal), DType::F64), growth};
   }
@@ -47,7 +35,7 @@ class LMRule : public LeastSquaresRule {
   ProposedStep propose(const State& state, Value a, Value g) const override {
     const Value damping = cast(state[0], a.dtype());
     const Value added = scaled_ ? damping * visible(state[2]) : broadcast_to(damping, g.shape());
-    const Value h = -cholesky_solve(linalg::cholesky(a + on_diagonal(added)), g);
+    const Value h = -linalg::cholesky_solve(linalg::cholesky(a + on_diagonal(added)), g);
     return {h, 0.5 * inner(h, added * h - g)};
   }
 
@@ -55,7 +43,7 @@ class LMRule : public LeastSquaresRule {
     const Value r = 2.0 * gain - 1.0, third = constant(1.0 / 3, DType::F64);
     State next = {state[0] * select(accepted, maximum(third, 1.0 - r * r * r), state[1]),
                   select(accepted, constant(2, DType::F64), 2.0 * state[1])};
-    if (scaled_) next.push_back(maximum(state[2], diagonal_of(a)));
+    if (scaled_) next.push_back(maximum(state[2], linalg::diagonal(a)));
     return next;
   }
 

@@ -257,15 +257,28 @@ Value solve(Value a, Value b) {
 Value det(Value a) {
   require_square("det", a);
   const LU factors = lu_factor(a);
-  const std::int64_t n = a.shape()[0];
-  // In the flattened matrix the diagonal's numbers stand n + 1 apart.
-  const Value diagonal = slice(reshape(factors.lu, {n * n}), {0}, {n * n}, {n + 1});
-  return factors.parity * reduce_prod(diagonal, {0});
+  return factors.parity * reduce_prod(diagonal(factors.lu), {0});
 }
 
 Value cholesky(Value a) {
   require_square("cholesky", a);
   return is_short(a) ? cholesky_numbers(a) : cholesky_loop(a);
+}
+
+// As L Q^-1 and Q L^T, Q the diagonal of L, the factors are those of an elimination.
+Value cholesky_solve(Value l, Value b) {
+  require_square("cholesky_solve", l);
+  const std::int64_t n = l.shape()[0];
+  const Value q = diagonal(l), rows = iota(DType::I32, {n, n}, 0), columns = iota(DType::I32, {n, n}, 1);
+  const Value unit = l / expand_dims(q, 0), upper = transpose(l, {1, 0}) * expand_dims(q, 1);
+  return lu_solve({select(greater(rows, columns), unit, upper), iota(DType::I32, {n}, 0)}, b);
+}
+
+Value diagonal(Value a) {
+  require_square("diagonal", a);
+  // In the flattened matrix its numbers stand n + 1 apart.
+  const std::int64_t n = a.shape()[0];
+  return slice(reshape(a, {n * n}), {0}, {n * n}, {n + 1});
 }
 
 }  // namespace hotloop::linalg
