@@ -8,10 +8,9 @@ import math
 import types
 
 import numpy as np
-from harness.task import Task, Tolerance, rng
 from impls import _programs, _programs_derivatives
 
-from tasks.programs import scan
+from tasks.programs import scan, tasks_of
 
 ORDER = 6.1
 STEP = 1e-5
@@ -68,8 +67,7 @@ def perceptron(*widths):
     return {f"w{i}": pair for i, pair in enumerate(layers)} | {f"b{i}": (pair[1], 0.3) for i, pair in enumerate(layers[:-1])}
 
 
-# What each program takes: shapes of parameters, which are normal with the standard deviation 1 / sqrt(first axis) unless another one follows, and
-# of data, which are standard normal but for "one", the identity.
+# What each program takes, drawn as tasks.programs does: shapes of parameters, and of data.
 SHAPES = {
     "hamiltonian": ("Hamiltonian network 4-32-32-1, 20 Runge-Kutta steps, B32", perceptron(4, 32, 32, 1), {"start": (32, 4), "seen": (32, 4)}),
     "normalising_flow": ("continuous flow with the trace of its Jacobian, 2-32-32-2, B64", perceptron(2, 32, 32, 2), {"x": (64, 2)}),
@@ -81,24 +79,4 @@ SHAPES = {
     "extended_kalman": ("extended Kalman filter on a network 4-20-4, T40 B16", {**perceptron(4, 20, 4), "q": (1,), "r": (1,)}, {"seen": (40, 16, 2), "one": (4, 4)}),
 }  # fmt: skip
 
-
-def inputs(sizes):
-    name = sizes["program"]
-    _, parameters, data = SHAPES[name]
-    out = {}
-    for k, shape in parameters.items():
-        deviation = shape[-1] if isinstance(shape[-1], float) else shape[0] ** -0.5
-        shape = tuple(n for n in shape if isinstance(n, int))
-        out["p." + k] = (deviation * rng(name, "p", k).standard_normal(shape)).astype(np.float32)
-    for k, shape in data.items():
-        out["d." + k] = (np.eye(*shape) if k == "one" else rng(name, "d", k).standard_normal(shape)).astype(np.float32)
-    return out
-
-
-TASKS = [
-    Task(
-        name=name, kind="derivative_program", sizes=dict(program=name), inputs=inputs, reference=reference, tolerances={"*": Tolerance(1e-3)},
-        required=("loss", *(f"slope of {k}" for k in parameters)), group="programs nobody tuned for", title=title, target="faster than the best rival",
-    )
-    for name, (title, parameters, _) in SHAPES.items()
-]  # fmt: skip
+TASKS = tasks_of("derivative_program", SHAPES, reference)

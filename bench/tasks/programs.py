@@ -78,9 +78,9 @@ SHAPES = {
 }  # fmt: skip
 
 
-def inputs(sizes):
-    name = sizes["program"]
-    _, parameters, data = SHAPES[name]
+def draw(name, parameters, data):
+    """Arrays of these shapes: parameters are normal with the standard deviation 1 / sqrt(first axis) unless another one follows, so are data with 1,
+    but for the names below."""
     out = {}
     for k, shape in parameters.items():
         deviation = shape[-1] if isinstance(shape[-1], float) else shape[-2 if len(shape) > 2 else 0] ** -0.5
@@ -103,6 +103,8 @@ def inputs(sizes):
             out["d." + k] = (0.5 * np.sin(np.arange(*shape) * (2 * np.pi * 440 / 44100))).astype(np.float32)
         elif k == "valid":
             out["d." + k] = (np.arange(shape[0])[:, None, None] < r.integers(20, shape[0] + 1, (1, *shape[1:]))).astype(np.float32)
+        elif k == "one":
+            out["d." + k] = np.eye(*shape, dtype=np.float32)
         elif k == "edges":
             out["d." + k] = (r.random(shape) < 0.2).astype(np.float32)
         elif k == "centres":
@@ -112,10 +114,16 @@ def inputs(sizes):
     return out
 
 
-TASKS = [
-    Task(
-        name=name, kind="program", sizes=dict(program=name), inputs=inputs, reference=reference, tolerances={"*": Tolerance(1e-3)},
-        required=("loss", *(f"slope of {k}" for k in parameters)), group="programs nobody tuned for", title=title, target="faster than the best rival",
-    )
-    for name, (title, parameters, _) in SHAPES.items()
-]  # fmt: skip
+def tasks_of(kind, shapes, reference):
+    """A task for each program: {name: (title, shapes of parameters, shapes of data)}."""
+    return [
+        Task(
+            name=name, kind=kind, sizes=dict(program=name), inputs=lambda sizes: draw(sizes["program"], *shapes[sizes["program"]][1:]), reference=reference,
+            tolerances={"*": Tolerance(1e-3)}, required=("loss", *(f"slope of {k}" for k in parameters)), group="programs nobody tuned for", title=title,
+            target="faster than the best rival",
+        )
+        for name, (title, parameters, _) in shapes.items()
+    ]  # fmt: skip
+
+
+TASKS = tasks_of("program", SHAPES, reference)
