@@ -5,7 +5,7 @@
 //   for (;;) { read(x); voice.step(x, y); write(y); }           // no allocation, no lock
 //
 // A model is one that takes (batch, time, features); what it gives for each step of a stream is what it gives for that step of the
-// whole sequence: to the bit, or where a recurrent layer reads 64 features or more, to rounding (docs/streaming.md). A layer that reads the sequence from its end refuses a stream; one that pools over time sees one step.
+// whole sequence, to the bit. A layer that reads the sequence from its end refuses a stream; one that pools over time sees one step.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include "arrays.h"
 #include "compiled.h"
 #include "derivative_checks.h"
+#include "guard_pages.h"
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
 #include "seeds.h"
@@ -298,6 +299,9 @@ void check_program(std::uint64_t seed) {
     for (const std::int64_t few : {rows, (rows + 1) / 2, std::int64_t{1}})
       expect_same(variable(part(arrays, axes, 0, few)), part(got, axes, 0, few),
                   std::to_string(few) + " of so many rows");
+    const std::int64_t some = 1 + static_cast<std::int64_t>(seed / 12) % rows;
+    expect_within_guards(*graph, part(arrays, axes, 0, some), options, seed / 2 % 3 != 0, part(got, axes, 0, some),
+                         some);
     options.batch_axes = {};
     options.threads = 1;
     const std::int64_t at = static_cast<std::int64_t>(seed / 3) % rows;

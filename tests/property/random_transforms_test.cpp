@@ -5,6 +5,7 @@
 #include "arrays.h"
 #include "compiled.h"
 #include "derivative_checks.h"
+#include "guard_pages.h"
 #include "hotloop/jacobian.h"
 #include "random_program.h"
 #include "seeds.h"
@@ -138,6 +139,7 @@ void check(std::uint64_t seed) {
   CompileOptions options = which.options();
   const Arrays got = compile(graph, options)(it.arrays);
   expect_near(got, wanted, tolerance, "oracle");
+  expect_within_guards(*graph, it.arrays, options, seed / 2 % 3 != 0, got);
   if (which.backend == "c") return;
   options.threads = 2 + static_cast<int>(seed / 2 % 2);
   const Arrays threaded = compile(graph, options)(it.arrays);

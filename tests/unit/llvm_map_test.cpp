@@ -212,6 +212,28 @@ TEST_P(LlvmMaps, ElementsAFewApart) {
   }
 }
 
+// What one condition lets a whole row read, where rows end within a vector: nothing behind the last row is touched.
+TEST_P(LlvmMaps, ATailUnderOneCondition) {
+  std::mt19937 random(6);
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t n : {3, 5, 7, 11}) {
+      constexpr std::int64_t rows = 6, present = 3;
+      ProgramBuilder p(target());
+      const int x = p.argument(dtype, present * n), y = p.result(dtype, rows * n), z = p.result(dtype, rows * n);
+      const Var r = p.var("r"), i = p.var("i");
+      MapBuilder m({{r, {rows, -1}}, {i, {n, -1}}}, 2, 1);
+      const int inside =
+          m.op(ScalarOp::Lt, DType::Bool, m.index(i32, Affine::of(r)), m.constant<std::int32_t>(present));
+      const Affine place = Affine::of(r, n) + Affine::of(i);
+      const int value = m.load(dtype, at(x, place), inside);
+      m.store(dtype, at(y, place), value);
+      m.store(dtype, at(z, place), value, inside);
+      p.add(m.build());
+      check(p.build(), {1}, 1, {beside_a_guard(dtype, present * n, true, random)});
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Differences of the coordinates of points, each divided by a number of the pair: three of sixteen lanes a row, if rows did not fill vectors.
 TEST_P(LlvmMaps, CoordinatesOfPairsFillVectors) {
   for (const DType dtype : {f32, f64}) {

@@ -53,8 +53,8 @@ class Bound:
     def step(self, state, x):
         """(y, state) of one step: x (batch, features), y without an axis of time. A state of None is the first.
 
-        The same bits as that step of the whole sequence (to rounding where a recurrent layer reads 64 features or more). States are values: they may be kept, saved and gone back to. UserError
-        for a model that needs the whole sequence, such as one with a reversed direction.
+        The same bits as that step of the whole sequence. States are values: they may be kept, saved and gone back to. UserError for a model
+        that needs the whole sequence, such as one with a reversed direction.
         """
         if not self._streams:
             self._check_stream(x)

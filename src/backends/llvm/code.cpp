@@ -1,6 +1,7 @@
 #include "backends/llvm/code.h"
 
 #include <bit>
+#include <numeric>
 
 #include "backends/llvm/held_values.h"
 #include "hotloop/error.h"
@@ -240,9 +241,61 @@ Value* Code::load(DType dtype, Value* pointer, std::int64_t stride, int lanes, V
   if (const auto count = known_lanes(mask, lanes); count && is_short_tail(dtype, *count, lanes))
     return load_tail(dtype, pointer, *count, lanes);
   Value* value = mask == nullptr ? static_cast<Value*>(b.CreateAlignedLoad(memory, pointer, align))
-                                 : b.CreateMaskedLoad(memory, pointer, align, widen(mask, lanes),
-                                                      llvm::Constant::getNullValue(memory));
+                                 : masked_load(dtype, pointer, widen(mask, lanes));
   return register_value(dtype, value);
+}
+
+// Whether lanes first .. first + count - 1 are off, whatever happens.
+static bool are_known_off(const Value* mask, int first, int count) {
+  if (const auto* both = llvm::dyn_cast<llvm::BinaryOperator>(mask);
+      both && both->getOpcode() == llvm::Instruction::And)
+    return are_known_off(both->getOperand(0), first, count) || are_known_off(both->getOperand(1), first, count);
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
+  for (int l = first; constant != nullptr && l < first + count; ++l) {
+    const llvm::Constant* lane = constant->getAggregateElement(static_cast<unsigned>(l));
+    if (lane == nullptr || !lane->isNullValue()) return false;
+  }
+  return constant != nullptr;
+}
+
+// LLVM 19 splits a mask of one condition for all lanes and a tail into registers, and takes one that is all tail for undefined: it reads the
+// whole register. So what is off is left out here.
+bool Code::has_idle_register(DType dtype, const Value* mask) const {
+  const int lanes = lanes_in(mask), of_register = state_.register_bytes / static_cast<int>(size_of(dtype));
+  for (int first = 0; first < lanes && lanes > of_register; first += of_register)
+    if (are_known_off(mask, first, of_register)) return true;
+  return false;
+}
+
+Value* Code::masked_load(DType dtype, Value* pointer, Value* mask) {
+  const int lanes = lanes_in(mask), half = lanes / 2;
+  llvm::Type* memory = memory_type(dtype, lanes);
+  if (are_known_off(mask, 0, lanes)) return llvm::Constant::getNullValue(memory);
+  if (!has_idle_register(dtype, mask))
+    return b.CreateMaskedLoad(memory, pointer, llvm::Align(size_of(dtype)), mask, llvm::Constant::getNullValue(memory));
+  Value* low = masked_load(dtype, pointer, half_of_mask(mask, 0));
+  Value* high = masked_load(dtype, offset(pointer, half * bytes_of(dtype)), half_of_mask(mask, half));
+  std::vector<int> all(static_cast<std::size_t>(lanes));
+  std::iota(all.begin(), all.end(), 0);
+  return b.CreateShuffleVector(low, high, all);
+}
+
+void Code::masked_store(DType dtype, Value* value, Value* pointer, Value* mask) {
+  const int lanes = lanes_in(mask), half = lanes / 2;
+  if (are_known_off(mask, 0, lanes)) return;
+  if (!has_idle_register(dtype, mask)) {
+    b.CreateMaskedStore(value, pointer, llvm::Align(size_of(dtype)), mask);
+    return;
+  }
+  masked_store(dtype, lanes_from(value, 0, half), pointer, half_of_mask(mask, 0));
+  masked_store(dtype, lanes_from(value, half, half), offset(pointer, half * bytes_of(dtype)), half_of_mask(mask, half));
+}
+
+// The half from lane `first` on. What was known of the lanes is so still.
+Value* Code::half_of_mask(Value* mask, int first) {
+  if (auto* both = llvm::dyn_cast<llvm::BinaryOperator>(mask); both && both->getOpcode() == llvm::Instruction::And)
+    return b.CreateAnd(half_of_mask(both->getOperand(0), first), half_of_mask(both->getOperand(1), first));
+  return lanes_from(mask, first, lanes_in(mask) / 2);
 }
 
 void Code::store(DType dtype, Value* value, Value* pointer, std::int64_t stride, int lanes, Value* mask) {
@@ -270,7 +323,7 @@ void Code::store(DType dtype, Value* value, Value* pointer, std::int64_t stride,
   if (mask == nullptr) {
     b.CreateAlignedStore(value, pointer, align);
   } else {
-    b.CreateMaskedStore(value, pointer, align, widen(mask, lanes));
+    masked_store(dtype, value, pointer, widen(mask, lanes));
   }
 }
 

@@ -95,6 +95,10 @@ class Code {
   bool is_short_tail(DType dtype, int count, int lanes) const;
   Value* load_tail(DType dtype, Value* pointer, int count, int lanes);
   void store_tail(DType dtype, Value* value, Value* pointer, int count);
+  bool has_idle_register(DType dtype, const Value* mask) const;
+  Value* masked_load(DType dtype, Value* pointer, Value* mask);  // as in memory: Bool is i8
+  void masked_store(DType dtype, Value* value, Value* pointer, Value* mask);
+  Value* half_of_mask(Value* mask, int first);
   Value* gather_by_vectors(DType dtype, Value* pointer, Value* indices, Value* mask);  // null where it takes too many
   Value* memory_value(DType dtype, Value* value);                                      // i1 to i8
   Value* register_value(DType dtype, Value* value);                                    // i8 to i1
