@@ -262,9 +262,17 @@ bool DotLowering::is_narrow() const {
     return outputs(lhs, s.lhs_free, false) * (k + combining) <= latency * k;
   }
   const std::int64_t of_lhs = outputs(lhs, s.lhs_free, true), of_rhs = outputs(rhs, s.rhs_free, true);
-  if (of_samples(lhs) == of_samples(rhs))
+  bool left = of_samples(lhs), right = of_samples(rhs);
+  // The axis of a batch of one may be lost where it was moved. Groups of a convolution, which are no samples, come first in the weights and behind the
+  // samples' axes in the other factor.
+  const auto first = [](const std::vector<int>& batch) { return std::ranges::find(batch, 0) != batch.end(); };
+  if (left == right && context_.options().batch_axes.empty() && first(s.lhs_batch) != first(s.rhs_batch)) {
+    left = !first(s.lhs_batch);
+    right = !left;
+  }
+  if (left == right)
     return (of_lhs <= few && of_rhs <= few) || ((of_lhs <= few || of_rhs <= few) && lhs_last && rhs_last);
-  return of_samples(lhs) ? is_few(of_rhs, lhs_last, of_left) : is_few(of_lhs, rhs_last, of_right);
+  return left ? is_few(of_rhs, lhs_last, of_left) : is_few(of_lhs, rhs_last, of_right);
 }
 
 // Lays what is read with a stride along k out anew, outside the loops in which it stays the same.

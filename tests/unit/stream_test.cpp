@@ -143,6 +143,22 @@ TEST(Stream, IsTheWholeOfAShortSequence) {
       }
 }
 
+// The groups of a convolution are not taken for samples where there is one sample alone.
+TEST(Stream, IsTheWholeOfAShortSequenceInGroups) {
+  constexpr std::int64_t features = 64;
+  for (const std::int64_t filters : {4, 32})
+    for (const std::int64_t groups : {2, 4})
+      for (const std::int64_t steps : {1, 2, 5})
+        for (const std::int64_t batch : {1, 3}) {
+          SCOPED_TRACE(std::to_string(filters) + " filters in " + std::to_string(groups) + " groups, " +
+                       std::to_string(steps) + " steps, batch " + std::to_string(batch));
+          const nn::Layer model = nn::Conv1d(features, filters, 3, {.dilation = 2, .groups = groups});
+          const Tree<Array> params = model.init(4);
+          const Array x = normal_array({batch, steps, features}, DType::F32, 8);
+          expect_steps_of(whole(model, params, x), Stream(model, params, features, {.batch = batch}), x);
+        }
+}
+
 // Products and biases written as users write them: the state's first, each bias where it belongs, x beside its product.
 class WrittenOrderCell : public nn::Cell {
  public:
