@@ -6,10 +6,12 @@
 // an extra input of the region.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +24,7 @@
 namespace hotloop {
 
 class Graph;
+class LazyGraph;
 struct Node;
 namespace ir {
 struct OpDef;
@@ -42,7 +45,10 @@ struct Value {
   Graph* graph() const;
 };
 
-using Attr = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, DType, Array>;
+using TracedFunction = std::function<std::vector<Value>(std::span<const Value>)>;
+
+using Attr = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, DType, Array,
+                          std::shared_ptr<const LazyGraph>>;
 
 // Named compile-time parameters of a node, in name order.
 class Attrs {
@@ -140,11 +146,28 @@ Graph& current_graph();  // UserError when nothing is being traced
 bool is_tracing();
 
 // Traces `fn` on inputs of the given types.
-using TracedFunction = std::function<std::vector<Value>(std::span<const Value>)>;
 std::shared_ptr<Graph> trace(const TracedFunction& fn, std::span<const ValueType> input_types,
                              const std::string& name = "main");
 
 // Appends the nodes of `graph` to the current graph, its inputs replaced by `arguments`; returns its outputs.
 std::vector<Value> inline_graph(const Graph& graph, std::span<const Value> arguments);
+
+// A graph that is traced when somebody asks for it, once: the derivative rule of a call, which most programs never need. `fn` owns what
+// it uses, as it may run after everything else is gone, and sees nothing of the trace it runs in.
+class LazyGraph {
+ public:
+  LazyGraph(TracedFunction fn, std::vector<ValueType> input_types, std::string name);
+  explicit LazyGraph(std::shared_ptr<const Graph> graph);
+  const std::shared_ptr<const Graph>& get() const;
+  bool is_traced() const { return is_traced_; }
+
+ private:
+  mutable TracedFunction fn_;
+  std::vector<ValueType> input_types_;
+  std::string name_;
+  mutable std::mutex mutex_;
+  mutable std::atomic<bool> is_traced_ = false;
+  mutable std::shared_ptr<const Graph> graph_;
+};
 
 }  // namespace hotloop

@@ -136,10 +136,13 @@ struct LoopResult {
   Value count;
 };
 LoopResult loop(const LoopSpec& spec);
-// A region with rules of its own. call{name}; regions {body} or {body, jvp}: the jvp region takes (primals..., tangents...) and
-// gives (outputs..., output tangents...). Attr "remat": backward recomputes the body instead of saving residuals.
+// A region with rules of its own. call{name, jvp}; regions {body}: the jvp rule takes (primals..., tangents...) and gives (outputs...,
+// output tangents...). Attr "remat": backward recomputes the body instead of saving residuals.
 std::vector<Value> call(std::shared_ptr<const Graph> body, std::span<const Value> operands, const std::string& name,
                         std::shared_ptr<const Graph> jvp_rule = nullptr, bool remat = false);
+// The same with a rule that is traced when a derivative is taken, see LazyGraph.
+std::vector<Value> call_with_rule(std::shared_ptr<const Graph> body, std::span<const Value> operands,
+                                  const std::string& name, TracedFunction jvp_rule, bool remat = false);
 
 // ---- compositions ---------------------------------------------------------------------------------------------
 Value zeros_like(Value x);

@@ -48,18 +48,16 @@ std::vector<Value> call_with_jvp(const TracedFunction& fn, const TracedFunction&
         return inline_graph(*body.graph, arguments);
       },
       all_types, name);
-  auto doubled = all_types;
-  doubled.insert(doubled.end(), all_types.begin(), all_types.end());
-  const auto rule_graph = trace(
-      [&](std::span<const Value> v) {
-        std::vector<Value> arguments(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
-        arguments.insert(arguments.end(), v.begin() + static_cast<std::ptrdiff_t>(total),
-                         v.begin() + static_cast<std::ptrdiff_t>(total + n));
-        for (const Value& capture : jvp.captures) arguments.push_back(v[position(capture)]);
-        return inline_graph(*jvp.graph, arguments);
-      },
-      doubled, name + "_jvp");
-  return call(body_graph, operands, name, rule_graph);
+  std::vector<std::size_t> captured;
+  for (const Value& capture : jvp.captures) captured.push_back(position(capture));
+  const auto with_captures = [n, total, captured, graph = jvp.graph](std::span<const Value> v) {
+    std::vector<Value> arguments(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
+    arguments.insert(arguments.end(), v.begin() + static_cast<std::ptrdiff_t>(total),
+                     v.begin() + static_cast<std::ptrdiff_t>(total + n));
+    for (const std::size_t i : captured) arguments.push_back(v[i]);
+    return inline_graph(*graph, arguments);
+  };
+  return call_with_rule(body_graph, operands, name, with_captures);
 }
 
 // The graph of what `region` computes with its captures first.

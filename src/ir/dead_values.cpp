@@ -55,9 +55,6 @@ Flags results_of(const Node& node, const Flags& marked, const ValueIndex& index)
   return results;
 }
 
-// A call that may lose results and operands: one without a rule of its own, which they would have to fit.
-bool has_free_results(const Node& node) { return node.op->kind == OpKind::Call && node.regions.size() == 1; }
-
 // Which inputs of the graph the flagged outputs need.
 Flags mark_inputs(const Graph& graph, const Flags& outputs) {
   const Flags live = mark(graph, outputs);
@@ -78,7 +75,7 @@ Flags mark(const Graph& graph, const Flags& outputs) {
     const Node& node = *graph.nodes()[i];
     const Flags results = results_of(node, live, index);
     if (std::ranges::none_of(results, [](bool b) { return b; })) continue;
-    if (has_free_results(node)) {
+    if (is_plain_call(node)) {
       const Flags needed = mark_inputs(*node.regions[0], results);
       for (std::size_t k = 0; k < needed.size(); ++k)
         if (needed[k]) set(node.operands[k]);
@@ -136,7 +133,7 @@ class Sweep {
         loop(LoopView(*node), results, *to, map);
         continue;
       }
-      if (has_free_results(*node)) {
+      if (is_plain_call(*node)) {
         call(*node, results, *to, map);
         continue;
       }

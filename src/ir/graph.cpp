@@ -111,6 +111,21 @@ std::shared_ptr<Graph> trace(const TracedFunction& fn, std::span<const ValueType
   return graph;
 }
 
+LazyGraph::LazyGraph(TracedFunction fn, std::vector<ValueType> input_types, std::string name)
+    : fn_(std::move(fn)), input_types_(std::move(input_types)), name_(std::move(name)) {}
+
+LazyGraph::LazyGraph(std::shared_ptr<const Graph> graph) : is_traced_(true), graph_(std::move(graph)) {}
+
+const std::shared_ptr<const Graph>& LazyGraph::get() const {
+  const std::scoped_lock lock(mutex_);
+  if (!is_traced_) {
+    graph_ = trace(fn_, input_types_, name_);
+    fn_ = nullptr;
+    is_traced_ = true;
+  }
+  return graph_;
+}
+
 std::vector<Value> inline_graph(const Graph& graph, std::span<const Value> arguments) {
   HOTLOOP_CHECK(arguments.size() == graph.inputs().size(), "inline_graph: one argument an input");
   Graph& target = current_graph();

@@ -110,6 +110,13 @@ const OpDef& op(std::string_view name);       // UserError with the nearest name
 const OpDef* find_op(std::string_view name);  // nullptr if there is none
 
 inline bool is(const Node& node, OpKind kind) { return node.op->kind == kind; }
+
+// The attribute of a call that holds its derivative rule, a LazyGraph; absent where the body is differentiated.
+inline constexpr const char* jvp_rule_attr = "jvp";
+// A call without a rule of its own, which results and operands would have to fit: nothing but its body.
+inline bool is_plain_call(const Node& node) {
+  return is(node, OpKind::Call) && node.regions.size() == 1 && !node.attrs.has(jvp_rule_attr);
+}
 // Leading axes that a gather's or scatter_add's array and indices share: each of their elements has indices of its own.
 int num_lane_axes(const Attrs& attrs);
 double estimate_flops(const Node& node);  // regions of a loop count `length` times
@@ -122,6 +129,8 @@ void verify(const Graph& graph);
 
 // Text form of a graph and back; parse(print(g)) prints the same.
 std::string print(const Graph& graph);
+// What the graph computes, without the derivative rules of its calls, which printing would trace.
+std::string print_without_rules(const Graph& graph);
 std::shared_ptr<Graph> parse(std::string_view text);
 
 }  // namespace hotloop::ir

@@ -249,6 +249,11 @@ class Parser {
     if (more || accept("{")) {
       while (!accept("}")) regions.push_back(graph());
     }
+    if (accept("rule")) {
+      expect("{");
+      attrs.set(jvp_rule_attr, std::make_shared<const LazyGraph>(graph()));
+      expect("}");
+    }
     Node* node = nullptr;
     try {
       node = g.append(def, std::move(operands), std::move(attrs), std::move(regions), generation);

@@ -7,7 +7,7 @@
 //     return %3
 //   }
 //
-// Regions of a node follow its attributes as graphs in braces.
+// Regions of a node follow its attributes as graphs in braces, then `rule` and the derivative rule of a call, likewise.
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -98,12 +98,14 @@ std::string attr_text(const Attr& attr) {
     }
     std::string operator()(DType v) const { return std::string(name_of(v)); }
     std::string operator()(const Array& v) const { return array_text(v); }
+    std::string operator()(const std::shared_ptr<const LazyGraph>&) const { return {}; }
   };
   return std::visit(Visitor{}, attr);
 }
 
 class Printer {
  public:
+  explicit Printer(bool with_rules) : with_rules_(with_rules) {}
   void graph(const Graph& g, int depth) {
     std::map<std::pair<int, int>, int> outer = std::move(numbers_);
     const int outer_count = count_;
@@ -150,29 +152,39 @@ class Printer {
     for (std::size_t i = 0; i < node.types.size(); ++i)
       text_ += (i ? ", " : "") + define({const_cast<Node*>(&node), static_cast<int>(i)}) + ": " + node.types[i].str();
     text_ += " = " + node.op->name + "(" + operands + ")";
-    if (!node.attrs.entries().empty()) {
-      text_ += " {";
-      bool first = true;
-      for (const auto& [name, value] : node.attrs.entries()) {
-        text_ += (first ? "" : ", ") + name + "=" + attr_text(value);
-        first = false;
+    bool first = true;
+    const LazyGraph* rule = nullptr;
+    for (const auto& [name, value] : node.attrs.entries()) {
+      if (const auto* const graph = std::get_if<std::shared_ptr<const LazyGraph>>(&value)) {
+        rule = graph->get();
+        continue;
       }
-      text_ += "}";
+      text_ += (first ? " {" : ", ") + name + "=" + attr_text(value);
+      first = false;
     }
+    if (!first) text_ += "}";
     if (node.generation != 0) text_ += " generation " + std::to_string(node.generation);
     if (!node.regions.empty()) {
       text_ += " {\n";
-      for (const auto& region : node.regions) {
-        indent(depth + 1);
-        graph(*region, depth + 1);
-        text_ += "\n";
-      }
+      for (const auto& region : node.regions) inner_graph(*region, depth);
+      indent(depth);
+      text_ += "}";
+    }
+    if (rule != nullptr && with_rules_) {
+      text_ += " rule {\n";
+      inner_graph(*rule->get(), depth);
       indent(depth);
       text_ += "}";
     }
     text_ += "\n";
   }
+  void inner_graph(const Graph& g, int depth) {
+    indent(depth + 1);
+    graph(g, depth + 1);
+    text_ += "\n";
+  }
 
+  bool with_rules_;
   std::string text_;
   std::map<std::pair<int, int>, int> numbers_;
   int count_ = 0;
@@ -180,10 +192,15 @@ class Printer {
 
 }  // namespace
 
-std::string print(const Graph& graph) {
-  Printer printer;
+namespace {
+std::string text(const Graph& graph, bool with_rules) {
+  Printer printer(with_rules);
   printer.graph(graph, 0);
   return printer.take() + "\n";
 }
+}  // namespace
+
+std::string print(const Graph& graph) { return text(graph, true); }
+std::string print_without_rules(const Graph& graph) { return text(graph, false); }
 
 }  // namespace hotloop::ir

@@ -5,7 +5,8 @@
 
 namespace hotloop::minimizers {
 
-Flat::Flat(const std::string& where, const Tree<Value>& params) : like_(params) {
+Flat::Flat(const std::string& where, const Tree<Value>& params)
+    : like_(params.map([](const Value& leaf) { return leaf.type(); })) {
   params.for_each([&](const std::string& name, const Value& leaf) {
     if (!is_float(leaf.dtype()))
       throw UserError(where, "parameters must be floats", name + ": " + leaf.type().str(),
@@ -29,10 +30,10 @@ Value Flat::pack(const Tree<Value>& params) const { return pack(params.flatten()
 
 Tree<Value> Flat::unpack(Value flat) const {
   std::int64_t start = 0;
-  return like_.map([&](const Value& leaf) {
-    const Value part = reshape(narrow(flat, 0, start, leaf.shape().size()), leaf.shape());
-    start += leaf.shape().size();
-    return leaf.dtype() == dtype_ ? part : cast(part, leaf.dtype());
+  return like_.map([&](const ValueType& leaf) {
+    const Value part = reshape(narrow(flat, 0, start, leaf.shape.size()), leaf.shape);
+    start += leaf.shape.size();
+    return leaf.dtype == dtype_ ? part : cast(part, leaf.dtype);
   });
 }
 

@@ -20,7 +20,7 @@ class Flat {
   Tree<Value> unpack(Value flat) const;
 
  private:
-  Tree<Value> like_;
+  Tree<ValueType> like_;
   std::int64_t size_ = 0;
   DType dtype_ = DType::F32;
 };

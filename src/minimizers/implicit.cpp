@@ -29,16 +29,17 @@ Value conjugate_gradients(const std::function<Value(Value)>& times_h, Value b) {
       .carry[0];
 }
 
+// Owns what it uses: rules are traced when a derivative is taken.
 class ImplicitRule {
  public:
-  ImplicitRule(const Flat& flat, const Graph& objective, const Tree<Value>& like)
-      : flat_(flat), objective_(objective), num_leaves_(like.num_leaves()) {}
+  ImplicitRule(const Flat& flat, std::shared_ptr<const Graph> objective, const Tree<Value>& like)
+      : flat_(flat), objective_(std::move(objective)), num_leaves_(like.num_leaves()) {}
 
   // The value at x, and its gradient there. rest: the captures.
   Value value(Value x, std::span<const Value> rest) const {
     std::vector<Value> arguments = flat_.unpack(x).flatten();
     arguments.insert(arguments.end(), rest.begin(), rest.end());
-    return inline_graph(objective_, arguments)[0];
+    return inline_graph(*objective_, arguments)[0];
   }
   Value gradient(Value x, std::span<const Value> rest) const {
     const auto of_x = [&](std::span<const Value> in) { return std::vector<Value>{value(in[0], rest)}; };
@@ -118,28 +119,25 @@ class ImplicitRule {
     return ir::linear_call(body, body, operands, operands.size() - 1)[0];
   }
 
-  const Flat& flat_;
-  const Graph& objective_;
+  Flat flat_;
+  std::shared_ptr<const Graph> objective_;
   std::size_t num_leaves_;
 };
 
 // `search` with a derivative, which has one in turn, and so on; that after the last one is NaN, not the one of the iterations.
 std::vector<Value> call_search(const std::string& name, std::shared_ptr<const Graph> search,
-                               std::span<const Value> operands, const ImplicitRule& rule, int num_derivatives) {
-  std::vector<ValueType> types = ir::types_of(operands);
-  types.insert(types.end(), types.begin(), types.begin() + static_cast<std::ptrdiff_t>(operands.size()));
-  const auto jvp_rule = trace(
-      [&](std::span<const Value> v) {
-        const auto primals = v.first(operands.size()), tangents = v.subspan(operands.size());
-        if (num_derivatives > 0)
-          return rule(primals, tangents, call_search(name, search, primals, rule, num_derivatives - 1));
-        std::vector<Value> outputs = inline_graph(*search, primals);
-        for (const ValueType& type : search->output_types())
-          outputs.push_back(constant(is_float(type.dtype) ? std::nan("") : 0, type.dtype, type.shape));
-        return outputs;
-      },
-      types, name + "_jvp");
-  return call(search, operands, name, jvp_rule);
+                               std::span<const Value> operands, const std::shared_ptr<const ImplicitRule>& rule,
+                               int num_derivatives) {
+  const auto jvp_rule = [=](std::span<const Value> v) {
+    const auto primals = v.first(v.size() / 2), tangents = v.last(v.size() / 2);
+    if (num_derivatives > 0)
+      return (*rule)(primals, tangents, call_search(name, search, primals, rule, num_derivatives - 1));
+    std::vector<Value> outputs = inline_graph(*search, primals);
+    for (const ValueType& type : search->output_types())
+      outputs.push_back(constant(is_float(type.dtype) ? std::nan("") : 0, type.dtype, type.shape));
+    return outputs;
+  };
+  return call_with_rule(search, operands, name, jvp_rule);
 }
 
 }  // namespace
@@ -149,7 +147,7 @@ std::vector<Value> differentiable_minimum(const std::string& name, const Flat& f
   std::vector<Value> operands = params.flatten();
   operands.insert(operands.end(), objective.captures.begin(), objective.captures.end());
   const auto search = trace(body, ir::types_of(operands), name);
-  return call_search(name, search, operands, ImplicitRule(flat, *objective.graph, params), 2);
+  return call_search(name, search, operands, std::make_shared<const ImplicitRule>(flat, objective.graph, params), 2);
 }
 
 }  // namespace hotloop::minimizers

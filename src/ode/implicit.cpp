@@ -61,10 +61,10 @@ NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known,
   const std::size_t num_own = operands.size();
   operands.insert(operands.end(), residual.captures.begin(), residual.captures.end());
   const auto types = ir::types_of(operands);
-  const auto residual_at = [&](Value z, std::span<const Value> v) {
+  const auto residual_at = [num_own, graph = residual.graph](Value z, std::span<const Value> v) {
     std::vector<Value> arguments = {z, v[0], v[1], v[2]};
     arguments.insert(arguments.end(), v.begin() + static_cast<std::ptrdiff_t>(num_own), v.end());
-    return inline_graph(*residual.graph, arguments)[0];
+    return inline_graph(*graph, arguments)[0];
   };
   const DType dtype = guess.dtype();
   const auto body = trace(
@@ -79,27 +79,23 @@ NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known,
         return std::vector<Value>{loop.carry[0], less(loop.carry[1], constant(small, dtype)), loop.count};
       },
       types, "newton");
-  auto with_tangents = types;
-  with_tangents.insert(with_tangents.end(), types.begin(), types.end());
-  const auto rule = trace(
-      [&](std::span<const Value> v) {
-        const auto primals = v.first(operands.size()), tangents = v.subspan(operands.size());
-        std::vector<Value> outputs = inline_graph(*body, primals);
-        const Value z = outputs[0];
-        const auto of_z = [&](std::span<const Value> in) { return std::vector<Value>{residual_at(in[0], primals)}; };
-        const Value exact = jacfwd(of_z)(std::vector<Value>{z})[0];
-        const auto of_rest = [&](std::span<const Value> in) { return std::vector<Value>{residual_at(z, in)}; };
-        std::vector<Value> directions;
-        for (std::size_t i = 0; i < operands.size(); ++i)
-          directions.push_back(is_float(primals[i].dtype()) ? tangents[i] : Value{});
-        const Value change = jvp(of_rest, primals, directions).second[0];
-        outputs.push_back(-linalg::solve(exact, change ? change : zeros_like(z)));
-        outputs.push_back(constant(0, DType::Bool));
-        outputs.push_back(constant(0, DType::I32));
-        return outputs;
-      },
-      with_tangents, "newton_jvp");
-  const auto results = call(body, operands, "newton", rule);
+  const auto rule = [body, residual_at](std::span<const Value> v) {
+    const auto primals = v.first(v.size() / 2), tangents = v.last(v.size() / 2);
+    std::vector<Value> outputs = inline_graph(*body, primals);
+    const Value z = outputs[0];
+    const auto of_z = [&](std::span<const Value> in) { return std::vector<Value>{residual_at(in[0], primals)}; };
+    const Value exact = jacfwd(of_z)(std::vector<Value>{z})[0];
+    const auto of_rest = [&](std::span<const Value> in) { return std::vector<Value>{residual_at(z, in)}; };
+    std::vector<Value> directions;
+    for (std::size_t i = 0; i < primals.size(); ++i)
+      directions.push_back(is_float(primals[i].dtype()) ? tangents[i] : Value{});
+    const Value change = jvp(of_rest, primals, directions).second[0];
+    outputs.push_back(-linalg::solve(exact, change ? change : zeros_like(z)));
+    outputs.push_back(constant(0, DType::Bool));
+    outputs.push_back(constant(0, DType::I32));
+    return outputs;
+  };
+  const auto results = call_with_rule(body, operands, "newton", rule);
   return {results[0], results[1], results[2]};
 }
 

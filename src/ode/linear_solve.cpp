@@ -18,16 +18,12 @@ Value solve_call(Value a, Value lu, Value rows, Value b, int order) {
         return std::vector<Value>{linalg::lu_solve({v[1], v[2]}, v[3])};
       },
       types, "lu_solve");
-  auto with_tangents = types;
-  with_tangents.insert(with_tangents.end(), types.begin(), types.end());
-  const auto rule = trace(
-      [&](std::span<const Value> v) {
-        const auto again = [&](Value rhs) { return solve_call(v[0], v[1], v[2], rhs, order - 1); };
-        const Value x = again(v[3]);
-        return std::vector<Value>{x, again(v[7] - matmul(v[4], x))};
-      },
-      with_tangents, "lu_solve_jvp");
-  return call(body, operands, "lu_solve", rule)[0];
+  const auto rule = [order](std::span<const Value> v) {
+    const auto again = [&](Value rhs) { return solve_call(v[0], v[1], v[2], rhs, order - 1); };
+    const Value x = again(v[3]);
+    return std::vector<Value>{x, again(v[7] - matmul(v[4], x))};
+  };
+  return call_with_rule(body, operands, "lu_solve", rule)[0];
 }
 
 }  // namespace

@@ -8,27 +8,39 @@ namespace hotloop {
 namespace ir {
 namespace {
 
+void require_rule(const Graph& rule, const std::vector<ValueType>& operands, const std::vector<ValueType>& results) {
+  auto inputs = operands, outputs = results;
+  inputs.insert(inputs.end(), operands.begin(), operands.end());
+  outputs.insert(outputs.end(), results.begin(), results.end());
+  if (rule.input_types() != inputs || rule.output_types() != outputs)
+    throw UserError("call",
+                    "a jvp rule takes (primals..., tangents...) = " + types_text(inputs) +
+                        " and gives (outputs..., output tangents...) = " + types_text(outputs),
+                    types_text(rule.input_types()) + " -> " + types_text(rule.output_types()));
+}
+
 std::vector<ValueType> infer_call(const InferContext& c) {
-  if (c.regions.empty() || c.regions.size() > 2)
-    throw UserError("call", "a call has a body and may have a jvp rule", std::to_string(c.regions.size()) + " regions");
+  if (c.regions.size() != 1)
+    throw UserError("call", "a call has a body", std::to_string(c.regions.size()) + " regions");
   const std::vector<ValueType> operands(c.operands.begin(), c.operands.end());
   const Graph& body = *c.regions[0];
   if (body.input_types() != operands)
     throw UserError("call", "the operands must be what the body takes, " + types_text(body.input_types()),
                     types_text(operands));
   const auto results = body.output_types();
-  if (c.regions.size() == 2) {
-    auto inputs = operands, outputs = results;
-    inputs.insert(inputs.end(), operands.begin(), operands.end());
-    outputs.insert(outputs.end(), results.begin(), results.end());
-    const Graph& rule = *c.regions[1];
-    if (rule.input_types() != inputs || rule.output_types() != outputs)
-      throw UserError("call",
-                      "a jvp rule takes (primals..., tangents...) = " + types_text(inputs) +
-                          " and gives (outputs..., output tangents...) = " + types_text(outputs),
-                      types_text(rule.input_types()) + " -> " + types_text(rule.output_types()));
+  if (c.attrs.has(jvp_rule_attr)) {
+    const auto& rule = *c.attrs.get<std::shared_ptr<const LazyGraph>>(jvp_rule_attr);
+    if (rule.is_traced()) require_rule(*rule.get(), operands, results);
   }
   return results;
+}
+
+// The rule of a node that has one: traced now, if nobody asked for it before.
+std::shared_ptr<const Graph> rule_of(const Node& node) {
+  if (!node.attrs.has(jvp_rule_attr)) return nullptr;
+  const auto rule = node.attrs.get<std::shared_ptr<const LazyGraph>>(jvp_rule_attr)->get();
+  require_rule(*rule, node.regions[0]->input_types(), node.types);
+  return rule;
 }
 
 bool remat(const Node& node) { return node.attrs.flag("remat"); }
@@ -69,13 +81,14 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_call(const JvpContext& c) 
   const std::size_t n = c.primals.size(), num_results = c.node.types.size();
   std::vector<Value> operands(c.primals.begin(), c.primals.end());
   operands.insert(operands.end(), c.tangents.begin(), c.tangents.end());
+  const std::shared_ptr<const Graph> rule = rule_of(c.node);
   const auto apply = [&](std::span<const Value> v) {
     std::vector<Value> outputs, tangents;
-    if (c.node.regions.size() == 2) {
+    if (rule) {
       std::vector<Value> arguments(v.begin(), v.end());
       for (std::size_t i = 0; i < n; ++i)
         if (!arguments[n + i]) arguments[n + i] = zeros_of(arguments[i].type());
-      outputs = inline_graph(*c.node.regions[1], arguments);
+      outputs = inline_graph(*rule, arguments);
       for (std::size_t i = 0; i < num_results; ++i)
         if (!is_float(outputs[num_results + i].dtype())) outputs[num_results + i] = {};
       return outputs;
@@ -110,32 +123,41 @@ std::vector<Batched> batch_call(const BatchContext& c) {
     operands.push_back(b.value);
     types.push_back(b.value.type());
   }
-  // With a rule, which must fit the body, every result is batched.
-  const bool has_rule = c.node.regions.size() == 2;
-  std::vector<bool> batched;
-  const auto map = [&](const Graph& graph, const std::vector<ValueType>& inputs) {
-    return trace(
+  const Graph& body = *c.node.regions[0];
+  std::vector<Batched> outputs;
+  if (!c.node.attrs.has(jvp_rule_attr)) {
+    std::vector<bool> batched;
+    const auto mapped = trace(
         [&](std::span<const Value> v) {
           std::vector<Batched> arguments;
-          for (std::size_t i = 0; i < v.size(); ++i) arguments.push_back({v[i], c.operands[i % n].batched});
-          std::vector<Value> outputs;
-          for (const Batched& b : push_batch(graph, arguments, c.size)) {
-            batched.push_back(has_rule || b.batched);
-            outputs.push_back(has_rule ? materialize_batch(b, c.size) : b.value);
+          for (std::size_t i = 0; i < n; ++i) arguments.push_back({v[i], c.operands[i].batched});
+          std::vector<Value> results;
+          for (const Batched& b : push_batch(body, arguments, c.size)) {
+            batched.push_back(b.batched);
+            results.push_back(b.value);
           }
-          return outputs;
+          return results;
         },
-        inputs, graph.name());
-  };
-  const auto body = map(*c.node.regions[0], types);
-  std::shared_ptr<const Graph> rule;
-  if (has_rule) {
-    types.insert(types.end(), types.begin(), types.begin() + static_cast<std::ptrdiff_t>(n));
-    rule = map(*c.node.regions[1], types);
+        types, body.name());
+    const auto results = hotloop::call(mapped, operands, name(c.node), nullptr, remat(c.node));
+    for (std::size_t i = 0; i < results.size(); ++i) outputs.push_back({results[i], batched[i]});
+    return outputs;
   }
-  const auto results = hotloop::call(body, operands, name(c.node), rule, remat(c.node));
-  std::vector<Batched> outputs;
-  for (std::size_t i = 0; i < results.size(); ++i) outputs.push_back({results[i], batched[i]});
+  // With a rule, which must fit the body, every result is batched.
+  std::vector<bool> are_batched;
+  for (const Batched& b : c.operands) are_batched.push_back(b.batched);
+  const auto map = [are_batched, size = c.size](const Graph& graph, std::span<const Value> v) {
+    std::vector<Batched> arguments;
+    for (std::size_t i = 0; i < v.size(); ++i) arguments.push_back({v[i], are_batched[i % are_batched.size()]});
+    std::vector<Value> results;
+    for (const Batched& b : push_batch(graph, arguments, size)) results.push_back(materialize_batch(b, size));
+    return results;
+  };
+  const auto mapped = trace([&](std::span<const Value> v) { return map(body, v); }, types, body.name());
+  const auto rule = c.node.attrs.get<std::shared_ptr<const LazyGraph>>(jvp_rule_attr);
+  const auto map_rule = [map, rule](std::span<const Value> v) { return map(*rule->get(), v); };
+  for (const Value& v : call_with_rule(mapped, operands, name(c.node), map_rule, remat(c.node)))
+    outputs.push_back({v, true});
   return outputs;
 }
 
@@ -168,7 +190,9 @@ std::vector<Sample> samples_call(Rng& rng, DType dtype) {
   return {
       {{random(), random()}, {{"name", sample}, {"remat", false}}, {body}},
       {{random(), random()}, {{"name", sample}, {"remat", true}}, {body}},
-      {{random()}, {{"name", sample}, {"remat", false}}, {square, rule}},
+      {{random()},
+       {{"name", sample}, {"remat", false}, {jvp_rule_attr, std::make_shared<const LazyGraph>(rule)}},
+       {square}},
       {{random(), random()}, {{"name", sample}, {"remat", false}}, {linear}},
   };
 }
@@ -196,16 +220,35 @@ std::vector<OpDef> ops_call() {
 
 }  // namespace ir
 
-std::vector<Value> call(std::shared_ptr<const Graph> body, std::span<const Value> operands, const std::string& name,
-                        std::shared_ptr<const Graph> jvp_rule, bool remat) {
+namespace {
+
+std::vector<Value> append_call(std::shared_ptr<const Graph> body, std::span<const Value> operands,
+                               const std::string& name, std::shared_ptr<const LazyGraph> rule, bool remat) {
   if (!body) throw UserError("call", "a call must have a body", "none");
-  std::vector<std::shared_ptr<const Graph>> regions{std::move(body)};
-  if (jvp_rule) regions.push_back(std::move(jvp_rule));
-  Node* node = current_graph().append(ir::op("call"), {operands.begin(), operands.end()},
-                                      {{"name", name}, {"remat", remat}}, std::move(regions));
+  Attrs attrs = {{"name", name}, {"remat", remat}};
+  if (rule) attrs.set(ir::jvp_rule_attr, std::move(rule));
+  Node* node =
+      current_graph().append(ir::op("call"), {operands.begin(), operands.end()}, std::move(attrs), {std::move(body)});
   std::vector<Value> results;
   for (int i = 0; i < static_cast<int>(node->types.size()); ++i) results.push_back(node->result(i));
   return results;
+}
+
+}  // namespace
+
+std::vector<Value> call(std::shared_ptr<const Graph> body, std::span<const Value> operands, const std::string& name,
+                        std::shared_ptr<const Graph> jvp_rule, bool remat) {
+  auto rule = jvp_rule ? std::make_shared<const LazyGraph>(std::move(jvp_rule)) : nullptr;
+  return append_call(std::move(body), operands, name, std::move(rule), remat);
+}
+
+std::vector<Value> call_with_rule(std::shared_ptr<const Graph> body, std::span<const Value> operands,
+                                  const std::string& name, TracedFunction jvp_rule, bool remat) {
+  std::vector<ValueType> types;
+  for (int copy = 0; copy < 2; ++copy)
+    for (const Value& v : operands) types.push_back(v.type());
+  auto rule = std::make_shared<const LazyGraph>(std::move(jvp_rule), std::move(types), name + "_jvp");
+  return append_call(std::move(body), operands, name, std::move(rule), remat);
 }
 
 }  // namespace hotloop

@@ -249,23 +249,18 @@ std::vector<Value> custom_vjp(const std::string& name, const TracedFunction& fn,
         return out;
       },
       with(float_types(results)), name + "_vjp");
-  auto rule_types = types;
-  rule_types.insert(rule_types.end(), types.begin(), types.end());
-  const auto rule = trace(
-      [&](std::span<const Value> v) {
-        std::vector<Value> outputs = inline_graph(*body, v.first(n));
-        std::vector<Value> operands(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
-        operands.insert(operands.end(), outputs.begin(), outputs.end());
-        for (std::size_t i = 0; i < n; ++i)
-          if (is_float(types[i].dtype)) operands.push_back(v[n + i]);
-        const std::vector<Value> tangents = linear_call(forward, backward, operands, k);
-        std::size_t next = 0;
-        for (const ValueType& type : results)
-          outputs.push_back(is_float(type.dtype) ? tangents[next++] : zeros_of(type));
-        return outputs;
-      },
-      rule_types, name + "_rule");
-  return call(body, primals, name, rule);
+  const auto rule = [=](std::span<const Value> v) {
+    std::vector<Value> outputs = inline_graph(*body, v.first(n));
+    std::vector<Value> operands(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
+    operands.insert(operands.end(), outputs.begin(), outputs.end());
+    for (std::size_t i = 0; i < n; ++i)
+      if (is_float(types[i].dtype)) operands.push_back(v[n + i]);
+    const std::vector<Value> tangents = linear_call(forward, backward, operands, k);
+    std::size_t next = 0;
+    for (const ValueType& type : results) outputs.push_back(is_float(type.dtype) ? tangents[next++] : zeros_of(type));
+    return outputs;
+  };
+  return call_with_rule(body, primals, name, rule);
 }
 
 }  // namespace hotloop::ir

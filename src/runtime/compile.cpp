@@ -247,7 +247,7 @@ std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& grap
 Executable compile(std::shared_ptr<const Graph> graph, const CompileOptions& given) {
   HOTLOOP_CHECK(graph != nullptr, "compile: a graph");
   const CompileOptions options = resolved(*graph, given);
-  const std::string key = key_of(graph->str(), options);
+  const std::string key = key_of(ir::print_without_rules(*graph), options);
   if (std::shared_ptr<Executable::Impl> found = memory_cache().find(key)) return Executable(std::move(found));
   std::shared_ptr<Executable::Impl> impl = build(graph, options);
   memory_cache().insert(key, impl);

@@ -62,7 +62,7 @@ class Flows {
   }
 
   std::vector<AxisFlow> call(const Node& node, std::span<const AxisFlow> operands) {
-    if (node.regions.size() == 1) return run(*node.regions[0], operands);
+    if (is_plain_call(node)) return run(*node.regions[0], operands);
     // A derivative rule of the user's: nothing is known of it.
     AxisFlow all;
     for (const AxisFlow& flow : operands)

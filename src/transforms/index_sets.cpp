@@ -454,7 +454,7 @@ class Interpreter {
   }
 
   std::vector<Sets> call(const Node& node, const std::vector<Sets>& operands, int depth) {
-    if (node.regions.size() == 1) return run(*node.regions[0], operands, depth);
+    if (is_plain_call(node)) return run(*node.regions[0], operands, depth);
     // A derivative rule of the user's: everything may depend on everything.
     int all = 0;
     AxisFlow flow;

@@ -140,7 +140,7 @@ class RowAxes {
   }
 
   void call(const Node& node) {
-    if (node.regions.size() != 1) {
+    if (!is_plain_call(node)) {
       for (const Value& v : node.operands)
         if (of(v) >= 0) throw NotAlone{};
       for (int i = 0; i < static_cast<int>(node.types.size()); ++i)

@@ -64,14 +64,12 @@ Value angle_call(Value y, Value x, int order) {
   if (order == 0) return angle(y, x);
   const std::vector<ValueType> types = {y.type(), x.type()};
   const auto body = trace([](std::span<const Value> v) { return std::vector{angle(v[0], v[1])}; }, types, "atan2");
-  const auto rule = trace(
-      [&](std::span<const Value> v) {
-        const Value radius = v[0] * v[0] + v[1] * v[1];
-        return std::vector{angle_call(v[0], v[1], order - 1), v[2] * (v[1] / radius) - v[3] * (v[0] / radius)};
-      },
-      std::vector{types[0], types[1], types[0], types[1]}, "atan2_jvp");
+  const auto rule = [order](std::span<const Value> v) {
+    const Value radius = v[0] * v[0] + v[1] * v[1];
+    return std::vector{angle_call(v[0], v[1], order - 1), v[2] * (v[1] / radius) - v[3] * (v[0] / radius)};
+  };
   const Value operands[] = {y, x};
-  return call(body, operands, "atan2", rule)[0];
+  return call_with_rule(body, operands, "atan2", rule)[0];
 }
 
 }  // namespace

@@ -227,12 +227,11 @@ Value solve_with_rule(Value a, Value b, int order) {
   const std::vector<ValueType> types = {a.type(), b.type()};
   const auto plain = [](std::span<const Value> v) { return std::vector<Value>{lu_solve(lu_factor(v[0]), v[1])}; };
   if (order == 0) return plain(operands)[0];
-  const auto rule = [&](std::span<const Value> v) {
+  const auto rule = [order](std::span<const Value> v) {
     const Value x = solve_with_rule(v[0], v[1], order - 1);
     return std::vector<Value>{x, solve_with_rule(v[0], v[3] - matmul(v[2], x), order - 1)};
   };
-  const std::vector<ValueType> with_tangents = {types[0], types[1], types[0], types[1]};
-  return call(trace(plain, types, "solve"), operands, "solve", trace(rule, with_tangents, "solve_jvp"))[0];
+  return call_with_rule(trace(plain, types, "solve"), operands, "solve", rule)[0];
 }
 
 }  // namespace
