@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <type_traits>
 
 #include "hotloop/error.h"
+#include "schedule/accesses.h"
 
 namespace hotloop::render {
 namespace {
@@ -48,6 +50,11 @@ class Renderer {
     for (std::size_t i = 0; i < p_.buffers.size(); ++i) render_buffer(static_cast<int>(i));
     line("const " + index_type() + " " + var(rows_var) + " = " + std::string(d_.rows) + ";");
     line("(void)" + var(rows_var) + ";");
+    bool any_guarded = false;
+    kernel::for_each_statement(p_.body, [&](const auto& s) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(s)>, Map>) any_guarded = any_guarded || has_guarded_loads(s);
+    });
+    if (any_guarded) line("volatile int32_t hidden = 0; const int32_t hidden_zero = hidden;");
     render_block(p_.body);
     --depth_;
     line("}");
@@ -201,8 +208,11 @@ class Renderer {
   // gcc 12 gives one mask to all loads that it vectorises as a group, those of an unrolled loop, whatever their own conditions. Where
   // loops stay loops, the loads of different points make no group.
   void keep_rolled(const Map& map) {
-    const auto is_guarded = [](const Instr& in) { return in.kind == Instr::Kind::Load && in.args[0] >= 0; };
-    if (std::any_of(map.instrs.begin(), map.instrs.end(), is_guarded)) line(std::string(d_.rolled_loop));
+    if (has_guarded_loads(map)) line(std::string(d_.rolled_loop));
+  }
+  static bool has_guarded_loads(const Map& map) {
+    return std::ranges::any_of(map.instrs,
+                               [](const Instr& in) { return in.kind == Instr::Kind::Load && in.args[0] >= 0; });
   }
 
   void render_node(const Map& map) {
@@ -308,7 +318,10 @@ class Renderer {
     switch (in.kind) {
       case Instr::Kind::Op: return set(operation(map, in));
       case Instr::Kind::Const: return set(literal(in.dtype, in.bits));
-      case Instr::Kind::Index: return set("(" + type(in.dtype) + ")(" + affine(in.access.index) + ")");
+      case Instr::Kind::Index:
+        // gcc 12 makes a load whose mask it can compute a blend with all of the memory, that behind the last element too.
+        return set("(" + type(in.dtype) + ")(" + affine(in.access.index) +
+                   (has_guarded_loads(map) ? " + hidden_zero)" : ")"));
       case Instr::Kind::Reduced: return set("a" + std::to_string(i));
       case Instr::Kind::Load:
         return set((in.args[0] >= 0 ? reg(in.args[0]) + " ? " + element(in.access) + " : 0" : element(in.access)));
