@@ -41,6 +41,9 @@ def bind(cls, sig, args, kwargs):
     try:
         bound = sig.bind(*args, **kwargs)
     except TypeError as error:
+        # A required argument may be missing because it was given by the name that it has elsewhere.
+        unknown = next((name for name in kwargs if name not in sig.parameters), None)
+        error = f"got an unexpected keyword argument {unknown!r}" if unknown else error
         raise TypeError(f"{cls.__name__}{sig}: {error}{try_setting(error, list(sig.parameters))}") from None
     return dict(bound.arguments)
 

@@ -1,5 +1,9 @@
 """Contractions."""
 
+import string
+
+import numpy
+
 from hotloop import _core
 from hotloop._op import checked_axis, op
 
@@ -77,10 +81,12 @@ def _einsum_one(x, subscripts):
 def einsum(subscripts, /, *operands):
     """Sums of products in Einstein's notation, "ij,jk->ik": one to any number of operands, contracted from the left.
 
-    A letter may occur once in an operand (no diagonals), and there is no ellipsis. The result's letters must be given or, as in
-    NumPy, are those that occur once, in alphabetical order.
+    A letter twice in an operand takes its diagonal. "..." stands for axes that broadcast, aligned at their ends, and comes out where the
+    result has it. The result's letters must be given or, as in NumPy, are those that occur once, in alphabetical order, after what "..." stands for.
     """
     text = subscripts.replace(" ", "")
+    if "..." in text and text.partition("->")[0].count(",") + 1 == len(operands):
+        text, operands = _spell_ellipses(subscripts, text, operands)
     inputs, arrow, out = text.partition("->")
     terms = inputs.split(",")
     if not arrow:
@@ -88,12 +94,19 @@ def einsum(subscripts, /, *operands):
     problem = None
     if len(terms) != len(operands):
         problem = f"{len(terms)} terms for {len(operands)} operands"
-    elif any(len(set(t)) != len(t) for t in [*terms, out]) or not all(c.isalpha() for t in [*terms, out] for c in t):
-        problem = "a letter twice in one term, or something that is no letter"
+    elif len(set(out)) != len(out) or not all(c.isalpha() for t in [*terms, out] for c in t):
+        problem = "a letter twice in the result, or something that is no letter"
     elif set(out) - set("".join(terms)):
         problem = "a letter of the result that no operand has"
     if problem:
         raise _core.UserError(f"[einsum] subscripts must fit the operands. Received: {subscripts!r}: {problem}.")
+    operands, terms = list(operands), list(terms)
+    for i, term in enumerate(terms):
+        while (repeated := next((c for c in term if term.count(c) > 1), None)) is not None and len(term) == numpy.ndim(operands[i]):
+            first, second = [k for k, c in enumerate(term) if c == repeated][:2]
+            operands[i] = _diagonal(operands[i], first, second)
+            term = "".join(c for k, c in enumerate(term) if k not in (first, second)) + repeated
+        terms[i] = term
     if len(operands) == 1:
         return _einsum_one(operands[0], (terms[0], out))
     value, letters = operands[0], terms[0]
@@ -103,3 +116,49 @@ def einsum(subscripts, /, *operands):
         value = _einsum_pair(value, operands[i], (letters, terms[i], result))
         letters = result
     return value
+
+
+def _spell_ellipses(subscripts, text, operands):
+    """The subscripts with letters in place of "...", and the operands without axes of extent 1 that broadcast there."""
+    inputs, arrow, out = text.partition("->")
+    terms, operands = inputs.split(","), [x if hasattr(x, "shape") else _core.asarray(x) for x in operands]
+    counts = [len(x.shape) - len(t.replace("...", "")) if "..." in t else 0 for t, x in zip(terms, operands)]
+    longest = max(counts)
+    if arrow and longest > 0 and "..." not in out:
+        raise _core.UserError(f"[einsum] what '...' stands for must be in the result. Received: {subscripts!r}. Try: '...' behind the arrow.")
+    letters = [c for c in string.ascii_letters if c not in text][: max(longest, 0)]
+    if min(counts) < 0 or len(letters) < longest:
+        raise _core.UserError(f"[einsum] subscripts must fit the operands. Received: {subscripts!r} for {' and '.join(str(tuple(x.shape)) for x in operands)}.")
+    extents = [1] * longest
+    for t, x, n in zip(terms, operands, counts):
+        first = t.find("...")
+        for k in range(n):
+            extents[longest - n + k] = max(extents[longest - n + k], x.shape[first + k])
+    for i, (t, x, n) in enumerate(zip(terms, operands, counts)):
+        first, own = t.find("..."), letters[longest - n :]
+        broadcast = [k for k in range(n) if x.shape[first + k] == 1 and extents[longest - n + k] != 1]
+        if broadcast:
+            operands[i] = _reshape(x, tuple(e for axis, e in enumerate(x.shape) if axis - first not in broadcast))
+        terms[i] = t.replace("...", "".join(c for k, c in enumerate(own) if k not in broadcast))
+    spelled = "".join(letters)
+    if not arrow:
+        out = spelled + "".join(sorted(c for c in set(inputs) - set(",.") if inputs.count(c) == 1))
+    return f"{','.join(terms)}->{out.replace('...', spelled)}", operands
+
+
+@op(1)
+def _reshape(x, shape):
+    return _core.reshape(_core.to_tracer(x), shape)
+
+
+@op(1)
+def _diagonal(x, first, second):
+    """The elements with one index along both axes, which comes last."""
+    x = _core.to_tracer(x)
+    n = x.shape[first]
+    if x.shape[second] != n:
+        raise _core.UserError(f"[einsum] a letter twice in a term must stand for axes of one extent. Received: {x._type}, axes {first} and {second}.")
+    rest = [axis for axis in range(x.ndim) if axis not in (first, second)]
+    turned = _core.append("transpose", [x], {"permutation": [*rest, first, second]})
+    flat = _core.reshape(turned, (*turned.shape[:-2], n * n))
+    return flat[..., :: n + 1]

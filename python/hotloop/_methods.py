@@ -12,6 +12,7 @@ from hotloop import (
     _indexing,
     _linear,
     _manipulation,
+    _names,
     _numpy_functions,
     _reductions,
     _ufuncs,
@@ -88,14 +89,26 @@ def _rows(self):
 
 
 def _method(fn):
-    def method(self, axis=None, keepdims=False):
+    def method(self, axis=None, keepdims=False, **others):
+        if others:
+            error = f"unexpected keyword argument {next(iter(others))!r}"
+            raise TypeError(f"{fn.__name__}(axis=None, keepdims=False): {error}{_names.try_setting(error, ['axis', 'keepdims'])}")
         return fn(self, axis=axis, keepdims=keepdims)
 
     method.__name__, method.__doc__ = fn.__name__, fn.__doc__
     return method
 
 
+def _absent(self, name):
+    import hotloop
+
+    function = _names.FUNCTIONS.get(name, name)
+    meant = {name: f"hl.{function}(x)", **_names.METHODS} if callable(vars(hotloop).get(function)) else _names.METHODS
+    raise _names.absent_attribute(f"{type(self).__name__!r} object", name, meant, dir(type(self)))
+
+
 def _common(cls):
+    cls.__getattr__ = _absent
     for name, fn in _OPERATORS.items():
         setattr(cls, f"__{name}__", _operator(fn, f"__{name}__"))
         setattr(cls, f"__r{name}__", _reflected(fn, f"__r{name}__"))

@@ -16,7 +16,26 @@ FUNCTIONS = {
     "sub": "subtract", "swapaxes": "permute_dims", "tensor": "asarray", "true_divide": "divide", "unique": "unique_values",
     "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "fori_loop": "scan", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
-    "switch": "cond", "select": "where", "inner": "tensordot", "associative_scan": "scan",
+    "chunk": "split", "randn": "random", "manual_seed": "random", "switch": "cond", "select": "where", "inner": "tensordot", "associative_scan": "scan",
+}  # fmt: skip
+# Methods of arrays in NumPy and PyTorch, and what is written here; other functions of hotloop are named by themselves.
+METHODS = {
+    "view": "x.reshape(...)", "unsqueeze": "x[:, None]", "permute": "x.transpose(axes)", "swapaxes": "x.transpose(axes)", "dim": "x.ndim", "t": "x.T",
+    "backward": "hl.grad(f)(x), of the function that computes it", "grad": "hl.grad(f)(x), of the function that computes it",
+    "requires_grad_": "hl.grad(f)(x), of the function that computes it", "float": "x.astype(hl.float32)", "double": "x.astype(hl.float64)",
+    "long": "x.astype(hl.int64)", "int": "x.astype(hl.int32)", "to": "x.astype(dtype)", "copy": "hl.asarray(x, copy=True)", "clone": "hl.asarray(x, copy=True)",
+    "fill_": "hl.full_like(x, value)", "sort": "hl.sort(x)", "new_zeros": "hl.zeros(shape)", "contiguous": "x, which is", "cuda": "x: everything runs on the CPU",
+    "cpu": "x: everything runs on the CPU", "softmax": "hl.softmax(x, axis=-1)",
+}  # fmt: skip
+# Of models in PyTorch and Keras.
+MODELS = {
+    "parameters": "params = model.init(seed), which you hold", "named_parameters": "params = model.init(seed), which you hold",
+    "state_dict": "params = model.init(seed), which you hold, and hl.save(path, params)", "load_state_dict": "params = hl.load(path, like=model.init())",
+    "to": "model(params, x): everything runs on the CPU", "cuda": "model(params, x): everything runs on the CPU",
+    "train": "model(params, x, key=key) for training, as hl.fit does; without a key nothing is dropped", "eval": "model(params, x): without a key nothing is dropped",
+    "fit": "hl.fit(model, (x, y))", "predict": "hl.predict(model, params, x)", "compile": "hl.fit(model, (x, y), loss=..., optimizer=...)",
+    "summary": "print(model), and hl.tree.map(hl.shape, model.init())", "zero_grad": "hl.grad(f)(params), which adds nothing up", "forward": "model(params, x)",
+    "save": "hl.save(path, params)", "evaluate": "hl.evaluate(model, params, data)", "get_weights": "params = model.init(seed), which you hold",
 }  # fmt: skip
 LAYERS = {"Dense": "Linear", "SimpleRNN": "RNN", "Activation": "Tanh", "LSTMCell": "Recurrent", "GRUCell": "Recurrent", "ModuleList": "Sequential"}
 OPTIMIZERS = {"lr_scheduler": "Schedule", "clip_by_global_norm": "ClipByNorm", "chain": "ClipByNorm"}
@@ -26,6 +45,7 @@ EQUATIONS = {
     "RK45": "Dopri5", "DOP853": "Dopri8", "LSODA": "Kvaerno5", "BDF": "Kvaerno5", "Radau": "Kvaerno5",
 }  # fmt: skip
 _SETTINGS = {
+    "dim": "axis", "dims": "axis", "keepdim": "keepdims",
     "lr": "learning_rate", "eps": "epsilon", "betas": "beta1 and beta2", "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
     "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
     "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
@@ -51,6 +71,15 @@ def absent(module, name, known, elsewhere):
     lower = {k.lower(): k for k in known}
     meant = elsewhere.get(name) or lower.get(name.lower()) or lower.get(name.lower().removesuffix("loss")) or next(iter(difflib.get_close_matches(name, known, 1, 0.75)), None)
     return AttributeError(f"{text}. Try: {module}.{meant}" if meant in known else text)
+
+
+def absent_attribute(of, name, meant, known):
+    """The AttributeError of an object that has no such attribute; `meant`: what other libraries' names are here, `known`: what it has."""
+    text = f"{of} has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(text)
+    instead = meant.get(name) or next(iter(difflib.get_close_matches(name, [k for k in known if not k.startswith("_")], 1, 0.8)), None)
+    return AttributeError(f"{text}. Try: {instead}" if instead else text)
 
 
 def try_setting(error, names):

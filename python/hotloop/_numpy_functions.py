@@ -29,6 +29,8 @@ def array_function(self, function, types, args, kwargs):
     if not any(issubclass(t, _core.Tracer) for t in types):
         return function(*_numbers(args), **{k: _numbers(v) for k, v in kwargs.items()})
     name = function.__name__
+    if name in ("ndim", "shape", "size") and len(args) == 1 and not kwargs:  # known while a function is traced
+        return getattr(args[0], name)
     ours = getattr(hotloop, FUNCTIONS.get(name, name), None)
     if name in _SAME and ours is not None:
         return ours(*args, **kwargs)

@@ -145,6 +145,14 @@ def test_contractions():
     check(hl.einsum("bij,bjk->bik", a, b), np.einsum("bij,bjk->bik", a, b))
     check(hl.einsum("bij,bjk,j->ki", a, b, c), np.einsum("bij,bjk,j->ki", a, b, c))
     check(hl.einsum("ij->j", a[0]), a[0].sum(0))
+    square = a[:, :3, :3]
+    for subscripts, *operands in (
+        ("bii->bi", square), ("bii", square), ("iib,ij->jb", np.moveaxis(square, 0, -1), square[0]), ("...ij,...jk->...ik", a, b), ("...ij,jk", a, b[0]), ("i...->...", a),
+        ("...i,...i->...", a, a[:1]), ("...,...j->j...", a[0, :, :1], square[0]), ("...ii->...i", square), ("...", a),
+    ):  # fmt: skip
+        expected = np.einsum(subscripts, *operands)
+        check(hl.einsum(subscripts, *operands), expected)
+        check(hl.jit(lambda *o: hl.einsum(subscripts, *o))(*operands), expected)  # noqa: B023
     check(hl.einsum("i,i", c, c), np.einsum("i,i", c, c))
 
 

@@ -51,6 +51,9 @@ def without(tree, layer, name):
     (lambda: hl.ones(3).__setitem__(0, 1.0), "arrays do not change"),
     (lambda: hl.jit(np.linalg.norm)(X), "numpy.linalg.norm needs numbers"),
     (lambda: hl.jit(lambda v: np.dot(v, v))(X[0, 0]), "numpy.dot needs numbers.*Try: hl.matmul"),
+    (lambda: hl.save(PARAMS, "params.safetensors"), r"\[save\] the path comes before the tree.*Received: a dict. Try: hl.save\(path, params\)"),
+    (lambda: hl.einsum("...i,ij->j", X, np.eye(3)), r"what '...' stands for must be in the result"),
+    (lambda: hl.einsum("ii->i", X[0]), "a letter twice in a term must stand for axes of one extent"),
 ])  # fmt: skip
 def test_messages(call, message):
     with pytest.raises(hl.UserError, match=message):
@@ -66,6 +69,9 @@ def test_messages(call, message):
     (lambda: hl.ode.solve(None, None, 0, 1, 1.0, rtol=1e-3), r"'rtol'. Try: controller=hl.ode.PID\("),
     (lambda: hl.optim.Adam(lr=1e-3), "'lr'. Try: learning_rate"),
     (lambda: hl.nn.LSTM(3, 8, num_layers=2), "'num_layers'. Try: layers"),
+    (lambda: hl.nn.LSTM(input_size=3, hidden_size=8), "'input_size'. Try: inputs"),
+    (lambda: hl.ones(3).sum(dim=0), r"sum\(axis=None, keepdims=False\).*'dim'. Try: axis"),
+    (lambda: hl.jit(lambda v: v.mean(-1, keepdim=True))(X), "'keepdim'. Try: keepdims"),
     (lambda: hl.nn.LSTM(3, 8, batch_first=True), r"'batch_first'. Sequences are \(batch, time, features\) always"),
 ])  # fmt: skip
 def test_arguments(call, message):
@@ -81,6 +87,23 @@ def test_names(module, name, meant):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {module.__name__}.{meant}$"):
         getattr(module, name)
     assert not hasattr(module, "nothing_like_it")
+
+
+@pytest.mark.parametrize("of, name, meant", [
+    (hl.ones(3), "view", r"x.reshape\(...\)"), (hl.ones(3), "sigmoid", r"hl.sigmoid\(x\)"), (hl.ones(3), "chunk", r"hl.split\(x\)"), (hl.ones(3), "detach", r"hl.stop_gradient\(x\)"),
+    (hl.ones(3), "backward", r"hl.grad\(f\)\(x\), of the function that computes it"), (hl.ones(3), "reshap", "reshape"), (MODEL, "parameters", r"params = model.init\(seed\), which you hold"),
+    (MODEL, "fit", r"hl.fit\(model, \(x, y\)\)"), (MODEL, "summary", r"print\(model\), and hl.tree.map\(hl.shape, model.init\(\)\)"),
+])  # fmt: skip
+def test_attributes(of, name, meant):
+    with pytest.raises(AttributeError, match=f"object has no attribute '{name}'. Try: {meant}$"):
+        getattr(of, name)
+    with pytest.raises(AttributeError, match=f"'{name}'. Try: {meant}$"):
+        hl.jit(lambda x: getattr(x if of is not MODEL else MODEL, name))(np.ones(3))
+    assert not hasattr(of, "nothing_like_it") and not hasattr(of, "__cuda_array_interface__")
+
+
+def test_numpy_tells_the_shape_of_what_is_traced():
+    assert float(hl.jit(lambda x: x.sum() * np.ndim(x) + np.shape(x)[1] * np.size(x))(X[0])) == pytest.approx(X[0].sum() * 2 + 45)
 
 
 def test_a_dict_goes_where_fit_took_it():

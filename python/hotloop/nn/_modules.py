@@ -5,7 +5,7 @@ import inspect
 
 import numpy
 
-from hotloop import _core, random
+from hotloop import _core, _names, random
 from hotloop._jit import jit
 from hotloop.nn import _own
 from hotloop.nn._casts import in_params_dtype
@@ -38,6 +38,9 @@ class Module:
     With arrays of its own it has init(seed) -> dict too; super().init(seed) gives those of its layers. An apply(..., lengths=None) is
     told the valid steps of each row.
     """
+
+    def __getattr__(self, name):
+        raise _names.absent_attribute(f"{type(self).__name__!r} object", name, _names.MODELS, [*dir(type(self)), *self.__dict__])
 
     @functools.cached_property
     def _layer(self):
