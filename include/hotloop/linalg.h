@@ -1,7 +1,9 @@
-// Dense linear systems of a few unknowns, inside the kernel (Golub and Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2). Of single
+// Dense linear systems inside the kernel, from 33 rows by blocks (Golub and Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2). Of single
 // matrices of f32 or f64: vmap() makes a batch, which is solved a vector of systems at a time. A matrix that has no solution gives
 // inf or nan. UserError for what is not square, of integers, or does not fit.
 #pragma once
+
+#include <utility>
 
 #include "hotloop/graph.h"
 
@@ -19,8 +21,12 @@ Value lu_solve(const LU& factors, Value b);
 
 // x with a x = b, of b (n,) or (n, k). The derivative is the system's own, dx = a^-1 (db - da x).
 Value solve(Value a, Value b);
+// x with a x = b for a triangular a, whose other triangle is not read.
+Value solve_triangular(Value a, Value b, bool upper);
 // The determinant. Its derivative wants a matrix that can be inverted.
 Value det(Value a);
+// The determinant's sign and the logarithm of its size, which itself may overflow.
+std::pair<Value, Value> slogdet(Value a);
 // L with L L^T = a, lower triangular, of a symmetric positive definite a, whose upper triangle is not read.
 Value cholesky(Value a);
 // x with L L^T x = b, of b (n,) or (n, k).

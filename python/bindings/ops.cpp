@@ -165,10 +165,13 @@ void bind_ops(nb::module_& m) {
     const auto both = promote("searchsorted", operands);
     return tracer(searchsorted(both[0], both[1], right));
   });
-  m.def("lu_factor", [](nb::handle a) {
-    const linalg::LU factors = linalg::lu_factor(to_value(a, "lu_factor"));
-    const Value parts[] = {factors.lu, factors.rows, factors.parity};
+  m.def("slogdet", [](nb::handle a) {
+    const auto [sign, logarithm] = linalg::slogdet(to_value(a, "slogdet"));
+    const Value parts[] = {sign, logarithm};
     return to_tracers(parts);
+  });
+  m.def("solve_triangular", [](nb::handle a, nb::handle b, bool upper) {
+    return tracer(linalg::solve_triangular(to_value(a, "solve_triangular"), to_value(b, "solve_triangular"), upper));
   });
   m.def("solve",
         [](nb::handle a, nb::handle b) { return tracer(linalg::solve(to_value(a, "solve"), to_value(b, "solve"))); });

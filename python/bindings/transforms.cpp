@@ -133,38 +133,6 @@ std::vector<Value> transpose_linear(const TracedFunction& fn, const std::vector<
   return ir::reverse_call(map, operands, k);
 }
 
-// A linear map of `operands` and its transpose, both of `residuals` too, and of what else they use of the trace.
-std::vector<Value> linear_map(const TracedFunction& fn, const TracedFunction& transpose,
-                              const std::vector<Value>& residuals, const std::vector<Value>& operands,
-                              const std::string& name) {
-  std::vector<Value> inputs = residuals;
-  inputs.insert(inputs.end(), operands.begin(), operands.end());
-  const ir::Region body = ir::trace_region(name, fn, ir::types_of(inputs));
-  auto back_types = ir::types_of(residuals);
-  for (const ValueType& type : body.graph->output_types()) back_types.push_back(type);
-  const ir::Region back = ir::trace_region(name, transpose, back_types);
-  std::vector<Value> known = body.captures;
-  for (const Value& v : back.captures)
-    if (std::ranges::find(known, v) == known.end()) known.push_back(v);
-  const std::size_t k = known.size();
-  // Both with all captures first.
-  const auto closed = [&](const ir::Region& region, const std::vector<ValueType>& types) {
-    auto all = ir::types_of(known);
-    all.insert(all.end(), types.begin(), types.end());
-    return trace(
-        [&](std::span<const Value> v) {
-          std::vector<Value> arguments(v.begin() + static_cast<std::ptrdiff_t>(k), v.end());
-          for (const Value& capture : region.captures)
-            arguments.push_back(v[static_cast<std::size_t>(std::ranges::find(known, capture) - known.begin())]);
-          return inline_graph(*region.graph, arguments);
-        },
-        all, name);
-  };
-  const auto forward = closed(body, ir::types_of(inputs)), backward = closed(back, back_types);
-  known.insert(known.end(), inputs.begin(), inputs.end());
-  return ir::linear_call(forward, backward, known, k + residuals.size());
-}
-
 }  // namespace
 
 void bind_transforms(nb::module_& m) {
@@ -195,11 +163,6 @@ void bind_transforms(nb::module_& m) {
   m.def("call_with_jvp", [](nb::callable fn, nb::callable rule, nb::handle operands, const std::string& name) {
     return to_tracers(call_with_jvp(traced_function(std::move(fn)), traced_function(std::move(rule)),
                                     to_values(operands, name), name));
-  });
-  m.def("linear_map", [](nb::callable fn, nb::callable transpose, nb::handle residuals, nb::handle operands,
-                         const std::string& name) {
-    return to_tracers(linear_map(traced_function(std::move(fn)), traced_function(std::move(transpose)),
-                                 to_values(residuals, name), to_values(operands, name), name));
   });
   m.def("transpose_linear", [](nb::callable fn, nb::handle like, nb::handle arguments, const std::string& name) {
     return to_tracers(transpose_linear(traced_function(std::move(fn)), ir::types_of(to_values(like, name)),

@@ -2,24 +2,23 @@
 
 Matrices are the last two axes; the axes before them are a batch. Decompositions are inside the kernel (LU with row pivoting; Golub and
 Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2): systems of a few unknowns as straight code, a system in each lane of a vector,
-larger ones as loops over columns or blocks of them (_blocked.py), so that a program's length does not grow with the size of a matrix. All have derivatives of every order and can be mapped. A number tells that a matrix
+larger ones as loops over columns or blocks of them, so that a program's length does not grow with the size of a matrix. All have derivatives of every order and can be mapped. A number tells that a matrix
 has no solution: where NumPy raises LinAlgError the result holds inf or nan.
 """
 
 import collections
 
-from hotloop import _blocked, _core, _decompositions
+from hotloop import _core, _decompositions
 from hotloop._creation import arange, eye
 from hotloop._dtypes import finfo, result_type
 from hotloop._elementwise import abs as _abs
-from hotloop._elementwise import greater, log, multiply, sign, sqrt
+from hotloop._elementwise import greater, multiply, sqrt
 from hotloop._elementwise import pow as _pow
 from hotloop._linear import matmul, outer, tensordot, vecdot
 from hotloop._manipulation import broadcast_to, concat, matrix_transpose, permute_dims, reshape, take
 from hotloop._op import checked_axes, checked_axis, op
 from hotloop._reductions import max as _max
 from hotloop._reductions import min as _min
-from hotloop._reductions import prod
 from hotloop._reductions import sum as _sum
 from hotloop._transforms import vmap
 
@@ -67,19 +66,13 @@ def _each(fn, *arrays):
     return tuple(restore(y) for y in result) if isinstance(result, tuple) else restore(result)
 
 
-def _solve(a, b):
-    if a.shape[0] < _blocked.SMALLEST:
-        return _core.solve(a, b)
-    return reshape(_blocked.solve(a, reshape(b, (b.shape[0], -1))), b.shape)
-
-
 @op(2)
 def solve(x1, x2, /):
     """x with x1 @ x = x2. x1: (..., n, n); x2: (n,), or (..., n, k). A matrix that cannot be inverted gives inf or nan.
 
     Errors: UserError for integers, and shapes that do not fit. By LU with row pivoting; the derivative is the system's own.
     """
-    return _system("solve", _solve, x1, x2)
+    return _system("solve", _core.solve, x1, x2)
 
 
 def _system(where_, fn, x1, x2):
@@ -98,39 +91,27 @@ def _system(where_, fn, x1, x2):
 def solve_triangular(x1, x2, /, *, upper=False):
     """x with x1 @ x = x2 for a triangular x1 (..., n, n), a lower triangle or an upper one; the other triangle is not read. x2: (n,), or
     (..., n, k). With the Cholesky factor of a matrix it solves its systems: L, then the transpose of L."""
-
-    def one(a, b):
-        x = _blocked.solve_triangular(a if upper else matrix_transpose(a), reshape(b, (b.shape[0], -1)), transposed=not upper)
-        return reshape(x, b.shape)
-
-    return _system("solve_triangular", one, x1, x2)
+    return _system("solve_triangular", lambda a, b: _core.solve_triangular(a, b, upper), x1, x2)
 
 
 @op(1)
 def inv(x, /):
     """The inverse. x: (..., n, n). Where it is to be multiplied with, solve() is faster and more exact."""
     x = _float_matrix("inv", x)
-    return _each(lambda a: _solve(a, eye(a.shape[0], dtype=a.dtype)), (x, 2))
+    return _each(lambda a: _core.solve(a, eye(a.shape[0], dtype=a.dtype)), (x, 2))
 
 
 @op(1)
 def det(x, /):
     """The determinant: (...) of (..., n, n). Its derivative wants a matrix that can be inverted."""
     x = _float_matrix("det", x)
-    return _each(_blocked.det if x.shape[-1] >= _blocked.SMALLEST else _core.det, (x, 2))
+    return _each(_core.det, (x, 2))
 
 
 @op(1)
 def slogdet(x, /):
     """(sign, logarithm of the absolute value) of the determinant, which itself may overflow: each (...) of (..., n, n)."""
-
-    def one(a):
-        lu, _, parity = _core.lu_factor(a)
-        on_diagonal = diagonal(lu)
-        return parity * prod(sign(on_diagonal)), _sum(log(_abs(on_diagonal)))
-
-    x = _float_matrix("slogdet", x)
-    return SlogdetResult(*_each(_blocked.slogdet if x.shape[-1] >= _blocked.SMALLEST else one, (x, 2)))
+    return SlogdetResult(*_each(lambda a: tuple(_core.slogdet(a)), (_float_matrix("slogdet", x), 2)))
 
 
 @op(1)
@@ -138,9 +119,8 @@ def cholesky(x, /, *, upper=False):
     """L with L @ L.T = x, lower triangular; with `upper` its transpose. x: (..., n, n), symmetric (its symmetric part is taken) and
     positive definite: another one gives nan."""
     x = _float_matrix("cholesky", x)
-    by_blocks = x.shape[-1] >= _blocked.SMALLEST
-    found = _each(_blocked.cholesky if by_blocks else _core.cholesky, ((x + matrix_transpose(x)) * 0.5, 2))
-    return found if upper == by_blocks else matrix_transpose(found)
+    found = _each(_core.cholesky, ((x + matrix_transpose(x)) * 0.5, 2))
+    return matrix_transpose(found) if upper else found
 
 
 @op(1)

@@ -1,14 +1,18 @@
-// Elimination and substitution, for small matrices as a program of numbers, else as loops over columns, so that a program's length
-// does not grow with its matrices for ever.
+// Elimination and substitution, for small matrices as a program of numbers, else as loops over columns or blocks of them
+// (linalg_blocks.h), so that a program's length does not grow with its matrices for ever.
 //
 // Without loops every index is known: the numbers of a batch of systems stay in registers, a system a lane, where a loop has a gather
 // by the pivot's place and an array that is read and written whole at each column.
 #include "hotloop/linalg.h"
 
+#include <functional>
 #include <vector>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ir/region.h"
+#include "ops/composed/linalg_blocks.h"
+#include "ops/composed/linear_call.h"
 #include "ops/rules/arguments.h"
 
 namespace hotloop::linalg {
@@ -221,11 +225,134 @@ Value cholesky_loop(Value a) {
   return transpose(upper, {1, 0});
 }
 
-// A program cannot hold an endless tower of rules: at its end the elimination itself is differentiated.
+// ---- blocks -----------------------------------------------------------------------------------------------------
+
+Value turned(Value a) { return transpose(a, {1, 0}); }
+
+// fn(known..., b), linear in b (n,) or (n, k), and its transpose, both of b as a matrix.
+using OfMatrix = std::function<Value(std::span<const Value> known, Value b, bool transposed)>;
+Value linear_in(const OfMatrix& fn, std::vector<Value> known, Value b, bool transposed) {
+  const std::size_t num_known = known.size();
+  known.push_back(b.rank() == 1 ? expand_dims(b, 1) : b);
+  const auto graph = [&](bool is_transposed) {
+    return trace(
+        [&](std::span<const Value> v) { return std::vector<Value>{fn(v.first(num_known), v.back(), is_transposed)}; },
+        ir::types_of(known), "substitute");
+  };
+  const Value x = ir::linear_call(graph(transposed), graph(!transposed), known, num_known)[0];
+  return reshape(x, b.shape());
+}
+
+Value solve_blocks(Value a, Value b) {
+  const auto of = [](std::span<const Value> known, Value rhs, bool transposed) {
+    return blocks::substitute(blocks::Factors{known[0], known[1], known[2]}, rhs, transposed);
+  };
+  const blocks::Factors factors = blocks::factorize(a);
+  return linear_in(of, {factors.lower, factors.upper, factors.rows}, b, false);
+}
+
+Value substitute_blocks(const LU& factors, Value b) {
+  const auto of = [](std::span<const Value> known, Value rhs, bool transposed) {
+    return blocks::substitute(LU{known[0], known[1]}, rhs, transposed);
+  };
+  return linear_in(of, {factors.lu, factors.rows}, b, false);
+}
+
+// Rules of derivatives begin here. A program cannot hold an endless tower of them: at its end what they are of is differentiated.
+constexpr int most_orders = 2;
+
+// x with u x = b, or u^T x = b, of u's upper triangle.
+Value solve_upper(Value u, Value b, bool transposed, int order) {
+  const std::vector<Value> operands = {u, b};
+  const auto plain = [transposed](std::span<const Value> v) {
+    const auto of = [](std::span<const Value> known, Value rhs, bool is_transposed) {
+      return blocks::substitute_upper(blocks::upper_triangle(known[0]), rhs, is_transposed);
+    };
+    return std::vector<Value>{linear_in(of, {v[0]}, v[1], transposed)};
+  };
+  if (order == 0) return plain(operands)[0];
+  const auto rule = [transposed, order](std::span<const Value> v) {
+    const auto again = [&](Value rhs) { return solve_upper(v[0], rhs, transposed, order - 1); };
+    const Value x = again(v[1]), change = blocks::upper_triangle(v[2]);
+    return std::vector<Value>{x, again(v[3] - matmul(transposed ? turned(change) : change, x))};
+  };
+  return call_with_rule(trace(plain, ir::types_of(operands), "solve_triangular"), operands, "solve_triangular",
+                        rule)[0];
+}
+
+// With u^T u = a: u^-T da u^-1 = w + w^T with w = du u^-1 upper (Murray, Differentiation of the Cholesky decomposition, 2016).
+Value cholesky_blocks(Value a, int order) {
+  const auto symmetric = [](Value x) {
+    const std::int64_t n = x.shape()[0];
+    return select(less(iota(DType::I32, {n, n}, 0), iota(DType::I32, {n, n}, 1)), turned(x), x);
+  };
+  const std::vector<Value> operands = {a};
+  const auto plain = [&](std::span<const Value> v) {
+    return std::vector<Value>{turned(blocks::cholesky(symmetric(v[0])))};
+  };
+  if (order == 0) return plain(operands)[0];
+  const auto rule = [symmetric, order](std::span<const Value> v) {
+    const Value l = cholesky_blocks(v[0], order - 1), u = turned(l);
+    const auto divided = [&](Value x) { return solve_upper(u, x, true, order - 1); };
+    const Value both = divided(turned(divided(symmetric(v[1]))));
+    const std::int64_t n = l.shape()[0];
+    const Value halved = select(equal(iota(DType::I32, {n, n}, 0), iota(DType::I32, {n, n}, 1)), both * 0.5, both);
+    return std::vector<Value>{l, turned(matmul(blocks::upper_triangle(halved), u))};
+  };
+  return call_with_rule(trace(plain, ir::types_of(operands), "cholesky"), operands, "cholesky", rule)[0];
+}
+
+Value inverse(Value a, int order);
+
+// What the determinant is the product of: 1 or -1, and U's diagonal.
+std::pair<Value, Value> pivots(Value a) {
+  if (blocks::serve(a)) {
+    const blocks::Factors factors = blocks::factorize(a);
+    return {blocks::parity_of(factors), diagonal(factors.upper)};
+  }
+  const LU factors = lu_factor(a);
+  return {factors.parity, diagonal(factors.lu)};
+}
+
+// The sign of the determinant and the logarithm of its size.
+std::vector<Value> log_of_det(Value a, int order) {
+  const std::vector<Value> operands = {a};
+  const auto plain = [](std::span<const Value> v) {
+    const auto [parity, numbers] = pivots(v[0]);
+    return std::vector<Value>{parity * reduce_prod(sign(numbers), {0}), sum(log(abs(numbers)))};
+  };
+  if (order == 0) return plain(operands);
+  const auto rule = [order](std::span<const Value> v) {
+    std::vector<Value> results = log_of_det(v[0], order - 1);
+    results.push_back(zeros_like(results[0]));
+    results.push_back(sum(turned(inverse(v[0], order - 1)) * v[1]));
+    return results;
+  };
+  return call_with_rule(trace(plain, ir::types_of(operands), "slogdet"), operands, "slogdet", rule);
+}
+
+Value product_of_pivots(Value a) {
+  const auto [parity, numbers] = pivots(a);
+  return parity * reduce_prod(numbers, {0});
+}
+
+Value det_blocks(Value a, int order) {
+  const std::vector<Value> operands = {a};
+  const auto plain = [](std::span<const Value> v) { return std::vector<Value>{product_of_pivots(v[0])}; };
+  if (order == 0) return plain(operands)[0];
+  const auto rule = [order](std::span<const Value> v) {
+    const Value value = det_blocks(v[0], order - 1);
+    return std::vector<Value>{value, value * sum(turned(inverse(v[0], order - 1)) * v[1])};
+  };
+  return call_with_rule(trace(plain, ir::types_of(operands), "det"), operands, "det", rule)[0];
+}
+
 Value solve_with_rule(Value a, Value b, int order) {
   const std::vector<Value> operands = {a, b};
   const std::vector<ValueType> types = {a.type(), b.type()};
-  const auto plain = [](std::span<const Value> v) { return std::vector<Value>{lu_solve(lu_factor(v[0]), v[1])}; };
+  const auto plain = [](std::span<const Value> v) {
+    return std::vector<Value>{blocks::serve(v[0]) ? solve_blocks(v[0], v[1]) : lu_solve(lu_factor(v[0]), v[1])};
+  };
   if (order == 0) return plain(operands)[0];
   const auto rule = [order](std::span<const Value> v) {
     const Value x = solve_with_rule(v[0], v[1], order - 1);
@@ -234,39 +361,68 @@ Value solve_with_rule(Value a, Value b, int order) {
   return call_with_rule(trace(plain, types, "solve"), operands, "solve", rule)[0];
 }
 
+Value inverse(Value a, int order) {
+  const std::int64_t n = a.shape()[0];
+  const Value identity = cast(equal(iota(DType::I32, {n, n}, 0), iota(DType::I32, {n, n}, 1)), a.dtype());
+  return solve_with_rule(a, identity, order);
+}
+
 }  // namespace
 
 LU lu_factor(Value a) {
   require_square("lu_factor", a);
-  return is_short(a) ? factor_numbers(a) : factor_loop(a);
+  return is_short(a) ? factor_numbers(a) : blocks::serve(a) ? blocks::packed_factors(a) : factor_loop(a);
 }
 
 Value lu_solve(const LU& factors, Value b) {
   require_square("lu_solve", factors.lu);
   require_right_side("lu_solve", factors.lu, b);
-  return is_short(factors.lu) ? substitute_numbers(factors, b) : substitute_loop(factors, b);
+  if (is_short(factors.lu)) return substitute_numbers(factors, b);
+  return blocks::serve(factors.lu) ? substitute_blocks(factors, b) : substitute_loop(factors, b);
 }
 
 Value solve(Value a, Value b) {
   require_square("solve", a);
   require_right_side("solve", a, b);
-  return solve_with_rule(a, b, 2);
+  if (!blocks::serve(a)) return solve_with_rule(a, b, most_orders);
+  const Value right = b.rank() == 1 ? expand_dims(b, 1) : b;
+  const Value x = solve_with_rule(blocks::padded(a), blocks::padded_right_side(right), most_orders);
+  return reshape(blocks::beginning(x, right), b.shape());
+}
+
+Value solve_triangular(Value a, Value b, bool upper) {
+  require_square("solve_triangular", a);
+  require_right_side("solve_triangular", a, b);
+  return solve_upper(upper ? a : turned(a), b, !upper, most_orders);
 }
 
 Value det(Value a) {
   require_square("det", a);
-  const LU factors = lu_factor(a);
-  return factors.parity * reduce_prod(diagonal(factors.lu), {0});
+  return blocks::serve(a) ? det_blocks(blocks::padded(a), most_orders) : product_of_pivots(a);
+}
+
+std::pair<Value, Value> slogdet(Value a) {
+  require_square("slogdet", a);
+  const auto results = blocks::serve(a) ? log_of_det(blocks::padded(a), most_orders) : log_of_det(a, 0);
+  return {results[0], results[1]};
 }
 
 Value cholesky(Value a) {
   require_square("cholesky", a);
-  return is_short(a) ? cholesky_numbers(a) : cholesky_loop(a);
+  if (is_short(a)) return cholesky_numbers(a);
+  return blocks::serve(a) ? blocks::beginning(cholesky_blocks(blocks::padded(a), most_orders), a) : cholesky_loop(a);
 }
 
 // As L Q^-1 and Q L^T, Q the diagonal of L, the factors are those of an elimination.
 Value cholesky_solve(Value l, Value b) {
   require_square("cholesky_solve", l);
+  require_right_side("cholesky_solve", l, b);
+  if (blocks::serve(l)) {
+    const auto substituted = [&](Value x, bool transposed) {
+      return solve_upper(turned(l), x, transposed, most_orders);
+    };
+    return substituted(substituted(b, true), false);
+  }
   const std::int64_t n = l.shape()[0];
   const Value q = diagonal(l), rows = iota(DType::I32, {n, n}, 0), columns = iota(DType::I32, {n, n}, 1);
   const Value unit = l / expand_dims(q, 0), upper = transpose(l, {1, 0}) * expand_dims(q, 1);
