@@ -220,4 +220,4 @@ def attach():
     tracer.__format__ = _format
     tracer.__bool__ = _no_value("if, while, and, or, not", "hl.where(condition, a, b), hl.cond, hl.while_loop, or & | ~")
     for name in ("__int__", "__index__", "__float__", "__complex__", "item", "tolist", "numpy", "__array__"):
-        setattr(tracer, name, _no_value("a conversion to a Python or NumPy number", "an hl function, or a static argument"))
+        setattr(tracer, name, _no_value("a conversion to a Python or NumPy number", "an hl function (hl.stack in place of np.array), or a static argument"))

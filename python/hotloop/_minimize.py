@@ -12,12 +12,15 @@ import typing
 
 import numpy
 
-from hotloop import _core
+from hotloop import _core, _names
 from hotloop._control import run_traced
 from hotloop._names import checked_call
 
 Status = enum.IntEnum("Status", _core.minimum_statuses(), module=__name__)
 Status.__doc__ = "How a minimisation ended: the codes of Minimum.status. Up to Step it converged."
+
+
+_RESULTS = {"x": "params", "fun": "value", "cost": "value", "success": "converged", "jac": "gradient_norm", "nit": "iterations", "nfev": "evaluations", "state": "params"}
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -34,6 +37,9 @@ class Minimum:
     iterations: typing.Any
     evaluations: typing.Any
     status: typing.Any
+
+    def __getattr__(self, name):
+        raise _names.absent_attribute("'Minimum' object", name, _RESULTS, dir(type(self)))
 
     @property
     def converged(self):
@@ -152,6 +158,8 @@ def _known_settings(where, settings):
     for name in settings:
         if name == "jac":
             raise _core.UserError(f"[{where}] derivatives are taken by themselves. Received: jac. Try: {where}(fn, params).")
+        if name == "bounds":
+            raise _core.UserError(f"[{where}] the params are not bounded. Received: bounds. Try: params that are mapped into the bounds, as hl.exp(p) or hl.sigmoid(p).")
         if name in _ELSEWHERE:
             raise _core.UserError(f"[{where}] every setting must be one that it has. Received: {name!r}. Try: {_ELSEWHERE[name]}.")
 

@@ -13,11 +13,12 @@ in any batch. There is a class for each solver and each adjoint that the engine 
 
 import dataclasses
 import enum
+import inspect
 import typing
 
 import numpy
 
-from hotloop import _core
+from hotloop import _core, _names
 from hotloop._components import bind, class_name, docstring, repr_of, signature
 from hotloop._control import run_traced
 from hotloop._names import EQUATIONS, absent, checked_call
@@ -149,7 +150,7 @@ class SaveAt:
 def _times(name, ts):
     array = numpy.asarray(ts, dtype=numpy.float64)
     if array.ndim != 1:
-        raise _core.UserError(f"[ode] {name} must be a list of times. Received: an array of shape {array.shape}.")
+        raise _core.UserError(f"[ode] {name} must be a list of times. Received: an array of shape {array.shape}. Try: numpy.linspace(t0, t1, n).")
     return array.tolist()
 
 
@@ -212,6 +213,9 @@ class Solution:
     result: typing.Any
     stats: Stats
     interpolation: typing.Any = None
+
+    def __getattr__(self, name):
+        raise _names.absent_attribute("'Solution' object", name, {"t": "ts", "y": "ys", "success": "result, message or check()", "sol": "evaluate(t)", "t_events": "t1"}, dir(type(self)))
 
     @property
     def message(self):
@@ -322,11 +326,23 @@ def _field_of(field):
         return lambda t, y, args: field(args, y)
     if not callable(field):
         raise _core.UserError(f"[ode.solve] the field must be a function of (t, y, args), or a module. Received: a {type(field).__name__}.")
+    try:
+        takes = inspect.signature(field)
+    except (TypeError, ValueError):  # none is known, as of what is built in
+        return field
+    try:
+        takes.bind(None, None, None)
+    except TypeError:
+        raise _core.UserError(f"[ode.solve] the field must be a function of (t, y, args). Received: one of {takes}. Try: field(t, y, args).") from None
     return field
 
 
 def _is_number(x):
     return x.weak if _core.is_tracer(x) else type(x) in (int, float)
+
+
+def _is_list_of_numbers(y0):
+    return isinstance(y0, (list, tuple)) and len(y0) > 0 and all(_is_number(x) for x in y0)
 
 
 def _in_dtype(number, dtype):
@@ -341,6 +357,7 @@ def _state(y0):
 
 
 def _solve(field, solver, t0, t1, y0, args, dt0, saveat, controller, adjoint, events, max_steps):
+    y0_given = y0
     y0, structure = _state(y0)
     leaves, args_structure = _core.tree_flatten(args)
     # Numbers keep the digits and the weak dtype that they have; they and what is no array are the same in every trace.
@@ -354,11 +371,17 @@ def _solve(field, solver, t0, t1, y0, args, dt0, saveat, controller, adjoint, ev
 
     def like_state(fn, what):
         def flat(t, y, values):
-            result = called(fn, t, y, values)
+            try:
+                result = called(fn, t, y, values)
+            except TypeError as error:
+                if not _is_list_of_numbers(y0_given):
+                    raise
+                raise TypeError(f"{error}. A list y0 is a tree of single numbers. Try: y0=numpy.array([...])") from error
             try:
                 result = structure.flatten_like(result, "ode.solve")
             except _core.UserError as error:
-                raise _core.UserError(f"[ode.solve] {what} must give a tree like y0. {error}") from None
+                listed = len(y) == 1 and isinstance(result, (list, tuple))
+                raise _core.UserError(f"[ode.solve] {what} must give a tree like y0. {error}{' Try: hl.stack([...]).' if listed else ''}") from None
             return [_in_dtype(r, v.dtype) if _is_number(r) else r for r, v in zip(result, y)]
 
         return flat

@@ -51,6 +51,11 @@ def without(tree, layer, name):
     (lambda: hl.ones(3).__setitem__(0, 1.0), "arrays do not change"),
     (lambda: hl.jit(np.linalg.norm)(X), "numpy.linalg.norm needs numbers"),
     (lambda: hl.jit(lambda v: np.dot(v, v))(X[0, 0]), "numpy.dot needs numbers.*Try: hl.matmul"),
+    (lambda: hl.ode.solve(lambda t, y: -y, hl.ode.Tsit5(), 0, 1, np.ones(2)), r"a function of \(t, y, args\). Received: one of \(t, y\). Try: field\(t, y, args\)"),
+    (lambda: hl.ode.solve(lambda t, y, a: [y[1], y[0]], hl.ode.Tsit5(), 0, 1, np.ones(2)), r"a tree like y0.*Received: a list. Try: hl.stack\(\[...\]\)"),
+    (lambda: hl.ode.solve(lambda t, y, a: np.array([y[1], y[0]]), hl.ode.Tsit5(), 0, 1, np.ones(2)), r"Try: an hl function \(hl.stack in place of np.array\)"),
+    (lambda: hl.ode.solve(lambda t, y, a: hl.log(y - 2), hl.ode.Tsit5(), 0, 1, np.ones(2)), "the field or the state became infinite or NaN"),
+    (lambda: hl.least_squares(lambda p: p, np.ones(2), bounds=(0, 1)), r"the params are not bounded. Received: bounds. Try: params that are mapped"),
     (lambda: hl.save(PARAMS, "params.safetensors"), r"\[save\] the path comes before the tree.*Received: a dict. Try: hl.save\(path, params\)"),
     (lambda: hl.einsum("...i,ij->j", X, np.eye(3)), r"what '...' stands for must be in the result"),
     (lambda: hl.einsum("ii->i", X[0]), "a letter twice in a term must stand for axes of one extent"),
@@ -69,6 +74,7 @@ def test_messages(call, message):
     (lambda: hl.ode.solve(None, None, 0, 1, 1.0, rtol=1e-3), r"'rtol'. Try: controller=hl.ode.PID\("),
     (lambda: hl.optim.Adam(lr=1e-3), "'lr'. Try: learning_rate"),
     (lambda: hl.nn.LSTM(3, 8, num_layers=2), "'num_layers'. Try: layers"),
+    (lambda: hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1, [1, 2]), r"unary -: 'list'. A list y0 is a tree of single numbers. Try: y0=numpy.array\(\[...\]\)"),
     (lambda: hl.nn.LSTM(input_size=3, hidden_size=8), "'input_size'. Try: inputs"),
     (lambda: hl.ones(3).sum(dim=0), r"sum\(axis=None, keepdims=False\).*'dim'. Try: axis"),
     (lambda: hl.jit(lambda v: v.mean(-1, keepdim=True))(X), "'keepdim'. Try: keepdims"),
@@ -87,6 +93,13 @@ def test_names(module, name, meant):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {module.__name__}.{meant}$"):
         getattr(module, name)
     assert not hasattr(module, "nothing_like_it")
+
+
+def test_results_have_other_names_elsewhere():
+    found, solved = hl.minimize(lambda p: ((p - 1) ** 2).sum(), np.zeros(2)), hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1, np.ones(2))
+    for of, name, meant in ((found, "x", "params"), (found, "success", "converged"), (solved, "y", "ys"), (solved, "t", "ts")):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {meant}$"):
+            getattr(of, name)
 
 
 @pytest.mark.parametrize("of, name, meant", [

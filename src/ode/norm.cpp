@@ -38,7 +38,9 @@ Value initial_step(const VectorField& field, Value t0, const Leaves& y0, int err
   const Value steepest = maximum(d1, norm(change) / h0);
   const Value h1 = select(less_equal(steepest, number(1e-15)), maximum(number(1e-6), h0 * 1e-3),
                           pow(0.01 / steepest, number(1.0 / error_order)));
-  return stop_gradient(minimum(100.0 * h0, h1));
+  // Where the trial step left what the field is defined on, or the field is infinite or NaN at once, the controller finds out by shorter steps.
+  const Value step = minimum(100.0 * h0, h1), shorter = select(greater(h0, number(0)), h0 * 1e-3, number(1e-6));
+  return stop_gradient(select(greater(step, number(0)), step, shorter));
 }
 
 Leaves StepSizeRule::tolerance(const Leaves& y) const {

@@ -126,6 +126,18 @@ TEST(OdeResult, UndefinedField) {
   EXPECT_EQ(constant[0].at(0), static_cast<int>(ode::Result::NonFinite));
 }
 
+// The first step is found by a trial that may leave what the field is defined on.
+TEST(OdeResult, FieldUndefinedBeyondTheFirstStep) {
+  constexpr double border = 0.9999999, t1 = 2e-4;
+  const auto got = run_to(
+      [](Value, const Tree<Value>& y, const Tree<Value>&) { return Tree<Value>(-sqrt(y.leaf() - border)); }, t1, {});
+  EXPECT_EQ(got[0].at(0), static_cast<int>(ode::Result::Success));
+  EXPECT_NEAR(got[2].at(0), border + std::pow(std::sqrt(1 - border) - t1 / 2, 2), 1e-9);
+  const auto nowhere =
+      run_to([](Value, const Tree<Value>& y, const Tree<Value>&) { return Tree<Value>(log(y.leaf() - 2.0)); }, 2, {});
+  EXPECT_EQ(nowhere[0].at(0), static_cast<int>(ode::Result::NonFinite));
+}
+
 // ---- misuse -----------------------------------------------------------------------------------------------------------
 
 void expect_error(const std::string& part, const ode::Field& field, double t0, double t1, const Options& options,
