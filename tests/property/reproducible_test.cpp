@@ -159,6 +159,28 @@ TEST(ReproducibleOps, ASampleOutsideOfABatch) {
       }
 }
 
+// A batch of one row is a batch: its products with a vector are those of a row of many, which those outside of any batch need not be.
+TEST(ReproducibleOps, ProductsWithAVectorInAnyBatch) {
+  for (const DType dtype : {DType::F32, DType::F64})
+    for (const std::int64_t width : {8, 16, 24, 64, 130}) {
+      const Array weights = normal_array({width, width}, dtype, 7), all = normal_array({40, width}, dtype, 8);
+      const auto products = [](std::span<const Value> v) {
+        const auto step = [&](std::span<const Value> carry, std::span<const Value>) {
+          return std::pair(std::vector<Value>{tanh(matmul(v[0], carry[0]))}, std::vector<Value>{});
+        };
+        const Value in_loop = scan(step, std::vector<Value>{v[1]}, {}, {.length = 3}).first[0];
+        return std::vector<Value>{matmul(v[0], v[1]), matmul(v[1], v[0]), in_loop};
+      };
+      const auto together = jit(vmap(products, {-1, 0}))({weights, all});
+      for (const std::int64_t rows : {1, 2, 17}) {
+        const auto few = jit(vmap(products, {-1, 0}))({weights, first_rows(all, rows)});
+        for (std::size_t i = 0; i < few.size(); ++i)
+          EXPECT_TRUE(same_bits(few[i], first_rows(together[i], rows)))
+              << rows << " rows, width " << width << ", product " << i << ", " << name_of(dtype);
+      }
+    }
+}
+
 // Layers of any width on one sample that has no axis for a batch: the width is summed over, and is not cut into tiles.
 TEST(ReproducibleOps, AnUnbatchedNetwork) {
   for (const DType dtype : {DType::F32, DType::F64})
