@@ -48,6 +48,41 @@ class LayerNormLstmCell : public nn::Cell {
   std::int64_t inputs_, hidden_;
 };
 
+// LSTM with peepholes (Gers and Schmidhuber 2000), whose gates are each sliced from a sum that is written again: W (4H, I), U (4H, H), b (4H);
+// peep_i, peep_f, peep_o (H).
+class SlicedGatesCell : public nn::Cell {
+ public:
+  SlicedGatesCell(std::int64_t inputs, std::int64_t hidden) : inputs_(inputs), hidden_(hidden) {}
+
+  Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init) const override {
+    Tree<Array> params;
+    params.set("W", nn::glorot_uniform(nn::fold_in(seed, "W"), {4 * hidden_, inputs_}, dtype));
+    params.set("U", nn::glorot_uniform(nn::fold_in(seed, "U"), {4 * hidden_, hidden_}, dtype));
+    params.set("b", nn::uniform(nn::fold_in(seed, "b"), {4 * hidden_}, dtype, -0.1, 0.1));
+    for (const std::string name : {"peep_i", "peep_f", "peep_o"})
+      params.set(name, nn::uniform(nn::fold_in(seed, name), {hidden_}, dtype, -0.5, 0.5));
+    return params;
+  }
+
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    return {{"h", nn::zero_state(batch, hidden_, dtype)}, {"c", nn::zero_state(batch, hidden_, dtype)}};
+  }
+
+  std::pair<Tree<Value>, Value> step(const Tree<Value>& p, const Tree<Value>& state, Value x) const override {
+    const auto gate = [&](std::int64_t k) {
+      const Value sum = nn::linear(x, p["W"]) + nn::linear(state["h"], p["U"]) + p["b"];
+      return narrow(sum, 1, k * hidden_, hidden_);
+    };
+    const Value i = sigmoid(gate(0) + p["peep_i"] * state["c"]), f = sigmoid(gate(1) + p["peep_f"] * state["c"]);
+    const Value c = f * state["c"] + i * tanh(gate(2));
+    const Value h = sigmoid(gate(3) + p["peep_o"] * c) * tanh(c);
+    return {{{"h", h}, {"c", c}}, h};
+  }
+
+ private:
+  std::int64_t inputs_, hidden_;
+};
+
 // An odd one: the input gate is coupled to the forget gate (i = 1 - f, Greff et al. 2017), gates look at the cell through
 // peepholes, the candidate is softplus - a log, a fast and a slow cell decay at learned rates, and the output (B, 2H) is not the
 // state. Weights for each gate: W_f, U_f, b_f, ...; peep_f, peep_o, rate (H).

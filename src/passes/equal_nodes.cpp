@@ -24,12 +24,6 @@ bool same_attr(const Attr& a, const Attr& b) {
       a);
 }
 
-bool same_attrs(const Attrs& a, const Attrs& b) {
-  return std::ranges::equal(a.entries(), b.entries(), [](const auto& x, const auto& y) {
-    return x.first == y.first && same_attr(x.second, y.second);
-  });
-}
-
 bool same_regions(const Node& a, const Node& b) {
   return std::ranges::equal(a.regions, b.regions, [](const auto& x, const auto& y) {
     return x == y ||
@@ -46,6 +40,12 @@ std::vector<Value> sorted(const Node& node, std::vector<Value> operands) {
 }
 
 }  // namespace
+
+bool same_attrs(const Attrs& a, const Attrs& b) {
+  return std::ranges::equal(a.entries(), b.entries(), [](const auto& x, const auto& y) {
+    return x.first == y.first && same_attr(x.second, y.second);
+  });
+}
 
 const Node* EqualNodes::find(const Node& node, const std::vector<Value>& operands) const {
   const auto [first, last] = nodes_.equal_range(hash(node, operands));

@@ -22,6 +22,7 @@ Pass fold();
 Pass cse();
 Pass dce();
 Pass hoist();
+Pass factor_dots();
 Pass merge_dots();
 Pass merge_sums();
 Pass merge_loops();
@@ -46,7 +47,7 @@ const std::vector<Stage>& stages() {
       // Values before loops: constants known and duplicates gone, the patterns below are easier to see.
       {5, {order_sums(), simplify(), fold(), cse(), merge_loops(), simplify_loops(), dce()}},
       // Wide dots first: one merged dot is batched, deferred and scheduled in place of four.
-      {4, {merge_dots(), merge_sums(), order_sums(), simplify(), hoist(), cse(), dce()}},
+      {4, {factor_dots(), dce(), merge_dots(), merge_sums(), order_sums(), simplify(), hoist(), cse(), dce()}},
       {1, {batch_inputs(), defer_products(), dce()}},
       // Only now is it known what the backward loop still reads.
       {4, {order_sums(), simplify(), cse(), simplify_loops(), dce()}},

@@ -79,6 +79,20 @@ inline Program lstm(const Sizes& s = {}, DType dtype = DType::F64) {
   return make("lstm", step, gate_weights(4, s, dtype), 2, s, dtype);
 }
 
+// An LSTM whose gates have their weights side by side, and whose user writes the whole sum again for each gate.
+inline Program sliced_lstm(const Sizes& s = {}, DType dtype = DType::F64) {
+  const Step step = [hidden = s.hidden](std::span<const Value> w, std::span<const Value> state,
+                                        Value x) -> std::vector<Value> {
+    const Value h = state[0], c = state[1];
+    const auto gate = [&](std::int64_t k) { return narrow(affine(x, w[0], h, w[1], w[2]), 1, k * hidden, hidden); };
+    const Value next = sigmoid(gate(1)) * c + sigmoid(gate(0)) * tanh(gate(2));
+    return {sigmoid(gate(3)) * tanh(next), next};
+  };
+  const std::vector<ValueType> weights = {
+      {dtype, {s.input, 4 * s.hidden}}, {dtype, {s.hidden, 4 * s.hidden}}, {dtype, {4 * s.hidden}}};
+  return make("sliced_lstm", step, weights, 2, s, dtype);
+}
+
 inline Program gru(const Sizes& s = {}, DType dtype = DType::F64) {
   const Step step = [](std::span<const Value> w, std::span<const Value> state, Value x) -> std::vector<Value> {
     const Value h = state[0];

@@ -253,6 +253,7 @@ class CellPasses : public ::testing::TestWithParam<int> {
     switch (GetParam()) {
       case 0: return cells::lstm(s);
       case 1: return cells::gru(s);
+      case 3: return cells::sliced_lstm(s);
       default: return cells::layer_norm_lstm(s);
     }
   }
@@ -302,10 +303,10 @@ TEST_P(CellPasses, OptimizeAnOptimizedGraphChangesNothing) {
 }
 
 std::string cell_name(const ::testing::TestParamInfo<int>& info) {
-  constexpr const char* names[] = {"lstm", "gru", "layer_norm_lstm"};
+  constexpr const char* names[] = {"lstm", "gru", "layer_norm_lstm", "sliced_lstm"};
   return names[info.param];
 }
-INSTANTIATE_TEST_SUITE_P(Cells, CellPasses, ::testing::Values(0, 1, 2), cell_name);
+INSTANTIATE_TEST_SUITE_P(Cells, CellPasses, ::testing::Values(0, 1, 2, 3), cell_name);
 
 TEST(Passes, SaveForTheBackwardLoopWhatCostsFewestBytes) {
   const cells::Sizes s;

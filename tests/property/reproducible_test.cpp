@@ -38,6 +38,8 @@ nn::Sequential model_of(const std::string& cell) {
   if (cell == "gru") return nn::Sequential(nn::GRU(features, hidden), nn::Last(), nn::Linear(hidden, 3));
   if (cell == "mlp")
     return nn::Sequential(nn::Last(), nn::Linear(features, 33), nn::Activation("tanh"), nn::Linear(33, 3));
+  if (cell == "sliced_gates")
+    return nn::Sequential(nn::Recurrent(testing::SlicedGatesCell(features, hidden)), nn::Last(), nn::Linear(hidden, 3));
   return nn::Sequential(nn::Recurrent(testing::LayerNormLstmCell(features, hidden)), nn::Last(), nn::Linear(hidden, 3));
 }
 
@@ -212,7 +214,8 @@ TEST(ReproducibleOps, AnUnbatchedNetwork) {
 INSTANTIATE_TEST_SUITE_P(All, Reproducible,
                          ::testing::Values(Case{"lstm", DType::F32}, Case{"lstm", DType::F64}, Case{"gru", DType::F32},
                                            Case{"gru", DType::F64}, Case{"mlp", DType::F32}, Case{"mlp", DType::F64},
-                                           Case{"ln_lstm", DType::F32}, Case{"ln_lstm", DType::F64}),
+                                           Case{"ln_lstm", DType::F32}, Case{"ln_lstm", DType::F64},
+                                           Case{"sliced_gates", DType::F32}, Case{"sliced_gates", DType::F64}),
                          [](const auto& info) {
                            return info.param.cell + "_" + std::string(name_of(info.param.dtype));
                          });
