@@ -251,11 +251,11 @@ void BlockLowering::place_copy(std::size_t t) {
   }
 }
 
-// Short rows that a loop computes again and again lie with the rows innermost until it ends.
+// By lanes, what a loop computes again and again lies with the rows innermost until it ends.
 bool BlockLowering::changes_layout(const BlockTarget& target) const {
   const Value v = target.value;
-  return ir::is(*v.node, OpKind::Loop) && context_.is_short_row(v) && !target.overwrites &&
-         !context_.has_rows_innermost(v, target.storage);
+  return ir::is(*v.node, OpKind::Loop) && context_.by_lanes() && context_.axes().axis_in(v, context_.tile_class) >= 0 &&
+         !target.overwrites && !context_.has_rows_innermost(v, target.storage);
 }
 
 void BlockLowering::place() {

@@ -80,7 +80,7 @@ Storage LoweringContext::allocate(Value v, const std::string& name) {
   if (axis < 0 || !by_lanes_) return row_major(buffer, shape);
   int last = v.rank() - 1;
   while (last > 0 && (last == axis || shape[last] == 1)) --last;
-  if (last == axis || shape[last] > longest_short_axis) return row_major(buffer, shape);
+  if (last == axis) return row_major(buffer, shape);
   Shape others = shape;
   others[axis] = 1;
   Storage place = row_major(buffer, others);

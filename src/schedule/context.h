@@ -39,8 +39,8 @@ class LoweringContext {
   std::optional<Storage> find(Value v);
   void bind(Value v, const Storage& storage);  // inside a tile: lost when the tile ends
   bool is_bound(Value v) const;                // in memory of its own, not as a view of something else
-  // A fresh place for v: in the worker's arena inside a tile, else in the shared one. Row-major, but for short rows of a tile by lanes, where
-  // the rows of the tile are innermost.
+  // A fresh place for v: in the worker's arena inside a tile, else in the shared one. Row-major, but in a tile by lanes, where the rows of the
+  // tile are innermost.
   Storage allocate(Value v, const std::string& name);
 
   // Run-time extent of an axis where the lowering stands: rows of the tile, rows of the call, or a constant.

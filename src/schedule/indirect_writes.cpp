@@ -185,8 +185,13 @@ void argmax(LoweringContext& context, const Node& node, const Storage& target, B
   for (int phase = 0; phase < 2; ++phase) {
     HandMap map(context, "argmax");
     std::vector<Affine> at(static_cast<std::size_t>(x.rank())), kept;
-    for (int i = 0; i < x.rank(); ++i)
-      if (i != axis) kept.push_back(at[static_cast<std::size_t>(i)] = map.dim(context.extent(x, i)));
+    int side_by_side = -1;  // the dim along which numbers are
+    for (int i = 0; i < x.rank(); ++i) {
+      if (i == axis) continue;
+      const auto s = static_cast<std::size_t>(i);
+      kept.push_back(at[s] = map.dim(context.extent(x, i)));
+      if (source.strides[s] == 1 && x.shape()[i] > 1) side_by_side = map.num_dims() - 1;
+    }
     const int outer = map.mark_outer();
     const Affine along = at[static_cast<std::size_t>(axis)] = map.dim(context.extent(x, axis));
     const bool over = map.num_dims() > outer;  // an axis of extent 1 has nothing to reduce
@@ -207,7 +212,7 @@ void argmax(LoweringContext& context, const Node& node, const Storage& target, B
     if (!over) map.end_body();
     // Along an axis that is contiguous its elements fill the vectors, as those of a sum do: neither of these depends on the order.
     const bool along_lanes = over && source.strides[static_cast<std::size_t>(axis)] == 1 && x.shape()[axis] >= 8;
-    block.push_back(map.finish(along_lanes ? outer : outer - 1));
+    block.push_back(map.finish(along_lanes ? outer : side_by_side >= 0 ? side_by_side : outer - 1));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "ir/op_def.h"
 #include "schedule/block.h"
 #include "schedule/dot_plan.h"
+#include "schedule/lane_copies.h"
 #include "schedule/levels.h"
 #include "schedule/map_builder.h"
 #include "schedule/tile_shape.h"
@@ -307,7 +308,9 @@ void LevelLowering::tile_level(int level, Block& program) {
     targets.push_back({v, at, {}, false});
   }
   targets.insert(targets.end(), partials.begin(), partials.end());
-  grid.body = lower_block(context_, nodes, targets, {});
+  if (shape.by_lanes) grid.body = copy_rows_innermost(context_, nodes);
+  Block body = lower_block(context_, nodes, targets, {});
+  grid.body.insert(grid.body.end(), std::make_move_iterator(body.begin()), std::make_move_iterator(body.end()));
   context_.leave_tile();
   for (const auto& [v, place] : shared) context_.bind(v, place);
   append_once(context_.leave_region(), program, tiles > 1);

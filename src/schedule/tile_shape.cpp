@@ -48,14 +48,15 @@ bool ends_by_row(std::span<const Node* const> nodes) {
   return any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop) && node.regions.size() > 1; });
 }
 
-// A loop over single numbers a row, or in which short rows meet these or are taken apart and put together: with the numbers of a row side
+// Loops that work on single numbers a row for the most part, or in which short rows meet these or are taken apart and put together: with the numbers of a row side
 // by side most lanes would be empty there. Where everything is elementwise, rows that lie one after the other fill vectors as they are; and a dot of
 // long rows reads these whole. Weights that fill vectors are as fast either way, in a fraction of the instructions, unless rows stop one by one.
 bool wants_lanes(const LoweringContext& context, std::span<const Node* const> nodes) {
   const bool by_row = ends_by_row(nodes);
   bool has_dots = false, mixes = false, has_loops = false, all_numbers = true, is_wide = false, wants_narrow = false;
+  double by_numbers = 0, by_rows = 0;  // work in loops
   for (const Node* n : nodes)
-    for_each_node(*n, 0, 1, [&](const Node& node, int depth, double) {
+    for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
       const bool after_loops = depth == 0 && row_size(context, result_of(node, 0)) == 0;
       has_dots = has_dots || (ir::is(node, OpKind::Dot) && !after_loops &&
                               (!is_short_dot(context, node) || (!by_row && has_long_weights(context, node))));
@@ -68,6 +69,8 @@ bool wants_lanes(const LoweringContext& context, std::span<const Node* const> no
       if (depth == 0 || ir::is(node, OpKind::Loop)) return;
       const Value v = result_of(node, 0);
       all_numbers = all_numbers && row_size(context, v) <= 1;
+      (row_size(context, v) == 1 ? by_numbers : by_rows) +=
+          row_size(context, v) == 0 ? 0 : times * ir::estimate_flops(node);
       for (const Value& o : node.operands) {
         const std::int64_t from = row_size(context, o), to = row_size(context, v);
         if (from == 0 || to == 0 || from == to) continue;
@@ -75,7 +78,7 @@ bool wants_lanes(const LoweringContext& context, std::span<const Node* const> no
       }
     });
   // Whether a narrow sum shares a statement with wide numbers, which halve its lanes, is decided elsewhere.
-  return (mixes || (has_loops && all_numbers)) && !has_dots && !(is_wide && wants_narrow);
+  return (mixes || (has_loops && all_numbers) || by_numbers > by_rows) && !has_dots && !(is_wide && wants_narrow);
 }
 
 // Whether loops hold work that is the same for all rows, as the primal part of many directional derivatives is: every tile does it again.
@@ -288,7 +291,8 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
   }
   const auto fit = static_cast<std::int64_t>((few_tiles ? large_tile_bytes : small_tile_bytes) / std::max(bytes, 1.0));
   if (shape.by_lanes) {
-    shape.rows = std::clamp(fit / lanes * lanes, lanes, most_lanes);
+    const std::int64_t all = (context.axes().extent(context.tile_class) + lanes - 1) / lanes * lanes;
+    shape.rows = std::clamp(fit / lanes * lanes, lanes, std::clamp(all, lanes, most_lanes));
     return shape;
   }
   const std::int64_t least = least_rows(context, nodes), wanted = std::clamp(fit / dozen * dozen, least, most_rows);

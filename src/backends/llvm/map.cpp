@@ -40,16 +40,20 @@ void emit_map(Code& code, const Frame& frame, const Map& map, bool may_split, He
     if (held != nullptr) held->clear();
     return;
   }
-  const MapNest nest = normalised(code.state(), map, split);
-  if (held != nullptr && !split && is_small(nest)) {
-    Values arguments;
-    for (const AccessGroup& group : nest.groups) arguments.push_back(frame.address(code, group.buffer, group.outside));
-    for (const AccessGroup& group : nest.index_groups) arguments.push_back(frame.affine(code, group.outside));
-    code.held = held;
-    emit_nest(code, nest, arguments);
-    code.held = nullptr;
-    return;
+  if (held != nullptr && !split) {
+    const MapNest nest = normalised(code.state(), map, split, true);
+    if (is_small(nest)) {
+      Values arguments;
+      for (const AccessGroup& group : nest.groups)
+        arguments.push_back(frame.address(code, group.buffer, group.outside));
+      for (const AccessGroup& group : nest.index_groups) arguments.push_back(frame.affine(code, group.outside));
+      code.held = held;
+      emit_nest(code, nest, arguments);
+      code.held = nullptr;
+      return;
+    }
   }
+  const MapNest nest = normalised(code.state(), map, split);
   const std::string key = nest.key();
   ModuleState& state = code.state();
   llvm::Function*& function = state.outlined[key];

@@ -2,11 +2,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "backends/llvm/held_values.h"
 #include "backends/llvm/map_nest.h"
+#include "backends/llvm/squares.h"
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
@@ -23,7 +26,8 @@ struct Point {
   Values indices;   // by index group
   Value* mask = nullptr;
   Values registers;
-  int vector = 0;  // number in a block of vectors
+  int vector = 0;           // number in a block of vectors
+  Value* column = nullptr;  // of a square
 };
 
 class MapEmitter {
@@ -41,6 +45,7 @@ class MapEmitter {
     const int weight = nest.body_weight();
     const int wide = code.state().register_bytes == 64 ? 4 : code.state().register_bytes == 32 ? 2 : 1;
     unroll_ = nest.lanes == 1 ? 1 : weight <= 10 ? wide : weight <= 24 ? std::min(wide, 2) : 1;
+    if (nest.dealt_dim >= 0) unroll_ = 1;
     // One masked loop instead of a loop and a tail, where masks are free and the code is long.
     if (nest.period > 1) unroll_ = nest.period;
     masked_only_ = nest.period == 1 && code.state().register_bytes == 64 && weight > 40 && code.held == nullptr;
@@ -188,9 +193,9 @@ class MapEmitter {
   void outer(int dim, const Point& point) {
     if (dim == nest_.num_outer) {
       if (nest_.vector_dim < 0 || vector_is_reduced_) return at_outer({point}, 1);
-      return vector_loop(point);
+      return nest_.square_dim < 0 ? vector_loop(point) : square_loop(point);
     }
-    if (dim == nest_.vector_dim) return outer(dim + 1, point);
+    if (dim == nest_.vector_dim || dim == nest_.square_dim) return outer(dim + 1, point);
     loop(dim, code_.i64(0), extent(dim), 1, [&](Value* iv) { outer(dim + 1, moved(point, dim, iv)); });
   }
 
@@ -255,13 +260,82 @@ class MapEmitter {
     cut_vector_dim(extent(nest_.vector_dim), OuterBlocks{*this, point});
   }
 
+  // The vector dim and the square dim, square by square.
+  void square_loop(const Point& point) {
+    const int rows = nest_.vector_dim, columns = nest_.square_dim;
+    const std::int64_t lanes = nest_.lanes, count = nest_.dims[static_cast<std::size_t>(columns)].extent,
+                       whole = count / lanes * lanes;
+    const auto band = [&](Value* first, Value* end) {
+      const Point start = points_at(point, first, 1, end)[0];
+      Value* active = end == nullptr ? nullptr : code_.b.CreateSub(end, first);
+      loop(columns, code_.i64(0), code_.i64(whole), lanes,
+           [&](Value* column) { square(moved(start, columns, column), active, lanes); });
+      if (whole < count) square(moved(start, columns, code_.i64(whole)), active, count - whole);
+    };
+    Value* n = extent(rows);
+    Value* full = code_.b.CreateAnd(n, code_.i64(-lanes));
+    loop(rows, code_.i64(0), full, lanes, [&](Value* first) { band(first, nullptr); });
+    loop(rows, full, n, lanes, [&](Value* first) { band(first, n); });
+  }
+
+  // Whole squares that are only moved need no memory between.
+  bool copies_square(const Point& start, std::int64_t columns) {
+    if (nest_.instrs.size() != 2) return false;
+    const Instr &load = nest_.instrs[0], &store = nest_.instrs[1];
+    if (load.kind != Instr::Kind::Load || store.kind != Instr::Kind::Store) return false;
+    const bool turns_rows = nest_.squares[0] && !nest_.squares[1], whole = columns == nest_.lanes;
+    if (nest_.squares[0] == nest_.squares[1] || !(turns_rows || whole)) return false;
+    const auto stride = [&](std::size_t i, int dim) {
+      return nest_.groups[static_cast<std::size_t>(nest_.uses[i].group)].coefficients[static_cast<std::size_t>(dim)];
+    };
+    const std::size_t even = turns_rows ? 1 : 0;
+    if (stride(even, nest_.vector_dim) != 1) return false;
+    const auto place = [&](std::size_t i) {
+      return code_.offset(start.pointers[static_cast<std::size_t>(nest_.uses[i].group)],
+                          nest_.uses[i].displacement * bytes_of(load.dtype));
+    };
+    const int from = turns_rows ? nest_.vector_dim : nest_.square_dim,
+              to = turns_rows ? nest_.square_dim : nest_.vector_dim;
+    code_.copy_transposed(load.dtype, place(0), stride(0, from), nest_.lanes, static_cast<int>(columns), place(1),
+                          stride(1, to));
+    return true;
+  }
+
+  void square(const Point& start, Value* active, std::int64_t columns) {
+    if (active == nullptr && copies_square(start, columns)) return;
+    const auto at_squares = [&](Instr::Kind kind, const auto& move) {
+      for (std::size_t i = 0; i < nest_.instrs.size(); ++i) {
+        const Instr& it = nest_.instrs[i];
+        if (it.kind != kind || !nest_.squares[i]) continue;
+        const auto group = static_cast<std::size_t>(nest_.uses[i].group);
+        Value*& memory = square_memory_[{nest_.uses[i].group, nest_.uses[i].displacement, kind == Instr::Kind::Store}];
+        if (memory == nullptr) memory = squares_.allocate(it.dtype);
+        Value* there = code_.offset(start.pointers[group], nest_.uses[i].displacement * bytes_of(it.dtype));
+        move(it.dtype, there, nest_.groups[group].coefficients[static_cast<std::size_t>(nest_.vector_dim)], memory);
+      }
+    };
+    at_squares(Instr::Kind::Load, [&](DType dtype, Value* source, std::int64_t stride, Value* memory) {
+      squares_.read(dtype, source, stride, active, columns, memory);
+    });
+    at_squares(Instr::Kind::Store, [](DType, Value*, std::int64_t, Value*) {});
+    loop(nest_.square_dim, code_.i64(0), code_.i64(columns), 1, [&](Value* column) {
+      Point point = moved(start, nest_.square_dim, column);
+      point.column = column;
+      at_outer({point}, nest_.lanes);
+    });
+    at_squares(Instr::Kind::Store, [&](DType dtype, Value* target, std::int64_t stride, Value* memory) {
+      squares_.write(dtype, memory, target, stride, active, columns);
+    });
+  }
+
   // Code at points of the outer dims, which may be vectors: the reduction, then the finish.
   void at_outer(std::vector<Point> points, int lanes) {
     if (!has_reduced_dims()) {
       for (Point& point : points) instrs(point, 0, static_cast<int>(nest_.instrs.size()), lanes);
       return;
     }
-    const Values accumulators = reduce(nest_.num_outer, points, identities(points.size()));
+    const Values accumulators =
+        nest_.dealt_dim < 0 ? reduce(nest_.num_outer, points, identities(points.size())) : reduce_lane_by_lane(points);
     std::size_t next = 0;
     for (Point& point : points) {
       for (int r = nest_.body_end; r < nest_.finish; ++r) {
@@ -293,14 +367,54 @@ class MapEmitter {
     }
   };
 
+  // What lane l of a vector would take in, for each l; the sums are then combined as the lanes would be.
+  Values reduce_lane_by_lane(const std::vector<Point>& points) {
+    const Values nothing = identities(points.size());
+    llvm::BasicBlock& entry = code_.b.GetInsertBlock()->getParent()->getEntryBlock();
+    llvm::IRBuilder<> first(&entry, entry.begin());
+    Values sums;  // in memory, by accumulator
+    for (Value* identity : nothing)
+      sums.push_back(first.CreateAlloca(llvm::ArrayType::get(identity->getType(), static_cast<unsigned>(nest_.lanes))));
+    const auto place = [&](std::size_t i, Value* lane) {
+      return code_.b.CreateGEP(nothing[i]->getType(), sums[i], lane);
+    };
+    Value* num_lanes = code_.i64(nest_.lanes);
+    const LoopDim& dealt = nest_.dims[static_cast<std::size_t>(nest_.dealt_dim)];
+    Value* used = dealt.is_static()
+                      ? code_.i64(std::min<std::int64_t>(dealt.extent, nest_.lanes))
+                      : code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, extent(nest_.dealt_dim), num_lanes);
+    code_.loop(code_.i64(0), used, 1, [&](Value* lane) {
+      first_dealt_ = lane;
+      const Values sum = reduce(nest_.num_outer, points, nothing);
+      for (std::size_t i = 0; i < sum.size(); ++i) code_.b.CreateStore(sum[i], place(i, lane));
+    });
+    code_.loop(used, num_lanes, 1, [&](Value* lane) {
+      for (std::size_t i = 0; i < nothing.size(); ++i) code_.b.CreateStore(nothing[i], place(i, lane));
+    });
+    Values results;
+    for (std::size_t i = 0; i < nothing.size(); ++i) {
+      const Instr& reduced = nest_.instr(nest_.body_end + static_cast<int>(i) % (nest_.finish - nest_.body_end));
+      Values lanes;
+      for (int l = 0; l < nest_.lanes; ++l)
+        lanes.push_back(code_.b.CreateLoad(nothing[i]->getType(), place(i, code_.i64(l))));
+      for (std::size_t half = lanes.size() / 2; half > 0; half /= 2)
+        for (std::size_t l = 0; l < half; ++l)
+          lanes[l] = code_.op(combiner(reduced), reduced.dtype, reduced.dtype, {lanes[l], lanes[l + half]});
+      results.push_back(lanes[0]);
+    }
+    return results;
+  }
+
   Values reduce(int dim, std::vector<Point> points, Values accumulators) {
     if (dim == num_dims()) return accumulate(points, accumulators);
     if (dim != nest_.vector_dim) {
-      return loop(dim, code_.i64(0), extent(dim), 1, accumulators, [&](Value* iv, const Values& carried) {
-        std::vector<Point> inner;
-        for (const Point& point : points) inner.push_back(moved(point, dim, iv));
-        return reduce(dim + 1, std::move(inner), carried);
-      });
+      const bool dealt = dim == nest_.dealt_dim;
+      return loop(dim, dealt ? first_dealt_ : code_.i64(0), extent(dim), dealt ? nest_.lanes : 1, accumulators,
+                  [&](Value* iv, const Values& carried) {
+                    std::vector<Point> inner;
+                    for (const Point& point : points) inner.push_back(moved(point, dim, iv));
+                    return reduce(dim + 1, std::move(inner), carried);
+                  });
     }
     Point point = points[0];
     if (dim + 1 == num_dims()) uniform_instrs(point);
@@ -396,6 +510,10 @@ class MapEmitter {
   Address address(const Point& point, int i, int lanes) {
     const Instr& it = nest_.instr(i);
     const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
+    if (point.column != nullptr && nest_.squares[static_cast<std::size_t>(i)]) {
+      Value* memory = square_memory_.at({use.group, use.displacement, it.kind == Instr::Kind::Store});
+      return {squares_.column(it.dtype, memory, point.column), 1};
+    }
     const AccessGroup& group = nest_.groups[static_cast<std::size_t>(use.group)];
     const std::int64_t bytes = bytes_of(group.dtype);
     Address at{code_.offset(point.pointers[static_cast<std::size_t>(use.group)], use.displacement * bytes), 0};
@@ -457,10 +575,14 @@ class MapEmitter {
 
   Code& code_;
   const MapNest& nest_;
+  Squares squares_{code_};
+  std::map<std::tuple<int, std::int64_t, bool>, Value*>
+      square_memory_;  // by group, displacement, and whether it is written
   Point base_;
   Values extents_;
   Value* cancel_ = nullptr;  // of a long nest
   bool vector_is_reduced_ = false, masked_only_ = false;
+  Value* first_dealt_ = nullptr;  // where a lane's sum begins
   int unroll_ = 1;
 };
 

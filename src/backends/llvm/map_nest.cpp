@@ -4,6 +4,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "backends/llvm/nest_dims.h"
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
@@ -193,7 +194,7 @@ void find_uniform(MapNest& nest) {
 
 }  // namespace
 
-MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split) {
+MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split, bool in_place) {
   MapNest nest;
   nest.num_outer = map.num_outer;
   nest.vector_dim = map.vector_dim;
@@ -216,6 +217,8 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split)
     collapse(nest);
     if (!split) cross(nest);
     if (nest.vector_dim < 0) nest.lanes = 1;
+    deal_lanes(nest);
+    if (!split && !in_place) choose_square(nest);
   }
   if (split) nest.dims[0].dealt = true;
   // Reduced dims may all have been trivial; their instructions still pass through the accumulator.
@@ -263,7 +266,8 @@ bool MapNest::is_long() const {
 std::string MapNest::key() const {
   std::ostringstream text;
   if (is_long()) text << "long ";  // which the extents that are arguments do not tell
-  text << "map " << num_outer << ' ' << vector_dim << ' ' << lanes << ' ' << body_end;
+  text << "map " << num_outer << ' ' << vector_dim << ' ' << dealt_dim << ' ' << square_dim << ' ' << lanes << ' '
+       << body_end;
   for (const LoopDim& dim : dims) text << (dim.is_static() ? " d" + std::to_string(dim.extent) : std::string(" d?"));
   for (const auto* list : {&groups, &index_groups}) {
     for (const AccessGroup& group : *list) {

@@ -42,6 +42,12 @@ struct MapNest {
   int num_outer = 0;
   int vector_dim = -1;
   int lanes = 1;
+  // A reduced dim that is summed over lanes while another one fills vectors: as many sums as there are lanes are taken one after the other, each
+  // for all points of a vector.
+  int dealt_dim = -1;
+  // An outer dim that runs through squares of which the vector dim is the other side, and by instruction whether it reads or writes whole squares.
+  int square_dim = -1;
+  std::vector<bool> squares;
   std::vector<kernel::Instr> instrs;
   int body_end = 0;  // where the Reduced instructions begin
   int finish = 0;    // where they end
@@ -62,7 +68,8 @@ struct MapNest {
   std::string key() const;  // equal keys, equal code
 };
 
-MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split);
+// `in_place`: to be emitted where it stands, without squares.
+MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split, bool in_place = false);
 
 // `arguments`: the addresses of the groups, the indices of the index groups, the extents that are not static; of a long nest the
 // address of the flag that cancels.

@@ -1,0 +1,44 @@
+#include "backends/llvm/squares.h"
+
+namespace hotloop::codegen {
+
+Value* Squares::allocate(DType dtype) {
+  llvm::BasicBlock& entry = code_.b.GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> first(&entry, entry.begin());
+  const int lanes = lanes_of(dtype);
+  return first.CreateAlloca(llvm::ArrayType::get(code_.type(dtype, lanes), static_cast<unsigned>(lanes)));
+}
+
+Value* Squares::lines(DType dtype) {
+  Value*& known = lines_[dtype];
+  if (known == nullptr) known = allocate(dtype);
+  return known;
+}
+
+void Squares::read(DType dtype, Value* source, std::int64_t stride, Value* rows, std::int64_t columns, Value* square) {
+  const int lanes = lanes_of(dtype), count = static_cast<int>(columns);
+  if (rows == nullptr) return code_.copy_transposed(dtype, source, stride, lanes, count, square, lanes);
+  Value* line = lines(dtype);
+  code_.loop(code_.i64(0), rows, 1, [&](Value* row) {
+    Value* from = code_.offset(source, row, stride * bytes_of(dtype));
+    code_.store(dtype, code_.load(dtype, from, 1, lanes, mask(dtype, columns)), column(dtype, line, row), 1, lanes,
+                nullptr);
+  });
+  code_.loop(rows, code_.i64(lanes), 1, [&](Value* row) {
+    code_.store(dtype, code_.zero(dtype, lanes), column(dtype, line, row), 1, lanes, nullptr);
+  });
+  code_.copy_transposed(dtype, line, lanes, lanes, count, square, lanes);
+}
+
+void Squares::write(DType dtype, Value* square, Value* target, std::int64_t stride, Value* rows, std::int64_t columns) {
+  const int lanes = lanes_of(dtype);
+  Value* line = lines(dtype);
+  code_.copy_transposed(dtype, square, lanes, static_cast<int>(columns), lanes, line, lanes);
+  code_.loop(code_.i64(0), rows == nullptr ? code_.i64(lanes) : rows, 1, [&](Value* row) {
+    Value* to = code_.offset(target, row, stride * bytes_of(dtype));
+    code_.store(dtype, code_.load(dtype, column(dtype, line, row), 1, lanes, nullptr), to, 1, lanes,
+                mask(dtype, columns));
+  });
+}
+
+}  // namespace hotloop::codegen

@@ -1,0 +1,75 @@
+#include "schedule/lane_copies.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ir/op_def.h"
+
+namespace hotloop {
+
+using ir::OpKind;
+
+namespace {
+
+// A part of it in each iteration of a loop.
+bool reads_in_parts(const Node& node, std::size_t operand) {
+  if (!ir::is(node, OpKind::Loop)) return false;
+  const auto num_carry = static_cast<std::size_t>(node.attrs.integer("num_carry"));
+  return operand >= num_carry && operand < num_carry + static_cast<std::size_t>(node.attrs.integer("num_xs"));
+}
+
+// All of it, again and again.
+bool reads_often(const Node& node, std::size_t operand) {
+  if (ir::is(node, OpKind::Loop))
+    return operand >= static_cast<std::size_t>(node.attrs.integer("num_carry")) && !reads_in_parts(node, operand);
+  return ir::is(node, OpKind::Broadcast) && node.types[0].shape.size() > node.operands[operand].shape().size();
+}
+
+// How many numbers of a row lie one after the other.
+std::int64_t run_of_row(Value v, int rows, const Storage& place) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, extent
+  for (int i = 0; i < v.rank(); ++i)
+    if (i != rows && v.shape()[i] > 1) axes.emplace_back(place.strides[static_cast<std::size_t>(i)], v.shape()[i]);
+  std::ranges::sort(axes);
+  std::int64_t run = 1;
+  for (const auto& [stride, extent] : axes) {
+    if (stride != run) break;
+    run *= extent;
+  }
+  return run;
+}
+
+}  // namespace
+
+kernel::Block copy_rows_innermost(LoweringContext& context, std::span<const Node* const> nodes) {
+  constexpr std::int64_t most_bytes = 256 << 10;  // of a tile, which should stay in the second cache
+  constexpr std::int64_t least_run = 16;          // fewer are no cheaper to turn than to gather while others compute
+  // A view that shows rows of other tiles wants them all.
+  if (std::ranges::any_of(nodes, [&](const Node* n) { return is_strided_view(*n) && context.crosses_tiles(*n); }))
+    return {};
+  const std::set<const Node*> members(nodes.begin(), nodes.end());
+  std::vector<BlockTarget> copies;
+  std::int64_t bytes = 0;
+  for (const Node* n : nodes)
+    for (std::size_t i = 0; i < n->operands.size(); ++i) {
+      if (!reads_often(*n, i) && !reads_in_parts(*n, i)) continue;
+      Value v = context.resolve(n->operands[i]);
+      while (is_strided_view(*v.node) && !context.is_bound(v)) v = context.resolve(v.node->operands[0]);
+      const int axis = context.axes().axis_in(v, context.tile_class);
+      if (members.contains(v.node) || axis < 0 || v.shape()[axis] == 0) continue;
+      if (std::ranges::any_of(copies, [&](const BlockTarget& c) { return c.value == v; })) continue;
+      const auto place = context.find(v);
+      if (!place || context.has_rows_innermost(v, *place)) continue;
+      if (!reads_often(*n, i) && run_of_row(v, axis, *place) < least_run) continue;
+      const std::int64_t numbers = v.shape().size() / v.shape()[axis] * context.extent(v, axis).bound;
+      const std::int64_t more = numbers * static_cast<std::int64_t>(size_of(v.dtype()));
+      if (bytes + more > most_bytes) continue;
+      bytes += more;
+      copies.push_back({v, context.allocate(v, "rows"), {}, false});
+    }
+  kernel::Block block = lower_copies(context, copies);
+  for (const BlockTarget& copy : copies) context.bind(copy.value, copy.storage);
+  return block;
+}
+
+}  // namespace hotloop
