@@ -19,6 +19,10 @@ class ExportedC(typing.NamedTuple):
     object: bytes
     targets: list[str]
 
+    def __repr__(self):
+        sizes = f"header={len(self.header)} characters, source={len(self.source)} characters, object={len(self.object)} bytes"
+        return f"ExportedC({self.name!r}, targets={self.targets}, {sizes}, weight_bytes={self.weight_bytes}, state_bytes={self.state_bytes}, scratch_bytes={self.scratch_bytes})"
+
     def write(self, folder):
         """Writes NAME.h, NAME.c and NAME.o into a folder, which is made if it is not there. Returns the path of NAME.c."""
         folder = pathlib.Path(folder)

@@ -59,6 +59,22 @@ def test_a_cell_of_ones_own_is_exported_too():
     exported = hl.export_c(model, model.init(0), 3, name="decay")
     assert "void decay_step(decay_voice* voice, const float* x, float* y);" in exported.header
     assert exported.weight_bytes >= 4 * 3 * 4 and exported.state_bytes == 16
+    assert len(repr(exported)) < 300
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_source_leaves_nothing_undefined(tmp_path):
+    model = hl.nn.Sequential(hl.nn.GRU(2, 5), hl.nn.Conv1d(5, 3, 2, dilation=2), hl.nn.Tanh(), hl.nn.Linear(3, 1))
+    path = hl.export_c(model, model.init(0), 2, name="amp").write(tmp_path)
+    calls = "float x[2] = {0.5f, -90}, y[1]; amp_init(&v, 0); for (int t = 0; t < 9; ++t) amp_step(&v, x, y);"
+    (tmp_path / "main.c").write_text(f'#include "amp.h"\nstatic amp_voice v;\nint main(void) {{ {calls} return y[0] != y[0]; }}\n')
+    sanitize = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-ffp-contract=off"]
+    built = subprocess.run(["cc", "-O1", *sanitize, "-o", tmp_path / "main", tmp_path / "main.c", path, "-lm"], capture_output=True, text=True, check=False)
+    if "cannot find" in built.stderr:
+        pytest.skip("the compiler has no sanitizer")
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_errors():

@@ -40,6 +40,13 @@ HL_SIGN(int32_t, i32)
 HL_SIGN(int64_t, i64)
 static inline uint32_t hl_sign_u32(uint32_t a) { return a > 0; }
 
+// Of a signed number too, where C leaves it undefined.
+#define HL_SHIFT(T, U, D) \
+  static inline T hl_shl_##D(T a, T b) { return (T)((U)a << (b & (T)(8 * sizeof(T) - 1))); }
+HL_SHIFT(int32_t, uint32_t, i32)
+HL_SHIFT(uint32_t, uint32_t, u32)
+HL_SHIFT(int64_t, uint64_t, i64)
+
 #define HL_SIGNED_DIVISION(T, D)                                                                       \
   static inline T hl_div_##D(T a, T b) { return b == 0 ? 0 : b == -1 ? -a : a / b; }                    \
   static inline T hl_rem_##D(T a, T b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
@@ -148,7 +155,7 @@ const Dialect& plain_c() {
               {Or, "", "$a | $b", "$a | $b"},
               {Xor, "", "$a ^ $b", "$a ^ $b"},
               // The shift of a negative number to the left is defined by -fwrapv.
-              {Shl, "", "$a << ($b & (int)(8 * sizeof($T) - 1))", ""},
+              {Shl, "", "hl_shl_$D($a, $b)", ""},
               {Shr, "", "$a >> ($b & (int)(8 * sizeof($T) - 1))", ""},
               {Eq, "$a == $b", "$a == $b", "$a == $b"},
               {Ne, "$a != $b", "$a != $b", "$a != $b"},
