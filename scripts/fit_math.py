@@ -7,22 +7,17 @@ first, and the rest fitted again, so that the rounding of one is made good by th
 
 import struct
 
-from mpmath import atan, cos, coth, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi
+from mpmath import atan, cos, cosh, coth, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi, sinh
 
 mp.dps = 60
 
 
-def minimax(f, weight, degree, low, high, fixed=()):
-    """c[0..degree] with c[:len(fixed)] given, by Lawson's reweighted least squares."""
-    free = list(range(len(fixed), degree + 1))
-    n, m = len(free), 160
-    low, high = mpf(low), mpf(high)
-    xs = [(low + high) / 2 - (high - low) / 2 * cos(pi * (2 * i + 1) / (2 * m)) for i in range(m)]
-    rows = [[weight(x) * x**k for k in free] for x in xs]
-    rest = [weight(x) * (f(x) - sum(c * x**i for i, c in enumerate(fixed))) for x in xs]
+def lawson(rows, rest, rounds):
+    """The combination of columns nearest to `rest`, its greatest error least: Lawson's reweighted least squares."""
+    n, m = len(rows[0]), len(rows)
     importance = [mpf(1) / m] * m
     best = None
-    for _ in range(25):
+    for _ in range(rounds):
         normal, right = matrix(n, n), matrix(n, 1)
         for i, row in enumerate(rows):
             for j in range(n):
@@ -42,7 +37,19 @@ def minimax(f, weight, degree, low, high, fixed=()):
         if total == 0:
             break
         importance = [w / total for w in importance]
-    return list(fixed) + best[0], best[1]
+    return best
+
+
+def minimax(f, weight, degree, low, high, fixed=()):
+    """c[0..degree] with c[:len(fixed)] given."""
+    free = list(range(len(fixed), degree + 1))
+    m = 160
+    low, high = mpf(low), mpf(high)
+    xs = [(low + high) / 2 - (high - low) / 2 * cos(pi * (2 * i + 1) / (2 * m)) for i in range(m)]
+    rows = [[weight(x) * x**k for k in free] for x in xs]
+    rest = [weight(x) * (f(x) - sum(c * x**i for i, c in enumerate(fixed))) for x in xs]
+    found, error = lawson(rows, rest, 25)
+    return list(fixed) + found, error
 
 
 def rounded(value, single):
@@ -92,6 +99,22 @@ def coth_k(s):
 
 for name, degree, single, most in (("f32", 1, True, 0.250025), ("f64", 4, False, 0.250025), ("f64, wide", 5, False, 0.37505)):
     fit(f"r coth r {name}", coth_k, lambda s: s, degree, mpf("1e-12"), (ln2 * most) ** 2, single)
+
+
+# C = 1 + c[0] r^2 + ... and S = r (1 + s[0] r^2 + ...) with (C + S) / (C - S) = e^(2r), |r| <= most: S cosh r - C sinh r vanishes, and the double of it
+# is how far the fraction is from there.
+def fit_even_odd(name, degree, most):
+    m = 160
+    points = [most * cos(pi * (2 * i + 1) / (4 * m)) for i in range(m)]
+    powers = range(1, degree + 1)
+    rows = [[-2 * sinh(r) * r ** (2 * k) for k in powers] + [2 * cosh(r) * r ** (2 * k + 1) for k in powers] for r in points]
+    found, error = lawson(rows, [2 * (sinh(r) - r * cosh(r)) for r in points], 40)
+    print(f"{name}: error {float(error):.3g}")
+    for part, values in (("C", found[:degree]), ("S", found[degree:])):
+        print(f"  {part} {{{', '.join(float(v).hex() for v in values)}}}")
+
+
+fit_even_odd("e^2r f64, fma", 2, ln2 / 4)
 
 
 # log(1 + f) = 2 s + s R(s^2), s = f / (2 + f)

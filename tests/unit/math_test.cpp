@@ -66,14 +66,14 @@ double sigmoid_f64(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 
 long double sigmoid_f80(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
 
 // In f32 the greatest errors over all floats (HOTLOOP_EXHAUSTIVE=1, avx512): exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.263.
-// In f64 those of a hundred times the samples that are drawn here: exp 0.893, expm1 1.612, log 0.916, log1p 0.930, tanh 1.726, sigmoid 1.958.
+// In f64 those of a hundred times the samples that are drawn here (HOTLOOP_EXHAUSTIVE=1): exp 0.893, expm1 1.612, log 0.916, log1p 0.930, tanh 2.788, sigmoid 2.342.
 std::vector<Case> cases() {
   return {{ScalarOp::Exp, [](double x) { return std::exp(x); }, expl, 1.02, 1.0},
           {ScalarOp::Expm1, [](double x) { return std::expm1(x); }, expm1l, 1.6, 1.62},
           {ScalarOp::Log, [](double x) { return std::log(x); }, logl, 1.0, 1.0},
           {ScalarOp::Log1p, [](double x) { return std::log1p(x); }, log1pl, 1.01, 1.0},
-          {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, tanhl, 2.51, 1.74},
-          {ScalarOp::Sigmoid, sigmoid_f64, sigmoid_f80, 2.27, 1.98}};
+          {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, tanhl, 2.51, 2.8},
+          {ScalarOp::Sigmoid, sigmoid_f64, sigmoid_f80, 2.27, 2.36}};
 }
 
 class MathTest : public testing::TestWithParam<Case> {};
@@ -143,7 +143,8 @@ TEST_P(MathTest, F64RandomAndSpecial) {
   const std::uint64_t seed = 20261121;
   std::mt19937_64 rng(seed);
   double worst = -1, worst_x = 0;
-  for (int round = 0; round < 8; ++round) {
+  const int rounds = std::getenv("HOTLOOP_EXHAUSTIVE") != nullptr ? 800 : 8;
+  for (int round = 0; round < rounds; ++round) {
     const std::span<double> x = function.inputs<double>();
     for (double& v : x) {
       const std::uint64_t bits = rng();
