@@ -1,6 +1,8 @@
 // Maps by the llvm backend.
 #include "llvm_backend.h"
 
+#include "schedule/lower_math.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -259,6 +261,32 @@ TEST_P(LlvmMaps, CoordinatesOfPairsFillVectors) {
       }
     }
   }
+}
+
+// The chain of a function is as long as what a processor looks ahead: two vectors go through it side by side, where whole pairs of vectors are
+// known, and an instruction of the one is followed by that of the other.
+TEST_P(LlvmMaps, TwoVectorsGoThroughAFunctionSideBySide) {
+  if (GetParam() != std::string("avx512")) GTEST_SKIP() << "elsewhere a vector is two registers or four";
+  const auto loads_before_the_first_division = [&](std::int64_t n) {
+    ProgramBuilder p(target());
+    const int x = p.argument(f64, n), y = p.result(f64, n);
+    const Var i = p.var("i");
+    MapBuilder m({{i, {n, -1}}}, 1, 0);
+    m.store(f64, at(y, Affine::of(i)), m.op(ScalarOp::Tanh, f64, m.load(f64, at(x, Affine::of(i)))));
+    p.add(m.build());
+    Program program = p.build();
+    lower_math(program);
+    check(program);
+    const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+    const std::size_t division = source.find("fdiv");
+    int loads = 0;
+    for (std::size_t at = source.find("load <8 x double>"); at < division;
+         at = source.find("load <8 x double>", at + 1))
+      ++loads;
+    return loads;
+  };
+  EXPECT_EQ(loads_before_the_first_division(64), 2);
+  EXPECT_EQ(loads_before_the_first_division(8), 1);
 }
 
 // What is only turned is gathered number by number whichever way vectors run, so they are full: eight of sixteen lanes a row otherwise.

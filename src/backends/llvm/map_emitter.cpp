@@ -45,10 +45,22 @@ class MapEmitter {
     const int weight = nest.body_weight();
     const int wide = code.state().register_bytes == 64 ? 4 : code.state().register_bytes == 32 ? 2 : 1;
     unroll_ = nest.lanes == 1 ? 1 : weight <= 10 ? wide : weight <= 24 ? std::min(wide, 2) : 1;
+    side_by_side_ = weight > 10 && nest.period == 1 && nest.dealt_dim < 0 && hides_latency(weight);
+    if (side_by_side_) unroll_ = 2;
     if (nest.dealt_dim >= 0) unroll_ = 1;
     // One masked loop instead of a loop and a tail, where masks are free and the code is long.
     if (nest.period > 1) unroll_ = nest.period;
     masked_only_ = nest.period == 1 && code.state().register_bytes == 64 && weight > 40 && code.held == nullptr;
+  }
+
+  // Whether two vectors at once pay in spite of twice the code: a function's instructions wait for one another, and the processor looks only so far
+  // ahead. Not where vectors would be left over, with code of their own.
+  bool hides_latency(int weight) const {
+    constexpr int longest = 256;
+    if (nest_.lanes == 1 || weight > longest || code_.held != nullptr || vector_is_reduced_) return false;
+    if (code_.state().register_bytes < 64) return false;  // where a vector is two registers, or four, already
+    const LoopDim& dim = nest_.dims[static_cast<std::size_t>(nest_.vector_dim)];
+    return dim.is_static() && dim.extent % (2 * nest_.lanes) == 0;
   }
 
   void emit() {
@@ -331,7 +343,9 @@ class MapEmitter {
   // Code at points of the outer dims, which may be vectors: the reduction, then the finish.
   void at_outer(std::vector<Point> points, int lanes) {
     if (!has_reduced_dims()) {
-      for (Point& point : points) instrs(point, 0, static_cast<int>(nest_.instrs.size()), lanes);
+      const int num_instrs = static_cast<int>(nest_.instrs.size()), together = side_by_side_ ? 1 : num_instrs;
+      for (int i = 0; i < num_instrs; i += together)
+        for (Point& point : points) instrs(point, i, i + together, lanes);
       return;
     }
     const Values accumulators =
@@ -581,7 +595,7 @@ class MapEmitter {
   Point base_;
   Values extents_;
   Value* cancel_ = nullptr;  // of a long nest
-  bool vector_is_reduced_ = false, masked_only_ = false;
+  bool vector_is_reduced_ = false, masked_only_ = false, side_by_side_ = false;
   Value* first_dealt_ = nullptr;  // where a lane's sum begins
   int unroll_ = 1;
 };
