@@ -72,11 +72,19 @@ bool rows_from_rhs(LoweringContext& context, const DotPlan& plan) {
   HOTLOOP_CHECK(lhs >= 0 || rhs >= 0, "a dot with the batch on both sides");
   if (lhs < 0) return false;
   if (rhs < 0) return true;
+  const std::int64_t lanes = kernel::lanes_of(plan.result.dtype());
   const auto fill = [&](std::int64_t n) {
-    const std::int64_t lanes = kernel::lanes_of(plan.result.dtype());
     return static_cast<double>(n) / static_cast<double>(std::max<std::int64_t>((n + lanes - 1) / lanes, 1) * lanes);
   };
-  return fill(lhs) > fill(rhs) * 1.01;
+  if (fill(lhs) > fill(rhs) * 1.01) return true;
+  if (fill(rhs) > fill(lhs) * 1.01 || rhs > lanes) return false;
+  // Both fill vectors, but the columns are one: each number of a row is fetched for a single multiplication. A long sum pays for a result that
+  // lies turned.
+  constexpr std::int64_t long_sum = 128;
+  const int panel = context.options().target.dot_vectors;
+  std::int64_t terms = 1;
+  for (const int axis : s.lhs_contract) terms *= dot.operands[0].shape()[axis];
+  return lhs >= panel * lanes && terms >= long_sum;
 }
 
 std::optional<DotPlan> plan_dot(const Node& node, const std::function<bool(Value)>& absorbable) {

@@ -101,5 +101,36 @@ TEST(NarrowDots, HeadsOfEnsemblesAreInnerProducts) {
   EXPECT_EQ(counts.gathered, 0);
 }
 
+void collect_dots(const kernel::Block& block, std::vector<kernel::Dot>& dots) {
+  for (const kernel::Stmt& stmt : block) {
+    if (const auto* single = std::get_if<kernel::Single>(&stmt.node)) collect_dots(single->body, dots);
+    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) collect_dots(grid->body, dots);
+    if (const auto* dot = std::get_if<kernel::Dot>(&stmt.node)) dots.push_back(*dot);
+  }
+}
+
+// The gradient of a weight whose inputs fill one vector: as its columns these would be fetched for one multiplication each. A shorter sum does not pay
+// for a result that lies turned, and columns of two vectors lose nothing.
+TEST(NarrowDots, ColumnsOfOneVectorBecomeRowsOfLongSums) {
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    const std::int64_t lanes = kernel::lanes_of(dtype);
+    const auto columns_of = [&](std::int64_t inputs, std::int64_t samples) {
+      ScheduleOptions options;
+      options.target = kernel::target_named("avx512");
+      const std::vector<ValueType> types{
+          {dtype, {128, inputs}}, {dtype, {1, 128}}, {dtype, {samples, inputs}}, {dtype, {samples, 1}}};
+      std::vector<kernel::Dot> dots;
+      collect_dots(schedule(*passes::optimize(*trace(loss_and_gradients(), types), {}), options).body, dots);
+      std::int64_t columns = 0;  // of the last product of 128 by the inputs: the way back is behind the way there
+      for (const kernel::Dot& dot : dots)
+        if (dot.m.bound * dot.n.bound == 128 * inputs) columns = dot.n.bound;
+      return columns;
+    };
+    EXPECT_EQ(columns_of(lanes, 256), 128);
+    EXPECT_EQ(columns_of(lanes, 64), lanes);
+    EXPECT_EQ(columns_of(2 * lanes, 256), 2 * lanes);
+  }
+}
+
 }  // namespace
 }  // namespace hotloop
