@@ -178,8 +178,8 @@ void check_oracle(std::uint64_t seed) {
   check_jvp(gradient, at, rng, "gradient");
 }
 
-// Those that failed: a C compiler mixed up the conditions of loads, and read what they exclude.
-TEST(RandomTransforms, CompiledAreTheOracles) { for_seeds(check, 26, {357, 1704, 7077}); }
+// Those that failed: a C compiler mixed up the conditions of loads, and read what they exclude; squares were read once for all that is summed.
+TEST(RandomTransforms, CompiledAreTheOracles) { for_seeds(check, 26, {357, 1704, 7077, 20147}); }
 TEST(RandomTransforms, OfTheOracleAreDerivatives) { for_seeds(check_oracle, 12); }
 
 }  // namespace

@@ -28,6 +28,9 @@ bool moves_squares(const MapNest& nest, std::size_t i, int rows, int columns) {
   const int predicate = it.kind == Instr::Kind::Load ? it.args[0] : it.args[1];
   if (predicate >= 0 || lanes_of(it.dtype) != nest.lanes) return false;
   if (it.kind == Instr::Kind::Load && is_stored_before(nest, i)) return false;
+  // A square is read once, before the loops over what is summed.
+  for (int d = nest.num_outer; d < static_cast<int>(nest.dims.size()); ++d)
+    if (stride_along(nest, d, it) != 0) return false;
   return pays_to_transpose(it.dtype, stride_along(nest, rows, it), stride_along(nest, columns, it),
                            std::min<std::int64_t>(nest.dims[static_cast<std::size_t>(columns)].extent, nest.lanes));
 }
