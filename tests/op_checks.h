@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hotloop/graph.h"
+#include "hotloop/jit.h"
 #include "hotloop/ops.h"
 #include "ir/op_def.h"
 
@@ -71,6 +72,19 @@ inline ::testing::AssertionResult close(const Array& got, const Array& wanted, d
     return ::testing::AssertionFailure() << "element " << i << " of " << got.type().str() << ": " << a << ", not " << b;
   }
   return ::testing::AssertionSuccess();
+}
+
+// Each compiling backend gives what the oracle does.
+inline void expect_backends_agree(const std::shared_ptr<const Graph>& graph, const std::vector<Array>& inputs,
+                                  double tolerance) {
+  const std::vector<Array> oracle = evaluate(*graph, inputs);
+  for (const char* backend : {"llvm", "c"}) {
+    CompileOptions options;
+    options.backend = backend;
+    const std::vector<Array> got = compile(graph, options)(inputs);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(close(got[i], oracle[i], tolerance)) << backend << " output " << i;
+  }
 }
 
 inline double inner(const Array& a, const Array& b) {
