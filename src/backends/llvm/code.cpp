@@ -156,6 +156,12 @@ void Code::when(Value* condition, const std::function<void()>& body) {
   b.SetInsertPoint(done);
 }
 
+llvm::AllocaInst* Code::stack_room(llvm::Type* type, std::int64_t count) {
+  llvm::BasicBlock& entry = b.GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> first(&entry, entry.begin());
+  return first.CreateAlloca(llvm::ArrayType::get(type, static_cast<std::uint64_t>(count)));
+}
+
 Value* Code::is_cancelled(Value* flag) {
   auto* raised = b.CreateAlignedLoad(b.getInt32Ty(), flag, llvm::Align(4), "cancel");
   raised->setAtomic(llvm::AtomicOrdering::Monotonic);

@@ -66,6 +66,8 @@ class Code {
               const std::function<Values(Value* iv, const Values& carried)>& body);
   void loop(Value* begin, Value* end, std::int64_t step, const std::function<void(Value* iv)>& body);
   void when(Value* condition, const std::function<void()>& body);
+  // Room on the stack for so many of a type, made once where the function begins.
+  llvm::AllocaInst* stack_room(llvm::Type* type, std::int64_t count);
   Value* is_cancelled(Value* flag);  // i1: whether the flag at this address was raised
 
   // `stride` elements from lane to lane; lanes outside `mask` (null: none) are not touched and read as 0.

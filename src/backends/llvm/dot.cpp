@@ -262,9 +262,7 @@ class DotEmitter {
   // Room on the stack, in the entry block: one for the whole function.
   Value* part_buffer(std::int64_t bytes) {
     if (part_buffer_ == nullptr) {
-      llvm::BasicBlock& entry = code_.b.GetInsertBlock()->getParent()->getEntryBlock();
-      llvm::IRBuilder<> first(&entry, entry.begin());
-      part_buffer_ = first.CreateAlloca(llvm::ArrayType::get(first.getInt8Ty(), 0));
+      part_buffer_ = code_.stack_room(code_.b.getInt8Ty(), 0);
       part_buffer_->setAlignment(llvm::Align(kernel::vector_bytes));
     }
     part_bytes_ = std::max(part_bytes_, bytes);

@@ -1,16 +1,12 @@
-// The code of a nest: loops over its dims, in vectors where one fills them, and the instructions at each point.
+// The code of a nest: loops over its dims, in vectors where one fills them. What is done at each point: point_code.h.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "backends/llvm/held_values.h"
 #include "backends/llvm/map_nest.h"
-#include "backends/llvm/squares.h"
-#include "hotloop/error.h"
+#include "backends/llvm/point_code.h"
 
 namespace hotloop::codegen {
 
@@ -19,16 +15,6 @@ using kernel::Instr;
 namespace {
 
 using Values = Code::Values;
-
-// A set of lanes computed together: where each access group points to, and what the registers hold.
-struct Point {
-  Values pointers;  // by group
-  Values indices;   // by index group
-  Value* mask = nullptr;
-  Values registers;
-  int vector = 0;           // number in a block of vectors
-  Value* column = nullptr;  // of a square
-};
 
 class MapEmitter {
  public:
@@ -45,9 +31,9 @@ class MapEmitter {
     const int weight = nest.body_weight();
     const int wide = code.state().register_bytes == 64 ? 4 : code.state().register_bytes == 32 ? 2 : 1;
     unroll_ = nest.lanes == 1 ? 1 : weight <= 10 ? wide : weight <= 24 ? std::min(wide, 2) : 1;
+    if (nest.dealt_dim >= 0) unroll_ = 1;
     side_by_side_ = weight > 10 && nest.period == 1 && nest.dealt_dim < 0 && hides_latency(weight);
     if (side_by_side_) unroll_ = 2;
-    if (nest.dealt_dim >= 0) unroll_ = 1;
     // One masked loop instead of a loop and a tail, where masks are free and the code is long.
     if (nest.period > 1) unroll_ = nest.period;
     masked_only_ = nest.period == 1 && code.state().register_bytes == 64 && weight > 40 && code.held == nullptr;
@@ -187,7 +173,7 @@ class MapEmitter {
       point.registers[static_cast<std::size_t>(r)] =
           code_.combine_halves(combiner(it), it.dtype, columns[static_cast<std::size_t>(r - nest_.body_end)]);
     }
-    emitter.instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), nest_.lanes);
+    emitter.at_point_.instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), nest_.lanes);
   }
 
   Values identities(std::size_t points) {
@@ -268,7 +254,7 @@ class MapEmitter {
   };
 
   void vector_loop(Point point) {
-    if (!has_reduced_dims()) uniform_instrs(point);
+    if (!has_reduced_dims()) at_point_.uniform_instrs(point);
     cut_vector_dim(extent(nest_.vector_dim), OuterBlocks{*this, point});
   }
 
@@ -320,14 +306,13 @@ class MapEmitter {
         const Instr& it = nest_.instrs[i];
         if (it.kind != kind || !nest_.squares[i]) continue;
         const auto group = static_cast<std::size_t>(nest_.uses[i].group);
-        Value*& memory = square_memory_[{nest_.uses[i].group, nest_.uses[i].displacement, kind == Instr::Kind::Store}];
-        if (memory == nullptr) memory = squares_.allocate(it.dtype);
+        Value* memory = at_point_.square(static_cast<int>(i));
         Value* there = code_.offset(start.pointers[group], nest_.uses[i].displacement * bytes_of(it.dtype));
         move(it.dtype, there, nest_.groups[group].coefficients[static_cast<std::size_t>(nest_.vector_dim)], memory);
       }
     };
     at_squares(Instr::Kind::Load, [&](DType dtype, Value* source, std::int64_t stride, Value* memory) {
-      squares_.read(dtype, source, stride, active, columns, memory);
+      at_point_.squares().read(dtype, source, stride, active, columns, memory);
     });
     at_squares(Instr::Kind::Store, [](DType, Value*, std::int64_t, Value*) {});
     loop(nest_.square_dim, code_.i64(0), code_.i64(columns), 1, [&](Value* column) {
@@ -336,7 +321,7 @@ class MapEmitter {
       at_outer({point}, nest_.lanes);
     });
     at_squares(Instr::Kind::Store, [&](DType dtype, Value* target, std::int64_t stride, Value* memory) {
-      squares_.write(dtype, memory, target, stride, active, columns);
+      at_point_.squares().write(dtype, memory, target, stride, active, columns);
     });
   }
 
@@ -345,7 +330,7 @@ class MapEmitter {
     if (!has_reduced_dims()) {
       const int num_instrs = static_cast<int>(nest_.instrs.size()), together = side_by_side_ ? 1 : num_instrs;
       for (int i = 0; i < num_instrs; i += together)
-        for (Point& point : points) instrs(point, i, i + together, lanes);
+        for (Point& point : points) at_point_.instrs(point, i, i + together, lanes);
       return;
     }
     const Values accumulators =
@@ -358,7 +343,7 @@ class MapEmitter {
         if (vector_is_reduced_) value = code_.combine_halves(combiner(reduced), reduced.dtype, value);
         point.registers[static_cast<std::size_t>(r)] = value;
       }
-      instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), lanes);
+      at_point_.instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), lanes);
     }
   }
 
@@ -384,11 +369,8 @@ class MapEmitter {
   // What lane l of a vector would take in, for each l; the sums are then combined as the lanes would be.
   Values reduce_lane_by_lane(const std::vector<Point>& points) {
     const Values nothing = identities(points.size());
-    llvm::BasicBlock& entry = code_.b.GetInsertBlock()->getParent()->getEntryBlock();
-    llvm::IRBuilder<> first(&entry, entry.begin());
     Values sums;  // in memory, by accumulator
-    for (Value* identity : nothing)
-      sums.push_back(first.CreateAlloca(llvm::ArrayType::get(identity->getType(), static_cast<unsigned>(nest_.lanes))));
+    for (Value* identity : nothing) sums.push_back(code_.stack_room(identity->getType(), nest_.lanes));
     const auto place = [&](std::size_t i, Value* lane) {
       return code_.b.CreateGEP(nothing[i]->getType(), sums[i], lane);
     };
@@ -431,7 +413,7 @@ class MapEmitter {
                   });
     }
     Point point = points[0];
-    if (dim + 1 == num_dims()) uniform_instrs(point);
+    if (dim + 1 == num_dims()) at_point_.uniform_instrs(point);
     cut_vector_dim(extent(dim), ReducedBlocks{*this, point, dim, accumulators});
     return accumulators;
   }
@@ -439,7 +421,7 @@ class MapEmitter {
   Values accumulate(std::vector<Point>& points, Values accumulators) {
     std::size_t next = 0;
     for (Point& point : points) {
-      instrs(point, 0, nest_.body_end, nest_.lanes);
+      at_point_.instrs(point, 0, nest_.body_end, nest_.lanes);
       for (int r = nest_.body_end; r < nest_.finish; ++r) {
         const Instr& reduced = nest_.instr(r);
         Value* value = code_.widen(point.registers[static_cast<std::size_t>(reduced.args[0])], nest_.lanes);
@@ -455,143 +437,9 @@ class MapEmitter {
     return accumulators;
   }
 
-  // What does not vary along the vector dim, once in front of its loop.
-  void uniform_instrs(Point& point) {
-    for (int i = 0; i < nest_.body_end; ++i) {
-      if (nest_.hoistable[static_cast<std::size_t>(i)]) instr(point, i, nest_.lanes);
-    }
-  }
-
-  void instrs(Point& point, int begin, int end, int lanes) {
-    for (int i = begin; i < end; ++i) {
-      if (point.registers[static_cast<std::size_t>(i)] == nullptr) instr(point, i, lanes);
-    }
-  }
-
-  Value* operand(const Point& point, int reg, int lanes) {
-    Value* value = point.registers[static_cast<std::size_t>(reg)];
-    HOTLOOP_CHECK(value != nullptr, "an instruction of a Map uses a register that is not there");
-    return code_.widen(value, lanes);
-  }
-
-  // Predicate and tail mask together; null if neither.
-  Value* mask_of(const Point& point, int predicate, int lanes) {
-    if (predicate < 0) return point.mask;
-    Value* condition = operand(point, predicate, lanes);
-    return point.mask == nullptr ? condition : code_.b.CreateAnd(condition, point.mask);
-  }
-
-  void instr(Point& point, int i, int lanes) {
-    const Instr& it = nest_.instr(i);
-    Value*& result = point.registers[static_cast<std::size_t>(i)];
-    const bool uniform = lanes == 1 || nest_.uniform[static_cast<std::size_t>(i)];
-    switch (it.kind) {
-      case Instr::Kind::Const: result = code_.constant(it.dtype, it.bits); return;
-      case Instr::Kind::Index: result = index(point, i, uniform ? 1 : lanes); return;
-      case Instr::Kind::Load: result = load(point, i, uniform ? 1 : lanes); return;
-      case Instr::Kind::Store: {
-        store(point, i, lanes);
-        result = llvm::PoisonValue::get(code_.b.getInt1Ty());
-        return;
-      }
-      case Instr::Kind::Reduced: HOTLOOP_CHECK(false, "Reduced must directly follow the body"); return;
-      case Instr::Kind::Op: break;
-    }
-    Values args;
-    for (int k = 0; k < 3 && it.args[k] >= 0; ++k) args.push_back(operand(point, it.args[k], uniform ? 1 : lanes));
-    const int last = args.size() == 3 ? it.args[2] : args.size() == 2 ? it.args[1] : it.args[0];
-    result = code_.op(it.op, it.dtype, nest_.instr(last).dtype, args);
-  }
-
-  Value* index(const Point& point, int i, int lanes) {
-    const Instr& it = nest_.instr(i);
-    const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
-    const auto g = static_cast<std::size_t>(use.group);
-    Value* first = code_.b.CreateAdd(point.indices[g], code_.i64(use.displacement));
-    llvm::Type* element = code_.scalar_type(it.dtype);
-    first = code_.b.CreateTrunc(first, element);
-    if (lanes == 1) return first;
-    const std::int64_t step = nest_.index_groups[g].coefficients[static_cast<std::size_t>(nest_.vector_dim)];
-    return code_.b.CreateAdd(code_.widen(first, lanes), code_.lane_numbers(element, lanes, step));
-  }
-
-  struct Address {
-    Value* pointer;
-    std::int64_t stride;       // elements from lane to lane
-    Value* indices = nullptr;  // per lane, where it is not a stride
-  };
-
-  Address address(const Point& point, int i, int lanes) {
-    const Instr& it = nest_.instr(i);
-    const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
-    if (point.column != nullptr && nest_.squares[static_cast<std::size_t>(i)]) {
-      Value* memory = square_memory_.at({use.group, use.displacement, it.kind == Instr::Kind::Store});
-      return {squares_.column(it.dtype, memory, point.column), 1};
-    }
-    const AccessGroup& group = nest_.groups[static_cast<std::size_t>(use.group)];
-    const std::int64_t bytes = bytes_of(group.dtype);
-    Address at{code_.offset(point.pointers[static_cast<std::size_t>(use.group)], use.displacement * bytes), 0};
-    if (nest_.vector_dim >= 0) at.stride = group.coefficients[static_cast<std::size_t>(nest_.vector_dim)];
-    if (lanes == 1) at.stride = 0;
-    if (group.crossed) {
-      std::vector<llvm::Constant*> elements;
-      for (int l = 0; l < lanes; ++l) {
-        const std::int64_t e = std::int64_t{point.vector} * lanes + l, n = group.crossed->extent;
-        elements.push_back(llvm::ConstantInt::getSigned(code_.b.getInt64Ty(),
-                                                        e / n * group.crossed->outer + e % n * group.crossed->inner));
-      }
-      at.indices = llvm::ConstantVector::get(elements);
-      at.stride = 0;
-    }
-    for (const kernel::Indirect& term : it.access.indirect) {
-      Value* reg = point.registers[static_cast<std::size_t>(term.reg)];
-      llvm::Type* wide = lanes_in(reg) == 1 ? code_.b.getInt64Ty() : code_.type(DType::I64, lanes);
-      reg = nest_.instr(term.reg).dtype == DType::U32 ? code_.b.CreateZExtOrTrunc(reg, wide)
-                                                      : code_.b.CreateSExtOrTrunc(reg, wide);
-      if (lanes_in(reg) == 1) {
-        at.pointer = code_.offset(at.pointer, reg, term.stride * bytes);
-        continue;
-      }
-      reg = code_.b.CreateMul(reg, code_.widen(code_.i64(term.stride), lanes));
-      at.indices = at.indices == nullptr ? reg : code_.b.CreateAdd(at.indices, reg);
-    }
-    if (at.indices != nullptr && at.stride != 0) {
-      at.indices = code_.b.CreateAdd(at.indices, code_.lane_numbers(code_.b.getInt64Ty(), lanes, at.stride));
-    }
-    return at;
-  }
-
-  Value* load(const Point& point, int i, int lanes) {
-    const Instr& it = nest_.instr(i);
-    const Address at = address(point, i, lanes);
-    if (lanes == 1) {
-      Value* predicate = it.args[0] < 0 ? nullptr : operand(point, it.args[0], 1);
-      return code_.load(it.dtype, at.pointer, 0, 1, predicate);
-    }
-    Value* mask = mask_of(point, it.args[0], lanes);
-    if (at.indices != nullptr) return code_.gather(it.dtype, at.pointer, at.indices, mask);
-    if (at.stride == 0 && mask != nullptr && lanes_in(mask) > 1) {  // one address, read if any lane wants it
-      Value* number = code_.load(it.dtype, at.pointer, 0, lanes, code_.b.CreateOrReduce(mask));
-      return code_.b.CreateSelect(mask, number, code_.zero(it.dtype, lanes));
-    }
-    return code_.load(it.dtype, at.pointer, at.stride, lanes, mask);
-  }
-
-  void store(const Point& point, int i, int lanes) {
-    const Instr& it = nest_.instr(i);
-    Value* value = operand(point, it.args[0], lanes);
-    const Address at = address(point, i, lanes);
-    Value* mask = mask_of(point, it.args[1], lanes);
-    if (code_.held != nullptr) code_.held->writes(it.access.buffer);
-    if (at.indices != nullptr) return code_.scatter(it.dtype, value, at.pointer, at.indices, mask);
-    code_.store(it.dtype, value, at.pointer, at.stride, lanes, mask);
-  }
-
   Code& code_;
   const MapNest& nest_;
-  Squares squares_{code_};
-  std::map<std::tuple<int, std::int64_t, bool>, Value*>
-      square_memory_;  // by group, displacement, and whether it is written
+  PointCode at_point_{code_, nest_};
   Point base_;
   Values extents_;
   Value* cancel_ = nullptr;  // of a long nest

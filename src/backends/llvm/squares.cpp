@@ -3,10 +3,8 @@
 namespace hotloop::codegen {
 
 Value* Squares::allocate(DType dtype) {
-  llvm::BasicBlock& entry = code_.b.GetInsertBlock()->getParent()->getEntryBlock();
-  llvm::IRBuilder<> first(&entry, entry.begin());
   const int lanes = lanes_of(dtype);
-  return first.CreateAlloca(llvm::ArrayType::get(code_.type(dtype, lanes), static_cast<unsigned>(lanes)));
+  return code_.stack_room(code_.type(dtype, lanes), lanes);
 }
 
 Value* Squares::lines(DType dtype) {

@@ -1,0 +1,141 @@
+#include "backends/llvm/point_code.h"
+
+#include "backends/llvm/held_values.h"
+#include "hotloop/error.h"
+
+namespace hotloop::codegen {
+
+using kernel::Instr;
+using Values = Code::Values;
+
+Value* PointCode::square(int i) {
+  const Instr& it = nest_.instr(i);
+  const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
+  Value*& memory = square_memory_[{use.group, use.displacement, it.kind == Instr::Kind::Store}];
+  if (memory == nullptr) memory = squares_.allocate(it.dtype);
+  return memory;
+}
+
+void PointCode::uniform_instrs(Point& point) {
+  for (int i = 0; i < nest_.body_end; ++i) {
+    if (nest_.hoistable[static_cast<std::size_t>(i)]) instr(point, i, nest_.lanes);
+  }
+}
+
+void PointCode::instrs(Point& point, int begin, int end, int lanes) {
+  for (int i = begin; i < end; ++i) {
+    if (point.registers[static_cast<std::size_t>(i)] == nullptr) instr(point, i, lanes);
+  }
+}
+
+Value* PointCode::operand(const Point& point, int reg, int lanes) {
+  Value* value = point.registers[static_cast<std::size_t>(reg)];
+  HOTLOOP_CHECK(value != nullptr, "an instruction of a Map uses a register that is not there");
+  return code_.widen(value, lanes);
+}
+
+Value* PointCode::mask_of(const Point& point, int predicate, int lanes) {
+  if (predicate < 0) return point.mask;
+  Value* condition = operand(point, predicate, lanes);
+  return point.mask == nullptr ? condition : code_.b.CreateAnd(condition, point.mask);
+}
+
+void PointCode::instr(Point& point, int i, int lanes) {
+  const Instr& it = nest_.instr(i);
+  Value*& result = point.registers[static_cast<std::size_t>(i)];
+  const bool uniform = lanes == 1 || nest_.uniform[static_cast<std::size_t>(i)];
+  switch (it.kind) {
+    case Instr::Kind::Const: result = code_.constant(it.dtype, it.bits); return;
+    case Instr::Kind::Index: result = index(point, i, uniform ? 1 : lanes); return;
+    case Instr::Kind::Load: result = load(point, i, uniform ? 1 : lanes); return;
+    case Instr::Kind::Store: {
+      store(point, i, lanes);
+      result = llvm::PoisonValue::get(code_.b.getInt1Ty());
+      return;
+    }
+    case Instr::Kind::Reduced: HOTLOOP_CHECK(false, "Reduced must directly follow the body"); return;
+    case Instr::Kind::Op: break;
+  }
+  Values args;
+  for (int k = 0; k < 3 && it.args[k] >= 0; ++k) args.push_back(operand(point, it.args[k], uniform ? 1 : lanes));
+  const int last = args.size() == 3 ? it.args[2] : args.size() == 2 ? it.args[1] : it.args[0];
+  result = code_.op(it.op, it.dtype, nest_.instr(last).dtype, args);
+}
+
+Value* PointCode::index(const Point& point, int i, int lanes) {
+  const Instr& it = nest_.instr(i);
+  const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
+  const auto g = static_cast<std::size_t>(use.group);
+  Value* first = code_.b.CreateAdd(point.indices[g], code_.i64(use.displacement));
+  llvm::Type* element = code_.scalar_type(it.dtype);
+  first = code_.b.CreateTrunc(first, element);
+  if (lanes == 1) return first;
+  const std::int64_t step = nest_.index_groups[g].coefficients[static_cast<std::size_t>(nest_.vector_dim)];
+  return code_.b.CreateAdd(code_.widen(first, lanes), code_.lane_numbers(element, lanes, step));
+}
+
+PointCode::Address PointCode::address(const Point& point, int i, int lanes) {
+  const Instr& it = nest_.instr(i);
+  const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
+  if (point.column != nullptr && nest_.squares[static_cast<std::size_t>(i)])
+    return {squares_.column(it.dtype, square(i), point.column), 1};
+  const AccessGroup& group = nest_.groups[static_cast<std::size_t>(use.group)];
+  const std::int64_t bytes = bytes_of(group.dtype);
+  Address at{code_.offset(point.pointers[static_cast<std::size_t>(use.group)], use.displacement * bytes), 0};
+  if (nest_.vector_dim >= 0) at.stride = group.coefficients[static_cast<std::size_t>(nest_.vector_dim)];
+  if (lanes == 1) at.stride = 0;
+  if (group.crossed) {
+    std::vector<llvm::Constant*> elements;
+    for (int l = 0; l < lanes; ++l) {
+      const std::int64_t e = std::int64_t{point.vector} * lanes + l, n = group.crossed->extent;
+      elements.push_back(llvm::ConstantInt::getSigned(code_.b.getInt64Ty(),
+                                                      e / n * group.crossed->outer + e % n * group.crossed->inner));
+    }
+    at.indices = llvm::ConstantVector::get(elements);
+    at.stride = 0;
+  }
+  for (const kernel::Indirect& term : it.access.indirect) {
+    Value* reg = point.registers[static_cast<std::size_t>(term.reg)];
+    llvm::Type* wide = lanes_in(reg) == 1 ? code_.b.getInt64Ty() : code_.type(DType::I64, lanes);
+    reg = nest_.instr(term.reg).dtype == DType::U32 ? code_.b.CreateZExtOrTrunc(reg, wide)
+                                                    : code_.b.CreateSExtOrTrunc(reg, wide);
+    if (lanes_in(reg) == 1) {
+      at.pointer = code_.offset(at.pointer, reg, term.stride * bytes);
+      continue;
+    }
+    reg = code_.b.CreateMul(reg, code_.widen(code_.i64(term.stride), lanes));
+    at.indices = at.indices == nullptr ? reg : code_.b.CreateAdd(at.indices, reg);
+  }
+  if (at.indices != nullptr && at.stride != 0) {
+    at.indices = code_.b.CreateAdd(at.indices, code_.lane_numbers(code_.b.getInt64Ty(), lanes, at.stride));
+  }
+  return at;
+}
+
+Value* PointCode::load(const Point& point, int i, int lanes) {
+  const Instr& it = nest_.instr(i);
+  const Address at = address(point, i, lanes);
+  if (lanes == 1) {
+    Value* predicate = it.args[0] < 0 ? nullptr : operand(point, it.args[0], 1);
+    return code_.load(it.dtype, at.pointer, 0, 1, predicate);
+  }
+  Value* mask = mask_of(point, it.args[0], lanes);
+  if (at.indices != nullptr) return code_.gather(it.dtype, at.pointer, at.indices, mask);
+  if (at.stride == 0 && mask != nullptr && lanes_in(mask) > 1) {  // one address, read if any lane wants it
+    Value* number = code_.load(it.dtype, at.pointer, 0, lanes, code_.b.CreateOrReduce(mask));
+    return code_.b.CreateSelect(mask, number, code_.zero(it.dtype, lanes));
+  }
+  return code_.load(it.dtype, at.pointer, at.stride, lanes, mask);
+}
+
+void PointCode::store(const Point& point, int i, int lanes) {
+  const Instr& it = nest_.instr(i);
+  Value* value = operand(point, it.args[0], lanes);
+  const Address at = address(point, i, lanes);
+  Value* mask = mask_of(point, it.args[1], lanes);
+  if (code_.held != nullptr) code_.held->writes(it.access.buffer);
+  if (at.indices != nullptr) return code_.scatter(it.dtype, value, at.pointer, at.indices, mask);
+  code_.store(it.dtype, value, at.pointer, at.stride, lanes, mask);
+}
+
+}  // namespace hotloop::codegen

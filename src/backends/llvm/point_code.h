@@ -1,0 +1,57 @@
+// The instructions of a nest at one point of it: arithmetic, addresses, loads and stores.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+
+#include "backends/llvm/map_nest.h"
+#include "backends/llvm/squares.h"
+
+namespace hotloop::codegen {
+
+// A set of lanes computed together: where each access group points to, and what the registers hold.
+struct Point {
+  Code::Values pointers;  // by group
+  Code::Values indices;   // by index group
+  Value* mask = nullptr;
+  Code::Values registers;
+  int vector = 0;           // number in a block of vectors
+  Value* column = nullptr;  // of a square
+};
+
+class PointCode {
+ public:
+  PointCode(Code& code, const MapNest& nest) : code_(code), nest_(nest) {}
+
+  // Instructions begin .. end - 1 that the point has no values of yet.
+  void instrs(Point& point, int begin, int end, int lanes);
+  // What does not vary along the vector dim, once in front of its loop.
+  void uniform_instrs(Point& point);
+
+  Squares& squares() { return squares_; }
+  // Memory for the squares that the i-th instruction reads or writes.
+  Value* square(int i);
+
+ private:
+  struct Address {
+    Value* pointer;
+    std::int64_t stride;       // elements from lane to lane
+    Value* indices = nullptr;  // per lane, where it is not a stride
+  };
+  void instr(Point& point, int i, int lanes);
+  Value* operand(const Point& point, int reg, int lanes);
+  Value* mask_of(const Point& point, int predicate, int lanes);  // predicate and tail mask together; null if neither
+  Value* index(const Point& point, int i, int lanes);
+  Address address(const Point& point, int i, int lanes);
+  Value* load(const Point& point, int i, int lanes);
+  void store(const Point& point, int i, int lanes);
+
+  Code& code_;
+  const MapNest& nest_;
+  Squares squares_{code_};
+  std::map<std::tuple<int, std::int64_t, bool>, Value*>
+      square_memory_;  // by group, displacement, and whether it is written
+};
+
+}  // namespace hotloop::codegen
