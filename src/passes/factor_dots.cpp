@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "passes/builder.h"
@@ -92,24 +93,24 @@ class FactorDots {
     Terms terms;
     collect(root, terms);
     std::map<const Node*, Group> groups;  // by the first member
-    std::map<const Node*, bool> is_taken;
+    std::set<const Node*> taken;
     const bool accumulates = is_accumulation(root, terms);
     for (std::size_t i = 0; i < terms.size(); ++i) {
-      if (is_taken[terms[i].node]) continue;
+      if (taken.contains(terms[i].node)) continue;
       const Terms later(terms.begin() + static_cast<std::ptrdiff_t>(i) + 1, terms.end());
       std::optional<Group> best;
       for (const std::size_t varied : {0U, 1U}) {
         Group group = group_of(terms[i], later, varied, accumulates);
-        std::erase_if(group.members, [&](const Node* member) { return is_taken[member]; });
+        std::erase_if(group.members, [&](const Node* member) { return taken.contains(member); });
         if (group.members.size() > (best ? best->members.size() : 1)) best = std::move(group);
       }
       if (!best) continue;
-      for (const Node* member : best->members) is_taken[member] = true;
+      taken.insert(best->members.begin(), best->members.end());
       groups.emplace(terms[i].node, *std::move(best));
     }
     if (groups.empty()) return false;
     builder_.set_generation(root.generation);
-    rebuild_.map().set(result_of(&root), *sum_below(root, groups, is_taken));
+    rebuild_.map().set(result_of(&root), *sum_below(root, groups, taken));
     return true;
   }
 
@@ -159,15 +160,15 @@ class FactorDots {
 
   // The sum of the terms below an addition, each group where its first member was; none where all are added up elsewhere.
   std::optional<Value> sum_below(const Node& add, const std::map<const Node*, Group>& groups,
-                                 std::map<const Node*, bool>& is_taken) {
+                                 const std::set<const Node*>& taken) {
     std::optional<Value> sum;
     for (const Value& v : add.operands) {
       std::optional<Value> term;
       if (is_add(*v.node) && is_inner(*v.node))
-        term = sum_below(*v.node, groups, is_taken);
+        term = sum_below(*v.node, groups, taken);
       else if (const auto group = groups.find(v.node); group != groups.end())
         term = joined(group->second);
-      else if (!is_taken[v.node])
+      else if (!taken.contains(v.node))
         term = rebuild_(v);
       if (term) sum = sum ? builder_.add(*sum, *term) : *term;
     }

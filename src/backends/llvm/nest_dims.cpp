@@ -72,15 +72,13 @@ double cost_of(const MapNest& nest, int rows, int columns) {
 void deal_lanes(MapNest& nest) {
   if (nest.vector_dim < nest.num_outer || nest.num_outer == 0) return;
   const auto gathers = [&](int dim) {
-    int count = 0;
-    for (const Instr& instr : nest.instrs) {
-      if (instr.kind != Instr::Kind::Load && instr.kind != Instr::Kind::Store) continue;
-      const std::int64_t stride = instr.access.index.coefficient(nest.dims[static_cast<std::size_t>(dim)].var);
-      count += stride != 0 && stride != 1;
-    }
-    return count;
+    return std::ranges::count_if(nest.instrs, [&](const Instr& it) {
+      const std::int64_t stride = moves(it) ? stride_along(nest, dim, it) : 0;
+      return stride != 0 && stride != 1;
+    });
   };
-  int best = nest.vector_dim, fewest = gathers(best);
+  int best = nest.vector_dim;
+  std::int64_t fewest = gathers(best);
   for (int d = 0; d < nest.num_outer; ++d) {
     const LoopDim& dim = nest.dims[static_cast<std::size_t>(d)];
     if (dim.dealt || dim.extent * 2 < nest.lanes || gathers(d) >= fewest) continue;

@@ -154,7 +154,6 @@ const Dialect& plain_c() {
               {And, "", "$a & $b", "$a & $b"},
               {Or, "", "$a | $b", "$a | $b"},
               {Xor, "", "$a ^ $b", "$a ^ $b"},
-              // The shift of a negative number to the left is defined by -fwrapv.
               {Shl, "", "hl_shl_$D($a, $b)", ""},
               {Shr, "", "$a >> ($b & (int)(8 * sizeof($T) - 1))", ""},
               {Eq, "$a == $b", "$a == $b", "$a == $b"},

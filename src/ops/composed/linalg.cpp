@@ -227,7 +227,7 @@ Value cholesky_loop(Value a) {
 
 // ---- blocks -----------------------------------------------------------------------------------------------------
 
-Value turned(Value a) { return transpose(a, {1, 0}); }
+using blocks::turned;
 
 // fn(known..., b), linear in b (n,) or (n, k), and its transpose, both of b as a matrix.
 using OfMatrix = std::function<Value(std::span<const Value> known, Value b, bool transposed)>;
@@ -295,8 +295,7 @@ Value cholesky_blocks(Value a, int order) {
     const Value l = cholesky_blocks(v[0], order - 1), u = turned(l);
     const auto divided = [&](Value x) { return solve_upper(u, x, true, order - 1); };
     const Value both = divided(turned(divided(symmetric(v[1]))));
-    const std::int64_t n = l.shape()[0];
-    const Value halved = select(equal(iota(DType::I32, {n, n}, 0), iota(DType::I32, {n, n}, 1)), both * 0.5, both);
+    const Value halved = select(blocks::on_diagonal(l.shape()[0]), both * 0.5, both);
     return std::vector<Value>{l, turned(matmul(blocks::upper_triangle(halved), u))};
   };
   return call_with_rule(trace(plain, ir::types_of(operands), "cholesky"), operands, "cholesky", rule)[0];
@@ -362,9 +361,7 @@ Value solve_with_rule(Value a, Value b, int order) {
 }
 
 Value inverse(Value a, int order) {
-  const std::int64_t n = a.shape()[0];
-  const Value identity = cast(equal(iota(DType::I32, {n, n}, 0), iota(DType::I32, {n, n}, 1)), a.dtype());
-  return solve_with_rule(a, identity, order);
+  return solve_with_rule(a, cast(blocks::on_diagonal(a.shape()[0]), a.dtype()), order);
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ Value i32(std::int64_t n) { return constant(static_cast<double>(n), DType::I32);
 Value numbered(std::int64_t n) { return iota(DType::I32, {n}, 0); }
 Value as_column(Value x) { return expand_dims(x, 1); }
 Value as_row(Value x) { return expand_dims(x, 0); }
-Value turned(Value a) { return transpose(a, {1, 0}); }
 Value starts(std::int64_t n) { return numbered(n / block_of(n)) * i32(block_of(n)); }
 
 Value rows(Value a, Value from, std::int64_t count) {
@@ -41,7 +40,6 @@ Value element(Value x, Value k) {
   return reshape(dynamic_slice(x, at, {1}), {});
 }
 
-Value on_diagonal(std::int64_t n) { return equal(as_column(numbered(n)), as_row(numbered(n))); }
 Value identity(DType dtype, std::int64_t n) { return cast(on_diagonal(n), dtype); }
 
 // Of the transposes of the blocks on u's diagonal: (blocks, rows of one, rows of one), lower triangles.
@@ -96,6 +94,9 @@ Value cholesky_by_rows(Value a) {
 }
 
 }  // namespace
+
+Value turned(Value a) { return transpose(a, {1, 0}); }
+Value on_diagonal(std::int64_t n) { return equal(as_column(numbered(n)), as_row(numbered(n))); }
 
 Value where(Value condition, Value a, Value b) {
   const Value given[] = {condition, a, b};

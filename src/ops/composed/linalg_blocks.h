@@ -38,6 +38,10 @@ Value padded_right_side(Value b);
 Value beginning(Value x, Value of);
 // a, and zeros below the diagonal.
 Value upper_triangle(Value a);
+// a^T.
+Value turned(Value a);
+// (n, n), true on the diagonal.
+Value on_diagonal(std::int64_t n);
 // select() whose operands broadcast.
 Value where(Value condition, Value a, Value b);
 
