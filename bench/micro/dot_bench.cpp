@@ -137,6 +137,9 @@ int main(int argc, char** argv) {
       {"dh, H128", 12, 128, 512},
       {"dW: x^T dz over steps, unpacked", 72, 256, 600, false, true},
       {"dW, H32", 42, 128, 600, false, true},
+      {"dW of slopes, H32", 128, 32, 600, false, true},
+      {"dW of slopes, H64", 256, 64, 400, false, true},
+      {"dW of slopes, H64, few steps", 256, 64, 100, false, true},
       {"dW, H128", 512, 128, 1200, false, true},
       {"dW, H256", 1024, 256, 1200, false, true},
       {"dW, H512", 2048, 512, 1200, false, true},
@@ -148,6 +151,9 @@ int main(int argc, char** argv) {
       {"odd columns, H50", 12, 200, 60},
       {"gates, f64", 12, 256, 72, true, false, DType::F64},
       {"dW, f64", 72, 256, 600, false, true, DType::F64},
+      {"dW of slopes, H32, f64", 128, 32, 600, false, true, DType::F64},
+      {"dW of slopes, H64, f64", 256, 64, 400, false, true, DType::F64},
+      {"dW of slopes, H128, f64", 512, 128, 800, false, true, DType::F64},
   };
   for (const Shape3& shape : shapes) bench_dot(target, shape);
 

@@ -116,15 +116,17 @@ std::set<const Node*> nodes_in_memory(const Graph& graph) {
 }
 
 // A product that sums over the rows passes over its whole result for each tile. One that does not stay in the cache meanwhile (the normal
-// equations of many parameters) wants tiles that bring it enough to multiply.
+// equations of many parameters) wants tiles that bring it enough to multiply, twice as much where it comes from the third cache.
 std::int64_t least_rows(const LoweringContext& context, std::span<const Node* const> nodes) {
-  constexpr std::int64_t dozen = 12, large_sum_bytes = 256 << 10, enough_terms = 48;
+  constexpr std::int64_t dozen = 12, large_sum_bytes = 256 << 10;
   std::int64_t least = dozen;
   for (const Node* n : nodes) {
     if (!ir::is(*n, OpKind::Dot) || row_size(context, result_of(*n, 0)) > 0) continue;
     if (!context.axes().contracts(*n, context.tile_class)) continue;
     const ValueType& sum = n->types[0];
-    if (sum.shape.size() * static_cast<std::int64_t>(size_of(sum.dtype)) < large_sum_bytes) continue;
+    const std::int64_t bytes = sum.shape.size() * static_cast<std::int64_t>(size_of(sum.dtype));
+    if (bytes < large_sum_bytes) continue;
+    const std::int64_t enough_terms = bytes > context.options().target.l2_bytes ? 96 : 48;
     std::int64_t terms = 1;  // of one row
     for (const std::int64_t axis : n->attrs.integers("lhs_contract"))
       if (context.axes().axis_in(n->operands[0], context.tile_class) != static_cast<int>(axis))

@@ -87,6 +87,44 @@ TEST_P(LlvmDots, DotInParts) {
   }
 }
 
+// Where tiles of columns are narrow and A leaves the second cache, blocks of it are packed, and all columns pass over one before the next: rows in blocks
+// of two heights, columns that fill no tile, steps that fill no part, segments of unequal length, and steps of a number known at run time.
+TEST_P(LlvmDots, RowsOfALargeProductArePackedInBlocks) {
+  const auto transposed = [&](DType dtype, std::int64_t m, const std::vector<KDim>& k, int num_segments,
+                              bool in_place) {
+    constexpr std::int64_t n = 65;
+    std::int64_t steps = 1;
+    for (const KDim& dim : k) steps *= dim.extent.bound;
+    ProgramBuilder p(target(), k.back().extent.bound);
+    const int a = p.argument(dtype, steps * m), b = p.argument(dtype, steps * n), start = p.argument(dtype, n),
+              c = p.result(dtype, m * n);
+    Dot dot;
+    dot.dtype = dtype;
+    dot.m = {m, -1};
+    dot.n = {n, -1};
+    for (int segment = 0; segment < num_segments; ++segment) {
+      dot.segments.push_back({at(a), at(b), 1, 1, k, false});
+      dot.segments.back().k[0].extent.bound -= 9 * segment;
+    }
+    dot.c = at(c);
+    dot.init = in_place ? dot.c : at(start);
+    dot.c_m = n;
+    dot.init_m = in_place ? n : 0;
+    dot.init_n = dot.c_n = 1;
+    p.add(dot);
+    if (in_place) p.add(dot);
+    return p.build();
+  };
+  constexpr std::int64_t n = 65, m = 131, m_f32 = 170, rows = 7;
+  const Program single = transposed(f32, m_f32, {{{390, -1}, m_f32, n}}, 1, false);
+  check(single);
+  check(transposed(f64, m, {{{251, -1}, m, n}}, 2, true));
+  check(transposed(f64, m, {{{36, -1}, rows * m, rows * n}, {{rows, rows_var}, m, n}}, 1, false), {5});
+  if (std::string(GetParam()) != "avx2") return;
+  const std::string source = compile_llvm(single, {.keep_source = true, .cache_dir = {}})->source;
+  EXPECT_NE(source.find("load <6 x float>"), std::string::npos) << "six rows of A at a time go to the block";
+}
+
 // Columns of B that lie apart are packed beside it before many rows pass over them, also where k is short.
 TEST_P(LlvmDots, ColumnsApartArePackedOnce) {
   for (const DType dtype : {f32, f64}) {

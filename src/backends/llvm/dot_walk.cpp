@@ -15,6 +15,19 @@ std::int64_t depth(const DotSegment& segment) {
   return k;
 }
 
+bool is_long(const Dot& dot) {
+  if (!dot.m.is_static()) return false;
+  double products = 0;
+  for (const DotSegment& s : dot.segments)
+    products += static_cast<double>(dot.m.bound) * static_cast<double>(dot.n.bound) * static_cast<double>(depth(s));
+  return products > 1e8;
+}
+
+bool starts_from_c(const Dot& dot) {
+  return dot.init && dot.init->buffer == dot.c.buffer && dot.init->index == dot.c.index && dot.init_m == dot.c_m &&
+         dot.init_n == dot.c_n;
+}
+
 bool alternates(const kernel::Target& target, const Dot& dot) {
   std::int64_t bytes = 0;
   for (const DotSegment& s : dot.segments)

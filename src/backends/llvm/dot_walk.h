@@ -10,6 +10,13 @@ namespace hotloop::codegen {
 // Steps along all of k.
 std::int64_t depth(const kernel::DotSegment& segment);
 
+// Long enough on its own that a cancelled call must not wait for its end: some 10 ms of a slow core. Others end soon, and polling
+// loops stand around them.
+bool is_long(const kernel::Dot& dot);
+
+// Whether accumulators start from what lies at C.
+bool starts_from_c(const kernel::Dot& dot);
+
 // Steps along k that are evenly spaced in both operands become one dim.
 std::vector<kernel::KDim> collapsed(const kernel::DotSegment& segment);
 

@@ -1,0 +1,175 @@
+// What emits a Dot: register tiles of rows and columns. An element's accumulator takes its steps in the order of the kernel IR whatever the tile, so tile
+// shapes are chosen for speed alone: panels of columns outside, blocks of rows inside (the panel of B stays in cache), all segments accumulated
+// in registers.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "backends/llvm/code.h"
+#include "backends/llvm/dot_walk.h"
+
+namespace hotloop::codegen {
+
+class DotEmitter {
+ public:
+  using Values = Code::Values;
+
+  // `arguments`: see emit_dot().
+  DotEmitter(Code& code, const kernel::Dot& dot, const Values& arguments)
+      : code_(code),
+        dot_(dot),
+        lanes_(dot.n.is_static() && dot.n.bound == 1 ? 1 : lanes_of(dot.dtype)),  // one column fills no vector
+        bytes_(bytes_of(dot.dtype)) {
+    auto argument = arguments.begin();
+    c_ = *argument++;
+    if (dot.init) init_ = *argument++;
+    for (const kernel::DotSegment& s : dot.segments) {
+      Segment segment{argument[0], argument[1], s.a_m, s.b_n, s.packed, depth(s), collapsed(s), {}};
+      argument += 2;
+      for (const kernel::KDim& dim : segment.k) {
+        segment.extents.push_back(dim.extent.is_static() ? code.i64(dim.extent.bound) : *argument++);
+      }
+      segments_.push_back(std::move(segment));
+    }
+    m_ = dot.m.is_static() ? code.i64(dot.m.bound) : *argument++;
+    if (alternates(code.state().program.target, dot)) backwards_ = *argument++;
+    if (is_long(dot)) cancel_ = *argument;
+  }
+
+  void emit();
+
+ private:
+  struct Segment {
+    Value* a;
+    Value* b;
+    std::int64_t a_m, b_n;
+    bool packed;
+    std::int64_t depth;
+    std::vector<kernel::KDim> k;
+    Values extents;
+  };
+  // A tile of columns: first column `first` (+ `loop_columns` if not null), `vectors` logical vectors of which the
+  // last has `last_lanes` lanes; `panel_vectors` of them are one panel of a packed B.
+  struct Tile {
+    std::int64_t first;
+    Value* loop_columns;
+    int vectors, panel_vectors;
+    int last_lanes;
+  };
+
+  using TileBody = std::function<void(const Tile&)>;
+
+  Tile tile_of_panels(std::int64_t side, Value* column = nullptr) const {
+    const int panel = code_.state().program.target.dot_vectors;
+    return {0, column, static_cast<int>(side) * panel, panel, lanes_};
+  }
+
+  void columns(std::int64_t begin, std::int64_t end, std::int64_t side, const TileBody& body);
+  void tile_of(const Tile& tile);
+  Value* column_offset(Value* pointer, const Tile& tile, std::int64_t elements_per_column);
+  std::int64_t num_row_blocks(const Tile& tile) const;
+  struct RowRange {
+    std::int64_t begin, end, height;  // whole blocks of that height
+  };
+  // A static number of rows, in blocks as equal as can be: at most two heights.
+  std::vector<RowRange> row_ranges(const Tile& tile) const {
+    const std::int64_t m = dot_.m.bound, blocks = num_row_blocks(tile), low = m / blocks,
+                       high_rows = m % blocks * (low + 1);
+    std::vector<RowRange> ranges;
+    if (high_rows > 0) ranges.push_back({0, high_rows, low + 1});
+    if (high_rows < m) ranges.push_back({high_rows, m, low});
+    return ranges;
+  }
+  void unless_cancelled(const std::function<void()>& body);
+  // body(row, rows) for blocks of rows.
+  void row_blocks(const Tile& tile, const std::function<void(Value*, std::int64_t)>& body);
+  Value* tail_of(const Tile& tile, int vector);
+  void block(const Tile& tile, Value* row, std::int64_t rows);
+  void store_c(Values values, const Tile& tile, Value* row, std::int64_t rows);
+  Value* address_of_c(const Tile& tile, Value* row);
+  Values from_c(const Tile& tile, Value* row, std::int64_t rows);
+  static Value*& at(Values& values, const Tile& tile, std::int64_t i, int j) {
+    return values[static_cast<std::size_t>(i * tile.vectors + j)];
+  }
+  Values initial(const Tile& tile, Value* row, std::int64_t rows);
+  // Whether accumulators start from numbers of their own, which may come from far: products of all steps, as long as a sequence. Processors fetch
+  // ahead along lines that lie side by side, but a block of rows reads a few of each.
+  bool waits_for_init(const Tile& tile) const;
+  // Where lies what the same rows of the next tile of columns start from; in the last one, what they would in rows that follow, as those of the next
+  // step do, which goes through the tiles the other way. It is fetched a line a step, since a processor drops what it is asked for all at once.
+  // Where nothing lies nothing is fetched, and nothing fails.
+  Value* next_init(const Tile& tile, Value* row);
+  void prefetch(Value* line);
+
+  // Deep products (dot_parts.cpp), cut along k: a part of the panel of B that fits the first cache is packed beside it, all rows pass over it, and
+  // between the parts accumulators wait in C.
+  // A k of many parts, and rows enough to pay for packing and for accumulators that come and go; or columns that lie apart, which every
+  // block of rows would gather anew.
+  bool is_deep(const Tile& tile) const;
+  // Steps of k whose columns of a tile fill half of the first cache.
+  std::int64_t part_steps(const Tile& tile) const;
+  // Whose accumulators need not wait in C.
+  bool is_one_part(const Tile& tile) const;
+  void parts(const Tile& tile);
+  // `length` iterations of a dim of k, with all of the dims within it.
+  struct Part {
+    std::size_t dim;
+    Value *length, *a, *b;
+  };
+  // Parts of `steps` steps at most: of dim d, or of one further in where a single iteration of d is more than that.
+  void cut(const Segment& segment, std::size_t d, std::int64_t steps, Value* a, Value* b,
+           const std::function<void(const Part&)>& body);
+  // A tile of few columns uses a number of A few times. Where A leaves the second cache it would come from the third for each tile, and where its steps
+  // lie a power of two apart, as those of a wide layer's slopes do, they even drive each other out. Then a block of A, of some rows and a part of
+  // k, is packed as it is read, and all columns pass over it before the next one.
+  bool is_large(const Tile& tile) const;
+  void blocks_of_a(const Tile& widest, const std::function<void(const TileBody&)>& all_columns);
+  // Copies `extent` iterations of dim d of `rows` rows, of which `height` at a time lie beside each other in a panel of `depth` steps; gives where the next
+  // step of the first panel is to lie. Some steps at a time, so that lines of A are read once.
+  Value* pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, Value* rows, std::int64_t height,
+                   Value* depth, Value* to);
+  // `depth` steps of packed rows and packed columns.
+  Values packed_steps(const Segment& segment, const Tile& tile, std::int64_t rows, Value* depth, Value* a, Value* b,
+                      Values accumulators);
+  // Room on the stack, in the entry block: one for the whole function.
+  Value* part_buffer(std::int64_t bytes);
+  // Copies the columns of a tile for `extent` iterations of dim d to `to`, zeros beyond the last column; gives the end.
+  Value* pack_part(const Segment& segment, std::size_t d, Value* extent, const Tile& tile, Value* b, Value* to);
+  // steps() over `extent` iterations of dim d with B packed as it is read: the last of the carried values is where.
+  Values part_of(const Segment& segment, std::size_t d, Value* extent, const Tile& tile, std::int64_t rows, Value* a,
+                 const Values& carried);
+
+  // Steps of k for one register tile (dot_steps.cpp).
+  // Elements from one step of dim d to the next in B. Panels are whole logical vectors wide.
+  std::int64_t b_step(const Segment& segment, std::size_t d, const Tile& tile) const;
+  Values steps(const Segment& segment, std::size_t d, const Tile& tile, std::int64_t rows, Value* a, Value* b,
+               Values accumulators);
+  // Columns of B that lie apart while the steps of dim d lie side by side, as in W^T x.
+  bool reads_transposed(const Segment& segment, std::size_t d) const;
+  // As many vectors of B as have steps in a square of lanes, for vector j of the tile.
+  Values load_square(const Segment& segment, const Tile& tile, Value* b, int j, std::int64_t steps);
+  // steps() of the last dim, where squares of B are turned in registers.
+  Values transposed_steps(const Segment& segment, std::size_t d, const Tile& tile, std::int64_t rows, Value* a,
+                          Value* b, Values accumulators);
+  Value* load_a(const Segment& segment, Value* a, std::int64_t i);
+  Value* load_b(const Segment& segment, const Tile& tile, Value* b, int j);
+  // One step of k. The shorter side of the tile is held in registers, the other one passes through.
+  void step(const Segment& segment, const Tile& tile, std::int64_t rows, Value* a, Value* b, Values& accumulators);
+
+  Code& code_;
+  const kernel::Dot& dot_;
+  int lanes_;
+  std::int64_t bytes_, budget_ = 1;
+  Value* c_;
+  Value* init_ = nullptr;
+  Value* m_;
+  Value* backwards_ = nullptr;  // i1: the last panel comes first
+  Value* cancel_ = nullptr;     // of a long dot
+  Value* ahead_ = nullptr;      // what is fetched during the first steps of a block, see next_init()
+  llvm::AllocaInst* part_buffer_ = nullptr;
+  std::int64_t part_bytes_ = 0;
+  std::vector<Segment> segments_;
+};
+
+}  // namespace hotloop::codegen
