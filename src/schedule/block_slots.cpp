@@ -4,6 +4,7 @@
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block_lowering.h"
+#include "schedule/filled_tables.h"
 
 namespace hotloop {
 
@@ -40,17 +41,6 @@ bool keeps_index(const LoweringContext& context, const Node& node, Value operand
     return d;
   };
   return long_axes(operand.shape()) == long_axes(node.types[0].shape);
-}
-
-// What is read to compute the node; the operand that is replaced in place stands where it stood.
-std::vector<Value> operands_read(const Node& node) {
-  std::vector<Value> operands = node.operands;
-  if (!ir::is(node, OpKind::DynamicUpdate)) return operands;
-  if (const auto kept = kept_part(node)) {
-    operands[1] = kept->otherwise;
-    operands.push_back(kept->mask);
-  }
-  return operands;
 }
 
 bool is_light_op(const Node& node, DType dtype) {
@@ -251,11 +241,12 @@ void BlockLowering::place_copy(std::size_t t) {
   }
 }
 
-// By lanes, what a loop computes again and again lies with the rows innermost until it ends.
+// By lanes, what a loop computes again and again lies with the rows innermost until it ends. A table that it only fills, at places of each row's own,
+// would have to be turned then, and is scattered either way.
 bool BlockLowering::changes_layout(const BlockTarget& target) const {
   const Value v = target.value;
   return ir::is(*v.node, OpKind::Loop) && context_.by_lanes() && context_.axes().axis_in(v, context_.tile_class) >= 0 &&
-         !target.overwrites && !context_.has_rows_innermost(v, target.storage);
+         !target.overwrites && !context_.has_rows_innermost(v, target.storage) && !is_only_filled(context_, v);
 }
 
 void BlockLowering::place() {

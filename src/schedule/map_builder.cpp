@@ -187,6 +187,16 @@ std::optional<KeptPart> kept_part(const Node& update) {
   return KeptPart{choice.operands[0], choice.operands[2]};
 }
 
+std::vector<Value> operands_read(const Node& node) {
+  std::vector<Value> operands = node.operands;
+  if (!ir::is(node, OpKind::DynamicUpdate)) return operands;
+  if (const auto kept = kept_part(node)) {
+    operands[1] = kept->otherwise;
+    operands.push_back(kept->mask);
+  }
+  return operands;
+}
+
 void MapBuilder::add_update(const Node& node, const Storage& target) {
   const Value update = context_.resolve(node.operands[1]);
   const auto kept = kept_part(node);

@@ -115,6 +115,9 @@ struct KeptPart {
 };
 std::optional<KeptPart> kept_part(const Node& update);
 
+// What is read to compute the node; the operand that is replaced in place stands where it stood.
+std::vector<Value> operands_read(const Node& node);
+
 // What combines the numbers of a reduction.
 ir::ScalarOp combiner_of(const Node& reduce);
 // The axis of the operand along which lanes run, if any: the innermost long one, where no axis within it is left over and those hold few

@@ -152,6 +152,27 @@ TEST_P(LlvmMaps, StridesBroadcastsIndicesAndPredicates) {
   }
 }
 
+// Long rows for which nothing is written are passed over, short ones behind a mask.
+TEST_P(LlvmMaps, RowsThatWriteNothingArePassedOver) {
+  for (const std::int64_t n : {5, 64, 75, 160}) {
+    constexpr std::int64_t rows = 7;
+    ProgramBuilder p(target());
+    const int x = p.argument(f32, rows * n * 3), y = p.result(f32, rows * n), z = p.result(i32, rows * n);
+    const Var r = p.var("r"), i = p.var("i");
+    MapBuilder m({{r, {rows, -1}}, {i, {n, -1}}}, 2, 1);
+    const int wanted =
+        m.op(ScalarOp::Lt, DType::Bool, m.index(i32, Affine::of(r, -2) + 7), m.constant<std::int32_t>(3));
+    const int value = m.load(f32, at(x, Affine::of(r, n * 3) + Affine::of(i, 3)));
+    m.store(f32, at(y, Affine::of(r, n) + Affine::of(i)), value, wanted);
+    m.store(i32, at(z, Affine::of(r, n) + Affine::of(i)), m.index(i32, Affine::of(i, 2) + Affine::of(r)), wanted);
+    p.add(m.build());
+    check(p.build());
+    if (HasFatalFailure()) return;
+    const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
+    if (n % 16 == 0) EXPECT_EQ(source.find("masked.store"), std::string::npos) << n << source;
+  }
+}
+
 // A number that some lanes want, as of a slope that is padded, is read once; nowhere if no lane does.
 TEST_P(LlvmMaps, OneAddressForSomeLanesIsNoGather) {
   for (const DType dtype : {f32, f64})

@@ -301,6 +301,44 @@ kernel::Program growing(Table kind) {
   return program;
 }
 
+// What a row was after each of its steps: a table that the loop fills at the row's own count, 18 numbers long. What the loop reads of it: nothing, the entry
+// before, or whether to go on.
+enum class Looks { Never, Back, WhetherToGoOn };
+
+std::vector<Value> recorded(Values in, Looks looks) {
+  constexpr std::int64_t steps = 18;
+  const auto entry = [](Values c) { return reshape(dynamic_slice(c[2], std::vector<Value>{c[1]}, {1}), {}); };
+  const auto goes_on = [&](Values c) {
+    const Value below = less(c[0], in[2]);
+    return looks == Looks::WhetherToGoOn ? bit_and(below, less(entry(c), in[2])) : below;
+  };
+  const auto step = [&](Values c) {
+    const Value next = c[0] + in[1] * (c[0] + like(c[0], 1));
+    const Value before = looks == Looks::Back ? next + like(next, 0.125) * entry(c) : next;
+    const Value table = dynamic_update(c[2], reshape(next, {1}), std::vector<Value>{c[1]});
+    return std::vector<Value>{before, c[1] + constant(1, DType::I32), table};
+  };
+  const Value start = constant(0, DType::I32), empty = constant(-1, in[0].dtype(), {steps});
+  const auto out = while_loop(goes_on, step, std::vector<Value>{in[0], start, empty}, steps);
+  return {out[2], out[0]};
+}
+
+// It would be turned row by row when rows finish; it is scattered either way.
+TEST(StreamLanes, ATableThatIsOnlyFilledIsTheResult) {
+  const std::vector<Array> inputs = rows_of(Rows::Random, 3000, DType::F32, 5);
+  for (const Looks looks : {Looks::Never, Looks::Back, Looks::WhetherToGoOn}) {
+    const std::string what = "looks " + std::to_string(static_cast<int>(looks));
+    const TracedFunction fn = vmap([&](Values in) { return recorded(in, looks); }, {0, 0, 0});
+    const kernel::Program program = program_of(fn, inputs);
+    const bool keeps_one = std::ranges::any_of(program.buffers, [&](const kernel::Buffer& b) {
+      return b.space == kernel::Space::Worker && b.elements == slots_of(program) * 18;
+    });
+    EXPECT_EQ(keeps_one, looks != Looks::Never) << what;
+    expect_rows_of_small_batches(fn, inputs, what);
+    expect_oracle(fn, inputs, {{}});
+  }
+}
+
 // The factors of a dot are reads like those of a map.
 TEST(StreamLanes, NoRowSeesWhatOthersLeftInATable) {
   EXPECT_EQ(slots_of(growing(Table::ComputedFirst)), 16);

@@ -255,7 +255,27 @@ class MapEmitter {
 
   void vector_loop(Point point) {
     if (!has_reduced_dims()) at_point_.uniform_instrs(point);
-    cut_vector_dim(extent(nest_.vector_dim), OuterBlocks{*this, point});
+    const auto all_vectors = [&] { cut_vector_dim(extent(nest_.vector_dim), OuterBlocks{*this, point}); };
+    const int condition = condition_of_rows();
+    if (condition < 0) return all_vectors();
+    Value*& holds = point.registers[static_cast<std::size_t>(condition)];
+    code_.when(std::exchange(holds, code_.b.getTrue()), all_vectors);
+  }
+
+  // What decides for whole rows whether anything is written, -1 if nothing does: long rows for which it does not hold are passed over at once.
+  int condition_of_rows() const {
+    constexpr std::int64_t least_vectors = 4;  // a branch that is not foreseen costs as much as some masked stores
+    const LoopDim& dim = nest_.dims[static_cast<std::size_t>(nest_.vector_dim)];
+    if (has_reduced_dims() || code_.held != nullptr) return -1;
+    if (dim.is_static() && dim.extent <= (least_vectors - 1) * nest_.lanes) return -1;
+    int condition = -1;
+    for (const Instr& it : nest_.instrs) {
+      if (it.kind != Instr::Kind::Store) continue;
+      const int predicate = it.args[1];
+      if (predicate < 0 || (condition >= 0 && predicate != condition)) return -1;
+      condition = predicate;
+    }
+    return condition >= 0 && nest_.hoistable[static_cast<std::size_t>(condition)] ? condition : -1;
   }
 
   // The vector dim and the square dim, square by square.

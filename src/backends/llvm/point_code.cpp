@@ -35,7 +35,7 @@ Value* PointCode::operand(const Point& point, int reg, int lanes) {
 }
 
 Value* PointCode::mask_of(const Point& point, int predicate, int lanes) {
-  if (predicate < 0) return point.mask;
+  if (predicate < 0 || point.registers[static_cast<std::size_t>(predicate)] == code_.b.getTrue()) return point.mask;
   Value* condition = operand(point, predicate, lanes);
   return point.mask == nullptr ? condition : code_.b.CreateAnd(condition, point.mask);
 }
