@@ -1,9 +1,11 @@
 // GFLOP/s of the Dot micro-kernels and ns an element of some Maps, one thread, the best of many short runs, in
 // time of this thread, which other programs stretch less.
-//   dot_bench [target] [--ir]      target: avx512, avx2, portable; default: the best this machine runs
+//   dot_bench [target] [--ir]            target: avx512, avx2, portable; default: the best this machine runs
+//   dot_bench [target] [--ir] M N K...   products of these shapes alone, A as it lies in a step and as it lies over many
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <string>
@@ -119,14 +121,25 @@ template <class Body> void bench_map(const Target& target, const char* what, std
 
 int main(int argc, char** argv) {
   Target target = host_target();
+  std::vector<std::int64_t> extents;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--ir") == 0) {
       print_source = true;
+    } else if (const std::int64_t extent = std::atoll(argv[i]); extent > 0) {
+      extents.push_back(extent);
     } else {
       target = target_named(argv[i]);
     }
   }
   std::printf("target %s\n", target.name.c_str());
+  for (std::size_t i = 0; i + 3 <= extents.size(); i += 3) {
+    for (const DType dtype : {DType::F32, DType::F64}) {
+      bench_dot(target, {"A by rows", extents[i], extents[i + 1], extents[i + 2], false, false, dtype});
+      bench_dot(target, {"A by rows, B packed", extents[i], extents[i + 1], extents[i + 2], true, false, dtype});
+      bench_dot(target, {"A by columns", extents[i], extents[i + 1], extents[i + 2], false, true, dtype});
+    }
+  }
+  if (!extents.empty()) return 0;
   const Shape3 shapes[] = {
       {"gates: [x; h] W", 12, 256, 72},
       {"gates, run-time rows", 12, 256, 72, true, false, DType::F32, true},

@@ -74,10 +74,10 @@ void DotEmitter::cut(const Segment& segment, std::size_t d, std::int64_t steps, 
 }
 
 bool DotEmitter::is_large(const Tile& tile) const {
-  constexpr std::int64_t few_vectors = 1, many_tiles = 4, enough_steps = 64;  // to pay for packing
+  constexpr std::int64_t few_vectors = 1, few_tiles = 2, enough_steps = 64;  // to pay for packing
   const kernel::Target& target = code_.state().program.target;
   if (!dot_.m.is_static() || dot_.pairs || tile.vectors > few_vectors) return false;
-  if (dot_.n.bound < many_tiles * tile.vectors * lanes_) return false;
+  if (dot_.n.bound <= few_tiles * tile.vectors * lanes_) return false;
   return std::ranges::all_of(segments_, [&](const Segment& s) {
     return !s.packed && s.a_m == 1 && s.depth >= enough_steps && dot_.m.bound * s.depth * bytes_ > target.l2_bytes / 4;
   });
