@@ -19,6 +19,15 @@ def cpu_name():
     return platform.processor() or platform.machine()
 
 
+def vectors():
+    """The widest that the processor has; on which Hotloop's default target depends."""
+    try:
+        flags = pathlib.Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
+    except OSError:
+        return "unknown"
+    return "AVX-512" if "avx512f" in flags else "AVX2" if {"avx2", "fma"} <= set(flags) else "128-bit vectors"
+
+
 def revision():
     done = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"], capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
@@ -35,6 +44,7 @@ def load():
 def describe():
     return {
         "cpu": cpu_name(),
+        "vectors": vectors(),
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.platform(),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),

@@ -132,8 +132,9 @@ def _first_results(results, meta, names):
 
 def header(meta):
     m = meta["machine"]
+    machine = ", ".join(filter(None, [m["cpu"], m.get("vectors"), f"{m['cores']} cores"]))
     lines = [
-        f"{m['cpu']}, {m['cores']} cores; {m['date']}; revision {m['revision']}; {meta['rounds']} rounds in turns of about {meta['seconds']} s; "
+        f"{machine}; {m['date']}; revision {m['revision']}; {meta['rounds']} rounds in turns of about {meta['seconds']} s; "
         f"threads {', '.join(map(str, meta['threads']))}{', pinned' if meta['pin'] else ''}. Load at the start: {m['load_at_start']}. "
         f"OPENBLAS_CORETYPE: {m['OPENBLAS_CORETYPE']}.",
         "",
