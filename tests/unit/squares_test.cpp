@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "compiled.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
@@ -22,7 +23,7 @@ Array numbers(DType dtype, const Shape& shape, int seed) {
 void expect_oracle(const TracedFunction& fn, const std::vector<Array>& inputs) {
   const auto graph = trace(fn, ir::types_of(inputs));
   const auto oracle = ir::evaluate(*graph, inputs);
-  for (const char* target : {"avx512", "avx2", "portable"}) {
+  for (const std::string& target : testing::runnable_targets()) {
     CompileOptions options;
     options.target = target;
     const auto got = compile(graph, options)(inputs);
