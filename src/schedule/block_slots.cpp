@@ -301,16 +301,11 @@ void BlockLowering::place() {
 // Whether v replaces a part of the carry `old`, or is the carry of a loop that starts from it, and nothing else that computes v reads
 // `old`: then both may be one memory.
 bool BlockLowering::updates_in_place(Value v, Value old) {
-  const Node& node = *v.node;
-  std::size_t from = 0;
-  if (ir::is(node, OpKind::Loop) && v.index < node.attrs.integer("num_carry"))
-    from = static_cast<std::size_t>(v.index);
-  else if (!ir::is(node, OpKind::DynamicUpdate))
-    return false;
-  if (context_.resolve(node.operands[from]) != old) return false;
+  const std::optional<std::size_t> from = replaced_operand(v);
+  if (!from || context_.resolve(v.node->operands[*from]) != old) return false;
   std::map<ValueKey, bool> reads;
-  std::vector<Value> others = operands_read(node);
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(from));
+  std::vector<Value> others = operands_read(*v.node);
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(*from));
   for (const Value& o : others) collect_reads(o, false, reads);
   return !reads.contains(key_of(old));
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "ir/op_def.h"
@@ -25,17 +26,14 @@ class Replacements {
     Value v = body.outputs()[carry];
     for (; v != body.inputs()[carry]; v = v.node->operands[found.replaced_[v.node]]) {
       const Node& node = *v.node;
+      const std::optional<std::size_t> replaced = replaced_operand(v);
+      if (!replaced || (ir::is(node, OpKind::Loop) && !is_only_filled(context, v))) return std::nullopt;
       found.tables_.insert(key_of(v));
-      if (ir::is(node, OpKind::DynamicUpdate)) {
-        found.replaced_[&node] = 0;
-        for (std::size_t i = 2; i < node.operands.size(); ++i)
-          by_row = by_row || context.axes().axis_in(node.operands[i], context.tile_class) >= 0;
-      } else if (is_only_filled(context, v)) {
-        found.replaced_[&node] = static_cast<std::size_t>(v.index);
-        by_row = true;
-      } else {
-        return std::nullopt;
-      }
+      found.replaced_[&node] = *replaced;
+      // Places that a loop within fills are its rows' own, or it would not be one that only fills.
+      by_row = by_row || ir::is(node, OpKind::Loop) ||
+               std::ranges::any_of(std::span(node.operands).subspan(2),
+                                   [&](Value start) { return context.axes().axis_in(start, context.tile_class) >= 0; });
     }
     found.tables_.insert(key_of(v));
     return by_row ? std::optional(found) : std::nullopt;

@@ -187,6 +187,13 @@ std::optional<KeptPart> kept_part(const Node& update) {
   return KeptPart{choice.operands[0], choice.operands[2]};
 }
 
+std::optional<std::size_t> replaced_operand(Value v) {
+  if (ir::is(*v.node, OpKind::DynamicUpdate)) return 0;
+  if (ir::is(*v.node, OpKind::Loop) && v.index < v.node->attrs.integer("num_carry"))
+    return static_cast<std::size_t>(v.index);
+  return std::nullopt;
+}
+
 std::vector<Value> operands_read(const Node& node) {
   std::vector<Value> operands = node.operands;
   if (!ir::is(node, OpKind::DynamicUpdate)) return operands;

@@ -115,6 +115,9 @@ struct KeptPart {
 };
 std::optional<KeptPart> kept_part(const Node& update);
 
+// The operand that v is with parts replaced: a dynamic_update's first, or what a loop's carry begins with.
+std::optional<std::size_t> replaced_operand(Value v);
+
 // What is read to compute the node; the operand that is replaced in place stands where it stood.
 std::vector<Value> operands_read(const Node& node);
 

@@ -111,6 +111,8 @@ class DotEmitter {
   std::int64_t part_steps(const Tile& tile) const;
   // Whose accumulators need not wait in C.
   bool is_one_part(const Tile& tile) const;
+  // Puts into C what accumulators start from.
+  void begin_in_c(const Tile& tile);
   void parts(const Tile& tile);
   // `length` iterations of a dim of k, with all of the dims within it.
   struct Part {

@@ -28,9 +28,13 @@ bool DotEmitter::is_one_part(const Tile& tile) const {
          std::ranges::all_of(segments_[0].k, is_static);
 }
 
+void DotEmitter::begin_in_c(const Tile& tile) {
+  if (starts_from_c(dot_)) return;
+  row_blocks(tile, [&](Value* row, std::int64_t rows) { store_c(initial(tile, row, rows), tile, row, rows); });
+}
+
 void DotEmitter::parts(const Tile& tile) {
-  if (!starts_from_c(dot_) && !is_one_part(tile))
-    row_blocks(tile, [&](Value* row, std::int64_t rows) { store_c(initial(tile, row, rows), tile, row, rows); });
+  if (!is_one_part(tile)) begin_in_c(tile);
   Value* const packed = part_buffer(part_steps(tile) * tile.vectors * kernel::vector_bytes);
   Tile beside = tile;
   beside.panel_vectors = tile.vectors;
@@ -85,10 +89,7 @@ bool DotEmitter::is_large(const Tile& tile) const {
 
 void DotEmitter::blocks_of_a(const Tile& widest, const std::function<void(const TileBody&)>& all_columns) {
   constexpr std::int64_t block_bytes = 128 << 10;  // on the stack, and with room for the rest in the second cache
-  if (!starts_from_c(dot_))
-    all_columns([&](const Tile& tile) {
-      row_blocks(tile, [&](Value* row, std::int64_t rows) { store_c(initial(tile, row, rows), tile, row, rows); });
-    });
+  all_columns([&](const Tile& tile) { begin_in_c(tile); });
   std::int64_t deepest = 1;
   for (const Segment& segment : segments_) deepest = std::max(deepest, segment.depth);
   const std::int64_t steps = std::min(part_steps(widest), deepest),
@@ -137,10 +138,9 @@ Value* DotEmitter::pack_rows(const Segment& segment, std::size_t d, Value* exten
         Value* source = code_.offset(from, row, bytes_);
         Value* target = code_.offset(carried[0], code_.b.CreateMul(row, depth), bytes_);
         for (std::int64_t u = 0; u < count; ++u)
-          code_.store(
-              factor_dtype(dot_),
-              code_.load(factor_dtype(dot_), code_.offset(source, u * a_step), 1, static_cast<int>(height), nullptr),
-              code_.offset(target, u * height * bytes_), 1, static_cast<int>(height), nullptr);
+          code_.store(dot_.dtype,
+                      code_.load(dot_.dtype, code_.offset(source, u * a_step), 1, static_cast<int>(height), nullptr),
+                      code_.offset(target, u * height * bytes_), 1, static_cast<int>(height), nullptr);
       });
       return {code_.offset(carried[0], count * height * bytes_)};
     })[0];
@@ -154,15 +154,12 @@ Values DotEmitter::packed_steps(const Segment& segment, const Tile& tile, std::i
                                 Value* b, Values accumulators) {
   Segment packed = segment;
   packed.packed = true;
-  packed.a_m = 1;
-  Tile beside = tile;
-  beside.panel_vectors = tile.vectors;
   const std::int64_t a_step = rows * bytes_, b_step = tile.vectors * lanes_ * bytes_;
   const auto run = [&](Value* begin, Value* end, std::int64_t count) {
     accumulators = code_.loop(begin, end, count, accumulators, [&](Value* k, Values now) {
       Value *a_k = code_.offset(a, k, a_step), *b_k = code_.offset(b, k, b_step);
       for (std::int64_t u = 0; u < count; ++u)
-        step(packed, beside, rows, code_.offset(a_k, u * a_step), code_.offset(b_k, u * b_step), now);
+        step(packed, tile, rows, code_.offset(a_k, u * a_step), code_.offset(b_k, u * b_step), now);
       return now;
     });
   };
@@ -242,4 +239,5 @@ Values DotEmitter::part_of(const Segment& segment, std::size_t d, Value* extent,
   Value* main = code_.b.CreateSub(extent, code_.b.CreateURem(extent, code_.i64(unroll)));
   return run(main, extent, 1, run(code_.i64(0), main, unroll, carried));
 }
+
 }  // namespace hotloop::codegen

@@ -1,0 +1,111 @@
+// Maps that reduce, by the llvm backend.
+#include "llvm_backend.h"
+
+namespace hotloop::kernel {
+namespace {
+
+class LlvmReductions : public LlvmBackend {};
+
+TEST_P(LlvmReductions, Reductions) {
+  for (const DType dtype : {f32, f64, i32}) {
+    for (const int vector_dim : {0, 1, 2, -1}) {
+      for (const std::int64_t n : {1, 9, 16, 47, 80, 201}) {
+        constexpr std::int64_t rows = 5, middle = 3;
+        ProgramBuilder p(target(), rows);
+        const int x = p.argument(dtype, rows * middle * n);
+        const Var r = p.var("r"), k = p.var("k"), i = p.var("i");
+        // Outer: r. Reduced: k, i.
+        MapBuilder m({{r, {rows, rows_var}}, {k, {middle, -1}}, {i, {n, -1}}}, 1, vector_dim);
+        const int a = m.load(dtype, at(x, Affine::of(r, middle * n) + Affine::of(k, n) + Affine::of(i)));
+        const int square = m.op(ScalarOp::Mul, dtype, a, a);
+        const int sum = m.reduced(ScalarOp::Add, dtype, a), squares = m.reduced(ScalarOp::Add, dtype, square);
+        const int most = m.reduced(ScalarOp::Max, dtype, a), least = m.reduced(ScalarOp::Min, dtype, a);
+        const int fused = is_float(dtype) ? m.reduced(ScalarOp::Fma, dtype, square, a) : least;
+        const int mean = m.op(ScalarOp::Mul, dtype, sum, squares);
+        for (const int reg : {sum, mean, most, least, fused})
+          m.store(dtype, at(p.result(dtype, rows), Affine::of(r)), reg);
+        p.add(m.build());
+        check(p.build(), {1, 4, 5});
+      }
+    }
+  }
+}
+
+// As many rows as a vector has lanes are reduced together; what is left over, by itself.
+TEST_P(LlvmReductions, ReductionsOfManyRows) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t rows : {2, 7, 8, 16, 17, 31, 32, 75}) {
+      for (const std::int64_t n : {5, 16, 40, 100}) {
+        ProgramBuilder p(target());
+        const int w = p.argument(dtype, rows * n), x = p.argument(dtype, n), bias = p.argument(dtype, rows);
+        const int y = p.result(dtype, rows), largest = p.result(dtype, rows);
+        const Var r = p.var("r"), k = p.var("k");
+        MapBuilder m({{r, {rows, -1}}, {k, {n, -1}}}, 1, 1);
+        const int a = m.load(dtype, at(w, Affine::of(r, n) + Affine::of(k)));
+        const int product = m.op(ScalarOp::Mul, dtype, a, m.load(dtype, at(x, Affine::of(k))));
+        const int sum = m.reduced(ScalarOp::Add, dtype, product), most = m.reduced(ScalarOp::Max, dtype, product);
+        const int moved = m.op(ScalarOp::Add, dtype, m.load(dtype, at(bias, Affine::of(r))), sum);
+        m.store(dtype, at(y, Affine::of(r)), moved);
+        m.store(dtype, at(largest, Affine::of(r)), most);
+        p.add(m.build());
+        const Program program = p.build();
+        check(program);
+        if (HasFatalFailure()) return;
+        // Few of them meet in short vectors, since moves between distant lanes are slow.
+        if (rows > (dtype == f32 ? 4 : 2)) continue;
+        const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+        EXPECT_NE(source.find(dtype == f32 ? "fadd <4 x float>" : "fadd <2 x double>"), std::string::npos) << source;
+      }
+    }
+  }
+}
+
+TEST_P(LlvmReductions, ColumnSumsWithManyVectors) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t n : {3, 16, 48, 64, 100, 256}) {
+      constexpr std::int64_t rows = 13;
+      ProgramBuilder p(target(), rows);
+      const int x = p.argument(dtype, rows * n), w = p.argument(dtype, rows), y = p.result(dtype, n);
+      const int product = p.result(dtype, n), nan = p.result(dtype, n);
+      const Var r = p.var("r"), i = p.var("i");
+      MapBuilder m({{i, {n, -1}}, {r, {rows, rows_var}}}, 1, 0);
+      const int a = m.load(dtype, at(x, Affine::of(r, n) + Affine::of(i)));
+      const int b = m.op(ScalarOp::Mul, dtype, a, m.load(dtype, at(w, Affine::of(r))));
+      const int root_of_b = m.op(ScalarOp::Sqrt, dtype, b);  // NaN where b is negative
+      const int sum = m.reduced(ScalarOp::Add, dtype, b), all = m.reduced(ScalarOp::Mul, dtype, b);
+      const int root = m.reduced(ScalarOp::Max, dtype, root_of_b);
+      m.store(dtype, at(y, Affine::of(i)), sum);
+      m.store(dtype, at(product, Affine::of(i)), all);
+      m.store(dtype, at(nan, Affine::of(i)), root);
+      p.add(m.build());
+      check(p.build(), {0, 1, 12, 13});
+    }
+  }
+}
+
+TEST_P(LlvmReductions, BoolReductionsAndConstants) {
+  constexpr std::int64_t rows = 7, n = 27;
+  ProgramBuilder p(target());
+  std::mt19937 random(9);
+  const int x = p.constant(random_values(f32, rows * n, random));
+  const int any = p.result(DType::Bool, rows), all = p.result(DType::Bool, rows), bits = p.result(i64, rows);
+  const Var r = p.var("r"), i = p.var("i");
+  MapBuilder m({{r, {rows, -1}}, {i, {n, -1}}}, 1, 1);
+  const int a = m.load(f32, at(x, Affine::of(r, n) + Affine::of(i)));
+  const int big = m.op(ScalarOp::Gt, DType::Bool, a, m.constant(1.9f));
+  const int most = m.op(ScalarOp::Lt, DType::Bool, a, m.constant(1.9f));
+  const int number = m.index(i64, Affine::of(i) + Affine::of(r, 100));
+  const int o = m.reduced(ScalarOp::Or, DType::Bool, big), e = m.reduced(ScalarOp::And, DType::Bool, most);
+  const int x_or = m.reduced(ScalarOp::Or, i64, number);
+  m.store(DType::Bool, at(any, Affine::of(r)), o);
+  m.store(DType::Bool, at(all, Affine::of(r)), e);
+  m.store(i64, at(bits, Affine::of(r)), x_or);
+  p.add(m.build());
+  check(p.build());
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmReductions, testing::Values("avx512", "avx2", "portable"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace hotloop::kernel
