@@ -365,8 +365,8 @@ void check_gradient(std::uint64_t seed) {
 
 TEST(RandomRows, AreTheOraclesAndTheSameBitsAlone) { for_seeds(check_program, 8); }
 // Those that failed: views of what a loop gives that is cut into tiles inside (55); such a loop was cut along another axis than that of
-// a variable number of rows (770).
-TEST(RandomRows, GradientsAreTheOraclesForAnyThreadsRowsAndMemory) { for_seeds(check_gradient, 8, {55, 770}); }
+// a variable number of rows (770); a row that was held in registers was read where a predicate left it out (7041).
+TEST(RandomRows, GradientsAreTheOraclesForAnyThreadsRowsAndMemory) { for_seeds(check_gradient, 8, {55, 770, 7041}); }
 
 }  // namespace
 }  // namespace hotloop::testing

@@ -107,6 +107,38 @@ TEST_P(LlvmInPlace, WhatIsOverwrittenIsForgotten) {
   }
 }
 
+// Rows that lie in registers, read where a predicate holds: of the first lanes, in the first rows, or nowhere. As from memory, the others are 0.
+TEST_P(LlvmInPlace, WhatAPredicateLeavesOutIsZero) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t first_lanes : {0, 2, 5}) {
+      for (const std::int64_t first_rows : {0, 1, 2}) {
+        constexpr std::int64_t n = 5, rows = 2;
+        ProgramBuilder p(target());
+        const int x = p.argument(dtype, rows * n), y = p.result(dtype, rows * n), kept = p.shared(dtype, rows * n);
+        const Var t = p.var("t"), r = p.var("r"), i = p.var("i");
+        For loop{t, {2, -1}, false, {}, {}, {}};
+        const Affine here = Affine::of(r, n) + Affine::of(i);
+        MapBuilder twice({{r, {rows, -1}}, {i, {n, -1}}}, 2, 1);
+        const int number = twice.load(dtype, at(x, here));
+        twice.store(dtype, at(kept, here), twice.op(ScalarOp::Add, dtype, number, number));
+        loop.body.push_back({twice.build()});
+        MapBuilder some({{r, {rows, -1}}, {i, {n, -1}}}, 2, 1);
+        const auto is_before = [&](const Affine& index, std::int64_t end) {
+          return some.op(ScalarOp::Lt, DType::Bool, some.index(i32, index),
+                         some.constant(static_cast<std::int32_t>(end)));
+        };
+        const int wanted = some.op(ScalarOp::And, DType::Bool, is_before(Affine::of(i), first_lanes),
+                                   is_before(Affine::of(r), first_rows));
+        some.store(dtype, at(y, here), some.load(dtype, at(kept, here), wanted));
+        loop.body.push_back({some.build()});
+        p.add(loop);
+        check(p.build());
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // Rows of a few numbers beside a transposed operand fill vectors, whatever the length of a row.
 TEST_P(LlvmInPlace, RowsOfAFewNumbersAndATransposedOperand) {
   for (const DType dtype : {f32, f64}) {

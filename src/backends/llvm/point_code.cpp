@@ -125,7 +125,10 @@ Value* PointCode::load(const Point& point, int i, int lanes) {
     Value* number = code_.load(it.dtype, at.pointer, 0, lanes, code_.b.CreateOrReduce(mask));
     return code_.b.CreateSelect(mask, number, code_.zero(it.dtype, lanes));
   }
-  return code_.load(it.dtype, at.pointer, at.stride, lanes, mask);
+  Value* numbers = code_.load(it.dtype, at.pointer, at.stride, lanes, mask);
+  // What is held instead has numbers in all lanes; behind a tail nobody asks for them.
+  const bool may_be_held = it.args[0] >= 0 && mask != nullptr && code_.held != nullptr;
+  return may_be_held ? code_.b.CreateSelect(mask, numbers, code_.zero(it.dtype, lanes)) : numbers;
 }
 
 void PointCode::store(const Point& point, int i, int lanes) {
