@@ -6,13 +6,23 @@ namespace hotloop {
 
 using kernel::Block;
 
-IndexSpace space_of(const LoweringContext& context, Value v) {
+namespace {
+
+// With `whole_rows` all numbers of a row are one point.
+IndexSpace points_of(const LoweringContext& context, Value v, bool whole_rows) {
   IndexSpace space;
-  const bool is_short = context.is_short_row(v);
   for (int i = 0; i < v.rank(); ++i)
-    if (v.shape()[i] != 1 && (!is_short || context.axes().axis_class(v, i) == context.tile_class))
+    if (v.shape()[i] != 1 && (!whole_rows || context.axes().axis_class(v, i) == context.tile_class))
       space.outer.push_back(context.extent(v, i));
   return space;
+}
+
+}  // namespace
+
+IndexSpace space_of(const LoweringContext& context, Value v) { return points_of(context, v, context.is_short_row(v)); }
+
+IndexSpace space_of_copy(const LoweringContext& context, Value v, bool turns) {
+  return points_of(context, v, context.is_short_row(v) && !(turns && context.is_turned_in_squares(v)));
 }
 
 kernel::Stmt fill(LoweringContext& context, int buffer, const kernel::Affine& offset, std::int64_t elements,
@@ -31,13 +41,19 @@ kernel::Stmt fill(LoweringContext& context, int buffer, const kernel::Affine& of
 
 Block lower_copies(LoweringContext& context, std::span<const BlockTarget> copies) {
   Block block;
+  std::vector<IndexSpace> spaces;
+  for (const BlockTarget& copy : copies) {
+    const auto source = context.find(copy.value);
+    const bool turns = source && context.has_rows_innermost(copy.value, *source) !=
+                                     context.has_rows_innermost(copy.value, copy.storage);
+    spaces.push_back(space_of_copy(context, copy.value, turns));
+  }
   std::vector<bool> done(copies.size());
   for (std::size_t i = 0; i < copies.size(); ++i) {
     if (done[i]) continue;
-    const IndexSpace space = space_of(context, copies[i].value);
-    MapBuilder builder(context, space);
+    MapBuilder builder(context, spaces[i]);
     for (std::size_t j = i; j < copies.size(); ++j) {
-      if (done[j] || !(space_of(context, copies[j].value) == space)) continue;
+      if (done[j] || !(spaces[j] == spaces[i])) continue;
       builder.add(copies[j].value, &copies[j].storage, false);
       done[j] = true;
     }

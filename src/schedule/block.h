@@ -42,6 +42,8 @@ kernel::Block lower_copies(LoweringContext& context, std::span<const BlockTarget
 // Points of a value's index space: its axes longer than one; of a short row only the axis of the tile.
 struct IndexSpace;
 IndexSpace space_of(const LoweringContext& context, Value v);
+// Of a copy of v. Short rows of more than a few numbers that are turned (they lie with the rows innermost on one side only) are a nest.
+IndexSpace space_of_copy(const LoweringContext& context, Value v, bool turns);
 
 // Sets `elements` of a buffer from `offset` on to the same number.
 kernel::Stmt fill(LoweringContext& context, int buffer, const kernel::Affine& offset, std::int64_t elements,

@@ -233,7 +233,7 @@ void BlockLowering::place_copy(std::size_t t) {
   const Value v = targets_[t].value;
   std::map<ValueKey, bool> reads;
   collect_reads(v, true, reads);
-  const std::size_t s = slot_for_map_of(v, space_of(context_, v), reads, false);
+  const std::size_t s = slot_for_map_of(v, space_of_copy(context_, v, changes_layout(targets_[t])), reads, false);
   slots_[s].items.push_back({v, true, t, targets_[t].accumulate});
   for (const auto& [key, same_point] : reads) {
     const auto [it, fresh] = slots_[s].reads.try_emplace(key, same_point);
@@ -241,12 +241,15 @@ void BlockLowering::place_copy(std::size_t t) {
   }
 }
 
-// By lanes, what a loop computes again and again lies with the rows innermost until it ends. A table that it only fills, at places of each row's own,
-// would have to be turned then, and is scattered either way.
+// By lanes, what a loop computes again and again lies with the rows innermost until it ends, and what is computed row by row until it is turned. A table
+// that a loop only fills, at places of each row's own, would have to be turned at the end, and is scattered either way.
 bool BlockLowering::changes_layout(const BlockTarget& target) const {
   const Value v = target.value;
-  return ir::is(*v.node, OpKind::Loop) && context_.by_lanes() && context_.axes().axis_in(v, context_.tile_class) >= 0 &&
-         !target.overwrites && !context_.has_rows_innermost(v, target.storage) && !is_only_filled(context_, v);
+  if (!context_.by_lanes() || context_.axes().axis_in(v, context_.tile_class) < 0) return false;
+  if (target.overwrites || target.accumulate || context_.has_rows_innermost(v, target.storage)) return false;
+  if (ir::is(*v.node, OpKind::Loop)) return !is_only_filled(context_, v);
+  if (const auto dot = dots_.find(key_of(v)); dot != dots_.end() && !is_expression(dot->second)) return false;
+  return computes_rows(*v.node) && context_.is_turned_in_squares(v);
 }
 
 void BlockLowering::place() {

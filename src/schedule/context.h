@@ -62,6 +62,12 @@ class LoweringContext {
   bool in_tile() const { return in_tile_; }
   // In a tile by lanes: whether v has so few numbers a row that a point of a statement computes all of them.
   bool is_short_row(Value v) const { return by_lanes_ && has_few_numbers_a_row(v); }
+  // Of a short row: whether it has so many numbers that it is turned by a nest, in squares. At a point of its own each number of a row is code of its own,
+  // which moves lane by lane what does not lie with the rows innermost.
+  bool is_turned_in_squares(Value v) const {
+    constexpr std::int64_t few_numbers = 8;
+    return is_short_row(v) && v.shape().size() > few_numbers * axes_.extent(tile_class);
+  }
   bool has_few_numbers_a_row(Value v) const;  // along the tile class
   bool by_lanes() const { return by_lanes_; }
   // Whether what lies at `place` has the rows of the tile side by side.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/op_def.h"
+#include "schedule/map_builder.h"
 
 namespace hotloop {
 
@@ -23,6 +24,13 @@ bool reads_often(const Node& node, std::size_t operand) {
   if (ir::is(node, OpKind::Loop))
     return operand >= static_cast<std::size_t>(node.attrs.integer("num_carry")) && !reads_in_parts(node, operand);
   return ir::is(node, OpKind::Broadcast) && node.types[0].shape.size() > node.operands[operand].shape().size();
+}
+
+// At points that are whole rows.
+bool reads_rows(const LoweringContext& context, const Node& node, std::size_t operand) {
+  if (ir::is(node, OpKind::Dot) && !is_short_dot(context, node)) return false;
+  return computes_rows(node) && context.is_short_row({const_cast<Node*>(&node), 0}) &&
+         context.is_turned_in_squares(node.operands[operand]);
 }
 
 // How many numbers of a row lie one after the other.
@@ -52,7 +60,8 @@ kernel::Block copy_rows_innermost(LoweringContext& context, std::span<const Node
   std::int64_t bytes = 0;
   for (const Node* n : nodes)
     for (std::size_t i = 0; i < n->operands.size(); ++i) {
-      if (!reads_often(*n, i) && !reads_in_parts(*n, i)) continue;
+      const bool often = reads_often(*n, i), in_parts = reads_in_parts(*n, i);
+      if (!often && !in_parts && !reads_rows(context, *n, i)) continue;
       Value v = context.resolve(n->operands[i]);
       while (is_strided_view(*v.node) && !context.is_bound(v)) v = context.resolve(v.node->operands[0]);
       const int axis = context.axes().axis_in(v, context.tile_class);
@@ -60,7 +69,8 @@ kernel::Block copy_rows_innermost(LoweringContext& context, std::span<const Node
       if (std::ranges::any_of(copies, [&](const BlockTarget& c) { return c.value == v; })) continue;
       const auto place = context.find(v);
       if (!place || context.has_rows_innermost(v, *place)) continue;
-      if (!reads_often(*n, i) && run_of_row(v, axis, *place) < least_run) continue;
+      if (in_parts && run_of_row(v, axis, *place) < least_run) continue;
+      if (!often && !in_parts && !context.is_turned_in_squares(v)) continue;  // it shows a part of longer rows
       const std::int64_t numbers = v.shape().size() / v.shape()[axis] * context.extent(v, axis).bound;
       const std::int64_t more = numbers * static_cast<std::int64_t>(size_of(v.dtype()));
       if (bytes + more > most_bytes) continue;

@@ -1,4 +1,4 @@
-// What a tile by lanes reads again and again of memory that has another layout: copied once, with the rows of the tile side by side.
+// What a tile by lanes reads of memory that has another layout, again and again or row by row: copied once, with the rows of the tile side by side.
 #pragma once
 
 #include <span>

@@ -121,6 +121,9 @@ std::optional<std::size_t> replaced_operand(Value v);
 // What is read to compute the node; the operand that is replaced in place stands where it stood.
 std::vector<Value> operands_read(const Node& node);
 
+// Whether a node with short rows computes all numbers of a row at one point, and reads its operands so.
+bool computes_rows(const Node& node);
+
 // What combines the numbers of a reduction.
 ir::ScalarOp combiner_of(const Node& reduce);
 // The axis of the operand along which lanes run, if any: the innermost long one, where no axis within it is left over and those hold few

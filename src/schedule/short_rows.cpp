@@ -9,6 +9,7 @@
 
 namespace hotloop {
 
+using ir::OpKind;
 using ir::ScalarOp;
 using kernel::Affine;
 
@@ -85,9 +86,13 @@ bool is_short_dot(const LoweringContext& context, const Node& dot) {
          });
 }
 
+bool computes_rows(const Node& node) {
+  return ir::is(node, OpKind::Elementwise) || ir::is(node, OpKind::Reduce) || ir::is(node, OpKind::Concat) ||
+         ir::is(node, OpKind::Dot);
+}
+
 std::vector<MapBuilder::Index> MapBuilder::outer_indices(Value v) const {
-  if (!context_.is_short_row(v)) return {outer_index(v)};
-  HOTLOOP_CHECK(outer_vars_.size() == 1, "a short row in a map of another index space");
+  if (!context_.is_short_row(v) || outer_vars_.size() > 1) return {outer_index(v)};
   std::vector<Index> all = {Index{}};
   for (int i = 0; i < v.rank(); ++i) {
     const bool is_rows = context_.axes().axis_class(v, i) == context_.tile_class;

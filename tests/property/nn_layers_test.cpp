@@ -6,7 +6,6 @@
 #include "hotloop/train.h"
 #include "nn_testing.h"
 #include "registry_samples.h"
-#include "schedule/kernel_ir.h"
 #include "user_cells.h"
 
 namespace hotloop::testing {
@@ -78,10 +77,6 @@ std::vector<Case> cases() {
   return all;
 }
 
-// Without AVX-512 no instruction moves the lanes of a vector to places of their own. LLVM 19 takes more than ten minutes for the thousands of single moves
-// that the training step of a solver then makes, where it is in f64 or for any number of rows: a defect, not of these tests.
-bool compiles_for_minutes(const Case& c) { return c.name == "ode" && kernel::host_target().name != "avx512"; }
-
 class NnLayers : public ::testing::TestWithParam<std::size_t> {
  protected:
   const Case c = cases()[GetParam()];
@@ -98,7 +93,6 @@ TEST_P(NnLayers, TrainingStepsAgreeWithTheOracle) {
 }
 
 TEST_P(NnLayers, FewerRowsAreASmallerBatch) {
-  if (compiles_for_minutes(c)) GTEST_SKIP() << "compiles for more than ten minutes without AVX-512: NOT TESTED";
   const Problem small(c.layer, DType::F64, 5, 5), padded(c.layer, DType::F64, 5, 32);
   CompileOptions options;
   options.batch_axes = padded.step.batch_axes;
@@ -107,7 +101,6 @@ TEST_P(NnLayers, FewerRowsAreASmallerBatch) {
 }
 
 TEST_P(NnLayers, StepsAreTheSameForAnyThreadCount) {
-  if (compiles_for_minutes(c)) GTEST_SKIP() << "compiles for more than ten minutes without AVX-512: NOT TESTED";
   const Problem p(c.layer, DType::F32, 50, 50);
   std::vector<Array> first;
   for (const int threads : {1, 3}) {

@@ -10,6 +10,7 @@
 #include "ode_problems.h"
 #include "op_checks.h"
 #include "passes/pipeline.h"
+#include "schedule/accesses.h"
 #include "schedule/schedule.h"
 
 namespace hotloop {
@@ -227,6 +228,23 @@ TEST_P(ShortRows, FillVectorsWithRowsAndGatherNothing) {
   EXPECT_GT(a.side_by_side, 0);
   EXPECT_EQ(a.apart, 0);
   EXPECT_LE(a.maps, 4);  // one for the body; whether to go on, whether any does, and the count
+}
+
+// What is turned on the way into the loop and out of it is a nest: not code for each number of a row, of which a solver's results may have thousands.
+TEST_P(ShortRows, AreTurnedByNestsWhereTheyAreMoreThanAFewNumbers) {
+  constexpr int few_numbers = 8;
+  ScheduleOptions options;
+  options.target = kernel::target_named("avx512");
+  const auto graph = trace([&](Values in) { return run(GetParam(), in); },
+                           ir::types_of(inputs_for(GetParam(), 150, DType::F32)));
+  const auto program = schedule(*passes::optimize(*graph, {}), options);
+  kernel::for_each_statement(program.body, [&](const auto& statement) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(statement)>, kernel::Map>) {
+      Accesses of_map;
+      of_map.count(statement);
+      EXPECT_LE(of_map.apart, few_numbers) << statement.name;
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ShortRows, ::testing::ValuesIn(cases()),
