@@ -249,7 +249,7 @@ bool BlockLowering::changes_layout(const BlockTarget& target) const {
   if (target.overwrites || target.accumulate || context_.has_rows_innermost(v, target.storage)) return false;
   if (ir::is(*v.node, OpKind::Loop)) return !is_only_filled(context_, v);
   if (const auto dot = dots_.find(key_of(v)); dot != dots_.end() && !is_expression(dot->second)) return false;
-  return computes_rows(*v.node) && context_.is_turned_in_squares(v);
+  return computes_rows(*v.node) && turns_in_a_copy(context_, v);
 }
 
 void BlockLowering::place() {

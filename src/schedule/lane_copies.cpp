@@ -30,7 +30,7 @@ bool reads_often(const Node& node, std::size_t operand) {
 bool reads_rows(const LoweringContext& context, const Node& node, std::size_t operand) {
   if (ir::is(node, OpKind::Dot) && !is_short_dot(context, node)) return false;
   return computes_rows(node) && context.is_short_row({const_cast<Node*>(&node), 0}) &&
-         context.is_turned_in_squares(node.operands[operand]);
+         turns_in_a_copy(context, node.operands[operand]);
 }
 
 // How many numbers of a row lie one after the other.
@@ -70,7 +70,7 @@ kernel::Block copy_rows_innermost(LoweringContext& context, std::span<const Node
       const auto place = context.find(v);
       if (!place || context.has_rows_innermost(v, *place)) continue;
       if (in_parts && run_of_row(v, axis, *place) < least_run) continue;
-      if (!often && !in_parts && !context.is_turned_in_squares(v)) continue;  // it shows a part of longer rows
+      if (!often && !in_parts && !turns_in_a_copy(context, v)) continue;  // it shows a part of longer rows
       const std::int64_t numbers = v.shape().size() / v.shape()[axis] * context.extent(v, axis).bound;
       const std::int64_t more = numbers * static_cast<std::int64_t>(size_of(v.dtype()));
       if (bytes + more > most_bytes) continue;

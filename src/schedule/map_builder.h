@@ -123,6 +123,8 @@ std::vector<Value> operands_read(const Node& node);
 
 // Whether a node with short rows computes all numbers of a row at one point, and reads its operands so.
 bool computes_rows(const Node& node);
+// Whether what such a node reads or writes is turned in a copy of its own: one more pass, which should not leave the first cache.
+bool turns_in_a_copy(const LoweringContext& context, Value v);
 
 // What combines the numbers of a reduction.
 ir::ScalarOp combiner_of(const Node& reduce);

@@ -235,8 +235,8 @@ TEST_P(ShortRows, AreTurnedByNestsWhereTheyAreMoreThanAFewNumbers) {
   constexpr int few_numbers = 8;
   ScheduleOptions options;
   options.target = kernel::target_named("avx512");
-  const auto graph = trace([&](Values in) { return run(GetParam(), in); },
-                           ir::types_of(inputs_for(GetParam(), 150, DType::F32)));
+  const auto graph =
+      trace([&](Values in) { return run(GetParam(), in); }, ir::types_of(inputs_for(GetParam(), 150, DType::F32)));
   const auto program = schedule(*passes::optimize(*graph, {}), options);
   kernel::for_each_statement(program.body, [&](const auto& statement) {
     if constexpr (std::is_same_v<std::decay_t<decltype(statement)>, kernel::Map>) {

@@ -46,6 +46,26 @@ TEST(Squares, AreTurnedWhateverTheirEdges) {
       }
 }
 
+// Rows that lie anywhere, some of them twice.
+TEST(Squares, RowsThatAreLookedUpAreTurned) {
+  for (const DType dtype : {DType::F32, DType::F64})
+    for (const std::int64_t rows : {16, 21, 40})
+      for (const std::int64_t columns : {4, 7, 16, 37}) {
+        const auto fn = [](Values in) {
+          return std::vector<Value>{transpose(gather(in[0], in[1], 0), {1, 0}) * in[2]};
+        };
+        Array places(DType::I32, {rows});
+        for (std::int64_t i = 0; i < rows; ++i) places.set(i, static_cast<double>(i * 31 % 23));
+        const std::vector<Array> inputs = {numbers(dtype, {23, columns}, 1), places,
+                                           numbers(dtype, {columns, rows}, 2)};
+        expect_oracle(fn, inputs);
+        CompileOptions options;
+        options.keep_source = true;
+        const auto program = compile(trace(fn, ir::types_of(inputs)), options);
+        if (rows == 40 && columns == 16) EXPECT_NE(program.source().find("@square"), std::string::npos);  // full ones
+      }
+}
+
 // Rows of 40 numbers of 23 samples that a loop leaves side by side: sums over lanes, each by itself.
 TEST(Squares, SumsOfRowsSideBySideKeepTheirOrder) {
   for (const std::int64_t columns : {9, 16, 40}) {

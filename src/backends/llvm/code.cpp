@@ -350,18 +350,57 @@ Value* Code::gather(DType dtype, Value* pointer, Value* indices, Value* mask) {
   if (Value* value = gather_by_vectors(dtype, pointer, indices, mask)) return value;
   const int lanes = lanes_in(indices);
   llvm::Type* memory = memory_type(dtype, lanes);
+  Value* zero = llvm::Constant::getNullValue(memory);
+  if (moves_lane_by_lane(mask)) {
+    Value* addresses = lane_addresses(dtype, pointer, indices, mask, nowhere());
+    Value* all = zero;
+    for (int l = 0; l < lanes; ++l) {
+      Value* number =
+          b.CreateAlignedLoad(memory_type(dtype, 1), lane_pointer(addresses, l), llvm::Align(size_of(dtype)));
+      all = b.CreateInsertElement(all, number, static_cast<std::uint64_t>(l));
+    }
+    return register_value(dtype, b.CreateSelect(widen(mask, lanes), all, zero));
+  }
   Value* pointers = b.CreateGEP(memory_type(dtype, 1), pointer, narrowed(*this, indices));
   Value* active = mask == nullptr ? llvm::Constant::getAllOnesValue(type(DType::Bool, lanes)) : widen(mask, lanes);
-  return register_value(dtype, b.CreateMaskedGather(memory, pointers, llvm::Align(size_of(dtype)), active,
-                                                    llvm::Constant::getNullValue(memory)));
+  return register_value(dtype, b.CreateMaskedGather(memory, pointers, llvm::Align(size_of(dtype)), active, zero));
 }
 
 void Code::scatter(DType dtype, Value* value, Value* pointer, Value* indices, Value* mask) {
   if (held != nullptr) held->forget_store();
   const int lanes = lanes_in(indices);
+  value = memory_value(dtype, widen(value, lanes));
+  if (moves_lane_by_lane(mask)) {
+    Value* addresses = lane_addresses(dtype, pointer, indices, mask, nowhere());
+    for (int l = 0; l < lanes; ++l)
+      b.CreateAlignedStore(b.CreateExtractElement(value, static_cast<std::uint64_t>(l)), lane_pointer(addresses, l),
+                           llvm::Align(size_of(dtype)));
+    return;
+  }
   Value* pointers = b.CreateGEP(memory_type(dtype, 1), pointer, narrowed(*this, indices));
   Value* active = mask == nullptr ? llvm::Constant::getAllOnesValue(type(DType::Bool, lanes)) : widen(mask, lanes);
-  b.CreateMaskedScatter(memory_value(dtype, widen(value, lanes)), pointers, llvm::Align(size_of(dtype)), active);
+  b.CreateMaskedScatter(value, pointers, llvm::Align(size_of(dtype)), active);
+}
+
+// LLVM makes a branch for each lane, which is not foreseen, and starts over at the function's beginning for each.
+bool Code::moves_lane_by_lane(const Value* mask) const {
+  return mask != nullptr && !state_.masks_freely() && !llvm::isa<llvm::Constant>(mask);
+}
+
+Value* Code::lane_addresses(DType dtype, Value* pointer, Value* places, Value* mask, Value* instead) {
+  const int lanes = lanes_in(places);
+  const auto address = [&](Value* of) { return widen(b.CreatePtrToInt(of, b.getInt64Ty()), lanes); };
+  Value* addresses = b.CreateAdd(address(pointer), b.CreateMul(places, widen(i64(bytes_of(dtype)), lanes)));
+  return mask == nullptr ? addresses : b.CreateSelect(widen(mask, lanes), addresses, address(instead));
+}
+
+Value* Code::lane_pointer(Value* addresses, int lane) {
+  return b.CreateIntToPtr(b.CreateExtractElement(addresses, static_cast<std::uint64_t>(lane)), b.getPtrTy());
+}
+
+Value* Code::nowhere() {
+  if (nowhere_ == nullptr) nowhere_ = stack_room(b.getInt64Ty(), 1);
+  return nowhere_;
 }
 
 Value* Code::identity(ir::ScalarOp op, DType dtype) {

@@ -29,6 +29,12 @@ struct ModuleState {
 
   llvm::LLVMContext& context() const { return module.getContext(); }
   const kernel::Buffer& buffer(int index) const { return program.buffers[static_cast<std::size_t>(index)]; }
+  // Without AVX-512 a masked store takes a dozen cycles on some processors. What no other worker writes is then written again as it is, a branch for all
+  // lanes pays sooner.
+  bool masks_freely() const { return register_bytes == 64; }
+  bool blends_stores(int buffer_index) const {
+    return !masks_freely() && buffer(buffer_index).space == kernel::Space::Worker;
+  }
   // A function with the attributes of the target (no fast-math, IEEE denormals).
   llvm::Function* create_function(const std::string& name, llvm::FunctionType* type, bool is_entry);
 };
@@ -92,7 +98,13 @@ class Code {
   // The same of several vectors at once: their results are the first lanes of one vector as long.
   Value* combine_halves(ir::ScalarOp op, DType dtype, Values vectors);
 
+  // Addresses (i64) of a vector's lanes, at `places` elements from the pointer; of those that the mask leaves out `instead`. Null `mask`: of all.
+  Value* lane_addresses(DType dtype, Value* pointer, Value* places, Value* mask, Value* instead);
+
  private:
+  bool moves_lane_by_lane(const Value* mask) const;
+  Value* lane_pointer(Value* addresses, int lane);
+  Value* nowhere();  // where lanes move that a mask leaves out
   Value* lanes_from(Value* vector, int first, int count);
   bool is_short_tail(DType dtype, int count, int lanes) const;
   Value* load_tail(DType dtype, Value* pointer, int count, int lanes);
@@ -115,6 +127,7 @@ class Code {
   Value* splat(Value* like, std::int64_t value);  // an integer constant of the type of `like`
 
   ModuleState& state_;
+  Value* nowhere_ = nullptr;
 };
 
 inline int lanes_in(const Value* value) {

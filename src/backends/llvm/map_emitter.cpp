@@ -264,10 +264,17 @@ class MapEmitter {
 
   // What decides for whole rows whether anything is written, -1 if nothing does: long rows for which it does not hold are passed over at once.
   int condition_of_rows() const {
-    constexpr std::int64_t least_vectors = 4;  // a branch that is not foreseen costs as much as some masked stores
+    // A branch that is not foreseen costs as much as some masked stores.
+    const std::int64_t least_vectors = code_.state().masks_freely() ? 4 : 1;
     const LoopDim& dim = nest_.dims[static_cast<std::size_t>(nest_.vector_dim)];
     if (has_reduced_dims() || code_.held != nullptr) return -1;
     if (dim.is_static() && dim.extent <= (least_vectors - 1) * nest_.lanes) return -1;
+    const int condition = condition_of_stores();
+    return condition >= 0 && nest_.hoistable[static_cast<std::size_t>(condition)] ? condition : -1;
+  }
+
+  // The predicate that all stores have in common, -1 if there is none.
+  int condition_of_stores() const {
     int condition = -1;
     for (const Instr& it : nest_.instrs) {
       if (it.kind != Instr::Kind::Store) continue;
@@ -275,7 +282,7 @@ class MapEmitter {
       if (predicate < 0 || (condition >= 0 && predicate != condition)) return -1;
       condition = predicate;
     }
-    return condition >= 0 && nest_.hoistable[static_cast<std::size_t>(condition)] ? condition : -1;
+    return condition;
   }
 
   // The vector dim and the square dim, square by square.
@@ -284,11 +291,18 @@ class MapEmitter {
     const std::int64_t lanes = nest_.lanes, count = nest_.dims[static_cast<std::size_t>(columns)].extent,
                        whole = count / lanes * lanes;
     const auto band = [&](Value* first, Value* end) {
-      const Point start = points_at(point, first, 1, end)[0];
+      Point start = points_at(point, first, 1, end)[0];
+      at_point_.row_instrs(start);
       Value* active = end == nullptr ? nullptr : code_.b.CreateSub(end, first);
-      loop(columns, code_.i64(0), code_.i64(whole), lanes,
-           [&](Value* column) { square(moved(start, columns, column), active, lanes); });
-      if (whole < count) square(moved(start, columns, code_.i64(whole)), active, count - whole);
+      const auto all_columns = [&] {
+        loop(columns, code_.i64(0), code_.i64(whole), lanes,
+             [&](Value* column) { square(moved(start, columns, column), active, lanes); });
+        if (whole < count) square(moved(start, columns, code_.i64(whole)), active, count - whole);
+      };
+      const int condition = condition_of_stores();
+      if (condition < 0 || !nest_.by_row[static_cast<std::size_t>(condition)]) return all_columns();
+      code_.when(code_.b.CreateOrReduce(code_.widen(at_point_.lanes_where(start, condition), nest_.lanes)),
+                 all_columns);
     };
     Value* n = extent(rows);
     Value* full = code_.b.CreateAnd(n, code_.i64(-lanes));
@@ -321,28 +335,21 @@ class MapEmitter {
 
   void square(const Point& start, Value* active, std::int64_t columns) {
     if (active == nullptr && copies_square(start, columns)) return;
-    const auto at_squares = [&](Instr::Kind kind, const auto& move) {
-      for (std::size_t i = 0; i < nest_.instrs.size(); ++i) {
-        const Instr& it = nest_.instrs[i];
-        if (it.kind != kind || !nest_.squares[i]) continue;
-        const auto group = static_cast<std::size_t>(nest_.uses[i].group);
-        Value* memory = at_point_.square(static_cast<int>(i));
-        Value* there = code_.offset(start.pointers[group], nest_.uses[i].displacement * bytes_of(it.dtype));
-        move(it.dtype, there, nest_.groups[group].coefficients[static_cast<std::size_t>(nest_.vector_dim)], memory);
-      }
+    const auto move_squares = [&](Instr::Kind kind) {
+      for (std::size_t i = 0; i < nest_.instrs.size(); ++i)
+        if (nest_.instrs[i].kind == kind && nest_.squares[i])
+          at_point_.move_square(start, static_cast<int>(i), active, columns);
     };
-    at_squares(Instr::Kind::Load, [&](DType dtype, Value* source, std::int64_t stride, Value* memory) {
-      at_point_.squares().read(dtype, source, stride, active, columns, memory);
-    });
-    at_squares(Instr::Kind::Store, [](DType, Value*, std::int64_t, Value*) {});
+    for (std::size_t i = 0; i < nest_.instrs.size();
+         ++i)  // known before the loop, where code that runs before it needs it
+      if (nest_.squares[i]) at_point_.square(static_cast<int>(i));
+    move_squares(Instr::Kind::Load);
     loop(nest_.square_dim, code_.i64(0), code_.i64(columns), 1, [&](Value* column) {
       Point point = moved(start, nest_.square_dim, column);
       point.column = column;
       at_outer({point}, nest_.lanes);
     });
-    at_squares(Instr::Kind::Store, [&](DType dtype, Value* target, std::int64_t stride, Value* memory) {
-      at_point_.squares().write(dtype, memory, target, stride, active, columns);
-    });
+    move_squares(Instr::Kind::Store);
   }
 
   // Code at points of the outer dims, which may be vectors: the reduction, then the finish.

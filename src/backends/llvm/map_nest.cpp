@@ -218,7 +218,7 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split,
     if (!split) cross(nest);
     if (nest.vector_dim < 0) nest.lanes = 1;
     deal_lanes(nest);
-    if (!split && !in_place) choose_square(nest);
+    if (!split && !in_place) choose_square(state, nest);
   }
   if (split) nest.dims[0].dealt = true;
   // Reduced dims may all have been trivial; their instructions still pass through the accumulator.

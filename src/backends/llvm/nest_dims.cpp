@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
 namespace hotloop::codegen {
 
@@ -16,50 +17,102 @@ std::int64_t stride_along(const MapNest& nest, int dim, const Instr& instr) {
   return instr.access.index.coefficient(nest.dims[static_cast<std::size_t>(dim)].var);
 }
 
+constexpr std::int64_t far_apart = 1 << 20;  // as a stride: no two numbers are near each other
+
+bool is_stored(const MapNest& nest, int buffer) {
+  return std::ranges::any_of(
+      nest.instrs, [&](const Instr& it) { return it.kind == Instr::Kind::Store && it.access.buffer == buffer; });
+}
+
 bool is_stored_before(const MapNest& nest, std::size_t i) {
   return std::any_of(nest.instrs.begin(), nest.instrs.begin() + static_cast<std::ptrdiff_t>(i), [&](const Instr& it) {
     return it.kind == Instr::Kind::Store && it.access.buffer == nest.instrs[i].access.buffer;
   });
 }
 
-// Whether the i-th instruction may move whole squares of `rows` and `columns`.
-bool moves_squares(const MapNest& nest, std::size_t i, int rows, int columns) {
+// By instruction, whether what it computes is the same at all points along the dims.
+std::vector<bool> same_along(const MapNest& nest, const std::vector<int>& dims) {
+  std::vector<bool> same;
+  for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
+    const Instr& it = nest.instrs[i];
+    const auto is_same = [&](int reg) { return reg < 0 || same[static_cast<std::size_t>(reg)]; };
+    bool here =
+        static_cast<int>(i) < nest.body_end && it.kind != Instr::Kind::Store && std::ranges::all_of(it.args, is_same);
+    const auto stays = [&](int dim) { return stride_along(nest, dim, it) == 0; };
+    if (it.kind == Instr::Kind::Load || it.kind == Instr::Kind::Index) here = here && std::ranges::all_of(dims, stays);
+    if (it.kind == Instr::Kind::Load) here = here && !is_stored(nest, it.access.buffer);
+    for (const kernel::Indirect& term : it.access.indirect) here = here && is_same(term.reg);
+    same.push_back(here);
+  }
+  return same;
+}
+
+bool is_looked_up(const Instr& it, const std::vector<bool>& same) {
+  return std::ranges::any_of(it.access.indirect,
+                             [&](const kernel::Indirect& term) { return !same[static_cast<std::size_t>(term.reg)]; });
+}
+
+// What is tried: the dims along which squares have their rows and their columns (-1 for no squares), and what is the same along these.
+struct Trial {
+  Trial(const MapNest& nest, int rows_dim, int columns_dim)
+      : rows(rows_dim), columns(columns_dim), by_column(same_along(nest, {rows})) {
+    if (columns < 0) return;
+    std::vector<int> within = {columns};  // a row: what is summed, too
+    for (int d = nest.num_outer; d < static_cast<int>(nest.dims.size()); ++d) within.push_back(d);
+    by_row = same_along(nest, within);
+  }
+  int rows, columns;
+  std::vector<bool> by_column, by_row;
+};
+
+// Whether the i-th instruction may move whole squares. Its rows lie anywhere, and may be left out; what says where and whether is the same for a row.
+bool moves_squares(const MapNest& nest, std::size_t i, const Trial& trial) {
   const Instr& it = nest.instrs[i];
   const int predicate = it.kind == Instr::Kind::Load ? it.args[0] : it.args[1];
-  if (predicate >= 0 || lanes_of(it.dtype) != nest.lanes) return false;
+  if (lanes_of(it.dtype) != nest.lanes || is_looked_up(it, trial.by_row)) return false;
+  if (predicate >= 0 && !trial.by_row[static_cast<std::size_t>(predicate)]) return false;
   if (it.kind == Instr::Kind::Load && is_stored_before(nest, i)) return false;
   // A square is read once, before the loops over what is summed.
   for (int d = nest.num_outer; d < static_cast<int>(nest.dims.size()); ++d)
     if (stride_along(nest, d, it) != 0) return false;
-  return pays_to_transpose(it.dtype, stride_along(nest, rows, it), stride_along(nest, columns, it),
-                           std::min<std::int64_t>(nest.dims[static_cast<std::size_t>(columns)].extent, nest.lanes));
+  const std::int64_t stride = is_looked_up(it, trial.by_column) ? far_apart : stride_along(nest, trial.rows, it);
+  const std::int64_t extent = nest.dims[static_cast<std::size_t>(trial.columns)].extent;
+  return pays_to_transpose(it.dtype, stride, stride_along(nest, trial.columns, it),
+                           std::min<std::int64_t>(extent, nest.lanes));
 }
 
-std::vector<bool> squares_of(const MapNest& nest, int rows, int columns) {
+std::vector<bool> squares_of(const MapNest& nest, const Trial& trial) {
   std::vector<bool> squares;
   for (std::size_t i = 0; i < nest.instrs.size(); ++i)
-    squares.push_back(moves(nest.instrs[i]) && moves_squares(nest, i, rows, columns));
+    squares.push_back(moves(nest.instrs[i]) && moves_squares(nest, i, trial));
   return squares;
 }
 
-// Of as many points as a vector has lanes, in accesses of whole vectors; columns -1 for none.
-double cost_of(const MapNest& nest, int rows, int columns) {
-  constexpr double a_gather = 20, near_numbers = 5,
-                   a_turn = 6;  // the last: moves between registers, to memory and back
-  const double points = static_cast<double>(nest.dims[static_cast<std::size_t>(rows)].extent), lanes = nest.lanes;
+// Of as many points as a vector has lanes, in accesses of whole vectors.
+double cost_of(const ModuleState& state, const MapNest& nest, const Trial& trial) {
+  constexpr double a_gather = 20, near_numbers = 5, a_masked_store = 10;
+  constexpr double a_turn = 6;  // moves between registers, to memory and back
+  const double points = static_cast<double>(nest.dims[static_cast<std::size_t>(trial.rows)].extent), lanes = nest.lanes;
   const double filled = std::ceil(points / lanes) * lanes / points;  // vectors with empty lanes
-  const auto share_of_square = [&](const Instr& it) {  // each row is an access more, each row that is written two
-    const std::int64_t extent = nest.dims[static_cast<std::size_t>(columns)].extent;
-    return a_turn + (it.kind == Instr::Kind::Store ? 2 : 1) * lanes / std::min(static_cast<double>(extent), lanes);
+  // Each row is an access more, each row that is written or is looked up two.
+  const auto share_of_square = [&](const Instr& it) {
+    const std::int64_t extent = nest.dims[static_cast<std::size_t>(trial.columns)].extent;
+    const bool twice = it.kind == Instr::Kind::Store || !it.access.indirect.empty();
+    return a_turn + (twice ? 2 : 1) * lanes / std::min(static_cast<double>(extent), lanes);
+  };
+  const auto waits_for_mask = [&](const Instr& it) {
+    return it.kind == Instr::Kind::Store && it.args[1] >= 0 && !state.masks_freely() &&
+           !state.blends_stores(it.access.buffer);
   };
   double cost = 0;
   for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
     const Instr& it = nest.instrs[i];
     if (!moves(it)) continue;
-    const std::int64_t stride = std::abs(stride_along(nest, rows, it));
+    const std::int64_t stride =
+        is_looked_up(it, trial.by_column) ? far_apart : std::abs(stride_along(nest, trial.rows, it));
     if (stride <= 1)
-      cost += filled;
-    else if (columns >= 0 && moves_squares(nest, i, rows, columns))
+      cost += waits_for_mask(it) ? a_masked_store : filled;
+    else if (trial.columns >= 0 && moves_squares(nest, i, trial))
       cost += filled * share_of_square(it);
     else
       cost += stride <= 4 ? near_numbers : a_gather;
@@ -90,31 +143,29 @@ void deal_lanes(MapNest& nest) {
   nest.vector_dim = best;
 }
 
-void choose_square(MapNest& nest) {
+void choose_square(const ModuleState& state, MapNest& nest) {
   constexpr double worth_it = 1.5;
   if (nest.dealt_dim >= 0 || nest.period > 1 || nest.lanes < 8) return;
   if (nest.vector_dim < 0 || nest.vector_dim >= nest.num_outer) return;
-  // Along which dims places that are looked up are neighbours is not known here.
-  if (std::ranges::any_of(nest.instrs, [](const Instr& it) { return moves(it) && !it.access.indirect.empty(); }))
-    return;
-  int best_rows = -1, best_columns = -1;
-  double least = cost_of(nest, nest.vector_dim, -1) / worth_it;
+  std::optional<Trial> best;
+  double least = cost_of(state, nest, Trial(nest, nest.vector_dim, -1)) / worth_it;
   for (int rows = 0; rows < nest.num_outer; ++rows)
     for (int columns = 0; columns < nest.num_outer; ++columns) {
       if (rows == columns || !nest.dims[static_cast<std::size_t>(columns)].is_static()) continue;
       if (nest.dims[static_cast<std::size_t>(rows)].extent < nest.lanes) continue;
-      const std::vector<bool> squares = squares_of(nest, rows, columns);
+      const Trial trial(nest, rows, columns);
+      const std::vector<bool> squares = squares_of(nest, trial);
       if (std::ranges::find(squares, true) == squares.end()) continue;
-      const double cost = cost_of(nest, rows, columns);
+      const double cost = cost_of(state, nest, trial);
       if (cost >= least) continue;
       least = cost;
-      best_rows = rows;
-      best_columns = columns;
+      best = trial;
     }
-  if (best_columns < 0) return;
-  nest.vector_dim = best_rows;
-  nest.square_dim = best_columns;
-  nest.squares = squares_of(nest, best_rows, best_columns);
+  if (!best) return;
+  nest.vector_dim = best->rows;
+  nest.square_dim = best->columns;
+  nest.squares = squares_of(nest, *best);
+  nest.by_row = best->by_row;
 }
 
 }  // namespace hotloop::codegen

@@ -22,6 +22,29 @@ void PointCode::uniform_instrs(Point& point) {
   }
 }
 
+void PointCode::row_instrs(Point& point) {
+  for (int i = 0; i < nest_.body_end; ++i) {
+    if (nest_.by_row[static_cast<std::size_t>(i)] && point.registers[static_cast<std::size_t>(i)] == nullptr)
+      instr(point, i, nest_.lanes);
+  }
+}
+
+void PointCode::move_square(const Point& start, int i, Value* active, std::int64_t columns) {
+  const Instr& it = nest_.instr(i);
+  const bool reads = it.kind == Instr::Kind::Load;
+  const int predicate = reads ? it.args[0] : it.args[1];
+  const Address rows = address(start, i, nest_.lanes);
+  if (rows.indices == nullptr && predicate < 0) {
+    if (reads) return squares_.read(it.dtype, rows.pointer, rows.stride, active, columns, square(i));
+    return squares_.write(it.dtype, square(i), rows.pointer, rows.stride, active, columns);
+  }
+  Value* places =
+      rows.indices != nullptr ? rows.indices : code_.lane_numbers(code_.b.getInt64Ty(), nest_.lanes, rows.stride);
+  Value* mask = mask_of(start, predicate, nest_.lanes);
+  if (reads) return squares_.read_at(it.dtype, rows.pointer, places, mask, columns, square(i));
+  squares_.write_at(it.dtype, square(i), rows.pointer, places, mask, columns);
+}
+
 void PointCode::instrs(Point& point, int begin, int end, int lanes) {
   for (int i = begin; i < end; ++i) {
     if (point.registers[static_cast<std::size_t>(i)] == nullptr) instr(point, i, lanes);
@@ -77,8 +100,7 @@ Value* PointCode::index(const Point& point, int i, int lanes) {
 PointCode::Address PointCode::address(const Point& point, int i, int lanes) {
   const Instr& it = nest_.instr(i);
   const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
-  if (point.column != nullptr && nest_.squares[static_cast<std::size_t>(i)])
-    return {squares_.column(it.dtype, square(i), point.column), 1};
+  if (in_square(point, i)) return {squares_.column(it.dtype, square(i), point.column), 1};
   const AccessGroup& group = nest_.groups[static_cast<std::size_t>(use.group)];
   const std::int64_t bytes = bytes_of(group.dtype);
   Address at{code_.offset(point.pointers[static_cast<std::size_t>(use.group)], use.displacement * bytes), 0};
@@ -119,6 +141,7 @@ Value* PointCode::load(const Point& point, int i, int lanes) {
     Value* predicate = it.args[0] < 0 ? nullptr : operand(point, it.args[0], 1);
     return code_.load(it.dtype, at.pointer, 0, 1, predicate);
   }
+  if (in_square(point, i)) return code_.load(it.dtype, at.pointer, 1, lanes, nullptr);  // 0 where a row is left out
   Value* mask = mask_of(point, it.args[0], lanes);
   if (at.indices != nullptr) return code_.gather(it.dtype, at.pointer, at.indices, mask);
   if (at.stride == 0 && mask != nullptr && lanes_in(mask) > 1) {  // one address, read if any lane wants it
@@ -135,7 +158,13 @@ void PointCode::store(const Point& point, int i, int lanes) {
   const Instr& it = nest_.instr(i);
   Value* value = operand(point, it.args[0], lanes);
   const Address at = address(point, i, lanes);
-  Value* mask = mask_of(point, it.args[1], lanes);
+  Value* mask = in_square(point, i) ? nullptr : mask_of(point, it.args[1], lanes);
+  const bool whole = mask != nullptr && point.mask == nullptr && lanes > 1 && at.indices == nullptr && at.stride == 1;
+  if (whole && code_.held == nullptr && code_.state().blends_stores(it.access.buffer)) {
+    Value* old = code_.load(it.dtype, at.pointer, 1, lanes, nullptr);
+    value = code_.b.CreateSelect(code_.widen(mask, lanes), value, old);
+    mask = nullptr;
+  }
   if (code_.held != nullptr) code_.held->writes(it.access.buffer);
   if (at.indices != nullptr) return code_.scatter(it.dtype, value, at.pointer, at.indices, mask);
   code_.store(it.dtype, value, at.pointer, at.stride, lanes, mask);

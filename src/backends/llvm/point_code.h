@@ -29,9 +29,15 @@ class PointCode {
   // What does not vary along the vector dim, once in front of its loop.
   void uniform_instrs(Point& point);
 
-  Squares& squares() { return squares_; }
+  // What is the same for all columns of squares, before the loop over these.
+  void row_instrs(Point& point);
+
   // Memory for the squares that the i-th instruction reads or writes.
   Value* square(int i);
+  // Moves the square of the i-th instruction, a load or a store, which begins at `start`. `active`: how many rows it has; null for as many as lanes.
+  void move_square(const Point& start, int i, Value* active, std::int64_t columns);
+  // Which lanes of a store's predicate hold, null if all do.
+  Value* lanes_where(const Point& point, int predicate) { return mask_of(point, predicate, nest_.lanes); }
 
  private:
   struct Address {
@@ -39,6 +45,9 @@ class PointCode {
     std::int64_t stride;       // elements from lane to lane
     Value* indices = nullptr;  // per lane, where it is not a stride
   };
+  bool in_square(const Point& point, int i) const {
+    return point.column != nullptr && nest_.squares[static_cast<std::size_t>(i)];
+  }
   void instr(Point& point, int i, int lanes);
   Value* operand(const Point& point, int reg, int lanes);
   Value* mask_of(const Point& point, int predicate, int lanes);  // predicate and tail mask together; null if neither
