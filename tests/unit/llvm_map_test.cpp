@@ -173,6 +173,29 @@ TEST_P(LlvmMaps, RowsThatWriteNothingArePassedOver) {
   }
 }
 
+// How many rows there are is not known, but that they fill no vector: there is no code for whole vectors.
+TEST_P(LlvmMaps, FewerRowsThanAVectorHasAreOnePass) {
+  for (const std::int64_t most : {9, 70}) {
+    ProgramBuilder p(target(), most);
+    const int x = p.argument(f32, most * 3), y = p.result(f32, most);
+    const Var r = p.var("r");
+    MapBuilder m({{r, {most, rows_var}}}, 1, 0);
+    const int value = m.load(f32, at(x, Affine::of(r, 3)));
+    m.store(f32, at(y, Affine::of(r)), m.op(ScalarOp::Div, f32, m.constant<float>(1), value));
+    p.add(m.build());
+    check(p.build(), {1, 5, 9});
+    if (HasFatalFailure()) return;
+    const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
+    int divisions = 0;
+    for (std::size_t found = source.find("fdiv"); found != std::string::npos; found = source.find("fdiv", found + 1))
+      ++divisions;
+    if (most == 9)
+      EXPECT_EQ(divisions, 1) << source;
+    else
+      EXPECT_GT(divisions, 1);
+  }
+}
+
 // A number that some lanes want, as of a slope that is padded, is read once; nowhere if no lane does.
 TEST_P(LlvmMaps, OneAddressForSomeLanesIsNoGather) {
   for (const DType dtype : {f32, f64})

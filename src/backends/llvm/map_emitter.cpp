@@ -211,12 +211,18 @@ class MapEmitter {
       if (main < count) block.once(code_.i64(main), static_cast<int>((count - main + lanes - 1) / lanes), n);
       return;
     }
-    const std::int64_t wide = lanes * unroll_;
-    Value* main = code_.b.CreateAnd(n, code_.i64(-wide));
-    block.loop(code_.i64(0), main, wide, unroll_, nullptr);
-    Value* full = code_.b.CreateAnd(n, code_.i64(-lanes));
-    if (unroll_ > 1) block.loop(main, full, lanes, 1, nullptr);
-    block.loop(full, n, lanes, 1, n);
+    // Loops over more points than there can be are left out: their code would be as long as that which runs.
+    const std::int64_t most = nest_.dims[static_cast<std::size_t>(nest_.vector_dim)].extent, wide = lanes * unroll_;
+    Value* done = code_.i64(0);
+    const auto loop_of = [&](std::int64_t points, int vectors) {
+      if (points > most) return;
+      Value* end = code_.b.CreateAnd(n, code_.i64(-points));
+      block.loop(done, end, points, vectors, nullptr);
+      done = end;
+    };
+    loop_of(wide, unroll_);
+    if (unroll_ > 1) loop_of(lanes, 1);
+    block.loop(done, n, lanes, 1, n);
   }
 
   // `count` vectors starting at element `first`; lanes at or beyond `end` (null: none) are masked off.
@@ -340,8 +346,8 @@ class MapEmitter {
         if (nest_.instrs[i].kind == kind && nest_.squares[i])
           at_point_.move_square(start, static_cast<int>(i), active, columns);
     };
-    for (std::size_t i = 0; i < nest_.instrs.size();
-         ++i)  // known before the loop, where code that runs before it needs it
+    // Their memory is known before the loop over their columns, so that code behind it finds it.
+    for (std::size_t i = 0; i < nest_.instrs.size(); ++i)
       if (nest_.squares[i]) at_point_.square(static_cast<int>(i));
     move_squares(Instr::Kind::Load);
     loop(nest_.square_dim, code_.i64(0), code_.i64(columns), 1, [&](Value* column) {

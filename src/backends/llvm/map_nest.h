@@ -48,8 +48,8 @@ struct MapNest {
   // An outer dim that runs through squares of which the vector dim is the other side, and by instruction whether it reads or writes whole squares.
   int square_dim = -1;
   std::vector<bool> squares;
-  std::vector<bool>
-      by_row;  // with squares, by instruction: it computes the same for all columns and all that is summed
+  // With squares, by instruction: whether it computes the same for all columns and all that is summed.
+  std::vector<bool> by_row;
   std::vector<kernel::Instr> instrs;
   int body_end = 0;  // where the Reduced instructions begin
   int finish = 0;    // where they end
