@@ -100,6 +100,7 @@ bool turns_in_a_copy(const LoweringContext& context, Value v) {
 
 std::vector<MapBuilder::Index> MapBuilder::outer_indices(Value v) const {
   if (!context_.is_short_row(v) || outer_vars_.size() > 1) return {outer_index(v)};
+  HOTLOOP_CHECK(outer_vars_.size() == 1, "a short row in a map of another index space");
   std::vector<Index> all = {Index{}};
   for (int i = 0; i < v.rank(); ++i) {
     const bool is_rows = context_.axes().axis_class(v, i) == context_.tile_class;

@@ -181,6 +181,32 @@ TEST_P(LlvmPrograms, EqualStatementsShareTheirCode) {
   check(program);
 }
 
+// What a condition leaves out in a worker's own memory may be written again as it is, but not where another worker may write it: such statements, equal but
+// for where they write, do not share their code.
+TEST_P(LlvmPrograms, OnlyAWorkersOwnMemoryIsWrittenWhereAConditionLeavesOut) {
+  ProgramBuilder p(target());
+  constexpr std::int64_t n = 64;
+  const int x = p.argument(f32, n), y = p.result(f32, n), z = p.result(f32, n), own = p.worker(f32, n);
+  const Var i = p.var("i");
+  for (const int to : {own, y}) {
+    MapBuilder all({{i, {n, -1}}}, 1, 0);
+    all.store(f32, at(to, Affine::of(i)), all.load(f32, at(x, Affine::of(i))));
+    p.add(all.build());
+    MapBuilder some({{i, {n, -1}}}, 1, 0);
+    const int value = some.load(f32, at(x, Affine::of(i)));
+    const int positive = some.op(ScalarOp::Gt, DType::Bool, value, some.constant<float>(0));
+    some.store(f32, at(to, Affine::of(i)), some.op(ScalarOp::Neg, f32, value), positive);
+    p.add(some.build());
+  }
+  MapBuilder copy({{i, {n, -1}}}, 1, 0);
+  copy.store(f32, at(z, Affine::of(i)), copy.load(f32, at(own, Affine::of(i))));
+  p.add(copy.build());
+  const Program program = p.build();
+  EXPECT_NE(compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source.find("masked.store"),
+            std::string::npos);
+  check(program);
+}
+
 // Statement after statement, some with loops in them, in a loop whose counter they use, with a variable that is only known half way.
 TEST_P(LlvmPrograms, LongBlocksAreCutIntoFunctions) {
   constexpr std::int64_t n = 20, num_parts = 300;

@@ -210,6 +210,9 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split,
     if (instr.kind != Instr::Kind::Load && instr.kind != Instr::Kind::Store) continue;
     HOTLOOP_CHECK(state.buffer(instr.access.buffer).dtype == instr.dtype, "an access has the dtype of its buffer");
   }
+  for (const Instr& instr : nest.instrs)
+    nest.blends.push_back(instr.kind == Instr::Kind::Store && instr.args[1] >= 0 &&
+                          state.blends_stores(instr.access.buffer));
   const bool reduces = map.num_outer < static_cast<int>(map.dims.size());
   if (nest.vector_dim >= 0) {
     nest.lanes = kernel::lanes_of_map(nest.instrs);
@@ -218,7 +221,7 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split,
     if (!split) cross(nest);
     if (nest.vector_dim < 0) nest.lanes = 1;
     deal_lanes(nest);
-    if (!split && !in_place) choose_square(state, nest);
+    if (!split && !in_place) choose_square(nest, state.masks_freely());
   }
   if (split) nest.dims[0].dealt = true;
   // Reduced dims may all have been trivial; their instructions still pass through the accumulator.
@@ -282,7 +285,8 @@ std::string MapNest::key() const {
     const Instr& it = instrs[i];
     text << '\n' << static_cast<int>(it.kind) << ' ' << ir::name_of(it.op) << ' ' << name_of(it.dtype);
     for (const int arg : it.args) text << ' ' << arg;
-    text << ' ' << it.bits << ' ' << uses[i].group << ' ' << uses[i].displacement << ' ' << hoistable[i];
+    text << ' ' << it.bits << ' ' << uses[i].group << ' ' << uses[i].displacement << ' ' << hoistable[i] << blends[i];
+    if (square_dim >= 0) text << squares[i] << by_row[i];
     for (const kernel::Indirect& term : it.access.indirect) text << " r" << term.reg << '*' << term.stride;
   }
   return text.str();

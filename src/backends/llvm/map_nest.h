@@ -50,6 +50,7 @@ struct MapNest {
   std::vector<bool> squares;
   // With squares, by instruction: whether it computes the same for all columns and all that is summed.
   std::vector<bool> by_row;
+  std::vector<bool> blends;  // by instruction: a store that leaves points out writes there again what is there
   std::vector<kernel::Instr> instrs;
   int body_end = 0;  // where the Reduced instructions begin
   int finish = 0;    // where they end

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <optional>
+#include <set>
 
 namespace hotloop::codegen {
 
@@ -19,11 +20,6 @@ std::int64_t stride_along(const MapNest& nest, int dim, const Instr& instr) {
 
 constexpr std::int64_t far_apart = 1 << 20;  // as a stride: no two numbers are near each other
 
-bool is_stored(const MapNest& nest, int buffer) {
-  return std::ranges::any_of(
-      nest.instrs, [&](const Instr& it) { return it.kind == Instr::Kind::Store && it.access.buffer == buffer; });
-}
-
 bool is_stored_before(const MapNest& nest, std::size_t i) {
   return std::any_of(nest.instrs.begin(), nest.instrs.begin() + static_cast<std::ptrdiff_t>(i), [&](const Instr& it) {
     return it.kind == Instr::Kind::Store && it.access.buffer == nest.instrs[i].access.buffer;
@@ -32,6 +28,9 @@ bool is_stored_before(const MapNest& nest, std::size_t i) {
 
 // By instruction, whether what it computes is the same at all points along the dims.
 std::vector<bool> same_along(const MapNest& nest, const std::vector<int>& dims) {
+  std::set<int> stored;
+  for (const Instr& it : nest.instrs)
+    if (it.kind == Instr::Kind::Store) stored.insert(it.access.buffer);
   std::vector<bool> same;
   for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
     const Instr& it = nest.instrs[i];
@@ -40,7 +39,7 @@ std::vector<bool> same_along(const MapNest& nest, const std::vector<int>& dims) 
         static_cast<int>(i) < nest.body_end && it.kind != Instr::Kind::Store && std::ranges::all_of(it.args, is_same);
     const auto stays = [&](int dim) { return stride_along(nest, dim, it) == 0; };
     if (it.kind == Instr::Kind::Load || it.kind == Instr::Kind::Index) here = here && std::ranges::all_of(dims, stays);
-    if (it.kind == Instr::Kind::Load) here = here && !is_stored(nest, it.access.buffer);
+    if (it.kind == Instr::Kind::Load) here = here && !stored.contains(it.access.buffer);
     for (const kernel::Indirect& term : it.access.indirect) here = here && is_same(term.reg);
     same.push_back(here);
   }
@@ -89,7 +88,7 @@ std::vector<bool> squares_of(const MapNest& nest, const Trial& trial) {
 }
 
 // Of as many points as a vector has lanes, in accesses of whole vectors.
-double cost_of(const ModuleState& state, const MapNest& nest, const Trial& trial) {
+double cost_of(const MapNest& nest, const Trial& trial, bool masks_freely) {
   constexpr double a_gather = 20, near_numbers = 5, a_masked_store = 10;
   constexpr double a_turn = 6;  // moves between registers, to memory and back
   const double points = static_cast<double>(nest.dims[static_cast<std::size_t>(trial.rows)].extent), lanes = nest.lanes;
@@ -100,9 +99,9 @@ double cost_of(const ModuleState& state, const MapNest& nest, const Trial& trial
     const bool twice = it.kind == Instr::Kind::Store || !it.access.indirect.empty();
     return a_turn + (twice ? 2 : 1) * lanes / std::min(static_cast<double>(extent), lanes);
   };
-  const auto waits_for_mask = [&](const Instr& it) {
-    return it.kind == Instr::Kind::Store && it.args[1] >= 0 && !state.masks_freely() &&
-           !state.blends_stores(it.access.buffer);
+  const auto waits_for_mask = [&](std::size_t i) {
+    const Instr& it = nest.instrs[i];
+    return it.kind == Instr::Kind::Store && it.args[1] >= 0 && !masks_freely && !nest.blends[i];
   };
   double cost = 0;
   for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
@@ -111,7 +110,7 @@ double cost_of(const ModuleState& state, const MapNest& nest, const Trial& trial
     const std::int64_t stride =
         is_looked_up(it, trial.by_column) ? far_apart : std::abs(stride_along(nest, trial.rows, it));
     if (stride <= 1)
-      cost += waits_for_mask(it) ? a_masked_store : filled;
+      cost += waits_for_mask(i) ? a_masked_store : filled;
     else if (trial.columns >= 0 && moves_squares(nest, i, trial))
       cost += filled * share_of_square(it);
     else
@@ -143,12 +142,12 @@ void deal_lanes(MapNest& nest) {
   nest.vector_dim = best;
 }
 
-void choose_square(const ModuleState& state, MapNest& nest) {
+void choose_square(MapNest& nest, bool masks_freely) {
   constexpr double worth_it = 1.5;
   if (nest.dealt_dim >= 0 || nest.period > 1 || nest.lanes < 8) return;
-  if (nest.vector_dim < 0 || nest.vector_dim >= nest.num_outer) return;
+  if (nest.vector_dim < 0 || nest.vector_dim >= nest.num_outer || nest.num_outer < 2) return;
   std::optional<Trial> best;
-  double least = cost_of(state, nest, Trial(nest, nest.vector_dim, -1)) / worth_it;
+  double least = cost_of(nest, Trial(nest, nest.vector_dim, -1), masks_freely) / worth_it;
   for (int rows = 0; rows < nest.num_outer; ++rows)
     for (int columns = 0; columns < nest.num_outer; ++columns) {
       if (rows == columns || !nest.dims[static_cast<std::size_t>(columns)].is_static()) continue;
@@ -156,7 +155,7 @@ void choose_square(const ModuleState& state, MapNest& nest) {
       const Trial trial(nest, rows, columns);
       const std::vector<bool> squares = squares_of(nest, trial);
       if (std::ranges::find(squares, true) == squares.end()) continue;
-      const double cost = cost_of(state, nest, trial);
+      const double cost = cost_of(nest, trial, masks_freely);
       if (cost >= least) continue;
       least = cost;
       best = trial;

@@ -8,6 +8,6 @@ namespace hotloop::codegen {
 // Sums over lanes of numbers that lie apart, of rows that lie side by side: rows fill vectors instead, and each lane's sum is one of its own.
 void deal_lanes(MapNest& nest);
 // Rows side by side in some places and apart in others, where their columns are side by side: squares of both are turned between memory and memory.
-void choose_square(const ModuleState& state, MapNest& nest);
+void choose_square(MapNest& nest, bool masks_freely);
 
 }  // namespace hotloop::codegen

@@ -160,7 +160,7 @@ void PointCode::store(const Point& point, int i, int lanes) {
   const Address at = address(point, i, lanes);
   Value* mask = in_square(point, i) ? nullptr : mask_of(point, it.args[1], lanes);
   const bool whole = mask != nullptr && point.mask == nullptr && lanes > 1 && at.indices == nullptr && at.stride == 1;
-  if (whole && code_.held == nullptr && code_.state().blends_stores(it.access.buffer)) {
+  if (whole && code_.held == nullptr && nest_.blends[static_cast<std::size_t>(i)]) {
     Value* old = code_.load(it.dtype, at.pointer, 1, lanes, nullptr);
     value = code_.b.CreateSelect(code_.widen(mask, lanes), value, old);
     mask = nullptr;
