@@ -34,9 +34,9 @@ class MapEmitter {
     if (nest.dealt_dim >= 0) unroll_ = 1;
     side_by_side_ = weight > 10 && nest.period == 1 && nest.dealt_dim < 0 && hides_latency(weight);
     if (side_by_side_) unroll_ = 2;
-    // One masked loop instead of a loop and a tail, where masks are free and the code is long.
     if (nest.period > 1) unroll_ = nest.period;
-    masked_only_ = nest.period == 1 && code.state().register_bytes == 64 && weight > 40 && code.held == nullptr;
+    // One masked loop instead of a loop and a tail, where masks are free and the code is long.
+    masked_only_ = nest.period == 1 && code.state().masks_freely() && weight > 40 && code.held == nullptr;
   }
 
   // Whether two vectors at once pay in spite of twice the code: a function's instructions wait for one another, and the processor looks only so far
