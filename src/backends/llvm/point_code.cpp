@@ -33,16 +33,14 @@ void PointCode::move_square(const Point& start, int i, Value* active, std::int64
   const Instr& it = nest_.instr(i);
   const bool reads = it.kind == Instr::Kind::Load;
   const int predicate = reads ? it.args[0] : it.args[1];
-  const Address rows = address(start, i, nest_.lanes);
-  if (rows.indices == nullptr && predicate < 0) {
-    if (reads) return squares_.read(it.dtype, rows.pointer, rows.stride, active, columns, square(i));
-    return squares_.write(it.dtype, square(i), rows.pointer, rows.stride, active, columns);
+  const Address at = address(start, i, nest_.lanes);
+  Squares::Rows rows{at.pointer, at.stride, active};
+  if (at.indices != nullptr || predicate >= 0) {
+    rows.places = at.indices != nullptr ? at.indices : code_.lane_numbers(code_.b.getInt64Ty(), nest_.lanes, at.stride);
+    rows.mask = mask_of(start, predicate, nest_.lanes);
   }
-  Value* places =
-      rows.indices != nullptr ? rows.indices : code_.lane_numbers(code_.b.getInt64Ty(), nest_.lanes, rows.stride);
-  Value* mask = mask_of(start, predicate, nest_.lanes);
-  if (reads) return squares_.read_at(it.dtype, rows.pointer, places, mask, columns, square(i));
-  squares_.write_at(it.dtype, square(i), rows.pointer, places, mask, columns);
+  if (reads) return squares_.read(it.dtype, rows, columns, square(i));
+  squares_.write(it.dtype, square(i), rows, columns);
 }
 
 void PointCode::instrs(Point& point, int begin, int end, int lanes) {

@@ -19,19 +19,23 @@ class Squares {
   Value* column(DType dtype, Value* square, Value* column) {
     return code_.offset(square, column, lanes_of(dtype) * bytes_of(dtype));
   }
-  // From and to rows `stride` elements apart. Null `rows`: as many as there are lanes; what others would be reads as 0.
-  void read(DType dtype, Value* source, std::int64_t stride, Value* rows, std::int64_t columns, Value* square);
-  void write(DType dtype, Value* square, Value* target, std::int64_t stride, Value* rows, std::int64_t columns);
-  // From and to rows at places of their own, i64 for each lane, in elements from the pointer on. Null `mask`: all of them; those left out read as 0, and
-  // nothing is written there.
-  void read_at(DType dtype, Value* source, Value* places, Value* mask, std::int64_t columns, Value* square);
-  void write_at(DType dtype, Value* square, Value* target, Value* places, Value* mask, std::int64_t columns);
+  // Rows in memory, `stride` elements apart or each at a place of its own.
+  struct Rows {
+    Value* pointer;
+    std::int64_t stride;
+    Value* count;             // how many there are; null for as many as lanes
+    Value* places = nullptr;  // instead of stride and count: i64 for each lane, in elements from the pointer on
+    Value* mask = nullptr;    // which of the places have rows; null for all
+  };
+  // Rows that are not there read as 0, and nothing is written of them.
+  void read(DType dtype, const Rows& rows, std::int64_t columns, Value* square);
+  void write(DType dtype, Value* square, const Rows& rows, std::int64_t columns);
 
  private:
   Value* lines(DType dtype);  // a square of which each vector holds a row
-  // Calls body(row, where that row lies); of rows left out this is a line of zeros, for all of them the same, that nobody reads once it is written.
-  void at_rows(DType dtype, Value* pointer, Value* places, Value* mask,
-               const std::function<void(Value* row, Value* address)>& body);
+  // Calls body(row, where it lies); of rows that the mask leaves out this is a line of zeros, for all of them the same, that nobody reads once it is
+  // written.
+  void for_each(DType dtype, const Rows& rows, const std::function<void(Value* row, Value* address)>& body);
   Value* mask(DType dtype, std::int64_t columns) {
     return columns < lanes_of(dtype) ? code_.tail_mask(lanes_of(dtype), code_.i64(columns)) : nullptr;
   }
