@@ -112,6 +112,12 @@ Extent LoweringContext::extent(Value v, int axis) const {
   return {bound, -1};
 }
 
+std::int64_t LoweringContext::bytes_of(Value v) const {
+  auto bytes = static_cast<std::int64_t>(size_of(v.dtype()));
+  for (int axis = 0; axis < v.rank(); ++axis) bytes *= extent(v, axis).bound;
+  return bytes;
+}
+
 Extent LoweringContext::total_rows(Value v, int axis) const {
   const bool is_batch = tile_class >= 0 && options_.variable_rows && axes_.axis_class(v, axis) == tile_class;
   return {v.shape()[axis], is_batch ? kernel::rows_var : -1};

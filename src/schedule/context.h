@@ -47,6 +47,8 @@ class LoweringContext {
   kernel::Extent extent(Value v, int axis) const;
   // Whether the axis holds the rows of a tile that the lowering stands in.
   bool is_row_axis(Value v, int axis) const { return in_tile_ && axes_.axis_class(v, axis) == tile_class; }
+  // Memory that v takes, by these extents.
+  std::int64_t bytes_of(Value v) const;
   // The number of rows of the whole batch, for extent().
   kernel::Extent total_rows(Value v, int axis) const;
   // Index along an axis of the whole array from an index inside the tile.

@@ -71,10 +71,8 @@ kernel::Block copy_rows_innermost(LoweringContext& context, std::span<const Node
       if (!place || context.has_rows_innermost(v, *place)) continue;
       if (in_parts && run_of_row(v, axis, *place) < least_run) continue;
       if (!often && !in_parts && !turns_in_a_copy(context, v)) continue;  // it shows a part of longer rows
-      const std::int64_t numbers = v.shape().size() / v.shape()[axis] * context.extent(v, axis).bound;
-      const std::int64_t more = numbers * static_cast<std::int64_t>(size_of(v.dtype()));
-      if (bytes + more > most_bytes) continue;
-      bytes += more;
+      if (bytes + context.bytes_of(v) > most_bytes) continue;
+      bytes += context.bytes_of(v);
       copies.push_back({v, context.allocate(v, "rows"), {}, false});
     }
   kernel::Block block = lower_copies(context, copies);

@@ -125,12 +125,6 @@ bool read_where_written(const Node& loop, int y) {
 
 namespace {
 
-std::int64_t allocated(const LoweringContext& context, Value v) {
-  std::int64_t n = 1;
-  for (int i = 0; i < v.rank(); ++i) n *= context.extent(v, i).bound;
-  return n;
-}
-
 // Short rows that each iteration reads are laid out with the rows innermost first.
 void copy_short_rows(LoweringContext& context, std::span<const Value> values, Block& block) {
   std::vector<BlockTarget> copies;
@@ -269,7 +263,7 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
     const auto nodes = nodes_of(*until);
     statement.test = lower_block(context, nodes, {&target, 1}, {});
     int stop = done->buffer;
-    if (allocated(context, predicate) != 1 || predicate.rank() > 0) {
+    if (predicate.rank() > 0) {
       stop =
           context.new_buffer("stop", DType::Bool, 1, context.in_tile() ? kernel::Space::Worker : kernel::Space::Shared);
       statement.test.push_back(all_done(context, predicate, *done, stop));

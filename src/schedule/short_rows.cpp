@@ -92,10 +92,7 @@ bool computes_rows(const Node& node) {
 }
 
 bool turns_in_a_copy(const LoweringContext& context, Value v) {
-  if (!context.is_turned_in_squares(v)) return false;
-  const int axis = context.axes().axis_in(v, context.tile_class);
-  const std::int64_t numbers = v.shape().size() / v.shape()[axis] * context.extent(v, axis).bound;
-  return numbers * static_cast<std::int64_t>(size_of(v.dtype())) <= context.options().target.l1_bytes;
+  return context.is_turned_in_squares(v) && context.bytes_of(v) <= context.options().target.l1_bytes;
 }
 
 std::vector<MapBuilder::Index> MapBuilder::outer_indices(Value v) const {
