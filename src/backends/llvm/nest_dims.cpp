@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 #include <set>
+#include <span>
 
 namespace hotloop::codegen {
 
@@ -21,8 +22,9 @@ std::int64_t stride_along(const MapNest& nest, int dim, const Instr& instr) {
 constexpr std::int64_t far_apart = 1 << 20;  // as a stride: no two numbers are near each other
 
 bool is_stored_before(const MapNest& nest, std::size_t i) {
-  return std::any_of(nest.instrs.begin(), nest.instrs.begin() + static_cast<std::ptrdiff_t>(i), [&](const Instr& it) {
-    return it.kind == Instr::Kind::Store && it.access.buffer == nest.instrs[i].access.buffer;
+  const int buffer = nest.instrs[i].access.buffer;
+  return std::ranges::any_of(std::span(nest.instrs).first(i), [&](const Instr& it) {
+    return it.kind == Instr::Kind::Store && it.access.buffer == buffer;
   });
 }
 
