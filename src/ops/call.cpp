@@ -115,49 +115,43 @@ std::vector<Value> transpose_call(const TransposeContext& c) {
                  [&](std::span<const Value> v) { return pull_back(*c.node.regions[0], v.first(n), v.subspan(n)); });
 }
 
+std::vector<Value> values_of(std::span<const Batched> batched) {
+  std::vector<Value> values;
+  for (const Batched& b : batched) values.push_back(b.value);
+  return values;
+}
+
 std::vector<Batched> batch_call(const BatchContext& c) {
-  const std::size_t n = c.operands.size();
-  std::vector<Value> operands;
+  const std::vector<Value> operands = values_of(c.operands);
   std::vector<ValueType> types;
-  for (const Batched& b : c.operands) {
-    operands.push_back(b.value);
-    types.push_back(b.value.type());
-  }
-  const Graph& body = *c.node.regions[0];
-  std::vector<Batched> outputs;
-  if (!c.node.attrs.has(jvp_rule_attr)) {
-    std::vector<bool> batched;
-    const auto mapped = trace(
-        [&](std::span<const Value> v) {
-          std::vector<Batched> arguments;
-          for (std::size_t i = 0; i < n; ++i) arguments.push_back({v[i], c.operands[i].batched});
-          std::vector<Value> results;
-          for (const Batched& b : push_batch(body, arguments, c.size)) {
-            batched.push_back(b.batched);
-            results.push_back(b.value);
-          }
-          return results;
-        },
-        types, body.name());
-    const auto results = hotloop::call(mapped, operands, name(c.node), nullptr, remat(c.node));
-    for (std::size_t i = 0; i < results.size(); ++i) outputs.push_back({results[i], batched[i]});
-    return outputs;
-  }
-  // With a rule, which must fit the body, every result is batched.
   std::vector<bool> are_batched;
-  for (const Batched& b : c.operands) are_batched.push_back(b.batched);
-  const auto map = [are_batched, size = c.size](const Graph& graph, std::span<const Value> v) {
+  for (const Batched& b : c.operands) {
+    types.push_back(b.value.type());
+    are_batched.push_back(b.batched);
+  }
+  const bool has_rule = c.node.attrs.has(jvp_rule_attr);
+  // A rule, which takes as many tangents, must fit the body: with one, every result is batched.
+  const auto map = [are_batched, has_rule, size = c.size](const Graph& graph, std::span<const Value> v) {
     std::vector<Batched> arguments;
     for (std::size_t i = 0; i < v.size(); ++i) arguments.push_back({v[i], are_batched[i % are_batched.size()]});
-    std::vector<Value> results;
-    for (const Batched& b : push_batch(graph, arguments, size)) results.push_back(materialize_batch(b, size));
+    std::vector<Batched> results = push_batch(graph, arguments, size);
+    if (has_rule)
+      for (Batched& b : results) b = {materialize_batch(b, size), true};
     return results;
   };
-  const auto mapped = trace([&](std::span<const Value> v) { return map(body, v); }, types, body.name());
-  const auto rule = c.node.attrs.get<std::shared_ptr<const LazyGraph>>(jvp_rule_attr);
-  const auto map_rule = [map, rule](std::span<const Value> v) { return map(*rule->get(), v); };
-  for (const Value& v : call_with_rule(mapped, operands, name(c.node), map_rule, remat(c.node)))
-    outputs.push_back({v, true});
+  const Graph& body = *c.node.regions[0];
+  std::vector<Batched> outputs;
+  const auto mapped =
+      trace([&](std::span<const Value> v) { return values_of(outputs = map(body, v)); }, types, body.name());
+  std::vector<Value> results;
+  if (has_rule) {
+    const auto rule = c.node.attrs.get<std::shared_ptr<const LazyGraph>>(jvp_rule_attr);
+    const auto map_rule = [map, rule](std::span<const Value> v) { return values_of(map(*rule->get(), v)); };
+    results = call_with_rule(mapped, operands, name(c.node), map_rule, remat(c.node));
+  } else {
+    results = hotloop::call(mapped, operands, name(c.node), nullptr, remat(c.node));
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) outputs[i].value = results[i];
   return outputs;
 }
 
