@@ -5,6 +5,7 @@
 #include "ir/op_def.h"
 #include "schedule/block_lowering.h"
 #include "schedule/filled_tables.h"
+#include "schedule/replaced_parts.h"
 
 namespace hotloop {
 

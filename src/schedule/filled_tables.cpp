@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ir/op_def.h"
-#include "schedule/map_builder.h"
+#include "schedule/replaced_parts.h"
 
 namespace hotloop {
 

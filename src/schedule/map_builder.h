@@ -109,18 +109,6 @@ class MapBuilder {
   std::vector<PendingStore> pending_stores_;
 };
 
-// A dynamic_update that writes what is there where a mask holds: it stores only elsewhere, and reads nothing of what it replaces.
-struct KeptPart {
-  Value mask, otherwise;
-};
-std::optional<KeptPart> kept_part(const Node& update);
-
-// The operand that v is with parts replaced: a dynamic_update's first, or what a loop's carry begins with.
-std::optional<std::size_t> replaced_operand(Value v);
-
-// What is read to compute the node; the operand that is replaced in place stands where it stood.
-std::vector<Value> operands_read(const Node& node);
-
 // Whether a node with short rows computes all numbers of a row at one point, and reads its operands so.
 bool computes_rows(const Node& node);
 // Whether what such a node reads or writes is turned in a copy of its own: one more pass, which should not leave the first cache.
