@@ -11,6 +11,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/op_def.h"
+#include "schedule/replaced_parts.h"
 
 namespace hotloop {
 namespace {
@@ -54,14 +55,11 @@ class FrozenBody {
     Value v = body_.outputs()[i];
     while (v != body_.inputs()[i]) {
       const Node& node = *v.node;
-      if (ir::is(node, ir::OpKind::DynamicUpdate) && has_lanes_first(node.operands[1].shape())) {
-        found.push_back(&node);
-        v = node.operands[0];
-      } else if (ir::is(node, ir::OpKind::Loop) && v.index < node.attrs.integer("num_carry") && holds_back(node)) {
-        v = node.operands[static_cast<std::size_t>(v.index)];
-      } else {
-        return false;
-      }
+      const std::optional<std::size_t> replaced = replaced_operand(v);
+      const bool is_update = ir::is(node, ir::OpKind::DynamicUpdate);
+      if (!replaced || !(is_update ? has_lanes_first(node.operands[1].shape()) : holds_back(node))) return false;
+      if (is_update) found.push_back(&node);
+      v = node.operands[*replaced];
     }
     updates_.insert(found.begin(), found.end());
     return true;
