@@ -5,6 +5,7 @@
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block.h"
+#include "schedule/hand_map.h"
 #include "schedule/map_builder.h"
 
 namespace hotloop {
@@ -13,65 +14,8 @@ using ir::OpKind;
 using ir::ScalarOp;
 using kernel::Affine;
 using kernel::Block;
-using kernel::Instr;
 
 namespace {
-
-// A Map written by hand: dims over given extents, instructions appended in order.
-class HandMap {
- public:
-  HandMap(LoweringContext& context, std::string name) : context_(context) { map_.name = std::move(name); }
-
-  Affine dim(const kernel::Extent& extent) {
-    if (extent.is_static() && extent.bound == 1) return 0;
-    map_.dims.push_back({context_.new_var("i"), extent});
-    return Affine::of(map_.dims.back().var);
-  }
-  std::vector<Affine> dims(Value v) {
-    std::vector<Affine> index;
-    for (int i = 0; i < v.rank(); ++i) index.push_back(dim(context_.extent(v, i)));
-    return index;
-  }
-  int constant(DType dtype, double value) { return push(kernel::const_instr(dtype, bits_of(dtype, value))); }
-  int index(const Affine& at, DType dtype) { return push(kernel::index_instr(dtype, at)); }
-  int op(ScalarOp scalar, DType dtype, int a, int b = -1, int c = -1) {
-    return push(kernel::op_instr(scalar, dtype, a, b, c));
-  }
-  int reduced(ScalarOp scalar, DType dtype, int reg) { return push(kernel::reduced_instr(scalar, dtype, reg)); }
-  int load(const Storage& s, DType dtype, const std::vector<Affine>& index, std::vector<kernel::Indirect> by = {},
-           int predicate = -1) {
-    return push(kernel::load_instr(dtype, access(s, index, std::move(by)), predicate));
-  }
-  void store(const Storage& s, DType dtype, const std::vector<Affine>& index, int value,
-             std::vector<kernel::Indirect> by = {}, int predicate = -1) {
-    push(kernel::store_instr(dtype, access(s, index, std::move(by)), value, predicate));
-  }
-  int mark_outer() { return map_.num_outer = static_cast<int>(map_.dims.size()); }
-  void end_body() { map_.body_end = static_cast<int>(map_.instrs.size()); }
-  kernel::Stmt finish(int vector_dim) {
-    if (map_.body_end == 0) {
-      end_body();
-      mark_outer();
-    }
-    map_.vector_dim = vector_dim;
-    return {std::move(map_)};
-  }
-  int num_dims() const { return static_cast<int>(map_.dims.size()); }
-
- private:
-  static kernel::Access access(const Storage& s, const std::vector<Affine>& index, std::vector<kernel::Indirect> by) {
-    kernel::Access a{s.buffer, s.offset, std::move(by)};
-    for (std::size_t i = 0; i < index.size(); ++i) a.index = a.index + index[i] * s.strides[i];
-    return a;
-  }
-  int push(Instr i) {
-    map_.instrs.push_back(std::move(i));
-    return static_cast<int>(map_.instrs.size()) - 1;
-  }
-
-  LoweringContext& context_;
-  kernel::Map map_;
-};
 
 Storage stored(LoweringContext& context, Value v) {
   const auto s = context.find(v);

@@ -3,14 +3,13 @@
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block.h"
-#include "schedule/map_builder.h"
+#include "schedule/hand_map.h"
 
 namespace hotloop {
 
 using ir::ScalarOp;
 using kernel::Affine;
 using kernel::Block;
-using kernel::Instr;
 
 namespace {
 
@@ -25,61 +24,30 @@ std::vector<const Node*> nodes_of(const Graph& graph) {
   return nodes;
 }
 
-// Adds the lanes that still run (all, without a predicate) to the counts.
-kernel::Stmt count_iteration(LoweringContext& context, const Node& loop, const Storage& count,
-                             const std::optional<Storage>& done) {
-  const Value v{const_cast<Node*>(&loop), static_cast<int>(loop.types.size()) - 1};
-  kernel::Map map;
-  map.name = "count";
-  kernel::Access at{count.buffer, count.offset, {}}, done_at;
-  if (done) done_at = {done->buffer, done->offset, {}};
-  for (int i = 0; i < v.rank(); ++i) {
-    const kernel::Extent extent = context.extent(v, i);
-    if (extent.is_static() && extent.bound == 1) continue;
-    map.dims.push_back({context.new_var("i"), extent});
-    const auto axis = static_cast<std::size_t>(i);
-    at.index = at.index + Affine::of(map.dims.back().var, count.strides[axis]);
-    if (done) done_at.index = done_at.index + Affine::of(map.dims.back().var, done->strides[axis]);
-  }
-  map.num_outer = static_cast<int>(map.dims.size());
-  map.vector_dim = map.num_outer - 1;
-  map.instrs.push_back(kernel::load_instr(DType::I32, at));
-  map.instrs.push_back(kernel::const_instr(DType::I32, bits_of(DType::I32, 1)));
+// Adds one to each count, but to those of lanes that are done.
+kernel::Stmt count_up(HandMap& map, const std::vector<Affine>& at, const Storage& count,
+                      const std::optional<Storage>& done) {
+  const int before = map.load(count, DType::I32, at);
+  int more = map.constant(DType::I32, 1);
   if (done) {
-    map.instrs.push_back(kernel::load_instr(DType::Bool, done_at));
-    map.instrs.push_back(kernel::const_instr(DType::I32, bits_of(DType::I32, 0)));
-    Instr select = kernel::op_instr(ScalarOp::Select, DType::I32, 2, 3);
-    select.args[2] = 1;
-    map.instrs.push_back(select);
+    const int is_done = map.load(*done, DType::Bool, at);
+    more = map.op(ScalarOp::Select, DType::I32, is_done, map.constant(DType::I32, 0), more);
   }
-  map.instrs.push_back(kernel::op_instr(ScalarOp::Add, DType::I32, 0, static_cast<int>(map.instrs.size()) - 1));
-  map.instrs.push_back(kernel::store_instr(DType::I32, at, static_cast<int>(map.instrs.size()) - 1));
-  map.body_end = static_cast<int>(map.instrs.size());
-  return {map};
+  map.store(count, DType::I32, at, map.op(ScalarOp::Add, DType::I32, before, more));
+  return map.finish(map.num_dims() - 1);
 }
 
-// stop = all lanes done.
-kernel::Stmt all_done(LoweringContext& context, Value predicate, const Storage& done, int stop) {
-  kernel::Map map;
-  map.name = "all_done";
-  kernel::Access at{done.buffer, done.offset, {}};
-  for (int i = 0; i < predicate.rank(); ++i) {
-    const kernel::Extent extent = context.extent(predicate, i);
-    if (extent.is_static() && extent.bound == 1) continue;
-    map.dims.push_back({context.new_var("i"), extent});
-    at.index = at.index + Affine::of(map.dims.back().var, done.strides[static_cast<std::size_t>(i)]);
+// All of v, which lies at `place`, combined into one number.
+kernel::Stmt combine(LoweringContext& context, const char* name, ScalarOp op, Value v, const Storage& place,
+                     const Storage& target) {
+  HandMap map(context, name);
+  int number = map.load(place, v.dtype(), map.dims(v));
+  if (map.num_dims() > 0) {
+    map.end_body();
+    number = map.reduced(op, v.dtype(), number);
   }
-  map.instrs.push_back(kernel::load_instr(DType::Bool, at));
-  map.body_end = 1;
-  int reg = 0;
-  if (!map.dims.empty()) {
-    map.instrs.push_back(kernel::reduced_instr(ScalarOp::And, DType::Bool, 0));
-    reg = 1;
-    map.vector_dim = static_cast<int>(map.dims.size()) - 1;
-  }
-  map.instrs.push_back(kernel::store_instr(DType::Bool, {stop, 0, {}}, reg));
-  if (map.dims.empty()) map.body_end = static_cast<int>(map.instrs.size());
-  return {map};
+  map.store(target, v.dtype(), {}, number);
+  return map.finish(map.num_dims() - 1);
 }
 
 // Zeros everywhere: iterations that do not run leave them.
@@ -144,39 +112,18 @@ kernel::Let let_trip(LoweringContext& context, const Node& loop, const Storage& 
   const Value trip = loop.operands.back();
   kernel::Let let{var, {place.buffer, place.offset, {}}, trip.dtype(), 0, loop.attrs.integer("length")};
   if (trip.rank() == 0) return let;
-  kernel::Map map;
-  map.name = "most_iterations";
-  kernel::Access at = let.source;
-  for (int i = 0; i < trip.rank(); ++i) {
-    const kernel::Extent extent = context.extent(trip, i);
-    if (extent.is_static() && extent.bound == 1) continue;
-    map.dims.push_back({context.new_var("i"), extent});
-    at.index = at.index + Affine::of(map.dims.back().var, place.strides[static_cast<std::size_t>(i)]);
-  }
-  let.source = {
+  const Storage most{
       context.new_buffer("trip", trip.dtype(), 1, context.in_tile() ? kernel::Space::Worker : kernel::Space::Shared),
       0,
       {}};
-  map.instrs.push_back(kernel::load_instr(trip.dtype(), at));
-  map.body_end = 1;
-  if (!map.dims.empty()) {
-    map.instrs.push_back(kernel::reduced_instr(ScalarOp::Max, trip.dtype(), 0));
-    map.vector_dim = static_cast<int>(map.dims.size()) - 1;
-  }
-  map.instrs.push_back(kernel::store_instr(trip.dtype(), let.source, static_cast<int>(map.instrs.size()) - 1));
-  if (map.dims.empty()) map.body_end = static_cast<int>(map.instrs.size());
-  before.push_back({std::move(map)});
+  before.push_back(combine(context, "most_iterations", ScalarOp::Max, trip, place, most));
+  let.source = {most.buffer, 0, {}};
   return let;
 }
 
-kernel::Stmt count_one(LoweringContext&, const Storage& count) {
-  kernel::Map map;
-  map.name = "count";
-  const kernel::Access at{count.buffer, count.offset, {}};
-  map.instrs = {kernel::load_instr(DType::I32, at), kernel::const_instr(DType::I32, bits_of(DType::I32, 1)),
-                kernel::op_instr(ScalarOp::Add, DType::I32, 0, 1), kernel::store_instr(DType::I32, at, 2)};
-  map.body_end = 4;
-  return {map};
+kernel::Stmt count_one(LoweringContext& context, const Storage& count) {
+  HandMap map(context, "count");
+  return count_up(map, {}, count, std::nullopt);
 }
 
 Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std::optional<Storage>> results) {
@@ -266,7 +213,7 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
     if (predicate.rank() > 0) {
       stop =
           context.new_buffer("stop", DType::Bool, 1, context.in_tile() ? kernel::Space::Worker : kernel::Space::Shared);
-      statement.test.push_back(all_done(context, predicate, *done, stop));
+      statement.test.push_back(combine(context, "all_done", ScalarOp::And, predicate, *done, {stop, 0, {}}));
     }
     statement.stop = kernel::Access{stop, 0, {}};
   }
@@ -276,8 +223,9 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   if (const auto& count = results[count_index]) {
     const Value v = result(count_index);
     block.push_back(clear(context, v, *count));
-    const bool lanes = done && v.rank() > 0;
-    statement.body.push_back(count_iteration(context, loop, *count, lanes ? done : std::nullopt));
+    HandMap map(context, "count");
+    const std::vector<Affine> at = map.dims(v);
+    statement.body.push_back(count_up(map, at, *count, v.rank() > 0 ? done : std::nullopt));
   }
   block.push_back({std::move(statement)});
 
