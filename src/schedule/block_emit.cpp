@@ -92,24 +92,19 @@ Block BlockLowering::emit() {
         targets_, [&](const BlockTarget& other) { return other.overwrites && *other.overwrites == v; });
     if (is_old_carry && v != *targets_[t].overwrites) saved.push_back({v, context_.allocate(v, "swap"), {}, false});
   }
-  const Block save = lower_copies(context_, saved);
-  block.insert(block.end(), save.begin(), save.end());
+  append(block, lower_copies(context_, saved));
   for (Slot& slot : slots_) {
     leave_if_cancelled();
     emit_slot(slot, block);
   }
   for (const BlockTarget& s : saved) context_.bind(s.value, s.storage);
   for (std::size_t t : late_copies_) last.push_back({targets_[t].value, targets_[t].storage, {}, false});
-  Block copies = lower_copies(context_, last);
-  block.insert(block.end(), std::make_move_iterator(copies.begin()), std::make_move_iterator(copies.end()));
+  append(block, lower_copies(context_, last));
   return block;
 }
 
 void BlockLowering::emit_slot(Slot& slot, Block& block) {
   const std::size_t index = static_cast<std::size_t>(&slot - slots_.data());
-  const auto append = [&](Block part) {
-    block.insert(block.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
-  };
   const auto accumulates = [&](Value v) {
     const auto t = primary_target_.find(key_of(v));
     return t != primary_target_.end() && targets_[t->second].accumulate;
@@ -158,7 +153,7 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
     }
     case Slot::Kind::Dot: {
       const Value v = slot.items[0].value;
-      append(lower_dot(context_, dots_.at(key_of(v)), place_of_.at(key_of(v)), accumulates(v)));
+      append(block, lower_dot(context_, dots_.at(key_of(v)), place_of_.at(key_of(v)), accumulates(v)));
       context_.bind(v, place_of_.at(key_of(v)));
       return;
     }
@@ -172,7 +167,7 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
       for (int i = 0; i < static_cast<int>(node.types.size()); ++i)
         if (const auto it = place_of_.find({&node, i}); it != place_of_.end())
           results[static_cast<std::size_t>(i)] = it->second;
-      append(lower_loop(context_, node, results));
+      append(block, lower_loop(context_, node, results));
       for (int i = 0; i < static_cast<int>(node.types.size()); ++i)
         if (results[static_cast<std::size_t>(i)]) context_.bind({v.node, i}, *results[static_cast<std::size_t>(i)]);
       return;
@@ -189,10 +184,10 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
           copies.push_back({piece, at, {}, false});
         at.offset = at.offset + kernel::Affine(piece.shape()[static_cast<int>(axis)] * at.strides[axis]);
       }
-      append(lower_copies(context_, copies));
+      append(block, lower_copies(context_, copies));
       break;
     }
-    default: append(lower_indirect_write(context_, node, place_of_.at(key_of(v)), accumulates(v))); break;
+    default: append(block, lower_indirect_write(context_, node, place_of_.at(key_of(v)), accumulates(v))); break;
   }
   context_.bind(v, place_of_.at(key_of(v)));
 }

@@ -492,7 +492,7 @@ kernel::Block DotLowering::run() {
     block.clear();
     block.push_back({std::move(loop)});
   }
-  before.insert(before.end(), std::make_move_iterator(block.begin()), std::make_move_iterator(block.end()));
+  append(before, std::move(block));
   return before;
 }
 
@@ -515,8 +515,7 @@ kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Sto
     for (to = from + 1; kinds[from] != Kind::Narrow && to < kinds.size() && kinds[to] == kinds[from];) ++to;
     const auto term = [&](std::size_t i) { return plan.terms.begin() + static_cast<std::ptrdiff_t>(i); };
     const DotPlan part{plan.result, {term(from), term(to)}, from == 0 ? plan.init : std::nullopt};
-    kernel::Block statements = DotLowering(context, part, target, accumulate || from > 0).run();
-    block.insert(block.end(), std::make_move_iterator(statements.begin()), std::make_move_iterator(statements.end()));
+    append(block, DotLowering(context, part, target, accumulate || from > 0).run());
   }
   return block;
 }

@@ -28,13 +28,13 @@ Storage materialised(LoweringContext& context, Value v, Block& block) {
   if (const auto s = context.find(v)) return *s;
   const Storage place = context.allocate(context.resolve(v), "operand");
   const BlockTarget copy{context.resolve(v), place, {}, false};
-  for (auto& stmt : lower_copies(context, {&copy, 1})) block.push_back(std::move(stmt));
+  append(block, lower_copies(context, {&copy, 1}));
   return place;
 }
 
 void copy_to(LoweringContext& context, Value v, const Storage& target, Block& block) {
   const BlockTarget copy{context.resolve(v), target, {}, false};
-  for (auto& stmt : lower_copies(context, {&copy, 1})) block.push_back(std::move(stmt));
+  append(block, lower_copies(context, {&copy, 1}));
 }
 
 void scatter_add(LoweringContext& context, const Node& node, const Storage& target, bool accumulate, Block& block) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "core/nearest.h"
@@ -146,6 +147,10 @@ int lanes_of_map(const std::vector<Instr>& instrs) {
   for (const Instr& in : instrs)
     if (in.kind != Instr::Kind::Op && in.kind != Instr::Kind::Const) widest = std::max(widest, size_of(in.dtype));
   return vector_bytes / static_cast<int>(widest);
+}
+
+void append(Block& block, Block part) {
+  block.insert(block.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
 }
 
 int contiguous_dim(const Map& map, const Access& access) {

@@ -277,6 +277,8 @@ struct Program {
   int add_buffer(Buffer buffer);  // its number
 };
 
+void append(Block& block, Block part);
+
 // The last dim along which the access moves element by element; without one the last dim.
 int contiguous_dim(const Map& map, const Access& access);
 

@@ -228,10 +228,7 @@ void LevelLowering::single_level(int level, Block& program) {
       for (int i = 0; i < static_cast<int>(n->types.size()); ++i)
         if (crossing_.contains({n, i})) required.push_back({const_cast<Node*>(n), i});
   const auto targets = output_targets(level);
-  const auto append = [&](Block rest) {
-    block.insert(block.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
-  };
-  append(lower_block(context_, nodes, targets, required));
+  append(block, lower_block(context_, nodes, targets, required));
   // Reshapes that tiles read, where they are not another view of what is in memory by now.
   std::vector<Value> copied;
   for (const Node* n : nodes)
@@ -239,7 +236,7 @@ void LevelLowering::single_level(int level, Block& program) {
       const Value v{const_cast<Node*>(n), 0};
       if (!context_.find(v)) copied.push_back(v);
     }
-  if (!copied.empty()) append(lower_block(context_, nodes, {}, copied));
+  if (!copied.empty()) append(block, lower_block(context_, nodes, {}, copied));
   append_once(std::move(block), program);
 }
 
@@ -309,8 +306,7 @@ void LevelLowering::tile_level(int level, Block& program) {
   }
   targets.insert(targets.end(), partials.begin(), partials.end());
   if (shape.by_lanes) grid.body = copy_rows_innermost(context_, nodes);
-  Block body = lower_block(context_, nodes, targets, {});
-  grid.body.insert(grid.body.end(), std::make_move_iterator(body.begin()), std::make_move_iterator(body.end()));
+  append(grid.body, lower_block(context_, nodes, targets, {}));
   context_.leave_tile();
   for (const auto& [v, place] : shared) context_.bind(v, place);
   append_once(context_.leave_region(), program, tiles > 1);
@@ -346,7 +342,7 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
     if (const auto s = context_.find(v)) return *s;
     const Storage place = context_.allocate(v, "operand");
     const BlockTarget copy{v, place, {}, false};
-    for (auto& stmt : lower_copies(context_, {&copy, 1})) before.push_back(std::move(stmt));
+    append(before, lower_copies(context_, {&copy, 1}));
     context_.bind(v, place);
     return place;
   };
@@ -363,7 +359,7 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
   }
   std::vector<BlockTarget> initial;
   for (std::size_t i = 0; i < num_carry; ++i) initial.push_back({loop.operands[i], places[i], {}, false});
-  for (auto& stmt : lower_copies(context_, initial)) before.push_back(std::move(stmt));
+  append(before, lower_copies(context_, initial));
 
   kernel::For statement;
   statement.counter = context_.new_var("step");

@@ -13,10 +13,6 @@ using kernel::Block;
 
 namespace {
 
-void append(Block& block, Block part) {
-  block.insert(block.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
-}
-
 std::vector<const Node*> nodes_of(const Graph& graph) {
   std::vector<const Node*> nodes;
   for (const auto& n : graph.nodes())

@@ -1,7 +1,6 @@
 #include "schedule/phases.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -25,12 +24,11 @@ struct Phase {
     auto& all = is_single(stmt) ? single_touches : several_touches;
     all.insert(all.end(), touches.begin(), touches.end());
     if (!is_single(stmt)) return several.push_back(std::move(stmt));
-    Block& body = std::get<Single>(stmt.node).body;
-    single.insert(single.end(), std::make_move_iterator(body.begin()), std::make_move_iterator(body.end()));
+    append(single, std::move(std::get<Single>(stmt.node).body));
   }
   void end(Block& block) {
     if (several.empty() && single.empty()) return;
-    block.insert(block.end(), std::make_move_iterator(several.begin()), std::make_move_iterator(several.end()));
+    append(block, std::move(several));
     if (!single.empty()) block.push_back({Single{std::move(single)}});
     block.push_back({Barrier{}});
     *this = {};

@@ -317,7 +317,7 @@ class SectionMaker {
       Block pieces;
       if (cut(*single, pieces)) {
         any = true;
-        made.insert(made.end(), std::make_move_iterator(pieces.begin()), std::make_move_iterator(pieces.end()));
+        append(made, std::move(pieces));
       } else {
         made.push_back(std::move(stmt));
       }
@@ -366,8 +366,7 @@ bool open_single_tiles(Program& program, Block& block) {
     if (grid == nullptr || grid->num_blocks * grid->tiles_per_block > 1 || grid->slots > 0) continue;
     if (!grid->total.is_static() || grid->total.bound < 1) continue;
     Single single{std::move(grid->prologue)};
-    single.body.insert(single.body.end(), std::make_move_iterator(grid->body.begin()),
-                       std::make_move_iterator(grid->body.end()));
+    append(single.body, std::move(grid->body));
     for (const Var v : {grid->block, grid->row0}) set_variable(single.body, v, 0);
     set_variable(single.body, grid->rows, grid->total.bound);
     for (const Touch& t : touches_of(single.body))
