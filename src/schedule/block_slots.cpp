@@ -20,17 +20,10 @@ bool keeps_index(const LoweringContext& context, const Node& node, Value operand
       !context.crosses_tiles(node)) {
     switch (node.op->kind) {
       case OpKind::Elementwise:
-      case OpKind::StopGradient:
-      case OpKind::Reshape:
-      case OpKind::Transpose:
-      case OpKind::Broadcast:
-      case OpKind::Slice:
-      case OpKind::Reverse:
-      case OpKind::Windows:
       case OpKind::Pad:
       case OpKind::Concat:
       case OpKind::Reduce: return true;
-      default: return false;
+      default: return is_strided_view(node);
     }
   }
   if (ir::is(node, OpKind::Elementwise) || ir::is(node, OpKind::StopGradient)) return true;
