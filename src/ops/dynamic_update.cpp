@@ -80,15 +80,12 @@ std::vector<OpDef> ops_dynamic_update() {
   def.transpose = transpose_rule;
   def.batch = batch;
   def.samples = [](Rng& rng, DType dtype) {
-    const auto sample = [&](DType d, const Shape& shape, const Shape& part, int lanes = 0) {
-      Sample s{{random_array(rng, d, shape), random_array(rng, d, part)}, {}, {}};
-      append_sample_starts(rng, shape, s.operands, lanes);
-      return s;
-    };
-    return std::vector<Sample>{
-        sample(dtype, {}, {}),         sample(dtype, {7}, {3}),          sample(dtype, {1}, {1}),
-        sample(dtype, {5, 3}, {1, 3}), sample(dtype, {4, 5}, {2, 3}),    sample(dtype, {2, 3, 5}, {2, 1, 5}),
-        sample(DType::I32, {5}, {2}),  sample(dtype, {3, 5}, {3, 2}, 1), sample(dtype, {4, 2, 3}, {4, 2, 1}, 2)};
+    std::vector<Sample> samples;
+    for (const SamplePart& p : sample_parts(dtype)) {
+      samples.push_back({{random_array(rng, p.dtype, p.whole), random_array(rng, p.dtype, p.part)}, {}, {}});
+      append_sample_starts(rng, p, samples.back().operands);
+    }
+    return samples;
   };
   return {def};
 }

@@ -82,11 +82,17 @@ Value clamped_start(const Batched& start, std::int64_t extent, std::int64_t size
   return broadcast(fitting, shape, start.batched ? std::vector<std::int64_t>{0} : std::vector<std::int64_t>{});
 }
 
-void append_sample_starts(Rng& rng, const Shape& shape, std::vector<Array>& operands, int num_lanes) {
+std::vector<SamplePart> sample_parts(DType dtype) {
+  return {{dtype, {}, {}},         {dtype, {7}, {3}},          {dtype, {1}, {1}},
+          {dtype, {5, 3}, {1, 3}}, {dtype, {4, 5}, {2, 3}},    {dtype, {2, 3, 5}, {2, 1, 5}},
+          {DType::I32, {5}, {2}},  {dtype, {3, 5}, {3, 2}, 1}, {dtype, {4, 2, 3}, {4, 2, 1}, 2}};
+}
+
+void append_sample_starts(Rng& rng, const SamplePart& part, std::vector<Array>& operands) {
   Shape lanes;
-  for (int i = 0; i < num_lanes; ++i) lanes.push_back(shape[i]);
-  for (int i = num_lanes; i < shape.rank(); ++i)
-    operands.push_back(random_array(rng, DType::I32, lanes, -1, static_cast<double>(shape[i])));
+  for (int i = 0; i < part.num_lanes; ++i) lanes.push_back(part.whole[i]);
+  for (int i = part.num_lanes; i < part.whole.rank(); ++i)
+    operands.push_back(random_array(rng, DType::I32, lanes, -1, static_cast<double>(part.whole[i])));
 }
 
 }  // namespace hotloop::ir

@@ -44,7 +44,15 @@ LaneStarts lane_starts(const BatchContext& c, std::size_t first_start);
 // start[axis] clamped so that `size` fits into `extent`, repeated to `shape`, whose leading axis is the lanes.
 Value clamped_start(const Batched& start, std::int64_t extent, std::int64_t size, const Shape& shape);
 
-// Random starts, some of which need clamping.
-void append_sample_starts(Rng& rng, const Shape& shape, std::vector<Array>& operands, int num_lanes = 0);
+// Parts of arrays, for the property tests: of all ranks, of whole axes and of one element, one or several lanes.
+struct SamplePart {
+  DType dtype;
+  Shape whole, part;
+  int num_lanes = 0;
+};
+std::vector<SamplePart> sample_parts(DType dtype);
+
+// Random starts of the part, some of which need clamping.
+void append_sample_starts(Rng& rng, const SamplePart& part, std::vector<Array>& operands);
 
 }  // namespace hotloop::ir
