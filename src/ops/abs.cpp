@@ -20,13 +20,7 @@ std::vector<OpDef> ops_abs() {
       return x < T{0} ? wrapping(T{0}, x, [](auto a, auto b) { return a - b; }) : x;
   });
   def.jvp = scaled_tangent([](const JvpContext& c) { return sign(c.primals[0]); });
-  def.samples = [](Rng& rng, DType dtype) {
-    std::vector<Sample> samples;
-    for (const Shape& shape : sample_shapes()) samples.push_back({{random_signed(rng, dtype, shape)}, {}, {}});
-    for (DType d : {DType::I32, DType::U32, DType::I64})
-      samples.push_back({{random_array(rng, d, {9}, d == DType::U32 ? 0 : -4, 4)}, {}, {}});
-    return samples;
-  };
+  def.samples = signed_samples;
   return {def};
 }
 

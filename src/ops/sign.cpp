@@ -12,13 +12,7 @@ namespace ir {
 std::vector<OpDef> ops_sign() {
   OpDef def = unary_op("sign", "-1, 0 or 1; NaN for NaN", ScalarOp::Sign, Accepts::Numbers);
   def.eval = eval_elementwise([]<class T>(T x) { return x > T{0} ? T{1} : x < T{0} ? static_cast<T>(-1) : x; });
-  def.samples = [](Rng& rng, DType dtype) {
-    std::vector<Sample> samples;
-    for (const Shape& shape : sample_shapes()) samples.push_back({{random_signed(rng, dtype, shape)}, {}, {}});
-    for (DType d : {DType::I32, DType::U32, DType::I64})
-      samples.push_back({{random_array(rng, d, {9}, d == DType::U32 ? 0 : -4, 4)}, {}, {}});
-    return samples;
-  };
+  def.samples = signed_samples;
   return {def};
 }
 

@@ -34,4 +34,12 @@ std::vector<Sample> uniform_samples(Rng& rng, DType dtype, int num_operands, dou
   return samples;
 }
 
+std::vector<Sample> signed_samples(Rng& rng, DType dtype) {
+  std::vector<Sample> samples;
+  for (const Shape& shape : sample_shapes()) samples.push_back({{random_signed(rng, dtype, shape)}, {}, {}});
+  for (DType d : {DType::I32, DType::U32, DType::I64})
+    samples.push_back({{random_array(rng, d, {9}, d == DType::U32 ? 0 : -4, 4)}, {}, {}});
+  return samples;
+}
+
 }  // namespace hotloop::ir

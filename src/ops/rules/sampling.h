@@ -18,4 +18,7 @@ const std::vector<Shape>& sample_shapes();
 // One sample for each of sample_shapes(), `num_operands` operands in [low, high].
 std::vector<Sample> uniform_samples(Rng& rng, DType dtype, int num_operands, double low = -2, double high = 2);
 
+// The same of one operand clear of 0, and integers.
+std::vector<Sample> signed_samples(Rng& rng, DType dtype);
+
 }  // namespace hotloop::ir
