@@ -165,11 +165,12 @@ void BlockLowering::place_definition(Value v) {
   Slot::Kind kind = Slot::Kind::Map;
   IndexSpace space;
   // What is summed or put together within short rows is an expression of the map.
-  const bool within_rows = context_.is_short_row(v) && context_.is_short_row(node.operands[0]);
+  const bool within_rows = (ir::is(node, OpKind::Reduce) || ir::is(node, OpKind::Concat)) && context_.is_short_row(v) &&
+                           context_.is_short_row(node.operands[0]);
   const bool is_dot = dots_.contains(key_of(v));
   if (is_dot)
     kind = is_expression(dots_.at(key_of(v))) ? Slot::Kind::Map : Slot::Kind::Dot;
-  else if (within_rows && (ir::is(node, OpKind::Reduce) || ir::is(node, OpKind::Concat)))
+  else if (within_rows)
     kind = Slot::Kind::Map;
   else if (ir::is(node, OpKind::Reduce) && !is_trivial_reduction(node))
     kind = Slot::Kind::Reduction;

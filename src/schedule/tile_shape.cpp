@@ -48,37 +48,57 @@ bool ends_by_row(std::span<const Node* const> nodes) {
   return any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop) && node.regions.size() > 1; });
 }
 
+// What a program does on single numbers a row and on several, in flops, and whether the ones are made of the others.
+struct RowWork {
+  double numbers = 0, rows = 0;
+  bool all_numbers = true, mixes = false;
+
+  void add(const LoweringContext& context, const Node& node, double times) {
+    const std::int64_t to = row_size(context, result_of(node, 0));
+    all_numbers = all_numbers && to <= 1;
+    if (to > 0) (to == 1 ? numbers : rows) += times * ir::estimate_flops(node);
+    for (const Value& o : node.operands) {
+      const std::int64_t from = row_size(context, o);
+      if (from == 0 || to == 0 || from == to) continue;
+      mixes = mixes || context.has_few_numbers_a_row(from > to ? o : result_of(node, 0));
+    }
+  }
+};
+
 // Loops that work on single numbers a row for the most part, or in which short rows meet these or are taken apart and put together: with the numbers of a row side
 // by side most lanes would be empty there. Where everything is elementwise, rows that lie one after the other fill vectors as they are; and a dot of
 // long rows reads these whole. Weights that fill vectors are as fast either way, in a fraction of the instructions, unless rows stop one by one.
+// Without loops, what is written out number by number, as the factors of small matrices are, has to be a third of all: each of these numbers would be
+// read apart, where a dot takes a vector of them at once.
 bool wants_lanes(const LoweringContext& context, std::span<const Node* const> nodes) {
+  constexpr double flops_of_a_vector = 32;  // of products and their sums
   const bool by_row = ends_by_row(nodes);
-  bool has_dots = false, mixes = false, has_loops = false, all_numbers = true, is_wide = false, wants_narrow = false;
-  double by_numbers = 0, by_rows = 0;  // work in loops
+  bool has_dots = false, has_loops = false, is_wide = false, wants_narrow = false;
+  RowWork in_loops, outside;
   for (const Node* n : nodes)
     for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
+      const bool is_loop = ir::is(node, OpKind::Loop), is_dot = ir::is(node, OpKind::Dot);
       const bool after_loops = depth == 0 && row_size(context, result_of(node, 0)) == 0;
-      has_dots = has_dots || (ir::is(node, OpKind::Dot) && !after_loops &&
+      has_dots = has_dots || (is_dot && !after_loops &&
                               (!is_short_dot(context, node) || (!by_row && has_long_weights(context, node))));
-      has_loops = has_loops || ir::is(node, OpKind::Loop);
+      has_loops = has_loops || is_loop;
       const auto takes_eight_bytes = [](Value v) { return size_of(v.dtype()) == 8; };
       is_wide =
           is_wide || takes_eight_bytes(result_of(node, 0)) || std::ranges::any_of(node.operands, takes_eight_bytes);
       wants_narrow = wants_narrow ||
                      (ir::is(node, OpKind::Reduce) && !takes_eight_bytes(result_of(node, 0)) && depends_on_lanes(node));
-      if (depth == 0 || ir::is(node, OpKind::Loop)) return;
-      const Value v = result_of(node, 0);
-      all_numbers = all_numbers && row_size(context, v) <= 1;
-      (row_size(context, v) == 1 ? by_numbers : by_rows) +=
-          row_size(context, v) == 0 ? 0 : times * ir::estimate_flops(node);
-      for (const Value& o : node.operands) {
-        const std::int64_t from = row_size(context, o), to = row_size(context, v);
-        if (from == 0 || to == 0 || from == to) continue;
-        mixes = mixes || context.has_few_numbers_a_row(from > to ? o : v);
-      }
+      if (is_loop) return;
+      if (depth > 0)
+        in_loops.add(context, node, times);
+      else if (!is_dot)
+        outside.add(context, node, times);
+      else if (!is_short_dot(context, node))  // a short one is code at each point, or as long a loop, either way
+        outside.rows += times * ir::estimate_flops(node) / flops_of_a_vector;
     });
   // Whether a narrow sum shares a statement with wide numbers, which halve its lanes, is decided elsewhere.
-  return (mixes || (has_loops && all_numbers) || by_numbers > by_rows) && !has_dots && !(is_wide && wants_narrow);
+  if (is_wide && wants_narrow) return false;
+  if (!has_loops) return outside.mixes && 2 * outside.numbers > outside.rows;
+  return (in_loops.mixes || in_loops.all_numbers || in_loops.numbers > in_loops.rows) && !has_dots;
 }
 
 // Whether loops hold work that is the same for all rows, as the primal part of many directional derivatives is: every tile does it again.

@@ -1,5 +1,5 @@
 // Programs of one sample put together at random, of what cells, decoders and ensembles are made of: products with shared weights, gathers,
-// windows, updates at places of their own, loops with as many iterations as the sample has, conditions. As a batch they give
+// windows, updates at places of their own, loops with as many iterations as the sample has, conditions; small systems and geometry written number by number. As a batch they give
 // what the oracle gives, and every sample the bits that it has alone, in a smaller batch, and for any number of threads.
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 #include "guard_pages.h"
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
+#include "hotloop/linalg.h"
 #include "seeds.h"
 
 namespace hotloop::testing {
@@ -22,7 +23,7 @@ constexpr std::int64_t table_rows = 11;
 
 class RandomRow {
  public:
-  RandomRow(std::uint64_t seed, DType dtype) : rng_(seed), dtype_(dtype) {}
+  RandomRow(std::uint64_t seed, DType dtype) : rng_(seed), dtype_(dtype), by_numbers_(seed % 5 == 2) {}
 
   // (x [w], matrix [t, v], scalar, indices i32 [k], count i32, weights [w, u], table [table_rows, u]) -> three values of floats.
   std::vector<Value> operator()(Values in) {
@@ -30,7 +31,7 @@ class RandomRow {
     indices_ = {in[3]};
     counts_ = {in[4]};
     pool_ = {in[0], in[1], in[2]};
-    for (int i = 0, n = 3 + pick(5); i < n; ++i) pool_.push_back(tanh(step(2)));
+    for (int i = 0, n = 3 + pick(5); i < n; ++i) pool_.push_back(tanh(by_numbers_ ? step_by_numbers() : step(2)));
     return {pool_.back(), pool_[pool_.size() - 2], any()};
   }
 
@@ -196,6 +197,60 @@ class RandomRow {
       }
     }
   }
+  // Short rows taken apart, and numbers put together to short rows: systems, rotations, distances, as geometry and statistics have them.
+  Value number(Value v, int i) { return take(v, 0, i); }
+  Value stack_numbers(const std::vector<Value>& numbers) {
+    std::vector<Value> parts;
+    for (const Value& number : numbers) parts.push_back(reshape(number, {1}));
+    return concat(parts, 0);
+  }
+  Value square_matrix(std::int64_t n) {
+    const Value diagonal = cast(equal(iota(DType::I32, {n, n}, 0), iota(DType::I32, {n, n}, 1)), dtype_);
+    return reshape(vector_of(n * n), {n, n}) * (0.5 / static_cast<double>(n)) + diagonal * 1.7;
+  }
+  Value step_by_numbers() {
+    const std::int64_t n = 1 + pick(4);  // of six numbers code gets long
+    switch (pick(9)) {
+      case 0: return linalg::solve(square_matrix(n), vector_of(n));
+      case 1: return linalg::solve(square_matrix(n), square_matrix(n));
+      case 2: return vector_of(n) * linalg::det(square_matrix(n)) * 0.2;
+      case 3: {
+        const Value a = square_matrix(n), l = linalg::cholesky(matmul(a, transpose(a, {1, 0})));
+        return pick(2) ? linalg::cholesky_solve(l, vector_of(n)) : l;
+      }
+      case 4: {  // the normal of a triangle, and its length
+        const Value u = vector_of(3), v = vector_of(3);
+        std::vector<Value> normal;
+        for (int i = 0; i < 3; ++i) {
+          const int j = (i + 1) % 3, k = (i + 2) % 3;
+          normal.push_back(number(u, j) * number(v, k) - number(u, k) * number(v, j));
+        }
+        const Value cross = stack_numbers(normal);
+        return pick(2) ? cross : sqrt(sum(square(cross)) + 0.1);
+      }
+      case 5: {  // a quaternion turns a vector
+        const Value q = vector_of(4), unit = q * rsqrt(sum(square(q)) + 0.2), p = vector_of(3);
+        const Value w = number(unit, 0), x = number(unit, 1), y = number(unit, 2), z = number(unit, 3);
+        const Value rows[] = {w * w + x * x - y * y - z * z, (x * y - w * z) * 2.0, (x * z + w * y) * 2.0};
+        return stack_numbers({rows[0] * number(p, 0) + rows[1] * number(p, 1) + rows[2] * number(p, 2), w * x - y, z});
+      }
+      case 6: {  // sorted by a network, with where they came from
+        const Value v = vector_of(n);
+        std::vector<Value> numbers;
+        for (int i = 0; i < n; ++i) numbers.push_back(number(v, i));
+        for (int i = 0; i < n; ++i)
+          for (int j = 0; j + 1 < n - i; ++j) {
+            const auto at = static_cast<std::size_t>(j);
+            const Value swaps = greater(numbers[at], numbers[at + 1]), low = numbers[at + 1], high = numbers[at];
+            numbers[at + 1] = select(swaps, high, low);
+            numbers[at] = select(swaps, low, high);
+          }
+        return stack_numbers(numbers);
+      }
+      case 7: return matmul(vector_of(weights_.shape()[0]), weights_) * 0.4;
+      default: return select(condition(any_scalar()), vector_of(n), vector_of(n) * any_scalar());
+    }
+  }
   Value flat(Value v) { return reshape(v, {v.shape().size()}); }
 
   // What a region adds is for the region alone.
@@ -208,6 +263,7 @@ class RandomRow {
 
   std::mt19937_64 rng_;
   DType dtype_;
+  bool by_numbers_;
   Value weights_, table_;
   std::vector<Value> pool_, indices_, counts_;
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "hotloop/jit.h"
+#include "hotloop/linalg.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
 #include "ir/op_def.h"
@@ -249,6 +250,41 @@ TEST_P(ShortRows, AreTurnedByNestsWhereTheyAreMoreThanAFewNumbers) {
 
 INSTANTIATE_TEST_SUITE_P(All, ShortRows, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
+
+// What is written out number by number, as the factors of small matrices are, fills vectors with rows without loops, too; products with weights
+// that rows share do not change that.
+TEST(ShortRowsWithoutLoops, SmallSystemsReadRowsSideBySide) {
+  constexpr int few_numbers = 8;  // of the given right-hand side and the solution
+  for (const bool of_weights : {false, true}) {
+    const TracedFunction fn = [=](Values in) {
+      const auto one = [&](Values v) {
+        const Value half = of_weights ? reshape(matmul(v[0], in[2]), {4, 4}) : v[0];
+        const Value positive = matmul(half, transpose(half, {1, 0})) +
+                               cast(equal(iota(DType::I32, {4, 4}, 0), iota(DType::I32, {4, 4}, 1)), half.dtype());
+        return std::vector<Value>{linalg::solve(positive, v[1])};
+      };
+      return vmap(one, {0, 0})(in.subspan(0, 2));
+    };
+    std::vector<Array> inputs;
+    for (const Shape& shape : {of_weights ? Shape{150, 8} : Shape{150, 4, 4}, Shape{150, 4}, Shape{8, 16}}) {
+      inputs.emplace_back(DType::F32, shape);
+      for (std::int64_t i = 0; i < inputs.back().size(); ++i)
+        inputs.back().set(i, static_cast<double>((i * 7919) % 997) / 997 - 0.4);
+    }
+    ScheduleOptions options;
+    options.target = kernel::target_named("avx512");
+    const auto graph = trace(fn, ir::types_of(inputs));
+    const auto program = schedule(*passes::optimize(*graph, {}), options);
+    Accesses accesses;
+    kernel::for_each_statement(program.body, [&](const auto& statement) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(statement)>, kernel::Map>) accesses.count(statement);
+    });
+    EXPECT_GT(accesses.side_by_side, 0);
+    // Besides, the matrices are turned whole, in squares.
+    EXPECT_LE(accesses.apart, few_numbers + 2) << of_weights;
+    ir::expect_backends_agree(graph, inputs, 2e-4);
+  }
+}
 
 // A statement that touches a wide number has half the lanes, which a sum over two axes shows in its last bits.
 TEST(ShortRowsOfTwoWidths, ANarrowSumHasTheSameBitsAloneAndInAnyBatch) {
