@@ -196,6 +196,50 @@ TEST_P(LlvmMaps, FewerRowsThanAVectorHasAreOnePass) {
   }
 }
 
+// A worker's own rows have room up to whole vectors where a tile takes whole vectors: code is there once, and what is the caller's is not touched
+// behind its end.
+TEST_P(LlvmMaps, TailsOfAWorkersOwnRowsAreWholeVectors) {
+  constexpr int most_steps = 50;
+  const auto num_divisions = [&](DType dtype, std::int64_t most, int steps) {
+    ProgramBuilder p(target(), most);
+    const int x = p.argument(dtype, most), y = p.result(dtype, most), flags = p.result(DType::Bool, most);
+    const int own = p.worker(dtype, most), next = p.worker(dtype, 2 * most), positive = p.worker(DType::Bool, most);
+    const auto add_map = [&](const auto& body) {
+      const Var r = p.var("r");
+      MapBuilder m({{r, {most, rows_var}}}, 1, 0);
+      body(m, r);
+      p.add(m.build());
+    };
+    add_map([&](MapBuilder& m, Var r) { m.store(dtype, at(own, Affine::of(r)), m.load(dtype, at(x, Affine::of(r)))); });
+    add_map([&](MapBuilder& m, Var r) {
+      const int first = m.load(dtype, at(own, Affine::of(r)));
+      int value = first;
+      for (int i = 0; i < steps; ++i)
+        value = m.op(ScalarOp::Div, dtype, m.op(ScalarOp::Add, dtype, value, first), first);
+      m.store(DType::Bool, at(positive, Affine::of(r)), m.op(ScalarOp::Gt, DType::Bool, value, first));
+      m.store(dtype, at(next, Affine::of(r, 2)), value);
+    });
+    add_map([&](MapBuilder& m, Var r) {
+      int value = m.load(dtype, at(next, Affine::of(r, 2)));
+      const int own_value = m.load(dtype, at(own, Affine::of(r)));
+      for (int i = 0; i < steps; ++i)
+        value = m.op(ScalarOp::Sub, dtype, m.op(ScalarOp::Mul, dtype, value, own_value), own_value);
+      m.store(dtype, at(y, Affine::of(r)), value);
+      m.store(DType::Bool, at(flags, Affine::of(r)), m.load(DType::Bool, at(positive, Affine::of(r))));
+    });
+    check(p.build(), {1, 5, 16, 23, most});
+    const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
+    int count = 0;
+    for (std::size_t found = source.find("fdiv"); found != std::string::npos; found = source.find("fdiv", found + 1))
+      ++count;
+    return count;
+  };
+  for (const DType dtype : {f32, f64}) {
+    EXPECT_EQ(num_divisions(dtype, 32, most_steps), most_steps);
+    EXPECT_LT(num_divisions(dtype, 32, 1), num_divisions(dtype, 35, 1));
+  }
+}
+
 // A number that some lanes want, as of a slope that is padded, is read once; nowhere if no lane does.
 TEST_P(LlvmMaps, OneAddressForSomeLanesIsNoGather) {
   for (const DType dtype : {f32, f64})

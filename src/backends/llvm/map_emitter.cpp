@@ -35,8 +35,17 @@ class MapEmitter {
     side_by_side_ = weight > 10 && nest.period == 1 && nest.dealt_dim < 0 && hides_latency(weight);
     if (side_by_side_) unroll_ = 2;
     if (nest.period > 1) unroll_ = nest.period;
-    // One masked loop instead of a loop and a tail, where masks are free and the code is long.
-    masked_only_ = nest.period == 1 && code.state().masks_freely() && weight > 40 && code.held == nullptr;
+    const int num_masked = nest.num_masked();
+    // No tail where nothing would be masked: rows are rounded up to whole vectors.
+    rounds_up_ = num_masked == 0 && !vector_is_reduced_ && std::ranges::count(nest.has_room, true) > 0;
+    if (rounds_up_) {
+      Value*& rows = extents_[static_cast<std::size_t>(nest.vector_dim)];
+      rows = code.b.CreateAnd(code.b.CreateAdd(rows, code.i64(nest.lanes - 1)), code.i64(-nest.lanes));
+    }
+    // One masked loop instead of a loop and a tail, where the code is long and masks are free or few.
+    constexpr int weight_of_mask = 16;
+    masked_only_ = nest.period == 1 && !rounds_up_ && weight > 40 && code.held == nullptr &&
+                   (code.state().masks_freely() || weight_of_mask * num_masked <= weight);
   }
 
   // Whether two vectors at once pay in spite of twice the code: a function's instructions wait for one another, and the processor looks only so far
@@ -157,6 +166,7 @@ class MapEmitter {
     // The nest of what follows: the outer dim fills the vector.
     MapNest finish = nest_;
     finish.vector_dim = 0;
+    finish.has_room.assign(nest_.instrs.size(), false);
     for (int i = nest_.body_end; i < static_cast<int>(nest_.instrs.size()); ++i) {
       const Instr& it = nest_.instr(i);
       const bool loads_one = it.kind == Instr::Kind::Load && coefficient(i) == 0;
@@ -222,7 +232,7 @@ class MapEmitter {
     };
     loop_of(wide, unroll_);
     if (unroll_ > 1) loop_of(lanes, 1);
-    block.loop(done, n, lanes, 1, n);
+    if (!rounds_up_) block.loop(done, n, lanes, 1, n);
   }
 
   // `count` vectors starting at element `first`; lanes at or beyond `end` (null: none) are masked off.
@@ -476,7 +486,7 @@ class MapEmitter {
   Point base_;
   Values extents_;
   Value* cancel_ = nullptr;  // of a long nest
-  bool vector_is_reduced_ = false, masked_only_ = false, side_by_side_ = false;
+  bool vector_is_reduced_ = false, masked_only_ = false, rounds_up_ = false, side_by_side_ = false;
   Value* first_dealt_ = nullptr;  // where a lane's sum begins
   int unroll_ = 1;
 };

@@ -224,6 +224,7 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split,
     if (!split && !in_place) choose_square(nest, state.masks_freely());
   }
   if (split) nest.dims[0].dealt = true;
+  nest.has_room = accesses_with_room(nest, state);
   // Reduced dims may all have been trivial; their instructions still pass through the accumulator.
   if (reduces && static_cast<int>(nest.dims.size()) == nest.num_outer) {
     nest.dims.push_back({.var = -1, .extent = 1});
@@ -244,6 +245,15 @@ bool MapNest::is_in_place() const {
       if (same_place(j, i)) return true;
   }
   return false;
+}
+
+int MapNest::num_masked() const {
+  int count = 0;
+  for (std::size_t i = 0; i < instrs.size(); ++i) {
+    const bool moves = instrs[i].kind == Instr::Kind::Load || instrs[i].kind == Instr::Kind::Store;
+    count += moves && !uniform[i] && !has_room[i];
+  }
+  return count;
 }
 
 int MapNest::body_weight() const {
@@ -285,7 +295,8 @@ std::string MapNest::key() const {
     const Instr& it = instrs[i];
     text << '\n' << static_cast<int>(it.kind) << ' ' << ir::name_of(it.op) << ' ' << name_of(it.dtype);
     for (const int arg : it.args) text << ' ' << arg;
-    text << ' ' << it.bits << ' ' << uses[i].group << ' ' << uses[i].displacement << ' ' << hoistable[i] << blends[i];
+    text << ' ' << it.bits << ' ' << uses[i].group << ' ' << uses[i].displacement << ' ' << hoistable[i] << blends[i]
+         << has_room[i];
     if (square_dim >= 0) text << squares[i] << by_row[i];
     for (const kernel::Indirect& term : it.access.indirect) text << " r" << term.reg << '*' << term.stride;
   }

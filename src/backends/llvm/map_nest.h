@@ -50,6 +50,9 @@ struct MapNest {
   std::vector<bool> squares;
   // With squares, by instruction: whether it computes the same for all columns and all that is summed.
   std::vector<bool> by_row;
+  // By instruction: what moves along the rows of a tile is a worker's own, with room for as many rows as a tile has at most. A tail of it is moved as a whole
+  // vector: what is there of it nobody asks for.
+  std::vector<bool> has_room;
   std::vector<bool> blends;  // by instruction: a store that leaves points out writes there again what is there
   std::vector<kernel::Instr> instrs;
   int body_end = 0;  // where the Reduced instructions begin
@@ -64,6 +67,8 @@ struct MapNest {
   const kernel::Instr& instr(int i) const { return instrs[static_cast<std::size_t>(i)]; }
   // Whether an element that is written was read before at its place, so that rows of it follow each other as loads and stores.
   bool is_in_place() const;
+  // Accesses of which a tail is masked.
+  int num_masked() const;
   int body_weight() const;  // instructions that cost something in the vector loop
   // Points that may go by before a cancelled call is heard: some milliseconds of a slow core, also where each is read from anywhere.
   std::int64_t most_points_unheard() const;

@@ -169,4 +169,17 @@ void choose_square(MapNest& nest, bool masks_freely) {
   nest.by_row = best->by_row;
 }
 
+std::vector<bool> accesses_with_room(const MapNest& nest, const ModuleState& state) {
+  std::vector<bool> has_room(nest.instrs.size(), false);
+  if (nest.vector_dim < 0 || nest.square_dim >= 0) return has_room;
+  const LoopDim& rows = nest.dims[static_cast<std::size_t>(nest.vector_dim)];
+  if (rows.extent_var < 0 || rows.dealt || rows.extent % nest.lanes != 0) return has_room;
+  for (std::size_t i = 0; i < has_room.size(); ++i) {
+    const Instr& it = nest.instrs[i];
+    has_room[i] = moves(it) && it.access.indirect.empty() && stride_along(nest, nest.vector_dim, it) != 0 &&
+                  state.buffer(it.access.buffer).space == kernel::Space::Worker;
+  }
+  return has_room;
+}
+
 }  // namespace hotloop::codegen

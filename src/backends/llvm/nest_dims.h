@@ -9,5 +9,7 @@ namespace hotloop::codegen {
 void deal_lanes(MapNest& nest);
 // Rows side by side in some places and apart in others, where their columns are side by side: squares of both are turned between memory and memory.
 void choose_square(MapNest& nest, bool masks_freely);
+// Which accesses need no mask where the vector dim ends within a vector: MapNest::has_room.
+std::vector<bool> accesses_with_room(const MapNest& nest, const ModuleState& state);
 
 }  // namespace hotloop::codegen

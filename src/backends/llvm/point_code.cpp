@@ -37,7 +37,7 @@ void PointCode::move_square(const Point& start, int i, Value* active, std::int64
   Squares::Rows rows{at.pointer, at.stride, active};
   if (at.indices != nullptr || predicate >= 0) {
     rows.places = at.indices != nullptr ? at.indices : code_.lane_numbers(code_.b.getInt64Ty(), nest_.lanes, at.stride);
-    rows.mask = mask_of(start, predicate, nest_.lanes);
+    rows.mask = mask_of(start, predicate, nest_.lanes, start.mask);
   }
   if (reads) return squares_.read(it.dtype, rows, columns, square(i));
   squares_.write(it.dtype, square(i), rows, columns);
@@ -55,10 +55,10 @@ Value* PointCode::operand(const Point& point, int reg, int lanes) {
   return code_.widen(value, lanes);
 }
 
-Value* PointCode::mask_of(const Point& point, int predicate, int lanes) {
-  if (predicate < 0 || point.registers[static_cast<std::size_t>(predicate)] == code_.b.getTrue()) return point.mask;
+Value* PointCode::mask_of(const Point& point, int predicate, int lanes, Value* tail) {
+  if (predicate < 0 || point.registers[static_cast<std::size_t>(predicate)] == code_.b.getTrue()) return tail;
   Value* condition = operand(point, predicate, lanes);
-  return point.mask == nullptr ? condition : code_.b.CreateAnd(condition, point.mask);
+  return tail == nullptr ? condition : code_.b.CreateAnd(condition, tail);
 }
 
 void PointCode::instr(Point& point, int i, int lanes) {
@@ -140,7 +140,7 @@ Value* PointCode::load(const Point& point, int i, int lanes) {
     return code_.load(it.dtype, at.pointer, 0, 1, predicate);
   }
   if (in_square(point, i)) return code_.load(it.dtype, at.pointer, 1, lanes, nullptr);  // 0 where a row is left out
-  Value* mask = mask_of(point, it.args[0], lanes);
+  Value* mask = mask_of(point, it.args[0], lanes, tail_of(point, i));
   if (at.indices != nullptr) return code_.gather(it.dtype, at.pointer, at.indices, mask);
   if (at.stride == 0 && mask != nullptr && lanes_in(mask) > 1) {  // one address, read if any lane wants it
     Value* number = code_.load(it.dtype, at.pointer, 0, lanes, code_.b.CreateOrReduce(mask));
@@ -156,8 +156,9 @@ void PointCode::store(const Point& point, int i, int lanes) {
   const Instr& it = nest_.instr(i);
   Value* value = operand(point, it.args[0], lanes);
   const Address at = address(point, i, lanes);
-  Value* mask = in_square(point, i) ? nullptr : mask_of(point, it.args[1], lanes);
-  const bool whole = mask != nullptr && point.mask == nullptr && lanes > 1 && at.indices == nullptr && at.stride == 1;
+  Value* tail = tail_of(point, i);
+  Value* mask = in_square(point, i) ? nullptr : mask_of(point, it.args[1], lanes, tail);
+  const bool whole = mask != nullptr && tail == nullptr && lanes > 1 && at.indices == nullptr && at.stride == 1;
   if (whole && code_.held == nullptr && nest_.blends[static_cast<std::size_t>(i)]) {
     Value* old = code_.load(it.dtype, at.pointer, 1, lanes, nullptr);
     value = code_.b.CreateSelect(code_.widen(mask, lanes), value, old);

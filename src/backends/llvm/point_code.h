@@ -37,7 +37,7 @@ class PointCode {
   // Moves the square of the i-th instruction, a load or a store, which begins at `start`. `active`: how many rows it has; null for as many as lanes.
   void move_square(const Point& start, int i, Value* active, std::int64_t columns);
   // Which lanes of a store's predicate hold, null if all do.
-  Value* lanes_where(const Point& point, int predicate) { return mask_of(point, predicate, nest_.lanes); }
+  Value* lanes_where(const Point& point, int predicate) { return mask_of(point, predicate, nest_.lanes, point.mask); }
 
  private:
   struct Address {
@@ -50,7 +50,10 @@ class PointCode {
   }
   void instr(Point& point, int i, int lanes);
   Value* operand(const Point& point, int reg, int lanes);
-  Value* mask_of(const Point& point, int predicate, int lanes);  // predicate and tail mask together; null if neither
+  Value* mask_of(const Point& point, int predicate, int lanes, Value* tail);  // of both; null if neither
+  Value* tail_of(const Point& point, int i) const {
+    return nest_.has_room[static_cast<std::size_t>(i)] ? nullptr : point.mask;
+  }
   Value* index(const Point& point, int i, int lanes);
   Address address(const Point& point, int i, int lanes);
   Value* load(const Point& point, int i, int lanes);
