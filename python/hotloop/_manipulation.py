@@ -87,7 +87,7 @@ def _ndim(x):
 
 
 @_export(1)
-def expand_dims(x, /, *, axis=0):
+def expand_dims(x, /, axis=0):
     """x with new axes of extent 1 at the places `axis` of the result."""
     x = _core.to_tracer(x)
     n = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
@@ -109,7 +109,7 @@ def squeeze(x, /, axis=None):
 
 
 @_export(1)
-def concat(arrays, /, *, axis=0):
+def concat(arrays, /, axis=0):
     """Arrays one after another along `axis` (None: of their flattened selves); the other extents must agree."""
     arrays = _core.promote("concat", list(arrays))
     if not arrays:
@@ -120,7 +120,7 @@ def concat(arrays, /, *, axis=0):
 
 
 @_export(1)
-def stack(arrays, /, *, axis=0):
+def stack(arrays, /, axis=0):
     """Arrays of one shape along a new axis."""
     arrays = _core.promote("stack", list(arrays))
     if not arrays:
@@ -133,14 +133,14 @@ def stack(arrays, /, *, axis=0):
 
 
 @_public
-def unstack(x, /, *, axis=0):
+def unstack(x, /, axis=0):
     """The arrays along `axis`, as a tuple."""
     axis = checked_axis("unstack", axis, _ndim(x))
     return tuple(x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis]))
 
 
 @_public
-def split(x, indices_or_sections, /, *, axis=0):
+def split(x, indices_or_sections, /, axis=0):
     """x cut along `axis`: into that many equal parts, or before each of the given indices. A list."""
     axis = checked_axis("split", axis, _ndim(x))
     extent = x.shape[axis]
@@ -158,14 +158,14 @@ def split(x, indices_or_sections, /, *, axis=0):
 
 
 @_export(1)
-def flip(x, /, *, axis=None):
+def flip(x, /, axis=None):
     """x in reverse order along `axis` (None: all)."""
     x = _core.to_tracer(x)
     return _core.append("reverse", [x], {"axes": checked_axes("flip", axis, x.ndim)})
 
 
 @_export(1)
-def roll(x, shift, /, *, axis=None):
+def roll(x, shift, /, axis=None):
     """Elements moved on by `shift` along `axis`; those that leave at the end come back at the start. None: of the flat array."""
     x = _core.to_tracer(x)
     if axis is None:
@@ -213,7 +213,7 @@ def tile(x, repetitions, /):
 
 
 @_export(1)
-def repeat(x, repeats, /, *, axis=None):
+def repeat(x, repeats, /, axis=None):
     """Each element `repeats` (one integer) times along `axis` (None: of the flat array)."""
     x = _core.to_tracer(x)
     if axis is None:
@@ -237,7 +237,7 @@ def pad(x, pad_width, /, *, constant_values=0):
 
 
 @_export(2)
-def take(x, indices, /, *, axis=None):
+def take(x, indices, /, axis=None):
     """x[..., indices, ...] along `axis` (None: of the flat array). Negative indices count from the end; those still out of range
     are limited to it, in NumPy an error."""
     x = _core.to_tracer(x)
@@ -248,7 +248,7 @@ def take(x, indices, /, *, axis=None):
 
 
 @_export(2)
-def take_along_axis(x, indices, /, *, axis=-1):
+def take_along_axis(x, indices, /, axis=-1):
     """out[i, j, k] = x[indices[i, j, k], j, k] (for axis 0): indices of the shape of x but for `axis`."""
     x, indices = _core.to_tracer(x), _core.to_tracer(indices)
     axis = checked_axis("take_along_axis", axis, x.ndim)
@@ -266,7 +266,7 @@ def take_along_axis(x, indices, /, *, axis=-1):
 
 
 @_export(3)
-def scatter_add(x, indices, updates, /, *, axis=0):
+def scatter_add(x, indices, updates, /, axis=0):
     """x with updates[i] added at indices[i] along `axis`; indices out of range are dropped. The adjoint of take."""
     x, updates = _core.promote("scatter_add", [x, updates])
     return _core.append("scatter_add", [x, indices, updates], {"axis": checked_axis("scatter_add", axis, x.ndim)})
@@ -286,7 +286,7 @@ def dynamic_update(x, update, starts, /):
 
 
 @_export(1)
-def sliding_window_view(x, window, /, *, axis=0, stride=1, dilation=1):
+def sliding_window_view(x, window, /, axis=0, *, stride=1, dilation=1):
     """Strided windows: the axis of extent n becomes (number of windows, window): out[w, k] = x[w stride + k dilation]."""
     x = _core.to_tracer(x)
     axis = checked_axis("sliding_window_view", axis, x.ndim)

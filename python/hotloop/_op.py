@@ -1,8 +1,9 @@
 """How a function of arrays becomes one that works in a trace and outside of one."""
 
 import functools
+import inspect
 
-from hotloop import _core
+from hotloop import _core, _names
 
 _OPTIONS = _core.options(threads=1)
 
@@ -15,10 +16,27 @@ def op(num_arrays=1):
     """
 
     def declare(fn):
-        compiled = _core.jit(fn, fn.__name__, [], [], num_arrays, _OPTIONS)
+        @functools.wraps(fn)
+        def call(*args, **kwargs):
+            try:
+                return fn(*args, **kwargs)
+            except TypeError:
+                _check_call(fn, args, kwargs)
+                raise
+
+        compiled = _core.jit(call, fn.__name__, [], [], num_arrays, _OPTIONS)
         return functools.update_wrapper(compiled, fn)
 
     return declare
+
+
+def _check_call(fn, args, kwargs):
+    """A TypeError that shows the signature, and what another library's name of an argument is here, if the arguments do not fit it."""
+    signature = inspect.signature(fn)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{fn.__name__}{signature}: {error}{_names.try_setting(error, list(signature.parameters))}") from None
 
 
 def exporter(names):

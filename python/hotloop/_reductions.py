@@ -26,53 +26,53 @@ def _number(x):
 
 
 @_export(1)
-def sum(x, /, *, axis=None, dtype=None, keepdims=False):
+def sum(x, /, axis=None, *, dtype=None, keepdims=False):
     """The sum along `axis`, in the dtype of x (int32 for bool). The order of the additions is fixed by the shape alone."""
     x = _number(x) if dtype is None else _core.cast(x, dtype)
     return _reduce("sum", x, axis, keepdims)
 
 
 @_export(1)
-def prod(x, /, *, axis=None, dtype=None, keepdims=False):
+def prod(x, /, axis=None, *, dtype=None, keepdims=False):
     """The product along `axis`."""
     x = _number(x) if dtype is None else _core.cast(x, dtype)
     return _reduce("prod", x, axis, keepdims)
 
 
 @_export(1)
-def max(x, /, *, axis=None, keepdims=False):
+def max(x, /, axis=None, *, keepdims=False):
     """The largest element along `axis`; NaN if there is one."""
     return _reduce("max", _core.to_tracer(x), axis, keepdims)
 
 
 @_export(1)
-def min(x, /, *, axis=None, keepdims=False):
+def min(x, /, axis=None, *, keepdims=False):
     """The smallest element along `axis`; NaN if there is one."""
     return _reduce("min", _core.to_tracer(x), axis, keepdims)
 
 
 @_export(1)
-def any(x, /, *, axis=None, keepdims=False):
+def any(x, /, axis=None, *, keepdims=False):
     """Whether any element along `axis` is true (not zero)."""
     x = _core.cast(_core.cast(x, "bool"), "int32")
     return _core.binary("ne", _reduce("max", x, axis, keepdims), 0) if x.size else _core.cast(_reduce("sum", x, axis, keepdims), "bool")
 
 
 @_export(1)
-def all(x, /, *, axis=None, keepdims=False):
+def all(x, /, axis=None, *, keepdims=False):
     """Whether all elements along `axis` are true (not zero)."""
     x = _core.unary("not", _core.cast(x, "bool"))
     return _core.binary("eq", _reduce("sum", _core.cast(x, "int32"), axis, keepdims), 0)
 
 
 @_export(1)
-def count_nonzero(x, /, *, axis=None, keepdims=False):
+def count_nonzero(x, /, axis=None, *, keepdims=False):
     """How many elements along `axis` are not zero: int32."""
     return _reduce("sum", _core.cast(_core.cast(x, "bool"), "int32"), axis, keepdims)
 
 
 @_export(1)
-def mean(x, /, *, axis=None, keepdims=False):
+def mean(x, /, axis=None, *, keepdims=False):
     """The mean along `axis`; integers give float32."""
     x = _core.promote("mean", [x], True)[0]
     axes = checked_axes("mean", axis, x.ndim)
@@ -80,7 +80,7 @@ def mean(x, /, *, axis=None, keepdims=False):
 
 
 @_export(1)
-def var(x, /, *, axis=None, correction=0.0, keepdims=False):
+def var(x, /, axis=None, *, correction=0.0, keepdims=False):
     """The variance along `axis`: squared distances from the mean, summed and divided by their number less `correction`."""
     x = _core.promote("var", [x], True)[0]
     axes = checked_axes("var", axis, x.ndim)
@@ -93,7 +93,7 @@ def var(x, /, *, axis=None, correction=0.0, keepdims=False):
 
 
 @_export(1)
-def std(x, /, *, axis=None, correction=0.0, keepdims=False):
+def std(x, /, axis=None, *, correction=0.0, keepdims=False):
     """The square root of var(x)."""
     return _core.unary("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims))
 
@@ -106,7 +106,7 @@ def _flat_or_axis(name, x, axis):
 
 
 @_export(1)
-def argmax(x, /, *, axis=None, keepdims=False):
+def argmax(x, /, axis=None, *, keepdims=False):
     """The position (int32) of the largest element along `axis`, the first of equals. A NaN counts as the largest."""
     ndim = _core.to_tracer(x).ndim
     flat, a = _flat_or_axis("argmax", x, axis)
@@ -117,7 +117,7 @@ def argmax(x, /, *, axis=None, keepdims=False):
 
 
 @_export(1)
-def argmin(x, /, *, axis=None, keepdims=False):
+def argmin(x, /, axis=None, *, keepdims=False):
     """The position (int32) of the smallest element along `axis`, the first of equals. A NaN counts as the smallest."""
     x = _core.to_tracer(x)
     # For integers, all bits flipped reverse the order without the overflow of a sign.
@@ -125,7 +125,7 @@ def argmin(x, /, *, axis=None, keepdims=False):
 
 
 @_export(1)
-def logsumexp(x, /, *, axis=None, keepdims=False):
+def logsumexp(x, /, axis=None, *, keepdims=False):
     """log(sum(exp(x))) along `axis` without overflow."""
     x = _core.promote("logsumexp", [x], True)[0]
     axes = checked_axes("logsumexp", axis, x.ndim)
@@ -138,14 +138,14 @@ def logsumexp(x, /, *, axis=None, keepdims=False):
 
 
 @_export(1)
-def softmax(x, /, *, axis=-1):
+def softmax(x, /, axis=-1):
     """exp(x) / sum(exp(x)) along `axis`, without overflow."""
     x = _core.promote("softmax", [x], True)[0]
     return _core.softmax(x, checked_axis("softmax", axis, x.ndim))
 
 
 @_export(1)
-def log_softmax(x, /, *, axis=-1):
+def log_softmax(x, /, axis=-1):
     """x - logsumexp(x) along `axis`."""
     x = _core.promote("log_softmax", [x], True)[0]
     return x - logsumexp(x, axis=axis, keepdims=True)

@@ -14,14 +14,14 @@ def _along(name, x, axis):
 
 
 @_export(1)
-def sort(x, /, *, axis=-1, descending=False, stable=True):
+def sort(x, /, axis=-1, *, descending=False, stable=True):
     """x with its elements along `axis` in order, equal ones as they were. The derivative goes with the elements."""
     x, axis = _along("sort", x, axis)
     return _core.sort(x, axis, bool(descending))
 
 
 @_export(1)
-def argsort(x, /, *, axis=-1, descending=False, stable=True):
+def argsort(x, /, axis=-1, *, descending=False, stable=True):
     """The positions (int32) that sort x along `axis`, those of equal elements in order."""
     x, axis = _along("argsort", x, axis)
     return _core.argsort(x, axis, bool(descending))

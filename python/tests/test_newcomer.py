@@ -78,6 +78,9 @@ def test_messages(call, message):
     (lambda: hl.nn.LSTM(input_size=3, hidden_size=8), "'input_size'. Try: inputs"),
     (lambda: hl.ones(3).sum(dim=0), r"sum\(axis=None, keepdims=False\).*'dim'. Try: axis"),
     (lambda: hl.jit(lambda v: v.mean(-1, keepdim=True))(X), "'keepdim'. Try: keepdims"),
+    (lambda: hl.sum(X, dim=1), r"sum\(x, /, axis=None, \*, dtype=None, keepdims=False\): .*'dim'. Try: axis$"),
+    (lambda: hl.jit(lambda v: hl.softmax(v, dim=-1))(X), "'dim'. Try: axis$"),
+    (lambda: hl.tanh(X, X), r"tanh\(x, /\): too many positional arguments"),
     (lambda: hl.nn.LSTM(3, 8, batch_first=True), r"'batch_first'. Sequences are \(batch, time, features\) always"),
 ])  # fmt: skip
 def test_arguments(call, message):
@@ -181,6 +184,8 @@ def test_numpy_functions_of_arrays():
         lambda v: np.transpose(v, (2, 0, 1)), lambda v: np.clip(v, -0.5, 0.5), lambda v: np.std(v, axis=0), lambda v: np.max(v, axis=1), lambda v: np.argmin(v, axis=-1),
         lambda v: np.zeros_like(v), lambda v: np.reshape(v, (-1, 3)), lambda v: np.sort(v, axis=1), lambda v: np.cumsum(v[0, :, 0]), lambda v: np.repeat(v, 2, axis=0),
         lambda v: np.tensordot(v, v, axes=([0, 1, 2], [0, 1, 2])), lambda v: np.flip(v, axis=1), lambda v: np.squeeze(v[:1], axis=0), lambda v: np.take(v, np.array([2, 0]), axis=1),
+        lambda v: np.sum(v, 1), lambda v: np.concatenate([v, v], -1), lambda v: np.stack([v, v], 2), lambda v: np.roll(v, 2, 1), lambda v: np.expand_dims(v, 1),
+        lambda v: np.sort(v, 0), lambda v: np.repeat(v, 3, 2),
     ):  # fmt: skip
         wanted = run(X)
         assert isinstance(run(x), (np.ndarray, np.generic))
@@ -188,3 +193,16 @@ def test_numpy_functions_of_arrays():
             assert got.shape == wanted.shape
             np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-5)
     assert np.linalg.norm(x) > 0 and np.allclose(x, X) and np.array_equal(x, X)
+
+
+def test_an_axis_is_given_by_place_as_in_numpy():
+    for name in ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "argmax", "argmin", "count_nonzero", "flip", "sort", "argsort", "expand_dims"):
+        wanted, ours = getattr(np, name)(X, 1), getattr(hl, name)
+        for got in (ours(X, 1), hl.jit(lambda v, ours=ours: ours(v, 1))(X)):
+            np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(hl.softmax(X, 1), hl.softmax(X, axis=1))
+    np.testing.assert_array_equal(hl.concat([X, X], 2), np.concatenate([X, X], 2))
+    np.testing.assert_array_equal(hl.stack([X, X], -1), np.stack([X, X], -1))
+    np.testing.assert_array_equal(hl.take(X, np.array([1, 0]), 2), np.take(X, [1, 0], 2))
+    np.testing.assert_array_equal(hl.repeat(X, 2, 1), np.repeat(X, 2, 1))
+    np.testing.assert_array_equal(hl.roll(X, 1, 1), np.roll(X, 1, 1))
