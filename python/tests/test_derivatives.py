@@ -344,3 +344,14 @@ def test_random_compositions_are_those_of_jax(seed):
 def test_errors_name_the_function_that_was_called(call, message):
     with pytest.raises(hl.UserError, match=message):
         call()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_second_derivatives_of_a_loop_that_may_take_many_steps(threads):
+    """Workers share the tape that is cleared before the way back, and all of them know how many steps it has."""
+
+    def root(a):
+        return hl.while_loop(lambda x: hl.abs(x * x - a) > 1e-12, lambda x: 0.5 * (x + a / x), a, max_steps=40000)
+
+    second = hl.jit(hl.grad(hl.grad(root)), threads=threads)
+    np.testing.assert_allclose(second(np.float64(2.0)), -0.25 * 2**-1.5, rtol=1e-6)

@@ -151,13 +151,13 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   statement.counter = context.new_var("t");
   statement.trip = {length, -1};
   statement.reverse = loop.attrs.flag("reverse");
+  std::optional<kernel::Let> let;
   if (has_trip) {
     const Value trip = loop.operands.back();
     const auto at = context.find(trip);
     HOTLOOP_CHECK(at.has_value(), "trip is in memory");
     statement.trip.var = context.new_var("trip");
-    const kernel::Let let = let_trip(context, loop, *at, statement.trip.var, block);
-    block.push_back({let});
+    let = let_trip(context, loop, *at, statement.trip.var, block);
   }
   const Affine t = Affine::of(statement.counter);
 
@@ -223,6 +223,8 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
     const std::vector<Affine> at = map.dims(v);
     statement.body.push_back(count_up(map, at, *count, v.rank() > 0 ? done : std::nullopt));
   }
+  // Side by side: what workers share out between the two would end its scope.
+  if (let) block.push_back({*let});
   block.push_back({std::move(statement)});
 
   --context.loop_depth;

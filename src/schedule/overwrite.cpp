@@ -116,7 +116,7 @@ class Overwriter {
       std::int64_t covered = 0;
       for (const Pair& pair : found) covered += buffer(pair.load->access->buffer).elements;
       // What is not covered lives longer than it did.
-      if (covered * 2 < buffer(target).elements) continue;
+      if (found.empty() || covered * 2 < buffer(target).elements) continue;
       for (const Pair& pair : found) move(pair);
       return true;
     }

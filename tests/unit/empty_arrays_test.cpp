@@ -39,5 +39,30 @@ TEST(EmptyArrays, HaveSumsAndGradients) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(results[2].at(i), 0);
 }
 
+// The memory of no steps was made room for without end.
+TEST(EmptyArrays, LoopsOfNoStepsGiveWhatTheyStartFrom) {
+  const auto run = [](Values in) {
+    const auto step = [&](Values c, Values x) {
+      const Value next = x.empty() ? c[0] * in[0] : c[0] * in[0] + x[0];
+      return std::pair(std::vector<Value>{next}, std::vector<Value>{tanh(next)});
+    };
+    const std::vector<Value> start = {in[1]}, xs = {in[2]};
+    auto [carry, ys] = scan(step, start, {}, {.length = 0});
+    auto [again, more] = scan(step, carry, xs, {});
+    return std::vector<Value>{again[0], concat(std::vector<Value>{ys[0], more[0]}, 0)};
+  };
+  for (const Shape& shape : {Shape{}, Shape{3}}) {
+    const std::vector<Array> in = {Array::full(DType::F32, {}, 2), Array::full(DType::F32, shape, 5),
+                                   none(shape.with_inserted(0, 0))};
+    const std::vector<Array> results = jit(run)(in);
+    EXPECT_EQ(results[0].at(0), 5);
+    EXPECT_EQ(results[1].shape(), shape.with_inserted(0, 0));
+    const auto loss = [&](Values v) { return std::vector<Value>{sum(run(v)[0])}; };
+    const std::vector<Array> slopes = jit(grad(loss, {0, 1}))(in);
+    EXPECT_EQ(slopes[0].at(0), 0);
+    EXPECT_EQ(slopes[1].at(0), 1);
+  }
+}
+
 }  // namespace
 }  // namespace hotloop
