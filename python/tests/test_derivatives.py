@@ -355,3 +355,30 @@ def test_second_derivatives_of_a_loop_that_may_take_many_steps(threads):
 
     second = hl.jit(hl.grad(hl.grad(root)), threads=threads)
     np.testing.assert_allclose(second(np.float64(2.0)), -0.25 * 2**-1.5, rtol=1e-6)
+
+
+def test_what_one_condition_leaves_out_reaches_no_gradient():
+    """Infinite where it is not taken: in straight code, in a loop and in its batch."""
+
+    def taken(x):
+        return hl.where(hl.sum(x) > 1, hl.sum(hl.sqrt(x) / x), hl.sum(x * 3))
+
+    def step(c, x):
+        good = x > 0
+        return hl.where(good, c * hl.log(x) + hl.sqrt(c), c * 0.5), None
+
+    def looped(c, xs):
+        return hl.scan(step, c, xs)[0]
+
+    np.testing.assert_array_equal(hl.grad(taken)(np.zeros(2)), [3, 3])
+    np.testing.assert_allclose(hl.grad(taken)(np.full(2, 4.0)), [-0.0625, -0.0625])
+    np.testing.assert_array_equal(hl.grad(lambda x: hl.sum(hl.where(hl.sum(x) > 1, hl.sqrt(x), x * 3)))(np.zeros(2)), [3, 3])
+    xs = np.array([2.0, 0.0, -1.0, 3.0])
+    for c in (np.float64(2.0), np.float64(0.7)):
+        e = 1e-6
+        difference = (looped(c + e, xs) - looped(c - e, xs)) / (2 * e)
+        np.testing.assert_allclose(hl.grad(looped)(c, xs), difference, rtol=1e-7)
+        by_xs = hl.grad(looped, argnums=1)(c, xs)
+        assert np.isfinite(by_xs).all() and by_xs[1] == by_xs[2] == 0
+    many = np.array([2.0, 0.7])
+    np.testing.assert_allclose(hl.vmap(hl.grad(looped), in_axes=(0, None))(many, xs), [hl.grad(looped)(c, xs) for c in many])

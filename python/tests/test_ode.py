@@ -446,3 +446,44 @@ def test_misuse_of_parts():
     batch = hl.vmap(lambda y: hl.ode.solve(lambda t, y, _: -y, T5, 0, 1, y, saveat=hl.ode.SaveAt(dense=True)))(Y)
     with pytest.raises(hl.UserError, match=r"of one solve. Received: a batch of shape \(2,\)"):
         batch.evaluate(0.5)
+
+
+def robertson(t, y, k):
+    a, b, c = k * y[0], 1e4 * y[1] * y[2], 3e7 * y[1] ** 2
+    return hl.stack([b - a, a - b - c, c])
+
+
+@pytest.mark.parametrize("solver", ["Tsit5", "Dopri8", "Bosh3", "Vern7"])
+@pytest.mark.parametrize("adjoint", ["Discrete", "Checkpointed", "FullSave"])
+def test_a_rejected_step_may_overflow(solver, adjoint):
+    """What was infinite in it reaches no gradient, alone or in a batch."""
+
+    def end(k):
+        field = lambda t, y, k: -1e3 * k * y**2  # noqa: E731
+        s = hl.ode.solve(field, getattr(hl.ode, solver)(), 0.0, 1.0, np.float64(1), args=k, dt0=1.0, adjoint=getattr(hl.ode, adjoint)())
+        return s.y1, s.stats.num_rejected
+
+    def value(k):
+        return end(k)[0]
+
+    ks = np.array([0.5, 1.0, 2.0])
+    assert end(np.float64(1))[1] > 0
+    forward = [hl.jvp(value, (k,), (np.float64(1),))[1] for k in ks]
+    np.testing.assert_allclose(forward, -1e3 / (1 + 1e3 * ks) ** 2, rtol=1e-2)
+    np.testing.assert_allclose([hl.grad(value)(k) for k in ks], forward, rtol=1e-10)
+    np.testing.assert_allclose(hl.vmap(hl.grad(value))(ks), forward, rtol=1e-10)
+    np.testing.assert_allclose(hl.grad(lambda ks: hl.sum(hl.vmap(value)(ks)))(ks), forward, rtol=1e-10)
+    if solver in ("Tsit5", "Bosh3"):
+        second = hl.jacfwd(hl.jacfwd(value))(ks[1])
+        np.testing.assert_allclose(hl.grad(hl.grad(value))(ks[1]), second, rtol=1e-10)
+
+
+@pytest.mark.parametrize("solver", ["Kvaerno3", "Kvaerno5", "Rodas5P", "Rosenbrock23"])
+def test_a_rejected_step_of_a_stiff_solver_may_fail(solver):
+    def value(k):
+        return hl.ode.solve(robertson, getattr(hl.ode, solver)(), 0, 100, np.array([1.0, 0, 0]), args=k, dt0=1.0).y1[0]
+
+    k = np.float64(0.04)
+    forward = hl.jvp(value, (k,), (np.float64(1),))[1]
+    np.testing.assert_allclose(forward, -5.117, rtol=1e-2)
+    np.testing.assert_allclose(hl.grad(value)(k), forward, rtol=1e-6)

@@ -1,6 +1,9 @@
 #include "transforms/split.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -138,6 +141,50 @@ bool adds(const Node& node) {
   }
 }
 
+// The side of a select that decides on all elements at once, or on those of a lane.
+struct Side {
+  Value condition;  // bool, of rank 0 or one for each lane of the batch
+  bool holds = true;
+  bool operator==(const Side&) const = default;
+};
+
+// The known condition by which a linear select decides so.
+std::optional<Value> condition_of(const LinearPart& part, const Node& node) {
+  if (!is(node, OpKind::Elementwise) || node.op->scalar != ScalarOp::Select) return std::nullopt;
+  Value v = node.operands[0];
+  if (part.split.is_linear(v)) return std::nullopt;
+  while (is(*v.node, OpKind::Broadcast) || is(*v.node, OpKind::Reshape)) v = v.node->operands[0];
+  if (v.rank() == 0) return v;
+  if (part.lanes == nullptr || !part.lanes->all_lead(v)) return std::nullopt;
+  return v.rank() == static_cast<int>(part.lanes->of(v).axes.size()) ? std::optional(v) : std::nullopt;
+}
+
+// By linear node, the last select that everything made of it passes through on one side; nothing where there is none.
+std::vector<std::optional<Side>> only_sides(const LinearPart& part, const std::vector<bool>& live) {
+  const Split& split = part.split;
+  std::vector<std::optional<Side>> sides(live.size());
+  std::vector<bool> used(live.size());
+  const auto use = [&](Value v, std::optional<Side> side) {
+    if (!split.is_linear(v)) return;
+    if (side && side->condition.rank() > 0 && !part.lanes->all_lead(v)) side.reset();
+    if (!used[id_of(v)]) sides[id_of(v)] = side;
+    if (sides[id_of(v)] != side) sides[id_of(v)].reset();
+    used[id_of(v)] = true;
+  };
+  for (const Value& v : part.outputs) use(v, std::nullopt);
+  for (auto it = split.graph->nodes().rbegin(); it != split.graph->nodes().rend(); ++it) {
+    const Node& node = **it;
+    if (!live[static_cast<std::size_t>(node.id)]) continue;
+    const std::optional<Value> condition = condition_of(part, node);
+    for (std::size_t k = 0; k < node.operands.size(); ++k) {
+      std::optional<Side> side = sides[static_cast<std::size_t>(node.id)];
+      if (condition && k > 0 && !side) side = Side{*condition, k == 1};
+      use(node.operands[k], side);
+    }
+  }
+  return sides;
+}
+
 // The linear nodes that `outputs` need.
 std::vector<bool> live_linear(const Split& split, std::span<const Value> outputs) {
   std::vector<bool> live(split.linear.size());
@@ -164,9 +211,11 @@ std::vector<Value> LinearPart::reads(const std::function<Source(Value)>& source)
     }
     for (const Value& operand : v.node->operands) read(operand);
   };
-  for (const auto& node : split.graph->nodes())
-    if (live[static_cast<std::size_t>(node->id)])
-      for (const Value& v : node->operands) read(v);
+  for (const auto& node : split.graph->nodes()) {
+    if (!live[static_cast<std::size_t>(node->id)]) continue;
+    for (const Value& v : node->operands) read(v);
+    if (const auto condition = condition_of(*this, *node)) read(*condition);
+  }
   for (const Value& v : outputs) read(v);
   return found;
 }
@@ -182,18 +231,45 @@ std::vector<Value> LinearPart::copy(ValueMap& map, const Guard& guard) const {
     if (live[static_cast<std::size_t>(node->id)])
       for (const Value& v : node->operands) add_known(v);
   for (const Value& v : outputs) add_known(v);
+  for (const auto& node : graph.nodes())
+    if (live[static_cast<std::size_t>(node->id)])
+      if (const auto condition = condition_of(*this, *node)) add_known(*condition);
   copy_needed(graph, map, known, 1);
+  const std::vector<std::optional<Side>> sides = only_sides(*this, live);
   ValueMap factors(graph), denominators(graph);
+  const auto guarded = [&](Value v, bool divides) {
+    if (!guard) return map(v);
+    ValueMap& made = divides ? denominators : factors;
+    if (!made.find(v)) made.set(v, guard(v, map(v), divides));
+    return made(v);
+  };
+  // What a select leaves out, as the steps that a solver rejects, has a cotangent of zero, and may be infinite: its factors are one there. Not large ones,
+  // as the tape of a loop is, which would be copied.
+  constexpr std::int64_t most_numbers = 4096;
+  std::map<std::tuple<const Node*, int, bool, const Node*, int, bool>, Value> chosen;
+  const auto one_elsewhere = [&](Value v, bool divides, const Side& side) {
+    Value& factor = chosen[{v.node, v.index, divides, side.condition.node, side.condition.index, side.holds}];
+    if (factor) return factor;
+    const Value one = constant(1, v.dtype(), v.shape()), given = guarded(v, divides), holds = map(side.condition);
+    const auto chosen_by = [&](Value a, Value b) {
+      return holds.rank() == 0 ? select(broadcast_to(holds, v.shape()), a, b) : lanes->select_active(v, holds, a, b);
+    };
+    const bool has_lanes = holds.rank() == 0 || lanes->all_lead(v);
+    factor = !has_lanes ? given : side.holds ? chosen_by(given, one) : chosen_by(one, given);
+    return factor;
+  };
   for (const auto& node : graph.nodes()) {
     if (!live[static_cast<std::size_t>(node->id)] || is(*node, OpKind::Input)) continue;
+    const std::optional<Side>& side = sides[static_cast<std::size_t>(node->id)];
     std::vector<Value> operands;
     for (const Value& v : node->operands) {
-      operands.push_back(map(v));
-      if (!guard || split.is_linear(v) || adds(*node)) continue;
-      const bool divides = node->op->scalar == ScalarOp::Div;
-      ValueMap& guarded = divides ? denominators : factors;
-      if (!guarded.find(v)) guarded.set(v, guard(v, map(v), divides));
-      operands.back() = guarded(v);
+      const bool is_factor = !split.is_linear(v) && !adds(*node), divides = node->op->scalar == ScalarOp::Div;
+      if (!is_factor)
+        operands.push_back(map(v));
+      else if (side && is_float(v.dtype()) && v.shape().size() <= most_numbers && !(finite && finite(v)))
+        operands.push_back(one_elsewhere(v, divides, *side));
+      else
+        operands.push_back(guarded(v, divides));
     }
     Node* copied = copy_node(*node, operands);
     for (int i = 0; i < static_cast<int>(node->types.size()); ++i)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/rewrite.h"
+#include "ops/rules/lane_axes.h"
 
 namespace hotloop::ir {
 
@@ -31,6 +32,9 @@ enum class Source {
 struct LinearPart {
   const Split& split;
   std::vector<Value> outputs;  // what is wanted; known ones among them are read as well
+  // Which known values are finite wherever the linear part has a meaning: they stay as they are where a select leaves out what is made of them.
+  std::function<bool(Value)> finite = {};
+  const LaneAxes* lanes = nullptr;  // of a batch, in each value
 
   // The known values that linear nodes and outputs read, in order. `given` says how each value is come by; of a copied one the
   // operands are read in turn.

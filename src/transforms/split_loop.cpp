@@ -276,7 +276,8 @@ class LoopSplitter {
     spec.body = trace(
         [&](std::span<const Value> v) {
           ValueMap map(graph());
-          const LinearPart part{body_, linear_outputs_};
+          const LinearPart part{body_, linear_outputs_, [this](Value v) { return is_invariant(v); },
+                                lanes_ ? &*lanes_ : nullptr};
           if (!spec.mask.empty())
             return masked_step(part, map, stands_for, v, v[carry_of.size() + static_cast<std::size_t>(spec.mask[0])],
                                v[carry_of.size() + xs_of.size() + static_cast<std::size_t>(spec.mask[1])],
