@@ -67,6 +67,33 @@ def test_resume_is_exact(data, tmp_path):
         assert [r[:3] for r in rest.history] == [r[:3] for r in whole.history]
 
 
+def test_the_rate_falls_on_a_plateau_and_resume_is_exact(data, tmp_path):
+    # The metric stands still, so every second epoch from the third on lowers the rate: patience 1, and the first value is better than none.
+    options = {"metric": lambda p, t: 0 * (p - t).mean() + 1, "batch_size": 16, "progress": False}
+
+    def fit(epochs, least=0.0, **more):
+        schedule = hl.optim.Schedule(1e-2, hl.optim.Plateau(factor=0.5, patience=1, least=least))
+        return hl.fit(model(), data, epochs=epochs, optimizer=hl.optim.EMA(hl.optim.Adam(schedule), 0.9), **options, **more)
+
+    def factor(run):
+        folder = tmp_path / f"factor-{run.state.epoch}"
+        folder.mkdir()
+        return float(hl.load(run.state.save(str(folder)) + "/optimizer.safetensors")["inner"]["schedule"]["0"]["factor"])
+
+    whole, first = fit(7), fit(4, checkpoints=tmp_path / "part")
+    assert whole.status == "finished" and [factor(fit(2)), factor(first), factor(whole)] == [1, 0.5, 0.125]
+    assert not same(whole.state.params, fit(7, least=1.0).state.params)
+    for resume in (first, tmp_path / "part"):
+        assert same(whole.state.params, fit(7, resume=resume).state.params)
+
+
+def test_a_plateau_lets_a_falling_loss_be(data):
+    constant, falls = (hl.fit(model(), data, epochs=3, optimizer=hl.optim.SGD(rate), progress=False)
+                       for rate in (1e-2, hl.optim.Schedule(1e-2, hl.optim.Plateau(patience=0))))  # fmt: skip
+    assert [r.validation for r in constant.history] == sorted((r.validation for r in constant.history), reverse=True)
+    assert same(constant.state.params, falls.state.params)
+
+
 def test_a_folder_holds_one_run(data, tmp_path):
     hl.fit(model(), data, epochs=2, checkpoints=tmp_path, progress=False)
     with pytest.raises(hl.UserError, match=r"must hold no checkpoints, or those of two runs mix. Received: .*step-.*Try: resume from that folder"):

@@ -444,6 +444,19 @@ class Training(Case):
                          {"0.weight_ih_l0": [12, 3], "0.weight_hh_l0": [12, 3], "0.bias_ih_l0": [12],
                           "0.bias_hh_l0": [12], "2.weight": [1, 3], "2.bias": [1]})
 
+    def test_a_rate_that_falls_on_a_plateau(self):
+        config = series.write(self.folder)
+        schedule = "[[optimizer.schedule]]\ntype = \"plateau\"\npatience = 0\nthreshold = 1000\n\n[train]"
+        config.write_text(config.read_text().replace("[train]", schedule))
+        result = self.train(config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        folder = max((self.folder / "run" / "checkpoints").iterdir())
+        data = (folder / "optimizer.safetensors").read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        begin, end = json.loads(data[8:8 + length])["schedule.0.factor"]["data_offsets"]
+        # Only the first of three validations counts as better, by that threshold.
+        self.assertAlmostEqual(struct.unpack("<d", data[8 + length + begin:8 + length + end])[0], 0.01)
+
     def test_loss_that_is_not_finite(self):
         result = self.train(series.write(self.folder, learning_rate="1e38"))
         self.assertEqual(result.returncode, 2, result.stdout)

@@ -21,7 +21,7 @@ class PlateauRule : public ScheduleRule {
 
   Tree<Array> init() const override {
     return {{"factor", Array::scalar(1.0)},
-            {"best", Array::scalar(std::numeric_limits<double>::infinity())},
+            {"best", Array::scalar(nothing_yet)},
             {"bad", Array::scalar<std::int32_t>(0)},
             {"wait", Array::scalar<std::int32_t>(0)}};
   }
@@ -31,9 +31,8 @@ class PlateauRule : public ScheduleRule {
   Tree<Value> observe(const Tree<Value>& state, Value value) const override {
     const auto count = [](std::int64_t n) { return constant(static_cast<double>(n), DType::I32); };
     const Value best = state["best"];
-    // An infinite best one has no share to fall by.
-    const Value goal = select(less(best, like(best, std::numeric_limits<double>::infinity())),
-                              best - options_.threshold * abs(best), best);
+    // The first value is better however large the threshold is.
+    const Value goal = select(less(best, like(best, nothing_yet)), best - options_.threshold * abs(best), best);
     const Value better = less(value, goal), waiting = greater(state["wait"], count(0));
     const Value bad = select(bit_or(better, waiting), count(0), state["bad"] + count(1));
     const Value falls = greater(bad, count(options_.patience));
@@ -45,6 +44,9 @@ class PlateauRule : public ScheduleRule {
   }
 
  private:
+  // Finite: a training whose state is not counts as diverged.
+  static constexpr double nothing_yet = std::numeric_limits<double>::max();
+
   PlateauOptions options_;
 };
 
