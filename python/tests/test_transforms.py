@@ -136,6 +136,19 @@ def test_while_loop_and_its_derivatives():
     assert int(hl.while_loop(lambda c: c < 10, lambda c: c + 3, 0)) == 12
 
 
+def test_reverse_mode_of_a_loop_without_a_bound():
+    def f(x):
+        return hl.while_loop(lambda v: v < 10, lambda v: v * v, x)
+
+    for transform, x in ((hl.grad(f), 2.0), (hl.vmap(hl.grad(f)), np.array([2.0, 3.0])), (hl.grad(lambda x: hl.vmap(f)(x).sum()), np.array([2.0, 3.0]))):
+        with pytest.raises(hl.UserError, match=r"\[while_loop\] reverse mode needs a bound.* Received: no bound, and f.* Try: max_steps"):
+            transform(x)
+    assert float(hl.jvp(f, (2.0,), (1.0,))[1]) == 32
+    # Nothing to keep, and nothing that a cotangent reaches.
+    assert float(hl.grad(lambda x: hl.while_loop(lambda v: v < 10, lambda v: v + 1, x))(2.0)) == 1
+    assert float(hl.grad(lambda x: x * hl.stop_gradient(f(x)))(2.0)) == 16
+
+
 def test_cond():
     f = hl.jit(lambda p, x: hl.cond(p, lambda v: {"y": v * 2}, lambda v: {"y": -v}, x))
     assert float(f(True, 3.0)["y"]) == 6 and float(f(False, 3.0)["y"]) == -3

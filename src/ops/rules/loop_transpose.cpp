@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/interpreters.h"
@@ -18,6 +20,7 @@ class Transposed {
   explicit Transposed(const TransposeContext& c) : c_(c), loop_(c.node) {}
 
   std::vector<Value> cotangents() {
+    check_bounded();
     find_linear_carries();
     std::vector<Value> final_carry(c_.cotangents.begin(), c_.cotangents.begin() + loop_.num_carry());
     for (int i = 0; i < loop_.num_carry(); ++i) active_carry_.push_back(static_cast<bool>(final_carry[sz(i)]));
@@ -68,6 +71,17 @@ class Transposed {
   Value xs(int i) const { return c_.operands[sz(loop_.num_carry() + i)]; }
   Value const_value(int i) const { return c_.operands[sz(loop_.num_carry() + loop_.num_xs() + i)]; }
   Value ys_cotangent(int i) const { return c_.cotangents[sz(loop_.num_carry() + i)]; }
+
+  // What the way back reads of each iteration is kept for as many as the loop may run.
+  void check_bounded() const {
+    if (loop_.length() < std::numeric_limits<std::int32_t>::max()) return;
+    for (int i = 0; i < loop_.num_xs(); ++i)
+      if (xs(i) && !is(*xs(i).node, OpKind::Iota))
+        throw UserError(
+            "while_loop", "reverse mode needs a bound on the steps, since it keeps numbers of each",
+            "no bound, and " + ValueType{xs(i).dtype(), xs(i).shape().without(0)}.str() + " to keep of each step",
+            "max_steps, or forward mode (jvp)");
+  }
 
   void describe_lanes(LoopSpec& spec) const {
     const LaneAxes lanes = find_lane_axes(loop_.body(), loop_);
