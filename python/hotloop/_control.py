@@ -34,6 +34,8 @@ def _scan(body, init, xs, length, reverse):
         ys, found["ys"] = _core.tree_flatten(result[1])
         return carry_structure.flatten_like(result[0], "scan"), ys
 
+    if length is not None and int(length) < 0:
+        raise _core.UserError(f"[scan] the length must not be negative. Received: {length}.")
     carry, ys = _core.scan(flat_body, init_leaves, xs_leaves, -1 if length is None else int(length), reverse)
     return carry_structure.unflatten(carry), found["ys"].unflatten(ys)
 

@@ -120,6 +120,9 @@ def test_scan_forms():
         hl.scan(lambda c, _: (c * 0.5, None), 1, length=2)
     with pytest.raises(hl.UserError, match=r"\[scan\] the body must return \(carry, y\)"):
         hl.scan(lambda c, _: c, 1, length=2)
+    for xs in (None, np.ones(3)):
+        with pytest.raises(hl.UserError, match=r"\[scan\] the length must not be negative. Received: -1"):
+            hl.scan(lambda c, _: (c, None), 1, xs, length=-1)
 
 
 def test_while_loop_and_its_derivatives():
