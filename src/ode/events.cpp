@@ -1,11 +1,19 @@
 #include "ode/events.h"
 
+#include <limits>
+
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
 #include "ops/composed/bounded_while.h"
 
 namespace hotloop::ode {
+namespace {
+
+// Carries the side of a function that is zero: no value that a function has otherwise.
+double side_of_zero(DType dtype) { return dtype == DType::F32 ? 1e-30 : 1e-200; }
+
+}  // namespace
 
 EventFinder::EventFinder(const std::vector<Event>& events, const VectorField& field, const Tree<Value>& args)
     : events_(events), field_(field), args_(args) {}
@@ -41,6 +49,7 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
                                        const Leaves& before, const Leaves& after) const {
   const DType dtype = step.t0.dtype();
   const Value zero = constant(0, dtype), one = constant(1, dtype), length = step.t1 - step.t0;
+  const Value tiny = constant(side_of_zero(dtype), dtype);
   const auto time_at = [&](Value x) { return step.t0 + x * length; };
   Outcome outcome;
   Value first = one;  // place of the first crossing in the step
@@ -50,7 +59,8 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
     const Value falls = bit_and(greater(before[i], zero), less_equal(after[i], zero));
     Value crossed = events_[i].direction > 0 ? rises : events_[i].direction < 0 ? falls : bit_or(rises, falls);
     if (accepted) crossed = bit_and(crossed, accepted);
-    // Bisection that falls back from Illinois' false position, to the last digits of x.
+    // Bisection that falls back from Illinois' false position, to the last digits of x. From its own event on a function has a side but no
+    // value: false position would look within rounding of that event, and find it again.
     const auto g = [&](Value x) { return function(i, time_at(x), at(step, result, x)); };
     const double width = dtype == DType::F32 ? 1e-6 : 1e-14;
     const auto open = [&](std::span<const Value> c) {
@@ -60,7 +70,7 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
       const Value middle = 0.5 * (c[0] + c[1]);
       const Value between = c[0] - c[2] * (c[1] - c[0]) / (c[3] - c[2]);
       const Value inside = bit_and(greater(between, c[0]), less(between, c[1]));
-      const Value bisect = equal(c[4], one);
+      const Value bisect = bit_or(equal(c[4], one), less_equal(abs(c[2]), tiny));
       const Value x = select(bit_or(bisect, logical_not(inside)), middle, between);
       const Value value = g(x);
       const Value left = equal(sign(value), sign(c[2]));  // the crossing lies to the right of x
@@ -105,7 +115,7 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
   for (std::size_t i = 0; i < events_.size(); ++i) {
     const Value chosen = equal(which, constant(static_cast<double>(i), DType::I32));
     const Value side = cond(
-        chosen, [&](std::span<const Value>) { return Leaves{side_after(i, outcome, before[i])}; },
+        chosen, [&](std::span<const Value>) { return Leaves{side_after(i, outcome, before[i], length)}; },
         [&](std::span<const Value>) { return Leaves{zero}; }, {})[0];
     outcome.values[i] = select(chosen, stop_gradient(side), outcome.values[i]);
   }
@@ -114,10 +124,10 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
 
 // After its own event a function is zero, and rounding may put it on either side. Where it goes from there tells: beyond, unless the event
 // changes the state; then along its slope, as up again for a ball that bounces and on for a clock. A change that moves the function
-// itself away from zero leaves no doubt.
-Value EventFinder::side_after(std::size_t i, const Outcome& outcome, Value before) const {
+// itself away from zero leaves no doubt; one that puts it there, as a ball on the floor, is the slope's again, whatever its last digits.
+Value EventFinder::side_after(std::size_t i, const Outcome& outcome, Value before, Value length) const {
   const Value t = outcome.crossing.t;
-  const double tiny = t.dtype() == DType::F32 ? 1e-30 : 1e-200;
+  const double tiny = side_of_zero(t.dtype());
   if (!events_[i].change) return sign(before) * -tiny;
   std::vector<Value> at = {t}, along = {ones_like(t)};
   const Leaves slopes = field_(t, outcome.y);
@@ -129,7 +139,10 @@ Value EventFinder::side_after(std::size_t i, const Outcome& outcome, Value befor
   const Value rate = slope[0] ? slope[0] : zeros_like(t);
   const Value direction = select(equal(rate, zeros_like(t)), sign(before), sign(rate));
   const Value unmoved = equal(now[0], function(i, t, outcome.crossing.y));
-  return select(unmoved, direction * tiny, now[0]);
+  const double epsilon =
+      t.dtype() == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+  const Value at_zero = less_equal(abs(now[0]), (256 * epsilon) * abs(rate * length));
+  return select(bit_or(unmoved, at_zero), direction * tiny, now[0]);
 }
 
 }  // namespace hotloop::ode

@@ -32,8 +32,8 @@ class EventFinder {
  private:
   Leaves at(const StepInput& step, const StepResult& result, Value x) const;
   Value function(std::size_t i, Value s, const Leaves& y) const;
-  // What counts as the function's value right after its own event.
-  Value side_after(std::size_t i, const Outcome& outcome, Value before) const;
+  // What counts as the function's value right after its own event, in a step of this length.
+  Value side_after(std::size_t i, const Outcome& outcome, Value before, Value length) const;
 
   const std::vector<Event>& events_;
   const VectorField& field_;

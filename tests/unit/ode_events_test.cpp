@@ -90,6 +90,45 @@ TEST(OdeEvents, ABallThatBounces) {
   EXPECT_NEAR(batch[1].at(2), height(2.5, 3.0, 9.81), 1e-9);
 }
 
+// The same where the change puts the ball on the floor, in place of leaving it where rounding had it: by a number, and by a formula of
+// which the last digits are rounding, on a floor that is not at zero.
+TEST(OdeEvents, AChangeToTheEventItself) {
+  const auto run = [](double floor_height, const std::function<Value(Value)>& function,
+                      const std::function<Value(Value)>& put) {
+    return jit([&](std::span<const Value> in) {
+      const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& g) {
+        return Tree<Value>{{"height", y["speed"]}, {"speed", -g.leaf()}};
+      };
+      ode::Event floor;
+      floor.function = [&](Value, const Tree<Value>& y, const Tree<Value>&) { return function(y["height"]); };
+      floor.direction = -1;
+      floor.terminal = false;
+      floor.change = [&](Value, const Tree<Value>& y, const Tree<Value>&) {
+        return Tree<Value>{{"height", put(y["height"])}, {"speed", -0.8 * y["speed"]}};
+      };
+      Options options;
+      options.args = Tree<Value>(like(in[0], 9.81));
+      options.events = {floor};
+      const Tree<Value> y0 = {{"height", in[0]}, {"speed", like(in[0], 0)}};
+      const auto s = ode::solve(field, ode::Tsit5(), 0, 3, y0, options);
+      return std::vector<Value>{s.y1["height"], s.stats.num_events};
+    })({Array::scalar(floor_height + 1)});
+  };
+  const auto same = [](Value h) { return h; };
+  const auto want = run(0, same, same);
+  EXPECT_EQ(want[1].at(0), 6);
+  EXPECT_GT(want[0].at(0), 0);
+  const auto zero = run(0, same, [](Value h) { return 0 * h; });
+  EXPECT_EQ(zero[1].at(0), 6);
+  EXPECT_NEAR(zero[0].at(0), want[0].at(0), 1e-9);
+  for (const double put : {0.3, std::nextafter(0.3, 0), std::nextafter(0.3, 1)}) {
+    const auto moved = run(
+        0.3, [](Value h) { return 3 * h - 0.9; }, [&](Value h) { return like(h, put); });
+    EXPECT_EQ(moved[1].at(0), 6) << put;
+    EXPECT_NEAR(moved[0].at(0), want[0].at(0) + 0.3, 1e-9) << put;
+  }
+}
+
 // (t1, jump) -> counts and state of y' = -y with an event that changes the state: how often it happens depends on where its function
 // goes from there.
 TEST(OdeEvents, ChangesOfTheStateHappenOnceEach) {
