@@ -187,6 +187,25 @@ def test_a_ball_that_bounces_and_a_batch_of_them():
     assert batch.message == "the solve reached t1" or batch.message.startswith("3 of 3: the solve reached t1")
 
 
+def test_second_derivatives_through_events():
+    def time(a):
+        half = hl.ode.Event(lambda t, y, a: y - 0.5)
+        return hl.ode.solve(lambda t, y, a: -a * y, hl.ode.Tsit5(), 0, 100, 1 + 0 * a, args=a, events=half, controller=hl.ode.PID(1e-10, 1e-10)).t1
+
+    a = np.float64(0.1)
+    np.testing.assert_allclose(hl.grad(hl.grad(time))(a), 2 * np.log(2) / a**3, rtol=1e-5)
+
+    def dosed(p):  # by the rate and the time of a dose
+        dose = hl.ode.Event(lambda t, y, p: t - p[1], direction=1, terminal=False, change=lambda t, y, p: y + 1)
+        return hl.ode.solve(lambda t, y, p: -p[0] * y, hl.ode.Tsit5(), 0, 3, 0.5 + 0 * p[0], args=p, events=dose, controller=hl.ode.PID(1e-12, 1e-12)).y1
+
+    k, c = p = np.array([0.7, 1.25])
+    left = np.exp(-k * (3 - c))
+    mixed = left * (1 - k * (3 - c))
+    want = [[4.5 * np.exp(-3 * k) + (3 - c) ** 2 * left, mixed], [mixed, k * k * left]]
+    np.testing.assert_allclose(hl.hessian(dosed)(p), want, rtol=1e-7)
+
+
 # ---- derivatives and batches ---------------------------------------------------------------------------------------------------
 
 

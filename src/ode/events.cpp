@@ -1,10 +1,15 @@
 #include "ode/events.h"
 
+#include <functional>
 #include <limits>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
+#include "ir/region.h"
 #include "ops/composed/bounded_while.h"
 
 namespace hotloop::ode {
@@ -12,6 +17,56 @@ namespace {
 
 // Carries the side of a function that is zero: no value that a function has otherwise.
 double side_of_zero(DType dtype) { return dtype == DType::F32 ? 1e-30 : 1e-200; }
+
+// x, a zero of g, with the derivatives of that equation, to any order: dx = - dg / g', where what g captures moves g by dg, and g' is its
+// slope at x, which has derivatives itself. Not of what x was computed from. Where it is not wanted nothing is divided by.
+class RootRule {
+ public:
+  explicit RootRule(std::shared_ptr<const Graph> g) : g_(std::move(g)) {}
+
+  // at: x, wanted, captures...
+  static Value root(const std::shared_ptr<const RootRule>& rule, std::span<const Value> at) {
+    const auto body = trace([](std::span<const Value> v) { return std::vector<Value>{v[0]}; }, ir::types_of(at), name);
+    const auto derivative = [rule](std::span<const Value> v) {
+      const std::size_t n = v.size() / 2;
+      std::vector<Value> moved(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
+      moved[0] = root(rule, v.first(n));
+      return std::vector<Value>{moved[0], rule->tangent(moved, v.subspan(n))};
+    };
+    return call_with_rule(body, at, name, derivative)[0];
+  }
+
+ private:
+  Value tangent(std::span<const Value> at, std::span<const Value> tangents) const {
+    const Value x = at[0];
+    const auto captures = at.subspan(2);
+    std::vector<Value> directions;
+    for (std::size_t i = 0; i < captures.size(); ++i)
+      directions.push_back(is_float(captures[i].dtype()) ? tangents[2 + i] : Value{});
+    const auto along = [&](Value of_x, std::span<const Value> of_captures) {
+      std::vector<Value> primals = {x}, all = {of_x};
+      primals.insert(primals.end(), captures.begin(), captures.end());
+      all.insert(all.end(), of_captures.begin(), of_captures.end());
+      const Value change = jvp([&](std::span<const Value> v) { return inline_graph(*g_, v); }, primals, all).second[0];
+      return change ? change : zeros_like(x);
+    };
+    const Value change = along({}, directions);
+    const Value slope = along(ones_like(x), std::vector<Value>(captures.size()));
+    const Value usable = bit_and(at[1], not_equal(slope, zeros_like(x)));
+    return -change / select(usable, slope, ones_like(x));
+  }
+
+  static constexpr const char* name = "ode.event_root";
+  std::shared_ptr<const Graph> g_;
+};
+
+Value differentiable_root(const std::function<Value(Value)>& g, Value x, Value wanted) {
+  const auto of_x = [&](std::span<const Value> v) { return std::vector<Value>{g(v[0])}; };
+  const ir::Region region = ir::trace_region("ode.event", of_x, std::vector<ValueType>{x.type()});
+  std::vector<Value> at = {x, wanted};
+  at.insert(at.end(), region.captures.begin(), region.captures.end());
+  return RootRule::root(std::make_shared<const RootRule>(region.graph), at);
+}
 
 }  // namespace
 
@@ -83,12 +138,7 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
     // Where the state changes it starts again from the side it came from, else beyond: on the wrong side by rounding, the same
     // crossing would be met again.
     const Value x = stop_gradient(events_[i].change ? bracket[0] : bracket[1]);
-    // One step of Newton's method from the root: no change of its value, and the derivative of the root.
-    const auto of_x = [&](std::span<const Value> v) { return std::vector<Value>{g(v[0])}; };
-    const auto [value, slope] = jvp(of_x, std::vector<Value>{x}, std::vector<Value>{one});
-    const Value steep = slope[0] ? slope[0] : one;
-    const Value safe = select(equal(steep, zero), one, stop_gradient(steep));
-    const Value root = x - (value[0] - stop_gradient(value[0])) / safe;
+    const Value root = differentiable_root(g, x, crossed);
     const Value sooner = bit_and(crossed, less_equal(x, stop_gradient(first)));
     first = select(sooner, root, first);
     which = select(sooner, constant(static_cast<double>(i), DType::I32), which);

@@ -19,7 +19,7 @@ class EventFinder {
   // The functions at (s, y): what the loop carries.
   Leaves values(Value s, const Leaves& y) const;
   // Looks for crossings from `before` to `after` on the interpolant of a step that was accepted, and applies what the first one
-  // changes. The derivative of its time is that of the equation g(t, y(t)) = 0.
+  // changes. The derivatives of its time are those of the equation g(t, y(t)) = 0.
   struct Outcome {
     Crossing crossing;
     Value terminates;  // bool[]

@@ -129,6 +129,53 @@ TEST(OdeEvents, AChangeToTheEventItself) {
   }
 }
 
+// Further derivatives than the first, in both modes and under vmap, against closed forms.
+TEST(OdeEvents, DerivativesOfEveryOrder) {
+  // y' = (-a y0, y0) from (1, 0) to where y0 is 1/2: t = log 2 / a, y1 = 1 / 2a.
+  const auto decay = [](bool time) {
+    return [time](std::span<const Value> in) {
+      const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& a) {
+        return Tree<Value>{{"y0", -a.leaf() * y["y0"]}, {"y1", y["y0"]}};
+      };
+      ode::Event half;
+      half.function = [](Value, const Tree<Value>& y, const Tree<Value>&) { return y["y0"] - 0.5; };
+      Options options;
+      options.args = Tree<Value>(in[0]);
+      options.controller = ode::PID(1e-11, 1e-11);
+      options.events = {half};
+      const Tree<Value> y0 = {{"y0", like(in[0], 1)}, {"y1", like(in[0], 0)}};
+      const auto s = ode::solve(field, ode::Tsit5(), 0, 100, y0, options);
+      return std::vector<Value>{time ? s.t1 : s.y1["y1"]};
+    };
+  };
+  const double a = 0.1;
+  for (const bool time : {true, false}) {
+    const double scale = time ? std::log(2.0) : 0.5;
+    const Function second = grad(grad(decay(time), {0}), {0});
+    const auto got = jit(second)({Array::scalar(a)});
+    EXPECT_NEAR(got[0].at(0), 2 * scale / std::pow(a, 3), 1e-6 * got[0].at(0));
+    const auto batch = jit(vmap(second, {0}))({vector_of({a, 0.2, 0.3})});
+    for (int i = 0; i < 3; ++i) {
+      const double want = 2 * scale / std::pow(a * (i + 1), 3);
+      EXPECT_NEAR(batch[0].at(i), want, 1e-6 * want) << i;
+    }
+    if (!time) continue;
+    const auto third = jit(grad(second, {0}))({Array::scalar(a)});
+    EXPECT_NEAR(third[0].at(0), -6 * scale / std::pow(a, 4), -1e-5 * third[0].at(0));
+    const auto forward = jit([&](std::span<const Value> in) {
+      return std::vector<Value>{jvp(grad(decay(time), {0}), in, std::vector<Value>{like(in[0], 1)}).second[0]};
+    })({Array::scalar(a)});
+    EXPECT_NEAR(forward[0].at(0), got[0].at(0), 1e-9 * got[0].at(0));
+  }
+  // The ball's height at 2.5, after three bounces, by where it starts.
+  const auto end = [](std::span<const Value> in) { return std::vector<Value>{bounces(in, false)[1]}; };
+  const auto by_height = jit(grad(grad(end, {0}), {0}))({Array::scalar(1.7), Array::scalar(9.81)});
+  // The n-th bounce is at c_n s, s = sqrt(2 h / g), and leaves with speed 0.8^n g s: of the height, 0.8^n g s (t - c_n s) - g (t - c_n s)^2 / 2,
+  // only the part (0.8^n + c_n) g s t is not linear in h.
+  const double c = 1 + 2 * (0.8 + 0.64), fall = std::sqrt(2 * 1.7 / 9.81);
+  EXPECT_NEAR(by_height[0].at(0), -(0.512 + c) * 9.81 * 2.5 * fall / (4 * 1.7 * 1.7), 1e-6);
+}
+
 // (t1, jump) -> counts and state of y' = -y with an event that changes the state: how often it happens depends on where its function
 // goes from there.
 TEST(OdeEvents, ChangesOfTheStateHappenOnceEach) {
