@@ -1,6 +1,9 @@
 // The order in which a Dot walks over its B: what the speed of a step on one row depends on.
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "backends/llvm/dot_walk.h"
 
 namespace hotloop::codegen {
@@ -30,6 +33,24 @@ TEST(LlvmDotWalk, OneRowPassesPanelsSideBySideWhileTheyStayInTheFirstCache) {
   }
   EXPECT_EQ(panels_side_by_side(target, gates(12, 128)), 1);
   EXPECT_FALSE(alternates(target, gates(32, 128))) << "rows enough to use B while it is there";
+}
+
+// With panels of one vector (of two registers), one row needs several of them to have enough sums in flight.
+TEST(LlvmDotWalk, NoPanelIsLeftOverAlone) {
+  const kernel::Target target = kernel::target_named("avx2");
+  for (const auto& [h, side] : std::vector<std::pair<std::int64_t, std::int64_t>>{{16, 4}, {32, 4}, {48, 6}, {64, 4}})
+    EXPECT_EQ(panels_side_by_side(target, gates(1, h)), side) << h;
+  for (std::int64_t panels = 0; panels < 40; ++panels) {
+    for (std::int64_t side = 1; side <= 6; ++side) {
+      const PanelTiles tiles = panel_tiles(panels, side);
+      ASSERT_LE(tiles.in_wide, panels);
+      EXPECT_EQ(tiles.in_wide % (tiles.width + 1), 0);
+      EXPECT_EQ((panels - tiles.in_wide) % tiles.width, 0);
+      EXPECT_LE(tiles.in_wide > 0 ? tiles.width + 1 : tiles.width, side);
+      if (panels > side) EXPECT_GE(2 * tiles.width, side) << panels;
+      if (panels > 0 && panels <= side) EXPECT_EQ(tiles.width, panels) << "one tile";
+    }
+  }
 }
 
 // Loads of an instruction that are 2 KB or more apart, one line after the other, are what prefetching of Zen 5 gets wrong.

@@ -13,18 +13,17 @@ void DotEmitter::emit() {
   const kernel::Target& target = code_.state().program.target;
   const std::int64_t panel = target.dot_vectors, n = dot_.n.bound;
   budget_ = target.dot_rows * target.dot_vectors;
-  const std::int64_t side = panels_side_by_side(target, dot_);
   const std::int64_t panel_columns = panel * lanes_, panels = n / panel_columns;
-  const std::int64_t wide = panels / side * side;
+  const PanelTiles tiles = panel_tiles(panels, panels_side_by_side(target, dot_));
   const auto all_columns = [&](const TileBody& body) {
-    columns(0, wide, side, body);
-    columns(wide, panels, 1, body);
+    columns(0, tiles.in_wide, tiles.width + 1, body);
+    columns(tiles.in_wide, panels, tiles.width, body);
     if (const std::int64_t rest = n - panels * panel_columns; rest > 0) {
       const auto vectors = static_cast<int>((rest + lanes_ - 1) / lanes_);
       body({panels * panel_columns, nullptr, vectors, vectors, static_cast<int>(rest - (vectors - 1) * lanes_)});
     }
   };
-  if (const Tile widest = tile_of_panels(wide > 0 ? side : 1); is_large(widest))
+  if (const Tile widest = tile_of_panels(tiles.in_wide > 0 ? tiles.width + 1 : tiles.width); is_large(widest))
     return blocks_of_a(widest, all_columns);
   all_columns([&](const Tile& tile) { tile_of(tile); });
 }

@@ -44,7 +44,17 @@ std::int64_t panels_side_by_side(const kernel::Target& target, const Dot& dot) {
   std::int64_t panel_bytes = 0;
   for (const DotSegment& s : dot.segments) panel_bytes += depth(s) * target.dot_vectors * kernel::vector_bytes;
   while (side > 1 && alternates(target, dot) && side * panel_bytes > target.l1_bytes * 5 / 4) side /= 2;
+  const std::int64_t panels = dot.n.bound / target.panel(dot.dtype);
+  for (std::int64_t u = side; 2 * u > side; --u) {
+    if (panels % u == 0) return u;
+  }
   return side;
+}
+
+PanelTiles panel_tiles(std::int64_t panels, std::int64_t side) {
+  const std::int64_t tiles = (panels + side - 1) / side;
+  if (tiles == 0) return {0, 1};
+  return {panels % tiles * (panels / tiles + 1), panels / tiles};
 }
 
 // Enough multiplications to hide the loop's overhead; a divisor of the extent if there is one. No load may move on by 2 KB or more from one

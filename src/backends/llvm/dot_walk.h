@@ -28,8 +28,15 @@ kernel::Dot transposed(const kernel::Dot& dot);
 // the first ones are still in the cache from last time.
 bool alternates(const kernel::Target& target, const kernel::Dot& dot);
 
-// How many panels of B one block of rows passes at a time.
+// How many panels of B one block of rows passes at a time, at most; a divisor of their number if there is one nearby.
 std::int64_t panels_side_by_side(const kernel::Target& target, const kernel::Dot& dot);
+
+// Panels in tiles of `side` at most, as wide as each other or one panel apart: the first `in_wide` panels in tiles of width + 1, the others in
+// tiles of `width`. A single panel left over would keep few accumulators in flight.
+struct PanelTiles {
+  std::int64_t in_wide, width;
+};
+PanelTiles panel_tiles(std::int64_t panels, std::int64_t side);
 
 // How many steps of k the body of a loop has, for a tile of so many accumulators whose B moves on by b_step bytes a step.
 std::int64_t steps_in_body(const kernel::Extent& extent, std::int64_t accumulators, std::int64_t b_step);
