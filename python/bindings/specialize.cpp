@@ -111,7 +111,7 @@ std::size_t Arguments::hash() const {
 
 Specialization::Specialization(nb::handle fn, const std::string& name, const Arguments& arguments,
                                CompileOptions options, const BoundArgument* bound)
-    : name_(name), structure_(arguments.tokens), is_bound_(bound != nullptr) {
+    : name_(name), structure_(Structure::with_frozen_values(arguments.tokens)), is_bound_(bound != nullptr) {
   const auto start = std::chrono::steady_clock::now();
   for (const Leaf& leaf : arguments.leaves) types_.push_back({leaf.view.type(), leaf.weak});
   std::shared_ptr<Graph> graph;
@@ -123,7 +123,7 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
     std::vector<nb::object> tracers;
     for (std::size_t i = 0; i < types_.size(); ++i)
       tracers.push_back(tracer(program.graph().add_input(types_[i].type, paths[i]), types_[i].weak));
-    const nb::object call = unflatten(structure_, tracers);
+    const nb::object call = unflatten(Structure(arguments.tokens), tracers);
     const nb::object args = first + nb::object(call[0]);
     const nb::object result = nb::steal(PyObject_Call(fn.ptr(), args.ptr(), nb::object(call[1]).ptr()));
     if (!result.is_valid()) throw nb::python_error();

@@ -6,6 +6,7 @@
 
 #include "array.h"
 #include "hotloop/error.h"
+#include "static_values.h"
 
 namespace hotloop::python {
 namespace {
@@ -56,14 +57,6 @@ template <class Visit> void visit_dataclass(PyObject* object, PyObject* fields, 
     if (!child.is_valid()) throw nb::python_error();
     visit(key, child.ptr(), is_static_field(field));
   }
-}
-
-bool same(PyObject* a, PyObject* b) {
-  if (a == b) return true;
-  if (Py_TYPE(a) != Py_TYPE(b)) return false;
-  const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
-  if (equal < 0) throw nb::python_error();
-  return equal == 1;
 }
 
 nb::object build(const Tokens& tokens, std::size_t& at, const nb::object*& next) {
@@ -195,7 +188,7 @@ void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::st
       return;
     }
     case Kind::Static:
-      if (!same(token.object, tree.ptr()))
+      if (!same_static(token.object, tree.ptr()))
         throw differs("the static value " + text(nb::repr(nb::handle(token.object))));
       return;
     case Kind::Key: break;
@@ -220,12 +213,22 @@ Structure::Structure(const Tokens& tokens) {
   });
 }
 
+Structure Structure::with_frozen_values(Tokens tokens) {
+  std::vector<nb::object> kept;
+  for (Token& t : tokens) {
+    if (t.kind != Kind::Static) continue;
+    kept.push_back(frozen(t.object));
+    t.object = kept.back().ptr();
+  }
+  return Structure(tokens);
+}
+
 bool Structure::equals(const Tokens& other) const {
   if (tokens_->size() != other.size()) return false;
   for (std::size_t i = 0; i < other.size(); ++i) {
     const Token &a = (*tokens_)[i], &b = other[i];
     if (a.kind != b.kind || a.arity != b.arity) return false;
-    if (a.object != b.object && !same(a.object, b.object)) return false;
+    if (a.object != b.object && !same_static(a.object, b.object)) return false;
   }
   return true;
 }

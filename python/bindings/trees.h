@@ -31,8 +31,10 @@ class Structure {
   explicit Structure(const Tokens& tokens);  // takes references of its own
   const Tokens& tokens() const { return *tokens_; }
   std::size_t num_leaves() const { return num_leaves_; }
-  // Keys are compared by identity, then by ==; so are static values, whose types must agree too.
+  // Keys and static values are compared by what they hold, see same_static().
   bool equals(const Tokens& other) const;
+  // The same with static values that nobody else can write to.
+  static Structure with_frozen_values(Tokens tokens);
   std::string str() const;
 
  private:

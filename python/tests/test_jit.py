@@ -64,6 +64,28 @@ def test_tree_paths_and_mismatch():
     assert hl.tree.map(lambda a, b: (a, b), {"a": 1, "b": 2}, {"b": 3, "a": 4}) == {"a": (1, 4), "b": (2, 3)}
 
 
+def test_static_values_are_compared_by_what_they_hold():
+    traces = []
+
+    @hl.jit(static_argnums=1)
+    def f(x, n):
+        traces.append(n)
+        return x * (n["k"][0] if isinstance(n, dict) else n[0])
+
+    x, counts, nested = np.ones(2), [2, 3], {"k": np.array([4, 5])}
+    assert f(x, counts)[0] == 2 and f(x, [2, 3])[0] == 2 and len(traces) == 1
+    counts[0] = 7  # what the program was compiled for stays what it was
+    assert f(x, counts)[0] == 7 and len(traces) == 2
+    assert f(x, nested)[0] == 4 and f(x, {"k": np.array([4, 5])})[0] == 4 and len(traces) == 3
+    nested["k"][0] = 6
+    assert f(x, nested)[0] == 6 and len(traces) == 4
+    assert f(x, np.array([2, 3]))[0] == 2 and f(x, np.array([2, 3, 4]))[0] == 2 and len(traces) == 6
+    # Equal is not the same: types and signs count.
+    assert f(x, (1,)).dtype == f(x, (1.0,)).dtype == np.float64 and len(traces) == 8
+    assert np.signbit(f(x, (-0.0,))[0]) and not np.signbit(f(x, (0.0,))[0])
+    assert np.isnan(f(x, (float("nan"),))[0]) and np.isnan(f(x, (float("nan"),))[0]) and len(traces) == 11
+
+
 def test_static_arguments():
     calls = []
 
