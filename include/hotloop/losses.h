@@ -31,6 +31,9 @@ class Loss {
     // Whether prediction and target must have one shape and dtype (no broadcasting: (B,) against (B, 1) is a mistake that would
     // train a constant). If not, `elements` checks what it needs.
     bool same_type = true;
+    // How many classes there are for predictions of that type; empty for a loss without classes. Targets of another type than the
+    // prediction are then numbers of classes.
+    std::function<std::int64_t(const ValueType& prediction)> num_classes = {};
   };
 
   explicit Loss(Function function, std::string name = "loss");
@@ -44,6 +47,10 @@ class Loss {
   };
   // UserError if the loss is a plain function and anything is weighted, or has no classes and classes are.
   Weighted operator()(Value prediction, Value target, const Weights& weights) const;
+  // How many classes a target may name that stands for one of them; 0 where targets are no such numbers.
+  std::int64_t num_labels(const ValueType& prediction, const ValueType& target) const;
+  // Whether targets stand for classes.
+  bool has_classes() const { return static_cast<bool>(pointwise_.num_classes); }
   const std::string& name() const { return name_; }
 
  private:

@@ -6,6 +6,20 @@
 
 namespace hotloop::python {
 
+std::int64_t integer_of(nb::handle value, const std::string& where, const std::string& name) {
+  std::int64_t result = 0;
+  if (!nb::try_cast(value, result))
+    throw UserError(where, name + " must be an integer, of 64 bits at most", nb::cast<std::string>(nb::repr(value)));
+  return result;
+}
+
+std::uint64_t seed_number(nb::handle value, const std::string& where) {
+  std::uint64_t result = 0;
+  if (!nb::try_cast(value, result))
+    throw UserError(where, "seed must be an integer from 0 and below 2^64", nb::cast<std::string>(nb::repr(value)));
+  return result;
+}
+
 std::map<std::string, Setting> settings_of(nb::dict settings) {
   std::map<std::string, Setting> result;
   for (const auto& [key, value] : settings) {
@@ -15,7 +29,7 @@ std::map<std::string, Setting> settings_of(nb::dict settings) {
     } else if (nb::isinstance<nb::str>(value)) {
       result[name] = nb::cast<std::string>(value);
     } else if (nb::isinstance<nb::int_>(value) || nb::hasattr(value, "__index__")) {
-      result[name] = nb::cast<std::int64_t>(nb::int_(value));
+      result[name] = integer_of(nb::int_(value), name, "a setting");
     } else if (nb::isinstance<nb::float_>(value) || nb::hasattr(value, "__float__")) {
       result[name] = nb::cast<double>(nb::float_(value));
     } else {
@@ -24,6 +38,12 @@ std::map<std::string, Setting> settings_of(nb::dict settings) {
     }
   }
   return result;
+}
+
+nn::Init init_of(nb::handle name) {
+  if (name.equal(nb::str("torch"))) return nn::Init::Torch;
+  if (name.equal(nb::str("keras"))) return nn::Init::Keras;
+  throw UserError("init", "init must be \"torch\" or \"keras\"", nb::cast<std::string>(nb::repr(name)));
 }
 
 Tree<Array> array_tree(nb::handle tree, const std::string& what) {

@@ -1,12 +1,14 @@
 // What the bindings of layers, losses and optimisers share: definitions of a registry as Python sees them, and trees.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/config.h"
+#include "hotloop/init.h"
 #include "hotloop/tree.h"
 #include "tracer.h"
 #include "trees.h"
@@ -43,6 +45,13 @@ std::map<std::string, Setting> settings_of(nb::dict settings);
 template <class Def> Config config_of(const Def& def, nb::dict settings) {
   return Config(def.name, def.parameters, settings_of(settings));
 }
+
+// What stands for an integer, of 64 bits; UserError that names it otherwise. Seeds have no sign.
+std::int64_t integer_of(nb::handle value, const std::string& where, const std::string& name);
+std::uint64_t seed_number(nb::handle value, const std::string& where);
+
+// "torch" or "keras"; UserError for another name.
+nn::Init init_of(nb::handle name);
 
 // Python trees as Trees: any tree for values and arrays, nested dicts on the way back.
 Tree<Array> array_tree(nb::handle tree, const std::string& what);

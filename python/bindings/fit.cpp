@@ -80,7 +80,7 @@ nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::
              const losses::Loss& loss, const optim::Optimizer& optimizer, const metrics::Metric& metric,
              const CompileOptions& compile, nb::dict settings, nb::object class_weights, nb::object params,
              nb::object resume, nb::object callback) {
-  const auto integer = [&](const char* name) { return nb::cast<std::int64_t>(settings[name]); };
+  const auto integer = [&](const char* name) { return integer_of(settings[name], "fit", name); };
   train::FitOptions options;
   options.loss = loss;
   options.optimizer = optimizer;
@@ -89,8 +89,8 @@ nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::
   if (options.compile.threads < 0) options.compile.threads = 1;
   options.batch_size = integer("batch_size");
   options.epochs = integer("epochs");
-  options.seed = nb::cast<std::uint64_t>(settings["seed"]);
-  options.init = nb::cast<std::string>(settings["init"]) == "keras" ? nn::Init::Keras : nn::Init::Torch;
+  options.seed = seed_number(settings["seed"], "fit");
+  options.init = init_of(settings["init"]);
   options.generator = nn::generator_from_name(nb::cast<std::string>(settings["generator"]));
   options.shuffle = nb::cast<bool>(settings["shuffle"]);
   options.steps_per_call = integer("steps_per_call");

@@ -5,10 +5,12 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <unordered_map>
 
+#include "components.h"
 #include "hotloop/error.h"
 #include "interrupt.h"
 #include "schedule/kernel_ir.h"
@@ -279,9 +281,10 @@ CompileOptions options_of(const std::string& device, nb::object threads, const s
                           const std::string& dispatch, const std::string& dot_precision) {
   CompileOptions options;
   options.device = device;
-  options.threads = threads.is_none() ? -1 : nb::cast<int>(threads);
-  if (!threads.is_none() && options.threads < 0)
-    throw UserError("jit", "threads must be None or not negative", std::to_string(options.threads), "0 for all cores");
+  const std::int64_t given = threads.is_none() ? -1 : integer_of(threads, "jit", "threads");
+  if (!threads.is_none() && (given < 0 || given > std::numeric_limits<int>::max()))
+    throw UserError("jit", "threads must be None or not negative", std::to_string(given), "0 for all cores");
+  options.threads = static_cast<int>(given);
   options.backend = backend;
   options.target = target;
   options.disabled_passes = disabled_passes;

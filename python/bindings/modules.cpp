@@ -15,11 +15,6 @@
 namespace hotloop::python {
 namespace {
 
-nn::Init init_of(const std::string& name) {
-  if (name == "torch") return nn::Init::Torch;
-  if (name == "keras") return nn::Init::Keras;
-  throw UserError("init", "init must be \"torch\" or \"keras\"", "\"" + name + "\"");
-}
 const char* name_of_init(nn::Init init) { return init == nn::Init::Torch ? "torch" : "keras"; }
 
 // A Python object that outlives the interpreter's locks: released with the GIL held.
@@ -43,7 +38,7 @@ nb::object seed_object(const nn::Seed& seed) {
 // An integer, or what seed_object() gave.
 nn::Seed seed_of(nb::handle seed) {
   if (nb::isinstance<nn::Seed>(seed)) return nb::cast<nn::Seed>(seed);
-  return nb::cast<std::uint64_t>(seed);
+  return seed_number(seed, "init");
 }
 
 // Parameters are saved under their names, and given back as nested dicts: anything else would come back as another tree than was made.
@@ -208,7 +203,7 @@ bool sized_by_input(const nn::LayerDef& def) {
 nn::Layer make_layer(const std::string& name, nb::dict settings, nb::object inputs) {
   const nn::LayerDef& def = nn::layer_def(name);
   const Config config = config_of(def, settings);
-  const std::int64_t features = inputs.is_none() ? 1 : nb::cast<std::int64_t>(inputs);
+  const std::int64_t features = inputs.is_none() ? 1 : integer_of(inputs, name, "inputs");
   if (features < 1) throw UserError(name, "inputs must be positive", std::to_string(features));
   // What is not a sequence layer may refuse one, and the other way round.
   try {
@@ -253,13 +248,15 @@ void bind_layers(nb::module_& m) {
   });
   nb::class_<nn::Layer>(m, "Layer")
       .def("init",
-           [](const nn::Layer& l, nb::handle seed, nb::handle dtype, const std::string& init,
-              const std::string& generator) {
+           [](const nn::Layer& l, nb::handle seed, nb::handle dtype, nb::handle init, const std::string& generator) {
              // A layer that stands in another is given a seed, which knows its generator.
              const nn::Seed from = nb::isinstance<nn::Seed>(seed)
                                        ? seed_of(seed)
                                        : nn::Seed(seed_of(seed).value(), nn::generator_from_name(generator));
-             return to_dicts(l.init(from, dtype_of_python(dtype), init_of(init)));
+             const DType wanted = dtype_of_python(dtype);
+             if (!is_float(wanted))
+               throw UserError("init", "parameters must be float32 or float64", std::string(name_of(wanted)));
+             return to_dicts(l.init(from, wanted, init_of(init)));
            })
       .def("init_buffers",
            [](const nn::Layer& l, nb::handle dtype) { return to_dicts(l.init_buffers(dtype_of_python(dtype))); })
@@ -306,6 +303,7 @@ void bind_layers(nb::module_& m) {
 void bind_losses(nb::module_& m) {
   nb::class_<losses::Loss>(m, "Loss")
       .def_prop_ro("name", &losses::Loss::name)
+      .def_prop_ro("has_classes", &losses::Loss::has_classes)
       .def(
           "apply",
           [](const losses::Loss& loss, nb::handle prediction, nb::handle target, nb::object samples, nb::object classes,

@@ -173,14 +173,14 @@ def fit(
         arrays are cast to `dtype`, integers stay (classes, indices). Or hl.data.Samples, which brings its validation part, or a Dataset.
     validation: data of the same form, or the fraction of the last samples that is held out; 0.1 of them by default.
     loss: of hl.losses, or a function (prediction, target) -> scalar; MSE by default. optimizer: Adam(1e-3) by default.
-    metric: of hl.metrics, of the validation; MAE by default. Or a loss: one of hl.losses, or a function (prediction, target) -> scalar,
-        whose mean over samples, each alone, is shown; smaller is better.
+    metric: of hl.metrics, of the validation. Or a loss: one of hl.losses, or a function (prediction, target) -> scalar, whose mean over
+        samples, each alone, is shown; smaller is better. By default MAE, for losses of classes the loss itself.
     params: to start from; else they are drawn by `seed` and `init`. The order of the samples follows from the seed and the epoch.
     generator: "philox", or "torch" for PyTorch's numbers: parameters as torch.manual_seed(seed) gives the same layers, and then a
         torch.randperm of the samples each epoch.
     early_stopping: hl.EarlyStopping. checkpoints: hl.Checkpoints or a folder, without those of another run. resume: a Run, its state, a folder of checkpoints or
         one checkpoint: the results are those of a run that was never interrupted, to the bit.
-    callbacks: functions of a Progress, called after each call of the step; one that returns True ends the fit after it. An
+    callbacks: a function of a Progress, or several, called after each call of the step; one that returns True ends the fit after it. An
         exception in one ends the fit and is raised; with checkpoints, the state after the last step is on the disk.
     progress: True shows it (a line that is rewritten on a terminal, else a line an epoch), None does so on a terminal.
     steps_per_call: training steps that one call of the program takes; same results for any.
@@ -191,8 +191,11 @@ def fit(
     """
     if not isinstance(model, nn.Module):
         raise _core.UserError(f"[fit] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell, a subclass of hl.nn.Module with apply(params, x) for a function.")
+    loss = losses.engine_loss(losses.MSE() if loss is None else loss)
+    if metric is None:
+        metric = metrics.loss_of(loss) if loss.has_classes else metrics.MAE()
     optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
-    metric = checked_instance("fit", "the metric", metrics.MAE() if metric is None else metrics.engine_metric(metric), metrics.Metric, metrics)
+    metric = checked_instance("fit", "the metric", metrics.engine_metric(metric), metrics.Metric, metrics)
     dtype = _core.dtype(dtype)
     if isinstance(data, Samples):
         validation = data.validation if validation is None else validation
@@ -219,7 +222,7 @@ def fit(
     if isinstance(resume, (str, os.PathLike)):
         resume = _core.latest_checkpoint(os.fspath(resume)) or os.fspath(resume)
     shown = _Bar(metric) if (sys.stderr.isatty() if progress is None else progress) else None
-    told = [*([shown] if shown else []), *callbacks]
+    told = [*([shown] if shown else []), *([callbacks] if callable(callbacks) else callbacks)]
 
     def callback(values):
         record, at = values[6], Progress(*values)
@@ -234,7 +237,7 @@ def fit(
         model._layer,
         _dataset(training),
         _dataset(held),
-        losses.engine_loss(losses.MSE() if loss is None else loss),
+        loss,
         optimizer._optimizer,
         metric._metric,
         _core.options(device=device, threads=threads, dot_precision=dot_precision),

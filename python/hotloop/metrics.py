@@ -22,10 +22,15 @@ def engine_metric(metric):
     from hotloop import losses
 
     if isinstance(metric, losses.Loss) or (callable(metric) and not isinstance(metric, (type, Metric)) and type(metric).__module__.partition(".")[0] not in ("torch", "keras")):
-        made = Metric()
-        made._metric = _core.loss_metric(losses.engine_loss(metric))
-        return made
+        return loss_of(losses.engine_loss(metric))
     return metric
+
+
+def loss_of(loss):
+    """A Metric of an engine's loss."""
+    made = Metric()
+    made._metric = _core.loss_metric(loss)
+    return made
 
 
 def _metric_class(definition):

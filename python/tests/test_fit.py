@@ -219,12 +219,45 @@ def test_a_loss_that_is_not_finite_is_an_outcome(data):
     ({"data": (np.zeros((40, 6, 2)), np.zeros((39, 1)))}, r"equally many samples. Received: f32\[40,6,2\] and f32\[39,1\]"),
     ({"model": 3}, "the model must be a layer of hl.nn. Received: a int"),
     ({"batch_size": 0}, "batch_size must be positive. Received: 0"),
+    ({"init": "nonsense"}, 'init must be "torch" or "keras". Received: \'nonsense\''),
     ({"resume": "/nowhere"}, "/nowhere"),
 ])  # fmt: skip
 def test_errors(data, change, message):
     arguments = {"model": model(), "data": data, "progress": False, **change}
     with pytest.raises(hl.UserError, match=message):
         hl.fit(arguments.pop("model"), arguments.pop("data"), **arguments)
+
+
+def test_labels_and_weights_of_classes(rng):
+    x, y = rng.normal(size=(40, 3)).astype(np.float32), np.arange(40) % 2
+    valid = (x, y)
+
+    def fit(y, **more):
+        data = y if isinstance(y, dict) else (x, y)
+        return hl.fit(hl.nn.Linear(3, 2), data, validation=valid, epochs=1, loss=hl.losses.CrossEntropy(), metric=hl.metrics.Accuracy(), progress=False, **more)
+
+    late = np.where(np.arange(40) == 33, 2, y)
+    for labels, received in ((late, "2 of training sample 33"), (y - 1, "-1 of training sample 0"), (np.full(40, 7), "7 of training sample 0")):
+        with pytest.raises(hl.UserError, match=rf"\[fit\] a target must be a class index, a whole number from 0 and below 2. Received: {received}"):
+            fit(labels)
+    for weights, message in (
+        ([1.0, 1.0, 1.0], r"one weight for each of the 2 classes. Received: f32\[3\]"),
+        ([1.0, -1.0], "class_weights must not be negative. Received: -1"),
+        ([1.0, np.nan], "class_weights must not be negative. Received: nan"),
+        ([1.0, np.inf], "class_weights must be finite"),
+    ):
+        with pytest.raises(hl.UserError, match=message):
+            fit(y, class_weights=np.array(weights, np.float32))
+    assert fit(y, class_weights=np.array([1.0, 0.0], np.float32)).status == "finished"
+
+
+def test_labels_beyond_the_length_of_a_sequence_do_not_count(rng):
+    x, y = rng.normal(size=(40, 5, 3)).astype(np.float32), rng.integers(0, 2, (40, 5))
+    data = {"x": x, "y": np.where(np.arange(5) < 3, y, 9), "lengths": np.full(40, 3)}
+    options = {"loss": hl.losses.CrossEntropy(), "metric": hl.metrics.Accuracy(), "epochs": 1, "progress": False}
+    assert hl.fit(hl.nn.Linear(3, 2), data, **options).status == "finished"
+    with pytest.raises(hl.UserError, match="9 of training sample 0"):
+        hl.fit(hl.nn.Linear(3, 2), data | {"lengths": np.full(40, 4)}, **options)
 
 
 def test_targets_of_another_shape_say_so(data):

@@ -42,6 +42,10 @@ void Loss::check(Value prediction, Value target) const {
                     prediction.rank() != target.rank() ? "reshape the target to the model's output" : "");
 }
 
+std::int64_t Loss::num_labels(const ValueType& prediction, const ValueType& target) const {
+  return pointwise_.num_classes && prediction != target ? pointwise_.num_classes(prediction) : 0;
+}
+
 Value Loss::operator()(Value prediction, Value target) const {
   check(prediction, target);
   if (pointwise_.elements) return mean(pointwise_.elements(prediction, target));
@@ -79,6 +83,10 @@ Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& w
     if (weights.classes.rank() != 1 || weights.classes.dtype() != elements.dtype())
       throw UserError(name_, "there must be one weight a class, in the dtype of the loss",
                       weights.classes.type().str() + " for elements " + elements.type().str());
+    if (pointwise_.num_classes)
+      if (const std::int64_t count = pointwise_.num_classes(prediction.type()); weights.classes.shape()[0] != count)
+        throw UserError(name_, "there must be one weight for each of the " + std::to_string(count) + " classes",
+                        weights.classes.type().str());
     factors.multiply(gather(weights.classes, pointwise_.classes(prediction, target), 0));
   }
   const Value weight = factors.product();

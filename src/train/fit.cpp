@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <utility>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/train.h"
 #include "nn/torch_generator.h"
@@ -50,6 +52,12 @@ void check(const data::Dataset& training, const data::Dataset& validation, const
   check_not_negative("checkpoint.every_steps", static_cast<double>(options.checkpoint.every_steps));
   check_not_negative("early_stopping.patience", static_cast<double>(options.early_stopping.patience));
   check_not_negative("early_stopping.min_delta", options.early_stopping.min_delta);
+  if (const Array& weights = options.class_weights; weights.defined())
+    for (std::int64_t i = 0; i < weights.size(); ++i) {
+      check_not_negative("class_weights", weights.at(i));
+      if (!std::isfinite(weights.at(i)))
+        throw UserError("fit", "class_weights must be finite", std::to_string(weights.at(i)));
+    }
   if (training.size() < 1 || validation.size() < 1)
     throw UserError("fit", "training and validation must both hold samples",
                     std::to_string(training.size()) + " and " + std::to_string(validation.size()) + " samples");
@@ -59,6 +67,39 @@ void check(const data::Dataset& training, const data::Dataset& validation, const
                     ValueType{training.input_dtype(), training.input_shape()}.str() + " and " +
                         ValueType{validation.input_dtype(), validation.input_shape()}.str());
   if (!options.checkpoint.folder.empty()) check_checkpoint_folder(options.checkpoint.folder, options.resume.get());
+}
+
+// Targets that are numbers of classes, of the steps that are there: one that names none would train without a word.
+void check_labels(const losses::Loss& loss, const ValueType& prediction, const data::Dataset& training) {
+  const std::int64_t batch = prediction.shape[0];
+  const std::int64_t num_classes = loss.num_labels(prediction, training.target_type(batch));
+  if (num_classes == 0) return;
+  constexpr std::int64_t most_rows = 1024;
+  const Shape shape = training.target_shape();
+  // Elements of a prediction (B, T, ..., C) beyond a row's steps do not count.
+  const bool steps = training.has_lengths() && shape.rank() > 0 && prediction.shape.rank() > 2;
+  const std::int64_t a_step = steps && shape[0] > 0 ? shape.size() / shape[0] : 1;
+  for (std::int64_t first = 0; first < training.size(); first += most_rows) {
+    const std::int64_t rows = std::min(most_rows, training.size() - first);
+    std::vector<std::int64_t> samples(static_cast<std::size_t>(rows));
+    std::iota(samples.begin(), samples.end(), first);
+    const ValueType type = training.target_type(rows);
+    Array targets(type.dtype, type.shape);
+    std::vector<std::int32_t> lengths(samples.size());
+    training.gather(samples, {.targets = targets.raw(), .lengths = steps ? lengths.data() : nullptr});
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t count =
+          steps ? std::min(lengths[static_cast<std::size_t>(row)] * a_step, shape.size()) : shape.size();
+      for (std::int64_t i = 0; i < count; ++i) {
+        const double label = targets.at(row * shape.size() + i);
+        if (!(label >= 0 && label < static_cast<double>(num_classes)) || label != std::floor(label))
+          throw UserError(
+              "fit", "a target must be a class index, a whole number from 0 and below " + std::to_string(num_classes),
+              print_number(label) + " of training sample " + std::to_string(first + row),
+              "a model with one output a class");
+      }
+    }
+  }
 }
 
 void check_resume(const TrainingState& state, const TrainingState& wanted) {
@@ -129,6 +170,7 @@ class Fit {
     runner_.emplace(step, plan_.steps_per_call, options.compile,
                     flatten({state_.params, state_.optimizer_state, state_.buffers}));
     predictor_.emplace(model, fresh_.params, fresh_.buffers, validation, batch, options.compile);
+    check_labels(options.loss, predictor_->output_type(), training);
     if (options.optimizer.observes()) {
       CompileOptions compile_options = options.compile;
       compile_options.threads = 1;

@@ -24,7 +24,7 @@ BinaryCrossEntropy::BinaryCrossEntropy(bool logits, double label_smoothing)
                        const Value t = smoothed(target, label_smoothing);
                        return logits ? from_logits(prediction, t) : from_probabilities(prediction, t);
                      },
-                     class_of},
+                     class_of, true, [](const ValueType&) { return std::int64_t{2}; }},
            "binary_cross_entropy") {
   if (!(label_smoothing >= 0 && label_smoothing < 1))
     throw UserError("binary_cross_entropy", "label_smoothing must be in [0, 1)", std::to_string(label_smoothing));

@@ -46,10 +46,9 @@ Value elements_of(Value prediction, Value target, bool logits, double label_smoo
 }  // namespace
 
 CrossEntropy::CrossEntropy(bool logits, double label_smoothing)
-    : Loss(Pointwise{[=](Value prediction, Value target) {
-                       return elements_of(prediction, target, logits, label_smoothing);
-                     },
-                     class_of, false},
+    : Loss(Pointwise{
+               [=](Value prediction, Value target) { return elements_of(prediction, target, logits, label_smoothing); },
+               class_of, false, [](const ValueType& p) { return p.shape[p.shape.rank() - 1]; }},
            "cross_entropy") {
   if (!(label_smoothing >= 0 && label_smoothing < 1))
     throw UserError("cross_entropy", "label_smoothing must be in [0, 1)", std::to_string(label_smoothing));
