@@ -3,6 +3,7 @@
 import numpy
 
 from hotloop import _core
+from hotloop._op import function, integer
 
 
 def run_traced(name, fn, *args, **kwargs):
@@ -19,10 +20,15 @@ def scan(body, init, xs=None, length=None, *, reverse=False):
     give the same structure, shapes and dtypes. xs: a tree of arrays that are scanned along axis 0, or None with a `length`.
     reverse: from the last to the first. Differentiable in both modes; as jax.lax.scan.
     """
+    if length is not None:
+        length = integer("scan", "the length", length)
+        if length < 0:
+            raise _core.UserError(f"[scan] the length must not be negative. Received: {length}.")
     return run_traced("scan", _scan, body, init, xs, length, reverse)
 
 
 def _scan(body, init, xs, length, reverse):
+    function("scan", "the body", body)
     init_leaves, carry_structure = _core.tree_flatten(init)
     xs_leaves, xs_structure = _core.tree_flatten(xs)
     found = {}
@@ -34,9 +40,7 @@ def _scan(body, init, xs, length, reverse):
         ys, found["ys"] = _core.tree_flatten(result[1])
         return carry_structure.flatten_like(result[0], "scan"), ys
 
-    if length is not None and int(length) < 0:
-        raise _core.UserError(f"[scan] the length must not be negative. Received: {length}.")
-    carry, ys = _core.scan(flat_body, init_leaves, xs_leaves, -1 if length is None else int(length), reverse)
+    carry, ys = _core.scan(flat_body, init_leaves, xs_leaves, -1 if length is None else length, reverse)
     return carry_structure.unflatten(carry), found["ys"].unflatten(ys)
 
 
@@ -46,6 +50,7 @@ def while_loop(cond, body, init, max_steps=None):
     cond gives a bool scalar, and is tested before each step. With `max_steps` it can be differentiated in both modes, and memory
     for that many steps may be needed in reverse mode; without, in forward mode alone. Under vmap each lane stops by itself.
     """
+    max_steps = _UNBOUNDED if max_steps is None else integer("while_loop", "max_steps", max_steps)
     return run_traced("while_loop", _while_loop, cond, body, init, max_steps)
 
 
@@ -53,13 +58,15 @@ _UNBOUNDED = 2**31 - 1
 
 
 def _while_loop(cond, body, init, max_steps):
+    function("while_loop", "the condition", cond)
+    function("while_loop", "the body", body)
     leaves, structure = _core.tree_flatten(init)
     return structure.unflatten(
         _core.while_loop(
             lambda carry: [_scalar_bool("while_loop", cond(structure.unflatten(carry)))],
             lambda carry: structure.flatten_like(body(structure.unflatten(carry)), "while_loop"),
             leaves,
-            _UNBOUNDED if max_steps is None else int(max_steps),
+            max_steps,
         )
     )
 
@@ -80,6 +87,8 @@ def cond(predicate, true_fn, false_fn, *operands):
 
 
 def _cond(predicate, true_fn, false_fn, *operands):
+    function("cond", "true_fn", true_fn)
+    function("cond", "false_fn", false_fn)
     leaves, structure = _core.tree_flatten(operands)
     found = {}
 

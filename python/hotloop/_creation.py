@@ -4,6 +4,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._dtypes import float32, int32
+from hotloop._op import extents, integer
 
 __all__ = ["asarray", "from_dlpack", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "diag", "tril", "triu", "meshgrid", "one_hot"]
 
@@ -33,34 +34,35 @@ def from_dlpack(x, /, *, device=None, copy=None):
     return asarray(x, copy=copy)
 
 
-def _shape(shape):
-    return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-
-
 def full(shape, fill_value, dtype=None):
     """An array of one value; the dtype is the value's if not given."""
+    return _full("full", shape, fill_value, dtype)
+
+
+def _full(where, shape, fill_value, dtype):
+    shape = extents(where, shape)
     if _core.is_tracer(fill_value):
-        return _core.broadcast_to(fill_value if dtype is None else _core.cast(fill_value, dtype), _shape(shape))
+        return _core.broadcast_to(fill_value if dtype is None else _core.cast(fill_value, dtype), shape)
     if dtype is None:
         dtype = _core.asarray(fill_value).dtype
     if _core.is_tracing():
-        return _core.full(float(fill_value), dtype, _shape(shape))
-    return _core.copy(_core.asarray(numpy.full(_shape(shape), fill_value, _core.dtype(dtype))))
+        return _core.full(float(fill_value), dtype, shape)
+    return _core.copy(_core.asarray(numpy.full(shape, fill_value, _core.dtype(dtype))))
 
 
 def zeros(shape, dtype=float32):
     """Zeros."""
-    return full(shape, 0, dtype)
+    return _full("zeros", shape, 0, dtype)
 
 
 def ones(shape, dtype=float32):
     """Ones."""
-    return full(shape, 1, dtype)
+    return _full("ones", shape, 1, dtype)
 
 
 def empty(shape, dtype=float32):
     """Zeros: here no memory is left uninitialised."""
-    return full(shape, 0, dtype)
+    return _full("empty", shape, 0, dtype)
 
 
 def full_like(x, /, fill_value, dtype=None):
@@ -92,6 +94,8 @@ def _from_numpy(values, dtype):
 
 def arange(start, /, stop=None, step=1, dtype=None):
     """start, start + step, ... up to and without stop. int32 if all are integers, else float32. All must be known numbers."""
+    if step == 0:
+        raise _core.UserError("[arange] the step must not be 0. Received: 0. Try: hl.full(n, start).")
     values = numpy.arange(start, step=step) if stop is None else numpy.arange(start, stop, step)
     if dtype is None:
         dtype = float32 if values.dtype.kind == "f" else int32
@@ -100,12 +104,14 @@ def arange(start, /, stop=None, step=1, dtype=None):
 
 def linspace(start, stop, /, num, dtype=float32, *, endpoint=True):
     """`num` numbers from start to stop, evenly spaced."""
+    (num,) = extents("linspace", num)
     return _from_numpy(numpy.linspace(start, stop, num, endpoint=endpoint), dtype)
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=float32):
     """Ones on the k-th diagonal."""
-    return _from_numpy(numpy.eye(n_rows, n_cols, k), dtype)
+    rows, columns = extents("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    return _from_numpy(numpy.eye(rows, columns, integer("eye", "k", k)), dtype)
 
 
 def diag(x, /, *, k=0):

@@ -138,6 +138,8 @@ def from_torch(module):
     recurrent layer gives its outputs alone; `hl.nn.Last()` may follow. What cannot be converted is named, all of it at once, in the
     UserError.
     """
+    if not hasattr(module, "named_children"):
+        raise _core.UserError(f"[from_torch] the argument must be a torch.nn.Module. Received: a {type(module).__name__}.")
     problems = []
     layer, params = _convert(module, "", problems)
     if problems:

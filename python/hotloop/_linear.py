@@ -84,6 +84,8 @@ def einsum(subscripts, /, *operands):
     A letter twice in an operand takes its diagonal. "..." stands for axes that broadcast, aligned at their ends, and comes out where the
     result has it. The result's letters must be given or, as in NumPy, are those that occur once, in alphabetical order, after what "..." stands for.
     """
+    if not isinstance(subscripts, str):
+        raise _core.UserError(f"[einsum] the subscripts must be a text. Received: a {type(subscripts).__name__}. Try: hl.einsum(\"ij,jk->ik\", a, b).")
     text = subscripts.replace(" ", "")
     if "..." in text and text.partition("->")[0].count(",") + 1 == len(operands):
         text, operands = _spell_ellipses(subscripts, text, operands)

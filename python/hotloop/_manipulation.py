@@ -5,7 +5,7 @@ import math
 import numpy
 
 from hotloop import _core
-from hotloop._op import checked_axes, checked_axis, exporter, op
+from hotloop._op import checked_axes, checked_axis, exporter, extents, integer, op
 
 __all__ = []
 _export = exporter(__all__)
@@ -19,8 +19,7 @@ def _public(fn):
 
 def resolved_shape(x, shape):
     """`shape` with its -1 replaced."""
-    shape = [shape] if not isinstance(shape, (tuple, list)) else list(shape)
-    shape = [int(n) for n in shape]
+    shape = [integer("reshape", "an extent", n) for n in (shape if isinstance(shape, (tuple, list)) else [shape])]
     if shape.count(-1) > 1 or any(n < -1 for n in shape):
         raise _core.UserError(f"[reshape] extents must not be negative, but for one -1. Received: {tuple(shape)}.")
     if -1 in shape:
@@ -49,7 +48,7 @@ def ravel(x, /):
 def permute_dims(x, axes, /):
     """x with its axes in another order: axis i of the result is axis axes[i] of x."""
     x = _core.to_tracer(x)
-    permutation = [checked_axis("permute_dims", int(a), x.ndim) for a in axes]
+    permutation = [checked_axis("permute_dims", a, x.ndim) for a in axes]
     return _core.append("transpose", [x], {"permutation": permutation})
 
 
@@ -173,7 +172,7 @@ def roll(x, shift, /, axis=None):
     shifts = shift if isinstance(shift, (tuple, list)) else [shift]
     axes = axis if isinstance(axis, (tuple, list)) else [axis]
     for s, a in zip(shifts, axes):
-        a = checked_axis("roll", a, x.ndim)
+        a, s = checked_axis("roll", a, x.ndim), integer("roll", "the shift", s)
         if x.shape[a] == 0 or s % x.shape[a] == 0:
             continue
         cut = x.shape[a] - s % x.shape[a]
@@ -185,7 +184,7 @@ def roll(x, shift, /, axis=None):
 @_export(1)
 def broadcast_to(x, shape, /):
     """x repeated to `shape` by NumPy's rule."""
-    return _core.broadcast_to(x, shape if isinstance(shape, (tuple, list)) else (shape,))
+    return _core.broadcast_to(x, extents("broadcast_to", shape))
 
 
 @_public
@@ -203,7 +202,7 @@ def _broadcast_all(arrays):
 def tile(x, repetitions, /):
     """x laid side by side, as numpy.tile."""
     x = _core.to_tracer(x)
-    repetitions = tuple(repetitions) if isinstance(repetitions, (tuple, list)) else (repetitions,)
+    repetitions = extents("tile", repetitions)
     n = max(x.ndim, len(repetitions))
     shape = (1,) * (n - x.ndim) + tuple(x.shape)
     repetitions = (1,) * (n - len(repetitions)) + repetitions
@@ -214,8 +213,12 @@ def tile(x, repetitions, /):
 
 @_export(1)
 def repeat(x, repeats, /, axis=None):
-    """Each element `repeats` (one integer) times along `axis` (None: of the flat array)."""
+    """Each element `repeats` times along `axis` (None: of the flat array): one integer for all, or known numbers, one for each."""
     x = _core.to_tracer(x)
+    if not _core.is_tracer(repeats) and numpy.ndim(repeats):
+        return _repeat_each(x, numpy.asarray(repeats), axis)
+    if integer("repeat", "repeats", repeats) < 0:
+        raise _core.UserError(f"[repeat] repeats must not be negative. Received: {repeats}.")
     if axis is None:
         x, axis = _core.reshape(x, (x.size,)), 0
     axis = checked_axis("repeat", axis, x.ndim)
@@ -225,11 +228,24 @@ def repeat(x, repeats, /, axis=None):
     return _core.reshape(repeated, shape[:axis] + (shape[axis] * repeats,) + shape[axis + 1 :])
 
 
+def _repeat_each(x, repeats, axis):
+    x, axis = (_core.reshape(x, (x.size,)), 0) if axis is None else (x, checked_axis("repeat", axis, x.ndim))
+    if repeats.dtype.kind not in "iu" or repeats.shape != (x.shape[axis],) or (repeats < 0).any():
+        raise _core.UserError(f"[repeat] repeats must be one integer that is not negative, or one for each of the {x.shape[axis]} elements. Received: {repeats!r}.")
+    return x[(slice(None),) * axis + (numpy.repeat(numpy.arange(x.shape[axis], dtype="int32"), repeats),)]
+
+
 @_export(1)
 def pad(x, pad_width, /, *, constant_values=0):
     """x with `constant_values` around it; pad_width: one number, (before, after), or one such pair an axis."""
     x = _core.to_tracer(x)
-    widths = numpy.broadcast_to(numpy.asarray(pad_width, dtype=int), (x.ndim, 2)).tolist()
+    try:
+        widths = numpy.asarray(pad_width)
+        widths = [[integer("pad", "a width", w) for w in pair] for pair in numpy.broadcast_to(widths, (x.ndim, 2)).tolist()]
+    except ValueError as error:
+        if isinstance(error, _core.UserError):
+            raise
+        raise _core.UserError(f"[pad] pad_width must be one number, (before, after), or such a pair for each of the {x.ndim} axes. Received: {pad_width!r}.") from None
     if any(w < 0 for pair in widths for w in pair):
         raise _core.UserError(f"[pad] widths must not be negative. Received: {pad_width}. Try: slicing.")
     value = _core.cast(_core.to_tracer(constant_values), x.dtype)

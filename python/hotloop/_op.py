@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import operator
 
 from hotloop import _core, _names
 
@@ -55,8 +56,32 @@ def exporter(names):
     return export
 
 
+def integer(where, name, value):
+    """`value` as an int; UserError for what is none, such as 1.5."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise _core.UserError(f"[{where}] {name} must be an integer. Received: {value!r}.") from None
+
+
+def extents(where, shape):
+    """A shape, or its only extent, as a tuple of integers that are not negative."""
+    shape = tuple(integer(where, "an extent", n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    if any(n < 0 for n in shape):
+        raise _core.UserError(f"[{where}] extents must not be negative. Received: {shape}.")
+    return shape
+
+
+def function(where, name, value):
+    """`value`, which must be callable."""
+    if not callable(value):
+        raise _core.UserError(f"[{where}] {name} must be a function. Received: {'an' if type(value).__name__[0] in 'aeiouA' else 'a'} {type(value).__name__}. Try: lambda x: ...")
+    return value
+
+
 def checked_axis(where, axis, ndim):
     """`axis` counted from 0."""
+    axis = integer(where, "the axis", axis)
     if not -ndim <= axis < ndim:
         raise _core.UserError(
             f"[{where}] the axis must be one of the array's {ndim} axes. Received: {axis}. "
@@ -72,7 +97,7 @@ def checked_axes(where, axis, ndim):
     if axis is None:
         return list(range(ndim))
     axes = [axis] if not isinstance(axis, (tuple, list)) else list(axis)
-    axes = sorted(checked_axis(where, int(a), ndim) for a in axes)
+    axes = sorted(checked_axis(where, a, ndim) for a in axes)
     if len(set(axes)) != len(axes):
         raise _core.UserError(f"[{where}] an axis may be named once. Received: {axis}.")
     return axes

@@ -7,6 +7,7 @@ import functools
 
 from hotloop import _core
 from hotloop._control import run_traced
+from hotloop._op import function, integer
 
 
 def _flat(fn, structure, keep):
@@ -36,7 +37,7 @@ def _transformed(fn, traced, doc):
 
 
 def _argnums(where, argnums, args):
-    nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    nums = [integer(where, "a position in argnums", n) for n in (argnums if isinstance(argnums, (tuple, list)) else [argnums])]
     for n in nums:
         if not -len(args) <= n < len(args):
             raise _core.UserError(f"[{where}] argnums must be positions of arguments. Received: {n} for {len(args)} arguments.")
@@ -59,6 +60,7 @@ def value_and_grad(fn, argnums=0, has_aux=False):
 
 def _value_and_grad(fn, argnums, has_aux, where):
     """value_and_grad for the function `where`, which errors name."""
+    function(where, "what is differentiated", fn)
 
     def traced(*args, **kwargs):
         nums = _argnums(where, argnums, args)
@@ -92,7 +94,7 @@ def _value_and_grad(fn, argnums, has_aux, where):
         if has_aux:
             value = (value, keep["aux"].unflatten(outputs[1:num_outputs]))
         gradients = structure.unflatten(outputs[num_outputs:])
-        return value, gradients[0] if isinstance(argnums, int) else gradients
+        return value, gradients if isinstance(argnums, (tuple, list)) else gradients[0]
 
     return _transformed(fn, traced, f"({_name(fn)}(...), its gradient).")
 
@@ -115,14 +117,21 @@ def _grad(fn, argnums, has_aux, where):
 def jvp(fn, primals, tangents):
     """(fn(*primals), its derivative along the tangents): forward mode.
 
-    primals, tangents: tuples of trees of one structure; the tangents of integers are ignored.
+    primals, tangents: tuples of trees of one structure; the tangents of integers are ignored, and must not be floats.
     """
+    function("jvp", "what is differentiated", fn)
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise _core.UserError(f"[jvp] {name} must be a tuple, one for each argument. Received: a {type(given).__name__}. Try: ({name[:-1]},).")
     return run_traced(_name(fn), functools.partial(_jvp, fn), tuple(primals), tuple(tangents))
 
 
 def _jvp(fn, primals, tangents, where="jvp"):
     leaves, structure = _core.tree_flatten(primals)
     directions = structure.flatten_like(tangents, where)
+    for d, x in zip(directions, leaves):
+        if _is_float(d) and not _is_float(x):
+            raise _core.UserError(f"[{where}] what has a tangent must be f32 or f64. Received: {_core.to_tracer(d)._type} for {_core.to_tracer(x)._type}. Try: floats, such as 2.0 for 2.")
     directions = [_like(d, x, where) if _is_float(x) else None for d, x in zip(directions, leaves)]
     keep = {}
     outputs, derivatives = _core.jvp(_flat(fn, structure, keep), leaves, directions)
@@ -153,6 +162,7 @@ def vjp(fn, *primals):
 
 def _traced_or_twice(traced, fn, primals):
     """What `traced` gives, (value, pullback), in a trace; outside of one the value, and a pullback that runs fn again."""
+    function("vjp", "what is differentiated", fn)
     if _core.is_tracing():
         return traced(fn, *primals)
     value = _core.run_once(fn, _name(fn), *primals)
@@ -202,7 +212,7 @@ def _prefix(axes, tree, where):
         return [a for sub, t in zip(axes, tree) for a in _prefix(sub, t, where)]
     if isinstance(axes, dict) and isinstance(tree, dict) and axes.keys() == tree.keys():
         return [a for key in tree for a in _prefix(axes[key], tree[key], where)]
-    raise _core.UserError(f"[{where}] axes must be an integer, None, or follow the structure of what they are for. Received: {axes!r}.")
+    raise _core.UserError(f"[{where}] axes must be an integer, None, or follow the structure of what they are for. Received: {axes!r}. Try: one for each argument, in a tuple.")
 
 
 def vmap(fn, in_axes=0, out_axes=0):
@@ -216,9 +226,11 @@ def vmap(fn, in_axes=0, out_axes=0):
 
 
 def _vmap(fn, in_axes, out_axes, where):
+    function(where, "what is mapped", fn)
+
     def traced(*args, **kwargs):
         leaves, structure = _core.tree_flatten(args)
-        axes = _prefix(in_axes if in_axes is None or isinstance(in_axes, int) else tuple(in_axes), args, where)
+        axes = _prefix(in_axes, args, where)
         leaves = [x if a is None else _core.to_tracer(x, where) for x, a in zip(leaves, axes)]
         mapped = [i for i, a in enumerate(axes) if a is not None]
         if not mapped:

@@ -85,6 +85,9 @@ class PID(Controller):
     def __init__(self, rtol=1e-3, atol=1e-6, *, pcoeff=0.0, icoeff=1.0, dcoeff=0.0, dtmin=None, dtmax=None, force_dtmin=True, factormin=0.2,
                  factormax=10.0, safety=0.9):  # fmt: skip
         self.rtol, self.atol = rtol, atol
+        for name, value in (("rtol", rtol), ("atol", atol)):
+            if isinstance(value, (int, float, numpy.number, str)):
+                _checked_tolerance(value, name)
         self._settings = {"pcoeff": pcoeff, "icoeff": icoeff, "dcoeff": dcoeff, "dtmin": dtmin, "dtmax": dtmax, "force_dtmin": force_dtmin,
                           "factormin": factormin, "factormax": factormax, "safety": safety}  # fmt: skip
         self._options = _core.PIDOptions()
@@ -99,9 +102,16 @@ class PID(Controller):
         return f"PID(rtol={self.rtol!r}, atol={self.atol!r}, {', '.join(f'{k}={v!r}' for k, v in self._settings.items())})"
 
 
+def _checked_tolerance(value, name):
+    """A number or a text, as a float."""
+    if isinstance(value, str) or not value >= 0:
+        raise _core.UserError(f"[ode.PID] {name} must be a number that is not negative, or a tree of them. Received: {value!r}.")
+    return float(value)
+
+
 def _tolerance(structure, value, name):
     if isinstance(value, (int, float, numpy.number)):
-        return float(value)
+        return _checked_tolerance(value, name)
     if _core.is_tracer(value):
         return value
     try:
@@ -151,6 +161,8 @@ def _times(name, ts):
     array = numpy.asarray(ts, dtype=numpy.float64)
     if array.ndim != 1:
         raise _core.UserError(f"[ode] {name} must be a list of times. Received: an array of shape {array.shape}. Try: numpy.linspace(t0, t1, n).")
+    if numpy.isnan(array).any():
+        raise _core.UserError(f"[ode] {name} must be times. Received: nan at place {int(numpy.isnan(array).argmax())}.")
     return array.tolist()
 
 
@@ -235,7 +247,10 @@ class Solution:
         return self
 
     def evaluate(self, t):
-        """The state at t within the interval solved, one time or an array of them, whose axes come first; needs SaveAt(dense=True)."""
+        """The state at t within the interval solved, one time or an array of them, whose axes come first; needs SaveAt(dense=True).
+
+        Beyond the interval the first or last step's polynomial goes on, which soon is far from the solution.
+        """
         if self.interpolation is None:
             raise _core.UserError("[ode.evaluate] the solve must have kept its interpolant. Received: another SaveAt. Try: SaveAt(dense=True).")
         if isinstance(t, (list, tuple)) and not any(_core.is_tracer(x) for x in t):
@@ -291,7 +306,10 @@ def solve(field, solver, t0, t1, y0, *, args=None, dt0=None, saveat=None, contro
     _require("ode.solve", "controller", controller, Controller, "hl.ode.PID()")
     _require("ode.solve", "adjoint", adjoint, Adjoint, "hl.ode.Discrete()")
     saveat = SaveAt(t1=True) if saveat is None else saveat if isinstance(saveat, SaveAt) else SaveAt(ts=saveat)
-    events = [] if events is None else [events] if isinstance(events, Event) else list(events)
+    for name, given in (("t0", t0), ("t1", t1), ("dt0", dt0)):
+        if isinstance(given, (float, numpy.floating)) and numpy.isnan(given):
+            raise _core.UserError(f"[ode.solve] {name} must be a number. Received: nan.")
+    events = [] if events is None else list(events) if isinstance(events, (list, tuple)) else [events]
     for i, event in enumerate(events):
         _require("ode.solve", f"events[{i}]", event, Event, "hl.ode.Event(function)")
     if isinstance(max_steps, bool) or not hasattr(max_steps, "__index__"):
@@ -374,6 +392,8 @@ def _solve(field, solver, t0, t1, y0, args, dt0, saveat, controller, adjoint, ev
             try:
                 result = called(fn, t, y, values)
             except TypeError as error:
+                if args is None and "NoneType" in str(error):
+                    raise TypeError(f"{error}. The function was given args=None. Try: hl.ode.solve(..., args=...)") from error
                 if not _is_list_of_numbers(y0_given):
                     raise
                 raise TypeError(f"{error}. A list y0 is a tree of single numbers. Try: y0=numpy.array([...])") from error

@@ -29,6 +29,8 @@ class Schedule:
             if not isinstance(f, Factor):
                 raise _core.UserError(f"[Schedule] a factor must be one of hl.optim's. Received: a {type(f).__name__}.")
         try:
+            if isinstance(learning_rate, str):
+                raise TypeError
             self.learning_rate = float(learning_rate)
         except TypeError:
             meant = f"hl.optim.Schedule(1e-3, {learning_rate!r})" if isinstance(learning_rate, Factor) else "hl.optim.Schedule(1e-3, hl.optim.Cosine(1000))"

@@ -206,3 +206,89 @@ def test_an_axis_is_given_by_place_as_in_numpy():
     np.testing.assert_array_equal(hl.take(X, np.array([1, 0]), 2), np.take(X, [1, 0], 2))
     np.testing.assert_array_equal(hl.repeat(X, 2, 1), np.repeat(X, 2, 1))
     np.testing.assert_array_equal(hl.roll(X, 1, 1), np.roll(X, 1, 1))
+
+
+def test_numbers_of_another_kind_are_named():
+    m, d = hl.nn.Linear(3, 1), (np.zeros((20, 3), np.float32), np.zeros((20, 1), np.float32))
+    wrong = [
+        (lambda: hl.nn.LSTM("3", 4), r"\[lstm\] inputs must be an integer, of 64 bits at most. Received: '3'"),
+        (lambda: hl.nn.LSTM(3, 2**70), r"\[hidden\] a setting must be an integer, of 64 bits at most"),
+        (lambda: m.init(-1), r"\[init\] seed must be an integer from 0 and below 2\^64. Received: -1"),
+        (lambda: m.init(2**70), r"\[init\] seed must be"),
+        (lambda: hl.fit(m, d, epochs=1.5), r"\[fit\] epochs must be an integer, of 64 bits at most. Received: 1.5"),
+        (lambda: hl.fit(m, d, batch_size=10**20), r"\[fit\] batch_size must be an integer, of 64 bits at most"),
+        (lambda: hl.fit(m, d, steps_per_call="a"), r"\[fit\] steps_per_call must be an integer.* Received: 'a'"),
+        (lambda: hl.fit(m, d, seed=-1), r"\[fit\] seed must be an integer from 0"),
+        (lambda: hl.fit(m, d, early_stopping=hl.EarlyStopping(patience=1.5)), r"\[fit\] patience must be an integer"),
+        (lambda: hl.jit(lambda x: x, threads="a")(1.0), r"\[jit\] threads must be an integer"),
+        (lambda: hl.jit(lambda x: x, threads=2**40)(1.0), r"\[jit\] threads must be None or not negative"),
+        (lambda: hl.repeat(np.ones(3), np.array([1, 2])), r"\[repeat\] repeats must be one integer that is not negative, or one for each of the 3 elements"),
+    ]
+    for call, message in wrong:
+        with pytest.raises(hl.UserError, match=message):
+            call()
+    assert hl.fit(m, d, epochs=np.int64(1), seed=np.uint8(3), batch_size=np.int32(8), progress=False).status == "finished"
+    assert m.init(2**64 - 1)["weight"].shape == (1, 3)
+
+
+def test_arguments_of_another_kind_are_named():
+    field = lambda t, y, args: -y  # noqa: E731
+    lstm, linear = hl.nn.LSTM(3, 4), hl.nn.Linear(3, 2)
+    wrong = [
+        (lambda: hl.grad(3), r"\[grad\] what is differentiated must be a function. Received: an int"),
+        (lambda: hl.grad(lambda a: a, argnums="x")(1.0), r"\[grad\] a position in argnums must be an integer. Received: 'x'"),
+        (lambda: hl.jvp(lambda a: a, 1.0, 1.0), r"\[jvp\] primals must be a tuple.* Try: \(primal,\)"),
+        (lambda: hl.vmap(3), r"\[vmap\] what is mapped must be a function"),
+        (lambda: hl.vmap(lambda a: a, in_axes=1.5)(X), r"\[vmap\] axes must be an integer, None"),
+        (lambda: hl.scan(3, 1.0, X), r"\[scan\] the body must be a function"),
+        (lambda: hl.while_loop(lambda c: c < 3, lambda c: c + 1, 0, max_steps=1.5), r"\[while_loop\] max_steps must be an integer"),
+        (lambda: hl.scan(lambda c, x: (c, x), 1.0, length=2.5), r"\[scan\] the length must be an integer. Received: 2.5"),
+        (lambda: hl.cond(True, 1.0, 2.0), r"\[cond\] true_fn must be a function"),
+        (lambda: hl.einsum(3, X), r"\[einsum\] the subscripts must be a text"),
+        (lambda: hl.arange(0, 3, 0), r"\[arange\] the step must not be 0"),
+        (lambda: hl.zeros(2.5), r"\[zeros\] an extent must be an integer. Received: 2.5"),
+        (lambda: hl.ones((-1,)), r"\[ones\] extents must not be negative. Received: \(-1,\)"),
+        (lambda: hl.linspace(0, 1, -3), r"\[linspace\] extents must not be negative"),
+        (lambda: hl.pad(X, "a"), r"\[pad\] a width must be an integer. Received: 'a'"),
+        (lambda: hl.pad(X, (1, 2, 3, 4)), r"\[pad\] pad_width must be one number, \(before, after\), or such a pair for each of the 3 axes"),
+        (lambda: hl.roll(X, 1.5), r"\[roll\] the shift must be an integer. Received: 1.5"),
+        (lambda: hl.sum(X, axis=1.5), r"\[sum\] the axis must be an integer. Received: 1.5"),
+        (lambda: hl.repeat(X, -1), r"\[repeat\] repeats must not be negative"),
+        (lambda: hl.from_torch(3), r"\[from_torch\] the argument must be a torch.nn.Module. Received: a int"),
+        (lambda: hl.optim.Adam("1e-3"), r"\[Schedule\] a learning rate must be a number"),
+        (lambda: linear.init(0.5), r"\[init\] seed must be an integer. Received: 0.5"),
+        (lambda: linear.init(init=3), r'\[init\] init must be "torch" or "keras". Received: 3'),
+        (lambda: linear.init(dtype="int32"), r"\[init\] parameters must be float32 or float64. Received: i32"),
+        (lambda: linear(None, X), r"\[Linear\] params must be a dict as model.init\(seed\) gives it. Received: a NoneType"),
+        (lambda: linear({"weight": linear.init(0)["weight"]}, X[0, :, :3]), r"bias is missing"),
+        (lambda: lstm(lstm.init(0), np.ones((2, 5, 3), np.float32), lengths=np.array([1.5, 2.0])), r"\[LSTM\] lengths must be integers. Received: float64"),
+        (lambda: hl.ode.PID(-1.0), r"\[ode.PID\] rtol must be a number that is not negative.* Received: -1.0"),
+        (lambda: hl.ode.PID(atol="a"), r"\[ode.PID\] atol must be a number"),
+        (lambda: hl.ode.solve(field, hl.ode.Tsit5(), 0, np.nan, 1.0), r"\[ode.solve\] t1 must be a number. Received: nan"),
+        (lambda: hl.ode.solve(field, hl.ode.Tsit5(), 0, 1, 1.0, saveat=[0.5, np.nan]), r"\[ode\] ts must be times. Received: nan at place 1"),
+        (lambda: hl.ode.solve(field, hl.ode.Tsit5(), 0, 1, 1.0, events=field), r"events\[0\] must be an hl.ode.Event. Received: a function"),
+    ]
+    for call, message in wrong:
+        with pytest.raises(hl.UserError, match=message):
+            call()
+    with pytest.raises(TypeError, match=r"The function was given args=None. Try: hl.ode.solve\(..., args=...\)"):
+        hl.ode.solve(lambda t, y, args: -y * args["k"], hl.ode.Tsit5(), 0, 1, 1.0)
+    np.testing.assert_array_equal(hl.repeat(X, np.array([2, 0, 1, 0, 3]), 1), np.repeat(X, [2, 0, 1, 0, 3], 1))
+    np.testing.assert_array_equal(hl.repeat(np.arange(3), [1, 2, 0]), [0, 1, 1])
+
+
+def test_a_change_of_an_event_has_the_shape_of_the_state():
+    event = hl.ode.Event(lambda t, y, a: y[0] - 0.5, terminal=False, change=lambda t, y, a: y[0])
+    with pytest.raises(hl.UserError, match=r"the change of an event must give the state's shapes and dtypes, f64\[3\]. Received: f64\[\]"):
+        hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1.0, np.ones(3), events=event)
+
+
+def test_a_fit_of_classes_needs_no_metric(rng):
+    x, y = rng.normal(size=(40, 3)).astype(np.float32), np.arange(40) % 2
+    seen = []
+    run = hl.fit(hl.nn.Linear(3, 2), (x, y), loss=hl.losses.CrossEntropy(), epochs=1, progress=False, callbacks=seen.append)
+    held = hl.losses.CrossEntropy()(hl.nn.Linear(3, 2)(run.params, x[36:]), y[36:])
+    np.testing.assert_allclose(run.best_validation, held, rtol=1e-5)
+    assert seen[-1].epoch_done
+    scores = (x, y[:, None].astype(np.float32))
+    assert hl.fit(hl.nn.Linear(3, 1), scores, loss=hl.losses.BinaryCrossEntropy(), epochs=1, progress=False).status == "finished"

@@ -152,6 +152,14 @@ def test_reverse_mode_of_a_loop_without_a_bound():
     assert float(hl.grad(lambda x: x * hl.stop_gradient(f(x)))(2.0)) == 16
 
 
+def test_a_tangent_of_an_integer_is_refused():
+    with pytest.raises(hl.UserError, match=r"\[jvp\] what has a tangent must be f32 or f64. Received: f64\[3\] for i64\[3\]. Try: floats"):
+        hl.jvp(lambda a: a * 2.0, (np.arange(3),), (np.ones(3),))
+    x, n = np.array([1.0, 2.0]), np.array([3, 4])
+    value, tangent = hl.jvp(lambda a: a["x"] * a["n"], ({"x": x, "n": n},), ({"x": np.ones(2), "n": np.zeros_like(n)},))
+    np.testing.assert_array_equal(tangent, n)
+
+
 def test_cond():
     f = hl.jit(lambda p, x: hl.cond(p, lambda v: {"y": v * 2}, lambda v: {"y": -v}, x))
     assert float(f(True, 3.0)["y"]) == 6 and float(f(False, 3.0)["y"]) == -3

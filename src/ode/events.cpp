@@ -158,6 +158,11 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
       throw UserError("ode.solve", "the change of an event must give a tree like the state",
                       std::to_string(changed.num_leaves()) + " leaves");
     const Leaves leaves = changed.flatten();
+    for (std::size_t k = 0; k < leaves.size(); ++k)
+      if (leaves[k].type() != outcome.y[k].type())
+        throw UserError("ode.solve",
+                        "the change of an event must give the state's shapes and dtypes, " + outcome.y[k].type().str(),
+                        leaves[k].type().str(), "a copy of the state with what changes replaced");
     for (std::size_t k = 0; k < leaves.size(); ++k) outcome.y[k] = select(chosen, leaves[k], outcome.y[k]);
   }
   outcome.crossing.y = there;

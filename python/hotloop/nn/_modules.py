@@ -7,6 +7,7 @@ import numpy
 
 from hotloop import _core, _names, random
 from hotloop._jit import jit
+from hotloop._op import integer
 from hotloop.nn import _own
 from hotloop.nn._casts import in_params_dtype
 
@@ -65,7 +66,7 @@ class Module:
         """
         if type(self).init is not Module.init:  # asked for by a subclass's own
             return self._init_layers(seed, init)
-        return self._layer.init(seed if isinstance(seed, _core.Seed) else int(seed), dtype, init, generator)
+        return self._layer.init(seed if isinstance(seed, _core.Seed) else integer("init", "seed", seed), dtype, init, generator)
 
     @functools.cached_property
     def _layers(self):
@@ -122,13 +123,15 @@ class Module:
             self._check_lengths(lengths, x)
         try:
             return call(params, x, key, state, lengths, buffers, training)
-        except _core.UserError:
+        except (_core.UserError, TypeError):
             self._check_arguments(params, x)
             raise
 
     def _check_lengths(self, lengths, x):
         """Of numbers, for what a program would have to take for another length. In a trace there are none to look at."""
         lengths, steps = numpy.asarray(lengths), numpy.shape(x)[1]
+        if lengths.dtype.kind not in "iu":
+            raise _core.UserError(f"[{type(self).__name__}] lengths must be integers. Received: {lengths.dtype}. Try: lengths.astype(\"int32\").")
         wrong = numpy.flatnonzero((lengths < 0) | (lengths > steps))
         if len(wrong):
             raise _core.UserError(

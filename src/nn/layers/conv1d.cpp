@@ -54,7 +54,7 @@ class Conv1dModule : public Module {
       const Value term = product(narrow(longer, 1, from, steps), take(weight, 2, k));
       y = y ? y + term : term;
     }
-    return params.has("bias") ? y + params["bias"] : y;
+    return options_.bias || params.has("bias") ? y + params["bias"] : y;
   }
 
  private:

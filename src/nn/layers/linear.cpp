@@ -33,7 +33,7 @@ class LinearModule : public Module {
       throw UserError("linear", "the input's last axis must have " + std::to_string(weight.shape()[1]) + " features",
                       "x " + x.type().str() + ", weight " + weight.type().str());
     const Value product = nn::linear(x, weight);
-    return params.has("bias") ? product + params["bias"] : product;
+    return bias_ || params.has("bias") ? product + params["bias"] : product;
   }
 
  private:
