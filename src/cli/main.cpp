@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <new>
+#include <string>
 #include <system_error>
 
 #include "cli/command.h"
@@ -50,8 +52,10 @@ int run(int argc, char** argv) {
     return app.exit(help);
   } catch (const CLI::ParseError& e) {
     const auto used = app.get_subcommands();
-    return report("[arguments] " + std::string(e.what()) + "\nTry: hotloop " +
-                      (used.empty() ? "" : used.front()->get_name() + " ") + "--help",
+    std::string received = "hotloop";
+    for (int i = 1; i < argc; ++i) received += " " + std::string(argv[i]);
+    return report("[arguments] " + std::string(e.what()) + ". Received: " + received + ". Try: hotloop " +
+                      (used.empty() ? "" : used.front()->get_name() + " ") + "--help.",
                   cli::exit_user_error);
   }
   return 0;
@@ -73,6 +77,11 @@ int main(int argc, char** argv) {
   } catch (const std::system_error& e) {  // of printing: files have messages of their own
     std::clearerr(stdout);
     return report("[output] the output must be writable. Received: " + e.code().message() + ".", cli::exit_user_error);
+  } catch (const std::bad_alloc&) {
+    return report(
+        "[memory] the model and its data must fit the memory. Received: an array for which there is none. Try: fewer "
+        "units, or a smaller batch_size.",
+        cli::exit_user_error);
   } catch (const std::exception& e) {
     return report(e.what(), cli::exit_internal);
   }

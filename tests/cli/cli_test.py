@@ -87,11 +87,11 @@ class Arguments(Case):
                                        "Try: did you mean 'train'?")
 
     def test_no_command(self):
-        self.refused(hotloop(), "[arguments] A subcommand is required\nTry: hotloop --help")
+        self.refused(hotloop(), "[arguments] A subcommand is required. Received: hotloop. Try: hotloop --help.")
 
     def test_bad_number(self):
         self.refused(hotloop("train", "--epochs", "x", "job.toml"),
-                     "[arguments] Could not convert: --epochs = x\nTry: hotloop train --help")
+                     "[arguments] Could not convert: --epochs = x. Received: hotloop train --epochs x job.toml. Try: hotloop train --help.")
 
     def test_missing_file(self):
         self.refused(hotloop("train", "nowhere.toml"),
@@ -217,6 +217,11 @@ type = "clip_by_norm"
         }.items():
             with self.subTest(assignment):
                 self.refused(hotloop("export-config", config, "--set", assignment), message)
+
+    def test_a_model_that_no_memory_holds(self):
+        # 256 TB of weights, more than there are addresses.
+        self.refused(hotloop("train", series.write(self.folder), "--set", "model.0.hidden=4000000"), "[memory] the model and its data must fit the memory. "
+                     "Received: an array for which there is none. Try: fewer units, or a smaller batch_size.")
 
     def test_no_toml(self):
         self.assertRegex(self.message(self.edited("[window]", "[window")), r"^\[config\] job.toml:1\d must be valid TOML\.")
