@@ -86,8 +86,8 @@ class PID(Controller):
                  factormax=10.0, safety=0.9):  # fmt: skip
         self.rtol, self.atol = rtol, atol
         for name, value in (("rtol", rtol), ("atol", atol)):
-            if isinstance(value, (int, float, numpy.number, str)):
-                _checked_tolerance(value, name)
+            if isinstance(value, str) or (isinstance(value, (int, float, numpy.number)) and not value >= 0):
+                raise _core.UserError(f"[ode.PID] {name} must be a number that is not negative, or a tree of them. Received: {value!r}.")
         self._settings = {"pcoeff": pcoeff, "icoeff": icoeff, "dcoeff": dcoeff, "dtmin": dtmin, "dtmax": dtmax, "force_dtmin": force_dtmin,
                           "factormin": factormin, "factormax": factormax, "safety": safety}  # fmt: skip
         self._options = _core.PIDOptions()
@@ -102,16 +102,9 @@ class PID(Controller):
         return f"PID(rtol={self.rtol!r}, atol={self.atol!r}, {', '.join(f'{k}={v!r}' for k, v in self._settings.items())})"
 
 
-def _checked_tolerance(value, name):
-    """A number or a text, as a float."""
-    if isinstance(value, str) or not value >= 0:
-        raise _core.UserError(f"[ode.PID] {name} must be a number that is not negative, or a tree of them. Received: {value!r}.")
-    return float(value)
-
-
 def _tolerance(structure, value, name):
     if isinstance(value, (int, float, numpy.number)):
-        return _checked_tolerance(value, name)
+        return float(value)
     if _core.is_tracer(value):
         return value
     try:
