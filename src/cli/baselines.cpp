@@ -20,7 +20,8 @@ double column_error(const Job& job, const Baseline& baseline, const data::Sample
   const double error = accumulator->value();
   if (!std::isfinite(error))
     throw UserError("baseline", "the column of '" + baseline.name + "' must be defined on all test rows",
-                    "'" + baseline.column + "'");
+                    "'" + baseline.column + "'",
+                    "leave out the baseline '" + baseline.name + "', or name a column without missing values");
   return error;
 }
 

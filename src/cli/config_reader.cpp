@@ -301,7 +301,8 @@ void merge_items(toml::array& into, toml::table&& from, const std::string& assig
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
     if (error != std::errc() || end != text.data() + text.size() || index >= into.size())
       throw UserError(assignment, "a list's item must be named by its place, counted from 0",
-                      "'" + std::string(text) + "' of " + std::to_string(into.size()) + " items");
+                      "'" + std::string(text) + "' of " + std::to_string(into.size()) + " items",
+                      into.empty() ? "the whole list" : "0 to " + std::to_string(into.size() - 1));
     if (into[index].is_table() && node.is_table())
       merge(*into[index].as_table(), std::move(*node.as_table()), assignment);
     else

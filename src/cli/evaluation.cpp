@@ -108,7 +108,9 @@ double Confusion::accuracy() const {
 Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Layer& model, const Tree<Array>& params,
                     const Tree<Array>& buffers, const std::string& name) {
   const data::Dataset& test = samples.test();
-  if (test.size() == 0) throw UserError("split", "the test part must hold samples", samples.describe());
+  if (test.size() == 0)
+    throw UserError("split", "the test part must hold samples", samples.describe(),
+                    "[split] train and validation whose sum is below 1");
   const Array predicted = train::predict(model, params, test, job.fit.batch_size, job.fit.compile, buffers);
   Evaluation out;
   const bool classes = is_integer(test.target_dtype());

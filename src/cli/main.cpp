@@ -3,11 +3,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <string>
 #include <system_error>
 
 #include "cli/command.h"
+#include "core/memory.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
 
@@ -31,6 +33,27 @@ void check_subcommand(const CLI::App& app, int argc, char** argv) {
                     nearest_hint(argv[1], names));
 }
 
+// The nearest name of an option that there is not, what a missing one is, or where to read more.
+std::string remedy(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const auto used = app.get_subcommands();
+  const CLI::App& command = used.empty() ? app : *used.front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    if (error.what() == option->get_name() + " is required") {
+      std::string doc = option->get_description();
+      std::ranges::replace(doc, '\n', ' ');
+      return option->get_name() + ", " + doc;
+    }
+  }
+  for (int i = 1; i < argc; ++i) {
+    const std::string given(argv[i], std::strcspn(argv[i], "="));
+    if (!given.starts_with("--") || std::ranges::find(names, given) != names.end()) continue;
+    if (const std::string hint = nearest_hint(given, names); hint.ends_with('?')) return hint;
+  }
+  return "hotloop " + (used.empty() ? "" : command.get_name() + " ") + "--help";
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "Hotloop trains and runs small and sequential neural networks, each compiled\n"
@@ -51,12 +74,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& e) {
-    const auto used = app.get_subcommands();
     std::string received = "hotloop";
     for (int i = 1; i < argc; ++i) received += " " + std::string(argv[i]);
-    return report("[arguments] " + std::string(e.what()) + ". Received: " + received + ". Try: hotloop " +
-                      (used.empty() ? "" : used.front()->get_name() + " ") + "--help.",
-                  cli::exit_user_error);
+    throw UserError("arguments", e.what(), received, remedy(app, e, argc, argv));
   }
   return 0;
 }
@@ -77,11 +97,12 @@ int main(int argc, char** argv) {
   } catch (const std::system_error& e) {  // of printing: files have messages of their own
     std::clearerr(stdout);
     return report("[output] the output must be writable. Received: " + e.code().message() + ".", cli::exit_user_error);
-  } catch (const std::bad_alloc&) {
-    return report(
-        "[memory] the model and its data must fit the memory. Received: an array for which there is none. Try: fewer "
-        "units, or a smaller batch_size.",
-        cli::exit_user_error);
+  } catch (const std::bad_alloc& e) {
+    const auto* array = dynamic_cast<const OutOfMemory*>(&e);
+    const UserError error("memory", "the model and its data must fit the memory",
+                          array != nullptr ? array->array() : "a request for which there is none",
+                          "fewer units, or a smaller batch_size");
+    return report(error.what(), cli::exit_user_error);
   } catch (const std::exception& e) {
     return report(e.what(), cli::exit_internal);
   }

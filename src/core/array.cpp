@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
+#include "core/memory.h"
 #include "core/own_memory.h"
 #include "hotloop/error.h"
 
@@ -84,11 +84,28 @@ std::string ValueType::str() const {
   return s + "]";
 }
 
+namespace {
+
+// So that the bytes can be counted, however few there are of memory.
+void check_num_elements(const ValueType& type) {
+  constexpr std::int64_t most = std::int64_t{1} << 59;
+  const auto dims = type.shape.dims();
+  if (std::ranges::find(dims, 0) != dims.end()) return;
+  std::int64_t elements = 1;
+  for (const std::int64_t d : dims) {
+    if (d > most / elements) throw UserError("array", "an array must have at most 2^59 elements", type.str());
+    elements *= d;
+  }
+}
+
+}  // namespace
+
 Array::Array(DType dtype, const Shape& shape) : type_{dtype, shape} {
+  check_num_elements(type_);
   constexpr std::size_t alignment = 64;
   const std::size_t size = (std::max<std::size_t>(bytes(), 1) + alignment - 1) / alignment * alignment;
   void* p = std::aligned_alloc(alignment, size);
-  if (p == nullptr) throw std::bad_alloc();
+  if (p == nullptr) throw OutOfMemory(type_.str(), static_cast<double>(bytes()));
   memory_ = std::shared_ptr<void>(p, OwnMemory{});
 }
 
@@ -143,7 +160,8 @@ Array Array::cast(DType to) const {
 
 Array Array::reshaped(const Shape& shape) const {
   if (shape.size() != size())
-    throw UserError("array", "a reshape keeps the number of elements", type_.shape.str() + " to " + shape.str());
+    throw UserError("array", "a reshape keeps the number of elements", type_.shape.str() + " to " + shape.str(),
+                    "a shape of " + std::to_string(size()) + " elements");
   return wrap(dtype(), shape, memory_);
 }
 
@@ -169,7 +187,7 @@ void Array::check_dtype(DType wanted) const {
 void Array::copy_in(const void* source, std::size_t n) {
   if (n != bytes())
     throw UserError("array", "the values must fill the shape " + shape().str(),
-                    std::to_string(n / size_of(dtype())) + " values");
+                    std::to_string(n / size_of(dtype())) + " values", std::to_string(shape().size()) + " values");
   if (n) std::memcpy(raw(), source, n);
 }
 

@@ -2,11 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
+#include <stdexcept>
 #include <string>
 
 namespace hotloop {
 
 std::int64_t physical_memory_bytes();
 std::string bytes_text(double bytes);  // "1.6 GB", "16 MB", "400 bytes": powers of ten
+
+// An array for which there is no memory.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  OutOfMemory(const std::string& type, double bytes)
+      : array_(type + ", " + bytes_text(bytes)), text_("no memory for an array " + type + ", " + bytes_text(bytes)) {}
+  const char* what() const noexcept override { return text_.what(); }
+  const char* array() const noexcept { return array_.what(); }  // "f32[2,3], 24 bytes"
+
+ private:
+  std::runtime_error array_, text_;  // texts whose copies cannot throw
+};
 
 }  // namespace hotloop

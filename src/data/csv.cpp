@@ -58,15 +58,14 @@ void check_text(std::string_view start, const std::string& name) {
 // The separator that the header seems to use instead, or none.
 std::optional<char> other_separator(std::string_view text, char used) {
   const std::string_view header = text.substr(0, text.find('\n'));
-  if (header.find(used) != header.npos) return std::nullopt;
   char best = used;
-  std::ptrdiff_t most = 0;
+  std::ptrdiff_t most = std::ranges::count(header, used);
   for (const char candidate : {',', ';', '\t', '|'})
     if (const auto count = std::ranges::count(header, candidate); candidate != used && count > most) {
       best = candidate;
       most = count;
     }
-  return most > 0 ? std::optional(best) : std::nullopt;
+  return best != used ? std::optional(best) : std::nullopt;
 }
 
 std::string shown_separator(char c) { return c == '\t' ? "\\t" : std::string(1, c); }

@@ -38,7 +38,10 @@ class Reader {
     if (bytes_.size() < sizeof length) fail("8 bytes of header length", std::to_string(bytes_.size()) + " bytes");
     for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<unsigned char>(bytes_[static_cast<std::size_t>(i)]);
     if (length > max_header_bytes || length > bytes_.size() - sizeof length)
-      fail("a header inside the file, of at most 100 MB", "a header length of " + std::to_string(length));
+      fail("a header inside the file, of at most 100 MB",
+           begins_as_text() ? "text that begins with '" +
+                                  std::string(bytes_.substr(0, bytes_.substr(0, 30).find_first_of("\r\n"))) + "'"
+                            : "a header length of " + std::to_string(length));
     const std::string_view text = bytes_.substr(sizeof length, length);
     data_ = bytes_.substr(sizeof length + length);
     if (!text.starts_with('{')) fail("a JSON object as header", "something else");
@@ -59,6 +62,11 @@ class Reader {
   [[noreturn]] void fail(const std::string& requirement, const std::string& received) const {
     throw UserError("safetensors", source_ + " must have " + requirement, received,
                     "write the checkpoint again; this file is damaged or of another format");
+  }
+
+  bool begins_as_text() const {
+    return std::ranges::all_of(bytes_.substr(0, 30),
+                               [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; });
   }
 
   Json parse_json(std::string_view text) const {

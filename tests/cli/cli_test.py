@@ -93,6 +93,27 @@ class Arguments(Case):
         self.refused(hotloop("train", "--epochs", "x", "job.toml"),
                      "[arguments] Could not convert: --epochs = x. Received: hotloop train --epochs x job.toml. Try: hotloop train --help.")
 
+    def test_missing_and_unknown_options(self):
+        for arguments, message in {
+            ("export",): "RUN is required. Received: hotloop export. Try: RUN, folder of a run or of an imported model.",
+            ("export", "x"): "--out is required. Received: hotloop export x. Try: --out, folder to write, which must not exist.",
+            ("train", "job.toml", "--epoch=3"): "The following argument was not expected: --epoch=3. "
+                                                "Received: hotloop train job.toml --epoch=3. Try: did you mean '--epochs'?",
+            ("train", "job.toml", "--verbosity"): "The following argument was not expected: --verbosity. "
+                                                  "Received: hotloop train job.toml --verbosity. Try: hotloop train --help.",
+        }.items():
+            with self.subTest(arguments):
+                self.refused(hotloop(*arguments), f"[arguments] {message}")
+
+    def test_inspect_of_other_files(self):
+        where = "[inspect] RUN|FILE must be the folder of a run or a .safetensors file. Received: "
+        self.refused(hotloop("inspect", "t.csv"), f"{where}t.csv. Try: hotloop new t.csv --target COLUMN, which looks at its columns.")
+        self.refused(hotloop("inspect", "job.toml"), f"{where}job.toml. Try: hotloop export-config job.toml, which shows every setting.")
+        notes = self.folder / "notes.txt"
+        notes.write_text("no tensors here\nnor there\n")
+        self.refused(hotloop("inspect", notes), f"[safetensors] {notes} must have a header inside the file, of at most 100 MB. "
+                     "Received: text that begins with 'no tensors here'. Try: write the checkpoint again; this file is damaged or of another format.")
+
     def test_missing_file(self):
         self.refused(hotloop("train", "nowhere.toml"),
                      "[config] the file must be readable. Received: nowhere.toml (No such file or directory). "
@@ -212,7 +233,7 @@ type = "clip_by_norm"
             "train.epochs=many": "[--set train.epochs=many [train]] 'epochs' must be an integer: passes over the training "
                                  "samples. Received: 'many'.",
             "model.7.hidden=1": "[--set model.7.hidden=1] a list's item must be named by its place, counted from 0. "
-                                "Received: '7' of 3 items.",
+                                "Received: '7' of 3 items. Try: 0 to 2.",
             "loss": "[arguments] --set takes TABLE.KEY=VALUE. Received: 'loss'. Try: --set optimizer.learning_rate=1e-4.",
         }.items():
             with self.subTest(assignment):
@@ -221,7 +242,7 @@ type = "clip_by_norm"
     def test_a_model_that_no_memory_holds(self):
         # 256 TB of weights, more than there are addresses.
         self.refused(hotloop("train", series.write(self.folder), "--set", "model.0.hidden=4000000"), "[memory] the model and its data must fit the memory. "
-                     "Received: an array for which there is none. Try: fewer units, or a smaller batch_size.")
+                     "Received: f32[16000000,4000000], 256 TB. Try: fewer units, or a smaller batch_size.")
 
     def test_no_toml(self):
         self.assertRegex(self.message(self.edited("[window]", "[window")), r"^\[config\] job.toml:1\d must be valid TOML\.")
@@ -527,11 +548,16 @@ class New(unittest.TestCase):
             self.assertEqual(trained.returncode, 0, trained.stderr)
 
     def test_refused(self):
+        (self.folder / "s.csv").write_text("a;b\n1;2\n2;3\n")
+        result = hotloop("new", "s.csv", "--target", "b", cwd=self.folder)
+        self.assertEqual(result.stderr, 'hotloop: [new] the target must be a column of s.csv. Received: "b". '
+                                        'Try: the file seems to use another separator: --separator ";".\n')
         self.write(["1,2,2024-01-01", "2,2,2024-01-02"], "a,b,day")
         for arguments, message in {
             ("--target", "A"): "[new] the target must be a column of t.csv. Received: \"A\". Try: did you mean 'a'?",
             ("--target", "b"): '[new] the target must be numbers or classes that vary. Received: "b". Try: another column as the target.',
-            ("--target", "a", "--separator", ";;"): '[new] the separator must be one character. Received: ";;".',
+            ("--target", "a", "--separator", ";;"): '[new] the separator must be one character. Received: ";;". '
+                                                  "Try: --separator \";\", or --separator $'\\t' for tabs.",
         }.items():
             result = hotloop("new", "t.csv", *arguments, cwd=self.folder)
             self.assertEqual((result.returncode, result.stderr), (2, f"hotloop: {message}\n"))

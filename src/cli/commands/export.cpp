@@ -35,7 +35,8 @@ Exported read_run(const RunFolder& folder) {
   const data::Preparation preparation = data::Preparation::parse(prepared, folder.preparation().string());
   const Shape sample = preparation.input_shape();
   if (sample.rank() != 2)
-    throw UserError("export", "the model must take a sequence of features", "samples of shape " + sample.str());
+    throw UserError("export", "the model must take a sequence of features", "samples of shape " + sample.str(),
+                    "hotloop predict, which takes any model");
   const ValueType x{preparation.recipe().dtype, sample.with_inserted(0, 1)};
   const nn::Layer model = job.make_model(x);
   const train::ModelArrays arrays =

@@ -154,10 +154,15 @@ void inspect_run(const RunFolder& folder, bool json) {
 }
 
 void inspect(const fs::path& path, bool json) {
-  if (fs::is_directory(path))
-    inspect_run(RunFolder(path), json);
-  else
-    inspect_file(path, json);
+  if (fs::is_directory(path)) return inspect_run(RunFolder(path), json);
+  const auto refuse = [&](const std::string& remedy) {
+    throw UserError("inspect", "RUN|FILE must be the folder of a run or a .safetensors file", path.string(), remedy);
+  };
+  const std::string extension = path.extension().string();
+  if (extension == ".toml") refuse("hotloop export-config " + path.string() + ", which shows every setting");
+  for (const char* table : {".csv", ".npy", ".npz", ".parquet"})
+    if (extension == table) refuse("hotloop new " + path.string() + " --target COLUMN, which looks at its columns");
+  inspect_file(path, json);
 }
 
 }  // namespace

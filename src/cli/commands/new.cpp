@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -109,7 +110,9 @@ std::string configuration(const NewCommand& options, const std::vector<Column>& 
   if (hours) inputs.push_back(hour);
   if (days) inputs.push_back(day);
   if (inputs.empty())
-    throw UserError("new", "the table must have a column that can be an input beside the target", options.table);
+    throw UserError("new", "the table must have a column that can be an input beside the target",
+                    options.table + (left_out.empty() ? "" : fmt::format(" without {}", fmt::join(left_out, ", "))),
+                    "a second column of numbers, times or categories that vary");
 
   const fs::path folder = options.out.empty() ? fs::path(".") : fs::path(options.out).parent_path();
   const std::string file = fs::path(options.table).is_absolute()
@@ -155,9 +158,20 @@ std::string configuration(const NewCommand& options, const std::vector<Column>& 
   return text;
 }
 
+// How to read a header that came out as one name, which holds another separator.
+std::optional<std::string> other_separator(const std::vector<std::string>& names) {
+  if (names.size() != 1) return std::nullopt;
+  for (const char* separator : {";", "\t", "|", ","})
+    if (names[0].find(*separator) != std::string::npos)
+      return std::string("the file seems to use another separator: --separator ") +
+             (*separator == '\t' ? "$'\\t'" : "\"" + std::string(separator) + "\"");
+  return std::nullopt;
+}
+
 void make_configuration(const NewCommand& options) {
   if (options.separator.size() != 1)
-    throw UserError("new", "the separator must be one character", quoted(options.separator));
+    throw UserError("new", "the separator must be one character", quoted(options.separator),
+                    R"(--separator ";", or --separator $'\t' for tabs)");
   if (!options.out.empty() && fs::exists(options.out))
     throw UserError("new", "the file to write must not exist", options.out, "another name, or remove it");
   data::CsvOptions csv;
@@ -165,7 +179,7 @@ void make_configuration(const NewCommand& options) {
   const std::vector<std::string> names = data::open_file(options.table, csv)->column_names();
   if (std::ranges::find(names, options.target) == names.end())
     throw UserError("new", "the target must be a column of " + options.table, quoted(options.target),
-                    nearest_hint(options.target, names));
+                    other_separator(names).value_or(nearest_hint(options.target, names)));
   std::vector<Column> columns;
   for (const std::string& name : names)
     for (const data::ColumnKind kind : {data::ColumnKind::Number, data::ColumnKind::Time, data::ColumnKind::Text})
