@@ -53,7 +53,8 @@ DType target_dtype(PyArrayObject* array, const std::string& what) {
     const nb::object largest = nb::handle(reinterpret_cast<PyObject*>(array)).attr("max")();
     if (PyObject_RichCompareBool(largest.ptr(), nb::int_(std::numeric_limits<std::int64_t>::max()).ptr(), Py_LE) == 1)
       return DType::I64;
-    throw UserError(what, "u64 values must fit i64", "a largest value of " + text(largest));
+    throw UserError(what, "u64 values must fit i64", "a largest value of " + text(largest),
+                    "x.astype(\"float64\"), which rounds them");
   }
   const std::string remedy = descr->kind == 'O'
                                  ? "numpy.asarray(x, dtype=numpy.float32), which fails at what is no number"
@@ -228,7 +229,7 @@ Array to_array(nb::handle h, const std::string& what) {
       const long long value = PyLong_AsLongLong(object);
       if (value == -1 && PyErr_Occurred() != nullptr) {
         PyErr_Clear();
-        throw UserError(what, "an integer must fit 64 bits", text(h));
+        throw UserError(what, "an integer must fit 64 bits", text(h), "float(x), which rounds it");
       }
       if (value == static_cast<std::int32_t>(value)) return Array::scalar(static_cast<std::int32_t>(value));
       return Array::scalar(static_cast<std::int64_t>(value));
@@ -260,7 +261,7 @@ Array to_array(nb::handle h, const std::string& what) {
   } catch (nb::python_error& error) {
     const std::string reason = error.what();
     throw UserError(what, "NumPy must be able to make an array of it",
-                    "a " + type_text(h) + ": " + reason.substr(0, reason.find('\n')));
+                    "a " + type_text(h) + ": " + reason.substr(0, reason.find('\n')), "numbers in rows of one length");
   }
   Array array = from_numpy_object(viewed, what);
   return sequence ? with_default_dtype(std::move(array)) : array;
@@ -357,7 +358,9 @@ void bind_array(nb::module_& m) {
       .def("__dlpack_device__", [](const Array&) { return nb::make_tuple(1, 0); })
       .def("__float__", [](const Array& self) {
         const Array& a = live_array(self);
-        if (a.size() != 1) throw UserError("float", "the array must have one element", a.type().str());
+        if (a.size() != 1)
+          throw UserError("float", "the array must have one element", a.type().str(),
+                          "one element of it, as x[0], or numpy.asarray(x)");
         return a.at(0);
       });
   m.def(

@@ -22,16 +22,26 @@ struct Source {
   bool used = false;
 
   data::RowSource& take() {
-    if (std::exchange(used, true)) throw UserError("data", "a table is read once", "a second reading");
+    if (std::exchange(used, true))
+      throw UserError("data", "a table is read once", "a second reading", "make the table anew for each reading");
     return *rows;
   }
 };
+
+template <class T> constexpr const char* kind_of() {
+  if constexpr (std::is_same_v<T, std::string>) return "a string";
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) return "a list of strings";
+  if constexpr (std::is_same_v<T, bool>) return "True or False";
+  if constexpr (std::is_same_v<T, std::uint64_t>) return "an integer that is not negative";
+  if constexpr (std::is_integral_v<T>) return "an integer";
+  return "a number";
+}
 
 template <class T> T field(nb::handle settings, const char* name) {
   try {
     return nb::cast<T>(settings[name]);
   } catch (const nb::cast_error&) {
-    throw UserError("data", std::string(name) + " must be of another type",
+    throw UserError("data", std::string(name) + " must be " + kind_of<T>(),
                     nb::cast<std::string>(nb::repr(settings[name])));
   }
 }
@@ -168,7 +178,8 @@ void bind_sources(nb::module_& m) {
   });
   m.def("file_source", [](const std::string& path, const std::string& separator,
                           const std::vector<std::string>& missing_values, double time_unit) {
-    if (separator.size() != 1) throw UserError("data", "the separator must be one character", "'" + separator + "'");
+    if (separator.size() != 1)
+      throw UserError("data", "the separator must be one character", "'" + separator + "'", R"("," or ";" or "\t")");
     auto source = std::make_unique<Source>();
     source->rows =
         data::open_file(path, {.separator = separator[0], .missing_values = missing_values, .time_unit = time_unit});

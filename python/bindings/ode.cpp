@@ -23,7 +23,8 @@ ode::Scalar scalar_of(nb::handle object, const std::string& name) {
   const nb::object number = nb::steal(PyNumber_Float(object.ptr()));
   if (number.is_valid()) return nb::cast<double>(number);
   PyErr_Clear();
-  throw UserError("ode.solve", name + " must be a number or a float scalar", nb::cast<std::string>(nb::repr(object)));
+  throw UserError("ode.solve", name + " must be a number or a float scalar", nb::cast<std::string>(nb::repr(object)),
+                  "take one element of an array, or reshape() it to ()");
 }
 
 // The children "0", "1", ... of a tree whose names nobody sees.
@@ -36,7 +37,7 @@ Tree<Value> numbered(const std::vector<Value>& values) {
 template <class T> Tree<T> state_tree(const Structure& structure, const std::vector<T>& leaves) {
   Tree<T> tree = named_tree(structure, leaves);
   if (tree.num_leaves() != leaves.size())
-    throw UserError("ode.solve", "keys of one dict must differ as text", structure.str());
+    throw UserError("ode.solve", "keys of one dict must differ as text", structure.str(), "strings alone as keys");
   return tree;
 }
 

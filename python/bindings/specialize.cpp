@@ -74,7 +74,7 @@ void Arguments::read_leaves(const std::string& where) {
         if (leaf.integer == -1 && PyErr_Occurred() != nullptr) {
           PyErr_Clear();
           throw UserError(where, "an integer argument must fit 64 bits",
-                          nb::cast<std::string>(nb::str(nb::handle(object))));
+                          nb::cast<std::string>(nb::str(nb::handle(object))), "float(x), which rounds it");
         }
         leaf.view.dtype = DType::I64;
         leaf.weak = true;
@@ -87,7 +87,7 @@ void Arguments::read_leaves(const std::string& where) {
     }
     if (is_tracer(object))
       throw UserError(where, "a traced value may be used only while its function is traced",
-                      "a value kept from an earlier trace");
+                      "a value kept from an earlier trace", "return it from the function, or carry it through scan");
     if (!is_array_like(object))
       throw UserError(
           where, "argument " + leaf_paths(Structure(tokens))[i] + " must be an array or a number",
@@ -136,7 +136,8 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
         throw UserError(name, "a compiled function must return arrays, in dicts, lists, tuples or dataclasses",
                         "result" + leaf_paths(structure)[i] + " = a " +
                             nb::cast<std::string>(
-                                nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(leaves[i].ptr()))).attr("__name__")));
+                                nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(leaves[i].ptr()))).attr("__name__")),
+                        "leave it out of what the function returns");
       outputs.push_back(program.graph().capture(to_value(leaves[i], name)));
     }
     program.graph().set_outputs(std::move(outputs));

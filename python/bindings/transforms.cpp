@@ -124,7 +124,7 @@ std::vector<Value> transpose_linear(const TracedFunction& fn, const std::vector<
     throw UserError(
         name,
         "the backward function must give a cotangent of each argument, " + ir::types_text(ir::types_of(arguments)),
-        ir::types_text(results));
+        ir::types_text(results), "zeros of its type for an argument that has none; cast() or reshape() the others");
   const auto map = captures_first(region, types);
   std::vector<Value> operands = region.captures;
   operands.insert(operands.end(), arguments.begin(), arguments.end());

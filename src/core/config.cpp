@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/nearest.h"
+#include "core/print_number.h"
 #include "hotloop/error.h"
 
 namespace hotloop {
@@ -12,7 +13,10 @@ namespace {
 std::string print(const Setting& setting) {
   if (const bool* b = std::get_if<bool>(&setting)) return *b ? "true" : "false";
   if (const std::int64_t* i = std::get_if<std::int64_t>(&setting)) return std::to_string(*i);
-  if (const double* d = std::get_if<double>(&setting)) return std::to_string(*d);
+  if (const double* d = std::get_if<double>(&setting)) {
+    const std::string text = print_number(*d);
+    return text.find_first_not_of("-0123456789") == text.npos ? text + ".0" : text;  // no integer
+  }
   return "\"" + std::get<std::string>(setting) + "\"";
 }
 

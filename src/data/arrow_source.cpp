@@ -166,7 +166,8 @@ class ArrowSource : public RowSource {
   ArrowSource(ArrowArrayStream* stream, std::string name) : stream_(stream), name_(std::move(name)) {
     require(stream_->get_schema(stream_.get(), schema_.get()));
     if (std::string_view(schema_->format) != "+s")
-      throw UserError("arrow", name_ + " must be a table of named columns", type_text(schema_->format));
+      throw UserError("arrow", name_ + " must be a table of named columns", type_text(schema_->format),
+                      "a DataFrame, or pyarrow.table({\"name\": values})");
     for (std::int64_t i = 0; i < schema_->n_children; ++i) {
       const char* column = schema_->children[i]->name;
       names_.emplace_back(column == nullptr ? "" : column);

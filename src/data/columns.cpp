@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/nearest.h"
+#include "core/print_number.h"
 #include "data/time.h"
 #include "hotloop/error.h"
 
@@ -30,7 +31,8 @@ bool derived(const Recipe& r, const std::string& name) {
 void check_names(const Recipe& recipe) {
   std::set<std::string> names;
   const auto add = [&](const std::string& name, const char* kind) {
-    if (name.empty()) throw UserError("data", std::string("a ") + kind + " must have a name", "none");
+    if (name.empty())
+      throw UserError("data", std::string("a ") + kind + " must have a name", "none", "name = \"<column>\"");
     if (!names.insert(name).second)
       throw UserError("data", "names of derived columns must differ", "a second '" + name + "'");
   };
@@ -57,8 +59,10 @@ void check_names(const Recipe& recipe) {
 }
 
 void check_window(const Recipe& recipe) {
-  if (recipe.inputs.empty()) throw UserError("window", "at least one input column is needed");
-  if (recipe.targets.empty()) throw UserError("data", "at least one target column is needed");
+  if (recipe.inputs.empty())
+    throw UserError("window", "at least one input column is needed", "none", "inputs = [\"<column>\", ...]");
+  if (recipe.targets.empty())
+    throw UserError("data", "at least one target column is needed", "none", "targets = \"<column>\"");
   if (recipe.length < 1) throw UserError("window", "length must be positive", std::to_string(recipe.length));
   if (recipe.stride < 1) throw UserError("window", "stride must be positive", std::to_string(recipe.stride));
   if (recipe.horizon < 0) throw UserError("window", "horizon must not be negative", std::to_string(recipe.horizon));
@@ -68,11 +72,12 @@ void check_window(const Recipe& recipe) {
   for (const std::int64_t extent : {recipe.length, recipe.stride, recipe.horizon, recipe.horizon_steps})
     if (extent > most)
       throw UserError("window", "length, stride and horizon must be numbers of rows that a table can have",
-                      std::to_string(extent));
+                      std::to_string(extent), "up to " + std::to_string(most));
   if (!is_float(recipe.dtype))
     throw UserError("window", "dtype must be f32 or f64", std::string(name_of(recipe.dtype)));
   if (recipe.task == Task::Classification && recipe.targets.size() != 1)
-    throw UserError("data", "a classification must have one target", std::to_string(recipe.targets.size()));
+    throw UserError("data", "a classification must have one target", std::to_string(recipe.targets.size()),
+                    "one of them, or task = \"regression\"");
   if (recipe.balance_classes && recipe.task != Task::Classification)
     throw UserError("data", "balanced classes need a classification", "a regression", "task = \"classification\"");
   if (!recipe.sample.empty() && recipe.sample == recipe.group)
@@ -84,7 +89,8 @@ void check_split(const Recipe& recipe) {
   const Split& split = recipe.split;
   if (!(split.train > 0) || !(split.validation >= 0) || !(split.train + split.validation <= 1 + 1e-12))
     throw UserError("split", "train must be positive, validation not negative, and their sum at most 1",
-                    "train " + std::to_string(split.train) + ", validation " + std::to_string(split.validation));
+                    "train " + print_number(split.train) + ", validation " + print_number(split.validation),
+                    "train = 0.7 and validation = 0.15, which leaves as much for the test");
   if (split.by == Split::By::Group && recipe.group.empty())
     throw UserError("split", "a split by group needs the column of groups", "none", "[data] group = \"<column>\"");
   if (split.by == Split::By::Column && split.column.empty())
@@ -119,7 +125,8 @@ void check_recipe(const Recipe& recipe) {
   for (const MissingRule& rule : recipe.missing_rules)
     for (const std::string& name : rule.columns)
       if (columns.find(name, ColumnKind::Number) < 0 && columns.find(name, ColumnKind::Text) < 0)
-        throw UserError("data", "a rule for missing values must be for columns that are read", "'" + name + "'");
+        throw UserError("data", "a rule for missing values must be for columns that are read", "'" + name + "'",
+                        "a column among the inputs, targets and what they are made of");
 }
 
 std::size_t position_of(const std::string& wanted, const std::vector<std::string>& names, const std::string& where,

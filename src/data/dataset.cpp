@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/print_number.h"
 #include "hotloop/data.h"
 #include "hotloop/error.h"
 
@@ -32,23 +33,27 @@ Array checked_lengths(const Array& lengths, const Array& inputs) {
   const std::int64_t n = inputs.shape()[0];
   if (!is_index(lengths.dtype()) || lengths.shape() != Shape{n} || inputs.shape().rank() < 2)
     throw UserError("dataset", "lengths must be one integer a sample, for inputs (samples, time, ...)",
-                    lengths.type().str() + " for inputs " + inputs.type().str());
+                    lengths.type().str() + " for inputs " + inputs.type().str(),
+                    "i32 of shape (" + std::to_string(n) + ",), the steps of each sample before its padding");
   const std::int64_t longest = inputs.shape()[1];
   for (std::int64_t i = 0; i < n; ++i)
     if (lengths.at(i) < 0 || lengths.at(i) > static_cast<double>(longest))
       throw UserError("dataset", "lengths must lie between 0 and the inputs' steps, " + std::to_string(longest),
-                      std::to_string(static_cast<std::int64_t>(lengths.at(i))) + " for sample " + std::to_string(i));
+                      std::to_string(static_cast<std::int64_t>(lengths.at(i))) + " for sample " + std::to_string(i),
+                      std::to_string(longest) + " for a sample without padding");
   return lengths.cast(DType::I32);
 }
 
 Array checked_weights(const Array& weights, std::int64_t n, DType dtype) {
   if (!is_float(weights.dtype()) || weights.shape() != Shape{n})
     throw UserError("dataset", "weights must be one number a sample",
-                    weights.type().str() + " for " + std::to_string(n) + " samples");
+                    weights.type().str() + " for " + std::to_string(n) + " samples",
+                    "f32 of shape (" + std::to_string(n) + ",), 1 for a sample as any other");
   for (std::int64_t i = 0; i < n; ++i)
     if (!(weights.at(i) >= 0) || !std::isfinite(weights.at(i)))
       throw UserError("dataset", "weights must be finite and not negative",
-                      std::to_string(weights.at(i)) + " for sample " + std::to_string(i));
+                      print_number(weights.at(i)) + " for sample " + std::to_string(i),
+                      "0 for a sample that must not count");
   return weights.cast(dtype);
 }
 
@@ -69,12 +74,14 @@ ArrayDataset::ArrayDataset(Array inputs, Array targets, Array lengths, Array wei
     : inputs_(std::move(inputs)), targets_(std::move(targets)) {
   const auto types = [&] { return inputs_.type().str() + " and " + targets_.type().str(); };
   if (inputs_.shape().rank() < 1 || targets_.shape().rank() < 1)
-    throw UserError("dataset", "inputs and targets must have a leading axis of samples", types());
+    throw UserError("dataset", "inputs and targets must have a leading axis of samples", types(),
+                    "reshape() them to (samples, ...)");
   if (inputs_.shape()[0] != targets_.shape()[0])
     throw UserError("dataset", "inputs and targets must have equally many samples", types());
   for (const Array* array : {&inputs_, &targets_})
     if (!is_float(array->dtype()) && !is_index(array->dtype()))
-      throw UserError("dataset", "inputs and targets must be f32, f64, i32 or i64", types());
+      throw UserError("dataset", "inputs and targets must be f32, f64, i32 or i64", types(),
+                      "cast them to f32, classes to i32");
   if (is_float(inputs_.dtype()) && is_float(targets_.dtype()) && inputs_.dtype() != targets_.dtype())
     throw UserError("dataset", "inputs and targets that are floats must have the same dtype", types(),
                     "cast one of them");

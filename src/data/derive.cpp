@@ -2,6 +2,7 @@
 #include <limits>
 #include <numbers>
 
+#include "core/print_number.h"
 #include "hotloop/data.h"
 #include "hotloop/error.h"
 
@@ -18,12 +19,13 @@ std::vector<double> lag(std::span<const double> values, std::int64_t steps) {
 std::vector<std::pair<std::string, std::vector<double>>> periodic(const std::string& name, std::int64_t num_rows,
                                                                   const Periodic& spec) {
   if (!(spec.period > 0) || !std::isfinite(spec.period))
-    throw UserError("periodic", "period must be positive", std::to_string(spec.period) + " for '" + name + "'");
+    throw UserError("periodic", "period must be positive", print_number(spec.period) + " for '" + name + "'");
   if (spec.step < 1)
     throw UserError("periodic", "step must be positive", std::to_string(spec.step) + " for '" + name + "'");
   if (spec.harmonics < 1)
     throw UserError("periodic", "harmonics must be positive", std::to_string(spec.harmonics) + " for '" + name + "'");
-  if (!std::isfinite(spec.phase)) throw UserError("periodic", "phase must be finite", "for '" + name + "'");
+  if (!std::isfinite(spec.phase))
+    throw UserError("periodic", "phase must be finite", print_number(spec.phase) + " for '" + name + "'");
 
   std::vector<std::pair<std::string, std::vector<double>>> columns;
   for (int k = 1; k <= spec.harmonics; ++k) {

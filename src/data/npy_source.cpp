@@ -108,17 +108,19 @@ class NpzSource : public ArraySource {
       const int rank = array.shape().rank();
       if (rank < 1 || rank > 3 || array.size() == 0)
         throw UserError("npz", name_ + ":" + name + " must be (rows), (rows, columns) or (samples, time, features)",
-                        array.shape().str());
+                        array.shape().str(), "reshape it, or leave it out of the archive");
       if (num_samples_ < 0) num_samples_ = array.shape()[0];
       if (array.shape()[0] != num_samples_ || (rank == 3 && array.shape()[1] != steps_))
         throw UserError("npz", name_ + ": arrays must have equally many rows, or samples and steps",
-                        "'" + name + "' of shape " + array.shape().str());
+                        "'" + name + "' of shape " + array.shape().str(), "leave it out, or pad it");
       if (steps_ && name == "lengths" && rank == 1)
         read_lengths(array);
       else
         add(name, array);
     }
-    if (num_samples_ < 0) throw UserError("npz", name_ + " must hold at least one array", "an empty archive");
+    if (num_samples_ < 0)
+      throw UserError("npz", name_ + " must hold at least one array", "an empty archive",
+                      "numpy.savez(path, x=x, y=y)");
     if (steps_) names_.push_back("sample");
     std::vector<std::string> sorted = names_;
     std::ranges::sort(sorted);
@@ -169,7 +171,8 @@ class NpzSource : public ArraySource {
       const double length = array.at(i);
       if (!(length >= 1) || length > static_cast<double>(*steps_) || length != std::floor(length))
         throw UserError("npz", name_ + ":lengths must be integers from 1 to " + std::to_string(*steps_),
-                        print_number(length) + " for sample " + std::to_string(i));
+                        print_number(length) + " for sample " + std::to_string(i),
+                        std::to_string(*steps_) + " for a sample without padding");
       lengths_.push_back(static_cast<std::int64_t>(length));
     }
   }

@@ -96,7 +96,8 @@ bool Records::scan_quoted(std::vector<std::string_view>& cells) {
     if (undecided(at_)) return false;
     if (at_ >= buffer_.size())
       throw UserError("csv", "a quoted cell must end with a quote",
-                      "the end of the file in a cell opened at " + place());
+                      "the end of the file in a cell opened at " + place(),
+                      "close it, or write \"\" for a quote within a cell");
     if (buffer_[at_] == '"') {
       if (undecided(at_ + 1)) return false;
       if (at_ + 1 >= buffer_.size() || buffer_[at_ + 1] != '"') break;
@@ -119,7 +120,8 @@ bool Records::scan_quoted(std::vector<std::string_view>& cells) {
   ++at_;
   if (undecided(at_)) return false;
   if (at_ < buffer_.size() && buffer_[at_] != separator_ && !line_ends(at_))
-    throw UserError("csv", "a closing quote must end the cell", "more text after it at " + place());
+    throw UserError("csv", "a closing quote must end the cell", "more text after it at " + place(),
+                    "write \"\" for a quote within the cell");
   return true;
 }
 

@@ -213,7 +213,7 @@ class Builder {
   void check_weight(const RawRow& r) const {
     if (columns_.weight >= 0 && r.values[columns_.weight] < 0)
       throw UserError("data", "weights '" + recipe().weight + "' must not be negative",
-                      print_number(r.values[columns_.weight]) + " at " + place(r));
+                      print_number(r.values[columns_.weight]) + " at " + place(r), "0 for rows that must not count");
   }
 
   // Features and targets of every row, to its position.
@@ -265,7 +265,8 @@ class Builder {
         throw UserError("data", "the target must be the same on all rows of a sample", "another value at " + place(r),
                         "the column that tells samples apart");
       if (row[at_.part()] != series_part_)
-        throw UserError("split", "all rows of a sample must be in one part", "another part at " + place(r));
+        throw UserError("split", "all rows of a sample must be in one part", "another part at " + place(r),
+                        "one label of [split] column on all rows of a sample");
     }
     series_targets_.assign(now.begin(), now.end());
     series_part_ = row[at_.part()];
@@ -519,7 +520,8 @@ namespace {
 const PartDataset& own_part(const Samples::State& state, const Dataset& part) {
   for (const PartDataset& own : state.parts)
     if (&own == &part) return own;
-  throw UserError("data", "the dataset must be a part of these samples", "another dataset");
+  throw UserError("data", "the dataset must be a part of these samples", "another dataset",
+                  "train(), validation() or test() of the same samples");
 }
 
 }  // namespace

@@ -112,7 +112,8 @@ ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, st
   out.x = program.arguments[out.initial.size()];
   out.y = program.results[0];
   if (out.y.dtype != out.x.dtype)
-    throw UserError("export", "x and y must have one dtype", out.x.str() + " and " + out.y.str());
+    throw UserError("export", "x and y must have one dtype", out.x.str() + " and " + out.y.str(),
+                    "cast() y to the dtype of x");
   return out;
 }
 

@@ -34,7 +34,8 @@ class Reader {
     try {
       file = Json::parse(text);
     } catch (const Json::exception& e) {
-      throw UserError("rtneural", source_ + " must be JSON", e.what());
+      throw UserError("rtneural", source_ + " must be JSON", e.what(),
+                      "a file that RTNeural's model_utils.save_model wrote");
     }
     if (!file.is_object() || !file.contains("in_shape") || !file.contains("layers"))
       fail("must be an object with in_shape and layers", file.is_object() ? "an object without them" : file.type_name(),

@@ -107,7 +107,8 @@ std::shared_ptr<Graph> trace(const TracedFunction& fn, std::span<const ValueType
   graph->set_outputs(fn(inputs));
   for (const Value& v : graph->outputs())
     if (!v || v.graph() != graph.get())
-      throw UserError("trace", "every output must be a value of the traced function", "an undefined or foreign value");
+      throw UserError("trace", "every output must be a value of the traced function", "an undefined or foreign value",
+                      "return what is computed from the function's own inputs");
   return graph;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/minimize.h"
 #include "hotloop/ops.h"
@@ -20,7 +21,7 @@ inline Value code(Status status) { return constant(static_cast<double>(status), 
 
 inline void require_not_negative(const char* where, std::initializer_list<std::pair<const char*, double>> options) {
   for (const auto& [name, number] : options)
-    if (!(number >= 0)) throw UserError(where, std::string(name) + " must not be negative", std::to_string(number));
+    if (!(number >= 0)) throw UserError(where, std::string(name) + " must not be negative", print_number(number));
 }
 
 template <class Options> std::int64_t most_evaluations(const Options& options) {

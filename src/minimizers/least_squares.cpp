@@ -137,7 +137,7 @@ Minimum least_squares(const Residuals& residuals, const Tree<Value>& params, con
         r.for_each([&](const std::string& name, const Value& leaf) {
           if (!is_float(leaf.dtype()))
             throw UserError("least_squares", "residuals must be floats",
-                            (name.empty() ? "" : name + ": ") + leaf.type().str());
+                            (name.empty() ? "" : name + ": ") + leaf.type().str(), "cast() them to f32");
           const Value vector = reshape(leaf, {leaf.shape().size()});
           parts.push_back(leaf.dtype() == flat.dtype() ? vector : cast(vector, flat.dtype()));
         });

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 
@@ -18,7 +19,7 @@ Value dropout_factor(const Context& context, const ValueType& type, double rate)
 }
 
 void check_dropout_rate(const std::string& where, double rate) {
-  if (!(rate >= 0 && rate < 1)) throw UserError(where, "the dropout rate must be in [0, 1)", std::to_string(rate));
+  if (!(rate >= 0 && rate < 1)) throw UserError(where, "the dropout rate must be in [0, 1)", print_number(rate));
 }
 
 }  // namespace hotloop::nn

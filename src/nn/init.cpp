@@ -45,7 +45,8 @@ std::string_view name_of(Generator generator) { return generator == Generator::T
 Generator generator_from_name(std::string_view name) {
   for (Generator generator : {Generator::Philox, Generator::Torch})
     if (name == name_of(generator)) return generator;
-  throw UserError("generator", "must be philox or torch", std::string(name));
+  throw UserError("generator", "must be philox or torch", std::string(name),
+                  "torch for the numbers that PyTorch draws from a seed, else philox");
 }
 
 Seed Seed::started() const {

@@ -21,7 +21,10 @@ Value swap_batch_and_time(Value x) {
 Value valid_steps_of(Value lengths, std::int64_t batch, std::int64_t time) {
   if (lengths.type() != ValueType{DType::I32, {batch}})
     throw UserError("lengths", "there must be one length a row, " + ValueType{DType::I32, {batch}}.str(),
-                    lengths.type().str());
+                    lengths.type().str(),
+                    lengths.shape() == Shape{batch}
+                        ? "cast() them to i32"
+                        : "the steps of each row before its padding, " + std::to_string(time) + " for a row without");
   const Shape shape{batch, time};
   return less(iota(DType::I32, shape, 1), broadcast(lengths, shape, {0}));
 }

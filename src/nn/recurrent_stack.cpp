@@ -88,8 +88,12 @@ class RecurrentStack : public Module {
   RecurrentOptions options_;
 };
 
+constexpr std::int64_t most_elements = std::int64_t{1} << 59;  // four gates of them can be counted
+
 void check_positive(const std::string& where, const std::string& what, std::int64_t value) {
   if (value <= 0) throw UserError(where, what + " must be positive", std::to_string(value));
+  if (value > most_elements)
+    throw UserError(where, "a weight must have at most 2^59 elements", what + " = " + std::to_string(value));
 }
 
 }  // namespace

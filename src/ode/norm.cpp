@@ -1,5 +1,6 @@
 #include "ode/norm.h"
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 
@@ -63,7 +64,7 @@ void Tolerance::check(const std::string& name, const Tree<Value>& state) const {
     return;
   }
   if (!leaves_) {
-    if (!(number_ >= 0)) throw UserError("ode.PID", name + " must not be negative", std::to_string(number_));
+    if (!(number_ >= 0)) throw UserError("ode.PID", name + " must not be negative", print_number(number_));
     return;
   }
   if (leaves_->names() != state.names())

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/composed/bounded_while.h"
@@ -39,20 +40,21 @@ Saver::Saver(const SaveAt& saveat, const Leaves& y0, Scalar t0, Scalar t1, Scala
     Array times(time_dtype, {static_cast<std::int64_t>(saveat.ts.size())});
     for (std::size_t i = 0; i < saveat.ts.size(); ++i) {
       const double t = saveat.ts[i];
-      const auto text = [&] { return "ts[" + std::to_string(i) + "] = " + std::to_string(t); };
+      const auto text = [&] { return "ts[" + std::to_string(i) + "] = " + print_number(t); };
       if (sign != 0 && i > 0 && sign * (t - saveat.ts[i - 1]) < 0)
         throw UserError("ode.solve", "ts must be sorted in the direction of integration",
-                        text() + " after " + std::to_string(saveat.ts[i - 1]), "sort them");
+                        text() + " after " + print_number(saveat.ts[i - 1]), "sort them");
       if (known && (sign * (t - t0.number()) < 0 || sign * (t1.number() - t) < 0))
         throw UserError("ode.solve", "ts must lie between t0 and t1",
-                        text() + ", from " + std::to_string(t0.number()) + " to " + std::to_string(t1.number()));
+                        text() + ", from " + print_number(t0.number()) + " to " + print_number(t1.number()));
       times.set(static_cast<std::int64_t>(i), t);
     }
     ts_ = constant(times);
   } else if (saveat.ts_value) {
     const Value v = saveat.ts_value;
     if (v.rank() != 1 || !is_float(v.dtype()))
-      throw UserError("ode.solve", "ts must be a list of float times", v.type().str());
+      throw UserError("ode.solve", "ts must be a list of float times", v.type().str(),
+                      is_float(v.dtype()) ? "reshape() it to one axis" : "cast() it to a float");
     ts_ = v.dtype() == time_dtype ? v : cast(v, time_dtype);
   }
   if (ts_) ts_ = direction.is_number() ? (direction.number() > 0 ? ts_ : -ts_) : direction.as(time_dtype) * ts_;

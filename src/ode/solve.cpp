@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ode/events.h"
@@ -75,8 +76,7 @@ class Integration {
       throw UserError("ode.solve", "an adaptive controller needs a solver with an error estimate", solver_.name(),
                       "ConstantStep(), or Tsit5()");
     if (options.dt0 && options.dt0->is_number() && !(options.dt0->number() > 0))
-      throw UserError("ode.solve", "dt0 must be positive, also backwards in time",
-                      std::to_string(options.dt0->number()));
+      throw UserError("ode.solve", "dt0 must be positive, also backwards in time", print_number(options.dt0->number()));
     start_ = along(t0.as(dtype));
     end_ = along(t1.as(dtype));
   }

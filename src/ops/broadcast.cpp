@@ -31,7 +31,7 @@ Value broadcast_to(Value x, const Shape& shape) {
   }
   if (!fits)
     throw UserError("broadcast_to", "from the last axis on, extents must be equal, or 1 in the operand",
-                    x.type().str() + " to " + shape.str());
+                    x.type().str() + " to " + shape.str(), "expand_dims() or reshape() it first");
   return broadcast(reshape(x, kept), shape, axes);
 }
 

@@ -29,7 +29,7 @@ std::vector<ValueType> infer(const InferContext& c) {
     for (int i = 0; fits && i < t.shape.rank(); ++i) fits = i == axis || t.shape[i] == out.shape[i];
     if (!fits)
       throw UserError("concat", "parts must have one dtype and agree on every axis but " + std::to_string(axis),
-                      types_text(c.operands));
+                      types_text(c.operands), "cast(), reshape() or expand_dims() a part");
     out.shape[axis] += t.shape[axis];
   }
   return {out};

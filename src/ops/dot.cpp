@@ -72,15 +72,18 @@ std::vector<ValueType> infer(const InferContext& c) {
   const auto extent = [](const ValueType& t, std::int64_t axis) { return t.shape[static_cast<int>(axis)]; };
   if (c.attrs.has("precision") && (c.attrs.get<std::string>("precision") != "bf16" || lhs.dtype != DType::F32))
     throw UserError("dot", "precision, where it is given, is bf16, of f32 operands",
-                    c.attrs.get<std::string>("precision") + " of " + types_text(c.operands));
+                    c.attrs.get<std::string>("precision") + " of " + types_text(c.operands),
+                    "cast() them to f32, or leave precision out");
   const auto agree = [&](const Axes& a, const Axes& b) {
     for (std::size_t i = 0; i < a.size(); ++i)
       if (extent(lhs, a[i]) != extent(rhs, b[i])) return false;
     return true;
   };
   if (!agree(d.lhs_contract, d.rhs_contract))
-    throw UserError("dot", "contracted axes must have the same extents", received);
-  if (!agree(d.lhs_batch, d.rhs_batch)) throw UserError("dot", "batch axes must have the same extents", received);
+    throw UserError("dot", "contracted axes must have the same extents", received,
+                    "transpose() or reshape() an operand");
+  if (!agree(d.lhs_batch, d.rhs_batch))
+    throw UserError("dot", "batch axes must have the same extents", received, "transpose() or reshape() an operand");
   Shape shape;
   for (std::int64_t axis : d.lhs_batch) shape.push_back(extent(lhs, axis));
   for (std::int64_t axis : lhs_free(d, lhs.shape.rank())) shape.push_back(extent(lhs, axis));

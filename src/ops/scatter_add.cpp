@@ -36,7 +36,7 @@ std::vector<ValueType> infer(const InferContext& c) {
     throw UserError("scatter_add",
                     "updates must have the shape of x with axis " + std::to_string(axis) +
                         " replaced by the axes of indices, " + wanted.str(),
-                    types_text(c.operands));
+                    types_text(c.operands), "broadcast_to() or reshape() the updates");
   return {x};
 }
 

@@ -30,7 +30,8 @@ std::vector<ValueType> infer(const InferContext& c) {
     if (start[k] < 0 || start[k] > stop[k] || stop[k] > x.shape[i] || step[k] <= 0)
       throw UserError("slice", "on each axis 0 <= start <= stop <= extent and step > 0 must hold",
                       "axis " + std::to_string(i) + " of " + x.str() + " with start " + std::to_string(start[k]) +
-                          ", stop " + std::to_string(stop[k]) + ", step " + std::to_string(step[k]));
+                          ", stop " + std::to_string(stop[k]) + ", step " + std::to_string(step[k]),
+                      step[k] < 0 ? "reverse() first" : "");
     shape.push_back((stop[k] - start[k] + step[k] - 1) / step[k]);
   }
   return {{x.dtype, shape}};

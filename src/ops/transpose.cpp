@@ -28,7 +28,8 @@ std::vector<ValueType> infer(const InferContext& c) {
     throw UserError(
         "transpose", "the permutation must name each axis of the operand once",
         Shape(std::span(permutation).first(std::min<std::size_t>(permutation.size(), Shape::max_rank))).str() +
-            " for " + x.str());
+            " for " + x.str(),
+        x.shape.rank() == 0 ? "" : "the axes 0 to " + std::to_string(x.shape.rank() - 1) + " in their new order");
   Shape shape;
   for (std::int64_t axis : permutation) shape.push_back(x.shape[static_cast<int>(axis)]);
   return {{x.dtype, shape}};

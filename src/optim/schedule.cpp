@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "optim/learning_rate.h"
@@ -27,7 +28,8 @@ Value Schedule::at(Value step, const Tree<Value>& state, DType dtype) const {
   for (std::size_t i = 0; i < factors_.size(); ++i) {
     const Value factor = factors_[i]->factor(step, child_of(state, i));
     if (factor.type() != ValueType{DType::F64, {}})
-      throw UserError("schedule", "a schedule's factor must be an f64 scalar", factor.type().str());
+      throw UserError("schedule", "a schedule's factor must be an f64 scalar", factor.type().str(),
+                      "cast() it to f64, or take one element");
     rate = rate * factor;
   }
   return cast(rate, dtype);
@@ -43,7 +45,7 @@ Tree<Value> Schedule::observe(const Tree<Value>& state, Value value) const {
 LearningRate::LearningRate(const std::string& where, const Schedule& schedule, bool counts)
     : schedule_(schedule), counts_(counts || !schedule.is_constant()) {
   if (!(schedule.learning_rate() >= 0))
-    throw UserError(where, "the learning rate must not be negative", std::to_string(schedule.learning_rate()));
+    throw UserError(where, "the learning rate must not be negative", print_number(schedule.learning_rate()));
 }
 
 Tree<Array> LearningRate::init() const {

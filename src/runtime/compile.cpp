@@ -58,7 +58,7 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
     const ValueType& type = graph.inputs()[i].type();
     if (axis >= type.shape.rank())
       throw UserError("compile", "the batch axis must be an axis of input " + std::to_string(i),
-                      "axis " + std::to_string(axis) + " of " + type.str());
+                      "axis " + std::to_string(axis) + " of " + type.str(), "-1 for an input without a batch axis");
     if (rows < 0) rows = type.shape[axis];
     if (type.shape[axis] != rows)
       throw UserError("compile", "all batch axes have one extent", std::to_string(rows) + " and " + type.str());

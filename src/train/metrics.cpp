@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/plugins.h"
+#include "core/print_number.h"
 
 namespace hotloop::metrics {
 namespace {
@@ -74,7 +75,7 @@ Classes classes_of(const std::string& where, std::span<const double> prediction,
     throw UserError(where,
                     "a target must be a class index, a whole number from 0 and below " +
                         std::to_string(static_cast<int>(num_classes)),
-                    std::to_string(target[0]));
+                    print_number(target[0]), "labels counted from 0, or a model with one output a class");
   classes.wanted = static_cast<std::int64_t>(target[0]);
   return classes;
 }

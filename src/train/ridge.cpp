@@ -74,7 +74,8 @@ std::vector<double> Ridge::predict(const Dataset& samples) const {
 
 Ridge fit_ridge(const Dataset& training, const Dataset& validation, std::span<const double> lambdas) {
   if (training.target_shape().size() != 1)
-    throw UserError("ridge", "the targets must be one number a sample", training.target_shape().str());
+    throw UserError("ridge", "the targets must be one number a sample", training.target_shape().str(),
+                    "a ridge of each target");
   if (lambdas.empty() || validation.size() == 0)
     throw UserError("ridge", "at least one lambda and one validation sample are needed",
                     std::to_string(lambdas.size()) + " lambdas, " + std::to_string(validation.size()) + " samples");
@@ -100,7 +101,10 @@ Ridge fit_ridge(const Dataset& training, const Dataset& validation, std::span<co
     candidate.validation_mae = mean_absolute_error(candidate, validation);
     if (candidate.validation_mae < best.validation_mae) best = std::move(candidate);
   }
-  if (best.weights.empty()) throw UserError("ridge", "the validation error must be finite");
+  if (best.weights.empty())
+    throw UserError("ridge", "the validation error must be finite",
+                    std::to_string(lambdas.size()) + (lambdas.size() == 1 ? " lambda" : " lambdas") + " without one",
+                    "a larger lambda, or inputs and targets that are smaller");
   return best;
 }
 

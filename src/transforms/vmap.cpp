@@ -10,7 +10,8 @@ Function vmap(const Function& fn, std::vector<int> in_axes) {
   return [fn, in_axes](std::span<const Value> inputs) {
     if (inputs.size() != in_axes.size())
       throw UserError("vmap", "in_axes must name an axis (or -1) for each input",
-                      std::to_string(in_axes.size()) + " axes, " + std::to_string(inputs.size()) + " inputs");
+                      std::to_string(in_axes.size()) + " axes, " + std::to_string(inputs.size()) + " inputs",
+                      "-1 for an input that all elements share");
     std::int64_t size = -1;
     std::vector<ValueType> types;
     std::vector<ir::Batched> arguments;
@@ -25,14 +26,16 @@ Function vmap(const Function& fn, std::vector<int> in_axes) {
       const std::string name = "input " + std::to_string(i) + " = " + type.str();
       if (axis >= type.shape.rank())
         throw UserError("vmap", "the batch axis must be an axis of the input",
-                        "axis " + std::to_string(axis) + " of " + name);
+                        "axis " + std::to_string(axis) + " of " + name, "-1 for an input that all elements share");
       if (size >= 0 && type.shape[axis] != size)
         throw UserError("vmap", "batch axes must agree in extent", std::to_string(size) + " before, and " + name);
       size = type.shape[axis];
       types.push_back({type.dtype, type.shape.without(axis)});
       arguments.push_back({ir::axis_to_front(inputs[i], axis), true});
     }
-    if (size < 0) throw UserError("vmap", "at least one input must have a batch axis", "-1 for every input");
+    if (size < 0)
+      throw UserError("vmap", "at least one input must have a batch axis", "-1 for every input",
+                      "0 for an input whose first axis is mapped");
     const ir::Region region = ir::trace_region("vmap", fn, types);
     for (const Value& v : region.captures) arguments.push_back({v, false});
     std::vector<Value> outputs;

@@ -75,6 +75,9 @@ TEST(BadCsv, AnotherSeparator) {
   EXPECT_EQ(csv("a\tb\n1\t2\n", {"b"}),
             "[csv] t.csv must have the column 'b'. Received: a header with 1 column. "
             "Try: the file seems to use '\\t': separator = \"\\t\".");
+  EXPECT_EQ(csv("a, m;b;c\n1,5;2;3\n", {"c"}),
+            "[csv] t.csv must have the column 'c'. Received: a header with 2 columns. "
+            "Try: the file seems to use ';': separator = \";\".");
   EXPECT_EQ(csv("a;b\n1,5;2\n"),
             "[csv] every row must have as many cells as the header, 1. Received: 2 at t.csv:2. "
             "Try: the file seems to use ';': separator = \";\".");
@@ -178,7 +181,7 @@ TEST(BadWindows, ImpossibleSizes) {
       "horizon 0. Try: a shorter length or horizon, or more rows.");
   EXPECT_EQ(samples("v\n1\n2\n", [](Recipe& r) { r.length = std::int64_t{1} << 62; }),
             "[window] length, stride and horizon must be numbers of rows that a table can have. Received: "
-            "4611686018427387904.");
+            "4611686018427387904. Try: up to 1099511627776.");
   EXPECT_EQ(samples("v\n1\n2\n", [](Recipe& r) { r.horizon_steps = 0; }),
             "[window] horizon_steps must be positive. Received: 0.");
 }
@@ -232,7 +235,7 @@ TEST(BadClasses, OneAloneAndOneUnseen) {
 
 TEST(BadWeights, Negative) {
   EXPECT_EQ(samples("v,w\n1,1\n2,-3\n", [](Recipe& r) { r.weight = "w"; }),
-            "[data] weights 'w' must not be negative. Received: -3 at t.csv:3.");
+            "[data] weights 'w' must not be negative. Received: -3 at t.csv:3. Try: 0 for rows that must not count.");
 }
 
 // ---- .npy and .npz ----

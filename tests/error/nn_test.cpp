@@ -1,4 +1,6 @@
 // Misuse of layers, losses and optimisers: each message names what came and what to do.
+#include <limits>
+
 #include "hotloop/optim.h"
 #include "hotloop/train.h"
 #include "nn/registry.h"
@@ -21,6 +23,10 @@ Array zeros(const Shape& shape, DType dtype = DType::F32) { return Array::zeros(
 TEST(LayerErrors, SizesMustBePositive) {
   EXPECT_EQ(message_of([] { LSTM(7, -3); }), "[lstm] hidden must be positive. Received: -3.");
   EXPECT_EQ(message_of([] { GRU(0, 3); }), "[gru] inputs must be positive. Received: 0.");
+  EXPECT_EQ(message_of([] { LSTM(7, std::numeric_limits<std::int64_t>::max()); }),
+            "[lstm] a weight must have at most 2^59 elements. Received: hidden = 9223372036854775807.");
+  EXPECT_EQ(message_of([] { Linear(std::int64_t{1} << 40, std::int64_t{1} << 40).init(0); }),
+            "[array] an array must have at most 2^59 elements. Received: f32[1099511627776,1099511627776].");
   EXPECT_EQ(message_of([] { RNN(2, 3, 0); }), "[rnn] num_layers must be positive. Received: 0.");
   EXPECT_EQ(message_of([] { Linear(4, 0); }), "[linear] outputs must be positive. Received: 0.");
   EXPECT_EQ(message_of([] { LayerNorm(0); }), "[layer_norm] features must be positive. Received: 0.");
@@ -28,7 +34,8 @@ TEST(LayerErrors, SizesMustBePositive) {
 
 TEST(LayerErrors, InputsMustFit) {
   EXPECT_EQ(apply_message(Linear(4, 3), zeros({2, 5})),
-            "[linear] the input's last axis must have 4 features. Received: x f32[2,5], weight f32[3,4].");
+            "[linear] the input's last axis must have 4 features. Received: x f32[2,5], weight f32[3,4]. "
+            "Try: make the layer with as many inputs as the data has features.");
   EXPECT_EQ(apply_message(LSTM(4, 3), zeros({2, 6, 5})),
             "[lstm] a step's input must be (batch, 4). Received: f32[2,5]. "
             "Try: make the layer with as many inputs as the data has features.");
@@ -112,8 +119,9 @@ TEST(LossErrors, ShapesMustBeEqual) {
 }
 
 TEST(OptimizerErrors, SettingsAreChecked) {
-  EXPECT_EQ(message_of([] { optim::Adam(-1); }), "[adam] the learning rate must not be negative. Received: -1.000000.");
-  EXPECT_EQ(message_of([] { optim::Adam(1e-3, {.beta2 = 1}); }), "[adam] betas must be in [0, 1). Received: 1.000000.");
+  EXPECT_EQ(message_of([] { optim::Adam(-1); }), "[adam] the learning rate must not be negative. Received: -1.");
+  EXPECT_EQ(message_of([] { optim::Adam(1e-3, {.beta2 = 1}); }), "[adam] betas must be in [0, 1). Received: 1.");
+  EXPECT_EQ(message_of([] { optim::Adam(-1e-9); }), "[adam] the learning rate must not be negative. Received: -1e-09.");
   EXPECT_EQ(message_of([] { optim::SGD(0.1, 0, true); }),
             "[sgd] nesterov needs momentum. Received: momentum 0. Try: momentum = 0.9.");
   EXPECT_EQ(message_of([] { optim::make_optimizer("adan"); }),

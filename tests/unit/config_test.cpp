@@ -39,7 +39,7 @@ TEST(Config, MistakesAreNamed) {
   EXPECT_EQ(message({{"hiden", std::int64_t{3}}}),
             "[gru] every setting must be one that 'gru' has. Received: 'hiden'. Try: did you mean 'hidden'?");
   EXPECT_EQ(message({{"hidden", 3.5}}),
-            "[gru] 'hidden' must be an integer. Received: 3.500000. Try: number of hidden units.");
+            "[gru] 'hidden' must be an integer. Received: 3.5. Try: number of hidden units.");
   EXPECT_EQ(message({{"hidden", std::int64_t{3}}, {"reset", "befor"}}),
             "[gru] 'reset' must be one of its choices. Received: \"befor\". Try: did you mean 'before'?");
 }

@@ -86,9 +86,11 @@ TEST(Csv, EmptyFiles) {
 
 TEST(Csv, QuotesThatDoNotClose) {
   EXPECT_EQ(message("a\n\"1\n2\n"),
-            "[csv] a quoted cell must end with a quote. Received: the end of the file in a cell opened at t.csv:2.");
+            "[csv] a quoted cell must end with a quote. Received: the end of the file in a cell opened at t.csv:2. "
+            "Try: close it, or write \"\" for a quote within a cell.");
   EXPECT_EQ(message("a\n\"1\"2\n"),
-            "[csv] a closing quote must end the cell. Received: more text after it at t.csv:2.");
+            "[csv] a closing quote must end the cell. Received: more text after it at t.csv:2. "
+            "Try: write \"\" for a quote within the cell.");
 }
 
 TEST(Csv, NamesTwice) {

@@ -232,18 +232,21 @@ TEST(ArrayDataset, Refusals) {
             "[dataset] inputs and targets that are floats must have the same dtype. Received: f32[2,3] and f64[2,1]. "
             "Try: cast one of them.");
   EXPECT_EQ(message([&] { ArrayDataset(x, y.cast(DType::Bool)); }),
-            "[dataset] inputs and targets must be f32, f64, i32 or i64. Received: f32[2,3] and bool[2,1].");
+            "[dataset] inputs and targets must be f32, f64, i32 or i64. Received: f32[2,3] and bool[2,1]. "
+            "Try: cast them to f32, classes to i32.");
   EXPECT_EQ(message([&] {
               ArrayDataset(x, y, Array::from(std::vector<std::int32_t>{1, 4}, {2}));
             }),
-            "[dataset] lengths must lie between 0 and the inputs' steps, 3. Received: 4 for sample 1.");
+            "[dataset] lengths must lie between 0 and the inputs' steps, 3. Received: 4 for sample 1. "
+            "Try: 3 for a sample without padding.");
   EXPECT_EQ(message([&] { ArrayDataset(x, y, Array::zeros(DType::I32, {3})); }),
             "[dataset] lengths must be one integer a sample, for inputs (samples, time, ...). Received: i32[3] for "
-            "inputs f32[2,3].");
+            "inputs f32[2,3]. Try: i32 of shape (2,), the steps of each sample before its padding.");
   EXPECT_EQ(message([&] {
               ArrayDataset(x, y, {}, Array::from(std::vector<float>{1, -1}, {2}));
             }),
-            "[dataset] weights must be finite and not negative. Received: -1.000000 for sample 1.");
+            "[dataset] weights must be finite and not negative. Received: -1 for sample 1. "
+            "Try: 0 for a sample that must not count.");
 }
 
 TEST(Ridge, RecoversALinearModelAndShrinksWithLambda) {

@@ -80,7 +80,8 @@ TEST(Metrics, WrongTargetsAreTold) {
   EXPECT_EQ(message_of([] {
               value_of(metrics::Accuracy(), {{{0.1, 0.9}, {2}}});
             }),
-            "[accuracy] a target must be a class index, a whole number from 0 and below 2. Received: 2.000000.");
+            "[accuracy] a target must be a class index, a whole number from 0 and below 2. Received: 2. "
+            "Try: labels counted from 0, or a model with one output a class.");
   EXPECT_EQ(
       message_of([] {
         value_of(metrics::MAE(), {{{0.1, 0.9}, {2}}});

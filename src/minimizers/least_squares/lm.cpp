@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/linalg.h"
 #include "hotloop/ops.h"
@@ -22,7 +23,7 @@ class LMRule : public LeastSquaresRule {
  public:
   LMRule(double initial_damping, bool scaled) : initial_damping_(initial_damping), scaled_(scaled) {
     if (!(initial_damping > 0))
-      throw UserError("lm", "initial_damping must be positive", std::to_string(initial_damping));
+      throw UserError("lm", "initial_damping must be positive", print_number(initial_damping));
   }
 
   State start(Value a) const override {

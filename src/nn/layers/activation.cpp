@@ -106,7 +106,8 @@ Activation::Activation(const std::string& name) : Layer(ActivationModule(activat
 
 Activation::Activation(const std::string& name, double parameter) : Layer(make(definition_of(name), parameter)) {
   if (definition_of(name).parameter == nullptr)
-    throw UserError("activation", "the function must have a parameter", "'" + name + "' has none");
+    throw UserError("activation", "the function must have a parameter", "'" + name + "' has none",
+                    "leave the parameter out");
 }
 
 std::vector<LayerDef> layers_activation() {

@@ -1,5 +1,6 @@
 #include <numeric>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "nn/registry.h"
 
@@ -11,9 +12,9 @@ class BatchNormModule : public Module {
   BatchNormModule(std::int64_t features, const BatchNormOptions& options) : features_(features), options_(options) {
     if (features <= 0) throw UserError("batch_norm", "features must be positive", std::to_string(features));
     if (!(options.epsilon >= 0))
-      throw UserError("batch_norm", "epsilon must not be negative", std::to_string(options.epsilon));
+      throw UserError("batch_norm", "epsilon must not be negative", print_number(options.epsilon));
     if (!(options.momentum >= 0 && options.momentum <= 1))
-      throw UserError("batch_norm", "momentum must be in [0, 1]", std::to_string(options.momentum));
+      throw UserError("batch_norm", "momentum must be in [0, 1]", print_number(options.momentum));
   }
 
   Tree<Array> init(const Seed&, DType dtype, Init) const override {
@@ -28,8 +29,8 @@ class BatchNormModule : public Module {
   Value apply(const Tree<Value>& params, Value x, Context& context) const override {
     const Value weight = params["weight"], bias = params["bias"];
     if (x.rank() < 2 || x.shape()[x.rank() - 1] != features_)
-      throw UserError("batch_norm", "the input must be (batch, ..., " + std::to_string(features_) + ")",
-                      x.type().str());
+      throw UserError("batch_norm", "the input must be (batch, ..., " + std::to_string(features_) + ")", x.type().str(),
+                      "make the layer with as many features as the last axis has");
     if (!context.buffers.has("running_mean") || !context.buffers.has("running_var"))
       throw UserError("batch_norm", "the running mean and variance must be given", "none",
                       "the model's init_buffers(), or a checkpoint's, in StepOptions::buffers");

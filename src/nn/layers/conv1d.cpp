@@ -43,7 +43,9 @@ class Conv1dModule : public Module {
 
   Value apply(const Tree<Value>& params, Value x, Context& context) const override {
     if (x.rank() != 3 || x.shape()[2] != inputs_)
-      throw UserError("conv1d", "the input must be (batch, time, " + std::to_string(inputs_) + ")", x.type().str());
+      throw UserError("conv1d", "the input must be (batch, time, " + std::to_string(inputs_) + ")", x.type().str(),
+                      x.rank() == 3 ? "make the layer with as many inputs as the data has features"
+                                    : "expand_dims() for the axis that is missing");
     const Value weight = params["weight"];
     const std::int64_t steps = x.shape()[1];
     const Value longer = past() == 0 ? x : with_past(x, context);

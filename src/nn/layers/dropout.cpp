@@ -16,7 +16,9 @@ class DropoutModule : public Module {
   Value apply(const Tree<Value>&, Value x, Context& context) const override {
     if (rate_ == 0 || !context.is_training()) return x;
     if (!same_over_time_) return x * dropout_factor(context, x.type(), rate_);
-    if (x.rank() < 2) throw UserError("dropout", "only a sequence (batch, time, ...) has steps", x.type().str());
+    if (x.rank() < 2)
+      throw UserError("dropout", "only a sequence (batch, time, ...) has steps", x.type().str(),
+                      "same_over_time = false");
     const Value factor = dropout_factor(context, {x.dtype(), x.shape().without(1)}, rate_);
     return x * broadcast_to(expand_dims(factor, 1), x.shape());
   }

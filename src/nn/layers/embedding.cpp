@@ -12,7 +12,8 @@ class EmbeddingModule : public Module {
     if (count <= 0) throw UserError("embedding", "count must be positive", std::to_string(count));
     if (outputs <= 0) throw UserError("embedding", "outputs must be positive", std::to_string(outputs));
     if (padding >= count)
-      throw UserError("embedding", "padding must be below " + std::to_string(count), std::to_string(padding));
+      throw UserError("embedding", "padding must be below " + std::to_string(count), std::to_string(padding),
+                      "-1 for none");
   }
 
   Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {

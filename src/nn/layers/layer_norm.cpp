@@ -1,5 +1,6 @@
 #include <numeric>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "nn/registry.h"
 
@@ -10,7 +11,7 @@ class LayerNormModule : public Module {
  public:
   LayerNormModule(std::int64_t features, double epsilon) : features_(features), epsilon_(epsilon) {
     if (features <= 0) throw UserError("layer_norm", "features must be positive", std::to_string(features));
-    if (!(epsilon >= 0)) throw UserError("layer_norm", "epsilon must not be negative", std::to_string(epsilon));
+    if (!(epsilon >= 0)) throw UserError("layer_norm", "epsilon must not be negative", print_number(epsilon));
   }
 
   Tree<Array> init(const Seed&, DType dtype, Init) const override {

@@ -31,7 +31,8 @@ class LinearModule : public Module {
     const Value weight = params["weight"];
     if (x.rank() < 1 || x.shape()[x.rank() - 1] != weight.shape()[1])
       throw UserError("linear", "the input's last axis must have " + std::to_string(weight.shape()[1]) + " features",
-                      "x " + x.type().str() + ", weight " + weight.type().str());
+                      "x " + x.type().str() + ", weight " + weight.type().str(),
+                      "make the layer with as many inputs as the data has features");
     const Value product = nn::linear(x, weight);
     return bias_ || params.has("bias") ? product + params["bias"] : product;
   }

@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
 #include "nn/registry.h"
@@ -12,7 +13,7 @@ class NeuralOdeModule : public Module {
  public:
   NeuralOdeModule(Layer field, double t1, std::int64_t saves, ode::Solver solver, ode::Options options)
       : field_(std::move(field)), t1_(t1), solver_(std::move(solver)), options_(std::move(options)) {
-    if (!(t1 > 0)) throw UserError("ode", "t1 must be positive", std::to_string(t1));
+    if (!(t1 > 0)) throw UserError("ode", "t1 must be positive", print_number(t1));
     if (saves < 0) throw UserError("ode", "saves must not be negative", std::to_string(saves));
     if (field_.init_buffers().num_leaves() > 0)
       throw UserError("ode", "the layers inside must not keep running values, which a field has no place for",
@@ -27,7 +28,8 @@ class NeuralOdeModule : public Module {
 
   Value apply(const Tree<Value>& params, Value x, Context& context) const override {
     if (x.rank() < 2 || !is_float(x.dtype()))
-      throw UserError("ode", "the input must be rows of floats, (batch, ...)", x.type().str());
+      throw UserError("ode", "the input must be rows of floats, (batch, ...)", x.type().str(),
+                      is_float(x.dtype()) ? "expand_dims() for the batch" : "cast() it to f32");
     std::vector<Value> inputs = params.flatten();
     const std::size_t num_params = inputs.size();
     std::vector<int> axes(num_params, -1);

@@ -16,7 +16,7 @@ class PreluModule : public Module {
   Value apply(const Tree<Value>& params, Value x, Context&) const override {
     if (x.rank() < 1 || x.shape()[x.rank() - 1] != features_)
       throw UserError("prelu", "the input's last axis must have " + std::to_string(features_) + " features",
-                      x.type().str());
+                      x.type().str(), "make the layer with as many features as the last axis has");
     return select(greater(x, like(x, 0)), x, params["weight"] * x);
   }
 

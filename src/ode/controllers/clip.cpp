@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ode.h"
 #include "hotloop/ops.h"
@@ -22,7 +23,7 @@ class ClipRule : public StepSizeRule {
       : inner_(std::move(inner)), step_ts_(std::move(step_ts)), jump_ts_(std::move(jump_ts)) {
     for (const std::vector<double>* times : {&step_ts_, &jump_ts_})
       for (const double t : *times)
-        if (!std::isfinite(t)) throw UserError("ode.Clip", "times must be finite", std::to_string(t));
+        if (!std::isfinite(t)) throw UserError("ode.Clip", "times must be finite", print_number(t));
   }
 
   bool is_adaptive() const override { return inner_.rule().is_adaptive(); }

@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ode/norm.h"
@@ -13,7 +14,7 @@ class PidRule : public StepSizeRule {
   PidRule(Tolerance rtol, Tolerance atol, const PIDOptions& options)
       : rtol_(std::move(rtol)), atol_(std::move(atol)), options_(options) {
     const auto require = [](bool condition, const std::string& what, double received) {
-      if (!condition) throw UserError("ode.PID", what, std::to_string(received));
+      if (!condition) throw UserError("ode.PID", what, print_number(received));
     };
     require(options.factormin > 0 && options.factormin <= 1, "factormin must be in (0, 1]", options.factormin);
     require(options.factormax >= 1, "factormax must be at least 1", options.factormax);

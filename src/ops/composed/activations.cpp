@@ -1,6 +1,7 @@
 // Activation functions.
 #include <numbers>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 
@@ -17,7 +18,7 @@ Value gelu(Value x) { return 0.5 * x * (1.0 + erf(x * (1 / std::numbers::sqrt2))
 
 Value clip(Value x, double low, double high) {
   if (!(low <= high))
-    throw UserError("clip", "low must not be above high", std::to_string(low) + " and " + std::to_string(high));
+    throw UserError("clip", "low must not be above high", print_number(low) + " and " + print_number(high));
   return minimum(maximum(x, like(x, low)), like(x, high));
 }
 

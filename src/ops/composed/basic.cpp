@@ -24,7 +24,8 @@ Value expand_dims(Value x, int axis) {
   const int rank = x.rank() + 1;
   if (axis < -rank || axis >= rank)
     throw UserError("expand_dims", "the axis must be one of the result's " + std::to_string(rank) + " axes",
-                    "axis " + std::to_string(axis) + " for " + x.type().str());
+                    "axis " + std::to_string(axis) + " for " + x.type().str(),
+                    "an axis from " + std::to_string(-rank) + " to " + std::to_string(rank - 1));
   return reshape(x, x.shape().with_inserted(axis < 0 ? axis + rank : axis, 1));
 }
 
@@ -56,8 +57,10 @@ Value take(Value x, int axis, std::int64_t index) {
   const int a = static_cast<int>(ir::checked_axis("take", axis, x.type()));
   const std::int64_t extent = x.shape()[a];
   if (index < -extent || index >= extent)
-    throw UserError("take", "the index must lie within the axis",
-                    "index " + std::to_string(index) + " on axis " + std::to_string(a) + " of " + x.type().str());
+    throw UserError(
+        "take", "the index must lie within the axis",
+        "index " + std::to_string(index) + " on axis " + std::to_string(a) + " of " + x.type().str(),
+        extent == 0 ? "" : "an index from " + std::to_string(-extent) + " to " + std::to_string(extent - 1));
   return squeeze(narrow(x, a, index < 0 ? index + extent : index, 1), a);
 }
 

@@ -47,7 +47,8 @@ std::vector<Value> unite(std::span<const Value> a, std::span<const Value> b) {
 
 Value scalar_predicate(const std::string& where, Value v) {
   if (!v || v.dtype() != DType::Bool || v.rank() != 0)
-    throw UserError(where, "the condition must be bool[]", v ? v.type().str() : "an undefined value");
+    throw UserError(where, "the condition must be bool[]", v ? v.type().str() : "an undefined value",
+                    "a comparison, and all() or any() of several");
   return v;
 }
 
@@ -77,14 +78,18 @@ std::pair<std::vector<Value>, std::vector<Value>> scan(const ScanBody& body, std
   std::int64_t length = options.length;
   std::vector<ValueType> types = types_of(init);
   for (const Value& x : xs) {
-    if (x.rank() == 0) throw UserError("scan", "xs must have an axis to scan along", x.type().str());
+    if (x.rank() == 0)
+      throw UserError("scan", "xs must have an axis to scan along", x.type().str(),
+                      "use it in the body as it is, or carry it");
     if (length < 0) length = x.shape()[0];
     if (x.shape()[0] != length)
       throw UserError("scan", "xs must agree in the extent of axis 0 and with the length " + std::to_string(length),
                       ir::types_text(types_of(xs)));
     types.push_back({x.dtype(), x.shape().without(0)});
   }
-  if (length < 0) throw UserError("scan", "without xs the length must be given", "no xs and no length");
+  if (length < 0)
+    throw UserError("scan", "without xs the length must be given", "no xs and no length",
+                    "length = the number of steps");
 
   const Region region = trace_region(
       "scan",
@@ -120,7 +125,8 @@ std::vector<Value> cond(Value predicate, const CarryBody& if_true, const CarryBo
   const auto results = branches[0].graph->output_types();
   if (branches[1].graph->output_types() != results)
     throw UserError("cond", "both branches must give the same types",
-                    ir::types_text(results) + " and " + ir::types_text(branches[1].graph->output_types()));
+                    ir::types_text(results) + " and " + ir::types_text(branches[1].graph->output_types()),
+                    "cast() or reshape() what one of them gives");
   std::vector<Value> chosen;
   for (const ValueType& t : results) chosen.push_back(broadcast(constant(0, t.dtype), t.shape, {}));
   // Each branch is a loop of length 1 whose carry is the result; the one not chosen runs no iteration and passes it on.

@@ -34,7 +34,9 @@ std::int64_t checked_axis(std::string_view where, std::int64_t axis, const Value
   const int rank = type.shape.rank();
   if (axis < -rank || axis >= rank)
     throw UserError(std::string(where), "the axis must be one of the operand's " + std::to_string(rank) + " axes",
-                    "axis " + std::to_string(axis) + " of " + type.str());
+                    "axis " + std::to_string(axis) + " of " + type.str(),
+                    rank == 0 ? "an operand with axes"
+                              : "an axis from " + std::to_string(-rank) + " to " + std::to_string(rank - 1));
   return axis < 0 ? axis + rank : axis;
 }
 

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/learning_rate.h"
 #include "optim/registry.h"
@@ -12,11 +13,10 @@ class AdamRule : public UpdateRule {
  public:
   AdamRule(const std::string& where, const Schedule& learning_rate, double weight_decay, const AdamOptions& options)
       : learning_rate_(where, learning_rate, true), weight_decay_(weight_decay), options_(options) {
-    if (!(weight_decay >= 0)) throw UserError(where, "weight_decay must not be negative", std::to_string(weight_decay));
+    if (!(weight_decay >= 0)) throw UserError(where, "weight_decay must not be negative", print_number(weight_decay));
     for (double beta : {options.beta1, options.beta2})
-      if (!(beta >= 0 && beta < 1)) throw UserError(where, "betas must be in [0, 1)", std::to_string(beta));
-    if (!(options.epsilon >= 0))
-      throw UserError(where, "epsilon must not be negative", std::to_string(options.epsilon));
+      if (!(beta >= 0 && beta < 1)) throw UserError(where, "betas must be in [0, 1)", print_number(beta));
+    if (!(options.epsilon >= 0)) throw UserError(where, "epsilon must not be negative", print_number(options.epsilon));
   }
 
   Tree<Array> init(const Tree<Array>& params) const override {

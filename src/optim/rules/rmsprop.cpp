@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/learning_rate.h"
 #include "optim/registry.h"
@@ -11,9 +12,9 @@ class RmspropRule : public UpdateRule {
       : learning_rate_("rmsprop", learning_rate), options_(options) {
     for (const double decay : {options.decay, options.momentum})
       if (!(decay >= 0 && decay < 1))
-        throw UserError("rmsprop", "decay and momentum must be in [0, 1)", std::to_string(decay));
+        throw UserError("rmsprop", "decay and momentum must be in [0, 1)", print_number(decay));
     if (!(options.epsilon >= 0))
-      throw UserError("rmsprop", "epsilon must not be negative", std::to_string(options.epsilon));
+      throw UserError("rmsprop", "epsilon must not be negative", print_number(options.epsilon));
   }
 
   Tree<Array> init(const Tree<Array>& params) const override {

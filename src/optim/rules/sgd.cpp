@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/learning_rate.h"
 #include "optim/registry.h"
@@ -9,7 +10,7 @@ class SgdRule : public UpdateRule {
  public:
   SgdRule(const Schedule& learning_rate, double momentum, bool nesterov)
       : learning_rate_("sgd", learning_rate), momentum_(momentum), nesterov_(nesterov) {
-    if (!(momentum >= 0)) throw UserError("sgd", "momentum must not be negative", std::to_string(momentum));
+    if (!(momentum >= 0)) throw UserError("sgd", "momentum must not be negative", print_number(momentum));
     if (nesterov && momentum == 0) throw UserError("sgd", "nesterov needs momentum", "momentum 0", "momentum = 0.9");
   }
 

@@ -1,5 +1,6 @@
 #include <numbers>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/registry.h"
 
@@ -10,7 +11,7 @@ class CosineRule : public ScheduleRule {
  public:
   CosineRule(std::int64_t steps, double last) : steps_(steps), last_(last) {
     if (steps < 1) throw UserError("cosine", "steps must be positive", std::to_string(steps));
-    if (!(last >= 0)) throw UserError("cosine", "last must not be negative", std::to_string(last));
+    if (!(last >= 0)) throw UserError("cosine", "last must not be negative", print_number(last));
   }
 
   Value factor(Value step, const Tree<Value>&) const override {

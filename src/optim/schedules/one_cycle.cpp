@@ -1,5 +1,6 @@
 #include <numbers>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/registry.h"
 
@@ -11,12 +12,12 @@ class OneCycleRule : public ScheduleRule {
   OneCycleRule(std::int64_t steps, double rise, double divisor, double last_divisor)
       : steps_(steps), rise_(rise), first_(1 / divisor), last_(1 / (divisor * last_divisor)) {
     if (steps < 2) throw UserError("one_cycle", "steps must be at least 2", std::to_string(steps));
-    if (!(rise > 0 && rise < 1)) throw UserError("one_cycle", "rise must be between 0 and 1", std::to_string(rise));
+    if (!(rise > 0 && rise < 1)) throw UserError("one_cycle", "rise must be between 0 and 1", print_number(rise));
     if (!(rise * static_cast<double>(steps) > 1))
       throw UserError("one_cycle", "the rise must take more than one step",
-                      std::to_string(rise) + " of " + std::to_string(steps) + " steps", "more steps");
+                      print_number(rise) + " of " + std::to_string(steps) + " steps", "more steps");
     for (const double d : {divisor, last_divisor})
-      if (!(d >= 1)) throw UserError("one_cycle", "divisors must be at least 1", std::to_string(d));
+      if (!(d >= 1)) throw UserError("one_cycle", "divisors must be at least 1", print_number(d));
   }
 
   Value factor(Value step, const Tree<Value>&) const override {

@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/registry.h"
 
@@ -10,13 +11,12 @@ class PlateauRule : public ScheduleRule {
  public:
   explicit PlateauRule(const PlateauOptions& options) : options_(options) {
     if (!(options.factor > 0 && options.factor < 1))
-      throw UserError("plateau", "factor must be between 0 and 1", std::to_string(options.factor));
+      throw UserError("plateau", "factor must be between 0 and 1", print_number(options.factor));
     for (const std::int64_t count : {options.patience, options.cooldown})
       if (count < 0 || count > std::numeric_limits<std::int32_t>::max() / 2)
         throw UserError("plateau", "patience and cooldown must not be negative", std::to_string(count));
     for (const double number : {options.threshold, options.least})
-      if (!(number >= 0))
-        throw UserError("plateau", "threshold and least must not be negative", std::to_string(number));
+      if (!(number >= 0)) throw UserError("plateau", "threshold and least must not be negative", print_number(number));
   }
 
   Tree<Array> init() const override {

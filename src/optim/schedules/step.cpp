@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/registry.h"
 
@@ -10,7 +11,7 @@ class StepDecayRule : public ScheduleRule {
  public:
   StepDecayRule(std::int64_t every, double gamma) : every_(every), gamma_(gamma) {
     if (every < 1) throw UserError("step", "every must be positive", std::to_string(every));
-    if (!(gamma > 0)) throw UserError("step", "gamma must be positive", std::to_string(gamma));
+    if (!(gamma > 0)) throw UserError("step", "gamma must be positive", print_number(gamma));
   }
 
   Value factor(Value step, const Tree<Value>&) const override {

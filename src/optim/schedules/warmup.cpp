@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/registry.h"
 
@@ -8,7 +9,7 @@ class WarmupRule : public ScheduleRule {
  public:
   WarmupRule(std::int64_t steps, double start) : steps_(steps), start_(start) {
     if (steps < 1) throw UserError("warmup", "steps must be positive", std::to_string(steps));
-    if (!(start >= 0)) throw UserError("warmup", "start must not be negative", std::to_string(start));
+    if (!(start >= 0)) throw UserError("warmup", "start must not be negative", print_number(start));
   }
 
   Value factor(Value step, const Tree<Value>&) const override {

@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/wrapper.h"
 
@@ -7,7 +8,7 @@ namespace {
 class ClipByNormRule : public Wrapper {
  public:
   ClipByNormRule(Optimizer inner, double max_norm) : Wrapper(std::move(inner)), max_norm_(max_norm) {
-    if (!(max_norm > 0)) throw UserError("clip_by_norm", "max_norm must be positive", std::to_string(max_norm));
+    if (!(max_norm > 0)) throw UserError("clip_by_norm", "max_norm must be positive", print_number(max_norm));
   }
 
   std::pair<Tree<Value>, Tree<Value>> update(const Tree<Value>& grads, const Tree<Value>& state,

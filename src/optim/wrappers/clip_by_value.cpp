@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/wrapper.h"
 
@@ -7,7 +8,7 @@ namespace {
 class ClipByValueRule : public Wrapper {
  public:
   ClipByValueRule(Optimizer inner, double max_value) : Wrapper(std::move(inner)), max_value_(max_value) {
-    if (!(max_value > 0)) throw UserError("clip_by_value", "max_value must be positive", std::to_string(max_value));
+    if (!(max_value > 0)) throw UserError("clip_by_value", "max_value must be positive", print_number(max_value));
   }
 
   std::pair<Tree<Value>, Tree<Value>> update(const Tree<Value>& grads, const Tree<Value>& state,

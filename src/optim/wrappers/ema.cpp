@@ -1,3 +1,4 @@
+#include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/wrapper.h"
 
@@ -16,7 +17,7 @@ template <class T> Tree<T> with_inner(Tree<T> state, Tree<T> inner) {
 class EmaRule : public Wrapper {
  public:
   EmaRule(Optimizer inner, double decay) : Wrapper(std::move(inner)), decay_(decay) {
-    if (!(decay >= 0 && decay < 1)) throw UserError("ema", "decay must be in [0, 1)", std::to_string(decay));
+    if (!(decay >= 0 && decay < 1)) throw UserError("ema", "decay must be in [0, 1)", print_number(decay));
   }
 
   Tree<Array> init(const Tree<Array>& params) const override {
