@@ -297,6 +297,23 @@ TEST_P(CellPasses, BatchWideInputs) {
   EXPECT_EQ(count(*graph)[OpKind::Dot], 3) << graph->str();
 }
 
+// Rows that fill the registers in a step as well, and whose products of all steps would leave the second cache.
+TEST(Passes, WideInputsOfManyRowsAndStepsStayInTheLoop) {
+  const auto dots_in_loop = [](std::int64_t time, std::int64_t batch, std::int64_t input) {
+    const auto graph =
+        passes::optimize(*training_graph(cells::lstm({.time = time, .batch = batch, .input = input, .hidden = 4})), {});
+    return count(loops_of(*graph).at(0).body())[OpKind::Dot];
+  };
+  EXPECT_EQ(dots_in_loop(512, 16, 64), 1);  // 16 rows of 16 sums in f64, 512 steps: 1 MB
+  EXPECT_EQ(dots_in_loop(513, 16, 64), 2);
+  EXPECT_EQ(dots_in_loop(513, 100, 64), 2);  // whatever the rows, tiles have 16 of them
+  EXPECT_EQ(dots_in_loop(600, 7, 64), 1);
+  EXPECT_EQ(dots_in_loop(1024, 8, 64), 1);
+  EXPECT_EQ(dots_in_loop(1025, 8, 64), 2);
+  EXPECT_EQ(dots_in_loop(513, 16, 256), 2);
+  EXPECT_EQ(dots_in_loop(513, 16, 257), 1);
+}
+
 TEST_P(CellPasses, OptimizeAnOptimizedGraphChangesNothing) {
   const auto once = passes::optimize(*training_graph(program()), {});
   EXPECT_EQ(ir::print(*passes::optimize(*once, {})), ir::print(*once));
