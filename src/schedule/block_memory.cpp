@@ -19,9 +19,17 @@ bool merges_axes(const Node& reshape) {
                              [](const ReshapeGroup& g) { return g.in.size() > 1; });
 }
 
+// What a loop gives of each step, in order.
+bool is_stacked(Value v) {
+  if (!ir::is(*v.node, OpKind::Loop)) return false;
+  const auto num_carry = v.node->attrs.integer("num_carry");
+  return v.index >= num_carry && v.index + 1 < static_cast<int>(v.node->types.size());
+}
+
 }  // namespace
 
-// A result that is a transpose or reshape of a dot is written by the dot itself, if its columns still lie side by side.
+// A result that is a transpose or reshape of a dot, or of what a loop gives of its steps, is written by the dot or the loop itself, if its
+// columns still lie side by side.
 void BlockLowering::look_through_views() {
   for (BlockTarget& t : targets_) {
     if (t.overwrites || t.accumulate) continue;
@@ -35,7 +43,7 @@ void BlockLowering::look_through_views() {
     if (!place || v == t.value || !in_block(v) || context_.find(v)) continue;
     const bool is_sum = v.node->op->name == "add" &&
                         std::ranges::any_of(v.node->operands, [](Value o) { return ir::is(*o.node, OpKind::Dot); });
-    if (!is_sum && !ir::is(*v.node, OpKind::Dot)) continue;
+    if (!is_sum && !ir::is(*v.node, OpKind::Dot) && (!is_stacked(v) || context_.by_lanes())) continue;
     int last = v.rank() - 1;
     while (last >= 0 && v.shape()[last] == 1) --last;
     if (last >= 0 && place->strides[static_cast<std::size_t>(last)] != 1) continue;

@@ -228,7 +228,10 @@ void BlockLowering::place_copy(std::size_t t) {
   const Value v = targets_[t].value;
   std::map<ValueKey, bool> reads;
   collect_reads(v, true, reads);
-  const std::size_t s = slot_for_map_of(v, space_of_copy(context_, v, changes_layout(targets_[t])), reads, false);
+  const IndexSpace space = space_of_copy(context_, v, changes_layout(targets_[t]));
+  // What is in memory, or on its way there, is stored once more; no function is called again for it.
+  const std::size_t s =
+      stored(v) ? slot_for_map(space, Slot::Kind::Map, reads) : slot_for_map_of(v, space, reads, false);
   slots_[s].items.push_back({v, true, t, targets_[t].accumulate});
   for (const auto& [key, same_point] : reads) {
     const auto [it, fresh] = slots_[s].reads.try_emplace(key, same_point);
