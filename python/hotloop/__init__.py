@@ -47,9 +47,10 @@ from hotloop._files import devices, load, save  # noqa: E402
 from hotloop._fit import Checkpoints, EarlyStopping, EpochRecord, Progress, Run, fit, predict  # noqa: E402
 from hotloop._from_keras import from_keras  # noqa: E402
 from hotloop._from_rtneural import from_rtneural  # noqa: E402
-from hotloop._from_torch import from_torch, to_torch  # noqa: E402
+from hotloop._from_torch import from_torch  # noqa: E402
 from hotloop._minimize import Minimum, least_squares, minimize  # noqa: E402
 from hotloop._to_keras import to_keras  # noqa: E402
+from hotloop._to_torch import to_torch  # noqa: E402
 
 
 def __getattr__(name):

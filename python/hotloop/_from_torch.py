@@ -1,8 +1,16 @@
-"""PyTorch modules as models and parameters, and back. PyTorch is imported when one of these is called."""
+"""PyTorch modules as models and parameters. PyTorch is imported where a module comes from."""
 
 import inspect
 
 from hotloop import _core, nn
+
+# What has a twin without parameters: PyTorch's name, ours.
+ACTIVATIONS = {
+    "Tanh": "Tanh", "ReLU": "ReLU", "Sigmoid": "Sigmoid", "SELU": "SELU", "SiLU": "SiLU", "Mish": "Mish", "Softsign": "Softsign", "ReLU6": "Relu6",
+    "Hardsigmoid": "HardSigmoidKeras3",
+}  # fmt: skip
+# Whose sequences are (batch, time, features) in PyTorch too.
+_FEATURES_LAST = {"LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell", "Linear", "LayerNorm", "Embedding", "Softmax", "LogSoftmax", "Flatten"}
 
 
 def _array(tensor):
@@ -18,15 +26,24 @@ def _accepts(cls, name):
     return name in inspect.signature(cls).parameters
 
 
+def _is_twin(module):
+    """Whether it is of hotloop's own, as to_torch makes it."""
+    return type(module).__module__.startswith("hotloop.")
+
+
+def _kind(module):
+    """The class's name, where it is one of PyTorch's layers or of our twins: a class of one's own may do anything."""
+    return type(module).__name__ if _is_twin(module) or type(module).__module__.startswith("torch.nn.modules.") else None
+
+
 def _recurrent(cls):
     def convert(module, problems):
-        options = {"hidden": module.hidden_size, "layers": module.num_layers}
+        options = {"hidden": module.hidden_size}
         if getattr(module, "proj_size", 0):
             problems.append("proj_size (a projected hidden state)")
-        if module.bidirectional:
-            options["bidirectional"] = True
-        if module.dropout:
-            options["dropout"] = module.dropout
+        for name, theirs, usual in (("layers", "num_layers", 1), ("bidirectional", "bidirectional", False), ("dropout", "dropout", 0.0)):
+            if getattr(module, theirs, usual) != usual:
+                options[name] = getattr(module, theirs)
         if getattr(module, "nonlinearity", "tanh") != "tanh":
             name = "activation" if _accepts(cls(), "activation") else "nonlinearity"
             options[name] = module.nonlinearity
@@ -34,6 +51,8 @@ def _recurrent(cls):
         if problems:
             return None, {}
         params = _own(module)
+        if not hasattr(module, "num_layers"):  # a cell
+            params = {f"{name}_l0": value for name, value in params.items()}
         if not module.bias:
             # No bias is a bias of zero.
             for name in [n for n in params if n.startswith("weight_hh")]:
@@ -62,177 +81,206 @@ def _layer_norm(module, problems):
 
 
 def _embedding(module, problems):
-    if not hasattr(nn, "Embedding") or module.max_norm is not None:
-        problems.append("an Embedding" + (" with max_norm" if module.max_norm is not None else ""))
+    found = [name for name in ("max_norm", "scale_grad_by_freq") if getattr(module, name)]
+    if found:
+        problems += found
         return None, {}
     padding = {} if module.padding_idx is None else {"padding": module.padding_idx}
     return nn.Embedding(module.num_embeddings, module.embedding_dim, **padding), _own(module)
 
 
-def _dropout(module, problems):
-    if not hasattr(nn, "Dropout"):
-        problems.append("Dropout")
+def _conv1d(module, problems, pad=0):
+    """pad: zeros that a layer before it puts in front of the first step."""
+    past = (module.kernel_size[0] - 1) * module.dilation[0]
+    causal = pad == (0 if _is_twin(module) else past)
+    if module.stride[0] != 1:
+        problems.append(f"stride={module.stride[0]}")
+    if not causal or module.padding not in ((0,), "valid", "same" if past == 0 else "valid"):
+        problems.append(
+            f"kernel_size={module.kernel_size[0]}, dilation={module.dilation[0]} and padding={_shown(module.padding)}, where hl.nn.Conv1d is causal: "
+            f"torch.nn.ZeroPad1d(({past}, 0)) before one without padding"
+        )
+    if problems:
         return None, {}
-    return nn.Dropout(module.p), {}
+    options = {"dilation": module.dilation[0], "groups": module.groups, "bias": module.bias is not None}
+    return nn.Conv1d(module.in_channels, module.out_channels, module.kernel_size[0], **options), _own(module)
 
 
-def _activation(name):
+def _shown(value):
+    return value[0] if isinstance(value, tuple) else repr(value)
+
+
+def _batch_norm(module, problems):
+    for name, value in (("momentum", None), ("affine", False), ("track_running_stats", False)):
+        if getattr(module, name) is value:
+            problems.append(f"{name}={value}")
+    if problems:
+        return None, {}
+    return nn.BatchNorm(module.num_features, momentum=module.momentum, epsilon=module.eps), _own(module)
+
+
+def _prelu(module, problems):
+    if module.num_parameters == 1 and not _is_twin(module):
+        problems.append("num_parameters=1; one for each feature is wanted")
+    return nn.PReLU(module.num_parameters), _own(module)
+
+
+def _last_axis(cls):
     def convert(module, problems):
-        if getattr(module, "approximate", "none") != "none":
-            problems.append(f"GELU(approximate={module.approximate!r})")
-            return None, {}
-        return getattr(nn, name)(), {}
+        if module.dim != -1:
+            problems.append(f"dim={module.dim}; dim=-1, the features, is wanted")
+        return cls(), {}
 
     return convert
 
 
-def _sequential(module, problems):
-    layers, params = [], {}
-    for name, child in module.named_children():
-        layer, own = _convert(child, name, problems)
+def _flatten(module, problems):
+    if (module.start_dim, module.end_dim) != (1, -1):
+        problems.append(f"start_dim={module.start_dim}, end_dim={module.end_dim}")
+    return nn.Flatten(), {}
+
+
+def _activation(name):
+    return lambda module, problems: (getattr(nn, name)(), {})
+
+
+def _gelu(module, problems):
+    return (nn.GELU() if module.approximate == "none" else nn.GeluTanh()), {}
+
+
+def _softplus(module, problems):
+    if module.beta != 1 or module.threshold < 20:
+        problems.append(f"beta={module.beta}, threshold={module.threshold}")
+    return nn.Softplus(), {}
+
+
+def _hard_tanh(module, problems):
+    if (module.min_val, module.max_val) != (-1, 1):
+        problems.append(f"min_val={module.min_val}, max_val={module.max_val}")
+    return nn.HardTanh(), {}
+
+
+def _children(module):
+    """(name, child) of a Sequential, also where one stands twice, which named_children() gives once."""
+    return [(name, child) for name, child in module._modules.items() if child is not None]
+
+
+def _sequential(module, path, problems):
+    layers, params, children = [], {}, _children(module)
+    for i, (name, child) in enumerate(children):
+        where = f"{path}.{name}" if path else name
+        if _zeros_before(child) and i + 1 < len(children) and _kind(children[i + 1][1]) == "Conv1d":
+            layer, own = nn.Sequential(), {}  # which keeps the others' numbers
+        else:
+            layer, own = _convert(child, where, problems, pad=_zeros_before(children[i - 1][1]) if i else 0)
         layers.append(layer)
         if own:
             params[name] = own
-    if [name for name, _ in module.named_children()] != [str(i) for i in range(len(layers))]:
-        problems.append("a Sequential whose children are named; numbers are wanted")
+        if own and any(child is other for _, other in children[:i]):
+            problems.append(f"{where}: {type(child).__name__}, which is there twice and would have two weights")
+    if [name for name, _ in children] != [str(i) for i in range(len(layers))]:
+        problems.append(f"{path or 'the module'}: a Sequential whose children are named; numbers are wanted")
     return (None if any(layer is None for layer in layers) else nn.Sequential(*layers)), params
 
 
+def _zeros_before(module):
+    """How many zeros a padding layer puts before the first step; 0 for other layers."""
+    is_pad = _kind(module) in ("ZeroPad1d", "ConstantPad1d") and module.value == 0 and module.padding[1] == 0
+    return module.padding[0] if is_pad else 0
+
+
 _CONVERTERS = {
-    "LSTM": _recurrent(lambda: nn.LSTM),
-    "GRU": _recurrent(lambda: nn.GRU),
-    "RNN": _recurrent(lambda: nn.RNN),
+    **{f"{kind}{cell}": _recurrent(lambda kind=kind: getattr(nn, kind)) for kind in ("LSTM", "GRU", "RNN") for cell in ("", "Cell")},
     "Linear": _linear,
     "LayerNorm": _layer_norm,
+    "BatchNorm1d": _batch_norm,
+    "Conv1d": _conv1d,
     "Embedding": _embedding,
-    "Dropout": _dropout,
-    "Tanh": _activation("Tanh"),
-    "ReLU": _activation("ReLU"),
-    "Sigmoid": _activation("Sigmoid"),
-    "GELU": _activation("GELU"),
-    "Softplus": _activation("Softplus"),
-    "Sequential": _sequential,
+    "Dropout": lambda module, problems: (nn.Dropout(module.p), {}),
+    "Flatten": _flatten,
+    "Softmax": _last_axis(nn.Softmax),
+    "LogSoftmax": _last_axis(nn.LogSoftmax),
+    **{theirs: _activation(ours) for theirs, ours in ACTIVATIONS.items()},
+    "ELU": lambda module, problems: (nn.ELU(module.alpha), {}),
+    "LeakyReLU": lambda module, problems: (nn.LeakyReLU(module.negative_slope), {}),
+    "PReLU": _prelu,
+    "GELU": _gelu,
+    "Softplus": _softplus,
+    "Hardtanh": _hard_tanh,
     "Last": lambda module, problems: (nn.Last(), {}),
 }
 
 
-def _convert(module, path, problems):
-    converter = _CONVERTERS.get(type(module).__name__)
-    if converter is None:
+def _convert(module, path, problems, pad=0):
+    kind = _kind(module)
+    if kind == "Sequential":
+        return _sequential(module, path, problems)
+    if kind not in _CONVERTERS:
         parts = ", ".join(f"{name}: {type(child).__name__}" for name, child in module.named_children())
         problems.append(f"{path or 'the module'}: {type(module).__name__}" + (f", whose own forward joins {parts}" if parts else ""))
         return None, {}
     found = []
-    layer, params = converter(module, found)
-    problems += found if isinstance(module, tuple) or type(module).__name__ == "Sequential" else [
-        f"{path or 'the module'}: {type(module).__name__} with {problem}" for problem in found
-    ]  # fmt: skip
+    layer, params = _conv1d(module, found, pad) if kind == "Conv1d" else _CONVERTERS[kind](module, found)
+    problems += [f"{path or 'the module'}: {kind} with {problem}" for problem in found]
     return layer, params
 
 
-def from_torch(module):
-    """(model, params) of a PyTorch module: LSTM, GRU, RNN (any number of layers, both directions), Linear, LayerNorm, Embedding,
-    Dropout, Tanh, ReLU, Sigmoid, GELU, Softplus, and Sequential of these.
+def _parts(module, path=""):
+    """(path, module) of what stands in Sequentials, in order."""
+    if _kind(module) != "Sequential":
+        return [(path, module)]
+    return [part for name, child in _children(module) for part in _parts(child, f"{path}.{name}" if path else name)]
 
-    Parameters keep names, shapes and dtypes, and are copied. Sequences are (batch, time, features) whatever batch_first says, and a
-    recurrent layer gives its outputs alone; `hl.nn.Last()` may follow. What cannot be converted is named, all of it at once, in the
-    UserError.
+
+def _check_axes(parts, problems):
+    """Features are the last axis here. In PyTorch they are the second for some layers, and a model must not have both for a sequence."""
+    theirs = [(path, _kind(part)) for path, part in parts if not _is_twin(part)]
+    others = sorted({kind for _, kind in theirs if kind in _FEATURES_LAST})
+    steps = None
+    for path, kind in theirs:
+        if kind == "Conv1d" and others:
+            problems.append(f"{path}: Conv1d, whose sequences are (batch, features, time), in one Sequential with {', '.join(others)}, which have the features last")
+        if kind in ("BatchNorm1d", "PReLU") and steps:
+            problems.append(f"{path}: {kind} after {steps}, whose second axis is time")
+        steps = kind if kind in ("Embedding", "LSTM", "GRU", "RNN") else None if kind in ("Flatten", "Last") else steps
+
+
+def _buffers(module):
+    """The running means and variances, as the model's init_buffers() has them."""
+    if _kind(module) == "BatchNorm1d":
+        return {name: _array(value) for name, value in module.named_buffers(recurse=False)}
+    if _kind(module) != "Sequential":
+        return {}
+    return {name: own for name, child in _children(module) if (own := _buffers(child))}
+
+
+def from_torch(module, *, buffers=False):
+    """(model, params) of a PyTorch module, with `buffers` (model, params, buffers). The module may be LSTM, GRU, RNN (any number of
+    layers, both directions) and their cells, Linear, Conv1d, LayerNorm, BatchNorm1d, Embedding, Dropout, Flatten, Softmax, LogSoftmax, Tanh,
+    ReLU, Sigmoid, GELU, Softplus, ELU, SELU, SiLU, Mish, LeakyReLU, PReLU, ReLU6, Hardtanh, Hardsigmoid, Softsign, and Sequential of these.
+
+    Parameters keep names, shapes and dtypes, and are copied. Sequences are (batch, time, features) whatever batch_first says, also where
+    Conv1d and BatchNorm1d have (batch, features, time) in PyTorch. A recurrent layer gives its outputs alone; `hl.nn.Last()` may follow. A
+    cell becomes the layer that runs it over time, whose names end in _l0: model.bind(params).step(state, x) is the cell. Conv1d is causal
+    here: one of more than one step wants ZeroPad1d(((kernel_size - 1) * dilation, 0)) before it. BatchNorm1d has running means, which
+    are asked for by buffers=True; beside layers that have the features last in PyTorch too it is that of (batch, features). What cannot be converted is named, all of it at once, in the UserError.
     """
     if not hasattr(module, "named_children"):
         raise _core.UserError(f"[from_torch] the argument must be a torch.nn.Module. Received: a {type(module).__name__}.")
-    problems = []
+    problems, parts = [], _parts(module)
     layer, params = _convert(module, "", problems)
+    _check_axes(parts, problems)
     if problems:
         raise _core.UserError(
             f"[from_torch] every part must be one that can be converted. Received: {'; '.join(problems)}. "
             "Try: hl.from_torch(module.part) for each part that can, and hl.nn.Sequential, hl.nn.Cell or hl.nn.Module around them. A subclass of "
             "hl.nn.Module with the same attributes takes hl.load(module.state_dict(), like=model.init())."
         )
-    return layer, params
-
-
-def to_torch(model, params):
-    """The PyTorch twin of a model of hl.nn, with these parameters loaded (load_state_dict, strict).
-
-    Its sequences are (batch, time, features), and its recurrent layers give their outputs alone, as the model's do.
-    """
-    import torch
-
-    problems = []
-    twin = _Twins(torch).make(model, "", problems)
-    if problems:
-        raise _core.UserError(f"[to_torch] every part must have a twin in PyTorch. Received: {'; '.join(problems)}.")
-    state = {name: torch.from_numpy(_writable(value)) for name, value in _named(params).items()}
-    dtype = next((t.dtype for t in state.values() if t.dtype.is_floating_point), None)
-    twin = twin if dtype is None else twin.to(dtype)
-    twin.load_state_dict(state, strict=True)
-    return twin
-
-
-def _writable(array):
-    import numpy
-
-    return numpy.array(array)
-
-
-def _named(tree, prefix=""):
-    if not isinstance(tree, dict):
-        return {prefix: tree}
-    named = {}
-    for key, child in tree.items():
-        named.update(_named(child, f"{prefix}.{key}" if prefix else key))
-    return named
-
-
-class _Twins:
-    def __init__(self, torch):
-        self.torch = torch
-
-        class Sequential(torch.nn.Sequential):
-            """Takes of a recurrent layer's results the outputs."""
-
-            def forward(self, x):
-                for part in self:
-                    x = part(x)
-                    x = x[0] if isinstance(x, tuple) else x
-                return x
-
-        class Last(torch.nn.Module):
-            """The last step."""
-
-            def forward(self, x):
-                return x[:, -1]
-
-        self.sequential, self.last = Sequential, Last
-
-    def make(self, layer, path, problems):
-        torch, kind, s = self.torch.nn, type(layer).__name__, getattr(layer, "_settings", {})
-        if kind == "Sequential":
-            parts = [self.make(part, f"{path}.{i}" if path else str(i), problems) for i, part in enumerate(layer.layers)]
-            return None if None in parts else self.sequential(*parts)
-        if kind in ("LSTM", "GRU", "RNN"):
-            known = {"inputs", "hidden", "layers", "bidirectional", "dropout"}
-            other = {k: v for k, v in s.items() if k not in known and v != inspect.signature(type(layer)).parameters[k].default}
-            if other:
-                problems.append(f"{path or 'the model'}: {kind} with {other}")
-                return None
-            return getattr(torch, kind)(
-                s["inputs"], s["hidden"], s.get("layers", 1), batch_first=True, bidirectional=s.get("bidirectional", False), dropout=s.get("dropout", 0.0)
-            )
-        if kind == "Linear":
-            return torch.Linear(s["inputs"], s["units"], bias=s.get("bias", True))
-        if kind == "LayerNorm":
-            return torch.LayerNorm(s["inputs"], eps=s.get("epsilon", 1e-5))
-        if kind == "Embedding":
-            if s.get("feature", -1) >= 0:
-                problems.append(f"{path or 'the model'}: Embedding of one feature among others")
-                return None
-            return torch.Embedding(s["count"], s["units"], padding_idx=s["padding"] if s.get("padding", -1) >= 0 else None)
-        if kind == "Dropout":
-            return torch.Dropout(s["rate"])
-        if kind == "Last":
-            return self.last()
-        if kind in ("Tanh", "ReLU", "Sigmoid", "GELU", "Softplus"):
-            return getattr(torch, kind)()
-        problems.append(f"{path or 'the model'}: {kind}")
-        return None
+    held = _buffers(module)
+    if held and not buffers:
+        norm = next(path or "the module" for path, part in parts if _kind(part) == "BatchNorm1d")
+        raise _core.UserError(
+            f"[from_torch] a module with running means must be converted with them. Received: {norm}: BatchNorm1d, and buffers=False. "
+            "Try: model, params, buffers = hl.from_torch(module, buffers=True), and y, buffers = model(params, x, buffers=buffers)."
+        )
+    return (layer, params, held) if buffers else (layer, params)
