@@ -44,7 +44,8 @@ def made_class(cls):
 
 def plain_class(cls):
     """The stub of a class that is written out: its public methods, untyped."""
-    lines = [f"class {cls.__name__}{'(' + cls.__bases__[0].__name__ + ')' if cls.__bases__[0] is not object else ''}:", quoted(inspect.getdoc(cls) or "", "    ")]
+    base = "" if cls.__bases__[0].__module__ in ("builtins", "hotloop._components") else f"({cls.__bases__[0].__name__})"
+    lines = [f"class {cls.__name__}{base}:", quoted(inspect.getdoc(cls) or "", "    ")]
     if dataclasses.is_dataclass(cls):
         lines += [f"    {field.name}: Any" for field in dataclasses.fields(cls)]
     for name, member in vars(cls).items():

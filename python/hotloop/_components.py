@@ -51,3 +51,43 @@ def bind(cls, sig, args, kwargs):
 def repr_of(self):
     """Name and settings."""
     return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self._settings.items())})"
+
+
+class Component:
+    """What holds settings and the engine's object of them. Copies and pickles hold the settings, of which the object is made again."""
+
+    _engine = ""  # the attribute that the engine's object is
+    _make = None  # a method that gives it
+
+    def _build(self):
+        setattr(self, self._engine, self._make())
+
+    def __getstate__(self):
+        remade = ("_compiled", self._engine if self._make else "")
+        return {name: value for name, value in self.__dict__.items() if name not in remade}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        if self._make:
+            self._build()
+
+
+def component_class(base, definition, make, first=()):
+    """A Component of the registry's definition: make(name, settings) gives the engine's object; `first`: (name, doc) of what the constructor takes
+    before the settings."""
+    name, summary, parameters = definition
+    sig = signature(parameters, [f for f, _ in first])
+
+    def __init__(self, *args, **kwargs):
+        self._settings = bind(type(self), sig, args, kwargs)
+        self._build()
+
+    body = {
+        "__init__": __init__,
+        "_make": lambda self: make(name, dict(self._settings)),
+        "__repr__": repr_of,
+        "__signature__": sig,
+        "__doc__": docstring(summary, parameters, first),
+        "__module__": base.__module__,
+    }
+    return type(class_name(name), (base,), body)

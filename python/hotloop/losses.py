@@ -5,19 +5,21 @@ import functools
 import sys
 
 from hotloop import _core
-from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop._components import Component, component_class
 from hotloop._jit import jit
 from hotloop._names import absent, checked_instance
 
 __all__ = ["Loss"]
 
 
-class Loss:
+class Loss(Component):
     """loss(prediction, target) -> scalar. Prediction and target must have one shape: (batch,) against (batch, 1) is an error, not a
     broadcast.
 
     sample_weights: (batch,). class_weights: (classes,), for losses over classes. lengths: (batch,), valid steps of each row.
     """
+
+    _engine = "_loss"
 
     def __call__(self, prediction, target, *, sample_weights=None, class_weights=None, lengths=None):
         arguments = (prediction, target, sample_weights, class_weights, lengths)
@@ -28,20 +30,8 @@ class Loss:
         return jit(self._loss.apply)
 
 
-def _loss_class(definition):
-    name, summary, parameters = definition
-    sig = signature(parameters)
-
-    def __init__(self, *args, **kwargs):
-        self._settings = bind(type(self), sig, args, kwargs)
-        self._loss = _core.make_loss(name, self._settings)
-
-    body = {"__init__": __init__, "__repr__": repr_of, "__signature__": sig, "__doc__": docstring(summary, parameters), "__module__": __name__}
-    return type(class_name(name), (Loss,), body)
-
-
 for _definition in _core.loss_definitions():
-    _cls = _loss_class(_definition)
+    _cls = component_class(Loss, _definition, _core.make_loss)
     globals()[_cls.__name__] = _cls
     __all__.append(_cls.__name__)
 

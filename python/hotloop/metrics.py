@@ -4,14 +4,16 @@
 """
 
 from hotloop import _core
-from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop._components import Component, component_class
 from hotloop._names import absent
 
 __all__ = ["Metric"]
 
 
-class Metric:
+class Metric(Component):
     """metric(predictions, targets) -> float. Predictions and targets: (samples, ...)."""
+
+    _engine = "_metric"
 
     def __call__(self, predictions, targets, *, lengths=None, sample_weights=None):
         return self._metric(predictions, targets, lengths, sample_weights)
@@ -33,20 +35,8 @@ def loss_of(loss):
     return made
 
 
-def _metric_class(definition):
-    name, summary, parameters = definition
-    sig = signature(parameters)
-
-    def __init__(self, *args, **kwargs):
-        self._settings = bind(type(self), sig, args, kwargs)
-        self._metric = _core.make_metric(name, self._settings)
-
-    body = {"__init__": __init__, "__repr__": repr_of, "__signature__": sig, "__doc__": docstring(summary, parameters), "__module__": __name__}
-    return type(class_name(name), (Metric,), body)
-
-
 for _definition in _core.metric_definitions():
-    _cls = _metric_class(_definition)
+    _cls = component_class(Metric, _definition, _core.make_metric)
     globals()[_cls.__name__] = _cls
     __all__.append(_cls.__name__)
 

@@ -19,7 +19,7 @@ import typing
 import numpy
 
 from hotloop import _core, _names
-from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop._components import Component, component_class
 from hotloop._control import run_traced
 from hotloop._names import EQUATIONS, absent, checked_call
 
@@ -32,8 +32,10 @@ Result.__doc__ = "What became of a solve: the codes of Solution.result."
 # ---- what a solve is made of ---------------------------------------------------------------------------------------------------
 
 
-class Solver:
+class Solver(Component):
     """A method of integration. `order`; `error_order`: local order of the error estimate, 0 for none; `is_implicit`."""
+
+    _engine = "_solver"
 
     @property
     def order(self):
@@ -51,8 +53,10 @@ class Solver:
         return self._solver.is_implicit
 
 
-class Adjoint:
+class Adjoint(Component):
     """How derivatives are taken of a solve."""
+
+    _engine = "_adjoint"
 
 
 class Controller:
@@ -72,7 +76,7 @@ class ConstantStep(Controller):
 _ONE_LEAF = _core.tree_flatten(0.0)[1]
 
 
-class PID(Controller):
+class PID(Controller, Component):
     """Keeps the root mean square of error / (atol + rtol |y|) below one (Soederlind 2003).
 
     rtol, atol: one number, which may be a traced scalar, or a tree like the state of arrays that broadcast against its leaves.
@@ -82,6 +86,8 @@ class PID(Controller):
     factormin, factormax, safety: bounds of the change from step to step, and a factor on it.
     """
 
+    _engine = "_options"
+
     def __init__(self, rtol=1e-3, atol=1e-6, *, pcoeff=0.0, icoeff=1.0, dcoeff=0.0, dtmin=None, dtmax=None, force_dtmin=True, factormin=0.2,
                  factormax=10.0, safety=0.9):  # fmt: skip
         self.rtol, self.atol = rtol, atol
@@ -90,10 +96,14 @@ class PID(Controller):
                 raise _core.UserError(f"[ode.PID] {name} must be a number that is not negative, or a tree of them. Received: {value!r}.")
         self._settings = {"pcoeff": pcoeff, "icoeff": icoeff, "dcoeff": dcoeff, "dtmin": dtmin, "dtmax": dtmax, "force_dtmin": force_dtmin,
                           "factormin": factormin, "factormax": factormax, "safety": safety}  # fmt: skip
-        self._options = _core.PIDOptions()
-        for name, value in self._settings.items():
-            setattr(self._options, name, value)
+        self._build()
         _core.make_pid(_ONE_LEAF, 1.0, 1.0, self._options)  # checks them
+
+    def _make(self):
+        options = _core.PIDOptions()
+        for name, value in self._settings.items():
+            setattr(options, name, value)
+        return options
 
     def _controller(self, structure):
         return _core.make_pid(structure, _tolerance(structure, self.rtol, "rtol"), _tolerance(structure, self.atol, "atol"), self._options)
@@ -421,32 +431,11 @@ def _solve(field, solver, t0, t1, y0, args, dt0, saveat, controller, adjoint, ev
 # ---- solvers and adjoints of the registries ------------------------------------------------------------------------------------
 
 
-def _class(base, definition, make):
-    name, summary, parameters = definition
-    sig = signature(parameters)
-
-    def __init__(self, *args, **kwargs):
-        self._settings = bind(type(self), sig, args, kwargs)
-        make(self, name)
-
-    body = {"__init__": __init__, "__repr__": repr_of, "__signature__": sig, "__doc__": docstring(summary, parameters), "__module__": __name__}
-    cls = type(class_name(name), (base,), body)
-    globals()[cls.__name__] = cls
-    __all__.append(cls.__name__)
-
-
-def _make_solver(self, name):
-    self._solver = _core.make_solver(name, self._settings)
-
-
-def _make_adjoint(self, name):
-    self._adjoint = _core.make_adjoint(name, self._settings)
-
-
-for _definition in _core.solver_definitions():
-    _class(Solver, _definition, _make_solver)
-for _definition in _core.adjoint_definitions():
-    _class(Adjoint, _definition, _make_adjoint)
+for _base, _definitions, _make in ((Solver, _core.solver_definitions(), _core.make_solver), (Adjoint, _core.adjoint_definitions(), _core.make_adjoint)):
+    for _definition in _definitions:
+        _cls = component_class(_base, _definition, _make)
+        globals()[_cls.__name__] = _cls
+        __all__.append(_cls.__name__)
 
 
 def __getattr__(name):

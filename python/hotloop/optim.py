@@ -10,19 +10,23 @@ State is explicit, so that a step is a pure function.
 import functools
 
 from hotloop import _core
-from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop._components import Component, component_class
 from hotloop._jit import jit
 from hotloop._names import OPTIMIZERS, absent
 
 __all__ = ["Optimizer", "Factor", "Schedule"]
 
 
-class Factor:
+class Factor(Component):
     """What multiplies a learning rate from step to step."""
 
+    _engine = "_factor"
 
-class Schedule:
+
+class Schedule(Component):
     """A learning rate: a number times factors, each a function of the step count."""
+
+    _engine = "_schedule"
 
     def __init__(self, learning_rate, *factors):
         for f in factors:
@@ -37,14 +41,19 @@ class Schedule:
             came = repr(learning_rate) if isinstance(learning_rate, Factor) else f"a {type(learning_rate).__name__}"
             raise _core.UserError(f"[Schedule] a learning rate must be a number, or a hl.optim.Schedule of one with factors. Received: {came}. Try: {meant}.") from None
         self.factors = factors
-        self._schedule = _core.make_schedule(self.learning_rate, [f._factor for f in factors])
+        self._build()
+
+    def _make(self):
+        return _core.make_schedule(self.learning_rate, [f._factor for f in self.factors])
 
     def __repr__(self):
         return f"Schedule({', '.join(map(repr, (self.learning_rate, *self.factors)))})"
 
 
-class Optimizer:
+class Optimizer(Component):
     """An optimiser, or one wrapped around another."""
+
+    _engine = "_optimizer"
 
     def init(self, params):
         """The state before the first step, as nested dicts. params: a tree of float arrays, traced or not."""
@@ -65,47 +74,35 @@ class Optimizer:
         return self._optimizer.evaluated(params, state)
 
 
-def _class(base, definition, first, make, first_doc):
-    name, summary, parameters = definition
-    sig = signature(parameters, first)
-
-    def __init__(self, *args, **kwargs):
-        self._settings = bind(type(self), sig, args, kwargs)
-        make(self, name, dict(self._settings))
-
-    body = {"__init__": __init__, "__repr__": repr_of, "__signature__": sig, "__doc__": docstring(summary, parameters, first_doc), "__module__": __name__}
-    cls = type(class_name(name), (base,), body)
+def _add(base, definition, make, first=()):
+    cls = component_class(base, definition, make, first)
     globals()[cls.__name__] = cls
     __all__.append(cls.__name__)
 
 
-def _make_factor(self, name, settings):
-    self._factor = _core.make_factor(name, settings)
-
-
-def _make_optimizer(name, fallback):
-    def make(self, name, settings):
+def _optimizer_maker(fallback):
+    def make(name, settings):
         rate = settings.pop("learning_rate", fallback)
         schedule = rate if isinstance(rate, Schedule) else Schedule(rate)
-        self._optimizer = _core.make_optimizer(name, settings, schedule._schedule)
+        return _core.make_optimizer(name, settings, schedule._schedule)
 
     return make
 
 
-def _make_wrapper(self, name, settings):
+def _make_wrapper(name, settings):
     inner = settings.pop("inner")
     if not isinstance(inner, Optimizer):
         raise _core.UserError(f"[{name}] inner must be an optimiser. Received: a {type(inner).__name__}.")
-    self._optimizer = _core.make_wrapper(name, settings, inner._optimizer)
+    return _core.make_wrapper(name, settings, inner._optimizer)
 
 
 for _definition in _core.schedule_definitions():
-    _class(Factor, _definition, [], _make_factor, [])
+    _add(Factor, _definition, _core.make_factor)
 for _definition in _core.optimizer_definitions():
     _rate = next(p[1] for p in _definition[2] if p[0] == "learning_rate")
-    _class(Optimizer, _definition, [], _make_optimizer(_definition[0], _rate), [])
+    _add(Optimizer, _definition, _optimizer_maker(_rate))
 for _definition in _core.wrapper_definitions():
-    _class(Optimizer, _definition, ["inner"], _make_wrapper, [("inner", "the optimiser that is wrapped.")])
+    _add(Optimizer, _definition, _make_wrapper, [("inner", "the optimiser that is wrapped.")])
 
 
 def __getattr__(name):

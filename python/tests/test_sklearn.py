@@ -66,6 +66,15 @@ def test_a_model_of_ones_own_in_searches_and_pickles(rng):
     assert clone(search.best_estimator_).model is not None
 
 
+def test_searches_over_optimisers_and_losses(rng):
+    x = rng.normal(size=(120, 6, 2))
+    y = x[:, :, 0].sum(1)
+    model = SequenceRegressor(loss=hl.losses.Huber(), random_state=0, epochs=10)
+    search = GridSearchCV(model, {"optimizer": [hl.optim.Adam(1e-9), hl.optim.ClipByNorm(hl.optim.Adam(1e-2))]}, cv=2).fit(x, y)
+    assert repr(search.best_params_["optimizer"]) == "ClipByNorm(inner=Adam(learning_rate=0.01))"
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(search)).predict(x), search.predict(x))
+
+
 def test_weights_count_in_the_scales(rng):
     """A sample of weight 0 is as good as absent, one of weight 2 is there twice; the trainings differ by their batches alone."""
     x, weights = rng.normal(size=(40, 6, 2)), np.ones(40)

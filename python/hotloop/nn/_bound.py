@@ -84,6 +84,9 @@ class Bound:
         other._call, other._step = _core.rebound_jit(self._call, weights), _core.rebound_jit(self._step, weights)
         return other
 
+    def __reduce__(self):
+        return Bound, (self.model, self.params, self.buffers)
+
     def __repr__(self):
         return f"Bound({self.model!r})"
 

@@ -1,0 +1,79 @@
+"""Copies and pickles: components hold their settings, and are made of them again."""
+
+import copy
+import inspect
+import pickle
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+AGAIN = {"pickle": lambda x: pickle.loads(pickle.dumps(x)), "deepcopy": copy.deepcopy, "copy": copy.copy}
+
+
+def _made(cls):
+    """An instance with something for each setting that has no default."""
+    known = {"layer": hl.nn.GRU(3, 3), "inner": hl.optim.Adam(1e-2), "steps": 30}
+    required = [name for name, p in inspect.signature(cls).parameters.items() if p.default is p.empty]
+    return cls(**{name: known.get(name, 3) for name in required})
+
+
+def _classes():
+    for module in (hl.nn, hl.losses, hl.optim, hl.metrics, hl.ode):
+        for name in module.__all__:
+            cls = getattr(module, name)
+            if isinstance(cls, type) and hasattr(cls, "__signature__"):
+                yield pytest.param(cls, id=f"{module.__name__.rpartition('.')[2]}.{name}")
+
+
+@pytest.mark.parametrize("cls", list(_classes()))
+@pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN)
+def test_what_the_registries_give(cls, again):
+    first = _made(cls)
+    second = again(first)
+    assert type(second) is cls and second is not first and repr(second) == repr(first)
+
+
+@pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN)
+def test_they_compute_the_same_bits(again):
+    rng = np.random.default_rng(0)
+    params, grads = ({"w": rng.normal(size=(3, 2)).astype("float32")} for _ in range(2))
+    optimizer = hl.optim.EMA(hl.optim.ClipByNorm(hl.optim.AdamW(hl.optim.Schedule(1e-2, hl.optim.Warmup(2), hl.optim.Cosine(5)), weight_decay=0.1), 0.5))
+    state = optimizer.init(params)
+    wanted = optimizer.update(grads, state, params)
+    found = again(optimizer).update(grads, state, params)
+    for a, b in zip(hl.tree.leaves(wanted), hl.tree.leaves(found), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+    loss = hl.losses.Huber(0.3)
+    assert float(again(loss)(params["w"], grads["w"])) == float(loss(params["w"], grads["w"]))
+    metric = hl.metrics.MAE()
+    assert again(metric)(params["w"], grads["w"]) == metric(params["w"], grads["w"])
+
+    def solved(solver, controller, adjoint):
+        return hl.ode.solve(lambda t, y, args: -y, solver, 0.0, 1.0, 1.0, controller=controller, adjoint=adjoint).y1
+
+    parts = hl.ode.Bosh3(), hl.ode.Clip(hl.ode.PID(rtol=1e-4, pcoeff=0.4), step_ts=[0.3]), hl.ode.Backsolve()
+    assert float(solved(*again(parts))) == float(solved(*parts))
+
+
+@pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN)
+def test_bound_models_and_voices(again):
+    model = hl.nn.Sequential(hl.nn.LSTM(1, 4), hl.nn.BatchNorm(4))
+    bound = model.bind(model.init(0), model.init_buffers())
+    voice, x = bound.voice(), np.float32([[0.5]])
+    voice.step(x)
+    other = again(voice)
+    np.testing.assert_array_equal(other.step(x), voice.step(x))
+    np.testing.assert_array_equal(again(bound)(x[None]), bound(x[None]))
+
+
+class Weighted(hl.losses.MSE):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+
+def test_a_class_of_ones_own_keeps_what_it_has():
+    own = pickle.loads(pickle.dumps(Weighted(3.0)))
+    assert own.weight == 3.0 and float(own(np.ones(2), np.zeros(2))) == 1
