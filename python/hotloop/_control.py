@@ -47,8 +47,9 @@ def _scan(body, init, xs, length, reverse):
 def while_loop(cond, body, init, max_steps=None):
     """carry = body(carry) as long as cond(carry), at most max_steps times; returns the carry.
 
-    cond gives a bool scalar, and is tested before each step. With `max_steps` it can be differentiated in both modes, and memory
-    for that many steps may be needed in reverse mode; without, in forward mode alone. Under vmap each lane stops by itself.
+    cond gives a bool scalar, and is tested before each step. A loop that reaches max_steps ends there, without an error: whether cond would
+    still hold is for the caller to see in the carry. With `max_steps` it can be differentiated in both modes (as the steps that were
+    taken), and memory for that many steps may be needed in reverse mode; without, in forward mode alone. Under vmap each lane stops by itself.
     """
     max_steps = _UNBOUNDED if max_steps is None else integer("while_loop", "max_steps", max_steps)
     return run_traced("while_loop", _while_loop, cond, body, init, max_steps)

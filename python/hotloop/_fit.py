@@ -188,6 +188,9 @@ def fit(
 
     A loss that is not finite ends the run: status and message say which tensor was the first. Ctrl-C ends it in the middle
     of a step with KeyboardInterrupt; with checkpoints, the state before that step is on the disk.
+
+    Raises UserError, a ValueError: before the first step for data, training labels and settings that do not fit, or a `resume` of another run; later for validation
+        labels that the metric refuses, and checkpoints that cannot be written. TypeError for arguments that fit does not have.
     """
     if not isinstance(model, nn.Module):
         raise _core.UserError(f"[fit] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell, a subclass of hl.nn.Module with apply(params, x) for a function.")

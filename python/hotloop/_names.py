@@ -17,6 +17,7 @@ FUNCTIONS = {
     "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "fori_loop": "scan", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
     "chunk": "split", "randn": "random", "manual_seed": "random", "switch": "cond", "select": "where", "inner": "tensordot", "associative_scan": "scan",
+    "median": "sort", "quantile": "sort", "percentile": "sort",
 }  # fmt: skip
 # Methods of arrays in NumPy and PyTorch, and what is written here; other functions of hotloop are named by themselves.
 METHODS = {

@@ -139,6 +139,17 @@ def test_while_loop_and_its_derivatives():
     assert int(hl.while_loop(lambda c: c < 10, lambda c: c + 3, 0)) == 12
 
 
+def test_a_while_loop_ends_at_its_most_steps():
+    def f(x, most):
+        return hl.while_loop(lambda v: v < 100, lambda v: v * x, x, max_steps=most)
+
+    for most in (0, 1, 3):  # of 6 that the condition asks for
+        value, slope = hl.value_and_grad(lambda x: f(x, most))(2.0)  # noqa: B023  (called here)
+        assert (float(value), float(slope)) == (2.0 ** (most + 1), (most + 1) * 2.0**most)
+    lanes = hl.vmap(lambda x: f(x, 3))(np.array([2.0, 4.0, 50.0]))
+    np.testing.assert_array_equal(lanes, [16.0, 256.0, 2500.0])
+
+
 def test_reverse_mode_of_a_loop_without_a_bound():
     def f(x):
         return hl.while_loop(lambda v: v < 10, lambda v: v * v, x)
