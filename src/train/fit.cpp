@@ -7,12 +7,12 @@
 #include <numeric>
 #include <utility>
 
-#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/train.h"
 #include "nn/torch_generator.h"
 #include "train/batches.h"
 #include "train/checkpoint_writer.h"
+#include "train/class_labels.h"
 #include "train/diagnose.h"
 #include "train/step_runner.h"
 
@@ -92,11 +92,8 @@ void check_labels(const losses::Loss& loss, const ValueType& prediction, const d
           steps ? std::min(lengths[static_cast<std::size_t>(row)] * a_step, shape.size()) : shape.size();
       for (std::int64_t i = 0; i < count; ++i) {
         const double label = targets.at(row * shape.size() + i);
-        if (!(label >= 0 && label < static_cast<double>(num_classes)) || label != std::floor(label))
-          throw UserError(
-              "fit", "a target must be a class index, a whole number from 0 and below " + std::to_string(num_classes),
-              print_number(label) + " of training sample " + std::to_string(first + row),
-              "a model with one output a class");
+        if (!names_class(label, num_classes))
+          refuse_label("fit", label, num_classes, " of training sample " + std::to_string(first + row));
       }
     }
   }

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/plugins.h"
-#include "core/print_number.h"
+#include "train/class_labels.h"
 
 namespace hotloop::metrics {
 namespace {
@@ -70,12 +70,8 @@ Classes classes_of(const std::string& where, std::span<const double> prediction,
     classes.wanted = index_of_largest(target);
     return classes;
   }
-  const auto num_classes = static_cast<double>(std::max<std::size_t>(2, prediction.size()));
-  if (!(target[0] >= 0 && target[0] < num_classes) || target[0] != std::floor(target[0]))
-    throw UserError(where,
-                    "a target must be a class index, a whole number from 0 and below " +
-                        std::to_string(static_cast<int>(num_classes)),
-                    print_number(target[0]), "labels counted from 0, or a model with one output a class");
+  const std::int64_t num_classes = std::max<std::int64_t>(2, std::ssize(prediction));
+  if (!train::names_class(target[0], num_classes)) train::refuse_label(where, target[0], num_classes);
   classes.wanted = static_cast<std::int64_t>(target[0]);
   return classes;
 }
