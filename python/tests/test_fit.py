@@ -251,6 +251,18 @@ def test_labels_and_weights_of_classes(rng):
     assert fit(y, class_weights=np.array([1.0, 0.0], np.float32)).status == "finished"
 
 
+def test_labels_of_a_validation_by_the_loss(rng):
+    x, y = rng.normal(size=(40, 3)).astype(np.float32), np.arange(40) % 2
+    late = np.where(np.arange(40) == 33, 2, y)
+    options = {"epochs": 1, "loss": hl.losses.CrossEntropy(), "progress": False}
+    with pytest.raises(hl.UserError, match=r"\[cross_entropy\] a target must be a class index, a whole number from 0 and below 2. Received: 2. Try: labels counted from 0"):
+        hl.fit(hl.nn.Linear(3, 2), (x, y), validation=(x, late), **options)
+    unweighted = {"x": x, "y": late, "sample_weights": (late < 2).astype(np.float32)}
+    assert hl.fit(hl.nn.Linear(3, 2), {"x": x, "y": y, "sample_weights": np.ones(40, np.float32)}, validation=unweighted, **options).status == "finished"
+    shares = np.eye(2, dtype=np.float32)[y]
+    assert hl.fit(hl.nn.Linear(3, 2), (x, shares), validation=(x, shares), **options).status == "finished"
+
+
 def test_labels_beyond_the_length_of_a_sequence_do_not_count(rng):
     x, y = rng.normal(size=(40, 5, 3)).astype(np.float32), rng.integers(0, 2, (40, 5))
     data = {"x": x, "y": np.where(np.arange(5) < 3, y, 9), "lengths": np.full(40, 3)}

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "hotloop/jit.h"
+#include "train/class_labels.h"
 #include "train/metrics.h"
 
 namespace hotloop::metrics {
@@ -10,7 +11,8 @@ namespace {
 class LossMean : public Accumulator {
  public:
   explicit LossMean(const losses::Loss& loss)
-      : loss_(jit([loss](std::span<const Value> in) { return std::vector<Value>{loss(in[0], in[1])}; })) {}
+      : loss_(loss),
+        compiled_(jit([loss](std::span<const Value> in) { return std::vector<Value>{loss(in[0], in[1])}; })) {}
 
   void add(std::span<const double> prediction, std::span<const double> target, double weight) override {
     const auto row = [](std::span<const double> numbers) {
@@ -18,13 +20,18 @@ class LossMean : public Accumulator {
                          {1, static_cast<std::int64_t>(numbers.size())});
     };
     if (weight == 0) return;
-    total_ += weight * loss_({row(prediction), row(target)})[0].at(0);
+    const Array predicted = row(prediction), wanted = row(target);
+    if (const std::int64_t num_classes = loss_.num_labels(predicted.type(), wanted.type()); num_classes > 0)
+      for (const double label : target)
+        if (!train::names_class(label, num_classes)) train::refuse_label(loss_.name(), label, num_classes);
+    total_ += weight * compiled_({predicted, wanted})[0].at(0);
     weight_ += weight;
   }
   double value() const override { return total_ / weight_; }
 
  private:
-  Jit loss_;
+  losses::Loss loss_;
+  Jit compiled_;
   double total_ = 0, weight_ = 0;
 };
 
