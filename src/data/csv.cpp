@@ -10,6 +10,7 @@
 #include "data/columns.h"
 #include "data/labels.h"
 #include "data/records.h"
+#include "data/separator.h"
 #include "data/time.h"
 #include "hotloop/error.h"
 #include "io/reader.h"
@@ -53,19 +54,6 @@ void check_text(std::string_view start, const std::string& name) {
   const bool wide = static_cast<std::size_t>(zeros) * 4 > head.size();
   throw UserError("csv", name + " must be text in UTF-8", wide ? "UTF-16 text without a mark" : "zero bytes",
                   wide ? "iconv -f UTF-16LE -t UTF-8" : "look whether it is a table at all");
-}
-
-// The separator that the header seems to use instead, or none.
-std::optional<char> other_separator(std::string_view text, char used) {
-  const std::string_view header = text.substr(0, text.find('\n'));
-  char best = used;
-  std::ptrdiff_t most = std::ranges::count(header, used);
-  for (const char candidate : {',', ';', '\t', '|'})
-    if (const auto count = std::ranges::count(header, candidate); candidate != used && count > most) {
-      best = candidate;
-      most = count;
-    }
-  return best != used ? std::optional(best) : std::nullopt;
 }
 
 std::string shown_separator(char c) { return c == '\t' ? "\\t" : std::string(1, c); }

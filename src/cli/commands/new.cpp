@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "core/nearest.h"
+#include "data/separator.h"
 #include "hotloop/error.h"
 #include "hotloop/table.h"
 #include "io/files.h"
@@ -159,13 +160,11 @@ std::string configuration(const NewCommand& options, const std::vector<Column>& 
 }
 
 // How to read a header that came out as one name, which holds another separator.
-std::optional<std::string> other_separator(const std::vector<std::string>& names) {
-  if (names.size() != 1) return std::nullopt;
-  for (const char* separator : {";", "\t", "|", ","})
-    if (names[0].find(*separator) != std::string::npos)
-      return std::string("the file seems to use another separator: --separator ") +
-             (*separator == '\t' ? "$'\\t'" : "\"" + std::string(separator) + "\"");
-  return std::nullopt;
+std::optional<std::string> separator_hint(const std::vector<std::string>& names, char used) {
+  const auto other = names.size() == 1 ? data::other_separator(names[0], used) : std::nullopt;
+  if (!other) return std::nullopt;
+  return "the file seems to use another separator: --separator " +
+         (*other == '\t' ? "$'\\t'" : "\"" + std::string(1, *other) + "\"");
 }
 
 void make_configuration(const NewCommand& options) {
@@ -179,7 +178,7 @@ void make_configuration(const NewCommand& options) {
   const std::vector<std::string> names = data::open_file(options.table, csv)->column_names();
   if (std::ranges::find(names, options.target) == names.end())
     throw UserError("new", "the target must be a column of " + options.table, quoted(options.target),
-                    other_separator(names).value_or(nearest_hint(options.target, names)));
+                    separator_hint(names, csv.separator).value_or(nearest_hint(options.target, names)));
   std::vector<Column> columns;
   for (const std::string& name : names)
     for (const data::ColumnKind kind : {data::ColumnKind::Number, data::ColumnKind::Time, data::ColumnKind::Text})
