@@ -86,14 +86,12 @@ std::string ValueType::str() const {
 
 namespace {
 
-// So that the bytes can be counted, however few there are of memory.
 void check_num_elements(const ValueType& type) {
-  constexpr std::int64_t most = std::int64_t{1} << 59;
   const auto dims = type.shape.dims();
   if (std::ranges::find(dims, 0) != dims.end()) return;
   std::int64_t elements = 1;
   for (const std::int64_t d : dims) {
-    if (d > most / elements) throw UserError("array", "an array must have at most 2^59 elements", type.str());
+    if (d > most_elements / elements) throw UserError("array", "an array must have at most 2^59 elements", type.str());
     elements *= d;
   }
 }

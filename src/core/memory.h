@@ -11,6 +11,9 @@ namespace hotloop {
 std::int64_t physical_memory_bytes();
 std::string bytes_text(double bytes);  // "1.6 GB", "16 MB", "400 bytes": powers of ten
 
+// An array has no more, so that its bytes, and those of a few like it, can be counted.
+inline constexpr std::int64_t most_elements = std::int64_t{1} << 59;
+
 // An array for which there is no memory.
 class OutOfMemory : public std::bad_alloc {
  public:

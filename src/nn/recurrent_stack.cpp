@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "core/memory.h"
 #include "hotloop/ops.h"
 #include "nn/activations.h"
 #include "nn/dropout.h"
@@ -87,8 +88,6 @@ class RecurrentStack : public Module {
   std::vector<std::shared_ptr<const Cell>> cells_;
   RecurrentOptions options_;
 };
-
-constexpr std::int64_t most_elements = std::int64_t{1} << 59;  // four gates of them can be counted
 
 void check_positive(const std::string& where, const std::string& what, std::int64_t value) {
   if (value <= 0) throw UserError(where, what + " must be positive", std::to_string(value));
