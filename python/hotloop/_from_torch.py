@@ -2,6 +2,8 @@
 
 import inspect
 
+import numpy
+
 from hotloop import _core, nn
 
 # What has a twin without parameters: PyTorch's name, ours.
@@ -57,16 +59,10 @@ def _recurrent(cls):
             # No bias is a bias of zero.
             for name in [n for n in params if n.startswith("weight_hh")]:
                 for kind in ("bias_ih", "bias_hh"):
-                    params[name.replace("weight_hh", kind)] = _core.asarray(_zeros(params[name].shape[0], params[name].dtype))
+                    params[name.replace("weight_hh", kind)] = _core.asarray(numpy.zeros(params[name].shape[0], params[name].dtype))
         return cls()(module.input_size, **options), params
 
     return convert
-
-
-def _zeros(n, dtype):
-    import numpy
-
-    return numpy.zeros(n, dtype)
 
 
 def _linear(module, problems):

@@ -42,17 +42,17 @@ def _twin_classes(torch):
             past = (self.kernel_size[0] - 1) * self.dilation[0]
             return super().forward(torch.nn.functional.pad(x.transpose(1, 2), (past, 0))).transpose(1, 2)
 
-    class BatchNorm1d(torch.nn.BatchNorm1d):
+    class FeaturesLast:
         """Of (batch, ..., features)."""
 
         def forward(self, x):
             return super().forward(x.reshape(-1, x.shape[-1])).reshape(x.shape)
 
-    class PReLU(torch.nn.PReLU):
-        """Of (batch, ..., features)."""
+    class BatchNorm1d(FeaturesLast, torch.nn.BatchNorm1d):
+        pass
 
-        def forward(self, x):
-            return super().forward(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+    class PReLU(FeaturesLast, torch.nn.PReLU):
+        pass
 
     return {cls.__name__: cls for cls in (Sequential, Last, Conv1d, BatchNorm1d, PReLU)}
 
@@ -67,11 +67,11 @@ class _Twins:
         if kind == "Sequential":
             parts = [self.make(part, f"{path}.{i}" if path else str(i), buffers.get(str(i), {})) for i, part in enumerate(layer.layers)]
             return None if None in parts else self.own["Sequential"](*parts)
-        given = getattr(layer, "_settings", {})
-        s = {p.name: given.get(p.name, p.default) for p in inspect.signature(type(layer)).parameters.values()}
+        usual = {p.name: p.default for p in inspect.signature(type(layer)).parameters.values()}
+        s = usual | getattr(layer, "_settings", {})
         if kind in ("LSTM", "GRU", "RNN"):
             known = {"inputs", "hidden", "layers", "bidirectional", "dropout", "nonlinearity"}
-            other = {k: v for k, v in s.items() if k not in known and v != inspect.signature(type(layer)).parameters[k].default}
+            other = {k: v for k, v in s.items() if k not in known and v != usual[k]}
             if other:
                 return self.problem(path, f"{kind} with {other}")
             options = {"nonlinearity": s["nonlinearity"]} if kind == "RNN" else {}
