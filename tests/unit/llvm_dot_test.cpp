@@ -1,6 +1,7 @@
 // Dots and packs by the llvm backend.
 #include <array>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 #include "llvm_backend.h"
@@ -90,9 +91,8 @@ TEST_P(LlvmDots, DotInParts) {
 // Where tiles of columns are narrow and A leaves the second cache, blocks of it are packed, and all columns pass over one before the next: rows in blocks
 // of two heights, columns that fill no tile, steps that fill no part, segments of unequal length, and steps of a number known at run time.
 TEST_P(LlvmDots, RowsOfALargeProductArePackedInBlocks) {
-  const auto transposed = [&](DType dtype, std::int64_t m, const std::vector<KDim>& k, int num_segments,
-                              bool in_place) {
-    constexpr std::int64_t n = 65;
+  const auto transposed = [&](DType dtype, std::int64_t m, const std::vector<KDim>& k, int num_segments, bool in_place,
+                              std::int64_t n = 65) {
     std::int64_t steps = 1;
     for (const KDim& dim : k) steps *= dim.extent.bound;
     ProgramBuilder p(target(), k.back().extent.bound);
@@ -120,9 +120,20 @@ TEST_P(LlvmDots, RowsOfALargeProductArePackedInBlocks) {
   check(single);
   check(transposed(f64, m, {{{251, -1}, m, n}}, 2, true));
   check(transposed(f64, m, {{{36, -1}, rows * m, rows * n}, {{rows, rows_var}, m, n}}, 1, false), {5});
-  if (std::string(GetParam()) != "avx2") return;
-  const std::string source = compile_llvm(single, {.keep_source = true, .cache_dir = {}})->source;
-  EXPECT_NE(source.find("load <6 x float>"), std::string::npos) << "six rows of A at a time go to the block";
+  const auto source_of = [](const Program& program) {
+    return compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+  };
+  constexpr std::string_view six_f32 = "load <6 x float>", six_f64 = "load <6 x double>";
+  if (std::string(GetParam()) == "avx2") {
+    EXPECT_NE(source_of(single).find(six_f32), std::string::npos) << "six rows of A at a time go to the block";
+  }
+  if (std::string(GetParam()) != "avx512") return;
+  // Tiles of four vectors, of an A that only memory holds.
+  constexpr std::int64_t wide_m = 200, wide_n = 97;
+  const Program wide = transposed(f64, wide_m, {{{2700, -1}, wide_m, wide_n}}, 1, false, wide_n);
+  check(wide);
+  EXPECT_NE(source_of(wide).find(six_f64), std::string::npos);
+  EXPECT_EQ(source_of(transposed(f64, m, {{{251, -1}, m, n}}, 1, false)).find(six_f64), std::string::npos);
 }
 
 // Columns of B that lie apart are packed beside it before many rows pass over them, also where k is short.

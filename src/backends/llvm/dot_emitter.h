@@ -122,9 +122,9 @@ class DotEmitter {
   // Parts of `steps` steps at most: of dim d, or of one further in where a single iteration of d is more than that.
   void cut(const Segment& segment, std::size_t d, std::int64_t steps, Value* a, Value* b,
            const std::function<void(const Part&)>& body);
-  // A tile of few columns uses a number of A few times. Where A leaves the second cache it would come from the third for each tile, and where its steps
-  // lie a power of two apart, as those of a wide layer's slopes do, they even drive each other out. Then a block of A, of some rows and a part of
-  // k, is packed as it is read, and all columns pass over it before the next one.
+  // A tile of columns uses a number of A as often as it has columns. Where A leaves the second cache it would come from the third for each tile, and from
+  // memory where it leaves that as well; where its steps lie a power of two apart, as those of a wide layer's slopes do, they even drive each other out.
+  // Then a block of A, of some rows and a part of k, is packed as it is read, and all columns pass over it before the next one.
   bool is_large(const Tile& tile) const;
   void blocks_of_a(const Tile& widest, const std::function<void(const TileBody&)>& all_columns);
   // Copies `extent` iterations of dim d of `rows` rows, of which `height` at a time lie beside each other in a panel of `depth` steps; gives where the next

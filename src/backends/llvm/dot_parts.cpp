@@ -78,12 +78,15 @@ void DotEmitter::cut(const Segment& segment, std::size_t d, std::int64_t steps, 
 }
 
 bool DotEmitter::is_large(const Tile& tile) const {
-  constexpr std::int64_t few_vectors = 1, few_tiles = 2, enough_steps = 64;  // to pay for packing
-  const kernel::Target& target = code_.state().program.target;
-  if (!dot_.m.is_static() || dot_.pairs || tile.vectors > few_vectors) return false;
+  constexpr std::int64_t enough_steps = 64;  // to pay for packing
+  // A tile of one vector waits for the third cache, a wider one only for memory: of what all cores share, one can count on a few megabytes.
+  const bool narrow = tile.vectors == 1;
+  const std::int64_t l2_bytes = code_.state().program.target.l2_bytes, few_tiles = narrow ? 2 : 3,
+                     enough_bytes = narrow ? l2_bytes / 4 : 4 * l2_bytes;
+  if (!dot_.m.is_static() || dot_.pairs) return false;
   if (dot_.n.bound <= few_tiles * tile.vectors * lanes_) return false;
   return std::ranges::all_of(segments_, [&](const Segment& s) {
-    return !s.packed && s.a_m == 1 && s.depth >= enough_steps && dot_.m.bound * s.depth * bytes_ > target.l2_bytes / 4;
+    return !s.packed && s.a_m == 1 && s.depth >= enough_steps && dot_.m.bound * s.depth * bytes_ > enough_bytes;
   });
 }
 
