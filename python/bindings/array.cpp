@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,9 +37,6 @@ std::optional<DType> dtype_of_descr(const PyArray_Descr* descr) {
     default: return std::nullopt;
   }
 }
-
-std::string text(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
-std::string type_text(nb::handle object) { return text(nb::handle(Py_TYPE(object.ptr())).attr("__name__")); }
 
 // What a NumPy array of another dtype is cast to; UserError where that would lose something unasked.
 DType target_dtype(PyArrayObject* array, const std::string& what) {
@@ -184,6 +182,15 @@ ValueType ArrayView::type() const {
   return {dtype, Shape(std::span<const std::int64_t>(dims, static_cast<std::size_t>(rank)))};
 }
 
+std::string text(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+std::string kind_of(nb::handle object) {
+  if (object.is_none()) return "None";
+  const std::string name = text(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()))).attr("__name__"));
+  const bool vowel = !name.empty() && std::string_view("aeiouAEIOU").find(name[0]) != std::string_view::npos;
+  return (vowel ? "an " : "a ") + name;
+}
+
 bool view_array(PyObject* object, ArrayView& view) {
   if (PyArray_CheckExact(object)) {
     auto* array = reinterpret_cast<PyArrayObject*>(object);
@@ -244,24 +251,23 @@ Array to_array(nb::handle h, const std::string& what) {
       viewed = numpy.attr("from_dlpack")(h);
     } catch (nb::python_error& error) {
       const std::string reason = text(error.value());
-      throw UserError(
-          what, "the array must be on the CPU, need no gradient and have a dtype that NumPy knows",
-          "a " + type_text(h) + ", which its __dlpack__ does not give out: " + reason.substr(0, reason.find('\n')),
-          "x.detach().cpu() for PyTorch, x.astype('float32') for bfloat16");
+      throw UserError(what, "the array must be on the CPU, need no gradient and have a dtype that NumPy knows",
+                      kind_of(h) + ", which its __dlpack__ does not give out: " + reason.substr(0, reason.find('\n')),
+                      "x.detach().cpu() for PyTorch, x.astype('float32') for bfloat16");
     }
     return from_numpy_object(viewed, what);
   }
   const bool sequence = PyList_Check(object) || PyTuple_Check(object);
   if (!sequence && !is_array_like(h))
     throw UserError(what, "an array must be an Array, a NumPy array, a number, a list of numbers or have __dlpack__",
-                    "a " + type_text(h), "");
+                    kind_of(h), "");
   nb::object viewed;
   try {
     viewed = numpy.attr("asarray")(h);
   } catch (nb::python_error& error) {
     const std::string reason = error.what();
     throw UserError(what, "NumPy must be able to make an array of it",
-                    "a " + type_text(h) + ": " + reason.substr(0, reason.find('\n')), "numbers in rows of one length");
+                    kind_of(h) + ": " + reason.substr(0, reason.find('\n')), "numbers in rows of one length");
   }
   Array array = from_numpy_object(viewed, what);
   return sequence ? with_default_dtype(std::move(array)) : array;
@@ -281,7 +287,7 @@ Array& donatable_array(nb::handle object, const std::string& where, const std::s
   const std::string requirement = "donated argument " + path + " must be a hotloop.Array that nothing else views";
   const char* copy = "hl.asarray(x, copy=True)";
   if (!nb::isinstance<Array>(object))
-    throw UserError(where, requirement, "a " + type_text(object) + ", whose memory is not Hotloop's", copy);
+    throw UserError(where, requirement, kind_of(object) + ", whose memory is not Hotloop's", copy);
   (void)live_array(object);
   Array& array = *nb::inst_ptr<Array>(object);
   if (!is_sole_owner(array.memory()))

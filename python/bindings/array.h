@@ -10,6 +10,9 @@
 
 namespace hotloop::python {
 
+std::string text(nb::handle object);     // str(object)
+std::string kind_of(nb::handle object);  // for a message: "a list", "an int", "None"
+
 // An argument read without making an object of it: where its elements lie, and their type.
 struct ArrayView {
   const void* data = nullptr;

@@ -89,10 +89,8 @@ void Arguments::read_leaves(const std::string& where) {
       throw UserError(where, "a traced value may be used only while its function is traced",
                       "a value kept from an earlier trace", "return it from the function, or carry it through scan");
     if (!is_array_like(object))
-      throw UserError(
-          where, "argument " + leaf_paths(Structure(tokens))[i] + " must be an array or a number",
-          "a " + nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object))).attr("__name__")),
-          "name it in static_argnames, if the function is to be compiled for its value");
+      throw UserError(where, "argument " + leaf_paths(Structure(tokens))[i] + " must be an array or a number",
+                      kind_of(object), "name it in static_argnames, if the function is to be compiled for its value");
     leaf.converted = to_array(object, where);
     leaf.view = {leaf.converted.raw(), leaf.converted.shape().dims().data(), leaf.converted.shape().rank(),
                  leaf.converted.dtype()};

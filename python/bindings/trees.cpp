@@ -13,11 +13,6 @@ namespace {
 
 using Kind = Token::Kind;
 
-std::string text(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
-std::string type_name(PyObject* object) {
-  return text(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object))).attr("__name__"));
-}
-
 bool owns_object(Kind kind) {
   return kind == Kind::Key || kind == Kind::Named || kind == Kind::Data || kind == Kind::Static;
 }
@@ -140,8 +135,7 @@ void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::st
            std::vector<nb::object>& leaves) {
   const Token token = tokens[at++];
   const auto differs = [&](const std::string& wanted) {
-    return UserError(what, "the tree must have " + wanted + (path.empty() ? "" : " at " + path),
-                     "a " + type_name(tree.ptr()));
+    return UserError(what, "the tree must have " + wanted + (path.empty() ? "" : " at " + path), kind_of(tree));
   };
   switch (token.kind) {
     case Kind::Leaf: {

@@ -3,6 +3,7 @@
 import numpy
 
 from hotloop import _core
+from hotloop._names import kind_of
 from hotloop._op import function, integer
 
 
@@ -36,7 +37,7 @@ def _scan(body, init, xs, length, reverse):
     def flat_body(carry, x):
         result = body(carry_structure.unflatten(carry), xs_structure.unflatten(x))
         if not isinstance(result, tuple) or len(result) != 2:
-            raise _core.UserError(f"[scan] the body must return (carry, y). Received: a {type(result).__name__}. Try: return carry, None.")
+            raise _core.UserError(f"[scan] the body must return (carry, y). Received: {kind_of(result)}. Try: return carry, None.")
         ys, found["ys"] = _core.tree_flatten(result[1])
         return carry_structure.flatten_like(result[0], "scan"), ys
 

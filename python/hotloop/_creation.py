@@ -4,6 +4,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._dtypes import float32, int32
+from hotloop._names import kind_of
 from hotloop._op import extents, integer
 
 __all__ = ["asarray", "from_dlpack", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "diag", "tril", "triu", "meshgrid", "one_hot"]
@@ -28,7 +29,7 @@ def asarray(x, dtype=None, *, copy=None):
 def from_dlpack(x, /, *, device=None, copy=None):
     """The array of anything that has `__dlpack__` and lies in the CPU's memory, without a copy unless `copy` is true."""
     if not hasattr(x, "__dlpack__"):
-        raise _core.UserError(f"[from_dlpack] the argument must have __dlpack__. Received: a {type(x).__name__}. Try: hl.asarray(x).")
+        raise _core.UserError(f"[from_dlpack] the argument must have __dlpack__. Received: {kind_of(x)}. Try: hl.asarray(x).")
     if device not in (None, "cpu"):
         raise _core.UserError(f"[from_dlpack] the device must be None or 'cpu'. Received: {device!r}.")
     return asarray(x, copy=copy)

@@ -12,6 +12,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._control import run_traced
+from hotloop._names import kind_of
 from hotloop._op import op
 from hotloop._transforms import (
     _argnums,
@@ -254,7 +255,7 @@ def rtrl(step):
             values = leaves[: len(p)], leaves[len(p) : len(p) + len(s)], leaves[len(p) + len(s) :]
             result = step(p_structure.unflatten(values[0]), s_structure.unflatten(values[1]), *r_structure.unflatten(values[2]))
             if not isinstance(result, tuple) or len(result) != 2:
-                raise _core.UserError(f"[rtrl] step must return (state, loss). Received: a {type(result).__name__}.")
+                raise _core.UserError(f"[rtrl] step must return (state, loss). Received: {kind_of(result)}.")
             return [*s_structure.flatten_like(result[0], "rtrl"), result[1]]
 
         out = _core.rtrl(flat, len(p), len(s), [*p, *s, *given, *r])

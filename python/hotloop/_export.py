@@ -4,6 +4,7 @@ import pathlib
 import typing
 
 from hotloop import _core, nn
+from hotloop._names import kind_of
 
 
 class ExportedC(typing.NamedTuple):
@@ -48,7 +49,7 @@ def export_c(model, params, features, *, name="model", target="host", batch=1, b
     for a model that needs the whole sequence.
     """
     if not isinstance(model, nn.Module):
-        raise _core.UserError(f"[export] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell.")
+        raise _core.UserError(f"[export] the model must be a layer of hl.nn. Received: {kind_of(model)}. Try: hl.nn.Recurrent for a cell.")
     if not isinstance(features, int):
         raise _core.UserError(f"[export] features must be the number of features of a step's input. Received: {features!r}. Try: hl.export_c(model, params, 3).write(folder).")
     return ExportedC(name, *_core.export_c(model._layer, params, features, name, target, batch, buffers))

@@ -5,13 +5,14 @@ import platform
 from collections.abc import Mapping
 
 from hotloop import _core
+from hotloop._names import kind_of
 
 
 def save(path, params, metadata=None):
     """Writes a tree of arrays as a safetensors file. Names are the keys on the way, joined by dots: for a model's parameters those of
     PyTorch's state_dict. metadata: a dict of texts. The file is renamed into place when it is whole."""
     if not isinstance(path, (str, os.PathLike)):
-        raise _core.UserError(f"[save] the path comes before the tree of arrays. Received: a {type(path).__name__}. Try: hl.save(path, params).")
+        raise _core.UserError(f"[save] the path comes before the tree of arrays. Received: {kind_of(path)}. Try: hl.save(path, params).")
     named = {}
     _collect(params, "", named)
     _core.save_safetensors(os.fspath(path), named, dict(metadata or {}))

@@ -4,6 +4,7 @@ import functools
 import inspect
 
 from hotloop import _core
+from hotloop._names import kind_of
 
 
 def _positions(fn, argnums, argnames, option="static_argnames"):
@@ -92,7 +93,7 @@ def jit(
             dot_precision=dot_precision,
         )
     if not callable(fn):
-        raise _core.UserError(f"[jit] what is compiled must be a function. Received: a {type(fn).__name__}.")
+        raise _core.UserError(f"[jit] what is compiled must be a function. Received: {kind_of(fn)}.")
     positions, names = _positions(fn, static_argnums, static_argnames)
     options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch, dot_precision)
     compiled = _core.jit(fn, getattr(fn, "__name__", type(fn).__name__), positions, names, None, options, *_donated(fn, donate, positions, names))

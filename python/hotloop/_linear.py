@@ -5,6 +5,7 @@ import string
 import numpy
 
 from hotloop import _core
+from hotloop._names import kind_of
 from hotloop._op import checked_axis, op
 
 __all__ = ["matmul", "tensordot", "vecdot", "outer", "einsum", "dot_general"]
@@ -85,7 +86,7 @@ def einsum(subscripts, /, *operands):
     result has it. The result's letters must be given or, as in NumPy, are those that occur once, in alphabetical order, after what "..." stands for.
     """
     if not isinstance(subscripts, str):
-        raise _core.UserError(f"[einsum] the subscripts must be a text. Received: a {type(subscripts).__name__}. Try: hl.einsum(\"ij,jk->ik\", a, b).")
+        raise _core.UserError(f"[einsum] the subscripts must be a text. Received: {kind_of(subscripts)}. Try: hl.einsum(\"ij,jk->ik\", a, b).")
     text = subscripts.replace(" ", "")
     if "..." in text and text.partition("->")[0].count(",") + 1 == len(operands):
         text, operands = _spell_ellipses(subscripts, text, operands)

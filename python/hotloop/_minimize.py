@@ -14,7 +14,7 @@ import numpy
 
 from hotloop import _core, _names
 from hotloop._control import run_traced
-from hotloop._names import checked_call
+from hotloop._names import checked_call, kind_of
 
 Status = enum.IntEnum("Status", _core.minimum_statuses(), module=__name__)
 Status.__doc__ = "How a minimisation ended: the codes of Minimum.status. Up to Step it converged."
@@ -166,7 +166,7 @@ def _known_settings(where, settings):
 
 def _callable(where, fn):
     if not callable(fn):
-        raise _core.UserError(f"[{where}] what is minimised must be a function of the params. Received: a {type(fn).__name__}.")
+        raise _core.UserError(f"[{where}] what is minimised must be a function of the params. Received: {kind_of(fn)}.")
 
 
 def _whole(where, name, number):

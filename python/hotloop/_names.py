@@ -16,7 +16,7 @@ FUNCTIONS = {
     "sub": "subtract", "swapaxes": "permute_dims", "tensor": "asarray", "true_divide": "divide", "unique": "unique_values",
     "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "fori_loop": "scan", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
-    "chunk": "split", "randn": "random", "manual_seed": "random", "switch": "cond", "select": "where", "inner": "tensordot", "associative_scan": "scan",
+    "chunk": "split", "randn": "random", "manual_seed": "random", "switch": "cond", "gradient": "grad", "select": "where", "inner": "tensordot", "associative_scan": "scan",
     "median": "sort", "quantile": "sort", "percentile": "sort",
 }  # fmt: skip
 # Methods of arrays in NumPy and PyTorch, and what is written here; other functions of hotloop are named by themselves.
@@ -61,6 +61,14 @@ _REMARKS = {
     "lr": "Try: optimizer=hl.optim.Adam(1e-3)",
     "learning_rate": "Try: optimizer=hl.optim.Adam(1e-3)",
 }  # fmt: skip
+
+
+def kind_of(value):
+    """What `value` is, for a message: "a list", "an int", "None"."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def absent(module, name, known, elsewhere):
@@ -123,5 +131,5 @@ def checked_instance(where, what, given, base, module):
     name = given.__name__ if isinstance(given, type) else given if isinstance(given, str) else ""
     classes = {k.lower(): k for k in module.__all__ if isinstance(getattr(module, k), type) and issubclass(getattr(module, k), base)}
     meant = classes.get(name.lower().replace("_", "")) or next(iter(sorted(classes.values())))
-    came = f"the class {name}" if isinstance(given, type) else repr(given) if name else f"a {type(given).__name__}"
+    came = f"the class {name}" if isinstance(given, type) else repr(given) if name else kind_of(given)
     raise _core.UserError(f"[{where}] {what} must be one of {module.__name__}. Received: {came}. Try: hl.{module.__name__.rpartition('.')[2]}.{meant}().")

@@ -7,6 +7,7 @@ import functools
 
 from hotloop import _core
 from hotloop._control import run_traced
+from hotloop._names import kind_of
 from hotloop._op import function, integer
 
 
@@ -73,7 +74,7 @@ def _value_and_grad(fn, argnums, has_aux, where):
                 given[n] = value
             result = fn(*given, **kwargs)
             if has_aux and not (isinstance(result, tuple) and len(result) == 2):
-                raise _core.UserError(f"[{where}] with has_aux the function must return (loss, aux). Received: a {type(result).__name__}.")
+                raise _core.UserError(f"[{where}] with has_aux the function must return (loss, aux). Received: {kind_of(result)}.")
             loss, aux = result if has_aux else (result, None)
             loss_leaves = _core.tree_flatten(loss)[0]
             if len(loss_leaves) != 1:
@@ -122,7 +123,7 @@ def jvp(fn, primals, tangents):
     function("jvp", "what is differentiated", fn)
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
-            raise _core.UserError(f"[jvp] {name} must be a tuple, one for each argument. Received: a {type(given).__name__}. Try: ({name[:-1]},).")
+            raise _core.UserError(f"[jvp] {name} must be a tuple, one for each argument. Received: {kind_of(given)}. Try: ({name[:-1]},).")
     return run_traced(_name(fn), functools.partial(_jvp, fn), tuple(primals), tuple(tangents))
 
 
@@ -410,7 +411,7 @@ def _cotangents(name, result, primals, primal_leaves):
     if not isinstance(result, tuple) or len(result) != len(primals):
         raise _core.UserError(
             f"[{name}] the backward function must return a tuple with a cotangent for each of the {len(primals)} arguments. "
-            f"Received: a {type(result).__name__}" + (f" of {len(result)}." if isinstance(result, tuple) else ".")
+            f"Received: {kind_of(result)}" + (f" of {len(result)}." if isinstance(result, tuple) else ".")
         )
     out = []
     for primal, cotangent in zip(primals, result):

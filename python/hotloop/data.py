@@ -16,6 +16,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._core import Dataset
+from hotloop._names import kind_of
 
 __all__ = ["Cycle", "Dataset", "Lag", "MissingRule", "OneHot", "Preparation", "Samples", "Split"]
 
@@ -242,7 +243,7 @@ def _source(table, *, separator=",", missing_values=_MISSING, time_unit="s"):
     if hasattr(table, "__arrow_c_stream__"):
         return _core.arrow_source(table.__arrow_c_stream__(), "the table")
     raise _core.UserError(
-        f"[data] a table must be a path, a dict of columns, or have __arrow_c_stream__. Received: a {type(table).__name__}. "
+        f"[data] a table must be a path, a dict of columns, or have __arrow_c_stream__. Received: {kind_of(table)}. "
         "Try: {'x': array, ...}; a table of pyarrow, polars, pandas (2.2 or later, with pyarrow) or DuckDB (1.4 or later)"
     )
 

@@ -21,7 +21,7 @@ import numpy
 from hotloop import _core, _names
 from hotloop._components import Component, component_class
 from hotloop._control import run_traced
-from hotloop._names import EQUATIONS, absent, checked_call
+from hotloop._names import EQUATIONS, absent, checked_call, kind_of
 
 __all__ = ["solve", "Solution", "Stats", "Interpolation", "Result", "SaveAt", "Event", "Solver", "Controller", "Adjoint", "ConstantStep", "PID", "Clip"]
 
@@ -336,7 +336,7 @@ def solve(field, solver, t0, t1, y0, *, args=None, dt0=None, saveat=None, contro
 
 def _require(where, name, value, kind, example):
     if not isinstance(value, kind):
-        received = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        received = f"the class {value.__name__}" if isinstance(value, type) else kind_of(value)
         raise _core.UserError(f"[{where}] {name} must be {'an' if kind.__name__[0] in 'AE' else 'a'} hl.ode.{kind.__name__}. Received: {received}. Try: {example}.")
 
 
@@ -346,7 +346,7 @@ def _field_of(field):
     if isinstance(field, Module):
         return lambda t, y, args: field(args, y)
     if not callable(field):
-        raise _core.UserError(f"[ode.solve] the field must be a function of (t, y, args), or a module. Received: a {type(field).__name__}.")
+        raise _core.UserError(f"[ode.solve] the field must be a function of (t, y, args), or a module. Received: {kind_of(field)}.")
     try:
         takes = inspect.signature(field)
     except (TypeError, ValueError):  # none is known, as of what is built in

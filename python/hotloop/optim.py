@@ -12,7 +12,7 @@ import functools
 from hotloop import _core
 from hotloop._components import Component, component_class
 from hotloop._jit import jit
-from hotloop._names import OPTIMIZERS, absent
+from hotloop._names import OPTIMIZERS, absent, kind_of
 
 __all__ = ["Optimizer", "Factor", "Schedule"]
 
@@ -31,14 +31,14 @@ class Schedule(Component):
     def __init__(self, learning_rate, *factors):
         for f in factors:
             if not isinstance(f, Factor):
-                raise _core.UserError(f"[Schedule] a factor must be one of hl.optim's. Received: a {type(f).__name__}.")
+                raise _core.UserError(f"[Schedule] a factor must be one of hl.optim's. Received: {kind_of(f)}.")
         try:
             if isinstance(learning_rate, str):
                 raise TypeError
             self.learning_rate = float(learning_rate)
         except TypeError:
             meant = f"hl.optim.Schedule(1e-3, {learning_rate!r})" if isinstance(learning_rate, Factor) else "hl.optim.Schedule(1e-3, hl.optim.Cosine(1000))"
-            came = repr(learning_rate) if isinstance(learning_rate, Factor) else f"a {type(learning_rate).__name__}"
+            came = repr(learning_rate) if isinstance(learning_rate, Factor) else kind_of(learning_rate)
             raise _core.UserError(f"[Schedule] a learning rate must be a number, or a hl.optim.Schedule of one with factors. Received: {came}. Try: {meant}.") from None
         self.factors = factors
         self._build()
@@ -92,7 +92,7 @@ def _optimizer_maker(fallback):
 def _make_wrapper(name, settings):
     inner = settings.pop("inner")
     if not isinstance(inner, Optimizer):
-        raise _core.UserError(f"[{name}] inner must be an optimiser. Received: a {type(inner).__name__}.")
+        raise _core.UserError(f"[{name}] inner must be an optimiser. Received: {kind_of(inner)}.")
     return _core.make_wrapper(name, settings, inner._optimizer)
 
 

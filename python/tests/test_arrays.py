@@ -60,7 +60,7 @@ def test_read_only_and_misaligned():
     (np.array([2**63], np.uint64), "u64 values must fit i64. Received: a largest value of 9223372036854775808"),
     (np.zeros((1,) * 13), "an array has at most 12 axes. Received: 13 axes. Try: reshape to fewer axes"),
     ([[1, 2], [3]], "NumPy must be able to make an array of it"),
-    (object(), "an array must be an Array, a NumPy array, a number, a list of numbers or have __dlpack__. Received: a object"),
+    (object(), "an array must be an Array, a NumPy array, a number, a list of numbers or have __dlpack__. Received: an object"),
 ])  # fmt: skip
 def test_refused(value, message):
     with pytest.raises(hl.UserError) as error:

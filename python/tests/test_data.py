@@ -138,7 +138,7 @@ def test_series_with_classes():
 def test_errors(tmp_path):
     with pytest.raises(hl.UserError, match="must have the column 'tmp'.*did you mean 'temp'|the column must be there. Received: 'tmp'.*temp"):
         hl.data.Samples(columns(), **{**RECIPE, "inputs": ["tmp"]})
-    with pytest.raises(hl.UserError, match="a table must be a path, a dict of columns, or have __arrow_c_stream__. Received: a int"):
+    with pytest.raises(hl.UserError, match="a table must be a path, a dict of columns, or have __arrow_c_stream__. Received: an int"):
         hl.data.Samples(3, **RECIPE)
     with pytest.raises(hl.UserError, match="each must be a Lag. Received: .*Try: hl.data.Lag"):
         hl.data.Samples(columns(), **{**RECIPE, "lags": [{"name": "x"}]})

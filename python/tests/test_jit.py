@@ -157,7 +157,7 @@ def test_leaked_tracer():
     (lambda: hl.jit(lambda x: x)("text"), "[<lambda>] argument [0][0] must be an array or a number. Received: a str. Try: name it in static_argnames, if the function is to be compiled for its value."),
     (lambda: hl.jit(lambda x: "text")(1.0), "[<lambda>] a compiled function must return arrays, in dicts, lists, tuples or dataclasses. Received: result = a str. Try: leave it out of what the function returns."),
     (lambda: hl.jit(lambda x: x, static_argnames="y"), "[jit] static_argnames must be parameters of the function. Received: 'y'. Try: one of ['x']."),
-    (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: a int."),
+    (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: an int."),
     (lambda: hl.jit(lambda x: x, threads=-1), "[jit] threads must be None or not negative. Received: -1. Try: 0 for all cores."),
     (lambda: hl.add(np.ones(3), np.ones(4)), "[add] shapes must broadcast: from the last axis on, extents are equal or 1. Received: f64[3], f64[4]. Try: reshape() or expand_dims() an operand."),
 ])  # fmt: skip

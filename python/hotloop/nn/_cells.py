@@ -3,6 +3,7 @@
 import inspect
 
 from hotloop import _core
+from hotloop._names import kind_of
 from hotloop.nn._modules import Module
 
 
@@ -42,7 +43,7 @@ class Recurrent(Module):
 
     def __init__(self, cell):
         if not isinstance(cell, Cell):
-            raise _core.UserError(f"[Recurrent] what is run over time must be a Cell. Received: a {type(cell).__name__}.")
+            raise _core.UserError(f"[Recurrent] what is run over time must be a Cell. Received: {kind_of(cell)}.")
         self.cell = cell
 
     def _make(self):

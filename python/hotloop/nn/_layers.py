@@ -2,6 +2,7 @@
 
 from hotloop import _core
 from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop._names import kind_of
 from hotloop.nn._modules import Module
 
 _FIRST = {"inputs": "features of the input, its last axis.", "layer": "the layer inside."}
@@ -23,7 +24,7 @@ def _layer_class(definition, sized, wraps):
             return _core.make_layer(name, settings, inputs)
         inner = settings.pop("layer")
         if not isinstance(inner, Module):
-            raise _core.UserError(f"[{name}] what is wrapped must be a layer. Received: a {type(inner).__name__}.")
+            raise _core.UserError(f"[{name}] what is wrapped must be a layer. Received: {kind_of(inner)}.")
         return _core.wrap_layer(name, settings, inner._layer)
 
     body = {

@@ -7,6 +7,7 @@ import numpy
 
 from hotloop import _core, _names, random
 from hotloop._jit import jit
+from hotloop._names import kind_of
 from hotloop._op import integer
 from hotloop.nn import _own
 from hotloop.nn._casts import in_params_dtype
@@ -146,7 +147,7 @@ class Module:
         if isinstance(x, dict) and not isinstance(params, dict):
             raise _core.UserError(f"[{name}] the parameters come before the input. Received: model(x, params). Try: model(params, x).") from None
         if not isinstance(params, dict):
-            raise _core.UserError(f"[{name}] params must be a dict as model.init(seed) gives it. Received: a {type(params).__name__}.") from None
+            raise _core.UserError(f"[{name}] params must be a dict as model.init(seed) gives it. Received: {kind_of(params)}.") from None
         try:
             wanted, given = (dict(_leaves(tree)) for tree in (self.init(0), params))
         except Exception:  # an init of one's own that wants more: the first error stands
@@ -200,7 +201,7 @@ class Module:
 
 
 def _described(layer):
-    return f"the class {layer.__name__}" if isinstance(layer, type) else f"a {type(layer).__name__}"
+    return f"the class {layer.__name__}" if isinstance(layer, type) else kind_of(layer)
 
 
 def _try(layer):
