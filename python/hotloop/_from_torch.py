@@ -5,10 +5,11 @@ import inspect
 import numpy
 
 from hotloop import _core, nn
+from hotloop._names import kind_of
 
 # What has a twin without parameters: PyTorch's name, ours.
 ACTIVATIONS = {
-    "Tanh": "Tanh", "ReLU": "ReLU", "Sigmoid": "Sigmoid", "SELU": "SELU", "SiLU": "SiLU", "Mish": "Mish", "Softsign": "Softsign", "ReLU6": "Relu6",
+    "Tanh": "Tanh", "ReLU": "ReLU", "Sigmoid": "Sigmoid", "SELU": "SELU", "SiLU": "SiLU", "Mish": "Mish", "Softsign": "Softsign", "ReLU6": "ReLU6",
     "Hardsigmoid": "HardSigmoidKeras3",
 }  # fmt: skip
 # Whose sequences are (batch, time, features) in PyTorch too.
@@ -141,7 +142,7 @@ def _activation(name):
 
 
 def _gelu(module, problems):
-    return (nn.GELU() if module.approximate == "none" else nn.GeluTanh()), {}
+    return (nn.GELU() if module.approximate == "none" else nn.GELUTanh()), {}
 
 
 def _softplus(module, problems):
@@ -262,7 +263,7 @@ def from_torch(module, *, buffers=False):
     are asked for by buffers=True; beside layers that have the features last in PyTorch too it is that of (batch, features). What cannot be converted is named, all of it at once, in the UserError.
     """
     if not hasattr(module, "named_children"):
-        raise _core.UserError(f"[from_torch] the argument must be a torch.nn.Module. Received: a {type(module).__name__}.")
+        raise _core.UserError(f"[from_torch] the argument must be a torch.nn.Module. Received: {kind_of(module)}.")
     problems, parts = [], _parts(module)
     layer, params = _convert(module, "", problems)
     _check_axes(parts, problems)

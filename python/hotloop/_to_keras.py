@@ -9,7 +9,7 @@ from hotloop import _core
 _ACTIVATIONS = {
     "Tanh": "tanh", "ReLU": "relu", "Sigmoid": "sigmoid", "GELU": "gelu", "Softplus": "softplus", "SELU": "selu", "SiLU": "silu",
     "Exponential": "exponential", "LogSoftmax": "log_softmax", "Softmax": "softmax", "Softsign": "softsign", "Mish": "mish", "HardTanh": "hard_tanh",
-    "Relu6": "relu6", "HardSigmoidKeras3": "hard_sigmoid",
+    "ReLU6": "relu6", "HardSigmoidKeras3": "hard_sigmoid",
 }  # fmt: skip
 _CELL_ACTIVATIONS = {"hard_sigmoid_keras3": "hard_sigmoid", **{name: name for name in ("tanh", "relu", "sigmoid", "softplus", "softsign", "elu", "selu", "silu")}}
 

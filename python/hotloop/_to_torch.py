@@ -108,7 +108,7 @@ class _Twins:
             "LeakyReLU": lambda: torch.LeakyReLU(s["slope"]),
             "PReLU": lambda: self.own["PReLU"](s["inputs"]),
             "GELU": torch.GELU,
-            "GeluTanh": lambda: torch.GELU(approximate="tanh"),
+            "GELUTanh": lambda: torch.GELU(approximate="tanh"),
             "Softplus": torch.Softplus,
             "HardTanh": torch.Hardtanh,
             **{ours: getattr(torch, theirs) for theirs, ours in ACTIVATIONS.items()},
