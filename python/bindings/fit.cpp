@@ -131,6 +131,17 @@ nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::
   return result_of(run);
 }
 
+// The model's output for all samples.
+Array predicted(const nn::Layer& model, nb::handle params, nb::handle buffers, const data::Dataset& samples,
+                std::int64_t batch_size, const CompileOptions& compile) {
+  const Tree<Array> p = array_tree(params, "params"), b = array_tree(buffers, "buffers");
+  CompileOptions options = compile;
+  if (options.threads < 0) options.threads = 1;
+  Array result;
+  run_interruptibly([&] { result = train::predict(model, p, samples, batch_size, options, b); });
+  return result;
+}
+
 }  // namespace
 
 void bind_fit(nb::module_& m) {
@@ -183,14 +194,17 @@ void bind_fit(nb::module_& m) {
         const Array targets = Array::zeros(is_float(inputs.dtype()) ? inputs.dtype() : DType::F32,
                                            {inputs.shape().rank() ? inputs.shape()[0] : 0, 1});
         const data::ArrayDataset samples(inputs, targets, optional_array(lengths, "lengths"));
-        const Tree<Array> p = array_tree(params, "params"), b = array_tree(buffers, "buffers");
-        CompileOptions options = compile;
-        if (options.threads < 0) options.threads = 1;
-        Array predicted;
-        run_interruptibly([&] { predicted = train::predict(model, p, samples, batch_size, options, b); });
-        return predicted;
+        return predicted(model, params, buffers, samples, batch_size, compile);
       },
-      nb::arg("model"), nb::arg("params"), nb::arg("buffers"), nb::arg("x"), nb::arg("lengths").none(),
+      nb::arg("model"), nb::arg("params").none(), nb::arg("buffers"), nb::arg("x"), nb::arg("lengths").none(),
+      nb::arg("batch_size"), nb::arg("compile"));
+  m.def(
+      "evaluate",
+      [](const nn::Layer& model, nb::handle params, nb::handle buffers, const data::Dataset& samples,
+         const metrics::Metric& metric, std::int64_t batch_size, const CompileOptions& compile) {
+        return train::evaluate_metric(metric, predicted(model, params, buffers, samples, batch_size, compile), samples);
+      },
+      nb::arg("model"), nb::arg("params").none(), nb::arg("buffers"), nb::arg("samples"), nb::arg("metric"),
       nb::arg("batch_size"), nb::arg("compile"));
 }
 

@@ -44,7 +44,7 @@ _attach()
 from hotloop import data, linalg, losses, metrics, nn, ode, optim  # noqa: E402  (their classes use the operators)
 from hotloop._export import ExportedC, export_c  # noqa: E402
 from hotloop._files import devices, load, save  # noqa: E402
-from hotloop._fit import Checkpoints, EarlyStopping, EpochRecord, Progress, Run, fit, predict  # noqa: E402
+from hotloop._fit import Checkpoints, EarlyStopping, EpochRecord, Progress, Run, evaluate, fit, predict  # noqa: E402
 from hotloop._from_keras import from_keras  # noqa: E402
 from hotloop._from_rtneural import from_rtneural  # noqa: E402
 from hotloop._from_torch import from_torch  # noqa: E402

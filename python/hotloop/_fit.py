@@ -1,5 +1,6 @@
 """hl.fit: the training loop of the engine. The whole step, forward, backward and optimiser, is one compiled program."""
 
+import contextlib
 import os
 import sys
 import typing
@@ -7,7 +8,7 @@ import typing
 import numpy
 
 from hotloop import _core, losses, metrics, nn, optim
-from hotloop._names import checked_call, checked_instance
+from hotloop._names import checked_call, checked_instance, kind_of
 from hotloop.data import Samples
 
 
@@ -54,8 +55,8 @@ class Run:
     """What a fit gives: params (of the best epoch), buffers, history, best_epoch, best_validation, status, message, times, and
     state, from which fit(resume=...) goes on."""
 
-    def __init__(self, result, model):
-        self.model = model
+    def __init__(self, result, model, metric):
+        self.model, self._metric = model, metric
         self.status, self.message = result["status"], result["message"]
         self.params, self.buffers = result["params"], result["buffers"]
         self.history = [EpochRecord(*r) for r in result["history"]]
@@ -71,6 +72,11 @@ class Run:
         """The model's output with the best parameters. x: an array, a Dataset such as samples.test, or a dict with x and lengths."""
         return predict(self.model, self.params, x, lengths=lengths, buffers=self.buffers, batch_size=batch_size)
 
+    def evaluate(self, data, *, metric=None, batch_size=256):
+        """A metric of the best parameters on data that fit has not seen: that of the validation, or another. data: as fit takes it."""
+        metric = self._metric if metric is None else metric
+        return evaluate(self.model, self.params, data, metric=metric, buffers=self.buffers, batch_size=batch_size)
+
     def __repr__(self):
         text = f"Run({self.status}, best epoch {self.best_epoch} of {len(self.history)}: {self.best_validation:.6g})"
         return f"{text}: {self.message}" if self.status == "non_finite_loss" else text
@@ -79,6 +85,7 @@ class Run:
 def predict(model, params, x, *, lengths=None, buffers=None, batch_size=256, threads=None):
     """The model's output for all samples of x, computed in batches by one program. x may be a Dataset, such as samples.test, or a dict as
     fit takes it, of which x and lengths are used."""
+    _check_model("predict", model)
     if isinstance(x, _core.Dataset):
         x = x.arrays()
     if isinstance(x, dict):
@@ -86,7 +93,40 @@ def predict(model, params, x, *, lengths=None, buffers=None, batch_size=256, thr
             raise _core.UserError(f"[predict] a dict must have x, and may have lengths. Received: {sorted(x)}.")
         x, lengths = x["x"], x.get("lengths") if lengths is None else lengths
     x = _as_dtype(x, _params_dtype(params), "x")
-    return _core.predict(model._layer, params, {} if buffers is None else buffers, x, lengths, batch_size, _core.options(threads=threads))
+    with _checked_arguments(model, params, x):
+        return _core.predict(model._layer, params, {} if buffers is None else buffers, x, lengths, batch_size, _core.options(threads=threads))
+
+
+def evaluate(model, params, data, *, metric=None, buffers=None, batch_size=256, threads=None):
+    """metric(predictions, targets) of the model on data, in double precision: a float.
+
+    data: (x, y), a dict that may also have lengths and sample_weights, or a Dataset such as samples.test, as hl.fit takes it. metric: of hl.metrics,
+    MAE by default; or a loss, whose mean over samples it is. buffers: of a run, for layers that have them.
+    Raises UserError, a ValueError, for data, parameters and a metric that do not fit.
+    """
+    _check_model("evaluate", model)
+    metric = _metric("evaluate", metrics.MAE() if metric is None else metric)
+    samples = _dataset(_samples(data, "data", _params_dtype(params), "evaluate"))
+    with _checked_arguments(model, params, samples):
+        return _core.evaluate(model._layer, params, {} if buffers is None else buffers, samples, metric._metric, batch_size, _core.options(threads=threads))
+
+
+@contextlib.contextmanager
+def _checked_arguments(model, params, x):
+    try:
+        yield
+    except _core.UserError:
+        model._check_arguments(params, x)
+        raise
+
+
+def _check_model(where, model):
+    if not isinstance(model, nn.Module):
+        raise _core.UserError(f"[{where}] the model must be a layer of hl.nn. Received: {kind_of(model)}. Try: hl.nn.Recurrent for a cell, a subclass of hl.nn.Module with apply(params, x) for a function.")
+
+
+def _metric(where, given):
+    return checked_instance(where, "the metric", metrics.engine_metric(given), metrics.Metric, metrics)
 
 
 def _params_dtype(params):
@@ -99,18 +139,21 @@ def _as_dtype(x, dtype, what):
     return _core.cast(array, dtype) if array.dtype.kind == "f" and array.dtype != dtype else array
 
 
-def _samples(data, what, dtype):
+def _samples(data, what, dtype, where="fit"):
     if isinstance(data, _core.Dataset):
         return data
     if isinstance(data, dict):
         unknown = set(data) - {"x", "y", "lengths", "sample_weights"}
         if unknown or not {"x", "y"} <= set(data):
-            raise _core.UserError(f"[fit] {what} must have x and y, and may have lengths and sample_weights. Received: {sorted(data)}.")
+            raise _core.UserError(f"[{where}] {what} must have x and y, and may have lengths and sample_weights. Received: {sorted(data)}.")
         parts = data
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         parts = {"x": data[0], "y": data[1]}
     else:
-        raise _core.UserError(f"[fit] {what} must be (x, y), a dict with x, y, lengths, sample_weights, or samples of hl.data. Received: a {type(data).__name__}. Try: {_meant(what, data)}.")
+        raise _core.UserError(f"[{where}] {what} must be (x, y), a dict with x, y, lengths, sample_weights, or samples of hl.data. Received: {kind_of(data)}. Try: {_meant(what, data)}.")
+    for name in ("x", "y"):
+        if parts[name] is None:
+            raise _core.UserError(f"[{where}] {what} must have {name}. Received: None.")
     return {name: None if value is None else _as_dtype(value, dtype, name) for name, value in parts.items()}
 
 
@@ -118,7 +161,7 @@ def _meant(what, data):
     """What may stand in place of data of no known form."""
     if what == "validation" and isinstance(data, int):
         return "a fraction such as 0.2, or (x, y)"
-    return "(x, y) of whole arrays, of which fit makes the batches"
+    return "(x, y) of whole arrays, of which batches are made"
 
 
 def _dataset(parts):
@@ -192,13 +235,12 @@ def fit(
     Raises UserError, a ValueError: before the first step for data, training labels and settings that do not fit, or a `resume` of another run; later for validation
         labels that the metric refuses, and checkpoints that cannot be written. TypeError for arguments that fit does not have.
     """
-    if not isinstance(model, nn.Module):
-        raise _core.UserError(f"[fit] the model must be a layer of hl.nn. Received: a {type(model).__name__}. Try: hl.nn.Recurrent for a cell, a subclass of hl.nn.Module with apply(params, x) for a function.")
+    _check_model("fit", model)
     loss = losses.engine_loss(losses.MSE() if loss is None else loss)
     if metric is None:
         metric = metrics.loss_of(loss) if loss.has_classes else metrics.MAE()
     optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
-    metric = checked_instance("fit", "the metric", metrics.engine_metric(metric), metrics.Metric, metrics)
+    metric = _metric("fit", metric)
     dtype = _core.dtype(dtype)
     if isinstance(data, Samples):
         validation = data.validation if validation is None else validation
@@ -222,10 +264,15 @@ def fit(
     }  # fmt: skip
     if isinstance(resume, Run):
         resume = resume.state
-    if isinstance(resume, (str, os.PathLike)):
+    elif isinstance(resume, (str, os.PathLike)):
         resume = _core.latest_checkpoint(os.fspath(resume)) or os.fspath(resume)
+    if resume is not None and not isinstance(resume, (str, _core.TrainingState)):
+        raise _core.UserError(f"[fit] resume must be a Run, its state, a folder of checkpoints or one checkpoint. Received: {kind_of(resume)}. Try: params= for parameters to start from.")
+    given = (callbacks,) if callable(callbacks) else callbacks
+    if not isinstance(given, (tuple, list)) or not all(callable(function) for function in given):
+        raise _core.UserError(f"[fit] callbacks must be a function of a Progress, or several. Received: {callbacks!r}. Try: lambda progress: print(progress.step).")
     shown = _Bar(metric) if (sys.stderr.isatty() if progress is None else progress) else None
-    told = [*([shown] if shown else []), *([callbacks] if callable(callbacks) else callbacks)]
+    told = [*([shown] if shown else []), *given]
 
     def callback(values):
         record, at = values[6], Progress(*values)
@@ -250,7 +297,7 @@ def fit(
         resume,
         callback if told else None,
     )
-    return Run(result, model)
+    return Run(result, model, metric)
 
 
 class _Bar:

@@ -217,15 +217,55 @@ def test_a_loss_that_is_not_finite_is_an_outcome(data):
     ({"data": (np.zeros((4, 2), np.float32),)}, r"data must be \(x, y\), a dict"),
     ({"validation": 0.001}, r"validation as a fraction must leave samples on both sides.*Try: validation=\(x, y\)"),
     ({"data": (np.zeros((40, 6, 2)), np.zeros((39, 1)))}, r"equally many samples. Received: f32\[40,6,2\] and f32\[39,1\]"),
-    ({"model": 3}, "the model must be a layer of hl.nn. Received: a int"),
+    ({"model": 3}, "the model must be a layer of hl.nn. Received: an int"),
     ({"batch_size": 0}, "batch_size must be positive. Received: 0"),
     ({"init": "nonsense"}, 'init must be "torch" or "keras". Received: \'nonsense\''),
     ({"resume": "/nowhere"}, "/nowhere"),
+    ({"resume": 3}, "resume must be a Run, its state, a folder of checkpoints or one checkpoint. Received: an int"),
+    ({"callbacks": 3}, "callbacks must be a function of a Progress, or several. Received: 3"),
+    ({"callbacks": [print, None]}, "callbacks must be a function of a Progress, or several"),
+    ({"data": (None, np.zeros((4, 1)))}, r"\[fit\] data must have x. Received: None"),
+    ({"validation": {"x": np.zeros((4, 6, 2)), "y": None}}, r"\[fit\] validation must have y. Received: None"),
+    ({"params": {}}, "must be in params. Received: none of that name. Try: the parameters of this model, as its init gives them"),
+    ({"params": 3}, "must be in params. Received: none of that name. Try: the parameters of this model, as its init gives them"),
+    ({"early_stopping": hl.EarlyStopping(-3)}, "patience must not be negative. Received: -3."),
 ])  # fmt: skip
 def test_errors(data, change, message):
     arguments = {"model": model(), "data": data, "progress": False, **change}
     with pytest.raises(hl.UserError, match=message):
         hl.fit(arguments.pop("model"), arguments.pop("data"), **arguments)
+
+
+def test_evaluates_on_data_of_its_own(rng):
+    x, y = rng.normal(size=(50, 6, 2)), rng.normal(size=(50, 1))
+    lengths, weights = rng.integers(1, 7, size=50), rng.uniform(0.5, 2, size=50)
+    network = hl.nn.Sequential(hl.nn.LSTM(2, 4), hl.nn.Last(), hl.nn.BatchNorm(4), hl.nn.Linear(4, 1))
+    run = hl.fit(network, (x, y), metric=hl.metrics.RMSE(), epochs=1, progress=False)
+    error = run.predict(x).numpy() - y.astype(np.float32)
+    assert run.evaluate((x, y)) == pytest.approx(np.sqrt(np.mean(np.square(error, dtype=np.float64))), rel=1e-6)
+    assert run.evaluate((x, y), metric=hl.metrics.MAE()) == pytest.approx(np.mean(np.abs(error, dtype=np.float64)), rel=1e-6)
+    assert run.evaluate((x, y), metric=hl.losses.MSE()) == pytest.approx(np.mean(np.square(error, dtype=np.float64)), rel=1e-6)
+    data = {"x": x, "y": y, "lengths": lengths, "sample_weights": weights}
+    error = run.predict(x, lengths=lengths).numpy() - y
+    expected = np.average(np.abs(error)[:, 0], weights=weights)
+    assert hl.evaluate(network, run.params, data, buffers=run.buffers) == pytest.approx(expected, rel=1e-5)
+    # What fit says of the validation is what evaluate says of it.
+    held = {name: part[45:] for name, part in data.items()}
+    again = hl.fit(network, {name: part[:45] for name, part in data.items()}, validation=held, epochs=2, progress=False)
+    assert again.evaluate(held) == again.best_validation
+    labels = hl.fit(hl.nn.Linear(3, 2), (rng.normal(size=(40, 3)), np.arange(40) % 2), loss=hl.losses.CrossEntropy(), epochs=1, progress=False)
+    assert 0 <= labels.evaluate((rng.normal(size=(10, 3)), np.arange(10) % 2), metric=hl.metrics.Accuracy()) <= 1
+    for call, message in (
+        (lambda: hl.evaluate(3, run.params, (x, y)), r"\[evaluate\] the model must be a layer of hl.nn. Received: an int"),
+        (lambda: hl.evaluate(network, run.params, 3), r"\[evaluate\] data must be \(x, y\), a dict"),
+        (lambda: hl.evaluate(network, run.params, (x, None)), r"\[evaluate\] data must have y. Received: None"),
+        (lambda: hl.evaluate(network, run.params, (x, y[:3])), "targets"),
+        (lambda: hl.evaluate(network, run.params, (x, y), metric="mae"), r"\[evaluate\] the metric must be one of hotloop.metrics. Received: 'mae'. Try: hl.metrics.MAE\(\)"),
+        (lambda: hl.evaluate(network, None, (x, y)), r"params must be a dict as model.init\(seed\) gives it. Received: None"),
+        (lambda: hl.predict(network, {}, x), "0.weight_ih_l0 is missing"),
+    ):
+        with pytest.raises(hl.UserError, match=message):
+            call()
 
 
 def test_labels_and_weights_of_classes(rng):

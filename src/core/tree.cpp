@@ -14,7 +14,8 @@ std::string join(const std::vector<std::string>& names) {
 }  // namespace
 
 void no_such_child(const std::string& name, const std::vector<std::string>& names) {
-  throw UserError("tree", "a name must be in the tree", "'" + name + "'", nearest_hint(name, names));
+  throw UserError("tree", "a name must be in the tree", "'" + name + "'",
+                  names.empty() ? "a tree that is not empty" : nearest_hint(name, names));
 }
 
 void wrong_tree_kind(bool wanted_leaf) {

@@ -244,7 +244,8 @@ Tree<Array> match_tree(const Tree<Array>& stored, const Tree<Array>& like, const
   like.for_each([&](const std::string& name, const Array& leaf) {
     if (std::ranges::find(stored_names, name) == stored_names.end())
       throw UserError(where, "tensor '" + name + "' must be in " + source, "none of that name",
-                      nearest_hint(name, stored_names));
+                      stored.is_leaf() || stored_names.empty() ? "the parameters of this model, as its init gives them"
+                                                               : nearest_hint(name, stored_names));
     const Array& own = stored[name];
     if (own.type() != leaf.type())
       throw UserError(where, "tensor '" + name + "' of " + source + " must be " + leaf.type().str(), own.type().str(),

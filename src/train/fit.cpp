@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/train.h"
 #include "nn/torch_generator.h"
@@ -40,7 +41,7 @@ void check_positive(const char* name, std::int64_t value) {
 }
 
 void check_not_negative(const char* name, double value) {
-  if (!(value >= 0)) throw UserError("fit", std::string(name) + " must not be negative", std::to_string(value));
+  if (!(value >= 0)) throw UserError("fit", std::string(name) + " must not be negative", print_number(value));
 }
 
 void check(const data::Dataset& training, const data::Dataset& validation, const FitOptions& options) {
@@ -56,7 +57,7 @@ void check(const data::Dataset& training, const data::Dataset& validation, const
     for (std::int64_t i = 0; i < weights.size(); ++i) {
       check_not_negative("class_weights", weights.at(i));
       if (!std::isfinite(weights.at(i)))
-        throw UserError("fit", "class_weights must be finite", std::to_string(weights.at(i)));
+        throw UserError("fit", "class_weights must be finite", print_number(weights.at(i)));
     }
   if (training.size() < 1 || validation.size() < 1)
     throw UserError("fit", "training and validation must both hold samples",
