@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -205,10 +206,19 @@ class Renderer {
     open("for (" + index_type() + " " + counter + " = " + begin + "; " + counter + " < " + end + "; " + advance + ")");
   }
 
-  // gcc 12 gives one mask to all loads that it vectorises as a group, those of an unrolled loop, whatever their own conditions. Where
-  // loops stay loops, the loads of different points make no group.
+  // gcc 12 makes groups of the loads of an unrolled loop. It gives one mask to all of a group, whatever their own conditions, and reads
+  // elements that lie apart as halves of vectors, the last of them beyond the end of its array. Where loops stay loops, the loads of
+  // different points make no group.
   void keep_rolled(const Map& map) {
-    if (has_guarded_loads(map)) line(std::string(d_.rolled_loop));
+    if (has_guarded_loads(map) || has_strided_loads(map)) line(std::string(d_.rolled_loop));
+  }
+  // Whether neighbours along the vector dim lie apart.
+  static bool has_strided_loads(const Map& map) {
+    if (map.vector_dim < 0) return false;
+    const Var v = map.dims[static_cast<std::size_t>(map.vector_dim)].var;
+    return std::ranges::any_of(map.instrs, [v](const Instr& in) {
+      return in.kind == Instr::Kind::Load && std::abs(in.access.index.coefficient(v)) > 1;
+    });
   }
   static bool has_guarded_loads(const Map& map) {
     return std::ranges::any_of(map.instrs,
