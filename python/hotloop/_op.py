@@ -75,7 +75,7 @@ def extents(where, shape):
 def function(where, name, value):
     """`value`, which must be callable."""
     if not callable(value):
-        raise _core.UserError(f"[{where}] {name} must be a function. Received: {'an' if type(value).__name__[0] in 'aeiouA' else 'a'} {type(value).__name__}. Try: lambda x: ...")
+        raise _core.UserError(f"[{where}] {name} must be a function. Received: {_names.kind_of(value)}. Try: lambda x: ...")
     return value
 
 
