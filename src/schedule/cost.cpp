@@ -25,9 +25,7 @@ class Estimate {
         rows_(std::min(rows, program.max_rows)),
         num_workers_(num_workers),
         team_(team),
-        registers_(program.target.name == "avx512" ? 1
-                   : program.target.name == "avx2" ? 2
-                                                   : 4) {}
+        registers_(program.target.vector_registers) {}
 
   double of(const Block& block) const {
     double ns = 0;

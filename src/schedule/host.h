@@ -1,6 +1,7 @@
 // What this machine can run.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace hotloop::kernel {
@@ -9,5 +10,7 @@ namespace hotloop::kernel {
 bool host_runs(const std::string& target);
 // Whether it multiplies pairs of bfloat16 in one instruction (AVX512-BF16).
 bool host_multiplies_pairs();
+// Bytes of a core's first data cache; 0 where the system does not say.
+std::int64_t host_l1_bytes();
 
 }  // namespace hotloop::kernel

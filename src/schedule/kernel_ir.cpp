@@ -1,5 +1,7 @@
 #include "schedule/kernel_ir.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -27,8 +29,8 @@ std::vector<Target> all_targets() {
   // Rows x vectors of accumulators that leave registers for a row of B and a broadcast of A: 24 of 32 zmm, 12 of 16
   // ymm (a logical vector is two), 8 of 16 xmm (a logical vector is four).
   return {Target{.name = "avx512", .dot_rows = 6, .dot_vectors = 4, .has_fma = true},
-          Target{.name = "avx2", .dot_rows = 6, .dot_vectors = 1, .has_fma = true},
-          Target{.name = "portable", .dot_rows = 2, .dot_vectors = 1, .has_fma = false}};
+          Target{.name = "avx2", .dot_rows = 6, .dot_vectors = 1, .vector_registers = 2, .has_fma = true},
+          Target{.name = "portable", .dot_rows = 2, .dot_vectors = 1, .vector_registers = 4, .has_fma = false}};
 }
 
 }  // namespace
@@ -79,6 +81,8 @@ bool host_multiplies_pairs() {
   return false;
 #endif
 }
+
+std::int64_t host_l1_bytes() { return std::max<std::int64_t>(0, sysconf(_SC_LEVEL1_DCACHE_SIZE)); }
 
 bool host_runs(const std::string& target) {
 #if defined(__x86_64__)

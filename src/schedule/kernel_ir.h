@@ -253,8 +253,12 @@ struct Target {
   std::string name = "avx512";  // avx512 | avx2 | portable
   int dot_rows = 6;             // register tile of the dot micro-kernel
   int dot_vectors = 4;          // in logical vectors
+  int vector_registers = 1;     // of the machine, for one of them
   bool has_fma = true;
   std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
+  // The first cache of the machine that runs the code; where it is not known, with AVX-512 rather 48 KB than the 32 KB that every processor
+  // has. It decides in which order numbers are read, never a result.
+  std::int64_t l1_bytes_there = 48 << 10;
   int panel(DType d) const { return dot_vectors * lanes_of(d); }
 };
 Target target_named(const std::string& name);  // UserError for an unknown name

@@ -1,10 +1,15 @@
 // The order in which a Dot walks over its B: what the speed of a step on one row depends on.
 #include <gtest/gtest.h>
 
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/llvm/dot_walk.h"
+#include "hotloop/jit.h"
+#include "hotloop/ops.h"
+#include "schedule/host.h"
 
 namespace hotloop::codegen {
 namespace {
@@ -25,7 +30,7 @@ kernel::Dot gates(std::int64_t rows, std::int64_t h) {
 }
 
 TEST(LlvmDotWalk, OneRowPassesPanelsSideBySideWhileTheyStayInTheFirstCache) {
-  const kernel::Target target = kernel::target_named("avx512");
+  kernel::Target target = kernel::target_named("avx512");
   for (const std::int64_t h : {16, 48, 64}) EXPECT_EQ(panels_side_by_side(target, gates(1, h)), 2) << h;
   for (const std::int64_t h : {80, 128, 256}) {
     EXPECT_TRUE(alternates(target, gates(1, h))) << h;
@@ -33,6 +38,26 @@ TEST(LlvmDotWalk, OneRowPassesPanelsSideBySideWhileTheyStayInTheFirstCache) {
   }
   EXPECT_EQ(panels_side_by_side(target, gates(12, 128)), 1);
   EXPECT_FALSE(alternates(target, gates(32, 128))) << "rows enough to use B while it is there";
+  target.l1_bytes_there = 32 << 10;
+  EXPECT_EQ(panels_side_by_side(target, gates(1, 32)), 2) << "all of it stays";
+  for (const std::int64_t h : {48, 64, 128}) EXPECT_EQ(panels_side_by_side(target, gates(1, h)), 1) << h;
+}
+
+// Many panels side by side are fast, few keep more of B.
+TEST(LlvmDotWalk, TilesThatAlternateAreAsWideAsTheFirstCacheAllows) {
+  kernel::Target target = kernel::target_named("avx2");
+  target.l1_bytes_there = 32 << 10;
+  for (const auto& [h, side] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{48, 4}, {52, 6}, {56, 2}, {64, 4}, {96, 4}, {128, 2}})
+    EXPECT_EQ(panels_side_by_side(target, gates(1, h)), side) << h;
+}
+
+TEST(LlvmDotWalk, TheCodeIsForTheCacheOfTheMachineThatRunsIt) {
+  if (kernel::host_l1_bytes() == 0) GTEST_SKIP() << "the system does not say how large it is";
+  const auto graph = trace([](std::span<const Value> x) { return std::vector<Value>{-x[0]}; },
+                           std::vector<ValueType>{{DType::F32, {4}}});
+  const std::string text = compile(graph).kernel_text();
+  EXPECT_NE(text.find("(" + std::to_string(kernel::host_l1_bytes()) + " there)"), std::string::npos) << text;
 }
 
 // With panels of one vector (of two registers), one row needs several of them to have enough sums in flight.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace hotloop::codegen {
 
@@ -35,20 +36,44 @@ bool alternates(const kernel::Target& target, const Dot& dot) {
   return dot.m.bound <= 2 * target.dot_rows && bytes > target.l1_bytes / 2;
 }
 
+namespace {
+
+// Of the first cache, what a loop leaves for B.
+std::int64_t room_beside(const kernel::Target& target) { return target.l1_bytes_there / 8 * 7; }
+
+// Cycles in which tiles of `side` panels pass all of a B that alternates, roughly: what stayed in the first cache comes by two loads a cycle, the
+// rest by 28 bytes, but no tile is faster than its accumulators, which wait four cycles for themselves.
+double cycles_alternating(const kernel::Target& target, std::int64_t rows, std::int64_t panels,
+                          std::int64_t panel_bytes, std::int64_t side) {
+  const std::int64_t tiles_kept = panels % side == 0 ? room_beside(target) / (side * panel_bytes) : 0;
+  const auto kept = static_cast<double>(tiles_kept * side * panel_bytes);
+  const double all = static_cast<double>(panels * panel_bytes), vector = kernel::vector_bytes;
+  const double summed = static_cast<double>(rows * side * target.dot_vectors) * vector / 4;
+  return kept / std::min(2 * vector / target.vector_registers, summed) + (all - kept) / std::min(28.0, summed);
+}
+
+}  // namespace
+
 // With few rows, several panels side by side keep enough accumulators in flight. But where B streams through the first cache at every step of a
-// loop, what was read last should still be there next time, and that is one tile of columns, if it fits (with AVX-512 the first cache is rather 48
-// than the 32 KB that every processor has): else panels come one by one. One row then has few accumulators, but waits for the second cache anyway.
+// loop, whole tiles of what was read last should still be there next time: then all are of one width, since only those change places.
 std::int64_t panels_side_by_side(const kernel::Target& target, const Dot& dot) {
   const std::int64_t rows = std::clamp<std::int64_t>(dot.m.bound, 1, target.dot_rows);
-  std::int64_t side = std::clamp<std::int64_t>(target.dot_rows / rows, 1, std::max(1, 8 / target.dot_vectors));
+  const std::int64_t most = std::clamp<std::int64_t>(target.dot_rows / rows, 1, std::max(1, 8 / target.dot_vectors));
+  const std::int64_t panels = dot.n.bound / target.panel(dot.dtype);
   std::int64_t panel_bytes = 0;
   for (const DotSegment& s : dot.segments) panel_bytes += depth(s) * target.dot_vectors * kernel::vector_bytes;
-  while (side > 1 && alternates(target, dot) && side * panel_bytes > target.l1_bytes * 5 / 4) side /= 2;
-  const std::int64_t panels = dot.n.bound / target.panel(dot.dtype);
-  for (std::int64_t u = side; 2 * u > side; --u) {
-    if (panels % u == 0) return u;
+  std::int64_t best = most;
+  for (std::int64_t side = most; 2 * side > most; --side) {
+    if (panels % side == 0) {
+      best = side;
+      break;
+    }
   }
-  return side;
+  if (!alternates(target, dot) || panels * panel_bytes <= room_beside(target)) return best;
+  const auto cycles = [&](std::int64_t side) { return cycles_alternating(target, rows, panels, panel_bytes, side); };
+  for (std::int64_t side = 1; side <= most; ++side)
+    if (panels % side == 0 && std::pair(cycles(side), side) < std::pair(cycles(best), best)) best = side;
+  return best;
 }
 
 PanelTiles panel_tiles(std::int64_t panels, std::int64_t side) {
