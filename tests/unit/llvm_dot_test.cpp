@@ -192,6 +192,29 @@ TEST_P(LlvmDots, DotNarrowOutputs) {
   }
 }
 
+// A layer of a few outputs is computed in registers that it fills, whatever way its weights lie, and however deep its sums are.
+TEST_P(LlvmDots, DotFewColumns) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t n : {2, 3, 4, 7, 8}) {
+      for (const std::int64_t m : {1, 17}) {
+        for (const bool packed : {false, true}) {
+          for (const std::int64_t b_n : {1, 2})
+            check(dot_program(target(), {dtype, m, n, {10, 6}, packed, m > 1, false, b_n}));
+          check(dot_program(target(), {dtype, m, n, {16}, packed, true, true}), {m - 1, m});
+          if (HasFatalFailure()) return;
+        }
+      }
+      check(dot_program(target(), {dtype, 70, n, {900}, false, true, false, 900}));  // in parts, turned
+      if (HasFatalFailure()) return;
+    }
+  }
+  if (GetParam() != std::string("avx512")) return;
+  const Program program = dot_program(target(), {f32, 24, 4, {16}, false, true});
+  const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+  EXPECT_NE(source.find("<4 x float>"), std::string::npos) << source;
+  EXPECT_EQ(source.find("<16 x float>"), std::string::npos) << source;
+}
+
 // A matrix times a vector is scalar code: one column would fill one lane of a vector, and be scattered to memory.
 TEST_P(LlvmDots, DotOneColumn) {
   for (const DType dtype : {f32, f64}) {

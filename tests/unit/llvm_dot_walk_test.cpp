@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,19 @@ TEST(LlvmDotWalk, OneRowPassesPanelsSideBySideWhileTheyStayInTheFirstCache) {
   target.l1_bytes_there = 32 << 10;
   EXPECT_EQ(panels_side_by_side(target, gates(1, 32)), 2) << "all of it stays";
   for (const std::int64_t h : {48, 64, 128}) EXPECT_EQ(panels_side_by_side(target, gates(1, h)), 1) << h;
+}
+
+TEST(LlvmDotWalk, FewColumnsTakeRegistersThatTheyFill) {
+  kernel::Dot dot;
+  for (const auto& [n, f32, f64] : std::vector<std::tuple<std::int64_t, int, int>>{
+           {1, 1, 1}, {2, 4, 2}, {3, 4, 4}, {4, 4, 4}, {5, 8, 8}, {8, 8, 8}, {9, 16, 8}, {64, 16, 8}}) {
+    dot.n = kernel::Extent{n};
+    dot.dtype = DType::F32;
+    EXPECT_EQ(lanes_for_columns(dot, false), f32) << n;
+    EXPECT_EQ(lanes_for_columns(dot, true), n == 1 ? 1 : 16) << "as the Maps beside it, " << n;
+    dot.dtype = DType::F64;
+    EXPECT_EQ(lanes_for_columns(dot, false), f64) << n;
+  }
 }
 
 // Many panels side by side are fast, few keep more of B.

@@ -302,6 +302,37 @@ TEST_P(LlvmMaps, ElementsAFewApart) {
   }
 }
 
+// The same of rows whose number is known at run time: of the last ones only what is there is read.
+TEST_P(LlvmMaps, ElementsAFewApartOfRunTimeRows) {
+  std::mt19937 random(7);
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t stride : {2, 3, 4}) {
+      for (const std::int64_t most : {2, 9, 16, 24, 33}) {
+        ProgramBuilder p(target(), most);
+        const std::int64_t span = (most - 1) * stride + 1;
+        const int x = p.argument(dtype, span), z = p.result(dtype, most), sum = p.result(dtype, 1);
+        const Var i = p.var("i"), j = p.var("j");
+        MapBuilder m({{i, {most, rows_var}}}, 1, 0);
+        const int a = m.load(dtype, at(x, Affine::of(i, stride)));
+        m.store(dtype, at(z, Affine::of(i)), m.op(ScalarOp::Mul, dtype, a, a));
+        p.add(m.build());
+        MapBuilder r({{j, {most, rows_var}}}, 0, 0);
+        const int b = r.load(dtype, at(x, Affine::of(j, stride)));
+        r.store(dtype, at(sum, Affine(0)), r.reduced(ScalarOp::Add, dtype, b));
+        p.add(r.build(true));
+        const Program program = p.build();
+        std::vector<std::int64_t> rows(static_cast<std::size_t>(most + 1));
+        std::iota(rows.begin(), rows.end(), 0);
+        check(program, rows, 1, {beside_a_guard(dtype, span, true, random)});
+        if (HasFatalFailure()) return;
+        const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+        if (program.target.name == "avx512")
+          EXPECT_EQ(source.find("masked.gather"), std::string::npos) << stride << ' ' << most << source;
+      }
+    }
+  }
+}
+
 // What one condition lets a whole row read, where rows end within a vector: nothing behind the last row is touched.
 TEST_P(LlvmMaps, ATailUnderOneCondition) {
   std::mt19937 random(6);

@@ -17,10 +17,7 @@ class DotEmitter {
 
   // `arguments`: see emit_dot().
   DotEmitter(Code& code, const kernel::Dot& dot, const Values& arguments)
-      : code_(code),
-        dot_(dot),
-        lanes_(dot.n.is_static() && dot.n.bound == 1 ? 1 : lanes_of(dot.dtype)),  // one column fills no vector
-        bytes_(bytes_of(dot.dtype)) {
+      : code_(code), dot_(dot), lanes_(lanes_for_columns(dot, code.held != nullptr)), bytes_(bytes_of(dot.dtype)) {
     auto argument = arguments.begin();
     c_ = *argument++;
     if (dot.init) init_ = *argument++;

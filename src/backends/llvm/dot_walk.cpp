@@ -1,6 +1,7 @@
 #include "backends/llvm/dot_walk.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <utility>
 
@@ -9,6 +10,17 @@ namespace hotloop::codegen {
 using kernel::Dot;
 using kernel::DotSegment;
 using kernel::KDim;
+
+int lanes_for_columns(const Dot& dot, bool holds_values) {
+  const int whole = kernel::lanes_of(dot.dtype);
+  const std::int64_t n = dot.n.bound;
+  if (n == 1) return 1;
+  if (holds_values || dot.pairs || 2 * n > whole) return whole;
+  if (!std::ranges::all_of(dot.segments, [](const DotSegment& s) { return s.packed || s.b_n == 1; })) return whole;
+  constexpr int fewest_bytes = 16;
+  return std::max(fewest_bytes / static_cast<int>(size_of(dot.dtype)),
+                  static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n))));
+}
 
 std::int64_t depth(const DotSegment& segment) {
   std::int64_t k = 1;

@@ -7,6 +7,10 @@
 
 namespace hotloop::codegen {
 
+// Lanes of the vectors along n: few columns fill no vector, and registers of 16 or 32 bytes are multiplied as fast or faster. But as wide as the
+// Maps' where values are held in registers between statements, and whole where columns lie apart, which are turned by whole vectors.
+int lanes_for_columns(const kernel::Dot& dot, bool holds_values);
+
 // Steps along all of k.
 std::int64_t depth(const kernel::DotSegment& segment);
 

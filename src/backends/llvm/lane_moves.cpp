@@ -1,4 +1,6 @@
 // Code that moves elements between the lanes of vectors: gathers of few vectors, reductions over lanes.
+#include <llvm/Analysis/VectorUtils.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -7,23 +9,44 @@
 
 namespace hotloop::codegen {
 
+// How many lanes a mask of Code::tail_mask() leaves on, as it was asked for; null for other masks.
+static Value* active_lanes(Code& code, Value* mask, int lanes) {
+  const auto* compare = llvm::dyn_cast<llvm::ICmpInst>(mask);
+  if (compare == nullptr || compare->getPredicate() != llvm::ICmpInst::ICMP_SLT || lanes_in(mask) != lanes)
+    return nullptr;
+  if (compare->getOperand(0) != code.lane_numbers(code.b.getInt32Ty(), lanes, 1)) return nullptr;
+  return llvm::getSplatValue(compare->getOperand(1));
+}
+
 // Elements at known places that a few vectors cover are moved within registers: a gather takes as long as a load for every lane. What is
 // read lies between the first and the last of the elements.
 Value* Code::gather_by_vectors(DType dtype, Value* pointer, Value* indices, Value* mask) {
   constexpr std::size_t most_vectors = 4;
   const int lanes = lanes_in(indices);
   const auto* places = llvm::dyn_cast<llvm::ConstantDataVector>(indices);
-  const auto active = known_lanes(mask, lanes);
+  const auto known = known_lanes(mask, lanes);
+  Value* const active = known ? nullptr : active_lanes(*this, mask, lanes);
   const std::int64_t bytes = bytes_of(dtype);
-  if (state_.register_bytes != kernel::vector_bytes || places == nullptr || !active || *active == 0) return nullptr;
-  if (bytes < 4 || lanes * bytes < state_.register_bytes / 2) return nullptr;
+  if (state_.register_bytes != kernel::vector_bytes || places == nullptr) return nullptr;
+  if ((!known && active == nullptr) || known == 0 || bytes < 4 || lanes * bytes < state_.register_bytes / 2)
+    return nullptr;
   std::vector<std::int64_t> wanted;
-  for (int l = 0; l < *active; ++l)
+  for (int l = 0; l < known.value_or(lanes); ++l)
     wanted.push_back(
         llvm::cast<llvm::ConstantInt>(places->getElementAsConstant(static_cast<unsigned>(l)))->getSExtValue());
   std::vector<std::int64_t> sorted = wanted;
   std::ranges::sort(sorted);
   const std::int64_t span = sorted.back() - sorted.front() + 1;
+  Value* read = nullptr;  // of the span, if only some lanes are on
+  if (active != nullptr) {
+    const std::int64_t stride = wanted[1] - wanted[0];
+    for (std::size_t l = 1; l < wanted.size(); ++l)
+      if (stride < 1 || wanted[l] - wanted[l - 1] != stride) return nullptr;
+    llvm::Type* const type = active->getType();
+    Value* const on = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, active, llvm::ConstantInt::getSigned(type, lanes));
+    read = b.CreateAdd(b.CreateMul(on, llvm::ConstantInt::getSigned(type, stride)),
+                       llvm::ConstantInt::getSigned(type, 1 - stride));
+  }
   const std::int64_t last = sorted.front() + std::max<std::int64_t>(span - lanes, 0);  // where the last vector begins
   std::vector<std::int64_t> starts;
   for (const std::int64_t place : sorted)
@@ -33,8 +56,11 @@ Value* Code::gather_by_vectors(DType dtype, Value* pointer, Value* indices, Valu
   Value* result = nullptr;
   std::vector<int> found(static_cast<std::size_t>(lanes), -1);  // where each lane's element lies in `result`
   for (const std::int64_t start : starts) {
-    Value* vector =
-        load(dtype, offset(pointer, start * bytes), 1, lanes, span < lanes ? tail_mask(lanes, i64(span)) : nullptr);
+    Value* lanes_read = span < lanes ? tail_mask(lanes, i64(span)) : nullptr;
+    if (read != nullptr)
+      lanes_read =
+          tail_mask(lanes, b.CreateSub(read, llvm::ConstantInt::getSigned(read->getType(), start - sorted.front())));
+    Value* vector = load(dtype, offset(pointer, start * bytes), 1, lanes, lanes_read);
     std::vector<int> chosen = found;
     for (std::size_t l = 0; l < wanted.size(); ++l)
       if (found[l] < 0 && wanted[l] >= start && wanted[l] < start + lanes)
