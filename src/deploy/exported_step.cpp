@@ -103,6 +103,8 @@ ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, st
     Variant variant;
     variant.level = level.name;
     variant.step.program = runtime::lower(*bound.run, compile_options).program;
+    if (options.target == "host")
+      variant.step.program.target = kernel::with_caches_of_host(variant.step.program.target);
     variant.prepare.program = runtime::lower(*bound.prepare_graph, compile_options).program;
     variant.prepared = bound.prepared;
     variant.prepared_bytes = lay_out(variant.prepared, variant.offsets);

@@ -173,7 +173,7 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
   const CompileOptions& options = impl.options;
   runtime::Lowered lowered = runtime::lower(graph, options, [&](const char* stage) { watch.lap(stage); });
   kernel::Program& program = lowered.program;
-  if (const std::int64_t bytes = kernel::host_l1_bytes(); bytes > 0) program.target.l1_bytes_there = bytes;
+  program.target = kernel::with_caches_of_host(program.target);
   impl.graph = lowered.graph;
   impl.in_place = program.in_place;
   impl.pass_lines = summary_of(lowered.reports);

@@ -173,6 +173,11 @@ Target target_named(const std::string& name) {
   throw UserError("target", "must be avx512, avx2, portable or host", "\"" + name + "\"", nearest_hint(name, names));
 }
 
+Target with_caches_of_host(Target target) {
+  if (const std::int64_t bytes = host_l1_bytes(); bytes > 0) target.l1_bytes_there = bytes;
+  return target;
+}
+
 Target host_target() {
   if (const char* name = std::getenv("HOTLOOP_TARGET"); name != nullptr && *name != '\0') {
     Target target = target_named(name);

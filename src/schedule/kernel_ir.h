@@ -263,6 +263,7 @@ struct Target {
 };
 Target target_named(const std::string& name);  // UserError for an unknown name
 Target host_target();                          // the best one this machine runs
+Target with_caches_of_host(Target target);
 
 struct Program {
   std::string name;
