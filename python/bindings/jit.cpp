@@ -276,23 +276,33 @@ nb::object rebound_jit(nb::handle self, nb::handle first) {
   return made;
 }
 
-CompileOptions options_of(const std::string& device, nb::object threads, const std::string& backend,
-                          const std::string& target, const std::vector<std::string>& disabled_passes, bool keep_source,
-                          const std::string& dispatch, const std::string& dot_precision) {
+// The option of that name: its values are strings.
+std::string option_of(nb::handle value, const char* name) {
+  if (!nb::isinstance<nb::str>(value))
+    throw UserError("jit", std::string(name) + " must be a string", nb::cast<std::string>(nb::repr(value)));
+  return nb::cast<std::string>(value);
+}
+
+CompileOptions options_of(nb::object device, nb::object threads, nb::object backend, nb::object target,
+                          const std::vector<std::string>& disabled_passes, nb::object keep_source, nb::object dispatch,
+                          nb::object dot_precision) {
   CompileOptions options;
-  options.device = device;
+  options.device = option_of(device, "device");
   const std::int64_t given = threads.is_none() ? -1 : integer_of(threads, "jit", "threads");
   if (!threads.is_none() && (given < 0 || given > std::numeric_limits<int>::max()))
     throw UserError("jit", "threads must be None or not negative", std::to_string(given), "0 for all cores");
   options.threads = static_cast<int>(given);
-  options.backend = backend;
-  options.target = target;
+  options.backend = option_of(backend, "backend");
+  options.target = option_of(target, "target");
   options.disabled_passes = disabled_passes;
-  options.keep_source = keep_source;
-  options.dispatch = dispatch;
-  if (dot_precision != "float32" && dot_precision != "bfloat16")
-    throw UserError("jit", "dot_precision must be 'float32' or 'bfloat16'", "'" + dot_precision + "'");
-  options.dot_precision = dot_precision == "bfloat16" ? "bf16" : "f32";
+  if (!nb::isinstance<nb::bool_>(keep_source))
+    throw UserError("jit", "keep_source must be True or False", nb::cast<std::string>(nb::repr(keep_source)));
+  options.keep_source = nb::cast<bool>(keep_source);
+  options.dispatch = option_of(dispatch, "dispatch");
+  const std::string precision = option_of(dot_precision, "dot_precision");
+  if (precision != "float32" && precision != "bfloat16")
+    throw UserError("jit", "dot_precision must be 'float32' or 'bfloat16'", "'" + precision + "'");
+  options.dot_precision = precision == "bfloat16" ? "bf16" : "f32";
   return options;
 }
 
@@ -359,10 +369,10 @@ void bind_jit(nb::module_& m) {
   if (g_type == nullptr) throw nb::python_error();
   m.attr("CompiledFunction") = nb::handle(g_type);
   nb::class_<CompileOptions>(m, "CompileOptions");
-  m.def("options", &options_of, nb::arg("device") = "auto", nb::arg("threads") = nb::none(),
-        nb::arg("backend") = "llvm", nb::arg("target") = "host",
-        nb::arg("disabled_passes") = std::vector<std::string>{}, nb::arg("keep_source") = false,
-        nb::arg("dispatch") = "fused", nb::arg("dot_precision") = "float32");
+  m.def("options", &options_of, nb::arg("device").none() = "auto", nb::arg("threads") = nb::none(),
+        nb::arg("backend").none() = "llvm", nb::arg("target").none() = "host",
+        nb::arg("disabled_passes") = std::vector<std::string>{}, nb::arg("keep_source").none() = false,
+        nb::arg("dispatch").none() = "fused", nb::arg("dot_precision").none() = "float32");
   m.def("jit", &make_jit, nb::arg("fn"), nb::arg("name"), nb::arg("static_positions"), nb::arg("static_names"),
         nb::arg("num_arrays").none(), nb::arg("options"), nb::arg("donated_positions") = std::vector<std::size_t>{},
         nb::arg("donated_names") = std::vector<nb::object>{});

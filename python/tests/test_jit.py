@@ -159,6 +159,10 @@ def test_leaked_tracer():
     (lambda: hl.jit(lambda x: x, static_argnames="y"), "[jit] static_argnames must be parameters of the function. Received: 'y'. Try: one of ['x']."),
     (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: an int."),
     (lambda: hl.jit(lambda x: x, threads=-1), "[jit] threads must be None or not negative. Received: -1. Try: 0 for all cores."),
+    (lambda: hl.jit(lambda x: x, device=3), "[jit] device must be a string. Received: 3."),
+    (lambda: hl.jit(lambda x: x, backend=None), "[jit] backend must be a string. Received: None."),
+    (lambda: hl.jit(lambda x: x, keep_source=1), "[jit] keep_source must be True or False. Received: 1."),
+    (lambda: hl.jit(lambda x: x, dot_precision=np.float32), "[jit] dot_precision must be a string. Received: <class 'numpy.float32'>."),
     (lambda: hl.add(np.ones(3), np.ones(4)), "[add] shapes must broadcast: from the last axis on, extents are equal or 1. Received: f64[3], f64[4]. Try: reshape() or expand_dims() an operand."),
 ])  # fmt: skip
 def test_errors(call, message):
