@@ -33,7 +33,7 @@ std::string key_of(const Dot& dot) {
 bool is_small(const Dot& dot) {
   constexpr std::int64_t most_vectors = 24, most_steps = 96;
   if (!dot.m.is_static()) return false;
-  const std::int64_t lanes = dot.n.bound == 1 ? 1 : lanes_of(dot.dtype);
+  const std::int64_t lanes = lanes_for_columns(dot, true);
   const std::int64_t vectors = dot.m.bound * ((dot.n.bound + lanes - 1) / lanes);
   std::int64_t steps = 0;
   for (const DotSegment& s : dot.segments) {
