@@ -3,12 +3,6 @@
 
 #include "schedule/lower_math.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cstring>
-#include <numeric>
-
 namespace hotloop::kernel {
 namespace {
 
@@ -240,148 +234,6 @@ TEST_P(LlvmMaps, TailsOfAWorkersOwnRowsAreWholeVectors) {
   }
 }
 
-// A number that some lanes want, as of a slope that is padded, is read once; nowhere if no lane does.
-TEST_P(LlvmMaps, OneAddressForSomeLanesIsNoGather) {
-  for (const DType dtype : {f32, f64})
-    for (const std::int64_t n : {3, 4, 16, 21}) {
-      constexpr std::int64_t rows = 8;
-      ProgramBuilder p(target());
-      const int x = p.argument(dtype, rows), y = p.result(dtype, rows * n);
-      const Var r = p.var("r"), i = p.var("i");
-      MapBuilder m({{r, {rows, -1}}, {i, {n, -1}}}, 2, 1);
-      const int after = m.op(ScalarOp::Gt, DType::Bool, m.index(i32, Affine::of(i)), m.constant<std::int32_t>(1));
-      const int inside = m.op(ScalarOp::Lt, DType::Bool, m.index(i32, Affine::of(r)), m.constant<std::int32_t>(6));
-      // Of the last two rows the address is outside the buffer.
-      const int wanted = m.load(dtype, at(x, Affine::of(r) + 2), m.op(ScalarOp::And, DType::Bool, after, inside));
-      m.store(dtype, at(y, Affine::of(r, n) + Affine::of(i)), wanted);
-      p.add(m.build());
-      check(p.build());
-      if (HasFatalFailure()) return;
-      const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
-      EXPECT_EQ(source.find("masked.gather"), std::string::npos) << n << source;
-    }
-}
-
-// `n` elements that lie against the end of accessible memory, or against its beginning.
-Array beside_a_guard(DType dtype, std::int64_t n, bool at_end, std::mt19937& random) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)),
-             bytes = static_cast<std::size_t>(n) * size_of(dtype);
-  char* pages = static_cast<char*>(mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  EXPECT_LE(bytes, page);
-  EXPECT_EQ(mprotect(pages + page, page, PROT_READ | PROT_WRITE), 0);
-  char* first = pages + (at_end ? 2 * page - bytes : page);
-  const Array values = random_values(dtype, n, random);
-  std::memcpy(first, values.raw(), bytes);
-  return Array::wrap(dtype, Shape{n}, std::shared_ptr<void>(first, [=](void*) { munmap(pages, 3 * page); }));
-}
-
-// Every third element, say, by whole vectors and moves between registers, where they hold enough of them; and nothing beyond the
-// first and the last element is read.
-TEST_P(LlvmMaps, ElementsAFewApart) {
-  std::mt19937 random(5);
-  for (const DType dtype : {f32, f64}) {
-    for (const std::int64_t stride : {2, 3, 4, 7, -2, -3}) {
-      for (const std::int64_t n : {2, 5, 15, 16, 33, 45}) {
-        ProgramBuilder p(target());
-        const std::int64_t span = (n - 1) * std::abs(stride) + 1;
-        const int x = p.argument(dtype, span), y = p.argument(dtype, span), z = p.result(dtype, n);
-        const Var i = p.var("i");
-        MapBuilder m({{i, {n, -1}}}, 1, 0);
-        const Affine place = Affine::of(i, stride) + (stride < 0 ? span - 1 : 0);
-        const int a = m.load(dtype, at(x, place)), b = m.load(dtype, at(y, place));
-        m.store(dtype, at(z, Affine::of(i)), m.op(ScalarOp::Fma, dtype, a, b, a));
-        p.add(m.build());
-        const Program program = p.build();
-        check(program, {1}, 1, {beside_a_guard(dtype, span, true, random), beside_a_guard(dtype, span, false, random)});
-        if (HasFatalFailure()) return;
-        const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
-        if (program.target.name == "avx512" && std::abs(stride) <= 4)
-          EXPECT_EQ(source.find("masked.gather"), std::string::npos) << stride << ' ' << n << source;
-      }
-    }
-  }
-}
-
-// The same of rows whose number is known at run time: of the last ones only what is there is read.
-TEST_P(LlvmMaps, ElementsAFewApartOfRunTimeRows) {
-  std::mt19937 random(7);
-  for (const DType dtype : {f32, f64}) {
-    for (const std::int64_t stride : {2, 3, 4}) {
-      for (const std::int64_t most : {2, 9, 16, 24, 33}) {
-        ProgramBuilder p(target(), most);
-        const std::int64_t span = (most - 1) * stride + 1;
-        const int x = p.argument(dtype, span), z = p.result(dtype, most), sum = p.result(dtype, 1);
-        const Var i = p.var("i"), j = p.var("j");
-        MapBuilder m({{i, {most, rows_var}}}, 1, 0);
-        const int a = m.load(dtype, at(x, Affine::of(i, stride)));
-        m.store(dtype, at(z, Affine::of(i)), m.op(ScalarOp::Mul, dtype, a, a));
-        p.add(m.build());
-        MapBuilder r({{j, {most, rows_var}}}, 0, 0);
-        const int b = r.load(dtype, at(x, Affine::of(j, stride)));
-        r.store(dtype, at(sum, Affine(0)), r.reduced(ScalarOp::Add, dtype, b));
-        p.add(r.build(true));
-        const Program program = p.build();
-        std::vector<std::int64_t> rows(static_cast<std::size_t>(most + 1));
-        std::iota(rows.begin(), rows.end(), 0);
-        check(program, rows, 1, {beside_a_guard(dtype, span, true, random)});
-        if (HasFatalFailure()) return;
-        const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
-        if (program.target.name == "avx512")
-          EXPECT_EQ(source.find("masked.gather"), std::string::npos) << stride << ' ' << most << source;
-      }
-    }
-  }
-}
-
-// What one condition lets a whole row read, where rows end within a vector: nothing behind the last row is touched.
-TEST_P(LlvmMaps, ATailUnderOneCondition) {
-  std::mt19937 random(6);
-  for (const DType dtype : {f32, f64})
-    for (const std::int64_t n : {3, 5, 7, 11}) {
-      constexpr std::int64_t rows = 6, present = 3;
-      ProgramBuilder p(target());
-      const int x = p.argument(dtype, present * n), y = p.result(dtype, rows * n), z = p.result(dtype, rows * n);
-      const Var r = p.var("r"), i = p.var("i");
-      MapBuilder m({{r, {rows, -1}}, {i, {n, -1}}}, 2, 1);
-      const int inside =
-          m.op(ScalarOp::Lt, DType::Bool, m.index(i32, Affine::of(r)), m.constant<std::int32_t>(present));
-      const Affine place = Affine::of(r, n) + Affine::of(i);
-      const int value = m.load(dtype, at(x, place), inside);
-      m.store(dtype, at(y, place), value);
-      m.store(dtype, at(z, place), value, inside);
-      p.add(m.build());
-      check(p.build(), {1}, 1, {beside_a_guard(dtype, present * n, true, random)});
-      if (HasFatalFailure()) return;
-    }
-}
-
-// Differences of the coordinates of points, each divided by a number of the pair: three of sixteen lanes a row, if rows did not fill vectors.
-TEST_P(LlvmMaps, CoordinatesOfPairsFillVectors) {
-  for (const DType dtype : {f32, f64}) {
-    for (const std::int64_t width : {2, 3, 5, 7}) {
-      for (const std::int64_t points : {3, 17, 32}) {
-        ProgramBuilder p(target());
-        const int x = p.argument(dtype, points * width), r = p.argument(dtype, points * points),
-                  y = p.result(dtype, points * points * width);
-        const Var i = p.var("i"), j = p.var("j"), c = p.var("c");
-        MapBuilder m({{i, {points, -1}}, {j, {points, -1}}, {c, {width, -1}}}, 3, 2);
-        const int of_j = m.load(dtype, at(x, Affine::of(j, width) + Affine::of(c))),
-                  of_i = m.load(dtype, at(x, Affine::of(i, width) + Affine::of(c))),
-                  of_pair = m.load(dtype, at(r, Affine::of(i, points) + Affine::of(j)));
-        m.store(dtype, at(y, Affine::of(i, points * width) + Affine::of(j, width) + Affine::of(c)),
-                m.op(ScalarOp::Div, dtype, m.op(ScalarOp::Sub, dtype, of_j, of_i), of_pair));
-        p.add(m.build());
-        check(p.build());
-        if (HasFatalFailure()) return;
-        if (dtype != f32 || width != 3 || points != 32 || GetParam() != std::string("avx512")) continue;
-        const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
-        EXPECT_EQ(source.find("masked.gather"), std::string::npos);
-        EXPECT_EQ(source.find("masked.store"), std::string::npos) << "96 numbers a point fill vectors";
-      }
-    }
-  }
-}
-
 // The chain of a function is as long as what a processor looks ahead: two vectors go through it side by side, where whole pairs of vectors are
 // known, and an instruction of the one is followed by that of the other.
 TEST_P(LlvmMaps, TwoVectorsGoThroughAFunctionSideBySide) {
@@ -406,28 +258,6 @@ TEST_P(LlvmMaps, TwoVectorsGoThroughAFunctionSideBySide) {
   };
   EXPECT_EQ(loads_before_the_first_division(64), 2);
   EXPECT_EQ(loads_before_the_first_division(8), 1);
-}
-
-// What is only turned is gathered number by number whichever way vectors run, so they are full: eight of sixteen lanes a row otherwise.
-TEST_P(LlvmMaps, NarrowRowsOfWhatIsTurnedFillVectors) {
-  for (const DType dtype : {f32, f64}) {
-    for (const std::int64_t n : {2, 3, 4, 8}) {
-      constexpr std::int64_t rows = 128;
-      ProgramBuilder p(target());
-      const int x = p.argument(dtype, rows * n), y = p.result(dtype, rows * n);
-      const Var i = p.var("i"), j = p.var("j");
-      MapBuilder m({{i, {rows, -1}}, {j, {n, -1}}}, 2, 1);
-      const int a = m.load(dtype, at(x, Affine::of(i) + Affine::of(j, rows)));
-      m.store(dtype, at(y, Affine::of(i, n) + Affine::of(j)),
-              m.op(ScalarOp::Div, dtype, a, m.op(ScalarOp::Fma, dtype, a, a, a)));
-      p.add(m.build());
-      check(p.build());
-      if (HasFatalFailure()) return;
-      if (dtype != f32 || n != 8 || GetParam() != std::string("avx512")) continue;
-      const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
-      EXPECT_NE(source.find("store <16 x float>"), std::string::npos);
-    }
-  }
 }
 
 TEST_P(LlvmMaps, IndirectAccess) {
