@@ -111,7 +111,7 @@ inline std::vector<Array> run_between_guards(const Graph& graph, std::span<const
                                              bool at_end, std::int64_t rows = 0,
                                              std::vector<ValueType> output_types = {}) {
   if (options.target == "host") options.target = kernel::host_target().name;
-  runtime::Lowered lowered = runtime::lower(graph, options);
+  runtime::Lowered lowered = runtime::lower(graph, options, kernel::target_named(options.target));
   kernel::Program& program = lowered.program;
   GuardedMemory outside, shared, worker;
   for (kernel::Buffer& b : program.buffers) {

@@ -121,7 +121,7 @@ class Reference {
   }
 
   void run(const Pack& pack) {
-    const std::int64_t panel = program_.target.panel(pack.dtype), lanes = lanes_of(pack.dtype);
+    const std::int64_t panel = pack.panel, lanes = lanes_of(pack.dtype);
     for (std::int64_t n0 = 0; n0 < pack.n; n0 += panel) {
       const std::int64_t columns = std::min(panel, pack.n - n0), width = (columns + lanes - 1) / lanes * lanes;
       for (std::int64_t k = 0; k < pack.k; ++k) {
@@ -134,15 +134,13 @@ class Reference {
   }
 
   template <class T> void dot(const Dot& d) {
-    const std::int64_t panel = program_.target.panel(d.dtype), lanes = lanes_of(d.dtype);
+    const std::int64_t lanes = lanes_of(d.dtype);
     for (std::int64_t m = 0; m < value(d.m); ++m) {
       for (std::int64_t n = 0; n < d.n.bound; ++n) {
         T sum = d.init ? as<T>(read(d.init->buffer, value(d.init->index) + m * d.init_m + n * d.init_n)) : T(0);
         for (const DotSegment& s : d.segments) {
           std::int64_t depth = 1;
           for (const KDim& k : s.k) depth *= value(k.extent);
-          const std::int64_t n0 = n / panel * panel, columns = std::min(panel, d.n.bound - n0);
-          const std::int64_t width = (columns + lanes - 1) / lanes * lanes;
           for (std::int64_t flat = 0; flat < depth; ++flat) {
             std::int64_t a = value(s.a.index) + m * s.a_m, b = value(s.b.index) + n * s.b_n, rest = flat;
             for (std::size_t i = s.k.size(); i-- > 0;) {
@@ -151,7 +149,11 @@ class Reference {
               b += rest % extent * s.k[i].b_stride;
               rest /= extent;
             }
-            if (s.packed) b = value(s.b.index) + n0 * depth + flat * width + (n - n0);
+            if (s.packed()) {
+              const std::int64_t n0 = n / s.panel * s.panel, columns = std::min(s.panel, d.n.bound - n0);
+              const std::int64_t width = (columns + lanes - 1) / lanes * lanes;
+              b = value(s.b.index) + n0 * depth + flat * width + (n - n0);
+            }
             const auto add = [&](T x, T y) { sum = program_.target.has_fma ? std::fma(x, y, sum) : x * y + sum; };
             const Bits left = read(s.a.buffer, a), right = read(s.b.buffer, b);
             if (!d.pairs) {

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernel_builder.h"
 #include "kernel_reference.h"
+#include "schedule/column_walk.h"
 
 namespace hotloop::kernel {
 
@@ -40,7 +42,7 @@ struct DotCase {
   std::int64_t m = 1, n = 1;
   std::vector<std::int64_t> k;  // one number a segment
   bool packed = false, init = true, run_time_m = false;
-  std::int64_t b_n = 1, c_n = 1;
+  std::int64_t b_n = 1, c_n = 1, panel = 0;  // vectors of a panel; 0: the target's for so many rows
 };
 
 inline Program dot_program(const Target& target, const DotCase& c) {
@@ -70,10 +72,14 @@ inline Program dot_program(const Target& target, const DotCase& c) {
       pack.n_stride = b_n;
       pack.k = k;
       pack.n = c.n;
+      pack.panel = c.panel > 0
+                       ? c.panel * lanes
+                       : panel_columns(target, {c.dtype, dot.m, c.n,
+                                                std::accumulate(c.k.begin(), c.k.end(), std::int64_t{0}), true});
       pack.target = p.shared(c.dtype, k * width);
       pack.dtype = c.dtype;
       segment.b = at(pack.target);
-      segment.packed = true;
+      segment.panel = pack.panel;
       p.add(Single{{{pack}}});
       p.add(Barrier{});
     }

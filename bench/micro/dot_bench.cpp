@@ -11,6 +11,7 @@
 #include <string>
 
 #include "kernel_builder.h"
+#include "schedule/column_walk.h"
 #include "schedule/lower_math.h"
 
 using namespace hotloop;
@@ -89,8 +90,12 @@ void bench_dot(const Target& target, const Shape3& s) {
   dot.dtype = s.dtype;
   dot.m = {s.m, s.run_time_m ? rows_var : -1};
   dot.n = {s.n, -1};
-  dot.segments.push_back(
-      {at(a), at(b), s.a_transposed ? 1 : s.k, 1, {{{s.k, -1}, s.a_transposed ? s.m : 1, s.n}}, s.packed});
+  dot.segments.push_back({at(a),
+                          at(b),
+                          s.a_transposed ? 1 : s.k,
+                          1,
+                          {{{s.k, -1}, s.a_transposed ? s.m : 1, s.n}},
+                          s.packed ? panel_columns(target, {s.dtype, dot.m, s.n, s.k, true}) : 0});
   dot.c = at(c);
   dot.c_m = s.n;
   p.add(dot);

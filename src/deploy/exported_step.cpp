@@ -99,13 +99,13 @@ ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, st
   for (const Level& level : chosen) {
     CompileOptions compile_options;
     compile_options.target = level.target;
+    kernel::Target target = kernel::target_named(compile_options.target);
+    if (options.target == "host") target = kernel::with_caches_of_host(target);
     const runtime::BoundProgram bound = runtime::bind_program("export", *step.graph, step.bound, compile_options);
     Variant variant;
     variant.level = level.name;
-    variant.step.program = runtime::lower(*bound.run, compile_options).program;
-    if (options.target == "host")
-      variant.step.program.target = kernel::with_caches_of_host(variant.step.program.target);
-    variant.prepare.program = runtime::lower(*bound.prepare_graph, compile_options).program;
+    variant.step.program = runtime::lower(*bound.run, compile_options, target).program;
+    variant.prepare.program = runtime::lower(*bound.prepare_graph, compile_options, target).program;
     variant.prepared = bound.prepared;
     variant.prepared_bytes = lay_out(variant.prepared, variant.offsets);
     out.variants.push_back(std::move(variant));

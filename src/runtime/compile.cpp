@@ -171,9 +171,9 @@ std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::
 
 std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {
   const CompileOptions& options = impl.options;
-  runtime::Lowered lowered = runtime::lower(graph, options, [&](const char* stage) { watch.lap(stage); });
+  const kernel::Target target = kernel::with_caches_of_host(kernel::target_named(options.target));
+  runtime::Lowered lowered = runtime::lower(graph, options, target, [&](const char* stage) { watch.lap(stage); });
   kernel::Program& program = lowered.program;
-  program.target = kernel::with_caches_of_host(program.target);
   impl.graph = lowered.graph;
   impl.in_place = program.in_place;
   impl.pass_lines = summary_of(lowered.reports);

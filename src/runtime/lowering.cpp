@@ -23,12 +23,13 @@ passes::PassOptions pass_options_of(const CompileOptions& options) {
   return result;
 }
 
-Lowered lower(const Graph& graph, const CompileOptions& options, const std::function<void(const char*)>& lap) {
+Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::Target& target,
+              const std::function<void(const char*)>& lap) {
   Lowered result;
   result.graph = passes::optimize(graph, pass_options_of(options), &result.reports);
   if (lap) lap("passes");
   ScheduleOptions schedule_options;
-  schedule_options.target = kernel::target_named(options.target);
+  schedule_options.target = target;
   schedule_options.batch_axes = options.batch_axes;
   schedule_options.variable_rows = !options.batch_axes.empty();
   schedule_options.num_workers = options.threads;

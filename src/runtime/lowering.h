@@ -19,8 +19,9 @@ struct Lowered {
   kernel::Program program;
   std::vector<passes::PassReport> reports;
 };
-// Of `options`: target (a name, not "host"), threads, batch_axes, disabled_passes. `lap` is told when a stage ends.
-Lowered lower(const Graph& graph, const CompileOptions& options, const std::function<void(const char*)>& lap = {});
+// Of `options`: threads, batch_axes, disabled_passes. `lap` is told when a stage ends.
+Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::Target& target,
+              const std::function<void(const char*)>& lap = {});
 
 // What compile_bound() and the exporter start from: the program that is left when the bound inputs are worked in, and the arrays it
 // takes after the inputs that are not bound, laid out for the target. `options.batch_axes` has an entry for each input of `graph`, or none; `where` names the

@@ -70,15 +70,13 @@ template <class D, class F> void each_access_of_dot(D& dot, const F& f) {
   for (auto& s : dot.segments) {
     U a{.access = &s.a, .dtype = factor, .writes = false, .strides = {{dot.m, &s.a_m}}};
     U b{.access = &s.b, .dtype = factor, .writes = false, .strides = {{dot.n, &s.b_n}}};
-    std::int64_t depth = 1;
     for (auto& k : s.k) {
       a.strides.push_back({k.extent, &k.a_stride});
       b.strides.push_back({k.extent, &k.b_stride});
-      depth *= k.extent.bound;
     }
-    if (s.packed) {
+    if (s.packed()) {
       b.strides.clear();
-      b.panels = depth * columns;
+      b.panels = s.depth() * columns;
     }
     f(std::move(a));
     f(std::move(b));

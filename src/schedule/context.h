@@ -84,7 +84,7 @@ class LoweringContext {
     Storage source;
     std::int64_t k, n, k_stride, n_stride;
     int buffer;
-    bool is_copy = false;  // row by row along k, not in panels
+    std::int64_t panel = 0;  // columns of its panels; 0: row by row along k
   };
   // A factor laid out anew as pairs, or rounded (`halved` -1), of a value of this shape.
   struct FactorKey {

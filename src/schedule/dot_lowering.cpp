@@ -4,6 +4,7 @@
 
 #include "hotloop/error.h"
 #include "ir/op_def.h"
+#include "schedule/column_walk.h"
 #include "schedule/dot_factors.h"
 #include "schedule/dot_plan.h"
 
@@ -51,7 +52,7 @@ class DotLowering {
       HOTLOOP_CHECK(a && b, "operands of a dot are in memory");
       a_.push_back(*a);
       b_.push_back(*b);
-      in_panels_.push_back(panels.has_value());
+      panel_.push_back(panels ? panels->strides[0] : 0);
     }
     if (accumulate)
       init_ = target;
@@ -72,14 +73,15 @@ class DotLowering {
   void round_factors(kernel::Block& before);
   Storage rounded(Value v, const Storage& source, int halved, kernel::Block& before, std::size_t& region);
   void make_contiguous(Storage& source, std::int64_t& k_stride, std::int64_t k, std::vector<NestAxis>& axes, bool is_a);
-  bool try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n, kernel::Block& before);
+  void try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n, std::int64_t panel,
+                kernel::Block& before);
 
   LoweringContext& context_;
   const DotPlan& plan_;
   const Storage& target_;
   bool swap_;
   std::vector<Storage> a_, b_;
-  std::vector<bool> in_panels_;  // b_ lies in panels already
+  std::vector<std::int64_t> panel_;  // columns of the panels that b_ lies in already; 0: it does not
   // Of factors in bfloat16: which contracted axis is halved (see DotFactor), a number in the lists of DotShape, none where they are only rounded;
   // and the region before which b_ is laid out.
   std::vector<std::size_t> halved_, b_region_;
@@ -292,7 +294,7 @@ void DotLowering::make_contiguous(Storage& source, std::int64_t& k_stride, std::
   LoweringContext::Region& region = context_.regions[at];
   int buffer = -1;
   for (const LoweringContext::PackKey& p : region.packs)
-    if (p.is_copy && p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == n_stride)
+    if (p.panel == 0 && p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == n_stride)
       buffer = p.buffer;
   if (buffer < 0) {
     buffer = context_.new_buffer("rows", plan_.result.dtype(), n * k, kernel::Space::Shared);
@@ -307,7 +309,7 @@ void DotLowering::make_contiguous(Storage& source, std::int64_t& k_stride, std::
                    kernel::store_instr(plan_.result.dtype(), {buffer, Affine::of(i, k) + Affine::of(j), {}}, 0)};
     copy.body_end = 2;
     region.before.push_back({copy});
-    region.packs.push_back({source, k, n, k_stride, n_stride, buffer, true});
+    region.packs.push_back({source, k, n, k_stride, n_stride, buffer});
   }
   source.buffer = buffer;
   source.offset = 0;
@@ -379,25 +381,27 @@ kernel::Block DotLowering::run_narrow() {
   return {{map}};
 }
 
-bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n,
-                           kernel::Block& before) {
-  if (segment.k.size() != 1 || !segment.k[0].extent.is_static()) return false;
+void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n,
+                           std::int64_t panel, kernel::Block& before) {
+  if (segment.k.size() != 1 || !segment.k[0].extent.is_static()) return;
   const bool repeated = context_.in_tile() || context_.loop_depth > 0;
   const Storage& source = b_[term];
   // Inside the outermost region a pack is made again and again, which strided columns are worth.
   std::vector<LoweringContext::Region>& regions = context_.regions;
   const std::size_t at = b_region_.empty() ? region_of(source) : b_region_[term];
   const bool invariant = at < regions.size() && (at == 0 || (!context_.in_tile() && b_n != 1 && n > 1));
-  if (repeated ? !invariant : b_n == 1 || n == 1) return false;
+  if (repeated ? !invariant : b_n == 1 || n == 1) return;
   const std::int64_t k = segment.k[0].extent.bound, k_stride = segment.k[0].b_stride;
-  if (repeated)
-    for (const auto& p : regions[at].packs)
-      if (!p.is_copy && p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == b_n) {
-        segment.b = {p.buffer, 0, {}};
-        return segment.packed = true;
-      }
   const DType dtype = context_.program.buffers[static_cast<std::size_t>(source.buffer)].dtype;
   const std::int64_t lanes = kernel::lanes_of(dtype);
+  segment.panel = panel;
+  if (repeated)
+    for (const auto& p : regions[at].packs)
+      if (p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == b_n &&
+          p.panel == panel) {
+        segment.b = {p.buffer, 0, {}};
+        return;
+      }
   const int buffer =
       context_.new_buffer("packed", dtype, k * ((n + lanes - 1) / lanes * lanes),
                           context_.in_tile() && !repeated ? kernel::Space::Worker : kernel::Space::Shared);
@@ -407,12 +411,12 @@ bool DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
   pack.n_stride = b_n;
   pack.k = k;
   pack.n = n;
+  pack.panel = panel;
   pack.target = buffer;
   pack.dtype = dtype;
   (repeated ? regions[at].before : before).push_back({pack});
-  if (repeated) regions[at].packs.push_back({source, k, n, k_stride, b_n, buffer});
+  if (repeated) regions[at].packs.push_back({source, k, n, k_stride, b_n, buffer, panel});
   segment.b = {buffer, 0, {}};
-  return segment.packed = true;
 }
 
 kernel::Block DotLowering::run() {
@@ -461,10 +465,15 @@ kernel::Block DotLowering::run() {
     segment.a_m = m.a[t];
     segment.b_n = n.b[t];
     segment.k = contraction(t);
-    const bool nested = std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; });
-    segment.packed = in_panels_[t];
-    if (!nested && !segment.packed) try_pack(t, segment, n.extent.bound, n.b[t], before);
+    segment.panel = panel_[t];
     dot.segments.push_back(std::move(segment));
+  }
+  const std::int64_t panel = dot.panel() > 0 ? dot.panel()
+                                             : kernel::panel_columns(context_.options().target,
+                                                                     kernel::shape_of(dot, context_.loop_depth > 0));
+  for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
+    const bool nested = std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; });
+    if (!nested && !dot.segments[t].packed()) try_pack(t, dot.segments[t], n.extent.bound, n.b[t], panel, before);
   }
   kernel::Block block;
   // Loops over the remaining axes, innermost last.

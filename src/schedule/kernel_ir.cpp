@@ -164,6 +164,18 @@ int contiguous_dim(const Map& map, const Access& access) {
   return last;
 }
 
+std::int64_t DotSegment::depth() const {
+  std::int64_t steps = 1;
+  for (const KDim& dim : k) steps *= dim.extent.bound;
+  return steps;
+}
+
+std::int64_t Dot::panel() const {
+  std::int64_t columns = 0;
+  for (const DotSegment& s : segments) columns = std::max(columns, s.panel);
+  return columns;
+}
+
 Target target_named(const std::string& name) {
   std::vector<std::string> names;
   for (const Target& target : all_targets()) {

@@ -159,7 +159,9 @@ struct DotSegment {
   Access a, b;
   std::int64_t a_m = 0, b_n = 0;  // strides, elements; b_n is ignored when packed
   std::vector<KDim> k;            // at most 3, outermost first
-  bool packed = false;            // b is in the panel layout of Pack (k's b_strides are ignored)
+  std::int64_t panel = 0;         // of Pack's panels, which b lies in (k's b_strides are ignored); 0: b is not packed
+  bool packed() const { return panel > 0; }
+  std::int64_t depth() const;  // steps along all of k
 };
 struct Dot {
   std::string name;
@@ -171,15 +173,16 @@ struct Dot {
   std::int64_t init_m = 0, init_n = 0;
   Access c;
   std::int64_t c_m = 0, c_n = 1;
+  std::int64_t panel() const;  // columns of the panels of its packed segments; 0: none is
 };
 
-// Copies B[k,n] into panels: columns are cut into panels of Target::panel(dtype) columns; the last one is narrower, rounded up to
-// whole logical vectors and zero-filled. Panel p (first column n0 = p * panel, width w) starts at element n0 * K
+// Copies B[k,n] into panels: columns are cut into panels of `panel` columns, whole logical vectors; the last one is narrower, rounded up to
+// whole vectors and zero-filled. Panel p (first column n0 = p * panel, width w) starts at element n0 * K
 // and holds row k at k * w. Size: K * round_up(n, lanes) elements.
 struct Pack {
   Access source;
   std::int64_t k_stride = 0, n_stride = 0;
-  std::int64_t k = 0, n = 0;
+  std::int64_t k = 0, n = 0, panel = 0;
   int target = -1;  // buffer
   DType dtype = DType::F32;
   bool split = false;  // outside Grid and Single: the panels are divided among the workers
@@ -259,7 +262,7 @@ struct Target {
   // The first cache of the machine that runs the code; where it is not known, with AVX-512 rather 48 KB than the 32 KB that every processor
   // has. It decides in which order numbers are read, never a result.
   std::int64_t l1_bytes_there = 48 << 10;
-  int panel(DType d) const { return dot_vectors * lanes_of(d); }
+  int panel(DType d) const { return dot_vectors * lanes_of(d); }  // columns of a register tile
 };
 Target target_named(const std::string& name);  // UserError for an unknown name
 Target host_target();                          // the best one this machine runs

@@ -174,7 +174,7 @@ class Printer {
     }
     for (const DotSegment& s : dot.segments) {
       std::string text = "a = " + access(s.a) + " m " + std::to_string(s.a_m) + "; b = " + access(s.b);
-      text += s.packed ? " packed" : " n " + std::to_string(s.b_n);
+      text += s.packed() ? " packed " + std::to_string(s.panel) : " n " + std::to_string(s.b_n);
       text += "; k (";
       for (std::size_t i = 0; i < s.k.size(); ++i) {
         text += (i == 0 ? "" : ", ") + extent(s.k[i].extent) + ": a " + std::to_string(s.k[i].a_stride) + " b " +
@@ -188,7 +188,8 @@ class Printer {
   void print_node(const Pack& pack) {
     line("pack " + std::string(name_of(pack.dtype)) + " " + buffer(pack.target) + " = " + access(pack.source) + " k " +
          std::to_string(pack.k) + " stride " + std::to_string(pack.k_stride) + ", n " + std::to_string(pack.n) +
-         " stride " + std::to_string(pack.n_stride) + (pack.split ? " split" : ""));
+         " stride " + std::to_string(pack.n_stride) + ", panels of " + std::to_string(pack.panel) +
+         (pack.split ? " split" : ""));
   }
 
   void print_node(const For& loop) {

@@ -384,6 +384,8 @@ class Verifier {
     const bool proves = (dot.m.is_static() || tile_high) && dot.m.bound > 0 && dot.n.bound > 0;
     for (const DotSegment& s : dot.segments) {
       check(s.k.size() <= 3, "a segment has at most 3 dims of k");
+      check(s.panel % lanes_of(dot.dtype) == 0, "panels are whole logical vectors");
+      check(!s.packed() || s.panel == dot.panel(), "packed segments have panels of one width");
       for (const KDim& k : s.k) verify_extent(k.extent);
     }
     for_each_access(dot, [&](const Use& use) {
@@ -398,6 +400,7 @@ class Verifier {
     check(pack.k >= 0 && pack.n >= 0, "its extents must not be negative");
     check(!pack.split || place == Place::Outside, "only a Pack outside Grid and Single is split");
     check(is_float(pack.dtype) || pack.dtype == DType::U32, "it is defined for floats and pairs of bfloat16");
+    check(pack.panel > 0 && pack.panel % lanes_of(pack.dtype) == 0, "panels are whole logical vectors");
     check(pack.source.indirect.empty(), "its source is affine");
     for_each_access(pack, [&](const Use& use) {
       const Buffer& buffer = verify_access(*use.access, use.dtype, !is_empty(use), span_of(use));

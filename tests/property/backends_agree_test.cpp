@@ -160,11 +160,11 @@ class Draw {
     const std::int64_t n = 1 + pick(columns), k = 1 + pick(max_rows), lanes = lanes_of(float_);
     Pack pack;
     pack.source = at(inputs_[1]), pack.k = k, pack.n = n, pack.k_stride = columns, pack.n_stride = 1,
-    pack.dtype = float_;
+    pack.panel = pick(2) == 0 ? lanes : host_target().panel(float_), pack.dtype = float_;
     pack.target = builder_.worker(float_, (n + lanes - 1) / lanes * lanes * k);
     Dot d;
     d.name = "packed", d.dtype = float_, d.m = {max_rows, -1}, d.n = {n, -1};
-    d.segments.push_back({at(inputs_[0]), at(pack.target), columns, 0, {{{k, -1}, 1, 0}}, true});
+    d.segments.push_back({at(inputs_[0]), at(pack.target), columns, 0, {{{k, -1}, 1, 0}}, pack.panel});
     d.c = at(builder_.result(float_, size)), d.c_m = columns;
     return {{{pack}, {d}}};
   }

@@ -166,7 +166,7 @@ TEST(Sections, DoNotDependOnTheirOrder) {
     CompileOptions options;
     options.threads = 4;
     options.target = "portable";
-    const kernel::Program program = runtime::lower(*job.graph, options).program;
+    const kernel::Program program = runtime::lower(*job.graph, options, kernel::target_named(options.target)).program;
     ASSERT_NE(kernel::print(program).find("section"), std::string::npos);
     std::vector<std::vector<Array>> results(2);
     for (const bool backwards : {false, true}) {

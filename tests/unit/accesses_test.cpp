@@ -40,15 +40,15 @@ TEST(Accesses, OfEachKindOfStatement) {
   Dot dot;
   dot.m = {3, -1};
   dot.n = {n, -1};
-  dot.segments.push_back({at(0), at(1), 5, 1, {{{5, -1}, 1, n}}, false});
-  dot.segments.push_back({at(2), at(3), 4, 0, {{{4, -1}, 1, 0}}, true});
+  dot.segments.push_back({at(0), at(1), 5, 1, {{{5, -1}, 1, n}}});
+  dot.segments.push_back({at(2), at(3), 4, 0, {{{4, -1}, 1, 0}}, 64});
   dot.init = at(4);
   dot.init_n = 1;
   dot.c = at(5);
   dot.c_m = n;
   EXPECT_EQ(seen(dot), " r0[5x3][1x5] r1[1x20][20x5] r2[4x3][1x4] r3[panels 128] r4[0x3][1x20] w5[20x3][1x20]");
 
-  EXPECT_EQ(seen(Pack{at(1), n, 1, 5, n, 2, f32}), " r1[20x5][1x20] w2[panels 160]");
+  EXPECT_EQ(seen(Pack{at(1), n, 1, 5, n, 64, 2, f32}), " r1[20x5][1x20] w2[panels 160]");
   EXPECT_EQ(seen(Let{3, at(6), DType::I32, 0, 9}), " r6");
   For loop;
   loop.test.push_back({m.build()});
@@ -69,7 +69,7 @@ TEST(Accesses, OfEachKindOfStatement) {
 TEST(Accesses, OfAllStatementsInside) {
   For loop;
   loop.stop = at(0);
-  loop.body = {{Pack{at(1), n, 1, 5, n, 2, f32}}};
+  loop.body = {{Pack{at(1), n, 1, 5, n, 64, 2, f32}}};
   Sections all;
   all.sections.resize(1);
   all.sections[0].body.push_back({loop});

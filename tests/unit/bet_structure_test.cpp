@@ -129,7 +129,7 @@ TEST_P(Bet, TheTrainingStepHasTheShapeOfAHandWrittenOne) {
   const kernel::Dot& forward = *count.dots_in_loops[first];
   EXPECT_EQ(forward.n.bound, 4 * hidden) << "the four gates are one wide dot";
   EXPECT_EQ(forward.segments.size(), projected ? 1u : 2u);
-  for (const kernel::DotSegment& s : forward.segments) EXPECT_TRUE(s.packed);
+  for (const kernel::DotSegment& s : forward.segments) EXPECT_TRUE(s.packed());
   const kernel::Dot& backward = *count.dots_in_loops[first + 1];
   EXPECT_EQ(backward.n.bound, hidden);
   EXPECT_EQ(count.dots_outside.size(), 4u) << "head backward to weight and input; W_ih and W_hh";

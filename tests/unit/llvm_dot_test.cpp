@@ -69,7 +69,7 @@ TEST_P(LlvmDots, DotOverStepsAndRowsInPlace) {
     Dot dot;
     dot.m = {m, -1};
     dot.n = {n, -1};
-    dot.segments.push_back({at(x), at(z), 1, 1, {{{steps, -1}, rows * m, rows * n}, {{rows, rows_var}, m, n}}, false});
+    dot.segments.push_back({at(x), at(z), 1, 1, {{{steps, -1}, rows * m, rows * n}, {{rows, rows_var}, m, n}}});
     dot.init = dot.c = at(w);
     dot.init_m = dot.c_m = n;
     dot.init_n = dot.c_n = 1;
@@ -88,6 +88,26 @@ TEST_P(LlvmDots, DotInParts) {
   }
 }
 
+// One or two rows over a B that leaves the first cache: the walk turns round, with tiles of their own at either end, whole columns or not.
+TEST_P(LlvmDots, DotThatTurns) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t m : {1, 2})
+      for (const std::int64_t n : {251, 325, 512})
+        for (const std::int64_t panel :
+             dtype == f32 ? std::vector<std::int64_t>{0, 1, 2} : std::vector<std::int64_t>{0})
+          for (const std::int64_t turn : {0, 1}) {
+            check(dot_program(target(), {.dtype = dtype,
+                                         .m = m,
+                                         .n = n,
+                                         .k = {8, n / 4},
+                                         .packed = true,
+                                         .init = turn == 0,
+                                         .panel = panel}),
+                  {1}, 1, {}, turn);
+            if (HasFatalFailure()) return;
+          }
+}
+
 // Where tiles of columns are narrow and A leaves the second cache, blocks of it are packed, and all columns pass over one before the next: rows in blocks
 // of two heights, columns that fill no tile, steps that fill no part, segments of unequal length, and steps of a number known at run time.
 TEST_P(LlvmDots, RowsOfALargeProductArePackedInBlocks) {
@@ -103,7 +123,7 @@ TEST_P(LlvmDots, RowsOfALargeProductArePackedInBlocks) {
     dot.m = {m, -1};
     dot.n = {n, -1};
     for (int segment = 0; segment < num_segments; ++segment) {
-      dot.segments.push_back({at(a), at(b), 1, 1, k, false});
+      dot.segments.push_back({at(a), at(b), 1, 1, k});
       dot.segments.back().k[0].extent.bound -= 9 * segment;
     }
     dot.c = at(c);
@@ -184,7 +204,7 @@ TEST_P(LlvmDots, DotNarrowOutputs) {
     Dot dot;
     dot.m = {m, -1};
     dot.n = {n, -1};
-    dot.segments.push_back({at(a), at(b), 1, 1, {{{k, -1}, m, n}}, false});
+    dot.segments.push_back({at(a), at(b), 1, 1, {{{k, -1}, m, n}}});
     dot.c = at(c);
     dot.c_m = n;
     p.add(dot);
@@ -225,7 +245,7 @@ TEST_P(LlvmDots, DotOneColumn) {
       dot.dtype = dtype;
       dot.m = {60, rows_var};
       dot.n = {1, -1};
-      dot.segments.push_back({at(a), at(b), k, 0, {{{k, -1}, 1, 1}}, false});
+      dot.segments.push_back({at(a), at(b), k, 0, {{{k, -1}, 1, 1}}});
       dot.c = at(c);
       dot.c_m = 1;
       dot.c_n = 0;

@@ -132,6 +132,7 @@ TEST_P(SplitPacks, CoverEveryPanel) {
       pack.n_stride = transposed ? k : 1;
       pack.k = k;
       pack.n = columns;
+      pack.panel = transposed ? lanes_of(f32) : target().panel(f32);
       pack.target = builder.shared(f32, k * padded);
       pack.split = true;
       builder.add(pack);
@@ -166,7 +167,7 @@ Program training_step(const char* target, int threads, std::int64_t hidden, std:
   CompileOptions options;
   options.threads = threads;
   options.target = target;
-  return runtime::lower(*step.graph(), options).program;
+  return runtime::lower(*step.graph(), options, kernel::target_named(options.target)).program;
 }
 
 // Of a training step whose weights are large, one worker alone makes nothing large; and workers meet a handful of times. Small weights are one

@@ -301,7 +301,8 @@ TEST(Render, EveryReduction) {
 TEST(Render, DotAndPack) {
   for (const char* target : {"avx512", "avx2", "portable"}) {
     if (host_target().name != "avx512" && std::string(target) == "avx512") continue;
-    for (const std::int64_t n : {3, 16, 70}) {
+    for (const auto& [n, panel] :
+         std::vector<std::pair<std::int64_t, std::int64_t>>{{3, 16}, {16, 64}, {70, 64}, {70, 16}, {70, 32}}) {
       constexpr std::int64_t m = 5, k0 = 2, k1 = 3, k2 = 2, kp = 7;
       ProgramBuilder builder(target_named(target));
       const std::int64_t padded = (n + 15) / 16 * 16;
@@ -310,13 +311,12 @@ TEST(Render, DotAndPack) {
                 init = builder.argument(DType::F32, n);
       const int panels = builder.worker(DType::F32, padded * kp), c = builder.result(DType::F32, m * n);
       Pack pack;
-      pack.source = at(bp), pack.target = panels;
+      pack.source = at(bp), pack.target = panels, pack.panel = panel;
       pack.k = kp, pack.k_stride = 1, pack.n = n, pack.n_stride = kp;  // transposed
       Dot dot;
       dot.name = "test", dot.m = fixed(m), dot.n = fixed(n);
-      dot.segments.push_back(
-          {at(a), at(b), 12, 1, {{fixed(k0), 6, 6 * n}, {fixed(k1), 2, 2 * n}, {fixed(k2), 1, n}}, false});
-      dot.segments.push_back({at(ap), at(panels), kp, 0, {{fixed(kp), 1, 0}}, true});
+      dot.segments.push_back({at(a), at(b), 12, 1, {{fixed(k0), 6, 6 * n}, {fixed(k1), 2, 2 * n}, {fixed(k2), 1, n}}});
+      dot.segments.push_back({at(ap), at(panels), kp, 0, {{fixed(kp), 1, 0}}, panel});
       dot.init = at(init), dot.init_n = 1;
       dot.c = at(c), dot.c_m = n;
       builder.add(Single{{{pack}, {dot}}});

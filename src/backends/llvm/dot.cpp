@@ -5,6 +5,7 @@
 #include "backends/llvm/dot_emitter.h"
 #include "backends/llvm/held_values.h"
 #include "hotloop/error.h"
+#include "schedule/column_walk.h"
 
 namespace hotloop::codegen {
 
@@ -16,14 +17,16 @@ namespace {
 
 using Values = Code::Values;
 
-std::string key_of(const Dot& dot) {
+std::string key_of(const Dot& dot, const kernel::ColumnWalk& walk) {
   std::ostringstream text;
   const auto extent = [](const kernel::Extent& e) { return (e.is_static() ? "" : "?") + std::to_string(e.bound); };
   text << "dot " << name_of(dot.dtype) << (dot.pairs ? " pairs " : " ") << extent(dot.m) << ' ' << extent(dot.n) << ' '
        << dot.init.has_value() << starts_from_c(dot) << ' ' << dot.init_m << ' ' << dot.init_n << ' ' << dot.c_m << ' '
        << dot.c_n;
+  for (const kernel::TileRun& run : walk.runs) text << ' ' << run.width << 'x' << run.end;
+  text << (walk.turns ? " turns" : "");
   for (const DotSegment& s : dot.segments) {
-    text << "; " << s.a_m << ' ' << s.b_n << ' ' << s.packed;
+    text << "; " << s.a_m << ' ' << s.b_n << ' ' << s.panel;
     for (const KDim& k : s.k) text << ' ' << extent(k.extent) << ',' << k.a_stride << ',' << k.b_stride;
   }
   return text.str();
@@ -37,7 +40,7 @@ bool is_small(const Dot& dot) {
   const std::int64_t vectors = dot.m.bound * ((dot.n.bound + lanes - 1) / lanes);
   std::int64_t steps = 0;
   for (const DotSegment& s : dot.segments) {
-    steps += vectors * depth(s);
+    steps += vectors * s.depth();
     if (!std::all_of(s.k.begin(), s.k.end(), [](const KDim& k) { return k.extent.is_static(); })) return false;
   }
   return vectors <= most_vectors && steps <= most_steps;
@@ -49,26 +52,27 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) 
   HOTLOOP_CHECK(is_float(dot.dtype) && dot.n.is_static(), "a Dot is of floats and has a static n");
   if (better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
   ModuleState& state = code.state();
+  const kernel::ColumnWalk walk = kernel::column_walk(state.program.target, dot, frame.in_loop);
   Values args{frame.address(code, dot.c)};
   if (dot.init) args.push_back(frame.address(code, *dot.init));
   for (const DotSegment& segment : dot.segments) {
     args.push_back(frame.address(code, segment.a));
     args.push_back(frame.address(code, segment.b));
     for (const KDim& dim : collapsed(segment)) {
-      HOTLOOP_CHECK(dim.extent.is_static() || !segment.packed, "a packed segment has static k");
+      HOTLOOP_CHECK(dim.extent.is_static() || !segment.packed(), "a packed segment has static k");
       if (!dim.extent.is_static()) args.push_back(frame.extent(code, dim.extent));
     }
   }
   if (!dot.m.is_static()) args.push_back(frame.extent(code, dot.m));
-  if (alternates(state.program.target, dot)) args.push_back(code.b.CreateTrunc(frame.turn, code.b.getInt1Ty()));
+  if (walk.turns) args.push_back(code.b.CreateTrunc(frame.turn, code.b.getInt1Ty()));
   if (is_long(dot)) args.push_back(frame.cancel);
   if (held != nullptr && is_small(dot)) {
     code.held = held;
-    DotEmitter(code, dot, args).emit();
+    DotEmitter(code, dot, walk, args).emit();
     code.held = nullptr;
     return;
   }
-  llvm::Function*& function = state.outlined[key_of(dot)];
+  llvm::Function*& function = state.outlined[key_of(dot, walk)];
   if (function == nullptr) {
     std::vector<llvm::Type*> types;
     for (Value* arg : args) types.push_back(arg->getType());
@@ -77,7 +81,7 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) 
     Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
     Values parameters;
     for (llvm::Argument& argument : function->args()) parameters.push_back(&argument);
-    DotEmitter(inner, dot, parameters).emit();
+    DotEmitter(inner, dot, walk, parameters).emit();
     inner.b.CreateRetVoid();
   }
   code.b.CreateCall(function, args);

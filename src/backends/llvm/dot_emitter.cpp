@@ -7,39 +7,88 @@
 namespace hotloop::codegen {
 
 using kernel::KDim;
+using kernel::TileRun;
 using Values = Code::Values;
 
 void DotEmitter::emit() {
   const kernel::Target& target = code_.state().program.target;
-  const std::int64_t panel = target.dot_vectors, n = dot_.n.bound;
   budget_ = target.dot_rows * target.dot_vectors;
-  const std::int64_t panel_columns = panel * lanes_, panels = n / panel_columns;
-  const PanelTiles tiles = panel_tiles(panels, panels_side_by_side(target, dot_));
-  const auto all_columns = [&](const TileBody& body) {
-    columns(0, tiles.in_wide, tiles.width + 1, body);
-    columns(tiles.in_wide, panels, tiles.width, body);
-    if (const std::int64_t rest = n - panels * panel_columns; rest > 0) {
-      const auto vectors = static_cast<int>((rest + lanes_ - 1) / lanes_);
-      body({panels * panel_columns, nullptr, vectors, vectors, static_cast<int>(rest - (vectors - 1) * lanes_)});
+  const auto widest = std::ranges::max_element(walk_.runs, {}, &TileRun::width);
+  if (widest != walk_.runs.end()) {
+    const Tile tile{0, nullptr, static_cast<int>(widest->width), static_cast<int>(walk_.panel), lanes_, {}};
+    if (is_large(tile)) return blocks_of_a(tile);
+  }
+  all_columns([&](const Tile& tile) { emit_tile(tile); });
+}
+
+void DotEmitter::all_columns(const TileBody& body) {
+  const std::vector<TileRun>& runs = walk_.runs;
+  if (!walk_.turns || runs.size() == 1) {
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const bool last = i + 1 == runs.size();
+      const TileRun& after = runs[last ? 0 : i + 1];
+      columns(runs[i], {code_.i64(after.begin * lanes_), last ? m_ : code_.i64(0), after.width}, body);
     }
+    return rest_of_columns(body);
+  }
+  // A tile at either end, which change places, and those between them.
+  const TileRun &front = runs[0], &middle = runs[1], &back = runs[2];
+  const auto column = [&](const TileRun& forwards, const TileRun& backwards) {
+    return code_.b.CreateSelect(backwards_, code_.i64((backwards.end - backwards.width) * lanes_),
+                                code_.i64(forwards.begin * lanes_));
   };
-  if (const Tile widest = tile_of_panels(tiles.in_wide > 0 ? tiles.width + 1 : tiles.width); is_large(widest))
-    return blocks_of_a(widest, all_columns);
-  all_columns([&](const Tile& tile) { tile_of(tile); });
+  Value* const forwards = code_.b.CreateNot(backwards_);
+  const NextTile to_middle{column(middle, middle), code_.i64(0), middle.width};
+  code_.when(forwards, [&] { columns(front, to_middle, body); });
+  code_.when(backwards_, [&] { columns(back, to_middle, body); });
+  rest_of_columns(body);
+  columns(middle, {column(back, front), code_.i64(0), back.width}, body);
+  // Where the walk ends it begins the next time.
+  const NextTile again{column(back, front), m_, back.width};
+  code_.when(forwards, [&] { columns(back, again, body); });
+  code_.when(backwards_, [&] { columns(front, again, body); });
 }
 
-void DotEmitter::columns(std::int64_t begin, std::int64_t end, std::int64_t side, const TileBody& body) {
-  const std::int64_t panel = code_.state().program.target.dot_vectors, width = panel * lanes_;
-  code_.loop(code_.i64(begin * width), code_.i64(end * width), side * width, [&](Value* forwards) {
+void DotEmitter::columns(const TileRun& run, const NextTile& after, const TileBody& body) {
+  const bool has_tail = run.end * lanes_ > dot_.n.bound;  // a panel of one vector, which may have fewer columns
+  const std::int64_t begin = run.begin * lanes_, width = run.width * lanes_, last = run.end * lanes_ - width,
+                     end = has_tail ? last : last + width;
+  const bool turns = backwards_ != nullptr && begin < last;
+  const auto visit = [&](Value* column, int last_lanes) {
+    Tile tile{0, column, static_cast<int>(run.width), static_cast<int>(walk_.panel), last_lanes, after};
+    if (begin < last) {
+      Value *at_end = code_.i64(last), *step = code_.i64(width), *then = after.column;
+      if (turns) {
+        at_end = code_.b.CreateSelect(backwards_, code_.i64(begin), at_end);
+        step = code_.b.CreateSelect(backwards_, code_.i64(-width), step);
+        if (walk_.runs.size() == 1) then = column;  // where the walk ends it begins the next time
+      }
+      Value* ends = code_.b.CreateICmpEQ(column, at_end);
+      tile.next = {code_.b.CreateSelect(ends, then, code_.b.CreateAdd(column, step)),
+                   code_.b.CreateSelect(ends, after.rows, code_.i64(0)), std::max(run.width, after.vectors)};
+    }
+    body(tile);
+  };
+  const auto tail = [&] { visit(code_.i64(last), static_cast<int>(dot_.n.bound - (run.end - 1) * lanes_)); };
+  if (has_tail && turns) code_.when(backwards_, tail);
+  code_.loop(code_.i64(begin), code_.i64(end), width, [&](Value* forwards) {
     Value* column = forwards;
-    if (backwards_ != nullptr && end - begin > side)
-      column = code_.b.CreateSelect(backwards_, code_.b.CreateSub(code_.i64((begin + end - side) * width), forwards),
-                                    forwards);
-    body(tile_of_panels(side, column));
+    if (turns)
+      column = code_.b.CreateSelect(backwards_, code_.b.CreateSub(code_.i64(begin + end - width), forwards), forwards);
+    visit(column, lanes_);
   });
+  if (has_tail && turns) return code_.when(code_.b.CreateNot(backwards_), tail);
+  if (has_tail) tail();
 }
 
-void DotEmitter::tile_of(const Tile& tile) {
+void DotEmitter::rest_of_columns(const TileBody& body) {
+  const std::int64_t first = walk_.rest * lanes_, columns = dot_.n.bound - first;
+  if (columns <= 0) return;
+  const auto vectors = static_cast<int>((columns + lanes_ - 1) / lanes_);
+  body({first, nullptr, vectors, vectors, static_cast<int>(columns - (vectors - 1) * lanes_), {}});
+}
+
+void DotEmitter::emit_tile(const Tile& tile) {
   if (is_deep(tile)) return parts(tile);
   row_blocks(tile, [&](Value* row, std::int64_t rows) { block(tile, row, rows); });
 }
@@ -92,6 +141,7 @@ Value* DotEmitter::tail_of(const Tile& tile, int vector) {
 void DotEmitter::block(const Tile& tile, Value* row, std::int64_t rows) {
   Values accumulators = initial(tile, row, rows);
   ahead_ = waits_for_init(tile) ? next_init(tile, row) : nullptr;
+  ahead_vectors_ = tile.next.vectors;
   for (const Segment& segment : segments_) {
     Value* a = code_.offset(segment.a, row, segment.a_m * bytes_);
     // Panels begin at (first column) * depth.
@@ -146,22 +196,14 @@ Values DotEmitter::initial(const Tile& tile, Value* row, std::int64_t rows) {
 
 bool DotEmitter::waits_for_init(const Tile& tile) const {
   constexpr std::int64_t deep = 128;  // one more instruction for each vector is nothing
-  return init_ != nullptr && dot_.init_m != 0 && dot_.init_n == 1 && tile.loop_columns != nullptr && lanes_ > 1 &&
+  return init_ != nullptr && dot_.init_m != 0 && dot_.init_n == 1 && tile.next.column != nullptr && lanes_ > 1 &&
          std::ranges::any_of(segments_, [](const Segment& s) { return s.depth >= deep; });
 }
 
 Value* DotEmitter::next_init(const Tile& tile, Value* row) {
-  const std::int64_t width = tile.vectors * lanes_, last = (dot_.n.bound / width - 1) * width;
-  Value *step = code_.i64(width), *end = code_.i64(last), *following = code_.b.CreateMul(m_, code_.i64(dot_.init_m));
-  if (backwards_ != nullptr) {
-    step = code_.b.CreateSelect(backwards_, code_.i64(-width), step);
-    end = code_.b.CreateSelect(backwards_, code_.i64(0), end);
-  } else {
-    following = code_.b.CreateSub(following, end);  // from the first tile again
-  }
-  Value* next = code_.b.CreateSelect(code_.b.CreateICmpEQ(tile.loop_columns, end), following, step);
   Value* here = code_.offset(column_offset(init_, tile, dot_.init_n), row, dot_.init_m * bytes_);
-  return code_.offset(here, next, bytes_);
+  Value* columns = code_.b.CreateSub(tile.next.column, tile.loop_columns);
+  return code_.offset(code_.offset(here, columns, bytes_), tile.next.rows, dot_.init_m * bytes_);
 }
 
 void DotEmitter::prefetch(Value* line) {

@@ -4,25 +4,32 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "backends/llvm/code.h"
 #include "backends/llvm/dot_walk.h"
+#include "schedule/column_walk.h"
 
 namespace hotloop::codegen {
 
 class DotEmitter {
  public:
   using Values = Code::Values;
+  using TileRun = kernel::TileRun;
 
   // `arguments`: see emit_dot().
-  DotEmitter(Code& code, const kernel::Dot& dot, const Values& arguments)
-      : code_(code), dot_(dot), lanes_(lanes_for_columns(dot, code.held != nullptr)), bytes_(bytes_of(dot.dtype)) {
+  DotEmitter(Code& code, const kernel::Dot& dot, kernel::ColumnWalk walk, const Values& arguments)
+      : code_(code),
+        dot_(dot),
+        walk_(std::move(walk)),
+        lanes_(lanes_for_columns(dot, code.held != nullptr)),
+        bytes_(bytes_of(dot.dtype)) {
     auto argument = arguments.begin();
     c_ = *argument++;
     if (dot.init) init_ = *argument++;
     for (const kernel::DotSegment& s : dot.segments) {
-      Segment segment{argument[0], argument[1], s.a_m, s.b_n, s.packed, depth(s), collapsed(s), {}};
+      Segment segment{argument[0], argument[1], s.a_m, s.b_n, s.packed(), s.depth(), collapsed(s), {}};
       argument += 2;
       for (const kernel::KDim& dim : segment.k) {
         segment.extents.push_back(dim.extent.is_static() ? code.i64(dim.extent.bound) : *argument++);
@@ -30,7 +37,7 @@ class DotEmitter {
       segments_.push_back(std::move(segment));
     }
     m_ = dot.m.is_static() ? code.i64(dot.m.bound) : *argument++;
-    if (alternates(code.state().program.target, dot)) backwards_ = *argument++;
+    if (walk_.turns) backwards_ = *argument++;
     if (is_long(dot)) cancel_ = *argument;
   }
 
@@ -46,6 +53,11 @@ class DotEmitter {
     std::vector<kernel::KDim> k;
     Values extents;
   };
+  // What the walk reads after a tile: the columns from `column` on (null: nobody knows), of rows so many further on, those of the next step of a loop.
+  struct NextTile {
+    Value *column = nullptr, *rows = nullptr;
+    std::int64_t vectors = 0;
+  };
   // A tile of columns: first column `first` (+ `loop_columns` if not null), `vectors` logical vectors of which the
   // last has `last_lanes` lanes; `panel_vectors` of them are one panel of a packed B.
   struct Tile {
@@ -53,17 +65,18 @@ class DotEmitter {
     Value* loop_columns;
     int vectors, panel_vectors;
     int last_lanes;
+    NextTile next;
   };
 
   using TileBody = std::function<void(const Tile&)>;
 
-  Tile tile_of_panels(std::int64_t side, Value* column = nullptr) const {
-    const int panel = code_.state().program.target.dot_vectors;
-    return {0, column, static_cast<int>(side) * panel, panel, lanes_};
-  }
-
-  void columns(std::int64_t begin, std::int64_t end, std::int64_t side, const TileBody& body);
-  void tile_of(const Tile& tile);
+  // All tiles of columns in the order of the walk.
+  void all_columns(const TileBody& body);
+  // The tiles of a run; the walk reads `after` next.
+  void columns(const TileRun& run, const NextTile& after, const TileBody& body);
+  // The columns of a last panel that is narrower.
+  void rest_of_columns(const TileBody& body);
+  void emit_tile(const Tile& tile);
   Value* column_offset(Value* pointer, const Tile& tile, std::int64_t elements_per_column);
   std::int64_t num_row_blocks(const Tile& tile) const;
   struct RowRange {
@@ -94,7 +107,7 @@ class DotEmitter {
   // ahead along lines that lie side by side, but a block of rows reads a few of each.
   bool waits_for_init(const Tile& tile) const;
   // Where lies what the same rows of the next tile of columns start from; in the last one, what they would in rows that follow, as those of the next
-  // step do, which goes through the tiles the other way. It is fetched a line a step, since a processor drops what it is asked for all at once.
+  // step do. It is fetched a line a step, since a processor drops what it is asked for all at once.
   // Where nothing lies nothing is fetched, and nothing fails.
   Value* next_init(const Tile& tile, Value* row);
   void prefetch(Value* line);
@@ -123,7 +136,7 @@ class DotEmitter {
   // memory where it leaves that as well; where its steps lie a power of two apart, as those of a wide layer's slopes do, they even drive each other out.
   // Then a block of A, of some rows and a part of k, is packed as it is read, and all columns pass over it before the next one.
   bool is_large(const Tile& tile) const;
-  void blocks_of_a(const Tile& widest, const std::function<void(const TileBody&)>& all_columns);
+  void blocks_of_a(const Tile& widest);
   // Copies `extent` iterations of dim d of `rows` rows, of which `height` at a time lie beside each other in a panel of `depth` steps; gives where the next
   // step of the first panel is to lie. Some steps at a time, so that lines of A are read once.
   Value* pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, Value* rows, std::int64_t height,
@@ -158,14 +171,16 @@ class DotEmitter {
 
   Code& code_;
   const kernel::Dot& dot_;
+  kernel::ColumnWalk walk_;
   int lanes_;
   std::int64_t bytes_, budget_ = 1;
   Value* c_;
   Value* init_ = nullptr;
   Value* m_;
-  Value* backwards_ = nullptr;  // i1: the last panel comes first
-  Value* cancel_ = nullptr;     // of a long dot
-  Value* ahead_ = nullptr;      // what is fetched during the first steps of a block, see next_init()
+  Value* backwards_ = nullptr;      // i1: the last tile comes first, see ColumnWalk
+  Value* cancel_ = nullptr;         // of a long dot
+  Value* ahead_ = nullptr;          // what is fetched during the first steps of a block, see next_init():
+  std::int64_t ahead_vectors_ = 0;  // so many lines of each row
   llvm::AllocaInst* part_buffer_ = nullptr;
   std::int64_t part_bytes_ = 0;
   std::vector<Segment> segments_;

@@ -90,7 +90,7 @@ bool DotEmitter::is_large(const Tile& tile) const {
   });
 }
 
-void DotEmitter::blocks_of_a(const Tile& widest, const std::function<void(const TileBody&)>& all_columns) {
+void DotEmitter::blocks_of_a(const Tile& widest) {
   constexpr std::int64_t block_bytes = 128 << 10;  // on the stack, and with room for the rest in the second cache
   all_columns([&](const Tile& tile) { begin_in_c(tile); });
   std::int64_t deepest = 1;

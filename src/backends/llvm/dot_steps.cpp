@@ -41,10 +41,10 @@ Values DotEmitter::steps(const Segment& segment, std::size_t d, const Tile& tile
     });
   };
   if (segment.k[d].extent.is_static()) {
-    const std::int64_t k = segment.k[d].extent.bound, lines = rows * tile.vectors;
+    const std::int64_t k = segment.k[d].extent.bound, lines = rows * ahead_vectors_;
     const std::int64_t begin = ahead_ != nullptr && lines <= k ? lines : 0, main = k - (k - begin) % unroll;
     if (begin > 0) {
-      run(code_.i64(0), code_.i64(begin), tile.vectors, true);
+      run(code_.i64(0), code_.i64(begin), ahead_vectors_, true);
       ahead_ = nullptr;
     }
     run(code_.i64(begin), code_.i64(main), unroll);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <utility>
 
 namespace hotloop::codegen {
 
@@ -16,82 +15,23 @@ int lanes_for_columns(const Dot& dot, bool holds_values) {
   const std::int64_t n = dot.n.bound;
   if (n == 1) return 1;
   if (holds_values || dot.pairs || 2 * n > whole) return whole;
-  if (!std::ranges::all_of(dot.segments, [](const DotSegment& s) { return s.packed || s.b_n == 1; })) return whole;
+  if (!std::ranges::all_of(dot.segments, [](const DotSegment& s) { return s.packed() || s.b_n == 1; })) return whole;
   constexpr int fewest_bytes = 16;
   return std::max(fewest_bytes / static_cast<int>(size_of(dot.dtype)),
                   static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n))));
-}
-
-std::int64_t depth(const DotSegment& segment) {
-  std::int64_t k = 1;
-  for (const KDim& dim : segment.k) k *= dim.extent.bound;
-  return k;
 }
 
 bool is_long(const Dot& dot) {
   if (!dot.m.is_static()) return false;
   double products = 0;
   for (const DotSegment& s : dot.segments)
-    products += static_cast<double>(dot.m.bound) * static_cast<double>(dot.n.bound) * static_cast<double>(depth(s));
+    products += static_cast<double>(dot.m.bound) * static_cast<double>(dot.n.bound) * static_cast<double>(s.depth());
   return products > 1e8;
 }
 
 bool starts_from_c(const Dot& dot) {
   return dot.init && dot.init->buffer == dot.c.buffer && dot.init->index == dot.c.index && dot.init_m == dot.c_m &&
          dot.init_n == dot.c_n;
-}
-
-bool alternates(const kernel::Target& target, const Dot& dot) {
-  std::int64_t bytes = 0;
-  for (const DotSegment& s : dot.segments)
-    bytes += depth(s) * dot.n.bound * static_cast<std::int64_t>(size_of(dot.dtype));
-  return dot.m.bound <= 2 * target.dot_rows && bytes > target.l1_bytes / 2;
-}
-
-namespace {
-
-// Of the first cache, what a loop leaves for B.
-std::int64_t room_beside(const kernel::Target& target) { return target.l1_bytes_there / 8 * 7; }
-
-// Cycles in which tiles of `side` panels pass all of a B that alternates, roughly: what stayed in the first cache comes by two loads a cycle, the
-// rest by 28 bytes, but no tile is faster than its accumulators, which wait four cycles for themselves.
-double cycles_alternating(const kernel::Target& target, std::int64_t rows, std::int64_t panels,
-                          std::int64_t panel_bytes, std::int64_t side) {
-  const std::int64_t tiles_kept = panels % side == 0 ? room_beside(target) / (side * panel_bytes) : 0;
-  const auto kept = static_cast<double>(tiles_kept * side * panel_bytes);
-  const double all = static_cast<double>(panels * panel_bytes), vector = kernel::vector_bytes;
-  const double summed = static_cast<double>(rows * side * target.dot_vectors) * vector / 4;
-  return kept / std::min(2 * vector / target.vector_registers, summed) + (all - kept) / std::min(28.0, summed);
-}
-
-}  // namespace
-
-// With few rows, several panels side by side keep enough accumulators in flight. But where B streams through the first cache at every step of a
-// loop, whole tiles of what was read last should still be there next time: then all are of one width, since only those change places.
-std::int64_t panels_side_by_side(const kernel::Target& target, const Dot& dot) {
-  const std::int64_t rows = std::clamp<std::int64_t>(dot.m.bound, 1, target.dot_rows);
-  const std::int64_t most = std::clamp<std::int64_t>(target.dot_rows / rows, 1, std::max(1, 8 / target.dot_vectors));
-  const std::int64_t panels = dot.n.bound / target.panel(dot.dtype);
-  std::int64_t panel_bytes = 0;
-  for (const DotSegment& s : dot.segments) panel_bytes += depth(s) * target.dot_vectors * kernel::vector_bytes;
-  std::int64_t best = most;
-  for (std::int64_t side = most; 2 * side > most; --side) {
-    if (panels % side == 0) {
-      best = side;
-      break;
-    }
-  }
-  if (!alternates(target, dot) || panels * panel_bytes <= room_beside(target)) return best;
-  const auto cycles = [&](std::int64_t side) { return cycles_alternating(target, rows, panels, panel_bytes, side); };
-  for (std::int64_t side = 1; side <= most; ++side)
-    if (panels % side == 0 && std::pair(cycles(side), side) < std::pair(cycles(best), best)) best = side;
-  return best;
-}
-
-PanelTiles panel_tiles(std::int64_t panels, std::int64_t side) {
-  const std::int64_t tiles = (panels + side - 1) / side;
-  if (tiles == 0) return {0, 1};
-  return {panels % tiles * (panels / tiles + 1), panels / tiles};
 }
 
 // Enough multiplications to hide the loop's overhead; a divisor of the extent if there is one. No load may move on by 2 KB or more from one
@@ -117,7 +57,7 @@ std::vector<KDim> collapsed(const DotSegment& segment) {
     if (!dims.empty() && dim.extent.is_static() && dims.back().extent.is_static()) {
       KDim& outer = dims.back();
       const std::int64_t n = dim.extent.bound;
-      if (outer.a_stride == dim.a_stride * n && (segment.packed || outer.b_stride == dim.b_stride * n)) {
+      if (outer.a_stride == dim.a_stride * n && (segment.packed() || outer.b_stride == dim.b_stride * n)) {
         outer = {kernel::Extent{outer.extent.bound * n}, dim.a_stride, dim.b_stride};
         continue;
       }
@@ -131,10 +71,10 @@ std::vector<KDim> collapsed(const DotSegment& segment) {
 bool better_transposed(const Dot& dot) {
   if (!dot.m.is_static()) return false;
   const bool b_strided = dot.n.bound > 1 && std::any_of(dot.segments.begin(), dot.segments.end(),
-                                                        [](const auto& s) { return !s.packed && s.b_n != 1; });
+                                                        [](const auto& s) { return !s.packed() && s.b_n != 1; });
   const bool narrow = dot.n.bound * 2 <= kernel::lanes_of(dot.dtype) && dot.m.bound > dot.n.bound;
   if (!b_strided && !narrow) return false;
-  return std::all_of(dot.segments.begin(), dot.segments.end(), [](const auto& s) { return !s.packed && s.a_m == 1; });
+  return std::all_of(dot.segments.begin(), dot.segments.end(), [](const auto& s) { return !s.packed() && s.a_m == 1; });
 }
 
 Dot transposed(const Dot& dot) {

@@ -11,9 +11,6 @@ namespace hotloop::codegen {
 // Maps' where values are held in registers between statements, and whole where columns lie apart, which are turned by whole vectors.
 int lanes_for_columns(const kernel::Dot& dot, bool holds_values);
 
-// Steps along all of k.
-std::int64_t depth(const kernel::DotSegment& segment);
-
 // Long enough on its own that a cancelled call must not wait for its end: some 10 ms of a slow core. Others end soon, and polling
 // loops stand around them.
 bool is_long(const kernel::Dot& dot);
@@ -27,20 +24,6 @@ std::vector<kernel::KDim> collapsed(const kernel::DotSegment& segment);
 // C' = A' B' computes the same sums; rows and columns change places. Worth it when A, not B, is contiguous.
 bool better_transposed(const kernel::Dot& dot);
 kernel::Dot transposed(const kernel::Dot& dot);
-
-// For few rows a large B is read as often as it is used. Then panels are visited in the other direction each second time, and
-// the first ones are still in the cache from last time.
-bool alternates(const kernel::Target& target, const kernel::Dot& dot);
-
-// How many panels of B one block of rows passes at a time, at most; a divisor of their number if there is one nearby.
-std::int64_t panels_side_by_side(const kernel::Target& target, const kernel::Dot& dot);
-
-// Panels in tiles of `side` at most, as wide as each other or one panel apart: the first `in_wide` panels in tiles of width + 1, the others in
-// tiles of `width`. A single panel left over would keep few accumulators in flight.
-struct PanelTiles {
-  std::int64_t in_wide, width;
-};
-PanelTiles panel_tiles(std::int64_t panels, std::int64_t side);
 
 // How many steps of k the body of a loop has, for a tile of so many accumulators whose B moves on by b_step bytes a step.
 std::int64_t steps_in_body(const kernel::Extent& extent, std::int64_t accumulators, std::int64_t b_step);

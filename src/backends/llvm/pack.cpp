@@ -49,10 +49,10 @@ void emit_panel(Code& code, const Pack& pack, Value* source, Value* target, int 
 void emit_pack(Code& code, const Frame& frame, const Pack& pack, bool may_split) {
   ModuleState& state = code.state();
   const bool split = pack.split && may_split;
-  const std::int64_t panel = state.program.target.panel(pack.dtype), full = pack.n / panel * panel;
+  const std::int64_t panel = pack.panel, full = pack.n / panel * panel;
   std::ostringstream key;
   key << "pack " << name_of(pack.dtype) << ' ' << pack.k_stride << ' ' << pack.n_stride << ' ' << pack.k << ' '
-      << pack.n << ' ' << split;
+      << pack.n << ' ' << panel << ' ' << split;
   llvm::Function*& function = state.outlined[key.str()];
   if (function == nullptr) {
     llvm::Type *pointer = code.b.getPtrTy(), *i64 = code.b.getInt64Ty();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "backends/backend.h"
 #include "backends/llvm/held_values.h"
@@ -162,6 +163,7 @@ class ProgramEmitter {
     ProgramEmitter part(state_, function);
     part.one_worker_ = one_worker_;
     part.loop_depth_ = loop_depth_;
+    part.frame_.in_loop = frame_.in_loop;
     part.frame_.turn = function->getArg(1);
     for (std::size_t i = 0; i < vars.size(); ++i)
       part.frame_.vars[vars[i]] = function->getArg(static_cast<unsigned>(i + 2));
@@ -254,6 +256,7 @@ class ProgramEmitter {
   void emit(const For& loop) {
     Value* trip = frame_.extent(code_, loop.trip);
     Value* const turn = frame_.turn;
+    const bool in_loop = std::exchange(frame_.in_loop, true);
     const std::size_t outside = lets_.size();
     ++loop_depth_;
     const LoopMemory memory(state_.program, loop);
@@ -325,6 +328,7 @@ class ProgramEmitter {
 
     --loop_depth_;
     frame_.turn = turn;
+    frame_.in_loop = in_loop;
     done->moveAfter(&code_.b.GetInsertBlock()->getParent()->back());
     code_.b.SetInsertPoint(done);
     held_->restore(before);

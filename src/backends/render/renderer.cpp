@@ -378,7 +378,8 @@ class Renderer {
 
   void render_node(const Dot& dot) {
     const std::string t = type(dot.dtype), it = index_type();
-    const std::int64_t lanes = lanes_of(dot.dtype), panel = p_.target.panel(dot.dtype), n = dot.n.bound;
+    const std::int64_t lanes = lanes_of(dot.dtype), n = dot.n.bound,
+                       panel = dot.panel() > 0 ? dot.panel() : p_.target.panel(dot.dtype);
     const std::int64_t width = std::min(panel, std::max<std::int64_t>(n, 1));
     open("");
     line("// dot " + dot.name);
@@ -407,12 +408,11 @@ class Renderer {
 
   void render_segment(const Dot& dot, const DotSegment& s, std::int64_t lanes, std::int64_t panel) {
     const std::string t = type(factor_dtype(dot)), it = index_type();
-    std::int64_t depth = 1;
-    for (const KDim& k : s.k) depth *= k.extent.bound;
+    const std::int64_t depth = s.depth();
     open("");
     std::string a_index = "0", b_index = "0", row_number;
     line("const " + t + "* const a = " + pointer(s.a) + " + " + scaled(s.a_m, "m") + ";");
-    if (s.packed) {
+    if (s.packed()) {
       const std::int64_t padded = (dot.n.bound + lanes - 1) / lanes * lanes;
       line("const " + t + "* const b = " + pointer(s.b) + " + n0 * " + number(depth) + ";");
       line("const " + it + " pw = " + number(padded) + " - n0 < " + number(panel) + " ? " + number(padded) +
@@ -427,10 +427,10 @@ class Renderer {
       b_index += " + " + scaled(s.k[i].b_stride, k);
       row_number = row_number.empty() ? k : "(" + row_number + ") * " + number(s.k[i].extent.bound) + " + " + k;
     }
-    if (s.packed) b_index = row_number.empty() ? "0" : "(" + row_number + ") * pw";
+    if (s.packed()) b_index = row_number.empty() ? "0" : "(" + row_number + ") * pw";
     line("const " + t + " x = a[" + a_index + "];");
     line("const " + t + "* const row = b + " + b_index + ";");
-    const std::string y = "row[" + (s.packed ? "j" : scaled(s.b_n, "j")) + "]";
+    const std::string y = "row[" + (s.packed() ? "j" : scaled(s.b_n, "j")) + "]";
     const auto half = [](const std::string& pair, bool upper) {
       return "hl_bitcast_u32_f32(" + pair + (upper ? " & 0xffff0000u)" : " << 16)");
     };
@@ -444,7 +444,7 @@ class Renderer {
   }
 
   void render_node(const Pack& pack) {
-    const std::int64_t lanes = lanes_of(pack.dtype), panel = p_.target.panel(pack.dtype);
+    const std::int64_t lanes = lanes_of(pack.dtype), panel = pack.panel;
     const std::string padded = number((pack.n + lanes - 1) / lanes * lanes), columns = number(panel);
     open("");
     line("// pack");

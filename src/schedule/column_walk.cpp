@@ -1,0 +1,141 @@
+#include "schedule/column_walk.h"
+
+#include <algorithm>
+
+namespace hotloop::kernel {
+namespace {
+
+// Of the first cache, what a loop leaves for B; between two calls of a program its caller does something.
+std::int64_t room_for_b(const Target& target, bool in_loop) { return target.l1_bytes_there / 8 * (in_loop ? 7 : 5); }
+
+class Walker {
+ public:
+  Walker(const Target& target, const ProductShape& shape, std::int64_t panel)
+      : target_(target),
+        m_(shape.m.bound),
+        rows_(std::clamp<std::int64_t>(m_, 1, target.dot_rows)),
+        accumulators_(std::int64_t{target.dot_rows} * target.dot_vectors / rows_),
+        vector_bytes_(shape.depth * vector_bytes),
+        room_(room_for_b(target, shape.in_loop)),
+        panel_(panel) {
+    const std::int64_t lanes = lanes_of(shape.dtype), vectors = (shape.n + lanes - 1) / lanes;
+    // A last panel of fewer columns lies as the others do only where panels are of one vector.
+    panels_ = panel == 1 ? vectors : shape.n / (panel * lanes);
+    rest_ = vectors - panels_ * panel;
+  }
+
+  ColumnWalk walk() const {
+    ColumnWalk best = in_tiles(0, divisor_near(panels_));
+    const bool is_streamed = m_ <= 2 * target_.dot_rows && all_bytes() > target_.l1_bytes / 2;
+    best.turns = is_streamed && best.runs.size() == 1 && best.runs[0].width < best.runs[0].end;
+    if (!is_streamed || all_stays()) return best;
+    double fewest = cycles(best);
+    // At equal cost the simplest walk, and narrow tiles, which read B in fewer streams.
+    for (std::int64_t end = 0; 2 * end < panels_ && end * panel_ <= accumulators_; ++end) {
+      for (std::int64_t side = 1; side <= most_side(); ++side) {
+        if ((panels_ - 2 * end) % side != 0) continue;
+        const ColumnWalk walk = in_tiles(end, side);
+        const double now = cycles(walk);
+        if (now > fewest || (now == fewest && best.runs.front().width <= walk.runs.front().width)) continue;
+        fewest = now;
+        best = walk;
+      }
+    }
+    return best;
+  }
+
+  // In which such a walk passes all of B, roughly: what stayed in the first cache comes by two loads a cycle, the rest by 28 bytes, but no tile is
+  // faster than its accumulators, which wait four cycles for themselves, nor than two multiplications a cycle.
+  double cycles(const ColumnWalk& walk) const {
+    const double loaded = 2.0 * vector_bytes / target_.vector_registers, fetched = 28;
+    const auto pass = [&](std::int64_t vectors, std::int64_t width, double rate) {
+      const double summed = static_cast<double>(rows_ * width) * vector_bytes / 4;
+      return static_cast<double>(vectors * vector_bytes_) /
+             std::min({rate, summed, loaded / static_cast<double>(rows_)});
+    };
+    double sum = rest_ > 0 ? pass(rest_, rest_, all_stays() ? loaded : fetched) : 0;
+    std::int64_t room = walk.turns ? room_ - rest_ * vector_bytes_ : 0;
+    if (all_stays()) room = all_bytes();
+    for (auto run = walk.runs.rbegin(); run != walk.runs.rend(); ++run) {
+      const std::int64_t tile_bytes = run->width * vector_bytes_, vectors = run->end - run->begin;
+      const std::int64_t kept = std::min(vectors, std::max<std::int64_t>(0, room) / tile_bytes * run->width);
+      sum += pass(kept, run->width, loaded) + pass(vectors - kept, run->width, fetched);
+      room = kept < vectors ? 0 : room - kept * vector_bytes_;
+    }
+    return sum;
+  }
+
+  // What is read from one end to the other each time stays if nearly all of the cache holds it.
+  bool all_stays() const { return all_bytes() <= target_.l1_bytes_there / 16 * 15; }
+
+ private:
+  std::int64_t all_bytes() const { return (panels_ * panel_ + rest_) * vector_bytes_; }
+
+  // Panels side by side, so that enough accumulators are in flight, but no more than there are registers for.
+  std::int64_t most_side() const {
+    constexpr std::int64_t most_vectors = 8;
+    return std::max<std::int64_t>(1, std::min(most_vectors, accumulators_) / panel_);
+  }
+  std::int64_t divisor_near(std::int64_t panels) const {
+    for (std::int64_t side = most_side(); 2 * side > most_side(); --side)
+      if (panels % side == 0) return side;
+    return most_side();
+  }
+
+  // `end` panels at either end as one tile, those between them in tiles of `side` at most, as wide as each other or one panel apart: a single panel left
+  // over would keep few accumulators in flight.
+  ColumnWalk in_tiles(std::int64_t end, std::int64_t side) const {
+    ColumnWalk walk{.panel = panel_, .runs = {}, .rest = panels_ * panel_, .turns = true};
+    const auto add = [&](std::int64_t first, std::int64_t last, std::int64_t width) {
+      if (first < last) walk.runs.push_back({first * panel_, last * panel_, width * panel_});
+    };
+    const std::int64_t panels = panels_ - 2 * end, tiles = (panels + side - 1) / side;
+    const std::int64_t width = tiles == 0 ? 1 : panels / tiles,
+                       wide = tiles == 0 ? end : end + panels % tiles * (width + 1);
+    add(0, end, end);
+    add(end, wide, width + 1);
+    add(wide, panels_ - end, width);
+    add(panels_ - end, panels_, end);
+    return walk;
+  }
+
+  const Target& target_;
+  std::int64_t m_, rows_, accumulators_, vector_bytes_, room_, panel_, panels_ = 0, rest_ = 0;
+};
+
+}  // namespace
+
+ProductShape shape_of(const Dot& dot, bool in_loop) {
+  ProductShape shape{dot.dtype, dot.m, dot.n.bound, 0, in_loop};
+  for (const DotSegment& segment : dot.segments) shape.depth += segment.depth();
+  return shape;
+}
+
+ColumnWalk column_walk(const Target& target, const Dot& dot, bool in_loop) {
+  const ProductShape shape = shape_of(dot, in_loop);
+  const std::int64_t columns = dot.panel() > 0 ? dot.panel() : panel_columns(target, shape);
+  return column_walk(target, shape, columns / lanes_of(dot.dtype));
+}
+
+ColumnWalk column_walk(const Target& target, const ProductShape& shape, std::int64_t panel) {
+  return Walker(target, shape, panel).walk();
+}
+
+std::int64_t panel_columns(const Target& target, const ProductShape& shape) {
+  constexpr double worthwhile = 0.98;
+  std::int64_t best = target.dot_vectors;
+  const Walker widest(target, shape, best);
+  if (shape.in_loop && shape.m.is_static() && shape.m.bound <= 2 && !widest.all_stays()) {
+    double fewest = widest.cycles(widest.walk());
+    for (std::int64_t panel = best / 2; panel > 0; panel /= 2) {
+      const Walker walker(target, shape, panel);
+      const double cycles = walker.cycles(walker.walk());
+      if (cycles >= worthwhile * fewest) continue;
+      fewest = cycles;
+      best = panel;
+    }
+  }
+  return best * lanes_of(shape.dtype);
+}
+
+}  // namespace hotloop::kernel

@@ -1,0 +1,41 @@
+// In which order a product passes the columns of its right-hand factor, and in which panels of columns that factor is packed. Neither changes a
+// result.
+#pragma once
+
+#include <vector>
+
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::kernel {
+
+// Of the products C[m, n] += A[m, k] B[k, n] that are summed into one C: `depth` is the sum of their k.
+struct ProductShape {
+  DType dtype;
+  Extent m;
+  std::int64_t n = 0, depth = 0;
+  bool in_loop = false;  // of the program: only what the loop does is done before the next time
+};
+ProductShape shape_of(const Dot& dot, bool in_loop);
+
+// Tiles of one width side by side, in logical vectors.
+struct TileRun {
+  std::int64_t begin, end, width;
+};
+
+// All whole panels of B, in tiles of whole panels, in the order in which a block of rows passes them. For few rows a large B is read as often as it is used;
+// where it streams through the caches at every step of a loop, what was read last should still be there next time. Then the walk `turns`: each second
+// time it goes from the last tile to the first.
+struct ColumnWalk {
+  std::int64_t panel = 1;  // vectors; a panel of one may have fewer columns, the last of all
+  std::vector<TileRun> runs;
+  std::int64_t rest = 0;  // the first vector of a last panel that is narrower, if columns are left over
+  bool turns = false;     // the runs are one, or the first and the last are alike
+};
+ColumnWalk column_walk(const Target& target, const Dot& dot, bool in_loop);
+// With panels of so many vectors.
+ColumnWalk column_walk(const Target& target, const ProductShape& shape, std::int64_t panel);
+
+// Columns of a panel of B: a register tile's, unless narrower ones let a walk over one or two rows in a loop keep more in the first cache.
+std::int64_t panel_columns(const Target& target, const ProductShape& shape);
+
+}  // namespace hotloop::kernel
