@@ -4,7 +4,6 @@
 #include <span>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "backends/llvm/dot_walk.h"
