@@ -64,7 +64,7 @@ def ratios(results, meta):
         measure = "median" if meta["quiet"] else "least"
         points = {n: statistics.median(matrix.ratios(cells, n, ours, measure)) for n, c in cells.items() if c.rounds and n not in ("hotloop", "hotloop_cpp", "hotloop_per_op")}
         if points:
-            label = task.title + (f", {threads} threads" if len(meta["threads"]) > 1 else "")
+            label = task.title + (f", {threads} thread{'s' if threads > 1 else ''}" if len(meta["threads"]) > 1 else "")
             rows.append((task.group, label, base, points))
     if not rows:
         return document(400, 40, '<text x="10" y="25">nothing was measured beside a rival</text>')
