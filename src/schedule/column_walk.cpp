@@ -25,7 +25,7 @@ class Walker {
   }
 
   ColumnWalk walk() const {
-    ColumnWalk best = in_tiles(0, divisor_near(panels_));
+    ColumnWalk best = in_tiles(0, divisor_or_most());
     const bool is_streamed = m_ <= 2 * target_.dot_rows && all_bytes() > target_.l1_bytes / 2;
     best.turns = is_streamed && best.runs.size() == 1 && best.runs[0].width < best.runs[0].end;
     if (!is_streamed || all_stays()) return best;
@@ -44,7 +44,7 @@ class Walker {
     return best;
   }
 
-  // In which such a walk passes all of B, roughly: what stayed in the first cache comes by two loads a cycle, the rest by 28 bytes, but no tile is
+  // Cycles in which such a walk passes all of B, roughly: what stayed in the first cache comes by two loads a cycle, the rest by 28 bytes, but no tile is
   // faster than its accumulators, which wait four cycles for themselves, nor than two multiplications a cycle.
   double cycles(const ColumnWalk& walk) const {
     const double loaded = 2.0 * vector_bytes / target_.vector_registers, fetched = 28;
@@ -76,9 +76,9 @@ class Walker {
     constexpr std::int64_t most_vectors = 8;
     return std::max<std::int64_t>(1, std::min(most_vectors, accumulators_) / panel_);
   }
-  std::int64_t divisor_near(std::int64_t panels) const {
+  std::int64_t divisor_or_most() const {
     for (std::int64_t side = most_side(); 2 * side > most_side(); --side)
-      if (panels % side == 0) return side;
+      if (panels_ % side == 0) return side;
     return most_side();
   }
 
@@ -114,11 +114,7 @@ ProductShape shape_of(const Dot& dot, bool in_loop) {
 ColumnWalk column_walk(const Target& target, const Dot& dot, bool in_loop) {
   const ProductShape shape = shape_of(dot, in_loop);
   const std::int64_t columns = dot.panel() > 0 ? dot.panel() : panel_columns(target, shape);
-  return column_walk(target, shape, columns / lanes_of(dot.dtype));
-}
-
-ColumnWalk column_walk(const Target& target, const ProductShape& shape, std::int64_t panel) {
-  return Walker(target, shape, panel).walk();
+  return Walker(target, shape, columns / lanes_of(dot.dtype)).walk();
 }
 
 std::int64_t panel_columns(const Target& target, const ProductShape& shape) {

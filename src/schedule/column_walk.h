@@ -32,8 +32,6 @@ struct ColumnWalk {
   bool turns = false;     // the runs are one, or the first and the last are alike
 };
 ColumnWalk column_walk(const Target& target, const Dot& dot, bool in_loop);
-// With panels of so many vectors.
-ColumnWalk column_walk(const Target& target, const ProductShape& shape, std::int64_t panel);
 
 // Columns of a panel of B: a register tile's, unless narrower ones let a walk over one or two rows in a loop keep more in the first cache.
 std::int64_t panel_columns(const Target& target, const ProductShape& shape);

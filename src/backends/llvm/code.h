@@ -147,8 +147,8 @@ struct Frame {
   std::function<Value*(int)> buffer;  // base address of a buffer
   Value* worker = nullptr;
   Value* num_workers = nullptr;
-  Value* turn = nullptr;  // odd in every second call, or iteration of the innermost loop
-  bool in_loop = false;
+  Value* turn = nullptr;    // odd in every second call, or iteration of the innermost loop
+  int loop_depth = 0;       // loops of the program around it
   Value* cancel = nullptr;  // address of the flag that long work polls
   HeldValues* held = nullptr;
   // A tail of so many pieces is moved piece by piece, of powers of two lanes, else through a mask.

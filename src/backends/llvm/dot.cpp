@@ -52,7 +52,7 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) 
   HOTLOOP_CHECK(is_float(dot.dtype) && dot.n.is_static(), "a Dot is of floats and has a static n");
   if (better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
   ModuleState& state = code.state();
-  const kernel::ColumnWalk walk = kernel::column_walk(state.program.target, dot, frame.in_loop);
+  const kernel::ColumnWalk walk = kernel::column_walk(state.program.target, dot, frame.loop_depth > 0);
   Values args{frame.address(code, dot.c)};
   if (dot.init) args.push_back(frame.address(code, *dot.init));
   for (const DotSegment& segment : dot.segments) {

@@ -23,7 +23,7 @@ void DotEmitter::emit() {
 
 void DotEmitter::all_columns(const TileBody& body) {
   const std::vector<TileRun>& runs = walk_.runs;
-  if (!walk_.turns || runs.size() == 1) {
+  if (!walk_.turns) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const bool last = i + 1 == runs.size();
       const TileRun& after = runs[last ? 0 : i + 1];
@@ -31,20 +31,24 @@ void DotEmitter::all_columns(const TileBody& body) {
     }
     return rest_of_columns(body);
   }
-  // A tile at either end, which change places, and those between them.
-  const TileRun &front = runs[0], &middle = runs[1], &back = runs[2];
-  const auto column = [&](const TileRun& forwards, const TileRun& backwards) {
-    return code_.b.CreateSelect(backwards_, code_.i64((backwards.end - backwards.width) * lanes_),
-                                code_.i64(forwards.begin * lanes_));
+  // Where the walk ends it begins the next time.
+  const TileRun &front = runs.front(), &back = runs.back();
+  const auto column = [&](std::int64_t forwards, std::int64_t backwards) {
+    return code_.b.CreateSelect(backwards_, code_.i64(backwards * lanes_), code_.i64(forwards * lanes_));
   };
+  const NextTile again{column(back.end - back.width, front.begin), m_, back.width};
+  if (runs.size() == 1) {
+    columns(front, again, body);
+    return rest_of_columns(body);
+  }
+  // A tile at either end, which change places, and those between them.
+  const TileRun& middle = runs[1];
   Value* const forwards = code_.b.CreateNot(backwards_);
-  const NextTile to_middle{column(middle, middle), code_.i64(0), middle.width};
+  const NextTile to_middle{column(middle.begin, middle.end - middle.width), code_.i64(0), middle.width};
   code_.when(forwards, [&] { columns(front, to_middle, body); });
   code_.when(backwards_, [&] { columns(back, to_middle, body); });
   rest_of_columns(body);
-  columns(middle, {column(back, front), code_.i64(0), back.width}, body);
-  // Where the walk ends it begins the next time.
-  const NextTile again{column(back, front), m_, back.width};
+  columns(middle, {again.column, code_.i64(0), back.width}, body);
   code_.when(forwards, [&] { columns(back, again, body); });
   code_.when(backwards_, [&] { columns(front, again, body); });
 }
@@ -57,14 +61,13 @@ void DotEmitter::columns(const TileRun& run, const NextTile& after, const TileBo
   const auto visit = [&](Value* column, int last_lanes) {
     Tile tile{0, column, static_cast<int>(run.width), static_cast<int>(walk_.panel), last_lanes, after};
     if (begin < last) {
-      Value *at_end = code_.i64(last), *step = code_.i64(width), *then = after.column;
+      Value *at_end = code_.i64(last), *step = code_.i64(width);
       if (turns) {
         at_end = code_.b.CreateSelect(backwards_, code_.i64(begin), at_end);
         step = code_.b.CreateSelect(backwards_, code_.i64(-width), step);
-        if (walk_.runs.size() == 1) then = column;  // where the walk ends it begins the next time
       }
       Value* ends = code_.b.CreateICmpEQ(column, at_end);
-      tile.next = {code_.b.CreateSelect(ends, then, code_.b.CreateAdd(column, step)),
+      tile.next = {code_.b.CreateSelect(ends, after.column, code_.b.CreateAdd(column, step)),
                    code_.b.CreateSelect(ends, after.rows, code_.i64(0)), std::max(run.width, after.vectors)};
     }
     body(tile);

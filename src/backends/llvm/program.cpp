@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <utility>
 
 #include "backends/backend.h"
 #include "backends/llvm/held_values.h"
@@ -162,8 +161,7 @@ class ProgramEmitter {
         state_.create_function("part", llvm::FunctionType::get(code_.b.getInt1Ty(), types, false), false);
     ProgramEmitter part(state_, function);
     part.one_worker_ = one_worker_;
-    part.loop_depth_ = loop_depth_;
-    part.frame_.in_loop = frame_.in_loop;
+    part.frame_.loop_depth = frame_.loop_depth;
     part.frame_.turn = function->getArg(1);
     for (std::size_t i = 0; i < vars.size(); ++i)
       part.frame_.vars[vars[i]] = function->getArg(static_cast<unsigned>(i + 2));
@@ -179,7 +177,7 @@ class ProgramEmitter {
   }
 
   // What runs again and again is worth its own code at each place.
-  HeldValues* held() { return loop_depth_ > 0 ? &*held_ : nullptr; }
+  HeldValues* held() { return frame_.loop_depth > 0 ? &*held_ : nullptr; }
 
   void emit(const kernel::Map& map) { emit_map(code_, frame_, map, !one_worker_, held()); }
   void emit(const kernel::Dot& dot) { emit_dot(code_, frame_, dot, held()); }
@@ -256,9 +254,8 @@ class ProgramEmitter {
   void emit(const For& loop) {
     Value* trip = frame_.extent(code_, loop.trip);
     Value* const turn = frame_.turn;
-    const bool in_loop = std::exchange(frame_.in_loop, true);
     const std::size_t outside = lets_.size();
-    ++loop_depth_;
+    ++frame_.loop_depth;
     const LoopMemory memory(state_.program, loop);
     // What the loop writes is known in it, and after it, only where it is passed on from iteration to iteration.
     std::vector<int> carried;
@@ -326,14 +323,13 @@ class ProgramEmitter {
     iv->addIncoming(iv_next, code_.b.GetInsertBlock());
     code_.b.CreateCondBr(code_.b.CreateICmpSLT(iv_next, trip), head, done);
 
-    --loop_depth_;
+    --frame_.loop_depth;
     frame_.turn = turn;
-    frame_.in_loop = in_loop;
     done->moveAfter(&code_.b.GetInsertBlock()->getParent()->back());
     code_.b.SetInsertPoint(done);
     held_->restore(before);
     know(ends);
-    if (loop_depth_ == 0) held_->clear();  // what stands outside all loops does not say what it writes
+    if (frame_.loop_depth == 0) held_->clear();  // what stands outside all loops does not say what it writes
     set(loop.counter, nullptr);
     leave_scope(outside);
   }
@@ -427,7 +423,6 @@ class ProgramEmitter {
   std::vector<Value*> bases_;      // of buffers, once they are used
   std::vector<kernel::Var> lets_;  // in scope, in the order in which they were read
   bool one_worker_ = false;        // inside a Grid, Single or section
-  int loop_depth_ = 0;
   std::optional<HeldValues> held_;
 };
 
