@@ -290,7 +290,7 @@ CompileOptions options_of(nb::object device, nb::object threads, nb::object back
   options.device = option_of(device, "device");
   const std::int64_t given = threads.is_none() ? -1 : integer_of(threads, "jit", "threads");
   if (!threads.is_none() && (given < 0 || given > std::numeric_limits<int>::max()))
-    throw UserError("jit", "threads must be None or not negative", std::to_string(given), "0 for all cores");
+    throw UserError("jit", "threads must be None, 0, or a number of cores", std::to_string(given), "0 for all cores");
   options.threads = static_cast<int>(given);
   options.backend = option_of(backend, "backend");
   options.target = option_of(target, "target");

@@ -158,7 +158,7 @@ def test_leaked_tracer():
     (lambda: hl.jit(lambda x: "text")(1.0), "[<lambda>] a compiled function must return arrays, in dicts, lists, tuples or dataclasses. Received: result = a str. Try: leave it out of what the function returns."),
     (lambda: hl.jit(lambda x: x, static_argnames="y"), "[jit] static_argnames must be parameters of the function. Received: 'y'. Try: one of ['x']."),
     (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: an int."),
-    (lambda: hl.jit(lambda x: x, threads=-1), "[jit] threads must be None or not negative. Received: -1. Try: 0 for all cores."),
+    (lambda: hl.jit(lambda x: x, threads=-1), "[jit] threads must be None, 0, or a number of cores. Received: -1. Try: 0 for all cores."),
     (lambda: hl.jit(lambda x: x, device=3), "[jit] device must be a string. Received: 3."),
     (lambda: hl.jit(lambda x: x, backend=None), "[jit] backend must be a string. Received: None."),
     (lambda: hl.jit(lambda x: x, keep_source=1), "[jit] keep_source must be True or False. Received: 1."),

@@ -222,7 +222,7 @@ def test_numbers_of_another_kind_are_named():
         (lambda: hl.fit(m, d, seed=-1), r"\[fit\] seed must be an integer from 0"),
         (lambda: hl.fit(m, d, early_stopping=hl.EarlyStopping(patience=1.5)), r"\[fit\] patience must be an integer"),
         (lambda: hl.jit(lambda x: x, threads="a")(1.0), r"\[jit\] threads must be an integer"),
-        (lambda: hl.jit(lambda x: x, threads=2**40)(1.0), r"\[jit\] threads must be None or not negative"),
+        (lambda: hl.jit(lambda x: x, threads=2**40)(1.0), r"\[jit\] threads must be None, 0, or a number of cores"),
         (lambda: hl.repeat(np.ones(3), np.array([1, 2])), r"\[repeat\] repeats must be one integer that is not negative, or one for each of the 3 elements"),
     ]
     for call, message in wrong:

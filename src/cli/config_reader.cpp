@@ -324,20 +324,20 @@ void merge(toml::table& into, toml::table&& from, const std::string& assignment)
 
 }  // namespace
 
-void ConfigFile::set(const std::string& assignment) {
-  const std::string where = "--set " + assignment;
+void ConfigFile::set(const std::string& assignment, const std::string& given_as) {
   const std::size_t equals = assignment.find('=');
   if (equals == 0 || equals == std::string::npos)
     throw UserError("arguments", "--set takes TABLE.KEY=VALUE", "'" + assignment + "'",
                     "--set optimizer.learning_rate=1e-4");
   try {
-    merge(impl_->root, toml::parse(assignment, where), where);
+    merge(impl_->root, toml::parse(assignment, given_as), given_as);
     return;
   } catch (const toml::parse_error&) {  // the value is no TOML: a text without its quotes, or the key is wrong too
   }
   try {
-    merge(impl_->root, toml::parse(assignment.substr(0, equals + 1) + print_toml(assignment.substr(equals + 1)), where),
-          where);
+    merge(impl_->root,
+          toml::parse(assignment.substr(0, equals + 1) + print_toml(assignment.substr(equals + 1)), given_as),
+          given_as);
   } catch (const toml::parse_error& e) {
     throw UserError("arguments", "--set takes TABLE.KEY=VALUE",
                     "'" + assignment + "' (" + std::string(e.description()) + ")",

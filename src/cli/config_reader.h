@@ -58,8 +58,9 @@ class ConfigFile {
   static ConfigFile parse(std::string_view text, const std::string& source);
 
   // Replaces or adds one value before anything is read: "optimizer.learning_rate=1e-4", "model.0.hidden=64" (the first
-  // [[model]]). What is right of = is a TOML value, or else a text. Later complaints name the assignment, not the file.
-  void set(const std::string& assignment);
+  // [[model]]). What is right of = is a TOML value, or else a text. Later complaints name `given_as`
+  // ("--set model.0.hidden=64"), not the file.
+  void set(const std::string& assignment, const std::string& given_as);
 
   // The table `name` ("data"), empty if the file has none. `doc` heads it when it is printed.
   Section section(const std::string& name, const std::string& doc);

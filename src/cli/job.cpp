@@ -134,7 +134,7 @@ void read_baselines(ConfigFile& file, Job& job) {
 
 Job parse_job(const JobSource& source, const std::optional<std::filesystem::path>& shown_from) {
   ConfigFile file = ConfigFile::read(source.path);
-  for (const std::string& assignment : source.assignments) file.set(assignment);
+  for (const Assignment& assignment : source.assignments) file.set(assignment.text, assignment.given_as);
   Job job;
   const auto data_file = [&](const std::string& given) {
     return source.data_file ? *source.data_file : (source.path.parent_path() / given).lexically_normal();

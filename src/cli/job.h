@@ -24,10 +24,15 @@ struct Baseline {
   std::vector<double> lambdas;  // of Kind::Ridge
 };
 
+// Of the command line: "train.epochs=5", given as "--epochs 5" or "--set train.epochs=5".
+struct Assignment {
+  std::string text, given_as;
+};
+
 // A configuration file and what the command line replaces in it.
 struct JobSource {
   std::filesystem::path path;
-  std::vector<std::string> assignments = {};            // of --set: "optimizer.learning_rate=1e-4"
+  std::vector<Assignment> assignments = {};
   std::optional<std::filesystem::path> data_file = {};  // as seen from the working directory
 };
 

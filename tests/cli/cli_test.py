@@ -90,8 +90,17 @@ class Arguments(Case):
         self.refused(hotloop(), "[arguments] A subcommand is required. Received: hotloop. Try: hotloop --help.")
 
     def test_bad_number(self):
-        self.refused(hotloop("train", "--epochs", "x", "job.toml"),
-                     "[arguments] Could not convert: --epochs = x. Received: hotloop train --epochs x job.toml. Try: hotloop train --help.")
+        config = series.write(self.folder)
+        for option, key, value, received in [
+            ("--epochs", "epochs", "x", "'x'"), ("--epochs", "epochs", "9" * 20, f"'{'9' * 20}'"),
+            ("--batch-size", "batch_size", "1.5", "1.5"), ("--threads", "threads", "-1", "-1"),
+        ]:
+            with self.subTest(option=option, value=value):
+                result = hotloop("train", option, value, config)
+                rule = "at least 0" if value == "-1" else "an integer"
+                self.assertEqual(result.returncode, 2)
+                self.assertRegex(result.stderr, rf"^hotloop: \[{option} {value} \[train\]\] '{key}' must be {rule}: .*"
+                                                rf" Received: {received}\.$")
 
     def test_missing_and_unknown_options(self):
         for arguments, message in {
