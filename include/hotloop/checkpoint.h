@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "hotloop/array.h"
@@ -75,6 +77,9 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& folder, const
 // Reads one. The trees have the structure that the files tell, "a.b" being child b of child a: match_tree() gives them the
 // model's. UserError naming the file for what is missing, damaged or does not belong together.
 TrainingState load_checkpoint(const std::filesystem::path& path);
+// The same without a disk: the bytes of those files by their names, and the state they hold, with the same errors.
+std::vector<std::pair<std::string, std::string>> print_checkpoint(const TrainingState& state);
+TrainingState parse_checkpoint(const std::vector<std::pair<std::string, std::string>>& files);
 // The newest checkpoint in a folder; empty if there is none.
 std::filesystem::path latest_checkpoint(const std::filesystem::path& folder);
 // Deletes all but the newest `keep`.

@@ -152,8 +152,22 @@ void bind_fit(nb::module_& m) {
       .def_prop_ro("step", [](const train::TrainingState& s) { return s.step; })
       .def_prop_ro("num_steps", [](const train::TrainingState& s) { return s.num_steps; })
       .def_prop_ro("params", [](const train::TrainingState& s) { return to_dicts(s.params); })
-      .def("save", [](const train::TrainingState& s, const std::string& folder) {
-        return train::save_checkpoint(folder, s).string();
+      .def("save", [](const train::TrainingState& s,
+                      const std::string& folder) { return train::save_checkpoint(folder, s).string(); })
+      .def("__getstate__",
+           [](const train::TrainingState& s) {
+             nb::dict files;
+             for (const auto& [name, bytes] : train::print_checkpoint(s))
+               files[name.c_str()] = nb::bytes(bytes.data(), bytes.size());
+             return files;
+           })
+      .def("__setstate__", [](train::TrainingState& s, const nb::dict& state) {
+        std::vector<std::pair<std::string, std::string>> files;
+        for (const auto& [name, bytes] : state) {
+          const auto text = nb::cast<nb::bytes>(bytes);
+          files.emplace_back(nb::cast<std::string>(name), std::string(text.c_str(), text.size()));
+        }
+        new (&s) train::TrainingState(train::parse_checkpoint(files));
       });
   nb::class_<metrics::Metric>(m, "Metric")
       .def_prop_ro("name", &metrics::Metric::name)

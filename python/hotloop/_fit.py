@@ -53,7 +53,7 @@ class Checkpoints(typing.NamedTuple):
 
 class Run:
     """What a fit gives: params (of the best epoch), buffers, history, best_epoch, best_validation, status, message, times, and
-    state, from which fit(resume=...) goes on."""
+    state, from which fit(resume=...) goes on. Copies and pickles hold all of it."""
 
     def __init__(self, result, model, metric):
         self.model, self._metric = model, metric

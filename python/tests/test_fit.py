@@ -1,5 +1,8 @@
 """hl.fit: results, resume, callbacks, early stopping, bad input."""
 
+import copy
+import pickle
+import re
 import signal
 import threading
 import time
@@ -61,10 +64,32 @@ def test_resume_is_exact(data, tmp_path):
     options = {"optimizer": hl.optim.Adam(1e-2), "batch_size": 16, "progress": False}
     whole = hl.fit(model(), data, epochs=4, **options)
     first = hl.fit(model(), data, epochs=2, checkpoints=tmp_path, **options)
-    for resume in (first, first.state, tmp_path):
+    for resume in (first, first.state, tmp_path, pickle.loads(pickle.dumps(first)), copy.deepcopy(first.state)):
         rest = hl.fit(model(), data, epochs=4, resume=resume, **options)
         assert same(whole.state.params, rest.state.params)
         assert [r[:3] for r in rest.history] == [r[:3] for r in whole.history]
+
+
+def test_a_run_can_be_pickled(data):
+    run = hl.fit(model(), data, epochs=2, batch_size=16, progress=False)
+    again = pickle.loads(pickle.dumps(run))
+    assert repr(again) == repr(run) and again.history == run.history and again.explain() == run.explain()
+    assert same(again.params, run.params) and same(again.state.params, run.state.params)
+    np.testing.assert_array_equal(again.predict(data[0]), run.predict(data[0]))
+    assert again.evaluate(data) == run.evaluate(data)
+
+
+def test_a_pickled_state_is_checked(data):
+    files = hl.fit(model(), data, epochs=1, progress=False).state.__getstate__()
+    for name, damage, message in [
+        ("model.safetensors", lambda b: None, "model.safetensors must be there. Received: a checkpoint without it"),
+        ("model.safetensors", lambda b: b[:-1] + bytes([b[-1] ^ 1]), "model.safetensors must be what was written. Received: another checksum"),
+        ("training.json", lambda b: b[:40], "training.json must be whole"),
+    ]:
+        damaged = {n: damage(b) if n == name else b for n, b in files.items()}
+        state = hl._core.TrainingState.__new__(hl._core.TrainingState)
+        with pytest.raises(hl.UserError, match=re.escape(f"[checkpoint] {message}")):
+            state.__setstate__({n: b for n, b in damaged.items() if b is not None})
 
 
 def test_the_rate_falls_on_a_plateau_and_resume_is_exact(data, tmp_path):

@@ -117,9 +117,10 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
 class Reader {
  public:
   explicit Reader(fs::path path) : path_(std::move(path)) {}
+  explicit Reader(const io::NamedBytes& files) : files_(&files) {}
 
   TrainingState read() {
-    json_ = parse(io::read_file(path_ / json_name, where));
+    json_ = parse(bytes_of(json_name));
     TrainingState state;
     std::size_t num_params = 0;
     try {
@@ -145,7 +146,16 @@ class Reader {
   [[noreturn]] void fail(const std::string& requirement, const std::string& received, const std::string& remedy) const {
     throw UserError(where, (path_ / json_name).string() + " must " + requirement, received, remedy);
   }
-  std::string remedy() const { return "delete " + path_.string() + " to go on from the one before"; }
+  std::string remedy() const {
+    return path_.empty() ? "" : "delete " + path_.string() + " to go on from the one before";
+  }
+
+  std::string bytes_of(const std::string& name) const {
+    if (files_ == nullptr) return io::read_file(path_ / name, where);
+    const auto file = std::ranges::find(*files_, name, &io::NamedBytes::value_type::first);
+    if (file == files_->end()) throw UserError(where, name + " must be there", "a checkpoint without it");
+    return file->second;
+  }
 
   Json parse(const std::string& text) const {
     Json json;
@@ -161,7 +171,7 @@ class Reader {
   }
 
   Tensors tensors(const std::string& name) const {
-    const std::string bytes = io::read_file(path_ / name, where);
+    const std::string bytes = bytes_of(name);
     std::size_t size = 0;
     std::uint32_t checksum = 0;
     try {
@@ -184,18 +194,14 @@ class Reader {
     return {Tree<Array>::from_names(Tensors(all.begin(), middle)), Tree<Array>::from_names(Tensors(middle, all.end()))};
   }
 
-  fs::path path_;
+  fs::path path_;  // empty: of files_
+  const io::NamedBytes* files_ = nullptr;
   Json json_;
 };
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& folder, const TrainingState& state) {
-  std::string digits = std::to_string(state.num_steps);
-  digits.insert(0, digits.size() < 8 ? 8 - digits.size() : 0, '0');
-  const fs::path path = folder / (std::string(folder_prefix) + digits);
-  if (fs::exists(path)) return path;
-
+std::vector<std::pair<std::string, std::string>> print_checkpoint(const TrainingState& state) {
   io::NamedBytes files = {{"model.safetensors", print_trees(state.params, state.buffers)}};
   if (state.best_epoch > 0) files.emplace_back("best.safetensors", print_trees(state.best_params, state.best_buffers));
   files.emplace_back("optimizer.safetensors", print_trees(state.optimizer_state));
@@ -204,7 +210,18 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingState& state) {
     json["files"][name] = {{"bytes", bytes.size()}, {"crc32c", io::crc32c(bytes)}};
   json["checksum"] = io::crc32c(json.dump(2));
   files.emplace_back(json_name, json.dump(2) + "\n");
-  io::write_folder_atomic(path, files, where);
+  return files;
+}
+
+TrainingState parse_checkpoint(const std::vector<std::pair<std::string, std::string>>& files) {
+  return Reader(files).read();
+}
+
+fs::path save_checkpoint(const fs::path& folder, const TrainingState& state) {
+  std::string digits = std::to_string(state.num_steps);
+  digits.insert(0, digits.size() < 8 ? 8 - digits.size() : 0, '0');
+  const fs::path path = folder / (std::string(folder_prefix) + digits);
+  if (!fs::exists(path)) io::write_folder_atomic(path, print_checkpoint(state), where);
   return path;
 }
 
