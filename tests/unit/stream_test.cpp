@@ -262,6 +262,28 @@ TEST(Stream, OfManyFeaturesIsTheWholeSequenceStepByStep) {
     }
 }
 
+// Short ones of one or two rows too. Cells of whole vectors follow their gates block by block there (llvm_dot_and_map_test.cpp), those of a step alone do not.
+TEST(Stream, OfOneRowAndManyWeightsIsTheWholeSequenceStepByStep) {
+  constexpr std::int64_t wide = 9;
+  for (const std::int64_t hidden : {64, 68}) {
+    const Case models[] = {{"lstm", nn::LSTM(wide, hidden)},
+                           {"gru", nn::GRU(wide, hidden)},
+                           {"stacked_lstm", nn::LSTM(wide, hidden, 2)},
+                           {"ln_lstm", nn::Recurrent(testing::LayerNormLstmCell(wide, hidden))},
+                           {"two inputs", nn::Recurrent(WrittenOrderCell(wide, hidden + 24, "two inputs"))},
+                           {"used twice", nn::Recurrent(WrittenOrderCell(wide, hidden + 56, "used twice"))}};
+    for (const DType dtype : {DType::F32, DType::F64})
+      for (const std::int64_t batch : {1, 2})
+        for (const auto& [name, model] : models) {
+          const Tree<Array> params = model.init(4, dtype);
+          const Array x = normal_array({batch, T, wide}, dtype, 8);
+          SCOPED_TRACE(name + " of " + std::to_string(hidden) + " in " + std::string(name_of(dtype)) + ", batch " +
+                       std::to_string(batch));
+          expect_steps_of(whole(model, params, x), Stream(model, params, wide, {.batch = batch}), x);
+        }
+  }
+}
+
 // Their factors rounded, they are multiplied in pairs, of which a product of one has none.
 TEST(Stream, OfManyFeaturesInBfloat16IsTheWholeSequence) {
   for (const std::int64_t wide : {5, 80})
@@ -276,21 +298,36 @@ TEST(Stream, OfManyFeaturesInBfloat16IsTheWholeSequence) {
     }
 }
 
-// One product of all steps, which starts from the bias; in the loop one that goes on from there. Other additions there: that of the cell.
-TEST(Stream, ProductsOfAllStepsTakeTheBiasAlong) {
-  constexpr std::int64_t wide = 64;
-  const nn::LSTM model(wide, H);
-  const train::Step step = train::predict_step(model, model.init(4), {DType::F32, {3, T, wide}});
+// How often an op stands in the body of the first loop of the program that runs a whole sequence.
+std::size_t count_in_loop(const nn::Layer& model, std::int64_t batch, std::int64_t steps, std::int64_t features,
+                          const std::string& op) {
+  const train::Step step = train::predict_step(model, model.init(4), {DType::F32, {batch, steps, features}});
   const std::string graph = compile(step.graph()).graph_text();
   const auto loop = graph.find("loop("), end = graph.find("return", loop);
-  ASSERT_NE(end, std::string::npos) << graph;
-  const auto count = [&](const std::string& op) {
-    std::size_t found = 0;
-    for (std::size_t at = graph.find(op, loop); at < end; at = graph.find(op, at + 1)) ++found;
-    return found;
+  EXPECT_NE(end, std::string::npos) << graph;
+  std::size_t found = 0;
+  for (std::size_t at = graph.find(op, loop); at < end; at = graph.find(op, at + 1)) ++found;
+  return found;
+}
+
+// One product of all steps, which starts from the bias; in the loop one that goes on from there. Other additions there: that of the cell.
+TEST(Stream, ProductsOfAllStepsTakeTheBiasAlong) {
+  EXPECT_EQ(count_in_loop(nn::LSTM(64, H), 3, T, 64, "= dot("), 1U);
+  EXPECT_EQ(count_in_loop(nn::LSTM(64, H), 3, T, 64, "= add("), 2U);
+}
+
+// One row does little with the weights that a step reads: where they leave the first cache, short products with the inputs leave the loop as well.
+TEST(Stream, ShortProductsOfOneRowLeaveTheLoopWhereWeightsAreMany) {
+  const auto dots = [](std::int64_t hidden, std::int64_t features, std::int64_t batch, std::int64_t steps) {
+    return count_in_loop(nn::LSTM(features, hidden), batch, steps, features, "= dot(");
   };
-  EXPECT_EQ(count("= dot("), 1u) << graph;
-  EXPECT_EQ(count("= add("), 2u) << graph;
+  EXPECT_EQ(dots(64, 8, 1, 100), 1U);
+  EXPECT_EQ(dots(64, 8, 2, 100), 1U);
+  EXPECT_EQ(dots(64, 8, 3, 100), 2U) << "enough rows";
+  EXPECT_EQ(dots(32, 8, 1, 100), 2U) << "20 KB of weights stay";
+  EXPECT_EQ(dots(64, 7, 1, 100), 2U) << "shorter than what it saves";
+  EXPECT_EQ(dots(64, 8, 1, 10000), 2U) << "10 MB, which come from memory";
+  EXPECT_EQ(dots(64, 32, 1, 10000), 1U) << "less than the weights it spares";
 }
 
 TEST(Stream, AVoiceKeepsItsStateAndReturnsToTheInitialOne) {
