@@ -1,12 +1,16 @@
 #include "schedule/column_walk.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hotloop::kernel {
 namespace {
 
 // Of the first cache, what a loop leaves for B; between two calls of a program its caller does something.
 std::int64_t room_for_b(const Target& target, bool in_loop) { return target.l1_bytes_there / 8 * (in_loop ? 7 : 5); }
+
+// Bytes a cycle from the second cache, a little less than it gives.
+constexpr double fetched_rate = 28;
 
 class Walker {
  public:
@@ -26,7 +30,7 @@ class Walker {
 
   ColumnWalk walk() const {
     ColumnWalk best = in_tiles(0, divisor_or_most());
-    const bool is_streamed = m_ <= 2 * target_.dot_rows && all_bytes() > target_.l1_bytes / 2;
+    const bool is_streamed = this->is_streamed();
     best.turns = is_streamed && best.runs.size() == 1 && best.runs[0].width < best.runs[0].end;
     if (!is_streamed || all_stays()) return best;
     double fewest = cycles(best);
@@ -44,10 +48,43 @@ class Walker {
     return best;
   }
 
+  // What a walk that turns takes in tiles of so many vectors. Some stays as long as a tile is not more than the cache itself, and is spread over all its sets:
+  // tiles that are a part of each panel are not.
+  double cycles_in_tiles_of(std::int64_t vectors, bool is_spread = true) const {
+    const bool stays = is_spread && vectors * vector_bytes_ <= target_.l1_bytes_there;
+    const std::int64_t kept = stays ? std::min(room_, all_bytes()) : 0;
+    const double summed = static_cast<double>(rows_ * vectors) * vector_bytes / 4;
+    return static_cast<double>(kept) / std::min(target_.l1_rate_there, summed) +
+           static_cast<double>(all_bytes() - kept) / std::min(fetched_rate, summed);
+  }
+
+  // Of the tiles that are whole blocks the best, see BlockWalk; nothing where all of the product before all of what follows takes no longer.
+  std::optional<BlockWalk> by_blocks(std::int64_t parts, double cycles_after, const ColumnWalk& otherwise) const {
+    // So much of what follows costs nothing while B is fetched, by measurement (Zen 4); the last tile is finished when nothing is.
+    constexpr double hidden = 0.75, set_up = 64;
+    const std::int64_t blocks = panels_ / parts;
+    std::optional<BlockWalk> best;
+    double fewest = cycles_in_tiles_of(otherwise.runs.back().width) + static_cast<double>(blocks) * cycles_after;
+    for (std::int64_t width = 1; width < blocks && width * parts <= most_side(); ++width) {
+      if (blocks % width != 0) continue;
+      const std::int64_t panel = otherwise.panel;
+      if (panel > 1 && (blocks % panel != 0 || (panel % width != 0 && width % panel != 0))) continue;
+      const double after = static_cast<double>(blocks) - hidden * static_cast<double>(blocks - width);
+      const double now = set_up + cycles_in_tiles_of(width * parts, width % panel == 0) + after * cycles_after;
+      if (now >= fewest) continue;
+      fewest = now;
+      best = {parts, blocks, width};
+    }
+    return best;
+  }
+
+  // Whether few rows leave too little time to fetch B while it is used.
+  bool is_streamed() const { return m_ <= 2 * target_.dot_rows && all_bytes() > target_.l1_bytes / 2; }
+
   // Cycles in which such a walk passes all of B, roughly: what stayed in the first cache comes by two loads a cycle, the rest by 28 bytes, but no tile is
   // faster than its accumulators, which wait four cycles for themselves, nor than two multiplications a cycle.
   double cycles(const ColumnWalk& walk) const {
-    const double loaded = 2.0 * vector_bytes / target_.vector_registers, fetched = 28;
+    const double loaded = 2.0 * vector_bytes / target_.vector_registers, fetched = fetched_rate;
     const auto pass = [&](std::int64_t vectors, std::int64_t width, double rate) {
       const double summed = static_cast<double>(rows_ * width) * vector_bytes / 4;
       return static_cast<double>(vectors * vector_bytes_) /
@@ -115,6 +152,16 @@ ColumnWalk column_walk(const Target& target, const Dot& dot, bool in_loop) {
   const ProductShape shape = shape_of(dot, in_loop);
   const std::int64_t columns = dot.panel() > 0 ? dot.panel() : panel_columns(target, shape);
   return Walker(target, shape, columns / lanes_of(dot.dtype)).walk();
+}
+
+std::optional<BlockWalk> block_walk(const Target& target, const Dot& dot, bool in_loop, std::int64_t parts,
+                                    double cycles_after) {
+  const ProductShape shape = shape_of(dot, in_loop);
+  const std::int64_t lanes = lanes_of(dot.dtype), panel = dot.panel() > 0 ? dot.panel() / lanes : 1;
+  if (!dot.m.is_static() || dot.m.bound != 1 || shape.n % (parts * lanes) != 0) return std::nullopt;
+  const Walker by_vectors(target, shape, 1), by_panels(target, shape, panel);
+  if (!by_vectors.is_streamed() || by_vectors.all_stays()) return std::nullopt;
+  return by_vectors.by_blocks(parts, cycles_after, by_panels.walk());
 }
 
 std::int64_t panel_columns(const Target& target, const ProductShape& shape) {

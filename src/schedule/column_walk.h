@@ -2,6 +2,7 @@
 // result.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "schedule/kernel_ir.h"
@@ -32,6 +33,17 @@ struct ColumnWalk {
   bool turns = false;     // the runs are one, or the first and the last are alike
 };
 ColumnWalk column_walk(const Target& target, const Dot& dot, bool in_loop);
+
+// A product of one row whose columns are `parts` equal parts, of which what follows needs one vector each for a vector of its own results: it can pass them
+// in such an order that what follows is done for some vectors while the rest of B is still on its way from the second cache.
+struct BlockWalk {
+  std::int64_t parts, blocks;  // columns: parts * blocks logical vectors, block by block within each part
+  // Blocks that are one tile, a divisor of `blocks`; the walk turns. A part of B begins with a panel, and panels hold whole tiles of it or are held by them.
+  std::int64_t width;
+};
+// Where that takes less time than all of the product and then all of what follows, at so many cycles for a block.
+std::optional<BlockWalk> block_walk(const Target& target, const Dot& dot, bool in_loop, std::int64_t parts,
+                                    double cycles_after);
 
 // Columns of a panel of B: a register tile's, unless narrower ones let a walk over one or two rows in a loop keep more in the first cache.
 std::int64_t panel_columns(const Target& target, const ProductShape& shape);

@@ -10,6 +10,8 @@ namespace hotloop::kernel {
 bool host_runs(const std::string& target);
 // Whether it multiplies pairs of bfloat16 in one instruction (AVX512-BF16).
 bool host_multiplies_pairs();
+// Whether its instructions of 512 bits are two halves, one after the other (AMD's Zen 4).
+bool host_halves_vectors();
 // Bytes of a core's first data cache; 0 where the system does not say.
 std::int64_t host_l1_bytes();
 

@@ -28,9 +28,16 @@ void add_term(std::vector<Term>& terms, const Term& term) {
 std::vector<Target> all_targets() {
   // Rows x vectors of accumulators that leave registers for a row of B and a broadcast of A: 24 of 32 zmm, 12 of 16
   // ymm (a logical vector is two), 8 of 16 xmm (a logical vector is four).
-  return {Target{.name = "avx512", .dot_rows = 6, .dot_vectors = 4, .has_fma = true},
-          Target{.name = "avx2", .dot_rows = 6, .dot_vectors = 1, .vector_registers = 2, .has_fma = true},
-          Target{.name = "portable", .dot_rows = 2, .dot_vectors = 1, .vector_registers = 4, .has_fma = false}};
+  return {
+      Target{.name = "avx512", .dot_rows = 6, .dot_vectors = 4, .has_fma = true},
+      Target{
+          .name = "avx2", .dot_rows = 6, .dot_vectors = 1, .vector_registers = 2, .has_fma = true, .l1_rate_there = 64},
+      Target{.name = "portable",
+             .dot_rows = 2,
+             .dot_vectors = 1,
+             .vector_registers = 4,
+             .has_fma = false,
+             .l1_rate_there = 32}};
 }
 
 }  // namespace
@@ -83,6 +90,14 @@ bool host_multiplies_pairs() {
 }
 
 std::int64_t host_l1_bytes() { return std::max<std::int64_t>(0, sysconf(_SC_LEVEL1_DCACHE_SIZE)); }
+
+bool host_halves_vectors() {
+#if defined(__x86_64__)
+  return host_runs("avx512") && __builtin_cpu_is("amdfam19h");
+#else
+  return false;
+#endif
+}
 
 bool host_runs(const std::string& target) {
 #if defined(__x86_64__)
@@ -187,6 +202,7 @@ Target target_named(const std::string& name) {
 
 Target with_caches_of_host(Target target) {
   if (const std::int64_t bytes = host_l1_bytes(); bytes > 0) target.l1_bytes_there = bytes;
+  if (host_halves_vectors()) target.l1_rate_there = std::min(target.l1_rate_there, 64.0);
   return target;
 }
 

@@ -262,6 +262,7 @@ struct Target {
   // The first cache of the machine that runs the code; where it is not known, with AVX-512 rather 48 KB than the 32 KB that every processor
   // has. It decides in which order numbers are read, never a result.
   std::int64_t l1_bytes_there = 48 << 10;
+  double l1_rate_there = 128;  // bytes a cycle from it: two loads of the widest registers
   int panel(DType d) const { return dot_vectors * lanes_of(d); }  // columns of a register tile
 };
 Target target_named(const std::string& name);  // UserError for an unknown name

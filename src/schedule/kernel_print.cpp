@@ -1,4 +1,5 @@
 // Text of a Program: every field that changes what it computes or how it is compiled, in a fixed order.
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -47,7 +48,8 @@ class Printer {
     line("program " + program_.name);
     line("target " + t.name + " dot " + std::to_string(t.dot_rows) + "x" + std::to_string(t.dot_vectors) +
          (t.has_fma ? " fma" : " no_fma") + " l1 " + std::to_string(t.l1_bytes) + " (" +
-         std::to_string(t.l1_bytes_there) + " there) l2 " + std::to_string(t.l2_bytes));
+         std::to_string(t.l1_bytes_there) + " there, " + std::to_string(std::llround(t.l1_rate_there)) +
+         " a cycle) l2 " + std::to_string(t.l2_bytes));
     line("rows <= " + std::to_string(program_.max_rows) + ", shared " + std::to_string(program_.shared_bytes) +
          " bytes, worker " + std::to_string(program_.worker_bytes) + " bytes");
     for (std::size_t i = 0; i < program_.arguments.size(); ++i) {

@@ -90,5 +90,29 @@ TEST(ColumnWalk, OneRowTurnsWhereItsWeightsLeaveTheFirstCache) {
   EXPECT_EQ(walk(target, 1, 64), ">1x6 | 2x2 | 1x6");
 }
 
+// What follows a product by blocks: so much work for a vector of units that the gates of an LSTM's or a GRU's step are.
+TEST(ColumnWalk, WhatFollowsIsDoneBlockByBlockWhereTheSecondCacheIsWaitedFor) {
+  constexpr double gates_of_lstm = 65, gates_of_gru = 60, tanh_alone = 15;
+  const auto width = [](const Target& target, std::int64_t parts, std::int64_t h, std::int64_t panel, double cycles) {
+    Dot dot = gates(target, 1, h, true);
+    dot.n.bound = parts * h;
+    for (DotSegment& segment : dot.segments) segment.panel = panel * lanes_of(dot.dtype);
+    const auto walk = block_walk(target, dot, true, parts, cycles);
+    return walk ? walk->width : 0;
+  };
+  Target zen5 = target_named("avx512"), zen4 = zen5;
+  zen4.l1_bytes_there = 32 << 10;
+  zen4.l1_rate_there = 64;
+  EXPECT_EQ(width(zen4, 4, 64, 1, gates_of_lstm), 1);
+  EXPECT_EQ(width(zen5, 4, 64, 1, gates_of_lstm), 2) << "two multiplications a cycle want eight accumulators";
+  EXPECT_EQ(width(zen4, 3, 64, 1, gates_of_gru), 2) << "three accumulators would wait for themselves";
+  EXPECT_EQ(width(zen4, 3, 128, 1, gates_of_gru), 1) << "two blocks would leave nothing in the first cache";
+  EXPECT_EQ(width(zen4, 4, 32, 1, gates_of_lstm), 0) << "nothing is waited for";
+  EXPECT_EQ(width(zen4, 1, 128, 1, tanh_alone), 0) << "next to nothing follows";
+  EXPECT_EQ(width(zen4, 4, 64, 4, gates_of_lstm), 0) << "a vector of each panel lies in a quarter of the cache's sets";
+  EXPECT_EQ(width(zen4, 4, 128, 4, gates_of_lstm), 1) << "of so many weights nothing stays either way";
+  EXPECT_EQ(width(zen4, 4, 144, 4, gates_of_lstm), 0) << "a part would begin within a panel";
+}
+
 }  // namespace
 }  // namespace hotloop::kernel

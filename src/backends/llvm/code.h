@@ -163,6 +163,8 @@ struct Frame {
 // Each emits a call of an outlined function at the cursor, or a small statement of known extents in place where `held` is given.
 void emit_map(Code& code, const Frame& frame, const kernel::Map& map, bool may_split, HeldValues* held = nullptr);
 void emit_dot(Code& code, const Frame& frame, const kernel::Dot& dot, HeldValues* held = nullptr);
+// Both, if the Map can follow block by block of the Dot's columns, and gains by it; else nothing, and false.
+bool emit_dot_and_map(Code& code, const Frame& frame, const kernel::Dot& dot, const kernel::Map& map, HeldValues* held);
 void emit_pack(Code& code, const Frame& frame, const kernel::Pack& pack, bool may_split);
 // The whole program: an exported function `hotloop_kernel` of type KernelFunction.
 void emit_program(ModuleState& state);

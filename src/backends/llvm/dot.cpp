@@ -13,8 +13,6 @@ using kernel::Dot;
 using kernel::DotSegment;
 using kernel::KDim;
 
-namespace {
-
 using Values = Code::Values;
 
 std::string key_of(const Dot& dot, const kernel::ColumnWalk& walk) {
@@ -31,6 +29,25 @@ std::string key_of(const Dot& dot, const kernel::ColumnWalk& walk) {
   }
   return text.str();
 }
+
+Values dot_arguments(Code& code, const Frame& frame, const Dot& dot, bool turns) {
+  Values args{frame.address(code, dot.c)};
+  if (dot.init) args.push_back(frame.address(code, *dot.init));
+  for (const DotSegment& segment : dot.segments) {
+    args.push_back(frame.address(code, segment.a));
+    args.push_back(frame.address(code, segment.b));
+    for (const KDim& dim : collapsed(segment)) {
+      HOTLOOP_CHECK(dim.extent.is_static() || !segment.packed(), "a packed segment has static k");
+      if (!dim.extent.is_static()) args.push_back(frame.extent(code, dim.extent));
+    }
+  }
+  if (!dot.m.is_static()) args.push_back(frame.extent(code, dot.m));
+  if (turns) args.push_back(code.b.CreateTrunc(frame.turn, code.b.getInt1Ty()));
+  if (is_long(dot)) args.push_back(frame.cancel);
+  return args;
+}
+
+namespace {
 
 // As of Maps: few vectors, and few steps.
 bool is_small(const Dot& dot) {
@@ -53,19 +70,7 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) 
   if (better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
   ModuleState& state = code.state();
   const kernel::ColumnWalk walk = kernel::column_walk(state.program.target, dot, frame.loop_depth > 0);
-  Values args{frame.address(code, dot.c)};
-  if (dot.init) args.push_back(frame.address(code, *dot.init));
-  for (const DotSegment& segment : dot.segments) {
-    args.push_back(frame.address(code, segment.a));
-    args.push_back(frame.address(code, segment.b));
-    for (const KDim& dim : collapsed(segment)) {
-      HOTLOOP_CHECK(dim.extent.is_static() || !segment.packed(), "a packed segment has static k");
-      if (!dim.extent.is_static()) args.push_back(frame.extent(code, dim.extent));
-    }
-  }
-  if (!dot.m.is_static()) args.push_back(frame.extent(code, dot.m));
-  if (walk.turns) args.push_back(code.b.CreateTrunc(frame.turn, code.b.getInt1Ty()));
-  if (is_long(dot)) args.push_back(frame.cancel);
+  const Values args = dot_arguments(code, frame, dot, walk.turns);
   if (held != nullptr && is_small(dot)) {
     code.held = held;
     DotEmitter(code, dot, walk, args).emit();

@@ -84,6 +84,24 @@ void DotEmitter::columns(const TileRun& run, const NextTile& after, const TileBo
   if (has_tail) tail();
 }
 
+void DotEmitter::emit_by_blocks(const kernel::BlockWalk& walk, const std::function<void(Value* block)>& finish) {
+  budget_ = code_.state().program.target.dot_rows * code_.state().program.target.dot_vectors;
+  code_.loop(code_.i64(0), code_.i64(walk.blocks), walk.width, [&](Value* forwards) {
+    Value* backwards = code_.b.CreateSub(code_.i64(walk.blocks - walk.width), forwards);
+    Value* block = code_.b.CreateSelect(backwards_, backwards, forwards);
+    Tile tile{0,
+              code_.b.CreateMul(block, code_.i64(lanes_)),
+              static_cast<int>(walk.parts * walk.width),
+              static_cast<int>(walk_.panel),
+              lanes_,
+              {}};
+    tile.side = walk.width;
+    tile.apart = walk.blocks;
+    emit_tile(tile);
+    finish(block);
+  });
+}
+
 void DotEmitter::rest_of_columns(const TileBody& body) {
   const std::int64_t first = walk_.rest * lanes_, columns = dot_.n.bound - first;
   if (columns <= 0) return;
@@ -100,6 +118,15 @@ Value* DotEmitter::column_offset(Value* pointer, const Tile& tile, std::int64_t 
   pointer = code_.offset(pointer, tile.first * elements_per_column * bytes_);
   return tile.loop_columns == nullptr ? pointer
                                       : code_.offset(pointer, tile.loop_columns, elements_per_column * bytes_);
+}
+
+Value* DotEmitter::b_of(const Segment& segment, const Tile& tile) {
+  if (!segment.packed) return column_offset(segment.b, tile, segment.b_n);
+  // Panels begin at (first column) * depth.
+  if (tile.side == 0 || tile.side % tile.panel_vectors == 0) return column_offset(segment.b, tile, segment.depth);
+  Value* within = code_.b.CreateURem(tile.loop_columns, code_.i64(tile.panel_vectors * std::int64_t{lanes_}));
+  Value* panel = code_.b.CreateSub(tile.loop_columns, within);
+  return code_.offset(code_.offset(segment.b, panel, segment.depth * bytes_), within, bytes_);
 }
 
 std::int64_t DotEmitter::num_row_blocks(const Tile& tile) const {
@@ -147,9 +174,7 @@ void DotEmitter::block(const Tile& tile, Value* row, std::int64_t rows) {
   ahead_vectors_ = tile.next.vectors;
   for (const Segment& segment : segments_) {
     Value* a = code_.offset(segment.a, row, segment.a_m * bytes_);
-    // Panels begin at (first column) * depth.
-    Value* b = column_offset(segment.b, tile, segment.packed ? segment.depth : segment.b_n);
-    accumulators = steps(segment, 0, tile, rows, a, b, accumulators);
+    accumulators = steps(segment, 0, tile, rows, a, b_of(segment, tile), accumulators);
   }
   store_c(accumulators, tile, row, rows);
 }
@@ -159,7 +184,7 @@ void DotEmitter::store_c(Values values, const Tile& tile, Value* row, std::int64
   Value* c = address_of_c(tile, row);
   for (std::int64_t i = 0; i < rows; ++i) {
     for (int j = 0; j < tile.vectors; ++j) {
-      Value* to = code_.offset(c, (i * dot_.c_m + j * lanes_ * dot_.c_n) * bytes_);
+      Value* to = code_.offset(c, (i * dot_.c_m + tile.at(j) * lanes_ * dot_.c_n) * bytes_);
       code_.store(dot_.dtype, at(values, tile, i, j), to, dot_.c_n, lanes_, tail_of(tile, j));
     }
   }
@@ -174,7 +199,7 @@ Values DotEmitter::from_c(const Tile& tile, Value* row, std::int64_t rows) {
   Value* c = address_of_c(tile, row);
   for (std::int64_t i = 0; i < rows; ++i)
     for (int j = 0; j < tile.vectors; ++j)
-      values.push_back(code_.load(dot_.dtype, code_.offset(c, (i * dot_.c_m + j * lanes_ * dot_.c_n) * bytes_),
+      values.push_back(code_.load(dot_.dtype, code_.offset(c, (i * dot_.c_m + tile.at(j) * lanes_ * dot_.c_n) * bytes_),
                                   dot_.c_n, lanes_, tail_of(tile, j)));
   return values;
 }
@@ -189,7 +214,7 @@ Values DotEmitter::initial(const Tile& tile, Value* row, std::int64_t rows) {
         at(values, tile, i, j) = at(values, tile, 0, j);
         continue;
       }
-      Value* pointer = code_.offset(from, (i * dot_.init_m + j * lanes_ * dot_.init_n) * bytes_);
+      Value* pointer = code_.offset(from, (i * dot_.init_m + tile.at(j) * lanes_ * dot_.init_n) * bytes_);
       Value* mask = dot_.init_n == 0 ? nullptr : tail_of(tile, j);
       at(values, tile, i, j) = code_.load(dot_.dtype, pointer, dot_.init_n, lanes_, mask);
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,9 @@ class DotEmitter {
 
   void emit();
 
+  // The same with the columns in the order of `walk`. After each tile `finish` emits what follows for its blocks, `walk.width` from this one on.
+  void emit_by_blocks(const kernel::BlockWalk& walk, const std::function<void(Value* block)>& finish);
+
  private:
   struct Segment {
     Value* a;
@@ -59,13 +63,17 @@ class DotEmitter {
     std::int64_t vectors = 0;
   };
   // A tile of columns: first column `first` (+ `loop_columns` if not null), `vectors` logical vectors of which the
-  // last has `last_lanes` lanes; `panel_vectors` of them are one panel of a packed B.
+  // last has `last_lanes` lanes; `panel_vectors` of them are one panel of a packed B. Of a walk by blocks `side` vectors lie side by side, and the
+  // next ones `apart` vectors further on.
   struct Tile {
     std::int64_t first;
     Value* loop_columns;
     int vectors, panel_vectors;
     int last_lanes;
     NextTile next;
+    std::int64_t side = 0, apart = 0;
+    // Where vector j lies: so many vectors after the first.
+    std::int64_t at(std::int64_t j) const { return side == 0 ? j : j / side * apart + j % side; }
   };
 
   using TileBody = std::function<void(const Tile&)>;
@@ -78,6 +86,8 @@ class DotEmitter {
   void rest_of_columns(const TileBody& body);
   void emit_tile(const Tile& tile);
   Value* column_offset(Value* pointer, const Tile& tile, std::int64_t elements_per_column);
+  // Where the columns of a tile begin in B.
+  Value* b_of(const Segment& segment, const Tile& tile);
   std::int64_t num_row_blocks(const Tile& tile) const;
   struct RowRange {
     std::int64_t begin, end, height;  // whole blocks of that height
@@ -185,5 +195,10 @@ class DotEmitter {
   std::int64_t part_bytes_ = 0;
   std::vector<Segment> segments_;
 };
+
+// What the function of a dot takes: see DotEmitter's constructor.
+Code::Values dot_arguments(Code& code, const Frame& frame, const kernel::Dot& dot, bool turns);
+// Of dots whose functions are the same.
+std::string key_of(const kernel::Dot& dot, const kernel::ColumnWalk& walk);
 
 }  // namespace hotloop::codegen

@@ -65,7 +65,7 @@ bool DotEmitter::reads_transposed(const Segment& segment, std::size_t d) const {
 
 Values DotEmitter::load_square(const Segment& segment, const Tile& tile, Value* b, int j, std::int64_t steps) {
   const bool tail = j + 1 == tile.vectors;
-  return code_.load_transposed(factor_dtype(dot_), code_.offset(b, j * lanes_ * segment.b_n * bytes_),
+  return code_.load_transposed(factor_dtype(dot_), code_.offset(b, tile.at(j) * lanes_ * segment.b_n * bytes_),
                                code_.i64(segment.b_n), tail ? tile.last_lanes : lanes_, static_cast<int>(steps));
 }
 
@@ -99,12 +99,13 @@ Value* DotEmitter::load_a(const Segment& segment, Value* a, std::int64_t i) {
 
 Value* DotEmitter::load_b(const Segment& segment, const Tile& tile, Value* b, int j) {
   if (segment.packed) {  // zero-filled to whole vectors
-    const std::int64_t panel = j / tile.panel_vectors, vector = j % tile.panel_vectors;
+    const std::int64_t panel = tile.at(j) / tile.panel_vectors, vector = tile.at(j) % tile.panel_vectors;
     const std::int64_t at = panel * tile.panel_vectors * lanes_ * segment.depth + vector * lanes_;
     return code_.load(factor_dtype(dot_), code_.offset(b, at * bytes_), 1, lanes_, nullptr);
   }
   Value* mask = segment.b_n == 0 ? nullptr : tail_of(tile, j);
-  return code_.load(factor_dtype(dot_), code_.offset(b, j * lanes_ * segment.b_n * bytes_), segment.b_n, lanes_, mask);
+  return code_.load(factor_dtype(dot_), code_.offset(b, tile.at(j) * lanes_ * segment.b_n * bytes_), segment.b_n,
+                    lanes_, mask);
 }
 
 void DotEmitter::step(const Segment& segment, const Tile& tile, std::int64_t rows, Value* a, Value* b,

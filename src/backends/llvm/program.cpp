@@ -140,8 +140,11 @@ class ProgramEmitter {
   }
 
   void in_line(Statements statements) {
-    for (const kernel::Stmt& statement : statements) {
-      std::visit([this](const auto& node) { emit(node); }, statement.node);
+    for (std::size_t i = 0; i < statements.size(); ++i) {
+      if (i + 1 < statements.size() && follows_by_blocks(statements[i], statements[i + 1]))
+        ++i;
+      else
+        std::visit([this](const auto& node) { emit(node); }, statements[i].node);
     }
   }
 
@@ -178,6 +181,14 @@ class ProgramEmitter {
 
   // What runs again and again is worth its own code at each place.
   HeldValues* held() { return frame_.loop_depth > 0 ? &*held_ : nullptr; }
+
+  // Emits both, or nothing.
+  bool follows_by_blocks(const kernel::Stmt& first, const kernel::Stmt& second) {
+    const auto* dot = std::get_if<kernel::Dot>(&first.node);
+    const auto* map = std::get_if<kernel::Map>(&second.node);
+    return dot != nullptr && map != nullptr && (one_worker_ || !map->split) &&
+           emit_dot_and_map(code_, frame_, *dot, *map, held());
+  }
 
   void emit(const kernel::Map& map) { emit_map(code_, frame_, map, !one_worker_, held()); }
   void emit(const kernel::Dot& dot) { emit_dot(code_, frame_, dot, held()); }
