@@ -101,7 +101,8 @@ ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, st
     compile_options.target = level.target;
     kernel::Target target = kernel::target_named(compile_options.target);
     if (options.target == "host") target = kernel::with_caches_of_host(target);
-    const runtime::BoundProgram bound = runtime::bind_program("export", *step.graph, step.bound, compile_options);
+    const runtime::BoundProgram bound =
+        runtime::bind_program("export", *step.graph, step.bound, compile_options, target);
     Variant variant;
     variant.level = level.name;
     variant.step.program = runtime::lower(*bound.run, compile_options, target).program;

@@ -36,7 +36,9 @@ Executable with_prepared(const Executable::Impl& like, std::size_t num_inputs, c
 Executable compile_bound(std::shared_ptr<const Graph> graph, std::span<const Array> bound,
                          const CompileOptions& options) {
   HOTLOOP_CHECK(graph != nullptr, "compile_bound: a graph");
-  runtime::BoundProgram program = runtime::bind_program("compile_bound", *graph, bound, options);
+  const kernel::Target target = kernel::with_caches_of_host(
+      options.target == "host" ? kernel::host_target() : kernel::target_named(options.target));
+  runtime::BoundProgram program = runtime::bind_program("compile_bound", *graph, bound, options, target);
   CompileOptions run_options = options;
   run_options.batch_axes.clear();
   for (std::size_t i = 0; i < bound.size() && !options.batch_axes.empty(); ++i)

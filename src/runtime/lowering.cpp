@@ -5,6 +5,7 @@
 
 #include "hotloop/error.h"
 #include "runtime/engine.h"
+#include "schedule/column_walk.h"
 #include "schedule/host.h"
 #include "schedule/schedule.h"
 #include "transforms/bind_inputs.h"
@@ -42,7 +43,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
 }
 
 BoundProgram bind_program(const char* where, const Graph& graph, std::span<const Array> bound,
-                          const CompileOptions& options) {
+                          const CompileOptions& options, const kernel::Target& target) {
   if (bound.size() != graph.inputs().size())
     throw UserError(where,
                     "one array an input, undefined where it is not bound: " + std::to_string(graph.inputs().size()),
@@ -61,10 +62,12 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
       throw UserError(where, "an input is bound or donated, not both", "input " + std::to_string(i));
     arrays.push_back(bound[i]);
   }
-  std::function<std::int64_t(DType)> panel;
+  ir::PanelColumns panel;
   if (options.backend != "interp" && options.dispatch == "fused")
-    panel = [target = options.target == "host" ? kernel::host_target() : kernel::target_named(options.target)](
-                DType d) { return is_float(d) ? target.panel(d) : 0; };
+    panel = [&](const ir::BoundFactor& factor) {
+      return is_float(factor.dtype) ? kernel::bound_panel_columns(target, factor.dtype, factor.rows, factor.step_bytes)
+                                    : 0;
+    };
   pass_options.rounds_factors = false;                  // where the graphs are compiled
   if (options.dot_precision != "f32") panel = nullptr;  // which are of f32
   const ir::BoundGraphs cut = ir::bind_inputs(*passes::optimize(graph, pass_options), pass_options.bound, panel);

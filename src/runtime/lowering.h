@@ -24,7 +24,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
               const std::function<void(const char*)>& lap = {});
 
 // What compile_bound() and the exporter start from: the program that is left when the bound inputs are worked in, and the arrays it
-// takes after the inputs that are not bound, laid out for the target. `options.batch_axes` has an entry for each input of `graph`, or none; `where` names the
+// takes after the inputs that are not bound, laid out for `target`. `options.batch_axes` has an entry for each input of `graph`, or none; `where` names the
 // caller in errors.
 struct BoundProgram {
   std::shared_ptr<const Graph> run;
@@ -33,6 +33,6 @@ struct BoundProgram {
   std::vector<Array> prepared;
 };
 BoundProgram bind_program(const char* where, const Graph& graph, std::span<const Array> bound,
-                          const CompileOptions& options);
+                          const CompileOptions& options, const kernel::Target& target);
 
 }  // namespace hotloop::runtime

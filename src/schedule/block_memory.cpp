@@ -90,10 +90,31 @@ void BlockLowering::plan_dots() {
     };
     if (n->op->name == "add")
       for (Value o : n->operands) absorb(o);
+    plan->parts = parts_read_of(result(n));
     for (const Node* term : plan->terms)
       if (reads_panels(*plan, *term)) ++panel_uses_[key_of(context_.resolve(term->operands[1]))];
     dots_.emplace(ValueKey{n, 0}, std::move(*plan));
   }
+}
+
+// In how many equal parts of its last axis the block reads v, as a cell reads its gates: 1 if it reads something else too.
+std::int64_t BlockLowering::parts_read_of(Value v) const {
+  const int last = v.rank() - 1;
+  std::set<std::int64_t> starts;
+  std::int64_t width = 0;
+  for (const Node* n : nodes_)
+    for (const Value& operand : n->operands) {
+      if (context_.resolve(operand) != v) continue;
+      const Shape& shape = n->types[0].shape;
+      if (!ir::is(*n, OpKind::Slice) || shape.size() == 0) return 1;
+      const std::int64_t extent = shape[last], start = n->attrs.integers("start")[static_cast<std::size_t>(last)];
+      if (shape.size() / extent != v.shape().size() / v.shape()[last] || start % extent != 0) return 1;
+      if (width != 0 && width != extent) return 1;
+      width = extent;
+      starts.insert(start);
+    }
+  const auto parts = static_cast<std::int64_t>(starts.size());
+  return parts > 0 && parts * width == v.shape()[last] ? parts : 1;
 }
 
 // A sum of short dots, by lanes.

@@ -21,6 +21,7 @@ class Walker {
         accumulators_(std::int64_t{target.dot_rows} * target.dot_vectors / rows_),
         vector_bytes_(shape.depth * vector_bytes),
         room_(room_for_b(target, shape.in_loop)),
+        in_loop_(shape.in_loop),
         panel_(panel) {
     const std::int64_t lanes = lanes_of(shape.dtype), vectors = (shape.n + lanes - 1) / lanes;
     // A last panel of fewer columns lies as the others do only where panels are of one vector.
@@ -48,32 +49,27 @@ class Walker {
     return best;
   }
 
-  // What a walk that turns takes in tiles of so many vectors. Some stays as long as a tile is not more than the cache itself, and is spread over all its sets:
-  // tiles that are a part of each panel are not.
-  double cycles_in_tiles_of(std::int64_t vectors, bool is_spread = true) const {
-    const bool stays = is_spread && vectors * vector_bytes_ <= target_.l1_bytes_there;
-    const std::int64_t kept = stays ? std::min(room_, all_bytes()) : 0;
-    const double summed = static_cast<double>(rows_ * vectors) * vector_bytes / 4;
-    return static_cast<double>(kept) / std::min(target_.l1_rate_there, summed) +
-           static_cast<double>(all_bytes() - kept) / std::min(fetched_rate, summed);
+  // What this walk takes together with what follows, at so many cycles for a vector of each part of the columns.
+  double cycles_apart(std::int64_t parts, double cycles_after) const {
+    const std::int64_t vectors = walk().runs.back().width;
+    return cycles_in_tiles_of(vectors, kept_in_tiles_of(vectors, 1)) +
+           static_cast<double>(panels_ * panel_ / parts) * cycles_after;
   }
 
-  // Of the tiles that are whole blocks the best, see BlockWalk; nothing where all of the product before all of what follows takes no longer.
-  std::optional<BlockWalk> by_blocks(std::int64_t parts, double cycles_after, const ColumnWalk& otherwise) const {
+  // The same of the best walk by blocks, if there is one.
+  std::optional<std::pair<BlockWalk, double>> by_blocks(std::int64_t parts, double cycles_after) const {
     // So much of what follows costs nothing while B is fetched, by measurement (Zen 4); the last tile is finished when nothing is.
     constexpr double hidden = 0.75, set_up = 64;
-    const std::int64_t blocks = panels_ / parts;
-    std::optional<BlockWalk> best;
-    double fewest = cycles_in_tiles_of(otherwise.runs.back().width) + static_cast<double>(blocks) * cycles_after;
-    for (std::int64_t width = 1; width < blocks && width * parts <= most_side(); ++width) {
-      if (blocks % width != 0) continue;
-      const std::int64_t panel = otherwise.panel;
-      if (panel > 1 && (blocks % panel != 0 || (panel % width != 0 && width % panel != 0))) continue;
+    const std::int64_t vectors = panels_ * panel_, blocks = vectors / parts;
+    std::optional<std::pair<BlockWalk, double>> best;
+    if (m_ != 1 || rest_ > 0 || vectors % parts != 0 || !is_streamed() || all_stays()) return best;
+    if (panel_ > 1 && blocks % panel_ != 0) return best;
+    for (std::int64_t width = 1; width < blocks && width * parts <= std::min(most_vectors, accumulators_); ++width) {
+      if (blocks % width != 0 || (panel_ % width != 0 && width % panel_ != 0)) continue;
       const double after = static_cast<double>(blocks) - hidden * static_cast<double>(blocks - width);
-      const double now = set_up + cycles_in_tiles_of(width * parts, width % panel == 0) + after * cycles_after;
-      if (now >= fewest) continue;
-      fewest = now;
-      best = {parts, blocks, width};
+      const std::int64_t kept = kept_in_tiles_of(width * parts, panel_ > width ? panel_ / width : 1);
+      const double now = set_up + cycles_in_tiles_of(width * parts, kept) + after * cycles_after;
+      if (!best || now < best->second) best = {{parts, blocks, width}, now};
     }
     return best;
   }
@@ -106,13 +102,25 @@ class Walker {
   bool all_stays() const { return all_bytes() <= target_.l1_bytes_there / 16 * 15; }
 
  private:
+  static constexpr std::int64_t most_vectors = 8;
+
+  // What stays in the first cache of B where a walk turns in tiles of so many vectors. Those that are one in `apart` of each panel's lines lie in as few of the
+  // cache's sets, and others in others, so that these keep a tile each; but a tile must find room there.
+  std::int64_t kept_in_tiles_of(std::int64_t vectors, std::int64_t apart) const {
+    const std::int64_t bytes = vectors * vector_bytes_ * apart;
+    if (bytes > target_.l1_bytes_there) return 0;
+    return std::min(apart > 1 && in_loop_ ? bytes : room_, all_bytes());
+  }
+  double cycles_in_tiles_of(std::int64_t vectors, std::int64_t kept) const {
+    const double summed = static_cast<double>(rows_ * vectors) * vector_bytes / 4;
+    return static_cast<double>(kept) / std::min(target_.l1_rate_there, summed) +
+           static_cast<double>(all_bytes() - kept) / std::min(fetched_rate, summed);
+  }
+
   std::int64_t all_bytes() const { return (panels_ * panel_ + rest_) * vector_bytes_; }
 
   // Panels side by side, so that enough accumulators are in flight, but no more than there are registers for.
-  std::int64_t most_side() const {
-    constexpr std::int64_t most_vectors = 8;
-    return std::max<std::int64_t>(1, std::min(most_vectors, accumulators_) / panel_);
-  }
+  std::int64_t most_side() const { return std::max<std::int64_t>(1, std::min(most_vectors, accumulators_) / panel_); }
   std::int64_t divisor_or_most() const {
     for (std::int64_t side = most_side(); 2 * side > most_side(); --side)
       if (panels_ % side == 0) return side;
@@ -137,7 +145,9 @@ class Walker {
   }
 
   const Target& target_;
-  std::int64_t m_, rows_, accumulators_, vector_bytes_, room_, panel_, panels_ = 0, rest_ = 0;
+  std::int64_t m_, rows_, accumulators_, vector_bytes_, room_;
+  bool in_loop_;
+  std::int64_t panel_, panels_ = 0, rest_ = 0;
 };
 
 }  // namespace
@@ -156,29 +166,45 @@ ColumnWalk column_walk(const Target& target, const Dot& dot, bool in_loop) {
 
 std::optional<BlockWalk> block_walk(const Target& target, const Dot& dot, bool in_loop, std::int64_t parts,
                                     double cycles_after) {
-  const ProductShape shape = shape_of(dot, in_loop);
-  const std::int64_t lanes = lanes_of(dot.dtype), panel = dot.panel() > 0 ? dot.panel() / lanes : 1;
-  if (!dot.m.is_static() || dot.m.bound != 1 || shape.n % (parts * lanes) != 0) return std::nullopt;
-  const Walker by_vectors(target, shape, 1), by_panels(target, shape, panel);
-  if (!by_vectors.is_streamed() || by_vectors.all_stays()) return std::nullopt;
-  return by_vectors.by_blocks(parts, cycles_after, by_panels.walk());
+  const std::int64_t lanes = lanes_of(dot.dtype);
+  if (!dot.m.is_static() || dot.n.bound % (parts * lanes) != 0) return std::nullopt;
+  const Walker walker(target, shape_of(dot, in_loop), dot.panel() > 0 ? dot.panel() / lanes : 1);
+  const auto found = walker.by_blocks(parts, cycles_after);
+  if (!found || found->second >= walker.cycles_apart(parts, cycles_after)) return std::nullopt;
+  return found->first;
 }
 
 std::int64_t panel_columns(const Target& target, const ProductShape& shape) {
-  constexpr double worthwhile = 0.98;
-  std::int64_t best = target.dot_vectors;
-  const Walker widest(target, shape, best);
-  if (shape.in_loop && shape.m.is_static() && shape.m.bound <= 2 && !widest.all_stays()) {
-    double fewest = widest.cycles(widest.walk());
-    for (std::int64_t panel = best / 2; panel > 0; panel /= 2) {
-      const Walker walker(target, shape, panel);
-      const double cycles = walker.cycles(walker.walk());
-      if (cycles >= worthwhile * fewest) continue;
-      fewest = cycles;
+  constexpr double worthwhile = 0.98, gate = 15;  // cycles for a vector of columns: what follows is not known yet
+  const std::int64_t lanes = lanes_of(shape.dtype), widest = target.dot_vectors;
+  const Walker walker(target, shape, widest);
+  if (!shape.in_loop || !shape.m.is_static() || shape.m.bound > 2 || walker.all_stays()) return widest * lanes;
+  // The panel of the fewest cycles, if there is one of less than `fewest`; of those that take nearly as long the widest.
+  const auto best_panel = [&](double fewest, const auto& cycles_of) {
+    std::optional<std::int64_t> best;
+    for (std::int64_t panel = widest; panel > 0; panel /= 2) {
+      const std::optional<double> cycles = cycles_of(Walker(target, shape, panel));
+      if (!cycles || *cycles >= fewest) continue;
+      fewest = worthwhile * *cycles;
       best = panel;
     }
-  }
-  return best * lanes_of(shape.dtype);
+    return best;
+  };
+  const auto of_walk = [](const Walker& w) { return std::optional(w.cycles(w.walk())); };
+  const std::int64_t panel = best_panel(worthwhile * *of_walk(walker), of_walk).value_or(widest);
+  if (shape.parts < 2) return panel * lanes;
+  const double after = static_cast<double>(shape.parts) * gate;
+  const auto by_blocks = [&](const Walker& w) {
+    const auto found = w.by_blocks(shape.parts, after);
+    return found ? std::optional(found->second) : std::nullopt;
+  };
+  return best_panel(Walker(target, shape, panel).cycles_apart(shape.parts, after), by_blocks).value_or(panel) * lanes;
+}
+
+std::int64_t bound_panel_columns(const Target& target, DType dtype, std::int64_t rows, std::int64_t step_bytes) {
+  const bool one_load = target.l1_rate_there * target.vector_registers <= vector_bytes;
+  const bool leaves = step_bytes > target.l1_bytes_there / 16 * 15;
+  return rows == 1 && one_load && leaves ? lanes_of(dtype) : target.panel(dtype);
 }
 
 }  // namespace hotloop::kernel

@@ -14,7 +14,8 @@ struct ProductShape {
   DType dtype;
   Extent m;
   std::int64_t n = 0, depth = 0;
-  bool in_loop = false;  // of the program: only what the loop does is done before the next time
+  bool in_loop = false;    // of the program: only what the loop does is done before the next time
+  std::int64_t parts = 1;  // equal ones that the columns are read in
 };
 ProductShape shape_of(const Dot& dot, bool in_loop);
 
@@ -45,7 +46,13 @@ struct BlockWalk {
 std::optional<BlockWalk> block_walk(const Target& target, const Dot& dot, bool in_loop, std::int64_t parts,
                                     double cycles_after);
 
-// Columns of a panel of B: a register tile's, unless narrower ones let a walk over one or two rows in a loop keep more in the first cache.
+// Columns of a panel of B: a register tile's, unless narrower ones let a walk over one or two rows in a loop keep more in the first cache, or a walk by blocks
+// is worth it over them.
 std::int64_t panel_columns(const Target& target, const ProductShape& shape);
+
+// Of the panels that bound weights lie in, of a step's products of so many rows which read `step_bytes` of them: the width is one for all products that
+// may be summed. Single vectors, as a BlockWalk wants them, where one row reads more than the first cache keeps and loads are one a cycle, so
+// that reading several panels side by side costs nothing (by measurement on Zen 4); else a register tile's.
+std::int64_t bound_panel_columns(const Target& target, DType dtype, std::int64_t rows, std::int64_t step_bytes);
 
 }  // namespace hotloop::kernel

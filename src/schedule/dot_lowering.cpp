@@ -46,7 +46,10 @@ class DotLowering {
   DotLowering(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate)
       : context_(context), plan_(plan), target_(target), swap_(rows_from_rhs(context, plan)) {
     for (const Node* term : plan.terms) {
-      const auto panels = swap_ ? std::nullopt : panels_of(context, *term);
+      auto panels = swap_ ? std::nullopt : panels_of(context, *term);
+      // Those of one Dot are of one width.
+      if (panels && std::ranges::any_of(panel_, [&](std::int64_t p) { return p > 0 && p != panels->strides[0]; }))
+        panels.reset();
       const auto a = context.find(term->operands[swap_ ? 1 : 0]),
                  b = panels ? panels : context.find(term->operands[swap_ ? 0 : 1]);
       HOTLOOP_CHECK(a && b, "operands of a dot are in memory");
@@ -468,9 +471,9 @@ kernel::Block DotLowering::run() {
     segment.panel = panel_[t];
     dot.segments.push_back(std::move(segment));
   }
-  const std::int64_t panel = dot.panel() > 0 ? dot.panel()
-                                             : kernel::panel_columns(context_.options().target,
-                                                                     kernel::shape_of(dot, context_.loop_depth > 0));
+  kernel::ProductShape shape = kernel::shape_of(dot, context_.loop_depth > 0);
+  shape.parts = plan_.parts;
+  const std::int64_t panel = dot.panel() > 0 ? dot.panel() : kernel::panel_columns(context_.options().target, shape);
   for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
     const bool nested = std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; });
     if (!nested && !dot.segments[t].packed()) try_pack(t, dot.segments[t], n.extent.bound, n.b[t], panel, before);
@@ -512,7 +515,8 @@ kernel::Block DotLowering::run() {
 kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate) {
   enum class Kind { Plain, Pairs, Narrow };
   const auto kind_of = [&](const Node* term) {
-    if (DotLowering(context, {plan.result, {term}, {}}, target, true).is_narrow()) return Kind::Narrow;
+    if (DotLowering(context, {.result = plan.result, .terms = {term}, .init = {}}, target, true).is_narrow())
+      return Kind::Narrow;
     const std::vector<int> axes = shape_of(*term).lhs_contract;
     const auto is_long = [&](int axis) { return context.extent(term->operands[0], axis).bound > 1; };
     return rounds_factors(*term) && std::ranges::any_of(axes, is_long) ? Kind::Pairs : Kind::Plain;
@@ -523,7 +527,7 @@ kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Sto
   for (std::size_t from = 0, to = 0; from < kinds.size(); from = to) {
     for (to = from + 1; kinds[from] != Kind::Narrow && to < kinds.size() && kinds[to] == kinds[from];) ++to;
     const auto term = [&](std::size_t i) { return plan.terms.begin() + static_cast<std::ptrdiff_t>(i); };
-    const DotPlan part{plan.result, {term(from), term(to)}, from == 0 ? plan.init : std::nullopt};
+    const DotPlan part{plan.result, {term(from), term(to)}, from == 0 ? plan.init : std::nullopt, plan.parts};
     append(block, DotLowering(context, part, target, accumulate || from > 0).run());
   }
   return block;

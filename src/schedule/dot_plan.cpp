@@ -117,7 +117,7 @@ std::optional<Storage> panels_of(LoweringContext& context, const Node& dot) {
     return std::nullopt;
   const Value x = context.resolve(turned.node->operands[0]);
   const std::int64_t width = x.shape()[2], k = x.shape()[1];
-  if (!ir::is(*x.node, OpKind::Input) || width != context.options().target.panel(b.dtype()) || b.shape()[0] != k)
+  if (!ir::is(*x.node, OpKind::Input) || width % kernel::lanes_of(b.dtype()) != 0 || b.shape()[0] != k)
     return std::nullopt;
   const auto place = context.find(x);
   if (!place || context.extent(x, 0).var >= 0 || context.extent(x, 1).var >= 0) return std::nullopt;

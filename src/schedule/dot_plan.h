@@ -13,6 +13,7 @@ struct DotPlan {
   Value result;                    // the dot's own result, or the add at the top of the sum
   std::vector<const Node*> terms;  // the dots, in order of summation
   std::optional<Value> init;       // what the accumulators start from
+  std::int64_t parts = 1;          // equal ones of the last axis, that the result is read in
 };
 
 // The axes of a dot's operands by what it does along them.

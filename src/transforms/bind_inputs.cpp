@@ -20,7 +20,7 @@ bool stays_with_its_reader(const Node& node) {
 
 class Binder {
  public:
-  Binder(const Graph& graph, const std::vector<bool>& bound, const std::function<std::int64_t(DType)>& panel)
+  Binder(const Graph& graph, const std::vector<bool>& bound, const PanelColumns& panel)
       : graph_(graph),
         panel_(panel),
         known_(graph.nodes().size()),
@@ -44,6 +44,11 @@ class Binder {
   }
 
   BoundGraphs take() {
+    for (const auto& node : graph_.nodes()) {
+      if (!is(*node, OpKind::Dot) || is_known({node.get(), 0})) continue;
+      for (const Value& v : node->operands)
+        if (is_known(v)) step_bytes_ += v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype()));
+    }
     for (const auto& node : graph_.nodes()) {
       if (is(*node, OpKind::Input)) continue;
       if (known_[static_cast<std::size_t>(node->id)]) continue;
@@ -88,15 +93,16 @@ class Binder {
     std::vector<Value> operands = {side == 0 ? Value{} : read(node.operands[0]),
                                    side == 1 ? Value{} : read(node.operands[1])};
     operands[static_cast<std::size_t>(side)] = side == 1 && batch.empty() && contract.size() == 1 && factor.rank() == 2
-                                                   ? in_panels(factor, order)
+                                                   ? in_panels(factor, node.types[0].shape.size(), order)
                                                    : given(factor, order);
     run_map_.set_results(node, results_of(*run_->append(*node.op, operands, attrs, {}, node.generation)));
   }
 
   // A matrix transposed to [k, n] and cut into panels of columns, if they are whole and more than one.
-  Value in_panels(Value factor, const std::vector<std::int64_t>& order) {
-    const std::int64_t width = panel_ ? panel_(factor.dtype()) : 0;
+  Value in_panels(Value factor, std::int64_t results, const std::vector<std::int64_t>& order) {
     const std::int64_t k = factor.shape()[static_cast<int>(order[0])], n = factor.shape()[static_cast<int>(order[1])];
+    const std::int64_t rows = results / std::max<std::int64_t>(n, 1);
+    const std::int64_t width = panel_ ? panel_({factor.dtype(), rows, step_bytes_}) : 0;
     if (width == 0 || n % width != 0 || n == width) return given(factor, order);
     const Value panels = given(factor, order, width);
     const TraceScope scope(*run_);
@@ -149,7 +155,8 @@ class Binder {
   }
 
   const Graph& graph_;
-  const std::function<std::int64_t(DType)>& panel_;
+  const PanelColumns& panel_;
+  std::int64_t step_bytes_ = 0;
   std::vector<bool> known_;  // of each node
   std::shared_ptr<Graph> prepare_, run_;
   ValueMap prepared_, run_map_;
@@ -160,8 +167,7 @@ class Binder {
 
 }  // namespace
 
-BoundGraphs bind_inputs(const Graph& graph, const std::vector<bool>& bound,
-                        const std::function<std::int64_t(DType)>& panel) {
+BoundGraphs bind_inputs(const Graph& graph, const std::vector<bool>& bound, const PanelColumns& panel) {
   HOTLOOP_CHECK(bound.size() == graph.inputs().size(), "bind_inputs: one flag an input");
   return Binder(graph, bound, panel).take();
 }

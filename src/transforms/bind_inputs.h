@@ -16,9 +16,14 @@ struct BoundGraphs {
 
 // Cuts an optimised graph. A loop or call that reads an unbound value stays whole in `run` (what its body could do once has been
 // hoisted before). A bound factor of a dot is prepared with the contracted axis first, so that columns are contiguous where the
-// dot reads them; a matrix [k, n] on the right-hand side of a dot by panels of `panel(dtype)` columns, if that is not 0 and divides n:
+// dot reads them; a matrix [k, n] on the right-hand side of a dot by panels of so many columns as `panel` says, if that is not 0 and divides n:
 // as [n / panel, k, panel], which `run` reads through reshape(transpose(...)).
-BoundGraphs bind_inputs(const Graph& graph, const std::vector<bool>& bound,
-                        const std::function<std::int64_t(DType)>& panel = {});
+struct BoundFactor {
+  DType dtype;
+  std::int64_t rows;        // of the product
+  std::int64_t step_bytes;  // of all bound factors that products of `run` read
+};
+using PanelColumns = std::function<std::int64_t(const BoundFactor&)>;
+BoundGraphs bind_inputs(const Graph& graph, const std::vector<bool>& bound, const PanelColumns& panel = {});
 
 }  // namespace hotloop::ir

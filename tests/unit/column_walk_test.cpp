@@ -114,5 +114,33 @@ TEST(ColumnWalk, WhatFollowsIsDoneBlockByBlockWhereTheSecondCacheIsWaitedFor) {
   EXPECT_EQ(width(zen4, 4, 144, 4, gates_of_lstm), 0) << "a part would begin within a panel";
 }
 
+// Panels as such walks want them, of [h] (1, h) times (h, parts * h).
+TEST(ColumnWalk, PanelsAreAsNarrowAsAWalkByBlocksWants) {
+  const auto vectors = [](const Target& target, std::int64_t parts, std::int64_t h, bool in_loop = true,
+                          std::int64_t rows = 1) {
+    const ProductShape shape{DType::F32, Extent{rows}, parts * h, h, in_loop, parts};
+    return panel_columns(target, shape) / lanes_of(DType::F32);
+  };
+  Target zen5 = target_named("avx512"), zen4 = zen5;
+  zen4.l1_bytes_there = 32 << 10;
+  zen4.l1_rate_there = 64;
+  EXPECT_EQ(vectors(zen4, 4, 64), 2) << "two tiles of 16 KB stay, each in its own half of the cache's sets";
+  EXPECT_EQ(vectors(zen4, 4, 80), 1) << "of 20 KB they would not, and five blocks are no whole panels";
+  EXPECT_EQ(vectors(zen4, 4, 96), 1);
+  EXPECT_EQ(vectors(zen4, 4, 128), 1);
+  EXPECT_EQ(vectors(zen4, 4, 32), 4) << "all of it stays";
+  EXPECT_EQ(panel_columns(zen4, {DType::F32, Extent{1}, 4 * 96, 96, true}), 64) << "nothing is known of what follows";
+  EXPECT_EQ(vectors(zen4, 4, 96, false), 4);
+  EXPECT_EQ(vectors(zen4, 4, 96, true, 12), 4);
+  EXPECT_EQ(vectors(zen5, 4, 64), 2) << "tiles of two blocks";
+  // Bound weights, of which all products of a step together are asked for.
+  EXPECT_EQ(bound_panel_columns(zen4, DType::F32, 1, 72 << 10), 16);
+  EXPECT_EQ(bound_panel_columns(zen4, DType::F64, 1, 72 << 10), 8);
+  EXPECT_EQ(bound_panel_columns(zen4, DType::F32, 1, 20 << 10), 64) << "all stays";
+  EXPECT_EQ(bound_panel_columns(zen4, DType::F32, 2, 72 << 10), 64);
+  EXPECT_EQ(bound_panel_columns(zen5, DType::F32, 1, 72 << 10), 64);
+  EXPECT_EQ(bound_panel_columns(target_named("avx2"), DType::F32, 1, 72 << 10), 16);
+}
+
 }  // namespace
 }  // namespace hotloop::kernel

@@ -21,7 +21,7 @@ using Values = Code::Values;
 
 namespace {
 
-// How many equal parts the columns are of, if the Map reads one vector of each for each vector of its points; else nothing.
+// How many equal parts the columns are of, several, if the Map reads one vector of each for each vector of its points; else nothing.
 std::optional<std::int64_t> parts_of(const Dot& dot, const Map& map) {
   const std::int64_t lanes = kernel::lanes_of(dot.dtype), n = dot.n.bound;
   if (map.dims.size() != 1 || map.num_outer != 1 || map.vector_dim != 0 || map.lanes() != lanes) return std::nullopt;
@@ -38,8 +38,9 @@ std::optional<std::int64_t> parts_of(const Dot& dot, const Map& map) {
       return std::nullopt;
     parts.insert(from.constant / dim.extent.bound);
   }
+  // What follows a single sum is seldom much work.
   const std::int64_t all = n / dim.extent.bound;
-  return static_cast<std::int64_t>(parts.size()) == all ? std::optional(all) : std::nullopt;
+  return all > 1 && static_cast<std::int64_t>(parts.size()) == all ? std::optional(all) : std::nullopt;
 }
 
 bool is_dense(const DotSegment& segment) {
