@@ -59,7 +59,6 @@ class BlockLowering {
   void choose_memory();
   void need_memory(Value v);
   double inline_cost(Value v);
-  std::int64_t parts_read_of(Value v) const;
   bool is_expression(const DotPlan& plan) const;
   bool reads_panels(const DotPlan& plan, const Node& term);
   bool changes_layout(const BlockTarget& target) const;

@@ -69,7 +69,44 @@ void BlockLowering::find_needed() {
   }
 }
 
+namespace {
+
+// Slices of a value along its last axis, by which it is read, as a cell reads its gates.
+struct Slices {
+  std::set<std::int64_t> starts;
+  std::int64_t width = 0;
+  bool is_read_otherwise = false;
+
+  void add(const Node& reader, Value v) {
+    const auto last = static_cast<std::size_t>(v.rank()) - 1;
+    if (!ir::is(reader, OpKind::Slice) || v.rank() == 0 || v.shape().size() == 0 || reader.types[0].shape.size() == 0) {
+      is_read_otherwise = true;
+      return;
+    }
+    const Shape& shape = reader.types[0].shape;
+    const std::int64_t extent = shape[v.rank() - 1], start = reader.attrs.integers("start")[last];
+    is_read_otherwise |= shape.size() / extent != v.shape().size() / v.shape()[v.rank() - 1] || start % extent != 0 ||
+                         (width != 0 && width != extent);
+    width = extent;
+    starts.insert(start);
+  }
+  // How many equal parts they are; 1 if they are not all of the axis, or something else is read.
+  std::int64_t parts_of(Value v) const {
+    const auto parts = static_cast<std::int64_t>(starts.size());
+    return !is_read_otherwise && parts > 0 && parts * width == v.shape()[v.rank() - 1] ? parts : 1;
+  }
+};
+
+}  // namespace
+
 void BlockLowering::plan_dots() {
+  std::map<ValueKey, Slices> slices;
+  if (context_.loop_depth > 0)  // where it is asked for
+    for (const Node* n : nodes_)
+      for (const Value& operand : n->operands) {
+        const Value v = context_.resolve(operand);
+        if (ir::is(*v.node, OpKind::Dot) || v.node->op->name == "add") slices[key_of(v)].add(*n, v);
+      }
   std::set<ValueKey> fixed;
   for (const BlockTarget& t : targets_) fixed.insert(key_of(t.value));
   for (Value v : required_) fixed.insert(key_of(v));
@@ -90,31 +127,11 @@ void BlockLowering::plan_dots() {
     };
     if (n->op->name == "add")
       for (Value o : n->operands) absorb(o);
-    plan->parts = parts_read_of(result(n));
+    if (const auto it = slices.find({n, 0}); it != slices.end()) plan->parts = it->second.parts_of(result(n));
     for (const Node* term : plan->terms)
       if (reads_panels(*plan, *term)) ++panel_uses_[key_of(context_.resolve(term->operands[1]))];
     dots_.emplace(ValueKey{n, 0}, std::move(*plan));
   }
-}
-
-// In how many equal parts of its last axis the block reads v, as a cell reads its gates: 1 if it reads something else too.
-std::int64_t BlockLowering::parts_read_of(Value v) const {
-  const int last = v.rank() - 1;
-  std::set<std::int64_t> starts;
-  std::int64_t width = 0;
-  for (const Node* n : nodes_)
-    for (const Value& operand : n->operands) {
-      if (context_.resolve(operand) != v) continue;
-      const Shape& shape = n->types[0].shape;
-      if (!ir::is(*n, OpKind::Slice) || shape.size() == 0) return 1;
-      const std::int64_t extent = shape[last], start = n->attrs.integers("start")[static_cast<std::size_t>(last)];
-      if (shape.size() / extent != v.shape().size() / v.shape()[last] || start % extent != 0) return 1;
-      if (width != 0 && width != extent) return 1;
-      width = extent;
-      starts.insert(start);
-    }
-  const auto parts = static_cast<std::int64_t>(starts.size());
-  return parts > 0 && parts * width == v.shape()[last] ? parts : 1;
 }
 
 // A sum of short dots, by lanes.

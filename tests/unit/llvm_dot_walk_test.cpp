@@ -32,7 +32,10 @@ TEST(LlvmDotWalk, TheCodeIsForTheCacheOfTheMachineThatRunsIt) {
   const auto graph = trace([](std::span<const Value> x) { return std::vector<Value>{-x[0]}; },
                            std::vector<ValueType>{{DType::F32, {4}}});
   const std::string text = compile(graph).kernel_text();
-  EXPECT_NE(text.find("(" + std::to_string(kernel::host_l1_bytes()) + " there)"), std::string::npos) << text;
+  EXPECT_NE(text.find("(" + std::to_string(kernel::host_l1_bytes()) + " there, "), std::string::npos) << text;
+  EXPECT_EQ(text.find("avx512") != std::string::npos && text.find(" there, 64 a cycle)") != std::string::npos,
+            kernel::host_halves_vectors())
+      << text;
 }
 
 // Loads of an instruction that are 2 KB or more apart, one line after the other, are what prefetching of Zen 5 gets wrong.
