@@ -347,6 +347,25 @@ TEST(Stream, AVoiceKeepsItsStateAndReturnsToTheInitialOne) {
   EXPECT_EQ(again[0], at_start);
 }
 
+// As audio is processed: the numbers that come in are the ones that go out.
+TEST(Stream, AStepMayWriteOverItsInput) {
+  constexpr std::int64_t width = 64;
+  const Case models[] = {{"lstm", nn::LSTM(width, width)}, {"gru", nn::GRU(width, width)}};
+  for (const auto& [name, model] : models) {
+    SCOPED_TRACE(name);
+    const Stream stream(model, model.init(1), width);
+    Stream::Voice apart = stream.voice(), in_place = stream.voice();
+    std::vector<float> x(width), y(width), both(width);
+    for (int t = 0; t < 5; ++t) {
+      for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = both[i] = static_cast<float>((static_cast<int>(i) * 7 + t * 5) % 11 - 5) / 4;
+      apart.step(x, y);
+      in_place.step(both, both);
+      ASSERT_EQ(both, y) << "step " << t;
+    }
+  }
+}
+
 TEST(Stream, TakesItsOwnCopyOfTheWeights) {
   const nn::Sequential model(nn::Linear(I, 2));
   Tree<Array> params = model.init(1);

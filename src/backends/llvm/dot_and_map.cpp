@@ -69,6 +69,12 @@ class Writes {
       return a.offset < b.offset + bytes_of(b) && b.offset < a.offset + bytes_of(a);
     });
   }
+  // The same where all of it was read before: a caller may have a step's result written over its input.
+  bool reach_once_read(int index) const {
+    const auto is_result = [&](int written) { return state_.buffer(written).space == kernel::Space::Result; };
+    return reach(index) ||
+           (state_.buffer(index).space == kernel::Space::Argument && std::ranges::any_of(buffers_, is_result));
+  }
   const std::vector<int>& buffers() const { return buffers_; }
 
  private:
@@ -118,7 +124,7 @@ bool emit_dot_and_map(Code& code, const Frame& frame, const Dot& dot, const Map&
   if (writes.reach(dot.c.buffer) || (dot.init && writes.reach(dot.init->buffer))) return false;
   std::vector<bool> copies;
   for (const DotSegment& segment : dot.segments) {
-    copies.push_back(writes.reach(segment.a.buffer));
+    copies.push_back(writes.reach_once_read(segment.a.buffer));
     if (writes.reach(segment.b.buffer) || (copies.back() && !is_row(segment))) return false;
   }
 
