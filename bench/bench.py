@@ -8,6 +8,7 @@
     ./dev bench --compare REF [TASK ...]               this tree beside another revision
     ./dev bench --random-shapes 20                     shapes that nobody tuned for
     ./dev bench --curves                               throughput against batch, hidden size, length and layers
+    ./dev bench --merge A.json B.json --name NAME      runs one after the other, as the rounds of one report
 
 A whole run writes results.json, results.md and results.svg into docs/benchmarks, a run of some tasks into .cache/bench/last, or with
 --name NAME into docs/benchmarks/NAME.*.
@@ -57,6 +58,7 @@ def parse_args():
     parser.add_argument("--random-shapes", type=int, metavar="K")
     parser.add_argument("--seed", type=int, default=0, help="of --random-shapes")
     parser.add_argument("--curves", action="store_true")
+    parser.add_argument("--merge", type=pathlib.Path, nargs="+", metavar="FILE", help="what --json wrote")
     return parser.parse_args()
 
 
@@ -135,6 +137,12 @@ def main():
         from harness import curves
 
         return curves.run(args, measure, present)
+    if args.merge:
+        from harness import merge
+
+        results, meta = merge.merged(merge.read(args.merge))
+        names = {n for _, _, cells in results for n in cells}
+        return write(args, args.out or ROOT / "docs/benchmarks", results, meta, [n for n in report.TITLES if n in names])
     chosen = select(tasks, args.tasks) if args.tasks else tasks
     impls = present(args)
     about = machine.describe()

@@ -213,7 +213,7 @@ run_bench() {
     return
   fi
   case " $* " in
-    *" --help "* | *" -h "* | *" --list "* | *" --install"*) ;;
+    *" --help "* | *" -h "* | *" --list "* | *" --install"* | *" --merge "*) ;;
     *)
       setup_packages build
       build_preset release -DHOTLOOP_BUILD_BENCH=ON -DHOTLOOP_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PWD/.venv/bin/python" \

@@ -131,6 +131,43 @@ def test_tasks_have_distinct_names_and_references(harness):
         select(tasks, ["lsmt"])
 
 
+def one_run(rounds, problem="", cpu="one", **implementations):
+    """What --json writes of a run of one task, as far as --merge reads it."""
+    measured = {name: {"rounds": [{"median": t, "least": t / 2, "calls": 1} for t in times], "prepared_seconds": 1.0, "versions": name, "note": "",
+                       "error": {"result": "outputs", "value": 0.0}} for name, times in implementations.items()}  # fmt: skip
+    if problem:
+        measured["torch"] = {"problem": problem}
+    row = {"task": "matvec_100x100", "threads": 1, "implementations": measured}
+    machine = {"cpu": cpu, "cores": 2, "date": "today", "revision": "abc", "load_at_start": 0.5, "OPENBLAS_CORETYPE": "x"}
+    return {"machine": machine, "rounds": rounds, "seconds": 0.1, "threads": [1], "pin": True, "quiet": True, "versions": {n: n for n in implementations}, "rows": [row]}
+
+
+def test_runs_one_after_the_other_are_merged_as_rounds_of_one(harness):
+    from harness import matrix, merge, report
+
+    (row,), meta = merge.merged([one_run(2, hotloop=[1, 2], torch=[4, 6]), one_run(1, hotloop=[3], torch=[9])])
+    task, threads, cells = row
+    assert (task.name, threads, cells["hotloop"].median, cells["hotloop"].spread) == ("matvec_100x100", 1, 2, (1, 3))
+    assert matrix.ratios(cells, "torch", "hotloop") == [4, 3, 3]
+    assert meta["rounds"] == "3" and meta["quiet"] and meta["machine"]["revision"] == "abc"
+    assert "3 rounds in turns of about 0.1 s" in report.markdown([row], meta, ["hotloop", "torch"], "both")
+    # One that failed once has no time; who was there once has the rounds of that run.
+    ((_, _, cells),), meta = merge.merged([one_run(2, hotloop=[1, 2], jax=[5, 5]), one_run(1, problem="it crashed", hotloop=[3])])
+    assert cells["torch"].problem == "it crashed" and not cells["torch"].rounds and len(cells["jax"].rounds) == 2
+    assert meta["rounds"] == "2 to 3"
+    with pytest.raises(SystemExit, match="of one processor can be merged. Received: one, None, another, None"):
+        merge.merged([one_run(1, hotloop=[1]), one_run(1, hotloop=[1], cpu="another")])
+
+
+def test_merging_says_what_is_no_run(harness, tmp_path):
+    from harness import merge
+
+    (tmp_path / "other.json").write_text("[1, 2]")
+    for name in ("other.json", "absent.json"):
+        with pytest.raises(SystemExit, match=r"must be the JSON file of one. Received: .*Try: what --json FILE wrote"):
+            merge.read([tmp_path / name])
+
+
 def test_a_missing_rival_is_said_with_the_command(harness, tmp_path):
     assert harness.find("heyoka", tmp_path, ["/no/such/python"]) == "heyoka is not installed: ./dev bench --install heyoka"
     done = subprocess.run([sys.executable, str(BENCH / "bench.py"), "--install", "pytorch"], capture_output=True, text=True)
