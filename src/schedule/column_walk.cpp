@@ -51,7 +51,9 @@ class Walker {
 
   // What this walk takes together with what follows, at so many cycles for a vector of each part of the columns.
   double cycles_apart(std::int64_t parts, double cycles_after) const {
-    const std::int64_t vectors = walk().runs.back().width;
+    const ColumnWalk apart = walk();
+    const std::int64_t vectors =
+        apart.runs.empty() ? rest_ : apart.runs.back().width;  // fewer columns than a panel has
     return cycles_in_tiles_of(vectors, kept_in_tiles_of(vectors, 1)) +
            static_cast<double>(panels_ * panel_ / parts) * cycles_after;
   }

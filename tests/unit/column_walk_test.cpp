@@ -133,6 +133,9 @@ TEST(ColumnWalk, PanelsAreAsNarrowAsAWalkByBlocksWants) {
   EXPECT_EQ(vectors(zen4, 4, 96, false), 4);
   EXPECT_EQ(vectors(zen4, 4, 96, true, 12), 4);
   EXPECT_EQ(vectors(zen5, 4, 64), 2) << "tiles of two blocks";
+  for (const std::int64_t h : {1, 4, 8, 16})
+    EXPECT_EQ(panel_columns(zen4, {DType::F32, Extent{1}, 2 * h, 5000, true, 2}) % 16, 0)
+        << "fewer columns than a panel has";
   // Bound weights, of which all products of a step together are asked for.
   EXPECT_EQ(bound_panel_columns(zen4, DType::F32, 1, 72 << 10), 16);
   EXPECT_EQ(bound_panel_columns(zen4, DType::F64, 1, 72 << 10), 8);
