@@ -12,6 +12,9 @@ std::int64_t room_for_b(const Target& target, bool in_loop) { return target.l1_b
 // Bytes a cycle from the second cache, a little less than it gives.
 constexpr double fetched_rate = 28;
 
+// What is read from one end to the other each time stays if nearly all of the first cache holds it.
+bool stays(const Target& target, std::int64_t bytes) { return bytes <= target.l1_bytes_there / 16 * 15; }
+
 class Walker {
  public:
   Walker(const Target& target, const ProductShape& shape, std::int64_t panel)
@@ -100,8 +103,7 @@ class Walker {
     return sum;
   }
 
-  // What is read from one end to the other each time stays if nearly all of the cache holds it.
-  bool all_stays() const { return all_bytes() <= target_.l1_bytes_there / 16 * 15; }
+  bool all_stays() const { return stays(target_, all_bytes()); }
 
  private:
   static constexpr std::int64_t most_vectors = 8;
@@ -205,8 +207,7 @@ std::int64_t panel_columns(const Target& target, const ProductShape& shape) {
 
 std::int64_t bound_panel_columns(const Target& target, DType dtype, std::int64_t rows, std::int64_t step_bytes) {
   const bool one_load = target.l1_rate_there * target.vector_registers <= vector_bytes;
-  const bool leaves = step_bytes > target.l1_bytes_there / 16 * 15;
-  return rows == 1 && one_load && leaves ? lanes_of(dtype) : target.panel(dtype);
+  return rows == 1 && one_load && !stays(target, step_bytes) ? lanes_of(dtype) : target.panel(dtype);
 }
 
 }  // namespace hotloop::kernel

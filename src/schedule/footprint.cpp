@@ -127,10 +127,12 @@ bool conflict(const std::vector<Touch>& a, const std::vector<Touch>& b) {
       a, [&](const Touch& x) { return std::ranges::any_of(b, [&](const Touch& y) { return conflict(x, y); }); });
 }
 
-bool share_memory(const Buffer& a, const Buffer& b) {
-  if (a.space != Space::Shared || b.space != Space::Shared) return false;
+bool lie_together(const Buffer& a, const Buffer& b) {
+  if (a.space != b.space || (a.space != Space::Shared && a.space != Space::Worker)) return false;
   return a.offset < b.offset + bytes_of(b) && b.offset < a.offset + bytes_of(a);
 }
+
+bool share_memory(const Buffer& a, const Buffer& b) { return a.space == Space::Shared && lie_together(a, b); }
 
 bool follows_by_chunks(const Touch& b, const Touch& a, std::int64_t chunk, std::int64_t num_chunks, bool reverse) {
   if (!may_meet(a, b) || num_chunks <= 1) return true;

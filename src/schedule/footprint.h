@@ -30,7 +30,8 @@ bool may_meet(const Touch& a, const Touch& b);
 bool conflict(const Touch& a, const Touch& b);
 bool conflict(const std::vector<Touch>& a, const std::vector<Touch>& b);
 
-// Whether different buffers are at the same place of the shared arena, once memory is planned.
+// Whether different buffers are at the same place of an arena, once memory is planned; of the shared one, which all workers see.
+bool lie_together(const Buffer& a, const Buffer& b);
 bool share_memory(const Buffer& a, const Buffer& b);
 
 // Where `first` runs over multiples of `chunk`: whether b, at any of them, can meet a only in the same chunk or in one that comes

@@ -63,10 +63,7 @@ Program steps(const Target& target, const Case& c) {
       pack.dtype = c.dtype;
       before.push_back({pack});
     } else {
-      MapBuilder map({{p.var("m"), {depth * n}}}, 1, 0);
-      const Var m = static_cast<Var>(p.build().vars.size()) - 1;
-      map.store(c.dtype, at(b, Affine::of(m)), map.load(c.dtype, at(given, Affine::of(m))));
-      before.push_back({map.build()});
+      copy(given, b, p.var("m"), depth * n);
     }
     segment.b = at(last_b = b);
     dot.segments.push_back(segment);

@@ -262,7 +262,7 @@ TEST(Stream, OfManyFeaturesIsTheWholeSequenceStepByStep) {
     }
 }
 
-// Short ones of one or two rows too. Cells of whole vectors follow their gates block by block there (llvm_dot_and_map_test.cpp), those of a step alone do not.
+// Short ones of one or two rows too. Cells of whole vectors may follow their gates block by block (llvm_dot_and_map_test.cpp), by other blocks in a step alone.
 TEST(Stream, OfOneRowAndManyWeightsIsTheWholeSequenceStepByStep) {
   constexpr std::int64_t wide = 9;
   for (const std::int64_t hidden : {64, 68}) {

@@ -9,6 +9,7 @@
 #include "backends/llvm/dot_emitter.h"
 #include "backends/llvm/held_values.h"
 #include "backends/llvm/map_nest.h"
+#include "schedule/footprint.h"
 
 namespace hotloop::codegen {
 
@@ -63,10 +64,7 @@ class Writes {
   // Whether the Map may write where this buffer lies: what is read for the last time has left its place to others.
   bool reach(int index) const {
     return std::ranges::any_of(buffers_, [&](int written) {
-      const kernel::Buffer &a = state_.buffer(written), &b = state_.buffer(index);
-      if (written == index) return true;
-      if (a.space != b.space || (a.space != kernel::Space::Shared && a.space != kernel::Space::Worker)) return false;
-      return a.offset < b.offset + bytes_of(b) && b.offset < a.offset + bytes_of(a);
+      return written == index || kernel::lie_together(state_.buffer(written), state_.buffer(index));
     });
   }
   // The same where all of it was read before: a caller may have a step's result written over its input.

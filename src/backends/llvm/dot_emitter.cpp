@@ -11,8 +11,6 @@ using kernel::TileRun;
 using Values = Code::Values;
 
 void DotEmitter::emit() {
-  const kernel::Target& target = code_.state().program.target;
-  budget_ = target.dot_rows * target.dot_vectors;
   const auto widest = std::ranges::max_element(walk_.runs, {}, &TileRun::width);
   if (widest != walk_.runs.end()) {
     const Tile tile{0, nullptr, static_cast<int>(widest->width), static_cast<int>(walk_.panel), lanes_, {}};
@@ -85,7 +83,6 @@ void DotEmitter::columns(const TileRun& run, const NextTile& after, const TileBo
 }
 
 void DotEmitter::emit_by_blocks(const kernel::BlockWalk& walk, const std::function<void(Value* block)>& finish) {
-  budget_ = code_.state().program.target.dot_rows * code_.state().program.target.dot_vectors;
   code_.loop(code_.i64(0), code_.i64(walk.blocks), walk.width, [&](Value* forwards) {
     Value* backwards = code_.b.CreateSub(code_.i64(walk.blocks - walk.width), forwards);
     Value* block = code_.b.CreateSelect(backwards_, backwards, forwards);

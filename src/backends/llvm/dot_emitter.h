@@ -25,7 +25,8 @@ class DotEmitter {
         dot_(dot),
         walk_(std::move(walk)),
         lanes_(lanes_for_columns(dot, code.held != nullptr)),
-        bytes_(bytes_of(dot.dtype)) {
+        bytes_(bytes_of(dot.dtype)),
+        budget_(code.state().program.target.dot_rows * code.state().program.target.dot_vectors) {
     auto argument = arguments.begin();
     c_ = *argument++;
     if (dot.init) init_ = *argument++;
@@ -183,7 +184,7 @@ class DotEmitter {
   const kernel::Dot& dot_;
   kernel::ColumnWalk walk_;
   int lanes_;
-  std::int64_t bytes_, budget_ = 1;
+  std::int64_t bytes_, budget_;
   Value* c_;
   Value* init_ = nullptr;
   Value* m_;
