@@ -15,6 +15,8 @@ enum class Twist {
   WritesB,       // into the first numbers of B
   ReadsShifted,  // columns that are no vectors of a part
   LeavesPart,    // a part of the columns unread
+  LastFirst,     // the parts from the last one on
+  ReadsAgain,    // the columns, after the Map
   SharesMemory,  // what it writes has the memory of what the Dot reads for the last time
 };
 
@@ -74,7 +76,8 @@ Program steps(const Target& target, const Case& c) {
 
   MapBuilder map({{i, {c.points}}}, 1, 0);
   int value = -1;
-  for (std::int64_t part = 0; part < c.parts - (c.twist == Twist::LeavesPart ? 1 : 0); ++part) {
+  for (std::int64_t number = 0; number < c.parts - (c.twist == Twist::LeavesPart ? 1 : 0); ++number) {
+    const std::int64_t part = c.twist == Twist::LastFirst ? c.parts - 1 - number : number;
     const std::int64_t shift = c.twist == Twist::ReadsShifted && part == 1 ? -1 : 0;
     const int sum = map.load(c.dtype, at(sums, Affine::of(i) + Affine(part * c.points + shift)));
     value = value < 0 ? sum : map.op(ScalarOp::Add, c.dtype, value, sum);
@@ -96,6 +99,12 @@ Program steps(const Target& target, const Case& c) {
     MapBuilder again({{k, {n}}}, 1, 0);
     again.store(c.dtype, at(init, Affine::of(k)), again.load(c.dtype, at(start, Affine::of(k))));
     loop.body.insert(loop.body.begin(), {again.build()});
+  }
+  if (c.twist == Twist::ReadsAgain) {
+    MapBuilder again({{k, {n}}}, 1, 0);
+    const int all = p.result(c.dtype, 3 * n);
+    again.store(c.dtype, at(all, Affine::of(t, n) + Affine::of(k)), again.load(c.dtype, at(sums, Affine::of(k))));
+    loop.body.push_back({again.build()});
   }
   before.push_back({loop});
   p.add(Single{before});
@@ -126,7 +135,7 @@ class LlvmDotAndMap : public LlvmBackend {
 };
 
 TEST_P(LlvmDotAndMap, FollowsBlockByBlock) {
-  for (const Twist twist : {Twist::None, Twist::WritesRow}) {
+  for (const Twist twist : {Twist::None, Twist::WritesRow, Twist::LastFirst, Twist::ReadsAgain}) {
     expect({.twist = twist}, true);
     expect({.x = 0, .twist = twist}, true);
     expect({.parts = 3, .h = 100, .twist = twist}, true);

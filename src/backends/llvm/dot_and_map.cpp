@@ -9,6 +9,7 @@
 #include "backends/llvm/dot_emitter.h"
 #include "backends/llvm/held_values.h"
 #include "backends/llvm/map_nest.h"
+#include "schedule/accesses.h"
 #include "schedule/footprint.h"
 
 namespace hotloop::codegen {
@@ -80,17 +81,38 @@ class Writes {
   std::vector<int> buffers_;
 };
 
+// Whether only one statement reads what the Dot gives: the Map.
+bool is_read_once(const kernel::Program& program, int buffer) {
+  const kernel::Space space = program.buffers[static_cast<std::size_t>(buffer)].space;
+  if (space != kernel::Space::Shared && space != kernel::Space::Worker) return false;
+  int readers = 0;
+  kernel::for_each_statement(program.body, [&](const auto& statement) {
+    bool reads = false;
+    kernel::for_each_access(statement,
+                            [&](const auto& use) { reads = reads || (!use.writes && use.access->buffer == buffer); });
+    readers += reads ? 1 : 0;
+  });
+  return readers == 1;
+}
+
 // The blocks of a Map are the same code at other addresses.
 Map block_of(Map map, std::int64_t points) {
   map.dims[0].extent = kernel::Extent{points};
   return map;
 }
 
-// A copy on the stack of `count` numbers side by side.
-Value* copied(Code& code, DType dtype, Value* from, std::int64_t count) {
-  const std::int64_t lanes = kernel::lanes_of(dtype), vectors = (count + lanes - 1) / lanes;
-  llvm::AllocaInst* room = code.stack_room(code.type(dtype, static_cast<int>(lanes)), vectors);
+// Room on the stack for `count` numbers side by side, as whole vectors.
+llvm::AllocaInst* row_of(Code& code, DType dtype, std::int64_t count) {
+  const std::int64_t lanes = kernel::lanes_of(dtype);
+  llvm::AllocaInst* room = code.stack_room(code.type(dtype, static_cast<int>(lanes)), (count + lanes - 1) / lanes);
   room->setAlignment(llvm::Align(kernel::vector_bytes));
+  return room;
+}
+
+// A copy there.
+Value* copied(Code& code, DType dtype, Value* from, std::int64_t count) {
+  const std::int64_t lanes = kernel::lanes_of(dtype);
+  Value* room = row_of(code, dtype, count);
   for (std::int64_t first = 0; first < count; first += lanes) {
     Value* mask = first + lanes <= count ? nullptr : code.tail_mask(static_cast<int>(lanes), code.i64(count - first));
     Value* row = code.load(dtype, code.offset(from, first * bytes_of(dtype)), 1, static_cast<int>(lanes), mask);
@@ -125,6 +147,11 @@ bool emit_dot_and_map(Code& code, const Frame& frame, const Dot& dot, const Map&
     copies.push_back(writes.reach_once_read(segment.a.buffer));
     if (writes.reach(segment.b.buffer) || (copies.back() && !is_row(segment))) return false;
   }
+  // A tile's sums, if nobody else reads them: a row in memory drives out as much of B. Where the Map's group that reads them begins among them.
+  std::optional<std::int64_t> first_sum;
+  for (const AccessGroup& group : nest.groups)
+    if (group.buffer == dot.c.buffer && is_read_once(state.program, dot.c.buffer))
+      first_sum = (group.outside + dot.c.index * -1).constant;
 
   kernel::ColumnWalk columns = kernel::column_walk(target, dot, in_loop);
   columns.turns = true;
@@ -135,6 +162,7 @@ bool emit_dot_and_map(Code& code, const Frame& frame, const Dot& dot, const Map&
 
   std::string key = key_of(dot, columns) + " by blocks of " + std::to_string(walk->width);
   for (const bool copy : copies) key += copy ? " copied" : " in place";
+  if (first_sum) key += " in registers from " + std::to_string(*first_sum);
   llvm::Function*& function = state.outlined[key + "; " + nest.key()];
   if (function == nullptr) {
     std::vector<llvm::Type*> types;
@@ -149,12 +177,17 @@ bool emit_dot_and_map(Code& code, const Frame& frame, const Dot& dot, const Map&
     std::size_t at = dot.init ? 2 : 1;
     for (std::size_t s = 0; s < copies.size(); ++s, at += 2)  // a and b of each: all extents are static
       if (copies[s]) parameters[at] = copied(inner, dot.dtype, parameters[at], dot.segments[s].depth());
-    DotEmitter(inner, dot, columns, parameters).emit_by_blocks(*walk, [&](Value* block) {
+    if (first_sum) parameters[0] = row_of(inner, dot.dtype, dot.n.bound);
+    DotEmitter(inner, dot, columns, parameters).emit_by_blocks(*walk, first_sum.has_value(), [&](Value* block) {
       Values moved;
       Value* point = inner.b.CreateMul(block, inner.i64(lanes));
       for (std::size_t i = 0; i < of_map.size(); ++i) {
         const bool is_address = i < nest.groups.size();
         const AccessGroup& group = is_address ? nest.groups[i] : nest.index_groups[i - nest.groups.size()];
+        if (first_sum && is_address && group.buffer == dot.c.buffer) {
+          moved.push_back(inner.offset(parameters[0], *first_sum * bytes_of(dot.dtype)));
+          continue;
+        }
         const std::int64_t step = group.coefficients[0];
         moved.push_back(is_address ? inner.offset(of_map[i], point, step * bytes_of(group.dtype))
                                    : inner.b.CreateAdd(of_map[i], inner.b.CreateMul(point, inner.i64(step))));

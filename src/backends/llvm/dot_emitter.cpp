@@ -82,10 +82,16 @@ void DotEmitter::columns(const TileRun& run, const NextTile& after, const TileBo
   if (has_tail) tail();
 }
 
-void DotEmitter::emit_by_blocks(const kernel::BlockWalk& walk, const std::function<void(Value* block)>& finish) {
+void DotEmitter::emit_by_blocks(const kernel::BlockWalk& walk, bool c_stays,
+                                const std::function<void(Value* block)>& finish) {
   code_.loop(code_.i64(0), code_.i64(walk.blocks), walk.width, [&](Value* forwards) {
     Value* backwards = code_.b.CreateSub(code_.i64(walk.blocks - walk.width), forwards);
     Value* block = code_.b.CreateSelect(backwards_, backwards, forwards);
+    // What the last tile gives comes late; were it the first block, where the next step's sums begin, they would wait for it.
+    if (walk.blocks >= 3 * walk.width) {
+      Value* is_of_first_two = code_.b.CreateICmpULT(block, code_.i64(2 * walk.width));
+      block = code_.b.CreateSelect(is_of_first_two, code_.b.CreateSub(code_.i64(walk.width), block), block);
+    }
     Tile tile{0,
               code_.b.CreateMul(block, code_.i64(lanes_)),
               static_cast<int>(walk.parts * walk.width),
@@ -94,6 +100,7 @@ void DotEmitter::emit_by_blocks(const kernel::BlockWalk& walk, const std::functi
               {}};
     tile.side = walk.width;
     tile.apart = walk.blocks;
+    tile.c_stays = c_stays;
     emit_tile(tile);
     finish(block);
   });
@@ -188,7 +195,7 @@ void DotEmitter::store_c(Values values, const Tile& tile, Value* row, std::int64
 }
 
 Value* DotEmitter::address_of_c(const Tile& tile, Value* row) {
-  return code_.offset(column_offset(c_, tile, dot_.c_n), row, dot_.c_m * bytes_);
+  return code_.offset(tile.c_stays ? c_ : column_offset(c_, tile, dot_.c_n), row, dot_.c_m * bytes_);
 }
 
 Values DotEmitter::from_c(const Tile& tile, Value* row, std::int64_t rows) {

@@ -45,8 +45,9 @@ class DotEmitter {
 
   void emit();
 
-  // The same with the columns in the order of `walk`. After each tile `finish` emits what follows for its blocks, `walk.width` from this one on.
-  void emit_by_blocks(const kernel::BlockWalk& walk, const std::function<void(Value* block)>& finish);
+  // The same tile by tile of `walk`, in one direction or the other, the first two tiles in turned places. After each tile `finish` emits what follows for
+  // its blocks, `walk.width` from this one on. With `c_stays` all tiles write their sums where those of the first blocks lie.
+  void emit_by_blocks(const kernel::BlockWalk& walk, bool c_stays, const std::function<void(Value* block)>& finish);
 
  private:
   struct Segment {
@@ -73,6 +74,7 @@ class DotEmitter {
     int last_lanes;
     NextTile next;
     std::int64_t side = 0, apart = 0;
+    bool c_stays = false;  // see emit_by_blocks()
     // Where vector j lies: so many vectors after the first.
     std::int64_t at(std::int64_t j) const { return side == 0 ? j : j / side * apart + j % side; }
   };

@@ -25,7 +25,9 @@ Values DotEmitter::steps(const Segment& segment, std::size_t d, const Tile& tile
     });
   }
   if (reads_transposed(segment, d)) return transposed_steps(segment, d, tile, rows, a, b, std::move(accumulators));
-  const std::int64_t unroll = steps_in_body(segment.k[d].extent, rows * tile.vectors, b_bytes);
+  std::int64_t unroll = steps_in_body(segment.k[d].extent, rows * tile.vectors, b_bytes);
+  // A walk by blocks comes back to this code again and again; shorter, it is faster by 1.5 % (Zen 4).
+  if (tile.side > 0 && unroll > 4) unroll = steps_in_body(segment.k[d].extent, 8, b_bytes);
   // With `fetches`, a line for each step: a row of them for each body.
   const auto run = [&](Value* begin, Value* end, std::int64_t count, bool fetches = false) {
     accumulators = code_.loop(begin, end, count, accumulators, [&](Value* k, Values carried) {
