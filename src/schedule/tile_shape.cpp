@@ -239,18 +239,27 @@ double cost_of_sums(const LoweringContext& context, std::span<const Node* const>
   return products_a_number * sums * static_cast<double>(context.axes().extent(context.tile_class)) / products;
 }
 
-// Whether the factors that rows share leave the second cache: they come from further away for each tile.
+// Whether the factors that rows share leave the second cache: they come from further away for each tile. A loop reads its own again at every step; what
+// other loops read does not drive them out.
 bool has_large_weights(const LoweringContext& context, std::span<const Node* const> nodes) {
-  std::set<ValueKey> seen;
-  std::int64_t bytes = 0;
-  for (const Node* n : nodes)
+  struct Factors {
+    std::set<ValueKey> seen;
+    std::int64_t bytes = 0;
+  };
+  Factors outside;
+  std::int64_t most = 0;
+  for (const Node* n : nodes) {
+    Factors of_loop;
+    Factors& factors = ir::is(*n, OpKind::Loop) ? of_loop : outside;
     for_each_node(*n, 0, 1, [&](const Node& node, int, double) {
       if (!ir::is(node, OpKind::Dot) || row_size(context, result_of(node, 0)) == 0) return;
       for (const Value& v : node.operands)
-        if (row_size(context, v) == 0 && seen.insert(key_of(v)).second)
-          bytes += v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype()));
+        if (row_size(context, v) == 0 && factors.seen.insert(key_of(v)).second)
+          factors.bytes += v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype()));
     });
-  return bytes > context.options().target.l2_bytes;
+    most = std::max(most, factors.bytes);
+  }
+  return most > context.options().target.l2_bytes;
 }
 
 // Near `wanted`, the number of rows for which workers have equal shares of full tiles. Of two alike the larger one, which begins fewer
