@@ -154,6 +154,13 @@ TEST_P(LlvmDots, RowsOfALargeProductArePackedInBlocks) {
   check(wide);
   EXPECT_NE(source_of(wide).find(six_f64), std::string::npos);
   EXPECT_EQ(source_of(transposed(f64, m, {{{251, -1}, m, n}}, 1, false)).find(six_f64), std::string::npos);
+  // One tile of them, of an A that leaves the second cache and whose steps are pages apart.
+  constexpr std::int64_t few_n = 34, pages_m = 1024;
+  const Program pages = transposed(f64, pages_m, {{{160, -1}, pages_m, few_n}}, 1, false, few_n);
+  check(pages);
+  EXPECT_NE(source_of(pages).find(six_f64), std::string::npos);
+  EXPECT_EQ(source_of(transposed(f64, pages_m - 8, {{{160, -1}, pages_m - 8, few_n}}, 1, false, few_n)).find(six_f64),
+            std::string::npos);
 }
 
 // Columns of B that lie apart are packed beside it before many rows pass over them, also where k is short.

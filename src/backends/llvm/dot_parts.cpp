@@ -84,9 +84,14 @@ bool DotEmitter::is_large(const Tile& tile) const {
   const std::int64_t l2_bytes = code_.state().program.target.l2_bytes, few_tiles = narrow ? 2 : 3,
                      enough_bytes = narrow ? l2_bytes / 4 : 4 * l2_bytes;
   if (!dot_.m.is_static() || dot_.pairs) return false;
-  if (dot_.n.bound <= few_tiles * tile.vectors * lanes_) return false;
+  const bool few_columns = dot_.n.bound <= few_tiles * tile.vectors * lanes_;
   return std::ranges::all_of(segments_, [&](const Segment& s) {
-    return !s.packed && s.a_m == 1 && s.depth >= enough_steps && dot_.m.bound * s.depth * bytes_ > enough_bytes;
+    if (s.packed || s.a_m != 1 || s.depth < enough_steps) return false;
+    // Steps so many pages apart have one set of the first cache, a few of the second, and a page each: what a line holds for the next block of rows is gone
+    // until that comes, for a single tile of columns, too.
+    constexpr std::int64_t far = 8192;
+    const bool is_far = !s.k.empty() && s.k.back().a_stride * bytes_ % far == 0;
+    return (is_far || !few_columns) && dot_.m.bound * s.depth * bytes_ > (is_far ? l2_bytes : enough_bytes);
   });
 }
 
