@@ -317,6 +317,20 @@ TEST(Tiles, AreTallWhereWeightsAreLarge) {
   EXPECT_EQ(tile_rows(512), 16);
 }
 
+// The weights of the steps and those of their gradients, each less than the second cache and together more, do not drive each other out.
+TEST(Tiles, AreAsTallAsTheWeightsOfOneLoopAsk) {
+  const nn::Sequential model(nn::LSTM(5, 192), nn::Last(), nn::Linear(192, 1));
+  const Tree<Array> params = model.init(0);
+  const optim::Adam adam(1e-3);
+  const train::Step step = train::train_step(model, losses::MSE(), adam, params, adam.init(params),
+                                             {DType::F32, {64, 10, 5}}, {DType::F32, {64, 1}});
+  ScheduleOptions options;
+  options.target = kernel::target_named("avx512");
+  const kernel::Program program = schedule(*passes::optimize(*step.graph(), {}), options);
+  for (const kernel::Stmt& stmt : program.body)
+    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) EXPECT_EQ(grid->tile_rows, 8);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Bet,
                          ::testing::Values(Case{"lstm", 8}, Case{"lstm", 128}, Case{"ln_lstm", 8},
                                            Case{"ln_lstm", 128}),
