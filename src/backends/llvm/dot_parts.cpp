@@ -90,7 +90,8 @@ bool DotEmitter::is_large(const Tile& tile) const {
     // Steps so many pages apart have one set of the first cache, a few of the second, and a page each: what a line holds for the next block of rows is gone
     // until that comes, for a single tile of columns, too.
     constexpr std::int64_t far = 8192;
-    const bool is_far = !s.k.empty() && s.k.back().a_stride * bytes_ % far == 0;
+    const std::int64_t step = s.k.empty() ? 0 : s.k.back().a_stride * bytes_;
+    const bool is_far = step != 0 && step % far == 0;
     return (is_far || !few_columns) && dot_.m.bound * s.depth * bytes_ > (is_far ? l2_bytes : enough_bytes);
   });
 }
