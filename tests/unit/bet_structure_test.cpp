@@ -222,6 +222,28 @@ TEST(Streaming, NoStepAllocatesNotEvenTheFirst) {
   EXPECT_EQ(num_allocations, 0);
 }
 
+kernel::Grid grid_of(const kernel::Program& program) {
+  for (const kernel::Stmt& stmt : program.body)
+    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) return *grid;
+  ADD_FAILURE() << "no tiles in\n" << kernel::print(program);
+  return {};
+}
+
+kernel::Program for_avx512(const train::Step& step) {
+  ScheduleOptions options;
+  options.target = kernel::target_named("avx512");
+  return schedule(*passes::optimize(*step.graph(), {}), options);
+}
+
+// A step of Adam, of ten steps of five features.
+kernel::Program lstm_training(std::int64_t batch, std::int64_t hidden) {
+  const nn::Sequential model(nn::LSTM(5, hidden), nn::Last(), nn::Linear(hidden, 1));
+  const Tree<Array> params = model.init(0);
+  const optim::Adam adam(1e-3);
+  return for_avx512(train::train_step(model, losses::MSE(), adam, params, adam.init(params),
+                                      {DType::F32, {batch, 10, 5}}, {DType::F32, {batch, 1}}));
+}
+
 // Rows of a tile follow from what a row keeps in memory: what is fused into maps costs no room, however much of it there is.
 TEST(Tiles, AreHighWhereARowKeepsLittle) {
   const auto tile_rows = [](const TracedFunction& fn) {
@@ -229,10 +251,7 @@ TEST(Tiles, AreHighWhereARowKeepsLittle) {
     ScheduleOptions options;
     options.target = kernel::target_named("avx512");
     options.batch_axes = {0, -1};
-    const kernel::Program program = schedule(*graph, options);
-    for (const kernel::Stmt& stmt : program.body)
-      if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) return grid->tile_rows;
-    return std::int64_t{0};
+    return grid_of(schedule(*graph, options)).tile_rows;
   };
   const auto chain = [](Value v, int length) {
     for (int i = 0; i < length; ++i) v = v * v + 1.0;
@@ -252,21 +271,6 @@ TEST(Tiles, AreHighWhereARowKeepsLittle) {
 // Workers have equal shares of the batch: where a tile can have a number of rows that divides it, each worker of two has half of the rows. The
 // rows of full tiles are static extents, and then no code is made for tiles that are cut short.
 TEST(Tiles, GiveWorkersEqualShares) {
-  const auto program_of = [](std::int64_t batch, std::int64_t hidden) {
-    const nn::Sequential model(nn::LSTM(5, hidden), nn::Last(), nn::Linear(hidden, 1));
-    const Tree<Array> params = model.init(0);
-    const optim::Adam adam(1e-3);
-    const train::Step step = train::train_step(model, losses::MSE(), adam, params, adam.init(params),
-                                               {DType::F32, {batch, 10, 5}}, {DType::F32, {batch, 1}});
-    ScheduleOptions options;
-    options.target = kernel::target_named("avx512");
-    return schedule(*passes::optimize(*step.graph(), {}), options);
-  };
-  const auto grid_of = [](const kernel::Program& program) {
-    for (const kernel::Stmt& stmt : program.body)
-      if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) return *grid;
-    return kernel::Grid{};
-  };
   const auto share_of_two = [](const kernel::Grid& grid) {
     std::int64_t rows[2] = {0, 0};
     for (std::int64_t b = 0; b < grid.num_blocks; ++b) {
@@ -286,50 +290,33 @@ TEST(Tiles, GiveWorkersEqualShares) {
   };
   for (const std::int64_t hidden : {16, 64, 128})
     for (const std::int64_t batch : {8, 10, 16, 20, 24, 32, 48, 64, 96, 128, 256, 512}) {
-      const kernel::Program program = program_of(batch, hidden);
+      const kernel::Program program = lstm_training(batch, hidden);
       const kernel::Grid grid = grid_of(program);
       EXPECT_EQ(share_of_two(grid), 0.5) << "batch " << batch << ", hidden " << hidden << ", tile " << grid.tile_rows;
       EXPECT_FALSE(mentions(grid.body, grid.rows)) << kernel::print(program);
     }
   // Sums that leave the second cache are passed over once more for each block: fewer blocks, still of equal shares.
   for (const auto& [batch, hidden] : {std::pair<std::int64_t, std::int64_t>{64, 512}, {32, 512}, {128, 256}}) {
-    const kernel::Grid grid = grid_of(program_of(batch, hidden));
+    const kernel::Grid grid = grid_of(lstm_training(batch, hidden));
     EXPECT_GE(grid.tile_rows * grid.tiles_per_block, 16) << "batch " << batch << ", hidden " << hidden;
     EXPECT_EQ(share_of_two(grid), 0.5) << "batch " << batch << ", hidden " << hidden;
   }
   for (const std::int64_t batch : {50, 100, 127, 200, 1000})
-    EXPECT_LE(share_of_two(grid_of(program_of(batch, 64))), 0.54) << "batch " << batch;
+    EXPECT_LE(share_of_two(grid_of(lstm_training(batch, 64))), 0.54) << "batch " << batch;
 }
 
 // Weights that leave the second cache come from further away for each tile: tall tiles share the way.
 TEST(Tiles, AreTallWhereWeightsAreLarge) {
   const auto tile_rows = [](std::int64_t hidden) {
     const nn::Sequential model(nn::LSTM(5, hidden));
-    const train::Step step = train::predict_step(model, model.init(0), {DType::F32, {64, 10, 5}});
-    ScheduleOptions options;
-    options.target = kernel::target_named("avx512");
-    const kernel::Program program = schedule(*passes::optimize(*step.graph(), {}), options);
-    for (const kernel::Stmt& stmt : program.body)
-      if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) return grid->tile_rows;
-    return std::int64_t{0};
+    return grid_of(for_avx512(train::predict_step(model, model.init(0), {DType::F32, {64, 10, 5}}))).tile_rows;
   };
   EXPECT_EQ(tile_rows(128), 8);
   EXPECT_EQ(tile_rows(512), 16);
 }
 
 // The weights of the steps and those of their gradients, each less than the second cache and together more, do not drive each other out.
-TEST(Tiles, AreAsTallAsTheWeightsOfOneLoopAsk) {
-  const nn::Sequential model(nn::LSTM(5, 192), nn::Last(), nn::Linear(192, 1));
-  const Tree<Array> params = model.init(0);
-  const optim::Adam adam(1e-3);
-  const train::Step step = train::train_step(model, losses::MSE(), adam, params, adam.init(params),
-                                             {DType::F32, {64, 10, 5}}, {DType::F32, {64, 1}});
-  ScheduleOptions options;
-  options.target = kernel::target_named("avx512");
-  const kernel::Program program = schedule(*passes::optimize(*step.graph(), {}), options);
-  for (const kernel::Stmt& stmt : program.body)
-    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) EXPECT_EQ(grid->tile_rows, 8);
-}
+TEST(Tiles, AreAsTallAsTheWeightsOfOneLoopAsk) { EXPECT_EQ(grid_of(lstm_training(64, 192)).tile_rows, 8); }
 
 INSTANTIATE_TEST_SUITE_P(All, Bet,
                          ::testing::Values(Case{"lstm", 8}, Case{"lstm", 128}, Case{"ln_lstm", 8},
