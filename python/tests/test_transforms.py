@@ -125,6 +125,30 @@ def test_scan_forms():
             hl.scan(lambda c, _: (c, None), 1, xs, length=-1)
 
 
+def test_cells_that_differ_by_the_place_of_their_product(rng):
+    """Two products of one row, each followed by the same function of it and of numbers that are there, once the other way round."""
+    width, parts = 64, 4
+
+    def cell(weights, product_first):
+        def step(h, given):
+            product = h @ weights.T
+            a, b = (product, given) if product_first else (given, product)
+            quarters = [slice(g * width, (g + 1) * width) for g in range(parts)]
+            h = hl.tanh(sum(a[:, q] * hl.tanh(b[:, q]) * hl.sigmoid(a[:, q]) for q in quarters))
+            return h, h
+
+        return step
+
+    def program(u, v, first, second, h):
+        h, ys = hl.scan(cell(u, True), h, first)
+        return ys, hl.scan(cell(v, False), h, second)[1]
+
+    shapes = [(parts * width, width)] * 2 + [(7, 1, parts * width)] * 2 + [(1, width)]
+    inputs = [rng.normal(scale=0.3, size=shape).astype(np.float32) for shape in shapes]
+    for got, wanted in zip(hl.jit(program)(*inputs), hl.jit(program, backend="interp")(*inputs)):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-5)
+
+
 def test_while_loop_and_its_derivatives():
     def f(x):
         return hl.while_loop(lambda v: v < 100, lambda v: v * x, x, max_steps=50)

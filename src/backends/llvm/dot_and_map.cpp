@@ -163,6 +163,8 @@ bool emit_dot_and_map(Code& code, const Frame& frame, const Dot& dot, const Map&
   std::string key = key_of(dot, columns) + " by blocks of " + std::to_string(walk->width);
   for (const bool copy : copies) key += copy ? " copied" : " in place";
   if (first_sum) key += " in registers from " + std::to_string(*first_sum);
+  // Which groups take the sums: the Map's own key knows no buffers.
+  for (const AccessGroup& group : nest.groups) key += group.buffer == dot.c.buffer ? " sums" : " other";
   llvm::Function*& function = state.outlined[key + "; " + nest.key()];
   if (function == nullptr) {
     std::vector<llvm::Type*> types;
