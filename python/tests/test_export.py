@@ -43,6 +43,29 @@ def test_compiled_c_gives_the_streams_bits(dtype, what, rng, tmp_path):
         assert y.tobytes() == np.asarray(wanted).tobytes()
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("what", ["source", "object"])
+@pytest.mark.parametrize("layer", [hl.nn.Linear, hl.nn.LSTM])
+def test_a_step_may_write_over_its_input(layer, what, tmp_path):
+    width, shift = 256, 3  # several tiles of columns; and y may begin anywhere in x
+    model = layer(width, width)
+    exported = hl.export_c(model, model.init(5), width, name="tiny")
+    library = compiled(exported, tmp_path, what)
+    outputs = []
+    for offset in (width + shift, 0, shift, -shift):
+        voice = np.zeros(exported.scratch_bytes + 2 * exported.state_bytes + 4096, np.uint8)
+        voice = voice[-voice.ctypes.data % 64 :]
+        library.tiny_init(pointer(voice), None)
+        outputs.append([])
+        for x in np.random.default_rng(3).normal(size=(4, width)).astype(np.float32):
+            memory = np.zeros(4 * width, np.float32)
+            memory[width : 2 * width] = x
+            y = memory[width + offset :][:width]
+            library.tiny_step(pointer(voice), pointer(memory[width:]), pointer(y))
+            outputs[-1].append(y.tobytes())
+    assert outputs[1:] == outputs[:1] * 3
+
+
 def test_a_cell_of_ones_own_is_exported_too():
     class Decay(hl.nn.Cell):
         def init(self, seed):

@@ -153,6 +153,12 @@ void $N_step($N_voice* voice, const $T* x, $T* y) {
   const $N_state* before = &voice->states[voice->current];
   $N_state* after = &voice->states[1 - voice->current];
   const $N_prepared* weights = (const $N_prepared*)(const void*)voice->weights;
+  if ((uintptr_t)x < (uintptr_t)y + $d && (uintptr_t)y < (uintptr_t)x + $c) {
+    // y is written while x is still read.
+    $T* copy = ($T*)(void*)(voice->scratch + $k);
+    for (int64_t i = 0; i < $I; ++i) copy[i] = x[i];
+    x = copy;
+  }
   void* const arguments[] = {$A};
   void* const results[] = {$R};
   const hl_context context = {arguments, results, voice->scratch, voice->scratch + $H, $M, 0, 1, 0, 0, 0, voice->current};
@@ -231,6 +237,10 @@ std::string export_source(const ExportedStep& step) {
                               {"$R", list(results)},
                               {"$p", std::to_string(v.prepared_bytes)},
                               {"$h", std::to_string(v.prepare.shared())},
+                              {"$I", std::to_string(step.x.shape.size())},
+                              {"$c", std::to_string(bytes_of(step.x))},
+                              {"$d", std::to_string(bytes_of(step.y))},
+                              {"$k", std::to_string(step.kernel_bytes())},
                               {"$H", std::to_string(v.step.shared())},
                               {"$M", std::to_string(v.step.program.max_rows)},
                               {"$T", c_type(step.x.dtype)},

@@ -253,10 +253,23 @@ $choose  %variant.at = getelementptr i8, ptr %voice, i64 $V
 }
 
 define void @$N_step(ptr %voice, ptr %x, ptr %y) nounwind {
+entry:
+  %x.end = getelementptr i8, ptr %x, i64 $c
+  %y.end = getelementptr i8, ptr %y, i64 $d
+  %x.first = icmp ult ptr %x, %y.end
+  %y.first = icmp ult ptr %y, %x.end
+  %meet = and i1 %x.first, %y.first
+  br i1 %meet, label %apart, label %run
+apart:
+  %copy = getelementptr i8, ptr %voice, i64 $k
+  call void @llvm.memcpy.p0.p0.i64(ptr %copy, ptr %x, i64 $c, i1 false)
+  br label %run
+run:
+  %from = phi ptr [ %x, %entry ], [ %copy, %apart ]
   %variant.at = getelementptr i8, ptr %voice, i64 $V
   %variant = load ptr, ptr %variant.at
   %step = load ptr, ptr %variant
-  tail call void %step(ptr %voice, ptr %x, ptr %y)
+  tail call void %step(ptr %voice, ptr %from, ptr %y)
   ret void
 }
 
@@ -289,6 +302,9 @@ std::string export_object(const ExportedStep& step) {
                                                                 {"$C", text(layout.current)},
                                                                 {"$S", text(layout.states)},
                                                                 {"$Z", text(step.state_bytes)},
+                                                                {"$c", text(bytes_of(step.x))},
+                                                                {"$d", text(bytes_of(step.y))},
+                                                                {"$k", text(step.kernel_bytes())},
                                                                 {"$N", step.name}});
   return compile_object(kernels, data, glue);
 }

@@ -69,11 +69,13 @@ std::int64_t lay_out(std::span<const Array> arrays, std::vector<std::int64_t>& o
 
 }  // namespace
 
-std::int64_t ExportedStep::scratch_bytes() const {
+std::int64_t ExportedStep::kernel_bytes() const {
   std::int64_t most = 64;
   for (const Variant& v : variants) most = std::max(most, v.step.scratch());
   return most;
 }
+
+std::int64_t ExportedStep::scratch_bytes() const { return kernel_bytes() + aligned(bytes_of(x)); }
 
 std::int64_t ExportedStep::weights_bytes() const {
   std::int64_t most = 64;

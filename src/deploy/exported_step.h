@@ -14,6 +14,10 @@ namespace hotloop::deploy {
 // Bytes of the structures' fields, which all begin at multiples of 64.
 constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+inline std::int64_t bytes_of(const ValueType& type) {
+  return type.shape.size() * static_cast<std::int64_t>(size_of(type.dtype));
+}
+
 // A program with the memory that it works in.
 struct Part {
   kernel::Program program;
@@ -41,7 +45,9 @@ struct ExportedStep {
   std::vector<ValueType> param_types;
   ValueType x, y;
 
-  // Of all variants the greatest.
+  // Of all variants the greatest. A voice's scratch memory is that of the kernels, and behind it a copy of x for a caller who has y written over it,
+  // which a kernel may do while it still reads x.
+  std::int64_t kernel_bytes() const;
   std::int64_t scratch_bytes() const;
   std::int64_t weights_bytes() const;
 };

@@ -1,7 +1,9 @@
 #include "hotloop/stream.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <functional>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -129,6 +131,13 @@ const ValueType& Stream::output_type() const { return state_->executable.output_
 std::string Stream::explain() const { return state_->executable.explain(); }
 const Executable& Stream::executable() const { return state_->executable; }
 
+namespace {
+bool meet(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const std::less<> before;  // of pointers into whatever memory
+  return before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
+}
+}  // namespace
+
 // The state twice: a step reads one and writes the other.
 struct Stream::Voice::State {
   std::shared_ptr<const Stream::State> stream;
@@ -138,6 +147,7 @@ struct Stream::Voice::State {
   std::size_t x = 0;  // where x stands among the inputs
   DType dtype = DType::F32;
   std::size_t x_size = 0, y_size = 0;
+  std::vector<std::byte> own_x;  // for a caller whose x and y are the same memory: y is written while x is still read
   std::int64_t batch = 1;
   std::unique_ptr<runtime::Engine::Seat> seat;
   int current = 0;
@@ -158,6 +168,7 @@ Stream::Voice Stream::voice() const {
   own->dtype = input_type().dtype;
   own->x_size = static_cast<std::size_t>(input_type().shape.size());
   own->y_size = static_cast<std::size_t>(output_type().shape.size());
+  own->own_x.resize(own->x_size * size_of(own->dtype));
   own->batch = input_type().shape[0];
   own->seat = state_->executable.impl().engine->seat();
   return Voice(std::move(own));
@@ -181,6 +192,10 @@ template <class T> void Stream::Voice::step_as(std::span<const T> x, std::span<T
   }
   const auto i = static_cast<std::size_t>(own.current);
   own.inputs[i][own.x] = const_cast<T*>(x.data());  // read only
+  if (meet(std::as_bytes(x), std::as_bytes(y))) {
+    std::memcpy(own.own_x.data(), x.data(), own.own_x.size());
+    own.inputs[i][own.x] = own.own_x.data();
+  }
   own.outputs[i].front() = y.data();
   // Straight to the kernel: counting and timing the call would cost as much as a small step.
   own.seat->run(own.inputs[i].data(), own.outputs[i].data(), own.batch);
