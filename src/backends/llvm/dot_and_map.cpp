@@ -68,12 +68,6 @@ class Writes {
       return written == index || kernel::lie_together(state_.buffer(written), state_.buffer(index));
     });
   }
-  // The same where all of it was read before: a caller may have a step's result written over its input.
-  bool reach_once_read(int index) const {
-    const auto is_result = [&](int written) { return state_.buffer(written).space == kernel::Space::Result; };
-    return reach(index) ||
-           (state_.buffer(index).space == kernel::Space::Argument && std::ranges::any_of(buffers_, is_result));
-  }
   const std::vector<int>& buffers() const { return buffers_; }
 
  private:
@@ -144,7 +138,7 @@ bool emit_dot_and_map(Code& code, const Frame& frame, const Dot& dot, const Map&
   if (writes.reach(dot.c.buffer) || (dot.init && writes.reach(dot.init->buffer))) return false;
   std::vector<bool> copies;
   for (const DotSegment& segment : dot.segments) {
-    copies.push_back(writes.reach_once_read(segment.a.buffer));
+    copies.push_back(writes.reach(segment.a.buffer));
     if (writes.reach(segment.b.buffer) || (copies.back() && !is_row(segment))) return false;
   }
   // A tile's sums, if nobody else reads them: a row in memory drives out as much of B. Where the Map's group that reads them begins among them.
