@@ -87,6 +87,7 @@ struct ValueType {
   Shape shape;
   bool operator==(const ValueType&) const = default;
   std::string str() const;  // "f32[2,3]", "f32[]" for a scalar
+  std::size_t bytes() const { return static_cast<std::size_t>(shape.size()) * size_of(dtype); }
 };
 
 // Dense row-major memory, 64-byte aligned. Copying an Array shares the memory; nothing in the library writes to
@@ -110,7 +111,7 @@ class Array {
   const Shape& shape() const { return type_.shape; }
   const ValueType& type() const { return type_; }
   std::int64_t size() const { return type_.shape.size(); }
-  std::size_t bytes() const { return static_cast<std::size_t>(size()) * size_of(dtype()); }
+  std::size_t bytes() const { return type().bytes(); }
   bool defined() const { return memory_ != nullptr; }
 
   void* raw() { return memory_.get(); }

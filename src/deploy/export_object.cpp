@@ -302,8 +302,8 @@ std::string export_object(const ExportedStep& step) {
                                                                 {"$C", text(layout.current)},
                                                                 {"$S", text(layout.states)},
                                                                 {"$Z", text(step.state_bytes)},
-                                                                {"$c", text(bytes_of(step.x))},
-                                                                {"$d", text(bytes_of(step.y))},
+                                                                {"$c", std::to_string(step.x.bytes())},
+                                                                {"$d", std::to_string(step.y.bytes())},
                                                                 {"$k", text(step.kernel_bytes())},
                                                                 {"$N", step.name}});
   return compile_object(kernels, data, glue);

@@ -75,7 +75,9 @@ std::int64_t ExportedStep::kernel_bytes() const {
   return most;
 }
 
-std::int64_t ExportedStep::scratch_bytes() const { return kernel_bytes() + aligned(bytes_of(x)); }
+std::int64_t ExportedStep::scratch_bytes() const {
+  return kernel_bytes() + aligned(static_cast<std::int64_t>(x.bytes()));
+}
 
 std::int64_t ExportedStep::weights_bytes() const {
   std::int64_t most = 64;

@@ -14,10 +14,6 @@ namespace hotloop::deploy {
 // Bytes of the structures' fields, which all begin at multiples of 64.
 constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-inline std::int64_t bytes_of(const ValueType& type) {
-  return type.shape.size() * static_cast<std::int64_t>(size_of(type.dtype));
-}
-
 // A program with the memory that it works in.
 struct Part {
   kernel::Program program;

@@ -168,7 +168,7 @@ Stream::Voice Stream::voice() const {
   own->dtype = input_type().dtype;
   own->x_size = static_cast<std::size_t>(input_type().shape.size());
   own->y_size = static_cast<std::size_t>(output_type().shape.size());
-  own->own_x.resize(own->x_size * size_of(own->dtype));
+  own->own_x.resize(input_type().bytes());
   own->batch = input_type().shape[0];
   own->seat = state_->executable.impl().engine->seat();
   return Voice(std::move(own));

@@ -19,10 +19,6 @@ struct TypesOf {
   const ValueType& operator[](std::size_t i) const { return arrays[i].type(); }
 };
 
-std::size_t bytes_of(const ValueType& type) {
-  return static_cast<std::size_t>(type.shape.size()) * size_of(type.dtype);
-}
-
 }  // namespace
 
 ValueType Executable::Impl::output_type(std::size_t index, std::int64_t rows) const {
@@ -56,7 +52,7 @@ void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t ro
   // A caller who keeps what was donated gets the output elsewhere.
   for (std::size_t i = 0; i < in_place.size(); ++i)
     if (const int input = in_place[i]; input >= 0 && in[input] != out[i])
-      std::memcpy(out[i], in[input], bytes_of(output_type(i, rows)));
+      std::memcpy(out[i], in[input], output_type(i, rows).bytes());
   // Reading the clock twice takes longer than a small kernel: after a while only some calls are timed.
   constexpr std::int64_t first_timed = 32, timed_every = 32;
   const std::int64_t call = num_calls.fetch_add(1, std::memory_order_relaxed);
@@ -140,7 +136,7 @@ void Executable::Impl::run(std::span<const Array> in, std::span<Array> out, std:
     const bool takes_over = static_cast<std::size_t>(at) < donated.size();
     call->results[i] = Array::wrap(
         type.dtype, type.shape,
-        takes_over ? donated[static_cast<std::size_t>(at)].memory() : runtime::array_pool().take(bytes_of(type)));
+        takes_over ? donated[static_cast<std::size_t>(at)].memory() : runtime::array_pool().take(type.bytes()));
     call->outputs[i] = call->results[i].raw();
   }
   launch(call->inputs.data(), call->outputs.data(), rows);

@@ -25,10 +25,7 @@ bool is_view(const Node& node) { return is_strided_view(node) && !is(node, OpKin
 
 bool is_scalar_constant(const Node& node) { return is(node, OpKind::Constant) && node.types[0].shape.size() == 1; }
 
-Array fresh(const ValueType& type) {
-  const std::size_t bytes = static_cast<std::size_t>(type.shape.size()) * size_of(type.dtype);
-  return Array::wrap(type.dtype, type.shape, array_pool().take(bytes));
-}
+Array fresh(const ValueType& type) { return Array::wrap(type.dtype, type.shape, array_pool().take(type.bytes())); }
 
 void copy_into(void* to, const Array& from) {
   if (from.bytes() > 0) std::memcpy(to, from.raw(), from.bytes());

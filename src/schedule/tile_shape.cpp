@@ -143,8 +143,7 @@ std::int64_t least_rows(const LoweringContext& context, std::span<const Node* co
   for (const Node* n : nodes) {
     if (!ir::is(*n, OpKind::Dot) || row_size(context, result_of(*n, 0)) > 0) continue;
     if (!context.axes().contracts(*n, context.tile_class)) continue;
-    const ValueType& sum = n->types[0];
-    const std::int64_t bytes = sum.shape.size() * static_cast<std::int64_t>(size_of(sum.dtype));
+    const auto bytes = static_cast<std::int64_t>(n->types[0].bytes());
     if (bytes < large_sum_bytes) continue;
     const std::int64_t enough_terms = bytes > context.options().target.l2_bytes ? 96 : 48;
     std::int64_t terms = 1;  // of one row
@@ -232,8 +231,7 @@ double cost_of_sums(const LoweringContext& context, std::span<const Node* const>
       if (depth > 0 || !context.axes().contracts(node, context.tile_class) || row_size(context, result_of(node, 0)) > 0)
         return;
       sums += static_cast<double>(node.types[0].shape.size());
-      bytes +=
-          static_cast<double>(node.types[0].shape.size() * static_cast<std::int64_t>(size_of(node.types[0].dtype)));
+      bytes += static_cast<double>(node.types[0].bytes());
     });
   if (bytes <= static_cast<double>(context.options().target.l2_bytes)) return 0;
   return products_a_number * sums * static_cast<double>(context.axes().extent(context.tile_class)) / products;
