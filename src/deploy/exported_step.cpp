@@ -109,7 +109,7 @@ ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, st
         runtime::bind_program("export", *step.graph, step.bound, compile_options, target);
     Variant variant;
     variant.level = level.name;
-    variant.step.program = runtime::lower(*bound.run, compile_options, target).program;
+    variant.step.program = runtime::lower(*bound.run, runtime::with_sums_kept(compile_options), target).program;
     variant.prepare.program = runtime::lower(*bound.prepare_graph, compile_options, target).program;
     variant.prepared = bound.prepared;
     variant.prepared_bytes = lay_out(variant.prepared, variant.offsets);

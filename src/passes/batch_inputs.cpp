@@ -51,6 +51,7 @@ class BatchInputs {
         builder_(builder),
         invariant_(invariant_values(loop_.body(), loop_)),
         inputs_(loop_, invariant_),
+        uses_(loop_.body()),
         outside_(loop_.body()),
         all_steps_(loop_.body()),
         edit_(loop_) {}
@@ -127,8 +128,16 @@ class BatchInputs {
     for (const Value& v : loop_.body().outputs()) is_read[id(*v.node)] = true;
     std::vector<const Node*> found;
     for (const auto& node : nodes)
-      if (is_read[id(*node)] && leaves(*node)) found.push_back(node.get());
+      if (is_read[id(*node)] && leaves(*node) && !goes_on(*node)) found.push_back(node.get());
     return found;
+  }
+
+  // Whether a product goes on from a sum of other values: it would begin at 0 outside.
+  bool goes_on(const Node& node) const {
+    const Value v = result_of(node);
+    if (node.op->kind != OpKind::Dot || uses_.count(v) != 1 || uses_.is_output(v)) return false;
+    const ir::Use& use = uses_.of(v)[0];
+    return use.operand == 1 && is_scalar_op(result_of(*use.node), ir::ScalarOp::Add);
   }
 
   bool leaves(const Node& node) const {
@@ -207,6 +216,7 @@ class BatchInputs {
   Builder& builder_;
   std::vector<bool> invariant_;
   InputProducts inputs_;
+  ir::Uses uses_;
   ir::ValueMap outside_, all_steps_;  // body values -> values of the outer graph
   std::vector<std::int64_t> depth_;   // by node; 0 for what stays
   std::vector<std::int64_t> rows_;    // of products with the inputs, and of sums with one

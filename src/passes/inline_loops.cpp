@@ -1,7 +1,10 @@
 // A loop of one iteration becomes its body: a model that is run one step at a time has no loop, and a sequence of length one is
-// scheduled as the feed-forward program that it is.
+// scheduled as the feed-forward program that it is. Where it starts from literals other than 0 it stays a loop: what is made of numbers that are known
+// (a product with one number everywhere is a sum, tanh of it a literal) has other last bits than the first of several steps.
 #include <algorithm>
+#include <set>
 
+#include "ir/uniform_value.h"
 #include "passes/builder.h"
 #include "passes/inline_body.h"
 #include "passes/pass.h"
@@ -9,10 +12,62 @@
 namespace hotloop::passes {
 namespace {
 
+// Whether v depends on no input.
+bool is_literal(Value v) {
+  if (v.node->op->kind == ir::OpKind::Input) return false;
+  return ir::uniform_value(v) || std::ranges::all_of(v.node->operands, is_literal);
+}
+
+// Whether zeros give zeros.
+bool keeps_zero(const Node& node) {
+  switch (node.op->kind) {
+    case ir::OpKind::Reshape:
+    case ir::OpKind::Transpose:
+    case ir::OpKind::Broadcast:
+    case ir::OpKind::Slice:
+    case ir::OpKind::Concat:
+    case ir::OpKind::Reverse:
+    case ir::OpKind::StopGradient: return true;
+    case ir::OpKind::Elementwise: break;
+    default: return false;
+  }
+  switch (node.op->scalar) {
+    case ir::ScalarOp::Add:
+    case ir::ScalarOp::Sub:
+    case ir::ScalarOp::Neg:
+    case ir::ScalarOp::Abs:
+    case ir::ScalarOp::Tanh: return true;
+    default: return false;
+  }
+}
+
+// Whether the step, once it is known what it starts from, computes with numbers other than 0 that are known. Zeros are nothing to the sums that they are
+// in.
+bool starts_from_numbers(const ir::LoopView& loop) {
+  std::set<const Node*> zeros;
+  for (int i = 0; i < loop.num_carry(); ++i) {
+    const Value v = loop.carry(i);
+    if (!is_float(v.dtype()) || !is_literal(v)) continue;
+    if (ir::uniform_value(v) != 0.0) return true;
+    zeros.insert(loop.carry_in(i).node);
+  }
+  const auto is_zero = [&](Value v) { return zeros.contains(v.node) || ir::uniform_value(v) == 0.0; };
+  const auto is_known = [&](Value v) { return zeros.contains(v.node) || ir::uniform_value(v); };
+  for (const auto& node : loop.body().nodes()) {
+    if (std::ranges::none_of(node->operands, [&](Value v) { return zeros.contains(v.node); })) continue;
+    const bool is_product = node->op->kind == ir::OpKind::Dot || is_scalar_op(node->result(), ir::ScalarOp::Mul);
+    if (is_product || (keeps_zero(*node) && std::ranges::all_of(node->operands, is_zero)))
+      zeros.insert(node.get());
+    else if (std::ranges::all_of(node->operands, is_known))
+      return true;
+  }
+  return false;
+}
+
 bool runs_once(const Node& node) {
   if (node.op->kind != ir::OpKind::Loop) return false;
   const ir::LoopView loop(node);
-  return loop.length() == 1 && !loop.until() && !loop.has_trip();
+  return loop.length() == 1 && !loop.until() && !loop.has_trip() && !starts_from_numbers(loop);
 }
 
 void inline_into(const Node& node, ir::Rebuild& rebuild, Builder& builder) {

@@ -52,7 +52,10 @@ bool InputProducts::is_computed(Value v) const {
 
 bool InputProducts::is_part(Value v) const {
   v = without_views(v);
-  return side(*v.node) >= 0 || is_computed(v);
+  if (side(*v.node) >= 0 || is_computed(v)) return true;
+  if (!is_scalar_op(v, ir::ScalarOp::Add)) return false;
+  const Value a = v.node->operands[0], b = v.node->operands[1];
+  return is_part(a) ? is_invariant(b) || is_part(b) : is_invariant(a) && is_part(b);
 }
 
 }  // namespace hotloop::passes

@@ -1,8 +1,8 @@
-// Sums with products among their terms, in the order in which a Dot adds them up: h U + b + x_t W becomes (x_t W + b) + h U. In a loop what is
-// known before it comes first, products with the inputs of its steps and then what is the same in every iteration, as one bias;
-// then other products, then the rest. So batch_inputs can compute the beginning of a sum for all steps at once, and to the
-// bit it is the sum that one step alone gives: that is a loop of one iteration, whose sums are put in order before it is inlined.
-// Sums without a product keep the order in which they were written.
+// Sums with products among their terms, in the order in which a Dot adds them up, which is that of the graph from here on: from the first term,
+// one after the other. In a loop what is known before it comes first: what is the same in every iteration, as one bias, and products with the inputs of
+// its steps; then other products, then the rest. So batch_inputs can compute the beginning of a sum for all steps at once, and to the bit it is the sum
+// that one step alone gives: that is a loop of one iteration, whose sums are put in order before it is inlined. A sum of which nothing is known
+// begins with its first term that is no product, where a Dot's accumulators can start. Sums without a product keep the order in which they were written.
 #include <algorithm>
 
 #include "passes/builder.h"
@@ -57,7 +57,7 @@ class OrderSums {
     }
   }
 
-  enum Rank { Known, Fixed, Product, Rest };
+  enum Rank { Fixed, Known, Product, Rest };
   Rank rank_of(Value v) const {
     if (invariant(v)) return Fixed;
     if (inputs_ && inputs_->is_part(v)) return Known;
@@ -79,18 +79,14 @@ class OrderSums {
     const auto has = [&](Rank rank) {
       return std::ranges::any_of(leaves, [&](Value v) { return rank_of(v) == rank; });
     };
-    const bool has_known = has(Known);
-    const bool has_product = has(Product);
-    if (!has_known && !has_product) return {};
-    if (leaves.size() == 2 && !(has_known && has_product))
-      return {};  // which of two numbers is added to which is the same
+    if (!has(Known) && !has(Product)) return {};
     const auto written = leaves;
-    if (inputs_ || !starts_with_bias(leaves)) {
-      // Without products that are known before the loop a Dot starts from the bias all the same, and products of one row stay side by side.
-      std::ranges::stable_sort(leaves, {}, [&](Value v) {
-        const Rank rank = rank_of(v);
-        return rank == Product && !has_known ? Known : rank;
-      });
+    std::ranges::stable_sort(leaves, {}, [&](Value v) { return rank_of(v); });
+    if (!has(Fixed) && !has(Known)) {
+      auto first = std::ranges::find_if(leaves, [&](Value v) { return rank_of(v) == Rest; });
+      if (first == leaves.end())
+        first = std::ranges::find_if_not(leaves, [](Value v) { return is_kind(v, OpKind::Dot); });
+      if (first != leaves.end()) std::rotate(leaves.begin(), first, first + 1);
     }
     const auto num_fixed = std::ranges::count_if(leaves, [&](Value v) { return rank_of(v) == Fixed; });
     if (is_chain && num_fixed <= 1 && leaves == written) return {};
@@ -102,13 +98,6 @@ class OrderSums {
       if (is_fixed && (i + 1 == leaves.size() || rank_of(leaves[i + 1]) != Fixed)) add_to(total, bias);
     }
     return total;
-  }
-
-  // Outside of loops nothing is known of the terms: a sum with one other term before its last product is what a loop's was.
-  bool starts_with_bias(const std::vector<Value>& leaves) const {
-    const auto is_product_here = [&](Value v) { return rank_of(v) == Product; };
-    const auto last = std::ranges::find_if(leaves.rbegin(), leaves.rend(), is_product_here).base();
-    return std::count_if(leaves.begin(), last, is_product_here) + 1 >= last - leaves.begin();
   }
 
   const Graph& graph_;

@@ -38,21 +38,24 @@ namespace {
 struct Stage {
   int rounds;
   std::vector<Pass> passes;
+  bool knows_bound = true;  // PassOptions::bound
 };
 
 const std::vector<Stage>& stages() {
   static const std::vector<Stage> table = {
-      // A loop of one iteration adds up as one of many does.
-      {1, {inline_calls(), order_sums(), inline_loops(), fold_extents()}},
+      // The order of a sum is that of one step, so it is settled while a loop of one iteration is still one. cse takes b + a for a + b: what ordering
+      // left behind is gone before.
+      {1, {inline_calls(), order_sums(), dce(), fold_extents()}},
       // Values before loops: constants known and duplicates gone, the patterns below are easier to see.
-      {5, {order_sums(), simplify(), fold(), cse(), merge_loops(), simplify_loops(), dce()}},
+      {5, {order_sums(), dce(), simplify(), fold(), cse(), merge_loops(), simplify_loops(), dce()}},
       // Wide dots first: one merged dot is batched, deferred and scheduled in place of four.
-      {4, {factor_dots(), dce(), merge_dots(), merge_sums(), order_sums(), simplify(), hoist(), cse(), dce()}},
-      {1, {batch_inputs(), defer_products(), dce()}},
+      {4, {factor_dots(), dce(), merge_dots(), merge_sums(), order_sums(), dce(), simplify(), hoist(), cse(), dce()}},
+      {1, {inline_loops(), batch_inputs(), defer_products(), dce()}},
       // Only now is it known what the backward loop still reads.
-      {4, {order_sums(), simplify(), cse(), simplify_loops(), dce()}},
+      {4, {simplify(), cse(), simplify_loops(), dce()}},
       {2, {remat(), dce()}},
-      {3, {hoist(), merge_dots(), merge_sums(), order_sums(), simplify(), fold(), cse(), simplify_loops(), dce()}},
+      // Of bound weights and what one step computes outside of a loop nothing is merged any more: in a loop of many steps the same stays apart.
+      {3, {hoist(), merge_dots(), merge_sums(), simplify(), fold(), cse(), simplify_loops(), dce()}, false},
       {1, {outer_products(), dce()}},
       {1, {round_factors()}},
   };
@@ -115,6 +118,7 @@ std::shared_ptr<const Graph> optimize(const Graph& graph, const PassOptions& opt
   int version = 0;
   std::map<std::string, int> unchanged_at;  // the version a pass last had nothing to do on
   for (const Stage& stage : stages()) {
+    if (!stage.knows_bound) full.bound.clear();
     for (int round = 0; round < stage.rounds; ++round) {
       const int before = version;
       for (const Pass& pass : stage.passes) {

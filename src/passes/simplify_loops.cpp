@@ -11,8 +11,9 @@ namespace {
 
 using ir::OpKind;
 
+// One step alone repeats nothing: its input stays what it is in a loop of many, a step's.
 bool repeats_along_time(Value v) {
-  return is_kind(v, OpKind::Broadcast) && v.rank() > 0 &&
+  return is_kind(v, OpKind::Broadcast) && v.rank() > 0 && v.shape()[0] > 1 &&
          std::ranges::find(v.node->attrs.integers("axes"), 0) == v.node->attrs.integers("axes").end();
 }
 

@@ -39,7 +39,7 @@ Executable compile_bound(std::shared_ptr<const Graph> graph, std::span<const Arr
   const kernel::Target target = kernel::with_caches_of_host(
       options.target == "host" ? kernel::host_target() : kernel::target_named(options.target));
   runtime::BoundProgram program = runtime::bind_program("compile_bound", *graph, bound, options, target);
-  CompileOptions run_options = options;
+  CompileOptions run_options = runtime::with_sums_kept(options);
   run_options.batch_axes.clear();
   for (std::size_t i = 0; i < bound.size() && !options.batch_axes.empty(); ++i)
     if (!bound[i].defined()) run_options.batch_axes.push_back(options.batch_axes[i]);

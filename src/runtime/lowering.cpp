@@ -42,6 +42,13 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
   return result;
 }
 
+CompileOptions with_sums_kept(CompileOptions options) {
+  for (const char* name : {"order_sums", "factor_dots", "merge_dots", "merge_sums"})
+    if (std::ranges::find(options.disabled_passes, name) == options.disabled_passes.end())
+      options.disabled_passes.emplace_back(name);
+  return options;
+}
+
 BoundProgram bind_program(const char* where, const Graph& graph, std::span<const Array> bound,
                           const CompileOptions& options, const kernel::Target& target) {
   if (bound.size() != graph.inputs().size())

@@ -32,6 +32,9 @@ struct BoundProgram {
   Executable prepare;  // the same compiled: (what is bound...) -> what `prepared` holds
   std::vector<Array> prepared;
 };
+// Options for `run`: its products and sums stay what they are by now. They tell of loops that are gone, and a step alone is that step of a loop to
+// the bit.
+CompileOptions with_sums_kept(CompileOptions options);
 BoundProgram bind_program(const char* where, const Graph& graph, std::span<const Array> bound,
                           const CompileOptions& options, const kernel::Target& target);
 

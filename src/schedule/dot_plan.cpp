@@ -36,22 +36,17 @@ DotShape shape_of(const Node& dot) {
 
 namespace {
 
-// Collects the leaves of a tree of adds in order; false where it holds more than one term that is no dot.
-bool collect(Value v, const std::function<bool(Value)>& absorbable, DotPlan& plan) {
-  if (ir::is(*v.node, OpKind::Dot) && absorbable(v)) {
+// The terms of a sum from its beginning: dots one after the other, onto what is no dot or is read elsewhere too, if it begins so.
+void collect(Value v, const std::function<bool(Value)>& absorbable, DotPlan& plan) {
+  const auto is_dot = [&](Value of) { return ir::is(*of.node, OpKind::Dot) && absorbable(of); };
+  if (is_dot(v)) {
     plan.terms.push_back(v.node);
-    return true;
+  } else if (v.node->op->name == "add" && absorbable(v) && is_dot(v.node->operands[1])) {
+    collect(v.node->operands[0], absorbable, plan);
+    plan.terms.push_back(v.node->operands[1].node);
+  } else {
+    plan.init = v;
   }
-  if (v.node->op->name == "add" && absorbable(v)) {
-    DotPlan attempt = plan;
-    if (collect(v.node->operands[0], absorbable, attempt) && collect(v.node->operands[1], absorbable, attempt)) {
-      plan = attempt;
-      return true;
-    }
-  }
-  if (plan.init) return false;
-  plan.init = v;
-  return true;
 }
 
 }  // namespace
@@ -95,8 +90,10 @@ std::optional<DotPlan> plan_dot(const Node& node, const std::function<bool(Value
     return plan;
   }
   if (node.op->name != "add" || !is_float(plan.result.dtype())) return std::nullopt;
-  if (!collect(node.operands[0], absorbable, plan) || !collect(node.operands[1], absorbable, plan)) return std::nullopt;
-  if (plan.terms.empty()) return std::nullopt;
+  const Value last = node.operands[1];
+  if (!ir::is(*last.node, OpKind::Dot) || !absorbable(last)) return std::nullopt;
+  collect(node.operands[0], absorbable, plan);
+  plan.terms.push_back(last.node);
   const DotShape first = shape_of(*plan.terms[0]);
   for (const Node* term : plan.terms) {
     const DotShape s = shape_of(*term);

@@ -1,0 +1,235 @@
+// Recurrent cells put together at random, as users write them: terms such as b + x W + h U in any order, gates with weights of their own, shared,
+// or sliced from a wide sum, gates of gates, layer norms; alone or two in a row, of equal shapes too. A sequence is the oracle's, and every step
+// of a stream, every row alone, and any number of threads give its bits.
+#include <cmath>
+#include <cstring>
+
+#include "arrays.h"
+#include "compiled.h"
+#include "derivative_checks.h"
+#include "hotloop/error.h"
+#include "hotloop/losses.h"
+#include "hotloop/nn.h"
+#include "hotloop/optim.h"
+#include "hotloop/stream.h"
+#include "hotloop/train.h"
+#include "seeds.h"
+
+namespace hotloop::testing {
+namespace {
+
+// Weights to draw from, so that gates share some: W_k (H, I), U_k (H, H), b_k, p_k (H) for k in 0, 1, 2; wide ones W (4H, I), U (4H, H), b (4H).
+class RandomCell : public nn::Cell {
+ public:
+  RandomCell(std::uint64_t seed, std::int64_t inputs, std::int64_t hidden)
+      : seed_(seed), inputs_(inputs), hidden_(hidden) {}
+
+  Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init) const override {
+    Tree<Array> params;
+    const auto add = [&](const std::string& name, const Shape& shape) {
+      const double bound = 1.5 / std::sqrt(static_cast<double>(shape.rank() == 2 ? shape[1] : 1));
+      params.set(name, nn::uniform(nn::fold_in(seed, name), shape, dtype, -bound, bound));
+    };
+    for (const std::string k : {"0", "1", "2"})
+      add("W" + k, {hidden_, inputs_}), add("U" + k, {hidden_, hidden_}), add("b" + k, {hidden_}),
+          add("p" + k, {hidden_});
+    add("W", {4 * hidden_, inputs_}), add("U", {4 * hidden_, hidden_}), add("b", {4 * hidden_});
+    return params;
+  }
+
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    return {{"h", nn::zero_state(batch, hidden_, dtype)}, {"c", constant(0.25, dtype, {batch, hidden_})}};
+  }
+
+  std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
+    return Writer{std::mt19937_64(seed_), params, x, hidden_, {state["h"], state["c"]}}.write();
+  }
+
+ private:
+  struct Writer {
+    std::mt19937_64 rng;
+    const Tree<Value>& params;
+    Value x;
+    std::int64_t hidden;
+    std::vector<Value> vectors;  // (batch, hidden)
+
+    int pick(int n) { return static_cast<int>(rng() % static_cast<std::uint64_t>(n)); }
+    Value weight(const std::string& name) { return params[name + std::to_string(pick(3))]; }
+    Value any() { return vectors[static_cast<std::size_t>(pick(static_cast<int>(vectors.size())))]; }
+    Value input() { return pick(4) ? x : tanh(x * 0.7); }
+
+    Value term() {
+      switch (pick(9)) {
+        case 0:
+        case 1: return nn::linear(input(), weight("W"));
+        case 2:
+        case 3: return nn::linear(any(), weight("U"));
+        case 4: return matmul(any(), weight("U")) * 0.5;
+        case 5: {
+          const Value b = weight("b");
+          return broadcast_to(pick(2) ? b : b * 0.3, any().shape());
+        }
+        case 6: return weight("p") * any();
+        case 7: return any() * 0.3;
+        default: {
+          const Value wide = nn::linear(x, params["W"]) + nn::linear(vectors[0], params["U"]);
+          const std::int64_t gate = pick(4) * hidden;
+          return pick(2) ? narrow(wide + params["b"], 1, gate, hidden) : narrow(wide, 1, gate, hidden);
+        }
+      }
+    }
+    Value sum() {
+      Value total = term();
+      for (int i = 0, n = pick(4); i < n; ++i) {
+        const Value next = pick(4) ? term() : term() + term();
+        total = pick(6) == 0 ? total - next : pick(3) ? total + next : next + total;
+      }
+      return total;
+    }
+    Value activated(Value v) {
+      switch (pick(7)) {
+        case 0:
+        case 1: return sigmoid(v);
+        case 2: return nn::layer_norm(v, weight("p"), weight("b"));
+        case 3: return softplus(v) * 0.4;
+        case 4: return relu(v) * 0.3;
+        default: return tanh(v);
+      }
+    }
+    // The same function of a product and something else, either way round.
+    Value lopsided() {
+      const Value product = nn::linear(any(), weight("U")), other = any();
+      const auto of = [](Value a, Value b) { return tanh(a) * sigmoid(b) + b * 0.3; };
+      return pick(2) ? of(product, other) : of(other, product);
+    }
+    std::pair<Tree<Value>, Value> write() {
+      for (int i = 0, n = 1 + pick(5); i < n; ++i) vectors.push_back(pick(5) == 0 ? lopsided() : activated(sum()));
+      const Value keep = sigmoid(vectors.back()), c = keep * vectors[1] + (1.0 - keep) * tanh(any());
+      const Value h = pick(2) ? tanh(any() + c) : tanh(sum()) * 0.5 + c * 0.5;
+      const Value both[] = {h, c};
+      return {{{"h", h}, {"c", c}}, pick(4) ? h : concat(both, 1)};
+    }
+  };
+
+  std::uint64_t seed_;
+  std::int64_t inputs_, hidden_;
+};
+
+struct Drawn {
+  explicit Drawn(std::uint64_t seed) : rng(seed * 7919 + 11), dtype(seed % 2 ? DType::F64 : DType::F32) {
+    constexpr std::int64_t widths[] = {1, 2, 3, 5, 8, 8, 15, 16, 17, 20, 33, 48, 64, 100};
+    constexpr std::int64_t rows[] = {1, 1, 2, 3, 7, 16, 19, 40};
+    constexpr std::int64_t lengths[] = {1, 2, 3, 5, 9};
+    const auto one_of = [&](const auto& values) { return values[rng() % std::size(values)]; };
+    features = one_of(widths), batch = one_of(rows), time = one_of(lengths);
+    const std::int64_t hidden = one_of(widths);
+    const auto second = rng() % 4;
+    if (second == 1) features = hidden;  // two cells of equal shapes, the same cell even
+    std::vector<nn::Layer> layers = {nn::Recurrent(RandomCell(seed, features, hidden))};
+    if (second < 2) {
+      const std::int64_t between = width_of(layers[0]);
+      layers.push_back(nn::Recurrent(RandomCell(rng() % 2 ? seed : seed + 1, between, hidden)));
+    }
+    if (rng() % 2) layers.push_back(nn::Linear(width_of(nn::Sequential(layers)), 3));
+    model = nn::Sequential(layers);
+    params = model.init(seed, dtype);
+    x = random_like(rng, {dtype, {batch, time, features}}, -1.5, 1.5);
+  }
+  std::int64_t width_of(const nn::Layer& layer) const { return layer.output_type({dtype, {1, 1, features}}).shape[2]; }
+  Arrays arguments(const Array& rows) const {
+    Arrays all = params.flatten();
+    all.push_back(rows);
+    return all;
+  }
+  std::mt19937_64 rng;
+  DType dtype;
+  std::int64_t features, batch, time;
+  nn::Layer model = nn::Sequential();
+  Tree<Array> params;
+  Array x;
+};
+
+// A part of an array along an axis: what has that index there.
+Array taken(const Array& a, int axis, std::int64_t index) {
+  Shape shape = a.shape();
+  shape[axis] = 1;
+  Array part(a.dtype(), shape);
+  std::int64_t inner = 1;
+  for (int i = axis + 1; i < a.shape().rank(); ++i) inner *= a.shape()[i];
+  for (std::int64_t i = 0; i < part.size(); ++i)
+    part.set(i, a.at((i / inner * a.shape()[axis] + index) * inner + i % inner));
+  return part;
+}
+
+void expect_near(const Array& got, const Array& wanted, double tolerance, const std::string& what) {
+  ASSERT_EQ(got.type(), wanted.type());
+  for (std::int64_t e = 0; e < got.size(); ++e)
+    ASSERT_NEAR(got.at(e), wanted.at(e), tolerance * (1 + std::fabs(wanted.at(e)))) << what << ", element " << e;
+}
+
+void check_sequence(std::uint64_t seed) {
+  SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
+  const Drawn d(seed);
+  const auto graph = train::predict_step(d.model, d.params, d.x.type()).graph();
+  const Array wanted = ir::evaluate(*graph, d.arguments(d.x))[0];
+  const std::vector<Compiled> targets = llvm_targets();
+  for (const Compiled& which : {targets[seed % targets.size()], targets.back()}) {
+    SCOPED_TRACE(which.target);
+    CompileOptions options = which.options();
+    const Array got = compile(graph, options)(d.arguments(d.x))[0];
+    expect_near(got, wanted, d.dtype == DType::F32 ? 1e-4 : 1e-12, "the oracle");
+    options.threads = 2 + static_cast<int>(seed % 2);
+    EXPECT_TRUE(same_bits(compile(graph, options)(d.arguments(d.x))[0], got)) << "threads";
+    options.threads = 1;
+    for (const std::int64_t row : {std::int64_t{0}, d.batch - 1}) {
+      const Array x = taken(d.x, 0, row);
+      const train::Step alone = train::predict_step(d.model, d.params, x.type());
+      EXPECT_TRUE(same_bits(compile(alone.graph(), options)(d.arguments(x))[0], taken(got, 0, row))) << "row " << row;
+    }
+    const bool one = seed % 3 == 0;  // of the rows, or all of them
+    const Array x = one ? taken(d.x, 0, 0) : d.x, whole = one ? taken(got, 0, 0) : got;
+    const std::int64_t rows = x.shape()[0];
+    const Stream stream(d.model, d.params, d.features, {.batch = rows, .compile = options});
+    Tree<Array> state = stream.initial_state();
+    for (std::int64_t t = 0; t < d.time; ++t) {
+      Array y;
+      std::tie(y, state) = stream.step(state, taken(x, 1, t).reshaped({rows, d.features}));
+      const Array step = taken(whole, 1, t);
+      EXPECT_EQ(std::memcmp(y.raw(), step.raw(), y.bytes()), 0) << "step " << t;
+    }
+  }
+}
+
+// A step of training, against the oracle and for any number of threads.
+void check_training(std::uint64_t seed) {
+  SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
+  Drawn d(seed);
+  const optim::SGD optimizer(1.0);
+  const Tree<Array> state = optimizer.init(d.params);
+  const ValueType out = d.model.output_type(d.x.type());
+  const Array y = random_like(d.rng, out);
+  const train::Step step = train::train_step(d.model, losses::MSE(), optimizer, d.params, state, d.x.type(), out);
+  const auto graph = step.graph();
+  const Arrays arguments = step.arguments(d.params, state, d.x, y), wanted = ir::evaluate(*graph, arguments);
+  const std::vector<Compiled> targets = llvm_targets();
+  for (const Compiled& which : {targets[seed % targets.size()], targets.back()}) {
+    SCOPED_TRACE(which.target);
+    CompileOptions options = which.options();
+    const Arrays got = compile(graph, options)(arguments);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      expect_near(got[i], wanted[i], d.dtype == DType::F32 ? 1e-4 : 1e-11, "output " + std::to_string(i));
+    options.threads = 2 + static_cast<int>(seed % 2);
+    const Arrays threads = compile(graph, options)(arguments);
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(threads[i], got[i])) << "threads, output " << i;
+  }
+}
+
+// Those that failed: a first step that knows its state's numbers (21); sums that began elsewhere where an input projection had left the loop (42, 61,
+// 124, 240); products side by side in another order (46); products merged again once a loop was gone (131).
+TEST(RandomCells, AreTheOraclesAndTheSameBitsStepByStepAndAlone) {
+  for_seeds(check_sequence, 16, {21, 42, 46, 61, 124, 131, 240});
+}
+TEST(RandomCells, TrainAsTheOracle) { for_seeds(check_training, 8); }
+
+}  // namespace
+}  // namespace hotloop::testing
