@@ -102,6 +102,8 @@ class BatchInputs {
           depth_[id(*node)] *= node->operands[0].shape()[static_cast<int>(axis)];
         rows_[id(*node)] = node->operands[static_cast<std::size_t>(side)].shape().size() /
                            std::max<std::int64_t>(depth_[id(*node)], 1);
+        // One that is read in several places is a value by itself, added as it is: it leaves for all of them or for none.
+        if (is_shared(*node) && !leaves(*node)) depth_[id(*node)] = 0;
       } else if (node->op->kind == OpKind::Elementwise && node->op->scalar == ir::ScalarOp::Add) {
         std::int64_t sum = 0;
         bool is_sum = true;
@@ -122,6 +124,7 @@ class BatchInputs {
   std::vector<const Node*> crossing() const {
     const auto& nodes = loop_.body().nodes();
     std::vector<bool> is_read(nodes.size());
+    for (const auto& node : nodes) is_read[id(*node)] = depth_[id(*node)] > 0 && is_shared(*node);
     for (const auto& node : nodes)
       if (depth_[id(*node)] == 0)
         for (const Value& v : node->operands) is_read[id(*v.node)] = true;
@@ -132,10 +135,15 @@ class BatchInputs {
     return found;
   }
 
+  bool is_shared(const Node& node) const {
+    const Value v = result_of(node);
+    return node.op->kind == OpKind::Dot && (uses_.count(v) != 1 || uses_.is_output(v));
+  }
+
   // Whether a product goes on from a sum of other values: it would begin at 0 outside.
   bool goes_on(const Node& node) const {
     const Value v = result_of(node);
-    if (node.op->kind != OpKind::Dot || uses_.count(v) != 1 || uses_.is_output(v)) return false;
+    if (node.op->kind != OpKind::Dot || is_shared(node)) return false;
     const ir::Use& use = uses_.of(v)[0];
     return use.operand == 1 && is_scalar_op(result_of(*use.node), ir::ScalarOp::Add);
   }

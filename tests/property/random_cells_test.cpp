@@ -225,9 +225,9 @@ void check_training(std::uint64_t seed) {
 }
 
 // Those that failed: a first step that knows its state's numbers (21); sums that began elsewhere where an input projection had left the loop (42, 61,
-// 124, 240); products side by side in another order (46); products merged again once a loop was gone (131).
+// 124, 240), or for one of two (703); products side by side in another order (46); products merged again once a loop was gone (131).
 TEST(RandomCells, AreTheOraclesAndTheSameBitsStepByStepAndAlone) {
-  for_seeds(check_sequence, 16, {21, 42, 46, 61, 124, 131, 240});
+  for_seeds(check_sequence, 16, {21, 42, 46, 61, 124, 131, 240, 703});
 }
 TEST(RandomCells, TrainAsTheOracle) { for_seeds(check_training, 8); }
 
