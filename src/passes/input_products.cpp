@@ -8,9 +8,11 @@ namespace {
 
 using ir::OpKind;
 
+// A sum may read one value many times: what is looked through grows twofold with each addition.
+constexpr int most_terms = 8;
+
 // A product, a view of one, or a sum with one among its terms.
 bool holds_product(Value v, int depth = 0) {
-  constexpr int most_terms = 8;
   v = without_views(v);
   if (is_kind(v, OpKind::Dot)) return true;
   if (!is_scalar_op(v, ir::ScalarOp::Add) || depth == most_terms) return false;
@@ -50,12 +52,12 @@ bool InputProducts::is_computed(Value v) const {
   return at >= 0 && holds_product(loop_.xs(at));
 }
 
-bool InputProducts::is_part(Value v) const {
+bool InputProducts::is_part(Value v, int depth) const {
   v = without_views(v);
   if (side(*v.node) >= 0 || is_computed(v)) return true;
-  if (!is_scalar_op(v, ir::ScalarOp::Add)) return false;
+  if (!is_scalar_op(v, ir::ScalarOp::Add) || is_invariant(v) || depth == most_terms) return false;
   const Value a = v.node->operands[0], b = v.node->operands[1];
-  return is_part(a) ? is_invariant(b) || is_part(b) : is_invariant(a) && is_part(b);
+  return is_part(a, depth + 1) ? is_invariant(b) || is_part(b, depth + 1) : is_invariant(a) && is_part(b, depth + 1);
 }
 
 }  // namespace hotloop::passes

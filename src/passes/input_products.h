@@ -21,7 +21,7 @@ class InputProducts {
   // Whether v is an element of xs that holds such products of all steps already, or sums of them.
   bool is_computed(Value v) const;
   // Whether v is such a product, a sum of such and of what stays the same, or a part of these.
-  bool is_part(Value v) const;
+  bool is_part(Value v, int depth = 0) const;
   bool is_invariant(Value v) const { return invariant_[static_cast<std::size_t>(index_(v))]; }
 
  private:
