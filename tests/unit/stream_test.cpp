@@ -9,12 +9,16 @@
 #include "hotloop/ops.h"
 #include "hotloop/stream.h"
 #include "hotloop/train.h"
+#include "streams.h"
 #include "user_cells.h"
 
 namespace hotloop {
 namespace {
 
+using testing::at_step;
+using testing::expect_steps_of;
 using testing::normal_array;
+using testing::whole;
 
 constexpr std::int64_t T = 7, I = 5, H = 20;
 
@@ -44,35 +48,6 @@ std::vector<Case> cases() {
           {"rnn", nn::Sequential(nn::RNN(I, H), nn::Activation("relu"), nn::Linear(H, 3))},
           {"ln_lstm", nn::Sequential(nn::Recurrent(testing::LayerNormLstmCell(I, H)), nn::Linear(H, 3))},
           {"counting", nn::Sequential(nn::Recurrent(CountingCell(I, H)), nn::Linear(H, 3))}};
-}
-
-// Outputs of the whole sequence, (batch, T, 3).
-Array whole(const nn::Layer& model, const Tree<Array>& params, const Array& x, const CompileOptions& options = {}) {
-  const train::Step step = train::predict_step(model, params, x.type());
-  std::vector<Array> arguments = params.flatten();
-  arguments.push_back(x);
-  return compile(step.graph(), options)(arguments)[0];
-}
-
-Array at_step(const Array& x, std::int64_t t) {
-  const std::int64_t batch = x.shape()[0], width = x.shape()[2];
-  Array row(x.dtype(), {batch, width});
-  for (std::int64_t b = 0; b < batch; ++b)
-    for (std::int64_t i = 0; i < width; ++i) row.set(b * width + i, x.at((b * x.shape()[1] + t) * width + i));
-  return row;
-}
-
-// Every step of the stream gives the bits of that step of `expected`, the outputs for the whole of x.
-void expect_steps_of(const Array& expected, const Stream& stream, const Array& x) {
-  Tree<Array> state = stream.initial_state();
-  for (std::int64_t t = 0; t < x.shape()[1]; ++t) {
-    Array y;
-    std::tie(y, state) = stream.step(state, at_step(x, t));
-    const Array wanted = at_step(expected, t);
-    ASSERT_EQ(y.type(), wanted.type());
-    EXPECT_EQ(std::memcmp(y.raw(), wanted.raw(), y.bytes()), 0)
-        << "step " << t << ": " << y.str() << " and " << wanted.str();
-  }
 }
 
 TEST(Stream, IsTheWholeSequenceStepByStep) {
