@@ -1,7 +1,10 @@
 #include "runtime/lowering.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "hotloop/error.h"
 #include "runtime/engine.h"
@@ -11,13 +14,20 @@
 #include "transforms/bind_inputs.h"
 
 namespace hotloop::runtime {
+namespace {
+
+void switch_off(std::vector<std::string>& disabled, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (std::ranges::find(disabled, name) == disabled.end()) disabled.emplace_back(name);
+}
+
+}  // namespace
 
 passes::PassOptions pass_options_of(const CompileOptions& options) {
   passes::PassOptions result;
   result.disabled = options.disabled_passes;
   if (options.dispatch == "per_op")
-    for (const char* name : {"merge_dots", "merge_sums", "hoist", "batch_inputs", "defer_products", "remat"})
-      if (std::ranges::find(result.disabled, name) == result.disabled.end()) result.disabled.emplace_back(name);
+    switch_off(result.disabled, {"merge_dots", "merge_sums", "hoist", "batch_inputs", "defer_products", "remat"});
   result.variable_rows = !options.batch_axes.empty();
   result.batch_axes = options.batch_axes;
   result.rounds_factors = options.dot_precision == "bf16";
@@ -43,9 +53,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
 }
 
 CompileOptions with_sums_kept(CompileOptions options) {
-  for (const char* name : {"order_sums", "factor_dots", "merge_dots", "merge_sums"})
-    if (std::ranges::find(options.disabled_passes, name) == options.disabled_passes.end())
-      options.disabled_passes.emplace_back(name);
+  switch_off(options.disabled_passes, {"order_sums", "factor_dots", "merge_dots", "merge_sums"});
   return options;
 }
 
