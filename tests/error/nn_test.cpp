@@ -52,6 +52,17 @@ TEST(LayerErrors, InputsMustFit) {
             "[last] the input must be a sequence (batch, time, ...) of at least one step. Received: f32[5].");
 }
 
+// Names tell the two directions' parameters apart.
+TEST(LayerErrors, BothDirectionsOfALayerThatHasBoth) {
+  const Layer both = LSTM(4, 3, {.bidirectional = true});
+  EXPECT_EQ(message_of([&] { Bidirectional(both).init(0); }),
+            "[bidirectional] parameters of the layer must not have names that end in \"_reverse\": so do the other "
+            "direction's. Received: 'weight_ih_l0_reverse'. "
+            "Try: a layer that runs one way, or another name; or Sequential(the layer) here.");
+  const Layer wrapped = Bidirectional(Sequential(both));
+  EXPECT_EQ(apply_on(wrapped, wrapped.init(0), zeros({2, 5, 4}))[0].shape(), (Shape{2, 5, 12}));
+}
+
 TEST(LayerErrors, ParametersMustBeThere) {
   EXPECT_EQ(apply_message(Linear(4, 3), zeros({2, 4}), {{"wieght", zeros({3, 4})}}),
             "[tree] a name must be in the tree. Received: 'weight'. Try: did you mean 'wieght'?");

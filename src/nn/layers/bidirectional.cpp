@@ -27,6 +27,12 @@ class BidirectionalModule : public Module {
 
   Tree<Array> init(const Seed& seed, DType dtype, Init init) const override {
     const Tree<Array> forward = layer_.init(seed, dtype, init);
+    for (const auto& [name, child] : forward.children())
+      if (name.ends_with(suffix))
+        throw UserError(
+            "bidirectional",
+            "parameters of the layer must not have names that end in \"_reverse\": so do the other direction's",
+            "'" + name + "'", "a layer that runs one way, or another name; or Sequential(the layer) here");
     return joined(forward, layer_.init(fold_in(seed, "reverse"), dtype, init));
   }
   Tree<Array> init_buffers(DType dtype) const override {
