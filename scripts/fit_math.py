@@ -7,7 +7,7 @@ first, and the rest fitted again, so that the rounding of one is made good by th
 
 import struct
 
-from mpmath import atan, cos, cosh, coth, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi, sinh
+from mpmath import atan, cos, cosh, coth, erf, erfc, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi, sin, sinh
 
 mp.dps = 60
 
@@ -143,3 +143,32 @@ def log2_g(z):
 
 fit("log2 for pow", log2_g, lambda z: 1 / log2_g(z), 5, mpf("1e-12"), smax**2, False)
 fit("2^r for pow", lambda r: mpf(2) ** r, lambda r: mpf(2) ** -r, 7, -half, half, False)
+
+
+# erf(x) = x + x Q(x^2) near 0, else 1 - 2^p(x), p = log2(erfc): with the weight that it has in the result.
+def erf_q(s):
+    x = s**half
+    return erf(x) / x - 1
+
+
+for t, single, near, q_degree, far, p_degree, power_degree in (("f32", True, "1.125", 6, 4, 5, 5), ("f64", False, "1.0625", 12, "5.95", 16, 10)):
+    mp.dps = 60 if single else 110
+    fit(f"erf {t}, near", erf_q, lambda s: s**half / erf(s**half), q_degree, mpf("1e-12"), mpf(near) ** 2, single)
+    fit(f"log2 erfc {t}", lambda x: log(erfc(x)) / log(2), lambda x: erfc(x) * log(2), p_degree, near, far, single)
+    fit(f"2^r {t}", lambda r: mpf(2) ** r, lambda r: mpf(2) ** -r, power_degree, -half, half, single, fixed=(1,))
+mp.dps = 60
+
+
+# sin(r) = r + r s (c[0] + ...) and cos(r) = 1 + s (-1/2 + ...), s = r^2, |r| <= pi / 4 and what the rounding of the number of turns adds
+def sin_c(s):
+    return (sin(s**half) - s**half) / (s**half * s)
+
+
+def cos_c(s):
+    return (cos(s**half) - 1) / s
+
+
+for t, single, more, sin_degree, cos_degree in (("f32", True, "4e-3", 2, 3), ("f64", False, "1e-8", 5, 6)):
+    most = (pi / 4 * (1 + mpf(more))) ** 2
+    fit(f"sin {t}", sin_c, lambda s: s ** (3 * half) / sin(s**half), sin_degree, mpf("1e-12"), most, single)
+    fit(f"cos {t}", cos_c, lambda s: s / cos(s**half), cos_degree, mpf("1e-12"), most, single, fixed=(-0.5,))

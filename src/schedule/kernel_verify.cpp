@@ -344,6 +344,8 @@ class Verifier {
       case Tanh:
       case Sigmoid:
       case Erf:
+      case FarAngle:
+      case FarTurns:
       case Fma:
       case Pow: check(is_float(d), "it is defined for floats only"); return same(0);
       case Copy:

@@ -18,6 +18,9 @@ Expansion expansion_of(ScalarOp op) {
     case ScalarOp::Log1p: return math::log1p;
     case ScalarOp::Tanh: return math::tanh;
     case ScalarOp::Sigmoid: return math::sigmoid;
+    case ScalarOp::Erf: return math::erf;
+    case ScalarOp::Sin: return math::sin;
+    case ScalarOp::Cos: return math::cos;
     default: return nullptr;
   }
 }

@@ -73,7 +73,10 @@ std::vector<Case> cases() {
           {ScalarOp::Log, [](double x) { return std::log(x); }, logl, 1.0, 1.0},
           {ScalarOp::Log1p, [](double x) { return std::log1p(x); }, log1pl, 1.01, 1.0},
           {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, tanhl, 2.51, 2.8},
-          {ScalarOp::Sigmoid, sigmoid_f64, sigmoid_f80, 2.27, 2.36}};
+          {ScalarOp::Sigmoid, sigmoid_f64, sigmoid_f80, 2.27, 2.36},
+          {ScalarOp::Erf, [](double x) { return std::erf(x); }, erfl, 1.36, 1.6},
+          {ScalarOp::Sin, [](double x) { return std::sin(x); }, sinl, 1.56, 1.6},
+          {ScalarOp::Cos, [](double x) { return std::cos(x); }, cosl, 1.56, 1.6}};
 }
 
 class MathTest : public testing::TestWithParam<Case> {};
@@ -193,7 +196,7 @@ TEST(Math, ChainsAreShort) {
 
 // Near 0 these are x itself, sign included.
 TEST(Math, OddFunctionsKeepZerosAndDenormals) {
-  for (const ScalarOp op : {ScalarOp::Tanh, ScalarOp::Expm1, ScalarOp::Log1p}) {
+  for (const ScalarOp op : {ScalarOp::Tanh, ScalarOp::Expm1, ScalarOp::Log1p, ScalarOp::Sin}) {
     Function f32(op, DType::F32), f64(op, DType::F64);
     for (const double x : {0.0, 0x1p-149, 0x1.8p-130, 0x1p-126}) {
       for (const double sign : {1.0, -1.0}) {
@@ -210,8 +213,8 @@ TEST(Math, OddFunctionsKeepZerosAndDenormals) {
 // A NaN comes out as NaN whatever its payload, and no result leaves the range of the function.
 TEST(Math, SpecialValuesAndRanges) {
   for (const DType dtype : {DType::F32, DType::F64}) {
-    for (const ScalarOp op :
-         {ScalarOp::Exp, ScalarOp::Expm1, ScalarOp::Log, ScalarOp::Log1p, ScalarOp::Tanh, ScalarOp::Sigmoid}) {
+    for (const ScalarOp op : {ScalarOp::Exp, ScalarOp::Expm1, ScalarOp::Log, ScalarOp::Log1p, ScalarOp::Tanh,
+                              ScalarOp::Sigmoid, ScalarOp::Erf, ScalarOp::Sin, ScalarOp::Cos}) {
       Function f(op, dtype);
       for (const std::uint32_t payload : {0x7fc00000u, 0x7fc001ffu, 0xffc00155u, 0x7fffffffu, 0x7f800001u}) {
         const auto nan = std::bit_cast<float>(payload);

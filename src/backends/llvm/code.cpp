@@ -1,5 +1,7 @@
 #include "backends/llvm/code.h"
 
+#include <llvm/IR/MDBuilder.h>
+
 #include <bit>
 #include <numeric>
 
@@ -154,6 +156,22 @@ void Code::when(Value* condition, const std::function<void()>& body) {
   body();
   b.CreateBr(done);
   b.SetInsertPoint(done);
+}
+
+Value* Code::when_rarely(Value* condition, Value* otherwise, const std::function<Value*()>& body) {
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  auto* rare = llvm::BasicBlock::Create(context(), "rare", before->getParent());
+  auto* done = llvm::BasicBlock::Create(context(), "done", before->getParent());
+  b.CreateCondBr(condition, rare, done, llvm::MDBuilder(context()).createBranchWeights(1, 1 << 20));
+  b.SetInsertPoint(rare);
+  Value* value = body();
+  llvm::BasicBlock* last = b.GetInsertBlock();
+  b.CreateBr(done);
+  b.SetInsertPoint(done);
+  llvm::PHINode* phi = b.CreatePHI(otherwise->getType(), 2);
+  phi->addIncoming(otherwise, before);
+  phi->addIncoming(value, last);
+  return phi;
 }
 
 llvm::AllocaInst* Code::stack_room(llvm::Type* type, std::int64_t count) {

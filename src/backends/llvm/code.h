@@ -72,6 +72,8 @@ class Code {
               const std::function<Values(Value* iv, const Values& carried)>& body);
   void loop(Value* begin, Value* end, std::int64_t step, const std::function<void(Value* iv)>& body);
   void when(Value* condition, const std::function<void()>& body);
+  // What the body returns, else `otherwise`. A condition that is rarely true: its code stands apart.
+  Value* when_rarely(Value* condition, Value* otherwise, const std::function<Value*()>& body);
   // Room on the stack for so many of a type, made once where the function begins.
   llvm::AllocaInst* stack_room(llvm::Type* type, std::int64_t count);
   Value* is_cancelled(Value* flag);  // i1: whether the flag at this address was raised
@@ -123,6 +125,7 @@ class Code {
   Value* compare(ir::ScalarOp op, DType operand, Value* a, Value* c);
   Value* cast(DType to, DType from, Value* value);
   Value* library_call(ir::ScalarOp op, DType dtype, const Values& args);
+  Value* far_angle(bool wants_turns, DType dtype, Value* x, Value* near);
   Value* divide(ir::ScalarOp op, DType dtype, Value* a, Value* c);
   Value* splat(Value* like, std::int64_t value);  // an integer constant of the type of `like`
 

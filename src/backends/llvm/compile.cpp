@@ -20,7 +20,7 @@ namespace hotloop {
 namespace {
 
 // Changes whenever the emitters do: older entries of the disk cache are then not found.
-constexpr const char* codegen_version = "llvm-codegen 65";
+constexpr const char* codegen_version = "llvm-codegen 66";
 
 template <class T> T checked(llvm::Expected<T> value, const char* what) {
   if (!value) throw InternalError(__FILE__, __LINE__, std::string(what) + ": " + llvm::toString(value.takeError()));

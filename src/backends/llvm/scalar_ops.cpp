@@ -102,6 +102,8 @@ Value* Code::float_op(ScalarOp op, DType dtype, const Values& args) {
       Value* exp = library_call(ScalarOp::Exp, dtype, {b.CreateFNeg(a)});
       return b.CreateFDiv(one, b.CreateFAdd(one, exp));
     }
+    case ScalarOp::FarAngle:
+    case ScalarOp::FarTurns: return far_angle(op == ScalarOp::FarTurns, dtype, a, args[1]);
     default: return library_call(op, dtype, args);
   }
 }

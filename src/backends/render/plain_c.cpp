@@ -1,3 +1,6 @@
+#include <string>
+
+#include "backends/far_angles.h"
 #include "backends/render/dialect.h"
 #include "hotloop/error.h"
 
@@ -91,7 +94,65 @@ static inline double hl_rem_f64(double a, double b) { return __builtin_fmod(a, b
 static inline float hl_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 static inline double hl_fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
+// x less its nearest multiple n of pi / 2, or n: from as many bits of 1 / pi as x says (Payne and Hanek 1983).
+static inline double hl_far(double x, bool wants_turns, double rounding) {
+  __extension__ typedef unsigned __int128 wide;
+  static const uint64_t inverse_pi[] = {$INVERSE_PI};
+  uint64_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  const uint64_t exponent = bits >> 52 & 0x7ff, m = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1 << 52;
+  if (exponent == 0x7ff) return x - x;
+  const uint64_t* word = inverse_pi + ((exponent - $FIRST) >> 6);
+  const int shift = (int)((exponent - $FIRST) & 63);
+  uint64_t p[3];
+  for (int i = 0; i < 3; ++i) p[i] = shift ? word[i] << shift | word[i + 1] >> (64 - shift) : word[i];
+  // |x| 2 / pi modulo 4, of 192 bits two before the point.
+  const wide low = (wide)m * p[2], middle = (wide)m * p[1] + (uint64_t)(low >> 64);
+  const uint64_t r2 = (uint64_t)low, r1 = (uint64_t)middle, r0 = m * p[0] + (uint64_t)(middle >> 64);
+  uint64_t head = r0 << 2 | r1 >> 62, tail = r1 << 2 | r2 >> 62;
+  const uint64_t folded = head >> 63 ? ~(uint64_t)0 : 0;  // beyond a half: its distance from 1
+  if (wants_turns) {
+    const uint64_t n = (r0 >> 62) - folded;
+    return rounding + (double)((bits >> 63 ? 0 - n : n) & 3);
+  }
+  head ^= folded;
+  tail ^= folded;
+  const int zeros = __builtin_clzll(head);
+  if (zeros) head = head << zeros | tail >> (64 - zeros);
+  const uint64_t product = (uint64_t)((wide)head * $PI >> 64);
+  const uint64_t power = (uint64_t)(1023 - 62 - zeros) << 52;
+  double y = (double)(int64_t)(product >> 1 | (product & 1)), scale;
+  __builtin_memcpy(&scale, &power, sizeof scale);
+  y *= scale;
+  return (folded ^ bits) >> 63 ? -y : y;
+}
+#define HL_FAR(T, D, FAR, ROUNDING)                                                                    \
+  static inline T hl_far_angle_##D(T x, T near) {                                                      \
+    return __builtin_expect(hl_fabs_##D(x) <= FAR, 1) ? near : (T)hl_far(x, false, ROUNDING);          \
+  }                                                                                                    \
+  static inline T hl_far_turns_##D(T x, T near) {                                                      \
+    return __builtin_expect(hl_fabs_##D(x) <= FAR, 1) ? near : (T)hl_far(x, true, ROUNDING);           \
+  }
+HL_FAR(float, f32, $FAR_F32, 0x1.8p23)
+HL_FAR(double, f64, $FAR_F64, 0x1.8p52)
+
 )";
+
+std::string prelude_with_numbers() {
+  const auto literal = [](std::uint64_t bits) { return "UINT64_C(" + std::to_string(bits) + ")"; };
+  std::string words;
+  for (const std::uint64_t word : backends::inverse_pi) words += (words.empty() ? "" : ", ") + literal(word);
+  std::string text(prelude);
+  const auto fill_in = [&](std::string_view name, const std::string& value) {
+    for (std::size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, name.size(), value);
+  };
+  fill_in("$INVERSE_PI", words);
+  fill_in("$FIRST", std::to_string(backends::first_exponent));
+  fill_in("$PI", literal(backends::pi_bits));
+  fill_in("$FAR_F32", std::to_string(ir::far_angle(true)) + "f");
+  fill_in("$FAR_F64", std::to_string(ir::far_angle(false)));
+  return text;
+}
 
 }  // namespace
 
@@ -103,13 +164,14 @@ const Spelling& Dialect::spelling(ir::ScalarOp op) const {
 }
 
 const Dialect& plain_c() {
+  static const std::string with_numbers = prelude_with_numbers();
   static const Dialect dialect{
       .name = "C",
       .types = {"bool", "int32_t", "uint32_t", "int64_t", "float", "double"},
       .bool_memory = "uint8_t",
       .index_type = "int64_t",
       .constant_data = "static const __attribute__((aligned(64), unused))",
-      .prelude = prelude,
+      .prelude = with_numbers,
       .kernel_open = "void hotloop_kernel(const hl_context* ctx) {\n",
       .argument = "ctx->arguments[$i]",
       .result = "ctx->results[$i]",
@@ -149,6 +211,8 @@ const Dialect& plain_c() {
               {Div, "$a / $b", "hl_div_$D($a, $b)", ""},
               {Rem, "hl_rem_$D($a, $b)", "hl_rem_$D($a, $b)", ""},
               {Pow, "hl_pow_$D($a, $b)", "", ""},
+              {FarAngle, "hl_far_angle_$D($a, $b)", "", ""},
+              {FarTurns, "hl_far_turns_$D($a, $b)", "", ""},
               {Min, "hl_min_$D($a, $b)", "hl_min_$D($a, $b)", "$a & $b"},
               {Max, "hl_max_$D($a, $b)", "hl_max_$D($a, $b)", "$a | $b"},
               {And, "", "$a & $b", "$a & $b"},
