@@ -25,7 +25,7 @@ Expansion expansion_of(ScalarOp op) {
   }
 }
 
-bool is_pow(const Instr& in) { return in.op == ScalarOp::Pow && in.dtype == DType::F32; }
+bool is_pow(const Instr& in) { return in.op == ScalarOp::Pow; }
 
 bool is_expanded(const Instr& in) {
   return in.kind == Instr::Kind::Op && is_float(in.dtype) && (expansion_of(in.op) != nullptr || is_pow(in));

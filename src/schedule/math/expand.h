@@ -117,7 +117,7 @@ int sin(Expander& e, int x);
 int cos(Expander& e, int x);
 int log(Expander& e, int x);
 int log1p(Expander& e, int x);
-// Of f32 only: wrong by at most 0.502.
+// Wrong by at most 0.502 in f32.
 int pow(Expander& e, int x, int y);
 
 }  // namespace hotloop::kernel::math
