@@ -60,12 +60,15 @@ enum class ScalarOp : std::uint8_t {
   Ge,  // result bool
   // ternary
   Select,  // bool, T, T
-  Fma,     // a * b + c with one rounding; targets without fma multiply and add
+  FarRem,  // (x, y, near), of floats and no graph's: `near` where |x / y| < far_quotient(), else the remainder of any two numbers
+  Fma,  // a * b + c with one rounding; targets without fma multiply and add
 };
 inline constexpr int num_scalar_ops = static_cast<int>(ScalarOp::Fma) + 1;
 
 // The greatest |x| whose multiple of pi / 2 a formula takes off.
 constexpr double far_angle(bool is_f32) { return is_f32 ? 0x1p17 : 0x1p22; }
+// From here on a quotient is not known to the last whole number.
+constexpr double far_quotient(bool is_f32) { return is_f32 ? 0x1p24 : 0x1p53; }
 
 std::string_view name_of(ScalarOp op);  // "add", "exp", ...
 int num_operands(ScalarOp op);          // 0 for None

@@ -346,6 +346,7 @@ class Verifier {
       case Erf:
       case FarAngle:
       case FarTurns:
+      case FarRem:
       case Fma:
       case Pow: check(is_float(d), "it is defined for floats only"); return same(0);
       case Copy:

@@ -25,10 +25,15 @@ Expansion expansion_of(ScalarOp op) {
   }
 }
 
-bool is_pow(const Instr& in) { return in.op == ScalarOp::Pow; }
+using BinaryExpansion = int (*)(math::Expander&, int, int);
+
+BinaryExpansion binary_expansion_of(ScalarOp op) {
+  return op == ScalarOp::Pow ? math::pow : op == ScalarOp::Rem ? math::rem : nullptr;
+}
 
 bool is_expanded(const Instr& in) {
-  return in.kind == Instr::Kind::Op && is_float(in.dtype) && (expansion_of(in.op) != nullptr || is_pow(in));
+  return in.kind == Instr::Kind::Op && is_float(in.dtype) &&
+         (expansion_of(in.op) != nullptr || binary_expansion_of(in.op) != nullptr);
 }
 
 void lower_map(Map& map, bool has_fma) {
@@ -49,8 +54,9 @@ void lower_map(Map& map, bool has_fma) {
     for (Indirect& indirect : in.access.indirect) indirect.reg = moved[static_cast<std::size_t>(indirect.reg)];
     if (is_expanded(in)) {
       expander.begin(in.dtype);
-      moved.push_back(is_pow(in) ? math::pow(expander, in.args[0], in.args[1])
-                                 : expansion_of(in.op)(expander, in.args[0]));
+      const BinaryExpansion binary = binary_expansion_of(in.op);
+      moved.push_back(binary != nullptr ? binary(expander, in.args[0], in.args[1])
+                                        : expansion_of(in.op)(expander, in.args[0]));
     } else {
       moved.push_back(static_cast<int>(lowered.size()));
       lowered.push_back(std::move(in));

@@ -126,6 +126,7 @@ class Code {
   Value* cast(DType to, DType from, Value* value);
   Value* library_call(ir::ScalarOp op, DType dtype, const Values& args);
   Value* far_angle(bool wants_turns, DType dtype, Value* x, Value* near);
+  Value* far_rem(DType dtype, Value* x, Value* y, Value* near);
   Value* divide(ir::ScalarOp op, DType dtype, Value* a, Value* c);
   Value* splat(Value* like, std::int64_t value);  // an integer constant of the type of `like`
 

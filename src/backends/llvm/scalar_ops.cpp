@@ -83,7 +83,6 @@ Value* Code::float_op(ScalarOp op, DType dtype, const Values& args) {
     case ScalarOp::Sub: return b.CreateFSub(a, args[1]);
     case ScalarOp::Mul: return b.CreateFMul(a, args[1]);
     case ScalarOp::Div: return b.CreateFDiv(a, args[1]);
-    case ScalarOp::Rem: return b.CreateFRem(a, args[1]);
     case ScalarOp::Fma: return fma(a, args[1], args[2]);
     case ScalarOp::Sign: {  // zeros keep their sign; NaN stays NaN
       Value* zero = llvm::ConstantFP::get(type, 0.0);
@@ -104,6 +103,7 @@ Value* Code::float_op(ScalarOp op, DType dtype, const Values& args) {
     }
     case ScalarOp::FarAngle:
     case ScalarOp::FarTurns: return far_angle(op == ScalarOp::FarTurns, dtype, a, args[1]);
+    case ScalarOp::FarRem: return far_rem(dtype, a, args[1], args[2]);
     default: return library_call(op, dtype, args);
   }
 }

@@ -133,6 +133,37 @@ static inline double hl_far(double x, bool wants_turns, double rounding) {
   static inline T hl_far_turns_##D(T x, T near) {                                                      \
     return __builtin_expect(hl_fabs_##D(x) <= FAR, 1) ? near : (T)hl_far(x, true, ROUNDING);           \
   }
+// The remainder of any two numbers: long division, 11 bits of the quotient at a time.
+static inline double hl_far_rem(double x, double y) {
+  uint64_t a, b;
+  __builtin_memcpy(&a, &x, sizeof a);
+  __builtin_memcpy(&b, &y, sizeof b);
+  const uint64_t sign = a >> 63 << 63, infinity = (uint64_t)0x7ff << 52, one = (uint64_t)1 << 52;
+  a = a << 1 >> 1;
+  b = b << 1 >> 1;
+  if (b == 0 || a >= infinity || b > infinity) return __builtin_nan("");
+  const uint64_t low = b < one ? 1 : b >> 52, divisor = (b & (one - 1)) | (b < one ? 0 : one);
+  uint64_t bits = (a < one ? 1 : a >> 52) - low, rest = ((a & (one - 1)) | (a < one ? 0 : one)) % divisor;
+  while (bits > 0) {
+    const uint64_t step = bits < 11 ? bits : 11;
+    rest = (rest << step) % divisor;
+    bits -= step;
+  }
+  const uint64_t power = (low + 2) << 52;  // rest 2^(low - 1075), by two factors within the range
+  double scale, result;
+  __builtin_memcpy(&scale, &power, sizeof scale);
+  result = (double)rest * 0x1p-54 * scale;
+  __builtin_memcpy(&a, &result, sizeof a);
+  a |= sign;
+  __builtin_memcpy(&result, &a, sizeof result);
+  return result;
+}
+static inline float hl_far_rem_f32(float x, float y, float near) {
+  return __builtin_expect(hl_fabs_f32(x) / hl_fabs_f32(y) < $FARQ_F32, 1) ? near : (float)hl_far_rem(x, y);
+}
+static inline double hl_far_rem_f64(double x, double y, double near) {
+  return __builtin_expect(hl_fabs_f64(x) / hl_fabs_f64(y) < $FARQ_F64, 1) ? near : hl_far_rem(x, y);
+}
 HL_FAR(float, f32, $FAR_F32, 0x1.8p23)
 HL_FAR(double, f64, $FAR_F64, 0x1.8p52)
 
@@ -151,6 +182,8 @@ std::string prelude_with_numbers() {
   fill_in("$PI", literal(backends::pi_bits));
   fill_in("$FAR_F32", std::to_string(ir::far_angle(true)) + "f");
   fill_in("$FAR_F64", std::to_string(ir::far_angle(false)));
+  fill_in("$FARQ_F32", std::to_string(ir::far_quotient(true)) + "f");
+  fill_in("$FARQ_F64", std::to_string(ir::far_quotient(false)));
   return text;
 }
 
@@ -227,6 +260,7 @@ const Dialect& plain_c() {
               {Gt, "$a > $b", "$a > $b", "$a > $b"},
               {Ge, "$a >= $b", "$a >= $b", "$a >= $b"},
               {Select, "$a ? $b : $c", "$a ? $b : $c", "$a ? $b : $c"},
+              {FarRem, "hl_far_rem_$D($a, $b, $c)", "", ""},
               {Fma, "hl_fma_$D($a, $b, $c)", "", ""},
           },
   };

@@ -67,6 +67,20 @@ std::pair<int, int> Expander::split_power(int n) {
   return {to_power(half), to_power(int_op(ScalarOp::Sub, whole, half))};
 }
 
+Pair product(Expander& e, int a, int b) {
+  const int high = e.mul(a, b);
+  if (e.has_fma()) return {high, e.fma(a, b, e.neg(high))};
+  // Factors in halves, whose products are exact (Dekker 1971).
+  const int upper_bits = e.integer(-(std::int64_t{1} << (e.is_f32() ? 12 : 27)));
+  const auto halves = [&](int v) {
+    const int upper = e.from_bits(e.int_op(ScalarOp::And, e.to_bits(v), upper_bits));
+    return Pair{upper, e.sub(v, upper)};
+  };
+  const Pair u = halves(a), v = halves(b);
+  const int rest = e.add(e.sub(e.mul(u.high, v.high), high), e.mul(u.high, v.low));
+  return {high, e.add(e.add(rest, e.mul(u.low, v.high)), e.mul(u.low, v.low))};
+}
+
 int with_tail(Expander& e, const Expander::Reduction& by, std::initializer_list<double> list) {
   const std::span<const double> coefficients(list.begin(), list.size());
   // c[0] is added last: the rounding of a partial sum that holds it would count as much as that of g.

@@ -102,6 +102,12 @@ class Expander {
   DType dtype_ = DType::F32;
 };
 
+// A number as the sum of two, the second at most half a unit of the first one's last place.
+struct Pair {
+  int high, low;
+};
+Pair product(Expander& e, int a, int b);
+
 // r + r^2 (c[0] + c[1] r + ...); in f64 with what the rounding of r lost, to stay within 2 ulp. Rather than Horner's last steps, whose error is
 // twice as large.
 int with_tail(Expander& e, const Expander::Reduction& by, std::initializer_list<double> coefficients);
@@ -117,6 +123,8 @@ int sin(Expander& e, int x);
 int cos(Expander& e, int x);
 int log(Expander& e, int x);
 int log1p(Expander& e, int x);
+// Exact.
+int rem(Expander& e, int x, int y);
 // Wrong by at most 0.502 in f32.
 int pow(Expander& e, int x, int y);
 

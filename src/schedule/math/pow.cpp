@@ -82,29 +82,10 @@ int pow_f32(Expander& e, int x, int y) {
   return with_sign(e, e.cast(DType::F32, result), p);
 }
 
-// A number as the sum of two, the second at most half a unit of the first one's last place.
-struct Pair {
-  int high, low;
-};
-
 // Of |a| >= |b|, or a zero.
 Pair sum(Expander& e, int a, int b) {
   const int high = e.add(a, b);
   return {high, e.sub(b, e.sub(high, a))};
-}
-
-Pair product(Expander& e, int a, int b) {
-  const int high = e.mul(a, b);
-  if (e.has_fma()) return {high, e.fma(a, b, e.neg(high))};
-  // Factors in halves, whose products are exact (Dekker 1971).
-  const int upper_bits = e.integer(~((std::int64_t{1} << 27) - 1));
-  const auto halves = [&](int v) {
-    const int upper = e.from_bits(e.int_op(ScalarOp::And, e.to_bits(v), upper_bits));
-    return Pair{upper, e.sub(v, upper)};
-  };
-  const Pair u = halves(a), v = halves(b);
-  const int rest = e.add(e.sub(e.mul(u.high, v.high), high), e.mul(u.high, v.low));
-  return {high, e.add(e.add(rest, e.mul(u.low, v.high)), e.mul(u.low, v.low))};
 }
 
 Pair product(Expander& e, const Pair& a, const Pair& b) {
