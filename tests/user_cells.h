@@ -126,4 +126,28 @@ class CoupledTwoSpeedCell : public nn::Cell {
   std::int64_t inputs_, hidden_;
 };
 
+// Functions that other libraries take from the C library, of near arguments and of far ones. W (H, I), U (H, H).
+class FunctionsCell : public nn::Cell {
+ public:
+  FunctionsCell(std::int64_t inputs, std::int64_t hidden) : inputs_(inputs), hidden_(hidden) {}
+
+  Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init) const override {
+    return {{"W", nn::uniform(nn::fold_in(seed, "W"), {hidden_, inputs_}, dtype, -1, 1)},
+            {"U", nn::uniform(nn::fold_in(seed, "U"), {hidden_, hidden_}, dtype, -0.3, 0.3)}};
+  }
+  Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
+    return {{"h", nn::zero_state(batch, hidden_, dtype)}};
+  }
+  std::pair<Tree<Value>, Value> step(const Tree<Value>& p, const Tree<Value>& state, Value x) const override {
+    const Value a = nn::linear(x, p["W"]) + nn::linear(state["h"], p["U"]);
+    const Value angles = sin(a * 3.0) + cos(a) + sin(a * 1e7) * cos(a * 1e9);
+    const Value remainders = rem(a * 9.0, 2.0 + sin(a)) + rem(a * 1e20, 0.7 + a * a);
+    const Value h = tanh(angles + erf(a) + pow(abs(a) + 0.1, a) + remainders);
+    return {{{"h", h}}, h};
+  }
+
+ private:
+  std::int64_t inputs_, hidden_;
+};
+
 }  // namespace hotloop::testing

@@ -69,9 +69,8 @@ constexpr const char* header_text =
 //   $N_step(&voice, x, y);      // x: $x, y: $y, row by row
 //
 // Link with $N.o, or compile $N.c with -O3 -ffp-contract=off -fno-math-errno: one of them, not both. A step
-// allocates nothing, takes no lock and calls nothing but memcpy and memset (and the C library's erf, sin, cos or pow, if the
-// model has them). Voices are independent; one is used by one thread at a time. Memory for voices and weights is
-// aligned to 64 bytes (a variable is; from the heap: aligned_alloc).
+// allocates nothing, takes no lock and calls nothing but memcpy and memset. Voices are independent; one is used by one thread
+// at a time. Memory for voices and weights is aligned to 64 bytes (a variable is; from the heap: aligned_alloc).
 #ifndef HOTLOOP_$N_H
 #define HOTLOOP_$N_H
 

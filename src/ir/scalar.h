@@ -12,56 +12,23 @@ enum class ScalarOp : std::uint8_t {
   None,
   // unary
   // Sign is -1, 0 or 1, and NaN for NaN. Rint rounds halves to even.
-  Neg,
-  Abs,
-  Sign,
-  Floor,
-  Ceil,
-  Rint,
-  Sqrt,
-  Exp,
-  Expm1,
-  Log,
-  Log1p,
-  Sin,
-  Cos,
-  Tanh,
-  Sigmoid,
-  Erf,
-  Not,
+  Neg, Abs, Sign, Floor, Ceil, Rint, Sqrt, Exp, Expm1, Log, Log1p, Sin, Cos, Tanh, Sigmoid, Erf, Not,
   Cast,     // any dtype to any other; float to integer truncates and saturates, NaN gives 0; to bool is != 0
   Bitcast,  // between dtypes of one size
   Copy,
   // binary
   // Rem has the sign of the dividend. Max(a, b) is b if a < b or b is NaN, else a, so NaN if either is; Min alike.
-  Add,
-  Sub,
-  Mul,
-  Div,
-  Rem,
-  Pow,
-  Min,
-  Max,
-  // Of floats, and no graph's: what the formulas of sin and cos (src/schedule/math) leave. FarAngle(x, near) is `near` where |x| <= far_angle(), else x
-  // less its nearest multiple n of pi / 2, NaN if x is not finite; FarTurns(x, near) alike 1.5 * 2^52 (f32: 2^23) + n modulo 4.
-  FarAngle,
-  FarTurns,
+  Add, Sub, Mul, Div, Rem, Pow, Min, Max,
+  // Of floats, and no graph's: what the formulas of sin and cos (src/schedule/math) leave. FarAngle(x, near) is `near` where |x| <= far_angle(),
+  // else x less its nearest multiple n of pi / 2, NaN if x is not finite; FarTurns(x, near) alike 1.5 * 2^52 (f32: 2^23) + n modulo 4.
+  FarAngle, FarTurns,
   // Of integers and bool. Shr is logical for u32, arithmetic for i32 and i64; amounts are taken modulo the width.
-  And,
-  Or,
-  Xor,
-  Shl,
-  Shr,
-  Eq,
-  Ne,
-  Lt,
-  Le,
-  Gt,
-  Ge,  // result bool
+  And, Or, Xor, Shl, Shr,
+  Eq, Ne, Lt, Le, Gt, Ge,  // result bool
   // ternary
   Select,  // bool, T, T
-  FarRem,  // (x, y, near), of floats and no graph's: `near` where |x / y| < far_quotient(), else the remainder of any two numbers
-  Fma,  // a * b + c with one rounding; targets without fma multiply and add
+  FarRem,  // of floats, and no graph's: (x, y, near) is `near` where |x / y| < far_quotient(), else the remainder of x by y
+  Fma,     // a * b + c with one rounding; targets without fma multiply and add
 };
 inline constexpr int num_scalar_ops = static_cast<int>(ScalarOp::Fma) + 1;
 

@@ -38,7 +38,7 @@ class Estimate {
 
   // Cycles of an instruction on a logical vector (or on one element, for lanes 1).
   double cycles(const Instr& instr, const Map& map, int lanes) const {
-    constexpr double slow_op = 10, library_op = 60;
+    constexpr double slow_op = 10;
     const double wide = lanes == 1 ? 1 : registers_;
     switch (instr.kind) {
       case Instr::Kind::Const: return 0;
@@ -54,7 +54,6 @@ class Estimate {
       default: return wide;
     }
     if (instr.op == ScalarOp::Div || instr.op == ScalarOp::Sqrt) return slow_op * wide;
-    if ((instr.op >= ScalarOp::Exp && instr.op <= ScalarOp::Erf) || instr.op == ScalarOp::Pow) return library_op * wide;
     return 0.5 * wide;
   }
 

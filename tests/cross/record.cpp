@@ -10,6 +10,7 @@
 #include <random>
 
 #include "hotloop/hotloop.h"
+#include "user_cells.h"
 
 using namespace hotloop;
 
@@ -60,7 +61,10 @@ int main(int, char** argv) {
   const std::vector<std::pair<std::string, nn::Layer>> models = {
       {"lstm", nn::Sequential(nn::LSTM(features, hidden, 2), nn::Last(), nn::Linear(hidden, 1))},
       {"gru", nn::Sequential(nn::GRU(features, hidden), nn::LayerNorm(hidden), nn::Last(), nn::Linear(hidden, 1))},
-      {"mlp", nn::Sequential(nn::Last(), nn::Linear(features, hidden), nn::Activation("tanh"), nn::Linear(hidden, 1))}};
+      {"mlp", nn::Sequential(nn::Last(), nn::Linear(features, hidden), nn::Activation("tanh"), nn::Linear(hidden, 1))},
+      {"gelu", nn::Sequential(nn::Last(), nn::Linear(features, hidden), nn::Activation("gelu"), nn::Linear(hidden, 1))},
+      {"functions",
+       nn::Sequential(nn::Recurrent(testing::FunctionsCell(features, hidden)), nn::Last(), nn::Linear(hidden, 1))}};
   for (const auto& [name, model] : models)
     for (const DType dtype : {DType::F32, DType::F64}) {
       const Tree<Array> params = model.init(0, dtype);

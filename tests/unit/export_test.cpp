@@ -70,6 +70,15 @@ TEST(ExportC, GivesTheStreamsBits) {
   expect_the_streams_bits<double>(nn::GRU(80, 1), 80, 1);
 }
 
+TEST(ExportC, FunctionsAreIncluded) {
+  expect_the_streams_bits<float>(nn::Recurrent(testing::FunctionsCell(3, 20)), 3, 20);
+  expect_the_streams_bits<double>(nn::Recurrent(testing::FunctionsCell(3, 20)), 3, 20);
+  expect_the_streams_bits<float>(nn::Sequential(nn::GRU(3, 8), nn::Activation("gelu"), nn::Linear(8, 1)), 3, 1);
+  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"})
+    if (kernel::host_runs(target_of(level)))
+      expect_the_streams_bits<float>(nn::Recurrent(testing::FunctionsCell(3, 20)), 3, 20, level);
+}
+
 TEST(ExportC, EveryLevelThatThisMachineRuns) {
   const nn::Sequential model(nn::LSTM(5, 40), nn::BatchNorm(40), nn::Linear(40, 2));
   for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"})

@@ -60,7 +60,7 @@ TEST_P(LlvmMaps, EveryFloatOperation) {
       m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(op, dtype, a));
     }
     for (const ScalarOp op :
-         {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div, ScalarOp::Rem, ScalarOp::Min, ScalarOp::Max}) {
+         {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div, ScalarOp::Min, ScalarOp::Max}) {
       m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(op, dtype, a, b));
     }
     for (const ScalarOp op : {ScalarOp::Eq, ScalarOp::Ne, ScalarOp::Lt, ScalarOp::Le, ScalarOp::Gt, ScalarOp::Ge}) {
@@ -323,50 +323,6 @@ TEST_P(LlvmMaps, MixedElementSizes) {
             m.op(ScalarOp::Xor, DType::Bool, small, m.op(ScalarOp::Not, DType::Bool, f)));
     p.add(m.build());
     check(p.build());
-  }
-}
-
-TEST_P(LlvmMaps, LibraryFunctionsAgreeWithLibm) {
-  for (const DType dtype : {f32, f64}) {
-    for (const int vector_dim : {0, -1}) {
-      constexpr std::int64_t n = 29;
-      ProgramBuilder p(target());
-      const int x = p.argument(dtype, n);
-      const Var i = p.var("i");
-      MapBuilder m({{i, {n, -1}}}, 1, vector_dim);
-      const int a = m.load(dtype, at(x, Affine::of(i)));
-      const ScalarOp ops[] = {ScalarOp::Exp, ScalarOp::Expm1,   ScalarOp::Sin, ScalarOp::Cos,  ScalarOp::Tanh,
-                              ScalarOp::Erf, ScalarOp::Sigmoid, ScalarOp::Log, ScalarOp::Log1p};
-      double (*reference[])(double) = {std::exp,
-                                       std::expm1,
-                                       std::sin,
-                                       std::cos,
-                                       std::tanh,
-                                       std::erf,
-                                       [](double v) { return 1 / (1 + std::exp(-v)); },
-                                       std::log,
-                                       std::log1p};
-      for (const ScalarOp op : ops) m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(op, dtype, a));
-      m.store(dtype, at(p.result(dtype, n), Affine::of(i)), m.op(ScalarOp::Pow, dtype, a, a));
-      p.add(m.build());
-      const Program program = p.build();
-      std::mt19937 random(11);
-      Array argument = random_values(dtype, n, random);
-      for (std::int64_t k = 0; k < n; ++k) argument.set(k, std::fabs(argument.at(k)) + 0.01);
-      std::vector<Array> results;
-      for (const ValueType& type : program.results) results.push_back(Array::zeros(type.dtype, type.shape));
-      const auto kernel = compile_llvm(program);
-      run_kernel(program, kernel->function(), {argument}, results);
-      const double ulp = dtype == f32 ? 1.2e-7 : 2.3e-16;
-      for (std::int64_t k = 0; k < n; ++k) {
-        const double v = argument.at(k);
-        for (std::size_t o = 0; o < 9; ++o) {
-          const double want = reference[o](v);
-          EXPECT_NEAR(results[o].at(k), want, 5 * ulp * std::fabs(want)) << ir::name_of(ops[o]) << " of " << v;
-        }
-        EXPECT_NEAR(results[9].at(k), std::pow(v, v), 5 * ulp * std::pow(v, v));
-      }
-    }
   }
 }
 

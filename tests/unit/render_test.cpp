@@ -83,12 +83,6 @@ TEST(Render, FloatOperations) {
   check(ScalarOp::Max, [](float x, float y, float) { return x < y ? y : x; });
   check(ScalarOp::Fma, [](float x, float y, float z) { return std::fma(x, y, z); });
   EXPECT_EQ(apply<float>(ScalarOp::Sqrt, V{2, 9, 0}), (V{std::sqrt(2.0f), 3, 0}));
-  EXPECT_EQ(apply<float>(ScalarOp::Rem, V{7, -7, 5.5f}, V{3, 3, -2}), (V{1, -1, 1.5f}));
-  EXPECT_EQ(apply<float>(ScalarOp::Pow, V{2, 9}, V{10, 0.5f}), (V{1024, 3}));
-  EXPECT_NEAR(apply<float>(ScalarOp::Sin, V{1})[0], std::sin(1.0f), 1e-7);
-  EXPECT_NEAR(apply<float>(ScalarOp::Cos, V{1})[0], std::cos(1.0f), 1e-7);
-  EXPECT_NEAR(apply<float>(ScalarOp::Erf, V{1})[0], std::erf(1.0f), 1e-7);
-  EXPECT_NEAR(apply<double>(ScalarOp::Tanh, std::vector<double>{1})[0], std::tanh(1.0), 1e-15);
 }
 
 TEST(Render, MinAndMaxPropagateNaN) {

@@ -124,7 +124,6 @@ class Code {
   Value* bool_op(ir::ScalarOp op, const Values& args);
   Value* compare(ir::ScalarOp op, DType operand, Value* a, Value* c);
   Value* cast(DType to, DType from, Value* value);
-  Value* library_call(ir::ScalarOp op, DType dtype, const Values& args);
   Value* far_angle(bool wants_turns, DType dtype, Value* x, Value* near);
   Value* far_rem(DType dtype, Value* x, Value* y, Value* near);
   Value* divide(ir::ScalarOp op, DType dtype, Value* a, Value* c);

@@ -1,7 +1,6 @@
 // compile_llvm: kernel IR to a function, through an object file that ORC links and a disk cache keeps.
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Object/ELFObjectFile.h>
-#include <llvm/Support/DynamicLibrary.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
@@ -20,7 +19,7 @@ namespace hotloop {
 namespace {
 
 // Changes whenever the emitters do: older entries of the disk cache are then not found.
-constexpr const char* codegen_version = "llvm-codegen 66";
+constexpr const char* codegen_version = "llvm-codegen 67";
 
 template <class T> T checked(llvm::Expected<T> value, const char* what) {
   if (!value) throw InternalError(__FILE__, __LINE__, std::string(what) + ": " + llvm::toString(value.takeError()));
@@ -33,8 +32,6 @@ void checked(llvm::Error error, const char* what) {
 // One linker a process; each kernel is a library of its own. Never destroyed: kernels may outlive static objects.
 llvm::orc::LLJIT& linker() {
   static llvm::orc::LLJIT* jit = [] {
-    // Vector functions that lower_math leaves; where glibc has none, a kernel that needs them fails to link.
-    llvm::sys::DynamicLibrary::LoadLibraryPermanently("libmvec.so.1");
     auto machine = llvm::orc::JITTargetMachineBuilder(llvm::Triple(llvm::sys::getProcessTriple()));
     llvm::orc::LLJITBuilder builder;
     builder.setJITTargetMachineBuilder(std::move(machine));

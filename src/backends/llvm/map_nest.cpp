@@ -15,12 +15,6 @@ using kernel::Instr;
 
 namespace {
 
-// A call of a vector function and of its scalar form may round differently: these are always computed as vectors.
-bool is_library_op(const Instr& instr) {
-  if (instr.kind != Instr::Kind::Op || !is_float(instr.dtype)) return false;
-  return (instr.op >= ScalarOp::Exp && instr.op <= ScalarOp::Erf) || instr.op == ScalarOp::Pow;
-}
-
 void drop_dim(MapNest& nest, int dim) {
   const kernel::Var var = nest.dims[static_cast<std::size_t>(dim)].var;
   for (Instr& instr : nest.instrs) {
@@ -170,7 +164,7 @@ void find_uniform(MapNest& nest) {
     const Instr& instr = nest.instr(i);
     const auto at = static_cast<std::size_t>(i);
     if (instr.kind == Instr::Kind::Store) stored.push_back(instr.access.buffer);
-    if (instr.kind == Instr::Kind::Store || is_library_op(instr)) continue;
+    if (instr.kind == Instr::Kind::Store) continue;
     bool uniform = instr.kind != Instr::Kind::Reduced || reduces_vector;
     bool hoistable = i < nest.body_end;
     const auto needs = [&](int reg) {
@@ -261,7 +255,7 @@ int MapNest::body_weight() const {
   for (std::size_t i = 0; i < instrs.size(); ++i) {
     const Instr& it = instrs[i];
     const bool is_free = it.kind == Instr::Kind::Const || (it.kind == Instr::Kind::Op && it.op == ScalarOp::Bitcast);
-    if (!is_free && !uniform[i]) weight += is_library_op(it) ? 10 : 1;
+    if (!is_free && !uniform[i]) ++weight;
   }
   return weight;
 }

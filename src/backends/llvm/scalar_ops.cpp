@@ -1,5 +1,4 @@
-// The scalar operations, on scalars or vectors. Basic arithmetic is exact to the bit on every target; functions that
-// lower_math leaves are calls of libmvec (vectors) or libm (scalars).
+// The scalar operations, on scalars or vectors, exact to the bit on every target. Functions of floats are sequences of them (lower_math).
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
@@ -18,21 +17,6 @@ namespace {
 bool is_signed(DType d) { return d == DType::I32 || d == DType::I64; }
 
 bool is_compare(ScalarOp op) { return op >= ScalarOp::Eq && op <= ScalarOp::Ge; }
-
-const char* library_name(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::Exp: return "exp";
-    case ScalarOp::Expm1: return "expm1";
-    case ScalarOp::Log: return "log";
-    case ScalarOp::Log1p: return "log1p";
-    case ScalarOp::Sin: return "sin";
-    case ScalarOp::Cos: return "cos";
-    case ScalarOp::Tanh: return "tanh";
-    case ScalarOp::Erf: return "erf";
-    case ScalarOp::Pow: return "pow";
-    default: return nullptr;
-  }
-}
 
 }  // namespace
 
@@ -96,15 +80,10 @@ Value* Code::float_op(ScalarOp op, DType dtype, const Values& args) {
       Value* better = op == ScalarOp::Min ? b.CreateFCmpOLT(second, a) : b.CreateFCmpOGT(second, a);
       return b.CreateSelect(b.CreateFCmpUNO(second, second), second, b.CreateSelect(better, second, a));
     }
-    case ScalarOp::Sigmoid: {
-      Value* one = llvm::ConstantFP::get(type, 1.0);
-      Value* exp = library_call(ScalarOp::Exp, dtype, {b.CreateFNeg(a)});
-      return b.CreateFDiv(one, b.CreateFAdd(one, exp));
-    }
     case ScalarOp::FarAngle:
     case ScalarOp::FarTurns: return far_angle(op == ScalarOp::FarTurns, dtype, a, args[1]);
     case ScalarOp::FarRem: return far_rem(dtype, a, args[1], args[2]);
-    default: return library_call(op, dtype, args);
+    default: throw InternalError(__FILE__, __LINE__, "no code for the operation " + std::string(ir::name_of(op)));
   }
 }
 
@@ -207,50 +186,6 @@ Value* Code::cast(DType to, DType from, Value* value) {
   }
   if (is_float(to)) return is_signed(from) ? b.CreateSIToFP(value, target) : b.CreateUIToFP(value, target);
   return is_signed(from) ? b.CreateSExtOrTrunc(value, target) : b.CreateZExtOrTrunc(value, target);
-}
-
-Value* Code::library_call(ScalarOp op, DType dtype, const Values& args) {
-  const char* name = library_name(op);
-  HOTLOOP_CHECK(name != nullptr, "no code for the operation " + std::string(ir::name_of(op)));
-  const std::string symbol = std::string(name) + (dtype == DType::F32 ? "f" : "");
-  const int lanes = lanes_in(args[0]);
-  const int native = state_.register_bytes / static_cast<int>(size_of(dtype));
-  const auto call = [&](const std::string& callee, const Values& operands) {
-    std::vector<llvm::Type*> types(operands.size(), operands[0]->getType());
-    auto* signature = llvm::FunctionType::get(operands[0]->getType(), types, false);
-    llvm::FunctionCallee function = state_.module.getOrInsertFunction(callee, signature);
-    llvm::cast<llvm::Function>(function.getCallee())->addFnAttr(llvm::Attribute::NoUnwind);
-    return b.CreateCall(function, operands);
-  };
-  // The vector ABI: e, d, b for 512, 256 and 128 bits; N: not masked; v: a vector argument.
-  const char width = state_.register_bytes == 64 ? 'e' : state_.register_bytes == 32 ? 'd' : 'b';
-  const std::string vector_symbol =
-      std::string("_ZGV") + width + "N" + std::to_string(native) + std::string(args.size(), 'v') + "_" + symbol;
-  if (lanes == 1) {  // the vector function too: the scalar one rounds differently
-    Values parts;    // in all lanes the same: others may be cases that it treats one by one
-    for (Value* arg : args) parts.push_back(widen(arg, native));
-    return b.CreateExtractElement(call(vector_symbol, parts), i64(0));
-  }
-  Value* result = llvm::PoisonValue::get(args[0]->getType());
-  for (int first = 0; first < lanes; first += native) {
-    Values parts;
-    for (Value* arg : args) {
-      if (lanes == native) {
-        parts.push_back(arg);
-        continue;
-      }
-      if (lanes > native) {
-        parts.push_back(b.CreateExtractVector(type(dtype, native), arg, i64(first)));
-      } else {  // 8 lanes of f32: the rest computes on zeros
-        parts.push_back(b.CreateInsertVector(type(dtype, native), zero(dtype, native), arg, i64(0)));
-      }
-    }
-    Value* part = call(vector_symbol, parts);
-    if (lanes == native) return part;
-    if (lanes < native) return b.CreateExtractVector(type(dtype, lanes), part, i64(0));
-    result = b.CreateInsertVector(args[0]->getType(), result, part, i64(first));
-  }
-  return result;
 }
 
 }  // namespace hotloop::codegen

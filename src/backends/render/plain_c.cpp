@@ -80,17 +80,10 @@ HL_SATURATE(double, f64, uint32_t, u32, 0u, UINT32_MAX, 0x1p32)
 HL_SATURATE(float, f32, int64_t, i64, INT64_MIN, INT64_MAX, 0x1p63f)
 HL_SATURATE(double, f64, int64_t, i64, INT64_MIN, INT64_MAX, 0x1p63)
 
-static inline float hl_sigmoid_f32(float x) { return (float)(1 / (1 + __builtin_exp(-(double)x))); }
-static inline double hl_sigmoid_f64(double x) { return 1 / (1 + __builtin_exp(-x)); }
-#define HL_LIBM(NAME)                                                         \
+#define HL_BUILTIN(NAME)                                                         \
   static inline float hl_##NAME##_f32(float x) { return __builtin_##NAME##f(x); } \
   static inline double hl_##NAME##_f64(double x) { return __builtin_##NAME(x); }
-HL_LIBM(fabs) HL_LIBM(floor) HL_LIBM(ceil) HL_LIBM(rint) HL_LIBM(sqrt)
-HL_LIBM(exp) HL_LIBM(expm1) HL_LIBM(log) HL_LIBM(log1p) HL_LIBM(sin) HL_LIBM(cos) HL_LIBM(tanh) HL_LIBM(erf)
-static inline float hl_pow_f32(float a, float b) { return __builtin_powf(a, b); }
-static inline double hl_pow_f64(double a, double b) { return __builtin_pow(a, b); }
-static inline float hl_rem_f32(float a, float b) { return __builtin_fmodf(a, b); }
-static inline double hl_rem_f64(double a, double b) { return __builtin_fmod(a, b); }
+HL_BUILTIN(fabs) HL_BUILTIN(floor) HL_BUILTIN(ceil) HL_BUILTIN(rint) HL_BUILTIN(sqrt)
 static inline float hl_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 static inline double hl_fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
@@ -227,23 +220,13 @@ const Dialect& plain_c() {
               {Ceil, "hl_ceil_$D($a)", "$a", "$a"},
               {Rint, "hl_rint_$D($a)", "$a", "$a"},
               {Sqrt, "hl_sqrt_$D($a)", "", ""},
-              {Exp, "hl_exp_$D($a)", "", ""},
-              {Expm1, "hl_expm1_$D($a)", "", ""},
-              {Log, "hl_log_$D($a)", "", ""},
-              {Log1p, "hl_log1p_$D($a)", "", ""},
-              {Sin, "hl_sin_$D($a)", "", ""},
-              {Cos, "hl_cos_$D($a)", "", ""},
-              {Tanh, "hl_tanh_$D($a)", "", ""},
-              {Sigmoid, "hl_sigmoid_$D($a)", "", ""},
-              {Erf, "hl_erf_$D($a)", "", ""},
               {Not, "", "~$a", "!$a"},
               {Copy, "$a", "$a", "$a"},
               {Add, "$a + $b", "$a + $b", ""},
               {Sub, "$a - $b", "$a - $b", ""},
               {Mul, "$a * $b", "$a * $b", ""},
               {Div, "$a / $b", "hl_div_$D($a, $b)", ""},
-              {Rem, "hl_rem_$D($a, $b)", "hl_rem_$D($a, $b)", ""},
-              {Pow, "hl_pow_$D($a, $b)", "", ""},
+              {Rem, "", "hl_rem_$D($a, $b)", ""},
               {FarAngle, "hl_far_angle_$D($a, $b)", "", ""},
               {FarTurns, "hl_far_turns_$D($a, $b)", "", ""},
               {Min, "hl_min_$D($a, $b)", "hl_min_$D($a, $b)", "$a & $b"},
