@@ -1,5 +1,6 @@
 #include "schedule/math/expand.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -20,6 +21,21 @@ int Expander::push(ScalarOp op, DType dtype, int a, int b, int c) {
 int Expander::polynomial(int x, int square, std::span<const double> coefficients) {
   std::vector<int> terms;
   for (const double c : coefficients) terms.push_back(constant(c));
+  return sum_of_powers(x, square, std::move(terms));
+}
+
+int Expander::either_polynomial(int condition, int x, int square, std::initializer_list<double> if_true,
+                                std::initializer_list<double> if_false) {
+  std::vector<int> terms;
+  const auto coefficient = [&](std::initializer_list<double> of, std::size_t i) {
+    return constant(i < of.size() ? of.begin()[i] : 0);
+  };
+  for (std::size_t i = 0; i < std::max(if_true.size(), if_false.size()); ++i)
+    terms.push_back(select(condition, coefficient(if_true, i), coefficient(if_false, i)));
+  return sum_of_powers(x, square, std::move(terms));
+}
+
+int Expander::sum_of_powers(int x, int square, std::vector<int> terms) {
   // terms[i] + terms[i+1] * power, for every other i; the last one may have no partner.
   const auto in_pairs = [&](int power) {
     std::vector<int> pairs;

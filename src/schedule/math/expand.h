@@ -82,6 +82,9 @@ class Expander {
   int polynomial(int x, int square, std::initializer_list<double> coefficients) {
     return polynomial(x, square, std::span(coefficients.begin(), coefficients.size()));
   }
+  // One of two polynomials, by coefficients chosen one by one, which the units that multiply do not wait for.
+  int either_polynomial(int condition, int x, int square, std::initializer_list<double> if_true,
+                        std::initializer_list<double> if_false);
 
  private:
   // Adding 1.5 * 2^52 (f32: 2^23) leaves the rounded number in the lowest bits: shifted into the exponent field, with
@@ -94,6 +97,7 @@ class Expander {
                     : std::bit_cast<std::uint64_t>(value);
   }
   int literal(DType dtype, std::uint64_t bits);
+  int sum_of_powers(int x, int square, std::vector<int> terms);
   int push(ScalarOp op, DType dtype, int a, int b = -1, int c = -1);
 
   std::vector<Instr>& instrs_;

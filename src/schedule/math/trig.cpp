@@ -42,22 +42,20 @@ int sine(Expander& e, int x, int quarter) {
     rest = e.cast(DType::F32, r);
   }
   if (quarter != 0) turns = e.int_op(ScalarOp::Add, turns, e.integer(quarter));
-  const int s = e.mul(rest, rest), s2 = e.mul(s, s);
-  // rest + rest w, w = s (c[0] + c[1] s + ...) and the least normal number more, so that -0 stays what it is.
-  const int w = f32 ? e.polynomial(s, s2, {-0x1.555544p-3, 0x1.1106dp-7, -0x1.992242p-13})
-                    : e.polynomial(s, s2,
-                                   {-0x1.5555555555548p-3, 0x1.111111110f7cdp-7, -0x1.a01a019bfd9c8p-13,
-                                    0x1.71de356796a83p-19, -0x1.ae5e5a680aab9p-26, 0x1.5d8fc6f177663p-33});
-  const int sine = e.fma(rest, e.fma(s, w, e.constant(f32 ? 0x1p-126 : 0x1p-1022)), rest);
-  const int v = f32 ? e.polynomial(s, s2, {-0.5, 0x1.55554ap-5, -0x1.6c0c22p-10, 0x1.99e526p-16})
-                    : e.polynomial(s, s2,
-                                   {-0.5, 0x1.555555555554bp-5, -0x1.6c16c16c14f8fp-10, 0x1.a01a019c84244p-16,
-                                    -0x1.27e4f7eaa8ff0p-22, 0x1.1ee9d7a3cda11p-29, -0x1.8fa491ea173acp-37});
-  const int cosine = e.fma(s, v, e.constant(1));
-  const int zero = e.integer(0), is_odd = e.compare(ScalarOp::Ne, e.int_op(ScalarOp::And, turns, e.integer(1)), zero);
+  const int one = e.constant(1), s = e.mul(rest, rest), s2 = e.mul(s, s);
+  const int is_odd = e.compare(ScalarOp::Ne, e.int_op(ScalarOp::And, turns, e.integer(1)), e.integer(0));
+  // cos(rest) = 1 + w or sin(rest) = rest + rest w, w = s (c[0] + c[1] s + ...), and the least normal number more, so that -0 stays what it is.
+  const int p = f32 ? e.either_polynomial(is_odd, s, s2, {-0.5, 0x1.55554ap-5, -0x1.6c0c22p-10, 0x1.99e526p-16},
+                                          {-0x1.555544p-3, 0x1.1106dp-7, -0x1.992242p-13})
+                    : e.either_polynomial(is_odd, s, s2,
+                                          {-0.5, 0x1.555555555554bp-5, -0x1.6c16c16c14f8fp-10, 0x1.a01a019c84244p-16,
+                                           -0x1.27e4f7eaa8ff0p-22, 0x1.1ee9d7a3cda11p-29, -0x1.8fa491ea173acp-37},
+                                          {-0x1.5555555555548p-3, 0x1.111111110f7cdp-7, -0x1.a01a019bfd9c8p-13,
+                                           0x1.71de356796a83p-19, -0x1.ae5e5a680aab9p-26, 0x1.5d8fc6f177663p-33});
+  const int w = e.fma(s, p, e.constant(f32 ? 0x1p-126 : 0x1p-1022)), factor = e.select(is_odd, one, rest);
   const int half_turns = e.int_op(ScalarOp::And, turns, e.integer(2));
   const int sign = e.int_op(ScalarOp::Shl, half_turns, e.integer(f32 ? 30 : 62));
-  return e.from_bits(e.int_op(ScalarOp::Xor, e.to_bits(e.select(is_odd, cosine, sine)), sign));
+  return e.from_bits(e.int_op(ScalarOp::Xor, e.to_bits(e.fma(factor, w, factor)), sign));
 }
 
 }  // namespace
