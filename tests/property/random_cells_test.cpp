@@ -7,14 +7,13 @@
 #include "compiled.h"
 #include "derivative_checks.h"
 #include "hotloop/error.h"
-#include "hotloop/losses.h"
 #include "hotloop/nn.h"
-#include "hotloop/optim.h"
 #include "hotloop/stream.h"
 #include "hotloop/train.h"
 #include "random_cell.h"
 #include "seeds.h"
 #include "streams.h"
+#include "training_checks.h"
 
 namespace hotloop::testing {
 namespace {
@@ -63,12 +62,6 @@ Array taken(const Array& a, std::int64_t row) {
   return part;
 }
 
-void expect_near(const Array& got, const Array& wanted, double tolerance, const std::string& what) {
-  ASSERT_EQ(got.type(), wanted.type());
-  for (std::int64_t e = 0; e < got.size(); ++e)
-    ASSERT_NEAR(got.at(e), wanted.at(e), tolerance * (1 + std::fabs(wanted.at(e)))) << what << ", element " << e;
-}
-
 void check_sequence(std::uint64_t seed) {
   SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
   const Drawn d(seed);
@@ -92,28 +85,10 @@ void check_sequence(std::uint64_t seed) {
   }
 }
 
-// A step of training, against the oracle and for any number of threads.
 void check_training(std::uint64_t seed) {
   SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
   Drawn d(seed);
-  const optim::SGD optimizer(1.0);
-  const Tree<Array> state = optimizer.init(d.params);
-  const ValueType out = d.model.output_type(d.x.type());
-  const Array y = random_like(d.rng, out);
-  const train::Step step = train::train_step(d.model, losses::MSE(), optimizer, d.params, state, d.x.type(), out);
-  const auto graph = step.graph();
-  const Arrays arguments = step.arguments(d.params, state, d.x, y), wanted = ir::evaluate(*graph, arguments);
-  const std::vector<Compiled> targets = llvm_targets();
-  for (const Compiled& which : {targets[seed % targets.size()], targets.back()}) {
-    SCOPED_TRACE(which.target);
-    CompileOptions options = which.options();
-    const Arrays got = compile(graph, options)(arguments);
-    for (std::size_t i = 0; i < got.size(); ++i)
-      expect_near(got[i], wanted[i], d.dtype == DType::F32 ? 1e-4 : 1e-11, "output " + std::to_string(i));
-    options.threads = 2 + static_cast<int>(seed % 2);
-    const Arrays threads = compile(graph, options)(arguments);
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(threads[i], got[i])) << "threads, output " << i;
-  }
+  expect_trains_as_the_oracle(d.model, d.params, d.x, d.rng, seed);
 }
 
 // Those that failed: a first step that knows its state's numbers (21); sums that began elsewhere where an input projection had left the loop (42, 61,

@@ -8,23 +8,21 @@
 #include "compiled.h"
 #include "derivative_checks.h"
 #include "exports.h"
-#include "hotloop/losses.h"
 #include "hotloop/nn.h"
-#include "hotloop/optim.h"
 #include "hotloop/stream.h"
 #include "hotloop/train.h"
 #include "random_cell.h"
 #include "seeds.h"
 #include "streams.h"
+#include "training_checks.h"
 
 namespace hotloop::testing {
 namespace {
 
 class Network {
  private:
-  std::mt19937_64 rng_;
-  int pick(int n) { return static_cast<int>(rng_() % static_cast<std::uint64_t>(n)); }
-  template <class Values> auto one_of(const Values& values) { return values[rng_() % std::size(values)]; }
+  int pick(int n) { return static_cast<int>(rng() % static_cast<std::uint64_t>(n)); }
+  template <class Values> auto one_of(const Values& values) { return values[rng() % std::size(values)]; }
   std::int64_t some_width() {
     constexpr std::int64_t widths[] = {1, 2, 3, 5, 8, 8, 15, 16, 17, 20, 33, 48, 64, 100};
     return one_of(widths);
@@ -45,7 +43,7 @@ class Network {
       case 0: return nn::LSTM(width, outputs, options());
       case 1: return nn::GRU(width, outputs, options(), pick(2) ? nn::Reset::After : nn::Reset::Before);
       case 2: return nn::RNN(width, outputs, options(), pick(2) ? nn::Nonlinearity::Tanh : nn::Nonlinearity::Relu);
-      default: return nn::Recurrent(RandomCell(rng_(), width, outputs));
+      default: return nn::Recurrent(RandomCell(rng(), width, outputs));
     }
   }
   nn::Layer layer(std::int64_t width) {
@@ -76,7 +74,7 @@ class Network {
   }
 
  public:
-  explicit Network(std::uint64_t seed) : rng_(seed * 6151 + 5), dtype(seed % 2 ? DType::F64 : DType::F32) {
+  explicit Network(std::uint64_t seed) : rng(seed * 6151 + 5), dtype(seed % 2 ? DType::F64 : DType::F32) {
     constexpr std::int64_t rows[] = {1, 1, 2, 3, 7, 16, 19, 40};
     constexpr std::int64_t lengths[] = {1, 2, 3, 5, 9, 17};
     features = some_width(), batch = one_of(rows), time = one_of(lengths);
@@ -90,7 +88,7 @@ class Network {
     model = nn::Sequential(layers);
     params = model.init(seed, dtype);
     if (params.empty()) dtype = DType::F32;  // a stream takes its dtype from them
-    x = random_like(rng_, {dtype, {batch, time, features}}, -1.5, 1.5);
+    x = random_like(rng, {dtype, {batch, time, features}}, -1.5, 1.5);
   }
   std::shared_ptr<Graph> graph(const Array& rows) const {
     return train::predict_step(model, params, rows.type(), {.buffers = model.init_buffers(dtype)}).graph();
@@ -101,6 +99,7 @@ class Network {
     all.push_back(rows);
     return all;
   }
+  std::mt19937_64 rng;
   DType dtype;
   bool has_stream = true;
   std::int64_t features, batch, time;
@@ -166,6 +165,16 @@ template <class T> void check_export(const Network& n, std::uint64_t seed) {
 }
 
 TEST(RandomNetworks, AreTheOraclesAndTheSameBitsStepByStepAndAlone) { for_seeds(check, 16); }
+
+TEST(RandomNetworks, TrainAsTheOracle) {
+  for_seeds(
+      [](std::uint64_t seed) {
+        SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
+        Network n(seed);
+        if (!n.params.empty()) expect_trains_as_the_oracle(n.model, n.params, n.x, n.rng, seed);
+      },
+      8);
+}
 
 TEST(RandomNetworks, GiveTheSameBitsInExportedC) {
   for_seeds(
