@@ -335,9 +335,28 @@ def single_samples(xp, p, d):
     return xp.mean(xp.scan(step, (p["w1"], p["b1"], p["w2"], p["b2"], p["w3"]), (d["x"], d["y"]))[1])
 
 
+def time_warping(xp, p, d):
+    """Soft dynamic time warping of two learned series (Cuturi and Blondel 2017): a loop over the cells of a table inside a loop over its rows."""
+    far = 1e5
+    x, y = xp.tanh(d["x"] @ p["map"]), xp.tanh(d["y"] @ p["map"])
+    cost = xp.sum((x[:, None, :, :] - y[None, :, :, :]) ** 2, axis=3)  # rows, columns, pairs
+
+    def row(above, of_row):
+        def cell(left, at):
+            value = at[0] - xp.logsumexp(-xp.stack([left, at[1], at[2]], axis=0), 0)
+            return value, value
+
+        start = above[0] * 0 + far
+        values = xp.scan(cell, start, (of_row, above[1:], above[:-1]))[1]
+        return xp.concat([start[None], values], axis=0), None
+
+    first = xp.concat([cost[0][:1] * 0, cost[0] * 0 + far], axis=0)
+    return xp.mean(xp.scan(row, first, cost)[0][-1])
+
+
 PROGRAMS = (gated_recurrence, attention_decoder, hidden_markov, fast_weights, transformer_block, deep_perceptron, masked_cell,
             causal_convolutions, runge_kutta, bodies, pair_energy, messages, characters, ensemble, waves, connectionist, selective_scan,
-            circuit, filters, external_memory, single_samples)  # fmt: skip
+            circuit, filters, external_memory, single_samples, time_warping)  # fmt: skip
 BY_NAME = {f.__name__: f for f in PROGRAMS}
 
 

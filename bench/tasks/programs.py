@@ -74,6 +74,7 @@ SHAPES = {
     "filters": ("four second-order filters, 2048 samples, B4", {"b": (4, 3, 0.3), "a": (4, 2, 0.1)}, {"x": (2048, 4), "y": (2048, 4)}),
     "external_memory": ("LSTM with 16 slots of memory, T30 H32 B16", {"input": (16, 128), "state": (32, 128), "write": (32, 10), "read": (32, 10), "erase": (32, 8), "add": (32, 8), "memory": (16, 8, 0.3), "out": (40, 8)}, {"x": (30, 16, 8), "y": (30, 16, 8)}),
     "single_samples": ("perceptron 8-32-32-1 learning from 300 samples, one by one", {"w1": (8, 32), "b1": (32, 0.1), "w2": (32, 32), "b2": (32, 0.1), "w3": (32, 0.2), "rate": (1, 0.1)}, {"x": (300, 8), "y": (300,)}),
+    "time_warping": ("soft time warping, 40 by 40 steps, 8 pairs", {"map": (4, 8)}, {"x": (40, 8, 4), "y": (40, 8, 4)}),
     "waves": ("wave equation, 128 points, 500 steps", {"speed": (128, 0.1)}, {"start": (128,), "seen": (128,)}),
 }  # fmt: skip
 
