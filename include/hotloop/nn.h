@@ -173,7 +173,8 @@ enum class Merge { Concat, Sum, Mul, Average };
 // Any layer over time beside one of its kind, with parameters "<name>_reverse", whose recurrent layers run from the last valid step
 // to the first (Schuster and Paliwal 1997): (B, T, F) -> (B, T, 2F), or (B, T, F) for the elementwise merges. State: children
 // "forward" and "reverse". With sequences = false only where each direction ends: the forward one's last valid step beside the
-// reverse one's first, (B, 2F) or (B, F), as Keras gives without return_sequences.
+// reverse one's first, (B, 2F) or (B, F), as Keras gives without return_sequences. init() throws UserError for a layer with names that
+// end in "_reverse" itself, such as a bidirectional one.
 struct Bidirectional : Layer {
   explicit Bidirectional(Layer layer, Merge merge = Merge::Concat, bool sequences = true);
 };

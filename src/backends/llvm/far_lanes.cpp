@@ -103,8 +103,9 @@ Value* remainder_of(Code& code, Value* x, Value* y) {
 
 // Lanes where a function is far from what its formula is good for: which those are, and what there is instead, in f64.
 struct Far {
+  using Compute = std::function<Value*(Code&, const Code::Values&)>;
   std::string name;
-  std::function<Value*(Code&code, const Code::Values&args)> is_far, value;
+  Compute is_far, value;
 };
 
 // void(args..., y, n): y[i] where args[i] are far.
