@@ -109,12 +109,12 @@ class Draw {
     const auto any = [&](const std::vector<int>& regs) {
       return regs[static_cast<std::size_t>(pick(static_cast<int>(regs.size())))];
     };
-    static constexpr ScalarOp unary[] = {ScalarOp::Neg,     ScalarOp::Abs,  ScalarOp::Sign,  ScalarOp::Floor,
-                                         ScalarOp::Ceil,    ScalarOp::Rint, ScalarOp::Sqrt,  ScalarOp::Exp,
-                                         ScalarOp::Expm1,   ScalarOp::Log,  ScalarOp::Log1p, ScalarOp::Tanh,
-                                         ScalarOp::Sigmoid, ScalarOp::Copy};
-    static constexpr ScalarOp binary[] = {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul,
-                                          ScalarOp::Div, ScalarOp::Min, ScalarOp::Max};
+    static constexpr ScalarOp unary[] = {
+        ScalarOp::Neg,     ScalarOp::Abs, ScalarOp::Sign,  ScalarOp::Floor, ScalarOp::Ceil,  ScalarOp::Rint,
+        ScalarOp::Sqrt,    ScalarOp::Exp, ScalarOp::Expm1, ScalarOp::Log,   ScalarOp::Log1p, ScalarOp::Tanh,
+        ScalarOp::Sigmoid, ScalarOp::Sin, ScalarOp::Cos,   ScalarOp::Erf,   ScalarOp::Copy};
+    static constexpr ScalarOp binary[] = {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div,
+                                          ScalarOp::Rem, ScalarOp::Pow, ScalarOp::Min, ScalarOp::Max};
     static constexpr ScalarOp integer[] = {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div,
                                            ScalarOp::Rem, ScalarOp::Min, ScalarOp::Max, ScalarOp::And,
                                            ScalarOp::Or,  ScalarOp::Xor, ScalarOp::Shl, ScalarOp::Shr};
@@ -122,9 +122,9 @@ class Draw {
                                            ScalarOp::Le, ScalarOp::Gt, ScalarOp::Ge};
     switch (pick(9)) {
       case 0:
-      case 1: floats_.push_back(m.op(unary[pick(14)], float_, any(floats_))); break;
+      case 1: floats_.push_back(m.op(unary[pick(17)], float_, any(floats_))); break;
       case 2:
-      case 3: floats_.push_back(m.op(binary[pick(6)], float_, any(floats_), any(floats_))); break;
+      case 3: floats_.push_back(m.op(binary[pick(8)], float_, any(floats_), any(floats_))); break;
       case 4: floats_.push_back(m.op(ScalarOp::Fma, float_, any(floats_), any(floats_), any(floats_))); break;
       case 5: ints_.push_back(m.op(integer[pick(12)], DType::I32, any(ints_), any(ints_))); break;
       case 6: conditions_.push_back(m.op(compare[pick(6)], DType::Bool, any(floats_), any(floats_))); break;
