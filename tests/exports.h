@@ -144,9 +144,12 @@ template <class T> class Beside {
   std::vector<T> x_, y_, wanted_;
 };
 
-// Of a level of x86-64, the name in CompileOptions::target.
+// Of a level of x86-64, the name in CompileOptions::target, and back.
 inline std::string target_of(const std::string& level) {
   return level == "x86-64-v4" ? "avx512" : level == "x86-64-v3" ? "avx2" : "portable";
+}
+inline std::string level_of(const std::string& target) {
+  return target == "avx512" ? "x86-64-v4" : target == "avx2" ? "x86-64-v3" : "x86-64-v2";
 }
 
 }  // namespace hotloop::testing

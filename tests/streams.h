@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -14,13 +15,32 @@
 
 namespace hotloop::testing {
 
+// The model with fresh buffers on x (batch, T, features), as a graph and what it takes.
+struct Prediction {
+  std::shared_ptr<const Graph> graph;
+  std::vector<Array> arguments;
+};
+inline Prediction prediction(const nn::Layer& model, const Tree<Array>& params, const Array& x) {
+  const Tree<Array> buffers = model.init_buffers(x.dtype());
+  const train::Step step = train::predict_step(model, params, x.type(), {.buffers = buffers});
+  return {step.graph(), step.arguments(params, {}, buffers, {.x = x})};
+}
+
 // Outputs of the whole sequence x (batch, T, features).
 inline Array whole(const nn::Layer& model, const Tree<Array>& params, const Array& x,
                    const CompileOptions& options = {}) {
-  const train::Step step = train::predict_step(model, params, x.type());
-  std::vector<Array> arguments = params.flatten();
-  arguments.push_back(x);
-  return compile(step.graph(), options)(arguments)[0];
+  const Prediction p = prediction(model, params, x);
+  return compile(p.graph, options)(p.arguments)[0];
+}
+
+// One row of many, as a batch of one.
+inline Array row_of(const Array& a, std::int64_t row) {
+  Shape shape = a.shape();
+  shape[0] = 1;
+  Array part(a.dtype(), shape);
+  std::memcpy(part.raw(), static_cast<const char*>(a.raw()) + static_cast<std::size_t>(row) * part.bytes(),
+              part.bytes());
+  return part;
 }
 
 // (batch, T, width) -> (batch, width).

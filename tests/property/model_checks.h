@@ -1,4 +1,4 @@
-// A step of training of any model: the oracle's numbers, and the same bits for any number of threads.
+// What holds of any model: outputs and a step of training are the oracle's, with the same bits whichever way they are computed.
 #pragma once
 
 #include <cmath>
@@ -13,6 +13,7 @@
 #include "hotloop/losses.h"
 #include "hotloop/optim.h"
 #include "hotloop/train.h"
+#include "streams.h"
 
 namespace hotloop::testing {
 
@@ -20,6 +21,30 @@ inline void expect_near(const Array& got, const Array& wanted, double tolerance,
   ASSERT_EQ(got.type(), wanted.type());
   for (std::int64_t e = 0; e < got.size(); ++e)
     ASSERT_NEAR(got.at(e), wanted.at(e), tolerance * (1 + std::fabs(wanted.at(e)))) << what << ", element " << e;
+}
+
+inline Array oracle(const nn::Layer& model, const Tree<Array>& params, const Array& x) {
+  const Prediction p = prediction(model, params, x);
+  return ir::evaluate(*p.graph, p.arguments)[0];
+}
+
+enum class Steps { None, OfTheFirstRow, OfAllRows };  // of a stream
+
+// The output, which any number of threads, a row alone and the steps of a stream give to the bit.
+inline Array expect_the_same_bits(const nn::Layer& model, const Tree<Array>& params, const Array& x,
+                                  CompileOptions options, std::uint64_t seed, Steps steps) {
+  const Array got = whole(model, params, x, options);
+  options.threads = 2 + static_cast<int>(seed % 2);
+  EXPECT_TRUE(same_bits(whole(model, params, x, options), got)) << "threads";
+  options.threads = 1;
+  for (const std::int64_t row : {std::int64_t{0}, x.shape()[0] - 1})
+    EXPECT_TRUE(same_bits(whole(model, params, row_of(x, row), options), row_of(got, row))) << "row " << row;
+  if (steps == Steps::None) return got;
+  const bool one = steps == Steps::OfTheFirstRow;
+  const Array rows = one ? row_of(x, 0) : x;
+  const Stream stream(model, params, x.shape()[2], {.batch = rows.shape()[0], .compile = options});
+  expect_steps_of(one ? row_of(got, 0) : got, stream, rows);
+  return got;
 }
 
 // On two of the machine's targets, of which the seed says one.

@@ -10,10 +10,9 @@
 #include "hotloop/nn.h"
 #include "hotloop/stream.h"
 #include "hotloop/train.h"
+#include "model_checks.h"
 #include "random_cell.h"
 #include "seeds.h"
-#include "streams.h"
-#include "training_checks.h"
 
 namespace hotloop::testing {
 namespace {
@@ -39,11 +38,6 @@ struct Drawn {
     x = random_like(rng, {dtype, {batch, time, features}}, -1.5, 1.5);
   }
   std::int64_t width_of(const nn::Layer& layer) const { return layer.output_type({dtype, {1, 1, features}}).shape[2]; }
-  Arrays arguments(const Array& rows) const {
-    Arrays all = params.flatten();
-    all.push_back(rows);
-    return all;
-  }
   std::mt19937_64 rng;
   DType dtype;
   std::int64_t features, batch, time;
@@ -52,36 +46,16 @@ struct Drawn {
   Array x;
 };
 
-// One row of many, as a batch of one.
-Array taken(const Array& a, std::int64_t row) {
-  Shape shape = a.shape();
-  shape[0] = 1;
-  Array part(a.dtype(), shape);
-  std::memcpy(part.raw(), static_cast<const char*>(a.raw()) + static_cast<std::size_t>(row) * part.bytes(),
-              part.bytes());
-  return part;
-}
-
 void check_sequence(std::uint64_t seed) {
   SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
   const Drawn d(seed);
-  const auto graph = train::predict_step(d.model, d.params, d.x.type()).graph();
-  const Array wanted = ir::evaluate(*graph, d.arguments(d.x))[0];
+  const Array wanted = oracle(d.model, d.params, d.x);
   const std::vector<Compiled> targets = llvm_targets();
   for (const Compiled& which : {targets[seed % targets.size()], targets.back()}) {
     SCOPED_TRACE(which.target);
-    CompileOptions options = which.options();
-    const Array got = compile(graph, options)(d.arguments(d.x))[0];
+    const Steps steps = seed % 3 == 0 ? Steps::OfTheFirstRow : Steps::OfAllRows;
+    const Array got = expect_the_same_bits(d.model, d.params, d.x, which.options(), seed, steps);
     expect_near(got, wanted, d.dtype == DType::F32 ? 1e-4 : 1e-12, "the oracle");
-    options.threads = 2 + static_cast<int>(seed % 2);
-    EXPECT_TRUE(same_bits(compile(graph, options)(d.arguments(d.x))[0], got)) << "threads";
-    options.threads = 1;
-    for (const std::int64_t row : {std::int64_t{0}, d.batch - 1})
-      EXPECT_TRUE(same_bits(whole(d.model, d.params, taken(d.x, row), options), taken(got, row))) << "row " << row;
-    const bool one = seed % 3 == 0;  // of the rows, or all of them
-    const Array x = one ? taken(d.x, 0) : d.x;
-    expect_steps_of(one ? taken(got, 0) : got,
-                    Stream(d.model, d.params, d.features, {.batch = x.shape()[0], .compile = options}), x);
   }
 }
 

@@ -11,10 +11,9 @@
 #include "hotloop/nn.h"
 #include "hotloop/stream.h"
 #include "hotloop/train.h"
+#include "model_checks.h"
 #include "random_cell.h"
 #include "seeds.h"
-#include "streams.h"
-#include "training_checks.h"
 
 namespace hotloop::testing {
 namespace {
@@ -90,20 +89,11 @@ class Network {
     if (params.empty()) dtype = DType::F32;  // a stream takes its dtype from them
     x = random_like(rng, {dtype, {batch, time, features}}, -1.5, 1.5);
   }
-  std::shared_ptr<Graph> graph(const Array& rows) const {
-    return train::predict_step(model, params, rows.type(), {.buffers = model.init_buffers(dtype)}).graph();
-  }
   // Dots of one term, which are multiplications in some programs: dot_precision then rounds nothing there.
   bool has_products_of_one() const {
     const Arrays all = params.flatten();
     return std::ranges::any_of(
         all, [](const Array& a) { return a.shape().rank() > 1 && (a.shape()[0] == 1 || a.shape()[1] == 1); });
-  }
-  Arrays arguments(const Array& rows) const {
-    Arrays all = params.flatten();
-    for (const Array& buffer : model.init_buffers(dtype).flatten()) all.push_back(buffer);
-    all.push_back(rows);
-    return all;
   }
   std::mt19937_64 rng;
   DType dtype;
@@ -114,45 +104,23 @@ class Network {
   Array x;
 };
 
-Array row_of(const Array& a, std::int64_t row) {
-  Shape shape = a.shape();
-  shape[0] = 1;
-  Array part(a.dtype(), shape);
-  std::memcpy(part.raw(), static_cast<const char*>(a.raw()) + static_cast<std::size_t>(row) * part.bytes(),
-              part.bytes());
-  return part;
-}
-
-// The output, which any number of threads, a row alone and the steps of a stream give to the bit.
-Array expect_the_same_bits(const Network& n, CompileOptions options, std::uint64_t seed) {
-  const auto graph = n.graph(n.x);
-  const Array got = compile(graph, options)(n.arguments(n.x))[0];
-  options.threads = 2 + static_cast<int>(seed % 2);
-  EXPECT_TRUE(same_bits(compile(graph, options)(n.arguments(n.x))[0], got)) << "threads";
-  options.threads = 1;
-  for (const std::int64_t row : {std::int64_t{0}, n.batch - 1}) {
-    const Array alone = row_of(n.x, row);
-    EXPECT_TRUE(same_bits(compile(n.graph(alone), options)(n.arguments(alone))[0], row_of(got, row))) << "row " << row;
-  }
-  if (n.has_stream)
-    expect_steps_of(got, Stream(n.model, n.params, n.features, {.batch = n.batch, .compile = options}), n.x);
-  return got;
-}
-
 void check(std::uint64_t seed) {
   SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
   const Network n(seed);
-  const Array wanted = ir::evaluate(*n.graph(n.x), n.arguments(n.x))[0];
+  const Array wanted = oracle(n.model, n.params, n.x);
   const std::vector<Compiled> targets = llvm_targets();
   for (const Compiled& which : {targets[seed % targets.size()], targets.back()}) {
     SCOPED_TRACE(which.target);
     CompileOptions options = which.options();
+    const auto output = [&] {
+      return expect_the_same_bits(n.model, n.params, n.x, options, seed, n.has_stream ? Steps::OfAllRows : Steps::None);
+    };
     const double tolerance = n.dtype == DType::F32 ? 2e-4 : 1e-11;
-    expect_near(expect_the_same_bits(n, options, seed), wanted, tolerance, "the oracle");
+    expect_near(output(), wanted, tolerance, "the oracle");
     if (n.dtype == DType::F32 && seed % 4 == 0 && !n.has_products_of_one()) {
       SCOPED_TRACE("bf16");
       options.dot_precision = "bf16";
-      expect_the_same_bits(n, options, seed);
+      output();
     }
   }
 }
@@ -160,12 +128,11 @@ void check(std::uint64_t seed) {
 // Row 0 in the exported C, from the object or from the source.
 template <class T> void check_export(const Network& n, std::uint64_t seed) {
   const std::string best = runnable_targets().back();
-  const std::string level = best == "avx512" ? "x86-64-v4" : best == "avx2" ? "x86-64-v3" : "x86-64-v2";
+  const std::string level = level_of(best);
   const ExportedC files = export_c(n.model, n.params, n.features, {.name = "net", .target = level});
-  const auto graph = n.graph(n.x);
   CompileOptions options;
   options.target = best;
-  const Array all = row_of(compile(graph, options)(n.arguments(n.x))[0], 0), x = row_of(n.x, 0);
+  const Array all = row_of(whole(n.model, n.params, n.x, options), 0), x = row_of(n.x, 0);
   Exports<T> exports(files, seed / 2 % 4 == 0, "-march=" + level);
   void* voice = exports.new_voice();
   ASSERT_EQ(exports.init(voice, nullptr), 0);
