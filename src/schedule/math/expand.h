@@ -57,6 +57,8 @@ class Expander {
   int int_op(ScalarOp op, int a, int b) { return push(op, int_dtype(), a, b); }
   int select_bits(int condition, int a, int b) { return push(ScalarOp::Select, int_dtype(), condition, a, b); }
   int int_to_float(int a) { return push(ScalarOp::Cast, dtype_, a); }
+  // Adding this leaves the rounded number in the lowest bits.
+  double rounding() const { return is_f32() ? 0x1.8p23 : 0x1.8p52; }
   // x * 2^exponent for an x in the normal range that stays there; what comes of NaN is not NaN.
   int scaled(int x, int exponent);
   // |magnitude| with the sign of `sign`.
@@ -87,9 +89,7 @@ class Expander {
                         std::initializer_list<double> if_false);
 
  private:
-  // Adding 1.5 * 2^52 (f32: 2^23) leaves the rounded number in the lowest bits: shifted into the exponent field, with
-  // the bias added beforehand, it is the power of two.
-  double rounding() const { return is_f32() ? 0x1.8p23 : 0x1.8p52; }
+  // The exponent's bias added to rounding() beforehand, the bits shifted into the exponent field are the power of two.
   int exponent_bias() const { return is_f32() ? 127 : 1023; }
   int to_power(int bits) { return from_bits(int_op(ScalarOp::Shl, bits, integer(is_f32() ? 23 : 52))); }
   std::uint64_t bits_of(double value) const {
@@ -117,7 +117,8 @@ Pair product(Expander& e, int a, int b);
 int with_tail(Expander& e, const Expander::Reduction& by, std::initializer_list<double> coefficients);
 
 // Each returns the register of f(x); x is of the dtype begun. Greatest errors in f32 over all 2^32 floats, in units of the last place of the
-// exact result: exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.263, erf 1.382, sin 1.611, cos 1.585 (avx512; tests/unit/math_test.cpp bounds the others and f64 by samples).
+// exact result: exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.263, erf 1.382, sin 1.611, cos 1.585 (avx512;
+// tests/unit/math_test.cpp bounds the others and f64 by samples).
 int exp(Expander& e, int x);
 int expm1(Expander& e, int x);
 int tanh(Expander& e, int x);

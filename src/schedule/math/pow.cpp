@@ -16,7 +16,6 @@ struct Powers {
   int base;      // |x|, or 1 where y is 0
   int exponent;  // y within bounds beyond which nothing changes; 0 where x is 1, NaN where there is no power
   int sign, is_odd;
-  bool f32;
 };
 
 Powers powers(Expander& e, int x, int y, double most) {
@@ -38,7 +37,7 @@ Powers powers(Expander& e, int x, int y, double most) {
   // What is to the power of zero is one, and so are all powers of one, NaN or not. No infinity is multiplied by zero.
   const int base_or_one = e.select(e.equal(exponent, zero), one, base);
   const int bounded = e.at_most(e.at_least(exponent, e.constant(-most)), e.constant(most));
-  return {base_or_one, e.select(is_one, zero, e.select(is_undefined, not_a_number, bounded)), sign, is_odd, f32};
+  return {base_or_one, e.select(is_one, zero, e.select(is_undefined, not_a_number, bounded)), sign, is_odd};
 }
 
 struct Parts {

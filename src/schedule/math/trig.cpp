@@ -11,7 +11,7 @@ struct Angle {
 
 // Of |x| up to ir::far_angle(): pi / 2 in parts so short that no bit is lost before x is small. They are rounded down, so that a zero keeps its sign.
 Angle near_angle(Expander& e, int x) {
-  const int magic = e.constant(e.is_f32() ? 0x1.8p23 : 0x1.8p52);
+  const int magic = e.constant(e.rounding());
   const int turns = e.fma(x, e.constant(0x1.45f306dc9c883p-1), magic), multiple = e.sub(turns, magic);
   int rest = x;
   const auto take_off = [&](std::initializer_list<double> parts) {
