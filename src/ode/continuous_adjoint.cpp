@@ -22,6 +22,10 @@ void check(const Problem& problem) {
   require(options.events.empty(), "an adjoint equation cannot pass events", std::to_string(options.events.size()));
   require(!options.saveat.steps && !options.saveat.dense && !options.saveat.ts_value,
           "an adjoint equation needs output at known times or at the end", "another SaveAt");
+  const StepRule& solver = problem.solver.rule();
+  require(solver.error_order() > 0,
+          "an adjoint equation is solved to tolerances of its own, by a solver with an error estimate",
+          solver.name() + ", which has none");
 }
 
 // The field as a closed graph of (t, y..., args..., captured values...).

@@ -1,7 +1,6 @@
 // Programs of products and systems of small matrices put together at random: factors as they lie, turned, parts of larger ones, a step apart;
 // linear systems; states that are matrices inside loops. Alone and as batches they give what the oracle gives, within their memory.
 #include <algorithm>
-#include <cmath>
 
 #include "arrays.h"
 #include "compiled.h"
@@ -9,6 +8,7 @@
 #include "guard_pages.h"
 #include "hotloop/linalg.h"
 #include "seeds.h"
+#include "transformed.h"
 
 namespace hotloop::testing {
 namespace {
@@ -154,21 +154,6 @@ class RandomMatrices {
   Value index_;
   std::vector<Value> pool_, vectors_;
 };
-
-void expect_near(const Arrays& got, const Arrays& wanted, double tolerance, const std::string& what) {
-  ASSERT_EQ(got.size(), wanted.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(got[i].type(), wanted[i].type()) << what << ", output " << i;
-    double largest = 1;
-    for (std::int64_t e = 0; e < got[i].size(); ++e)
-      if (std::isfinite(wanted[i].at(e))) largest = std::max(largest, std::fabs(wanted[i].at(e)));
-    for (std::int64_t e = 0; e < got[i].size(); ++e) {
-      const double g = got[i].at(e), w = wanted[i].at(e);
-      if ((std::isnan(g) && std::isnan(w)) || g == w) continue;
-      ASSERT_LE(std::fabs(g - w), tolerance * largest) << what << ", output " << i << ", element " << e;
-    }
-  }
-}
 
 void check(std::uint64_t seed) {
   SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));

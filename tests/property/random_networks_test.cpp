@@ -1,112 +1,23 @@
-// Networks of layers put together at random: recurrent layers and a user's cells, residual, bidirectional, normalising and convolving ones. The output
-// is the oracle's; a row alone, any number of threads, every step of a stream and the exported C give its bits.
-#include <algorithm>
+// Networks of layers put together at random. The output is the oracle's; a row alone, any number of threads, every step of a stream and the exported C
+// give its bits. So are training and derivatives of every kind.
 #include <cstring>
 #include <span>
 
 #include "arrays.h"
 #include "compiled.h"
-#include "derivative_checks.h"
 #include "exports.h"
-#include "hotloop/nn.h"
 #include "hotloop/stream.h"
-#include "hotloop/train.h"
 #include "model_checks.h"
-#include "random_cell.h"
+#include "random_network.h"
 #include "seeds.h"
+#include "transformed.h"
 
 namespace hotloop::testing {
 namespace {
 
-class Network {
- private:
-  int pick(int n) { return static_cast<int>(rng() % static_cast<std::uint64_t>(n)); }
-  template <class Values> auto one_of(const Values& values) { return values[rng() % std::size(values)]; }
-  std::int64_t some_width() {
-    constexpr std::int64_t widths[] = {1, 2, 3, 5, 8, 8, 15, 16, 17, 20, 33, 48, 64, 100};
-    return one_of(widths);
-  }
-
-  nn::RecurrentOptions options() {
-    nn::RecurrentOptions o;
-    o.num_layers = 1 + (pick(4) == 0);
-    o.bidirectional = pick(8) == 0;
-    if (o.bidirectional) has_stream = false;
-    if (pick(4) == 0) o.activation = "relu";
-    if (pick(4) == 0) o.gate = "hard_sigmoid_keras3";
-    return o;
-  }
-  // (B, T, width) -> (B, T, outputs); one that runs over time, more often than not.
-  nn::Layer recurrent(std::int64_t width, std::int64_t outputs) {
-    switch (pick(5)) {
-      case 0: return nn::LSTM(width, outputs, options());
-      case 1: return nn::GRU(width, outputs, options(), pick(2) ? nn::Reset::After : nn::Reset::Before);
-      case 2: return nn::RNN(width, outputs, options(), pick(2) ? nn::Nonlinearity::Tanh : nn::Nonlinearity::Relu);
-      default: return nn::Recurrent(RandomCell(rng(), width, outputs));
-    }
-  }
-  nn::Layer layer(std::int64_t width) {
-    switch (pick(10)) {
-      case 0: return nn::Linear(width, some_width(), pick(2) == 0);
-      case 1: return nn::LayerNorm(width);
-      case 2: return nn::BatchNorm(width);
-      case 3: {
-        constexpr const char* names[] = {"tanh", "gelu", "softmax", "silu", "mish", "elu"};
-        return nn::Activation(one_of(names));
-      }
-      case 4:
-        return nn::Conv1d(width, some_width(), 1 + pick(3),
-                          {.dilation = 1 + pick(2), .groups = 1, .bias = pick(2) == 0});
-      case 5: {
-        const nn::Layer inner = recurrent(width, width);
-        const bool keeps_shape = inner.output_type({dtype, {1, 1, width}}).shape[2] == width;
-        return keeps_shape ? nn::Residual(inner) : inner;
-      }
-      case 6: {
-        const nn::Layer inner = recurrent(width, some_width());
-        has_stream = false;
-        constexpr nn::Merge merges[] = {nn::Merge::Concat, nn::Merge::Sum, nn::Merge::Mul, nn::Merge::Average};
-        return nn::Bidirectional(nn::Sequential(inner), one_of(merges));
-      }
-      default: return recurrent(width, some_width());
-    }
-  }
-
- public:
-  explicit Network(std::uint64_t seed) : rng(seed * 6151 + 5), dtype(seed % 2 ? DType::F64 : DType::F32) {
-    constexpr std::int64_t rows[] = {1, 1, 2, 3, 7, 16, 19, 40};
-    constexpr std::int64_t lengths[] = {1, 2, 3, 5, 9, 17};
-    features = some_width(), batch = one_of(rows), time = one_of(lengths);
-    std::vector<nn::Layer> layers;
-    std::int64_t width = features;
-    for (int i = 0, n = 1 + pick(4); i < n; ++i) {
-      const nn::Layer next = layer(width);
-      layers.push_back(next);
-      width = next.output_type({dtype, {1, 1, width}}).shape[2];
-    }
-    model = nn::Sequential(layers);
-    params = model.init(seed, dtype);
-    if (params.empty()) dtype = DType::F32;  // a stream takes its dtype from them
-    x = random_like(rng, {dtype, {batch, time, features}}, -1.5, 1.5);
-  }
-  // Dots of one term, which are multiplications in some programs: dot_precision then rounds nothing there.
-  bool has_products_of_one() const {
-    const Arrays all = params.flatten();
-    return std::ranges::any_of(
-        all, [](const Array& a) { return a.shape().rank() > 1 && (a.shape()[0] == 1 || a.shape()[1] == 1); });
-  }
-  std::mt19937_64 rng;
-  DType dtype;
-  bool has_stream = true;
-  std::int64_t features, batch, time;
-  nn::Layer model = nn::Sequential();
-  Tree<Array> params;
-  Array x;
-};
-
 void check(std::uint64_t seed) {
   SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
-  const Network n(seed);
+  const RandomNetwork n(seed);
   const Array wanted = oracle(n.model, n.params, n.x);
   const std::vector<Compiled> targets = llvm_targets();
   for (const Compiled& which : {targets[seed % targets.size()], targets.back()}) {
@@ -126,7 +37,7 @@ void check(std::uint64_t seed) {
 }
 
 // Row 0 in the exported C, from the object or from the source.
-template <class T> void check_export(const Network& n, std::uint64_t seed) {
+template <class T> void check_export(const RandomNetwork& n, std::uint64_t seed) {
   const std::string best = runnable_targets().back();
   const std::string level = level_of(best);
   const ExportedC files = export_c(n.model, n.params, n.features, {.name = "net", .target = level});
@@ -151,17 +62,47 @@ TEST(RandomNetworks, TrainAsTheOracle) {
   for_seeds(
       [](std::uint64_t seed) {
         SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
-        Network n(seed);
+        RandomNetwork n(seed);
         if (!n.params.empty()) expect_trains_as_the_oracle(n.model, n.params, n.x, n.rng, seed);
       },
       8);
 }
 
+// By parameters, or by the input alone; in training too, and of sequences of unequal length. Batches are of samples, of networks (ensembles), or of both.
+void check_derivatives_of(std::uint64_t seed) {
+  SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
+  RandomNetwork n(seed, RandomNetwork::Size::Small);
+  Subject it{.arrays = n.params.flatten(), .rows = 1 + static_cast<std::int64_t>(seed / 5 % 4)};
+  const std::size_t num_params = it.arrays.size();
+  Array lengths(DType::I32, {n.batch});
+  for (std::int64_t i = 0; i < n.batch; ++i)
+    lengths.set(i, 1 + static_cast<double>(n.rng() % static_cast<std::uint64_t>(n.time)));
+  it.arrays.push_back(n.x);
+  it.arrays.push_back(lengths);
+  it.function = [&](std::span<const Value> v) {
+    nn::Context context;
+    context.training = seed / 2 % 2 == 0;
+    context.buffers = n.model.init_buffers(n.dtype).map([](const Array& a) { return constant(a); });
+    if (seed / 4 % 3 == 0) context.lengths = v[num_params + 1];
+    return std::vector{n.model.apply(n.params.unflatten(v.first(num_params)), v[num_params], context)};
+  };
+  const bool by_input = num_params == 0 || seed / 3 % 4 == 0;
+  const std::uint64_t of = num_params == 0 ? 0 : seed / 11 % 3;
+  it.axes.assign(num_params, of == 0 ? -1 : 0);
+  it.axes.insert(it.axes.end(), {of == 1 ? -1 : 0, -1});
+  for (std::size_t i = by_input ? num_params : 0; i < num_params + by_input; ++i) it.by.push_back(static_cast<int>(i));
+  it.jacobian_by = it.by[n.rng() % it.by.size()];
+  const Program program = transformed(it, seed % num_transforms, n.rng);
+  expect_compiled_is_the_oracles(program, n.dtype == DType::F32 ? 2e-3 : 1e-9, seed, it.by);
+}
+
+TEST(RandomNetworks, HaveTheOraclesDerivatives) { for_seeds(check_derivatives_of, 26); }
+
 TEST(RandomNetworks, GiveTheSameBitsInExportedC) {
   for_seeds(
       [](std::uint64_t seed) {
         SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
-        const Network n(seed);
+        const RandomNetwork n(seed);
         if (!n.has_stream) return;
         n.dtype == DType::F32 ? check_export<float>(n, seed) : check_export<double>(n, seed);
       },

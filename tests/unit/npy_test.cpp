@@ -40,8 +40,11 @@ TEST(Npy, EveryHalfIsItsFloat) {
   std::string data;
   for (int i = 0; i < 65536; ++i) data += {static_cast<char>(i & 255), static_cast<char>(i >> 8)};
   const std::string header = "{'descr': '<f2', 'fortran_order': False, 'shape': (65536,), }\n";
-  const Array halves =
-      parse_npy(std::string("\x93NUMPY\1\0", 8) + static_cast<char>(header.size()) + '\0' + header + data, "halves");
+  std::string file("\x93NUMPY\1\0", 8);
+  file += {static_cast<char>(header.size()), '\0'};
+  file += header;
+  file += data;
+  const Array halves = parse_npy(file, "halves");
   // IEEE 754: sign, 5 bits of exponent with bias 15, 10 of fraction.
   for (int i = 0; i < 65536; ++i) {
     const int exponent = i >> 10 & 31, fraction = i & 1023;

@@ -114,8 +114,8 @@ TEST_P(ContinuousAdjoint, BatchesAndTrainsALayer) {
 }
 
 TEST_P(ContinuousAdjoint, RefusesWhatItCannotDo) {
-  const auto expect_error = [&](const std::string& part, const std::function<void(Options&)>& change,
-                                bool known = true) {
+  const auto expect_error = [&](const std::string& part, const std::function<void(Options&)>& change, bool known = true,
+                                const ode::Solver& solver = ode::Tsit5()) {
     Options options;
     options.adjoint = GetParam().make({});
     change(options);
@@ -126,7 +126,7 @@ TEST_P(ContinuousAdjoint, RefusesWhatItCannotDo) {
               return Tree<Value>(-y.leaf());
             };
             const ode::Scalar end = known ? ode::Scalar(1) : ode::Scalar(in[0]);
-            return std::vector<Value>{ode::solve(field, ode::Tsit5(), 0, end, Tree<Value>(in[0]), options).y1.leaf()};
+            return std::vector<Value>{ode::solve(field, solver, 0, end, Tree<Value>(in[0]), options).y1.leaf()};
           },
           std::vector<ValueType>{{DType::F64, {}}});
       ADD_FAILURE() << "no error: " << part;
@@ -140,6 +140,13 @@ TEST_P(ContinuousAdjoint, RefusesWhatItCannotDo) {
   expect_error("needs output at known times", [](Options& o) { o.saveat = SaveAt::every_step(); });
   expect_error(
       "needs t0 and t1 as numbers", [](Options&) {}, false);
+  expect_error(
+      "a solver with an error estimate",
+      [](Options& o) {
+        o.controller = ode::ConstantStep();
+        o.dt0 = 0.1;
+      },
+      true, ode::RK4());
 }
 
 INSTANTIATE_TEST_SUITE_P(
