@@ -25,10 +25,21 @@ build_preset() {  # PRESET [-DOPTION=VALUE...] [TARGET...]
   for argument in "$@"; do
     if [[ $argument == -D* ]]; then options+=("$argument"); else targets+=("$argument"); fi
   done
-  say "build: $preset"
   cmake --preset "$preset" "${options[@]}" >".cache/dev/configure-$preset.log" 2>&1 ||
     { tail -n 20 ".cache/dev/configure-$preset.log" >&2; fail "cmake --preset $preset failed"; }
-  ninja -C "build/$preset" --quiet "${targets[@]}"
+  local steps cores
+  steps=$(ninja -C "build/$preset" -n "${targets[@]}" | sed -nE '$s/^\[[0-9]+\/([0-9]+)\].*/\1/p')
+  cores=$(nproc)
+  # 2.5 s of a core each, without a compiler cache.
+  if [ "${steps:-0}" -gt 40 ]; then
+    say "build: $preset, $steps steps; at most $((steps / 24 / cores + 1)) minutes or so on $cores cores"
+  else
+    say "build: $preset"
+  fi
+  # One line that counts, where there is a terminal.
+  local quiet=(--quiet)
+  [ -t 1 ] && quiet=()
+  ninja -C "build/$preset" "${quiet[@]}" "${targets[@]}"
 }
 
 # remembered PART: whether PART passed on exactly this tree; then what it printed at its end is printed again.

@@ -31,7 +31,8 @@ setup_packages() {  # GROUP
     command -v sudo >/dev/null || fail "these Debian packages are missing, and installing needs root or sudo: $missing"
     as_root=(sudo)
   fi
-  say "missing Debian packages: $missing"
+  say "missing Debian packages:"
+  fold -s -w 74 <<<"$missing" | sed 's/^/[dev]   /'
   say "downloading the package lists first, about 10 MB"
   "${as_root[@]}" apt-get update -q >.cache/dev/apt.log 2>&1 || apt_failed
   # --assume-no stops after the sizes were printed, with status 1.
@@ -52,8 +53,11 @@ setup_venv() {
   local stamp
   stamp=$(sha256sum <requirements.txt)
   [ "$(cat .venv/hotloop-stamp 2>/dev/null)" = "$stamp" ] && return
-  say "installing Python packages into .venv (of PyPI):"
-  sed -nE 's/^([a-z0-9_-]+==[0-9a-z.]+) *# ([0-9]+ MB.*)/[dev]   \1, \2/p' requirements.txt
+  # What each is for: requirements.txt.
+  local count megabytes
+  read -r count megabytes < <(sed -nE 's/^[A-Za-z0-9_-]+==[^ ]+ *# ([0-9]+) MB.*/\1/p' requirements.txt |
+    awk '{ sum += $1 } END { print NR, sum }')
+  say "installing $count Python packages of PyPI into .venv, $megabytes MB to download at most"
   # The system's own python3 if there is one: that is the one python3-venv belongs to.
   local python=/usr/bin/python3
   [ -x "$python" ] || python=python3
