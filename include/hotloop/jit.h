@@ -31,11 +31,11 @@ struct CompileOptions {
   std::string dot_precision = "f32";
   // For each input, the axis that holds the batch, or -1. When given, a call may bring fewer rows than the graph was traced for:
   // every batch axis then has that many, and extent() gives their number.
-  std::vector<int> batch_axes;
+  std::vector<int> batch_axes = {};
   // Inputs, by number, that a call may consume: an output of the same type is computed into such an input's memory where the schedule
   // shows that nothing reads an element of the input after that element was written (explain() says for which), see run_donating().
-  std::vector<int> donated;
-  std::vector<std::string> disabled_passes;  // names of optional passes, or "all"
+  std::vector<int> donated = {};
+  std::vector<std::string> disabled_passes = {};  // names of optional passes, or "all"
   bool keep_source = false;
 };
 

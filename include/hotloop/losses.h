@@ -13,9 +13,9 @@ namespace hotloop::losses {
 
 // What the elements of a loss are weighted with; undefined members weigh nothing.
 struct Weights {
-  Value samples;  // (B), the loss' dtype, >= 0: of each sample (a row of the batch)
-  Value classes;  // (C), the loss' dtype, >= 0: of each class of the target, for losses over classes
-  Value lengths;  // i32 (B): elements (B, T, ...) beyond a row's steps do not count
+  Value samples = {};  // (B), the loss' dtype, >= 0: of each sample (a row of the batch)
+  Value classes = {};  // (C), the loss' dtype, >= 0: of each class of the target, for losses over classes
+  Value lengths = {};  // i32 (B): elements (B, T, ...) beyond a row's steps do not count
 };
 
 // A loss held by value. Any function (prediction, target) -> scalar of the prediction's float dtype is one; a mean over elements,

@@ -243,7 +243,7 @@ struct ConstantStep : Controller {
 
 struct PIDOptions {
   double pcoeff = 0, icoeff = 1, dcoeff = 0;  // I control; PI: 0.4, 0.3, 0; PID: e.g. 0.2, 0.3, 0.1 (Soederlind 2003)
-  std::optional<double> dtmin, dtmax;
+  std::optional<double> dtmin = {}, dtmax = {};
   bool force_dtmin = true;  // take steps of dtmin rather than stop with StepTooSmall
   double factormin = 0.2, factormax = 10, safety = 0.9;
 };
@@ -329,9 +329,9 @@ struct Gauss : Adjoint {
 // Where the solution is wanted. Rows of the output come in the order of the fields.
 struct SaveAt {
   bool t0 = false;
-  Value ts_value;          // times computed by the program, (n,)
-  std::vector<double> ts;  // or known
-  bool steps = false;      // after each accepted step: max_steps rows, those beyond the last are inf
+  Value ts_value = {};          // times computed by the program, (n,)
+  std::vector<double> ts = {};  // or known
+  bool steps = false;           // after each accepted step: max_steps rows, those beyond the last are inf
   bool t1 = false;
   bool dense = false;  // Solution::evaluate
 

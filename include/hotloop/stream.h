@@ -22,9 +22,9 @@
 namespace hotloop {
 
 struct StreamOptions {
-  std::int64_t batch = 1;  // number of sequences that advance together
-  Tree<Array> buffers;     // the model's, such as running means; its fresh ones when empty
-  CompileOptions compile;
+  std::int64_t batch = 1;    // number of sequences that advance together
+  Tree<Array> buffers = {};  // the model's, such as running means; its fresh ones when empty
+  CompileOptions compile = {};
 };
 
 class Stream {

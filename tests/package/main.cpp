@@ -5,11 +5,19 @@
 #include <cstdio>
 #include <vector>
 
+// Options given in part, by a project with all warnings on.
+const hotloop::CompileOptions compile_options{.threads = 1};
+const hotloop::StreamOptions stream_options{.batch = 2};
+const hotloop::losses::Weights weights{.lengths = {}};
+const hotloop::ode::PIDOptions pid{.pcoeff = 0.3};
+const hotloop::ode::SaveAt save_at{.t1 = true};
+const hotloop::train::StepOptions step_options{.key = true};
+
 int main() {
   const hotloop::TracedFunction loss = [](std::span<const hotloop::Value> x) {
     return std::vector<hotloop::Value>{hotloop::sum(hotloop::square(hotloop::tanh(x[0])))};
   };
-  const hotloop::Jit gradient = hotloop::jit(hotloop::value_and_grad(loss, {0}));
+  const hotloop::Jit gradient = hotloop::jit(hotloop::value_and_grad(loss, {0}), compile_options);
   const std::vector<double> x = {-1.0, 0.0, 0.5, 2.0};
   const std::vector<hotloop::Array> out = gradient({hotloop::Array::from(x, {4})});
   double value = 0;
