@@ -23,14 +23,14 @@ namespace hotloop {
 
 struct StreamOptions {
   std::int64_t batch = 1;    // number of sequences that advance together
-  Tree<Array> buffers = {};  // the model's, such as running means; its fresh ones when empty
+  Tree<Array> buffers = {};  // the model's, such as running means, that training gave with the parameters
   CompileOptions compile = {};
 };
 
 class Stream {
  public:
   // The parameters' dtype is that of x, y and the state. Later changes of the parameters' memory do not reach the stream. UserError
-  // if the model does not take (batch, 1, features).
+  // if the model does not take (batch, 1, features), or has buffers that are not given.
   Stream(const nn::Layer& model, const Tree<Array>& params, std::int64_t features, const StreamOptions& options = {});
 
   Tree<Array> initial_state() const;

@@ -39,14 +39,15 @@ def export_c(model, params, features, *, name="model", target="host", batch=1, b
     """One step of the model over time for C, as an object file and as C11 source: no library, no allocation, no lock. What `hotloop export` does.
 
     features: of a step's input, x (batch, features). name: prefix of every name in the files, a C identifier.
+    buffers: of a model that has them (running means of BatchNorm): run.buffers, which belong to run.params.
     target: whose instructions and rounding: "host" (the level of this machine), "x86-64-v2" (no fused multiply-add), "x86-64-v3",
         "x86-64-v4", or several of them with commas between: the object then takes the highest that its processor runs. Or "aarch64", for
         C alone.
 
     In C: NAME_voice holds a stream's state; NAME_init(&voice, NULL), NAME_step(&voice, x, y), NAME_reset(&voice); NAME_prepare and
     NAME_set_weights for other weights. The object, and the source compiled with -O3 -ffp-contract=off -fno-math-errno for the target's
-    instructions, give the bits of model.bind(params).step on that target. UserError for a name that is none, for unknown targets, and
-    for a model that needs the whole sequence.
+    instructions, give the bits of model.bind(params).step on that target. UserError for a name that is none, for unknown targets, for
+    buffers that are missing, and for a model that needs the whole sequence.
     """
     if not isinstance(model, nn.Module):
         raise _core.UserError(f"[export] the model must be a layer of hl.nn. Received: {kind_of(model)}. Try: hl.nn.Recurrent for a cell.")

@@ -8,13 +8,18 @@ from hotloop import _core
 from hotloop._names import kind_of
 
 
-def save(path, params, metadata=None):
+def save(path, params, metadata=None, *, buffers=None):
     """Writes a tree of arrays as a safetensors file. Names are the keys on the way, joined by dots: for a model's parameters those of
-    PyTorch's state_dict. metadata: a dict of texts. The file is renamed into place when it is whole."""
+    PyTorch's state_dict. metadata: a dict of texts. The file is renamed into place when it is whole.
+
+    buffers: of a model that has them (running means of BatchNorm): run.buffers. They stand beside the parameters, as in a state_dict;
+        load(path, like=..., buffers=...) gives both.
+    """
     if not isinstance(path, (str, os.PathLike)):
         raise _core.UserError(f"[save] the path comes before the tree of arrays. Received: {kind_of(path)}. Try: hl.save(path, params).")
     named = {}
     _collect(params, "", named)
+    _collect({} if buffers is None else buffers, "", named)
     _core.save_safetensors(os.fspath(path), named, dict(metadata or {}))
 
 
@@ -29,13 +34,16 @@ def _collect(tree, prefix, named):
         _collect(child, f"{prefix}.{key}" if prefix else str(key), named)
 
 
-def load(path, like=None, *, with_metadata=False):
+def load(path, like=None, *, buffers=None, with_metadata=False):
     """The arrays of a safetensors file as nested dicts: "a.b" is child b of child a.
 
     path: of the file, or a dict of arrays by name, such as module.state_dict() of PyTorch, which are copied.
     like: a tree whose structure, shapes and dtypes the file must have; then the result has that structure. UserError naming every
     array that is missing, left over or of another type.
+    buffers: a tree as `like`, of the model's buffers: load(path, like=model.init(), buffers=model.init_buffers()) gives (params, buffers).
     """
+    if buffers is not None and like is None:
+        raise _core.UserError("[load] buffers are told from parameters by the names of both. Received: no `like`. Try: like=model.init(), buffers=model.init_buffers().")
     if isinstance(path, Mapping):
         named, metadata, source = {str(n): _core.copy(_core.asarray(a, str(n))) for n, a in path.items()}, {}, "the dict"
     else:
@@ -53,13 +61,20 @@ def load(path, like=None, *, with_metadata=False):
     else:
         wanted = {}
         _collect(like, "", wanted)
+        num_params = len(wanted)
+        _collect({} if buffers is None else buffers, "", wanted)
         problems = [f"{n} is missing" for n in wanted if n not in named] + [f"{n} is left over" for n in named if n not in wanted]
         for n, array in wanted.items():
             if n in named and (tuple(named[n].shape) != tuple(array.shape) or named[n].dtype != array.dtype):
                 problems.append(f"{n} is {named[n].dtype}{named[n].shape}, wanted {array.dtype}{tuple(array.shape)}")
         if problems:
-            raise _core.UserError(f"[load] {source} must have the arrays of `like`. Received: {'; '.join(problems)}.")
-        tree = _core.tree_flatten(like)[1].unflatten([named[n] for n in wanted])
+            rest_may_be_buffers = buffers is None and all(p.endswith("is left over") for p in problems)
+            meant = " Try: buffers=model.init_buffers(), if they are the model's." if rest_may_be_buffers else ""
+            raise _core.UserError(f"[load] {source} must have the arrays of `like`. Received: {'; '.join(problems)}.{meant}")
+        arrays = [named[n] for n in wanted]
+        tree = _core.tree_flatten(like)[1].unflatten(arrays[:num_params])
+        if buffers is not None:
+            tree = (tree, _core.tree_flatten(buffers)[1].unflatten(arrays[num_params:]))
     return (tree, metadata) if with_metadata else tree
 
 

@@ -108,3 +108,17 @@ def test_errors():
         hl.export_c(model, model.init(0), 3, target="avx1024")
     with pytest.raises(hl.UserError, match="must be a layer of hl.nn"):
         hl.export_c(lambda x: x, {}, 3)
+
+
+def test_running_means_are_not_fresh_ones_without_a_word():
+    model = hl.nn.Sequential(hl.nn.LSTM(3, 4), hl.nn.BatchNorm(4))
+    missing = r"buffers must be the model's own, 1.running_mean = f32\[4\]. Received: no 1.running_mean. Try: buffers = run.buffers"
+    with pytest.raises(hl.UserError, match=missing):
+        hl.export_c(model, model.init(0), 3)
+    with pytest.raises(hl.UserError, match=missing):
+        model.bind(model.init(0)).step(None, np.zeros((1, 3), np.float32))
+    with pytest.raises(hl.UserError, match="Try: buffers = run.buffers"):
+        model(model.init(0), np.zeros((1, 2, 3), np.float32))
+    other = hl.tree.map(lambda a: np.asarray(a) + np.asarray(1, a.dtype), model.init_buffers())
+    fresh, moved = (hl.export_c(model, model.init(0), 3, buffers=b).source for b in (model.init_buffers(), other))
+    assert fresh != moved

@@ -379,3 +379,17 @@ def test_a_loss_is_a_metric_too():
     run = hl.fit(model, (x[:40], y[:40]), validation=(x[40:], y[40:]), metric=hl.losses.Huber(), epochs=1, batch_size=20)
     expected = hl.losses.Huber()(model.apply(run.params, x[40:]), y[40:])
     np.testing.assert_allclose(run.history[0].validation, expected, rtol=1e-5)
+def test_files_of_running_means(tmp_path, data):
+    m = hl.nn.Sequential(hl.nn.GRU(2, 3), hl.nn.BatchNorm(3), hl.nn.Last(), hl.nn.Linear(3, 1))
+    run = hl.fit(m, data, epochs=1)
+    path = tmp_path / "model.safetensors"
+    hl.save(path, run.params, buffers=run.buffers)
+    params, buffers = hl.load(path, like=m.init(), buffers=m.init_buffers())
+    assert same(params, run.params) and same(buffers, run.buffers)
+    assert same(hl.load(path)["1"], run.params["1"] | run.buffers["1"])
+    with pytest.raises(hl.UserError, match=r"1.running_mean is left over.*Try: buffers=model.init_buffers\(\)"):
+        hl.load(path, like=m.init())
+    with pytest.raises(hl.UserError, match="Received: no `like`"):
+        hl.load(path, buffers=m.init_buffers())
+
+

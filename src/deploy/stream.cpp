@@ -32,16 +32,27 @@ Tree<Array> traced_initial_state(const nn::Layer& model, std::int64_t batch, DTy
   return state.unflatten(compile(graph, options)(std::span<const Array>{}));
 }
 
+// `what` (params or buffers) must have each leaf of `wanted`, of its type.
+void check_leaves(const std::string& what, const Tree<Array>& given, const Tree<Array>& wanted,
+                  const std::string& remedy) {
+  const std::vector<std::string> names = given.names();
+  wanted.for_each([&](const std::string& name, const Array& leaf) {
+    const bool there = std::ranges::find(names, name) != names.end();
+    if (there && given[name].type() == leaf.type()) return;
+    throw UserError("stream", what + " must be the model's own, " + name + " = " + leaf.type().str(),
+                    there ? given[name].type().str() : "no " + name, remedy);
+  });
+}
+
 // After an error: whether it was the parameters, those of another model, rather than the input.
 void check_params(const nn::Layer& model, const Tree<Array>& params, DType dtype) {
-  const std::vector<std::string> names = params.names();
-  model.init(0, dtype).for_each([&](const std::string& name, const Array& leaf) {
-    const bool there = std::ranges::find(names, name) != names.end();
-    if (there && params[name].type() == leaf.type()) return;
-    throw UserError("stream", "params must be the model's own, " + name + " = " + leaf.type().str(),
-                    there ? params[name].type().str() : "no " + name,
-                    "those that model.init(seed) gave, or that it was trained with");
-  });
+  check_leaves("params", params, model.init(0, dtype), "those that model.init(seed) gave, or that it was trained with");
+}
+
+// Fresh buffers in place of those that are missing would be wrong numbers without a word.
+void check_buffers(const nn::Layer& model, const Tree<Array>& buffers, DType dtype) {
+  check_leaves("buffers", buffers, model.init_buffers(dtype),
+               "buffers = run.buffers, which training gave with the parameters, or the model's init_buffers()");
 }
 
 // Whether a loop over the steps runs from the last to the first. (A loop inside a cell is that cell's own affair.)
@@ -61,7 +72,8 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
     throw UserError("stream", "features and batch must be positive",
                     std::to_string(features) + " features, batch " + std::to_string(batch));
   const DType dtype = dtype_of_params(params);
-  const Tree<Array> buffers = options.buffers.empty() ? model.init_buffers(dtype) : options.buffers;
+  const Tree<Array>& buffers = options.buffers;
+  check_buffers(model, buffers, dtype);
   StreamStep step;
   step.initial_state = traced_initial_state(model, batch, dtype);
   for (const Tree<Array>* tree : {&params, &buffers})

@@ -42,7 +42,8 @@ inline Array expect_the_same_bits(const nn::Layer& model, const Tree<Array>& par
   if (steps == Steps::None) return got;
   const bool one = steps == Steps::OfTheFirstRow;
   const Array rows = one ? row_of(x, 0) : x;
-  const Stream stream(model, params, x.shape()[2], {.batch = rows.shape()[0], .compile = options});
+  const Stream stream(model, params, x.shape()[2],
+                      {.batch = rows.shape()[0], .buffers = model.init_buffers(x.dtype()), .compile = options});
   expect_steps_of(one ? row_of(got, 0) : got, stream, rows);
   return got;
 }

@@ -40,7 +40,9 @@ void check(std::uint64_t seed) {
 template <class T> void check_export(const RandomNetwork& n, std::uint64_t seed) {
   const std::string best = runnable_targets().back();
   const std::string level = level_of(best);
-  const ExportedC files = export_c(n.model, n.params, n.features, {.name = "net", .target = level});
+  const ExportedC files =
+      export_c(n.model, n.params, n.features,
+               {.name = "net", .target = level, .stream = {.buffers = n.model.init_buffers(n.dtype)}});
   CompileOptions options;
   options.target = best;
   const Array all = row_of(whole(n.model, n.params, n.x, options), 0), x = row_of(n.x, 0);

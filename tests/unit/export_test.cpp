@@ -24,8 +24,9 @@ template <class T> void expect_the_streams_bits(const nn::Layer& model, std::int
                                                 const std::string& target = "host") {
   const Tree<Array> params = model.init(7, dtype_of<T>()), others = model.init(8, dtype_of<T>());
   const Tree<Array> buffers = model.init_buffers(dtype_of<T>());
-  const ExportedC files = export_c(model, params, features, {.name = "net", .target = target});
   StreamOptions options;
+  options.buffers = buffers;
+  const ExportedC files = export_c(model, params, features, {.name = "net", .target = target, .stream = options});
   options.compile.target = target_of(files.targets.front());
   const Stream stream(model, params, features, options), other(model, others, features, options);
   for (const bool from_object : {false, true}) {

@@ -80,6 +80,27 @@ TEST(Stream, ParametersOfAnotherModelAreNamed) {
   EXPECT_EQ(message(model), "accepted");
 }
 
+// Fresh running means in place of the trained ones would be other numbers without a word.
+TEST(Stream, BuffersMustBeGiven) {
+  const nn::Sequential model(nn::LSTM(1, 4), nn::BatchNorm(4));
+  const Tree<Array> params = model.init(0);
+  const auto message = [&](const Tree<Array>& buffers) -> std::string {
+    try {
+      (void)stream_step(model, params, 1, {.buffers = buffers});
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(
+      message({}),
+      "[stream] buffers must be the model's own, 1.running_mean = f32[4]. Received: no 1.running_mean. Try: buffers = "
+      "run.buffers, which training gave with the parameters, or the model's init_buffers().");
+  EXPECT_NE(message(nn::Sequential(nn::LSTM(1, 4), nn::BatchNorm(3)).init_buffers()).find("Received: f32[3]"),
+            std::string::npos);
+  EXPECT_EQ(message(model.init_buffers()), "accepted");
+}
+
 // Bound weights of several panels lie in the order in which the target's dots read them.
 TEST(Stream, IsTheWholeSequenceOnEveryTarget) {
   constexpr std::int64_t wide = 48;

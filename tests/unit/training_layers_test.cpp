@@ -140,8 +140,8 @@ TEST(BatchNorm, NeedsItsBuffers) {
       message_of([&] {
         apply_with(layer, layer.init(0, DType::F64), random(1, {3, 2}), {});
       }),
-      "[batch_norm] the running mean and variance must be given. Received: none. Try: the model's init_buffers(), or "
-      "a checkpoint's, in StepOptions::buffers.");
+      "[batch_norm] the running mean and variance must be given. Received: none. Try: buffers = run.buffers, which "
+      "training gave with the parameters, or the model's init_buffers().");
 }
 
 TEST(Lengths, PoolingAndLastLeaveTheRestOut) {

@@ -33,7 +33,7 @@ class BatchNormModule : public Module {
                       "make the layer with as many features as the last axis has");
     if (!context.buffers.has("running_mean") || !context.buffers.has("running_var"))
       throw UserError("batch_norm", "the running mean and variance must be given", "none",
-                      "the model's init_buffers(), or a checkpoint's, in StepOptions::buffers");
+                      "buffers = run.buffers, which training gave with the parameters, or the model's init_buffers()");
     const Value running_mean = context.buffers["running_mean"], running_var = context.buffers["running_var"];
     if (!context.is_training())
       return (x - repeated(running_mean, x)) * repeated(rsqrt(running_var + options_.epsilon) * weight, x) +
