@@ -28,8 +28,9 @@ namespace hotloop::train {
 struct EpochRecord {
   std::int64_t epoch = 0;  // from 1
   double train_loss = 0;   // mean over the epoch's samples, each under the parameters of its step
-  double validation = 0;   // the metric, under the parameters at the end of the epoch
-  double seconds = 0;      // steps and validation
+  // The metric, under the parameters at the end of the epoch; NaN without a validation.
+  double validation = std::numeric_limits<double>::quiet_NaN();
+  double seconds = 0;  // steps and validation
 };
 
 // Where a training stands between two steps.

@@ -57,6 +57,8 @@ struct FitOptions {
   nn::Init init = nn::Init::Torch;
   bool shuffle = true;
   Metric metric = metrics::MAE();  // of the validation; the best epoch is kept
+  // False: the validation samples are not looked at, the metric is NaN, and the last epoch is kept.
+  bool validate = true;
   EarlyStopping early_stopping = {};
   Array class_weights = {};         // (C), f32 or f64, of a loss over classes
   std::int64_t steps_per_call = 1;  // whole batches that one call of the compiled program takes; same results for any

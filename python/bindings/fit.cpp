@@ -93,6 +93,7 @@ nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::
   options.init = init_of(settings["init"]);
   options.generator = nn::generator_from_name(nb::cast<std::string>(settings["generator"]));
   options.shuffle = nb::cast<bool>(settings["shuffle"]);
+  options.validate = nb::cast<bool>(settings["validate"]);
   options.steps_per_call = integer("steps_per_call");
   options.early_stopping = {integer("patience"), nb::cast<double>(settings["min_delta"])};
   options.checkpoint.folder = nb::cast<std::string>(settings["folder"]);

@@ -1,9 +1,11 @@
 """hl.fit: the training loop of the engine. The whole step, forward, backward and optimiser, is one compiled program."""
 
 import contextlib
+import math
 import os
 import sys
 import typing
+import warnings
 
 import numpy
 
@@ -13,7 +15,7 @@ from hotloop.data import Samples
 
 
 class EpochRecord(typing.NamedTuple):
-    """One epoch: mean training loss, validation metric, seconds."""
+    """One epoch: mean training loss, validation metric (NaN without a validation), seconds."""
 
     epoch: int
     train_loss: float
@@ -52,8 +54,8 @@ class Checkpoints(typing.NamedTuple):
 
 
 class Run:
-    """What a fit gives: params (of the best epoch), buffers, history, best_epoch, best_validation, status, message, times, and
-    state, from which fit(resume=...) goes on. Copies and pickles hold all of it."""
+    """What a fit gives: params (of the best epoch, of the last one without a validation), buffers, history, best_epoch, best_validation,
+    status, message, times, and state, from which fit(resume=...) goes on. Copies and pickles hold all of it."""
 
     def __init__(self, result, model, metric):
         self.model, self._metric = model, metric
@@ -66,7 +68,7 @@ class Run:
 
     def explain(self):
         """What was compiled, for the training step and for the validation: kernels, loops, passes, bytes, flops, times."""
-        return "training step\n{}\n\nvalidation\n{}".format(*self._explanations)
+        return "training step\n{}\n\nvalidation\n{}".format(self._explanations[0], self._explanations[1] or "none")
 
     def predict(self, x, *, lengths=None, batch_size=256):
         """The model's output with the best parameters. x: an array, a Dataset such as samples.test, or a dict with x and lengths."""
@@ -78,7 +80,10 @@ class Run:
         return evaluate(self.model, self.params, data, metric=metric, buffers=self.buffers, batch_size=batch_size)
 
     def __repr__(self):
-        text = f"Run({self.status}, best epoch {self.best_epoch} of {len(self.history)}: {self.best_validation:.6g})"
+        kept = f"best epoch {self.best_epoch} of {len(self.history)}: {self.best_validation:.6g}"
+        if self.best_epoch and math.isnan(self.best_validation):
+            kept = f"{len(self.history)} epochs without a validation"
+        text = f"Run({self.status}, {kept})"
         return f"{text}: {self.message}" if self.status == "non_finite_loss" else text
 
 
@@ -160,7 +165,7 @@ def _samples(data, what, dtype, where="fit"):
 def _meant(what, data):
     """What may stand in place of data of no known form."""
     if what == "validation" and isinstance(data, int):
-        return "a fraction such as 0.2, or (x, y)"
+        return "a fraction such as 0.2, (x, y), or 0 to train on all samples"
     return "(x, y) of whole arrays, of which batches are made"
 
 
@@ -214,7 +219,8 @@ def fit(
 
     data: (x, y), or a dict that may also have lengths (samples,) and sample_weights (samples,). Samples lie along axis 0; float
         arrays are cast to `dtype`, integers stay (classes, indices). Or hl.data.Samples, which brings its validation part, or a Dataset.
-    validation: data of the same form, or the fraction of the last samples that is held out; 0.1 of them by default.
+    validation: data of the same form, or the fraction of the last samples that is held out; 0.1 of them by default. 0 or False: none is
+        held out, all samples train, and the parameters of the last epoch are kept.
     loss: of hl.losses, or a function (prediction, target) -> scalar; MSE by default. optimizer: Adam(1e-3) by default.
     metric: of hl.metrics, of the validation. Or a loss: one of hl.losses, or a function (prediction, target) -> scalar, whose mean over
         samples, each alone, is shown; smaller is better. By default MAE, for losses of classes the loss itself.
@@ -229,7 +235,7 @@ def fit(
     steps_per_call: training steps that one call of the program takes; same results for any.
     dot_precision: "bfloat16" trains with the factors of float32 dots rounded, see hl.jit; parameters and optimiser stay float32.
 
-    A loss that is not finite ends the run: status and message say which tensor was the first. Ctrl-C ends it in the middle
+    A loss that is not finite ends the run with a warning: status and message say which tensor was the first. Ctrl-C ends it in the middle
     of a step with KeyboardInterrupt; with checkpoints, the state before that step is on the disk.
 
     Raises UserError, a ValueError: before the first step for data, training labels and settings that do not fit, or a `resume` of another run; later for validation
@@ -246,8 +252,11 @@ def fit(
         validation = data.validation if validation is None else validation
         data = data.train
     validation = 0.1 if validation is None else validation
+    validate = not (isinstance(validation, (bool, int, float)) and validation == 0)
     training = _samples(data, "data", dtype)
-    if isinstance(validation, float):
+    if not validate:
+        held = training
+    elif isinstance(validation, float):
         training, held = _split(training, validation)
     else:
         held = _samples(validation, "validation", dtype)
@@ -258,7 +267,7 @@ def fit(
     if not isinstance(saved, Checkpoints):
         raise _core.UserError(f"[fit] checkpoints must be a folder or a hl.Checkpoints. Received: {checkpoints!r}. Try: hl.Checkpoints(folder, keep=3).")
     settings = {
-        "batch_size": batch_size, "epochs": epochs, "seed": seed, "init": init, "generator": generator, "shuffle": bool(shuffle), "steps_per_call": steps_per_call,
+        "batch_size": batch_size, "epochs": epochs, "seed": seed, "init": init, "generator": generator, "shuffle": bool(shuffle), "validate": validate, "steps_per_call": steps_per_call,
         "patience": stopping.patience, "min_delta": float(stopping.min_delta), "folder": os.fspath(saved.folder),
         "every_epochs": saved.every_epochs, "every_steps": saved.every_steps, "keep": saved.keep,
     }  # fmt: skip
@@ -271,7 +280,7 @@ def fit(
     given = (callbacks,) if callable(callbacks) else callbacks
     if not isinstance(given, (tuple, list)) or not all(callable(function) for function in given):
         raise _core.UserError(f"[fit] callbacks must be a function of a Progress, or several. Received: {callbacks!r}. Try: lambda progress: print(progress.step).")
-    shown = _Bar(metric) if (sys.stderr.isatty() if progress is None else progress) else None
+    shown = _Bar(metric if validate else None) if (sys.stderr.isatty() if progress is None else progress) else None
     told = [*([shown] if shown else []), *given]
 
     def callback(values):
@@ -297,22 +306,37 @@ def fit(
         resume,
         callback if told else None,
     )
-    return Run(result, model, metric)
+    run = Run(result, model, metric)
+    if run.status == "non_finite_loss":
+        warnings.warn(f"[fit] {run.message}{_not_finite(training)}", stacklevel=3)  # of the caller: checked_call stands between
+    return run
+
+
+def _not_finite(parts):
+    """Which samples of arrays are not finite, as the end of a message."""
+    text = ""
+    for name in ("x", "y") if isinstance(parts, dict) else ():
+        values = numpy.asarray(parts[name])
+        wrong = numpy.flatnonzero(~numpy.isfinite(values).reshape(len(values), -1).all(axis=1))
+        if len(wrong):
+            text += f" {name} is not finite in {len(wrong)} of {len(values)} training samples, first in sample {wrong[0]}."
+    return text
 
 
 class _Bar:
     """Progress on standard error."""
 
     def __init__(self, metric):
-        self._metric = metric._metric.name
+        self._metric = metric and metric._metric.name  # None without a validation
         self._rewrites = sys.stderr.isatty()
         self._last = 0.0
 
     def __call__(self, at):
         if at.epoch_done:
             r = at.record
-            line = f"epoch {r.epoch}/{at.num_epochs}  loss {r.train_loss:.6g}  {self._metric} {r.validation:.6g}  {r.seconds:.2f} s"
-            print(("\r" if self._rewrites else "") + line + (" *" if at.best else "  "), file=sys.stderr, flush=True)
+            validation = f"{self._metric} {r.validation:.6g}  " if self._metric else ""
+            line = f"epoch {r.epoch}/{at.num_epochs}  loss {r.train_loss:.6g}  {validation}{r.seconds:.2f} s"
+            print(("\r" if self._rewrites else "") + line + (" *" if at.best and self._metric else "  "), file=sys.stderr, flush=True)
         elif self._rewrites and at.elapsed_s - self._last > 0.1:
             self._last = at.elapsed_s
             print(f"\repoch {at.epoch}/{at.num_epochs}  step {at.step}/{at.num_steps} ", end="", file=sys.stderr, flush=True)

@@ -234,8 +234,40 @@ def test_a_loss_that_is_not_finite_is_an_outcome(data):
     x, y = data
     x = x.copy()
     x[5, 2, 1] = np.inf
-    run = hl.fit(model(), (x, y), epochs=2, progress=False)
-    assert run.status == "non_finite_loss" and "not finite" in run.message
+    with pytest.warns(UserWarning, match=r"the inputs of the batch.*Try: fill what is missing in the data.*x is not finite in 1 of \d+ training samples, first in sample 5") as told:
+        run = hl.fit(model(), (x, y), epochs=2, progress=False)
+    assert run.status == "non_finite_loss" and "not finite" in run.message and told[0].filename == __file__
+
+
+def test_no_validation(data, tmp_path):
+    x, y = data
+    settings = {"epochs": 4, "optimizer": hl.optim.Adam(1e-2), "batch_size": 16, "progress": False}
+    all_rows = hl.fit(model(), data, validation=0, **settings)
+    assert same(all_rows.params, hl.fit(model(), data, validation=False, **settings).params)
+    assert all_rows.best_epoch == 4 and np.isnan([r.validation for r in all_rows.history]).all() and np.isnan(all_rows.best_validation)
+    assert repr(all_rows) == "Run(finished, 4 epochs without a validation)" and all_rows.explain().endswith("validation\nnone")
+    # All rows train, and the last epoch is kept: what a run gives whose last epoch is its best on other rows.
+    last = []
+    hl.fit(model(), data, validation=(x[:5], y[:5]), callbacks=lambda at: last.append(at.params) if at.epoch_done else None, **settings)
+    assert same(all_rows.params, last[-1])
+    with pytest.raises(hl.UserError, match="decided by a validation needs one. Received: early_stopping without"):
+        hl.fit(model(), data, validation=0, early_stopping=hl.EarlyStopping(2), **settings)
+    with pytest.raises(hl.UserError, match="Received: an optimizer that follows it, without"):
+        hl.fit(model(), data, validation=0, **settings | {"optimizer": hl.optim.Adam(hl.optim.Schedule(1e-2, hl.optim.Plateau()))})
+    with pytest.raises(hl.UserError, match=r"Received: a bool. Try: a fraction such as 0.2, \(x, y\), or 0 to train on all samples"):
+        hl.fit(model(), data, validation=True, **settings)
+    hl.fit(model(), data, validation=0, checkpoints=tmp_path, **settings | {"epochs": 2})
+    assert same(hl.fit(model(), data, validation=0, resume=tmp_path, **settings).params, all_rows.params)
+
+
+def test_no_validation_shows_none(data, capsys):
+    hl.fit(model(), data, validation=0, epochs=1, progress=True)
+    assert "mae" not in capsys.readouterr().err
+
+
+def test_weights_that_are_all_zero(data):
+    with pytest.raises(hl.UserError, match="a sample must have a weight above 0. Received: 0 for all 96. Try: 1"):
+        hl.fit(model(), {"x": data[0], "y": data[1], "sample_weights": np.zeros(len(data[0]), np.float32)}, progress=False)
 
 
 @pytest.mark.parametrize("change, message", [
@@ -361,6 +393,20 @@ def test_files(tmp_path):
         hl.load(path, like=hl.nn.Sequential(hl.nn.LSTM(2, 4), hl.nn.Last(), hl.nn.Linear(4, 1)).init(0) | {"3": {"b": p["2"]["bias"]}})
 
 
+def test_files_of_running_means(tmp_path, data):
+    m = hl.nn.Sequential(hl.nn.GRU(2, 3), hl.nn.BatchNorm(3), hl.nn.Last(), hl.nn.Linear(3, 1))
+    run = hl.fit(m, data, epochs=1)
+    path = tmp_path / "model.safetensors"
+    hl.save(path, run.params, buffers=run.buffers)
+    params, buffers = hl.load(path, like=m.init(), buffers=m.init_buffers())
+    assert same(params, run.params) and same(buffers, run.buffers)
+    assert same(hl.load(path)["1"], run.params["1"] | run.buffers["1"])
+    with pytest.raises(hl.UserError, match=r"1.running_mean is left over.*Try: buffers=model.init_buffers\(\)"):
+        hl.load(path, like=m.init())
+    with pytest.raises(hl.UserError, match="Received: no `like`"):
+        hl.load(path, buffers=m.init_buffers())
+
+
 def test_devices():
     (cpu,) = hl.devices()
     assert cpu["kind"] == "cpu" and cpu["cores"] >= 1
@@ -379,17 +425,3 @@ def test_a_loss_is_a_metric_too():
     run = hl.fit(model, (x[:40], y[:40]), validation=(x[40:], y[40:]), metric=hl.losses.Huber(), epochs=1, batch_size=20)
     expected = hl.losses.Huber()(model.apply(run.params, x[40:]), y[40:])
     np.testing.assert_allclose(run.history[0].validation, expected, rtol=1e-5)
-def test_files_of_running_means(tmp_path, data):
-    m = hl.nn.Sequential(hl.nn.GRU(2, 3), hl.nn.BatchNorm(3), hl.nn.Last(), hl.nn.Linear(3, 1))
-    run = hl.fit(m, data, epochs=1)
-    path = tmp_path / "model.safetensors"
-    hl.save(path, run.params, buffers=run.buffers)
-    params, buffers = hl.load(path, like=m.init(), buffers=m.init_buffers())
-    assert same(params, run.params) and same(buffers, run.buffers)
-    assert same(hl.load(path)["1"], run.params["1"] | run.buffers["1"])
-    with pytest.raises(hl.UserError, match=r"1.running_mean is left over.*Try: buffers=model.init_buffers\(\)"):
-        hl.load(path, like=m.init())
-    with pytest.raises(hl.UserError, match="Received: no `like`"):
-        hl.load(path, buffers=m.init_buffers())
-
-

@@ -127,7 +127,8 @@ def test_a_dict_goes_where_fit_took_it():
     data = {"x": X, "y": Y, "lengths": np.full(32, 3)}
     run = hl.fit(MODEL, data, epochs=1)
     assert np.array_equal(run.predict(data), run.predict(X, lengths=data["lengths"])) and not np.array_equal(run.predict(data), run.predict(X))
-    failed = hl.fit(MODEL, (np.where(X > 2, np.nan, X), Y), epochs=1)
+    with pytest.warns(UserWarning, match="The loss was not finite at step 1"):
+        failed = hl.fit(MODEL, (np.where(X > 2, np.nan, X), Y), epochs=1)
     assert "non_finite_loss" in repr(failed) and "the inputs of the batch" in repr(failed)
 
 

@@ -49,11 +49,17 @@ Array checked_weights(const Array& weights, std::int64_t n, DType dtype) {
     throw UserError("dataset", "weights must be one number a sample",
                     weights.type().str() + " for " + std::to_string(n) + " samples",
                     "f32 of shape (" + std::to_string(n) + ",), 1 for a sample as any other");
-  for (std::int64_t i = 0; i < n; ++i)
+  double most = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
     if (!(weights.at(i) >= 0) || !std::isfinite(weights.at(i)))
       throw UserError("dataset", "weights must be finite and not negative",
                       print_number(weights.at(i)) + " for sample " + std::to_string(i),
                       "0 for a sample that must not count");
+    most = std::max(most, weights.at(i));
+  }
+  if (n > 0 && most == 0)
+    throw UserError("dataset", "a sample must have a weight above 0", "0 for all " + std::to_string(n),
+                    "1 for a sample as any other");
   return weights.cast(dtype);
 }
 

@@ -61,9 +61,11 @@ Json to_json(const TrainingState& s) {
   json["shuffle"] = s.shuffle;
   json["num_params"] = s.params.num_leaves();  // the rest of model.safetensors are buffers
   json["history"] = Json::array();
-  for (const EpochRecord& r : s.history)
-    json["history"].push_back(
-        {{"epoch", r.epoch}, {"train_loss", r.train_loss}, {"validation", r.validation}, {"seconds", r.seconds}});
+  for (const EpochRecord& r : s.history) {
+    Json& record =
+        json["history"].emplace_back(Json{{"epoch", r.epoch}, {"train_loss", r.train_loss}, {"seconds", r.seconds}});
+    set_number(record, "validation", r.validation);
+  }
   return json;
 }
 
@@ -88,7 +90,7 @@ TrainingState from_json(const Json& json) {
   for (const Json& r : json.at("history"))
     s.history.push_back({.epoch = r.at("epoch").get<std::int64_t>(),
                          .train_loss = r.at("train_loss").get<double>(),
-                         .validation = r.at("validation").get<double>(),
+                         .validation = number_or_nan(r, "validation"),
                          .seconds = r.at("seconds").get<double>()});
   return s;
 }

@@ -65,8 +65,7 @@ std::string find_non_finite(const nn::Layer& model, const FitOptions& options, c
   program.run_raw(in.data(), out.data(), block.rows);
 
   // In the order in which they are computed: gradients from the last layer to the first.
-  std::vector<std::pair<std::string, Array>> seen = {{"the inputs of the batch", data.x},
-                                                     {"the targets of the batch", data.y}};
+  std::vector<std::pair<std::string, Array>> seen = {{batch_inputs, data.x}, {batch_targets, data.y}};
   if (data.sample_weights.defined()) seen.emplace_back("the sample weights of the batch", data.sample_weights);
   const std::size_t first_watched = outputs.size() - step.watched->size();
   const std::size_t num_layers = step.watched->size() - step.num_params;

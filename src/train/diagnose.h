@@ -19,6 +19,7 @@ bool all_finite(std::span<const Array> arrays);
 struct StepTrees {
   Tree<Array> params, state, buffers;
 };
+inline constexpr const char *batch_inputs = "the inputs of the batch", *batch_targets = "the targets of the batch";
 std::string find_non_finite(const nn::Layer& model, const FitOptions& options, const StepTrees& trees,
                             std::span<const Array> carried, const BatchBlock& block, StepOptions step_options);
 

@@ -59,6 +59,11 @@ void check(const data::Dataset& training, const data::Dataset& validation, const
       if (!std::isfinite(weights.at(i)))
         throw UserError("fit", "class_weights must be finite", print_number(weights.at(i)));
     }
+  if (!options.validate && (options.early_stopping.patience > 0 || options.optimizer.observes()))
+    throw UserError("fit", "what is decided by a validation needs one",
+                    options.early_stopping.patience > 0 ? "early_stopping without a validation"
+                                                        : "an optimizer that follows it, without a validation",
+                    "samples that are held out, or a number of epochs and a schedule that are fixed");
   if (training.size() < 1 || validation.size() < 1)
     throw UserError("fit", "training and validation must both hold samples",
                     std::to_string(training.size()) + " and " + std::to_string(validation.size()) + " samples");
@@ -167,8 +172,9 @@ class Fit {
                                  training.input_type(batch), training.target_type(batch), step_options_);
     runner_.emplace(step, plan_.steps_per_call, options.compile,
                     flatten({state_.params, state_.optimizer_state, state_.buffers}));
-    predictor_.emplace(model, fresh_.params, fresh_.buffers, validation, batch, options.compile);
-    check_labels(options.loss, predictor_->output_type(), training);
+    if (options.validate) predictor_.emplace(model, fresh_.params, fresh_.buffers, validation, batch, options.compile);
+    check_labels(options.loss, predictor_ ? predictor_->output_type() : model.output_type(training.input_type(batch)),
+                 training);
     if (options.optimizer.observes()) {
       CompileOptions compile_options = options.compile;
       compile_options.threads = 1;
@@ -287,14 +293,14 @@ class Fit {
     Tree<Array> params = options_.optimizer.evaluated(current.params, current.state);
     EpochRecord record{.epoch = state_.epoch, .train_loss = state_.epoch_loss};
     if (runner_->step().weighted && state_.epoch_weight > 0) record.train_loss /= state_.epoch_weight;
-    {
+    if (options_.validate) {
       const Stopwatch watch(result_.times.validation_s);
       const Array predicted = uninterrupted([&] { return (*predictor_)(params, current.buffers, validation_); });
       record.validation = evaluate_metric(options_.metric, predicted, validation_);
     }
     record.seconds = state_.epoch_seconds + seconds_since(validation_start);
     // A loss that was finite can have made parameters that are not.
-    if (!std::isfinite(record.validation) || !all_finite(runner_->carried())) {
+    if ((options_.validate && !std::isfinite(record.validation)) || !all_finite(runner_->carried())) {
       diverged(state_.epoch, state_.step);
       return false;
     }
@@ -303,7 +309,8 @@ class Fit {
 
     const double value = record.validation;
     const Metric& metric = options_.metric;
-    progress_.best = state_.best_epoch == 0 || metric.is_better(value, state_.best_validation);
+    progress_.best =
+        !options_.validate || std::isnan(state_.best_validation) || metric.is_better(value, state_.best_validation);
     if (progress_.best) {
       state_.best_epoch = state_.epoch;
       state_.best_validation = value;
@@ -312,7 +319,7 @@ class Fit {
     }
     // The comparison where smaller is better; NaN: there is nothing to beat yet.
     if (const double loss = metric.as_loss(value);
-        !(loss >= metric.as_loss(state_.stopping_reference) - options_.early_stopping.min_delta)) {
+        options_.validate && !(loss >= metric.as_loss(state_.stopping_reference) - options_.early_stopping.min_delta)) {
       state_.stopping_reference = value;
       state_.epochs_without_improvement = 0;
     } else {
@@ -418,7 +425,13 @@ class Fit {
            times(first.epoch, first.step) + ", was " + first.tensor + ". ";
     text += state_.best_epoch > 0 ? "The parameters of epoch " + std::to_string(state_.best_epoch) + " are kept."
                                   : "No epoch was completed: the parameters are the initial ones.";
-    text += " Try: a smaller learning_rate, clipping of the gradients, or look for extreme values in the inputs.";
+    text += " Try: " + remedy(first.tensor) + ".";
+  }
+
+  static std::string remedy(const std::string& tensor) {
+    if (tensor.starts_with(batch_inputs) || tensor.starts_with(batch_targets))
+      return "fill what is missing in the data, or leave those samples out";
+    return "a smaller learning_rate, clipping of the gradients, or look for extreme values in the inputs";
   }
 
   void finish() {
@@ -442,7 +455,7 @@ class Fit {
     result_.best_validation = state_.best_validation;
     result_.history = state_.history;
     result_.step_explanation = runner_->explain();
-    result_.validation_explanation = predictor_->explain();
+    if (predictor_) result_.validation_explanation = predictor_->explain();
   }
 
   const nn::Layer& model_;

@@ -247,6 +247,10 @@ TEST(ArrayDataset, Refusals) {
             }),
             "[dataset] weights must be finite and not negative. Received: -1 for sample 1. "
             "Try: 0 for a sample that must not count.");
+  EXPECT_EQ(message([&] {
+              ArrayDataset(x, y, {}, Array::from(std::vector<float>{0, 0}, {2}));
+            }),
+            "[dataset] a sample must have a weight above 0. Received: 0 for all 2. Try: 1 for a sample as any other.");
 }
 
 TEST(Ridge, RecoversALinearModelAndShrinksWithLambda) {

@@ -151,6 +151,24 @@ TEST(Fit, TheBestEpochIsKept) {
   EXPECT_EQ(run.params["weight"].at(0), first.params["weight"].at(0));
 }
 
+TEST(Fit, WithoutAValidationTheLastEpochIsKept) {
+  const auto training = linear_data(37, 2, 1), other = linear_data(11, 2, 2);
+  FitOptions options = options_of(3);
+  options.validate = false;
+  const nn::Linear model(2, 1);
+  const FitResult run = fit(model, training, training, options);
+  EXPECT_EQ(run.best_epoch, 3);
+  EXPECT_TRUE(std::isnan(run.best_validation) && std::isnan(run.history[2].validation));
+  EXPECT_EQ(run.params["weight"].at(1), run.state.params["weight"].at(1));
+  EXPECT_EQ(run.params["weight"].at(1), fit(model, training, other, options).params["weight"].at(1));
+  // A fit that goes on with a validation keeps its first epoch, there being no better one.
+  FitOptions more = options_of(4);
+  more.resume = std::make_shared<TrainingState>(run.state);
+  EXPECT_EQ(fit(model, training, other, more).best_epoch, 4);
+  options.early_stopping.patience = 2;
+  EXPECT_THROW(fit(model, training, training, options), UserError);
+}
+
 TEST(Fit, ALossThatIsNotFiniteIsAnOutcome) {
   const auto training = linear_data(16, 1, 7);
   FitOptions options = options_of(400);
@@ -160,6 +178,10 @@ TEST(Fit, ALossThatIsNotFiniteIsAnOutcome) {
   EXPECT_NE(run.message.find("The loss was not finite at step "), std::string::npos) << run.message;
   EXPECT_NE(run.message.find("a smaller learning_rate"), std::string::npos);
   EXPECT_TRUE(std::isfinite(run.params["weight"].at(0)));
+  // Another remedy where the data are not finite.
+  const data::ArrayDataset missing(Array::from<double>({1, std::nan("")}, {2, 1}), Array::from<double>({1, 2}, {2, 1}));
+  const std::string message = fit(nn::Linear(1, 1), missing, missing, options).message;
+  EXPECT_TRUE(message.ends_with("Try: fill what is missing in the data, or leave those samples out.")) << message;
 }
 
 TEST(Fit, StopsAfterTheStepUnderWay) {
