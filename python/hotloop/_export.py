@@ -5,6 +5,7 @@ import typing
 
 from hotloop import _core, nn
 from hotloop._names import kind_of
+from hotloop.nn._streams import checked_modules
 
 
 class ExportedC(typing.NamedTuple):
@@ -38,8 +39,8 @@ class ExportedC(typing.NamedTuple):
 def export_c(model, params, features, *, name="model", target="host", batch=1, buffers=None):
     """One step of the model over time for C, as an object file and as C11 source: no library, no allocation, no lock. What `hotloop export` does.
 
-    features: of a step's input, x (batch, features). name: prefix of every name in the files, a C identifier.
     buffers: of a model that has them (running means of BatchNorm): run.buffers, which belong to run.params.
+    features: of a step's input, x (batch, features). name: prefix of every name in the files, a C identifier.
     target: whose instructions and rounding: "host" (the level of this machine), "x86-64-v2" (no fused multiply-add), "x86-64-v3",
         "x86-64-v4", or several of them with commas between: the object then takes the highest that its processor runs. Or "aarch64", for
         C alone.
@@ -53,4 +54,6 @@ def export_c(model, params, features, *, name="model", target="host", batch=1, b
         raise _core.UserError(f"[export] the model must be a layer of hl.nn. Received: {kind_of(model)}. Try: hl.nn.Recurrent for a cell.")
     if not isinstance(features, int):
         raise _core.UserError(f"[export] features must be the number of features of a step's input. Received: {features!r}. Try: hl.export_c(model, params, 3).write(folder).")
+    with checked_modules():
+        _core.check_stream(model._layer, params, buffers, features)
     return ExportedC(name, *_core.export_c(model._layer, params, features, name, target, batch, buffers))

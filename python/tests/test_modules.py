@@ -172,3 +172,66 @@ def test_parameters_by_name(tmp_path):
     (tmp_path / "a.pt").write_bytes(b"PK\x03\x04 and so on")
     with pytest.raises(hl.UserError, match=r"an archive as torch.save writes it. Try: hl.load\(torch.load\("):
         hl.load(tmp_path / "a.pt")
+
+
+class Own(hl.nn.Module):
+    """f(its layer's output, its input), of x (batch, time, 3)."""
+
+    def __init__(self, f):
+        self.gru, self.f = hl.nn.GRU(3, 3), f
+
+    def apply(self, params, x):
+        return self.f(self.gru(params["gru"], x), x)
+
+
+class Counts(hl.nn.Module):
+    """Of x (batch, time), numbers of classes."""
+
+    def __init__(self, f):
+        self.embed, self.f = hl.nn.Embedding(2, 3), f
+
+    def apply(self, params, x):
+        return self.f(self.embed(params["embed"], x))
+
+
+def run_alone(h, x):
+    return hl.scan(lambda s, a: (s * 0.5 + a, s * 0.5 + a), hl.zeros((len(x), 3)), x.transpose((1, 0, 2)))[1].transpose((1, 0, 2))
+
+
+@pytest.mark.parametrize("f", [
+    lambda h, x: h - hl.mean(h, axis=1, keepdims=True), lambda h, x: hl.cumulative_sum(h, axis=1), lambda h, x: h[:, 1:] - h[:, :-1], run_alone,
+    lambda h, x: h - hl.stop_gradient(hl.max(x, axis=1, keepdims=True)), lambda h, x: h[:, ::-1], lambda h, x: h[:, :1], lambda h, x: h.reshape(len(x), -1),
+    lambda h, x: hl.concat([hl.zeros((len(x), 9, 3)), h[:, 9:] - h[:, :-9]], axis=1) if x.shape[1] > 9 else hl.zeros_like(h),
+    lambda h, x: h + hl.reshape(hl.arange(x.shape[1], dtype="float32"), (1, -1, 1)), lambda h, x: hl.softmax(h, axis=1), lambda h, x: hl.mean(h, axis=1),
+])  # fmt: skip
+def test_what_mixes_steps_is_no_stream(f):
+    for model in (Own(f), hl.nn.Sequential(hl.nn.Linear(3, 3), Own(f)), hl.nn.Residual(Own(f))):
+        try:
+            model(model.init(0), X)
+        except hl.UserError:
+            continue  # not of that shape
+        for run in (lambda: model.bind(model.init(0)).step(None, X[:, 0]), lambda: hl.export_c(model, model.init(0), 3)):  # noqa: B023
+            with pytest.raises(hl.UserError, match=r"\[stream\] apply\(\) of a module of one's own must treat each step alone.*Own.apply, which .*Try: a hl.nn.Cell"):
+                run()
+
+
+@pytest.mark.parametrize("f", [
+    lambda h, x: h * hl.softmax(x, axis=2), lambda h, x: h - hl.mean(h, axis=2, keepdims=True), lambda h, x: h[:, -1], lambda h, x: hl.einsum("btf,btg->btfg", h, x),
+    lambda h, x: (h.reshape(-1, 3) @ hl.ones((3, 2))).reshape(*x.shape[:2], 2), lambda h, x: hl.scan(lambda s, a: (s, a + 1), hl.zeros(1), h.transpose((1, 0, 2)))[1].transpose((1, 0, 2)),
+])  # fmt: skip
+def test_what_treats_steps_alone_is_a_stream(f):
+    model, whole = Own(f), None
+    bound, state = model.bind(model.init(0)), None
+    whole = np.asarray(model(bound.params, X))
+    for t in range(X.shape[1]):
+        y, state = bound.step(state, X[:, t])
+        np.testing.assert_allclose(y, whole[:, t] if whole.ndim > 2 else model(bound.params, X[:, : t + 1]), rtol=1e-5, atol=1e-6)
+    hl.export_c(model, bound.params, 3)
+
+
+def test_steps_of_classes_too():
+    alone, mixed = Counts(hl.tanh), Counts(lambda e: hl.cumulative_sum(e, axis=1))
+    classes = np.zeros(1, np.int32)
+    assert alone.bind(alone.init(0)).step(None, classes)[0].shape == (1, 3)
+    with pytest.raises(hl.UserError, match="Counts.apply, which gives other numbers for step 1 alone"):
+        mixed.bind(mixed.init(0)).step(None, classes)

@@ -2,6 +2,7 @@
 
 from hotloop import _core
 from hotloop.nn._casts import in_params_dtype
+from hotloop.nn._streams import checked_modules
 
 _OPTIONS = _core.options()
 
@@ -54,7 +55,7 @@ class Bound:
         """(y, state) of one step: x (batch, features), y without an axis of time. A state of None is the first.
 
         The same bits as that step of the whole sequence. States are values: they may be kept, saved and gone back to. UserError for a model
-        that needs the whole sequence, such as one with a reversed direction.
+        that needs the whole sequence, such as one with a reversed direction, or a module of one's own whose apply() mixes steps.
         """
         if not self._streams:
             self._check_stream(x)
@@ -63,9 +64,14 @@ class Bound:
     def _check_stream(self, x):
         if _core.is_tracing():
             return
-        shape, dtype = getattr(x, "shape", ()), getattr(x, "dtype", None)
-        if len(shape) == 2 and getattr(dtype, "kind", "") == "f":  # else the program says what does not fit
-            _core.check_stream(self.model._layer, self.params, self.buffers, shape[1])
+        x = _core.asarray(x, "x")
+        if x.ndim == 0:
+            return  # the program says what does not fit
+        with checked_modules():
+            if x.ndim == 2 and x.dtype.kind == "f":
+                _core.check_stream(self.model._layer, self.params, self.buffers, x.shape[1])
+            else:
+                self._step(self.initial_state(len(x)), x)
         self._streams = True
 
     def voice(self, batch=1):

@@ -1,7 +1,11 @@
 """What a module of one's own does for the layers that are its attributes: their parameters, states, lengths, buffers and keys."""
 
+import contextlib
 import inspect
+import math
 import threading
+
+import numpy
 
 from hotloop import _core, random
 
@@ -9,6 +13,8 @@ from hotloop import _core, random
 class _Frames(threading.local):
     def __init__(self):
         self.stack = []
+        self.traced = None  # (module, shape, dtype) of each call of apply(), where they are wanted
+        self.pointwise = False  # whether layers with a state are replaced by functions of each step alone
 
 
 _frames = _Frames()
@@ -17,6 +23,39 @@ _frames = _Frames()
 def current():
     """The module under trace whose apply() is running, if it is one's own."""
     return _frames.stack[-1] if _frames.stack else None
+
+
+@contextlib.contextmanager
+def traced_modules():
+    """(module, shape, dtype) of x for each apply() that is traced inside."""
+    before, _frames.traced = _frames.traced, []
+    try:
+        yield _frames.traced
+    finally:
+        _frames.traced = before
+
+
+@contextlib.contextmanager
+def pointwise_layers():
+    """Layers with a state, called by an apply() that is traced inside, give a function of each step alone."""
+    before, _frames.pointwise = _frames.pointwise, True
+    try:
+        yield
+    finally:
+        _frames.pointwise = before
+
+
+def _pointwise(y, x):
+    """Of y's shape, in place of what a layer with a state gives for x: a function of each step alone, of the last one where y has no axis of time."""
+    from hotloop import sin
+
+    inputs, has_time = math.prod(x.shape[2:]), y.shape[:2] == x.shape[:2]
+    features = y.shape[2:] if has_time else y.shape[1:]
+    weights = numpy.linspace(0.3, 1, inputs) / math.sqrt(inputs)
+    at = (_core.cast(x, y.dtype).reshape(*x.shape[:2], inputs) * weights.astype(y.dtype)).sum(axis=2)
+    at = at if has_time else at[:, -1]
+    spread = numpy.linspace(0.5, 2, math.prod(features)).reshape(features).astype(y.dtype)  # no two features are alike
+    return sin(at.reshape(*at.shape, *(1 for _ in features)) * spread + spread)
 
 
 def layers_of(module, kind):
@@ -80,6 +119,8 @@ class _Frame:
 
     def call(self, layer, params, x, key, state, lengths, buffers, training):
         """As layer._layer.apply: (y, state, buffers), of what the caller gave."""
+        if _frames.pointwise and state is None and x.ndim > 1 and _has_state(layer):
+            return _pointwise(layer._layer.apply(params, x, None, None, None, buffers, False, False)[0], x), state, buffers
         path = self.paths.get(id(layer))
         if path is None:
             if (self.state is not None or self.lengths is not None or self.reverse) and state is None and lengths is None and _has_state(layer):
@@ -139,4 +180,6 @@ def apply(module, layers, params, x, key, state, lengths, buffers, training, rev
         y = module.apply(params, x, **given)
     finally:
         _frames.stack.pop()
+    if _frames.traced is not None:
+        _frames.traced.append((module, x.shape, x.dtype))
     return y, frame.state, frame.buffers

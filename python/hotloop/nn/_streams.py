@@ -1,0 +1,71 @@
+"""Whether modules of one's own treat each step of a sequence alone, as a stream of single steps takes for granted.
+
+Layers and cells keep what came before in states. What apply() does between them has none: a sum over time, a mean, a difference of steps or a
+count of them gives other numbers when it sees one step. So apply() is run on a sequence and on each of its steps alone, with a function of the
+step alone in place of every layer that has a state, and both must give the same.
+"""
+
+import contextlib
+import functools
+import math
+
+import numpy
+
+from hotloop import _core
+from hotloop._jit import jit
+from hotloop.nn import _own
+
+_STEPS = 29  # a prime, so that no other axis is as long by accident
+
+
+@contextlib.contextmanager
+def checked_modules():
+    """Modules of one's own that are traced for one step inside are checked at its end."""
+    with _own.traced_modules() as traced:
+        yield
+    for module, shape, dtype in {id(seen[0]): seen for seen in traced}.values():
+        if len(shape) > 1 and shape[1] == 1 and (len(shape) > 2 or dtype.kind != "f"):  # else there is no axis of time
+            _check(module, shape[2:], dtype)
+
+
+def _check(module, features, dtype):
+    whole, steps = _outputs(module, features, dtype)
+    if whole is None:
+        return _refuse(module, f"takes no sequence of {_STEPS} steps")
+    if whole.ndim > 1 and whole.shape[1] == _STEPS and steps[0].ndim == whole.ndim and steps[0].shape[1] == 1:
+        expected = numpy.moveaxis(whole, 1, 0)[:, :, None]
+    else:  # no axis of time: what the last step gives
+        expected, steps = whole[None], steps[-1:]
+    if expected.shape[1:] != steps[0].shape:
+        return _refuse(module, f"gives {whole.shape} for a sequence of {_STEPS} steps and {steps[0].shape} for one step")
+    for t, (a, b) in enumerate(zip(expected, steps, strict=True), _STEPS - len(steps)):
+        if not numpy.allclose(a, b, rtol=1e-3, atol=1e-3, equal_nan=True):
+            return _refuse(module, f"gives other numbers for step {t} alone than for that step of a sequence")
+    return None
+
+
+def _outputs(module, features, dtype):
+    """What apply() gives for a sequence, None if it refuses one, and for each of its steps."""
+    dtype_of_params = dtype if dtype.kind == "f" else numpy.dtype("float32")
+    params, buffers = module._layer.init(0, dtype_of_params, "torch", "philox"), module.init_buffers(dtype_of_params)
+    shape = (1, _STEPS, *features)
+    x = numpy.random.default_rng(0).normal(size=shape) if dtype.kind == "f" else numpy.arange(math.prod(shape)).reshape(shape) % 2
+    x = x.astype(dtype)
+
+    @functools.partial(jit, backend="interp")  # two programs of one use: not worth a compiler
+    def run(x):
+        with _own.pointwise_layers():
+            return module._layer.apply(params, _core.to_tracer(x, "x"), None, None, None, buffers, False, False)[0]
+
+    steps = [numpy.asarray(run(numpy.ascontiguousarray(x[:, t : t + 1])), numpy.float64) for t in range(_STEPS)]
+    try:
+        return numpy.asarray(run(x), numpy.float64), steps
+    except _core.UserError:
+        return None, steps
+
+
+def _refuse(module, received):
+    raise _core.UserError(
+        f"[stream] apply() of a module of one's own must treat each step alone: layers and cells keep what came before, and nothing else does. Received: "
+        f"{type(module).__name__}.apply, which {received}. Try: a hl.nn.Cell with a state for what mixes steps, in hl.nn.Recurrent; or the whole sequence, model(params, x)."
+    )
