@@ -10,7 +10,7 @@ import warnings
 import numpy
 
 from hotloop import _core, losses, metrics, nn, optim
-from hotloop._names import checked_call, checked_instance, kind_of
+from hotloop._names import callers_level, checked_call, checked_instance, kind_of
 from hotloop.data import Samples
 
 
@@ -308,7 +308,7 @@ def fit(
     )
     run = Run(result, model, metric)
     if run.status == "non_finite_loss":
-        warnings.warn(f"[fit] {run.message}{_not_finite(training)}", stacklevel=3)  # of the caller: checked_call stands between
+        warnings.warn(f"[fit] {run.message}{_not_finite(training)}", stacklevel=callers_level())
     return run
 
 

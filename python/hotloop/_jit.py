@@ -71,7 +71,7 @@ def jit(
     dispatch: "fused" makes the whole program one kernel. "per_op" compiles and launches every op on its own and runs loops from
         the host, as frameworks do that dispatch op by op: to measure what fusion is worth, see explain().
     dot_precision: "bfloat16" rounds the factors of float32 dots (8 significant bits); their products are added in float32, and all
-        else stays float32. 1.4 to 1.9 times the speed of a training step where the processor has AVX512-BF16, no gain elsewhere.
+        else stays float32. 1.4 to 1.8 times the speed of a training step where the processor has AVX512-BF16, no gain elsewhere.
 
     A call gives finished results, as Array. Programs stay in memory as long as the function does. What the function reads from
     outside (arrays of a closure, module variables) is read when it is traced, and arrays are kept as they were then.

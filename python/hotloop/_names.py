@@ -3,7 +3,9 @@
 import difflib
 import functools
 import inspect
+import os
 import re
+import sys
 
 from hotloop import _core
 
@@ -61,6 +63,14 @@ _REMARKS = {
     "lr": "Try: optimizer=hl.optim.Adam(1e-3)",
     "learning_rate": "Try: optimizer=hl.optim.Adam(1e-3)",
 }  # fmt: skip
+
+
+def callers_level():
+    """The stacklevel of a warning that shows the line outside of the package from which it was come to."""
+    package, frame, level = os.path.dirname(__file__) + os.sep, sys._getframe(1), 1
+    while frame is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def kind_of(value):

@@ -45,5 +45,9 @@ def engine_loss(loss):
     return loss._loss if isinstance(loss, Loss) else _core.python_loss(loss, getattr(loss, "__name__", "loss"))
 
 
+def __dir__():
+    return __all__
+
+
 def __getattr__(name):
     raise absent("hotloop.losses", name, __all__, {})

@@ -41,5 +41,9 @@ for _definition in _core.metric_definitions():
     __all__.append(_cls.__name__)
 
 
+def __dir__():
+    return __all__
+
+
 def __getattr__(name):
     raise absent("hotloop.metrics", name, __all__, {})

@@ -438,5 +438,9 @@ for _base, _definitions, _make in ((Solver, _core.solver_definitions(), _core.ma
         __all__.append(_cls.__name__)
 
 
+def __dir__():
+    return __all__
+
+
 def __getattr__(name):
     raise absent("hotloop.ode", name, __all__, EQUATIONS)

@@ -105,6 +105,10 @@ for _definition in _core.wrapper_definitions():
     _add(Optimizer, _definition, _make_wrapper, [("inner", "the optimiser that is wrapped.")])
 
 
+def __dir__():
+    return __all__
+
+
 def __getattr__(name):
     if name.lower() in ("lbfgs", "bfgs"):
         raise AttributeError(f"module 'hotloop.optim' has no attribute {name!r}, which steps over all data at once and not from batch to batch. Try: hl.minimize(fn, params)")

@@ -11,6 +11,12 @@ import numpy
 from hotloop import _core
 from hotloop._op import op
 
+__all__ = ["key", "split", "fold_in", "bits", "uniform", "normal", "bernoulli", "randint"]
+
+
+def __dir__():
+    return __all__
+
 
 def key(seed):
     """The key of an integer seed."""

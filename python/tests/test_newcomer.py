@@ -11,6 +11,7 @@ X = np.random.default_rng(0).normal(size=(32, 5, 3)).astype(np.float32)
 Y = X[:, :, :1].sum(1)
 MODEL = hl.nn.Sequential(hl.nn.LSTM(3, 8), hl.nn.Last(), hl.nn.Linear(8, 1))
 PARAMS = MODEL.init(0)
+IDS = hl.nn.Sequential(hl.nn.Embedding(9, 4), hl.nn.LSTM(4, 3))
 
 
 def without(tree, layer, name):
@@ -28,6 +29,9 @@ def without(tree, layer, name):
     (lambda: hl.nn.Sequential([hl.nn.LSTM(3, 8)]), r"Received: a list at 0. Try: hl.nn.Sequential\(\*layers\)"),
     (lambda: hl.nn.Sequential(hl.nn.Tanh), r"Received: the class Tanh at 0. Try: Tanh\(...\)"),
     (lambda: hl.nn.Sequential(hl.tanh), r"Try: a layer such as hl.nn.Tanh\(\)"),
+    (lambda: hl.losses.MSE()(hl.nn.LSTM(3, 8)(PARAMS["0"], X), np.zeros((32, 8), "f")), r"Received: f32\[32,5,8\] and f32\[32,8\]. Try: the layer Last\(\) in the model"),
+    (lambda: hl.jit(hl.tanh, device="gpu")(X), r"device must be auto or cpu: this version has no GPU backend. Received: 'gpu'"),
+    (lambda: hl.export_c(IDS, IDS.init(0), 1), r"Received: f32\[1,1,4\]. Try: \(batch, time, features\) to the layer; if an Embedding gives it, ids \(batch, time\)"),
     (lambda: MODEL.bind(PARAMS).step(None, X[0, 0]), r"x must be \(batch, features\).*Try: x\[None\]"),
     (lambda: hl.fit(MODEL, (X, Y), loss="mse"), r"the loss.*Received: 'mse'. Try: hl.losses.MSE\(\)"),
     (lambda: hl.fit(MODEL, (X, Y), loss=hl.losses.Huber), r"Received: the class Huber. Try: hl.losses.Huber\(\)"),
@@ -294,3 +298,25 @@ def test_a_fit_of_classes_needs_no_metric(rng):
     assert seen[-1].epoch_done
     scores = (x, y[:, None].astype(np.float32))
     assert hl.fit(hl.nn.Linear(3, 1), scores, loss=hl.losses.BinaryCrossEntropy(), epochs=1, progress=False).status == "finished"
+
+
+@pytest.mark.parametrize("module", [hl.losses, hl.optim, hl.metrics, hl.random, hl.nn, hl.ode])
+def test_completion_shows_what_is_public(module):
+    assert sorted(dir(module)) == sorted(module.__all__) and all(hasattr(module, name) for name in module.__all__)
+    assert not {"functools", "jit", "absent", "op", "math", "numpy"} & set(dir(module))
+
+
+def test_warnings_of_casts_name_the_callers_line():
+    """In a process of its own: a cast is told once."""
+    program = """
+import warnings
+import hotloop as hl
+import numpy as np
+warnings.simplefilter("always")
+model = hl.nn.LSTM(3, 4)
+voice = model.bind(model.init(0)).voice()
+with warnings.catch_warnings(record=True) as told:
+    voice.step(np.zeros((1, 3)))
+assert [w.filename for w in told] == ["<string>"], told
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

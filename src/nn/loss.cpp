@@ -35,11 +35,27 @@ class ElementWeights {
 Loss::Loss(Function function, std::string name) : function_(std::move(function)), name_(std::move(name)) {}
 Loss::Loss(Pointwise pointwise, std::string name) : pointwise_(std::move(pointwise)), name_(std::move(name)) {}
 
+namespace {
+
+// How prediction and target of different shapes come together.
+std::string shape_remedy(const Shape& prediction, const Shape& target) {
+  // A sequence's output where its last step is meant.
+  if (prediction.rank() == 3 && target.rank() > 0 && target[0] == prediction[0]) {
+    const Shape last = prediction.without(1);
+    const std::string leaves = "the layer Last() in the model, which leaves the last step, " + last.str();
+    if (target == last) return leaves;
+    if (target.rank() < 3 && target.size() == last.size()) return leaves + ", and a target of that shape";
+  }
+  return prediction.rank() != target.rank() ? "reshape the target to the model's output" : "";
+}
+
+}  // namespace
+
 void Loss::check(Value prediction, Value target) const {
   if (pointwise_.same_type && prediction.type() != target.type())
     throw UserError(name_, "prediction and target must have one shape and dtype",
                     prediction.type().str() + " and " + target.type().str(),
-                    prediction.rank() != target.rank() ? "reshape the target to the model's output" : "");
+                    shape_remedy(prediction.shape(), target.shape()));
 }
 
 std::int64_t Loss::num_labels(const ValueType& prediction, const ValueType& target) const {

@@ -115,9 +115,14 @@ Value summed_bias(const Tree<Value>& params) {
 
 void check_step_input(const std::string& where, Value x, Value weight_ih) {
   const std::int64_t inputs = weight_ih.shape()[1];
-  if (x.rank() != 2 || x.shape()[1] != inputs)
-    throw UserError(where, "a step's input must be (batch, " + std::to_string(inputs) + ")", x.type().str(),
-                    "make the layer with as many inputs as the data has features");
+  if (x.rank() != 2 || x.shape()[1] != inputs) {
+    // An embedding of (batch, time, 1) has one axis more than one of (batch, time).
+    const std::string remedy =
+        x.rank() > 2 ? "(batch, time, features) to the layer; if an Embedding gives it, ids (batch, time), or "
+                       "feature = 0 for ids that are the first feature"
+                     : "make the layer with as many inputs as the data has features";
+    throw UserError(where, "a step's input must be (batch, " + std::to_string(inputs) + ")", x.type().str(), remedy);
+  }
   if (x.dtype() != weight_ih.dtype())
     throw UserError(where, "input and parameters must have one dtype",
                     x.type().str() + " and " + weight_ih.type().str(),

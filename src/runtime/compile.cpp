@@ -31,7 +31,9 @@ void check_choice(const char* what, const std::string& given, const std::vector<
 
 // The options with every default made explicit, so that they can be a cache key.
 CompileOptions resolved(const Graph& graph, CompileOptions options) {
-  check_choice("device", options.device, {"auto", "cpu"});
+  if (options.device != "auto" && options.device != "cpu")
+    throw UserError("compile", "device must be auto or cpu: this version has no GPU backend",
+                    "'" + options.device + "'", "auto");
   options.device = "cpu";
   check_choice("backend", options.backend, {"llvm", "c", "interp"});
   check_choice("dispatch", options.dispatch, {"fused", "per_op"});

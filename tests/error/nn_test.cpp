@@ -39,6 +39,10 @@ TEST(LayerErrors, InputsMustFit) {
   EXPECT_EQ(apply_message(LSTM(4, 3), zeros({2, 6, 5})),
             "[lstm] a step's input must be (batch, 4). Received: f32[2,5]. "
             "Try: make the layer with as many inputs as the data has features.");
+  EXPECT_EQ(
+      apply_message(Sequential(Embedding(9, 4), LSTM(4, 3)), zeros({2, 6, 1})),
+      "[lstm] a step's input must be (batch, 4). Received: f32[2,1,4]. Try: (batch, time, features) to the layer; if "
+      "an Embedding gives it, ids (batch, time), or feature = 0 for ids that are the first feature.");
   EXPECT_EQ(apply_message(GRU(4, 3), zeros({2, 4})),
             "[recurrent] the input must be a sequence (batch, time, features). Received: f32[2,4]. "
             "Try: add the missing axis, or put recurrent layers before Last.");
@@ -125,6 +129,17 @@ TEST(LossErrors, ShapesMustBeEqual) {
             }),
             "[mse] prediction and target must have one shape and dtype. Received: f32[4,1] and f32[4]. "
             "Try: reshape the target to the model's output.");
+  const auto remedy = [](const Shape& prediction, const Shape& target) {
+    const std::string message = message_of([&] {
+      run_traced([](std::span<const Value> in) { return std::vector<Value>{losses::MSE()(in[0], in[1])}; },
+                 {zeros(prediction), zeros(target)});
+    });
+    return message.substr(message.find(" Try: ") + 1);
+  };
+  const std::string last = "Try: the layer Last() in the model, which leaves the last step, ";
+  EXPECT_EQ(remedy({4, 9, 2}, {4, 2}), last + "(4, 2).");
+  EXPECT_EQ(remedy({4, 9, 1}, {4}), last + "(4, 1), and a target of that shape.");
+  EXPECT_EQ(remedy({4, 9, 1}, {4, 9}), "Try: reshape the target to the model's output.");
   EXPECT_EQ(message_of([] { losses::make_loss("msee"); }),
             "[loss] the loss must be one that exists. Received: 'msee'. Try: did you mean 'mse'?");
 }

@@ -18,6 +18,10 @@ globals().update(_LAYERS)
 __all__ = ["Module", "Sequential", "Cell", "Recurrent", "Bound", "Voice", "fold_in", "uniform", "normal", "glorot_uniform", "orthogonal", "layer_norm", *_LAYERS]
 
 
+def __dir__():
+    return __all__
+
+
 def __getattr__(name):
     raise _names.absent("hotloop.nn", name, __all__, _names.LAYERS)
 

@@ -4,11 +4,12 @@ import functools
 import warnings
 
 from hotloop import _core
+from hotloop._names import callers_level
 
 
 @functools.cache
 def _tell_cast(given, wanted):
-    warnings.warn(f"a model's {given} input is cast to its parameters' {wanted}; init(dtype=...) gives others", stacklevel=6)
+    warnings.warn(f"a model's {given} input is cast to its parameters' {wanted}; init(dtype=...) gives others", stacklevel=callers_level())
 
 
 def in_params_dtype(params, x):
