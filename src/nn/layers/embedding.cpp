@@ -67,7 +67,10 @@ std::vector<LayerDef> layers_embedding() {
       {"embedding",
        "a trained row for each id: (...) -> (..., units), or for one feature (..., features) -> (..., features - 1 + "
        "units)",
-       {{"count", std::int64_t{0}, "number of ids: 0 to count - 1", true},
+       {{"count", std::int64_t{0},
+         "number of ids: 0 to count - 1; others are not checked, which would cost a look at each, but taken for the "
+         "nearest",
+         true},
         {"units", std::int64_t{0}, "numbers in a row", true},
         {"padding", std::int64_t{-1}, "id whose row stays zero; negative: none"},
         {"feature", std::int64_t{-1}, "the input's feature that holds the ids; negative: all of the input"}},
