@@ -75,7 +75,11 @@ class Run:
         return predict(self.model, self.params, x, lengths=lengths, buffers=self.buffers, batch_size=batch_size)
 
     def evaluate(self, data, *, metric=None, batch_size=256):
-        """A metric of the best parameters on data that fit has not seen: that of the validation, or another. data: as fit takes it."""
+        """A metric of the best parameters on data that fit has not seen: that of the validation, or another. data: as fit takes it.
+
+        In the units that the model was trained in. Parts of hl.data.Samples are standardised, where the command line's results are in the
+        table's units: samples.preparation.unscale(...) of run.predict(samples.test) and of samples.test.arrays()["y"] gives those.
+        """
         metric = self._metric if metric is None else metric
         return evaluate(self.model, self.params, data, metric=metric, buffers=self.buffers, batch_size=batch_size)
 
@@ -106,7 +110,8 @@ def evaluate(model, params, data, *, metric=None, buffers=None, batch_size=256, 
     """metric(predictions, targets) of the model on data, in double precision: a float.
 
     data: (x, y), a dict that may also have lengths and sample_weights, or a Dataset such as samples.test, as hl.fit takes it. metric: of hl.metrics,
-    MAE by default; or a loss, whose mean over samples it is. buffers: of a run, for layers that have them.
+    MAE by default; or a loss, whose mean over samples it is. buffers: of a run, for layers that have them. In the units of data: those of
+    hl.data.Samples are standardised, see Run.evaluate.
     Raises UserError, a ValueError, for data, parameters and a metric that do not fit.
     """
     _check_model("evaluate", model)

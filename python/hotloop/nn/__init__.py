@@ -27,7 +27,7 @@ def __getattr__(name):
 
 
 def fold_in(seed, name):
-    """The seed of what is called `name` inside what has `seed`."""
+    """The seed of what is called `name` inside what has `seed`: for each of several weights one of its own, or they begin with the same numbers."""
     return _core.fold_in(seed, name)
 
 

@@ -19,6 +19,8 @@ class Cell:
                 h = 0.9 * state + hl.tanh(x @ params["w"].T)
                 return h, h                              # (state, y)
 
+    With several weights each has a seed of its own, hl.nn.fold_in(seed, "w"): one seed gives the same numbers each time.
+
     It is traced once, whatever the length of the sequence, into the same program as everything else, and has every derivative.
     """
 

@@ -116,7 +116,7 @@ class Module:
         """y = model(params, x); given a state (y, state), given buffers (y, buffers), given both (y, state, buffers).
 
         x: (batch, time, features) for sequences. A float x of another dtype than the parameters is cast to theirs.
-        key: uint32[2], means training: dropout draws from it. training: without a key, for layers that draw nothing.
+        key: uint32[2], as hl.random.key(0) gives it, means training: dropout draws from it. training: without a key, for layers that draw nothing.
         state: what recurrent layers start from, see initial_state. lengths: (batch,) valid steps of each row, at most those of x.
         """
         call = self._traced if _core.is_tracing() else self._compiled
