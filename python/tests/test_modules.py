@@ -235,3 +235,45 @@ def test_steps_of_classes_too():
     assert alone.bind(alone.init(0)).step(None, classes)[0].shape == (1, 3)
     with pytest.raises(hl.UserError, match="Counts.apply, which gives other numbers for step 1 alone"):
         mixed.bind(mixed.init(0)).step(None, classes)
+
+
+class Gated(hl.nn.Module):
+    """A sum over time behind a weight that begins with zero."""
+
+    def init(self, seed):
+        return {"gate": hl.zeros(3)}
+
+    def apply(self, params, x):
+        return x + params["gate"] * hl.cumulative_sum(x, axis=1)
+
+
+class OfAStep(hl.nn.Module):
+    """Of x (batch, features) inside a cell, where no axis is time."""
+
+    def __init__(self):
+        self.linear = hl.nn.Linear(3, 3)
+
+    def apply(self, params, x):
+        return hl.softmax(self.linear(params["linear"], x), axis=1)
+
+
+class WithAModule(hl.nn.Cell):
+    def __init__(self):
+        self.net = OfAStep()
+
+    def init(self, seed):
+        return self.net.init(seed)
+
+    def initial_state(self, batch):
+        return hl.zeros((batch, 3))
+
+    def __call__(self, params, state, x):
+        h = hl.tanh(self.net(params, x) + state)
+        return h, h
+
+
+def test_modules_inside_cells_and_behind_gates():
+    with pytest.raises(hl.UserError, match="Gated.apply, which gives other numbers"):
+        Gated().bind(Gated().init(0)).step(None, X[:, 0])
+    own = hl.nn.Recurrent(WithAModule())
+    assert own.bind(own.init(0)).step(None, X[:, 0])[0].shape == (4, 3)

@@ -38,7 +38,8 @@ class Module:
                 return self.head(params["head"], self.lstm(params["lstm"], x))
 
     With arrays of its own it has init(seed) -> dict too; super().init(seed) gives those of its layers. An apply(..., lengths=None) is
-    told the valid steps of each row.
+    told the valid steps of each row. In a stream or an export apply() sees one step at a time: what mixes steps is a Cell's affair, which keeps a
+    state, and is refused there.
     """
 
     def __getattr__(self, name):
