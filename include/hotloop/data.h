@@ -185,6 +185,7 @@ class Preparation {
   explicit Preparation(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
  private:
+  friend class Samples;
   std::shared_ptr<const State> state_;
 };
 
@@ -199,6 +200,10 @@ class Samples {
  public:
   Samples(RowSource& source, const Recipe& recipe, const MemoryOptions& memory = {});
   Samples(const Table& table, const Recipe& recipe) : Samples(*open_table(table), recipe) {}
+  // Samples of another table, or another reading, by what was fitted before: nothing is fitted to this one. Its describe() tells
+  // of this table.
+  Samples(RowSource& source, const Preparation& fitted, const Split& split = {.by = Split::By::None},
+          std::int64_t stride = 1, const MemoryOptions& memory = {});
 
   // inputs [length, features], targets [horizon_steps * targets]; for classification class indices i32, []
   // or [horizon_steps]; for series inputs [longest, features] with lengths.
@@ -211,6 +216,10 @@ class Samples {
   std::vector<std::int64_t> target_rows(const Dataset& part) const;
   // recipe.kept: values at each sample's target rows, [n * horizon_steps].
   std::vector<double> kept(const Dataset& part, std::string_view name) const;
+  // The same as a forecast may use it. A column's value at the target's row is taken to be announced before. A lag is what it is at the
+  // target's row where that value is known when the forecast is made, else the last one that is: of the window's last row, or of the row
+  // before if the first target stands there (horizon 0).
+  std::vector<double> known(const Dataset& part, std::string_view name) const;
   // Of the only target; mean 0 and deviation 1 where there are several, which have no unit together.
   Standardization target_scale() const;
   std::string describe() const;  // samples in each part

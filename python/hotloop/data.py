@@ -211,7 +211,7 @@ class Samples:
         return self._core.target_rows(part)
 
     def kept(self, part, name):
-        """Values of a kept column at each sample's target rows: (samples * horizon_steps)."""
+        """Values of a kept column at each sample's target rows: (samples * horizon_steps). A lag may there be of rows after the window."""
         return self._core.kept(part, name)
 
     def describe(self):

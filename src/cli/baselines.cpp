@@ -1,6 +1,8 @@
 #include "cli/baselines.h"
 
+#include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "hotloop/error.h"
 
@@ -12,7 +14,7 @@ double column_error(const Job& job, const Baseline& baseline, const data::Sample
     throw UserError("baseline", "a column can predict one target",
                     std::to_string(job.recipe.targets.size()) + " targets",
                     "leave out the baseline '" + baseline.name + "'");
-  const std::vector<double> prediction = samples.kept(samples.test(), baseline.column);
+  const std::vector<double> prediction = samples.known(samples.test(), baseline.column);
   const std::vector<double> target = samples.kept(samples.test(), job.recipe.targets[0]);
   const auto accumulator = job.fit.metric.start();
   for (std::size_t i = 0; i < target.size(); ++i)
@@ -25,17 +27,66 @@ double column_error(const Job& job, const Baseline& baseline, const data::Sample
   return error;
 }
 
+std::vector<const Baseline*> ridge_baselines(const Job& job) {
+  std::vector<const Baseline*> ridges;
+  for (const Baseline& baseline : job.baselines)
+    if (baseline.kind == Baseline::Kind::Ridge) ridges.push_back(&baseline);
+  return ridges;
+}
+
 }  // namespace
 
-std::vector<TestResult> run_baselines(const Job& job, const data::Samples& samples) {
+std::vector<train::Ridge> fit_ridges(const Job& job, const data::Samples& samples) {
+  std::vector<train::Ridge> ridges;
+  for (const Baseline* baseline : ridge_baselines(job))
+    ridges.push_back(train::fit_ridge(samples.train(), samples.validation(), baseline->lambdas));
+  return ridges;
+}
+
+std::string print_ridges(const Job& job, std::span<const train::Ridge> ridges) {
+  const std::vector<const Baseline*> baselines = ridge_baselines(job);
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < ridges.size(); ++i)
+    json.push_back({{"name", baselines[i]->name},
+                    {"type", "ridge"},
+                    {"lambda", ridges[i].lambda},
+                    {"validation_mae", ridges[i].validation_mae},
+                    {"weights", ridges[i].weights}});
+  return json.dump(2) + "\n";
+}
+
+std::vector<train::Ridge> parse_ridges(const std::string& text, const std::string& source, const Job& job,
+                                       std::int64_t num_weights) {
+  std::vector<train::Ridge> ridges;
+  std::string problem = "other baselines";
+  try {
+    for (const nlohmann::json& entry : nlohmann::json::parse(text))
+      ridges.push_back({entry.at("lambda").get<double>(), entry.at("validation_mae").get<double>(),
+                        entry.at("weights").get<std::vector<double>>()});
+  } catch (const nlohmann::json::exception& e) {
+    problem = e.what();
+    ridges.clear();
+  }
+  const auto fits = [&](const train::Ridge& ridge) {
+    return static_cast<std::int64_t>(ridge.weights.size()) == num_weights;
+  };
+  if (ridges.size() != ridge_baselines(job).size() || !std::ranges::all_of(ridges, fits))
+    throw UserError("run", source + " must hold the ridge regressions of the run's configuration", problem,
+                    "train again, or remove the file: those baselines are then left out");
+  return ridges;
+}
+
+std::vector<TestResult> test_baselines(const Job& job, const std::optional<std::vector<train::Ridge>>& ridges,
+                                       const data::Samples& samples) {
   std::vector<TestResult> results;
+  std::size_t next_ridge = 0;
   for (const Baseline& baseline : job.baselines) {
     if (baseline.kind == Baseline::Kind::Column) {
       results.push_back({baseline.name, column_error(job, baseline, samples)});
       continue;
     }
-    const train::Ridge ridge = train::fit_ridge(samples.train(), samples.validation(), baseline.lambdas);
-    const std::vector<double> predicted = ridge.predict(samples.test());
+    if (!ridges) continue;
+    const std::vector<double> predicted = (*ridges)[next_ridge++].predict(samples.test());
     const data::Standardization scale = samples.target_scale();
     results.push_back(
         {baseline.name,

@@ -1,6 +1,9 @@
 // The simple models a job names, computed on its data.
 #pragma once
 
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "cli/job.h"
@@ -12,8 +15,16 @@ struct TestResult {
   double value = 0;  // the metric on the test part, in the target's unit (squared for mse)
 };
 
-// The metric of each baseline on the test part, in the target's unit.
-std::vector<TestResult> run_baselines(const Job& job, const data::Samples& samples);
+// The job's ridge regressions, in its order, fitted to the training part.
+std::vector<train::Ridge> fit_ridges(const Job& job, const data::Samples& samples);
+// As JSON, and back; UserError that names `source` for text that is none or that does not fit the job and `num_weights`, inputs of a sample.
+std::string print_ridges(const Job& job, std::span<const train::Ridge> ridges);
+std::vector<train::Ridge> parse_ridges(const std::string& json, const std::string& source, const Job& job,
+                                       std::int64_t num_weights);
+
+// The metric of each baseline on the test part, in the target's unit. Nothing is fitted; without `ridges` those are left out.
+std::vector<TestResult> test_baselines(const Job& job, const std::optional<std::vector<train::Ridge>>& ridges,
+                                       const data::Samples& samples);
 
 // Factor from the metric of standardised values to that in the target's unit.
 double metric_scale(const Job& job, const data::Samples& samples);

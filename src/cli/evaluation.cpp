@@ -106,7 +106,8 @@ double Confusion::accuracy() const {
 }
 
 Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Layer& model, const Tree<Array>& params,
-                    const Tree<Array>& buffers, const std::string& name) {
+                    const Tree<Array>& buffers, const std::optional<std::vector<train::Ridge>>& ridges,
+                    const std::string& name) {
   const data::Dataset& test = samples.test();
   if (test.size() == 0)
     throw UserError("split", "the test part must hold samples", samples.describe(),
@@ -116,7 +117,7 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   const bool classes = is_integer(test.target_dtype());
   const data::Standardization scale = samples.target_scale();
   out.results = {{name, train::evaluate_metric(job.fit.metric, predicted, test, scale.std, scale.mean)}};
-  for (TestResult& baseline : run_baselines(job, samples)) out.results.push_back(std::move(baseline));
+  for (TestResult& baseline : test_baselines(job, ridges, samples)) out.results.push_back(std::move(baseline));
   if (classes)
     out.confusion = count_classes(predicted, test, samples.preparation().classes());
   else if (predicted.shape().rank() == 2 && job.recipe.targets.size() > 1 && job.recipe.horizon_steps > 1)
@@ -126,9 +127,11 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   return out;
 }
 
-std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation) {
-  return fmt::format("{} on the {} test {}{}", job.fit.metric.name(), grouped(samples.test().size()),
-                     job.recipe.sample.empty() ? "windows" : "series", evaluation.confusion ? "" : ", " + unit_of(job));
+std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation,
+                           const std::string& table) {
+  return fmt::format("{} on the {} {}{}{}{}", job.fit.metric.name(), grouped(samples.test().size()),
+                     table.empty() ? "test " : "", job.recipe.sample.empty() ? "windows" : "series",
+                     table.empty() ? "" : " of " + table, evaluation.confusion ? "" : ", " + unit_of(job));
 }
 
 nlohmann::ordered_json confusion_json(const Confusion& confusion) {

@@ -34,10 +34,12 @@ struct Evaluation {
 };
 
 Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Layer& model, const Tree<Array>& params,
-                    const Tree<Array>& buffers, const std::string& name);
+                    const Tree<Array>& buffers, const std::optional<std::vector<train::Ridge>>& ridges,
+                    const std::string& name);
 
-// What the results are of, e.g. "mae on the 2,628 test windows, GW".
-std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation);
+// What the results are of, e.g. "mae on the 2,628 test windows, GW"; `table`: all of another table's, instead of the test part.
+std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation,
+                           const std::string& table = "");
 // {"classes", "accuracy", "counts": rows of the wanted class}.
 nlohmann::ordered_json confusion_json(const Confusion& confusion);
 // Accuracy, and rows of counts: wanted down, predicted across; the largest classes only where there are many.

@@ -118,6 +118,9 @@ void read_baselines(ConfigFile& file, Job& job) {
     if (type == "column") {
       baseline.kind = Baseline::Kind::Column;
       baseline.column = section.text("column", "whose value is the prediction");
+      if (std::ranges::find(job.recipe.targets, baseline.column) != job.recipe.targets.end())
+        section.refuse("column", "must be known when the forecast is made",
+                       print_toml(baseline.column) + ", which is the target", "the name of a [[data.lag]] of it");
       baseline.name = section.text("name", "in the report", baseline.column);
     } else {
       baseline.kind = Baseline::Kind::Ridge;

@@ -19,7 +19,7 @@ void RunFolder::check_run() const {
 void RunFolder::remove_run() const {
   fs::remove_all(checkpoints());
   for (const char* name : {"config.toml", "model.safetensors", "history.csv", "metrics.json", "loss.svg",
-                           "forecast.svg", "phase.svg", "report.html", "preparation.json"})
+                           "forecast.svg", "phase.svg", "report.html", "preparation.json", "baselines.json"})
     fs::remove(path_ / name);
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, ignored))
@@ -36,6 +36,10 @@ nlohmann::ordered_json RunFolder::read_metrics() const {
   } catch (const nlohmann::json::exception& e) {
     throw UserError("run", metrics().string() + " must be JSON", e.what());
   }
+}
+
+data::Preparation RunFolder::read_preparation() const {
+  return data::Preparation::parse(io::read_file(preparation(), "run"), preparation().string());
 }
 
 RunFolder next_free_folder(const fs::path& base) {

@@ -3,6 +3,7 @@
 //   config.toml          the configuration with every default, as it was trained
 //   model.safetensors    parameters and buffers of the best epoch so far
 //   preparation.json     how a table becomes samples, with all that was fitted on the training rows
+//   baselines.json       ridge regressions fitted on the training rows, if the configuration has any
 //   checkpoints/         states to go on from, see hotloop/checkpoint.h
 //   history.csv          one line an epoch; events.out.tfevents.* the same for TensorBoard
 //   metrics.json         the results, and where they were computed and in what time
@@ -15,6 +16,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "hotloop/data.h"
+
 namespace hotloop::cli {
 
 class RunFolder {
@@ -24,6 +27,7 @@ class RunFolder {
   std::filesystem::path config() const { return path_ / "config.toml"; }
   std::filesystem::path model() const { return path_ / "model.safetensors"; }
   std::filesystem::path preparation() const { return path_ / "preparation.json"; }
+  std::filesystem::path baselines() const { return path_ / "baselines.json"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path history() const { return path_ / "history.csv"; }
   std::filesystem::path metrics() const { return path_ / "metrics.json"; }
@@ -37,6 +41,7 @@ class RunFolder {
 
   void write(const std::filesystem::path& file, const std::string& text) const;
   nlohmann::ordered_json read_metrics() const;  // an empty object if there are none yet
+  data::Preparation read_preparation() const;
 
  private:
   std::filesystem::path path_;

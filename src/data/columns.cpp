@@ -228,6 +228,13 @@ std::vector<Feature> kept_features(const Recipe& recipe, const Columns& columns)
   return features;
 }
 
+std::int64_t known_ahead(const Feature& kept, std::int64_t ahead, std::int64_t horizon) {
+  if (kept.kind != Feature::Kind::Lag) return ahead;
+  // The lag at row r is the value of row r - steps. With horizon 0 the target of the window's last row is not known yet.
+  const std::int64_t last_known = horizon > 0 ? 0 : -1;
+  return std::min(ahead, last_known + kept.steps);
+}
+
 std::optional<Shape> fixed_input_shape(const Recipe& recipe) {
   const auto one_hot = [&](const std::string& name) { return find_one_hot(recipe, name) != nullptr; };
   const auto many = [](const std::string& name) { return name.ends_with('*'); };

@@ -47,6 +47,8 @@ struct Feature {
 using Categories = std::map<std::string, std::vector<std::string>>;  // by one-hot column
 std::vector<Feature> input_features(const Recipe& recipe, const Columns& columns, const Categories& categories);
 std::vector<Feature> kept_features(const Recipe& recipe, const Columns& columns);
+// For a target `ahead` rows after a window's last row: how many rows after it a kept feature is read so that a forecast may use it.
+std::int64_t known_ahead(const Feature& kept, std::int64_t ahead, std::int64_t horizon);
 
 // UserError for what no table could satisfy.
 void check_recipe(const Recipe& recipe);

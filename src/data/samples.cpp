@@ -38,25 +38,38 @@ class Builder {
       : budget_(std::make_shared<MemoryBudget>(memory)), fitted_(std::make_shared<Preparation::State>()) {
     check_recipe(given);
     fitted_->recipe = expand_inputs(given, source);
-    columns_ = choose_columns(recipe(), Purpose::Train);
-    table_ = read_table(source, columns_, budget_, series());
+    read(source);
+  }
+
+  // With what was fitted to another table.
+  Builder(RowSource& source, const Preparation::State& before, const Split& split, std::int64_t stride,
+          const MemoryOptions& memory)
+      : budget_(std::make_shared<MemoryBudget>(memory)),
+        fits_(false),
+        fitted_(std::make_shared<Preparation::State>(before)) {
+    fitted_->recipe.split = split;
+    fitted_->recipe.stride = stride;
+    check_recipe(recipe());
+    fitted_->num_gaps = 0;
+    fitted_->num_missing.clear();
+    read(source);
   }
 
   std::shared_ptr<Samples::State> build() {
     state_ = std::make_shared<Samples::State>();
     state_->num_rows = fitted_->num_rows = table_.rows->num_rows();
     fitted_->num_groups = static_cast<std::int64_t>(table_.series_rows.size());
-    fitted_->time_step = find_time_step(recipe(), table_, columns_);
+    if (fits_) fitted_->time_step = find_time_step(recipe(), table_, columns_);
     place_series();
     split_rows();
-    fit_labels_and_means();
+    look_at_values();
     derive();
     table_.rows.reset();
     series() ? select_series() : select_windows();
     check_parts();
     if (recipe().split.by == Split::By::None) part(Part::Validation) = part(Part::Test) = part(Part::Train);
     weigh();
-    if (recipe().standardize) fit_scales();
+    if (fits_ && recipe().standardize) fit_scales();
     write_rows();
     state_->fitted = fitted_;
     state_->preparation = std::make_unique<Preparation>(fitted_);
@@ -66,6 +79,10 @@ class Builder {
  private:
   const Recipe& recipe() const { return fitted_->recipe; }
   bool series() const { return columns_.sample >= 0; }
+  void read(RowSource& source) {
+    columns_ = choose_columns(recipe(), Purpose::Train);
+    table_ = read_table(source, columns_, budget_, series());
+  }
   PartDataset& part(Part p) { return state_->parts[static_cast<std::size_t>(p)]; }
 
   // One row of the table as it was read.
@@ -146,13 +163,20 @@ class Builder {
     return split_(unit);
   }
 
-  // Means for Fill::Mean, categories, classes: of training rows.
-  void fit_labels_and_means() {
+  // What the columns hold, one entry a request.
+  struct Seen {
+    explicit Seen(std::size_t n) : sums(n, 0), counts(n, 0), labels(n) {}
+    std::vector<double> sums;
+    std::vector<std::int64_t> counts;
+    std::vector<std::vector<bool>> labels;
+  };
+
+  // Counts what is missing; fits means, categories and classes to the training rows.
+  void look_at_values() {
     const std::size_t n = columns_.requests.size();
-    std::vector<double> sums(n, 0);
-    std::vector<std::int64_t> counts(n, 0), missing(n, 0);
-    std::vector<std::vector<bool>> seen(n);
-    for (std::size_t c = 0; c < n; ++c) seen[c].resize(table_.labels[c].size());
+    std::vector<std::int64_t> missing(n, 0);
+    Seen seen(n);
+    for (std::size_t c = 0; c < n; ++c) seen.labels[c].resize(table_.labels[c].size());
     for_each_row([&](const RawRow& r) {
       const bool training = part_of(r) == Part::Train;
       for (std::size_t c = 0; c < n; ++c) {
@@ -160,28 +184,44 @@ class Builder {
         if (std::isnan(value)) {
           ++missing[c];
         } else if (training) {
-          sums[c] += value;
-          ++counts[c];
-          if (!seen[c].empty()) seen[c][static_cast<std::size_t>(value)] = true;
+          seen.sums[c] += value;
+          ++seen.counts[c];
+          if (!seen.labels[c].empty()) seen.labels[c][static_cast<std::size_t>(value)] = true;
         }
       }
     });
+    for (std::size_t c = 0; c < n; ++c)
+      if (missing[c] > 0) fitted_->num_missing[columns_.requests[c].name] = missing[c];
+    if (fits_) {
+      fit_means(seen);
+      fit_labels(seen);
+    }
+    features_ = input_features(recipe(), columns_, fitted_->categories);
+    fitted_->input_scales.resize(features_.size());
+    fitted_->target_scales.resize(recipe().targets.size());
+  }
+
+  // For Fill::Mean.
+  void fit_means(const Seen& seen) {
+    for (std::size_t c = 0; c < columns_.requests.size(); ++c) {
+      const ColumnRequest& request = columns_.requests[c];
+      if (columns_.fills[c] != Fill::Mean || request.kind != ColumnKind::Number) continue;
+      if (seen.counts[c] == 0)
+        throw UserError("data", "a column that is filled with its mean must have a value in the training rows",
+                        "none in '" + request.name + "'", "leave the column out");
+      fitted_->means[request.name] = seen.sums[c] / static_cast<double>(seen.counts[c]);
+    }
+  }
+
+  // Categories and classes.
+  void fit_labels(const Seen& seen) {
     const auto labels_of = [&](int column) {
       std::set<std::string> labels;
       const auto c = static_cast<std::size_t>(column);
-      for (std::size_t i = 0; i < seen[c].size(); ++i)
-        if (seen[c][i]) labels.insert(table_.labels[c][i]);
+      for (std::size_t i = 0; i < seen.labels[c].size(); ++i)
+        if (seen.labels[c][i]) labels.insert(table_.labels[c][i]);
       return labels;
     };
-    for (std::size_t c = 0; c < n; ++c) {
-      const ColumnRequest& request = columns_.requests[c];
-      if (missing[c] > 0) fitted_->num_missing[request.name] = missing[c];
-      if (columns_.fills[c] != Fill::Mean || request.kind != ColumnKind::Number) continue;
-      if (counts[c] == 0)
-        throw UserError("data", "a column that is filled with its mean must have a value in the training rows",
-                        "none in '" + request.name + "'", "leave the column out");
-      fitted_->means[request.name] = sums[c] / static_cast<double>(counts[c]);
-    }
     for (const OneHot& one_hot : recipe().one_hots)
       if (const int column = columns_.find(one_hot.column, ColumnKind::Text); column >= 0) {
         const std::set<std::string> labels = labels_of(column);
@@ -193,9 +233,6 @@ class Builder {
         throw UserError("data", "the training part must hold at least two classes of '" + recipe().targets[0] + "'",
                         std::to_string(fitted_->classes.size()), "another [split], or the column of the classes");
     }
-    features_ = input_features(recipe(), columns_, fitted_->categories);
-    fitted_->input_scales.resize(features_.size());
-    fitted_->target_scales.resize(recipe().targets.size());
   }
 
   double target(const RawRow& r, std::size_t k) const {
@@ -206,7 +243,8 @@ class Builder {
     const auto it = std::ranges::find(fitted_->classes, label);
     if (it == fitted_->classes.end())
       throw UserError("data", "every class of '" + recipe().targets[0] + "' must occur in the training part",
-                      "'" + printable(label) + "' at " + place(r), "another [split]");
+                      "'" + printable(label) + "' at " + place(r),
+                      fits_ ? "another [split]" : nearest_hint(label, fitted_->classes));
     return static_cast<double>(it - fitted_->classes.begin());
   }
 
@@ -275,13 +313,18 @@ class Builder {
   void select_windows() {
     const Recipe& r = recipe();
     const std::int64_t ahead = r.horizon + r.horizon_steps - 1;  // from a window's last row to its last target
-    struct Seen {
+    struct Row {
       std::int64_t defined = 0;
       bool target = false;  // defined, and so is what is kept beside it
       int part = 0;
     };
-    std::vector<Seen> ring(static_cast<std::size_t>(ahead + 1));
-    const auto at = [&](std::int64_t p) -> Seen& { return ring[static_cast<std::size_t>(p % (ahead + 1))]; };
+    std::vector<Row> ring(static_cast<std::size_t>(ahead + 1));
+    const auto at = [&](std::int64_t p) -> Row& { return ring[static_cast<std::size_t>(p % (ahead + 1))]; };
+    const std::vector<Feature> kept = kept_features(r, columns_);
+    std::vector<bool> kept_defined(ring.size() * kept.size());
+    const auto kept_at = [&](std::int64_t p, std::size_t k) {
+      return kept_defined[static_cast<std::size_t>(p % (ahead + 1)) * kept.size() + k];
+    };
     fit_inputs_.assign(static_cast<std::size_t>(state_->num_rows), false);
     fit_targets_ = fit_inputs_;
     std::size_t next_series = 0;
@@ -300,10 +343,13 @@ class Builder {
         longest_stretch_ = std::max(longest_stretch_, defined);
         const int this_part = static_cast<int>(row[at_.part()]);
         at(q) = {defined, std::all_of(row + at_.features, row + at_.weight(), finite), this_part};
+        for (std::size_t k = 0; k < kept.size(); ++k) kept_at(q, k) = std::isfinite(row[at_.keep(k)]);
         if (row[at_.run()] < static_cast<double>(ahead + r.length) || at(p).defined < r.length) continue;
         bool whole = true;
         for (std::int64_t t = q - r.horizon_steps + 1; t <= q; ++t) {
           whole = whole && at(t).target;
+          for (std::size_t k = 0; k < kept.size(); ++k)
+            whole = whole && kept_at(p + known_ahead(kept[k], t - p, r.horizon), k);
           if (r.split.by != Split::By::Random) whole = whole && at(t).part == this_part;
         }
         if (!whole) continue;
@@ -363,9 +409,13 @@ class Builder {
 
   void check_parts() {
     if (!part(Part::Train).last_rows.empty()) return;
+    const bool whole = !fits_ && recipe().split.by == Split::By::None;
+    if (!fits_ && !whole) return;
+    const std::string holder = whole ? "the table" : "the training part";
     if (series())
-      throw UserError("split", "the training part must hold at least one series",
-                      "none of " + std::to_string(starts_.size()), "a larger [split] train");
+      throw UserError(whole ? "data" : "split", holder + " must hold at least one series",
+                      "none of " + std::to_string(starts_.size()) + (whole ? " whose rows are all defined" : ""),
+                      whole ? "series without missing values" : "a larger [split] train");
     std::string received = "none: windows of " + std::to_string(recipe().length) + " defined rows";
     if (recipe().horizon + recipe().horizon_steps > 1)
       received += " and targets up to " + std::to_string(recipe().horizon + recipe().horizon_steps - 1) + " rows later";
@@ -373,7 +423,8 @@ class Builder {
     if (fitted_->num_gaps > 0)
       received += ", with " + std::to_string(fitted_->num_gaps) + (fitted_->num_gaps == 1 ? " gap" : " gaps") +
                   " where the time step is not " + print_duration(fitted_->time_step);
-    throw UserError("window", "the training part must hold at least one window", received,
+    if (whole) throw UserError("window", holder + " must hold at least one window", received, "more rows");
+    throw UserError("window", holder + " must hold at least one window", received,
                     "shorter windows, shorter lags, a larger [split] train" +
                         std::string(fitted_->num_gaps > 0 ? ", or time_step = \"any\"" : ""));
   }
@@ -489,6 +540,7 @@ class Builder {
   }
 
   std::shared_ptr<MemoryBudget> budget_;
+  bool fits_ = true;  // false: fitted_ comes from another table
   std::shared_ptr<Preparation::State> fitted_;
   std::shared_ptr<Samples::State> state_;
   Columns columns_;
@@ -508,6 +560,9 @@ class Builder {
 
 Samples::Samples(RowSource& source, const Recipe& recipe, const MemoryOptions& memory)
     : state_(Builder(source, recipe, memory).build()) {}
+Samples::Samples(RowSource& source, const Preparation& fitted, const Split& split, std::int64_t stride,
+                 const MemoryOptions& memory)
+    : state_(Builder(source, *fitted.state_, split, stride, memory).build()) {}
 
 const Dataset& Samples::train() const { return state_->parts[0]; }
 const Dataset& Samples::validation() const { return state_->parts[1]; }
@@ -536,9 +591,13 @@ std::vector<std::int64_t> Samples::target_rows(const Dataset& part) const {
   return rows;
 }
 
-std::vector<double> Samples::kept(const Dataset& part, std::string_view name) const {
-  const PartDataset& own = own_part(*state_, part);
-  const std::vector<std::string>& names = state_->fitted->recipe.kept;
+namespace {
+
+// A kept column for each target: row_of(column, ahead) says how many rows after the window's last it is read, for a target `ahead` after it.
+template <class RowOf> std::vector<double> kept_values(const Samples::State& state, const Dataset& part,
+                                                       std::string_view name, const RowOf& row_of) {
+  const PartDataset& own = own_part(state, part);
+  const std::vector<std::string>& names = state.fitted->recipe.kept;
   const auto it = std::ranges::find(names, name);
   if (it == names.end())
     throw UserError("data", "the column must be one of the recipe's kept ones", "'" + std::string(name) + "'",
@@ -547,10 +606,24 @@ std::vector<double> Samples::kept(const Dataset& part, std::string_view name) co
   std::vector<double> row(names.size()), out;
   for (const std::int64_t last : own.last_rows)
     for (std::int64_t t = 0; t < own.steps; ++t) {
-      state_->kept->read(last + own.horizon + t, 1, row.data());
+      state.kept->read(last + row_of(column, own.horizon + t), 1, row.data());
       out.push_back(row[column]);
     }
   return out;
+}
+
+}  // namespace
+
+std::vector<double> Samples::kept(const Dataset& part, std::string_view name) const {
+  return kept_values(*state_, part, name, [](std::size_t, std::int64_t ahead) { return ahead; });
+}
+
+std::vector<double> Samples::known(const Dataset& part, std::string_view name) const {
+  const Recipe& recipe = state_->fitted->recipe;
+  const std::vector<Feature> kept = kept_features(recipe, choose_columns(recipe, Purpose::Train));
+  return kept_values(*state_, part, name, [&](std::size_t column, std::int64_t ahead) {
+    return known_ahead(kept[column], ahead, recipe.horizon);
+  });
 }
 
 Standardization Samples::target_scale() const {

@@ -427,9 +427,9 @@ class Training(Case):
         run = self.folder / "run"
         names = sorted(p.name for p in run.iterdir())
         self.assertEqual([n for n in names if not n.startswith("events.out.tfevents.")],
-                         ["checkpoints", "config.toml", "forecast.svg", "history.csv", "loss.svg", "metrics.json",
+                         ["baselines.json", "checkpoints", "config.toml", "forecast.svg", "history.csv", "loss.svg", "metrics.json",
                           "model.safetensors", "preparation.json", "report.html"])
-        self.assertEqual(len(names), 10)
+        self.assertEqual(len(names), 11)
         for picture in ["forecast.svg", "loss.svg"]:
             self.assertEqual(xml.etree.ElementTree.parse(run / picture).getroot().tag, "{http://www.w3.org/2000/svg}svg")
         metrics = json.loads((run / "metrics.json").read_text())
@@ -533,12 +533,12 @@ class New(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (0, "t.toml written. Next: hotloop train t.toml\n"), result.stderr)
         text = (self.folder / "t.toml").read_text()
         for part in ["# Left out: shop (one value).", 'inputs = ["price", "the \\"sky\\"", "sales_before", "hour", "weekday"]', 'time = "when"', 'missing = "forward"',
-                     "length = 15", 'type = "lstm"', 'name = "the value before"']:
+                     "length = 15", 'type = "lstm"', 'name = "the last known value"']:
             self.assertIn(part, text)
         self.assertEqual(hotloop("new", "t.csv", "--target", "sales", cwd=self.folder).stdout, text)
         trained = hotloop("train", "t.toml", "--epochs", "2", cwd=self.folder)
         self.assertEqual(trained.returncode, 0, trained.stderr)
-        self.assertIn("the value before", trained.stdout)
+        self.assertIn("the last known value", trained.stdout)
         (self.folder / "few.csv").write_text("\n".join((self.folder / "t.csv").read_text().splitlines()[:5]) + "\n")
         predicted = hotloop("predict", "runs/t", "few.csv", cwd=self.folder)
         self.assertIn("0 predictions of 4 rows\nA window takes 15 rows", predicted.stderr)

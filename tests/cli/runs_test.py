@@ -6,6 +6,7 @@ usage: runs_test.py HOTLOOP [unittest arguments]
 import csv
 import html.parser
 import json
+import math
 import os
 import pathlib
 import re
@@ -386,6 +387,150 @@ class PyTorch(Case):
 
         model = torch.nn.Sequential(torch.nn.LSTM(3, 3, batch_first=True), Last(), torch.nn.Linear(3, 1))
         model.load_state_dict(state, strict=True)
+
+
+class EvalOfAnotherTable(Case):
+    """`eval --data`: all samples of the table, by what was fitted in training."""
+
+    CATEGORIES = """
+[data]
+file = "weather.csv"
+target = "load"
+inputs = ["load_lag", "sky", "temp"]
+missing = "mean"
+
+[[data.lag]]
+name = "load_lag"
+column = "load"
+steps = 1
+
+[[data.one_hot]]
+column = "sky"
+
+[window]
+length = 2
+
+[[model]]
+type = "last"
+
+[[model]]
+type = "linear"
+units = 1
+
+[train]
+epochs = 2
+backend = "interp"
+
+[[baseline]]
+type = "column"
+column = "load_lag"
+
+[[baseline]]
+type = "ridge"
+"""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.write_weather("weather.csv", ["clear", "fog", "rain"], 0)
+        (cls.folder / "weather.toml").write_text(cls.CATEGORIES)
+        result = hotloop("train", "weather.toml", cwd=cls.folder)
+        assert result.returncode == 0, result.stderr
+
+    @classmethod
+    def write_weather(cls, name, skies, shift):
+        rows = [f"{math.sin(t * 0.9) + shift:.6f},{skies[(t * 7 + t // 4) % len(skies)]},{'' if t % 7 == 3 else t % 5}" for t in range(60)]
+        (cls.folder / name).write_text("\n".join(["load,sky,temp", *rows, ""]))
+
+    def evaluated(self, run, table):
+        result = hotloop("eval", run, "--data", table, "--json", cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def mean_error(self, run, table):
+        """Of what `predict` gives, against the table."""
+        out = self.folder / "predicted.csv"
+        out.unlink(missing_ok=True)
+        self.assertEqual(hotloop("predict", run, table, "-o", out, cwd=self.folder).returncode, 0)
+        truth = [float(row["load"]) for row in csv.DictReader((self.folder / table).read_text().splitlines())]
+        errors = [abs(float(row["load"]) - truth[int(row["row"])]) for row in csv.DictReader(out.read_text().splitlines())]
+        return len(errors), sum(errors) / len(errors)
+
+    def check(self, run, table):
+        evaluated = self.evaluated(run, table)
+        samples, error = self.mean_error(run, table)
+        self.assertEqual(evaluated["samples"], samples)
+        self.assertAlmostEqual(evaluated["test"], error, delta=1e-5 * error)
+        return evaluated
+
+    def test_a_shifted_table_is_judged_by_the_trainings_scales(self):
+        self.write_weather("shifted.csv", ["clear", "fog", "rain"], 5)
+        near, far = self.check("runs/weather", "weather.csv"), self.check("runs/weather", "shifted.csv")
+        self.assertGreater(far["test"], near["test"] + 0.5)
+        # Ridge regression is the one that was fitted, too, and the lag knows the shift.
+        column, ridge = (b["test"] for b in far["baselines"])
+        self.assertAlmostEqual(column, near["baselines"][0]["test"], places=5)
+        self.assertNotAlmostEqual(ridge, near["baselines"][1]["test"], places=2)
+
+    def test_a_table_without_one_of_the_categories(self):
+        self.write_weather("dry.csv", ["clear", "fog"], 0)
+        self.check("runs/weather", "dry.csv")
+        self.write_weather("hail.csv", ["clear", "fog", "hail"], 0)
+        result = hotloop("eval", "runs/weather", "--data", "hail.csv", cwd=self.folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("every category of column 'sky' must be one of the training rows. Received: 'hail' at hail.csv:", result.stderr)
+
+    def test_says_of_what(self):
+        text = hotloop("eval", self.run_folder, "--data", self.folder / "series.csv").stdout
+        self.assertIn("mae on the 84 windows of series.csv, in units of load\n", text)
+        self.assertNotIn("The run recorded", text)
+
+    def test_ridge_regression_that_was_not_stored_is_left_out(self):
+        run = self.folder / "runs" / "without"
+        shutil.copytree(self.folder / "runs" / "weather", run)
+        (run / "baselines.json").unlink()
+        result = hotloop("eval", run)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("Ridge regression is left out: the run holds no baselines.json to take it from.\n", result.stdout)
+        self.assertIn("the same to the last bit", result.stdout)
+        (run / "baselines.json").write_text('[{"lambda": 1}]')
+        result = hotloop("eval", run)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"\[run\] .*baselines\.json must hold the ridge regressions of the run's configuration\. Received: .*Try: ")
+
+    def test_a_table_that_is_too_short(self):
+        (self.folder / "short.csv").write_text("load,sky,temp\n1,clear,2\n")
+        result = hotloop("eval", "runs/weather", "--data", "short.csv", cwd=self.folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("[window] the table must be at least as long as a window and its horizon. Received: 1 rows", result.stderr)
+
+
+class NaiveBaseline(Case):
+    def test_knows_nothing_of_the_time_after_the_forecast(self):
+        loads = [float(line.split(",")[0]) for line in (self.folder / "series.csv").read_text().splitlines()[1:]]
+        for horizon, steps in [(0, 1), (5, 1), (0, 3), (2, 4)]:
+            with self.subTest(horizon=horizon, steps=steps):
+                text = self.config.read_text().split("[[baseline]]")[0].replace("steps = 3", "steps = 1")
+                text = text.replace("length = 4", f"length = 4\nhorizon = {horizon}\nhorizon_steps = {steps}")
+                text = text.replace("units = 1", f"units = {steps}")
+                (self.folder / "ahead.toml").write_text(text + '[[baseline]]\ntype = "column"\ncolumn = "load_lag"\n')
+                result = hotloop("train", "ahead.toml", "--json", "--epochs", 1, cwd=self.folder)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                metrics = json.loads(result.stdout)
+                first = 76  # of the test rows; a window's targets all lie there
+                errors = []
+                for row in range(first, 90 - steps + 1):
+                    known = loads[row - max(horizon, 1)]
+                    # Later steps repeat it: the values between are not known yet.
+                    errors += [abs(loads[row + t] - known) for t in range(steps)]
+                self.assertAlmostEqual(metrics["baselines"][0]["test"], sum(errors) / len(errors), places=5)
+
+    def test_is_not_the_target_itself(self):
+        (self.folder / "same.toml").write_text(self.config.read_text().replace('column = "load_lag"\nname', 'column = "load"\nname'))
+        result = hotloop("train", "same.toml", cwd=self.folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"\[same\.toml:\d+ \[\[baseline\]\]\] 'column' must be known when the forecast is made\. "
+                                        r'Received: "load", which is the target\. Try: the name of a \[\[data\.lag\]\] of it')
 
 
 class Completion(Case):

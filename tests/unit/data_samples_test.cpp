@@ -369,6 +369,47 @@ TEST(Kept, ValuesAtTheTargets) {
   EXPECT_EQ(samples.kept(samples.train(), "w"), (std::vector<double>{20, 30, 30, 40}));
 }
 
+// A lag no later than what is known when the forecast is made; a column as it is at the target.
+TEST(Kept, WhatIsKnownWhenTheForecastIsMade) {
+  std::string text = "v,w\n";
+  for (int row = 0; row < 40; ++row) text += std::to_string(row) + "," + std::to_string(100 + row) + "\n";
+  for (std::int64_t horizon = 0; horizon < 4; ++horizon)
+    for (std::int64_t steps = 1; steps < 4; ++steps)
+      for (std::int64_t lag = 1; lag < 7; ++lag) {
+        Recipe recipe = plain(2);
+        recipe.horizon = horizon;
+        recipe.horizon_steps = steps;
+        recipe.lags = {{"before", "v", lag}};
+        recipe.kept = {"before", "w"};
+        const Samples samples = from_csv(text, recipe);
+        std::vector<double> lags, columns;
+        for (const std::int64_t first_target : samples.target_rows(samples.train())) {
+          const std::int64_t last_known = horizon == 0 ? first_target - 1 : first_target - horizon;
+          for (std::int64_t t = 0; t < steps; ++t) {
+            lags.push_back(static_cast<double>(std::min(first_target + t - lag, last_known)));
+            columns.push_back(static_cast<double>(100 + first_target + t));
+          }
+        }
+        EXPECT_EQ(samples.known(samples.train(), "before"), lags) << horizon << " " << steps << " " << lag;
+        EXPECT_EQ(samples.known(samples.train(), "w"), columns) << horizon << " " << steps << " " << lag;
+        ASSERT_FALSE(lags.empty());
+      }
+}
+
+TEST(Kept, WindowsWhoseKnownValueIsMissingAreLeftOut) {
+  Recipe recipe{.inputs = {"x"}, .targets = {"v"}, .length = 1, .horizon = 3};
+  recipe.standardize = false;
+  recipe.split.train = 1;
+  recipe.split.validation = 0;
+  recipe.missing = Fill::Drop;
+  recipe.lags = {{"before", "v", 1}};
+  recipe.kept = {"before"};
+  const Samples samples = from_csv("x,v\n0,0\n1,1\n2,\n3,3\n4,4\n5,5\n6,6\n7,7\n8,8\n9,9\n", recipe);
+  // Targets 3 rows later: not 3, whose lag is missing, nor 5, made at row 2.
+  EXPECT_EQ(samples.target_rows(samples.train()), (std::vector<std::int64_t>{4, 6, 7, 8, 9}));
+  EXPECT_EQ(samples.known(samples.train(), "before"), (std::vector<double>{1, 3, 4, 5, 6}));
+}
+
 // ---- preparations ----
 
 struct Applied {
@@ -447,6 +488,50 @@ TEST(Preparation, ReadBackAndAppliedItGivesTheSamplesOfTraining) {
     EXPECT_GT(compared, 30) << seed;
     EXPECT_TRUE(std::ranges::is_sorted(applied.rows));
   }
+}
+
+TEST(Preparation, SamplesByItAreItsOwnOnWhateverTable) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const std::string text = random_table(seed, 300);
+    const Samples trained = from_csv(text, rich_recipe());
+    const Preparation read = Preparation::parse(trained.preparation().json(), "p.json");
+    const Samples again(*open_csv_text(text, "t.csv"), read, rich_recipe().split);
+    EXPECT_EQ(again.preparation().json(), trained.preparation().json());
+    ASSERT_EQ(again.target_rows(again.test()), trained.target_rows(trained.test()));
+    for (std::int64_t i = 0; i < again.test().size(); ++i)
+      EXPECT_EQ(inputs_of(again.test(), i), inputs_of(trained.test(), i));
+    // Without one of the categories, and with other numbers: all windows, prepared as predict() would.
+    std::string other = random_table(seed + 1000, 200);
+    for (std::size_t at; (at = other.find("fog")) != std::string::npos;) other.replace(at, 3, "rain");
+    const Samples tested(*open_csv_text(other, "other.csv"), read);
+    const Applied applied = apply(read, *open_csv_text(other, "other.csv"), 16);
+    std::map<std::int64_t, std::size_t> by_row;
+    for (std::size_t i = 0; i < applied.rows.size(); ++i) by_row[applied.rows[i]] = i;
+    const std::vector<std::int64_t> rows = tested.target_rows(tested.test());
+    EXPECT_GT(rows.size(), 30U) << seed;
+    const Standardization scale = tested.target_scale();
+    EXPECT_EQ(scale.mean, trained.target_scale().mean);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      ASSERT_TRUE(by_row.contains(rows[i])) << seed;
+      EXPECT_EQ(applied.inputs[by_row[rows[i]]], inputs_of(tested.test(), static_cast<std::int64_t>(i))) << seed;
+    }
+  }
+}
+
+TEST(Preparation, SamplesByItNeedAWindowOfTheTable) {
+  Recipe recipe = plain(4);
+  const Samples trained = from_csv("v\n1\n2\n3\n4\n5\n6\n", recipe);
+  const auto message = [&](const std::string& text) -> std::string {
+    try {
+      Samples(*open_csv_text(text, "t.csv"), trained.preparation());
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message("v\n1\n2\n").find("the table must be at least as long as a window"), std::string::npos);
+  recipe.missing = Fill::Drop;
+  EXPECT_EQ(message("v\n1\n2\n3\n4\n"), "");
 }
 
 // Windows and their features again, written as plainly as can be.

@@ -5,23 +5,39 @@
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "hotloop/error.h"
+#include "io/files.h"
 
 namespace hotloop::cli {
 namespace {
 
 using nlohmann::ordered_json;
 
+// Of the run's folder; none if it has none.
+std::optional<std::vector<train::Ridge>> stored_ridges(const RunFolder& folder, const Job& job,
+                                                       const data::Preparation& preparation) {
+  if (!std::filesystem::exists(folder.baselines())) return std::nullopt;
+  return parse_ridges(io::read_file(folder.baselines(), "run"), folder.baselines().string(), job,
+                      preparation.input_shape().size());
+}
+
 void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   folder.check_run();
   source.path = folder.config();
   const Job job = read_job(source);
   const ordered_json metrics = folder.read_metrics();
-  const data::Samples samples = load_samples(job);
+  const data::Preparation preparation = folder.read_preparation();
+  // The run's test part, or all of another table.
+  const data::Split split = source.data_file ? data::Split{.by = data::Split::By::None} : job.recipe.split;
+  const data::Samples samples(*data::open_file(job.data_file, job.csv), preparation, split, job.recipe.stride,
+                              job.memory);
+  std::optional<std::vector<train::Ridge>> ridges = stored_ridges(folder, job, preparation);
+  const bool longer = samples.test().input_shape() != preparation.input_shape();
+  if (longer) ridges.reset();
   const nn::Layer model = job.make_model(job.input_type(samples));
   const DType dtype = samples.train().dtype();
   const train::ModelArrays arrays =
       train::load_model(folder.model(), model.init(job.fit.seed, dtype, job.fit.init), model.init_buffers(dtype));
-  const Evaluation test = evaluate(job, samples, model, arrays.params, arrays.buffers, "this model");
+  const Evaluation test = evaluate(job, samples, model, arrays.params, arrays.buffers, ridges, "this model");
   if (json) {
     ordered_json out = {{"metric", job.fit.metric.name()},
                         {"targets", job.recipe.targets},
@@ -34,7 +50,12 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
     fmt::print("{}\n", out.dump(2));
     return;
   }
-  fmt::print("{}", results_table(result_heading(job, samples, test), test.results));
+  const std::string table = source.data_file ? source.data_file->filename().string() : "";
+  fmt::print("{}", results_table(result_heading(job, samples, test, table), test.results));
+  if (test.results.size() <= job.baselines.size())
+    fmt::print("Ridge regression is left out: {}.\n",
+               longer ? "the table has longer series than the training had"
+                      : "the run holds no " + folder.baselines().filename().string() + " to take it from");
   if (test.confusion) fmt::print("\n{}", confusion_table(*test.confusion));
   if (metrics.contains("test") && metrics["test"].is_number() && !source.data_file) {
     const double stored = metrics["test"].get<double>();
@@ -48,7 +69,10 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
 
 void command_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Test the stored parameters of a run");
-  command->footer("\nThe test part of the run's table, or of another one with the same columns.");
+  command->footer(
+      "\nThe test part of the run's table, or all of another one with the same columns.\n"
+      "Scales, categories and whatever else was fitted in training, ridge regressions\n"
+      "too, are applied as they were.");
   auto path = std::make_shared<std::string>();
   auto source = std::make_shared<JobSource>();
   auto json = std::make_shared<bool>(false);

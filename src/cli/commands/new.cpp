@@ -153,8 +153,8 @@ std::string configuration(const NewCommand& options, const std::vector<Column>& 
       "epochs in a row without a better validation\n{}",
       classes ? "metric = \"accuracy\"\n" : "");
   if (past)
-    text +=
-        fmt::format("\n[[baseline]]\ntype = \"column\"\ncolumn = {}\nname = \"the value before\"\n", quoted(before));
+    text += fmt::format("\n[[baseline]]\ntype = \"column\"\ncolumn = {}\nname = \"the last known value\"\n",
+                        quoted(before));
   if (!classes) text += "\n[[baseline]]\ntype = \"ridge\"\n";
   return text;
 }

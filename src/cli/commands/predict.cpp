@@ -182,8 +182,7 @@ void predict(const PredictOptions& options) {
   JobSource source = *options.source;
   source.path = folder.config();
   const Job job = read_job(source);
-  const data::Preparation preparation =
-      data::Preparation::parse(io::read_file(folder.preparation(), "predict"), folder.preparation().string());
+  const data::Preparation preparation = folder.read_preparation();
   StoredModel model(folder, job, preparation);
 
   const std::unique_ptr<data::RowSource> rows = data::open_file(options.table, job.csv);

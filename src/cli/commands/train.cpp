@@ -151,8 +151,10 @@ class Training {
     io::create_folder(folder_.checkpoints(), "run");
     job_.fit.checkpoint.folder = folder_.checkpoints();
     const std::string preparation = samples_.preparation().json();
-    if (options_.resume.empty()) {
-      created_ = true;
+    created_ = options_.resume.empty();
+    ridges_ = fit_ridges(job_, samples_);
+    if (!ridges_.empty()) folder_.write(folder_.baselines(), print_ridges(job_, ridges_));
+    if (created_) {
       write_config();
       folder_.write(folder_.preparation(), preparation);
       return;
@@ -216,7 +218,7 @@ class Training {
   }
 
   void test() {
-    test_ = evaluate(job_, samples_, model_, run_.params, run_.buffers,
+    test_ = evaluate(job_, samples_, model_, run_.params, run_.buffers, ridges_,
                      fmt::format("this model, epoch {} of {}", run_.best_epoch, run_.history.size()));
   }
 
@@ -332,6 +334,7 @@ class Training {
   nn::Layer model_;
   Tree<Array> params_;
   double scale_ = 1;
+  std::vector<train::Ridge> ridges_;
   std::optional<io::FolderLock> lock_;
   std::optional<TrainingLog> log_;
   std::optional<FirstEpoch> first_epoch_;
