@@ -20,7 +20,9 @@ namespace {
 struct PredictOptions {
   std::string run, table, out;
   std::shared_ptr<JobSource> source;
-  bool json = false;
+  bool overwrite = false, json = false;
+
+  bool to_file() const { return !out.empty() && out != "-"; }
 };
 
 // A cell of CSV (RFC 4180).
@@ -115,11 +117,29 @@ class Lines {
   std::string header_;
 };
 
+// That nothing is lost to the output: not an input, under whatever name, and another file only where that is wanted.
+void check_out(const PredictOptions& options, const RunFolder& run) {
+  namespace fs = std::filesystem;
+  const fs::path out = options.out;
+  std::error_code none;
+  if (!options.to_file() || !fs::exists(out, none)) return;
+  for (const fs::path& input : {fs::path(options.table), run.config(), run.preparation(), run.model()})
+    if (fs::equivalent(out, input, none))
+      throw UserError("predict", "the output must be another file than the inputs",
+                      options.out + ", which is " + input.string(), "another name");
+  if (!options.overwrite)
+    throw UserError("predict", "the file to write must not exist", options.out, "another name, or --overwrite");
+  // It would be renamed over.
+  if (!fs::is_regular_file(out, none))
+    throw UserError("predict", "the output must be a file", options.out,
+                    "another name, or no -o for the standard output");
+}
+
 // A file that appears when it is whole, or the standard output.
 class Output {
  public:
-  explicit Output(const std::string& path) {
-    if (!path.empty() && path != "-") file_.emplace(path, "predict");
+  explicit Output(const PredictOptions& options) {
+    if (options.to_file()) file_.emplace(options.out, "predict");
   }
   void write(const std::string& text) {
     if (file_)
@@ -179,6 +199,7 @@ class StoredModel {
 void predict(const PredictOptions& options) {
   const RunFolder folder{std::filesystem::path(options.run)};
   folder.check_run();
+  check_out(options, folder);
   JobSource source = *options.source;
   source.path = folder.config();
   const Job job = read_job(source);
@@ -187,7 +208,7 @@ void predict(const PredictOptions& options) {
 
   const std::unique_ptr<data::RowSource> rows = data::open_file(options.table, job.csv);
   const Lines lines(preparation, model.output_type());
-  Output out(options.out);
+  Output out(options);
   // Once the table is known to fit: nothing comes before an error about its columns.
   bool begun = false;
   const auto begin = [&] {
@@ -203,7 +224,7 @@ void predict(const PredictOptions& options) {
   });
   begin();
   out.commit();
-  const bool to_file = !options.out.empty() && options.out != "-";
+  const bool to_file = options.to_file();
   std::FILE* told = to_file ? stdout : stderr;  // where the predictions do not go
   if (options.json)
     fmt::print(told, "{}\n",
@@ -230,7 +251,9 @@ void command_predict(CLI::App& app) {
   options->source = std::make_shared<JobSource>();
   command->add_option("RUN", options->run, "folder of a run, e.g. runs/demand")->required();
   command->add_option("TABLE", options->table, "CSV file, e.g. data.csv")->required();
-  command->add_option("-o,--out", options->out, "CSV file to write; without it, the standard output");
+  command->add_option("-o,--out", options->out,
+                      "CSV file to write, which must not exist; without\nit, the standard output");
+  command->add_flag("--overwrite", options->overwrite, "replace the file");
   add_machine_overrides(*command, options->source);
   command->add_flag("--json", options->json, "tell what was done as JSON");
   command->callback([options] { predict(*options); });
