@@ -25,7 +25,6 @@ struct BrokenToml {};
 #include <sstream>
 
 #include "core/nearest.h"
-#include "hotloop/error.h"
 #include "io/files.h"
 
 namespace hotloop::cli {
@@ -73,6 +72,7 @@ struct Section::Impl {
   std::string doc;
   std::vector<Entry> entries;
 
+  std::string brackets() const { return listed ? "[[" + name + "]]" : "[" + name + "]"; }
   void record(const std::string& key, const std::string& value, const std::string& doc_text) {
     entries.push_back({key, value, doc_text});
   }
@@ -113,20 +113,44 @@ std::string print_toml(double number) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-std::string Section::where() const {
-  return place(impl_->source, impl_->table) + (impl_->listed ? " [[" : " [") + impl_->name +
-         (impl_->listed ? "]]" : "]");
+std::string Section::where() const { return place(impl_->source, impl_->table) + " " + impl_->brackets(); }
+
+std::string Section::where(const std::string& key) const {
+  const toml::node* node = impl_->find(key);
+  return place(impl_->source, node != nullptr ? node : impl_->table) + " " + impl_->brackets();
 }
 
 void Section::refuse(const std::string& key, const std::string& requirement, const std::string& received,
                      const std::string& remedy) const {
-  const toml::node* node = impl_->find(key);
-  const std::string brackets = impl_->listed ? "[[" + impl_->name + "]]" : "[" + impl_->name + "]";
-  throw UserError(place(impl_->source, node != nullptr ? node : impl_->table) + " " + brackets,
-                  "'" + key + "' " + requirement, received, remedy);
+  throw UserError(where(key), "'" + key + "' " + requirement, received, remedy);
+}
+
+void Section::refuse(const UserError& error) const {
+  std::string text = error.what(), remedy, named;
+  text.erase(0, error.where().size() + 3);  // "[where] "
+  const std::string mark = " Try: ";
+  if (const std::size_t at = text.rfind(mark); at != text.npos) {
+    remedy = text.substr(at + mark.size());
+    text.erase(at);
+  }
+  if (impl_->table != nullptr)
+    for (auto&& [name, node] : *impl_->table) {
+      const std::string key(name.str());
+      std::string words = key;  // "the learning rate must ..."
+      std::ranges::replace(words, '_', ' ');
+      const bool said = text.find(key) != text.npos || text.find(words) != text.npos;
+      if (said && key.size() > named.size()) named = key;
+    }
+  throw UserError(where(named), text, "", remedy);
 }
 
 namespace {
+
+[[noreturn]] void refuse_key(const Section::Impl& section, const std::string& place, const std::string& key,
+                             const std::vector<std::string>& known) {
+  throw UserError(place, "every key of " + section.brackets() + " must be one it has", "'" + key + "'",
+                  nearest_hint(key, known));
+}
 
 // Reads one key: the override, the file's value or the fallback.
 template <class T, class Convert> T read(const Section& section, Section::Impl& impl, const std::string& key,
@@ -241,6 +265,13 @@ std::map<std::string, Setting> Section::settings(const std::vector<Parameter>& p
         refuse(key, "must be a flag, a number or a text", show(node));
     }
   }
+  std::vector<std::string> all(known.begin(), known.end());
+  for (const Parameter& p : parameters) all.push_back(p.name);
+  for (const auto& [key, value] : given) {
+    const auto parameter = std::ranges::find(parameters, key, &Parameter::name);
+    if (parameter == parameters.end()) refuse_key(*impl_, where(key), key, all);
+    Config(where(key), std::span(&*parameter, 1), {{key, value}});
+  }
   const Config checked(where(), parameters, given);
   for (const Parameter& p : parameters) {
     const Setting value = std::visit(
@@ -267,6 +298,11 @@ void Section::print_as(const std::string& key, const std::string& text) {
 }
 
 ConfigFile ConfigFile::read(const std::filesystem::path& path) {
+  if (std::error_code none; std::filesystem::is_directory(path, none)) {
+    const std::filesystem::path inside = path / "config.toml";
+    throw UserError("config", "CONFIG must be a TOML file", path.string() + " (a folder)",
+                    std::filesystem::exists(inside, none) ? inside.string() : "a file, such as examples/demand.toml");
+  }
   return parse(io::read_file(path, "config"), path.string());
 }
 
@@ -432,10 +468,7 @@ void ConfigFile::finish() const {
     for (auto&& [key, node] : *section->table) {
       const std::string name(key.str());
       if (std::ranges::find(known, name) != known.end()) continue;
-      throw UserError(place(impl_->source, &node),
-                      std::string("every key of ") + (section->listed ? "[[" : "[") + section->name +
-                          (section->listed ? "]]" : "]") + " must be one it has",
-                      "'" + name + "'", nearest_hint(name, known));
+      refuse_key(*section, place(impl_->source, &node), name, known);
     }
   }
 }
@@ -445,7 +478,7 @@ std::string ConfigFile::print() const {
   for (const auto& section : impl_->sections) {
     if (section->entries.empty()) continue;
     if (!out.empty()) out += "\n";
-    const std::string full = (section->listed ? "[[" : "[") + section->name + (section->listed ? "]]" : "]");
+    const std::string full = section->brackets();
     if (section->name != previous && !section->doc.empty()) out += "# " + section->doc + "\n";
     previous = section->name;
     out += full + "\n";

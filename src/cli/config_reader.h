@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "hotloop/error.h"
 
 namespace hotloop::cli {
 
@@ -42,6 +43,11 @@ class Section {
   std::string where() const;
   [[noreturn]] void refuse(const std::string& key, const std::string& requirement, const std::string& received,
                            const std::string& remedy = "") const;
+  // What a component says about its settings, with the place of the setting that it names.
+  [[noreturn]] void refuse(const UserError& error) const;
+
+  // "demand.toml:12 [optimizer]" of a key, or of the table if it does not have it.
+  std::string where(const std::string& key) const;
 
   struct Impl;
   explicit Section(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -52,21 +52,34 @@ void read_components(ConfigFile& file, Job& job) {
   job.model = read_model(file);
   Section loss = file.section("loss", "What training makes small.");
   job.loss_name = loss.text("type", "of loss", "mse", names_of(losses::all_losses()));
-  job.fit.loss = losses::make_loss(job.loss_name, loss.settings(losses::loss_def(job.loss_name).parameters));
+  const auto loss_settings = loss.settings(losses::loss_def(job.loss_name).parameters);
+  try {
+    job.fit.loss = losses::make_loss(job.loss_name, loss_settings);
+  } catch (const UserError& e) {
+    loss.refuse(e);
+  }
   Section optimizer = file.section("optimizer", "How.");
   job.optimizer_name = optimizer.text("type", "of optimiser", "adam");
   check_optimizer(optimizer, job.optimizer_name);
   const auto settings = optimizer.settings(optim::optimizer_def(job.optimizer_name).parameters);
   std::vector<optim::ComponentConfig> schedules, wrappers;
+  std::map<std::string, Section> sections = {{job.optimizer_name, optimizer}};  // by type, which complaints begin with
   for (Section& section : file.sections("optimizer.schedule", "Factors of the learning rate, multiplied.")) {
     const std::string type = section.text("type", "of schedule", {}, names_of(optim::all_schedules()));
     schedules.push_back({type, section.settings(optim::schedule_def(type).parameters)});
+    sections.emplace(type, section);
   }
   for (Section& section : file.sections("optimizer.wrapper", "Around the optimiser, the last one outermost.")) {
     const std::string type = section.text("type", "of wrapper", {}, names_of(optim::all_wrappers()));
     wrappers.push_back({type, section.settings(optim::wrapper_def(type).parameters)});
+    sections.emplace(type, section);
   }
-  job.fit.optimizer = optim::make_optimizer(job.optimizer_name, settings, schedules, wrappers);
+  try {
+    job.fit.optimizer = optim::make_optimizer(job.optimizer_name, settings, schedules, wrappers);
+  } catch (const UserError& e) {
+    const auto section = sections.find(e.where());
+    (section == sections.end() ? optimizer : section->second).refuse(e);
+  }
 }
 
 void read_train(ConfigFile& file, Job& job) {

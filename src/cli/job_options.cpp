@@ -1,5 +1,7 @@
 #include "cli/job_options.h"
 
+#include "cli/run_folder.h"
+
 namespace hotloop::cli {
 namespace {
 
@@ -48,7 +50,12 @@ void add_overrides(CLI::App& command, const std::shared_ptr<JobSource>& source) 
 
 std::shared_ptr<JobSource> add_job_options(CLI::App& command) {
   auto source = std::make_shared<JobSource>();
-  command.add_option("CONFIG", source->path, "TOML file, e.g. examples/demand.toml")->required();
+  command.add_option("CONFIG", source->path, "TOML file, e.g. examples/demand.toml, or the folder\nof a run")
+      ->required()
+      ->transform([](const std::string& given) {
+        const RunFolder folder{given};
+        return folder.holds_run() ? folder.config().string() : given;
+      });
   add_overrides(command, source);
   return source;
 }

@@ -83,6 +83,12 @@ int finish_and_sync(Descriptor& file) {
 
 }  // namespace
 
+void refuse_existing(const fs::path& path, const std::string& where) {
+  std::error_code none;
+  if (fs::exists(path, none) && !(fs::is_directory(path, none) && fs::is_empty(path, none)))
+    throw UserError(where, "the folder to write must not exist", path.string(), "another name, or remove it");
+}
+
 std::string read_file(const fs::path& path, const std::string& where) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail(where, "the file must be readable", path, errno);
@@ -148,6 +154,8 @@ void write_folder_atomic(const fs::path& path, const NamedBytes& files, const st
   if (reason != 0) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
+    // Not an empty folder, which the rename would have replaced.
+    if (reason == ENOTEMPTY || reason == EEXIST || reason == ENOTDIR) refuse_existing(path, where);
     fail(where, "the folder must be writable", path, reason);
   }
   if ((reason = sync_folder(parent_of(path))) != 0) fail(where, "the folder must be writable", path, reason);

@@ -45,7 +45,8 @@ Tree<Value> Schedule::observe(const Tree<Value>& state, Value value) const {
 LearningRate::LearningRate(const std::string& where, const Schedule& schedule, bool counts)
     : schedule_(schedule), counts_(counts || !schedule.is_constant()) {
   if (!(schedule.learning_rate() >= 0))
-    throw UserError(where, "the learning rate must not be negative", print_number(schedule.learning_rate()));
+    throw UserError(where, "the learning rate must not be negative", print_number(schedule.learning_rate()),
+                    "1e-3 to begin with");
 }
 
 Tree<Array> LearningRate::init() const {

@@ -241,12 +241,28 @@ type = "clip_by_norm"
                                         "Received: [optimzer]. Try: did you mean 'optimizer'?",
             "train.epochs=many": "[--set train.epochs=many [train]] 'epochs' must be an integer: passes over the training "
                                  "samples. Received: 'many'.",
+            "optimizer.lerning_rate=1": "[--set optimizer.lerning_rate=1 [optimizer]] every key of [optimizer] must be one it has. "
+                                        "Received: 'lerning_rate'. Try: did you mean 'learning_rate'?",
+            "model.0.hiden=1": "[--set model.0.hiden=1 [[model]]] every key of [[model]] must be one it has. Received: 'hiden'. "
+                               "Try: did you mean 'hidden'?",
+            "optimizer.learning_rate=fast": "[--set optimizer.learning_rate=fast [optimizer]] 'learning_rate' must be a number. "
+                                            "Received: \"fast\". Try: step size.",
+            "optimizer.learning_rate=-1": "[--set optimizer.learning_rate=-1 [optimizer]] the learning rate must not be negative. "
+                                          "Received: -1. Try: 1e-3 to begin with.",
+            "optimizer.schedule=[{type='plateau', factor=2.0}]":
+                "[--set optimizer.schedule=[{type='plateau', factor=2.0}] [[optimizer.schedule]]] factor must be between 0 and 1. Received: 2.",
             "model.7.hidden=1": "[--set model.7.hidden=1] a list's item must be named by its place, counted from 0. "
                                 "Received: '7' of 3 items. Try: 0 to 2.",
             "loss": "[arguments] --set takes TABLE.KEY=VALUE. Received: 'loss'. Try: --set optimizer.learning_rate=1e-4.",
         }.items():
             with self.subTest(assignment):
                 self.refused(hotloop("export-config", config, "--set", assignment), message)
+
+    def test_a_component_that_refuses_its_setting_is_found_in_the_file(self):
+        config = series.write(self.folder, learning_rate="-1.0")
+        line = config.read_text().splitlines().index("learning_rate = -1.0") + 1
+        self.refused(hotloop("export-config", config), f"[{config}:{line} [optimizer]] the learning rate must not be negative. Received: -1. "
+                                                       "Try: 1e-3 to begin with.")
 
     def test_a_model_that_no_memory_holds(self):
         # 256 TB of weights, more than there are addresses.

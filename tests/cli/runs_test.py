@@ -294,6 +294,32 @@ class Folders(Case):
         self.assertEqual((result.returncode, result.stderr), (2, "hotloop: [arguments] train takes a CONFIG, or --resume RUN. "
                                                                  "Received: neither. Try: hotloop train --help.\n"))
 
+    def test_resume_of_a_finished_run(self):
+        run = self.folder / "runs" / "finished"
+        shutil.copytree(self.run_folder, run)
+        before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+        result = hotloop("train", "--resume", "runs/finished", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr, result.stdout), (
+            0, "", "runs/finished is finished, with all of its 3 epochs.\nGo on with more: hotloop train --resume runs/finished --epochs 6\n"))
+        result = hotloop("train", "--resume", "runs/finished", "--json", cwd=self.folder)
+        self.assertEqual(json.loads(result.stdout), json.loads((run / "metrics.json").read_text()))
+        self.assertEqual({p: p.read_bytes() for p in run.rglob("*") if p.is_file()}, before)
+        # Ended after the last epoch, before the report: that is made up for.
+        (run / "report.html").unlink()
+        result = hotloop("train", "--resume", "runs/finished", cwd=self.folder)
+        self.assertIn("        its 3 epochs are over: results and report again\n", result.stdout)
+        self.assertTrue((run / "report.html").exists())
+
+    def test_a_run_stands_for_its_configuration(self):
+        for command in ["explain", "export-config"]:
+            with self.subTest(command=command):
+                folder, file = (hotloop(command, path) for path in [self.run_folder, self.run_folder / "config.toml"])
+                self.assertEqual((folder.returncode, folder.stderr), (0, ""))
+                self.assertEqual(*(result.stdout.split("Training step")[0] for result in (folder, file)))  # times follow
+        result = hotloop("train", "runs/job", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr), (
+            2, "hotloop: [config] CONFIG must be a TOML file. Received: runs/job (a folder). Try: runs/job/config.toml.\n"))
+
     def test_eval_of_no_run(self):
         result = hotloop("eval", self.folder)
         self.assertEqual(result.returncode, 2)

@@ -145,9 +145,11 @@ TEST(LossErrors, ShapesMustBeEqual) {
 }
 
 TEST(OptimizerErrors, SettingsAreChecked) {
-  EXPECT_EQ(message_of([] { optim::Adam(-1); }), "[adam] the learning rate must not be negative. Received: -1.");
+  EXPECT_EQ(message_of([] { optim::Adam(-1); }),
+            "[adam] the learning rate must not be negative. Received: -1. Try: 1e-3 to begin with.");
   EXPECT_EQ(message_of([] { optim::Adam(1e-3, {.beta2 = 1}); }), "[adam] betas must be in [0, 1). Received: 1.");
-  EXPECT_EQ(message_of([] { optim::Adam(-1e-9); }), "[adam] the learning rate must not be negative. Received: -1e-09.");
+  EXPECT_EQ(message_of([] { optim::Adam(-1e-9); }),
+            "[adam] the learning rate must not be negative. Received: -1e-09. Try: 1e-3 to begin with.");
   EXPECT_EQ(message_of([] { optim::SGD(0.1, 0, true); }),
             "[sgd] nesterov needs momentum. Received: momentum 0. Try: momentum = 0.9.");
   EXPECT_EQ(message_of([] { optim::make_optimizer("adan"); }),

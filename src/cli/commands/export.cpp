@@ -52,6 +52,7 @@ Exported read_model_to_export(const std::filesystem::path& path) {
 }
 
 void export_run(const ExportCommand& options) {
+  io::refuse_existing(options.out, "export");  // before the work
   const Exported exported = read_model_to_export(options.run);
   ExportOptions made;
   made.name = options.name;

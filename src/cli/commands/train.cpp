@@ -109,6 +109,10 @@ class Training {
     int signal_status = 0;
     try {
       prepare_folder();
+      if (finished()) {
+        tell_finished();
+        return;
+      }
       announce();
       signal_status = fit_model();
     } catch (const UserError&) {
@@ -170,6 +174,26 @@ class Training {
     if (!latest.empty()) job_.fit.resume = std::make_shared<train::TrainingState>(train::load_checkpoint(latest));
   }
 
+  // Whether there is nothing left to do: all epochs, the results and the report, which is written last, of this very configuration.
+  bool finished() const {
+    const std::int64_t epochs = job_.fit.epochs;
+    if (!job_.fit.resume || job_.fit.resume->epoch <= epochs) return false;
+    const ordered_json metrics = folder_.read_metrics();
+    std::error_code none;
+    return metrics.value("status", "") == status_name(Status::Finished) &&
+           metrics.value("epochs", std::int64_t{0}) == epochs && std::filesystem::exists(folder_.report(), none) &&
+           std::filesystem::last_write_time(folder_.report(), none) >=
+               std::filesystem::last_write_time(folder_.metrics(), none) &&
+           io::read_file(folder_.config(), "run") == text_for_folder(*options_.source, folder_.path());
+  }
+
+  void tell_finished() const {
+    const std::string run = folder_.path().string();
+    fmt::print(out_, "{} is finished, with all of its {} epochs.\n", run, job_.fit.epochs);
+    fmt::print(out_, "Go on with more: hotloop train --resume {} --epochs {}\n", run, 2 * job_.fit.epochs);
+    if (options_.json) fmt::print("{}\n", folder_.read_metrics().dump(2));
+  }
+
   // A run that is gone on with keeps its configuration until a step was taken with the new one, which may not fit.
   void write_config() {
     if (std::exchange(config_written_, true)) return;
@@ -184,7 +208,9 @@ class Training {
     fmt::print(out_, "Step    {} {}, batches of {}; compiling\n", job_.loss_name, job_.optimizer_name,
                job_.fit.batch_size);
     fmt::print(out_, "Run     {}\n", folder_.path().string());
-    if (job_.fit.resume)
+    if (job_.fit.resume && job_.fit.resume->epoch > job_.fit.epochs)
+      fmt::print(out_, "        its {} epochs are over: results and report again\n", job_.fit.epochs);
+    else if (job_.fit.resume)
       fmt::print(out_, "        going on after step {} of epoch {}\n", job_.fit.resume->step, job_.fit.resume->epoch);
     else if (!options_.resume.empty())
       fmt::print(out_, "        it has no checkpoint yet: from the start\n");
