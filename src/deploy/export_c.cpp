@@ -68,9 +68,11 @@ constexpr const char* header_text =
 //   $N_init(&voice, NULL);      // the weights it was exported with
 //   $N_step(&voice, x, y);      // x: $x, y: $y, row by row
 //
-// Link with $N.o, or compile $N.c with -O3 -ffp-contract=off -fno-math-errno: one of them, not both. A step
-// allocates nothing, takes no lock and calls nothing but memcpy and memset. Voices are independent; one is used by one thread
-// at a time. Memory for voices and weights is aligned to 64 bytes (a variable is; from the heap: aligned_alloc).
+// Link with $N.o, or compile $N.c with
+//   $F
+// one of them, not both. A step allocates nothing, takes no lock and calls nothing but memcpy and memset. Compiled for a processor without
+// fused multiply-add (on x86-64: without -march) it calls fmaf or fma, and is linked with -lm. Voices are independent; one is used by one
+// thread at a time. Memory for voices and weights is aligned to 64 bytes (a variable is; from the heap: aligned_alloc).
 #ifndef HOTLOOP_$N_H
 #define HOTLOOP_$N_H
 
@@ -103,7 +105,7 @@ typedef struct $N_voice {
 } $N_voice;
 
 // Other weights than the exported ones, from parameters that are not needed any longer afterwards. Not for the thread that makes steps.
-// Returns 0, or -1 on a processor that this was not exported for.
+// Returns 0, -1 on a processor that this was not exported for, or -2 for memory that is NULL or not aligned to 64 bytes.
 int $N_prepare($N_weights* weights, const $N_params* params);
 // Sets the initial state. `weights`: NULL for the exported ones; else they must outlive the voice. Returns as $N_prepare.
 int $N_init($N_voice* voice, const $N_weights* weights);
@@ -123,6 +125,7 @@ constexpr const char* source_text = R"(
 static const $N_prepared $N_exported = $V
 static const $N_state $N_initial_state = $Z
 int $N_prepare($N_weights* weights, const $N_params* params) {
+  if (!weights || (uintptr_t)weights % 64) return -2;
   $N_prepared* to = ($N_prepared*)(void*)weights->bytes;
   unsigned char* scratch = weights->bytes + $p;
   void* const arguments[] = {$Q};
@@ -141,6 +144,7 @@ void $N_set_weights($N_voice* voice, const $N_weights* weights) {
 }
 
 int $N_init($N_voice* voice, const $N_weights* weights) {
+  if (!voice || ((uintptr_t)voice | (uintptr_t)weights) % 64) return -2;
   voice->current = 0;
   voice->variant = 0;
   $N_set_weights(voice, weights);
@@ -195,6 +199,10 @@ std::string list(const std::vector<std::string>& items) {
 
 }  // namespace
 
+std::string compile_flags(const std::string& level) {
+  return "-O3 -ffp-contract=off -fno-math-errno" + (level == "aarch64" ? "" : " -march=" + level);
+}
+
 std::string export_header(const ExportedStep& step) {
   return filled(header_text, {{"$P", params_struct(step)},
                               {"$S", struct_of("$N_state", step.initial, "s")},
@@ -203,6 +211,7 @@ std::string export_header(const ExportedStep& step) {
                               {"$O", std::to_string(step.y.shape.size())},
                               {"$B", std::to_string(step.scratch_bytes())},
                               {"$T", c_type(step.x.dtype)},
+                              {"$F", compile_flags(step.variants.front().level)},
                               {"$x", step.x.str()},
                               {"$y", step.y.str()},
                               {"$N", step.name}});

@@ -206,10 +206,24 @@ absent:
 present:
 )";
 
+// How a function begins that gets $memory to write to and %weights: -2 for what is missing or not aligned.
+constexpr const char* check_text = R"(  %memory.bits = ptrtoint ptr $memory to i64
+  %weights.bits = ptrtoint ptr %weights to i64
+  %all.bits = or i64 %memory.bits, %weights.bits
+  %low.bits = and i64 %all.bits, 63
+  %misaligned = icmp ne i64 %low.bits, 0
+  %missing = icmp eq ptr $memory, null
+  %unfit = or i1 %misaligned, %missing
+  br i1 %unfit, label %refuse, label %fit
+refuse:
+  ret i32 -2
+fit:
+)";
+
 // A variant's table: step, prepare, exported weights.
 constexpr const char* functions_text = R"(
 define i32 @$N_prepare(ptr %weights, ptr %params) nounwind {
-$choose  %at = getelementptr i8, ptr %variant, i64 8
+$check_weights$choose  %at = getelementptr i8, ptr %variant, i64 8
   %prepare = load ptr, ptr %at
   call void %prepare(ptr %weights, ptr %params)
   ret i32 0
@@ -243,7 +257,7 @@ define void @$N_reset(ptr %voice) nounwind {
 }
 
 define i32 @$N_init(ptr %voice, ptr %weights) nounwind {
-$choose  %variant.at = getelementptr i8, ptr %voice, i64 $V
+$check_voice$choose  %variant.at = getelementptr i8, ptr %voice, i64 $V
   store ptr %variant, ptr %variant.at
   %current.at = getelementptr i8, ptr %voice, i64 $C
   store i32 0, ptr %current.at
@@ -296,16 +310,19 @@ std::string export_object(const ExportedStep& step) {
     data.push_back({weights, v.prepared, v.offsets, std::max<std::int64_t>(v.prepared_bytes, 64)});
   }
   const VoiceLayout layout(step);
-  glue = filled(glue + choose_function(step) + functions_text, {{"$choose", choose_text},
-                                                                {"$W", text(layout.weights)},
-                                                                {"$V", text(layout.variant)},
-                                                                {"$C", text(layout.current)},
-                                                                {"$S", text(layout.states)},
-                                                                {"$Z", text(step.state_bytes)},
-                                                                {"$c", std::to_string(step.x.bytes())},
-                                                                {"$d", std::to_string(step.y.bytes())},
-                                                                {"$k", text(step.kernel_bytes())},
-                                                                {"$N", step.name}});
+  glue = filled(glue + choose_function(step) + functions_text,
+                {{"$check_weights", filled(check_text, {{"$memory", "%weights"}})},
+                 {"$check_voice", filled(check_text, {{"$memory", "%voice"}})},
+                 {"$choose", choose_text},
+                 {"$W", text(layout.weights)},
+                 {"$V", text(layout.variant)},
+                 {"$C", text(layout.current)},
+                 {"$S", text(layout.states)},
+                 {"$Z", text(step.state_bytes)},
+                 {"$c", std::to_string(step.x.bytes())},
+                 {"$d", std::to_string(step.y.bytes())},
+                 {"$k", text(step.kernel_bytes())},
+                 {"$N", step.name}});
   return compile_object(kernels, data, glue);
 }
 

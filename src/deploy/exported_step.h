@@ -55,6 +55,9 @@ ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, st
 // The text with each key replaced by its value, in order.
 std::string filled(std::string text, const std::vector<std::pair<std::string, std::string>>& values);
 
+// What the source for a level is to be compiled with, so that it gives the bits of the object and calls nothing.
+std::string compile_flags(const std::string& level);
+
 // The header, the source for the first target, and the object, in the order of hotloop/export.h.
 std::string export_header(const ExportedStep& step);
 std::string export_source(const ExportedStep& step);

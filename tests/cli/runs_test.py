@@ -346,7 +346,39 @@ class Export(Case):
         self.assertGreater(int(inputs), 0)
         self.assertNotEqual(float(first), 0)  # the biases of a trained model
         again = hotloop("export", self.run_folder, "-o", out)
-        self.assertEqual(again.returncode, 2)  # nothing is written over
+        # Nothing is written over.
+        self.assertEqual((again.returncode, again.stderr), (
+            2, f"hotloop: [export] the folder to write must not exist. Received: {out}. Try: another name, or remove it.\n"))
+
+    def test_memory_that_is_not_aligned_is_refused(self):
+        out = self.folder / "aligned"
+        self.assertEqual(hotloop("export", self.run_folder, "-o", out, "--name", "load").returncode, 0)
+        (out / "main.c").write_text(
+            '#include <stdio.h>\n#include <stdlib.h>\n#include "load.h"\n'
+            "int main(void) {\n"
+            "  char* memory = aligned_alloc(64, sizeof(load_voice) + 64); char* other = aligned_alloc(64, sizeof(load_weights) + 64);\n"
+            "  load_params params = {0};\n"
+            "  for (int at = 0; at < 64; at += 16)\n"
+            '    printf("%d %d %d ", load_init((load_voice*)(memory + at), NULL),\n'
+            "           load_init((load_voice*)memory, (load_weights*)(other + at)),\n"
+            "           at == 0 ? 0 : load_prepare((load_weights*)(other + at), &params));\n"
+            '  printf("%d %d\\n", load_init(NULL, NULL), load_prepare(NULL, &params)); return 0; }\n')
+        for optimize in ["-O0", "-O3"]:
+            flags = ["-march=native", "-ffp-contract=off", "-fno-math-errno", "-w"]
+            subprocess.run(["cc", optimize, *flags, "-o", "compiled", "main.c", "load.c"], cwd=out, check=True)
+            subprocess.run(["cc", optimize, "-w", "-o", "linked", "main.c", "load.o"], cwd=out, check=True)
+            for program in ["./compiled", "./linked"]:
+                printed = subprocess.run([program], cwd=out, check=True, capture_output=True, text=True).stdout
+                self.assertEqual(printed, "0 0 0 " + 3 * "-2 -2 -2 " + "-2 -2\n")
+
+    def test_the_header_says_how_the_source_is_compiled(self):
+        out = self.folder / "flags"
+        result = hotloop("export", self.run_folder, "-o", out, "--name", "load")
+        (flags,) = re.findall(r"(?m)^//   (-O3 .*)$", (out / "load.h").read_text())
+        self.assertIn(f"cc {flags} -c load.c", result.stdout)
+        subprocess.run(["cc", *flags.split(), "-shared", "-fPIC", "-nostdlib", "-o", "load.so", "load.c"], cwd=out, check=True)
+        called = subprocess.run(["nm", "-D", "--undefined-only", "load.so"], cwd=out, check=True, capture_output=True, text=True).stdout
+        self.assertLessEqual({name.split("@")[0] for name in called.split() if len(name) > 1}, {"memcpy", "memset"})
 
 
 class Predict(Case):

@@ -5,6 +5,7 @@
 #include "cli/job_options.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
+#include "deploy/exported_step.h"
 #include "hotloop/checkpoint.h"
 #include "hotloop/error.h"
 #include "hotloop/export.h"
@@ -76,12 +77,12 @@ void export_run(const ExportCommand& options) {
     fmt::print(
         "{0}/{1}.h, {1}.c{2} written for {3}:\n"
         "{4} bytes of weights, {5} a voice. The step takes {6} {7}.\n"
-        "{8} cc -O3 -ffp-contract=off -fno-math-errno {9}-c {1}.c\n",
+        "{8} cc {9} -c {1}.c\n",
         options.out, options.name, files.object.empty() ? "" : fmt::format(" and {}.o", options.name),
         fmt::join(files.targets, ", "), grouped(files.weight_bytes), grouped(voice), exported.features,
         exported.preparation.empty() ? "features" : "prepared features; preparation.json tells how they are made",
         files.object.empty() ? "Compile with:" : fmt::format("Link with {}.o, or compile the source:", options.name),
-        files.targets.front() == "aarch64" ? "" : fmt::format("-march={} ", files.targets.front()));
+        deploy::compile_flags(files.targets.front()));
 }
 
 }  // namespace
