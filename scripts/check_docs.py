@@ -2,12 +2,14 @@
 """Compiles and runs what the documentation shows.
 
 A block ```cpp with a main() is built against the release library and run; one without is compiled as a file of its
-own, with the private headers in reach. A block ```cpp fragment is neither. A block ```csv NAME is a file, and a block
-```toml train a configuration that is trained on the files of its page.
+own, with the private headers in reach. A block ```cpp fragment is neither. Blocks ```csv NAME and ```c NAME are files, a
+block ```toml train is a configuration that is trained on the files of its page, as runs/job, and blocks ```sh run are
+what is done with them and the run afterwards.
 
 usage: check_docs.py BUILD_FOLDER
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -50,19 +52,24 @@ def check(code, build, folder):
 def pages():
     for path in sorted((ROOT / "docs").rglob("*.md")):
         text = path.read_text()
-        tables = re.findall(r"^```csv (\S+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        files = re.findall(r"^```(?:csv|c) (\S+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        scripts = re.findall(r"^```sh run\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         for match in re.finditer(r"^```toml train\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-            yield f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}", tables, match.group(1)
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{path.relative_to(ROOT)}:{line}", files, match.group(1), scripts
 
 
-def train(tables, configuration, build, folder):
+def train(files, configuration, scripts, build, folder):
     """Text of what went wrong, or None."""
-    for name, text in tables:
+    for name, text in files:
         (folder / name).write_text(text)
     (folder / "job.toml").write_text(configuration)
-    result = subprocess.run([build / "hotloop", "train", "job.toml"], capture_output=True, text=True, timeout=300,
-                            cwd=folder)
-    return f"exit status {result.returncode}\n{result.stdout}{result.stderr}" if result.returncode else None
+    environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}")
+    for command in [["hotloop", "train", "job.toml"], *(["sh", "-e", "-c", script] for script in scripts)]:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder, env=environment)
+        if result.returncode:
+            return f"exit status {result.returncode}\n{result.stdout}{result.stderr}"
+    return None
 
 
 def main():
@@ -79,12 +86,12 @@ def main():
             print(f"{where}: this block does not work\n{trouble}")
         else:
             passed += 1
-    for where, tables, configuration in pages():
+    for where, files, configuration, scripts in pages():
         with tempfile.TemporaryDirectory() as folder:
-            trouble = train(tables, configuration, build, pathlib.Path(folder))
+            trouble = train(files, configuration, scripts, build, pathlib.Path(folder))
         passed, failed = passed + (trouble is None), failed + (trouble is not None)
         if trouble:
-            print(f"{where}: this configuration does not train\n{trouble}")
+            print(f"{where}: this configuration does not train, or what is done with the run fails\n{trouble}")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
