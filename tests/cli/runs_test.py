@@ -310,6 +310,19 @@ class Folders(Case):
         self.assertIn("        its 3 epochs are over: results and report again\n", result.stdout)
         self.assertTrue((run / "report.html").exists())
 
+    def test_resume_of_a_run_that_stopped_early(self):
+        impatient = ["--set", "train.patience=1", "--set", "train.min_delta=100"]
+        result = hotloop("train", "job.toml", "--out", "runs/early", "--epochs", 9, *impatient, cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = (self.folder / "runs" / "early" / "report.html").read_bytes()
+        result = hotloop("train", "--resume", "runs/early", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stdout), (
+            0, "runs/early is finished. Stopped early: no epoch since 2 was better by more than min_delta, for 1 epochs.\n"
+               "Go on with more patience: hotloop train --resume runs/early --set train.patience=2\n"))
+        self.assertEqual((self.folder / "runs" / "early" / "report.html").read_bytes(), report)
+        result = hotloop("train", "--resume", "runs/early", "--set", "train.patience=2", cwd=self.folder)
+        self.assertIn("epoch 3/9", result.stdout)
+
     def test_a_run_stands_for_its_configuration(self):
         for command in ["explain", "export-config"]:
             with self.subTest(command=command):

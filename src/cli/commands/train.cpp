@@ -174,24 +174,38 @@ class Training {
     if (!latest.empty()) job_.fit.resume = std::make_shared<train::TrainingState>(train::load_checkpoint(latest));
   }
 
-  // Whether there is nothing left to do: all epochs, the results and the report, which is written last, of this very configuration.
+  // Whether there is nothing left to do: this very configuration, its results and the report were written, one after the other, and no step
+  // came after the last epoch.
   bool finished() const {
-    const std::int64_t epochs = job_.fit.epochs;
-    if (!job_.fit.resume || job_.fit.resume->epoch <= epochs) return false;
+    if (!job_.fit.resume || job_.fit.resume->step > 0) return false;
     const ordered_json metrics = folder_.read_metrics();
-    std::error_code none;
-    return metrics.value("status", "") == status_name(Status::Finished) &&
-           metrics.value("epochs", std::int64_t{0}) == epochs && std::filesystem::exists(folder_.report(), none) &&
-           std::filesystem::last_write_time(folder_.report(), none) >=
-               std::filesystem::last_write_time(folder_.metrics(), none) &&
+    const std::string status = metrics.value("status", "");
+    const bool all = status == status_name(Status::Finished) && job_.fit.resume->epoch > job_.fit.epochs;
+    if (!all && status != status_name(Status::StoppedEarly)) return false;
+    if (metrics.value("epochs", std::int64_t{0}) + 1 != job_.fit.resume->epoch) return false;
+    const auto written = [](const std::filesystem::path& file) {
+      std::error_code none;
+      return std::filesystem::last_write_time(file, none);  // the earliest of times if there is no such file
+    };
+    return written(folder_.config()) <= written(folder_.metrics()) &&
+           written(folder_.metrics()) <= written(folder_.report()) &&
            io::read_file(folder_.config(), "run") == text_for_folder(*options_.source, folder_.path());
   }
 
   void tell_finished() const {
     const std::string run = folder_.path().string();
-    fmt::print(out_, "{} is finished, with all of its {} epochs.\n", run, job_.fit.epochs);
-    fmt::print(out_, "Go on with more: hotloop train --resume {} --epochs {}\n", run, 2 * job_.fit.epochs);
-    if (options_.json) fmt::print("{}\n", folder_.read_metrics().dump(2));
+    const ordered_json metrics = folder_.read_metrics();
+    const train::FitOptions& fit = job_.fit;
+    if (metrics["status"] == status_name(Status::Finished))
+      fmt::print(
+          out_,
+          "{0} is finished, with all of its {1} epochs.\nGo on with more: hotloop train --resume {0} --epochs {2}\n",
+          run, fit.epochs, 2 * fit.epochs);
+    else
+      fmt::print(
+          out_, "{0} is finished. {1}\nGo on with more patience: hotloop train --resume {0} --set train.patience={2}\n",
+          run, metrics["message"].get<std::string>(), 2 * fit.early_stopping.patience);
+    if (options_.json) fmt::print("{}\n", metrics.dump(2));
   }
 
   // A run that is gone on with keeps its configuration until a step was taken with the new one, which may not fit.
