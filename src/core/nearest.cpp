@@ -6,25 +6,38 @@
 namespace hotloop {
 
 int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
+  // Of the first i characters of a and the first j of b, for i - 2, i - 1 and i.
+  std::vector<int> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
+    std::swap(before, above);
+    std::swap(above, row);
     row[0] = static_cast<int>(i);
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row.back();
 }
+
+namespace {
+
+// Where one name begins the other, as "train" does "training".
+bool begins(std::string_view a, std::string_view b) {
+  constexpr std::size_t least = 4;  // letters that say enough
+  return std::min(a.size(), b.size()) >= least && (a.starts_with(b) || b.starts_with(a));
+}
+
+}  // namespace
 
 std::string nearest_hint(std::string_view name, const std::vector<std::string>& names) {
   if (names.empty()) return "there are none";
   const auto best = std::ranges::min_element(names, {}, [&](const std::string& n) { return edit_distance(name, n); });
   if (edit_distance(name, *best) <= std::max<int>(2, static_cast<int>(name.size()) / 3))
     return "did you mean '" + *best + "'?";
+  const auto longer = std::ranges::find_if(names, [&](const std::string& n) { return begins(name, n); });
+  if (longer != names.end()) return "did you mean '" + *longer + "'?";
   std::string list = "one of ";
   for (std::size_t i = 0; i < names.size(); ++i) list += (i ? ", " : "") + names[i];
   return list;

@@ -7,9 +7,9 @@
 
 namespace hotloop {
 
-// Levenshtein distance.
+// Letters put in, left out or replaced, and neighbours swapped, no letter twice (optimal string alignment).
 int edit_distance(std::string_view a, std::string_view b);
-// "did you mean 'x'?" for a close name, else the list of all names.
+// "did you mean 'x'?" for a close name or one that begins or continues it, else the list of all names.
 std::string nearest_hint(std::string_view name, const std::vector<std::string>& names);
 
 }  // namespace hotloop
