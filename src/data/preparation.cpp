@@ -1,5 +1,6 @@
 #include "data/preparation.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "data/time.h"
@@ -16,6 +17,25 @@ const char* name_of_fill(Fill fill) {
     case Fill::Mean: break;
   }
   return "filled with the training mean";
+}
+
+// A missing target is never made up, whatever is done to the same column as an input or behind a lag.
+std::string what_becomes_of_missing(const std::string& column, const Preparation::State& s) {
+  const bool target = std::ranges::find(s.recipe.targets, column) != s.recipe.targets.end();
+  const Columns inputs = choose_columns(s.recipe, Purpose::Predict);
+  const std::string left_out = "samples with such a target left out";
+  if (target && inputs.find(column, ColumnKind::Number) < 0 && inputs.find(column, ColumnKind::Text) < 0)
+    return left_out;
+  const ColumnRule rule = missing_rule(s.recipe, column);
+  std::string text = name_of_fill(rule.fill);
+  if (const auto mean = s.means.find(column); mean != s.means.end()) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, " %.6g", mean->second);
+    text += digits;
+  }
+  if (rule.indicator) text += ", indicated";
+  if (target) text += rule.fill == Fill::Drop ? "" : " in the inputs; " + left_out;
+  return text;
 }
 
 std::string plural(std::int64_t count, const std::string& one, const std::string& many) {
@@ -72,16 +92,8 @@ std::string Preparation::describe() const {
     line(plural(s.num_groups, "group", "groups") + " by '" + r.group + "'");
   if (!r.time.empty() && s.time_step > 0)
     line("time '" + r.time + "' in steps of " + print_duration(s.time_step) + ", " + plural(s.num_gaps, "gap", "gaps"));
-  for (const auto& [column, count] : s.num_missing) {
-    const ColumnRule rule = missing_rule(r, column);
-    std::string text = "'" + column + "': " + std::to_string(count) + " missing, " + name_of_fill(rule.fill);
-    if (const auto mean = s.means.find(column); mean != s.means.end()) {
-      char digits[32];
-      std::snprintf(digits, sizeof digits, " %.6g", mean->second);
-      text += digits;
-    }
-    line(text + (rule.indicator ? ", indicated" : ""));
-  }
+  for (const auto& [column, count] : s.num_missing)
+    line("'" + column + "': " + std::to_string(count) + " missing, " + what_becomes_of_missing(column, s));
   for (const auto& [column, categories] : s.categories)
     line("'" + column + "' one-hot: " + plural(static_cast<std::int64_t>(categories.size()), "category", "categories"));
   if (!s.classes.empty())

@@ -126,6 +126,24 @@ TEST(Missing, EachFillDoesWhatItSays) {
   EXPECT_EQ(column(Fill::Mean, true), (Rows{{1, 0}, {3.75, 1}, {3, 0}, {3.75, 1}, {5, 0}, {6, 0}}));
 }
 
+TEST(Missing, ATargetIsSaidToBeLeftOut) {
+  Recipe recipe = plain(1);
+  recipe.missing = Fill::Mean;
+  recipe.targets = {"w"};
+  const std::string text = "v,w\n1,1\n2,\n3,3\n4,4\n5,5\n6,6\n";
+  EXPECT_TRUE(from_csv(text, recipe)
+                  .preparation()
+                  .describe()
+                  .starts_with("'w': 1 missing, samples with such a target left out\n"));
+  recipe.inputs = {"v", "before"};
+  recipe.lags = {{"before", "w", 1}};
+  EXPECT_TRUE(from_csv(text, recipe)
+                  .preparation()
+                  .describe()
+                  .starts_with("'w': 1 missing, filled with the training mean 3.8 in the inputs; samples with such a "
+                               "target left out\n"));
+}
+
 TEST(Missing, TheMeanIsThatOfTheTrainingRows) {
   Recipe recipe = plain(1);
   recipe.split.train = 0.5;
