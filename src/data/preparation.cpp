@@ -19,13 +19,7 @@ const char* name_of_fill(Fill fill) {
   return "filled with the training mean";
 }
 
-// A missing target is never made up, whatever is done to the same column as an input or behind a lag.
-std::string what_becomes_of_missing(const std::string& column, const Preparation::State& s) {
-  const bool target = std::ranges::find(s.recipe.targets, column) != s.recipe.targets.end();
-  const Columns inputs = choose_columns(s.recipe, Purpose::Predict);
-  const std::string left_out = "samples with such a target left out";
-  if (target && inputs.find(column, ColumnKind::Number) < 0 && inputs.find(column, ColumnKind::Text) < 0)
-    return left_out;
+std::string filling(const std::string& column, const Preparation::State& s) {
   const ColumnRule rule = missing_rule(s.recipe, column);
   std::string text = name_of_fill(rule.fill);
   if (const auto mean = s.means.find(column); mean != s.means.end()) {
@@ -33,9 +27,7 @@ std::string what_becomes_of_missing(const std::string& column, const Preparation
     std::snprintf(digits, sizeof digits, " %.6g", mean->second);
     text += digits;
   }
-  if (rule.indicator) text += ", indicated";
-  if (target) text += rule.fill == Fill::Drop ? "" : " in the inputs; " + left_out;
-  return text;
+  return text + (rule.indicator ? ", indicated" : "");
 }
 
 std::string plural(std::int64_t count, const std::string& one, const std::string& many) {
@@ -92,8 +84,15 @@ std::string Preparation::describe() const {
     line(plural(s.num_groups, "group", "groups") + " by '" + r.group + "'");
   if (!r.time.empty() && s.time_step > 0)
     line("time '" + r.time + "' in steps of " + print_duration(s.time_step) + ", " + plural(s.num_gaps, "gap", "gaps"));
-  for (const auto& [column, count] : s.num_missing)
-    line("'" + column + "': " + std::to_string(count) + " missing, " + what_becomes_of_missing(column, s));
+  const Columns inputs = choose_columns(r, Purpose::Predict);
+  for (const auto& [column, count] : s.num_missing) {
+    // A missing target is never made up, whatever is done to the same column as an input or behind a lag.
+    const bool target = std::ranges::find(r.targets, column) != r.targets.end();
+    const std::string name = "'" + column + "'";
+    line(name + ": " + std::to_string(count) + " missing, " + (target ? "their samples left out" : filling(column, s)));
+    if (target && inputs.find(column, ColumnKind::Number) >= 0 && missing_rule(r, column).fill != Fill::Drop)
+      line(name + " in the inputs: " + filling(column, s));
+  }
   for (const auto& [column, categories] : s.categories)
     line("'" + column + "' one-hot: " + plural(static_cast<std::int64_t>(categories.size()), "category", "categories"));
   if (!s.classes.empty())

@@ -131,17 +131,15 @@ TEST(Missing, ATargetIsSaidToBeLeftOut) {
   recipe.missing = Fill::Mean;
   recipe.targets = {"w"};
   const std::string text = "v,w\n1,1\n2,\n3,3\n4,4\n5,5\n6,6\n";
-  EXPECT_TRUE(from_csv(text, recipe)
-                  .preparation()
-                  .describe()
-                  .starts_with("'w': 1 missing, samples with such a target left out\n"));
+  EXPECT_TRUE(from_csv(text, recipe).preparation().describe().starts_with("'w': 1 missing, their samples left out\n"));
   recipe.inputs = {"v", "before"};
   recipe.lags = {{"before", "w", 1}};
-  EXPECT_TRUE(from_csv(text, recipe)
-                  .preparation()
-                  .describe()
-                  .starts_with("'w': 1 missing, filled with the training mean 3.8 in the inputs; samples with such a "
-                               "target left out\n"));
+  EXPECT_TRUE(
+      from_csv(text, recipe)
+          .preparation()
+          .describe()
+          .starts_with(
+              "'w': 1 missing, their samples left out\n'w' in the inputs: filled with the training mean 3.8\n"));
 }
 
 TEST(Missing, TheMeanIsThatOfTheTrainingRows) {
