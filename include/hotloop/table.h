@@ -48,6 +48,9 @@ struct ColumnRequest {
   std::string name;
   ColumnKind kind = ColumnKind::Number;
   bool may_be_missing = false;  // a missing value is NaN; else it is an error
+  // For messages: whether it is predicted, and the name of a lag that reads it.
+  bool is_target = false;
+  std::string lag = {};
 };
 
 // Some rows one after another.
@@ -74,19 +77,24 @@ class RowSource {
   std::string place(const RowBlock& block, std::int64_t i) const;
 };
 
+// In which order the numbers of a date stand: 2014-01-31, 31/01/2014 or 01/31/2014.
+enum class DateOrder { YearFirst, DayFirst, MonthFirst };
+
 struct CsvOptions {
   char separator = ',';
   // Cells that stand for a missing value, where a column may have one.
-  std::vector<std::string> missing_values = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"};
+  std::vector<std::string> missing_values = {"",    "NA",  "N/A",  "n/a",  "#N/A", "<NA>",
+                                             "NaN", "nan", "null", "NULL", "None"};
   double time_unit = 1;  // seconds; of times that are given as a number
+  DateOrder dates = DateOrder::YearFirst;
 };
 
 // Comma-separated values with a header line (RFC 4180: quotes, CRLF; a byte-order mark is skipped), in UTF-8. Read in blocks
 // of about a megabyte; the file may be a pipe. UserError naming file, line and column for a missing column, one named
 // twice, a row with too many or too few cells, a cell that is no finite number or no time, text that is not UTF-8,
 // another separator, a compressed or binary file.
-// Times are ISO 8601, "2014-01-31", "2014-01-31T18:30:00.5", with a blank for the T, with "Z" or "+01:00" or taken as
-// UTC; or numbers of `time_unit` since 1970.
+// Times are ISO 8601, "2014-01-31", "2014-01-31T18:30:00.5", with a blank for the T, with "Z", " UTC" or "+01:00" or taken
+// as UTC; or such with dates in the order of `dates`, "31/01/2014 18:30", "31.1.2014"; or numbers of `time_unit` since 1970.
 std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path, const CsvOptions& options = {});
 // The same from memory; `name` stands for the file's name in messages. The text must outlive the source.
 std::unique_ptr<RowSource> open_csv_text(std::string_view text, const std::string& name,

@@ -177,12 +177,14 @@ void bind_sources(nb::module_& m) {
     return source;
   });
   m.def("file_source", [](const std::string& path, const std::string& separator,
-                          const std::vector<std::string>& missing_values, double time_unit) {
+                          const std::vector<std::string>& missing_values, double time_unit, int dates) {
     if (separator.size() != 1)
       throw UserError("data", "the separator must be one character", "'" + separator + "'", R"("," or ";" or "\t")");
     auto source = std::make_unique<Source>();
-    source->rows =
-        data::open_file(path, {.separator = separator[0], .missing_values = missing_values, .time_unit = time_unit});
+    source->rows = data::open_file(path, {.separator = separator[0],
+                                          .missing_values = missing_values,
+                                          .time_unit = time_unit,
+                                          .dates = static_cast<data::DateOrder>(dates)});
     return source;
   });
   // columns: (name, "number", f64 array), (name, "time", f64 array) or (name, "text", list of str)

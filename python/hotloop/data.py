@@ -21,7 +21,8 @@ from hotloop._names import kind_of
 __all__ = ["Cycle", "Dataset", "Lag", "MissingRule", "OneHot", "Preparation", "Samples", "Split"]
 
 _TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+_MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None")
+_DATE_FORMATS = ("yyyy-mm-dd", "dd/mm/yyyy", "mm/dd/yyyy")  # by DateOrder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Samples:
     task: "regression", or "classification": the target becomes an index into the sorted labels.
     time, time_step, group, weight, missing, indicator, missing_rules, lags, cycles, one_hots, split, standardize: as in docs/data.md.
     kept: columns and lags that kept() gives for each sample. dtype: of the arithmetic, "float32" or "float64".
-    separator, missing_values, time_unit: of a CSV file.
+    separator, missing_values, time_unit, date_format: of a CSV file.
 
     UserError for what does not fit, naming the place in the table.
     """
@@ -229,7 +230,7 @@ def _dicts(items, cls):
     return [dataclasses.asdict(item) for item in items]
 
 
-def _source(table, *, separator=",", missing_values=_MISSING, time_unit="s"):
+def _source(table, *, separator=",", missing_values=_MISSING, time_unit="s", date_format="yyyy-mm-dd"):
     """The engine's source of a table's rows."""
     if isinstance(table, (str, os.PathLike)):
         path = os.fspath(table)
@@ -237,7 +238,9 @@ def _source(table, *, separator=",", missing_values=_MISSING, time_unit="s"):
             return _parquet(path)
         if time_unit not in _TIME_UNITS:
             raise _core.UserError(f"[data] time_unit must be one of {', '.join(_TIME_UNITS)}. Received: {time_unit!r}.")
-        return _core.file_source(path, separator, list(missing_values), _TIME_UNITS[time_unit])
+        if date_format not in _DATE_FORMATS:
+            raise _core.UserError(f"[data] date_format must be one of {', '.join(_DATE_FORMATS)}. Received: {date_format!r}.")
+        return _core.file_source(path, separator, list(missing_values), _TIME_UNITS[time_unit], _DATE_FORMATS.index(date_format))
     if isinstance(table, dict):
         return _core.columns_source([_column(name, values) for name, values in table.items()], "the table")
     if hasattr(table, "__arrow_c_stream__"):

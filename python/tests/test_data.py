@@ -40,6 +40,21 @@ def write_csv(path, table):
     path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]) + "\n")
 
 
+def test_dates_day_first(tmp_path, wanted):
+    table = columns()
+    write_csv(tmp_path / "t.csv", table)
+    text = (tmp_path / "t.csv").read_text()
+    for when in table["when"]:
+        iso = np.datetime_as_string(when)
+        text = text.replace(iso, f"{iso[8:10]}/{iso[5:7]}/{iso[:4]} {iso[11:]}")
+    (tmp_path / "t.csv").write_text(text)
+    assert bits(hl.data.Samples(tmp_path / "t.csv", date_format="dd/mm/yyyy", **RECIPE)) == wanted
+    with pytest.raises(hl.UserError, match=r"Try: date_format = \"dd/mm/yyyy\""):
+        hl.data.Samples(tmp_path / "t.csv", **RECIPE)
+    with pytest.raises(hl.UserError, match="date_format must be one of yyyy-mm-dd, dd/mm/yyyy"):
+        hl.data.Samples(tmp_path / "t.csv", date_format="dmy", **RECIPE)
+
+
 def test_a_file_and_a_dict_give_the_same_samples(wanted, tmp_path):
     write_csv(tmp_path / "t.csv", columns())
     samples = hl.data.Samples(tmp_path / "t.csv", **RECIPE)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/time.h"
 #include "hotloop/error.h"
 
 namespace hotloop::cli {
@@ -25,6 +26,9 @@ void read_csv_options(Section& data, DataConfig& config) {
   config.csv.missing_values =
       data.texts("missing_values", "cells that stand for a missing value", config.csv.missing_values);
   const std::string unit = data.text("time_unit", "of times that are numbers", "s", {"s", "ms", "us", "ns"});
+  config.csv.dates =
+      choice<data::DateOrder>(data, "date_format", "order of a date's numbers; dots and dashes are read too",
+                              data::date_formats, data::date_formats[0]);
   config.csv.time_unit = unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "us" ? 1e-6 : 1e-9;
   config.memory.bytes =
       static_cast<std::size_t>(data.integer("memory_mb", "beyond it, rows lie in a file in $TMPDIR", 1024, 0)) << 20;

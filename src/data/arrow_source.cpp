@@ -181,7 +181,7 @@ class ArrowSource : public RowSource {
   void select(const std::vector<ColumnRequest>& requests) override {
     for (const ColumnRequest& r : requests) {
       const std::size_t position =
-          position_of(r.name, names_, "arrow", name_, std::to_string(names_.size()) + " other columns");
+          position_of(r, names_, "arrow", name_, std::to_string(names_.size()) + " other columns");
       if (std::ranges::count(names_, r.name) > 1)
         throw UserError("arrow", "column names must differ", "'" + r.name + "' twice");
       const ArrowSchema& schema = *schema_->children[position];

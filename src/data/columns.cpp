@@ -129,14 +129,19 @@ void check_recipe(const Recipe& recipe) {
                         "a column among the inputs, targets and what they are made of");
 }
 
-std::size_t position_of(const std::string& wanted, const std::vector<std::string>& names, const std::string& where,
+std::size_t position_of(const ColumnRequest& wanted, const std::vector<std::string>& names, const std::string& where,
                         const std::string& source, const std::string& received,
                         const std::optional<std::string>& hint) {
-  const auto found = std::ranges::find(names, wanted);
-  if (found == names.end() || wanted.empty())  // several columns may be without a name
-    throw UserError(where, source + " must have the column '" + wanted + "'", received,
-                    hint.value_or(nearest_hint(wanted, names)));
-  return static_cast<std::size_t>(found - names.begin());
+  const auto found = std::ranges::find(names, wanted.name);
+  if (found != names.end() && !wanted.name.empty())  // several columns may be without a name
+    return static_cast<std::size_t>(found - names.begin());
+  std::string requirement = source + " must have the column '" + wanted.name + "'";
+  std::string remedy = hint.value_or(nearest_hint(wanted.name, names));
+  if (!wanted.lag.empty() && !wanted.is_target) {
+    requirement += ", which the lag '" + wanted.lag + "' reads";
+    if (remedy.starts_with("one of ")) remedy = "the column as far as it is known; rows to forecast leave it empty";
+  }
+  throw UserError(where, requirement, received, remedy);
 }
 
 Columns choose_columns(const Recipe& recipe, Purpose purpose) {
@@ -157,13 +162,15 @@ Columns choose_columns(const Recipe& recipe, Purpose purpose) {
   if (purpose == Purpose::Train) {
     if (recipe.split.by == Split::By::Column) columns.split = want(recipe.split.column, ColumnKind::Text, false);
     if (!recipe.weight.empty()) columns.weight = want(recipe.weight, ColumnKind::Number, false);
-    for (const std::string& name : recipe.targets)
+    for (const std::string& name : recipe.targets) {
       columns.targets.push_back(
           want(name, recipe.task == Task::Classification ? ColumnKind::Text : ColumnKind::Number, true));
+      columns.requests[static_cast<std::size_t>(columns.targets.back())].is_target = true;
+    }
   }
   for (const std::string& name : recipe.inputs) {
     if (const Lag* lag = find_lag(recipe, name))
-      want(lag->column, ColumnKind::Number, true);
+      columns.requests[static_cast<std::size_t>(want(lag->column, ColumnKind::Number, true))].lag = name;
     else if (find_one_hot(recipe, name) != nullptr)
       want(name, ColumnKind::Text, true);
     else if (find_cycle(recipe, name) == nullptr)

@@ -22,7 +22,7 @@ struct Columns {
 
 // Where the column `wanted` lies among a source's `names`; UserError of `where` that the source must have it, with what it has. Without a
 // hint the nearest name is offered.
-std::size_t position_of(const std::string& wanted, const std::vector<std::string>& names, const std::string& where,
+std::size_t position_of(const ColumnRequest& wanted, const std::vector<std::string>& names, const std::string& where,
                         const std::string& source, const std::string& received,
                         const std::optional<std::string>& hint = {});
 

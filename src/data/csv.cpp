@@ -9,6 +9,7 @@
 #include "core/utf8.h"
 #include "data/columns.h"
 #include "data/labels.h"
+#include "data/number.h"
 #include "data/records.h"
 #include "data/separator.h"
 #include "data/time.h"
@@ -86,7 +87,7 @@ class CsvSource : public RowSource {
     const std::string received =
         "a header with " + std::to_string(header_.size()) + (header_.size() == 1 ? " column" : " columns");
     for (const ColumnRequest& r : requests)
-      positions_.push_back(position_of(r.name, header_, "csv", name(), received, separator_hint()));
+      positions_.push_back(position_of(r, header_, "csv", name(), received, separator_hint()));
     requests_ = requests;
     labels_.resize(requests.size());
   }
@@ -129,11 +130,11 @@ class CsvSource : public RowSource {
     }
     switch (r.kind) {
       case ColumnKind::Number:
-        if (const std::optional<double> value = number(cell)) return *value;
+        if (const std::optional<double> value = parse_number(cell)) return *value;
         break;
       case ColumnKind::Time:
-        if (const std::optional<double> value = parse_time(cell)) return *value;
-        if (const std::optional<double> value = number(cell)) return *value * options_.time_unit;
+        if (const std::optional<double> value = parse_time(cell, options_.dates)) return *value;
+        if (const std::optional<double> value = parse_number(cell)) return *value * options_.time_unit;
         break;
       case ColumnKind::Text:
         if (valid_utf8(cell)) return labels_[request].index(cell);
@@ -143,16 +144,6 @@ class CsvSource : public RowSource {
     refuse_cell(r, cell);
   }
 
-  static std::optional<double> number(std::string_view cell) {
-    while (!cell.empty() && (cell.front() == ' ' || cell.front() == '\t')) cell.remove_prefix(1);  // of a quoted cell
-    while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t')) cell.remove_suffix(1);
-    if (cell.starts_with('+')) cell.remove_prefix(1);
-    double value = 0;
-    const auto [end, error] = fast_float::from_chars(cell.data(), cell.data() + cell.size(), value);
-    if (error != std::errc{} || end != cell.data() + cell.size() || !std::isfinite(value)) return std::nullopt;
-    return value;
-  }
-
   // Letters that are not those of an infinity.
   static bool is_word(std::string_view cell) {
     double value = 0;
@@ -160,24 +151,39 @@ class CsvSource : public RowSource {
            fast_float::from_chars(cell.data(), cell.data() + cell.size(), value).ec == std::errc::invalid_argument;
   }
 
+  static std::string time_remedy(std::string_view cell) {
+    std::string formats;
+    for (const DateOrder order : {DateOrder::DayFirst, DateOrder::MonthFirst})
+      if (parse_time(cell, order))
+        formats +=
+            (formats.empty() ? "date_format = \"" : " or \"") + date_formats[static_cast<std::size_t>(order)] + "\"";
+    return formats.empty() ? "ISO 8601 like 2014-01-31T18:30:00, or seconds since 1970" : formats;
+  }
+
+  std::string number_remedy(const ColumnRequest& r, std::string_view cell) const {
+    const std::string mend = "mend the cell or remove the row";
+    const std::string fill = "missing = \"drop\", \"forward\" or \"mean\"";
+    const std::string other = r.is_target ? "" : ", or leave the column out";
+    if (missing_.contains(cell)) return mend + other + ", or " + fill;
+    if (is_formatted_number(cell)) return "write it like 1005.50: a decimal point, and no separators or units";
+    std::string remedy = "add " + show(cell) + " to missing_values if it stands for a missing value";
+    if (!r.may_be_missing) remedy += ", with " + fill;
+    remedy += ", or " + mend + other;
+    if (is_word(cell))
+      remedy += r.is_target ? ", or task = \"classification\" for classes" : ", or one_hot for a column of words";
+    return remedy;
+  }
+
   [[noreturn]] void refuse_cell(const ColumnRequest& r, std::string_view cell) const {
-    const bool absent = missing_.contains(cell);
     const std::string place = " at " + records_.place();
     if (r.kind == ColumnKind::Time)
       throw UserError("csv", "every cell of column '" + r.name + "' must be a time", show(cell) + place,
-                      "ISO 8601 like 2014-01-31T18:30:00, or seconds since 1970");
+                      time_remedy(cell));
     if (r.kind == ColumnKind::Text)
       throw UserError("csv", "every cell of column '" + r.name + "' must hold a text", show(cell) + place,
                       "mend the cell or remove the row");
-    std::string remedy = "mend the cell or remove the row, or leave the column out";
-    const std::size_t comma = cell.find(',');
-    if (absent)
-      remedy += ", or missing = \"drop\", \"forward\" or \"mean\"";
-    else if (comma != cell.npos && number(std::string(cell).replace(comma, 1, ".")))
-      remedy = "write numbers with a decimal point";
-    else if (is_word(cell))
-      remedy += ", or one_hot for a column of words";
-    throw UserError("csv", "every cell of column '" + r.name + "' must be a finite number", show(cell) + place, remedy);
+    throw UserError("csv", "every cell of column '" + r.name + "' must be a finite number", show(cell) + place,
+                    number_remedy(r, cell));
   }
 
   CsvOptions options_;

@@ -31,7 +31,7 @@ class ArraySource : public RowSource {
   void select(const std::vector<ColumnRequest>& requests) override {
     for (const ColumnRequest& r : requests)
       positions_.push_back(
-          position_of(r.name, names_, "npy", name_, "arrays with " + std::to_string(names_.size()) + " columns"));
+          position_of(r, names_, "npy", name_, "arrays with " + std::to_string(names_.size()) + " columns"));
     requests_ = requests;
     labels_.resize(requests.size());
   }

@@ -10,39 +10,53 @@
 namespace hotloop::data {
 namespace {
 
+constexpr double day_s = 86400;
+
 // Reads from the front of a text; each part fails once and for all.
 class Reader {
  public:
   explicit Reader(std::string_view text) : rest_(text) {}
 
-  int digits(std::size_t count) {
+  int digits(std::size_t count) { return digits(count, count); }
+  int digits(std::size_t least, std::size_t most) {
     int value = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (rest_.empty() || rest_[0] < '0' || rest_[0] > '9') return fail();
-      value = value * 10 + (rest_[0] - '0');
-      rest_.remove_prefix(1);
-    }
-    return value;
+    std::size_t count = 0;
+    for (; count < most && at_digit(); ++count, rest_.remove_prefix(1)) value = value * 10 + (rest_[0] - '0');
+    return count < least ? fail() : value;
   }
   bool skip(char c) {
     if (!rest_.starts_with(c)) return false;
     rest_.remove_prefix(1);
     return true;
   }
+  // The word, after a blank or not.
+  bool skip_word(std::string_view word) {
+    std::string_view rest = rest_;
+    if (rest.starts_with(' ')) rest.remove_prefix(1);
+    if (!rest.starts_with(word)) return false;
+    rest_ = rest.substr(word.size());
+    return true;
+  }
+  // One of the characters, which is given back.
+  char expect_any(std::string_view characters) {
+    const char c = next();
+    if (characters.find(c) == std::string_view::npos || !skip(c)) fail();
+    return c;
+  }
   void expect(char c) {
     if (!skip(c)) fail();
   }
   double fraction() {
     double value = 0, unit = 0.1;
-    if (rest_.empty() || rest_[0] < '0' || rest_[0] > '9') return fail();
-    for (; !rest_.empty() && rest_[0] >= '0' && rest_[0] <= '9'; rest_.remove_prefix(1), unit /= 10)
-      value += unit * (rest_[0] - '0');
+    if (!at_digit()) return fail();
+    for (; at_digit(); rest_.remove_prefix(1), unit /= 10) value += unit * (rest_[0] - '0');
     return value;
   }
   int fail() {
     failed_ = true;
     return 0;
   }
+  bool at_digit() const { return !rest_.empty() && rest_[0] >= '0' && rest_[0] <= '9'; }
   char next() const { return rest_.empty() ? '\0' : rest_[0]; }
   bool done() const { return rest_.empty() && !failed_; }
   bool failed() const { return failed_; }
@@ -52,9 +66,31 @@ class Reader {
   bool failed_ = false;
 };
 
+// Seconds east of UTC; 0 where nothing is said.
+double read_offset(Reader& in) {
+  for (const char* utc : {"Z", "UTC", "GMT"})
+    if (in.skip_word(utc)) return 0;
+  const double sign = in.skip_word("+") ? 1 : in.skip_word("-") ? -1 : 0;
+  if (sign == 0) return 0;
+  const int hours = in.digits(2);
+  int minutes = 0;
+  if (in.skip(':') || in.at_digit()) minutes = in.digits(2);
+  if (hours > 23 || minutes > 59) in.fail();
+  return sign * (hours * 3600 + minutes * 60);
+}
+
+// The hour of the day of an hour before "AM" or "PM".
+int read_half(Reader& in, int hour) {
+  const bool morning = in.skip_word("AM") || in.skip_word("am");
+  const bool evening = !morning && (in.skip_word("PM") || in.skip_word("pm"));
+  if (!morning && !evening) return hour;
+  if (hour < 1 || hour > 12) in.fail();
+  return hour % 12 + (evening ? 12 : 0);
+}
+
 // Seconds of the day after the "T", the offset subtracted.
-double read_clock(Reader& in) {
-  const int hour = in.digits(2);
+double read_clock(Reader& in, bool iso) {
+  int hour = in.digits(iso ? 2 : 1, 2);
   in.expect(':');
   const int minute = in.digits(2);
   double second = 0;
@@ -62,21 +98,33 @@ double read_clock(Reader& in) {
     second = in.digits(2);
     if (in.skip('.')) second += in.fraction();
   }
+  if (!iso) hour = read_half(in, hour);
   if (hour > 24 || minute > 59 || second >= 61 || (hour == 24 && (minute > 0 || second > 0))) in.fail();
-  double offset = 0;
-  if (!in.skip('Z') && (in.next() == '+' || in.next() == '-')) {
-    const double sign = in.skip('-') ? -1 : 1;
-    in.skip('+');
-    const int hours = in.digits(2);
-    int minutes = 0;
-    if (in.skip(':') || (in.next() >= '0' && in.next() <= '9')) minutes = in.digits(2);
-    if (hours > 23 || minutes > 59) in.fail();
-    offset = sign * (hours * 3600 + minutes * 60);
-  }
-  return hour * 3600 + minute * 60 + second - offset;
+  return hour * 3600 + minute * 60 + second - read_offset(in);
 }
 
-constexpr double day_s = 86400;
+std::chrono::year_month_day read_date(Reader& in, DateOrder order) {
+  const bool year_first = order == DateOrder::YearFirst;
+  const int first = year_first ? in.digits(4) : in.digits(1, 2);
+  const char separator = in.expect_any(year_first ? "-/" : "/.-");
+  const int second = year_first ? in.digits(2) : in.digits(1, 2);
+  in.expect(separator);
+  const int third = in.digits(year_first ? 2 : 4);
+  const int year = year_first ? first : third;
+  const int month = order == DateOrder::MonthFirst ? first : second;
+  const int day = year_first ? third : order == DateOrder::DayFirst ? first : second;
+  return {std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
+          std::chrono::day(static_cast<unsigned>(day))};
+}
+
+std::optional<double> parse_in_order(std::string_view text, DateOrder order) {
+  Reader in(text);
+  const std::chrono::year_month_day date = read_date(in, order);
+  if (in.failed() || !date.ok()) return std::nullopt;
+  double seconds = static_cast<double>(std::chrono::sys_days(date).time_since_epoch().count()) * day_s;
+  if (in.skip('T') || in.skip(' ')) seconds += read_clock(in, order == DateOrder::YearFirst);
+  return in.done() ? std::optional(seconds) : std::nullopt;
+}
 
 double floor_mod(double value, double period) { return value - period * std::floor(value / period); }
 
@@ -88,20 +136,9 @@ constexpr Unit units[] = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", day_s}};
 
 }  // namespace
 
-std::optional<double> parse_time(std::string_view text) {
-  Reader in(text);
-  const int year = in.digits(4);
-  in.expect('-');
-  const int month = in.digits(2);
-  in.expect('-');
-  const int day = in.digits(2);
-  if (in.failed()) return std::nullopt;
-  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
-                                         std::chrono::day(static_cast<unsigned>(day))};
-  if (!date.ok()) return std::nullopt;
-  double seconds = static_cast<double>(std::chrono::sys_days(date).time_since_epoch().count()) * day_s;
-  if (in.skip('T') || in.skip(' ')) seconds += read_clock(in);
-  return in.done() ? std::optional(seconds) : std::nullopt;
+std::optional<double> parse_time(std::string_view text, DateOrder order) {
+  const std::optional<double> time = parse_in_order(text, DateOrder::YearFirst);
+  return time || order == DateOrder::YearFirst ? time : parse_in_order(text, order);
 }
 
 std::string print_time(double seconds) {

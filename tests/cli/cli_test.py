@@ -275,7 +275,7 @@ type = "clip_by_norm"
     def test_unknown_column_of_the_table(self):
         config = self.edited("column = \"load\"", "column = \"laod\"")
         self.refused(hotloop("train", config.name, cwd=self.folder),
-                     "[csv] series.csv must have the column 'laod'. Received: a header with 2 columns. "
+                     "[csv] series.csv must have the column 'laod', which the lag 'load_lag' reads. Received: a header with 2 columns. "
                      "Try: did you mean 'load'?")
 
 
@@ -302,13 +302,25 @@ class BadTables(Case):
     def test_text_in_a_number(self):
         self.check(lambda text: text.replace("\n", "\nten,row x\n", 1),
                    "[csv] every cell of column 'load' must be a finite number. Received: 'ten' at series.csv:2. "
-                   "Try: mend the cell or remove the row, or leave the column out, or one_hot for a column of words.")
+                   "Try: add 'ten' to missing_values if it stands for a missing value, with missing = \"drop\", \"forward\" or "
+                   "\"mean\", or mend the cell or remove the row, or task = \"classification\" for classes.")
+
+    def test_text_in_an_input(self):
+        self.check(lambda text: text.replace("note", "price", 1).replace("row 0", "free").replace("row ", ""),
+                   "[csv] every cell of column 'price' must be a finite number. Received: 'free' at series.csv:2. "
+                   "Try: add 'free' to missing_values if it stands for a missing value, with missing = \"drop\", \"forward\" or "
+                   "\"mean\", or mend the cell or remove the row, or leave the column out, or one_hot for a column of words.",
+                   'inputs = ["load_lag", "day"]', 'inputs = ["load_lag", "day", "price"]')
+
+    def test_a_number_for_people(self):
+        self.check(lambda text: text.replace("\n", "\n$5.50,row x\n", 1),
+                   "[csv] every cell of column 'load' must be a finite number. Received: '$5.50' at series.csv:2. "
+                   "Try: write it like 1005.50: a decimal point, and no separators or units.")
 
     def test_empty_cell(self):
         self.check(lambda text: text.replace("\n", "\n,row x\n", 1),
                    "[csv] every cell of column 'load' must be a finite number. Received: an empty cell at series.csv:2. "
-                   "Try: mend the cell or remove the row, or leave the column out, or missing = \"drop\", \"forward\" "
-                   "or \"mean\".")
+                   "Try: mend the cell or remove the row, or missing = \"drop\", \"forward\" or \"mean\".")
 
     def test_ragged_row(self):
         self.check(lambda text: text + "1\n", "[csv] every row must have as many cells as the header, 2. Received: 1 at "

@@ -86,19 +86,29 @@ TEST(BadCsv, AnotherSeparator) {
 TEST(BadCsv, DecimalCommas) {
   EXPECT_EQ(csv("a\n\"1,5\"\n"),
             "[csv] every cell of column 'a' must be a finite number. Received: '1,5' at t.csv:2. "
-            "Try: write numbers with a decimal point.");
+            "Try: write it like 1005.50: a decimal point, and no separators or units.");
 }
 
 TEST(BadCsv, InfinityIsNeverMissing) {
   EXPECT_EQ(samples("v\n1\ninf\n", [](Recipe& r) { r.missing = Fill::Mean; }),
             "[csv] every cell of column 'v' must be a finite number. Received: 'inf' at t.csv:3. "
-            "Try: mend the cell or remove the row, or leave the column out.");
+            "Try: add 'inf' to missing_values if it stands for a missing value, or mend the cell or remove the row.");
+}
+
+TEST(BadTimes, DatesInAnotherOrder) {
+  const auto remedy = [](const std::string& day) {
+    const std::string text = samples("v,t\n1," + day + "\n", [](Recipe& r) { r.time = "t"; });
+    return text.substr(text.find(" Try: ") + 6);
+  };
+  EXPECT_EQ(remedy("31/12/2024"), "date_format = \"dd/mm/yyyy\".");
+  EXPECT_EQ(remedy("12/31/2024 18:00"), "date_format = \"mm/dd/yyyy\".");
+  EXPECT_EQ(remedy("01/02/2024"), "date_format = \"dd/mm/yyyy\" or \"mm/dd/yyyy\".");
 }
 
 TEST(BadTimes, CellsThatAreNone) {
   const auto with_time = [](Recipe& r) { r.time = "t"; };
   const std::string remedy = ". Try: ISO 8601 like 2014-01-31T18:30:00, or seconds since 1970.";
-  for (const char* cell : {"31.01.2014", "2014-02-30", "2014-01-01T25:00", "2014-01-01T1:00", "2014-01-01x", ""})
+  for (const char* cell : {"31.01.14", "2014-02-30", "2014-01-01T25:00", "2014-01-01T1:00", "2014-01-01x", ""})
     EXPECT_EQ(samples("t,v\n2014-01-01,1\n" + std::string(cell) + ",2\n", with_time),
               "[csv] every cell of column 't' must be a time. Received: " +
                   (*cell == '\0' ? "an empty cell" : "'" + std::string(cell) + "'") + " at t.csv:3" + remedy);

@@ -66,7 +66,9 @@ TEST(Csv, RaggedRow) {
 
 TEST(Csv, TextAndUndefinedNumbers) {
   const std::string remedy =
-      ". Try: mend the cell or remove the row, or leave the column out, or one_hot for a column of words.";
+      ". Try: add 'x1' to missing_values if it stands for a missing value, with missing = \"drop\", \"forward\" or "
+      "\"mean\", or mend the "
+      "cell or remove the row, or leave the column out, or one_hot for a column of words.";
   EXPECT_EQ(message("a,b\n1,2\n3,x1\n"),
             "[csv] every cell of column 'b' must be a finite number. Received: 'x1' at t.csv:3" + remedy);
   EXPECT_EQ(

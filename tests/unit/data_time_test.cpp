@@ -25,6 +25,27 @@ TEST(Time, Iso8601) {
     EXPECT_EQ(parse_time(text), std::nullopt) << text;
 }
 
+TEST(Time, OffsetsAsWordsAndDatesWithSlashes) {
+  for (const char* text : {"2000-02-29 12:00:00 UTC", "2000-02-29 12:00:00 Z", "2000-02-29T12:00UTC",
+                           "2000-02-29 12:00 GMT", "2000-02-29 13:00:00 +0100", "2000/02/29 12:00"})
+    EXPECT_EQ(parse_time(text), 951825600) << text;
+  for (const char* text : {"2000-02-29 12:00 CET", "2000-02-29 UTC", "2000/02-29", "2000-02-29 12:00 PM", "29/02/2000"})
+    EXPECT_EQ(parse_time(text), std::nullopt) << text;
+}
+
+TEST(Time, OtherOrdersOfDates) {
+  for (const char* text :
+       {"29/02/2000 12:00", "29.2.2000 12:00:00", "29-02-2000T12:00Z", "29/2/2000 12:00 PM", "2000-02-29 12:00"})
+    EXPECT_EQ(parse_time(text, DateOrder::DayFirst), 951825600) << text;
+  for (const char* text : {"02/29/2000 12:00", "2/29/2000 12:00:00 pm", "2/29/2000 13:00+01:00"})
+    EXPECT_EQ(parse_time(text, DateOrder::MonthFirst), 951825600) << text;
+  EXPECT_EQ(parse_time("1/2/2024 12:30 AM", DateOrder::DayFirst), parse_time("2024-02-01T00:30"));
+  EXPECT_EQ(parse_time("1/2/2024 1:30 PM", DateOrder::MonthFirst), parse_time("2024-01-02T13:30"));
+  for (const char* text :
+       {"29/02/00", "29/02.2000", "30/02/2000", "29/13/2000", "29/02/2000 13:00 PM", "29 02 2000", "/02/2000"})
+    EXPECT_EQ(parse_time(text, DateOrder::DayFirst), std::nullopt) << text;
+}
+
 TEST(Time, PrintedTimesReadBack) {
   std::mt19937_64 rng(1);
   for (int i = 0; i < 1000; ++i) {
