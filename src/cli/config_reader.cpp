@@ -152,17 +152,33 @@ namespace {
                   nearest_hint(key, known));
 }
 
+// What a key is stands in brackets behind its name: some explanations are phrases that go on from it.
+std::string explained(const std::string& doc, const std::string& requirement) { return "(" + doc + ") " + requirement; }
+
+// What to write for a key: what the text there seems to mean, the default or an example.
+template <class T>
+std::string remedy(const std::string& key, const std::optional<T>& fallback, const toml::node* node) {
+  if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<double>>) {
+    if (fallback) return key + " = " + print_list(*fallback) + ", the default";
+    return key + (std::is_same_v<T, std::vector<double>> ? " = [0.1, 1.0]" : " = [\"<text>\", \"<text>\"]");
+  } else {
+    const Setting value = fallback ? Setting(*fallback) : Setting(T());
+    return setting_remedy(key, value, fallback ? &value : nullptr,
+                          node != nullptr ? node->value<std::string>().value_or("") : "");
+  }
+}
+
 // Reads one key: the override, the file's value or the fallback.
 template <class T, class Convert> T read(const Section& section, Section::Impl& impl, const std::string& key,
                                          const std::string& doc, const std::optional<T>& fallback,
                                          const std::string& kind, Convert&& convert) {
   const toml::node* node = impl.find(key);
   if (node == nullptr) {
-    if (!fallback) section.refuse(key, "must be given: " + doc, "no value");
+    if (!fallback) section.refuse(key, explained(doc, "must be given"), "no value", remedy(key, fallback, node));
     return *fallback;
   }
   if (std::optional<T> value = convert(*node)) return *value;
-  section.refuse(key, "must be " + kind + ": " + doc, show(*node));
+  section.refuse(key, explained(doc, "must be " + kind), show(*node), remedy(key, fallback, node));
 }
 
 std::optional<double> as_number(const toml::node& node) {
@@ -191,7 +207,7 @@ std::string Section::text(const std::string& key, const std::string& doc, std::o
                           const std::vector<std::string>& choices) {
   const std::string value = read(*this, *impl_, key, doc, fallback, "a text", as_text);
   if (!choices.empty() && std::ranges::find(choices, value) == choices.end())
-    refuse(key, "must be one of its choices: " + doc, print_toml(value), nearest_hint(value, choices));
+    refuse(key, explained(doc, "must be one of its choices"), print_toml(value), nearest_hint(value, choices));
   impl_->record(key, print_toml(value), doc);
   return value;
 }
@@ -201,7 +217,7 @@ std::int64_t Section::integer(const std::string& key, const std::string& doc, st
   const std::int64_t value = read(*this, *impl_, key, doc, fallback, "an integer", [](const toml::node& n) {
     return n.is_integer() ? n.value<std::int64_t>() : std::optional<std::int64_t>();
   });
-  if (value < least) refuse(key, "must be at least " + std::to_string(least) + ": " + doc, std::to_string(value));
+  if (value < least) refuse(key, explained(doc, "must be at least " + std::to_string(least)), std::to_string(value));
   impl_->record(key, std::to_string(value), doc);
   return value;
 }

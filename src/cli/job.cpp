@@ -44,7 +44,7 @@ void check_optimizer(const Section& section, const std::string& type) {
         "type", "must be an optimiser, which steps from batch to batch",
         "\"" + type + "\", which minimises over all data at once",
         "adam, or for a function of all data hl.minimize of the Python package, minimize() of hotloop/minimize.h");
-  section.refuse("type", "must be one of its choices: of optimiser", "\"" + type + "\"",
+  section.refuse("type", "(of optimiser) must be one of its choices", "\"" + type + "\"",
                  nearest_hint(type, optimizers));
 }
 

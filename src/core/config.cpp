@@ -1,6 +1,8 @@
 #include "core/config.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <utility>
 
 #include "core/nearest.h"
@@ -20,21 +22,50 @@ std::string print(const Setting& setting) {
   return "\"" + std::get<std::string>(setting) + "\"";
 }
 
+// The number of the kind of `like` that a text means, with a decimal comma or in quotes by mistake.
+std::optional<std::string> number_in(std::string text, const Setting& like) {
+  std::ranges::replace(text, ',', '.');
+  const auto is = [&](auto number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc() && end == text.data() + text.size();
+  };
+  const bool fits =
+      std::holds_alternative<std::int64_t>(like) ? is(std::int64_t{}) : std::holds_alternative<double>(like) && is(0.0);
+  return fits ? std::optional(text) : std::nullopt;
+}
+
+std::string subject(const Parameter& parameter) { return "'" + parameter.name + "' (" + parameter.doc + ")"; }
+
+std::string remedy(const Parameter& p, const std::string& given = {}) {
+  if (p.required && !p.choices.empty()) return p.name + " = \"" + p.choices[0] + "\"";
+  return setting_remedy(p.name, p.fallback, p.required ? nullptr : &p.fallback, given);
+}
+
 Setting checked(const std::string& where, const Parameter& parameter, const Setting& setting) {
   if (setting.index() != parameter.fallback.index()) {
     const std::int64_t* integer = std::get_if<std::int64_t>(&setting);
     if (integer != nullptr && std::holds_alternative<double>(parameter.fallback)) return static_cast<double>(*integer);
-    throw UserError(where, "'" + parameter.name + "' must be " + std::string(type_name(parameter.fallback)),
-                    print(setting), parameter.doc);
+    const std::string* text = std::get_if<std::string>(&setting);
+    throw UserError(where, subject(parameter) + " must be " + std::string(type_name(parameter.fallback)),
+                    print(setting), remedy(parameter, text != nullptr ? *text : ""));
   }
   if (const std::string* text = std::get_if<std::string>(&setting))
     if (!parameter.choices.empty() && std::ranges::find(parameter.choices, *text) == parameter.choices.end())
-      throw UserError(where, "'" + parameter.name + "' must be one of its choices", print(setting),
+      throw UserError(where, subject(parameter) + " must be one of its choices", print(setting),
                       nearest_hint(*text, parameter.choices));
   return setting;
 }
 
 }  // namespace
+
+std::string setting_remedy(const std::string& name, const Setting& like, const Setting* fallback,
+                           const std::string& given) {
+  constexpr std::string_view examples[] = {"true or false", "8, or any other whole number without quotes",
+                                           "0.1, or any other number without quotes", "\"<text>\""};
+  if (const std::optional<std::string> number = number_in(given, like)) return name + " = " + *number;
+  if (fallback != nullptr) return name + " = " + print(*fallback) + ", the default";
+  return name + " = " + std::string(examples[like.index()]);
+}
 
 std::string_view type_name(const Setting& setting) {
   constexpr std::string_view names[] = {"true or false", "an integer", "a number", "a text"};
@@ -54,7 +85,7 @@ Config::Config(const std::string& where, std::span<const Parameter> parameters,
   }
   for (const Parameter& p : parameters) {
     if (values_.contains(p.name)) continue;
-    if (p.required) throw UserError(where, "'" + p.name + "' must be given", "no value", p.doc);
+    if (p.required) throw UserError(where, subject(p) + " must be given", "no value", remedy(p));
     values_[p.name] = p.fallback;
   }
 }

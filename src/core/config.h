@@ -13,6 +13,10 @@ namespace hotloop {
 
 using Setting = std::variant<bool, std::int64_t, double, std::string>;
 std::string_view type_name(const Setting& setting);  // "true or false", "an integer", "a number", "a text"
+// What to write where a setting of the type of `like` was wanted: the number that the text `given` means, "0,01" or "1e-3", else the
+// default, else an example.
+std::string setting_remedy(const std::string& name, const Setting& like, const Setting* fallback,
+                           const std::string& given = {});
 
 // One setting that a component accepts. Its type is that of the default; a required one has no default, and the value in
 // `fallback` only tells its type.

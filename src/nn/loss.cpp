@@ -30,13 +30,6 @@ class ElementWeights {
   Value elements_, product_;
 };
 
-}  // namespace
-
-Loss::Loss(Function function, std::string name) : function_(std::move(function)), name_(std::move(name)) {}
-Loss::Loss(Pointwise pointwise, std::string name) : pointwise_(std::move(pointwise)), name_(std::move(name)) {}
-
-namespace {
-
 // How prediction and target of different shapes come together.
 std::string shape_remedy(const Shape& prediction, const Shape& target) {
   // A sequence's output where its last step is meant.
@@ -46,10 +39,18 @@ std::string shape_remedy(const Shape& prediction, const Shape& target) {
     if (target == last) return leaves;
     if (target.rank() < 3 && target.size() == last.size()) return leaves + ", and a target of that shape";
   }
-  return prediction.rank() != target.rank() ? "reshape the target to the model's output" : "";
+  if (prediction.rank() != target.rank()) return "reshape the target to the model's output";
+  // Targets of a table stand one after another on the last axis, step by step of the horizon.
+  const int last = target.rank() - 1;
+  if (last < 1 || prediction.without(last) != target.without(last)) return "";
+  const std::string units = std::to_string(target[last]);
+  return units + " outputs of the last layer (units = " + units + "), one for each target and step of the horizon";
 }
 
 }  // namespace
+
+Loss::Loss(Function function, std::string name) : function_(std::move(function)), name_(std::move(name)) {}
+Loss::Loss(Pointwise pointwise, std::string name) : pointwise_(std::move(pointwise)), name_(std::move(name)) {}
 
 void Loss::check(Value prediction, Value target) const {
   if (pointwise_.same_type && prediction.type() != target.type())

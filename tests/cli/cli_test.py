@@ -99,8 +99,8 @@ class Arguments(Case):
                 result = hotloop("train", option, value, config)
                 rule = "at least 0" if value == "-1" else "an integer"
                 self.assertEqual(result.returncode, 2)
-                self.assertRegex(result.stderr, rf"^hotloop: \[{option} {value} \[train\]\] '{key}' must be {rule}: .*"
-                                                rf" Received: {received}\.$")
+                self.assertRegex(result.stderr, rf"^hotloop: \[{option} {value} \[train\]\] '{key}' \(.*\) must be {rule}\."
+                                                rf" Received: {received}\.( Try: {key} = \d+, the default\.)?$")
 
     def test_missing_and_unknown_options(self):
         for arguments, message in {
@@ -202,29 +202,43 @@ type = "clip_by_norm"
         self.assertIn("must be an optimiser, which steps from batch to batch. Received: \"lbfgs\", which minimises over all data at once. "
                       "Try: adam, or for a function of all data hl.minimize", result.stderr)
         result = hotloop("export-config", series.write(self.folder), "--set", "optimizer.type=adan")
-        self.assertIn("'type' must be one of its choices: of optimiser. Received: \"adan\". Try: did you mean 'adam'?", result.stderr)
+        self.assertIn("'type' (of optimiser) must be one of its choices. Received: \"adan\". Try: did you mean 'adam'?", result.stderr)
 
     def test_unknown_layer(self):
         self.assertEqual(self.message(self.edited("\"lstm\"", "\"lstn\"")),
-                         "[job.toml:20 [[model]]] 'type' must be one of its choices: of layer. Received: \"lstn\". "
+                         "[job.toml:20 [[model]]] 'type' (of layer) must be one of its choices. Received: \"lstn\". "
                          "Try: did you mean 'lstm'?")
+
+    def test_swapped_letters_and_longer_names(self):
+        self.assertIn("did you mean 'lstm'?", self.message(self.edited("\"lstm\"", "\"ltsm\"")))
+        self.assertIn("did you mean 'rmse'?", self.message(self.edited("[train]", "[train]\nmetric = \"rsme\"")))
+        self.assertIn("Received: [training]. Try: did you mean 'train'?", self.message(self.edited("[train]", "[training]")))
+
+    def test_remedies_are_values(self):
+        self.assertIn("'learning_rate' (step size) must be a number. Received: \"0,01\". Try: learning_rate = 0.01.",
+                      self.message(self.edited("learning_rate = 0.02", "learning_rate = \"0,01\"")))
+        self.assertIn("'hidden' (number of hidden units) must be an integer. Received: 1.5. "
+                      "Try: hidden = 8, or any other whole number without quotes.", self.message(self.edited("hidden = 3", "hidden = 1.5")))
+        self.assertIn("'seed' (of parameters and sample order) must be an integer. Received: '7'. Try: seed = 7.",
+                      self.message(self.edited("seed = 1", "seed = \"7\"")))
 
     def test_unknown_setting_of_a_layer(self):
         self.assertIn("Received: 'hiden'. Try: did you mean 'hidden'?", self.message(self.edited("hidden = 3", "hiden = 3")))
 
     def test_wrong_type(self):
         self.assertEqual(self.message(self.edited("epochs = 3", "epochs = \"many\"")),
-                         "[job.toml:35 [train]] 'epochs' must be an integer: passes over the training samples. "
-                         "Received: 'many'.")
+                         "[job.toml:35 [train]] 'epochs' (passes over the training samples) must be an integer. "
+                         "Received: 'many'. Try: epochs = 10, the default.")
 
     def test_out_of_range(self):
         self.assertEqual(self.message(self.edited("epochs = 3", "epochs = 0")),
-                         "[job.toml:35 [train]] 'epochs' must be at least 1: passes over the training samples. "
+                         "[job.toml:35 [train]] 'epochs' (passes over the training samples) must be at least 1. "
                          "Received: 0.")
 
     def test_missing_key(self):
         self.assertEqual(self.message(self.edited("target = \"load\"", "")),
-                         "[job.toml:2 [data]] 'target' must be given: column to predict, or columns. Received: no value.")
+                         "[job.toml:2 [data]] 'target' (column to predict, or columns) must be given. Received: no value. "
+                         "Try: target = [\"<text>\", \"<text>\"].")
 
     def test_set_replaces_any_value(self):
         config = series.write(self.folder)
@@ -239,8 +253,8 @@ type = "clip_by_norm"
         for assignment, message in {
             "optimzer.learning_rate=1": "[--set optimzer.learning_rate=1] every table must be one that a configuration has. "
                                         "Received: [optimzer]. Try: did you mean 'optimizer'?",
-            "train.epochs=many": "[--set train.epochs=many [train]] 'epochs' must be an integer: passes over the training "
-                                 "samples. Received: 'many'.",
+            "train.epochs=many": "[--set train.epochs=many [train]] 'epochs' (passes over the training samples) must be an "
+                                 "integer. Received: 'many'. Try: epochs = 10, the default.",
             "optimizer.lerning_rate=1": "[--set optimizer.lerning_rate=1 [optimizer]] every key of [optimizer] must be one it has. "
                                         "Received: 'lerning_rate'. Try: did you mean 'learning_rate'?",
             "model.0.hiden=1": "[--set model.0.hiden=1 [[model]]] every key of [[model]] must be one it has. Received: 'hiden'. "
@@ -506,6 +520,13 @@ class Training(Case):
         self.assertEqual({name: entry["shape"] for name, entry in header.items()},
                          {"0.weight_ih_l0": [12, 3], "0.weight_hh_l0": [12, 3], "0.bias_ih_l0": [12],
                           "0.bias_hh_l0": [12], "2.weight": [1, 3], "2.bias": [1]})
+
+    def test_a_horizon_needs_as_many_outputs(self):
+        config = series.write(self.folder)
+        config.write_text(config.read_text().replace("length = 4", "length = 4\nhorizon_steps = 12"))
+        self.refused(self.train(config), "[mse] prediction and target must have one shape and dtype. Received: f32[16,1] and f32[16,12]. "
+                                         "Try: 12 outputs of the last layer (units = 12), one for each target and step of the horizon.")
+        self.assertEqual(hotloop("explain", config, "--set", "model.2.units=12").returncode, 0)
 
     def test_a_rate_that_falls_on_a_plateau(self):
         config = series.write(self.folder)

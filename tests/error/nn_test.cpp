@@ -87,7 +87,8 @@ TEST(LayerErrors, NamesAreChecked) {
   EXPECT_EQ(message_of([&] {
               make_layer({"lstm", {}}, sequence);
             }),
-            "[lstm] 'hidden' must be given. Received: no value. Try: number of hidden units.");
+            "[lstm] 'hidden' (number of hidden units) must be given. Received: no value. "
+            "Try: hidden = 8, or any other whole number without quotes.");
   EXPECT_EQ(message_of([&] {
               make_layer({"lstm", {{"hidden", std::int64_t{3}}}}, {DType::F32, {2, 4}});
             }),

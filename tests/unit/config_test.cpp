@@ -35,13 +35,31 @@ TEST(Config, AnIntegerIsANumber) {
 }
 
 TEST(Config, MistakesAreNamed) {
-  EXPECT_EQ(message({}), "[gru] 'hidden' must be given. Received: no value. Try: number of hidden units.");
+  EXPECT_EQ(message({}),
+            "[gru] 'hidden' (number of hidden units) must be given. Received: no value. "
+            "Try: hidden = 8, or any other whole number without quotes.");
   EXPECT_EQ(message({{"hiden", std::int64_t{3}}}),
             "[gru] every setting must be one that 'gru' has. Received: 'hiden'. Try: did you mean 'hidden'?");
   EXPECT_EQ(message({{"hidden", 3.5}}),
-            "[gru] 'hidden' must be an integer. Received: 3.5. Try: number of hidden units.");
+            "[gru] 'hidden' (number of hidden units) must be an integer. Received: 3.5. "
+            "Try: hidden = 8, or any other whole number without quotes.");
   EXPECT_EQ(message({{"hidden", std::int64_t{3}}, {"reset", "befor"}}),
-            "[gru] 'reset' must be one of its choices. Received: \"befor\". Try: did you mean 'before'?");
+            "[gru] 'reset' (where the reset gate acts) must be one of its choices. Received: \"befor\". Try: did you "
+            "mean 'before'?");
+}
+
+TEST(Config, RemediesAreValues) {
+  const auto remedy = [](const std::string& name, const Setting& setting) {
+    std::map<std::string, Setting> settings = {{name, setting}};
+    settings.try_emplace("hidden", std::int64_t{8});
+    const std::string text = message(settings);
+    return text.substr(text.find(" Try: ") + 6);
+  };
+  EXPECT_EQ(remedy("epsilon", "0,01"), "epsilon = 0.01.");
+  EXPECT_EQ(remedy("epsilon", "small"), "epsilon = 1e-05, the default.");
+  EXPECT_EQ(remedy("hidden", "32"), "hidden = 32.");
+  EXPECT_EQ(remedy("bias", "yes"), "bias = true, the default.");
+  EXPECT_EQ(remedy("reset", true), "reset = \"after\", the default.");
 }
 
 }  // namespace
