@@ -19,6 +19,7 @@ struct BrokenToml {};
 #pragma pop_macro("NDEBUG")
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <set>
@@ -67,8 +68,9 @@ struct Entry {
 
 struct Section::Impl {
   std::string source, name;
-  toml::table* table = nullptr;  // null: the file has no such table
-  bool listed = false;           // one of an array of tables
+  std::shared_ptr<toml::table> root;  // which `table` lies in: a section outlives its file
+  toml::table* table = nullptr;       // null: the file has no such table
+  bool listed = false;                // one of an array of tables
   std::string doc;
   std::vector<Entry> entries;
 
@@ -81,7 +83,7 @@ struct Section::Impl {
 
 struct ConfigFile::Impl {
   std::string source;
-  toml::table root;
+  std::shared_ptr<toml::table> root;
   std::vector<std::shared_ptr<Section::Impl>> sections;
   std::map<std::string, bool> names;  // asked for; true: an array of tables
 
@@ -126,22 +128,35 @@ void Section::refuse(const std::string& key, const std::string& requirement, con
 }
 
 void Section::refuse(const UserError& error) const {
-  std::string text = error.what(), remedy, named;
+  std::string text = error.what(), remedy;
   text.erase(0, error.where().size() + 3);  // "[where] "
   const std::string mark = " Try: ";
   if (const std::size_t at = text.rfind(mark); at != text.npos) {
     remedy = text.substr(at + mark.size());
     text.erase(at);
   }
-  if (impl_->table != nullptr)
-    for (auto&& [name, node] : *impl_->table) {
-      const std::string key(name.str());
-      std::string words = key;  // "the learning rate must ..."
-      std::ranges::replace(words, '_', ' ');
-      const bool said = text.find(key) != text.npos || text.find(words) != text.npos;
-      if (said && key.size() > named.size()) named = key;
-    }
-  throw UserError(where(named), text, "", remedy);
+  throw UserError(where(key_named_by(error)), text, "", remedy);
+}
+
+std::string Section::key_named_by(const UserError& error) const {
+  std::string text = error.what(), named;
+  text.erase(0, error.where().size() + 3);  // "[where] "
+  text.resize(std::min(text.size(), text.find(" Received: ")));
+  if (impl_->table == nullptr) return named;
+  const auto says = [&](const std::string& word) {
+    const std::size_t at = text.find(word), end = at + word.size();
+    const auto inside = [&](std::size_t i) {
+      return i < text.size() && std::isalnum(static_cast<unsigned char>(text[i]));
+    };
+    return at != text.npos && !(at > 0 && inside(at - 1)) && !inside(end);
+  };
+  for (auto&& [name, node] : *impl_->table) {
+    const std::string key(name.str());
+    std::string words = key;  // "the learning rate must ..."
+    std::ranges::replace(words, '_', ' ');
+    if (!node.is_array_of_tables() && (says(key) || says(words)) && key.size() > named.size()) named = key;
+  }
+  return named;
 }
 
 namespace {
@@ -326,7 +341,7 @@ ConfigFile ConfigFile::parse(std::string_view text, const std::string& source) {
   auto impl = std::make_shared<Impl>();
   impl->source = source;
   try {
-    impl->root = toml::parse(text, source);
+    impl->root = std::make_shared<toml::table>(toml::parse(text, source));
   } catch (const toml::parse_error& e) {
     for (const char* ending : {".csv", ".npy", ".npz", ".parquet"})
       if (source.ends_with(ending))
@@ -382,12 +397,12 @@ void ConfigFile::set(const std::string& assignment, const std::string& given_as)
     throw UserError("arguments", "--set takes TABLE.KEY=VALUE", "'" + assignment + "'",
                     "--set optimizer.learning_rate=1e-4");
   try {
-    merge(impl_->root, toml::parse(assignment, given_as), given_as);
+    merge(*impl_->root, toml::parse(assignment, given_as), given_as);
     return;
   } catch (const toml::parse_error&) {  // the value is no TOML: a text without its quotes, or the key is wrong too
   }
   try {
-    merge(impl_->root,
+    merge(*impl_->root,
           toml::parse(assignment.substr(0, equals + 1) + print_toml(assignment.substr(equals + 1)), given_as),
           given_as);
   } catch (const toml::parse_error& e) {
@@ -419,9 +434,10 @@ Section ConfigFile::section(const std::string& name, const std::string& doc) {
   impl_->names[name] = false;
   auto section = std::make_shared<Section::Impl>();
   section->source = impl_->source;
+  section->root = impl_->root;
   section->name = name;
   section->doc = doc;
-  if (toml::node* node = descend(impl_->root, name)) {
+  if (toml::node* node = descend(*impl_->root, name)) {
     section->table = node->as_table();
     if (section->table == nullptr)
       throw UserError(place(impl_->source, node), "'" + name + "' must be a table, [" + name + "]", show(*node));
@@ -431,7 +447,7 @@ Section ConfigFile::section(const std::string& name, const std::string& doc) {
 }
 
 std::vector<Section> ConfigFile::sections(const std::string& name, const std::string& doc) {
-  return impl_->listed(name, descend(impl_->root, name), doc, impl_->sections.size());
+  return impl_->listed(name, descend(*impl_->root, name), doc, impl_->sections.size());
 }
 
 std::vector<Section> ConfigFile::sections(const Section& parent, const std::string& key, const std::string& doc) {
@@ -454,6 +470,7 @@ std::vector<Section> ConfigFile::Impl::listed(const std::string& name, toml::nod
   for (toml::node& item : *array) {
     auto section = std::make_shared<Section::Impl>();
     section->source = source;
+    section->root = root;
     section->name = name;
     section->table = item.as_table();
     section->listed = true;
@@ -467,7 +484,7 @@ std::vector<Section> ConfigFile::Impl::listed(const std::string& name, toml::nod
 void ConfigFile::finish() const {
   std::vector<std::string> tables;
   for (const auto& [name, listed] : impl_->names) tables.push_back(name);
-  for (auto&& [key, node] : impl_->root) {
+  for (auto&& [key, node] : *impl_->root) {
     const std::string name(key.str());
     if (impl_->names.contains(name)) continue;
     const bool table = node.is_table() || (node.is_array_of_tables());

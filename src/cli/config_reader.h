@@ -45,6 +45,8 @@ class Section {
                            const std::string& remedy = "") const;
   // What a component says about its settings, with the place of the setting that it names.
   [[noreturn]] void refuse(const UserError& error) const;
+  // The key of the table that a component's message is about; none: "".
+  std::string key_named_by(const UserError& error) const;
 
   // "demand.toml:12 [optimizer]" of a key, or of the table if it does not have it.
   std::string where(const std::string& key) const;

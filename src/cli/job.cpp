@@ -21,14 +21,17 @@ template <class Defs> std::vector<std::string> names_of(const Defs& defs) {
   return names;
 }
 
-nn::LayerConfig read_layer(ConfigFile& file, Section& section) {
+using LayerTables = std::vector<std::pair<std::string, Section>>;
+
+nn::LayerConfig read_layer(ConfigFile& file, Section& section, LayerTables* tables) {
   nn::LayerConfig layer;
   layer.type = section.text("type", "of layer", {}, names_of(nn::all_layers()));
   const nn::LayerDef& def = nn::layer_def(layer.type);
   layer.settings = section.settings(def.parameters);
+  if (tables != nullptr) tables->emplace_back(layer.type, section);
   for (Section& inside : file.sections(section, "layer", "Inside it, one after another."))
     if (def.wrap)
-      layer.layers.push_back(read_layer(file, inside));
+      layer.layers.push_back(read_layer(file, inside, tables));
     else
       section.refuse("layer", "must not be there: '" + layer.type + "' has no layers inside", "[[model.layer]]",
                      "a [[model]] of its own");
@@ -49,7 +52,7 @@ void check_optimizer(const Section& section, const std::string& type) {
 }
 
 void read_components(ConfigFile& file, Job& job) {
-  job.model = read_model(file);
+  job.model = read_model(file, &job.layers);
   Section loss = file.section("loss", "What training makes small.");
   job.loss_name = loss.text("type", "of loss", "mse", names_of(losses::all_losses()));
   const auto loss_settings = loss.settings(losses::loss_def(job.loss_name).parameters);
@@ -193,17 +196,28 @@ ValueType Job::input_type() const {
 
 ValueType Job::input_type(const data::Samples& samples) const { return samples.train().input_type(fit.batch_size); }
 
-std::vector<nn::LayerConfig> read_model(ConfigFile& file) {
+std::vector<nn::LayerConfig> read_model(ConfigFile& file, LayerTables* tables) {
   std::vector<nn::LayerConfig> layers;
   for (Section& layer : file.sections("model", "The layers, one after another."))
-    layers.push_back(read_layer(file, layer));
+    layers.push_back(read_layer(file, layer, tables));
   if (layers.empty())
     throw UserError("config", "a configuration must have at least one [[model]] table", "none",
                     "[[model]] with type = \"linear\", units = 1");
   return layers;
 }
 
-nn::Layer Job::make_model(const ValueType& input) const { return nn::make_model(model, input); }
+nn::Layer Job::make_model(const ValueType& input) const {
+  try {
+    return nn::make_model(model, input);
+  } catch (const UserError& e) {
+    // A message about a setting gets its place, where only one layer can be meant.
+    const auto table = std::ranges::find(layers, e.where(), &LayerTables::value_type::first);
+    if (std::ranges::count(layers, e.where(), &LayerTables::value_type::first) == 1 &&
+        !table->second.key_named_by(e).empty())
+      table->second.refuse(e);
+    throw;
+  }
+}
 
 Job read_job(const JobSource& source) { return parse_job(source, {}); }
 

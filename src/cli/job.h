@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/config_reader.h"
@@ -42,6 +43,7 @@ struct Job {
   data::MemoryOptions memory;
   data::Recipe recipe;
   std::vector<nn::LayerConfig> model;
+  std::vector<std::pair<std::string, Section>> layers;  // type and table of each layer, those inside others too
   std::string loss_name, optimizer_name;
   train::FitOptions fit;  // without callbacks
   std::vector<Baseline> baselines;
@@ -56,8 +58,9 @@ struct Job {
 
 // UserError naming file, line and key for anything it does not understand.
 Job read_job(const JobSource& source);
-// The [[model]] tables; UserError if there are none.
-std::vector<nn::LayerConfig> read_model(ConfigFile& file);
+// The [[model]] tables; UserError if there are none. Appends type and table of each layer to `tables`.
+std::vector<nn::LayerConfig> read_model(ConfigFile& file,
+                                        std::vector<std::pair<std::string, Section>>* tables = nullptr);
 // The configuration again, with the data file written as seen from `folder`.
 std::string text_for_folder(const JobSource& source, const std::filesystem::path& folder);
 

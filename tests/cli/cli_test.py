@@ -272,6 +272,11 @@ type = "clip_by_norm"
             with self.subTest(assignment):
                 self.refused(hotloop("export-config", config, "--set", assignment), message)
 
+    def test_a_layer_that_refuses_its_setting_is_found(self):
+        config = series.write(self.folder)
+        self.refused(hotloop("explain", config, "--set", "model.0.hidden=-3"), "[--set model.0.hidden=-3 [[model]]] hidden must be positive. "
+                                                                               "Received: -3.")
+
     def test_a_component_that_refuses_its_setting_is_found_in_the_file(self):
         config = series.write(self.folder, learning_rate="-1.0")
         line = config.read_text().splitlines().index("learning_rate = -1.0") + 1
