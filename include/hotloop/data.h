@@ -178,7 +178,7 @@ class Preparation {
 
   // Makes samples of the source's rows and hands them over, at most `block` at a time, in memory that does not grow with the
   // source. Every row that completes a window gives a sample, whatever the stride; the source needs the columns of the inputs
-  // alone. The rows of a series must stand together. UserError as when training. Returns the number of rows read.
+  // and of lags among them. The rows of a series must stand together. UserError as when training. Returns the number of rows read.
   std::int64_t apply(RowSource& source, std::int64_t block, const std::function<void(const PreparedBlock&)>& use) const;
 
   struct State;

@@ -117,10 +117,11 @@ class Preparation:
         """Standardised predictions (samples, horizon_steps * targets) in the targets' units, as float64."""
         return self._core._unscale(predictions)
 
-    def apply(self, table, block_size=1024):
-        """Samples of new rows, which need the columns of the inputs alone: blocks of at most block_size, each a dict of x (n, ...),
-        lengths (of series, else None), rows (n): the row that ends each sample, times and groups if the recipe has them."""
-        return self._core._apply(_source(table), block_size)
+    def apply(self, table, block_size=1024, **csv):
+        """Samples of new rows, which need the columns of the inputs and of lags among them: blocks of at most block_size, each a dict of x (n, ...),
+        lengths (of series, else None), rows (n): the row that ends each sample, times and groups if the recipe has them.
+        csv: separator, missing_values, time_unit and date_format of a CSV file, as for Samples."""
+        return self._core._apply(_source(table, **csv), block_size)
 
     def describe(self):
         """A line for each thing that was fitted or filled."""

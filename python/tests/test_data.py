@@ -48,7 +48,10 @@ def test_dates_day_first(tmp_path, wanted):
         iso = np.datetime_as_string(when)
         text = text.replace(iso, f"{iso[8:10]}/{iso[5:7]}/{iso[:4]} {iso[11:]}")
     (tmp_path / "t.csv").write_text(text)
-    assert bits(hl.data.Samples(tmp_path / "t.csv", date_format="dd/mm/yyyy", **RECIPE)) == wanted
+    samples = hl.data.Samples(tmp_path / "t.csv", date_format="dd/mm/yyyy", **RECIPE)
+    assert bits(samples) == wanted
+    new = [block["x"] for block in samples.preparation.apply(tmp_path / "t.csv", ROWS, date_format="dd/mm/yyyy")]
+    assert [len(x) for x in new] == [ROWS - 7]
     with pytest.raises(hl.UserError, match=r"Try: date_format = \"dd/mm/yyyy\""):
         hl.data.Samples(tmp_path / "t.csv", **RECIPE)
     with pytest.raises(hl.UserError, match="date_format must be one of yyyy-mm-dd, dd/mm/yyyy"):

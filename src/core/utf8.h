@@ -50,4 +50,9 @@ inline std::string printable(std::string_view s) {
   return out;
 }
 
+// The text in quotes, cut if it is long.
+inline std::string shown(std::string_view text) {
+  return "'" + printable(text.substr(0, 40)) + (text.size() > 40 ? "..." : "") + "'";
+}
+
 }  // namespace hotloop

@@ -22,10 +22,7 @@ namespace {
 constexpr std::int64_t block_rows = 4096;
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
-std::string show(std::string_view cell) {
-  if (cell.empty()) return "an empty cell";
-  return "'" + printable(cell.substr(0, 40)) + (cell.size() > 40 ? "..." : "") + "'";
-}
+std::string show(std::string_view cell) { return cell.empty() ? "an empty cell" : shown(cell); }
 
 struct Magic {
   std::string_view bytes, kind, remedy;

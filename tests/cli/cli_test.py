@@ -4,6 +4,7 @@
 usage: cli_test.py HOTLOOP [unittest arguments]     HOTLOOP_UPDATE_GOLDEN=1 rewrites the golden texts
 """
 import csv
+import datetime
 import json
 import os
 import pathlib
@@ -580,11 +581,124 @@ class New(unittest.TestCase):
     def write(self, rows, header):
         (self.folder / "t.csv").write_text("\n".join([header, *rows]) + "\n")
 
+    TIMES_TABLE = """  column     role      kind        note
+  when       time      times
+  price      input     numbers     6 missing
+  the "sky"  input     categories  2 different
+  sales      target    numbers     7 different values: --task classification
+                                   takes them for classes
+  shop       left out  texts       one value
+
+t.toml written. Next: hotloop train t.toml
+"""
+
+    def new(self, *arguments):
+        """The configuration, and what is said about each column as one line a column."""
+        result = hotloop("new", "t.csv", *arguments, cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertLessEqual(max(map(len, result.stderr.splitlines())), 80, result.stderr)
+        return result.stdout, re.sub(r"\n {20,}", " ", result.stderr)
+
+    def hours(self, count=300):
+        return [datetime.datetime(2024, 1, 1) + datetime.timedelta(hours=i) for i in range(count)]
+
+    def write_hours(self, times, sales=lambda i: str(10 + i % 7 + i % 24)):
+        self.write([f"{time},{i % 5 + i % 11},{sales(i)}" for i, time in enumerate(times)], "when,price,sales")
+
+    def test_odd_cells_of_a_numeric_target(self):
+        for odd in ["closed", "-", "inf", "n/a", "#N/A"]:
+            self.write_hours(self.hours(), lambda i: odd if i == 125 else str(10 + i % 7 + i % 24))
+            config, table = self.new("--target", "sales")
+            with self.subTest(odd=odd):
+                self.assertNotIn("classification", config)
+                known = odd in ("n/a", "#N/A")
+                self.assertEqual(f'"{odd}"]' in config, not known)
+                note = "1 missing" if known else f"299 of 300 cells are numbers; the first other: '{odd}' in line 127; such cells count as missing"
+                self.assertRegex(table, rf"(?m)^  sales   target    numbers     {re.escape(note)}$")
+                (self.folder / "run.toml").write_text(config)
+        trained = hotloop("train", "run.toml", "--epochs", "2", cwd=self.folder)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        self.assertIn("'sales': 1 missing, their samples left out 'sales' in the inputs: filled with the last value before",
+                      " ".join(trained.stdout.split()))
+
+    def test_targets_that_are_no_numbers(self):
+        for odd in ["$5.50", '"1,005.50"', '"5,5"']:
+            self.write_hours(self.hours(), lambda i: odd if i == 125 else str(10 + i % 7))
+            result = hotloop("new", "t.csv", "--target", "sales", cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr),
+                             (2, "hotloop: [new] every cell of the target must be a plain number, like 1005.50. "
+                                 f"Received: '{odd.strip(chr(34))}' in line 127 of 'sales'. "
+                                 "Try: no currency, separators of thousands or percent signs, and a decimal point.\n"))
+        self.write_hours(self.hours(), lambda i: f"customer {i // 3}")
+        result = hotloop("new", "t.csv", "--target", "sales", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr),
+                         (2, "hotloop: [new] the target must be numbers, or classes of 10 rows or more on average. "
+                             "Received: 100 different texts in 300 rows of 'sales', the first 'customer 0'. "
+                             "Try: another column as the target, or --task classification to take each text for a class.\n"))
+        self.assertIn("units = 100", self.new("--target", "sales", "--task", "classification")[0])
+        self.write_hours(self.hours(), lambda i: str(i % 3))
+        config, table = self.new("--target", "sales")
+        self.assertIn("3 different values: --task classification takes them for classes", table)
+        self.assertNotIn("classification", config)
+        self.assertIn("units = 3", self.new("--target", "sales", "--task", "classification")[0])
+        result = hotloop("new", "t.csv", "--target", "sales", "--task", "ranking", cwd=self.folder)
+        self.assertEqual(result.returncode, 2)
+
+    def test_ways_to_write_times(self):
+        for pattern, setting in {"%d/%m/%Y %H:%M": 'date_format = "dd/mm/yyyy"', "%m/%d/%Y %H:%M": 'date_format = "mm/dd/yyyy"',
+                                 "%d.%m.%Y %H:%M:%S": 'date_format = "dd/mm/yyyy"', "%Y-%m-%d %H:%M:%S UTC": "", "%Y/%m/%dT%H:%MZ": ""}.items():
+            self.write_hours([time.strftime(pattern) for time in self.hours(350)])
+            config, table = self.new("--target", "sales")
+            with self.subTest(pattern=pattern):
+                self.assertIn('time = "when"', config)
+                self.assertIn(setting or 'type = "lstm"', config)
+                self.assertEqual("date_format" in config, bool(setting))
+                self.assertIn("when    time      times", table)
+            (self.folder / "run.toml").write_text(config)
+            trained = hotloop("train", "run.toml", "--epochs", "1", "--overwrite", cwd=self.folder)
+            self.assertEqual(trained.returncode, 0, trained.stderr)
+            self.assertIn("in steps of 1 h, 0 gaps", trained.stdout)
+
+    def test_times_that_do_not_order_the_rows(self):
+        hours = [time.isoformat() for time in self.hours()]
+        dates = [time.strftime("%d/%m/%Y %H:%M") for time in self.hours(200)]
+        for times, note in [
+            (hours[:8] + hours[7:], "line 10 has the time of line 9: keep one row of each time"),
+            (hours[:8] + hours[6:7] + hours[8:], "line 10 is earlier than line 9: sort the rows by time"),
+            (hours[:8] + ["soon"] + hours[8:], "'soon' in line 10 is no time like the others: mend it or remove the row"),
+            (hours[:8] + [""] + hours[8:], "no time in line 10: put it in or remove the row"),
+            (dates, "day and month of '01/01/2024 00:00' could be swapped: --date-format dd/mm/yyyy or mm/dd/yyyy says which"),
+        ]:
+            self.write_hours(times)
+            config, table = self.new("--target", "sales")
+            with self.subTest(note):
+                self.assertRegex(table, rf"(?m)^  when    left out  times       {re.escape(note)}")
+                self.assertIn("No column of times is in use", table)
+                self.assertIn(f"# Left out: when ({note}", config)
+        config, table = self.new("--target", "sales", "--date-format", "dd/mm/yyyy")
+        self.assertIn('date_format = "dd/mm/yyyy"', config)
+        self.assertNotIn("No column of times", table)
+
+    def test_the_next_row_is_forecast(self):
+        self.write_hours([time.isoformat() for time in self.hours()])
+        (self.folder / "run.toml").write_text(self.new("--target", "sales")[0])
+        trained = hotloop("train", "run.toml", "--epochs", "1", cwd=self.folder)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        with open(self.folder / "t.csv", "a") as file:
+            file.write("2024-01-13T12:00,3,\n")
+        predicted = hotloop("predict", "runs/run", "t.csv", cwd=self.folder)
+        self.assertEqual(predicted.returncode, 0, predicted.stderr)
+        self.assertRegex(predicted.stdout, r"\n300,2024-01-13T12:00:00Z,\d")
+        (self.folder / "few.csv").write_text("when,price\n2024-01-01T00:00,1\n")
+        self.assertEqual(hotloop("predict", "runs/run", "few.csv", cwd=self.folder).stderr,
+                         "hotloop: [csv] few.csv must have the column 'sales', which the lag 'sales_before' reads. Received: a header with 2 columns. "
+                         "Try: the column as far as it is known; rows to forecast leave it empty.\n")
+
     def test_a_table_with_times(self):
         rows = [f"2024-01-{1 + i // 24:02}T{i % 24:02}:00,{'' if i % 50 == 7 else i % 5},{['sun', 'rain'][i % 2]},{10 + i % 7},x\"y" for i in range(300)]
         self.write(rows, 'when,price,"the ""sky""",sales,shop')
         result = hotloop("new", "t.csv", "--target", "sales", "-o", "t.toml", cwd=self.folder)
-        self.assertEqual((result.returncode, result.stdout), (0, "t.toml written. Next: hotloop train t.toml\n"), result.stderr)
+        self.assertEqual((result.returncode, result.stdout), (0, self.TIMES_TABLE), result.stderr)
         text = (self.folder / "t.toml").read_text()
         for part in ["# Left out: shop (one value).", 'inputs = ["price", "the \\"sky\\"", "sales_before", "hour", "weekday"]', 'time = "when"', 'missing = "forward"',
                      "length = 15", 'type = "lstm"', 'name = "the last known value"']:

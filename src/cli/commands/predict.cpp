@@ -243,8 +243,9 @@ void predict(const PredictOptions& options) {
 void command_predict(CLI::App& app) {
   CLI::App* command = app.add_subcommand("predict", "Apply a run's model to a table");
   command->footer(
-      "\nThe table needs the columns of the inputs alone. Lags, cycles, scales and\n"
-      "whatever else was fitted in training are applied as they were. Each window\n"
+      "\nThe table needs the columns of the inputs, and those that lags read: often the\n"
+      "target's, with its past; a row to forecast leaves it empty. Lags, cycles, scales\n"
+      "and whatever else was fitted in training are applied as they were. Each window\n"
       "gives a line, with the row that ends it, counted from 0. A table of any size\n"
       "takes the same memory.");
   auto options = std::make_shared<PredictOptions>();

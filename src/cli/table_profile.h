@@ -1,0 +1,54 @@
+// What the first rows of a table tell about its columns.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hotloop/table.h"
+
+namespace hotloop::cli {
+
+constexpr std::int64_t rows_looked_at = 10'000;
+constexpr std::int64_t most_categories = 20;  // of a column that is an input
+
+struct Cell {
+  std::size_t row = 0;
+  std::string text = {};
+};
+
+struct ColumnProfile {
+  std::string name;
+  // Numbers or times where (nearly) all cells are; the others, odd cells, are then NaN as missing ones are.
+  data::ColumnKind kind = data::ColumnKind::Text;
+  std::vector<double> values = {};  // by row: a number, seconds, or the index of a text
+  std::int64_t num_cells = 0, num_missing = 0, num_odd = 0;
+  std::int64_t num_different = 0;           // texts
+  std::vector<std::string> odd_texts = {};  // in order of their first occurrence
+  std::optional<Cell> first_odd = {};
+  // Of the odd cells of numbers: a number with separators of thousands and the like.
+  std::optional<Cell> first_formatted = {};
+  std::string example = {};  // the first text that is not missing
+  data::DateOrder dates = data::DateOrder::YearFirst;
+  bool ambiguous_dates = false;
+
+  bool varies() const;
+  // The first row whose time is not known or not above the one before.
+  std::optional<std::size_t> first_fall() const;
+};
+
+struct TableProfile {
+  std::vector<ColumnProfile> columns;  // those with a name
+  std::vector<std::int64_t> lines;     // of the rows; empty if the table has none
+  std::string place(std::size_t row) const;
+};
+
+struct ProfileOptions {
+  data::CsvOptions csv = {};
+  std::optional<data::DateOrder> dates = {};  // none: whichever reads all dates
+  std::string texts = {};                     // a column that is one of texts whatever it holds
+};
+TableProfile profile_table(const std::string& path, const ProfileOptions& options);
+
+}  // namespace hotloop::cli
