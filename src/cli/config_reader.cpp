@@ -186,14 +186,15 @@ std::string remedy(const std::string& key, const std::optional<T>& fallback, con
 // Reads one key: the override, the file's value or the fallback.
 template <class T, class Convert> T read(const Section& section, Section::Impl& impl, const std::string& key,
                                          const std::string& doc, const std::optional<T>& fallback,
-                                         const std::string& kind, Convert&& convert) {
+                                         const std::string& kind, Convert&& convert,
+                                         const std::vector<std::string>& choices = {}) {
   const toml::node* node = impl.find(key);
-  if (node == nullptr) {
-    if (!fallback) section.refuse(key, explained(doc, "must be given"), "no value", remedy(key, fallback, node));
-    return *fallback;
-  }
-  if (std::optional<T> value = convert(*node)) return *value;
-  section.refuse(key, explained(doc, "must be " + kind), show(*node), remedy(key, fallback, node));
+  if (node == nullptr && fallback) return *fallback;
+  std::optional<T> value = node != nullptr ? convert(*node) : std::nullopt;
+  if (value) return *value;
+  section.refuse(key, explained(doc, node == nullptr ? "must be given" : "must be " + kind),
+                 node == nullptr ? "no value" : show(*node),
+                 choices.empty() ? remedy(key, fallback, node) : list_hint(choices));
 }
 
 std::optional<double> as_number(const toml::node& node) {
@@ -220,7 +221,7 @@ std::optional<std::string> as_text(const toml::node& node) {
 
 std::string Section::text(const std::string& key, const std::string& doc, std::optional<std::string> fallback,
                           const std::vector<std::string>& choices) {
-  const std::string value = read(*this, *impl_, key, doc, fallback, "a text", as_text);
+  const std::string value = read(*this, *impl_, key, doc, fallback, "a text", as_text, choices);
   if (!choices.empty() && std::ranges::find(choices, value) == choices.end())
     refuse(key, explained(doc, "must be one of its choices"), print_toml(value), nearest_hint(value, choices));
   impl_->record(key, print_toml(value), doc);

@@ -37,7 +37,7 @@ std::optional<std::string> number_in(std::string text, const Setting& like) {
 std::string subject(const Parameter& parameter) { return "'" + parameter.name + "' (" + parameter.doc + ")"; }
 
 std::string remedy(const Parameter& p, const std::string& given = {}) {
-  if (p.required && !p.choices.empty()) return p.name + " = \"" + p.choices[0] + "\"";
+  if (!p.choices.empty()) return list_hint(p.choices);
   return setting_remedy(p.name, p.fallback, p.required ? nullptr : &p.fallback, given);
 }
 

@@ -38,6 +38,10 @@ std::string nearest_hint(std::string_view name, const std::vector<std::string>& 
     return "did you mean '" + *best + "'?";
   const auto longer = std::ranges::find_if(names, [&](const std::string& n) { return begins(name, n); });
   if (longer != names.end()) return "did you mean '" + *longer + "'?";
+  return list_hint(names);
+}
+
+std::string list_hint(const std::vector<std::string>& names) {
   std::string list = "one of ";
   for (std::size_t i = 0; i < names.size(); ++i) list += (i ? ", " : "") + names[i];
   return list;

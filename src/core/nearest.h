@@ -11,5 +11,7 @@ namespace hotloop {
 int edit_distance(std::string_view a, std::string_view b);
 // "did you mean 'x'?" for a close name or one that begins or continues it, else the list of all names.
 std::string nearest_hint(std::string_view name, const std::vector<std::string>& names);
+// "one of a, b, c".
+std::string list_hint(const std::vector<std::string>& names);
 
 }  // namespace hotloop

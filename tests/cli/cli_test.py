@@ -220,6 +220,7 @@ type = "clip_by_norm"
                       self.message(self.edited("learning_rate = 0.02", "learning_rate = \"0,01\"")))
         self.assertIn("'hidden' (number of hidden units) must be an integer. Received: 1.5. "
                       "Try: hidden = 8, or any other whole number without quotes.", self.message(self.edited("hidden = 3", "hidden = 1.5")))
+        self.assertRegex(self.message(self.edited("type = \"lstm\"\n", "")), r"'type' \(of layer\) must be given\. Received: no value\. Try: one of .*, lstm, ")
         self.assertIn("'seed' (of parameters and sample order) must be an integer. Received: '7'. Try: seed = 7.",
                       self.message(self.edited("seed = 1", "seed = \"7\"")))
 
