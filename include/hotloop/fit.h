@@ -152,17 +152,16 @@ double evaluate_metric(const Metric& metric, const Array& predictions, const dat
 std::vector<std::int64_t> shuffled(std::int64_t n, std::uint64_t seed, std::uint64_t epoch);
 
 // Linear least squares on the flattened inputs with penalty lambda |w|^2 and no intercept (the data are standardised):
-// w = (A'A + lambda I)^-1 A'y by the normal equations and a Cholesky factorisation, in double.
+// w = (A'A + lambda I)^-1 A'y for each number y of a target, by the normal equations and a Cholesky factorisation, in double.
 struct Ridge {
   double lambda = 0;
-  double validation_mae = 0;    // in the units of the dataset's targets
-  std::vector<double> weights;  // [size of one input]
+  double validation_mae = 0;         // in the units of the dataset's targets
+  std::vector<double> weights = {};  // [size of a target, size of an input]
 
-  // One number a sample.
+  // [samples, size of a target]
   std::vector<double> predict(const data::Dataset& samples) const;
 };
 // Fits on `training` for each of `lambdas` and keeps the one with the least mean absolute error on `validation`.
-// The targets must be one number a sample.
 Ridge fit_ridge(const data::Dataset& training, const data::Dataset& validation, std::span<const double> lambdas);
 
 }  // namespace hotloop::train

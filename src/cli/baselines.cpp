@@ -87,11 +87,10 @@ std::vector<TestResult> test_baselines(const Job& job, const std::optional<std::
     }
     if (!ridges) continue;
     const std::vector<double> predicted = (*ridges)[next_ridge++].predict(samples.test());
+    const Shape shape = {samples.test().size(), samples.test().target_shape().size()};
     const data::Standardization scale = samples.target_scale();
-    results.push_back(
-        {baseline.name,
-         train::evaluate_metric(job.fit.metric, Array::from(predicted, {static_cast<std::int64_t>(predicted.size())}),
-                                samples.test(), scale.std, scale.mean)});
+    results.push_back({baseline.name, train::evaluate_metric(job.fit.metric, Array::from(predicted, shape),
+                                                             samples.test(), scale.std, scale.mean)});
   }
   return results;
 }

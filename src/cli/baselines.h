@@ -17,7 +17,8 @@ struct TestResult {
 
 // The job's ridge regressions, in its order, fitted to the training part.
 std::vector<train::Ridge> fit_ridges(const Job& job, const data::Samples& samples);
-// As JSON, and back; UserError that names `source` for text that is none or that does not fit the job and `num_weights`, inputs of a sample.
+// As JSON, and back; UserError that names `source` for text that is none or that does not fit the job and `num_weights`, inputs of a
+// sample times its targets.
 std::string print_ridges(const Job& job, std::span<const train::Ridge> ridges);
 std::vector<train::Ridge> parse_ridges(const std::string& json, const std::string& source, const Job& job,
                                        std::int64_t num_weights);

@@ -432,6 +432,34 @@ class Predict(Case):
         self.assertEqual(out.read_text(), "what was there")
         self.assertEqual(set(self.folder.iterdir()), before)
 
+    def test_the_output_is_no_input(self):
+        table = self.folder / "own.csv"
+        text = (self.folder / "series.csv").read_text()
+        table.write_text(text)
+        link, hard = self.folder / "link.csv", self.folder / "hard.csv"
+        link.symlink_to("own.csv")
+        hard.hardlink_to(table)
+        for out in ["own.csv", "../" + self.folder.name + "/./own.csv", link, hard]:
+            result = hotloop("predict", "runs/job", "own.csv", "-o", out, "--overwrite", cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (
+                2, f"hotloop: [predict] the output must be another file than the inputs. Received: {out}, which is own.csv. Try: another name.\n"))
+        result = hotloop("predict", "runs/job", "own.csv", "-o", "runs/job/config.toml", "--overwrite", cwd=self.folder)
+        self.assertIn("the output must be another file than the inputs", result.stderr)
+        self.assertEqual(table.read_text(), text)
+
+    def test_a_file_is_replaced_only_where_that_is_wanted(self):
+        out = self.folder / "old.csv"
+        out.write_text("what was there")
+        result = hotloop("predict", "runs/job", "series.csv", "-o", "old.csv", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr), (
+            2, "hotloop: [predict] the file to write must not exist. Received: old.csv. Try: another name, or --overwrite.\n"))
+        self.assertEqual(out.read_text(), "what was there")
+        result = hotloop("predict", "runs/job", "series.csv", "-o", "old.csv", "--overwrite", cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(out.read_text().startswith("row,load\n"))
+        result = hotloop("predict", "runs/job", "series.csv", "-o", "runs", "--overwrite", cwd=self.folder)
+        self.assertIn("[predict] the output must be a file. Received: runs.", result.stderr)
+
     def test_unwritable_output(self):
         result = hotloop("predict", self.run_folder, self.folder / "series.csv", "-o", self.folder / "nowhere" / "out.csv")
         self.assertEqual(result.returncode, 2)
@@ -490,34 +518,6 @@ units = 1
 
 [train]
 epochs = 2
-    def test_the_output_is_no_input(self):
-        table = self.folder / "own.csv"
-        text = (self.folder / "series.csv").read_text()
-        table.write_text(text)
-        link, hard = self.folder / "link.csv", self.folder / "hard.csv"
-        link.symlink_to("own.csv")
-        hard.hardlink_to(table)
-        for out in ["own.csv", "../" + self.folder.name + "/./own.csv", link, hard]:
-            result = hotloop("predict", "runs/job", "own.csv", "-o", out, "--overwrite", cwd=self.folder)
-            self.assertEqual((result.returncode, result.stderr), (
-                2, f"hotloop: [predict] the output must be another file than the inputs. Received: {out}, which is own.csv. Try: another name.\n"))
-        result = hotloop("predict", "runs/job", "own.csv", "-o", "runs/job/config.toml", "--overwrite", cwd=self.folder)
-        self.assertIn("the output must be another file than the inputs", result.stderr)
-        self.assertEqual(table.read_text(), text)
-
-    def test_a_file_is_replaced_only_where_that_is_wanted(self):
-        out = self.folder / "old.csv"
-        out.write_text("what was there")
-        result = hotloop("predict", "runs/job", "series.csv", "-o", "old.csv", cwd=self.folder)
-        self.assertEqual((result.returncode, result.stderr), (
-            2, "hotloop: [predict] the file to write must not exist. Received: old.csv. Try: another name, or --overwrite.\n"))
-        self.assertEqual(out.read_text(), "what was there")
-        result = hotloop("predict", "runs/job", "series.csv", "-o", "old.csv", "--overwrite", cwd=self.folder)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertTrue(out.read_text().startswith("row,load\n"))
-        result = hotloop("predict", "runs/job", "series.csv", "-o", "runs", "--overwrite", cwd=self.folder)
-        self.assertIn("[predict] the output must be a file. Received: runs.", result.stderr)
-
 backend = "interp"
 
 [[baseline]]

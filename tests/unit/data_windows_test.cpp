@@ -277,6 +277,29 @@ TEST(Ridge, RecoversALinearModelAndShrinksWithLambda) {
   }
 }
 
+TEST(Ridge, TargetsOfSeveralNumbersAreAsManyRegressions) {
+  const std::int64_t n = 90, k = 3;
+  const Array a = Array::from(random_series(n * k, 5), {n, k}), y = Array::from(random_series(n * 2, 7), {n, 2});
+  const std::vector<double> lambdas = {3};
+  const ArrayDataset both(a, y);
+  const train::Ridge all = train::fit_ridge(both, both, lambdas);
+  const std::vector<double> predicted = all.predict(both);
+  ASSERT_EQ(predicted.size(), 180);
+  double error = 0;
+  for (std::int64_t target = 0; target < 2; ++target) {
+    Array column(DType::F64, {n, 1});
+    for (std::int64_t i = 0; i < n; ++i) column.set(i, y.at(2 * i + target));
+    const ArrayDataset one(a, column);
+    const train::Ridge ridge = train::fit_ridge(one, one, lambdas);
+    for (std::int64_t i = 0; i < k; ++i)
+      EXPECT_EQ(all.weights[static_cast<std::size_t>(target * k + i)], ridge.weights[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < n; ++i)
+      EXPECT_EQ(predicted[static_cast<std::size_t>(2 * i + target)], ridge.predict(one)[static_cast<std::size_t>(i)]);
+    error += ridge.validation_mae / 2;
+  }
+  EXPECT_NEAR(all.validation_mae, error, 1e-14);
+}
+
 TEST(Ridge, SingularEquationsAreRefused) {
   const ArrayDataset samples(Array::zeros(DType::F64, {3, 2}), Array::zeros(DType::F64, {3, 1}));
   EXPECT_NE(message([&] { train::fit_ridge(samples, samples, std::vector<double>{0}); }).find("positive definite"),

@@ -14,10 +14,11 @@ using nlohmann::ordered_json;
 
 // Of the run's folder; none if it has none.
 std::optional<std::vector<train::Ridge>> stored_ridges(const RunFolder& folder, const Job& job,
-                                                       const data::Preparation& preparation) {
+                                                       const data::Preparation& preparation,
+                                                       const data::Samples& samples) {
   if (!std::filesystem::exists(folder.baselines())) return std::nullopt;
   return parse_ridges(io::read_file(folder.baselines(), "run"), folder.baselines().string(), job,
-                      preparation.input_shape().size());
+                      preparation.input_shape().size() * samples.test().target_shape().size());
 }
 
 void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
@@ -30,7 +31,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   const data::Split split = source.data_file ? data::Split{.by = data::Split::By::None} : job.recipe.split;
   const data::Samples samples(*data::open_file(job.data_file, job.csv), preparation, split, job.recipe.stride,
                               job.memory);
-  std::optional<std::vector<train::Ridge>> ridges = stored_ridges(folder, job, preparation);
+  std::optional<std::vector<train::Ridge>> ridges = stored_ridges(folder, job, preparation, samples);
   const bool longer = samples.test().input_shape() != preparation.input_shape();
   if (longer) ridges.reset();
   const nn::Layer model = job.make_model(job.input_type(samples));
