@@ -11,7 +11,7 @@
 //   NAME_reset(&voice);                     // back to the initial state
 //   NAME_prepare(&weights, &params);        // other weights, from parameters in the model's shapes; not for the real-time thread
 //   NAME_set_weights(&voice, &weights);     // from the next step on
-// init and prepare return 0, -1 on a processor without a variant, -2 for memory that is not aligned to 64 bytes.
+// init and prepare return 0, -1 on a processor without a variant, -2 for memory that is NULL or not aligned to 64 bytes.
 #pragma once
 
 #include <cstdint>

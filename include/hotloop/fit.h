@@ -57,7 +57,7 @@ struct FitOptions {
   nn::Init init = nn::Init::Torch;
   bool shuffle = true;
   Metric metric = metrics::MAE();  // of the validation; the best epoch is kept
-  // False: the validation samples are not looked at, the metric is NaN, and the last epoch is kept.
+  // False: the metric is NaN and the last epoch is kept; no validation sample is computed (pass the training samples again).
   bool validate = true;
   EarlyStopping early_stopping = {};
   Array class_weights = {};         // (C), f32 or f64, of a loss over classes

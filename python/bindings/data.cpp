@@ -168,6 +168,7 @@ nb::list applied(const data::Preparation& preparation, Source& source, std::int6
 }
 
 void bind_sources(nb::module_& m) {
+  m.attr("missing_values") = nb::cast(data::CsvOptions().missing_values);
   nb::class_<Source>(m, "RowSource").def_prop_ro("names", [](const Source& s) { return s.rows->column_names(); });
   m.def("arrow_source", [](nb::handle capsule, const std::string& name) {
     auto* stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));

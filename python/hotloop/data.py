@@ -21,7 +21,7 @@ from hotloop._names import kind_of
 __all__ = ["Cycle", "Dataset", "Lag", "MissingRule", "OneHot", "Preparation", "Samples", "Split"]
 
 _TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None")
+_MISSING = tuple(_core.missing_values)
 _DATE_FORMATS = ("yyyy-mm-dd", "dd/mm/yyyy", "mm/dd/yyyy")  # by DateOrder
 
 

@@ -209,6 +209,7 @@ def test_what_mixes_steps_is_no_stream(f):
         try:
             model(model.init(0), X)
         except hl.UserError:
+            assert not isinstance(model, Own)
             continue  # not of that shape
         for run in (lambda: model.bind(model.init(0)).step(None, X[:, 0]), lambda: hl.export_c(model, model.init(0), 3)):  # noqa: B023
             with pytest.raises(hl.UserError, match=r"\[stream\] apply\(\) of a module of one's own must treat each step alone.*Own.apply, which .*Try: a hl.nn.Cell"):
@@ -220,13 +221,43 @@ def test_what_mixes_steps_is_no_stream(f):
     lambda h, x: (h.reshape(-1, 3) @ hl.ones((3, 2))).reshape(*x.shape[:2], 2), lambda h, x: hl.scan(lambda s, a: (s, a + 1), hl.zeros(1), h.transpose((1, 0, 2)))[1].transpose((1, 0, 2)),
 ])  # fmt: skip
 def test_what_treats_steps_alone_is_a_stream(f):
-    model, whole = Own(f), None
+    model = Own(f)
     bound, state = model.bind(model.init(0)), None
     whole = np.asarray(model(bound.params, X))
     for t in range(X.shape[1]):
         y, state = bound.step(state, X[:, t])
         np.testing.assert_allclose(y, whole[:, t] if whole.ndim > 2 else model(bound.params, X[:, : t + 1]), rtol=1e-5, atol=1e-6)
     hl.export_c(model, bound.params, 3)
+
+
+class Normalised(hl.nn.Module):
+    """Layers with a state and with buffers inside one another."""
+
+    def __init__(self):
+        self.body = hl.nn.Sequential(hl.nn.LSTM(3, 4), hl.nn.BatchNorm(4))
+
+    def apply(self, params, x):
+        return hl.tanh(self.body(params["body"], x))
+
+
+def test_buffers_of_layers_with_a_state_are_the_modules():
+    model = Normalised()
+    bound, state = model.bind(model.init(0), buffers=model.init_buffers()), None
+    whole = np.asarray(model(bound.params, X, buffers=model.init_buffers())[0])
+    for t in range(X.shape[1]):
+        y, state = bound.step(state, X[:, t])
+        np.testing.assert_allclose(y, whole[:, t], rtol=1e-5, atol=1e-6)
+
+
+class OneStep(hl.nn.Module):
+    def apply(self, params, x):
+        assert x.shape[1] == 1, "one step at a time"
+        return x
+
+
+def test_a_module_that_raises_for_a_sequence_is_no_stream():
+    with pytest.raises(hl.UserError, match="OneStep.apply, which takes no sequence of 29 steps"):
+        OneStep().bind({}).step(None, X[:, 0])
 
 
 def test_steps_of_classes_too():

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -25,13 +26,14 @@ std::string print(const Setting& setting) {
 // The number of the kind of `like` that a text means, with a decimal comma or in quotes by mistake.
 std::optional<std::string> number_in(std::string text, const Setting& like) {
   std::ranges::replace(text, ',', '.');
-  const auto is = [&](auto number) {
+  const auto printed = [&](auto number) -> std::optional<std::string> {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return error == std::errc() && end == text.data() + text.size();
+    const bool is_whole = error == std::errc() && end == text.data() + text.size();
+    if (!is_whole || !std::isfinite(static_cast<double>(number))) return std::nullopt;
+    return print(Setting(number));
   };
-  const bool fits =
-      std::holds_alternative<std::int64_t>(like) ? is(std::int64_t{}) : std::holds_alternative<double>(like) && is(0.0);
-  return fits ? std::optional(text) : std::nullopt;
+  if (std::holds_alternative<std::int64_t>(like)) return printed(std::int64_t{});
+  return std::holds_alternative<double>(like) ? printed(0.0) : std::nullopt;
 }
 
 std::string subject(const Parameter& parameter) { return "'" + parameter.name + "' (" + parameter.doc + ")"; }

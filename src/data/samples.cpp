@@ -62,12 +62,16 @@ class Builder {
     if (fits_) fitted_->time_step = find_time_step(recipe(), table_, columns_);
     place_series();
     split_rows();
-    look_at_values();
+    scan_values();
     derive();
     table_.rows.reset();
     series() ? select_series() : select_windows();
     check_parts();
-    if (recipe().split.by == Split::By::None) part(Part::Validation) = part(Part::Test) = part(Part::Train);
+    if (recipe().split.by == Split::By::None) {
+      part(Part::Test) = part(Part::Train);
+      part(Part::Test).weights.clear();  // which are of training
+      part(Part::Validation) = part(Part::Test);
+    }
     weigh();
     if (fits_ && recipe().standardize) fit_scales();
     write_rows();
@@ -172,7 +176,7 @@ class Builder {
   };
 
   // Counts what is missing; fits means, categories and classes to the training rows.
-  void look_at_values() {
+  void scan_values() {
     const std::size_t n = columns_.requests.size();
     std::vector<std::int64_t> missing(n, 0);
     Seen seen(n);

@@ -70,9 +70,9 @@ constexpr const char* header_text =
 //
 // Link with $N.o, or compile $N.c with
 //   $F
-// one of them, not both. A step allocates nothing, takes no lock and calls nothing but memcpy and memset. Compiled for a processor without
-// fused multiply-add (on x86-64: without -march) it calls fmaf or fma, and is linked with -lm. Voices are independent; one is used by one
-// thread at a time. Memory for voices and weights is aligned to 64 bytes (a variable is; from the heap: aligned_alloc).
+// one of them, not both. A step allocates nothing, takes no lock and calls nothing but memcpy and memset; source with fused multiply-adds that
+// is compiled without -march calls fmaf or fma, too, and is linked with -lm. Voices are independent; one is used by one thread at a time.
+// Memory for voices and weights is aligned to 64 bytes (a variable is; from the heap: aligned_alloc).
 #ifndef HOTLOOP_$N_H
 #define HOTLOOP_$N_H
 

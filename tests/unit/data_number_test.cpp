@@ -16,10 +16,10 @@ TEST(DataNumber, WrittenInAnotherWay) {
   for (const char* text : {"$5.50", "-$5", "5,5", "1,005.50", "1.005,50", "1'005'000", "12 345,6",
                            "12\xC2\xA0"
                            "345",
-                           "5 %", "7\xE2\x82\xAC", "EUR 1,000", "(none)5"})
-    EXPECT_EQ(is_formatted_number(text), std::string_view(text) != "(none)5") << text;
-  for (const char* text :
-       {"", "-", "$", "5.5", "closed", "31.12.2024", "12-01-2024", "10:30", "1,2,3", "555-1234", "A12", "12A"})
+                           "5 %", "7\xE2\x82\xAC", "EUR 1,000"})
+    EXPECT_TRUE(is_formatted_number(text)) << text;
+  for (const char* text : {"", "-", "$", "5.5", "closed", "31.12.2024", "12-01-2024", "10:30", "1,2,3", "555-1234",
+                           "A12", "12A", "(none)5"})
     EXPECT_FALSE(is_formatted_number(text)) << text;
 }
 

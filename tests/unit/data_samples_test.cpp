@@ -364,6 +364,13 @@ TEST(Weights, AreThoseOfTheTargetRow) {
   std::vector<double> weights(2);
   samples.train().gather(std::vector<std::int64_t>{0, 1}, {.weights = weights.data()});
   EXPECT_EQ(weights, (std::vector<double>{1, 2}));
+
+  // Without a split the test part is the training's samples, without their weights.
+  recipe.split = {.by = Split::By::None};
+  const Samples whole = from_csv("v,w\n1,0.5\n2,1\n3,2\n", recipe);
+  EXPECT_EQ(whole.test().size(), 2);
+  EXPECT_TRUE(whole.train().has_weights());
+  EXPECT_FALSE(whole.test().has_weights());
 }
 
 TEST(Inputs, AStarStandsForAllColumnsOfAPrefix) {
@@ -536,6 +543,7 @@ TEST(Preparation, SamplesByItAreItsOwnOnWhateverTable) {
 
 TEST(Preparation, SamplesByItNeedAWindowOfTheTable) {
   Recipe recipe = plain(4);
+  recipe.missing = Fill::Drop;
   const Samples trained = from_csv("v\n1\n2\n3\n4\n5\n6\n", recipe);
   const auto message = [&](const std::string& text) -> std::string {
     try {
@@ -546,7 +554,7 @@ TEST(Preparation, SamplesByItNeedAWindowOfTheTable) {
     return "";
   };
   EXPECT_NE(message("v\n1\n2\n").find("the table must be at least as long as a window"), std::string::npos);
-  recipe.missing = Fill::Drop;
+  EXPECT_NE(message("v\n1\n\"\"\n3\n\"\"\n5\n").find("must hold at least one window"), std::string::npos);
   EXPECT_EQ(message("v\n1\n2\n3\n4\n"), "");
 }
 

@@ -120,7 +120,9 @@ class _Frame:
     def call(self, layer, params, x, key, state, lengths, buffers, training):
         """As layer._layer.apply: (y, state, buffers), of what the caller gave."""
         if _frames.pointwise and state is None and x.ndim > 1 and _has_state(layer):
-            return _pointwise(layer._layer.apply(params, x, None, None, None, buffers, False, False)[0], x), state, buffers
+            path = self.paths.get(id(layer))
+            own = _get(self.buffers, path) if buffers is None and path is not None else buffers
+            return _pointwise(layer._layer.apply(params, x, None, None, None, own, False, False)[0], x), state, buffers
         path = self.paths.get(id(layer))
         if path is None:
             if (self.state is not None or self.lengths is not None or self.reverse) and state is None and lengths is None and _has_state(layer):

@@ -57,8 +57,8 @@ CrossEntropy::CrossEntropy(bool logits, double label_smoothing)
 std::vector<LossDef> losses_cross_entropy() {
   return {
       {"cross_entropy",
-       "mean of -log p of the target's class; targets are classes from 0, or distributions over them; a class that the "
-       "prediction has not is refused by fit, and counts as 0 in a loop of one's own, whose numbers nobody looks at",
+       "mean of -log p of the target's class; targets are classes from 0, or distributions over them. Labels outside 0 "
+       "to C - 1 are refused by fit; a loop of one's own does not check them, and their loss is 0",
        {{"logits", true, "predictions are logits, p = softmax(prediction), or probabilities"},
         {"label_smoothing", 0.0, "share of the target spread over all classes, in [0, 1)"}},
        [](const Config& config) -> Loss {
