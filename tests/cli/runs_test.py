@@ -310,6 +310,42 @@ class Folders(Case):
         self.assertIn("        its 3 epochs are over: results and report again\n", result.stdout)
         self.assertTrue((run / "report.html").exists())
 
+    def test_a_refused_resume_changes_nothing(self):
+        run = self.folder / "runs" / "refused"
+        shutil.copytree(self.run_folder, run)
+        before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+        lambdas = ["--set", "baseline.1.lambdas=[1e5]", "--epochs", 5]
+        table = self.folder / "shifted.csv"
+        table.write_text((self.folder / "series.csv").read_text().replace("load,note\n", "load,note\n9,first\n"))
+        result = hotloop("train", "--resume", run, "--data", table, *lambdas)
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertIn("the table and what is made of it must be those the run was started with", result.stderr)
+        self.assertEqual({p: p.read_bytes() for p in run.rglob("*") if p.is_file()}, before)
+        result = hotloop("train", "--resume", run, "--set", "model.0.hidden=4", *lambdas)
+        self.assertEqual(result.returncode, 2, result.stdout)
+        for name in ["config.toml", "baselines.json", "metrics.json"]:
+            self.assertEqual((run / name).read_bytes(), before[run / name])
+
+    def test_baselines_are_those_of_the_configuration(self):
+        run = self.folder / "runs" / "baselines"
+        ridge = ["--set", "baseline=[{type='ridge'}]"]
+        self.assertEqual(hotloop("train", self.config, "--out", run, *ridge).returncode, 0)
+        file = run / "baselines.json"
+        # The last report is made again, with what is missing.
+        old = file.read_bytes()
+        file.unlink()
+        (run / "report.html").unlink()
+        self.assertIn("results and report again", hotloop("train", "--resume", run).stdout)
+        self.assertEqual(file.read_bytes(), old)
+        for epochs, baselines, count in [(4, "[{type='ridge',lambdas=[1e5]}]", 1), (5, "[]", 0), (6, "[{type='ridge'},{type='ridge',name='again'}]", 2)]:
+            result = hotloop("train", "--resume", run, "--set", "baseline=" + baselines, "--epochs", epochs)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(len(json.loads(file.read_text())) if file.exists() else 0, count)
+            result = hotloop("eval", run, "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            tested = json.loads(result.stdout)["baselines"]
+            self.assertEqual((len(tested), tested), (count, json.loads((run / "metrics.json").read_text())["baselines"]))
+
     def test_resume_of_a_run_that_stopped_early(self):
         impatient = ["--set", "train.patience=1", "--set", "train.min_delta=100"]
         result = hotloop("train", "job.toml", "--out", "runs/early", "--epochs", 9, *impatient, cwd=self.folder)

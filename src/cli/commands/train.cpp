@@ -113,6 +113,7 @@ class Training {
         tell_finished();
         return;
       }
+      if (!created_) fit_baselines();
       announce();
       signal_status = fit_model();
     } catch (const UserError&) {
@@ -140,6 +141,9 @@ class Training {
     const bool usable = run_.best_epoch > 0;
     if (usable) train::save_model(folder_.model(), run_.params, run_.buffers);
     if (usable) test();
+    // Without a further step, what is missing of a run that was killed: its configuration's, not one's that no step was taken with.
+    if (!config_written_ && !std::filesystem::exists(folder_.baselines()) && has_this_configuration())
+      write_baselines();
     write_metrics();
     if (usable) write_report();
     print_report();
@@ -156,9 +160,8 @@ class Training {
     job_.fit.checkpoint.folder = folder_.checkpoints();
     const std::string preparation = samples_.preparation().json();
     created_ = options_.resume.empty();
-    ridges_ = fit_ridges(job_, samples_);
-    if (!ridges_.empty()) folder_.write(folder_.baselines(), print_ridges(job_, ridges_));
     if (created_) {
+      fit_baselines();
       write_config();
       folder_.write(folder_.preparation(), preparation);
       return;
@@ -172,6 +175,12 @@ class Training {
                       "the table and the [data], [window] and [split] settings of the first training");
     const std::filesystem::path latest = train::latest_checkpoint(folder_.checkpoints());
     if (!latest.empty()) job_.fit.resume = std::make_shared<train::TrainingState>(train::load_checkpoint(latest));
+  }
+
+  void fit_baselines() { ridges_ = fit_ridges(job_, samples_); }
+
+  bool has_this_configuration() const {
+    return io::read_file(folder_.config(), "run") == text_for_folder(*options_.source, folder_.path());
   }
 
   // Whether there is nothing left to do: this very configuration, its results and the report were written, one after the other, and no step
@@ -188,8 +197,7 @@ class Training {
       return std::filesystem::last_write_time(file, none);  // the earliest of times if there is no such file
     };
     return written(folder_.config()) <= written(folder_.metrics()) &&
-           written(folder_.metrics()) <= written(folder_.report()) &&
-           io::read_file(folder_.config(), "run") == text_for_folder(*options_.source, folder_.path());
+           written(folder_.metrics()) <= written(folder_.report()) && has_this_configuration();
   }
 
   void tell_finished() const {
@@ -208,10 +216,20 @@ class Training {
     if (options_.json) fmt::print("{}\n", metrics.dump(2));
   }
 
-  // A run that is gone on with keeps its configuration until a step was taken with the new one, which may not fit.
+  // A run that is gone on with keeps its configuration, and what was fitted for its baselines, until a step was taken with the new one,
+  // which may not fit.
   void write_config() {
     if (std::exchange(config_written_, true)) return;
+    // Ridges of another configuration go before it comes: a kill in between leaves none, which the next step makes up for.
+    const bool same = std::filesystem::exists(folder_.baselines()) &&
+                      io::read_file(folder_.baselines(), "run") == print_ridges(job_, ridges_);
+    if (!same || ridges_.empty()) std::filesystem::remove(folder_.baselines());
     folder_.write(folder_.config(), text_for_folder(*options_.source, folder_.path()));
+    if (!same) write_baselines();
+  }
+
+  void write_baselines() {
+    if (!ridges_.empty()) folder_.write(folder_.baselines(), print_ridges(job_, ridges_));
   }
 
   void announce() {
