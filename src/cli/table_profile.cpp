@@ -74,18 +74,16 @@ bool is_ambiguous(const std::vector<Reading>& texts) {
 // The values of the texts, by row; what is none is an odd cell.
 template <class ValueOf> void take_values(ColumnProfile& column, std::span<const std::string> texts,
                                           const std::vector<Reading>& all, ValueOf&& value_of) {
-  for (std::size_t i = 0; i < texts.size(); ++i)
-    if (!value_of(all[i])) {
-      column.odd_texts.push_back(texts[i]);
-      column.num_odd += all[i].cells;
-    }
+  std::vector<bool> seen(texts.size(), false);
   for (std::size_t row = 0; row < column.values.size(); ++row) {
     double& value = column.values[row];
     if (std::isnan(value)) continue;
     const auto text = static_cast<std::size_t>(value);
     value = value_of(all[text]).value_or(none);
     if (!std::isnan(value)) continue;
-    if (!column.first_odd) column.first_odd = {row, texts[text]};
+    ++column.num_odd;
+    if (!seen[text]) column.odd_cells.push_back({row, texts[text]});
+    seen[text] = true;
     if (all[text].formatted && !column.first_formatted) column.first_formatted = {row, texts[text]};
   }
 }
@@ -96,10 +94,12 @@ void decide(ColumnProfile& column, std::span<const std::string> texts, const Pro
   column.num_cells = static_cast<std::int64_t>(column.values.size()) - column.num_missing;
   column.num_different = static_cast<std::int64_t>(texts.size());
   if (!texts.empty()) column.example = texts[0];
+  column.texts.assign(texts.begin(), texts.end());
   if (column.name == options.texts) return;
   const std::vector<Reading> all = readings(texts, column.values);
   if (looks_numeric(all, column.num_cells)) {
     column.kind = data::ColumnKind::Number;
+    column.texts.clear();
     take_values(column, texts, all, [](const Reading& r) { return r.number; });
     return;
   }

@@ -24,9 +24,9 @@ struct ColumnProfile {
   data::ColumnKind kind = data::ColumnKind::Text;
   std::vector<double> values = {};  // by row: a number, seconds, or the index of a text
   std::int64_t num_cells = 0, num_missing = 0, num_odd = 0;
-  std::int64_t num_different = 0;           // texts
-  std::vector<std::string> odd_texts = {};  // in order of their first occurrence
-  std::optional<Cell> first_odd = {};
+  std::int64_t num_different = 0;       // texts
+  std::vector<Cell> odd_cells = {};     // of each odd text the first
+  std::vector<std::string> texts = {};  // of a column that is not of numbers: the different ones
   // Of the odd cells of numbers: a number with separators of thousands and the like.
   std::optional<Cell> first_formatted = {};
   std::string example = {};  // the first text that is not missing

@@ -624,6 +624,22 @@ t.toml written. Next: hotloop train t.toml
         self.assertIn("'sales': 1 missing, their samples left out 'sales' in the inputs: filled with the last value before",
                       " ".join(trained.stdout.split()))
 
+    def test_a_text_among_numbers_that_another_column_needs(self):
+        def table(*odd):
+            self.write([f"{time},{'closed' if 'price' in odd and i == 30 else i % 5 + i % 11},{'closed' if 'sales' in odd and i == 125 else 10 + i % 7 + i % 24},"
+                        f"{'closed' if i % 9 == 0 else 'open'}" for i, time in enumerate(self.hours())], "when,price,sales,status")
+        table("price")
+        config, described = self.new("--target", "sales")
+        self.assertRegex(described, r"(?m)^  price   left out  numbers     'closed' in line 32 is no number, and a value of 'status': leave such cells empty$")
+        self.assertIn("# Left out: price ('closed' in line 32 ", config)
+        self.assertNotIn("missing_values", config)
+        self.assertNotIn("missing_values", self.new("--target", "status")[0])  # classes
+        table("sales")
+        result = hotloop("new", "t.csv", "--target", "sales", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr), (
+            2, "hotloop: [new] a text among the numbers of the target must be no value of another column. Received: 'closed' in line 127 of "
+               "'sales', which 'status' has too. Try: leave such cells of 'sales' empty, or take 'status' out of the table.\n"))
+
     def test_targets_that_are_no_numbers(self):
         for odd in ["$5.50", '"1,005.50"', '"5,5"']:
             self.write_hours(self.hours(), lambda i: odd if i == 125 else str(10 + i % 7))

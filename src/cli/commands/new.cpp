@@ -66,7 +66,8 @@ std::string time_fault(const ColumnProfile& c, const TableProfile& table) {
   if (c.ambiguous_dates)
     return "day and month of " + shown(c.example) +
            " could be swapped: --date-format dd/mm/yyyy or mm/dd/yyyy says which";
-  if (c.first_odd) return shown_at(*c.first_odd, table) + " is no time like the others: mend it or remove the row";
+  if (!c.odd_cells.empty())
+    return shown_at(c.odd_cells[0], table) + " is no time like the others: mend it or remove the row";
   const std::optional<std::size_t> row = c.first_fall();
   if (!row) return "";
   const std::string place = table.place(*row);
@@ -89,9 +90,9 @@ std::string input_fault(const ColumnProfile& c, const TableProfile& table) {
     return fault.empty() ? "a second column of times" : fault;
   }
   if (is_text(c) && c.num_different > most_categories) return fmt::format("{} different texts", c.num_different);
-  if (is_number(c) && c.odd_texts.size() > most_markers)
-    return fmt::format("{} different texts beside numbers, the first {}", c.odd_texts.size(),
-                       shown_at(*c.first_odd, table));
+  if (is_number(c) && c.odd_cells.size() > most_markers)
+    return fmt::format("{} different texts beside numbers, the first {}", c.odd_cells.size(),
+                       shown_at(c.odd_cells[0], table));
   return "";
 }
 
@@ -100,7 +101,7 @@ std::string cells_note(const ColumnProfile& c, const TableProfile& table) {
   std::string note;
   if (is_number(c) && c.num_odd > 0)
     note = fmt::format("{} of {} cells are numbers; the first other: {}; such cells count as missing",
-                       c.num_cells - c.num_odd, c.num_cells, shown_at(*c.first_odd, table));
+                       c.num_cells - c.num_odd, c.num_cells, shown_at(c.odd_cells[0], table));
   if (c.num_missing > 0) note += fmt::format("{}{} missing", note.empty() ? "" : "; ", c.num_missing);
   if (is_text(c)) note += fmt::format("{}{} different", note.empty() ? "" : "; ", c.num_different);
   if (c.kind == data::ColumnKind::Time && c.dates != data::DateOrder::YearFirst)
@@ -114,7 +115,7 @@ void check_target(const NewCommand& options, const ColumnProfile& c, const Table
     throw UserError("new", "every cell of the target must be a plain number, like 1005.50",
                     shown_at(*c.first_formatted, table) + " of '" + c.name + "'",
                     "no currency, separators of thousands or percent signs, and a decimal point");
-  if (is_number(c) && c.odd_texts.size() > most_markers)
+  if (is_number(c) && c.odd_cells.size() > most_markers)
     throw UserError("new", "every cell of the target must be a number",
                     "'" + c.name + "' with " + input_fault(c, table),
                     "mend the cells, or --task classification to take each text for a class");
@@ -130,6 +131,33 @@ void check_target(const NewCommand& options, const ColumnProfile& c, const Table
     throw UserError(
         "new", fmt::format("the target must be numbers, or classes of {} rows or more on average", least_rows_of_class),
         received, "another column as the target, or --task classification to take each text for a class");
+}
+
+// What stands for a missing number does so in the whole table: no text that another column needs.
+void check_markers(Plan& plan) {
+  const auto column_with = [&](const std::string& text) -> const ColumnProfile* {
+    for (const Use& use : plan.uses)
+      if (use.role != Role::LeftOut && std::ranges::find(use.column->texts, text) != use.column->texts.end())
+        return use.column;
+    return nullptr;
+  };
+  for (Use& use : plan.uses) {
+    if (use.role == Role::LeftOut || !is_number(*use.column)) continue;
+    for (const Cell& odd : use.column->odd_cells) {
+      const ColumnProfile* const other = column_with(odd.text);
+      if (other == nullptr) continue;
+      if (use.role == Role::Target)
+        throw UserError(
+            "new", "a text among the numbers of the target must be no value of another column",
+            shown_at(odd, plan.table) + " of " + shown(use.column->name) + ", which " + shown(other->name) + " has too",
+            "leave such cells of " + shown(use.column->name) + " empty, or take " + shown(other->name) +
+                " out of the table");
+      use.role = Role::LeftOut;
+      use.note = shown_at(odd, plan.table) + " is no number, and a value of " + shown(other->name) +
+                 ": leave such cells empty";
+      break;
+    }
+  }
 }
 
 Plan make_plan(const NewCommand& options, TableProfile profile) {
@@ -156,6 +184,7 @@ Plan make_plan(const NewCommand& options, TableProfile profile) {
     }
     plan.uses.push_back(std::move(use));
   }
+  check_markers(plan);
   return plan;
 }
 
@@ -178,8 +207,8 @@ std::vector<std::string> missing_values(const Plan& plan) {
   std::vector<std::string> texts = data::CsvOptions().missing_values;
   for (const Use& use : plan.uses)
     if (use.role != Role::LeftOut && is_number(*use.column))
-      for (const std::string& text : use.column->odd_texts)
-        if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
+      for (const Cell& odd : use.column->odd_cells)
+        if (std::ranges::find(texts, odd.text) == texts.end()) texts.push_back(odd.text);
   return texts;
 }
 
