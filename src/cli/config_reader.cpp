@@ -144,15 +144,17 @@ std::string Section::key_named_by(const UserError& error) const {
   text.resize(std::min(text.size(), text.find(" Received: ")));
   if (impl_->table == nullptr) return named;
   const auto says = [&](const std::string& word) {
-    const std::size_t at = text.find(word), end = at + word.size();
     const auto inside = [&](std::size_t i) {
-      return i < text.size() && std::isalnum(static_cast<unsigned char>(text[i]));
+      return i < text.size() && (text[i] == '_' || std::isalnum(static_cast<unsigned char>(text[i])));
     };
-    return at != text.npos && !(at > 0 && inside(at - 1)) && !inside(end);
+    for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1))
+      if (!(at > 0 && inside(at - 1)) && !inside(at + word.size())) return true;
+    return false;
   };
   for (auto&& [name, node] : *impl_->table) {
     const std::string key(name.str());
-    std::string words = key;  // "the learning rate must ..."
+    if (key == "type") continue;  // what the component is: no setting of it
+    std::string words = key;      // "the learning rate must ..."
     std::ranges::replace(words, '_', ' ');
     if (!node.is_array_of_tables() && (says(key) || says(words)) && key.size() > named.size()) named = key;
   }
@@ -184,17 +186,19 @@ std::string remedy(const std::string& key, const std::optional<T>& fallback, con
 }
 
 // Reads one key: the override, the file's value or the fallback.
-template <class T, class Convert> T read(const Section& section, Section::Impl& impl, const std::string& key,
-                                         const std::string& doc, const std::optional<T>& fallback,
-                                         const std::string& kind, Convert&& convert,
-                                         const std::vector<std::string>& choices = {}) {
+template <class T, class Convert>
+T read(const Section& section, Section::Impl& impl, const std::string& key, const std::string& doc,
+       const std::optional<T>& fallback, const std::string& kind, Convert&& convert,
+       const std::vector<std::string>& choices = {}, const std::string& example = "") {
   const toml::node* node = impl.find(key);
   if (node == nullptr && fallback) return *fallback;
   std::optional<T> value = node != nullptr ? convert(*node) : std::nullopt;
   if (value) return *value;
   section.refuse(key, explained(doc, node == nullptr ? "must be given" : "must be " + kind),
                  node == nullptr ? "no value" : show(*node),
-                 choices.empty() ? remedy(key, fallback, node) : list_hint(choices));
+                 !example.empty()  ? key + " = " + example
+                 : choices.empty() ? remedy(key, fallback, node)
+                                   : list_hint(choices));
 }
 
 std::optional<double> as_number(const toml::node& node) {
@@ -261,10 +265,13 @@ std::vector<std::string> Section::texts(const std::string& key, const std::strin
 
 std::vector<std::string> Section::text_or_texts(const std::string& key, const std::string& doc) {
   const std::optional<std::vector<std::string>> none;
-  const auto value = read(*this, *impl_, key, doc, none, "a text or a list of texts", [](const toml::node& n) {
-    if (const auto text = as_text(n)) return std::optional(std::vector<std::string>{*text});
-    return as_list<std::string>(n, as_text);
-  });
+  const auto value = read(
+      *this, *impl_, key, doc, none, "a text or a list of texts",
+      [](const toml::node& n) {
+        if (const auto text = as_text(n)) return std::optional(std::vector<std::string>{*text});
+        return as_list<std::string>(n, as_text);
+      },
+      {}, "\"<text>\"");
   impl_->record(key, value.size() == 1 ? print_toml(value[0]) : print_list(value), doc);
   return value;
 }

@@ -21,9 +21,10 @@ template <class Defs> std::vector<std::string> names_of(const Defs& defs) {
   return names;
 }
 
-using LayerTables = std::vector<std::pair<std::string, Section>>;
+// With the type of each.
+using Tables = std::vector<std::pair<std::string, Section>>;
 
-nn::LayerConfig read_layer(ConfigFile& file, Section& section, LayerTables* tables) {
+nn::LayerConfig read_layer(ConfigFile& file, Section& section, Tables* tables) {
   nn::LayerConfig layer;
   layer.type = section.text("type", "of layer", {}, names_of(nn::all_layers()));
   const nn::LayerDef& def = nn::layer_def(layer.type);
@@ -66,22 +67,25 @@ void read_components(ConfigFile& file, Job& job) {
   check_optimizer(optimizer, job.optimizer_name);
   const auto settings = optimizer.settings(optim::optimizer_def(job.optimizer_name).parameters);
   std::vector<optim::ComponentConfig> schedules, wrappers;
-  std::map<std::string, Section> sections = {{job.optimizer_name, optimizer}};  // by type, which complaints begin with
+  Tables sections = {{job.optimizer_name, optimizer}};  // by type, which complaints begin with
   for (Section& section : file.sections("optimizer.schedule", "Factors of the learning rate, multiplied.")) {
     const std::string type = section.text("type", "of schedule", {}, names_of(optim::all_schedules()));
     schedules.push_back({type, section.settings(optim::schedule_def(type).parameters)});
-    sections.emplace(type, section);
+    sections.emplace_back(type, section);
   }
   for (Section& section : file.sections("optimizer.wrapper", "Around the optimiser, the last one outermost.")) {
     const std::string type = section.text("type", "of wrapper", {}, names_of(optim::all_wrappers()));
     wrappers.push_back({type, section.settings(optim::wrapper_def(type).parameters)});
-    sections.emplace(type, section);
+    sections.emplace_back(type, section);
   }
   try {
     job.fit.optimizer = optim::make_optimizer(job.optimizer_name, settings, schedules, wrappers);
   } catch (const UserError& e) {
-    const auto section = sections.find(e.where());
-    (section == sections.end() ? optimizer : section->second).refuse(e);
+    const auto section = std::ranges::find(sections, e.where(), &Tables::value_type::first);
+    if (section == sections.end()) optimizer.refuse(e);
+    // Of two schedules, say, it could be either.
+    if (std::ranges::count(sections, e.where(), &Tables::value_type::first) > 1) throw;
+    section->second.refuse(e);
   }
 }
 
@@ -196,7 +200,7 @@ ValueType Job::input_type() const {
 
 ValueType Job::input_type(const data::Samples& samples) const { return samples.train().input_type(fit.batch_size); }
 
-std::vector<nn::LayerConfig> read_model(ConfigFile& file, LayerTables* tables) {
+std::vector<nn::LayerConfig> read_model(ConfigFile& file, Tables* tables) {
   std::vector<nn::LayerConfig> layers;
   for (Section& layer : file.sections("model", "The layers, one after another."))
     layers.push_back(read_layer(file, layer, tables));
@@ -211,8 +215,8 @@ nn::Layer Job::make_model(const ValueType& input) const {
     return nn::make_model(model, input);
   } catch (const UserError& e) {
     // A message about a setting gets its place, where only one layer can be meant.
-    const auto table = std::ranges::find(layers, e.where(), &LayerTables::value_type::first);
-    if (std::ranges::count(layers, e.where(), &LayerTables::value_type::first) == 1 &&
+    const auto table = std::ranges::find(layers, e.where(), &Tables::value_type::first);
+    if (std::ranges::count(layers, e.where(), &Tables::value_type::first) == 1 &&
         !table->second.key_named_by(e).empty())
       table->second.refuse(e);
     throw;

@@ -240,7 +240,9 @@ type = "clip_by_norm"
     def test_missing_key(self):
         self.assertEqual(self.message(self.edited("target = \"load\"", "")),
                          "[job.toml:2 [data]] 'target' (column to predict, or columns) must be given. Received: no value. "
-                         "Try: target = [\"<text>\", \"<text>\"].")
+                         "Try: target = \"<text>\".")
+        self.assertIn("Received: 3. Try: target = \"<text>\".", self.message(self.edited("target = \"load\"", "target = 3")))
+        self.assertIn("Try: inputs = [\"<text>\", \"<text>\"].", self.message(self.edited("inputs = [\"load_lag\", \"day\"]", "")))
 
     def test_set_replaces_any_value(self):
         config = series.write(self.folder)
@@ -284,6 +286,13 @@ type = "clip_by_norm"
         line = config.read_text().splitlines().index("learning_rate = -1.0") + 1
         self.refused(hotloop("export-config", config), f"[{config}:{line} [optimizer]] the learning rate must not be negative. Received: -1. "
                                                        "Try: 1e-3 to begin with.")
+
+    def test_of_two_components_of_a_type_none_is_blamed(self):
+        config = series.write(self.folder)
+        text, schedule = config.read_text(), '[[optimizer.schedule]]\ntype = "{}"\nsteps = {}\n\n[train]'
+        for first, where in {"cosine": "[cosine]", "warmup": f"[{config}:{text.splitlines().index('[train]') + 7} [[optimizer.schedule]]]"}.items():
+            config.write_text(text.replace("[train]", schedule.format(first, 5)).replace("[train]", schedule.format("cosine", -5)))
+            self.refused(hotloop("export-config", config), f"{where} steps must be positive. Received: -5.")
 
     def test_a_model_that_no_memory_holds(self):
         # 256 TB of weights, more than there are addresses.

@@ -493,8 +493,25 @@ class Predict(Case):
         result = hotloop("predict", "runs/job", "series.csv", "-o", "old.csv", "--overwrite", cwd=self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertTrue(out.read_text().startswith("row,load\n"))
-        result = hotloop("predict", "runs/job", "series.csv", "-o", "runs", "--overwrite", cwd=self.folder)
-        self.assertIn("[predict] the output must be a file. Received: runs.", result.stderr)
+        for other in ["runs", "/dev/null"]:
+            for overwrite in [[], ["--overwrite"]]:
+                result = hotloop("predict", "runs/job", "series.csv", "-o", other, *overwrite, cwd=self.folder)
+                self.assertEqual((result.returncode, result.stderr), (
+                    2, f"hotloop: [predict] the output must be a file. Received: {other}. Try: another name, or no -o for the standard output.\n"))
+
+    def test_the_output_is_not_in_the_run(self):
+        before = {p: p.read_bytes() for p in self.run_folder.rglob("*") if p.is_file()}
+        (self.folder / "link").symlink_to("runs/job")
+        (self.folder / "link.json").symlink_to("runs/job/metrics.json")
+        for out in ["runs/job/metrics.json", "runs/../runs/job/baselines.json", "runs/job/new.csv", "runs/job/checkpoints/new.csv", "link/new.csv", "link.json"]:
+            for overwrite in [[], ["--overwrite"]]:
+                result = hotloop("predict", "runs/job", "series.csv", "-o", out, *overwrite, cwd=self.folder)
+                self.assertEqual((result.returncode, result.stderr), (
+                    2, f"hotloop: [predict] the output must lie outside of the run's folder. Received: {out}. Try: another folder.\n"))
+        result = hotloop("predict", ".", "../../series.csv", "-o", "new.csv", cwd=self.run_folder)
+        self.assertIn("outside of the run's folder", result.stderr)
+        self.assertEqual(hotloop("predict", "runs/job", "series.csv", "-o", "runs/job.csv", cwd=self.folder).returncode, 0)
+        self.assertEqual({p: p.read_bytes() for p in self.run_folder.rglob("*") if p.is_file()}, before)
 
     def test_unwritable_output(self):
         result = hotloop("predict", self.run_folder, self.folder / "series.csv", "-o", self.folder / "nowhere" / "out.csv")
@@ -615,6 +632,14 @@ type = "ridge"
         self.assertEqual(result.returncode, 2)
         self.assertIn("every category of column 'sky' must be one of the training rows. Received: 'hail' at hail.csv:", result.stderr)
 
+    def test_every_window_of_it_whatever_the_stride(self):
+        (self.folder / "strides.toml").write_text(self.CATEGORIES.replace("length = 2", "length = 2\nstride = 3"))
+        result = hotloop("train", "strides.toml", cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.check("runs/strides", "weather.csv")["samples"], 58)  # of 60 rows, one for the lag and one for the window
+        result = hotloop("eval", "runs/strides", cwd=self.folder)
+        self.assertIn("the same to the last bit", result.stdout)
+
     def test_says_of_what(self):
         text = hotloop("eval", self.run_folder, "--data", self.folder / "series.csv").stdout
         self.assertIn("mae on the 84 windows of series.csv, in units of load\n", text)
@@ -628,6 +653,8 @@ type = "ridge"
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("Ridge regression is left out: the run holds no baselines.json to take it from.\n", result.stdout)
         self.assertIn("the same to the last bit", result.stdout)
+        self.assertEqual(json.loads(hotloop("eval", run, "--json").stdout)["left_out"], "ridge regression: the run holds no baselines.json to take it from")
+        self.assertNotIn("left_out", json.loads(hotloop("eval", "runs/weather", "--json", cwd=self.folder).stdout))
         (run / "baselines.json").write_text('[{"lambda": 1}]')
         result = hotloop("eval", run)
         self.assertEqual(result.returncode, 2)

@@ -29,8 +29,8 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   const data::Preparation preparation = folder.read_preparation();
   // The run's test part, or all of another table.
   const data::Split split = source.data_file ? data::Split{.by = data::Split::By::None} : job.recipe.split;
-  const data::Samples samples(*data::open_file(job.data_file, job.csv), preparation, split, job.recipe.stride,
-                              job.memory);
+  const std::int64_t stride = source.data_file ? 1 : job.recipe.stride;
+  const data::Samples samples(*data::open_file(job.data_file, job.csv), preparation, split, stride, job.memory);
   std::optional<std::vector<train::Ridge>> ridges = stored_ridges(folder, job, preparation, samples);
   const bool longer = samples.test().input_shape() != preparation.input_shape();
   if (longer) ridges.reset();
@@ -39,6 +39,10 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   const train::ModelArrays arrays =
       train::load_model(folder.model(), model.init(job.fit.seed, dtype, job.fit.init), model.init_buffers(dtype));
   const Evaluation test = evaluate(job, samples, model, arrays.params, arrays.buffers, ridges, "this model");
+  std::string left_out;  // why ridge regressions are
+  if (test.results.size() <= job.baselines.size())
+    left_out = longer ? "the table has longer series than the training had"
+                      : "the run holds no " + folder.baselines().filename().string() + " to take it from";
   if (json) {
     ordered_json out = {{"metric", job.fit.metric.name()},
                         {"targets", job.recipe.targets},
@@ -47,16 +51,14 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
                         {"baselines", ordered_json::array()}};
     for (const TestResult& r : std::span(test.results).subspan(1))
       out["baselines"].push_back({{"name", r.name}, {"test", r.value}});
+    if (!left_out.empty()) out["left_out"] = "ridge regression: " + left_out;
     if (test.confusion) out["confusion"] = confusion_json(*test.confusion);
     fmt::print("{}\n", out.dump(2));
     return;
   }
   const std::string table = source.data_file ? source.data_file->filename().string() : "";
   fmt::print("{}", results_table(result_heading(job, samples, test, table), test.results));
-  if (test.results.size() <= job.baselines.size())
-    fmt::print("Ridge regression is left out: {}.\n",
-               longer ? "the table has longer series than the training had"
-                      : "the run holds no " + folder.baselines().filename().string() + " to take it from");
+  if (!left_out.empty()) fmt::print("Ridge regression is left out: {}.\n", left_out);
   if (test.confusion) fmt::print("\n{}", confusion_table(*test.confusion));
   if (metrics.contains("test") && metrics["test"].is_number() && !source.data_file) {
     const double stored = metrics["test"].get<double>();

@@ -117,22 +117,38 @@ class Lines {
   std::string header_;
 };
 
-// That nothing is lost to the output: not an input, under whatever name, and another file only where that is wanted.
+// Whether the path, followed through all links or only those on its way, lies below the folder.
+bool lies_in(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const fs::path whole = fs::absolute(path, none).lexically_normal();
+  for (fs::path at : {fs::weakly_canonical(whole.parent_path(), none), fs::weakly_canonical(whole, none).parent_path()})
+    for (; !at.empty(); at = at.parent_path()) {
+      if (fs::equivalent(at, folder, none)) return true;
+      if (at == at.parent_path()) break;
+    }
+  return false;
+}
+
+// That nothing is lost to the output: not an input, under whatever name, nor what else a run holds, and another file only where that is
+// wanted.
 void check_out(const PredictOptions& options, const RunFolder& run) {
   namespace fs = std::filesystem;
   const fs::path out = options.out;
   std::error_code none;
-  if (!options.to_file() || !fs::exists(out, none)) return;
+  if (!options.to_file()) return;
   for (const fs::path& input : {fs::path(options.table), run.config(), run.preparation(), run.model()})
     if (fs::equivalent(out, input, none))
       throw UserError("predict", "the output must be another file than the inputs",
                       options.out + ", which is " + input.string(), "another name");
-  if (!options.overwrite)
-    throw UserError("predict", "the file to write must not exist", options.out, "another name, or --overwrite");
   // It would be renamed over.
-  if (!fs::is_regular_file(out, none))
+  if (fs::exists(out, none) && !fs::is_regular_file(out, none))
     throw UserError("predict", "the output must be a file", options.out,
                     "another name, or no -o for the standard output");
+  if (lies_in(out, run.path()))
+    throw UserError("predict", "the output must lie outside of the run's folder", options.out, "another folder");
+  if (!options.overwrite && fs::exists(out, none))
+    throw UserError("predict", "the file to write must not exist", options.out, "another name, or --overwrite");
 }
 
 // A file that appears when it is whole, or the standard output.
