@@ -120,7 +120,7 @@ bool ColumnProfile::varies() const {
   return std::any_of(first, values.end(), [&](double v) { return std::isfinite(v) && v != *first; });
 }
 
-std::optional<std::size_t> ColumnProfile::first_fall() const {
+std::optional<std::size_t> ColumnProfile::first_unordered_row() const {
   for (std::size_t row = 0; row < values.size(); ++row)
     if (std::isnan(values[row]) || (row > 0 && !(values[row] > values[row - 1]))) return row;
   return std::nullopt;

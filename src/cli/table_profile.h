@@ -35,7 +35,7 @@ struct ColumnProfile {
 
   bool varies() const;
   // The first row whose time is not known or not above the one before.
-  std::optional<std::size_t> first_fall() const;
+  std::optional<std::size_t> first_unordered_row() const;
 };
 
 struct TableProfile {

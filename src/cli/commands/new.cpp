@@ -68,7 +68,7 @@ std::string time_fault(const ColumnProfile& c, const TableProfile& table) {
            " could be swapped: --date-format dd/mm/yyyy or mm/dd/yyyy says which";
   if (!c.odd_cells.empty())
     return shown_at(c.odd_cells[0], table) + " is no time like the others: mend it or remove the row";
-  const std::optional<std::size_t> row = c.first_fall();
+  const std::optional<std::size_t> row = c.first_unordered_row();
   if (!row) return "";
   const std::string place = table.place(*row);
   if (std::isnan(c.values[*row])) return "no time in " + place + ": put it in or remove the row";
