@@ -79,7 +79,7 @@ nb::dict result_of(const train::FitResult& run) {
 nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::Dataset& validation,
              const losses::Loss& loss, const optim::Optimizer& optimizer, const metrics::Metric& metric,
              const CompileOptions& compile, nb::dict settings, nb::object class_weights, nb::object params,
-             nb::object resume, nb::object callback) {
+             nb::object buffers, nb::object resume, nb::object callback) {
   const auto integer = [&](const char* name) { return integer_of(settings[name], "fit", name); };
   train::FitOptions options;
   options.loss = loss;
@@ -111,7 +111,12 @@ nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::
     auto start = std::make_shared<train::TrainingState>();
     start->params = train::match_tree(cloned(array_tree(params, "params")), like, "params");
     start->optimizer_state = optimizer.init(start->params);
-    start->buffers = model.init_buffers(training.dtype());
+    const Tree<Array> fresh = model.init_buffers(training.dtype());
+    if (buffers.is_none() && !fresh.empty())
+      throw UserError("fit", "buffers must be given beside params: the model has " + fresh.names()[0], "params alone",
+                      "buffers = run.buffers, which training gave with them, or the model's init_buffers()");
+    start->buffers =
+        buffers.is_none() ? fresh : train::match_tree(cloned(array_tree(buffers, "buffers")), fresh, "buffers");
     start->seed = options.seed;
     start->generator = options.generator;
     start->batch_size = std::min(options.batch_size, training.size());
@@ -199,7 +204,7 @@ void bind_fit(nb::module_& m) {
   m.def("latest_checkpoint", [](const std::string& folder) { return train::latest_checkpoint(folder).string(); });
   m.def("fit", &fit, nb::arg("model"), nb::arg("training"), nb::arg("validation"), nb::arg("loss"),
         nb::arg("optimizer"), nb::arg("metric"), nb::arg("compile"), nb::arg("settings"),
-        nb::arg("class_weights").none(), nb::arg("params").none(), nb::arg("resume").none(),
+        nb::arg("class_weights").none(), nb::arg("params").none(), nb::arg("buffers").none(), nb::arg("resume").none(),
         nb::arg("callback").none());
   m.def(
       "predict",

@@ -207,6 +207,7 @@ def fit(
     init="torch",
     generator="philox",
     params=None,
+    buffers=None,
     shuffle=True,
     class_weights=None,
     early_stopping=None,
@@ -230,6 +231,7 @@ def fit(
     metric: of hl.metrics, of the validation. Or a loss: one of hl.losses, or a function (prediction, target) -> scalar, whose mean over
         samples, each alone, is shown; smaller is better. By default MAE, for losses of classes the loss itself.
     params: to start from; else they are drawn by `seed` and `init`. The order of the samples follows from the seed and the epoch.
+    buffers: those of `params`, needed with them where the model has any (run.buffers, or what hl.load gave).
     generator: "philox", or "torch" for PyTorch's numbers: parameters as torch.manual_seed(seed) gives the same layers, and then a
         torch.randperm of the samples each epoch.
     early_stopping: hl.EarlyStopping. checkpoints: hl.Checkpoints or a folder, without those of another run. resume: a Run, its state, a folder of checkpoints or
@@ -276,6 +278,8 @@ def fit(
         "patience": stopping.patience, "min_delta": float(stopping.min_delta), "folder": os.fspath(saved.folder),
         "every_epochs": saved.every_epochs, "every_steps": saved.every_steps, "keep": saved.keep,
     }  # fmt: skip
+    if buffers is not None and (params is None or resume is not None):
+        raise _core.UserError("[fit] buffers must come with the params that they belong to. Received: no params, or a resume, which has both. Try: params=run.params, buffers=run.buffers.")
     if isinstance(resume, Run):
         resume = resume.state
     elif isinstance(resume, (str, os.PathLike)):
@@ -308,6 +312,7 @@ def fit(
         settings,
         class_weights,
         params,
+        buffers,
         resume,
         callback if told else None,
     )

@@ -266,6 +266,20 @@ def test_no_validation_shows_none(data, capsys):
     assert "loss" in shown and "mae" not in shown
 
 
+def test_params_go_on_with_their_buffers(data):
+    network = hl.nn.Sequential(hl.nn.Last(), hl.nn.BatchNorm(data[0].shape[-1]), hl.nn.Linear(data[0].shape[-1], 1))
+    still = {"optimizer": hl.optim.SGD(0.0), "validation": 0, "batch_size": len(data[0]), "shuffle": False, "progress": False}
+    first = hl.fit(network, data, epochs=30, **still)
+    more = hl.fit(network, data, params=first.params, buffers=first.buffers, epochs=1, **still)
+    resumed = hl.fit(network, data, resume=first, epochs=31, **still)
+    for name, mean in resumed.buffers["1"].items():
+        np.testing.assert_array_equal(more.buffers["1"][name], mean)
+    with pytest.raises(hl.UserError, match=r"\[fit\] buffers must be given beside params: the model has 1.running_mean. Received: params alone. Try: buffers = run.buffers"):
+        hl.fit(network, data, params=first.params, **still)
+    with pytest.raises(hl.UserError, match=r"\[fit\] buffers must come with the params"):
+        hl.fit(network, data, buffers=first.buffers, **still)
+
+
 def test_weights_that_are_all_zero(data):
     with pytest.raises(hl.UserError, match="a sample must have a weight above 0. Received: 0 for all 96. Try: 1"):
         hl.fit(model(), {"x": data[0], "y": data[1], "sample_weights": np.zeros(len(data[0]), np.float32)}, progress=False)

@@ -110,9 +110,9 @@ def test_fit_with_lengths():
     lengths = np.array([3, 10, 1, 7])
     data = {"x": X, "y": np.ones((4, 1), np.float32), "lengths": lengths}
     model, twin = hl.nn.Sequential(NET, hl.nn.Last()), hl.nn.Sequential(*TWIN.layers, hl.nn.Last())
-    own = hl.fit(model, data, validation=data, params={"0": PARAMS}, epochs=2, batch_size=4)
+    own = hl.fit(model, data, validation=data, params={"0": PARAMS}, buffers=model.init_buffers(), epochs=2, batch_size=4)
     assert not np.array_equal(own.predict(X, lengths=lengths), own.predict(X)) and own.history[1].train_loss != own.history[0].train_loss
-    plain = hl.fit(twin, data, validation=data, params=TWIN_PARAMS, epochs=2, batch_size=4)
+    plain = hl.fit(twin, data, validation=data, params=TWIN_PARAMS, buffers=twin.init_buffers(), epochs=2, batch_size=4)
     assert plain.history[0].train_loss > 0 and list(own.buffers["0"]) == ["norm"]
 
 
