@@ -78,6 +78,9 @@ struct JacobianOptions {
   std::int64_t max_detection_steps = 20'000'000;
   // The most bytes that dense() and blocks() may come to; 0: the memory of this machine.
   std::int64_t max_bytes = 0;
+  // The numbers of a value that fn takes from the program around it, where they are the same in every call, such as the indices of a gather: zeros
+  // are then found with them, as with a constant. An undefined Array where they are not known.
+  std::function<Array(Value)> known_value = {};
 };
 
 // What is known of a Jacobian dy/dx before there are numbers.

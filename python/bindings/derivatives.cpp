@@ -139,6 +139,7 @@ void bind_derivatives(nb::module_& m) {
         options.sparsity = sparsity;
         options.max_detection_steps = max_detection_steps;
         options.max_bytes = max_bytes;
+        options.known_value = lifted_from;
         const Function function = traced_function(std::move(fn));
         const JacobianFunction of = symmetric ? sparse_hessian(function, options) : jacobian(function, options);
         const Jacobian j = of(to_values(arguments, "jacobian"));

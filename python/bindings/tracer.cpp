@@ -91,6 +91,13 @@ Value Program::lift(nb::handle object, const Array& array) {
   return lifted_values_.back();
 }
 
+Array Program::lifted_from(Value value) const {
+  const auto it = std::ranges::find(lifted_values_, value);
+  return it == lifted_values_.end() ? Array() : lifted_[static_cast<std::size_t>(it - lifted_values_.begin())];
+}
+
+Array lifted_from(Value value) { return g_program == nullptr ? Array() : g_program->lifted_from(value); }
+
 bool is_tracer(nb::handle object) { return nb::isinstance<Tracer>(object); }
 
 nb::object tracer(Value value, bool weak) { return nb::cast(Tracer{value, g_scope, weak}); }

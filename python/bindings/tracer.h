@@ -49,6 +49,8 @@ class Program {
   // `array` as a value: a small one as a constant, else an input, so that programs do not hold copies of data.
   Value lift(nb::handle object, const Array& array);
   const std::vector<Array>& lifted() const { return lifted_; }
+  // The array that a value was lifted from; undefined for any other value.
+  Array lifted_from(Value value) const;
 
  private:
   std::shared_ptr<Graph> graph_;
@@ -60,6 +62,9 @@ class Program {
   std::vector<nb::object> lifted_objects_;
   std::vector<Value> lifted_values_;
 };
+
+// The array that a value of the program under trace was lifted from, which no call changes; undefined for any other value.
+Array lifted_from(Value value);
 
 nb::object tracer(Value value, bool weak = false);
 // The value of a tracer, or of anything that to_array takes, in the current trace. A weak one gets its default dtype.

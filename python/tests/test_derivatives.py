@@ -164,6 +164,26 @@ def test_trees_of_arguments_and_results(rng):
         np.testing.assert_allclose(np.asarray(by_p["b"]), np.asarray(jac["h"]["b"]))
 
 
+@pytest.mark.parametrize("n", [5, 64, 65, 300])
+def test_arrays_of_any_size_are_known_to_the_structure(n):
+    ring, u = (np.arange(n) + 1) % n, np.linspace(0.1, 1, n)
+    band = np.diag(np.full(n, 2.0)) + np.diag(np.ones(n - 1), 1)
+    turned, bent = hl.jacobian(lambda v: hl.sin(v[ring] - v))(u), hl.jacobian(lambda v: hl.tanh(band @ v))(u)
+    assert turned.structure.num_stored == 2 * n and bent.structure.num_stored == 2 * n - 1
+    slopes = np.cos(u[ring] - u)
+    np.testing.assert_allclose(turned.dense(), slopes[:, None] * (np.eye(n)[ring] - np.eye(n)), atol=1e-15)
+    np.testing.assert_allclose(hl.jit(lambda v: hl.jacobian(lambda w: hl.tanh(band @ w))(v).dense())(u), (1 - np.tanh(band @ u) ** 2)[:, None] * band, atol=1e-15)
+    assert hl.sparse_hessian(lambda v: (hl.sin(v[ring] - v) ** 2).sum())(u).structure.num_stored == 3 * n
+
+
+def test_the_structure_is_of_the_numbers_at_the_trace():
+    index, u = np.arange(100)[::-1].copy(), np.linspace(0.1, 1, 100)
+    slopes = hl.jit(lambda v: hl.jacobian(lambda w: w[index] ** 2)(v).dense())
+    first = np.asarray(slopes(u))
+    index[:] = 0  # not the program's
+    np.testing.assert_array_equal(slopes(u + 1) != 0, first != 0)
+
+
 def test_scipy_takes_the_sparse_form(rng):
     sparse = pytest.importorskip("scipy.sparse")
     x = rng.normal(size=11)

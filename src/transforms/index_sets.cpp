@@ -15,6 +15,9 @@ namespace {
 
 struct OutOfSteps {};
 
+// Of a value whose numbers are looked at.
+constexpr std::int64_t most_known_elements = 1 << 18;
+
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Sets of input elements by number; equal sets have equal numbers, 0 is the empty set.
@@ -151,12 +154,11 @@ class Interpreter {
   }
 
   Sets known_result(const Node& node, const std::vector<Sets>& operands) {
-    constexpr std::int64_t most_elements = 1 << 18;
     const bool from_nothing = is(node, OpKind::Constant) || is(node, OpKind::Iota);
     const bool known = from_nothing || (!operands.empty() && node.regions.empty() && !is(node, OpKind::Extent) &&
                                         std::ranges::all_of(operands, [](const Sets& s) { return s.known.defined(); }));
-    if (!known || node.types.size() != 1 || node.types[0].shape.size() > most_elements) return {};
-    table_.spend(node.types[0].shape.size() + (is(node, OpKind::Dot) ? most_elements / 16 : 0));
+    if (!known || node.types.size() != 1 || node.types[0].shape.size() > most_known_elements) return {};
+    table_.spend(node.types[0].shape.size() + (is(node, OpKind::Dot) ? most_known_elements / 16 : 0));
     std::vector<Array> arrays;
     for (const Sets& s : operands) arrays.push_back(s.known);
     return {{}, {}, evaluate_op(*node.op, arrays, node.attrs)};
@@ -562,12 +564,14 @@ class Interpreter {
 }  // namespace
 
 FoundPattern find_pattern(const Graph& graph, int input, const std::vector<std::pair<int, int>>& paired,
-                          std::int64_t max_steps) {
+                          std::int64_t max_steps, std::span<const Array> known) {
   using enum FoundPattern::Outcome;
   const Value x = graph.inputs()[at(input)];
   try {
     Interpreter interpreter(x.rank(), paired, max_steps);
     std::vector<Sets> inputs(graph.inputs().size());
+    for (std::size_t i = 0; i < known.size(); ++i)
+      if (known[i].defined() && known[i].size() <= most_known_elements) inputs[i].known = known[i];
     inputs[at(input)] = interpreter.input(x.type());
     const std::int64_t num_columns = inputs[at(input)].ids.size();
     const Sets y = interpreter.run(graph, inputs, 0)[0];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct FoundPattern {
 //
 // The axes of the input and output 0 named in `paired` (output axis, input axis) are known to be aligned (axis_flow.h); along
 // them one index stands for all. Rows and columns of the result are the elements along the other axes.
-// Gives up when that takes more than `max_steps` elementary steps, the pattern's elements counted.
+// Gives up when that takes more than `max_steps` elementary steps, the pattern's elements counted. `known`: for each input its numbers, undefined where
+// they are not known; all are unknown where it is empty.
 FoundPattern find_pattern(const Graph& graph, int input, const std::vector<std::pair<int, int>>& paired,
-                          std::int64_t max_steps);
+                          std::int64_t max_steps, std::span<const Array> known = {});
 
 }  // namespace hotloop::ir

@@ -181,7 +181,9 @@ JacobianFunction structured(const std::string& where, const Function& fn, const 
         },
         ir::types_of(inputs));
     if (auto live = ir::eliminate_dead(*region.graph)) region.graph = std::move(live);
-    const ir::JacobianPlan plan = ir::plan_jacobian(*region.graph, options.argnum, options, symmetric);
+    std::vector<Array> known(inputs.size());
+    for (const Value& v : region.captures) known.push_back(options.known_value ? options.known_value(v) : Array());
+    const ir::JacobianPlan plan = ir::plan_jacobian(*region.graph, options.argnum, options, symmetric, known);
     ir::check_elements_fit(where, *plan.structure);
     std::vector<Value> arguments(inputs.begin(), inputs.end());
     arguments.insert(arguments.end(), region.captures.begin(), region.captures.end());

@@ -122,8 +122,8 @@ struct Partition {
 
 class Planner {
  public:
-  Planner(const Graph& graph, int input, const JacobianOptions& options, bool symmetric)
-      : graph_(graph), input_(input), options_(options) {
+  Planner(const Graph& graph, int input, const JacobianOptions& options, bool symmetric, std::span<const Array> known)
+      : graph_(graph), input_(input), options_(options), known_(known) {
     s_ = std::make_shared<JacobianStructure>();
     s_->input = graph.inputs()[at(input)].type();
     s_->output = graph.outputs()[0].type();
@@ -175,7 +175,7 @@ class Planner {
       s_->note = "zeros inside blocks were not looked for: sparsity is off";
       return;
     }
-    FoundPattern found = find_pattern(graph_, input_, s_->paired, options_.max_detection_steps);
+    FoundPattern found = find_pattern(graph_, input_, s_->paired, options_.max_detection_steps, known_);
     if (found.outcome == FoundPattern::Outcome::TooManySteps)
       s_->note = "zeros inside blocks were not looked for: that takes more than max_detection_steps";
     if (found.outcome != FoundPattern::Outcome::Sparse) return;
@@ -395,6 +395,7 @@ class Planner {
   const Graph& graph_;
   int input_;
   const JacobianOptions& options_;
+  std::span<const Array> known_;  // numbers of the graph's inputs
   std::shared_ptr<JacobianStructure> s_;
   JacobianPlan plan_;
   Costs costs_{};
@@ -403,8 +404,9 @@ class Planner {
 
 }  // namespace
 
-JacobianPlan plan_jacobian(const Graph& graph, int input, const JacobianOptions& options, bool symmetric) {
-  return Planner(graph, input, options, symmetric).run();
+JacobianPlan plan_jacobian(const Graph& graph, int input, const JacobianOptions& options, bool symmetric,
+                           std::span<const Array> known) {
+  return Planner(graph, input, options, symmetric, known).run();
 }
 
 }  // namespace hotloop::ir

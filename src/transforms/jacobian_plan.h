@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,9 @@ struct JacobianCut {
 std::shared_ptr<JacobianCut> find_cut(const Graph& graph, int input, const JacobianStructure& structure);
 
 // For output 0 of `graph` with respect to input `input`.
-JacobianPlan plan_jacobian(const Graph& graph, int input, const JacobianOptions& options, bool symmetric);
+// `known`: see find_pattern().
+JacobianPlan plan_jacobian(const Graph& graph, int input, const JacobianOptions& options, bool symmetric,
+                           std::span<const Array> known = {});
 
 // UserError unless an array of that type fits.
 void check_fits(const JacobianStructure& structure, const ValueType& wanted, const std::string& what);

@@ -399,6 +399,28 @@ INSTANTIATE_TEST_SUITE_P(All, HessianStructures, ::testing::ValuesIn(hessian_cas
                          [](const auto& info) { return info.param.name; });
 
 // A layer that normalises over the batch couples its rows in training, and does not afterwards.
+// What the program around knows of a value that is taken from it.
+TEST(JacobianOfCaptures, AreKnownIfThatIsSaid) {
+  Array reversed(DType::I32, {5});
+  for (std::int64_t i = 0; i < 5; ++i) reversed.set(i, 4 - static_cast<double>(i));
+  for (const bool known : {false, true}) {
+    std::int64_t stored = 0;
+    const Function fn = [&](std::span<const Value> v) {
+      JacobianOptions options;
+      if (known) options.known_value = [&](Value captured) { return captured == v[1] ? reversed : Array(); };
+      const auto of =
+          jacobian([&](std::span<const Value> x) { return std::vector{square(gather(x[0], v[1], 0))}; }, options);
+      const Jacobian j = of(v.first(1));
+      stored = j.structure().num_stored();
+      return std::vector{j.dense()};
+    };
+    const Array x = Array::from(std::vector<double>{1, 2, 3, 4, 5}, {5});
+    const Array dense = jit(fn)({x, reversed})[0];
+    EXPECT_EQ(stored, known ? 5 : 25);
+    for (std::int64_t i = 0; i < 25; ++i) EXPECT_EQ(dense.at(i), i % 5 == 4 - i / 5 ? 2 * x.at(i % 5) : 0);
+  }
+}
+
 TEST(JacobianStructureOfLayers, BatchNormInTrainingIsNotBlockDiagonal) {
   const nn::Sequential model(nn::Linear(3, 6), nn::BatchNorm(6), nn::Activation("tanh"), nn::Linear(6, 2));
   const Tree<Array> params = model.init(0, DType::F64), buffers = model.init_buffers(DType::F64);
