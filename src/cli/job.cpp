@@ -143,6 +143,9 @@ void read_baselines(ConfigFile& file, Job& job) {
                        print_toml(baseline.column) + ", which is the target", "the name of a [[data.lag]] of it");
       baseline.name = section.text("name", "in the report", baseline.column);
     } else {
+      if (job.recipe.task == data::Task::Classification)
+        throw UserError(section.where("type"), "a ridge regression predicts numbers, not classes",
+                        "task = \"classification\"", "leave out this [[baseline]]");
       baseline.kind = Baseline::Kind::Ridge;
       baseline.name = section.text("name", "in the report", "ridge regression on the window");
       baseline.lambdas =

@@ -299,6 +299,15 @@ type = "clip_by_norm"
         self.refused(hotloop("train", series.write(self.folder), "--set", "model.0.hidden=4000000"), "[memory] the model and its data must fit the memory. "
                      "Received: f32[16000000,4000000], 256 TB. Try: fewer units, or a smaller batch_size.")
 
+    def test_a_classification_has_no_ridge_regression(self):
+        config = series.write_utterances(self.folder)
+        text = config.read_text() + "\n[[baseline]]\ntype = \"ridge\"\n"
+        config.write_text(text)
+        self.refused(hotloop("train", config.name, "--out", "run", cwd=self.folder),
+                     f"[job.toml:{text.count(chr(10))} [[baseline]]] a ridge regression predicts numbers, not classes. "
+                     "Received: task = \"classification\". Try: leave out this [[baseline]].")
+        self.assertFalse((self.folder / "run").exists())
+
     def test_no_toml(self):
         self.assertRegex(self.message(self.edited("[window]", "[window")), r"^\[config\] job.toml:1\d must be valid TOML\.")
 
