@@ -574,6 +574,20 @@ class Training(Case):
         self.assertRegex(result.stderr, r"^hotloop: \[train\] The loss was not finite at step \d+ of epoch \d+\. First of all tensors, at step \d+ of "
                                         r"epoch \d+, was .*not finite\..*a smaller learning_rate")
 
+    def test_a_metric_that_does_not_fit_leaves_no_run(self):
+        config = series.write_utterances(self.folder)
+        run = self.folder / "run"
+        result = hotloop("train", config, "--out", run, "--set", "train.metric=mae")
+        self.refused(result, "[mae] there must be one prediction a target. Received: 3 predictions and 1 targets a sample. "
+                             "Try: a metric of classes, accuracy say, if the targets are classes.")
+        self.assertFalse(run.exists())
+        # An epoch's steps are not thrown away.
+        result = hotloop("train", config, "--out", run, "--set", "train.metric=mae", "--set", "checkpoint.every_steps=1")
+        self.assertEqual(result.returncode, 2)
+        result = hotloop("train", "--resume", run, "--set", "train.metric=accuracy")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("going on after step ", result.stdout)
+
     def test_eval_refuses_parameters_of_another_model(self):
         self.assertEqual(self.train(series.write(self.folder)).returncode, 0)
         config = self.folder / "run" / "config.toml"

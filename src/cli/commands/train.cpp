@@ -116,9 +116,11 @@ class Training {
       if (!created_) fit_baselines();
       announce();
       signal_status = fit_model();
-    } catch (const UserError&) {
-      // A job that does not fit together leaves no run behind, which the mended one would have to make way for.
-      if (created_ && !began_) {
+    } catch (const UserError& e) {
+      // A job that does not fit together leaves no run behind, which the mended one would have to make way for. That the metric does not fit
+      // the targets, the first validation tells.
+      const bool unfit = !began_ || (!worth_keeping_ && e.where() == job_.fit.metric.name());
+      if (created_ && unfit) {
         folder_.remove_run();
         std::error_code not_empty;
         std::filesystem::remove(folder_.path(), not_empty);
@@ -258,6 +260,7 @@ class Training {
     job_.fit.stop = &signals.stop();
     job_.fit.on_progress = [&](const train::Progress& progress) {
       began_ = true;
+      worth_keeping_ = worth_keeping_ || progress.epoch_done;
       write_config();
       first_epoch_->update(progress);
       log_->update(progress);
@@ -265,6 +268,7 @@ class Training {
     };
     // The best parameters so far are there for whoever looks, or for whoever has to do with them after a crash.
     job_.fit.checkpoint.on_written = [&](const train::TrainingState& state) {
+      worth_keeping_ = worth_keeping_ || state.num_steps > 0;
       if (state.best_epoch > 0 && state.best_epoch != written_best_) {
         train::save_model(folder_.model(), state.best_params, state.best_buffers);
         written_best_ = state.best_epoch;
@@ -397,6 +401,7 @@ class Training {
   std::optional<TrainingLog> log_;
   std::optional<FirstEpoch> first_epoch_;
   bool created_ = false, began_ = false;  // the run by this program; its first step
+  bool worth_keeping_ = false;            // an epoch, or a checkpoint after a step
   bool config_written_ = false;
   std::int64_t written_best_ = 0;
   train::FitResult run_;
