@@ -730,6 +730,24 @@ t.toml written. Next: hotloop train t.toml
         self.assertIn('date_format = "dd/mm/yyyy"', config)
         self.assertNotIn("No column of times", table)
 
+    def test_steps_that_vary(self):
+        start = datetime.datetime(2024, 1, 1)
+        random = [start + datetime.timedelta(seconds=61 * i + (i * i % 7 if i % 3 == 0 else 0)) for i in range(300)]
+        months = [datetime.datetime(1990 + i // 12, 1 + i % 12, 1) for i in range(300)]
+        stretches = [start + datetime.timedelta(hours=i + 5 * (i // 12)) for i in range(300)]  # each shorter than a window
+        dropped = [time for i, time in enumerate(self.hours(320)) if i % 64]
+        for times, step in [(random, "61 s"), (months, "31 d"), (stretches, "1 h"), (dropped, None)]:
+            self.write_hours([time.isoformat() for time in times])
+            config, table = self.new("--target", "sales")
+            with self.subTest(step=step):
+                note = f"steps vary, most often {step}" if step else ""
+                self.assertRegex(table, rf"(?m)^  when    time      times *{note}$")
+                self.assertEqual('time_step = "any"' in config, step is not None)
+                self.assertEqual("hour_of_day" in config, step != "31 d")
+                (self.folder / "run.toml").write_text(config)
+                trained = hotloop("train", "run.toml", "--epochs", "1", "--out", step or "dropped", cwd=self.folder)
+                self.assertEqual(trained.returncode, 0, trained.stderr)
+
     def test_the_next_row_is_forecast(self):
         self.write_hours([time.isoformat() for time in self.hours()])
         (self.folder / "run.toml").write_text(self.new("--target", "sales")[0])

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "cli/command.h"
@@ -59,6 +60,33 @@ struct Plan {
 
 std::string shown_at(const Cell& cell, const TableProfile& table) {
   return shown(cell.text) + " in " + table.place(cell.row);
+}
+
+// Rows that a window of a table with times has.
+std::int64_t window_length(const ColumnProfile& c) {
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(c.values.size()) / 20, 1, 24);
+}
+
+// From row to row of a column of times that rises.
+struct TimeSteps {
+  double commonest = 0;
+  bool vary = false;  // so much that gaps, which other steps count as, leave few windows
+};
+
+TimeSteps time_steps(const ColumnProfile& c) {
+  std::map<double, std::int64_t> counts;
+  for (std::size_t row = 1; row < c.values.size(); ++row) ++counts[c.values[row] - c.values[row - 1]];
+  if (counts.empty()) return {};
+  const auto commonest = std::ranges::max_element(counts, {}, [](const auto& step) { return step.second; });
+  // A window and the lag of its first row need as many steps in a row as the window has rows.
+  const std::int64_t length = window_length(c), num_steps = static_cast<std::int64_t>(c.values.size()) - 1;
+  std::int64_t alike = 0, num_whole = 0;
+  for (std::size_t row = 1; row < c.values.size(); ++row) {
+    alike = c.values[row] - c.values[row - 1] == commonest->first ? alike + 1 : 0;
+    num_whole += alike >= length ? 1 : 0;
+  }
+  const bool vary = 10 * (num_steps - commonest->second) > num_steps || 10 * num_whole < num_steps - length + 1;
+  return {commonest->first, vary};
 }
 
 // Why a column of times cannot order the rows, and what to do; nothing if it can.
@@ -178,6 +206,9 @@ Plan make_plan(const NewCommand& options, TableProfile profile) {
                                 use.note.empty() ? "" : "; ", c.num_different);
     } else if (time != table.columns.end() && &c == &*time) {
       use.role = Role::Time;
+      if (const TimeSteps steps = time_steps(c); steps.vary)
+        use.note += fmt::format("{}steps vary, most often {}", use.note.empty() ? "" : "; ",
+                                data::print_duration(steps.commonest));
     } else if (const std::string fault = input_fault(c, table); !fault.empty()) {
       use.role = Role::LeftOut;
       use.note = fault;
@@ -243,8 +274,9 @@ std::string configuration(const NewCommand& options, const Plan& plan) {
   }
   const std::string before = fresh(target->name + "_before", plan.table), hour = fresh("hour", plan.table),
                     day = fresh("weekday", plan.table);
-  const double step = ordered && time->values.size() > 1 ? time->values[1] - time->values[0] : 0;
-  const bool past = ordered && !classes, hours = ordered && step < 86400, days = ordered && step <= 86400;
+  const TimeSteps steps = ordered ? time_steps(*time) : TimeSteps();
+  const bool past = ordered && !classes, hours = ordered && steps.commonest < 86400,
+             days = ordered && steps.commonest <= 86400;
   if (past) inputs.push_back(before);
   if (hours) inputs.push_back(hour);
   if (days) inputs.push_back(day);
@@ -270,6 +302,7 @@ std::string configuration(const NewCommand& options, const Plan& plan) {
   if (ordered) text += fmt::format("time = {}\n", print_toml(time->name));
   if (ordered && time->dates != data::DateOrder::YearFirst)
     text += fmt::format("date_format = {}\n", print_toml(data::date_formats[static_cast<std::size_t>(time->dates)]));
+  if (steps.vary) text += "time_step = \"any\"  # steps vary: each row follows the one before, however long after\n";
   if (missing)
     text +=
         ordered ? "missing = \"forward\"  # the last value before\n" : "missing = \"mean\"  # of the training rows\n";
@@ -283,8 +316,7 @@ std::string configuration(const NewCommand& options, const Plan& plan) {
   if (days) text += fmt::format("\n[[data.periodic]]\nname = {}\nof = \"day_of_week\"\n", print_toml(day));
   for (const std::string& name : categories)
     text += fmt::format("\n[[data.one_hot]]\ncolumn = {}\nunknown = \"zeros\"\n", print_toml(name));
-  const std::int64_t length =
-      ordered ? std::clamp<std::int64_t>(static_cast<std::int64_t>(target->values.size()) / 20, 1, 24) : 1;
+  const std::int64_t length = ordered ? window_length(*time) : 1;
   text += fmt::format("\n[window]\nlength = {}  # rows that the model sees\n", length);
   if (!ordered)
     text += "\n[split]\nby = \"random\"  # no column of times: rows that have nothing to do with each other\n";
