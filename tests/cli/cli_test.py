@@ -588,6 +588,27 @@ class Training(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("going on after step ", result.stdout)
 
+    def test_the_answer_among_the_inputs(self):
+        def message(received, remedy):
+            return f"[data] an input must not be the target's own row. Received: {received}. Try: {remedy}."
+        config = self.edited('inputs = ["load_lag", "day"]', 'inputs = ["load_lag", "load"]')
+        self.refused(self.train(config), message("'load' in inputs, with horizon = 0", "a [[data.lag]] of it, or horizon = 1"))
+        self.assertFalse((self.folder / "run").exists())
+        self.assertEqual(self.train(config, "--set", "window.horizon=1").returncode, 0)  # the target's past
+        one_hot = ["--set", "data.task=classification", "--set", "data.one_hot=[{column=\"load\"}]", "--set", "baseline=[]"]
+        self.refused(self.train(config, *one_hot), message("'load' in inputs, with horizon = 0", "inputs without it, or horizon = 1"))
+        series.write_utterances(self.folder)
+        config.write_text(config.read_text().replace('"a", "b"]', '"a", "voice"]') + "\n[[data.one_hot]]\ncolumn = \"voice\"\n")
+        self.refused(self.train(config), message("'voice' in inputs, with one target a series", "inputs without it"))
+
+    def test_an_autoencoder_has_its_targets_as_inputs(self):
+        (self.folder / "t.csv").write_text("a,b\n" + "".join(f"{i % 7},{i % 5}\n" for i in range(60)))
+        config = self.folder / "job.toml"
+        config.write_text('[data]\nfile = "t.csv"\ninputs = ["a", "b"]\ntarget = ["b", "a"]\n[window]\nlength = 1\n[[model]]\ntype = "last"\n'
+                          '[[model]]\ntype = "linear"\nunits = 1\n[[model]]\ntype = "linear"\nunits = 2\n[train]\nbackend = "interp"\nepochs = 1\n')
+        result = self.train(config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_eval_refuses_parameters_of_another_model(self):
         self.assertEqual(self.train(series.write(self.folder)).returncode, 0)
         config = self.folder / "run" / "config.toml"

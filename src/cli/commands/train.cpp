@@ -88,6 +88,34 @@ RunFolder choose_folder(const TrainOptions& options) {
   return folder;
 }
 
+// With horizon 0 the first target stands in the window's last row, and in a series in every row. Inputs that are the targets, several of
+// them and no others, are an autoencoder's.
+void check_inputs(const data::Recipe& recipe) {
+  const bool series = !recipe.sample.empty();
+  if (!series && recipe.horizon > 0) return;
+  const std::vector<std::string>& targets = recipe.targets;
+  if (targets.size() > 1 && recipe.horizon_steps == 1 && std::ranges::is_permutation(targets, recipe.inputs)) return;
+  const auto is_column = [&](const std::string& name) {
+    return std::ranges::find(recipe.lags, name, &data::Lag::name) == recipe.lags.end() &&
+           std::ranges::find(recipe.cycles, name, &data::Cycle::name) == recipe.cycles.end();
+  };
+  for (const std::string& input : recipe.inputs) {
+    if (std::ranges::find(targets, input) == targets.end() || !is_column(input)) continue;
+    std::string remedy = "inputs without it";
+    if (!series)
+      remedy =
+          recipe.task == data::Task::Regression ? "a [[data.lag]] of it, or horizon = 1" : remedy + ", or horizon = 1";
+    throw UserError("data", "an input must not be the target's own row",
+                    "'" + input + "' in inputs, with " + (series ? "one target a series" : "horizon = 0"), remedy);
+  }
+}
+
+Job read_training(const TrainOptions& options) {
+  Job job = read_job(*options.source);
+  if (options.resume.empty()) check_inputs(job.recipe);
+  return job;
+}
+
 // One run of the command, step by step.
 class Training {
  public:
@@ -95,7 +123,7 @@ class Training {
       : options_(options),
         out_(options.json ? stderr : stdout),
         folder_(choose_folder(options)),
-        job_(read_job(*options.source)),
+        job_(read_training(options)),
         samples_(load_samples(job_)),
         model_(job_.make_model(job_.input_type(samples_))) {
     if (samples_.validation().size() == 0 || samples_.test().size() == 0)
