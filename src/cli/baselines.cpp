@@ -95,6 +95,26 @@ std::vector<TestResult> test_baselines(const Job& job, const std::optional<std::
   return results;
 }
 
+std::optional<TestResult> commonest_class(const Job& job, const data::Samples& samples) {
+  if (job.recipe.task != data::Task::Classification || job.fit.metric.name() != "accuracy") return std::nullopt;
+  const std::size_t num_classes = samples.preparation().classes().size();
+  std::vector<std::int64_t> counts(num_classes);
+  const data::Dataset& training = samples.train();
+  Array target(training.target_dtype(), training.target_shape());
+  for (std::int64_t i = 0; i < training.size(); ++i) {
+    training.gather(std::span(&i, 1), {.targets = target.raw()});
+    for (std::int64_t k = 0; k < target.size(); ++k) ++counts[static_cast<std::size_t>(target.at(k))];
+  }
+  const auto commonest = static_cast<std::size_t>(std::ranges::max_element(counts) - counts.begin());
+  const data::Dataset& test = samples.test();
+  const Shape targets = test.target_shape().with_inserted(0, test.size());
+  std::vector<float> scores(static_cast<std::size_t>(targets.size()) * num_classes);
+  for (std::size_t i = commonest; i < scores.size(); i += num_classes) scores[i] = 1;
+  const Array predicted =
+      Array::from(scores, targets.with_inserted(targets.rank(), static_cast<std::int64_t>(num_classes)));
+  return TestResult{"the commonest class", train::evaluate_metric(job.fit.metric, predicted, test)};
+}
+
 double metric_scale(const Job& job, const data::Samples& samples) {
   const double std = samples.target_scale().std;
   return std::pow(std, job.fit.metric.unit_power());

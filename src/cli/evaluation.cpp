@@ -107,7 +107,7 @@ double Confusion::accuracy() const {
 
 Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Layer& model, const Tree<Array>& params,
                     const Tree<Array>& buffers, const std::optional<std::vector<train::Ridge>>& ridges,
-                    const std::string& name) {
+                    const std::string& name, bool own_table) {
   const data::Dataset& test = samples.test();
   if (test.size() == 0)
     throw UserError("split", "the test part must hold samples", samples.describe(),
@@ -118,6 +118,8 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   const data::Standardization scale = samples.target_scale();
   out.results = {{name, train::evaluate_metric(job.fit.metric, predicted, test, scale.std, scale.mean)}};
   for (TestResult& baseline : test_baselines(job, ridges, samples)) out.results.push_back(std::move(baseline));
+  if (own_table)
+    if (const std::optional<TestResult> commonest = commonest_class(job, samples)) out.results.push_back(*commonest);
   if (classes)
     out.confusion = count_classes(predicted, test, samples.preparation().classes());
   else if (predicted.shape().rank() == 2 && job.recipe.targets.size() > 1 && job.recipe.horizon_steps > 1)

@@ -33,9 +33,10 @@ struct Evaluation {
   std::optional<Chart> phase;
 };
 
+// `own_table`: the samples are of the run's table, with its training part.
 Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Layer& model, const Tree<Array>& params,
                     const Tree<Array>& buffers, const std::optional<std::vector<train::Ridge>>& ridges,
-                    const std::string& name);
+                    const std::string& name, bool own_table);
 
 // What the results are of, e.g. "mae on the 2,628 test windows, GW"; `table`: all of another table's, instead of the test part.
 std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation,

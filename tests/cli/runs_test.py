@@ -154,6 +154,31 @@ class Classes(unittest.TestCase):
         cells = re.findall(r"<td[^>]*>([^<]*)</td>", table)
         self.assertEqual([int(c) for c in cells if c.isdigit()], [n for row in counts for n in row])
 
+    def test_the_commonest_class_stands_beside_it(self):
+        # Three of four series are z, whatever the split.
+        folder = self.folder / "skewed"
+        folder.mkdir()
+        series.write_utterances(folder)
+        table = folder / "utterances.csv"
+        rows = [row.split(",") for row in table.read_text().splitlines()]
+        for row in rows[1:]:
+            row[1] = "z" if int(row[0]) % 4 else "xy"[int(row[0]) // 4 % 2]
+        table.write_text("\n".join(map(",".join, rows)) + "\n")
+        result = hotloop("train", "job.toml", cwd=folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        metrics = json.loads((folder / "runs" / "job" / "metrics.json").read_text())
+        counts = metrics["confusion"]["counts"]
+        share = sum(counts[2]) / sum(map(sum, counts))
+        self.assertEqual(metrics["baselines"], [{"name": "the commonest class", "test": share}])
+        self.assertRegex(result.stdout, rf"(?m)^  the commonest class +{share:.4f}$")
+        evaluated = hotloop("eval", "runs/job", cwd=folder)
+        self.assertIn(f"  the commonest class  {share:.4f}\n", evaluated.stdout)
+        other = hotloop("eval", "runs/job", "--data", table, cwd=folder)
+        self.assertEqual(other.returncode, 0, other.stderr)
+        self.assertNotIn("commonest", other.stdout)
+        (folder / "job.toml").write_text((folder / "job.toml").read_text().replace('metric = "accuracy"', 'metric = "f1"'))
+        self.assertNotIn("commonest", hotloop("train", "job.toml", cwd=folder).stdout)
+
     def test_eval_says_the_same(self):
         result = hotloop("eval", "runs/job", cwd=self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)

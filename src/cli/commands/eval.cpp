@@ -38,7 +38,8 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   const DType dtype = samples.train().dtype();
   const train::ModelArrays arrays =
       train::load_model(folder.model(), model.init(job.fit.seed, dtype, job.fit.init), model.init_buffers(dtype));
-  const Evaluation test = evaluate(job, samples, model, arrays.params, arrays.buffers, ridges, "this model");
+  const Evaluation test =
+      evaluate(job, samples, model, arrays.params, arrays.buffers, ridges, "this model", !source.data_file);
   std::string left_out;  // why ridge regressions are
   if (test.results.size() <= job.baselines.size())
     left_out = longer ? "the table has longer series than the training had"

@@ -309,7 +309,7 @@ class Training {
 
   void test() {
     test_ = evaluate(job_, samples_, model_, run_.params, run_.buffers, ridges_,
-                     fmt::format("this model, epoch {} of {}", run_.best_epoch, run_.history.size()));
+                     fmt::format("this model, epoch {} of {}", run_.best_epoch, run_.history.size()), true);
   }
 
   void write_metrics() {
