@@ -36,6 +36,16 @@ std::vector<const Baseline*> ridge_baselines(const Job& job) {
 
 }  // namespace
 
+void check_baselines(const Job& job, const data::Samples& samples) {
+  if (job.recipe.task != data::Task::Classification || samples.preparation().classes().size() <= 2) return;
+  for (const Baseline& baseline : job.baselines)
+    if (baseline.kind == Baseline::Kind::Column)
+      throw UserError(
+          "baseline", "a column can predict numbers, or two classes 0 and 1",
+          std::to_string(samples.preparation().classes().size()) + " classes of '" + job.recipe.targets[0] + "'",
+          "leave out the baseline '" + baseline.name + "'");
+}
+
 std::vector<train::Ridge> fit_ridges(const Job& job, const data::Samples& samples) {
   std::vector<train::Ridge> ridges;
   for (const Baseline* baseline : ridge_baselines(job))

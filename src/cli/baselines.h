@@ -15,6 +15,10 @@ struct TestResult {
   double value = 0;  // the metric on the test part, in the target's unit (squared for mse)
 };
 
+// UserError for a baseline that cannot predict the targets: a column as the classification of more than two classes, as one number tells
+// but two.
+void check_baselines(const Job& job, const data::Samples& samples);
+
 // The job's ridge regressions, in its order, fitted to the training part.
 std::vector<train::Ridge> fit_ridges(const Job& job, const data::Samples& samples);
 // As JSON, and back; UserError that names `source` for text that is none or that does not fit the job and `num_weights`, inputs of a

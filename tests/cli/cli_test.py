@@ -588,6 +588,15 @@ class Training(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("going on after step ", result.stdout)
 
+    def test_a_column_predicts_no_three_classes(self):
+        config = series.write_utterances(self.folder)
+        table = self.folder / "utterances.csv"
+        table.write_text(re.sub(",([xyz]),", lambda match: f",{'xyz'.index(match[1])},", table.read_text()))
+        config.write_text(config.read_text() + "\n[[baseline]]\ntype = \"column\"\ncolumn = \"a\"\n")
+        self.refused(self.train(config), "[baseline] a column can predict numbers, or two classes 0 and 1. Received: 3 classes of 'voice'. "
+                                         "Try: leave out the baseline 'a'.")
+        self.assertFalse((self.folder / "run").exists())
+
     def test_the_answer_among_the_inputs(self):
         def message(received, remedy):
             return f"[data] an input must not be the target's own row. Received: {received}. Try: {remedy}."

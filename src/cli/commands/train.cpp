@@ -129,6 +129,7 @@ class Training {
     if (samples_.validation().size() == 0 || samples_.test().size() == 0)
       throw UserError("split", "validation and test parts must hold samples", samples_.describe(),
                       "[split] train = 0.7 and validation = 0.15, or more rows");
+    check_baselines(job_, samples_);
     params_ = model_.init({job_.fit.seed, job_.fit.generator}, samples_.train().dtype(), job_.fit.init);
     scale_ = metric_scale(job_, samples_);
   }
