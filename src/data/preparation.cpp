@@ -21,7 +21,9 @@ const char* name_of_fill(Fill fill) {
 
 std::string filling(const std::string& column, const Preparation::State& s) {
   const ColumnRule rule = missing_rule(s.recipe, column);
-  std::string text = name_of_fill(rule.fill);
+  // A text has no mean.
+  const bool is_category = s.categories.contains(column);
+  std::string text = is_category && rule.fill == Fill::Mean ? "of no category, all zeros" : name_of_fill(rule.fill);
   if (const auto mean = s.means.find(column); mean != s.means.end()) {
     char digits[32];
     std::snprintf(digits, sizeof digits, " %.6g", mean->second);

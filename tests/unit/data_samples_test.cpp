@@ -154,6 +154,18 @@ TEST(Missing, TheMeanIsThatOfTheTrainingRows) {
       << samples.preparation().describe();
 }
 
+TEST(Missing, ACategoryIsFilledWithNone) {
+  Recipe recipe = plain(1);
+  recipe.inputs = {"v", "c"};
+  recipe.one_hots = {{.column = "c"}};
+  recipe.missing = Fill::Mean;
+  recipe.targets = {"w"};
+  const Samples samples = from_csv("v,c,w\n1,a,1\n2,,2\n3,b,3\n", recipe);
+  EXPECT_NE(samples.preparation().describe().find("'c': 1 missing, of no category, all zeros\n"), std::string::npos)
+      << samples.preparation().describe();
+  EXPECT_EQ(inputs_of(samples.train(), 1), (std::vector<double>{2, 0, 0}));
+}
+
 TEST(Missing, AMissingTargetIsNeverMadeUp) {
   Recipe recipe = plain(1);
   recipe.missing = Fill::Forward;
