@@ -31,14 +31,18 @@ bool begins(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+const std::string* nearest_name(std::string_view name, const std::vector<std::string>& names) {
+  if (names.empty()) return nullptr;
+  const auto best = std::ranges::min_element(names, {}, [&](const std::string& n) { return edit_distance(name, n); });
+  if (edit_distance(name, *best) <= std::max<int>(2, static_cast<int>(name.size()) / 3)) return &*best;
+  const auto longer = std::ranges::find_if(names, [&](const std::string& n) { return begins(name, n); });
+  return longer != names.end() ? &*longer : nullptr;
+}
+
 std::string nearest_hint(std::string_view name, const std::vector<std::string>& names) {
   if (names.empty()) return "there are none";
-  const auto best = std::ranges::min_element(names, {}, [&](const std::string& n) { return edit_distance(name, n); });
-  if (edit_distance(name, *best) <= std::max<int>(2, static_cast<int>(name.size()) / 3))
-    return "did you mean '" + *best + "'?";
-  const auto longer = std::ranges::find_if(names, [&](const std::string& n) { return begins(name, n); });
-  if (longer != names.end()) return "did you mean '" + *longer + "'?";
-  return list_hint(names);
+  const std::string* const near = nearest_name(name, names);
+  return near != nullptr ? "did you mean '" + *near + "'?" : list_hint(names);
 }
 
 std::string list_hint(const std::vector<std::string>& names) {

@@ -139,7 +139,8 @@ std::size_t position_of(const ColumnRequest& wanted, const std::vector<std::stri
   std::string remedy = hint.value_or(nearest_hint(wanted.name, names));
   if (!wanted.lag.empty() && !wanted.is_target) {
     requirement += ", which the lag '" + wanted.lag + "' reads";
-    if (remedy.starts_with("one of ")) remedy = "the column as far as it is known; rows to forecast leave it empty";
+    if (!hint && !names.empty() && nearest_name(wanted.name, names) == nullptr)
+      remedy = "the column as far as it is known; rows to forecast leave it empty";
   }
   throw UserError(where, requirement, received, remedy);
 }

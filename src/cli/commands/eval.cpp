@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "cli/evaluation.h"
 #include "cli/job_options.h"
@@ -41,7 +42,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   const Evaluation test =
       evaluate(job, samples, model, arrays.params, arrays.buffers, ridges, "this model", !source.data_file);
   std::string left_out;  // why ridge regressions are
-  if (test.results.size() <= job.baselines.size())
+  if (!ridges && std::ranges::find(job.baselines, Baseline::Kind::Ridge, &Baseline::kind) != job.baselines.end())
     left_out = longer ? "the table has longer series than the training had"
                       : "the run holds no " + folder.baselines().filename().string() + " to take it from";
   if (json) {

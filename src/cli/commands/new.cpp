@@ -43,10 +43,17 @@ struct Use {
 bool is_number(const ColumnProfile& c) { return c.kind == data::ColumnKind::Number; }
 bool is_text(const ColumnProfile& c) { return c.kind == data::ColumnKind::Text; }
 
+// From row to row of a column of times that rises.
+struct TimeSteps {
+  double commonest = 0;
+  bool vary = false;  // so much that gaps, which other steps count as, leave few windows
+};
+
 // A table, and what each of its columns is used for.
 struct Plan {
   TableProfile table;
   std::vector<Use> uses = {};  // by column
+  TimeSteps steps = {};        // of time()
 
   const ColumnProfile& target() const { return *find(Role::Target); }
   const ColumnProfile* time() const { return find(Role::Time); }
@@ -66,12 +73,6 @@ std::string shown_at(const Cell& cell, const TableProfile& table) {
 std::int64_t window_length(const ColumnProfile& c) {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(c.values.size()) / 20, 1, 24);
 }
-
-// From row to row of a column of times that rises.
-struct TimeSteps {
-  double commonest = 0;
-  bool vary = false;  // so much that gaps, which other steps count as, leave few windows
-};
 
 TimeSteps time_steps(const ColumnProfile& c) {
   std::map<double, std::int64_t> counts;
@@ -206,9 +207,10 @@ Plan make_plan(const NewCommand& options, TableProfile profile) {
                                 use.note.empty() ? "" : "; ", c.num_different);
     } else if (time != table.columns.end() && &c == &*time) {
       use.role = Role::Time;
-      if (const TimeSteps steps = time_steps(c); steps.vary)
+      plan.steps = time_steps(c);
+      if (plan.steps.vary)
         use.note += fmt::format("{}steps vary, most often {}", use.note.empty() ? "" : "; ",
-                                data::print_duration(steps.commonest));
+                                data::print_duration(plan.steps.commonest));
     } else if (const std::string fault = input_fault(c, table); !fault.empty()) {
       use.role = Role::LeftOut;
       use.note = fault;
@@ -274,9 +276,8 @@ std::string configuration(const NewCommand& options, const Plan& plan) {
   }
   const std::string before = fresh(target->name + "_before", plan.table), hour = fresh("hour", plan.table),
                     day = fresh("weekday", plan.table);
-  const TimeSteps steps = ordered ? time_steps(*time) : TimeSteps();
-  const bool past = ordered && !classes, hours = ordered && steps.commonest < 86400,
-             days = ordered && steps.commonest <= 86400;
+  const bool past = ordered && !classes, hours = ordered && plan.steps.commonest < 86400,
+             days = ordered && plan.steps.commonest <= 86400;
   if (past) inputs.push_back(before);
   if (hours) inputs.push_back(hour);
   if (days) inputs.push_back(day);
@@ -302,7 +303,8 @@ std::string configuration(const NewCommand& options, const Plan& plan) {
   if (ordered) text += fmt::format("time = {}\n", print_toml(time->name));
   if (ordered && time->dates != data::DateOrder::YearFirst)
     text += fmt::format("date_format = {}\n", print_toml(data::date_formats[static_cast<std::size_t>(time->dates)]));
-  if (steps.vary) text += "time_step = \"any\"  # steps vary: each row follows the one before, however long after\n";
+  if (plan.steps.vary)
+    text += "time_step = \"any\"  # steps vary: each row follows the one before, however long after\n";
   if (missing)
     text +=
         ordered ? "missing = \"forward\"  # the last value before\n" : "missing = \"mean\"  # of the training rows\n";

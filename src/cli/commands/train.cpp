@@ -254,7 +254,7 @@ class Training {
     // Ridges of another configuration go before it comes: a kill in between leaves none, which the next step makes up for.
     const bool same = std::filesystem::exists(folder_.baselines()) &&
                       io::read_file(folder_.baselines(), "run") == print_ridges(job_, ridges_);
-    if (!same || ridges_.empty()) std::filesystem::remove(folder_.baselines());
+    if (!same) std::filesystem::remove(folder_.baselines());
     folder_.write(folder_.config(), text_for_folder(*options_.source, folder_.path()));
     if (!same) write_baselines();
   }
