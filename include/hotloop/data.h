@@ -158,6 +158,15 @@ struct PreparedBlock {
   std::vector<std::string> groups;  // [n], if it has a group or a sample: its name
 };
 
+// What became of a source's rows.
+struct Applied {
+  std::int64_t num_rows = 0, num_samples = 0;
+  // Rows with an input that is not defined: missing, or a lag that looks back before the first row or into a gap. Windows with one of
+  // them, and series, give no sample.
+  std::int64_t num_undefined = 0;
+  std::string last_undefined = {};  // "'price' at line 302 of new.csv", if there are any
+};
+
 // A recipe with all that was fitted: applies to new rows what was done to the training rows.
 class Preparation {
  public:
@@ -178,8 +187,8 @@ class Preparation {
 
   // Makes samples of the source's rows and hands them over, at most `block` at a time, in memory that does not grow with the
   // source. Every row that completes a window gives a sample, whatever the stride; the source needs the columns of the inputs
-  // and of lags among them. The rows of a series must stand together. UserError as when training. Returns the number of rows read.
-  std::int64_t apply(RowSource& source, std::int64_t block, const std::function<void(const PreparedBlock&)>& use) const;
+  // and of lags among them. The rows of a series must stand together. UserError as when training.
+  Applied apply(RowSource& source, std::int64_t block, const std::function<void(const PreparedBlock&)>& use) const;
 
   struct State;
   explicit Preparation(std::shared_ptr<const State> state) : state_(std::move(state)) {}

@@ -14,9 +14,13 @@ class UserError : public std::runtime_error {
             const std::string& remedy = "");
 
   const std::string& where() const { return where_; }
+  // The parts of the text as they were given, "" for what was not.
+  const std::string& requirement() const { return requirement_; }
+  const std::string& received() const { return received_; }
+  const std::string& remedy() const { return remedy_; }
 
  private:
-  std::string where_;
+  std::string where_, requirement_, received_, remedy_;
 };
 
 // A broken promise inside Hotloop. The text asks for a report.

@@ -83,5 +83,12 @@ struct Accuracy : Metric {
 struct F1 : Metric {
   explicit F1(double threshold = 0);
 };
+// Of two classes: the area under the ROC curve, which is the share of pairs of a sample of class 1 and one of class 0 of which the
+// former has the higher score; a pair of equal scores counts 1/2, each pair the product of its weights (Hanley & McNeil, 1982). The
+// score is the one prediction, or of two predictions the second less the first: logits and probabilities give the same. NaN where
+// one of the classes does not occur, or a score is NaN. Keeps 24 bytes a sample.
+struct AUC : Metric {
+  AUC();
+};
 
 }  // namespace hotloop::metrics

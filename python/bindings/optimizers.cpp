@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "components.h"
+#include "hotloop/ops.h"
 #include "hotloop/optim.h"
 #include "optim/registry.h"
 
@@ -59,6 +60,10 @@ void bind_optimizers(nb::module_& m) {
   });
   m.def("make_schedule", [](double learning_rate, std::vector<optim::ScheduleFactor> factors) {
     return optim::Schedule(learning_rate, std::move(factors));
+  });
+  m.def("schedule_at", [](const optim::Schedule& schedule, nb::handle step) {
+    const auto start = schedule.init().map([](const Array& a) { return constant(a); });
+    return tracer(schedule.at(cast(to_value(step, "step"), DType::I32), start, DType::F64));
   });
   m.def("make_optimizer", [](const std::string& name, nb::dict settings, const optim::Schedule& learning_rate) {
     const optim::OptimizerDef& def = optim::optimizer_def(name);

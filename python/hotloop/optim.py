@@ -13,6 +13,7 @@ from hotloop import _core
 from hotloop._components import Component, component_class
 from hotloop._jit import jit
 from hotloop._names import OPTIMIZERS, absent, kind_of
+from hotloop._transforms import vmap
 
 __all__ = ["Optimizer", "Factor", "Schedule"]
 
@@ -45,6 +46,25 @@ class Schedule(Component):
 
     def _make(self):
         return _core.make_schedule(self.learning_rate, [f._factor for f in self.factors])
+
+    def __call__(self, step):
+        """The learning rate at a step: the number of steps before it, or an array of such numbers; float64 of its shape.
+
+        Of Plateau, which looks at validations, the factor before the first of them.
+        """
+        return self._rate(step) if _core.is_tracing() else self._compiled(step)
+
+    def _rate(self, step):
+        step = _core.to_tracer(step, "Schedule")
+        if step.dtype.kind not in "iu":
+            raise _core.UserError(f"[Schedule] a step must be a whole number. Received: {step._type}. Try: step.astype('int32').")
+        if step.ndim == 0:
+            return _core.schedule_at(self._schedule, step)
+        return vmap(lambda s: _core.schedule_at(self._schedule, s))(step.reshape((-1,))).reshape(step.shape)
+
+    @functools.cached_property
+    def _compiled(self):
+        return jit(self._rate)
 
     def __repr__(self):
         return f"Schedule({', '.join(map(repr, (self.learning_rate, *self.factors)))})"

@@ -229,6 +229,19 @@ def test_an_optimizer_starts_in_a_trace(rng):
             np.testing.assert_allclose(ours[i], wanted, rtol=1e-6, atol=1e-7)
 
 
+def test_a_schedule_at_given_steps():
+    schedule = hl.optim.Schedule(0.1, hl.optim.Warmup(4), hl.optim.Cosine(10))
+    steps = np.arange(12)
+    expected = 0.1 * np.minimum(steps / 4, 1) * (1 + np.cos(np.pi * np.minimum(steps / 10, 1))) / 2
+    np.testing.assert_allclose(schedule(steps), expected, rtol=1e-12, atol=1e-18)
+    np.testing.assert_allclose(schedule(steps.reshape(3, 4)), expected.reshape(3, 4), rtol=1e-12, atol=1e-18)
+    assert float(schedule(2)) == float(hl.jit(lambda step: schedule(step))(2)) == pytest.approx(expected[2], rel=1e-12)
+    assert hl.optim.Schedule(0.1)(steps).tolist() == [0.1] * 12
+    assert float(hl.optim.Schedule(0.1, hl.optim.Plateau())(50)) == 0.1
+    with pytest.raises(hl.UserError, match="a step must be a whole number"):
+        schedule(2.5)
+
+
 def test_schedules_and_wrappers():
     opt = hl.optim.ClipByValue(hl.optim.SGD(hl.optim.Schedule(1.0, hl.optim.Warmup(4))), 0.5)
     assert repr(opt).startswith("ClipByValue(inner=SGD(learning_rate=Schedule(1.0, Warmup(")

@@ -9,22 +9,55 @@
 namespace hotloop::cli {
 namespace {
 
-double column_error(const Job& job, const Baseline& baseline, const data::Samples& samples) {
-  if (job.recipe.targets.size() != 1)
-    throw UserError("baseline", "a column can predict one target",
-                    std::to_string(job.recipe.targets.size()) + " targets",
-                    "leave out the baseline '" + baseline.name + "'");
-  const std::vector<double> prediction = samples.known(samples.test(), baseline.column);
-  const std::vector<double> target = samples.kept(samples.test(), job.recipe.targets[0]);
+// What columns predict, [samples, horizon_steps * targets] in the targets' units.
+std::vector<double> column_predictions(const Baseline& baseline, const data::Samples& samples) {
+  const std::size_t num_targets = baseline.columns.size();
+  std::vector<double> all;
+  for (std::size_t k = 0; k < num_targets; ++k) {
+    const std::vector<double> known = samples.known(samples.test(), baseline.columns[k]);
+    all.resize(known.size() * num_targets);
+    for (std::size_t i = 0; i < known.size(); ++i) all[i * num_targets + k] = known[i];
+  }
+  return all;
+}
+
+// In f64, beside targets as the table has them; several targets as standardised as the model's are.
+double column_error(const Job& job, const data::Samples& samples, const std::vector<double>& predictions) {
+  const std::vector<std::string>& targets = job.recipe.targets;
+  const auto n = targets.size();
+  std::vector<std::vector<double>> wanted;
+  for (const std::string& target : targets) wanted.push_back(samples.kept(samples.test(), target));
+  const std::span<const data::Standardization> scales = samples.preparation().target_scales();
+  const auto seen = [&](double value, std::size_t k) {
+    return n == 1 ? value : (value - scales[k].mean) / scales[k].std;
+  };
   const auto accumulator = job.fit.metric.start();
-  for (std::size_t i = 0; i < target.size(); ++i)
-    accumulator->add(std::span(prediction).subspan(i, 1), std::span(target).subspan(i, 1));
-  const double error = accumulator->value();
-  if (!std::isfinite(error))
-    throw UserError("baseline", "the column of '" + baseline.name + "' must be defined on all test rows",
-                    "'" + baseline.column + "'",
-                    "leave out the baseline '" + baseline.name + "', or name a column without missing values");
-  return error;
+  std::vector<double> predicted(n), truth(n);
+  for (std::size_t i = 0; i < wanted[0].size(); ++i) {
+    for (std::size_t k = 0; k < n; ++k) {
+      predicted[k] = seen(predictions[i * n + k], k);
+      truth[k] = seen(wanted[k][i], k);
+    }
+    accumulator->add(predicted, truth);
+  }
+  return accumulator->value();
+}
+
+TestResult test_columns(const Job& job, const Baseline& baseline, const data::Samples& samples) {
+  const std::vector<double> predictions = column_predictions(baseline, samples);
+  const double error = column_error(job, samples, predictions);
+  if (!std::isfinite(error)) {
+    const bool several = baseline.columns.size() > 1;
+    throw UserError("baseline",
+                    std::string(several ? "the columns" : "the column") + " of '" + baseline.name +
+                        "' must be defined on all test rows",
+                    several ? "missing values" : "'" + baseline.columns[0] + "'",
+                    "leave out the baseline '" + baseline.name + "', or name " + (several ? "columns" : "a column") +
+                        " without missing values");
+  }
+  return {baseline.name, error, output_errors(job, samples, [&](std::int64_t sample, std::span<double> out) {
+            std::copy_n(predictions.begin() + sample * std::ssize(out), out.size(), out.begin());
+          })};
 }
 
 std::vector<const Baseline*> ridge_baselines(const Job& job) {
@@ -92,15 +125,17 @@ std::vector<TestResult> test_baselines(const Job& job, const std::optional<std::
   std::size_t next_ridge = 0;
   for (const Baseline& baseline : job.baselines) {
     if (baseline.kind == Baseline::Kind::Column) {
-      results.push_back({baseline.name, column_error(job, baseline, samples)});
+      results.push_back(test_columns(job, baseline, samples));
       continue;
     }
     if (!ridges) continue;
     const std::vector<double> predicted = (*ridges)[next_ridge++].predict(samples.test());
     const Shape shape = {samples.test().size(), samples.test().target_shape().size()};
     const data::Standardization scale = samples.target_scale();
-    results.push_back({baseline.name, train::evaluate_metric(job.fit.metric, Array::from(predicted, shape),
-                                                             samples.test(), scale.std, scale.mean)});
+    const Array rows = Array::from(predicted, shape);
+    results.push_back({baseline.name,
+                       train::evaluate_metric(job.fit.metric, rows, samples.test(), scale.std, scale.mean),
+                       output_errors(job, samples, standardized_rows(samples, rows))});
   }
   return results;
 }

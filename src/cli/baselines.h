@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "cli/job.h"
+#include "cli/test_result.h"
 
 namespace hotloop::cli {
-
-struct TestResult {
-  std::string name;
-  double value = 0;  // the metric on the test part, in the target's unit (squared for mse)
-};
 
 // UserError for a baseline that cannot predict the targets: a column as the classification of more than two classes, as one number tells
 // but two.

@@ -128,20 +128,12 @@ void Section::refuse(const std::string& key, const std::string& requirement, con
 }
 
 void Section::refuse(const UserError& error) const {
-  std::string text = error.what(), remedy;
-  text.erase(0, error.where().size() + 3);  // "[where] "
-  const std::string mark = " Try: ";
-  if (const std::size_t at = text.rfind(mark); at != text.npos) {
-    remedy = text.substr(at + mark.size());
-    text.erase(at);
-  }
-  throw UserError(where(key_named_by(error)), text, "", remedy);
+  throw UserError(where(key_named_by(error)), error.requirement(), error.received(), error.remedy());
 }
 
 std::string Section::key_named_by(const UserError& error) const {
-  std::string text = error.what(), named;
-  text.erase(0, error.where().size() + 3);  // "[where] "
-  text.resize(std::min(text.size(), text.find(" Received: ")));
+  const std::string& text = error.requirement();
+  std::string named;
   if (impl_->table == nullptr) return named;
   const auto says = [&](const std::string& word) {
     const auto inside = [&](std::size_t i) {

@@ -117,6 +117,9 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   const bool classes = is_integer(test.target_dtype());
   const data::Standardization scale = samples.target_scale();
   out.results = {{name, train::evaluate_metric(job.fit.metric, predicted, test, scale.std, scale.mean)}};
+  // Not of a loss's own outputs, quantiles say, of which there are more than targets.
+  if (predicted.shape().rank() == 2 && predicted.shape()[1] == test.target_shape().size())
+    out.results[0].by_output = output_errors(job, samples, standardized_rows(samples, predicted));
   for (TestResult& baseline : test_baselines(job, ridges, samples)) out.results.push_back(std::move(baseline));
   if (own_table)
     if (const std::optional<TestResult> commonest = commonest_class(job, samples)) out.results.push_back(*commonest);

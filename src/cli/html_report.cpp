@@ -147,6 +147,7 @@ std::string print_html(const ReportContent& content) {
       escape_xml(content.title), page_style, chart_style(), escape_xml(content.headline));
   if (!content.status.empty()) out += fmt::format("<p class=\"status\">{}</p>\n", escape_xml(content.status));
   if (!content.results.empty()) out += results_html(content);
+  if (!content.outputs.empty()) out += "<pre>" + escape_xml(content.outputs) + "</pre>\n";
   if (content.confusion) out += confusion_html(*content.confusion);
   out += "<h2>Curves</h2>\n";
   for (const Chart& chart : content.charts) out += print_inline_svg(chart);

@@ -19,8 +19,9 @@ struct ReportContent {
   std::vector<std::pair<std::string, std::string>> facts;  // label and value
   std::vector<Chart> charts;
   std::optional<Confusion> confusion;
-  std::string kernels, times, step;  // plain text, laid out with spaces
-  std::string config;                // TOML
+  std::string outputs;  // plain text, laid out with spaces, as the next; may be empty
+  std::string kernels, times, step;
+  std::string config;  // TOML
   std::vector<train::EpochRecord> history;
   std::string metric;
   double scale = 1;  // of the validation

@@ -137,11 +137,19 @@ void read_baselines(ConfigFile& file, Job& job) {
     const std::string type = section.text("type", "of baseline", {}, {"column", "ridge"});
     if (type == "column") {
       baseline.kind = Baseline::Kind::Column;
-      baseline.column = section.text("column", "whose value is the prediction");
-      if (std::ranges::find(job.recipe.targets, baseline.column) != job.recipe.targets.end())
-        section.refuse("column", "must be known when the forecast is made",
-                       print_toml(baseline.column) + ", which is the target", "the name of a [[data.lag]] of it");
-      baseline.name = section.text("name", "in the report", baseline.column);
+      baseline.columns = section.text_or_texts("column", "whose value is the prediction, or one for each target");
+      const std::vector<std::string>& targets = job.recipe.targets;
+      if (baseline.columns.size() != targets.size())
+        section.refuse("column", targets.size() == 1 ? "must be one" : "must be a list of one for each target",
+                       std::to_string(baseline.columns.size()) + " for " + std::to_string(targets.size()) +
+                           (targets.size() == 1 ? " target" : " targets"));
+      for (const std::string& column : baseline.columns)
+        if (std::ranges::find(targets, column) != targets.end())
+          section.refuse("column", "must be known when the forecast is made",
+                         print_toml(column) + ", which is " + (targets.size() == 1 ? "the" : "a") + " target",
+                         "the name of a [[data.lag]] of it");
+      baseline.name = section.text("name", "in the report",
+                                   baseline.columns.size() == 1 ? baseline.columns[0] : std::string("columns"));
     } else {
       if (job.recipe.task == data::Task::Classification)
         throw UserError(section.where("type"), "a ridge regression predicts numbers, not classes",
@@ -182,8 +190,8 @@ Job parse_job(const JobSource& source, const std::optional<std::filesystem::path
   };
   for (const Baseline& baseline : job.baselines)
     if (baseline.kind == Baseline::Kind::Column) {
-      keep(baseline.column);
-      keep(job.recipe.targets[0]);
+      std::ranges::for_each(baseline.columns, keep);
+      std::ranges::for_each(job.recipe.targets, keep);
     }
   job.text = file.print();
   return job;

@@ -21,8 +21,8 @@ struct Baseline {
   enum class Kind { Column, Ridge };
   Kind kind = Kind::Column;
   std::string name;
-  std::string column;           // of Kind::Column: its value is the prediction
-  std::vector<double> lambdas;  // of Kind::Ridge
+  std::vector<std::string> columns;  // of Kind::Column: whose values are the prediction, one for each target
+  std::vector<double> lambdas;       // of Kind::Ridge
 };
 
 // Of the command line: "train.epochs=5", given as "--epochs 5" or "--set train.epochs=5".

@@ -95,7 +95,7 @@ void decide(ColumnProfile& column, std::span<const std::string> texts, const Pro
   column.num_different = static_cast<std::int64_t>(texts.size());
   if (!texts.empty()) column.example = texts[0];
   column.texts.assign(texts.begin(), texts.end());
-  if (column.name == options.texts) return;
+  if (std::ranges::find(options.texts, column.name) != options.texts.end()) return;
   const std::vector<Reading> all = readings(texts, column.values);
   if (looks_numeric(all, column.num_cells)) {
     column.kind = data::ColumnKind::Number;
@@ -118,12 +118,6 @@ void decide(ColumnProfile& column, std::span<const std::string> texts, const Pro
 bool ColumnProfile::varies() const {
   const auto first = std::ranges::find_if(values, [](double v) { return std::isfinite(v); });
   return std::any_of(first, values.end(), [&](double v) { return std::isfinite(v) && v != *first; });
-}
-
-std::optional<std::size_t> ColumnProfile::first_unordered_row() const {
-  for (std::size_t row = 0; row < values.size(); ++row)
-    if (std::isnan(values[row]) || (row > 0 && !(values[row] > values[row - 1]))) return row;
-  return std::nullopt;
 }
 
 std::string TableProfile::place(std::size_t row) const {

@@ -34,8 +34,6 @@ struct ColumnProfile {
   bool ambiguous_dates = false;
 
   bool varies() const;
-  // The first row whose time is not known or not above the one before.
-  std::optional<std::size_t> first_unordered_row() const;
 };
 
 struct TableProfile {
@@ -47,7 +45,7 @@ struct TableProfile {
 struct ProfileOptions {
   data::CsvOptions csv = {};
   std::optional<data::DateOrder> dates = {};  // none: whichever reads all dates
-  std::string texts = {};                     // a column that is one of texts whatever it holds
+  std::vector<std::string> texts = {};        // columns that are of texts whatever they hold
 };
 TableProfile profile_table(const std::string& path, const ProfileOptions& options);
 

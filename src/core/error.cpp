@@ -16,7 +16,11 @@ std::string compose(const std::string& where, const std::string& requirement, co
 
 UserError::UserError(const std::string& where, const std::string& requirement, const std::string& received,
                      const std::string& remedy)
-    : std::runtime_error(compose(where, requirement, received, remedy)), where_(where) {}
+    : std::runtime_error(compose(where, requirement, received, remedy)),
+      where_(where),
+      requirement_(requirement),
+      received_(received),
+      remedy_(remedy) {}
 
 InternalError::InternalError(const char* file, int line, const std::string& what)
     : std::logic_error("[internal] " + what + " (" + std::string(file).substr(std::string(file).rfind('/') + 1) + ":" +

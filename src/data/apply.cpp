@@ -26,8 +26,7 @@ class Applier {
     source.select(columns_.requests);
   }
 
-  std::int64_t run() {
-    std::int64_t num_rows = 0;
+  Applied run() {
     std::vector<double> row(columns_.requests.size()), features(features_.size());
     for (RowBlock block; source_.next(block);) {
       for (std::size_t c = 0; c < columns_.requests.size(); ++c)
@@ -39,16 +38,17 @@ class Applier {
         for (std::size_t f = 0; f < features.size(); ++f)
           features[f] = (features[f] - state_.input_scales[f].mean) / state_.input_scales[f].std;
         const RowAt at{block.first_row + i, columns_.time < 0 ? 0 : row[static_cast<std::size_t>(columns_.time)], row};
+        note_undefined(features, place);
         if (columns_.sample >= 0)
           add_to_series(at, features, place);
         else
           add_to_window(at, features, rows_together);
       }
-      num_rows += block.num_rows();
+      applied_.num_rows += block.num_rows();
     }
     if (columns_.sample >= 0) end_series();
     flush();
-    return num_rows;
+    return applied_;
   }
 
  private:
@@ -76,6 +76,14 @@ class Applier {
 
   static bool defined(std::span<const double> features) {
     return std::ranges::all_of(features, [](double v) { return std::isfinite(v); });
+  }
+
+  template <class Place> void note_undefined(std::span<const double> features, const Place& place) {
+    const auto first = std::ranges::find_if(features, [](double v) { return !std::isfinite(v); });
+    if (first == features.end()) return;
+    ++applied_.num_undefined;
+    applied_.last_undefined =
+        "'" + features_[static_cast<std::size_t>(first - features.begin())].name + "' at " + place();
   }
 
   std::string label(const RowAt& at) const {
@@ -136,6 +144,7 @@ class Applier {
   }
 
   void emit(std::vector<double> sample, std::int64_t length, std::int64_t row, double time, std::string group) {
+    ++applied_.num_samples;
     samples_.push_back(std::move(sample));
     lengths_.push_back(static_cast<std::int32_t>(length));
     block_.rows.push_back(row);
@@ -178,6 +187,7 @@ class Applier {
   double series_time_ = 0;
   bool series_defined_ = true;
   std::string series_label_;
+  Applied applied_;
   PreparedBlock block_;  // under way
   std::vector<std::vector<double>> samples_;
   std::vector<std::int32_t> lengths_;
@@ -185,8 +195,8 @@ class Applier {
 
 }  // namespace
 
-std::int64_t Preparation::apply(RowSource& source, std::int64_t block,
-                                const std::function<void(const PreparedBlock&)>& use) const {
+Applied Preparation::apply(RowSource& source, std::int64_t block,
+                           const std::function<void(const PreparedBlock&)>& use) const {
   return Applier(*state_, source, block, use).run();
 }
 

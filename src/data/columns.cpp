@@ -129,6 +129,23 @@ void check_recipe(const Recipe& recipe) {
                         "a column among the inputs, targets and what they are made of");
 }
 
+void check_answers(const Recipe& recipe) {
+  const bool series = !recipe.sample.empty();
+  if (!series && recipe.horizon > 0) return;
+  const std::vector<std::string>& targets = recipe.targets;
+  // Inputs that are the targets, several of them and no others, are an autoencoder's.
+  if (targets.size() > 1 && recipe.horizon_steps == 1 && std::ranges::is_permutation(targets, recipe.inputs)) return;
+  for (const std::string& input : recipe.inputs) {
+    if (std::ranges::find(targets, input) == targets.end()) continue;
+    if (find_lag(recipe, input) != nullptr || find_cycle(recipe, input) != nullptr) continue;
+    const char* without = series ? "inputs without it" : "inputs without it, or horizon = 1";
+    const bool lag_helps = !series && recipe.task == Task::Regression;
+    throw UserError("data", "an input must not be the target's own row",
+                    "'" + input + "' in inputs, with " + (series ? "one target a series" : "horizon = 0"),
+                    lag_helps ? "a lag of it, or horizon = 1" : without);
+  }
+}
+
 std::size_t position_of(const ColumnRequest& wanted, const std::vector<std::string>& names, const std::string& where,
                         const std::string& source, const std::string& received,
                         const std::optional<std::string>& hint) {

@@ -52,6 +52,9 @@ std::int64_t known_ahead(const Feature& kept, std::int64_t ahead, std::int64_t h
 
 // UserError for what no table could satisfy.
 void check_recipe(const Recipe& recipe);
+// UserError where an input holds the answer: a target's own row, which a window ends in with horizon 0, and a series in any case. Of
+// training alone: what was trained before reads on.
+void check_answers(const Recipe& recipe);
 // The recipe with "x*" among its inputs written out.
 Recipe expand_inputs(Recipe recipe, const RowSource& source);
 

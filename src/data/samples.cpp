@@ -37,6 +37,7 @@ class Builder {
   Builder(RowSource& source, const Recipe& given, const MemoryOptions& memory)
       : budget_(std::make_shared<MemoryBudget>(memory)), fitted_(std::make_shared<Preparation::State>()) {
     check_recipe(given);
+    check_answers(given);
     fitted_->recipe = expand_inputs(given, source);
     read(source);
   }

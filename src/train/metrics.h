@@ -14,11 +14,15 @@
 
 namespace hotloop::metrics {
 
+// What a metric compares: the numbers of a target, of which each alone has a value too, or what they say together of a class.
+enum class Of { Numbers, Classes };
+
 struct MetricDef {
   std::string name;
   std::string summary;
   std::vector<Parameter> parameters;
   std::function<Metric(const Config&)> make;
+  Of of = Of::Numbers;
 };
 
 // Each file src/train/metrics/<name>.cpp defines `std::vector<MetricDef> metrics_<name>()`.

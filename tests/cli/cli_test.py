@@ -601,7 +601,7 @@ class Training(Case):
         def message(received, remedy):
             return f"[data] an input must not be the target's own row. Received: {received}. Try: {remedy}."
         config = self.edited('inputs = ["load_lag", "day"]', 'inputs = ["load_lag", "load"]')
-        self.refused(self.train(config), message("'load' in inputs, with horizon = 0", "a [[data.lag]] of it, or horizon = 1"))
+        self.refused(self.train(config), message("'load' in inputs, with horizon = 0", "a lag of it, or horizon = 1"))
         self.assertFalse((self.folder / "run").exists())
         self.assertEqual(self.train(config, "--set", "window.horizon=1").returncode, 0)  # the target's past
         one_hot = ["--set", "data.task=classification", "--set", "data.one_hot=[{column=\"load\"}]", "--set", "baseline=[]"]
@@ -760,6 +760,34 @@ t.toml written. Next: hotloop train t.toml
         self.assertIn('date_format = "dd/mm/yyyy"', config)
         self.assertNotIn("No column of times", table)
 
+    def test_series_of_one_table(self):
+        hours = [time.isoformat() for time in self.hours(100)]
+        rows = {shop: [f"{time},{shop},{i % 5},{10 * shop + i % 7 + i % 24}" for i, time in enumerate(hours)] for shop in (1, 2, 3)}
+        one_after_another = rows[1] + rows[2] + rows[3]
+        side_by_side = [row for together in zip(*rows.values()) for row in together]
+        for case, lines in enumerate([one_after_another, side_by_side]):
+            self.write(lines, "when,shop,price,sales")
+            config, table = self.new("--target", "sales")
+            self.assertIn("it rises for each value of 'shop', so --group 'shop' says that these are series of their own", table)
+            config, table = self.new("--target", "sales", "--group", "shop")
+            self.assertRegex(table, r"(?m)^  shop    group     texts       3 different$")
+            for part in ['group = "shop"', 'inputs = ["shop", "price", "sales_before", "hour", "weekday"]', '[[data.one_hot]]\ncolumn = "shop"', "length = 5"]:
+                self.assertIn(part, config)
+            (self.folder / "run.toml").write_text(config)
+            trained = hotloop("train", "run.toml", "--epochs", "1", "--out", f"run{case}", cwd=self.folder)
+            self.assertEqual(trained.returncode, 0, trained.stderr)
+            self.assertIn("3 groups by 'shop'", trained.stdout)
+        self.write([f"{i % 12},{i % 5},{i % 7}" for i in range(120)], "patient,dose,answer")
+        config, table = self.new("--target", "answer", "--group", "patient")
+        self.assertIn('by = "group"', config)
+        self.assertIn('inputs = ["dose"]', config)
+        for arguments, message in {
+            ("--group", "patent"): "[new] the group must be a column of the table. Received: \"patent\". Try: did you mean 'patient'?",
+            ("--group", "answer"): '[new] the group must be another column than the target. Received: "answer". Try: --group with the column that names the series.',
+        }.items():
+            result = hotloop("new", "t.csv", "--target", "answer", *arguments, cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (2, f"hotloop: {message}\n"))
+
     def test_steps_that_vary(self):
         start = datetime.datetime(2024, 1, 1)
         random = [start + datetime.timedelta(seconds=61 * i + (i * i % 7 if i % 3 == 0 else 0)) for i in range(300)]
@@ -808,11 +836,15 @@ t.toml written. Next: hotloop train t.toml
         self.assertIn("the last known value", trained.stdout)
         (self.folder / "few.csv").write_text("\n".join((self.folder / "t.csv").read_text().splitlines()[:5]) + "\n")
         predicted = hotloop("predict", "runs/t", "few.csv", cwd=self.folder)
-        self.assertIn("0 predictions of 4 rows\nA window takes 15 rows", predicted.stderr)
+        self.assertIn("0 predictions of 4 rows\n  3 rows before a whole window, which takes 15 rows one after another with all inputs\n"
+                      "  1 row without all inputs, the last: no 'sales_before' at few.csv:2\n", predicted.stderr)
         (self.folder / "few.csv").write_text("when,price\n2024-01-01T00:00,1\n")
         self.assertEqual(hotloop("predict", "runs/t", "few.csv", cwd=self.folder).stdout, "")
         again = hotloop("new", "t.csv", "--target", "sales", "-o", "t.toml", cwd=self.folder)
-        self.assertEqual((again.returncode, again.stderr), (2, "hotloop: [new] the file to write must not exist. Received: t.toml. Try: another name, or remove it.\n"))
+        self.assertEqual((again.returncode, again.stderr), (2, "hotloop: [new] the file to write must not exist. Received: t.toml. Try: another name, or --overwrite.\n"))
+        (self.folder / "t.toml").write_text("")
+        self.assertEqual(hotloop("new", "t.csv", "--target", "sales", "-o", "t.toml", "--overwrite", cwd=self.folder).returncode, 0)
+        self.assertEqual((self.folder / "t.toml").read_text(), text)
 
     def test_rows_one_by_one_and_classes(self):
         self.write([f"{i},{i * 7 % 11},{'xy'[i % 3 == 0]},2024-01-01" for i in range(60)], "a;b;kind;day".replace(";", ","))

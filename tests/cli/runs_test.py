@@ -455,6 +455,64 @@ class Export(Case):
         self.assertLessEqual({name.split("@")[0] for name in called.split() if len(name) > 1}, {"memcpy", "memset"})
 
 
+class SeveralOutputs(Case):
+    """Targets and steps of a horizon, each by itself."""
+
+    TARGETS = ["--set", "data.target=['load', 'note']", "--set", "data.lag=[{name='load_lag',column='load',steps=3},{name='note_lag',column='note',steps=3}]"]
+    COLUMNS = "{type='column',column=['load_lag','note_lag'],name='three rows ago'}"
+
+    def train(self, name, *settings):
+        text = (self.folder / "series.csv").read_text().splitlines()
+        rows = [f"{line.split(',')[0]},{i * i % 7}" for i, line in enumerate(text[1:])]
+        (self.folder / "series.csv").write_text("\n".join(["load,note", *rows]) + "\n")
+        run = self.folder / "runs" / name
+        result = hotloop("train", self.config, "--out", run, "--json", *settings)
+        return run, result
+
+    def truths(self):
+        return [[float(v) for v in line.split(",")] for line in (self.folder / "series.csv").read_text().splitlines()[1:]]
+
+    def test_targets(self):
+        run, result = self.train("targets", *self.TARGETS, "--set", f"baseline=[{self.COLUMNS},{{type='ridge'}}]", "--set", "model.2.units=2")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        table = re.search(r"(?s)\nmae of each target, in its own unit\n(.*?)\n\n", result.stderr).group(1).splitlines()
+        self.assertEqual(table[0].split(), ["this", "model", "three", "rows..", "ridge", "regr.."])
+        outputs = json.loads(result.stdout)["outputs"]
+        self.assertEqual([(o["target"], o["step"]) for o in outputs], [("load", 1), ("note", 1)])
+        for line, output in zip(table[1:], outputs):
+            values = [output["test"], *(b["test"] for b in output["baselines"])]
+            self.assertEqual(line.split(), [output["target"], *(f"{v:.4f}" for v in values)])
+        # The naive forecast of each, in its unit; and all pooled as the loss sees them, over their deviations.
+        truth, scales = self.truths(), json.loads((run / "preparation.json").read_text())
+        for k, output in enumerate(outputs):
+            naive = sum(abs(truth[row][k] - truth[row - 3][k]) for row in range(76, 90)) / 14
+            self.assertAlmostEqual(output["baselines"][0]["test"], naive, delta=1e-6)
+        predicted = hotloop("predict", run, self.folder / "series.csv")
+        rows = {int(r["row"]): r for r in csv.DictReader(predicted.stdout.splitlines())}
+        for k, name in enumerate(["load", "note"]):
+            own = sum(abs(float(rows[row][name]) - truth[row][k]) for row in range(76, 90)) / 14
+            self.assertAlmostEqual(outputs[k]["test"], own, delta=1e-5)
+        self.assertIn("three rows ago", json.dumps(json.loads(result.stdout)["baselines"]))
+        again = json.loads(hotloop("eval", run, "--json").stdout)
+        self.assertEqual(again["outputs"], outputs)
+        self.assertIn("mae of each target, in its own unit", (run / "report.html").read_text())
+
+    def test_steps(self):
+        run, result = self.train("steps", "--set", "window.horizon=1", "--set", "window.horizon_steps=12", "--set", "model.2.units=12")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        outputs = json.loads(result.stdout)["outputs"]
+        self.assertEqual([(o["target"], o["step"]) for o in outputs], [("load", step) for step in range(1, 13)])
+        mean = sum(o["test"] for o in outputs) / 12
+        self.assertAlmostEqual(mean, json.loads(result.stdout)["test"], delta=1e-5)
+        self.assertEqual(re.findall(r"\n  step (\d+) ", result.stderr), ["1", "2", "4", "5", "7", "8", "10", "12"])
+        self.assertIn("(some of 12 steps and 3 results: metrics.json has them all)", result.stderr)
+
+    def test_one_column_for_each_target(self):
+        _, result = self.train("columns", *self.TARGETS, "--set", "baseline=[{type='column',column='load_lag'}]", "--set", "model.2.units=2")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("'column' must be a list of one for each target. Received: 1 for 2 targets.", result.stderr)
+
+
 class Predict(Case):
     def test_is_the_evaluation(self):
         out = self.folder / "out.csv"
@@ -467,12 +525,16 @@ class Predict(Case):
         errors = [abs(predicted[row] - truth[row]) for row in range(76, 90)]  # the last 15 %
         self.assertEqual(len(errors), metrics["samples"]["test"])
         self.assertAlmostEqual(sum(errors) / len(errors), metrics["test"], delta=1e-6)
-        self.assertEqual(result.stdout, f"84 predictions of 90 rows written to {out}\n")
+        self.assertEqual(
+            re.sub(r"\s+", " ", result.stdout),
+            f"84 predictions of 90 rows written to {out} 3 rows before a whole window, which takes 4 rows one after another with all inputs "
+            f"3 rows without all inputs, the last: no 'load_lag' at {self.folder / 'series.csv'}:4 ",
+        )
 
     def test_standard_output_and_json(self):
         result = hotloop("predict", self.run_folder, self.folder / "series.csv", "--json")
         self.assertEqual(result.stdout.splitlines()[0], "row,load")
-        self.assertEqual(json.loads(result.stderr), {"rows": 90, "predictions": 84, "out": ""})
+        self.assertEqual(json.loads(result.stderr), {"rows": 90, "predictions": 84, "undefined_rows": 3, "out": ""})
 
     def test_a_row_alone_or_in_a_longer_table_is_predicted_the_same(self):
         lines = (self.folder / "series.csv").read_text().splitlines(keepends=True)

@@ -63,7 +63,7 @@ std::filesystem::path write_large_table(std::int64_t rows) {
 
 // Reads the table, draws all training samples once and applies the preparation to all rows; exit status 0 if that worked.
 int prepare(const std::filesystem::path& path, std::int64_t rows) {
-  Recipe recipe{.inputs = {"a", "b", "c", "d", "a_before"}, .targets = {"a"}, .length = 24};
+  Recipe recipe{.inputs = {"a", "b", "c", "d", "a_before"}, .targets = {"a"}, .length = 24, .horizon = 1};
   recipe.lags = {{"a_before", "a", 100}};
   const Samples samples(*open_csv(path), recipe, {.bytes = 8 << 20});
   Array x(DType::F32, {64, 24, 5});

@@ -11,6 +11,7 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "data/split.h"
 #include "hotloop/data.h"
@@ -37,8 +38,30 @@ std::vector<double> targets_of(const Dataset& part, std::int64_t i) {
   return out;
 }
 
+// The table with a last column "y" of the cells of "v", for targets that can be inputs, too: tests see at which rows both are.
+std::string with_copy(const std::string& text) {
+  const auto cells = [](const std::string& line) {
+    std::vector<std::string> all(1);
+    for (const char c : line)
+      if (c == ',')
+        all.emplace_back();
+      else
+        all.back() += c;
+    return all;
+  };
+  std::istringstream lines(text);
+  std::string header, out;
+  std::getline(lines, header);
+  const std::vector<std::string> names = cells(header);
+  const auto column = static_cast<std::size_t>(std::ranges::find(names, "v") - names.begin());
+  out = header + ",y\n";
+  for (std::string line; std::getline(lines, line);) out += line + "," + cells(line).at(column) + "\n";
+  return out;
+}
+
 Samples from_csv(const std::string& text, const Recipe& recipe) {
-  return Samples(*open_csv_text(text, "t.csv"), recipe);
+  const bool copied = recipe.targets == std::vector<std::string>{"y"};
+  return Samples(*open_csv_text(copied ? with_copy(text) : text, "t.csv"), recipe);
 }
 
 // Two groups whose rows alternate, an hour apart, with a gap of three hours in "b" after its fourth row.
@@ -54,7 +77,7 @@ std::string two_groups() {
 }
 
 Recipe plain(std::int64_t length) {
-  Recipe recipe{.inputs = {"v"}, .targets = {"v"}, .length = length};
+  Recipe recipe{.inputs = {"v"}, .targets = {"y"}, .length = length};
   recipe.standardize = false;
   recipe.dtype = DType::F64;
   recipe.split.train = 1;
@@ -473,25 +496,26 @@ Applied apply(const Preparation& preparation, RowSource& source, std::int64_t bl
 // A table with everything: alternating groups, gaps, missing values, categories.
 std::string random_table(std::uint64_t seed, int rows) {
   std::mt19937_64 rng(seed);
-  std::string text = "when,g,a,b,sky\n";
+  std::string text = "when,g,a,b,sky,v\n";
   std::map<int, double> time;
   for (int i = 0; i < rows; ++i) {
     const int g = static_cast<int>(rng() % 3);
     time[g] += rng() % 12 == 0 ? 1800 : 900;
     const auto cell = [&] { return rng() % 9 == 0 ? std::string() : std::to_string(static_cast<int>(rng() % 1000)); };
     const char* const skies[] = {"clear", "fog", "rain"};
-    text += std::to_string(time[g]) + ",g" + std::to_string(g) + "," + cell() + "," + cell() + "," + skies[rng() % 3] +
+    const std::string a = cell(), b = cell();
+    text += std::to_string(time[g]) + ",g" + std::to_string(g) + "," + a + "," + b + "," + skies[rng() % 3] + "," + a +
             "\n";
   }
   return text;
 }
 
 Recipe rich_recipe() {
-  Recipe recipe{.inputs = {"a", "b", "a_before", "sky", "hour", "fourth"}, .targets = {"a"}, .length = 3};
+  Recipe recipe{.inputs = {"a", "b", "a_before", "sky", "hour", "fourth"}, .targets = {"v"}, .length = 3};
   recipe.time = "when";
   recipe.group = "g";
   recipe.missing = Fill::Drop;
-  recipe.missing_rules = {{{"b"}, Fill::Mean, true}, {{"a"}, Fill::Forward, false}};
+  recipe.missing_rules = {{{"b"}, Fill::Mean, true}, {{"a", "v"}, Fill::Forward, false}};
   recipe.lags = {{"a_before", "a", 2}};
   recipe.cycles = {{.name = "hour", .of = Cycle::Of::HourOfDay, .harmonics = 2},
                    {.name = "fourth", .rows = {.period = 4, .step = 2, .phase = 1}}};
@@ -559,7 +583,7 @@ TEST(Preparation, SamplesByItNeedAWindowOfTheTable) {
   const Samples trained = from_csv("v\n1\n2\n3\n4\n5\n6\n", recipe);
   const auto message = [&](const std::string& text) -> std::string {
     try {
-      Samples(*open_csv_text(text, "t.csv"), trained.preparation());
+      Samples(*open_csv_text(with_copy(text), "t.csv"), trained.preparation());
     } catch (const UserError& e) {
       return e.what();
     }
@@ -643,14 +667,15 @@ TEST(Preparation, SeriesWithoutTheirLabels) {
 TEST(Preparation, UnscaleGivesTheTargetsUnit) {
   Recipe recipe = plain(1);
   recipe.standardize = true;
+  recipe.inputs = {"u"};
   recipe.targets = {"v", "w"};
-  const Samples samples = from_csv("v,w\n1,10\n3,30\n", recipe);
+  const Samples samples = from_csv("u,v,w\n0,1,10\n1,3,30\n", recipe);
   const Array y = samples.preparation().unscale(Array::from(std::vector<float>{-1, 1}, {1, 2}));
   EXPECT_DOUBLE_EQ(y.at(0), 1);
   EXPECT_DOUBLE_EQ(y.at(1), 30);
   EXPECT_EQ(samples.target_scale().std, 1);  // two targets have no unit together
   recipe.targets = {"w"};
-  EXPECT_EQ(from_csv("v,w\n1,10\n3,30\n", recipe).target_scale().std, 10);
+  EXPECT_EQ(from_csv("u,w\n0,10\n1,30\n", recipe).target_scale().std, 10);
 }
 
 // ---- memory ----

@@ -52,6 +52,23 @@ TEST(Metrics, F1IsTheMeanOverClasses) {
   EXPECT_NEAR(value_of(metrics::F1(), samples), (4 / 5.0 + 2 / 3.0) / 2, 1e-15);
 }
 
+TEST(Metrics, AUCIsTheShareOfPairsInOrder) {
+  // Class 1 has 0.9 and 0.4, class 0 has 0.5, 0.4 and 0.1: of six pairs four are in order, and one is equal.
+  const std::vector<Sample> scores = {{{0.9}, {1}}, {{0.4}, {1}}, {{0.5}, {0}}, {{0.4}, {0}}, {{0.1}, {0}}};
+  EXPECT_DOUBLE_EQ(value_of(metrics::AUC(), scores), 4.5 / 6);
+  // As two outputs, also with one number a class as the target.
+  std::vector<Sample> pairs = scores;
+  for (Sample& s : pairs) s = {{1 - s.prediction[0], s.prediction[0]}, {1 - s.target[0], s.target[0]}};
+  EXPECT_DOUBLE_EQ(value_of(metrics::AUC(), pairs), 4.5 / 6);
+  EXPECT_TRUE(std::isnan(value_of(metrics::AUC(), {{{0.9}, {1}}, {{0.4}, {1}}})));
+  EXPECT_TRUE(std::isnan(value_of(metrics::AUC(), {{{0.9}, {1}}, {{std::nan("")}, {0}}})));
+  EXPECT_EQ(message_of([] {
+              value_of(metrics::AUC(), {{{0.1, 0.2, 0.7}, {2}}});
+            }),
+            "[auc] there must be two classes. Received: 3 predictions a sample. Try: accuracy or f1, which are of any "
+            "number of classes.");
+}
+
 TEST(Metrics, EveryMetricWithAWeightIsOneWithARepetition) {
   for (const metrics::MetricDef& def : metrics::all_metrics()) {
     EXPECT_FALSE(def.summary.empty()) << def.name;

@@ -54,6 +54,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
     for (const TestResult& r : std::span(test.results).subspan(1))
       out["baselines"].push_back({{"name", r.name}, {"test", r.value}});
     if (!left_out.empty()) out["left_out"] = "ridge regression: " + left_out;
+    if (ordered_json outputs = outputs_json(job, test.results); !outputs.empty()) out["outputs"] = std::move(outputs);
     if (test.confusion) out["confusion"] = confusion_json(*test.confusion);
     fmt::print("{}\n", out.dump(2));
     return;
@@ -61,6 +62,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   const std::string table = source.data_file ? source.data_file->filename().string() : "";
   fmt::print("{}", results_table(result_heading(job, samples, test, table), test.results));
   if (!left_out.empty()) fmt::print("Ridge regression is left out: {}.\n", left_out);
+  if (const std::string outputs = outputs_table(job, test.results); !outputs.empty()) fmt::print("\n{}", outputs);
   if (test.confusion) fmt::print("\n{}", confusion_table(*test.confusion));
   if (metrics.contains("test") && metrics["test"].is_number() && !source.data_file) {
     const double stored = metrics["test"].get<double>();

@@ -212,6 +212,23 @@ class StoredModel {
   Array inputs_, steps_;
 };
 
+// Why there are fewer predictions than rows, a line for each reason.
+std::string left_out_rows(const data::Recipe& recipe, const data::Applied& applied) {
+  std::string out;
+  const auto rows = [](std::int64_t count) { return grouped(count) + (count == 1 ? " row" : " rows"); };
+  const std::int64_t early = applied.num_rows - applied.num_undefined - applied.num_samples;
+  if (recipe.sample.empty() && early > 0)
+    out += fmt::format("  {} before a whole window, which takes {} one after another with all inputs\n", rows(early),
+                       rows(recipe.length));
+  if (applied.num_undefined > 0)
+    out += "  " +
+           wrapped(fmt::format("{} without all inputs, the last: no {}", rows(applied.num_undefined),
+                               applied.last_undefined),
+                   2) +
+           "\n";
+  return out;
+}
+
 void predict(const PredictOptions& options) {
   const RunFolder folder{std::filesystem::path(options.run)};
   folder.check_run();
@@ -231,12 +248,10 @@ void predict(const PredictOptions& options) {
     if (!std::exchange(begun, true)) out.write(lines.header());
   };
   const StopSignals signals;
-  std::int64_t predictions = 0;
-  const std::int64_t num_rows = preparation.apply(*rows, job.fit.batch_size, [&](const data::PreparedBlock& block) {
+  const data::Applied applied = preparation.apply(*rows, job.fit.batch_size, [&](const data::PreparedBlock& block) {
     if (signals.stop()) throw ExitCode{signals.exit_status()};
     begin();
     out.write(lines.of(block, model(block)));
-    predictions += static_cast<std::int64_t>(block.rows.size());
   });
   begin();
   out.commit();
@@ -244,14 +259,14 @@ void predict(const PredictOptions& options) {
   std::FILE* told = to_file ? stdout : stderr;  // where the predictions do not go
   if (options.json)
     fmt::print(told, "{}\n",
-               nlohmann::ordered_json{{"rows", num_rows}, {"predictions", predictions}, {"out", options.out}}.dump(2));
+               nlohmann::ordered_json{{"rows", applied.num_rows},
+                                      {"predictions", applied.num_samples},
+                                      {"undefined_rows", applied.num_undefined},
+                                      {"out", options.out}}
+                   .dump(2));
   else
-    fmt::print(told, "{} predictions of {} rows{}\n", grouped(predictions), grouped(num_rows),
-               to_file ? " written to " + options.out : "");
-  const std::int64_t length = preparation.recipe().length;
-  if (predictions == 0 && num_rows < length)
-    fmt::print(stderr, "A window takes {} rows, those before its own among them: give the table more of the past.\n",
-               length);
+    fmt::print(told, "{} predictions of {} rows{}\n{}", grouped(applied.num_samples), grouped(applied.num_rows),
+               to_file ? " written to " + options.out : "", left_out_rows(preparation.recipe(), applied));
 }
 
 }  // namespace

@@ -88,34 +88,6 @@ RunFolder choose_folder(const TrainOptions& options) {
   return folder;
 }
 
-// With horizon 0 the first target stands in the window's last row, and in a series in every row. Inputs that are the targets, several of
-// them and no others, are an autoencoder's.
-void check_inputs(const data::Recipe& recipe) {
-  const bool series = !recipe.sample.empty();
-  if (!series && recipe.horizon > 0) return;
-  const std::vector<std::string>& targets = recipe.targets;
-  if (targets.size() > 1 && recipe.horizon_steps == 1 && std::ranges::is_permutation(targets, recipe.inputs)) return;
-  const auto is_column = [&](const std::string& name) {
-    return std::ranges::find(recipe.lags, name, &data::Lag::name) == recipe.lags.end() &&
-           std::ranges::find(recipe.cycles, name, &data::Cycle::name) == recipe.cycles.end();
-  };
-  for (const std::string& input : recipe.inputs) {
-    if (std::ranges::find(targets, input) == targets.end() || !is_column(input)) continue;
-    std::string remedy = "inputs without it";
-    if (!series)
-      remedy =
-          recipe.task == data::Task::Regression ? "a [[data.lag]] of it, or horizon = 1" : remedy + ", or horizon = 1";
-    throw UserError("data", "an input must not be the target's own row",
-                    "'" + input + "' in inputs, with " + (series ? "one target a series" : "horizon = 0"), remedy);
-  }
-}
-
-Job read_training(const TrainOptions& options) {
-  Job job = read_job(*options.source);
-  if (options.resume.empty()) check_inputs(job.recipe);
-  return job;
-}
-
 // One run of the command, step by step.
 class Training {
  public:
@@ -123,7 +95,7 @@ class Training {
       : options_(options),
         out_(options.json ? stderr : stdout),
         folder_(choose_folder(options)),
-        job_(read_training(options)),
+        job_(read_job(*options.source)),
         samples_(load_samples(job_)),
         model_(job_.make_model(job_.input_type(samples_))) {
     if (samples_.validation().size() == 0 || samples_.test().size() == 0)
@@ -343,6 +315,8 @@ class Training {
       for (const TestResult& r : std::span(test_.results).subspan(1))
         json["baselines"].push_back({{"name", r.name}, {"test", r.value}});
     }
+    if (ordered_json outputs = outputs_json(job_, test_.results); !outputs.empty())
+      json["outputs"] = std::move(outputs);
     if (test_.confusion) json["confusion"] = confusion_json(*test_.confusion);
     json["device"] = {{"cpu", cpu_name()},
                       {"target", host_target_name()},
@@ -385,6 +359,7 @@ class Training {
       content.charts.insert(content.charts.begin(), *test_.forecast);
     }
     content.confusion = test_.confusion;
+    content.outputs = outputs_table(job_, test_.results);
     content.facts = {
         {"Data", fmt::format("{}, {} rows", job_.data_file.filename().string(), grouped(samples_.num_rows()))},
         {"Samples", samples_.describe()},
@@ -410,6 +385,7 @@ class Training {
     if (options_.json) fmt::print("{}\n", metrics_.dump(2));
     if (test_.results.empty()) return;
     fmt::print(out_, "\n{}", results_table(result_heading(job_, samples_, test_), test_.results));
+    if (const std::string table = outputs_table(job_, test_.results); !table.empty()) fmt::print(out_, "\n{}", table);
     if (test_.confusion) fmt::print(out_, "\n{}", confusion_table(*test_.confusion));
     fmt::print(out_, "\n{}", times_table(run_.times));
     fmt::print(out_, "\nWhat ran, in the first epoch\n{}", kernels_table(first_epoch_->records()));

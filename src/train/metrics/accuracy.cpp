@@ -27,7 +27,8 @@ std::vector<MetricDef> metrics_accuracy() {
   return {{"accuracy",
            "share of samples whose class is right",
            {{"threshold", 0.0, "above which one score is class 1: 0 for logits, 0.5 for probabilities"}},
-           [](const Config& config) -> Metric { return Accuracy(config.number("threshold")); }}};
+           [](const Config& config) -> Metric { return Accuracy(config.number("threshold")); },
+           Of::Classes}};
 }
 
 }  // namespace hotloop::metrics

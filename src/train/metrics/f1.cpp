@@ -46,7 +46,8 @@ std::vector<MetricDef> metrics_f1() {
   return {{"f1",
            "mean over classes of 2 tp / (2 tp + fp + fn) (macro average)",
            {{"threshold", 0.0, "above which one score is class 1: 0 for logits, 0.5 for probabilities"}},
-           [](const Config& config) -> Metric { return F1(config.number("threshold")); }}};
+           [](const Config& config) -> Metric { return F1(config.number("threshold")); },
+           Of::Classes}};
 }
 
 }  // namespace hotloop::metrics
