@@ -13,6 +13,7 @@
 
 #include "core/own_memory.h"
 #include "dlpack.h"
+#include "gil.h"
 #include "hotloop/error.h"
 #include "numpy_api.h"
 
@@ -66,8 +67,8 @@ DType target_dtype(PyArrayObject* array, const std::string& what) {
 
 // Releases a Python reference from any thread, also late: after the interpreter's end there is nothing to release.
 void drop_reference(PyObject* object) {
-  if (Py_IsInitialized() == 0) return;
-  const nb::gil_scoped_acquire gil;
+  if (!python_lives()) return;
+  const GilAcquired gil;
   Py_DECREF(object);
 }
 
@@ -216,6 +217,8 @@ Number number_kind(PyObject* object) {
   if (PyLong_CheckExact(object)) return Number::Int;
   return Number::None;
 }
+
+Array snapshot(const Array& array) { return is_own(array.memory()) ? array : array.clone(); }
 
 bool is_array_like(nb::handle h) {
   PyObject* object = h.ptr();

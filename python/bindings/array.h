@@ -41,6 +41,8 @@ Number number_kind(PyObject* object);
 // numbers, sequences of numbers, anything with __dlpack__, the buffer protocol or __array__. Floats of lists and Python
 // floats become f32, integers i32 (i64 if they do not fit). `what` names the argument in the UserError for anything else.
 Array to_array(nb::handle object, const std::string& what);
+// The array as it is now, whoever writes to what it wraps: a copy, unless its memory is the library's own, which nobody writes to.
+Array snapshot(const Array& array);
 // Whether to_array would take it for an array, and not for a static value.
 bool is_array_like(nb::handle object);
 

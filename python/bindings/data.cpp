@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "components.h"
+#include "gil.h"
 #include "hotloop/arrow.h"
 #include "hotloop/data.h"
 #include "hotloop/error.h"
@@ -132,7 +133,7 @@ nb::dict arrays_of(const data::Dataset& dataset) {
     batch.weights = weights.raw();
   }
   {
-    const nb::gil_scoped_release release;
+    const GilReleased released;
     dataset.gather(all, batch);
   }
   nb::dict result;
@@ -151,7 +152,7 @@ template <class T> nb::object as_array(const std::vector<T>& values) {
 nb::list applied(const data::Preparation& preparation, Source& source, std::int64_t block_size) {
   std::vector<data::PreparedBlock> blocks;
   {
-    const nb::gil_scoped_release release;
+    const GilReleased released;
     preparation.apply(source.take(), block_size, [&](const data::PreparedBlock& block) { blocks.push_back(block); });
   }
   nb::list result;
@@ -237,7 +238,7 @@ void bind_data(nb::module_& m) {
            [](data::Samples* self, Source& source, nb::dict recipe, std::size_t memory_bytes) {
              const data::Recipe r = recipe_of(recipe);
              data::RowSource& rows = source.take();
-             const nb::gil_scoped_release release;
+             const GilReleased released;
              new (self) data::Samples(rows, r, {.bytes = memory_bytes});
            })
       .def_prop_ro("train", &data::Samples::train, nb::rv_policy::reference_internal)

@@ -1,5 +1,6 @@
 // The training loop; hotloop/_fit.py is its front.
 #include "hotloop/fit.h"
+#include "gil.h"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -127,7 +128,7 @@ nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::
   std::atomic<bool> stop{false};
   options.stop = &stop;
   options.on_progress = [&](const train::Progress& progress) {
-    const nb::gil_scoped_acquire gil;
+    const GilAcquired gil;
     if (PyErr_CheckSignals() < 0) throw nb::python_error();
     if (!callback.is_none() && nb::cast<bool>(nb::bool_(callback(progress_tuple(progress))))) stop.store(true);
   };

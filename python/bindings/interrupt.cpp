@@ -2,34 +2,26 @@
 
 #include <signal.h>
 
-#include <atomic>
-#include <chrono>
-#include <thread>
-
 #include "bindings.h"
 #include "core/cancel.h"
+#include "gil.h"
 #include "hotloop/cancel.h"
 
 namespace hotloop::python {
 namespace {
 
 unsigned long g_main_thread = 0;
-std::atomic<bool> g_interrupted{false};
+// Of what the main thread runs: only there Python's handler is called, and what it raises. Calls of other threads go on.
+CancelToken g_interrupt;
 struct sigaction g_previous;
 
 void on_interrupt(int signal, siginfo_t* info, void* context) {
-  g_interrupted.store(true, std::memory_order_relaxed);
-  request_cancel();
+  g_interrupt.request();
   if ((g_previous.sa_flags & SA_SIGINFO) != 0) {
     if (g_previous.sa_sigaction != nullptr) g_previous.sa_sigaction(signal, info, context);
   } else if (g_previous.sa_handler != SIG_DFL && g_previous.sa_handler != SIG_IGN) {
     g_previous.sa_handler(signal);
   }
-}
-
-// The request to stop has been heard.
-void clear_interrupt() {
-  if (g_interrupted.exchange(false, std::memory_order_relaxed)) clear_cancel();
 }
 
 bool is_main_thread() { return PyThread_get_thread_ident() == g_main_thread; }
@@ -40,7 +32,6 @@ class HandlerGuard {
  public:
   HandlerGuard() {
     if (depth_++ > 0) return;
-    g_interrupted.store(false, std::memory_order_relaxed);
     struct sigaction action {};
     action.sa_sigaction = on_interrupt;
     action.sa_flags = SA_SIGINFO | SA_RESTART;
@@ -52,7 +43,7 @@ class HandlerGuard {
   ~HandlerGuard() {
     --depth_;
     if (installed_) sigaction(SIGINT, &g_previous, nullptr);
-    clear_interrupt();
+    g_interrupt.clear();  // it has been heard
   }
   HandlerGuard(const HandlerGuard&) = delete;
   HandlerGuard& operator=(const HandlerGuard&) = delete;
@@ -60,15 +51,12 @@ class HandlerGuard {
  private:
   static inline int depth_ = 0;
   bool installed_ = false;
+  CancelScope scope_{g_interrupt};
 };
 
-// Until the main thread has heard of the interrupt, calls of other threads are stopped, too.
-void wait_for_main_thread() {
-  while (cancel_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
+// Whether `work` came to its end.
 bool completed(const std::function<void()>& work, bool main) {
-  const nb::gil_scoped_release release;
+  const GilReleased released;
   try {
     if (main) {
       const HandlerGuard guard;
@@ -78,7 +66,6 @@ bool completed(const std::function<void()>& work, bool main) {
     }
     return true;
   } catch (const Cancelled&) {
-    if (!main) wait_for_main_thread();
     return false;
   }
 }
@@ -103,18 +90,23 @@ void run_once_interruptibly(const std::function<void()>& work) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
     return;
   }
-  const nb::gil_scoped_release release;
-  const NotCancelled unheard;
+  const GilReleased released;
+  const CancelScope unheard(never_cancelled);
   work();
 }
 
-bool goes_on_after_cancel() {
-  if (!is_main_thread()) {
-    wait_for_main_thread();
-    return true;
+void run_briefly(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Cancelled&) {
+    run_interruptibly(work);
   }
-  clear_interrupt();
-  const nb::gil_scoped_acquire gil;
+}
+
+bool goes_on_after_cancel() {
+  if (!is_main_thread()) return false;
+  g_interrupt.clear();
+  const GilAcquired gil;
   if (PyErr_CheckSignals() < 0) throw nb::python_error();
   return true;
 }

@@ -1,5 +1,6 @@
 // safetensors files as dicts of arrays.
 #include "hotloop/io.h"
+#include "gil.h"
 
 #include <nanobind/stl/string.h>
 
@@ -14,13 +15,13 @@ void bind_io(nb::module_& m) {
       checkpoint.tensors.emplace_back(nb::cast<std::string>(name), to_array(array, nb::cast<std::string>(name)));
     for (const auto& [key, value] : metadata)
       checkpoint.metadata[nb::cast<std::string>(key)] = nb::cast<std::string>(value);
-    const nb::gil_scoped_release release;
+    const GilReleased released;
     io::save_safetensors(path, checkpoint);
   });
   m.def("load_safetensors", [](const std::string& path) {
     io::Checkpoint checkpoint;
     {
-      const nb::gil_scoped_release release;
+      const GilReleased released;
       checkpoint = io::load_safetensors(path);
     }
     nb::dict tensors, metadata;

@@ -94,13 +94,23 @@ void read_arguments(const JitState& state, Arguments& a, PyObject* const* args, 
   a.read_leaves(state.name);
 }
 
-const Specialization& specialize(JitState& state, const Arguments& a, std::size_t hash) {
+// Comparing static values may run Python and let other threads in, which add programs: iterators do not outlive that, programs do.
+const Specialization* known(JitState& state, const Arguments& a, std::size_t hash) {
+  std::vector<const Specialization*> candidates;
   const auto [begin, end] = state.specializations.equal_range(hash);
-  for (auto it = begin; it != end; ++it)
-    if (it->second->accepts(a)) return *(state.last = it->second.get());
+  for (auto it = begin; it != end; ++it) candidates.push_back(it->second.get());
+  for (const Specialization* program : candidates)
+    if (program->accepts(a)) return state.last = program;
+  return nullptr;
+}
+
+const Specialization& specialize(JitState& state, const Arguments& a, std::size_t hash) {
+  if (const Specialization* program = known(state, a, hash)) return *program;
   const std::string reason = state.last == nullptr ? "first call" : state.last->difference(a);
   auto made =
       std::make_unique<Specialization>(state.fn, state.name, a, state.options, state.bound ? &*state.bound : nullptr);
+  // Another thread may have been faster.
+  if (const Specialization* program = known(state, a, hash)) return *program;
   state.last = state.specializations.emplace(hash, std::move(made))->second.get();
   if (log_hook().is_valid())
     log_hook()(state.name, types_text(state.last->leaf_types()), reason, state.last->compile_ms());
@@ -116,20 +126,8 @@ const Specialization& find(JitState& state, const Arguments& a) {
 template <class F> PyObject* guarded(F&& f) noexcept {
   try {
     return f();
-  } catch (nb::python_error& error) {
-    error.restore();
-  } catch (const nb::builtin_exception& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
-  } catch (const UserError& error) {
-    static const nb::object& type = *new nb::object(nb::module_::import_("hotloop._core").attr("UserError"));
-    PyErr_SetString(type.ptr(), error.what());
-  } catch (const InternalError& error) {
-    static const nb::object& type = *new nb::object(nb::module_::import_("hotloop._core").attr("InternalError"));
-    PyErr_SetString(type.ptr(), error.what());
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
+  } catch (...) {
+    set_python_error();
   }
   return nullptr;
 }
@@ -250,7 +248,7 @@ nb::object make_jit(nb::callable fn, const std::string& name, std::vector<std::s
 nb::object make_bound_jit(nb::callable fn, const std::string& name, nb::handle first, const CompileOptions& options) {
   const auto [leaves, structure] = flatten(first);
   BoundArgument bound{structure, {}};
-  for (const nb::object& leaf : leaves) bound.arrays.push_back(to_array(leaf, name));
+  for (const nb::object& leaf : leaves) bound.arrays.push_back(snapshot(to_array(leaf, name)));
   nb::object made = new_jit(fn, name, options);
   state_of(made).bound = std::move(bound);
   return made;
@@ -262,7 +260,7 @@ nb::object rebound_jit(nb::handle self, nb::handle first) {
   if (!state.bound) throw UserError(state.name, "the function must have a bound argument", "one without");
   BoundArgument bound{state.bound->structure, {}};
   for (const nb::object& leaf : flatten_like(bound.structure, first, state.name))
-    bound.arrays.push_back(to_array(leaf, state.name));
+    bound.arrays.push_back(snapshot(to_array(leaf, state.name)));
   const auto paths = leaf_paths(bound.structure);
   for (std::size_t i = 0; i < paths.size(); ++i)
     if (bound.arrays[i].type() != state.bound->arrays[i].type())
@@ -270,7 +268,9 @@ nb::object rebound_jit(nb::handle self, nb::handle first) {
                       bound.arrays[i].type().str());
   nb::object made = new_jit(state.fn, state.name, state.options);
   JitState& other = state_of(made);
-  for (const auto& [hash, program] : state.specializations)
+  std::vector<std::pair<std::size_t, const Specialization*>> programs;  // to which another thread may add meanwhile
+  for (const auto& [hash, program] : state.specializations) programs.emplace_back(hash, program.get());
+  for (const auto& [hash, program] : programs)
     other.specializations.emplace(hash, std::make_unique<Specialization>(program->rebound(bound)));
   other.bound = std::move(bound);
   return made;

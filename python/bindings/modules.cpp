@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "components.h"
+#include "gil.h"
 #include "hotloop/error.h"
 #include "hotloop/init.h"
 #include "hotloop/losses.h"
@@ -20,8 +21,8 @@ const char* name_of_init(nn::Init init) { return init == nn::Init::Torch ? "torc
 // A Python object that outlives the interpreter's locks: released with the GIL held.
 std::shared_ptr<PyObject> shared(nb::handle object) {
   return {object.inc_ref().ptr(), [](PyObject* p) {
-            if (Py_IsInitialized() == 0) return;
-            const nb::gil_scoped_acquire gil;
+            if (!python_lives()) return;
+            const GilAcquired gil;
             Py_DECREF(p);
           }};
 }
@@ -57,7 +58,7 @@ void check_dicts(nb::handle params, const std::string& path) {
 
 // init(seed), or init(seed, init) if it takes both.
 Tree<Array> python_init(nb::handle self, const nn::Seed& seed, DType dtype, nn::Init init) {
-  const nb::gil_scoped_acquire gil;
+  const GilAcquired gil;
   const nb::object params = self.attr("_init_for_engine")(seed_object(seed), name_of_init(init));
   if (!nb::isinstance<nb::dict>(params))
     throw UserError("init", "a cell's or layer's init must return a dict of arrays, {} for none",
@@ -83,7 +84,7 @@ class PythonCell : public nn::Cell {
   }
 
   Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
-    const nb::gil_scoped_acquire gil;
+    const GilAcquired gil;
     const ScopeGuard scope;
     const nb::object state = nb::handle(self_.get()).attr("initial_state")(batch);
     structure_ = flatten(state).second;
@@ -91,7 +92,7 @@ class PythonCell : public nn::Cell {
   }
 
   std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
-    const nb::gil_scoped_acquire gil;
+    const GilAcquired gil;
     const ScopeGuard scope;
     std::vector<nb::object> leaves;
     for (const Value& v : state.flatten()) leaves.push_back(tracer(v));
@@ -126,7 +127,7 @@ class PythonModule : public nn::Module {
 
   // The layers that are its attributes keep states and buffers, and want keys and lengths: hotloop/nn/_own.py hands them on.
   Value apply(const Tree<Value>& params, Value x, nn::Context& context) const override {
-    const nb::gil_scoped_acquire gil;
+    const GilAcquired gil;
     const ScopeGuard scope;
     const auto known = [](const Value& v) { return v ? tracer(v) : nb::none(); };
     const nb::object result =
@@ -142,14 +143,14 @@ class PythonModule : public nn::Module {
   }
 
   Tree<Value> initial_state(std::int64_t batch, DType dtype) const override {
-    const nb::gil_scoped_acquire gil;
+    const GilAcquired gil;
     const ScopeGuard scope;
     return state_tree(nb::handle(self_.get()).attr("_initial_state_for_engine")(batch, name_of_float(dtype)), dtype,
                       "initial_state");
   }
 
   Tree<Array> init_buffers(DType dtype) const override {
-    const nb::gil_scoped_acquire gil;
+    const GilAcquired gil;
     return array_tree(nb::handle(self_.get()).attr("_init_buffers_for_engine")(name_of_float(dtype)), "init_buffers");
   }
 
@@ -327,7 +328,7 @@ void bind_losses(nb::module_& m) {
         [](const std::string& name, nb::dict settings) { return losses::make_loss(name, settings_of(settings)); });
   m.def("python_loss", [](nb::callable fn, const std::string& name) {
     return losses::Loss(losses::Loss::Function([fn](Value prediction, Value target) {
-                          const nb::gil_scoped_acquire gil;
+                          const GilAcquired gil;
                           const ScopeGuard scope;
                           return to_value(fn(tracer(prediction), tracer(target)), "loss");
                         }),

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "gil.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "interrupt.h"
@@ -47,6 +48,8 @@ ArgumentsLease::~ArgumentsLease() {
 }
 
 void Arguments::clear() {
+  for (std::size_t i = 0; i < num_kept; ++i) Py_DECREF(objects[i]);
+  num_kept = 0;
   tokens.clear();
   objects.clear();
   leaves.clear();
@@ -58,6 +61,8 @@ void Arguments::clear() {
 
 void Arguments::read_leaves(const std::string& where) {
   leaves.resize(objects.size());
+  for (PyObject* object : objects) Py_INCREF(object);
+  num_kept = objects.size();
   for (std::size_t i = 0; i < objects.size(); ++i) {
     Leaf& leaf = leaves[i];
     leaf.weak = false;
@@ -172,7 +177,7 @@ Specialization Specialization::rebound(const BoundArgument& bound) const {
   Specialization other = *this;
   std::vector<Array> values = bound.arrays;
   values.insert(values.end(), lifted_.begin(), lifted_.end());
-  const nb::gil_scoped_release release;
+  const GilReleased released;
   other.executable_ = rebind(*executable_, values);
   return other;
 }
@@ -232,13 +237,13 @@ void Specialization::launch(Arguments& a) const {
                     taken < 0 ? runtime::array_pool().take(bytes) : a.taken[static_cast<std::size_t>(taken)].memory()));
     a.outputs.push_back(a.results.back().raw());
   }
+  const auto work = [&] { executable_->run_raw(a.inputs.data(), a.outputs.data(), rows_); };
   if (work_ < work_to_release_gil) {
-    executable_->run_raw(a.inputs.data(), a.outputs.data(), rows_);
+    run_briefly(work);
   } else {
     // Without the GIL another thread may donate what this call reads.
     for (std::size_t i = 0; i < a.leaves.size(); ++i)
       if (nb::isinstance<Array>(a.objects[i])) a.held.push_back(nb::inst_ptr<Array>(a.objects[i])->memory());
-    const auto work = [&] { executable_->run_raw(a.inputs.data(), a.outputs.data(), rows_); };
     if (a.donated.empty())
       run_interruptibly(work);
     else

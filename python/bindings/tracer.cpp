@@ -76,16 +76,14 @@ ScopeGuard::~ScopeGuard() {
 }
 
 Value Program::lift(nb::handle object, const Array& array) {
-  if (array.size() <= max_constant_size) return constant(array);
+  if (array.size() <= max_constant_size) return constant(snapshot(array));
   // A function that makes an array each time it is called (an eye, a table) is often traced more than once: equal numbers are one input, so that what
   // is computed of them is equal too.
   for (std::size_t i = 0; i < lifted_.size(); ++i)
     if (lifted_values_[i].type() == array.type() &&
         (lifted_objects_[i].is(object) || std::memcmp(lifted_[i].raw(), array.raw(), array.bytes()) == 0))
       return lifted_values_[i];
-  // A snapshot, unless nobody can write to it: the program must not change when the caller's array does.
-  const bool immutable = nb::isinstance<Array>(object);
-  lifted_.push_back(immutable ? array : array.clone());
+  lifted_.push_back(snapshot(array));
   lifted_objects_.push_back(nb::borrow(object));
   lifted_values_.push_back(graph_->add_input(array.type(), "captured" + std::to_string(lifted_.size() - 1)));
   return lifted_values_.back();
@@ -132,7 +130,7 @@ Value to_value(nb::handle object, const std::string& what) {
   if (!is_tracing())
     throw UserError(what, "operations on traced values need a trace", "no trace in progress", "hl.jit");
   // The engine's own traces (of a fit) have no place for arrays but their constants.
-  if (g_program == nullptr) return constant(to_array(object, what));
+  if (g_program == nullptr) return constant(snapshot(to_array(object, what)));
   return g_program->lift(object, to_array(object, what));
 }
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "array.h"
+#include "gil.h"
 #include "hotloop/error.h"
 #include "static_values.h"
 
@@ -198,8 +199,8 @@ Structure::Structure(const Tokens& tokens) {
     num_leaves_ += t.kind == Kind::Leaf;
   }
   tokens_ = std::shared_ptr<const Tokens>(new Tokens(tokens), [](const Tokens* owned) {
-    if (Py_IsInitialized() != 0) {
-      const nb::gil_scoped_acquire gil;
+    if (python_lives()) {
+      const GilAcquired gil;
       for (const Token& t : *owned)
         if (owns_object(t.kind)) Py_DECREF(t.object);
     }

@@ -13,9 +13,10 @@ struct OwnMemory {
   }
 };
 
+// Whether the library allocated it, so that nobody else can write to it.
+inline bool is_own(const std::shared_ptr<void>& memory) { return std::get_deleter<OwnMemory>(memory) != nullptr; }
+
 // Whether this pointer alone keeps memory that the library allocated: what may be written to, or given to somebody else.
-inline bool is_sole_owner(const std::shared_ptr<void>& memory) {
-  return memory.use_count() == 1 && std::get_deleter<OwnMemory>(memory) != nullptr;
-}
+inline bool is_sole_owner(const std::shared_ptr<void>& memory) { return memory.use_count() == 1 && is_own(memory); }
 
 }  // namespace hotloop

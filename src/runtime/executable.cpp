@@ -49,6 +49,7 @@ std::int64_t Executable::Impl::check(std::span<const Array> arrays) const {
 }
 
 void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t rows) const {
+  const CancelWatch watch;
   // A caller who keeps what was donated gets the output elsewhere.
   for (std::size_t i = 0; i < in_place.size(); ++i)
     if (const int input = in_place[i]; input >= 0 && in[input] != out[i])
@@ -58,12 +59,13 @@ void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t ro
   const std::int64_t call = num_calls.fetch_add(1, std::memory_order_relaxed);
   if (call >= first_timed && call % timed_every != 0 && !runtime::history_is_recording()) {
     engine->run(in, out, rows);
-    leave_if_cancelled();
+    watch.finish();
     return;
   }
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   engine->run(in, out, rows);
+  watch.finish();
   const std::int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
   num_timed.fetch_add(1, std::memory_order_relaxed);
   total_ns.fetch_add(ns, std::memory_order_relaxed);
@@ -80,7 +82,6 @@ void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t ro
     record.time_us = static_cast<double>(ns) * 1e-3;
     runtime::record_launch(record);
   }
-  leave_if_cancelled();
 }
 
 std::unique_ptr<Executable::Impl::Call> Executable::Impl::take_call() const {

@@ -215,7 +215,7 @@ class KernelEngine final : public Engine {
     const std::int64_t turn = context.next_turn();
     if (fixed_rows_) rows = program_.max_rows;
     const int num_workers = workers_.of(rows);
-    const std::int32_t* cancel = cancel_flag();
+    const std::int32_t* cancel = cancel_token().flag();
     for (int w = 0; w < num_workers; ++w) {
       KernelContext& c = context.workers()[static_cast<std::size_t>(w)];
       c.turn = turn;

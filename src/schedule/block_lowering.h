@@ -47,6 +47,7 @@ class BlockLowering {
     IndexSpace space;
     std::vector<Item> items;
     std::map<ValueKey, bool> reads;  // values in memory; true: only at the same point
+    double cost = 0;                 // of a map's point, in cost_per_element
   };
 
   Value result(const Node* n, int i = 0) const { return {const_cast<Node*>(n), i}; }
@@ -58,17 +59,19 @@ class BlockLowering {
   void plan_dots();
   void choose_memory();
   void need_memory(Value v);
-  double inline_cost(Value v);
+  void cut_long_chains();
+  double inline_cost(Value v, double enough);
+  double map_cost(Value v);
   bool is_expression(const DotPlan& plan) const;
   bool reads_panels(const DotPlan& plan, const Node& term);
   bool changes_layout(const BlockTarget& target) const;
   void place();
   int long_functions_before(Value v);
   std::size_t slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads, bool finishes);
-  // `long_functions`: of the value (long_functions_before). `finish`: the value itself, where it may be computed from the results of
-  // reductions as these end.
+  // `long_functions`: of the value (long_functions_before), which costs `cost` (map_cost). `finish`: the value itself, where it may be computed
+  // from the results of reductions as these end.
   std::size_t slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
-                           int long_functions = 0, std::optional<Value> finish = std::nullopt);
+                           int long_functions = 0, double cost = 0, std::optional<Value> finish = std::nullopt);
   bool may_finish(Value v);
   bool is_light(Value v, DType dtype);
   bool takes_finish(const Slot& slot, const IndexSpace& space, DType dtype) const;

@@ -144,14 +144,17 @@ bool BlockLowering::reads_panels(const DotPlan& plan, const Node& term) {
   return panels_of(context_, term) && !rows_from_rhs(context_, plan);
 }
 
-double BlockLowering::inline_cost(Value v) {
+// What computing v where it is read costs, in cost_per_element; once it is `enough`, no more is looked at.
+double BlockLowering::inline_cost(Value v, double enough) {
   v = context_.resolve(v);
   if (stored(v)) return 0;
   if (ir::is(*v.node, OpKind::Extent)) return 0;
   if (ir::is(*v.node, OpKind::RandomBits)) return 100;
   double cost = v.node->op->kind == OpKind::Elementwise ? v.node->op->cost_per_element : 0;
-  for (Value o : v.node->operands)
-    if ((cost += inline_cost(o)) > 50) break;
+  for (Value o : v.node->operands) {
+    if (cost >= enough) break;
+    cost += inline_cost(o, enough - cost);
+  }
   return cost;
 }
 
@@ -195,11 +198,11 @@ void BlockLowering::choose_memory() {
     }
     switch (n->op->kind) {
       case OpKind::Elementwise:
-        if (uses_[key_of(v)] > 1 && inline_cost(v) >= 4) need_memory(v);
+        if (uses_[key_of(v)] > 1 && inline_cost(v, 4) >= 4) need_memory(v);
         break;
       case OpKind::Broadcast:
         // Computing before repeating.
-        if (n->operands[0].shape().size() < v.shape().size() && inline_cost(n->operands[0]) >= 1) {
+        if (n->operands[0].shape().size() < v.shape().size() && inline_cost(n->operands[0], 1) >= 1) {
           Value source = context_.resolve(n->operands[0]);
           while (!stored(source) && is_strided_view(*source.node)) source = context_.resolve(source.node->operands[0]);
           need_memory(source);
@@ -239,6 +242,25 @@ void BlockLowering::choose_memory() {
       }
       default: break;
     }
+  }
+  cut_long_chains();
+}
+
+// A chain of values of one use each, an unrolled loop say, is followed down to what lies in memory, by functions that call themselves.
+void BlockLowering::cut_long_chains() {
+  constexpr int longest_chain = 64;
+  std::map<ValueKey, int> length;  // of the longest chain to a value that is not in memory
+  for (const Node* n : nodes_) {
+    const Value v = result(n);
+    if (!needed_.contains(n) || n->types.size() != 1 || stored(v) || absorbed_.contains(key_of(v))) continue;
+    int longest = 0;
+    for (const Value& o : n->operands)
+      if (const auto it = length.find(key_of(context_.resolve(o))); it != length.end())
+        longest = std::max(longest, it->second);
+    if (longest >= longest_chain && ir::is(*n, OpKind::Elementwise))
+      need_memory(v);
+    else
+      length[key_of(v)] = longest + 1;
   }
 }
 

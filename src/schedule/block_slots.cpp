@@ -115,11 +115,33 @@ int BlockLowering::long_functions_before(Value v) {
   return visit(visit, v);
 }
 
+// What v, and what is computed with it, adds to its map.
+double BlockLowering::map_cost(Value v) {
+  double cost = 0;
+  std::set<const Node*> seen;
+  std::vector<Value> work = {v};
+  while (!work.empty()) {
+    const Value at = work.back();
+    work.pop_back();
+    if (!seen.insert(at.node).second) continue;
+    cost += ir::is(*at.node, OpKind::Elementwise) ? at.node->op->cost_per_element : 1;
+    if (ir::is(*at.node, OpKind::Loop) || ir::is(*at.node, OpKind::Extent)) continue;
+    for (Value o : at.node->operands) {
+      o = context_.resolve(o);
+      if (!stored(o)) work.push_back(o);
+    }
+  }
+  return cost;
+}
+
 // The map of v, whose functions follow those that its map has already passed through on the way to what v reads.
 std::size_t BlockLowering::slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads,
                                            bool finishes) {
   const int own = long_functions_before(v);
-  const std::size_t s = slot_for_map(space, Slot::Kind::Map, reads, own, finishes ? std::optional(v) : std::nullopt);
+  const double cost = map_cost(v);
+  const std::size_t s =
+      slot_for_map(space, Slot::Kind::Map, reads, own, cost, finishes ? std::optional(v) : std::nullopt);
+  slots_[s].cost += cost;
   int before = 0;
   for (const auto& [key, same_point] : reads)
     if (const auto it = producer_.find(key); it != producer_.end() && it->second == s)
@@ -129,7 +151,11 @@ std::size_t BlockLowering::slot_for_map_of(Value v, const IndexSpace& space, con
 }
 
 std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
-                                        int long_functions, std::optional<Value> finish) {
+                                        int long_functions, double cost, std::optional<Value> finish) {
+  // An unrolled loop would be one map without end, and compilers need time with the square of a function's length. What follows an
+  // end is some stores and loads; maps that are alike share their code.
+  constexpr double most_map_cost = 1000;
+  const auto has_room = [&](const Slot& slot) { return slot.cost == 0 || slot.cost + cost <= most_map_cost; };
   // A processor works at some 200 instructions at once. Where a tanh waits for a sigmoid in the same map that is hardly more than one
   // vector, and both chains are waited for; in a map of its own the tanh of several vectors are under way together. Rows that fill no
   // vector would pay more for the second pass.
@@ -148,14 +174,14 @@ std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind
     const bool written_as_operand =
         ir::is(*key.first, OpKind::Reshape) && !context_.is_short_row({const_cast<Node*>(key.first), 0});
     const bool joinable = kind == Slot::Kind::Map && from.kind == Slot::Kind::Map && from.space == space &&
-                          same_point && !written_as_operand && !(splits && long_functions_[key] > 0);
+                          same_point && !written_as_operand && !(splits && long_functions_[key] > 0) && has_room(from);
     const bool at_end = finish && same_point && !written_as_operand && takes_finish(from, space, finish->dtype());
     if (at_end) ends.insert(it->second);
     earliest = std::max(earliest, it->second + (joinable || at_end ? 0 : 1));
   }
   if (ends.contains(earliest)) return earliest;
   for (std::size_t s = earliest; s < slots_.size(); ++s)
-    if (slots_[s].kind == kind && slots_[s].space == space) return s;
+    if (slots_[s].kind == kind && slots_[s].space == space && has_room(slots_[s])) return s;
   slots_.push_back({kind, space, {}, {}});
   return slots_.size() - 1;
 }

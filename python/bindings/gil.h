@@ -1,0 +1,38 @@
+// Python's lock, given up and taken back so that threads survive the interpreter's end. Until Python 3.14 taking the lock while the interpreter
+// ends means pthread_exit: it unwinds through C++ that must not throw, and the process aborts. A daemon thread in the middle of a call waits here
+// instead, for the end of the process.
+#pragma once
+
+#include "bindings.h"
+
+namespace hotloop::python {
+
+// Without the lock while it lives. In a thread that holds it.
+class GilReleased {
+ public:
+  GilReleased();
+  ~GilReleased();
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// With the lock while it lives, whether the thread holds it already or is not even Python's.
+class GilAcquired {
+ public:
+  GilAcquired();
+  ~GilAcquired();
+  GilAcquired(const GilAcquired&) = delete;
+  GilAcquired& operator=(const GilAcquired&) = delete;
+
+ private:
+  bool had_given_up_;
+  PyGILState_STATE state_;
+};
+
+// Whether a reference can still be given up: not after the interpreter's end, nor by other threads once it has begun.
+bool python_lives();
+
+}  // namespace hotloop::python

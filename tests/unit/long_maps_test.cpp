@@ -1,0 +1,101 @@
+// Loops that were unrolled by whoever wrote the program: chains and sums of chains of any length, in maps of a bounded one.
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "hotloop/hotloop.h"
+#include "passes/pipeline.h"
+#include "schedule/schedule.h"
+
+namespace hotloop {
+namespace {
+
+// q'' = -g sin q by leapfrog, which a loop takes step by step, or the program all at once.
+std::vector<Value> kick_and_drift(std::span<const Value> s, Value g) {
+  const Value p = s[1] - 0.01 * g * sin(s[0]);
+  return {s[0] + 0.01 * p, p};
+}
+
+std::vector<Value> unrolled(std::span<const Value> in, int steps) {
+  std::vector<Value> s = {in[0], in[1]};
+  for (int i = 0; i < steps; ++i) s = kick_and_drift(s, in[2]);
+  return s;
+}
+
+std::size_t longest_map(const kernel::Block& block) {
+  std::size_t longest = 0;
+  for (const kernel::Stmt& stmt : block) {
+    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) longest = std::max(longest, longest_map(grid->body));
+    if (const auto* loop = std::get_if<kernel::For>(&stmt.node)) longest = std::max(longest, longest_map(loop->body));
+    if (const auto* one = std::get_if<kernel::Single>(&stmt.node)) longest = std::max(longest, longest_map(one->body));
+    if (const auto* map = std::get_if<kernel::Map>(&stmt.node)) longest = std::max(longest, map->instrs.size());
+  }
+  return longest;
+}
+
+const std::vector<ValueType> types = {{DType::F64, {21}}, {DType::F64, {21}}, {DType::F64, {}}};
+
+TEST(LongMaps, AnUnrolledLoopIsManyMapsWithTheBitsOfTheLoop) {
+  const std::vector<Array> in = {testing::normal_array({21}, DType::F64, 1), testing::normal_array({21}, DType::F64, 2),
+                                 Array::scalar(9.81)};
+  for (const int steps : {10, 200}) {
+    const auto all = trace([&](std::span<const Value> v) { return unrolled(v, steps); }, types);
+    const auto loop = trace(
+        [&](std::span<const Value> v) {
+          const auto step = [g = v[2]](std::span<const Value> s, std::span<const Value>) {
+            return std::pair(kick_and_drift(s, g), std::vector<Value>());
+          };
+          return scan(step, v.first(2), {}, {.length = steps}).first;
+        },
+        types);
+    for (const char* target : {"host", "avx2", "portable"}) {
+      const CompileOptions options{.target = target};
+      const std::vector<Array> want = compile(loop, options)(in), got = compile(all, options)(in);
+      for (std::size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(testing::same_bits(got[i], want[i])) << steps << target;
+    }
+    const kernel::Program program = schedule(*passes::optimize(*all, {}), {});
+    EXPECT_LE(longest_map(program.body), 4000u) << steps;
+  }
+}
+
+// A thread of a plug-in has a small stack.
+TEST(LongMaps, AChainOfAnyLengthIsCompiledOnASmallStack) {
+  const std::function<void()> work = [] {
+    const auto chain = trace(
+        [](std::span<const Value> v) {
+          Value x = v[0];
+          for (int i = 0; i < 3000; ++i) x = tanh(x) * 1.01 + 0.1;
+          return std::vector<Value>{x};
+        },
+        std::vector<ValueType>{{DType::F32, {8}}});
+    const Array x = Array::full(DType::F32, {8}, 1);
+    const Array got = compile(chain)(std::vector<Array>{x})[0];
+    float want = 1;
+    for (int i = 0; i < 3000; ++i) want = std::tanh(want) * 1.01F + 0.1F;
+    EXPECT_NEAR(got.at(3), want, 1e-4);
+  };
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 512 << 10);
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(
+                &thread, &small,
+                [](void* f) -> void* {
+                  (*static_cast<const std::function<void()>*>(f))();
+                  return nullptr;
+                },
+                const_cast<std::function<void()>*>(&work)),
+            0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&small);
+}
+
+}  // namespace
+}  // namespace hotloop
