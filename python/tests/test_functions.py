@@ -226,6 +226,14 @@ def test_astype():
     assert hl.asarray([1, 2]).astype("f64").dtype == hl.float64
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int32", "uint32", "int64"])
+def test_a_cast_is_the_same_inside_and_outside_of_a_trace(dtype):
+    x = np.array([np.nan, np.inf, -np.inf, 1e20, -1e20, 3e9, -1.5, 4.5e9, 2.0**31, -(2.0**63)] * 4)
+    for given in (x, x.astype(np.float32)):
+        inside = hl.jit(lambda v: hl.astype(v, dtype))(given)
+        assert np.array_equal(hl.asarray(given, dtype=dtype), inside) and np.array_equal(hl.asarray(given.tolist(), dtype=dtype), inside)
+
+
 def test_dtypes_ask_and_answer():
     assert hl.can_cast(hl.int32, hl.float64) and hl.can_cast(np.zeros(2, np.float32), hl.float64) and not hl.can_cast(hl.float64, hl.float32)
     assert hl.can_cast(hl.uint32, hl.int64) and not hl.can_cast(hl.uint32, hl.int32)

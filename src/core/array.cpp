@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/convert.h"
 #include "core/memory.h"
 #include "core/own_memory.h"
 #include "hotloop/error.h"
@@ -132,25 +133,16 @@ double Array::at(std::int64_t flat_index) const {
 }
 
 void Array::set(std::int64_t flat_index, double value) {
-  if (dtype() == DType::Bool) {
-    static_cast<std::uint8_t*>(raw())[flat_index] = value != 0;
-    return;
-  }
-  visit_dtype(dtype(), [&](auto t) {
-    using T = decltype(t);
-    static_cast<T*>(raw())[flat_index] = static_cast<T>(value);
-  });
+  visit_dtype(dtype(), [&]<class T>(T) { static_cast<T*>(raw())[flat_index] = converted<T>(value); });
 }
 
 Array Array::cast(DType to) const {
   Array out(to, shape());
-  visit_dtype(dtype(), [&](auto from_type) {
-    const auto* source = static_cast<const decltype(from_type)*>(raw());
-    visit_dtype(to, [&](auto to_type) {
-      using T = decltype(to_type);
-      auto* target = static_cast<T*>(out.raw());
-      for (std::int64_t i = 0; i < size(); ++i)
-        target[i] = to == DType::Bool ? static_cast<T>(source[i] != 0) : static_cast<T>(source[i]);
+  visit_dtype(dtype(), [&]<class From>(From) {
+    const auto* source = static_cast<const From*>(raw());
+    visit_dtype(to, [&]<class To>(To) {
+      auto* target = static_cast<To*>(out.raw());
+      for (std::int64_t i = 0; i < size(); ++i) target[i] = converted<To>(source[i]);
     });
   });
   return out;

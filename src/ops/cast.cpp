@@ -1,6 +1,3 @@
-#include <cmath>
-#include <limits>
-
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
 #include "ops/rules/batching.h"
@@ -17,37 +14,7 @@ Value cast(Value x, DType dtype) {
 namespace ir {
 namespace {
 
-// Float to integer truncates and saturates; NaN gives 0. (C++ leaves what does not fit undefined.)
-template <class To, class From> To convert(From x) {
-  if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    if (std::isnan(x)) return 0;
-    constexpr To lowest = std::numeric_limits<To>::lowest(), highest = std::numeric_limits<To>::max();
-    const From t = std::trunc(x);
-    // The bounds as floats: lowest is exact, highest may round up to the first value that does not fit.
-    if (t <= static_cast<From>(lowest)) return lowest;
-    if (t >= static_cast<From>(highest)) return highest;
-    return static_cast<To>(t);
-  } else {
-    return static_cast<To>(x);
-  }
-}
-
-std::vector<Array> eval(const EvalContext& c) {
-  const Array& x = c.operands[0];
-  const DType dtype = c.node.attrs.get<DType>("dtype");
-  Array out(dtype, x.shape());
-  visit_dtype(x.dtype(), [&](auto from) {
-    visit_dtype(dtype, [&](auto to) {
-      using From = decltype(from);
-      using To = decltype(to);
-      const auto* source = static_cast<const From*>(x.raw());
-      auto* target = static_cast<To*>(out.raw());
-      for (std::int64_t i = 0; i < x.size(); ++i)
-        target[i] = dtype == DType::Bool ? static_cast<To>(source[i] != From{}) : convert<To>(source[i]);
-    });
-  });
-  return {out};
-}
+std::vector<Array> eval(const EvalContext& c) { return {c.operands[0].cast(c.node.attrs.get<DType>("dtype"))}; }
 
 }  // namespace
 

@@ -1,11 +1,11 @@
 #include "schedule/map_builder.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/replaced_parts.h"
@@ -18,15 +18,12 @@ using kernel::Affine;
 using kernel::Instr;
 
 std::uint64_t bits_of(DType dtype, double value) {
-  switch (dtype) {
-    case DType::Bool: return value != 0;
-    case DType::I32: return static_cast<std::uint32_t>(static_cast<std::int32_t>(value));
-    case DType::U32: return static_cast<std::uint32_t>(value);
-    case DType::I64: return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
-    case DType::F32: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    case DType::F64: break;
-  }
-  return std::bit_cast<std::uint64_t>(value);
+  std::uint64_t bits = 0;
+  visit_dtype(dtype, [&]<class T>(T) {
+    const T number = converted<T>(value);
+    std::memcpy(&bits, &number, sizeof number);
+  });
+  return bits;
 }
 
 MapBuilder::MapBuilder(LoweringContext& context, const IndexSpace& space, const Dots* short_dots)

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "arrays.h"
+#include "compiled.h"
 #include "hotloop/ops.h"
 #include "ir/op_def.h"
 #include "op_checks.h"
@@ -71,6 +73,47 @@ TEST(OpValues, CastSaturates) {
                 {0, 4294967295.0, 4294967295.0});
   expect_values(run([](In in) { return cast(in[0], DType::Bool); }, {f64({0, -0.0, 0.5, nan})}), {0, 0, 1, 1});
   expect_values(run([](In in) { return cast(in[0], DType::U32); }, {i32({-1})}), {4294967295.0});
+}
+
+// What Array::cast, the interpreter and the backends make of it must be one thing.
+TEST(OpValues, CastsAreOneFunctionForAllPairsOfDtypes) {
+  const std::vector<double> numbers = {nan,           inf,          -inf,          1e20,          -1e20,
+                                       0.0,           -0.0,         0.5,           -0.5,          1.9,
+                                       -1.9,          2147483647.0, 2147483648.0,  -2147483648.0, -2147483649.0,
+                                       4294967295.0,  4294967296.0, 4294967294.5,  9.3e18,        -9.3e18,
+                                       0x1.fffffep30, 0x1p31,       0x1.fffffep31, 0x1p63,        -0x1p63};
+  const std::vector<std::int64_t> integers = {0,
+                                              1,
+                                              -1,
+                                              2147483647,
+                                              2147483648,
+                                              -2147483649,
+                                              4294967295,
+                                              4294967297,
+                                              9007199254740993,
+                                              std::numeric_limits<std::int64_t>::min(),
+                                              std::numeric_limits<std::int64_t>::max()};
+  const std::vector<Array> sources = {
+      f64(numbers),
+      Array::from(std::vector<float>(numbers.begin(), numbers.end()), {static_cast<std::int64_t>(numbers.size())}),
+      Array::from(integers, {static_cast<std::int64_t>(integers.size())}),
+      i32({0, 1, -1, 2147483647, std::numeric_limits<std::int32_t>::min(), 16777217}),
+      u32({0, 1, 2147483648u, 4294967295u, 16777217}),
+      Array::from<std::uint8_t>({0, 1, 1}, {3})};
+  for (const Array& x : sources)
+    for (const DType to : {DType::Bool, DType::I32, DType::U32, DType::I64, DType::F32, DType::F64}) {
+      const std::string what = std::string(name_of(x.dtype())) + " to " + std::string(name_of(to));
+      const auto graph = trace([&](In in) { return std::vector<Value>{cast(in[0], to)}; }, {{x.type()}});
+      const Array wanted = ir::evaluate(*graph, std::vector{x})[0];
+      EXPECT_TRUE(testing::same_bits(x.cast(to), wanted)) << what << " by Array::cast";
+      if (x.dtype() == DType::F64)
+        for (std::int64_t i = 0; i < x.size(); ++i)
+          EXPECT_TRUE(testing::same_bits(Array::full(to, {1}, x.at(i)), Array::from<double>({x.at(i)}, {1}).cast(to)))
+              << what << " of " << x.at(i) << " by Array::set";
+      for (const testing::Compiled& c : testing::all_compiled())
+        EXPECT_TRUE(testing::same_bits(compile(graph, c.options())(std::vector{x})[0], wanted))
+            << what << " by " << testing::name_of_case(c);
+    }
 }
 
 TEST(OpValues, NanInComparisonsAndExtremes) {

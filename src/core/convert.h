@@ -1,0 +1,29 @@
+// What a cast does to a number: the one definition, of Array::cast, of the op and of literals alike.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace hotloop {
+
+// x in another of the types that store dtypes (visit_dtype); uint8_t is bool. To bool is x != 0, so NaN is true. Integers wrap. Float to
+// integer truncates and saturates; NaN gives 0. (C++ leaves what does not fit undefined.)
+template <class To, class From> To converted(From x) {
+  if constexpr (std::is_same_v<To, std::uint8_t>) {
+    return static_cast<To>(x != From{});
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    if (std::isnan(x)) return 0;
+    constexpr To lowest = std::numeric_limits<To>::lowest(), highest = std::numeric_limits<To>::max();
+    const From t = std::trunc(x);
+    // The bounds as floats: lowest is exact, highest may round up to the first value that does not fit.
+    if (t <= static_cast<From>(lowest)) return lowest;
+    if (t >= static_cast<From>(highest)) return highest;
+    return static_cast<To>(t);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+}  // namespace hotloop
