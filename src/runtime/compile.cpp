@@ -49,9 +49,7 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
     throw UserError("compile", "threads must not be negative", std::to_string(options.threads), "0 for all cores");
   if (options.threads == 0) options.threads = runtime::num_cores();
   if (options.backend == "interp") options.threads = 1;
-  if (!options.batch_axes.empty() && options.batch_axes.size() != graph.inputs().size())
-    throw UserError("compile", "batch_axes has one entry an input: " + std::to_string(graph.inputs().size()),
-                    std::to_string(options.batch_axes.size()), "give -1 for inputs without a batch axis");
+  runtime::check_input_options("compile", graph.inputs().size(), options);
   if (std::ranges::all_of(options.batch_axes, [](int axis) { return axis < 0; })) options.batch_axes.clear();
   std::int64_t rows = -1;
   for (std::size_t i = 0; i < options.batch_axes.size(); ++i) {
@@ -65,10 +63,6 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
     if (type.shape[axis] != rows)
       throw UserError("compile", "all batch axes have one extent", std::to_string(rows) + " and " + type.str());
   }
-  for (const int input : options.donated)
-    if (input < 0 || static_cast<std::size_t>(input) >= graph.inputs().size())
-      throw UserError("compile", "a donated input must be one of " + std::to_string(graph.inputs().size()),
-                      "input " + std::to_string(input));
   std::ranges::sort(options.donated);
   options.donated.erase(std::ranges::unique(options.donated).begin(), options.donated.end());
   std::ranges::sort(options.disabled_passes);

@@ -24,7 +24,7 @@ struct TypesOf {
 ValueType Executable::Impl::output_type(std::size_t index, std::int64_t rows) const {
   ValueType type = outputs[index];
   const int axis = output_batch_axes.empty() ? -1 : output_batch_axes[index];
-  if (axis >= 0) type.shape[axis] = type.shape[axis] / max_rows * rows;
+  if (axis >= 0 && max_rows > 0) type.shape[axis] = type.shape[axis] / max_rows * rows;
   return type;
 }
 

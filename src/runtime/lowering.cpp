@@ -34,6 +34,16 @@ passes::PassOptions pass_options_of(const CompileOptions& options) {
   return result;
 }
 
+void check_input_options(const char* where, std::size_t num_inputs, const CompileOptions& options) {
+  if (!options.batch_axes.empty() && options.batch_axes.size() != num_inputs)
+    throw UserError(where, "batch_axes has one entry an input: " + std::to_string(num_inputs),
+                    std::to_string(options.batch_axes.size()), "give -1 for inputs without a batch axis");
+  for (const int input : options.donated)
+    if (input < 0 || static_cast<std::size_t>(input) >= num_inputs)
+      throw UserError(where, "a donated input must be one of " + std::to_string(num_inputs),
+                      "input " + std::to_string(input));
+}
+
 Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::Target& target,
               const std::function<void(const char*)>& lap) {
   Lowered result;
@@ -63,6 +73,7 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
     throw UserError(where,
                     "one array an input, undefined where it is not bound: " + std::to_string(graph.inputs().size()),
                     std::to_string(bound.size()));
+  check_input_options(where, bound.size(), options);
   passes::PassOptions pass_options = pass_options_of(options);
   std::vector<Array> arrays;
   for (std::size_t i = 0; i < bound.size(); ++i) {
@@ -71,7 +82,7 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
     const ValueType& wanted = graph.inputs()[i].type();
     if (bound[i].type() != wanted)
       throw UserError(where, "input " + std::to_string(i) + " must be " + wanted.str(), bound[i].type().str());
-    if (i < options.batch_axes.size() && options.batch_axes[i] >= 0)
+    if (!options.batch_axes.empty() && options.batch_axes[i] >= 0)
       throw UserError(where, "an input with a batch axis cannot be bound", "input " + std::to_string(i));
     if (std::ranges::find(options.donated, static_cast<int>(i)) != options.donated.end())
       throw UserError(where, "an input is bound or donated, not both", "input " + std::to_string(i));

@@ -14,6 +14,9 @@ namespace hotloop::runtime {
 // With dispatch "per_op" the passes that merge, move or reorder ops are off too.
 passes::PassOptions pass_options_of(const CompileOptions& options);
 
+// UserError of `where` unless what `options` says of inputs fits as many as there are.
+void check_input_options(const char* where, std::size_t num_inputs, const CompileOptions& options);
+
 struct Lowered {
   std::shared_ptr<const Graph> graph;  // after the passes
   kernel::Program program;

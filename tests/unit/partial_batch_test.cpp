@@ -94,6 +94,25 @@ TEST(PartialBatch, KernelsAgreeWithTheInterpreterForEveryNumberOfRows) {
   }
 }
 
+TEST(PartialBatch, MayHaveNoRowAtAll) {
+  const auto graph = trace(program, types(0));
+  const std::vector<Array> expected = ir::evaluate(*graph, inputs(0));
+  for (const char* backend : {"interp", "llvm", "c"}) {
+    for (const char* dispatch : {"fused", "per_op"}) {
+      CompileOptions o = options({0, -1}, backend);
+      o.dispatch = dispatch;
+      if (o.backend == "interp" && o.dispatch == "per_op") continue;
+      const Executable run = compile(graph, o);
+      const std::vector<Array> got = run(inputs(0));
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_EQ(got[i].type(), expected[i].type()) << backend << " " << dispatch;
+        for (std::int64_t k = 0; k < got[i].size(); ++k)
+          EXPECT_TRUE(got[i].at(k) == expected[i].at(k) || std::isnan(expected[i].at(k))) << backend << " " << i;
+      }
+    }
+  }
+}
+
 TEST(PartialBatch, RefusesMoreRows) {
   const Executable run = compile(trace(program, types(4)), options({0, -1}));
   EXPECT_THROW(run(inputs(5)), UserError);
@@ -132,6 +151,31 @@ TEST(PartialBatch, NeedsTheBatchFirst) {
   const TracedFunction same = [](std::span<const Value> in) { return std::vector<Value>{neg(in[0])}; };
   const std::vector<ValueType> type = {{DType::F32, {4, 2}}};
   EXPECT_THROW(compile(trace(same, type), options({1})), UserError);
+}
+
+// compile_bound read past the end of them.
+TEST(PartialBatch, BatchAxesAreOneAnInputWhereSomeAreBound) {
+  const auto graph = trace([](std::span<const Value> in) { return std::vector<Value>{in[0] * in[1] + in[2]}; },
+                           std::vector<ValueType>(3, {DType::F32, {4}}));
+  const auto message = [&](const std::vector<Array>& bound, const CompileOptions& o) {
+    try {
+      (void)compile_bound(graph, bound, o);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  const Array weight = Array::full(DType::F32, {4}, 2);
+  const std::string wanted =
+      "[compile_bound] batch_axes has one entry an input: 3. Received: 1. Try: give -1 for inputs without a batch "
+      "axis.";
+  EXPECT_EQ(message({{}, {}, {}}, options({0})), wanted);
+  EXPECT_EQ(message({{}, weight, {}}, options({0}, "llvm")), wanted);
+  EXPECT_EQ(message({{}, weight, {}}, options({0, -1, 0}, "llvm")), "nothing was thrown");
+  CompileOptions donating = options({});
+  donating.donated = {3};
+  EXPECT_EQ(message({{}, weight, {}}, donating),
+            "[compile_bound] a donated input must be one of 3. Received: input 3.");
 }
 
 // A batch of one row may do what couples rows: there is no other number of them. One of two may not.
