@@ -226,6 +226,14 @@ def test_astype():
     assert hl.asarray([1, 2]).astype("f64").dtype == hl.float64
 
 
+@pytest.mark.parametrize("many", [
+    lambda x: hl.broadcast_to(x, (2**32, 2**32)), lambda x: hl.reshape(x[:0], (2**32, 2**32)), lambda x: hl.zeros((2**32, 2**32)), lambda x: hl.tile(x, (2**31, 2**32)),
+])  # fmt: skip
+def test_more_elements_than_can_be_counted_are_refused(many):
+    with pytest.raises(hl.UserError, match=r"an array must have at most 2\^59 elements. Received: f32\[\d+,\d+"):
+        hl.jit(lambda x: hl.sum(many(x)))(np.ones(1, np.float32))
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int32", "uint32", "int64"])
 def test_a_cast_is_the_same_inside_and_outside_of_a_trace(dtype):
     x = np.array([np.nan, np.inf, -np.inf, 1e20, -1e20, 3e9, -1.5, 4.5e9, 2.0**31, -(2.0**63)] * 4)

@@ -85,22 +85,8 @@ std::string ValueType::str() const {
   return s + "]";
 }
 
-namespace {
-
-void check_num_elements(const ValueType& type) {
-  const auto dims = type.shape.dims();
-  if (std::ranges::find(dims, 0) != dims.end()) return;
-  std::int64_t elements = 1;
-  for (const std::int64_t d : dims) {
-    if (d > most_elements / elements) throw UserError("array", "an array must have at most 2^59 elements", type.str());
-    elements *= d;
-  }
-}
-
-}  // namespace
-
 Array::Array(DType dtype, const Shape& shape) : type_{dtype, shape} {
-  check_num_elements(type_);
+  check_num_elements("array", type_);
   constexpr std::size_t alignment = 64;
   const std::size_t size = (std::max<std::size_t>(bytes(), 1) + alignment - 1) / alignment * alignment;
   void* p = std::aligned_alloc(alignment, size);
@@ -149,6 +135,7 @@ Array Array::cast(DType to) const {
 }
 
 Array Array::reshaped(const Shape& shape) const {
+  check_num_elements("array", {dtype(), shape});
   if (shape.size() != size())
     throw UserError("array", "a reshape keeps the number of elements", type_.shape.str() + " to " + shape.str(),
                     "a shape of " + std::to_string(size()) + " elements");

@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+
+#include "hotloop/error.h"
 
 namespace hotloop {
 
@@ -17,6 +20,22 @@ std::string bytes_text(double bytes) {
   char text[32];
   std::snprintf(text, sizeof text, unit == 0 || bytes >= 100 ? "%.0f %s" : "%.3g %s", bytes, units[unit]);
   return text;
+}
+
+void check_num_elements(std::string_view where, const ValueType& type) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : type.shape.dims()) {
+    if (extent == 0) continue;
+    if (extent > most_elements / elements) {
+      const auto dims = type.shape.dims();
+      const bool is_empty = std::ranges::find(dims, 0) != dims.end();
+      throw UserError(
+          std::string(where),
+          std::string("an array must have at most 2^59 elements") + (is_empty ? ", an extent of 0 left out" : ""),
+          type.str());
+    }
+    elements *= extent;
+  }
 }
 
 }  // namespace hotloop

@@ -5,6 +5,9 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+
+#include "hotloop/array.h"
 
 namespace hotloop {
 
@@ -13,6 +16,8 @@ std::string bytes_text(double bytes);  // "1.6 GB", "16 MB", "400 bytes": powers
 
 // An array has no more, so that its bytes, and those of a few like it, can be counted.
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 59;
+// UserError of `where` if `type` has more. An extent of 0 is left out, so that strides can be counted as well.
+void check_num_elements(std::string_view where, const ValueType& type);
 
 // An array for which there is no memory.
 class OutOfMemory : public std::bad_alloc {

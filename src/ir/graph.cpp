@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/memory.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 
@@ -40,6 +41,8 @@ Node* Graph::append(const ir::OpDef& op, std::vector<Value> operands, Attrs attr
     HOTLOOP_CHECK(static_cast<int>(operands.size()) == op.num_operands, "operand count of " + op.name);
   auto node = std::make_unique<Node>();
   node->types = op.infer({operand_types, attrs, regions, op.name});
+  // Every value of a graph comes by here: from now on its elements and bytes are counted without a check.
+  for (const ValueType& type : node->types) check_num_elements(op.name, type);
   node->op = &op;
   node->graph = this;
   node->id = static_cast<int>(nodes_.size());

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "core/memory.h"
+#include "hotloop/error.h"
 #include "schedule/accesses.h"
 #include "schedule/phases.h"
 
@@ -205,6 +207,9 @@ class Lifetimes {
   std::vector<int> late_;  // buffers that some workers may still be reading, at the next barrier at the latest
 };
 
+// More than any machine has, and few enough that those of all workers can be counted.
+constexpr std::int64_t most_bytes = std::int64_t{1} << 52;
+
 struct Placed {
   Lifetimes::Range range;
   std::int64_t begin, end;
@@ -246,6 +251,9 @@ void plan_memory(kernel::Program& program) {
         if (begin - at >= r.bytes) break;
         at = std::max(at, end);
       }
+      if (r.bytes > most_bytes - at)
+        throw UserError("compile", "what a program keeps in memory must be at most 2^52 bytes",
+                        bytes_text(static_cast<double>(at) + static_cast<double>(r.bytes)), "smaller arrays");
       placed.push_back({r.range, at, at + r.bytes});
       program.buffers[r.buffer].offset = at;
       total = std::max(total, at + r.bytes);

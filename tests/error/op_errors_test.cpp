@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "hotloop/error.h"
+#include "hotloop/jit.h"
 #include "hotloop/ops.h"
 
 namespace hotloop {
@@ -148,6 +149,62 @@ TEST(OpErrors, Movement) {
       message_of([](In in) { return split(in[0], 2, 0)[0]; }, {f32({5})}),
       "[split] the number of parts must divide the extent of the axis. Received: 2 parts of axis 0 of f32[5]. Try: "
       "narrow() for unequal parts.");
+}
+
+// The product of extents wrapped around, to 0 for these.
+TEST(OpErrors, MoreElementsThanCanBeCounted) {
+  constexpr std::int64_t n = std::int64_t{1} << 32;
+  const std::string wanted = " an array must have at most 2^59 elements. Received: f32[4294967296,4294967296].";
+  EXPECT_EQ(message_of([](In in) { return in[0]; }, {f32({n, n})}), "[input]" + wanted);
+  EXPECT_EQ(message_of([](In in) { return sum(broadcast_to(in[0], {n, n})); }, {f32({})}), "[broadcast]" + wanted);
+  EXPECT_EQ(message_of([](In in) { return reshape(in[0], {n, n}); }, {f32({0})}), "[reshape]" + wanted);
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return dot(in[0], in[1], {{}, {}, {}, {}});
+                },
+                {f32({n}), f32({n})}),
+            "[dot]" + wanted);
+  // Bytes can be counted, too, and what is empty is as little as its other axes would be.
+  constexpr std::int64_t half = std::int64_t{1} << 58;
+  EXPECT_EQ(message_of([](In in) { return broadcast_to(in[0], {2, half}); }, {f64({})}), "nothing was thrown");
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return broadcast_to(in[0], {2, half, 2});
+                },
+                {f64({})}),
+            "[broadcast] an array must have at most 2^59 elements. Received: f64[2,288230376151711744,2].");
+  EXPECT_EQ(message_of([](In in) { return reduce_sum(in[0], {0}); }, {f32({0, n, n})}),
+            "[input] an array must have at most 2^59 elements, an extent of 0 left out. Received: "
+            "f32[0,4294967296,4294967296].");
+  const auto reshaped = [](const Shape& shape) {
+    try {
+      (void)Array(DType::F32, {0}).reshaped(shape);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_EQ(reshaped({n, n}), "[array]" + wanted);
+  EXPECT_EQ(reshaped({0, 4}), "nothing was thrown");
+}
+
+// Each of these alone has few enough elements; what lies in memory beside each other does not.
+TEST(OpErrors, MoreMemoryThanCanBeCounted) {
+  constexpr std::int64_t n = std::int64_t{1} << 58;
+  const auto graph = trace(
+      [](In in) {
+        const Value x = iota(DType::F64, {n}, 0), a = sin(x * in[0]), b = cos(x * in[0]);
+        return std::vector<Value>{sum(gather(a, in[1], 0) * gather(b, in[1], 0))};
+      },
+      std::vector<ValueType>{f64({}), i32({5})});
+  try {
+    (void)compile(graph);
+    FAIL() << "nothing was thrown";
+  } catch (const UserError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "[compile] what a program keeps in memory must be at most 2^52 bytes. Received: 2306 PB. Try: smaller "
+              "arrays.");
+  }
 }
 
 TEST(OpErrors, Indirect) {
