@@ -6,6 +6,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "hotloop/array.h"
+
 namespace hotloop {
 
 // x in another of the types that store dtypes (visit_dtype); uint8_t is bool. To bool is x != 0, so NaN is true. Integers wrap. Float to
@@ -24,6 +26,12 @@ template <class To, class From> To converted(From x) {
   } else {
     return static_cast<To>(x);
   }
+}
+
+// Whether `dtype`, of numbers, has the integer n: floats are taken to have all.
+inline bool holds(DType dtype, std::int64_t n) {
+  return is_float(dtype) ||
+         visit_dtype(dtype, [n]<class T>(T) { return static_cast<std::int64_t>(static_cast<T>(n)) == n; });
 }
 
 }  // namespace hotloop

@@ -1,3 +1,4 @@
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -51,6 +52,9 @@ std::vector<OpDef> ops_argmax() {
     if (c.operands[0].shape[axis] == 0)
       throw UserError("argmax", "the axis must not be empty",
                       "axis " + std::to_string(axis) + " of " + c.operands[0].str());
+    if (!holds(DType::I32, c.operands[0].shape[axis]))
+      throw UserError("argmax", "the axis must have at most 2^31 - 1 elements, since the index is i32",
+                      "axis " + std::to_string(axis) + " of " + c.operands[0].str(), "reshape() to shorter axes");
     return std::vector<ValueType>{{DType::I32, c.operands[0].shape.without(axis)}};
   };
   def.eval = eval;

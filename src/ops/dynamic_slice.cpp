@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -63,10 +64,12 @@ std::vector<Batched> batch(const BatchContext& c) {
   for (int i = 0; i < moving; ++i) places.push_back(sizes[static_cast<std::size_t>(i)]), elements *= shape[i];
   for (int i = moving; i < shape.rank(); ++i) rest.push_back(shape[i]);
   const auto strides = strides_of(Shape(std::span(shape.dims()).first(static_cast<std::size_t>(moving))));
+  const DType dtype = holds(DType::I32, elements) ? DType::I32 : DType::I64;
   Value flat;
   for (int i = 0; i < moving; ++i) {
     const auto k = static_cast<std::size_t>(i);
-    const Value along = clamped_start(lanes.operands[k], shape[i], sizes[k], places) + iota(DType::I32, places, i + 1);
+    const Value first = cast(clamped_start(lanes.operands[k], shape[i], sizes[k], places), dtype);
+    const Value along = first + iota(dtype, places, i + 1);
     flat = add_or_either(flat, along * static_cast<double>(strides[k]));
   }
   return {{gather(reshape(x, rest.with_inserted(0, elements)), flat, 0), true}};

@@ -41,7 +41,7 @@ std::vector<Array> eval(const EvalContext& c) {
   return {rearranged(x, c.node.types[0].shape, [&](const Index& index) {
     Index at(index.begin(), index.begin() + lanes);
     at.insert(at.end(), index.begin() + axis, index.begin() + axis + inner);
-    const auto wanted = static_cast<std::int64_t>(indices.at(flat_index(at, index_strides)));
+    const auto wanted = index_at(indices, flat_index(at, index_strides));
     Index source = index;
     source.erase(source.begin() + axis, source.begin() + axis + inner);
     source.insert(source.begin() + axis, std::clamp<std::int64_t>(wanted, 0, x.shape()[axis] - 1));

@@ -1,3 +1,4 @@
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -23,7 +24,10 @@ std::vector<OpDef> ops_iota() {
     const ValueType type{c.attrs.get<DType>("dtype"), Shape(c.attrs.integers("shape"))};
     if (type.dtype == DType::Bool)
       throw UserError("iota", "the dtype must be a number's", type.str(), "iota(DType::I32, ...)");
-    checked_axis("iota", c.attrs.integer("axis"), type);
+    const auto axis = static_cast<int>(checked_axis("iota", c.attrs.integer("axis"), type));
+    if (!holds(type.dtype, type.shape[axis] - 1))
+      throw UserError("iota", "the dtype must hold the last index",
+                      "axis " + std::to_string(axis) + " of " + type.str(), "DType::I64");
     return std::vector<ValueType>{type};
   };
   def.eval = [](const EvalContext& c) {

@@ -1,3 +1,4 @@
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/rewrite.h"
@@ -36,6 +37,8 @@ std::vector<ValueType> infer_loop(const InferContext& c) {
   const bool has_trip = c.attrs.flag("has_trip");
   const std::string& residuals = c.attrs.get<std::string>("residuals");
   require(length >= 0, "the length must not be negative", std::to_string(length));
+  require(holds(DType::I32, length), "the length must be at most 2^31 - 1, since iterations are counted in i32",
+          std::to_string(length));
   require(residuals.empty() || residuals == "save" || residuals == "recompute" || residuals == "save_if_small",
           "residuals must be \"save\", \"recompute\", \"save_if_small\" or \"\" (the default)",
           "\"" + residuals + "\"");

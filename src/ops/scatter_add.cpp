@@ -53,7 +53,7 @@ std::vector<Array> eval(const EvalContext& c) {
     for_each_index(updates.shape(), [&](const Index& index) {
       Index at(index.begin(), index.begin() + lanes);
       at.insert(at.end(), index.begin() + axis, index.begin() + axis + inner);
-      const auto wanted = static_cast<std::int64_t>(indices.at(flat_index(at, index_strides)));
+      const auto wanted = index_at(indices, flat_index(at, index_strides));
       const auto value = static_cast<Accumulator<T>>(*update++);
       if (wanted < 0 || wanted >= x.shape()[axis]) return;
       Index target = index;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -68,7 +69,7 @@ Value overlap_add(Value ct, const TransposeContext& c) {
   const std::int64_t count = ct.shape()[w.axis], extent = x.shape[w.axis];
   constexpr std::int64_t max_terms = 16;
   if (std::min(count, w.size) > max_terms) {
-    Array places(DType::I32, {count, w.size});
+    Array places(holds(DType::I32, extent) ? DType::I32 : DType::I64, {count, w.size});
     std::int64_t i = 0;
     for_each_index(places.shape(), [&](const Index& at) {
       places.set(i++, static_cast<double>(at[0] * w.stride + at[1] * w.dilation));

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block.h"
@@ -75,8 +76,11 @@ void scatter_add(LoweringContext& context, const Node& node, const Storage& targ
   const DType id = indices.dtype(), d = updates.dtype();
   const int row = map.load(index_storage, id, index_at);
   const std::int64_t n = node.types[0].shape[static_cast<int>(axis)];
-  int inside = map.op(ScalarOp::Lt, DType::Bool, row, map.constant(id, static_cast<double>(n)));
-  inside = map.op(ScalarOp::And, DType::Bool, inside, map.op(ScalarOp::Ge, DType::Bool, row, map.constant(id, 0)));
+  // Of a dtype that does not reach the end, no index lies beyond it.
+  const int below =
+      holds(id, n) ? map.op(ScalarOp::Lt, DType::Bool, row, map.constant(id, static_cast<double>(n))) : -1;
+  int inside = map.op(ScalarOp::Ge, DType::Bool, row, map.constant(id, 0));
+  if (below >= 0) inside = map.op(ScalarOp::And, DType::Bool, below, inside);
   const std::vector<kernel::Indirect> by{{row, target.strides[axis]}};
   const int old = map.load(target, d, out_at, by, inside);
   map.store(target, d, out_at, map.op(ScalarOp::Add, d, old, map.load(update_storage, d, at)), by, inside);

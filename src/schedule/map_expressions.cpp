@@ -17,6 +17,7 @@ int MapBuilder::emit_clamped(Value index_value, const Index& index, int predicat
   const DType d = index_value.dtype();
   const int raw = emit(index_value, index, predicate);
   const int low = op(ScalarOp::Max, d, raw, constant(d, 0));
+  // A dtype that does not reach `high` is limited to its last number, which constant() makes of it.
   return op(ScalarOp::Min, d, low, constant(d, static_cast<double>(high)));
 }
 

@@ -7,6 +7,7 @@
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
+#include "hotloop/sorting.h"
 
 namespace hotloop {
 namespace {
@@ -149,6 +150,54 @@ TEST(OpErrors, Movement) {
       message_of([](In in) { return split(in[0], 2, 0)[0]; }, {f32({5})}),
       "[split] the number of parts must divide the extent of the axis. Received: 2 parts of axis 0 of f32[5]. Try: "
       "narrow() for unequal parts.");
+}
+
+// Positions are i32.
+TEST(OpErrors, AxesThatPositionsDoNotReachTheEndOf) {
+  constexpr std::int64_t n = std::int64_t{1} << 31;
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return argmax(broadcast_to(in[0], {2, n}), 1);
+                },
+                {f32({})}),
+            "[argmax] the axis must have at most 2^31 - 1 elements, since the index is i32. Received: axis 1 of "
+            "f32[2,2147483648]. Try: reshape() to shorter axes.");
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return argmax(broadcast_to(in[0], {2, n - 1}), 1);
+                },
+                {f32({})}),
+            "nothing was thrown");
+  EXPECT_EQ(message_of([](In in) { return argsort(broadcast_to(in[0], {n}), 0); }, {f32({})}),
+            "[argsort] the axis must have at most 2^31 - 1 elements, since positions are i32. Received: axis 0 of "
+            "f32[2147483648]. Try: reshape() to shorter axes.");
+  EXPECT_EQ(message_of([](In in) { return sort(broadcast_to(in[0], {n}), 0); }, {f32({})}).substr(0, 9), "[argsort]");
+  EXPECT_EQ(message_of([](In in) { return searchsorted(broadcast_to(in[0], {n}), in[1]); }, {f32({}), f32({3})}),
+            "[searchsorted] the sorted vector must have at most 2^31 - 1 elements, since positions are i32. Received: "
+            "f32[2147483648].");
+  EXPECT_EQ(message_of([](In) { return iota(DType::I32, {n + 1}, 0); }, {}),
+            "[iota] the dtype must hold the last index. Received: axis 0 of i32[2147483649]. Try: DType::I64.");
+  EXPECT_EQ(message_of(
+                [](In) {
+                  return iota(DType::U32, {2, 2 * n + 1}, 1);
+                },
+                {}),
+            "[iota] the dtype must hold the last index. Received: axis 1 of u32[2,4294967297]. Try: DType::I64.");
+  EXPECT_EQ(message_of([](In) { return iota(DType::I32, {n}, 0); }, {}), "nothing was thrown");
+  EXPECT_EQ(message_of([](In) { return iota(DType::I32, {n + 1, 2}, 1); }, {}), "nothing was thrown");
+  EXPECT_EQ(message_of([](In in) { return dynamic_slice(broadcast_to(in[0], {n}), in.subspan(1), {n - 1}); },
+                       {f32({}), i32({})}),
+            "nothing was thrown");
+  EXPECT_EQ(
+      message_of([](In in) { return dynamic_slice(broadcast_to(in[0], {n}), in.subspan(1), {0}); }, {f32({}), i32({})}),
+      "[dynamic_slice] i32 starts must reach the last place where the part fits. Received: (0,) of "
+      "f32[2147483648]. Try: reshape() to shorter axes.");
+  const auto one = [](In carry) { return std::vector<Value>{carry[0] + 1.0}; };
+  EXPECT_EQ(
+      message_of(
+          [&](In in) { return while_loop([](In carry) { return less(carry[0], like(carry[0], 5)); }, one, in, n)[0]; },
+          {f32({})}),
+      "[loop] the length must be at most 2^31 - 1, since iterations are counted in i32. Received: 2147483648.");
 }
 
 // The product of extents wrapped around, to 0 for these.

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <limits>
 #include <set>
 
+#include "hotloop/transforms.h"
 #include "nn/registry.h"
 #include "nn_testing.h"
 #include "registry_samples.h"
@@ -135,6 +137,26 @@ TEST(Layers, LastTakesTheLastStep) {
   ASSERT_EQ(y.shape(), (Shape{2, 3}));
   for (std::int64_t b = 0; b < 2; ++b)
     for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(y.at(b * 3 + i), x.at((b * 4 + 3) * 3 + i));
+}
+
+TEST(Layers, AnIdOutOfRangeIsTakenForTheNearestWhateverItsDtype) {
+  const Array weight = Array::from<double>({10, 11, 12}, {3, 1});
+  const Embedding layer(3, 1, 1);
+  const Array ids =
+      Array::from<std::int64_t>({4294967297, -4294967295, 1, std::numeric_limits<std::int64_t>::max()}, {4});
+  const Array y = apply_on(layer, {{"weight", weight}}, ids)[0];
+  for (std::int64_t i = 0; i < 4; ++i)
+    EXPECT_EQ(y.at(i), std::vector<double>({12, 10, 11, 12})[static_cast<std::size_t>(i)]);
+  const Array above = Array::from<std::uint32_t>({4294967295u, 2147483649u}, {2});
+  EXPECT_EQ(apply_on(layer, {{"weight", weight}}, above)[0].at(0), 12);
+  EXPECT_EQ(apply_on(layer, {{"weight", weight}}, above)[0].at(1), 12);
+  // 2^32 + 1 is not the padding, 1.
+  const TracedFunction summed = [&](std::span<const Value> in) {
+    return std::vector<Value>{sum(layer.apply({{"weight", in[0]}}, in[1]))};
+  };
+  const Array slope = run_traced(grad(summed, {0}), {weight, ids})[0];
+  EXPECT_EQ(slope.at(1), 0);
+  EXPECT_EQ(slope.at(2), 2);
 }
 
 TEST(Layers, OutputTypeFollowsTheInput) {

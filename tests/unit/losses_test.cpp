@@ -62,6 +62,16 @@ TEST(Losses, CrossEntropyOfEveryKindOfTarget) {
               1e-14);
 }
 
+// As i32 it would be class 1.
+TEST(Losses, AClassBeyond32BitsIsNone) {
+  const Array logits = Array::from<double>({1, 2, 0.5, -1, 0, 3}, {2, 3});
+  for (const std::int64_t none : {std::int64_t{4294967297}, std::int64_t{-4294967295}})
+    EXPECT_EQ(value_of(losses::CrossEntropy(), logits, Array::from<std::int64_t>({none, 0}, {2})),
+              value_of(losses::CrossEntropy(), logits, Array::from<std::int64_t>({-1, 0}, {2})));
+  EXPECT_EQ(value_of(losses::CrossEntropy(), logits, Array::from<std::uint32_t>({4294967295u, 0}, {2})),
+            value_of(losses::CrossEntropy(), logits, Array::from<std::int64_t>({-1, 0}, {2})));
+}
+
 TEST(Losses, NothingOverflows) {
   const Array big = row({1e4, -1e4, 0});
   EXPECT_DOUBLE_EQ(value_of(losses::CrossEntropy(), big, Array::from<std::int32_t>({1}, {1})), 2e4);

@@ -1,11 +1,13 @@
 // Values of operations where their definition has a choice: edges, ties, NaN, wrapping, broadcasting.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "arrays.h"
+#include "backends.h"
 #include "compiled.h"
 #include "hotloop/ops.h"
 #include "ir/op_def.h"
@@ -161,6 +163,53 @@ TEST(OpValues, IndirectAccessAtTheEdges) {
   expect_values(run([](In in) { return dynamic_update(in[0], in[1], in.subspan(2)); },
                     {x, f64({1, 2}), Array::scalar<std::int32_t>(7)}),
                 {10, 1, 2});
+}
+
+// Out of range by more than 32 bits, too: what is cut off an index must not name another element.
+TEST(OpValues, IndicesOf64BitsAreLimitedAsTheyAre) {
+  const auto at = Array::from<std::int64_t>(
+      {4294967297, -4294967295, 2, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()},
+      {5});
+  const auto unsigned_at = u32({0, 4294967295u, 2147483648u, 1, 4294967294u});
+  const auto x = f64({10, 11, 12});
+  const auto read = [](In in) {
+    return std::vector{gather(in[0], in[1], 0), gather(in[0], in[2], 0), scatter_add(in[0], in[1], in[3], 0),
+                       scatter_add(in[0], in[2], in[3], 0)};
+  };
+  const std::vector<Array> inputs = {x, at, unsigned_at, f64({1, 2, 3, 4, 5})};
+  const auto graph = trace(read, ir::types_of(inputs));
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto got = backend.run(graph, inputs);
+    SCOPED_TRACE(backend.name);
+    expect_values(got[0], {12, 10, 12, 12, 10});
+    expect_values(got[1], {10, 12, 12, 11, 12});
+    expect_values(got[2], {10, 11, 15});
+    expect_values(got[3], {11, 15, 12});
+  }
+}
+
+// An axis that i32 does not count to the end of: memory that nobody touches but for the elements that are read.
+TEST(OpValues, IndicesOf32BitsOnALongerAxis) {
+  constexpr std::int64_t n = (std::int64_t{1} << 31) + 16;
+  void* const memory = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const Array x = Array::wrap(DType::Bool, {n}, std::shared_ptr<void>(memory, [](void* p) { munmap(p, n); }));
+  for (const std::int64_t i : {std::int64_t{0}, (std::int64_t{1} << 31) - 1, n - 1}) static_cast<char*>(memory)[i] = 1;
+  const std::vector<Array> inputs = {x, i32({std::numeric_limits<std::int32_t>::max(), -5, 7}),
+                                     u32({2147483647u, 2147483663u, 4294967295u}),
+                                     Array::from<std::int64_t>({n - 1, n - 2, std::int64_t{1} << 40}, {3})};
+  const auto graph = trace(
+      [](In in) {
+        return std::vector{gather(in[0], in[1], 0), gather(in[0], in[2], 0), gather(in[0], in[3], 0)};
+      },
+      ir::types_of(inputs));
+  for (const testing::Backend& backend : testing::all_backends()) {
+    const auto got = backend.run(graph, inputs);
+    SCOPED_TRACE(backend.name);
+    expect_values(got[0], {1, 1, 0});
+    expect_values(got[1], {1, 1, 1});
+    expect_values(got[2], {1, 0, 1});
+  }
 }
 
 TEST(OpValues, RandomBitsAreThePublishedGenerator) {

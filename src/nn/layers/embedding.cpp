@@ -43,9 +43,11 @@ class EmbeddingModule : public Module {
 
  private:
   Value rows_of(Value weight, Value ids) const {
-    const Value rows = gather(weight, cast(ids, DType::I32), 0);
+    // Integers as they are: cut off at 32 bits they would name other rows.
+    if (!is_integer(ids.dtype())) ids = cast(ids, DType::I32);
+    const Value rows = gather(weight, ids, 0);
     if (padding_ < 0) return rows;
-    const Value is_padding = equal(cast(ids, DType::I32), constant(static_cast<double>(padding_), DType::I32));
+    const Value is_padding = equal(ids, like(ids, static_cast<double>(padding_)));
     return select(broadcast_to(expand_dims(is_padding, -1), rows.shape()), stop_gradient(rows), rows);
   }
 

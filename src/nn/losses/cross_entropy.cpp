@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "hotloop/ops.h"
 #include "nn/registry.h"
 
@@ -22,6 +24,10 @@ TargetKind kind_of(Value prediction, Value target) {
 // i32 of the prediction's shape but the last axis.
 Value class_of(Value prediction, Value target) {
   if (kind_of(prediction, target) == TargetKind::Distribution) return argmax(target, prediction.rank() - 1);
+  // Limited before they are cut off at 32 bits, which would make classes of numbers that are none.
+  if (target.dtype() == DType::I64) target = maximum(target, like(target, -1));
+  if (target.dtype() == DType::I64 || target.dtype() == DType::U32)
+    target = minimum(target, like(target, std::numeric_limits<std::int32_t>::max()));
   return reshape(cast(target, DType::I32), prediction.shape().without(prediction.rank() - 1));
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "hotloop/sorting.h"
@@ -36,13 +37,16 @@ Value argsort(Value x, int axis, bool descending) {
   ir::require_defined("argsort", {&x, 1});
   const int a = static_cast<int>(ir::checked_axis("argsort", axis, x.type()));
   const std::int64_t n = x.shape()[a];
+  if (!holds(DType::I32, n))
+    throw UserError("argsort", "the axis must have at most 2^31 - 1 elements, since positions are i32",
+                    "axis " + std::to_string(a) + " of " + x.type().str(), "reshape() to shorter axes");
   const Value positions = iota(DType::I32, x.shape(), a);
   if (n < 2) return positions;
   std::vector<std::int32_t> ps, ks;
-  for (std::int32_t p = 1; p < n; p *= 2)
-    for (std::int32_t k = p; k > 0; k /= 2) {
-      ps.push_back(p);
-      ks.push_back(k);
+  for (std::int64_t p = 1; p < n; p *= 2)
+    for (std::int64_t k = p; k > 0; k /= 2) {
+      ps.push_back(static_cast<std::int32_t>(p));
+      ks.push_back(static_cast<std::int32_t>(k));
     }
   const auto stage = [&](std::span<const Value> carry, std::span<const Value> pk) {
     const Shape line{n};
@@ -81,6 +85,9 @@ Value searchsorted(Value sorted, Value values, bool right) {
     throw UserError("searchsorted", "there must be a sorted vector, and values of its dtype",
                     sorted.type().str() + ", " + values.type().str(), "cast(), or vmap() for several vectors");
   const std::int64_t n = sorted.shape()[0];
+  if (!holds(DType::I32, n))
+    throw UserError("searchsorted", "the sorted vector must have at most 2^31 - 1 elements, since positions are i32",
+                    sorted.type().str());
   const Value none = constant(0, DType::I32, values.shape());
   if (n == 0) return none;
   const Value keys = comparable(stop_gradient(sorted)), wanted = comparable(stop_gradient(values));

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -23,11 +24,19 @@ Shape gathered_shape(std::string_view where, const InferContext& c, int axis) {
   return Shape(dims);
 }
 
+std::int64_t index_at(const Array& indices, std::int64_t flat_index) {
+  return visit_dtype(indices.dtype(), [&]<class T>(T) {
+    return converted<std::int64_t>(static_cast<const T*>(indices.raw())[flat_index]);
+  });
+}
+
+// A bound that the dtype does not reach is that of the dtype: like() saturates.
 Value clamped_indices(Value indices, std::int64_t extent) {
   return minimum(maximum(indices, like(indices, 0)), like(indices, static_cast<double>(extent - 1)));
 }
 
 Value indices_in_range(Value indices, std::int64_t extent) {
+  if (!holds(indices.dtype(), extent)) return greater_equal(indices, like(indices, 0));
   return bit_and(greater_equal(indices, like(indices, 0)), less(indices, like(indices, static_cast<double>(extent))));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/convert.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -19,6 +20,10 @@ void check_starts(const InferContext& c, std::size_t first_start, std::span<cons
     if (size < 0 || size > x.shape[i])
       throw UserError(where, "the part must fit into the operand on every axis",
                       Shape(std::vector(sizes.begin(), sizes.end())).str() + " of " + x.str());
+    if (!holds(DType::I32, x.shape[i] - size))
+      throw UserError(where, "i32 starts must reach the last place where the part fits",
+                      Shape(std::vector(sizes.begin(), sizes.end())).str() + " of " + x.str(),
+                      "reshape() to shorter axes");
   }
   const auto starts = c.operands.subspan(first_start);
   const Shape lanes = starts.empty() ? Shape{} : starts[0].shape;
