@@ -4,6 +4,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -228,12 +229,37 @@ bool is_array_like(nb::handle h) {
          (PyObject_CheckBuffer(object) != 0 && PyBytes_Check(object) == 0 && PyByteArray_Check(object) == 0);
 }
 
-Array to_array(nb::handle h, const std::string& what) {
+Array number_in(nb::handle number, DType dtype, const std::string& where) {
+  const nb::object python = nb::borrow(number);
+  if (dtype == DType::Bool) return Array::full(dtype, {}, PyObject_IsTrue(number.ptr()) == 1 ? 1 : 0);
+  if (is_float(dtype)) return Array::full(dtype, {}, nb::cast<double>(nb::float_(python)));
+  const auto refuse = [&]() -> Array {
+    throw UserError(where, "a number must fit the array's dtype", text(number) + " with " + std::string(name_of(dtype)),
+                    dtype == DType::I64 ? "float(x), which rounds it" : "an array of int64");
+  };
+  if (number_kind(number.ptr()) == Number::Float) {
+    const double whole = std::trunc(PyFloat_AS_DOUBLE(number.ptr()));
+    const Array scalar = Array::full(dtype, {}, whole);
+    // At 2^63 the nearest number of i64 is one less, which is 2^63 as a double.
+    return scalar.at(0) == whole && whole < 0x1p63 ? scalar : refuse();
+  }
+  const long long value = PyLong_AsLongLong(number.ptr());
+  if (value == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    return refuse();
+  }
+  const Array wide = Array::scalar(static_cast<std::int64_t>(value));
+  const Array scalar = wide.cast(dtype);
+  return scalar.cast(DType::I64).data<std::int64_t>()[0] == value ? scalar : refuse();
+}
+
+Array to_array(nb::handle h, const std::string& what, Digits digits) {
   PyObject* object = h.ptr();
   if (nb::isinstance<Array>(h)) return live_array(h);
   if (PyArray_Check(object)) return from_numpy(reinterpret_cast<PyArrayObject*>(object), what);
   switch (number_kind(object)) {
-    case Number::Float: return Array::scalar(static_cast<float>(PyFloat_AS_DOUBLE(object)));
+    case Number::Float:
+      return Array::full(digits == Digits::All ? DType::F64 : DType::F32, {}, PyFloat_AS_DOUBLE(object));
     case Number::Bool: return Array::full(DType::Bool, {}, object == Py_True ? 1 : 0);
     case Number::Int: {
       const long long value = PyLong_AsLongLong(object);
@@ -241,7 +267,8 @@ Array to_array(nb::handle h, const std::string& what) {
         PyErr_Clear();
         throw UserError(what, "an integer must fit 64 bits", text(h), "float(x), which rounds it");
       }
-      if (value == static_cast<std::int32_t>(value)) return Array::scalar(static_cast<std::int32_t>(value));
+      if (digits == Digits::Default && value == static_cast<std::int32_t>(value))
+        return Array::scalar(static_cast<std::int32_t>(value));
       return Array::scalar(static_cast<std::int64_t>(value));
     }
     case Number::None: break;
@@ -273,7 +300,7 @@ Array to_array(nb::handle h, const std::string& what) {
                     kind_of(h) + ": " + reason.substr(0, reason.find('\n')), "numbers in rows of one length");
   }
   Array array = from_numpy_object(viewed, what);
-  return sequence ? with_default_dtype(std::move(array)) : array;
+  return sequence && digits == Digits::Default ? with_default_dtype(std::move(array)) : array;
 }
 
 nb::object to_python(Array array) { return nb::cast(std::move(array)); }
@@ -379,6 +406,9 @@ void bind_array(nb::module_& m) {
       "is_array_like", [](nb::handle object) { return is_array_like(object); }, nb::arg("object").none());
   m.def(
       "dtype", [](nb::handle object) { return numpy_dtype(dtype_of_python(object)); }, nb::arg("dtype").none());
+  m.def("number_in", [](const std::string& where, nb::handle number, nb::handle dtype) {
+    return number_in(number, dtype_of_python(dtype), where);
+  });
   m.def("copy", [](const Array& a) { return live_array(a).clone(); });
   m.def("cast", [](const Array& a, nb::handle dtype) { return live_array(a).cast(dtype_of_python(dtype)); });
 }

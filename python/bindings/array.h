@@ -37,10 +37,14 @@ bool view_array(PyObject* object, ArrayView& view);
 enum class Number { None, Bool, Int, Float };
 Number number_kind(PyObject* object);
 
+enum class Digits { Default, All };
 // `object` as an Array, sharing its memory where the layout allows and copying where not: Array, NumPy arrays and scalars,
 // numbers, sequences of numbers, anything with __dlpack__, the buffer protocol or __array__. Floats of lists and Python
-// floats become f32, integers i32 (i64 if they do not fit). `what` names the argument in the UserError for anything else.
-Array to_array(nb::handle object, const std::string& what);
+// floats become f32, integers i32 (i64 if they do not fit), with Digits::All f64 and i64. `what` names the argument in the UserError for
+// anything else.
+Array to_array(nb::handle object, const std::string& what, Digits digits = Digits::Default);
+// A Python number (number_kind) as a scalar of `dtype`. UserError of `where` if it is an integer's and the number does not fit it; a fraction is cut off.
+Array number_in(nb::handle number, DType dtype, const std::string& where);
 // The array as it is now, whoever writes to what it wraps: a copy, unless its memory is the library's own, which nobody writes to.
 Array snapshot(const Array& array);
 // Whether to_array would take it for an array, and not for a static value.

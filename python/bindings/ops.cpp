@@ -33,12 +33,16 @@ bool wants_floats(const ir::OpDef& op) {
 }
 
 // The result of an op of traced Python numbers alone is such a number: it keeps its digits until it meets an array.
-nb::object number(Value result) { return tracer(result, result.dtype() == DType::F64 || result.dtype() == DType::I64); }
+nb::object number(Value result, std::span<const nb::handle> operands) {
+  const bool is_integer = result.dtype() == DType::I64;
+  return tracer(result, result.dtype() == DType::F64 || is_integer, is_integer && any_is_wide(operands));
+}
 
 nb::object unary(const std::string& name, nb::handle x) {
   const ir::OpDef& op = ir::op(name);
   const nb::handle alone[] = {x};
-  if (const auto numbers = traced_numbers(alone, wants_floats(op))) return number(ir::append_op(name, {(*numbers)[0]}));
+  if (const auto numbers = traced_numbers(alone, wants_floats(op)))
+    return number(ir::append_op(name, {(*numbers)[0]}), alone);
   const nb::handle operands[] = {x};
   return tracer(ir::append_op(name, promote(name, operands, wants_floats(op))));
 }
@@ -47,7 +51,7 @@ nb::object binary(const std::string& name, nb::handle a, nb::handle b, bool floa
   const ir::OpDef& op = ir::op(name);
   const nb::handle operands[] = {a, b};
   if (const auto numbers = traced_numbers(operands, floats || wants_floats(op)))
-    return number(ir::append_op(name, *numbers));
+    return number(ir::append_op(name, *numbers), operands);
   const auto values = ir::broadcast_together(name, promote(name, operands, floats || wants_floats(op)));
   return tracer(ir::append_op(name, values));
 }
@@ -89,14 +93,18 @@ void bind_ops(nb::module_& m) {
   m.def("binary", &binary, nb::arg("op"), nb::arg("a").none(), nb::arg("b").none(), nb::arg("floats") = false);
   m.def("append", &append);
   m.def("constant", [](const Array& array) { return tracer(constant(live_array(array))); });
-  m.def("full", [](double value, nb::handle dtype, nb::handle shape) {
-    return tracer(broadcast(constant(value, dtype_of_python(dtype)), shape_of(shape), {}));
+  m.def("full", [](nb::handle value, nb::handle dtype, nb::handle shape) {
+    return tracer(broadcast_to(to_value_in(value, dtype_of_python(dtype), "full", true), shape_of(shape)));
   });
   m.def("iota", [](nb::handle dtype, nb::handle shape, int axis) {
     return tracer(iota(dtype_of_python(dtype), shape_of(shape), axis));
   });
   m.def("cast",
-        [](nb::handle x, nb::handle dtype) { return tracer(cast(to_value(x, "astype"), dtype_of_python(dtype))); });
+        [](nb::handle x, nb::handle dtype) { return tracer(to_value_in(x, dtype_of_python(dtype), "astype")); });
+  // For what is to stand in an array of that dtype: a Python number must fit.
+  m.def("fitted", [](const std::string& where, nb::handle x, nb::handle dtype) {
+    return tracer(to_value_in(x, dtype_of_python(dtype), where, true));
+  });
   m.def("reshape",
         [](nb::handle x, nb::handle shape) { return tracer(reshape(to_value(x, "reshape"), shape_of(shape))); });
   m.def("broadcast_to", [](nb::handle x, nb::handle shape) {

@@ -65,7 +65,7 @@ void Arguments::read_leaves(const std::string& where) {
   num_kept = objects.size();
   for (std::size_t i = 0; i < objects.size(); ++i) {
     Leaf& leaf = leaves[i];
-    leaf.weak = false;
+    leaf.weak = leaf.is_wide = false;
     PyObject* object = objects[i];
     if (view_array(object, leaf.view)) continue;
     leaf.view = {&leaf.real, nullptr, 0, DType::F64};
@@ -83,6 +83,7 @@ void Arguments::read_leaves(const std::string& where) {
         }
         leaf.view.dtype = DType::I64;
         leaf.weak = true;
+        leaf.is_wide = leaf.integer != static_cast<std::int32_t>(leaf.integer);
         continue;
       case Number::Bool:
         leaf.boolean = object == Py_True;
@@ -116,7 +117,7 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
                                CompileOptions options, const BoundArgument* bound)
     : name_(name), structure_(Structure::with_frozen_values(arguments.tokens)), is_bound_(bound != nullptr) {
   const auto start = std::chrono::steady_clock::now();
-  for (const Leaf& leaf : arguments.leaves) types_.push_back({leaf.view.type(), leaf.weak});
+  for (const Leaf& leaf : arguments.leaves) types_.push_back({leaf.view.type(), leaf.weak, leaf.is_wide});
   std::shared_ptr<Graph> graph;
   {
     Program program(name);
@@ -125,7 +126,7 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
     if (bound != nullptr) first = nb::make_tuple(bound_tracers(program, *bound));
     std::vector<nb::object> tracers;
     for (std::size_t i = 0; i < types_.size(); ++i)
-      tracers.push_back(tracer(program.graph().add_input(types_[i].type, paths[i]), types_[i].weak));
+      tracers.push_back(tracer(program.graph().add_input(types_[i].type, paths[i]), types_[i].weak, types_[i].is_wide));
     const nb::object call = unflatten(Structure(arguments.tokens), tracers);
     const nb::object args = first + nb::object(call[0]);
     const nb::object result = nb::steal(PyObject_Call(fn.ptr(), args.ptr(), nb::object(call[1]).ptr()));
@@ -185,7 +186,7 @@ Specialization Specialization::rebound(const BoundArgument& bound) const {
 bool Specialization::accepts(const Arguments& arguments) const {
   if (arguments.leaves.size() != types_.size()) return false;
   for (std::size_t i = 0; i < types_.size(); ++i)
-    if (arguments.leaves[i].weak != types_[i].weak || !arguments.leaves[i].view.has_type(types_[i].type)) return false;
+    if (!types_[i].fits(arguments.leaves[i])) return false;
   return structure_.equals(arguments.tokens);
 }
 
@@ -193,7 +194,7 @@ std::string Specialization::difference(const Arguments& arguments) const {
   if (arguments.leaves.size() != types_.size() || !structure_.equals(arguments.tokens))
     return "another argument structure or static value";
   for (std::size_t i = 0; i < types_.size(); ++i)
-    if (arguments.leaves[i].weak != types_[i].weak || !arguments.leaves[i].view.has_type(types_[i].type))
+    if (!types_[i].fits(arguments.leaves[i]))
       return "argument " + leaf_paths(structure_)[i] + ": " + types_[i].type.str() + " before, now " +
              arguments.leaves[i].view.type().str();
   return "";

@@ -18,6 +18,7 @@ namespace hotloop::python {
 struct Leaf {
   ArrayView view;
   bool weak = false;
+  bool is_wide = false;  // see Tracer
   union {
     double real;
     std::int64_t integer;
@@ -62,6 +63,8 @@ class ArgumentsLease {
 struct LeafType {
   ValueType type;
   bool weak = false;
+  bool is_wide = false;
+  bool fits(const Leaf& leaf) const { return leaf.weak == weak && leaf.is_wide == is_wide && leaf.view.has_type(type); }
 };
 
 // A function's first argument, given once: programs are compiled with its arrays bound (see compile_bound).

@@ -25,27 +25,32 @@ const Tracer& alive(const Tracer& t) {
   return t;
 }
 
-DType default_dtype(DType weak) { return weak == DType::F64 ? DType::F32 : weak == DType::I64 ? DType::I32 : weak; }
+// Of a number that meets none: that of the Array which it would be (to_array).
+DType default_dtype(const Tracer& t) {
+  const DType dtype = t.value.dtype();
+  if (!t.weak) return dtype;
+  return dtype == DType::F64 ? DType::F32 : dtype == DType::I64 && !t.is_wide ? DType::I32 : dtype;
+}
+
+// A weak value in `dtype`, or a strong one cast. What is known not to fit is refused, as a number in the function is.
+Value fitted(const Tracer& t, DType dtype, const std::string& where) {
+  if (alive(t).is_wide && dtype == DType::I32)
+    throw UserError(where, "a number must fit the array's dtype", "an integer of more than 32 bits with i32",
+                    "an array of int64");
+  return cast(t.value, dtype);
+}
 
 // A Python number or a weak tracer in the dtype of what it met.
-Value number_as(nb::handle object, DType dtype) {
-  if (is_tracer(object)) return cast(alive(nb::cast<const Tracer&>(object)).value, dtype);
-  if (is_float(dtype)) return constant(nb::cast<double>(nb::float_(object)), dtype);
-  Array scalar(dtype, Shape{});
-  if (dtype == DType::I64 || dtype == DType::I32 || dtype == DType::U32) {
-    const auto value = nb::cast<std::int64_t>(nb::int_(object));
-    if ((dtype == DType::I32 && value != static_cast<std::int32_t>(value)) ||
-        (dtype == DType::U32 && value != static_cast<std::uint32_t>(value)))
-      throw UserError("promote", "a number must fit the dtype of the array it meets",
-                      std::to_string(value) + " with " + std::string(name_of(dtype)), "cast the array to int64");
-    if (dtype == DType::I64)
-      scalar.data<std::int64_t>()[0] = value;
-    else
-      scalar.set(0, static_cast<double>(value));
-  } else {
-    scalar.set(0, nb::cast<bool>(object) ? 1 : 0);
-  }
-  return constant(scalar);
+Value number_as(nb::handle object, DType dtype, const std::string& where) {
+  if (is_tracer(object)) return fitted(nb::cast<const Tracer&>(object), dtype, where);
+  return constant(number_in(object, dtype, where));
+}
+
+bool holds_tracer(nb::handle object) {
+  if (!PyList_Check(object.ptr()) && !PyTuple_Check(object.ptr())) return is_tracer(object);
+  for (const nb::handle item : object)
+    if (holds_tracer(item)) return true;
+  return false;
 }
 
 nb::tuple shape_of(const Tracer& t) {
@@ -98,7 +103,17 @@ Array lifted_from(Value value) { return g_program == nullptr ? Array() : g_progr
 
 bool is_tracer(nb::handle object) { return nb::isinstance<Tracer>(object); }
 
-nb::object tracer(Value value, bool weak) { return nb::cast(Tracer{value, g_scope, weak}); }
+nb::object tracer(Value value, bool weak, bool is_wide) { return nb::cast(Tracer{value, g_scope, weak, is_wide}); }
+
+bool any_is_wide(std::span<const nb::handle> operands) {
+  return std::ranges::any_of(operands, [](nb::handle object) {
+    if (is_tracer(object)) return nb::cast<const Tracer&>(object).is_wide;
+    if (number_kind(object.ptr()) != Number::Int) return false;
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+    return overflow != 0 || value != static_cast<std::int32_t>(value);
+  });
+}
 
 nb::list to_tracers(std::span<const Value> values) {
   nb::list list;
@@ -109,7 +124,7 @@ nb::list to_tracers(std::span<const Value> values) {
 Value to_value(nb::handle object, const std::string& what) {
   if (is_tracer(object)) {
     const Tracer& t = alive(nb::cast<const Tracer&>(object));
-    return t.weak ? cast(t.value, default_dtype(t.value.dtype())) : t.value;
+    return cast(t.value, default_dtype(t));
   }
   if (PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) {
     // A sequence that holds traced values is stacked.
@@ -132,6 +147,24 @@ Value to_value(nb::handle object, const std::string& what) {
   // The engine's own traces (of a fit) have no place for arrays but their constants.
   if (g_program == nullptr) return constant(snapshot(to_array(object, what)));
   return g_program->lift(object, to_array(object, what));
+}
+
+Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool must_fit) {
+  if (is_tracer(object)) {
+    const Tracer& t = alive(nb::cast<const Tracer&>(object));
+    return must_fit ? fitted(t, dtype, what) : cast(t.value, dtype);
+  }
+  const Number kind = number_kind(object.ptr());
+  const bool sequence = PyList_Check(object.ptr()) || PyTuple_Check(object.ptr());
+  if (!is_tracing() || (kind == Number::None && !sequence)) return cast(to_value(object, what), dtype);
+  if (holds_tracer(object)) {
+    std::vector<Value> rows;
+    for (const nb::handle item : object) rows.push_back(to_value_in(item, dtype, what, must_fit));
+    return stack(rows, 0);
+  }
+  if (kind != Number::None && must_fit) return constant(number_in(object, dtype, what));
+  const Array array = to_array(object, what, Digits::All).cast(dtype);
+  return g_program == nullptr ? constant(array) : g_program->lift(nb::list(), array);  // of nobody else's
 }
 
 std::vector<Value> to_values(nb::handle sequence, const std::string& what) {
@@ -169,14 +202,14 @@ std::vector<Value> promote(const std::string& where, std::span<const nb::handle>
   for (std::size_t i = 0; i < operands.size(); ++i) {
     switch (number_kind(operands[i].ptr())) {
       case Number::Float: join(weak, DType::F32); continue;
-      case Number::Int: join(weak, DType::I32); continue;
+      case Number::Int: join(weak, any_is_wide({&operands[i], 1}) ? DType::I64 : DType::I32); continue;
       case Number::Bool: join(weak, DType::Bool); continue;
       case Number::None: break;
     }
     if (is_tracer(operands[i])) {
       const Tracer& t = alive(nb::cast<const Tracer&>(operands[i]));
       if (t.weak) {
-        join(weak, default_dtype(t.value.dtype()));
+        join(weak, default_dtype(t));
         continue;
       }
       values[i] = t.value;
@@ -188,11 +221,11 @@ std::vector<Value> promote(const std::string& where, std::span<const nb::handle>
   // A weak operand raises the dtype only to another kind: bool, integer, float.
   DType dtype = strong.value_or(weak.value_or(DType::F32));
   if (weak && is_float(*weak) && !is_float(dtype)) dtype = DType::F32;
-  if (weak && is_integer(*weak) && dtype == DType::Bool) dtype = DType::I32;
+  if (weak && is_integer(*weak) && dtype == DType::Bool) dtype = *weak;
   if (floats && !is_float(dtype)) dtype = DType::F32;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (!values[i])
-      values[i] = number_as(operands[i], dtype);
+      values[i] = number_as(operands[i], dtype, "promote");
     else if (values[i].dtype() != dtype)
       values[i] = cast(values[i], dtype);
   }
@@ -215,7 +248,8 @@ std::optional<std::vector<Value>> traced_numbers(std::span<const nb::handle> ope
   }
   if (!traced) return std::nullopt;
   std::vector<Value> values;
-  for (const nb::handle operand : operands) values.push_back(number_as(operand, floats ? DType::F64 : DType::I64));
+  for (const nb::handle operand : operands)
+    values.push_back(number_as(operand, floats ? DType::F64 : DType::I64, "promote"));
   return values;
 }
 
@@ -227,12 +261,7 @@ void bind_tracer(nb::module_& m) {
       .def_prop_ro(
           "size", [](const Tracer& t) { return alive(t).value.shape().size(); }, "Number of elements.")
       .def_prop_ro(
-          "dtype",
-          [](const Tracer& t) {
-            const DType dtype = alive(t).value.dtype();
-            return numpy_dtype(t.weak ? default_dtype(dtype) : dtype);
-          },
-          "The NumPy dtype.")
+          "dtype", [](const Tracer& t) { return numpy_dtype(default_dtype(alive(t))); }, "The NumPy dtype.")
       .def_prop_ro("weak", [](const Tracer& t) { return t.weak; })
       .def_prop_ro("_type", [](const Tracer& t) { return alive(t).value.type().str(); });
   m.def("is_tracing", [] { return is_tracing(); });

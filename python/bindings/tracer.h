@@ -35,6 +35,7 @@ struct Tracer {
   std::shared_ptr<Scope> scope;
   // Made from a Python number: takes the dtype of what it meets. Then its dtype is f64 or i64.
   bool weak = false;
+  bool is_wide = false;  // weak, and known to be an integer that i32 does not hold
 };
 
 // A whole program under trace: the outermost graph, and arrays of the surroundings that became inputs of it.
@@ -66,10 +67,15 @@ class Program {
 // The array that a value of the program under trace was lifted from, which no call changes; undefined for any other value.
 Array lifted_from(Value value);
 
-nb::object tracer(Value value, bool weak = false);
+nb::object tracer(Value value, bool weak = false, bool is_wide = false);
+// Whether an integer among these, Python's or a weak one, is known not to fit i32.
+bool any_is_wide(std::span<const nb::handle> operands);
 // The value of a tracer, or of anything that to_array takes, in the current trace. A weak one gets its default dtype.
 Value to_value(nb::handle object, const std::string& what);
 std::vector<Value> to_values(nb::handle sequence, const std::string& what);
+// The value in `dtype`, made of all digits that Python's numbers, lists of them and weak tracers have. `must_fit`: UserError for a Python number that is
+// none of the dtype's (number_in), which else is cast.
+Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool must_fit = false);
 // The same with undefined values for None.
 std::vector<Value> or_undefined(nb::handle sequence, const std::string& what);
 nb::list to_tracers(std::span<const Value> values);

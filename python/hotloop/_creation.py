@@ -3,7 +3,7 @@
 import numpy
 
 from hotloop import _core
-from hotloop._dtypes import float32, int32
+from hotloop._dtypes import float32, int32, int64
 from hotloop._names import kind_of
 from hotloop._op import extents, integer
 
@@ -47,7 +47,9 @@ def _full(where, shape, fill_value, dtype):
     if dtype is None:
         dtype = _core.asarray(fill_value).dtype
     if _core.is_tracing():
-        return _core.full(float(fill_value), dtype, shape)
+        return _core.full(fill_value, dtype, shape)
+    if type(fill_value) in (bool, int, float):
+        fill_value = numpy.asarray(_core.number_in(where, fill_value, dtype))
     return _core.copy(_core.asarray(numpy.full(shape, fill_value, _core.dtype(dtype))))
 
 
@@ -94,13 +96,21 @@ def _from_numpy(values, dtype):
 
 
 def arange(start, /, stop=None, step=1, dtype=None):
-    """start, start + step, ... up to and without stop. int32 if all are integers, else float32. All must be known numbers."""
+    """start, start + step, ... up to and without stop. int32 if all are integers (int64 where they do not fit), else float32. All must
+    be known numbers."""
     if step == 0:
         raise _core.UserError("[arange] the step must not be 0. Received: 0. Try: hl.full(n, start).")
     values = numpy.arange(start, step=step) if stop is None else numpy.arange(start, stop, step)
+    ends = values[[0, -1]].tolist() if values.size else [0, 0]
     if dtype is None:
-        dtype = float32 if values.dtype.kind == "f" else int32
+        dtype = float32 if values.dtype.kind == "f" else int32 if _fits(ends, int32) else int64
+    if not _fits(ends, _core.dtype(dtype)):
+        raise _core.UserError(f"[arange] the dtype must hold all numbers. Received: {ends[0]} to {ends[1]} in {_core.dtype(dtype)}. Try: hl.int64.")
     return _from_numpy(values, dtype)
+
+
+def _fits(numbers, dtype):
+    return dtype.kind not in "iu" or all(numpy.iinfo(dtype).min <= n <= numpy.iinfo(dtype).max for n in numbers)
 
 
 def linspace(start, stop, /, num, dtype=float32, *, endpoint=True):

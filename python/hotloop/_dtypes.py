@@ -5,8 +5,8 @@ Promotion, in one table. Arrays of two dtypes meet in the larger one of
     bool < int32, uint32 < int64 < float32 < float64        (int32 with uint32: int64)
 
 A Python number has no dtype of its own: it takes that of the array it meets, raised to float32 for a float that meets
-integers or bools, and to int32 for an integer that meets bools. Alone, a float is float32 and an integer int32. NumPy scalars
-count as arrays. Other NumPy dtypes are converted on the way in: int8, int16, uint8, uint16 to int32, float16 to float32,
+integers or bools, and to int32 for an integer that meets bools. Alone, a float is float32 and an integer int32 (int64 where it does
+not fit). An integer that does not fit the integers it meets is refused. NumPy scalars count as arrays. Other NumPy dtypes are converted on the way in: int8, int16, uint8, uint16 to int32, float16 to float32,
 uint64 to int64 where its values fit; complex, object, string and time dtypes are refused.
 """
 
@@ -40,7 +40,7 @@ def result_type(*arrays_and_dtypes):
     numbers = [d for d in arrays_and_dtypes if _is_number(d)]
     result = functools.reduce(_core.promote_types, [_core.dtype(getattr(d, "dtype", d)) for d in dtypes]) if dtypes else None
     for number in numbers:
-        kind = float32 if isinstance(number, float) else bool if isinstance(number, builtins.bool) else int32
+        kind = float32 if isinstance(number, float) else bool if isinstance(number, builtins.bool) else int32 if -(2**31) <= number < 2**31 else int64
         if result is None or (result.kind != "f" and kind.kind == "f") or (result.kind == "b" and kind.kind != "b"):
             result = kind
     if result is None:

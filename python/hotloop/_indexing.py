@@ -236,7 +236,7 @@ def _put_block(x, values, key, starts, sizes, how):
     starts = [_core.cast(s, "int32") for s in starts]
     # Axes of integers are not there in what is written, as in x[key].
     shape = tuple(n for n, k in zip(sizes, _normalized(x, key)[0]) if isinstance(k, slice))
-    values = _core.reshape(_core.broadcast_to(_core.cast(values, x.dtype), shape), sizes)
+    values = _core.reshape(_core.broadcast_to(_core.fitted("at", values, x.dtype), shape), sizes)
     if how == "add":
         values = _core.dynamic_slice(x, starts, sizes) + values
     return _core.dynamic_update(x, values, starts)
@@ -249,7 +249,7 @@ def _put_traced(x, values, key, how):
         return _put_block(x, values, key, *block, how)
     # The places as numbers: whatever the key is, indexing an array of positions by it finds them.
     positions = getitem(_core.reshape(_core.iota("int32", (x.size,), 0), x.shape), key)
-    values = _core.broadcast_to(_core.cast(values, x.dtype), positions.shape)
+    values = _core.broadcast_to(_core.fitted("at", values, x.dtype), positions.shape)
     flat_positions, flat_values = _core.reshape(positions, (positions.size,)), _core.reshape(values, (values.size,))
     flat = _core.reshape(x, (x.size,))
     if how == "set":

@@ -248,7 +248,7 @@ def pad(x, pad_width, /, *, constant_values=0):
         raise _core.UserError(f"[pad] pad_width must be one number, (before, after), or such a pair for each of the {x.ndim} axes. Received: {pad_width!r}.") from None
     if any(w < 0 for pair in widths for w in pair):
         raise _core.UserError(f"[pad] widths must not be negative. Received: {pad_width}. Try: slicing.")
-    value = _core.cast(_core.to_tracer(constant_values), x.dtype)
+    value = _core.fitted("pad", constant_values, x.dtype)
     return _core.append("pad", [x, value], {"low": [w[0] for w in widths], "high": [w[1] for w in widths], "interior": [0] * x.ndim})
 
 
@@ -298,7 +298,7 @@ def dynamic_slice(x, starts, sizes, /):
 def dynamic_update(x, update, starts, /):
     """x with `update` written at the computed position `starts`, limited so that it fits."""
     x = _core.to_tracer(x)
-    return _core.dynamic_update(x, _core.cast(update, x.dtype), [_core.cast(s, "int32") for s in starts])
+    return _core.dynamic_update(x, _core.fitted("dynamic_update", update, x.dtype), [_core.cast(s, "int32") for s in starts])
 
 
 @_export(1)

@@ -65,7 +65,7 @@ def _nonzero(x, size, fill_value):
     if x.ndim == 0:
         raise _core.UserError("[nonzero] the array must have an axis. Received: a scalar. Try: x != 0.")
     if x.size == 0 or size == 0:
-        return tuple(_core.cast(_core.full(float(fill_value), "int32", (size,)), "int32") for _ in x.shape)
+        return tuple(_core.full(fill_value, "int32", (size,)) for _ in x.shape)
     flat = _core.cast(_core.reshape(x, (x.size,)), "bool")
     order = _core.argsort(flat, 0, True)  # true ones first, each as they were
     found, valid = _first(order, size), _core.binary("lt", _core.iota("int32", (size,), 0), _count_nonzero(x))
@@ -73,7 +73,7 @@ def _nonzero(x, size, fill_value):
     for axis, extent in enumerate(x.shape):
         stride = math.prod(x.shape[axis + 1 :])
         place = _core.binary("rem", _core.binary("div", found, numpy.int32(stride)), numpy.int32(extent))
-        positions.append(_core.append("select", [valid, place, _core.full(float(fill_value), "int32", (size,))], {}))
+        positions.append(_core.append("select", [valid, place, _core.full(fill_value, "int32", (size,))], {}))
     return tuple(positions)
 
 
@@ -121,7 +121,7 @@ def _unique(x, size, fill_value):
         if size and fill_value is None:
             raise _core.UserError(f"[unique] an empty array has no values to fill {size} places with. Received: {x._type}. Try: fill_value=0.")
         none = _core.cast(_core.full(0.0, "int32", (size,)), "int32")
-        values = _core.cast(_core.broadcast_to(_core.to_tracer(0 if fill_value is None else fill_value), (size,)), x.dtype)
+        values = _core.full(0 if fill_value is None else fill_value, x.dtype, (size,))
         return values, none, _core.cast(_core.full(0.0, "int32", x.shape), "int32"), none
     ordered, order, number = _runs(x)
     wanted = _core.binary("add", _core.iota("int32", (size,), 0), numpy.int32(1))
@@ -129,7 +129,7 @@ def _unique(x, size, fill_value):
     there = _core.binary("lt", begin, end)
     values = ordered[_core.append("select", [there, begin, _core.full(0.0, "int32", (size,))], {})]
     if fill_value is not None:
-        values = _core.append("select", [there, values, _core.cast(_core.broadcast_to(_core.to_tracer(fill_value), (size,)), x.dtype)], {})
+        values = _core.append("select", [there, values, _core.full(fill_value, x.dtype, (size,))], {})
     positions = _core.append("select", [there, order[begin], _core.full(0.0, "int32", (size,))], {})
     back = _core.argsort(order, 0, False)
     inverse = _core.binary("sub", number[back], numpy.int32(1))

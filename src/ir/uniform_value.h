@@ -8,12 +8,16 @@
 
 namespace hotloop::ir {
 
-// The one number a float, integer or bool value holds everywhere, seen through broadcasts and reshapes.
+// The one number a float, integer or bool value holds everywhere, seen through broadcasts and reshapes. None for an i64 that a double rounds: it
+// would be taken for its neighbours.
 inline std::optional<double> uniform_value(Value v) {
   while (is(*v.node, OpKind::Broadcast) || is(*v.node, OpKind::Reshape)) v = v.node->operands[0];
   if (!is(*v.node, OpKind::Constant)) return std::nullopt;
   const Array& array = v.node->attrs.get<Array>("value");
   if (array.size() != 1) return std::nullopt;
+  constexpr std::int64_t exact = std::int64_t{1} << 53;
+  if (array.dtype() == DType::I64 && (array.data<std::int64_t>()[0] > exact || array.data<std::int64_t>()[0] < -exact))
+    return std::nullopt;
   return array.at(0);
 }
 
