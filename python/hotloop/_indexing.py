@@ -5,6 +5,7 @@ is out of range is limited to it (a known one is an error, as in NumPy). Masks m
 mask the result's shape would depend on its values; use where().
 """
 
+import math
 import operator
 
 import numpy
@@ -32,7 +33,7 @@ def _as_index(k):
     if hasattr(k, "__index__") and not isinstance(k, numpy.ndarray) and not isinstance(k, _core.Array):
         return operator.index(k)
     if isinstance(k, list) and any(_core.is_tracer(v) for v in k):
-        return _core.to_tracer(k)
+        return _core.to_tracer([whole(v) for v in k])
     array = numpy.asarray(k)
     if array.size == 0 and not isinstance(k, numpy.ndarray):
         array = array.astype(numpy.int32)
@@ -73,15 +74,55 @@ def _checked(k, extent, axis, shape):
 
 def _in_range(index, extent, axis, shape):
     """An index array counted from 0; known ones are checked."""
+    dtype = position_dtype(extent)
     if isinstance(index, int):
-        return numpy.asarray(_checked(index, extent, axis, shape), dtype=numpy.int32)
+        return numpy.asarray(_checked(index, extent, axis, shape), dtype=dtype)
     if not _core.is_tracer(index):
         if index.size and (index.min() < -extent or index.max() >= extent):
             raise _core.UserError(f"[index] indices must lie within the axis. Received: {index.min()} to {index.max()} on axis {axis} of {shape}.")
-        return numpy.where(index < 0, index + extent, index).astype(numpy.int32)
-    index = _core.cast(index, "int32") if index.dtype != numpy.int32 else _core.to_tracer(index)
-    wrapped = _core.append("select", [_core.binary("lt", index, 0), index + extent, index], {})
-    return _core.binary("max", _core.binary("min", wrapped, extent - 1), 0)
+        return numpy.where(index < 0, index + extent, index).astype(dtype)
+    index = whole(index)
+    if dtype == "int64" and index.dtype != numpy.int64:
+        index = _core.cast(index, dtype)
+    # Limited before it is narrowed: cut off at 32 bits, 2^32 + 1 would be 1.
+    if index.dtype.kind == "i":
+        index = _core.append("select", [_core.binary("lt", index, 0), index + extent, index], {})
+    limited = _core.binary("max", _core.binary("min", index, max(extent - 1, 0)), 0)
+    return limited if index.dtype == dtype else _core.cast(limited, dtype)
+
+
+def position_dtype(extent):
+    """The dtype of positions on an axis: int32 where it reaches the end."""
+    return "int32" if extent <= _MOST_INT32 else "int64"
+
+
+_MOST_INT32 = 2**31 - 1
+
+
+def whole(index):
+    """A traced index with all its bits: a number that is an argument has 64. Anything else as it is."""
+    if not _core.is_tracer(index):
+        return index
+    return _core.cast(index, "int64") if index.weak and index.dtype.kind == "i" else _core.to_tracer(index)
+
+
+def narrowed(index, least=-_MOST_INT32 - 1, most=_MOST_INT32):
+    """Traced integers limited to [least, most], as int32; those that are int32 as they are."""
+    index = _core.to_tracer(whole(index))
+    if index.dtype.kind not in "iu" or index.dtype == numpy.int32:
+        return _core.cast(index, "int32")
+    limited = _core.binary("min", index, most)
+    if index.dtype.kind == "i":
+        limited = _core.binary("max", limited, least)
+    return _core.cast(limited, "int32")
+
+
+def block_starts(starts, shape, sizes):
+    """Where a block begins on each axis, as the int32 that the engine takes; it limits them so that the block fits."""
+    if len(starts) != len(shape) or len(sizes) != len(shape):
+        return [_core.cast(s, "int32") for s in starts]  # the engine says what is wrong
+    rooms = [max(extent - size, 0) for extent, size in zip(shape, sizes)]
+    return [min(max(s, 0), room) if type(s) is int else narrowed(s, 0, min(room, _MOST_INT32)) for s, room in zip(starts, rooms)]
 
 
 def _sliced(x, parts):
@@ -141,10 +182,8 @@ def getitem(x, key):
     x = _core.append("transpose", [x], {"permutation": order[:before] + advanced + order[before:]})
     extents = [x.shape[before + i] for i in range(len(advanced))]
     if len(indices) > 1:
-        indices = _core.broadcast_arrays("index", [_core.to_tracer(numpy_or_traced) for numpy_or_traced in indices])
-        size = 1
-        for e in extents:
-            size *= e
+        size = math.prod(extents)
+        indices = _core.broadcast_arrays("index", [_core.cast(_core.to_tracer(i), position_dtype(size)) for i in indices])
         x = _core.reshape(x, [*x.shape[:before], size, *x.shape[before + len(extents) :]])
         index = indices[0]
         for i, e in zip(indices[1:], extents[1:]):
@@ -219,10 +258,12 @@ def _place_of_block(x, key):
             if any(_core.is_tracer(v) for v in (k.start, k.stop, k.step)):
                 return None
             first, last, by = k.indices(extent)
-            if by != 1 or last <= first:
+            if by != 1 or last <= first or extent - (last - first) > _MOST_INT32:
                 return None
             starts.append(first)
             sizes.append(last - first)
+        elif extent > _MOST_INT32:
+            return None
         elif isinstance(k, int) or k.ndim == 0:
             starts.append(_in_range(k, extent, axis, x.shape))
             sizes.append(1)
@@ -248,11 +289,11 @@ def _put_traced(x, values, key, how):
     if block is not None:
         return _put_block(x, values, key, *block, how)
     # The places as numbers: whatever the key is, indexing an array of positions by it finds them.
-    positions = getitem(_core.reshape(_core.iota("int32", (x.size,), 0), x.shape), key)
+    positions = getitem(_core.reshape(_core.iota(position_dtype(x.size), (x.size,), 0), x.shape), key)
     values = _core.broadcast_to(_core.fitted("at", values, x.dtype), positions.shape)
     flat_positions, flat_values = _core.reshape(positions, (positions.size,)), _core.reshape(values, (values.size,))
     flat = _core.reshape(x, (x.size,))
     if how == "set":
-        hits = _core.append("scatter_add", [_core.iota("int32", (x.size,), 0) * 0, flat_positions, flat_positions * 0 + 1], {"axis": 0})
+        hits = _core.append("scatter_add", [_core.full(0, "int32", (x.size,)), flat_positions, _core.full(1, "int32", flat_positions.shape)], {"axis": 0})
         flat = _core.append("select", [_core.binary("gt", hits, 0), flat * 0, flat], {})
     return _core.reshape(_core.append("scatter_add", [flat, flat_positions, flat_values], {"axis": 0}), x.shape)

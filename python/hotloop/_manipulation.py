@@ -5,6 +5,7 @@ import math
 import numpy
 
 from hotloop import _core
+from hotloop._indexing import block_starts, position_dtype, whole
 from hotloop._op import checked_axes, checked_axis, exporter, extents, integer, op
 
 __all__ = []
@@ -260,7 +261,7 @@ def take(x, indices, /, axis=None):
     if axis is None:
         x, axis = _core.reshape(x, (x.size,)), 0
     axis = checked_axis("take", axis, x.ndim)
-    return x[(slice(None),) * axis + (_core.to_tracer(indices),)]
+    return x[(slice(None),) * axis + (_core.to_tracer(whole(indices)),)]
 
 
 @_export(2)
@@ -277,7 +278,7 @@ def take_along_axis(x, indices, /, axis=-1):
         else:
             shape = [1] * x.ndim
             shape[a] = x.shape[a]
-            key.append(_core.iota("int32", shape, a))
+            key.append(_core.iota(position_dtype(x.shape[a]), shape, a))
     return x[tuple(key)]
 
 
@@ -285,20 +286,22 @@ def take_along_axis(x, indices, /, axis=-1):
 def scatter_add(x, indices, updates, /, axis=0):
     """x with updates[i] added at indices[i] along `axis`; indices out of range are dropped. The adjoint of take."""
     x, updates = _core.promote("scatter_add", [x, updates])
-    return _core.append("scatter_add", [x, indices, updates], {"axis": checked_axis("scatter_add", axis, x.ndim)})
+    return _core.append("scatter_add", [x, whole(indices), updates], {"axis": checked_axis("scatter_add", axis, x.ndim)})
 
 
 @_export(2)
 def dynamic_slice(x, starts, sizes, /):
     """x[starts[0]:starts[0]+sizes[0], ...]: starts may be computed, sizes are known. Limited so that it fits."""
-    return _core.dynamic_slice(x, [_core.cast(s, "int32") for s in starts], list(sizes))
+    x, sizes = _core.to_tracer(x), list(sizes)
+    return _core.dynamic_slice(x, block_starts(starts, x.shape, sizes), sizes)
 
 
 @_export(3)
 def dynamic_update(x, update, starts, /):
     """x with `update` written at the computed position `starts`, limited so that it fits."""
     x = _core.to_tracer(x)
-    return _core.dynamic_update(x, _core.fitted("dynamic_update", update, x.dtype), [_core.cast(s, "int32") for s in starts])
+    update = _core.fitted("dynamic_update", update, x.dtype)
+    return _core.dynamic_update(x, update, block_starts(starts, x.shape, update.shape))
 
 
 @_export(1)

@@ -1,5 +1,7 @@
 """Functions that reduce axes. `axis` is None for all, one axis, or several; with keepdims the axes stay, with extent 1."""
 
+import math
+
 import numpy
 
 from hotloop import _core
@@ -61,13 +63,18 @@ def any(x, /, axis=None, *, keepdims=False):
 @_export(1)
 def all(x, /, axis=None, *, keepdims=False):
     """Whether all elements along `axis` are true (not zero)."""
-    x = _core.unary("not", _core.cast(x, "bool"))
-    return _core.binary("eq", _reduce("sum", _core.cast(x, "int32"), axis, keepdims), 0)
+    x = _core.cast(_core.unary("not", _core.cast(x, "bool")), "int32")
+    # The largest, not the sum, which after 2^32 elements begins at 0 again; it exists of no elements.
+    return _core.binary("eq", _reduce("max" if x.size else "sum", x, axis, keepdims), 0)
 
 
 @_export(1)
 def count_nonzero(x, /, axis=None, *, keepdims=False):
     """How many elements along `axis` are not zero: int32."""
+    x = _core.to_tracer(x)
+    count = math.prod(x.shape[a] for a in checked_axes("count_nonzero", axis, x.ndim))
+    if count > 2**31 - 1:
+        raise _core.UserError(f"[count_nonzero] there must be at most 2^31 - 1 elements to count, since the number is int32. Received: {count}. Try: hl.sum(x != 0, dtype=hl.int64).")
     return _reduce("sum", _core.cast(_core.cast(x, "bool"), "int32"), axis, keepdims)
 
 

@@ -110,6 +110,66 @@ def test_at_a_computed_place():
     assert np.array_equal(gradient, [6, 6, 6, 6])
 
 
+FAR = np.array([2**32 + 1, -(2**32) + 1, 2**62, -(2**63), 2**31, -2, 1])
+AT = [3, 0, 3, 0, 3, 2, 1]  # of four elements
+READERS = {
+    "getitem": lambda v, i: v[i], "two axes": lambda v, i: v[:, None][i, np.zeros_like(FAR)], "take": lambda v, i: hl.take(v, i, axis=0), "take_along_axis": hl.take_along_axis,
+    "each": lambda v, i: hl.vmap(lambda k: v[k])(i), "in a list": lambda v, i: hl.stack([v[[i[k], 0]][0] for k in range(len(FAR))]),
+    "block": lambda v, i: hl.stack([hl.dynamic_slice(v, (hl.where(i[k] == -2, 2, i[k]),), (1,))[0] for k in range(len(FAR))]),
+    "block of each": lambda v, i: hl.vmap(lambda k: hl.dynamic_slice(v, (hl.where(k == -2, 2, k),), (1,))[0])(i),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["llvm", "interp"])
+@pytest.mark.parametrize("reader", READERS)
+def test_an_index_is_limited_before_it_is_narrowed(reader, backend):
+    x = np.array([10, 11, 12, 13], np.float32)
+    assert np.array_equal(hl.jit(READERS[reader], backend=backend)(x, FAR), x[AT])
+
+
+def test_unsigned_indices_and_numbers_are_limited_before_they_are_narrowed():
+    x = np.array([10, 11, 12, 13], np.float32)
+    assert np.array_equal(hl.jit(lambda v, i: v[i])(x, np.array([2**32 - 1, 2**31, 2], np.uint32)), x[[3, 3, 2]])
+    for read in (lambda v, i: v[i], lambda v, i: hl.take(v, i), lambda v, i: hl.dynamic_slice(v, (i,), (1,))[0]):
+        compiled = hl.jit(read)
+        assert [float(compiled(x, i)) for i in (2**32 + 1, -(2**32), 2)] == [13, 10, 12]
+
+
+@pytest.mark.parametrize("i, wanted", list(zip(FAR.tolist(), AT)))
+def test_a_write_is_limited_before_it_is_narrowed(i, wanted):
+    x = np.array([[10, 11, 12, 13]], np.float32).T
+    expected = x.copy()
+    expected[wanted] = 7
+    for index in (np.int64(i), i):
+        assert np.array_equal(hl.jit(lambda v, k: v.at[k].set(7))(x, index), expected)
+        assert np.array_equal(hl.jit(lambda v, k: v.at[k, 0].set(7))(x, index), expected)
+        assert np.array_equal(hl.jit(lambda v, k: v.at[[k, k], [0, 0]].set([7, 0]))(x, index), expected)
+        if i != -2:  # which is before the start here
+            assert np.array_equal(hl.jit(lambda v, k: hl.dynamic_update(v, [[7]], (k, 0)))(x, index), expected)
+    added = hl.jit(lambda v, k: hl.scatter_add(v, hl.stack([k, 9]), np.float32([[1], [1]])))(x, index)
+    assert np.array_equal(added - x, [[k == i] for k in range(4)])  # what is out of range is dropped
+
+
+def test_indices_of_32_bits_cost_nothing_more():
+    x, i = np.ones((4, 5), np.float32), np.int32([1, 2])
+    for read in (lambda v, k: v[k], lambda v, k: v[k, k], lambda v, k: v.at[k[0]].add(1), lambda v, k: hl.dynamic_slice(v, (k[0], k[1]), (1, 1))):
+        text = hl.executable(hl.jit(read), x, i).graph_text()
+        assert "= cast(" not in text and "i64" not in text
+
+
+def test_an_axis_longer_than_32_bits_count():
+    x = np.zeros(2**31 + 16, np.bool_)  # pages that are not touched take no memory
+    x[2**31 + 5] = x[2**31 - 1] = True
+    read = hl.jit(lambda v, i: (v[i], v[2**31 + 5], v[None][[0], i]))
+    for dtype in (np.int64, np.int32, np.uint32):
+        ends = [2**31 - 1, -11, 5] if dtype == np.int32 else [2**31 - 1, 2**31 + 5, 5]
+        found, known, both = read(x, np.array(ends, dtype))
+        assert found.tolist() == both.tolist() == [True, True, False] and known
+    for name, call in {"argmax": hl.argmax, "argsort": hl.argsort, "count_nonzero": hl.count_nonzero}.items():
+        with pytest.raises(hl.UserError, match=rf"\[{name}\] .* must .* at most 2\^31 - 1 elements"):
+            hl.jit(call)(x)
+
+
 def test_a_ring_buffer_is_written_in_place():
     # One row a step, and nothing that passes over the whole buffer.
     def echo(x):

@@ -6,6 +6,7 @@ import inspect
 import numpy
 
 from hotloop import _core, _names, random
+from hotloop._indexing import narrowed
 from hotloop._jit import jit
 from hotloop._names import kind_of
 from hotloop._op import integer
@@ -173,7 +174,7 @@ class Module:
         if key is not None:
             key = random.checked_key(key)
         if lengths is not None:
-            lengths = _core.cast(lengths, "int32")
+            lengths = narrowed(lengths)
         around = _own.current()
         if around is None:
             y, state_out, buffers_out = self._layer.apply(params, x, key, state, lengths, buffers, training, False)
