@@ -1,5 +1,5 @@
-// Rules on elementwise ops. Every rule keeps NaN and infinities; the sign of a zero may change (x + 0 is x), and x * 0
-// stays, since it is NaN where x is not finite.
+// Rules on elementwise ops. Every rule keeps NaN and infinities, but that numbers within a rounding of the largest may become infinite or not; the
+// sign of a zero may change (x + 0 is x), and x * 0 stays, since it is NaN where x is not finite.
 #include <algorithm>
 #include <cmath>
 
@@ -78,18 +78,23 @@ Value sub(Builder& b, Value x, Value y) {
   return {};
 }
 
+// Whether (x * c) * d may be x * (c * d). Where one grows and the other shrinks, x * c may overflow or vanish where x * (c * d) does not. Two of a kind
+// reach the ends of the range together; their product does not.
+bool fold(double c, double d) {
+  const auto grows = [](double v) { return std::abs(v) >= 1 && std::abs(v) < 1e6; };
+  const auto shrinks = [](double v) { return std::abs(v) <= 1 && std::abs(v) > 1e-6; };
+  return (grows(c) && grows(d)) || (shrinks(c) && shrinks(d));
+}
+
 Value mul(Builder& b, Value x, Value y) {
   if (uniform_value(x) && !uniform_value(y)) std::swap(x, y);
   if (const auto c = uniform_value(y)) {
     if (*c == 1) return x;
     if (*c == -1) return b.neg(x);
     if (*c == 0 && !is_float(x.dtype())) return y;
-    // (x * c) * d = x * (c * d) where nothing can overflow on the way.
-    if (is_float(x.dtype()) && is_scalar_op(x, ScalarOp::Mul)) {
-      const auto d = uniform_value(operand(x, 1));
-      const auto moderate = [](double v) { return std::abs(v) > 1e-6 && std::abs(v) < 1e6; };
-      if (d && moderate(*c) && moderate(*d)) return b.mul(operand(x, 0), b.mul(operand(x, 1), y));
-    }
+    if (is_float(x.dtype()) && is_scalar_op(x, ScalarOp::Mul))
+      if (const auto d = uniform_value(operand(x, 1)); d && fold(*d, *c))
+        return b.mul(operand(x, 0), b.mul(operand(x, 1), y));
     if (is_scalar_op(x, ScalarOp::Neg)) return b.mul(operand(x), b.neg(y));
     return {};
   }

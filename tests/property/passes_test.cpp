@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 
@@ -335,6 +336,48 @@ TEST(Passes, SaveForTheBackwardLoopWhatCostsFewestBytes) {
   for (int i = 0; i < loops[1].num_xs(); ++i)
     if (loops[1].xs(i).node == &loops[0].node()) saved += loops[1].xs_in(i).shape().size();
   EXPECT_EQ(saved, 6 * s.batch * s.hidden) << graph->str();
+}
+
+int num_products(const Graph& graph) {
+  return static_cast<int>(std::ranges::count_if(graph.nodes(), [](const auto& node) {
+    return node->op->scalar == ir::ScalarOp::Mul || node->op->scalar == ir::ScalarOp::Neg;
+  }));
+}
+
+// What overflows or vanishes on the way does so in the program that was written.
+TEST(Passes, FoldConstantFactorsThatReachTheEndsOfTheRangeTogether) {
+  struct Case {
+    std::vector<double> factors;
+    int left;  // products and negations after the passes
+  };
+  for (const Case& c : {Case{{2, 3}, 1}, Case{{2, 3, 5}, 1}, Case{{0.5, 0.3, 0.1}, 1}, Case{{-2, 3}, 1},
+                        Case{{-1, -1}, 0}, Case{{-1, 2}, 1}, Case{{0.5, -1, 0.25}, 1}, Case{{1e5, 1e-5}, 2},
+                        Case{{1e-5, 1e5}, 2}, Case{{2, 0.3}, 2}, Case{{1e30, 1e30}, 2}, Case{{1e-30, 1e-30}, 2}})
+    for (const DType dtype : {DType::F32, DType::F64}) {
+      const bool is_f32 = dtype == DType::F32;
+      const double largest = is_f32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+      const double least =
+          is_f32 ? std::numeric_limits<float>::denorm_min() : std::numeric_limits<double>::denorm_min();
+      std::vector<double> numbers = {0.0, 1, INFINITY, -INFINITY, NAN, largest, -largest, least};
+      for (double x = largest; x >= 1e3 * least; x /= 977) numbers.push_back(x);
+      const Array x = Array::from(numbers, {static_cast<std::int64_t>(numbers.size())}).cast(dtype);
+      const auto graph = trace(
+          [&](std::span<const Value> in) {
+            Value y = in[0];
+            for (const double f : c.factors) y = y * f;
+            return std::vector<Value>{y};
+          },
+          std::vector{x.type()});
+      const auto optimized = passes::optimize(*graph, {});
+      EXPECT_EQ(num_products(*optimized), c.left) << c.factors[0] << " " << c.factors[1];
+      const Array want = ir::evaluate(*graph, std::vector{x})[0], got = ir::evaluate(*optimized, std::vector{x})[0];
+      for (std::int64_t i = 0; i < x.size(); ++i) {
+        const double w = want.at(i), g = got.at(i);
+        const bool same = w == g || (std::isnan(w) && std::isnan(g));
+        EXPECT_TRUE(same || std::abs(g - w) <= (is_f32 ? 3e-7 : 6e-16) * std::abs(w) + 2 * least)
+            << x.at(i) << " times " << c.factors[0] << " and " << c.factors[1] << ": " << g << " for " << w;
+      }
+    }
 }
 
 TEST(Passes, UnknownNamesOfferTheNearest) {
