@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/hash.h"
 #include "core/philox.h"
 #include "hotloop/error.h"
 #include "nn/torch_generator.h"
@@ -33,8 +34,7 @@ double normal_element(std::uint64_t seed, std::int64_t index) {
 }  // namespace
 
 std::uint64_t fold_in(std::uint64_t seed, std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  const std::uint64_t hash = fnv1a(name);
   const Words w = philox4x32({static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(hash >> 32), 0, 1},
                              {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   return std::uint64_t{w[1]} << 32 | w[0];

@@ -1,4 +1,5 @@
 #include "core/convert.h"
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/rewrite.h"
@@ -13,10 +14,8 @@ namespace hotloop {
 namespace ir {
 namespace {
 
-std::size_t sz(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 bool leads(const Shape& lanes, const Shape& shape) {
-  return lanes.rank() <= shape.rank() && std::ranges::equal(lanes.dims(), shape.dims().first(sz(lanes.rank())));
+  return lanes.rank() <= shape.rank() && std::ranges::equal(lanes.dims(), shape.dims().first(at(lanes.rank())));
 }
 
 void require(bool condition, const std::string& requirement, const std::string& received,
@@ -31,8 +30,8 @@ void check_inputs(const std::string& region, const Graph& graph, const std::vect
 }
 
 std::vector<ValueType> infer_loop(const InferContext& c) {
-  const auto num_carry = sz(c.attrs.integer("num_carry")), num_xs = sz(c.attrs.integer("num_xs")),
-             num_consts = sz(c.attrs.integer("num_consts"));
+  const auto num_carry = at(c.attrs.integer("num_carry")), num_xs = at(c.attrs.integer("num_xs")),
+             num_consts = at(c.attrs.integer("num_consts"));
   const std::int64_t length = c.attrs.integer("length");
   const bool has_trip = c.attrs.flag("has_trip");
   const std::string& residuals = c.attrs.get<std::string>("residuals");
@@ -102,7 +101,7 @@ std::vector<ValueType> infer_loop(const InferContext& c) {
 // One step of x along axis 0, as an array of its own.
 Array row(const Array& x, std::int64_t t) {
   Array out(x.dtype(), x.shape().without(0));
-  if (out.bytes()) std::memcpy(out.raw(), static_cast<const char*>(x.raw()) + sz(t) * out.bytes(), out.bytes());
+  if (out.bytes()) std::memcpy(out.raw(), static_cast<const char*>(x.raw()) + at(t) * out.bytes(), out.bytes());
   return out;
 }
 
@@ -117,9 +116,9 @@ void copy_lanes(const Array& from, const std::vector<bool>& active, void* to) {
 
 std::vector<Array> eval_loop(const EvalContext& c) {
   const LoopView loop(c.node);
-  const auto num_carry = sz(loop.num_carry()), num_xs = sz(loop.num_xs());
+  const auto num_carry = at(loop.num_carry()), num_xs = at(loop.num_xs());
   const auto xs = c.operands.subspan(num_carry, num_xs);
-  const auto consts = c.operands.subspan(num_carry + num_xs, sz(loop.num_consts()));
+  const auto consts = c.operands.subspan(num_carry + num_xs, at(loop.num_consts()));
   std::vector<Array> results;
   for (const Array& a : c.operands.first(num_carry)) results.push_back(a);
   for (std::size_t i = num_carry; i < c.node.types.size(); ++i)
@@ -155,7 +154,7 @@ std::vector<Array> eval_loop(const EvalContext& c) {
         copy_lanes(out[i], active, next.raw());
         results[i] = next;
       } else {
-        copy_lanes(out[i], active, static_cast<char*>(results[i].raw()) + sz(t) * out[i].bytes());
+        copy_lanes(out[i], active, static_cast<char*>(results[i].raw()) + at(t) * out[i].bytes());
       }
     }
     for (std::size_t l = 0; l < active.size(); ++l) count[l] += active[l];

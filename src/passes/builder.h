@@ -65,6 +65,7 @@ class Builder {
 };
 
 // Questions rules ask about values.
+inline Value operand(Value v, int i = 0) { return v.node->operands[static_cast<std::size_t>(i)]; }
 inline bool is_kind(Value v, ir::OpKind kind) { return v.node->op->kind == kind; }
 inline bool is_scalar_op(Value v, ir::ScalarOp op) {
   return v.node->op->scalar == op && is_kind(v, ir::OpKind::Elementwise);

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/index.h"
 #include "ir/result_axis.h"
 #include "ops/rules/arguments.h"
 #include "passes/horizontal.h"
@@ -86,7 +87,6 @@ class AxisClasses {
   std::int64_t num_dots(Value v, std::int64_t axis) { return num_dots_[of(v, static_cast<int>(axis))]; }
 
  private:
-  static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
   // By id, which nodes depend on no input.
   static std::vector<bool> known_nodes(const Graph& graph) {
     std::vector<bool> known(graph.nodes().size());

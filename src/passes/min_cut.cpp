@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
+#include "core/index.h"
+
 namespace hotloop::passes {
-namespace {
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-}  // namespace
 
 void MinCut::add_edge(int from, int to, std::int64_t capacity) {
   edges_of_[at(from)].push_back(static_cast<int>(edges_.size()));

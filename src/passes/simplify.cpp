@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "core/index.h"
 #include "passes/builder.h"
 #include "passes/input_products.h"
 
@@ -13,7 +14,6 @@ namespace {
 using ir::OpKind;
 using ir::ScalarOp;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 bool is_add(const Node& node) { return node.op->kind == OpKind::Elementwise && node.op->scalar == ScalarOp::Add; }
 
 class Simplify {

@@ -17,8 +17,6 @@ bool is_number(Value v, double number) {
   return u && *u == number;
 }
 
-Value operand(Value v, int i = 0) { return v.node->operands[static_cast<std::size_t>(i)]; }
-
 // f(broadcast(a), broadcast(b), ...) with all repeats alike -> broadcast(f(a, b, ...)); scalars fit any repeat.
 Value below_broadcast(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs) {
   const Node* pattern = nullptr;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "core/index.h"
 #include "ops/rules/arguments.h"
 #include "passes/builder.h"
 
@@ -13,8 +14,6 @@ namespace {
 using ir::OpKind;
 using ir::ScalarOp;
 
-Value operand(Value v, int i = 0) { return v.node->operands[static_cast<std::size_t>(i)]; }
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 bool contains(const Axes& axes, std::int64_t axis) { return std::ranges::find(axes, axis) != axes.end(); }
 
 Shape without_axes(const Shape& shape, const Axes& axes) {

@@ -2,15 +2,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/index.h"
 #include "passes/builder.h"
 
 namespace hotloop::passes {
 namespace {
 
 using ir::OpKind;
-
-Value operand(Value v, int i = 0) { return v.node->operands[static_cast<std::size_t>(i)]; }
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Value constant(Builder& b, const Attrs& attrs) {
   const Array& value = attrs.get<Array>("value");

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/cancel.h"
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "runtime/pool.h"
@@ -17,8 +18,6 @@ namespace {
 
 using ir::is;
 using ir::OpKind;
-
-std::size_t sz(int i) { return static_cast<std::size_t>(i); }
 
 // Ops that other frameworks do not launch a kernel for either. A reversal they do.
 bool is_view(const Node& node) { return is_strided_view(node) && !is(node, OpKind::Reverse); }
@@ -47,9 +46,9 @@ PerOpPlan::PerOpPlan(std::shared_ptr<const Graph> graph, const CompileOptions& o
     : graph_(std::move(graph)),
       options_(options),
       index_(*graph_),
-      constants_(sz(index_.size())),
-      in_memory_(sz(index_.size()), false) {
-  for (const Value& v : graph_->inputs()) in_memory_[sz(index_(v))] = true;
+      constants_(at(index_.size())),
+      in_memory_(at(index_.size()), false) {
+  for (const Value& v : graph_->inputs()) in_memory_[at(index_(v))] = true;
   for (const auto& node : graph_->nodes()) {
     if (is(*node, OpKind::Input)) continue;
     if (is_view(*node)) {
@@ -57,8 +56,8 @@ PerOpPlan::PerOpPlan(std::shared_ptr<const Graph> graph, const CompileOptions& o
     } else if (is(*node, OpKind::Constant)) {
       if (is_scalar_constant(*node)) continue;
       const int i = index_(node->result());
-      constants_[sz(i)] = node->attrs.get<Array>("value");
-      in_memory_[sz(i)] = true;
+      constants_[at(i)] = node->attrs.get<Array>("value");
+      in_memory_[at(i)] = true;
     } else if (is(*node, OpKind::Loop)) {
       add_loop(*node);
     } else {
@@ -82,7 +81,7 @@ void PerOpPlan::add_kernel(const Node& node, std::vector<Value> results) {
     const std::function<Value(Value)> read = [&](Value v) -> Value {
       const int i = index_(v);
       if (const auto it = mapped.find(i); it != mapped.end()) return it->second;
-      if (in_memory_[sz(i)]) {
+      if (in_memory_[at(i)]) {
         step->operands.push_back(v);
         return mapped[i] = kernel->add_input(v.type());
       }
@@ -101,17 +100,17 @@ void PerOpPlan::add_kernel(const Node& node, std::vector<Value> results) {
   }
   kernel->set_outputs(std::move(outputs));
   step->kernel = std::make_unique<Executable>(compile(std::move(kernel), options_));
-  for (const Value& r : results) in_memory_[sz(index_(r))] = true;
+  for (const Value& r : results) in_memory_[at(index_(r))] = true;
   step->results = std::move(results);
   steps_.push_back(std::move(step));
 }
 
 // Makes a view or a scalar constant lie in memory.
 void PerOpPlan::materialize(Value v) {
-  if (in_memory_[sz(index_(v))]) return;
+  if (in_memory_[at(index_(v))]) return;
   if (is(*v.node, OpKind::Constant)) {
-    constants_[sz(index_(v))] = v.node->attrs.get<Array>("value");
-    in_memory_[sz(index_(v))] = true;
+    constants_[at(index_(v))] = v.node->attrs.get<Array>("value");
+    in_memory_[at(index_(v))] = true;
     return;
   }
   add_kernel(*v.node, {v});
@@ -129,23 +128,23 @@ void PerOpPlan::add_loop(const Node& node) {
   }
   for (std::size_t i = 0; i < node.types.size(); ++i) {
     step->results.push_back(Value{const_cast<Node*>(&node), static_cast<int>(i)});
-    in_memory_[sz(index_(step->results.back()))] = true;
+    in_memory_[at(index_(step->results.back()))] = true;
   }
   steps_.push_back(std::move(step));
 }
 
 void PerOpPlan::find_last_uses() {
-  std::vector<std::size_t> last(sz(index_.size()), 0);
-  std::vector<bool> kept(sz(index_.size()), false);
-  for (const Value& v : graph_->outputs()) kept[sz(index_(v))] = true;
+  std::vector<std::size_t> last(at(index_.size()), 0);
+  std::vector<bool> kept(at(index_.size()), false);
+  for (const Value& v : graph_->outputs()) kept[at(index_(v))] = true;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
-    for (const Value& v : steps_[s]->operands) last[sz(index_(v))] = s;
-    for (const Value& v : steps_[s]->results) last[sz(index_(v))] = s;
+    for (const Value& v : steps_[s]->operands) last[at(index_(v))] = s;
+    for (const Value& v : steps_[s]->results) last[at(index_(v))] = s;
   }
   for (std::size_t s = 0; s < steps_.size(); ++s) {
     const auto release = [&](const Value& v) {
       const int i = index_(v);
-      if (last[sz(i)] == s && !kept[sz(i)] && std::ranges::find(steps_[s]->released, i) == steps_[s]->released.end())
+      if (last[at(i)] == s && !kept[at(i)] && std::ranges::find(steps_[s]->released, i) == steps_[s]->released.end())
         steps_[s]->released.push_back(i);
     };
     std::ranges::for_each(steps_[s]->operands, release);
@@ -155,11 +154,11 @@ void PerOpPlan::find_last_uses() {
 
 std::vector<Array> PerOpPlan::run(std::span<const Array> inputs) const {
   std::vector<Array> values = constants_;
-  for (std::size_t i = 0; i < inputs.size(); ++i) values[sz(index_(graph_->inputs()[i]))] = inputs[i];
+  for (std::size_t i = 0; i < inputs.size(); ++i) values[at(index_(graph_->inputs()[i]))] = inputs[i];
   std::vector<Array> operands, results;
   for (const auto& step : steps_) {
     operands.clear();
-    for (const Value& v : step->operands) operands.push_back(values[sz(index_(v))]);
+    for (const Value& v : step->operands) operands.push_back(values[at(index_(v))]);
     if (step->node != nullptr) {
       results = step->until ? step->node->op->eval({*step->node, operands,
                                                     [&](const Graph& region, std::span<const Array> arguments) {
@@ -171,18 +170,18 @@ std::vector<Array> PerOpPlan::run(std::span<const Array> inputs) const {
       results.resize(step->results.size());
       step->kernel->run(operands, results);
     }
-    for (std::size_t i = 0; i < results.size(); ++i) values[sz(index_(step->results[i]))] = std::move(results[i]);
-    for (const int i : step->released) values[sz(i)] = Array{};
+    for (std::size_t i = 0; i < results.size(); ++i) values[at(index_(step->results[i]))] = std::move(results[i]);
+    for (const int i : step->released) values[at(i)] = Array{};
   }
   std::vector<Array> outputs;
-  for (const Value& v : graph_->outputs()) outputs.push_back(values[sz(index_(v))]);
+  for (const Value& v : graph_->outputs()) outputs.push_back(values[at(index_(v))]);
   return outputs;
 }
 
 // A loop without a predicate: rows of xs are read where they lie, carries handed on, ys copied to their place.
 std::vector<Array> PerOpPlan::scan(const Step& step, std::span<const Array> operands) const {
   const ir::LoopView loop(*step.node);
-  const std::size_t num_carry = sz(loop.num_carry()), num_xs = sz(loop.num_xs()), num_consts = sz(loop.num_consts());
+  const std::size_t num_carry = at(loop.num_carry()), num_xs = at(loop.num_xs()), num_consts = at(loop.num_consts());
   const std::int64_t trip = loop.has_trip()
                                 ? std::clamp<std::int64_t>(operands.back().data<std::int32_t>()[0], 0, loop.length())
                                 : loop.length();

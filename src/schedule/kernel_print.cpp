@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/hash.h"
 #include "schedule/kernel_ir.h"
 
 namespace hotloop::kernel {
@@ -29,14 +30,7 @@ std::string text_of_data(const Array& data) {
     }
     return text;
   }
-  // Two FNV-1a streams of different offset make 128 bits.
-  std::uint64_t a = 0xcbf29ce484222325u, b = 0x84222325cbf29ce4u;
-  for (std::size_t i = 0; i < data.bytes(); ++i) {
-    a = (a ^ bytes[i]) * 0x100000001b3u;
-    b = (b ^ (bytes[i] + 0x9eu)) * 0x100000001b3u;
-    b ^= b >> 29;
-  }
-  return "hash " + hex(a) + " " + hex(b);
+  return "hash " + hash128({reinterpret_cast<const char*>(bytes), data.bytes()});
 }
 
 class Printer {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/walk.h"
@@ -17,8 +18,6 @@ struct OutOfSteps {};
 
 // Of a value whose numbers are looked at.
 constexpr std::int64_t most_known_elements = 1 << 18;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Sets of input elements by number; equal sets have equal numbers, 0 is the empty set.
 class SetTable {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/interpreters.h"
@@ -16,8 +17,6 @@ namespace hotloop::ir {
 namespace {
 
 using Axes = std::vector<std::int64_t>;
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 double flops_of(const Graph& graph) {
   const auto live = eliminate_dead(graph);

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "core/index.h"
 #include "core/memory.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
@@ -12,8 +13,6 @@ namespace hotloop {
 namespace {
 
 constexpr std::string_view mode_names[] = {"auto", "forward", "reverse", "mixed"};
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Shape paired_shape(const JacobianStructure& s) {
   Shape shape;

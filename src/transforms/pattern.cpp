@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/index.h"
+
 namespace hotloop::ir {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // The smallest colour that is not marked with `stamp`.
 std::int64_t smallest_free(std::vector<std::int64_t>& marks, std::int64_t stamp) {

@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -12,8 +13,6 @@
 
 namespace hotloop::ir {
 namespace {
-
-std::size_t sz(int i) { return static_cast<std::size_t>(i); }
 
 bool contains(std::span<const Value> values, Value v) { return std::ranges::find(values, v) != values.end(); }
 
@@ -35,8 +34,8 @@ class LoopSplitter {
       changed = false;
       body_ = split(loop_.body(), known_);
       for (int i = 0; i < nc_; ++i)
-        if (known_[sz(i)] && body_.is_linear(output(i))) {
-          known_[sz(i)] = false;
+        if (known_[at(i)] && body_.is_linear(output(i))) {
+          known_[at(i)] = false;
           changed = true;
         }
     }
@@ -65,7 +64,7 @@ class LoopSplitter {
     std::size_t next = 0, next_known = 0;
     const std::size_t num_linear_carry = linear_.carry.size();
     for (int i = 0; i < nc_; ++i)
-      results.push_back(known_[sz(i)] ? known_result_.carry[next_known++] : linear_.carry[next++]);
+      results.push_back(known_[at(i)] ? known_result_.carry[next_known++] : linear_.carry[next++]);
     HOTLOOP_CHECK(next == num_linear_carry, "carries of a split loop");
     next = next_known = 0;
     for (int i = 0; i < loop_.num_ys(); ++i)
@@ -76,9 +75,9 @@ class LoopSplitter {
 
  private:
   const Graph& graph() const { return *body_.graph; }
-  Value input(int i) const { return graph().inputs()[sz(i)]; }
-  Value output(int i) const { return graph().outputs()[sz(i)]; }
-  bool is_linear_output(int i) const { return i < nc_ ? !known_[sz(i)] : body_.is_linear(output(i)); }
+  Value input(int i) const { return graph().inputs()[at(i)]; }
+  Value output(int i) const { return graph().outputs()[at(i)]; }
+  bool is_linear_output(int i) const { return i < nc_ ? !known_[at(i)] : body_.is_linear(output(i)); }
   bool is_const(int i) const { return i >= nc_ + nx_; }
   bool is_invariant(Value v) const { return invariant_[static_cast<std::size_t>(v.node->id)]; }
   // Position among the inputs of the body, or -1.
@@ -91,7 +90,7 @@ class LoopSplitter {
   void find_invariants() {
     invariant_.resize(graph().nodes().size());
     for (int i = 0; i < nc_ + nx_ + nk_; ++i)
-      if (known_[sz(i)])
+      if (known_[at(i)])
         invariant_[static_cast<std::size_t>(input(i).node->id)] = is_const(i) || (i < nc_ && output(i) == input(i));
     for (const auto& node : graph().nodes()) {
       if (is(*node, OpKind::Input)) continue;
@@ -127,7 +126,7 @@ class LoopSplitter {
   void find_hoisted(const LinearPart& part) {
     std::vector<bool> fixed(graph().nodes().size());
     for (int i = nc_ + nx_; i < nc_ + nx_ + nk_; ++i)
-      if (!known_[sz(i)]) fixed[static_cast<std::size_t>(input(i).node->id)] = true;
+      if (!known_[at(i)]) fixed[static_cast<std::size_t>(input(i).node->id)] = true;
     const auto is_fixed = [&](Value v) { return static_cast<bool>(fixed[static_cast<std::size_t>(v.node->id)]); };
     for (const auto& node : graph().nodes()) {
       if (is(*node, OpKind::Input) || node->operands.empty() || !std::ranges::all_of(node->operands, is_fixed))
@@ -151,10 +150,10 @@ class LoopSplitter {
     std::vector<ValueType> types, until_types;
     std::vector<int> inputs, until_inputs;
     for (int i = 0; i < nc_ + nx_ + nk_; ++i) {
-      if (!known_[sz(i)]) continue;
+      if (!known_[at(i)]) continue;
       inputs.push_back(i);
       types.push_back(input(i).type());
-      (i < nc_ ? spec.carry : is_const(i) ? spec.consts : spec.xs).push_back(operands_[sz(i)]);
+      (i < nc_ ? spec.carry : is_const(i) ? spec.consts : spec.xs).push_back(operands_[at(i)]);
       if (i < nc_ || is_const(i)) {
         until_inputs.push_back(is_const(i) ? i - nx_ : i);
         until_types.push_back(input(i).type());
@@ -184,7 +183,7 @@ class LoopSplitter {
       spec.until = trace(
           [&](std::span<const Value> v) {
             ValueMap map(*loop_.until());
-            for (std::size_t k = 0; k < v.size(); ++k) map.set(loop_.until()->inputs()[sz(until_inputs[k])], v[k]);
+            for (std::size_t k = 0; k < v.size(); ++k) map.set(loop_.until()->inputs()[at(until_inputs[k])], v[k]);
             return copy_needed(*loop_.until(), map, loop_.until()->outputs());
           },
           until_types, loop_.until()->name());
@@ -218,21 +217,21 @@ class LoopSplitter {
     };
     for (int i = 0; i < nc_ + nx_ + nk_; ++i) {
       const Value in = input(i);
-      if (known_[sz(i)] && (!contains(reads_, in) || (i < nc_ && !is_invariant(in)))) continue;
-      if (i < nc_ && !known_[sz(i)])
-        add(spec.carry, carry_of, operands_[sz(i)], in);
+      if (known_[at(i)] && (!contains(reads_, in) || (i < nc_ && !is_invariant(in)))) continue;
+      if (i < nc_ && !known_[at(i)])
+        add(spec.carry, carry_of, operands_[at(i)], in);
       else if (i >= nc_ && !is_const(i))
-        add(spec.xs, xs_of, operands_[sz(i)], in);
+        add(spec.xs, xs_of, operands_[at(i)], in);
       else
-        add(spec.consts, consts_of, operands_[sz(i)], in);
+        add(spec.consts, consts_of, operands_[at(i)], in);
     }
-    for (std::size_t k = 0; k < saved_.size(); ++k) add(spec.xs, xs_of, known_result_.ys[sz(saved_at_[k])], saved_[k]);
+    for (std::size_t k = 0; k < saved_.size(); ++k) add(spec.xs, xs_of, known_result_.ys[at(saved_at_[k])], saved_[k]);
     std::vector<Value> hoisted = hoisted_linear_;
     for (const Value& v : reads_)
       if (is_invariant(v) && input_index(v) < 0) hoisted.push_back(v);
     ValueMap outside(graph());
     for (int i = 0; i < nc_ + nx_ + nk_; ++i)
-      if (is_const(i) || (known_[sz(i)] && is_invariant(input(i)))) outside.set(input(i), operands_[sz(i)]);
+      if (is_const(i) || (known_[at(i)] && is_invariant(input(i)))) outside.set(input(i), operands_[at(i)]);
     const std::vector<Value> moved = copy_needed(graph(), outside, hoisted);
     for (std::size_t k = 0; k < hoisted.size(); ++k) add(spec.consts, consts_of, moved[k], hoisted[k]);
     const Value count = known_result_.count;

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/hash.h"
+
 namespace hotloop::codegen {
 
 namespace fs = std::filesystem;
@@ -16,14 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view magic = "hotloop object 1\n";
-
-// FNV-1a with the finaliser of MurmurHash3, from two different starts.
-std::uint64_t hash64(std::string_view text, std::uint64_t hash) {
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdull;
-  hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53ull;
-  return hash ^ (hash >> 33);
-}
 
 // The directory exists, is ours, and nobody else may enter it.
 bool make_private(const std::string& directory) {
@@ -38,16 +32,7 @@ bool make_private(const std::string& directory) {
 
 }  // namespace
 
-std::string hash_of(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string hex;
-  for (const std::uint64_t hash : {hash64(text, 0xcbf29ce484222325ull), hash64(text, 0x9e3779b97f4a7c15ull)}) {
-    for (int shift = 60; shift >= 0; shift -= 4) hex += digits[(hash >> shift) & 15];
-  }
-  return hex;
-}
-
-std::string ObjectCache::path_of(const std::string& key) const { return directory_ + "/" + hash_of(key) + ".o"; }
+std::string ObjectCache::path_of(const std::string& key) const { return directory_ + "/" + hash128(key) + ".o"; }
 
 // An entry: magic line, the key's hash, the checksum of what follows (32 digits each, and a newline), the object.
 std::optional<std::string> ObjectCache::find(const std::string& key) const {
@@ -60,7 +45,7 @@ std::optional<std::string> ObjectCache::find(const std::string& key) const {
   const std::size_t header = magic.size() + 65;
   if (entry.size() < header || entry.compare(0, magic.size(), magic) != 0) return std::nullopt;
   const std::string_view rest(entry.data() + header, entry.size() - header);
-  if (entry.compare(magic.size(), 65, hash_of(key) + hash_of(rest) + "\n") != 0) return std::nullopt;
+  if (entry.compare(magic.size(), 65, hash128(key) + hash128(rest) + "\n") != 0) return std::nullopt;
   return std::string(rest);
 }
 
@@ -71,7 +56,7 @@ bool ObjectCache::insert(const std::string& key, std::string_view object) const 
   const std::string draft = path + "." + std::to_string(::getpid()) + "." + std::to_string(serial++);
   {
     std::ofstream file(draft, std::ios::binary);
-    file << magic << hash_of(key) << hash_of(object) << '\n' << object;
+    file << magic << hash128(key) << hash128(object) << '\n' << object;
     if (!file.flush()) {
       std::error_code ignored;
       fs::remove(draft, ignored);

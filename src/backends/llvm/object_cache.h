@@ -8,9 +8,6 @@
 
 namespace hotloop::codegen {
 
-// 128 bits of hash as 32 hexadecimal digits. Not for defence against forgery: the directory is private for that.
-std::string hash_of(std::string_view text);
-
 class ObjectCache {
  public:
   explicit ObjectCache(std::string directory) : directory_(std::move(directory)) {}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/lanes.h"
@@ -9,13 +10,11 @@
 namespace hotloop::ir {
 namespace {
 
-std::size_t sz(int i) { return static_cast<std::size_t>(i); }
-
 // Applies the analysis to a graph; the table is by ValueIndex.
 class Analysis {
  public:
   Analysis(const Graph& graph, const std::vector<Lanes>& inputs, int num_lanes)
-      : graph_(graph), index_(graph), num_lanes_(num_lanes), table_(sz(index_.size()), none()) {
+      : graph_(graph), index_(graph), num_lanes_(num_lanes), table_(at(index_.size()), none()) {
     for (std::size_t i = 0; i < inputs.size(); ++i) set(graph.inputs()[i], inputs[i]);
     for (const auto& node : graph.nodes())
       if (!is(*node, OpKind::Input)) visit(*node);
@@ -28,10 +27,10 @@ class Analysis {
   }
 
  private:
-  const Lanes& of(Value v) const { return table_[sz(index_(v))]; }
-  void set(Value v, Lanes lanes) { table_[sz(index_(v))] = std::move(lanes); }
-  Lanes none() const { return {std::vector<int>(sz(num_lanes_), -1), true}; }
-  Lanes unknown() const { return {std::vector<int>(sz(num_lanes_), -1), false}; }
+  const Lanes& of(Value v) const { return table_[at(index_(v))]; }
+  void set(Value v, Lanes lanes) { table_[at(index_(v))] = std::move(lanes); }
+  Lanes none() const { return {std::vector<int>(at(num_lanes_), -1), true}; }
+  Lanes unknown() const { return {std::vector<int>(at(num_lanes_), -1), false}; }
 
   // Of a value made of two, whose axes correspond.
   Lanes unite(const Lanes& a, const Lanes& b) const {
@@ -100,7 +99,7 @@ class Analysis {
 
   Lanes result(const Node& node) const {
     const auto keep = [](int axis) { return axis; };
-    const auto operand = [&](int i) -> const Lanes& { return of(node.operands[sz(i)]); };
+    const auto operand = [&](int i) -> const Lanes& { return of(node.operands[at(i)]); };
     switch (node.op->kind) {
       case OpKind::Input:
       case OpKind::Constant:
@@ -114,7 +113,7 @@ class Analysis {
       }
       case OpKind::Broadcast: {
         const auto& axes = node.attrs.integers("axes");
-        return moved(operand(0), [&](int a) { return static_cast<int>(axes[sz(a)]); });
+        return moved(operand(0), [&](int a) { return static_cast<int>(axes[at(a)]); });
       }
       case OpKind::Reshape:
         return moved(operand(0), [&](int a) { return reshaped(node.operands[0].shape(), node.types[0].shape, a); });
@@ -200,15 +199,15 @@ class Analysis {
       changed = false;
       outputs = Analysis(loop.body(), inputs, num_lanes_).outputs();
       for (int i = 0; i < loop.num_carry(); ++i) {
-        const Lanes both = unite(inputs[sz(i)], outputs[sz(i)]);
-        if (both == inputs[sz(i)]) continue;
-        inputs[sz(i)] = both;
+        const Lanes both = unite(inputs[at(i)], outputs[at(i)]);
+        if (both == inputs[at(i)]) continue;
+        inputs[at(i)] = both;
         changed = true;
       }
     }
-    for (int i = 0; i < loop.num_carry(); ++i) set(loop.carry_result(i), inputs[sz(i)]);
+    for (int i = 0; i < loop.num_carry(); ++i) set(loop.carry_result(i), inputs[at(i)]);
     for (int i = 0; i < loop.num_ys(); ++i)
-      set(loop.ys_result(i), moved(outputs[sz(loop.num_carry() + i)], [](int a) { return a + 1; }));
+      set(loop.ys_result(i), moved(outputs[at(loop.num_carry() + i)], [](int a) { return a + 1; }));
     Lanes count = none();
     if (loop.until() != nullptr) {
       std::vector<Lanes> arguments(inputs.begin(), inputs.begin() + loop.num_carry());
@@ -239,8 +238,8 @@ std::int64_t LaneAxes::leading(Value v) const {
   std::int64_t mask = 0;
   int position = 0;
   for (int k = 0; k < static_cast<int>(lanes.axes.size()); ++k) {
-    if (lanes.axes[sz(k)] < 0) continue;
-    if (lanes.axes[sz(k)] != position++) return 0;
+    if (lanes.axes[at(k)] < 0) continue;
+    if (lanes.axes[at(k)] != position++) return 0;
     mask |= std::int64_t{1} << k;
   }
   return lanes.known ? mask : 0;
@@ -254,10 +253,10 @@ Value LaneAxes::select_active(Value v, Value active, Value a, Value b) const {
   std::vector<std::int64_t> missing, order;
   std::vector<std::pair<int, int>> present;  // position in v, axis of the reduced `active`
   for (int k = 0; k < static_cast<int>(lanes.axes.size()); ++k) {
-    if (lanes.axes[sz(k)] < 0)
+    if (lanes.axes[at(k)] < 0)
       missing.push_back(k);
     else
-      present.emplace_back(lanes.axes[sz(k)], static_cast<int>(present.size()));
+      present.emplace_back(lanes.axes[at(k)], static_cast<int>(present.size()));
   }
   if (!missing.empty()) {  // shared by several lanes: wanted while one of them is active
     const Value flags = reduce_max(cast(active, DType::I32), missing);
@@ -278,10 +277,10 @@ LaneAxes find_lane_axes(const Graph& body, const LoopView& loop) {
   const int num_lanes = loop.num_mask_axes();
   std::vector<Lanes> inputs;
   const auto add = [&](std::int64_t mask) {
-    Lanes lanes{std::vector<int>(sz(num_lanes), -1), true};
+    Lanes lanes{std::vector<int>(at(num_lanes), -1), true};
     int position = 0;
     for (int k = 0; k < num_lanes; ++k)
-      if (mask >> k & 1) lanes.axes[sz(k)] = position++;
+      if (mask >> k & 1) lanes.axes[at(k)] = position++;
     inputs.push_back(lanes);
   };
   for (int i = 0; i < loop.num_carry(); ++i) add(loop.laned_carry(i));

@@ -1,3 +1,4 @@
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/interpreters.h"
@@ -28,8 +29,6 @@ Value move_axis(Value x, int from, int to) {
 
 namespace {
 
-std::size_t sz(int i) { return static_cast<std::size_t>(i); }
-
 // A batched loop. A predicate that differs from element to element makes the batch axis a lane axis. So does a trip count
 // that does: it joins the predicate, or in reverse, where lanes start late instead of ending early, masks the body.
 class BatchedLoop {
@@ -38,12 +37,12 @@ class BatchedLoop {
 
   std::vector<Batched> results() {
     const int nc = loop_.num_carry(), nx = loop_.num_xs(), nk = loop_.num_consts();
-    for (int i = 0; i < nc; ++i) carry_.push_back(c_.operands[sz(i)].batched);
-    for (int i = 0; i < nx; ++i) xs_.push_back(c_.operands[sz(nc + i)].batched);
-    for (int i = 0; i < nk; ++i) consts_.push_back(c_.operands[sz(nc + nx + i)].batched);
+    for (int i = 0; i < nc; ++i) carry_.push_back(c_.operands[at(i)].batched);
+    for (int i = 0; i < nx; ++i) xs_.push_back(c_.operands[at(nc + i)].batched);
+    for (int i = 0; i < nk; ++i) consts_.push_back(c_.operands[at(nc + nx + i)].batched);
     const bool trip_batched = loop_.has_trip() && c_.operands.back().batched;
     // The mask of a masked loop always has all lanes.
-    if (loop_.has_mask()) consts_[sz(loop_.mask_bound())] = true;
+    if (loop_.has_mask()) consts_[at(loop_.mask_bound())] = true;
     masked_ = trip_batched && loop_.reverse();
     counted_ = trip_batched && !loop_.reverse();
     if (masked_ && loop_.until() != nullptr)
@@ -54,13 +53,13 @@ class BatchedLoop {
     find_batched();
 
     LoopSpec spec;
-    for (int i = 0; i < nc; ++i) spec.carry.push_back(operand(i, carry_[sz(i)]));
+    for (int i = 0; i < nc; ++i) spec.carry.push_back(operand(i, carry_[at(i)]));
     if (counted_) spec.carry.push_back(zeros_of({DType::I32, counter_shape()}));
     for (int i = 0; i < nx; ++i) {
-      const Value x = c_.operands[sz(nc + i)].value;
-      spec.xs.push_back(xs_[sz(i)] ? move_axis(x, 0, 1) : x);
+      const Value x = c_.operands[at(nc + i)].value;
+      spec.xs.push_back(xs_[at(i)] ? move_axis(x, 0, 1) : x);
     }
-    for (int i = 0; i < nk; ++i) spec.consts.push_back(operand(nc + nx + i, consts_[sz(i)]));
+    for (int i = 0; i < nk; ++i) spec.consts.push_back(operand(nc + nx + i, consts_[at(i)]));
     if (masked_) spec.xs.push_back(iota(DType::I32, {loop_.length()}, 0));
     if (trip_batched) spec.consts.push_back(c_.operands.back().value);
     if (loop_.has_trip())
@@ -78,20 +77,20 @@ class BatchedLoop {
     else if (masked_)
       spec.mask = {nx, nk, 0};
     if (lanes_ || !spec.mask.empty()) {
-      for (int i = 0; i < nc; ++i) spec.laned.push_back(loop_.laned_carry(i) << 1 | carry_[sz(i)]);
+      for (int i = 0; i < nc; ++i) spec.laned.push_back(loop_.laned_carry(i) << 1 | carry_[at(i)]);
       if (counted_) spec.laned.push_back((std::int64_t{1} << counter_shape().rank()) - 1);
-      for (int i = 0; i < nx; ++i) spec.laned.push_back(loop_.laned_xs(i) << 1 | xs_[sz(i)]);
+      for (int i = 0; i < nx; ++i) spec.laned.push_back(loop_.laned_xs(i) << 1 | xs_[at(i)]);
       if (masked_) spec.laned.push_back(0);
-      for (int i = 0; i < nk; ++i) spec.laned.push_back(loop_.laned_const(i) << 1 | consts_[sz(i)]);
+      for (int i = 0; i < nk; ++i) spec.laned.push_back(loop_.laned_const(i) << 1 | consts_[at(i)]);
       if (trip_batched) spec.laned.push_back(1);
     }
     const LoopResult result = hotloop::loop(spec);
 
     std::vector<Batched> results;
-    for (int i = 0; i < nc; ++i) results.push_back({result.carry[sz(i)], carry_[sz(i)]});
+    for (int i = 0; i < nc; ++i) results.push_back({result.carry[at(i)], carry_[at(i)]});
     for (int i = 0; i < loop_.num_ys(); ++i) {
-      const Value y = result.ys[sz(i)];
-      results.push_back({ys_[sz(i)] ? move_axis(y, 1, 0) : y, static_cast<bool>(ys_[sz(i)])});
+      const Value y = result.ys[at(i)];
+      results.push_back({ys_[at(i)] ? move_axis(y, 1, 0) : y, static_cast<bool>(ys_[at(i)])});
     }
     if (masked_) {
       const Value trip = c_.operands.back().value;
@@ -105,7 +104,7 @@ class BatchedLoop {
 
  private:
   Value operand(int i, bool batched) const {
-    const Batched& b = c_.operands[sz(i)];
+    const Batched& b = c_.operands[at(i)];
     return batched ? materialize_batch(b, c_.size) : b.value;
   }
   Shape counter_shape() const { return loop_.lanes().with_inserted(0, c_.size); }
@@ -113,9 +112,9 @@ class BatchedLoop {
   std::vector<Batched> arguments(std::span<const Value> carry, std::span<const Value> xs,
                                  std::span<const Value> consts) const {
     std::vector<Batched> all;
-    for (int i = 0; i < loop_.num_carry(); ++i) all.push_back({carry[sz(i)], carry_[sz(i)]});
+    for (int i = 0; i < loop_.num_carry(); ++i) all.push_back({carry[at(i)], carry_[at(i)]});
     for (std::size_t i = 0; i < xs.size(); ++i) all.push_back({xs[i], xs_[i]});
-    for (int i = 0; i < loop_.num_consts(); ++i) all.push_back({consts[sz(i)], consts_[sz(i)]});
+    for (int i = 0; i < loop_.num_consts(); ++i) all.push_back({consts[at(i)], consts_[at(i)]});
     return all;
   }
 
@@ -129,7 +128,7 @@ class BatchedLoop {
         types.push_back(batched ? ValueType{type.dtype, type.shape.with_inserted(0, c_.size)} : type);
       };
       const auto inputs = loop_.body().input_types();
-      const std::size_t nc = sz(loop_.num_carry()), nx = sz(loop_.num_xs()), nk = sz(loop_.num_consts());
+      const std::size_t nc = at(loop_.num_carry()), nx = at(loop_.num_xs()), nk = at(loop_.num_consts());
       for (std::size_t i = 0; i < nc; ++i) add_type(inputs[i], carry_[i]);
       for (std::size_t i = 0; i < nx; ++i) add_type(inputs[nc + i], xs_[i]);
       for (std::size_t i = 0; i < nk; ++i) add_type(inputs[nc + nx + i], consts_[i]);
@@ -161,7 +160,7 @@ class BatchedLoop {
 
   // Inputs: carry..., [counter], xs..., [t if masked], consts..., [trip if batched].
   std::vector<Value> body(std::span<const Value> v) const {
-    const std::size_t nc = sz(loop_.num_carry()), nx = sz(loop_.num_xs()), start = nc + counted_;
+    const std::size_t nc = at(loop_.num_carry()), nx = at(loop_.num_xs()), start = nc + counted_;
     const auto results = push_batch(
         loop_.body(), arguments(v.first(nc), v.subspan(start, nx), v.subspan(start + nx + masked_)), c_.size);
     Value active;
@@ -180,7 +179,7 @@ class BatchedLoop {
 
   // Inputs: carry..., [counter], consts..., [trip if batched].
   Value until(std::span<const Value> v) const {
-    const std::size_t nc = sz(loop_.num_carry());
+    const std::size_t nc = at(loop_.num_carry());
     Value done;
     if (loop_.until() != nullptr) {
       const auto result = push_batch(*loop_.until(), arguments(v.first(nc), {}, v.subspan(nc + counted_)), c_.size)[0];

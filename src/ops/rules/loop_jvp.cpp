@@ -1,3 +1,4 @@
+#include "core/index.h"
 #include "hotloop/ops.h"
 #include "ir/interpreters.h"
 #include "ir/rewrite.h"
@@ -7,14 +8,12 @@
 namespace hotloop::ir {
 namespace {
 
-std::size_t sz(int i) { return static_cast<std::size_t>(i); }
-
 // Takes values one after another off the front of a list.
 struct Cursor {
   std::span<const Value> values;
   std::vector<Value> take(int n) {
     std::vector<Value> taken(values.begin(), values.begin() + n);
-    values = values.subspan(sz(n));
+    values = values.subspan(at(n));
     return taken;
   }
 };
@@ -37,7 +36,7 @@ struct Group {
   void take(Cursor& cursor, std::vector<Dual>& duals) const {
     const auto primals = cursor.take(size()), tangents = cursor.take(num_active);
     int next = 0;
-    for (int i = 0; i < size(); ++i) duals.push_back({primals[sz(i)], active[sz(i)] ? tangents[sz(next++)] : Value{}});
+    for (int i = 0; i < size(); ++i) duals.push_back({primals[at(i)], active[at(i)] ? tangents[at(next++)] : Value{}});
   }
   void append_types(std::vector<ValueType>& types, bool sliced = false) const {
     for (const Value& v : values) types.push_back(sliced ? ValueType{v.dtype(), v.shape().without(0)} : v.type());
@@ -49,7 +48,7 @@ struct Group {
 std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c) {
   const LoopView loop(c.node);
   const int nc = loop.num_carry(), nx = loop.num_xs(), nk = loop.num_consts();
-  const auto part = [](std::span<const Value> all, int start, int size) { return all.subspan(sz(start), sz(size)); };
+  const auto part = [](std::span<const Value> all, int start, int size) { return all.subspan(at(start), at(size)); };
   const Group xs(part(c.primals, nc, nx), part(c.tangents, nc, nx));
   const Group consts(part(c.primals, nc + nx, nk), part(c.tangents, nc + nx, nk));
   std::vector<Value> carry_tangents(c.tangents.begin(), c.tangents.begin() + nc);
@@ -74,19 +73,19 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c) 
           const std::vector<Dual> results = push_forward(loop.body(), duals);
           std::vector<Value> outputs, tangents;
           for (int i = 0; i < nc; ++i) {
-            const Dual& r = results[sz(i)];
+            const Dual& r = results[at(i)];
             outputs.push_back(r.primal);
-            if (r.tangent && !carry.active[sz(i)]) {
+            if (r.tangent && !carry.active[at(i)]) {
               changed = true;
-              carry_tangents[sz(i)] = r.primal;  // marks it; made zero below
+              carry_tangents[at(i)] = r.primal;  // marks it; made zero below
             }
-            if (carry.active[sz(i)]) tangents.push_back(r.tangent ? r.tangent : zeros_of(r.primal.type()));
+            if (carry.active[at(i)]) tangents.push_back(r.tangent ? r.tangent : zeros_of(r.primal.type()));
           }
           outputs.insert(outputs.end(), tangents.begin(), tangents.end());
           tangents.clear();
           active_ys.clear();
           for (int i = nc; i < static_cast<int>(results.size()); ++i) {
-            const Dual& r = results[sz(i)];
+            const Dual& r = results[at(i)];
             outputs.push_back(r.primal);
             active_ys.push_back(static_cast<bool>(r.tangent));
             if (r.tangent) tangents.push_back(r.tangent);
@@ -96,8 +95,8 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c) 
         },
         types, loop.body().name());
     for (int i = 0; i < nc; ++i)
-      if (changed && carry_tangents[sz(i)] && !carry.active[sz(i)])
-        carry_tangents[sz(i)] = zeros_of(loop.carry(i).type());
+      if (changed && carry_tangents[at(i)] && !carry.active[at(i)])
+        carry_tangents[at(i)] = zeros_of(loop.carry(i).type());
   }
 
   const Group carry(part(c.primals, 0, nc), carry_tangents);
@@ -131,23 +130,23 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c) 
   if (c.node.attrs.has("laned")) {
     for (int i = 0; i < nc; ++i) spec.laned.push_back(loop.laned_carry(i));
     for (int i = 0; i < nc; ++i)
-      if (carry.active[sz(i)]) spec.laned.push_back(loop.laned_carry(i));
+      if (carry.active[at(i)]) spec.laned.push_back(loop.laned_carry(i));
     for (int i = 0; i < nx; ++i) spec.laned.push_back(loop.laned_xs(i));
     for (int i = 0; i < nx; ++i)
-      if (xs.active[sz(i)]) spec.laned.push_back(loop.laned_xs(i));
+      if (xs.active[at(i)]) spec.laned.push_back(loop.laned_xs(i));
     for (int i = 0; i < nk; ++i) spec.laned.push_back(loop.laned_const(i));
     for (int i = 0; i < nk; ++i)
-      if (consts.active[sz(i)]) spec.laned.push_back(loop.laned_const(i));
+      if (consts.active[at(i)]) spec.laned.push_back(loop.laned_const(i));
   }
   const LoopResult result = hotloop::loop(spec);
   keep_idling(c.node, result);
 
   std::vector<Value> outputs(result.carry.begin(), result.carry.begin() + nc), tangents;
   int next = nc;
-  for (int i = 0; i < nc; ++i) tangents.push_back(carry.active[sz(i)] ? result.carry[sz(next++)] : Value{});
+  for (int i = 0; i < nc; ++i) tangents.push_back(carry.active[at(i)] ? result.carry[at(next++)] : Value{});
   outputs.insert(outputs.end(), result.ys.begin(), result.ys.begin() + loop.num_ys());
   next = loop.num_ys();
-  for (int i = 0; i < loop.num_ys(); ++i) tangents.push_back(active_ys[sz(i)] ? result.ys[sz(next++)] : Value{});
+  for (int i = 0; i < loop.num_ys(); ++i) tangents.push_back(active_ys[at(i)] ? result.ys[at(next++)] : Value{});
   outputs.push_back(result.count);
   tangents.push_back({});
   return {outputs, tangents};

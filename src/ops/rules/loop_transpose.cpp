@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/interpreters.h"
@@ -11,8 +12,6 @@
 namespace hotloop::ir {
 namespace {
 
-std::size_t sz(int i) { return static_cast<std::size_t>(i); }
-
 // The loop that runs a linear loop backwards. Its carries are the cotangents of the carries, then a sum for each linear const;
 // its xs are the xs that are known, then cotangents of ys; its ys are cotangents of the linear xs.
 class Transposed {
@@ -23,9 +22,9 @@ class Transposed {
     check_bounded();
     find_linear_carries();
     std::vector<Value> final_carry(c_.cotangents.begin(), c_.cotangents.begin() + loop_.num_carry());
-    for (int i = 0; i < loop_.num_carry(); ++i) active_carry_.push_back(static_cast<bool>(final_carry[sz(i)]));
-    active_consts_.resize(sz(loop_.num_consts()));
-    active_xs_.resize(sz(loop_.num_xs()));
+    for (int i = 0; i < loop_.num_carry(); ++i) active_carry_.push_back(static_cast<bool>(final_carry[at(i)]));
+    active_consts_.resize(at(loop_.num_consts()));
+    active_xs_.resize(at(loop_.num_xs()));
     std::shared_ptr<Graph> body;
     do {
       changed_ = false;
@@ -34,10 +33,10 @@ class Transposed {
 
     LoopSpec spec;
     for (int i = 0; i < loop_.num_carry(); ++i)
-      if (active_carry_[sz(i)])
-        spec.carry.push_back(final_carry[sz(i)] ? final_carry[sz(i)] : zeros_of(loop_.carry(i).type()));
+      if (active_carry_[at(i)])
+        spec.carry.push_back(final_carry[at(i)] ? final_carry[at(i)] : zeros_of(loop_.carry(i).type()));
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (active_consts_[sz(i)]) spec.carry.push_back(zeros_of(loop_.constant(i).type()));
+      if (active_consts_[at(i)]) spec.carry.push_back(zeros_of(loop_.constant(i).type()));
     for (int i = 0; i < loop_.num_xs(); ++i)
       if (xs(i)) spec.xs.push_back(xs(i));
     for (int i = 0; i < loop_.num_ys(); ++i)
@@ -56,21 +55,21 @@ class Transposed {
     std::vector<Value> cotangents;
     std::size_t next = 0;
     for (int i = 0; i < loop_.num_carry(); ++i) {
-      const Value v = active_carry_[sz(i)] ? result.carry[next++] : Value{};
-      cotangents.push_back(c_.operands[sz(i)] ? Value{} : v);
+      const Value v = active_carry_[at(i)] ? result.carry[next++] : Value{};
+      cotangents.push_back(c_.operands[at(i)] ? Value{} : v);
     }
     std::size_t next_y = 0;
-    for (int i = 0; i < loop_.num_xs(); ++i) cotangents.push_back(active_xs_[sz(i)] ? result.ys[next_y++] : Value{});
+    for (int i = 0; i < loop_.num_xs(); ++i) cotangents.push_back(active_xs_[at(i)] ? result.ys[next_y++] : Value{});
     for (int i = 0; i < loop_.num_consts(); ++i)
-      cotangents.push_back(active_consts_[sz(i)] ? result.carry[next++] : Value{});
+      cotangents.push_back(active_consts_[at(i)] ? result.carry[next++] : Value{});
     if (loop_.has_trip()) cotangents.push_back({});
     return cotangents;
   }
 
  private:
-  Value xs(int i) const { return c_.operands[sz(loop_.num_carry() + i)]; }
-  Value const_value(int i) const { return c_.operands[sz(loop_.num_carry() + loop_.num_xs() + i)]; }
-  Value ys_cotangent(int i) const { return c_.cotangents[sz(loop_.num_carry() + i)]; }
+  Value xs(int i) const { return c_.operands[at(loop_.num_carry() + i)]; }
+  Value const_value(int i) const { return c_.operands[at(loop_.num_carry() + loop_.num_xs() + i)]; }
+  Value ys_cotangent(int i) const { return c_.cotangents[at(loop_.num_carry() + i)]; }
 
   // What the way back reads of each iteration is kept for as many as the loop may run.
   void check_bounded() const {
@@ -93,9 +92,9 @@ class Transposed {
     spec.mask = {known_before(loop_.mask_t(), [this](int i) { return xs(i); }),
                  known_before(loop_.mask_bound(), [this](int i) { return const_value(i); }), loop_.mask_starts_late()};
     for (int i = 0; i < loop_.num_carry(); ++i)
-      if (active_carry_[sz(i)]) spec.laned.push_back(loop_.laned_carry(i));
+      if (active_carry_[at(i)]) spec.laned.push_back(loop_.laned_carry(i));
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (active_consts_[sz(i)]) spec.laned.push_back(loop_.laned_const(i));
+      if (active_consts_[at(i)]) spec.laned.push_back(loop_.laned_const(i));
     for (int i = 0; i < loop_.num_xs(); ++i)
       if (xs(i)) spec.laned.push_back(loop_.laned_xs(i));
     for (int i = 0; i < loop_.num_ys(); ++i)
@@ -110,23 +109,23 @@ class Transposed {
     HOTLOOP_CHECK(!loop_.has_trip() || c_.operands.back(), "the trip count of a linear loop is linear");
     std::vector<bool> linear;
     for (int i = 0; i < loop_.num_carry() + loop_.num_xs() + loop_.num_consts(); ++i)
-      linear.push_back(!c_.operands[sz(i)]);
+      linear.push_back(!c_.operands[at(i)]);
     for (bool changed = true; changed;) {
       changed = false;
       const auto outputs = dependent_outputs(loop_.body(), linear);
       for (int i = 0; i < loop_.num_carry(); ++i)
-        if (outputs[sz(i)] && !linear[sz(i)]) linear[sz(i)] = changed = true;
+        if (outputs[at(i)] && !linear[at(i)]) linear[at(i)] = changed = true;
     }
     for (int i = 0; i < loop_.num_carry(); ++i)
-      HOTLOOP_CHECK(linear[sz(i)], "a linear loop carries a value that is not linear");
+      HOTLOOP_CHECK(linear[at(i)], "a linear loop carries a value that is not linear");
   }
 
   std::vector<ValueType> input_types() const {
     std::vector<ValueType> types;
     for (int i = 0; i < loop_.num_carry(); ++i)
-      if (active_carry_[sz(i)]) types.push_back(loop_.carry(i).type());
+      if (active_carry_[at(i)]) types.push_back(loop_.carry(i).type());
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (active_consts_[sz(i)]) types.push_back(loop_.constant(i).type());
+      if (active_consts_[at(i)]) types.push_back(loop_.constant(i).type());
     for (int i = 0; i < loop_.num_xs(); ++i)
       if (xs(i)) types.push_back({xs(i).dtype(), xs(i).shape().without(0)});
     for (int i = 0; i < loop_.num_ys(); ++i)
@@ -138,31 +137,31 @@ class Transposed {
 
   std::vector<Value> step(std::span<const Value> inputs) {
     std::size_t next = 0;
-    std::vector<Value> cotangents, seeds(sz(loop_.num_carry() + loop_.num_xs() + loop_.num_consts())),
+    std::vector<Value> cotangents, seeds(at(loop_.num_carry() + loop_.num_xs() + loop_.num_consts())),
         operands(seeds.size());
-    for (int i = 0; i < loop_.num_carry(); ++i) cotangents.push_back(active_carry_[sz(i)] ? inputs[next++] : Value{});
-    const std::size_t consts = sz(loop_.num_carry() + loop_.num_xs());
+    for (int i = 0; i < loop_.num_carry(); ++i) cotangents.push_back(active_carry_[at(i)] ? inputs[next++] : Value{});
+    const std::size_t consts = at(loop_.num_carry() + loop_.num_xs());
     // Sums are seeds, so that a step adds its products to them one by one: sum' = sum + product.
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (active_consts_[sz(i)]) seeds[consts + sz(i)] = inputs[next++];
+      if (active_consts_[at(i)]) seeds[consts + at(i)] = inputs[next++];
     for (int i = 0; i < loop_.num_xs(); ++i)
-      if (xs(i)) operands[sz(loop_.num_carry() + i)] = inputs[next++];
+      if (xs(i)) operands[at(loop_.num_carry() + i)] = inputs[next++];
     for (int i = 0; i < loop_.num_ys(); ++i) cotangents.push_back(ys_cotangent(i) ? inputs[next++] : Value{});
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (const_value(i)) operands[consts + sz(i)] = inputs[next++];
+      if (const_value(i)) operands[consts + at(i)] = inputs[next++];
 
     const std::vector<Value> given = pull_back(loop_.body(), operands, cotangents, seeds);
     std::vector<Value> outputs;
     const auto keep = [&](std::vector<bool>& active, int i, Value v, const ValueType& type) {
-      if (v && !active[sz(i)]) active[sz(i)] = changed_ = true;
-      if (active[sz(i)]) outputs.push_back(v ? v : zeros_of(type));
+      if (v && !active[at(i)]) active[at(i)] = changed_ = true;
+      if (active[at(i)]) outputs.push_back(v ? v : zeros_of(type));
     };
-    for (int i = 0; i < loop_.num_carry(); ++i) keep(active_carry_, i, given[sz(i)], loop_.carry(i).type());
+    for (int i = 0; i < loop_.num_carry(); ++i) keep(active_carry_, i, given[at(i)], loop_.carry(i).type());
     for (int i = 0; i < loop_.num_consts(); ++i)
-      keep(active_consts_, i, given[consts + sz(i)], loop_.constant(i).type());
+      keep(active_consts_, i, given[consts + at(i)], loop_.constant(i).type());
     for (int i = 0; i < loop_.num_xs(); ++i) {
       const ValueType& type = loop_.xs(i).type();
-      keep(active_xs_, i, given[sz(loop_.num_carry() + i)], {type.dtype, type.shape.without(0)});
+      keep(active_xs_, i, given[at(loop_.num_carry() + i)], {type.dtype, type.shape.without(0)});
     }
     return outputs;
   }
