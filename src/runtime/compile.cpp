@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/fork.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
 #include "hotloop/fixed_rows.h"
@@ -79,7 +80,7 @@ std::string key_of(const std::string& graph_text, const CompileOptions& o) {
   return key + "\n" + graph_text;
 }
 
-// The most recently used executables of this process.
+// The most recently used executables of this process. To be used inside a NoFork.
 class MemoryCache {
  public:
   std::shared_ptr<Executable::Impl> find(const std::string& key) {
@@ -96,15 +97,20 @@ class MemoryCache {
     index_[entries_.front().first] = entries_.begin();
     if (entries_.size() > max_entries) {
       index_.erase(entries_.back().first);
-      entries_.pop_back();
+      dropped_.splice(dropped_.end(), entries_, std::prev(entries_.end()));
     }
+  }
+  using Entries = std::list<std::pair<std::string, std::shared_ptr<Executable::Impl>>>;
+  // What insert() left out, to be let go of outside of any NoFork: its arrays may be Python's, whose lock a forking thread holds.
+  Entries take_dropped() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(dropped_, {});
   }
 
  private:
   static constexpr std::size_t max_entries = 128;
-  using Entries = std::list<std::pair<std::string, std::shared_ptr<Executable::Impl>>>;
   std::mutex mutex_;
-  Entries entries_;                                                // most recent first
+  Entries entries_, dropped_;                                      // most recent first
   std::unordered_map<std::string_view, Entries::iterator> index_;  // views into entries_
 };
 
@@ -245,9 +251,12 @@ Executable compile(std::shared_ptr<const Graph> graph, const CompileOptions& giv
   HOTLOOP_CHECK(graph != nullptr, "compile: a graph");
   const CompileOptions options = resolved(*graph, given);
   const std::string key = key_of(ir::print_without_rules(*graph), options);
+  MemoryCache::Entries dropped;  // outlives what stands below
+  const NoFork no_fork;
   if (std::shared_ptr<Executable::Impl> found = memory_cache().find(key)) return Executable(std::move(found));
   std::shared_ptr<Executable::Impl> impl = build(graph, options);
   memory_cache().insert(key, impl);
+  if (no_fork.is_outermost()) dropped = memory_cache().take_dropped();
   return Executable(std::move(impl));
 }
 

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/fork.h"
 #include "ir/op_def.h"
 #include "runtime/engine.h"
 
@@ -37,6 +38,7 @@ class InterpEngine final : public Engine {
  private:
   std::shared_ptr<const Graph> graph_for(std::int64_t rows) const {
     if (!rows_) return graph_;
+    const NoFork no_fork;
     const std::scoped_lock lock(mutex_);
     auto& graph = by_rows_[rows];
     if (!graph) graph = rows_->with_rows(rows);

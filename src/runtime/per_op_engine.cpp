@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/fork.h"
 #include "runtime/engine.h"
 #include "runtime/per_op_plan.h"
 
@@ -58,6 +59,7 @@ class PerOpEngine final : public Engine {
 
   std::shared_ptr<const Plan> plan_for(std::int64_t rows) const {
     if (!rows_) rows = max_rows_;
+    const NoFork no_fork;
     const std::scoped_lock lock(mutex_);
     auto& plan = by_rows_[rows];
     if (!plan) plan = std::make_shared<Plan>(rows_ ? rows_->with_rows(rows) : graph_, options_);

@@ -13,6 +13,7 @@
 #include "backends/llvm/code.h"
 #include "backends/llvm/machine.h"
 #include "backends/llvm/object_cache.h"
+#include "core/fork.h"
 #include "hotloop/error.h"
 
 namespace hotloop {
@@ -40,6 +41,7 @@ llvm::orc::LLJIT& linker() {
   return *jit;
 }
 
+// Made and destroyed inside a NoFork, as all that calls LLVM is.
 class LinkedKernel final : public CompiledKernel {
  public:
   explicit LinkedKernel(const std::string& object) {
@@ -56,7 +58,10 @@ class LinkedKernel final : public CompiledKernel {
       if (section.isText()) code_bytes += section.getSize();
     }
   }
-  ~LinkedKernel() override { llvm::consumeError(linker().getExecutionSession().removeJITDylib(*library_)); }
+  ~LinkedKernel() override {
+    const NoFork no_fork;
+    llvm::consumeError(linker().getExecutionSession().removeJITDylib(*library_));
+  }
   KernelFunction function() const override { return function_; }
 
  private:
@@ -65,8 +70,8 @@ class LinkedKernel final : public CompiledKernel {
 };
 
 std::string cache_key(const kernel::Program& program, const codegen::MachineSpec& spec) {
-  std::string key = std::string(codegen_version) + "\n" + LLVM_VERSION_STRING + "\n" + spec.cpu + "\n" + spec.features +
-                    "\n" + kernel::print(program);
+  std::string key = std::string(codegen_version) + "\n" + LLVM_VERSION_STRING + "\n" + spec.cpu + "\n" +
+                    spec.features + "\n" + kernel::print(program);
   for (const kernel::Buffer& buffer : program.buffers) {  // the text form may abbreviate them
     if (buffer.data.defined()) key.append(static_cast<const char*>(buffer.data.raw()), buffer.data.bytes());
   }
@@ -76,6 +81,7 @@ std::string cache_key(const kernel::Program& program, const codegen::MachineSpec
 }  // namespace
 
 std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, const BackendOptions& options) {
+  const NoFork no_fork;
   const auto start = std::chrono::steady_clock::now();
   const codegen::MachineSpec spec = codegen::machine_for(program.target);
   const auto finished = [&](std::unique_ptr<LinkedKernel> kernel) {

@@ -14,6 +14,7 @@
 #include "backends/backend.h"
 #include "backends/llvm/code.h"
 #include "backends/llvm/machine.h"
+#include "core/fork.h"
 #include "hotloop/error.h"
 
 namespace hotloop {
@@ -54,6 +55,7 @@ bool can_compile_objects() { return true; }
 
 std::string compile_object(std::span<const ObjectKernel> kernels, std::span<const ObjectData> data,
                            const std::string& glue) {
+  const NoFork no_fork;
   llvm::LLVMContext context;
   llvm::InitializeNativeTargetAsmParser();  // the glue asks the processor what it can do
   codegen::MachineSpec spec = codegen::machine_for(kernels.front().program->target);
