@@ -48,7 +48,7 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
     throw UserError("compile", "this machine must have the instructions of the target", options.target, "target host");
   if (options.threads < 0)
     throw UserError("compile", "threads must not be negative", std::to_string(options.threads), "0 for all cores");
-  if (options.threads == 0) options.threads = runtime::num_cores();
+  if (options.threads == 0) options.threads = std::min(runtime::num_cores(), runtime::ThreadTeam::max_workers);
   if (options.backend == "interp") options.threads = 1;
   runtime::check_input_options("compile", graph.inputs().size(), options);
   if (std::ranges::all_of(options.batch_axes, [](int axis) { return axis < 0; })) options.batch_axes.clear();

@@ -214,7 +214,9 @@ class KernelEngine final : public Engine {
   void run_in(Context& context, void* const* inputs, void* const* outputs, std::int64_t rows) const {
     const std::int64_t turn = context.next_turn();
     if (fixed_rows_) rows = program_.max_rows;
-    const int num_workers = workers_.of(rows);
+    const int wanted = workers_.of(rows);
+    ThreadTeam* team = wanted > 1 ? &shared_team(workers_.most()) : nullptr;
+    const int num_workers = team != nullptr ? std::min(wanted, team->num_workers()) : 1;
     const std::int32_t* cancel = cancel_token().flag();
     for (int w = 0; w < num_workers; ++w) {
       KernelContext& c = context.workers()[static_cast<std::size_t>(w)];
@@ -223,21 +225,20 @@ class KernelEngine final : public Engine {
       c.results = outputs;
       c.rows = rows;
       c.num_workers = num_workers;
+      c.team = team;
       c.cancel = cancel;
     }
-    if (num_workers == 1 || !run_on_team(context, num_workers)) {
+    if (num_workers == 1 || !run_on_team(*team, context, num_workers)) {
       context.workers()[0].num_workers = 1;
       kernel_->function()(context.workers().data());
     }
   }
 
-  bool run_on_team(Context& context, int num_workers) const {
+  bool run_on_team(ThreadTeam& team, Context& context, int num_workers) const {
     struct Job {
       KernelFunction function;
       const KernelContext* workers;
     };
-    ThreadTeam& team = shared_team(workers_.most());
-    for (KernelContext& c : context.workers()) c.team = &team;
     Job job{kernel_->function(), context.workers().data()};
     if (const int left = calls_left_alone_.load(std::memory_order_relaxed); left > 0) {
       calls_left_alone_.store(left - 1, std::memory_order_relaxed);

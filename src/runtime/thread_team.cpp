@@ -8,7 +8,9 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <system_error>
 
+#include "core/fork.h"
 #include "hotloop/error.h"
 
 namespace hotloop::runtime {
@@ -55,34 +57,56 @@ int num_cores() {
 ThreadTeam::ThreadTeam(int num_workers) : slots_(std::make_unique<Slot[]>(max_workers)) { grow(num_workers); }
 
 ThreadTeam::~ThreadTeam() {
-  stop_.store(true, std::memory_order_release);
-  for (std::size_t i = 0; i < threads_.size(); ++i) wake(static_cast<int>(i) + 1, run_ + 1);
-  for (std::thread& t : threads_) t.join();
+  while (!threads_.empty()) end_last_thread(run_.load() + 1);
 }
 
 void ThreadTeam::grow(int wanted) {
   if (wanted > max_workers)
     throw UserError("threads", "a team has at most " + std::to_string(max_workers) + " workers",
                     std::to_string(wanted) + " threads");
-  while (busy_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-  for (int worker = num_workers(); worker < wanted; ++worker) {
-    slots_[static_cast<std::size_t>(worker)].run.store(run_, std::memory_order_relaxed);
-    threads_.emplace_back([this, worker, last = run_] { work(worker, last); });
-    num_workers_.store(worker + 1, std::memory_order_release);
+  const int before = num_workers();
+  if (wanted <= before) return;
+  // A run in progress does not know the new workers, and the first that does has a later number.
+  const std::uint32_t last = run_.load(std::memory_order_relaxed);
+  int now = before;
+  try {
+    threads_.reserve(static_cast<std::size_t>(wanted) - 1);
+    for (; now < wanted; ++now) {
+      slots_[static_cast<std::size_t>(now)].run.store(last, std::memory_order_relaxed);
+      threads_.emplace_back([this, worker = now, last] { work(worker, last); });
+    }
+  } catch (const std::system_error&) {  // a limit on threads, or on memory for their stacks
+  } catch (const std::bad_alloc&) {
   }
-  oversubscribed_.store(num_workers() > num_cores(), std::memory_order_relaxed);
-  busy_.store(false, std::memory_order_release);
+  if (now < wanted) {
+    // At a limit the rest of the program needs something of what is left, too: half of it. A team that has threads stays as it is.
+    const int kept = before == 1 ? 1 + now / 2 : before;
+    for (; now > kept; --now) end_last_thread(last + 1);
+  }
+  num_workers_.store(now, std::memory_order_release);
+  oversubscribed_.store(now > num_cores(), std::memory_order_relaxed);
+}
+
+// One that no run knows yet.
+void ThreadTeam::end_last_thread(std::uint32_t next_run) {
+  const std::size_t worker = threads_.size();
+  slots_[worker].ends.store(true, std::memory_order_relaxed);
+  wake(static_cast<int>(worker), next_run);
+  threads_.back().join();
+  threads_.pop_back();
+  slots_[worker].ends.store(false, std::memory_order_relaxed);
 }
 
 bool ThreadTeam::try_run(int num_workers, Task task, void* context, std::chrono::nanoseconds patience) {
   if (num_workers > this->num_workers() || busy_.exchange(true, std::memory_order_acquire)) return false;
-  ++run_;
+  const std::uint32_t run = run_.load(std::memory_order_relaxed) + 1;
+  run_.store(run, std::memory_order_relaxed);
   task_ = task;
   context_ = context;
   gathering_.store(static_cast<std::uint64_t>(num_workers), std::memory_order_relaxed);
   running_.store(num_workers - 1, std::memory_order_relaxed);
-  gate_.store(std::uint64_t{run_} << 32, std::memory_order_release);
-  for (int worker = 1; worker < num_workers; ++worker) wake(worker, run_);
+  gate_.store(std::uint64_t{run} << 32, std::memory_order_release);
+  for (int worker = 1; worker < num_workers; ++worker) wake(worker, run);
   if (!gather(static_cast<std::uint64_t>(num_workers - 1), patience)) {
     busy_.store(false, std::memory_order_release);
     return false;
@@ -159,7 +183,7 @@ void ThreadTeam::wake(int worker, std::uint32_t run) {
   if (slot.asleep.load(std::memory_order_seq_cst)) slot.run.notify_one();
 }
 
-// Waits until the slot's run differs from `last`; false when the team is to stop.
+// Waits until the slot's run differs from `last`; false when its worker is to end.
 bool ThreadTeam::wait_for_call(Slot& slot, std::uint32_t last) const {
   const auto called = [&] { return slot.run.load(std::memory_order_acquire) != last; };
   const bool spin = !oversubscribed_.load(std::memory_order_relaxed);
@@ -172,7 +196,7 @@ bool ThreadTeam::wait_for_call(Slot& slot, std::uint32_t last) const {
     slot.run.wait(last, std::memory_order_seq_cst);
     slot.asleep.store(false, std::memory_order_relaxed);
   }
-  return !stop_.load(std::memory_order_acquire);
+  return !slot.ends.load(std::memory_order_relaxed);
 }
 
 void ThreadTeam::work(int worker, std::uint32_t last) {
@@ -188,30 +212,38 @@ void ThreadTeam::work(int worker, std::uint32_t last) {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+constexpr auto before_asking_again = std::chrono::seconds(1);
+
 std::atomic<ThreadTeam*> g_team{nullptr};
-std::mutex g_team_mutex;
+std::atomic<Clock::time_point> g_ask_again{Clock::time_point::min()};  // later than when the system refused a thread
+std::mutex g_team_mutex;                                               // taken inside a NoFork
 
 void forget_team_in_child() {
   g_team.store(nullptr, std::memory_order_relaxed);  // its threads are not here; the memory is lost on purpose
-  new (&g_team_mutex) std::mutex;                    // the forking process may have held it
+}
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, forget_team_in_child);
+
+bool is_enough(const ThreadTeam* team, int num_workers) {
+  return team != nullptr && (team->num_workers() >= num_workers || Clock::now() < g_ask_again.load());
 }
 
 }  // namespace
 
 ThreadTeam& shared_team(int num_workers) {
   ThreadTeam* team = g_team.load(std::memory_order_acquire);
-  if (team == nullptr || team->num_workers() < num_workers) {
-    const std::scoped_lock lock(g_team_mutex);
-    team = g_team.load(std::memory_order_acquire);
-    if (team == nullptr) {
-      static const int registered = pthread_atfork(nullptr, nullptr, forget_team_in_child);
-      (void)registered;
-      team = new ThreadTeam(num_workers);
-      g_team.store(team, std::memory_order_release);
-    } else if (team->num_workers() < num_workers) {
-      team->grow(num_workers);
-    }
+  if (is_enough(team, num_workers)) return *team;
+  const NoFork no_fork;
+  const std::scoped_lock lock(g_team_mutex);
+  team = g_team.load(std::memory_order_acquire);
+  if (is_enough(team, num_workers)) return *team;
+  if (team == nullptr) {
+    team = new ThreadTeam(num_workers);
+    g_team.store(team, std::memory_order_release);
+  } else {
+    team->grow(num_workers);
   }
+  if (team->num_workers() < num_workers) g_ask_again.store(Clock::now() + before_asking_again);
   return *team;
 }
 

@@ -17,7 +17,9 @@ class ThreadTeam {
  public:
   using Task = void (*)(void* context, int worker);  // must not throw
 
-  // The caller of try_run is worker 0; the team starts num_workers - 1 threads.
+  static constexpr int max_workers = 256;
+
+  // The caller of try_run is worker 0; the team starts num_workers - 1 threads, or fewer where the system refuses one.
   explicit ThreadTeam(int num_workers);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -33,20 +35,20 @@ class ThreadTeam {
   static void barrier(void* team);
 
   int num_workers() const { return num_workers_.load(std::memory_order_acquire); }
-  // Makes the team at least this large. Not for the steady state: it waits for a run in progress.
+  // Makes the team this large, if it is smaller and the system has the threads. Runs may be in progress; another grow() may not.
   void grow(int num_workers);
 
  private:
-  static constexpr int max_workers = 256;
   // One cache line a worker: the number of the last run it was called for.
   struct alignas(64) Slot {
     std::atomic<std::uint32_t> run{0};
-    std::atomic<bool> asleep{false};
+    std::atomic<bool> asleep{false}, ends{false};
   };
 
   void work(int worker, std::uint32_t last);  // `last`: the run before the first it may be called for
   bool wait_for_call(Slot& slot, std::uint32_t last) const;
   void wake(int worker, std::uint32_t run);
+  void end_last_thread(std::uint32_t next_run);
   bool gather(std::uint64_t others, std::chrono::nanoseconds patience);
   bool join(std::uint32_t run);
   bool open_if_complete(std::uint64_t state);
@@ -56,11 +58,10 @@ class ThreadTeam {
   std::vector<std::thread> threads_;  // changed by grow() and the destructor only
   std::atomic<int> num_workers_{1};
   std::atomic<bool> oversubscribed_{false};  // more workers than cores: spinning would only delay the others
-  std::atomic<bool> stop_{false};
 
   alignas(64) std::atomic<bool> busy_{false};
-  std::uint32_t run_ = 0;  // this and the next two: written by the holder of busy_, read by the workers that joined
-  Task task_ = nullptr;
+  std::atomic<std::uint32_t> run_{0};  // the last one's number, written by the holder of busy_
+  Task task_ = nullptr;  // this and the next: written by the holder of busy_, read by the workers that joined
   void* context_ = nullptr;
 
   // Number of the run << 32 | whether it goes on or was dropped | workers that have come, the caller aside.
@@ -71,8 +72,8 @@ class ThreadTeam {
   alignas(64) std::atomic<std::uint32_t> phase_{0};  // the sense of the barrier: counts its openings
 };
 
-// The team that all executables share, at least `num_workers` large. It is never destroyed; a forked child process, which has
-// none of the threads, gets a new one.
+// The team that all executables share, at least `num_workers` large where the system starts so many threads; where it does not, it is
+// asked again after a second. Never destroyed; a forked child process, which has none of the threads, gets a new one.
 ThreadTeam& shared_team(int num_workers);
 
 // Cores this process may use.

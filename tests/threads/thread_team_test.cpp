@@ -6,14 +6,20 @@
 
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <thread>
 
 #include "hotloop/error.h"
+#include "hotloop/hotloop.h"
+#include "threads/refused_threads.h"
 
 namespace hotloop::runtime {
 namespace {
+
+using testing::RefusedThreads;
 
 template <class F> bool run(ThreadTeam& team, int n, F fn) {
   return team.try_run(
@@ -152,11 +158,71 @@ TEST(ThreadTeam, Grows) {
   EXPECT_TRUE(run(team, 3, [](int) {}));
 }
 
+TEST(ThreadTeam, GrowsWhileItRuns) {
+  ThreadTeam team(2);
+  std::atomic<bool> grown{false};
+  ASSERT_TRUE(run(team, 2, [&](int w) {
+    if (w == 1) team.grow(4);
+    if (w == 1) grown = true;
+    while (!grown) std::this_thread::yield();
+  }));
+  std::atomic<int> ran{0};
+  ASSERT_TRUE(run(team, 4, [&](int) { ++ran; }));
+  EXPECT_EQ(ran.load(), 4);
+}
+
+// Where the system refuses a thread, half of those that it started are left to the rest of the program.
+TEST(ThreadTeam, HasTheThreadsThatTheSystemStarts) {
+  std::optional<RefusedThreads> refused(std::in_place, 4);
+  ThreadTeam team(8);
+  EXPECT_EQ(team.num_workers(), 3);
+  std::atomic<int> ran{0};
+  ASSERT_TRUE(run(team, 3, [&](int) { ++ran; }));
+  EXPECT_EQ(ran.load(), 3);
+  refused.emplace(2);
+  team.grow(8);
+  EXPECT_EQ(team.num_workers(), 3);
+  EXPECT_FALSE(run(team, 4, [](int) {}));
+  ASSERT_TRUE(run(team, 3, [](int) {}));
+  refused.reset();
+  team.grow(8);
+  EXPECT_EQ(team.num_workers(), 8);
+  EXPECT_TRUE(run(team, 8, [](int) {}));
+}
+
+TEST(ThreadTeam, HasNoThreadsIfTheSystemStartsNone) {
+  const RefusedThreads refused(0);
+  ThreadTeam team(3);
+  EXPECT_EQ(team.num_workers(), 1);
+  EXPECT_TRUE(run(team, 1, [](int) {}));
+}
+
 TEST(ThreadTeam, SharedTeamIsOneAndGrows) {
   ThreadTeam& a = shared_team(2);
   ThreadTeam& b = shared_team(3);
   EXPECT_EQ(&a, &b);
   EXPECT_GE(b.num_workers(), 3);
+}
+
+// Results are those of one thread, and whoever was refused does not ask anew in each call.
+TEST(ThreadTeam, CallsRunOnTheThreadsThereAre) {
+  const std::vector<Array> arguments = {nn::uniform(1, {300, 40}, DType::F32, -1, 1),
+                                        nn::uniform(2, {40, 24}, DType::F32, -1, 1)};
+  const auto program = [](std::span<const Value> v) {
+    return std::vector<Value>{reduce_sum(tanh(matmul(v[0], v[1])), {0})};
+  };
+  CompileOptions options;
+  options.threads = 1;
+  const std::vector<Array> want = jit(program, options)(arguments);
+  const auto gives_the_same = [&](const Jit& f) {
+    const std::vector<Array> got = f(arguments);
+    return std::memcmp(got[0].raw(), want[0].raw(), want[0].bytes()) == 0;
+  };
+  const RefusedThreads refused(1);
+  options.threads = shared_team(1).num_workers() + 3;
+  const Jit few = jit(program, options);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(gives_the_same(few));
+  EXPECT_EQ(RefusedThreads::num_refused(), 1);
 }
 
 #if !defined(__SANITIZE_THREAD__)  // tsan does not follow threads into a fork
