@@ -46,7 +46,8 @@ class CompiledKernel {
 
 struct BackendOptions {
   bool keep_source = false;
-  std::string cache_dir;  // empty: no disk cache
+  std::string cache_dir = {};                          // one that exists; empty: no disk cache
+  std::int64_t cache_bytes = std::int64_t{256} << 20;  // of its files, at most
 };
 
 // What an object file holds besides its glue: a kernel, and a block of bytes.

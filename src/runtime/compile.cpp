@@ -186,6 +186,7 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
   BackendOptions backend_options;
   backend_options.keep_source = options.keep_source;
   backend_options.cache_dir = runtime::disk_cache_dir();
+  backend_options.cache_bytes = runtime::disk_cache_bytes();
   std::unique_ptr<CompiledKernel> kernel =
       options.backend == "c" ? compile_c(program, backend_options) : compile_llvm(program, backend_options);
   watch.lap(kernel->from_cache ? "code (from the cache)" : "code");

@@ -88,7 +88,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
     kernel->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     return kernel;
   };
-  const codegen::ObjectCache cache(options.cache_dir);
+  const codegen::ObjectCache cache(options.cache_dir, options.cache_bytes);
   const bool cached = !options.cache_dir.empty() && !options.keep_source;
   const std::string key = options.cache_dir.empty() ? std::string() : cache_key(program, spec);
   if (cached) {

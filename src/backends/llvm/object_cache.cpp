@@ -1,13 +1,16 @@
 #include "backends/llvm/object_cache.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 #include "core/hash.h"
 
@@ -18,16 +21,27 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view magic = "hotloop object 1\n";
+constexpr std::size_t digits_of_hash = 32;
+constexpr std::string_view suffix = ".o";
+constexpr std::time_t hour = 3600;
+constexpr std::int64_t free_part = 16;  // of the whole, once it was trimmed
 
-// The directory exists, is ours, and nobody else may enter it.
-bool make_private(const std::string& directory) {
-  std::error_code error;
-  fs::create_directories(fs::path(directory).parent_path(), error);
-  ::mkdir(directory.c_str(), 0700);
+// When it was used last, to an hour: more would be a write for each read.
+void note_use(const std::string& path) {
   struct stat status {};
-  if (::lstat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid())
-    return false;
-  return (status.st_mode & 077) == 0 || ::chmod(directory.c_str(), 0700) == 0;
+  if (::stat(path.c_str(), &status) == 0 && std::time(nullptr) - status.st_mtime > hour)
+    ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+}
+
+struct File {
+  fs::path path;
+  std::int64_t bytes, used_ns;
+};
+
+// As file systems count them.
+std::int64_t bytes_in_blocks(std::int64_t bytes) {
+  constexpr std::int64_t block = 4096;
+  return (bytes + block - 1) / block * block;
 }
 
 }  // namespace
@@ -36,8 +50,8 @@ std::string ObjectCache::path_of(const std::string& key) const { return director
 
 // An entry: magic line, the key's hash, the checksum of what follows (32 digits each, and a newline), the object.
 std::optional<std::string> ObjectCache::find(const std::string& key) const {
-  if (!make_private(directory_)) return std::nullopt;
-  std::ifstream file(path_of(key), std::ios::binary);
+  const std::string path = path_of(key);
+  std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
   std::ostringstream bytes;
   bytes << file.rdbuf();
@@ -46,17 +60,17 @@ std::optional<std::string> ObjectCache::find(const std::string& key) const {
   if (entry.size() < header || entry.compare(0, magic.size(), magic) != 0) return std::nullopt;
   const std::string_view rest(entry.data() + header, entry.size() - header);
   if (entry.compare(magic.size(), 65, hash128(key) + hash128(rest) + "\n") != 0) return std::nullopt;
+  note_use(path);
   return std::string(rest);
 }
 
 bool ObjectCache::insert(const std::string& key, std::string_view object) const {
-  if (!make_private(directory_)) return false;
   static std::atomic<unsigned> serial{0};
-  const std::string path = path_of(key);
+  const std::string hash = hash128(key), path = path_of(key);
   const std::string draft = path + "." + std::to_string(::getpid()) + "." + std::to_string(serial++);
   {
     std::ofstream file(draft, std::ios::binary);
-    file << magic << hash128(key) << hash128(object) << '\n' << object;
+    file << magic << hash << hash128(object) << '\n' << object;
     if (!file.flush()) {
       std::error_code ignored;
       fs::remove(draft, ignored);
@@ -65,8 +79,39 @@ bool ObjectCache::insert(const std::string& key, std::string_view object) const 
   }
   std::error_code error;
   fs::rename(draft, path, error);
-  if (error) fs::remove(draft, error);
-  return !error;
+  if (error) {
+    fs::remove(draft, error);
+    return false;
+  }
+  // A hash is the die, so that processes of few insertions take part and need to remember nothing.
+  const auto sides = static_cast<std::uint64_t>(max_bytes_ / free_part + 1);
+  if (fnv1a(hash) % sides < static_cast<std::uint64_t>(bytes_in_blocks(std::ssize(object)))) trim();
+  return true;
+}
+
+void ObjectCache::trim() const {
+  std::vector<File> files;
+  std::int64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(directory_, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    struct stat status {};
+    if (name.find(suffix) != digits_of_hash || ::lstat(at->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+      continue;
+    const bool is_draft = name.size() > digits_of_hash + suffix.size();
+    std::error_code ignored;
+    if (is_draft && std::time(nullptr) - status.st_mtime > hour) fs::remove(at->path(), ignored);
+    if (is_draft) continue;
+    files.push_back(
+        {at->path(), bytes_in_blocks(status.st_size), status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec});
+    bytes += files.back().bytes;
+  }
+  if (bytes <= max_bytes_) return;
+  std::ranges::sort(files, {}, &File::used_ns);
+  for (auto file = files.begin(); file != files.end() && bytes > max_bytes_ - max_bytes_ / free_part; ++file) {
+    fs::remove(file->path, error);
+    bytes -= file->bytes;
+  }
 }
 
 }  // namespace hotloop::codegen

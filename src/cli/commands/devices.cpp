@@ -39,7 +39,7 @@ void show_devices(bool json) {
   line("caches", cache_sizes());
   line("backends", "llvm (default), interp (slow, the definition of all results)");
   line("", compiler.empty() ? "c: no C compiler on PATH, so not usable here" : "c, through " + compiler);
-  line("code cache", folder.empty() ? "none (HOTLOOP_CACHE=0, or no folder of one's own)" : folder);
+  line("code cache", folder.empty() ? "none (HOTLOOP_CACHE=0, or no folder that you alone can write)" : folder);
 
   fmt::print("gpu\n");
   line("CUDA", cuda ? "driver found (libcuda.so.1)" : "no driver: libcuda.so.1 does not load");
