@@ -19,9 +19,6 @@
 namespace hotloop {
 namespace {
 
-// Changes whenever the emitters do: older entries of the disk cache are then not found.
-constexpr const char* codegen_version = "llvm-codegen 67";
-
 template <class T> T checked(llvm::Expected<T> value, const char* what) {
   if (!value) throw InternalError(__FILE__, __LINE__, std::string(what) + ": " + llvm::toString(value.takeError()));
   return std::move(*value);
@@ -70,7 +67,7 @@ class LinkedKernel final : public CompiledKernel {
 };
 
 std::string cache_key(const kernel::Program& program, const codegen::MachineSpec& spec) {
-  std::string key = std::string(codegen_version) + "\n" + LLVM_VERSION_STRING + "\n" + spec.cpu + "\n" +
+  std::string key = std::string(codegen::source_hash) + "\n" + LLVM_VERSION_STRING + "\n" + spec.cpu + "\n" +
                     spec.features + "\n" + kernel::print(program);
   for (const kernel::Buffer& buffer : program.buffers) {  // the text form may abbreviate them
     if (buffer.data.defined()) key.append(static_cast<const char*>(buffer.data.raw()), buffer.data.bytes());
