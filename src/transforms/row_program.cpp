@@ -99,6 +99,11 @@ class RowAxes {
       if (any) throw NotAlone{};
       return;
     }
+    if (is(node, OpKind::Extent)) {
+      // How many rows there are, one does not know; how long another axis is, it does.
+      if (of(node.operands[0]) == node.attrs.integer("axis")) throw NotAlone{};
+      return;
+    }
     if (const int axis = of(result(0)); axis >= 0) {
       // One side of a product, or a table of which rows are taken, may be the same for all rows. So may what is repeated for each; but what is
       // written into some of them, or numbers them, is not.

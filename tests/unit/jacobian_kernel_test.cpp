@@ -2,10 +2,15 @@
 // results written once, and little memory besides them.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "arrays.h"
 #include "compiled.h"
 #include "hotloop/hotloop.h"
 #include "perceptron_jacobians.h"
@@ -149,6 +154,39 @@ TEST(JacobianKernel, OfResidualsIsOnePassForEachRow) {
     return std::vector{j.blocks()};
   };
   EXPECT_LE(multiply_adds(with_structure), multiply_adds(per_sample_grad(one, {0}, {-1, 0, 0})));
+}
+
+// Means within a row, which divide by the extent of another axis than the rows'; a mean over the rows makes them depend on each other.
+TEST(JacobianKernel, OfRowsWithMeansWithinThemIsOnePassForEachRow) {
+  const auto scale = Array::full(DType::F64, {10}, 1.5), shift = Array::zeros(DType::F64, {10});
+  const std::vector<std::pair<std::string, std::function<Value(Value)>>> ends = {
+      {"mean", [](Value h) { return mean(square(h), {1}); }},
+      {"variance", [](Value h) { return variance(h, {1}); }},
+      {"layer_norm", [&](Value h) { return take(nn::layer_norm(h, constant(scale), constant(shift)), 1, 3); }},
+      {"over rows", [](Value h) { return mean(square(h), {1}) - mean(mean(h, {1}), {0}); }}};
+  const std::vector<Array> in = {testing::normal_array({6, 10}, DType::F64, 1),
+                                 testing::normal_array({40, 6}, DType::F64, 2)};
+  for (const auto& [name, end] : ends) {
+    const auto residuals = [&end = end](Value weight, Value x) { return end(tanh(matmul(x, weight))); };
+    const auto traced = [&](const std::function<Value(std::span<const Value>)>& f) {
+      return jit([&](std::span<const Value> v) { return std::vector{f(v)}; })(in)[0];
+    };
+    std::int64_t passes = 0;
+    const Array got = traced([&](std::span<const Value> v) {
+      const Jacobian j = jacobian([&](Values u) { return std::vector{residuals(u[0], u[1])}; })(v);
+      passes = j.structure().reverse_passes + j.structure().forward_passes;
+      return j.dense();
+    });
+    EXPECT_EQ(passes == 1, name != "over rows") << name << " " << passes;
+    const Array want = traced([&](std::span<const Value> v) {
+      std::vector<Value> rows;
+      for (int i = 0; i < 40; ++i)
+        rows.push_back(grad([&](Values u) { return std::vector{take(residuals(u[0], u[1]), 0, i)}; }, {0})(v)[0]);
+      return stack(rows, 0);
+    });
+    ASSERT_EQ(got.size(), want.size()) << name;
+    for (std::int64_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got.at(i), want.at(i), 1e-13) << name << " " << i;
+  }
 }
 
 // The same of an ensemble on shared data: a block for each member, and one pass for all rows of all members.
