@@ -18,7 +18,10 @@ std::string initializer(const Array& array) {
   for (std::int64_t i = 0; i < array.size(); ++i) {
     if (i % 8 == 0) text += "\n    ";
     const double value = array.at(i);
-    if (!is_float(array.dtype()))
+    if (array.dtype() == DType::I64)
+      std::snprintf(number, sizeof number, "%s, ",
+                    render::number(array.data<std::int64_t>()[static_cast<std::size_t>(i)]).c_str());
+    else if (!is_float(array.dtype()))
       std::snprintf(number, sizeof number, "%.0f, ", value);
     else if (value != value)
       std::snprintf(number, sizeof number, "0.0%s/0.0%s, ", array.dtype() == DType::F32 ? "f" : "",

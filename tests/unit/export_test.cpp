@@ -1,5 +1,6 @@
 // Exports: the object, and the source compiled by the system's compiler, give the stream's bits and need nothing but memcpy and memset.
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "exports.h"
 #include "hotloop/error.h"
 #include "hotloop/export.h"
+#include "hotloop/ops.h"
 #include "schedule/host.h"
 #include "schedule/kernel_ir.h"
 #include "user_cells.h"
@@ -79,6 +81,29 @@ TEST(ExportC, FunctionsAreIncluded) {
     if (kernel::host_runs(target_of(level)))
       expect_the_streams_bits<float>(nn::Recurrent(testing::FunctionsCell(3, 20)), 3, 20, level);
 }
+
+// Counts from numbers that a double rounds, and gives how far it is from them.
+class FarCounter : public nn::Cell {
+ public:
+  Tree<Array> init(const nn::Seed&, DType dtype, nn::Init) const override {
+    return {{"weight", Array::full(dtype, {2}, 1)}};
+  }
+  Tree<Value> initial_state(std::int64_t batch, DType) const override {
+    return {{"count", broadcast_to(constant(far()), {batch, 2})}};
+  }
+  std::pair<Tree<Value>, Value> step(const Tree<Value>& p, const Tree<Value>& state, Value x) const override {
+    const Value count = state["count"] + broadcast_to(constant(3, DType::I64), state["count"].shape());
+    const Value distance = cast(count - broadcast_to(constant(far()), count.shape()), x.dtype());
+    return {{{"count", count}}, p["weight"] * distance + x};
+  }
+
+ private:
+  static Array far() {
+    return Array::from<std::int64_t>({(std::int64_t{1} << 60) + 1, std::numeric_limits<std::int64_t>::min()}, {2});
+  }
+};
+
+TEST(ExportC, IntegersOfAStateKeepTheirDigits) { expect_the_streams_bits<float>(nn::Recurrent(FarCounter()), 2, 2); }
 
 TEST(ExportC, EveryLevelThatThisMachineRuns) {
   const nn::Sequential model(nn::LSTM(5, 40), nn::BatchNorm(40), nn::Linear(40, 2));

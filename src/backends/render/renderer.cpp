@@ -12,6 +12,14 @@
 #include "schedule/accesses.h"
 
 namespace hotloop::render {
+
+std::string number(std::int64_t value) {
+  // The lowest 64-bit number has no literal.
+  if (value == INT64_MIN) return "(-INT64_C(9223372036854775807) - 1)";
+  const bool wide = value > INT32_MAX || value < INT32_MIN;
+  return wide ? "INT64_C(" + std::to_string(value) + ")" : std::to_string(value);
+}
+
 namespace {
 
 using namespace kernel;
@@ -26,13 +34,6 @@ std::string hex_float(double value) {
   char text[40];
   std::snprintf(text, sizeof text, "%a", value);
   return text;
-}
-
-std::string number(std::int64_t value) {
-  // The lowest 64-bit number has no literal.
-  if (value == INT64_MIN) return "(-INT64_C(9223372036854775807) - 1)";
-  const bool wide = value > INT32_MAX || value < INT32_MIN;
-  return wide ? "INT64_C(" + std::to_string(value) + ")" : std::to_string(value);
 }
 
 class Renderer {
