@@ -1,5 +1,7 @@
 """Functions that make arrays. The default dtypes are float32 and int32."""
 
+import math
+
 import numpy
 
 from hotloop import _core
@@ -42,6 +44,8 @@ def full(shape, fill_value, dtype=None):
 
 def _full(where, shape, fill_value, dtype):
     shape = extents(where, shape)
+    if math.prod(n for n in shape if n) > 2**59:
+        raise _core.UserError(f"[{where}] an array must have at most 2^59 elements. Received: {shape}.")
     if _core.is_tracer(fill_value):
         return _core.broadcast_to(fill_value if dtype is None else _core.cast(fill_value, dtype), shape)
     if dtype is None:
