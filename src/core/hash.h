@@ -7,10 +7,13 @@
 
 namespace hotloop {
 
-// FNV-1a, whose definition names this start.
-constexpr std::uint64_t fnv1a(std::string_view bytes, std::uint64_t start = 0xcbf29ce484222325) {
-  std::uint64_t hash = start;
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+inline constexpr std::uint64_t fnv1a_start = 0xcbf29ce484222325;
+constexpr std::uint64_t fnv1a_step(std::uint64_t hash, char c) {
+  return (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+}
+constexpr std::uint64_t fnv1a(std::string_view bytes) {
+  std::uint64_t hash = fnv1a_start;
+  for (const char c : bytes) hash = fnv1a_step(hash, c);
   return hash;
 }
 

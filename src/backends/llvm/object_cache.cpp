@@ -46,11 +46,15 @@ std::int64_t bytes_in_blocks(std::int64_t bytes) {
 
 }  // namespace
 
-std::string ObjectCache::path_of(const std::string& key) const { return directory_ + "/" + hash128(key) + ".o"; }
+std::string ObjectCache::path_of(const std::string& key) const { return path_of_hash(hash128(key)); }
+
+std::string ObjectCache::path_of_hash(const std::string& hash) const {
+  return directory_ + "/" + hash + std::string(suffix);
+}
 
 // An entry: magic line, the key's hash, the checksum of what follows (32 digits each, and a newline), the object.
 std::optional<std::string> ObjectCache::find(const std::string& key) const {
-  const std::string path = path_of(key);
+  const std::string hash = hash128(key), path = path_of_hash(hash);
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
   std::ostringstream bytes;
@@ -59,14 +63,14 @@ std::optional<std::string> ObjectCache::find(const std::string& key) const {
   const std::size_t header = magic.size() + 65;
   if (entry.size() < header || entry.compare(0, magic.size(), magic) != 0) return std::nullopt;
   const std::string_view rest(entry.data() + header, entry.size() - header);
-  if (entry.compare(magic.size(), 65, hash128(key) + hash128(rest) + "\n") != 0) return std::nullopt;
+  if (entry.compare(magic.size(), 65, hash + hash128(rest) + "\n") != 0) return std::nullopt;
   note_use(path);
   return std::string(rest);
 }
 
 bool ObjectCache::insert(const std::string& key, std::string_view object) const {
   static std::atomic<unsigned> serial{0};
-  const std::string hash = hash128(key), path = path_of(key);
+  const std::string hash = hash128(key), path = path_of_hash(hash);
   const std::string draft = path + "." + std::to_string(::getpid()) + "." + std::to_string(serial++);
   {
     std::ofstream file(draft, std::ios::binary);

@@ -29,6 +29,8 @@ class ObjectCache {
   std::string path_of(const std::string& key) const;
 
  private:
+  std::string path_of_hash(const std::string& hash) const;
+
   std::string directory_;
   std::int64_t max_bytes_;
 };
