@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace hotloop {
@@ -101,11 +102,17 @@ class Array {
   // `memory` stays owned by the given pointer and must hold shape.size() elements, aligned for the dtype.
   static Array wrap(DType dtype, const Shape& shape, std::shared_ptr<void> memory);
   template <class T> static Array from(const std::vector<T>& values, const Shape& shape) {
-    Array a(dtype_of<T>(), shape);
-    a.copy_in(values.data(), values.size() * sizeof(T));
+    if constexpr (std::is_same_v<T, bool>)  // packed: not an array of bool
+      return from(std::vector<std::uint8_t>(values.begin(), values.end()), shape);
+    else
+      return from(std::span(values), shape);
+  }
+  template <class T, std::size_t N> static Array from(std::span<T, N> values, const Shape& shape) {
+    Array a(dtype_of<std::remove_cv_t<T>>(), shape);
+    a.copy_in(values.data(), values.size_bytes());
     return a;
   }
-  template <class T> static Array scalar(T value) { return from(std::vector<T>{value}, Shape{}); }
+  template <class T> static Array scalar(T value) { return from(std::span<const T, 1>(&value, 1), Shape{}); }
 
   DType dtype() const { return type_.dtype; }
   const Shape& shape() const { return type_.shape; }
@@ -125,14 +132,21 @@ class Array {
     check_dtype(dtype_of<T>());
     return {static_cast<const T*>(raw()), static_cast<std::size_t>(size())};
   }
-  double at(std::int64_t flat_index) const;         // element as a double, whatever the dtype
+  // Element as a double, whatever the dtype, and back. UserError for an index outside 0..size()-1. These, cast(), reshaped() and clone() need
+  // a defined array.
+  double at(std::int64_t flat_index) const;
   void set(std::int64_t flat_index, double value);  // converts to the dtype
   Array cast(DType dtype) const;
   Array reshaped(const Shape& shape) const;  // shares the memory
   Array clone() const;
-  std::string str() const;  // type and the first few elements
+  std::string str() const;  // type and the first few elements, each as the shortest text that reads back; "undefined"
 
  private:
+  void check_defined(const char* what) const {
+    if (memory_ == nullptr) refuse_undefined(what);
+  }
+  [[noreturn]] static void refuse_undefined(const char* what);
+  void check_index(std::int64_t flat_index) const;
   void check_dtype(DType wanted) const;
   void copy_in(const void* source, std::size_t bytes);
 

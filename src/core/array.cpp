@@ -7,6 +7,7 @@
 #include "core/convert.h"
 #include "core/memory.h"
 #include "core/own_memory.h"
+#include "core/print_number.h"
 #include "hotloop/error.h"
 
 namespace hotloop {
@@ -114,15 +115,18 @@ Array Array::wrap(DType dtype, const Shape& shape, std::shared_ptr<void> memory)
 }
 
 double Array::at(std::int64_t flat_index) const {
+  check_index(flat_index);
   return visit_dtype(dtype(),
                      [&](auto t) { return static_cast<double>(static_cast<const decltype(t)*>(raw())[flat_index]); });
 }
 
 void Array::set(std::int64_t flat_index, double value) {
+  check_index(flat_index);
   visit_dtype(dtype(), [&]<class T>(T) { static_cast<T*>(raw())[flat_index] = converted<T>(value); });
 }
 
 Array Array::cast(DType to) const {
+  check_defined("cast()");
   Array out(to, shape());
   visit_dtype(dtype(), [&]<class From>(From) {
     const auto* source = static_cast<const From*>(raw());
@@ -135,6 +139,7 @@ Array Array::cast(DType to) const {
 }
 
 Array Array::reshaped(const Shape& shape) const {
+  check_defined("reshaped()");
   check_num_elements("array", {dtype(), shape});
   if (shape.size() != size())
     throw UserError("array", "a reshape keeps the number of elements", type_.shape.str() + " to " + shape.str(),
@@ -143,15 +148,34 @@ Array Array::reshaped(const Shape& shape) const {
 }
 
 Array Array::clone() const {
+  check_defined("clone()");
   Array a(dtype(), shape());
   std::memcpy(a.raw(), raw(), bytes());
   return a;
 }
 
 std::string Array::str() const {
+  if (!defined()) return "undefined";
   std::string s = type_.str() + " {";
-  for (std::int64_t i = 0; i < std::min<std::int64_t>(size(), 8); ++i) s += (i ? ", " : "") + std::to_string(at(i));
+  visit_dtype(dtype(), [&]<class T>(T) {
+    const T* elements = static_cast<const T*>(raw());
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(size(), 8); ++i)
+      s += (i ? ", " : "") + print_number(elements[i]);
+  });
   return s + (size() > 8 ? ", ...}" : "}");
+}
+
+void Array::refuse_undefined(const char* what) {
+  throw UserError("array", std::string(what) + " needs an array that is defined", "Array(), which has no memory",
+                  "Array(dtype, shape), Array::zeros(dtype, shape) or Array::from(values, shape)");
+}
+
+void Array::check_index(std::int64_t flat_index) const {
+  check_defined("at() or set()");
+  if (flat_index < 0 || flat_index >= size())
+    throw UserError("array",
+                    "an index must be that of an element of " + type_.str() + ", which has " + std::to_string(size()),
+                    std::to_string(flat_index), "at() and set() count all elements, from 0, the last axis fastest");
 }
 
 void Array::check_dtype(DType wanted) const {

@@ -5,8 +5,8 @@
 
 namespace hotloop {
 
-// The shortest text that reads back as the same double.
-inline std::string print_number(double value) {
+// The shortest text that reads back as the same number of its type.
+template <class T> std::string print_number(T value) {
   char buffer[40];
   return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
 }

@@ -226,6 +226,7 @@ Array parse_npy(std::string_view bytes, const std::string& source) {
 Array load_npy(const std::filesystem::path& path) { return parse_npy(read_file(path, "npy"), path.string()); }
 
 std::string print_npy(const Array& array) {
+  if (!array.defined()) throw UserError("npy", "an array must be defined", "Array(), which has no memory");
   const auto descr = [&] {
     switch (array.dtype()) {
       case DType::Bool: return "|b1";

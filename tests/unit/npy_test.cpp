@@ -120,5 +120,14 @@ TEST(NpySource, RowsByColumnsIsATable) {
   EXPECT_FALSE(source->next(block));
 }
 
+TEST(Npy, RefusesToWriteAnUndefinedArray) {
+  try {
+    print_npy(Array());
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(), "[npy] an array must be defined. Received: Array(), which has no memory.");
+  }
+}
+
 }  // namespace
 }  // namespace hotloop::io

@@ -1,0 +1,73 @@
+// Arrays: indices and undefined arrays are refused, texts read back, and what they are made from.
+#include "hotloop/array.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hotloop/error.h"
+
+namespace hotloop {
+namespace {
+
+std::string message(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Array, IndicesMustBeOfElements) {
+  Array a = Array::zeros(DType::F32, {2, 2});
+  const auto refused = [](const std::string& index) {
+    return "[array] an index must be that of an element of f32[2,2], which has 4. Received: " + index +
+           ". Try: at() and set() count all elements, from 0, the last axis fastest.";
+  };
+  EXPECT_EQ(message([&] { a.set(99, 1); }), refused("99"));
+  EXPECT_EQ(message([&] { a.set(4, 1); }), refused("4"));
+  EXPECT_EQ(message([&] { (void)a.at(-1); }), refused("-1"));
+  a.set(3, 7);
+  EXPECT_EQ(a.at(3), 7);
+}
+
+TEST(Array, UndefinedArraysAreRefused) {
+  Array none;
+  const auto refused = [](const std::string& what) {
+    return "[array] " + what +
+           " needs an array that is defined. Received: Array(), which has no memory. Try: Array(dtype, shape), "
+           "Array::zeros(dtype, shape) or Array::from(values, shape).";
+  };
+  EXPECT_EQ(message([&] { (void)none.at(0); }), refused("at() or set()"));
+  EXPECT_EQ(message([&] { none.set(0, 1); }), refused("at() or set()"));
+  EXPECT_EQ(message([&] { none.cast(DType::F64); }), refused("cast()"));
+  EXPECT_EQ(message([&] { none.clone(); }), refused("clone()"));
+  EXPECT_EQ(message([&] { none.reshaped({1, 1}); }), refused("reshaped()"));
+  EXPECT_EQ(none.str(), "undefined");
+}
+
+TEST(Array, TextsReadBack) {
+  EXPECT_EQ(Array::from(std::vector<double>{1e-12, 1e300, 0.1, -2, NAN}, {5}).str(),
+            "f64[5] {1e-12, 1e+300, 0.1, -2, nan}");
+  EXPECT_EQ(Array::from(std::vector<float>{0.1f, 16777216.0f}, {2}).str(), "f32[2] {0.1, 16777216}");
+  EXPECT_EQ(Array::scalar((std::int64_t{1} << 53) + 1).str(), "i64[] {9007199254740993}");
+  EXPECT_EQ(Array::zeros(DType::I32, {9}).str(), "i32[9] {0, 0, 0, 0, 0, 0, 0, 0, ...}");
+}
+
+TEST(Array, IsMadeFromBoolsAndSpans) {
+  const Array one = Array::scalar(true);
+  EXPECT_EQ(one.type(), (ValueType{DType::Bool, {}}));
+  EXPECT_EQ(one.at(0), 1);
+  EXPECT_EQ(Array::from(std::vector<bool>{true, false, true}, {3}).str(), "bool[3] {1, 0, 1}");
+  const std::vector<float> values = {1, 2, 3, 4};
+  EXPECT_EQ(Array::from(std::span(values).subspan(1, 2), {2}).str(), "f32[2] {2, 3}");
+  EXPECT_EQ(message([&] { Array::from(std::span(values), {3}); }),
+            "[array] the values must fill the shape (3,). Received: 4 values. Try: 3 values.");
+}
+
+}  // namespace
+}  // namespace hotloop
