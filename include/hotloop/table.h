@@ -96,9 +96,8 @@ struct CsvOptions {
 // Times are ISO 8601, "2014-01-31", "2014-01-31T18:30:00.5", with a blank for the T, with "Z", " UTC" or "+01:00" or taken
 // as UTC; or such with dates in the order of `dates`, "31/01/2014 18:30", "31.1.2014"; or numbers of `time_unit` since 1970.
 std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path, const CsvOptions& options = {});
-// The same from memory; `name` stands for the file's name in messages. The text must outlive the source.
-std::unique_ptr<RowSource> open_csv_text(std::string_view text, const std::string& name,
-                                         const CsvOptions& options = {});
+// The same from memory; `name` stands for the file's name in messages. The source keeps the text: move a large one in.
+std::unique_ptr<RowSource> open_csv_text(std::string text, const std::string& name, const CsvOptions& options = {});
 // The table must outlive the source.
 std::unique_ptr<RowSource> open_table(const Table& table, const std::string& name = "the table");
 // An .npy file: (rows, columns) or (rows), columns named "0", "1", ...; read in blocks.

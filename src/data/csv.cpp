@@ -221,11 +221,13 @@ std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path, const Csv
   return std::make_unique<CsvSource>(more, path.string(), options);
 }
 
-std::unique_ptr<RowSource> open_csv_text(std::string_view text, const std::string& name, const CsvOptions& options) {
-  const auto more = [text](std::string& buffer) mutable {
-    const std::string_view piece = text.substr(0, piece_bytes);
+std::unique_ptr<RowSource> open_csv_text(std::string text, const std::string& name, const CsvOptions& options) {
+  // Shared: the function is copied, the text is not.
+  const auto own = std::make_shared<const std::string>(std::move(text));
+  const auto more = [own, at = std::size_t{0}](std::string& buffer) mutable {
+    const std::string_view piece = std::string_view(*own).substr(at, piece_bytes);
     buffer += piece;
-    text.remove_prefix(piece.size());
+    at += piece.size();
     return !piece.empty();
   };
   return std::make_unique<CsvSource>(more, name, options);
@@ -235,7 +237,7 @@ Table parse_csv(std::string_view text, const std::string& source, const std::vec
                 char separator) {
   CsvOptions options;
   options.separator = separator;
-  return read_numbers(*open_csv_text(text, source, options), columns);
+  return read_numbers(*open_csv_text(std::string(text), source, options), columns);
 }
 
 Table read_csv(const std::filesystem::path& path, const std::vector<std::string>& columns, char separator) {

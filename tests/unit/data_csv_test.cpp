@@ -114,5 +114,14 @@ TEST(Csv, FileThatIsNotThere) {
   }
 }
 
+TEST(Csv, ASourceKeepsItsText) {
+  const auto text = [] { return "a\n" + std::string(100, '0') + "7\n8\n"; };
+  const std::unique_ptr<RowSource> source = open_csv_text(text(), "t.csv");
+  source->select({{.name = "a"}});
+  RowBlock block;
+  ASSERT_TRUE(source->next(block));
+  EXPECT_EQ(block.columns[0], (std::vector<double>{7, 8}));
+}
+
 }  // namespace
 }  // namespace hotloop::data
