@@ -31,7 +31,7 @@ struct OpDef;
 }
 
 // Handle to one result of a node; cheap to copy. A default-constructed Value is undefined, which transforms use for
-// "symbolically zero".
+// "symbolically zero"; its type(), and so all that needs one, is a UserError.
 struct Value {
   Node* node = nullptr;
   int index = 0;
@@ -43,6 +43,9 @@ struct Value {
   DType dtype() const { return type().dtype; }
   int rank() const { return type().shape.rank(); }
   Graph* graph() const;
+
+ private:
+  [[noreturn]] static void refuse_undefined();
 };
 
 using TracedFunction = std::function<std::vector<Value>(std::span<const Value>)>;
@@ -127,8 +130,14 @@ class Graph {
   Graph* parent_ = nullptr;  // the enclosing graph under trace, if any
 };
 
-inline const ValueType& Value::type() const { return node->types[static_cast<std::size_t>(index)]; }
-inline Graph* Value::graph() const { return node->graph; }
+inline const ValueType& Value::type() const {
+  if (node == nullptr) refuse_undefined();
+  return node->types[static_cast<std::size_t>(index)];
+}
+inline Graph* Value::graph() const {
+  if (node == nullptr) refuse_undefined();
+  return node->graph;
+}
 
 // Makes `graph` the current graph of this thread until the scope ends. With `nested`, values of the graph that was
 // current before may be captured.

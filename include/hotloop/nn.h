@@ -74,7 +74,8 @@ class Layer {
 
   // UserError for Keras' defaults from PyTorch's generator, which has no such draws.
   Tree<Array> init(const Seed& seed, DType dtype = DType::F32, Init init = Init::Torch) const;
-  Value apply(const Tree<Value>& params, Value x, Context& context) const { return module_->apply(params, x, context); }
+  // UserError if the module gives an undefined value.
+  Value apply(const Tree<Value>& params, Value x, Context& context) const;
   Value apply(const Tree<Value>& params, Value x) const {
     Context context;
     return apply(params, x, context);

@@ -1,8 +1,8 @@
 // Operations on values: the primitives (one node each) and the compositions written with them.
 //
 // Names follow the Python array API standard where it has one. Operands of two-operand functions broadcast as in
-// NumPy; dtypes must agree (cast() converts; C++ numbers take the dtype of the other operand). Every function
-// throws UserError, naming all shapes, when its operands do not fit.
+// NumPy; dtypes must agree (cast() converts; C++ numbers take the dtype of the other operand, which must have them: see like()).
+// Every function throws UserError, naming all shapes, when its operands do not fit.
 #pragma once
 
 #include <cstdint>
@@ -196,7 +196,8 @@ inline Value operator+(Value a, Value b) { return add(a, b); }
 inline Value operator-(Value a, Value b) { return sub(a, b); }
 inline Value operator*(Value a, Value b) { return mul(a, b); }
 inline Value operator/(Value a, Value b) { return div(a, b); }
-Value like(Value x, double value);  // a scalar constant of x's dtype
+// A scalar constant of x's dtype. UserError if that has no such number: a fraction, NaN or 1e30 among integers.
+Value like(Value x, double value);
 inline Value operator+(Value a, double b) { return add(a, like(a, b)); }
 inline Value operator+(double a, Value b) { return add(like(b, a), b); }
 inline Value operator-(Value a, double b) { return sub(a, like(a, b)); }
@@ -205,5 +206,34 @@ inline Value operator*(Value a, double b) { return mul(a, like(a, b)); }
 inline Value operator*(double a, Value b) { return mul(like(b, a), b); }
 inline Value operator/(Value a, double b) { return div(a, like(a, b)); }
 inline Value operator/(double a, Value b) { return div(like(b, a), b); }
+// They make another value, as all operations do: copies of `a` keep the old one.
+inline Value& operator+=(Value& a, Value b) { return a = a + b; }
+inline Value& operator-=(Value& a, Value b) { return a = a - b; }
+inline Value& operator*=(Value& a, Value b) { return a = a * b; }
+inline Value& operator/=(Value& a, Value b) { return a = a / b; }
+inline Value& operator+=(Value& a, double b) { return a = a + b; }
+inline Value& operator-=(Value& a, double b) { return a = a - b; }
+inline Value& operator*=(Value& a, double b) { return a = a * b; }
+inline Value& operator/=(Value& a, double b) { return a = a / b; }
+
+// Functions of a value and a number, as the operators.
+inline Value pow(Value a, double b) { return pow(a, like(a, b)); }
+inline Value pow(double a, Value b) { return pow(like(b, a), b); }
+inline Value maximum(Value a, double b) { return maximum(a, like(a, b)); }
+inline Value maximum(double a, Value b) { return maximum(like(b, a), b); }
+inline Value minimum(Value a, double b) { return minimum(a, like(a, b)); }
+inline Value minimum(double a, Value b) { return minimum(like(b, a), b); }
+inline Value equal(Value a, double b) { return equal(a, like(a, b)); }
+inline Value equal(double a, Value b) { return equal(like(b, a), b); }
+inline Value not_equal(Value a, double b) { return not_equal(a, like(a, b)); }
+inline Value not_equal(double a, Value b) { return not_equal(like(b, a), b); }
+inline Value less(Value a, double b) { return less(a, like(a, b)); }
+inline Value less(double a, Value b) { return less(like(b, a), b); }
+inline Value less_equal(Value a, double b) { return less_equal(a, like(a, b)); }
+inline Value less_equal(double a, Value b) { return less_equal(like(b, a), b); }
+inline Value greater(Value a, double b) { return greater(a, like(a, b)); }
+inline Value greater(double a, Value b) { return greater(like(b, a), b); }
+inline Value greater_equal(Value a, double b) { return greater_equal(a, like(a, b)); }
+inline Value greater_equal(double a, Value b) { return greater_equal(like(b, a), b); }
 
 }  // namespace hotloop

@@ -79,6 +79,9 @@ void copy_rows(const Array& from, std::span<const std::int64_t> samples, void* t
 ArrayDataset::ArrayDataset(Array inputs, Array targets, Array lengths, Array weights)
     : inputs_(std::move(inputs)), targets_(std::move(targets)) {
   const auto types = [&] { return inputs_.type().str() + " and " + targets_.type().str(); };
+  if (!inputs_.defined() || !targets_.defined())
+    throw UserError("dataset", "inputs and targets must be arrays that are defined",
+                    std::string(inputs_.defined() ? "targets" : "inputs") + " = Array(), which has no memory");
   if (inputs_.shape().rank() < 1 || targets_.shape().rank() < 1)
     throw UserError("dataset", "inputs and targets must have a leading axis of samples", types(),
                     "reshape() them to (samples, ...)");

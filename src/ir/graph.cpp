@@ -21,6 +21,11 @@ void Attrs::wrong_type(const std::string& name) {
   throw InternalError(__FILE__, __LINE__, "attribute '" + name + "' has another type");
 }
 
+void Value::refuse_undefined() {
+  throw UserError("value", "every value must be defined", "Value(), which is none",
+                  "constant(number, dtype), zeros_like(x), or what an operation gives");
+}
+
 Value Graph::add_input(const ValueType& type, const std::string& name) {
   Node* node = append(ir::op("input"), {}, {{"dtype", type.dtype}, {"shape", type.shape.vec()}});
   inputs_.push_back(node->result());

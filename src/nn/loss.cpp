@@ -5,6 +5,7 @@
 #include "hotloop/losses.h"
 #include "hotloop/nn.h"
 #include "hotloop/ops.h"
+#include "ops/rules/arguments.h"
 
 namespace hotloop::losses {
 namespace {
@@ -53,10 +54,15 @@ Loss::Loss(Function function, std::string name) : function_(std::move(function))
 Loss::Loss(Pointwise pointwise, std::string name) : pointwise_(std::move(pointwise)), name_(std::move(name)) {}
 
 void Loss::check(Value prediction, Value target) const {
-  if (pointwise_.same_type && prediction.type() != target.type())
-    throw UserError(name_, "prediction and target must have one shape and dtype",
-                    prediction.type().str() + " and " + target.type().str(),
-                    shape_remedy(prediction.shape(), target.shape()));
+  const Value both[] = {prediction, target};
+  ir::require_defined(name_, both);
+  if (!pointwise_.same_type || prediction.type() == target.type()) return;
+  std::string remedy;
+  if (prediction.shape() != target.shape()) remedy = shape_remedy(prediction.shape(), target.shape());
+  if (prediction.dtype() != target.dtype())
+    remedy += (remedy.empty() ? "" : ", and ") + ("a target in " + std::string(name_of(prediction.dtype())));
+  throw UserError(name_, "prediction and target must have one shape and dtype",
+                  prediction.type().str() + " and " + target.type().str(), remedy);
 }
 
 std::int64_t Loss::num_labels(const ValueType& prediction, const ValueType& target) const {
@@ -67,6 +73,7 @@ Value Loss::operator()(Value prediction, Value target) const {
   check(prediction, target);
   if (pointwise_.elements) return mean(pointwise_.elements(prediction, target));
   const Value loss = function_(prediction, target);
+  ir::require_defined(name_, {&loss, 1});
   if (loss.rank() != 0) throw UserError(name_, "a loss must be a scalar", loss.type().str(), "take its mean");
   return loss;
 }

@@ -12,6 +12,14 @@ Tree<Array> Layer::init(const Seed& seed, DType dtype, Init init) const {
   return module_->init(seed.started(), dtype, init);
 }
 
+Value Layer::apply(const Tree<Value>& params, Value x, Context& context) const {
+  const Value y = module_->apply(params, x, context);
+  if (!y)
+    throw UserError("model", "the apply() of a module must give a value", "Value(), which is none",
+                    "return what is computed from x");
+  return y;
+}
+
 ValueType Layer::output_type(const ValueType& input) const {
   const DType dtype = is_float(input.dtype) ? input.dtype : DType::F32;
   const Tree<Array> params = init(0, dtype), buffers = init_buffers(dtype);

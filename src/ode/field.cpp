@@ -16,6 +16,9 @@ Value Scalar::as(DType dtype) const {
 VectorField::VectorField(Field field, Tree<Value> args, Tree<Value> like, Scalar direction)
     : field_(std::move(field)), args_(std::move(args)), like_(std::move(like)), direction_(direction) {
   like_.for_each([&](const std::string& name, const Value& leaf) {
+    if (!leaf)
+      throw UserError("ode.solve", "leaves of the state must be values",
+                      (name.empty() ? "y0" : "y0." + name) + " = an undefined value");
     if (!is_float(leaf.dtype()))
       throw UserError("ode.solve", "leaves of the state must be f32 or f64",
                       (name.empty() ? "y0" : "y0." + name) + " = " + leaf.type().str(),

@@ -1,3 +1,5 @@
+#include "core/convert.h"
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -17,7 +19,15 @@ Value constant(double value, DType dtype, const Shape& shape) {
 
 Value like(Value x, double value) {
   ir::require_defined("like", {&x, 1});
-  return constant(value, x.dtype());
+  const DType dtype = x.dtype();
+  // 2^63 alone is not told by the way back, to the nearest double.
+  const bool is_there = is_float(dtype) || (value < 0x1p63 && visit_dtype(dtype, [value]<class T>(T) {
+                                              return static_cast<double>(converted<T>(value)) == value;
+                                            }));
+  if (!is_there)
+    throw UserError("like", "a number beside a value must be one of its dtype, " + std::string(name_of(dtype)),
+                    print_number(value) + " beside " + x.type().str(), "cast(x, DType::F32) first");
+  return constant(value, dtype);
 }
 
 namespace ir {

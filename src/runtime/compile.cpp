@@ -38,6 +38,8 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   options.device = "cpu";
   check_choice("backend", options.backend, {"llvm", "c", "interp"});
   check_choice("dispatch", options.dispatch, {"fused", "per_op"});
+  if (options.dot_precision == "bfloat16")
+    throw UserError("compile", "dot_precision must be one of f32, bf16", "'bfloat16'", "bf16");
   check_choice("dot_precision", options.dot_precision, {"f32", "bf16"});
   if (options.dispatch == "per_op" && options.backend == "interp")
     throw UserError("compile", "dispatch per_op compiles its ops, which the interpreter does not", "backend interp",
@@ -249,7 +251,8 @@ std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& grap
 }  // namespace
 
 Executable compile(std::shared_ptr<const Graph> graph, const CompileOptions& given) {
-  HOTLOOP_CHECK(graph != nullptr, "compile: a graph");
+  if (graph == nullptr)
+    throw UserError("compile", "there must be a graph to compile", "a null pointer", "trace(function, types)");
   const CompileOptions options = resolved(*graph, given);
   const std::string key = key_of(ir::print_without_rules(*graph), options);
   MemoryCache::Entries dropped;  // outlives what stands below

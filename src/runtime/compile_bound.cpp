@@ -35,7 +35,8 @@ Executable with_prepared(const Executable::Impl& like, std::size_t num_inputs, c
 
 Executable compile_bound(std::shared_ptr<const Graph> graph, std::span<const Array> bound,
                          const CompileOptions& options) {
-  HOTLOOP_CHECK(graph != nullptr, "compile_bound: a graph");
+  if (graph == nullptr)
+    throw UserError("compile_bound", "there must be a graph to compile", "a null pointer", "trace(function, types)");
   const kernel::Target target = kernel::with_caches_of_host(
       options.target == "host" ? kernel::host_target() : kernel::target_named(options.target));
   runtime::BoundProgram program = runtime::bind_program("compile_bound", *graph, bound, options, target);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cancel.h"
+#include "core/memory.h"
 #include "core/own_memory.h"
 #include "hotloop/error.h"
 #include "runtime/history.h"
@@ -18,6 +19,14 @@ struct TypesOf {
   std::span<const Array> arrays;
   const ValueType& operator[](std::size_t i) const { return arrays[i].type(); }
 };
+
+std::shared_ptr<void> memory_of(const ValueType& type) {
+  try {
+    return runtime::array_pool().take(type.bytes());
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(type.str(), static_cast<double>(type.bytes()));
+  }
+}
 
 }  // namespace
 
@@ -135,9 +144,8 @@ void Executable::Impl::run(std::span<const Array> in, std::span<Array> out, std:
     const ValueType type = output_type(i, rows);
     const auto at = std::ranges::find(options.donated, input_of(i)) - options.donated.begin();
     const bool takes_over = static_cast<std::size_t>(at) < donated.size();
-    call->results[i] = Array::wrap(
-        type.dtype, type.shape,
-        takes_over ? donated[static_cast<std::size_t>(at)].memory() : runtime::array_pool().take(type.bytes()));
+    call->results[i] = Array::wrap(type.dtype, type.shape,
+                                   takes_over ? donated[static_cast<std::size_t>(at)].memory() : memory_of(type));
     call->outputs[i] = call->results[i].raw();
   }
   launch(call->inputs.data(), call->outputs.data(), rows);

@@ -1,6 +1,7 @@
 // Misuse of layers, losses and optimisers: each message names what came and what to do.
 #include <limits>
 
+#include "hotloop/dataset.h"
 #include "hotloop/optim.h"
 #include "hotloop/train.h"
 #include "nn/registry.h"
@@ -166,6 +167,55 @@ TEST(TrainErrors, RowsOfInputAndTargetMustAgree) {
                                 {DType::F32, {7, 1}});
             }),
             "[train_step] x and y must have the same number of rows. Received: f32[8,4] and f32[7,1].");
+}
+
+class SilentModule : public Module {
+ public:
+  Tree<Array> init(const Seed&, DType, Init) const override { return {}; }
+  Value apply(const Tree<Value>&, Value, Context&) const override { return {}; }
+};
+
+TEST(LayerErrors, AModuleMustGiveAValue) {
+  EXPECT_EQ(apply_message(Sequential(SilentModule(), Linear(2, 2)), zeros({2, 2})),
+            "[model] the apply() of a module must give a value. Received: Value(), which is none. Try: return what is "
+            "computed from x.");
+}
+
+TEST(LossErrors, DtypesMustBeEqual) {
+  const auto message = [](const Array& target) {
+    return message_of([&] {
+      run_traced([](std::span<const Value> in) { return std::vector<Value>{losses::MSE()(in[0], in[1])}; },
+                 {zeros({4, 1}), target});
+    });
+  };
+  EXPECT_EQ(message(zeros({4}, DType::I32)),
+            "[mse] prediction and target must have one shape and dtype. Received: f32[4,1] and i32[4]. Try: reshape "
+            "the target to the model's output, and a target in f32.");
+  EXPECT_EQ(message(zeros({4, 1}, DType::I32)),
+            "[mse] prediction and target must have one shape and dtype. Received: f32[4,1] and i32[4,1]. Try: a target "
+            "in f32.");
+}
+
+TEST(LossErrors, ValuesMustBeDefined) {
+  EXPECT_EQ(message_of([] {
+              run_traced([](std::span<const Value> in) { return std::vector<Value>{losses::MSE()(in[0], {})}; },
+                         {zeros({4})});
+            }),
+            "[mse] every operand must be a value. Received: f32[4], an undefined value.");
+  const losses::Loss silent([](Value, Value) { return Value{}; }, "silent");
+  EXPECT_EQ(message_of([&] {
+              run_traced([&](std::span<const Value> in) { return std::vector<Value>{silent(in[0], in[0])}; },
+                         {zeros({4})});
+            }),
+            "[silent] every operand must be a value. Received: an undefined value.");
+}
+
+TEST(DatasetErrors, ArraysMustBeDefined) {
+  EXPECT_EQ(message_of([] {
+              data::ArrayDataset(zeros({4, 2}), Array());
+            }),
+            "[dataset] inputs and targets must be arrays that are defined. Received: targets = Array(), which has no "
+            "memory.");
 }
 
 }  // namespace

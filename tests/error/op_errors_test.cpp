@@ -8,6 +8,7 @@
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
 #include "hotloop/sorting.h"
+#include "hotloop/transforms.h"
 
 namespace hotloop {
 namespace {
@@ -334,6 +335,99 @@ TEST(OpErrors, ReductionAndContraction) {
   EXPECT_EQ(message_of([](In in) { return matmul(in[0], in[1]); }, {f32({2, 4, 3}), f32({3, 3, 5})}),
             "[matmul] leading axes must broadcast. Received: f32[2,4,3], f32[3,3,5]. Try: transpose() or reshape() an "
             "operand.");
+}
+
+TEST(OpErrors, NumbersMustBeOfTheDtype) {
+  const auto refused = [](const std::string& received) {
+    return "[like] a number beside a value must be one of its dtype, " + received + ". Try: cast(x, DType::F32) first.";
+  };
+  EXPECT_EQ(message_of([](In in) { return 2.5 * in[0]; }, {i32({})}), refused("i32. Received: 2.5 beside i32[]"));
+  EXPECT_EQ(message_of([](In in) { return in[0] + 0.5; }, {i32({3})}), refused("i32. Received: 0.5 beside i32[3]"));
+  EXPECT_EQ(message_of([](In in) { return like(in[0], 1e30); }, {i32({})}),
+            refused("i32. Received: 1e+30 beside i32[]"));
+  EXPECT_EQ(message_of([](In in) { return like(in[0], std::numeric_limits<double>::quiet_NaN()); }, {i32({})}),
+            refused("i32. Received: nan beside i32[]"));
+  EXPECT_EQ(message_of([](In in) { return greater(in[0], 0.5); }, {i32({})}),
+            refused("i32. Received: 0.5 beside i32[]"));
+  EXPECT_EQ(message_of([](In in) { return like(in[0], 0x1p63); }, {{DType::I64, {}}}),
+            refused("i64. Received: 9223372036854775808 beside i64[]"));
+  EXPECT_EQ(message_of([](In in) { return in[0] * -2.0; }, {i32({})}), "nothing was thrown");
+  EXPECT_EQ(message_of([](In in) { return like(in[0], -0x1p63); }, {{DType::I64, {}}}), "nothing was thrown");
+  EXPECT_EQ(message_of([](In in) { return in[0] + 1e300; }, {f32({})}), "nothing was thrown");
+}
+
+TEST(OpErrors, ValuesMustBeDefined) {
+  const std::string undefined =
+      "[value] every value must be defined. Received: Value(), which is none. Try: constant(number, dtype), "
+      "zeros_like(x), or what an operation gives.";
+  EXPECT_EQ(message_of([](In) { return relu(Value{}); }, {}),
+            "[like] every operand must be a value. Received: an undefined value.");
+  EXPECT_EQ(message_of([](In) { return constant(static_cast<double>(Value{}.rank())); }, {}), undefined);
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  const TracedFunction sum_of = [](In v) { return std::vector{sum(v[0] * v[1])}; };
+                  return grad(sum_of, {0})(std::vector{in[0], Value{}})[0];
+                },
+                {f32({2})}),
+            undefined);
+  const auto scan_message = [](bool in_init, bool in_xs, bool in_carry) {
+    return message_of(
+        [&](In in) {
+          const auto body = [&](In carry, In) {
+            return std::pair{std::vector{in_carry ? Value{} : carry[0]}, std::vector<Value>{}};
+          };
+          const Value init[] = {in_init ? Value{} : in[0]}, xs[] = {in_xs ? Value{} : in[0]};
+          return scan(body, init, xs).first[0];
+        },
+        {f32({2})});
+  };
+  const std::string of_scan = "[scan] every operand must be a value. Received: an undefined value.";
+  EXPECT_EQ(scan_message(true, false, false), of_scan);
+  EXPECT_EQ(scan_message(false, true, false), of_scan);
+  EXPECT_EQ(scan_message(false, false, true), of_scan);
+  EXPECT_EQ(scan_message(false, false, false), "nothing was thrown");
+  const auto same = [](In v) { return std::vector<Value>(v.begin(), v.end()); };
+  const Value none[] = {Value{}};
+  EXPECT_EQ(message_of([&](In) { return while_loop([](In v) { return less(v[0], 1); }, same, none, 3)[0]; }, {}),
+            "[while_loop] every operand must be a value. Received: an undefined value.");
+  EXPECT_EQ(message_of([&](In in) { return cond(less(in[0], 1), same, same, none)[0]; }, {f32({})}),
+            "[cond] every operand must be a value. Received: an undefined value.");
+}
+
+TEST(OpErrors, ConditionsAreOneBool) {
+  const auto same = [](In v) { return std::vector<Value>(v.begin(), v.end()); };
+  EXPECT_EQ(message_of([&](In in) { return cond(less(in[0], 1), same, same, in)[0]; }, {f32({2})}),
+            "[cond] the condition must be bool[]. Received: bool[2]. Try: a comparison; of several, all() or any(), in "
+            "C++ reduce_min() or reduce_max() over the axes.");
+}
+
+TEST(OpErrors, Compilation) {
+  const auto message = [](const CompileOptions& options, bool null) -> std::string {
+    const auto graph = trace([](In in) { return std::vector{in[0] + 1.0}; }, std::vector{f32({})});
+    try {
+      compile(null ? nullptr : graph, options);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_EQ(message({}, true),
+            "[compile] there must be a graph to compile. Received: a null pointer. Try: trace(function, types).");
+  EXPECT_EQ(message({.dot_precision = "bfloat16"}, false),
+            "[compile] dot_precision must be one of f32, bf16. Received: 'bfloat16'. Try: bf16.");
+}
+
+TEST(OpErrors, ResultsThatNoMemoryHolds) {
+  const auto program = jit([](In in) {
+    const auto body = [](In carry, In) { return std::pair{std::vector{carry[0] + 1.0}, std::vector{carry[0]}}; };
+    return scan(body, in, {}, {.length = 2'000'000'000}).second;
+  });
+  try {
+    program({Array::zeros(DType::F32, {100'000})});
+    FAIL();
+  } catch (const std::bad_alloc& error) {
+    EXPECT_STREQ(error.what(), "no memory for an array f32[2000000000,100000], 800 TB");
+  }
 }
 
 }  // namespace

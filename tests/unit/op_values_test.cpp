@@ -331,5 +331,37 @@ TEST(OpValues, MatmulFollowsNumPy) {
   expect_values(product, {1, 2, 3, 4, 2, 4, 6, 8});
 }
 
+TEST(OpValues, FunctionsOfAValueAndANumberAreTheOperators) {
+  const Array x = f64({-2, 0.5, 3});
+  expect_values(run([](In in) { return maximum(in[0], 0); }, {x}), {0, 0.5, 3});
+  expect_values(run([](In in) { return minimum(1, in[0]); }, {x}), {-2, 0.5, 1});
+  expect_values(run([](In in) { return pow(in[0], 2); }, {x}), {4, 0.25, 9});
+  expect_values(run([](In in) { return pow(2, in[0]); }, {x}), {0.25, std::sqrt(2.0), 8});
+  expect_values(run([](In in) { return less(in[0], 0.5); }, {x}), {1, 0, 0});
+  expect_values(run([](In in) { return less(0.5, in[0]); }, {x}), {0, 0, 1});
+  expect_values(run([](In in) { return less_equal(in[0], 0.5); }, {x}), {1, 1, 0});
+  expect_values(run([](In in) { return greater(0.5, in[0]); }, {x}), {1, 0, 0});
+  expect_values(run([](In in) { return greater_equal(in[0], 0.5); }, {x}), {0, 1, 1});
+  expect_values(run([](In in) { return equal(in[0], 3); }, {x}), {0, 0, 1});
+  expect_values(run([](In in) { return not_equal(3, in[0]); }, {x}), {1, 1, 0});
+}
+
+TEST(OpValues, CompoundAssignmentMakesAnotherValue) {
+  const auto chain = [](In in) {
+    Value a = in[0];
+    const Value before = a;
+    a += 1;
+    a *= in[0];
+    a -= before;
+    a /= 2;
+    a += a;
+    a -= 1;
+    a *= 3;
+    a /= before;
+    return a;
+  };
+  expect_values(run(chain, {f64({2, -1})}), {4.5, 0});
+}
+
 }  // namespace
 }  // namespace hotloop

@@ -48,7 +48,7 @@ std::vector<Value> unite(std::span<const Value> a, std::span<const Value> b) {
 Value scalar_predicate(const std::string& where, Value v) {
   if (!v || v.dtype() != DType::Bool || v.rank() != 0)
     throw UserError(where, "the condition must be bool[]", v ? v.type().str() : "an undefined value",
-                    "a comparison, and all() or any() of several");
+                    "a comparison; of several, all() or any(), in C++ reduce_min() or reduce_max() over the axes");
   return v;
 }
 
@@ -57,6 +57,7 @@ Value scalar_predicate(const std::string& where, Value v) {
 LoopResult ir::bounded_while(const std::string& where, const Predicate& cond, const CarryBody& body,
                              std::span<const Value> init, std::int64_t max_steps, const std::string& residuals) {
   if (max_steps < 0) throw UserError(where, "max_steps must not be negative", std::to_string(max_steps));
+  ir::require_defined(where, init);
   const auto types = types_of(init);
   const Region step = trace_region("body", body, types);
   check_carry(where, init, step.graph->output_types());
@@ -75,6 +76,8 @@ LoopResult ir::bounded_while(const std::string& where, const Predicate& cond, co
 
 std::pair<std::vector<Value>, std::vector<Value>> scan(const ScanBody& body, std::span<const Value> init,
                                                        std::span<const Value> xs, const ScanOptions& options) {
+  ir::require_defined("scan", init);
+  ir::require_defined("scan", xs);
   std::int64_t length = options.length;
   std::vector<ValueType> types = types_of(init);
   for (const Value& x : xs) {
@@ -95,6 +98,7 @@ std::pair<std::vector<Value>, std::vector<Value>> scan(const ScanBody& body, std
       "scan",
       [&](std::span<const Value> v) {
         auto [carry, ys] = body(v.first(init.size()), v.subspan(init.size()));
+        ir::require_defined("scan", carry);
         check_carry("scan", init, types_of(carry));
         carry.insert(carry.end(), ys.begin(), ys.end());
         return carry;
@@ -120,6 +124,7 @@ std::vector<Value> while_loop(const Predicate& cond, const CarryBody& body, std:
 std::vector<Value> cond(Value predicate, const CarryBody& if_true, const CarryBody& if_false,
                         std::span<const Value> operands) {
   scalar_predicate("cond", predicate);
+  ir::require_defined("cond", operands);
   const auto types = types_of(operands);
   const Region branches[] = {trace_region("if_true", if_true, types), trace_region("if_false", if_false, types)};
   const auto results = branches[0].graph->output_types();
