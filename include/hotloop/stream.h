@@ -43,9 +43,15 @@ class Stream {
   const Executable& executable() const;  // (state..., x) -> (y, state...)
 
   // One sequence (or `batch` of them) with a state of its own, for real-time use: a step allocates nothing and takes no lock. Used by
-  // one thread at a time.
+  // one thread at a time. A copy is a voice of its own, which goes on from the same state; one that was moved from can only be assigned to
+  // or destroyed.
   class Voice {
    public:
+    Voice(const Voice& other);
+    Voice(Voice&&) noexcept = default;
+    Voice& operator=(const Voice& other) { return *this = Voice(other); }
+    Voice& operator=(Voice&&) noexcept = default;
+
     void reset();  // back to the initial state
     // x: input_type().shape.size() numbers; y: output_type()'s. UserError for spans of another length or dtype.
     void step(std::span<const float> x, std::span<float> y);

@@ -41,12 +41,15 @@ struct Step {
   std::size_t num_params = 0, num_state = 0, num_buffers = 0;
   std::int64_t num_steps = 1;  // in one call, see many_steps()
   bool weighted = false;       // whether there is an output of the total weight
+  // Which of StepData's arrays it takes besides x.
+  bool takes_y = false, takes_key = false, takes_lengths = false, takes_sample_weights = false;
   // With StepOptions::watch, what the last outputs are, filled in by graph(): "the output of layer 0", ..., then "the gradient of
   // 0.weight", ...
   std::shared_ptr<std::vector<std::string>> watched = std::make_shared<std::vector<std::string>>();
 
   std::size_t num_carried() const { return num_params + num_state + num_buffers; }
-  // Arguments for a call of the compiled step, in order.
+  // Arguments for a call of the compiled step, in order. UserError for trees of another number of leaves than the step was made for, and
+  // for data that it does not take or that is not there.
   std::vector<Array> arguments(const Tree<Array>& params, const Tree<Array>& state, const Tree<Array>& buffers,
                                const StepData& data) const;
   std::vector<Array> arguments(const Tree<Array>& params, const Tree<Array>& state, const Array& x,

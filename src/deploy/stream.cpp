@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <functional>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/op_def.h"
+#include "nn/check_params.h"
 #include "runtime/executable.h"
 
 namespace hotloop {
@@ -44,11 +46,6 @@ void check_leaves(const std::string& what, const Tree<Array>& given, const Tree<
   });
 }
 
-// After an error: whether it was the parameters, those of another model, rather than the input.
-void check_params(const nn::Layer& model, const Tree<Array>& params, DType dtype) {
-  check_leaves("params", params, model.init(0, dtype), "those that model.init(seed) gave, or that it was trained with");
-}
-
 // Fresh buffers in place of those that are missing would be wrong numbers without a word.
 void check_buffers(const nn::Layer& model, const Tree<Array>& buffers, DType dtype) {
   check_leaves("buffers", buffers, model.init_buffers(dtype),
@@ -71,8 +68,10 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
   if (features <= 0 || batch <= 0)
     throw UserError("stream", "features and batch must be positive",
                     std::to_string(features) + " features, batch " + std::to_string(batch));
+  nn::check_params("stream", model, params);
   const DType dtype = dtype_of_params(params);
   const Tree<Array>& buffers = options.buffers;
+  nn::check_defined("stream", "buffers", buffers);
   check_buffers(model, buffers, dtype);
   StreamStep step;
   step.initial_state = traced_initial_state(model, batch, dtype);
@@ -86,15 +85,33 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
   for (const Array& leaf : step.initial_state.flatten()) types.push_back(leaf.type());
   types.push_back({dtype, {batch, features}});
   const std::size_t p = params.num_leaves(), b = buffers.num_leaves(), s = step.initial_state.num_leaves();
+  const auto apply = [&](std::span<const Value> in, Value x, nn::Context& context) {
+    context.buffers = buffers.unflatten(in.subspan(p, b));
+    context.state = step.initial_state.unflatten(in.subspan(p + b, s));
+    return model.apply(params.unflatten(in.first(p)), x, context);
+  };
+  // An axis of one step and one of one feature look alike: with two steps the first grows.
+  const auto keeps_time = [&] {
+    try {
+      const auto two = trace(
+          [&](std::span<const Value> in) {
+            nn::Context context;
+            return std::vector{apply(in, broadcast(in.back(), {batch, 2, features}, {0, 2}), context)};
+          },
+          types, "two_steps");
+      const Shape shape = two->outputs()[0].shape();
+      return shape.rank() > 1 && shape[1] == 2;
+    } catch (const std::exception&) {  // a Python layer's, too
+      return false;                    // a model of one step alone
+    }
+  };
   try {
     step.graph = trace(
         [&](std::span<const Value> in) {
           nn::Context context;
-          context.buffers = buffers.unflatten(in.subspan(p, b));
-          context.state = step.initial_state.unflatten(in.subspan(p + b, s));
-          Value y = model.apply(params.unflatten(in.first(p)), reshape(in.back(), {batch, 1, features}), context);
+          Value y = apply(in, reshape(in.back(), {batch, 1, features}), context);
           // Many-to-many models keep the axis of time.
-          if (y.rank() > 1 && y.shape()[1] == 1) y = reshape(y, y.shape().without(1));
+          if (y.rank() > 1 && y.shape()[1] == 1 && keeps_time()) y = reshape(y, y.shape().without(1));
           std::vector<Value> outputs = {y};
           const std::vector<Value> after = context.state->flatten();
           HOTLOOP_CHECK(after.size() == s, "a step keeps the structure of the state");
@@ -103,7 +120,7 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
         },
         types, "stream_step");
   } catch (const UserError&) {
-    check_params(model, params, dtype);
+    nn::check_params("stream", model, params, nn::Dtypes::OfInit);
     throw;
   }
   if (runs_backward(*step.graph))
@@ -163,28 +180,33 @@ struct Stream::Voice::State {
   std::int64_t batch = 1;
   std::unique_ptr<runtime::Engine::Seat> seat;
   int current = 0;
+
+  State(std::shared_ptr<const Stream::State> of, std::span<const Array> start) : stream(std::move(of)) {
+    const Executable& executable = stream->executable;
+    for (auto& copy : states)
+      for (const Array& leaf : start) copy.push_back(leaf.clone());
+    for (int i = 0; i < 2; ++i) {
+      outputs[i].push_back(nullptr);
+      for (Array& leaf : states[i]) inputs[i].push_back(leaf.raw());
+      for (Array& leaf : states[1 - i]) outputs[i].push_back(leaf.raw());
+      inputs[i].push_back(nullptr);
+      for (const Array& a : executable.impl().bound) inputs[i].push_back(a.memory().get());
+    }
+    const ValueType &x_type = executable.input_types().back(), &y_type = executable.output_types().front();
+    x = start.size();
+    dtype = x_type.dtype;
+    x_size = static_cast<std::size_t>(x_type.shape.size());
+    y_size = static_cast<std::size_t>(y_type.shape.size());
+    own_x.resize(x_type.bytes());
+    batch = x_type.shape[0];
+    seat = executable.impl().engine->seat();
+  }
 };
 
-Stream::Voice Stream::voice() const {
-  auto own = std::make_shared<Voice::State>();
-  own->stream = state_;
-  for (auto& copy : own->states) copy = initial_state().flatten();
-  for (int i = 0; i < 2; ++i) {
-    own->outputs[i].push_back(nullptr);
-    for (Array& leaf : own->states[i]) own->inputs[i].push_back(leaf.raw());
-    for (Array& leaf : own->states[1 - i]) own->outputs[i].push_back(leaf.raw());
-    own->inputs[i].push_back(nullptr);
-    for (const Array& a : state_->executable.impl().bound) own->inputs[i].push_back(a.memory().get());
-  }
-  own->x = own->states[0].size();
-  own->dtype = input_type().dtype;
-  own->x_size = static_cast<std::size_t>(input_type().shape.size());
-  own->y_size = static_cast<std::size_t>(output_type().shape.size());
-  own->own_x.resize(input_type().bytes());
-  own->batch = input_type().shape[0];
-  own->seat = state_->executable.impl().engine->seat();
-  return Voice(std::move(own));
-}
+Stream::Voice Stream::voice() const { return Voice(std::make_shared<Voice::State>(state_, state_->initial.flatten())); }
+
+Stream::Voice::Voice(const Voice& other)
+    : state_(std::make_shared<State>(other.state_->stream, other.state_->states[other.state_->current])) {}
 
 void Stream::Voice::reset() {
   const std::vector<Array> initial = state_->stream->initial.flatten();

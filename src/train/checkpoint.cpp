@@ -9,6 +9,7 @@
 #include "hotloop/io.h"
 #include "io/crc32c.h"
 #include "io/files.h"
+#include "nn/check_params.h"
 
 namespace hotloop::train {
 namespace {
@@ -227,7 +228,13 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingState& state) {
   return path;
 }
 
-TrainingState load_checkpoint(const fs::path& path) { return Reader(path).read(); }
+TrainingState load_checkpoint(const fs::path& path) {
+  if (path.empty())
+    throw UserError(where, "there must be a checkpoint to load",
+                    "an empty path, which latest_checkpoint() gives for a folder without any",
+                    "a folder that a training wrote checkpoints to");
+  return Reader(path).read();
+}
 
 fs::path latest_checkpoint(const fs::path& folder) {
   const std::vector<fs::path> all = checkpoints_in(folder);
@@ -254,6 +261,8 @@ void prune_checkpoints(const fs::path& folder, std::int64_t keep) {
 }
 
 void save_model(const fs::path& path, const Tree<Array>& params, const Tree<Array>& buffers) {
+  nn::check_defined("save_model", "params", params);
+  nn::check_defined("save_model", "buffers", buffers);
   io::write_file_atomic(path, print_trees(params, buffers), where);
 }
 
@@ -274,7 +283,7 @@ Tree<Array> match_tree(const Tree<Array>& stored, const Tree<Array>& like, const
   for (const std::string& name : stored_names)
     if (std::ranges::find(names, name) == names.end())
       throw UserError(where, source + " must hold the tensors of this model alone", "'" + name + "'",
-                      nearest_hint(name, names));
+                      names.empty() ? "a model that has it" : nearest_hint(name, names));
   return like.unflatten(leaves);
 }
 

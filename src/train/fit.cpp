@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -120,6 +121,21 @@ void check_resume(const TrainingState& state, const TrainingState& wanted) {
   same("shuffle", state.shuffle, wanted.shuffle);
 }
 
+// Another optimizer keeps other tensors.
+void check_optimizer(std::vector<std::string> stored, std::vector<std::string> now) {
+  std::ranges::sort(stored);
+  std::ranges::sort(now);
+  if (stored == now) return;
+  std::vector<std::string> missing, extra;
+  std::ranges::set_difference(stored, now, std::back_inserter(missing));
+  std::ranges::set_difference(now, stored, std::back_inserter(extra));
+  throw UserError("resume",
+                  missing.empty() ? "optimizer must be that of the checkpoint, which keeps no " + extra.front()
+                                  : "optimizer must be that of the checkpoint, which keeps " + missing.front(),
+                  missing.empty() ? "one that does" : "one that does not",
+                  "the optimizer that the run was started with, with the same options");
+}
+
 std::vector<Array> flatten(const StepTrees& trees) {
   std::vector<Array> all;
   for (const Tree<Array>* tree : {&trees.params, &trees.state, &trees.buffers})
@@ -208,6 +224,7 @@ class Fit {
     const std::string source = "the checkpoint";
     state_.params = match_tree(from.params, fresh_.params, source);
     state_.buffers = match_tree(from.buffers, fresh_.buffers, source);
+    check_optimizer(from.optimizer_state.names(), fresh_.state.names());
     state_.optimizer_state = match_tree(from.optimizer_state, fresh_.state, source);
     if (from.best_epoch == 0) return;
     state_.best_params = match_tree(from.best_params, fresh_.params, source);

@@ -5,6 +5,7 @@
 #include "hotloop/error.h"
 #include "hotloop/fit.h"
 #include "hotloop/train.h"
+#include "nn/check_params.h"
 
 namespace hotloop::train {
 namespace {
@@ -63,6 +64,8 @@ std::int64_t Predictor::batch_size() const { return executable_.output_types().f
 ValueType Predictor::output_type() const { return executable_.output_types().front(); }
 
 void Predictor::check(const Tree<Array>& params, const Tree<Array>& buffers, const ValueType& x, bool lengths) const {
+  nn::check_defined("predict", "params", params);
+  nn::check_defined("predict", "buffers", buffers);
   const std::vector<ValueType>& types = executable_.input_types();
   std::vector<ValueType> given;
   for (const Tree<Array>* tree : {&params, &buffers})

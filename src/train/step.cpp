@@ -7,6 +7,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
+#include "nn/check_params.h"
 
 namespace hotloop::train {
 namespace {
@@ -44,12 +45,33 @@ class Inputs {
 
 std::vector<Array> Step::arguments(const Tree<Array>& params, const Tree<Array>& state, const Tree<Array>& buffers,
                                    const StepData& data) const {
-  std::vector<Array> all = params.flatten();
-  for (const Tree<Array>* tree : {&state, &buffers})
-    for (const Array& leaf : tree->flatten()) all.push_back(leaf);
-  for (const Array* array : {&data.x, &data.y, &data.key, &data.lengths, &data.sample_weights})
-    if (array->defined()) all.push_back(*array);
-  HOTLOOP_CHECK(all.size() == input_types.size(), "arguments of another structure than the step was made for");
+  std::vector<Array> all;
+  const auto add_tree = [&](const char* what, const Tree<Array>& tree, std::size_t count) {
+    if (tree.num_leaves() != count)
+      throw UserError(name,
+                      std::string(what) + " must have the leaves that the step was made for, " + std::to_string(count),
+                      std::to_string(tree.num_leaves()) + " leaves", "a step made for these");
+    for (const Array& leaf : tree.flatten()) all.push_back(leaf);
+  };
+  const auto add = [&](const char* what, const Array& array, bool taken, const std::string& remedy) {
+    if (array.defined() != taken)
+      throw UserError(name,
+                      std::string(what) + (taken ? " must be given: the step takes it"
+                                                 : " must not be given: the step does not take it"),
+                      taken ? "an undefined array" : array.type().str(), remedy);
+    if (taken) all.push_back(array);
+  };
+  const auto option = [](const char* what, bool taken) {
+    return std::string("a step made with StepOptions{.") + what + " = " + (taken ? "false}" : "true}");
+  };
+  add_tree("params", params, num_params);
+  add_tree("state", state, num_state);
+  add_tree("buffers", buffers, num_buffers);
+  add("x", data.x, true, "");
+  add("y", data.y, takes_y, "");
+  add("key", data.key, takes_key, option("key", takes_key));
+  add("lengths", data.lengths, takes_lengths, option("lengths", takes_lengths));
+  add("sample_weights", data.sample_weights, takes_sample_weights, option("sample_weights", takes_sample_weights));
   return all;
 }
 
@@ -60,7 +82,12 @@ Step train_step(const nn::Layer& model, const losses::Loss& loss, const optim::O
                 const StepOptions& options) {
   if (x.shape.rank() == 0 || y.shape.rank() == 0 || x.shape[0] != y.shape[0])
     throw UserError("train_step", "x and y must have the same number of rows", x.str() + " and " + y.str());
+  nn::check_params("train_step", model, params);
   Step step;
+  step.takes_y = true;
+  step.takes_key = options.key;
+  step.takes_lengths = options.lengths;
+  step.takes_sample_weights = options.sample_weights;
   step.num_params = params.num_leaves();
   step.num_state = state.num_leaves();
   step.num_buffers = options.buffers.num_leaves();
@@ -166,8 +193,10 @@ Array step_key(std::uint64_t seed, std::uint64_t step) {
 }
 
 Step predict_step(const nn::Layer& model, const Tree<Array>& params, const ValueType& x, const StepOptions& options) {
+  nn::check_params("predict", model, params);
   Step step;
   step.name = "predict";
+  step.takes_lengths = options.lengths;
   step.num_params = params.num_leaves();
   step.num_buffers = options.buffers.num_leaves();
   Inputs declare(step);

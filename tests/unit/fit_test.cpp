@@ -368,6 +368,37 @@ TEST_F(FitInFolder, RefusesAStateOfAnotherTraining) {
   EXPECT_NE(
       message(options, training, nn::Sequential(nn::Linear(1, 1))).find("tensor '0.weight' must be in the checkpoint"),
       std::string::npos);
+  other = options;
+  other.optimizer = optim::Adam(0.1);
+  EXPECT_EQ(
+      message(other, training, nn::Linear(1, 1)),
+      "[resume] optimizer must be that of the checkpoint, which keeps no exp_avg.bias. Received: one that does. Try: "
+      "the optimizer that the run was started with, with the same options.");
+}
+
+TEST_F(FitInFolder, AFolderWithoutCheckpointsHasNoneToLoad) {
+  std::filesystem::create_directories(folder_);
+  try {
+    load_checkpoint(latest_checkpoint(folder_));
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(),
+                 "[checkpoint] there must be a checkpoint to load. Received: an empty path, which latest_checkpoint() "
+                 "gives for a folder without any. Try: a folder that a training wrote checkpoints to.");
+  }
+}
+
+TEST_F(FitInFolder, UndefinedArraysAreNotSaved) {
+  Tree<Array> params = nn::Linear(1, 1).init(0);
+  params["bias"] = Array();
+  try {
+    save_model(folder_ / "model.safetensors", params);
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(),
+                 "[save_model] params must be arrays that are defined. Received: bias = Array(), which has no "
+                 "memory.");
+  }
 }
 
 TEST(Fit, StopsEarlyWithTheBestEpoch) {

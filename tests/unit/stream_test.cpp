@@ -464,5 +464,80 @@ TEST(CompileBound, GivesWhatTheWholeProgramGives) {
   EXPECT_THROW(rebind(compile(graph), {}), UserError);
 }
 
+TEST(Stream, ACopyOfAVoiceIsAVoiceOfItsOwn) {
+  const nn::Sequential model(nn::LSTM(1, 8), nn::Linear(8, 1));
+  const Stream stream(model, model.init(0), 1);
+  const std::vector<float> xs = {0.5f, -1, 2, 0.25f};
+  const auto run = [&](Stream::Voice& voice, std::size_t from) {
+    std::vector<float> ys;
+    for (std::size_t i = from; i < xs.size(); ++i) {
+      float y = 0;
+      voice.step(std::span(&xs[i], 1), std::span(&y, 1));
+      ys.push_back(y);
+    }
+    return ys;
+  };
+  std::vector<Stream::Voice> voices(2, stream.voice());
+  const std::vector<float> alone = run(voices[0], 0);
+  EXPECT_EQ(run(voices[1], 0), alone);
+
+  // From the state where it was made, after an odd number of steps as well.
+  Stream::Voice voice = stream.voice();
+  float y = 0;
+  voice.step(std::span(xs).first(1), std::span(&y, 1));
+  Stream::Voice copy = voice, assigned = stream.voice();
+  assigned = copy;
+  const std::vector<float> rest(alone.begin() + 1, alone.end());
+  EXPECT_EQ(run(voice, 1), rest);
+  EXPECT_EQ(run(copy, 1), rest);
+  Stream::Voice moved = std::move(assigned);
+  EXPECT_EQ(run(moved, 1), rest);
+  copy.reset();
+  EXPECT_EQ(run(copy, 0), alone);
+}
+
+TEST(Stream, OutputsHaveTheModelsAxesButTime) {
+  const auto shape = [](const nn::Layer& model, std::int64_t batch) {
+    return Stream(model, model.init(0), 3, {.batch = batch}).output_type().shape;
+  };
+  for (const std::int64_t batch : {1, 5})
+    for (const std::int64_t outputs : {1, 2}) {
+      EXPECT_EQ(shape(nn::Sequential(nn::LSTM(3, 4), nn::Last(), nn::Linear(4, outputs)), batch),
+                (Shape{batch, outputs}));
+      EXPECT_EQ(shape(nn::Sequential(nn::LSTM(3, 4), nn::Linear(4, outputs)), batch), (Shape{batch, outputs}));
+      EXPECT_EQ(shape(nn::Sequential(nn::Flatten(), nn::Linear(3, outputs)), batch), (Shape{batch, outputs}));
+    }
+}
+
+TEST(Stream, ParametersThatWouldBeBroadcastAreRefused) {
+  const auto message = [](const nn::Layer& model, const std::string& name, const Array& leaf) -> std::string {
+    Tree<Array> params = model.init(0);
+    if (params.has(name))
+      params[name] = leaf;
+    else
+      params.set(name, leaf);
+    try {
+      const Stream stream(model, params, 3);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  const nn::Sequential linear(nn::Linear(3, 8)), lstm(nn::LSTM(3, 8));
+  const std::string own = "[stream] params must be the model's own, ",
+                    remedy = ". Try: those that model.init(seed) gave, or that it was trained with.";
+  EXPECT_EQ(message(linear, "0.bias", Array::full(DType::F32, {1}, 5)),
+            own + "0.bias = f32[8]. Received: f32[1]" + remedy);
+  EXPECT_EQ(message(linear, "0.bias", Array::scalar(5.0f)), own + "0.bias = f32[8]. Received: f32[]" + remedy);
+  EXPECT_EQ(message(lstm, "0.bias_ih_l0", Array::full(DType::F32, {1}, 5)),
+            own + "0.bias_ih_l0 = f32[32]. Received: f32[1]" + remedy);
+  EXPECT_EQ(message(linear, "7", Array::scalar(5.0f)), own + "which has no 7. Received: 7 = f32[]" + remedy);
+  EXPECT_EQ(message(linear, "0.weight", Array()),
+            "[stream] params must be arrays that are defined. Received: 0.weight = Array(), which has no memory.");
+  // As Keras has it: one bias.
+  const Stream stream(lstm, lstm.init(0, DType::F32, nn::Init::Keras), 3);
+  EXPECT_EQ(stream.output_type().shape, (Shape{1, 8}));
+}
+
 }  // namespace
 }  // namespace hotloop

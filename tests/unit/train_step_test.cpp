@@ -264,5 +264,59 @@ TEST(TrainStep, ObservationsReachAPlateauInsideAWrapper) {
   EXPECT_EQ(factors, (std::vector<double>{1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25}));
 }
 
+TEST(TrainStep, ArgumentsMustBeThoseOfTheStep) {
+  const Linear model(2, 1);
+  const optim::Adam optimizer;
+  const Tree<Array> params = model.init(0), state = optimizer.init(params);
+  const StepData data = {.x = Array::zeros(DType::F32, {4, 2}), .y = Array::zeros(DType::F32, {4, 1})};
+  const auto step_of = [&](const StepOptions& options) {
+    return train::train_step(model, losses::MSE(), optimizer, params, state, data.x.type(), data.y.type(), options);
+  };
+  EXPECT_EQ(message_of([&] {
+              step_of({}).arguments({{"weight", params["weight"]}}, state, {}, data);
+            }),
+            "[train_step] params must have the leaves that the step was made for, 2. Received: 1 leaves. Try: a step "
+            "made for these.");
+  EXPECT_EQ(message_of([&] { step_of({}).arguments(params, {}, {}, data); }),
+            "[train_step] state must have the leaves that the step was made for, 5. Received: 0 leaves. Try: a step "
+            "made for these.");
+  StepData keyed = data;
+  keyed.key = train::step_key(0, 0);
+  EXPECT_EQ(message_of([&] { step_of({}).arguments(params, state, {}, keyed); }),
+            "[train_step] key must not be given: the step does not take it. Received: u32[2]. Try: a step made with "
+            "StepOptions{.key = true}.");
+  EXPECT_EQ(message_of([&] { step_of({.key = true}).arguments(params, state, {}, data); }),
+            "[train_step] key must be given: the step takes it. Received: an undefined array. Try: a step made with "
+            "StepOptions{.key = false}.");
+  EXPECT_EQ(step_of({.key = true}).arguments(params, state, {}, keyed).size(), 10u);
+}
+
+// A bias of one number would be broadcast, and weights of another size give a model of another size.
+TEST(TrainStep, ParametersMustBeTheModels) {
+  const Linear model(3, 8);
+  Tree<Array> params = model.init(0);
+  const ValueType x = {DType::F32, {4, 3}}, y = {DType::F32, {4, 8}};
+  const optim::SGD optimizer(0.1);
+  const auto message = [&] {
+    const std::string of_predict = message_of([&] { train::predict_step(model, params, x); });
+    const std::string of_step =
+        message_of([&] { train::train_step(model, losses::MSE(), optimizer, params, optimizer.init(params), x, y); });
+    const std::string rest = of_predict.substr(of_predict.find(']') + 1);
+    EXPECT_EQ(of_predict, "[predict]" + rest);
+    EXPECT_EQ(of_step, "[train_step]" + rest);
+    return rest;
+  };
+  const std::string remedy = ". Try: those that model.init(seed) gave, or that it was trained with.";
+  params["bias"] = Array::zeros(DType::F32, {1});
+  EXPECT_EQ(message(), " params must be the model's own, bias = f32[8]. Received: f32[1]" + remedy);
+  params = Linear(3, 5).init(0);
+  EXPECT_EQ(message(), " params must be the model's own, weight = f32[8,3]. Received: f32[5,3]" + remedy);
+  params = {};
+  EXPECT_EQ(message(), " params must be the model's own, weight = f32[8,3]. Received: no weight" + remedy);
+  params = model.init(0);
+  params.set("scale", Array::scalar(2.0f));
+  EXPECT_EQ(message(), " params must be the model's own, which has no scale. Received: scale = f32[]" + remedy);
+}
+
 }  // namespace
 }  // namespace hotloop::testing
