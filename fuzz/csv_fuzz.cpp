@@ -34,11 +34,11 @@ std::string read(std::string_view text, std::size_t piece) {
 
 void prepare(std::string_view text, const Recipe& recipe) {
   try {
-    const Samples samples(*open_csv_text(text, "fuzz"), recipe, {.bytes = 1 << 20});
+    const Samples samples(*open_csv_text(std::string(text), "fuzz"), recipe, {.bytes = 1 << 20});
     const std::string json = samples.preparation().json();
     if (Preparation::parse(json, "again").json() != json) std::abort();
     std::int64_t applied = 0;
-    samples.preparation().apply(*open_csv_text(text, "fuzz"), 3,
+    samples.preparation().apply(*open_csv_text(std::string(text), "fuzz"), 3,
                                 [&](const PreparedBlock& block) { applied += block.inputs.shape()[0]; });
     if (applied < samples.train().size()) std::abort();
   } catch (const hotloop::UserError&) {

@@ -422,8 +422,9 @@ class Builder {
                       "none of " + std::to_string(starts_.size()) + (whole ? " whose rows are all defined" : ""),
                       whole ? "series without missing values" : "a larger [split] train");
     std::string received = "none: windows of " + std::to_string(recipe().length) + " defined rows";
-    if (recipe().horizon + recipe().horizon_steps > 1)
-      received += " and targets up to " + std::to_string(recipe().horizon + recipe().horizon_steps - 1) + " rows later";
+    const std::int64_t later = recipe().horizon + recipe().horizon_steps - 1;
+    if (later > 0)
+      received += " and targets up to " + std::to_string(later) + (later == 1 ? " row later" : " rows later");
     received += "; the longest stretch of such rows has " + std::to_string(longest_stretch_);
     if (fitted_->num_gaps > 0)
       received += ", with " + std::to_string(fitted_->num_gaps) + (fitted_->num_gaps == 1 ? " gap" : " gaps") +

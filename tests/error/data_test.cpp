@@ -27,7 +27,7 @@ std::string csv(std::string_view text, const std::vector<std::string>& columns =
 }
 
 Recipe recipe_of(const std::function<void(Recipe&)>& change) {
-  Recipe recipe{.inputs = {"v"}, .targets = {"v"}};
+  Recipe recipe{.inputs = {"v"}, .targets = {"v"}, .horizon = 1};
   recipe.split.train = 1;
   recipe.split.validation = 0;
   change(recipe);
@@ -142,8 +142,9 @@ TEST(BadTimes, Steps) {
                       r.time = "t";
                       r.length = 4;
                     }),
-            "[window] the training part must hold at least one window. Received: none: windows of 4 defined rows; the "
-            "longest stretch of such rows has 3, with 1 gap where the time step is not 1 min. "
+            "[window] the training part must hold at least one window. Received: none: windows of 4 defined rows "
+            "and targets up to 1 row later; the longest stretch of such rows has 3, with 1 gap where the time step is "
+            "not 1 min. "
             "Try: shorter windows, shorter lags, a larger [split] train, or time_step = \"any\".");
 }
 
@@ -188,7 +189,7 @@ TEST(BadWindows, ImpossibleSizes) {
   EXPECT_EQ(
       samples("v\n1\n2\n", [](Recipe& r) { r.length = 3; }),
       "[window] the table must be at least as long as a window and its horizon. Received: 2 rows for length 3 and "
-      "horizon 0. Try: a shorter length or horizon, or more rows.");
+      "horizon 1. Try: a shorter length or horizon, or more rows.");
   EXPECT_EQ(samples("v\n1\n2\n", [](Recipe& r) { r.length = std::int64_t{1} << 62; }),
             "[window] length, stride and horizon must be numbers of rows that a table can have. Received: "
             "4611686018427387904. Try: up to 1099511627776.");
@@ -317,7 +318,7 @@ TEST(BadPreparation, Texts) {
             "[preparation] p.json: it must have 'format'. Received: {}. Try: train again: the file does not "
             "hold together.");
   const std::string good =
-      Samples(*open_csv_text("v\n1\n2\n", "t.csv"), recipe_of([](Recipe&) {})).preparation().json();
+      Samples(*open_csv_text("v\n1\n2\n3\n4\n", "t.csv"), recipe_of([](Recipe&) {})).preparation().json();
   std::string bad = good;
   bad.replace(bad.find("\"v\""), 3, "\"w\"");
   EXPECT_NE(parse(bad).find("must fit together: inputs, scales and classes"), std::string::npos) << parse(bad);
