@@ -17,7 +17,7 @@ from site_reference import reference_pages
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The sidebar. Pages of docs/ that are named nowhere come after the topics.
 GROUPS = {
-    "First steps": ["docs/python", "docs/cli", "docs/data", "docs/checkpoints"],
+    "First steps": ["docs/python", "docs/cpp", "docs/cli", "docs/data", "docs/checkpoints"],
     "Coming from": ["docs/from_keras", "docs/from_pytorch", "docs/from_jax"],
     "Topics": ["docs/array_api", "docs/derivatives", "docs/python_derivatives", "docs/minimize", "docs/ode", "docs/python_ode", "docs/streaming", "docs/precision", "docs/components"],
     "Measured": ["docs/bet", "docs/tasks", "docs/benchmarks/README", "docs/benchmarks/results", "docs/benchmarks/threads",

@@ -39,8 +39,8 @@ struct CompileOptions {
   bool keep_source = false;
 };
 
-// One compiled program. Calls are thread-safe; a steady-state call takes no lock, spawns no thread and
-// takes its memory from a recycling pool.
+// One compiled program. Calls are thread-safe; a steady-state call of a compiled kernel takes no lock, spawns no thread and takes its
+// memory from a recycling pool. per_op takes a lock in each call, the interpreter where it has batch axes.
 class Executable {
  public:
   // Runs on arrays of the traced types (batch axes may be shorter, see CompileOptions). Throws UserError naming the

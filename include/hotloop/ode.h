@@ -190,7 +190,8 @@ struct Dopri5 : Solver {  // order 5(4), Dormand and Prince 1980
 struct Dopri8 : Solver {  // order 8(7), Prince and Dormand 1981
   Dopri8();
 };
-struct Vern7 : Solver {  // order 7(6), Verner 2010, the "efficient" pair
+// Order 7(6), Verner 2010, the "efficient" pair. Between its steps (SaveAt::times, events) it interpolates at third order: see Clip.
+struct Vern7 : Solver {
   Vern7();
 };
 // Leapfrog (Stoermer-Verlet), symplectic, order 2, for a state {position, velocity} of two children with equal leaves, where the
