@@ -4,23 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "hotloop/error.h"
+#include "nn_testing.h"
 
 namespace hotloop {
 namespace {
-
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Array, IndicesMustBeOfElements) {
   Array a = Array::zeros(DType::F32, {2, 2});
@@ -28,9 +19,9 @@ TEST(Array, IndicesMustBeOfElements) {
     return "[array] an index must be that of an element of f32[2,2], which has 4. Received: " + index +
            ". Try: at() and set() count all elements, from 0, the last axis fastest.";
   };
-  EXPECT_EQ(message([&] { a.set(99, 1); }), refused("99"));
-  EXPECT_EQ(message([&] { a.set(4, 1); }), refused("4"));
-  EXPECT_EQ(message([&] { (void)a.at(-1); }), refused("-1"));
+  EXPECT_EQ(testing::message_of([&] { a.set(99, 1); }), refused("99"));
+  EXPECT_EQ(testing::message_of([&] { a.set(4, 1); }), refused("4"));
+  EXPECT_EQ(testing::message_of([&] { (void)a.at(-1); }), refused("-1"));
   a.set(3, 7);
   EXPECT_EQ(a.at(3), 7);
 }
@@ -42,11 +33,11 @@ TEST(Array, UndefinedArraysAreRefused) {
            " needs an array that is defined. Received: Array(), which has no memory. Try: Array(dtype, shape), "
            "Array::zeros(dtype, shape) or Array::from(values, shape).";
   };
-  EXPECT_EQ(message([&] { (void)none.at(0); }), refused("at() or set()"));
-  EXPECT_EQ(message([&] { none.set(0, 1); }), refused("at() or set()"));
-  EXPECT_EQ(message([&] { none.cast(DType::F64); }), refused("cast()"));
-  EXPECT_EQ(message([&] { none.clone(); }), refused("clone()"));
-  EXPECT_EQ(message([&] { none.reshaped({1, 1}); }), refused("reshaped()"));
+  EXPECT_EQ(testing::message_of([&] { (void)none.at(0); }), refused("at() or set()"));
+  EXPECT_EQ(testing::message_of([&] { none.set(0, 1); }), refused("at() or set()"));
+  EXPECT_EQ(testing::message_of([&] { none.cast(DType::F64); }), refused("cast()"));
+  EXPECT_EQ(testing::message_of([&] { none.clone(); }), refused("clone()"));
+  EXPECT_EQ(testing::message_of([&] { none.reshaped({1, 1}); }), refused("reshaped()"));
   EXPECT_EQ(none.str(), "undefined");
 }
 
@@ -65,7 +56,7 @@ TEST(Array, IsMadeFromBoolsAndSpans) {
   EXPECT_EQ(Array::from(std::vector<bool>{true, false, true}, {3}).str(), "bool[3] {1, 0, 1}");
   const std::vector<float> values = {1, 2, 3, 4};
   EXPECT_EQ(Array::from(std::span(values).subspan(1, 2), {2}).str(), "f32[2] {2, 3}");
-  EXPECT_EQ(message([&] { Array::from(std::span(values), {3}); }),
+  EXPECT_EQ(testing::message_of([&] { Array::from(std::span(values), {3}); }),
             "[array] the values must fill the shape (3,). Received: 4 values. Try: 3 values.");
 }
 

@@ -1,8 +1,8 @@
-#include <functional>
-
 #include "hotloop/tree.h"
 
 #include <gtest/gtest.h>
+
+#include "nn_testing.h"
 
 namespace hotloop {
 namespace {
@@ -13,15 +13,6 @@ Tree<int> sample() {
   tree.set("10", {{"weight", 3}});
   tree.set("1", 4);
   return tree;
-}
-
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(Tree, KeepsTheOrderInWhichChildrenCame) {
@@ -76,13 +67,13 @@ TEST(Tree, ALeafAloneIsATree) {
 }
 
 TEST(Tree, ErrorsNameWhatIsThere) {
-  EXPECT_EQ(message([] { sample().at("0.weight_ih_l1"); }),
+  EXPECT_EQ(testing::message_of([] { sample().at("0.weight_ih_l1"); }),
             "[tree] a name must be in the tree. Received: '0.weight_ih_l1'. Try: did you mean '0.weight_ih_l0'?");
-  EXPECT_EQ(message([] { sample().at("0").leaf(); }),
+  EXPECT_EQ(testing::message_of([] { sample().at("0").leaf(); }),
             "[tree] only a leaf has a value. Received: a branch. Try: name one of its leaves.");
-  EXPECT_EQ(message([] { sample().unflatten(std::vector<int>{1}); }),
+  EXPECT_EQ(testing::message_of([] { sample().unflatten(std::vector<int>{1}); }),
             "[tree] unflatten takes one value a leaf, 4. Received: 1.");
-  EXPECT_EQ(message([] {
+  EXPECT_EQ(testing::message_of([] {
               map_trees([](int a, int) { return a; }, Tree<int>{{"a", 1}}, Tree<int>{{"b", 1}});
             }),
             "[tree] trees must have the same leaves in the same order. Received: a and b.");
