@@ -94,7 +94,8 @@ template <class T> class Tree {
     using U = std::decay_t<decltype(f(std::declval<const T&>()))>;
     if (is_leaf_) return Tree<U>(f(leaf_));
     Tree<U> result;
-    for (const Child& c : children_) result.set(c.first, c.second.map(f));
+    result.children_.reserve(children_.size());
+    for (const Child& c : children_) result.children_.emplace_back(c.first, c.second.map(f));
     return result;
   }
   // f(full name, leaf) on every leaf, in order.
@@ -117,6 +118,8 @@ template <class T> class Tree {
   }
 
  private:
+  template <class U> friend class Tree;
+
   template <class F> void visit(const std::string& prefix, F&& f) const {
     if (is_leaf_) f(prefix, leaf_);
     for (const Child& c : children_) c.second.visit(prefix.empty() ? c.first : prefix + "." + c.first, f);

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "hotloop/error.h"
+#include "hotloop/functions.h"
 #include "hotloop/ops.h"
-#include "hotloop/transforms.h"
 #include "minimizers/evaluations.h"
 #include "minimizers/flat.h"
 #include "minimizers/implicit.h"
@@ -71,13 +71,9 @@ class Minimization {
 
   std::pair<Value, Value> value_and_gradient(Value x) {
     const Tree<Value> at = flat_.unpack(x);
-    std::vector<int> all(at.num_leaves());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-    const auto of_leaves = [&](std::span<const Value> v) { return std::vector<Value>{fn_(at.unflatten(v))}; };
-    const std::vector<Value> leaves = at.flatten();
-    const std::vector<Value> results = value_and_grad(of_leaves, all)(leaves);
-    value_dtype_ = results[0].dtype();
-    return {cast(results[0], DType::F64), flat_.pack(std::span(results).subspan(1))};
+    const auto [value, gradient] = hotloop::value_and_grad([&](const Tree<Value>& p) { return fn_(p); })(at);
+    value_dtype_ = value.dtype();
+    return {cast(value, DType::F64), flat_.pack(gradient)};
   }
 
   // A first step: 1 for a method that knows the curvature; else as long as what would repeat the last decrease, and at the start one

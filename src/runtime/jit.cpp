@@ -1,47 +1,44 @@
 // Jit: a function compiled for each combination of argument types that it meets.
-#include <atomic>
 #include <mutex>
 #include <utility>
 
+#include "hotloop/append_list.h"
+#include "hotloop/error.h"
+#include "hotloop/structured_jit.h"
 #include "runtime/executable.h"
 
 namespace hotloop {
 
+namespace {
+
+struct TypesOf {
+  std::span<const Array> arrays;
+  const ValueType& operator[](std::size_t i) const { return arrays[i].type(); }
+};
+
+template <class Types> bool fits(const Executable::Impl& program, const Types& types, std::size_t count) {
+  std::size_t misfit = 0;
+  return program.inputs.size() == count && program.rows_of(types, &misfit) >= 0;
+}
+
+}  // namespace
+
 struct Jit::State {
-  // Specialisations form a list that only grows, so that calls search it without a lock.
-  struct Entry {
-    Executable executable;
-    std::unique_ptr<Entry> next;
-  };
-
   State(TracedFunction f, CompileOptions o) : fn(std::move(f)), options(std::move(o)) {}
-  ~State() {
-    // Unlinked one by one: a long list must not recurse.
-    std::unique_ptr<Entry> entry(head.load(std::memory_order_relaxed));
-    while (entry) entry = std::move(entry->next);
-  }
-
   template <class Types> const Executable* find(const Types& types, std::size_t count) const {
-    std::size_t misfit = 0;
-    for (const Entry* e = head.load(std::memory_order_acquire); e != nullptr; e = e->next.get())
-      if (e->executable.impl().inputs.size() == count && e->executable.impl().rows_of(types, &misfit) >= 0)
-        return &e->executable;
-    return nullptr;
+    return programs.find([&](const Executable& e) { return fits(e.impl(), types, count); });
   }
 
   const Executable& add(std::span<const ValueType> types) {
     const std::scoped_lock lock(mutex);
     if (const Executable* found = find(types, types.size())) return *found;
-    auto entry = std::make_unique<Entry>(Entry{compile(trace(fn, types), options), nullptr});
-    entry->next.reset(head.load(std::memory_order_relaxed));
-    head.store(entry.get(), std::memory_order_release);
-    return entry.release()->executable;
+    return programs.add(compile(trace(fn, types), options));
   }
 
   TracedFunction fn;
   CompileOptions options;
   std::mutex mutex;  // held while compiling
-  std::atomic<Entry*> head{nullptr};
+  detail::AppendList<Executable> programs;
 };
 
 Jit::Jit(TracedFunction fn, CompileOptions options)
@@ -53,10 +50,6 @@ const Executable& Jit::executable(std::span<const ValueType> types) const {
 }
 
 std::vector<Array> Jit::operator()(std::span<const Array> inputs) const {
-  struct TypesOf {
-    std::span<const Array> arrays;
-    const ValueType& operator[](std::size_t i) const { return arrays[i].type(); }
-  };
   const Executable* found = state_->find(TypesOf{inputs}, inputs.size());
   if (found == nullptr) {
     std::vector<ValueType> types;
@@ -65,5 +58,20 @@ std::vector<Array> Jit::operator()(std::span<const Array> inputs) const {
   }
   return (*found)(inputs);
 }
+
+namespace detail {
+
+bool accepts(const Executable& executable, std::span<const Array> arrays) {
+  return fits(executable.impl(), TypesOf{arrays}, arrays.size());
+}
+
+void check_defined(std::span<const Array> arrays) {
+  for (std::size_t i = 0; i < arrays.size(); ++i)
+    if (!arrays[i].defined())
+      throw UserError("jit", "each leaf of the arguments must be an array",
+                      "leaf " + std::to_string(i) + " of " + std::to_string(arrays.size()) + " is undefined");
+}
+
+}  // namespace detail
 
 }  // namespace hotloop
