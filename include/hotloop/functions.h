@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "hotloop/jacobian.h"
 #include "hotloop/ops.h"
 #include "hotloop/structure.h"
 #include "hotloop/transforms.h"
@@ -167,6 +168,25 @@ detail::PrimalsOf<F> hvp(F fn, const detail::PrimalsOf<F>& primals, const detail
     return grad([&](const detail::PrimalsOf<F>& p) { return detail::call_with(fn, p); })(at);
   };
   return jvp(gradient, primals, vectors).second;
+}
+// The Jacobian of one leaf of what fn gives by one of its arguments' leaves, with its structure; options.argnum and options.output count
+// leaves. See jacobian.h.
+template <StructuredFunction F> auto jacobian(F fn, JacobianOptions options = {}) {
+  return detail::with_arguments<F>([&]<class... A>() {
+    return [fn, options](const A&... arguments) {
+      detail::Flat<F> flat{fn, detail::PrimalsOf<F>(arguments...)};
+      return jacobian(flat.function(), options)(leaves_of(arguments...));
+    };
+  });
+}
+// The Hessian of fn's first leaf, a scalar, by one leaf, in the same form.
+template <StructuredFunction F> auto sparse_hessian(F fn, JacobianOptions options = {}) {
+  return detail::with_arguments<F>([&]<class... A>() {
+    return [fn, options](const A&... arguments) {
+      detail::Flat<F> flat{fn, detail::PrimalsOf<F>(arguments...)};
+      return sparse_hessian(flat.function(), options)(leaves_of(arguments...));
+    };
+  });
 }
 // fn whose backward pass recomputes instead of saving.
 template <StructuredFunction F> auto checkpoint(F fn) {

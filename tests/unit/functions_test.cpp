@@ -140,6 +140,20 @@ TEST(Functions, ForwardReverseAndCurvature) {
   EXPECT_EQ(std::get<1>(both.second).at(1), 4);
 }
 
+TEST(Functions, JacobiansKnowTheirStructure) {
+  const auto cubes = [](const Tree<Value>& p, Value x) { return std::pair(sum(p["w"]), p["w"] * x * x * x); };
+  const Tree<Array> p{{"w", numbers({2, 3})}};
+  const auto [stored, dense, second] = jit([&](const Tree<Value>& q, Value x) {
+    const Jacobian j = jacobian(cubes, {.argnum = 1, .output = 1})(q, x);
+    const Jacobian h = sparse_hessian([&](Value at) { return sum(cubes(q, at).second); })(x);
+    return std::tuple(j.values(), j.dense(), h.diagonal());
+  })(p, numbers({1, 2}));
+  EXPECT_EQ(stored.size(), 2);
+  EXPECT_EQ(dense.at(3), 3 * 3 * 4);
+  EXPECT_EQ(dense.at(1), 0);
+  EXPECT_EQ(second.at(1), 3 * 6 * 2);
+}
+
 TEST(Functions, Batches) {
   const auto f = [](const Tree<Value>& w, Value x) { return std::pair(sum(w["w"] * x), x); };
   const Tree<Array> w{{"w", numbers({1, 10})}};
