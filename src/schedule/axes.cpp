@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "core/reshape_groups.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
-#include "schedule/reshape_groups.h"
 
 namespace hotloop {
 
