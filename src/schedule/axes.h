@@ -15,6 +15,10 @@
 
 namespace hotloop {
 
+namespace ir {
+class LoopView;
+}
+
 class AxisAnalysis {
  public:
   // batch_axes: for each input the axis of the batch, or -1; these are one axis, even of inputs that never meet.
@@ -37,8 +41,10 @@ class AxisAnalysis {
   int base(Value v) const;
   int find(int x) const;
   void unite(Value a, int axis_a, Value b, int axis_b);
+  void unite_all(Value a, Value b, int shift = 0);  // axis i of the one is axis i + shift of the other
   void visit(const Graph& graph);
   void visit(const Node& node);
+  void visit_loop(const ir::LoopView& loop);
   void couple(const Node& node, Value v, int axis) { coupled_.insert({&node, base(v) + axis}); }
   bool holds(const std::set<int>& axes, int cls) const;  // some axis of the class
   bool looks_like_batch(int cls, double work) const;
