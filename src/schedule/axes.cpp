@@ -4,6 +4,7 @@
 
 #include "core/index.h"
 #include "hotloop/error.h"
+#include "hotloop/fixed_rows.h"
 #include "ir/axis_links.h"
 #include "ir/rewrite.h"
 
@@ -290,6 +291,34 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
   if (!best_is_mapped && best_work < least_share * all_work) return -1;
   // A batch of one is still the batch: tiling another axis in its place would change the order of summation along that one.
   return best >= 0 && extent(best) > 1 ? best : -1;
+}
+
+int batch_class(const Graph& graph, const AxisAnalysis& axes, std::span<const int> batch_axes) {
+  for (std::size_t i = 0; i < batch_axes.size(); ++i)
+    if (batch_axes[i] >= 0) return axes.axis_class(graph.inputs()[i], batch_axes[i]);
+  return -1;
+}
+
+int variable_batch_class(const Graph& graph, const AxisAnalysis& axes, std::span<const int> batch_axes) {
+  for (std::size_t i = 0; i < batch_axes.size(); ++i)
+    if (batch_axes[i] > 0)
+      throw UserError("compile", "with a variable number of rows the batch must be the first axis",
+                      "axis " + std::to_string(batch_axes[i]) + " of input " + std::to_string(i),
+                      "transpose inside the function");
+  const int cls = batch_class(graph, axes, batch_axes);
+  if (cls < 0) return cls;
+  for (const auto& node : graph.nodes())
+    if (axes.couples(*node, cls))
+      throw NeedsFixedRows(
+          "compile",
+          "with a variable number of rows every operation must treat the rows of the batch alone or sum over them",
+          "operation '" + node->op->name + "' of type " + node->types[0].str(), "compile for a fixed batch");
+  for (const Value& v : graph.outputs())
+    if (const int axis = axes.axis_in(v, cls); axis > 0)
+      throw UserError("compile", "with a variable number of rows the batch must be the first axis of every output",
+                      "axis " + std::to_string(axis) + " of an output of type " + v.type().str(),
+                      "transpose inside the function");
+  return cls;
 }
 
 }  // namespace hotloop

@@ -60,4 +60,10 @@ class AxisAnalysis {
   std::set<int> summed_to_arrays_;  // another sum that is of vectors and matrices, or leaves more than one number
 };
 
+// The class of the batch axes; -1 if no input has one.
+int batch_class(const Graph& graph, const AxisAnalysis& axes, std::span<const int> batch_axes);
+// The same, of a graph whose number of rows may vary. UserError unless the batch is the first axis of inputs and outputs,
+// NeedsFixedRows unless every node treats its rows alone or sums over them.
+int variable_batch_class(const Graph& graph, const AxisAnalysis& axes, std::span<const int> batch_axes);
+
 }  // namespace hotloop
