@@ -75,6 +75,22 @@ struct Sample {
 };
 using Rng = std::mt19937_64;
 
+// How elements go along an axis of an operand into the result.
+enum class AxisUse {
+  Same,       // element i of the result's axis needs element i of this one, and no other of the operand
+  Reordered,  // the same axis, its elements in other places
+  Summed,     // each element of the result is a sum over it
+  Mixed,      // any element may go anywhere
+};
+// One axis of an operand and where it goes. An axis that is split or merged has several links, one that nothing is read along none.
+struct AxisLink {
+  int operand;
+  int axis;  // -1: the operand's values say where along `to` something goes
+  int to;    // axis of the result; -1: none; of a sum, the result's rank + n, equal for axes that are summed over together
+  AxisUse use = AxisUse::Same;
+  bool operator==(const AxisLink&) const = default;
+};
+
 struct OpDef {
   std::string name;
   std::string summary;  // one line for the docs
@@ -89,6 +105,11 @@ struct OpDef {
   std::function<std::vector<ValueType>(const InferContext&)> infer;
   // The definition of the op's meaning.
   std::function<std::vector<Array>(const EvalContext&)> eval;
+  // How axes of the operands run into those of the result, for all that cuts arrays or follows an axis (ir/axis_links.h). Absent: no
+  // operand, or a region that tells.
+  std::function<std::vector<AxisLink>(const Node&)> axes;
+  // The attribute that holds the result's extents, or its elements; where an operand's axis is taken from the first element on, its end.
+  std::string extents;
   // Tangent of each result (undefined = zero). Absent: the op has zero derivative everywhere.
   std::function<std::vector<Value>(const JvpContext&)> jvp;
   // The same for ops with regions, whose derivative computes the results along the way: (results, tangents); `outputs` of the

@@ -2,6 +2,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/sampling.h"
 #include "ops/rules/walk.h"
 
@@ -58,6 +59,7 @@ std::vector<OpDef> ops_argmax() {
     return std::vector<ValueType>{{DType::I32, c.operands[0].shape.without(axis)}};
   };
   def.eval = eval;
+  def.axes = [](const Node& node) { return axes_without(node, {node.attrs.integer("axis")}, AxisUse::Mixed); };
   def.batch = [](const BatchContext& c) {
     return std::vector<Batched>{
         {argmax(c.operands[0].value, static_cast<int>(c.node.attrs.integer("axis")) + 1), true}};

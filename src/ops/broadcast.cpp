@@ -73,6 +73,13 @@ std::vector<OpDef> ops_broadcast() {
   OpDef def = movement_op("broadcast", "x repeated along new axes", OpKind::Broadcast);
   def.infer = infer;
   def.eval = eval;
+  def.axes = [](const Node& node) {
+    std::vector<AxisLink> links;
+    for (const std::int64_t to : node.attrs.integers("axes"))
+      links.push_back({0, static_cast<int>(links.size()), static_cast<int>(to)});
+    return links;
+  };
+  def.extents = "shape";
   def.transpose = transpose_of_one([](Value ct, const TransposeContext& c) {
     return reduce_sum(ct, other_axes(ct.rank(), c.node.attrs.integers("axes")));
   });

@@ -1,5 +1,6 @@
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/movement.h"
 #include "ops/rules/sampling.h"
@@ -28,6 +29,7 @@ std::vector<OpDef> ops_cast() {
     return std::vector<ValueType>{{c.attrs.get<DType>("dtype"), c.operands[0].shape}};
   };
   def.eval = eval;
+  def.axes = axes_elementwise;
   def.jvp = [](const JvpContext& c) {
     const bool linear = c.tangents[0] && is_float(c.node.types[0].dtype);
     return std::vector<Value>{linear ? cast(c.tangents[0], c.node.types[0].dtype) : Value{}};

@@ -1,6 +1,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/movement.h"
 #include "ops/rules/sampling.h"
@@ -84,6 +85,12 @@ std::vector<OpDef> ops_concat() {
   OpDef def = movement_op("concat", "parts one after the other along an axis", OpKind::Concat, -1);
   def.infer = infer;
   def.eval = eval;
+  def.axes = [](const Node& node) {
+    std::vector<AxisLink> links = axes_elementwise(node);
+    for (AxisLink& link : links)
+      if (link.axis == node.attrs.integer("axis")) link.use = AxisUse::Mixed;
+    return links;
+  };
   def.jvp = jvp;
   def.transpose = transpose_rule;
   def.batch = [](const BatchContext& c) {

@@ -41,6 +41,7 @@ std::vector<OpDef> ops_constant() {
   def.cost_per_element = 0;
   def.infer = [](const InferContext& c) { return std::vector<ValueType>{c.attrs.get<Array>("value").type()}; };
   def.eval = [](const EvalContext& c) { return std::vector<Array>{c.node.attrs.get<Array>("value")}; };
+  def.extents = "value";
   def.samples = [](Rng& rng, DType dtype) {
     std::vector<Sample> samples;
     for (const Shape& shape : sample_shapes())

@@ -190,6 +190,17 @@ struct Labels {
   }
 };
 
+std::vector<AxisLink> links_of(const Node& node) {
+  const Labels labels(axes_of(node.attrs), node.operands[0].rank(), node.operands[1].rank());
+  std::vector<AxisLink> links;
+  for (int k = 0; k < 2; ++k)
+    for (int i = 0; i < node.operands[static_cast<std::size_t>(k)].rank(); ++i) {
+      const auto to = static_cast<int>((k == 0 ? labels.lhs : labels.rhs)[static_cast<std::size_t>(i)]);
+      links.push_back({k, i, to, to < node.types[0].shape.rank() ? AxisUse::Same : AxisUse::Summed});
+    }
+  return links;
+}
+
 std::vector<Value> jvp(const JvpContext& c) {
   const DotAxes d = axes_of(c.node.attrs);
   const Value left = c.tangents[0] ? dot_as(c.node, c.tangents[0], c.primals[1], d) : Value{};
@@ -239,6 +250,7 @@ std::vector<OpDef> ops_dot() {
   def.num_operands = 2;
   def.infer = infer;
   def.eval = eval;
+  def.axes = links_of;
   def.jvp = jvp;
   def.transpose = transpose_rule;
   def.batch = batch;

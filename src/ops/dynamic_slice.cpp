@@ -4,6 +4,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/movement.h"
 #include "ops/rules/sampling.h"
@@ -82,6 +83,13 @@ std::vector<OpDef> ops_dynamic_slice() {
                           OpKind::DynamicSlice, -1);
   def.infer = infer;
   def.eval = eval;
+  def.axes = [](const Node& node) {
+    std::vector<AxisLink> links;
+    link_part(links, node, 0);
+    for (int k = 1; k < static_cast<int>(node.operands.size()); ++k) link_same(links, node, k);
+    return links;
+  };
+  def.extents = "sizes";
   def.jvp = jvp;
   def.transpose = transpose_rule;
   def.batch = batch;

@@ -3,6 +3,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/movement.h"
 #include "ops/rules/sampling.h"
@@ -76,6 +77,13 @@ std::vector<OpDef> ops_dynamic_update() {
                           OpKind::DynamicUpdate, -1);
   def.infer = infer;
   def.eval = eval;
+  def.axes = [](const Node& node) {
+    std::vector<AxisLink> links;
+    link_part(links, node, 1);
+    for (int k = 0; k < static_cast<int>(node.operands.size()); ++k)
+      if (k != 1) link_same(links, node, k);
+    return links;
+  };
   def.jvp = jvp;
   def.transpose = transpose_rule;
   def.batch = batch;

@@ -26,6 +26,7 @@ std::vector<OpDef> ops_extent() {
     const std::int64_t n = c.operands[0].shape()[static_cast<int>(c.node.attrs.integer("axis"))];
     return std::vector<Array>{Array::full(c.node.types[0].dtype, {}, static_cast<double>(n))};
   };
+  def.axes = [](const Node&) { return std::vector<AxisLink>{}; };  // no element is read
   // Every lane has the same extent.
   def.batch = [](const BatchContext& c) {
     return std::vector<Batched>{

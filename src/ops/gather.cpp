@@ -49,6 +49,15 @@ std::vector<Array> eval(const EvalContext& c) {
   })};
 }
 
+std::vector<AxisLink> axes(const Node& node) {
+  const int axis = axis_of(node), lanes = num_lane_axes(node.attrs), inner = node.operands[1].rank() - lanes;
+  std::vector<AxisLink> links;
+  for (int i = 0; i < node.operands[0].rank(); ++i)
+    links.push_back(i == axis ? AxisLink{0, i, -1, AxisUse::Mixed} : AxisLink{0, i, i < axis ? i : i + inner - 1});
+  for (int i = 0; i < lanes + inner; ++i) links.push_back({1, i, i < lanes ? i : axis + i - lanes});
+  return links;
+}
+
 std::vector<Value> transpose_rule(const TransposeContext& c) {
   HOTLOOP_CHECK(c.operands[1], "gather is not linear in its indices");
   const Value ct = c.cotangents[0];
@@ -78,6 +87,7 @@ std::vector<OpDef> ops_gather() {
                   OpKind::Gather, 2);
   def.infer = infer;
   def.eval = eval;
+  def.axes = axes;
   def.jvp = [](const JvpContext& c) {
     return std::vector<Value>{
         c.tangents[0] ? gather(c.tangents[0], c.primals[1], axis_of(c.node), num_lane_axes(c.node.attrs)) : Value{}};

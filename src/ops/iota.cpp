@@ -38,6 +38,7 @@ std::vector<OpDef> ops_iota() {
     for_each_index(type.shape, [&](const Index& index) { out.set(i++, static_cast<double>(index[axis])); });
     return std::vector<Array>{out};
   };
+  def.extents = "shape";
   def.samples = [](Rng&, DType dtype) {
     std::vector<Sample> samples;
     for (DType d : {dtype, DType::I32, DType::I64}) {

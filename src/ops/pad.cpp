@@ -3,6 +3,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/movement.h"
 #include "ops/rules/sampling.h"
@@ -109,6 +110,11 @@ std::vector<OpDef> ops_pad() {
   OpDef def = movement_op("pad", "x with copies of a scalar before, after and between its elements", OpKind::Pad, 2);
   def.infer = infer;
   def.eval = eval;
+  def.axes = [](const Node& node) {
+    std::vector<AxisLink> links;
+    link_part(links, node, 0);
+    return links;
+  };
   def.jvp = jvp;
   def.transpose = transpose_rule;
   def.batch = batch;

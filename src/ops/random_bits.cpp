@@ -44,6 +44,8 @@ std::vector<OpDef> ops_random_bits() {
     return std::vector<ValueType>{{DType::U32, Shape(c.attrs.integers("shape"))}};
   };
   def.eval = eval;
+  def.axes = [](const Node&) { return std::vector<AxisLink>{{0, 0, -1, AxisUse::Mixed}}; };
+  def.extents = "shape";
   // Only a batched key comes here; with an unbatched one every lane shares the bits.
   def.batch = [](const BatchContext& c) {
     return std::vector<Batched>{{random_bits_of_lanes(c.operands[0].value, c.node.types[0].shape), true}};

@@ -5,6 +5,7 @@
 #include "hotloop/ops.h"
 #include "ops/rules/accumulator.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/elementwise.h"
 #include "ops/rules/movement.h"
@@ -153,6 +154,7 @@ template <class F> OpDef reduction(const std::string& name, const std::string& s
     return std::vector<ValueType>{{x.dtype, shape}};
   };
   def.eval = eval_reduce(f);
+  def.axes = [](const Node& node) { return axes_without(node, node.attrs.integers("axes"), AxisUse::Mixed); };
   def.batch = [](const BatchContext& c) {
     const auto axes = shifted(c.node.attrs.integers("axes"));
     return std::vector<Batched>{{append_reduce(c.node.op->name, c.operands[0].value, axes), true}};
@@ -166,6 +168,7 @@ template <class F> OpDef reduction(const std::string& name, const std::string& s
 
 std::vector<OpDef> ops_reduce() {
   OpDef sum = reduction("reduce_sum", "sum along axes, which disappear; 0 for none", false, Sum{});
+  sum.axes = [](const Node& node) { return axes_without(node, node.attrs.integers("axes"), AxisUse::Summed); };
   sum.jvp = apply_to_tangent;
   sum.transpose = transpose_of_one([](Value ct, const TransposeContext& c) {
     return repeated(ct, c.node.operands[0].shape(), c.node.attrs.integers("axes"));

@@ -1,3 +1,4 @@
+#include "core/reshape_groups.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -12,6 +13,22 @@ Value reshape(Value x, const Shape& shape) {
 }
 
 namespace ir {
+namespace {
+
+std::vector<AxisLink> axes(const Node& node) {
+  const Shape &in = node.operands[0].shape(), &out = node.types[0].shape;
+  std::vector<AxisLink> links;
+  for (const ReshapeGroup& g : reshape_groups(in, out))
+    for (const int from : g.in)
+      for (const int to : g.out)
+        links.push_back({0, from, to, g.in.size() + g.out.size() == 2 ? AxisUse::Same : AxisUse::Mixed});
+  for (const auto& [from, to] : matched_ones(in, out)) links.push_back({0, from, to});
+  if (in.size() == 0)  // which is in no group
+    for (int i = 0; i < in.rank() && i < out.rank() && in[i] == out[i]; ++i) links.push_back({0, i, i});
+  return links;
+}
+
+}  // namespace
 
 std::vector<OpDef> ops_reshape() {
   OpDef def = movement_op("reshape", "the same elements in row-major order under another shape", OpKind::Reshape);
@@ -24,6 +41,8 @@ std::vector<OpDef> ops_reshape() {
     return std::vector<ValueType>{{c.operands[0].dtype, shape}};
   };
   def.eval = [](const EvalContext& c) { return std::vector<Array>{c.operands[0].reshaped(c.node.types[0].shape)}; };
+  def.axes = axes;
+  def.extents = "shape";
   def.transpose =
       transpose_of_one([](Value ct, const TransposeContext& c) { return reshape(ct, c.node.operands[0].shape()); });
   def.batch = batch_of_one(

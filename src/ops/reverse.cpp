@@ -2,6 +2,7 @@
 
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/movement.h"
 #include "ops/rules/sampling.h"
@@ -34,6 +35,12 @@ std::vector<OpDef> ops_reverse() {
       }
       return flat_index(index, strides);
     })};
+  };
+  def.axes = [](const Node& node) {
+    std::vector<AxisLink> links = axes_elementwise(node);
+    for (const std::int64_t axis : node.attrs.integers("axes"))
+      links[static_cast<std::size_t>(axis)].use = AxisUse::Reordered;
+    return links;
   };
   def.transpose =
       transpose_of_one([](Value ct, const TransposeContext& c) { return reverse(ct, c.node.attrs.integers("axes")); });

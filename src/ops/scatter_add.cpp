@@ -2,6 +2,7 @@
 #include "hotloop/ops.h"
 #include "ops/rules/accumulator.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/elementwise.h"
 #include "ops/rules/lanes.h"
@@ -68,6 +69,20 @@ std::vector<Array> eval(const EvalContext& c) {
   return {out};
 }
 
+std::vector<AxisLink> axes(const Node& node) {
+  const int axis = axis_of(node), lanes = num_lane_axes(node.attrs), inner = node.operands[1].rank() - lanes,
+            rank = node.operands[0].rank();
+  std::vector<AxisLink> links{{1, -1, axis, AxisUse::Mixed}};
+  link_same(links, node, 0);
+  for (int i = 0; i < lanes; ++i) links.push_back({1, i, i});
+  for (int i = 0; i < inner; ++i)
+    for (const auto& [operand, first] : {std::pair(1, lanes), std::pair(2, axis)})
+      links.push_back({operand, first + i, rank + i, AxisUse::Summed});
+  for (int i = 0; i < rank; ++i)
+    if (i != axis) links.push_back({2, i < axis ? i : i + inner - 1, i});
+  return links;
+}
+
 std::vector<Value> jvp(const JvpContext& c) {
   const Value tx = c.tangents[0], tu = c.tangents[2];
   if (!tu) return {tx};
@@ -111,6 +126,7 @@ std::vector<OpDef> ops_scatter_add() {
   def.num_operands = 3;
   def.infer = infer;
   def.eval = eval;
+  def.axes = axes;
   def.jvp = jvp;
   def.transpose = transpose_rule;
   def.batch = batch;

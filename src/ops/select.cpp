@@ -1,6 +1,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/sampling.h"
 
@@ -65,6 +66,7 @@ std::vector<OpDef> ops_select() {
   def.num_operands = 3;
   def.infer = infer;
   def.eval = eval;
+  def.axes = axes_elementwise;
   def.jvp = jvp;
   def.transpose = ir::transpose;
   def.batch = batch_elementwise;

@@ -1,6 +1,7 @@
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/movement.h"
 #include "ops/rules/sampling.h"
@@ -71,6 +72,12 @@ std::vector<OpDef> ops_slice() {
   OpDef def = movement_op("slice", "elements start, start + step, ... before stop, on each axis", OpKind::Slice);
   def.infer = infer;
   def.eval = eval;
+  def.axes = [](const Node& node) {
+    std::vector<AxisLink> links;
+    link_part(links, node, 0);
+    return links;
+  };
+  def.extents = "stop";
   def.transpose = transpose_of_one(spread);
   def.batch = batch_of_one([](Value x, const BatchContext& c) {
     const Attrs& a = c.node.attrs;

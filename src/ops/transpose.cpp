@@ -58,6 +58,12 @@ std::vector<OpDef> ops_transpose() {
       return flat;
     })};
   };
+  def.axes = [](const Node& node) {
+    std::vector<AxisLink> links;
+    for (const std::int64_t from : node.attrs.integers("permutation"))
+      links.push_back({0, static_cast<int>(from), static_cast<int>(links.size())});
+    return links;
+  };
   def.transpose = transpose_of_one(
       [](Value ct, const TransposeContext& c) { return transpose(ct, inverse(c.node.attrs.integers("permutation"))); });
   def.batch = batch_of_one([](Value x, const BatchContext& c) {

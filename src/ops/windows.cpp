@@ -98,6 +98,13 @@ std::vector<OpDef> ops_windows() {
                           OpKind::Windows);
   def.infer = infer;
   def.eval = eval;
+  def.axes = [](const Node& node) {
+    const int axis = Windows(node.attrs).axis;
+    std::vector<AxisLink> links{{0, axis, axis, AxisUse::Mixed}, {0, axis, axis + 1, AxisUse::Mixed}};
+    for (int i = 0; i < node.operands[0].rank(); ++i)
+      if (i != axis) links.push_back({0, i, i < axis ? i : i + 1});
+    return links;
+  };
   def.transpose = transpose_of_one(overlap_add);
   def.batch = batch_of_one([](Value x, const BatchContext& c) {
     const Windows w(c.node.attrs);

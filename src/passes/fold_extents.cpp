@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "hotloop/error.h"
-#include "ops/rules/arguments.h"
+#include "core/index.h"
+#include "ir/axis_links.h"
 #include "passes/pass.h"
 
 namespace hotloop::passes {
@@ -18,30 +18,6 @@ Axis joined(Axis a, Axis b) { return std::max(a, b); }
 Axes joined(Axes a, const Axes& b) {
   for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) a[i] = joined(a[i], b[i]);
   return a;
-}
-Axis any_of(const Axes& axes) {
-  Axis result = Axis::New;
-  for (Axis a : axes) result = joined(result, a);
-  return result;
-}
-
-// Groups of axes with equal products on both sides: a row axis makes its whole group one.
-Axes reshaped(const Axes& axes, const Shape& from, const Shape& to) {
-  Axes result(static_cast<std::size_t>(to.rank()), Axis::New);
-  int i = 0, k = 0;
-  while (i < from.rank() || k < to.rank()) {
-    const int i0 = i, k0 = k;
-    std::int64_t left = 1, right = 1;
-    do {
-      if (i < from.rank() && (left <= right || k >= to.rank()))
-        left *= from[i++];
-      else
-        right *= to[k++];
-    } while (left != right && (i < from.rank() || k < to.rank()));
-    const Axis kind = any_of(Axes(axes.begin() + i0, axes.begin() + i));
-    std::fill(result.begin() + k0, result.begin() + k, kind);
-  }
-  return result;
 }
 
 class Analysis {
@@ -90,102 +66,27 @@ class Analysis {
     return result;
   }
 
-  static Axes taken(const Axes& x, const std::vector<std::int64_t>& which) {
-    Axes result;
-    for (std::int64_t axis : which) result.push_back(x[static_cast<std::size_t>(axis)]);
-    return result;
-  }
-
   std::vector<Axes> rule(const Node& node, const std::vector<Axes>& in) {
-    using ir::OpKind;
-    const Attrs& a = node.attrs;
-    const auto rank = [&](int i) { return node.types[static_cast<std::size_t>(i)].shape.rank(); };
-    switch (node.op->kind) {
-      case OpKind::Elementwise: {
-        Axes result(static_cast<std::size_t>(rank(0)), Axis::New);
-        for (const Axes& x : in) result = joined(result, x);
-        return {result};
+    const auto new_axes = [&](std::size_t i) { return Axes(at(node.types[i].shape.rank()), Axis::New); };
+    if (ir::is(node, ir::OpKind::Call)) return outputs(*node.regions[0], in);
+    if (ir::is(node, ir::OpKind::Loop)) {
+      const ir::LoopView loop(node);
+      const std::vector<Axes> out = outputs(loop.body(), loop_inputs(loop, in));
+      std::vector<Axes> results;
+      for (int i = 0; i < loop.num_carry(); ++i) results.push_back(joined(in[at(i)], out[at(i)]));
+      for (int i = 0; i < loop.num_ys(); ++i) {
+        Axes ys = out[at(loop.num_carry() + i)];
+        ys.insert(ys.begin(), Axis::Fixed);
+        results.push_back(ys);
       }
-      case OpKind::StopGradient:
-      case OpKind::Slice:
-      case OpKind::Pad:
-      case OpKind::Reverse:
-      case OpKind::DynamicSlice: return {in[0]};
-      case OpKind::DynamicUpdate: return {joined(in[0], in[1])};
-      case OpKind::Concat: {
-        Axes result = in[0];
-        for (const Axes& x : in) result = joined(result, x);
-        return {result};
-      }
-      case OpKind::Reshape: return {reshaped(in[0], node.operands[0].shape(), node.types[0].shape)};
-      case OpKind::Transpose: return {taken(in[0], a.integers("permutation"))};
-      case OpKind::Broadcast: {
-        Axes result(static_cast<std::size_t>(rank(0)), Axis::New);
-        const auto& axes = a.integers("axes");
-        for (std::size_t i = 0; i < axes.size(); ++i) result[static_cast<std::size_t>(axes[i])] = in[0][i];
-        return {result};
-      }
-      case OpKind::Constant:
-      case OpKind::Iota:
-      case OpKind::RandomBits:
-      case OpKind::Extent: return {Axes(static_cast<std::size_t>(rank(0)), Axis::New)};
-      case OpKind::Reduce: return {taken(in[0], ir::other_axes(node.operands[0].rank(), a.integers("axes")))};
-      case OpKind::ArgMax: {
-        const std::int64_t axis[] = {a.integer("axis")};
-        return {taken(in[0], ir::other_axes(node.operands[0].rank(), axis))};
-      }
-      case OpKind::Dot: {
-        const auto free = [&](int side, const char* contract, const char* batch) {
-          std::vector<std::int64_t> used = a.integers(contract);
-          used.insert(used.end(), a.integers(batch).begin(), a.integers(batch).end());
-          return taken(in[static_cast<std::size_t>(side)],
-                       ir::other_axes(node.operands[static_cast<std::size_t>(side)].rank(), used));
-        };
-        Axes result = joined(taken(in[0], a.integers("lhs_batch")), taken(in[1], a.integers("rhs_batch")));
-        const Axes left = free(0, "lhs_contract", "lhs_batch"), right = free(1, "rhs_contract", "rhs_batch");
-        result.insert(result.end(), left.begin(), left.end());
-        result.insert(result.end(), right.begin(), right.end());
-        return {result};
-      }
-      case OpKind::Loop: {
-        const ir::LoopView loop(node);
-        const std::vector<Axes> out = outputs(loop.body(), loop_inputs(loop, in));
-        std::vector<Axes> results;
-        for (int i = 0; i < loop.num_carry(); ++i)
-          results.push_back(joined(in[static_cast<std::size_t>(i)], out[static_cast<std::size_t>(i)]));
-        for (int i = 0; i < loop.num_ys(); ++i) {
-          Axes ys = out[static_cast<std::size_t>(loop.num_carry() + i)];
-          ys.insert(ys.begin(), Axis::Fixed);
-          results.push_back(ys);
-        }
-        results.emplace_back(static_cast<std::size_t>(rank(static_cast<int>(node.types.size()) - 1)), Axis::New);
-        return results;
-      }
-      case OpKind::Call: return outputs(*node.regions[0], in);
-      case OpKind::Gather: {  // x[:axis] + indices[lanes:] + x[axis + 1:]
-        const auto axis = static_cast<std::ptrdiff_t>(a.integer("axis"));
-        const int lanes = ir::num_lane_axes(a);
-        Axes result = in[0];
-        result.erase(result.begin() + axis);
-        result.insert(result.begin() + axis, in[1].begin() + lanes, in[1].end());
-        return {joined(result, Axes(in[1].begin(), in[1].begin() + lanes))};
-      }
-      case OpKind::ScatterAdd: {  // updates as the result of that gather, which the table meets elsewhere
-        const auto axis = static_cast<std::ptrdiff_t>(a.integer("axis"));
-        const auto indices = static_cast<std::ptrdiff_t>(in[1].size()) - ir::num_lane_axes(a);
-        Axes as_table = in[2];
-        as_table.erase(as_table.begin() + axis, as_table.begin() + axis + indices);
-        as_table.insert(as_table.begin() + axis, Axis::New);
-        return {joined(in[0], as_table)};
-      }
-      case OpKind::Windows: {  // an axis becomes (position, place in the window)
-        Axes result = in[0];
-        result.insert(result.begin() + static_cast<std::ptrdiff_t>(a.integer("axis")) + 1, Axis::Fixed);
-        return {result};
-      }
-      case OpKind::Input: break;
+      results.push_back(new_axes(node.types.size() - 1));
+      return results;
     }
-    throw InternalError(__FILE__, __LINE__, "fold_extents has no rule for '" + node.op->name + "'");
+    Axes result = new_axes(0);
+    for (const ir::AxisLink& link : ir::axis_links(node))
+      if (link.axis >= 0 && link.to >= 0 && link.to < node.types[0].shape.rank())
+        result[at(link.to)] = joined(result[at(link.to)], in[at(link.operand)][at(link.axis)]);
+    return {result};
   }
 };
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/index.h"
-#include "ir/result_axis.h"
+#include "ir/axis_links.h"
 #include "ops/rules/arguments.h"
 #include "passes/horizontal.h"
 
@@ -60,10 +60,8 @@ class AxisClasses {
     }
     for (const auto& node : graph.nodes()) {
       if (node->op->kind == OpKind::Input || node->types.size() != 1 || !node->regions.empty()) continue;
-      for (std::size_t k = 0; k < node->operands.size(); ++k)
-        for (int i = 0; i < node->operands[k].rank(); ++i)
-          if (const int axis = ir::result_axis(*node, static_cast<int>(k), i); axis >= 0)
-            unite(node->operands[k], i, node->result(), axis);
+      for (const ir::AxisLink& link : ir::axis_links(*node))
+        if (link.use == ir::AxisUse::Same) unite(node->operands[at(link.operand)], link.axis, node->result(), link.to);
       if (node->op->kind != OpKind::Dot) continue;
       const Axes &lhs = node->attrs.integers("lhs_contract"), &rhs = node->attrs.integers("rhs_contract");
       for (std::size_t i = 0; i < lhs.size(); ++i)

@@ -22,13 +22,9 @@ class RowSpecializer {
   std::shared_ptr<const Graph> with_rows(std::int64_t rows) const;
 
  private:
-  Shape resized(Value v, std::int64_t rows) const;
-  void resize(Value v, std::vector<std::int64_t>& extents, std::int64_t rows) const;
-  std::shared_ptr<const Graph> specialize(const Graph& graph, std::int64_t rows) const;
-
   std::shared_ptr<const Graph> graph_;
   AxisAnalysis axes_;
-  int class_ = -1;
+  int class_;
   std::vector<int> output_axes_;
 };
 

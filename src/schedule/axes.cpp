@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "core/index.h"
 #include "hotloop/error.h"
-#include "ir/op_def.h"
-#include "schedule/reshape_groups.h"
+#include "hotloop/fixed_rows.h"
+#include "ir/axis_links.h"
+#include "ir/rewrite.h"
 
 namespace hotloop {
 
@@ -52,6 +54,10 @@ void AxisAnalysis::unite(Value a, int axis_a, Value b, int axis_b) {
   if (x != y) parent_[static_cast<std::size_t>(std::max(x, y))] = std::min(x, y);
 }
 
+void AxisAnalysis::unite_all(Value a, Value b, int shift) {
+  for (int i = 0; i < a.rank(); ++i) unite(a, i, b, i + shift);
+}
+
 void AxisAnalysis::visit(const Graph& graph) {
   for (const auto& node : graph.nodes()) {
     for (int i = 0; i < static_cast<int>(node->types.size()); ++i) {
@@ -66,213 +72,60 @@ void AxisAnalysis::visit(const Graph& graph) {
 }
 
 void AxisAnalysis::visit(const Node& node) {
+  if (ir::is(node, OpKind::Loop)) return visit_loop(ir::LoopView(node));
   const Value out{const_cast<Node*>(&node), 0};
-  const auto& in = node.operands;
-  const auto all_axes = [&](Value a, Value b) {
-    for (int i = 0; i < a.rank(); ++i) unite(a, i, b, i);
-  };
-  switch (node.op->kind) {
-    case OpKind::Input:
-    case OpKind::Constant:
-    case OpKind::Iota:
-    case OpKind::Extent: break;
-    case OpKind::RandomBits:
-      for (int i = 0; i < in[0].rank(); ++i) couple(node, in[0], i);  // every word comes from the whole key
-      break;
-    case OpKind::Elementwise:
-    case OpKind::StopGradient:
-      for (const Value& v : in) all_axes(v, out);
-      break;
-    case OpKind::Reshape:
-      for (const ReshapeGroup& g : reshape_groups(in[0].shape(), out.shape())) {
-        if (g.in.size() == 1 && g.out.size() == 1) {
-          unite(in[0], g.in[0], out, g.out[0]);
-          continue;
-        }
-        for (int a : g.in) couple(node, in[0], a);
-        for (int a : g.out) couple(node, out, a);
-      }
-      for (const auto& [from, to] : matched_ones(in[0].shape(), out.shape())) unite(in[0], from, out, to);
-      break;
-    case OpKind::Transpose: {
-      const auto& p = node.attrs.integers("permutation");
-      for (int i = 0; i < out.rank(); ++i) unite(out, i, in[0], static_cast<int>(p[static_cast<std::size_t>(i)]));
-      break;
+  const std::vector<ir::AxisLink> links = ir::axis_links(node);
+  std::map<int, std::pair<Value, int>> summed;  // what is summed over by its number: one of the axes
+  for (const ir::AxisLink& link : links) {
+    const Value in = node.operands[at(link.operand)];
+    if (link.use == ir::AxisUse::Summed) {
+      contracted_.insert({&node, base(in) + link.axis});
+      const auto& [other, axis] = summed.try_emplace(link.to, in, link.axis).first->second;
+      unite(other, axis, in, link.axis);
+      continue;
     }
-    case OpKind::Broadcast: {
-      const auto& axes = node.attrs.integers("axes");
-      for (int i = 0; i < in[0].rank(); ++i) unite(in[0], i, out, static_cast<int>(axes[static_cast<std::size_t>(i)]));
-      break;
-    }
-    case OpKind::Slice:
-    case OpKind::Pad:
-    case OpKind::DynamicSlice:
-    case OpKind::DynamicUpdate: {
-      const Value x = in[0];
-      for (int i = 0; i < out.rank(); ++i) {
-        // A same-sized result of any of these is the identity along the axis (a dynamic start is clamped to 0).
-        bool same = x.shape()[i] == out.shape()[i];
-        if (node.op->kind == OpKind::DynamicUpdate) {
-          same = in[1].shape()[i] == x.shape()[i];
-          unite(x, i, out, i);
-          if (same)
-            unite(in[1], i, out, i);
-          else
-            couple(node, in[1], i);
-        } else if (same) {
-          unite(x, i, out, i);
-        }
-        if (!same) {
-          couple(node, x, i);
-          couple(node, out, i);
-        }
-      }
-      // Lanes start elsewhere each.
-      const bool runs = node.op->kind == OpKind::DynamicSlice || node.op->kind == OpKind::DynamicUpdate;
-      for (std::size_t k = node.op->kind == OpKind::DynamicUpdate ? 2 : 1; runs && k < in.size(); ++k)
-        for (int i = 0; i < in[k].rank(); ++i) unite(in[k], i, out, i);
-      break;
-    }
-    case OpKind::Concat: {
-      const int axis = static_cast<int>(node.attrs.integer("axis"));
-      for (const Value& v : in)
-        for (int i = 0; i < out.rank(); ++i)
-          if (i != axis)
-            unite(v, i, out, i);
-          else
-            couple(node, v, i);
-      couple(node, out, axis);
-      break;
-    }
-    case OpKind::Reverse: {
-      const auto& axes = node.attrs.integers("axes");
-      for (int i = 0; i < out.rank(); ++i) {
-        unite(in[0], i, out, i);
-        if (std::ranges::find(axes, i) != axes.end()) couple(node, out, i);
-      }
-      break;
-    }
-    case OpKind::Windows: {
-      const int axis = static_cast<int>(node.attrs.integer("axis"));
-      for (int i = 0; i < in[0].rank(); ++i)
-        if (i != axis) unite(in[0], i, out, i < axis ? i : i + 1);
-      couple(node, in[0], axis);
-      couple(node, out, axis);
-      couple(node, out, axis + 1);
-      break;
-    }
-    case OpKind::Gather:
-    case OpKind::ScatterAdd: {
-      // gather: out[i..., rest] = x[index[i...], rest]; scatter_add: operands x, index, updates; out like x. Lanes lead in all of them.
-      const bool scatter = node.op->kind == OpKind::ScatterAdd;
-      const int axis = static_cast<int>(node.attrs.integer("axis")), lanes = ir::num_lane_axes(node.attrs);
-      const Value x = in[0], index = in[1], long_one = scatter ? in[2] : out;
-      for (int i = 0; i < x.rank(); ++i) {
-        if (scatter) unite(x, i, out, i);
-        if (i == axis)
-          couple(node, x, i);
-        else
-          unite(x, i, long_one, i < axis ? i : i + index.rank() - lanes - 1);
-      }
-      for (int i = 0; i < lanes; ++i) unite(index, i, x, i);
-      for (int i = lanes; i < index.rank(); ++i) {
-        unite(index, i, long_one, axis + i - lanes);
-        if (scatter) contracted_.insert({&node, base(index) + i});
-      }
-      break;
-    }
-    case OpKind::Reduce:
-    case OpKind::ArgMax: {
-      std::vector<std::int64_t> axes;
-      if (node.op->kind == OpKind::ArgMax)
-        axes = {node.attrs.integer("axis")};
-      else
-        axes = node.attrs.integers("axes");
-      const bool is_sum = node.op->name == "reduce_sum";
-      for (int i = 0, o = 0; i < in[0].rank(); ++i) {
-        if (std::ranges::find(axes, i) == axes.end())
-          unite(in[0], i, out, o++);
-        else if (is_sum) {
-          contracted_.insert({&node, base(in[0]) + i});
-          if (out.shape().size() > 1) summed_to_arrays_.insert(base(in[0]) + i);
-        } else
-          couple(node, in[0], i);
-      }
-      break;
-    }
-    case OpKind::Dot: {
-      const auto& lc = node.attrs.integers("lhs_contract");
-      const auto& rc = node.attrs.integers("rhs_contract");
-      const auto& lb = node.attrs.integers("lhs_batch");
-      const auto& rb = node.attrs.integers("rhs_batch");
-      int o = 0;
-      for (std::size_t i = 0; i < lb.size(); ++i) {
-        unite(in[0], static_cast<int>(lb[i]), out, o);
-        unite(in[1], static_cast<int>(rb[i]), out, o++);
-      }
-      for (int side = 0; side < 2; ++side) {
-        const auto& contract = side == 0 ? lc : rc;
-        const auto& batch = side == 0 ? lb : rb;
-        const Value v = in[static_cast<std::size_t>(side)];
-        for (int i = 0; i < v.rank(); ++i)
-          if (std::ranges::find(contract, i) == contract.end() && std::ranges::find(batch, i) == batch.end())
-            unite(v, i, out, o++);
-      }
-      const auto free_points = [](Value v, const auto& contract, const auto& batch) {
-        std::int64_t points = v.shape().size();
-        for (const auto* axes : {&contract, &batch})
-          for (const std::int64_t a : *axes) points /= std::max<std::int64_t>(v.shape()[static_cast<int>(a)], 1);
-        return points;
-      };
-      const bool of_matrices = free_points(in[0], lc, lb) > 1 && free_points(in[1], rc, rb) > 1;
-      for (std::size_t i = 0; i < lc.size(); ++i) {
-        const int axis = base(in[0]) + static_cast<int>(lc[i]);
-        unite(in[0], static_cast<int>(lc[i]), in[1], static_cast<int>(rc[i]));
-        contracted_.insert({&node, axis});
-        (of_matrices ? summed_products_ : summed_to_arrays_).insert(axis);
-      }
-      for (int i = 0; i < out.rank(); ++i) in_dots_.insert(base(out) + i);
-      break;
-    }
-    case OpKind::Loop: {
-      for (const auto& region : node.regions) visit(*region);
-      const auto num_carry = static_cast<std::size_t>(node.attrs.integer("num_carry"));
-      const auto num_xs = static_cast<std::size_t>(node.attrs.integer("num_xs"));
-      const auto num_consts = static_cast<std::size_t>(node.attrs.integer("num_consts"));
-      const Graph& body = *node.regions[0];
-      for (std::size_t i = 0; i < num_carry; ++i) {
-        all_axes(in[i], body.inputs()[i]);
-        all_axes(body.inputs()[i], body.outputs()[i]);
-        all_axes(in[i], {out.node, static_cast<int>(i)});
-      }
-      for (std::size_t i = 0; i < num_xs; ++i) {
-        const Value x = in[num_carry + i], slice = body.inputs()[num_carry + i];
-        for (int a = 0; a < slice.rank(); ++a) unite(x, a + 1, slice, a);
-        couple(node, x, 0);
-      }
-      for (std::size_t i = 0; i < num_consts; ++i)
-        all_axes(in[num_carry + num_xs + i], body.inputs()[num_carry + num_xs + i]);
-      for (std::size_t i = num_carry; i < body.outputs().size(); ++i) {
-        const Value y = body.outputs()[i], stacked{out.node, static_cast<int>(i)};
-        for (int a = 0; a < y.rank(); ++a) unite(stacked, a + 1, y, a);
-        couple(node, stacked, 0);
-      }
-      if (node.regions.size() > 1) {
-        const Graph& until = *node.regions[1];
-        for (std::size_t i = 0; i < num_carry; ++i) all_axes(in[i], until.inputs()[i]);
-        for (std::size_t i = 0; i < num_consts; ++i)
-          all_axes(in[num_carry + num_xs + i], until.inputs()[num_carry + i]);
-        const Value predicate = until.outputs()[0];
-        const Value count{out.node, static_cast<int>(node.types.size()) - 1};
-        for (int a = 0; a < predicate.rank(); ++a) {
-          lanes_.insert(base(predicate) + a);
-          unite(predicate, a, count, a);
-          for (std::size_t i = 0; i < num_carry; ++i) unite(predicate, a, in[i], a);
-        }
-      }
-      break;
-    }
-    case OpKind::Call: throw InternalError(__FILE__, __LINE__, "a call reached the schedule");
+    if (link.use != ir::AxisUse::Mixed) unite(in, link.axis, out, link.to);
+    if (link.use == ir::AxisUse::Same) continue;
+    if (link.axis >= 0) couple(node, in, link.axis);
+    if (link.to >= 0) couple(node, out, link.to);
+  }
+  // What looks_like_batch() asks.
+  const bool is_dot = ir::is(node, OpKind::Dot);
+  std::int64_t own_points[2] = {1, 1};  // of axes that only one factor of a dot has
+  for (const ir::AxisLink& link : links)
+    if (is_dot && link.use == ir::AxisUse::Same && at(link.to) >= node.attrs.integers("lhs_batch").size())
+      own_points[link.operand] *= out.shape()[link.to];
+  for (int i = 0; is_dot && i < out.rank(); ++i) in_dots_.insert(base(out) + i);
+  if (is_dot || (ir::is(node, OpKind::Reduce) && out.shape().size() > 1))
+    for (const auto& [number, axis] : summed)
+      (own_points[0] > 1 && own_points[1] > 1 ? summed_products_ : summed_to_arrays_)
+          .insert(base(axis.first) + axis.second);
+}
+
+void AxisAnalysis::visit_loop(const ir::LoopView& loop) {
+  for (const auto& region : loop.node().regions) visit(*region);
+  for (int i = 0; i < loop.num_carry(); ++i) {
+    unite_all(loop.carry(i), loop.carry_in(i));
+    unite_all(loop.carry_in(i), loop.carry_out(i));
+    unite_all(loop.carry(i), loop.carry_result(i));
+  }
+  for (int i = 0; i < loop.num_xs(); ++i) {
+    unite_all(loop.xs_in(i), loop.xs(i), 1);
+    couple(loop.node(), loop.xs(i), 0);
+  }
+  for (int i = 0; i < loop.num_consts(); ++i) unite_all(loop.constant(i), loop.const_in(i));
+  for (int i = 0; i < loop.num_ys(); ++i) {
+    unite_all(loop.y_out(i), loop.ys_result(i), 1);
+    couple(loop.node(), loop.ys_result(i), 0);
+  }
+  if (!loop.until()) return;
+  for (int i = 0; i < loop.num_carry(); ++i) unite_all(loop.carry(i), loop.until_carry_in(i));
+  for (int i = 0; i < loop.num_consts(); ++i) unite_all(loop.constant(i), loop.until_const_in(i));
+  const Value predicate = loop.until()->outputs()[0];
+  unite_all(predicate, loop.count_result());
+  for (int a = 0; a < predicate.rank(); ++a) {
+    lanes_.insert(base(predicate) + a);
+    for (int i = 0; i < loop.num_carry(); ++i) unite(predicate, a, loop.carry(i), a);
   }
 }
 
@@ -438,6 +291,34 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
   if (!best_is_mapped && best_work < least_share * all_work) return -1;
   // A batch of one is still the batch: tiling another axis in its place would change the order of summation along that one.
   return best >= 0 && extent(best) > 1 ? best : -1;
+}
+
+int batch_class(const Graph& graph, const AxisAnalysis& axes, std::span<const int> batch_axes) {
+  for (std::size_t i = 0; i < batch_axes.size(); ++i)
+    if (batch_axes[i] >= 0) return axes.axis_class(graph.inputs()[i], batch_axes[i]);
+  return -1;
+}
+
+int variable_batch_class(const Graph& graph, const AxisAnalysis& axes, std::span<const int> batch_axes) {
+  for (std::size_t i = 0; i < batch_axes.size(); ++i)
+    if (batch_axes[i] > 0)
+      throw UserError("compile", "with a variable number of rows the batch must be the first axis",
+                      "axis " + std::to_string(batch_axes[i]) + " of input " + std::to_string(i),
+                      "transpose inside the function");
+  const int cls = batch_class(graph, axes, batch_axes);
+  if (cls < 0) return cls;
+  for (const auto& node : graph.nodes())
+    if (axes.couples(*node, cls))
+      throw NeedsFixedRows(
+          "compile",
+          "with a variable number of rows every operation must treat the rows of the batch alone or sum over them",
+          "operation '" + node->op->name + "' of type " + node->types[0].str(), "compile for a fixed batch");
+  for (const Value& v : graph.outputs())
+    if (const int axis = axes.axis_in(v, cls); axis > 0)
+      throw UserError("compile", "with a variable number of rows the batch must be the first axis of every output",
+                      "axis " + std::to_string(axis) + " of an output of type " + v.type().str(),
+                      "transpose inside the function");
+  return cls;
 }
 
 }  // namespace hotloop

@@ -15,6 +15,10 @@
 
 namespace hotloop {
 
+namespace ir {
+class LoopView;
+}
+
 class AxisAnalysis {
  public:
   // batch_axes: for each input the axis of the batch, or -1; these are one axis, even of inputs that never meet.
@@ -37,8 +41,10 @@ class AxisAnalysis {
   int base(Value v) const;
   int find(int x) const;
   void unite(Value a, int axis_a, Value b, int axis_b);
+  void unite_all(Value a, Value b, int shift = 0);  // axis i of the one is axis i + shift of the other
   void visit(const Graph& graph);
   void visit(const Node& node);
+  void visit_loop(const ir::LoopView& loop);
   void couple(const Node& node, Value v, int axis) { coupled_.insert({&node, base(v) + axis}); }
   bool holds(const std::set<int>& axes, int cls) const;  // some axis of the class
   bool looks_like_batch(int cls, double work) const;
@@ -53,5 +59,11 @@ class AxisAnalysis {
   std::set<int> in_dots_;           // of the result of a dot
   std::set<int> summed_to_arrays_;  // another sum that is of vectors and matrices, or leaves more than one number
 };
+
+// The class of the batch axes; -1 if no input has one.
+int batch_class(const Graph& graph, const AxisAnalysis& axes, std::span<const int> batch_axes);
+// The same, of a graph whose number of rows may vary. UserError unless the batch is the first axis of inputs and outputs,
+// NeedsFixedRows unless every node treats its rows alone or sums over them.
+int variable_batch_class(const Graph& graph, const AxisAnalysis& axes, std::span<const int> batch_axes);
 
 }  // namespace hotloop

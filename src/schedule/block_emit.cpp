@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "core/cancel.h"
+#include "core/reshape_groups.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block_lowering.h"
 #include "schedule/indirect_writes.h"
-#include "schedule/reshape_groups.h"
 
 namespace hotloop {
 

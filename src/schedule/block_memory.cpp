@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/reshape_groups.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block_lowering.h"
-#include "schedule/reshape_groups.h"
 
 namespace hotloop {
 

@@ -2,10 +2,10 @@
 #include <optional>
 #include <vector>
 
+#include "core/reshape_groups.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/map_builder.h"
-#include "schedule/reshape_groups.h"
 
 namespace hotloop {
 

@@ -1,9 +1,5 @@
 #include "schedule/schedule.h"
 
-#include <algorithm>
-
-#include "hotloop/error.h"
-#include "hotloop/fixed_rows.h"
 #include "ir/op_def.h"
 #include "schedule/axes.h"
 #include "schedule/context.h"
@@ -17,35 +13,6 @@
 #include "schedule/stream_lanes.h"
 
 namespace hotloop {
-namespace {
-
-int batch_class(const Graph& graph, const AxisAnalysis& axes, const ScheduleOptions& options) {
-  int cls = -1;
-  for (std::size_t i = 0; i < options.batch_axes.size(); ++i) {
-    const int axis = options.batch_axes[i];
-    if (axis < 0) continue;
-    cls = axes.axis_class(graph.inputs()[i], axis);
-    if (options.variable_rows && axis != 0)
-      throw UserError("compile", "with a variable number of rows the batch must be the first axis",
-                      "axis " + std::to_string(axis) + " of input " + std::to_string(i),
-                      "transposing inside the function");
-  }
-  if (cls < 0 || !options.variable_rows) return cls;
-  for (const auto& node : graph.nodes())
-    if (axes.couples(*node, cls))
-      throw NeedsFixedRows(
-          "compile",
-          "with a variable number of rows every operation must treat the rows of the batch alone or sum over them",
-          "operation '" + node->op->name + "' of type " + node->types[0].str(), "compiling for a fixed batch");
-  for (const Value& v : graph.outputs())
-    if (axes.axis_in(v, cls) > 0)
-      throw UserError("compile", "with a variable number of rows the batch must be the first axis of every output",
-                      "axis " + std::to_string(axes.axis_in(v, cls)) + " of an output of type " + v.type().str(),
-                      "transposing inside the function");
-  return cls;
-}
-
-}  // namespace
 
 kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
   const auto graph = desugar(source);
@@ -57,7 +24,8 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
   program.arguments = graph->input_types();
   program.results = graph->output_types();
 
-  context.tile_class = batch_class(*graph, axes, options);
+  context.tile_class = options.variable_rows ? variable_batch_class(*graph, axes, options.batch_axes)
+                                             : batch_class(*graph, axes, options.batch_axes);
   if (context.tile_class < 0) context.tile_class = axes.choose_tile_class(*graph);
   if (context.tile_class >= 0) program.max_rows = axes.extent(context.tile_class);
 

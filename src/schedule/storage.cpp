@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/reshape_groups.h"
 #include "ir/op_def.h"
-#include "schedule/reshape_groups.h"
 
 namespace hotloop {
 

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "ir/axis_links.h"
+
 namespace hotloop::ir {
 namespace {
 
@@ -93,10 +95,11 @@ AxisFlow join(const AxisFlow& a, const AxisFlow& b) {
 AxisFlow flow_through(const Node& node, std::span<const AxisFlow> operands) {
   if (!is_float(node.types[0].dtype) || !node.op->jvp) return {};
   AxisFlow result;
+  const std::vector<AxisLink> links = axis_links(node);
   for (std::size_t k = 0; k < operands.size(); ++k)
     if (operands[k].depends)
       result = join(result, mapped(operands[k], [&](int axis) {
-                      return axis >= 0 ? result_axis(node, static_cast<int>(k), axis) : axis;
+                      return axis >= 0 ? result_axis(links, static_cast<int>(k), axis) : axis;
                     }));
   return result;
 }

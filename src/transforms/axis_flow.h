@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "ir/result_axis.h"
 #include "ir/rewrite.h"
 
 namespace hotloop::ir {

@@ -8,6 +8,8 @@
 #include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ir/axis_links.h"
+#include "ir/resize.h"
 #include "ops/rules/walk.h"
 #include "transforms/axis_flow.h"
 
@@ -252,19 +254,12 @@ class Interpreter {
   Array dot(const Node& node, const std::vector<Sets>& operands, const Shape& shape) {
     using Axes = std::vector<std::int64_t>;
     const Axes* contract[2] = {&node.attrs.integers("lhs_contract"), &node.attrs.integers("rhs_contract")};
-    const Axes* batch[2] = {&node.attrs.integers("lhs_batch"), &node.attrs.integers("rhs_batch")};
     // For each axis of an operand, the result's axis it is, or -1 - c for contracted axis c.
     std::vector<int> place[2];
-    int next = static_cast<int>(batch[0]->size());
-    for (int k = 0; k < 2; ++k) {
-      place[k].assign(at(node.operands[at(k)].rank()), 0);
-      for (int i = 0; i < node.operands[at(k)].rank(); ++i) {
-        const auto b = std::ranges::find(*batch[k], i), c = std::ranges::find(*contract[k], i);
-        place[k][at(i)] = b != batch[k]->end()      ? static_cast<int>(b - batch[k]->begin())
-                          : c != contract[k]->end() ? -1 - static_cast<int>(c - contract[k]->begin())
-                                                    : next++;
-      }
-    }
+    const int rank = node.types[0].shape.rank();
+    for (int k = 0; k < 2; ++k) place[k].resize(at(node.operands[at(k)].rank()));
+    for (const AxisLink& link : axis_links(node))
+      place[link.operand][at(link.axis)] = link.to < rank ? link.to : rank - 1 - link.to;
     Array out = empty(shape);
     const auto out_strides = strides_of(shape);
     for (int k = 0; k < 2; ++k) {
@@ -425,33 +420,14 @@ class Interpreter {
 
   // Movement moves the numbers of sets as it would move the values.
   Array moved(const Node& node, const std::vector<Sets>& operands, const Shape& shape) {
-    Attrs attrs = node.attrs;
-    const Shape& full = node.types[0].shape;
-    if (is(node, OpKind::Reshape) || is(node, OpKind::Broadcast)) attrs.set("shape", shape.vec());
-    if (is(node, OpKind::Slice)) {
-      auto start = attrs.integers("start"), stop = attrs.integers("stop"), step = attrs.integers("step");
-      for (int i = 0; i < shape.rank(); ++i)
-        if (shape[i] != full[i]) {
-          start[at(i)] = 0;
-          stop[at(i)] = 1;
-          if (!step.empty()) step[at(i)] = 1;
-        }
-      attrs.set("start", start);
-      attrs.set("stop", stop);
-      attrs.set("step", step);
-    }
+    std::vector<Shape> small;
+    for (const Value& v : node.operands) small.push_back(v.shape());
+    for (const AxisLink& link : axis_links(node))
+      if (link.use == AxisUse::Same && shape[link.to] != node.types[0].shape[link.to])
+        small[at(link.operand)][link.axis] = 1;
     std::vector<Array> arrays;
-    for (std::size_t k = 0; k < operands.size(); ++k) {
-      Shape here = node.operands[k].shape();
-      if (is(node, OpKind::Concat))
-        for (int i = 0; i < here.rank(); ++i)
-          if (shape[i] != full[i]) here[i] = 1;
-      if (is(node, OpKind::Pad) && k == 0)
-        for (int i = 0; i < here.rank(); ++i)
-          if (shape[i] != full[i]) here[i] = 1;
-      arrays.push_back(ids_in(operands[k], here));
-    }
-    return evaluate_op(*node.op, arrays, attrs);
+    for (std::size_t k = 0; k < operands.size(); ++k) arrays.push_back(ids_in(operands[k], small[k]));
+    return evaluate_op(*node.op, arrays, resized_attrs(node, shape));
   }
 
   std::vector<Sets> call(const Node& node, const std::vector<Sets>& operands, int depth) {

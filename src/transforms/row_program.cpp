@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "core/index.h"
+#include "ir/axis_links.h"
+#include "ir/resize.h"
 #include "ir/rewrite.h"
 #include "transforms/axis_flow.h"
 #include "transforms/split.h"
@@ -37,42 +40,14 @@ class RowAxes {
 
   // The graph with one row in the place of all.
   std::shared_ptr<Graph> of_one_row(const Graph& graph) const {
-    auto result = std::make_shared<Graph>(graph.name());
-    ValueMap map(graph);
-    for (const Value& v : graph.inputs()) map.set(v, result->add_input({v.dtype(), with_one(v)}));
-    for (const auto& node : graph.nodes()) {
-      if (is(*node, OpKind::Input)) continue;
-      Attrs attrs = node->attrs;
-      // The attributes that hold extents. Rows are never cut, so a slice of them ends where they end.
-      for (const auto& [kind, name] : {std::pair(OpKind::Iota, "shape"), std::pair(OpKind::Reshape, "shape"),
-                                       std::pair(OpKind::Broadcast, "shape"), std::pair(OpKind::Slice, "stop"),
-                                       std::pair(OpKind::DynamicSlice, "sizes")})
-        if (is(*node, kind) && of(node->result()) >= 0) {
-          auto extents = attrs.integers(name);
-          extents[static_cast<std::size_t>(of(node->result()))] = 1;
-          attrs.set(name, extents);
-        }
-      std::vector<Value> operands;
-      for (const Value& v : node->operands) operands.push_back(map(v));
-      std::vector<std::shared_ptr<const Graph>> regions;
-      for (const auto& region : node->regions) regions.push_back(of_one_row(*region));
-      Node* copy =
-          result->append(*node->op, std::move(operands), std::move(attrs), std::move(regions), node->generation);
-      for (int i = 0; i < static_cast<int>(copy->types.size()); ++i) map.set(node->result(i), copy->result(i));
-    }
-    std::vector<Value> outputs;
-    for (const Value& v : graph.outputs()) outputs.push_back(map(v));
-    result->set_outputs(std::move(outputs));
-    return result;
+    return resized(graph, [this](Value v) {
+      Shape shape = v.shape();
+      if (of(v) >= 0) shape[of(v)] = 1;
+      return shape;
+    });
   }
 
  private:
-  Shape with_one(Value v) const {
-    Shape shape = v.shape();
-    if (of(v) >= 0) shape[of(v)] = 1;
-    return shape;
-  }
-
   void sweep(const Graph& graph) {
     for (const auto& node : graph.nodes()) {
       if (is(*node, OpKind::Input)) continue;
@@ -104,28 +79,21 @@ class RowAxes {
       if (of(node.operands[0]) == node.attrs.integer("axis")) throw NotAlone{};
       return;
     }
-    if (const int axis = of(result(0)); axis >= 0) {
-      // One side of a product, or a table of which rows are taken, may be the same for all rows. So may what is repeated for each; but what is
-      // written into some of them, or numbers them, is not.
-      const bool one_is_enough = is(node, OpKind::Dot) || is(node, OpKind::Gather);
-      bool any = false, all = true;
-      for (std::size_t k = 0; k < node.operands.size(); ++k) {
-        const Value v = node.operands[k];
-        bool runs = v.rank() == 0 || (is(node, OpKind::ScatterAdd) && k == 1);
-        for (int i = 0; i < v.rank(); ++i)
-          if (result_axis(node, static_cast<int>(k), i) == axis) {
-            mark(v, i);
-            runs = any = true;
-          }
-        all = all && runs;
-      }
-      const bool repeats =
-          is(node, OpKind::Broadcast) || (is(node, OpKind::Iota) && node.attrs.integer("axis") != axis);
-      if (!repeats && !(any && (all || one_is_enough))) throw NotAlone{};
-    }
+    const std::vector<AxisLink> links = axis_links(node);
     for (std::size_t k = 0; k < node.operands.size(); ++k)
       if (const int axis = of(node.operands[k]); axis >= 0)
-        mark(result(0), result_axis(node, static_cast<int>(k), axis));
+        mark(result(0), result_axis(links, static_cast<int>(k), axis));
+    const int axis = of(result(0));
+    if (axis < 0) return;
+    // A row is made of that row of what has rows, or is a repeat; the number of a row is not what one row makes.
+    bool is_made = is(node, OpKind::Broadcast) || (is(node, OpKind::Iota) && node.attrs.integer("axis") != axis);
+    for (const AxisLink& link : links) {
+      if (link.to != axis) continue;
+      if (link.use != AxisUse::Same) throw NotAlone{};
+      mark(node.operands[at(link.operand)], link.axis);
+      is_made = true;
+    }
+    if (!is_made) throw NotAlone{};
   }
 
   void loop(const LoopView& view) {

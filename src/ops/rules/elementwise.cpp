@@ -1,6 +1,7 @@
 #include "ops/rules/elementwise.h"
 
 #include "ops/rules/arguments.h"
+#include "ops/rules/axes.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/sampling.h"
 
@@ -49,6 +50,7 @@ OpDef elementwise(const std::string& name, const std::string& summary, ScalarOp 
     check_operands(c, accepts);
     return std::vector<ValueType>{c.operands[0]};
   };
+  def.axes = axes_elementwise;
   def.batch = batch_elementwise;
   def.samples = [num_operands, accepts](Rng& rng, DType dtype) {
     std::vector<Sample> samples;

@@ -5,7 +5,7 @@
 #include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
-#include "ops/rules/lanes.h"
+#include "ir/axis_links.h"
 
 namespace hotloop::ir {
 namespace {
@@ -54,37 +54,6 @@ class Analysis {
     }
     return result;
   }
-  Lanes united_operands(const Node& node, std::size_t from = 0) const {
-    Lanes all = none();
-    for (std::size_t i = from; i < node.operands.size(); ++i) all = unite(all, of(node.operands[i]));
-    return all;
-  }
-
-  static int position(const std::vector<std::int64_t>& axes, int axis) {
-    const auto it = std::ranges::find(axes, axis);
-    return it == axes.end() ? -1 : static_cast<int>(it - axes.begin());
-  }
-  // Axis of `to` that holds the same elements as `axis` of `from`, when one shape is reshaped to the other.
-  static int reshaped(const Shape& from, const Shape& to, int axis) {
-    std::int64_t before = 1, product = 1;
-    for (int i = 0; i < axis; ++i) before *= from[i];
-    for (int i = 0; i < to.rank(); product *= to[i], ++i)
-      if (product == before && to[i] == from[axis]) return i;
-    return -1;
-  }
-  static int dot_result_axis(const Node& node, bool lhs, int axis) {
-    const auto& contract = node.attrs.integers(lhs ? "lhs_contract" : "rhs_contract");
-    const auto& batch = node.attrs.integers(lhs ? "lhs_batch" : "rhs_batch");
-    if (position(contract, axis) >= 0) return -1;
-    if (const int b = position(batch, axis); b >= 0) return b;
-    int result = static_cast<int>(batch.size());
-    if (!lhs)
-      result =
-          node.types[0].shape.rank() - (node.operands[1].rank() - static_cast<int>(contract.size() + batch.size()));
-    for (int i = 0; i < axis; ++i) result += position(contract, i) < 0 && position(batch, i) < 0;
-    return result;
-  }
-
   void visit(const Node& node) {
     if (is(node, OpKind::Loop)) return loop(LoopView(node));
     if (is(node, OpKind::Call)) {
@@ -98,95 +67,15 @@ class Analysis {
   }
 
   Lanes result(const Node& node) const {
-    const auto keep = [](int axis) { return axis; };
-    const auto operand = [&](int i) -> const Lanes& { return of(node.operands[at(i)]); };
-    switch (node.op->kind) {
-      case OpKind::Input:
-      case OpKind::Constant:
-      case OpKind::Iota:
-      case OpKind::Extent: return none();
-      case OpKind::Elementwise:
-      case OpKind::StopGradient: return united_operands(node);
-      case OpKind::Transpose: {
-        const auto& order = node.attrs.integers("permutation");
-        return moved(operand(0), [&](int a) { return position(order, a); });
-      }
-      case OpKind::Broadcast: {
-        const auto& axes = node.attrs.integers("axes");
-        return moved(operand(0), [&](int a) { return static_cast<int>(axes[at(a)]); });
-      }
-      case OpKind::Reshape:
-        return moved(operand(0), [&](int a) { return reshaped(node.operands[0].shape(), node.types[0].shape, a); });
-      case OpKind::Slice:
-      case OpKind::DynamicSlice:
-      case OpKind::Pad:
-      case OpKind::Concat:
-      case OpKind::DynamicUpdate: {
-        // The lanes themselves are never cut.
-        Lanes all = none();
-        const bool indirect = node.op->kind == OpKind::DynamicSlice || node.op->kind == OpKind::DynamicUpdate;
-        const std::size_t num_arrays = node.op->kind == OpKind::DynamicSlice    ? 1
-                                       : node.op->kind == OpKind::DynamicUpdate ? 2
-                                                                                : node.operands.size();
-        for (std::size_t i = 0; i < num_arrays; ++i)
-          if (node.operands[i].rank() > 0) all = unite(all, of(node.operands[i]));
-        for (std::size_t i = num_arrays; indirect && i < node.operands.size(); ++i)
-          all = unite(all, of(node.operands[i]));
-        return moved(all, [&](int a) {
-          return node.types[0].shape[a] == node.operands[0].shape()[a] && node.op->kind != OpKind::Concat ? a
-                 : node.op->kind == OpKind::Concat && node.attrs.integer("axis") != a                     ? a
-                                                                                                          : -1;
-        });
-      }
-      case OpKind::Reverse: {
-        const auto& axes = node.attrs.integers("axes");
-        return moved(operand(0), [&](int a) { return position(axes, a) >= 0 ? -1 : a; });
-      }
-      case OpKind::Windows: {
-        const int axis = static_cast<int>(node.attrs.integer("axis"));
-        return moved(operand(0), [&](int a) { return a == axis ? -1 : a > axis ? a + 1 : a; });
-      }
-      case OpKind::Reduce: {
-        const auto& axes = node.attrs.integers("axes");
-        return moved(operand(0), [&](int a) {
-          if (position(axes, a) >= 0) return -1;
-          int result = a;
-          for (const std::int64_t r : axes) result -= r < a;
-          return result;
-        });
-      }
-      case OpKind::ArgMax: {
-        const int axis = static_cast<int>(node.attrs.integer("axis"));
-        return moved(operand(0), [&](int a) { return a == axis ? -1 : a > axis ? a - 1 : a; });
-      }
-      case OpKind::Dot:
-        return unite(moved(operand(0), [&](int a) { return dot_result_axis(node, true, a); }),
-                     moved(operand(1), [&](int a) { return dot_result_axis(node, false, a); }));
-      case OpKind::Gather: {
-        const int axis = static_cast<int>(node.attrs.integer("axis")), shared = num_lane_axes(node.attrs),
-                  rank = node.operands[1].rank() - shared;
-        return unite(moved(operand(0), [&](int a) { return a == axis  ? -1
-                                                           : a > axis ? a + rank - 1
-                                                                      : a; }),
-                     moved(operand(1), [&](int a) { return a < shared ? a : a - shared + axis; }));
-      }
-      case OpKind::ScatterAdd: {
-        const int axis = static_cast<int>(node.attrs.integer("axis")), shared = num_lane_axes(node.attrs),
-                  rank = node.operands[1].rank() - shared;
-        const Lanes updated = moved(operand(2), [&](int a) {
-          return a < axis ? a : a < axis + rank ? -1 : a - rank + 1;
-        });
-        return unite(unite(moved(operand(0), [&](int a) { return a == axis ? -1 : a; }), updated),
-                     moved(operand(1), [&](int a) { return a < shared ? a : -1; }));
-      }
-      case OpKind::RandomBits: {
-        const Lanes& key = operand(0);
-        return !key.known || key.any() ? unknown() : moved(key, keep);
-      }
-      case OpKind::Loop:
-      case OpKind::Call: break;
-    }
-    return unknown();
+    Lanes all = none();
+    if (is(node, OpKind::Extent)) return all;  // reads no element
+    const std::vector<AxisLink> links = axis_links(node);
+    for (std::size_t k = 0; k < node.operands.size(); ++k)
+      all = unite(all,
+                  moved(of(node.operands[k]), [&](int axis) { return result_axis(links, static_cast<int>(k), axis); }));
+    for (const AxisLink& link : links)  // values of lanes that say in which lane something goes
+      if (link.axis < 0 && std::ranges::find(all.axes, link.to) != all.axes.end()) return unknown();
+    return all;
   }
 
   void loop(const LoopView& loop) {

@@ -1,4 +1,4 @@
-#include "schedule/reshape_groups.h"
+#include "core/reshape_groups.h"
 
 namespace hotloop {
 
