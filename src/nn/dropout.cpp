@@ -10,8 +10,9 @@ namespace hotloop::nn {
 
 Value dropout_factor(const Context& context, const ValueType& type, double rate) {
   if (!context.key)
-    throw UserError("dropout", "training needs a key to draw random numbers from", "none",
-                    "StepOptions::key, or a Context with a key");
+    throw UserError(
+        "dropout", "training needs a key to draw random numbers from", "none",
+        "a key for the call: key=hl.random.key(0) from Python; StepOptions::key, or a Context with a key, in C++");
   // 32 random bits are below rate 2^32 with that probability, to one part in 2^32.
   const Value bits = random_bits(context.key, type.shape);
   const Value kept = greater_equal(bits, constant(std::floor(rate * 0x1p32), DType::U32));

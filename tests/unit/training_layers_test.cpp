@@ -95,8 +95,8 @@ TEST(Dropout, InferenceIsTheIdentityAndTrainingNeedsAKey) {
                   },
                   {&type, 1});
             }),
-            "[dropout] training needs a key to draw random numbers from. Received: none. Try: StepOptions::key, or a "
-            "Context with a key.");
+            "[dropout] training needs a key to draw random numbers from. Received: none. Try: a key for the call: "
+            "key=hl.random.key(0) from Python; StepOptions::key, or a Context with a key, in C++.");
 }
 
 TEST(Dropout, RecurrentDropoutLeavesTheCarriedStateWhole) {
