@@ -9,7 +9,7 @@
 namespace hotloop::nn {
 
 Value dropout_factor(const Context& context, const ValueType& type, double rate) {
-  if (!context.key)
+  if (!context.key.defined())
     throw UserError("dropout", "training needs a key to draw random numbers from", "none",
                     "StepOptions::key, or a Context with a key");
   // 32 random bits are below rate 2^32 with that probability, to one part in 2^32.

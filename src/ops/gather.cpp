@@ -50,9 +50,9 @@ std::vector<Array> eval(const EvalContext& c) {
 }
 
 std::vector<Value> transpose_rule(const TransposeContext& c) {
-  HOTLOOP_CHECK(c.operands[1], "gather is not linear in its indices");
+  HOTLOOP_CHECK(c.operands[1], "gather is not linear in its indices").defined();
   const Value ct = c.cotangents[0];
-  if (!ct || c.operands[0]) return {{}, {}};
+  if (!ct.defined() || c.operands[0]) return {{}, {}};
   const ValueType& x = c.node.operands[0].type();
   const int axis = axis_of(c.node);
   // gather clamps where scatter_add would drop.
@@ -79,8 +79,9 @@ std::vector<OpDef> ops_gather() {
   def.infer = infer;
   def.eval = eval;
   def.jvp = [](const JvpContext& c) {
-    return std::vector<Value>{
-        c.tangents[0] ? gather(c.tangents[0], c.primals[1], axis_of(c.node), num_lane_axes(c.node.attrs)) : Value{}};
+    return std::vector<Value>{c.tangents[0].defined()
+                                  ? gather(c.tangents[0], c.primals[1], axis_of(c.node), num_lane_axes(c.node.attrs))
+                                  : Value{}};
   };
   def.transpose = transpose_rule;
   def.batch = batch;
