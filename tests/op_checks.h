@@ -151,9 +151,9 @@ inline std::vector<Array> tangents_by_rule(const OpDef& def, const Sample& s, st
         EXPECT_EQ(result.size(), outputs.size());
         for (std::size_t i = 0; i < outputs.size(); ++i) {
           if (!is_float(outputs[i].dtype())) {
-            EXPECT_FALSE(result[i]) << "result " << i << " is not a float";
+            EXPECT_FALSE(result[i].defined()) << "result " << i << " is not a float";
             result[i] = constant(0, outputs[i].dtype(), outputs[i].shape());
-          } else if (!result[i]) {
+          } else if (!result[i].defined()) {
             result[i] = zeros_like(outputs[i]);
           }
         }

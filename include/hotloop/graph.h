@@ -36,7 +36,10 @@ struct Value {
   Node* node = nullptr;
   int index = 0;
 
-  explicit operator bool() const { return node != nullptr; }
+  bool defined() const { return node != nullptr; }
+  // What a value holds is known when the program runs, not while it is traced: `if (less(a, b))` can't choose. cond() takes one of two
+  // branches, select() one of two values for each element.
+  explicit operator bool() const = delete;
   bool operator==(const Value&) const = default;
   const ValueType& type() const;
   const Shape& shape() const { return type().shape; }

@@ -47,7 +47,7 @@ struct Context {
   // Told of each layer's output inside a model, with its full name ("0", "2.1"), in the order of the computation.
   std::function<void(const std::string& layer, const Value& output)> watch = {};
 
-  bool is_training() const { return training || key; }
+  bool is_training() const { return training || key.defined(); }
 };
 
 // Interface that a layer implements. A user-written one is passed to whatever takes a Layer.

@@ -34,7 +34,7 @@ class Scalar {
   Scalar(double number) : number_(number) {}  // NOLINT: a number is a scalar
   Scalar(int number) : number_(number) {}     // NOLINT
   Scalar(Value value) : value_(value) {}      // NOLINT
-  bool is_number() const { return !value_; }
+  bool is_number() const { return !value_.defined(); }
   double number() const { return number_; }
   // As a value of the current trace. UserError unless it is a float scalar.
   Value as(DType dtype) const;

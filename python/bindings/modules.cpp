@@ -129,7 +129,7 @@ class PythonModule : public nn::Module {
   Value apply(const Tree<Value>& params, Value x, nn::Context& context) const override {
     const GilAcquired gil;
     const ScopeGuard scope;
-    const auto known = [](const Value& v) { return v ? tracer(v) : nb::none(); };
+    const auto known = [](const Value& v) { return v.defined() ? tracer(v) : nb::none(); };
     const nb::object result =
         nb::handle(self_.get())
             .attr("_apply_for_engine")(to_dicts(params), tracer(x), known(context.key),

@@ -81,12 +81,12 @@ ode::SaveAt saveat_of(const SaveRequest& request, nb::handle ts) {
   return saveat;
 }
 
-nb::object optional_tracer(Value value) { return value ? tracer(value) : nb::none(); }
+nb::object optional_tracer(Value value) { return value.defined() ? tracer(value) : nb::none(); }
 
 nb::dict parts_of(const ode::Solution& s) {
   nb::dict parts;
   parts["ts"] = optional_tracer(s.ts);
-  parts["ys"] = s.ts ? nb::object(to_tracers(s.ys.flatten())) : nb::none();
+  parts["ys"] = s.ts.defined() ? nb::object(to_tracers(s.ys.flatten())) : nb::none();
   parts["t1"] = tracer(s.t1);
   parts["y1"] = to_tracers(s.y1.flatten());
   parts["result"] = tracer(s.result);

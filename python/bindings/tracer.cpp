@@ -117,7 +117,7 @@ bool any_is_wide(std::span<const nb::handle> operands) {
 
 nb::list to_tracers(std::span<const Value> values) {
   nb::list list;
-  for (const Value& v : values) list.append(v ? tracer(v) : nb::none());
+  for (const Value& v : values) list.append(v.defined() ? tracer(v) : nb::none());
   return list;
 }
 
@@ -224,7 +224,7 @@ std::vector<Value> promote(const std::string& where, std::span<const nb::handle>
   if (weak && is_integer(*weak) && dtype == DType::Bool) dtype = *weak;
   if (floats && !is_float(dtype)) dtype = DType::F32;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (!values[i])
+    if (!values[i].defined())
       values[i] = number_as(operands[i], dtype, "promote");
     else if (values[i].dtype() != dtype)
       values[i] = cast(values[i], dtype);

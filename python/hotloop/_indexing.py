@@ -155,6 +155,34 @@ def _sliced(x, parts):
     return _core.append("reverse", [x], {"axes": reverse}) if reverse else x
 
 
+def _joined(x, of_axes):
+    """x with its slices taken and the axes that are indexed side by side as one axis; the index into that; where it is; and what undoes
+    the order: the permutation that was taken, and the extents it gave."""
+    # Beside an array, integers count as arrays (NumPy's rule).
+    advanced = [a for a, k in enumerate(of_axes) if not isinstance(k, slice)]
+    indices = [_in_range(of_axes[a], x.shape[a], a, x.shape) for a in advanced]
+    x = _sliced(x, [k if isinstance(k, slice) else slice(None) for k in of_axes])
+    order = [a for a in range(x.ndim) if a not in advanced]
+    before = sum(1 for a in order if a < advanced[0])
+    permutation = order[:before] + advanced + order[before:]
+    x = _core.append("transpose", [x], {"permutation": permutation})
+    permuted = list(x.shape)
+    extents = permuted[before : before + len(advanced)]
+    if len(indices) > 1:
+        size = math.prod(extents)
+        if any(_core.is_tracer(i) for i in indices):
+            indices = _core.broadcast_arrays("index", [_core.cast(_core.to_tracer(i), position_dtype(size)) for i in indices])
+        else:
+            indices = numpy.broadcast_arrays(*[i.astype(position_dtype(size)) for i in indices])
+        x = _core.reshape(x, [*permuted[:before], size, *permuted[before + len(extents) :]])
+        index = indices[0]
+        for i, e in zip(indices[1:], extents[1:]):
+            index = index * e + i
+    else:
+        index = indices[0]
+    return x, index, before, (permutation, permuted)
+
+
 def getitem(x, key):
     """x[key] under trace."""
     x = _core.to_tracer(x)
@@ -172,24 +200,8 @@ def getitem(x, key):
                     dims.append(shape.shape[axis])
                 axis += 1
         return _core.reshape(shape, dims) if tuple(dims) != shape.shape else shape
-    # Beside an array, integers count as arrays (NumPy's rule).
-    advanced = [a for a, k in enumerate(of_axes) if not isinstance(k, slice)]
-    indices = [_in_range(of_axes[a], x.shape[a], a, x.shape) for a in advanced]
-    x = _sliced(x, [k if isinstance(k, slice) else slice(None) for k in of_axes])
-    # The indexed axes side by side, as one axis, and one index into it.
-    order = [a for a in range(x.ndim) if a not in advanced]
-    before = sum(1 for a in order if a < advanced[0])
-    x = _core.append("transpose", [x], {"permutation": order[:before] + advanced + order[before:]})
-    extents = [x.shape[before + i] for i in range(len(advanced))]
-    if len(indices) > 1:
-        size = math.prod(extents)
-        indices = _core.broadcast_arrays("index", [_core.cast(_core.to_tracer(i), position_dtype(size)) for i in indices])
-        x = _core.reshape(x, [*x.shape[:before], size, *x.shape[before + len(extents) :]])
-        index = indices[0]
-        for i, e in zip(indices[1:], extents[1:]):
-            index = index * e + i
-    else:
-        index = _core.to_tracer(indices[0])
+    x, index, before, _ = _joined(x, of_axes)
+    index = _core.to_tracer(index)
     gathered = _core.append("gather", [x, index], {"axis": before})
     rank = index.ndim
     # Axes now: before, index, after. Where they belong in the result, with new axes:
@@ -213,7 +225,8 @@ def getitem(x, key):
 
 
 class At:
-    """x.at[key]: what NumPy does with an assignment to x[key], as a new array. x is unchanged."""
+    """x.at[key]: what NumPy does with an assignment to x[key], as a new array. x is unchanged. A computed index that is out of range is
+    limited to it, as in x[key]."""
 
     def __init__(self, x):
         self._x = x
@@ -227,8 +240,7 @@ class _Place:
         self._x, self._key = x, key
 
     def set(self, values):
-        """x with `values` at x[key]. Of several values for one place the sum of the last assignment is not defined in NumPy
-        either: here indices should not repeat."""
+        """x with `values` at x[key]. Of several values for one place the last one stays."""
         return _put(self._x, values, self._key, "set")
 
     def add(self, values):
@@ -236,7 +248,7 @@ class _Place:
         return _put(self._x, values, self._key, "add")
 
     def multiply(self, values):
-        """x with x[key] multiplied by `values`."""
+        """x with x[key] multiplied by `values`; of several for one place the last one stays."""
         return _put(self._x, self._x[self._key] * values, self._key, "set")
 
 
@@ -288,12 +300,52 @@ def _put_traced(x, values, key, how):
     block = _place_of_block(x, key)
     if block is not None:
         return _put_block(x, values, key, *block, how)
-    # The places as numbers: whatever the key is, indexing an array of positions by it finds them.
-    positions = getitem(_core.reshape(_core.iota(position_dtype(x.size), (x.size,), 0), x.shape), key)
-    values = _core.broadcast_to(_core.fitted("at", values, x.dtype), positions.shape)
-    flat_positions, flat_values = _core.reshape(positions, (positions.size,)), _core.reshape(values, (values.size,))
-    flat = _core.reshape(x, (x.size,))
-    if how == "set":
-        hits = _core.append("scatter_add", [_core.full(0, "int32", (x.size,)), flat_positions, _core.full(1, "int32", flat_positions.shape)], {"axis": 0})
-        flat = _core.append("select", [_core.binary("gt", hits, 0), flat * 0, flat], {})
-    return _core.reshape(_core.append("scatter_add", [flat, flat_positions, flat_values], {"axis": 0}), x.shape)
+    parts, together = _normalized(x, key)
+    whole_axes = all(isinstance(k, slice) and not any(_core.is_tracer(v) for v in (k.start, k.stop, k.step)) and range(n)[k] == range(n) for k, n in zip(parts, x.shape) if isinstance(k, slice))
+    if not whole_axes or any(k is None for k in parts) or all(isinstance(k, slice) for k in parts):
+        # The places as numbers: whatever the key is, indexing an array of positions by it finds them.
+        positions = getitem(_core.reshape(_core.iota(position_dtype(x.size), (x.size,), 0), x.shape), key)
+        values = _core.broadcast_to(_core.fitted("at", values, x.dtype), positions.shape)
+        flat = _put_along(_core.reshape(x, (x.size,)), 0, _core.reshape(positions, (positions.size,)), _core.reshape(values, (values.size,)), how)
+        return _core.reshape(flat, x.shape)
+    joined, index, axis, (permutation, permuted) = _joined(x, parts)
+    # The axes of the index stand first in x[key] where its arrays are not side by side.
+    rank, rest = index.ndim, [*joined.shape[:axis], *joined.shape[axis + 1 :]]
+    at = axis if together else 0
+    shape = [*rest[:at], *index.shape, *rest[at:]]
+    values = _core.broadcast_to(_core.fitted("at", values, x.dtype), shape)
+    if at != axis:
+        values = _core.append("transpose", [values], {"permutation": [*range(rank, rank + axis), *range(rank), *range(rank + axis, len(shape))]})
+    size = math.prod(index.shape)
+    values = _core.reshape(values, [*rest[:axis], size, *rest[axis:]])
+    index = index.reshape(size) if isinstance(index, numpy.ndarray) else _core.reshape(index, (size,))
+    written = _core.reshape(_put_along(joined, axis, index, values, how), permuted)
+    return _core.append("transpose", [written], {"permutation": [permutation.index(a) for a in range(x.ndim)]})
+
+
+def _put_along(x, axis, index, values, how):
+    """x with `values`, which along `axis` has one for each of index (K,), added or assigned at these places of the axis."""
+    if how == "add":
+        return _core.append("scatter_add", [x, _core.to_tracer(index), values], {"axis": axis})
+    extent = x.shape[axis]
+    if isinstance(index, numpy.ndarray):
+        # Which value each place gets is known: the last one.
+        which = numpy.full(extent, -1, numpy.int32)
+        which[index] = numpy.arange(len(index), dtype=numpy.int32)
+        if len(index) == 0:
+            return x
+        taken = _core.append("gather", [values, _core.to_tracer(numpy.maximum(which, 0))], {"axis": axis})
+        is_hit = _core.append("broadcast", [_core.to_tracer(which >= 0)], {"shape": list(x.shape), "axes": [axis]})
+        return _core.append("select", [is_hit, taken, x], {})
+    from hotloop._control import scan
+
+    # One after the other, each in place.
+    zero = _core.to_tracer(numpy.int32(0))
+    parts = _core.append("transpose", [values], {"permutation": [axis, *(a for a in range(x.ndim) if a != axis)]})
+
+    def write(table, at):
+        place, part = at
+        starts = [_core.cast(place, "int32") if a == axis else zero for a in range(x.ndim)]
+        return _core.dynamic_update(table, _core.reshape(part, [1 if a == axis else n for a, n in enumerate(x.shape)]), starts), None
+
+    return scan(write, x, (index, parts))[0]

@@ -38,7 +38,7 @@ Node* Graph::append(const ir::OpDef& op, std::vector<Value> operands, Attrs attr
   std::vector<ValueType> operand_types;
   operand_types.reserve(operands.size());
   for (Value& v : operands) {
-    if (!v) throw UserError(op.name, "every operand must be a value", "an undefined value");
+    if (!v.defined()) throw UserError(op.name, "every operand must be a value", "an undefined value");
     if (v.graph() != this) v = capture(v);
     operand_types.push_back(v.type());
   }
@@ -114,7 +114,7 @@ std::shared_ptr<Graph> trace(const TracedFunction& fn, std::span<const ValueType
   for (const ValueType& t : input_types) inputs.push_back(graph->add_input(t));
   graph->set_outputs(fn(inputs));
   for (const Value& v : graph->outputs())
-    if (!v || v.graph() != graph.get())
+    if (!v.defined() || v.graph() != graph.get())
       throw UserError("trace", "every output must be a value of the traced function", "an undefined or foreign value",
                       "return what is computed from the function's own inputs");
   return graph;

@@ -10,7 +10,7 @@ namespace hotloop::ir {
 namespace {
 
 bool any_defined(std::span<const Value> values) {
-  return std::ranges::any_of(values, [](const Value& v) { return static_cast<bool>(v); });
+  return std::ranges::any_of(values, [](const Value& v) { return v.defined(); });
 }
 
 // What the operands of a node became; undefined where nothing was set.
@@ -27,7 +27,7 @@ std::vector<Value> results_of(Node* node) {
 }
 
 Value add(Value a, Value b) {
-  if (!a) return b;
+  if (!a.defined()) return b;
   return current_graph().append(op("add"), {a, b})->result();
 }
 
@@ -56,7 +56,7 @@ std::vector<Dual> push_forward(const Graph& graph, std::span<const Dual> inputs)
       const Value result{node.get(), i};
       const auto k = static_cast<std::size_t>(i);
       primal.set(result, outputs[k]);
-      if (k >= output_tangents.size() || !output_tangents[k] || !is_float(result.dtype())) continue;
+      if (k >= output_tangents.size() || !output_tangents[k].defined() || !is_float(result.dtype())) continue;
       HOTLOOP_CHECK(output_tangents[k].type() == result.type(),
                     "the jvp rule of " + node->op->name + " gives a tangent of type " +
                         output_tangents[k].type().str() + " for a result of type " + result.type().str());
@@ -89,9 +89,9 @@ std::vector<Value> pull_back(const Graph& graph, std::span<const Value> inputs, 
   ValueMap constant(graph), cotangent(graph);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Value input = graph.inputs()[i];
-    linear[static_cast<std::size_t>(input.node->id)] = !inputs[i];
+    linear[static_cast<std::size_t>(input.node->id)] = !inputs[i].defined();
     constant.set(input, inputs[i]);
-    if (!inputs[i] && i < seeds.size()) cotangent.set(input, seeds[i]);
+    if (!inputs[i].defined() && i < seeds.size()) cotangent.set(input, seeds[i]);
   }
   for (const auto& node : graph.nodes())
     for (const Value& v : node->operands)
@@ -100,7 +100,7 @@ std::vector<Value> pull_back(const Graph& graph, std::span<const Value> inputs, 
   // What the linear nodes that matter read of the others is computed first.
   std::vector<bool> reached(num_nodes);
   for (std::size_t i = 0; i < cotangents.size(); ++i)
-    if (cotangents[i]) reached[static_cast<std::size_t>(graph.outputs()[i].node->id)] = true;
+    if (cotangents[i].defined()) reached[static_cast<std::size_t>(graph.outputs()[i].node->id)] = true;
   for (auto it = graph.nodes().rbegin(); it != graph.nodes().rend(); ++it) {
     const auto id = static_cast<std::size_t>((*it)->id);
     if (!(linear[id] ? reached[id] : needed[id])) continue;
@@ -116,7 +116,7 @@ std::vector<Value> pull_back(const Graph& graph, std::span<const Value> inputs, 
   }
 
   const auto accumulate = [&](Value target, Value addend) {
-    if (!addend || !linear[static_cast<std::size_t>(target.node->id)]) return;
+    if (!addend.defined() || !linear[static_cast<std::size_t>(target.node->id)]) return;
     HOTLOOP_CHECK(addend.type() == target.type(), "a cotangent has type " + addend.type().str() + " instead of " +
                                                       target.type().str() + ", that of its value");
     cotangent.set(target, add(cotangent.find(target), addend));

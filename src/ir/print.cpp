@@ -140,7 +140,7 @@ class Printer {
   }
   // A broken graph must still print, for the message that says so.
   std::string use(Value v) const {
-    if (!v) return "%undefined";
+    if (!v.defined()) return "%undefined";
     const auto it = numbers_.find({v.node->id, v.index});
     return it == numbers_.end() ? "%foreign" : "%" + std::to_string(it->second);
   }

@@ -12,7 +12,7 @@ Region trace_region(const std::string& name, const TracedFunction& fn, std::span
     for (const ValueType& t : types) inputs.push_back(graph->add_input(t));
     std::vector<Value> outputs = fn(inputs);
     for (Value& v : outputs) {
-      if (!v) throw UserError(name, "the function must give values", "an undefined value");
+      if (!v.defined()) throw UserError(name, "the function must give values", "an undefined value");
       v = graph->capture(v);
     }
     graph->set_outputs(outputs);

@@ -21,7 +21,7 @@ void ValueMap::set_results(const Node& from, std::span<const Value> to) {
 
 Value ValueMap::operator()(Value from) const {
   const Value to = find(from);
-  HOTLOOP_CHECK(static_cast<bool>(to), "a value of " + from.node->op->name + " was removed but is still used");
+  HOTLOOP_CHECK(to.defined(), "a value of " + from.node->op->name + " was removed but is still used");
   return to;
 }
 
@@ -103,7 +103,7 @@ Node* LoopDraft::append(Graph& to) const {
   attrs.set("num_carry", static_cast<std::int64_t>(carry.size()));
   attrs.set("num_xs", static_cast<std::int64_t>(xs.size()));
   attrs.set("num_consts", static_cast<std::int64_t>(consts.size()));
-  attrs.set("has_trip", static_cast<bool>(trip));
+  attrs.set("has_trip", trip.defined());
   attrs.erase("laned");
   if (!laned.empty()) {
     HOTLOOP_CHECK(laned.size() == carry.size() + xs.size() + consts.size(), "lane flags: one for each operand");
@@ -114,7 +114,7 @@ Node* LoopDraft::append(Graph& to) const {
   std::vector<Value> operands = carry;
   operands.insert(operands.end(), xs.begin(), xs.end());
   operands.insert(operands.end(), consts.begin(), consts.end());
-  if (trip) operands.push_back(trip);
+  if (trip.defined()) operands.push_back(trip);
   std::vector<std::shared_ptr<const Graph>> regions = {body};
   if (until) regions.push_back(until);
   return to.append(*like.node().op, std::move(operands), std::move(attrs), std::move(regions), like.node().generation);

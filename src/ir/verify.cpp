@@ -20,7 +20,7 @@ std::string text_of(const std::vector<ValueType>& types) {
 }
 
 bool is_result_of(const Graph& graph, Value v, int before) {
-  if (!v || v.node->graph != &graph || v.node->id < 0 || v.node->id >= before) return false;
+  if (!v.defined() || v.node->graph != &graph || v.node->id < 0 || v.node->id >= before) return false;
   if (graph.nodes()[static_cast<std::size_t>(v.node->id)].get() != v.node) return false;
   return v.index >= 0 && v.index < static_cast<int>(v.node->types.size());
 }

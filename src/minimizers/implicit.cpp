@@ -76,7 +76,7 @@ class ImplicitRule {
           const auto product = [&](std::span<const Value> in) { return std::vector<Value>{times_hessian(in, u)}; };
           const Value moved = jvp(product, at, directions).second[0];
           std::vector<Value> again(at.begin(), at.end());
-          again.push_back(moved ? v[2 * n + 1] - moved : v[2 * n + 1]);
+          again.push_back(moved.defined() ? v[2 * n + 1] - moved : v[2 * n + 1]);
           return std::vector<Value>{u, symmetric_call(iterations, again)};
         },
         with_tangents, "minimum_tangent_jvp");
@@ -100,8 +100,8 @@ class ImplicitRule {
     for (std::size_t i = 0; i < num_outputs; ++i) {
       const Value output = outputs[i];
       Value tangent = zeros_like(output);
-      if (i == 0 && change) tangent = answer(x, rest, change);
-      if (i == 1 && slope) tangent = cast(slope, output.dtype());
+      if (i == 0 && change.defined()) tangent = answer(x, rest, change);
+      if (i == 1 && slope.defined()) tangent = cast(slope, output.dtype());
       outputs.push_back(tangent);
     }
     return outputs;
@@ -112,7 +112,7 @@ class ImplicitRule {
   Value times_hessian(std::span<const Value> at, Value p) const {
     const auto of_x = [&](std::span<const Value> in) { return std::vector<Value>{gradient(in[0], at.subspan(1))}; };
     const Value product = jvp(of_x, at.first(1), std::vector<Value>{p}).second[0];
-    return product ? product : zeros_like(p);
+    return product.defined() ? product : zeros_like(p);
   }
   // A call linear in its last operand, with a matrix that is its own transpose.
   static Value symmetric_call(const std::shared_ptr<const Graph>& body, std::span<const Value> operands) {

@@ -161,8 +161,9 @@ Minimum minimize(const Objective& fn, const Tree<Value>& params, const Descent& 
       "objective",
       [&](std::span<const Value> v) {
         const Value value = fn(params.unflatten(v));
-        if (!value || value.rank() != 0 || !is_float(value.dtype()))
-          throw UserError("minimize", "the function must give a float scalar", value ? value.type().str() : "nothing",
+        if (!value.defined() || value.rank() != 0 || !is_float(value.dtype()))
+          throw UserError("minimize", "the function must give a float scalar",
+                          value.defined() ? value.type().str() : "nothing",
                           "mean() or sum() of it; for the sum of its squares least_squares()");
         return std::vector<Value>{value};
       },

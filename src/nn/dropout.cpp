@@ -9,7 +9,7 @@
 namespace hotloop::nn {
 
 Value dropout_factor(const Context& context, const ValueType& type, double rate) {
-  if (!context.key)
+  if (!context.key.defined())
     throw UserError(
         "dropout", "training needs a key to draw random numbers from", "none",
         "a key for the call: key=hl.random.key(0) from Python; StepOptions::key, or a Context with a key, in C++");

@@ -17,9 +17,9 @@ class ElementWeights {
 
   void multiply(Value factor) {
     const Value all = broadcast(factor, elements_.shape(), leading_axes(factor.rank()));
-    product_ = product_ ? product_ * all : all;
+    product_ = product_.defined() ? product_ * all : all;
   }
-  Value product() const { return product_ ? product_ : ones_like(elements_); }
+  Value product() const { return product_.defined() ? product_ : ones_like(elements_); }
 
  private:
   static std::vector<std::int64_t> leading_axes(int count) {
@@ -79,7 +79,7 @@ Value Loss::operator()(Value prediction, Value target) const {
 }
 
 Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& weights) const {
-  if (!weights.samples && !weights.classes && !weights.lengths) {
+  if (!weights.samples.defined() && !weights.classes.defined() && !weights.lengths.defined()) {
     const Value loss = (*this)(prediction, target);
     return {loss, cast(extent(prediction, 0), loss.dtype())};
   }
@@ -89,19 +89,19 @@ Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& w
   check(prediction, target);
   Value elements = pointwise_.elements(prediction, target);
   ElementWeights factors(elements);
-  if (weights.lengths) {
+  if (weights.lengths.defined()) {
     // Selected away, not multiplied by 0: what lies beyond a row's steps may be anything.
     const Value valid = nn::valid_steps(elements, weights.lengths);
     elements = select(valid, elements, zeros_like(elements));
     factors.multiply(cast(valid, elements.dtype()));
   }
-  if (weights.samples) {
+  if (weights.samples.defined()) {
     if (weights.samples.type() != ValueType{elements.dtype(), {elements.shape()[0]}})
       throw UserError(name_, "there must be one weight a sample",
                       weights.samples.type().str() + " for elements " + elements.type().str());
     factors.multiply(weights.samples);
   }
-  if (weights.classes) {
+  if (weights.classes.defined()) {
     if (!pointwise_.classes)
       throw UserError(name_, "class weights need a loss over classes", "'" + name_ + "'", "sample weights");
     if (weights.classes.rank() != 1 || weights.classes.dtype() != elements.dtype())

@@ -14,7 +14,7 @@ Tree<Array> Layer::init(const Seed& seed, DType dtype, Init init) const {
 
 Value Layer::apply(const Tree<Value>& params, Value x, Context& context) const {
   const Value y = module_->apply(params, x, context);
-  if (!y)
+  if (!y.defined())
     throw UserError("model", "the apply() of a module must give a value", "Value(), which is none",
                     "return what is computed from x");
   return y;

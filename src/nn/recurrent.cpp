@@ -32,7 +32,8 @@ Value valid_steps_of(Value lengths, std::int64_t batch, std::int64_t time) {
 std::string describe(const Tree<Value>& state) {
   std::string text;
   state.for_each([&](const std::string& name, Value v) {
-    text += (text.empty() ? "" : ", ") + (name.empty() ? "" : name + " ") + (v ? v.type().str() : "undefined");
+    text +=
+        (text.empty() ? "" : ", ") + (name.empty() ? "" : name + " ") + (v.defined() ? v.type().str() : "undefined");
   });
   return text.empty() ? "no leaves" : text;
 }
@@ -41,7 +42,7 @@ void check_same_state(const Tree<Value>& wanted, const Tree<Value>& received, co
   bool same = wanted.names() == received.names();
   if (same) {
     const std::vector<Value> a = wanted.flatten(), b = received.flatten();
-    for (std::size_t i = 0; i < a.size(); ++i) same = same && b[i] && a[i].type() == b[i].type();
+    for (std::size_t i = 0; i < a.size(); ++i) same = same && b[i].defined() && a[i].type() == b[i].type();
   }
   if (!same) throw UserError("recurrent", requirement + ", " + describe(wanted), describe(received));
 }
@@ -65,13 +66,13 @@ Value run_over_time(const Cell& cell, const Tree<Value>& params, Value x, Contex
 
   const auto body = [&](std::span<const Value> carry, std::span<const Value> xs) {
     Tree<Value> before = first.unflatten(carry);
-    if (kept) before.set("h_dropped", before["h"] * kept);
+    if (kept.defined()) before.set("h_dropped", before["h"] * kept);
     auto [next, y] = cell.step(params, before, xs[0]);
     check_same_state(first, next, "a cell's step must give a state as its initial state");
-    if (!y || y.rank() < 1 || y.shape()[0] != batch)
+    if (!y.defined() || y.rank() < 1 || y.shape()[0] != batch)
       throw UserError("recurrent",
                       "a cell's output must have the batch of " + std::to_string(batch) + " as its first axis",
-                      y ? y.type().str() : "an undefined value");
+                      y.defined() ? y.type().str() : "an undefined value");
     std::vector<Value> new_carry = next.flatten();
     if (xs.size() > 1) {  // rows whose steps are over keep their state
       const auto where_valid = [&](Value a, Value b) { return select(broadcast(xs[1], a.shape(), {0}), a, b); };
@@ -81,7 +82,8 @@ Value run_over_time(const Cell& cell, const Tree<Value>& params, Value x, Contex
     return std::pair(new_carry, std::vector<Value>{y});
   };
   std::vector<Value> xs = {swap_batch_and_time(x)};
-  if (context.lengths) xs.push_back(swap_batch_and_time(valid_steps_of(context.lengths, batch, x.shape()[1])));
+  if (context.lengths.defined())
+    xs.push_back(swap_batch_and_time(valid_steps_of(context.lengths, batch, x.shape()[1])));
   ScanOptions options;
   options.reverse = context.reverse;
   const auto [last, ys] = scan(body, first.flatten(), xs, options);

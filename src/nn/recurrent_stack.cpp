@@ -72,7 +72,7 @@ class RecurrentStack : public Module {
   static Context with_key(const Context& context, std::size_t layer, std::int64_t use) {
     Context inner = context;
     const auto index = static_cast<std::int64_t>(3 * layer) + use;
-    if (context.key) inner.key = take(random_bits(context.key, {index + 1, 2}), 0, index);
+    if (context.key.defined()) inner.key = take(random_bits(context.key, {index + 1, 2}), 0, index);
     return inner;
   }
 

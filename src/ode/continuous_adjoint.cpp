@@ -20,7 +20,7 @@ void check(const Problem& problem) {
   require(problem.t0.is_number() && problem.t1.is_number(), "an adjoint equation needs t0 and t1 as numbers",
           "times that the program computes");
   require(options.events.empty(), "an adjoint equation cannot pass events", std::to_string(options.events.size()));
-  require(!options.saveat.steps && !options.saveat.dense && !options.saveat.ts_value,
+  require(!options.saveat.steps && !options.saveat.dense && !options.saveat.ts_value.defined(),
           "an adjoint equation needs output at known times or at the end", "another SaveAt");
   const StepRule& solver = problem.solver.rule();
   require(solver.error_order() > 0,
@@ -68,9 +68,9 @@ struct FieldGraph {
 // Rows (n, ...) in one leaf: `first`, then the rows of `rest`, then `last`; undefined ones are left out.
 Value rows_of(Value first, Value rest, Value last) {
   std::vector<Value> parts;
-  if (first) parts.push_back(expand_dims(first, 0));
-  if (rest) parts.push_back(rest);
-  if (last) parts.push_back(expand_dims(last, 0));
+  if (first.defined()) parts.push_back(expand_dims(first, 0));
+  if (rest.defined()) parts.push_back(rest);
+  if (last.defined()) parts.push_back(expand_dims(last, 0));
   return parts.size() == 1 ? parts[0] : concat(parts, 0);
 }
 

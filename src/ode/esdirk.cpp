@@ -31,13 +31,13 @@ class EsdirkRule : public StepRule {
     const Value matrix = constant(eye) - scale * stop_gradient(f.jacobian(stop_gradient(in.t0), stop_gradient(y0)));
     const Factors factors = factorize(matrix);
     const Value tolerance = f.pack(in.tolerance);
-    std::vector<Value> ks = {in.made_jump ? f(in.t0, y0) : f.pack(in.state)};
+    std::vector<Value> ks = {in.made_jump.defined() ? f(in.t0, y0) : f.pack(in.state)};
     const auto weighted = [&](const std::vector<double>& weights) {
       Value total;
       for (std::size_t j = 0; j < weights.size(); ++j)
         if (weights[j] != 0) {
           const Value term = weights[j] * ks[j];
-          total = total ? total + term : term;
+          total = total.defined() ? total + term : term;
         }
       return total;
     };
@@ -50,8 +50,8 @@ class EsdirkRule : public StepRule {
       z = solution.z;
       ks.push_back((z - known) / scale);
       const Value missed = logical_not(solution.converged);
-      failed = failed ? bit_or(failed, missed) : missed;
-      evaluations = evaluations ? evaluations + solution.iterations : solution.iterations;
+      failed = failed.defined() ? bit_or(failed, missed) : missed;
+      evaluations = evaluations.defined() ? evaluations + solution.iterations : solution.iterations;
     }
     StepResult result;
     result.y1 = f.unpack(z);

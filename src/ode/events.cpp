@@ -48,7 +48,7 @@ class RootRule {
       primals.insert(primals.end(), captures.begin(), captures.end());
       all.insert(all.end(), of_captures.begin(), of_captures.end());
       const Value change = jvp([&](std::span<const Value> v) { return inline_graph(*g_, v); }, primals, all).second[0];
-      return change ? change : zeros_like(x);
+      return change.defined() ? change : zeros_like(x);
     };
     const Value change = along({}, directions);
     const Value slope = along(ones_like(x), std::vector<Value>(captures.size()));
@@ -75,10 +75,11 @@ EventFinder::EventFinder(const std::vector<Event>& events, const VectorField& fi
 
 Value EventFinder::function(std::size_t i, Value s, const Leaves& y) const {
   const Value g = events_[i].function(field_.time(s), field_.like().unflatten(y), args_);
-  if (!g || g.rank() != 0 || !is_float(g.dtype()))
-    throw UserError("ode.solve", "the function of an event must give a float scalar",
-                    "event " + std::to_string(i) + " = " + (g ? g.type().str() : "an undefined value"),
-                    g && g.dtype() == DType::Bool ? "what crosses zero, y - 1 in place of y < 1" : "one number");
+  if (!g.defined() || g.rank() != 0 || !is_float(g.dtype()))
+    throw UserError(
+        "ode.solve", "the function of an event must give a float scalar",
+        "event " + std::to_string(i) + " = " + (g.defined() ? g.type().str() : "an undefined value"),
+        g.defined() && g.dtype() == DType::Bool ? "what crosses zero, y - 1 in place of y < 1" : "one number");
   return g.dtype() == s.dtype() ? g : cast(g, s.dtype());
 }
 
@@ -113,7 +114,7 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
     const Value rises = bit_and(less(before[i], zero), greater_equal(after[i], zero));
     const Value falls = bit_and(greater(before[i], zero), less_equal(after[i], zero));
     Value crossed = events_[i].direction > 0 ? rises : events_[i].direction < 0 ? falls : bit_or(rises, falls);
-    if (accepted) crossed = bit_and(crossed, accepted);
+    if (accepted.defined()) crossed = bit_and(crossed, accepted);
     // Bisection that falls back from Illinois' false position, to the last digits of x. From its own event on a function has a side but no
     // value: false position would look within rounding of that event, and find it again.
     const auto g = [&](Value x) { return function(i, time_at(x), at(step, result, x)); };
@@ -191,7 +192,7 @@ Value EventFinder::side_after(std::size_t i, const Outcome& outcome, Value befor
   const auto [now, slope] = jvp(
       [&](std::span<const Value> v) { return std::vector<Value>{function(i, v[0], Leaves(v.begin() + 1, v.end()))}; },
       at, along);
-  const Value rate = slope[0] ? slope[0] : zeros_like(t);
+  const Value rate = slope[0].defined() ? slope[0] : zeros_like(t);
   const Value direction = select(equal(rate, zeros_like(t)), sign(before), sign(rate));
   const Value unmoved = equal(now[0], function(i, t, outcome.crossing.y));
   const double epsilon =

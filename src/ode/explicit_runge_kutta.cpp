@@ -41,7 +41,7 @@ class ExplicitRungeKutta : public StepRule {
 
  private:
   static Leaves first_stage(const VectorField& field, const StepInput& in) {
-    if (!in.made_jump) return in.state;
+    if (!in.made_jump.defined()) return in.state;
     return cond(
         in.made_jump, [&](std::span<const Value>) { return field(in.t0, in.y0); },
         [&](std::span<const Value>) { return in.state; }, {});
@@ -55,9 +55,9 @@ Value weighted(const std::vector<double>& weights, const std::vector<Leaves>& ks
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (weights[i] == 0) continue;
     const Value term = weights[i] == 1 ? ks[i][leaf] : weights[i] * ks[i][leaf];
-    sum = sum ? sum + term : term;
+    sum = sum.defined() ? sum + term : term;
   }
-  return sum ? sum : zeros_like(ks[0][leaf]);
+  return sum.defined() ? sum : zeros_like(ks[0][leaf]);
 }
 
 }  // namespace

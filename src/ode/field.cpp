@@ -16,7 +16,7 @@ Value Scalar::as(DType dtype) const {
 VectorField::VectorField(Field field, Tree<Value> args, Tree<Value> like, Scalar direction)
     : field_(std::move(field)), args_(std::move(args)), like_(std::move(like)), direction_(direction) {
   like_.for_each([&](const std::string& name, const Value& leaf) {
-    if (!leaf)
+    if (!leaf.defined())
       throw UserError("ode.solve", "leaves of the state must be values",
                       (name.empty() ? "y0" : "y0." + name) + " = an undefined value");
     if (!is_float(leaf.dtype()))
@@ -47,12 +47,13 @@ Leaves VectorField::operator()(Value s, const Leaves& y) const {
   Leaves leaves = slope.flatten();
   const auto names = like_.names();
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (!leaves[i] || leaves[i].type() != y[i].type())
+    if (!leaves[i].defined() || leaves[i].type() != y[i].type())
       throw UserError("ode.solve", "the field must give the state's shapes and dtypes, " + y[i].type().str(),
                       (names[i].empty() ? "dy/dt" : "dy/dt of " + names[i]) + " = " +
-                          (leaves[i] ? leaves[i].type().str() : "an undefined value"),
-                      leaves[i] && leaves[i].shape() == y[i].shape() ? "y0 and args of one dtype, or cast() the result"
-                                                                     : "one number for each of the state's");
+                          (leaves[i].defined() ? leaves[i].type().str() : "an undefined value"),
+                      leaves[i].defined() && leaves[i].shape() == y[i].shape()
+                          ? "y0 and args of one dtype, or cast() the result"
+                          : "one number for each of the state's");
     if (!direction_.is_number())
       leaves[i] = cast(direction_.as(time_dtype_), leaves[i].dtype()) * leaves[i];
     else if (direction_.number() < 0)

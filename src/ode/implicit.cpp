@@ -46,7 +46,7 @@ Value FlatField::jacobian(Value t, Value y) const {
 Value FlatField::time_derivative(Value t, Value y) const {
   const auto of_t = [&](std::span<const Value> in) { return std::vector<Value>{(*this)(in[0], y)}; };
   const Value tangent = jvp(of_t, std::vector<Value>{t}, std::vector<Value>{ones_like(t)}).second[0];
-  return tangent ? tangent : zeros_like(y);
+  return tangent.defined() ? tangent : zeros_like(y);
 }
 
 NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known, Value guess, Value matrix,
@@ -90,7 +90,7 @@ NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known,
     for (std::size_t i = 0; i < primals.size(); ++i)
       directions.push_back(is_float(primals[i].dtype()) ? tangents[i] : Value{});
     const Value change = jvp(of_rest, primals, directions).second[0];
-    outputs.push_back(-linalg::solve(exact, change ? change : zeros_like(z)));
+    outputs.push_back(-linalg::solve(exact, change.defined() ? change : zeros_like(z)));
     outputs.push_back(constant(0, DType::Bool));
     outputs.push_back(constant(0, DType::I32));
     return outputs;

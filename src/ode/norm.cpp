@@ -11,10 +11,10 @@ Value rms(const Leaves& leaves, DType dtype) {
   std::int64_t size = 0;
   for (const Value& leaf : leaves) {
     const Value squares = cast(sum(square(leaf)), dtype);
-    total = total ? total + squares : squares;
+    total = total.defined() ? total + squares : squares;
     size += leaf.shape().size();
   }
-  return total ? sqrt(total / static_cast<double>(std::max<std::int64_t>(size, 1))) : constant(0, dtype);
+  return total.defined() ? sqrt(total / static_cast<double>(std::max<std::int64_t>(size, 1))) : constant(0, dtype);
 }
 
 Value initial_step(const VectorField& field, Value t0, const Leaves& y0, int error_order, const Tolerance& rtol,
@@ -51,13 +51,13 @@ Leaves StepSizeRule::tolerance(const Leaves& y) const {
 }
 
 Value Tolerance::of(std::size_t i, Value like) const {
-  if (value_) return value_.dtype() == like.dtype() ? value_ : cast(value_, like.dtype());
+  if (value_.defined()) return value_.dtype() == like.dtype() ? value_ : cast(value_, like.dtype());
   if (!leaves_) return constant(number_, like.dtype());
   return constant(leaves_->flatten()[i].cast(like.dtype()));
 }
 
 void Tolerance::check(const std::string& name, const Tree<Value>& state) const {
-  if (value_) {
+  if (value_.defined()) {
     if (value_.rank() != 0 || !is_float(value_.dtype()))
       throw UserError("ode.PID", name + " must be a number, a float scalar or a tree like the state",
                       value_.type().str());

@@ -34,7 +34,7 @@ Saver::Saver(const SaveAt& saveat, const Leaves& y0, Scalar t0, Scalar t1, Scala
              std::int64_t max_steps)
     : saveat_(saveat), y0_(y0), direction_(direction), time_dtype_(time_dtype), max_steps_(max_steps) {
   if (!saveat.ts.empty()) {
-    if (saveat.ts_value) throw UserError("ode.solve", "SaveAt takes ts as numbers or as a value", "both");
+    if (saveat.ts_value.defined()) throw UserError("ode.solve", "SaveAt takes ts as numbers or as a value", "both");
     const bool known = t0.is_number() && t1.is_number();
     const double sign = direction.is_number() ? direction.number() : 0;
     Array times(time_dtype, {static_cast<std::int64_t>(saveat.ts.size())});
@@ -50,14 +50,15 @@ Saver::Saver(const SaveAt& saveat, const Leaves& y0, Scalar t0, Scalar t1, Scala
       times.set(static_cast<std::int64_t>(i), t);
     }
     ts_ = constant(times);
-  } else if (saveat.ts_value) {
+  } else if (saveat.ts_value.defined()) {
     const Value v = saveat.ts_value;
     if (v.rank() != 1 || !is_float(v.dtype()))
       throw UserError("ode.solve", "ts must be a list of float times", v.type().str(),
                       is_float(v.dtype()) ? "reshape() it to one axis" : "cast() it to a float");
     ts_ = v.dtype() == time_dtype ? v : cast(v, time_dtype);
   }
-  if (ts_) ts_ = direction.is_number() ? (direction.number() > 0 ? ts_ : -ts_) : direction.as(time_dtype) * ts_;
+  if (ts_.defined())
+    ts_ = direction.is_number() ? (direction.number() > 0 ? ts_ : -ts_) : direction.as(time_dtype) * ts_;
 }
 
 Value Saver::to_t(Value s) const {
@@ -66,7 +67,7 @@ Value Saver::to_t(Value s) const {
 
 Saved Saver::start(std::size_t degree) const {
   Saved saved;
-  if (ts_) {
+  if (ts_.defined()) {
     saved.next = constant(0, DType::I32);
     for (const Value& leaf : y0_) saved.at_ts.push_back(unreached(leaf.dtype(), leaf.shape(), ts_.shape()[0]));
   }
@@ -87,13 +88,13 @@ Saved Saver::start(std::size_t degree) const {
 }
 
 void Saver::save(Saved& saved, const TakenStep& step, const std::string& residuals) const {
-  if (ts_) {
+  if (ts_.defined()) {
     std::vector<Value> init = {saved.next};
     init.insert(init.end(), saved.at_ts.begin(), saved.at_ts.end());
     const Value last = constant(static_cast<double>(ts_.shape()[0]), DType::I32);
     const auto due = [&](std::span<const Value> v) {
       const Value reached = bit_and(less(v[0], last), less_equal(element(ts_, v[0]), step.end));
-      return step.keep ? bit_and(step.keep, reached) : reached;
+      return step.keep.defined() ? bit_and(step.keep, reached) : reached;
     };
     const Value length = step.t1 - step.t0;
     const auto write = [&](std::span<const Value> v) {
@@ -114,7 +115,7 @@ void Saver::save(Saved& saved, const TakenStep& step, const std::string& residua
   }
   // A rejected step writes a row too, which the next one writes over.
   const auto kept = [&](Value value, double otherwise) {
-    return step.keep ? select(step.keep, value, constant(otherwise, value.dtype(), value.shape())) : value;
+    return step.keep.defined() ? select(step.keep, value, constant(otherwise, value.dtype(), value.shape())) : value;
   };
   if (saveat_.steps) {
     saved.step_times = set_row(saved.step_times, step.index, kept(step.end, infinity));
@@ -142,7 +143,7 @@ std::pair<Value, Leaves> Saver::rows(const Saved& saved, const Leaves& y0, Value
     parts.push_back(row);
   };
   if (saveat_.t0) add_one(t0, y0);
-  if (ts_) {
+  if (ts_.defined()) {
     times.push_back(ts_);
     parts.push_back(saved.at_ts);
   }

@@ -32,7 +32,7 @@ class Saver {
   Saver(const SaveAt& saveat, const Leaves& y0, Scalar t0, Scalar t1, Scalar direction, DType time_dtype,
         std::int64_t max_steps);
 
-  bool any() const { return ts_ || saveat_.steps || saveat_.dense; }
+  bool any() const { return ts_.defined() || saveat_.steps || saveat_.dense; }
   Saved start(std::size_t interpolant_degree) const;
   void save(Saved& saved, const TakenStep& step, const std::string& residuals) const;
 

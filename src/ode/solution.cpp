@@ -78,7 +78,7 @@ Tree<Value> Solution::evaluate(Value t) const {
     Value value;
     for (std::size_t j = dense->coefficients.size(); j-- > 0;) {
       const Value c = gather(dense->coefficients[j][i], index, 0);
-      value = value ? c + at * value : c;
+      value = value.defined() ? c + at * value : c;
     }
     y.push_back(value);
   }

@@ -13,7 +13,7 @@ namespace {
 
 Value code(Result result) { return constant(static_cast<double>(result), DType::I32); }
 
-Value or_else(Value condition, Value a, Value b) { return condition ? select(condition, a, b) : a; }
+Value or_else(Value condition, Value a, Value b) { return condition.defined() ? select(condition, a, b) : a; }
 
 // What the loop over steps carries. Members that are undefined or empty at the start stay so.
 struct Progress {
@@ -41,7 +41,7 @@ struct Progress {
   std::vector<Value> pack() {
     std::vector<Value> values;
     visit([&](Value& v) {
-      if (v) values.push_back(v);
+      if (v.defined()) values.push_back(v);
     });
     return values;
   }
@@ -50,7 +50,7 @@ struct Progress {
     Progress result = *this;
     std::size_t next = 0;
     result.visit([&](Value& v) {
-      if (v) v = values[next++];
+      if (v.defined()) v = values[next++];
     });
     return result;
   }
@@ -170,11 +170,11 @@ class Integration {
     const Leaves tolerance = controller_.tolerance(now.y);
     const StepInput input{now.t0, now.t1, now.y, now.solver, tolerance, now.made_jump};
     const StepResult taken = solver_.step(field_, input);
-    const Value evaluations = taken.num_evaluations
+    const Value evaluations = taken.num_evaluations.defined()
                                   ? taken.num_evaluations
                                   : constant(field_.num_evaluations() - evaluations_before, DType::I32);
     Leaves error = taken.error;
-    if (taken.failed && controller_.is_adaptive())
+    if (taken.failed.defined() && controller_.is_adaptive())
       for (Value& e : error)
         e = select(taken.failed, constant(std::numeric_limits<double>::infinity(), e.dtype(), e.shape()), e);
     const Proposal next =
@@ -186,15 +186,15 @@ class Integration {
     const auto keep = [&](const Leaves& fresh, const Leaves& old) {
       Leaves kept;
       for (std::size_t i = 0; i < fresh.size(); ++i)
-        kept.push_back(next.keep ? select(next.keep, fresh[i], old[i]) : fresh[i]);
+        kept.push_back(next.keep.defined() ? select(next.keep, fresh[i], old[i]) : fresh[i]);
       return kept;
     };
     after.y = keep(taken.y1, now.y);
     after.solver = keep(taken.state, now.solver);
     after.controller = next.state;
-    if (now.made_jump) after.made_jump = or_else(next.keep, next.made_jump, now.made_jump);
+    if (now.made_jump.defined()) after.made_jump = or_else(next.keep, next.made_jump, now.made_jump);
     const Value one = constant(1, DType::I32);
-    after.num_accepted = now.num_accepted + (next.keep ? cast(next.keep, DType::I32) : one);
+    after.num_accepted = now.num_accepted + (next.keep.defined() ? cast(next.keep, DType::I32) : one);
     after.num_evaluations = now.num_evaluations + evaluations;
     Value reached = now.t1;
     if (events_.any()) reached = meet_events(now, input, taken, next, after);
@@ -226,7 +226,7 @@ class Integration {
     after.t1 = select(happened, clipped(t, t + length, {}), after.t1);
     // On which side a function is after its own event is known, though rounding may put it on the other one.
     for (std::size_t i = 0; i < at_end.size(); ++i) {
-      const Value unchanged = next.keep ? select(next.keep, at_end[i], now.event_values[i]) : at_end[i];
+      const Value unchanged = next.keep.defined() ? select(next.keep, at_end[i], now.event_values[i]) : at_end[i];
       after.event_values[i] = select(happened, met.values[i], unchanged);
     }
     after.num_events = now.num_events + cast(happened, DType::I32);
@@ -239,18 +239,20 @@ class Integration {
     const double epsilon =
         end_.dtype() == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
     const Value margin = (50 * epsilon) * maximum(abs(start_), abs(end_));
-    const Value at_end = keep ? select(keep, end_, t0 + 0.5 * (end_ - t0)) : end_;
+    const Value at_end = keep.defined() ? select(keep, end_, t0 + 0.5 * (end_ - t0)) : end_;
     return select(greater(t1, stop_gradient(end_ - margin)), at_end, t1);
   }
 
   Value outcome(const Proposal& next, const StepResult& taken, const Progress& after) const {
-    Value result = next.result ? next.result : code(Result::Success);
+    Value result = next.result.defined() ? next.result : code(Result::Success);
     const Value stuck = bit_and(less(after.t0, end_), less_equal(after.t1, after.t0));
-    const Value reason = next.finite ? select(next.finite, code(Result::StepTooSmall), code(Result::NonFinite))
-                                     : code(Result::StepTooSmall);
+    const Value reason = next.finite.defined()
+                             ? select(next.finite, code(Result::StepTooSmall), code(Result::NonFinite))
+                             : code(Result::StepTooSmall);
     result = select(stuck, reason, result);
     // Without a controller that could reject the step.
-    if (taken.failed && !controller_.is_adaptive()) result = select(taken.failed, code(Result::NonFinite), result);
+    if (taken.failed.defined() && !controller_.is_adaptive())
+      result = select(taken.failed, code(Result::NonFinite), result);
     return result;
   }
 
@@ -262,7 +264,7 @@ class Integration {
     Value finite;
     for (const Value& leaf : end.y) {
       const Value zero = sum(stop_gradient(leaf) * 0.0);
-      finite = finite ? bit_and(finite, equal(zero, zeros_like(zero))) : equal(zero, zeros_like(zero));
+      finite = finite.defined() ? bit_and(finite, equal(zero, zeros_like(zero))) : equal(zero, zeros_like(zero));
     }
     const Value stopped = select(less(end.t0, end_), code(Result::MaxSteps), code(Result::Success));
     const Value success = equal(end.result, code(Result::Success));
@@ -273,7 +275,7 @@ class Integration {
     s.stats.num_evaluations = end.num_evaluations;
     s.stats.num_events = end.num_events;
     const auto [ts, ys] = saver_.rows(end.saved, y0_, start_, end.y, end.t0);
-    if (ts) {
+    if (ts.defined()) {
       s.ts = ts;
       s.ys = like.unflatten(ys);
     }

@@ -15,7 +15,7 @@ std::vector<OpDef> ops_add() {
   def.jvp = [](const JvpContext& c) { return std::vector<Value>{add_or_either(c.tangents[0], c.tangents[1])}; };
   def.transpose = [](const TransposeContext& c) {
     const Value ct = c.cotangents[0];
-    return std::vector<Value>{c.operands[0] ? Value{} : ct, c.operands[1] ? Value{} : ct};
+    return std::vector<Value>{c.operands[0].defined() ? Value{} : ct, c.operands[1].defined() ? Value{} : ct};
   };
   return {def};
 }

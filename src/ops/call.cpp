@@ -52,7 +52,7 @@ std::vector<Value> call_on(const Node& node, std::span<const Value> operands,
   std::vector<Value> defined;
   std::vector<ValueType> types;
   for (const Value& v : operands) {
-    if (!v) continue;
+    if (!v.defined()) continue;
     defined.push_back(v);
     types.push_back(v.type());
   }
@@ -62,10 +62,10 @@ std::vector<Value> call_on(const Node& node, std::span<const Value> operands,
         std::vector<Value> arguments(operands.size()), outputs;
         std::size_t next = 0;
         for (std::size_t i = 0; i < operands.size(); ++i)
-          if (operands[i]) arguments[i] = inputs[next++];
+          if (operands[i].defined()) arguments[i] = inputs[next++];
         for (const Value& v : fn(arguments)) {
-          given.push_back(static_cast<bool>(v));
-          if (v) outputs.push_back(v);
+          given.push_back(v.defined());
+          if (v.defined()) outputs.push_back(v);
         }
         return outputs;
       },
@@ -87,7 +87,7 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_call(const JvpContext& c) 
     if (rule) {
       std::vector<Value> arguments(v.begin(), v.end());
       for (std::size_t i = 0; i < n; ++i)
-        if (!arguments[n + i]) arguments[n + i] = zeros_of(arguments[i].type());
+        if (!arguments[n + i].defined()) arguments[n + i] = zeros_of(arguments[i].type());
       outputs = inline_graph(*rule, arguments);
       for (std::size_t i = 0; i < num_results; ++i)
         if (!is_float(outputs[num_results + i].dtype())) outputs[num_results + i] = {};

@@ -31,7 +31,7 @@ std::vector<OpDef> ops_cast() {
   def.eval = eval;
   def.axes = axes_elementwise;
   def.jvp = [](const JvpContext& c) {
-    const bool linear = c.tangents[0] && is_float(c.node.types[0].dtype);
+    const bool linear = c.tangents[0].defined() && is_float(c.node.types[0].dtype);
     return std::vector<Value>{linear ? cast(c.tangents[0], c.node.types[0].dtype) : Value{}};
   };
   def.transpose =

@@ -58,7 +58,7 @@ std::vector<Value> jvp(const JvpContext& c) {
   std::vector<Value> parts;
   bool any = false;
   for (std::size_t i = 0; i < c.tangents.size(); ++i) {
-    any |= static_cast<bool>(c.tangents[i]);
+    any |= c.tangents[i].defined();
     parts.push_back(c.tangents[i]);
   }
   if (!any) return {{}};
@@ -73,7 +73,7 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < c.operands.size(); ++i) {
     const std::int64_t extent = c.node.operands[i].shape()[axis];
-    result.push_back(ct && !c.operands[i] ? narrow(ct, axis, offset, extent) : Value{});
+    result.push_back(ct.defined() && !c.operands[i].defined() ? narrow(ct, axis, offset, extent) : Value{});
     offset += extent;
   }
   return result;

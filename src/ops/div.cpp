@@ -23,14 +23,14 @@ std::vector<OpDef> ops_div() {
   });
   def.jvp = [](const JvpContext& c) {
     const Value ta = c.tangents[0], tb = c.tangents[1], b = c.primals[1];
-    if (!ta && !tb) return std::vector<Value>{{}};
-    if (!tb) return std::vector<Value>{div(ta, b)};
+    if (!ta.defined() && !tb.defined()) return std::vector<Value>{{}};
+    if (!tb.defined()) return std::vector<Value>{div(ta, b)};
     const Value pull = mul(c.outputs[0], tb);
-    return std::vector<Value>{div(ta ? sub(ta, pull) : neg(pull), b)};
+    return std::vector<Value>{div(ta.defined() ? sub(ta, pull) : neg(pull), b)};
   };
   def.transpose = [](const TransposeContext& c) {
-    HOTLOOP_CHECK(c.operands[1], "div is linear in its numerator alone");
-    const bool wanted = !c.operands[0] && c.cotangents[0];
+    HOTLOOP_CHECK(c.operands[1].defined(), "div is linear in its numerator alone");
+    const bool wanted = !c.operands[0].defined() && c.cotangents[0].defined();
     return std::vector<Value>{wanted ? div(c.cotangents[0], c.operands[1]) : Value{}, {}};
   };
   def.samples = [](Rng& rng, DType dtype) {

@@ -203,18 +203,18 @@ std::vector<AxisLink> links_of(const Node& node) {
 
 std::vector<Value> jvp(const JvpContext& c) {
   const DotAxes d = axes_of(c.node.attrs);
-  const Value left = c.tangents[0] ? dot_as(c.node, c.tangents[0], c.primals[1], d) : Value{};
-  const Value right = c.tangents[1] ? dot_as(c.node, c.primals[0], c.tangents[1], d) : Value{};
+  const Value left = c.tangents[0].defined() ? dot_as(c.node, c.tangents[0], c.primals[1], d) : Value{};
+  const Value right = c.tangents[1].defined() ? dot_as(c.node, c.primals[0], c.tangents[1], d) : Value{};
   return {add_or_either(left, right)};
 }
 
 std::vector<Value> transpose_rule(const TransposeContext& c) {
   const Value lhs = c.operands[0], rhs = c.operands[1], ct = c.cotangents[0];
-  HOTLOOP_CHECK(lhs || rhs, "dot is linear in one operand at a time");
-  if (!ct) return {{}, {}};
+  HOTLOOP_CHECK(lhs.defined() || rhs.defined(), "dot is linear in one operand at a time");
+  if (!ct.defined()) return {{}, {}};
   const Labels labels(axes_of(c.node.attrs), c.node.operands[0].rank(), c.node.operands[1].rank());
-  if (!lhs) return {dot_labelled(c.node, {ct, labels.out}, {rhs, labels.rhs}, labels.lhs), {}};
-  if (!rhs) return {{}, dot_labelled(c.node, {lhs, labels.lhs}, {ct, labels.out}, labels.rhs)};
+  if (!lhs.defined()) return {dot_labelled(c.node, {ct, labels.out}, {rhs, labels.rhs}, labels.lhs), {}};
+  if (!rhs.defined()) return {{}, dot_labelled(c.node, {lhs, labels.lhs}, {ct, labels.out}, labels.rhs)};
   return {{}, {}};
 }
 

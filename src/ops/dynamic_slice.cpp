@@ -39,13 +39,13 @@ std::vector<Array> eval(const EvalContext& c) {
 }
 
 std::vector<Value> jvp(const JvpContext& c) {
-  if (!c.tangents[0]) return {{}};
+  if (!c.tangents[0].defined()) return {{}};
   return {dynamic_slice(c.tangents[0], c.primals.subspan(1), c.node.attrs.integers("sizes"))};
 }
 
 std::vector<Value> transpose_rule(const TransposeContext& c) {
   std::vector<Value> result(c.operands.size());
-  if (c.cotangents[0] && !c.operands[0])
+  if (c.cotangents[0].defined() && !c.operands[0].defined())
     result[0] = dynamic_update(zeros_of(c.node.operands[0].type()), c.cotangents[0], c.operands.subspan(1));
   return result;
 }

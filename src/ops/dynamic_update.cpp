@@ -47,7 +47,7 @@ std::vector<Array> eval(const EvalContext& c) {
 }
 
 std::vector<Value> jvp(const JvpContext& c) {
-  if (!c.tangents[0] && !c.tangents[1]) return {{}};
+  if (!c.tangents[0].defined() && !c.tangents[1].defined()) return {{}};
   return {dynamic_update(or_zeros(c.tangents[0], c.primals[0].type()), or_zeros(c.tangents[1], c.primals[1].type()),
                          c.primals.subspan(2))};
 }
@@ -55,11 +55,11 @@ std::vector<Value> jvp(const JvpContext& c) {
 std::vector<Value> transpose_rule(const TransposeContext& c) {
   std::vector<Value> result(c.operands.size());
   const Value ct = c.cotangents[0];
-  if (!ct) return result;
+  if (!ct.defined()) return result;
   const auto starts = c.operands.subspan(2);
   const ValueType& update = c.node.operands[1].type();
-  if (!c.operands[0]) result[0] = dynamic_update(ct, zeros_of(update), starts);
-  if (!c.operands[1]) result[1] = dynamic_slice(ct, starts, update.shape.vec());
+  if (!c.operands[0].defined()) result[0] = dynamic_update(ct, zeros_of(update), starts);
+  if (!c.operands[1].defined()) result[1] = dynamic_slice(ct, starts, update.shape.vec());
   return result;
 }
 

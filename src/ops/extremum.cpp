@@ -15,7 +15,7 @@ namespace {
 
 // The winner's tangent; half of each at a tie.
 Value share(Value tangent, Value own, Value other, Value winner) {
-  if (!tangent) return {};
+  if (!tangent.defined()) return {};
   const Value won = select(equal(own, winner), like(own, 1), like(own, 0));
   return mul(tangent, select(equal(own, other), like(own, 0.5), won));
 }

@@ -59,9 +59,9 @@ std::vector<AxisLink> axes(const Node& node) {
 }
 
 std::vector<Value> transpose_rule(const TransposeContext& c) {
-  HOTLOOP_CHECK(c.operands[1], "gather is not linear in its indices");
+  HOTLOOP_CHECK(c.operands[1].defined(), "gather is not linear in its indices");
   const Value ct = c.cotangents[0];
-  if (!ct || c.operands[0]) return {{}, {}};
+  if (!ct.defined() || c.operands[0].defined()) return {{}, {}};
   const ValueType& x = c.node.operands[0].type();
   const int axis = axis_of(c.node);
   // gather clamps where scatter_add would drop.
@@ -89,8 +89,9 @@ std::vector<OpDef> ops_gather() {
   def.eval = eval;
   def.axes = axes;
   def.jvp = [](const JvpContext& c) {
-    return std::vector<Value>{
-        c.tangents[0] ? gather(c.tangents[0], c.primals[1], axis_of(c.node), num_lane_axes(c.node.attrs)) : Value{}};
+    return std::vector<Value>{c.tangents[0].defined()
+                                  ? gather(c.tangents[0], c.primals[1], axis_of(c.node), num_lane_axes(c.node.attrs))
+                                  : Value{}};
   };
   def.transpose = transpose_rule;
   def.batch = batch;

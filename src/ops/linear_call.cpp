@@ -52,7 +52,7 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_linear_call(const JvpConte
   const std::size_t k = num_residuals(c.node), n = c.primals.size();
   const auto again = [&](std::span<const Value> operands) { return call_again(c.node, operands); };
   bool moves = false;
-  for (std::size_t i = 0; i < k; ++i) moves = moves || c.tangents[i];
+  for (std::size_t i = 0; i < k; ++i) moves = moves || c.tangents[i].defined();
   if (!moves) {
     std::vector<Value> operands(c.primals.begin(), c.primals.begin() + static_cast<std::ptrdiff_t>(k));
     for (std::size_t i = k; i < n; ++i) operands.push_back(or_zeros(c.tangents[i], c.primals[i].type()));
@@ -70,7 +70,7 @@ std::vector<Value> transpose_linear_call(const TransposeContext& c) {
   const std::size_t k = num_residuals(c.node), n = c.operands.size();
   std::vector<Value> result(n);
   bool any = false;
-  for (const Value& v : c.cotangents) any = any || v;
+  for (const Value& v : c.cotangents) any = any || v.defined();
   if (!any) return result;
   std::vector<Value> operands(c.operands.begin(), c.operands.begin() + static_cast<std::ptrdiff_t>(k));
   for (std::size_t i = 0; i < c.cotangents.size(); ++i) operands.push_back(or_zeros(c.cotangents[i], c.node.types[i]));
@@ -79,7 +79,7 @@ std::vector<Value> transpose_linear_call(const TransposeContext& c) {
                                              : linear_call(c.node.regions[1], c.node.regions[0], operands, k);
   // A linear operand that is known is a zero that was written out.
   for (std::size_t i = k; i < n; ++i)
-    if (!c.operands[i]) result[i] = given[i - k];
+    if (!c.operands[i].defined()) result[i] = given[i - k];
   return result;
 }
 

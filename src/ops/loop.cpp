@@ -264,19 +264,19 @@ LoopResult loop(const LoopSpec& spec) {
                  {"num_consts", static_cast<std::int64_t>(spec.consts.size())},
                  {"length", spec.length},
                  {"reverse", spec.reverse},
-                 {"has_trip", static_cast<bool>(spec.trip)},
+                 {"has_trip", spec.trip.defined()},
                  {"residuals", spec.residuals}};
   if (!spec.laned.empty()) attrs.set("laned", spec.laned);
   if (!spec.mask.empty()) attrs.set("mask", spec.mask);
   // Iterations beyond a lane's bound change nothing of it, and the trip count is the largest bound.
-  const bool idles = !spec.mask.empty() && spec.mask[2] == 0 && spec.trip && spec.trip.node->op->name == "reduce_max" &&
-                     spec.trip.rank() == 0 &&
+  const bool idles = !spec.mask.empty() && spec.mask[2] == 0 && spec.trip.defined() &&
+                     spec.trip.node->op->name == "reduce_max" && spec.trip.rank() == 0 &&
                      spec.trip.node->operands[0] == spec.consts[static_cast<std::size_t>(spec.mask[1])];
   if (idles) attrs.set("idles", true);
   std::vector<Value> operands = spec.carry;
   operands.insert(operands.end(), spec.xs.begin(), spec.xs.end());
   operands.insert(operands.end(), spec.consts.begin(), spec.consts.end());
-  if (spec.trip) operands.push_back(spec.trip);
+  if (spec.trip.defined()) operands.push_back(spec.trip);
   std::vector<std::shared_ptr<const Graph>> regions{spec.body};
   if (spec.until) regions.push_back(spec.until);
   Node* node = current_graph().append(ir::op("loop"), operands, attrs, regions, spec.generation);

@@ -16,9 +16,11 @@ std::vector<OpDef> ops_neg() {
     else
       return -x;
   });
-  def.jvp = [](const JvpContext& c) { return std::vector<Value>{c.tangents[0] ? neg(c.tangents[0]) : Value{}}; };
+  def.jvp = [](const JvpContext& c) {
+    return std::vector<Value>{c.tangents[0].defined() ? neg(c.tangents[0]) : Value{}};
+  };
   def.transpose = [](const TransposeContext& c) {
-    return std::vector<Value>{c.cotangents[0] ? neg(c.cotangents[0]) : Value{}};
+    return std::vector<Value>{c.cotangents[0].defined() ? neg(c.cotangents[0]) : Value{}};
   };
   return {def};
 }

@@ -65,7 +65,7 @@ std::vector<Array> eval(const EvalContext& c) {
 }
 
 std::vector<Value> jvp(const JvpContext& c) {
-  if (!c.tangents[0] && !c.tangents[1]) return {{}};
+  if (!c.tangents[0].defined() && !c.tangents[1].defined()) return {{}};
   const Padding p(c.node.attrs);
   return {pad(or_zeros(c.tangents[0], c.primals[0].type()), or_zeros(c.tangents[1], c.primals[1].type()), p.low, p.high,
               p.interior)};
@@ -73,7 +73,7 @@ std::vector<Value> jvp(const JvpContext& c) {
 
 std::vector<Value> transpose_rule(const TransposeContext& c) {
   const Value ct = c.cotangents[0];
-  if (!ct) return {{}, {}};
+  if (!ct.defined()) return {{}, {}};
   const Padding p(c.node.attrs);
   const Shape& shape = c.node.operands[0].shape();
   std::vector<std::int64_t> stop, step;
@@ -83,7 +83,7 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
     stop.push_back(p.low[k] + (shape[i] == 0 ? 0 : (shape[i] - 1) * step[k] + 1));
   }
   const Value inner = slice(ct, p.low, stop, step);
-  return {c.operands[0] ? Value{} : inner, c.operands[1] ? Value{} : sub(sum(ct), sum(inner))};
+  return {c.operands[0].defined() ? Value{} : inner, c.operands[1].defined() ? Value{} : sub(sum(ct), sum(inner))};
 }
 
 std::vector<Batched> batch(const BatchContext& c) {

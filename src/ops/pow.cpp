@@ -15,13 +15,13 @@ namespace {
 std::vector<Value> jvp(const JvpContext& c) {
   const Value a = c.primals[0], b = c.primals[1], zero = like(a, 0), one = like(a, 1);
   Value by_base, by_exponent;
-  if (c.tangents[0]) {
+  if (c.tangents[0].defined()) {
     // b a^(b-1) is 0 at b = 0, though a^-1 is infinite at a = 0.
     const Value constant = equal(b, zero);
     const Value slope = select(constant, zero, b * pow(a, select(constant, one, b - 1.0)));
     by_base = c.tangents[0] * slope;
   }
-  if (c.tangents[1]) {
+  if (c.tangents[1].defined()) {
     // a^b log(a) tends to 0 with a, though the logarithm does not.
     by_exponent = c.tangents[1] * (c.outputs[0] * log(select(equal(a, zero), one, a)));
   }

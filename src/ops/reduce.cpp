@@ -86,7 +86,7 @@ Value repeated(Value reduced, const Shape& shape, const std::vector<std::int64_t
 // The mean tangent of the elements that attain the extreme.
 std::vector<Value> jvp_extreme(const JvpContext& c) {
   const Value x = c.primals[0], t = c.tangents[0];
-  if (!t) return {{}};
+  if (!t.defined()) return {{}};
   const auto& axes = c.node.attrs.integers("axes");
   const Value attained = equal(x, repeated(c.outputs[0], x.shape(), axes));
   const Value count = reduce_sum(cast(attained, x.dtype()), axes);
@@ -95,7 +95,7 @@ std::vector<Value> jvp_extreme(const JvpContext& c) {
 
 // Products of the elements and their tangent by a tree of pairs, (ab)' = a'b + ab': exact with zeros among them.
 std::vector<Value> jvp_product(const JvpContext& c) {
-  if (!c.tangents[0]) return {{}};
+  if (!c.tangents[0].defined()) return {{}};
   const auto& axes = c.node.attrs.integers("axes");
   const Shape& shape = c.primals[0].shape();
   std::vector<std::int64_t> permutation = axes;

@@ -15,7 +15,7 @@ namespace {
 
 std::vector<Value> jvp(const JvpContext& c) {
   // rem = a - trunc(a / b) b, whose quotient is constant between its steps; (a - rem) / b is that whole number.
-  if (!c.tangents[1]) return {c.tangents[0]};
+  if (!c.tangents[1].defined()) return {c.tangents[0]};
   const Value quotient = rint((c.primals[0] - c.outputs[0]) / c.primals[1]);
   const Value pull = neg(quotient * c.tangents[1]);
   return {add_or_either(c.tangents[0], pull)};

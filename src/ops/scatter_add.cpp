@@ -85,28 +85,28 @@ std::vector<AxisLink> axes(const Node& node) {
 
 std::vector<Value> jvp(const JvpContext& c) {
   const Value tx = c.tangents[0], tu = c.tangents[2];
-  if (!tu) return {tx};
+  if (!tu.defined()) return {tx};
   return {
       scatter_add(or_zeros(tx, c.primals[0].type()), c.primals[1], tu, axis_of(c.node), num_lane_axes(c.node.attrs))};
 }
 
 std::vector<Value> transpose_rule(const TransposeContext& c) {
   const Value indices = c.operands[1], ct = c.cotangents[0];
-  HOTLOOP_CHECK(indices, "scatter_add is not linear in its indices");
-  if (!ct) return {{}, {}, {}};
+  HOTLOOP_CHECK(indices.defined(), "scatter_add is not linear in its indices");
+  if (!ct.defined()) return {{}, {}, {}};
   Value updates;
-  if (!c.operands[2]) {
+  if (!c.operands[2].defined()) {
     // What was dropped has no influence; gather would clamp its index and read some other element.
     const int axis = axis_of(c.node), lanes = num_lane_axes(c.node.attrs);
     const std::int64_t extent = ct.shape()[axis];
-    if (extent == 0) return {c.operands[0] ? Value{} : ct, {}, zeros_of(c.node.operands[2].type())};
+    if (extent == 0) return {c.operands[0].defined() ? Value{} : ct, {}, zeros_of(c.node.operands[2].type())};
     const Value taken = gather(ct, indices, axis, lanes);
     std::vector<std::int64_t> axes = iota_axes(lanes);
     for (int i = lanes; i < indices.rank(); ++i) axes.push_back(axis + i - lanes);
     const Value kept = broadcast(indices_in_range(indices, extent), taken.shape(), axes);
     updates = select(kept, taken, like(taken, 0));
   }
-  return {c.operands[0] ? Value{} : ct, {}, updates};
+  return {c.operands[0].defined() ? Value{} : ct, {}, updates};
 }
 
 std::vector<Batched> batch(const BatchContext& c) {

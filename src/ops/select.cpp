@@ -42,18 +42,19 @@ std::vector<Array> eval(const EvalContext& c) {
 
 std::vector<Value> jvp(const JvpContext& c) {
   const Value ta = c.tangents[1], tb = c.tangents[2];
-  if (!ta && !tb) return {{}};
+  if (!ta.defined() && !tb.defined()) return {{}};
   const ValueType& type = c.primals[1].type();
   return {select(c.primals[0], or_zeros(ta, type), or_zeros(tb, type))};
 }
 
 std::vector<Value> transpose(const TransposeContext& c) {
   const Value condition = c.operands[0], ct = c.cotangents[0];
-  HOTLOOP_CHECK(condition, "select is not linear in its condition");
-  if (!ct) return {{}, {}, {}};
+  HOTLOOP_CHECK(condition.defined(), "select is not linear in its condition");
+  if (!ct.defined()) return {{}, {}, {}};
   const Value zero = zeros_of(ct.type());
-  return {
-      {}, c.operands[1] ? Value{} : select(condition, ct, zero), c.operands[2] ? Value{} : select(condition, zero, ct)};
+  return {{},
+          c.operands[1].defined() ? Value{} : select(condition, ct, zero),
+          c.operands[2].defined() ? Value{} : select(condition, zero, ct)};
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ std::vector<OpDef> ops_sqrt() {
                        Accepts::Floats, 10);
   def.eval = eval_math([](double x) { return std::sqrt(x); });
   def.jvp = [](const JvpContext& c) {
-    return std::vector<Value>{c.tangents[0] ? div(c.tangents[0] * 0.5, c.outputs[0]) : Value{}};
+    return std::vector<Value>{c.tangents[0].defined() ? div(c.tangents[0] * 0.5, c.outputs[0]) : Value{}};
   };
   def.samples = [](Rng& rng, DType dtype) { return uniform_samples(rng, dtype, 1, 0.3, 3); };
   return {def};

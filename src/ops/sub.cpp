@@ -13,11 +13,12 @@ std::vector<OpDef> ops_sub() {
   def.eval = eval_elementwise([]<class T>(T a, T b) { return wrapping(a, b, [](auto x, auto y) { return x - y; }); });
   def.jvp = [](const JvpContext& c) {
     const Value ta = c.tangents[0], tb = c.tangents[1];
-    return std::vector<Value>{!tb ? ta : !ta ? neg(tb) : sub(ta, tb)};
+    return std::vector<Value>{!tb.defined() ? ta : !ta.defined() ? neg(tb) : sub(ta, tb)};
   };
   def.transpose = [](const TransposeContext& c) {
     const Value ct = c.cotangents[0];
-    return std::vector<Value>{c.operands[0] ? Value{} : ct, c.operands[1] || !ct ? Value{} : neg(ct)};
+    return std::vector<Value>{c.operands[0].defined() ? Value{} : ct,
+                              c.operands[1].defined() || !ct.defined() ? Value{} : neg(ct)};
   };
   return {def};
 }

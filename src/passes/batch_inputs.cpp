@@ -168,11 +168,11 @@ class BatchInputs {
   }
 
   Value outside(Value v) {
-    if (const Value made = outside_.find(v)) return made;
+    if (const Value made = outside_.find(v); made.defined()) return made;
     Value made;
-    for (int i = 0; i < loop_.num_consts() && !made; ++i)
+    for (int i = 0; i < loop_.num_consts() && !made.defined(); ++i)
       if (loop_.const_in(i) == v) made = outer_(loop_.constant(i));
-    if (!made) {
+    if (!made.defined()) {
       std::vector<Value> operands;
       for (const Value& o : v.node->operands) operands.push_back(outside(o));
       made = builder_.make(*v.node->op, std::move(operands), v.node->attrs);
@@ -183,7 +183,7 @@ class BatchInputs {
 
   // A value of all steps, time first.
   Value over_all_steps(Value v) {
-    if (const Value made = all_steps_.find(v)) return made;
+    if (const Value made = all_steps_.find(v); made.defined()) return made;
     Value made;
     if (const int at = inputs_.xs_at(v); at >= 0) {
       made = outer_(loop_.xs(at));

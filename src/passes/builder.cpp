@@ -15,10 +15,10 @@ Value Builder::make(const ir::OpDef& op, std::vector<Value> operands, Attrs attr
   if (depth_ < max_depth) {
     ++depth_;
     Value v = simplify_arithmetic(*this, op, operands, attrs);
-    if (!v) v = simplify_movement(*this, op, operands, attrs);
-    if (!v) v = simplify_contraction(*this, op, operands, attrs);
+    if (!v.defined()) v = simplify_movement(*this, op, operands, attrs);
+    if (!v.defined()) v = simplify_contraction(*this, op, operands, attrs);
     --depth_;
-    if (v) {
+    if (v.defined()) {
       ++num_rewrites_;
       return v;
     }

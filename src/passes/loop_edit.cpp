@@ -26,12 +26,12 @@ void LoopEdit::begin() {
       ValueType type = e.outer.type();
       if (list == &xs_) type.shape = type.shape.without(0);
       std::string name;
-      if (e.old) {
+      if (e.old.defined()) {
         const auto position = std::ranges::find(old.inputs(), e.old) - old.inputs().begin();
         name = old.input_name(static_cast<int>(position));
       }
       const Value in = body_->add_input(type, name);
-      if (e.old) map_.set(e.old, in);
+      if (e.old.defined()) map_.set(e.old, in);
     }
   }
 }
@@ -47,9 +47,9 @@ void LoopEdit::copy(const Node& node) {
 
 void LoopEdit::copy_rest() {
   for (const auto& node : loop_.body().nodes()) {
-    if (node->op->kind == ir::OpKind::Input || map_.find(node->result())) continue;
+    if (node->op->kind == ir::OpKind::Input || map_.find(node->result()).defined()) continue;
     // A node that reads what the edit removed is itself not needed any more.
-    if (std::ranges::all_of(node->operands, [&](Value v) { return static_cast<bool>(map_.find(v)); })) copy(*node);
+    if (std::ranges::all_of(node->operands, [&](Value v) { return map_.find(v).defined(); })) copy(*node);
   }
 }
 
@@ -60,7 +60,7 @@ std::shared_ptr<const Graph> LoopEdit::until() {
   for (const auto* list : {&carry_, &consts_}) {
     for (const Entry& e : *list) {
       const Value in = graph->add_input(e.outer.type());
-      if (!e.old) continue;
+      if (!e.old.defined()) continue;
       const auto position =
           static_cast<int>(std::ranges::find(loop_.body().inputs(), e.old) - loop_.body().inputs().begin());
       const int first_const = loop_.num_carry() + loop_.num_xs();

@@ -55,7 +55,7 @@ class AxisClasses {
     for (std::size_t i = 0; i < batch_axes.size(); ++i) {
       if (batch_axes[i] < 0) continue;
       const Value v = graph.inputs()[i];
-      if (rows_) unite(v, batch_axes[i], rows_, rows_axis_);
+      if (rows_.defined()) unite(v, batch_axes[i], rows_, rows_axis_);
       rows_ = v, rows_axis_ = batch_axes[i];
     }
     for (const auto& node : graph.nodes()) {
@@ -80,7 +80,9 @@ class AxisClasses {
   }
 
   // Whether it is the axis of the batch, where that is known.
-  bool is_rows(Value v, std::int64_t axis) { return rows_ && of(v, static_cast<int>(axis)) == of(rows_, rows_axis_); }
+  bool is_rows(Value v, std::int64_t axis) {
+    return rows_.defined() && of(v, static_cast<int>(axis)) == of(rows_, rows_axis_);
+  }
   // How many dots have an axis that runs with this one.
   std::int64_t num_dots(Value v, std::int64_t axis) { return num_dots_[of(v, static_cast<int>(axis))]; }
 

@@ -86,7 +86,7 @@ class MergeSums {
         if (p.term.node->attrs.integers("start")[k] != p.start || p.term.node->attrs.integers("stop")[k] != p.stop)
           return;
         const Value source = p.term.node->operands[0];
-        if ((other && source != other) || source.type() != whole.type()) return;
+        if ((other.defined() && source != other) || source.type() != whole.type()) return;
         other = source;
       }
     }
@@ -95,14 +95,14 @@ class MergeSums {
       if (std::ranges::find(members, p.add) == members.end()) members.push_back(p.add);
     if (members.size() != pieces.size()) return;  // two pieces of the whole are added to each other
     std::vector<Value> needs = {whole};
-    if (other) needs.push_back(other);
+    if (other.defined()) needs.push_back(other);
     if (!merge_.independent(members, needs)) return;
     merge_.accept({members, needs, [=](ir::Rebuild& rebuild, Builder& builder) {
                      builder.set_generation(pieces[0].add->generation);
                      std::vector<Value> terms;
                      for (const Piece& p : pieces) terms.push_back(rebuild(p.term));
                      const Value first = rebuild(whole);
-                     const Value second = other ? rebuild(other) : builder.concat(terms, axis);
+                     const Value second = other.defined() ? rebuild(other) : builder.concat(terms, axis);
                      const Value sum = operand == 0 ? builder.add(first, second) : builder.add(second, first);
                      for (const Piece& p : pieces)
                        rebuild.map().set(result_of(p.add), builder.narrow(sum, axis, p.start, p.stop));

@@ -30,7 +30,7 @@ class OrderSums {
     for (const auto& node : graph_.nodes()) {
       if (node->op->kind == OpKind::Input) continue;
       builder_.set_generation(node->generation);
-      if (const Value v = in_order(*node)) {
+      if (const Value v = in_order(*node); v.defined()) {
         rebuild_.map().set(node->result(), v);
         changed = true;
       } else {
@@ -91,7 +91,7 @@ class OrderSums {
     const auto num_fixed = std::ranges::count_if(leaves, [&](Value v) { return rank_of(v) == Fixed; });
     if (is_chain && num_fixed <= 1 && leaves == written) return {};
     Value total, bias;
-    const auto add_to = [&](Value& sum, Value v) { sum = sum ? builder_.add(sum, v) : v; };
+    const auto add_to = [&](Value& sum, Value v) { sum = sum.defined() ? builder_.add(sum, v) : v; };
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       const bool is_fixed = rank_of(leaves[i]) == Fixed;
       add_to(is_fixed ? bias : total, rebuild_(leaves[i]));

@@ -30,9 +30,9 @@ class Simplify {
       }
       builder_.set_generation(node->generation);
       Value v = without_elements(*node);
-      if (!v) v = swapped_dot(*node);
-      if (!v) v = sum_of_terms(*node);
-      if (v)
+      if (!v.defined()) v = swapped_dot(*node);
+      if (!v.defined()) v = sum_of_terms(*node);
+      if (v.defined())
         changed_ = true;
       else
         v = builder_.make(*node->op, rebuild_.operands(*node), node->attrs);
@@ -116,7 +116,7 @@ class Simplify {
       for (std::size_t k = 0; k < terms.size(); ++k) {
         if (i == k) continue;
         const Value joined = joined_pads(terms[i], terms[k]);
-        if (!joined) continue;
+        if (!joined.defined()) continue;
         const auto place = in_order && is_chain ? place_of_joined(terms, std::min(i, k), std::max(i, k)) : i;
         if (!place) continue;
         terms[*place] = joined;

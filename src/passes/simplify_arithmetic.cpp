@@ -157,7 +157,7 @@ Value simplify_arithmetic(Builder& b, const ir::OpDef& op, const std::vector<Val
   if (operands.size() == 1) v = unary(b, op, operands, attrs);
   if (operands.size() == 2) v = binary(b, op, operands);
   if (op.scalar == ScalarOp::Select) v = select(b, operands);
-  return v ? v : below_broadcast(b, op, operands, attrs);
+  return v.defined() ? v : below_broadcast(b, op, operands, attrs);
 }
 
 }  // namespace hotloop::passes

@@ -235,12 +235,12 @@ Value dot(Builder& b, const std::vector<Value>& operands, const Attrs& attrs) {
   for (const Side* side : {&lhs, &rhs})
     for (int i = 0; i < side->value.rank(); ++i)
       if (side->is_free(i)) shape.push_back(side->value.shape()[i]);
-  if (Value v = dot_of_unit(b, lhs, rhs, true)) return v;
-  if (Value v = dot_of_unit(b, rhs, lhs, false)) return v;
-  if (Value v = dot_of_product(b, lhs, rhs, shape, true)) return v;
-  if (Value v = dot_of_product(b, rhs, lhs, shape, false)) return v;
-  if (Value v = dot_of_repeats(b, lhs, rhs, shape)) return v;
-  if (Value v = dot_of_uniform(b, lhs, rhs, shape, true)) return v;
+  if (Value v = dot_of_unit(b, lhs, rhs, true); v.defined()) return v;
+  if (Value v = dot_of_unit(b, rhs, lhs, false); v.defined()) return v;
+  if (Value v = dot_of_product(b, lhs, rhs, shape, true); v.defined()) return v;
+  if (Value v = dot_of_product(b, rhs, lhs, shape, false); v.defined()) return v;
+  if (Value v = dot_of_repeats(b, lhs, rhs, shape); v.defined()) return v;
+  if (Value v = dot_of_uniform(b, lhs, rhs, shape, true); v.defined()) return v;
   return dot_of_uniform(b, rhs, lhs, shape, false);
 }
 

@@ -106,7 +106,7 @@ class SimplifyLoop {
       }
     return any;
   }
-  bool copies_xs(int y) const { return runs_fully() && static_cast<bool>(xs_of(loop_.y_out(y))); }
+  bool copies_xs(int y) const { return runs_fully() && xs_of(loop_.y_out(y)).defined(); }
   int first_equal_y(int y) const {
     for (int k = 0; k < y; ++k)
       if (loop_.y_out(k) == loop_.y_out(y)) return k;

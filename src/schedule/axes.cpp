@@ -23,7 +23,7 @@ AxisAnalysis::AxisAnalysis(const Graph& graph, std::span<const int> batch_axes) 
     if (axis >= input.rank())
       throw UserError("compile", "a batch axis must be an axis of its input",
                       "axis " + std::to_string(axis) + " of input " + std::to_string(i) + ", " + input.type().str());
-    if (!first) {
+    if (!first.defined()) {
       first = input;
       first_axis = axis;
     }

@@ -1,5 +1,5 @@
-// The lowering of one block, in four steps: what is computed into memory (block_memory.cpp), in which statement (block_slots.cpp), where
-// it lies, and the statements themselves (block_emit.cpp).
+// The lowering of one block, in five steps: what is computed into memory (block_memory.cpp), in which statement (block_slots.cpp), what
+// is computed where a carry lies (block_updates.cpp), where the rest lies, and the statements themselves (block_emit.cpp).
 #pragma once
 
 #include <map>
@@ -14,6 +14,9 @@
 #include "schedule/map_builder.h"
 
 namespace hotloop {
+
+// Whether every point of the node's result reads the point of the operand with the same indices.
+bool keeps_index(const LoweringContext& context, const Node& node, Value operand);
 
 class BlockLowering {
  public:
@@ -77,12 +80,19 @@ class BlockLowering {
   bool takes_finish(const Slot& slot, const IndexSpace& space, DType dtype) const;
   void collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads);
   std::map<ValueKey, bool> reads_of_definition(Value v);
+  std::map<ValueKey, bool> reads_to_compute(Value v);
   void place_definition(Value v);
   void place_copy(std::size_t target);
   void settle_overwrites();
   bool starts_from(Value v, Value start);
   bool updates_in_place(Value v, Value old);
-  bool is_last_in_place(Value v);
+  bool may_overwrite(Value v, Value old);
+  std::vector<Value> updates_of(const BlockTarget& target);
+  bool reads_elsewhere(Value v, const Node& update, Value table, bool same_point);
+  bool reads_one_of(Value v, const std::set<ValueKey>& values);
+  void keep_reads(Value v, const std::set<ValueKey>& written_over, const std::set<ValueKey>& table);
+  void compute_updates_first();
+  void find_updates();
   Storage allocate_carry(Value v);
   void assign_storage();
   kernel::Block emit();
@@ -107,6 +117,8 @@ class BlockLowering {
   std::map<ValueKey, std::size_t> producer_;
   std::map<ValueKey, int> long_functions_;  // of the longest way to a value through its map
   std::vector<std::size_t> late_copies_;    // targets written at the end, from a place of their own
+  std::map<ValueKey, Value> table_of_;      // of what is computed where a carry lies: what lies there before
+  std::set<ValueKey> comes_last_;           // these, and what follows from them
 };
 
 }  // namespace hotloop

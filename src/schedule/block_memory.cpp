@@ -243,6 +243,7 @@ void BlockLowering::choose_memory() {
       default: break;
     }
   }
+  compute_updates_first();
   cut_long_chains();
 }
 

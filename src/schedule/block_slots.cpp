@@ -13,6 +13,20 @@ using ir::OpKind;
 
 namespace {
 
+bool is_light_op(const Node& node, DType dtype) {
+  constexpr double most_cost = 10;  // a division, a square root
+  const bool fits = node.types[0].dtype == DType::Bool || (node.types[0].dtype == dtype && is_float(dtype));
+  return ir::is(node, OpKind::Elementwise) && fits && node.op->cost_per_element <= most_cost;
+}
+
+// A reduction over axes of extent 1 only is a change of shape.
+bool is_trivial_reduction(const Node& reduce) {
+  return std::ranges::all_of(reduce.attrs.integers("axes"),
+                             [&](std::int64_t a) { return reduce.operands[0].shape()[static_cast<int>(a)] == 1; });
+}
+
+}  // namespace
+
 // Every point of the result reads the point of the operand with the same indices (axes of extent 1 aside). A point of short rows is
 // the whole row, so that what moves numbers within a row keeps it.
 bool keeps_index(const LoweringContext& context, const Node& node, Value operand) {
@@ -37,20 +51,6 @@ bool keeps_index(const LoweringContext& context, const Node& node, Value operand
   return long_axes(operand.shape()) == long_axes(node.types[0].shape);
 }
 
-bool is_light_op(const Node& node, DType dtype) {
-  constexpr double most_cost = 10;  // a division, a square root
-  const bool fits = node.types[0].dtype == DType::Bool || (node.types[0].dtype == dtype && is_float(dtype));
-  return ir::is(node, OpKind::Elementwise) && fits && node.op->cost_per_element <= most_cost;
-}
-
-// A reduction over axes of extent 1 only is a change of shape.
-bool is_trivial_reduction(const Node& reduce) {
-  return std::ranges::all_of(reduce.attrs.integers("axes"),
-                             [&](std::int64_t a) { return reduce.operands[0].shape()[static_cast<int>(a)] == 1; });
-}
-
-}  // namespace
-
 // Reads of v, which is used at the same point or at another one.
 void BlockLowering::collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads) {
   v = context_.resolve(v);
@@ -67,6 +67,18 @@ void BlockLowering::collect_reads(Value v, bool same_point, std::map<ValueKey, b
 std::map<ValueKey, bool> BlockLowering::reads_of_definition(Value v) {
   std::map<ValueKey, bool> reads;
   for (Value o : operands_read(*v.node)) collect_reads(o, keeps_index(context_, *v.node, context_.resolve(o)), reads);
+  return reads;
+}
+
+// Reads of the statement that computes v.
+std::map<ValueKey, bool> BlockLowering::reads_to_compute(Value v) {
+  const auto dot = dots_.find(key_of(v));
+  if (dot == dots_.end()) return reads_of_definition(v);
+  std::map<ValueKey, bool> reads;
+  const auto at_same_point = [&](Value o) { return is_expression(dot->second) && context_.is_short_row(o); };
+  for (const Node* term : dot->second.terms)
+    for (Value o : term->operands) collect_reads(o, at_same_point(o), reads);
+  if (dot->second.init) collect_reads(*dot->second.init, at_same_point(*dot->second.init), reads);
   return reads;
 }
 
@@ -207,16 +219,7 @@ void BlockLowering::place_definition(Value v) {
       std::ranges::all_of(node.attrs.integers("interior"), [](std::int64_t k) { return k == 0; }))
     kind = Slot::Kind::Map;
 
-  std::map<ValueKey, bool> reads;
-  if (is_dot) {
-    const DotPlan& plan = dots_.at(key_of(v));
-    const auto at_same_point = [&](Value o) { return kind == Slot::Kind::Map && context_.is_short_row(o); };
-    for (const Node* term : plan.terms)
-      for (Value o : term->operands) collect_reads(o, at_same_point(o), reads);
-    if (plan.init) collect_reads(*plan.init, at_same_point(*plan.init), reads);
-  } else {
-    reads = reads_of_definition(v);
-  }
+  const std::map<ValueKey, bool> reads = reads_to_compute(v);
   std::size_t s;
   if (kind == Slot::Kind::Map) {
     // A merging reshape is a copy in the index space of its operand.
@@ -297,89 +300,50 @@ void BlockLowering::place() {
   }
   // Values of enclosing graphs depend on nothing in the block.
   std::ranges::stable_sort(planned_order_, {}, [&](Value v) { return std::pair(in_block(v), v.node->id); });
+  find_updates();
   std::set<const Node*> done;
   std::vector<Value> last;
   for (Value v : planned_order_) {
-    if (is_last_in_place(v))
+    if (comes_last_.contains(key_of(v)))
       last.push_back(v);
     else if (done.insert(v.node).second)
       place_definition(v);
   }
+  std::vector<std::size_t> last_copies;
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     const auto it = primary_target_.find(key_of(targets_[t].value));
     if (it != primary_target_.end() && it->second == t) continue;
     if (targets_[t].overwrites)
       late_copies_.push_back(t);
+    else if (reads_one_of(targets_[t].value, comes_last_))
+      last_copies.push_back(t);
     else
       place_copy(t);
   }
-  // What reads another one's table comes before that is written.
+  // What is read comes before what reads it, and what reads a table before that is written.
+  std::map<ValueKey, std::map<ValueKey, bool>> reads;
+  for (Value v : last) reads.emplace(key_of(v), reads_to_compute(v));
+  const auto is_read_by_another = [&](Value v, Value reader) {
+    return std::ranges::any_of(
+        last, [&](Value w) { return w.node != reader.node && reads.at(key_of(w)).contains(key_of(v)); });
+  };
   while (!last.empty()) {
-    auto next = std::ranges::find_if(last, [&](Value v) {
-      const ValueKey table = key_of(context_.resolve(v.node->operands[0]));
-      return std::ranges::none_of(last, [&](Value w) { return w != v && reads_of_definition(w).contains(table); });
-    });
-    if (next == last.end()) next = last.begin();
-    place_definition(*next);
+    const auto follows = [&](Value v) {
+      return std::ranges::any_of(last,
+                                 [&](Value w) { return w.node != v.node && reads.at(key_of(v)).contains(key_of(w)); });
+    };
+    const auto writes_over_what_is_read = [&](Value v) {
+      const auto table = table_of_.find(key_of(v));
+      return table != table_of_.end() && is_read_by_another(table->second, v);
+    };
+    auto next = std::ranges::find_if(last, [&](Value v) { return !follows(v) && !writes_over_what_is_read(v); });
+    if (next == last.end()) next = std::ranges::find_if(last, [&](Value v) { return !follows(v); });
+    HOTLOOP_CHECK(next != last.end(), "values of a block follow from one another");
+    const Value v = *next;
     last.erase(next);
+    if (done.insert(v.node).second) place_definition(v);
   }
-}
-
-// Whether v replaces a part of the carry `old`, or is the carry of a loop that starts from it, and nothing else that computes v reads
-// `old`: then both may be one memory.
-bool BlockLowering::updates_in_place(Value v, Value old) {
-  const std::optional<std::size_t> from = replaced_operand(v);
-  if (!from || context_.resolve(v.node->operands[*from]) != old) return false;
-  std::map<ValueKey, bool> reads;
-  std::vector<Value> others = operands_read(*v.node);
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(*from));
-  for (const Value& o : others) collect_reads(o, false, reads);
-  return !reads.contains(key_of(old));
-}
-
-// A carry of which a part is replaced, and that only the next iteration reads: what reads the old one comes before.
-bool BlockLowering::is_last_in_place(Value v) {
-  if (!ir::is(*v.node, OpKind::DynamicUpdate) || uses_[key_of(v)] != 1) return false;
-  return std::ranges::any_of(targets_, [&](const BlockTarget& t) {
-    return t.value == v && t.overwrites && updates_in_place(v, *t.overwrites);
-  });
-}
-
-// Whether v is a sum of dots that starts from `start`, which is read nowhere else in it.
-bool BlockLowering::starts_from(Value v, Value start) {
-  const auto it = dots_.find(key_of(v));
-  if (it == dots_.end() || !it->second.init || context_.resolve(*it->second.init) != start) return false;
-  std::map<ValueKey, bool> reads;
-  for (const Node* term : it->second.terms)
-    for (Value o : term->operands) collect_reads(o, false, reads);
-  return !reads.contains(key_of(start));
-}
-
-// A value may be computed straight into the place of a carry if nothing reads the old carry afterwards.
-void BlockLowering::settle_overwrites() {
-  for (std::size_t t = 0; t < targets_.size(); ++t) {
-    if (!targets_[t].overwrites) continue;
-    const auto primary = primary_target_.find(key_of(targets_[t].value));
-    if (primary == primary_target_.end() || primary->second != t) continue;
-    const std::size_t writer = producer_.at(key_of(targets_[t].value));
-    const bool updates = updates_in_place(targets_[t].value, *targets_[t].overwrites);
-    bool safe = updates || slots_[writer].kind == Slot::Kind::Map || slots_[writer].kind == Slot::Kind::Dot;
-    const ValueKey old = key_of(*targets_[t].overwrites);
-    const bool adds_to_old = starts_from(targets_[t].value, *targets_[t].overwrites);
-    for (std::size_t s = 0; s < slots_.size(); ++s) {
-      const auto it = slots_[s].reads.find(old);
-      if (it == slots_[s].reads.end()) continue;
-      const bool here =
-          slots_[s].kind == Slot::Kind::Dot ? adds_to_old : slots_[s].kind == Slot::Kind::Map && it->second;
-      const bool same_point = s == writer && (here || updates);
-      safe = safe && (s < writer || same_point);
-    }
-    for (std::size_t other : late_copies_) safe = safe && key_of(targets_[other].value) != old;
-    if (!safe) {
-      primary_target_.erase(primary);
-      late_copies_.push_back(t);
-    }
-  }
+  for (const std::size_t t : last_copies) place_copy(t);
 }
 
 }  // namespace hotloop

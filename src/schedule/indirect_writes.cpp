@@ -43,7 +43,8 @@ void scatter_add(LoweringContext& context, const Node& node, const Storage& targ
   const std::size_t axis = static_cast<std::size_t>(node.attrs.integer("axis"));
   const Storage index_storage = materialised(context, indices, block),
                 update_storage = materialised(context, updates, block);
-  if (!accumulate) copy_to(context, node.operands[0], target, block);
+  const Value x = node.operands[0];
+  if (!accumulate && context.find(x) != target) copy_to(context, x, target, block);
   // One index after the other, since several may name one place. The elements that one index moves lie in different places: where
   // there are enough to fill a vector, a loop over the indices stands around a map of these.
   const int lanes = ir::num_lane_axes(node.attrs), after = static_cast<int>(axis) + indices.rank() - lanes;

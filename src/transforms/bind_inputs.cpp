@@ -111,7 +111,7 @@ class Binder {
 
   // The value in the run graph: there already, prepared, or made anew.
   Value read(Value v) {
-    if (const Value found = run_map_.find(v)) return found;
+    if (const Value found = run_map_.find(v); found.defined()) return found;
     HOTLOOP_CHECK(is_known(v), "a value is read before it is computed");
     if (!stays_with_its_reader(*v.node)) return given(v, {});
     const TraceScope scope(*run_);
@@ -125,7 +125,7 @@ class Binder {
   Value given(Value v, std::vector<std::int64_t> order, std::int64_t width = 0) {
     if (std::ranges::is_sorted(order)) order.clear();
     Value& input = inputs_[{v.node->id, v.index, order, width}];
-    if (input) return input;
+    if (input.defined()) return input;
     const TraceScope scope(*prepare_);
     const Value values[] = {v};
     Value result = copy_known(values)[0];
@@ -139,7 +139,7 @@ class Binder {
   std::vector<Value> copy_known(std::span<const Value> values) {
     std::vector<Value> copies;
     for (const Value& v : values) {
-      if (!prepared_.find(v)) {
+      if (!prepared_.find(v).defined()) {
         const std::vector<Value> operands = copy_known(v.node->operands);
         prepared_.set_results(*v.node, results_of(*copy_node(*v.node, operands)));
       }

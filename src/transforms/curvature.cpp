@@ -15,14 +15,14 @@ namespace {
 void check_vectors(const std::string& where, std::span<const Value> primals, std::span<const Value> vectors) {
   bool fits = primals.size() == vectors.size(), any = false;
   for (std::size_t i = 0; fits && i < vectors.size(); ++i) {
-    if (!vectors[i]) continue;
+    if (!vectors[i].defined()) continue;
     any = true;
     fits = vectors[i].type() == primals[i].type() && is_float(vectors[i].dtype());
   }
   if (fits && any) return;
   std::vector<Value> defined;
   for (const Value& v : vectors)
-    if (v) defined.push_back(v);
+    if (v.defined()) defined.push_back(v);
   throw UserError(where,
                   "there must be one vector for each primal, of its type, at least one of them defined (undefined = "
                   "zero, and for integers)",
@@ -61,7 +61,7 @@ std::vector<Value> gauss_newton_vp(const Function& model, const Function& loss, 
   const auto tangents = jvp(model, primals, vectors).second;
   const auto [outputs, pullback] = vjp(model, primals);
   std::vector<Value> cotangents(outputs.size());
-  if (std::ranges::any_of(tangents, [](const Value& v) { return static_cast<bool>(v); }))
+  if (std::ranges::any_of(tangents, [](const Value& v) { return v.defined(); }))
     cotangents = hvp(loss, outputs, tangents);
   std::vector<Value> products = pullback(cotangents);
   for (std::size_t i = 0; i < products.size(); ++i)
@@ -77,7 +77,7 @@ std::vector<Value> fisher_vp(const Function& fn, std::span<const Value> primals,
                     ir::types_text(forward_outputs), "leave the mean over the batch out of the function");
   const auto [outputs, pullback] = vjp(fn, primals);
   std::vector<Value> cotangents(outputs.size());
-  if (tangents[0]) cotangents[0] = tangents[0] / broadcast_to(extent(tangents[0], 0), tangents[0].shape());
+  if (tangents[0].defined()) cotangents[0] = tangents[0] / broadcast_to(extent(tangents[0], 0), tangents[0].shape());
   std::vector<Value> products = pullback(cotangents);
   for (std::size_t i = 0; i < products.size(); ++i)
     if (!is_float(primals[i].dtype())) products[i] = {};

@@ -68,7 +68,7 @@ std::int64_t check_stacked(const std::string& where, const std::string& what, st
   std::int64_t size = -1;
   bool fits = given.size() == types.size();
   for (std::size_t i = 0; fits && i < given.size(); ++i) {
-    if (!given[i]) continue;
+    if (!given[i].defined()) continue;
     const Shape& shape = given[i].shape();
     fits = given[i].dtype() == types[i].dtype && is_float(types[i].dtype) && shape.rank() > 0 &&
            shape.without(0) == types[i].shape && (size < 0 || shape[0] == size);
@@ -77,7 +77,7 @@ std::int64_t check_stacked(const std::string& where, const std::string& what, st
   if (fits && size >= 0) return size;
   std::vector<Value> defined;
   for (const Value& v : given)
-    if (v) defined.push_back(v);
+    if (v.defined()) defined.push_back(v);
   throw UserError(where,
                   what + " must have one leading axis of directions before the types " +
                       ir::types_text(std::vector<ValueType>(types.begin(), types.end())),
@@ -98,7 +98,7 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_many(const Function& fn, s
   for (const Value& v : primals) arguments.push_back({v, false});
   for (const Value& v : region.captures) arguments.push_back({v, false});
   for (std::size_t i = 0; i < tangents.size(); ++i) {
-    if (!tangents[i]) continue;
+    if (!tangents[i].defined()) continue;
     all.push_back(types[i]);
     arguments.push_back({tangents[i], true});
   }
@@ -108,12 +108,12 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_many(const Function& fn, s
         std::vector<ir::Dual> duals;
         std::size_t next = primals.size() + region.captures.size();
         for (std::size_t i = 0; i < region.graph->inputs().size(); ++i)
-          duals.push_back({inputs[i], i < tangents.size() && tangents[i] ? inputs[next++] : Value{}});
+          duals.push_back({inputs[i], i < tangents.size() && tangents[i].defined() ? inputs[next++] : Value{}});
         std::vector<Value> outputs, output_tangents;
         for (const ir::Dual& d : ir::push_forward(*region.graph, duals)) {
           outputs.push_back(d.primal);
-          active.push_back(static_cast<bool>(d.tangent));
-          if (d.tangent) output_tangents.push_back(d.tangent);
+          active.push_back(d.tangent.defined());
+          if (d.tangent.defined()) output_tangents.push_back(d.tangent);
         }
         outputs.insert(outputs.end(), output_tangents.begin(), output_tangents.end());
         return outputs;
@@ -144,11 +144,11 @@ std::pair<std::vector<Value>, Function> vjp_many(const Function& fn, std::span<c
             check_stacked("vjp_many", "the cotangents", cotangents, types);
             std::vector<Value> defined;
             for (const Value& v : cotangents)
-              if (v) defined.push_back(v);
+              if (v.defined()) defined.push_back(v);
             const Function one = [&](std::span<const Value> given) {
               std::vector<Value> all;
               std::size_t next = 0;
-              for (const Value& v : cotangents) all.push_back(v ? given[next++] : Value{});
+              for (const Value& v : cotangents) all.push_back(v.defined() ? given[next++] : Value{});
               return pullback(all);
             };
             return vmap(one, std::vector<int>(defined.size(), 0))(defined);

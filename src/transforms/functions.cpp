@@ -15,7 +15,7 @@ std::vector<Value> defined_tangents(std::span<const Value> primals, std::span<co
 
 std::vector<Value> zeros_where_undefined(std::vector<Value> values, std::span<const Value> like) {
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (!values[i]) values[i] = zeros_like(like[i]);
+    if (!values[i].defined()) values[i] = zeros_like(like[i]);
   return values;
 }
 

@@ -36,9 +36,9 @@ Axes inverse(const Axes& permutation) {
 
 Jacobian::Jacobian(std::shared_ptr<const JacobianStructure> structure, Value values)
     : structure_(std::move(structure)), values_(values) {
-  if (!values_ || values_.type() != structure_->values_type())
+  if (!values_.defined() || values_.type() != structure_->values_type())
     throw UserError("jacobian", "the values must have the type of the structure, " + structure_->values_type().str(),
-                    values_ ? values_.type().str() : "an undefined value");
+                    values_.defined() ? values_.type().str() : "an undefined value");
 }
 
 Value Jacobian::block_matrices() const {
@@ -98,7 +98,7 @@ Value Jacobian::dense() const {
   Value on_diagonal;
   for (const auto& [y, x] : s.paired) {
     const Value same = equal(iota(DType::I32, type.shape, y), iota(DType::I32, type.shape, y_rank + x));
-    on_diagonal = on_diagonal ? bit_and(on_diagonal, same) : same;
+    on_diagonal = on_diagonal.defined() ? bit_and(on_diagonal, same) : same;
   }
   return select(on_diagonal, spread, ir::zeros_of(type));
 }
@@ -160,9 +160,9 @@ Value Jacobian::diagonal() const {
 Value Jacobian::product(Value v, bool transposed) const {
   const JacobianStructure& s = *structure_;
   const ValueType &from = transposed ? s.output : s.input, &to = transposed ? s.input : s.output;
-  if (!v || v.type() != from)
+  if (!v.defined() || v.type() != from)
     throw UserError("jacobian", std::string(transposed ? "rmatvec" : "matvec") + " takes a value of type " + from.str(),
-                    v ? v.type().str() : "an undefined value");
+                    v.defined() ? v.type().str() : "an undefined value");
   // Paired axes first, then the others as one.
   const auto axes_of = [&](const ValueType& type, bool is_output) {
     Axes axes;

@@ -15,7 +15,7 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp(const Function& fn, std::s
                     std::to_string(primals.size()) + " primals, " + std::to_string(tangents.size()) + " tangents");
   std::vector<ir::Dual> duals;
   for (std::size_t i = 0; i < primals.size(); ++i) {
-    if (tangents[i] && (tangents[i].type() != primals[i].type() || !is_float(primals[i].dtype())))
+    if (tangents[i].defined() && (tangents[i].type() != primals[i].type() || !is_float(primals[i].dtype())))
       throw UserError("jvp", "a tangent must have the type of its primal, which must be f32 or f64",
                       "primal " + primals[i].type().str() + ", tangent " + tangents[i].type().str(),
                       "leave the tangents of integers undefined");

@@ -47,8 +47,8 @@ Linearized linearize_at(const Function& fn, std::span<const Value> primals, cons
         std::vector<Value> outputs, tangents;
         for (const ir::Dual& d : ir::push_forward(*region.graph, duals)) {
           outputs.push_back(d.primal);
-          result.output_active.push_back(static_cast<bool>(d.tangent));
-          if (d.tangent) tangents.push_back(d.tangent);
+          result.output_active.push_back(d.tangent.defined());
+          if (d.tangent.defined()) tangents.push_back(d.tangent);
         }
         outputs.insert(outputs.end(), tangents.begin(), tangents.end());
         return outputs;
@@ -110,11 +110,11 @@ std::vector<Value> transpose_at(const Linearized& at, std::span<const Value> cot
 void check_like(const std::string& where, const std::string& what, std::span<const Value> given,
                 const std::vector<ValueType>& types) {
   bool fits = given.size() == types.size();
-  for (std::size_t i = 0; fits && i < given.size(); ++i) fits = !given[i] || given[i].type() == types[i];
+  for (std::size_t i = 0; fits && i < given.size(); ++i) fits = !given[i].defined() || given[i].type() == types[i];
   if (fits) return;
   std::vector<Value> defined;
   for (const Value& v : given)
-    if (v) defined.push_back(v);
+    if (v.defined()) defined.push_back(v);
   throw UserError(where, what + " must have the types " + ir::types_text(types), ir::types_text(defined));
 }
 

@@ -105,7 +105,7 @@ bool is_cheap(const Node& node) {
 std::vector<Value> copy_needed(const Graph& from, ValueMap& map, std::span<const Value> values, int generation_bump) {
   std::vector<bool> needed(from.nodes().size());
   const auto need = [&](Value v) {
-    if (!map.find(v)) needed[id_of(v)] = true;
+    if (!map.find(v).defined()) needed[id_of(v)] = true;
   };
   for (const Value& v : values) need(v);
   for (auto it = from.nodes().rbegin(); it != from.nodes().rend(); ++it)
@@ -118,7 +118,7 @@ std::vector<Value> copy_needed(const Graph& from, ValueMap& map, std::span<const
     for (const Value& v : node->operands) operands.push_back(map(v));
     Node* copied = copy_node(*node, operands, is_cheap(*node) ? 0 : generation_bump);
     for (int i = 0; i < static_cast<int>(node->types.size()); ++i)
-      if (!map.find(node->result(i))) map.set(node->result(i), copied->result(i));
+      if (!map.find(node->result(i)).defined()) map.set(node->result(i), copied->result(i));
   }
   std::vector<Value> copies;
   for (const Value& v : values) copies.push_back(map(v));
@@ -240,7 +240,7 @@ std::vector<Value> LinearPart::copy(ValueMap& map, const Guard& guard) const {
   const auto guarded = [&](Value v, bool divides) {
     if (!guard) return map(v);
     ValueMap& made = divides ? denominators : factors;
-    if (!made.find(v)) made.set(v, guard(v, map(v), divides));
+    if (!made.find(v).defined()) made.set(v, guard(v, map(v), divides));
     return made(v);
   };
   // What a select leaves out, as the steps that a solver rejects, has a cotangent of zero, and may be infinite: its factors are one there. Not large ones,
@@ -249,7 +249,7 @@ std::vector<Value> LinearPart::copy(ValueMap& map, const Guard& guard) const {
   std::map<std::tuple<const Node*, int, bool, const Node*, int, bool>, Value> chosen;
   const auto one_elsewhere = [&](Value v, bool divides, const Side& side) {
     Value& factor = chosen[{v.node, v.index, divides, side.condition.node, side.condition.index, side.holds}];
-    if (factor) return factor;
+    if (factor.defined()) return factor;
     const Value one = constant(1, v.dtype(), v.shape()), given = guarded(v, divides), holds = map(side.condition);
     const auto chosen_by = [&](Value a, Value b) {
       return holds.rank() == 0 ? select(broadcast_to(holds, v.shape()), a, b) : lanes->select_active(v, holds, a, b);
@@ -273,7 +273,7 @@ std::vector<Value> LinearPart::copy(ValueMap& map, const Guard& guard) const {
     }
     Node* copied = copy_node(*node, operands);
     for (int i = 0; i < static_cast<int>(node->types.size()); ++i)
-      if (!map.find(node->result(i))) map.set(node->result(i), copied->result(i));
+      if (!map.find(node->result(i)).defined()) map.set(node->result(i), copied->result(i));
   }
   std::vector<Value> results;
   for (const Value& v : outputs) results.push_back(map(v));

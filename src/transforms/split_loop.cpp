@@ -268,9 +268,9 @@ class LoopSplitter {
     if (!spec.mask.empty())
       for (std::size_t k = 0; k < stands_for.size(); ++k) {
         const bool is_bound = k + 1 == stands_for.size() && masked_;
-        spec.laned.push_back(stands_for[k] ? (lanes_ ? lanes_->leading(stands_for[k]) : 0)
-                             : is_bound    ? (std::int64_t{1} << count.rank()) - 1
-                                           : 0);
+        spec.laned.push_back(stands_for[k].defined() ? (lanes_ ? lanes_->leading(stands_for[k]) : 0)
+                             : is_bound              ? (std::int64_t{1} << count.rank()) - 1
+                                                     : 0);
       }
     spec.body = trace(
         [&](std::span<const Value> v) {
@@ -309,7 +309,7 @@ class LoopSplitter {
     };
     const auto number = [](Value like, double x) { return constant(x, like.dtype(), like.shape()); };
     for (std::size_t k = 0; k < v.size(); ++k) {
-      if (!stands_for[k]) continue;
+      if (!stands_for[k].defined()) continue;
       const bool guarded = masked_ && body_.is_linear(stands_for[k]);
       map.set(stands_for[k], guarded ? where_active(stands_for[k], v[k], number(v[k], 0)) : v[k]);
     }

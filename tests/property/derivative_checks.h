@@ -79,7 +79,7 @@ inline Function jvp_of(const Function& fn) {
     for (std::size_t i = 0; i < n; ++i) tangents.push_back(is_float(v[i].dtype()) ? v[n + i] : Value{});
     auto [outputs, result] = jvp(fn, v.first(n), tangents);
     for (std::size_t i = 0; i < result.size(); ++i)
-      if (!result[i]) result[i] = zeros_like(outputs[i]);
+      if (!result[i].defined()) result[i] = zeros_like(outputs[i]);
     return result;
   };
 }
@@ -137,7 +137,7 @@ inline Function scalar_of(const Function& fn) {
     for (const Value& y : fn(v)) {
       if (!is_float(y.dtype())) continue;
       const Value part = sum(sin(y) + y * y * 0.3) * weight;
-      total = total ? total + part : part;
+      total = total.defined() ? total + part : part;
       weight += 0.4;
     }
     return std::vector{total};

@@ -181,15 +181,15 @@ void check_transpose(const OpDef& def, const Sample& s, const std::vector<bool>&
         EXPECT_EQ(result.size(), operands.size());
         std::vector<Value> outputs;
         for (std::size_t i = 0; i < result.size(); ++i) {
-          EXPECT_FALSE(result[i] && !subset[i]) << "a constant operand, " << i << ", has no cotangent";
-          if (!subset[i] || !result[i]) continue;
+          EXPECT_FALSE(result[i].defined() && !subset[i]) << "a constant operand, " << i << ", has no cotangent";
+          if (!subset[i] || !result[i].defined()) continue;
           EXPECT_EQ(result[i].type().str(), s.operands[i].type().str());
           outputs.push_back(result[i]);
           targets.push_back(i);
         }
         // Zero in, zero out.
         const auto none = def.transpose({node_of(*primal), operands, std::vector<Value>(given.size())});
-        for (const Value& v : none) EXPECT_FALSE(v) << "the transpose of zero is not undefined";
+        for (const Value& v : none) EXPECT_FALSE(v.defined()) << "the transpose of zero is not undefined";
         return outputs;
       },
       types_of(inputs));

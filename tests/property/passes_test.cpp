@@ -78,7 +78,7 @@ class Random {
   // Appends `count` random ops on the values; all are f64.
   void grow(std::vector<Value>& values, int count) {
     for (int i = 0; i < count; ++i)
-      if (const Value v = step(values); v && v.shape().size() <= 200 && v.rank() <= 3) values.push_back(v);
+      if (const Value v = step(values); v.defined() && v.shape().size() <= 200 && v.rank() <= 3) values.push_back(v);
   }
   // A value of the wanted shape made of v: summed, then repeated.
   static Value shaped(Value v, const Shape& shape) {

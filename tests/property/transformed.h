@@ -36,7 +36,7 @@ inline Function tangents_of(const Function& fn) {
     std::vector<Value> tangents;
     for (const Value& x : v) tangents.push_back(is_float(x.dtype()) ? x * 0.3 + 0.1 : Value{});
     auto [outputs, t] = jvp(fn, v, tangents);
-    for (std::size_t i = 0; i < t.size(); ++i) outputs.push_back(t[i] ? t[i] : zeros_like(outputs[i]));
+    for (std::size_t i = 0; i < t.size(); ++i) outputs.push_back(t[i].defined() ? t[i] : zeros_like(outputs[i]));
     return outputs;
   };
 }
@@ -46,7 +46,7 @@ inline Function products_of(const Function& loss) {
     std::vector<Value> vectors, out;
     for (const Value& x : v) vectors.push_back(is_float(x.dtype()) ? x * 0.3 + 0.1 : Value{});
     for (const Value& product : hvp(loss, v, vectors))
-      if (product) out.push_back(product);
+      if (product.defined()) out.push_back(product);
     return out;
   };
 }

@@ -52,7 +52,7 @@ Ensemble ensemble(const std::string& name, const ode::Field& field, const ode::S
             options.max_steps = 96;
             const auto s = ode::solve(field, solver, 0, 1, Tree<Value>(in[1]), options);
             std::vector<Value> out = {s.y1.leaf(), s.stats.num_steps, s.stats.num_evaluations, s.result};
-            if (s.ts) out.push_back(s.ys.leaf());
+            if (s.ts.defined()) out.push_back(s.ys.leaf());
             if (s.dense) out.push_back(s.evaluate(like(in[0], 0.37)).leaf());
             return out;
           },
@@ -70,7 +70,7 @@ Ensemble gradient(const std::string& name, const ode::Solver& solver, const Save
     options.max_steps = 96;
     options.adjoint = adjoint;
     const auto s = ode::solve(van_der_pol, solver, 0, 1, Tree<Value>(in[1]), options);
-    return std::vector<Value>{sum(square(s.ts ? s.ys.leaf() : s.y1.leaf()))};
+    return std::vector<Value>{sum(square(s.ts.defined() ? s.ys.leaf() : s.y1.leaf()))};
   };
   return {name, grad(loss, {0, 1}), DType::F64};
 }
@@ -212,7 +212,7 @@ TEST(OdeEnsembleGradients, OfASumDoNotDependOnThreads) {
       options.saveat = saveat;
       options.max_steps = 64;
       const auto s = ode::solve(van_der_pol, ode::Tsit5(), 0, 1, Tree<Value>(in[1]), options);
-      return std::vector<Value>{sum(square(s.ts ? s.ys.leaf() : s.y1.leaf()))};
+      return std::vector<Value>{sum(square(s.ts.defined() ? s.ys.leaf() : s.y1.leaf()))};
     };
     const TracedFunction total = [&](Values in) { return std::vector<Value>{sum(vmap(one, {-1, 0})(in)[0])}; };
     const auto all = rows(900, DType::F64);

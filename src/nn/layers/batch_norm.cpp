@@ -56,7 +56,7 @@ class BatchNormModule : public Module {
   struct Moments {
     Moments(Value x, Value lengths) : axes(static_cast<std::size_t>(x.rank() - 1)) {
       std::iota(axes.begin(), axes.end(), 0);
-      if (lengths) {
+      if (lengths.defined()) {
         mask = valid_steps(x, lengths);
         const Value one_feature = take(cast(mask, x.dtype()), x.rank() - 1, 0);
         count = maximum(sum(one_feature), like(x, 1));
@@ -66,7 +66,9 @@ class BatchNormModule : public Module {
       }
       mean = mean_of(x);
     }
-    Value mean_of(Value v) const { return reduce_sum(mask ? select(mask, v, zeros_like(v)) : v, axes) / count; }
+    Value mean_of(Value v) const {
+      return reduce_sum(mask.defined() ? select(mask, v, zeros_like(v)) : v, axes) / count;
+    }
 
     std::vector<std::int64_t> axes;
     Value mask, count, mean;

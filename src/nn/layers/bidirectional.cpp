@@ -46,12 +46,12 @@ class BidirectionalModule : public Module {
   }
 
   Value apply(const Tree<Value>& params, Value x, Context& context) const override {
-    const Value keys = context.key ? random_bits(context.key, {2, 2}) : Value{};
+    const Value keys = context.key.defined() ? random_bits(context.key, {2, 2}) : Value{};
     Tree<Value> buffers[2];
     Value ys[2];
     for (const bool reverse : {false, true}) {
       Context inner = context;
-      if (keys) inner.key = take(keys, 0, reverse);
+      if (keys.defined()) inner.key = take(keys, 0, reverse);
       inner.reverse = context.reverse != reverse;
       const std::string direction = reverse ? "reverse" : "forward";
       if (context.state) inner.state = context.state->at(direction);

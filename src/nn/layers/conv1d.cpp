@@ -54,7 +54,7 @@ class Conv1dModule : public Module {
     for (std::int64_t k = 0; k < kernel_; ++k) {
       const std::int64_t from = (context.reverse ? kernel_ - 1 - k : k) * options_.dilation;
       const Value term = product(narrow(longer, 1, from, steps), take(weight, 2, k));
-      y = y ? y + term : term;
+      y = y.defined() ? y + term : term;
     }
     return options_.bias || params.has("bias") ? y + params["bias"] : y;
   }
@@ -69,7 +69,7 @@ class Conv1dModule : public Module {
       if (context.state)
         throw UserError("conv1d", "a convolution that runs from the last step to the first has no state to go on from",
                         "a state", "the whole sequence");
-      const Value valid = context.lengths ? select(valid_steps(x, context.lengths), x, zeros_like(x)) : x;
+      const Value valid = context.lengths.defined() ? select(valid_steps(x, context.lengths), x, zeros_like(x)) : x;
       return concat(std::vector{valid, none}, 1);
     }
     if (context.state && (!context.state->has("past") || (*context.state)["past"].type() != none.type()))
@@ -82,7 +82,7 @@ class Conv1dModule : public Module {
 
   // The last past() steps of each row: those before `steps` + past(), or before its length + past().
   Value last_steps(Value longer, std::int64_t steps, Value lengths) const {
-    if (!lengths) return narrow(longer, 1, steps, past());
+    if (!lengths.defined()) return narrow(longer, 1, steps, past());
     const std::int64_t batch = longer.shape()[0], extent = longer.shape()[1];
     const Shape places{batch, past()};
     const Value row = iota(DType::I32, places, 0) * broadcast_to(constant(double(extent), DType::I32), places);

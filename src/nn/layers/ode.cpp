@@ -34,7 +34,7 @@ class NeuralOdeModule : public Module {
     const std::size_t num_params = inputs.size();
     std::vector<int> axes(num_params, -1);
     for (const Value& each : {x, context.lengths})
-      if (each) {
+      if (each.defined()) {
         inputs.push_back(each);
         axes.push_back(0);
       }
@@ -45,7 +45,7 @@ class NeuralOdeModule : public Module {
         Context inner;
         inner.training = context.is_training();
         inner.reverse = context.reverse;
-        if (context.lengths) inner.lengths = expand_dims(in[num_params + 1], 0);
+        if (context.lengths.defined()) inner.lengths = expand_dims(in[num_params + 1], 0);
         const Value row = expand_dims(y.leaf(), 0), slope = field_.apply(args, row, inner);
         if (slope.type() != row.type())
           throw UserError("ode", "the layers inside must keep the shape of their input",

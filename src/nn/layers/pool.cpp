@@ -18,7 +18,7 @@ class PoolModule : public Module {
     if (x.rank() < 2 || x.shape()[1] == 0)
       throw UserError(name_, "the input must be a sequence (batch, time, ...) of at least one step", x.type().str());
     const Value lengths = std::exchange(context.lengths, Value{});
-    return lengths ? valid_(x, valid_steps(x, lengths)) : whole_(x);
+    return lengths.defined() ? valid_(x, valid_steps(x, lengths)) : whole_(x);
   }
 
  private:

@@ -19,10 +19,10 @@ class SequentialModule : public Module {
 
   Value apply(const Tree<Value>& params, Value x, Context& context) const override {
     const auto count = static_cast<std::int64_t>(layers_.size());
-    const Value keys = context.key ? random_bits(context.key, {count, 2}) : Value{};
+    const Value keys = context.key.defined() ? random_bits(context.key, {count, 2}) : Value{};
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       Context inner;
-      if (keys) inner.key = take(keys, 0, static_cast<std::int64_t>(i));
+      if (keys.defined()) inner.key = take(keys, 0, static_cast<std::int64_t>(i));
       inner.training = context.training;
       inner.lengths = context.lengths;
       inner.reverse = context.reverse;

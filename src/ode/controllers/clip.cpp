@@ -47,7 +47,7 @@ class ClipRule : public StepSizeRule {
     // A step that was cut short says little about how long the next may be.
     const Value wanted = in.state[0], was_cut = less(in.t1 - in.t0, wanted * (1 - 1e-3));
     const Value longer = maximum(length, wanted);
-    length = stop_gradient(select(next.keep ? bit_and(was_cut, next.keep) : was_cut, longer, length));
+    length = stop_gradient(select(next.keep.defined() ? bit_and(was_cut, next.keep) : was_cut, longer, length));
     if (makes_jumps()) {
       // Steps end just before a jump and start again just after it.
       const Value before = times(field, jump_ts_, dtype, -1), after = times(field, jump_ts_, dtype, 1);

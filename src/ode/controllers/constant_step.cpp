@@ -10,7 +10,7 @@ class ConstantStepRule : public StepSizeRule {
   bool is_adaptive() const override { return false; }
 
   std::pair<Value, Leaves> start(const VectorField&, Value t0, const Leaves&, Value dt0, int) const override {
-    if (!dt0)
+    if (!dt0.defined())
       throw UserError("ode.solve", "constant steps need dt0", "none",
                       "dt0 = the step size, or an adaptive controller: PID(rtol, atol)");
     return {t0 + dt0, {dt0}};

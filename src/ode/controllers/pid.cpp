@@ -30,7 +30,7 @@ class PidRule : public StepSizeRule {
     rtol_.check("rtol", field.like());
     atol_.check("atol", field.like());
     const DType dtype = field.time_dtype();
-    Value dt = dt0 ? dt0 : initial_step(field, t0, y0, error_order, rtol_, atol_);
+    Value dt = dt0.defined() ? dt0 : initial_step(field, t0, y0, error_order, rtol_, atol_);
     if (options_.dtmax) dt = minimum(dt, constant(*options_.dtmax, dtype));
     if (options_.dtmin) dt = maximum(dt, constant(*options_.dtmin, dtype));
     Leaves state = {constant(1, dtype), constant(1, dtype)};
@@ -60,7 +60,7 @@ class PidRule : public StepSizeRule {
     const Value error = stop_gradient(select(next.finite, raw, infinity));
     next.keep = less(error, number(1));
     const Value at_dtmin = options_.dtmin ? in.state[2] : Value{};
-    if (at_dtmin) next.keep = bit_or(next.keep, at_dtmin);
+    if (at_dtmin.defined()) next.keep = bit_or(next.keep, at_dtmin);
 
     Value inverse = 1.0 / error;
     const double order = in.error_order, p = options_.pcoeff, i = options_.icoeff, d = options_.dcoeff;

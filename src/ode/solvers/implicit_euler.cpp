@@ -17,7 +17,7 @@ class ImplicitEulerRule : public StepRule {
   StepResult step(const VectorField& field, const StepInput& in) const override {
     const FlatField f(field, in.y0);
     const Value y0 = f.pack(in.y0), h = cast(in.t1 - in.t0, y0.dtype());
-    const Value k0 = in.made_jump ? f(in.t0, y0) : f.pack(in.state);
+    const Value k0 = in.made_jump.defined() ? f(in.t0, y0) : f.pack(in.state);
     Array eye = Array::zeros(y0.dtype(), {f.size(), f.size()});
     for (std::int64_t i = 0; i < f.size(); ++i) eye.set(i * f.size() + i, 1);
     const Value matrix = constant(eye) - h * stop_gradient(f.jacobian(stop_gradient(in.t0), stop_gradient(y0)));

@@ -26,7 +26,7 @@ class LeapfrogRule : public StepRule {
   StepResult step(const VectorField& field, const StepInput& in) const override {
     const Value h = in.t1 - in.t0;
     Leaves acceleration = in.state;
-    if (in.made_jump)
+    if (in.made_jump.defined())
       acceleration = cond(
           in.made_jump, [&](std::span<const Value>) { return half(field(in.t0, in.y0), 1); },
           [&](std::span<const Value>) { return in.state; }, {});

@@ -73,9 +73,9 @@ class Rodas5PRule : public StepRule {
       Value past;
       for (int j = 0; j < i; ++j) {
         const Value term = c[i][j] * u[static_cast<std::size_t>(j)];
-        past = past ? past + term : term;
+        past = past.defined() ? past + term : term;
       }
-      if (past) rhs = rhs + past / h;
+      if (past.defined()) rhs = rhs + past / h;
       if (gamma_sum[i] != 0) rhs = rhs + gamma_sum[i] * h * in_time;
       u.push_back(solve_with(matrix, factors, rhs));
     }

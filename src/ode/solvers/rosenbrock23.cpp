@@ -22,7 +22,7 @@ class Rosenbrock23Rule : public StepRule {
     const FlatField f(field, in.y0);
     const Value y0 = f.pack(in.y0), h = cast(in.t1 - in.t0, y0.dtype());
     const double d = 1 / (2 + std::sqrt(2.0)), e32 = 6 + std::sqrt(2.0);
-    const Value f0 = in.made_jump ? f(in.t0, y0) : f.pack(in.state);
+    const Value f0 = in.made_jump.defined() ? f(in.t0, y0) : f.pack(in.state);
     const Value matrix = eye(f.size(), y0.dtype()) - d * h * f.jacobian(in.t0, y0);
     const Factors factors = factorize(matrix);
     const auto solve = [&](Value b) { return solve_with(matrix, factors, b); };

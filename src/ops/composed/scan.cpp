@@ -46,8 +46,8 @@ std::vector<Value> unite(std::span<const Value> a, std::span<const Value> b) {
 }
 
 Value scalar_predicate(const std::string& where, Value v) {
-  if (!v || v.dtype() != DType::Bool || v.rank() != 0)
-    throw UserError(where, "the condition must be bool[]", v ? v.type().str() : "an undefined value",
+  if (!v.defined() || v.dtype() != DType::Bool || v.rank() != 0)
+    throw UserError(where, "the condition must be bool[]", v.defined() ? v.type().str() : "an undefined value",
                     "a comparison; of several, all() or any(), in C++ reduce_min() or reduce_max() over the axes");
   return v;
 }

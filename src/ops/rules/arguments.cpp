@@ -16,12 +16,13 @@ std::string types_text(std::span<const ValueType> types) {
 
 std::string types_text(std::span<const Value> values) {
   std::string s;
-  for (const Value& v : values) s += (s.empty() ? "" : ", ") + (v ? v.type().str() : std::string("an undefined value"));
+  for (const Value& v : values)
+    s += (s.empty() ? "" : ", ") + (v.defined() ? v.type().str() : std::string("an undefined value"));
   return s.empty() ? "nothing" : s;
 }
 
 void require_defined(std::string_view where, std::span<const Value> values) {
-  if (!std::ranges::all_of(values, [](const Value& v) { return static_cast<bool>(v); }))
+  if (!std::ranges::all_of(values, [](const Value& v) { return v.defined(); }))
     throw UserError(std::string(where), "every operand must be a value", types_text(values));
 }
 
@@ -81,8 +82,8 @@ std::vector<Value> broadcast_together(std::string_view where, std::span<const Va
 }
 
 Value add_or_either(Value a, Value b) {
-  if (!a) return b;
-  if (!b) return a;
+  if (!a.defined()) return b;
+  if (!b.defined()) return a;
   return add(a, b);
 }
 

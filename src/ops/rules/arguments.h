@@ -35,7 +35,7 @@ std::vector<Value> broadcast_together(std::string_view where, std::span<const Va
 // For tangents and cotangents, where undefined means zero.
 Value add_or_either(Value a, Value b);
 Value zeros_of(const ValueType& type);
-inline Value or_zeros(Value v, const ValueType& type) { return v ? v : zeros_of(type); }
+inline Value or_zeros(Value v, const ValueType& type) { return v.defined() ? v : zeros_of(type); }
 
 // 0, 1, ..., n-1
 std::vector<std::int64_t> iota_axes(int n);

@@ -62,7 +62,7 @@ template <class F> auto eval_math(F f) {
 // jvp rule tangent * factor(context), for an op of one operand.
 template <class F> auto scaled_tangent(F factor) {
   return [factor](const JvpContext& c) {
-    return std::vector<Value>{c.tangents[0] ? mul(c.tangents[0], factor(c)) : Value{}};
+    return std::vector<Value>{c.tangents[0].defined() ? mul(c.tangents[0], factor(c)) : Value{}};
   };
 }
 

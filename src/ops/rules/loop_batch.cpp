@@ -187,7 +187,7 @@ class BatchedLoop {
     }
     if (!counted_) return done;
     const Value ended = greater_equal(v[nc], broadcast(v.back(), counter_shape(), {0}));
-    return done ? bit_or(done, ended) : ended;
+    return done.defined() ? bit_or(done, ended) : ended;
   }
 
   const BatchContext& c_;

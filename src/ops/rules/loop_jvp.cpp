@@ -26,9 +26,9 @@ struct Group {
 
   Group(std::span<const Value> primals, std::span<const Value> tangents) : values(primals.begin(), primals.end()) {
     for (const Value& t : tangents) {
-      active.push_back(static_cast<bool>(t));
-      if (t) values.push_back(t);
-      num_active += static_cast<bool>(t);
+      active.push_back(t.defined());
+      if (t.defined()) values.push_back(t);
+      num_active += t.defined();
     }
   }
   int size() const { return static_cast<int>(active.size()); }
@@ -75,11 +75,11 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c) 
           for (int i = 0; i < nc; ++i) {
             const Dual& r = results[at(i)];
             outputs.push_back(r.primal);
-            if (r.tangent && !carry.active[at(i)]) {
+            if (r.tangent.defined() && !carry.active[at(i)]) {
               changed = true;
               carry_tangents[at(i)] = r.primal;  // marks it; made zero below
             }
-            if (carry.active[at(i)]) tangents.push_back(r.tangent ? r.tangent : zeros_of(r.primal.type()));
+            if (carry.active[at(i)]) tangents.push_back(r.tangent.defined() ? r.tangent : zeros_of(r.primal.type()));
           }
           outputs.insert(outputs.end(), tangents.begin(), tangents.end());
           tangents.clear();
@@ -87,15 +87,15 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_loop(const JvpContext& c) 
           for (int i = nc; i < static_cast<int>(results.size()); ++i) {
             const Dual& r = results[at(i)];
             outputs.push_back(r.primal);
-            active_ys.push_back(static_cast<bool>(r.tangent));
-            if (r.tangent) tangents.push_back(r.tangent);
+            active_ys.push_back(r.tangent.defined());
+            if (r.tangent.defined()) tangents.push_back(r.tangent);
           }
           outputs.insert(outputs.end(), tangents.begin(), tangents.end());
           return outputs;
         },
         types, loop.body().name());
     for (int i = 0; i < nc; ++i)
-      if (changed && carry_tangents[at(i)] && !carry.active[at(i)])
+      if (changed && carry_tangents[at(i)].defined() && !carry.active[at(i)])
         carry_tangents[at(i)] = zeros_of(loop.carry(i).type());
   }
 

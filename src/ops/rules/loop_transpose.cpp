@@ -22,7 +22,7 @@ class Transposed {
     check_bounded();
     find_linear_carries();
     std::vector<Value> final_carry(c_.cotangents.begin(), c_.cotangents.begin() + loop_.num_carry());
-    for (int i = 0; i < loop_.num_carry(); ++i) active_carry_.push_back(static_cast<bool>(final_carry[at(i)]));
+    for (int i = 0; i < loop_.num_carry(); ++i) active_carry_.push_back(final_carry[at(i)].defined());
     active_consts_.resize(at(loop_.num_consts()));
     active_xs_.resize(at(loop_.num_xs()));
     std::shared_ptr<Graph> body;
@@ -34,15 +34,15 @@ class Transposed {
     LoopSpec spec;
     for (int i = 0; i < loop_.num_carry(); ++i)
       if (active_carry_[at(i)])
-        spec.carry.push_back(final_carry[at(i)] ? final_carry[at(i)] : zeros_of(loop_.carry(i).type()));
+        spec.carry.push_back(final_carry[at(i)].defined() ? final_carry[at(i)] : zeros_of(loop_.carry(i).type()));
     for (int i = 0; i < loop_.num_consts(); ++i)
       if (active_consts_[at(i)]) spec.carry.push_back(zeros_of(loop_.constant(i).type()));
     for (int i = 0; i < loop_.num_xs(); ++i)
-      if (xs(i)) spec.xs.push_back(xs(i));
+      if (xs(i).defined()) spec.xs.push_back(xs(i));
     for (int i = 0; i < loop_.num_ys(); ++i)
-      if (ys_cotangent(i)) spec.xs.push_back(ys_cotangent(i));
+      if (ys_cotangent(i).defined()) spec.xs.push_back(ys_cotangent(i));
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (const_value(i)) spec.consts.push_back(const_value(i));
+      if (const_value(i).defined()) spec.consts.push_back(const_value(i));
     if (loop_.has_trip()) spec.trip = c_.operands.back();
     spec.length = loop_.length();
     spec.reverse = !loop_.reverse();
@@ -56,7 +56,7 @@ class Transposed {
     std::size_t next = 0;
     for (int i = 0; i < loop_.num_carry(); ++i) {
       const Value v = active_carry_[at(i)] ? result.carry[next++] : Value{};
-      cotangents.push_back(c_.operands[at(i)] ? Value{} : v);
+      cotangents.push_back(c_.operands[at(i)].defined() ? Value{} : v);
     }
     std::size_t next_y = 0;
     for (int i = 0; i < loop_.num_xs(); ++i) cotangents.push_back(active_xs_[at(i)] ? result.ys[next_y++] : Value{});
@@ -75,7 +75,7 @@ class Transposed {
   void check_bounded() const {
     if (loop_.length() < std::numeric_limits<std::int32_t>::max()) return;
     for (int i = 0; i < loop_.num_xs(); ++i)
-      if (xs(i) && !is(*xs(i).node, OpKind::Iota))
+      if (xs(i).defined() && !is(*xs(i).node, OpKind::Iota))
         throw UserError(
             "while_loop", "reverse mode needs a bound on the steps, since it keeps numbers of each",
             "no bound, and " + ValueType{xs(i).dtype(), xs(i).shape().without(0)}.str() + " to keep of each step",
@@ -86,7 +86,7 @@ class Transposed {
     const LaneAxes lanes = find_lane_axes(loop_.body(), loop_);
     const auto known_before = [](int end, const auto& value) {
       std::int64_t n = 0;
-      for (int i = 0; i < end; ++i) n += static_cast<bool>(value(i));
+      for (int i = 0; i < end; ++i) n += value(i).defined();
       return n;
     };
     spec.mask = {known_before(loop_.mask_t(), [this](int i) { return xs(i); }),
@@ -96,20 +96,20 @@ class Transposed {
     for (int i = 0; i < loop_.num_consts(); ++i)
       if (active_consts_[at(i)]) spec.laned.push_back(loop_.laned_const(i));
     for (int i = 0; i < loop_.num_xs(); ++i)
-      if (xs(i)) spec.laned.push_back(loop_.laned_xs(i));
+      if (xs(i).defined()) spec.laned.push_back(loop_.laned_xs(i));
     for (int i = 0; i < loop_.num_ys(); ++i)
-      if (ys_cotangent(i)) spec.laned.push_back(lanes.leading(loop_.y_out(i)));
+      if (ys_cotangent(i).defined()) spec.laned.push_back(lanes.leading(loop_.y_out(i)));
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (const_value(i)) spec.laned.push_back(loop_.laned_const(i));
+      if (const_value(i).defined()) spec.laned.push_back(loop_.laned_const(i));
   }
 
   // A carry that starts from a constant (a zero) is linear all the same if the body makes it so.
   void find_linear_carries() {
     HOTLOOP_CHECK(loop_.until() == nullptr, "transposing a loop with until");
-    HOTLOOP_CHECK(!loop_.has_trip() || c_.operands.back(), "the trip count of a linear loop is linear");
+    HOTLOOP_CHECK(!loop_.has_trip() || c_.operands.back().defined(), "the trip count of a linear loop is linear");
     std::vector<bool> linear;
     for (int i = 0; i < loop_.num_carry() + loop_.num_xs() + loop_.num_consts(); ++i)
-      linear.push_back(!c_.operands[at(i)]);
+      linear.push_back(!c_.operands[at(i)].defined());
     for (bool changed = true; changed;) {
       changed = false;
       const auto outputs = dependent_outputs(loop_.body(), linear);
@@ -127,11 +127,11 @@ class Transposed {
     for (int i = 0; i < loop_.num_consts(); ++i)
       if (active_consts_[at(i)]) types.push_back(loop_.constant(i).type());
     for (int i = 0; i < loop_.num_xs(); ++i)
-      if (xs(i)) types.push_back({xs(i).dtype(), xs(i).shape().without(0)});
+      if (xs(i).defined()) types.push_back({xs(i).dtype(), xs(i).shape().without(0)});
     for (int i = 0; i < loop_.num_ys(); ++i)
-      if (ys_cotangent(i)) types.push_back({ys_cotangent(i).dtype(), ys_cotangent(i).shape().without(0)});
+      if (ys_cotangent(i).defined()) types.push_back({ys_cotangent(i).dtype(), ys_cotangent(i).shape().without(0)});
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (const_value(i)) types.push_back(const_value(i).type());
+      if (const_value(i).defined()) types.push_back(const_value(i).type());
     return types;
   }
 
@@ -145,16 +145,16 @@ class Transposed {
     for (int i = 0; i < loop_.num_consts(); ++i)
       if (active_consts_[at(i)]) seeds[consts + at(i)] = inputs[next++];
     for (int i = 0; i < loop_.num_xs(); ++i)
-      if (xs(i)) operands[at(loop_.num_carry() + i)] = inputs[next++];
-    for (int i = 0; i < loop_.num_ys(); ++i) cotangents.push_back(ys_cotangent(i) ? inputs[next++] : Value{});
+      if (xs(i).defined()) operands[at(loop_.num_carry() + i)] = inputs[next++];
+    for (int i = 0; i < loop_.num_ys(); ++i) cotangents.push_back(ys_cotangent(i).defined() ? inputs[next++] : Value{});
     for (int i = 0; i < loop_.num_consts(); ++i)
-      if (const_value(i)) operands[consts + at(i)] = inputs[next++];
+      if (const_value(i).defined()) operands[consts + at(i)] = inputs[next++];
 
     const std::vector<Value> given = pull_back(loop_.body(), operands, cotangents, seeds);
     std::vector<Value> outputs;
     const auto keep = [&](std::vector<bool>& active, int i, Value v, const ValueType& type) {
-      if (v && !active[at(i)]) active[at(i)] = changed_ = true;
-      if (active[at(i)]) outputs.push_back(v ? v : zeros_of(type));
+      if (v.defined() && !active[at(i)]) active[at(i)] = changed_ = true;
+      if (active[at(i)]) outputs.push_back(v.defined() ? v : zeros_of(type));
     };
     for (int i = 0; i < loop_.num_carry(); ++i) keep(active_carry_, i, given[at(i)], loop_.carry(i).type());
     for (int i = 0; i < loop_.num_consts(); ++i)

@@ -14,7 +14,7 @@ OpDef movement_op(const std::string& name, const std::string& summary, OpKind ki
 }
 
 std::vector<Value> apply_to_tangent(const JvpContext& c) {
-  if (!c.tangents[0]) return {{}};
+  if (!c.tangents[0].defined()) return {{}};
   return {current_graph().append(*c.node.op, {c.tangents[0]}, c.node.attrs)->result()};
 }
 

@@ -16,8 +16,9 @@ std::vector<Value> apply_to_tangent(const JvpContext& c);
 
 // transpose rule from a function of the cotangent and the context; zero stays zero.
 template <class F> auto transpose_of_one(F f) {
-  return
-      [f](const TransposeContext& c) { return std::vector<Value>{c.cotangents[0] ? f(c.cotangents[0], c) : Value{}}; };
+  return [f](const TransposeContext& c) {
+    return std::vector<Value>{c.cotangents[0].defined() ? f(c.cotangents[0], c) : Value{}};
+  };
 }
 
 // batch rule of an op of one operand, from a function of the batched value and the context.
