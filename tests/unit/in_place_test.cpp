@@ -30,6 +30,8 @@ Value row_of(Value table, Value at) {
   return reshape(dynamic_slice(table, starts, {1, width}), {width});
 }
 
+Value remainder_of(Value i) { return rem(i, broadcast_to(index(static_cast<int>(rows)), i.shape())); }
+
 // Points of the largest statement inside loops, times the loops around it, and of those alone that write a table.
 std::int64_t largest_map_in_loops(const kernel::Block& block, bool in_loop) {
   std::int64_t largest = 0;
@@ -85,8 +87,43 @@ std::vector<Program> programs() {
       {"row_made_of_an_old_row", loop_over([](Values c) {
          const Value before = row_of(c[1], maximum(c[0] - 1, index(0)));
          return std::vector<Value>{c[0] + 1, with_row(c[1], c[0], c[2] + 0.5 * reverse(before, {0})), 0.9 * c[2]};
-       }),
-       false},
+       })},
+      {"row_turned_around", loop_over([](Values c) {
+         return std::vector<Value>{c[0] + 1, with_row(c[1], c[0], c[2] + reverse(row_of(c[1], c[0]), {0})), 0.9 * c[2]};
+       })},
+      {"row_added_to", loop_over([](Values c) {
+         return std::vector<Value>{c[0] + 1, with_row(c[1], c[0], c[2] + 0.5 * row_of(c[1], c[0])), 0.9 * c[2]};
+       })},
+      {"two_rows", loop_over([](Values c) {
+         const Value other = remainder_of(3 * c[0] + 1), change = 0.1 * tanh(row_of(c[1], c[0]) - row_of(c[1], other));
+         const Value first = with_row(c[1], c[0], row_of(c[1], c[0]) + change);
+         return std::vector<Value>{c[0] + 1, with_row(first, other, row_of(first, other) - change), 0.9 * c[2]};
+       })},
+      {"second_row_of_both_tables", loop_over([](Values c) {
+         const Value first = with_row(c[1], c[0], c[2]), other = remainder_of(3 * c[0] + 1);
+         const Value row =
+             row_of(first, other) * 0.5 + reverse(row_of(first, remainder_of(c[0] + 7)), {0}) - row_of(c[1], c[0]);
+         return std::vector<Value>{c[0] + 1, with_row(first, other, row), 0.9 * c[2]};
+       })},
+      {"row_at_a_place_that_the_table_tells", loop_over([](Values c) {
+         const Value at = remainder_of(abs(cast(10.0 * take(row_of(c[1], c[0]), 0, 1), DType::I32)));
+         return std::vector<Value>{c[0] + 1, with_row(c[1], at, c[2]), 0.9 * c[2]};
+       })},
+      {"row_of_the_new_table", loop_over([](Values c) {
+         const Value table = with_row(c[1], c[0], c[2]);
+         return std::vector<Value>{c[0] + 1, table, 0.9 * c[2] + 0.1 * row_of(table, remainder_of(c[0] + 7))};
+       })},
+      {"rows_added", loop_over([](Values c) {
+         const Value at = remainder_of(7 * iota(DType::I32, {3}, 0) + broadcast_to(c[0], {3}));
+         const Value read = gather(c[1], remainder_of(at + 1), 0);
+         return std::vector<Value>{c[0] + 1, scatter_add(c[1], at, 0.1 * tanh(read), 0), 0.9 * c[2]};
+       })},
+      {"row_replaced_then_rows_added", loop_over([](Values c) {
+         const Value first = with_row(c[1], c[0], c[2] + row_of(c[1], remainder_of(c[0] + 1)));
+         const Value at = remainder_of(iota(DType::I32, {3}, 0) + broadcast_to(c[0], {3}));
+         return std::vector<Value>{c[0] + 1, scatter_add(first, at, 0.1 * gather(first, remainder_of(at + 2), 0), 0),
+                                   0.9 * c[2]};
+       })},
       {"inner_loop", loop_over([=](Values c) { return inner(c, false); })},
       {"inner_loop_that_reads_the_old_table", loop_over([=](Values c) { return inner(c, true); }), false},
       {"two_tables",
