@@ -186,13 +186,32 @@ class MergeDots {
     std::vector<const Node*> dots;
     for (const Candidate& c : candidates) dots.push_back(c.dot);
     Horizontal::Growing growing(merge_, dots);
+    std::int64_t columns = 0;
     for (const Candidate& c : candidates) {
+      if (columns > 0 && !fits_beside(c, columns)) continue;
       if (!growing.add(c.dot)) continue;
+      columns += width_of(c);
       members.push_back(c.dot);
       group.push_back(c);
     }
-    if (group.size() < 2) return;
-    merge_.accept({members, {}, [group](ir::Rebuild& rebuild, Builder& builder) { emit(group, rebuild, builder); }});
+    if (group.size() >= 2)
+      merge_.accept({members, {}, [group](ir::Rebuild& rebuild, Builder& builder) { emit(group, rebuild, builder); }});
+    std::erase_if(candidates, [&](const Candidate& c) { return std::ranges::find(members, c.dot) != members.end(); });
+    if (!members.empty() && candidates.size() >= 2) merge(std::move(candidates));
+  }
+
+  static std::int64_t width_of(const Candidate& c) {
+    return c.other().shape()[static_cast<int>(free_axes(*c.dot, 1 - c.shared).back())];
+  }
+  // Columns fill vectors of 64 bytes, on every target, since what is merged must not depend on it. A few more beside whole vectors would add one
+  // that is mostly empty, and no row after the first would begin where one does.
+  static bool fits_beside(const Candidate& c, std::int64_t columns) {
+    if (c.shared != 0) return true;  // rows are laid side by side, not columns
+    const auto lanes = static_cast<std::int64_t>(64 / size_of(c.dot->types[0].dtype));
+    const auto vectors = [&](std::int64_t n) { return (n + lanes - 1) / lanes; };
+    const std::int64_t more = width_of(c);
+    const bool stay_whole = columns % lanes == 0 && more % lanes == 0;
+    return stay_whole || vectors(columns + more) < vectors(columns) + vectors(more);
   }
 
   static void emit(const std::vector<Candidate>& group, ir::Rebuild& rebuild, Builder& builder) {
