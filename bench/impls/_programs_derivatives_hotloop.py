@@ -43,7 +43,7 @@ def derivative_program(sizes, inputs):
 
     xp = types.SimpleNamespace(
         scan=hl.scan, concat=hl.concat, stack=lambda parts, axis: hl.stack(parts, axis=axis), reshape=hl.reshape, sum=hl.sum, mean=hl.mean, exp=hl.exp, log=hl.log, tanh=hl.tanh,
-        pad=lambda x: hl.pad(x, 1), cholesky=hl.linalg.cholesky, solve=hl.linalg.solve, slogdet=hl.linalg.slogdet, solve_triangular=hl.linalg.solve_triangular,
+        pad=lambda x: hl.pad(x, 1), cholesky=hl.linalg.cholesky, solve=hl.linalg.solve, slogdet=hl.linalg.slogdet, solve_triangular=lambda a, b: hl.linalg.solve_triangular(a, b, lower=True),
         matrix_transpose=hl.matrix_transpose, gradients=lambda f: hl.vmap(hl.grad(f)), jacobians=lambda f: hl.vmap(hl.jacfwd(f)), derivative=derivative,
         fixed_point=fixed_point,
     )  # fmt: skip

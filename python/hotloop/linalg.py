@@ -88,10 +88,17 @@ def _system(where_, fn, x1, x2):
 
 
 @op(2)
-def solve_triangular(x1, x2, /, *, upper=False):
-    """x with x1 @ x = x2 for a triangular x1 (..., n, n), a lower triangle or an upper one; the other triangle is not read. x2: (n,), or
-    (..., n, k). With the Cholesky factor of a matrix it solves its systems: L, then the transpose of L."""
-    return _system("solve_triangular", lambda a, b: _core.solve_triangular(a, b, upper), x1, x2)
+def solve_triangular(x1, x2, /, *, upper=None, lower=None):
+    """x with x1 @ x = x2 for a triangular x1 (..., n, n); the other triangle is not read. x2: (n,), or (..., n, k). With the Cholesky factor
+    of a matrix it solves its systems: L, then the transpose of L.
+
+    upper=True or lower=True: which triangle. One of them is to be said, as functions of this name differ in what they take by themselves.
+    """
+    if (upper is None) == (lower is None):
+        received = "none" if upper is None else "both"
+        raise _core.UserError(f"[solve_triangular] either upper or lower says which triangle is meant. Received: {received}. Try: lower=True with a factor of cholesky().")
+    is_upper = bool(upper) if lower is None else not lower
+    return _system("solve_triangular", lambda a, b: _core.solve_triangular(a, b, is_upper), x1, x2)
 
 
 @op(1)

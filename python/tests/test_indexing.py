@@ -98,6 +98,73 @@ def test_at_writes_what_numpy_assigns(key):
         assert np.array_equal(hl.jit(lambda v, u, how=how: getattr(v.at[key], how)(u))(x, values), wanted)
 
 
+ROWS = np.array([2, 0, 2, 1])
+AT_ARRAYS = {
+    "rows": (ROWS,), "columns": (slice(None), ROWS), "last": (..., ROWS), "table of rows": (ROWS.reshape(2, 2),), "both": (ROWS, ROWS), "apart": (ROWS, slice(None), ROWS),
+    "apart, behind": (slice(None), ROWS, slice(None), ROWS), "with a number": (1, ROWS), "part": (slice(1, 3), ROWS), "new axis": (ROWS, None), "mask": (np.arange(3) != 1,),
+    "mask of two axes": (np.arange(12).reshape(3, 4) % 3 == 0,), "none": (np.array([], np.int32),), "backwards": (slice(None, None, -1), ROWS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "computed"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("key", AT_ARRAYS.values(), ids=AT_ARRAYS)
+def test_at_index_arrays_assigns_what_numpy_does(key, dtype, is_known):
+    g = np.random.default_rng(0)
+    x = (10 * g.normal(size=(3, 4, 5, 6))).astype(dtype)
+    if dtype == np.float32:
+        x.flat[::7], x.flat[3::11] = np.inf, np.nan
+    values = (10 * g.normal(size=x[key].shape)).astype(dtype)
+    wanted = x.copy()
+    wanted[key] = values
+    spots = [i for i, k in enumerate(key) if isinstance(k, np.ndarray) and k.dtype != np.bool_] if not is_known else []
+
+    def assign(v, u, *arrays):
+        own = list(key)
+        for i, a in zip(spots, arrays):
+            own[i] = a
+        return v.at[tuple(own)].set(u)
+
+    for backend in ("llvm", "interp"):
+        got = hl.jit(assign, backend=backend)(x, values, *(key[i] for i in spots))
+        assert np.array_equal(got, wanted, equal_nan=dtype == np.float32)
+    if dtype == np.float32:
+        x, values, sums = np.nan_to_num(x, posinf=1.0), values, np.nan_to_num(x, posinf=1.0)
+        np.add.at(sums, key, values)
+        add = lambda v, u, *arrays: v.at[tuple({**dict(enumerate(key)), **dict(zip(spots, arrays))}.values())].add(u)
+        assert np.allclose(hl.jit(add)(x, values, *(key[i] for i in spots)), sums, rtol=1e-5, atol=1e-5)
+
+
+def test_at_repeated_places_keep_the_last_value_and_its_derivative():
+    x, values = np.zeros((3, 2)), np.arange(8.0).reshape(4, 2)
+    for key in (ROWS, list(ROWS)):
+        got, slope = hl.jit(lambda v, u, k=key: hl.value_and_grad(lambda w: (v.at[k].set(w) ** 2).sum())(u))(x, values)
+        assert np.array_equal(hl.jit(lambda v, u, k: v.at[k].set(u))(x, values, ROWS), values[[1, 3, 2]])
+        assert got == (values[1:] ** 2).sum() and np.array_equal(slope, np.concatenate([np.zeros((1, 2)), 2 * values[1:]]))
+    slope = hl.jit(lambda v, u, k: hl.grad(lambda w: (v.at[k].set(w) ** 2).sum())(u))(x, values, ROWS)
+    assert np.array_equal(slope, np.concatenate([np.zeros((1, 2)), 2 * values[1:]]))
+
+
+def test_a_table_in_a_loop_is_written_where_it_lies():
+    # Q-learning: what goes into an entry is read from other rows and from the entry itself.
+    def learn(table, states, actions, rewards, after):
+        def step(q, t):
+            s, a, r, n = t
+            return q.at[s, a].add(0.1 * (r + 0.9 * q[n].max() - q[s, a])), None
+
+        return hl.scan(step, table, (states, actions, rewards, after))[0]
+
+    g = np.random.default_rng(0)
+    arguments = g.normal(size=(500, 4)), g.integers(0, 500, 50), g.integers(0, 4, 50), g.normal(size=50), g.integers(0, 500, 50)
+    wanted = arguments[0].copy()
+    for s, a, r, n in zip(*arguments[1:]):
+        wanted[s, a] += 0.1 * (r + 0.9 * wanted[n].max() - wanted[s, a])
+    compiled = hl.jit(learn)
+    assert np.allclose(compiled(*arguments), wanted, rtol=1e-12)
+    before, inside = hl.executable(compiled, *arguments).kernel_text().split(" for t", 1)
+    assert "map copy (vector i" in before and "< 2000" in before and "< 2000" not in inside, "all 2000 numbers are copied once, before the loop"
+
+
 def test_at_a_computed_place():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     for i in (-3, -1, 0, 2):

@@ -33,7 +33,7 @@ def test_values_are_those_of_numpy(shape, dtype, scale):
         (hl.linalg.slogdet(a)[1], np.linalg.slogdet(exact)[1]),
         (hl.linalg.cholesky(p), np.linalg.cholesky(p.astype(np.float64))),
         (hl.linalg.cholesky(p, upper=True), np.swapaxes(np.linalg.cholesky(p.astype(np.float64)), -1, -2)),
-        (hl.linalg.solve_triangular(np.tril(p) + np.triu(a, 1), b), np.linalg.solve(np.tril(p), b.astype(np.float64))),
+        (hl.linalg.solve_triangular(np.tril(p) + np.triu(a, 1), b, lower=True), np.linalg.solve(np.tril(p), b.astype(np.float64))),
         (hl.linalg.solve_triangular(np.triu(p) + np.tril(a, -1), b, upper=True), np.linalg.solve(np.triu(p), b.astype(np.float64))),
         (hl.linalg.matrix_power(a, 3), np.linalg.matrix_power(exact, 3)),
         (hl.linalg.matrix_power(a, 0), np.linalg.matrix_power(exact, 0)),
@@ -112,7 +112,7 @@ def test_a_batch_gives_the_bits_of_each(n):
         lambda a: hl.linalg.slogdet(a)[1],
         lambda a: hl.linalg.det(a / 2),
         lambda a: hl.sin(hl.linalg.cholesky(a)).sum(),
-        lambda a: hl.sin(hl.linalg.solve_triangular(a, a[:, :3])).sum(),
+        lambda a: hl.sin(hl.linalg.solve_triangular(a, a[:, :3], lower=True)).sum(),
         lambda a: hl.sin(hl.linalg.solve_triangular(a, a[:, :3], upper=True)).sum(),
     ],
 )
@@ -138,7 +138,7 @@ def test_residuals_are_those_of_elimination(n):
         x = np.asarray(hl.linalg.solve(a, b)).astype(np.float64)
         assert abs(a @ x - b).max() < 2e-6 * abs(a).max() * abs(x).max()
         lower = np.tril(a) + np.eye(n, dtype=np.float32) * 0.1
-        x = np.asarray(hl.linalg.solve_triangular(np.where(np.tri(n) > 0, lower, np.float32(np.nan)), b)).astype(np.float64)
+        x = np.asarray(hl.linalg.solve_triangular(np.where(np.tri(n) > 0, lower, np.float32(np.nan)), b, upper=False)).astype(np.float64)
         assert abs(lower @ x - b).max() < 1e-6 * abs(lower).max() * abs(x).max()
 
 
@@ -191,3 +191,9 @@ def test_programs_do_not_grow_with_the_matrix():
 def test_errors(call, message):
     with pytest.raises(hl.UserError, match=message):
         call()
+
+
+def test_solve_triangular_wants_to_be_told_which_triangle():
+    for which in ({}, {"upper": True, "lower": True}):
+        with pytest.raises(hl.UserError, match=r"\[solve_triangular\] either upper or lower says which triangle is meant"):
+            hl.linalg.solve_triangular(np.eye(2), np.ones(2), **which)
