@@ -129,9 +129,13 @@ def test_at_index_arrays_assigns_what_numpy_does(key, dtype, is_known):
         got = hl.jit(assign, backend=backend)(x, values, *(key[i] for i in spots))
         assert np.array_equal(got, wanted, equal_nan=dtype == np.float32)
     if dtype == np.float32:
-        x, values, sums = np.nan_to_num(x, posinf=1.0), values, np.nan_to_num(x, posinf=1.0)
+        x = np.nan_to_num(x, posinf=1.0)
+        sums = x.copy()
         np.add.at(sums, key, values)
-        add = lambda v, u, *arrays: v.at[tuple({**dict(enumerate(key)), **dict(zip(spots, arrays))}.values())].add(u)
+
+        def add(v, u, *arrays):
+            return v.at[tuple({**dict(enumerate(key)), **dict(zip(spots, arrays))}.values())].add(u)
+
         assert np.allclose(hl.jit(add)(x, values, *(key[i] for i in spots)), sums, rtol=1e-5, atol=1e-5)
 
 

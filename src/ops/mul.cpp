@@ -21,7 +21,8 @@ std::vector<OpDef> ops_mul() {
   def.transpose = [](const TransposeContext& c) {
     const Value a = c.operands[0], b = c.operands[1], ct = c.cotangents[0];
     HOTLOOP_CHECK(a.defined() || b.defined(), "mul is linear in one operand at a time");
-    return std::vector<Value>{a.defined() || !ct.defined() ? Value{} : mul(ct, b), b.defined() || !ct.defined() ? Value{} : mul(a, ct)};
+    return std::vector<Value>{a.defined() || !ct.defined() ? Value{} : mul(ct, b),
+                              b.defined() || !ct.defined() ? Value{} : mul(a, ct)};
   };
   return {def};
 }
