@@ -71,23 +71,30 @@ void BlockLowering::keep_reads(Value v, const std::set<ValueKey>& written_over, 
   for (const Value& o : v.node->operands) keep_reads(o, written_over, table);
 }
 
-// What goes into a part of a table and is read from another part of it, or from what the table was before, is computed before it is written
-// over. A scatter_add has what it adds in memory anyway.
+// What goes into a part of a table and is read from another part of it, or from a table that another value is written over, is computed before
+// anything is written.
 void BlockLowering::compute_updates_first() {
+  std::set<ValueKey> carries;
+  for (const BlockTarget& target : targets_)
+    if (!updates_of(target).empty()) carries.insert(key_of(*target.overwrites));
   for (const BlockTarget& target : targets_) {
     const std::vector<Value> chain = updates_of(target);
-    std::set<ValueKey> before;
+    std::set<ValueKey> written_over = carries;
     for (std::size_t i = chain.size(); i-- > 0;) {
       const Node& update = *chain[i].node;
       const Value table = context_.resolve(update.operands[0]);
+      written_over.insert(key_of(table));
+      std::set<ValueKey> others = written_over;
+      others.erase(key_of(table));
+      std::span<const Value> in_memory = std::span(update.operands).subspan(1);  // if it reads what is written over
       if (ir::is(update, OpKind::DynamicUpdate)) {
         const Value written = written_by(update);
-        keep_reads(written, before, {key_of(table)});
+        keep_reads(written, others, {key_of(table)});
         if (reads_elsewhere(written, update, table, true)) need_memory(written);
-        for (const Value& start : std::span(update.operands).subspan(2))
-          if (reads_one_of(start, before) || reads_one_of(start, {key_of(table)})) need_memory(start);
+        in_memory = in_memory.subspan(1);
       }
-      before.insert(key_of(table));
+      for (const Value& v : in_memory)
+        if (reads_one_of(v, written_over)) need_memory(v);
     }
   }
 }
