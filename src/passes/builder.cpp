@@ -17,6 +17,7 @@ Value Builder::make(const ir::OpDef& op, std::vector<Value> operands, Attrs attr
     Value v = simplify_arithmetic(*this, op, operands, attrs);
     if (!v.defined()) v = simplify_movement(*this, op, operands, attrs);
     if (!v.defined()) v = simplify_contraction(*this, op, operands, attrs);
+    if (!v.defined()) v = simplify_places(*this, op, operands, attrs);
     --depth_;
     if (v.defined()) {
       ++num_rewrites_;

@@ -95,6 +95,9 @@ int leaves_dot(const ProductOfRepeats& product, const Axes& contract, const Axes
 // Rules, by family; an undefined value when none applies.
 Value simplify_arithmetic(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs);
 Value simplify_movement(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs);
+Value simplify_places(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs);
+// x + part, where part is zero but at a few computed places: only these are touched. Undefined where it is something else.
+Value add_where_it_lies(Builder& b, Value x, Value part);
 Value simplify_contraction(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs);
 
 }  // namespace hotloop::passes

@@ -32,6 +32,7 @@ class Simplify {
       Value v = without_elements(*node);
       if (!v.defined()) v = swapped_dot(*node);
       if (!v.defined()) v = sum_of_terms(*node);
+      if (!v.defined()) v = sum_in_place(*node);
       if (v.defined())
         changed_ = true;
       else
@@ -99,6 +100,19 @@ class Simplify {
         std::ranges::any_of(leaves, [](Value v) { return is_kind(without_views(v), OpKind::Dot); });
     for (const Value& v : leaves) terms.push_back(rebuild_(v));
     return merge_pads(terms, !has_product, is_chain) ? sum(terms) : Value{};
+  }
+
+  // In a loop, where the table may be a carry.
+  Value sum_in_place(const Node& node) {
+    if (level_.loop == nullptr || !is_add(node)) return {};
+    const Value x = rebuild_(node.operands[0]), y = rebuild_(node.operands[1]);
+    if (is_kind(x, OpKind::DynamicUpdate) && is_kind(y, OpKind::DynamicUpdate)) return {};
+    for (const int part : {1, 0}) {
+      if (uses_.count(node.operands[at(part)]) != 1) continue;
+      const Value v = part == 1 ? add_where_it_lies(builder_, x, y) : add_where_it_lies(builder_, y, x);
+      if (v.defined()) return v;
+    }
+    return {};
   }
 
   Value sum(const std::vector<Value>& terms) {
