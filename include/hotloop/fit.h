@@ -60,8 +60,10 @@ struct FitOptions {
   // False: the metric is NaN and the last epoch is kept; no validation sample is computed (pass the training samples again).
   bool validate = true;
   EarlyStopping early_stopping = {};
-  Array class_weights = {};         // (C), f32 or f64, of a loss over classes
-  std::int64_t steps_per_call = 1;  // whole batches that one call of the compiled program takes; same results for any
+  Array class_weights = {};  // (C), f32 or f64, of a loss over classes
+  // Whole batches that one call of the compiled program takes. The results are the same but for rounding: a loop of steps may add rows up in
+  // another order.
+  std::int64_t steps_per_call = 1;
   bool prefetch = true;         // a thread gathers the next batches while the steps compute; same results either way
   CompileOptions compile = {};  // batch_axes are filled in
   CheckpointOptions checkpoint = {};

@@ -326,9 +326,12 @@ def acosh(x, /):
 
 @_export(1)
 def atanh(x, /):
-    """Inverse of tanh on (-1, 1): log1p(2 x / (1 - x)) / 2."""
+    """Inverse of tanh on (-1, 1): log1p(2 |x| / (1 - |x|)) / 2 with the sign of x."""
     x = _core.promote("atanh", [x], True)[0]
-    return 0.5 * _core.unary("log1p", 2 * x / (1 - x))
+    is_below = _core.binary("lt", x, 0)
+    size = _select(is_below, -x, x)  # not abs(), whose derivative at 0 is 0
+    half = 0.5 * _core.unary("log1p", 2 * size / (1 - size))
+    return _select(is_below, -half, half)
 
 
 @custom_jvp
@@ -360,11 +363,17 @@ def atan2(x1, x2, /):
 
 @_export(2)
 def hypot(x1, x2, /):
-    """sqrt(x1^2 + x2^2), scaled so that squares do not overflow."""
-    x1, x2 = (_core.unary("abs", v) for v in _core.promote("hypot", [x1, x2], True))
-    large, small = _core.binary("max", x1, x2), _core.binary("min", x1, x2)
-    ratio = _select(_core.binary("gt", large, 0), small / large, 0.0)
-    return large * _core.unary("sqrt", 1 + ratio * ratio)
+    """sqrt(x1^2 + x2^2), scaled so that squares do not overflow; infinite where one of them is. The derivative at the origin is 0."""
+    x1, x2 = _core.broadcast_arrays("hypot", _core.promote("hypot", [x1, x2], True))
+    largest = _core.binary("max", _core.unary("abs", x1), _core.unary("abs", x2))
+    is_inside = _core.binary("ne", largest, 0)
+    # The scale cancels, so it counts as a constant: every derivative is that of the sum of squares.
+    is_usable = _core.append("and", [is_inside, _core.binary("lt", largest, math.inf)], {})
+    scale = _core.append("stop_gradient", [_select(is_usable, largest, 1.0)], {})
+    a, b = x1 / scale, x2 / scale
+    root = scale * _core.unary("sqrt", _select(is_inside, a * a + b * b, 1.0))
+    is_infinite = _core.append("or", [_core.binary("eq", _core.unary("abs", v), math.inf) for v in (x1, x2)], {})
+    return _select(is_infinite, math.inf, _select(_core.binary("eq", largest, 0), 0.0, root))
 
 
 @_export(3)
@@ -386,8 +395,8 @@ def _composed(name, doc):
 relu = _composed("relu", "max(x, 0). The derivative at 0 is 0; a NaN stays NaN.")
 softplus = _composed("softplus", "log(1 + e^x) without overflow.")
 atan = _composed("atan", "Angle whose tangent is x, in [-pi/2, pi/2].")
-asin = _composed("asin", "Angle whose sine is x, in [-pi/2, pi/2]; NaN beyond [-1, 1]. The derivative is infinite at -1 and 1.")
-acos = _composed("acos", "Angle whose cosine is x, in [0, pi]; NaN beyond [-1, 1]. The derivative is infinite at -1 and 1.")
+asin = _composed("asin", "Angle whose sine is x, in [-pi/2, pi/2]; NaN beyond [-1, 1]. The derivative is NaN at -1 and 1.")
+acos = _composed("acos", "Angle whose cosine is x, in [0, pi]; NaN beyond [-1, 1]. The derivative is NaN at -1 and 1.")
 gelu = _composed("gelu", "x times the normal distribution function of x (Hendrycks and Gimpel 2016), not its tanh approximation.")
 
 

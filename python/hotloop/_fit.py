@@ -239,7 +239,7 @@ def fit(
     callbacks: a function of a Progress, or several, called after each call of the step; one that returns True ends the fit after it. An
         exception in one ends the fit and is raised; with checkpoints, the state after the last step is on the disk.
     progress: True shows it (a line that is rewritten on a terminal, else a line an epoch), None does so on a terminal.
-    steps_per_call: training steps that one call of the program takes; same results for any.
+    steps_per_call: training steps that one call of the program takes; same results for any but for rounding.
     dot_precision: "bfloat16" trains with the factors of float32 dots rounded, see hl.jit; parameters and optimiser stay float32.
 
     A loss that is not finite ends the run with a warning: status and message say which tensor was the first. Ctrl-C ends it in the middle
@@ -249,9 +249,10 @@ def fit(
         labels that the metric refuses, and checkpoints that cannot be written. TypeError for arguments that fit does not have.
     """
     _check_model("fit", model)
-    loss = losses.engine_loss(losses.MSE() if loss is None else loss)
+    given_loss = losses.MSE() if loss is None else loss
+    loss = losses.engine_loss(given_loss)
     if metric is None:
-        metric = metrics.loss_of(loss) if loss.has_classes else metrics.MAE()
+        metric = metrics.LossMean(given_loss) if loss.has_classes else metrics.MAE()
     optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
     metric = _metric("fit", metric)
     dtype = _core.dtype(dtype)

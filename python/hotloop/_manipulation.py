@@ -306,7 +306,8 @@ def dynamic_update(x, update, starts, /):
 
 @_export(1)
 def sliding_window_view(x, window, /, axis=0, *, stride=1, dilation=1):
-    """Strided windows: the axis of extent n becomes (number of windows, window): out[w, k] = x[w stride + k dilation]."""
+    """Strided windows: the axis of extent n becomes (number of windows, window): out[w, k] = x[w stride + k dilation]. NumPy's function of this
+    name puts the window behind all axes."""
     x = _core.to_tracer(x)
     axis = checked_axis("sliding_window_view", axis, x.ndim)
     return _core.append("windows", [x], {"axis": axis, "size": window, "stride": stride, "dilation": dilation})

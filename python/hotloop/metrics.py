@@ -24,15 +24,21 @@ def engine_metric(metric):
     from hotloop import losses
 
     if isinstance(metric, losses.Loss) or (callable(metric) and not isinstance(metric, (type, Metric)) and type(metric).__module__.partition(".")[0] not in ("torch", "keras")):
-        return loss_of(losses.engine_loss(metric))
+        return LossMean(metric)
     return metric
 
 
-def loss_of(loss):
-    """A Metric of an engine's loss."""
-    made = Metric()
-    made._metric = _core.loss_metric(loss)
-    return made
+class LossMean(Metric):
+    """The mean over samples of a Loss, or of a function of (prediction, target), each alone."""
+
+    def __init__(self, loss):
+        self._loss = loss
+        self._build()
+
+    def _make(self):
+        from hotloop import losses
+
+        return _core.loss_metric(losses.engine_loss(self._loss))
 
 
 for _definition in _core.metric_definitions():

@@ -5,6 +5,7 @@ the same numbers. Philox4x32-10 (Salmon et al., "Parallel random numbers: as eas
 """
 
 import math
+import operator
 
 import numpy
 
@@ -19,8 +20,10 @@ def __dir__():
 
 
 def key(seed):
-    """The key of an integer seed."""
-    seed = int(seed)
+    """The key of an integer seed of at most 64 bits."""
+    seed = operator.index(seed)
+    if not -(2**63) <= seed < 2**64:
+        raise _core.UserError(f"[random] a seed has at most 64 bits. Received: {seed}.")
     return _core.asarray(numpy.array([seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF], dtype=numpy.uint32))
 
 
@@ -43,10 +46,24 @@ def split(key, num=2, /):
 
 
 @op(2)
-def fold_in(key, data, /):
-    """The key for number `data` (an integer, known or traced): for a step or an index."""
+def _folded(key, data, /):
     mixed = _core.binary("xor", _core.random_bits(checked_key(key), (2,)), _core.cast(data, "uint32"))
     return _core.random_bits(mixed, (2,))
+
+
+def fold_in(key, data, /):
+    """The key for number `data` (an integer of at most 32 bits, known or traced): for a step or an index."""
+    if getattr(data, "dtype", None) is None:
+        try:
+            data = operator.index(data)
+        except TypeError:
+            raise _core.UserError(f"[random] fold_in takes an integer. Received: {data!r}.") from None
+        if not -(2**31) <= data < 2**32:
+            raise _core.UserError(f"[random] fold_in takes an integer of at most 32 bits. Received: {data}. Try: fold_in() twice, by parts.")
+        data = numpy.uint32(data & 0xFFFFFFFF)
+    elif numpy.dtype(data.dtype).kind not in "iu":
+        raise _core.UserError(f"[random] fold_in takes an integer. Received: {data.dtype}.")
+    return _folded(key, data)
 
 
 @op(1)
@@ -72,7 +89,11 @@ def _unit(key, shape, dtype):
 @op(1)
 def uniform(key, shape=(), /, dtype="float32", low=0.0, high=1.0):
     """Uniform in [low, high)."""
-    return _unit(checked_key(key), _dims(shape), dtype) * (high - low) + low
+    drawn = _unit(checked_key(key), _dims(shape), dtype) * (high - low) + low
+    if isinstance(high, (int, float)) and isinstance(low, (int, float)) and low < high:
+        # What rounding took to `high` is the number below it.
+        drawn = _core.binary("min", drawn, float(numpy.nextafter(numpy.asarray(high, drawn.dtype), numpy.asarray(low, drawn.dtype))))
+    return drawn
 
 
 @op(1)
@@ -86,9 +107,9 @@ def normal(key, shape=(), /, dtype="float32"):
 
 
 @op(2)
-def bernoulli(key, p=0.5, shape=(), /):
-    """True with probability p."""
-    return _core.binary("lt", _unit(checked_key(key), _dims(shape), "float32"), p)
+def bernoulli(key, p=0.5, shape=None, /):
+    """True with probability p, a number or an array. shape: p's if not given."""
+    return _core.binary("lt", _unit(checked_key(key), numpy.shape(p) if shape is None else _dims(shape), "float32"), p)
 
 
 @op(1)

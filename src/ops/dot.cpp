@@ -11,9 +11,40 @@
 
 namespace hotloop {
 
+namespace {
+
+// An operand with its axes in the order batch, free, contracted, these as one.
+Value with_joined_axes(Value x, const std::vector<std::int64_t>& batch, const std::vector<std::int64_t>& contract) {
+  std::vector<std::int64_t> used = contract, order = batch;
+  used.insert(used.end(), batch.begin(), batch.end());
+  const std::vector<std::int64_t> free = ir::other_axes(x.rank(), used);
+  order.insert(order.end(), free.begin(), free.end());
+  Shape shape;
+  for (const std::int64_t axis : order) shape.push_back(x.shape()[static_cast<int>(axis)]);
+  std::int64_t joined = 1;
+  for (const std::int64_t axis : contract) joined *= x.shape()[static_cast<int>(axis)];
+  shape.push_back(joined);
+  order.insert(order.end(), contract.begin(), contract.end());
+  return reshape(transpose(x, order), shape);
+}
+
+Value dot_of_joined(Value lhs, Value rhs, const DotAxes& axes) {
+  const Value a = with_joined_axes(lhs, axes.lhs_batch, axes.lhs_contract),
+              b = with_joined_axes(rhs, axes.rhs_batch, axes.rhs_contract);
+  const std::vector<std::int64_t> batch = ir::iota_axes(static_cast<int>(axes.lhs_batch.size()));
+  return dot(a, b,
+             {.lhs_contract = {a.rank() - 1}, .rhs_contract = {b.rank() - 1}, .lhs_batch = batch, .rhs_batch = batch});
+}
+
+}  // namespace
+
 Value dot(Value lhs, Value rhs, const DotAxes& axes) {
   const Value both[] = {lhs, rhs};
   ir::require_defined("dot", both);
+  // Kernels go along three axes at most; more become one.
+  constexpr std::size_t most_axes = 3;
+  if (axes.lhs_contract.size() > most_axes && axes.lhs_contract.size() == axes.rhs_contract.size())
+    return dot_of_joined(lhs, rhs, axes);
   return ir::append_op("dot", {lhs, rhs},
                        {{"lhs_contract", axes.lhs_contract},
                         {"rhs_contract", axes.rhs_contract},

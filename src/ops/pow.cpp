@@ -16,8 +16,9 @@ std::vector<Value> jvp(const JvpContext& c) {
   const Value a = c.primals[0], b = c.primals[1], zero = like(a, 0), one = like(a, 1);
   Value by_base, by_exponent;
   if (c.tangents[0].defined()) {
-    // b a^(b-1) is 0 at b = 0, though a^-1 is infinite at a = 0.
-    const Value constant = equal(b, zero);
+    // b a^(b-1) is 0 at b = 0, though a^-1 is infinite at a = 0 (and a NaN to the power 0 is 1). Elsewhere the formula is 0 there by itself, and
+    // has the derivative by b.
+    const Value constant = bit_and(equal(b, zero), logical_not(greater(abs(a), zero)));
     const Value slope = select(constant, zero, b * pow(a, select(constant, one, b - 1.0)));
     by_base = c.tangents[0] * slope;
   }

@@ -210,8 +210,9 @@ class MergeDots {
     const auto lanes = static_cast<std::int64_t>(64 / size_of(c.dot->types[0].dtype));
     const auto vectors = [&](std::int64_t n) { return (n + lanes - 1) / lanes; };
     const std::int64_t more = width_of(c);
-    const bool stay_whole = columns % lanes == 0 && more % lanes == 0;
-    return stay_whole || vectors(columns + more) < vectors(columns) + vectors(more);
+    const std::int64_t rest = std::max(columns % lanes, more % lanes);
+    const bool stay_whole = rest == 0, mostly_full = rest > lanes / 2;
+    return stay_whole || mostly_full || vectors(columns + more) < vectors(columns) + vectors(more);
   }
 
   static void emit(const std::vector<Candidate>& group, ir::Rebuild& rebuild, Builder& builder) {

@@ -47,6 +47,10 @@ class Simplify {
 
   // What has no element is the same whatever it is computed from.
   Value without_elements(const Node& node) {
+    // Nor does it matter what nothing is a sum of.
+    const bool sums_nothing = (node.op->name == "reduce_sum" || node.op->kind == OpKind::Dot) &&
+                              node.types[0].shape.size() != 0 && node.operands[0].shape().size() == 0;
+    if (sums_nothing) return builder_.full(0, node.types[0]);
     if (node.types[0].shape.size() != 0 || node.op->kind == OpKind::Broadcast || node.op->kind == OpKind::Constant)
       return {};
     return builder_.full(0, node.types[0]);

@@ -189,9 +189,17 @@ Value dot_of_product(Builder& b, const Side& side, const Side& other, const Shap
   if (!product_is_lhs) next -= num_free;
   for (int i = 0; i < side.value.rank(); ++i)
     if (side.is_free(i)) place[at(i)] = next++;
-  Axes axes;
-  for (const std::int64_t axis : out.node->attrs.integers("axes")) axes.push_back(place[at(axis)]);
-  return b.mul(rest, b.broadcast(operand(out), shape, axes));
+  // A broadcast keeps the order of axes, which a batch axis need not have here.
+  std::vector<std::pair<std::int64_t, std::int64_t>> places;
+  for (const std::int64_t axis : out.node->attrs.integers("axes"))
+    places.emplace_back(place[at(axis)], static_cast<std::int64_t>(places.size()));
+  std::ranges::sort(places);
+  Axes axes, order;
+  for (const auto& [to, from] : places) {
+    axes.push_back(to);
+    order.push_back(from);
+  }
+  return b.mul(rest, b.broadcast(b.transpose(operand(out), order), shape, axes));
 }
 
 // Whether a value is a unit matrix, written as iota == iota (the unit tangents of forward mode are).

@@ -27,9 +27,12 @@ Value log_softmax(Value x, double) {
   return x - last_axis(logsumexp(x, -1), x);
 }
 
-// alpha (exp(x) - 1) below 0. Of min(x, 0), so that the branch not taken cannot overflow in the derivative.
-Value below_zero(Value x, double alpha) { return alpha * expm1(minimum(x, like(x, 0))); }
-Value elu(Value x, double alpha) { return select(greater(x, like(x, 0)), x, below_zero(x, alpha)); }
+// Above 0 the exponential is of 0, so that the branch not taken cannot overflow in the derivative; at 0 it is of x itself, whose derivative is
+// that of both sides there.
+Value elu(Value x, double alpha) {
+  const Value is_above = greater(x, like(x, 0));
+  return select(is_above, x, alpha * expm1(select(is_above, like(x, 0), x)));
+}
 
 // Klambauer et al. 2017, equation 14.
 constexpr double selu_alpha = 1.6732632423543772848, selu_scale = 1.0507009873554804934;

@@ -5,7 +5,7 @@ namespace hotloop::losses {
 
 Huber::Huber(double delta)
     : Loss(Pointwise{[delta](Value prediction, Value target) {
-             const Value error = abs(prediction - target), inner = minimum(error, like(error, delta));
+             const Value error = prediction - target, inner = clip(error, -delta, delta);
              return inner * (error - 0.5 * inner);
            }},
            "huber") {
