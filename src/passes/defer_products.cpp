@@ -153,6 +153,12 @@ class DeferProducts {
       case ScalarOp::Sub: return {o[0], o[1]};
       case ScalarOp::Mul: return beside_factor(true);
       case ScalarOp::Div: return beside_factor(false);
+      case ScalarOp::Select: {
+        if (!is_from_outside(o[0])) return {};
+        const auto is_zero = [](Value v) { return uniform_value(v) == 0.0; };
+        if (is_zero(o[1])) return {o[2]};
+        return is_zero(o[2]) ? std::vector{o[1]} : std::vector{o[1], o[2]};
+      }
       default: return {};
     }
   }
