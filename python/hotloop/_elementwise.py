@@ -366,14 +366,14 @@ def hypot(x1, x2, /):
     """sqrt(x1^2 + x2^2), scaled so that squares do not overflow; infinite where one of them is. The derivative at the origin is 0."""
     x1, x2 = _core.broadcast_arrays("hypot", _core.promote("hypot", [x1, x2], True))
     largest = _core.binary("max", _core.unary("abs", x1), _core.unary("abs", x2))
-    is_inside = _core.binary("ne", largest, 0)
+    is_origin = _core.binary("eq", largest, 0)
     # The scale cancels, so it counts as a constant: every derivative is that of the sum of squares.
-    is_usable = _core.append("and", [is_inside, _core.binary("lt", largest, math.inf)], {})
-    scale = _core.append("stop_gradient", [_select(is_usable, largest, 1.0)], {})
+    has_size = _core.append("and", [_core.binary("gt", largest, 0), _core.binary("lt", largest, math.inf)], {})
+    scale = _core.append("stop_gradient", [_select(has_size, largest, 1.0)], {})
     a, b = x1 / scale, x2 / scale
-    root = scale * _core.unary("sqrt", _select(is_inside, a * a + b * b, 1.0))
+    root = scale * _core.unary("sqrt", _select(is_origin, 1.0, a * a + b * b))
     is_infinite = _core.append("or", [_core.binary("eq", _core.unary("abs", v), math.inf) for v in (x1, x2)], {})
-    return _select(is_infinite, math.inf, _select(_core.binary("eq", largest, 0), 0.0, root))
+    return _select(is_infinite, math.inf, _select(is_origin, 0.0, root))
 
 
 @_export(3)

@@ -295,14 +295,19 @@ def _put_block(x, values, key, starts, sizes, how):
     return _core.dynamic_update(x, values, starts)
 
 
+def _is_whole(part, extent):
+    """Whether a slice is all of an axis, in order."""
+    return not any(_core.is_tracer(v) for v in (part.start, part.stop, part.step)) and range(extent)[part] == range(extent)
+
+
 def _put_traced(x, values, key, how):
     x = _core.to_tracer(x)
     block = _place_of_block(x, key)
     if block is not None:
         return _put_block(x, values, key, *block, how)
     parts, together = _normalized(x, key)
-    whole_axes = all(isinstance(k, slice) and not any(_core.is_tracer(v) for v in (k.start, k.stop, k.step)) and range(n)[k] == range(n) for k, n in zip(parts, x.shape) if isinstance(k, slice))
-    if not whole_axes or any(k is None for k in parts) or all(isinstance(k, slice) for k in parts):
+    indexes_rows = any(not isinstance(k, slice) for k in parts) and all(k is not None for k in parts)
+    if not indexes_rows or not all(_is_whole(k, n) for k, n in zip(parts, x.shape) if isinstance(k, slice)):
         # The places as numbers: whatever the key is, indexing an array of positions by it finds them.
         positions = getitem(_core.reshape(_core.iota(position_dtype(x.size), (x.size,), 0), x.shape), key)
         values = _core.broadcast_to(_core.fitted("at", values, x.dtype), positions.shape)
@@ -327,13 +332,12 @@ def _put_along(x, axis, index, values, how):
     """x with `values`, which along `axis` has one for each of index (K,), added or assigned at these places of the axis."""
     if how == "add":
         return _core.append("scatter_add", [x, _core.to_tracer(index), values], {"axis": axis})
-    extent = x.shape[axis]
     if isinstance(index, numpy.ndarray):
-        # Which value each place gets is known: the last one.
-        which = numpy.full(extent, -1, numpy.int32)
-        which[index] = numpy.arange(len(index), dtype=numpy.int32)
         if len(index) == 0:
             return x
+        # Which value each place gets is known: the last one.
+        which = numpy.full(x.shape[axis], -1, numpy.int32)
+        which[index] = numpy.arange(len(index), dtype=numpy.int32)
         taken = _core.append("gather", [values, _core.to_tracer(numpy.maximum(which, 0))], {"axis": axis})
         is_hit = _core.append("broadcast", [_core.to_tracer(which >= 0)], {"shape": list(x.shape), "axes": [axis]})
         return _core.append("select", [is_hit, taken, x], {})

@@ -72,6 +72,7 @@ inline bool is_scalar_op(Value v, ir::ScalarOp op) {
 }
 inline bool is_named(Value v, std::string_view name) { return v.node->op->name == name; }
 using ir::uniform_value;
+inline bool is_number(Value v, double number) { return uniform_value(v) == number; }
 Axes zeros(int n);
 Axes ones(int n);
 // Whether a slice has step 1 and is full but along one axis, and that axis (the first, if it is full along all).

@@ -155,9 +155,8 @@ class DeferProducts {
       case ScalarOp::Div: return beside_factor(false);
       case ScalarOp::Select: {
         if (!is_from_outside(o[0])) return {};
-        const auto is_zero = [](Value v) { return uniform_value(v) == 0.0; };
-        if (is_zero(o[1])) return {o[2]};
-        return is_zero(o[2]) ? std::vector{o[1]} : std::vector{o[1], o[2]};
+        if (is_number(o[1], 0)) return {o[2]};
+        return is_number(o[2], 0) ? std::vector{o[1]} : std::vector{o[1], o[2]};
       }
       default: return {};
     }

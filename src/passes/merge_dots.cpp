@@ -186,28 +186,12 @@ class MergeDots {
     std::vector<const Node*> dots;
     for (const Candidate& c : candidates) dots.push_back(c.dot);
     Horizontal::Growing growing(merge_, dots);
-    // Those of one width, as the gates of a cell, belong together; another width is asked for as a whole.
-    std::int64_t columns = 0;
-    std::set<std::int64_t> asked;
-    for (const Candidate& wide : candidates) {
-      const std::int64_t width = width_of(wide);
-      if (!asked.insert(width).second) continue;
-      const auto is_as_wide = [&](const Candidate& c) { return width_of(c) == width; };
-      const std::int64_t more = width * std::ranges::count_if(candidates, is_as_wide);
-      if (columns > 0 && !fits_beside(wide, more, columns)) continue;
-      for (const Candidate& c : candidates) {
-        if (!is_as_wide(c) || !growing.add(c.dot)) continue;
-        columns += width;
-        members.push_back(c.dot);
-        group.push_back(c);
-      }
+    const std::set<std::int64_t> widths = widths_side_by_side(candidates);
+    for (const Candidate& c : candidates) {
+      if (!widths.contains(width_of(c)) || !growing.add(c.dot)) continue;
+      members.push_back(c.dot);
+      group.push_back(c);
     }
-    // As they were: what stands beside what is the same wherever the same parts are merged.
-    const auto place = [&](const Node* dot) {
-      return std::ranges::find(candidates, dot, &Candidate::dot) - candidates.begin();
-    };
-    std::ranges::sort(group, {}, [&](const Candidate& c) { return place(c.dot); });
-    std::ranges::sort(members, {}, place);
     if (group.size() >= 2)
       merge_.accept({members, {}, [group](ir::Rebuild& rebuild, Builder& builder) { emit(group, rebuild, builder); }});
     std::erase_if(candidates, [&](const Candidate& c) { return std::ranges::find(members, c.dot) != members.end(); });
@@ -217,15 +201,29 @@ class MergeDots {
   static std::int64_t width_of(const Candidate& c) {
     return c.other().shape()[static_cast<int>(free_axes(*c.dot, 1 - c.shared).back())];
   }
-  // Columns fill vectors of 64 bytes, on every target, since what is merged must not depend on it. A few more beside whole vectors would add one
-  // that is mostly empty, and no row after the first would begin where one does.
-  static bool fits_beside(const Candidate& c, std::int64_t more, std::int64_t columns) {
-    if (c.shared != 0) return true;  // rows are laid side by side, not columns
-    const auto lanes = static_cast<std::int64_t>(64 / size_of(c.dot->types[0].dtype));
+  // Of the first candidate and of others that fit beside. Those of one width, as the gates of a cell, belong together. Columns fill vectors of 64
+  // bytes, on every target, since what is merged must not depend on it: a few more beside whole vectors would add one that is mostly
+  // empty, and no row after the first would begin where one does.
+  static std::set<std::int64_t> widths_side_by_side(const std::vector<Candidate>& candidates) {
+    const auto lanes = static_cast<std::int64_t>(64 / size_of(candidates[0].dot->types[0].dtype));
     const auto vectors = [&](std::int64_t n) { return (n + lanes - 1) / lanes; };
-    const std::int64_t rest = std::max(columns % lanes, more % lanes);
-    const bool stay_whole = rest == 0, mostly_full = rest > lanes / 2;
-    return stay_whole || mostly_full || vectors(columns + more) < vectors(columns) + vectors(more);
+    std::set<std::int64_t> fitting, seen;
+    std::int64_t columns = 0;
+    for (const Candidate& c : candidates) {
+      const std::int64_t width = width_of(c);
+      if (!seen.insert(width).second) continue;
+      const std::int64_t more =
+          width * std::ranges::count_if(candidates, [&](const Candidate& o) { return width_of(o) == width; });
+      const std::int64_t rest = std::max(columns % lanes, more % lanes);
+      const bool stay_whole = rest == 0, mostly_full = rest > lanes / 2;
+      const bool is_row = c.shared != 0;  // rows are laid side by side, not columns
+      if (columns > 0 && !is_row && !stay_whole && !mostly_full &&
+          vectors(columns + more) >= vectors(columns) + vectors(more))
+        continue;
+      fitting.insert(width);
+      columns += more;
+    }
+    return fitting;
   }
 
   static void emit(const std::vector<Candidate>& group, ir::Rebuild& rebuild, Builder& builder) {

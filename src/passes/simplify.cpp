@@ -106,17 +106,14 @@ class Simplify {
     return merge_pads(terms, !has_product, is_chain) ? sum(terms) : Value{};
   }
 
-  // In a loop, where the table may be a carry.
+  // In a loop, where the table may be a carry. What goes back where it was taken from is no change at all, and is looked for first.
   Value sum_in_place(const Node& node) {
     if (level_.loop == nullptr || !is_add(node)) return {};
-    const Value x = rebuild_(node.operands[0]), y = rebuild_(node.operands[1]);
-    if (is_kind(x, OpKind::DynamicUpdate) && is_kind(y, OpKind::DynamicUpdate)) return {};
-    for (const int part : {1, 0}) {
-      if (uses_.count(node.operands[at(part)]) != 1) continue;
-      const Value v = part == 1 ? add_where_it_lies(builder_, x, y) : add_where_it_lies(builder_, y, x);
-      if (v.defined()) return v;
-    }
-    return {};
+    const std::vector<Value> operands = rebuild_.operands(node);
+    Value v = simplify_places(builder_, *node.op, operands, node.attrs);
+    for (std::size_t part = 2; part-- > 0 && !v.defined();)
+      if (uses_.count(node.operands[part]) == 1) v = add_where_it_lies(builder_, operands[1 - part], operands[part]);
+    return v;
   }
 
   Value sum(const std::vector<Value>& terms) {

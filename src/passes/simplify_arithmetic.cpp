@@ -12,11 +12,6 @@ namespace {
 using ir::OpKind;
 using ir::ScalarOp;
 
-bool is_number(Value v, double number) {
-  const auto u = uniform_value(v);
-  return u && *u == number;
-}
-
 // f(broadcast(a), broadcast(b), ...) with all repeats alike -> broadcast(f(a, b, ...)); scalars fit any repeat.
 Value below_broadcast(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands, const Attrs& attrs) {
   const Node* pattern = nullptr;

@@ -30,7 +30,6 @@ Value row_of(Value table, Value at) {
   return reshape(dynamic_slice(table, starts, {1, width}), {width});
 }
 
-Value sum_rows(Value x) { return reduce_sum(x, {0}); }
 Value remainder_of(Value i) { return rem(i, broadcast_to(index(static_cast<int>(rows)), i.shape())); }
 
 // Points of the largest statement inside loops, times the loops around it, and of those alone that write a table.
@@ -142,9 +141,9 @@ std::vector<Program> programs() {
                            [](Values c) {
                              const Value at = remainder_of(7 * iota(DType::I32, {3}, 0) + broadcast_to(c[0], {3}));
                              const Value a = gather(c[1], at, 0), b = gather(c[2], remainder_of(at + 1), 0);
-                             return std::vector<Value>{c[0] + 1, scatter_add(c[1], at, 0.1 * tanh(b), 0),
-                                                       with_row(c[2], c[0], sum_rows(0.1 * a) + row_of(c[1], c[0])),
-                                                       c[3]};
+                             return std::vector<Value>{
+                                 c[0] + 1, scatter_add(c[1], at, 0.1 * tanh(b), 0),
+                                 with_row(c[2], c[0], reduce_sum(0.1 * a, {0}) + row_of(c[1], c[0])), c[3]};
                            },
                            std::vector<Value>{index(0), in[0], 2.0 * in[0], in[1]}, rows);
        }},
