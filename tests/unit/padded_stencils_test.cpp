@@ -3,6 +3,8 @@
 
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
+#include "hotloop/transforms.h"
+#include "op_checks.h"
 #include "passes/pipeline.h"
 #include "schedule/schedule.h"
 
@@ -49,6 +51,28 @@ TEST(PaddedStencils, AreWhatTheInterpreterSays) {
   const Array got = jit(stencil)(inputs)[0];
   for (std::int64_t i = 0; i < x.size(); ++i)
     EXPECT_FLOAT_EQ(static_cast<float>(got.at(i)), static_cast<float>(expected.at(i)));
+}
+
+// Whole vectors of what is added lie pages away from the operand, where there may be no memory: along the rows that fill vectors, across them, and
+// where a shift is known only at run time.
+TEST(PaddedArrays, ReachFarBeyondTheirOperand) {
+  const Function far = [](Values in) {
+    const Value zero = constant(0, DType::F32), n = cast(reduce_max(in[1], {0}), DType::I32);
+    const Value line = pad(in[1], constant(7, DType::F32), {9000}, {20001}, {0});
+    const std::vector<Value> start{n};
+    return std::vector{line, pad(in[0], zero, {200, 33}, {1, 0}, {0, 0}), dynamic_slice(line, start, {4000}),
+                       pad(less(in[1], 0.5), constant(1, DType::Bool), {70000}, {3}, {0})};
+  };
+  for (const char* target : {"host", "avx2", "portable"}) {
+    std::vector<Array> inputs{Array(DType::F32, {N, N}), Array(DType::F32, {101})};
+    for (Array& x : inputs)
+      for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, static_cast<double>((i * 7919) % 9001));
+    CompileOptions interpreted, compiled;
+    interpreted.backend = "interp";
+    compiled.target = target;
+    const auto expected = jit(far, interpreted)(inputs), got = jit(far, compiled)(inputs);
+    for (std::size_t r = 0; r < got.size(); ++r) EXPECT_TRUE(ir::close(got[r], expected[r], 0)) << target << " " << r;
+  }
 }
 
 }  // namespace

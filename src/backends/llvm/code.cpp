@@ -237,6 +237,21 @@ void Code::store_tail(DType dtype, Value* value, Value* pointer, int count) {
   });
 }
 
+// Zeros in memory, as many as the longest vector has, in one page.
+llvm::GlobalVariable* Code::zeros() {
+  llvm::GlobalVariable* zeros = state_.module.getGlobalVariable("zeros", true);
+  if (zeros != nullptr) return zeros;
+  auto* type = llvm::ArrayType::get(b.getInt64Ty(), 32);
+  zeros = new llvm::GlobalVariable(state_.module, type, true, llvm::GlobalValue::InternalLinkage,
+                                   llvm::Constant::getNullValue(type), "zeros");
+  zeros->setAlignment(llvm::Align(256));
+  return zeros;
+}
+
+Value* Code::near_if_off(Value* pointer, Value* mask) {
+  return b.CreateSelect(lanes_in(mask) == 1 ? mask : b.CreateOrReduce(mask), pointer, zeros());
+}
+
 Value* Code::load(DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask) {
   const llvm::Align align(size_of(dtype));
   llvm::Type* memory = memory_type(dtype, lanes);
@@ -252,12 +267,7 @@ Value* Code::load(DType dtype, Value* pointer, std::int64_t stride, int lanes, V
     llvm::Type* scalar = memory_type(dtype, 1);
     if (mask != nullptr) {  // a scalar predicate: read a zero instead
       HOTLOOP_CHECK(lanes_in(mask) == 1, "a broadcast load needs a scalar predicate");
-      llvm::GlobalVariable* zero = state_.module.getGlobalVariable("zero", true);
-      if (zero == nullptr) {
-        zero = new llvm::GlobalVariable(state_.module, b.getInt64Ty(), true, llvm::GlobalValue::InternalLinkage,
-                                        b.getInt64(0), "zero");
-      }
-      pointer = b.CreateSelect(mask, pointer, zero);
+      pointer = b.CreateSelect(mask, pointer, zeros());
     }
     return widen(register_value(dtype, b.CreateAlignedLoad(scalar, pointer, align)), lanes);
   }

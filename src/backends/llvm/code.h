@@ -81,6 +81,8 @@ class Code {
   // `stride` elements from lane to lane; lanes outside `mask` (null: none) are not touched and read as 0.
   Value* load(DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask);
   void store(DType dtype, Value* value, Value* pointer, std::int64_t stride, int lanes, Value* mask);
+  // The pointer, or where no lane is read, one that is mapped: a masked load of a page that is not takes a processor hundreds of cycles.
+  Value* near_if_off(Value* pointer, Value* mask);
   // `count` vectors of elements side by side, `stride` elements from lane to lane: vector i has in each lane the i-th element there. The first
   // `rows` lanes are read, the others are 0.
   Values load_transposed(DType dtype, Value* pointer, Value* stride, int rows, int count);
@@ -112,6 +114,7 @@ class Code {
   Value* load_tail(DType dtype, Value* pointer, int count, int lanes);
   void store_tail(DType dtype, Value* value, Value* pointer, int count);
   bool has_idle_register(DType dtype, const Value* mask) const;
+  llvm::GlobalVariable* zeros();
   Value* masked_load(DType dtype, Value* pointer, Value* mask);  // as in memory: Bool is i8
   void masked_store(DType dtype, Value* value, Value* pointer, Value* mask);
   Value* half_of_mask(Value* mask, int first);

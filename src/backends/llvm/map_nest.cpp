@@ -186,6 +186,24 @@ void find_uniform(MapNest& nest) {
   }
 }
 
+// What the dims go through at a load is longer than its buffer: the rest of it, which the predicate leaves out, may be no memory at all.
+std::vector<bool> find_strays(const MapNest& nest, const ModuleState& state) {
+  constexpr std::int64_t page = 4096;
+  std::vector<bool> strays;
+  for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
+    const Instr& it = nest.instrs[i];
+    std::int64_t bytes = 0;
+    if (it.kind == Instr::Kind::Load && it.args[0] >= 0) {
+      const AccessGroup& group = nest.groups[static_cast<std::size_t>(nest.uses[i].group)];
+      for (std::size_t d = 0; d < nest.dims.size(); ++d)
+        bytes += std::abs(group.coefficients[d]) * (nest.dims[d].extent - 1) * bytes_of(it.dtype);
+      bytes -= bytes_of(state.buffer(it.access.buffer));
+    }
+    strays.push_back(bytes > page);
+  }
+  return strays;
+}
+
 }  // namespace
 
 MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split, bool in_place) {
@@ -225,6 +243,7 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split,
   }
   group_accesses(nest);
   find_uniform(nest);
+  nest.strays = find_strays(nest, state);
   return nest;
 }
 
@@ -290,7 +309,7 @@ std::string MapNest::key() const {
     text << '\n' << static_cast<int>(it.kind) << ' ' << ir::name_of(it.op) << ' ' << name_of(it.dtype);
     for (const int arg : it.args) text << ' ' << arg;
     text << ' ' << it.bits << ' ' << uses[i].group << ' ' << uses[i].displacement << ' ' << hoistable[i] << blends[i]
-         << has_room[i];
+         << has_room[i] << strays[i];
     if (square_dim >= 0) text << squares[i] << by_row[i];
     for (const kernel::Indirect& term : it.access.indirect) text << " r" << term.reg << '*' << term.stride;
   }

@@ -53,6 +53,8 @@ struct MapNest {
   // By instruction: what moves along the rows of a tile is a worker's own, with room for as many rows as a tile has at most. A tail of it is moved as a whole
   // vector: what is there of it nobody asks for.
   std::vector<bool> has_room;
+  std::vector<bool>
+      strays;  // by instruction: a load whose predicate keeps it from more than a page in front of its buffer or behind it
   std::vector<bool> blends;  // by instruction: a store that leaves points out writes there again what is there
   std::vector<kernel::Instr> instrs;
   int body_end = 0;  // where the Reduced instructions begin

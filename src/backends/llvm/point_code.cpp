@@ -146,7 +146,11 @@ Value* PointCode::load(const Point& point, int i, int lanes) {
     Value* number = code_.load(it.dtype, at.pointer, 0, lanes, code_.b.CreateOrReduce(mask));
     return code_.b.CreateSelect(mask, number, code_.zero(it.dtype, lanes));
   }
-  Value* numbers = code_.load(it.dtype, at.pointer, at.stride, lanes, mask);
+  // What is held is known by its pointer.
+  const bool strays =
+      nest_.strays[static_cast<std::size_t>(i)] && code_.held == nullptr && at.stride == 1 && mask != nullptr;
+  Value* pointer = strays ? code_.near_if_off(at.pointer, mask) : at.pointer;
+  Value* numbers = code_.load(it.dtype, pointer, at.stride, lanes, mask);
   // What is held instead has numbers in all lanes; behind a tail nobody asks for them.
   const bool may_be_held = it.args[0] >= 0 && mask != nullptr && code_.held != nullptr;
   return may_be_held ? code_.b.CreateSelect(mask, numbers, code_.zero(it.dtype, lanes)) : numbers;
