@@ -65,15 +65,24 @@ struct RowWork {
   }
 };
 
+// Whether a row finds long rows at places of its own: side by side they are copied, number by number each would be looked up.
+bool finds_long_rows(const LoweringContext& context, const Node& node) {
+  if (!ir::is(node, OpKind::Gather) && !ir::is(node, OpKind::DynamicSlice)) return false;
+  const Value found = result_of(node, 0);
+  std::int64_t places = 0;
+  for (std::size_t i = 1; i < node.operands.size(); ++i) places = std::max(places, row_size(context, node.operands[i]));
+  return places > 0 && row_size(context, found) > places && !context.has_few_numbers_a_row(found);
+}
+
 // Loops that work on single numbers a row for the most part, or in which short rows meet these or are taken apart and put together: with the numbers of a row side
 // by side most lanes would be empty there. Where everything is elementwise, rows that lie one after the other fill vectors as they are; and a dot of
-// long rows reads these whole. Weights that fill vectors are as fast either way, in a fraction of the instructions, unless rows stop one by one.
+// long rows reads these whole, as what finds them does. Weights that fill vectors are as fast either way, in a fraction of the instructions, unless rows stop one by one.
 // Without loops, what is written out number by number, as the factors of small matrices are, has to be a third of all: each of these numbers would be
 // read apart, where a dot takes a vector of them at once.
 bool wants_lanes(const LoweringContext& context, std::span<const Node* const> nodes) {
   constexpr double flops_of_a_vector = 32;  // of products and their sums
   const bool by_row = ends_by_row(nodes);
-  bool has_dots = false, has_loops = false, is_wide = false, wants_narrow = false;
+  bool has_dots = false, has_loops = false, finds_rows = false, is_wide = false, wants_narrow = false;
   RowWork in_loops, outside;
   for (const Node* n : nodes)
     for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
@@ -82,6 +91,7 @@ bool wants_lanes(const LoweringContext& context, std::span<const Node* const> no
       has_dots = has_dots || (is_dot && !after_loops &&
                               (!is_short_dot(context, node) || (!by_row && has_long_weights(context, node))));
       has_loops = has_loops || is_loop;
+      finds_rows = finds_rows || (depth > 0 && finds_long_rows(context, node));
       const auto takes_eight_bytes = [](Value v) { return size_of(v.dtype()) == 8; };
       is_wide =
           is_wide || takes_eight_bytes(result_of(node, 0)) || std::ranges::any_of(node.operands, takes_eight_bytes);
@@ -98,7 +108,7 @@ bool wants_lanes(const LoweringContext& context, std::span<const Node* const> no
   // Whether a narrow sum shares a statement with wide numbers, which halve its lanes, is decided elsewhere.
   if (is_wide && wants_narrow) return false;
   if (!has_loops) return outside.mixes && 2 * outside.numbers > outside.rows;
-  return (in_loops.mixes || in_loops.all_numbers || in_loops.numbers > in_loops.rows) && !has_dots;
+  return (in_loops.mixes || in_loops.all_numbers || in_loops.numbers > in_loops.rows) && !has_dots && !finds_rows;
 }
 
 // Whether loops hold work that is the same for all rows, as the primal part of many directional derivatives is: every tile does it again.

@@ -214,6 +214,14 @@ struct Accesses {
   }
 };
 
+void for_each_map(const kernel::Block& block, const std::function<void(const kernel::Map&)>& visit) {
+  for (const kernel::Stmt& stmt : block) {
+    if (const auto* loop = std::get_if<kernel::For>(&stmt.node)) for_each_map(loop->body, visit);
+    if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) for_each_map(grid->body, visit);
+    if (const auto* map = std::get_if<kernel::Map>(&stmt.node)) visit(*map);
+  }
+}
+
 Accesses accesses_in(const TracedFunction& fn, const std::vector<Array>& inputs) {
   ScheduleOptions options;
   options.target = kernel::target_named("avx512");
@@ -336,6 +344,35 @@ TEST(LongWeights, KeepTheNumbersOfARowTogether) {
   };
   EXPECT_EQ(num_dots(8), 0);
   EXPECT_EQ(num_dots(16), 2);
+}
+
+// Blocks of 64 numbers, each row's at a place of its own: beside the short rows that say where, they would be looked up number by number.
+TEST(LongRowsThatAreFound, AreReadSideBySide) {
+  const auto fn = [](Values in) {
+    const auto step = [&](Values carry, Values) {
+      const Value place = argmax(carry[0], 1), block = gather(in[0], place, 1, 1);
+      const Value most = broadcast(reduce_max(block, {1}), carry[0].shape(), {0});
+      const Value is_there = equal(iota(DType::I32, carry[0].shape(), 1), broadcast(place, carry[0].shape(), {0}));
+      return std::pair(std::vector{select(is_there, carry[0] - most, carry[0])}, std::vector<Value>{});
+    };
+    return scan(step, std::vector<Value>{reduce_max(in[0], {2})}, {}, {.length = 10}).first;
+  };
+  ScheduleOptions options;
+  options.target = kernel::target_named("avx512");
+  const std::vector<ValueType> types = {{DType::F32, {256, 16, 64}}};
+  const auto program = schedule(*passes::optimize(*trace(fn, types), {}), options);
+  int found = 0;
+  for_each_map(program.body, [&](const kernel::Map& map) {
+    for (const kernel::Instr& instr : map.instrs) {
+      if (instr.kind != kernel::Instr::Kind::Load || instr.access.indirect.empty()) continue;
+      ++found;
+      ASSERT_GE(map.vector_dim, 0);
+      const kernel::Dim& lanes = map.dims[static_cast<std::size_t>(map.vector_dim)];
+      EXPECT_EQ(lanes.extent.bound, 64);
+      EXPECT_EQ(instr.access.index.coefficient(lanes.var), 1);
+    }
+  });
+  EXPECT_GT(found, 0);
 }
 
 // An ensemble of adaptive solves: a state of three numbers costs as many statements as three states of one.
