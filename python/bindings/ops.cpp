@@ -168,6 +168,15 @@ void bind_ops(nb::module_& m) {
   m.def("argsort", [](nb::handle x, int axis, bool descending) {
     return tracer(argsort(to_value(x, "argsort"), axis, descending));
   });
+  m.def("top_k", [](nb::handle x, std::int64_t k, int axis) {
+    const auto [values, indices] = top_k(to_value(x, "top_k"), k, axis);
+    return nb::make_tuple(tracer(values), tracer(indices));
+  });
+  m.def("quantile", [](nb::handle x, nb::handle q, int axis) {
+    const nb::handle operands[] = {x, q};
+    const auto both = promote("quantile", operands, true);
+    return tracer(quantile(both[0], both[1], axis));
+  });
   m.def("searchsorted", [](nb::handle sorted, nb::handle values, bool right) {
     const nb::handle operands[] = {sorted, values};
     const auto both = promote("searchsorted", operands);

@@ -19,7 +19,7 @@ FUNCTIONS = {
     "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "fori_loop": "scan", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
     "chunk": "split", "randn": "random", "manual_seed": "random", "switch": "cond", "gradient": "grad", "select": "where", "inner": "tensordot", "associative_scan": "scan",
-    "median": "sort", "quantile": "sort", "percentile": "sort",
+    "nanmedian": "median", "percentile": "quantile", "topk": "top_k", "partition": "top_k", "argpartition": "top_k",
 }  # fmt: skip
 # Methods of arrays in NumPy and PyTorch, and what is written here; other functions of hotloop are named by themselves.
 METHODS = {

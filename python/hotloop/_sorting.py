@@ -1,11 +1,16 @@
 """Sorting and searching. A NaN counts as the largest number."""
 
+import collections
+
+import numpy
 
 from hotloop import _core
-from hotloop._op import checked_axis, exporter
+from hotloop._op import checked_axes, checked_axis, exporter, integer
 
 __all__ = []
 _export = exporter(__all__)
+
+TopKResult = collections.namedtuple("TopKResult", ["values", "indices"])
 
 
 def _along(name, x, axis):
@@ -25,6 +30,42 @@ def argsort(x, /, axis=-1, *, descending=False, stable=True):
     """The positions (int32) that sort x along `axis`, those of equal elements in order."""
     x, axis = _along("argsort", x, axis)
     return _core.argsort(x, axis, bool(descending))
+
+
+@_export(1)
+def top_k(x, k, /, axis=-1):
+    """The k largest elements of x along `axis`, the largest first, equal ones as they were, and their positions (int32).
+
+    Both have k in place of the axis's extent. The derivative goes with the elements.
+    """
+    x, axis = _along("top_k", x, axis)
+    return TopKResult(*_core.top_k(x, integer("top_k", "k", k), axis))
+
+
+@_export(2)
+def quantile(x, q, /, axis=None, *, keepdims=False):
+    """What lies at the levels q, between 0 and 1, of the sorted elements along `axis` (None: all, one, or several); NaN if there is one.
+
+    q: a number, or a vector, whose axis is then the first of the result. Element q (n - 1) counted from 0; between two elements a straight
+    line, NumPy's and PyTorch's "linear". Derivatives by x and by q.
+    """
+    x = _core.to_tracer(x, "quantile")
+    if x.dtype.kind != "f":
+        x = _core.cast(x, "float32")
+    axes = checked_axes("quantile", axis, x.ndim)
+    kept = [a for a in range(x.ndim) if a not in axes]
+    shape = x.shape
+    x = _core.append("transpose", [x], {"permutation": kept + axes}) if x.ndim else x
+    x = _core.reshape(x, (*(shape[a] for a in kept), int(numpy.prod([shape[a] for a in axes]))))
+    found = _core.quantile(x, _core.cast(q, x.dtype), x.ndim - 1)
+    levels = found.shape[: found.ndim - len(kept)]
+    return _core.reshape(found, (*levels, *(1 if a in axes else n for a, n in enumerate(shape)))) if keepdims else found
+
+
+@_export(1)
+def median(x, /, axis=None, *, keepdims=False):
+    """The middle one of the sorted elements along `axis` (None: all, one, or several), or the mean of the two in the middle; NaN if there is one."""
+    return quantile(x, 0.5, axis=axis, keepdims=keepdims)
 
 
 @_export(2)

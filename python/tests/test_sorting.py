@@ -28,6 +28,74 @@ def test_sorting(dtype, shape, axis, rng):
     np.testing.assert_array_equal(hl.argsort(x, axis=axis, descending=True), back)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "int64", "uint32", "bool"])
+@pytest.mark.parametrize("shape, axis", [((17,), 0), ((1,), 0), ((4, 9), 1), ((4, 9), 0), ((2, 5, 3), -2), ((3, 0), 0), ((700,), -1)])
+def test_the_largest(dtype, shape, axis, rng):
+    x = values(rng, shape, dtype)
+    n = shape[axis]
+    order = np.flip(n - 1 - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+    for k in {0, 1, min(2, n), n // 2, n}:  # one by one, and by sorting
+        wanted = np.take(order, np.arange(k), axis)
+        found = hl.jit(lambda v, k=k: hl.top_k(v, k, axis=axis))(x)
+        assert found.indices.dtype == np.int32 and found.values.dtype == x.dtype
+        np.testing.assert_array_equal(found.indices, wanted)
+        np.testing.assert_array_equal(found.values, np.take_along_axis(x, wanted, axis))
+
+
+@pytest.mark.parametrize("x", [np.full(9, -np.inf), np.full(9, np.nan), np.array([np.inf, np.nan] * 4), np.full(9, np.iinfo(np.int64).min), np.full(9, np.iinfo(np.int64).max)])
+def test_the_largest_of_equal_ones(x):
+    order = np.argsort(np.isnan(x) == 0, kind="stable")
+    np.testing.assert_array_equal(hl.top_k(x, 5).indices, order[:5])
+    np.testing.assert_array_equal(hl.argsort(x, descending=True), order)
+    np.testing.assert_array_equal(hl.argsort(x), np.argsort(x, kind="stable"))
+
+
+def test_errors_of_the_largest():
+    for k in (-1, 4):
+        with pytest.raises(hl.UserError, match=r"\[top_k\] k must be between 0 and the axis's extent. Received: .* of axis 0 of f64\[3\]"):
+            hl.top_k(np.ones(3), k)
+    with pytest.raises(hl.UserError, match=r"\[top_k\] k must be an integer"):
+        hl.top_k(np.ones(3), 1.5)
+
+
+def test_quantiles(rng):
+    for dtype in ("float64", "float32"):
+        x = rng.normal(size=(4, 7, 5)).astype(dtype)
+        x[0, 0, 0] = np.inf
+        x[1, 2, 3] = np.nan
+        for q in (0.5, 0, 1, 0.3, np.array([0.1, 0.25, 0.9]), [0.5, 1]):
+            for axis in (None, 0, -1, (0, 2)):
+                for keepdims in (False, True):
+                    with np.errstate(invalid="ignore"):
+                        wanted = np.quantile(x, np.asarray(q, dtype), axis=axis, keepdims=keepdims)
+                    found = hl.quantile(x, q, axis=axis, keepdims=keepdims)
+                    assert found.dtype == np.dtype(dtype) and found.shape == wanted.shape
+                    finite = np.isfinite(wanted)
+                    np.testing.assert_allclose(np.asarray(found)[finite], wanted[finite], atol=1e-6 if dtype == "float32" else 1e-15)
+        np.testing.assert_array_equal(hl.jit(lambda v: hl.median(v, axis=1))(x[2:]), np.median(x[2:], axis=1))
+    assert np.isnan(hl.median(x)) and hl.median(np.array([1, 2])) == 1.5
+    assert hl.quantile(np.array([1.0, np.inf]), 0.0) == 1
+    assert np.isnan(hl.quantile(np.array([1.0, 2.0]), np.nan))
+    with pytest.raises(hl.UserError, match=r"\[quantile\] there must be floats along the axis.*Received: f64\[0\], f64\[\]"):
+        hl.quantile(np.zeros(0), 0.5)
+
+
+def test_derivatives_of_what_is_sorted(rng):
+    x, w = rng.normal(size=9), rng.normal(size=3)
+    order = np.argsort(-x)
+    wanted = np.zeros(9)
+    wanted[order[:3]] = w
+    np.testing.assert_array_equal(hl.grad(lambda v: (hl.top_k(v, 3).values * w).sum())(x), wanted)
+    by_x, by_q = hl.grad(lambda v, q: hl.quantile(v, q), argnums=(0, 1))(x, np.float64(0.3))
+    low, high = np.sort(x)[2:4]  # 0.3 * 8 = 2.4
+    assert abs(by_q - 8 * (high - low)) < 1e-12
+    wanted = np.zeros(9)
+    wanted[np.argsort(x)[2:4]] = 0.6, 0.4
+    np.testing.assert_allclose(by_x, wanted, atol=1e-12)
+    batched = hl.vmap(hl.grad(lambda v: hl.median(v)))(rng.normal(size=(6, 5)))
+    assert (np.sort(batched, 1) == [0, 0, 0, 0, 1]).all()
+
+
 def test_a_long_array(rng):
     x = rng.normal(size=3000).astype(np.float32)
     np.testing.assert_array_equal(hl.sort(x), np.sort(x))

@@ -1,5 +1,7 @@
 // Sorting and searching, by networks and bisection: everything has a static shape.
 #include <bit>
+#include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,8 @@
 namespace hotloop {
 namespace {
 
+using Axes = std::vector<std::int64_t>;
+
 // Whether a comes before b: NaN is the largest number.
 Value before(Value a, Value b) {
   if (!is_float(a.dtype())) return less(a, b);
@@ -25,58 +29,204 @@ Value index_vector(const std::vector<std::int32_t>& values) {
   return constant(Array::from(values, {static_cast<std::int64_t>(values.size())}));
 }
 
+// The least and the greatest number of a dtype: a conversion ends there.
+Value least(DType dtype) { return constant(-std::numeric_limits<double>::infinity(), dtype); }
+Value greatest(DType dtype, const Shape& shape = {}) {
+  return constant(std::numeric_limits<double>::infinity(), dtype, shape);
+}
+
 // Numbers in place of bools, which have no order.
 Value comparable(Value x) { return x.dtype() == DType::Bool ? cast(x, DType::I32) : x; }
+
+// Along a last axis of `shape`, which v has not.
+Value repeated(Value v, const Shape& shape) { return broadcast(v, shape, ir::iota_axes(v.rank())); }
+
+Value moved_last(Value x, int axis) {
+  Axes order = ir::iota_axes(x.rank());
+  order.erase(order.begin() + axis);
+  order.push_back(axis);
+  return transpose(x, order);
+}
+
+// Numbers without NaN, and places that decide between equal ones. A NaN is an infinity whose place is behind those of true ones, or in front
+// of them where the largest number is the first.
+struct Ordered {
+  Value key, place;
+};
+Ordered in_order(const char* where, Value x, int axis, bool descending) {
+  const std::int64_t n = x.shape()[axis];
+  if (!holds(DType::I32, 2 * n))
+    throw UserError(where, "the axis must have less than 2^30 elements, since positions are i32",
+                    "axis " + std::to_string(axis) + " of " + x.type().str(), "reshape() to shorter axes");
+  const Value key = comparable(stop_gradient(x)), position = iota(DType::I32, x.shape(), axis);
+  if (!is_float(key.dtype())) return {key, position};
+  const Value is_number = equal(key, key), behind = position + like(position, static_cast<double>(n));
+  return {select(is_number, key, greatest(key.dtype())),
+          descending ? select(is_number, behind, position) : select(is_number, position, behind)};
+}
+Value position_of(Value place, std::int64_t n) {
+  const Value extent = like(place, static_cast<double>(n));
+  return select(less(place, extent), place, place - extent);
+}
+Value comes_before(const Ordered& a, const Ordered& b, bool descending) {
+  const Value sooner = descending ? greater(a.key, b.key) : less(a.key, b.key);
+  return bit_or(sooner, bit_and(equal(a.key, b.key), less(a.place, b.place)));
+}
 
 }  // namespace
 
 // Batcher's odd-even merge sort (1968), which needs no padding: in stage (p, k) element e is compared with e + k if it lies in the
-// lower half of a run of 2 k, counted from k mod p, and both lie in one block of 2 p. Positions travel along and decide between equals,
-// which makes it stable.
+// lower half of a run of 2 k, counted from k mod p, and both lie in one block of 2 p. All elements k further on are one slice of an array with
+// room at both ends, so that no element is looked up.
 Value argsort(Value x, int axis, bool descending) {
   ir::require_defined("argsort", {&x, 1});
   const int a = static_cast<int>(ir::checked_axis("argsort", axis, x.type()));
-  const std::int64_t n = x.shape()[a];
-  if (!holds(DType::I32, n))
-    throw UserError("argsort", "the axis must have at most 2^31 - 1 elements, since positions are i32",
-                    "axis " + std::to_string(a) + " of " + x.type().str(), "reshape() to shorter axes");
-  const Value positions = iota(DType::I32, x.shape(), a);
-  if (n < 2) return positions;
+  const Shape shape = x.shape();
+  const std::int64_t n = shape[a];
+  const Ordered ordered = in_order("argsort", x, a, descending);
+  if (n < 2) return iota(DType::I32, shape, a);
+  const auto size = static_cast<std::int32_t>(n);
   std::vector<std::int32_t> ps, ks;
-  for (std::int64_t p = 1; p < n; p *= 2)
-    for (std::int64_t k = p; k > 0; k /= 2) {
-      ps.push_back(static_cast<std::int32_t>(p));
-      ks.push_back(static_cast<std::int32_t>(k));
+  std::int32_t longest = 1;
+  for (; longest < size; longest *= 2)
+    for (std::int32_t k = longest; k > 0; k /= 2) {
+      ps.push_back(longest);
+      ks.push_back(k);
     }
+  const std::int64_t room = longest / 2;
+  std::vector<std::int64_t> ends(static_cast<std::size_t>(x.rank()), 0);
+  ends[static_cast<std::size_t>(a)] = room;
   const auto stage = [&](std::span<const Value> carry, std::span<const Value> pk) {
     const Shape line{n};
     const Value e = iota(DType::I32, line, 0);
     const auto along = [&](Value v) { return broadcast(v, line, {}); };
-    const Value p = pk[0], k = pk[1], one = i32(1), size = along(i32(n));
+    const Value p = pk[0], k = pk[1], one = i32(1);
     const Value first = bit_and(k, p - one), run = along(k + k - one), block = along(p + p - one);
     // The lower element of a comparison, given where it would be.
     const auto lower = [&](Value at) {
       const Value in_run = less(bit_and(at - along(first), run), along(k));
       const Value one_block = equal(bit_or(bit_xor(at, at + along(k)), block), block);
-      return bit_and(bit_and(greater_equal(at, along(first)), less(at + along(k), size)), bit_and(in_run, one_block));
+      return bit_and(bit_and(greater_equal(at, along(first)), less(at + along(k), along(i32(n)))),
+                     bit_and(in_run, one_block));
     };
-    const Value is_lower = lower(e), is_upper = lower(e - along(k));
-    const Value partner = select(is_lower, e + along(k), select(is_upper, e - along(k), e));
-    const Value key = carry[0], position = carry[1];
-    const Value other_key = gather(key, partner, a), other_position = gather(position, partner, a);
-    const Value sooner = descending ? before(key, other_key) : before(other_key, key);
-    const Value later = descending ? before(other_key, key) : before(key, other_key);
-    const Value tie = bit_and(logical_not(later), less(other_position, position));
+    const auto of_all = [&](Value v) { return broadcast(v, shape, {a}); };
+    const Value is_lower = of_all(lower(e)), is_upper = of_all(lower(e - along(k)));
+    const auto partners = [&](Value v) {
+      const Value roomy = pad(v, constant(0, v.dtype()), ends, ends);
+      const auto moved = [&](Value by) {
+        std::vector<Value> starts(static_cast<std::size_t>(x.rank()), i32(0));
+        starts[static_cast<std::size_t>(a)] = by + i32(room);
+        return dynamic_slice(roomy, starts, shape.vec());
+      };
+      return select(is_lower, moved(k), select(is_upper, moved(-k), v));
+    };
+    const Ordered mine{carry[0], carry[1]}, other{partners(carry[0]), partners(carry[1])};
     // The lower one keeps what comes first, the upper one the other.
-    const Value swap = equal(bit_or(sooner, tie), broadcast(is_lower, x.shape(), {a}));
-    return std::pair(std::vector{select(swap, other_key, key), select(swap, other_position, position)},
+    const Value swap = equal(comes_before(other, mine, descending), is_lower);
+    return std::pair(std::vector{select(swap, other.key, mine.key), select(swap, other.place, mine.place)},
                      std::vector<Value>{});
   };
-  const Value carry[] = {comparable(stop_gradient(x)), positions}, stages[] = {index_vector(ps), index_vector(ks)};
-  return scan(stage, carry, stages).first[1];
+  const Value carry[] = {ordered.key, ordered.place}, stages[] = {index_vector(ps), index_vector(ks)};
+  return position_of(scan(stage, carry, stages).first[1], n);
+}
+
+// The largest of each block of about sqrt(n) elements are found first. Then k times the first of these is taken, and what comes next in its
+// block stands for it.
+std::pair<Value, Value> top_k(Value x, std::int64_t k, int axis) {
+  ir::require_defined("top_k", {&x, 1});
+  const int a = static_cast<int>(ir::checked_axis("top_k", axis, x.type())), last = x.rank() - 1;
+  const std::int64_t n = x.shape()[a];
+  if (k < 0 || k > n)
+    throw UserError("top_k", "k must be between 0 and the axis's extent",
+                    std::to_string(k) + " of axis " + std::to_string(a) + " of " + x.type().str());
+  std::int64_t size = 64;  // the shortest
+  while (size * size < n) size *= 2;
+  const std::int64_t count = (n + size - 1) / size, stages = std::bit_width(static_cast<std::uint64_t>(n));
+  if (k == 0 || 2 * k * (count + size) > n * stages * stages) {  // more than what sorting takes
+    Axes start(static_cast<std::size_t>(x.rank()), 0), stop = x.shape().vec();
+    stop[static_cast<std::size_t>(a)] = k;
+    const Value indices = slice(argsort(x, a, true), start, stop);
+    return {take_along_axis(x, indices, a), indices};
+  }
+  const Ordered all = in_order("top_k", moved_last(x, a), last, true);
+  const Shape rows = all.key.shape().without(last);
+  const auto shape_of = [&](std::initializer_list<std::int64_t> inner) {
+    Axes extents = rows.vec();
+    extents.insert(extents.end(), inner);
+    return Shape(extents);
+  };
+  const auto blocks = [&](Value v, Value none) {
+    Axes low(static_cast<std::size_t>(x.rank()), 0), high = low;
+    high.back() = count * size - n;
+    return reshape(pad(v, none, low, high), shape_of({count, size}));
+  };
+  const Value nothing = least(all.key.dtype()), nowhere = greatest(DType::I32);
+  const Ordered block{blocks(all.key, nothing), blocks(all.place, nowhere)};
+  // The first of those along the last axis for which `left` holds, where one does.
+  const auto first_of = [&](const Ordered& some, Value left) {
+    const int along = some.key.rank() - 1;
+    const Value key = reduce_max(select(left, some.key, nothing), {along});
+    const Value is_it = bit_and(left, equal(some.key, repeated(key, some.key.shape())));
+    return Ordered{key, reduce_min(select(is_it, some.place, nowhere), {along})};
+  };
+  const auto all_of = [](const Ordered& some) { return constant(1, DType::Bool, some.key.shape()); };
+  const auto next = [&](std::span<const Value> carry, std::span<const Value>) {
+    const Ordered firsts{carry[0], carry[1]}, found = first_of(firsts, all_of(firsts));
+    const Value which = position_of(found.place, n) / static_cast<double>(size);
+    const Shape inner = shape_of({size});
+    const auto of_it = [&](Value v) { return count == 1 ? reshape(v, inner) : gather(v, which, last, last); };
+    const Ordered its{of_it(block.key), of_it(block.place)};
+    const Ordered rest =
+        first_of(its, comes_before({repeated(found.key, inner), repeated(found.place, inner)}, its, true));
+    const Shape outer = firsts.key.shape();
+    const Value is_there = equal(iota(DType::I32, outer, last), repeated(which, outer));
+    return std::pair(std::vector{select(is_there, repeated(rest.key, outer), firsts.key),
+                                 select(is_there, repeated(rest.place, outer), firsts.place)},
+                     std::vector{found.place});
+  };
+  const Ordered firsts = first_of(block, all_of(block));
+  const Value carry[] = {firsts.key, firsts.place}, steps[] = {iota(DType::I32, {k}, 0)};
+  Axes order = ir::iota_axes(x.rank());  // the passes' axis is the first
+  order.erase(order.begin());
+  order.insert(order.begin() + a, 0);
+  const Value indices = position_of(transpose(scan(next, carry, steps).second[0], order), n);
+  return {take_along_axis(x, indices, a), indices};
 }
 
 Value sort(Value x, int axis, bool descending) { return take_along_axis(x, argsort(x, axis, descending), axis); }
+
+Value quantile(Value x, Value q, int axis) {
+  const Value both[] = {x, q};
+  ir::require_defined("quantile", both);
+  const int a = static_cast<int>(ir::checked_axis("quantile", axis, x.type()));
+  const std::int64_t n = x.shape()[a];
+  if (!is_float(x.dtype()) || q.dtype() != x.dtype() || q.rank() > 1 || n == 0)
+    throw UserError("quantile", "there must be floats along the axis, and levels of their dtype, one or a vector",
+                    x.type().str() + ", " + q.type().str(), "cast()");
+  const Value sorted = sort(x, a), at = q * static_cast<double>(n - 1);
+  const Value below = floor(stop_gradient(at));
+  const auto element = [&](Value position) { return gather(sorted, cast(position, DType::I32), a); };
+  // The levels' axis stands where `axis` was.
+  const Shape shape = element(below).shape();
+  const auto along = [&](Value v) { return broadcast(v, shape, q.rank() == 0 ? Axes{} : Axes{a}); };
+  const Value part = along(at - below), low = element(below);
+  // Beside an infinity a part of nothing is nothing.
+  const Value between = select(equal(part, 0.0), low, low + (element(below + 1.0) - low) * part);
+  const Value is_defined = reduce_min(cast(equal(x, x), DType::I32), {a});
+  const auto rest = ir::other_axes(shape.rank(), q.rank() == 0 ? Axes{} : Axes{a});
+  const Value kept = select(equal(broadcast(is_defined, shape, rest), like(is_defined, 1)), between,
+                            like(between, std::numeric_limits<double>::quiet_NaN()));
+  if (q.rank() == 0) return kept;
+  Axes order = ir::iota_axes(shape.rank());
+  order.erase(order.begin() + a);
+  order.insert(order.begin(), a);
+  return transpose(kept, order);
+}
+
+Value median(Value x, int axis) {
+  ir::require_defined("median", {&x, 1});
+  return quantile(x, constant(0.5, x.dtype()), axis);
+}
 
 Value searchsorted(Value sorted, Value values, bool right) {
   const Value both[] = {sorted, values};
@@ -114,13 +264,11 @@ Value take_along_axis(Value x, Value indices, int axis) {
     throw UserError("take_along_axis", "indices must be integers of x's shape but for the axis",
                     x.type().str() + ", " + indices.type().str(), "broadcast_to()");
   // The axis last: each row has indices of its own.
-  std::vector<std::int64_t> order = ir::iota_axes(x.rank()), back(order.size());
-  order.erase(order.begin() + a);
-  order.push_back(a);
-  for (std::size_t i = 0; i < order.size(); ++i)
-    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  Axes back = ir::iota_axes(x.rank());
+  back.pop_back();
+  back.insert(back.begin() + a, x.rank() - 1);
   const int last = x.rank() - 1;
-  return transpose(gather(transpose(x, order), transpose(indices, order), last, last), back);
+  return transpose(gather(moved_last(x, a), moved_last(indices, a), last, last), back);
 }
 
 }  // namespace hotloop
