@@ -6,6 +6,8 @@ import numpy
 
 from hotloop import _core
 from hotloop._dtypes import float32, int32, int64
+from hotloop._elementwise import where
+from hotloop._manipulation import diagonal_of, pad
 from hotloop._names import kind_of
 from hotloop._op import extents, integer
 
@@ -131,13 +133,9 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=float32):
 
 def diag(x, /, *, k=0):
     """The matrix with the vector x on its k-th diagonal and zeros elsewhere; of a matrix its k-th diagonal. As numpy.diag."""
-    from hotloop._elementwise import where
-    from hotloop._manipulation import pad
-    from hotloop.linalg import diagonal
-
     x = x if isinstance(x, _core.Tracer) else _core.asarray(x)
     if x.ndim == 2:
-        return diagonal(x, offset=k)
+        return diagonal_of(x, k)
     if x.ndim != 1:
         raise _core.UserError(f"[diag] the argument must be a vector or a matrix. Received: {x.ndim} axes. Try: hl.vmap of it, or hl.linalg.diagonal.")
     rows = pad(x, (max(-k, 0), max(k, 0)))

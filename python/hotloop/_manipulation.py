@@ -18,6 +18,20 @@ def _public(fn):
     return fn
 
 
+@op(1)
+def diagonal_of(x, offset, /):
+    """The elements x[..., i, i + offset] of matrices: (..., number of them)."""
+    m, n = x.shape[-2:]
+    first_row, first = (0, offset) if offset >= 0 else (-offset, 0)
+    count = min(m - first_row, n - first)
+    if count <= 0:
+        return _core.full(0.0, x.dtype, (*x.shape[:-2], 0))
+    # In the flattened matrix they stand n + 1 apart.
+    flat = _core.reshape(x, (*x.shape[:-2], m * n))
+    start = first_row * n + first
+    return flat[..., start : start + (count - 1) * (n + 1) + 1 : n + 1]
+
+
 def resolved_shape(x, shape):
     """`shape` with its -1 replaced."""
     shape = [integer("reshape", "an extent", n) for n in (shape if isinstance(shape, (tuple, list)) else [shape])]

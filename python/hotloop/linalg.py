@@ -15,7 +15,7 @@ from hotloop._elementwise import abs as _abs
 from hotloop._elementwise import greater, multiply, sqrt
 from hotloop._elementwise import pow as _pow
 from hotloop._linear import matmul, outer, tensordot, vecdot
-from hotloop._manipulation import broadcast_to, concat, matrix_transpose, permute_dims, reshape, take
+from hotloop._manipulation import broadcast_to, concat, diagonal_of, matrix_transpose, permute_dims, reshape, take
 from hotloop._op import checked_axes, checked_axis, op
 from hotloop._reductions import max as _max
 from hotloop._reductions import min as _min
@@ -205,16 +205,7 @@ def pinv(x, /, *, rtol=None):
 @op(1)
 def diagonal(x, /, *, offset=0):
     """The elements x[..., i, i + offset]: (..., number of them)."""
-    x = _matrix("diagonal", x)
-    m, n = x.shape[-2:]
-    first_row, first = (0, offset) if offset >= 0 else (-offset, 0)
-    count = min(m - first_row, n - first)
-    if count <= 0:
-        return _core.full(0.0, x.dtype, (*x.shape[:-2], 0))
-    # In the flattened matrix they stand n + 1 apart.
-    flat = reshape(x, (*x.shape[:-2], m * n))
-    start = first_row * n + first
-    return flat[..., start : start + (count - 1) * (n + 1) + 1 : n + 1]
+    return diagonal_of(_matrix("diagonal", x), offset)
 
 
 @op(1)
