@@ -270,10 +270,34 @@ bool has_large_weights(const LoweringContext& context, std::span<const Node* con
   return most > context.options().target.l2_bytes;
 }
 
+// Whether rows are columns: the tile axis is the last of most numbers that lie in memory, so that a tile is a stripe of each line.
+bool are_columns(const LoweringContext& context, std::span<const Node* const> nodes,
+                 const std::set<const Node*>& in_memory) {
+  double numbers = 0, in_columns = 0;
+  const auto count = [&](Value v, double times) {
+    const int axis = context.axes().axis_in(v, context.tile_class);
+    if (axis < 0 || v.rank() < 2 || row_size(context, v) <= 1) return;
+    const double size = times * static_cast<double>(v.shape().size());
+    numbers += size;
+    std::int64_t inner = 1;
+    for (int a = axis + 1; a < v.rank(); ++a) inner *= v.shape()[a];
+    if (inner == 1) in_columns += size;
+  };
+  for (const Node* n : nodes) {
+    if (floats(*n) || !in_memory.contains(n)) continue;
+    for_each_node(*n, 0, 1, [&](const Node& node, int, double times) {
+      for (std::size_t i = 0; i < node.types.size(); ++i) count(result_of(node, i), times);
+      for (const Value& o : node.operands)
+        if (ir::is(*o.node, OpKind::Input)) count(o, times);
+    });
+  }
+  return in_columns > numbers / 2;
+}
+
 // Near `wanted`, the number of rows for which workers have equal shares of full tiles. Of two alike the larger one, which begins fewer
-// statements; where a dozen rows keep more than the first cache holds (`crowded`) the smaller one, whose state lies nearer.
+// statements; where a dozen rows keep more than the first cache holds (`crowded`) the smaller one, whose state lies nearer. Multiples of `step`.
 std::int64_t even_rows(const LoweringContext& context, std::span<const Node* const> nodes, std::int64_t wanted,
-                       std::int64_t least, bool crowded) {
+                       std::int64_t least, bool crowded, std::int64_t step = 1) {
   const std::int64_t rows = context.axes().extent(context.tile_class);
   const std::int64_t low = std::max<std::int64_t>(std::min(least, wanted), crowded ? 4 : wanted * 2 / 3),
                      high = crowded ? wanted * 4 / 3 : wanted;
@@ -283,7 +307,7 @@ std::int64_t even_rows(const LoweringContext& context, std::span<const Node* con
   const double a_tile = !crowded ? 4 : has_large_weights(context, nodes) ? 1.6 : 0.5;
   std::int64_t best = wanted;
   double least_cost = std::numeric_limits<double>::infinity();
-  for (std::int64_t h = low; h <= std::min(high, rows); ++h) {
+  for (std::int64_t h = (low + step - 1) / step * step; h <= std::min(high, rows); h += step) {
     const double far = crowded ? 1 + 0.06 * static_cast<double>(h) / static_cast<double>(wanted) : 1;
     const double cost = far * cost_of_cut(context, Cut(rows, h), has_dots, a_tile, a_block);
     if (cost < least_cost) {
@@ -301,7 +325,7 @@ std::int64_t even_rows(const LoweringContext& context, std::span<const Node* con
 // the one that gives workers equal shares.
 TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, std::span<const Node* const> nodes) {
   constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, large_tile_bytes = 256 << 10, most_rows = 96,
-                         lanes = 16, most_lanes = 64;
+                         lanes = 16, most_lanes = 64, shortest_stripe = 64, longest_stripe = 512;
   TileShape shape;
   shape.by_lanes = wants_lanes(context, nodes);
   shape.rows = context.options().tile_rows;
@@ -332,6 +356,15 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
   if (shape.by_lanes) {
     const std::int64_t all = (context.axes().extent(context.tile_class) + lanes - 1) / lanes * lanes;
     shape.rows = std::clamp(fit / lanes * lanes, lanes, std::clamp(all, lanes, most_lanes));
+    return shape;
+  }
+  if (are_columns(context, nodes, in_memory)) {
+    // Whole cache lines of each line, long stripes of what is passed over once.
+    const bool keeps = any_node(nodes, [](const Node& n) { return ir::is(n, OpKind::Loop) || ir::is(n, OpKind::Dot); });
+    const std::int64_t wanted =
+        keeps ? std::clamp(fit / lanes * lanes, shortest_stripe, longest_stripe) : longest_stripe;
+    shape.rows = few_tiles ? wanted : even_rows(context, nodes, wanted, shortest_stripe, false, lanes);
+    shape.all_full = all_full();
     return shape;
   }
   const std::int64_t least = least_rows(context, nodes), wanted = std::clamp(fit / dozen * dozen, least, most_rows);
