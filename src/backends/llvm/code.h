@@ -126,6 +126,7 @@ class Code {
   Value* integer_op(ir::ScalarOp op, DType dtype, const Values& args);
   Value* bool_op(ir::ScalarOp op, const Values& args);
   Value* compare(ir::ScalarOp op, DType operand, Value* a, Value* c);
+  Value* saturated(DType to, Value* value, llvm::Type* target);
   Value* cast(DType to, DType from, Value* value);
   Value* far_angle(bool wants_turns, DType dtype, Value* x, Value* near);
   Value* far_rem(DType dtype, Value* x, Value* y, Value* near);

@@ -1,8 +1,10 @@
 // The scalar operations, on scalars or vectors, exact to the bit on every target. Functions of floats are sequences of them (lower_math).
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
+#include <cmath>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "backends/llvm/code.h"
@@ -172,6 +174,26 @@ Value* Code::compare(ScalarOp op, DType operand, Value* a, Value* c) {
   return b.CreateICmp(is_signed(operand) ? signeds[which] : unsigneds[which], a, c);
 }
 
+// Float to integer: what does not fit is the lowest or the highest number, NaN is 0.
+Value* Code::saturated(DType to, Value* value, llvm::Type* target) {
+  const bool with_sign = to != DType::U32;
+  if (lanes_in(value) == 1) {
+    const auto intrinsic = with_sign ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
+    return b.CreateIntrinsic(intrinsic, {target, value->getType()}, {value});
+  }
+  // The intrinsic goes lane by lane on vectors.
+  const auto bits = static_cast<unsigned>(8 * bytes_of(to)), digits = with_sign ? bits - 1 : bits;
+  const auto limit = [&](double x) { return llvm::ConstantFP::get(value->getType(), x); };
+  const auto integer = [&](const llvm::APInt& x) { return llvm::ConstantInt::get(target, x); };
+  const llvm::APInt lowest = with_sign ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getMinValue(bits),
+                    highest = with_sign ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits);
+  const double end = std::ldexp(1.0, static_cast<int>(digits)), begin = with_sign ? -end : 0;
+  Value* fits = with_sign ? b.CreateFPToSI(value, target) : b.CreateFPToUI(value, target);
+  fits = b.CreateSelect(b.CreateFCmpOLT(value, limit(end)), fits, integer(highest));
+  fits = b.CreateSelect(b.CreateFCmpOGE(value, limit(begin)), fits, integer(lowest));
+  return b.CreateSelect(b.CreateFCmpUNO(value, value), llvm::Constant::getNullValue(target), fits);
+}
+
 Value* Code::cast(DType to, DType from, Value* value) {
   if (to == from) return value;
   llvm::Type* target = type(to, lanes_in(value));
@@ -181,8 +203,7 @@ Value* Code::cast(DType to, DType from, Value* value) {
   }
   if (is_float(from)) {
     if (is_float(to)) return b.CreateFPCast(value, target);
-    const auto saturating = to == DType::U32 ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat;
-    return b.CreateIntrinsic(saturating, {target, value->getType()}, {value});  // NaN gives 0
+    return saturated(to, value, target);
   }
   if (is_float(to)) return is_signed(from) ? b.CreateSIToFP(value, target) : b.CreateUIToFP(value, target);
   return is_signed(from) ? b.CreateSExtOrTrunc(value, target) : b.CreateZExtOrTrunc(value, target);
