@@ -177,6 +177,60 @@ TEST_P(LlvmLaneMoves, NarrowRowsOfWhatIsTurnedFillVectors) {
   }
 }
 
+// All columns of a table of a few, read and written, are whole vectors that are taken apart and woven together; nothing is gathered or scattered but
+// a tail. In any order, and also where a column is read again after it was written.
+TEST_P(LlvmLaneMoves, AllColumnsOfATableAreWholeVectors) {
+  std::mt19937 random(11);
+  for (const DType dtype : {f32, f64, DType::Bool}) {
+    for (const std::int64_t columns : {2, 3, 6, 8}) {
+      for (const std::int64_t n : {16, 53}) {
+        ProgramBuilder p(target());
+        const int x = p.argument(dtype, n * columns), y = p.result(dtype, n * columns),
+                  z = p.result(dtype, n * columns);
+        const Var i = p.var("i");
+        MapBuilder m({{i, {n, -1}}}, 1, 0);
+        const auto place = [&](std::int64_t c) { return Affine::of(i, columns) + c; };
+        std::vector<int> read;
+        for (std::int64_t c = 0; c < columns; ++c) read.push_back(m.load(dtype, at(x, place(columns - 1 - c))));
+        for (std::int64_t c = 0; c < columns; ++c) m.store(dtype, at(y, place(c)), read[static_cast<std::size_t>(c)]);
+        const int again = m.load(dtype, at(y, place(1)));
+        for (std::int64_t c = columns; c-- > 0;)
+          m.store(dtype, at(z, place(c)), c == 0 ? again : read[static_cast<std::size_t>((c + 1) % columns)]);
+        p.add(m.build());
+        const Program program = p.build();
+        check(program, {1}, 1, {random_values(dtype, n * columns, random)});
+        if (HasFatalFailure()) return;
+        const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+        if (program.target.name == "avx512" && n % 16 == 0 && dtype != DType::Bool)
+          EXPECT_EQ(source.find("masked.scatter"), std::string::npos) << columns << ' ' << n << source;
+      }
+    }
+  }
+}
+
+// Where a predicate keeps a load from its array, the vectors that lie pages away from it read elsewhere: there may be no memory.
+TEST_P(LlvmLaneMoves, WhatIsFarFromItsArrayIsNotLookedAt) {
+  constexpr std::int64_t n = 100, room = 5000;
+  for (const bool by_row : {false, true}) {
+    ProgramBuilder p(target());
+    const int x = p.argument(f32, by_row ? n * 20 : n), y = p.result(f32, (n + room) * (by_row ? 20 : 1));
+    const Var r = p.var("r"), i = p.var("i");
+    MapBuilder m(by_row ? std::vector<Dim>{{r, {n + room, -1}}, {i, {20, -1}}} : std::vector<Dim>{{i, {n + room, -1}}},
+                 by_row ? 2 : 1, by_row ? 1 : 0);
+    const int place = m.index(i32, (by_row ? Affine::of(r) : Affine::of(i)) + -room);
+    const int inside = m.op(ScalarOp::Ge, DType::Bool, place, m.constant<std::int32_t>(0));
+    const Affine whole = by_row ? Affine::of(r, 20) + Affine::of(i) : Affine::of(i);
+    const int read = m.load(f32, at(x, whole + -room * (by_row ? 20 : 1)), inside);
+    m.store(f32, at(y, whole), m.op(ScalarOp::Select, f32, inside, read, m.constant<float>(2)));
+    p.add(m.build());
+    const Program program = p.build();
+    check(program);
+    if (HasFatalFailure()) return;
+    const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+    EXPECT_NE(source.find("@zeros"), std::string::npos) << source;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, LlvmLaneMoves, testing::Values("avx512", "avx2", "portable"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -83,6 +83,9 @@ class Code {
   void store(DType dtype, Value* value, Value* pointer, std::int64_t stride, int lanes, Value* mask);
   // The pointer, or where no lane is read, one that is mapped: a masked load of a page that is not takes a processor hundreds of cycles.
   Value* near_if_off(Value* pointer, Value* mask);
+  // The lanes of n vectors in turn, the first lane of each, then the second ones: n vectors.
+  Values woven(Values parts);
+  Values unwoven(Values parts);  // the inverse
   // `count` vectors of elements side by side, `stride` elements from lane to lane: vector i has in each lane the i-th element there. The first
   // `rows` lanes are read, the others are 0.
   Values load_transposed(DType dtype, Value* pointer, Value* stride, int rows, int count);

@@ -18,6 +18,70 @@ static Value* active_lanes(Code& code, Value* mask, int lanes) {
   return llvm::getSplatValue(compare->getOperand(1));
 }
 
+Code::Values Code::woven(Values parts) {
+  const auto n = static_cast<int>(parts.size()), lanes = lanes_in(parts[0]);
+  // Halves are woven first, then pairs of what they give, where each shuffle takes all of two vectors.
+  if (n % 2 == 0 && lanes % 2 == 0) {
+    Values even, odd, all;
+    for (int i = 0; i < n; ++i) (i % 2 == 0 ? even : odd).push_back(parts[static_cast<std::size_t>(i)]);
+    if (n > 2) {
+      even = woven(std::move(even));
+      odd = woven(std::move(odd));
+    }
+    for (std::size_t i = 0; i < even.size(); ++i)
+      for (int half = 0; half < 2; ++half) {
+        std::vector<int> places;
+        for (int l = 0; l < lanes; ++l) places.push_back((half * lanes + l) / 2 + l % 2 * lanes);
+        all.push_back(b.CreateShuffleVector(even[i], odd[i], places));
+      }
+    return all;
+  }
+  Values all;
+  for (int v = 0; v < n; ++v) {
+    Value* result = parts[0];
+    for (int i = 1; i < n; ++i) {
+      std::vector<int> places;
+      for (int l = 0; l < lanes; ++l) {
+        const int from = (v * lanes + l) % n, lane = (v * lanes + l) / n;
+        places.push_back(from == i ? lanes + lane : from > i ? -1 : i == 1 ? lane : l);
+      }
+      result = b.CreateShuffleVector(result, parts[static_cast<std::size_t>(i)], places);
+    }
+    all.push_back(result);
+  }
+  return all;
+}
+
+Code::Values Code::unwoven(Values parts) {
+  const auto n = static_cast<int>(parts.size()), lanes = lanes_in(parts[0]);
+  Values all(parts.size());
+  if (n % 2 == 0 && lanes % 2 == 0) {
+    for (int odd = 0; odd < 2; ++odd) {
+      std::vector<int> places;
+      for (int l = 0; l < lanes; ++l) places.push_back(2 * l + odd);
+      Values half;
+      for (std::size_t i = 0; i < parts.size(); i += 2)
+        half.push_back(b.CreateShuffleVector(parts[i], parts[i + 1], places));
+      if (n > 2) half = unwoven(std::move(half));
+      for (std::size_t i = 0; i < half.size(); ++i) all[2 * i + static_cast<std::size_t>(odd)] = half[i];
+    }
+    return all;
+  }
+  for (int v = 0; v < n; ++v) {
+    Value* result = parts[0];
+    for (int i = 1; i < n; ++i) {
+      std::vector<int> places;
+      for (int l = 0; l < lanes; ++l) {
+        const int from = (l * n + v) / lanes, lane = (l * n + v) % lanes;
+        places.push_back(from == i ? lanes + lane : from > i ? -1 : i == 1 ? lane : l);
+      }
+      result = b.CreateShuffleVector(result, parts[static_cast<std::size_t>(i)], places);
+    }
+    all[static_cast<std::size_t>(v)] = result;
+  }
+  return all;
+}
+
 // Elements at known places that a few vectors cover are moved within registers: a gather takes as long as a load for every lane. What is
 // read lies between the first and the last of the elements.
 Value* Code::gather_by_vectors(DType dtype, Value* pointer, Value* indices, Value* mask) {

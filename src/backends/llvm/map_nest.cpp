@@ -1,7 +1,9 @@
 #include "backends/llvm/map_nest.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 #include <sstream>
 
 #include "backends/llvm/nest_dims.h"
@@ -204,6 +206,54 @@ std::vector<bool> find_strays(const MapNest& nest, const ModuleState& state) {
   return strays;
 }
 
+// Numbers that lie side by side at each point (the columns of a table): vectors of them are woven together, in place of a scatter for each, or taken
+// apart, in place of a gather.
+class Weaving {
+ public:
+  explicit Weaving(const MapNest& nest) : nest_(nest), woven_(nest.instrs.size(), -1) {}
+
+  std::vector<int> find() {
+    if (nest_.vector_dim < 0) return std::move(woven_);
+    for (int i = 0; i < static_cast<int>(nest_.instrs.size()); ++i) {
+      const Instr& it = nest_.instr(i);
+      const bool reads = it.kind == Instr::Kind::Load, writes = it.kind == Instr::Kind::Store;
+      // What is read after a store may be what was written, and the other way round.
+      if (writes) close(loads_);
+      if (reads || i == nest_.body_end) close(stores_);
+      if (i == nest_.body_end) close(loads_);
+      const int predicate = reads ? it.args[0] : it.args[1];
+      if ((reads || writes) && predicate < 0 && it.access.indirect.empty())
+        (reads ? loads_ : stores_)[nest_.uses[static_cast<std::size_t>(i)].group].push_back(i);
+    }
+    close(loads_);
+    close(stores_);
+    return std::move(woven_);
+  }
+
+ private:
+  using Members = std::map<int, std::vector<int>>;  // by group
+  std::int64_t place(int i) const { return nest_.uses[static_cast<std::size_t>(i)].displacement; }
+  void close(Members& members) {
+    constexpr std::int64_t most = 8;
+    for (const auto& [group, all] : members) {
+      const AccessGroup& access = nest_.groups[static_cast<std::size_t>(group)];
+      const std::int64_t stride = access.coefficients[static_cast<std::size_t>(nest_.vector_dim)];
+      if (stride < 2 || stride > most || static_cast<std::int64_t>(all.size()) != stride || access.crossed) continue;
+      std::set<std::int64_t> places;
+      for (const int i : all) places.insert(place(i));
+      if (static_cast<std::int64_t>(places.size()) != stride || *places.rbegin() - *places.begin() != stride - 1)
+        continue;
+      const int one = &members == &loads_ ? all.front() : all.back();
+      for (const int i : all) woven_[static_cast<std::size_t>(i)] = one;
+    }
+    members.clear();
+  }
+
+  const MapNest& nest_;
+  std::vector<int> woven_;
+  Members loads_, stores_;
+};
+
 }  // namespace
 
 MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split, bool in_place) {
@@ -244,6 +294,7 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split,
   group_accesses(nest);
   find_uniform(nest);
   nest.strays = find_strays(nest, state);
+  nest.woven = Weaving(nest).find();
   return nest;
 }
 

@@ -57,6 +57,9 @@ struct MapNest {
       strays;  // by instruction: a load whose predicate keeps it from more than a page in front of its buffer or behind it
   std::vector<bool> blends;  // by instruction: a store that leaves points out writes there again what is there
   std::vector<kernel::Instr> instrs;
+  // By instruction: of loads, or stores, of all that the points of a vector span, one number apart, the first load, which reads for all of them, or
+  // the last store, which writes; else -1.
+  std::vector<int> woven;
   int body_end = 0;  // where the Reduced instructions begin
   int finish = 0;    // where they end
   std::vector<AccessGroup> groups, index_groups;

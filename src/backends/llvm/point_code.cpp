@@ -68,9 +68,15 @@ void PointCode::instr(Point& point, int i, int lanes) {
   switch (it.kind) {
     case Instr::Kind::Const: result = code_.constant(it.dtype, it.bits); return;
     case Instr::Kind::Index: result = index(point, i, uniform ? 1 : lanes); return;
-    case Instr::Kind::Load: result = load(point, i, uniform ? 1 : lanes); return;
+    case Instr::Kind::Load:
+      if (!uniform && is_woven(point, i, lanes)) return load_woven(point, i, lanes);
+      result = load(point, i, uniform ? 1 : lanes);
+      return;
     case Instr::Kind::Store: {
-      store(point, i, lanes);
+      if (!is_woven(point, i, lanes))
+        store(point, i, lanes);
+      else if (nest_.woven[static_cast<std::size_t>(i)] == i)
+        store_woven(point, i, lanes);
       result = llvm::PoisonValue::get(code_.b.getInt1Ty());
       return;
     }
@@ -171,6 +177,39 @@ void PointCode::store(const Point& point, int i, int lanes) {
   if (code_.held != nullptr) code_.held->writes(it.access.buffer);
   if (at.indices != nullptr) return code_.scatter(it.dtype, value, at.pointer, at.indices, mask);
   code_.store(it.dtype, value, at.pointer, at.stride, lanes, mask);
+}
+
+std::vector<int> PointCode::woven_with(int one) const {
+  std::vector<int> members;
+  for (int i = 0; i < static_cast<int>(nest_.woven.size()); ++i)
+    if (nest_.woven[static_cast<std::size_t>(i)] == one) members.push_back(i);
+  std::ranges::sort(members, {}, [&](int i) { return nest_.uses[static_cast<std::size_t>(i)].displacement; });
+  return members;
+}
+
+void PointCode::load_woven(Point& point, int i, int lanes) {
+  const std::vector<int> members = woven_with(nest_.woven[static_cast<std::size_t>(i)]);
+  const DType dtype = nest_.instr(i).dtype;
+  Value* pointer = address(point, members.front(), lanes).pointer;
+  Values parts;
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    parts.push_back(code_.load(dtype, pointer, 1, lanes, nullptr));
+    pointer = code_.offset(pointer, lanes * bytes_of(dtype));
+  }
+  parts = code_.unwoven(std::move(parts));
+  for (std::size_t k = 0; k < members.size(); ++k) point.registers[static_cast<std::size_t>(members[k])] = parts[k];
+}
+
+void PointCode::store_woven(const Point& point, int last, int lanes) {
+  const std::vector<int> members = woven_with(last);
+  const DType dtype = nest_.instr(last).dtype;
+  Values parts;
+  for (const int i : members) parts.push_back(operand(point, nest_.instr(i).args[0], lanes));
+  Value* pointer = address(point, members.front(), lanes).pointer;
+  for (Value* part : code_.woven(std::move(parts))) {
+    code_.store(dtype, part, pointer, 1, lanes, nullptr);
+    pointer = code_.offset(pointer, lanes * bytes_of(dtype));
+  }
 }
 
 }  // namespace hotloop::codegen

@@ -58,6 +58,13 @@ class PointCode {
   Address address(const Point& point, int i, int lanes);
   Value* load(const Point& point, int i, int lanes);
   void store(const Point& point, int i, int lanes);
+  bool is_woven(const Point& point, int i, int lanes) const {
+    return nest_.woven[static_cast<std::size_t>(i)] >= 0 && lanes == nest_.lanes && lanes > 1 &&
+           code_.held == nullptr && point.column == nullptr && tail_of(point, i) == nullptr;
+  }
+  std::vector<int> woven_with(int one) const;  // in the order of their places
+  void load_woven(Point& point, int first, int lanes);
+  void store_woven(const Point& point, int last, int lanes);
 
   Code& code_;
   const MapNest& nest_;
