@@ -284,7 +284,7 @@ bool are_columns(const LoweringContext& context, std::span<const Node* const> no
     if (inner == 1) in_columns += size;
   };
   for (const Node* n : nodes) {
-    if (floats(*n) || !in_memory.contains(n)) continue;
+    if (!in_memory.contains(n)) continue;
     for_each_node(*n, 0, 1, [&](const Node& node, int, double times) {
       for (std::size_t i = 0; i < node.types.size(); ++i) count(result_of(node, i), times);
       for (const Value& o : node.operands)
