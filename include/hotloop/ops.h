@@ -103,6 +103,7 @@ Value reduce_max(Value x, const std::vector<std::int64_t>& axes);
 Value reduce_min(Value x, const std::vector<std::int64_t>& axes);
 Value reduce_prod(Value x, const std::vector<std::int64_t>& axes);
 Value argmax(Value x, int axis);  // argmax{axis} -> i32, the first of equals; a NaN counts as the largest
+Value argmin(Value x, int axis);  // argmin{axis} -> i32, the first of equals; a NaN counts as the smallest
 // General contraction: out[batch..., lhs free..., rhs free...] = sum over the contracted axes of lhs * rhs.
 // dot{lhs_contract, rhs_contract, lhs_batch, rhs_batch}
 struct DotAxes {

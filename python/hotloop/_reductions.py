@@ -112,23 +112,25 @@ def _flat_or_axis(name, x, axis):
     return x, checked_axis(name, axis, x.ndim)
 
 
-@_export(1)
-def argmax(x, /, axis=None, *, keepdims=False):
-    """The position (int32) of the largest element along `axis`, the first of equals. A NaN counts as the largest."""
+def _place(name, x, axis, keepdims):
     ndim = _core.to_tracer(x).ndim
-    flat, a = _flat_or_axis("argmax", x, axis)
-    found = _core.append("argmax", [flat], {"axis": a})
+    flat, a = _flat_or_axis(name, x, axis)
+    found = _core.append(name, [flat], {"axis": a})
     if not keepdims:
         return found
     return _core.reshape(found, [1] * ndim if axis is None else [1 if i == a else n for i, n in enumerate(flat.shape)])
 
 
 @_export(1)
+def argmax(x, /, axis=None, *, keepdims=False):
+    """The position (int32) of the largest element along `axis`, the first of equals. A NaN counts as the largest."""
+    return _place("argmax", x, axis, keepdims)
+
+
+@_export(1)
 def argmin(x, /, axis=None, *, keepdims=False):
     """The position (int32) of the smallest element along `axis`, the first of equals. A NaN counts as the smallest."""
-    x = _core.to_tracer(x)
-    # For integers, all bits flipped reverse the order without the overflow of a sign.
-    return argmax(_core.unary("neg" if x.dtype.kind == "f" else "not", x), axis=axis, keepdims=keepdims)
+    return _place("argmin", x, axis, keepdims)
 
 
 @_export(1)

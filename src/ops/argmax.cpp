@@ -7,16 +7,22 @@
 #include "ops/rules/walk.h"
 
 namespace hotloop {
+namespace {
 
-Value argmax(Value x, int axis) {
-  ir::require_defined("argmax", {&x, 1});
-  return ir::append_op("argmax", {x}, {{"axis", ir::checked_axis("argmax", axis, x.type())}});
+Value place_of(const char* op, Value x, int axis) {
+  ir::require_defined(op, {&x, 1});
+  return ir::append_op(op, {x}, {{"axis", ir::checked_axis(op, axis, x.type())}});
 }
+
+}  // namespace
+
+Value argmax(Value x, int axis) { return place_of("argmax", x, axis); }
+Value argmin(Value x, int axis) { return place_of("argmin", x, axis); }
 
 namespace ir {
 namespace {
 
-std::vector<Array> eval(const EvalContext& c) {
+std::vector<Array> eval(const EvalContext& c, bool smallest) {
   const Array& x = c.operands[0];
   const int axis = static_cast<int>(c.node.attrs.integer("axis"));
   const auto strides = strides_of(x.shape());
@@ -32,7 +38,7 @@ std::vector<Array> eval(const EvalContext& c) {
       for (std::int32_t k = 1; k < x.shape()[axis]; ++k) {
         const auto candidate = element[base + k * step], leader = element[base + best * step];
         // False for a NaN that leads; true for the first NaN, which is neither above nor below.
-        if (leader == leader && !(candidate <= leader)) best = k;
+        if (leader == leader && !(smallest ? candidate >= leader : candidate <= leader)) best = k;
       }
       out.data<std::int32_t>()[static_cast<std::size_t>(i++)] = best;
     });
@@ -40,29 +46,27 @@ std::vector<Array> eval(const EvalContext& c) {
   return {out};
 }
 
-}  // namespace
-
-std::vector<OpDef> ops_argmax() {
+OpDef place_of_extremum(const std::string& name, const std::string& summary, bool smallest,
+                        const std::function<Value(Value, int)>& op) {
   OpDef def;
-  def.name = "argmax";
-  def.summary = "index of the largest element along an axis, as i32; the first of equals; a NaN counts as the largest";
+  def.name = name;
+  def.summary = summary;
   def.kind = OpKind::ArgMax;
   def.num_operands = 1;
-  def.infer = [](const InferContext& c) {
-    const int axis = static_cast<int>(checked_axis("argmax", c.attrs.integer("axis"), c.operands[0]));
+  def.infer = [name](const InferContext& c) {
+    const int axis = static_cast<int>(checked_axis(name, c.attrs.integer("axis"), c.operands[0]));
     if (c.operands[0].shape[axis] == 0)
-      throw UserError("argmax", "the axis must not be empty",
+      throw UserError(name, "the axis must not be empty",
                       "axis " + std::to_string(axis) + " of " + c.operands[0].str());
     if (!holds(DType::I32, c.operands[0].shape[axis]))
-      throw UserError("argmax", "the axis must have at most 2^31 - 1 elements, since the index is i32",
+      throw UserError(name, "the axis must have at most 2^31 - 1 elements, since the index is i32",
                       "axis " + std::to_string(axis) + " of " + c.operands[0].str(), "reshape() to shorter axes");
     return std::vector<ValueType>{{DType::I32, c.operands[0].shape.without(axis)}};
   };
-  def.eval = eval;
+  def.eval = [smallest](const EvalContext& c) { return eval(c, smallest); };
   def.axes = [](const Node& node) { return axes_without(node, {node.attrs.integer("axis")}, AxisUse::Mixed); };
-  def.batch = [](const BatchContext& c) {
-    return std::vector<Batched>{
-        {argmax(c.operands[0].value, static_cast<int>(c.node.attrs.integer("axis")) + 1), true}};
+  def.batch = [op](const BatchContext& c) {
+    return std::vector<Batched>{{op(c.operands[0].value, static_cast<int>(c.node.attrs.integer("axis")) + 1), true}};
   };
   def.flops = [](const Node& node) { return static_cast<double>(node.operands[0].shape().size()); };
   def.samples = [](Rng& rng, DType dtype) {
@@ -73,7 +77,20 @@ std::vector<OpDef> ops_argmax() {
                                sample(dtype, {2, 1, 5}, 2), sample(DType::I32, {3, 9}, 1), sample(DType::U32, {9}, 0),
                                sample(DType::I64, {9}, 0),  sample(DType::Bool, {5}, 0)};
   };
-  return {def};
+  return def;
+}
+
+}  // namespace
+
+std::vector<OpDef> ops_argmax() {
+  return {place_of_extremum(
+              "argmax",
+              "index of the largest element along an axis, as i32; the first of equals; a NaN counts as the largest",
+              false, argmax),
+          place_of_extremum(
+              "argmin",
+              "index of the smallest element along an axis, as i32; the first of equals; a NaN counts as the smallest",
+              true, argmin)};
 }
 
 }  // namespace ir

@@ -122,17 +122,20 @@ void pad_with_gaps(LoweringContext& context, const Node& node, const Storage& ta
   block.push_back(map.finish(map.num_dims() - 1));
 }
 
-// First the largest element (a NaN counts as the largest), then the smallest index where it stands.
-void argmax(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
+// First the largest or the smallest element (a NaN counts as that), then the smallest index where it stands.
+void place_of_extremum(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
   const Value x = node.operands[0];
   const int axis = static_cast<int>(node.attrs.integer("axis"));
   const Storage source = stored(context, x);
   const DType d = x.dtype();
   const Value out{const_cast<Node*>(&node), 0};
-  Storage largest = context.allocate(out, "largest");
-  context.program.buffers[static_cast<std::size_t>(largest.buffer)].dtype = d;
+  const bool smallest = node.op->name == "argmin";
+  const ScalarOp combiner =
+      d == DType::Bool ? (smallest ? ScalarOp::And : ScalarOp::Or) : (smallest ? ScalarOp::Min : ScalarOp::Max);
+  Storage extremum = context.allocate(out, smallest ? "smallest" : "largest");
+  context.program.buffers[static_cast<std::size_t>(extremum.buffer)].dtype = d;
   for (int phase = 0; phase < 2; ++phase) {
-    HandMap map(context, "argmax");
+    HandMap map(context, node.op->name);
     std::vector<Affine> at(static_cast<std::size_t>(x.rank())), kept;
     int side_by_side = -1;  // the dim along which numbers are
     for (int i = 0; i < x.rank(); ++i) {
@@ -147,10 +150,9 @@ void argmax(LoweringContext& context, const Node& node, const Storage& target, B
     const int value = map.load(source, d, at);
     if (phase == 0) {
       map.end_body();
-      map.store(largest, d, kept,
-                over ? map.reduced(d == DType::Bool ? ScalarOp::Or : ScalarOp::Max, d, value) : value);
+      map.store(extremum, d, kept, over ? map.reduced(combiner, d, value) : value);
     } else {
-      const int top = map.load(largest, d, kept);
+      const int top = map.load(extremum, d, kept);
       int hit = map.op(ScalarOp::Eq, DType::Bool, value, top);
       if (is_float(d)) hit = map.op(ScalarOp::Or, DType::Bool, hit, map.op(ScalarOp::Ne, DType::Bool, value, value));
       const int none = map.constant(DType::I32, std::numeric_limits<std::int32_t>::max());
@@ -174,7 +176,7 @@ Block lower_indirect_write(LoweringContext& context, const Node& node, const Sto
     case OpKind::ScatterAdd: scatter_add(context, node, target, accumulate, block); break;
     case OpKind::DynamicUpdate: dynamic_update(context, node, target, block); break;
     case OpKind::Pad: pad_with_gaps(context, node, target, block); break;
-    case OpKind::ArgMax: argmax(context, node, target, block); break;
+    case OpKind::ArgMax: place_of_extremum(context, node, target, block); break;
     default: throw InternalError(__FILE__, __LINE__, "op " + node.op->name + " has no statement of its own");
   }
   return block;
