@@ -128,6 +128,9 @@ int sin(Expander& e, int x);
 int cos(Expander& e, int x);
 int log(Expander& e, int x);
 int log1p(Expander& e, int x);
+// Of a positive number in the normal range; other numbers give any.
+int log_of_normal(Expander& e, int x);
+int erfinv(Expander& e, int x);
 // Exact.
 int rem(Expander& e, int x, int y);
 // Wrong by at most 0.502 in f32.
