@@ -45,7 +45,7 @@ Value cos(Value x);
 Value tanh(Value x);
 Value sigmoid(Value x);
 Value erf(Value x);
-Value erfinv(Value x);  // y with erf(y) = x: infinite at 1 and -1, NaN beyond
+Value erfinv(Value x);             // y with erf(y) = x: infinite at 1 and -1, NaN beyond
 Value logical_not(Value x);        // bool; bitwise on integers
 Value cast(Value x, DType dtype);  // cast{dtype}
 Value stop_gradient(Value x);      // identity with zero derivative

@@ -248,7 +248,7 @@ int MapBuilder::emit_random_bits(Value v, const Index& index, int predicate) {
   const auto key_word = [&](int i) {
     Index at(index.begin(), index.begin() + lanes);
     at.emplace_back(i);
-    return emit(key, at, predicate);
+    return emit(key, at, lanes > 0 ? predicate : -1);
   };
   const int key0 = key_word(0), key1 = key_word(1);
   return op(ScalarOp::Random, DType::U32, integer_index(flat, DType::U32), key0, key1);
