@@ -105,6 +105,16 @@ def test_batches_and_shapes_do_not_change_bits():
     assert np.array_equal(per_step(KEY), [np.asarray(hl.random.uniform(hl.random.fold_in(KEY, i), (7,))) for i in range(6)])
 
 
+@pytest.mark.parametrize("shape", [(50_001,), (700, 65), (3, 9001), (40, 16, 16)])
+def test_threads_targets_and_backends_do_not_change_bits(shape):
+    def draw(k):
+        return hl.random.bits(k, shape), hl.random.uniform(k, shape, dtype="float64"), hl.random.bits(k, shape)[..., 1:].sum(-1)
+
+    wanted = [np.asarray(r) for r in hl.jit(draw, threads=1)(KEY)]
+    for options in ({"threads": 2}, {"target": "avx2"}, {"target": "portable"}, {"backend": "c"}, {"backend": "interp"}):
+        assert all(np.array_equal(a, b) for a, b in zip(hl.jit(draw, **options)(KEY), wanted)), options
+
+
 def phi(x):
     return 0.5 * np.vectorize(math.erfc)(-np.asarray(x, np.float64) / math.sqrt(2))
 
