@@ -7,7 +7,26 @@ first, and the rest fitted again, so that the rounding of one is made good by th
 
 import struct
 
-from mpmath import atan, cos, cosh, coth, erf, erfc, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi, sin, sinh
+from mpmath import (
+    atan,
+    cos,
+    cosh,
+    coth,
+    erf,
+    erfc,
+    exp,
+    expm1,
+    log,
+    log1p,
+    lu_solve,
+    matrix,
+    mp,
+    mpf,
+    pi,
+    sin,
+    sinh,
+    sqrt,
+)
 
 mp.dps = 60
 
@@ -172,3 +191,61 @@ for t, single, more, sin_degree, cos_degree in (("f32", True, "4e-3", 2, 3), ("f
     most = (pi / 4 * (1 + mpf(more))) ** 2
     fit(f"sin {t}", sin_c, lambda s: s ** (3 * half) / sin(s**half), sin_degree, mpf("1e-12"), most, single)
     fit(f"cos {t}", cos_c, lambda s: s / cos(s**half), cos_degree, mpf("1e-12"), most, single, fixed=(-0.5,))
+
+
+# erfinv(x) / x with w = -log(1 - x^2), less a line of w.
+def erfinv_ratio(w):
+    q = exp(-w) / (1 + sqrt(-expm1(-w)))  # 1 - x
+    y = sqrt(w - log(pi * w) / 2) if w > 2 else sqrt(pi) / 2 * sqrt(w)
+    for _ in range(12):
+        step = (q - erfc(y)) / (2 / sqrt(pi) * exp(-y * y))
+        y -= step / (1 + y * step)
+    return y / (1 - q)
+
+
+# f(x) = constant + slope x + P(x) / Q(x): least squares of P - (f - line) Q over Chebyshev points, each weighted by its error, by 1 / f and by the Q
+# before. Q is rounded, then P fitted.
+def fit_quotient(name, f, line, degree_p, degree_q, low, high, single, rounds):
+    m = 160
+    xs = [(low + high) / 2 - (high - low) / 2 * cos(pi * (2 * i + 1) / (2 * m)) for i in range(m)]
+    fs = [f(x) for x in xs]
+    parts = [value - line[0] - line[1] * x for value, x in zip(fs, xs)]
+    importance, before, best = [mpf(1) / m] * m, [mpf(1)] * m, None
+    for _ in range(rounds):
+        size = degree_p + 1 + degree_q
+        normal, right = matrix(size, size), matrix(size, 1)
+        for x, value, part, weight, q in zip(xs, fs, parts, importance, before):
+            row = [x**i / (value * q) for i in range(degree_p + 1)] + [-part * x**j / (value * q) for j in range(1, degree_q + 1)]
+            for i in range(size):
+                right[i] += weight * row[i] * part / (value * q)
+                for j in range(size):
+                    normal[i, j] += weight * row[i] * row[j]
+        solution = list(lu_solve(normal, right))
+        p, q = solution[: degree_p + 1], [mpf(1), *solution[degree_p + 1 :]]
+        before = [sum(c * x**i for i, c in enumerate(q)) for x in xs]
+        errors = [abs((sum(c * x**i for i, c in enumerate(p)) / b - g) / v) for x, b, g, v in zip(xs, before, parts, fs)]
+        if best is None or max(errors) < best[0]:
+            best = max(errors), q
+        importance = [w * (e + max(errors) / 50) for w, e in zip(importance, errors)]
+        total = sum(importance)
+        importance = [w / total for w in importance]
+    q = [rounded(c, single) for c in best[1]]
+    print(f"{name}, Q: error {float(best[0]):.3g} before rounding\n  {{{', '.join(float(c).hex() for c in q)}}}")
+
+    def denominator(x):
+        return sum(c * x**i for i, c in enumerate(q))
+
+    fit(
+        f"{name}, P",
+        lambda x: (f(x) - line[0] - line[1] * x) * denominator(x),
+        lambda x: 1 / (f(x) * denominator(x)),
+        degree_p,
+        low,
+        high,
+        single,
+    )
+
+
+tiny = mpf("1e-20")
+fit_quotient("erfinv f32", erfinv_ratio, (mpf(59) / 64, mpf(51) / 256), 5, 5, tiny, mpf(16), True, 60)
+fit_quotient("erfinv f64", erfinv_ratio, (mpf(65) / 64, mpf(5) / 32), 15, 14, tiny, mpf("36.1"), False, 24)

@@ -20,8 +20,9 @@ namespace hotloop {
 Value constant(const Array& array);  // constant{value}
 Value constant(double value, DType dtype = DType::F32, const Shape& shape = {});
 Value iota(DType dtype, const Shape& shape, int axis);  // iota{dtype, shape, axis}: index along axis
-// 32 random bits for each element of `shape`: a pure function of the key (u32[2]) and the element's flat index
-// (Philox4x32-10, Salmon et al. 2011; element i is word i % 4 at counter i / 4). random_bits{shape}
+// 32 random bits for each element of `shape`: a pure function of the key (u32[2]) and the element's flat index, less than 2^32
+// (Philox2x32-10, Salmon et al. 2011; element i is word i % 2 at counter (i / 2, key[1]) under key[0]). Of keys[..., 2] each draws a `shape`
+// of its own: [..., shape]. random_bits{shape}
 Value random_bits(Value key, const Shape& shape);
 // Number of elements along `axis` of x as an f32 scalar (f64 when x is): a run-time number when the axis is the batch axis of
 // an executable with a variable number of rows, else folded to a constant. extent{axis}
@@ -44,6 +45,7 @@ Value cos(Value x);
 Value tanh(Value x);
 Value sigmoid(Value x);
 Value erf(Value x);
+Value erfinv(Value x);             // y with erf(y) = x: infinite at 1 and -1, NaN beyond
 Value logical_not(Value x);        // bool; bitwise on integers
 Value cast(Value x, DType dtype);  // cast{dtype}
 Value stop_gradient(Value x);      // identity with zero derivative

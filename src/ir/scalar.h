@@ -12,7 +12,7 @@ enum class ScalarOp : std::uint8_t {
   None,
   // unary
   // Sign is -1, 0 or 1, and NaN for NaN. Rint rounds halves to even.
-  Neg, Abs, Sign, Floor, Ceil, Rint, Sqrt, Exp, Expm1, Log, Log1p, Sin, Cos, Tanh, Sigmoid, Erf, Not,
+  Neg, Abs, Sign, Floor, Ceil, Rint, Sqrt, Exp, Expm1, Log, Log1p, Sin, Cos, Tanh, Sigmoid, Erf, ErfInv, Not,
   Cast,     // any dtype to any other; float to integer truncates and saturates, NaN gives 0; to bool is != 0
   Bitcast,  // between dtypes of one size
   Copy,
@@ -28,6 +28,7 @@ enum class ScalarOp : std::uint8_t {
   // ternary
   Select,  // bool, T, T
   FarRem,  // of floats, and no graph's: (x, y, near) is `near` where |x / y| < far_quotient(), else the remainder of x by y
+  Random,  // of u32, and no graph's: (i, key0, key1) is the i-th word of a random stream (core/philox.h)
   Fma,     // a * b + c with one rounding; targets without fma multiply and add
 };
 inline constexpr int num_scalar_ops = static_cast<int>(ScalarOp::Fma) + 1;

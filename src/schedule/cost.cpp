@@ -38,7 +38,7 @@ class Estimate {
 
   // Cycles of an instruction on a logical vector (or on one element, for lanes 1).
   double cycles(const Instr& instr, const Map& map, int lanes) const {
-    constexpr double slow_op = 10;
+    constexpr double slow_op = 10, random_word = 30;
     const double wide = lanes == 1 ? 1 : registers_;
     switch (instr.kind) {
       case Instr::Kind::Const: return 0;
@@ -54,6 +54,7 @@ class Estimate {
       default: return wide;
     }
     if (instr.op == ScalarOp::Div || instr.op == ScalarOp::Sqrt) return slow_op * wide;
+    if (instr.op == ScalarOp::Random) return random_word * wide;
     return 0.5 * wide;
   }
 

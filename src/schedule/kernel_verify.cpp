@@ -344,11 +344,13 @@ class Verifier {
       case Tanh:
       case Sigmoid:
       case Erf:
+      case ErfInv:
       case FarAngle:
       case FarTurns:
       case FarRem:
       case Fma:
       case Pow: check(is_float(d), "it is defined for floats only"); return same(0);
+      case Random: check(d == DType::U32, "random words are u32"); return same(0);
       case Copy:
       case Min:
       case Max: return same(0);

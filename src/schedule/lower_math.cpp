@@ -19,6 +19,7 @@ Expansion expansion_of(ScalarOp op) {
     case ScalarOp::Tanh: return math::tanh;
     case ScalarOp::Sigmoid: return math::sigmoid;
     case ScalarOp::Erf: return math::erf;
+    case ScalarOp::ErfInv: return math::erfinv;
     case ScalarOp::Sin: return math::sin;
     case ScalarOp::Cos: return math::cos;
     default: return nullptr;

@@ -236,42 +236,22 @@ int MapBuilder::emit_view(Value v, const Index& index, int predicate) {
   return emit(operand, *source, predicate);
 }
 
-// Philox4x32-10 (Salmon et al. 2011) on counter (flat / 4, 0, 0) and the key; the word is flat % 4.
 int MapBuilder::emit_random_bits(Value v, const Index& index, int predicate) {
   const Value key = v.node->operands[0];
+  const int lanes = key.rank() - 1;
   Affine flat;
   std::int64_t stride = 1;
-  for (int i = v.rank() - 1; i >= 0; --i) {
+  for (int i = v.rank() - 1; i >= lanes; --i) {
     flat = flat + context_.global_index(v, i, index[static_cast<std::size_t>(i)]) * stride;
     stride *= v.shape()[i];
   }
-  const DType w = DType::I64;
-  const auto i64 = [&](double x) { return constant(w, x); };
-  const int mask = i64(4294967295.0), thirty_two = i64(32);
-  const auto low = [&](int x) { return op(ScalarOp::And, w, x, mask); };
-  const auto high = [&](int x) { return low(op(ScalarOp::Shr, w, x, thirty_two)); };
-  const auto key_word = [&](int i) { return low(op(ScalarOp::Cast, w, emit(key, {Affine(i)}, predicate))); };
-  const int at = integer_index(flat, w);
-  const int group = op(ScalarOp::Shr, w, at, i64(2));
-  int c[4] = {low(group), high(group), i64(0), i64(0)};
-  int k[2] = {key_word(0), key_word(1)};
-  for (int round = 0; round < 10; ++round) {
-    const int p0 = op(ScalarOp::Mul, w, c[0], i64(3528531795.0));  // 0xD2511F53
-    const int p1 = op(ScalarOp::Mul, w, c[2], i64(3449720151.0));  // 0xCD9E8D57
-    const int n0 = op(ScalarOp::Xor, w, op(ScalarOp::Xor, w, high(p1), c[1]), k[0]);
-    const int n2 = op(ScalarOp::Xor, w, op(ScalarOp::Xor, w, high(p0), c[3]), k[1]);
-    c[1] = low(p1);
-    c[3] = low(p0);
-    c[0] = n0;
-    c[2] = n2;
-    k[0] = low(op(ScalarOp::Add, w, k[0], i64(2654435769.0)));  // 0x9E3779B9
-    k[1] = low(op(ScalarOp::Add, w, k[1], i64(3144134277.0)));  // 0xBB67AE85
-  }
-  const int word = op(ScalarOp::And, w, at, i64(3));
-  int result = c[3];
-  for (int i = 2; i >= 0; --i)
-    result = op(ScalarOp::Select, w, op(ScalarOp::Eq, DType::Bool, word, i64(i)), c[i], result);
-  return op(ScalarOp::Cast, DType::U32, result);
+  const auto key_word = [&](int i) {
+    Index at(index.begin(), index.begin() + lanes);
+    at.emplace_back(i);
+    return emit(key, at, lanes > 0 ? predicate : -1);
+  };
+  const int key0 = key_word(0), key1 = key_word(1);
+  return op(ScalarOp::Random, DType::U32, integer_index(flat, DType::U32), key0, key1);
 }
 
 }  // namespace hotloop

@@ -72,10 +72,15 @@ TEST(OpErrors, Creation) {
   EXPECT_EQ(message_of([](In) { return iota(DType::Bool, {2}, 0); }, {}),
             "[iota] the dtype must be a number's. Received: bool[2]. Try: iota(DType::I32, ...).");
   EXPECT_EQ(message_of([](In in) { return random_bits(in[0], {3}); }, {i32({2})}),
-            "[random_bits] the key must be u32[2]. Received: i32[2].");
-  EXPECT_EQ(
-      message_of([](In in) { return extent(in[0], 1); }, {f32({2})}),
-      "[extent] the axis must be one of the operand's 1 axes. Received: axis 1 of f32[2]. Try: an axis from -1 to 0.");
+            "[random_bits] a key must be u32[2]. Received: i32[2].");
+  const std::vector<ValueType> key = {{DType::U32, {2}}};
+  EXPECT_EQ(message_of(
+                [](In in) {
+                  return random_bits(in[0], {1 << 20, 1 << 20});
+                },
+                key),
+            "[random_bits] a key gives at most 2^32 words. Received: (1048576, 1048576). Try: a key for each part, by "
+            "split().");
 }
 
 TEST(OpErrors, Movement) {

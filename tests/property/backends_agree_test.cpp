@@ -110,9 +110,9 @@ class Draw {
       return regs[static_cast<std::size_t>(pick(static_cast<int>(regs.size())))];
     };
     static constexpr ScalarOp unary[] = {
-        ScalarOp::Neg,     ScalarOp::Abs, ScalarOp::Sign,  ScalarOp::Floor, ScalarOp::Ceil,  ScalarOp::Rint,
-        ScalarOp::Sqrt,    ScalarOp::Exp, ScalarOp::Expm1, ScalarOp::Log,   ScalarOp::Log1p, ScalarOp::Tanh,
-        ScalarOp::Sigmoid, ScalarOp::Sin, ScalarOp::Cos,   ScalarOp::Erf,   ScalarOp::Copy};
+        ScalarOp::Neg,     ScalarOp::Abs, ScalarOp::Sign,  ScalarOp::Floor, ScalarOp::Ceil,   ScalarOp::Rint,
+        ScalarOp::Sqrt,    ScalarOp::Exp, ScalarOp::Expm1, ScalarOp::Log,   ScalarOp::Log1p,  ScalarOp::Tanh,
+        ScalarOp::Sigmoid, ScalarOp::Sin, ScalarOp::Cos,   ScalarOp::Erf,   ScalarOp::ErfInv, ScalarOp::Copy};
     static constexpr ScalarOp binary[] = {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div,
                                           ScalarOp::Rem, ScalarOp::Pow, ScalarOp::Min, ScalarOp::Max};
     static constexpr ScalarOp integer[] = {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div,
@@ -120,9 +120,10 @@ class Draw {
                                            ScalarOp::Or,  ScalarOp::Xor, ScalarOp::Shl, ScalarOp::Shr};
     static constexpr ScalarOp compare[] = {ScalarOp::Eq, ScalarOp::Ne, ScalarOp::Lt,
                                            ScalarOp::Le, ScalarOp::Gt, ScalarOp::Ge};
-    switch (pick(9)) {
+    const auto word = [&] { return m.op(ScalarOp::Cast, DType::U32, any(ints_)); };
+    switch (pick(10)) {
       case 0:
-      case 1: floats_.push_back(m.op(unary[pick(17)], float_, any(floats_))); break;
+      case 1: floats_.push_back(m.op(unary[pick(18)], float_, any(floats_))); break;
       case 2:
       case 3: floats_.push_back(m.op(binary[pick(8)], float_, any(floats_), any(floats_))); break;
       case 4: floats_.push_back(m.op(ScalarOp::Fma, float_, any(floats_), any(floats_), any(floats_))); break;
@@ -135,6 +136,8 @@ class Draw {
         else
           floats_.push_back(m.op(ScalarOp::Cast, float_, any(ints_)));
         break;
+      case 9:
+        ints_.push_back(m.op(ScalarOp::Cast, DType::I32, m.op(ScalarOp::Random, DType::U32, word(), word(), word())));
     }
   }
 

@@ -9,6 +9,7 @@
 #include "arrays.h"
 #include "backends.h"
 #include "compiled.h"
+#include "core/philox.h"
 #include "hotloop/ops.h"
 #include "ir/op_def.h"
 #include "op_checks.h"
@@ -213,13 +214,64 @@ TEST(OpValues, IndicesOf32BitsOnALongerAxis) {
 }
 
 TEST(OpValues, RandomBitsAreThePublishedGenerator) {
-  // Random123, kat_vectors: Philox4x32-10 of zero counter and key.
+  // Random123, kat_vectors: Philox2x32-10 of zero counter and key.
   const auto bits = run([](In in) { return random_bits(in[0], {2, 3}); }, {u32({0, 0})});
   expect_values(bits.reshaped({6}).cast(DType::U32),
-                {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8, bits.at(4), bits.at(5)});
+                {0xff1dae59, 0x6cd10df2, bits.at(2), bits.at(3), bits.at(4), bits.at(5)});
   // A pure function of the flat index: the shape does not matter.
   const auto more = run([](In in) { return random_bits(in[0], {11}); }, {u32({0, 0})});
   for (int i = 0; i < 6; ++i) EXPECT_EQ(more.at(i), bits.at(i));
+  // A word does not change where others are not asked for, and each key has words of its own.
+  for (int i = 0; i < 11; ++i)
+    EXPECT_EQ(random_word(static_cast<std::uint32_t>(i), 0, 0), static_cast<std::uint32_t>(more.at(i)));
+  const Array keys = Array::from(std::vector<std::uint32_t>{0, 0, 7, 9, 9, 7}, {3, 2});
+  const auto lanes = run([](In in) { return random_bits(in[0], {5}); }, {keys});
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(lanes.at(i), more.at(i));
+    EXPECT_EQ(lanes.at(5 + i), random_word(static_cast<std::uint32_t>(i), 7, 9));
+    EXPECT_EQ(lanes.at(10 + i), random_word(static_cast<std::uint32_t>(i), 9, 7));
+  }
+}
+
+// Kernels compute both words of a block where both are asked for side by side: which ones are must not be seen.
+TEST(OpValues, RandomBitsByWhateverLanes) {
+  using Program = std::function<Value(Value)>;
+  const auto fits = [](Value bits) { return cast(bits, DType::F64) * 0x1p-32; };
+  std::vector<std::pair<std::string, Program>> programs;
+  for (const std::int64_t n : {1, 2, 3, 16, 33, 64, 100, 257})
+    programs.emplace_back("of " + std::to_string(n), [n](Value key) { return random_bits(key, {n}); });
+  for (const std::int64_t columns : {1, 2, 3, 6, 16, 17, 40}) {
+    const std::string width = std::to_string(columns);
+    const auto words = [columns](Value key) { return random_bits(key, {37, columns}); };
+    programs.emplace_back("rows of " + width, words);
+    programs.emplace_back("rows as f64 of " + width, [=](Value key) { return fits(words(key)); });
+    programs.emplace_back("columns of " + width, [=](Value key) { return transpose(words(key), {1, 0}); });
+    programs.emplace_back("sums of " + width, [=](Value key) { return reduce_sum(fits(words(key)), {1}); });
+    programs.emplace_back("sums over rows of " + width, [=](Value key) { return reduce_sum(fits(words(key)), {0}); });
+    programs.emplace_back("each second of " + width, [=](Value key) {
+      return slice(words(key), {1, 0}, {37, columns}, {2, 1});
+    });
+  }
+  const auto pairs = [](Value key) { return random_bits(key, {53, 2}); };
+  programs.emplace_back(
+      "pairs", [=](Value key) { return take(fits(pairs(key)), 1, 0) + 0x1p-32 * take(fits(pairs(key)), 1, 1); });
+  programs.emplace_back("from an odd place", [](Value key) { return narrow(random_bits(key, {70}), 0, 3, 60); });
+  programs.emplace_back("reversed", [](Value key) { return reverse(random_bits(key, {64}), {0}); });
+  programs.emplace_back("keys of a batch", [](Value key) { return random_bits(random_bits(key, {21, 2}), {6}); });
+  programs.emplace_back("keys of batches", [](Value key) { return random_bits(random_bits(key, {3, 5, 2}), {}); });
+  const std::vector<Array> inputs = {u32({3, 0x80000001})};
+  const auto backends = testing::all_backends();
+  for (const auto& [name, program] : programs) {
+    const auto graph = trace([&](In in) { return std::vector<Value>{program(in[0])}; }, ir::types_of(inputs));
+    const Array want = ir::evaluate(*graph, inputs)[0];
+    for (const testing::Backend& backend : backends) {
+      const Array got = backend.run(graph, inputs)[0];
+      ASSERT_EQ(got.type(), want.type());
+      for (std::int64_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got.at(i), want.at(i), is_float(got.dtype()) ? 1e-12 : 0)
+            << name << ", " << backend.name << ", " << i;
+    }
+  }
 }
 
 // Tangents at points that the property tests keep clear of.

@@ -98,6 +98,14 @@ class Code {
   Value* fma(Value* a, Value* c, Value* addend);  // a * c + addend; two roundings on targets without fma
   // The step of a Dot of pairs: a and c of u32, the addend of f32.
   Value* fma_pairs(Value* a, Value* c, Value* addend);
+  // The two words of each block of a random stream, as lanes of 64 bits below 2^32; the same is the number of the block. `keys`: random_keys().
+  struct Words {
+    Value *even, *odd;
+  };
+  Words random_words(Value* block, const Values& keys);
+  // What the rounds take of a key of two words (u32).
+  Values random_keys(Value* key0, Value* key1, int lanes);
+  Value* low_word(Value* v) { return b.CreateAnd(v, splat(v, 0xffffffff)); }
   // One scalar operation; `operand` is the dtype of the last argument (they differ for Cast, compares and Select).
   Value* op(ir::ScalarOp op, DType result, DType operand, const Values& args);
   Value* identity(ir::ScalarOp op, DType dtype);

@@ -8,6 +8,7 @@
 
 #include "backends/llvm/nest_dims.h"
 #include "hotloop/error.h"
+#include "schedule/accesses.h"
 
 namespace hotloop::codegen {
 
@@ -143,6 +144,30 @@ int join_group(std::vector<AccessGroup>& groups, const MapNest& nest, std::size_
   displacement = 0;
   groups.push_back(std::move(group));
   return static_cast<int>(groups.size()) - 1;
+}
+
+// Whether the variable is the first row of tiles with an even number of rows.
+bool counts_in_twos(const kernel::Program& program, kernel::Var var) {
+  bool found = false;
+  kernel::for_each_statement(program.body, [&](const auto& statement) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(statement)>, kernel::Grid>)
+      found = found || (statement.row0 == var && statement.tile_rows % 2 == 0);
+  });
+  return found;
+}
+
+// What random words ask of their indices, which have two words a block.
+void find_even_indices(MapNest& nest, const kernel::Program& program) {
+  for (const Instr& instr : nest.instrs) {
+    if (instr.kind != Instr::Kind::Op || instr.op != ScalarOp::Random) continue;
+    const auto at = static_cast<std::size_t>(instr.args[0]);
+    if (nest.instrs[at].kind != Instr::Kind::Index) continue;
+    AccessGroup& group = nest.index_groups[static_cast<std::size_t>(nest.uses[at].group)];
+    group.is_even =
+        group.outside.constant % 2 == 0 && std::ranges::all_of(group.outside.terms, [&](const kernel::Term& term) {
+          return term.coefficient % 2 == 0 || counts_in_twos(program, term.var);
+        });
+  }
 }
 
 void group_accesses(MapNest& nest) {
@@ -292,6 +317,7 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split,
     nest.dims.push_back({.var = -1, .extent = 1});
   }
   group_accesses(nest);
+  find_even_indices(nest, state.program);
   find_uniform(nest);
   nest.strays = find_strays(nest, state);
   nest.woven = Weaving(nest).find();
@@ -321,11 +347,13 @@ int MapNest::num_masked() const {
 }
 
 int MapNest::body_weight() const {
+  constexpr int random_word = 40;
   int weight = 0;
   for (std::size_t i = 0; i < instrs.size(); ++i) {
     const Instr& it = instrs[i];
     const bool is_free = it.kind == Instr::Kind::Const || (it.kind == Instr::Kind::Op && it.op == ScalarOp::Bitcast);
-    if (!is_free && !uniform[i]) ++weight;
+    if (is_free || uniform[i]) continue;
+    weight += it.kind == Instr::Kind::Op && it.op == ScalarOp::Random ? random_word : 1;
   }
   return weight;
 }
@@ -350,6 +378,7 @@ std::string MapNest::key() const {
     for (const AccessGroup& group : *list) {
       text << " g" << name_of(group.dtype);
       for (const std::int64_t c : group.coefficients) text << ',' << c;
+      if (group.is_even) text << " even";
       if (group.crossed)
         text << " crossed " << group.crossed->outer << ',' << group.crossed->inner << ',' << group.crossed->extent;
     }

@@ -31,6 +31,7 @@ struct AccessGroup {
     bool operator==(const Crossed&) const = default;
   };
   std::optional<Crossed> crossed;
+  bool is_even = false;  // of indices: `outside` is known to be
 };
 struct IndexUse {
   int group = -1;

@@ -20,6 +20,7 @@ void PointCode::uniform_instrs(Point& point) {
   for (int i = 0; i < nest_.body_end; ++i) {
     if (nest_.hoistable[static_cast<std::size_t>(i)]) instr(point, i, nest_.lanes);
   }
+  hoist_random_keys(point);
 }
 
 void PointCode::row_instrs(Point& point) {
@@ -82,6 +83,10 @@ void PointCode::instr(Point& point, int i, int lanes) {
     }
     case Instr::Kind::Reduced: HOTLOOP_CHECK(false, "Reduced must directly follow the body"); return;
     case Instr::Kind::Op: break;
+  }
+  if (it.op == kernel::ScalarOp::Random) {
+    result = random(point, i, uniform ? 1 : lanes);
+    return;
   }
   Values args;
   for (int k = 0; k < 3 && it.args[k] >= 0; ++k) args.push_back(operand(point, it.args[k], uniform ? 1 : lanes));

@@ -16,8 +16,9 @@ struct Point {
   Code::Values indices;   // by index group
   Value* mask = nullptr;
   Code::Values registers;
-  int vector = 0;           // number in a block of vectors
-  Value* column = nullptr;  // of a square
+  int vector = 0;                                                 // number in a block of vectors
+  Value* column = nullptr;                                        // of a square
+  std::map<std::tuple<int, int, int>, Code::Values> random_keys;  // by the registers of a key, and lanes
 };
 
 class PointCode {
@@ -65,6 +66,14 @@ class PointCode {
   std::vector<int> woven_with(int one) const;  // in the order of their places
   void load_woven(Point& point, int first, int lanes);
   void store_woven(const Point& point, int last, int lanes);
+  // Which words of their blocks the lanes of a random word are, and how far apart the blocks are.
+  struct RandomUse {
+    enum { AnyWord, OneWord, BothWords } words = AnyWord;
+    std::int64_t step = 0;
+  };
+  RandomUse random_use(int i, int lanes) const;
+  void hoist_random_keys(Point& point);
+  Value* random(const Point& point, int i, int lanes);
 
   Code& code_;
   const MapNest& nest_;

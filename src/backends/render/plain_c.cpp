@@ -159,6 +159,18 @@ static inline double hl_far_rem_f64(double x, double y, double near) {
 }
 HL_FAR(float, f32, $FAR_F32, 0x1.8p23)
 HL_FAR(double, f64, $FAR_F64, 0x1.8p52)
+// Philox2x32-10 (Salmon et al. 2011).
+static inline uint32_t hl_random(uint32_t i, uint32_t key, uint32_t counter1) {
+  uint32_t counter0 = i >> 1;
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product = (uint64_t)0xD256D193u * counter0;
+    counter0 = (uint32_t)(product >> 32) ^ key ^ counter1;
+    counter1 = (uint32_t)product;
+    key += 0x9E3779B9u;
+  }
+  return i & 1 ? counter1 : counter0;
+}
 
 )";
 
@@ -244,6 +256,7 @@ const Dialect& plain_c() {
               {Ge, "$a >= $b", "$a >= $b", "$a >= $b"},
               {Select, "$a ? $b : $c", "$a ? $b : $c", "$a ? $b : $c"},
               {FarRem, "hl_far_rem_$D($a, $b, $c)", "", ""},
+              {Random, "", "hl_random($a, $b, $c)", ""},
               {Fma, "hl_fma_$D($a, $b, $c)", "", ""},
           },
   };

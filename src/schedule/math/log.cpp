@@ -48,17 +48,19 @@ int log_of_normal(Expander& e, int x, int exponent, int correction) {
 
 }  // namespace
 
+int log_of_normal(Expander& e, int x) { return log_of_normal(e, x, -1, -1); }
+
 int log(Expander& e, int x) {
   const bool f32 = e.is_f32();
   const int zero = e.constant(0);
   const int small = e.less(x, e.constant(f32 ? 0x1p-126 : 0x1p-1022));
-  const int normal = e.select(small, e.mul(x, e.constant(f32 ? 0x1p24 : 0x1p54)), x);
+  const int normal = e.mul(x, e.select(small, e.constant(f32 ? 0x1p24 : 0x1p54), e.constant(1)));
   const int exponent = e.select(small, e.constant(f32 ? -24 : -54), zero);
-  int y = log_of_normal(e, normal, exponent, -1);
-  // Infinity and NaN stay what they are.
-  y = e.select(e.less(x, e.constant(std::numeric_limits<double>::infinity())), y, x);
-  y = e.select(e.equal(x, zero), e.constant(-std::numeric_limits<double>::infinity()), y);
-  return e.select(e.less(x, zero), e.constant(std::numeric_limits<double>::quiet_NaN()), y);
+  // What is no number or not finite is added: adding -0 changes nothing, and compilers of C make branches around a formula that is selected.
+  int other = e.select(e.less(zero, x), e.constant(-0.0), e.constant(std::numeric_limits<double>::quiet_NaN()));
+  other = e.select(e.equal(x, zero), e.constant(-std::numeric_limits<double>::infinity()), other);
+  other = e.select(e.less(x, e.constant(std::numeric_limits<double>::infinity())), other, x);
+  return e.add(log_of_normal(e, normal, exponent, -1), other);
 }
 
 // log(u) + (x - (u - 1)) / u with u = 1 + x rounded.

@@ -1,0 +1,278 @@
+"""hl.random: statistics of the generator and of what is drawn with it, and what each function takes and gives.
+
+All keys are fixed, so a statistic is a number: each stays within five standard deviations (a Kolmogorov-Smirnov distance within what one of a
+thousand samples exceeds), and the same statistics do not for generators that are bad.
+"""
+
+import math
+
+import hotloop as hl
+import numpy as np
+import pytest
+
+KEY = hl.random.key(20261126)
+N = 1 << 16
+
+
+def words_of(keys):
+    """The first words of each key: (keys, 8)."""
+    return np.asarray(hl.jit(hl.vmap(lambda k: hl.random.bits(k, (8,))))(keys))
+
+
+def standard(chi_square, freedom):
+    return abs(chi_square - freedom) / math.sqrt(2 * freedom)
+
+
+def uniformity(words):
+    """The worst of four bytes: how far their frequencies are from equal, in standard deviations."""
+    counts = [np.bincount(((words.ravel() >> shift) & 255).astype(np.int64), minlength=256) for shift in (0, 8, 16, 24)]
+    expected = words.size / 256
+    return max(standard(((c - expected) ** 2).sum() / expected, 255) for c in counts)
+
+
+def dependence(a, b):
+    """How a and b depend on each other: correlation of the numbers, bits that agree, and pairs of upper nibbles; in standard deviations."""
+    a, b = a.ravel(), b.ravel()
+    x, y = a / 2**32 - 0.5, b / 2**32 - 0.5
+    correlation = abs((x * y).sum() * 12 / math.sqrt(len(x)))
+    same = ~(a ^ b)
+    agree = max(abs(2 * int(((same >> bit) & 1).sum()) - len(a)) / math.sqrt(len(a)) for bit in range(32))
+    pairs = np.bincount(((a >> 28) * 16 + (b >> 28)).astype(np.int64), minlength=256)
+    expected = len(a) / 256
+    return max(correlation, agree, standard(((pairs - expected) ** 2).sum() / expected, 255))
+
+
+def sequences():
+    """Words (rows, columns) whose neighbours, of either axis, must not know of each other."""
+    yield "one key", np.asarray(hl.random.bits(KEY, (1024, 512)))
+    yield "split", words_of(hl.random.split(KEY, N))
+    steps = np.arange(N, dtype=np.int32)
+    yield "fold_in", words_of(hl.jit(hl.vmap(lambda i: hl.random.fold_in(KEY, i)))(steps))
+    yield "split of split", words_of(hl.jit(hl.vmap(lambda i: hl.random.split(hl.random.split(KEY, N)[i])[1]))(steps[:8192]))
+    yield "seeds", words_of(np.stack([steps.astype(np.uint32), np.zeros(N, np.uint32)], 1))
+    yield "upper halves of seeds", words_of(np.stack([np.zeros(N, np.uint32), steps.astype(np.uint32)], 1))
+    yield "keys one bit apart", words_of(np.stack([np.uint32(1) << (steps % 32).astype(np.uint32), (steps // 32).astype(np.uint32)], 1))
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return dict(sequences())
+
+
+NAMES = ["one key", "split", "fold_in", "split of split", "seeds", "upper halves of seeds", "keys one bit apart"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_are_uniform_and_independent(drawn, name):
+    words = drawn[name]
+    assert uniformity(words) < 5
+    for step in (1, 2, 16):
+        if step < words.shape[1]:
+            assert dependence(words[:, :-step], words[:, step:]) < 5, f"elements {step} apart"
+        assert dependence(words[:-step], words[step:]) < 5, f"rows {step} apart"
+
+
+def test_the_statistics_find_bad_generators():
+    counter = np.arange(N * 8, dtype=np.uint32)
+    weyl = (counter * np.uint32(0x9E3779B9)).reshape(N, 8)  # uniform; a step of the sequence is one number
+    assert dependence(weyl[:, :-1], weyl[:, 1:]) > 50
+    linear = ((counter * np.uint32(1664525) + np.uint32(1013904223)) ^ (counter >> 16)).reshape(N, 8)
+    assert dependence(linear[:-1], linear[1:]) > 50
+    biased = np.asarray(hl.random.bits(KEY, (N, 8))) | np.uint32(0x01000000)
+    assert uniformity(biased) > 50
+    one_round = np.asarray([((0xD256D193 * i) >> 32) ^ ((0xD256D193 * i) & 0xFFFFFFFF) for i in range(N)], np.uint64).astype(np.uint32)
+    assert dependence(one_round[:-1], one_round[1:]) > 50
+
+
+def test_keys_differ():
+    for keys in (hl.random.split(KEY, N), hl.jit(hl.vmap(lambda i: hl.random.fold_in(KEY, i)))(np.arange(N, dtype=np.int32))):
+        assert len(np.unique(np.asarray(keys).view(np.uint64))) == N
+    # One bit of the data or of the key changes half of the bits.
+    base = np.asarray(hl.random.fold_in(KEY, 12345))
+    flipped = [np.asarray(hl.random.fold_in(KEY, 12345 ^ (1 << bit))) for bit in range(32)]
+    changed = [int(np.unpackbits((base ^ other).view(np.uint8)).sum()) for other in flipped]
+    assert abs(np.mean(changed) - 32) < 5 * 4 / math.sqrt(32) and min(changed) > 32 - 5 * 4
+
+
+def test_batches_and_shapes_do_not_change_bits():
+    keys = np.asarray(hl.random.split(KEY, 5))
+    for shape in ((), (3,), (4, 5), (33,)):
+        together = np.asarray(hl.vmap(lambda k, s=shape: hl.random.normal(k, s))(keys))
+        assert np.array_equal(together, [np.asarray(hl.random.normal(k, shape)) for k in keys])
+    long = np.asarray(hl.random.bits(KEY, 1000))
+    assert np.array_equal(long[:37], hl.random.bits(KEY, 37)) and np.array_equal(long.reshape(8, 125), hl.random.bits(KEY, (8, 125)))
+    per_step = hl.jit(lambda k: hl.scan(lambda c, i: (c, hl.random.uniform(hl.random.fold_in(k, i), (7,))), 0.0, np.arange(6))[1])
+    assert np.array_equal(per_step(KEY), [np.asarray(hl.random.uniform(hl.random.fold_in(KEY, i), (7,))) for i in range(6)])
+
+
+@pytest.mark.parametrize("shape", [(50_001,), (700, 65), (3, 9001), (40, 16, 16)])
+def test_threads_targets_and_backends_do_not_change_bits(shape):
+    def draw(k):
+        return hl.random.bits(k, shape), hl.random.uniform(k, shape, dtype="float64"), hl.random.bits(k, shape)[..., 1:].sum(-1)
+
+    wanted = [np.asarray(r) for r in hl.jit(draw, threads=1)(KEY)]
+    for options in ({"threads": 2}, {"target": "avx2"}, {"target": "portable"}, {"backend": "c"}, {"backend": "interp"}):
+        assert all(np.array_equal(a, b) for a, b in zip(hl.jit(draw, **options)(KEY), wanted)), options
+
+
+def phi(x):
+    return 0.5 * np.vectorize(math.erfc)(-np.asarray(x, np.float64) / math.sqrt(2))
+
+
+def density(x):
+    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+MEAN_OF_TRUNCATED = (density(-1) - density(2)) / (phi(2) - phi(-1))
+DISTRIBUTIONS = {
+    "uniform": (lambda k, n, d: hl.random.uniform(k, n, dtype=d), lambda x: x, 0.5, 1 / 12),
+    "normal": (lambda k, n, d: hl.random.normal(k, n, dtype=d), phi, 0, 1),
+    "exponential": (lambda k, n, d: hl.random.exponential(k, n, dtype=d), lambda x: -np.expm1(-x), 1, 1),
+    "gumbel": (lambda k, n, d: hl.random.gumbel(k, n, dtype=d), lambda x: np.exp(-np.exp(-x)), 0.5772156649, math.pi**2 / 6),
+    "laplace": (lambda k, n, d: hl.random.laplace(k, n, dtype=d), lambda x: np.where(x < 0, np.exp(x) / 2, 1 - np.exp(-x) / 2), 0, 2),
+    "logistic": (lambda k, n, d: hl.random.logistic(k, n, dtype=d), lambda x: 1 / (1 + np.exp(-x)), 0, math.pi**2 / 3),
+    "truncated": (
+        lambda k, n, d: hl.random.truncated_normal(k, -1.0, 2.0, (n,), dtype=d),
+        lambda x: (phi(x) - phi(-1)) / (phi(2) - phi(-1)),
+        MEAN_OF_TRUNCATED, 1 - (density(-1) + 2 * density(2)) / (phi(2) - phi(-1)) - MEAN_OF_TRUNCATED**2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distributions(name, dtype):
+    draw, cumulative, mean, variance = DISTRIBUTIONS[name]
+    n = 200_000
+    x = np.asarray(draw(KEY, n, dtype))
+    assert x.dtype == dtype and np.isfinite(x).all()
+    x = np.sort(x.astype(np.float64))
+    assert abs(x.mean() - mean) < 5 * math.sqrt(variance / n)
+    fourth = ((x - mean) ** 4).mean()
+    assert abs(((x - mean) ** 2).mean() - variance) < 5 * math.sqrt((fourth - variance**2) / n)
+    reached = cumulative(x)
+    distance = max((np.arange(1, n + 1) / n - reached).max(), (reached - np.arange(n) / n).max())
+    assert distance * math.sqrt(n) < 1.95
+    assert np.array_equal(hl.jit(lambda k: draw(k, 50, dtype))(KEY), draw(KEY, 50, dtype))
+
+
+def test_normal_has_its_tails_and_no_correlation():
+    x = np.asarray(hl.random.normal(KEY, 4_000_000)).astype(np.float64)
+    for bound in (2, 3, 4):
+        expected = x.size * math.erfc(bound / math.sqrt(2))
+        assert abs((abs(x) > bound).sum() - expected) < 5 * math.sqrt(expected)
+    assert 5 < abs(x).max() < 5.5
+    for step in (1, 2, 16, 32):
+        assert abs((x[:-step] * x[step:]).mean()) * math.sqrt(x.size) < 5
+        assert abs(((x[:-step] ** 2 - 1) * (x[step:] ** 2 - 1)).mean() / 2) * math.sqrt(x.size) < 5
+
+
+def test_truncated_normal():
+    lower = np.array([-math.inf, 0.0, 3.0, -0.1, 2.5], np.float32)
+    upper = np.array([-2.0, math.inf, math.inf, 0.1, 2.6], np.float32)
+    x = np.asarray(hl.random.truncated_normal(KEY, lower, upper, (100_000, 5)))
+    assert np.isfinite(x).all() and (x >= lower).all() and (x <= upper).all()
+    assert np.shape(hl.random.truncated_normal(KEY, lower[:, None], upper[:2])) == (5, 2)
+    # d/db of a sample at a fixed quantile: (F(x) - F(a)) / (F(b) - F(a)) does not change.
+    slope = hl.grad(lambda b: hl.random.truncated_normal(KEY, -1.0, b, (), dtype="float64"))(np.float64(2.0))
+    x = np.float64(hl.random.truncated_normal(KEY, -1.0, 2.0, (), dtype="float64"))
+    assert np.isclose(slope, (phi(x) - phi(-1)) / (phi(2) - phi(-1)) * math.exp((x * x - 4) / 2), rtol=1e-9)
+
+
+def test_randint():
+    for low, high in ((0, 7), (-3, 2), (-(2**31), 0), (0, 2**31), (5, 6)):
+        x = np.asarray(hl.random.randint(KEY, (100_000,), low, high)).astype(np.int64)
+        assert x.min() >= low and x.max() < high
+        if high - low < 10:
+            counts = np.bincount(x - low, minlength=high - low)
+            expected = len(x) / (high - low)
+            assert high - low == 1 or ((counts - expected) ** 2).sum() / expected < 30
+        else:
+            assert abs((x - low).mean() / (high - low) - 0.5) < 5 / math.sqrt(12 * len(x))
+    for low, high in ((2, 2), (0, 2**31 + 1), (2**31 - 1, 2**31 + 1)):
+        with pytest.raises(hl.UserError, match="high - low must be in 1"):
+            hl.random.randint(KEY, (3,), low, high)
+
+
+def test_categorical():
+    logits = np.log(np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]], np.float32)) + 3
+    x = np.asarray(hl.random.categorical(KEY, logits, shape=(50_000, 2)))
+    assert x.dtype == np.int32 and x.shape == (50_000, 2)
+    for row in range(2):
+        expected = 50_000 * np.exp(logits[row].astype(np.float64) - 3)
+        assert ((np.bincount(x[:, row], minlength=4) - expected) ** 2 / expected).sum() < 25
+    assert np.shape(hl.random.categorical(KEY, logits)) == (2,)
+    assert np.shape(hl.random.categorical(KEY, logits, axis=0)) == (4,)
+    assert np.shape(hl.random.categorical(KEY, logits[0])) == ()
+    masked = np.array([0.0, -np.inf, 1.0], np.float32)
+    assert not (np.asarray(hl.random.categorical(KEY, masked, shape=(1000,))) == 1).any()
+    assert np.array_equal(hl.random.categorical(KEY, logits.T, axis=0, shape=(9, 2)).shape, (9, 2))
+    with pytest.raises(hl.UserError, match=r"shape must end as that of the logits without their axis, \(2,\)"):
+        hl.random.categorical(KEY, logits, shape=(3,))
+    with pytest.raises(hl.UserError, match="axis must be one of the logits"):
+        hl.random.categorical(KEY, logits, axis=2)
+
+
+def test_permutation():
+    order = np.asarray(hl.random.permutation(KEY, 1000))
+    assert order.dtype == np.int32 and np.array_equal(np.sort(order), np.arange(1000)) and not np.array_equal(order, np.arange(1000))
+    orders = np.asarray(hl.vmap(lambda k: hl.random.permutation(k, 4))(hl.random.split(KEY, 24_000)))
+    counts = np.unique(orders @ [64, 16, 4, 1], return_counts=True)[1]
+    assert len(counts) == 24 and ((counts - 1000) ** 2 / 1000).sum() < 23 + 5 * math.sqrt(46)
+    x = np.arange(12.0).reshape(3, 4)
+    shuffled = np.asarray(hl.random.permutation(KEY, x, axis=1))
+    assert np.array_equal(np.sort(shuffled, 1), x) and np.array_equal(shuffled[1] - shuffled[0], np.full(4, 4.0))
+    assert np.shape(hl.random.permutation(KEY, 0)) == (0,)
+    assert np.array_equal(hl.jit(lambda k, v: hl.random.permutation(k, v))(KEY, x), hl.random.permutation(KEY, x))
+    with pytest.raises(hl.UserError, match="permutation takes an integer or an array that has the axis"):
+        hl.random.permutation(KEY, x, axis=2)
+
+
+def test_choice():
+    assert np.shape(hl.random.choice(KEY, 5)) == ()
+    x = np.asarray(hl.random.choice(KEY, 5, (100, 1000)))
+    assert x.dtype == np.int32 and ((np.bincount(x.ravel(), minlength=5) - 20_000) ** 2 / 20_000).sum() < 25
+    without = np.asarray(hl.random.choice(KEY, 9, (9,), replace=False))
+    assert np.array_equal(np.sort(without), np.arange(9))
+    p = np.array([0.5, 0.0, 0.3, 0.2], np.float32)
+    counts = np.bincount(np.asarray(hl.random.choice(KEY, 4, (100_000,), p=p)), minlength=4)
+    assert counts[1] == 0 and (((counts - 100_000 * p) ** 2)[p > 0] / (100_000 * p[p > 0])).sum() < 25
+    # Two of three without replacement: the first one is i with probability p_i, the second one j with p_j / (1 - p_i).
+    pairs = np.asarray(hl.vmap(lambda k: hl.random.choice(k, 4, (2,), replace=False, p=p))(hl.random.split(KEY, 50_000)))
+    for i in (0, 2, 3):
+        for j in (0, 2, 3):
+            expected = 50_000 * float(p[i]) * float(p[j]) / (1 - float(p[i])) if i != j else 0
+            assert abs(((pairs[:, 0] == i) & (pairs[:, 1] == j)).sum() - expected) <= 5 * math.sqrt(expected)
+    rows = np.arange(24.0).reshape(2, 3, 4)
+    assert np.shape(hl.random.choice(KEY, rows, (5, 6), axis=1)) == (2, 5, 6, 4)
+    assert set(np.asarray(hl.random.choice(KEY, np.array([3.0, 7.0]), (100,))).tolist()) == {3.0, 7.0}
+    with pytest.raises(hl.UserError, match="3 are too few to choose 4 from"):
+        hl.random.choice(KEY, 3, (4,), replace=False)
+    with pytest.raises(hl.UserError, match="p must have a number for each of 3"):
+        hl.random.choice(KEY, 3, (4,), p=np.ones(4))
+
+
+def test_erfinv():
+    x = np.concatenate([np.linspace(-1, 1, 20001), [0.0, -0.0, 1e-300, 5e-324, 1 - 2**-53, -1 + 2**-53]])
+    y = np.asarray(hl.erfinv(x))
+    inner = abs(x) < 1
+    back = np.vectorize(math.erf)(y[inner])
+    # What a unit of y's last place is of erf.
+    assert (abs(back - x[inner]) <= 2**-52 * (3 * abs(y[inner]) * np.exp(-(y[inner] ** 2)) + abs(x[inner]))).all()
+    assert np.array_equal(np.asarray(hl.erfinv(np.array([1.0, -1.0, 1.5, -2.0, np.nan, np.inf]))), [np.inf, -np.inf, *[np.nan] * 4], equal_nan=True)
+    assert math.copysign(1, float(hl.erfinv(np.float32(-0.0)))) == -1
+    at = np.float64(0.3)
+    y = float(hl.erfinv(at))
+    first = math.sqrt(math.pi) / 2 * math.exp(y * y)
+    assert np.isclose(hl.grad(hl.erfinv)(at), first, rtol=1e-14)
+    assert np.isclose(hl.jvp(hl.erfinv, (at,), (np.float64(2.0),))[1], 2 * first, rtol=1e-14)
+    assert np.isclose(hl.grad(hl.grad(hl.erfinv))(at), 2 * y * first**2, rtol=1e-13)
+
+
+def test_names_of_other_libraries():
+    for name, meant in (("PRNGKey", "key"), ("randn", "normal"), ("shuffle", "permutation"), ("multinomial", "choice"), ("integers", "randint"), ("categorial", "categorical")):
+        with pytest.raises(AttributeError, match=f"hotloop.random.{meant}$"):
+            getattr(hl.random, name)
+    with pytest.raises(TypeError, match="Try: low"):
+        hl.random.uniform(KEY, (3,), minval=-1.0)
+    assert np.array_equal(hl.random.normal(KEY, shape=(3,)), hl.random.normal(KEY, (3,)))
