@@ -16,9 +16,9 @@ FUNCTIONS = {
     "cumprod": "cumulative_prod", "cumsum": "cumulative_sum", "dot": "matmul", "from_numpy": "asarray", "invert": "bitwise_invert",
     "mm": "matmul", "bmm": "matmul", "mod": "remainder", "mul": "multiply", "neg": "negative", "permute": "permute_dims", "power": "pow",
     "sub": "subtract", "swapaxes": "permute_dims", "tensor": "asarray", "true_divide": "divide", "unique": "unique_values",
-    "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "fori_loop": "scan", "remat": "checkpoint",
+    "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
-    "chunk": "split", "randn": "random", "manual_seed": "random", "switch": "cond", "gradient": "grad", "select": "where", "inner": "tensordot", "associative_scan": "scan",
+    "chunk": "split", "randn": "random", "manual_seed": "random", "gradient": "grad", "select": "where", "inner": "tensordot",
     "median": "sort", "quantile": "sort", "percentile": "sort",
 }  # fmt: skip
 # Methods of arrays in NumPy and PyTorch, and what is written here; other functions of hotloop are named by themselves.
@@ -52,7 +52,7 @@ _SETTINGS = {
     "lr": "learning_rate", "eps": "epsilon", "betas": "beta1 and beta2", "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
     "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
     "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
-    "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat",
+    "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat", "minlength": "length",
 }  # fmt: skip
 _REMARKS = {
     "batch_first": "Sequences are (batch, time, features) always",
