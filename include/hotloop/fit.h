@@ -33,6 +33,7 @@ struct Progress {
   double elapsed_s = 0;                    // since the first step of this process
   std::int64_t steps_here = 0;             // that this process has done, which are fewer than all after a resume
   std::int64_t samples_here = 0;
+  double training_s = 0;  // of elapsed_s: waiting for batches and taking steps, without validations and compiling
   const EpochRecord* epoch_record = nullptr;
   const Tree<Array>* params = nullptr;  // as they are validated, predicted with and kept
   bool best = false;                    // of all epochs so far

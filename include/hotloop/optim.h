@@ -115,6 +115,8 @@ class UpdateRule {
   virtual bool observes() const { return false; }
   // The parameters to validate, keep and predict with; those of the last step unless a wrapper has better ones.
   virtual Tree<Array> evaluated(const Tree<Array>& params, const Tree<Array>& /*state*/) const { return params; }
+  // The same inside a traced function.
+  virtual Tree<Value> traced_evaluated(const Tree<Value>& params, const Tree<Value>& /*state*/) const { return params; }
 };
 
 // An update rule held by value: a shared, immutable handle.
@@ -133,6 +135,9 @@ class Optimizer {
   bool observes() const { return rule_->observes(); }
   Tree<Array> evaluated(const Tree<Array>& params, const Tree<Array>& state) const {
     return rule_->evaluated(params, state);
+  }
+  Tree<Value> traced_evaluated(const Tree<Value>& params, const Tree<Value>& state) const {
+    return rule_->traced_evaluated(params, state);
   }
 
  private:

@@ -46,7 +46,15 @@ void bind_optimizers(nb::module_& m) {
       .def("evaluated",
            [](const optim::Optimizer& o, nb::handle params, nb::handle state) {
              const auto [leaves, structure] = flatten(params);
+             const auto is_traced = [](nb::handle tree) {
+               return std::ranges::any_of(flatten(tree).first, [](const auto& leaf) { return is_tracer(leaf); });
+             };
              std::vector<nb::object> next;
+             if (is_traced(params) || is_traced(state)) {
+               const Tree<Value> found = o.traced_evaluated(value_tree(params, "params"), value_tree(state, "state"));
+               for (const Value& v : found.flatten()) next.push_back(tracer(v));
+               return unflatten(structure, next);
+             }
              for (const Array& a : o.evaluated(array_tree(params, "params"), array_tree(state, "state")).flatten())
                next.push_back(to_python(a));
              return unflatten(structure, next);

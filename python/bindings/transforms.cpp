@@ -8,6 +8,7 @@
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ir/dependence.h"
 #include "ir/interpreters.h"
 #include "ir/region.h"
 #include "ops/composed/linear_call.h"
@@ -100,7 +101,7 @@ std::shared_ptr<const Graph> transposed(const Graph& map, std::size_t num_captur
   }
   std::vector<bool> point(all.size());
   std::fill_n(point.begin(), n, true);
-  const auto depends = ir::dependent_outputs(*graph, point);
+  const auto depends = ir::depending_outputs(*graph, point);
   if (std::ranges::any_of(depends, [](bool d) { return d; })) return nullptr;
   std::vector<ValueType> inputs(types.begin(), types.begin() + static_cast<std::ptrdiff_t>(num_captures));
   inputs.insert(inputs.end(), results.begin(), results.end());

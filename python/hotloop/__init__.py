@@ -13,12 +13,13 @@ import importlib as _importlib
 import math as _math
 
 from hotloop import _core, _names, logs, random, tree
-from hotloop._control import cond, scan, while_loop
+from hotloop._control import associative_scan, cond, fori_loop, scan, switch, while_loop
 from hotloop._core import Array, InternalError, Tracer, UserError
 from hotloop._creation import *  # noqa: F403
 from hotloop._derivatives import *  # noqa: F403
 from hotloop._dtypes import *  # noqa: F403
 from hotloop._elementwise import *  # noqa: F403
+from hotloop._interpolation import *  # noqa: F403
 from hotloop._jit import executable, explain, jit
 from hotloop._linear import *  # noqa: F403
 from hotloop._manipulation import *  # noqa: F403

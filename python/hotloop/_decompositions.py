@@ -161,6 +161,8 @@ def _qr_jvp(primals, tangents):
 
 def qr(a, complete):
     m, n = a.shape
+    if 0 in (m, n):
+        return eye(m, m if complete else 0, dtype=a.dtype), a if complete else a[:0]
     if complete and m > n:
         return householder(a)
     if m >= n:
@@ -207,6 +209,16 @@ def svd(a):
     u, r = _qr(b)
     s = _sum(where(equal(arange(n)[:, None], arange(n)[None, :]), r, 0.0), axis=1)
     return matmul(q, u * where(less(s, 0), -1.0, 1.0)[None, :]), _abs(s), v
+
+
+def empty_svd(full):
+    """svd, or full_svd, of matrices without columns."""
+
+    def of(a):
+        m, n = a.shape
+        return eye(m, m if full else 0, dtype=a.dtype), _core.full(0.0, a.dtype, (0,)), eye(n, dtype=a.dtype)
+
+    return of
 
 
 @svd.defjvp

@@ -7,6 +7,8 @@ float32 for them. The functions of one primitive op come from the engine's regis
 import math
 import sys
 
+import numpy
+
 from hotloop import _core
 from hotloop._op import exporter, op
 from hotloop._transforms import custom_jvp
@@ -276,25 +278,45 @@ def _with_derivative(derivative):
     return declare
 
 
+def _nearer(x):
+    """(s, f) with sinh(x) = f sinh(s), cosh alike: far out, where e^x overflows before its half does, s is nearer to 0 by 64, exactly."""
+    far = 80.0 if x.dtype == numpy.float32 else 700.0
+    above, below = _core.binary("gt", x, far), _core.binary("lt", x, -far)
+    s = _select(above, x - 64.0, _select(below, x + 64.0, x))
+    return s, _select(_core.binary("or", above, below), _core.full(math.exp(64.0), x.dtype, ()), 1.0)
+
+
 # Of numbers of one sign, so that nothing cancels; who takes both has two exponentials for them.
 @_with_derivative(lambda x: _cosh(x))
 def _sinh(x):
-    return 0.5 * (_core.unary("expm1", x) - _core.unary("expm1", -x))
+    s, factor = _nearer(x)
+    return 0.5 * (_core.unary("expm1", s) - _core.unary("expm1", -s)) * factor
 
 
 @_with_derivative(lambda x: _sinh(x))
 def _cosh(x):
-    return 1 + 0.5 * (_core.unary("expm1", x) + _core.unary("expm1", -x))
+    s, factor = _nearer(x)
+    return (1 + 0.5 * (_core.unary("expm1", s) + _core.unary("expm1", -s))) * factor
 
 
 _cosh.share_order(_sinh)
 
 
-@_with_derivative(lambda x: 1 / _core.unary("sqrt", x * x + 1))
+def _unless_large(x, otherwise):
+    """(where 1 adds nothing to the square of x, which may overflow; x where it does, else the number)."""
+    large = _core.binary("gt", _core.unary("abs", x), 1e9)
+    return large, _select(large, otherwise, x)
+
+
+def _asinh_slope(x):
+    large, b = _unless_large(x, 1.0)
+    return 1 / _select(large, _core.unary("abs", x), _core.unary("sqrt", b * b + 1))
+
+
+@_with_derivative(_asinh_slope)
 def _asinh(x):
     a = _core.unary("abs", x)
-    large = _core.binary("gt", a, 1e9)  # whose square may overflow, and to which 1 adds nothing
-    b = _select(large, 1.0, a)
+    large, b = _unless_large(a, 1.0)
     small = _core.unary("log1p", b + b * b / (1 + _core.unary("sqrt", b * b + 1)))
     return _core.unary("sign", x) * _select(large, _core.unary("log", a) + math.log(2), small)
 
@@ -319,9 +341,11 @@ def asinh(x, /):
 
 @_export(1)
 def acosh(x, /):
-    """Inverse of cosh on [1, inf): log(x + sqrt(x - 1) sqrt(x + 1)). NaN below 1."""
+    """Inverse of cosh on [1, inf): log1p(x - 1 + sqrt(x - 1) sqrt(x + 1)), accurate near 1. NaN below 1."""
     x = _core.promote("acosh", [x], True)[0]
-    return _core.unary("log", x + _core.unary("sqrt", x - 1) * _core.unary("sqrt", x + 1))
+    large, b = _unless_large(x, 2.0)
+    small = _core.unary("log1p", b - 1 + _core.unary("sqrt", b - 1) * _core.unary("sqrt", b + 1))
+    return _select(large, _core.unary("log", _select(large, x, 1.0)) + math.log(2), small)
 
 
 @_export(1)
@@ -383,6 +407,20 @@ def clip(x, min=None, max=None, /):
     if min is not None:
         x = _core.binary("max", x, min)
     return x if max is None else _core.binary("min", x, max)
+
+
+@_export(1)
+def nan_to_num(x, /, *, nan=0.0, posinf=None, neginf=None):
+    """x with `nan` in place of NaN, and the largest and the lowest finite number, or `posinf` and `neginf`, in place of the infinities. What was
+    replaced has no derivative."""
+    x = _core.to_tracer(x, "nan_to_num")
+    if x.dtype.kind != "f":
+        return x
+    most = float(numpy.finfo(x.dtype).max)
+    infinite = [(_core.binary("eq", x, math.inf), most if posinf is None else posinf), (_core.binary("eq", x, -math.inf), -most if neginf is None else neginf)]
+    for where_, number in [(isnan(x), nan), *infinite]:
+        x = _select(where_, _core.fitted("nan_to_num", number, x.dtype), x)
+    return x
 
 
 def _composed(name, doc):

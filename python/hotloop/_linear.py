@@ -101,6 +101,8 @@ def einsum(subscripts, /, *operands):
         problem = "a letter twice in the result, or something that is no letter"
     elif set(out) - set("".join(terms)):
         problem = "a letter of the result that no operand has"
+    else:
+        problem = _misfit(terms, [numpy.shape(x) for x in operands])
     if problem:
         raise _core.UserError(f"[einsum] subscripts must fit the operands. Received: {subscripts!r}: {problem}.")
     operands, terms = list(operands), list(terms)
@@ -119,6 +121,18 @@ def einsum(subscripts, /, *operands):
         value = _einsum_pair(value, operands[i], (letters, terms[i], result))
         letters = result
     return value
+
+
+def _misfit(terms, shapes):
+    """What is wrong with terms for operands of these shapes, or None."""
+    extents = {}
+    for term, shape in zip(terms, shapes):
+        if len(term) != len(shape):
+            return f"{term!r} names {len(term)} axes of an operand {shape}, which has {len(shape)}"
+        for letter, extent in zip(term, shape):
+            if extents.setdefault(letter, extent) != extent:
+                return f"the axes of {letter!r} have the extents {extents[letter]} and {extent}, in operands {' and '.join(map(str, shapes))}"
+    return None
 
 
 def _spell_ellipses(subscripts, text, operands):
@@ -159,8 +173,6 @@ def _diagonal(x, first, second):
     """The elements with one index along both axes, which comes last."""
     x = _core.to_tracer(x)
     n = x.shape[first]
-    if x.shape[second] != n:
-        raise _core.UserError(f"[einsum] a letter twice in a term must stand for axes of one extent. Received: {x._type}, axes {first} and {second}.")
     rest = [axis for axis in range(x.ndim) if axis not in (first, second)]
     turned = _core.append("transpose", [x], {"permutation": [*rest, first, second]})
     flat = _core.reshape(turned, (*turned.shape[:-2], n * n))

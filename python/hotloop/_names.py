@@ -16,9 +16,9 @@ FUNCTIONS = {
     "cumprod": "cumulative_prod", "cumsum": "cumulative_sum", "dot": "matmul", "from_numpy": "asarray", "invert": "bitwise_invert",
     "mm": "matmul", "bmm": "matmul", "mod": "remainder", "mul": "multiply", "neg": "negative", "permute": "permute_dims", "power": "pow",
     "sub": "subtract", "swapaxes": "permute_dims", "tensor": "asarray", "true_divide": "divide", "unique": "unique_values",
-    "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "fori_loop": "scan", "remat": "checkpoint",
+    "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
-    "chunk": "split", "randn": "random", "rand": "random", "randperm": "random", "multinomial": "random", "manual_seed": "random", "erf_inv": "erfinv", "ndtri": "erfinv", "switch": "cond", "gradient": "grad", "select": "where", "inner": "tensordot", "associative_scan": "scan",
+    "chunk": "split", "randn": "random", "rand": "random", "randperm": "random", "multinomial": "random", "manual_seed": "random", "erf_inv": "erfinv", "ndtri": "erfinv", "gradient": "grad", "select": "where", "inner": "tensordot",
     "nanmedian": "median", "percentile": "quantile", "topk": "top_k", "partition": "top_k", "argpartition": "top_k",
 }  # fmt: skip
 # Of jax.random, torch and numpy.random.
@@ -59,7 +59,7 @@ _SETTINGS = {
     "lr": "learning_rate", "eps": "epsilon", "betas": "beta1 and beta2", "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
     "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
     "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
-    "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat",
+    "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat", "minlength": "length",
 }  # fmt: skip
 _REMARKS = {
     "batch_first": "Sequences are (batch, time, features) always",

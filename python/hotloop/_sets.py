@@ -9,10 +9,11 @@ import typing
 import numpy
 
 from hotloop import _core
-from hotloop._op import op
+from hotloop._indexing import whole
+from hotloop._op import extents, op
 from hotloop._reductions import cumulative_sum
 
-__all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values", "nonzero"]
+__all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values", "nonzero", "bincount"]
 
 
 class UniqueAll(typing.NamedTuple):
@@ -38,14 +39,14 @@ class UniqueInverse(typing.NamedTuple):
     inverse_indices: object
 
 
-def _size(name, x, size, count, instead):
+def _size(name, x, size, count, instead, argument="size"):
     """`size`, or outside of a compiled function the number of results there are."""
     if size is not None:
         return int(size)
     if _core.is_tracing():
         raise _core.UserError(
-            f"[{name}] the number of results must not depend on the values, since shapes are known before there are any. Received: {_core.to_tracer(x, name)._type} and no size. "
-            f"Try: hl.{name}(x, size=n), {instead}, or call it outside of the compiled function."
+            f"[{name}] the number of results must not depend on the values, since shapes are known before there are any. Received: {_core.to_tracer(x, name)._type} and no {argument}. "
+            f"Try: hl.{name}(x, {argument}=n), {instead}, or call it outside of the compiled function."
         )
     return int(count(x))
 
@@ -92,6 +93,42 @@ def nonzero(x, /, *, size=None, fill_value=0):
     returned, the rest filled with `fill_value` or dropped. UserError without it.
     """
     return _nonzero(x, _size("nonzero", x, size, _count_nonzero, "hl.where(x, y, 0) for a masked y, hl.count_nonzero(x)"), fill_value)
+
+
+# ---- how often a number occurs
+
+
+@op(2)
+def _bincount(x, weights, length):
+    x = _core.to_tracer(x, "bincount")
+    weights = _core.full(1.0, "int32", x.shape) if weights is None else _core.to_tracer(weights, "bincount")
+    if x.ndim != 1 or x.dtype.kind not in "iu" or weights.shape != x.shape:
+        raise _core.UserError(
+            f"[bincount] x must be a vector of integers, and weights of its shape. Received: {x._type}, weights {weights._type}. "
+            "Try: hl.ravel(x), x.astype(hl.int32), or hl.vmap() for several vectors."
+        )
+    if weights.dtype.kind == "b":
+        weights = _core.cast(weights, "int32")
+    zeros = _core.cast(_core.full(0.0, "int32", (length,)), weights.dtype)
+    return _core.append("scatter_add", [zeros, whole(x), weights], {"axis": 0})
+
+
+@op(1)
+def _length_of_count(x):
+    x = _core.to_tracer(x, "bincount")
+    return _core.append("reduce_max", [x], {"axes": [0]}) + 1 if x.ndim == 1 and x.size else _core.cast(_core.to_tracer(0), "int32")
+
+
+def bincount(x, /, weights=None, *, length=None):
+    """How often each of 0, 1, ..., length - 1 occurs in the vector of integers x: int32 (length,). With `weights`, of x's shape, the sum of those of each
+    number, in their dtype, with a derivative in them.
+
+    Numbers below 0 and from `length` on are not counted. Without a length it is one more than the largest number, as in NumPy; in a compiled function
+    it must be given, since a program's shapes must not depend on values: UserError without it.
+    """
+    if length is not None:
+        (length,) = extents("bincount", length)
+    return _bincount(x, weights, max(0, _size("bincount", x, length, _length_of_count, "with every number below n", "length")))
 
 
 # ---- distinct values

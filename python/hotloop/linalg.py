@@ -160,7 +160,7 @@ def _svd(where_, x, full=False):
     """U, S, V of matrices that may lie on their side."""
     x = _float_matrix(where_, x, square=False)
     m, n = x.shape[-2:]
-    of = _decompositions.full_svd if full and m != n else _decompositions.svd
+    of = _decompositions.empty_svd(full) if 0 in (m, n) else _decompositions.full_svd if full and m != n else _decompositions.svd
     if m >= n:
         return _each(of, (x, 2))
     v, s, u = _each(of, (matrix_transpose(x), 2))
@@ -191,6 +191,8 @@ def matrix_rank(x, /, *, rtol=None):
     """How many singular values are greater than rtol (None: max(m, n) times the dtype's precision) times the largest: int32 (...)."""
     x = _float_matrix("matrix_rank", x, square=False)
     s = svdvals(x)
+    if s.shape[-1] == 0:
+        return _core.cast(_core.full(0.0, "int32", s.shape[:-1]), "int32")
     return _sum(_core.cast(greater(s, _tolerance(x, rtol) * _max(s, axis=-1, keepdims=True)), "int32"), axis=-1)
 
 
@@ -199,6 +201,8 @@ def pinv(x, /, *, rtol=None):
     """Moore and Penrose's inverse (..., n, m) of (..., m, n). Singular values up to rtol (None: max(m, n) times the dtype's precision)
     times the largest count as zero. The derivative is the inverse's own, right where the rank does not change."""
     x = _float_matrix("pinv", x, square=False)
+    if 0 in x.shape[-2:]:
+        return matrix_transpose(x)
     return _each(lambda a: _decompositions.pinv(a, _core.full(_tolerance(x, rtol), x.dtype, ())), (x, 2))
 
 

@@ -90,7 +90,7 @@ class Optimizer(Component):
         return jit(self._optimizer.update)
 
     def evaluated(self, params, state):
-        """The parameters to validate and keep: an average where there is one, else params."""
+        """The parameters to validate and keep: an average where there is one, else params. Traced or not."""
         return self._optimizer.evaluated(params, state)
 
 

@@ -197,3 +197,27 @@ def test_solve_triangular_wants_to_be_told_which_triangle():
     for which in ({}, {"upper": True, "lower": True}):
         with pytest.raises(hl.UserError, match=r"\[solve_triangular\] either upper or lower says which triangle is meant"):
             hl.linalg.solve_triangular(np.eye(2), np.ones(2), **which)
+
+
+def test_matrices_without_elements_are_numpys():
+    none, batch = np.zeros((0, 0)), np.zeros((2, 0, 0))
+    for name in ("cholesky", "eigh", "eigvalsh", "svd", "det", "slogdet", "inv", "qr", "pinv", "matrix_rank"):
+        for x in (none, batch):
+            got, wanted = getattr(hl.linalg, name)(x), getattr(np.linalg, name)(x)
+            for a, b in zip(got, wanted) if isinstance(got, tuple) else [(got, wanted)]:
+                np.testing.assert_array_equal(a, b)
+                assert a.shape == np.shape(b), name
+    for shape in ((0,), (0, 3)):
+        assert hl.linalg.solve(none, np.zeros(shape)).shape == shape
+        assert hl.linalg.solve_triangular(none, np.zeros(shape), lower=True).shape == shape
+    assert hl.linalg.solve(np.eye(3), np.zeros((3, 0))).shape == hl.linalg.solve_triangular(np.eye(3), np.zeros((3, 0)), upper=True).shape == (3, 0)
+    for shape in ((0, 3), (3, 0)):
+        x = np.zeros(shape)
+        assert hl.linalg.pinv(x).shape == shape[::-1] and int(hl.linalg.matrix_rank(x)) == 0
+        for ours, numpys in [(hl.linalg.svd(x, full_matrices=f), np.linalg.svd(x, full_matrices=f)) for f in (True, False)] + [
+            (hl.linalg.qr(x, mode=m), np.linalg.qr(x, mode=m)) for m in ("reduced", "complete")
+        ]:
+            for a, b in zip(ours, numpys):
+                np.testing.assert_array_equal(a, b)
+                assert a.shape == b.shape
+    assert hl.jit(hl.grad(hl.linalg.det))(none).shape == (0, 0)

@@ -229,6 +229,21 @@ def test_an_optimizer_starts_in_a_trace(rng):
             np.testing.assert_allclose(ours[i], wanted, rtol=1e-6, atol=1e-7)
 
 
+def test_what_an_optimizer_keeps_may_be_asked_for_in_a_trace(rng):
+    params = {"w": rng.normal(size=3).astype("f4")}
+    grads = {"w": np.ones(3, np.float32)}
+    for opt in (hl.optim.SGD(0.1), hl.optim.EMA(hl.optim.SGD(0.1), 0.5), hl.optim.ClipByNorm(hl.optim.EMA(hl.optim.SGD(0.1), 0.5), 100.0)):
+
+        @hl.jit
+        def step(params, state, opt=opt):
+            params, state = opt.update(grads, state, params)
+            return params, state, opt.evaluated(params, state)
+
+        after, state, kept = step(params, opt.init(params))
+        np.testing.assert_array_equal(kept["w"], opt.evaluated(after, state)["w"])
+        assert (np.asarray(kept["w"]) == np.asarray(after["w"])).all() == (type(opt) is hl.optim.SGD)
+
+
 def test_a_schedule_at_given_steps():
     schedule = hl.optim.Schedule(0.1, hl.optim.Warmup(4), hl.optim.Cosine(10))
     steps = np.arange(12)

@@ -506,3 +506,47 @@ def test_a_rejected_step_of_a_stiff_solver_may_fail(solver):
     forward = hl.jvp(value, (k,), (np.float64(1),))[1]
     np.testing.assert_allclose(forward, -5.117, rtol=1e-2)
     np.testing.assert_allclose(hl.grad(value)(k), forward, rtol=1e-6)
+
+
+@pytest.mark.parametrize("adjoint", [hl.ode.Discrete(), hl.ode.Checkpointed()], ids=lambda a: type(a).__name__)
+def test_the_end_of_a_solve_of_no_length_moves_with_its_times(adjoint):
+    def end(t0, t1, y0, rate):
+        return hl.ode.solve(lambda t, y, a: -a * y + t, hl.ode.Tsit5(), t0, t1, y0, args=rate, adjoint=adjoint, dt0=0.1).y1
+
+    at = (np.float64(0.5), np.float64(0.5), np.float64(2.0), np.float64(3.0))
+    slope = -3 * 2 + 0.5
+    gradient = hl.jit(hl.grad(end, argnums=(0, 1, 2, 3)))(*at)
+    np.testing.assert_allclose(gradient, [-slope, slope, 1, 0], rtol=1e-12, atol=1e-12)
+    # Beside it, and in a batch with it.
+    times = np.array([0.5, 0.5 + 1e-6, 0.7, 0.5 - 1e-6])
+    many = hl.jit(hl.vmap(hl.grad(end, argnums=1), in_axes=(None, 0, None, None)))(at[0], times, *at[2:])
+    np.testing.assert_allclose(np.asarray(many)[[0, 1, 3]], slope, rtol=1e-4)
+
+
+def test_second_derivatives_of_a_solve_of_no_length():
+    def solved(t1, y0):
+        return hl.ode.solve(lambda t, y, a: -y * y, hl.ode.Tsit5(), 0.0, t1, y0)
+
+    one = np.float64(0.0), np.float64(2.0)
+    np.testing.assert_allclose(hl.jit(lambda t, y: hl.jvp(lambda v: solved(v, y).y1, (t,), (np.float64(1),))[1])(*one), -4)
+    np.testing.assert_allclose(hl.jit(hl.grad(hl.grad(lambda t, y: solved(t, y).y1, argnums=0), argnums=1))(*one), -4)  # d(-y^2)/dy
+    np.testing.assert_allclose(hl.jit(hl.grad(lambda t, y: solved(t, y).t1))(*one), 1)
+
+
+@pytest.mark.parametrize("backend", ["llvm", "interp"])
+def test_the_pullback_of_a_solve_is_linear_in_the_cotangent(backend):
+    """What ends the loop over steps does not depend on it, though one loop carries both."""
+    half = hl.ode.Event(lambda t, y, a: y - 0.5)
+    for of in (lambda s: s.t1, lambda s: s.y1 * s.t1):
+        for events in (None, half):
+
+            def solve(y0, rate, of=of, events=events):
+                return of(hl.ode.solve(lambda t, y, a: -a * y * y, hl.ode.Tsit5(), 0.0, 2.0, y0, args=rate, events=events))
+
+            own = hl.custom_vjp(solve)
+            own.defvjp(lambda y, r: (own(y, r), (y, r)), lambda saved, ct: hl.vjp(solve, *saved)[1](ct))  # noqa: B023
+            at, along = (np.float64(1.5), np.float64(0.7)), (np.float64(0.3), np.float64(-0.2))
+            wanted = hl.jit(lambda y, r, dy, dr: hl.jvp(solve, (y, r), (dy, dr))[1])(*at, *along)  # noqa: B023
+            found = hl.jit(lambda y, r, dy, dr: hl.jvp(own, (y, r), (dy, dr))[1], backend=backend)(*at, *along)  # noqa: B023
+            np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-14)
+            np.testing.assert_allclose(hl.jit(hl.grad(own, argnums=(0, 1)), backend=backend)(*at), hl.jit(hl.grad(solve, argnums=(0, 1)))(*at), rtol=1e-10, atol=1e-14)

@@ -58,8 +58,7 @@ std::string results_html(const ReportContent& content) {
     const TestResult& r = content.results[i];
     const double share = most > 0 && std::isfinite(r.value) ? 100 * std::abs(r.value) / most : 0;
     out += fmt::format("<tr{}>{}{}<td class=\"bar\"><span style=\"width:{:.1f}%\"></span></td></tr>\n",
-                       i == 0 ? " class=\"own\"" : "", cell(r.name),
-                       cell(fmt::format("{:.4f}", r.value), "td", "number"), share);
+                       i == 0 ? " class=\"own\"" : "", cell(r.name), cell(score_text(r.value), "td", "number"), share);
   }
   return out + fmt::format("</table>\n<p class=\"headline\" style=\"font-size:14px\">{} is better.</p>\n",
                            content.larger_is_better ? "Larger" : "Smaller");

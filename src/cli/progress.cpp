@@ -17,8 +17,9 @@ std::size_t terminal_columns(std::FILE* out) {
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// "41,200 samples/s", "1.3 samples/s".
-std::string rate_text(double per_s) {
+// "41,200 samples/s", "1.3 samples/s": of training alone.
+std::string rate_text(const train::Progress& progress) {
+  const double per_s = progress.training_s > 0 ? static_cast<double>(progress.samples_here) / progress.training_s : 0;
   return (per_s < 100 ? fmt::format("{:.1f}", per_s) : grouped(std::llround(per_s))) + " samples/s";
 }
 
@@ -37,12 +38,11 @@ ProgressBar::ProgressBar(std::FILE* out, std::string metric, double scale)
 void ProgressBar::update(const train::Progress& progress) {
   if (progress.epoch_done) {
     const train::EpochRecord& record = *progress.epoch_record;
-    last_epoch_ = fmt::format("{} {:.4f}", metric_, record.validation * scale_);
+    last_epoch_ = metric_ + " " + score_text(record.validation * scale_);
     if (!on_terminal_) {
-      const double per_s = progress.elapsed_s > 0 ? static_cast<double>(progress.samples_here) / progress.elapsed_s : 0;
-      fmt::print(out_, "epoch {:>{}}/{}  loss {:.5f}  validation {}{}  {:.2f} s  {}\n", progress.epoch,
-                 std::to_string(progress.num_epochs).size(), progress.num_epochs, record.train_loss, last_epoch_,
-                 progress.best ? " *" : "  ", record.seconds, rate_text(per_s));
+      fmt::print(out_, "epoch {:>{}}/{}  loss {}  validation {}{}  {:.2f} s  {}\n", progress.epoch,
+                 std::to_string(progress.num_epochs).size(), progress.num_epochs, score_text(record.train_loss, 5),
+                 last_epoch_, progress.best ? " *" : "  ", record.seconds, rate_text(progress));
       std::fflush(out_);
     }
   }
@@ -66,11 +66,9 @@ void ProgressBar::draw(const train::Progress& progress) {
   const double done = static_cast<double>(progress.epoch - 1) * static_cast<double>(progress.num_steps) +
                       static_cast<double>(progress.step);
   const double s_per_step = progress.steps_here > 0 ? progress.elapsed_s / static_cast<double>(progress.steps_here) : 0;
-  const double samples_per_s =
-      progress.elapsed_s > 0 ? static_cast<double>(progress.samples_here) / progress.elapsed_s : 0;
   const std::string head =
       fmt::format("epoch {:>{}}/{} ", progress.epoch, std::to_string(progress.num_epochs).size(), progress.num_epochs);
-  std::string tail = " " + rate_text(samples_per_s);
+  std::string tail = " " + rate_text(progress);
   tail +=
       done < all ? ", " + duration_text((all - done) * s_per_step) + " left" : ", " + duration_text(progress.elapsed_s);
   if (!last_epoch_.empty()) tail += ", " + last_epoch_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 
 namespace hotloop::cli {
 
@@ -32,13 +33,31 @@ std::string wrapped(const std::string& text, std::size_t indent) {
   return out;
 }
 
+std::string score_text(double value, int decimals) {
+  const double size = std::abs(value);
+  if (size > 0 && size < 0.01) return fmt::format("{:.{}g}", value, decimals);
+  if (size >= 1000 && std::isfinite(size))
+    return size < 1e7 ? fmt::format("{:.1f}", value) : fmt::format("{:.{}e}", value, decimals);
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+bool is_usual(const nn::LayerConfig& layer, const std::string& setting, bool flag) {
+  for (const Parameter& p : nn::layer_def(layer.type).parameters)
+    if (const bool* usual = std::get_if<bool>(&p.fallback); p.name == setting && usual != nullptr)
+      return flag == *usual;
+  return false;
+}
+
 std::string describe_model(const Job& job, const Tree<Array>& params) {
   std::string out;
   for (const nn::LayerConfig& layer : job.model) {
     out += (out.empty() ? "" : " -> ") + layer.type;
-    // Sizes are what tells two stacks apart; flags and the like are in export-config.
-    for (const auto& [name, value] : layer.settings)
+    // Sizes, and flags that are not as usual, are what tells two stacks apart; the rest is in export-config.
+    for (const auto& [name, value] : layer.settings) {
       if (const std::int64_t* size = std::get_if<std::int64_t>(&value)) out += fmt::format(" {}={}", name, *size);
+      const bool* flag = std::get_if<bool>(&value);
+      if (flag != nullptr && !is_usual(layer, name, *flag)) out += *flag ? " " + name : fmt::format(" {}=false", name);
+    }
   }
   std::int64_t count = 0;
   params.for_each([&](const std::string&, const Array& leaf) { count += leaf.size(); });
@@ -49,7 +68,7 @@ std::string results_table(const std::string& heading, std::span<const TestResult
   std::size_t width = 0;
   for (const TestResult& r : results) width = std::max(width, r.name.size());
   std::string out = heading + "\n";
-  for (const TestResult& r : results) out += fmt::format("  {:<{}}  {:.4f}\n", r.name, width, r.value);
+  for (const TestResult& r : results) out += fmt::format("  {:<{}}  {}\n", r.name, width, score_text(r.value));
   return out;
 }
 

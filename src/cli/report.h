@@ -12,6 +12,8 @@
 namespace hotloop::cli {
 
 std::string grouped(std::int64_t number);  // 17,520
+// With so many decimals; with as many significant digits where these would say little (0.00002) or too much (123456.7891).
+std::string score_text(double value, int decimals = 4);
 // Lines of at most 80 columns, broken at blanks, each after the first indented; the first begins in that column too.
 std::string wrapped(const std::string& text, std::size_t indent);
 std::string describe_model(const Job& job, const Tree<Array>& params);

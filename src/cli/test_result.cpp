@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/report.h"
 #include "train/metrics.h"
 
 namespace hotloop::cli {
@@ -89,7 +90,7 @@ std::string outputs_table(const Job& job, std::span<const TestResult> results) {
     out += fmt::format("  {:<{}}", shortened(name_of_row(row), name_width), name_width);
     for (std::size_t c = 0; c < columns; ++c) {
       const OutputErrors& errors = results[c].by_output;
-      out += fmt::format("  {:>{}.4f}", (by_target ? errors.targets : errors.outputs)[row], number_width);
+      out += fmt::format("  {:>{}}", score_text((by_target ? errors.targets : errors.outputs)[row]), number_width);
     }
     out += "\n";
   }

@@ -40,10 +40,10 @@ void TrainingLog::update(const train::Progress& progress) {
   const std::int64_t step = progress.epoch * progress.num_steps;
   events_.scalar("loss/train", record.train_loss, step);
   events_.scalar(metric_ + "/validation", record.validation * scale_, step);
-  const double seconds = progress.elapsed_s - last_elapsed_s_;
+  const double seconds = progress.training_s - last_training_s_;
   if (seconds > 0)
     events_.scalar("samples_per_second", static_cast<double>(progress.samples_here - last_samples_) / seconds, step);
-  last_elapsed_s_ = progress.elapsed_s;
+  last_training_s_ = progress.training_s;
   last_samples_ = progress.samples_here;
 }
 

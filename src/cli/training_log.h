@@ -27,7 +27,7 @@ class TrainingLog {
   double scale_;
   io::EventFile events_;
   std::int64_t steps_per_epoch_ = 0, last_samples_ = 0;
-  double last_elapsed_s_ = 0;
+  double last_training_s_ = 0;
 };
 
 }  // namespace hotloop::cli

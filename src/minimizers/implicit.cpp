@@ -63,26 +63,7 @@ class ImplicitRule {
           return std::vector<Value>{conjugate_gradients(times, v.back())};
         },
         types, "minimum_tangent");
-    // Their derivative is that of the system: du = H^-1 (db - dH u).
-    auto with_tangents = types;
-    with_tangents.insert(with_tangents.end(), types.begin(), types.end());
-    const std::size_t n = types.size() - 1;
-    const auto rule = trace(
-        [&](std::span<const Value> v) {
-          const auto at = v.first(n);
-          const Value u = symmetric_call(iterations, v.first(n + 1));
-          std::vector<Value> directions;
-          for (std::size_t i = 0; i < n; ++i) directions.push_back(is_float(at[i].dtype()) ? v[n + 1 + i] : Value{});
-          const auto product = [&](std::span<const Value> in) { return std::vector<Value>{times_hessian(in, u)}; };
-          const Value moved = jvp(product, at, directions).second[0];
-          std::vector<Value> again(at.begin(), at.end());
-          again.push_back(moved.defined() ? v[2 * n + 1] - moved : v[2 * n + 1]);
-          return std::vector<Value>{u, symmetric_call(iterations, again)};
-        },
-        with_tangents, "minimum_tangent_jvp");
-    const auto solve = trace([&](std::span<const Value> v) { return call(iterations, v, "minimum_tangent", rule); },
-                             types, "minimum_tangent");
-    return -symmetric_call(solve, operands);
+    return -solve_system(iterations, operands);
   }
 
   // Outputs of the minimisation and their tangents.
@@ -114,6 +95,25 @@ class ImplicitRule {
     const Value product = jvp(of_x, at.first(1), std::vector<Value>{p}).second[0];
     return product.defined() ? product : zeros_like(p);
   }
+  // u = H^-1 b at operands = {x, rest..., b} by those iterations, whose derivative is that of the system: du = H^-1 (db - dH u).
+  Value solve_system(const std::shared_ptr<const Graph>& iterations, std::span<const Value> operands) const {
+    const std::size_t n = operands.size() - 1;
+    const auto rule = [self = *this, iterations, n](std::span<const Value> v) {
+      const auto at = v.first(n);
+      const Value u = self.solve_system(iterations, v.first(n + 1));
+      std::vector<Value> directions;
+      for (std::size_t i = 0; i < n; ++i) directions.push_back(is_float(at[i].dtype()) ? v[n + 1 + i] : Value{});
+      const auto product = [&](std::span<const Value> in) { return std::vector<Value>{self.times_hessian(in, u)}; };
+      const Value moved = jvp(product, at, directions).second[0];
+      std::vector<Value> again(at.begin(), at.end());
+      again.push_back(moved.defined() ? v[2 * n + 1] - moved : v[2 * n + 1]);
+      return std::vector<Value>{u, self.solve_system(iterations, again)};
+    };
+    const auto solve =
+        trace([&](std::span<const Value> v) { return call_with_rule(iterations, v, "minimum_tangent", rule); },
+              ir::types_of(operands), "minimum_tangent");
+    return symmetric_call(solve, operands);
+  }
   // A call linear in its last operand, with a matrix that is its own transpose.
   static Value symmetric_call(const std::shared_ptr<const Graph>& body, std::span<const Value> operands) {
     return ir::linear_call(body, body, operands, operands.size() - 1)[0];
@@ -124,18 +124,12 @@ class ImplicitRule {
   std::size_t num_leaves_;
 };
 
-// `search` with a derivative, which has one in turn, and so on; that after the last one is NaN, not the one of the iterations.
-std::vector<Value> call_search(const std::string& name, std::shared_ptr<const Graph> search,
-                               std::span<const Value> operands, const std::shared_ptr<const ImplicitRule>& rule,
-                               int num_derivatives) {
+// `search` with a derivative, whose search has one in turn: of any order, since rules are traced where they are asked for.
+std::vector<Value> call_search(const std::string& name, const std::shared_ptr<const Graph>& search,
+                               std::span<const Value> operands, const std::shared_ptr<const ImplicitRule>& rule) {
   const auto jvp_rule = [=](std::span<const Value> v) {
     const auto primals = v.first(v.size() / 2), tangents = v.last(v.size() / 2);
-    if (num_derivatives > 0)
-      return (*rule)(primals, tangents, call_search(name, search, primals, rule, num_derivatives - 1));
-    std::vector<Value> outputs = inline_graph(*search, primals);
-    for (const ValueType& type : search->output_types())
-      outputs.push_back(constant(is_float(type.dtype) ? std::nan("") : 0, type.dtype, type.shape));
-    return outputs;
+    return (*rule)(primals, tangents, call_search(name, search, primals, rule));
   };
   return call_with_rule(search, operands, name, jvp_rule);
 }
@@ -147,7 +141,7 @@ std::vector<Value> differentiable_minimum(const std::string& name, const Flat& f
   std::vector<Value> operands = params.flatten();
   operands.insert(operands.end(), objective.captures.begin(), objective.captures.end());
   const auto search = trace(body, ir::types_of(operands), name);
-  return call_search(name, search, operands, std::make_shared<const ImplicitRule>(flat, objective.graph, params), 2);
+  return call_search(name, search, operands, std::make_shared<const ImplicitRule>(flat, objective.graph, params));
 }
 
 }  // namespace hotloop::minimizers

@@ -14,8 +14,8 @@ namespace hotloop::minimizers {
 
 // The results of `body`, traced on the leaves of `params` and then the captures of `objective`, whose graph takes the same and gives a
 // scalar: (x, value, ...), x (n,) in flat.dtype(). The derivative of x is the implicit one, that of value is the objective's in the
-// captures (where x is a minimum it does not change to first order), the other results have none. So up to the
-// second derivative; further ones are NaN.
+// captures (where x is a minimum it does not change to first order), the other results have none. So
+// for derivatives of any order.
 std::vector<Value> differentiable_minimum(const std::string& name, const Flat& flat, const ir::Region& objective,
                                           const Tree<Value>& params, const TracedFunction& body);
 

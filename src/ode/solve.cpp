@@ -4,9 +4,11 @@
 #include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ir/region.h"
 #include "ode/events.h"
 #include "ode/saving.h"
 #include "ops/composed/bounded_while.h"
+#include "ops/rules/arguments.h"
 
 namespace hotloop::ode {
 namespace {
@@ -62,6 +64,7 @@ class Integration {
               const Options& options)
       : solver_(solver.rule()),
         controller_(options.controller.rule()),
+        times_known_(t0.is_number() && t1.is_number()),
         options_(options),
         direction_(direction_of(t0, t1)),
         field_(field, options.args, y0, direction_),
@@ -256,9 +259,47 @@ class Integration {
     return result;
   }
 
-  Solution solution(const Progress& end, Value num_steps) const {
+  // Where there is no time to go no step is taken, yet y(t1) moves with t1 - t0 as it would after one. `end` with that derivative, which is traced
+  // where it is asked for; times that are numbers have none.
+  void move_with_times(Progress& end) const {
+    if (times_known_) return;
+    const std::size_t n = end.y.size();
+    std::vector<Value> operands = end.y;
+    operands.insert(operands.end(), {end.t0, start_, end_});
+    std::vector<ValueType> at = {start_.type()};
+    for (const Value& leaf : end.y) at.push_back(leaf.type());
+    const ir::Region slope = ir::trace_region(
+        "slope", [&](std::span<const Value> v) { return field_(v[0], Leaves(v.begin() + 1, v.end())); }, at);
+    operands.insert(operands.end(), slope.captures.begin(), slope.captures.end());
+    const auto identity = [n](std::span<const Value> v) {
+      return std::vector<Value>(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n) + 1);
+    };
+    const auto rule = [n, identity, field = slope.graph](std::span<const Value> v) {
+      const std::size_t num_operands = v.size() / 2;
+      std::vector<Value> outputs = identity(v), inputs = {v[n + 1]};
+      inputs.insert(inputs.end(), v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
+      for (const Value& capture : v.subspan(n + 3, num_operands - n - 3)) inputs.push_back(capture);
+      const Leaves slopes = inline_graph(*field, inputs);
+      const Value at_once = equal(v[n + 1], v[n + 2]);
+      const auto tangents = v.last(num_operands);
+      const Value longer = tangents[n + 2] - tangents[n + 1];
+      for (std::size_t i = 0; i < n; ++i) {
+        const Value change = slopes[i] * cast(longer, slopes[i].dtype());
+        const Value nothing = broadcast_to(logical_not(at_once), change.shape());
+        outputs.push_back(tangents[i] + select(nothing, zeros_like(change), change));
+      }
+      outputs.push_back(select(at_once, tangents[n + 2], tangents[n]));
+      return outputs;
+    };
+    const auto moved = call_with_rule(trace(identity, ir::types_of(operands), "ode.end"), operands, "ode.end", rule);
+    end.y.assign(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(n));
+    end.t0 = moved[n];
+  }
+
+  Solution solution(Progress end, Value num_steps) const {
     Solution s;
     const Tree<Value>& like = field_.like();
+    move_with_times(end);
     s.t1 = field_.time(end.t0);
     s.y1 = like.unflatten(end.y);
     Value finite;
@@ -287,6 +328,7 @@ class Integration {
 
   const StepRule& solver_;
   const StepSizeRule& controller_;
+  bool times_known_;
   const Options& options_;
   Scalar direction_;
   VectorField field_;

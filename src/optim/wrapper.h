@@ -19,6 +19,9 @@ class Wrapper : public UpdateRule {
   Tree<Array> evaluated(const Tree<Array>& params, const Tree<Array>& state) const override {
     return inner_.evaluated(params, state);
   }
+  Tree<Value> traced_evaluated(const Tree<Value>& params, const Tree<Value>& state) const override {
+    return inner_.traced_evaluated(params, state);
+  }
 
  protected:
   const Optimizer& inner() const { return inner_; }

@@ -49,8 +49,11 @@ class LevelLowering {
       leave_if_cancelled();
       if (levels_.is_region(l)) {
         tile_level(l, program);
-        for (const auto& [loop, cls] : levels_.outer_loops)
-          if (levels_.level.at(loop) == l) outer_loop(*loop, cls, program);
+        // In the order of the graph: that of addresses would be another one in each process, and so would the kernel.
+        for (const auto& node : graph_.nodes())
+          if (const auto loop = levels_.outer_loops.find(node.get());
+              loop != levels_.outer_loops.end() && levels_.level.at(loop->first) == l)
+            outer_loop(*loop->first, loop->second, program);
       } else
         single_level(l, program);
     }

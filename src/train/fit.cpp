@@ -283,6 +283,10 @@ class Fit {
   bool take(const BatchBlock& block) {
     StepRunner::Result out;
     {
+      const Stopwatch watch(result_.times.compile_s);
+      runner_->prepare(block);
+    }
+    {
       const Stopwatch watch(result_.times.steps_s);
       out = uninterrupted([&] { return runner_->run(block); });
     }
@@ -381,6 +385,7 @@ class Fit {
     progress_.num_steps = steps_per_epoch_;
     progress_.steps_here = result_.times.num_steps;
     progress_.elapsed_s = seconds_since(start_);
+    progress_.training_s = result_.times.gather_s + result_.times.steps_s;
     if (options_.on_progress) options_.on_progress(progress_);
   }
 

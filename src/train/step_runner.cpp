@@ -58,6 +58,10 @@ StepRunner::Result StepRunner::run(const BatchBlock& block) {
   return {values(losses_, loss_values_), step_.weighted ? values(totals_, total_values_) : std::span<const double>()};
 }
 
+void StepRunner::prepare(const BatchBlock& block) {
+  if (block.count == 1) for_rows(block.rows);
+}
+
 const Executable& StepRunner::for_rows(std::int64_t rows) {
   if (!fixed_rows_) return one_;
   Step fewer = step_;

@@ -27,6 +27,8 @@ class StepRunner {
     std::span<const double> losses, weights;
   };
   Result run(const BatchBlock& block);
+  // Compiles what run() of this block takes, if that is not there yet.
+  void prepare(const BatchBlock& block);
 
   std::span<const Array> carried() const { return current_; }
   // Replaces the values: the state a validation has changed, or the one to go on from.

@@ -515,6 +515,21 @@ class Training(Case):
         self.assertIn("the same to the last bit", evaluated.stdout)
         return metrics
 
+    def test_small_scores_have_digits_and_the_model_its_flags(self):
+        config = series.write(self.folder, "llvm", "lstm", "f64")
+        config.write_text(config.read_text().replace("hidden = 3\n", "hidden = 3\nbidirectional = true\n"))
+        table = self.folder / "series.csv"
+        rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
+        table.write_text("load,note\n" + "".join(f"{float(load) * 1e-6:.12f},{note}\n" for load, note in rows))
+        result = self.train(config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("lstm bidirectional hidden=3 layers=1 -> last", result.stdout)
+        metrics = json.loads((self.folder / "run" / "metrics.json").read_text())
+        for score in [metrics["test"], *(b["test"] for b in metrics["baselines"])]:
+            self.assertLess(score, 1e-5)
+            self.assertIn(f"  {score:.4g}\n", result.stdout)
+        self.assertRegex(result.stderr + result.stdout, r"epoch 3/3 .* validation mae \d\.\d+e-0[67] ")
+
     def test_end_to_end_on_the_oracle(self):
         self.check_run("interp", "lstm", "f32")
 

@@ -192,6 +192,8 @@ TEST(Fit, StopsAfterTheStepUnderWay) {
   std::int64_t told = 0;
   options.on_progress = [&](const Progress& p) {
     if (!p.epoch_done) ++told;
+    EXPECT_GT(p.training_s, 0);
+    EXPECT_LT(p.training_s, p.elapsed_s);
     if (p.epoch == 2 && p.step == 3) stop = true;
   };
   const FitResult run = fit(nn::Linear(1, 1), training, training, options);

@@ -250,7 +250,20 @@ TEST(Minimizers, TheDerivativeIsThatOfTheMinimum) {
       };
       const Array v = vector_of(direction);
       EXPECT_NEAR(jit(forward(fn))({moved(0), v})[0].at(0), first, 1e-6 * std::abs(first) + 1e-9) << n;
-      EXPECT_NEAR(along(jit(forward(grad(fn, {0})))({moved(0), v})[0]), second, 1e-5 * std::abs(second)) << n;
+      const Jit hvp = jit(forward(grad(fn, {0})));
+      EXPECT_NEAR(along(hvp({moved(0), v})[0]), second, 1e-5 * std::abs(second)) << n;
+      const double third = difference([&](const Array& t) { return along(hvp({t, v})[0]); });
+      const TracedFunction curvature = [&](std::span<const Value> in) {
+        const auto slope = [&](std::span<const Value> at) { return forward(fn)(std::vector<Value>{at[0], in[1]}); };
+        return forward(slope)(in);
+      };
+      EXPECT_NEAR(along(jit(grad(curvature, {0}))({moved(0), v})[0]), third, 1e-5 * std::abs(third)) << n;
+      EXPECT_NEAR(jit(forward([&](std::span<const Value> at) {
+                    return curvature(std::vector<Value>{at[0], constant(v)});
+                  }))({moved(0), v})[0]
+                      .at(0),
+                  third, 1e-5 * std::abs(third))
+          << n;
     }
   }
 }

@@ -66,7 +66,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   if (test.confusion) fmt::print("\n{}", confusion_table(*test.confusion));
   if (metrics.contains("test") && metrics["test"].is_number() && !source.data_file) {
     const double stored = metrics["test"].get<double>();
-    fmt::print("The run recorded {:.4f}{}\n", stored,
+    fmt::print("The run recorded {}{}\n", score_text(stored),
                stored == test.results[0].value ? ", the same to the last bit."
                                                : fmt::format(" (difference {:.2g}).", test.results[0].value - stored));
   }

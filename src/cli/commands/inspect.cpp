@@ -135,7 +135,7 @@ void inspect_run(const RunFolder& folder, bool json) {
   fmt::print("Run      {}\n", folder.path().string());
   fmt::print("Status   {}\n", metrics.contains("status") ? metrics["status"].get<std::string>() : "not ended yet");
   if (metrics.contains("test") && metrics["test"].is_number())
-    fmt::print("Test     {} {:.4f}\n", job.fit.metric.name(), metrics["test"].get<double>());
+    fmt::print("Test     {} {}\n", job.fit.metric.name(), score_text(metrics["test"].get<double>()));
   fmt::print("Data     {}, {} {}, {} inputs\n", job.data_file.string(),
              job.recipe.targets.size() == 1 ? "target" : "targets", fmt::join(job.recipe.targets, ", "),
              job.recipe.inputs.size());

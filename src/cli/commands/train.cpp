@@ -340,8 +340,8 @@ class Training {
   void write_report() {
     ReportContent content;
     content.title = std::filesystem::absolute(folder_.path()).lexically_normal().filename().string();
-    content.headline = fmt::format("Test {} {:.4f}, parameters of epoch {} of {}", job_.fit.metric.name(),
-                                   test_.results[0].value, run_.best_epoch, run_.history.size());
+    content.headline = fmt::format("Test {} {}, parameters of epoch {} of {}", job_.fit.metric.name(),
+                                   score_text(test_.results[0].value), run_.best_epoch, run_.history.size());
     content.status = run_.message;
     content.result_heading = result_heading(job_, samples_, test_);
     content.results = test_.results;

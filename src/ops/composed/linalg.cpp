@@ -28,6 +28,8 @@ using Rows = std::vector<std::vector<Value>>;
 
 Value i32(std::int64_t n) { return constant(static_cast<double>(n), DType::I32); }
 
+bool is_empty(const Value& x) { return x.shape().size() == 0; }
+
 void require_square(const char* where, const Value& a) {
   ir::require_defined(where, {&a, 1});
   if (a.rank() != 2 || a.shape()[0] != a.shape()[1])
@@ -368,12 +370,14 @@ Value inverse(Value a, int order) {
 
 LU lu_factor(Value a) {
   require_square("lu_factor", a);
+  if (is_empty(a)) return {a, iota(DType::I32, {0}, 0), constant(1, a.dtype())};
   return is_short(a) ? factor_numbers(a) : blocks::serve(a) ? blocks::packed_factors(a) : factor_loop(a);
 }
 
 Value lu_solve(const LU& factors, Value b) {
   require_square("lu_solve", factors.lu);
   require_right_side("lu_solve", factors.lu, b);
+  if (is_empty(b)) return b;
   if (is_short(factors.lu)) return substitute_numbers(factors, b);
   return blocks::serve(factors.lu) ? substitute_blocks(factors, b) : substitute_loop(factors, b);
 }
@@ -381,6 +385,7 @@ Value lu_solve(const LU& factors, Value b) {
 Value solve(Value a, Value b) {
   require_square("solve", a);
   require_right_side("solve", a, b);
+  if (is_empty(b)) return b;
   if (!blocks::serve(a)) return solve_with_rule(a, b, most_orders);
   const Value right = b.rank() == 1 ? expand_dims(b, 1) : b;
   const Value x = solve_with_rule(blocks::padded(a), blocks::padded_right_side(right), most_orders);
@@ -390,22 +395,26 @@ Value solve(Value a, Value b) {
 Value solve_triangular(Value a, Value b, bool upper) {
   require_square("solve_triangular", a);
   require_right_side("solve_triangular", a, b);
+  if (is_empty(b)) return b;
   return solve_upper(upper ? a : turned(a), b, !upper, most_orders);
 }
 
 Value det(Value a) {
   require_square("det", a);
+  if (is_empty(a)) return constant(1, a.dtype());
   return blocks::serve(a) ? det_blocks(blocks::padded(a), most_orders) : product_of_pivots(a);
 }
 
 std::pair<Value, Value> slogdet(Value a) {
   require_square("slogdet", a);
+  if (is_empty(a)) return {constant(1, a.dtype()), constant(0, a.dtype())};
   const auto results = blocks::serve(a) ? log_of_det(blocks::padded(a), most_orders) : log_of_det(a, 0);
   return {results[0], results[1]};
 }
 
 Value cholesky(Value a) {
   require_square("cholesky", a);
+  if (is_empty(a)) return a;
   if (is_short(a)) return cholesky_numbers(a);
   return blocks::serve(a) ? blocks::beginning(cholesky_blocks(blocks::padded(a), most_orders), a) : cholesky_loop(a);
 }
@@ -414,6 +423,7 @@ Value cholesky(Value a) {
 Value cholesky_solve(Value l, Value b) {
   require_square("cholesky_solve", l);
   require_right_side("cholesky_solve", l, b);
+  if (is_empty(b)) return b;
   if (blocks::serve(l)) {
     const auto substituted = [&](Value x, bool transposed) {
       return solve_upper(turned(l), x, transposed, most_orders);
@@ -430,6 +440,7 @@ Value diagonal(Value a) {
   require_square("diagonal", a);
   // In the flattened matrix its numbers stand n + 1 apart.
   const std::int64_t n = a.shape()[0];
+  if (n == 0) return reshape(a, {0});
   return slice(reshape(a, {n * n}), {0}, {n * n}, {n + 1});
 }
 

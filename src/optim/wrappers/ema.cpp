@@ -37,6 +37,9 @@ class EmaRule : public Wrapper {
     return with_inner<Value>({{"average", state.at("average")}}, inner().observe(inner_of(state), value));
   }
   Tree<Array> evaluated(const Tree<Array>&, const Tree<Array>& state) const override { return state.at("average"); }
+  Tree<Value> traced_evaluated(const Tree<Value>&, const Tree<Value>& state) const override {
+    return state.at("average");
+  }
 
  private:
   double decay_;
