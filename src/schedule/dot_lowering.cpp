@@ -320,7 +320,7 @@ bool DotLowering::is_narrow() const {
 // their number.
 bool DotLowering::pays_to_copy_before(std::size_t region, FactorReads reads,
                                       const std::vector<CopiedAxis>& axes) const {
-  constexpr double many_times = 16;  // how often a loop runs is not known here
+  constexpr double many_times = 64;  // how often a loop runs is not known here
   if (region < context_.regions.size()) {
     if (context_.loop_depth > 0) reads.times *= many_times;
     if (context_.in_tile() && !context_.regions[region].in_tile)
