@@ -28,6 +28,7 @@ Pass merge_sums();
 Pass merge_loops();
 Pass batch_inputs();
 Pass defer_products();
+Pass defer_outputs();
 Pass remat();
 Pass outer_products();
 Pass round_factors();
@@ -54,6 +55,7 @@ const std::vector<Stage>& stages() {
       // Only now is it known what the backward loop still reads.
       {4, {simplify(), cse(), simplify_loops(), dce()}},
       {2, {remat(), dce()}},
+      {1, {defer_outputs(), dce()}},
       // Of bound weights and what one step computes outside of a loop nothing is merged any more: in a loop of many steps the same stays apart.
       {3, {hoist(), merge_dots(), merge_sums(), simplify(), fold(), cse(), simplify_loops(), dce()}, false},
       {1, {outer_products(), dce()}},

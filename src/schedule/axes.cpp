@@ -199,8 +199,8 @@ bool AxisAnalysis::looks_like_batch(int cls, double work) const {
 
 int AxisAnalysis::choose_tile_class(const Graph& graph) const {
   std::map<int, double> work, work_everywhere;  // the second: also where elements of the axis meet
-  // Of arrays that have the axis; that have it as their last one; as their last one and a shorter one than the rest is long.
-  std::map<int, double> numbers, numbers_as_last, numbers_as_short_last;
+  // Of arrays that have the axis; that have it as their first one; as their last one; as their last one and a shorter one than the rest is long.
+  std::map<int, double> numbers, numbers_as_first, numbers_as_last, numbers_as_short_last;
   double all_work = 0;
   const auto classes_of = [&](const Node& node) {
     std::set<int> classes;
@@ -226,6 +226,7 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
       if (v.rank() > 1) {
         const int last = axis_class(v, v.rank() - 1);
         const std::int64_t length = v.shape()[v.rank() - 1];
+        numbers_as_first[axis_class(v, 0)] += size;
         numbers_as_last[last] += size;
         if (v.shape().size() > length * length) numbers_as_short_last[last] += size;
       }
@@ -275,12 +276,19 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
     return numbers_as_short_last[cls] > most * numbers[cls] ||
            (most_work > flops * 1.0001 && numbers_as_last[cls] > most * numbers[cls]);
   };
+  const auto is_coupled = [&](int cls) {
+    return std::ranges::any_of(coupled_, [&](const auto& axis) { return find(axis.second) == cls; });
+  };
+  const auto is_first = [&](int cls) { return numbers_as_first[cls] > most * numbers[cls]; };
   int best = -1;
   double best_work = 0;
   bool best_is_mapped = false;
   for (const auto& [cls, flops] : work) {
     const bool mapped = is_mapped(cls, flops);
-    if (mapped < best_is_mapped || (mapped == best_is_mapped && flops <= best_work * 1.0001)) continue;
+    if (mapped < best_is_mapped || (mapped == best_is_mapped && flops * 1.0001 < best_work)) continue;
+    // Of axes with the same work, samples are the one that comes first in what is computed of them, and that nothing couples.
+    const bool is_tie = best >= 0 && mapped == best_is_mapped && flops <= best_work * 1.0001;
+    if (is_tie && (is_first(best) || !is_first(cls) || is_coupled(cls))) continue;
     if (!mapped && (!looks_like_batch(cls, flops) || is_width(cls, flops))) continue;
     best = cls;
     best_work = flops;

@@ -18,6 +18,13 @@ namespace hotloop {
 using ValueKey = std::pair<const Node*, int>;
 inline ValueKey key_of(Value v) { return {v.node, v.index}; }
 
+// One axis of a factor of a dot where it is copied from.
+struct CopiedAxis {
+  kernel::Extent extent;
+  std::int64_t stride;  // elements
+  bool operator==(const CopiedAxis&) const = default;
+};
+
 class LoweringContext {
  public:
   LoweringContext(const AxisAnalysis& axes, const ScheduleOptions& options) : axes_(axes), options_(options) {
@@ -62,6 +69,8 @@ class LoweringContext {
   void enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes);
   void leave_tile();
   bool in_tile() const { return in_tile_; }
+  // Of the batch.
+  std::int64_t num_tiles() const { return (axes_.extent(tile_class) + tile_rows_ - 1) / tile_rows_; }
   // In a tile by lanes: whether v has so few numbers a row that a point of a statement computes all of them.
   bool is_short_row(Value v) const { return by_lanes_ && has_few_numbers_a_row(v); }
   // Of a short row: whether it has so many numbers that it is turned by a nest, in squares. At a point of its own each number of a row is code of its own,
@@ -84,7 +93,13 @@ class LoweringContext {
     Storage source;
     std::int64_t k, n, k_stride, n_stride;
     int buffer;
-    std::int64_t panel = 0;  // columns of its panels; 0: row by row along k
+    std::int64_t panel;  // columns of its panels
+  };
+  // A factor copied so that its numbers lie in the order of these axes.
+  struct CopyKey {
+    kernel::Access source;
+    std::vector<CopiedAxis> axes;
+    int buffer;
   };
   // A factor laid out anew as pairs, or rounded (`halved` -1), of a value of this shape.
   struct FactorKey {
@@ -96,13 +111,17 @@ class LoweringContext {
   struct Region {
     int first_buffer = 0, first_var = 0;
     std::set<int> written = {};
+    bool in_tile = false;  // a loop in a tile: what is made before it belongs to the tile
     std::vector<PackKey> packs = {};
     std::vector<FactorKey> factors = {};
+    std::vector<CopyKey> copies = {};
     kernel::Block before = {};  // goes in front of the loop or grid
   };
   std::vector<Region> regions;  // outermost first
   void enter_region() {
-    regions.push_back({static_cast<int>(program.buffers.size()), static_cast<int>(program.vars.size())});
+    regions.push_back({.first_buffer = static_cast<int>(program.buffers.size()),
+                       .first_var = static_cast<int>(program.vars.size()),
+                       .in_tile = in_tile_});
   }
   kernel::Block leave_region() {
     kernel::Block before = std::move(regions.back().before);

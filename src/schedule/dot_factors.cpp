@@ -119,4 +119,41 @@ kernel::Map lay_out_factor(LoweringContext& context, Value v, const Storage& sou
   return map;
 }
 
+bool pays_to_copy(const FactorReads& reads, const std::vector<CopiedAxis>& axes) {
+  // Cycles for a vector: as it lies, of a square that is turned, by a load for each lane, by shuffles of a few loads. And of a statement.
+  constexpr double contiguous = 1, turned = 5, per_load = 1, store = 1, statement = 100;
+  constexpr std::int64_t few_loads = 4;
+  const std::int64_t lanes = kernel::lanes_of(reads.dtype), stride = std::abs(reads.stride);
+  if (stride <= 1) return false;
+  const double gathered = per_load * static_cast<double>(stride <= few_loads ? stride : lanes);
+  const bool turns = std::ranges::any_of(
+      axes, [&](const CopiedAxis& x) { return std::abs(x.stride) == 1 && x.extent.bound >= lanes / few_loads; });
+  double elements = 1;
+  for (const CopiedAxis& axis : axes) elements *= static_cast<double>(axis.extent.bound);
+  const double as_it_is = reads.turned ? std::min(turned, gathered) : gathered;
+  const double copying = (turns ? std::min(turned, gathered) : gathered) + store;
+  return elements / static_cast<double>(lanes) * (reads.times * (as_it_is - contiguous) - copying) > statement;
+}
+
+kernel::Map copy_factor(LoweringContext& context, const kernel::Access& source, const std::vector<CopiedAxis>& axes,
+                        int buffer) {
+  const DType dtype = context.program.buffers[static_cast<std::size_t>(buffer)].dtype;
+  kernel::Map copy;
+  copy.name = "rows";
+  kernel::Access from = source, to{buffer, 0, {}};
+  std::int64_t elements = 1;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    const kernel::Var var = context.new_var("i");
+    copy.dims.insert(copy.dims.begin(), {var, axes[i].extent});
+    from.index = from.index + Affine::of(var, axes[i].stride);
+    to.index = to.index + Affine::of(var, elements);
+    elements *= axes[i].extent.bound;
+  }
+  copy.num_outer = static_cast<int>(copy.dims.size());
+  copy.vector_dim = copy.num_outer - 1;
+  copy.instrs = {kernel::load_instr(dtype, from), kernel::store_instr(dtype, to, 0)};
+  copy.body_end = 2;
+  return copy;
+}
+
 }  // namespace hotloop

@@ -1,4 +1,5 @@
-// Factors of dots in bfloat16 (CompileOptions::dot_precision): rounding them, and laying them out in pairs.
+// Factors of dots laid out anew: copied, so that what is read again and again lies side by side; in bfloat16 (CompileOptions::dot_precision)
+// rounded, and in pairs.
 #pragma once
 
 #include <vector>
@@ -25,5 +26,19 @@ kernel::Map lay_out_factor(LoweringContext& context, Value v, const Storage& sou
 
 // Where the factor is to lie: axes in the order in which they lie at `source`, and nothing along those it is repeated over.
 DotFactor place_of_factor(LoweringContext& context, Value v, const Storage& source, int halved, kernel::Space space);
+
+// How many vectors of a factor are read: `per_vector` times each, along an axis that lies with `stride`.
+struct FactorReads {
+  DType dtype;
+  std::int64_t stride = 1;
+  bool turned = false;  // squares of it are turned in registers, where another axis lies side by side
+  double times = 1;
+};
+// Whether so many reads take longer than copying what is read, in the order of `axes`, and reading that.
+bool pays_to_copy(const FactorReads& reads, const std::vector<CopiedAxis>& axes);
+
+// The statement that copies a factor into `buffer`, in the order of `axes`.
+kernel::Map copy_factor(LoweringContext& context, const kernel::Access& source, const std::vector<CopiedAxis>& axes,
+                        int buffer);
 
 }  // namespace hotloop

@@ -41,6 +41,12 @@ void merge_axes(std::vector<NestAxis>& axes) {
     }
 }
 
+std::int64_t elements_of(const std::vector<CopiedAxis>& axes) {
+  std::int64_t elements = 1;
+  for (const CopiedAxis& axis : axes) elements *= axis.extent.bound;
+  return elements;
+}
+
 class DotLowering {
  public:
   DotLowering(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate)
@@ -66,18 +72,45 @@ class DotLowering {
 
   kernel::Block run();
   bool is_narrow() const;
+  // Whether a product sums over more separate axes than a statement takes; of pairs, which lie anew, whether it may.
+  bool sums_in_loops() const {
+    const Node& dot = *plan_.terms[0];
+    return (rounds_factors(dot) ? shape_of(dot).lhs_contract.size() : contraction(0).size()) > most_contracted;
+  }
 
  private:
+  static constexpr std::size_t most_contracted = 3;  // separate axes, by a statement
+
   enum class Side { Batch, Rows, Columns };
   std::vector<NestAxis> axes_of(Side side) const;
   std::vector<kernel::KDim> contraction(std::size_t term) const;
+  std::size_t unchanged_from(int buffer, const Affine& offset) const;
+  std::size_t columns_region(std::size_t term) const {
+    return b_region_.empty() ? unchanged_from(b_[term].buffer, b_[term].offset) : b_region_[term];
+  }
   std::size_t region_of(const Storage& source) const;
   kernel::Block run_narrow();
+  kernel::Block sum_in_loops(kernel::Dot dot);
+  std::int64_t near_bytes() const { return context_.options().target.l2_bytes / 4; }  // of copies that a tile makes
   void round_factors(kernel::Block& before);
   Storage rounded(Value v, const Storage& source, int halved, kernel::Block& before, std::size_t& region);
-  void make_contiguous(Storage& source, std::int64_t& k_stride, std::int64_t k, std::vector<NestAxis>& axes, bool is_a);
-  void try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n, std::int64_t panel,
+  bool pays_to_copy_before(std::size_t region, FactorReads reads, const std::vector<CopiedAxis>& axes) const;
+  std::optional<int> try_copy(const kernel::Access& source, const std::vector<CopiedAxis>& axes,
+                              const FactorReads& reads, std::size_t region, kernel::Block& before);
+  void make_contiguous(Storage& source, std::int64_t& k_stride, std::int64_t k, std::vector<NestAxis>& axes, bool is_a,
+                       kernel::Block& before);
+  // The axes of a Dot as a statement: its rows, its columns and the loops around it.
+  struct Nest {
+    NestAxis rows, columns;
+    std::vector<NestAxis> outer;
+    std::vector<kernel::Var> counters;  // of the loops
+    std::int64_t panel;
+  };
+  FactorReads reads_of(std::size_t term, const kernel::DotSegment& segment, const Nest& nest, std::size_t loop) const;
+  void try_pack(std::size_t term, kernel::DotSegment& segment, const Nest& nest, std::size_t loop,
                 kernel::Block& before);
+  void copy_columns(std::size_t term, kernel::DotSegment& segment, const Nest& nest,
+                    std::vector<kernel::Block>& before);
 
   LoweringContext& context_;
   const DotPlan& plan_;
@@ -144,27 +177,30 @@ std::vector<kernel::KDim> DotLowering::contraction(std::size_t term) const {
     k.push_back(d);
   }
   if (k.empty()) k.push_back({{1, -1}, 0, 0});
-  HOTLOOP_CHECK(k.size() <= 3, "a dot contracts at most three separate axes");
   return k;
 }
 
-// The first region from outside in which what lies at `source` stays the same; their number if it changes in all.
-std::size_t DotLowering::region_of(const Storage& source) const {
+// The first region from outside in which what lies there stays the same; their number if it changes in all.
+std::size_t DotLowering::unchanged_from(int buffer, const Affine& offset) const {
   const std::vector<LoweringContext::Region>& regions = context_.regions;
-  const auto space = context_.program.buffers[static_cast<std::size_t>(source.buffer)].space;
-  if (space == kernel::Space::Worker) return regions.size();
+  const auto space = context_.program.buffers[static_cast<std::size_t>(buffer)].space;
   const bool made_outside = space == kernel::Space::Argument || space == kernel::Space::Constant;
   std::size_t at = regions.size();
   while (at > 0) {
     const LoweringContext::Region& region = regions[at - 1];
     const bool outer_index =
-        std::ranges::all_of(source.offset.terms, [&](const kernel::Term& t) { return t.var < region.first_var; });
-    if (!outer_index || region.written.contains(source.buffer) ||
-        !(made_outside || source.buffer < region.first_buffer))
-      break;
+        std::ranges::all_of(offset.terms, [&](const kernel::Term& t) { return t.var < region.first_var; });
+    if (!outer_index || region.written.contains(buffer) || !(made_outside || buffer < region.first_buffer)) break;
     --at;
   }
   return at;
+}
+
+// The same of regions outside of tiles, for what is made before them and shared.
+std::size_t DotLowering::region_of(const Storage& source) const {
+  const std::vector<LoweringContext::Region>& regions = context_.regions;
+  const std::size_t at = unchanged_from(source.buffer, source.offset);
+  return at < regions.size() && regions[at].in_tile ? regions.size() : at;
 }
 
 // Lays the factors out anew, rounded to bfloat16: in pairs along a contracted axis, if each term has one.
@@ -280,44 +316,69 @@ bool DotLowering::is_narrow() const {
   return left ? is_few(of_rhs, lhs_last, of_left) : is_few(of_lhs, rhs_last, of_right);
 }
 
-// Lays what is read with a stride along k out anew, outside the loops in which it stays the same.
+// Whether reads of a factor, done as often as what is in that region is, pay for a copy that is made before it, or where it is read if that is
+// their number.
+bool DotLowering::pays_to_copy_before(std::size_t region, FactorReads reads,
+                                      const std::vector<CopiedAxis>& axes) const {
+  constexpr double many_times = 64;  // how often a loop runs is not known here
+  if (region < context_.regions.size()) {
+    if (context_.loop_depth > 0) reads.times *= many_times;
+    if (context_.in_tile() && !context_.regions[region].in_tile)
+      reads.times *= static_cast<double>(context_.num_tiles());
+  }
+  return pays_to_copy(reads, axes);
+}
+
+// The buffer of a copy of a factor in the order of these axes, if reading that pays: made before the region in which the factor stays the same, or
+// else in `before`.
+std::optional<int> DotLowering::try_copy(const kernel::Access& source, const std::vector<CopiedAxis>& axes,
+                                         const FactorReads& reads, std::size_t region, kernel::Block& before) {
+  if (context_.by_lanes()) return std::nullopt;
+  std::vector<LoweringContext::Region>& regions = context_.regions;
+  // What is shared by all tiles has static extents.
+  const bool is_fixed = std::ranges::all_of(axes, [](const CopiedAxis& x) { return x.extent.is_static(); });
+  while (region < regions.size() && !regions[region].in_tile && !is_fixed) ++region;
+  const bool is_inside = region == regions.size();
+  if (!pays_to_copy_before(region, reads, axes)) return std::nullopt;
+  if (!is_inside)
+    for (const LoweringContext::CopyKey& made : regions[region].copies)
+      if (made.source.buffer == source.buffer && made.source.index == source.index && made.axes == axes)
+        return made.buffer;
+  const bool of_tile = is_inside ? context_.in_tile() : regions[region].in_tile;
+  const int buffer = context_.new_buffer("rows", reads.dtype, elements_of(axes),
+                                         of_tile ? kernel::Space::Worker : kernel::Space::Shared);
+  (is_inside ? before : regions[region].before).push_back({copy_factor(context_, source, axes, buffer)});
+  if (!is_inside) regions[region].copies.push_back({source, axes, buffer});
+  return buffer;
+}
+
+// Reads a copy of what is read with a stride along k, if it is read often enough.
 void DotLowering::make_contiguous(Storage& source, std::int64_t& k_stride, std::int64_t k, std::vector<NestAxis>& axes,
-                                  bool is_a) {
-  if (k_stride == 1) return;
-  const std::size_t at = region_of(source);
-  if (at == context_.regions.size() || (at > 0 && context_.in_tile())) return;
+                                  bool is_a, kernel::Block& before) {
   const auto stride_of = [&](NestAxis& axis) -> std::int64_t& { return is_a ? axis.a[0] : axis.b[0]; };
-  NestAxis* line = nullptr;
+  FactorReads reads{.dtype = plan_.result.dtype(), .stride = k_stride};
+  std::vector<CopiedAxis> copied;
   for (NestAxis& axis : axes) {
-    if (stride_of(axis) == 0) continue;
-    if (line != nullptr || !axis.extent.is_static()) return;
-    line = &axis;
+    if (stride_of(axis) == 0)
+      reads.times *= static_cast<double>(axis.extent.bound);
+    else
+      copied.push_back({axis.extent, stride_of(axis)});
   }
-  const std::int64_t n = line ? line->extent.bound : 1, n_stride = line ? stride_of(*line) : 0;
-  LoweringContext::Region& region = context_.regions[at];
-  int buffer = -1;
-  for (const LoweringContext::PackKey& p : region.packs)
-    if (p.panel == 0 && p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == n_stride)
-      buffer = p.buffer;
-  if (buffer < 0) {
-    buffer = context_.new_buffer("rows", plan_.result.dtype(), n * k, kernel::Space::Shared);
-    kernel::Map copy;
-    copy.name = "rows";
-    const kernel::Var i = context_.new_var("i"), j = context_.new_var("k");
-    copy.dims = {{i, {n, -1}}, {j, {k, -1}}};
-    copy.num_outer = 2;
-    copy.vector_dim = 1;
-    const Affine from = source.offset + Affine::of(i, n_stride) + Affine::of(j, k_stride);
-    copy.instrs = {kernel::load_instr(plan_.result.dtype(), {source.buffer, from, {}}),
-                   kernel::store_instr(plan_.result.dtype(), {buffer, Affine::of(i, k) + Affine::of(j), {}}, 0)};
-    copy.body_end = 2;
-    region.before.push_back({copy});
-    region.packs.push_back({source, k, n, k_stride, n_stride, buffer});
-  }
-  source.buffer = buffer;
+  copied.push_back({{k, -1}, k_stride});
+  const std::size_t region = unchanged_from(source.buffer, source.offset);
+  const bool is_far = elements_of(copied) * static_cast<std::int64_t>(size_of(reads.dtype)) > near_bytes();
+  if (is_far && (region == context_.regions.size() || context_.regions[region].in_tile)) return;
+  const auto buffer = try_copy({source.buffer, source.offset, {}}, copied, reads, region, before);
+  if (!buffer) return;
+  source.buffer = *buffer;
   source.offset = 0;
   k_stride = 1;
-  if (line) stride_of(*line) = k;
+  std::int64_t elements = k;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    if (stride_of(axes[i]) == 0) continue;
+    stride_of(axes[i]) = elements;
+    elements *= axes[i].extent.bound;
+  }
 }
 
 kernel::Block DotLowering::run_narrow() {
@@ -331,8 +392,9 @@ kernel::Block DotLowering::run_narrow() {
   Storage a = a_[0], b = b_[0];
   std::int64_t a_k = a.strides[static_cast<std::size_t>(swap_ ? rhs : lhs)],
                b_k = b.strides[static_cast<std::size_t>(swap_ ? lhs : rhs)];
-  make_contiguous(a, a_k, k, axes, true);
-  make_contiguous(b, b_k, k, axes, false);
+  kernel::Block block;
+  make_contiguous(a, a_k, k, axes, true, block);
+  make_contiguous(b, b_k, k, axes, false, block);
 
   kernel::Map map;
   map.name = "inner_products";
@@ -381,35 +443,67 @@ kernel::Block DotLowering::run_narrow() {
     result = push(Kind::Op, ir::ScalarOp::Add, start, result);
   }
   push(Kind::Store, ir::ScalarOp::None, result, -1, at_c);
-  return {{map}};
+  block.push_back({map});
+  return block;
 }
 
-void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::int64_t n, std::int64_t b_n,
-                           std::int64_t panel, kernel::Block& before) {
+// How the columns of a term are read in the loops from that one on, and in the statement.
+FactorReads DotLowering::reads_of(std::size_t term, const kernel::DotSegment& segment, const Nest& nest,
+                                  std::size_t loop) const {
+  const kernel::KDim& k = segment.k.back();
+  const std::int64_t rows = context_.options().target.dot_rows;
+  FactorReads reads;
+  reads.dtype = context_.program.buffers[static_cast<std::size_t>(segment.b.buffer)].dtype;
+  reads.stride = nest.columns.extent.bound > 1 ? nest.columns.b[term] : 1;
+  reads.turned = k.b_stride == 1 && k.extent.is_static();
+  reads.times = static_cast<double>((nest.rows.extent.bound + rows - 1) / rows);
+  for (std::size_t i = loop; i < nest.outer.size(); ++i)
+    if (nest.outer[i].b[term] == 0) reads.times *= static_cast<double>(nest.outer[i].extent.bound);
+  return reads;
+}
+
+// Packs the columns of a term: what stays the same before the loops and grids around it; strided ones, if that pays, also before each time that they
+// are read, in `before`, which stands in the first `loop` loops of the nest.
+void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, const Nest& nest, std::size_t loop,
+                           kernel::Block& before) {
   if (segment.k.size() != 1 || !segment.k[0].extent.is_static()) return;
   const bool repeated = context_.in_tile() || context_.loop_depth > 0;
-  const Storage& source = b_[term];
+  const std::int64_t n = nest.columns.extent.bound, b_n = nest.columns.b[term], panel = nest.panel;
+  const std::int64_t k = segment.k[0].extent.bound, k_stride = segment.k[0].b_stride;
+  const bool is_strided = b_n != 1 && n > 1;
   // Inside the outermost region a pack is made again and again, which strided columns are worth.
   std::vector<LoweringContext::Region>& regions = context_.regions;
-  const std::size_t at = b_region_.empty() ? region_of(source) : b_region_[term];
-  const bool invariant = at < regions.size() && (at == 0 || (!context_.in_tile() && b_n != 1 && n > 1));
-  if (repeated ? !invariant : b_n == 1 || n == 1) return;
-  const std::int64_t k = segment.k[0].extent.bound, k_stride = segment.k[0].b_stride;
+  const std::vector<CopiedAxis> axes = {{{k, -1}, k_stride}, {{n, -1}, b_n}};
+  const auto pays = [&](std::size_t region) {
+    return is_strided && !context_.by_lanes() && pays_to_copy_before(region, reads_of(term, segment, nest, loop), axes);
+  };
+  std::size_t at = loop > 0 ? regions.size() : columns_region(term);
+  if (repeated && at > 0) {
+    const bool in_region = at < regions.size() && (regions[at].in_tile ? pays(at) : is_strided);
+    if (!in_region) at = regions.size();
+    if (at == regions.size() && !pays(at)) return;
+  } else if (!repeated) {
+    if (!is_strided) return;
+    at = regions.size();
+  }
+  const bool is_inside = at == regions.size();
+  Storage source = b_[term];
+  source.offset = segment.b.index;
   const DType dtype = context_.program.buffers[static_cast<std::size_t>(source.buffer)].dtype;
   const std::int64_t lanes = kernel::lanes_of(dtype);
   segment.panel = panel;
-  if (repeated)
+  if (!is_inside)
     for (const auto& p : regions[at].packs)
       if (p.source == source && p.k == k && p.n == n && p.k_stride == k_stride && p.n_stride == b_n &&
           p.panel == panel) {
         segment.b = {p.buffer, 0, {}};
         return;
       }
-  const int buffer =
-      context_.new_buffer("packed", dtype, k * ((n + lanes - 1) / lanes * lanes),
-                          context_.in_tile() && !repeated ? kernel::Space::Worker : kernel::Space::Shared);
+  const bool of_tile = is_inside ? context_.in_tile() : regions[at].in_tile;
+  const int buffer = context_.new_buffer("packed", dtype, k * ((n + lanes - 1) / lanes * lanes),
+                                         of_tile ? kernel::Space::Worker : kernel::Space::Shared);
   kernel::Pack pack;
-  pack.source = {source.buffer, source.offset, {}};
+  pack.source = segment.b;
   pack.k_stride = k_stride;
   pack.n_stride = b_n;
   pack.k = k;
@@ -417,9 +511,102 @@ void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, std::i
   pack.panel = panel;
   pack.target = buffer;
   pack.dtype = dtype;
-  (repeated ? regions[at].before : before).push_back({pack});
-  if (repeated) regions[at].packs.push_back({source, k, n, k_stride, b_n, buffer, panel});
+  (is_inside ? before : regions[at].before).push_back({pack});
+  if (!is_inside) regions[at].packs.push_back({source, k, n, k_stride, b_n, buffer, panel});
   segment.b = {buffer, 0, {}};
+}
+
+// Columns of a term that differ from one iteration of the loops around the statement to the next, and are read with a stride: before the loops from
+// which on they share lines or are read again, all that these read is copied; before the innermost ones a matrix is packed.
+void DotLowering::copy_columns(std::size_t term, kernel::DotSegment& segment, const Nest& nest,
+                               std::vector<kernel::Block>& before) {
+  constexpr std::int64_t line_bytes = 64;
+  const std::vector<NestAxis>& outer = nest.outer;
+  const auto bytes =
+      static_cast<std::int64_t>(size_of(context_.program.buffers[static_cast<std::size_t>(segment.b.buffer)].dtype));
+  const auto moves = [&](std::size_t i) { return outer[i].b[term] != 0; };
+  std::size_t last = outer.size();  // loops after the last along which the columns differ
+  while (last > 0 && !moves(last - 1)) --last;
+  const std::size_t region = columns_region(term);
+  const bool is_kept = region < context_.regions.size();
+  std::size_t first = last;
+  for (std::size_t i = last; i-- > 0;)
+    if (is_kept || !moves(i) || std::abs(outer[i].b[term]) * bytes < line_bytes) first = i;
+  const auto axes_from = [&](std::size_t from) {
+    std::vector<CopiedAxis> axes;
+    for (std::size_t i = from; i < last; ++i)
+      if (moves(i)) axes.push_back({outer[i].extent, outer[i].b[term]});
+    for (const kernel::KDim& k : segment.k) axes.push_back({k.extent, k.b_stride});
+    axes.push_back({nest.columns.extent, nest.columns.b[term]});
+    return axes;
+  };
+  const bool is_shared = is_kept && !context_.regions[region].in_tile;
+  while (!is_shared && first < last && elements_of(axes_from(first)) * bytes > near_bytes()) ++first;
+  const auto read_along = [&](std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i)
+      if (moves(i)) segment.b.index = segment.b.index + Affine::of(nest.counters[i], outer[i].b[term]);
+  };
+  read_along(0, first);
+  if (first == last) try_pack(term, segment, nest, last, before[last]);
+  if (segment.packed()) return;
+  const auto buffer = try_copy(segment.b, axes_from(first), reads_of(term, segment, nest, first),
+                               first == 0 ? region : context_.regions.size(), before[first]);
+  if (!buffer) return read_along(first, last);
+  segment.b = {*buffer, 0, {}};
+  segment.b_n = 1;
+  std::int64_t elements = nest.columns.extent.bound;
+  for (std::size_t i = segment.k.size(); i-- > 0;) {
+    segment.k[i].b_stride = elements;
+    elements *= segment.k[i].extent.bound;
+  }
+  for (std::size_t i = last; i-- > first;) {
+    if (!moves(i)) continue;
+    segment.b.index = segment.b.index + Affine::of(nest.counters[i], elements);
+    elements *= outer[i].extent.bound;
+  }
+}
+
+// A product over more axes than a statement takes: loops over the outermost of them, each step of which goes on from what is there. That is the order of
+// one statement.
+kernel::Block DotLowering::sum_in_loops(kernel::Dot dot) {
+  HOTLOOP_CHECK(dot.segments.size() == 1, "it stands alone");
+  kernel::DotSegment& segment = dot.segments[0];
+  kernel::Map start;
+  start.name = "start";
+  kernel::Access from = dot.init.value_or(dot.c), to = dot.c;
+  for (const auto& [extent, c, init] : {std::tuple(dot.m, dot.c_m, dot.init_m), {dot.n, dot.c_n, dot.init_n}}) {
+    const kernel::Var var = context_.new_var("i");
+    start.dims.push_back({var, extent});
+    to.index = to.index + Affine::of(var, c);
+    from.index = from.index + Affine::of(var, init);
+  }
+  start.num_outer = 2;
+  start.vector_dim = 1;
+  start.instrs = {dot.init ? kernel::load_instr(dot.dtype, from) : kernel::const_instr(dot.dtype, 0),
+                  kernel::store_instr(dot.dtype, to, 0)};
+  start.body_end = 2;
+  const bool starts_there = dot.init && dot.init->buffer == dot.c.buffer && dot.init->index == dot.c.index;
+  dot.init = dot.c;
+  dot.init_m = dot.c_m;
+  dot.init_n = dot.c_n;
+  std::vector<kernel::For> loops;
+  while (segment.k.size() > most_contracted) {
+    kernel::For loop;
+    loop.counter = context_.new_var("k");
+    loop.trip = segment.k[0].extent;
+    segment.a.index = segment.a.index + Affine::of(loop.counter, segment.k[0].a_stride);
+    segment.b.index = segment.b.index + Affine::of(loop.counter, segment.k[0].b_stride);
+    segment.k.erase(segment.k.begin());
+    loops.push_back(std::move(loop));
+  }
+  kernel::Block block{{std::move(dot)}};
+  for (auto loop = loops.rbegin(); loop != loops.rend(); ++loop) {
+    loop->body = std::move(block);
+    block.clear();
+    block.push_back({std::move(*loop)});
+  }
+  if (!starts_there) block.insert(block.begin(), {std::move(start)});
+  return block;
 }
 
 kernel::Block DotLowering::run() {
@@ -474,35 +661,37 @@ kernel::Block DotLowering::run() {
   kernel::ProductShape shape = kernel::shape_of(dot, context_.loop_depth > 0);
   shape.parts = plan_.parts;
   const std::int64_t panel = dot.panel() > 0 ? dot.panel() : kernel::panel_columns(context_.options().target, shape);
+  // Loops over the remaining axes, innermost last, and what is done before each of them, and before the statement.
+  std::vector<kernel::For> loops(outer.size());
+  std::vector<kernel::Block> before_loop(outer.size() + 1);
+  Nest nest{m, n, outer, {}, panel};
+  const auto shift = [&](kernel::Access& access, std::size_t loop, std::int64_t stride) {
+    if (stride != 0) access.index = access.index + Affine::of(loops[loop].counter, stride);
+  };
+  for (std::size_t i = 0; i < outer.size(); ++i) {
+    loops[i].counter = context_.new_var("d");
+    loops[i].trip = outer[i].extent;
+    nest.counters.push_back(loops[i].counter);
+    shift(dot.c, i, outer[i].c);
+    if (dot.init) shift(*dot.init, i, outer[i].init);
+    for (std::size_t t = 0; t < dot.segments.size(); ++t) shift(dot.segments[t].a, i, outer[i].a[t]);
+  }
   for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
-    const bool nested = std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; });
-    if (!nested && !dot.segments[t].packed()) try_pack(t, dot.segments[t], n.extent.bound, n.b[t], panel, before);
+    if (dot.segments[t].packed()) continue;
+    if (std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; }))
+      copy_columns(t, dot.segments[t], nest, before_loop);
+    else
+      try_pack(t, dot.segments[t], nest, 0, before);
   }
-  kernel::Block block;
-  // Loops over the remaining axes, innermost last.
-  std::vector<kernel::For> loops;
-  for (const NestAxis& axis : outer) {
-    kernel::For loop;
-    loop.counter = context_.new_var("d");
-    loop.trip = axis.extent;
-    const auto shift = [&](kernel::Access& access, std::int64_t stride) {
-      if (stride != 0) access.index = access.index + Affine::of(loop.counter, stride);
-    };
-    shift(dot.c, axis.c);
-    if (dot.init) shift(*dot.init, axis.init);
-    for (std::size_t t = 0; t < dot.segments.size(); ++t) {
-      shift(dot.segments[t].a, axis.a[t]);
-      shift(dot.segments[t].b, axis.b[t]);
-    }
-    loops.push_back(std::move(loop));
-  }
-  block.push_back({dot});
-  while (!loops.empty()) {
-    kernel::For loop = std::move(loops.back());
-    loops.pop_back();
-    loop.body = std::move(block);
-    block.clear();
-    block.push_back({std::move(loop)});
+  kernel::Block block = std::move(before_loop.back());
+  if (std::ranges::any_of(dot.segments, [](const kernel::DotSegment& x) { return x.k.size() > most_contracted; }))
+    append(block, sum_in_loops(std::move(dot)));
+  else
+    block.push_back({dot});
+  for (std::size_t i = loops.size(); i-- > 0;) {
+    loops[i].body = std::move(block);
+    block = std::move(before_loop[i]);
+    block.push_back({std::move(loops[i])});
   }
   append(before, std::move(block));
   return before;
@@ -513,10 +702,11 @@ kernel::Block DotLowering::run() {
 // A sum of dots is one statement, or several in order where not all are added up alike: what a product gives then does not depend on the others,
 // and one that was computed before a loop has the bits that it has as part of a sum within.
 kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate) {
-  enum class Kind { Plain, Pairs, Narrow };
+  enum class Kind { Plain, Pairs, Alone };
   const auto kind_of = [&](const Node* term) {
-    if (DotLowering(context, {.result = plan.result, .terms = {term}, .init = {}}, target, true).is_narrow())
-      return Kind::Narrow;
+    const DotPlan alone{.result = plan.result, .terms = {term}, .init = {}};
+    const DotLowering lowering(context, alone, target, true);
+    if (lowering.is_narrow() || lowering.sums_in_loops()) return Kind::Alone;
     const std::vector<int> axes = shape_of(*term).lhs_contract;
     const auto is_long = [&](int axis) { return context.extent(term->operands[0], axis).bound > 1; };
     return rounds_factors(*term) && std::ranges::any_of(axes, is_long) ? Kind::Pairs : Kind::Plain;
@@ -525,7 +715,7 @@ kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Sto
   for (const Node* term : plan.terms) kinds.push_back(kind_of(term));
   kernel::Block block;
   for (std::size_t from = 0, to = 0; from < kinds.size(); from = to) {
-    for (to = from + 1; kinds[from] != Kind::Narrow && to < kinds.size() && kinds[to] == kinds[from];) ++to;
+    for (to = from + 1; kinds[from] != Kind::Alone && to < kinds.size() && kinds[to] == kinds[from];) ++to;
     const auto term = [&](std::size_t i) { return plan.terms.begin() + static_cast<std::ptrdiff_t>(i); };
     const DotPlan part{plan.result, {term(from), term(to)}, from == 0 ? plan.init : std::nullopt, plan.parts};
     append(block, DotLowering(context, part, target, accumulate || from > 0).run());

@@ -74,7 +74,10 @@ bool rows_from_rhs(LoweringContext& context, const DotPlan& plan) {
   if (fill(lhs) > fill(rhs) * 1.01) return true;
   if (fill(rhs) > fill(lhs) * 1.01 || rhs > lanes) return false;
   // Both fill vectors, but the columns are one: each number of a row is fetched for a single multiplication. A long sum pays for a result that
-  // lies turned.
+  // lies turned, but not for packing the columns anew in each tile.
+  const Value left = dot.operands[0];
+  const bool is_turned = !s.lhs_contract.empty() && !s.lhs_free.empty() && s.lhs_free.back() < s.lhs_contract.back();
+  if (is_turned && context.in_tile() && context.axes().axis_in(left, context.tile_class) >= 0) return false;
   constexpr std::int64_t long_sum = 128;
   const int panel = context.options().target.dot_vectors;
   std::int64_t terms = 1;

@@ -133,9 +133,7 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   const auto result = [&](std::size_t i) { return Value{const_cast<Node*>(&loop), static_cast<int>(i)}; };
 
   Block block;
-  // In a tile the region is the grid.
-  const bool is_region = !context.in_tile();
-  if (is_region) context.enter_region();
+  context.enter_region();
 
   // Carries live at the place of the final carry.
   std::vector<BlockTarget> initial;
@@ -228,7 +226,6 @@ Block lower_loop(LoweringContext& context, const Node& loop, std::span<const std
   block.push_back({std::move(statement)});
 
   --context.loop_depth;
-  if (!is_region) return block;
   Block all = context.leave_region();
   append(all, std::move(block));
   return all;

@@ -42,6 +42,29 @@ TEST(TileAxis, BodiesOfWhichAllPairsAreLookedAt) {
   EXPECT_EQ(rows_of(value_and_grad(energy, {0, 1, 2}), types), 40);
 }
 
+// Samples of a layer whose weight is a chain of small arrays: the outputs of these have as much work along them, but come first in nothing. Of a bilinear form
+// the outputs do in their weights, and are not the samples either.
+TEST(TileAxis, SamplesOfTensorNetworks) {
+  const auto chain = [](Values in) {
+    const Value first = dot(in[3], in[0], {.lhs_contract = {1}, .rhs_contract = {0}, .lhs_batch = {}, .rhs_batch = {}});
+    const Value second =
+        dot(first, in[1], {.lhs_contract = {1, 4}, .rhs_contract = {1, 0}, .lhs_batch = {}, .rhs_batch = {}});
+    return std::vector<Value>{
+        mean(dot(second, in[2], {.lhs_contract = {1, 4}, .rhs_contract = {1, 0}, .lhs_batch = {}, .rhs_batch = {}}))};
+  };
+  EXPECT_EQ(
+      rows_of(
+          chain,
+          {{DType::F32, {8, 4, 8}}, {DType::F32, {8, 8, 4, 8}}, {DType::F32, {8, 8, 8}}, {DType::F32, {64, 8, 8, 8}}}),
+      64);
+  const auto bilinear = [](Values in) {
+    const Value left = dot(in[0], in[1], {.lhs_contract = {1}, .rhs_contract = {1}, .lhs_batch = {}, .rhs_batch = {}});
+    return std::vector<Value>{
+        mean(dot(in[2], left, {.lhs_contract = {1}, .rhs_contract = {2}, .lhs_batch = {0}, .rhs_batch = {0}}))};
+  };
+  EXPECT_EQ(rows_of(bilinear, {{DType::F32, {128, 32}}, {DType::F32, {16, 32, 32}}, {DType::F32, {128, 32}}}), 128);
+}
+
 // Values and derivatives along an input pass through the layers as rows of one product: more rows than the batch has, none of which is the width.
 TEST(TileAxis, PointsWhereANetworkIsDifferentiatedByItsInput) {
   const Function point = [](Values in) {
