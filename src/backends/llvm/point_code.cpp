@@ -1,5 +1,7 @@
 #include "backends/llvm/point_code.h"
 
+#include <algorithm>
+
 #include "backends/llvm/held_values.h"
 #include "hotloop/error.h"
 
