@@ -56,7 +56,7 @@ struct Ordered {
 Ordered in_order(const char* where, Value x, int axis, bool descending) {
   const std::int64_t n = x.shape()[axis];
   if (!holds(DType::I32, 2 * n))
-    throw UserError(where, "the axis must have less than 2^30 elements, since positions are i32",
+    throw UserError(where, "the axis must have at most 2^30 - 1 elements, since positions are i32",
                     "axis " + std::to_string(axis) + " of " + x.type().str(), "reshape() to shorter axes");
   const Value key = comparable(stop_gradient(x)), position = iota(DType::I32, x.shape(), axis);
   if (!is_float(key.dtype())) return {key, position};
