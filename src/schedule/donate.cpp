@@ -147,7 +147,9 @@ class Order {
   void tiles(const kernel::Grid& grid) {
     const Touches before = touches_of_all(grid.prologue), inside = touches_of_all(grid.body);
     const bool reads = before.reads_argument || inside.reads_argument;
-    if (!reads || !(before.writes_result || inside.writes_result)) {
+    // One tile has no others beside it.
+    const bool alone = grid.slots == 0 && grid.total.is_static() && grid.total.bound <= grid.tile_rows;
+    if (alone || !reads || !(before.writes_result || inside.writes_result)) {
       block(grid.prologue, false);
       block(grid.body, false);
       return;

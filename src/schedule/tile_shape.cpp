@@ -325,7 +325,7 @@ std::int64_t even_rows(const LoweringContext& context, std::span<const Node* con
 // the one that gives workers equal shares.
 TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, std::span<const Node* const> nodes) {
   constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, large_tile_bytes = 256 << 10, most_rows = 96,
-                         lanes = 16, most_lanes = 64, shortest_stripe = 64, longest_stripe = 512;
+                         lanes = 16, most_lanes = 64, short_stripe = 64, longest_stripe = 512;
   TileShape shape;
   shape.by_lanes = wants_lanes(context, nodes);
   shape.rows = context.options().tile_rows;
@@ -359,11 +359,13 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     return shape;
   }
   if (are_columns(context, nodes, in_memory)) {
-    // Whole cache lines of each line, long stripes of what is passed over once.
+    // Whole cache lines of each line, long stripes of what is passed over once; two of a short axis, for two workers.
     const bool keeps = any_node(nodes, [](const Node& n) { return ir::is(n, OpKind::Loop) || ir::is(n, OpKind::Dot); });
+    const std::int64_t half = context.axes().extent(context.tile_class) / 2 / lanes * lanes;
     const std::int64_t wanted =
-        keeps ? std::clamp(fit / lanes * lanes, shortest_stripe, longest_stripe) : longest_stripe;
-    shape.rows = few_tiles ? wanted : even_rows(context, nodes, wanted, shortest_stripe, false, lanes);
+        std::clamp(keeps ? std::clamp(fit / lanes * lanes, short_stripe, longest_stripe) : longest_stripe, lanes,
+                   std::max(half, lanes));
+    shape.rows = few_tiles ? wanted : even_rows(context, nodes, wanted, lanes, false, lanes);
     shape.all_full = all_full();
     return shape;
   }

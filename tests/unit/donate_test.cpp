@@ -94,6 +94,14 @@ TEST(Donate, ACarryThatBeginsAsTheInputIsNotCopiedIntoIt) {
   EXPECT_EQ(compile(graph, options).kernel_text().find("map copy"), std::string::npos);
 }
 
+// All rows are one tile, whose statements may run through them as one line.
+TEST(Donate, ACarryOfOneTileIsNotCopied) {
+  const std::vector<ValueType> types = {{DType::F32, {16, 16}}, {DType::F32, {16, 16}}, {DType::F32, {rows, 16}}};
+  const auto graph = trace(many_steps, types);
+  EXPECT_NE(compile(graph).kernel_text().find("map copy"), std::string::npos);
+  EXPECT_EQ(compile(graph, donating({0, 1})).kernel_text().find("map copy"), std::string::npos);
+}
+
 TEST(Donate, WhatIsReadLaterOrElsewhereIsNotOverwritten) {
   const std::vector<ValueType> square_type = {{DType::F32, {width, width}}};
   EXPECT_TRUE(is_in_place([](Values v) { return std::vector<Value>{tanh(v[0])}; }, square_type));

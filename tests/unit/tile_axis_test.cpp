@@ -81,5 +81,33 @@ TEST(TileAxis, PointsWhereANetworkIsDifferentiatedByItsInput) {
   EXPECT_NE(rows_of(value_and_grad(loss, {0, 1, 2}), types), 32);
 }
 
+// Of a last axis a tile is a stripe of each line: whole cache lines, and two stripes at least, for two workers.
+TEST(TileAxis, ColumnsAreCutIntoWholeCacheLines) {
+  const auto along_lines = [](Values in) { return std::vector<Value>{softmax(in[0], 0)}; };
+  const auto repeated = [](Values in) {
+    const Value all[] = {in[0], in[0]};
+    return std::vector<Value>{concat(all, 0)};
+  };
+  const auto in_a_loop = [](Values in) {
+    const auto step = [](Values c, Values) { return std::pair{std::vector{softmax(c[0], 0)}, std::vector<Value>{}}; };
+    return scan(step, std::vector{in[0]}, {}, {.length = 20}).first;
+  };
+  for (const Function& f : {Function(along_lines), Function(repeated), Function(in_a_loop)})
+    for (const std::int64_t columns : {40, 64, 100, 1000}) {
+      ScheduleOptions options;
+      options.target = kernel::target_named("avx512");
+      const auto graph = passes::optimize(*trace(f, std::vector<ValueType>{{DType::F32, {500, columns}}}), {});
+      int grids = 0;
+      for (const kernel::Stmt& stmt : schedule(*graph, options).body)
+        if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) {
+          ++grids;
+          EXPECT_EQ(grid->total.bound, columns);
+          EXPECT_EQ(grid->tile_rows % 16, 0) << columns << " columns";
+          EXPECT_LE(grid->tile_rows, columns / 2) << columns << " columns";
+        }
+      EXPECT_EQ(grids, 1);
+    }
+}
+
 }  // namespace
 }  // namespace hotloop
