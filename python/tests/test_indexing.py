@@ -237,7 +237,7 @@ def test_an_axis_longer_than_32_bits_count():
         found, known, both = read(x, np.array(ends, dtype))
         assert found.tolist() == both.tolist() == [True, True, False] and known
     for name, call in {"argmax": hl.argmax, "argsort": hl.argsort, "count_nonzero": hl.count_nonzero}.items():
-        with pytest.raises(hl.UserError, match=rf"\[{name}\] .* must .* at most 2\^3[01] - 1 elements"):
+        with pytest.raises(hl.UserError, match=rf"\[{name}\] .* must .* at most 2\^31 - 1 elements"):
             hl.jit(call)(x)
 
 

@@ -10,7 +10,6 @@
 #include "hotloop/ops.h"
 #include "hotloop/sorting.h"
 #include "ops/rules/arguments.h"
-#include "ops/rules/lanes.h"
 
 namespace hotloop {
 namespace {
@@ -41,13 +40,6 @@ Value comparable(Value x) { return x.dtype() == DType::Bool ? cast(x, DType::I32
 // Along a last axis of `shape`, which v has not.
 Value repeated(Value v, const Shape& shape) { return broadcast(v, shape, ir::iota_axes(v.rank())); }
 
-Value moved_last(Value x, int axis) {
-  Axes order = ir::iota_axes(x.rank());
-  order.erase(order.begin() + axis);
-  order.push_back(axis);
-  return transpose(x, order);
-}
-
 // Numbers without NaN, and places that decide between equal ones. A NaN is an infinity whose place is behind those of true ones, or in front
 // of them where the largest number is the first.
 struct Ordered {
@@ -55,10 +47,11 @@ struct Ordered {
 };
 Ordered in_order(const char* where, Value x, int axis, bool descending) {
   const std::int64_t n = x.shape()[axis];
-  if (!holds(DType::I32, 2 * n))
-    throw UserError(where, "the axis must have at most 2^30 - 1 elements, since positions are i32",
+  if (!holds(DType::I32, n))
+    throw UserError(where, "the axis must have at most 2^31 - 1 elements, since positions are i32",
                     "axis " + std::to_string(axis) + " of " + x.type().str(), "reshape() to shorter axes");
-  const Value key = comparable(stop_gradient(x)), position = iota(DType::I32, x.shape(), axis);
+  // Unsigned: twice as many places as elements.
+  const Value key = comparable(stop_gradient(x)), position = iota(DType::U32, x.shape(), axis);
   if (!is_float(key.dtype())) return {key, position};
   const Value is_number = equal(key, key), behind = position + like(position, static_cast<double>(n));
   return {select(is_number, key, greatest(key.dtype())),
@@ -66,7 +59,7 @@ Ordered in_order(const char* where, Value x, int axis, bool descending) {
 }
 Value position_of(Value place, std::int64_t n) {
   const Value extent = like(place, static_cast<double>(n));
-  return select(less(place, extent), place, place - extent);
+  return cast(select(less(place, extent), place, place - extent), DType::I32);
 }
 Value comes_before(const Ordered& a, const Ordered& b, bool descending) {
   const Value sooner = descending ? greater(a.key, b.key) : less(a.key, b.key);
@@ -148,7 +141,7 @@ std::pair<Value, Value> top_k(Value x, std::int64_t k, int axis) {
     const Value indices = slice(argsort(x, a, true), start, stop);
     return {take_along_axis(x, indices, a), indices};
   }
-  const Ordered all = in_order("top_k", moved_last(x, a), last, true);
+  const Ordered all = in_order("top_k", ir::move_axis(x, a, last), last, true);
   const Shape rows = all.key.shape().without(last);
   const auto shape_of = [&](std::initializer_list<std::int64_t> inner) {
     Axes extents = rows.vec();
@@ -160,7 +153,7 @@ std::pair<Value, Value> top_k(Value x, std::int64_t k, int axis) {
     high.back() = count * size - n;
     return reshape(pad(v, none, low, high), shape_of({count, size}));
   };
-  const Value nothing = least(all.key.dtype()), nowhere = greatest(DType::I32);
+  const Value nothing = least(all.key.dtype()), nowhere = greatest(DType::U32);
   const Ordered block{blocks(all.key, nothing), blocks(all.place, nowhere)};
   // The first of those along the last axis for which `left` holds, where one does.
   const auto first_of = [&](const Ordered& some, Value left) {
@@ -186,10 +179,8 @@ std::pair<Value, Value> top_k(Value x, std::int64_t k, int axis) {
   };
   const Ordered firsts = first_of(block, all_of(block));
   const Value carry[] = {firsts.key, firsts.place}, steps[] = {iota(DType::I32, {k}, 0)};
-  Axes order = ir::iota_axes(x.rank());  // the passes' axis is the first
-  order.erase(order.begin());
-  order.insert(order.begin() + a, 0);
-  const Value indices = position_of(transpose(scan(next, carry, steps).second[0], order), n);
+  // The passes' axis is the first.
+  const Value indices = position_of(ir::move_axis(scan(next, carry, steps).second[0], 0, a), n);
   return {take_along_axis(x, indices, a), indices};
 }
 
@@ -216,11 +207,7 @@ Value quantile(Value x, Value q, int axis) {
   const auto rest = ir::other_axes(shape.rank(), q.rank() == 0 ? Axes{} : Axes{a});
   const Value kept = select(equal(broadcast(is_defined, shape, rest), like(is_defined, 1)), between,
                             like(between, std::numeric_limits<double>::quiet_NaN()));
-  if (q.rank() == 0) return kept;
-  Axes order = ir::iota_axes(shape.rank());
-  order.erase(order.begin() + a);
-  order.insert(order.begin(), a);
-  return transpose(kept, order);
+  return q.rank() == 0 ? kept : ir::move_axis(kept, a, 0);
 }
 
 Value median(Value x, int axis) {
@@ -264,11 +251,8 @@ Value take_along_axis(Value x, Value indices, int axis) {
     throw UserError("take_along_axis", "indices must be integers of x's shape but for the axis",
                     x.type().str() + ", " + indices.type().str(), "broadcast_to()");
   // The axis last: each row has indices of its own.
-  Axes back = ir::iota_axes(x.rank());
-  back.pop_back();
-  back.insert(back.begin() + a, x.rank() - 1);
   const int last = x.rank() - 1;
-  return transpose(gather(moved_last(x, a), moved_last(indices, a), last, last), back);
+  return ir::move_axis(gather(ir::move_axis(x, a, last), ir::move_axis(indices, a, last), last, last), last, a);
 }
 
 }  // namespace hotloop

@@ -95,6 +95,14 @@ std::vector<std::int64_t> iota_axes(int n) {
   return axes;
 }
 
+Value move_axis(Value x, int from, int to) {
+  if (from == to) return x;
+  std::vector<std::int64_t> order = iota_axes(x.rank());
+  order.erase(order.begin() + from);
+  order.insert(order.begin() + to, from);
+  return transpose(x, order);
+}
+
 std::vector<std::int64_t> other_axes(int rank, std::span<const std::int64_t> axes) {
   std::vector<std::int64_t> result;
   for (std::int64_t i = 0; i < rank; ++i)

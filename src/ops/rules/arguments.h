@@ -39,6 +39,8 @@ inline Value or_zeros(Value v, const ValueType& type) { return v.defined() ? v :
 
 // 0, 1, ..., n-1
 std::vector<std::int64_t> iota_axes(int n);
+// The axis `from` of x becomes the axis `to` of the result.
+Value move_axis(Value x, int from, int to);
 // Every number of [0, rank) that is not in `axes`, in order.
 std::vector<std::int64_t> other_axes(int rank, std::span<const std::int64_t> axes);
 

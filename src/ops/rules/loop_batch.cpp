@@ -18,15 +18,6 @@ Value select_lanes(Value active, Value a, Value b) {
   return select(a.rank() == active.rank() ? active : broadcast(active, a.shape(), axes), a, b);
 }
 
-Value move_axis(Value x, int from, int to) {
-  if (from == to) return x;
-  std::vector<std::int64_t> order;
-  for (int i = 0; i < x.rank(); ++i)
-    if (i != from) order.push_back(i);
-  order.insert(order.begin() + to, from);
-  return transpose(x, order);
-}
-
 namespace {
 
 // A batched loop. A predicate that differs from element to element makes the batch axis a lane axis. So does a trip count

@@ -19,7 +19,5 @@ void keep_idling(const Node& from, const LoopResult& to);
 
 // a where `active` (bool, of the lanes' shape) is true, else b, for values with the lane axes in front.
 Value select_lanes(Value active, Value a, Value b);
-// The axis `from` of x becomes the axis `to` of the result.
-Value move_axis(Value x, int from, int to);
 
 }  // namespace hotloop::ir
