@@ -123,6 +123,12 @@ class LoopView {
   Value carry_in(int i) const { return body_input(i); }
   Value xs_in(int i) const { return body_input(num_carry_ + i); }
   Value const_in(int i) const { return body_input(num_carry_ + num_xs_ + i); }
+  // The place of a body value among the elements of xs, or -1.
+  int xs_at(Value v) const {
+    for (int i = 0; i < num_xs_; ++i)
+      if (xs_in(i) == v) return i;
+    return -1;
+  }
   Value carry_out(int i) const { return body().outputs()[static_cast<std::size_t>(i)]; }
   Value y_out(int i) const { return body().outputs()[static_cast<std::size_t>(num_carry_ + i)]; }
   Value until_carry_in(int i) const { return until()->inputs()[static_cast<std::size_t>(i)]; }

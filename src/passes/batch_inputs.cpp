@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "passes/builder.h"
+#include "passes/all_steps.h"
 #include "passes/input_products.h"
 #include "passes/loop_edit.h"
 
@@ -52,8 +52,7 @@ class BatchInputs {
         invariant_(invariant_values(loop_.body(), loop_)),
         inputs_(loop_, invariant_),
         uses_(loop_.body()),
-        outside_(loop_.body()),
-        all_steps_(loop_.body()),
+        all_steps_(loop_, invariant_, outer_, builder_),
         edit_(loop_) {}
 
   bool run() {
@@ -96,7 +95,7 @@ class BatchInputs {
     }
     for (const auto& node : nodes) {
       if (const int side = inputs_.side(*node); side >= 0) {
-        if (!is_found_outside(node->operands[static_cast<std::size_t>(1 - side)])) continue;
+        if (!all_steps_.is_found_outside(node->operands[static_cast<std::size_t>(1 - side)])) continue;
         depth_[id(*node)] = 1;
         for (const std::int64_t axis : node->attrs.integers("lhs_contract"))
           depth_[id(*node)] *= node->operands[0].shape()[static_cast<int>(axis)];
@@ -110,7 +109,7 @@ class BatchInputs {
         for (const Value& v : node->operands) {
           // What was computed before the loop may as well have taken its bias along.
           const std::int64_t depth = inputs_.is_computed(v) ? min_contraction : depth_[id(*v.node)];
-          is_sum = is_sum && (depth > 0 || (inputs_.is_invariant(v) && is_found_outside(v)));
+          is_sum = is_sum && (depth > 0 || (all_steps_.is_found_outside(v)));
           sum += depth;
         }
         if (!is_sum) continue;
@@ -159,53 +158,19 @@ class BatchInputs {
                            .dtype = node.types[0].dtype});
   }
 
-  // Whether an invariant value can be computed in the graph around the loop: what is not a const itself is cheap, the rest has been hoisted.
-  bool is_found_outside(Value v) const {
-    if (!inputs_.is_invariant(v)) return false;
-    if (v.node->op->kind == OpKind::Input) return true;
-    return v.node->regions.empty() &&
-           std::ranges::all_of(v.node->operands, [&](Value o) { return is_found_outside(o); });
-  }
-
-  Value outside(Value v) {
-    if (const Value made = outside_.find(v); made.defined()) return made;
-    Value made;
-    for (int i = 0; i < loop_.num_consts() && !made.defined(); ++i)
-      if (loop_.const_in(i) == v) made = outer_(loop_.constant(i));
-    if (!made.defined()) {
-      std::vector<Value> operands;
-      for (const Value& o : v.node->operands) operands.push_back(outside(o));
-      made = builder_.make(*v.node->op, std::move(operands), v.node->attrs);
-    }
-    outside_.set(v, made);
-    return made;
-  }
-
   // A value of all steps, time first.
   Value over_all_steps(Value v) {
-    if (const Value made = all_steps_.find(v); made.defined()) return made;
-    Value made;
-    if (const int at = inputs_.xs_at(v); at >= 0) {
-      made = outer_(loop_.xs(at));
-    } else if (inputs_.is_invariant(v)) {
-      const Value fixed = outside(v);
-      Axes shape = fixed.shape().vec(), axes(static_cast<std::size_t>(fixed.rank()));
-      shape.insert(shape.begin(), loop_.length());
-      std::iota(axes.begin(), axes.end(), 1);
-      made = builder_.broadcast(fixed, Shape(shape), axes);
-    } else if (v.node->op->kind == OpKind::Dot) {
-      made = dot_over_all_steps(*v.node);
-    } else {
-      made = builder_.add(over_all_steps(v.node->operands[0]), over_all_steps(v.node->operands[1]));
-    }
-    all_steps_.set(v, made);
-    return made;
+    return all_steps_(v, [&](const Node& node) {
+      return node.op->kind == OpKind::Dot
+                 ? dot_over_all_steps(node)
+                 : builder_.add(over_all_steps(node.operands[0]), over_all_steps(node.operands[1]));
+    });
   }
 
   Value dot_over_all_steps(const Node& dot) {
     const int side = inputs_.side(dot);
     const Value xs = over_all_steps(dot.operands[static_cast<std::size_t>(side)]);
-    const Value weight = outside(dot.operands[static_cast<std::size_t>(1 - side)]);
+    const Value weight = all_steps_.outside(dot.operands[static_cast<std::size_t>(1 - side)]);
     Axes contract = dot.attrs.integers(side == 0 ? "lhs_contract" : "rhs_contract");
     const Axes& other = dot.attrs.integers(side == 0 ? "rhs_contract" : "lhs_contract");
     for (std::int64_t& axis : contract) ++axis;
@@ -225,25 +190,18 @@ class BatchInputs {
   std::vector<bool> invariant_;
   InputProducts inputs_;
   ir::Uses uses_;
-  ir::ValueMap outside_, all_steps_;  // body values -> values of the outer graph
-  std::vector<std::int64_t> depth_;   // by node; 0 for what stays
-  std::vector<std::int64_t> rows_;    // of products with the inputs, and of sums with one
-  std::int64_t weight_bytes_ = 0;     // of the products of a step
+  AllSteps all_steps_;
+  std::vector<std::int64_t> depth_;  // by node; 0 for what stays
+  std::vector<std::int64_t> rows_;   // of products with the inputs, and of sums with one
+  std::int64_t weight_bytes_ = 0;    // of the products of a step
   LoopEdit edit_;
 };
 
 std::shared_ptr<const Graph> batch_level(const Graph& graph, const PassOptions& options) {
-  ir::Rebuild rebuild(graph);
-  Builder builder(rebuild.to(), options);
-  bool changed = false;
-  for (const auto& node : graph.nodes()) {
-    if (node->op->kind == OpKind::Input) continue;
-    if (node->op->kind == OpKind::Loop && BatchInputs(*node, rebuild, builder).run())
-      changed = true;
-    else
-      rebuild.copy(*node);
-  }
-  return changed ? rebuild.finish() : nullptr;
+  return rewrite_loops(graph, [&](const Node& loop, ir::Rebuild& outer) {
+    Builder builder(outer.to(), options);
+    return BatchInputs(loop, outer, builder).run();
+  });
 }
 
 }  // namespace

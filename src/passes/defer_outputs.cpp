@@ -4,9 +4,9 @@
 //
 // What is kept for it takes no more than what it replaces: ys that are there anyway, consts and what comes of xs are free.
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
-#include "passes/builder.h"
+#include "passes/all_steps.h"
 #include "passes/loop_edit.h"
 
 namespace hotloop::passes {
@@ -21,10 +21,8 @@ class DeferOutputs {
         outer_(outer),
         builder_(builder),
         uses_(loop_.body()),
-        index_(loop_.body()),
         invariant_(invariant_values(loop_.body(), loop_)),
-        outside_(loop_.body()),
-        all_steps_(loop_.body()),
+        all_steps_(loop_, invariant_, outer_, builder_),
         edit_(loop_) {}
 
   bool run() {
@@ -53,7 +51,6 @@ class DeferOutputs {
  private:
   static std::size_t id(const Node& node) { return static_cast<std::size_t>(node.id); }
   static std::int64_t bytes_of(Value v) { return v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype())); }
-  bool invariant(Value v) const { return invariant_[static_cast<std::size_t>(index_(v))]; }
 
   // Whether the operation is one of each step alone, and so one of all steps.
   static bool is_of_each_step(const Node& node) {
@@ -70,15 +67,15 @@ class DeferOutputs {
   bool may_leave(Value v) const {
     constexpr std::int64_t vector_bytes = 64;
     const std::int64_t lanes = vector_bytes / std::max<std::int64_t>(4, static_cast<std::int64_t>(size_of(v.dtype())));
-    return is_of_each_step(*v.node) && !invariant(v) && 2 * v.shape().size() <= lanes;
+    return is_of_each_step(*v.node) && !all_steps_.is_invariant(v) && 2 * v.shape().size() <= lanes;
   }
 
   // What a step computes from its xs alone is as well computed of all steps.
   void find_from_xs() {
     for (const auto& node : loop_.body().nodes()) {
-      const auto is_from_xs = [&](Value v) { return invariant(v) || from_xs_[id(*v.node)]; };
-      from_xs_.push_back(xs_at(node->result()) >= 0 || (is_of_each_step(*node) && !node->operands.empty() &&
-                                                        std::ranges::all_of(node->operands, is_from_xs)));
+      const auto is_from_xs = [&](Value v) { return all_steps_.is_invariant(v) || from_xs_[id(*v.node)]; };
+      from_xs_.push_back(loop_.xs_at(node->result()) >= 0 || (is_of_each_step(*node) && !node->operands.empty() &&
+                                                              std::ranges::all_of(node->operands, is_from_xs)));
     }
   }
 
@@ -94,7 +91,7 @@ class DeferOutputs {
     double cost = 0;
     for (std::size_t i = body.nodes().size(); i-- > 0;) {
       Node& node = *body.nodes()[i];
-      if (node.op->kind == OpKind::Input || node.types.empty() || invariant(node.result())) continue;
+      if (node.op->kind == OpKind::Input || node.types.empty() || all_steps_.is_invariant(node.result())) continue;
       const auto uses = uses_.of(node.result());
       const bool is_read = is_emitted[i] || !uses.empty();
       moved_[i] = is_read && !is_needed[i] && may_leave(node.result()) &&
@@ -102,7 +99,8 @@ class DeferOutputs {
       if (moved_[i]) cost += ir::estimate_flops(node);
     }
     const auto keep = [&](Value v) {
-      const bool is_there = invariant(v) || moved_[id(*v.node)] || from_xs_[id(*v.node)] || y_that_stays(v) >= 0;
+      const bool is_there =
+          all_steps_.is_invariant(v) || moved_[id(*v.node)] || from_xs_[id(*v.node)] || y_that_stays(v) >= 0;
       if (!is_there && std::ranges::find(kept_, v) == kept_.end()) kept_.push_back(v);
     };
     for (int y = 0; y < loop_.num_ys(); ++y)
@@ -125,17 +123,13 @@ class DeferOutputs {
       replaced += bytes_of(v);
     }
     const bool all_outside = std::ranges::all_of(loop_.body().nodes(), [&](const auto& node) {
-      return !moved_[id(*node)] ||
-             std::ranges::all_of(node->operands, [&](Value v) { return !invariant(v) || is_found_outside(v); });
+      return !moved_[id(*node)] || std::ranges::all_of(node->operands, [&](Value v) {
+        return !all_steps_.is_invariant(v) || all_steps_.is_found_outside(v);
+      });
     });
     return kept <= replaced && all_outside;
   }
 
-  int xs_at(Value v) const {
-    for (int i = 0; i < loop_.num_xs(); ++i)
-      if (loop_.xs_in(i) == v) return i;
-    return -1;
-  }
   int y_that_stays(Value v) const {
     for (int y = 0; y < loop_.num_ys(); ++y)
       if (!leaves_[static_cast<std::size_t>(y)] && loop_.y_out(y) == v) return y;
@@ -171,79 +165,21 @@ class DeferOutputs {
     outer_.map().set(loop_.count_result(), made->result(static_cast<int>(made->types.size()) - 1));
   }
 
-  // Whether an invariant value can be computed in the graph around the loop.
-  bool is_found_outside(Value v) const {
-    if (v.node->op->kind == OpKind::Input) return true;
-    return v.node->regions.empty() &&
-           std::ranges::all_of(v.node->operands, [&](Value o) { return is_found_outside(o); });
-  }
-
-  Value outside(Value v) {
-    if (const Value made = outside_.find(v); made.defined()) return made;
-    Value made;
-    for (int i = 0; i < loop_.num_consts() && !made.defined(); ++i)
-      if (loop_.const_in(i) == v) made = outer_(loop_.constant(i));
-    if (!made.defined()) {
-      std::vector<Value> operands;
-      for (const Value& o : v.node->operands) operands.push_back(outside(o));
-      made = builder_.make(*v.node->op, std::move(operands), v.node->attrs);
-    }
-    outside_.set(v, made);
-    return made;
-  }
-
   // A value of all steps, time first.
   Value over_all_steps(Value v) {
-    if (const Value made = all_steps_.find(v); made.defined()) return made;
-    Value made;
-    if (const int at = xs_at(v); at >= 0)
-      made = outer_(loop_.xs(at));
-    else if (invariant(v))
-      made = repeated(outside(v));
-    else
-      made = of_all_steps(*v.node);
-    all_steps_.set(v, made);
-    return made;
-  }
-
-  Value repeated(Value v) {
-    Axes axes(static_cast<std::size_t>(v.rank()));
-    std::iota(axes.begin(), axes.end(), 1);
-    return builder_.broadcast(v, v.shape().with_inserted(0, loop_.length()), axes);
-  }
-
-  Value of_all_steps(const Node& node) {
-    std::vector<Value> operands;
-    for (const Value& o : node.operands) operands.push_back(over_all_steps(o));
-    const Shape shape = node.types[0].shape.with_inserted(0, loop_.length());
-    const auto shifted = [&](const char* name) {
-      Axes axes = node.attrs.integers(name);
-      for (std::int64_t& axis : axes) ++axis;
-      axes.insert(axes.begin(), 0);
-      return axes;
-    };
-    const auto with = [&](const char* name, std::int64_t first) {
-      Axes numbers = node.attrs.integers(name);
-      numbers.insert(numbers.begin(), first);
-      return numbers;
-    };
-    switch (node.op->kind) {
-      case OpKind::Reshape: return builder_.reshape(operands[0], shape);
-      case OpKind::Transpose: return builder_.transpose(operands[0], shifted("permutation"));
-      case OpKind::Broadcast: return builder_.broadcast(operands[0], shape, shifted("axes"));
-      case OpKind::Slice:
-        return builder_.slice(operands[0], with("start", 0), with("stop", loop_.length()), with("step", 1));
-      default: return builder_.make(*node.op, std::move(operands), node.attrs);
-    }
+    return all_steps_(v, [&](const Node& node) {
+      std::vector<Value> operands;
+      for (const Value& o : node.operands) operands.push_back(over_all_steps(o));
+      return of_all_steps(builder_, node, std::move(operands), loop_.length());
+    });
   }
 
   ir::LoopView loop_;
   ir::Rebuild& outer_;
   Builder& builder_;
   ir::Uses uses_;
-  ir::ValueIndex index_;
   std::vector<bool> invariant_;
-  ir::ValueMap outside_, all_steps_;  // body values -> values of the outer graph
+  AllSteps all_steps_;
   LoopEdit edit_;
   std::vector<bool> from_xs_;  // by node
   std::vector<bool> leaves_;   // by y
@@ -252,19 +188,10 @@ class DeferOutputs {
 };
 
 std::shared_ptr<const Graph> defer_level(const Graph& graph, const PassOptions& options) {
-  const auto is_loop = [](const auto& node) { return node->op->kind == OpKind::Loop; };
-  if (std::ranges::none_of(graph.nodes(), is_loop)) return nullptr;
-  ir::Rebuild rebuild(graph);
-  Builder builder(rebuild.to(), options);
-  bool changed = false;
-  for (const auto& node : graph.nodes()) {
-    if (node->op->kind == OpKind::Input) continue;
-    if (is_loop(node) && DeferOutputs(*node, rebuild, builder).run())
-      changed = true;
-    else
-      rebuild.copy(*node);
-  }
-  return changed ? rebuild.finish() : nullptr;
+  return rewrite_loops(graph, [&](const Node& loop, ir::Rebuild& outer) {
+    Builder builder(outer.to(), options);
+    return DeferOutputs(loop, outer, builder).run();
+  });
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "passes/builder.h"
+#include "passes/all_steps.h"
 #include "passes/loop_edit.h"
 
 namespace hotloop::passes {
@@ -311,7 +311,7 @@ class DeferProducts {
   // ---- after the loop -------------------------------------------------------------------------------------------
   // All steps of a body value, time leading.
   Value all_steps(Value v) {
-    if (is_view_of_kept(v)) return view_of_all_steps(*v.node);
+    if (is_view_of_kept(v)) return of_all_steps(builder_, *v.node, {all_steps(v.node->operands[0])}, loop_.length());
     if (is_xs(v)) {
       for (int i = 0; i < loop_.num_xs(); ++i)
         if (loop_.xs_in(i) == v) return outer_(loop_.xs(i));
@@ -326,26 +326,6 @@ class DeferProducts {
     }
     const auto position = std::ranges::find(new_ys_, v) - new_ys_.begin();
     return made_->result(first_new_y_ + static_cast<int>(position));
-  }
-
-  // A change of index applied to every step.
-  Value view_of_all_steps(const Node& view) {
-    const Value source = all_steps(view.operands[0]);
-    const auto with_time = [&](const char* name, std::int64_t first, std::int64_t shift) {
-      Axes axes = view.attrs.integers(name);
-      for (std::int64_t& axis : axes) axis += shift;
-      axes.insert(axes.begin(), first);
-      return axes;
-    };
-    const Shape shape = view.types[0].shape.with_inserted(0, loop_.length());
-    switch (view.op->kind) {
-      case OpKind::Broadcast: return builder_.broadcast(source, shape, with_time("axes", 0, 1));
-      case OpKind::Reshape: return builder_.reshape(source, shape);
-      case OpKind::Transpose: return builder_.transpose(source, with_time("permutation", 0, 1));
-      default:
-        return builder_.slice(source, with_time("start", 0, 0), with_time("stop", loop_.length(), 0),
-                              with_time("step", 1, 0));
-    }
   }
 
   Value after_loop(Value term) {
@@ -395,17 +375,10 @@ class DeferProducts {
 };
 
 std::shared_ptr<const Graph> defer_level(const Graph& graph, const PassOptions& options) {
-  ir::Rebuild rebuild(graph);
-  Builder builder(rebuild.to(), options);
-  bool changed = false;
-  for (const auto& node : graph.nodes()) {
-    if (node->op->kind == OpKind::Input) continue;
-    if (node->op->kind == OpKind::Loop && DeferProducts(*node, rebuild, builder).run())
-      changed = true;
-    else
-      rebuild.copy(*node);
-  }
-  return changed ? rebuild.finish() : nullptr;
+  return rewrite_loops(graph, [&](const Node& loop, ir::Rebuild& outer) {
+    Builder builder(outer.to(), options);
+    return DeferProducts(loop, outer, builder).run();
+  });
 }
 
 }  // namespace

@@ -115,18 +115,7 @@ class Hoist {
 };
 
 std::shared_ptr<const Graph> hoist_level(const Graph& graph, const Level&) {
-  const auto is_loop = [](const auto& node) { return node->op->kind == OpKind::Loop; };
-  if (std::ranges::none_of(graph.nodes(), is_loop)) return nullptr;
-  ir::Rebuild rebuild(graph);
-  bool changed = false;
-  for (const auto& node : graph.nodes()) {
-    if (node->op->kind == OpKind::Input) continue;
-    if (is_loop(node) && Hoist(*node, rebuild).run())
-      changed = true;
-    else
-      rebuild.copy(*node);
-  }
-  return changed ? rebuild.finish() : nullptr;
+  return rewrite_loops(graph, [](const Node& loop, ir::Rebuild& outer) { return Hoist(loop, outer).run(); });
 }
 
 }  // namespace

@@ -32,23 +32,17 @@ bool is_product(Value v) {
   return is_kind(seen, OpKind::Dot) || (seen != v && holds_product(seen));
 }
 
-int InputProducts::xs_at(Value v) const {
-  for (int i = 0; i < loop_.num_xs(); ++i)
-    if (loop_.xs_in(i) == v) return i;
-  return -1;
-}
-
 int InputProducts::side(const Node& dot) const {
   if (dot.op->kind != OpKind::Dot || !dot.attrs.integers("lhs_batch").empty()) return -1;
   for (int side = 0; side < 2; ++side)
-    if (xs_at(dot.operands[static_cast<std::size_t>(side)]) >= 0 &&
+    if (loop_.xs_at(dot.operands[static_cast<std::size_t>(side)]) >= 0 &&
         is_invariant(dot.operands[static_cast<std::size_t>(1 - side)]))
       return side;
   return -1;
 }
 
 bool InputProducts::is_computed(Value v) const {
-  const int at = xs_at(v);
+  const int at = loop_.xs_at(v);
   return at >= 0 && holds_product(loop_.xs(at));
 }
 

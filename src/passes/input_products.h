@@ -16,8 +16,6 @@ class InputProducts {
 
   // Which operand of the dot is an element of xs, if the other is the same in every iteration; else -1.
   int side(const Node& dot) const;
-  // The place of v among the loop's xs, or -1.
-  int xs_at(Value v) const;
   // Whether v is an element of xs that holds such products of all steps already, or sums of them.
   bool is_computed(Value v) const;
   // Whether v is such a product, a sum of such and of what stays the same, or a part of these.

@@ -93,4 +93,20 @@ Node* LoopEdit::finish(ir::Rebuild& outer, std::vector<Value> outputs) {
   return draft.append(outer.to());
 }
 
+std::shared_ptr<const Graph> rewrite_loops(const Graph& graph,
+                                           const std::function<bool(const Node& loop, ir::Rebuild& outer)>& rewrite) {
+  const auto is_loop = [](const auto& node) { return node->op->kind == ir::OpKind::Loop; };
+  if (std::ranges::none_of(graph.nodes(), is_loop)) return nullptr;
+  ir::Rebuild rebuild(graph);
+  bool changed = false;
+  for (const auto& node : graph.nodes()) {
+    if (node->op->kind == ir::OpKind::Input) continue;
+    if (is_loop(node) && rewrite(*node, rebuild))
+      changed = true;
+    else
+      rebuild.copy(*node);
+  }
+  return changed ? rebuild.finish() : nullptr;
+}
+
 }  // namespace hotloop::passes

@@ -1,6 +1,7 @@
 // A loop under reconstruction: first its inputs are listed, then its body is built, then it is appended.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -50,5 +51,10 @@ class LoopEdit {
   std::shared_ptr<Graph> body_;
   ir::ValueMap map_;
 };
+
+// `rewrite` is asked for each loop of the graph: it appends what takes the loop's place and maps the loop's results to that, or leaves it as it is
+// and says false. Null when all stay.
+std::shared_ptr<const Graph> rewrite_loops(const Graph& graph,
+                                           const std::function<bool(const Node& loop, ir::Rebuild& outer)>& rewrite);
 
 }  // namespace hotloop::passes

@@ -189,19 +189,10 @@ class SimplifyLoop {
 };
 
 std::shared_ptr<const Graph> simplify_loops_level(const Graph& graph, const PassOptions& options) {
-  const auto is_loop = [](const auto& node) { return node->op->kind == OpKind::Loop; };
-  if (std::ranges::none_of(graph.nodes(), is_loop)) return nullptr;
-  ir::Rebuild rebuild(graph);
-  Builder builder(rebuild.to(), options);
-  bool changed = false;
-  for (const auto& node : graph.nodes()) {
-    if (node->op->kind == OpKind::Input) continue;
-    if (is_loop(node) && SimplifyLoop(*node, rebuild, builder).run())
-      changed = true;
-    else
-      rebuild.copy(*node);
-  }
-  return changed ? rebuild.finish() : nullptr;
+  return rewrite_loops(graph, [&](const Node& loop, ir::Rebuild& outer) {
+    Builder builder(outer.to(), options);
+    return SimplifyLoop(loop, outer, builder).run();
+  });
 }
 
 }  // namespace

@@ -1,0 +1,67 @@
+#include "passes/all_steps.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace hotloop::passes {
+
+using ir::OpKind;
+
+bool AllSteps::is_found_outside(Value v) const {
+  if (!is_invariant(v)) return false;
+  if (v.node->op->kind == OpKind::Input) return true;
+  return v.node->regions.empty() && std::ranges::all_of(v.node->operands, [&](Value o) { return is_found_outside(o); });
+}
+
+Value AllSteps::outside(Value v) {
+  if (const Value made = outside_.find(v); made.defined()) return made;
+  Value made;
+  for (int i = 0; i < loop_.num_consts() && !made.defined(); ++i)
+    if (loop_.const_in(i) == v) made = outer_(loop_.constant(i));
+  if (!made.defined()) {
+    std::vector<Value> operands;
+    for (const Value& o : v.node->operands) operands.push_back(outside(o));
+    made = builder_.make(*v.node->op, std::move(operands), v.node->attrs);
+  }
+  outside_.set(v, made);
+  return made;
+}
+
+Value AllSteps::operator()(Value v, const std::function<Value(const Node&)>& compute) {
+  if (const Value made = all_.find(v); made.defined()) return made;
+  Value made;
+  if (const int at = loop_.xs_at(v); at >= 0) {
+    made = outer_(loop_.xs(at));
+  } else if (is_invariant(v)) {
+    const Value fixed = outside(v);
+    Axes axes(static_cast<std::size_t>(fixed.rank()));
+    std::iota(axes.begin(), axes.end(), 1);
+    made = builder_.broadcast(fixed, fixed.shape().with_inserted(0, loop_.length()), axes);
+  } else {
+    made = compute(*v.node);
+  }
+  all_.set(v, made);
+  return made;
+}
+
+Value of_all_steps(Builder& builder, const Node& node, std::vector<Value> operands, std::int64_t length) {
+  const auto with_time = [&](const char* name, std::int64_t first, std::int64_t shift) {
+    Axes numbers = node.attrs.integers(name);
+    for (std::int64_t& n : numbers) n += shift;
+    numbers.insert(numbers.begin(), first);
+    return numbers;
+  };
+  const Shape shape = node.types[0].shape.with_inserted(0, length);
+  switch (node.op->kind) {
+    case OpKind::Reshape: return builder.reshape(operands[0], shape);
+    case OpKind::Transpose: return builder.transpose(operands[0], with_time("permutation", 0, 1));
+    case OpKind::Broadcast: return builder.broadcast(operands[0], shape, with_time("axes", 0, 1));
+    case OpKind::Slice:
+      return builder.slice(operands[0], with_time("start", 0, 0), with_time("stop", length, 0),
+                           with_time("step", 1, 0));
+    default: return builder.make(*node.op, std::move(operands), node.attrs);
+  }
+}
+
+}  // namespace hotloop::passes
