@@ -18,6 +18,20 @@ static Value* active_lanes(Code& code, Value* mask, int lanes) {
   return llvm::getSplatValue(compare->getOperand(1));
 }
 
+// A vector whose lane l is, as place(l) says, a lane of one of the parts.
+template <class Place> static Value* picked(Code& code, const Code::Values& parts, const Place& place) {
+  Value* result = parts[0];
+  for (int i = 1; i < static_cast<int>(parts.size()); ++i) {
+    std::vector<int> places;
+    for (int l = 0; l < lanes_in(result); ++l) {
+      const auto [from, lane] = place(l);
+      places.push_back(from == i ? lanes_in(result) + lane : from > i ? -1 : i == 1 ? lane : l);
+    }
+    result = code.b.CreateShuffleVector(result, parts[static_cast<std::size_t>(i)], places);
+  }
+  return result;
+}
+
 Code::Values Code::woven(Values parts) {
   const auto n = static_cast<int>(parts.size()), lanes = lanes_in(parts[0]);
   // Halves are woven first, then pairs of what they give, where each shuffle takes all of two vectors.
@@ -37,18 +51,8 @@ Code::Values Code::woven(Values parts) {
     return all;
   }
   Values all;
-  for (int v = 0; v < n; ++v) {
-    Value* result = parts[0];
-    for (int i = 1; i < n; ++i) {
-      std::vector<int> places;
-      for (int l = 0; l < lanes; ++l) {
-        const int from = (v * lanes + l) % n, lane = (v * lanes + l) / n;
-        places.push_back(from == i ? lanes + lane : from > i ? -1 : i == 1 ? lane : l);
-      }
-      result = b.CreateShuffleVector(result, parts[static_cast<std::size_t>(i)], places);
-    }
-    all.push_back(result);
-  }
+  for (int v = 0; v < n; ++v)
+    all.push_back(picked(*this, parts, [&](int l) { return std::pair((v * lanes + l) % n, (v * lanes + l) / n); }));
   return all;
 }
 
@@ -67,18 +71,9 @@ Code::Values Code::unwoven(Values parts) {
     }
     return all;
   }
-  for (int v = 0; v < n; ++v) {
-    Value* result = parts[0];
-    for (int i = 1; i < n; ++i) {
-      std::vector<int> places;
-      for (int l = 0; l < lanes; ++l) {
-        const int from = (l * n + v) / lanes, lane = (l * n + v) % lanes;
-        places.push_back(from == i ? lanes + lane : from > i ? -1 : i == 1 ? lane : l);
-      }
-      result = b.CreateShuffleVector(result, parts[static_cast<std::size_t>(i)], places);
-    }
-    all[static_cast<std::size_t>(v)] = result;
-  }
+  for (int v = 0; v < n; ++v)
+    all[static_cast<std::size_t>(v)] =
+        picked(*this, parts, [&](int l) { return std::pair((l * n + v) / lanes, (l * n + v) % lanes); });
   return all;
 }
 
