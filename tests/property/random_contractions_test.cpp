@@ -108,26 +108,7 @@ void check(std::uint64_t seed) {
   }
   Function fn = rows > 0 ? vmap(one, axes) : one;
   if (random.pick(3) == 0) fn = value_and_grad(scalar_of(fn), {0, 1});
-  const auto graph = trace(fn, types_of(arrays));
-  const Arrays wanted = ir::evaluate(*graph, arrays);
-  const std::vector<Compiled> compiled = all_compiled();
-  Compiled which = compiled[seed / 5 % compiled.size()];
-  if (which.backend == "c" && seed % 4 != 0) which = llvm_targets().back();
-  SCOPED_TRACE(which.backend + " for " + which.target);
-  CompileOptions options = which.options();
-  const Arrays got = compile(graph, options)(arrays);
-  expect_near(got, wanted, dtype == DType::F32 ? 1e-3 : 1e-10, "oracle");
-  expect_within_guards(*graph, arrays, options, seed % 4 != 1, got);
-  if (which.backend == "c") return;
-  options.threads = 2;
-  const Arrays threaded = compile(graph, options)(arrays);
-  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], threaded[i])) << "threads, output " << i;
-  if (seed % 4 == 1 && dtype == DType::F32) {
-    options.dot_precision = "bf16";
-    const Arrays rounded = compile(graph, options)(arrays);
-    options.threads = 1;
-    expect_within_guards(*graph, arrays, options, seed % 8 != 1, rounded);
-  }
+  expect_products_are_the_oracles(fn, arrays, dtype, seed);
 }
 
 TEST(RandomContractions, AreTheOraclesWithinTheirMemory) { for_seeds(check, 24, {73}); }

@@ -155,4 +155,35 @@ inline void expect_compiled_is_the_oracles(const Program& it, double tolerance, 
   }
 }
 
+// Products of matrices, on one of the backends and targets, which the seed says: also with rounded factors.
+inline void expect_products_are_the_oracles(const Function& fn, const Arrays& arrays, DType dtype, std::uint64_t seed) {
+  const auto graph = trace(fn, types_of(arrays));
+  const Arrays wanted = ir::evaluate(*graph, arrays);
+  const double tolerance = dtype == DType::F32 ? 1e-3 : 1e-10;
+  const std::vector<Compiled> compiled = all_compiled();
+  Compiled which = compiled[seed / 5 % compiled.size()];
+  if (which.backend == "c" && seed % 4 != 0) which = llvm_targets().back();
+  SCOPED_TRACE(which.backend + " for " + which.target);
+  CompileOptions options = which.options();
+  const Arrays got = compile(graph, options)(arrays);
+  expect_near(got, wanted, tolerance, "oracle");
+  expect_within_guards(*graph, arrays, options, seed % 4 != 1, got);
+  if (which.backend == "c") return;
+  options.threads = 2;
+  const Arrays threaded = compile(graph, options)(arrays);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], threaded[i])) << "threads, output " << i;
+  if (seed % 4 == 2) {
+    options.threads = 1;
+    options.dispatch = "per_op";
+    expect_near(compile(graph, options)(arrays), wanted, tolerance, "op by op");
+    options.dispatch = "fused";
+  }
+  if (seed % 4 == 1 && dtype == DType::F32) {
+    options.dot_precision = "bf16";
+    const Arrays rounded = compile(graph, options)(arrays);
+    options.threads = 1;
+    expect_within_guards(*graph, arrays, options, seed % 8 != 1, rounded);
+  }
+}
+
 }  // namespace hotloop::testing
