@@ -25,7 +25,7 @@ std::vector<OpDef> ops_iota() {
     if (type.dtype == DType::Bool)
       throw UserError("iota", "the dtype must be a number's", type.str(), "iota(DType::I32, ...)");
     const auto axis = static_cast<int>(checked_axis("iota", c.attrs.integer("axis"), type));
-    if (!holds(type.dtype, type.shape[axis] - 1))
+    if (type.shape[axis] > 0 && !holds(type.dtype, type.shape[axis] - 1))
       throw UserError("iota", "the dtype must hold the last index",
                       "axis " + std::to_string(axis) + " of " + type.str(), "DType::I64");
     return std::vector<ValueType>{type};

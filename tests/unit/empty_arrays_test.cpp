@@ -6,6 +6,7 @@
 
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
+#include "hotloop/sorting.h"
 #include "hotloop/transforms.h"
 
 namespace hotloop {
@@ -62,6 +63,16 @@ TEST(EmptyArrays, LoopsOfNoStepsGiveWhatTheyStartFrom) {
     EXPECT_EQ(slopes[0].at(0), 0);
     EXPECT_EQ(slopes[1].at(0), 1);
   }
+}
+
+// No index is the last one of none.
+TEST(EmptyArrays, HaveNoPositions) {
+  for (const DType dtype : {DType::U32, DType::I32, DType::I64, DType::F32})
+    EXPECT_EQ(jit([=](Values) { return std::vector{iota(dtype, {0}, 0)}; })({})[0].shape(), Shape{0});
+  const auto sorted = [](Values in) {
+    return std::vector{argsort(in[0], 0), sort(in[0], 0), top_k(in[0], 0, 0).first};
+  };
+  for (const Array& result : jit(sorted)({none({0, 3})})) EXPECT_EQ(result.shape(), (Shape{0, 3}));
 }
 
 }  // namespace
