@@ -122,18 +122,23 @@ for name, degree, single, most in (("f32", 1, True, 0.250025), ("f64", 4, False,
 
 # C = 1 + c[0] r^2 + ... and S = r (1 + s[0] r^2 + ...) with (C + S) / (C - S) = e^(2r), |r| <= most: S cosh r - C sinh r vanishes, and the double of it
 # is how far the fraction is from there.
-def fit_even_odd(name, degree, most):
+def fit_even_odd(name, degree, most, single):
     m = 160
     points = [most * cos(pi * (2 * i + 1) / (4 * m)) for i in range(m)]
     powers = range(1, degree + 1)
     rows = [[-2 * sinh(r) * r ** (2 * k) for k in powers] + [2 * cosh(r) * r ** (2 * k + 1) for k in powers] for r in points]
-    found, error = lawson(rows, [2 * (sinh(r) - r * cosh(r)) for r in points], 40)
+    fixed = []
+    while len(fixed) < 2 * degree:
+        rest = [2 * (sinh(r) - r * cosh(r)) - sum(c * v for c, v in zip(fixed, row)) for r, row in zip(points, rows)]
+        found, error = lawson([row[len(fixed) :] for row in rows], rest, 40)
+        fixed += [rounded(found[0], single)] if single else found
     print(f"{name}: error {float(error):.3g}")
-    for part, values in (("C", found[:degree]), ("S", found[degree:])):
+    for part, values in (("C", fixed[:degree]), ("S", fixed[degree:])):
         print(f"  {part} {{{', '.join(float(v).hex() for v in values)}}}")
 
 
-fit_even_odd("e^2r f64, fma", 2, ln2 / 4)
+fit_even_odd("e^2r f32, fma", 1, ln2 / 4, True)
+fit_even_odd("e^2r f64, fma", 2, ln2 / 4, False)
 
 
 # log(1 + f) = 2 s + s R(s^2), s = f / (2 + f)

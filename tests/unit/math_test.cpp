@@ -82,7 +82,7 @@ template <class T> T inverse_of_erf(T x, int steps) {
 double erfinv_f64(double x) { return inverse_of_erf(x, 3); }
 long double erfinv_f80(long double x) { return inverse_of_erf(x, 4); }
 
-// In f32 the greatest errors over all floats (HOTLOOP_EXHAUSTIVE=1, avx512): exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.263, erf 1.382,
+// In f32 the greatest errors over all floats (HOTLOOP_EXHAUSTIVE=1, avx512): exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.279, erf 1.382,
 // sin 1.611, cos 1.585, erfinv 2.588 (by the residual of erf in f64).
 // In f64 those of a hundred times the samples that are drawn here (HOTLOOP_EXHAUSTIVE=1): exp 0.893, expm1 1.612, log 0.916, log1p 0.930, tanh 2.788, sigmoid 2.342,
 // erf 1.490, sin 1.634, cos 1.597.
@@ -92,7 +92,7 @@ std::vector<Case> cases() {
           {ScalarOp::Log, [](double x) { return std::log(x); }, logl, 1.0, 1.0},
           {ScalarOp::Log1p, [](double x) { return std::log1p(x); }, log1pl, 1.01, 1.0},
           {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, tanhl, 2.51, 2.8},
-          {ScalarOp::Sigmoid, sigmoid_f64, sigmoid_f80, 2.27, 2.36},
+          {ScalarOp::Sigmoid, sigmoid_f64, sigmoid_f80, 2.28, 2.36},
           {ScalarOp::Erf, [](double x) { return std::erf(x); }, erfl, 1.39, 1.6},
           {ScalarOp::ErfInv, erfinv_f64, erfinv_f80, 2.6, 2.8},
           {ScalarOp::Sin, [](double x) { return std::sin(x); }, sinl, 1.62, 1.65},
@@ -213,8 +213,8 @@ TEST(Math, ErfInvNearItsEnds) {
   EXPECT_LE(worst, 2.8) << "at " << worst_x;
 }
 
-// Instructions from the argument to the result, one waiting for the other (a change of type takes no time): what a step of a recurrent network waits for. Polynomials by Horner
-// would make it four (f32) or a dozen (f64) longer.
+// Instructions from the argument to the result, one waiting for the other: what a step of a recurrent network waits for. Those of integers, one cycle
+// where one of floats takes four, are not counted. Polynomials by Horner would make it four (f32) or a dozen (f64) longer.
 TEST(Math, ChainsAreShort) {
   const auto chain = [](ScalarOp op, DType dtype) {
     Program program = elementwise(op, dtype, target_named("avx512"));
@@ -225,7 +225,8 @@ TEST(Math, ChainsAreShort) {
       int most = 0;
       for (const int arg : in.args)
         if (arg >= 0) most = std::max(most, depth[static_cast<std::size_t>(arg)]);
-      depth.push_back(in.kind == Instr::Kind::Op && in.op != ScalarOp::Bitcast ? most + 1 : most);
+      const bool is_of_floats = in.dtype == DType::F32 || in.dtype == DType::F64 || in.dtype == DType::Bool;
+      depth.push_back(in.kind == Instr::Kind::Op && in.op != ScalarOp::Bitcast && is_of_floats ? most + 1 : most);
     }
     return depth.back();
   };
@@ -233,8 +234,8 @@ TEST(Math, ChainsAreShort) {
   EXPECT_LE(chain(ScalarOp::Tanh, DType::F32), 13);
   EXPECT_LE(chain(ScalarOp::Sigmoid, DType::F32), 12);
   EXPECT_LE(chain(ScalarOp::Exp, DType::F64), 17);
-  EXPECT_LE(chain(ScalarOp::Tanh, DType::F64), 17);
-  EXPECT_LE(chain(ScalarOp::Sigmoid, DType::F64), 17);
+  EXPECT_LE(chain(ScalarOp::Tanh, DType::F64), 15);
+  EXPECT_LE(chain(ScalarOp::Sigmoid, DType::F64), 15);
 }
 
 // Near 0 these are x itself, sign included.
