@@ -3,6 +3,7 @@
 import hotloop as hl
 import numpy as np
 import pytest
+from hotloop._jit import executable
 
 
 def test_fori_loop_of_known_bounds():
@@ -99,3 +100,74 @@ def test_associative_scan_says_what_it_wants():
         hl.associative_scan(lambda a, b: a, (x, np.ones(3)))
     with pytest.raises(hl.UserError, match=r"\[associative_scan\] the axis must be one of"):
         hl.associative_scan(lambda a, b: a, x, axis=2)
+
+
+def _recurrences():
+    """Recurrences as people write them: loops of Python over steps. Of weights, x [3, steps, 4], y [3, steps, 1]."""
+
+    def stacked(w, x, y):
+        h, outputs = hl.zeros((3, 5)), []
+        for t in range(x.shape[1]):
+            h = hl.tanh(x[:, t] @ w["in"] + h @ w["own"])
+            outputs.append(h @ w["out"])
+        return hl.mean((hl.stack(outputs, axis=1) - y) ** 2)
+
+    def loss_of_each_step(w, x, y):
+        h, total = hl.zeros((3, 5)), 0.0
+        for t in range(x.shape[1]):
+            h = hl.tanh(x[:, t] @ w["in"] + h @ w["own"])
+            total = total + hl.mean((h @ w["out"] - y[:, t]) ** 2)
+        return total / x.shape[1]
+
+    def both_directions(w, x, y):
+        steps = x.shape[1]
+        h, forwards, backwards = hl.zeros((3, 5)), [], [None] * steps
+        for t in range(steps):
+            h = hl.tanh(x[:, t] @ w["in"] + h @ w["own"])
+            forwards.append(h)
+        h = hl.zeros((3, 5))
+        for t in reversed(range(steps)):
+            h = hl.tanh(x[:, t] @ w["in"] + h @ w["own"])
+            backwards[t] = h
+        return hl.mean(((hl.stack(forwards, 1) + hl.stack(backwards, 1)) @ w["out"] - y) ** 2)
+
+    def over_elements(w, x, y):
+        h = None
+        for row in hl.moveaxis(x, 1, 0):
+            z = row @ w["in"]
+            h = hl.tanh(z if h is None else z + h @ w["own"])
+        return hl.mean((h @ w["out"] - y[:, -1]) ** 2)
+
+    def over_parts(w, x, y):
+        h = hl.zeros((3, 5))
+        for part in hl.split(x, x.shape[1], axis=1):
+            h = hl.tanh(hl.squeeze(part, 1) @ w["in"] + h @ w["own"])
+        return hl.mean((h @ w["out"] - y[:, -1]) ** 2)
+
+    def own_outputs_again(w, x, y):
+        h, output, outputs = hl.zeros((3, 5)), hl.zeros((3, 1)), []
+        for t in range(x.shape[1]):
+            h = hl.tanh(hl.concat([x[:, t, :3], output], axis=1) @ w["in"] + h @ w["own"])
+            output = h @ w["out"]
+            outputs.append(output[:, None])
+        return hl.mean((hl.concat(outputs, axis=1) - y) ** 2)
+
+    return [stacked, loss_of_each_step, both_directions, over_elements, over_parts, own_outputs_again]
+
+
+@pytest.mark.parametrize("loss", _recurrences(), ids=lambda f: f.__name__)
+def test_a_loop_of_python_is_a_loop_of_the_kernel(loss):
+    rng = np.random.default_rng(0)
+    w = {name: rng.normal(size=shape) / 3 for name, shape in (("in", (4, 5)), ("own", (5, 5)), ("out", (5, 1)))}
+    derived = hl.jit(hl.value_and_grad(loss))
+    kernels = []
+    for steps in (16, 48):
+        x, y = rng.normal(size=(3, steps, 4)), rng.normal(size=(3, steps, 1))
+        value, slopes = derived(w, x, y)
+        kernels.append(executable(derived, w, x, y).kernel_text())
+        assert value == pytest.approx(float(hl.jit(loss, disabled_passes=["reroll"])(w, x, y)), rel=1e-12)
+        along = {name: rng.normal(size=a.shape) for name, a in w.items()}
+        _, slope = hl.jvp(lambda w: loss(w, x, y), (w,), (along,))  # noqa: B023
+        assert sum(float((slopes[name] * along[name]).sum()) for name in w) == pytest.approx(float(slope), rel=1e-9)
+    # Three times as many steps are the same instructions, but for what a size decides.
+    assert kernels[1].count("\n") < 1.1 * kernels[0].count("\n")

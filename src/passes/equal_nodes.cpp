@@ -3,33 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/equality.h"
+
 namespace hotloop::passes {
 namespace {
-
-bool same_attr(const Attr& a, const Attr& b) {
-  if (a.index() != b.index()) return false;
-  if (const auto* x = std::get_if<Array>(&a)) {
-    const auto& y = std::get<Array>(b);
-    return x->type() == y.type() && std::memcmp(x->raw(), y.raw(), x->bytes()) == 0;
-  }
-  if (const auto* x = std::get_if<double>(&a)) return std::memcmp(x, std::get_if<double>(&b), sizeof(double)) == 0;
-  return std::visit(
-      [&](const auto& x) {
-        using T = std::decay_t<decltype(x)>;
-        if constexpr (std::is_same_v<T, Array> || std::is_same_v<T, double>)
-          return false;
-        else
-          return x == std::get<T>(b);
-      },
-      a);
-}
-
-bool same_regions(const Node& a, const Node& b) {
-  return std::ranges::equal(a.regions, b.regions, [](const auto& x, const auto& y) {
-    return x == y ||
-           (x->nodes().size() == y->nodes().size() && ir::print_without_rules(*x) == ir::print_without_rules(*y));
-  });
-}
 
 bool before(Value a, Value b) { return a.node->id != b.node->id ? a.node->id < b.node->id : a.index < b.index; }
 
@@ -41,19 +18,13 @@ std::vector<Value> sorted(const Node& node, std::vector<Value> operands) {
 
 }  // namespace
 
-bool same_attrs(const Attrs& a, const Attrs& b) {
-  return std::ranges::equal(a.entries(), b.entries(), [](const auto& x, const auto& y) {
-    return x.first == y.first && same_attr(x.second, y.second);
-  });
-}
-
 const Node* EqualNodes::find(const Node& node, const std::vector<Value>& operands) const {
   const auto [first, last] = nodes_.equal_range(hash(node, operands));
   for (auto it = first; it != last; ++it) {
     const Node& other = *it->second;
     if (other.op == node.op && other.generation == node.generation &&
-        sorted(other, other.operands) == sorted(node, operands) && same_attrs(other.attrs, node.attrs) &&
-        same_regions(other, node))
+        sorted(other, other.operands) == sorted(node, operands) && ir::same_attrs(other.attrs, node.attrs) &&
+        ir::same_regions(other, node))
       return &other;
   }
   return nullptr;

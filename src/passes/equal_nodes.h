@@ -9,9 +9,6 @@
 
 namespace hotloop::passes {
 
-// Whether two nodes have the same attributes, to the bit.
-bool same_attrs(const Attrs& a, const Attrs& b);
-
 class EqualNodes {
  public:
   // An earlier node equal to `node` on these operands, or null.

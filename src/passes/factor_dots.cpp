@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "ir/equality.h"
 #include "passes/builder.h"
 #include "passes/equal_nodes.h"
 
@@ -134,7 +135,7 @@ class FactorDots {
     for (std::size_t k = 0; k < node.operands.size(); ++k)
       if (k == varied ? node.operands[k].type() != first.operands[k].type() : node.operands[k] != first.operands[k])
         return false;
-    return same_attrs(node.attrs, first.attrs) && invariant(term) == invariant(result_of(&first)) &&
+    return ir::same_attrs(node.attrs, first.attrs) && invariant(term) == invariant(result_of(&first)) &&
            is_computed(node.operands[varied]);
   }
 

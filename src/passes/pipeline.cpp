@@ -31,6 +31,7 @@ Pass defer_products();
 Pass defer_outputs();
 Pass remat();
 Pass outer_products();
+Pass reroll();
 Pass round_factors();
 
 namespace {
@@ -46,7 +47,7 @@ const std::vector<Stage>& stages() {
   static const std::vector<Stage> table = {
       // The order of a sum is that of one step, so it is settled while a loop of one iteration is still one. cse takes b + a for a + b: what ordering
       // left behind is gone before.
-      {1, {inline_calls(), order_sums(), dce(), fold_extents()}},
+      {1, {inline_calls(), reroll(), order_sums(), dce(), fold_extents()}},
       // Values before loops: constants known and duplicates gone, the patterns below are easier to see.
       {5, {order_sums(), dce(), simplify(), fold(), cse(), merge_loops(), simplify_loops(), dce()}},
       // Wide dots first: one merged dot is batched, deferred and scheduled in place of four.

@@ -6,6 +6,7 @@
 #include "hotloop/transforms.h"
 #include "ir/interpreters.h"
 #include "ir/region.h"
+#include "ops/composed/reroll.h"
 #include "ops/rules/arguments.h"
 #include "transforms/argnums.h"
 #include "transforms/final_carries.h"
@@ -29,6 +30,7 @@ Linearized linearize_at(const Function& fn, std::span<const Value> primals, cons
   Linearized result;
   result.primal_types = ir::types_of(primals);
   ir::Region region = ir::trace_region("linearize", fn, result.primal_types);
+  if (auto graph = ir::reroll(*region.graph)) region.graph = std::move(graph);
   if (auto graph = ir::use_final_carries(*region.graph)) region.graph = std::move(graph);
   const std::size_t num_inputs = region.graph->inputs().size();
 
