@@ -85,6 +85,28 @@ TEST(Reroll, FewStepsAndOtherWeightsStay) {
   EXPECT_FALSE(ir::reroll(*trace(formula, std::vector<ValueType>{{DType::F32, {8}}})));
 }
 
+TEST(Reroll, LayersAndSequencesAreLoopsOfTheirOwn) {
+  for (const bool one_weight : {false, true}) {
+    const auto fn = [=](Values in) {
+      const Value start = constant(0, DType::F32, {4, 3});
+      std::vector<Value> sequence;
+      for (std::int64_t t = 0; t < 20; ++t) sequence.push_back(take(in[0], 0, t));
+      for (std::size_t layer = 0; layer < 3; ++layer) {
+        Value h = start;
+        for (Value& x : sequence) x = h = cell(h, x, in[one_weight ? 1 : 1 + layer]);
+      }
+      return std::vector<Value>{sequence.back()};
+    };
+    const std::vector<ValueType> of{
+        {DType::F32, {20, 4, 3}}, {DType::F32, {3, 3}}, {DType::F32, {3, 3}}, {DType::F32, {3, 3}}};
+    const auto rolled = ir::reroll(*trace(fn, of));
+    ASSERT_TRUE(rolled);
+    const auto loops = loops_of(*rolled);
+    ASSERT_EQ(loops.size(), 3u);
+    for (const Node* loop : loops) EXPECT_EQ(ir::LoopView(*loop).length(), 20);
+  }
+}
+
 TEST(Reroll, AnAxisThatMayNotBeScannedIsNot) {
   const auto graph = trace(straight, types(16));
   EXPECT_FALSE(ir::reroll(*graph, [](std::int64_t extent) { return extent != 16; }));

@@ -70,7 +70,25 @@ class Reroller {
     return const_cast<Node&>(at(run, step, p.offset)).result(p.index);
   }
 
-  // The parts of a candidate whose nodes are alike, each from several nodes on.
+  // Whether the node a period after the i-th may be the same one a step later, by its operands too: the same ones, those a period later, or what a
+  // first step reads in place of a step before, and where both are slices or literals, whatever they are. So a second layer's steps with weights of
+  // their own, or a second sequence from the same start, are not more of the first one's.
+  bool may_follow(int i, int period) const {
+    const Node &a = *list_[static_cast<std::size_t>(i)], &b = *list_[static_cast<std::size_t>(i + period)];
+    if (!alike(a, b)) return false;
+    for (std::size_t k = 0; k < a.operands.size(); ++k) {
+      const Value x = a.operands[k], y = b.operands[k];
+      const int p = position(y);
+      const bool is_recent = p >= i + period - (most_delay + 1) * period && p >= 0;
+      const auto may_advance = [](Value v) {
+        return is(*v.node, OpKind::Slice) || is(*v.node, OpKind::Constant) || is(*v.node, OpKind::Reshape);
+      };
+      if (x != y && p != position(x) + period && !is_recent && !(may_advance(x) && may_advance(y))) return false;
+    }
+    return true;
+  }
+
+  // The parts of a candidate whose nodes may follow each other, each from several nodes on.
   std::vector<Run> narrowed(const Run& candidate) const {
     // Where nodes stop being alike a part ends.
     std::vector<Run> parts;
@@ -82,7 +100,7 @@ class Reroller {
       from = to + 1;
     };
     for (int i = candidate.start; i < last; ++i)
-      if (!alike(*list_[static_cast<std::size_t>(i)], *list_[static_cast<std::size_t>(i + candidate.period)])) close(i);
+      if (!may_follow(i, candidate.period)) close(i);
     if (from < last) close(last);
     return parts;
   }
