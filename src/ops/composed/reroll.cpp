@@ -484,10 +484,14 @@ class Reroller {
     const LoopResult result = loop(spec);
     std::map<Place, Value> ys;
     for (const Place place : emitted) ys[place] = result.ys[ys.size()];
+    // The last of values that are read one by one is read like the others, whose steps may be a loop's too.
+    std::set<Place> one_by_one;
+    for (const auto& [place, step] : single) one_by_one.insert(place);
     for (const Place place : final)
       rebuild.map().set(value(run, run.count - 1, place),
-                        delays_.contains(place) ? result.carry[static_cast<std::size_t>(carry_of.at({place, 1}))]
-                                                : take(ys.at(place), 0, run.count - 1));
+                        delays_.contains(place) && !one_by_one.contains(place)
+                            ? result.carry[static_cast<std::size_t>(carry_of.at({place, 1}))]
+                            : take(ys.at(place), 0, run.count - 1));
     for (const auto& [place, step] : single) rebuild.map().set(value(run, step, place), take(ys.at(place), 0, step));
     for (std::size_t p = static_cast<std::size_t>(run.end()); p < list_.size(); ++p) {
       const Node& node = *list_[p];
