@@ -320,3 +320,11 @@ def test_numbers_of_pytorch():
         model.init(0, generator="numpy")
     with pytest.raises(hl.UserError, match="Keras"):
         model.init(0, init="keras", generator="torch")
+
+
+def test_a_seed_is_made_of_a_name_or_a_number():
+    draw = lambda name: hl.nn.uniform(hl.nn.fold_in(3, name), (8,))  # noqa: E731
+    np.testing.assert_array_equal(draw(1), draw("1"))
+    assert not np.array_equal(draw(1), draw(2))
+    with pytest.raises(hl.UserError, match=r"\[fold_in\] a name must be a string or an integer. Received: 1.5."):
+        draw(1.5)

@@ -27,8 +27,11 @@ def __getattr__(name):
 
 
 def fold_in(seed, name):
-    """The seed of what is called `name` inside what has `seed`: for each of several weights one of its own, or they begin with the same numbers."""
-    return _core.fold_in(seed, name)
+    """The seed of what is called `name` (a string, or an integer: the layer's number) inside what has `seed`: for each of several weights one of its own, or
+    they begin with the same numbers."""
+    if not isinstance(name, (str, int)) or isinstance(name, bool):
+        raise _core.UserError(f"[fold_in] a name must be a string or an integer. Received: {name!r}.")
+    return _core.fold_in(seed, str(name))
 
 
 def uniform(seed, shape, low=-1.0, high=1.0, dtype="float32"):
