@@ -280,25 +280,41 @@ void bind_layers(nb::module_& m) {
   m.def("recurrent",
         [](nb::handle cell) -> nn::Layer { return nn::Recurrent(std::make_shared<const PythonCell>(cell)); });
   m.def("python_layer", [](nb::handle module) { return nn::Layer(std::make_shared<const PythonModule>(module)); });
-  m.def("layer_norm", [](nb::handle x, nb::handle weight, nb::handle bias, double epsilon) {
-    return tracer(nn::layer_norm(to_value(x, "layer_norm"), to_value(weight, "layer_norm"),
-                                 to_value(bias, "layer_norm"), epsilon));
-  });
-  m.def("fold_in",
-        [](nb::handle seed, const std::string& name) { return seed_object(nn::fold_in(seed_of(seed), name)); });
+  m.def(
+      "layer_norm",
+      [](nb::handle x, nb::handle weight, nb::handle bias, double epsilon) {
+        return tracer(nn::layer_norm(to_value(x, "layer_norm"), to_value(weight, "layer_norm"),
+                                     to_value(bias, "layer_norm"), epsilon));
+      },
+      nb::arg("x").none(), nb::arg("weight").none(), nb::arg("bias").none(), nb::arg("epsilon"));
+  m.def(
+      "fold_in", [](nb::handle seed, const std::string& name) { return seed_object(nn::fold_in(seed_of(seed), name)); },
+      nb::arg("seed").none(), nb::arg("name"));
   const auto shape = [](nb::handle dims) { return Shape(nb::cast<std::vector<std::int64_t>>(dims)); };
-  m.def("uniform", [shape](nb::handle seed, nb::handle dims, nb::handle dtype, double low, double high) {
-    return to_python(nn::uniform(seed_of(seed), shape(dims), dtype_of_python(dtype), low, high));
-  });
-  m.def("normal", [shape](nb::handle seed, nb::handle dims, nb::handle dtype, double stddev) {
-    return to_python(nn::normal(seed_of(seed), shape(dims), dtype_of_python(dtype), stddev));
-  });
-  m.def("glorot_uniform", [shape](nb::handle seed, nb::handle dims, nb::handle dtype) {
-    return to_python(nn::glorot_uniform(seed_of(seed), shape(dims), dtype_of_python(dtype)));
-  });
-  m.def("orthogonal", [shape](nb::handle seed, nb::handle dims, nb::handle dtype) {
-    return to_python(nn::orthogonal(seed_of(seed), shape(dims), dtype_of_python(dtype)));
-  });
+  m.def(
+      "uniform",
+      [shape](nb::handle seed, nb::handle dims, nb::handle dtype, double low, double high) {
+        return to_python(nn::uniform(seed_of(seed), shape(dims), dtype_of_python(dtype), low, high));
+      },
+      nb::arg("seed").none(), nb::arg("shape"), nb::arg("dtype").none(), nb::arg("low"), nb::arg("high"));
+  m.def(
+      "normal",
+      [shape](nb::handle seed, nb::handle dims, nb::handle dtype, double stddev) {
+        return to_python(nn::normal(seed_of(seed), shape(dims), dtype_of_python(dtype), stddev));
+      },
+      nb::arg("seed").none(), nb::arg("shape"), nb::arg("dtype").none(), nb::arg("stddev"));
+  m.def(
+      "glorot_uniform",
+      [shape](nb::handle seed, nb::handle dims, nb::handle dtype) {
+        return to_python(nn::glorot_uniform(seed_of(seed), shape(dims), dtype_of_python(dtype)));
+      },
+      nb::arg("seed").none(), nb::arg("shape"), nb::arg("dtype").none());
+  m.def(
+      "orthogonal",
+      [shape](nb::handle seed, nb::handle dims, nb::handle dtype) {
+        return to_python(nn::orthogonal(seed_of(seed), shape(dims), dtype_of_python(dtype)));
+      },
+      nb::arg("seed").none(), nb::arg("shape"), nb::arg("dtype").none());
 }
 
 void bind_losses(nb::module_& m) {

@@ -99,12 +99,16 @@ void bind_ops(nb::module_& m) {
   m.def("iota", [](nb::handle dtype, nb::handle shape, int axis) {
     return tracer(iota(dtype_of_python(dtype), shape_of(shape), axis));
   });
-  m.def("cast",
-        [](nb::handle x, nb::handle dtype) { return tracer(to_value_in(x, dtype_of_python(dtype), "astype")); });
+  m.def(
+      "cast", [](nb::handle x, nb::handle dtype) { return tracer(to_value_in(x, dtype_of_python(dtype), "astype")); },
+      nb::arg("x").none(), nb::arg("dtype").none());
   // For what is to stand in an array of that dtype: a Python number must fit.
-  m.def("fitted", [](const std::string& where, nb::handle x, nb::handle dtype) {
-    return tracer(to_value_in(x, dtype_of_python(dtype), where, true));
-  });
+  m.def(
+      "fitted",
+      [](const std::string& where, nb::handle x, nb::handle dtype) {
+        return tracer(to_value_in(x, dtype_of_python(dtype), where, true));
+      },
+      nb::arg("where"), nb::arg("x").none(), nb::arg("dtype").none());
   m.def("reshape",
         [](nb::handle x, nb::handle shape) { return tracer(reshape(to_value(x, "reshape"), shape_of(shape))); });
   m.def("broadcast_to", [](nb::handle x, nb::handle shape) {
@@ -113,11 +117,14 @@ void bind_ops(nb::module_& m) {
   m.def("broadcast_arrays", [](const std::string& where, nb::handle operands) {
     return to_tracers(ir::broadcast_together(where, to_values(operands, where)));
   });
-  m.def("matmul", [](nb::handle a, nb::handle b) {
-    const nb::handle operands[] = {a, b};
-    const auto values = promote("matmul", operands);
-    return tracer(matmul(values[0], values[1]));
-  });
+  m.def(
+      "matmul",
+      [](nb::handle a, nb::handle b) {
+        const nb::handle operands[] = {a, b};
+        const auto values = promote("matmul", operands);
+        return tracer(matmul(values[0], values[1]));
+      },
+      nb::arg("a").none(), nb::arg("b").none());
   m.def("dot", [](nb::handle a, nb::handle b, std::vector<std::int64_t> lhs_contract,
                   std::vector<std::int64_t> rhs_contract, std::vector<std::int64_t> lhs_batch,
                   std::vector<std::int64_t> rhs_batch) {
@@ -150,19 +157,24 @@ void bind_ops(nb::module_& m) {
                                                                                        {"asin", asin},
                                                                                        {"acos", acos}}};
   for (const auto& [name, fn] : compositions)
-    m.def((std::string("composed_") + name).c_str(), [name = std::string(name), fn = fn](nb::handle x) {
-      const nb::handle operands[] = {x};
-      return tracer(fn(promote(name, operands, name != "square" && name != "relu")[0]));
-    });
+    m.def((std::string("composed_") + name).c_str(),
+          [name = std::string(name), fn = fn](nb::handle x) {
+            const nb::handle operands[] = {x};
+            return tracer(fn(promote(name, operands, name != "square" && name != "relu")[0]));
+          },
+          nb::arg("x").none());
   m.def("softmax", [](nb::handle x, int axis) {
     const nb::handle operands[] = {x};
     return tracer(softmax(promote("softmax", operands, true)[0], axis));
   });
-  m.def("atan2", [](nb::handle y, nb::handle x) {
-    const nb::handle operands[] = {y, x};
-    const auto values = ir::broadcast_together("atan2", promote("atan2", operands, true));
-    return tracer(atan2(values[0], values[1]));
-  });
+  m.def(
+      "atan2",
+      [](nb::handle y, nb::handle x) {
+        const nb::handle operands[] = {y, x};
+        const auto values = ir::broadcast_together("atan2", promote("atan2", operands, true));
+        return tracer(atan2(values[0], values[1]));
+      },
+      nb::arg("y").none(), nb::arg("x").none());
   m.def("sort",
         [](nb::handle x, int axis, bool descending) { return tracer(sort(to_value(x, "sort"), axis, descending)); });
   m.def("argsort", [](nb::handle x, int axis, bool descending) {
@@ -172,16 +184,22 @@ void bind_ops(nb::module_& m) {
     const auto [values, indices] = top_k(to_value(x, "top_k"), k, axis);
     return nb::make_tuple(tracer(values), tracer(indices));
   });
-  m.def("quantile", [](nb::handle x, nb::handle q, int axis) {
-    const nb::handle operands[] = {x, q};
-    const auto both = promote("quantile", operands, true);
-    return tracer(quantile(both[0], both[1], axis));
-  });
-  m.def("searchsorted", [](nb::handle sorted, nb::handle values, bool right) {
-    const nb::handle operands[] = {sorted, values};
-    const auto both = promote("searchsorted", operands);
-    return tracer(searchsorted(both[0], both[1], right));
-  });
+  m.def(
+      "quantile",
+      [](nb::handle x, nb::handle q, int axis) {
+        const nb::handle operands[] = {x, q};
+        const auto both = promote("quantile", operands, true);
+        return tracer(quantile(both[0], both[1], axis));
+      },
+      nb::arg("x").none(), nb::arg("q").none(), nb::arg("axis"));
+  m.def(
+      "searchsorted",
+      [](nb::handle sorted, nb::handle values, bool right) {
+        const nb::handle operands[] = {sorted, values};
+        const auto both = promote("searchsorted", operands);
+        return tracer(searchsorted(both[0], both[1], right));
+      },
+      nb::arg("sorted").none(), nb::arg("values").none(), nb::arg("right"));
   m.def("slogdet", [](nb::handle a) {
     const auto [sign, logarithm] = linalg::slogdet(to_value(a, "slogdet"));
     const Value parts[] = {sign, logarithm};

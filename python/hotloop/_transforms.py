@@ -191,6 +191,7 @@ def _vjp(fn, *primals):
 
 def linearize(fn, *primals):
     """(fn(*primals), its linear map): map(*tangents) gives the derivative along them. Primal work is shared in a trace."""
+    function("linearize", "what is differentiated", fn)
     if not _core.is_tracing():
         value = _core.run_once(fn, _name(fn), *primals)
         return value, lambda *tangents: jvp(fn, primals, tangents)[1]

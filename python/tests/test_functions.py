@@ -480,3 +480,20 @@ def test_einsum_says_what_does_not_fit(subscripts, shapes, received):
     for call in (hl.einsum, hl.jit(hl.einsum, static_argnums=0)):
         with pytest.raises(hl.UserError, match=r"\[einsum\] subscripts must fit the operands. Received: " + re.escape(f"{subscripts!r}: {received}")):
             call(subscripts, *operands)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: hl.acos(None), lambda x: hl.gelu(None), lambda x: hl.atan2(x, None), lambda x: hl.any(None), lambda x: hl.where(None, x, x),
+    lambda x: hl.matmul(x, None), lambda x: hl.logical_and(x, None), lambda x: hl.quantile(x, None), lambda x: hl.searchsorted(x[0], None),
+    lambda x: hl.dynamic_update(x, None, (0, 0)), lambda x: hl.astype(x, None), lambda x: hl.linearize(x, x), lambda x: hl.nn.uniform(None, (3,)),
+    lambda x: hl.nn.layer_norm(x, x[0], None),
+])  # fmt: skip
+def test_what_forgot_to_return_is_named(call):
+    with pytest.raises(hl.UserError, match=r"\[\w+\] .* must be .*Received: (None|a ndarray)"):
+        call(np.ones((3, 3), np.float32))
+
+
+def test_layer_norm_by_itself():
+    x = np.random.default_rng(0).normal(size=(4, 6))
+    wanted = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * 2 + 1
+    np.testing.assert_allclose(hl.nn.layer_norm(x, np.full(6, 2.0), np.ones(6)), wanted, rtol=1e-12)

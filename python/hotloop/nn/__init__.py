@@ -8,6 +8,7 @@ Every layer of the engine is here as a class; those whose size depends on their 
 """
 
 from hotloop import _core, _names
+from hotloop._op import op
 from hotloop.nn._bound import Bound, Voice
 from hotloop.nn._cells import Cell, Recurrent
 from hotloop.nn._layers import LAYERS as _LAYERS
@@ -54,6 +55,7 @@ def orthogonal(seed, shape, dtype="float32"):
     return _core.orthogonal(seed, tuple(shape), dtype)
 
 
+@op(3)
 def layer_norm(x, weight, bias, epsilon=1e-5):
     """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis, for cells (Ba et al. 2016)."""
     return _core.layer_norm(x, weight, bias, epsilon)
