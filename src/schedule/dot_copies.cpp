@@ -98,6 +98,15 @@ FactorReads DotLowering::reads_of(std::size_t term, const kernel::DotSegment& se
   return reads;
 }
 
+// Whether a pack that is made each time the program is called, by the first worker or all of them, is read often enough outside of loops: each block of
+// rows passes over the columns, in each tile.
+bool DotLowering::pays_to_pack_once(std::size_t term, const kernel::DotSegment& segment, const Nest& nest) const {
+  if (context_.loop_depth > 0 || context_.by_lanes() || pairs_) return true;
+  const FactorReads reads = reads_of(term, segment, nest, 0);
+  const double tiles = context_.in_tile() ? static_cast<double>(context_.num_tiles()) : 1;
+  return pays_to_pack(reads, tiles);
+}
+
 // Packs the columns of a term: what stays the same before the loops and grids around it; strided ones, if that pays, also before each time that they
 // are read, in `before`, which stands in the first `loop` loops of the nest.
 void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, const Nest& nest, std::size_t loop,
@@ -118,8 +127,9 @@ void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, const 
     const bool in_region = at < regions.size() && (regions[at].in_tile ? pays(at) : is_strided);
     if (!in_region) at = regions.size();
     if (at == regions.size() && !pays(at)) return;
+  } else if (!pays_to_pack_once(term, segment, nest)) {
+    return;
   } else if (!repeated) {
-    if (!is_strided) return;
     at = regions.size();
   }
   const bool is_inside = at == regions.size();

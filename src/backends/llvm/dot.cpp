@@ -69,7 +69,7 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) 
   HOTLOOP_CHECK(is_float(dot.dtype) && dot.n.is_static(), "a Dot is of floats and has a static n");
   if (better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
   ModuleState& state = code.state();
-  const kernel::ColumnWalk walk = kernel::column_walk(state.program.target, dot, frame.loop_depth > 0);
+  const kernel::ColumnWalk walk = walk_of(state.program.target, dot, frame.loop_depth > 0);
   const Values args = dot_arguments(code, frame, dot, walk.turns);
   if (held != nullptr && is_small(dot)) {
     code.held = held;

@@ -134,8 +134,7 @@ Value* DotEmitter::b_of(const Segment& segment, const Tile& tile) {
 }
 
 std::int64_t DotEmitter::num_row_blocks(const Tile& tile) const {
-  const std::int64_t most = std::min<std::int64_t>(12, std::max<std::int64_t>(1, budget_ / tile.vectors));
-  return (dot_.m.bound + most - 1) / most;
+  return (dot_.m.bound + most_rows(tile) - 1) / most_rows(tile);
 }
 
 void DotEmitter::unless_cancelled(const std::function<void()>& body) {

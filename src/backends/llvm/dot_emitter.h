@@ -91,6 +91,8 @@ class DotEmitter {
   Value* column_offset(Value* pointer, const Tile& tile, std::int64_t elements_per_column);
   // Where the columns of a tile begin in B.
   Value* b_of(const Segment& segment, const Tile& tile);
+  // Of a block.
+  std::int64_t most_rows(const Tile& tile) const { return std::clamp<std::int64_t>(budget_ / tile.vectors, 1, 12); }
   std::int64_t num_row_blocks(const Tile& tile) const;
   struct RowRange {
     std::int64_t begin, end, height;  // whole blocks of that height

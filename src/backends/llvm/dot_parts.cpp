@@ -11,7 +11,7 @@ using Values = Code::Values;
 bool DotEmitter::is_deep(const Tile& tile) const {
   constexpr std::int64_t enough_blocks = 4, enough_parts = 2;
   if (std::ranges::any_of(segments_, [](const Segment& s) { return s.packed; })) return false;
-  const std::int64_t blocks = dot_.m.bound / std::max<std::int64_t>(1, budget_ / tile.vectors);
+  const std::int64_t blocks = dot_.m.bound / most_rows(tile);
   if (blocks < enough_blocks) return false;
   return std::ranges::all_of(segments_, [&](const Segment& s) {
     return (s.b_n > 1 && dot_.n.bound > 1) || s.depth >= enough_parts * part_steps(tile);

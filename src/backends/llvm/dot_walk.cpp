@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "backends/llvm/code.h"
+
 namespace hotloop::codegen {
 
 using kernel::Dot;
@@ -28,6 +30,18 @@ bool is_long(const Dot& dot) {
   for (const DotSegment& s : dot.segments)
     products += static_cast<double>(dot.m.bound) * static_cast<double>(dot.n.bound) * static_cast<double>(s.depth());
   return products > 1e8;
+}
+
+kernel::ColumnWalk walk_of(const kernel::Target& target, const Dot& dot, bool in_loop) {
+  const auto is_turned = [&](const DotSegment& s) {
+    const KDim k = collapsed(s).back();
+    return k.extent.is_static() && pays_to_transpose(dot.dtype, s.b_n, k.b_stride, k.extent.bound);
+  };
+  const bool any_packed = std::ranges::any_of(dot.segments, [](const DotSegment& s) { return s.packed(); });
+  if (any_packed || dot.pairs || dot.n.bound == 1 || !std::ranges::any_of(dot.segments, is_turned))
+    return kernel::column_walk(target, dot, in_loop);
+  const std::int64_t lanes = kernel::lanes_of(dot.dtype), vectors = (dot.n.bound + lanes - 1) / lanes;
+  return {.panel = 1, .runs = {{0, vectors, 1}}, .rest = vectors, .turns = false};
 }
 
 bool starts_from_c(const Dot& dot) {
