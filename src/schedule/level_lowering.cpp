@@ -225,9 +225,12 @@ void LevelLowering::single_level(int level, Block& program) {
         const int last = static_cast<int>(map.instrs.size()) - 1;
         map.instrs.push_back(kernel::op_instr(ir::ScalarOp::Add, d, last - 1, last));
       }
-      whole.buffer = context_.new_buffer("sum", d, sum.elements, Space::Shared);
-      whole.offset = 0;
-      map.instrs.push_back(kernel::store_instr(d, {whole.buffer, at, {}}, static_cast<int>(map.instrs.size()) - 1));
+      if (const auto result = place_of_output(sum.value); result && result->strides == sum.partial.strides)
+        whole = *result;
+      else
+        whole.buffer = context_.new_buffer("sum", d, sum.elements, Space::Shared);
+      map.instrs.push_back(
+          kernel::store_instr(d, {whole.buffer, whole.offset + at, {}}, static_cast<int>(map.instrs.size()) - 1));
       map.body_end = static_cast<int>(map.instrs.size());
       block.push_back({map});
     }

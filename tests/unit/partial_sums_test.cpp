@@ -59,6 +59,7 @@ TEST(PartialSums, ThoseOfTilesBeginAtZero) {
   const Counts counts = counts_of(200);
   EXPECT_GT(counts.blocks, 1);
   EXPECT_EQ(counts.fills, 1);
+  EXPECT_EQ(counts.copies, 0) << "the blocks are added up where the result lies";
 }
 
 // Of how many rows is known in the call alone: there may be none.
