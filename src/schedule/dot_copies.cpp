@@ -112,6 +112,7 @@ bool DotLowering::pays_to_pack_once(std::size_t term, const kernel::DotSegment& 
 void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, const Nest& nest, std::size_t loop,
                            kernel::Block& before) {
   if (segment.k.size() != 1 || !segment.k[0].extent.is_static()) return;
+  if (nest.columns.extent.bound == 1) return;  // a pack would hold one number a line
   const bool repeated = context_.in_tile() || context_.loop_depth > 0;
   const std::int64_t n = nest.columns.extent.bound, b_n = nest.columns.b[term], panel = nest.panel;
   const std::int64_t k = segment.k[0].extent.bound, k_stride = segment.k[0].b_stride;
@@ -127,10 +128,9 @@ void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, const 
     const bool in_region = at < regions.size() && (regions[at].in_tile ? pays(at) : is_strided);
     if (!in_region) at = regions.size();
     if (at == regions.size() && !pays(at)) return;
-  } else if (!pays_to_pack_once(term, segment, nest)) {
-    return;
-  } else if (!repeated) {
-    at = regions.size();
+  } else {
+    if ((!repeated && !is_strided) || !pays_to_pack_once(term, segment, nest)) return;
+    if (!repeated) at = regions.size();
   }
   const bool is_inside = at == regions.size();
   Storage source = b_[term];
