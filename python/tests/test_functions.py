@@ -156,6 +156,23 @@ def test_contractions():
     check(hl.einsum("i,i", c, c), np.einsum("i,i", c, c))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_row_of_a_product_has_the_same_bits_among_any_number_of_rows(transposed, dtype):
+    """However the matrix is read: as it lies, turned in squares, or packed."""
+
+    def product(x, w):
+        return x @ (w.T if transposed else w)
+
+    for k, n in [(70, 70), (300, 300), (513, 100)]:
+        w = rng.normal(size=(n, k) if transposed else (k, n)).astype(dtype)
+        x = rng.normal(size=(200, k)).astype(dtype)
+        wanted = np.asarray(hl.jit(product)(x, w))
+        np.testing.assert_allclose(wanted, product(x, w), rtol=1e-3, atol=1e-3)
+        for rows in (1, 2, 5, 6, 7, 13, 24, 65, 100):
+            np.testing.assert_array_equal(np.asarray(hl.jit(product)(x[:rows], w)), wanted[:rows])
+
+
 def test_creation():
     check(hl.zeros((2, 3)), np.zeros((2, 3), np.float32))
     check(hl.full((2,), 7), np.full(2, 7, np.int32))

@@ -98,11 +98,21 @@ FactorReads DotLowering::reads_of(std::size_t term, const kernel::DotSegment& se
   return reads;
 }
 
+// Whether a pack that is made each time the program is called, by the first worker or all of them, is read often enough outside of loops: each block of
+// rows passes over the columns, in each tile.
+bool DotLowering::pays_to_pack_once(std::size_t term, const kernel::DotSegment& segment, const Nest& nest) const {
+  if (context_.loop_depth > 0 || context_.by_lanes() || pairs_) return true;
+  const FactorReads reads = reads_of(term, segment, nest, 0);
+  const double tiles = context_.in_tile() ? static_cast<double>(context_.num_tiles()) : 1;
+  return pays_to_pack(reads, tiles);
+}
+
 // Packs the columns of a term: what stays the same before the loops and grids around it; strided ones, if that pays, also before each time that they
 // are read, in `before`, which stands in the first `loop` loops of the nest.
 void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, const Nest& nest, std::size_t loop,
                            kernel::Block& before) {
   if (segment.k.size() != 1 || !segment.k[0].extent.is_static()) return;
+  if (nest.columns.extent.bound == 1) return;  // a pack would hold one number a line
   const bool repeated = context_.in_tile() || context_.loop_depth > 0;
   const std::int64_t n = nest.columns.extent.bound, b_n = nest.columns.b[term], panel = nest.panel;
   const std::int64_t k = segment.k[0].extent.bound, k_stride = segment.k[0].b_stride;
@@ -118,9 +128,9 @@ void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, const 
     const bool in_region = at < regions.size() && (regions[at].in_tile ? pays(at) : is_strided);
     if (!in_region) at = regions.size();
     if (at == regions.size() && !pays(at)) return;
-  } else if (!repeated) {
-    if (!is_strided) return;
-    at = regions.size();
+  } else {
+    if ((!repeated && !is_strided) || !pays_to_pack_once(term, segment, nest)) return;
+    if (!repeated) at = regions.size();
   }
   const bool is_inside = at == regions.size();
   Storage source = b_[term];

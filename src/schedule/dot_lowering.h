@@ -79,6 +79,7 @@ class DotLowering {
     std::int64_t panel;
   };
   FactorReads reads_of(std::size_t term, const kernel::DotSegment& segment, const Nest& nest, std::size_t loop) const;
+  bool pays_to_pack_once(std::size_t term, const kernel::DotSegment& segment, const Nest& nest) const;
   void try_pack(std::size_t term, kernel::DotSegment& segment, const Nest& nest, std::size_t loop,
                 kernel::Block& before);
   void copy_columns(std::size_t term, kernel::DotSegment& segment, const Nest& nest,

@@ -72,6 +72,7 @@ class LevelLowering {
   int output_level(Value v) const;
   std::vector<const Node*> nodes_at(int level) const;
   std::vector<BlockTarget> output_targets(int level);
+  std::optional<Storage> place_of_output(Value v) const;
   void single_level(int level, Block& program);
   void tile_level(int level, Block& program);
   void outer_loop(const Node& loop, int cls, Block& program);
@@ -194,6 +195,17 @@ void LevelLowering::append_once(Block block, Block& program, bool for_tiles) con
   flush();
 }
 
+// Where a sum may be added up since it is an output that lies there by itself, row-major.
+std::optional<Storage> LevelLowering::place_of_output(Value v) const {
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const LevelOutput& output = outputs_[i];
+    if (graph_.outputs()[i] == v && output.storage && !output.overwrites &&
+        output.storage->strides == row_major(output.storage->buffer, v.shape()).strides)
+      return output.storage;
+  }
+  return std::nullopt;
+}
+
 void LevelLowering::single_level(int level, Block& program) {
   Block block;
   // Sums of the grid before: block after block, in order.
@@ -213,13 +225,14 @@ void LevelLowering::single_level(int level, Block& program) {
         const int last = static_cast<int>(map.instrs.size()) - 1;
         map.instrs.push_back(kernel::op_instr(ir::ScalarOp::Add, d, last - 1, last));
       }
-      whole.buffer = context_.new_buffer("sum", d, sum.elements, Space::Shared);
-      whole.offset = 0;
-      map.instrs.push_back(kernel::store_instr(d, {whole.buffer, at, {}}, static_cast<int>(map.instrs.size()) - 1));
+      if (const auto result = place_of_output(sum.value); result && result->strides == sum.partial.strides)
+        whole = *result;
+      else
+        whole.buffer = context_.new_buffer("sum", d, sum.elements, Space::Shared);
+      map.instrs.push_back(
+          kernel::store_instr(d, {whole.buffer, whole.offset + at, {}}, static_cast<int>(map.instrs.size()) - 1));
       map.body_end = static_cast<int>(map.instrs.size());
       block.push_back({map});
-    } else {
-      whole.offset = 0;
     }
     context_.bind(sum.value, whole);
   }
@@ -230,7 +243,10 @@ void LevelLowering::single_level(int level, Block& program) {
     if (!floats(*n))
       for (int i = 0; i < static_cast<int>(n->types.size()); ++i)
         if (crossing_.contains({n, i})) required.push_back({const_cast<Node*>(n), i});
-  const auto targets = output_targets(level);
+  auto targets = output_targets(level);
+  std::erase_if(targets, [&](const BlockTarget& t) {  // the only block has added up there
+    return context_.is_bound(t.value) && context_.find(t.value) == t.storage;
+  });
   append(block, lower_block(context_, nodes, targets, required));
   // Reshapes that tiles read, where they are not another view of what is in memory by now.
   std::vector<Value> copied;
@@ -284,14 +300,20 @@ void LevelLowering::tile_level(int level, Block& program) {
     if (!is_partial(*n)) continue;
     const Value v{const_cast<Node*>(n), 0};
     const auto plan = plan_dot(*n, [](Value) { return false; });
-    Storage place = plan ? allocate_dot(context_, *plan, "partial") : context_.allocate(v, "partial");
     const std::int64_t elements = v.shape().size();
-    context_.program.buffers[static_cast<std::size_t>(place.buffer)].elements = elements * grid.num_blocks;
+    const auto result =
+        grid.num_blocks == 1 && !(plan && rows_from_rhs(context_, *plan)) ? place_of_output(v) : std::nullopt;
+    Storage place = result ? *result
+                    : plan ? allocate_dot(context_, *plan, "partial")
+                           : context_.allocate(v, "partial");
+    if (grid.num_blocks > 1)
+      context_.program.buffers[static_cast<std::size_t>(place.buffer)].elements = elements * grid.num_blocks;
     pending_.push_back({v, place, elements, grid.num_blocks});
-    const Affine at = Affine::of(grid.block, elements);
-    grid.prologue.push_back(fill(context_, place.buffer, at, elements, 0));
-    place.offset = place.offset + at;
-    partials.push_back({v, place, {}, true});
+    const bool is_whole = tiles == 1 && grid.total.is_static() && !ir::is(*n, OpKind::ScatterAdd);
+    const Affine at = grid.num_blocks > 1 ? place.offset + Affine::of(grid.block, elements) : place.offset;
+    if (!is_whole) grid.prologue.push_back(fill(context_, place.buffer, at, elements, 0));
+    place.offset = at;
+    partials.push_back({v, place, {}, !is_whole});
   }
 
   context_.enter_region();

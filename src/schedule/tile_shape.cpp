@@ -362,9 +362,11 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     // Whole cache lines of each line, long stripes of what is passed over once; two of a short axis, for two workers.
     const bool keeps = any_node(nodes, [](const Node& n) { return ir::is(n, OpKind::Loop) || ir::is(n, OpKind::Dot); });
     const std::int64_t half = context.axes().extent(context.tile_class) / 2 / lanes * lanes;
+    // A long sum is a chain for each column: of fewer than a stripe two workers would take as long as one.
+    const bool sums = std::ranges::any_of(nodes, [](const Node* n) { return ir::is(*n, OpKind::Dot); });
     const std::int64_t wanted =
         std::clamp(keeps ? std::clamp(fit / lanes * lanes, short_stripe, longest_stripe) : longest_stripe, lanes,
-                   std::max(half, lanes));
+                   std::max(half, sums ? short_stripe : lanes));
     shape.rows = few_tiles ? wanted : even_rows(context, nodes, wanted, lanes, false, lanes);
     shape.all_full = all_full();
     return shape;

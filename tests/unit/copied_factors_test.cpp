@@ -130,5 +130,16 @@ TEST(CopiedFactors, LargeFactorsOfATileStayRows) {
   EXPECT_EQ(counts.copied_bytes, 4 * 256 * 16 * 4);
 }
 
+// A matrix that comes with each call is packed where so many rows pass over it that this pays, and for few rows read as it lies, from either side.
+TEST(CopiedFactors, MatricesOfACallArePackedForManyRowsAlone) {
+  const Function plain = [](Values in) { return std::vector<Value>{matmul(in[0], in[1])}; };
+  const Function turned = [](Values in) { return std::vector<Value>{matmul(in[0], transpose(in[1], {1, 0}))}; };
+  for (const Function& product : {plain, turned}) {
+    for (const std::int64_t rows : {1, 2, 6, 16})
+      EXPECT_EQ(counts_of(product, {floats({rows, 256}), floats({256, 256})}).copied_bytes, 0) << rows;
+    EXPECT_EQ(counts_of(product, {floats({600, 256}), floats({256, 256})}).before_grids, 1);
+  }
+}
+
 }  // namespace
 }  // namespace hotloop

@@ -195,6 +195,49 @@ TEST_P(LlvmDots, LinesOfBAreTurnedInRegisters) {
   }
 }
 
+// One column is computed as one row, whose columns fill vectors: as they lie, or turned in squares, and as many as a call has.
+TEST_P(LlvmDots, OneColumnFillsVectorsWithItsRows) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t k : {3, 5, 16, 40})
+      for (const std::int64_t m : {5, 16, 70}) {
+        check(dot_program(target(), {dtype, m, 1, {k, 9}, false, k % 2 == 0, false, 1, 2}));
+        check(dot_program(target(), {dtype, m, 1, {k, 9}, false, k % 2 == 0, true, 1, 2}), {1, m / 2, m - 1, m});
+        if (HasFatalFailure()) return;
+      }
+  if (std::string(GetParam()) != "avx512") return;
+  const Program program = dot_program(target(), {f32, 70, 1, {40, 9}, false, true, true, 1, 2});
+  const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+  EXPECT_NE(source.find("llvm.fma.v16f32"), std::string::npos);
+}
+
+// A matrix that leaves the second cache is read in bands of lines by few rows, or by one of as many columns as a call has: all sums wait in C meanwhile.
+TEST_P(LlvmDots, FewRowsReadALargeMatrixInBands) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t m : {1, 2, 6})
+      for (const bool init : {false, true}) check(dot_program(target(), {dtype, m, 450, {300, 13}, false, init}));
+  const auto one_column = [&](DType dtype, std::int64_t m, const std::vector<KDim>& k) {
+    ProgramBuilder p(target(), m);
+    const int a = p.argument(dtype, k[0].extent.bound * k[0].a_stride),
+              b = p.argument(dtype, k[0].extent.bound * k[0].b_stride), c = p.result(dtype, m);
+    Dot dot;
+    dot.dtype = dtype;
+    dot.m = {m, rows_var};
+    dot.n = {1, -1};
+    dot.segments.push_back({at(a), at(b), 1, 0, k});
+    dot.c = at(c);
+    dot.c_m = 1;
+    p.add(dot);
+    return p.build();
+  };
+  constexpr std::int64_t m = 499, steps = 300;
+  check(one_column(f64, m, {{{5, -1}, 60 * m, 60}, {{59, -1}, m, 1}}), {1, 8, 97, m});
+  const Program program = one_column(f32, m, {{{steps, -1}, m, 1}});
+  check(program, {1, 16, 130, m});
+  if (std::string(GetParam()) != "avx512") return;
+  const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+  EXPECT_NE(source.find("store <16 x float> zeroinitializer"), std::string::npos);
+}
+
 TEST_P(LlvmDots, DotPanelsInTurns) {
   for (const std::int64_t m : {1, 4})
     for (const std::int64_t n : {200, 512})
@@ -242,7 +285,7 @@ TEST_P(LlvmDots, DotFewColumns) {
   EXPECT_EQ(source.find("<16 x float>"), std::string::npos) << source;
 }
 
-// A matrix times a vector is scalar code: one column would fill one lane of a vector, and be scattered to memory.
+// A matrix times a vector: one column would fill one lane of a vector, and be scattered to memory. It is one row, or scalar code.
 TEST_P(LlvmDots, DotOneColumn) {
   for (const DType dtype : {f32, f64}) {
     for (const std::int64_t k : {1, 3, 9, 1200}) {
@@ -261,7 +304,7 @@ TEST_P(LlvmDots, DotOneColumn) {
       check(program, {1, 11, 12, 60});
       const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
       EXPECT_EQ(source.find("scatter"), std::string::npos);
-      EXPECT_EQ(source.find(" x float>"), std::string::npos);
+      if (k > 1 && 4 * k < lanes_of(dtype)) EXPECT_EQ(source.find(" x float>"), std::string::npos) << "too short for squares";
     }
     for (const std::int64_t m : {1, 7, 51}) check(dot_program(target(), {dtype, m, 1, {8, 16}, true, true}));
   }

@@ -87,8 +87,8 @@ class Code {
   Values woven(Values parts);
   Values unwoven(Values parts);  // the inverse
   // `count` vectors of elements side by side, `stride` elements from lane to lane: vector i has in each lane the i-th element there. The first
-  // `rows` lanes are read, the others are 0.
-  Values load_transposed(DType dtype, Value* pointer, Value* stride, int rows, int count);
+  // `rows` lanes are read, the others are 0. Where only the first `there` of them may be read, one or more, the others are what the last of these is.
+  Values load_transposed(DType dtype, Value* pointer, Value* stride, int rows, int count, Value* there = nullptr);
   // The same to memory, vectors `apart` elements from one to the next, by a function that all squares of a program share.
   void copy_transposed(DType dtype, Value* source, std::int64_t stride, int rows, int count, Value* target,
                        std::int64_t apart);

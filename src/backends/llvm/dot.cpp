@@ -41,7 +41,8 @@ Values dot_arguments(Code& code, const Frame& frame, const Dot& dot, bool turns)
       if (!dim.extent.is_static()) args.push_back(frame.extent(code, dim.extent));
     }
   }
-  if (!dot.m.is_static()) args.push_back(frame.extent(code, dot.m));
+  for (const kernel::Extent& extent : {dot.m, dot.n})
+    if (!extent.is_static()) args.push_back(frame.extent(code, extent));
   if (turns) args.push_back(code.b.CreateTrunc(frame.turn, code.b.getInt1Ty()));
   if (is_long(dot)) args.push_back(frame.cancel);
   return args;
@@ -52,7 +53,7 @@ namespace {
 // As of Maps: few vectors, and few steps.
 bool is_small(const Dot& dot) {
   constexpr std::int64_t most_vectors = 24, most_steps = 96;
-  if (!dot.m.is_static()) return false;
+  if (!dot.m.is_static() || !dot.n.is_static()) return false;
   const std::int64_t lanes = lanes_for_columns(dot, true);
   const std::int64_t vectors = dot.m.bound * ((dot.n.bound + lanes - 1) / lanes);
   std::int64_t steps = 0;
@@ -66,10 +67,11 @@ bool is_small(const Dot& dot) {
 }  // namespace
 
 void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) {
-  HOTLOOP_CHECK(is_float(dot.dtype) && dot.n.is_static(), "a Dot is of floats and has a static n");
-  if (better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
+  HOTLOOP_CHECK(is_float(dot.dtype) && (dot.n.is_static() || dot.m == kernel::Extent{1}),
+                "a Dot is of floats, and as many columns as a call has are those of one row");
+  if (dot.n.is_static() && better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
   ModuleState& state = code.state();
-  const kernel::ColumnWalk walk = kernel::column_walk(state.program.target, dot, frame.loop_depth > 0);
+  const kernel::ColumnWalk walk = walk_of(state.program.target, dot, frame.loop_depth > 0);
   const Values args = dot_arguments(code, frame, dot, walk.turns);
   if (held != nullptr && is_small(dot)) {
     code.held = held;

@@ -15,11 +15,31 @@ void DotEmitter::emit() {
   if (widest != walk_.runs.end()) {
     const Tile tile{0, nullptr, static_cast<int>(widest->width), static_cast<int>(walk_.panel), lanes_, {}};
     if (is_large(tile)) return blocks_of_a(tile);
+    if (reads_bands(tile)) return bands();
   }
   all_columns([&](const Tile& tile) { emit_tile(tile); });
 }
 
+void DotEmitter::columns_there(const TileBody& body) {
+  const int width = walk_.runs.empty() ? 1 : static_cast<int>(std::min<std::int64_t>(4, walk_.runs[0].width));
+  Value* begin = code_.i64(0);
+  const auto tiles_of = [&](int vectors) {
+    const std::int64_t columns = std::int64_t{vectors} * lanes_;
+    Value* end = code_.b.CreateSub(n_, code_.b.CreateURem(n_, code_.i64(columns)));
+    code_.loop(begin, end, columns, [&](Value* column) { body({0, column, vectors, 1, lanes_, {}}); });
+    begin = end;
+  };
+  if (width > 1) tiles_of(width);
+  tiles_of(1);
+  code_.when(code_.b.CreateICmpSLT(begin, n_), [&] {
+    Tile tile{0, begin, 1, 1, lanes_, {}};
+    tile.active = code_.b.CreateSub(n_, begin);
+    body(tile);
+  });
+}
+
 void DotEmitter::all_columns(const TileBody& body) {
+  if (!dot_.n.is_static()) return columns_there(body);
   const std::vector<TileRun>& runs = walk_.runs;
   if (!walk_.turns) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -134,8 +154,7 @@ Value* DotEmitter::b_of(const Segment& segment, const Tile& tile) {
 }
 
 std::int64_t DotEmitter::num_row_blocks(const Tile& tile) const {
-  const std::int64_t most = std::min<std::int64_t>(12, std::max<std::int64_t>(1, budget_ / tile.vectors));
-  return (dot_.m.bound + most - 1) / most;
+  return (dot_.m.bound + most_rows(tile) - 1) / most_rows(tile);
 }
 
 void DotEmitter::unless_cancelled(const std::function<void()>& body) {
@@ -168,6 +187,7 @@ void DotEmitter::row_blocks(const Tile& tile, const std::function<void(Value*, s
 }
 
 Value* DotEmitter::tail_of(const Tile& tile, int vector) {
+  if (tile.active != nullptr && vector + 1 == tile.vectors) return code_.tail_mask(lanes_, tile.active);
   if (vector + 1 < tile.vectors || tile.last_lanes == lanes_) return nullptr;
   return code_.tail_mask(lanes_, code_.i64(tile.last_lanes));
 }

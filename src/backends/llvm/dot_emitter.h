@@ -39,6 +39,7 @@ class DotEmitter {
       segments_.push_back(std::move(segment));
     }
     m_ = dot.m.is_static() ? code.i64(dot.m.bound) : *argument++;
+    n_ = dot.n.is_static() ? code.i64(dot.n.bound) : *argument++;
     if (walk_.turns) backwards_ = *argument++;
     if (is_long(dot)) cancel_ = *argument;
   }
@@ -74,7 +75,8 @@ class DotEmitter {
     int last_lanes;
     NextTile next;
     std::int64_t side = 0, apart = 0;
-    bool c_stays = false;  // see emit_by_blocks()
+    bool c_stays = false;     // see emit_by_blocks()
+    Value* active = nullptr;  // lanes of the last vector, where their number is known at run time
     // Where vector j lies: so many vectors after the first.
     std::int64_t at(std::int64_t j) const { return side == 0 ? j : j / side * apart + j % side; }
   };
@@ -83,6 +85,8 @@ class DotEmitter {
 
   // All tiles of columns in the order of the walk.
   void all_columns(const TileBody& body);
+  // As many columns as are there at run time.
+  void columns_there(const TileBody& body);
   // The tiles of a run; the walk reads `after` next.
   void columns(const TileRun& run, const NextTile& after, const TileBody& body);
   // The columns of a last panel that is narrower.
@@ -91,6 +95,8 @@ class DotEmitter {
   Value* column_offset(Value* pointer, const Tile& tile, std::int64_t elements_per_column);
   // Where the columns of a tile begin in B.
   Value* b_of(const Segment& segment, const Tile& tile);
+  // Of a block.
+  std::int64_t most_rows(const Tile& tile) const { return std::clamp<std::int64_t>(budget_ / tile.vectors, 1, 12); }
   std::int64_t num_row_blocks(const Tile& tile) const;
   struct RowRange {
     std::int64_t begin, end, height;  // whole blocks of that height
@@ -124,6 +130,12 @@ class DotEmitter {
   // Where nothing lies nothing is fetched, and nothing fails.
   Value* next_init(const Tile& tile, Value* row);
   void prefetch(Value* line);
+
+  // Few rows, and a B that lies as it came and does not stay in the caches (dot_parts.cpp): some of its lines at a time are read from one end to the other,
+  // as processors fetch ahead, while accumulators wait in C. A tile of columns would read a few numbers of each line, one line after the other.
+  bool reads_bands(const Tile& widest) const;
+  void bands();
+  void bands_of(const Segment& segment, std::size_t d, Value* a, Value* b);
 
   // Deep products (dot_parts.cpp), cut along k: a part of the panel of B that fits the first cache is packed beside it, all rows pass over it, and
   // between the parts accumulators wait in C.
@@ -189,7 +201,7 @@ class DotEmitter {
   std::int64_t bytes_, budget_;
   Value* c_;
   Value* init_ = nullptr;
-  Value* m_;
+  Value *m_, *n_;
   Value* backwards_ = nullptr;      // i1: the last tile comes first, see ColumnWalk
   Value* cancel_ = nullptr;         // of a long dot
   Value* ahead_ = nullptr;          // what is fetched during the first steps of a block, see next_init():

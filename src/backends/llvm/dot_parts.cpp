@@ -11,7 +11,7 @@ using Values = Code::Values;
 bool DotEmitter::is_deep(const Tile& tile) const {
   constexpr std::int64_t enough_blocks = 4, enough_parts = 2;
   if (std::ranges::any_of(segments_, [](const Segment& s) { return s.packed; })) return false;
-  const std::int64_t blocks = dot_.m.bound / std::max<std::int64_t>(1, budget_ / tile.vectors);
+  const std::int64_t blocks = dot_.m.bound / most_rows(tile);
   if (blocks < enough_blocks) return false;
   return std::ranges::all_of(segments_, [&](const Segment& s) {
     return (s.b_n > 1 && dot_.n.bound > 1) || s.depth >= enough_parts * part_steps(tile);
@@ -31,6 +31,53 @@ bool DotEmitter::is_one_part(const Tile& tile) const {
 void DotEmitter::begin_in_c(const Tile& tile) {
   if (starts_from_c(dot_)) return;
   row_blocks(tile, [&](Value* row, std::int64_t rows) { store_c(initial(tile, row, rows), tile, row, rows); });
+}
+
+bool DotEmitter::reads_bands(const Tile& widest) const {
+  const std::int64_t l2_bytes = code_.state().program.target.l2_bytes;
+  std::int64_t bytes = 0;
+  for (const Segment& s : segments_) {
+    const auto is_static = [](const KDim& k) { return k.extent.is_static(); };
+    if (s.packed || s.b_n != 1 || !std::ranges::all_of(s.k, is_static)) return false;
+    bytes += s.depth * dot_.n.bound * bytes_;
+  }
+  // One row waits for the second cache as well, since it uses each number once.
+  const std::int64_t near_bytes = dot_.m.bound == 1 ? l2_bytes / 16 : l2_bytes / 2;
+  return dot_.m.is_static() && !dot_.pairs && lanes_ > 1 && num_row_blocks(widest) == 1 && bytes > near_bytes;
+}
+
+void DotEmitter::bands() {
+  walk_.turns = false;
+  if (!starts_from_c(dot_)) all_columns([&](const Tile& tile) { begin_in_c(tile); });
+  for (const Segment& segment : segments_) bands_of(segment, 0, segment.a, segment.b);
+}
+
+void DotEmitter::bands_of(const Segment& segment, std::size_t d, Value* a, Value* b) {
+  const std::int64_t a_step = segment.k[d].a_stride * bytes_, b_step = segment.k[d].b_stride * bytes_;
+  if (d + 1 < segment.k.size()) {
+    code_.loop(code_.i64(0), segment.extents[d], 1,
+               [&](Value* k) { bands_of(segment, d + 1, code_.offset(a, k, a_step), code_.offset(b, k, b_step)); });
+    return;
+  }
+  // Lines enough to hide what accumulators take to come and go, and no more than a processor follows at a time.
+  const std::int64_t k = segment.k[d].extent.bound, lines = dot_.m.bound == 1 ? 8 : 16, main = k / lines * lines;
+  const auto bands = [&](std::int64_t begin, std::int64_t end, std::int64_t count) {
+    code_.loop(code_.i64(begin), code_.i64(end), std::max<std::int64_t>(1, count), [&](Value* at) {
+      Value *a_k = code_.offset(a, at, a_step), *b_k = code_.offset(b, at, b_step);
+      all_columns([&](const Tile& tile) {
+        row_blocks(tile, [&](Value* row, std::int64_t rows) {
+          Values sums = from_c(tile, row, rows);
+          Value* of_rows = code_.offset(a_k, row, segment.a_m * bytes_);
+          Value* of_columns = column_offset(b_k, tile, 1);
+          for (std::int64_t u = 0; u < count; ++u)
+            step(segment, tile, rows, code_.offset(of_rows, u * a_step), code_.offset(of_columns, u * b_step), sums);
+          store_c(sums, tile, row, rows);
+        });
+      });
+    });
+  };
+  bands(0, main, lines);
+  bands(main, k, k - main);
 }
 
 void DotEmitter::parts(const Tile& tile) {
@@ -83,7 +130,7 @@ bool DotEmitter::is_large(const Tile& tile) const {
   const bool narrow = tile.vectors == 1;
   const std::int64_t l2_bytes = code_.state().program.target.l2_bytes, few_tiles = narrow ? 2 : 3,
                      enough_bytes = narrow ? l2_bytes / 4 : 4 * l2_bytes;
-  if (!dot_.m.is_static() || dot_.pairs) return false;
+  if (!dot_.m.is_static() || !dot_.n.is_static() || dot_.pairs) return false;
   const bool few_columns = dot_.n.bound <= few_tiles * tile.vectors * lanes_;
   return std::ranges::all_of(segments_, [&](const Segment& s) {
     if (s.packed || s.a_m != 1 || s.depth < enough_steps) return false;

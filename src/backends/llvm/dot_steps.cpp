@@ -68,7 +68,8 @@ bool DotEmitter::reads_transposed(const Segment& segment, std::size_t d) const {
 Values DotEmitter::load_square(const Segment& segment, const Tile& tile, Value* b, int j, std::int64_t steps) {
   const bool tail = j + 1 == tile.vectors;
   return code_.load_transposed(factor_dtype(dot_), code_.offset(b, tile.at(j) * lanes_ * segment.b_n * bytes_),
-                               code_.i64(segment.b_n), tail ? tile.last_lanes : lanes_, static_cast<int>(steps));
+                               code_.i64(segment.b_n), tail ? tile.last_lanes : lanes_, static_cast<int>(steps),
+                               tail ? tile.active : nullptr);
 }
 
 Values DotEmitter::transposed_steps(const Segment& segment, std::size_t d, const Tile& tile, std::int64_t rows,

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "backends/llvm/code.h"
+
 namespace hotloop::codegen {
 
 using kernel::Dot;
@@ -28,6 +30,18 @@ bool is_long(const Dot& dot) {
   for (const DotSegment& s : dot.segments)
     products += static_cast<double>(dot.m.bound) * static_cast<double>(dot.n.bound) * static_cast<double>(s.depth());
   return products > 1e8;
+}
+
+kernel::ColumnWalk walk_of(const kernel::Target& target, const Dot& dot, bool in_loop) {
+  const auto is_turned = [&](const DotSegment& s) {
+    const KDim k = collapsed(s).back();
+    return k.extent.is_static() && pays_to_transpose(dot.dtype, s.b_n, k.b_stride, k.extent.bound);
+  };
+  const bool any_packed = std::ranges::any_of(dot.segments, [](const DotSegment& s) { return s.packed(); });
+  if (any_packed || dot.pairs || dot.n.bound == 1 || !std::ranges::any_of(dot.segments, is_turned))
+    return kernel::column_walk(target, dot, in_loop);
+  const std::int64_t lanes = kernel::lanes_of(dot.dtype), vectors = (dot.n.bound + lanes - 1) / lanes;
+  return {.panel = 1, .runs = {{0, vectors, 1}}, .rest = vectors, .turns = false};
 }
 
 bool starts_from_c(const Dot& dot) {
@@ -69,7 +83,21 @@ std::vector<KDim> collapsed(const DotSegment& segment) {
   return dims;
 }
 
+// One column: its rows become the columns of one row, which fill vectors, as they lie or in squares that are turned.
+static bool better_as_row(const Dot& dot) {
+  if (dot.pairs || dot.n != kernel::Extent{1} || dot.m.bound < kernel::lanes_of(dot.dtype)) return false;
+  if (dot.c_m != 1 || (dot.init && dot.init_m != 1 && dot.init_m != 0)) return false;
+  return std::ranges::all_of(dot.segments, [&](const DotSegment& s) {
+    if (s.packed() || !std::ranges::all_of(s.k, [](const KDim& k) { return k.extent.is_static(); })) return false;
+    if (s.a_m == 1) return true;
+    const KDim k = collapsed(s).back();
+    return pays_to_transpose(dot.dtype, s.a_m, k.a_stride, k.extent.bound);
+  });
+}
+
 bool better_transposed(const Dot& dot) {
+  if (better_as_row(dot)) return true;
+  if (dot.m == kernel::Extent{1} && better_as_row(transposed(dot))) return false;
   if (!dot.m.is_static()) return false;
   const bool b_strided = dot.n.bound > 1 && std::any_of(dot.segments.begin(), dot.segments.end(),
                                                         [](const auto& s) { return !s.packed() && s.b_n != 1; });

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "schedule/column_walk.h"
 #include "schedule/kernel_ir.h"
 
 namespace hotloop::codegen {
@@ -24,6 +25,10 @@ std::vector<kernel::KDim> collapsed(const kernel::DotSegment& segment);
 // C' = A' B' computes the same sums; rows and columns change places. Worth it when A, not B, is contiguous.
 bool better_transposed(const kernel::Dot& dot);
 kernel::Dot transposed(const kernel::Dot& dot);
+
+// The columns of B in the order in which the Dot reads them: kernel::column_walk(), but of columns that lie apart and are turned in squares one vector after
+// another. A square is all that the registers hold, and takes lines from as many places at once as it has columns.
+kernel::ColumnWalk walk_of(const kernel::Target& target, const kernel::Dot& dot, bool in_loop);
 
 // How many steps of k the body of a loop has, for a tile of so many accumulators whose B moves on by b_step bytes a step.
 std::int64_t steps_in_body(const kernel::Extent& extent, std::int64_t accumulators, std::int64_t b_step);

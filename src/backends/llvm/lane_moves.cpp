@@ -143,14 +143,18 @@ bool pays_to_transpose(DType dtype, std::int64_t stride, std::int64_t step, std:
 
 // Lines are read whole and their blocks of 128 bits turned, first each by itself, then among each other: four moves between registers for a
 // vector of 16, where a gather takes a load for every lane.
-Code::Values Code::load_transposed(DType dtype, Value* pointer, Value* stride, int rows, int count) {
+Code::Values Code::load_transposed(DType dtype, Value* pointer, Value* stride, int rows, int count, Value* there) {
   constexpr int block_bytes = 16, blocks = kernel::vector_bytes / block_bytes;
   const int lanes = lanes_of(dtype), width = block_bytes / static_cast<int>(size_of(dtype));
   HOTLOOP_CHECK(rows <= lanes && count <= lanes && width >= 2, "a square of lanes");
   Value* const mask = count < lanes ? tail_mask(lanes, i64(count)) : nullptr;
   Values lines;
   for (int r = 0; r < lanes; ++r) {
-    if (r > 0 && r < rows) pointer = offset(pointer, stride, bytes_of(dtype));
+    if (r > 0 && r < rows) {
+      Value* to_next = stride;
+      if (there != nullptr) to_next = b.CreateSelect(b.CreateICmpSLT(i64(r), there), stride, i64(0));
+      pointer = offset(pointer, to_next, bytes_of(dtype));
+    }
     lines.push_back(r < rows ? load(dtype, pointer, 1, lanes, mask) : zero(dtype, lanes));
   }
   // Pieces of `piece` elements of two vectors in turns, of the lower or the upper half of each block.
