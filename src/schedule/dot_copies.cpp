@@ -104,7 +104,9 @@ bool DotLowering::pays_to_pack_once(std::size_t term, const kernel::DotSegment& 
   if (context_.loop_depth > 0 || context_.by_lanes() || pairs_) return true;
   const FactorReads reads = reads_of(term, segment, nest, 0);
   const double tiles = context_.in_tile() ? static_cast<double>(context_.num_tiles()) : 1;
-  return pays_to_pack(reads, tiles);
+  const std::int64_t bytes =
+      segment.k[0].extent.bound * nest.columns.extent.bound * static_cast<std::int64_t>(size_of(reads.dtype));
+  return pays_to_pack(reads, tiles, bytes);
 }
 
 // Packs the columns of a term: what stays the same before the loops and grids around it; strided ones, if that pays, also before each time that they

@@ -37,8 +37,8 @@ struct FactorReads {
 // Whether so many reads take longer than copying what is read, in the order of `axes`, and reading that.
 bool pays_to_copy(const FactorReads& reads, const std::vector<CopiedAxis>& axes);
 
-// Whether columns that so many tiles read are packed first, which also costs the memory that the pack takes.
-bool pays_to_pack(const FactorReads& reads, double tiles);
+// Whether columns of so many bytes that so many tiles read are packed first, which also costs the memory that the pack takes.
+bool pays_to_pack(const FactorReads& reads, double tiles, std::int64_t bytes);
 
 // The statement that copies a factor into `buffer`, in the order of `axes`.
 kernel::Map copy_factor(LoweringContext& context, const kernel::Access& source, const std::vector<CopiedAxis>& axes,
