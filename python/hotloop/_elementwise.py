@@ -193,8 +193,8 @@ def isinf(x, /):
 def signbit(x, /):
     """True where x is negative, -0.0 included. The sign of a NaN is not looked at: False."""
     x = _core.promote("signbit", [x], True)[0]
-    zero_below = _core.binary("and", _core.binary("eq", x, 0.0), _core.binary("lt", _core.binary("div", 1.0, x), 0.0))
-    return _core.binary("or", _core.binary("lt", x, 0.0), zero_below)
+    bits = _core.append("bitcast", [x], {"dtype": numpy.dtype("int32" if x.dtype.itemsize == 4 else "int64")})
+    return _core.binary("and", _core.binary("lt", bits, 0), _core.binary("eq", x, x))
 
 
 @_export(2)

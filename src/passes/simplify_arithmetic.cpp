@@ -2,6 +2,7 @@
 // sign of a zero may change (x + 0 is x), and x * 0 stays, since it is NaN where x is not finite.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "hotloop/error.h"
 #include "passes/builder.h"
@@ -107,6 +108,26 @@ Value div(Builder& b, Value x, Value y) {
   return {};
 }
 
+// x to a power that products and a root give, to within 2 ulp: -2, -1, -1/2, and halves from 1/2 to 3. -inf, which has no root, has the powers in halves that
+// +inf has, and a power of -0 has no sign.
+Value pow(Builder& b, Value x, double exponent) {
+  const auto number = [&](double n) { return b.full(n, x.type()); };
+  if (exponent == -1 || exponent == -2) {
+    const Value inverse = b.make("div", {number(1), x});
+    return exponent == -1 ? inverse : b.mul(inverse, inverse);
+  }
+  if (exponent == -0.5) return b.make("div", {number(1), pow(b, x, 0.5)});
+  const double whole = std::floor(exponent);
+  if (exponent < 0.5 || exponent > 3 || (exponent != whole && exponent != whole + 0.5)) return {};
+  Value product;
+  for (int i = 0; i < whole; ++i) product = product.defined() ? b.mul(product, x) : x;
+  if (exponent == whole) return product;
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Value is_lowest = b.make("eq", {x, number(-infinity)});
+  const Value root = b.make("sqrt", {b.make("select", {is_lowest, number(infinity), x})});
+  return b.make("abs", {product.defined() ? b.mul(product, root) : root});
+}
+
 Value binary(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands) {
   const Value x = operands[0], y = operands[1];
   switch (op.scalar) {
@@ -116,8 +137,8 @@ Value binary(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands
     case ScalarOp::Div: return div(b, x, y);
     case ScalarOp::Pow:
       if (!is_float(x.dtype())) return {};
-      if (is_number(y, 1)) return x;
-      return is_number(y, 2) ? b.mul(x, x) : Value{};
+      if (const auto exponent = uniform_value(y)) return pow(b, x, *exponent);
+      return {};
     case ScalarOp::Max:
     case ScalarOp::Min: return x == y ? x : Value{};
     case ScalarOp::And:
