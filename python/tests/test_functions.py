@@ -173,6 +173,7 @@ def test_creation():
     with pytest.raises(AttributeError, match="Try: hotloop.scatter_add"):
         hl.segment_sum  # noqa: B018
     check(hl.triu(X, k=1), np.triu(X, 1))
+    check(hl.tril(X, -1), np.tril(X, -1))
     check(hl.one_hot(np.array([1, 3, 0]), 3), np.array([[0, 1, 0], [0, 0, 0], [1, 0, 0]], np.float32))
     for ours, theirs in zip(hl.meshgrid(X[0], Y[:, 0]), np.meshgrid(X[0], Y[:, 0])):
         check(ours, theirs)
