@@ -108,23 +108,19 @@ Value div(Builder& b, Value x, Value y) {
   return {};
 }
 
-// x to a power that products and a root give, to within 2 ulp: -2, -1, -1/2, and halves from 1/2 to 3. -inf, which has no root, has the powers in halves that
-// +inf has, and a power of -0 has no sign.
+// x to a power in halves from -3 to 3: products and a root, within 3 ulp. -inf, which has no root, has the powers in halves that +inf has, and those of
+// -0 have no sign.
 Value pow(Builder& b, Value x, double exponent) {
+  const double size = std::abs(exponent), whole = std::floor(size);
+  if (size == 0 || size > 3 || (size != whole && size != whole + 0.5)) return {};
   const auto number = [&](double n) { return b.full(n, x.type()); };
-  if (exponent == -1 || exponent == -2) {
-    const Value inverse = b.make("div", {number(1), x});
-    return exponent == -1 ? inverse : b.mul(inverse, inverse);
-  }
-  if (exponent == -0.5) return b.make("div", {number(1), pow(b, x, 0.5)});
-  const double whole = std::floor(exponent);
-  if (exponent < 0.5 || exponent > 3 || (exponent != whole && exponent != whole + 0.5)) return {};
+  const auto turned = [&](Value v) { return exponent < 0 ? b.make("div", {number(1), v}) : v; };
   Value product;
-  for (int i = 0; i < whole; ++i) product = product.defined() ? b.mul(product, x) : x;
-  if (exponent == whole) return product;
+  for (int i = 0; i < whole; ++i) product = product.defined() ? b.mul(product, turned(x)) : turned(x);
+  if (size == whole) return product;
   const double infinity = std::numeric_limits<double>::infinity();
   const Value is_lowest = b.make("eq", {x, number(-infinity)});
-  const Value root = b.make("sqrt", {b.make("select", {is_lowest, number(infinity), x})});
+  const Value root = turned(b.make("sqrt", {b.make("select", {is_lowest, number(infinity), x})}));
   return b.make("abs", {product.defined() ? b.mul(product, root) : root});
 }
 

@@ -386,7 +386,7 @@ TEST(OpValues, MatmulFollowsNumPy) {
 // Powers in halves are products and roots in what is compiled, with the values of C at the edges but for the sign of a zero.
 TEST(OpValues, PowersThatAreProductsAndRoots) {
   const std::vector<double> xs = {0.0, -0.0, 1, -1, 2.5, -3, 1e-300, 1e300, inf, -inf, nan, 0.3};
-  for (const double exponent : {-2.0, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0}) {
+  for (const double exponent : {-3.0, -2.5, -2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0}) {
     const auto graph = trace([&](In in) { return std::vector<Value>{pow(in[0], exponent)}; },
                              std::vector<ValueType>{{DType::F64, {static_cast<std::int64_t>(xs.size())}}});
     const Executable compiled = compile(graph);
@@ -400,7 +400,7 @@ TEST(OpValues, PowersThatAreProductsAndRoots) {
       if (std::isinf(wanted))
         EXPECT_EQ(found, wanted);
       else
-        EXPECT_NEAR(found, wanted, 4.5e-16 * std::fabs(wanted));
+        EXPECT_NEAR(found, wanted, 3 * 2.3e-16 * std::fabs(wanted));
     }
   }
 }
