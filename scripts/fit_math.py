@@ -8,6 +8,7 @@ first, and the rest fitted again, so that the rounding of one is made good by th
 import struct
 
 from mpmath import (
+    asin,
     atan,
     cos,
     cosh,
@@ -157,6 +158,16 @@ def atan_g(z):
 
 for single, degree in ((True, 4), (False, 10)):
     fit(f"atan {'f32' if single else 'f64'}", atan_g, lambda z: z, degree, mpf("1e-12"), (mpf(2) ** half - 1) ** 2, single)
+
+
+# asin(u) = u + u z g(z), z = u^2, |u| <= 1/2
+def asin_g(z):
+    u = z**half
+    return (asin(u) - u) / (u * z)
+
+
+for single, degree in ((True, 4), (False, 11)):
+    fit(f"asin {'f32' if single else 'f64'}", asin_g, lambda z: z ** (3 * half) / asin(z**half), degree, mpf("1e-12"), mpf("0.25"), single)
 
 
 # pow of f32, in f64: log2 m = s G(s^2), s = (m - 1) / (m + 1), and 2^r

@@ -1,4 +1,5 @@
-// Inverse trigonometric functions, in radians, of f32 or f64: within 3 ulp, the same bits on every backend and target.
+// Inverse trigonometric functions, in radians, of f32 or f64: within 3 ulp (in f32, of all floats, asin 2.37, acos 1.14, atan 2.15), the same bits on
+// every backend and target.
 #pragma once
 
 #include "hotloop/graph.h"

@@ -48,7 +48,9 @@ Value erf(Value x);
 Value erfinv(Value x);             // y with erf(y) = x: infinite at 1 and -1, NaN beyond
 Value logical_not(Value x);        // bool; bitwise on integers
 Value cast(Value x, DType dtype);  // cast{dtype}
-Value stop_gradient(Value x);      // identity with zero derivative
+Value bitcast(
+    Value x, DType dtype);  // bitcast{dtype}: the same bits, between numbers of one size; of a NaN any that are a NaN's
+Value stop_gradient(Value x);  // identity with zero derivative
 
 Value add(Value a, Value b);
 Value sub(Value a, Value b);

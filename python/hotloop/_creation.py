@@ -148,12 +148,12 @@ def _triangle(x, mask):
     return where(mask, x, 0)
 
 
-def tril(x, /, *, k=0):
+def tril(x, /, k=0):
     """x with zeros above the k-th diagonal of its last two axes."""
     return _triangle(x, numpy.tri(x.shape[-2], x.shape[-1], k, dtype=bool))
 
 
-def triu(x, /, *, k=0):
+def triu(x, /, k=0):
     """x with zeros below the k-th diagonal of its last two axes."""
     return _triangle(x, ~numpy.tri(x.shape[-2], x.shape[-1], k - 1, dtype=bool))
 

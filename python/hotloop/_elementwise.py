@@ -193,8 +193,8 @@ def isinf(x, /):
 def signbit(x, /):
     """True where x is negative, -0.0 included. The sign of a NaN is not looked at: False."""
     x = _core.promote("signbit", [x], True)[0]
-    zero_below = _core.binary("and", _core.binary("eq", x, 0.0), _core.binary("lt", _core.binary("div", 1.0, x), 0.0))
-    return _core.binary("or", _core.binary("lt", x, 0.0), zero_below)
+    bits = _core.append("bitcast", [x], {"dtype": numpy.dtype("int32" if x.dtype.itemsize == 4 else "int64")})
+    return _core.binary("and", _core.binary("lt", bits, 0), _core.binary("eq", x, x))
 
 
 @_export(2)
@@ -278,25 +278,27 @@ def _with_derivative(derivative):
     return declare
 
 
-def _nearer(x):
-    """(s, f) with sinh(x) = f sinh(s), cosh alike: far out, where e^x overflows before its half does, s is nearer to 0 by 64, exactly."""
-    far = 80.0 if x.dtype == numpy.float32 else 700.0
-    above, below = _core.binary("gt", x, far), _core.binary("lt", x, -far)
-    s = _select(above, x - 64.0, _select(below, x + 64.0, x))
-    return s, _select(_core.binary("or", above, below), _core.full(math.exp(64.0), x.dtype, ()), 1.0)
+def _exponentials(x):
+    """(u, e, f) with sinh(x) = f sign(x) (u + u / e) and cosh(x) = f (e + 1 / e): e = e^s and u = e - 1, of s = |x|, or far out, where e^s overflows
+    before its half does, of 64 less."""
+    far, most = (80.0, 88.0) if x.dtype == numpy.float32 else (700.0, 709.0)
+    size = _core.unary("abs", x)
+    is_far = _core.binary("gt", size, far)
+    u = _core.unary("expm1", _core.binary("min", _select(is_far, size - 64.0, size), most))
+    return u, 1 + u, _select(is_far, _core.full(0.5 * math.exp(64.0), x.dtype, ()), 0.5)
 
 
-# Of numbers of one sign, so that nothing cancels; who takes both has two exponentials for them.
+# Of numbers of one sign, so that nothing cancels; who takes both has one exponential for them.
 @_with_derivative(lambda x: _cosh(x))
 def _sinh(x):
-    s, factor = _nearer(x)
-    return 0.5 * (_core.unary("expm1", s) - _core.unary("expm1", -s)) * factor
+    u, e, half = _exponentials(x)
+    return _core.unary("sign", x) * ((u + u / e) * half)
 
 
 @_with_derivative(lambda x: _sinh(x))
 def _cosh(x):
-    s, factor = _nearer(x)
-    return (1 + 0.5 * (_core.unary("expm1", s) + _core.unary("expm1", -s))) * factor
+    _, e, half = _exponentials(x)
+    return (e + 1 / e) * half
 
 
 _cosh.share_order(_sinh)
@@ -317,8 +319,9 @@ def _asinh_slope(x):
 def _asinh(x):
     a = _core.unary("abs", x)
     large, b = _unless_large(a, 1.0)
-    small = _core.unary("log1p", b + b * b / (1 + _core.unary("sqrt", b * b + 1)))
-    return _core.unary("sign", x) * _select(large, _core.unary("log", a) + math.log(2), small)
+    small = b + b * b / (1 + _core.unary("sqrt", b * b + 1))
+    found = _core.unary("log1p", _select(large, a - 1.0, small))
+    return _core.unary("sign", x) * _select(large, found + math.log(2), found)
 
 
 @_export(1)
@@ -344,8 +347,9 @@ def acosh(x, /):
     """Inverse of cosh on [1, inf): log1p(x - 1 + sqrt(x - 1) sqrt(x + 1)), accurate near 1. NaN below 1."""
     x = _core.promote("acosh", [x], True)[0]
     large, b = _unless_large(x, 2.0)
-    small = _core.unary("log1p", b - 1 + _core.unary("sqrt", b - 1) * _core.unary("sqrt", b + 1))
-    return _select(large, _core.unary("log", _select(large, x, 1.0)) + math.log(2), small)
+    small = b - 1 + _core.unary("sqrt", b - 1) * _core.unary("sqrt", b + 1)
+    found = _core.unary("log1p", _select(large, x - 1.0, small))
+    return _select(large, found + math.log(2), found)
 
 
 @_export(1)

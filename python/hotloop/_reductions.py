@@ -56,16 +56,13 @@ def min(x, /, axis=None, *, keepdims=False):
 @_export(1)
 def any(x, /, axis=None, *, keepdims=False):
     """Whether any element along `axis` is true (not zero)."""
-    x = _core.cast(_core.cast(x, "bool"), "int32")
-    return _core.binary("ne", _reduce("max", x, axis, keepdims), 0) if x.size else _core.cast(_reduce("sum", x, axis, keepdims), "bool")
+    return _reduce("max", _core.cast(x, "bool"), axis, keepdims)
 
 
 @_export(1)
 def all(x, /, axis=None, *, keepdims=False):
     """Whether all elements along `axis` are true (not zero)."""
-    x = _core.cast(_core.unary("not", _core.cast(x, "bool")), "int32")
-    # The largest, not the sum, which after 2^32 elements begins at 0 again; it exists of no elements.
-    return _core.binary("eq", _reduce("max" if x.size else "sum", x, axis, keepdims), 0)
+    return _reduce("min", _core.cast(x, "bool"), axis, keepdims)
 
 
 @_export(1)

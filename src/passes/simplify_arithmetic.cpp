@@ -2,6 +2,7 @@
 // sign of a zero may change (x + 0 is x), and x * 0 stays, since it is NaN where x is not finite.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "hotloop/error.h"
 #include "passes/builder.h"
@@ -107,6 +108,22 @@ Value div(Builder& b, Value x, Value y) {
   return {};
 }
 
+// x to a power in halves from -3 to 3: products and a root, within 3 ulp. -inf, which has no root, has the powers in halves that +inf has, and those of
+// -0 have no sign.
+Value pow(Builder& b, Value x, double exponent) {
+  const double size = std::abs(exponent), whole = std::floor(size);
+  if (size == 0 || size > 3 || (size != whole && size != whole + 0.5)) return {};
+  const auto number = [&](double n) { return b.full(n, x.type()); };
+  const auto turned = [&](Value v) { return exponent < 0 ? b.make("div", {number(1), v}) : v; };
+  Value product;
+  for (int i = 0; i < whole; ++i) product = product.defined() ? b.mul(product, turned(x)) : turned(x);
+  if (size == whole) return product;
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Value is_lowest = b.make("eq", {x, number(-infinity)});
+  const Value root = turned(b.make("sqrt", {b.make("select", {is_lowest, number(infinity), x})}));
+  return b.make("abs", {product.defined() ? b.mul(product, root) : root});
+}
+
 Value binary(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands) {
   const Value x = operands[0], y = operands[1];
   switch (op.scalar) {
@@ -116,8 +133,8 @@ Value binary(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands
     case ScalarOp::Div: return div(b, x, y);
     case ScalarOp::Pow:
       if (!is_float(x.dtype())) return {};
-      if (is_number(y, 1)) return x;
-      return is_number(y, 2) ? b.mul(x, x) : Value{};
+      if (const auto exponent = uniform_value(y)) return pow(b, x, *exponent);
+      return {};
     case ScalarOp::Max:
     case ScalarOp::Min: return x == y ? x : Value{};
     case ScalarOp::And:

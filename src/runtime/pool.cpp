@@ -5,6 +5,7 @@
 #include <new>
 
 #include "core/own_memory.h"
+#include "runtime/large_memory.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -79,8 +80,8 @@ MemoryPool::Block* MemoryPool::take_block(std::size_t bytes) {
   }
   const std::size_t size = size_class >= 0 ? bytes_of_class(size_class) : bytes;
   const std::size_t total = (sizeof(Block) + size + alignment - 1) / alignment * alignment;
-  void* memory = total > size ? std::aligned_alloc(alignment, total) : nullptr;
-  if (memory == nullptr) throw std::bad_alloc();
+  if (total <= size) throw std::bad_alloc();
+  void* memory = take_memory(total, alignment).release();
   num_fresh_.fetch_add(1, std::memory_order_relaxed);
   auto* block = new (memory) Block;
   block->pool = this;

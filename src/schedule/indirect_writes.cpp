@@ -122,6 +122,80 @@ void pad_with_gaps(LoweringContext& context, const Node& node, const Storage& ta
   block.push_back(map.finish(map.num_dims() - 1));
 }
 
+ScalarOp combiner_of_place(const Node& node) {
+  const bool smallest = node.op->name == "argmin";
+  if (node.operands[0].dtype() == DType::Bool) return smallest ? ScalarOp::And : ScalarOp::Or;
+  return smallest ? ScalarOp::Min : ScalarOp::Max;
+}
+
+// `index` where `value` is the extremum `top` or NaN, else more than any index.
+int index_where(HandMap& map, DType d, int value, int top, const Affine& index) {
+  int hit = map.op(ScalarOp::Eq, DType::Bool, value, top);
+  if (is_float(d)) hit = map.op(ScalarOp::Or, DType::Bool, hit, map.op(ScalarOp::Ne, DType::Bool, value, value));
+  const int none = map.constant(DType::I32, std::numeric_limits<std::int32_t>::max());
+  return map.op(ScalarOp::Select, DType::I32, hit, map.index(index, DType::I32), none);
+}
+
+// The length of blocks into which one long vector falls; 0 where it is looked at twice, as a whole.
+std::int64_t block_length(std::int64_t n) {
+  constexpr std::int64_t most = 2048, least = 256;
+  if (n < 4 * most) return 0;
+  std::int64_t length = most;
+  while (length >= least && n % length != 0) --length;
+  return length >= least ? length : 0;
+}
+
+// The same of one long vector in one pass: the extremum of each block, the first block that has the extremum of all, and the place in it.
+void place_in_blocks(LoweringContext& context, const Node& node, const Storage& source, const Storage& target,
+                     std::int64_t length, Block& block) {
+  const Value x = node.operands[0];
+  const DType d = x.dtype();
+  const std::int64_t count = x.shape().size() / length;
+  const ScalarOp combiner = combiner_of_place(node);
+  const auto memory = [&](const char* name, DType dtype, std::int64_t elements) {
+    const kernel::Space space = context.in_tile() ? kernel::Space::Worker : kernel::Space::Shared;
+    return row_major(context.new_buffer(name, dtype, elements, space), {elements});
+  };
+  const Storage of_blocks = memory("of_blocks", d, count), extremum = memory("extremum", d, 1),
+                found = memory("found", DType::I32, 1), vector{source.buffer, source.offset, {1}};
+  HandMap all(context, node.op->name);
+  const Affine b = all.dim({count, -1});
+  const int outer = all.mark_outer();
+  const int value = all.load(vector, d, {b * length + all.dim({length, -1})});
+  all.end_body();
+  all.store(of_blocks, d, {b}, all.reduced(combiner, d, value));
+  block.push_back(all.finish(outer));
+
+  HandMap ends(context, node.op->name);
+  ends.mark_outer();
+  const int of_block = ends.load(of_blocks, d, {ends.dim({count, -1})});
+  ends.end_body();
+  ends.store(extremum, d, {0}, ends.reduced(combiner, d, of_block));
+  block.push_back(ends.finish(0));
+
+  HandMap which(context, node.op->name);
+  which.mark_outer();
+  const Affine i = which.dim({count, -1});
+  const int place = index_where(which, d, which.load(of_blocks, d, {i}), which.load(extremum, d, {0}), i);
+  which.end_body();
+  which.store(found, DType::I32, {0}, which.reduced(ScalarOp::Min, DType::I32, place));
+  block.push_back(which.finish(0));
+
+  HandMap inside(context, node.op->name);
+  inside.mark_outer();
+  const Affine j = inside.dim({length, -1});
+  const int start = inside.load(found, DType::I32, {0});
+  const int element = inside.load(vector, d, {j}, {{start, length}});
+  const int in_block = index_where(inside, d, element, inside.load(extremum, d, {0}), j);
+  inside.end_body();
+  const int first = inside.reduced(ScalarOp::Min, DType::I32, in_block);
+  const int before = inside.op(ScalarOp::Mul, DType::I32, inside.load(found, DType::I32, {0}),
+                               inside.constant(DType::I32, static_cast<double>(length)));
+  const std::vector<Affine> nowhere(target.strides.size());
+  inside.store(target, DType::I32, nowhere, inside.op(ScalarOp::Add, DType::I32, before, first));
+  block.push_back(inside.finish(0));
+}
+
 // First the largest or the smallest element (a NaN counts as that), then the smallest index where it stands.
 void place_of_extremum(LoweringContext& context, const Node& node, const Storage& target, Block& block) {
   const Value x = node.operands[0];
@@ -129,10 +203,11 @@ void place_of_extremum(LoweringContext& context, const Node& node, const Storage
   const Storage source = stored(context, x);
   const DType d = x.dtype();
   const Value out{const_cast<Node*>(&node), 0};
-  const bool smallest = node.op->name == "argmin";
-  const ScalarOp combiner =
-      d == DType::Bool ? (smallest ? ScalarOp::And : ScalarOp::Or) : (smallest ? ScalarOp::Min : ScalarOp::Max);
-  Storage extremum = context.allocate(out, smallest ? "smallest" : "largest");
+  const ScalarOp combiner = combiner_of_place(node);
+  if (x.shape().size() == x.shape()[axis] && source.strides[static_cast<std::size_t>(axis)] == 1)
+    if (const std::int64_t length = block_length(x.shape().size()); length > 0)
+      return place_in_blocks(context, node, source, target, length, block);
+  Storage extremum = context.allocate(out, node.op->name == "argmin" ? "smallest" : "largest");
   context.program.buffers[static_cast<std::size_t>(extremum.buffer)].dtype = d;
   for (int phase = 0; phase < 2; ++phase) {
     HandMap map(context, node.op->name);
@@ -153,10 +228,7 @@ void place_of_extremum(LoweringContext& context, const Node& node, const Storage
       map.store(extremum, d, kept, over ? map.reduced(combiner, d, value) : value);
     } else {
       const int top = map.load(extremum, d, kept);
-      int hit = map.op(ScalarOp::Eq, DType::Bool, value, top);
-      if (is_float(d)) hit = map.op(ScalarOp::Or, DType::Bool, hit, map.op(ScalarOp::Ne, DType::Bool, value, value));
-      const int none = map.constant(DType::I32, std::numeric_limits<std::int32_t>::max());
-      const int candidate = map.op(ScalarOp::Select, DType::I32, hit, map.index(along, DType::I32), none);
+      const int candidate = index_where(map, d, value, top, along);
       map.end_body();
       map.store(target, DType::I32, kept, over ? map.reduced(ScalarOp::Min, DType::I32, candidate) : candidate);
     }

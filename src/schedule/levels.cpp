@@ -72,11 +72,14 @@ int outer_loop_class(const Node& node, const AxisAnalysis& axes, int rows_class)
 
 // Elementwise work outside tiles moves to the level of its first reader when that is outside tiles too: there it is part of the
 // reader's map, and nothing waits in memory. (The decay of an optimiser's moments joins the update, for example.)
+// Work in tiles that costs no more than to read what it gives moves there, too, if nothing else wants it: an extreme over the rows (of absolute values, of what
+// is not finite) is found in one pass.
 void sink(const Graph& graph, const AxisAnalysis& axes, int tile_class, Levels& levels) {
-  std::map<const Node*, int> reader;  // the lowest level that reads a node
+  constexpr double no_more_than_reading = 1;
+  std::map<const Node*, std::pair<int, int>> reader;  // the lowest and the highest level that reads a node
   const auto read_at = [&](const Node* n, int level) {
-    const auto [it, fresh] = reader.try_emplace(n, level);
-    if (!fresh) it->second = std::min(it->second, level);
+    const auto [it, fresh] = reader.try_emplace(n, level, level);
+    if (!fresh) it->second = {std::min(it->second.first, level), std::max(it->second.second, level)};
   };
   for (const Value& v : graph.outputs()) read_at(v.node, levels.level.at(v.node));
   for (std::size_t i = graph.nodes().size(); i-- > 0;) {
@@ -86,12 +89,15 @@ void sink(const Graph& graph, const AxisAnalysis& axes, int tile_class, Levels& 
     if (floats(*n)) {
       // A view or constant is read where its readers are.
       if (it != reader.end() && !ir::is(*n, OpKind::Extent))
-        for (const Value& v : n->operands) read_at(v.node, it->second);
+        for (const int at : {it->second.first, it->second.second})
+          for (const Value& v : n->operands) read_at(v.node, at);
       continue;
     }
-    const bool once = role_of(*n, axes, tile_class) == Role::Once && !levels.outer_loops.contains(n);
-    if (ir::is(*n, OpKind::Elementwise) && once && it != reader.end() && it->second % 2 == 0)
-      level = std::max(level, it->second);
+    if (ir::is(*n, OpKind::Elementwise) && it != reader.end() && it->second.first % 2 == 0) {
+      const bool once = role_of(*n, axes, tile_class) == Role::Once && !levels.outer_loops.contains(n);
+      const bool read_once = it->second.first == it->second.second && n->op->cost_per_element <= no_more_than_reading;
+      if (once || read_once) level = std::max(level, it->second.first);
+    }
     const bool partial = role_of(*n, axes, tile_class) == Role::Partial;
     for (const Value& v : n->operands) read_at(v.node, level - (partial ? 1 : 0));
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "hotloop/angles.h"
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
@@ -38,6 +39,12 @@ TEST(OpErrors, Elementwise) {
             "[mul] both operands must have one dtype. Received: f32[2], f64[2]. Try: cast() one of them.");
   EXPECT_EQ(message_of([](In in) { return exp(in[0]); }, {i32({2})}),
             "[exp] operands must be f32 or f64. Received: i32[2]. Try: cast(x, DType::F32).");
+  EXPECT_EQ(message_of([](In in) { return bitcast(in[0], DType::I64); }, {f32({2})}),
+            "[bitcast] both dtypes must be numbers of one size. Received: f32[2] to i64. Try: cast() for the number "
+            "itself in "
+            "another dtype.");
+  EXPECT_EQ(message_of([](In in) { return asin(in[0]); }, {i32({2})}),
+            "[asin] the operand must be f32 or f64. Received: i32[2]. Try: cast().");
   EXPECT_EQ(message_of([](In in) { return neg(in[0]); }, {boolean({2})}),
             "[neg] operands must be numbers. Received: bool[2]. Try: cast(x, DType::F32), or select().");
   EXPECT_EQ(message_of([](In in) { return bit_and(in[0], in[0]); }, {f32({2})}),

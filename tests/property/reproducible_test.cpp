@@ -132,7 +132,7 @@ TEST(ReproducibleOps, ASampleOutsideOfABatch) {
       if (def.num_operands == 2) operands.push_back(v[1]);
       return std::vector<Value>{current_graph().append(def, operands)->result()};
     };
-    if (def.name == "cast") continue;
+    if (def.name == "cast" || def.name == "bitcast") continue;
     try {
       (void)trace(fn, std::vector<ValueType>(2, {DType::F32, {}}));
     } catch (const UserError&) {

@@ -177,6 +177,31 @@ TEST_P(LlvmLaneMoves, NarrowRowsOfWhatIsTurnedFillVectors) {
   }
 }
 
+// So do those of a tile, whose number is known when it runs, with one row for all and with columns that are looked up.
+TEST_P(LlvmLaneMoves, NarrowRowsOfATileFillVectors) {
+  for (const std::int64_t columns : {2, 4, 8})
+    for (const bool looked_up : {false, true}) {
+      constexpr std::int64_t rows = 53;
+      ProgramBuilder p(target(), rows);
+      const int x = p.argument(f32, rows * columns), shift = p.argument(f32, columns),
+                y = p.result(f32, rows * columns);
+      std::vector<std::int32_t> reversed;
+      for (std::int64_t c = columns - 1; c >= 0; --c) reversed.push_back(static_cast<std::int32_t>(c));
+      const int places = p.constant(Array::from(reversed, {columns}));
+      const Var r = p.var("r"), c = p.var("c");
+      MapBuilder m({{r, {rows, rows_var}}, {c, {columns, -1}}}, 2, 1);
+      const Affine here = Affine::of(r, columns) + Affine::of(c);
+      const int place = m.load(i32, at(places, Affine::of(c)));
+      const int a = looked_up ? m.load(f32, {x, Affine::of(r, columns), {{place, 1}}}) : m.load(f32, at(x, here));
+      m.store(f32, at(y, here), m.op(ScalarOp::Add, f32, a, m.load(f32, at(shift, Affine::of(c)))));
+      p.add(m.build());
+      const Program program = p.build();
+      check(program, {1, 3, 4, 16, 52, 53});
+      const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+      EXPECT_NE(source.find("store <16 x float>"), std::string::npos) << columns << source;
+    }
+}
+
 // All columns of a table of a few, read and written, are whole vectors that are taken apart and woven together; nothing is gathered or scattered but
 // a tail. In any order, and also where a column is read again after it was written.
 TEST_P(LlvmLaneMoves, AllColumnsOfATableAreWholeVectors) {

@@ -1,4 +1,6 @@
 // Maps that reduce, by the llvm backend.
+#include <algorithm>
+
 #include "llvm_backend.h"
 
 namespace hotloop::kernel {
@@ -29,6 +31,30 @@ TEST_P(LlvmReductions, Reductions) {
       }
     }
   }
+}
+
+// What has no order is reduced along one long dim, whatever its rows are: extremes and sums of integers, but not sums of floats.
+TEST_P(LlvmReductions, WithoutAnOrderRowsAreOneDim) {
+  const auto num_lines = [&](DType dtype, ir::ScalarOp combiner, std::int64_t rows, std::int64_t columns) {
+    ProgramBuilder p(target());
+    const int x = p.argument(dtype, rows * columns), y = p.result(dtype, 1);
+    const Var k = p.var("k"), i = p.var("i");
+    MapBuilder m({{k, {rows, -1}}, {i, {columns, -1}}}, 0, columns == 1 ? 0 : columns < 8 ? 0 : 1);
+    const int a = m.load(dtype, at(x, Affine::of(k, columns) + Affine::of(i)));
+    m.store(dtype, at(y), m.reduced(combiner, dtype, a));
+    p.add(m.build());
+    const Program program = p.build();
+    check(program);
+    const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+    return std::ranges::count(source, '\n');
+  };
+  using ir::ScalarOp;
+  for (const auto& [dtype, combiner] : {std::pair(f32, ScalarOp::Max), {f64, ScalarOp::Min}, {i32, ScalarOp::Add}}) {
+    const auto flat = num_lines(dtype, combiner, 6000, 1);
+    EXPECT_EQ(num_lines(dtype, combiner, 1500, 4), flat);
+    EXPECT_EQ(num_lines(dtype, combiner, 60, 100), flat);
+  }
+  EXPECT_NE(num_lines(f32, ScalarOp::Add, 1500, 4), num_lines(f32, ScalarOp::Add, 6000, 1));
 }
 
 // As many rows as a vector has lanes are reduced together; what is left over, by itself.

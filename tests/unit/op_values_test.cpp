@@ -383,6 +383,28 @@ TEST(OpValues, MatmulFollowsNumPy) {
   expect_values(product, {1, 2, 3, 4, 2, 4, 6, 8});
 }
 
+// Powers in halves are products and roots in what is compiled, with the values of C at the edges but for the sign of a zero.
+TEST(OpValues, PowersThatAreProductsAndRoots) {
+  const std::vector<double> xs = {0.0, -0.0, 1, -1, 2.5, -3, 1e-300, 1e300, inf, -inf, nan, 0.3};
+  for (const double exponent : {-3.0, -2.5, -2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0}) {
+    const auto graph = trace([&](In in) { return std::vector<Value>{pow(in[0], exponent)}; },
+                             std::vector<ValueType>{{DType::F64, {static_cast<std::int64_t>(xs.size())}}});
+    const Executable compiled = compile(graph);
+    EXPECT_EQ(compiled.graph_text().find("pow"), std::string::npos) << compiled.graph_text();
+    const Array got = compiled(std::vector<Array>{f64(xs)})[0];
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      const double wanted = std::pow(xs[i], exponent), found = got.at(static_cast<std::int64_t>(i));
+      SCOPED_TRACE(std::to_string(xs[i]) + " to the power " + std::to_string(exponent));
+      EXPECT_EQ(std::isnan(found), std::isnan(wanted));
+      if (std::isnan(wanted)) continue;
+      if (std::isinf(wanted))
+        EXPECT_EQ(found, wanted);
+      else
+        EXPECT_NEAR(found, wanted, 3 * 2.3e-16 * std::fabs(wanted));
+    }
+  }
+}
+
 TEST(OpValues, FunctionsOfAValueAndANumberAreTheOperators) {
   const Array x = f64({-2, 0.5, 3});
   expect_values(run([](In in) { return maximum(in[0], 0); }, {x}), {0, 0.5, 3});

@@ -1,7 +1,9 @@
 // The order in which a reduction adds up follows from the shape alone: lanes along the innermost long axis, be it the last one or not.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
@@ -88,6 +90,48 @@ TEST(ReductionOrder, ArgmaxRunsAlongContiguousRows) {
     const Array got = jit(places)(inputs)[0], expected = compile(graph, interpreted)(inputs)[0];
     for (std::int64_t i = 0; i < got.size(); ++i) EXPECT_EQ(got.at(i), expected.at(i)) << c.shape.str();
   }
+}
+
+// A long vector is read once: which block has its extremum is known from those of the blocks.
+TEST(ReductionOrder, ArgmaxReadsALongVectorOnce) {
+  constexpr std::int64_t n = 10000;
+  ScheduleOptions options;
+  options.target = kernel::target_named("avx512");
+  for (const DType dtype : {DType::F32, DType::F64, DType::I32, DType::Bool})
+    for (const bool largest : {true, false}) {
+      const TracedFunction place = [&](Values in) {
+        return std::vector<Value>{largest ? argmax(in[0], 0) : argmin(in[0], 0)};
+      };
+      const auto graph = trace(place, std::vector<ValueType>{{dtype, {n}}});
+      const std::string text = kernel::print(schedule(*passes::optimize(*graph, {}), options));
+      EXPECT_EQ(text.find("< 10000)"), std::string::npos) << text;
+      for (const char* backend : {"llvm", "c"}) {
+        CompileOptions compiled;
+        compiled.backend = backend;
+        const Executable run = compile(graph, compiled);
+        // Ties within a block and across blocks, at the ends, and a NaN behind a number that is as large as can be.
+        const double end = largest ? 1 : -1, nan = std::numeric_limits<double>::quiet_NaN();
+        using Placed = std::vector<std::pair<std::int64_t, double>>;
+        for (const Placed& placed : {Placed{},
+                                     {{n - 1, 7}},
+                                     {{0, 7}},
+                                     {{4321, 7}, {4322, 7}, {9000, 7}},
+                                     {{77, 9}, {8000, nan}, {8001, nan}}}) {
+          Array x(dtype, {n});
+          for (std::int64_t i = 0; i < n; ++i)
+            x.set(i, dtype == DType::Bool ? (largest ? 0.0 : 1.0) : static_cast<double>(i * 37 % 5) * end);
+          std::int64_t wanted = -1;
+          for (const auto& [at, value] : placed) {
+            if (std::isnan(value) && !is_float(dtype)) continue;
+            x.set(at, dtype == DType::Bool ? (largest ? 1.0 : 0.0) : value * end);
+            if (wanted < 0 || std::isnan(value)) wanted = wanted >= 0 && std::isnan(x.at(wanted)) ? wanted : at;
+          }
+          if (wanted < 0) wanted = dtype == DType::Bool ? 0 : 2;
+          EXPECT_EQ(run(std::vector<Array>{x})[0].at(0), static_cast<double>(wanted))
+              << name_of(dtype) << " " << backend;
+        }
+      }
+    }
 }
 
 TEST(ReductionOrder, IsTheSameAloneAndInAnyBatch) {

@@ -40,7 +40,7 @@ std::vector<double> numbers(std::size_t n, std::mt19937& random) {
 
 TEST(Sort, IsStableForEveryLength) {
   std::mt19937 random(1);
-  for (const std::size_t n : {1, 2, 3, 4, 5, 7, 8, 13, 31, 64, 65, 100})
+  for (const std::size_t n : {1, 2, 3, 4, 5, 7, 8, 13, 31, 64, 65, 100, 255, 256, 300})
     for (const bool descending : {false, true}) {
       const std::vector<double> x = numbers(n, random);
       std::vector<int> wanted(n);
@@ -92,6 +92,39 @@ TEST(Sort, AlongEachAxisAndInBatches) {
         {0}))({x});
     for (std::size_t r = 0; r < 2; ++r) EXPECT_TRUE(ir::close(batched[r], got[r], 0));
   }
+}
+
+// Long axes of every dtype, of one row, few rows and many: digits go from the lowest to the sign.
+TEST(Sort, LongAxesOfEveryDType) {
+  std::mt19937_64 random(4);
+  constexpr std::int64_t n = 259;
+  for (const DType dtype : {DType::F32, DType::F64, DType::I32, DType::U32, DType::I64, DType::Bool})
+    for (const std::int64_t rows : {1, 3, 70})
+      for (const bool descending : {false, true}) {
+        Array x(dtype, {rows, n});
+        for (std::int64_t i = 0; i < x.size(); ++i) {
+          // Of all sizes, and of few values where the number of digits is small.
+          const double size = std::ldexp(static_cast<double>(random() % 64), static_cast<int>(random() % 26));
+          const double sign = dtype == DType::U32 || random() % 2 == 0 ? 1 : -1;
+          x.set(i, dtype == DType::Bool ? static_cast<double>(random() % 2) : sign * size);
+        }
+        const std::vector<Array> found = jit([&](In in) {
+          return std::vector{argsort(in[0], 1, descending), argsort(transpose(in[0], {1, 0}), 0, descending)};
+        })({x});
+        for (std::int64_t row = 0; row < rows; ++row) {
+          std::vector<std::int64_t> wanted(static_cast<std::size_t>(n));
+          std::iota(wanted.begin(), wanted.end(), 0);
+          std::ranges::stable_sort(wanted, [&](std::int64_t a, std::int64_t b) {
+            const double u = x.at(row * n + a), v = x.at(row * n + b);
+            return descending ? v < u : u < v;
+          });
+          for (std::int64_t i = 0; i < n; ++i) {
+            const auto place = static_cast<double>(wanted[static_cast<std::size_t>(i)]);
+            ASSERT_EQ(found[0].at(row * n + i), place) << name_of(dtype) << ", row " << row << " of " << rows;
+            ASSERT_EQ(found[1].at(i * rows + row), place) << name_of(dtype) << ", column " << row << " of " << rows;
+          }
+        }
+      }
 }
 
 TEST(Sort, DerivativesGoWithTheElements) {
@@ -160,6 +193,32 @@ TEST(InverseTrigonometry, EdgesAreThoseOfC) {
       EXPECT_NEAR(slopes[1].at(i), wanted, 1e-14 * wanted);
       EXPECT_NEAR(slopes[2].at(i), -wanted, 1e-14 * wanted);
     }
+  }
+}
+
+// Greatest errors over all floats in units of the last place, as measured; here every 1009th is looked at.
+TEST(InverseTrigonometry, ErrorsInF32) {
+  constexpr std::int64_t n = (std::int64_t{1} << 32) / 1009;
+  Array bits(DType::U32, {n});
+  for (std::int64_t i = 0; i < n; ++i)
+    bits.data<std::uint32_t>()[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(1009 * i);
+  const auto got = jit([](In in) {
+    const Value x = bitcast(in[0], DType::F32);
+    return std::vector{x, asin(x), acos(x), atan(x)};
+  })({bits});
+  double (*const exact[])(double) = {std::asin, std::acos, std::atan};
+  const double most[] = {2.369, 1.140, 2.147};
+  for (std::size_t f = 0; f < 3; ++f) {
+    double worst = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double wanted = exact[f](got[0].at(i)), found = got[f + 1].at(i);
+      ASSERT_EQ(std::isnan(wanted), std::isnan(found)) << got[0].at(i);
+      if (std::isnan(wanted)) continue;
+      ASSERT_EQ(std::signbit(wanted), std::signbit(found)) << got[0].at(i);
+      const int exponent = std::max(std::ilogb(wanted == 0 ? 1e-300 : wanted), -126);
+      worst = std::max(worst, std::fabs(found - wanted) / std::ldexp(1.0, exponent - 23));
+    }
+    EXPECT_LE(worst, most[f]) << "function " << f;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "hotloop/graph.h"
+#include "hotloop/jit.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
 #include "passes/pipeline.h"
@@ -107,6 +108,18 @@ TEST(TileAxis, ColumnsAreCutIntoWholeCacheLines) {
         }
       EXPECT_EQ(grids, 1);
     }
+}
+
+// Whether any is not a number, and how large they are: nothing is written of what the extreme alone reads.
+TEST(TileAxis, ExtremesOfRowsAreFoundInOnePass) {
+  const auto extremes = [](Values in) {
+    const Value x = in[0];
+    return std::vector<Value>{reduce_max(not_equal(x, x), {0, 1}), reduce_max(abs(x), {0, 1}),
+                              reduce_min(cast(x, DType::I32), {0, 1})};
+  };
+  const std::string kernel = compile(trace(extremes, std::vector<ValueType>{{DType::F32, {100000, 4}}})).kernel_text();
+  EXPECT_EQ(kernel.find("grid"), std::string::npos) << kernel;
+  EXPECT_EQ(kernel.find("x 400000 shared"), std::string::npos) << kernel;
 }
 
 }  // namespace

@@ -180,10 +180,27 @@ class MapEmitter {
     Point point = emitter.points_at(start, code_.i64(0), 1, code_.i64(count))[0];
     for (int r = nest_.body_end; r < nest_.finish; ++r) {
       const Instr& it = nest_.instr(r);
-      point.registers[static_cast<std::size_t>(r)] =
-          code_.combine_halves(combiner(it), it.dtype, columns[static_cast<std::size_t>(r - nest_.body_end)]);
+      point.registers[static_cast<std::size_t>(r)] = of_bytes(
+          it, code_.combine_halves(combiner(it), it.dtype, columns[static_cast<std::size_t>(r - nest_.body_end)]));
     }
     emitter.at_point_.instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), nest_.lanes);
+  }
+
+  // Bools that come from memory are reduced as they lie there, in bytes: that takes fewer instructions than the bits of masks do.
+  bool is_in_bytes(const Instr& reduced) const {
+    return reduced.dtype == DType::Bool && nest_.instr(reduced.args[0]).kind == Instr::Kind::Load;
+  }
+  Value* in_bytes(const Instr& reduced, Value* value) {
+    if (!is_in_bytes(reduced)) return value;
+    // A load is compared with 0: 0 or 1, whatever a byte holds.
+    const auto* test = llvm::dyn_cast<llvm::ICmpInst>(value);
+    if (test == nullptr || test->getPredicate() != llvm::ICmpInst::ICMP_NE)
+      return code_.b.CreateZExt(value, value->getType()->getWithNewBitWidth(8));
+    Value* bytes = test->getOperand(0);
+    return code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, bytes, llvm::ConstantInt::get(bytes->getType(), 1));
+  }
+  Value* of_bytes(const Instr& reduced, Value* value) {
+    return is_in_bytes(reduced) ? code_.b.CreateIsNotNull(value) : value;
   }
 
   Values identities(std::size_t points) {
@@ -191,7 +208,8 @@ class MapEmitter {
     for (std::size_t p = 0; p < points; ++p) {
       for (int r = nest_.body_end; r < nest_.finish; ++r) {
         const Instr& reduced = nest_.instr(r);
-        accumulators.push_back(code_.widen(code_.identity(combiner(reduced), reduced.dtype), nest_.lanes));
+        accumulators.push_back(
+            in_bytes(reduced, code_.widen(code_.identity(combiner(reduced), reduced.dtype), nest_.lanes)));
       }
     }
     return accumulators;
@@ -384,7 +402,7 @@ class MapEmitter {
         const Instr& reduced = nest_.instr(r);
         Value* value = accumulators[next++];
         if (vector_is_reduced_) value = code_.combine_halves(combiner(reduced), reduced.dtype, value);
-        point.registers[static_cast<std::size_t>(r)] = value;
+        point.registers[static_cast<std::size_t>(r)] = of_bytes(reduced, value);
       }
       at_point_.instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), lanes);
     }
@@ -467,7 +485,8 @@ class MapEmitter {
       at_point_.instrs(point, 0, nest_.body_end, nest_.lanes);
       for (int r = nest_.body_end; r < nest_.finish; ++r) {
         const Instr& reduced = nest_.instr(r);
-        Value* value = code_.widen(point.registers[static_cast<std::size_t>(reduced.args[0])], nest_.lanes);
+        Value* value =
+            code_.widen(in_bytes(reduced, point.registers[static_cast<std::size_t>(reduced.args[0])]), nest_.lanes);
         Value*& accumulator = accumulators[next++];
         Value* sum =
             reduced.op == kernel::ScalarOp::Fma

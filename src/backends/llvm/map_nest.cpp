@@ -42,13 +42,21 @@ void drop_trivial_dims(MapNest& nest, bool keep_first) {
   if (nest.vector_dim == -2) nest.vector_dim = nest.num_outer - 1;
 }
 
+// Whether all that is reduced may be taken in any order: extremes, and sums that wrap.
+bool has_free_order(const MapNest& nest) {
+  return std::all_of(nest.instrs.begin() + nest.body_end, nest.instrs.begin() + nest.finish, [](const Instr& reduced) {
+    return !is_float(reduced.dtype) || reduced.op == ScalarOp::Max || reduced.op == ScalarOp::Min;
+  });
+}
+
 bool may_collapse(const MapNest& nest, int d) {
   const LoopDim& outer = nest.dims[static_cast<std::size_t>(d)];
   const LoopDim& inner = nest.dims[static_cast<std::size_t>(d) + 1];
   if (!inner.is_static()) return false;
   const bool both_outer = d + 1 < nest.num_outer;
-  const bool both_sequential = d >= nest.num_outer && nest.vector_dim != d && nest.vector_dim != d + 1;
-  if (!both_outer && !both_sequential) return false;
+  const bool both_reduced = d >= nest.num_outer;
+  const bool in_order = nest.vector_dim != d && nest.vector_dim != d + 1;
+  if (!both_outer && !(both_reduced && (in_order || has_free_order(nest)))) return false;
   return std::all_of(nest.instrs.begin(), nest.instrs.end(), [&](const Instr& instr) {
     const Affine& index = instr.access.index;
     return !has_index(instr) || index.coefficient(outer.var) == index.coefficient(inner.var) * inner.extent;
@@ -88,8 +96,10 @@ void cross(MapNest& nest) {
   if (nest.dims.size() < 2 || nest.num_outer != static_cast<int>(nest.dims.size())) return;
   if (nest.vector_dim != static_cast<int>(last)) return;
   const LoopDim outer = nest.dims[last - 1], inner = nest.dims[last];
-  if (!outer.is_static() || !inner.is_static() || inner.extent * 2 > nest.lanes) return;
+  if (!inner.is_static() || inner.extent * 2 > nest.lanes) return;
   const std::int64_t period = inner.extent / std::gcd<std::int64_t>(inner.extent, nest.lanes);
+  // Any number of rows only where each vector begins with one.
+  if (!outer.is_static() && period > 1) return;
   if (period > most_period || outer.extent * inner.extent < period * nest.lanes) return;
   int num_even = 0, num_near = 0, num_far = 0, num_strided = 0;
   std::vector<std::optional<AccessGroup::Crossed>> crossed(nest.instrs.size());
@@ -101,10 +111,13 @@ void cross(MapNest& nest) {
       ++num_even;
       continue;
     }
-    if (instr.kind != Instr::Kind::Load || !instr.access.indirect.empty()) return;
+    if (instr.kind != Instr::Kind::Load) return;
     crossed[i] = {a, b, inner.extent};
-    // What is strided along the rows is gathered number by number either way.
-    ++(is_near(*crossed[i], nest.lanes) ? num_near : std::abs(b) > 1 ? num_strided : num_far);
+    // What is strided along the rows, or looked up, is gathered number by number either way.
+    ++(!instr.access.indirect.empty()     ? num_strided
+       : is_near(*crossed[i], nest.lanes) ? num_near
+       : std::abs(b) > 1                  ? num_strided
+                                          : num_far);
   }
   if (num_near + num_far + num_strided == 0 || num_even <= num_far) return;
   for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
@@ -117,6 +130,8 @@ void cross(MapNest& nest) {
   nest.crossed = std::move(crossed);
   nest.period = static_cast<int>(period);
   nest.dims[last].extent *= outer.extent;
+  nest.dims[last].extent_var = outer.extent_var;
+  nest.dims[last].factor = outer.factor * inner.extent;
   nest.dims.erase(nest.dims.begin() + static_cast<std::ptrdiff_t>(last) - 1);
   --nest.num_outer;
   --nest.vector_dim;

@@ -1,5 +1,6 @@
-// Sorting and searching, by networks and bisection: everything has a static shape.
+// Sorting and searching, by networks, digits and bisection: everything has a static shape.
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -66,9 +67,94 @@ Value comes_before(const Ordered& a, const Ordered& b, bool descending) {
   return bit_or(sooner, bit_and(equal(a.key, b.key), less(a.place, b.place)));
 }
 
+// From so many elements on digits take less time than a network.
+constexpr std::int64_t least_by_digits = 256;
+constexpr int digit_bits = 8;
+
+int num_digits(DType dtype) { return dtype == DType::Bool ? 1 : static_cast<int>(size_of(dtype)) * 8 / digit_bits; }
+
+// Integers that, their sign bit counted as the highest of an unsigned number, stand in the order wanted.
+Value digits_of(Value x, bool descending) {
+  const DType dtype = size_of(x.dtype()) == 8 ? DType::I64 : DType::I32;
+  const auto number = [dtype](double n) { return constant(n, dtype); };
+  const double sign = -std::ldexp(1.0, static_cast<int>(size_of(dtype)) * 8 - 1);
+  Value key;
+  if (is_float(x.dtype())) {
+    const Value bits = bitcast(x, dtype), zero = number(0);
+    // Negative numbers the other way round; zeros are equal, and NaNs.
+    const auto along = [&](Value v) { return broadcast_to(v, x.shape()); };
+    key = select(less(bits, along(zero)), bit_xor(bits, along(greatest(dtype))), bits);
+    key = select(equal(x, 0.0), along(zero), key);
+    key = select(equal(x, x), key, along(greatest(dtype)));
+    key = bit_xor(key, along(number(sign)));
+  } else if (x.dtype() == DType::Bool) {
+    key = cast(x, dtype);
+  } else {
+    key = bitcast(x, dtype);
+    if (x.dtype() != DType::U32) key = bit_xor(key, broadcast_to(number(sign), x.shape()));
+  }
+  return descending ? logical_not(key) : key;
+}
+
+// The places of numbers in order, digit by digit from the lowest on, equal digits as they were (an LSD radix sort): the numbers with each digit are
+// counted, and then every number goes to the next place of its digit. Of a vector, or of each row of a table.
+Value order_by_digits(Value key, int digits) {
+  const Shape table = key.shape();
+  const int axis = table.rank() - 1;  // and how many axes rows have
+  constexpr std::int64_t num_values = std::int64_t{1} << digit_bits;
+  Shape by_digit = table, one = table;
+  by_digit[axis] = num_values, one[axis] = 1;
+  const Shape rows = table.without(axis);
+  const auto along_first = [&](Value v) { return ir::move_axis(v, axis, 0); };
+  Value place = iota(DType::I32, table, axis);
+  for (int d = 0; d < digits; ++d) {
+    const auto number = [&](double n) { return constant(n, key.dtype(), table); };
+    const Value shifted = shift_right(key, number(d * digit_bits));
+    const Value digit = cast(bit_and(shifted, number(static_cast<double>(num_values - 1))), DType::I32);
+    const Value counts =
+        scatter_add(constant(0, DType::I32, by_digit), digit, constant(1, DType::I32, table), axis, axis);
+    const auto add_up = [](std::span<const Value> total, std::span<const Value> count) {
+      return std::pair(std::vector{total[0] + count[0]}, std::vector{total[0]});
+    };
+    const Value none[] = {constant(0, DType::I32, rows)}, xs[] = {along_first(counts)};
+    const Value firsts = scan(add_up, none, xs).second[0];
+    const auto move = [&](std::span<const Value> carry, std::span<const Value> x) {
+      const Value at[] = {reshape(dynamic_slice(carry[0], {&x[2], 1}, one.vec()), rows)};
+      const auto put = [&](Value whole, Value v) { return dynamic_update(whole, reshape(v, one), at); };
+      const Value next = dynamic_update(carry[0], reshape(at[0] + constant(1, DType::I32, rows), one), {&x[2], 1});
+      return std::pair(std::vector{next, put(carry[1], x[0]), put(carry[2], x[1])}, std::vector<Value>{});
+    };
+    const Value carry[] = {ir::move_axis(firsts, 0, axis), constant(0, key.dtype(), table),
+                           constant(0, DType::I32, table)};
+    const Value elements[] = {along_first(key), along_first(place), along_first(digit)};
+    const auto moved = scan(move, carry, elements).first;
+    key = moved[1], place = moved[2];
+  }
+  return place;
+}
+
+// Many rows side by side in vectors, few one after the other.
+Value argsort_by_digits(Value x, int axis, bool descending) {
+  constexpr std::int64_t many_rows = 64;
+  const int digits = num_digits(x.dtype()), last = x.rank() - 1;
+  const Value key = ir::move_axis(digits_of(x, descending), axis, last);
+  const std::int64_t n = x.shape()[axis], rows = x.shape().size() / n;
+  const Value table[] = {reshape(key, rows == 1 ? Shape{n} : Shape{rows, n})};
+  Value places;
+  if (rows == 1 || rows >= many_rows) {
+    places = order_by_digits(table[0], digits);
+  } else {
+    const auto next = [&](std::span<const Value>, std::span<const Value> row) {
+      return std::pair(std::vector<Value>{}, std::vector{order_by_digits(row[0], digits)});
+    };
+    places = scan(next, {}, table).second[0];
+  }
+  return ir::move_axis(reshape(places, key.shape()), last, axis);
+}
+
 }  // namespace
 
-// Batcher's odd-even merge sort (1968), which needs no padding: in stage (p, k) element e is compared with e + k if it lies in the
+// Short axes by Batcher's odd-even merge sort (1968), which needs no padding: in stage (p, k) element e is compared with e + k if it lies in the
 // lower half of a run of 2 k, counted from k mod p, and both lie in one block of 2 p. All elements k further on are one slice of an array with
 // room at both ends, so that no element is looked up.
 Value argsort(Value x, int axis, bool descending) {
@@ -77,7 +163,8 @@ Value argsort(Value x, int axis, bool descending) {
   const Shape shape = x.shape();
   const std::int64_t n = shape[a];
   const Ordered ordered = in_order("argsort", x, a, descending);
-  if (n < 2) return iota(DType::I32, shape, a);
+  if (n < 2 || shape.size() == 0) return iota(DType::I32, shape, a);
+  if (n >= least_by_digits) return argsort_by_digits(stop_gradient(x), a, descending);
   const auto size = static_cast<std::int32_t>(n);
   std::vector<std::int32_t> ps, ks;
   std::int32_t longest = 1;
@@ -135,7 +222,9 @@ std::pair<Value, Value> top_k(Value x, std::int64_t k, int axis) {
   std::int64_t size = 64;  // the shortest
   while (size * size < n) size *= 2;
   const std::int64_t count = (n + size - 1) / size, stages = std::bit_width(static_cast<std::uint64_t>(n));
-  if (k == 0 || 2 * k * (count + size) > n * stages * stages) {  // more than what sorting takes
+  // In stages of a network, of which there are about stages^2 / 2; a digit takes as long as six.
+  const std::int64_t sorting = n < least_by_digits ? stages * stages / 2 : 6 * num_digits(x.dtype());
+  if (k == 0 || k * (count + size) > n * sorting) {  // more than what sorting takes
     Axes start(static_cast<std::size_t>(x.rank()), 0), stop = x.shape().vec();
     stop[static_cast<std::size_t>(a)] = k;
     const Value indices = slice(argsort(x, a, true), start, stop);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity(), rounding = 0x1.8p52;
 
-// What both have: the power of a positive number, and the sign. Begun in f64, but for the sign of an f32.
+// What both have: the power of a positive number, begun in f64, and the sign. Of f32 what is only compared stays that: twice as many in a vector.
 struct Powers {
   int base;      // |x|, or 1 where y is 0
   int exponent;  // y within bounds beyond which nothing changes; 0 where x is 1, NaN where there is no power
@@ -22,22 +22,23 @@ Powers powers(Expander& e, int x, int y, double most) {
   const bool f32 = e.is_f32();
   const int sign = e.int_op(ScalarOp::And, e.to_bits(x), e.integer(f32 ? INT32_MIN : INT64_MIN));
   const int is_negative = e.compare(ScalarOp::Ne, sign, e.integer(0));
-  const int is_one = e.equal(x, e.constant(1)), magnitude = e.abs(x);
-  e.begin(DType::F64);
-  const int zero = e.constant(0), one = e.constant(1), half = e.constant(0.5);
-  const int base = f32 ? e.cast(DType::F64, magnitude) : magnitude, exponent = f32 ? e.cast(DType::F64, y) : y;
+  const int magnitude = e.abs(x), zero = e.constant(0), one = e.constant(1), half = e.constant(0.5);
+  const int is_one = e.equal(x, one);
   // Of a negative number only whole powers exist, odd ones with its sign; but zero and infinity have all.
   const auto floor = [&](int a) { return e.op(ScalarOp::Floor, a); };
-  const int halved = e.mul(exponent, half);
-  const int is_broken = e.compare(ScalarOp::Ne, floor(exponent), exponent);
-  const int is_odd = e.both(e.equal(floor(exponent), exponent), e.compare(ScalarOp::Ne, floor(halved), halved));
-  const int is_inside = e.both(e.less(zero, base), e.less(base, e.constant(infinite)));
+  const int halved = e.mul(y, half);
+  const int is_broken = e.compare(ScalarOp::Ne, floor(y), y);
+  const int is_odd = e.both(e.equal(floor(y), y), e.compare(ScalarOp::Ne, floor(halved), halved));
+  const int is_inside = e.both(e.less(zero, magnitude), e.less(magnitude, e.constant(infinite)));
   const int is_undefined = e.both(e.both(is_negative, is_broken), is_inside);
-  const int not_a_number = e.constant(std::numeric_limits<double>::quiet_NaN());
   // What is to the power of zero is one, and so are all powers of one, NaN or not. No infinity is multiplied by zero.
-  const int base_or_one = e.select(e.equal(exponent, zero), one, base);
+  const int base_or_one = e.select(e.equal(y, zero), one, magnitude);
+  e.begin(DType::F64);
+  const int base = f32 ? e.cast(DType::F64, base_or_one) : base_or_one, exponent = f32 ? e.cast(DType::F64, y) : y;
+  const int not_a_number = e.constant(std::numeric_limits<double>::quiet_NaN());
   const int bounded = e.at_most(e.at_least(exponent, e.constant(-most)), e.constant(most));
-  return {base_or_one, e.select(is_one, zero, e.select(is_undefined, not_a_number, bounded)), sign, is_odd};
+  const int defined = e.select(is_undefined, not_a_number, bounded);
+  return {base, e.select(is_one, e.constant(0), defined), sign, is_odd};
 }
 
 struct Parts {
