@@ -41,7 +41,7 @@ std::vector<OpDef> ops_bitcast() {
   };
   def.eval = eval;
   def.axes = axes_elementwise;
-  def.jvp = [](const JvpContext&) { return std::vector<Value>{Value{}}; };  // a step at every number
+  def.jvp = nullptr;  // a step at every number
   def.batch = batch_elementwise;
   def.samples = [](Rng& rng, DType dtype) {
     const DType bits = dtype == DType::F32 ? DType::I32 : DType::I64;
