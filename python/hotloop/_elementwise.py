@@ -96,7 +96,7 @@ def floor_divide(x1, x2, /):
 
 @_export(2)
 def remainder(x1, x2, /):
-    """x1 - floor(x1 / x2) x2: the sign of x2, as Python's %."""
+    """x1 - floor(x1 / x2) x2: the sign of x2, as Python's %; a zero has the sign of x1."""
     x1, x2 = _core.promote("remainder", [x1, x2])
     rest = _core.binary("rem", x1, x2)
     other_sign = _core.binary("ne", _core.binary("lt", rest, 0), _core.binary("lt", x2, 0))
