@@ -304,7 +304,8 @@ TEST_P(LlvmDots, DotOneColumn) {
       check(program, {1, 11, 12, 60});
       const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
       EXPECT_EQ(source.find("scatter"), std::string::npos);
-      if (k > 1 && 4 * k < lanes_of(dtype)) EXPECT_EQ(source.find(" x float>"), std::string::npos) << "too short for squares";
+      if (k > 1 && 4 * k < lanes_of(dtype))
+        EXPECT_EQ(source.find(" x float>"), std::string::npos) << "too short for squares";
     }
     for (const std::int64_t m : {1, 7, 51}) check(dot_program(target(), {dtype, m, 1, {8, 16}, true, true}));
   }
