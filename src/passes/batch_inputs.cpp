@@ -90,8 +90,7 @@ class BatchInputs {
     for (const auto& node : nodes) {
       if (node->op->kind != OpKind::Dot) continue;
       for (const Value& factor : node->operands)
-        if (inputs_.is_invariant(factor))
-          weight_bytes_ += factor.shape().size() * static_cast<std::int64_t>(size_of(factor.dtype()));
+        if (inputs_.is_invariant(factor)) weight_bytes_ += static_cast<std::int64_t>(factor.type().bytes());
     }
     for (const auto& node : nodes) {
       if (const int side = inputs_.side(*node); side >= 0) {

@@ -50,7 +50,7 @@ class DeferOutputs {
 
  private:
   static std::size_t id(const Node& node) { return static_cast<std::size_t>(node.id); }
-  static std::int64_t bytes_of(Value v) { return v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype())); }
+  static std::int64_t bytes_of(Value v) { return static_cast<std::int64_t>(v.type().bytes()); }
 
   // Whether the operation is one of each step alone, and so one of all steps.
   static bool is_of_each_step(const Node& node) {

@@ -34,7 +34,7 @@ bool is_cheap(const Node& node) {
   }
 }
 
-std::int64_t bytes_of(Value v) { return v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype())); }
+std::int64_t bytes_of(Value v) { return static_cast<std::int64_t>(v.type().bytes()); }
 
 // One forward loop, with the loops that read its ys step by step.
 class Crossing {

@@ -263,7 +263,7 @@ bool has_large_weights(const LoweringContext& context, std::span<const Node* con
       if (!ir::is(node, OpKind::Dot) || row_size(context, result_of(node, 0)) == 0) return;
       for (const Value& v : node.operands)
         if (row_size(context, v) == 0 && factors.seen.insert(key_of(v)).second)
-          factors.bytes += v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype()));
+          factors.bytes += static_cast<std::int64_t>(v.type().bytes());
     });
     most = std::max(most, factors.bytes);
   }

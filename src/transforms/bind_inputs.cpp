@@ -47,7 +47,7 @@ class Binder {
     for (const auto& node : graph_.nodes()) {
       if (!is(*node, OpKind::Dot) || is_known({node.get(), 0})) continue;
       for (const Value& v : node->operands)
-        if (is_known(v)) step_bytes_ += v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype()));
+        if (is_known(v)) step_bytes_ += static_cast<std::int64_t>(v.type().bytes());
     }
     for (const auto& node : graph_.nodes()) {
       if (is(*node, OpKind::Input)) continue;

@@ -105,7 +105,7 @@ class LoopSplitter {
     std::int64_t bytes = 0;
     for (const Value& v : reads_)
       if (!is_invariant(v) && input_index(v) < nc_)
-        bytes += loop_.length() * v.shape().size() * static_cast<std::int64_t>(size_of(v.dtype()));
+        bytes += loop_.length() * static_cast<std::int64_t>(v.type().bytes());
     return bytes;
   }
 
