@@ -21,6 +21,8 @@ Value horner(Value z, std::initializer_list<double> coefficients) {
 
 bool is_f32(Value x) { return x.dtype() == DType::F32; }
 
+Value filled(Value x, double number) { return constant(number, x.dtype(), x.shape()); }
+
 // Whether x has a sign, a zero as well.
 Value is_negative(Value x) {
   const Value bits = bitcast(x, is_f32(x) ? DType::I32 : DType::I64);
@@ -50,13 +52,12 @@ Value turned(Value eighths, Value v) {
 // tan(pi / 8), plus or minus atan((u - 1) / (u + 1)).
 Value angle(Value y, Value x) {
   const bool f32 = y.dtype() == DType::F32;
-  const auto number = [&](double c) { return broadcast_to(like(y, c), y.shape()); };
-  const Value zero = number(0), one = number(1);
+  const Value zero = filled(y, 0), one = filled(y, 1);
   const Value across = abs(x), up = abs(y);
   const Value large = maximum(across, up), low = minimum(across, up);
   // Half of it where a sum of two would overflow.
   const double most = f32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
-  const Value scale = select(greater(large, number(most / 2)), number(0.5), one);
+  const Value scale = select(greater(large, filled(y, most / 2)), filled(y, 0.5), one);
   const Value a = low * scale, b = large * scale;
   const Value same = equal(a, b), origin = equal(b, zero);  // two infinities are one direction
   const Value steep = bit_and(bit_or(greater(a, b * 0.41421356237309503), same), logical_not(origin));
@@ -89,12 +90,12 @@ Value angle_call(Value y, Value x, int order) {
 
 // atan of one number: of (a - 1) / (a + 1) beyond tan(pi / 8), of -1 / a beyond tan(3 pi / 8).
 Value one_atan(Value x) {
-  const auto number = [&](double c) { return broadcast_to(like(x, c), x.shape()); };
-  const Value zero = number(0), one = number(1), size = abs(x);
-  const Value steep = greater(size, number(0.41421356237309503)), above = greater(size, number(2.4142135623730951));
+  const Value zero = filled(x, 0), one = filled(x, 1), size = abs(x);
+  const Value steep = greater(size, filled(x, 0.41421356237309503)),
+              above = greater(size, filled(x, 2.4142135623730951));
   const Value part = select(above, -one, select(steep, size - 1.0, size));
   const Value whole = select(above, size, select(steep, size + 1.0, one));
-  const Value result = turned(select(above, number(2), select(steep, one, zero)), small_atan(part / whole));
+  const Value result = turned(select(above, filled(x, 2), select(steep, one, zero)), small_atan(part / whole));
   return select(is_negative(x), -result, result);
 }
 
@@ -113,23 +114,22 @@ struct Arc {
   Value is_far, angle;
 };
 Arc arc(Value x) {
-  const auto number = [&](double c) { return broadcast_to(like(x, c), x.shape()); };
-  const Value size = abs(x), is_far = greater(size, number(0.5));
+  const Value size = abs(x), is_far = greater(size, filled(x, 0.5));
   const Value z = select(is_far, (1.0 - size) * 0.5, x * x);
   return {is_far, small_asin(select(is_far, sqrt(z), size), z)};
 }
 
 Value one_asin(Value x) {
   const auto [is_far, angle] = arc(x);
-  const Value eighths = select(is_far, ones_like(x) * 2.0, zeros_like(x));
+  const Value eighths = select(is_far, filled(x, 2), filled(x, 0));
   const Value result = turned(eighths, select(is_far, angle * -2.0, angle));
   return select(is_negative(x), -result, result);
 }
 
 Value one_acos(Value x) {
   const auto [is_far, angle] = arc(x);
-  const Value left = is_negative(x), two = ones_like(x) * 2.0;
-  const Value eighths = select(is_far, select(left, two * 2.0, zeros_like(x)), two);
+  const Value left = is_negative(x), two = filled(x, 2);
+  const Value eighths = select(is_far, select(left, filled(x, 4), filled(x, 0)), two);
   const Value turn = select(is_far, angle * 2.0, -angle);
   return turned(eighths, select(left, -turn, turn));
 }
