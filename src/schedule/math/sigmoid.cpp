@@ -30,9 +30,10 @@ int one_and(Expander& e, int square, std::span<const double> c, double unit = 1,
   std::vector<double> coefficients(c.begin(), c.end());
   double scale = factor;
   for (double& k : coefficients) k *= scale /= unit * unit;
-  if (coefficients.size() == 1) return e.fma(square, e.constant(coefficients[0]), e.constant(factor));
-  const int tail = coefficients.size() < 3 ? e.fma(square, e.constant(coefficients[1]), e.constant(coefficients[0]))
-                                           : e.polynomial(square, e.mul(square, square), coefficients);
+  const auto constant = [&](std::size_t i) { return e.constant(coefficients[i]); };
+  const int tail = coefficients.size() == 1   ? constant(0)
+                   : coefficients.size() == 2 ? e.fma(square, constant(1), constant(0))
+                                              : e.polynomial(square, e.mul(square, square), coefficients);
   return e.fma(square, tail, e.constant(factor));
 }
 
