@@ -6,10 +6,10 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/equality.h"
 #include "ir/op_def.h"
@@ -59,6 +59,7 @@ class Reroller {
     int delay = 0;                 // of Carried
     Value value = {};              // of Same
     std::vector<Value> each = {};  // of Sequence: one a step, outside of the run
+    std::size_t slot = 0;          // among the loop's inputs of its kind
   };
   using Each = std::vector<Value>;
 
@@ -68,6 +69,13 @@ class Reroller {
   }
   Value value(const Run& run, int step, Place p) const {
     return const_cast<Node&>(at(run, step, p.offset)).result(p.index);
+  }
+
+  // Of all steps.
+  Each each_of(const Run& run, Place p) const {
+    Each each;
+    for (int step = 0; step < run.count; ++step) each.push_back(value(run, step, p));
+    return each;
   }
 
   // Whether the node a period after the i-th may be the same one a step later, by its operands too: the same ones, those a period later, or what a
@@ -120,7 +128,7 @@ class Reroller {
           if (q < p + 2 * run.period) last_use = std::max(last_use, q);
         }
         const ValueType& type = node.types[static_cast<std::size_t>(index)];
-        const std::int64_t bytes = type.shape.size() * static_cast<std::int64_t>(size_of(type.dtype)) + 1;
+        const std::int64_t bytes = static_cast<std::int64_t>(type.bytes()) + 1;
         for (int q = std::max(p + 1, middle); q <= std::min(last_use, middle + run.period); ++q)
           crossing[static_cast<std::size_t>(q - middle)] += bytes;
       }
@@ -160,7 +168,7 @@ class Reroller {
     return false;
   }
 
-  // Fills operands_, sequences_, first_ and delays_ for the run; false if its steps do not depend on each other as those of a loop do.
+  // Fills what is kept of the run (operands_ and what follows); false if its steps do not depend on each other as those of a loop do.
   bool classify(const Run& run) {
     operands_.assign(static_cast<std::size_t>(run.period), {});
     is_sequence_.assign(static_cast<std::size_t>(run.period), false);
@@ -170,8 +178,7 @@ class Reroller {
       const Node& last = at(run, run.count - 1, offset);
       const bool may_advance = is(last, OpKind::Constant) || is(last, OpKind::Slice) || reshapes_sequence(run, offset);
       if (may_advance) {
-        Each each;
-        for (int step = 0; step < run.count; ++step) each.push_back(value(run, step, {offset, 0}));
+        const Each each = each_of(run, {offset, 0});
         if (is(last, OpKind::Reshape) || !all_equal(each)) {
           if (!advances(each, run)) return false;
           is_sequence_[static_cast<std::size_t>(offset)] = true;
@@ -358,82 +365,78 @@ class Reroller {
     return found;
   }
 
-  std::shared_ptr<Graph> rewritten(const Run& run) {
-    // What is read outside of the loop: of all steps (ys) or of the last one alone (a carry).
+  // What is read outside of the loop: of all steps (ys) or of the last one alone (a carry).
+  struct Outside {
     std::map<const Node*, std::vector<Gathered>> concats;
+    std::set<const Node*> absorbed;  // reshapes that only gathered parts of concats read
     std::set<Place> emitted, final;
     std::set<std::pair<Place, int>> single;  // values of single steps, not the last
+  };
+  Outside outside_of(const Run& run) const {
+    Outside outside;
     const auto reads = [&](Value v) {
       const auto at = step_of(v, run);
       if (!at) return;
       if (at->second == run.count - 1) {
-        final.insert(at->first);
+        outside.final.insert(at->first);
       } else {
-        emitted.insert(at->first);
-        single.insert(*at);
+        outside.emitted.insert(at->first);
+        outside.single.insert(*at);
       }
     };
-    std::set<const Node*> absorbed;  // reshapes that only gathered parts of concats read
-    for (std::size_t p = static_cast<std::size_t>(run.end()); p < list_.size(); ++p) {
-      const Node& node = *list_[p];
-      if (!is(node, OpKind::Concat)) continue;
-      auto parts = gathered(node, run);
+    const std::span<const Node* const> after = std::span(list_).subspan(static_cast<std::size_t>(run.end()));
+    const auto count = static_cast<std::size_t>(run.count);
+    for (const Node* node : after) {
+      if (!is(*node, OpKind::Concat)) continue;
+      auto parts = gathered(*node, run);
       for (const Gathered& g : parts) {
-        emitted.insert(g.place);
-        for (std::size_t i = g.from; i < g.from + static_cast<std::size_t>(run.count); ++i) {
-          const Value v = node.operands[i];
-          if (position(v) >= run.end() && uses_.count(v) == 1) absorbed.insert(v.node);
-        }
+        outside.emitted.insert(g.place);
+        for (const Value v : std::span(node->operands).subspan(g.from, count))
+          if (position(v) >= run.end() && uses_.count(v) == 1) outside.absorbed.insert(v.node);
       }
-      if (!parts.empty()) concats.emplace(&node, std::move(parts));
+      if (!parts.empty()) outside.concats.emplace(node, std::move(parts));
     }
-    const auto is_gathered = [&](const Node& concat, std::size_t operand) {
-      const auto it = concats.find(&concat);
-      return it != concats.end() && std::ranges::any_of(it->second, [&](const Gathered& g) {
-               return operand >= g.from && operand < g.from + static_cast<std::size_t>(run.count);
+    const auto is_gathered = [&](const Node* concat, std::size_t operand) {
+      const auto it = outside.concats.find(concat);
+      return it != outside.concats.end() && std::ranges::any_of(it->second, [&](const Gathered& g) {
+               return operand >= g.from && operand < g.from + count;
              });
     };
-    for (std::size_t p = static_cast<std::size_t>(run.end()); p < list_.size(); ++p) {
-      if (absorbed.contains(list_[p])) continue;
-      for (std::size_t i = 0; i < list_[p]->operands.size(); ++i)
-        if (!is_gathered(*list_[p], i)) reads(list_[p]->operands[i]);
+    for (const Node* node : after) {
+      if (outside.absorbed.contains(node)) continue;
+      for (std::size_t i = 0; i < node->operands.size(); ++i)
+        if (!is_gathered(node, i)) reads(node->operands[i]);
     }
     for (const Value v : graph_.outputs()) reads(v);
-    for (const Place place : final)
-      if (!delays_.contains(place) && !emitted.contains(place)) delays_[place] = 0;
+    return outside;
+  }
 
-    Rebuild rebuild(graph_);
-    TraceScope scope(rebuild.to());
-    for (int p = 0; p < run.start; ++p) rebuild.copy(*list_[static_cast<std::size_t>(p)]);
+  // The loop, appended to the graph that is built. Numbers its carries in carry_of_.
+  LoopResult append_loop(const Run& run, const Outside& outside, const ValueMap& map) {
     LoopSpec spec;
     spec.length = run.count;
     // Carries: of each place its value one step ago, two steps ago, ...; a place whose last value alone is read starts from zeros.
-    std::map<std::pair<Place, int>, int> carry_of;
+    carry_of_.clear();
     for (const auto& [place, delay] : delays_)
       for (int d = 1; d <= std::max(delay, 1); ++d) {
-        carry_of[{place, d}] = static_cast<int>(spec.carry.size());
-        spec.carry.push_back(delay > 0 ? rebuild(first_.at({place, d})) : zeros_of(value(run, 0, place).type()));
+        carry_of_[{place, d}] = spec.carry.size();
+        spec.carry.push_back(delay > 0 ? map(first_.at({place, d})) : zeros_of(value(run, 0, place).type()));
       }
-    std::map<std::pair<int, int>, int> xs_of;  // (offset, operand or -1 for the node itself)
-    const auto add_xs = [&](int offset, int operand, const Each& each) {
-      xs_of[{offset, operand}] = static_cast<int>(spec.xs.size());
-      spec.xs.push_back(stacked(each, run, rebuild.map()));
+    std::vector<std::size_t> xs_of(static_cast<std::size_t>(run.period));  // of the nodes that are xs themselves
+    std::map<std::pair<int, int>, std::size_t> const_of;                   // (node id, result)
+    const auto add_xs = [&](const Each& each) {
+      spec.xs.push_back(stacked(each, run, map));
+      return spec.xs.size() - 1;
     };
-    std::map<std::pair<int, int>, int> const_of;  // (node id, result)
-    for (int offset = 0; offset < run.period; ++offset) {
-      if (is_sequence_[static_cast<std::size_t>(offset)]) {
-        Each each;
-        for (int step = 0; step < run.count; ++step) each.push_back(value(run, step, {offset, 0}));
-        add_xs(offset, -1, each);
-        continue;
-      }
-      const auto& operands = operands_[static_cast<std::size_t>(offset)];
-      for (std::size_t i = 0; i < operands.size(); ++i) {
-        if (operands[i].kind == Operand::Kind::Sequence) add_xs(offset, static_cast<int>(i), operands[i].each);
-        if (operands[i].kind != Operand::Kind::Same) continue;
-        const Value v = operands[i].value;
-        if (const_of.try_emplace({v.node->id, v.index}, static_cast<int>(spec.consts.size())).second)
-          spec.consts.push_back(rebuild(v));
+    for (std::size_t offset = 0; offset < operands_.size(); ++offset) {
+      if (is_sequence_[offset]) xs_of[offset] = add_xs(each_of(run, {static_cast<int>(offset), 0}));
+      for (Operand& o : operands_[offset]) {
+        if (o.kind == Operand::Kind::Carried) o.slot = carry_of_.at({o.place, o.delay});
+        if (o.kind == Operand::Kind::Sequence) o.slot = add_xs(o.each);
+        if (o.kind != Operand::Kind::Same) continue;
+        const auto [it, is_new] = const_of.try_emplace({o.value.node->id, o.value.index}, spec.consts.size());
+        if (is_new) spec.consts.push_back(map(o.value));
+        o.slot = it->second;
       }
     }
     std::vector<ValueType> types;
@@ -441,83 +444,89 @@ class Reroller {
     for (const Value v : spec.xs) types.push_back({v.dtype(), v.shape().without(0)});
     for (const Value v : spec.consts) types.push_back(v.type());
     const std::size_t num_carry = spec.carry.size(), num_xs = spec.xs.size();
-    spec.body = trace(
-        [&](std::span<const Value> inputs) {
-          std::map<Place, Value> made;
-          for (int offset = 0; offset < run.period; ++offset) {
-            if (is_sequence_[static_cast<std::size_t>(offset)]) {
-              made[{offset, 0}] = inputs[num_carry + static_cast<std::size_t>(xs_of.at({offset, -1}))];
-              continue;
-            }
-            const auto& operands = operands_[static_cast<std::size_t>(offset)];
-            std::vector<Value> mapped;
-            for (std::size_t i = 0; i < operands.size(); ++i) {
-              const Operand& o = operands[i];
-              switch (o.kind) {
-                case Operand::Kind::Local: mapped.push_back(made.at(o.place)); break;
-                case Operand::Kind::Carried:
-                  mapped.push_back(inputs[static_cast<std::size_t>(carry_of.at({o.place, o.delay}))]);
-                  break;
-                case Operand::Kind::Same:
-                  mapped.push_back(inputs[num_carry + num_xs +
-                                          static_cast<std::size_t>(const_of.at({o.value.node->id, o.value.index}))]);
-                  break;
-                case Operand::Kind::Sequence:
-                  mapped.push_back(
-                      inputs[num_carry + static_cast<std::size_t>(xs_of.at({offset, static_cast<int>(i)}))]);
-                  break;
-              }
-            }
-            Node* node = copy_node(at(run, 0, offset), std::move(mapped));
-            for (int index = 0; index < static_cast<int>(node->types.size()); ++index)
-              made[{offset, index}] = node->result(index);
-          }
-          std::vector<Value> outputs;
-          for (const auto& [place, delay] : delays_)
-            for (int d = 1; d <= std::max(delay, 1); ++d)
-              outputs.push_back(d == 1 ? made.at(place)
-                                       : inputs[static_cast<std::size_t>(carry_of.at({place, d - 1}))]);
-          for (const Place place : emitted) outputs.push_back(made.at(place));
-          return outputs;
-        },
-        types, "body");
-    const LoopResult result = loop(spec);
-    std::map<Place, Value> ys;
-    for (const Place place : emitted) ys[place] = result.ys[ys.size()];
-    // The last of values that are read one by one is read like the others, whose steps may be a loop's too.
-    std::set<Place> one_by_one;
-    for (const auto& [place, step] : single) one_by_one.insert(place);
-    for (const Place place : final)
-      rebuild.map().set(value(run, run.count - 1, place),
-                        delays_.contains(place) && !one_by_one.contains(place)
-                            ? result.carry[static_cast<std::size_t>(carry_of.at({place, 1}))]
-                            : take(ys.at(place), 0, run.count - 1));
-    for (const auto& [place, step] : single) rebuild.map().set(value(run, step, place), take(ys.at(place), 0, step));
-    for (std::size_t p = static_cast<std::size_t>(run.end()); p < list_.size(); ++p) {
-      const Node& node = *list_[p];
-      if (absorbed.contains(&node)) continue;
-      const auto it = concats.find(&node);
-      if (it == concats.end()) {
-        rebuild.copy(node);
-        continue;
-      }
-      const int axis = static_cast<int>(node.attrs.integer("axis"));
-      std::vector<Value> parts;
-      for (std::size_t i = 0; i < node.operands.size();) {
-        const auto g = std::ranges::find(it->second, i, &Gathered::from);
-        if (g == it->second.end()) {
-          parts.push_back(rebuild(node.operands[i++]));
+    const auto step = [&](std::span<const Value> inputs) {
+      std::map<Place, Value> made;
+      const auto operand = [&](const Operand& o) {
+        switch (o.kind) {
+          case Operand::Kind::Carried: return inputs[o.slot];
+          case Operand::Kind::Sequence: return inputs[num_carry + o.slot];
+          case Operand::Kind::Same: return inputs[num_carry + num_xs + o.slot];
+          case Operand::Kind::Local: break;
+        }
+        return made.at(o.place);
+      };
+      for (int offset = 0; offset < run.period; ++offset) {
+        const auto i = static_cast<std::size_t>(offset);
+        if (is_sequence_[i]) {
+          made[{offset, 0}] = inputs[num_carry + xs_of[i]];
           continue;
         }
-        const Shape part = node.operands[i].shape();
-        Value all = reshape(ys.at(g->place), part.with_inserted(0, run.count));
-        if (g->backwards) all = reverse(all, {0});
-        Shape joined = part;
-        joined[axis] *= run.count;
-        parts.push_back(reshape(move_axis(all, 0, axis), joined));
-        i += static_cast<std::size_t>(run.count);
+        std::vector<Value> mapped;
+        for (const Operand& o : operands_[i]) mapped.push_back(operand(o));
+        Node* node = copy_node(at(run, 0, offset), std::move(mapped));
+        for (int index = 0; index < static_cast<int>(node->types.size()); ++index)
+          made[{offset, index}] = node->result(index);
       }
-      rebuild.map().set(const_cast<Node&>(node).result(), concat(parts, axis));
+      std::vector<Value> outputs;
+      for (const auto& [place, delay] : delays_)
+        for (int d = 1; d <= std::max(delay, 1); ++d)
+          outputs.push_back(d == 1 ? made.at(place) : inputs[carry_of_.at({place, d - 1})]);
+      for (const Place place : outside.emitted) outputs.push_back(made.at(place));
+      return outputs;
+    };
+    spec.body = trace(step, types, "body");
+    return loop(spec);
+  }
+
+  // A concat of values of all steps: of their stack, and of what else it has.
+  Value joined(const Node& concat_node, const std::vector<Gathered>& parts_of_steps, const Run& run,
+               const std::map<Place, Value>& ys, const Rebuild& rebuild) const {
+    const int axis = static_cast<int>(concat_node.attrs.integer("axis"));
+    std::vector<Value> parts;
+    for (std::size_t i = 0; i < concat_node.operands.size();) {
+      const auto g = std::ranges::find(parts_of_steps, i, &Gathered::from);
+      if (g == parts_of_steps.end()) {
+        parts.push_back(rebuild(concat_node.operands[i++]));
+        continue;
+      }
+      const Shape part = concat_node.operands[i].shape();
+      Value all = reshape(ys.at(g->place), part.with_inserted(0, run.count));
+      if (g->backwards) all = reverse(all, {0});
+      Shape shape = part;
+      shape[axis] *= run.count;
+      parts.push_back(reshape(move_axis(all, 0, axis), shape));
+      i += static_cast<std::size_t>(run.count);
+    }
+    return concat(parts, axis);
+  }
+
+  std::shared_ptr<Graph> rewritten(const Run& run) {
+    const Outside outside = outside_of(run);
+    for (const Place place : outside.final)
+      if (!delays_.contains(place) && !outside.emitted.contains(place)) delays_[place] = 0;
+    Rebuild rebuild(graph_);
+    TraceScope scope(rebuild.to());
+    for (int p = 0; p < run.start; ++p) rebuild.copy(*list_[static_cast<std::size_t>(p)]);
+    const LoopResult result = append_loop(run, outside, rebuild.map());
+    std::map<Place, Value> ys;
+    for (const Place place : outside.emitted) ys[place] = result.ys[ys.size()];
+    // The last of values that are read one by one is read like the others, whose steps may be a loop's too.
+    std::set<Place> one_by_one;
+    for (const auto& [place, step] : outside.single) one_by_one.insert(place);
+    for (const Place place : outside.final)
+      rebuild.map().set(value(run, run.count - 1, place), delays_.contains(place) && !one_by_one.contains(place)
+                                                              ? result.carry[carry_of_.at({place, 1})]
+                                                              : take(ys.at(place), 0, run.count - 1));
+    for (const auto& [place, step] : outside.single)
+      rebuild.map().set(value(run, step, place), take(ys.at(place), 0, step));
+    for (std::size_t p = static_cast<std::size_t>(run.end()); p < list_.size(); ++p) {
+      const Node& node = *list_[p];
+      if (outside.absorbed.contains(&node)) continue;
+      const auto it = outside.concats.find(&node);
+      if (it == outside.concats.end())
+        rebuild.copy(node);
+      else
+        rebuild.map().set(const_cast<Node&>(node).result(), joined(node, it->second, run, ys, rebuild));
     }
     return rebuild.finish();
   }
@@ -532,6 +541,7 @@ class Reroller {
   std::vector<bool> is_sequence_;                 // nodes of a step that are xs themselves
   std::map<std::pair<Place, int>, Value> first_;  // what is read so many steps before the first one
   std::map<Place, int> delays_;                   // carried places: how many steps back they are read
+  std::map<std::pair<Place, int>, std::size_t> carry_of_;
 };
 
 }  // namespace
@@ -549,13 +559,13 @@ std::shared_ptr<Graph> reroll(const Graph& graph, const std::function<bool(std::
   };
   // As it was written first: of two equal steps one may compute what nobody reads. Then without that, which may be what makes steps different.
   roll_all();
-  if (auto pruned = eliminate_dead(now ? *now : graph)) {
-    const auto before = std::exchange(now, pruned);
+  const bool is_rolled = now != nullptr;
+  if (const auto pruned = eliminate_dead(is_rolled ? *now : graph)) {
+    now = pruned;
     roll_all();
-    if (now == pruned) now = before;
-  }
-  if (now)
+    if (now == pruned) return is_rolled ? now : nullptr;
     if (auto clean = eliminate_dead(*now)) now = std::move(clean);
+  }
   return now;
 }
 
