@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""hotloop train, import and explain, end to end.
+
+usage: train_test.py HOTLOOP [unittest arguments]
+"""
+import csv
+import json
+import pathlib
+import re
+import struct
+import sys
+import xml.etree.ElementTree
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import program
+import series
+from program import EXAMPLES, HERE, Case, hotloop
+
+
+class Trajectories(Case):
+    """examples/lorenz.toml with a smaller network, for fewer iterations."""
+
+    SMALL = ["--epochs", "40", "--set", "model.1.layer.0.units=10"]
+
+    def test_lorenz_is_fitted_and_drawn(self):
+        run = self.folder / "run"
+        result = hotloop("train", EXAMPLES / "lorenz.toml", "--out", run, *self.SMALL)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("the same in all parts", " ".join(result.stdout.split()))
+        self.assertIn("of 3 targets", result.stdout)
+        # How often an adaptive solve steps is not known from the program: no speed is claimed.
+        row = next(line for line in result.stdout.splitlines() if line.startswith("  train_step"))
+        self.assertEqual(len(row.split()), 7)  # program, launches, us, workers, dots, loops, grids
+        picture = xml.etree.ElementTree.parse(run / "phase.svg").getroot()
+        space = "{http://www.w3.org/2000/svg}"
+        lines = [path.get("d") for path in picture.iter(f"{space}path")]
+        self.assertEqual([line.count("L") for line in lines], [99, 99])  # truth and fit at 100 times
+        self.assertNotEqual(*lines)
+        words = [text.text for text in picture.iter(f"{space}text")]
+        for word in ["x", "z", "truth", "forecast"]:
+            self.assertIn(word, words)
+        self.assertIn("Phase space", (run / "report.html").read_text())
+        history = list(csv.DictReader((run / "history.csv").read_text().splitlines()))
+        self.assertEqual(len(history), 40)
+        self.assertLess(float(history[-1]["train_loss"]), 0.95 * float(history[0]["train_loss"]))
+        self.assertEqual(hotloop("eval", run).returncode, 0)
+
+    def test_every_key_of_it_is_explained(self):
+        result = hotloop("export-config", EXAMPLES / "lorenz.toml")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.splitlines()
+        for above, line in zip([""] + lines, lines):
+            if "=" in line and not line.startswith("#"):
+                self.assertTrue(re.search(r"# \S", line) or above.startswith("# "), line)
+        again = self.folder / "again.toml"
+        again.write_text(result.stdout.replace('"lorenz.csv"', f'"{EXAMPLES / "lorenz.csv"}"'))
+        self.assertEqual(hotloop("export-config", again).returncode, 0)
+
+    def test_a_field_must_keep_its_shape(self):
+        result = hotloop("train", EXAMPLES / "lorenz.toml", "--out", self.folder / "run", "--set", "model.1.layer.2.units=4")
+        self.refused(result, "[ode] the layers inside must keep the shape of their input. "
+                             "Received: f32[1,3] becomes f32[1,4]. Try: a linear layer to bring it back.")
+
+
+class Imports(Case):
+    MODELS = HERE.parent / "data" / "rtneural"
+
+    def test_a_model_of_rtneural_becomes_plain_c(self):
+        result = hotloop("import", self.MODELS / "conv1d.json", "-o", self.folder / "amp", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout), {"out": str(self.folder / "amp"), "features": 2, "parameters": 97})
+        result = hotloop("export", self.folder / "amp", "-o", self.folder / "c", "--name", "amp")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("The step takes 2 features.", result.stdout)
+        self.assertEqual(sorted(f.name for f in (self.folder / "c").iterdir()), ["amp.c", "amp.h", "amp.o"])
+        result = hotloop("inspect", self.folder / "amp" / "model.safetensors", "--json")
+        self.assertEqual([t["name"] for t in json.loads(result.stdout)["tensors"]],
+                         ["0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "3.bias", "4.weight", "5.weight", "5.bias", "6.weight", "6.bias"])
+
+    def test_what_cannot_be_imported(self):
+        file = self.folder / "amp.json"
+        file.write_text('{"in_shape": [null, 1], "layers": [{"type": "conv2d"}]}')
+        self.refused(hotloop("import", file, "-o", self.folder / "amp"),
+                     f"[rtneural] every layer must be one that can be read from {file}. Received: layer 1 (conv2d). "
+                     "Try: dense, gru, lstm, conv1d, prelu, batchnorm and activation.")
+        self.assertFalse((self.folder / "amp").exists())
+        (self.folder / "amp").mkdir()
+        (self.folder / "amp" / "mine").write_text("")
+        result = hotloop("import", self.MODELS / "lstm.json", "-o", self.folder / "amp")
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"^hotloop: \[import\] ")
+
+
+class Training(Case):
+    def train(self, config, *arguments):
+        return hotloop("train", config, "--out", self.folder / "run", "--overwrite", *arguments, cwd=self.folder)
+
+    def check_run(self, backend, layer, dtype):
+        result = self.train(series.write(self.folder, backend, layer, dtype))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        run = self.folder / "run"
+        names = sorted(p.name for p in run.iterdir())
+        self.assertEqual([n for n in names if not n.startswith("events.out.tfevents.")],
+                         ["baselines.json", "checkpoints", "config.toml", "forecast.svg", "history.csv", "loss.svg", "metrics.json",
+                          "model.safetensors", "preparation.json", "report.html"])
+        self.assertEqual(len(names), 11)
+        for picture in ["forecast.svg", "loss.svg"]:
+            self.assertEqual(xml.etree.ElementTree.parse(run / picture).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+        metrics = json.loads((run / "metrics.json").read_text())
+        self.assertEqual(metrics["status"], "finished")
+        self.assertIn(f"{metrics['test']:.4f}", result.stdout)
+        self.assertRegex(result.stdout, r"(?m)^  train_step\b.* [1-9]")  # launches counted in what ran
+        self.assertNotIn("not run yet", result.stdout)
+        self.assertEqual([b["name"] for b in metrics["baselines"]], ["three rows ago", "ridge regression on the window"])
+        history = list(csv.DictReader((run / "history.csv").read_text().splitlines()))
+        self.assertEqual([int(row["epoch"]) for row in history], [1, 2, 3])
+        self.assertLess(float(history[2]["train_loss"]), float(history[0]["train_loss"]))
+        best = min(history, key=lambda row: float(row["validation_mae"]))
+        self.assertEqual(int(best["epoch"]), metrics["best_epoch"])
+        evaluated = hotloop("eval", run)
+        self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+        self.assertIn("the same to the last bit", evaluated.stdout)
+        return metrics
+
+    def test_small_scores_have_digits_and_the_model_its_flags(self):
+        config = series.write(self.folder, "llvm", "lstm", "f64")
+        config.write_text(config.read_text().replace("hidden = 3\n", "hidden = 3\nbidirectional = true\n"))
+        table = self.folder / "series.csv"
+        rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
+        table.write_text("load,note\n" + "".join(f"{float(load) * 1e-6:.12f},{note}\n" for load, note in rows))
+        result = self.train(config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("lstm bidirectional hidden=3 layers=1 -> last", result.stdout)
+        metrics = json.loads((self.folder / "run" / "metrics.json").read_text())
+        for score in [metrics["test"], *(b["test"] for b in metrics["baselines"])]:
+            self.assertLess(score, 1e-5)
+            self.assertIn(f"  {score:.4g}\n", result.stdout)
+        self.assertRegex(result.stderr + result.stdout, r"epoch 3/3 .* validation mae \d\.\d+e-0[67] ")
+
+    def test_end_to_end_on_the_oracle(self):
+        self.check_run("interp", "lstm", "f32")
+
+    def test_end_to_end_compiled(self):
+        for layer in ["lstm", "gru"]:
+            for dtype in ["f32", "f64"]:
+                with self.subTest(layer=layer, dtype=dtype):
+                    compiled = self.check_run("llvm", layer, dtype)["test"]
+                    oracle = self.check_run("interp", layer, dtype)["test"]
+                    self.assertAlmostEqual(compiled, oracle, delta=(1e-4 if dtype == "f32" else 1e-10) * oracle)
+
+    def test_same_seed_same_bits_for_any_number_of_threads(self):
+        config = series.write(self.folder, "llvm")
+        model = self.folder / "run" / "model.safetensors"
+        bytes_of = {}
+        for arguments in [("--threads", "1"), ("--threads", "2"), ("--seed", "7")]:
+            self.assertEqual(self.train(config, *arguments).returncode, 0)
+            bytes_of[arguments] = model.read_bytes()
+        self.assertEqual(bytes_of["--threads", "1"], bytes_of["--threads", "2"])
+        self.assertNotEqual(bytes_of["--threads", "1"], bytes_of["--seed", "7"])
+
+    def test_checkpoint_has_pytorch_names_and_shapes(self):
+        self.assertEqual(self.train(series.write(self.folder)).returncode, 0)
+        data = (self.folder / "run" / "model.safetensors").read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8:8 + length])
+        header.pop("__metadata__")
+        self.assertEqual({name: entry["shape"] for name, entry in header.items()},
+                         {"0.weight_ih_l0": [12, 3], "0.weight_hh_l0": [12, 3], "0.bias_ih_l0": [12],
+                          "0.bias_hh_l0": [12], "2.weight": [1, 3], "2.bias": [1]})
+
+    def test_a_horizon_needs_as_many_outputs(self):
+        config = series.write(self.folder)
+        config.write_text(config.read_text().replace("length = 4", "length = 4\nhorizon_steps = 12"))
+        self.refused(self.train(config), "[mse] prediction and target must have one shape and dtype. Received: f32[16,1] and f32[16,12]. "
+                                         "Try: 12 outputs of the last layer (units = 12), one for each target and step of the horizon.")
+        result = self.train(config, "--set", "model.2.units=12")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, "ridge .*[0-9]")
+
+    def test_a_rate_that_falls_on_a_plateau(self):
+        config = series.write(self.folder)
+        schedule = "[[optimizer.schedule]]\ntype = \"plateau\"\npatience = 0\nthreshold = 1000\n\n[train]"
+        config.write_text(config.read_text().replace("[train]", schedule))
+        result = self.train(config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        folder = max((self.folder / "run" / "checkpoints").iterdir())
+        data = (folder / "optimizer.safetensors").read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        begin, end = json.loads(data[8:8 + length])["schedule.0.factor"]["data_offsets"]
+        # Only the first of three validations counts as better, by that threshold.
+        self.assertAlmostEqual(struct.unpack("<d", data[8 + length + begin:8 + length + end])[0], 0.01)
+
+    def test_loss_that_is_not_finite(self):
+        result = self.train(series.write(self.folder, learning_rate="1e38"))
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertRegex(result.stderr, r"^hotloop: \[train\] The loss was not finite at step \d+ of epoch \d+\. First of all tensors, at step \d+ of "
+                                        r"epoch \d+, was .*not finite\..*a smaller learning_rate")
+
+    def test_a_metric_that_does_not_fit_leaves_no_run(self):
+        config = series.write_utterances(self.folder)
+        run = self.folder / "run"
+        result = hotloop("train", config, "--out", run, "--set", "train.metric=mae")
+        self.refused(result, "[mae] there must be one prediction a target. Received: 3 predictions and 1 targets a sample. "
+                             "Try: a metric of classes, accuracy say, if the targets are classes.")
+        self.assertFalse(run.exists())
+        # An epoch's steps are not thrown away.
+        result = hotloop("train", config, "--out", run, "--set", "train.metric=mae", "--set", "checkpoint.every_steps=1")
+        self.assertEqual(result.returncode, 2)
+        result = hotloop("train", "--resume", run, "--set", "train.metric=accuracy")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("going on after step ", result.stdout)
+
+    def test_a_column_predicts_no_three_classes(self):
+        config = series.write_utterances(self.folder)
+        table = self.folder / "utterances.csv"
+        table.write_text(re.sub(",([xyz]),", lambda match: f",{'xyz'.index(match[1])},", table.read_text()))
+        config.write_text(config.read_text() + "\n[[baseline]]\ntype = \"column\"\ncolumn = \"a\"\n")
+        self.refused(self.train(config), "[baseline] a column can predict numbers, or two classes 0 and 1. Received: 3 classes of 'voice'. "
+                                         "Try: leave out the baseline 'a'.")
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_the_answer_among_the_inputs(self):
+        def message(received, remedy):
+            return f"[data] an input must not be the target's own row. Received: {received}. Try: {remedy}."
+        config = self.edited('inputs = ["load_lag", "day"]', 'inputs = ["load_lag", "load"]')
+        self.refused(self.train(config), message("'load' in inputs, with horizon = 0", "a lag of it, or horizon = 1"))
+        self.assertFalse((self.folder / "run").exists())
+        self.assertEqual(self.train(config, "--set", "window.horizon=1").returncode, 0)  # the target's past
+        one_hot = ["--set", "data.task=classification", "--set", "data.one_hot=[{column=\"load\"}]", "--set", "baseline=[]"]
+        self.refused(self.train(config, *one_hot), message("'load' in inputs, with horizon = 0", "inputs without it, or horizon = 1"))
+        series.write_utterances(self.folder)
+        config.write_text(config.read_text().replace('"a", "b"]', '"a", "voice"]') + "\n[[data.one_hot]]\ncolumn = \"voice\"\n")
+        self.refused(self.train(config), message("'voice' in inputs, with one target a series", "inputs without it"))
+
+    def test_an_autoencoder_has_its_targets_as_inputs(self):
+        (self.folder / "t.csv").write_text("a,b\n" + "".join(f"{i % 7},{i % 5}\n" for i in range(60)))
+        config = self.folder / "job.toml"
+        config.write_text('[data]\nfile = "t.csv"\ninputs = ["a", "b"]\ntarget = ["b", "a"]\n[window]\nlength = 1\n[[model]]\ntype = "last"\n'
+                          '[[model]]\ntype = "linear"\nunits = 1\n[[model]]\ntype = "linear"\nunits = 2\n[train]\nbackend = "interp"\nepochs = 1\n')
+        result = self.train(config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_eval_refuses_parameters_of_another_model(self):
+        self.assertEqual(self.train(series.write(self.folder)).returncode, 0)
+        config = self.folder / "run" / "config.toml"
+        config.write_text(config.read_text().replace("hidden = 3", "hidden = 4"))
+        result = hotloop("eval", self.folder / "run")
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"tensor '0.weight_ih_l0' of .* must be f32\[16,3\]\. Received: f32\[12,3\]")
+
+    def test_explain_needs_no_table(self):
+        config = series.write(self.folder)
+        (self.folder / "series.csv").unlink()
+        result = hotloop("explain", config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("0.weight_ih_l0", result.stdout)
+        self.assertIn("Training step", result.stdout)
+
+
+if __name__ == "__main__":
+    program.main()
