@@ -38,6 +38,11 @@ RawTable read_table(RowSource& source, const Columns& columns, const std::shared
 // Seconds between neighbouring rows; 0 if differences do not matter.
 double find_time_step(const Recipe& recipe, const RawTable& table, const Columns& columns);
 
+// The samples of a table; or those with what was fitted to another table.
+std::shared_ptr<Samples::State> build_samples(RowSource& source, const Recipe& recipe, const MemoryOptions& memory);
+std::shared_ptr<Samples::State> build_samples(RowSource& source, const Preparation::State& fitted, const Split& split,
+                                              std::int64_t stride, const MemoryOptions& memory);
+
 // Where a derived row, doubles, has its parts: features and targets not yet standardised, and what decides about windows. The
 // rows lie by position: those of a series one after another.
 struct DerivedLayout {
