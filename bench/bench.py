@@ -7,6 +7,7 @@
     ./dev bench --install torch,jax                    rivals, each into a virtual environment of its own
     ./dev bench --compare REF [TASK ...]               this tree beside another revision
     ./dev bench --random-shapes 20                     shapes that nobody tuned for
+    ./dev bench --random-programs 60                   programs drawn at random, with their derivatives
     ./dev bench --curves                               throughput against batch, hidden size, length and layers
     ./dev bench --merge A.json B.json --name NAME      runs one after the other, as the rounds of one report
 
@@ -56,7 +57,8 @@ def parse_args():
     parser.add_argument("--install", type=words, metavar="NAMES")
     parser.add_argument("--compare", metavar="REF")
     parser.add_argument("--random-shapes", type=int, metavar="K")
-    parser.add_argument("--seed", type=int, default=0, help="of --random-shapes")
+    parser.add_argument("--random-programs", type=int, metavar="K")
+    parser.add_argument("--seed", type=int, default=0, help="of --random-shapes and --random-programs")
     parser.add_argument("--curves", action="store_true")
     parser.add_argument("--merge", type=pathlib.Path, nargs="+", metavar="FILE", help="what --json wrote")
     return parser.parse_args()
@@ -129,10 +131,11 @@ def main():
         from harness import revisions
 
         return revisions.compare(args, select(tasks, args.tasks) if args.tasks else tasks)
-    if args.random_shapes:
-        from harness import random_shapes
+    if args.random_shapes or args.random_programs:
+        from harness import draws, random_programs, random_shapes
 
-        return random_shapes.run(args, measure, present)
+        drawn = random_shapes if args.random_shapes else random_programs
+        return draws.run(drawn.DRAWS, args.random_shapes or args.random_programs, args, measure, present)
     if args.curves:
         from harness import curves
 

@@ -10,6 +10,7 @@ from impls._ensembles_hotloop import ode_ensemble_gradient, ode_ensemble_saveat,
 from impls._hotloop_options import OPTIONS
 from impls._programs_derivatives_hotloop import derivative_program  # noqa: F401
 from impls._programs_hotloop import program  # noqa: F401
+from impls._random_programs_hotloop import random_program  # noqa: F401
 
 
 def setup(threads):

@@ -8,6 +8,7 @@ from harness.prepared import Prepared, Unsupported
 from impls._applications_jax import gradient_penalty, gru_ensemble, kalman, least_squares  # noqa: F401
 from impls._programs_derivatives_jax import derivative_program  # noqa: F401
 from impls._programs_jax import program  # noqa: F401
+from impls._random_programs_jax import random_program  # noqa: F401
 
 
 def setup(threads):

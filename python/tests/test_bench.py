@@ -119,6 +119,37 @@ def test_training_and_op_by_op(harness, tmp_path):
             w.stop()
 
 
+def test_programs_drawn_at_random(harness, tmp_path):
+    """Each kind of network, with each thing that is asked of it, gives the reference's numbers; and the page about them."""
+    from harness import draws, matrix, random_programs
+    from harness.process import Worker
+    from tasks import _random_programs
+
+    tasks = random_programs.draw(len(_random_programs.ASKED), seed=1, work=1e6)
+    assert [(t.sizes["network"], t.sizes["of"]) for t in tasks] == _random_programs.ASKED
+    worker = str(BENCH / "harness/worker.py")
+    path = os.pathsep.join(p for p in sys.path if p and p != str(BENCH))
+    ours = Worker(harness.Implementation("hotloop", (sys.executable, worker, "hotloop"), {"PYTHONPATH": path}, tmp_path / "hotloop.log"), 1)
+    try:
+        results = [(t, 1, matrix.run_task(t, {"hotloop": ours}, rounds=1, seconds=0.001)) for t in tasks]
+    finally:
+        ours.stop()
+    for task, _, cells in results:
+        assert len(cells["hotloop"].rounds) == 1, (task.title, cells["hotloop"].problem)
+    # Beside a rival that takes twice the time, but for one task with which it fails.
+    for _, _, cells in results:
+        cells["jax"] = matrix.Cell(rounds=[{k: 2 * v for k, v in r.items()} for r in cells["hotloop"].rounds])
+    results[0][2]["jax"] = matrix.Cell(problem="no such cell")
+    found = draws.collect(results, ["jax"], "median")
+    rows = draws.distribution(found, random_programs.DRAWS.classes)
+    assert ("jax", "all", len(tasks) - 1, 2.0) in [row[:4] for row in rows]
+    meta = {"machine": dict(cpu="a cpu", cores=2, date="2026-01-01", revision="abc", load_at_start=0.0, OPENBLAS_CORETYPE="not set"),
+            "rounds": 1, "seconds": 0.001, "threads": [1], "pin": False, "quiet": True, "versions": {}, "seed": 1}  # fmt: skip
+    page = draws.markdown(random_programs.DRAWS, found, rows, results, meta)
+    assert "12 draws of a perceptron" in page and page.count("| 2.00 | 2.00 |\n") >= len(tasks) - 1
+    assert f"Failed: {tasks[0].title}: JAX: no such cell" in page
+
+
 def test_tasks_have_distinct_names_and_references(harness):
     from harness.task import all_tasks, select
 
