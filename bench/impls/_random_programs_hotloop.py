@@ -27,7 +27,7 @@ def random_program(sizes, inputs):
         "jvp": lambda p, x, y: hl.jvp(lambda q: output(q, x), (p,), (p,)),
         "hvp": lambda p, x, y: hl.hvp(lambda q: loss(q, x, y), p, p),
         "persample": lambda p, x, y: hl.vmap(lambda x, y: hl.grad(lambda q: _random_programs.one_loss(xp, sizes, q, x, y))(p))(x, y),
-        "jacobian": lambda p, x, y: hl.vmap(hl.jacfwd(lambda v: one_output(p, v)))(x),
+        "jacobian": lambda p, x, y: hl.jacobian(lambda v: output(p, v))(x).blocks,  # finds that rows are apart
         "hessian": lambda p, x, y: hl.vmap(hl.hessian(lambda v: one_output(p, v)[0]))(x),
     }[sizes["of"]]  # fmt: skip
     f = hl.jit(derivative, **OPTIONS)
