@@ -103,6 +103,26 @@ Block BlockLowering::emit() {
   return block;
 }
 
+// What a slot passes over row by row for results that lie in lanes: the columns of dots, what reductions sum.
+std::vector<Value> BlockLowering::summed_over_rows(const Slot& slot) const {
+  std::vector<Value> found;
+  const auto has_lanes = [](Value v) { return v.rank() > 0 && v.shape()[v.rank() - 1] > 1; };
+  if (slot.kind == Slot::Kind::Dot) {
+    const DotPlan& plan = dots_.at(key_of(slot.items[0].value));
+    for (const Node* term : plan.terms)
+      if (context_.axes().contracts(*term, context_.tile_class))
+        found.push_back(term->operands[rows_from_rhs(context_, plan) ? 0 : 1]);
+  }
+  if (slot.kind == Slot::Kind::Reduction)
+    for (const Item& item : slot.items) {
+      const Node& node = *item.value.node;
+      if (ir::is(node, OpKind::Reduce) && has_lanes(item.value) && !axis_over_lanes(node) &&
+          context_.axes().contracts(node, context_.tile_class))
+        found.push_back(node.operands[0]);
+    }
+  return found;
+}
+
 void BlockLowering::emit_slot(Slot& slot, Block& block) {
   const std::size_t index = static_cast<std::size_t>(&slot - slots_.data());
   const auto accumulates = [&](Value v) {
@@ -134,6 +154,7 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
       return;
     }
     case Slot::Kind::Reduction: {
+      turned_.bind(summed_over_rows(slot), block);
       MapBuilder builder(context_, slot.space);
       std::string name = slot.items[0].value.node->op->name;
       for (const Item& item : slot.items) {
@@ -148,12 +169,15 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
       }
       if (name.size() > 40) name = name.substr(0, 37) + "...";
       block.push_back({builder.finish(name)});
+      turned_.release();
       for (const Item& item : slot.items) context_.bind(item.value, place_of_.at(key_of(item.value)));
       return;
     }
     case Slot::Kind::Dot: {
       const Value v = slot.items[0].value;
+      turned_.bind(summed_over_rows(slot), block);
       append(block, lower_dot(context_, dots_.at(key_of(v)), place_of_.at(key_of(v)), accumulates(v)));
+      turned_.release();
       context_.bind(v, place_of_.at(key_of(v)));
       return;
     }

@@ -11,6 +11,7 @@
 
 #include "schedule/block.h"
 #include "schedule/dot_plan.h"
+#include "schedule/lane_copies.h"
 #include "schedule/map_builder.h"
 
 namespace hotloop {
@@ -22,7 +23,7 @@ class BlockLowering {
  public:
   BlockLowering(LoweringContext& context, std::span<const Node* const> nodes, std::span<const BlockTarget> targets,
                 std::span<const Value> required)
-      : context_(context), nodes_(nodes), targets_(targets.begin(), targets.end()) {
+      : context_(context), nodes_(nodes), targets_(targets.begin(), targets.end()), turned_(context) {
     for (BlockTarget& t : targets_) t.value = context.resolve(t.value);
     for (Value v : required) required_.push_back(context.resolve(v));
     for (const Node* n : nodes) members_.insert(n);
@@ -97,6 +98,7 @@ class BlockLowering {
   void assign_storage();
   kernel::Block emit();
   void emit_slot(Slot& slot, kernel::Block& block);
+  std::vector<Value> summed_over_rows(const Slot& slot) const;
   bool is_read_elsewhere(Value v, std::size_t slot) const;
   bool is_kept(Value v, std::size_t slot) const;
 
@@ -119,6 +121,7 @@ class BlockLowering {
   std::vector<std::size_t> late_copies_;    // targets written at the end, from a place of their own
   std::map<ValueKey, Value> table_of_;      // of what is computed where a carry lies: what lies there before
   std::set<ValueKey> comes_last_;           // these, and what follows from them
+  TurnedRows turned_;
 };
 
 }  // namespace hotloop

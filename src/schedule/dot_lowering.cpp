@@ -402,7 +402,11 @@ kernel::Block DotLowering::run() {
     if (dot.init) shift(*dot.init, i, outer[i].init);
     for (std::size_t t = 0; t < dot.segments.size(); ++t) shift(dot.segments[t].a, i, outer[i].a[t]);
   }
-  for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
+  // By lanes the rows of the tile fill vectors: what a row is multiplied by is read number by number.
+  const bool rows_fill_vectors =
+      context_.by_lanes() && dot.c_m == 1 && dot.c_n != 1 &&
+      std::ranges::all_of(dot.segments, [](const kernel::DotSegment& s) { return s.a_m == 1; });
+  for (std::size_t t = 0; t < plan_.terms.size() && !rows_fill_vectors; ++t) {
     if (dot.segments[t].packed()) continue;
     if (std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; }))
       copy_columns(t, dot.segments[t], nest, before_loop);

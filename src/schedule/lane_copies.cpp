@@ -80,4 +80,42 @@ kernel::Block copy_rows_innermost(LoweringContext& context, std::span<const Node
   return block;
 }
 
+bool TurnedRows::is_turned(Value v, const Storage& place) const {
+  if (!context_.has_rows_innermost(v, place)) return false;
+  // Few numbers a row are read once or twice, which costs what turning them would.
+  if (context_.is_short_row(v) && !context_.is_turned_in_squares(v)) return false;
+  const auto space = context_.program.buffers[static_cast<std::size_t>(place.buffer)].space;
+  return space == kernel::Space::Worker && v.shape()[v.rank() - 1] > 1 &&
+         context_.axes().axis_in(v, context_.tile_class) < v.rank() - 1 &&
+         context_.bytes_of(v) <= context_.options().target.l2_bytes / 4;
+}
+
+void TurnedRows::bind(std::span<const Value> factors, kernel::Block& block) {
+  if (!context_.by_lanes()) return;
+  for (const Value& factor : factors) {
+    Value v = context_.resolve(factor);
+    while (is_strided_view(*v.node) && !context_.is_bound(v)) v = context_.resolve(v.node->operands[0]);
+    if (!context_.is_bound(v)) continue;
+    const Storage place = *context_.find(v);
+    auto copy = copies_.find(key_of(v));
+    if (copy == copies_.end()) {
+      if (!is_turned(v, place)) continue;
+      Shape shape = v.shape();
+      const int axis = context_.axes().axis_in(v, context_.tile_class);
+      shape[axis] = context_.extent(v, axis).bound;
+      const int buffer = context_.new_buffer("turned", v.dtype(), shape.size(), kernel::Space::Worker);
+      copy = copies_.emplace(key_of(v), row_major(buffer, shape)).first;
+      const BlockTarget target{v, copy->second, {}, false};
+      append(block, lower_copies(context_, {&target, 1}));
+    }
+    bound_.emplace_back(v, place);
+    context_.bind(v, copy->second);
+  }
+}
+
+void TurnedRows::release() {
+  for (const auto& [v, place] : bound_) context_.bind(v, place);
+  bound_.clear();
+}
+
 }  // namespace hotloop

@@ -62,10 +62,19 @@ bool depends_on_lanes(const Node& reduce) {
 
 bool has_long_weights(const LoweringContext& context, const Node& dot) {
   constexpr std::int64_t half_a_vector = 8;
-  return std::ranges::any_of(dot.operands, [&](Value v) {
-    return context.axes().axis_in(v, context.tile_class) < 0 &&
-           std::ranges::any_of(v.shape().dims(), [](std::int64_t extent) { return extent > half_a_vector; });
-  });
+  const DotShape s = shape_of(dot);
+  const auto longest = [](Value v, const std::vector<int>& axes) {
+    std::int64_t extent = 1;
+    for (int axis : axes) extent = std::max(extent, v.shape()[axis]);
+    return extent;
+  };
+  // Half a vector is filled well enough by a long sum.
+  const auto is_long = [&](Value v, const std::vector<int>& columns, const std::vector<int>& summed) {
+    if (context.axes().axis_in(v, context.tile_class) >= 0) return false;
+    const std::int64_t filled = longest(v, columns);
+    return filled > half_a_vector || (filled == half_a_vector && longest(v, summed) > half_a_vector);
+  };
+  return is_long(dot.operands[0], s.lhs_free, s.lhs_contract) || is_long(dot.operands[1], s.rhs_free, s.rhs_contract);
 }
 
 bool is_short_dot(const LoweringContext& context, const Node& dot) {

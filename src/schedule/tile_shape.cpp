@@ -48,10 +48,10 @@ bool ends_by_row(std::span<const Node* const> nodes) {
   return any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop) && node.regions.size() > 1; });
 }
 
-// What a program does on single numbers a row and on several, in flops, and whether the ones are made of the others.
+// What a program does on single numbers a row and on several, in flops, and whether the ones are made of the others: also by other nodes than dots?
 struct RowWork {
   double numbers = 0, rows = 0;
-  bool all_numbers = true, mixes = false;
+  bool all_numbers = true, mixes = false, takes_apart = false;
 
   void add(const LoweringContext& context, const Node& node, double times) {
     const std::int64_t to = row_size(context, result_of(node, 0));
@@ -61,6 +61,7 @@ struct RowWork {
       const std::int64_t from = row_size(context, o);
       if (from == 0 || to == 0 || from == to) continue;
       mixes = mixes || context.has_few_numbers_a_row(from > to ? o : result_of(node, 0));
+      takes_apart = takes_apart || (mixes && !ir::is(node, OpKind::Dot));
     }
   }
 };
@@ -82,14 +83,15 @@ bool finds_long_rows(const LoweringContext& context, const Node& node) {
 bool wants_lanes(const LoweringContext& context, std::span<const Node* const> nodes) {
   constexpr double flops_of_a_vector = 32;  // of products and their sums
   const bool by_row = ends_by_row(nodes);
-  bool has_dots = false, has_loops = false, finds_rows = false, is_wide = false, wants_narrow = false;
+  bool has_dots = false, dots_outside = false, has_loops = false, finds_rows = false, is_wide = false,
+       wants_narrow = false;
   RowWork in_loops, outside;
   for (const Node* n : nodes)
     for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
       const bool is_loop = ir::is(node, OpKind::Loop), is_dot = ir::is(node, OpKind::Dot);
       const bool after_loops = depth == 0 && row_size(context, result_of(node, 0)) == 0;
-      has_dots = has_dots || (is_dot && !after_loops &&
-                              (!is_short_dot(context, node) || (!by_row && has_long_weights(context, node))));
+      if (is_dot && !after_loops && (!is_short_dot(context, node) || (!by_row && has_long_weights(context, node))))
+        (depth > 0 ? has_dots : dots_outside) = true;
       has_loops = has_loops || is_loop;
       finds_rows = finds_rows || (depth > 0 && finds_long_rows(context, node));
       const auto takes_eight_bytes = [](Value v) { return size_of(v.dtype()) == 8; };
@@ -108,7 +110,8 @@ bool wants_lanes(const LoweringContext& context, std::span<const Node* const> no
   // Whether a narrow sum shares a statement with wide numbers, which halve its lanes, is decided elsewhere.
   if (is_wide && wants_narrow) return false;
   if (!has_loops) return outside.mixes && 2 * outside.numbers > outside.rows;
-  return (in_loops.mixes || in_loops.all_numbers || in_loops.numbers > in_loops.rows) && !has_dots && !finds_rows;
+  if (has_dots || finds_rows || (dots_outside && !in_loops.takes_apart)) return false;
+  return in_loops.mixes || in_loops.all_numbers || in_loops.numbers > in_loops.rows;
 }
 
 // Whether loops hold work that is the same for all rows, as the primal part of many directional derivatives is: every tile does it again.

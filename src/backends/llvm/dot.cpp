@@ -67,8 +67,8 @@ bool is_small(const Dot& dot) {
 }  // namespace
 
 void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) {
-  HOTLOOP_CHECK(is_float(dot.dtype) && (dot.n.is_static() || dot.m == kernel::Extent{1}),
-                "a Dot is of floats, and as many columns as a call has are those of one row");
+  HOTLOOP_CHECK(is_float(dot.dtype) && (dot.n.is_static() || dot.m.is_static()),
+                "a Dot is of floats, and a call has as many rows, or else as many columns, as it likes");
   if (dot.n.is_static() && better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
   ModuleState& state = code.state();
   const kernel::ColumnWalk walk = walk_of(state.program.target, dot, frame.loop_depth > 0);

@@ -83,10 +83,14 @@ std::vector<KDim> collapsed(const DotSegment& segment) {
   return dims;
 }
 
-// One column: its rows become the columns of one row, which fill vectors, as they lie or in squares that are turned.
+// Rows that lie side by side, of a few columns that lie apart: they become the columns, which fill vectors, as they lie. Those of a single column may
+// also be turned in squares.
 static bool better_as_row(const Dot& dot) {
-  if (dot.pairs || dot.n != kernel::Extent{1} || dot.m.bound < kernel::lanes_of(dot.dtype)) return false;
+  if (dot.pairs || dot.m.bound < kernel::lanes_of(dot.dtype)) return false;
   if (dot.c_m != 1 || (dot.init && dot.init_m != 1 && dot.init_m != 0)) return false;
+  if (dot.n != kernel::Extent{1})
+    return dot.c_n != 1 &&
+           std::ranges::all_of(dot.segments, [](const DotSegment& s) { return !s.packed() && s.a_m == 1; });
   return std::ranges::all_of(dot.segments, [&](const DotSegment& s) {
     if (s.packed() || !std::ranges::all_of(s.k, [](const KDim& k) { return k.extent.is_static(); })) return false;
     if (s.a_m == 1) return true;
