@@ -78,10 +78,12 @@ bool finds_long_rows(const LoweringContext& context, const Node& node) {
 // Loops that work on single numbers a row for the most part, or in which short rows meet these or are taken apart and put together: with the numbers of a row side
 // by side most lanes would be empty there. Where everything is elementwise, rows that lie one after the other fill vectors as they are; and a dot of
 // long rows reads these whole, as what finds them does. Weights that fill vectors are as fast either way, in a fraction of the instructions, unless rows stop one by one.
+// A layer before or behind the loops takes part where these are most of the work: tables that are passed over once are better in rows.
 // Without loops, what is written out number by number, as the factors of small matrices are, has to be a third of all: each of these numbers would be
 // read apart, where a dot takes a vector of them at once.
 bool wants_lanes(const LoweringContext& context, std::span<const Node* const> nodes) {
   constexpr double flops_of_a_vector = 32;  // of products and their sums
+  constexpr double many_times = 4;
   const bool by_row = ends_by_row(nodes);
   bool has_dots = false, dots_outside = false, has_loops = false, finds_rows = false, is_wide = false,
        wants_narrow = false;
@@ -110,7 +112,9 @@ bool wants_lanes(const LoweringContext& context, std::span<const Node* const> no
   // Whether a narrow sum shares a statement with wide numbers, which halve its lanes, is decided elsewhere.
   if (is_wide && wants_narrow) return false;
   if (!has_loops) return outside.mixes && 2 * outside.numbers > outside.rows;
-  if (has_dots || finds_rows || (dots_outside && !in_loops.takes_apart)) return false;
+  if (has_dots || finds_rows) return false;
+  const double in_all = in_loops.numbers + in_loops.rows, around = outside.numbers + outside.rows;
+  if (dots_outside && (!in_loops.takes_apart || in_all < many_times * around)) return false;
   return in_loops.mixes || in_loops.all_numbers || in_loops.numbers > in_loops.rows;
 }
 
