@@ -50,13 +50,21 @@ bool ends_by_row(std::span<const Node* const> nodes) {
 
 // What a program does on single numbers a row and on several, in flops, and whether the ones are made of the others: also by other nodes than dots?
 struct RowWork {
-  double numbers = 0, rows = 0;
+  double numbers = 0, rows = 0, in_vectors = 0;  // the last: those of empty lanes besides, row by row
   bool all_numbers = true, mixes = false, takes_apart = false;
 
+  double all() const { return numbers + rows; }
   void add(const LoweringContext& context, const Node& node, double times) {
     const std::int64_t to = row_size(context, result_of(node, 0));
     all_numbers = all_numbers && to <= 1;
-    if (to > 0) (to == 1 ? numbers : rows) += times * ir::estimate_flops(node);
+    const double flops = times * ir::estimate_flops(node);
+    if (to > 0) {
+      const Shape& shape = node.types[0].shape;
+      const std::int64_t lanes = kernel::lanes_of(node.types[0].dtype),
+                         last = std::max<std::int64_t>(shape[shape.rank() - 1], 1);
+      (to == 1 ? numbers : rows) += flops;
+      in_vectors += flops * static_cast<double>((last + lanes - 1) / lanes * lanes) / static_cast<double>(last);
+    }
     for (const Value& o : node.operands) {
       const std::int64_t from = row_size(context, o);
       if (from == 0 || to == 0 || from == to) continue;
@@ -65,6 +73,15 @@ struct RowWork {
     }
   }
 };
+
+// Whether a dot has a few sums a row, each a short chain: by lanes it is a statement that multiplies vectors of rows, if there are too many for an
+// expression.
+bool has_few_short_sums(const LoweringContext& context, const Node& dot) {
+  if (!context.has_few_numbers_a_row(result_of(dot, 0))) return false;
+  return std::ranges::all_of(dot.attrs.integers("lhs_contract"), [&](std::int64_t axis) {
+    return dot.operands[0].shape()[static_cast<int>(axis)] < shortest_inner_product;
+  });
+}
 
 // Whether a row finds long rows at places of its own: side by side they are copied, number by number each would be looked up.
 bool finds_long_rows(const LoweringContext& context, const Node& node) {
@@ -78,22 +95,23 @@ bool finds_long_rows(const LoweringContext& context, const Node& node) {
 // Loops that work on single numbers a row for the most part, or in which short rows meet these or are taken apart and put together: with the numbers of a row side
 // by side most lanes would be empty there. Where everything is elementwise, rows that lie one after the other fill vectors as they are; and a dot of
 // long rows reads these whole, as what finds them does. Weights that fill vectors are as fast either way, in a fraction of the instructions, unless rows stop one by one.
+// But where more than half of the lanes would be empty (gates of three units, which are cut out of a product of twelve columns), it is theirs that counts.
 // A layer before or behind the loops takes part where these are most of the work: tables that are passed over once are better in rows.
 // Without loops, what is written out number by number, as the factors of small matrices are, has to be a third of all: each of these numbers would be
 // read apart, where a dot takes a vector of them at once.
 bool wants_lanes(const LoweringContext& context, std::span<const Node* const> nodes) {
   constexpr double flops_of_a_vector = 32;  // of products and their sums
-  constexpr double many_times = 4;
+  constexpr double many_times = 4, mostly_empty = 2.1;
   const bool by_row = ends_by_row(nodes);
-  bool has_dots = false, dots_outside = false, has_loops = false, finds_rows = false, is_wide = false,
-       wants_narrow = false;
+  bool has_dots = false, fills_vectors = false, dots_outside = false, has_loops = false, finds_rows = false,
+       is_wide = false, wants_narrow = false;
   RowWork in_loops, outside;
   for (const Node* n : nodes)
     for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
       const bool is_loop = ir::is(node, OpKind::Loop), is_dot = ir::is(node, OpKind::Dot);
       const bool after_loops = depth == 0 && row_size(context, result_of(node, 0)) == 0;
       if (is_dot && !after_loops && (!is_short_dot(context, node) || (!by_row && has_long_weights(context, node))))
-        (depth > 0 ? has_dots : dots_outside) = true;
+        (depth == 0 ? dots_outside : !by_row && has_few_short_sums(context, node) ? fills_vectors : has_dots) = true;
       has_loops = has_loops || is_loop;
       finds_rows = finds_rows || (depth > 0 && finds_long_rows(context, node));
       const auto takes_eight_bytes = [](Value v) { return size_of(v.dtype()) == 8; };
@@ -112,9 +130,12 @@ bool wants_lanes(const LoweringContext& context, std::span<const Node* const> no
   // Whether a narrow sum shares a statement with wide numbers, which halve its lanes, is decided elsewhere.
   if (is_wide && wants_narrow) return false;
   if (!has_loops) return outside.mixes && 2 * outside.numbers > outside.rows;
-  if (has_dots || finds_rows) return false;
-  const double in_all = in_loops.numbers + in_loops.rows, around = outside.numbers + outside.rows;
-  if (dots_outside && (!in_loops.takes_apart || in_all < many_times * around)) return false;
+  const std::int64_t there = context.axes().extent(context.tile_class);
+  const double all_lanes = static_cast<double>((there + 15) / 16 * 16) / static_cast<double>(there);  // of few rows
+  const bool is_empty = fills_vectors && in_loops.in_vectors > mostly_empty * all_lanes * in_loops.all();
+  if (has_dots || finds_rows || (fills_vectors && !is_empty)) return false;
+  const bool outweighs = in_loops.all() >= many_times * outside.all();
+  if (dots_outside && !((in_loops.takes_apart || is_empty) && outweighs)) return false;
   return in_loops.mixes || in_loops.all_numbers || in_loops.numbers > in_loops.rows;
 }
 

@@ -113,6 +113,40 @@ TEST(SumsOverRows, ReadNumbersOfARowSideBySide) {
   EXPECT_EQ(copies, 2);  // of the states, for the readout; of the gates' gradients, once for W, U and the first bias
 }
 
+// Gates of three units are cut out of a product of twelve columns, which fills a vector row by row; the work on a gate is three numbers in sixteen lanes.
+TEST(GatesOfFewUnits, FillVectorsWithRows) {
+  const auto by_lanes = [](std::int64_t units, std::int64_t rows) {
+    const auto fn = [=](Values in) {
+      const auto step = [&](Values carry, Values x) {
+        const Value all = matmul(x[0], in[1]) + matmul(carry[0], in[2]);
+        const auto gate = [&](std::int64_t i) { return sigmoid(narrow(all, 1, i * units, units)); };
+        const Value cell = gate(0) * carry[1] + gate(1) * tanh(narrow(all, 1, 2 * units, units));
+        const Value h = gate(3) * tanh(cell);
+        return std::pair(std::vector{h, cell}, std::vector{h});
+      };
+      const Value start = broadcast(like(in[0], 0), {rows, units}, {});
+      return std::vector{matmul(scan(step, std::vector{start, start}, std::vector{in[0]}).second[0], in[3])};
+    };
+    std::vector<Array> inputs;
+    for (const Shape& shape :
+         {Shape{steps, rows, features}, Shape{features, 4 * units}, Shape{units, 4 * units}, Shape{units, 1}}) {
+      inputs.emplace_back(DType::F32, shape);
+      for (std::int64_t i = 0; i < inputs.back().size(); ++i)
+        inputs.back().set(i, static_cast<double>((i * 7919) % 997) / 997 - 0.4);
+    }
+    ir::expect_backends_agree(trace(fn, ir::types_of(inputs)), inputs, 2e-5);
+    bool found = false;
+    for_each<kernel::Map>(program_of(fn, inputs), [&](const kernel::Map& map) {
+      const kernel::Extent& lanes = map.dims[static_cast<std::size_t>(std::max(map.vector_dim, 0))].extent;
+      found = found || (!lanes.is_static() && lanes.bound % 16 == 0);
+    });
+    return found;
+  };
+  EXPECT_TRUE(by_lanes(3, 100));
+  EXPECT_FALSE(by_lanes(12, 100));
+  EXPECT_FALSE(by_lanes(3, 5));  // eleven lanes would be empty, too
+}
+
 TEST(SumsOverRows, AgreeWithTheOracle) {
   for (const DType dtype : {DType::F32, DType::F64})
     for (const std::int64_t outputs : {1, 5}) {
