@@ -24,7 +24,7 @@ struct JitState {
   PyObject* fn = nullptr;  // owned
   std::string name;
   CompileOptions options;
-  // Positional arguments from `first_static` on are static, and those flagged; keywords but the named ones, or the named ones.
+  // Positional arguments from `first_static` on are static, and those flagged; of keywords the named ones, or with `keywords_static` all but these.
   std::size_t first_static = SIZE_MAX;
   std::vector<std::size_t> static_positions;
   std::vector<nb::object> static_names;
@@ -38,7 +38,7 @@ struct JitState {
   bool is_static(std::size_t position) const {
     return position >= first_static || std::ranges::find(static_positions, position) != static_positions.end();
   }
-  bool is_static(PyObject* keyword) const { return keywords_static || names(static_names, keyword); }
+  bool is_static(PyObject* keyword) const { return keywords_static != names(static_names, keyword); }
   bool is_donated(std::size_t position) const {
     return !donated_positions.empty() && std::ranges::find(donated_positions, position) != donated_positions.end();
   }

@@ -1,4 +1,5 @@
 // Ops of the registry by name: every elementwise op through two functions, every other one through append.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,6 +12,7 @@
 #include "hotloop/ops.h"
 #include "hotloop/sorting.h"
 #include "ir/op_def.h"
+#include "nn/activations.h"
 #include "ops/rules/arguments.h"
 #include "tracer.h"
 
@@ -163,6 +165,14 @@ void bind_ops(nb::module_& m) {
             return tracer(fn(promote(name, operands, name != "square" && name != "relu")[0]));
           },
           nb::arg("x").none());
+  // Those that layers have by name; `parameter` is the number that some have.
+  m.def(
+      "activation",
+      [](nb::handle x, const std::string& name, std::optional<double> parameter) {
+        const nb::handle operands[] = {x};
+        return tracer(nn::activation_function(name, parameter)(promote(name, operands, true)[0]));
+      },
+      nb::arg("x").none(), nb::arg("name"), nb::arg("parameter") = nb::none());
   m.def("softmax", [](nb::handle x, int axis) {
     const nb::handle operands[] = {x};
     return tracer(softmax(promote("softmax", operands, true)[0], axis));

@@ -58,7 +58,7 @@ def __getattr__(name):
     """Modules that need other libraries, imported when they are first asked for; and for what is not there, what may be meant."""
     if name in ("sklearn", "torch"):
         return _importlib.import_module(f"hotloop.{name}")
-    raise _names.absent("hotloop", name, globals(), _names.FUNCTIONS)
+    raise _names.absent("hotloop", name, globals(), _names.FUNCTIONS, _names.INSTEAD)
 
 
 __version__ = "0.1.0"

@@ -5,7 +5,7 @@ import operator
 import numpy
 
 from hotloop import _core
-from hotloop._names import kind_of
+from hotloop._names import checked_call, kind_of
 from hotloop._op import checked_axis, function, integer
 
 
@@ -16,6 +16,7 @@ def run_traced(name, fn, *args, **kwargs):
     return _core.run_once(fn, name, *args, **kwargs)
 
 
+@checked_call("hl.scan(body, init, xs)")
 def scan(body, init, xs=None, length=None, *, reverse=False):
     """carry, y_t = body(carry, xs[t]) for each t: (the last carry, the ys stacked along a new first axis).
 

@@ -172,7 +172,7 @@ def meshgrid(*arrays, indexing="xy"):
     return list(broadcast_arrays(*placed))
 
 
-def one_hot(indices, num_classes, /, dtype=float32):
+def one_hot(indices, /, num_classes, dtype=float32):
     """(...) integers -> (..., num_classes): 1 at the index, 0 elsewhere; all 0 for an index out of range."""
     from hotloop._dtypes import astype
     from hotloop._elementwise import equal

@@ -406,8 +406,8 @@ def hypot(x1, x2, /):
     return _select(is_infinite, math.inf, _select(is_origin, 0.0, root))
 
 
-@_export(3)
-def clip(x, min=None, max=None, /):
+@_export(3, ["min", "max"])
+def clip(x, /, min=None, max=None):
     """x limited to [min, max]; either may be None. A NaN stays NaN."""
     x = _core.to_tracer(x, "clip")
     if min is not None:
@@ -441,7 +441,43 @@ softplus = _composed("softplus", "log(1 + e^x) without overflow.")
 atan = _composed("atan", "Angle whose tangent is x, in [-pi/2, pi/2].")
 asin = _composed("asin", "Angle whose sine is x, in [-pi/2, pi/2]; NaN beyond [-1, 1]. The derivative is NaN at -1 and 1.")
 acos = _composed("acos", "Angle whose cosine is x, in [0, pi]; NaN beyond [-1, 1]. The derivative is NaN at -1 and 1.")
-gelu = _composed("gelu", "x times the normal distribution function of x (Hendrycks and Gimpel 2016), not its tanh approximation.")
+
+
+@_export(1)
+def gelu(x, /, approximate=False):
+    """x times the normal distribution function of x (Hendrycks and Gimpel 2016), or with `approximate` (True or "tanh") the paper's formula with tanh. JAX has True unless told."""
+    if approximate in (False, "none"):
+        return _core.composed_gelu(x)
+    if approximate in (True, "tanh"):
+        return _core.activation(x, "gelu_tanh")
+    raise _core.UserError(f"[gelu] approximate must be False, True or 'tanh'. Received: {approximate!r}.")
+
+
+def _activation(name, definition, doc):
+    def fn(x, /):
+        return _core.activation(x, definition)
+
+    return _export(1)(_named(fn, name, doc))
+
+
+selu = _activation("selu", "selu", "Self-normalising elu (Klambauer et al. 2017).")
+mish = _activation("mish", "mish", "x tanh(softplus(x)) (Misra 2020).")
+softsign = _activation("softsign", "softsign", "x / (1 + |x|).")
+relu6 = _activation("relu6", "relu6", "x limited to [0, 6].")
+hard_tanh = _activation("hard_tanh", "hard_tanh", "x limited to [-1, 1].")
+hard_sigmoid = _activation("hard_sigmoid", "hard_sigmoid_keras3", "x / 6 + 0.5 limited to [0, 1], as in JAX, PyTorch and Keras 3.")
+
+
+@_export(1)
+def elu(x, /, alpha=1.0):
+    """x, or alpha (exp(x) - 1) below 0 (Clevert et al. 2016). alpha: a number."""
+    return _core.activation(x, "elu", alpha)
+
+
+@_export(1)
+def leaky_relu(x, /, slope=0.01):
+    """x, or slope x below 0. slope: a number."""
+    return _core.activation(x, "leaky_relu", slope)
 
 
 @_export(1)

@@ -10,7 +10,7 @@ import operator
 
 import numpy
 
-from hotloop import _core
+from hotloop import _core, _names
 
 
 def _is_mask(k):
@@ -250,6 +250,17 @@ class _Place:
     def multiply(self, values):
         """x with x[key] multiplied by `values`; of several for one place the last one stays."""
         return _put(self._x, self._x[self._key] * values, self._key, "set")
+
+    def divide(self, values):
+        """x with x[key] divided by `values`; of several for one place the last one stays."""
+        return _put(self._x, self._x[self._key] / values, self._key, "set")
+
+    def get(self):
+        """x[key]."""
+        return self._x[self._key]
+
+    def __getattr__(self, name):
+        raise _names.absent_attribute("x.at[key]", name, _names.PLACES, ())
 
 
 def _put(x, values, key, how):

@@ -250,9 +250,40 @@ def _repeat_each(x, repeats, axis):
     return x[(slice(None),) * axis + (numpy.repeat(numpy.arange(x.shape[axis], dtype="int32"), repeats),)]
 
 
+_PADDINGS = ("constant", "edge", "reflect", "symmetric", "wrap")
+
+
+def _continued(x, axis, low, high, mode):
+    """x with `low` and `high` more elements along the axis, which continue it by one of _PADDINGS."""
+    n = x.shape[axis]
+    if low == high == 0:
+        return x
+    most = {"reflect": n - 1, "symmetric": n, "wrap": n}.get(mode, n and low + high)
+    if low > most or high > most:
+        raise _core.UserError(f"[pad] by {mode} there are at most {most} elements to pad {n} with. Received: {(low, high)}, for axis {axis} of {x.shape}.")
+
+    def part(start, stop):
+        return x[(slice(None),) * axis + (slice(start, stop),)]
+
+    if mode == "edge":
+        before, after = (repeat(part(at, at + 1), number, axis=axis) if number else part(0, 0) for at, number in ((0, low), (n - 1, high)))
+    elif mode == "wrap":
+        before, after = part(n - low, n), part(0, high)
+    else:
+        skip = 1 if mode == "reflect" else 0
+        before, after = flip(part(skip, skip + low), axis=axis), flip(part(n - skip - high, n - skip), axis=axis)
+    return concat([p for p in (before, x, after) if p.shape[axis]], axis=axis)
+
+
 @_export(1)
-def pad(x, pad_width, /, *, constant_values=0):
-    """x with `constant_values` around it; pad_width: one number, (before, after), or one such pair an axis."""
+def pad(x, pad_width, /, mode="constant", *, constant_values=0):
+    """x with something around it; pad_width: one number, (before, after), or one such pair an axis.
+
+    mode: "constant" for `constant_values`, "edge" for the outermost element, "reflect" for the elements from there inwards without it, "symmetric" with
+    it, "wrap" for those of the other end.
+    """
+    if mode not in _PADDINGS:
+        raise _core.UserError(f"[pad] mode must be one of {', '.join(_PADDINGS)}. Received: {mode!r}.")
     x = _core.to_tracer(x)
     try:
         widths = numpy.asarray(pad_width)
@@ -263,6 +294,10 @@ def pad(x, pad_width, /, *, constant_values=0):
         raise _core.UserError(f"[pad] pad_width must be one number, (before, after), or such a pair for each of the {x.ndim} axes. Received: {pad_width!r}.") from None
     if any(w < 0 for pair in widths for w in pair):
         raise _core.UserError(f"[pad] widths must not be negative. Received: {pad_width}. Try: slicing.")
+    if mode != "constant":
+        for axis, (low, high) in enumerate(widths):
+            x = _continued(x, axis, low, high, mode)
+        return x
     value = _core.fitted("pad", constant_values, x.dtype)
     return _core.append("pad", [x, value], {"low": [w[0] for w in widths], "high": [w[1] for w in widths], "interior": [0] * x.ndim})
 

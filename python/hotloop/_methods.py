@@ -1,5 +1,6 @@
 """Operators and methods of arrays, alike for Array and Tracer."""
 
+import inspect
 import weakref
 
 import numpy
@@ -89,11 +90,14 @@ def _rows(self):
 
 
 def _method(fn):
+    known = list(inspect.signature(fn).parameters)[1:]
+
     def method(self, axis=None, keepdims=False, **others):
-        if others:
-            error = f"unexpected keyword argument {next(iter(others))!r}"
-            raise TypeError(f"{fn.__name__}(axis=None, keepdims=False): {error}{_names.try_setting(error, ['axis', 'keepdims'])}")
-        return fn(self, axis=axis, keepdims=keepdims)
+        for name in others:
+            if name not in known:
+                error = f"unexpected keyword argument {name!r}"
+                raise TypeError(f"{fn.__name__}({', '.join(f'{k}=' for k in known)}): {error}{_names.try_setting(error, known)}")
+        return fn(self, axis=axis, keepdims=keepdims, **others)
 
     method.__name__, method.__doc__ = fn.__name__, fn.__doc__
     return method
@@ -135,6 +139,8 @@ def _common(cls):
     for fn in (_M.ravel, _M.squeeze):
         setattr(cls, fn.__name__, (lambda f: lambda self: f(self))(fn))
     cls.flatten = cls.ravel
+    for fn in (_E.clip, _M.take, _M.repeat):
+        setattr(cls, fn.__name__, (lambda f: lambda self, *args, **kwargs: f(self, *args, **kwargs))(fn))
     cls.astype = lambda self, dtype: _dtypes.astype(self, dtype)
 
 

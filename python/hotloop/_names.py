@@ -20,6 +20,34 @@ FUNCTIONS = {
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
     "chunk": "split", "randn": "random", "rand": "random", "randperm": "random", "multinomial": "random", "manual_seed": "random", "erf_inv": "erfinv", "ndtri": "erfinv", "gradient": "grad", "select": "where", "inner": "tensordot",
     "nanmedian": "median", "percentile": "quantile", "topk": "top_k", "partition": "top_k", "argpartition": "top_k",
+    "swish": "silu", "hardtanh": "hard_tanh", "hardsigmoid": "hard_sigmoid", "expit": "sigmoid", "fmod": "remainder", "identity": "eye", "vdot": "vecdot",
+    "argwhere": "nonzero", "flatnonzero": "nonzero", "Tensor": "Array", "ndarray": "Array", "DeviceArray": "Array", "dynamic_update_slice": "dynamic_update",
+    "dynamic_slice_in_dim": "dynamic_slice", "mgrid": "meshgrid", "gather": "take_along_axis", "put_along_axis": "scatter_add", "digitize": "searchsorted",
+}  # fmt: skip
+# What is no single function here.
+INSTEAD = {
+    **dict.fromkeys(("conv", "conv1d", "conv2d", "conv_general_dilated", "convolve", "correlate"),
+        "a sum of products of shifted slices, sum(x[:, i:i + n] @ w[i] for i in range(k)), or hl.nn.Conv1d"),
+    **dict.fromkeys(("lax", "numpy", "ops", "functional"), "the function's name in hl itself, as hl.scan or hl.sum"),
+    **dict.fromkeys(("max_pool", "avg_pool", "max_pool1d", "max_pool2d", "avg_pool2d", "reduce_window"),
+        "hl.max(hl.reshape(x, (batch, time // 2, 2, features)), axis=2), or hl.sliding_window_view"),
+    **dict.fromkeys(("dot_product_attention", "scaled_dot_product_attention"), "hl.softmax(q @ k.mT / d**0.5) @ v"),
+    **dict.fromkeys(("segment_max", "segment_min"), "hl.max(hl.where(ids == hl.arange(n)[:, None], x, -hl.inf), axis=1), or its like with min"),
+    "layer_norm": "hl.nn.LayerNorm", "batch_norm": "hl.nn.BatchNorm", "Module": "hl.nn.Module", "tree_map": "hl.tree.map",
+    "dropout": "hl.nn.Dropout, or hl.where(hl.random.bernoulli(key, keep, x.shape), x / keep, 0)",
+    "norm": "hl.linalg.norm", "trace": "hl.linalg.trace", "cross": "hl.linalg.cross", "diagonal": "hl.linalg.diagonal",
+    "exp2": "2.0 ** x", "rsqrt": "1 / hl.sqrt(x)", "logit": "hl.log(p / (1 - p))", "lerp": "a + t * (b - a)", "heaviside": "hl.where(x > 0, 1.0, 0.0)",
+    "scatter": "x.at[indices].set(values), or .add", "dynamic_index_in_dim": "x[i]", "print": "returning the value, and printing it where the function is called",
+    "debug": "returning the value, and printing it where the function is called", "block_until_ready": "the result itself: it is finished when a call returns",
+    "device_put": "hl.asarray(x): everything runs on the CPU", "average": "hl.sum(x * weights) / hl.sum(weights)",
+    **dict.fromkeys(("isclose", "allclose", "array_equal"), "hl.abs(a - b) <= tolerance, or NumPy's function for results"),
+    **dict.fromkeys(("float16", "bfloat16", "half"), "hl.float32; factors of products may be bfloat16: docs/precision.md"),
+}  # fmt: skip
+# Of a place of an array.
+PLACES = {
+    **dict.fromkeys(("max", "min"), "x.at[key].set(hl.maximum(x[key], values)), or its like with minimum, where no place is named twice"),
+    "apply": "x.at[key].set(f(x[key]))", "power": "x.at[key].set(x[key] ** values)", "mul": "x.at[key].multiply(values)",
+    "subtract": "x.at[key].add(-values)",
 }  # fmt: skip
 # Of jax.random, torch and numpy.random.
 RANDOM = {
@@ -48,7 +76,22 @@ MODELS = {
     "save": "hl.save(path, params)", "evaluate": "hl.evaluate(model, params, data)", "get_weights": "params = model.init(seed), which you hold",
 }  # fmt: skip
 LAYERS = {"Dense": "Linear", "SimpleRNN": "RNN", "Activation": "Tanh", "LSTMCell": "Recurrent", "GRUCell": "Recurrent", "ModuleList": "Sequential"}
-OPTIMIZERS = {"lr_scheduler": "Schedule", "clip_by_global_norm": "ClipByNorm", "chain": "ClipByNorm"}
+# Elementwise functions and the like, which are in hl itself, and layers that are not there.
+IN_LAYERS = {
+    **{name: f"hl.{name}" for name in ("relu", "gelu", "silu", "elu", "selu", "mish", "softplus", "softmax", "log_softmax", "sigmoid", "tanh", "leaky_relu", "one_hot")},
+    **dict.fromkeys(("Conv2d", "Conv2D", "MaxPool2d"), "a hl.nn.Module of your own, with slices: a sum of x[:, i:i + n, j:j + m] @ w[i, j]"),
+    **dict.fromkeys(("MultiheadAttention", "MultiHeadAttention", "TransformerEncoderLayer", "Transformer"),
+        "a hl.nn.Module of your own, with hl.softmax(q @ k.mT / d**0.5) @ v"),
+    "functional": "the function's name in hl, as hl.relu", "Parameter": "an entry of what init gives, in a hl.nn.Module of your own",
+}  # fmt: skip
+LOSSES = {"BCE": "BinaryCrossEntropy", "BCELoss": "BinaryCrossEntropy", "BCEWithLogits": "BinaryCrossEntropy", "BCEWithLogitsLoss": "BinaryCrossEntropy", "L1": "MAE", "L1Loss": "MAE",
+          "SmoothL1Loss": "Huber", "NLLLoss": "CrossEntropy", "softmax_cross_entropy": "CrossEntropy"}  # fmt: skip
+OPTIMIZERS = {"lr_scheduler": "Schedule", "clip_by_global_norm": "ClipByNorm", "chain": "ClipByNorm", "CosineDecay": "Cosine", "cosine_decay_schedule": "Cosine", "CosineAnnealingLR": "Cosine",
+              "warmup_cosine_decay_schedule": "Warmup", "StepLR": "Step", "ReduceLROnPlateau": "Plateau"}  # fmt: skip
+IN_OPTIMIZERS = {
+    "apply_updates": "params, state = optimizer.update(grads, state, params), which gives the new params",
+    "global_norm": "hl.linalg.norm(hl.tree.ravel(grads)[0])",
+}
 EQUATIONS = {
     "diffeqsolve": "solve", "odeint": "solve", "solve_ivp": "solve", "PIDController": "PID", "ConstantStepSize": "ConstantStep",
     "ClipStepSizeController": "Clip", "RecursiveCheckpointAdjoint": "Discrete", "DirectAdjoint": "Discrete", "BacksolveAdjoint": "Backsolve",
@@ -60,6 +103,7 @@ _SETTINGS = {
     "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
     "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
     "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat", "minlength": "length",
+    "ddof": "correction", "a_min": "min", "a_max": "max", "negative_slope": "slope",
 }  # fmt: skip
 _REMARKS = {
     "batch_first": "Sequences are (batch, time, features) always",
@@ -67,6 +111,7 @@ _REMARKS = {
     "return_state": "Try: model(params, x, state=state), which gives the state too",
     "rtol": "Try: controller=hl.ode.PID(rtol=1e-6, atol=1e-8)",
     "atol": "Try: controller=hl.ode.PID(rtol=1e-6, atol=1e-8)",
+    "unroll": "Try: leaving it out: the loop is part of the kernel",
     "lr": "Try: optimizer=hl.optim.Adam(1e-3)",
     "learning_rate": "Try: optimizer=hl.optim.Adam(1e-3)",
 }  # fmt: skip
@@ -88,11 +133,13 @@ def kind_of(value):
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
-def absent(module, name, known, elsewhere):
-    """The AttributeError of `module` for a name it has not, with what may be meant."""
+def absent(module, name, known, elsewhere, instead=None):
+    """The AttributeError of `module` for a name it has not, with what may be meant: by `elsewhere` a name of its own, by `instead` something in words."""
     text = f"module {module!r} has no attribute {name!r}"
     if name.startswith("__"):
         return AttributeError(text)
+    if name in (instead or {}):
+        return AttributeError(f"{text}. Try: {instead[name]}")
     known = [k for k in known if not k.startswith("_")]
     lower = {k.lower(): k for k in known}
     meant = elsewhere.get(name) or lower.get(name.lower()) or lower.get(name.lower().removesuffix("loss")) or next(iter(difflib.get_close_matches(name, known, 1, 0.75)), None)

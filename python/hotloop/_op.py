@@ -9,8 +9,8 @@ from hotloop import _core, _names
 _OPTIONS = _core.options(threads=1)
 
 
-def op(num_arrays=1):
-    """Declares that the first `num_arrays` positional arguments are arrays (or trees of them); all others are static.
+def op(num_arrays=1, keywords=()):
+    """Declares that the first `num_arrays` positional arguments, and those given by name in `keywords`, are arrays (or trees of them); all others are static.
 
     Inside a trace the function runs as it is, and appends to the program. Outside it is compiled for the shapes and dtypes it
     is called with, once each, and run.
@@ -25,7 +25,7 @@ def op(num_arrays=1):
                 _check_call(fn, args, kwargs)
                 raise
 
-        compiled = _core.jit(call, fn.__name__, [], [], num_arrays, _OPTIONS)
+        compiled = _core.jit(call, fn.__name__, [], list(keywords), num_arrays, _OPTIONS)
         return functools.update_wrapper(compiled, fn)
 
     return declare
@@ -43,8 +43,8 @@ def _check_call(fn, args, kwargs):
 def exporter(names):
     """op() for a module whose public functions are listed in `names`, its __all__, and shown as hotloop's own."""
 
-    def export(num_arrays):
-        declare = op(num_arrays)
+    def export(num_arrays, keywords=()):
+        declare = op(num_arrays, keywords)
 
         def exported(fn):
             fn.__module__ = "hotloop"

@@ -1,4 +1,5 @@
-"""Functions that reduce axes. `axis` is None for all, one axis, or several; with keepdims the axes stay, with extent 1."""
+"""Functions that reduce axes. `axis` is None for all, one axis, or several; with keepdims the axes stay, with extent 1. `where`: a mask of the
+elements that count, which broadcasts with x."""
 
 import math
 
@@ -21,48 +22,66 @@ def _reduce(name, x, axis, keepdims):
     return _keep(reduced, x, axes, keepdims)
 
 
+def _chosen(x, where, neutral):
+    """x, or where the mask does not hold the number that changes nothing."""
+    if where is None:
+        return x
+    x, mask = _core.broadcast_arrays("where", [x, _core.cast(where, "bool")])
+    return _core.append("select", [mask, x, _core.broadcast_to(_core.fitted("where", neutral, x.dtype), x.shape)], {})
+
+
+def _extreme(name, x, axis, keepdims, initial, where):
+    x = _core.to_tracer(x)
+    if where is not None:
+        if initial is None:
+            raise _core.UserError(f"[{name}] with where there must be an initial value, for where the mask leaves nothing. Received: none. Try: initial={'-' if name == 'max' else ''}hl.inf.")
+        x = _chosen(x, where, initial)
+    found = _reduce(name, x, axis, keepdims)
+    return found if initial is None else _core.binary(name, found, _core.fitted(name, initial, x.dtype))
+
+
 def _number(x):
     """x with bool raised to int32."""
     x = _core.to_tracer(x)
     return _core.cast(x, "int32") if x.dtype.kind == "b" else x
 
 
-@_export(1)
-def sum(x, /, axis=None, *, dtype=None, keepdims=False):
+@_export(1, ["where"])
+def sum(x, /, axis=None, *, dtype=None, keepdims=False, where=None):
     """The sum along `axis`, in the dtype of x (int32 for bool). The order of the additions is fixed by the shape alone."""
     x = _number(x) if dtype is None else _core.cast(x, dtype)
-    return _reduce("sum", x, axis, keepdims)
+    return _reduce("sum", _chosen(x, where, 0), axis, keepdims)
 
 
-@_export(1)
-def prod(x, /, axis=None, *, dtype=None, keepdims=False):
+@_export(1, ["where"])
+def prod(x, /, axis=None, *, dtype=None, keepdims=False, where=None):
     """The product along `axis`."""
     x = _number(x) if dtype is None else _core.cast(x, dtype)
-    return _reduce("prod", x, axis, keepdims)
+    return _reduce("prod", _chosen(x, where, 1), axis, keepdims)
 
 
-@_export(1)
-def max(x, /, axis=None, *, keepdims=False):
-    """The largest element along `axis`; NaN if there is one."""
-    return _reduce("max", _core.to_tracer(x), axis, keepdims)
+@_export(1, ["where"])
+def max(x, /, axis=None, *, keepdims=False, initial=None, where=None):
+    """The largest element along `axis`, or `initial` if that is larger; NaN if there is one."""
+    return _extreme("max", x, axis, keepdims, initial, where)
 
 
-@_export(1)
-def min(x, /, axis=None, *, keepdims=False):
-    """The smallest element along `axis`; NaN if there is one."""
-    return _reduce("min", _core.to_tracer(x), axis, keepdims)
+@_export(1, ["where"])
+def min(x, /, axis=None, *, keepdims=False, initial=None, where=None):
+    """The smallest element along `axis`, or `initial` if that is smaller; NaN if there is one."""
+    return _extreme("min", x, axis, keepdims, initial, where)
 
 
-@_export(1)
-def any(x, /, axis=None, *, keepdims=False):
+@_export(1, ["where"])
+def any(x, /, axis=None, *, keepdims=False, where=None):
     """Whether any element along `axis` is true (not zero)."""
-    return _reduce("max", _core.cast(x, "bool"), axis, keepdims)
+    return _reduce("max", _chosen(_core.cast(x, "bool"), where, False), axis, keepdims)
 
 
-@_export(1)
-def all(x, /, axis=None, *, keepdims=False):
+@_export(1, ["where"])
+def all(x, /, axis=None, *, keepdims=False, where=None):
     """Whether all elements along `axis` are true (not zero)."""
-    return _reduce("min", _core.cast(x, "bool"), axis, keepdims)
+    return _reduce("min", _chosen(_core.cast(x, "bool"), where, True), axis, keepdims)
 
 
 @_export(1)
@@ -75,10 +94,13 @@ def count_nonzero(x, /, axis=None, *, keepdims=False):
     return _reduce("sum", _core.cast(_core.cast(x, "bool"), "int32"), axis, keepdims)
 
 
-@_export(1)
-def mean(x, /, axis=None, *, keepdims=False):
+@_export(1, ["where"])
+def mean(x, /, axis=None, *, keepdims=False, where=None):
     """The mean along `axis`; integers give float32."""
     x = _core.promote("mean", [x], True)[0]
+    if where is not None:
+        x, mask = _core.broadcast_arrays("where", [x, _core.cast(where, "bool")])
+        return _reduce("sum", _chosen(x, mask, 0), axis, keepdims) / _reduce("sum", _core.cast(mask, x.dtype), axis, keepdims)
     axes = checked_axes("mean", axis, x.ndim)
     return _keep(_core.mean(x, axes), x, axes, keepdims)
 

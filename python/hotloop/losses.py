@@ -7,7 +7,7 @@ import sys
 from hotloop import _core
 from hotloop._components import Component, component_class
 from hotloop._jit import jit
-from hotloop._names import absent, checked_instance
+from hotloop._names import LOSSES, absent, checked_instance
 
 __all__ = ["Loss"]
 
@@ -50,4 +50,4 @@ def __dir__():
 
 
 def __getattr__(name):
-    raise absent("hotloop.losses", name, __all__, {})
+    raise absent("hotloop.losses", name, __all__, LOSSES)

@@ -12,7 +12,7 @@ import functools
 from hotloop import _core
 from hotloop._components import Component, component_class
 from hotloop._jit import jit
-from hotloop._names import OPTIMIZERS, absent, kind_of
+from hotloop._names import IN_OPTIMIZERS, OPTIMIZERS, absent, kind_of
 from hotloop._transforms import vmap
 
 __all__ = ["Optimizer", "Factor", "Schedule"]
@@ -132,4 +132,4 @@ def __dir__():
 def __getattr__(name):
     if name.lower() in ("lbfgs", "bfgs"):
         raise AttributeError(f"module 'hotloop.optim' has no attribute {name!r}, which steps over all data at once and not from batch to batch. Try: hl.minimize(fn, params)")
-    raise absent("hotloop.optim", name, __all__, OPTIMIZERS)
+    raise absent("hotloop.optim", name, __all__, OPTIMIZERS, IN_OPTIMIZERS)

@@ -198,8 +198,8 @@ def logistic(key, /, shape=(), dtype="float32"):
     return _core.unary("sign", u) * _core.unary("log1p", 2.0 * t / (1.0 - t))
 
 
-@op(2)
-def bernoulli(key, p=0.5, /, shape=None):
+@op(2, ["p"])
+def bernoulli(key, /, p=0.5, shape=None):
     """True with probability p, a number or an array. shape: p's if not given."""
     return _core.binary("lt", _unit(checked_key(key), numpy.shape(p) if shape is None else _dims(shape), "float32"), p)
 

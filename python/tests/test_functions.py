@@ -515,3 +515,107 @@ def test_layer_norm_by_itself():
     x = np.random.default_rng(0).normal(size=(4, 6))
     wanted = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * 2 + 1
     np.testing.assert_allclose(hl.nn.layer_norm(x, np.full(6, 2.0), np.ones(6)), wanted, rtol=1e-12)
+
+
+ACTIVATIONS = {
+    "elu": lambda x: np.where(x > 0, x, np.expm1(x)), "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x), "softsign": lambda x: x / (1 + abs(x)),
+    "selu": lambda x: 1.0507009873554804934 * np.where(x > 0, x, 1.6732632423543772848 * np.expm1(x)), "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "relu6": lambda x: np.clip(x, 0, 6), "hard_tanh": lambda x: np.clip(x, -1, 1), "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name):
+    x, ours, exact = 12 * X - 5, getattr(hl, name), ACTIVATIONS[name]
+    check(ours(x), exact(x))
+    check(hl.jit(ours)(x), exact(x))
+    check(hl.grad(lambda v: ours(v).sum())(x), (exact(x + 1e-6) - exact(x - 1e-6)) / 2e-6, 1e-8)
+    assert ours(N).dtype == np.float32
+
+
+def test_activations_with_a_number():
+    x = 12 * X - 5
+    check(hl.leaky_relu(x, 0.2), np.where(x > 0, x, 0.2 * x))
+    check(hl.elu(x, alpha=0.5), np.where(x > 0, x, 0.5 * np.expm1(x)))
+    by_tanh = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    for approximate in (True, "tanh"):
+        check(hl.gelu(x, approximate=approximate), by_tanh)
+    assert np.array_equal(hl.gelu(x, approximate="none"), hl.gelu(x)) and abs(hl.gelu(x) - by_tanh).max() > 1e-5
+    with pytest.raises(hl.UserError, match=r"\[gelu\] approximate must be False, True or 'tanh'. Received: 'erf'."):
+        hl.gelu(x, approximate="erf")
+
+
+def test_arrays_by_their_names():
+    check(hl.clip(X, max=Y - 1), np.clip(X, None, Y - 1))
+    check(hl.clip(X, min=0.4, max=0.6), np.clip(X, 0.4, 0.6))
+    check(hl.jit(lambda x, y: hl.clip(x, max=y))(X, Y - 1), np.clip(X, None, Y - 1))
+    assert np.array_equal(hl.one_hot([2, 0], num_classes=3), np.eye(3)[[2, 0]])
+    key = hl.random.key(1)
+    assert np.array_equal(hl.random.bernoulli(key, p=X), hl.random.bernoulli(key, X))
+    # Other numbers are no other program.
+    programs = hl.jit(lambda x, y: hl.sum(x, where=y > 1.5))
+    for y in (Y, Y + 0.2):
+        check(programs(X, y), X.sum(where=y > 1.5))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "any", "all", "max", "min"])
+def test_reductions_of_what_a_mask_leaves(name):
+    x = np.where(X > 0.8, np.nan, X) if name in ("sum", "mean", "max") else X
+    mask, options = X < 0.6, {"max": {"initial": 0.3}, "min": {"initial": 0.5}}.get(name, {})
+    ours, exact = getattr(hl, name), getattr(np, name)
+    if name in ("any", "all"):
+        x, mask = N > 2, N[1, 1] != N
+    for axis, keepdims, where in (
+        (None, False, mask),
+        (1, True, mask),
+        ((0, 1), False, mask[:, :1]),
+        (0, False, mask[1:2] | True),
+    ):
+        if name == "mean" and not np.broadcast_to(where, x.shape).any(axis).all():
+            continue
+        given = np.where(where, x, 1) if where.all() else x
+        wanted = exact(given, axis=axis, keepdims=keepdims, where=where, **options)
+        check(ours(given, axis=axis, keepdims=keepdims, where=where, **options), wanted)
+        method = hl.jit(lambda v, w, axis=axis, keepdims=keepdims: getattr(v, name)(axis=axis, keepdims=keepdims, where=w, **options), static_argnames=("axis", "keepdims"))
+        check(method(given, where), wanted)
+
+
+def test_what_a_mask_leaves_out_has_no_gradient():
+    slope = hl.grad(lambda x: hl.mean(hl.log(x), where=x > 0))(np.array([2.0, -1.0, 4.0]))
+    check(slope, [0.25, 0, 0.125])
+    with pytest.raises(
+        hl.UserError, match=r"\[max\] with where there must be an initial value, .* Try: initial=-hl.inf."
+    ):
+        hl.max(X, where=X > 0.5)
+    assert hl.max(N, initial=99).tolist() == 99 and hl.max(N, initial=99).dtype == np.int32
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+def test_padding_that_continues(mode):
+    x = rng.normal(size=(3, 4, 2))
+    for widths in (((1, 2), (3, 0), (0, 0)), ((0, 0), (2, 3), (1, 1)), 1):
+        check(hl.pad(x, widths, mode), np.pad(x, widths, mode))
+        check(hl.jit(lambda v, widths=widths: hl.pad(v, widths, mode=mode))(x), np.pad(x, widths, mode))
+    check(
+        hl.grad(lambda v: (hl.pad(v, 1, mode) ** 2).sum())(x), hl.jacfwd(lambda v: (hl.pad(v, 1, mode) ** 2).sum())(x)
+    )
+    if mode != "edge":
+        with pytest.raises(
+            hl.UserError,
+            match=rf"\[pad\] by {mode} there are at most \d elements to pad 3 with. Received: \(4, 0\), for axis 0",
+        ):
+            hl.pad(x, ((4, 0), (0, 0), (0, 0)), mode)
+    with pytest.raises(hl.UserError, match=r"\[pad\] mode must be one of constant, edge, .* Received: 'mirror'."):
+        hl.pad(x, 1, "mirror")
+
+
+def test_methods_of_numpy():
+    x, at = hl.asarray(X), np.array([2, 0])
+    for v in (x, X):
+        check(v.clip(0.4, 0.6), np.clip(X, 0.4, 0.6))
+        check(v.take(at, axis=1), X[:, at])
+        check(v.repeat(2, axis=0), X.repeat(2, axis=0))
+    check(hl.jit(lambda v: v.clip(max=0.5).take(at, 0))(X), X.clip(max=0.5)[at])
+    check(x.var(axis=0, correction=1), X.var(axis=0, ddof=1))
+    check(x.at[1].divide(2.0), np.concatenate([X[:1], X[1:2] / 2, X[2:]]))
+    assert np.array_equal(x.at[:, at].get(), X[:, at])

@@ -1,5 +1,7 @@
 """What a newcomer types, and what he is told: names and habits of other libraries, arguments left out or exchanged."""
 
+import operator
+import re
 import subprocess
 import sys
 
@@ -80,11 +82,13 @@ def test_messages(call, message):
     (lambda: hl.nn.LSTM(3, 8, num_layers=2), "'num_layers'. Try: layers"),
     (lambda: hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1, [1, 2]), r"unary -: 'list'. A list y0 is a tree of single numbers. Try: y0=numpy.array\(\[...\]\)"),
     (lambda: hl.nn.LSTM(input_size=3, hidden_size=8), "'input_size'. Try: inputs"),
-    (lambda: hl.ones(3).sum(dim=0), r"sum\(axis=None, keepdims=False\).*'dim'. Try: axis"),
+    (lambda: hl.ones(3).sum(dim=0), r"sum\(axis=, dtype=, keepdims=, where=\): .*'dim'. Try: axis"),
     (lambda: hl.jit(lambda v: v.mean(-1, keepdim=True))(X), "'keepdim'. Try: keepdims"),
-    (lambda: hl.sum(X, dim=1), r"sum\(x, /, axis=None, \*, dtype=None, keepdims=False\): .*'dim'. Try: axis$"),
+    (lambda: hl.sum(X, dim=1), r"sum\(x, /, axis=None, \*, dtype=None, keepdims=False, where=None\): .*'dim'. Try: axis$"),
     (lambda: hl.jit(lambda v: hl.softmax(v, dim=-1))(X), "'dim'. Try: axis$"),
     (lambda: hl.tanh(X, X), r"tanh\(x, /\): too many positional arguments"),
+    (lambda: hl.ones(3).std(ddof=1), "'ddof'. Try: correction$"), (lambda: hl.clip(X, a_max=1), "'a_max'. Try: max$"),
+    (lambda: hl.scan(lambda c, x: (c, x), 0.0, X[0], unroll=2), "'unroll'. Try: leaving it out"),
     (lambda: hl.nn.LSTM(3, 8, batch_first=True), r"'batch_first'. Sequences are \(batch, time, features\) always"),
 ])  # fmt: skip
 def test_arguments(call, message):
@@ -95,12 +99,23 @@ def test_arguments(call, message):
 @pytest.mark.parametrize("module, name, meant", [
     (hl, "concatenate", "concat"), (hl, "array", "asarray"), (hl, "Jit", "jit"), (hl.nn, "Dense", "Linear"), (hl.nn, "lstm", "LSTM"), (hl.optim, "Adan", "Adam"),
     (hl.losses, "HuberLoss", "Huber"), (hl.ode, "diffeqsolve", "solve"), (hl.ode, "PIDController", "PID"), (hl.ode, "RecursiveCheckpointAdjoint", "Discrete"),
-    (hl, "percentile", "quantile"), (hl, "topk", "top_k"),
+    (hl, "percentile", "quantile"), (hl, "topk", "top_k"), (hl, "swish", "silu"), (hl, "hardtanh", "hard_tanh"), (hl.losses, "BCELoss", "BinaryCrossEntropy"),
+    (hl.optim, "CosineDecay", "Cosine"),
 ])  # fmt: skip
 def test_names(module, name, meant):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {module.__name__}.{meant}$"):
         getattr(module, name)
     assert not hasattr(module, "nothing_like_it")
+
+
+@pytest.mark.parametrize("of, name, instead", [
+    (hl, "conv2d", r"a sum of products of shifted slices, .* or hl.nn.Conv1d"), (hl, "lax", "the function's name in hl itself, as hl.scan or hl.sum"), (hl, "norm", "hl.linalg.norm"),
+    (hl.nn, "gelu", "hl.gelu"), (hl.nn, "MultiheadAttention", "a hl.nn.Module of your own, .*"), (hl.optim, "global_norm", r"hl.linalg.norm\(hl.tree.ravel\(grads\)\[0\]\)"),
+    (hl.asarray(X).at[0], "apply", r"x.at\[key\].set\(f\(x\[key\]\)\)"),
+])  # fmt: skip
+def test_what_is_no_single_name(of, name, instead):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {instead}$"):
+        getattr(of, name)
 
 
 def test_results_have_other_names_elsewhere():
@@ -153,7 +168,12 @@ def test_names_of_elsewhere_lead_somewhere():
     assert all(hasattr(hl.ode, name) for name in _names.EQUATIONS.values()) and not any(hasattr(hl.ode, name) for name in _names.EQUATIONS)
 
     assert all(hasattr(hl, name) for name in _names.FUNCTIONS.values()) and not any(hasattr(hl, name) for name in _names.FUNCTIONS)
-    assert all(hasattr(hl.nn, name) for name in _names.LAYERS.values()) and not any(hasattr(hl.nn, name) for name in _names.LAYERS)
+    modules = ((hl.nn, _names.LAYERS, _names.IN_LAYERS), (hl.losses, _names.LOSSES, {}), (hl.optim, _names.OPTIMIZERS, _names.IN_OPTIMIZERS), (hl, {}, _names.INSTEAD))
+    for module, names, instead in modules:
+        assert all(hasattr(module, name) for name in names.values()) and not any(hasattr(module, name) for name in [*names, *instead])
+        # What is named in words is there too.
+        for path in re.findall(r"\bhl\.([a-z_A-Z.0-9]*[a-zA-Z0-9])", " ".join(instead.values())):
+            assert operator.attrgetter(path)(hl) is not None
 
 
 def test_modules_that_need_others_are_imported_when_asked_for():

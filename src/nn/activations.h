@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,8 @@
 namespace hotloop::nn {
 
 using ActivationFunction = std::function<Value(Value)>;
-// The function with the default of its parameter, if it has one; UserError with the nearest name if there is none.
-ActivationFunction activation_function(const std::string& name);
+// The function with the default of its parameter, if it has one, or with this one; UserError with the nearest name if there is none.
+ActivationFunction activation_function(const std::string& name, std::optional<double> parameter = {});
 std::vector<std::string> activation_names();  // in order
 
 }  // namespace hotloop::nn

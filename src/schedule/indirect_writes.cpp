@@ -1,6 +1,9 @@
 #include "schedule/indirect_writes.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "core/convert.h"
 #include "hotloop/error.h"
@@ -38,6 +41,24 @@ void copy_to(LoweringContext& context, Value v, const Storage& target, Block& bl
   append(block, lower_copies(context, {&copy, 1}));
 }
 
+// The axes of updates, outermost first. What is added element by element to a few small tables with the same indices (heads with one table of
+// relative positions each) goes to one place of each table in turn: the next index often names the place of the last one, whose sum it would wait
+// for. Each place gets its updates in the same order.
+std::vector<int> order_of_updates(const LoweringContext& context, const Node& node, int after, bool in_vectors) {
+  constexpr std::int64_t most_tables =
+      8;  // the updates of more may lie in lines that exclude each other from the first cache
+  const Value table = node.operands[0], updates = node.operands[2];
+  const int axis = static_cast<int>(node.attrs.integer("axis"));
+  std::vector<int> order(static_cast<std::size_t>(updates.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::int64_t tables = 1, bytes = static_cast<std::int64_t>(size_of(table.dtype()));
+  for (int i = 0; i < axis; ++i) tables *= context.extent(updates, i).bound;
+  for (int i = axis; i < table.rank(); ++i) bytes *= table.shape()[i];
+  if (!in_vectors && tables <= most_tables && tables * bytes <= context.program.target.l1_bytes)
+    std::rotate(order.begin(), order.begin() + axis, order.begin() + after);
+  return order;
+}
+
 void scatter_add(LoweringContext& context, const Node& node, const Storage& target, bool accumulate, Block& block) {
   const Value indices = node.operands[1], updates = node.operands[2];
   const std::size_t axis = static_cast<std::size_t>(node.attrs.integer("axis"));
@@ -55,18 +76,19 @@ void scatter_add(LoweringContext& context, const Node& node, const Storage& targ
   const bool in_vectors = long_run || (lanes > 0 && updates.shape()[0] > 1);
   HandMap map(context, "scatter_add");
   std::vector<kernel::For> loops;
-  std::vector<Affine> at;
-  for (int i = 0; i < updates.rank(); ++i) {
+  std::vector<Affine> at(static_cast<std::size_t>(updates.rank()));
+  for (const int i : order_of_updates(context, node, after, in_vectors)) {
     const kernel::Extent extent = context.extent(updates, i);
+    Affine& place = at[static_cast<std::size_t>(i)];
     const bool is_index = i >= static_cast<int>(axis) && i < after;
     if (!in_vectors || !is_index || (extent.is_static() && extent.bound == 1)) {
-      at.push_back(map.dim(extent));
+      place = map.dim(extent);
       continue;
     }
     loops.emplace_back();
     loops.back().counter = context.new_var("update");
     loops.back().trip = extent;
-    at.push_back(Affine::of(loops.back().counter));
+    place = Affine::of(loops.back().counter);
   }
   const auto first = at.begin() + static_cast<std::ptrdiff_t>(axis);
   std::vector<Affine> index_at(at.begin(), at.begin() + lanes);

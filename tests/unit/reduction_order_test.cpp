@@ -160,5 +160,46 @@ TEST(ReductionOrder, IsTheSameAloneAndInAnyBatch) {
   }
 }
 
+// What is scattered over a few tables alike goes to one place of each in turn, so that no sum waits for the one before; of each table in the old order.
+TEST(ReductionOrder, FewTablesGetTheirUpdatesInTurn) {
+  constexpr std::int64_t updates = 40;
+  Array at(DType::I32, {updates});
+  for (std::int64_t i = 0; i < updates; ++i) at.set(i, static_cast<double>(i < 20 ? 2 : i % 7));
+  const auto add = [](Values in) { return std::vector<Value>{scatter_add(in[0], in[1], in[2], 1)}; };
+  struct Tables {
+    std::int64_t number, places;
+    bool in_turn;
+  };
+  for (const auto& [tables, places, in_turn] :
+       {Tables{1, 6, false}, Tables{4, 6, true}, Tables{8, 6, true}, Tables{9, 6, false}, Tables{4, 100000, false}}) {
+    std::vector<Array> inputs = {Array::zeros(DType::F32, {tables, places}), at,
+                                 inputs_for({tables, updates}, DType::F32)[0]};
+    const auto graph = trace(add, ir::types_of(inputs));
+    const auto program = schedule(*passes::optimize(*graph, {}), {});
+    std::int64_t innermost = 0;
+    const auto walk = [&](const auto& self, const kernel::Block& block) -> void {
+      for (const kernel::Stmt& stmt : block) {
+        if (const auto* single = std::get_if<kernel::Single>(&stmt.node)) self(self, single->body);
+        if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) self(self, grid->body);
+        if (const auto* map = std::get_if<kernel::Map>(&stmt.node); map != nullptr && map->name == "scatter_add")
+          innermost = map->dims.back().extent.bound;
+      }
+    };
+    walk(walk, program.body);
+    EXPECT_EQ(innermost, in_turn ? tables : updates) << tables << " tables of " << places;
+    const Array together = compile(graph)(inputs)[0];
+    for (std::int64_t t = 0; t < tables; ++t) {
+      const auto bytes = static_cast<std::size_t>(updates) * sizeof(float);
+      std::vector<Array> one = {Array::zeros(DType::F32, {1, places}), at, Array(DType::F32, {1, updates})};
+      std::memcpy(one[2].raw(), static_cast<const std::byte*>(inputs[2].raw()) + static_cast<std::size_t>(t) * bytes,
+                  bytes);
+      const Array alone = compile(trace(add, ir::types_of(one)))(one)[0];
+      EXPECT_EQ(std::memcmp(static_cast<const std::byte*>(together.raw()) + static_cast<std::size_t>(t) * alone.bytes(),
+                            alone.raw(), alone.bytes()),
+                0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hotloop

@@ -24,7 +24,7 @@ def __dir__():
 
 
 def __getattr__(name):
-    raise _names.absent("hotloop.nn", name, __all__, _names.LAYERS)
+    raise _names.absent("hotloop.nn", name, __all__, _names.LAYERS, _names.IN_LAYERS)
 
 
 def fold_in(seed, name):

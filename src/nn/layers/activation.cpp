@@ -94,9 +94,11 @@ Layer make(const Definition& definition, double parameter) {
 
 }  // namespace
 
-ActivationFunction activation_function(const std::string& name) {
+ActivationFunction activation_function(const std::string& name, std::optional<double> parameter) {
   const Definition& definition = definition_of(name);
-  return [&definition](Value x) { return definition.function(x, definition.fallback); };
+  return [&definition, number = parameter.value_or(definition.fallback)](Value x) {
+    return definition.function(x, number);
+  };
 }
 
 std::vector<std::string> activation_names() {
