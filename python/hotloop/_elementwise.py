@@ -10,6 +10,7 @@ import sys
 import numpy
 
 from hotloop import _core
+from hotloop._names import checked_call
 from hotloop._op import exporter, op
 from hotloop._transforms import custom_jvp
 
@@ -406,13 +407,22 @@ def hypot(x1, x2, /):
     return _select(is_infinite, math.inf, _select(is_origin, 0.0, root))
 
 
-@_export(3)
-def clip(x, min=None, max=None, /):
-    """x limited to [min, max]; either may be None. A NaN stays NaN."""
+@op(3)
+def _clipped(x, min, max, /):
     x = _core.to_tracer(x, "clip")
     if min is not None:
         x = _core.binary("max", x, min)
     return x if max is None else _core.binary("min", x, max)
+
+
+@checked_call("hl.clip(x, min, max)")
+def clip(x, /, min=None, max=None):
+    """x limited to [min, max]; either may be None. A NaN stays NaN."""
+    return _clipped(x, min, max)
+
+
+clip.__module__ = "hotloop"
+__all__.append("clip")
 
 
 @_export(1)

@@ -132,6 +132,7 @@ def _common(cls):
     cls.reshape, cls.transpose = _reshape, _transpose
     for fn in (_R.sum, _R.prod, _R.max, _R.min, _R.mean, _R.var, _R.std, _R.any, _R.all, _R.argmax, _R.argmin):
         setattr(cls, fn.__name__, _method(fn))
+    cls.clip = lambda self, min=None, max=None: _E.clip(self, min, max)
     for fn in (_M.ravel, _M.squeeze):
         setattr(cls, fn.__name__, (lambda f: lambda self: f(self))(fn))
     cls.flatten = cls.ravel
@@ -162,6 +163,17 @@ def _format(self, spec):
         f"[trace] a format such as {spec!r} needs numbers, and while a function is traced there are none yet. Received: a traced {self._type}. "
         "Try: return the value, and print it where the function is called."
     )
+
+
+def _array_format(self, spec):
+    if not spec:
+        return repr(self)
+    if self.ndim > 0:
+        raise _core.UserError(
+            f"[array] a format such as {spec!r} is for one number. Received: {self.dtype}, of shape {self.shape}. "
+            "Try: numpy.array2string(x, precision=3), or a format for each of x.tolist()."
+        )
+    return format(self.item(), spec)
 
 
 def _tracer_repr(self):
@@ -203,6 +215,7 @@ def attach():
     array, tracer = _core.Array, _core.Tracer
     array.__module__ = tracer.__module__ = "hotloop"
     array.__getitem__, array.__repr__ = _array_getitem, _array_repr
+    array.__format__ = _array_format
     array.__bool__ = lambda self: bool(self._numpy())
     array.__int__ = lambda self: int(self._numpy())
     array.__index__ = lambda self: self._numpy().__index__()

@@ -59,7 +59,7 @@ _SETTINGS = {
     "lr": "learning_rate", "eps": "epsilon", "betas": "beta1 and beta2", "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
     "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
     "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
-    "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat", "minlength": "length",
+    "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat", "minlength": "length", "a_min": "min", "a_max": "max", "ddof": "correction",
 }  # fmt: skip
 _REMARKS = {
     "batch_first": "Sequences are (batch, time, features) always",
@@ -69,6 +69,7 @@ _REMARKS = {
     "atol": "Try: controller=hl.ode.PID(rtol=1e-6, atol=1e-8)",
     "lr": "Try: optimizer=hl.optim.Adam(1e-3)",
     "learning_rate": "Try: optimizer=hl.optim.Adam(1e-3)",
+    "unroll": "Leave it out: the compiler decides how much of a loop is written out",
 }  # fmt: skip
 
 
