@@ -42,10 +42,28 @@ def _scan(body, init, xs, length, reverse):
         if not isinstance(result, tuple) or len(result) != 2:
             raise _core.UserError(f"[scan] the body must return (carry, y). Received: {kind_of(result)}. Try: return carry, None.")
         ys, found["ys"] = _core.tree_flatten(result[1])
-        return carry_structure.flatten_like(result[0], "scan"), ys
+        return _carried("scan", init_leaves, carry_structure.flatten_like(result[0], "scan")), ys
 
     carry, ys = _core.scan(flat_body, init_leaves, xs_leaves, -1 if length is None else length, reverse)
     return carry_structure.unflatten(carry), found["ys"].unflatten(ys)
+
+
+def _carried(where, init, leaves):
+    """`leaves`, the next carry; UserError that says where float64 may come from if that is all it differs in. The engine finds what else does not fit."""
+    if not any(_is_wider(a, b) for a, b in zip(init, leaves, strict=True)):
+        return leaves
+    pairs = [(_core.to_tracer(a, where), _core.to_tracer(b, where)) for a, b in zip(init, leaves, strict=True)]
+    if any(a.shape != b.shape or (a.dtype != b.dtype and not _is_wider(a, b)) for a, b in pairs):
+        return leaves
+    first, then = (", ".join(str(v._type) for v in side) for side in zip(*pairs, strict=True))
+    raise _core.UserError(
+        f"[{where}] the body must give a carry of the types of the initial one, {first}. Received: {then}. Try: float(np.log(2)) in place of np.log(2), "
+        "since numbers and arrays of NumPy are float64 and make what they meet float64 too; or an initial value of dtype=hl.float64."
+    )
+
+
+def _is_wider(a, b):
+    return getattr(a, "dtype", None) == numpy.float32 and getattr(b, "dtype", None) == numpy.float64
 
 
 def while_loop(cond, body, init, max_steps=None):
@@ -69,7 +87,7 @@ def _while_loop(cond, body, init, max_steps):
     return structure.unflatten(
         _core.while_loop(
             lambda carry: [_scalar_bool("while_loop", cond(structure.unflatten(carry)))],
-            lambda carry: structure.flatten_like(body(structure.unflatten(carry)), "while_loop"),
+            lambda carry: _carried("while_loop", leaves, structure.flatten_like(body(structure.unflatten(carry)), "while_loop")),
             leaves,
             max_steps,
         )

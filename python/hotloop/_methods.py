@@ -170,6 +170,17 @@ def _format(self, spec):
     )
 
 
+def _array_format(self, spec):
+    if not spec:
+        return repr(self)
+    if self.ndim > 0:
+        raise _core.UserError(
+            f"[array] a format such as {spec!r} is for one number. Received: {self.dtype}, of shape {self.shape}. "
+            "Try: numpy.array2string(x, precision=3), or a format for each of x.tolist()."
+        )
+    return format(self.item(), spec)
+
+
 def _tracer_repr(self):
     return f"Tracer({self._type})"
 
@@ -209,6 +220,7 @@ def attach():
     array, tracer = _core.Array, _core.Tracer
     array.__module__ = tracer.__module__ = "hotloop"
     array.__getitem__, array.__repr__ = _array_getitem, _array_repr
+    array.__format__ = _array_format
     array.__bool__ = lambda self: bool(self._numpy())
     array.__int__ = lambda self: int(self._numpy())
     array.__index__ = lambda self: self._numpy().__index__()

@@ -111,9 +111,9 @@ _REMARKS = {
     "return_state": "Try: model(params, x, state=state), which gives the state too",
     "rtol": "Try: controller=hl.ode.PID(rtol=1e-6, atol=1e-8)",
     "atol": "Try: controller=hl.ode.PID(rtol=1e-6, atol=1e-8)",
-    "unroll": "Try: leaving it out: the loop is part of the kernel",
     "lr": "Try: optimizer=hl.optim.Adam(1e-3)",
     "learning_rate": "Try: optimizer=hl.optim.Adam(1e-3)",
+    "unroll": "Leave it out: the compiler decides how much of a loop is written out",
 }  # fmt: skip
 
 

@@ -101,6 +101,7 @@ def test_array_is_a_sequence_of_rows_and_a_value():
     x = hl.asarray([[1, 2], [3, 4]])
     assert len(x) == 2 and [r.tolist() for r in x] == [[1, 2], [3, 4]] and x.T.tolist() == [[1, 3], [2, 4]]
     assert float(hl.asarray(2.5)) == 2.5 and int(hl.asarray(3)) == 3 and bool(hl.asarray(True)) and range(hl.asarray(3))[-1] == 2
+    assert f"{hl.asarray(2.5):.3f} {hl.asarray(7):03d} {hl.asarray(2.5)}" == "2.500 007 Array(2.5, dtype=float32)"
     assert repr(x) == "Array([[1, 2],\n       [3, 4]], dtype=int32)"
     assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
     with pytest.raises(ValueError):

@@ -206,6 +206,7 @@ KEEP_DIGITS = {
     "pad twice": (lambda x: hl.pad(hl.pad(x, 1, constant_values=BIG), 1, constant_values=BIG - 1), [BIG - 1, BIG, 0, 1, 2, BIG, BIG - 1]),
     "where": (lambda x: hl.where(x > 0, x, BIG), [BIG, 1, 2]),
     "clip": (lambda x: hl.clip(x, BIG, BIG + 1), [BIG] * 3),
+    "clip by name": (lambda x: hl.clip(x, min=BIG, max=BIG + 1), [BIG] * 3),
     "minimum": (lambda x: hl.minimum(x + BIG, BIG), [BIG] * 3),
     "at set": (lambda x: x.at[1].set(BIG), [0, BIG, 2]),
     "at set several": (lambda x: x.at[[0, 2]].set([BIG, BIG + 2]), [BIG, 1, BIG + 2]),
@@ -433,6 +434,15 @@ def test_acosh_near_its_ends():
         np.testing.assert_allclose(hl.acosh(x), np.arccosh(exactly).astype(dtype), rtol=4 * np.finfo(dtype).eps)
         np.testing.assert_allclose(hl.vmap(hl.grad(hl.acosh))(x[:-2]), (1 / np.sqrt((exactly - 1) * (exactly + 1))).astype(dtype)[:-2], rtol=1e-5 if dtype == np.float32 else 1e-14)
         assert np.isnan(hl.acosh(np.array([0.5, -3, -np.inf, np.nan], dtype))).all() and float(hl.acosh(dtype(1))) == 0
+
+
+def test_bounds_of_clip_may_be_named_and_are_arrays_of_the_program():
+    x, low, high = np.linspace(-2, 2, 9).astype(np.float32), np.full(9, -0.5, np.float32), np.float32(1)
+    wanted = np.clip(x, low, high)
+    for found in (hl.clip(x, min=low, max=high), hl.clip(x, low, max=high), hl.asarray(x).clip(low, high), hl.jit(lambda x, b: x.clip(max=b, min=low))(x, high)):
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(hl.clip(x, min=1.5), np.maximum(x, 1.5))
+    assert float(hl.grad(lambda b: hl.clip(x, max=b).sum())(high)) == 2.5  # half of where they meet
 
 
 def test_nan_to_num():

@@ -63,6 +63,9 @@ def without(tree, layer, name):
     (lambda: hl.ode.solve(lambda t, y, a: hl.log(y - 2), hl.ode.Tsit5(), 0, 1, np.ones(2)), "the field or the state became infinite or NaN"),
     (lambda: hl.least_squares(lambda p: p, np.ones(2), bounds=(0, 1)), r"the params are not bounded. Received: bounds. Try: params that are mapped"),
     (lambda: hl.save(PARAMS, "params.safetensors"), r"\[save\] the path comes before the tree.*Received: a dict. Try: hl.save\(path, params\)"),
+    (lambda: hl.scan(lambda c, x: (c * np.log(2.0), None), hl.zeros(3), X), r"initial one, f32\[3\]. Received: f64\[3\]. Try: float\(np.log\(2\)\) in place of np.log"),
+    (lambda: hl.while_loop(lambda c: c[1] < 3, lambda c: (c[0] + np.pi * np.float64(2), c[1] + 1), (hl.zeros(()), 0)), r"initial one, f32\[\], i32\[\]. Received: f64\[\], i32\[\]. Try: float"),
+    (lambda: f"{hl.asarray(X):.2f}", r"a format such as '.2f' is for one number. Received: float32, of shape \(32, 5, 3\)"),
     (lambda: hl.einsum("...i,ij->j", X, np.eye(3)), r"what '...' stands for must be in the result"),
     (lambda: hl.einsum("ii->i", X[0]), "the axes of 'i' have the extents 5 and 3, in operands \\(5, 3\\)"),
 ])  # fmt: skip
@@ -86,9 +89,11 @@ def test_messages(call, message):
     (lambda: hl.jit(lambda v: v.mean(-1, keepdim=True))(X), "'keepdim'. Try: keepdims"),
     (lambda: hl.sum(X, dim=1), r"sum\(x, /, axis=None, \*, dtype=None, keepdims=False, where=None\): .*'dim'. Try: axis$"),
     (lambda: hl.jit(lambda v: hl.softmax(v, dim=-1))(X), "'dim'. Try: axis$"),
+    (lambda: hl.clip(X, a_min=0), "'a_min'. Try: min$"),
+    (lambda: hl.std(X, ddof=1), "'ddof'. Try: correction$"),
+    (lambda: hl.scan(lambda c, x: (c, x), 0.0, X, unroll=4), "'unroll'. Leave it out: the compiler decides"),
     (lambda: hl.tanh(X, X), r"tanh\(x, /\): too many positional arguments"),
     (lambda: hl.ones(3).std(ddof=1), "'ddof'. Try: correction$"), (lambda: hl.clip(X, a_max=1), "'a_max'. Try: max$"),
-    (lambda: hl.scan(lambda c, x: (c, x), 0.0, X[0], unroll=2), "'unroll'. Try: leaving it out"),
     (lambda: hl.nn.LSTM(3, 8, batch_first=True), r"'batch_first'. Sequences are \(batch, time, features\) always"),
 ])  # fmt: skip
 def test_arguments(call, message):

@@ -71,9 +71,12 @@ void scatter_add(LoweringContext& context, const Node& node, const Storage& targ
   const int lanes = ir::num_lane_axes(node.attrs), after = static_cast<int>(axis) + indices.rank() - lanes;
   std::int64_t run = 1;
   for (int i = after; i < updates.rank(); ++i) run *= updates.shape()[i];
-  // So do those of different lanes.
+  // So do those of different lanes: side by side in memory they fill vectors too, but where each lane's table lies by itself a vector would gather and
+  // scatter everything, several times slower than one lane after the other.
   const bool long_run = run >= kernel::lanes_of(updates.dtype()) / 2;
-  const bool in_vectors = long_run || (lanes > 0 && updates.shape()[0] > 1);
+  const bool lanes_side_by_side =
+      lanes > 0 && context.by_lanes() && context.axes().axis_in(updates, context.tile_class) == 0;
+  const bool in_vectors = long_run || lanes_side_by_side;
   HandMap map(context, "scatter_add");
   std::vector<kernel::For> loops;
   std::vector<Affine> at(static_cast<std::size_t>(updates.rank()));

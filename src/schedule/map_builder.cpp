@@ -28,13 +28,14 @@ std::uint64_t bits_of(DType dtype, double value) {
 
 MapBuilder::MapBuilder(LoweringContext& context, const IndexSpace& space, const Dots* short_dots)
     : context_(context), short_dots_(short_dots) {
-  const auto add_dim = [&](const kernel::Extent& extent, std::vector<kernel::Var>& vars) {
-    vars.push_back(context_.new_var("i"));
-    map_.dims.push_back({vars.back(), extent});
+  const auto add_dim = [&](const kernel::Extent& extent) {
+    const kernel::Var var = context_.new_var("i");
+    map_.dims.push_back({var, extent});
+    return Affine::of(var);
   };
-  for (const auto& e : space.outer) add_dim(e, outer_vars_);
-  for (const auto& e : space.reduced) add_dim(e, reduced_vars_);
-  map_.num_outer = static_cast<int>(space.outer.size());
+  for (const auto& e : space.outer) outer_.push_back(e.is_static() && e.bound == 1 ? Affine(0) : add_dim(e));
+  map_.num_outer = static_cast<int>(map_.dims.size());
+  for (const auto& e : space.reduced) reduced_.push_back(add_dim(e));
 }
 
 MapBuilder::MemoKey MapBuilder::memo_key(Value v, const Index& index, int predicate) const {
@@ -49,8 +50,8 @@ MapBuilder::MemoKey MapBuilder::memo_key(Value v, const Index& index, int predic
 MapBuilder::Index MapBuilder::outer_index(Value v) const {
   Index index;
   std::size_t next = 0;
-  for (int i = 0; i < v.rank(); ++i) index.push_back(v.shape()[i] == 1 ? Affine(0) : Affine::of(outer_vars_[next++]));
-  HOTLOOP_CHECK(next == outer_vars_.size(), "a value of another index space in a map");
+  for (int i = 0; i < v.rank(); ++i) index.push_back(v.shape()[i] == 1 ? Affine(0) : outer_[next++]);
+  HOTLOOP_CHECK(next == outer_.size(), "a value of another index space in a map");
   return index;
 }
 
@@ -194,7 +195,7 @@ void MapBuilder::add_reduction(Value v, const Storage* target, bool accumulate) 
     if (x.shape()[i] == 1)
       index.push_back(Affine(0));
     else
-      index.push_back(Affine::of(is_reduced ? reduced_vars_[reduced++] : outer_vars_[outer++]));
+      index.push_back(is_reduced ? reduced_[reduced++] : outer_[outer++]);
   }
   reductions_.push_back({v, emit(x, index, -1), target ? std::optional(*target) : std::nullopt, accumulate});
 }
@@ -280,7 +281,7 @@ kernel::Map MapBuilder::finish(const std::string& name) {
   }
   const Node& reduce = *reductions_[0].value.node;
   const std::optional<int> axis = axis_over_lanes(reduce);
-  const bool over_lanes = !reduced_vars_.empty() && axis;
+  const bool over_lanes = !reduced_.empty() && axis;
   map_.vector_dim = map_.num_outer - 1;
   if (over_lanes) {
     ++map_.vector_dim;

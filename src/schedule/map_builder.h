@@ -81,7 +81,8 @@ class MapBuilder {
   LoweringContext& context_;
   const Dots* short_dots_;
   kernel::Map map_;
-  std::vector<kernel::Var> outer_vars_, reduced_vars_;
+  std::vector<kernel::Affine> outer_,
+      reduced_;  // where a point is along the dims; 0 along those of one row, which the map has not
   std::map<MemoKey, int> memo_;
   std::set<ValueKey> computed_;  // here: in memory only when the map has run
   std::map<std::pair<DType, std::uint64_t>, int> constants_;

@@ -105,8 +105,8 @@ bool turns_in_a_copy(const LoweringContext& context, Value v) {
 }
 
 std::vector<MapBuilder::Index> MapBuilder::outer_indices(Value v) const {
-  if (!context_.is_short_row(v) || outer_vars_.size() > 1) return {outer_index(v)};
-  HOTLOOP_CHECK(outer_vars_.size() == 1, "a short row in a map of another index space");
+  if (!context_.is_short_row(v) || outer_.size() > 1) return {outer_index(v)};
+  HOTLOOP_CHECK(outer_.size() == 1, "a short row in a map of another index space");
   std::vector<Index> all = {Index{}};
   for (int i = 0; i < v.rank(); ++i) {
     const bool is_rows = context_.axes().axis_class(v, i) == context_.tile_class;
@@ -114,7 +114,7 @@ std::vector<MapBuilder::Index> MapBuilder::outer_indices(Value v) const {
     for (const Index& index : all)
       for (std::int64_t k = 0; k < (is_rows ? 1 : v.shape()[i]); ++k) {
         longer.push_back(index);
-        longer.back().push_back(is_rows ? Affine::of(outer_vars_[0]) : Affine(k));
+        longer.back().push_back(is_rows ? outer_[0] : Affine(k));
       }
     all = std::move(longer);
   }

@@ -346,11 +346,74 @@ std::int64_t even_rows(const LoweringContext& context, std::span<const Node* con
   return best;
 }
 
+// The smaller of what one row has along the free axes of a dot's factors, and a dozen.
+std::int64_t height_of_row(const LoweringContext& context, const Node& dot) {
+  constexpr std::int64_t dozen = 12;
+  std::int64_t least = dozen;
+  for (const char* side : {"lhs", "rhs"}) {
+    const Value v = dot.operands[side[0] == 'l' ? 0 : 1];
+    const auto &contracted = dot.attrs.integers(std::string(side) + "_contract"),
+               &batch = dot.attrs.integers(std::string(side) + "_batch");
+    const int rows = context.axes().axis_in(v, context.tile_class);
+    if (rows < 0 || std::ranges::find(batch, rows) != batch.end())
+      continue;  // rows multiply what is theirs: more of them share nothing
+    std::int64_t free = 1;
+    for (int a = 0; a < v.rank(); ++a)
+      if (a != rows && std::ranges::find(contracted, a) == contracted.end() &&
+          std::ranges::find(batch, a) == batch.end())
+        free *= v.shape()[a];
+    least = std::min(least, free);
+  }
+  return least;
+}
+
+// Whether rows of v share cache lines, as columns do: read for one row they would be fetched for each of the others again.
+bool shares_lines(const LoweringContext& context, Value v) {
+  constexpr std::int64_t line_bytes = 64;
+  const int axis = context.axes().axis_in(v, context.tile_class);
+  if (axis < 0 || row_size(context, v) <= 1) return false;
+  auto bytes = static_cast<std::int64_t>(size_of(v.dtype()));
+  for (int a = axis + 1; a < v.rank(); ++a) bytes *= v.shape()[a];
+  return bytes < line_bytes;
+}
+
+// Whether a row is a program of its own, as one network of several is: it fills vectors and blocks of factors by itself, nothing of it is added to other rows', and
+// next to nothing would be done again for each. More of them in a tile would only push one another out of the cache.
+bool stands_alone(const LoweringContext& context, std::span<const Node* const> nodes) {
+  constexpr double nearly_all = 0.9, worth_sharing = 0.1;
+  constexpr std::int64_t many_numbers = 1024, dozen = 12;
+  if (ends_by_row(nodes)) return false;
+  double filled = 0, all = 0, shared = 0;
+  bool adds_rows = false, is_among_others = false;
+  for (const Node* n : nodes)
+    for_each_node(*n, 0, 1, [&](const Node& node, int, double times) {
+      if (ir::is(node, OpKind::Loop) || floats(node)) return;
+      const double flops = times * ir::estimate_flops(node);
+      if (!context.axes().touches(node, context.tile_class)) {
+        shared += flops;
+        return;
+      }
+      const std::int64_t size = row_size(context, result_of(node, 0));
+      const bool is_dot = ir::is(node, OpKind::Dot);
+      adds_rows = adds_rows || (is_dot && size == 0);
+      all += flops;
+      std::int64_t numbers = size;
+      for (const Value& o : node.operands) {
+        numbers = std::max(numbers, row_size(context, o));
+        is_among_others = is_among_others || (ir::is(*o.node, OpKind::Input) && shares_lines(context, o));
+      }
+      if (is_dot && !is_short_dot(context, node) ? height_of_row(context, node) >= dozen : numbers >= many_numbers)
+        filled += flops;
+    });
+  const double of_a_row = all / static_cast<double>(context.axes().extent(context.tile_class));
+  return !adds_rows && !is_among_others && filled > nearly_all * all && shared < worth_sharing * of_a_row;
+}
+
 }  // namespace
 
 // A dozen rows (two micro-kernels high) where a row carries much state, more where it carries little; whole vectors of them by lanes,
 // where short rows stay in registers. Where each tile repeats work, as many rows as the second cache takes. Of the numbers of rows near that,
-// the one that gives workers equal shares.
+// the one that gives workers equal shares. A row that is a program of its own is a tile.
 TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, std::span<const Node* const> nodes) {
   constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, large_tile_bytes = 256 << 10, most_rows = 96,
                          lanes = 16, most_lanes = 64, short_stripe = 64, longest_stripe = 512;
@@ -396,6 +459,11 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
         std::clamp(keeps ? std::clamp(fit / lanes * lanes, short_stripe, longest_stripe) : longest_stripe, lanes,
                    std::max(half, sums ? short_stripe : lanes));
     shape.rows = few_tiles ? wanted : even_rows(context, nodes, wanted, lanes, false, lanes);
+    shape.all_full = all_full();
+    return shape;
+  }
+  if (fit < dozen && !few_tiles && stands_alone(context, nodes)) {
+    shape.rows = std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(context.axes().extent(context.tile_class), 1));
     shape.all_full = all_full();
     return shape;
   }

@@ -94,7 +94,7 @@ TEST(CopiedFactors, ColumnsOfTheirOwnLinesArePackedBeforeEachProduct) {
   };
   const Counts counts = counts_of(scores, {floats({8, 64, 4, 16}), floats({8, 64, 4, 16})}, {0, 0});
   EXPECT_EQ(counts.strided, 0);
-  EXPECT_EQ(counts.copies, (std::vector<int>{0, 0, 1, 0}));
+  EXPECT_EQ(counts.copies, (std::vector<int>{0, 1, 0, 0}));  // a tile is one of the eight, a loop its heads
   EXPECT_EQ(counts.copied_bytes, 16 * 64 * 4);
   // Few queries read them as often as a copy would.
   const Counts few = counts_of(scores, {floats({8, 6, 4, 16}), floats({8, 64, 4, 16})}, {0, 0});

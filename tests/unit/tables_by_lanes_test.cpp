@@ -173,6 +173,31 @@ TEST_P(Tables, LieWithSamplesSideBySide) {
   }
 }
 
+// Numbers added to a table of each sample's own, which lies by itself: one sample after the other, not one number of each, gathered and scattered.
+TEST(TablesOfSamples, NumbersAreAddedToOneSamplesTableAfterTheOther) {
+  const auto fn = vmap(
+      [](Values in) {
+        const Value none = constant(0, in[0].dtype(), {50});
+        return List{scatter_add(none, in[1], in[0], 0)};
+      },
+      {0, 0});
+  for (const std::int64_t rows : {4, 16, 37}) {
+    Array at(DType::I32, {rows, 200}), x(DType::F32, {rows, 200});
+    for (std::int64_t i = 0; i < at.size(); ++i) {
+      at.set(i, static_cast<double>((i * 7919) % 50));
+      x.set(i, static_cast<double>((i * 31) % 17) / 17 - 0.4);
+    }
+    const std::vector<Array> inputs = {x, at};
+    const auto graph = trace(fn, ir::types_of(inputs));
+    ir::expect_backends_agree(graph, inputs, 1e-5);
+    ScheduleOptions options;
+    options.target = kernel::target_named("avx512");
+    Accesses a;
+    a.walk(schedule(*passes::optimize(*graph, {}), options).body, false);
+    EXPECT_EQ(a.apart, 0) << rows << " rows";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Tables, ::testing::ValuesIn(tables()), [](const auto& info) { return info.param.name; });
 
 }  // namespace
