@@ -53,9 +53,9 @@ Shape::Shape(std::span<const std::int64_t> dims) {
 }
 
 std::int64_t Shape::size() const {
-  std::int64_t n = 1;
-  for (std::int64_t d : dims()) n *= d;
-  return n;
+  std::uint64_t n = 1;  // more than can be counted wraps around: check_num_elements() refuses the types of such shapes
+  for (std::int64_t d : dims()) n *= static_cast<std::uint64_t>(d);
+  return static_cast<std::int64_t>(n);
 }
 
 bool Shape::operator==(const Shape& other) const { return std::ranges::equal(dims(), other.dims()); }
