@@ -92,6 +92,48 @@ bool finds_long_rows(const LoweringContext& context, const Node& node) {
   return places > 0 && row_size(context, found) > places && !context.has_few_numbers_a_row(found);
 }
 
+// What a program has that speaks for rows in lanes, and against.
+struct LaneCase {
+  RowWork in_loops, outside;
+  bool has_loops = false, finds_rows = false, is_wide = false, wants_narrow = false;
+  // Dots that are no expressions by lanes: in loops those by weights that fill vectors, and others; before and behind loops.
+  bool fills_vectors = false, has_dots = false, dots_outside = false;
+
+  LaneCase(const LoweringContext& context, std::span<const Node* const> nodes) {
+    const bool by_row = ends_by_row(nodes);
+    for (const Node* n : nodes)
+      for_each_node(*n, 0, 1,
+                    [&](const Node& node, int depth, double times) { add(context, node, depth, times, by_row); });
+  }
+
+  void add(const LoweringContext& context, const Node& node, int depth, double times, bool by_row) {
+    constexpr double flops_of_a_vector = 32;  // of products and their sums
+    const auto takes_eight_bytes = [](Value v) { return size_of(v.dtype()) == 8; };
+    const Value result = result_of(node, 0);
+    is_wide = is_wide || takes_eight_bytes(result) || std::ranges::any_of(node.operands, takes_eight_bytes);
+    wants_narrow =
+        wants_narrow || (ir::is(node, OpKind::Reduce) && !takes_eight_bytes(result) && depends_on_lanes(node));
+    finds_rows = finds_rows || (depth > 0 && finds_long_rows(context, node));
+    if (ir::is(node, OpKind::Loop)) {
+      has_loops = true;
+      return;
+    }
+    const bool is_dot = ir::is(node, OpKind::Dot), is_short = is_dot && is_short_dot(context, node);
+    if (is_dot && (!is_short || (!by_row && has_long_weights(context, node)))) {
+      const bool is_few = !by_row && has_few_short_sums(context, node);
+      dots_outside = dots_outside || (depth == 0 && row_size(context, result) > 0);
+      fills_vectors = fills_vectors || (depth > 0 && is_few);
+      has_dots = has_dots || (depth > 0 && !is_few);
+    }
+    if (depth > 0)
+      in_loops.add(context, node, times);
+    else if (!is_dot)
+      outside.add(context, node, times);
+    else if (!is_short)  // a short one is code at each point, or as long a loop, either way
+      outside.rows += times * ir::estimate_flops(node) / flops_of_a_vector;
+  }
+};
+
 // Loops that work on single numbers a row for the most part, or in which short rows meet these or are taken apart and put together: with the numbers of a row side
 // by side most lanes would be empty there. Where everything is elementwise, rows that lie one after the other fill vectors as they are; and a dot of
 // long rows reads these whole, as what finds them does. Weights that fill vectors are as fast either way, in a fraction of the instructions, unless rows stop one by one.
@@ -100,43 +142,19 @@ bool finds_long_rows(const LoweringContext& context, const Node& node) {
 // Without loops, what is written out number by number, as the factors of small matrices are, has to be a third of all: each of these numbers would be
 // read apart, where a dot takes a vector of them at once.
 bool wants_lanes(const LoweringContext& context, std::span<const Node* const> nodes) {
-  constexpr double flops_of_a_vector = 32;  // of products and their sums
   constexpr double many_times = 4, mostly_empty = 2.1;
-  const bool by_row = ends_by_row(nodes);
-  bool has_dots = false, fills_vectors = false, dots_outside = false, has_loops = false, finds_rows = false,
-       is_wide = false, wants_narrow = false;
-  RowWork in_loops, outside;
-  for (const Node* n : nodes)
-    for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
-      const bool is_loop = ir::is(node, OpKind::Loop), is_dot = ir::is(node, OpKind::Dot);
-      const bool after_loops = depth == 0 && row_size(context, result_of(node, 0)) == 0;
-      if (is_dot && !after_loops && (!is_short_dot(context, node) || (!by_row && has_long_weights(context, node))))
-        (depth == 0 ? dots_outside : !by_row && has_few_short_sums(context, node) ? fills_vectors : has_dots) = true;
-      has_loops = has_loops || is_loop;
-      finds_rows = finds_rows || (depth > 0 && finds_long_rows(context, node));
-      const auto takes_eight_bytes = [](Value v) { return size_of(v.dtype()) == 8; };
-      is_wide =
-          is_wide || takes_eight_bytes(result_of(node, 0)) || std::ranges::any_of(node.operands, takes_eight_bytes);
-      wants_narrow = wants_narrow ||
-                     (ir::is(node, OpKind::Reduce) && !takes_eight_bytes(result_of(node, 0)) && depends_on_lanes(node));
-      if (is_loop) return;
-      if (depth > 0)
-        in_loops.add(context, node, times);
-      else if (!is_dot)
-        outside.add(context, node, times);
-      else if (!is_short_dot(context, node))  // a short one is code at each point, or as long a loop, either way
-        outside.rows += times * ir::estimate_flops(node) / flops_of_a_vector;
-    });
+  const LaneCase c(context, nodes);
   // Whether a narrow sum shares a statement with wide numbers, which halve its lanes, is decided elsewhere.
-  if (is_wide && wants_narrow) return false;
-  if (!has_loops) return outside.mixes && 2 * outside.numbers > outside.rows;
-  const std::int64_t there = context.axes().extent(context.tile_class);
-  const double all_lanes = static_cast<double>((there + 15) / 16 * 16) / static_cast<double>(there);  // of few rows
-  const bool is_empty = fills_vectors && in_loops.in_vectors > mostly_empty * all_lanes * in_loops.all();
-  if (has_dots || finds_rows || (fills_vectors && !is_empty)) return false;
-  const bool outweighs = in_loops.all() >= many_times * outside.all();
-  if (dots_outside && !((in_loops.takes_apart || is_empty) && outweighs)) return false;
-  return in_loops.mixes || in_loops.all_numbers || in_loops.numbers > in_loops.rows;
+  if (c.is_wide && c.wants_narrow) return false;
+  if (!c.has_loops) return c.outside.mixes && 2 * c.outside.numbers > c.outside.rows;
+  if (c.has_dots || c.finds_rows) return false;
+  const std::int64_t rows = context.axes().extent(context.tile_class), whole = (rows + 15) / 16 * 16;
+  const double by_lanes = c.in_loops.all() * static_cast<double>(whole) / static_cast<double>(rows);
+  const bool is_empty = c.fills_vectors && c.in_loops.in_vectors > mostly_empty * by_lanes;
+  if (c.fills_vectors && !is_empty) return false;
+  const bool outweighs = c.in_loops.all() >= many_times * c.outside.all();
+  if (c.dots_outside && !(outweighs && (c.in_loops.takes_apart || is_empty))) return false;
+  return c.in_loops.mixes || c.in_loops.all_numbers || c.in_loops.numbers > c.in_loops.rows;
 }
 
 // Whether loops hold work that is the same for all rows, as the primal part of many directional derivatives is: every tile does it again.
