@@ -47,6 +47,13 @@ std::int64_t run_of_row(Value v, int rows, const Storage& place) {
   return run;
 }
 
+// What lies in memory where v is a view, or a view of views.
+Value seen_value(const LoweringContext& context, Value v) {
+  v = context.resolve(v);
+  while (is_strided_view(*v.node) && !context.is_bound(v)) v = context.resolve(v.node->operands[0]);
+  return v;
+}
+
 }  // namespace
 
 kernel::Block copy_rows_innermost(LoweringContext& context, std::span<const Node* const> nodes) {
@@ -62,8 +69,7 @@ kernel::Block copy_rows_innermost(LoweringContext& context, std::span<const Node
     for (std::size_t i = 0; i < n->operands.size(); ++i) {
       const bool often = reads_often(*n, i), in_parts = reads_in_parts(*n, i);
       if (!often && !in_parts && !reads_rows(context, *n, i)) continue;
-      Value v = context.resolve(n->operands[i]);
-      while (is_strided_view(*v.node) && !context.is_bound(v)) v = context.resolve(v.node->operands[0]);
+      const Value v = seen_value(context, n->operands[i]);
       const int axis = context.axes().axis_in(v, context.tile_class);
       if (members.contains(v.node) || axis < 0 || v.shape()[axis] == 0) continue;
       if (std::ranges::any_of(copies, [&](const BlockTarget& c) { return c.value == v; })) continue;
@@ -93,8 +99,7 @@ bool TurnedRows::is_turned(Value v, const Storage& place) const {
 void TurnedRows::bind(std::span<const Value> factors, kernel::Block& block) {
   if (!context_.by_lanes()) return;
   for (const Value& factor : factors) {
-    Value v = context_.resolve(factor);
-    while (is_strided_view(*v.node) && !context_.is_bound(v)) v = context_.resolve(v.node->operands[0]);
+    const Value v = seen_value(context_, factor);
     if (!context_.is_bound(v)) continue;
     const Storage place = *context_.find(v);
     auto copy = copies_.find(key_of(v));

@@ -364,25 +364,19 @@ std::int64_t even_rows(const LoweringContext& context, std::span<const Node* con
   return best;
 }
 
-// The smaller of what one row has along the free axes of a dot's factors, and a dozen.
+// The smaller of what one row has along the free axes of a dot's factors, and a dozen. Rows that multiply what is theirs share nothing, however many they are.
 std::int64_t height_of_row(const LoweringContext& context, const Node& dot) {
   constexpr std::int64_t dozen = 12;
-  std::int64_t least = dozen;
-  for (const char* side : {"lhs", "rhs"}) {
-    const Value v = dot.operands[side[0] == 'l' ? 0 : 1];
-    const auto &contracted = dot.attrs.integers(std::string(side) + "_contract"),
-               &batch = dot.attrs.integers(std::string(side) + "_batch");
+  const DotShape s = shape_of(dot);
+  const auto height = [&](Value v, const std::vector<int>& free, const std::vector<int>& batch) {
     const int rows = context.axes().axis_in(v, context.tile_class);
-    if (rows < 0 || std::ranges::find(batch, rows) != batch.end())
-      continue;  // rows multiply what is theirs: more of them share nothing
-    std::int64_t free = 1;
-    for (int a = 0; a < v.rank(); ++a)
-      if (a != rows && std::ranges::find(contracted, a) == contracted.end() &&
-          std::ranges::find(batch, a) == batch.end())
-        free *= v.shape()[a];
-    least = std::min(least, free);
-  }
-  return least;
+    if (rows < 0 || std::ranges::find(batch, rows) != batch.end()) return dozen;
+    std::int64_t numbers = 1;
+    for (const int axis : free)
+      if (axis != rows) numbers *= v.shape()[axis];
+    return std::min(numbers, dozen);
+  };
+  return std::min(height(dot.operands[0], s.lhs_free, s.lhs_batch), height(dot.operands[1], s.rhs_free, s.rhs_batch));
 }
 
 // Whether rows of v share cache lines, as columns do: read for one row they would be fetched for each of the others again.
