@@ -4,6 +4,7 @@ Writes <stem>.md, .svg and .json.
 """
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable
 
@@ -25,6 +26,11 @@ class Draws:
     chart_title: str
     x_label: str
     x: Callable  # (task, seconds of a call of Hotloop's) -> where its point lies
+
+
+def spread(source, low, high):
+    """A whole number from low to high, even in the logarithm."""
+    return round(math.exp(source.uniform(math.log(low), math.log(high))))
 
 
 def collect(results, rivals, measure):

@@ -1,9 +1,8 @@
 """--random-shapes K: LSTM training steps of sizes that nobody tuned for."""
 
-import math
 import random
 
-from harness.draws import Draws
+from harness.draws import Draws, spread
 
 
 def draw(count, seed):
@@ -11,9 +10,8 @@ def draw(count, seed):
     from tasks import recurrent
 
     source, tasks = random.Random(seed), []
-    spread = lambda low, high: round(math.exp(source.uniform(math.log(low), math.log(high))))  # noqa: E731
     while len(tasks) < count:
-        task = recurrent.task("lstm", spread(8, 200), spread(1, 64), spread(8, 256), spread(1, 512), group="random shapes")
+        task = recurrent.task("lstm", *(spread(source, *ends) for ends in ((8, 200), (1, 64), (8, 256), (1, 512))), group="random shapes")
         if task.flops <= 4e9 and task.name not in {t.name for t in tasks}:
             tasks.append(task)
     return tasks

@@ -7,6 +7,7 @@ import math
 import types
 
 import numpy as np
+from harness.draws import spread
 from harness.task import Task, Tolerance, rng
 from impls import _programs, _random_programs
 from impls._random_programs import ACTIVATIONS, GATES
@@ -103,17 +104,16 @@ def required(sizes):
 
 def draw_sizes(source, network, of, name):
     """Sizes spread evenly over their logarithms, choices evenly; a quarter in double precision."""
-    spread = lambda low, high: round(math.exp(source.uniform(math.log(low), math.log(high))))  # noqa: E731
     smooth = [a for a in ACTIVATIONS if a != "relu" or of not in ("hvp", "hessian")]
-    sizes = dict(name=name, network=network, of=of, activation=source.choice(smooth), dtype="float64" if source.random() < 0.25 else "float32", B=spread(1, 1000))
+    sizes = dict(name=name, network=network, of=of, activation=source.choice(smooth), dtype="float64" if source.random() < 0.25 else "float32", B=spread(source, 1, 1000))
     if network == "cell":
-        sizes |= dict(update=source.choice(list(GATES)), norm=int(source.random() < 0.3), joined=int(source.random() < 0.5), T=spread(5, 200), I=spread(1, 64), H=spread(3, 96))
+        sizes |= dict(update=source.choice(list(GATES)), norm=int(source.random() < 0.3), joined=int(source.random() < 0.5), T=spread(source, 5, 200), I=spread(source, 1, 64), H=spread(source, 3, 96))
     else:
-        hidden = [spread(4, 128) for _ in range(source.randint(1, 3))]
-        ends = [spread(2, 16)] * 2 if network == "flow" else [spread(1, 40), spread(1, 40)]
+        hidden = [spread(source, 4, 128) for _ in range(source.randint(1, 3))]
+        ends = [spread(source, 2, 16)] * 2 if network == "flow" else [spread(source, 1, 40), spread(source, 1, 40)]
         sizes |= dict(widths="-".join(map(str, [ends[0], *hidden, ends[1]])))
         if network == "flow":
-            sizes |= dict(T=spread(4, 50))
+            sizes |= dict(T=spread(source, 4, 50))
     return sizes
 
 
