@@ -47,14 +47,18 @@ class Case(unittest.TestCase):
 
 
 class RunCase(unittest.TestCase):
-    """The tests of a class look at one run, by the oracle."""
+    """The tests of a class look at one run: of the small job by the oracle, unless the class writes another one."""
+
+    @staticmethod
+    def write_job(folder):
+        return series.write(folder, "interp")
 
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        cls.config = series.write(cls.folder, "interp")
+        cls.config = cls.write_job(cls.folder)
         result = hotloop("train", "job.toml", cwd=cls.folder)
         assert result.returncode == 0, result.stderr
         cls.run_folder = cls.folder / "runs" / "job"

@@ -11,7 +11,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -94,19 +93,15 @@ class Tags(html.parser.HTMLParser):
         assert self.open.pop() == tag, tag
 
 
-class Classes(unittest.TestCase):
+class Classes(RunCase):
     """A classification: what `train` and `eval` print, the report, the metrics."""
+
+    write_job = staticmethod(series.write_utterances)
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        series.write_utterances(cls.folder)
-        result = hotloop("train", "job.toml", cwd=cls.folder)
-        assert result.returncode == 0, result.stderr
-        cls.output = result.stdout
-        cls.metrics = json.loads((cls.folder / "runs" / "job" / "metrics.json").read_text())
+        super().setUpClass()
+        cls.metrics = json.loads((cls.run_folder / "metrics.json").read_text())
 
     def test_every_test_series_is_counted_once(self):
         confusion = self.metrics["confusion"]
