@@ -285,46 +285,6 @@ def test_where_keeps_what_was_not_chosen_out():
     assert np.array_equal(gradient, [0, 0.25])
 
 
-PROMOTIONS = [("bool", "int32", "int32"), ("int32", "uint32", "int64"), ("int64", "float32", "float32"), ("float32", "float64", "float64")]
-
-
-@pytest.mark.parametrize("a, b, wanted", PROMOTIONS)
-def test_promotion(a, b, wanted):
-    assert hl.result_type(np.dtype(a), np.dtype(b)) == np.dtype(wanted)
-    for x, y in ((a, b), (b, a)):
-        assert hl.add(np.ones(2, x), np.ones(2, y)).dtype == np.dtype(wanted)
-
-
-@pytest.mark.parametrize("number, dtype, wanted", [
-    (1.5, "float64", "float64"), (1.5, "float32", "float32"), (1.5, "int64", "float32"), (2, "float32", "float32"),
-    (2, "int64", "int64"), (2, "bool", "int32"), (True, "int32", "int32"),
-])  # fmt: skip
-def test_numbers_follow_arrays(number, dtype, wanted):
-    x = np.ones(2, dtype)
-    compiled = hl.jit(lambda v, n: v + n)
-    for result in (hl.asarray(x) + number, number + hl.asarray(x), compiled(x, number)):
-        assert result.dtype == np.dtype(wanted)
-    assert hl.result_type(x, number) == np.dtype(wanted)
-
-
-def test_a_number_loses_nothing_on_the_way_to_float64():
-    assert float(hl.jit(lambda x, s: x * s)(np.float64(1.0), 0.1)) == 0.1
-
-
-def test_nor_on_the_way_through_other_numbers():
-    f = hl.jit(lambda x, s, n: x * -(s + 1.5) / (2 * n) + hl.sqrt(s))
-    assert float(f(np.float64(3.0), 0.1, 3)) == 3.0 * -(0.1 + 1.5) / 6 + np.sqrt(0.1)
-    assert f(np.float32(3.0), 0.1, 3).dtype == np.float32
-    assert hl.jit(lambda s: -s)(0.1).dtype == np.float32 and hl.jit(lambda n: n * 2)(3).dtype == np.int32
-    assert hl.jit(lambda s: s > 0)(0.1).dtype == np.bool_
-
-
-def test_astype():
-    x = np.array([-1.7, 2.7, np.nan, 1e12])
-    assert np.array_equal(hl.astype(x, hl.int32), [-1, 2, 0, 2**31 - 1])
-    assert hl.asarray([1, 2]).astype("f64").dtype == hl.float64
-
-
 @pytest.mark.parametrize("many", [
     lambda x: hl.broadcast_to(x, (2**32, 2**32)), lambda x: hl.reshape(x[:0], (2**32, 2**32)), lambda x: hl.zeros((2**32, 2**32)), lambda x: hl.tile(x, (2**31, 2**32)),
 ])  # fmt: skip
@@ -332,23 +292,6 @@ def test_more_elements_than_can_be_counted_are_refused(many):
     for call in (hl.jit(lambda x: hl.sum(many(x))), many):
         with pytest.raises(hl.UserError, match=r"an array must have at most 2\^59 elements. Received: (f32\[\d+,|\(\d+, )\d+"):
             call(hl.asarray([1.0]))
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int32", "uint32", "int64"])
-def test_a_cast_is_the_same_inside_and_outside_of_a_trace(dtype):
-    x = np.array([np.nan, np.inf, -np.inf, 1e20, -1e20, 3e9, -1.5, 4.5e9, 2.0**31, -(2.0**63)] * 4)
-    for given in (x, x.astype(np.float32)):
-        inside = hl.jit(lambda v: hl.astype(v, dtype))(given)
-        assert np.array_equal(hl.asarray(given, dtype=dtype), inside) and np.array_equal(hl.asarray(given.tolist(), dtype=dtype), inside)
-
-
-def test_dtypes_ask_and_answer():
-    assert hl.can_cast(hl.int32, hl.float64) and hl.can_cast(np.zeros(2, np.float32), hl.float64) and not hl.can_cast(hl.float64, hl.float32)
-    assert hl.can_cast(hl.uint32, hl.int64) and not hl.can_cast(hl.uint32, hl.int32)
-    assert hl.isdtype(hl.int32, "signed integer") and hl.isdtype(hl.uint32, ("bool", "integral")) and not hl.isdtype(hl.bool, "numeric")
-    assert hl.isdtype(hl.float64, hl.float64) and not hl.isdtype(hl.float32, "complex floating")
-    with pytest.raises(hl.UserError, match="the kind must be a dtype or one of bool, signed integer"):
-        hl.isdtype(hl.int32, "integer")
 
 
 @pytest.mark.parametrize("dtype, integer", [(np.float32, np.int32), (np.float64, np.int64)])
