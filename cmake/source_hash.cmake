@@ -15,7 +15,7 @@ endforeach()
 string(SHA256 hash "${all}")
 file(WRITE ${OUTPUT}
 "// Generated; see cmake/source_hash.cmake.
-#include \"backends/llvm/object_cache.h\"
+#include \"backends/object_cache.h\"
 
 namespace hotloop::codegen {
 

@@ -1,6 +1,7 @@
 // The compiled ways to run a graph: every backend and target that this machine has.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -15,8 +16,12 @@ struct Compiled {
   std::string backend, target;
   CompileOptions options() const {
     CompileOptions o;
-    o.backend = backend;
-    o.target = target;
+    if (backend == "cuda") {
+      o.device = "cuda";
+    } else {
+      o.backend = backend;
+      o.target = target;
+    }
     return o;
   }
 };
@@ -37,7 +42,9 @@ inline std::vector<Compiled> llvm_targets() {
   return all;
 }
 
+// In place of all others with HOTLOOP_TEST_CUDA, see test_device.cpp.
 inline std::vector<Compiled> all_compiled() {
+  if (std::getenv("HOTLOOP_TEST_CUDA") != nullptr) return {{"cuda", "cuda"}};
   std::vector<Compiled> all = llvm_targets();
   all.push_back({"c", runnable_targets().back()});
   return all;

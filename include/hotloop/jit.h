@@ -14,10 +14,12 @@
 namespace hotloop {
 
 struct CompileOptions {
-  std::string device = "auto";   // auto | cpu
+  // auto | cpu | cuda. cuda: the whole program is one launch on the first CUDA device, found when it is first asked for; results are those of the processor, to
+  // the bit but for sums over the batch, which have more parts there. Inputs go to the device and outputs come back with each call. auto is the processor.
+  std::string device = "auto";
   std::string backend = "llvm";  // llvm | c | interp (the oracle)
   std::string target = "host";   // host | avx512 | avx2 | portable
-  // At most so many; 0: as many as there are cores. Each call takes those whose share of its work is worth waking them for (explain()
+  // Of the processor. At most so many; 0: as many as there are cores. Each call takes those whose share of its work is worth waking them for (explain()
   // says how many), so that a small program stays on one. Results are the same bits for every number.
   int threads = 1;
   // fused: the whole program as one kernel. per_op: every op compiled and launched on its own and loops run by the host, as

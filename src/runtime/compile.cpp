@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "backends/cuda/device.h"
 #include "core/fork.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
@@ -14,6 +15,7 @@
 #include "ir/op_def.h"
 #include "passes/pipeline.h"
 #include "runtime/cache_dir.h"
+#include "runtime/cuda_engine.h"
 #include "runtime/executable.h"
 #include "runtime/lowering.h"
 #include "runtime/thread_team.h"
@@ -32,10 +34,8 @@ void check_choice(const char* what, const std::string& given, const std::vector<
 
 // The options with every default made explicit, so that they can be a cache key.
 CompileOptions resolved(const Graph& graph, CompileOptions options) {
-  if (options.device != "auto" && options.device != "cpu")
-    throw UserError("compile", "device must be auto or cpu: this version has no GPU backend",
-                    "'" + options.device + "'", "auto");
-  options.device = "cpu";
+  check_choice("device", options.device, {"auto", "cpu", "cuda"});
+  if (options.device == "auto") options.device = "cpu";
   check_choice("backend", options.backend, {"llvm", "c", "interp"});
   check_choice("dispatch", options.dispatch, {"fused", "per_op"});
   if (options.dot_precision == "bfloat16")
@@ -45,8 +45,16 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
     throw UserError("compile", "dispatch per_op compiles its ops, which the interpreter does not", "backend interp",
                     "backend llvm or c");
   check_choice("target", options.target, {"host", "avx512", "avx2", "portable"});
+  if (options.device == "cuda") {
+    if (options.dispatch != "fused" || options.backend != "llvm" || options.target != "host")
+      throw UserError("compile", "device cuda takes neither dispatch nor backend nor target",
+                      options.dispatch + ", " + options.backend + ", " + options.target, "leave them out");
+    if (std::string why; cuda::find_device(&why) == nullptr)
+      throw UserError("compile", "device cuda needs a CUDA device", why, "device=\"auto\" or \"cpu\"");
+    options.backend = options.target = "cuda";
+  }
   if (options.target == "host") options.target = kernel::host_target().name;
-  if (!kernel::host_runs(options.target))
+  if (options.device == "cpu" && !kernel::host_runs(options.target))
     throw UserError("compile", "this machine must have the instructions of the target", options.target, "target host");
   if (options.threads < 0)
     throw UserError("compile", "threads must not be negative", std::to_string(options.threads), "0 for all cores");
@@ -73,8 +81,8 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
 }
 
 std::string key_of(const std::string& graph_text, const CompileOptions& o) {
-  std::string key = o.backend + " " + o.target + " " + std::to_string(o.threads) + (o.keep_source ? " source" : "") +
-                    (o.dispatch == "fused" ? "" : " " + o.dispatch) +
+  std::string key = o.device + " " + o.backend + " " + o.target + " " + std::to_string(o.threads) +
+                    (o.keep_source ? " source" : "") + (o.dispatch == "fused" ? "" : " " + o.dispatch) +
                     (o.dot_precision == "f32" ? "" : " " + o.dot_precision);
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
   for (int i : o.donated) key += " d" + std::to_string(i);
@@ -175,7 +183,9 @@ std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::
 
 std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {
   const CompileOptions& options = impl.options;
-  const kernel::Target target = kernel::with_caches_of_host(kernel::target_named(options.target));
+  const bool on_cuda = options.device == "cuda";
+  const kernel::Target target =
+      on_cuda ? kernel::cuda_target() : kernel::with_caches_of_host(kernel::target_named(options.target));
   runtime::Lowered lowered = runtime::lower(graph, options, target, [&](const char* stage) { watch.lap(stage); });
   kernel::Program& program = lowered.program;
   impl.graph = lowered.graph;
@@ -189,6 +199,19 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
   backend_options.keep_source = options.keep_source;
   backend_options.cache_dir = runtime::disk_cache_dir();
   backend_options.cache_bytes = runtime::disk_cache_bytes();
+  if (on_cuda) {
+    std::string why;
+    cuda::Device* device = cuda::find_device(&why);
+    HOTLOOP_CHECK(device != nullptr, why);
+    runtime::RowsOf rows;
+    const auto has_rows = [](const std::vector<int>& axes, std::size_t i) { return i < axes.size() && axes[i] >= 0; };
+    for (std::size_t i = 0; i < impl.inputs.size(); ++i) rows.inputs.push_back(has_rows(options.batch_axes, i));
+    for (std::size_t i = 0; i < impl.outputs.size(); ++i) rows.outputs.push_back(has_rows(impl.output_batch_axes, i));
+    auto engine =
+        runtime::make_cuda_engine(std::move(program), *device, backend_options, std::move(rows), !variable_rows);
+    watch.lap("code");
+    return engine;
+  }
   std::unique_ptr<CompiledKernel> kernel =
       options.backend == "c" ? compile_c(program, backend_options) : compile_llvm(program, backend_options);
   watch.lap(kernel->from_cache ? "code (from the cache)" : "code");

@@ -38,6 +38,8 @@ class Engine {
   virtual bool launches_others() const { return false; }
   // In place of the numbers of describe(), for explain(); empty: those.
   virtual std::string structure() const { return ""; }
+  // Which device runs it and how it is shared out there, for explain(); empty: the processor.
+  virtual std::string device() const { return ""; }
   // How many workers run what, and why, for explain(); empty: nothing to say.
   virtual std::string workers() const { return ""; }
   // Through how many slots rows stream that need different numbers of iterations, for explain(); 0 where none do.

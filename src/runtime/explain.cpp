@@ -67,6 +67,7 @@ std::string Executable::explain() const {
       self.options.backend + ", " + self.options.target + ", " + count(self.options.threads, "thread") +
           (self.max_rows > 1 && !self.options.batch_axes.empty() ? ", up to " + std::to_string(self.max_rows) + " rows"
                                                                  : ""));
+  if (const std::string device = self.engine->device(); !device.empty()) append_line(out, "device", device);
   if (self.options.dot_precision == "bf16") {
     const bool in_pairs =
         self.options.backend == "llvm" && self.options.target == "avx512" && kernel::host_multiplies_pairs();

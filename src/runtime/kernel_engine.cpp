@@ -15,6 +15,7 @@
 #include "backends/backend.h"
 #include "core/cancel.h"
 #include "runtime/engine.h"
+#include "runtime/kernel_record.h"
 #include "runtime/large_memory.h"
 #include "runtime/pool.h"
 #include "runtime/thread_team.h"
@@ -60,17 +61,6 @@ class Context {
   std::vector<KernelContext> workers_;
   std::int64_t turn_ = 0;
 };
-
-void count_statements(const kernel::Block& block, KernelRecord& record) {
-  kernel::for_each_statement(block, [&](const auto& s) {
-    using T = std::decay_t<decltype(s)>;
-    record.num_maps += std::is_same_v<T, kernel::Map>;
-    record.num_dots += std::is_same_v<T, kernel::Dot>;
-    record.num_loops += std::is_same_v<T, kernel::For>;
-    record.num_grids += std::is_same_v<T, kernel::Grid>;
-    if constexpr (std::is_same_v<T, kernel::Sections>) record.num_sections += static_cast<int>(s.sections.size());
-  });
-}
 
 }  // namespace
 
@@ -163,10 +153,7 @@ class KernelEngine final : public Engine {
         kernel_(std::move(kernel)),
         workers_(program_, num_workers, fixed_rows),
         fixed_rows_(fixed_rows) {
-    record_.name = program_.name;
-    record_.shared_bytes = program_.shared_bytes;
-    record_.scratch_bytes = program_.worker_bytes;
-    count_statements(program_.body, record_);
+    record_ = structure_of(program_);
     if (workers_.most() > 1) shared_team(workers_.most());  // start the threads now, not in the first call
   }
 

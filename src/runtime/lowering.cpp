@@ -54,7 +54,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
   schedule_options.target = target;
   schedule_options.batch_axes = options.batch_axes;
   schedule_options.variable_rows = !options.batch_axes.empty();
-  schedule_options.num_workers = options.threads;
+  schedule_options.num_workers = target.has_blocks() ? static_cast<int>(target.blocks_worth_having) : options.threads;
   schedule_options.always_sections = always_takes_team();
   schedule_options.donated = options.donated;
   result.program = schedule(*result.graph, schedule_options);

@@ -128,7 +128,7 @@ bool conflict(const std::vector<Touch>& a, const std::vector<Touch>& b) {
 }
 
 bool lie_together(const Buffer& a, const Buffer& b) {
-  if (a.space != b.space || (a.space != Space::Shared && a.space != Space::Worker)) return false;
+  if (a.space != b.space || a.near != b.near || (a.space != Space::Shared && a.space != Space::Worker)) return false;
   return a.offset < b.offset + bytes_of(b) && b.offset < a.offset + bytes_of(a);
 }
 

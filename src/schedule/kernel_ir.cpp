@@ -200,6 +200,12 @@ Target target_named(const std::string& name) {
   throw UserError("target", "must be avx512, avx2, portable or host", "\"" + name + "\"", nearest_hint(name, names));
 }
 
+Target cuda_target() {
+  // Each block has so much shared memory on every device since 2018, and leaves most of a large one to the cache that weights are read through.
+  // As many blocks as the larger devices have multiprocessors; sums over the batch have a part for each.
+  return Target{.name = "cuda", .has_fma = true, .near_bytes = 60 << 10, .blocks_worth_having = 128};
+}
+
 Target with_caches_of_host(Target target) {
   if (const std::int64_t bytes = host_l1_bytes(); bytes > 0) target.l1_bytes_there = bytes;
   if (host_halves_vectors()) target.l1_rate_there = std::min(target.l1_rate_there, 64.0);

@@ -75,6 +75,7 @@ struct Buffer {
   int index = 0;            // Argument, Result: which
   std::int64_t offset = 0;  // Shared, Worker: bytes from the start of the arena, a multiple of 64, set by plan_memory
   Array data;               // Constant
+  bool near = false;        // Worker: in the near arena, whose offsets count from its own start, set by plan_memory
 };
 inline std::int64_t bytes_of(const Buffer& buffer) {
   return buffer.elements * static_cast<std::int64_t>(size_of(buffer.dtype));
@@ -253,7 +254,7 @@ struct Stmt {
 
 // What a schedule needs to know of the machine.
 struct Target {
-  std::string name = "avx512";  // avx512 | avx2 | portable
+  std::string name = "avx512";  // avx512 | avx2 | portable | cuda
   int dot_rows = 6;             // register tile of the dot micro-kernel
   int dot_vectors = 4;          // in logical vectors
   int vector_registers = 1;     // of the machine, for one of them
@@ -263,10 +264,16 @@ struct Target {
   // has. It decides in which order numbers are read, never a result.
   std::int64_t l1_bytes_there = 48 << 10;
   double l1_rate_there = 128;  // bytes a cycle from it: two loads of the widest registers
+  // Of a device whose workers are blocks of threads: what of a worker's memory may be near, and how many workers there may be use for. 0: a
+  // worker is a thread of the processor, whose caches hold what it uses.
+  std::int64_t near_bytes = 0;
+  std::int64_t blocks_worth_having = 0;
+  bool has_blocks() const { return blocks_worth_having > 0; }
   int panel(DType d) const { return dot_vectors * lanes_of(d); }  // columns of a register tile
 };
 Target target_named(const std::string& name);  // UserError for an unknown name
 Target host_target();                          // the best one this machine runs
+Target cuda_target();                          // blocks of threads of a CUDA device, the same for every device
 Target with_caches_of_host(Target target);
 
 struct Program {
@@ -279,7 +286,7 @@ struct Program {
   // the argument, and no statement names the argument's buffer.
   std::vector<int> in_place;
   std::int64_t max_rows = 1;  // greatest value of rows_var
-  std::int64_t shared_bytes = 0, worker_bytes = 0;
+  std::int64_t shared_bytes = 0, worker_bytes = 0, near_bytes = 0;
   Block body;
 
   Var new_var(std::string name);

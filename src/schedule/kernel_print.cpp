@@ -45,7 +45,8 @@ class Printer {
          std::to_string(t.l1_bytes_there) + " there, " + std::to_string(std::llround(t.l1_rate_there)) +
          " a cycle) l2 " + std::to_string(t.l2_bytes));
     line("rows <= " + std::to_string(program_.max_rows) + ", shared " + std::to_string(program_.shared_bytes) +
-         " bytes, worker " + std::to_string(program_.worker_bytes) + " bytes");
+         " bytes, worker " + std::to_string(program_.worker_bytes) + " bytes" +
+         (program_.near_bytes > 0 ? ", near " + std::to_string(program_.near_bytes) + " bytes" : ""));
     for (std::size_t i = 0; i < program_.arguments.size(); ++i) {
       line("argument " + std::to_string(i) + ": " + program_.arguments[i].str());
     }

@@ -90,7 +90,7 @@ class Verifier {
       case Space::Argument: return verify_external(p_.arguments);
       case Space::Result: return verify_external(p_.results);
       case Space::Shared: return verify_arena(p_.shared_bytes);
-      case Space::Worker: return verify_arena(p_.worker_bytes);
+      case Space::Worker: return verify_arena(b.near ? p_.near_bytes : p_.worker_bytes);
       case Space::Constant:
         check(b.data.defined() && b.data.dtype() == b.dtype && b.data.size() == b.elements,
               "a constant needs data of its dtype and size");

@@ -165,7 +165,7 @@ std::vector<BlockTarget> LevelLowering::output_targets(int level) {
 // Statements outside tiles: large maps are shared by the workers, as are large packs which all of them read `for_tiles`; the rest is run by the
 // first one. (Packs that one worker reads are better made by it: make_sections.) What can run at once join_phases puts together.
 void LevelLowering::append_once(Block block, Block& program, bool for_tiles) const {
-  constexpr std::int64_t worth_splitting = 1 << 14;
+  const std::int64_t worth_splitting = context_.options().target.has_blocks() ? 1 << 10 : 1 << 14;
   kernel::Single single;
   const auto flush = [&] {
     if (single.body.empty()) return;
@@ -180,7 +180,8 @@ void LevelLowering::append_once(Block block, Block& program, bool for_tiles) con
       for (const auto& d : map->dims) points *= d.extent.bound;
     const bool ordered = map != nullptr && map->vector_dim < 0;
     auto* pack = std::get_if<kernel::Pack>(&stmt.node);
-    if (pack != nullptr && for_tiles && pack->n > context_.program.target.panel(pack->dtype))
+    const bool by_blocks = context_.options().target.has_blocks();
+    if (pack != nullptr && (by_blocks || (for_tiles && pack->n > context_.program.target.panel(pack->dtype))))
       points = pack->k * pack->n;
     if (((map != nullptr && !ordered && map->num_outer > 0) || pack != nullptr) && context_.options().num_workers > 1 &&
         points >= worth_splitting) {
@@ -219,7 +220,15 @@ void LevelLowering::single_level(int level, Block& program) {
       map.num_outer = 1;
       map.vector_dim = 0;
       const Affine at = Affine::of(map.dims[0].var);
-      for (std::int64_t b = 0; b < sum.num_blocks; ++b) {
+      const bool in_a_loop = sum.num_blocks > 16;
+      if (in_a_loop) {
+        map.dims.push_back({context_.new_var("b"), {sum.num_blocks, -1}});
+        const Affine in_block = Affine::of(map.dims[1].var, sum.elements);
+        map.instrs = {kernel::load_instr(d, {sum.partial.buffer, at + in_block, {}}),
+                      kernel::reduced_instr(ir::ScalarOp::Add, d, 0)};
+        map.body_end = 1;
+      }
+      for (std::int64_t b = 0; !in_a_loop && b < sum.num_blocks; ++b) {
         map.instrs.push_back(kernel::load_instr(d, {sum.partial.buffer, at + Affine(b * sum.elements), {}}));
         if (b == 0) continue;
         const int last = static_cast<int>(map.instrs.size()) - 1;
@@ -231,7 +240,7 @@ void LevelLowering::single_level(int level, Block& program) {
         whole.buffer = context_.new_buffer("sum", d, sum.elements, Space::Shared);
       map.instrs.push_back(
           kernel::store_instr(d, {whole.buffer, whole.offset + at, {}}, static_cast<int>(map.instrs.size()) - 1));
-      map.body_end = static_cast<int>(map.instrs.size());
+      if (!in_a_loop) map.body_end = static_cast<int>(map.instrs.size());
       block.push_back({map});
     }
     context_.bind(sum.value, whole);
@@ -270,7 +279,8 @@ void LevelLowering::tile_level(int level, Block& program) {
   const TileShape shape = choose_tile_shape(context_, graph_, nodes);
   grid.tile_rows = shape.rows;
   const std::int64_t tiles = (rows + grid.tile_rows - 1) / grid.tile_rows;
-  grid.tiles_per_block = (tiles + most_blocks - 1) / most_blocks;
+  const std::int64_t most = most_blocks(context_.options().target);
+  grid.tiles_per_block = (tiles + most - 1) / most;
   grid.num_blocks = (tiles + grid.tiles_per_block - 1) / grid.tiles_per_block;
   const int first_var = static_cast<int>(context_.program.vars.size());
   grid.block = context_.new_var("block");

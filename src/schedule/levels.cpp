@@ -4,7 +4,6 @@
 
 #include "ir/op_def.h"
 #include "schedule/map_builder.h"
-#include "schedule/tile_shape.h"
 
 namespace hotloop {
 
@@ -33,8 +32,9 @@ bool is_zero(Value v) {
 // Rows added into a table that starts from zero may be added by blocks, into a table each. That pays where the rows bring more numbers
 // than these tables hold; else one worker adds them all, in order.
 bool adds_in_parts(const Node& scatter) {
+  constexpr std::int64_t tables = 16;  // about as many as there are blocks
   const std::int64_t table = scatter.operands[0].shape().size(), updates = scatter.operands[2].shape().size();
-  return is_zero(scatter.operands[0]) && table * most_blocks <= updates;
+  return is_zero(scatter.operands[0]) && table * tables <= updates;
 }
 
 // How a node takes part in tiles: not at all, row by row, or by partial sums.

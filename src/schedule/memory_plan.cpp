@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "hotloop/error.h"
 #include "schedule/accesses.h"
+#include "schedule/near_memory.h"
 #include "schedule/phases.h"
 
 namespace hotloop {
@@ -210,21 +211,65 @@ class Lifetimes {
 // More than any machine has, and few enough that those of all workers can be counted.
 constexpr std::int64_t most_bytes = std::int64_t{1} << 52;
 
-struct Placed {
+struct Request {
+  std::size_t buffer;
   Lifetimes::Range range;
-  std::int64_t begin, end;
+  std::int64_t bytes;
 };
+
+// An arena, in which what lives at different times may lie at the same place.
+class Arena {
+ public:
+  // The lowest free offset.
+  std::int64_t place_of(const Request& r) const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> taken;
+    for (const Placed& p : placed_)
+      if (p.range.meets(r.range)) taken.emplace_back(p.begin, p.end);
+    std::ranges::sort(taken);
+    std::int64_t at = 0;
+    for (const auto& [begin, end] : taken) {
+      if (begin - at >= r.bytes) break;
+      at = std::max(at, end);
+    }
+    return at;
+  }
+  void put(const Request& r, std::int64_t at) {
+    placed_.push_back({r.range, at, at + r.bytes});
+    bytes_ = std::max(bytes_, at + r.bytes);
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Placed {
+    Lifetimes::Range range;
+    std::int64_t begin, end;
+  };
+  std::vector<Placed> placed_;
+  std::int64_t bytes_ = 0;
+};
+
+// What is read and written most often for its size, as far as it fits.
+void place_near(kernel::Program& program, std::vector<Request>& requests) {
+  const std::vector<double> uses = kernel::uses_of_an_element(program);
+  std::ranges::stable_sort(requests, std::greater<>(), [&](const Request& r) { return uses[r.buffer]; });
+  Arena arena;
+  std::erase_if(requests, [&](const Request& r) {
+    auto& buffer = program.buffers[r.buffer];
+    const std::int64_t at = arena.place_of(r);
+    buffer.near = at + r.bytes <= program.target.near_bytes;
+    if (!buffer.near) return false;
+    arena.put(r, at);
+    buffer.offset = at;
+    return true;
+  });
+  program.near_bytes = arena.bytes();
+}
 
 }  // namespace
 
 void plan_memory(kernel::Program& program) {
   const Lifetimes lifetimes(program);
   for (const Space space : {Space::Shared, Space::Worker}) {
-    struct Request {
-      std::size_t buffer;
-      Lifetimes::Range range;
-      std::int64_t bytes;
-    };
     std::vector<Request> requests;
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       auto& buffer = program.buffers[b];
@@ -237,28 +282,19 @@ void plan_memory(kernel::Program& program) {
       const std::int64_t raw = bytes_of(buffer);
       requests.push_back({b, range, std::max<std::int64_t>((raw + 63) / 64 * 64, 64)});
     }
+    if (space == Space::Worker && program.target.near_bytes > 0) place_near(program, requests);
     // Largest first, each at the lowest free offset.
     std::ranges::stable_sort(requests, std::greater<>(), &Request::bytes);
-    std::vector<Placed> placed;
-    std::int64_t total = 0;
+    Arena arena;
     for (const Request& r : requests) {
-      std::vector<std::pair<std::int64_t, std::int64_t>> taken;
-      for (const Placed& p : placed)
-        if (p.range.meets(r.range)) taken.emplace_back(p.begin, p.end);
-      std::ranges::sort(taken);
-      std::int64_t at = 0;
-      for (const auto& [begin, end] : taken) {
-        if (begin - at >= r.bytes) break;
-        at = std::max(at, end);
-      }
+      const std::int64_t at = arena.place_of(r);
       if (r.bytes > most_bytes - at)
         throw UserError("compile", "what a program keeps in memory must be at most 2^52 bytes",
                         bytes_text(static_cast<double>(at) + static_cast<double>(r.bytes)), "smaller arrays");
-      placed.push_back({r.range, at, at + r.bytes});
+      arena.put(r, at);
       program.buffers[r.buffer].offset = at;
-      total = std::max(total, at + r.bytes);
     }
-    (space == Space::Shared ? program.shared_bytes : program.worker_bytes) = total;
+    (space == Space::Shared ? program.shared_bytes : program.worker_bytes) = arena.bytes();
   }
 }
 

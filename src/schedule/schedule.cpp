@@ -9,6 +9,7 @@
 #include "schedule/lower_math.h"
 #include "schedule/memory_plan.h"
 #include "schedule/overwrite.h"
+#include "schedule/phases.h"
 #include "schedule/sections.h"
 #include "schedule/stream_lanes.h"
 
@@ -54,7 +55,10 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     return axes.axis_in(from, context.tile_class) == axes.axis_in(to, context.tile_class);
   });
   kernel::overwrite_last_reads(program);
-  if (options.num_workers > 1)
+  if (options.target.has_blocks()) {
+    kernel::join_phases(program);
+    plan_memory(program);
+  } else if (options.num_workers > 1)
     kernel::make_sections(program, options.num_workers, options.always_sections);
   else
     plan_memory(program);

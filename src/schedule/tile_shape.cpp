@@ -219,7 +219,7 @@ bool has_long_dots(const LoweringContext& context, std::span<const Node* const> 
 // How the rows of a batch fall into tiles and blocks.
 struct Cut {
   std::int64_t rows, tile_rows, tiles, per_block, blocks;
-  Cut(std::int64_t rows, std::int64_t tile_rows)
+  Cut(std::int64_t rows, std::int64_t tile_rows, std::int64_t most_blocks)
       : rows(rows),
         tile_rows(tile_rows),
         tiles((rows + tile_rows - 1) / tile_rows),
@@ -355,7 +355,8 @@ std::int64_t even_rows(const LoweringContext& context, std::span<const Node* con
   double least_cost = std::numeric_limits<double>::infinity();
   for (std::int64_t h = (low + step - 1) / step * step; h <= std::min(high, rows); h += step) {
     const double far = crowded ? 1 + 0.06 * static_cast<double>(h) / static_cast<double>(wanted) : 1;
-    const double cost = far * cost_of_cut(context, Cut(rows, h), has_dots, a_tile, a_block);
+    const double cost =
+        far * cost_of_cut(context, Cut(rows, h, most_blocks(context.options().target)), has_dots, a_tile, a_block);
     if (cost < least_cost) {
       best = h;
       least_cost = cost;
@@ -421,7 +422,22 @@ bool stands_alone(const LoweringContext& context, std::span<const Node* const> n
   return !adds_rows && !is_among_others && filled > nearly_all * all && shared < worth_sharing * of_a_row;
 }
 
+// Of blocks of threads: as few as keep all multiprocessors busy, since a block is as fast with one row as with several only up to a point; whole warps of them
+// where each row is a thread's.
+std::int64_t rows_of_a_block(const LoweringContext& context, bool by_lanes) {
+  constexpr std::int64_t most_rows = 32, warp = 32, most_lanes = 256;
+  const std::int64_t rows = context.axes().extent(context.tile_class), blocks = most_blocks(context.options().target),
+                     share = (rows + blocks - 1) / blocks;
+  if (!by_lanes) return std::clamp<std::int64_t>(share, 1, most_rows);
+  return std::clamp((share + warp - 1) / warp * warp, warp, most_lanes);
+}
+
 }  // namespace
+
+std::int64_t most_blocks(const kernel::Target& target) {
+  constexpr std::int64_t of_a_processor = 16;
+  return target.has_blocks() ? target.blocks_worth_having : of_a_processor;
+}
 
 // A dozen rows (two micro-kernels high) where a row carries much state, more where it carries little; whole vectors of them by lanes,
 // where short rows stay in registers. Where each tile repeats work, as many rows as the second cache takes. Of the numbers of rows near that,
@@ -437,6 +453,11 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
            context.axes().extent(context.tile_class) % shape.rows == 0 && !ends_by_row(nodes);
   };
   if (shape.rows > 0) {
+    shape.all_full = all_full();
+    return shape;
+  }
+  if (context.options().target.has_blocks()) {
+    shape.rows = rows_of_a_block(context, shape.by_lanes);
     shape.all_full = all_full();
     return shape;
   }

@@ -8,7 +8,8 @@
 
 namespace hotloop {
 
-constexpr std::int64_t most_blocks = 16;  // of a grid: partial sums that are kept
+// Of a grid: partial sums that are kept.
+std::int64_t most_blocks(const kernel::Target& target);
 
 struct TileShape {
   std::int64_t rows = 1;

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/llvm/object_cache.h"
+#include "backends/object_cache.h"
 #include "hotloop/error.h"
 #include "hotloop/hotloop.h"
 #include "runtime/cache_dir.h"

@@ -12,7 +12,7 @@
 #include "backends/backend.h"
 #include "backends/llvm/code.h"
 #include "backends/llvm/machine.h"
-#include "backends/llvm/object_cache.h"
+#include "backends/object_cache.h"
 #include "core/fork.h"
 #include "hotloop/error.h"
 

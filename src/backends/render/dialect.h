@@ -37,6 +37,13 @@ struct Dialect {
   }
 };
 
+// Functions that are not one expression, in what C and C++ have in common. They follow the comments of ir::ScalarOp to the bit. Of a language they want
+// the integer types of stdint.h, bool, memcpy, hl_fabs_f32 and the like of floor, ceil, rint, sqrt and fma for both dtypes, hl_wide (128 bits without sign),
+// hl_clz, HL_LIKELY and HL_UNROLL.
+std::string common_functions();
+// Of the operations, by operators of C and these functions.
+const std::vector<Spelling>& common_spellings();
+
 const Dialect& plain_c();
 
 }  // namespace hotloop::render

@@ -1,4 +1,4 @@
-#include "backends/llvm/object_cache.h"
+#include "backends/object_cache.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

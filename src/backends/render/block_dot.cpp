@@ -1,0 +1,225 @@
+#include "backends/render/block_dot.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backends/render/block_writer.h"
+#include "backends/render/renderer.h"
+#include "hotloop/error.h"
+
+namespace hotloop::render {
+
+using namespace kernel;
+
+namespace {
+
+std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+// What a multiprocessor does in a step of the sum: it reads a row's factor once for all threads of a warp, a column's for each, 32 words at a time. Each of
+// its schedulers adds a warp's products one after the other; what a warp waits for it hides behind others.
+RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, int threads) {
+  constexpr int most_sums = 32;
+  constexpr double warp = 32, schedulers = 4, read_ahead = 4, latency = 5;
+  const double words = static_cast<double>(size_of(dtype)) / 4;
+  RegisterTile best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const int rows : {1, 2, 3, 4, 6, 8})
+    for (const int columns : {1, 2, 4}) {
+      if (rows * columns > most_sums || (rows > 1 && rows > m) || (columns > 1 && columns > n)) continue;
+      const std::int64_t items = divided_up(m, rows) * divided_up(n, columns);
+      const std::int64_t rounds = divided_up(items, threads);
+      const double warps = static_cast<double>(std::min<std::int64_t>(items, threads)) / warp;
+      const double reads = warps * words * (rows / read_ahead + columns);
+      const double turns = std::max(1.0, warps / schedulers), products = turns * words * rows * columns;
+      const double time = static_cast<double>(rounds) * (std::max(reads, products) + latency / turns);
+      if (time < least) {
+        least = time;
+        best = {rows, columns};
+      }
+    }
+  return best;
+}
+
+struct BlockDotWriter::Shape {
+  RegisterTile tile;
+  bool rows_side_by_side = false;     // a thread's rows are neighbours, else they are a stripe of all
+  bool columns_side_by_side = false;  // likewise
+};
+
+// Whether so many numbers from each index of the access on, and from multiples of so many, are one aligned word.
+bool BlockDotWriter::is_aligned(const Access& access, std::int64_t numbers) const {
+  if (!access.indirect.empty() || access.index.constant % numbers != 0) return false;
+  return std::ranges::all_of(access.index.terms, [&](const Term& t) { return t.coefficient % numbers == 0; });
+}
+
+void BlockDotWriter::render_dot(const Dot& dot) {
+  const std::string t = type(dot.dtype), it = index_type();
+  const std::int64_t n = std::max<std::int64_t>(dot.n.bound, 1);
+  Shape shape;
+  shape.tile = choose_register_tile(dot.m.bound, n, dot.dtype, threads_);
+  const int rows = shape.tile.rows, columns = shape.tile.columns;
+  // Neighbouring threads take neighbours of what lies side by side in the result.
+  const bool rows_first = dot.c_m == 1 && dot.c_n != 1;
+  shape.rows_side_by_side = !rows_first;
+  shape.columns_side_by_side = columns > 1 && n % columns == 0;
+  open("");
+  line("// dot " + dot.name);
+  line("const " + it + " m_end = " + extent(dot.m) + ";");
+  const std::string row_groups = rows == 1 ? "m_end" : "((m_end + " + number(rows - 1) + ") / " + number(rows) + ")",
+                    column_groups = number(divided_up(n, columns));
+  if (rows > 1) line("const " + it + " row_groups = " + row_groups + ";");
+  const std::string groups = rows > 1 ? "row_groups" : "m_end";
+  open("for (" + it + " p = hl_thread(); p < " + groups + " * " + column_groups + "; p += HL_THREADS)");
+  if (rows_first)
+    line("const " + it + " mg = p % " + groups + ", ng = p / " + groups + ";");
+  else
+    line("const " + it + " ng = p % " + column_groups + ", mg = p / " + column_groups + ";");
+  for (int i = 0; i < rows; ++i) {
+    const std::string m =
+        shape.rows_side_by_side ? scaled(rows, "mg") + " + " + number(i) : "mg + " + scaled(i, groups);
+    const std::string name = "m" + std::to_string(i);
+    line("const " + it + " " + name + " = " +
+         (rows == 1 ? "mg"
+          : i == 0  ? m
+                    : m + " < m_end ? " + m + " : m_end - 1") +
+         ";");
+  }
+  for (int j = 0; j < columns; ++j) {
+    const std::string column =
+        shape.columns_side_by_side ? scaled(columns, "ng") + " + " + number(j) : "ng + " + scaled(j, column_groups);
+    const bool may_stray = !shape.columns_side_by_side && j > 0 && n % columns != 0;
+    line("const " + it + " n" + std::to_string(j) + " = " +
+         (j == 0      ? (shape.columns_side_by_side ? scaled(columns, "ng") : "ng")
+          : may_stray ? column + " < " + number(n) + " ? " + column + " : " + number(n - 1)
+                      : column) +
+         ";");
+  }
+  const auto sum = [](int i, int j) { return "s" + std::to_string(i) + "_" + std::to_string(j); };
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < columns; ++j) {
+      std::string start = "0";
+      if (dot.init)
+        start = name(dot.init->buffer) + "[" + affine(dot.init->index) + " + " +
+                scaled(dot.init_m, "m" + std::to_string(i)) + " + " + scaled(dot.init_n, "n" + std::to_string(j)) + "]";
+      line(t + " " + sum(i, j) + " = " + start + ";");
+    }
+  for (const DotSegment& s : dot.segments) render_segment(dot, s, shape);
+  line(t + "* const c = " + pointer(dot.c) + ";");
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < columns; ++j) {
+      std::string when;
+      if (i > 0)
+        when = shape.rows_side_by_side ? scaled(rows, "mg") + " + " + number(i) + " < m_end"
+                                       : "mg + " + scaled(i, groups) + " < m_end";
+      if (j > 0 && !shape.columns_side_by_side && n % columns != 0)
+        when += (when.empty() ? "" : " && ") + ("ng + " + scaled(j, column_groups)) + " < " + number(n);
+      line((when.empty() ? "" : "if (" + when + ") ") + "c[" + scaled(dot.c_m, "m" + std::to_string(i)) + " + " +
+           scaled(dot.c_n, "n" + std::to_string(j)) + "] = " + sum(i, j) + ";");
+    }
+  close();
+  close();
+}
+
+void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const Shape& shape) {
+  const std::string t = type(factor_dtype(dot)), it = index_type();
+  const int rows = shape.tile.rows, columns = shape.tile.columns;
+  const std::int64_t lanes = lanes_of(dot.dtype), n = std::max<std::int64_t>(dot.n.bound, 1), depth = s.depth(),
+                     padded = divided_up(n, lanes) * lanes, panel = s.panel;
+  const std::int64_t widest = 16 / static_cast<std::int64_t>(size_of(factor_dtype(dot)));
+  // Words of several numbers: along the sum for rows, across columns. What lies in panels has whole vectors of columns.
+  const KDim last = s.k.empty() ? KDim{} : s.k.back();
+  std::int64_t ahead = 1;
+  if (!s.k.empty() && last.a_stride == 1 && last.extent.is_static() && last.extent.bound % widest == 0 &&
+      is_aligned(s.a, widest) && s.a_m % widest == 0 &&
+      std::ranges::all_of(s.k.begin(), s.k.end() - 1, [&](const KDim& k) { return k.a_stride % widest == 0; }))
+    ahead = widest;
+  bool columns_at_once = shape.columns_side_by_side && columns <= widest && is_aligned(s.b, columns);
+  if (s.packed())
+    columns_at_once = columns_at_once && panel % columns == 0;
+  else
+    columns_at_once = columns_at_once && s.b_n == 1 &&
+                      std::ranges::all_of(s.k, [&](const KDim& k) { return k.b_stride % columns == 0; });
+  // Or rows that lie side by side, in words of `of_a_word`.
+  const std::int64_t of_a_word = std::min<std::int64_t>(rows, widest);
+  const bool rows_at_once = ahead == 1 && rows > 1 && rows % of_a_word == 0 && (of_a_word & (of_a_word - 1)) == 0 &&
+                            shape.rows_side_by_side && s.a_m == 1 && dot.m.is_static() && dot.m.bound % rows == 0 &&
+                            is_aligned(s.a, of_a_word) &&
+                            std::ranges::all_of(s.k, [&](const KDim& k) { return k.a_stride % of_a_word == 0; });
+
+  open("");
+  const auto at = [](const char* what, int i) { return what + std::to_string(i); };
+  for (int i = 0; i < (rows_at_once ? 1 : rows); ++i)
+    line("const " + t + "* const " + at("left", i) + " = " + pointer(s.a) + " + " + scaled(s.a_m, at("m", i)) + ";");
+  for (int j = 0; j < (columns_at_once ? 1 : columns); ++j) {
+    const std::string column = at("n", j), pointer_name = at("right", j);
+    if (!s.packed()) {
+      line("const " + t + "* const " + pointer_name + " = " + pointer(s.b) + " + " + scaled(s.b_n, column) + ";");
+    } else if (padded <= panel) {
+      line("const " + t + "* const " + pointer_name + " = " + pointer(s.b) + " + " + column + ";");
+    } else {
+      const std::string first = at("f", j);
+      line("const " + it + " " + first + " = " + column + " / " + number(panel) + " * " + number(panel) + ";");
+      line("const " + t + "* const " + pointer_name + " = " + pointer(s.b) + " + " + first + " * " + number(depth) +
+           " + (" + column + " - " + first + ");");
+      if (padded % panel != 0)
+        line("const " + it + " " + at("w", j) + " = " + number(padded) + " - " + first + " < " + number(panel) + " ? " +
+             number(padded) + " - " + first + " : " + number(panel) + ";");
+    }
+  }
+  std::string a_index, b_index, step;
+  for (std::size_t i = 0; i < s.k.size(); ++i) {
+    const std::string k = "k" + std::to_string(i);
+    const bool is_last = i + 1 == s.k.size();
+    if (is_last && ahead == 1) line("HL_UNROLL(4)");
+    if (is_last && ahead > 1) line("HL_UNROLL(2)");
+    open_loop(k, extent(s.k[i].extent), "0", is_last ? number(ahead) : "1");
+    if (s.k[i].a_stride != 0) a_index += (a_index.empty() ? "" : " + ") + scaled(s.k[i].a_stride, k);
+    if (s.k[i].b_stride != 0) b_index += (b_index.empty() ? "" : " + ") + scaled(s.k[i].b_stride, k);
+    step = step.empty() ? k : "(" + step + ") * " + number(s.k[i].extent.bound) + " + " + k;
+  }
+  if (a_index.empty()) a_index = "0";
+  if (b_index.empty()) b_index = "0";
+  if (step.empty()) step = "0";
+  const std::string a_word = std::to_string(ahead > 1 ? ahead : of_a_word), b_word = std::to_string(columns);
+  if (ahead > 1) {
+    for (int i = 0; i < rows; ++i)
+      line("const hl_pack<" + t + ", " + a_word + "> " + at("xs", i) + " = hl_read<" + a_word + ">(" + at("left", i) +
+           " + " + a_index + ");");
+  } else if (rows_at_once) {
+    for (int i = 0; i < rows / static_cast<int>(of_a_word); ++i)
+      line("const hl_pack<" + t + ", " + a_word + "> " + at("xs", i) + " = hl_read<" + a_word + ">(left0 + " +
+           (i > 0 ? number(i * of_a_word) + " + " : "") + a_index + ");");
+  } else {
+    for (int i = 0; i < rows; ++i) line("const " + t + " " + at("x", i) + " = " + at("left", i) + "[" + a_index + "];");
+  }
+  for (std::int64_t k = 0; k < ahead; ++k) {
+    if (ahead > 1) open("");
+    const auto b_at = [&](int j) {
+      if (!s.packed()) return b_index + (k > 0 ? " + " + number(k * last.b_stride) : "");
+      const std::string width = padded <= panel ? number(padded) : padded % panel == 0 ? number(panel) : at("w", j);
+      return "(" + step + (k > 0 ? " + " + number(k) : "") + ") * " + width;
+    };
+    if (columns_at_once)
+      line("const hl_pack<" + t + ", " + b_word + "> ys = hl_read<" + b_word + ">(right0 + " + b_at(0) + ");");
+    else
+      for (int j = 0; j < columns; ++j)
+        line("const " + t + " " + at("y", j) + " = " + at("right", j) + "[" + b_at(j) + "];");
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < columns; ++j) {
+        const std::string x = ahead > 1 ? at("xs", i) + ".of[" + number(k) + "]"
+                              : rows_at_once
+                                  ? at("xs", i / static_cast<int>(of_a_word)) + ".of[" + number(i % of_a_word) + "]"
+                                  : at("x", i);
+        const std::string y = columns_at_once ? "ys.of[" + number(j) + "]" : at("y", j);
+        const std::string sum = "s" + std::to_string(i) + "_" + std::to_string(j);
+        line(sum + " = " + product(dot, x, y, sum) + ";");
+      }
+    if (ahead > 1) close();
+  }
+  for (std::size_t i = 0; i < s.k.size(); ++i) close();
+  close();
+}
+
+}  // namespace hotloop::render

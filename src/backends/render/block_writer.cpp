@@ -1,0 +1,308 @@
+#include "backends/render/block_writer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backends/render/block_dot.h"
+#include "backends/render/code_writer.h"
+#include "backends/render/point_order.h"
+#include "backends/render/renderer.h"
+#include "hotloop/error.h"
+#include "schedule/footprint.h"
+
+namespace hotloop::render {
+
+using namespace kernel;
+
+namespace {
+
+// Every thread of a block runs the same statements with the same variables; the points of a Map, Dot or Pack are shared out among them. They meet
+// before a statement that touches what one since their last meeting wrote, or writes what it read.
+class BlockWriter : BlockDotWriter {
+ public:
+  BlockWriter(const Program& program, const Dialect& dialect, int threads)
+      : BlockDotWriter(program, dialect, threads) {}
+
+  std::string run() {
+    out_ = d_.prelude;
+    for (std::size_t i = 0; i < p_.buffers.size(); ++i)
+      if (p_.buffers[i].space == Space::Constant) render_constant(static_cast<int>(i));
+    line("// " + p_.name);
+    out_ += d_.kernel_open;
+    ++depth_;
+    line("const int worker = hl_block(), num_workers = hl_num_blocks();");
+    line("unsigned char* const scratch = ctx.scratch + worker * ctx.scratch_stride;");
+    line("unsigned char* const near = hl_near();");
+    line("(void)scratch; (void)near; (void)num_workers;");
+    for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
+      const Buffer& buf = p_.buffers[i];
+      if (buf.space == Space::Worker && buf.near)
+        render_buffer_at(static_cast<int>(i), "(near + " + std::to_string(buf.offset) + ")");
+      else
+        render_buffer(static_cast<int>(i));
+    }
+    line("const " + index_type() + " " + var(rows_var) + " = ctx.rows;");
+    line("(void)" + var(rows_var) + ";");
+    render_block(p_.body);
+    --depth_;
+    line("}");
+    return std::move(out_);
+  }
+
+ private:
+  // As words of the same size: bits that no literal of a float says, as those of a NaN, are kept.
+  void render_constant(int b) {
+    const Buffer& buf = buffer(b);
+    const std::size_t size = size_of(buf.dtype);
+    const std::string word = size == 8 ? "uint64_t" : size == 4 ? "uint32_t" : "uint8_t";
+    const auto count = std::max<std::int64_t>(buf.elements, 1);
+    std::string text = "HL_TABLE " + word + " c" + std::to_string(b) + "[" + std::to_string(count) + "] = {";
+    const auto* bytes = static_cast<const std::byte*>(buf.data.raw());
+    for (std::int64_t i = 0; i < buf.elements; ++i) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, bytes + static_cast<std::size_t>(i) * size, size);
+      text += (i % 8 == 0 ? "\n  " : " ") + std::to_string(bits) + (size == 8 ? "ull," : "u,");
+    }
+    line(text + (buf.elements == 0 ? "0};" : "};"));
+    const std::string to = "const " + memory_type(buf.dtype) + "*";
+    line("#define " + name(b) + " ((" + to + ")c" + std::to_string(b) + ")");
+  }
+
+  // Meetings.
+  void meet() {
+    if (!since_.empty()) line("hl_sync();");
+    since_.clear();
+  }
+  bool must_meet(const std::vector<Touch>& touches) const {
+    return std::ranges::any_of(since_, [&](const Touch& a) {
+      return std::ranges::any_of(touches, [&](const Touch& b) {
+        if (!a.writes && !b.writes) return false;
+        if (a.buffer != b.buffer) return lie_together(buffer(a.buffer), buffer(b.buffer));
+        return conflict(a, b);
+      });
+    });
+  }
+  template <class Statement> void render_shared_out(const Statement& s) {
+    std::vector<Touch> touches = touches_of(Stmt{s});
+    if (must_meet(touches)) meet();
+    since_.insert(since_.end(), touches.begin(), touches.end());
+    render_points(s);
+  }
+  // A statement after which all threads have met.
+  template <class Render> void alone(const Render& render) {
+    meet();
+    render();
+    meet();
+  }
+
+  void render_block(const Block& block) {
+    for (const Stmt& stmt : block) std::visit([this](const auto& node) { render_node(node); }, stmt.node);
+  }
+  void render_node(const Map& map) { render_shared_out(map); }
+  void render_node(const Dot& dot) { render_shared_out(dot); }
+  void render_node(const Pack& pack) { render_shared_out(pack); }
+
+  // Maps.
+  void render_points(const Map& map) {
+    open("");
+    line("// map " + map.name);
+    const int num_dims = static_cast<int>(map.dims.size());
+    const PointOrder order = order_of(map);
+    const bool reduces = map.num_outer < num_dims, in_lanes = map.vector_dim >= map.num_outer && reduces;
+    const int group = in_lanes ? map.lanes() : 1;
+    std::string thread = "hl_thread()", threads = number(threads_ / group);
+    if (in_lanes) {
+      line("const int lane = hl_thread() % " + number(group) + ";");
+      thread = "hl_thread() / " + number(group);
+    }
+    if (map.split) {
+      thread = "worker * " + threads + " + " + thread;
+      threads = "num_workers * " + threads;
+    }
+    open_points(map, order.shared, thread, threads, !map.split);
+    for (const int d : order.in_order) open_loop(dim_var(map, d), extent(map.dims[static_cast<std::size_t>(d)].extent));
+    if (reduces) render_reductions(map, in_lanes, group);
+    if (in_lanes) open("if (lane == 0)");
+    for (int i = reduces ? map.body_end : 0; i < static_cast<int>(map.instrs.size()); ++i) render_instr(map, i);
+    if (in_lanes) close();
+    for (std::size_t d = 0; d < order.in_order.size(); ++d) close();
+    close();
+    close();
+  }
+  static std::string dim_var(const Map& map, int d) { return var(map.dims[static_cast<std::size_t>(d)].var); }
+
+  // A loop over the points of `dims`, the first of which is the fastest, from `thread` in steps of `threads`, which sets their variables.
+  void open_points(const Map& map, const std::vector<int>& dims, const std::string& thread, const std::string& threads,
+                   bool may_be_once) {
+    std::string total;
+    std::int64_t most = 1;
+    bool is_static = true;
+    for (const int d : dims) {
+      const Extent& e = map.dims[static_cast<std::size_t>(d)].extent;
+      total += (total.empty() ? "" : " * ") + extent(e);
+      most *= std::max<std::int64_t>(e.bound, 1);
+      is_static = is_static && e.is_static();
+    }
+    if (total.empty()) total = "1";
+    const bool is_wide = most > INT32_MAX;
+    const std::string counter = is_wide ? "int64_t" : "int", word = is_wide ? "uint64_t" : "unsigned";
+    if (may_be_once && most <= threads_ && threads == number(threads_)) {
+      line("const " + counter + " p = " + thread + ";");
+      open("if (p < " + total + ")");
+    } else {
+      open("for (" + counter + " p = " + thread + ", n = " + total + "; p < n; p += " + threads + ")");
+    }
+    std::string rest = "(" + word + ")p";
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      const Dim& dim = map.dims[static_cast<std::size_t>(dims[i])];
+      const std::string size = "(" + word + ")" + extent(dim.extent);
+      const bool is_last = i + 1 == dims.size();
+      line("const " + index_type() + " " + var(dim.var) + " = (" + index_type() + ")(" +
+           (is_last ? rest : rest + " % " + size) + ");");
+      if (is_last) break;
+      const std::string next = "q" + std::to_string(i);
+      line("const " + word + " " + next + " = " + rest + " / " + size + ";");
+      rest = next;
+    }
+  }
+
+  // Leaves each accumulator's value in a0, a1, ...; in lanes that of the whole point in lane 0.
+  void render_reductions(const Map& map, bool in_lanes, int group) {
+    std::vector<std::pair<std::string, const Instr*>> accumulators;
+    for (int i = map.body_end; i < static_cast<int>(map.instrs.size()); ++i) {
+      const Instr& in = map.instrs[static_cast<std::size_t>(i)];
+      if (in.kind != Instr::Kind::Reduced) break;
+      accumulators.emplace_back("a" + std::to_string(i), &in);
+      line(type(in.dtype) + " " + accumulators.back().first + " = " + identity(combiner(in), in.dtype) + ";");
+    }
+    const int num_dims = static_cast<int>(map.dims.size());
+    for (int d = map.num_outer; d < num_dims; ++d) {
+      const std::string end = extent(map.dims[static_cast<std::size_t>(d)].extent);
+      if (d == map.vector_dim)
+        open_loop(dim_var(map, d), end, "lane", number(group));
+      else {
+        if (d + 1 == num_dims) line("HL_UNROLL(4)");
+        open_loop(dim_var(map, d), end);
+      }
+    }
+    for (int i = 0; i < map.body_end; ++i) render_instr(map, i);
+    for (const auto& [slot, in] : accumulators) line(slot + " = " + accumulated(*in, slot) + ";");
+    for (int d = map.num_outer; d < num_dims; ++d) close();
+    if (!in_lanes) return;
+    for (const auto& [slot, in] : accumulators)
+      for (int delta = group / 2; delta > 0; delta /= 2) {
+        const std::string other = "hl_down(" + slot + ", " + number(delta) + ", " + number(group) + ")";
+        line("{ const " + type(in->dtype) + " other = " + other + "; " + slot + " = " +
+             expression(combiner(*in), in->dtype, slot, "other") + "; }");
+      }
+  }
+
+  void render_points(const Pack& pack) {
+    const std::int64_t lanes = lanes_of(pack.dtype), padded = (pack.n + lanes - 1) / lanes * lanes;
+    const std::string it = index_type();
+    open("");
+    line("// pack");
+    line("const " + type(pack.dtype) + "* const from = " + pointer(pack.source) + ";");
+    line(type(pack.dtype) + "* const to = " + name(pack.target) + ";");
+    const std::string thread = pack.split ? "worker * HL_THREADS + hl_thread()" : "hl_thread()";
+    const std::string threads = pack.split ? "num_workers * HL_THREADS" : "HL_THREADS";
+    // Neighbouring threads read side by side where the source lies so, else they write side by side.
+    const bool down = std::abs(pack.k_stride) < std::abs(pack.n_stride);
+    open("for (" + it + " p = " + thread + "; p < " + number(pack.k * padded) + "; p += " + threads + ")");
+    const std::string fast = number(down ? pack.k : padded);
+    line("const " + it + " " + (down ? "k" : "n") + " = p % " + fast + ", " + (down ? "n" : "k") + " = p / " + fast +
+         ";");
+    line("const " + it + " n0 = n / " + number(pack.panel) + " * " + number(pack.panel) + ", w = " + number(padded) +
+         " - n0 < " + number(pack.panel) + " ? " + number(padded) + " - n0 : " + number(pack.panel) + ";");
+    line("to[n0 * " + number(pack.k) + " + k * w + (n - n0)] = n < " + number(pack.n) + " ? from[" +
+         scaled(pack.k_stride, "k") + " + " + scaled(pack.n_stride, "n") + "] : 0;");
+    close();
+    close();
+  }
+  void render_points(const Dot& dot) { render_dot(dot); }
+
+  // What holds statements.
+  // The host asks a run to end by a word in the device's memory; reading it costs more than a step of a small loop.
+  void poll(const std::string& counter) {
+    line("if ((" + counter + " & 63) == 63 && hl_any(*ctx.cancel != 0)) return;");
+  }
+  void render_node(const For& loop) {
+    meet();
+    const std::string counter = var(loop.counter), trip = extent(loop.trip);
+    if (loop.reverse)
+      open("for (" + index_type() + " " + counter + " = " + trip + " - 1; " + counter + " >= 0; --" + counter + ")");
+    else
+      open_loop(counter, trip);
+    poll(counter);
+    if (loop.stop) {
+      open("");
+      render_block(loop.test);
+      meet();
+      close();
+      // Read by all before anyone may write there again.
+      line("const bool stop = " + element(*loop.stop) + ";");
+      line("hl_sync();");
+      line("if (stop) break;");
+    }
+    render_block(loop.body);
+    meet();
+    close();
+  }
+
+  void render_node(const Let& let) {
+    meet();
+    const std::string v = var(let.var), low = number(let.low), high = number(let.high);
+    line("const int64_t " + v + "_raw = (int64_t)" + element(let.source) + ";");
+    line("const " + index_type() + " " + v + " = (" + index_type() + ")(" + v + "_raw < " + low + " ? " + low + " : " +
+         v + "_raw > " + high + " ? " + high + " : " + v + "_raw);");
+    line("hl_sync();");
+  }
+
+  void render_node(const Grid& grid) {
+    meet();
+    const std::string block = var(grid.block), row0 = var(grid.row0), rows = var(grid.rows), total = extent(grid.total);
+    const std::string per_block = number(grid.tiles_per_block), tile_rows = number(grid.tile_rows), it = index_type();
+    open_loop(block, number(grid.num_blocks), "worker", "num_workers");
+    line("if (hl_any(*ctx.cancel != 0)) return;");
+    render_block(grid.prologue);
+    meet();
+    open_loop("tile", "(" + block + " + 1) * " + per_block, block + " * " + per_block);
+    line("const " + it + " " + row0 + " = tile * " + tile_rows + ";");
+    line("if (" + row0 + " >= " + total + ") break;");
+    line("const " + it + " " + rows + " = " + total + " - " + row0 + " < " + tile_rows + " ? " + total + " - " + row0 +
+         " : " + tile_rows + ";");
+    line("(void)" + rows + ";");
+    render_block(grid.body);
+    meet();
+    close();
+    close();
+  }
+
+  void render_node(const Single& single) {
+    meet();
+    open("if (worker == 0)");
+    render_block(single.body);
+    meet();
+    close();
+  }
+  void render_node(const Sections&) {
+    throw InternalError(__FILE__, __LINE__, "sections are not made for blocks of threads");
+  }
+  void render_node(const Barrier&) {
+    since_.clear();
+    line(std::string(d_.barrier));
+  }
+
+  std::vector<Touch> since_;  // the last meeting
+};
+
+}  // namespace
+
+std::string write_for_blocks(const Program& program, const Dialect& dialect, int threads) {
+  return BlockWriter(program, dialect, threads).run();
+}
+
+}  // namespace hotloop::render

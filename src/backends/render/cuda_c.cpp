@@ -1,0 +1,142 @@
+// The words of CUDA C++ that blocks of threads are written in.
+#include <string>
+
+#include "backends/render/block_writer.h"
+#include "backends/render/cuda_c.h"
+#include "backends/render/dialect.h"
+
+namespace hotloop::render {
+namespace {
+
+constexpr std::string_view device_part = R"(#ifndef HL_EMULATED
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#define INT32_MIN (-2147483647 - 1)
+#define INT32_MAX 2147483647
+#define UINT32_MAX 4294967295u
+#define INT64_C(x) x##LL
+#define UINT64_C(x) x##ULL
+#define INT64_MAX INT64_C(9223372036854775807)
+#define INT64_MIN (-INT64_MAX - 1)
+#define HL_KERNEL extern "C" __global__ __launch_bounds__(HL_THREADS)
+#define HL_TABLE __device__ const
+#define HL_LIKELY(X) __builtin_expect((X), 1)
+typedef unsigned __int128 hl_wide;
+static inline int hl_thread() { return threadIdx.x; }
+static inline int hl_block() { return blockIdx.x; }
+static inline int hl_num_blocks() { return gridDim.x; }
+static inline void hl_sync() { __syncthreads(); }
+static inline bool hl_any(bool x) { return __syncthreads_or(x); }
+template <class T> static inline T hl_down(T value, int delta, int width) {
+  const unsigned group = width == 32 ? 0xffffffffu : ((1u << width) - 1) << (threadIdx.x & 31 & ~(width - 1));
+  return __shfl_down_sync(group, value, delta, width);
+}
+static inline unsigned char* hl_near() {
+  extern __shared__ __align__(128) unsigned char hl_near_bytes[];
+  return hl_near_bytes;
+}
+// All threads of all blocks meet, which run at once. barrier[0] counts blocks, barrier[1] how often they have met.
+static inline bool hl_meet(uint32_t* barrier, const volatile int32_t* cancel) {
+  __shared__ int left;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    volatile uint32_t* const turn = barrier + 1;
+    const uint32_t before = *turn;
+    left = 0;
+    __threadfence();
+    if (atomicAdd(barrier, 1u) == gridDim.x - 1) {
+      barrier[0] = 0;
+      __threadfence();
+      *turn = before + 1;
+    } else {
+      while (*turn == before)
+        if (*cancel != 0) {
+          left = 1;
+          break;
+        }
+    }
+    __threadfence();
+  }
+  __syncthreads();
+  return left != 0;
+}
+static inline float hl_fabs_f32(float x) { return fabsf(x); }
+static inline double hl_fabs_f64(double x) { return fabs(x); }
+static inline float hl_floor_f32(float x) { return floorf(x); }
+static inline double hl_floor_f64(double x) { return floor(x); }
+static inline float hl_ceil_f32(float x) { return ceilf(x); }
+static inline double hl_ceil_f64(double x) { return ceil(x); }
+static inline float hl_rint_f32(float x) { return rintf(x); }
+static inline double hl_rint_f64(double x) { return rint(x); }
+static inline float hl_sqrt_f32(float x) { return __fsqrt_rn(x); }
+static inline double hl_sqrt_f64(double x) { return __dsqrt_rn(x); }
+static inline float hl_fma_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+static inline double hl_fma_f64(double a, double b, double c) { return __fma_rn(a, b, c); }
+static inline int hl_clz(uint64_t x) { return __clzll(x); }
+#define HL_PRAGMA(X) _Pragma(#X)
+#define HL_UNROLL(N) HL_PRAGMA(unroll N)
+#else
+#define HL_UNROLL(N)
+#endif
+typedef struct {
+  unsigned char* const* arguments;
+  unsigned char* const* results;
+  unsigned char* shared;
+  unsigned char* scratch;
+  int64_t scratch_stride;
+  int64_t rows;
+  const volatile int32_t* cancel;
+  uint32_t* barrier;
+} hl_context;
+// Numbers side by side, read at once.
+template <class T, int N> struct alignas(sizeof(T) * N) hl_pack {
+  T of[N];
+};
+template <int N, class T> static inline hl_pack<T, N> hl_read(const T* at) {
+  return *reinterpret_cast<const hl_pack<T, N>*>(at);
+}
+)";
+
+// 32 bits count all elements, or 64 do.
+Dialect cuda_dialect(bool is_small) {
+  static const std::string prelude = std::string(device_part) + common_functions();
+  return {
+      .name = "CUDA C++",
+      .types = {"bool", "int32_t", "uint32_t", "int64_t", "float", "double"},
+      .bool_memory = "uint8_t",
+      .index_type = is_small ? "int32_t" : "int64_t",
+      .constant_data = "HL_TABLE",
+      .prelude = prelude,
+      .kernel_open = "HL_KERNEL void hotloop_kernel(hl_context ctx) {\n",
+      .argument = "ctx.arguments[$i]",
+      .result = "ctx.results[$i]",
+      .shared = "(ctx.shared + $o)",
+      .scratch = "(scratch + $o)",
+      .rows = "ctx.rows",
+      .worker = "worker",
+      .num_workers = "num_workers",
+      .cancelled = "",
+      .barrier = "if (hl_meet(ctx.barrier, ctx.cancel)) return;",
+      .independent_loop = "",
+      .rolled_loop = "",
+      .float_suffix = "f",
+      .spellings = common_spellings(),
+  };
+}
+
+}  // namespace
+
+std::string render_cuda(const kernel::Program& program, const CudaOptions& options) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  bool is_small = true;
+  for (const kernel::Buffer& buffer : program.buffers) is_small = is_small && buffer.elements < most;
+  static const Dialect narrow = cuda_dialect(true), wide = cuda_dialect(false);
+  return "#define HL_THREADS " + std::to_string(options.threads) + "\n" +
+         write_for_blocks(program, is_small ? narrow : wide, options.threads);
+}
+
+}  // namespace hotloop::render

@@ -1,0 +1,19 @@
+// Prints a Program in CUDA C++: a worker is a block of threads, which share the points of each statement.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::render {
+
+struct CudaOptions {
+  int threads = 256;  // of a block, a multiple of 32
+};
+
+// One function, `extern "C" __global__ void hotloop_kernel(hl_context)`, whose argument is cuda::KernelArguments. What is between `#ifndef HL_EMULATED`
+// and `#endif` asks for a device; all else is C++ for any compiler.
+std::string render_cuda(const kernel::Program& program, const CudaOptions& options = {});
+
+}  // namespace hotloop::render
