@@ -111,6 +111,8 @@ struct KernelRecord {
   double flops = 0, bytes = 0;
   bool flops_are_bound = false;  // a loop may end early, or runs as often as an argument says: `flops` is the most
   double time_us = 0;
+  double device_us =
+      0;  // of them from the launch on a device to its end, without what goes there and comes back; 0 on the processor
 };
 class KernelHistory {
  public:

@@ -10,7 +10,9 @@
 #include <optional>
 #include <unordered_map>
 
+#include "backends/cuda/device.h"
 #include "components.h"
+#include "gil.h"
 #include "hotloop/error.h"
 #include "interrupt.h"
 #include "schedule/kernel_ir.h"
@@ -306,6 +308,25 @@ CompileOptions options_of(nb::object device, nb::object threads, nb::object back
   return options;
 }
 
+// None where programs cannot run on one.
+nb::object cuda_device() {
+  const cuda::Device* device = nullptr;
+  {
+    const GilReleased released;  // the driver takes its time to start
+    device = cuda::find_device();
+  }
+  if (device == nullptr) return nb::none();
+  const cuda::DeviceInfo& info = device->info();
+  nb::dict found;
+  found["name"] = info.name;
+  found["kind"] = "cuda";
+  found["capability"] = nb::make_tuple(info.capability / 10, info.capability % 10);
+  found["multiprocessors"] = info.multiprocessors;
+  found["memory_bytes"] = info.memory_bytes;
+  found["versions"] = info.versions;
+  return found;
+}
+
 // The arguments of fn(*args, **kwargs), alive as long as both are.
 void read_call(const JitState& state, Arguments& a, nb::args args, nb::kwargs kwargs, std::vector<PyObject*>& values,
                nb::object& names) {
@@ -389,6 +410,7 @@ void bind_jit(nb::module_& m) {
   m.def("num_specializations", [](nb::handle fn) { return state_of(fn).specializations.size(); });
   m.def("run_once", &run_once);
   m.def("host_target", [] { return std::string(kernel::host_target().name); });
+  m.def("cuda_device", &cuda_device);
   m.def(
       "set_log_hook", [](nb::object hook) { log_hook() = hook.is_none() ? nb::object() : hook; },
       nb::arg("hook").none());

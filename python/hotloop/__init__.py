@@ -12,7 +12,7 @@ standard; they work in a compiled function and, one at a time, outside of one.
 import importlib as _importlib
 import math as _math
 
-from hotloop import _core, _names, logs, random, tree
+from hotloop import _core, _names, _nvrtc, logs, random, tree
 from hotloop._control import associative_scan, cond, fori_loop, scan, switch, while_loop
 from hotloop._core import Array, InternalError, Tracer, UserError
 from hotloop._creation import *  # noqa: F403
@@ -41,6 +41,7 @@ from hotloop._transforms import (
 )
 
 _attach()
+_nvrtc.show()
 
 from hotloop import data, linalg, losses, metrics, nn, ode, optim  # noqa: E402  (their classes use the operators)
 from hotloop._export import ExportedC, export_c  # noqa: E402

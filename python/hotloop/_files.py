@@ -90,11 +90,16 @@ def _check_no_pickle(path):
 
 
 def devices():
-    """What programs can run on: a list of dicts with name, kind and number of cores."""
+    """What programs can run on: a list of dicts. The processor is the first, with name, kind "cpu", number of cores and vector target; the GPU, where
+    hl.jit(f, device="cuda") works, follows with name, kind "cuda", compute capability (major, minor), multiprocessors, memory_bytes and the versions of
+    driver and compiler. Where it is missing, the command `hotloop devices` says why, as the error of device="cuda" does.
+
+    Asking starts the driver, which does not work in processes that are forked from then on."""
     name = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as info:
             name = next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
     except (OSError, StopIteration):
         pass
-    return [{"name": name, "kind": "cpu", "cores": len(os.sched_getaffinity(0)), "target": _core.host_target()}]
+    gpu = _core.cuda_device()
+    return [{"name": name, "kind": "cpu", "cores": len(os.sched_getaffinity(0)), "target": _core.host_target()}, *([gpu] if gpu else [])]

@@ -241,6 +241,9 @@ def fit(
     progress: True shows it (a line that is rewritten on a terminal, else a line an epoch), None does so on a terminal.
     steps_per_call: training steps that one call of the program takes; same results for any but for rounding.
     dot_precision: "bfloat16" trains with the factors of float32 dots rounded, see hl.jit; parameters and optimiser stay float32.
+    device: "cpu", "cuda" or "auto", of training steps and validation, see hl.jit. On a GPU a call copies batch, parameters and optimiser state there and
+        back: there many steps_per_call are worth the most. A run may be resumed on another device, to the same numbers but for rounding.
+    threads: of the processor, see hl.jit.
 
     A loss that is not finite ends the run with a warning: status and message say which tensor was the first. Ctrl-C ends it in the middle
     of a step with KeyboardInterrupt; with checkpoints, the state before that step is on the disk.

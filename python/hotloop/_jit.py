@@ -65,7 +65,10 @@ def jit(
         that any use of such an array raises. They must be hotloop.Arrays that nothing else views: not NumPy's, PyTorch's or JAX's
         memory, and no numpy.asarray(x) of them may be alive; else the call raises before it takes anything. Numbers in donated
         trees are passed as ever. Inside another compiled function nothing is donated. An interrupted call has taken its arguments.
-    threads: at most so many; None or 0: as many as there are cores. A call takes those whose share of the work is worth waking them
+    device: "cpu"; "cuda", the first GPU of that make, where the whole program is one launch: arguments go there and results come back with each
+        call, the same to the bit but for sums over a batch, and neither backend nor target nor dispatch is taken (docs/gpu.md); or "auto", whichever
+        an estimate of both says, which explain() tells. UserError saying what is missing where "cuda" is not to be had.
+    threads: of the processor, at most so many; None or 0: as many as there are cores. A call takes those whose share of the work is worth waking them
         for, which explain() tells. Results are the same bits for any number.
     backend: "llvm", "c" or "interp" (the slow definition of all results).
     dispatch: "fused" makes the whole program one kernel. "per_op" compiles and launches every op on its own and runs loops from

@@ -39,7 +39,7 @@ INSTEAD = {
     "exp2": "2.0 ** x", "rsqrt": "1 / hl.sqrt(x)", "logit": "hl.log(p / (1 - p))", "lerp": "a + t * (b - a)", "heaviside": "hl.where(x > 0, 1.0, 0.0)",
     "scatter": "x.at[indices].set(values), or .add", "dynamic_index_in_dim": "x[i]", "print": "returning the value, and printing it where the function is called",
     "debug": "returning the value, and printing it where the function is called", "block_until_ready": "the result itself: it is finished when a call returns",
-    "device_put": "hl.asarray(x): everything runs on the CPU", "average": "hl.sum(x * weights) / hl.sum(weights)",
+    "device_put": "hl.asarray(x): arrays lie in the host's memory, and hl.jit(f, device='cuda') runs f on a GPU", "average": "hl.sum(x * weights) / hl.sum(weights)",
     **dict.fromkeys(("isclose", "allclose", "array_equal"), "hl.abs(a - b) <= tolerance, or NumPy's function for results"),
     **dict.fromkeys(("float16", "bfloat16", "half"), "hl.float32; factors of products may be bfloat16: docs/precision.md"),
 }  # fmt: skip
@@ -62,14 +62,14 @@ METHODS = {
     "backward": "hl.grad(f)(x), of the function that computes it", "grad": "hl.grad(f)(x), of the function that computes it",
     "requires_grad_": "hl.grad(f)(x), of the function that computes it", "float": "x.astype(hl.float32)", "double": "x.astype(hl.float64)",
     "long": "x.astype(hl.int64)", "int": "x.astype(hl.int32)", "to": "x.astype(dtype)", "copy": "hl.asarray(x, copy=True)", "clone": "hl.asarray(x, copy=True)",
-    "fill_": "hl.full_like(x, value)", "sort": "hl.sort(x)", "new_zeros": "hl.zeros(shape)", "contiguous": "x, which is", "cuda": "x: everything runs on the CPU",
-    "cpu": "x: everything runs on the CPU", "softmax": "hl.softmax(x, axis=-1)",
+    "fill_": "hl.full_like(x, value)", "sort": "hl.sort(x)", "new_zeros": "hl.zeros(shape)", "contiguous": "x, which is", "cuda": "x, in the host's memory: hl.jit(f, device='cuda') runs f on a GPU",
+    "cpu": "x, which lies in the host's memory", "softmax": "hl.softmax(x, axis=-1)",
 }  # fmt: skip
 # Of models in PyTorch and Keras.
 MODELS = {
     "parameters": "params = model.init(seed), which you hold", "named_parameters": "params = model.init(seed), which you hold",
     "state_dict": "params = model.init(seed), which you hold, and hl.save(path, params)", "load_state_dict": "params = hl.load(path, like=model.init())",
-    "to": "model(params, x): everything runs on the CPU", "cuda": "model(params, x): everything runs on the CPU",
+    "to": "hl.fit(model, data, device='cuda'), or hl.jit(model, device='cuda')(params, x)", "cuda": "hl.fit(model, data, device='cuda'), or hl.jit(model, device='cuda')(params, x)",
     "train": "model(params, x, key=key) for training, as hl.fit does; without a key nothing is dropped", "eval": "model(params, x): without a key nothing is dropped",
     "fit": "hl.fit(model, (x, y))", "predict": "hl.predict(model, params, x)", "compile": "hl.fit(model, (x, y), loss=..., optimizer=...)",
     "summary": "print(model), and hl.tree.map(hl.shape, model.init())", "zero_grad": "hl.grad(f)(params), which adds nothing up", "forward": "model(params, x)",

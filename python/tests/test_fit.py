@@ -423,8 +423,22 @@ def test_files_of_running_means(tmp_path, data):
 
 
 def test_devices():
-    (cpu,) = hl.devices()
+    cpu, *gpus = hl.devices()
     assert cpu["kind"] == "cpu" and cpu["cores"] >= 1
+    for gpu in gpus:
+        assert gpu["kind"] == "cuda" and gpu["name"] and len(gpu["capability"]) == 2
+        assert gpu["multiprocessors"] >= 1 and gpu["memory_bytes"] > 1e9 and "NVRTC" in gpu["versions"]
+
+
+def test_without_a_gpu(monkeypatch):
+    monkeypatch.setenv("HOTLOOP_CUDA", "off")
+    assert [d["kind"] for d in hl.devices()] == ["cpu"]
+    message = 'device cuda needs a CUDA device. Received: HOTLOOP_CUDA=off hides it. Try: device="auto" or "cpu".'
+    x, y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
+    with pytest.raises(hl.UserError, match=message):
+        hl.jit(hl.tanh, device="cuda")(x)
+    with pytest.raises(hl.UserError, match=message):
+        hl.fit(hl.nn.Linear(3, 1), (x, y), validation=0, device="cuda")
 
 
 def test_a_loss_is_a_metric_too():

@@ -161,6 +161,7 @@ def test_leaked_tracer():
     (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: an int."),
     (lambda: hl.jit(lambda x: x, threads=-1), "[jit] threads must be None, 0, or a number of cores. Received: -1. Try: 0 for all cores."),
     (lambda: hl.jit(lambda x: x, device=3), "[jit] device must be a string. Received: 3."),
+    (lambda: hl.jit(lambda x: x, device="cuda", backend="c")(1.0), "[compile] device cuda takes neither dispatch nor backend nor target. Received: fused, c, host. Try: leave them out."),
     (lambda: hl.jit(lambda x: x, backend=None), "[jit] backend must be a string. Received: None."),
     (lambda: hl.jit(lambda x: x, keep_source=1), "[jit] keep_source must be True or False. Received: 1."),
     (lambda: hl.jit(lambda x: x, dot_precision=np.float32), "[jit] dot_precision must be a string. Received: <class 'numpy.float32'>."),

@@ -32,7 +32,7 @@ def without(tree, layer, name):
     (lambda: hl.nn.Sequential(hl.nn.Tanh), r"Received: the class Tanh at 0. Try: Tanh\(...\)"),
     (lambda: hl.nn.Sequential(hl.tanh), r"Try: a layer such as hl.nn.Tanh\(\)"),
     (lambda: hl.losses.MSE()(hl.nn.LSTM(3, 8)(PARAMS["0"], X), np.zeros((32, 8), "f")), r"Received: f32\[32,5,8\] and f32\[32,8\]. Try: the layer Last\(\) in the model"),
-    (lambda: hl.jit(hl.tanh, device="gpu")(X), r"device must be auto or cpu: this version has no GPU backend. Received: 'gpu'"),
+    (lambda: hl.jit(hl.tanh, device="gpu")(X), "device must be one of auto, cpu, cuda. Received: 'gpu'"),
     (lambda: hl.export_c(IDS, IDS.init(0), 1), r"Received: f32\[1,1,4\]. Try: \(batch, time, features\) to the layer; if an Embedding gives it, ids \(batch, time\)"),
     (lambda: MODEL.bind(PARAMS).step(None, X[0, 0]), r"x must be \(batch, features\).*Try: x\[None\]"),
     (lambda: hl.fit(MODEL, (X, Y), loss="mse"), r"the loss.*Received: 'mse'. Try: hl.losses.MSE\(\)"),

@@ -1,6 +1,7 @@
 """The package as it is installed."""
 
 import ast
+import os
 import pathlib
 import subprocess
 import sys
@@ -14,6 +15,18 @@ def test_import_needs_numpy_alone():
     code = "import sys; before = set(sys.modules); import hotloop; print(*{m.partition('.')[0] for m in set(sys.modules) - before})"
     loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(FOLDER.parent)}).stdout.split())
     assert loaded - set(sys.stdlib_module_names) <= {"hotloop", "numpy", "_distutils_hack"}
+
+
+def test_import_finds_the_compiler_for_gpus(tmp_path):
+    code = "import os, hotloop; print(os.environ.get('HOTLOOP_NVRTC'))"
+
+    def found(**environment):
+        environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{FOLDER.parent}", **environment}
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout.strip()
+
+    (tmp_path / "nvidia" / "cu13" / "lib").mkdir(parents=True)
+    assert found() == str(tmp_path)  # where pip would have put it
+    assert found(HOTLOOP_NVRTC="elsewhere") == "elsewhere"
 
 
 def test_stubs_have_what_the_registries_give():

@@ -108,8 +108,12 @@ void read_train(ConfigFile& file, Job& job) {
   job.recipe.dtype = precision == "f64" ? DType::F64 : DType::F32;
   job.fit.compile.dot_precision = precision == "bf16" ? "bf16" : "f32";
   job.fit.compile.threads = static_cast<int>(train.integer("threads", "0: all cores; same results for any", 1, 0));
-  job.fit.compile.device = train.text("device", "to run on", "auto", {"auto", "cpu"});
-  job.fit.compile.backend = train.text("backend", "that makes the code", "llvm", backends);
+  job.fit.compile.device =
+      train.text("device", "cuda: a GPU; auto: as an estimate says", "auto", {"auto", "cpu", "cuda"});
+  job.fit.compile.backend = train.text("backend", "that makes the code for the cpu", "llvm", backends);
+  if (job.fit.compile.device == "cuda" && job.fit.compile.backend != "llvm")
+    train.refuse("device", "must be auto or cpu with backend = " + print_toml(job.fit.compile.backend), "\"cuda\"",
+                 "leave out the backend, which a GPU does not have");
   job.fit.steps_per_call =
       train.integer("steps_per_call", "whole batches that one call takes; same results for any", 1, 1);
   job.fit.prefetch = train.flag("prefetch", "gather batches beside the computing; same results", true);

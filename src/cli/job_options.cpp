@@ -21,6 +21,7 @@ void add_alias(CLI::App& command, const std::shared_ptr<JobSource>& source, cons
 }  // namespace
 
 void add_machine_overrides(CLI::App& command, const std::shared_ptr<JobSource>& source) {
+  add_alias(command, source, "--device", "train.device", "TEXT", "auto, cpu or cuda");
   add_alias(command, source, "--threads", "train.threads", "INT", "instead of [train] threads; 0: all");
   add_alias(command, source, "--backend", "train.backend", "TEXT", "llvm, c or interp");
 }

@@ -1,6 +1,5 @@
 #include "cli/machine.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 #include <algorithm>
 #include <fstream>
@@ -60,12 +59,6 @@ std::string compiler_on_path() {
     }
   }
   return "";
-}
-
-bool library_loads(const char* name) {
-  void* library = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-  if (library != nullptr) ::dlclose(library);
-  return library != nullptr;
 }
 
 }  // namespace hotloop::cli

@@ -9,6 +9,5 @@ std::string cpu_name();
 std::string host_target_name();  // "avx512 (512-bit vectors)"
 std::string cache_sizes();       // "L1d 48K, L1i 32K, L2 1024K, L3 32768K", as the system tells of core 0
 std::string compiler_on_path();  // empty if there is none
-bool library_loads(const char* name);
 
 }  // namespace hotloop::cli

@@ -1,14 +1,16 @@
 #include "runtime/cuda_engine.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "backends/render/cuda_c.h"
 #include "core/cancel.h"
 #include "hotloop/error.h"
+#include "runtime/history.h"
 #include "runtime/kernel_record.h"
 #include "runtime/pool.h"
 #include "schedule/accesses.h"
@@ -134,9 +136,12 @@ class CudaEngine final : public Engine {
         inputs_(program_.arguments, std::move(rows.inputs)),
         outputs_(program_.results, std::move(rows.outputs)),
         fixed_rows_(fixed_rows) {
-    std::string text = render::render_cuda(program_, {.threads = threads});
+    render::BlockText rendered =
+        render::render_cuda(program_, {.threads = threads, .profile = std::getenv("HOTLOOP_CUDA_PROFILE") != nullptr});
+    near_bytes_ = rendered.near_bytes;
+    std::string text = std::move(rendered.text);
     code_ = device.compile(text, {.cache_dir = options.cache_dir, .cache_bytes = options.cache_bytes});
-    const int at_once = code_->blocks_at_once(threads, program_.near_bytes);
+    const int at_once = code_->blocks_at_once(threads, near_bytes_);
     if (at_once < 1)
       throw UserError("cuda", "the device must have room for a block of " + std::to_string(threads) + " threads",
                       device.info().name, "device=\"cpu\"");
@@ -153,28 +158,42 @@ class CudaEngine final : public Engine {
     if (!context) context = std::make_unique<Context>(device_, program_, inputs_, outputs_, blocks_);
     send(*context, inputs, rows);
     context->arguments.rows = rows;
-    context->stream->launch(*code_, blocks_, threads, program_.near_bytes, context->arguments);
+    if (history_is_recording()) {
+      context->stream->wait();
+      const auto start = std::chrono::steady_clock::now();
+      launch(*context);
+      wait(*context);
+      device_us_ = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    } else {
+      launch(*context);
+    }
     fetch(*context, outputs, rows);
     contexts_.put(std::move(context));
   }
 
-  KernelRecord describe(std::int64_t) const override { return record_; }
+  KernelRecord describe(std::int64_t) const override {
+    KernelRecord record = record_;
+    record.device_us = device_us_;
+    return record;
+  }
   std::string kernel_text() const override { return kernel::print(program_); }
   const std::string& source() const override { return source_; }
   std::string device() const override {
     const cuda::DeviceInfo& info = device_.info();
     return info.name + ", " + std::to_string(blocks_) + (blocks_ == 1 ? " block" : " blocks") + " of " +
            std::to_string(threads) + " threads on " + std::to_string(info.multiprocessors) + " multiprocessors, " +
-           std::to_string(program_.near_bytes) + " B of shared memory each";
+           std::to_string(near_bytes_) + " B of shared memory each";
   }
-  bool compiled_from_cache() const { return code_->from_cache; }
 
  private:
-  static constexpr int threads = 256;
+  static inline const int threads =
+      std::getenv("HOTLOOP_CUDA_THREADS") ? std::atoi(std::getenv("HOTLOOP_CUDA_THREADS")) : 256;
 
   bool takes_over(std::size_t input) const {
     return std::ranges::find(program_.in_place, static_cast<int>(input)) != program_.in_place.end();
   }
+
+  void launch(Context& c) const { c.stream->launch(*code_, blocks_, threads, near_bytes_, c.arguments); }
 
   void send(Context& c, void* const* inputs, std::int64_t rows) const {
     std::size_t staged = 0;
@@ -235,9 +254,11 @@ class CudaEngine final : public Engine {
   bool fixed_rows_;
   std::unique_ptr<cuda::Code> code_;
   int blocks_ = 1;
+  std::int64_t near_bytes_ = 0;
   std::string source_;
   KernelRecord record_;
-  mutable ObjectPool<Context> contexts_;  // let go of before the code
+  mutable std::atomic<double> device_us_{0};  // of the last call that was recorded
+  mutable ObjectPool<Context> contexts_;      // let go of before the code
 };
 
 }  // namespace

@@ -201,9 +201,9 @@ Target target_named(const std::string& name) {
 }
 
 Target cuda_target() {
-  // Each block has so much shared memory on every device since 2018, and leaves most of a large one to the cache that weights are read through.
+  // With the room that products take (BlockText), each block has so much shared memory on every device since 2018, and it leaves most of a large one to the cache that weights are read through.
   // As many blocks as the larger devices have multiprocessors; sums over the batch have a part for each.
-  return Target{.name = "cuda", .has_fma = true, .near_bytes = 60 << 10, .blocks_worth_having = 128};
+  return Target{.name = "cuda", .has_fma = true, .near_bytes = 44 << 10, .blocks_worth_having = 128};
 }
 
 Target with_caches_of_host(Target target) {

@@ -3,12 +3,15 @@
 
 usage: cli_test.py HOTLOOP [unittest arguments]     HOTLOOP_UPDATE_GOLDEN=1 rewrites the golden texts
 """
+import json
+import os
 import pathlib
 import re
 import shutil
 import struct
 import subprocess
 import sys
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import program
@@ -40,8 +43,20 @@ class Help(Case):
     def test_devices(self):
         result = hotloop("devices")
         self.assertEqual(result.returncode, 0)
-        for label in ["model", "cores", "target", "caches", "backends", "CUDA", "OpenCL"]:
+        for label in ["model", "cores", "target", "caches", "backends", "CUDA"]:
             self.assertRegex(result.stdout, rf"(?m)^  {label} +\S")
+        gpu = json.loads(hotloop("devices", "--json").stdout)["gpu"]
+        if gpu["usable"]:
+            self.assertEqual(set(gpu) - {"usable"}, {"name", "compute_capability", "multiprocessors", "memory_bytes", "versions"})
+            self.assertIn(gpu["name"], " ".join(result.stdout.split()))
+        else:
+            self.assertEqual(set(gpu), {"usable", "missing"})
+            self.assertIn(f"CUDA not usable: {gpu['missing']}", " ".join(result.stdout.split()))
+
+    def test_devices_without_a_gpu(self):
+        with unittest.mock.patch.dict(os.environ, HOTLOOP_CUDA="off"):
+            self.assertIn("\n  CUDA        not usable: HOTLOOP_CUDA=off hides it\n", hotloop("devices").stdout)
+            self.assertEqual(json.loads(hotloop("devices", "--json").stdout)["gpu"], {"usable": False, "missing": "HOTLOOP_CUDA=off hides it"})
 
 
 class Arguments(Case):
@@ -166,6 +181,19 @@ type = "clip_by_norm"
                       "Try: adam, or for a function of all data hl.minimize", result.stderr)
         result = hotloop("export-config", series.write(self.folder), "--set", "optimizer.type=adan")
         self.assertIn("'type' (of optimiser) must be one of its choices. Received: \"adan\". Try: did you mean 'adam'?", result.stderr)
+
+    def test_a_gpu_has_no_backend(self):
+        self.refused(hotloop("train", series.write(self.folder), "--device", "cuda"),
+                     "[--device cuda [train]] 'device' must be auto or cpu with backend = \"interp\". Received: \"cuda\". "
+                     "Try: leave out the backend, which a GPU does not have.")
+
+    def test_a_gpu_that_is_not_there(self):
+        config = series.write(self.folder, "llvm")
+        with unittest.mock.patch.dict(os.environ, HOTLOOP_CUDA="off"):
+            self.refused(hotloop("train", config, "--device", "cuda", "--out", self.folder / "run"),
+                         "[compile] device cuda needs a CUDA device. Received: HOTLOOP_CUDA=off hides it. Try: device=\"auto\" or \"cpu\".")
+            self.assertFalse((self.folder / "run").exists())
+            self.assertIn('device = "cuda"', hotloop("export-config", config, "--device", "cuda").stdout)
 
     def test_unknown_layer(self):
         self.assertEqual(self.message(self.edited("\"lstm\"", "\"lstn\"")),

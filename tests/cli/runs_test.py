@@ -221,6 +221,7 @@ class Output(RunCase):
         metrics = json.loads(train.stdout)
         self.assertEqual(metrics, json.loads((self.folder / "json" / "metrics.json").read_text()))
         self.assertIn("epoch 3/3", train.stderr)
+        self.assertIsNone(metrics["device"]["gpu"])
         tested = json.loads(hotloop("eval", self.run_folder, "--json").stdout)
         self.assertEqual((tested["test"], tested["baselines"]), (metrics["test"], metrics["baselines"]))
         inspected = json.loads(hotloop("inspect", self.run_folder, "--json").stdout)

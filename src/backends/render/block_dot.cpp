@@ -54,6 +54,73 @@ bool BlockDotWriter::is_aligned(const Access& access, std::int64_t numbers) cons
   return std::ranges::all_of(access.index.terms, [&](const Term& t) { return t.coefficient % numbers == 0; });
 }
 
+// Of a segment: its left factor in near memory, rows of `depth` numbers that are `row` apart.
+struct BlockDotWriter::Staged {
+  bool is_staged = false;
+  std::int64_t begin = 0, row = 0;  // bytes behind the program's own near memory; elements
+};
+
+bool BlockDotWriter::is_far(const Access& access) const { return !buffer(access.buffer).near; }
+
+// Every column reads a left factor again: far away, each step of a sum would wait for it. Written near once, by all threads together, they wait once.
+std::vector<BlockDotWriter::Staged> BlockDotWriter::staged_factors(const Dot& dot) const {
+  constexpr std::int64_t most_bytes = 16 << 10, few_columns = 8;
+  const auto size = static_cast<std::int64_t>(size_of(factor_dtype(dot))), widest = 16 / size;
+  std::vector<Staged> all(dot.segments.size());
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const DotSegment& s = dot.segments[i];
+    const std::int64_t depth = s.depth(), row = depth % widest == 0 ? depth + widest : depth | 1;
+    const std::int64_t needed = (dot.m.bound * row * size + 15) / 16 * 16;
+    const bool is_static = std::ranges::all_of(s.k, [](const KDim& k) { return k.extent.is_static(); });
+    if (!is_far(s.a) || dot.n.bound < few_columns || !is_static || depth == 0 || bytes + needed > most_bytes) continue;
+    all[i] = {true, bytes, row};
+    bytes += needed;
+  }
+  return all;
+}
+
+bool BlockDotWriter::stages(const Dot& dot) const {
+  return std::ranges::any_of(staged_factors(dot), &Staged::is_staged);
+}
+
+void BlockDotWriter::ask_ahead(const Access& access, const std::string& at) {
+  if (loops_.empty() || !access.indirect.empty() || !is_far(access)) return;
+  const LoopAround& loop = loops_.back();
+  const std::int64_t step = access.index.coefficient(loop.counter) * (loop.reverse ? -1 : 1);
+  if (step == 0) return;
+  line("if (" + loop.has_next + ") hl_ask_ahead(&" + at + " + " + number(step) + ");");
+}
+
+void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& staged) {
+  const std::string t = type(factor_dtype(dot)), it = index_type();
+  for (std::size_t i = 0; i < staged.size(); ++i) {
+    if (!staged[i].is_staged) continue;
+    const DotSegment& s = dot.segments[i];
+    const std::string depth = number(s.depth());
+    open("");
+    line(t + "* const to = (" + t + "*)(staged + " + std::to_string(staged[i].begin) + ");");
+    line("const " + t + "* const from = " + pointer(s.a) + ";");
+    open("for (" + it + " p = hl_thread(); p < m_end * " + depth + "; p += HL_THREADS)");
+    // Neighbouring threads read side by side.
+    const bool rows_first = s.a_m == 1 && (s.k.empty() || s.k.back().a_stride != 1);
+    line(rows_first ? "const " + it + " m = p % m_end, k = p / m_end;"
+                    : "const " + it + " k = p % " + depth + ", m = p / " + depth + ";");
+    std::string at = scaled(s.a_m, "m"), rest = "k";
+    for (std::size_t d = s.k.size(); d-- > 0;) {
+      const std::string size = number(s.k[d].extent.bound);
+      const std::string place = d == 0 ? rest : rest + " % " + size;
+      if (s.k[d].a_stride != 0) at += " + " + scaled(s.k[d].a_stride, "(" + place + ")");
+      rest = "(" + rest + " / " + size + ")";
+    }
+    line("to[" + scaled(staged[i].row, "m") + " + k] = from[" + at + "];");
+    ask_ahead(s.a, "from[" + at + "]");
+    close();
+    close();
+  }
+  line("hl_sync();");
+}
+
 void BlockDotWriter::render_dot(const Dot& dot) {
   const std::string t = type(dot.dtype), it = index_type();
   const std::int64_t n = std::max<std::int64_t>(dot.n.bound, 1);
@@ -70,6 +137,13 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   const std::string row_groups = rows == 1 ? "m_end" : "((m_end + " + number(rows - 1) + ") / " + number(rows) + ")",
                     column_groups = number(divided_up(n, columns));
   if (rows > 1) line("const " + it + " row_groups = " + row_groups + ";");
+  const std::vector<Staged> staged = staged_factors(dot);
+  if (std::ranges::any_of(staged, &Staged::is_staged)) render_staging(dot, staged);
+  for (std::size_t i = 0; i < staged.size(); ++i)
+    if (staged[i].is_staged)
+      staged_bytes_ =
+          std::max(staged_bytes_, staged[i].begin + dot.m.bound * staged[i].row *
+                                                        static_cast<std::int64_t>(size_of(factor_dtype(dot))));
   const std::string groups = rows > 1 ? "row_groups" : "m_end";
   open("for (" + it + " p = hl_thread(); p < " + groups + " * " + column_groups + "; p += HL_THREADS)");
   if (rows_first)
@@ -105,7 +179,7 @@ void BlockDotWriter::render_dot(const Dot& dot) {
                 scaled(dot.init_m, "m" + std::to_string(i)) + " + " + scaled(dot.init_n, "n" + std::to_string(j)) + "]";
       line(t + " " + sum(i, j) + " = " + start + ";");
     }
-  for (const DotSegment& s : dot.segments) render_segment(dot, s, shape);
+  for (std::size_t i = 0; i < dot.segments.size(); ++i) render_segment(dot, dot.segments[i], shape, staged[i]);
   line(t + "* const c = " + pointer(dot.c) + ";");
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j) {
@@ -122,7 +196,7 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   close();
 }
 
-void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const Shape& shape) {
+void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const Shape& shape, const Staged& staged) {
   const std::string t = type(factor_dtype(dot)), it = index_type();
   const int rows = shape.tile.rows, columns = shape.tile.columns;
   const std::int64_t lanes = lanes_of(dot.dtype), n = std::max<std::int64_t>(dot.n.bound, 1), depth = s.depth(),
@@ -131,9 +205,11 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
   // Words of several numbers: along the sum for rows, across columns. What lies in panels has whole vectors of columns.
   const KDim last = s.k.empty() ? KDim{} : s.k.back();
   std::int64_t ahead = 1;
-  if (!s.k.empty() && last.a_stride == 1 && last.extent.is_static() && last.extent.bound % widest == 0 &&
-      is_aligned(s.a, widest) && s.a_m % widest == 0 &&
-      std::ranges::all_of(s.k.begin(), s.k.end() - 1, [&](const KDim& k) { return k.a_stride % widest == 0; }))
+  if (staged.is_staged) {
+    if (last.extent.bound % widest == 0) ahead = widest;
+  } else if (!s.k.empty() && last.a_stride == 1 && last.extent.is_static() && last.extent.bound % widest == 0 &&
+             is_aligned(s.a, widest) && s.a_m % widest == 0 &&
+             std::ranges::all_of(s.k.begin(), s.k.end() - 1, [&](const KDim& k) { return k.a_stride % widest == 0; }))
     ahead = widest;
   bool columns_at_once = shape.columns_side_by_side && columns <= widest && is_aligned(s.b, columns);
   if (s.packed())
@@ -143,15 +219,20 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
                       std::ranges::all_of(s.k, [&](const KDim& k) { return k.b_stride % columns == 0; });
   // Or rows that lie side by side, in words of `of_a_word`.
   const std::int64_t of_a_word = std::min<std::int64_t>(rows, widest);
-  const bool rows_at_once = ahead == 1 && rows > 1 && rows % of_a_word == 0 && (of_a_word & (of_a_word - 1)) == 0 &&
-                            shape.rows_side_by_side && s.a_m == 1 && dot.m.is_static() && dot.m.bound % rows == 0 &&
-                            is_aligned(s.a, of_a_word) &&
+  const bool rows_at_once = !staged.is_staged && ahead == 1 && rows > 1 && rows % of_a_word == 0 &&
+                            (of_a_word & (of_a_word - 1)) == 0 && shape.rows_side_by_side && s.a_m == 1 &&
+                            dot.m.is_static() && dot.m.bound % rows == 0 && is_aligned(s.a, of_a_word) &&
                             std::ranges::all_of(s.k, [&](const KDim& k) { return k.a_stride % of_a_word == 0; });
 
   open("");
   const auto at = [](const char* what, int i) { return what + std::to_string(i); };
+  if (staged.is_staged)
+    line("const " + t + "* const left = (const " + t + "*)(staged + " + std::to_string(staged.begin) + ");");
   for (int i = 0; i < (rows_at_once ? 1 : rows); ++i)
-    line("const " + t + "* const " + at("left", i) + " = " + pointer(s.a) + " + " + scaled(s.a_m, at("m", i)) + ";");
+    line("const " + t + "* const " + at("left", i) + " = " +
+         (staged.is_staged ? "left + " + scaled(staged.row, at("m", i))
+                           : pointer(s.a) + " + " + scaled(s.a_m, at("m", i))) +
+         ";");
   for (int j = 0; j < (columns_at_once ? 1 : columns); ++j) {
     const std::string column = at("n", j), pointer_name = at("right", j);
     if (!s.packed()) {
@@ -182,6 +263,7 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
   if (a_index.empty()) a_index = "0";
   if (b_index.empty()) b_index = "0";
   if (step.empty()) step = "0";
+  if (staged.is_staged) a_index = step;
   const std::string a_word = std::to_string(ahead > 1 ? ahead : of_a_word), b_word = std::to_string(columns);
   if (ahead > 1) {
     for (int i = 0; i < rows; ++i)

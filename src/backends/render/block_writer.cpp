@@ -23,9 +23,10 @@ namespace {
 // before a statement that touches what one since their last meeting wrote, or writes what it read.
 class BlockWriter : BlockDotWriter {
  public:
-  BlockWriter(const Program& program, const Dialect& dialect, int threads)
-      : BlockDotWriter(program, dialect, threads) {}
+  BlockWriter(const Program& program, const Dialect& dialect, int threads, bool profile)
+      : BlockDotWriter(program, dialect, threads), profile_(profile) {}
 
+  std::int64_t near_bytes() const { return p_.near_bytes + (staged_bytes_ + 63) / 64 * 64; }
   std::string run() {
     out_ = d_.prelude;
     for (std::size_t i = 0; i < p_.buffers.size(); ++i)
@@ -36,7 +37,8 @@ class BlockWriter : BlockDotWriter {
     line("const int worker = hl_block(), num_workers = hl_num_blocks();");
     line("unsigned char* const scratch = ctx.scratch + worker * ctx.scratch_stride;");
     line("unsigned char* const near = hl_near();");
-    line("(void)scratch; (void)near; (void)num_workers;");
+    line("unsigned char* const staged = near + " + std::to_string(p_.near_bytes) + ";");
+    line("(void)scratch; (void)near; (void)num_workers; (void)staged;");
     for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
       const Buffer& buf = p_.buffers[i];
       if (buf.space == Space::Worker && buf.near)
@@ -46,7 +48,10 @@ class BlockWriter : BlockDotWriter {
     }
     line("const " + index_type() + " " + var(rows_var) + " = ctx.rows;");
     line("(void)" + var(rows_var) + ";");
+    if (profile_) line("HL_BEGIN_TICKS");
     render_block(p_.body);
+    for (std::size_t i = 0; i < ticks_.size(); ++i)
+      line("HL_PRINT_TICKS(" + std::to_string(i) + ", \"" + ticks_[i] + "\");");
     --depth_;
     line("}");
     return std::move(out_);
@@ -87,9 +92,21 @@ class BlockWriter : BlockDotWriter {
   }
   template <class Statement> void render_shared_out(const Statement& s) {
     std::vector<Touch> touches = touches_of(Stmt{s});
-    if (must_meet(touches)) meet();
+    bool stages_factors = false;
+    if constexpr (std::is_same_v<Statement, Dot>) stages_factors = stages(s);
+    if (stages_factors || must_meet(touches)) meet();
     since_.insert(since_.end(), touches.begin(), touches.end());
     render_points(s);
+    if (!profile_) return;
+    meet();
+    if constexpr (std::is_same_v<Statement, Pack>)
+      tick("pack");
+    else
+      tick((std::is_same_v<Statement, Dot> ? "dot " : "map ") + s.name);
+  }
+  void tick(const std::string& name) {
+    line("HL_TICK(" + std::to_string(ticks_.size()) + ");");
+    ticks_.push_back((loops_.empty() ? "" : "loop ") + name);
   }
   // A statement after which all threads have met.
   template <class Render> void alone(const Render& render) {
@@ -126,11 +143,16 @@ class BlockWriter : BlockDotWriter {
     for (const int d : order.in_order) open_loop(dim_var(map, d), extent(map.dims[static_cast<std::size_t>(d)].extent));
     if (reduces) render_reductions(map, in_lanes, group);
     if (in_lanes) open("if (lane == 0)");
+    if (!reduces) ask_for_loads_ahead(map);
     for (int i = reduces ? map.body_end : 0; i < static_cast<int>(map.instrs.size()); ++i) render_instr(map, i);
     if (in_lanes) close();
     for (std::size_t d = 0; d < order.in_order.size(); ++d) close();
     close();
     close();
+  }
+  void ask_for_loads_ahead(const Map& map) {
+    for (const Instr& in : map.instrs)
+      if (in.kind == Instr::Kind::Load && in.args[0] < 0) ask_ahead(in.access, element(in.access));
   }
   static std::string dim_var(const Map& map, int d) { return var(map.dims[static_cast<std::size_t>(d)].var); }
 
@@ -237,6 +259,7 @@ class BlockWriter : BlockDotWriter {
     else
       open_loop(counter, trip);
     poll(counter);
+    loops_.push_back({loop.counter, loop.reverse, loop.reverse ? counter + " > 0" : counter + " + 1 < " + trip});
     if (loop.stop) {
       open("");
       render_block(loop.test);
@@ -249,6 +272,7 @@ class BlockWriter : BlockDotWriter {
     }
     render_block(loop.body);
     meet();
+    loops_.pop_back();
     close();
   }
 
@@ -294,15 +318,20 @@ class BlockWriter : BlockDotWriter {
   void render_node(const Barrier&) {
     since_.clear();
     line(std::string(d_.barrier));
+    if (profile_) tick("barrier");
   }
 
+  bool profile_;
+  std::vector<std::string> ticks_;
   std::vector<Touch> since_;  // the last meeting
 };
 
 }  // namespace
 
-std::string write_for_blocks(const Program& program, const Dialect& dialect, int threads) {
-  return BlockWriter(program, dialect, threads).run();
+BlockText write_for_blocks(const Program& program, const Dialect& dialect, int threads, bool profile) {
+  BlockWriter writer(program, dialect, threads, profile);
+  std::string text = writer.run();
+  return {std::move(text), writer.near_bytes()};
 }
 
 }  // namespace hotloop::render

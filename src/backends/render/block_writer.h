@@ -1,6 +1,7 @@
 // Prints statements for workers that are blocks of threads.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "backends/render/dialect.h"
@@ -14,6 +15,10 @@ struct RegisterTile {
 };
 RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, int threads);
 
-std::string write_for_blocks(const kernel::Program& program, const Dialect& dialect, int threads);
+struct BlockText {
+  std::string text;
+  std::int64_t near_bytes = 0;  // that a block takes: the program's, and room for factors
+};
+BlockText write_for_blocks(const kernel::Program& program, const Dialect& dialect, int threads, bool profile);
 
 }  // namespace hotloop::render

@@ -1,4 +1,5 @@
 // The words of CUDA C++ that blocks of threads are written in.
+#include <cstdlib>
 #include <string>
 
 #include "backends/render/block_writer.h"
@@ -22,7 +23,7 @@ typedef unsigned long long uint64_t;
 #define UINT64_C(x) x##ULL
 #define INT64_MAX INT64_C(9223372036854775807)
 #define INT64_MIN (-INT64_MAX - 1)
-#define HL_KERNEL extern "C" __global__ __launch_bounds__(HL_THREADS)
+#define HL_KERNEL extern "C" __global__ __launch_bounds__(HL_THREADS, 1)
 #define HL_TABLE __device__ const
 #define HL_LIKELY(X) __builtin_expect((X), 1)
 typedef unsigned __int128 hl_wide;
@@ -64,6 +65,8 @@ static inline bool hl_meet(uint32_t* barrier, const volatile int32_t* cancel) {
   __syncthreads();
   return left != 0;
 }
+// What a later iteration reads is on its way meanwhile.
+static inline void hl_ask_ahead(const void* at) { asm volatile("prefetch.global." HL_LEVEL " [%0];" ::"l"(at)); }
 static inline float hl_fabs_f32(float x) { return fabsf(x); }
 static inline double hl_fabs_f64(double x) { return fabs(x); }
 static inline float hl_floor_f32(float x) { return floorf(x); }
@@ -77,10 +80,26 @@ static inline double hl_sqrt_f64(double x) { return __dsqrt_rn(x); }
 static inline float hl_fma_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 static inline double hl_fma_f64(double a, double b, double c) { return __fma_rn(a, b, c); }
 static inline int hl_clz(uint64_t x) { return __clzll(x); }
+extern "C" __device__ int printf(const char*, ...);
+__device__ long long hl_ticks[1024];
+#define HL_BEGIN_TICKS                                          \
+  const bool hl_counts = hl_block() == 0 && hl_thread() == 0;   \
+  long long hl_before = clock64();                              \
+  if (hl_counts)                                                \
+    for (int i = 0; i < 1024; ++i) hl_ticks[i] = 0;
+#define HL_TICK(I)                                              \
+  if (hl_counts) {                                              \
+    const long long now = clock64();                            \
+    hl_ticks[I] += now - hl_before;                             \
+    hl_before = clock64();                                      \
+  }
+#define HL_PRINT_TICKS(I, NAME) \
+  if (hl_counts) printf("%12lld cycles  %s\n", hl_ticks[I], NAME)
 #define HL_PRAGMA(X) _Pragma(#X)
 #define HL_UNROLL(N) HL_PRAGMA(unroll N)
 #else
 #define HL_UNROLL(N)
+static inline void hl_ask_ahead(const void*) {}
 #endif
 typedef struct {
   unsigned char* const* arguments;
@@ -130,13 +149,15 @@ Dialect cuda_dialect(bool is_small) {
 
 }  // namespace
 
-std::string render_cuda(const kernel::Program& program, const CudaOptions& options) {
+BlockText render_cuda(const kernel::Program& program, const CudaOptions& options) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   bool is_small = true;
   for (const kernel::Buffer& buffer : program.buffers) is_small = is_small && buffer.elements < most;
   static const Dialect narrow = cuda_dialect(true), wide = cuda_dialect(false);
-  return "#define HL_THREADS " + std::to_string(options.threads) + "\n" +
-         write_for_blocks(program, is_small ? narrow : wide, options.threads);
+  BlockText result = write_for_blocks(program, is_small ? narrow : wide, options.threads, options.profile);
+  result.text = std::string("#define HL_LEVEL \"") + (std::getenv("HL_LEVEL") ? std::getenv("HL_LEVEL") : "L1") +
+                "\"\n#define HL_THREADS " + std::to_string(options.threads) + "\n" + std::move(result.text);
+  return result;
 }
 
 }  // namespace hotloop::render

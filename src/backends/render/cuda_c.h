@@ -4,16 +4,19 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/render/block_writer.h"
 #include "schedule/kernel_ir.h"
 
 namespace hotloop::render {
 
 struct CudaOptions {
   int threads = 256;  // of a block, a multiple of 32
+  // The kernel counts the cycles of each statement, all of which end with a meeting then, and its first block prints them.
+  bool profile = false;
 };
 
 // One function, `extern "C" __global__ void hotloop_kernel(hl_context)`, whose argument is cuda::KernelArguments. What is between `#ifndef HL_EMULATED`
 // and `#endif` asks for a device; all else is C++ for any compiler.
-std::string render_cuda(const kernel::Program& program, const CudaOptions& options = {});
+BlockText render_cuda(const kernel::Program& program, const CudaOptions& options = {});
 
 }  // namespace hotloop::render

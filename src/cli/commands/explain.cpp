@@ -58,7 +58,7 @@ void explain_job(const JobSource& source, const Shown& shown) {
   fmt::print("Model\n  {}\n", wrapped(describe_model(job, params), 2));
   params.for_each(
       [](const std::string& name, const Array& leaf) { fmt::print("  {:<24}{}\n", name, leaf.type().str()); });
-  fmt::print("\nRuns on\n  {}, {}\n", cpu_name(), host_target_name());
+  fmt::print("\nProcessor\n  {}, {}\n", cpu_name(), host_target_name());
   fmt::print("\nTraining step\n");
   print(step, shown);
   fmt::print("\nPrediction\n");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cuda/device.h"
 #include "cli/command.h"
 #include "cli/evaluation.h"
 #include "cli/html_report.h"
@@ -285,6 +286,14 @@ class Training {
                      fmt::format("this model, epoch {} of {}", run_.best_epoch, run_.history.size()), true);
   }
 
+  // That programs of the first epoch ran on; empty: all ran on the processor.
+  std::string gpu_name() const {
+    const auto on_device = [](const KernelRecord& r) { return r.device_us > 0; };
+    const cuda::Device* device =
+        std::ranges::any_of(first_epoch_->records(), on_device) ? cuda::find_device() : nullptr;
+    return device == nullptr ? "" : device->info().name;
+  }
+
   void write_metrics() {
     const train::FitTimes& t = run_.times;
     ordered_json json = {{"hotloop", version},
@@ -318,9 +327,11 @@ class Training {
     if (ordered_json outputs = outputs_json(job_, test_.results); !outputs.empty())
       json["outputs"] = std::move(outputs);
     if (test_.confusion) json["confusion"] = confusion_json(*test_.confusion);
+    const std::string gpu = gpu_name();
     json["device"] = {{"cpu", cpu_name()},
-                      {"target", host_target_name()},
-                      {"backend", job_.fit.compile.backend},
+                      {"gpu", gpu.empty() ? ordered_json() : ordered_json(gpu)},
+                      {"target", gpu.empty() ? host_target_name() : "cuda"},
+                      {"backend", gpu.empty() ? job_.fit.compile.backend : "cuda"},
                       {"threads", job_.fit.compile.threads},
                       {"precision", job_.precision()}};
     json["seconds"] = {
@@ -347,6 +358,7 @@ class Training {
     content.results = test_.results;
     content.larger_is_better = job_.fit.metric.better() == metrics::Better::Larger;
     const int threads = job_.fit.compile.threads;
+    const std::string gpu = gpu_name();
     content.charts = {loss_chart(run_.history),
                       validation_chart(run_.history, job_.fit.metric.name(), scale_, run_.best_epoch)};
     folder_.write(folder_.path() / "loss.svg", print_svg(content.charts[0]));
@@ -367,9 +379,11 @@ class Training {
         {"Training", fmt::format("{}, {}, batches of {}, seed {}", job_.loss_name, job_.optimizer_name,
                                  job_.fit.batch_size, job_.fit.seed)},
         {"Processor", cpu_name()},
-        {"Ran on",
-         fmt::format("{}, backend {}, {}", host_target_name(), job_.fit.compile.backend,
-                     threads == 0 ? "all cores" : std::to_string(threads) + (threads == 1 ? " thread" : " threads"))},
+        {"Ran on", !gpu.empty()
+                       ? gpu
+                       : fmt::format("{}, backend {}, {}", host_target_name(), job_.fit.compile.backend,
+                                     threads == 0 ? "all cores"
+                                                  : std::to_string(threads) + (threads == 1 ? " thread" : " threads"))},
         {"Hotloop", version}};
     content.kernels = kernels_table(first_epoch_->records());
     content.times = times_table(run_.times);
