@@ -6,6 +6,7 @@
 #include "backends/render/block_writer.h"
 #include "backends/render/renderer.h"
 #include "hotloop/error.h"
+#include "schedule/footprint.h"
 
 namespace hotloop::render {
 
@@ -21,7 +22,7 @@ std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b
 // its schedulers adds a warp's products one after the other; what a warp waits for it hides behind others.
 RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, int threads) {
   constexpr int most_sums = 32;
-  constexpr double warp = 32, schedulers = 4, read_ahead = 4, latency = 5;
+  constexpr double warp = 32, schedulers = 4, read_ahead = 4, counting = 1.3, latency = 3;
   const double words = static_cast<double>(size_of(dtype)) / 4;
   RegisterTile best;
   double least = std::numeric_limits<double>::infinity();
@@ -31,9 +32,10 @@ RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, i
       const std::int64_t items = divided_up(m, rows) * divided_up(n, columns);
       const std::int64_t rounds = divided_up(items, threads);
       const double warps = static_cast<double>(std::min<std::int64_t>(items, threads)) / warp;
-      const double reads = warps * words * (rows / read_ahead + columns);
-      const double turns = std::max(1.0, warps / schedulers), products = turns * words * rows * columns;
-      const double time = static_cast<double>(rounds) * (std::max(reads, products) + latency / turns);
+      const double turns = std::max(1.0, warps / schedulers);
+      const double lines = warps * words * (columns + rows / 8.0);
+      const double instructions = turns * (1 + rows / read_ahead + words * rows * columns + counting);
+      const double time = static_cast<double>(rounds) * std::max(lines, instructions + latency / turns);
       if (time < least) {
         least = time;
         best = {rows, columns};
@@ -84,12 +86,45 @@ bool BlockDotWriter::stages(const Dot& dot) const {
   return std::ranges::any_of(staged_factors(dot), &Staged::is_staged);
 }
 
-void BlockDotWriter::ask_ahead(const Access& access, const std::string& at) {
-  if (loops_.empty() || !access.indirect.empty() || !is_far(access)) return;
+std::int64_t BlockDotWriter::step_ahead(const Access& access, const void* statement) const {
+  if (loops_.empty() || loops_.back().body == nullptr || !access.indirect.empty() || !is_far(access)) return 0;
   const LoopAround& loop = loops_.back();
-  const std::int64_t step = access.index.coefficient(loop.counter) * (loop.reverse ? -1 : 1);
-  if (step == 0) return;
-  line("if (" + loop.has_next + ") hl_ask_ahead(&" + at + " + " + number(step) + ");");
+  const std::int64_t along = access.index.coefficient(loop.counter);
+  if (along == 0) return 0;
+  const auto reach = [&](const Touch& t) {
+    std::int64_t low = t.base.constant, high = t.base.constant;
+    for (const auto& [stride, extent] : t.steps)
+      (stride < 0 ? low : high) += stride * std::max<std::int64_t>(extent - 1, 0);
+    return std::pair(low, high);
+  };
+  for (const Stmt& stmt : *loop.body) {
+    const void* here = std::visit([](const auto& s) -> const void* { return &s; }, stmt.node);
+    const bool is_plain = std::holds_alternative<Map>(stmt.node) || std::holds_alternative<Dot>(stmt.node) ||
+                          std::holds_alternative<Pack>(stmt.node);
+    if (!is_plain) return 0;  // a variable may be set there
+    std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+    bool writes = false;
+    for (const Touch& t : touches_of(stmt, loop.counter)) {
+      if (t.buffer != access.buffer) continue;
+      writes = writes || t.writes;
+      if (t.writes && (here != statement || t.anywhere || t.along != along)) return 0;
+      ranges.push_back(reach(t));
+    }
+    if (here != statement || !writes) continue;
+    for (const auto& [low, high] : ranges)
+      for (const auto& [other_low, other_high] : ranges)
+        if (high - other_low >= std::abs(along)) return 0;
+  }
+  return loop.reverse ? -along : along;
+}
+
+std::string BlockDotWriter::carried_register(DType dtype, const std::string& before) {
+  const std::string name = "next" + std::to_string(num_carried_++);
+  LoopAround& loop = loops_.back();
+  loop.before += type(dtype) + " " + name + " = 0;\n";
+  loop.before += "if (" + loop.first + " >= 0) {\n  const " + index_type() + " " + var(loop.counter) + " = " +
+                 loop.first + ";\n" + replaced(before, "$next", name) + "}\n";
+  return name;
 }
 
 void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& staged) {
@@ -97,15 +132,11 @@ void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& s
   for (std::size_t i = 0; i < staged.size(); ++i) {
     if (!staged[i].is_staged) continue;
     const DotSegment& s = dot.segments[i];
-    const std::string depth = number(s.depth());
-    open("");
-    line(t + "* const to = (" + t + "*)(staged + " + std::to_string(staged[i].begin) + ");");
-    line("const " + t + "* const from = " + pointer(s.a) + ";");
-    open("for (" + it + " p = hl_thread(); p < m_end * " + depth + "; p += HL_THREADS)");
+    const std::string depth = number(s.depth()), m_end = extent(dot.m);
     // Neighbouring threads read side by side.
     const bool rows_first = s.a_m == 1 && (s.k.empty() || s.k.back().a_stride != 1);
-    line(rows_first ? "const " + it + " m = p % m_end, k = p / m_end;"
-                    : "const " + it + " k = p % " + depth + ", m = p / " + depth + ";");
+    const std::string places = rows_first ? "const " + it + " m = p % (" + m_end + "), k = p / (" + m_end + ");"
+                                          : "const " + it + " k = p % " + depth + ", m = p / " + depth + ";";
     std::string at = scaled(s.a_m, "m"), rest = "k";
     for (std::size_t d = s.k.size(); d-- > 0;) {
       const std::string size = number(s.k[d].extent.bound);
@@ -113,8 +144,24 @@ void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& s
       if (s.k[d].a_stride != 0) at += " + " + scaled(s.k[d].a_stride, "(" + place + ")");
       rest = "(" + rest + " / " + size + ")";
     }
-    line("to[" + scaled(staged[i].row, "m") + " + k] = from[" + at + "];");
-    ask_ahead(s.a, "from[" + at + "]");
+    const std::string from = "(" + pointer(s.a) + ")[" + at + "]", count = "(" + m_end + ") * " + depth,
+                      to = "to[" + scaled(staged[i].row, "m") + " + k] = ";
+    const std::int64_t step = dot.m.bound * s.depth() <= threads_ ? step_ahead(s.a, &dot) : 0;
+    open("");
+    line(t + "* const to = (" + t + "*)(staged + " + std::to_string(staged[i].begin) + ");");
+    if (step != 0) {
+      const std::string p = "const " + it + " p = hl_thread();\n  if (p < " + count + ") { " + places;
+      const std::string next = carried_register(factor_dtype(dot), "  " + p + " $next = " + from + "; }\n");
+      line("const " + it + " p = hl_thread();");
+      open("if (p < " + count + ")");
+      line(places);
+      line(to + next + ";");
+      line("if (" + loops_.back().has_next + ") " + next + " = (&" + from + ")[" + number(step) + "];");
+    } else {
+      open("for (" + it + " p = hl_thread(); p < " + count + "; p += HL_THREADS)");
+      line(places);
+      line(to + from + ";");
+    }
     close();
     close();
   }
@@ -253,8 +300,8 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
   for (std::size_t i = 0; i < s.k.size(); ++i) {
     const std::string k = "k" + std::to_string(i);
     const bool is_last = i + 1 == s.k.size();
-    if (is_last && ahead == 1) line("HL_UNROLL(4)");
-    if (is_last && ahead > 1) line("HL_UNROLL(2)");
+    if (is_last && ahead == 1) line("HL_UNROLL(8)");
+    if (is_last && ahead > 1) line("HL_UNROLL(4)");
     open_loop(k, extent(s.k[i].extent), "0", is_last ? number(ahead) : "1");
     if (s.k[i].a_stride != 0) a_index += (a_index.empty() ? "" : " + ") + scaled(s.k[i].a_stride, k);
     if (s.k[i].b_stride != 0) b_index += (b_index.empty() ? "" : " + ") + scaled(s.k[i].b_stride, k);

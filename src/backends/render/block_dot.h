@@ -13,22 +13,28 @@ class BlockDotWriter : protected CodeWriter {
   BlockDotWriter(const kernel::Program& program, const Dialect& dialect, int threads)
       : CodeWriter(program, dialect), threads_(threads) {}
 
-  // The loop around, which counts a variable: what it reads in the next iteration is asked for in this one.
+  // A loop around statements.
   struct LoopAround {
     kernel::Var counter = -1;
     bool reverse = false;
-    std::string has_next;  // an expression
+    std::string first, has_next;  // expressions: the counter of the first iteration, whether another follows
+    const kernel::Block* body = nullptr;
+    std::string before;  // what is written before the loop: numbers that its first iteration reads
   };
 
   // Whether threads write what they multiply into near memory first: they must have met before.
   bool stages(const kernel::Dot& dot) const;
   void render_dot(const kernel::Dot& dot);
-  // Asks for what the access reads in the next iteration of the innermost loop, if that is elsewhere; `at`: the expression it reads now.
-  void ask_ahead(const kernel::Access& access, const std::string& at);
+  // What an access of a statement adds to its index from one iteration of the innermost loop to the next, if a thread may read the next iteration's number
+  // in this one: it is far away, the loop writes nothing there but the statement itself, in places of its iteration. Else 0.
+  std::int64_t step_ahead(const kernel::Access& access, const void* statement) const;
+  // A register for it; `before` sets it for the first iteration, where the counter has its first value.
+  std::string carried_register(DType dtype, const std::string& before);
   bool is_far(const kernel::Access& access) const;
 
   int threads_;
   std::vector<LoopAround> loops_;  // innermost last
+  int num_carried_ = 0;
   std::int64_t staged_bytes_ = 0;  // of near memory behind the program's own, at most
 
  private:

@@ -136,23 +136,56 @@ class BlockWriter : BlockDotWriter {
       thread = "hl_thread() / " + number(group);
     }
     if (map.split) {
-      thread = "worker * " + threads + " + " + thread;
+      thread = next_workers(most_outer_points(map) * group) + " * " + threads + " + " + thread;
       threads = "num_workers * " + threads;
     }
     open_points(map, order.shared, thread, threads, !map.split);
     for (const int d : order.in_order) open_loop(dim_var(map, d), extent(map.dims[static_cast<std::size_t>(d)].extent));
+    const bool may_carry = !reduces && !map.split && order.in_order.empty() && most_points(map) <= threads_;
     if (reduces) render_reductions(map, in_lanes, group);
     if (in_lanes) open("if (lane == 0)");
-    if (!reduces) ask_for_loads_ahead(map);
-    for (int i = reduces ? map.body_end : 0; i < static_cast<int>(map.instrs.size()); ++i) render_instr(map, i);
+    for (int i = reduces ? map.body_end : 0; i < static_cast<int>(map.instrs.size()); ++i)
+      if (!may_carry || !render_carried(map, i, order.shared)) render_instr(map, i);
     if (in_lanes) close();
     for (std::size_t d = 0; d < order.in_order.size(); ++d) close();
     close();
     close();
   }
-  void ask_for_loads_ahead(const Map& map) {
-    for (const Instr& in : map.instrs)
-      if (in.kind == Instr::Kind::Load && in.args[0] < 0) ask_ahead(in.access, element(in.access));
+  static std::int64_t most_outer_points(const Map& map) {
+    std::int64_t points = 1;
+    for (int d = 0; d < map.num_outer; ++d)
+      points *= std::max<std::int64_t>(map.dims[static_cast<std::size_t>(d)].extent.bound, 1);
+    return points;
+  }
+  // The worker's place among those that share out a statement. Small statements go to different ones, so that they run at once.
+  std::string next_workers(std::int64_t work) {
+    const std::string place =
+        first_worker_ == 0 ? "worker" : "(int)((worker + " + number(first_worker_) + "u) % num_workers)";
+    first_worker_ += (work + threads_ - 1) / threads_;
+    if (first_worker_ >= p_.target.blocks_worth_having) first_worker_ = 0;
+    return place;
+  }
+  static std::int64_t most_points(const Map& map) {
+    std::int64_t points = 1;
+    for (const Dim& d : map.dims) points *= std::max<std::int64_t>(d.extent.bound, 1);
+    return points;
+  }
+  // A load of which the next iteration's number can be read in this one, so that nobody waits for it.
+  bool render_carried(const Map& map, int i, const std::vector<int>& dims) {
+    const Instr& in = map.instrs[static_cast<std::size_t>(i)];
+    if (in.kind != Instr::Kind::Load || in.args[0] >= 0) return false;
+    const std::int64_t step = step_ahead(in.access, &map);
+    if (step == 0) return false;
+    const std::string here = element(in.access);
+    std::string outside = std::exchange(out_, "");
+    open_points(map, dims, "hl_thread()", number(threads_), true);
+    line("$next = " + here + ";");
+    close();
+    const std::string before = std::exchange(out_, std::move(outside));
+    const std::string next = carried_register(in.dtype, before);
+    line("const " + type(in.dtype) + " " + reg(i) + " = " + next + ";");
+    line("if (" + loops_.back().has_next + ") " + next + " = (&" + here + ")[" + number(step) + "];");
+    return true;
   }
   static std::string dim_var(const Map& map, int d) { return var(map.dims[static_cast<std::size_t>(d)].var); }
 
@@ -203,12 +236,11 @@ class BlockWriter : BlockDotWriter {
     const int num_dims = static_cast<int>(map.dims.size());
     for (int d = map.num_outer; d < num_dims; ++d) {
       const std::string end = extent(map.dims[static_cast<std::size_t>(d)].extent);
+      if (d + 1 == num_dims) line(d == map.vector_dim ? "HL_UNROLL(4)" : "HL_UNROLL(16)");
       if (d == map.vector_dim)
         open_loop(dim_var(map, d), end, "lane", number(group));
-      else {
-        if (d + 1 == num_dims) line("HL_UNROLL(4)");
+      else
         open_loop(dim_var(map, d), end);
-      }
     }
     for (int i = 0; i < map.body_end; ++i) render_instr(map, i);
     for (const auto& [slot, in] : accumulators) line(slot + " = " + accumulated(*in, slot) + ";");
@@ -254,12 +286,14 @@ class BlockWriter : BlockDotWriter {
   void render_node(const For& loop) {
     meet();
     const std::string counter = var(loop.counter), trip = extent(loop.trip);
+    loops_.push_back({loop.counter, loop.reverse, loop.reverse ? trip + " - 1" : "(" + trip + " > 0 ? 0 : -1)",
+                      loop.reverse ? counter + " > 0" : counter + " + 1 < " + trip, &loop.body, ""});
+    std::string outside = std::exchange(out_, "");
     if (loop.reverse)
       open("for (" + index_type() + " " + counter + " = " + trip + " - 1; " + counter + " >= 0; --" + counter + ")");
     else
       open_loop(counter, trip);
     poll(counter);
-    loops_.push_back({loop.counter, loop.reverse, loop.reverse ? counter + " > 0" : counter + " + 1 < " + trip});
     if (loop.stop) {
       open("");
       render_block(loop.test);
@@ -272,8 +306,10 @@ class BlockWriter : BlockDotWriter {
     }
     render_block(loop.body);
     meet();
-    loops_.pop_back();
     close();
+    const std::string inside = std::exchange(out_, std::move(outside));
+    out_ += loops_.back().before + inside;
+    loops_.pop_back();
   }
 
   void render_node(const Let& let) {
@@ -322,6 +358,7 @@ class BlockWriter : BlockDotWriter {
   }
 
   bool profile_;
+  std::int64_t first_worker_ = 0;
   std::vector<std::string> ticks_;
   std::vector<Touch> since_;  // the last meeting
 };

@@ -1,5 +1,4 @@
 // The words of CUDA C++ that blocks of threads are written in.
-#include <cstdlib>
 #include <string>
 
 #include "backends/render/block_writer.h"
@@ -65,8 +64,6 @@ static inline bool hl_meet(uint32_t* barrier, const volatile int32_t* cancel) {
   __syncthreads();
   return left != 0;
 }
-// What a later iteration reads is on its way meanwhile.
-static inline void hl_ask_ahead(const void* at) { asm volatile("prefetch.global." HL_LEVEL " [%0];" ::"l"(at)); }
 static inline float hl_fabs_f32(float x) { return fabsf(x); }
 static inline double hl_fabs_f64(double x) { return fabs(x); }
 static inline float hl_floor_f32(float x) { return floorf(x); }
@@ -99,7 +96,6 @@ __device__ long long hl_ticks[1024];
 #define HL_UNROLL(N) HL_PRAGMA(unroll N)
 #else
 #define HL_UNROLL(N)
-static inline void hl_ask_ahead(const void*) {}
 #endif
 typedef struct {
   unsigned char* const* arguments;
@@ -155,8 +151,7 @@ BlockText render_cuda(const kernel::Program& program, const CudaOptions& options
   for (const kernel::Buffer& buffer : program.buffers) is_small = is_small && buffer.elements < most;
   static const Dialect narrow = cuda_dialect(true), wide = cuda_dialect(false);
   BlockText result = write_for_blocks(program, is_small ? narrow : wide, options.threads, options.profile);
-  result.text = std::string("#define HL_LEVEL \"") + (std::getenv("HL_LEVEL") ? std::getenv("HL_LEVEL") : "L1") +
-                "\"\n#define HL_THREADS " + std::to_string(options.threads) + "\n" + std::move(result.text);
+  result.text = "#define HL_THREADS " + std::to_string(options.threads) + "\n" + std::move(result.text);
   return result;
 }
 
