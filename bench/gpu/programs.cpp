@@ -217,8 +217,8 @@ int main(int argc, char** argv) {
   jobs.emplace_back([] { return lorenz(8192, 1000); });
   jobs.emplace_back([] { return neural_ode(128, 40); });
 
-  std::printf("%-52s %9s %9s %9s %9s %8s\n", "ms a call (training: a step)", "call", "device", "1 core", "cores",
-              "off by");
+  std::printf("%-52s %9s %9s %9s %9s %8s %s\n", "ms a call (training: a step)", "call", "device", "1 core", "cores",
+              "off by", "auto");
   for (const auto& make : jobs) {
     const Job job = make();
     if (!wanted.empty() &&
@@ -227,6 +227,7 @@ int main(int argc, char** argv) {
     try {
       CompileOptions gpu, cpu;
       gpu.device = "cuda";
+      cpu.device = "cpu";
       const Executable e = compile(job.graph, gpu);
       const double seconds = quick ? 0.02 : 0.25, scale = 1e-3 / static_cast<double>(job.steps);
       if (device_alone) {
@@ -241,8 +242,11 @@ int main(int argc, char** argv) {
       const double off = difference(e(job.inputs), one(job.inputs));
       const Times t = measure(e, job.inputs, seconds), c = measure(one, job.inputs, seconds),
                   a = measure(all, job.inputs, seconds);
-      std::printf("%-52s %9.4f %9.4f %9.4f %9.4f %8.1e\n", job.name.c_str(), t.median_us * scale, t.device_us * scale,
-                  c.median_us * scale, a.median_us * scale, off);
+      cpu.device = "auto";
+      const std::string choice = compile(job.graph, cpu).explain();
+      std::printf("%-52s %9.4f %9.4f %9.4f %9.4f %8.1e %s\n", job.name.c_str(), t.median_us * scale,
+                  t.device_us * scale, c.median_us * scale, a.median_us * scale, off,
+                  choice.find("cuda, chosen") != std::string::npos ? "cuda" : "cpu");
     } catch (const std::exception& error) {
       std::printf("%-52s %s\n", job.name.c_str(), error.what());
     }

@@ -15,7 +15,8 @@ namespace hotloop {
 
 struct CompileOptions {
   // auto | cpu | cuda. cuda: the whole program is one launch on the first CUDA device, found when it is first asked for; results are those of the processor, to
-  // the bit but for sums over the batch, which have more parts there. Inputs go to the device and outputs come back with each call. auto is the processor.
+  // the bit but for sums over the batch, which have more parts there. Inputs go to the device and outputs come back with each call. auto: the one that
+  // an estimate of both says, the processor unless the device takes less than half as long; explain() has the two.
   std::string device = "auto";
   std::string backend = "llvm";  // llvm | c | interp (the oracle)
   std::string target = "host";   // host | avx512 | avx2 | portable

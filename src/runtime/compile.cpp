@@ -15,6 +15,7 @@
 #include "ir/op_def.h"
 #include "passes/pipeline.h"
 #include "runtime/cache_dir.h"
+#include "runtime/choose_device.h"
 #include "runtime/cuda_engine.h"
 #include "runtime/executable.h"
 #include "runtime/lowering.h"
@@ -34,8 +35,13 @@ void check_choice(const char* what, const std::string& given, const std::vector<
 
 // The options with every default made explicit, so that they can be a cache key.
 CompileOptions resolved(const Graph& graph, CompileOptions options) {
+  if (options.device == "gpu" || options.device.starts_with("cuda:"))
+    throw UserError("compile", "device must be one of auto, cpu, cuda", "'" + options.device + "'",
+                    "cuda, which is the first CUDA device");
   check_choice("device", options.device, {"auto", "cpu", "cuda"});
-  if (options.device == "auto") options.device = "cpu";
+  if (options.device == "auto" &&
+      (options.dispatch != "fused" || options.backend != "llvm" || options.target != "host"))
+    options.device = "cpu";
   check_choice("backend", options.backend, {"llvm", "c", "interp"});
   check_choice("dispatch", options.dispatch, {"fused", "per_op"});
   if (options.dot_precision == "bfloat16")
@@ -54,7 +60,7 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
     options.backend = options.target = "cuda";
   }
   if (options.target == "host") options.target = kernel::host_target().name;
-  if (options.device == "cpu" && !kernel::host_runs(options.target))
+  if (options.device != "cuda" && !kernel::host_runs(options.target))
     throw UserError("compile", "this machine must have the instructions of the target", options.target, "target host");
   if (options.threads < 0)
     throw UserError("compile", "threads must not be negative", std::to_string(options.threads), "0 for all cores");
@@ -181,12 +187,35 @@ std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::
   return runtime::make_interp_engine(std::move(graph), std::move(rows));
 }
 
+std::unique_ptr<runtime::Engine> build_cuda_engine(const Executable::Impl& impl, kernel::Program program,
+                                                   const BackendOptions& backend_options) {
+  std::string why;
+  cuda::Device* device = cuda::find_device(&why);
+  HOTLOOP_CHECK(device != nullptr, why);
+  const std::vector<int>& input_axes = impl.options.batch_axes;
+  const auto has_rows = [](const std::vector<int>& axes, std::size_t i) { return i < axes.size() && axes[i] >= 0; };
+  runtime::RowsOf rows;
+  for (std::size_t i = 0; i < impl.inputs.size(); ++i) rows.inputs.push_back(has_rows(input_axes, i));
+  for (std::size_t i = 0; i < impl.outputs.size(); ++i) rows.outputs.push_back(has_rows(impl.output_batch_axes, i));
+  return runtime::make_cuda_engine(std::move(program), *device, backend_options, std::move(rows), input_axes.empty());
+}
+
 std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {
-  const CompileOptions& options = impl.options;
-  const bool on_cuda = options.device == "cuda";
-  const kernel::Target target =
-      on_cuda ? kernel::cuda_target() : kernel::with_caches_of_host(kernel::target_named(options.target));
+  CompileOptions& options = impl.options;
+  const kernel::Target target = options.device == "cuda"
+                                    ? kernel::cuda_target()
+                                    : kernel::with_caches_of_host(kernel::target_named(options.target));
   runtime::Lowered lowered = runtime::lower(graph, options, target, [&](const char* stage) { watch.lap(stage); });
+  if (options.device == "auto") {
+    runtime::DeviceChoice choice = runtime::choose_device(graph, options, lowered);
+    options.device = choice.on_device ? "cuda" : "cpu";
+    if (choice.on_device) {
+      lowered = std::move(*choice.on_device);
+      options.backend = options.target = "cuda";
+    }
+    impl.device_choice = std::move(choice.why);
+    if (!impl.device_choice.empty()) watch.lap("device");
+  }
   kernel::Program& program = lowered.program;
   impl.graph = lowered.graph;
   impl.in_place = program.in_place;
@@ -199,16 +228,8 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
   backend_options.keep_source = options.keep_source;
   backend_options.cache_dir = runtime::disk_cache_dir();
   backend_options.cache_bytes = runtime::disk_cache_bytes();
-  if (on_cuda) {
-    std::string why;
-    cuda::Device* device = cuda::find_device(&why);
-    HOTLOOP_CHECK(device != nullptr, why);
-    runtime::RowsOf rows;
-    const auto has_rows = [](const std::vector<int>& axes, std::size_t i) { return i < axes.size() && axes[i] >= 0; };
-    for (std::size_t i = 0; i < impl.inputs.size(); ++i) rows.inputs.push_back(has_rows(options.batch_axes, i));
-    for (std::size_t i = 0; i < impl.outputs.size(); ++i) rows.outputs.push_back(has_rows(impl.output_batch_axes, i));
-    auto engine =
-        runtime::make_cuda_engine(std::move(program), *device, backend_options, std::move(rows), !variable_rows);
+  if (options.device == "cuda") {
+    auto engine = build_cuda_engine(impl, std::move(program), backend_options);
     watch.lap("code");
     return engine;
   }

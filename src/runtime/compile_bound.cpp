@@ -22,6 +22,7 @@ Executable with_prepared(const Executable::Impl& like, std::size_t num_inputs, c
   impl->in_place = like.in_place;
   impl->max_rows = like.max_rows;
   impl->engine = like.engine;
+  impl->device_choice = like.device_choice;
   impl->pass_lines = like.pass_lines;
   impl->stages = like.stages;
   impl->arithmetic = like.arithmetic;
@@ -37,10 +38,15 @@ Executable compile_bound(std::shared_ptr<const Graph> graph, std::span<const Arr
                          const CompileOptions& options) {
   if (graph == nullptr)
     throw UserError("compile_bound", "there must be a graph to compile", "a null pointer", "trace(function, types)");
-  const kernel::Target target = kernel::with_caches_of_host(
-      options.target == "host" ? kernel::host_target() : kernel::target_named(options.target));
+  const kernel::Target target =
+      options.device == "cuda"
+          ? kernel::cuda_target()
+          : kernel::with_caches_of_host(options.target == "host" ? kernel::host_target()
+                                                                 : kernel::target_named(options.target));
   runtime::BoundProgram program = runtime::bind_program("compile_bound", *graph, bound, options, target);
   CompileOptions run_options = runtime::with_sums_kept(options);
+  // What is bound is laid out for one device, before anybody knows what a call takes.
+  if (run_options.device == "auto") run_options.device = "cpu";
   run_options.batch_axes.clear();
   for (std::size_t i = 0; i < bound.size() && !options.batch_axes.empty(); ++i)
     if (!bound[i].defined()) run_options.batch_axes.push_back(options.batch_axes[i]);

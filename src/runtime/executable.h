@@ -28,8 +28,9 @@ struct Executable::Impl {
   std::vector<int> in_place;           // for each output the input whose memory it takes over, or -1; empty: none
   std::int64_t max_rows = 1;
   std::shared_ptr<const runtime::Engine> engine;
-  std::vector<Array> bound;             // arguments after `inputs` that every call gets, see compile_bound()
-  std::optional<Executable> prepare;    // what makes them of the values that are bound
+  std::vector<Array> bound;           // arguments after `inputs` that every call gets, see compile_bound()
+  std::optional<Executable> prepare;  // what makes them of the values that are bound
+  std::string device_choice;  // with device "auto", the estimates that it was chosen by; empty: nothing to choose
   std::vector<std::string> pass_lines;  // what the passes changed, for explain()
   std::vector<runtime::StageTime> stages;
   ir::Arithmetic arithmetic;  // of all rows

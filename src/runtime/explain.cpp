@@ -64,10 +64,14 @@ std::string Executable::explain() const {
                   count(static_cast<int>(self.graph->nodes().size()), "node"));
   append_line(
       out, "backend",
-      self.options.backend + ", " + self.options.target + ", " + count(self.options.threads, "thread") +
+      (self.options.backend == "cuda"
+           ? "cuda"
+           : self.options.backend + ", " + self.options.target + ", " + count(self.options.threads, "thread")) +
           (self.max_rows > 1 && !self.options.batch_axes.empty() ? ", up to " + std::to_string(self.max_rows) + " rows"
                                                                  : ""));
-  if (const std::string device = self.engine->device(); !device.empty()) append_line(out, "device", device);
+  const std::string device = self.engine->device();
+  if (!device.empty()) append_line(out, "device", device);
+  if (!self.device_choice.empty()) append_line(out, device.empty() ? "device" : "", self.device_choice);
   if (self.options.dot_precision == "bf16") {
     const bool in_pairs =
         self.options.backend == "llvm" && self.options.target == "avx512" && kernel::host_multiplies_pairs();

@@ -101,6 +101,7 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
   CompileOptions prepare_options = options;
   prepare_options.batch_axes.clear();
   prepare_options.donated.clear();
+  prepare_options.device = "cpu";
   if (options.target != "host" && !kernel::host_runs(options.target)) {  // an export for other machines
     prepare_options.target = "host";
     prepare_options.backend = "interp";

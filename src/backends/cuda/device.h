@@ -11,12 +11,12 @@ namespace hotloop::cuda {
 using Address = std::uint64_t;  // in the memory of a device; 0: none
 
 struct DeviceInfo {
-  std::string name;                // as its maker calls it
-  int capability = 0;              // compute capability, 10 * major + minor
+  std::string name;    // as its maker calls it
+  int capability = 0;  // compute capability, 10 * major + minor
   int multiprocessors = 1;
-  std::int64_t near_bytes = 0;     // of shared memory that a block may take at most
+  std::int64_t near_bytes = 0;  // of shared memory that a block may take at most
   std::int64_t memory_bytes = 0;
-  std::string versions;            // of the driver and the compiler, for people and for keys of caches
+  std::string versions;  // of the driver and the compiler, for people and for keys of caches
 };
 
 // A program on the device: `extern "C" __global__ void hotloop_kernel(KernelArguments)`.
@@ -25,8 +25,8 @@ struct KernelArguments {
   Address shared = 0, scratch = 0;     // arenas: of all blocks; of each block, one after the other
   std::int64_t scratch_stride = 0;     // bytes from one block's to the next one's
   std::int64_t rows = 0;
-  Address cancel = 0;                  // an int32: nonzero ends the run early
-  Address barrier = 0;                 // two uint32, zero before the first launch: where blocks meet
+  Address cancel = 0;   // an int32: nonzero ends the run early
+  Address barrier = 0;  // two uint32, zero before the first launch: where blocks meet
 };
 
 class Code {
@@ -43,11 +43,13 @@ class Code {
 class Stream {
  public:
   virtual ~Stream() = default;
-  virtual void copy_in(Address to, const void* from, std::size_t bytes) = 0;  // `from` is read before this returns, or pinned
-  virtual void copy_out(void* to, Address from, std::size_t bytes) = 0;       // there when wait() has returned
+  virtual void copy_in(Address to, const void* from,
+                       std::size_t bytes) = 0;  // `from` is read before this returns, or pinned
+  virtual void copy_out(void* to, Address from, std::size_t bytes) = 0;  // there when wait() has returned
   virtual void fill(Address at, unsigned char byte, std::size_t bytes) = 0;
   // All blocks run at once: they may wait for one another.
-  virtual void launch(Code& code, int blocks, int threads, std::int64_t near_bytes, const KernelArguments& arguments) = 0;
+  virtual void launch(Code& code, int blocks, int threads, std::int64_t near_bytes,
+                      const KernelArguments& arguments) = 0;
   virtual bool is_done() = 0;  // without waiting
   virtual void wait() = 0;
 };

@@ -296,58 +296,110 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
              number(padded) + " - " + first + " : " + number(panel) + ";");
     }
   }
-  std::string a_index, b_index, step;
-  for (std::size_t i = 0; i < s.k.size(); ++i) {
-    const std::string k = "k" + std::to_string(i);
-    const bool is_last = i + 1 == s.k.size();
-    if (is_last && ahead == 1) line("HL_UNROLL(8)");
-    if (is_last && ahead > 1) line("HL_UNROLL(4)");
-    open_loop(k, extent(s.k[i].extent), "0", is_last ? number(ahead) : "1");
-    if (s.k[i].a_stride != 0) a_index += (a_index.empty() ? "" : " + ") + scaled(s.k[i].a_stride, k);
-    if (s.k[i].b_stride != 0) b_index += (b_index.empty() ? "" : " + ") + scaled(s.k[i].b_stride, k);
-    step = step.empty() ? k : "(" + step + ") * " + number(s.k[i].extent.bound) + " + " + k;
-  }
-  if (a_index.empty()) a_index = "0";
-  if (b_index.empty()) b_index = "0";
-  if (step.empty()) step = "0";
-  if (staged.is_staged) a_index = step;
+  // Of a step of the sum, where `last_k` counts the innermost dim.
+  struct Indices {
+    std::string a, b, step;
+  };
+  const auto indices = [&](const std::string& last_k) {
+    Indices at_k;
+    for (std::size_t i = 0; i < s.k.size(); ++i) {
+      const std::string k = i + 1 == s.k.size() ? last_k : "k" + std::to_string(i);
+      if (s.k[i].a_stride != 0) at_k.a += (at_k.a.empty() ? "" : " + ") + scaled(s.k[i].a_stride, k);
+      if (s.k[i].b_stride != 0) at_k.b += (at_k.b.empty() ? "" : " + ") + scaled(s.k[i].b_stride, k);
+      at_k.step = at_k.step.empty() ? k : "(" + at_k.step + ") * " + number(s.k[i].extent.bound) + " + " + k;
+    }
+    for (std::string* text : {&at_k.a, &at_k.b, &at_k.step})
+      if (text->empty()) *text = "0";
+    if (staged.is_staged) at_k.a = at_k.step;
+    return at_k;
+  };
   const std::string a_word = std::to_string(ahead > 1 ? ahead : of_a_word), b_word = std::to_string(columns);
-  if (ahead > 1) {
-    for (int i = 0; i < rows; ++i)
-      line("const hl_pack<" + t + ", " + a_word + "> " + at("xs", i) + " = hl_read<" + a_word + ">(" + at("left", i) +
-           " + " + a_index + ");");
-  } else if (rows_at_once) {
-    for (int i = 0; i < rows / static_cast<int>(of_a_word); ++i)
-      line("const hl_pack<" + t + ", " + a_word + "> " + at("xs", i) + " = hl_read<" + a_word + ">(left0 + " +
-           (i > 0 ? number(i * of_a_word) + " + " : "") + a_index + ");");
-  } else {
-    for (int i = 0; i < rows; ++i) line("const " + t + " " + at("x", i) + " = " + at("left", i) + "[" + a_index + "];");
-  }
-  for (std::int64_t k = 0; k < ahead; ++k) {
-    if (ahead > 1) open("");
-    const auto b_at = [&](int j) {
-      if (!s.packed()) return b_index + (k > 0 ? " + " + number(k * last.b_stride) : "");
-      const std::string width = padded <= panel ? number(padded) : padded % panel == 0 ? number(panel) : at("w", j);
-      return "(" + step + (k > 0 ? " + " + number(k) : "") + ") * " + width;
-    };
-    if (columns_at_once)
-      line("const hl_pack<" + t + ", " + b_word + "> ys = hl_read<" + b_word + ">(right0 + " + b_at(0) + ");");
-    else
-      for (int j = 0; j < columns; ++j)
-        line("const " + t + " " + at("y", j) + " = " + at("right", j) + "[" + b_at(j) + "];");
-    for (int i = 0; i < rows; ++i)
-      for (int j = 0; j < columns; ++j) {
-        const std::string x = ahead > 1 ? at("xs", i) + ".of[" + number(k) + "]"
-                              : rows_at_once
-                                  ? at("xs", i / static_cast<int>(of_a_word)) + ".of[" + number(i % of_a_word) + "]"
-                                  : at("x", i);
-        const std::string y = columns_at_once ? "ys.of[" + number(j) + "]" : at("y", j);
-        const std::string sum = "s" + std::to_string(i) + "_" + std::to_string(j);
-        line(sum + " = " + product(dot, x, y, sum) + ";");
+  const std::string a_type = ahead > 1 || rows_at_once ? "hl_pack<" + t + ", " + a_word + ">" : t,
+                    b_type = columns_at_once ? "hl_pack<" + t + ", " + b_word + ">" : t;
+  // Words that `words` steps of the sum read from index `k` on, into variables of the prefix.
+  const auto num_left = [&] { return ahead > 1 || !rows_at_once ? rows : rows / static_cast<int>(of_a_word); };
+  const auto num_right = columns_at_once ? 1 : columns;
+  const auto read = [&](const std::string& prefix, const std::string& k, std::int64_t words, bool declare) {
+    const Indices at_k = indices(k);
+    for (std::int64_t w = 0; w < words; ++w) {
+      for (int i = 0; i < num_left(); ++i) {
+        const std::string name = prefix + "x" + std::to_string(i) + "_" + std::to_string(w);
+        std::string from = (rows_at_once ? "left0 + " + number(i * of_a_word) : at("left", i)) + " + " + at_k.a;
+        if (w > 0) from += " + " + number(w * ahead);
+        line((declare ? a_type + " " : "") + name + " = " +
+             (a_type == t ? "*(" + from + ")" : "hl_read<" + a_word + ">(" + from + ")") + ";");
       }
-    if (ahead > 1) close();
+      for (std::int64_t k_in = w * ahead; k_in < (w + 1) * ahead; ++k_in)
+        for (int j = 0; j < num_right; ++j) {
+          const std::string name = prefix + "y" + std::to_string(j) + "_" + std::to_string(k_in);
+          std::string from;
+          if (!s.packed()) {
+            from = at_k.b + (k_in > 0 ? " + " + number(k_in * last.b_stride) : "");
+          } else {
+            const std::string width = padded <= panel       ? number(padded)
+                                      : padded % panel == 0 ? number(panel)
+                                                            : at("w", j);
+            from = "(" + at_k.step + (k_in > 0 ? " + " + number(k_in) : "") + ") * " + width;
+          }
+          from = at("right", j) + " + " + from;
+          line((declare ? b_type + " " : "") + name + " = " +
+               (columns_at_once ? "hl_read<" + b_word + ">(" + from + ")" : "*(" + from + ")") + ";");
+        }
+    }
+  };
+  const auto add = [&](const std::string& prefix, std::int64_t words) {
+    for (std::int64_t k_in = 0; k_in < words * ahead; ++k_in)
+      for (int i = 0; i < rows; ++i)
+        for (int j = 0; j < columns; ++j) {
+          const std::int64_t word = k_in / ahead, of_rows = rows_at_once ? of_a_word : 1;
+          std::string x = prefix + "x" + std::to_string(i / of_rows) + "_" + std::to_string(word);
+          if (ahead > 1) x += ".of[" + number(k_in % ahead) + "]";
+          if (rows_at_once) x += ".of[" + number(i % of_a_word) + "]";
+          std::string y = prefix + "y" + std::to_string(columns_at_once ? 0 : j) + "_" + std::to_string(k_in);
+          if (columns_at_once) y += ".of[" + number(j) + "]";
+          const std::string sum = "s" + std::to_string(i) + "_" + std::to_string(j);
+          line(sum + " = " + product(dot, x, y, sum) + ";");
+        }
+  };
+  for (std::size_t i = 0; i + 1 < s.k.size(); ++i) open_loop("k" + std::to_string(i), extent(s.k[i].extent));
+  const std::string k = "k" + std::to_string(s.k.empty() ? 0 : s.k.size() - 1);
+  // Words of the next steps are on their way while these are multiplied.
+  constexpr std::int64_t most_numbers = 48;
+  std::int64_t words = 4;
+  while (words > 1 && ((rows + columns) * ahead * words > most_numbers || last.extent.bound % (ahead * words) != 0))
+    words /= 2;
+  if (s.k.empty()) {
+    read("", "0", 1, true);
+    add("", 1);
+  } else if (ahead > 1 && last.extent.bound > ahead * words) {
+    read("", "0", words, true);
+    line("HL_UNROLL(2)");
+    open_loop(k, extent(last.extent), "0", number(ahead * words));
+    const std::string next = "(" + k + " + " + number(ahead * words) + " < " + extent(last.extent) + " ? " + k + " + " +
+                             number(ahead * words) + " : " + k + ")";
+    line("const " + it + " next_k = " + next + ";");
+    read("n", "next_k", words, true);
+    add("", words);
+    for (std::int64_t w = 0; w < words; ++w) {
+      for (int i = 0; i < num_left(); ++i) {
+        const std::string name = "x" + std::to_string(i) + "_" + std::to_string(w);
+        line(name + " = n" + name + ";");
+      }
+      for (std::int64_t k_in = w * ahead; k_in < (w + 1) * ahead; ++k_in)
+        for (int j = 0; j < num_right; ++j) {
+          const std::string name = "y" + std::to_string(j) + "_" + std::to_string(k_in);
+          line(name + " = n" + name + ";");
+        }
+    }
+    close();
+  } else {
+    line(ahead > 1 ? "HL_UNROLL(4)" : "HL_UNROLL(8)");
+    open_loop(k, extent(last.extent), "0", number(ahead));
+    read("", k, 1, true);
+    add("", 1);
+    close();
   }
-  for (std::size_t i = 0; i < s.k.size(); ++i) close();
+  for (std::size_t i = 0; i + 1 < s.k.size(); ++i) close();
   close();
 }
 

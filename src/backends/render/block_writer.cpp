@@ -11,6 +11,7 @@
 #include "backends/render/point_order.h"
 #include "backends/render/renderer.h"
 #include "hotloop/error.h"
+#include "schedule/accesses.h"
 #include "schedule/footprint.h"
 
 namespace hotloop::render {
@@ -96,7 +97,7 @@ class BlockWriter : BlockDotWriter {
     if constexpr (std::is_same_v<Statement, Dot>) stages_factors = stages(s);
     if (stages_factors || must_meet(touches)) meet();
     since_.insert(since_.end(), touches.begin(), touches.end());
-    render_points(s);
+    render_full_or_not(s);
     if (!profile_) return;
     meet();
     if constexpr (std::is_same_v<Statement, Pack>)
@@ -104,6 +105,29 @@ class BlockWriter : BlockDotWriter {
     else
       tick((std::is_same_v<Statement, Dot> ? "dot " : "map ") + s.name);
   }
+  // A sum over as many rows as a full tile has is a loop of known length, which is worth code of its own.
+  template <class Statement> void render_full_or_not(const Statement& s) {
+    std::string is_full;
+    Statement full = s;
+    for_each_extent(full, [&](Extent& e) {
+      if (e.is_static() || e.bound > most_rows_written_out) return;
+      const std::string condition = extent(e) + " == " + number(e.bound);
+      if (is_full.find(condition) == std::string::npos) is_full += (is_full.empty() ? "" : " && ") + condition;
+      e.var = -1;
+    });
+    if (is_full.empty() || !sums(s)) return render_points(s);
+    open("if (" + is_full + ")");
+    render_points(full);
+    --depth_;
+    line("} else {");
+    ++depth_;
+    render_points(s);
+    close();
+  }
+  static constexpr std::int64_t most_rows_written_out = 8;
+  static bool sums(const Map& map) { return map.num_outer < static_cast<int>(map.dims.size()); }
+  static bool sums(const Dot&) { return true; }
+  static bool sums(const Pack&) { return false; }
   void tick(const std::string& name) {
     line("HL_TICK(" + std::to_string(ticks_.size()) + ");");
     ticks_.push_back((loops_.empty() ? "" : "loop ") + name);

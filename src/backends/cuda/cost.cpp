@@ -1,0 +1,133 @@
+#include "backends/cuda/cost.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "backends/render/block_writer.h"
+#include "schedule/accesses.h"
+
+namespace hotloop::cuda {
+namespace {
+
+using namespace kernel;
+
+std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / std::max<std::int64_t>(b, 1); }
+
+// In cycles of a multiprocessor, measured on an H100 statement by statement (docs/gpu.md): a block has few threads that wait for one another, so that
+// what counts is how long each statement makes the others wait.
+class Cycles {
+ public:
+  Cycles(const Program& program, std::int64_t rows, int blocks) : program_(program), rows_(rows), blocks_(blocks) {}
+
+  double of(const Block& block) const {
+    double cycles = 0;
+    for (const Stmt& stmt : block) cycles += std::visit([this](const auto& s) { return of(s); }, stmt.node);
+    return cycles;
+  }
+
+ private:
+  static constexpr int threads = 256;
+  static constexpr double a_statement = 60, an_operation = 5.5, an_operation_more = 4, far = 350, a_barrier = 2500;
+
+  std::int64_t points(const Extent& e) const { return e.var == rows_var ? std::min(e.bound, rows_) : e.bound; }
+  bool is_far(const Access& a) const { return !program_.buffers[static_cast<std::size_t>(a.buffer)].near; }
+
+  double of(const Map& map) const {
+    std::int64_t outer = 1, inner = 1;
+    const int num_dims = static_cast<int>(map.dims.size());
+    const bool in_lanes = map.vector_dim >= map.num_outer && map.num_outer < num_dims;
+    for (int d = 0; d < num_dims; ++d) {
+      const std::int64_t n = points(map.dims[static_cast<std::size_t>(d)].extent);
+      if (d < map.num_outer)
+        outer *= n;
+      else
+        inner *= d == map.vector_dim ? divided_up(n, map.lanes()) : n;
+    }
+    const std::int64_t at_once = threads / (in_lanes ? map.lanes() : 1) * (map.split ? blocks_ : 1);
+    const std::int64_t rounds = map.vector_dim < 0 ? outer : divided_up(outer, at_once);
+    double operations = 0;
+    bool waits = false;
+    for (const Instr& in : map.instrs) {
+      operations += in.kind == Instr::Kind::Op;
+      waits = waits || (in.kind == Instr::Kind::Load && is_far(in.access));
+    }
+    constexpr double loads_at_once = 8;
+    const double wait = waits ? far : 0, first = an_operation * operations + wait;
+    if (num_dims > map.num_outer) {
+      const double a_step = an_operation_more * (operations + 1) + (waits ? far / loads_at_once : 30 / 4.0);
+      return a_statement + static_cast<double>(rounds) * (100 + static_cast<double>(inner) * a_step);
+    }
+    return a_statement + first + static_cast<double>(rounds - 1) * (an_operation_more * operations + wait / 4);
+  }
+
+  double of(const Dot& dot) const {
+    const std::int64_t m = points(dot.m), n = std::max<std::int64_t>(dot.n.bound, 1);
+    const render::RegisterTile tile = render::choose_register_tile(std::max<std::int64_t>(m, 1), n, dot.dtype, threads);
+    const auto rounds =
+        static_cast<double>(divided_up(divided_up(m, tile.rows) * divided_up(n, tile.columns), threads));
+    const double words = static_cast<double>(size_of(dot.dtype)) / 4;
+    // Factors that the first cache does not hold come at the rate of the second one.
+    constexpr double near_cache = 128 << 10, bytes_a_cycle = 40;
+    double cycles = a_statement;
+    for (const DotSegment& s : dot.segments) {
+      double depth = 1;
+      for (const KDim& k : s.k) depth *= static_cast<double>(points(k.extent));
+      const double warps = std::min(static_cast<double>(divided_up(m, tile.rows) * divided_up(n, tile.columns)),
+                                    static_cast<double>(threads)) /
+                           32;
+      const double turns = std::max(1.0, warps / 4);
+      double a_step = 2 + turns * (3 + words * tile.rows * tile.columns);
+      const double bytes = depth * static_cast<double>(n) * words * 4;
+      if (bytes > near_cache) a_step = std::max(a_step, static_cast<double>(n) * words * 4 / bytes_a_cycle / rounds);
+      cycles += (is_far(s.a) ? far : 60) + rounds * depth * a_step;
+    }
+    return cycles;
+  }
+
+  double of(const Pack& pack) const {
+    const std::int64_t at_once = threads * (pack.split ? blocks_ : 1);
+    return a_statement + static_cast<double>(divided_up(pack.k * pack.n, at_once)) * far / 4;
+  }
+  double of(const For& loop) const {
+    constexpr std::int64_t few = 50;  // iterations that a condition may end
+    const std::int64_t trips = loop.stop ? std::min(points(loop.trip), few) : points(loop.trip);
+    return static_cast<double>(trips) * (of(loop.test) + of(loop.body) + (loop.stop ? a_statement : 0));
+  }
+  double of(const Let&) const { return far; }
+  double of(const Grid& grid) const {
+    const std::int64_t tiles = divided_up(points(grid.total), grid.tile_rows),
+                       blocks = std::max<std::int64_t>(divided_up(tiles, grid.tiles_per_block), 1);
+    return static_cast<double>(divided_up(blocks, blocks_)) *
+           (of(grid.prologue) + static_cast<double>(std::min(tiles, grid.tiles_per_block)) * of(grid.body));
+  }
+  double of(const Single& single) const { return of(single.body); }
+  double of(const Sections& all) const {
+    double cycles = 0;
+    for (const Section& s : all.sections) cycles += of(s.body);
+    return cycles;
+  }
+  double of(const Barrier&) const { return blocks_ > 1 ? a_barrier : a_statement; }
+
+  const Program& program_;
+  std::int64_t rows_;
+  int blocks_;
+};
+
+double bytes_of_all(const std::vector<ValueType>& types) {
+  double bytes = 0;
+  for (const ValueType& t : types) bytes += static_cast<double>(t.bytes());
+  return bytes;
+}
+
+}  // namespace
+
+DeviceTime estimate_time(const Program& program, std::int64_t rows, const DeviceInfo& device) {
+  constexpr double cycles_per_ns = 1.7, launch = 9000, a_copy = 12000, bytes_per_ns = 10;
+  DeviceTime time;
+  time.launch_ns = launch;
+  time.kernel_ns = Cycles(program, rows, device.multiprocessors).of(program.body) / cycles_per_ns;
+  time.copies_ns = 2 * a_copy + (bytes_of_all(program.arguments) + bytes_of_all(program.results)) / bytes_per_ns;
+  return time;
+}
+
+}  // namespace hotloop::cuda

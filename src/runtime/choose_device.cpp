@@ -1,0 +1,45 @@
+#include "runtime/choose_device.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "backends/cuda/cost.h"
+#include "schedule/cost.h"
+
+namespace hotloop::runtime {
+namespace {
+
+std::string time_text(double ns) {
+  char text[32];
+  if (ns < 1e6)
+    std::snprintf(text, sizeof text, "%.3g us", ns * 1e-3);
+  else
+    std::snprintf(text, sizeof text, "%.3g ms", ns * 1e-6);
+  return text;
+}
+
+}  // namespace
+
+DeviceChoice choose_device(const Graph& graph, const CompileOptions& options, const Lowered& on_cpu) {
+  // A launch and the copies alone take as long. Below, nobody asks for a device: looking for one takes a tenth of a second.
+  constexpr double worth_asking_ns = 1e5, worth_going = 2;
+  DeviceChoice choice;
+  const kernel::Program& program = on_cpu.program;
+  const int workers = kernel::best_num_workers(program, program.max_rows, options.threads);
+  const double cpu_ns = kernel::estimate_time_ns(program, program.max_rows, workers);
+  if (cpu_ns < worth_asking_ns) return choice;
+  cuda::Device* device = cuda::find_device();
+  if (device == nullptr) return choice;
+  CompileOptions there = options;
+  there.device = there.backend = there.target = "cuda";
+  Lowered lowered = lower(graph, there, kernel::cuda_target());
+  const cuda::DeviceTime time = cuda::estimate_time(lowered.program, lowered.program.max_rows, device->info());
+  const bool goes = worth_going * time.all() < cpu_ns;
+  choice.why = std::string(goes ? "cuda" : "cpu") + ", chosen: estimated " + time_text(cpu_ns) +
+               " a call on the processor, " + time_text(time.all()) + " on " + device->info().name + " (kernel " +
+               time_text(time.kernel_ns) + ", launch and copies " + time_text(time.launch_ns + time.copies_ns) + ")";
+  if (goes) choice.on_device = std::move(lowered);
+  return choice;
+}
+
+}  // namespace hotloop::runtime

@@ -1,0 +1,277 @@
+// Whole programs on an emulated CUDA device: one launch a call, the processor's results, in whatever order threads run.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include "core/cancel.h"
+#include "cuda/emulated_device.h"
+#include "hotloop/hotloop.h"
+#include "hotloop/train.h"
+#include "user_cells.h"
+
+namespace hotloop {
+namespace {
+
+using cuda::EmulatedDevice;
+using cuda::EmulatedOptions;
+using cuda::ThreadOrder;
+using Values = std::span<const Value>;
+
+class CudaPrograms : public ::testing::Test {
+ protected:
+  ~CudaPrograms() override { cuda::set_device(nullptr); }
+  // For this test alone. It is never gone while executables of the process' cache hold memory of it.
+  EmulatedDevice& device(const EmulatedOptions& options = {}) {
+    auto* made = cuda::make_emulated_device(options).release();
+    cuda::set_device(made);
+    return *made;
+  }
+};
+
+CompileOptions on_cuda() {
+  CompileOptions options;
+  options.device = "cuda";
+  return options;
+}
+
+Array numbers(const ValueType& type, std::uint32_t state) {
+  Array a(type.dtype, type.shape);
+  for (std::int64_t i = 0; i < a.size(); ++i) {
+    state = state * 1664525u + 1013904223u;
+    a.set(i, is_float(type.dtype) ? static_cast<double>(state >> 8) / 8388608.0 - 1 : 1);
+  }
+  return a;
+}
+std::vector<Array> numbers(const Graph& graph, std::uint32_t seed) {
+  std::vector<Array> all;
+  for (const ValueType& t : graph.input_types()) all.push_back(numbers(t, ++seed));
+  return all;
+}
+bool same_bits(const Array& a, const Array& b) {
+  return a.type() == b.type() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+}
+void expect_near(const std::vector<Array>& got, const std::vector<Array>& wanted, double tolerance) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].type(), wanted[i].type()) << "output " << i;
+    double largest = 1e-6;
+    for (std::int64_t k = 0; k < wanted[i].size(); ++k) largest = std::max(largest, std::fabs(wanted[i].at(k)));
+    for (std::int64_t k = 0; k < wanted[i].size(); ++k)
+      ASSERT_LE(std::fabs(got[i].at(k) - wanted[i].at(k)), tolerance * largest) << "output " << i << ", element " << k;
+  }
+}
+
+struct Training {
+  explicit Training(const nn::Layer& cell, std::int64_t units, std::int64_t rows = 10, std::int64_t steps = 5)
+      : model(cell, nn::Last(), nn::Linear(units, 2)),
+        params(model.init(1)),
+        optimizer(1e-2),
+        state(optimizer.init(params)),
+        step(train::train_step(model, losses::MSE(), optimizer, params, state, {DType::F32, {rows, steps, 3}},
+                               {DType::F32, {rows, 2}})) {}
+  std::vector<Array> inputs(const Graph& graph) const {
+    std::vector<Array> all = params.flatten();
+    for (const Array& a : state.flatten()) all.push_back(a);
+    while (all.size() < graph.inputs().size())
+      all.push_back(numbers(graph.input_types()[all.size()], static_cast<std::uint32_t>(all.size())));
+    return all;
+  }
+  nn::Sequential model;
+  Tree<Array> params;
+  optim::Adam optimizer;
+  Tree<Array> state;
+  train::Step step;
+};
+
+TEST_F(CudaPrograms, ATrainingStepIsOneLaunch) {
+  EmulatedDevice& gpu = device();
+  const Training lstm(nn::LSTM(3, 20), 20);
+  const auto graph = lstm.step.graph();
+  const std::vector<Array> inputs = lstm.inputs(*graph);
+  CompileOptions options = on_cuda();
+  const Executable step = compile(graph, options);
+  const std::vector<Array> got = step(inputs);
+  EXPECT_EQ(gpu.counters.launches, 1);
+  expect_near(got, compile(graph)(inputs), 1e-5);
+  const auto before = gpu.counters.allocations.load();
+  step(inputs);
+  EXPECT_EQ(gpu.counters.launches, 2);
+  EXPECT_EQ(gpu.counters.allocations, before) << "a call in the steady state allocates nothing";
+  EXPECT_NE(step.explain().find("emulated"), std::string::npos) << step.explain();
+}
+
+TEST_F(CudaPrograms, OutputsOfRowsHaveTheProcessorsBits) {
+  device();
+  for (const nn::Layer& cell : {nn::Layer(nn::LSTM(3, 17)), nn::Layer(nn::GRU(3, 17)),
+                                nn::Layer(nn::Recurrent(testing::LayerNormLstmCell(3, 17)))}) {
+    const nn::Sequential model(cell, nn::Last(), nn::Linear(17, 5));
+    const Tree<Array> params = model.init(2);
+    const auto graph = train::predict_step(model, params, {DType::F32, {9, 6, 3}}).graph();
+    std::vector<Array> inputs = params.flatten();
+    inputs.push_back(numbers({DType::F32, {9, 6, 3}}, 5));
+    EXPECT_TRUE(same_bits(compile(graph, on_cuda())(inputs)[0], compile(graph)(inputs)[0]));
+  }
+}
+
+TEST_F(CudaPrograms, NoOrderOfThreadsChangesABit) {
+  std::vector<Array> first;
+  for (const ThreadOrder order : {ThreadOrder::Forward, ThreadOrder::Backward, ThreadOrder::Random})
+    for (const bool deferred : {false, true}) {
+      device({.multiprocessors = order == ThreadOrder::Random ? 5 : 2, .order = order, .deferred = deferred});
+      const Training ln(nn::Recurrent(testing::LayerNormLstmCell(3, 12)), 12, 7, 4);
+      const auto graph = ln.step.graph();
+      CompileOptions options = on_cuda();
+      // The cache of executables keeps one of each kind, and that its device.
+      options.keep_source = deferred;
+      if (order != ThreadOrder::Forward)
+        options.disabled_passes = {order == ThreadOrder::Random ? "factor_dots" : "merge_loops"};
+      const std::vector<Array> got = compile(graph, options)(ln.inputs(*graph));
+      if (first.empty()) first = got;
+      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], first[i])) << "output " << i;
+    }
+}
+
+TEST_F(CudaPrograms, FewerRowsAreTheFirstOfMany) {
+  device();
+  const nn::Sequential model(nn::LSTM(3, 8), nn::Last(), nn::Linear(8, 2));
+  const Tree<Array> params = model.init(3);
+  const train::Step step = train::predict_step(model, params, {DType::F32, {12, 4, 3}});
+  CompileOptions options = on_cuda();
+  options.batch_axes = step.batch_axes;
+  const Executable predict = compile(step.graph(), options);
+  std::vector<Array> inputs = params.flatten();
+  inputs.push_back(numbers({DType::F32, {12, 4, 3}}, 5));
+  const Array all = predict(inputs)[0];
+  for (const std::int64_t rows : {1, 5, 11}) {
+    Array x(DType::F32, {rows, 4, 3});
+    std::memcpy(x.raw(), inputs.back().raw(), x.bytes());
+    std::vector<Array> some = inputs;
+    some.back() = x;
+    const Array part = predict(some)[0];
+    ASSERT_EQ(part.type().shape, (Shape{rows, 2}));
+    EXPECT_EQ(std::memcmp(part.raw(), all.raw(), part.bytes()), 0) << rows << " rows";
+  }
+}
+
+TEST_F(CudaPrograms, DonatedArgumentsAreComputedInPlace) {
+  device();
+  const auto fn = [](Values in) { return std::vector{in[0] + 0.5 * in[1]}; };
+  const ValueType type{DType::F32, {300, 70}};  // more than goes by way of page-locked memory
+  const ValueType types[] = {type, type};
+  const auto graph = trace(fn, types);
+  CompileOptions options = on_cuda();
+  options.donated = {0};
+  const Executable add = compile(graph, options);
+  std::vector<Array> inputs = numbers(*graph, 3), outputs(1);
+  const Array wanted = compile(graph)(inputs)[0];
+  EXPECT_TRUE(same_bits(add(inputs)[0], wanted));
+  add.run_donating(inputs, outputs);
+  EXPECT_TRUE(same_bits(outputs[0], wanted));
+}
+
+TEST_F(CudaPrograms, AdaptiveSolvesOfAnEnsembleEndEachByItself) {
+  device();
+  const ode::Field field = [](Value, const Tree<Value>& y, const Tree<Value>& mu) {
+    const Value x = take(y.leaf(), 0, 0), v = take(y.leaf(), 0, 1);
+    const Value parts[] = {v, mu.leaf() * (1 - square(x)) * v - x};
+    return Tree<Value>(stack(parts, 0));
+  };
+  const Function one = [=](Values in) {
+    ode::Options options;
+    options.args = Tree<Value>(in[0]);
+    options.controller = ode::PID(1e-4, 1e-6);
+    options.max_steps = 64;
+    const auto s = ode::solve(field, ode::Tsit5(), 0, 1, Tree<Value>(in[1]), options);
+    return std::vector<Value>{s.y1.leaf(), s.stats.num_steps};
+  };
+  const ValueType types[] = {{DType::F64, {40}}, {DType::F64, {40, 2}}};
+  const auto graph = trace(vmap(one, {0, 0}), types);
+  std::vector<Array> inputs = numbers(*graph, 8);
+  for (std::int64_t i = 0; i < 40; ++i) inputs[0].set(i, 0.5 + 0.4 * static_cast<double>(i));
+  const std::vector<Array> got = compile(graph, on_cuda())(inputs), wanted = compile(graph)(inputs);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], wanted[i])) << "output " << i;
+}
+
+TEST_F(CudaPrograms, BoundWeightsAreLaidOutForTheDevice) {
+  device();
+  const nn::Sequential model(nn::LSTM(3, 24), nn::Last(), nn::Linear(24, 2));
+  const Tree<Array> params = model.init(4);
+  const ValueType x{DType::F32, {4, 6, 3}};
+  const auto graph = train::predict_step(model, params, x).graph();
+  std::vector<Array> bound = params.flatten();
+  bound.emplace_back();
+  const Array data = numbers(x, 9);
+  const Array given[] = {data};
+  EXPECT_TRUE(same_bits(compile_bound(graph, bound, on_cuda())(given)[0], compile_bound(graph, bound)(given)[0]));
+}
+
+TEST_F(CudaPrograms, CallsFromSeveralThreadsHaveMemoryOfTheirOwn) {
+  device();
+  const auto fn = [](Values in) { return std::vector{tanh(in[0]) * 3, sum(in[0])}; };
+  const ValueType types[] = {{DType::F32, {50, 20}}};
+  const auto graph = trace(fn, types);
+  const Executable f = compile(graph, on_cuda());
+  std::vector<std::future<bool>> calls;
+  for (std::uint32_t seed = 0; seed < 4; ++seed)
+    calls.push_back(std::async(std::launch::async, [&, seed] {
+      const std::vector<Array> inputs = numbers(*graph, seed), wanted = compile(graph)(inputs);
+      for (int i = 0; i < 3; ++i)
+        if (!same_bits(f(inputs)[0], wanted[0])) return false;
+      return true;
+    }));
+  for (auto& call : calls) EXPECT_TRUE(call.get());
+}
+
+// The device ends early with blocks at different places; the next call is none the worse for it.
+TEST_F(CudaPrograms, ACancelledCallLeavesTheNextOneWhole) {
+  EmulatedDevice& gpu = device({.deferred = true});
+  const Training lstm(nn::LSTM(3, 16), 16);
+  const auto graph = lstm.step.graph();
+  const std::vector<Array> inputs = lstm.inputs(*graph);
+  const Executable step = compile(graph, on_cuda());
+  const std::vector<Array> wanted = step(inputs);
+  CancelToken token;
+  {
+    const CancelScope scope(token);
+    std::thread later([&] { token.request(); });
+    later.join();
+    EXPECT_THROW(step(inputs), Cancelled);
+  }
+  const std::vector<Array> got = step(inputs);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], wanted[i])) << "output " << i;
+  EXPECT_GE(gpu.counters.launches, 2);
+}
+
+TEST_F(CudaPrograms, OptionsOfTheProcessorAreRefused) {
+  device();
+  const ValueType types[] = {{DType::F32, {3}}};
+  const auto graph = trace([](Values in) { return std::vector{in[0] + 1}; }, types);
+  for (const auto& change : std::initializer_list<void (*)(CompileOptions&)>{
+           [](CompileOptions& o) { o.dispatch = "per_op"; }, [](CompileOptions& o) { o.backend = "c"; },
+           [](CompileOptions& o) { o.target = "portable"; }, [](CompileOptions& o) { o.device = "gpu"; }}) {
+    CompileOptions options = on_cuda();
+    change(options);
+    EXPECT_THROW(compile(graph, options), UserError);
+  }
+}
+
+// What the choice says, and that it is made by what a call takes.
+TEST_F(CudaPrograms, AutoGoesWhereTheEstimateIsLess) {
+  device({.multiprocessors = 132});
+  const auto explained = [](std::int64_t rows) {
+    const nn::Sequential model(nn::LSTM(8, 64), nn::Last(), nn::Linear(64, 1));
+    const Tree<Array> params = model.init(0);
+    return compile(train::predict_step(model, params, {DType::F32, {rows, 100, 8}}).graph()).explain();
+  };
+  const std::string large = explained(512), small = explained(1);
+  EXPECT_NE(large.find("cuda, chosen: estimated"), std::string::npos) << large;
+  EXPECT_EQ(small.find("chosen"), std::string::npos) << small;
+  const std::string one = explained(6);
+  EXPECT_NE(one.find("cpu, chosen: estimated"), std::string::npos) << one;
+}
+
+}  // namespace
+}  // namespace hotloop

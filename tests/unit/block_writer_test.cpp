@@ -1,0 +1,89 @@
+// How statements are shared out among the threads of a block: which points may run at once, who waits for whom, what each thread computes.
+#include <gtest/gtest.h>
+
+#include "backends/render/block_writer.h"
+#include "backends/render/cuda_c.h"
+#include "backends/render/point_order.h"
+#include "kernel_builder.h"
+
+namespace hotloop::kernel {
+namespace {
+
+using render::order_of;
+using render::PointOrder;
+
+// x[f(i, j)] += 1 over i < 4, j < 3, in order.
+Map added_in_order(ProgramBuilder& builder, const std::function<Affine(Var, Var)>& index, int indirect_stride = 0) {
+  const Var i = builder.var("i"), j = builder.var("j");
+  MapBuilder m({{i, {4, -1}}, {j, {3, -1}}}, 2, -1);
+  Access access{builder.result(DType::F32, 400), index(i, j), {}};
+  if (indirect_stride > 0)
+    access.indirect = {{m.load(DType::I32, at(builder.argument(DType::I32, 4), Affine::of(i))), indirect_stride}};
+  m.store(DType::F32, access, m.op(ScalarOp::Add, DType::F32, m.load(DType::F32, access), m.constant(1.0f)));
+  return m.build();
+}
+
+TEST(PointOrder, PointsThatTouchNothingInCommonRunAtOnce) {
+  ProgramBuilder builder(cuda_target());
+  const auto order = [&](const std::function<Affine(Var, Var)>& index, int stride = 0) {
+    return order_of(added_in_order(builder, index, stride));
+  };
+  const PointOrder all = order([](Var i, Var j) { return Affine::of(i, 3) + Affine::of(j); });
+  EXPECT_EQ(all.shared, (std::vector<int>{1, 0}));
+  EXPECT_TRUE(all.in_order.empty());
+  // A sum along i: columns are each other's strangers, rows are not.
+  const PointOrder sum = order([](Var, Var j) { return Affine::of(j); });
+  EXPECT_EQ(sum.shared, (std::vector<int>{1}));
+  EXPECT_EQ(sum.in_order, (std::vector<int>{0}));
+  // Rows that overlap.
+  const PointOrder overlap = order([](Var i, Var j) { return Affine::of(i, 2) + Affine::of(j); });
+  EXPECT_TRUE(overlap.shared.empty());
+  // Rows of a table at places that are computed: the columns of all of them are apart.
+  const PointOrder table = order([](Var, Var j) { return Affine::of(j); }, 3);
+  EXPECT_EQ(table.shared, (std::vector<int>{1}));
+  EXPECT_EQ(table.in_order, (std::vector<int>{0}));
+  const PointOrder anywhere = order([](Var, Var j) { return Affine::of(j); }, 2);
+  EXPECT_TRUE(anywhere.shared.empty());
+}
+
+int count(const std::string& text, const std::string& what) {
+  int n = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+TEST(BlockWriter, ThreadsMeetOnlyWhereOneReadsWhatAnotherWrote) {
+  ProgramBuilder builder(cuda_target());
+  const int x = builder.argument(DType::F32, 8), y = builder.result(DType::F32, 8), z = builder.result(DType::F32, 8);
+  const auto copied = [&](int from, int to) {
+    const Var i = builder.var("i");
+    MapBuilder m({{i, {8, -1}}}, 1, 0);
+    m.store(DType::F32, at(to, Affine::of(i)), m.load(DType::F32, at(from, Affine::of(i))));
+    return m.build();
+  };
+  const auto body = [&](int second_reads) {
+    ProgramBuilder fresh = builder;
+    fresh.add(Single{{{copied(x, y)}, {copied(second_reads, z)}}});
+    const std::string text = render::render_cuda(fresh.build()).text;
+    return text.substr(text.find("HL_KERNEL void"));
+  };
+  EXPECT_EQ(count(body(x), "hl_sync();"), 1) << "at the end alone";
+  EXPECT_EQ(count(body(y), "hl_sync();"), 2);
+}
+
+// Few rows of many columns: all threads have a column, and rows share what is read of it.
+TEST(BlockWriter, RegisterTilesFillTheBlock) {
+  const auto tile = [](std::int64_t m, std::int64_t n) { return render::choose_register_tile(m, n, DType::F32, 256); };
+  EXPECT_EQ(tile(1, 128).rows, 1);
+  EXPECT_EQ(tile(1, 128).columns, 1);
+  EXPECT_GT(tile(4, 256).rows * tile(4, 256).columns, 2);
+  EXPECT_GE(tile(256, 64).rows * tile(256, 64).columns, 16) << "enough products for what is read";
+  for (const std::int64_t m : {1, 2, 5, 40})
+    for (const std::int64_t n : {1, 3, 17, 400}) {
+      EXPECT_LE(tile(m, n).rows, m);
+      EXPECT_LE(tile(m, n).columns, n);
+    }
+}
+
+}  // namespace
+}  // namespace hotloop::kernel
