@@ -186,8 +186,7 @@ class CudaEngine final : public Engine {
   }
 
  private:
-  static inline const int threads =
-      std::getenv("HOTLOOP_CUDA_THREADS") ? std::atoi(std::getenv("HOTLOOP_CUDA_THREADS")) : 256;
+  static constexpr int threads = 256;
 
   bool takes_over(std::size_t input) const {
     return std::ranges::find(program_.in_place, static_cast<int>(input)) != program_.in_place.end();

@@ -1,6 +1,7 @@
 // Whole programs on an emulated CUDA device: one launch a call, the processor's results, in whatever order threads run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <future>

@@ -1,6 +1,8 @@
 // How statements are shared out among the threads of a block: which points may run at once, who waits for whom, what each thread computes.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "backends/render/block_writer.h"
 #include "backends/render/cuda_c.h"
 #include "backends/render/point_order.h"

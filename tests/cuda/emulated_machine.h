@@ -1,0 +1,82 @@
+// The threads of a launch, each a fiber: which one runs, and what they do when they meet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <queue>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/device.h"
+#include "cuda/emulated_device.h"
+#include "cuda/emulated_part.h"
+#include "cuda/fibers.h"
+
+namespace hotloop::cuda::emulated {
+
+enum class State { Ready, Sync, Any, Down, Meet, Done };
+
+struct Fiber {
+  Context context{};
+  State state = State::Ready;
+  int block = 0, thread = 0;
+  int line = 0;              // of the text, where it waits
+  int delta = 0, width = 0;  // of hl_down
+  std::uint64_t value = 0;   // what it brought to a meeting, then what it gets
+  std::uint32_t* barrier = nullptr;
+  const volatile std::int32_t* cancel = nullptr;
+};
+
+// One launch at a time.
+class Machine {
+ public:
+  void run(Part& part, KernelFunction kernel, int blocks, int threads, std::size_t near_bytes,
+           const KernelArguments& arguments, const EmulatedOptions& options, std::mt19937_64& random,
+           EmulatedCounters& counters);
+
+  // Called by fibers, on their stacks: nothing but a few words and the switch.
+  static Fiber& current() { return *active->current_; }
+  static void give_way() { switch_context(active->current_->context, active->scheduler_); }
+  static Machine* active;
+
+ private:
+  static void fiber_main() {
+    active->kernel_(*active->arguments_);
+    current().state = State::Done;
+    give_way();
+    std::abort();  // what has returned never runs again
+  }
+
+  void make_ready(Fiber& fiber);
+  void settle(Fiber& fiber);
+  void settle_group(Fiber& fiber);
+  void settle_block(int block);
+  void settle_meeting();
+  void leave_meeting(int block, bool cancelled);
+  bool release_cancelled();
+  std::string report() const;
+  Fiber* of_block(int block) { return fibers_.data() + static_cast<std::ptrdiff_t>(block) * threads_; }
+
+  Context scheduler_{};
+  Fiber* current_ = nullptr;
+  KernelFunction kernel_ = nullptr;
+  const KernelArguments* arguments_ = nullptr;
+  const EmulatedOptions* options_ = nullptr;
+  std::mt19937_64* random_ = nullptr;
+  EmulatedCounters* counters_ = nullptr;
+  int blocks_ = 0, threads_ = 0;
+  std::vector<Fiber> fibers_;  // block by block
+  std::vector<int> waiting_;   // a block: threads at hl_sync, hl_any or hl_meet
+  std::vector<bool> at_meet_;  // a block: all of it is
+  int num_at_meet_ = 0;
+  std::int64_t meets_ = 0;
+  using Entry = std::pair<std::int64_t, Fiber*>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready_;
+  Stacks stacks_;
+};
+
+}  // namespace hotloop::cuda::emulated
