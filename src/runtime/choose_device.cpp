@@ -33,10 +33,17 @@ DeviceChoice choose_device(const Graph& graph, const CompileOptions& options, co
   CompileOptions there = options;
   there.device = there.backend = there.target = "cuda";
   Lowered lowered = lower(graph, there, kernel::cuda_target());
-  const cuda::DeviceTime time = cuda::estimate_time(lowered.program, lowered.program.max_rows, device->info());
+  const cuda::DeviceInfo& info = device->info();
+  // Half of it: others may have some, and a second call at once takes as much again.
+  if (lowered.program.near_bytes > info.near_bytes ||
+      2 * cuda::device_bytes(lowered.program) > static_cast<double>(info.memory_bytes)) {
+    choice.why = "cpu, since " + info.name + " has no room for the program";
+    return choice;
+  }
+  const cuda::DeviceTime time = cuda::estimate_time(lowered.program, lowered.program.max_rows, info);
   const bool goes = worth_going * time.all() < cpu_ns;
   choice.why = std::string(goes ? "cuda" : "cpu") + ", chosen: estimated " + time_text(cpu_ns) +
-               " a call on the processor, " + time_text(time.all()) + " on " + device->info().name + " (kernel " +
+               " a call on the processor, " + time_text(time.all()) + " on " + info.name + " (kernel " +
                time_text(time.kernel_ns) + ", launch and copies " + time_text(time.launch_ns + time.copies_ns) + ")";
   if (goes) choice.on_device = std::move(lowered);
   return choice;

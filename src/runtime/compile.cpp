@@ -90,6 +90,7 @@ std::string key_of(const std::string& graph_text, const CompileOptions& o) {
   std::string key = o.device + " " + o.backend + " " + o.target + " " + std::to_string(o.threads) +
                     (o.keep_source ? " source" : "") + (o.dispatch == "fused" ? "" : " " + o.dispatch) +
                     (o.dot_precision == "f32" ? "" : " " + o.dot_precision);
+  if (o.device != "cpu") key += " on " + cuda::device_key();
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
   for (int i : o.donated) key += " d" + std::to_string(i);
   for (const std::string& p : o.disabled_passes) key += " -" + p;
@@ -206,37 +207,45 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
                                     ? kernel::cuda_target()
                                     : kernel::with_caches_of_host(kernel::target_named(options.target));
   runtime::Lowered lowered = runtime::lower(graph, options, target, [&](const char* stage) { watch.lap(stage); });
-  if (options.device == "auto") {
-    runtime::DeviceChoice choice = runtime::choose_device(graph, options, lowered);
-    options.device = choice.on_device ? "cuda" : "cpu";
-    if (choice.on_device) {
-      lowered = std::move(*choice.on_device);
-      options.backend = options.target = "cuda";
-    }
-    impl.device_choice = std::move(choice.why);
-    if (!impl.device_choice.empty()) watch.lap("device");
-  }
-  kernel::Program& program = lowered.program;
-  impl.graph = lowered.graph;
-  impl.in_place = program.in_place;
-  impl.pass_lines = summary_of(lowered.reports);
-  const bool variable_rows = !options.batch_axes.empty();
-  if (variable_rows) impl.output_batch_axes = runtime::RowSpecializer(*impl.graph, options.batch_axes).output_axes();
-  watch.lap("rows");
-
+  const auto take = [&](const runtime::Lowered& chosen) {
+    impl.graph = chosen.graph;
+    impl.in_place = chosen.program.in_place;
+    impl.pass_lines = summary_of(chosen.reports);
+    if (!options.batch_axes.empty())
+      impl.output_batch_axes = runtime::RowSpecializer(*impl.graph, options.batch_axes).output_axes();
+    watch.lap("rows");
+  };
   BackendOptions backend_options;
   backend_options.keep_source = options.keep_source;
   backend_options.cache_dir = runtime::disk_cache_dir();
   backend_options.cache_bytes = runtime::disk_cache_bytes();
-  if (options.device == "cuda") {
-    auto engine = build_cuda_engine(impl, std::move(program), backend_options);
+  const auto on_device = [&](runtime::Lowered chosen) {
+    take(chosen);
+    auto engine = build_cuda_engine(impl, std::move(chosen.program), backend_options);
     watch.lap("code");
     return engine;
+  };
+  if (options.device == "cuda") return on_device(std::move(lowered));
+  if (options.device == "auto") {
+    options.device = "cpu";
+    runtime::DeviceChoice choice = runtime::choose_device(graph, options, lowered);
+    impl.device_choice = std::move(choice.why);
+    if (!impl.device_choice.empty()) watch.lap("device");
+    if (choice.on_device) try {
+        auto engine = on_device(std::move(*choice.on_device));
+        options.device = options.backend = options.target = "cuda";
+        return engine;
+      } catch (const UserError& error) {  // of the device; the processor can do it
+        impl.device_choice = std::string("cpu, since the device cannot: ") + error.what();
+      }
   }
+  take(lowered);
+  const kernel::Program& program = lowered.program;
   std::unique_ptr<CompiledKernel> kernel =
       options.backend == "c" ? compile_c(program, backend_options) : compile_llvm(program, backend_options);
   watch.lap(kernel->from_cache ? "code (from the cache)" : "code");
-  return runtime::make_kernel_engine(std::move(program), std::move(kernel), options.threads, !variable_rows);
+  return runtime::make_kernel_engine(std::move(lowered.program), std::move(kernel), options.threads,
+                                     options.batch_axes.empty());
 }
 
 std::unique_ptr<runtime::Engine> build_per_op(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {

@@ -71,7 +71,8 @@ struct Places {
   }
   bool is_small(std::size_t i) const { return bytes[i] <= small; }
   std::size_t bytes_of(std::size_t i, std::int64_t rows, std::int64_t max_rows) const {
-    return has_rows[i] ? bytes[i] / static_cast<std::size_t>(max_rows) * static_cast<std::size_t>(rows) : bytes[i];
+    if (!has_rows[i] || max_rows == 0) return bytes[i];
+    return bytes[i] / static_cast<std::size_t>(max_rows) * static_cast<std::size_t>(rows);
   }
 };
 
@@ -143,8 +144,11 @@ class CudaEngine final : public Engine {
     code_ = device.compile(text, {.cache_dir = options.cache_dir, .cache_bytes = options.cache_bytes});
     const int at_once = code_->blocks_at_once(threads, near_bytes_);
     if (at_once < 1)
-      throw UserError("cuda", "the device must have room for a block of " + std::to_string(threads) + " threads",
-                      device.info().name, "device=\"cpu\"");
+      throw UserError("cuda",
+                      "a multiprocessor must have room for a block of " + std::to_string(threads) + " threads and " +
+                          std::to_string(near_bytes_) + " bytes of shared memory",
+                      device.info().name + ", which gives a block " + std::to_string(device.info().near_bytes),
+                      "device=\"cpu\"");
     blocks_ = static_cast<int>(std::min<std::int64_t>(
         static_cast<std::int64_t>(at_once) * device.info().multiprocessors, blocks_with_work(program_)));
     if (options.keep_source) source_ = std::move(text);
@@ -241,7 +245,7 @@ class CudaEngine final : public Engine {
         c.messages->wait();
         told = true;
       }
-      if (asked > patience) std::this_thread::yield();
+      if (asked > patience) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     c.stream->wait();
     if (told) c.clear_words();

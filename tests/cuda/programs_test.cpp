@@ -124,12 +124,7 @@ TEST_F(CudaPrograms, NoOrderOfThreadsChangesABit) {
       device({.multiprocessors = order == ThreadOrder::Random ? 5 : 2, .order = order, .deferred = deferred});
       const Training ln(nn::Recurrent(testing::LayerNormLstmCell(3, 12)), 12, 7, 4);
       const auto graph = ln.step.graph();
-      CompileOptions options = on_cuda();
-      // The cache of executables keeps one of each kind, and that its device.
-      options.keep_source = deferred;
-      if (order != ThreadOrder::Forward)
-        options.disabled_passes = {order == ThreadOrder::Random ? "factor_dots" : "merge_loops"};
-      const std::vector<Array> got = compile(graph, options)(ln.inputs(*graph));
+      const std::vector<Array> got = compile(graph, on_cuda())(ln.inputs(*graph));
       if (first.empty()) first = got;
       for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], first[i])) << "output " << i;
     }
@@ -155,6 +150,81 @@ TEST_F(CudaPrograms, FewerRowsAreTheFirstOfMany) {
     ASSERT_EQ(part.type().shape, (Shape{rows, 2}));
     EXPECT_EQ(std::memcmp(part.raw(), all.raw(), part.bytes()), 0) << rows << " rows";
   }
+}
+
+// Tiles of eight rows, whose number is known when they are full: each product writes factors near, over those of the one before.
+TEST_F(CudaPrograms, ProductsOneAfterTheOtherWaitForEachOther) {
+  const std::int64_t rows = 1024;
+  const ValueType type{DType::F32, {rows, 16}};
+  const ValueType types[] = {type, type, type, type};
+  const auto graph = trace(
+      [](Values in) {
+        return std::vector{matmul(transpose(in[0], {1, 0}), in[1]), matmul(transpose(in[2], {1, 0}), in[3])};
+      },
+      types);
+  CompileOptions options = on_cuda(), processor;
+  options.batch_axes = processor.batch_axes = {0, 0, 0, 0};
+  const std::vector<Array> inputs = numbers(*graph, 5);
+  for (const ThreadOrder order : {ThreadOrder::Forward, ThreadOrder::Backward, ThreadOrder::Random}) {
+    device({.order = order});
+    expect_near(compile(graph, options)(inputs), compile(graph, processor)(inputs), 1e-5);
+  }
+}
+
+// What the next iteration reads is read in this one, and before the loop for the first: of the rows that there are.
+TEST_F(CudaPrograms, NumbersReadAheadAreThoseOfTheTile) {
+  device();
+  for (const bool reverse : {false, true}) {
+    const ValueType types[] = {{DType::F32, {1017, 20, 16}}, {DType::F32, {16, 16}}, {DType::F32, {1017, 16}}};
+    const auto graph = trace(
+        [=](Values in) {
+          const Value xs[] = {transpose(in[0], {1, 0, 2})}, w = in[1];
+          return scan(
+                     [=](Values carry, Values x) {
+                       return std::pair{std::vector{tanh(matmul(x[0], w) + carry[0])}, std::vector<Value>{}};
+                     },
+                     in.subspan(2), xs, {.reverse = reverse})
+              .first;
+        },
+        types);
+    CompileOptions options = on_cuda(), processor;
+    options.batch_axes = processor.batch_axes = {0, -1, 0};
+    options.keep_source = true;
+    const std::vector<Array> inputs = numbers(*graph, 6);
+    const Executable e = compile(graph, options);
+    EXPECT_TRUE(same_bits(e(inputs)[0], compile(graph, processor)(inputs)[0]));
+    // Eight rows are read where there are eight.
+    const std::size_t first = e.source().find("float next0 = 0;");
+    ASSERT_NE(first, std::string::npos) << e.source();
+    EXPECT_LT(e.source().find(" == 8)) {", first), e.source().find("next0 = (", first));
+  }
+}
+
+// Words of four numbers are read of constants too, whatever lies before these.
+TEST_F(CudaPrograms, ConstantsAreAligned) {
+  device();
+  const ValueType types[] = {{DType::F32, {16, 4}}, {DType::F32, {3}}};
+  const Array three = numbers({DType::F32, {3}}, 7), square = numbers({DType::F32, {16, 16}}, 8);
+  const auto graph = trace(
+      [&](Values in) {
+        return std::vector{in[1] * constant(three), tanh(matmul(constant(square), in[0])),
+                           tanh(matmul(transpose(in[0], {1, 0}), constant(square)))};
+      },
+      types);
+  const std::vector<Array> inputs = numbers(*graph, 9), got = compile(graph, on_cuda())(inputs),
+                           wanted = compile(graph)(inputs);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], wanted[i])) << "output " << i;
+}
+
+TEST_F(CudaPrograms, ABatchMayBeEmpty) {
+  device();
+  const ValueType types[] = {{DType::F32, {0, 16}}, {DType::F32, {16, 4}}};
+  const auto graph = trace([](Values in) { return std::vector{tanh(matmul(in[0], in[1]))}; }, types);
+  CompileOptions options = on_cuda();
+  const std::vector<Array> inputs = numbers(*graph, 9);
+  EXPECT_EQ(compile(graph, options)(inputs)[0].type().shape, (Shape{0, 4}));
+  options.batch_axes = {0, -1};
+  EXPECT_EQ(compile(graph, options)(inputs)[0].type().shape, (Shape{0, 4}));
 }
 
 TEST_F(CudaPrograms, DonatedArgumentsAreComputedInPlace) {
@@ -272,6 +342,21 @@ TEST_F(CudaPrograms, AutoGoesWhereTheEstimateIsLess) {
   EXPECT_EQ(small.find("chosen"), std::string::npos) << small;
   const std::string one = explained(6);
   EXPECT_NE(one.find("cpu, chosen: estimated"), std::string::npos) << one;
+}
+
+// A device that cannot do it is no reason for a program not to run.
+TEST_F(CudaPrograms, AutoStaysWhereTheDeviceHasNoRoom) {
+  const auto explained = [] {
+    const nn::Sequential model(nn::LSTM(8, 64), nn::Last(), nn::Linear(64, 1));
+    const Tree<Array> params = model.init(0);
+    return compile(train::predict_step(model, params, {DType::F32, {500, 100, 8}}).graph()).explain();
+  };
+  device({.multiprocessors = 132, .near_bytes = 1 << 10});
+  const std::string near = explained();
+  EXPECT_NE(near.find("cpu, since"), std::string::npos) << near;
+  device({.multiprocessors = 132, .memory_bytes = 1 << 20});
+  const std::string memory = explained();
+  EXPECT_NE(memory.find("cpu, since"), std::string::npos) << memory;
 }
 
 }  // namespace

@@ -73,6 +73,28 @@ TEST(BlockWriter, ThreadsMeetOnlyWhereOneReadsWhatAnotherWrote) {
   EXPECT_EQ(count(body(y), "hl_sync();"), 2);
 }
 
+// A thread reads words of four numbers of them.
+TEST(BlockWriter, ConstantsAreAlignedForWords) {
+  ProgramBuilder builder(cuda_target());
+  const int three = builder.constant(Array::zeros(DType::F32, {3}));
+  const Var i = builder.var("i");
+  MapBuilder m({{i, {3, -1}}}, 1, 0);
+  m.store(DType::F32, at(builder.result(DType::F32, 3), Affine::of(i)), m.load(DType::F32, at(three, Affine::of(i))));
+  builder.add(Single{{{m.build()}}});
+  EXPECT_EQ(count(render::render_cuda(builder.build()).text, "alignas(16) HL_TABLE"), 1);
+}
+
+// More points than 32 bits count are counted by 64, from the first factor on.
+TEST(BlockWriter, ManyPointsAreCountedByWideIntegers) {
+  ProgramBuilder builder(cuda_target());
+  const int x = builder.argument(DType::F32, 8), y = builder.result(DType::F32, 8);
+  const Var i = builder.var("i"), j = builder.var("j");
+  MapBuilder m({{i, {50000, -1}}, {j, {50000, -1}}}, 2, 1);
+  m.store(DType::F32, at(y), m.load(DType::F32, at(x)));
+  builder.add(Single{{{m.build()}}});
+  EXPECT_EQ(count(render::render_cuda(builder.build()).text, "n = (int64_t)1 * 50000 * 50000"), 1);
+}
+
 // Few rows of many columns: all threads have a column, and rows share what is read of it.
 TEST(BlockWriter, RegisterTilesFillTheBlock) {
   const auto tile = [](std::int64_t m, std::int64_t n) { return render::choose_register_tile(m, n, DType::F32, 256); };

@@ -11,7 +11,12 @@ namespace {
 constexpr std::size_t max_log_bytes = 2000;
 
 std::vector<std::string> options_for(const std::string& architecture) {
-  return {"--gpu-architecture=" + architecture, "--fmad=false", "--std=c++17", "--device-int128", "-default-device"};
+  return {"--gpu-architecture=" + architecture,
+          "--fmad=false",
+          "--std=c++17",
+          "--device-int128",
+          "-default-device",
+          "--diag-suppress=177"};
 }
 
 // Destroyed when it leaves its scope.

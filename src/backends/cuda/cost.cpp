@@ -130,4 +130,9 @@ DeviceTime estimate_time(const Program& program, std::int64_t rows, const Device
   return time;
 }
 
+double device_bytes(const Program& program) {
+  return bytes_of_all(program.arguments) + bytes_of_all(program.results) + static_cast<double>(program.shared_bytes) +
+         static_cast<double>(program.worker_bytes) * static_cast<double>(program.target.blocks_worth_having);
+}
+
 }  // namespace hotloop::cuda

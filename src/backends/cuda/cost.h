@@ -17,4 +17,7 @@ struct DeviceTime {
 // end as a few, as in kernel::estimate_time_ns.
 DeviceTime estimate_time(const kernel::Program& program, std::int64_t rows, const DeviceInfo& device);
 
+// What a call in progress takes of the device's memory: arguments, results and arenas.
+double device_bytes(const kernel::Program& program);
+
 }  // namespace hotloop::cuda

@@ -77,6 +77,9 @@ class Device {
 // words for people. Found once.
 Device* find_device(std::string* why = nullptr);
 
+// What find_device() would say, without looking for a device: other words where it may be another one. For keys of what was made for one.
+std::string device_key();
+
 // For tests: what find_device() gives from now on; null: what the machine has.
 void set_device(Device* device);
 

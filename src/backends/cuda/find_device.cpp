@@ -1,6 +1,8 @@
 // find_device: what is asked of a machine before programs may run on its device.
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -95,6 +97,15 @@ Device* find_device(std::string* why) {
   }
   if (device == nullptr && why != nullptr) *why = reason;
   return device;
+}
+
+std::string device_key() {
+  if (const Device* given = g_given.load(); given != nullptr)
+    return "given " + std::to_string(reinterpret_cast<std::uintptr_t>(given));
+  const char* set = std::getenv("HOTLOOP_CUDA");
+  if (set != nullptr && std::string_view(set) == "off") return "off";
+  const NoFork no_fork;
+  return is_forked_from_use() ? "forked" : "the machine's";
 }
 
 void set_device(Device* device) { g_given.store(device); }

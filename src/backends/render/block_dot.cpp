@@ -6,7 +6,6 @@
 #include "backends/render/block_writer.h"
 #include "backends/render/renderer.h"
 #include "hotloop/error.h"
-#include "schedule/footprint.h"
 
 namespace hotloop::render {
 
@@ -62,8 +61,6 @@ struct BlockDotWriter::Staged {
   std::int64_t begin = 0, row = 0;  // bytes behind the program's own near memory; elements
 };
 
-bool BlockDotWriter::is_far(const Access& access) const { return !buffer(access.buffer).near; }
-
 // Every column reads a left factor again: far away, each step of a sum would wait for it. Written near once, by all threads together, they wait once.
 std::vector<BlockDotWriter::Staged> BlockDotWriter::staged_factors(const Dot& dot) const {
   constexpr std::int64_t most_bytes = 16 << 10, few_columns = 8;
@@ -86,47 +83,6 @@ bool BlockDotWriter::stages(const Dot& dot) const {
   return std::ranges::any_of(staged_factors(dot), &Staged::is_staged);
 }
 
-std::int64_t BlockDotWriter::step_ahead(const Access& access, const void* statement) const {
-  if (loops_.empty() || loops_.back().body == nullptr || !access.indirect.empty() || !is_far(access)) return 0;
-  const LoopAround& loop = loops_.back();
-  const std::int64_t along = access.index.coefficient(loop.counter);
-  if (along == 0) return 0;
-  const auto reach = [&](const Touch& t) {
-    std::int64_t low = t.base.constant, high = t.base.constant;
-    for (const auto& [stride, extent] : t.steps)
-      (stride < 0 ? low : high) += stride * std::max<std::int64_t>(extent - 1, 0);
-    return std::pair(low, high);
-  };
-  for (const Stmt& stmt : *loop.body) {
-    const void* here = std::visit([](const auto& s) -> const void* { return &s; }, stmt.node);
-    const bool is_plain = std::holds_alternative<Map>(stmt.node) || std::holds_alternative<Dot>(stmt.node) ||
-                          std::holds_alternative<Pack>(stmt.node);
-    if (!is_plain) return 0;  // a variable may be set there
-    std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
-    bool writes = false;
-    for (const Touch& t : touches_of(stmt, loop.counter)) {
-      if (t.buffer != access.buffer) continue;
-      writes = writes || t.writes;
-      if (t.writes && (here != statement || t.anywhere || t.along != along)) return 0;
-      ranges.push_back(reach(t));
-    }
-    if (here != statement || !writes) continue;
-    for (const auto& [low, high] : ranges)
-      for (const auto& [other_low, other_high] : ranges)
-        if (high - other_low >= std::abs(along)) return 0;
-  }
-  return loop.reverse ? -along : along;
-}
-
-std::string BlockDotWriter::carried_register(DType dtype, const std::string& before) {
-  const std::string name = "next" + std::to_string(num_carried_++);
-  LoopAround& loop = loops_.back();
-  loop.before += type(dtype) + " " + name + " = 0;\n";
-  loop.before += "if (" + loop.first + " >= 0) {\n  const " + index_type() + " " + var(loop.counter) + " = " +
-                 loop.first + ";\n" + replaced(before, "$next", name) + "}\n";
-  return name;
-}
-
 void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& staged) {
   const std::string t = type(factor_dtype(dot)), it = index_type();
   for (std::size_t i = 0; i < staged.size(); ++i) {
@@ -146,7 +102,7 @@ void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& s
     }
     const std::string from = "(" + pointer(s.a) + ")[" + at + "]", count = "(" + m_end + ") * " + depth,
                       to = "to[" + scaled(staged[i].row, "m") + " + k] = ";
-    const std::int64_t step = dot.m.bound * s.depth() <= threads_ ? step_ahead(s.a, &dot) : 0;
+    const std::int64_t step = dot.m.bound * s.depth() <= threads_ ? step_ahead(s.a) : 0;
     open("");
     line(t + "* const to = (" + t + "*)(staged + " + std::to_string(staged[i].begin) + ");");
     if (step != 0) {
@@ -156,7 +112,7 @@ void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& s
       open("if (p < " + count + ")");
       line(places);
       line(to + next + ";");
-      line("if (" + loops_.back().has_next + ") " + next + " = (&" + from + ")[" + number(step) + "];");
+      line(next_read(next, from, step));
     } else {
       open("for (" + it + " p = hl_thread(); p < " + count + "; p += HL_THREADS)");
       line(places);
@@ -170,7 +126,8 @@ void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& s
 
 void BlockDotWriter::render_dot(const Dot& dot) {
   const std::string t = type(dot.dtype), it = index_type();
-  const std::int64_t n = std::max<std::int64_t>(dot.n.bound, 1);
+  const std::int64_t n = dot.n.bound;
+  if (n == 0 || dot.m.bound == 0) return;
   Shape shape;
   shape.tile = choose_register_tile(dot.m.bound, n, dot.dtype, threads_);
   const int rows = shape.tile.rows, columns = shape.tile.columns;
@@ -246,7 +203,7 @@ void BlockDotWriter::render_dot(const Dot& dot) {
 void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const Shape& shape, const Staged& staged) {
   const std::string t = type(factor_dtype(dot)), it = index_type();
   const int rows = shape.tile.rows, columns = shape.tile.columns;
-  const std::int64_t lanes = lanes_of(dot.dtype), n = std::max<std::int64_t>(dot.n.bound, 1), depth = s.depth(),
+  const std::int64_t lanes = lanes_of(dot.dtype), n = dot.n.bound, depth = s.depth(),
                      padded = divided_up(n, lanes) * lanes, panel = s.panel;
   const std::int64_t widest = 16 / static_cast<std::int64_t>(size_of(factor_dtype(dot)));
   // Words of several numbers: along the sum for rows, across columns. What lies in panels has whole vectors of columns.

@@ -27,6 +27,7 @@ class BlockWriter : BlockDotWriter {
   BlockWriter(const Program& program, const Dialect& dialect, int threads, bool profile)
       : BlockDotWriter(program, dialect, threads), profile_(profile) {}
 
+  std::size_t num_ticks() const { return ticks_.size(); }
   std::int64_t near_bytes() const { return p_.near_bytes + (staged_bytes_ + 63) / 64 * 64; }
   std::string run() {
     out_ = d_.prelude;
@@ -65,7 +66,8 @@ class BlockWriter : BlockDotWriter {
     const std::size_t size = size_of(buf.dtype);
     const std::string word = size == 8 ? "uint64_t" : size == 4 ? "uint32_t" : "uint8_t";
     const auto count = std::max<std::int64_t>(buf.elements, 1);
-    std::string text = "HL_TABLE " + word + " c" + std::to_string(b) + "[" + std::to_string(count) + "] = {";
+    std::string text =
+        "alignas(16) HL_TABLE " + word + " c" + std::to_string(b) + "[" + std::to_string(count) + "] = {";
     const auto* bytes = static_cast<const std::byte*>(buf.data.raw());
     for (std::int64_t i = 0; i < buf.elements; ++i) {
       std::uint64_t bits = 0;
@@ -91,39 +93,44 @@ class BlockWriter : BlockDotWriter {
       });
     });
   }
+  // A sum over as many rows as a full tile has is a loop of known length, which is worth code of its own.
   template <class Statement> void render_shared_out(const Statement& s) {
+    Statement full = s;
+    std::string is_full;
+    if (sums(s))
+      for_each_extent(full, [&](Extent& e) {
+        if (e.is_static() || e.bound > most_rows_written_out) return;
+        const std::string condition = extent(e) + " == " + number(e.bound);
+        if (is_full.find(condition) == std::string::npos) is_full += (is_full.empty() ? "" : " && ") + condition;
+        e.var = -1;
+      });
     std::vector<Touch> touches = touches_of(Stmt{s});
-    bool stages_factors = false;
-    if constexpr (std::is_same_v<Statement, Dot>) stages_factors = stages(s);
-    if (stages_factors || must_meet(touches)) meet();
+    // Factors are written near where others may still be read.
+    if (writes_near(s) || writes_near(full) || must_meet(touches)) meet();
     since_.insert(since_.end(), touches.begin(), touches.end());
-    render_full_or_not(s);
+    if (is_full.empty()) {
+      render_points(s);
+    } else {
+      only_if_ = is_full;
+      open("if (" + is_full + ")");
+      render_points(full);
+      --depth_;
+      line("} else {");
+      ++depth_;
+      only_if_ = "!(" + is_full + ")";
+      render_points(s);
+      close();
+      only_if_.clear();
+    }
     if (!profile_) return;
     meet();
-    if constexpr (std::is_same_v<Statement, Pack>)
-      tick("pack");
-    else
-      tick((std::is_same_v<Statement, Dot> ? "dot " : "map ") + s.name);
+    tick(name_of_statement(s));
   }
-  // A sum over as many rows as a full tile has is a loop of known length, which is worth code of its own.
-  template <class Statement> void render_full_or_not(const Statement& s) {
-    std::string is_full;
-    Statement full = s;
-    for_each_extent(full, [&](Extent& e) {
-      if (e.is_static() || e.bound > most_rows_written_out) return;
-      const std::string condition = extent(e) + " == " + number(e.bound);
-      if (is_full.find(condition) == std::string::npos) is_full += (is_full.empty() ? "" : " && ") + condition;
-      e.var = -1;
-    });
-    if (is_full.empty() || !sums(s)) return render_points(s);
-    open("if (" + is_full + ")");
-    render_points(full);
-    --depth_;
-    line("} else {");
-    ++depth_;
-    render_points(s);
-    close();
-  }
+  bool writes_near(const Dot& dot) const { return stages(dot); }
+  template <class Statement> bool writes_near(const Statement&) const { return false; }
+  static std::string name_of_statement(const Map& map) { return "map " + map.name; }
+  static std::string name_of_statement(const Dot& dot) { return "dot " + dot.name; }
+  static std::string name_of_statement(const Pack&) { return "pack"; }
   static constexpr std::int64_t most_rows_written_out = 8;
   static bool sums(const Map& map) { return map.num_outer < static_cast<int>(map.dims.size()); }
   static bool sums(const Dot&) { return true; }
@@ -132,15 +139,11 @@ class BlockWriter : BlockDotWriter {
     line("HL_TICK(" + std::to_string(ticks_.size()) + ");");
     ticks_.push_back((loops_.empty() ? "" : "loop ") + name);
   }
-  // A statement after which all threads have met.
-  template <class Render> void alone(const Render& render) {
-    meet();
-    render();
-    meet();
-  }
-
   void render_block(const Block& block) {
-    for (const Stmt& stmt : block) std::visit([this](const auto& node) { render_node(node); }, stmt.node);
+    for (const Stmt& stmt : block) {
+      statement_ = &stmt;
+      std::visit([this](const auto& node) { render_node(node); }, stmt.node);
+    }
   }
   void render_node(const Map& map) { render_shared_out(map); }
   void render_node(const Dot& dot) { render_shared_out(dot); }
@@ -198,7 +201,7 @@ class BlockWriter : BlockDotWriter {
   bool render_carried(const Map& map, int i, const std::vector<int>& dims) {
     const Instr& in = map.instrs[static_cast<std::size_t>(i)];
     if (in.kind != Instr::Kind::Load || in.args[0] >= 0) return false;
-    const std::int64_t step = step_ahead(in.access, &map);
+    const std::int64_t step = step_ahead(in.access);
     if (step == 0) return false;
     const std::string here = element(in.access);
     std::string outside = std::exchange(out_, "");
@@ -208,7 +211,7 @@ class BlockWriter : BlockDotWriter {
     const std::string before = std::exchange(out_, std::move(outside));
     const std::string next = carried_register(in.dtype, before);
     line("const " + type(in.dtype) + " " + reg(i) + " = " + next + ";");
-    line("if (" + loops_.back().has_next + ") " + next + " = (&" + here + ")[" + number(step) + "];");
+    line(next_read(next, here, step));
     return true;
   }
   static std::string dim_var(const Map& map, int d) { return var(map.dims[static_cast<std::size_t>(d)].var); }
@@ -216,17 +219,12 @@ class BlockWriter : BlockDotWriter {
   // A loop over the points of `dims`, the first of which is the fastest, from `thread` in steps of `threads`, which sets their variables.
   void open_points(const Map& map, const std::vector<int>& dims, const std::string& thread, const std::string& threads,
                    bool may_be_once) {
-    std::string total;
+    constexpr std::int64_t most_counted_by_int = std::int64_t{1} << 30;
     std::int64_t most = 1;
-    bool is_static = true;
-    for (const int d : dims) {
-      const Extent& e = map.dims[static_cast<std::size_t>(d)].extent;
-      total += (total.empty() ? "" : " * ") + extent(e);
-      most *= std::max<std::int64_t>(e.bound, 1);
-      is_static = is_static && e.is_static();
-    }
-    if (total.empty()) total = "1";
-    const bool is_wide = most > INT32_MAX;
+    for (const int d : dims) most *= std::max<std::int64_t>(map.dims[static_cast<std::size_t>(d)].extent.bound, 1);
+    const bool is_wide = most > most_counted_by_int;
+    std::string total = is_wide ? "(int64_t)1" : "1";
+    for (const int d : dims) total += " * " + extent(map.dims[static_cast<std::size_t>(d)].extent);
     const std::string counter = is_wide ? "int64_t" : "int", word = is_wide ? "uint64_t" : "unsigned";
     if (may_be_once && most <= threads_ && threads == number(threads_)) {
       line("const " + counter + " p = " + thread + ";");
@@ -304,20 +302,22 @@ class BlockWriter : BlockDotWriter {
 
   // What holds statements.
   // The host asks a run to end by a word in the device's memory; reading it costs more than a step of a small loop.
-  void poll(const std::string& counter) {
-    line("if ((" + counter + " & 63) == 63 && hl_any(*ctx.cancel != 0)) return;");
+  void poll(const For& loop, const std::string& counter) {
+    const bool has_loops =
+        std::ranges::any_of(loop.body, [](const Stmt& s) { return std::holds_alternative<For>(s.node); });
+    line("if (" + (has_loops ? "" : "(" + counter + " & 63) == 63 && ") + "hl_any(*ctx.cancel != 0)) return;");
   }
   void render_node(const For& loop) {
     meet();
     const std::string counter = var(loop.counter), trip = extent(loop.trip);
-    loops_.push_back({loop.counter, loop.reverse, loop.reverse ? trip + " - 1" : "(" + trip + " > 0 ? 0 : -1)",
-                      loop.reverse ? counter + " > 0" : counter + " + 1 < " + trip, &loop.body, ""});
+    loops_.push_back({&loop, loop.reverse ? trip + " - 1" : "(" + trip + " > 0 ? 0 : -1)",
+                      loop.reverse ? counter + " > 0" : counter + " + 1 < " + trip, ""});
     std::string outside = std::exchange(out_, "");
     if (loop.reverse)
       open("for (" + index_type() + " " + counter + " = " + trip + " - 1; " + counter + " >= 0; --" + counter + ")");
     else
       open_loop(counter, trip);
-    poll(counter);
+    poll(loop, counter);
     if (loop.stop) {
       open("");
       render_block(loop.test);
@@ -392,7 +392,7 @@ class BlockWriter : BlockDotWriter {
 BlockText write_for_blocks(const Program& program, const Dialect& dialect, int threads, bool profile) {
   BlockWriter writer(program, dialect, threads, profile);
   std::string text = writer.run();
-  return {std::move(text), writer.near_bytes()};
+  return {std::move(text), writer.near_bytes(), writer.num_ticks()};
 }
 
 }  // namespace hotloop::render

@@ -1,6 +1,7 @@
 // Prints statements for workers that are blocks of threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -18,6 +19,7 @@ RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, i
 struct BlockText {
   std::string text;
   std::int64_t near_bytes = 0;  // that a block takes: the program's, and room for factors
+  std::size_t num_ticks = 0;    // statements whose cycles are counted
 };
 BlockText write_for_blocks(const kernel::Program& program, const Dialect& dialect, int threads, bool profile);
 

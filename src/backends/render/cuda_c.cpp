@@ -1,9 +1,14 @@
 // The words of CUDA C++ that blocks of threads are written in.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
 #include <string>
 
 #include "backends/render/block_writer.h"
 #include "backends/render/cuda_c.h"
 #include "backends/render/dialect.h"
+#include "schedule/accesses.h"
 
 namespace hotloop::render {
 namespace {
@@ -77,13 +82,16 @@ static inline double hl_sqrt_f64(double x) { return __dsqrt_rn(x); }
 static inline float hl_fma_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 static inline double hl_fma_f64(double a, double b, double c) { return __fma_rn(a, b, c); }
 static inline int hl_clz(uint64_t x) { return __clzll(x); }
+#define HL_PRAGMA(X) _Pragma(#X)
+#define HL_UNROLL(N) HL_PRAGMA(unroll N)
+#ifdef HL_TICKS
 extern "C" __device__ int printf(const char*, ...);
-__device__ long long hl_ticks[1024];
+__device__ long long hl_ticks[HL_TICKS];
 #define HL_BEGIN_TICKS                                          \
   const bool hl_counts = hl_block() == 0 && hl_thread() == 0;   \
   long long hl_before = clock64();                              \
   if (hl_counts)                                                \
-    for (int i = 0; i < 1024; ++i) hl_ticks[i] = 0;
+    for (int i = 0; i < HL_TICKS; ++i) hl_ticks[i] = 0;
 #define HL_TICK(I)                                              \
   if (hl_counts) {                                              \
     const long long now = clock64();                            \
@@ -92,8 +100,7 @@ __device__ long long hl_ticks[1024];
   }
 #define HL_PRINT_TICKS(I, NAME) \
   if (hl_counts) printf("%12lld cycles  %s\n", hl_ticks[I], NAME)
-#define HL_PRAGMA(X) _Pragma(#X)
-#define HL_UNROLL(N) HL_PRAGMA(unroll N)
+#endif
 #else
 #define HL_UNROLL(N)
 #endif
@@ -112,6 +119,9 @@ template <class T, int N> struct alignas(sizeof(T) * N) hl_pack {
   T of[N];
 };
 template <int N, class T> static inline hl_pack<T, N> hl_read(const T* at) {
+#ifdef HL_EMULATED
+  if ((uint64_t)at % sizeof(hl_pack<T, N>) != 0) __builtin_trap();
+#endif
   return *reinterpret_cast<const hl_pack<T, N>*>(at);
 }
 )";
@@ -143,15 +153,42 @@ Dialect cuda_dialect(bool is_small) {
   };
 }
 
+// Whether no index, count of points or number of elements comes near what 32 bits count.
+bool counts_by_32_bits(const kernel::Program& program) {
+  constexpr double most = 1 << 30;
+  std::map<kernel::Var, double> largest{{kernel::rows_var, static_cast<double>(program.max_rows)}};
+  double found = 0;
+  for (const kernel::Buffer& buffer : program.buffers) found = std::max(found, static_cast<double>(buffer.elements));
+  const auto note = [&](const auto& self, const kernel::Block& block) -> void {
+    for (const kernel::Stmt& stmt : block) {
+      kernel::for_each_variable(stmt, [&](const kernel::SetVariable& v) {
+        const auto reach = static_cast<double>(std::max(std::abs(v.low), std::abs(v.high)));
+        largest[v.var] = std::max(largest[v.var], reach);
+      });
+      kernel::for_each_part(
+          stmt, [](const kernel::Use&) {}, [&](const kernel::Block& inside) { self(self, inside); });
+    }
+  };
+  note(note, program.body);
+  kernel::for_each_statement(program.body, [&](const auto& s) {
+    kernel::for_each_index(s, [&](const kernel::Affine& index) {
+      double reach = std::abs(static_cast<double>(index.constant));
+      for (const kernel::Term& t : index.terms) reach += std::abs(static_cast<double>(t.coefficient)) * largest[t.var];
+      found = std::max(found, reach);
+    });
+  });
+  return found < most;
+}
+
 }  // namespace
 
 BlockText render_cuda(const kernel::Program& program, const CudaOptions& options) {
-  constexpr std::int64_t most = std::int64_t{1} << 30;
-  bool is_small = true;
-  for (const kernel::Buffer& buffer : program.buffers) is_small = is_small && buffer.elements < most;
+  const bool is_small = counts_by_32_bits(program);
   static const Dialect narrow = cuda_dialect(true), wide = cuda_dialect(false);
   BlockText result = write_for_blocks(program, is_small ? narrow : wide, options.threads, options.profile);
-  result.text = "#define HL_THREADS " + std::to_string(options.threads) + "\n" + std::move(result.text);
+  std::string counts = "#define HL_THREADS " + std::to_string(options.threads) + "\n";
+  if (options.profile) counts += "#define HL_TICKS " + std::to_string(result.num_ticks) + "\n";
+  result.text = counts + result.text;
   return result;
 }
 

@@ -20,7 +20,7 @@ struct Dialect {
   std::string_view name;
   std::string_view types[6];                           // by DType
   std::string_view bool_memory;                        // type of a bool in memory
-  std::string_view index_type;                         // 64-bit integer
+  std::string_view index_type;                         // an integer that counts all elements
   std::string_view constant_data;                      // qualifiers of literal arrays
   std::string_view prelude;                            // before everything: context, helper functions
   std::string_view kernel_open;                        // signature of the kernel and its opening brace
