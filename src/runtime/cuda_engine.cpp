@@ -234,8 +234,8 @@ class CudaEngine final : public Engine {
 
   // Until the kernel has ended; a request to end early goes to it.
   static void wait(Context& c) {
-    constexpr int patience =
-        20000;  // questions to the driver, a microsecond each about, before this thread gives way to others
+    // Questions to the driver, a microsecond each about, before this thread sleeps between them.
+    constexpr int patience = 20000;
     const CancelToken& token = cancel_token();
     bool told = false;
     for (int asked = 0; !c.stream->is_done(); ++asked) {
@@ -261,7 +261,7 @@ class CudaEngine final : public Engine {
   std::string source_;
   KernelRecord record_;
   mutable std::atomic<double> device_us_{0};  // of the last call that was recorded
-  mutable ObjectPool<Context> contexts_;      // let go of before the code
+  mutable ObjectPool<Context, 4> contexts_;   // let go of before the code
 };
 
 }  // namespace

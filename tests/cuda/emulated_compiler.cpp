@@ -1,25 +1,17 @@
 #include "cuda/emulated_compiler.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <string>
-#include <system_error>
 #include <vector>
 
+#include "backends/render/system_compiler.h"
 #include "cuda/emulated_device.h"
-
-extern char** environ;
 
 namespace hotloop::cuda::emulated {
 
@@ -27,42 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class PrivateDirectory {
- public:
-  PrivateDirectory() {
-    std::string pattern = (fs::temp_directory_path() / "hotloop-emulated-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw EmulationError("no temporary directory: " + pattern);
-    path_ = pattern;
-  }
-  ~PrivateDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  PrivateDirectory(const PrivateDirectory&) = delete;
-  PrivateDirectory& operator=(const PrivateDirectory&) = delete;
-  fs::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
-
-int run_command(const std::vector<std::string>& command, const fs::path& log) {
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  pid_t child = -1;
-  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return -1;
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
+using render::PrivateDirectory;
+using render::read_text;
+using render::run_command;
 
 template <class Function> Function symbol(void* handle, const char* name) {
   void* found = dlsym(handle, name);
@@ -90,9 +49,7 @@ std::shared_ptr<Loaded> compile_now(const std::string& source) {
     command.push_back(word);
   }
   if (run_command(command, log) != 0) {
-    std::ostringstream said;
-    said << std::ifstream(log).rdbuf();
-    throw EmulationError("the rendered CUDA does not compile: " + said.str().substr(0, 4000));
+    throw EmulationError("the rendered CUDA does not compile: " + read_text(log).substr(0, 4000));
   }
   auto loaded = std::make_shared<Loaded>();
   loaded->handle = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -68,12 +68,8 @@ class BlockWriter : BlockDotWriter {
     const auto count = std::max<std::int64_t>(buf.elements, 1);
     std::string text =
         "alignas(16) HL_TABLE " + word + " c" + std::to_string(b) + "[" + std::to_string(count) + "] = {";
-    const auto* bytes = static_cast<const std::byte*>(buf.data.raw());
-    for (std::int64_t i = 0; i < buf.elements; ++i) {
-      std::uint64_t bits = 0;
-      std::memcpy(&bits, bytes + static_cast<std::size_t>(i) * size, size);
-      text += (i % 8 == 0 ? "\n  " : " ") + std::to_string(bits) + (size == 8 ? "ull," : "u,");
-    }
+    for (std::int64_t i = 0; i < buf.elements; ++i)
+      text += (i % 8 == 0 ? "\n  " : " ") + std::to_string(bits_of(buf, i)) + (size == 8 ? "ull," : "u,");
     line(text + (buf.elements == 0 ? "0};" : "};"));
     const std::string to = "const " + memory_type(buf.dtype) + "*";
     line("#define " + name(b) + " ((" + to + ")c" + std::to_string(b) + ")");

@@ -2,7 +2,9 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 
 #include "backends/render/renderer.h"
 #include "hotloop/error.h"
@@ -63,6 +65,14 @@ std::string CodeWriter::element(const Access& access) const {
 
 std::string CodeWriter::pointer(const Access& access) const {
   return name(access.buffer) + " + " + affine(access.index);
+}
+
+std::uint64_t CodeWriter::bits_of(const Buffer& constant, std::int64_t element) {
+  const std::size_t size = size_of(constant.dtype);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, static_cast<const std::byte*>(constant.data.raw()) + static_cast<std::size_t>(element) * size,
+              size);
+  return bits;
 }
 
 std::string CodeWriter::literal(DType dtype, std::uint64_t bits) const {

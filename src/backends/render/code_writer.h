@@ -42,6 +42,8 @@ class CodeWriter {
   std::string pointer(const kernel::Access& access) const;
 
   // Values.
+  // The bit pattern of an element of a constant.
+  static std::uint64_t bits_of(const kernel::Buffer& constant, std::int64_t element);
   std::string literal(DType dtype, std::uint64_t bits) const;
   // The neutral value that a reduction starts from.
   std::string identity(kernel::ScalarOp op, DType dtype) const;

@@ -1,56 +1,24 @@
 // Plain C through the system's compiler: the second consumer of kernel IR, and a way to run without LLVM.
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
-
-#include <spawn.h>
 
 #include "backends/backend.h"
 #include "backends/render/renderer.h"
+#include "backends/render/system_compiler.h"
 #include "hotloop/error.h"
-
-extern char** environ;
 
 namespace hotloop {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A directory that only this user can read, removed with all it holds.
-class PrivateDirectory {
- public:
-  PrivateDirectory() {
-    std::string pattern = (fs::temp_directory_path() / "hotloop-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) {
-      throw UserError("backend c", "needs a temporary directory to compile in", pattern,
-                      "set TMPDIR to a directory you can write");
-    }
-    path_ = pattern;
-  }
-  ~PrivateDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  PrivateDirectory(const PrivateDirectory&) = delete;
-  PrivateDirectory& operator=(const PrivateDirectory&) = delete;
-  fs::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
-
-std::string read_text(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
+using render::PrivateDirectory;
+using render::read_text;
+using render::run_command;
 
 std::vector<std::string> compiler_command(const kernel::Target& target, const fs::path& source,
                                           const fs::path& object) {
@@ -78,25 +46,6 @@ std::vector<std::string> compiler_command(const kernel::Target& target, const fs
     command.push_back(last);
   }
   return command;
-}
-
-// Exit status of the command, its output in `log`; -1 if it cannot be started.
-int run_command(const std::vector<std::string>& command, const fs::path& log) {
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  pid_t child = -1;
-  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return -1;
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 class SharedObjectKernel : public CompiledKernel {

@@ -50,13 +50,8 @@ class Renderer : CodeWriter {
     const Buffer& buf = buffer(b);
     std::string text = std::string(d_.constant_data) + " " + memory_type(buf.dtype) + " " + name(b) + "[" +
                        std::to_string(std::max<std::int64_t>(buf.elements, 1)) + "] = {";
-    const auto* bytes = static_cast<const std::byte*>(buf.data.raw());
-    const std::size_t size = size_of(buf.dtype);
-    for (std::int64_t i = 0; i < buf.elements; ++i) {
-      std::uint64_t bits = 0;
-      std::memcpy(&bits, bytes + static_cast<std::size_t>(i) * size, size);
-      text += (i % 8 == 0 ? "\n  " : " ") + static_literal(buf.dtype, bits) + ",";
-    }
+    for (std::int64_t i = 0; i < buf.elements; ++i)
+      text += (i % 8 == 0 ? "\n  " : " ") + static_literal(buf.dtype, bits_of(buf, i)) + ",";
     line(text + (buf.elements == 0 ? "0};" : "};"));
   }
   // As literal, for a static initialiser, where no function may be called.
