@@ -155,8 +155,8 @@ check_tsan() {
 # refused as outside of the sanitizer.
 check_asan() {
   local folder
-  build_preset asan unit_tests threads_tests error_tests golden_tests
-  for folder in unit threads error golden; do
+  build_preset asan unit_tests threads_tests error_tests golden_tests cuda_tests
+  for folder in unit threads error golden cuda; do
     ASAN_OPTIONS=allocator_may_return_null=1 "./build/asan/tests/${folder}_tests" --gtest_brief=1 || return
   done
 }

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "core/cancel.h"
 #include "cuda/emulated_device.h"
@@ -26,9 +28,10 @@ class CudaPrograms : public ::testing::Test {
   ~CudaPrograms() override { cuda::set_device(nullptr); }
   // For this test alone. It is never gone while executables of the process' cache hold memory of it.
   EmulatedDevice& device(const EmulatedOptions& options = {}) {
-    auto* made = cuda::make_emulated_device(options).release();
-    cuda::set_device(made);
-    return *made;
+    static auto& made = *new std::vector<std::unique_ptr<EmulatedDevice>>;
+    made.push_back(cuda::make_emulated_device(options));
+    cuda::set_device(made.back().get());
+    return *made.back();
   }
 };
 
