@@ -22,6 +22,12 @@ std::string bytes_text(double bytes) {
   return text;
 }
 
+double total_bytes(std::span<const ValueType> types) {
+  double bytes = 0;
+  for (const ValueType& t : types) bytes += static_cast<double>(t.shape.size()) * static_cast<double>(size_of(t.dtype));
+  return bytes;
+}
+
 void check_num_elements(std::string_view where, const ValueType& type) {
   std::int64_t elements = 1;
   for (const std::int64_t extent : type.shape.dims()) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@ namespace hotloop {
 
 std::int64_t physical_memory_bytes();
 std::string bytes_text(double bytes);  // "1.6 GB", "16 MB", "400 bytes": powers of ten
+double total_bytes(std::span<const ValueType> types);
 
 // An array has no more, so that its bytes, and those of a few like it, can be counted.
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 59;

@@ -8,6 +8,7 @@
 
 #include "backends/cuda/device.h"
 #include "core/fork.h"
+#include "core/memory.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
 #include "hotloop/fixed_rows.h"
@@ -149,12 +150,6 @@ class Stopwatch {
   std::vector<runtime::StageTime>& stages_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
-
-double total_bytes(const std::vector<ValueType>& types) {
-  double bytes = 0;
-  for (const ValueType& t : types) bytes += static_cast<double>(t.shape.size()) * static_cast<double>(size_of(t.dtype));
-  return bytes;
-}
 
 // What the passes did, in a few lines: those that changed something, and those that say why they did not.
 std::vector<std::string> summary_of(const std::vector<passes::PassReport>& reports) {

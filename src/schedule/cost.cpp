@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/index.h"
 #include "schedule/accesses.h"
 #include "schedule/footprint.h"
 
@@ -15,8 +16,6 @@ namespace {
 
 constexpr double ns_per_cycle = 0.25;
 constexpr double statement_ns = 4;  // a call of an outlined function, its loops' first and last iterations
-
-std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 class Estimate {
  public:

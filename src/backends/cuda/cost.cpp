@@ -4,14 +4,14 @@
 #include <type_traits>
 
 #include "backends/render/block_writer.h"
+#include "core/index.h"
+#include "core/memory.h"
 #include "schedule/accesses.h"
 
 namespace hotloop::cuda {
 namespace {
 
 using namespace kernel;
-
-std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / std::max<std::int64_t>(b, 1); }
 
 // In cycles of a multiprocessor, measured on an H100 statement by statement (docs/gpu.md): a block has few threads that wait for one another, so that
 // what counts is how long each statement makes the others wait.
@@ -96,7 +96,8 @@ class Cycles {
   double of(const Let&) const { return far; }
   double of(const Grid& grid) const {
     const std::int64_t tiles = divided_up(points(grid.total), grid.tile_rows),
-                       blocks = std::max<std::int64_t>(divided_up(tiles, grid.tiles_per_block), 1);
+                       blocks = std::max<std::int64_t>(
+                           divided_up(tiles, std::max<std::int64_t>(grid.tiles_per_block, 1)), 1);
     return static_cast<double>(divided_up(blocks, blocks_)) *
            (of(grid.prologue) + static_cast<double>(std::min(tiles, grid.tiles_per_block)) * of(grid.body));
   }
@@ -113,12 +114,6 @@ class Cycles {
   int blocks_;
 };
 
-double bytes_of_all(const std::vector<ValueType>& types) {
-  double bytes = 0;
-  for (const ValueType& t : types) bytes += static_cast<double>(t.bytes());
-  return bytes;
-}
-
 }  // namespace
 
 DeviceTime estimate_time(const Program& program, std::int64_t rows, const DeviceInfo& device) {
@@ -126,12 +121,12 @@ DeviceTime estimate_time(const Program& program, std::int64_t rows, const Device
   DeviceTime time;
   time.launch_ns = launch;
   time.kernel_ns = Cycles(program, rows, device.multiprocessors).of(program.body) / cycles_per_ns;
-  time.copies_ns = 2 * a_copy + (bytes_of_all(program.arguments) + bytes_of_all(program.results)) / bytes_per_ns;
+  time.copies_ns = 2 * a_copy + (total_bytes(program.arguments) + total_bytes(program.results)) / bytes_per_ns;
   return time;
 }
 
 double device_bytes(const Program& program) {
-  return bytes_of_all(program.arguments) + bytes_of_all(program.results) + static_cast<double>(program.shared_bytes) +
+  return total_bytes(program.arguments) + total_bytes(program.results) + static_cast<double>(program.shared_bytes) +
          static_cast<double>(program.worker_bytes) * static_cast<double>(program.target.blocks_worth_having);
 }
 
