@@ -5,17 +5,11 @@
 
 #include "backends/render/block_writer.h"
 #include "backends/render/renderer.h"
-#include "hotloop/error.h"
+#include "core/index.h"
 
 namespace hotloop::render {
 
 using namespace kernel;
-
-namespace {
-
-std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 // What a multiprocessor does in a step of the sum: it reads a row's factor once for all threads of a warp, a column's for each, 32 words at a time. Each of
 // its schedulers adds a warp's products one after the other; what a warp waits for it hides behind others.
@@ -61,27 +55,31 @@ struct BlockDotWriter::Staged {
   std::int64_t begin = 0, row = 0;  // bytes behind the program's own near memory; elements
 };
 
+// Of each segment, and the room that they take.
+struct BlockDotWriter::StagedFactors {
+  std::vector<Staged> of_segments;
+  std::int64_t bytes = 0;
+};
+
 // Every column reads a left factor again: far away, each step of a sum would wait for it. Written near once, by all threads together, they wait once.
-std::vector<BlockDotWriter::Staged> BlockDotWriter::staged_factors(const Dot& dot) const {
+BlockDotWriter::StagedFactors BlockDotWriter::staged_factors(const Dot& dot) const {
   constexpr std::int64_t most_bytes = 16 << 10, few_columns = 8;
   const auto size = static_cast<std::int64_t>(size_of(factor_dtype(dot))), widest = 16 / size;
-  std::vector<Staged> all(dot.segments.size());
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
+  StagedFactors all{std::vector<Staged>(dot.segments.size())};
+  for (std::size_t i = 0; i < dot.segments.size(); ++i) {
     const DotSegment& s = dot.segments[i];
     const std::int64_t depth = s.depth(), row = depth % widest == 0 ? depth + widest : depth | 1;
     const std::int64_t needed = (dot.m.bound * row * size + 15) / 16 * 16;
     const bool is_static = std::ranges::all_of(s.k, [](const KDim& k) { return k.extent.is_static(); });
-    if (!is_far(s.a) || dot.n.bound < few_columns || !is_static || depth == 0 || bytes + needed > most_bytes) continue;
-    all[i] = {true, bytes, row};
-    bytes += needed;
+    const bool has_room = all.bytes + needed <= most_bytes;
+    if (!is_far(s.a) || dot.n.bound < few_columns || !is_static || depth == 0 || !has_room) continue;
+    all.of_segments[i] = {true, all.bytes, row};
+    all.bytes += needed;
   }
   return all;
 }
 
-bool BlockDotWriter::stages(const Dot& dot) const {
-  return std::ranges::any_of(staged_factors(dot), &Staged::is_staged);
-}
+bool BlockDotWriter::stages(const Dot& dot) const { return staged_factors(dot).bytes > 0; }
 
 void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& staged) {
   const std::string t = type(factor_dtype(dot)), it = index_type();
@@ -138,17 +136,11 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   open("");
   line("// dot " + dot.name);
   line("const " + it + " m_end = " + extent(dot.m) + ";");
-  const std::string row_groups = rows == 1 ? "m_end" : "((m_end + " + number(rows - 1) + ") / " + number(rows) + ")",
-                    column_groups = number(divided_up(n, columns));
-  if (rows > 1) line("const " + it + " row_groups = " + row_groups + ";");
-  const std::vector<Staged> staged = staged_factors(dot);
-  if (std::ranges::any_of(staged, &Staged::is_staged)) render_staging(dot, staged);
-  for (std::size_t i = 0; i < staged.size(); ++i)
-    if (staged[i].is_staged)
-      staged_bytes_ =
-          std::max(staged_bytes_, staged[i].begin + dot.m.bound * staged[i].row *
-                                                        static_cast<std::int64_t>(size_of(factor_dtype(dot))));
-  const std::string groups = rows > 1 ? "row_groups" : "m_end";
+  const std::string groups = rows > 1 ? "row_groups" : "m_end", column_groups = number(divided_up(n, columns));
+  if (rows > 1) line("const " + it + " row_groups = ((m_end + " + number(rows - 1) + ") / " + number(rows) + ");");
+  const StagedFactors staged = staged_factors(dot);
+  if (staged.bytes > 0) render_staging(dot, staged.of_segments);
+  staged_bytes_ = std::max(staged_bytes_, staged.bytes);
   open("for (" + it + " p = hl_thread(); p < " + groups + " * " + column_groups + "; p += HL_THREADS)");
   if (rows_first)
     line("const " + it + " mg = p % " + groups + ", ng = p / " + groups + ";");
@@ -183,7 +175,8 @@ void BlockDotWriter::render_dot(const Dot& dot) {
                 scaled(dot.init_m, "m" + std::to_string(i)) + " + " + scaled(dot.init_n, "n" + std::to_string(j)) + "]";
       line(t + " " + sum(i, j) + " = " + start + ";");
     }
-  for (std::size_t i = 0; i < dot.segments.size(); ++i) render_segment(dot, dot.segments[i], shape, staged[i]);
+  for (std::size_t i = 0; i < dot.segments.size(); ++i)
+    render_segment(dot, dot.segments[i], shape, staged.of_segments[i]);
   line(t + "* const c = " + pointer(dot.c) + ";");
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j) {
@@ -273,18 +266,18 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
   const std::string a_word = std::to_string(ahead > 1 ? ahead : of_a_word), b_word = std::to_string(columns);
   const std::string a_type = ahead > 1 || rows_at_once ? "hl_pack<" + t + ", " + a_word + ">" : t,
                     b_type = columns_at_once ? "hl_pack<" + t + ", " + b_word + ">" : t;
-  // Words that `words` steps of the sum read from index `k` on, into variables of the prefix.
-  const auto num_left = [&] { return ahead > 1 || !rows_at_once ? rows : rows / static_cast<int>(of_a_word); };
-  const auto num_right = columns_at_once ? 1 : columns;
-  const auto read = [&](const std::string& prefix, const std::string& k, std::int64_t words, bool declare) {
+  // So many words of rows and what they are multiplied by, from index `k` on, in variables of the prefix.
+  const int num_left = rows_at_once ? rows / static_cast<int>(of_a_word) : rows;
+  const int num_right = columns_at_once ? 1 : columns;
+  const auto read = [&](const std::string& prefix, const std::string& k, std::int64_t words) {
     const Indices at_k = indices(k);
     for (std::int64_t w = 0; w < words; ++w) {
-      for (int i = 0; i < num_left(); ++i) {
+      for (int i = 0; i < num_left; ++i) {
         const std::string name = prefix + "x" + std::to_string(i) + "_" + std::to_string(w);
         std::string from = (rows_at_once ? "left0 + " + number(i * of_a_word) : at("left", i)) + " + " + at_k.a;
         if (w > 0) from += " + " + number(w * ahead);
-        line((declare ? a_type + " " : "") + name + " = " +
-             (a_type == t ? "*(" + from + ")" : "hl_read<" + a_word + ">(" + from + ")") + ";");
+        line(a_type + " " + name + " = " + (a_type == t ? "*(" + from + ")" : "hl_read<" + a_word + ">(" + from + ")") +
+             ";");
       }
       for (std::int64_t k_in = w * ahead; k_in < (w + 1) * ahead; ++k_in)
         for (int j = 0; j < num_right; ++j) {
@@ -299,20 +292,20 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
             from = "(" + at_k.step + (k_in > 0 ? " + " + number(k_in) : "") + ") * " + width;
           }
           from = at("right", j) + " + " + from;
-          line((declare ? b_type + " " : "") + name + " = " +
+          line(b_type + " " + name + " = " +
                (columns_at_once ? "hl_read<" + b_word + ">(" + from + ")" : "*(" + from + ")") + ";");
         }
     }
   };
-  const auto add = [&](const std::string& prefix, std::int64_t words) {
+  const auto add = [&](std::int64_t words) {
     for (std::int64_t k_in = 0; k_in < words * ahead; ++k_in)
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j) {
           const std::int64_t word = k_in / ahead, of_rows = rows_at_once ? of_a_word : 1;
-          std::string x = prefix + "x" + std::to_string(i / of_rows) + "_" + std::to_string(word);
+          std::string x = "x" + std::to_string(i / of_rows) + "_" + std::to_string(word);
           if (ahead > 1) x += ".of[" + number(k_in % ahead) + "]";
           if (rows_at_once) x += ".of[" + number(i % of_a_word) + "]";
-          std::string y = prefix + "y" + std::to_string(columns_at_once ? 0 : j) + "_" + std::to_string(k_in);
+          std::string y = "y" + std::to_string(columns_at_once ? 0 : j) + "_" + std::to_string(k_in);
           if (columns_at_once) y += ".of[" + number(j) + "]";
           const std::string sum = "s" + std::to_string(i) + "_" + std::to_string(j);
           line(sum + " = " + product(dot, x, y, sum) + ";");
@@ -326,19 +319,19 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
   while (words > 1 && ((rows + columns) * ahead * words > most_numbers || last.extent.bound % (ahead * words) != 0))
     words /= 2;
   if (s.k.empty()) {
-    read("", "0", 1, true);
-    add("", 1);
+    read("", "0", 1);
+    add(1);
   } else if (ahead > 1 && last.extent.bound > ahead * words) {
-    read("", "0", words, true);
+    read("", "0", words);
     line("HL_UNROLL(2)");
     open_loop(k, extent(last.extent), "0", number(ahead * words));
     const std::string next = "(" + k + " + " + number(ahead * words) + " < " + extent(last.extent) + " ? " + k + " + " +
                              number(ahead * words) + " : " + k + ")";
     line("const " + it + " next_k = " + next + ";");
-    read("n", "next_k", words, true);
-    add("", words);
+    read("n", "next_k", words);
+    add(words);
     for (std::int64_t w = 0; w < words; ++w) {
-      for (int i = 0; i < num_left(); ++i) {
+      for (int i = 0; i < num_left; ++i) {
         const std::string name = "x" + std::to_string(i) + "_" + std::to_string(w);
         line(name + " = n" + name + ";");
       }
@@ -352,8 +345,8 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
   } else {
     line(ahead > 1 ? "HL_UNROLL(4)" : "HL_UNROLL(8)");
     open_loop(k, extent(last.extent), "0", number(ahead));
-    read("", k, 1, true);
-    add("", 1);
+    read("", k, 1);
+    add(1);
     close();
   }
   for (std::size_t i = 0; i + 1 < s.k.size(); ++i) close();

@@ -23,7 +23,8 @@ class BlockDotWriter : protected ReadAheadWriter {
  private:
   struct Shape;
   struct Staged;
-  std::vector<Staged> staged_factors(const kernel::Dot& dot) const;
+  struct StagedFactors;
+  StagedFactors staged_factors(const kernel::Dot& dot) const;
   void render_staging(const kernel::Dot& dot, const std::vector<Staged>& staged);
   void render_segment(const kernel::Dot& dot, const kernel::DotSegment& segment, const Shape& shape,
                       const Staged& staged);

@@ -1,8 +1,6 @@
 #include "backends/render/block_writer.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -159,12 +157,14 @@ class BlockWriter : BlockDotWriter {
       thread = "hl_thread() / " + number(group);
     }
     if (map.split) {
-      thread = next_workers(most_outer_points(map) * group) + " * " + threads + " + " + thread;
+      thread = next_workers(most_points(map, static_cast<std::size_t>(map.num_outer)) * group) + " * " + threads +
+               " + " + thread;
       threads = "num_workers * " + threads;
     }
     open_points(map, order.shared, thread, threads, !map.split);
     for (const int d : order.in_order) open_loop(dim_var(map, d), extent(map.dims[static_cast<std::size_t>(d)].extent));
-    const bool may_carry = !reduces && !map.split && order.in_order.empty() && most_points(map) <= threads_;
+    const bool may_carry =
+        !reduces && !map.split && order.in_order.empty() && most_points(map, map.dims.size()) <= threads_;
     if (reduces) render_reductions(map, in_lanes, group);
     if (in_lanes) open("if (lane == 0)");
     for (int i = reduces ? map.body_end : 0; i < static_cast<int>(map.instrs.size()); ++i)
@@ -174,10 +174,10 @@ class BlockWriter : BlockDotWriter {
     close();
     close();
   }
-  static std::int64_t most_outer_points(const Map& map) {
+  // Of the first `num_dims` dims, at most.
+  static std::int64_t most_points(const Map& map, std::size_t num_dims) {
     std::int64_t points = 1;
-    for (int d = 0; d < map.num_outer; ++d)
-      points *= std::max<std::int64_t>(map.dims[static_cast<std::size_t>(d)].extent.bound, 1);
+    for (std::size_t d = 0; d < num_dims; ++d) points *= std::max<std::int64_t>(map.dims[d].extent.bound, 1);
     return points;
   }
   // The worker's place among those that share out a statement. Small statements go to different ones, so that they run at once.
@@ -187,11 +187,6 @@ class BlockWriter : BlockDotWriter {
     first_worker_ += (work + threads_ - 1) / threads_;
     if (first_worker_ >= p_.target.blocks_worth_having) first_worker_ = 0;
     return place;
-  }
-  static std::int64_t most_points(const Map& map) {
-    std::int64_t points = 1;
-    for (const Dim& d : map.dims) points *= std::max<std::int64_t>(d.extent.bound, 1);
-    return points;
   }
   // A load of which the next iteration's number can be read in this one, so that nobody waits for it.
   bool render_carried(const Map& map, int i, const std::vector<int>& dims) {

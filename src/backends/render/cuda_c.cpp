@@ -126,7 +126,7 @@ template <int N, class T> static inline hl_pack<T, N> hl_read(const T* at) {
 }
 )";
 
-// 32 bits count all elements, or 64 do.
+// 32 bits count all elements, or 64 do. What block_writer says itself is left out.
 Dialect cuda_dialect(bool is_small) {
   static const std::string prelude = std::string(device_part) + common_functions();
   return {
@@ -134,20 +134,13 @@ Dialect cuda_dialect(bool is_small) {
       .types = {"bool", "int32_t", "uint32_t", "int64_t", "float", "double"},
       .bool_memory = "uint8_t",
       .index_type = is_small ? "int32_t" : "int64_t",
-      .constant_data = "HL_TABLE",
       .prelude = prelude,
       .kernel_open = "HL_KERNEL void hotloop_kernel(hl_context ctx) {\n",
       .argument = "ctx.arguments[$i]",
       .result = "ctx.results[$i]",
       .shared = "(ctx.shared + $o)",
       .scratch = "(scratch + $o)",
-      .rows = "ctx.rows",
-      .worker = "worker",
-      .num_workers = "num_workers",
-      .cancelled = "",
       .barrier = "if (hl_meet(ctx.barrier, ctx.cancel)) return;",
-      .independent_loop = "",
-      .rolled_loop = "",
       .float_suffix = "f",
       .spellings = common_spellings(),
   };
