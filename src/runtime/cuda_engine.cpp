@@ -138,7 +138,9 @@ class CudaEngine final : public Engine {
         outputs_(program_.results, std::move(rows.outputs)),
         fixed_rows_(fixed_rows) {
     render::BlockText rendered =
-        render::render_cuda(program_, {.threads = threads, .profile = std::getenv("HOTLOOP_CUDA_PROFILE") != nullptr});
+        render::render_cuda(program_, {.threads = threads,
+                                       .near_bytes = device.info().near_bytes,
+                                       .profile = std::getenv("HOTLOOP_CUDA_PROFILE") != nullptr});
     near_bytes_ = rendered.near_bytes;
     std::string text = std::move(rendered.text);
     code_ = device.compile(text, {.cache_dir = options.cache_dir, .cache_bytes = options.cache_bytes});

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "backends/render/block_writer.h"
+#include "backends/render/dot_shape.h"
 #include "backends/render/cuda_c.h"
 #include "backends/render/point_order.h"
 #include "kernel_builder.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "backends/render/block_writer.h"
+#include "backends/render/dot_shape.h"
 #include "core/index.h"
 #include "core/memory.h"
 #include "schedule/accesses.h"

@@ -1,9 +1,7 @@
 #include "backends/render/block_dot.h"
 
 #include <algorithm>
-#include <limits>
 
-#include "backends/render/block_writer.h"
 #include "backends/render/renderer.h"
 #include "core/index.h"
 
@@ -11,37 +9,26 @@ namespace hotloop::render {
 
 using namespace kernel;
 
-// What a multiprocessor does in a step of the sum: it reads a row's factor once for all threads of a warp, a column's for each, 32 words at a time. Each of
-// its schedulers adds a warp's products one after the other; what a warp waits for it hides behind others.
-RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, int threads) {
-  constexpr int most_sums = 32;
-  constexpr double warp = 32, schedulers = 4, read_ahead = 4, counting = 1.3, latency = 3;
-  const double words = static_cast<double>(size_of(dtype)) / 4;
-  RegisterTile best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const int rows : {1, 2, 3, 4, 6, 8})
-    for (const int columns : {1, 2, 4}) {
-      if (rows * columns > most_sums || (rows > 1 && rows > m) || (columns > 1 && columns > n)) continue;
-      const std::int64_t items = divided_up(m, rows) * divided_up(n, columns);
-      const std::int64_t rounds = divided_up(items, threads);
-      const double warps = static_cast<double>(std::min<std::int64_t>(items, threads)) / warp;
-      const double turns = std::max(1.0, warps / schedulers);
-      const double lines = warps * words * (columns + rows / 8.0);
-      const double instructions = turns * (1 + rows / read_ahead + words * rows * columns + counting);
-      const double time = static_cast<double>(rounds) * std::max(lines, instructions + latency / turns);
-      if (time < least) {
-        least = time;
-        best = {rows, columns};
-      }
-    }
-  return best;
+namespace {
+
+// The segment with dims of k as one that follow each other without gaps in both factors; the left one, where it is staged, has none.
+DotSegment merged(DotSegment s, bool is_staged) {
+  if (is_staged) {
+    std::int64_t stride = 1;
+    for (std::size_t d = s.k.size(); d-- > 0; stride *= s.k[d].extent.bound) s.k[d].a_stride = stride;
+  }
+  for (std::size_t d = s.k.size(); d-- > 1;) {
+    const KDim inner = s.k[d], outer = s.k[d - 1];
+    const std::int64_t n = inner.extent.bound;
+    if (!inner.extent.is_static() || !outer.extent.is_static() || outer.a_stride != n * inner.a_stride) continue;
+    if (!s.packed() && outer.b_stride != n * inner.b_stride) continue;
+    s.k[d - 1] = {{n * outer.extent.bound}, inner.a_stride, inner.b_stride};
+    s.k.erase(s.k.begin() + static_cast<std::ptrdiff_t>(d));
+  }
+  return s;
 }
 
-struct BlockDotWriter::Shape {
-  RegisterTile tile;
-  bool rows_side_by_side = false;     // a thread's rows are neighbours, else they are a stripe of all
-  bool columns_side_by_side = false;  // likewise
-};
+}  // namespace
 
 // Whether so many numbers from each index of the access on, and from multiples of so many, are one aligned word.
 bool BlockDotWriter::is_aligned(const Access& access, std::int64_t numbers) const {
@@ -77,6 +64,19 @@ BlockDotWriter::StagedFactors BlockDotWriter::staged_factors(const Dot& dot) con
     all.bytes += needed;
   }
   return all;
+}
+
+BlockDotWriter::BlockDotWriter(const Program& program, const Dialect& dialect, int threads, std::int64_t near_room)
+    : KeptFactorsWriter(program, dialect, threads) {
+  constexpr std::int64_t of_its_own = 1 << 10;  // what the language and the meeting of blocks take
+  for_each_statement(program.body, [&](const auto& s) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(s)>, Dot>) {
+      Dot full = s;
+      make_full(full);
+      most_staged_ = std::max({most_staged_, staged_factors(s).bytes, staged_factors(full).bytes});
+    }
+  });
+  keep_in(near_begin(), near_room - of_its_own - near_begin());
 }
 
 bool BlockDotWriter::stages(const Dot& dot) const { return staged_factors(dot).bytes > 0; }
@@ -126,13 +126,10 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   const std::string t = type(dot.dtype), it = index_type();
   const std::int64_t n = dot.n.bound;
   if (n == 0 || dot.m.bound == 0) return;
-  Shape shape;
-  shape.tile = choose_register_tile(dot.m.bound, n, dot.dtype, threads_);
-  const int rows = shape.tile.rows, columns = shape.tile.columns;
+  const KeptDot kept = kept_factors(dot);
+  const int rows = kept.shape.tile.rows, columns = kept.shape.tile.columns;
   // Neighbouring threads take neighbours of what lies side by side in the result.
-  const bool rows_first = dot.c_m == 1 && dot.c_n != 1;
-  shape.rows_side_by_side = !rows_first;
-  shape.columns_side_by_side = columns > 1 && n % columns == 0;
+  const bool rows_first = dot.c_m == 1 && dot.c_n != 1, together = columns_lie_together(dot, columns);
   open("");
   line("// dot " + dot.name);
   line("const " + it + " m_end = " + extent(dot.m) + ";");
@@ -140,32 +137,21 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   if (rows > 1) line("const " + it + " row_groups = ((m_end + " + number(rows - 1) + ") / " + number(rows) + ");");
   const StagedFactors staged = staged_factors(dot);
   if (staged.bytes > 0) render_staging(dot, staged.of_segments);
-  staged_bytes_ = std::max(staged_bytes_, staged.bytes);
   open("for (" + it + " p = hl_thread(); p < " + groups + " * " + column_groups + "; p += HL_THREADS)");
   if (rows_first)
     line("const " + it + " mg = p % " + groups + ", ng = p / " + groups + ";");
   else
     line("const " + it + " ng = p % " + column_groups + ", mg = p / " + column_groups + ";");
-  for (int i = 0; i < rows; ++i) {
-    const std::string m =
-        shape.rows_side_by_side ? scaled(rows, "mg") + " + " + number(i) : "mg + " + scaled(i, groups);
-    const std::string name = "m" + std::to_string(i);
-    line("const " + it + " " + name + " = " +
+  const auto row = [&](int i) {
+    return rows_first ? "mg + " + scaled(i, groups) : scaled(rows, "mg") + " + " + number(i);
+  };
+  for (int i = 0; i < rows; ++i)
+    line("const " + it + " m" + std::to_string(i) + " = " +
          (rows == 1 ? "mg"
-          : i == 0  ? m
-                    : m + " < m_end ? " + m + " : m_end - 1") +
+          : i == 0  ? row(i)
+                    : row(i) + " < m_end ? " + row(i) + " : m_end - 1") +
          ";");
-  }
-  for (int j = 0; j < columns; ++j) {
-    const std::string column =
-        shape.columns_side_by_side ? scaled(columns, "ng") + " + " + number(j) : "ng + " + scaled(j, column_groups);
-    const bool may_stray = !shape.columns_side_by_side && j > 0 && n % columns != 0;
-    line("const " + it + " n" + std::to_string(j) + " = " +
-         (j == 0      ? (shape.columns_side_by_side ? scaled(columns, "ng") : "ng")
-          : may_stray ? column + " < " + number(n) + " ? " + column + " : " + number(n - 1)
-                      : column) +
-         ";");
-  }
+  write_columns(dot, columns);
   const auto sum = [](int i, int j) { return "s" + std::to_string(i) + "_" + std::to_string(j); };
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j) {
@@ -176,15 +162,13 @@ void BlockDotWriter::render_dot(const Dot& dot) {
       line(t + " " + sum(i, j) + " = " + start + ";");
     }
   for (std::size_t i = 0; i < dot.segments.size(); ++i)
-    render_segment(dot, dot.segments[i], shape, staged.of_segments[i]);
+    render_segment(dot, dot.segments[i], kept, kept.segments[i], staged.of_segments[i]);
   line(t + "* const c = " + pointer(dot.c) + ";");
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j) {
       std::string when;
-      if (i > 0)
-        when = shape.rows_side_by_side ? scaled(rows, "mg") + " + " + number(i) + " < m_end"
-                                       : "mg + " + scaled(i, groups) + " < m_end";
-      if (j > 0 && !shape.columns_side_by_side && n % columns != 0)
+      if (i > 0) when = row(i) + " < m_end";
+      if (j > 0 && !together && n % columns != 0)
         when += (when.empty() ? "" : " && ") + ("ng + " + scaled(j, column_groups)) + " < " + number(n);
       line((when.empty() ? "" : "if (" + when + ") ") + "c[" + scaled(dot.c_m, "m" + std::to_string(i)) + " + " +
            scaled(dot.c_n, "n" + std::to_string(j)) + "] = " + sum(i, j) + ";");
@@ -193,67 +177,120 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   close();
 }
 
-void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const Shape& shape, const Staged& staged) {
+struct BlockDotWriter::Part {
+  std::int64_t begin = 0;
+  std::string end;  // steps along the last dim of k
+  const Kept* kept = nullptr;
+  bool in_registers = false;  // else near, where they are kept
+  std::int64_t steps = 0;
+};
+
+void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& segment, const KeptDot& kept, const Kept& steps,
+                                    const Staged& staged) {
+  const DotSegment s = merged(segment, staged.is_staged);
+  const std::string t = type(factor_dtype(dot));
+  const std::int64_t all = steps.steps.all(), depth = s.depth();
+  open("");
+  if (staged.is_staged)
+    line("const " + t + "* const left = (const " + t + "*)(staged + " + std::to_string(staged.begin) + ");");
+  if (const std::int64_t n = steps.steps.in_registers; n > 0)
+    render_part(dot, s, kept.shape.tile, staged, {0, number(n), &steps, true, n});
+  if (const std::int64_t n = steps.steps.near; n > 0)
+    render_part(dot, s, kept.shape.tile, staged, {all - n, number(all), &steps, false, n});
+  const Extent last = s.k.empty() ? Extent{} : s.k.back().extent;
+  if (all == 0)
+    render_part(dot, s, kept.shape.tile, staged, {0, extent(last), nullptr, false, last.bound});
+  else if (all < depth)
+    render_part(dot, s, kept.shape.tile, staged, {all, number(depth), nullptr, false, depth - all});
+  close();
+}
+
+// Words that are read together, before those that are multiplied are used up.
+struct BlockDotWriter::Groups {
+  std::int64_t words = 0, count = 0;  // in a group; of groups, fewer than 2: no groups
+  int num_dims = 1;                   // innermost ones, which groups go through as if they were one
+};
+
+// `steps` of the last dim of k, `numbers` of each, in words of `ahead` steps.
+BlockDotWriter::Groups BlockDotWriter::groups_of(const DotSegment& s, std::int64_t steps, int numbers,
+                                                 std::int64_t ahead) {
+  constexpr std::int64_t most_numbers = 48, most_steps = 16, least_steps = 4;
+  if (s.k.empty() || !s.k.back().extent.is_static()) return {};
+  const bool has_outer = s.k.size() > 1 && s.k[s.k.size() - 2].extent.is_static();
+  const std::int64_t outer = has_outer ? s.k[s.k.size() - 2].extent.bound : 1;
+  for (const std::int64_t words : {8, 4, 2, 1}) {
+    const std::int64_t in_a_group = words * ahead;
+    if (in_a_group > most_steps || in_a_group < least_steps || in_a_group * numbers > most_numbers) continue;
+    if (s.k.size() == 1 || steps >= 4 * in_a_group) {
+      if (steps >= 2 * in_a_group) return {words, steps / in_a_group, 1};
+    } else if (has_outer && outer * steps >= 2 * in_a_group) {
+      if (steps % in_a_group == 0 || (in_a_group % steps == 0 && outer % (in_a_group / steps) == 0))
+        return {words, outer * steps / in_a_group, 2};
+    }
+  }
+  return {};
+}
+
+void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const RegisterTile& tile, const Staged& staged,
+                                 const Part& part) {
   const std::string t = type(factor_dtype(dot)), it = index_type();
-  const int rows = shape.tile.rows, columns = shape.tile.columns;
-  const std::int64_t lanes = lanes_of(dot.dtype), n = dot.n.bound, depth = s.depth(),
-                     padded = divided_up(n, lanes) * lanes, panel = s.panel;
+  const int rows = tile.rows, columns = tile.columns;
+  const std::int64_t n = dot.n.bound;
   const std::int64_t widest = 16 / static_cast<std::int64_t>(size_of(factor_dtype(dot)));
+  const bool rows_together = !(dot.c_m == 1 && dot.c_n != 1), columns_together = columns_lie_together(dot, columns);
+  const bool near = part.kept != nullptr && !part.in_registers;
   // Words of several numbers: along the sum for rows, across columns. What lies in panels has whole vectors of columns.
   const KDim last = s.k.empty() ? KDim{} : s.k.back();
+  const bool whole_words = last.extent.is_static() && part.steps % widest == 0;
   std::int64_t ahead = 1;
   if (staged.is_staged) {
-    if (last.extent.bound % widest == 0) ahead = widest;
-  } else if (!s.k.empty() && last.a_stride == 1 && last.extent.is_static() && last.extent.bound % widest == 0 &&
-             is_aligned(s.a, widest) && s.a_m % widest == 0 &&
-             std::ranges::all_of(s.k.begin(), s.k.end() - 1, [&](const KDim& k) { return k.a_stride % widest == 0; }))
+    if (whole_words && s.depth() % widest == 0) ahead = widest;
+  } else if (!s.k.empty() && last.a_stride == 1 && whole_words && is_aligned(s.a, widest) && s.a_m % widest == 0 &&
+             std::ranges::all_of(s.k.begin(), s.k.end() - 1, [&](const KDim& k) { return k.a_stride % widest == 0; })) {
     ahead = widest;
-  bool columns_at_once = shape.columns_side_by_side && columns <= widest && is_aligned(s.b, columns);
-  if (s.packed())
-    columns_at_once = columns_at_once && panel % columns == 0;
-  else
-    columns_at_once = columns_at_once && s.b_n == 1 &&
-                      std::ranges::all_of(s.k, [&](const KDim& k) { return k.b_stride % columns == 0; });
+  }
+  bool columns_at_once = columns_together && columns <= widest && !part.in_registers;
+  if (!near)
+    columns_at_once =
+        columns_at_once && is_aligned(s.b, columns) &&
+        (s.packed() ? s.panel % columns == 0
+                    : s.b_n == 1 && std::ranges::all_of(s.k, [&](const KDim& k) { return k.b_stride % columns == 0; }));
   // Or rows that lie side by side, in words of `of_a_word`.
   const std::int64_t of_a_word = std::min<std::int64_t>(rows, widest);
   const bool rows_at_once = !staged.is_staged && ahead == 1 && rows > 1 && rows % of_a_word == 0 &&
-                            (of_a_word & (of_a_word - 1)) == 0 && shape.rows_side_by_side && s.a_m == 1 &&
-                            dot.m.is_static() && dot.m.bound % rows == 0 && is_aligned(s.a, of_a_word) &&
+                            (of_a_word & (of_a_word - 1)) == 0 && rows_together && s.a_m == 1 && dot.m.is_static() &&
+                            dot.m.bound % rows == 0 && is_aligned(s.a, of_a_word) &&
                             std::ranges::all_of(s.k, [&](const KDim& k) { return k.a_stride % of_a_word == 0; });
 
   open("");
   const auto at = [](const char* what, int i) { return what + std::to_string(i); };
-  if (staged.is_staged)
-    line("const " + t + "* const left = (const " + t + "*)(staged + " + std::to_string(staged.begin) + ");");
   for (int i = 0; i < (rows_at_once ? 1 : rows); ++i)
     line("const " + t + "* const " + at("left", i) + " = " +
          (staged.is_staged ? "left + " + scaled(staged.row, at("m", i))
                            : pointer(s.a) + " + " + scaled(s.a_m, at("m", i))) +
          ";");
-  for (int j = 0; j < (columns_at_once ? 1 : columns); ++j) {
-    const std::string column = at("n", j), pointer_name = at("right", j);
-    if (!s.packed()) {
-      line("const " + t + "* const " + pointer_name + " = " + pointer(s.b) + " + " + scaled(s.b_n, column) + ";");
-    } else if (padded <= panel) {
-      line("const " + t + "* const " + pointer_name + " = " + pointer(s.b) + " + " + column + ";");
-    } else {
-      const std::string first = at("f", j);
-      line("const " + it + " " + first + " = " + column + " / " + number(panel) + " * " + number(panel) + ";");
-      line("const " + t + "* const " + pointer_name + " = " + pointer(s.b) + " + " + first + " * " + number(depth) +
-           " + (" + column + " - " + first + ");");
-      if (padded % panel != 0)
-        line("const " + it + " " + at("w", j) + " = " + number(padded) + " - " + first + " < " + number(panel) + " ? " +
-             number(padded) + " - " + first + " : " + number(panel) + ";");
-    }
+  const int num_right = columns_at_once ? 1 : columns;
+  if (near) {
+    for (int j = 0; j < num_right; ++j)
+      line("const " + t + "* const " + at("right", j) + " = (const " + t + "*)(near + " +
+           number(part.kept->near_begin) + ") + " + at("n", j) + ";");
+  } else if (!part.in_registers) {
+    write_right_pointers(dot, s, num_right);
   }
-  // Of a step of the sum, where `last_k` counts the innermost dim.
+  // Indices along the last dim of k, and along the one before where that is no loop of its own.
+  struct Place {
+    std::string last, before_last = {};
+  };
   struct Indices {
     std::string a, b, step;
   };
-  const auto indices = [&](const std::string& last_k) {
+  const auto indices = [&](const Place& place) {
     Indices at_k;
     for (std::size_t i = 0; i < s.k.size(); ++i) {
-      const std::string k = i + 1 == s.k.size() ? last_k : "k" + std::to_string(i);
+      const bool is_before_last = i + 2 == s.k.size() && !place.before_last.empty();
+      const std::string k = i + 1 == s.k.size() ? place.last
+                            : is_before_last    ? place.before_last
+                                                : "k" + std::to_string(i);
       if (s.k[i].a_stride != 0) at_k.a += (at_k.a.empty() ? "" : " + ") + scaled(s.k[i].a_stride, k);
       if (s.k[i].b_stride != 0) at_k.b += (at_k.b.empty() ? "" : " + ") + scaled(s.k[i].b_stride, k);
       at_k.step = at_k.step.empty() ? k : "(" + at_k.step + ") * " + number(s.k[i].extent.bound) + " + " + k;
@@ -266,90 +303,118 @@ void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& s, const S
   const std::string a_word = std::to_string(ahead > 1 ? ahead : of_a_word), b_word = std::to_string(columns);
   const std::string a_type = ahead > 1 || rows_at_once ? "hl_pack<" + t + ", " + a_word + ">" : t,
                     b_type = columns_at_once ? "hl_pack<" + t + ", " + b_word + ">" : t;
-  // So many words of rows and what they are multiplied by, from index `k` on, in variables of the prefix.
   const int num_left = rows_at_once ? rows / static_cast<int>(of_a_word) : rows;
-  const int num_right = columns_at_once ? 1 : columns;
-  const auto read = [&](const std::string& prefix, const std::string& k, std::int64_t words) {
-    const Indices at_k = indices(k);
-    for (std::int64_t w = 0; w < words; ++w) {
+  const auto x_name = [&](std::int64_t i, std::int64_t w) { return "x" + std::to_string(i) + "_" + std::to_string(w); };
+  const auto y_name = [&](std::int64_t j, std::int64_t step) {
+    return "y" + std::to_string(j) + "_" + std::to_string(step);
+  };
+  // Words of rows, one a place, and what they are multiplied by, in variables of the prefix.
+  const auto read = [&](const std::string& prefix, const std::vector<Place>& places) {
+    for (std::int64_t w = 0; w < std::ssize(places); ++w) {
+      const Place& place = places[static_cast<std::size_t>(w)];
+      const Indices at_k = indices(place);
       for (int i = 0; i < num_left; ++i) {
-        const std::string name = prefix + "x" + std::to_string(i) + "_" + std::to_string(w);
-        std::string from = (rows_at_once ? "left0 + " + number(i * of_a_word) : at("left", i)) + " + " + at_k.a;
-        if (w > 0) from += " + " + number(w * ahead);
-        line(a_type + " " + name + " = " + (a_type == t ? "*(" + from + ")" : "hl_read<" + a_word + ">(" + from + ")") +
-             ";");
+        const std::string from = (rows_at_once ? "left0 + " + number(i * of_a_word) : at("left", i)) + " + " + at_k.a;
+        line(a_type + " " + prefix + x_name(i, w) + " = " +
+             (a_type == t ? "*(" + from + ")" : "hl_read<" + a_word + ">(" + from + ")") + ";");
       }
-      for (std::int64_t k_in = w * ahead; k_in < (w + 1) * ahead; ++k_in)
+      for (std::int64_t e = 0; e < ahead; ++e)
         for (int j = 0; j < num_right; ++j) {
-          const std::string name = prefix + "y" + std::to_string(j) + "_" + std::to_string(k_in);
-          std::string from;
-          if (!s.packed()) {
-            from = at_k.b + (k_in > 0 ? " + " + number(k_in * last.b_stride) : "");
-          } else {
-            const std::string width = padded <= panel       ? number(padded)
-                                      : padded % panel == 0 ? number(panel)
-                                                            : at("w", j);
-            from = "(" + at_k.step + (k_in > 0 ? " + " + number(k_in) : "") + ") * " + width;
+          const std::string name = prefix + y_name(j, w * ahead + e), later = e > 0 ? " + " + number(e) : "";
+          if (part.in_registers) {
+            line("const " + b_type + " " + name + " = " + part.kept->registers + "[" +
+                 scaled(columns, "(" + place.last + later + ")") + " + " + number(j) + "];");
+            continue;
           }
-          from = at("right", j) + " + " + from;
+          const std::string index =
+              near ? "(" + place.last + later + " - " + number(part.begin) + ") * " + number(n)
+                   : right_index(dot, s, j, at_k.b + (e > 0 ? " + " + number(e * last.b_stride) : ""),
+                                 at_k.step + later);
+          const std::string from = at("right", j) + " + " + index;
           line(b_type + " " + name + " = " +
                (columns_at_once ? "hl_read<" + b_word + ">(" + from + ")" : "*(" + from + ")") + ";");
         }
     }
   };
   const auto add = [&](std::int64_t words) {
-    for (std::int64_t k_in = 0; k_in < words * ahead; ++k_in)
+    for (std::int64_t step = 0; step < words * ahead; ++step)
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j) {
-          const std::int64_t word = k_in / ahead, of_rows = rows_at_once ? of_a_word : 1;
-          std::string x = "x" + std::to_string(i / of_rows) + "_" + std::to_string(word);
-          if (ahead > 1) x += ".of[" + number(k_in % ahead) + "]";
+          std::string x = x_name(rows_at_once ? i / of_a_word : i, step / ahead);
+          if (ahead > 1) x += ".of[" + number(step % ahead) + "]";
           if (rows_at_once) x += ".of[" + number(i % of_a_word) + "]";
-          std::string y = "y" + std::to_string(columns_at_once ? 0 : j) + "_" + std::to_string(k_in);
+          std::string y = y_name(columns_at_once ? 0 : j, step);
           if (columns_at_once) y += ".of[" + number(j) + "]";
           const std::string sum = "s" + std::to_string(i) + "_" + std::to_string(j);
           line(sum + " = " + product(dot, x, y, sum) + ";");
         }
   };
-  for (std::size_t i = 0; i + 1 < s.k.size(); ++i) open_loop("k" + std::to_string(i), extent(s.k[i].extent));
-  const std::string k = "k" + std::to_string(s.k.empty() ? 0 : s.k.size() - 1);
-  // Words of the next steps are on their way while these are multiplied.
-  constexpr std::int64_t most_numbers = 48;
-  std::int64_t words = 4;
-  while (words > 1 && ((rows + columns) * ahead * words > most_numbers || last.extent.bound % (ahead * words) != 0))
-    words /= 2;
-  if (s.k.empty()) {
-    read("", "0", 1);
+  const std::size_t num_dims = s.k.size();
+  const std::string k = "k" + std::to_string(num_dims == 0 ? 0 : num_dims - 1);
+  const auto open_outer_loops = [&](std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) open_loop("k" + std::to_string(i), extent(s.k[i].extent));
+  };
+  const auto close_loops = [&](std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) close();
+  };
+  const auto add_one_by_one = [&](const std::string& begin, std::int64_t at_once) {
+    line("HL_UNROLL(" + number(at_once) + ")");
+    open_loop(k, part.end, begin, number(ahead));
+    read("", {{k}});
     add(1);
-  } else if (ahead > 1 && last.extent.bound > ahead * words) {
-    read("", "0", words);
-    line("HL_UNROLL(2)");
-    open_loop(k, extent(last.extent), "0", number(ahead * words));
-    const std::string next = "(" + k + " + " + number(ahead * words) + " < " + extent(last.extent) + " ? " + k + " + " +
-                             number(ahead * words) + " : " + k + ")";
-    line("const " + it + " next_k = " + next + ";");
-    read("n", "next_k", words);
-    add(words);
-    for (std::int64_t w = 0; w < words; ++w) {
-      for (int i = 0; i < num_left; ++i) {
-        const std::string name = "x" + std::to_string(i) + "_" + std::to_string(w);
-        line(name + " = n" + name + ";");
-      }
-      for (std::int64_t k_in = w * ahead; k_in < (w + 1) * ahead; ++k_in)
-        for (int j = 0; j < num_right; ++j) {
-          const std::string name = "y" + std::to_string(j) + "_" + std::to_string(k_in);
-          line(name + " = n" + name + ";");
-        }
-    }
     close();
+  };
+  const Groups groups = part.in_registers ? Groups{} : groups_of(s, part.steps, rows + columns, ahead);
+  if (num_dims == 0) {
+    read("", {{"0"}});
+    add(1);
+  } else if (groups.count < 2) {
+    open_outer_loops(num_dims - 1);
+    // Registers have no addresses: every step is written out.
+    add_one_by_one(number(part.begin), part.in_registers ? part.steps / ahead : ahead > 1 ? 4 : 8);
+    close_loops(num_dims - 1);
   } else {
-    line(ahead > 1 ? "HL_UNROLL(4)" : "HL_UNROLL(8)");
-    open_loop(k, extent(last.extent), "0", number(ahead));
-    read("", k, 1);
-    add(1);
+    const std::int64_t in_a_group = groups.words * ahead, inner = last.extent.bound;
+    const auto places = [&](const std::string& g) {
+      std::vector<Place> all;
+      for (std::int64_t w = 0; w < groups.words; ++w) {
+        const std::int64_t step = w * ahead;
+        const auto plus = [](const std::string& what, std::int64_t more) {
+          return more == 0 ? what : "(" + what + " + " + number(more) + ")";
+        };
+        if (groups.num_dims == 1) {
+          all.push_back({plus(g, step)});
+        } else if (in_a_group <= inner) {
+          const std::string in_a_row = number(inner / in_a_group);
+          all.push_back({plus("(" + g + " % " + in_a_row + " * " + number(in_a_group) + ")", step),
+                         "(" + g + " / " + in_a_row + ")"});
+        } else {
+          all.push_back({number(step % inner), plus("(" + g + " * " + number(in_a_group / inner) + ")", step / inner)});
+        }
+      }
+      return all;
+    };
+    // Those of the next group are on their way while these are multiplied.
+    const std::size_t num_outer = num_dims - static_cast<std::size_t>(groups.num_dims);
+    const bool is_one_dim = groups.num_dims == 1;
+    const std::string g = is_one_dim ? k : "group", by = is_one_dim ? number(in_a_group) : "1",
+                      begin = is_one_dim ? number(part.begin) : "0",
+                      end = is_one_dim ? number(part.begin + groups.count * in_a_group) : number(groups.count);
+    open_outer_loops(num_outer);
+    read("", places(begin));
+    line("HL_UNROLL(2)");
+    open_loop(g, end, begin, by);
+    line("const " + it + " next = (" + g + " + " + by + " < " + end + " ? " + g + " + " + by + " : " + g + ");");
+    read("n", places("next"));
+    add(groups.words);
+    for (std::int64_t w = 0; w < groups.words; ++w)
+      for (int i = 0; i < num_left; ++i) line(x_name(i, w) + " = n" + x_name(i, w) + ";");
+    for (std::int64_t step = 0; step < in_a_group; ++step)
+      for (int j = 0; j < num_right; ++j) line(y_name(j, step) + " = n" + y_name(j, step) + ";");
     close();
+    if (is_one_dim && groups.count * in_a_group < part.steps) add_one_by_one(end, 1);
+    close_loops(num_outer);
   }
-  for (std::size_t i = 0; i + 1 < s.k.size(); ++i) close();
   close();
 }
 

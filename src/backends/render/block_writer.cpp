@@ -1,6 +1,7 @@
 #include "backends/render/block_writer.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,11 +23,11 @@ namespace {
 // before a statement that touches what one since their last meeting wrote, or writes what it read.
 class BlockWriter : BlockDotWriter {
  public:
-  BlockWriter(const Program& program, const Dialect& dialect, int threads, bool profile)
-      : BlockDotWriter(program, dialect, threads), profile_(profile) {}
+  BlockWriter(const Program& program, const Dialect& dialect, int threads, std::int64_t near_room, bool profile)
+      : BlockDotWriter(program, dialect, threads, near_room), profile_(profile) {}
 
   std::size_t num_ticks() const { return ticks_.size(); }
-  std::int64_t near_bytes() const { return p_.near_bytes + (staged_bytes_ + 63) / 64 * 64; }
+  using BlockDotWriter::near_bytes;
   std::string run() {
     out_ = d_.prelude;
     for (std::size_t i = 0; i < p_.buffers.size(); ++i)
@@ -87,17 +88,9 @@ class BlockWriter : BlockDotWriter {
       });
     });
   }
-  // A sum over as many rows as a full tile has is a loop of known length, which is worth code of its own.
   template <class Statement> void render_shared_out(const Statement& s) {
     Statement full = s;
-    std::string is_full;
-    if (sums(s))
-      for_each_extent(full, [&](Extent& e) {
-        if (e.is_static() || e.bound > most_rows_written_out) return;
-        const std::string condition = extent(e) + " == " + number(e.bound);
-        if (is_full.find(condition) == std::string::npos) is_full += (is_full.empty() ? "" : " && ") + condition;
-        e.var = -1;
-      });
+    const std::string is_full = sums(s) ? make_full(full) : "";
     std::vector<Touch> touches = touches_of(Stmt{s});
     // Factors are written near where others may still be read.
     if (writes_near(s) || writes_near(full) || must_meet(touches)) meet();
@@ -125,7 +118,6 @@ class BlockWriter : BlockDotWriter {
   static std::string name_of_statement(const Map& map) { return "map " + map.name; }
   static std::string name_of_statement(const Dot& dot) { return "dot " + dot.name; }
   static std::string name_of_statement(const Pack&) { return "pack"; }
-  static constexpr std::int64_t most_rows_written_out = 8;
   static bool sums(const Map& map) { return map.num_outer < static_cast<int>(map.dims.size()); }
   static bool sums(const Dot&) { return true; }
   static bool sums(const Pack&) { return false; }
@@ -167,11 +159,57 @@ class BlockWriter : BlockDotWriter {
         !reduces && !map.split && order.in_order.empty() && most_points(map, map.dims.size()) <= threads_;
     if (reduces) render_reductions(map, in_lanes, group);
     if (in_lanes) open("if (lane == 0)");
-    for (int i = reduces ? map.body_end : 0; i < static_cast<int>(map.instrs.size()); ++i)
+    const int first = reduces ? map.body_end : 0, end = static_cast<int>(map.instrs.size());
+    const auto render = [&](int i) {
       if (!may_carry || !render_carried(map, i, order.shared)) render_instr(map, i);
+    };
+    if (divides_at_once(map, first))
+      render_with_quotients(map, first, render);
+    else
+      for (int i = first; i < end; ++i) render(i);
     if (in_lanes) close();
     for (std::size_t d = 0; d < order.in_order.size(); ++d) close();
     close();
+    close();
+  }
+  static bool is_quotient(const Instr& in) {
+    return in.kind == Instr::Kind::Op && in.op == ScalarOp::Div && in.dtype == DType::F32;
+  }
+  // Whether, from an instruction on, a point has several quotients that may be computed side by side: its stores can wait for all of them.
+  static bool divides_at_once(const Map& map, int first) {
+    int quotients = 0;
+    bool stores = false;
+    for (const Instr& in : std::span(map.instrs).subspan(static_cast<std::size_t>(first))) {
+      quotients += is_quotient(in);
+      if (in.kind == Instr::Kind::Load && stores) return false;
+      stores = stores || in.kind == Instr::Kind::Store;
+    }
+    return quotients > 1;
+  }
+  // As if all quotients were of usual numbers; where one is not, what depends on them once more, by the language's own division.
+  template <class Render> void render_with_quotients(const Map& map, int first, const Render& render) {
+    const int end = static_cast<int>(map.instrs.size());
+    std::vector<bool> depends(map.instrs.size());
+    line("bool usual = true;");
+    for (int i = first; i < end; ++i) {
+      const Instr& in = map.instrs[static_cast<std::size_t>(i)];
+      const auto after_a_quotient = [&](int reg) { return reg >= 0 && depends[static_cast<std::size_t>(reg)]; };
+      depends[static_cast<std::size_t>(i)] =
+          is_quotient(in) || in.kind == Instr::Kind::Store || std::ranges::any_of(in.args, after_a_quotient) ||
+          std::ranges::any_of(in.access.indirect, [&](const Indirect& at) { return after_a_quotient(at.reg); });
+      if (is_quotient(in))
+        line("const float " + reg(i) + " = hl_quotient(" + reg(in.args[0]) + ", " + reg(in.args[1]) + ", usual);");
+      else if (in.kind != Instr::Kind::Store)
+        render(i);
+    }
+    open("if (HL_LIKELY(usual))");
+    for (int i = first; i < end; ++i)
+      if (map.instrs[static_cast<std::size_t>(i)].kind == Instr::Kind::Store) render_instr(map, i);
+    --depth_;
+    line("} else {");
+    ++depth_;
+    for (int i = first; i < end; ++i)
+      if (depends[static_cast<std::size_t>(i)]) render_instr(map, i);
     close();
   }
   // Of the first `num_dims` dims, at most.
@@ -325,6 +363,7 @@ class BlockWriter : BlockDotWriter {
     const std::string inside = std::exchange(out_, std::move(outside));
     out_ += loops_.back().before + inside;
     loops_.pop_back();
+    leave(loop);
   }
 
   void render_node(const Let& let) {
@@ -380,8 +419,9 @@ class BlockWriter : BlockDotWriter {
 
 }  // namespace
 
-BlockText write_for_blocks(const Program& program, const Dialect& dialect, int threads, bool profile) {
-  BlockWriter writer(program, dialect, threads, profile);
+BlockText write_for_blocks(const Program& program, const Dialect& dialect, int threads, std::int64_t near_room,
+                           bool profile) {
+  BlockWriter writer(program, dialect, threads, near_room, profile);
   std::string text = writer.run();
   return {std::move(text), writer.near_bytes(), writer.num_ticks()};
 }

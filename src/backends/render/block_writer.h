@@ -10,17 +10,13 @@
 
 namespace hotloop::render {
 
-// Of a Dot: each thread computes `rows` x `columns` sums, one accumulator each. Chosen by shape alone; it changes no order of summation.
-struct RegisterTile {
-  int rows = 1, columns = 1;
-};
-RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, int threads);
-
 struct BlockText {
   std::string text;
   std::int64_t near_bytes = 0;  // that a block takes: the program's, and room for factors
   std::size_t num_ticks = 0;    // statements whose cycles are counted
 };
-BlockText write_for_blocks(const kernel::Program& program, const Dialect& dialect, int threads, bool profile);
+// `near_room`: what a block may have of near memory.
+BlockText write_for_blocks(const kernel::Program& program, const Dialect& dialect, int threads, std::int64_t near_room,
+                           bool profile);
 
 }  // namespace hotloop::render

@@ -81,6 +81,12 @@ static inline float hl_sqrt_f32(float x) { return __fsqrt_rn(x); }
 static inline double hl_sqrt_f64(double x) { return __dsqrt_rn(x); }
 static inline float hl_fma_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 static inline double hl_fma_f64(double a, double b, double c) { return __fma_rn(a, b, c); }
+// To within a unit in the last place.
+static inline float hl_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 static inline int hl_clz(uint64_t x) { return __clzll(x); }
 #define HL_PRAGMA(X) _Pragma(#X)
 #define HL_UNROLL(N) HL_PRAGMA(unroll N)
@@ -103,7 +109,20 @@ __device__ long long hl_ticks[HL_TICKS];
 #endif
 #else
 #define HL_UNROLL(N)
+static inline float hl_reciprocal(float x) { return 1 / x; }
 #endif
+// a / b, rounded to nearest, where neither is so large or small that a step on the way leaves the range of normal numbers; else `usual` becomes false. The
+// language's own division jumps to code for such numbers, once for each, so that no two of them run side by side. (Markstein 1990: the residue of a
+// quotient is exact, and corrects it to the nearest with a reciprocal of half a unit's error.)
+static inline float hl_quotient(float a, float b, bool& usual) {
+  const float size_a = hl_fabs_f32(a), size_b = hl_fabs_f32(b);
+  usual &= (size_a > 0x1p-60f) & (size_a < 0x1p60f) & (size_b > 0x1p-60f) & (size_b < 0x1p60f);
+  float y = hl_reciprocal(b);
+  y = hl_fma_f32(hl_fma_f32(-b, y, 1), y, y);
+  float q = a * y;
+  q = hl_fma_f32(hl_fma_f32(-b, q, a), y, q);
+  return hl_fma_f32(hl_fma_f32(-b, q, a), y, q);
+}
 typedef struct {
   unsigned char* const* arguments;
   unsigned char* const* results;
@@ -178,7 +197,8 @@ bool counts_by_32_bits(const kernel::Program& program) {
 BlockText render_cuda(const kernel::Program& program, const CudaOptions& options) {
   const bool is_small = counts_by_32_bits(program);
   static const Dialect narrow = cuda_dialect(true), wide = cuda_dialect(false);
-  BlockText result = write_for_blocks(program, is_small ? narrow : wide, options.threads, options.profile);
+  BlockText result =
+      write_for_blocks(program, is_small ? narrow : wide, options.threads, options.near_bytes, options.profile);
   std::string counts = "#define HL_THREADS " + std::to_string(options.threads) + "\n";
   if (options.profile) counts += "#define HL_TICKS " + std::to_string(result.num_ticks) + "\n";
   result.text = counts + result.text;

@@ -1,0 +1,123 @@
+#include "backends/render/dot_shape.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/index.h"
+
+namespace hotloop::render {
+
+using namespace kernel;
+
+namespace {
+
+// Where a step of a sum finds its right factors.
+enum class Right { There, Near, Register };
+
+// What a multiprocessor does in a step of the sum: it reads a row's factor once for all threads of a warp, a column's for each, 32 words at a time. Each of
+// its schedulers adds a warp's products one after the other; what a warp waits for it hides behind others.
+double cycles_of_step(const RegisterTile& tile, std::int64_t m, std::int64_t n, DType dtype, int threads, Right right) {
+  constexpr double warp = 32, schedulers = 4, read_ahead = 4, counting = 1.3, latency = 3, after_a_sum = 4;
+  const double words = static_cast<double>(size_of(dtype)) / 4;
+  const std::int64_t items = divided_up(m, tile.rows) * divided_up(n, tile.columns),
+                     rounds = divided_up(items, threads);
+  const double warps = static_cast<double>(std::min<std::int64_t>(items, threads)) / warp;
+  const double turns = std::max(1.0, warps / schedulers);
+  const bool reads = right != Right::Register;
+  const double lines = warps * words * ((reads ? tile.columns : 0) + tile.rows / 8.0);
+  const double instructions =
+      turns * ((reads ? 1 + counting : 0) + tile.rows / read_ahead + words * tile.rows * tile.columns);
+  // What is kept is there when it is wanted: only the sum before is waited for.
+  const double waiting = right == Right::There ? instructions + latency / turns : std::max(instructions, after_a_sum);
+  return static_cast<double>(rounds) * std::max(lines, waiting);
+}
+
+template <class Visit> void for_each_tile(std::int64_t m, std::int64_t n, const Visit& visit) {
+  constexpr int most_sums = 32;
+  for (const int rows : {1, 2, 3, 4, 6, 8})
+    for (const int columns : {1, 2, 4})
+      if (rows * columns <= most_sums && (rows == 1 || rows <= m) && (columns == 1 || columns <= n))
+        visit(RegisterTile{rows, columns});
+}
+
+}  // namespace
+
+std::int64_t near_bytes_of(std::int64_t bytes) { return divided_up(bytes, 16) * 16; }
+
+RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, int threads) {
+  RegisterTile best;
+  double least = std::numeric_limits<double>::infinity();
+  for_each_tile(m, n, [&](const RegisterTile& tile) {
+    const double cycles = cycles_of_step(tile, m, n, dtype, threads, Right::There);
+    if (cycles >= least) return;
+    least = cycles;
+    best = tile;
+  });
+  return best;
+}
+
+bool has_columns_of_its_own(const Dot& dot, int columns, int threads) {
+  if (dot.c_m == 1 && dot.c_n != 1) return false;  // rows go first
+  const std::int64_t groups = divided_up(dot.n.bound, columns);
+  return threads % groups == 0 || groups * dot.m.bound <= threads;
+}
+
+DotShape choose_dot_shape(const Dot& dot, std::int64_t m, int threads, const std::vector<bool>& stays,
+                          const KeepingRoom& room) {
+  // Words of four steps are read of a row.
+  constexpr std::int64_t steps_at_once = 4;
+  // What no first cache holds comes at the rate of the second one.
+  constexpr double first_cache = 128 << 10, bytes_a_cycle = 40;
+  const std::int64_t n = dot.n.bound;
+  const auto size = static_cast<std::int64_t>(size_of(factor_dtype(dot)));
+  const bool may_keep = std::ranges::find(stays, true) != stays.end();
+  const auto shaped = [&](const RegisterTile& tile) {
+    DotShape shape{tile, std::vector<KeptSteps>(dot.segments.size())};
+    const auto cycles = [&](Right right) { return cycles_of_step(tile, m, n, dot.dtype, threads, right); };
+    KeepingRoom left = room;
+    if (!has_columns_of_its_own(dot, tile.columns, threads)) left.registers = 0;
+    const auto whole = [](std::int64_t steps) { return steps / steps_at_once * steps_at_once; };
+    double far_steps = 0, bytes = 0;
+    for (std::size_t i = 0; i < dot.segments.size(); ++i) {
+      const std::int64_t depth = dot.segments[i].depth();
+      KeptSteps& kept = shape.kept[i];
+      if (stays[i]) {
+        const std::int64_t in_register = tile.columns * size / 4;
+        kept.in_registers = std::min(depth, left.registers / in_register);
+        if (kept.in_registers < depth) kept.in_registers = whole(kept.in_registers);
+        kept.near = std::min(depth - kept.in_registers, left.near_bytes / (n * size));
+        if (kept.all() < depth) kept.near = whole(kept.near);
+        left.registers -= kept.in_registers * in_register;
+        left.near_bytes -= near_bytes_of(kept.near * n * size);
+      }
+      const auto rest = static_cast<double>(depth - kept.all());
+      far_steps += rest;
+      bytes += rest * static_cast<double>(n * size);
+      shape.cycles += static_cast<double>(kept.in_registers) * cycles(Right::Register) +
+                      static_cast<double>(kept.near) * cycles(Right::Near);
+    }
+    double far_cycles = far_steps * cycles(Right::There);
+    if (bytes > first_cache) far_cycles += bytes / bytes_a_cycle;
+    shape.cycles += far_cycles;
+    return shape;
+  };
+  if (!may_keep) return shaped(choose_register_tile(m, n, dot.dtype, threads));
+  DotShape best;
+  best.cycles = std::numeric_limits<double>::infinity();
+  for_each_tile(m, n, [&](const RegisterTile& tile) {
+    if (DotShape shape = shaped(tile); shape.cycles < best.cycles) best = std::move(shape);
+  });
+  return best;
+}
+
+KeepingRoom kept_by(const Dot& dot, const DotShape& shape) {
+  const auto size = static_cast<std::int64_t>(size_of(factor_dtype(dot)));
+  KeepingRoom room;
+  for (const KeptSteps& kept : shape.kept) {
+    room.registers += kept.in_registers * shape.tile.columns * size / 4;
+    room.near_bytes += near_bytes_of(kept.near * dot.n.bound * size);
+  }
+  return room;
+}
+
+}  // namespace hotloop::render

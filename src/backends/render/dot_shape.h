@@ -1,0 +1,45 @@
+// How the threads of a block divide a Dot among them. Chosen by shape and by what a multiprocessor has room for; it changes no order of summation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedule/kernel_ir.h"
+
+namespace hotloop::render {
+
+// Each thread computes `rows` x `columns` sums, one accumulator each.
+struct RegisterTile {
+  int rows = 1, columns = 1;
+};
+RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, int threads);
+
+// What a block may keep from one iteration of a loop to the next.
+struct KeepingRoom {
+  std::int64_t registers = 0;   // of each thread, 32 bits each
+  std::int64_t near_bytes = 0;  // of near memory
+};
+
+// Of a segment, the steps of the sum whose right factors stay: the first ones in registers, the next in near memory.
+struct KeptSteps {
+  std::int64_t in_registers = 0, near = 0;
+  std::int64_t all() const { return in_registers + near; }
+};
+
+struct DotShape {
+  RegisterTile tile;
+  std::vector<KeptSteps> kept;  // of each segment
+  double cycles = 0;            // of a multiprocessor, each time, by estimate
+};
+// `m`: its rows; `stays`: of each segment, whether its right factor is the same in all iterations of a loop around.
+DotShape choose_dot_shape(const kernel::Dot& dot, std::int64_t m, int threads, const std::vector<bool>& stays,
+                          const KeepingRoom& room);
+
+// What the shape keeps; of near memory each segment has whole words of 16 bytes.
+std::int64_t near_bytes_of(std::int64_t bytes);
+KeepingRoom kept_by(const kernel::Dot& dot, const DotShape& shape);
+
+// Whether each thread has the same columns every time, whatever the number of rows.
+bool has_columns_of_its_own(const kernel::Dot& dot, int columns, int threads);
+
+}  // namespace hotloop::render

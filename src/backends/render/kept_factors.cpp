@@ -1,0 +1,200 @@
+#include "backends/render/kept_factors.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/render/renderer.h"
+#include "core/index.h"
+#include "schedule/accesses.h"
+#include "schedule/footprint.h"
+
+namespace hotloop::render {
+
+using namespace kernel;
+
+const KeptFactorsWriter::LoopFacts& KeptFactorsWriter::facts_of(const For& loop) {
+  const auto [at, is_new] = facts_.try_emplace(&loop);
+  if (!is_new) return at->second;
+  LoopFacts& facts = at->second;
+  facts.variables.insert(loop.counter);
+  const auto note = [&](const auto& self, const Block& block) -> void {
+    for (const Stmt& stmt : block) {
+      for_each_variable(stmt, [&](const SetVariable& v) { facts.variables.insert(v.var); });
+      for_each_part(
+          stmt,
+          [&](const Use& use) {
+            if (use.writes) facts.written.insert(use.access->buffer);
+          },
+          [&](const Block& inside) { self(self, inside); });
+    }
+  };
+  note(note, loop.test);
+  note(note, loop.body);
+  return facts;
+}
+
+bool KeptFactorsWriter::is_fixed_in(const For& loop, const Access& access) {
+  if (!access.indirect.empty()) return false;
+  const LoopFacts& facts = facts_of(loop);
+  const bool moves =
+      std::ranges::any_of(access.index.terms, [&](const Term& t) { return facts.variables.contains(t.var); });
+  return !moves && std::ranges::none_of(facts.written, [&](int b) {
+    return b == access.buffer || lie_together(buffer(b), buffer(access.buffer));
+  });
+}
+
+std::size_t KeptFactorsWriter::outermost_loop(const Access& access, std::size_t from) {
+  while (from < loops_.size() && !is_fixed_in(*loops_[from].loop, access)) ++from;
+  return from;
+}
+
+KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
+  // Reading them takes as long as once without.
+  constexpr std::int64_t least_iterations = 3, most_registers = 128;
+  std::vector<bool> stays(dot.segments.size());
+  std::size_t loop = 0;
+  for (std::size_t i = 0; i < dot.segments.size(); ++i) {
+    const DotSegment& s = dot.segments[i];
+    if (s.k.size() != 1 || !s.k[0].extent.is_static() || dot.n.bound == 0 || s.depth() == 0) continue;
+    const std::size_t around = outermost_loop(s.b);
+    if (around == loops_.size() || loops_.back().loop->trip.bound < least_iterations) continue;
+    stays[i] = true;
+    loop = std::max(loop, around);
+  }
+  const bool keeps = std::ranges::find(stays, true) != stays.end();
+  const std::string rows = std::to_string(dot.m.bound) + (dot.c_m == 1 && dot.c_n != 1 ? " rows first" : " rows");
+  std::string what = rows + " " + std::to_string(dot.n.bound) + " " + std::string(name_of(factor_dtype(dot)));
+  for (std::size_t i = 0; i < dot.segments.size(); ++i) {
+    const DotSegment& s = dot.segments[i];
+    what += ", " + std::to_string(s.depth());
+    if (stays[i])
+      what += " of " + pointer(s.b) + " by " + std::to_string(s.k[0].b_stride) + " " + std::to_string(s.b_n) + " " +
+              std::to_string(s.panel);
+  }
+  if (keeps)
+    if (const auto found = kept_.find(what); found != kept_.end()) return found->second.dot;
+  KeepingRoom room;
+  if (keeps) room = {most_registers - used_.registers, near_bytes_ - used_.near_bytes};
+  room.registers = std::max<std::int64_t>(room.registers, 0);
+  room.near_bytes = std::max<std::int64_t>(room.near_bytes, 0) / 16 * 16;
+  KeptDot kept{choose_dot_shape(dot, std::max<std::int64_t>(dot.m.bound, 1), threads_, stays, room),
+               std::vector<Kept>(dot.segments.size())};
+  const KeepingRoom taken = kept_by(dot, kept.shape);
+  if (taken.registers == 0 && taken.near_bytes == 0) return kept;
+  const auto size = static_cast<std::int64_t>(size_of(factor_dtype(dot)));
+  std::int64_t near = near_begin_ + used_.near_bytes;
+  for (std::size_t i = 0; i < dot.segments.size(); ++i) {
+    kept.segments[i] = {kept.shape.kept[i], "kept" + std::to_string(num_kept_++), near};
+    near += near_bytes_of(kept.shape.kept[i].near * dot.n.bound * size);
+  }
+  KeptIn in{loops_[loop].loop, taken, kept};
+  used_.registers += in.room.registers;
+  used_.near_bytes += in.room.near_bytes;
+  most_near_kept_ = std::max(most_near_kept_, used_.near_bytes);
+  read_in_front(loops_[loop], dot, kept);
+  kept_.emplace(std::move(what), std::move(in));
+  return kept;
+}
+
+void KeptFactorsWriter::leave(const For& loop) {
+  std::erase_if(kept_, [&](const auto& entry) {
+    const KeptIn& in = entry.second;
+    if (in.loop != &loop) return false;
+    used_.registers -= in.room.registers;
+    used_.near_bytes -= in.room.near_bytes;
+    return true;
+  });
+}
+
+void KeptFactorsWriter::read_in_front(LoopAround& around, const Dot& dot, const KeptDot& kept) {
+  const std::string t = type(factor_dtype(dot)), it = index_type();
+  const int columns = kept.shape.tile.columns;
+  std::string outside = std::exchange(out_, "");
+  bool writes_near = false;
+  for (std::size_t i = 0; i < dot.segments.size(); ++i) {
+    const DotSegment& s = dot.segments[i];
+    const Kept& k = kept.segments[i];
+    if (k.steps.in_registers > 0) {
+      const std::string steps = number(k.steps.in_registers);
+      line(t + " " + k.registers + "[" + number(k.steps.in_registers * columns) + "];");
+      open("");
+      line("const " + it + " ng = hl_thread() % " + number(divided_up(dot.n.bound, columns)) + ";");
+      write_columns(dot, columns);
+      write_right_pointers(dot, s, columns);
+      line("HL_UNROLL(" + steps + ")");
+      open_loop("k", steps);
+      for (int j = 0; j < columns; ++j)
+        line(k.registers + "[" + scaled(columns, "k") + " + " + number(j) + "] = *(right" + std::to_string(j) + " + " +
+             right_index(dot, s, j, scaled(s.k[0].b_stride, "k"), "k") + ");");
+      close();
+      close();
+    }
+    if (k.steps.near > 0) {
+      writes_near = true;
+      const std::string n = number(dot.n.bound);
+      open("");
+      line(t + "* const to = (" + t + "*)(near + " + number(k.near_begin) + ");");
+      // Neighbours in memory by neighbouring threads.
+      open("for (" + it + " p = hl_thread(); p < " + number(k.steps.near * dot.n.bound) + "; p += HL_THREADS)");
+      const bool down = !s.packed() && s.k[0].b_stride == 1 && s.b_n != 1;
+      const std::string steps = number(k.steps.near);
+      line("const " + it + (down ? " k = p % " + steps + ", n0 = p / " + steps : " n0 = p % " + n + ", k = p / " + n) +
+           ";");
+      write_right_pointers(dot, s, 1);
+      const std::string step = "(k + " + number(k.steps.in_registers) + ")";
+      line("to[" + scaled(dot.n.bound, "k") + " + n0] = *(right0 + " +
+           right_index(dot, s, 0, scaled(s.k[0].b_stride, step), step) + ");");
+      close();
+      close();
+    }
+  }
+  if (writes_near) line("hl_sync();");
+  around.before += std::exchange(out_, std::move(outside));
+}
+
+void KeptFactorsWriter::write_columns(const Dot& dot, int columns) {
+  const std::int64_t n = dot.n.bound;
+  const bool together = columns_lie_together(dot, columns);
+  const std::string groups = number(divided_up(n, columns));
+  for (int j = 0; j < columns; ++j) {
+    const std::string column = together ? scaled(columns, "ng") + " + " + number(j) : "ng + " + scaled(j, groups);
+    const bool may_stray = !together && j > 0 && n % columns != 0;
+    line("const " + index_type() + " n" + std::to_string(j) + " = " +
+         (j == 0      ? (together ? scaled(columns, "ng") : "ng")
+          : may_stray ? column + " < " + number(n) + " ? " + column + " : " + number(n - 1)
+                      : column) +
+         ";");
+  }
+}
+
+void KeptFactorsWriter::write_right_pointers(const Dot& dot, const DotSegment& s, int count) {
+  const std::string t = type(factor_dtype(dot)), it = index_type();
+  const std::int64_t lanes = lanes_of(dot.dtype), padded = divided_up(dot.n.bound, lanes) * lanes, panel = s.panel;
+  for (int j = 0; j < count; ++j) {
+    const std::string at = std::to_string(j), column = "n" + at, first = "f" + at;
+    const std::string begin = "const " + t + "* const right" + at + " = " + pointer(s.b) + " + ";
+    if (!s.packed()) {
+      line(begin + scaled(s.b_n, column) + ";");
+    } else if (padded <= panel) {
+      line(begin + column + ";");
+    } else {
+      line("const " + it + " " + first + " = " + column + " / " + number(panel) + " * " + number(panel) + ";");
+      line(begin + first + " * " + number(s.depth()) + " + (" + column + " - " + first + ");");
+      if (padded % panel != 0)
+        line("const " + it + " w" + at + " = " + number(padded) + " - " + first + " < " + number(panel) + " ? " +
+             number(padded) + " - " + first + " : " + number(panel) + ";");
+    }
+  }
+}
+
+std::string KeptFactorsWriter::right_index(const Dot& dot, const DotSegment& s, int column, const std::string& index,
+                                           const std::string& step) const {
+  if (!s.packed()) return index;
+  const std::int64_t lanes = lanes_of(dot.dtype), padded = divided_up(dot.n.bound, lanes) * lanes;
+  const std::string width = padded <= s.panel       ? number(padded)
+                            : padded % s.panel == 0 ? number(s.panel)
+                                                    : "w" + std::to_string(column);
+  return "(" + step + ") * " + width;
+}
+
+}  // namespace hotloop::render

@@ -1,0 +1,79 @@
+// Right factors of Dots in loops that stay where they are multiplied: in registers of the threads that use them and in near memory, as far as there is room.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/render/dot_shape.h"
+#include "backends/render/read_ahead.h"
+
+namespace hotloop::render {
+
+class KeptFactorsWriter : protected ReadAheadWriter {
+ protected:
+  KeptFactorsWriter(const kernel::Program& program, const Dialect& dialect, int threads)
+      : ReadAheadWriter(program, dialect), threads_(threads) {}
+  // The part of near memory that may keep factors.
+  void keep_in(std::int64_t near_begin, std::int64_t near_bytes) {
+    near_begin_ = near_begin;
+    near_bytes_ = near_bytes;
+  }
+
+  // Of a segment: the first steps are in the array `registers`, [step][column of the thread's tile]; the next from byte `near_begin` of near memory
+  // on, [step][column of the dot].
+  struct Kept {
+    KeptSteps steps;
+    std::string registers;
+    std::int64_t near_begin = 0;
+  };
+  struct KeptDot {
+    DotShape shape;
+    std::vector<Kept> segments;
+  };
+  // The shape of a Dot, whose kept factors are read in front of a loop around. Dots with the same factors share them.
+  KeptDot kept_factors(const kernel::Dot& dot);
+  // A loop has been written: what it kept is free again.
+  void leave(const kernel::For& loop);
+
+  // The columns n0, n1, ... of group ng.
+  static bool columns_lie_together(const kernel::Dot& dot, int columns) {
+    return columns > 1 && dot.n.bound % columns == 0;
+  }
+  void write_columns(const kernel::Dot& dot, int columns);
+  // Pointers right0, right1, ... to the columns of a segment's right factor, `count` of them.
+  void write_right_pointers(const kernel::Dot& dot, const kernel::DotSegment& segment, int count);
+  // What is added to such a pointer for a step of the sum: the place `index` along the dims of k, the step'th in all.
+  std::string right_index(const kernel::Dot& dot, const kernel::DotSegment& segment, int column,
+                          const std::string& index, const std::string& step) const;
+
+  int threads_;
+  std::int64_t most_near_kept_ = 0;  // bytes, at any time
+
+ private:
+  // What a loop sets and writes, with all that is in it.
+  struct LoopFacts {
+    std::set<kernel::Var> variables;
+    std::set<int> written;
+  };
+  struct KeptIn {
+    const kernel::For* loop;
+    KeepingRoom room;
+    KeptDot dot;
+  };
+  const LoopFacts& facts_of(const kernel::For& loop);
+  bool is_fixed_in(const kernel::For& loop, const kernel::Access& access);
+  // The outermost loop around, from loop `from` inwards, in which the access finds the same numbers in every iteration; the number of loops: none.
+  std::size_t outermost_loop(const kernel::Access& access, std::size_t from = 0);
+  void read_in_front(LoopAround& around, const kernel::Dot& dot, const KeptDot& kept);
+
+  std::int64_t near_begin_ = 0, near_bytes_ = 0;
+  KeepingRoom used_;
+  int num_kept_ = 0;
+  std::map<const kernel::For*, LoopFacts> facts_;
+  std::map<std::string, KeptIn> kept_;  // by what is multiplied
+};
+
+}  // namespace hotloop::render
