@@ -36,92 +36,6 @@ bool BlockDotWriter::is_aligned(const Access& access, std::int64_t numbers) cons
   return std::ranges::all_of(access.index.terms, [&](const Term& t) { return t.coefficient % numbers == 0; });
 }
 
-// Of a segment: its left factor in near memory, rows of `depth` numbers that are `row` apart.
-struct BlockDotWriter::Staged {
-  bool is_staged = false;
-  std::int64_t begin = 0, row = 0;  // bytes behind the program's own near memory; elements
-};
-
-// Of each segment, and the room that they take.
-struct BlockDotWriter::StagedFactors {
-  std::vector<Staged> of_segments;
-  std::int64_t bytes = 0;
-};
-
-// Every column reads a left factor again: far away, each step of a sum would wait for it. Written near once, by all threads together, they wait once.
-BlockDotWriter::StagedFactors BlockDotWriter::staged_factors(const Dot& dot) const {
-  constexpr std::int64_t most_bytes = 16 << 10, few_columns = 8;
-  const auto size = static_cast<std::int64_t>(size_of(factor_dtype(dot))), widest = 16 / size;
-  StagedFactors all{std::vector<Staged>(dot.segments.size())};
-  for (std::size_t i = 0; i < dot.segments.size(); ++i) {
-    const DotSegment& s = dot.segments[i];
-    const std::int64_t depth = s.depth(), row = depth % widest == 0 ? depth + widest : depth | 1;
-    const std::int64_t needed = (dot.m.bound * row * size + 15) / 16 * 16;
-    const bool is_static = std::ranges::all_of(s.k, [](const KDim& k) { return k.extent.is_static(); });
-    const bool has_room = all.bytes + needed <= most_bytes;
-    if (!is_far(s.a) || dot.n.bound < few_columns || !is_static || depth == 0 || !has_room) continue;
-    all.of_segments[i] = {true, all.bytes, row};
-    all.bytes += needed;
-  }
-  return all;
-}
-
-BlockDotWriter::BlockDotWriter(const Program& program, const Dialect& dialect, int threads, std::int64_t near_room)
-    : KeptFactorsWriter(program, dialect, threads) {
-  constexpr std::int64_t of_its_own = 1 << 10;  // what the language and the meeting of blocks take
-  for_each_statement(program.body, [&](const auto& s) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(s)>, Dot>) {
-      Dot full = s;
-      make_full(full);
-      most_staged_ = std::max({most_staged_, staged_factors(s).bytes, staged_factors(full).bytes});
-    }
-  });
-  keep_in(near_begin(), near_room - of_its_own - near_begin());
-}
-
-bool BlockDotWriter::stages(const Dot& dot) const { return staged_factors(dot).bytes > 0; }
-
-void BlockDotWriter::render_staging(const Dot& dot, const std::vector<Staged>& staged) {
-  const std::string t = type(factor_dtype(dot)), it = index_type();
-  for (std::size_t i = 0; i < staged.size(); ++i) {
-    if (!staged[i].is_staged) continue;
-    const DotSegment& s = dot.segments[i];
-    const std::string depth = number(s.depth()), m_end = extent(dot.m);
-    // Neighbouring threads read side by side.
-    const bool rows_first = s.a_m == 1 && (s.k.empty() || s.k.back().a_stride != 1);
-    const std::string places = rows_first ? "const " + it + " m = p % (" + m_end + "), k = p / (" + m_end + ");"
-                                          : "const " + it + " k = p % " + depth + ", m = p / " + depth + ";";
-    std::string at = scaled(s.a_m, "m"), rest = "k";
-    for (std::size_t d = s.k.size(); d-- > 0;) {
-      const std::string size = number(s.k[d].extent.bound);
-      const std::string place = d == 0 ? rest : rest + " % " + size;
-      if (s.k[d].a_stride != 0) at += " + " + scaled(s.k[d].a_stride, "(" + place + ")");
-      rest = "(" + rest + " / " + size + ")";
-    }
-    const std::string from = "(" + pointer(s.a) + ")[" + at + "]", count = "(" + m_end + ") * " + depth,
-                      to = "to[" + scaled(staged[i].row, "m") + " + k] = ";
-    const std::int64_t step = dot.m.bound * s.depth() <= threads_ ? step_ahead(s.a) : 0;
-    open("");
-    line(t + "* const to = (" + t + "*)(staged + " + std::to_string(staged[i].begin) + ");");
-    if (step != 0) {
-      const std::string p = "const " + it + " p = hl_thread();\n  if (p < " + count + ") { " + places;
-      const std::string next = carried_register(factor_dtype(dot), "  " + p + " $next = " + from + "; }\n");
-      line("const " + it + " p = hl_thread();");
-      open("if (p < " + count + ")");
-      line(places);
-      line(to + next + ";");
-      line(next_read(next, from, step));
-    } else {
-      open("for (" + it + " p = hl_thread(); p < " + count + "; p += HL_THREADS)");
-      line(places);
-      line(to + from + ";");
-    }
-    close();
-    close();
-  }
-  line("hl_sync();");
-}
-
 void BlockDotWriter::render_dot(const Dot& dot) {
   const std::string t = type(dot.dtype), it = index_type();
   const std::int64_t n = dot.n.bound;
@@ -136,7 +50,7 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   const std::string groups = rows > 1 ? "row_groups" : "m_end", column_groups = number(divided_up(n, columns));
   if (rows > 1) line("const " + it + " row_groups = ((m_end + " + number(rows - 1) + ") / " + number(rows) + ");");
   const StagedFactors staged = staged_factors(dot);
-  if (staged.bytes > 0) render_staging(dot, staged.of_segments);
+  if (staged.bytes > 0) render_staging(dot, staged);
   open("for (" + it + " p = hl_thread(); p < " + groups + " * " + column_groups + "; p += HL_THREADS)");
   if (rows_first)
     line("const " + it + " mg = p % " + groups + ", ng = p / " + groups + ";");
@@ -187,12 +101,12 @@ struct BlockDotWriter::Part {
 
 void BlockDotWriter::render_segment(const Dot& dot, const DotSegment& segment, const KeptDot& kept, const Kept& steps,
                                     const Staged& staged) {
-  const DotSegment s = merged(segment, staged.is_staged);
+  const DotSegment s = merged(segment, staged.is_staged());
   const std::string t = type(factor_dtype(dot));
   const std::int64_t all = steps.steps.all(), depth = s.depth();
   open("");
-  if (staged.is_staged)
-    line("const " + t + "* const left = (const " + t + "*)(staged + " + std::to_string(staged.begin) + ");");
+  if (staged.is_staged())
+    line("const " + t + "* const left = (const " + t + "*)(near + " + std::to_string(staged.begin) + ");");
   if (const std::int64_t n = steps.steps.in_registers; n > 0)
     render_part(dot, s, kept.shape.tile, staged, {0, number(n), &steps, true, n});
   if (const std::int64_t n = steps.steps.near; n > 0)
@@ -243,7 +157,7 @@ void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const Regi
   const KDim last = s.k.empty() ? KDim{} : s.k.back();
   const bool whole_words = last.extent.is_static() && part.steps % widest == 0;
   std::int64_t ahead = 1;
-  if (staged.is_staged) {
+  if (staged.is_staged()) {
     if (whole_words && s.depth() % widest == 0) ahead = widest;
   } else if (!s.k.empty() && last.a_stride == 1 && whole_words && is_aligned(s.a, widest) && s.a_m % widest == 0 &&
              std::ranges::all_of(s.k.begin(), s.k.end() - 1, [&](const KDim& k) { return k.a_stride % widest == 0; })) {
@@ -257,7 +171,7 @@ void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const Regi
                     : s.b_n == 1 && std::ranges::all_of(s.k, [&](const KDim& k) { return k.b_stride % columns == 0; }));
   // Or rows that lie side by side, in words of `of_a_word`.
   const std::int64_t of_a_word = std::min<std::int64_t>(rows, widest);
-  const bool rows_at_once = !staged.is_staged && ahead == 1 && rows > 1 && rows % of_a_word == 0 &&
+  const bool rows_at_once = !staged.is_staged() && ahead == 1 && rows > 1 && rows % of_a_word == 0 &&
                             (of_a_word & (of_a_word - 1)) == 0 && rows_together && s.a_m == 1 && dot.m.is_static() &&
                             dot.m.bound % rows == 0 && is_aligned(s.a, of_a_word) &&
                             std::ranges::all_of(s.k, [&](const KDim& k) { return k.a_stride % of_a_word == 0; });
@@ -266,8 +180,8 @@ void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const Regi
   const auto at = [](const char* what, int i) { return what + std::to_string(i); };
   for (int i = 0; i < (rows_at_once ? 1 : rows); ++i)
     line("const " + t + "* const " + at("left", i) + " = " +
-         (staged.is_staged ? "left + " + scaled(staged.row, at("m", i))
-                           : pointer(s.a) + " + " + scaled(s.a_m, at("m", i))) +
+         (staged.is_staged() ? "left + " + scaled(staged.row, at("m", i))
+                             : pointer(s.a) + " + " + scaled(s.a_m, at("m", i))) +
          ";");
   const int num_right = columns_at_once ? 1 : columns;
   if (near) {
@@ -297,7 +211,7 @@ void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const Regi
     }
     for (std::string* text : {&at_k.a, &at_k.b, &at_k.step})
       if (text->empty()) *text = "0";
-    if (staged.is_staged) at_k.a = at_k.step;
+    if (staged.is_staged()) at_k.a = at_k.step;
     return at_k;
   };
   const std::string a_word = std::to_string(ahead > 1 ? ahead : of_a_word), b_word = std::to_string(columns);

@@ -38,8 +38,7 @@ class BlockWriter : BlockDotWriter {
     line("const int worker = hl_block(), num_workers = hl_num_blocks();");
     line("unsigned char* const scratch = ctx.scratch + worker * ctx.scratch_stride;");
     line("unsigned char* const near = hl_near();");
-    line("unsigned char* const staged = near + " + std::to_string(p_.near_bytes) + ";");
-    line("(void)scratch; (void)near; (void)num_workers; (void)staged;");
+    line("(void)scratch; (void)near; (void)num_workers;");
     for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
       const Buffer& buf = p_.buffers[i];
       if (buf.space == Space::Worker && buf.near)
@@ -76,8 +75,20 @@ class BlockWriter : BlockDotWriter {
 
   // Meetings.
   void meet() {
-    if (!since_.empty()) line("hl_sync();");
+    if (since_.empty() && !wrote_near_) return;
+    line("hl_sync();");
+    met();
+  }
+  void met() {
     since_.clear();
+    const std::string next = take_after_meeting();
+    out_ += next;
+    wrote_near_ = !next.empty();
+  }
+  // Nothing is left that others wait for.
+  void settle() {
+    meet();
+    meet();
   }
   bool must_meet(const std::vector<Touch>& touches) const {
     return std::ranges::any_of(since_, [&](const Touch& a) {
@@ -109,11 +120,12 @@ class BlockWriter : BlockDotWriter {
       close();
       only_if_.clear();
     }
+    if constexpr (std::is_same_v<Statement, Dot>) end_of_dot();
     if (!profile_) return;
     meet();
     tick(name_of_statement(s));
   }
-  bool writes_near(const Dot& dot) const { return stages(dot); }
+  bool writes_near(const Dot& dot) const { return stages_now(dot); }
   template <class Statement> bool writes_near(const Statement&) const { return false; }
   static std::string name_of_statement(const Map& map) { return "map " + map.name; }
   static std::string name_of_statement(const Dot& dot) { return "dot " + dot.name; }
@@ -161,7 +173,7 @@ class BlockWriter : BlockDotWriter {
     if (in_lanes) open("if (lane == 0)");
     const int first = reduces ? map.body_end : 0, end = static_cast<int>(map.instrs.size());
     const auto render = [&](int i) {
-      if (!may_carry || !render_carried(map, i, order.shared)) render_instr(map, i);
+      if (!may_carry || !render_carried(map, i, order.shared)) render_of_point(map, i);
     };
     if (divides_at_once(map, first))
       render_with_quotients(map, first, render);
@@ -204,13 +216,17 @@ class BlockWriter : BlockDotWriter {
     }
     open("if (HL_LIKELY(usual))");
     for (int i = first; i < end; ++i)
-      if (map.instrs[static_cast<std::size_t>(i)].kind == Instr::Kind::Store) render_instr(map, i);
+      if (map.instrs[static_cast<std::size_t>(i)].kind == Instr::Kind::Store) render_of_point(map, i);
     --depth_;
     line("} else {");
     ++depth_;
     for (int i = first; i < end; ++i)
-      if (depends[static_cast<std::size_t>(i)]) render_instr(map, i);
+      if (depends[static_cast<std::size_t>(i)]) render_of_point(map, i);
     close();
+  }
+  void render_of_point(const Map& map, int i) {
+    render_instr(map, i);
+    if (const Instr& in = map.instrs[static_cast<std::size_t>(i)]; in.kind == Instr::Kind::Store) store_near_too(in);
   }
   // Of the first `num_dims` dims, at most.
   static std::int64_t most_points(const Map& map, std::size_t num_dims) {
@@ -337,10 +353,11 @@ class BlockWriter : BlockDotWriter {
     line("if (" + (has_loops ? "" : "(" + counter + " & 63) == 63 && ") + "hl_any(*ctx.cancel != 0)) return;");
   }
   void render_node(const For& loop) {
-    meet();
+    settle();
     const std::string counter = var(loop.counter), trip = extent(loop.trip);
     loops_.push_back({&loop, loop.reverse ? trip + " - 1" : "(" + trip + " > 0 ? 0 : -1)",
                       loop.reverse ? counter + " > 0" : counter + " + 1 < " + trip, ""});
+    stage_in_loop(loop);
     std::string outside = std::exchange(out_, "");
     if (loop.reverse)
       open("for (" + index_type() + " " + counter + " = " + trip + " - 1; " + counter + " >= 0; --" + counter + ")");
@@ -350,7 +367,7 @@ class BlockWriter : BlockDotWriter {
     if (loop.stop) {
       open("");
       render_block(loop.test);
-      meet();
+      settle();
       close();
       // Read by all before anyone may write there again.
       line("const bool stop = " + element(*loop.stop) + ";");
@@ -358,7 +375,7 @@ class BlockWriter : BlockDotWriter {
       line("if (stop) break;");
     }
     render_block(loop.body);
-    meet();
+    settle();
     close();
     const std::string inside = std::exchange(out_, std::move(outside));
     out_ += loops_.back().before + inside;
@@ -367,7 +384,7 @@ class BlockWriter : BlockDotWriter {
   }
 
   void render_node(const Let& let) {
-    meet();
+    settle();
     const std::string v = var(let.var), low = number(let.low), high = number(let.high);
     line("const int64_t " + v + "_raw = (int64_t)" + element(let.source) + ";");
     line("const " + index_type() + " " + v + " = (" + index_type() + ")(" + v + "_raw < " + low + " ? " + low + " : " +
@@ -376,13 +393,13 @@ class BlockWriter : BlockDotWriter {
   }
 
   void render_node(const Grid& grid) {
-    meet();
+    settle();
     const std::string block = var(grid.block), row0 = var(grid.row0), rows = var(grid.rows), total = extent(grid.total);
     const std::string per_block = number(grid.tiles_per_block), tile_rows = number(grid.tile_rows), it = index_type();
     open_loop(block, number(grid.num_blocks), "worker", "num_workers");
     line("if (hl_any(*ctx.cancel != 0)) return;");
     render_block(grid.prologue);
-    meet();
+    settle();
     open_loop("tile", "(" + block + " + 1) * " + per_block, block + " * " + per_block);
     line("const " + it + " " + row0 + " = tile * " + tile_rows + ";");
     line("if (" + row0 + " >= " + total + ") break;");
@@ -390,24 +407,24 @@ class BlockWriter : BlockDotWriter {
          " : " + tile_rows + ";");
     line("(void)" + rows + ";");
     render_block(grid.body);
-    meet();
+    settle();
     close();
     close();
   }
 
   void render_node(const Single& single) {
-    meet();
+    settle();
     open("if (worker == 0)");
     render_block(single.body);
-    meet();
+    settle();
     close();
   }
   void render_node(const Sections&) {
     throw InternalError(__FILE__, __LINE__, "sections are not made for blocks of threads");
   }
   void render_node(const Barrier&) {
-    since_.clear();
     line(std::string(d_.barrier));
+    met();
     if (profile_) tick("barrier");
   }
 
@@ -415,6 +432,7 @@ class BlockWriter : BlockDotWriter {
   std::int64_t first_worker_ = 0;
   std::vector<std::string> ticks_;
   std::vector<Touch> since_;  // the last meeting
+  bool wrote_near_ = false;   // since then, factors of the next iteration
 };
 
 }  // namespace

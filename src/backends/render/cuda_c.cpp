@@ -111,17 +111,19 @@ __device__ long long hl_ticks[HL_TICKS];
 #define HL_UNROLL(N)
 static inline float hl_reciprocal(float x) { return 1 / x; }
 #endif
-// a / b, rounded to nearest, where neither is so large or small that a step on the way leaves the range of normal numbers; else `usual` becomes false. The
-// language's own division jumps to code for such numbers, once for each, so that no two of them run side by side. (Markstein 1990: the residue of a
-// quotient is exact, and corrects it to the nearest with a reciprocal of half a unit's error.)
+// a / b, rounded to nearest, unless a step on the way leaves the range of normal numbers: then `usual` becomes false. The language's own division jumps
+// to code for such numbers, once for each, so that no two of them run side by side. (Markstein 1990: the residue of a quotient is exact, and
+// corrects it to the nearest by a reciprocal that is off by half a unit.) Zero, infinity and NaN, and a divisor of which the reciprocal is none of
+// these numbers, end in a quotient that is not usual.
 static inline float hl_quotient(float a, float b, bool& usual) {
-  const float size_a = hl_fabs_f32(a), size_b = hl_fabs_f32(b);
-  usual &= (size_a > 0x1p-60f) & (size_a < 0x1p60f) & (size_b > 0x1p-60f) & (size_b < 0x1p60f);
+  constexpr float small = 0x1p-100f, large = 0x1p100f;
   float y = hl_reciprocal(b);
   y = hl_fma_f32(hl_fma_f32(-b, y, 1), y, y);
   float q = a * y;
   q = hl_fma_f32(hl_fma_f32(-b, q, a), y, q);
-  return hl_fma_f32(hl_fma_f32(-b, q, a), y, q);
+  q = hl_fma_f32(hl_fma_f32(-b, q, a), y, q);
+  usual &= (hl_fabs_f32(a) > small) & (hl_fabs_f32(q) > small) & (hl_fabs_f32(q) < large);
+  return q;
 }
 typedef struct {
   unsigned char* const* arguments;

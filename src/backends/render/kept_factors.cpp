@@ -87,13 +87,24 @@ KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
     kept.segments[i] = {kept.shape.kept[i], "kept" + std::to_string(num_kept_++), near};
     near += near_bytes_of(kept.shape.kept[i].near * dot.n.bound * size);
   }
-  KeptIn in{loops_[loop].loop, taken, kept};
+  keep(std::move(what), {loops_[loop].loop, taken, kept});
+  read_in_front(loops_[loop], dot, kept);
+  return kept;
+}
+
+void KeptFactorsWriter::keep(std::string what, KeptIn in) {
   used_.registers += in.room.registers;
   used_.near_bytes += in.room.near_bytes;
   most_near_kept_ = std::max(most_near_kept_, used_.near_bytes);
-  read_in_front(loops_[loop], dot, kept);
   kept_.emplace(std::move(what), std::move(in));
-  return kept;
+}
+
+std::optional<std::int64_t> KeptFactorsWriter::keep_near(const For& loop, std::int64_t bytes) {
+  const std::int64_t begin = near_begin_ + used_.near_bytes;
+  bytes = near_bytes_of(bytes);
+  if (used_.near_bytes + bytes > near_bytes_) return {};
+  keep("near " + std::to_string(begin), {&loop, {0, bytes}, {}});
+  return begin;
 }
 
 void KeptFactorsWriter::leave(const For& loop) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ class KeptFactorsWriter : protected ReadAheadWriter {
   };
   // The shape of a Dot, whose kept factors are read in front of a loop around. Dots with the same factors share them.
   KeptDot kept_factors(const kernel::Dot& dot);
+  // The first byte of so many of near memory for what stays in a loop; nothing: there is no room.
+  std::optional<std::int64_t> keep_near(const kernel::For& loop, std::int64_t bytes);
   // A loop has been written: what it kept is free again.
   void leave(const kernel::For& loop);
 
@@ -67,6 +70,7 @@ class KeptFactorsWriter : protected ReadAheadWriter {
   bool is_fixed_in(const kernel::For& loop, const kernel::Access& access);
   // The outermost loop around, from loop `from` inwards, in which the access finds the same numbers in every iteration; the number of loops: none.
   std::size_t outermost_loop(const kernel::Access& access, std::size_t from = 0);
+  void keep(std::string what, KeptIn in);
   void read_in_front(LoopAround& around, const kernel::Dot& dot, const KeptDot& kept);
 
   std::int64_t near_begin_ = 0, near_bytes_ = 0;

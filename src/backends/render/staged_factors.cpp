@@ -1,0 +1,252 @@
+#include "backends/render/staged_factors.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/render/renderer.h"
+
+namespace hotloop::render {
+
+using namespace kernel;
+
+namespace {
+
+constexpr std::int64_t few_columns = 8;
+
+bool has_static_steps(const DotSegment& s) {
+  return std::ranges::all_of(s.k, [](const KDim& k) { return k.extent.is_static(); });
+}
+
+// Rows of so many numbers, apart enough for words of 16 bytes and other banks.
+std::int64_t padded_row(std::int64_t depth, std::size_t size) {
+  const std::int64_t widest = 16 / static_cast<std::int64_t>(size);
+  return depth % widest == 0 ? depth + widest : depth | 1;
+}
+
+// Whether the rows of the left factor lie one after the other without gaps, each along the sum.
+bool is_dense(const Dot& dot, const DotSegment& s) {
+  std::int64_t stride = 1;
+  for (std::size_t d = s.k.size(); d-- > 0; stride *= s.k[d].extent.bound)
+    if (s.k[d].a_stride != stride && s.k[d].extent.bound > 1) return false;
+  return s.a_m == stride || dot.m.bound == 1;
+}
+
+// Whether the stores of the Map to the buffer are the left factor, each number of it once.
+bool writes_exactly(const Map& map, const Dot& dot, const DotSegment& s) {
+  const std::int64_t depth = s.depth(), numbers = dot.m.bound * depth;
+  std::int64_t points = 1;
+  for (int d = 0; d < map.num_outer; ++d) {
+    const Dim& dim = map.dims[static_cast<std::size_t>(d)];
+    points *= dim.extent.bound;
+    if (points > numbers || (!dim.extent.is_static() && dim.extent != dot.m)) return false;
+  }
+  std::vector<char> is_written(static_cast<std::size_t>(numbers));
+  std::int64_t count = 0;
+  for (const Instr& in : map.instrs) {
+    if (in.kind != Instr::Kind::Store || in.access.buffer != s.a.buffer) continue;
+    if (in.args[1] >= 0 || !in.access.indirect.empty() || in.dtype != factor_dtype(dot)) return false;
+    const Affine offset = in.access.index + s.a.index * -1;
+    std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // coefficient, extent
+    std::size_t own = 0;
+    for (int d = 0; d < map.num_outer; ++d) {
+      const Dim& dim = map.dims[static_cast<std::size_t>(d)];
+      const std::int64_t by = offset.coefficient(dim.var);
+      own += by != 0;
+      if (!dim.extent.is_static() && by != depth) return false;
+      steps.emplace_back(by, dim.extent.bound);
+    }
+    if (own != offset.terms.size()) return false;
+    for (std::int64_t p = 0; p < points; ++p) {
+      std::int64_t at = offset.constant, rest = p;
+      for (const auto& [by, extent] : steps) {
+        at += by * (rest % extent);
+        rest /= extent;
+      }
+      if (at < 0 || at >= numbers || is_written[static_cast<std::size_t>(at)]) return false;
+      is_written[static_cast<std::size_t>(at)] = 1;
+      ++count;
+    }
+  }
+  return count == numbers;
+}
+
+}  // namespace
+
+StagedFactorsWriter::StagedFactorsWriter(const Program& program, const Dialect& dialect, int threads,
+                                         std::int64_t near_room)
+    : KeptFactorsWriter(program, dialect, threads) {
+  constexpr std::int64_t of_its_own = 1 << 10;  // what the language and the meeting of blocks take
+  for_each_statement(program.body, [&](const auto& s) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(s)>, Dot>) {
+      Dot full = s;
+      make_full(full);
+      most_staged_ = std::max({most_staged_, staged_factors(s).bytes, staged_factors(full).bytes});
+    }
+  });
+  keep_in(near_begin(), near_room - of_its_own - near_begin());
+}
+
+StagedFactorsWriter::StagedFactors StagedFactorsWriter::staged_factors(const Dot& dot) const {
+  constexpr std::int64_t most_bytes = 16 << 10;
+  const std::size_t size = size_of(factor_dtype(dot));
+  StagedFactors all{std::vector<Staged>(dot.segments.size())};
+  if (const auto found = before_begin_.find(statement_); statement_ != nullptr && found != before_begin_.end())
+    all.of_segments = found->second;
+  for (std::size_t i = 0; i < dot.segments.size(); ++i) {
+    if (all.of_segments[i].is_staged()) continue;
+    const DotSegment& s = dot.segments[i];
+    const std::int64_t depth = s.depth(), row = padded_row(depth, size);
+    const std::int64_t needed = near_bytes_of(dot.m.bound * row * static_cast<std::int64_t>(size));
+    const bool has_room = all.bytes + needed <= most_bytes;
+    if (!is_far(s.a) || dot.n.bound < few_columns || !has_static_steps(s) || depth == 0 || !has_room) continue;
+    all.of_segments[i] = {Staged::When::Now, p_.near_bytes + all.bytes, row};
+    all.bytes += needed;
+  }
+  return all;
+}
+
+// The text for number p of a left factor: its place (m, k), and where it comes from.
+struct StagedFactorsWriter::Places {
+  std::string set, from, count;
+};
+
+StagedFactorsWriter::Places StagedFactorsWriter::places_of(const Dot& dot, const DotSegment& s) const {
+  const std::string it = index_type(), depth = number(s.depth()), m_end = extent(dot.m);
+  // Neighbouring threads read side by side.
+  const bool rows_first = s.a_m == 1 && (s.k.empty() || s.k.back().a_stride != 1);
+  std::string at = scaled(s.a_m, "m"), rest = "k";
+  for (std::size_t d = s.k.size(); d-- > 0;) {
+    const std::string size = number(s.k[d].extent.bound);
+    const std::string place = d == 0 ? rest : rest + " % " + size;
+    if (s.k[d].a_stride != 0) at += " + " + scaled(s.k[d].a_stride, "(" + place + ")");
+    rest = "(" + rest + " / " + size + ")";
+  }
+  return {rows_first ? "const " + it + " m = p % (" + m_end + "), k = p / (" + m_end + ");"
+                     : "const " + it + " k = p % " + depth + ", m = p / " + depth + ";",
+          "(" + pointer(s.a) + ")[" + at + "]", "(" + m_end + ") * " + depth};
+}
+
+void StagedFactorsWriter::render_staging(const Dot& dot, const StagedFactors& staged) {
+  const std::string t = type(factor_dtype(dot)), it = index_type();
+  for (std::size_t i = 0; i < dot.segments.size(); ++i) {
+    const Staged& at = staged.of_segments[i];
+    if (at.when != Staged::When::Now) continue;
+    const DotSegment& s = dot.segments[i];
+    const Places places = places_of(dot, s);
+    const std::string to = "to[" + scaled(at.row, "m") + " + k] = ";
+    const std::int64_t step = dot.m.bound * s.depth() <= threads_ ? step_ahead(s.a) : 0;
+    open("");
+    line(t + "* const to = (" + t + "*)(near + " + number(at.begin) + ");");
+    if (step != 0) {
+      const std::string p = "const " + it + " p = hl_thread();\n  if (p < " + places.count + ") { " + places.set;
+      const std::string next = carried_register(factor_dtype(dot), "  " + p + " $next = " + places.from + "; }\n");
+      line("const " + it + " p = hl_thread();");
+      open("if (p < " + places.count + ")");
+      line(places.set);
+      line(to + next + ";");
+      line(next_read(next, places.from, step));
+    } else {
+      open("for (" + it + " p = hl_thread(); p < " + places.count + "; p += HL_THREADS)");
+      line(places.set);
+      line(to + places.from + ";");
+    }
+    close();
+    close();
+  }
+  line("hl_sync();");
+}
+
+void StagedFactorsWriter::stage_in_loop(const For& loop) {
+  for (std::size_t place = 0; place < loop.body.size(); ++place) {
+    const auto* dot = std::get_if<Dot>(&loop.body[place].node);
+    if (dot == nullptr || dot->m.bound == 0 || dot->n.bound < few_columns) continue;
+    statement_ = &loop.body[place];
+    std::vector<Staged> staged(dot->segments.size());
+    for (std::size_t i = 0; i < dot->segments.size(); ++i) {
+      const DotSegment& s = dot->segments[i];
+      if (!is_far(s.a) || !s.a.indirect.empty() || !has_static_steps(s) || s.depth() == 0) continue;
+      if (!stage_before(loop, *dot, i, staged[i])) stage_as_written(loop, place, *dot, i, staged[i]);
+    }
+    before_begin_.emplace(statement_, std::move(staged));
+  }
+}
+
+// Each thread has a number at most: it carries the one after the next in a register.
+bool StagedFactorsWriter::stage_before(const For& loop, const Dot& dot, std::size_t segment, Staged& staged) {
+  const DotSegment& s = dot.segments[segment];
+  const std::int64_t step = step_ahead(s.a), row = padded_row(s.depth(), size_of(factor_dtype(dot)));
+  if (step == 0 || dot.m.bound * s.depth() > threads_) return false;
+  const auto begin = keep_near(loop, dot.m.bound * row * static_cast<std::int64_t>(size_of(factor_dtype(dot))));
+  if (!begin) return false;
+  staged = {Staged::When::Before, *begin, row};
+  const std::string t = type(factor_dtype(dot)), it = index_type(), counter = var(loop.counter);
+  const LoopAround& around = loops_.back();
+  const Places places = places_of(dot, s);
+  const std::string after_next = loop.reverse ? counter + " > 1" : counter + " + 2 < " + extent(loop.trip);
+  const auto to = [&](const std::string& value) {
+    return "((" + t + "*)(near + " + number(*begin) + "))[" + scaled(row, "m") + " + k] = " + value + ";";
+  };
+  const std::string next = carried_register(
+      factor_dtype(dot), "  const " + it + " p = hl_thread();\n  if (p < " + places.count + ") {\n    " + places.set +
+                             "\n    " + to(places.from) + "\n    if (" + around.has_next + ") $next = (&" +
+                             places.from + ")[" + number(step) + "];\n  }\n");
+  loops_.back().before += "hl_sync();\n";
+  std::string outside = std::exchange(out_, "");
+  open("");
+  line("const " + it + " p = hl_thread();");
+  open("if (p < " + places.count + " && " + around.has_next + ")");
+  line(places.set);
+  line(to(next));
+  line("if (" + after_next + ") " + next + " = (&" + places.from + ")[" + number(2 * step) + "];");
+  close();
+  close();
+  next_[statement_] += std::exchange(out_, std::move(outside));
+  return true;
+}
+
+bool StagedFactorsWriter::stage_as_written(const For& loop, std::size_t place, const Dot& dot, std::size_t segment,
+                                           Staged& staged) {
+  constexpr std::int64_t most_numbers = 4096;
+  const DotSegment& s = dot.segments[segment];
+  if (!is_dense(dot, s) || dot.m.bound * s.depth() > most_numbers) return false;
+  const Stmt* writer = nullptr;
+  for (std::size_t i = 0; i < loop.body.size(); ++i) {
+    bool writes = false;
+    const auto note = [&](const auto& self, const Stmt& stmt) -> void {
+      for_each_part(
+          stmt, [&](const Use& use) { writes = writes || (use.writes && use.access->buffer == s.a.buffer); },
+          [&](const Block& inside) {
+            for (const Stmt& inner : inside) self(self, inner);
+          });
+    };
+    note(note, loop.body[i]);
+    if (!writes) continue;
+    if (writer != nullptr || i >= place) return false;
+    writer = &loop.body[i];
+  }
+  const Map* map = writer == nullptr ? nullptr : std::get_if<Map>(&writer->node);
+  if (map == nullptr || map->split || !writes_exactly(*map, dot, s)) return false;
+  const auto begin = keep_near(loop, dot.m.bound * s.depth() * static_cast<std::int64_t>(size_of(factor_dtype(dot))));
+  if (!begin) return false;
+  staged = {Staged::When::AsWritten, *begin, s.depth()};
+  copies_.emplace(writer, Copy{&dot, segment, *begin});
+  return true;
+}
+
+void StagedFactorsWriter::store_near_too(const Instr& store) {
+  const auto [first, last] = copies_.equal_range(statement_);
+  for (auto at = first; at != last; ++at) {
+    const Copy& copy = at->second;
+    const Access& left = copy.dot->segments[copy.segment].a;
+    if (left.buffer != store.access.buffer) continue;
+    const std::string t = type(factor_dtype(*copy.dot));
+    line("((" + t + "*)(near + " + number(copy.begin) + "))[" + affine(store.access.index + left.index * -1) +
+         "] = " + reg(store.args[0]) + ";");
+  }
+}
+
+void StagedFactorsWriter::end_of_dot() {
+  if (const auto found = next_.find(statement_); found != next_.end()) after_meeting_ += found->second;
+}
+
+}  // namespace hotloop::render
