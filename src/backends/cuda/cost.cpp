@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "backends/render/dot_shape.h"
 #include "core/index.h"
 #include "core/memory.h"
 #include "schedule/accesses.h"
+#include "schedule/loop_facts.h"
 
 namespace hotloop::cuda {
 namespace {
@@ -17,9 +19,10 @@ using namespace kernel;
 // what counts is how long each statement makes the others wait.
 class Cycles {
  public:
-  Cycles(const Program& program, std::int64_t rows, int blocks) : program_(program), rows_(rows), blocks_(blocks) {}
+  Cycles(const Program& program, std::int64_t rows, const DeviceInfo& device)
+      : program_(program), rows_(rows), blocks_(device.multiprocessors), near_room_(device.near_bytes) {}
 
-  double of(const Block& block) const {
+  double of(const Block& block) {
     double cycles = 0;
     for (const Stmt& stmt : block) cycles += std::visit([this](const auto& s) { return of(s); }, stmt.node);
     return cycles;
@@ -61,26 +64,18 @@ class Cycles {
   }
 
   double of(const Dot& dot) const {
-    const std::int64_t m = points(dot.m), n = std::max<std::int64_t>(dot.n.bound, 1);
-    const render::RegisterTile tile = render::choose_register_tile(std::max<std::int64_t>(m, 1), n, dot.dtype, threads);
-    const auto rounds =
-        static_cast<double>(divided_up(divided_up(m, tile.rows) * divided_up(n, tile.columns), threads));
-    const double words = static_cast<double>(size_of(dot.dtype)) / 4;
-    // Factors that the first cache does not hold come at the rate of the second one.
-    constexpr double near_cache = 128 << 10, bytes_a_cycle = 40;
-    double cycles = a_statement;
-    for (const DotSegment& s : dot.segments) {
-      double depth = 1;
-      for (const KDim& k : s.k) depth *= static_cast<double>(points(k.extent));
-      const double warps = std::min(static_cast<double>(divided_up(m, tile.rows) * divided_up(n, tile.columns)),
-                                    static_cast<double>(threads)) /
-                           32;
-      const double turns = std::max(1.0, warps / 4);
-      double a_step = 2 + turns * (3 + words * tile.rows * tile.columns);
-      const double bytes = depth * static_cast<double>(n) * words * 4;
-      if (bytes > near_cache) a_step = std::max(a_step, static_cast<double>(n) * words * 4 / bytes_a_cycle / rounds);
-      cycles += (is_far(s.a) ? far : 60) + rounds * depth * a_step;
-    }
+    constexpr std::int64_t staged = 17 << 10;  // and what the language takes
+    std::vector<bool> stays;
+    for (const DotSegment& s : dot.segments)
+      stays.push_back(
+          s.k.size() == 1 && s.k[0].extent.is_static() &&
+          std::ranges::any_of(loops_, [&](const LoopFacts& loop) { return is_fixed(program_, loop, s.b); }));
+    const render::KeepingRoom room{render::most_registers_kept,
+                                   std::max<std::int64_t>(near_room_ - program_.near_bytes - staged, 0)};
+    const render::DotShape shape =
+        render::choose_dot_shape(dot, std::max<std::int64_t>(points(dot.m), 1), threads, stays, room);
+    double cycles = a_statement + shape.cycles;
+    for (const DotSegment& s : dot.segments) cycles += is_far(s.a) ? far : 60;
     return cycles;
   }
 
@@ -88,21 +83,25 @@ class Cycles {
     const std::int64_t at_once = threads * (pack.split ? blocks_ : 1);
     return a_statement + static_cast<double>(divided_up(pack.k * pack.n, at_once)) * far / 4;
   }
-  double of(const For& loop) const {
+  double of(const For& loop) {
     constexpr std::int64_t few = 50;  // iterations that a condition may end
     const std::int64_t trips = loop.stop ? std::min(points(loop.trip), few) : points(loop.trip);
-    return static_cast<double>(trips) * (of(loop.test) + of(loop.body) + (loop.stop ? a_statement : 0));
+    const bool keeps = loop.trip.bound >= render::fewest_iterations_of_keeping;
+    if (keeps) loops_.push_back(facts_of(loop));
+    const double cycles = of(loop.test) + of(loop.body) + (loop.stop ? a_statement : 0);
+    if (keeps) loops_.pop_back();
+    return static_cast<double>(trips) * cycles;
   }
   double of(const Let&) const { return far; }
-  double of(const Grid& grid) const {
+  double of(const Grid& grid) {
     const std::int64_t tiles = divided_up(points(grid.total), grid.tile_rows),
                        blocks = std::max<std::int64_t>(
                            divided_up(tiles, std::max<std::int64_t>(grid.tiles_per_block, 1)), 1);
     return static_cast<double>(divided_up(blocks, blocks_)) *
            (of(grid.prologue) + static_cast<double>(std::min(tiles, grid.tiles_per_block)) * of(grid.body));
   }
-  double of(const Single& single) const { return of(single.body); }
-  double of(const Sections& all) const {
+  double of(const Single& single) { return of(single.body); }
+  double of(const Sections& all) {
     double cycles = 0;
     for (const Section& s : all.sections) cycles += of(s.body);
     return cycles;
@@ -112,6 +111,8 @@ class Cycles {
   const Program& program_;
   std::int64_t rows_;
   int blocks_;
+  std::int64_t near_room_;
+  std::vector<LoopFacts> loops_;  // around
 };
 
 }  // namespace
@@ -120,7 +121,7 @@ DeviceTime estimate_time(const Program& program, std::int64_t rows, const Device
   constexpr double cycles_per_ns = 1.7, launch = 9000, a_copy = 12000, bytes_per_ns = 10;
   DeviceTime time;
   time.launch_ns = launch;
-  time.kernel_ns = Cycles(program, rows, device.multiprocessors).of(program.body) / cycles_per_ns;
+  time.kernel_ns = Cycles(program, rows, device).of(program.body) / cycles_per_ns;
   time.copies_ns = 2 * a_copy + (total_bytes(program.arguments) + total_bytes(program.results)) / bytes_per_ns;
   return time;
 }

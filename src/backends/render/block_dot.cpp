@@ -9,37 +9,11 @@ namespace hotloop::render {
 
 using namespace kernel;
 
-namespace {
-
-// The segment with dims of k as one that follow each other without gaps in both factors; the left one, where it is staged, has none.
-DotSegment merged(DotSegment s, bool is_staged) {
-  if (is_staged) {
-    std::int64_t stride = 1;
-    for (std::size_t d = s.k.size(); d-- > 0; stride *= s.k[d].extent.bound) s.k[d].a_stride = stride;
-  }
-  for (std::size_t d = s.k.size(); d-- > 1;) {
-    const KDim inner = s.k[d], outer = s.k[d - 1];
-    const std::int64_t n = inner.extent.bound;
-    if (!inner.extent.is_static() || !outer.extent.is_static() || outer.a_stride != n * inner.a_stride) continue;
-    if (!s.packed() && outer.b_stride != n * inner.b_stride) continue;
-    s.k[d - 1] = {{n * outer.extent.bound}, inner.a_stride, inner.b_stride};
-    s.k.erase(s.k.begin() + static_cast<std::ptrdiff_t>(d));
-  }
-  return s;
-}
-
-}  // namespace
-
-// Whether so many numbers from each index of the access on, and from multiples of so many, are one aligned word.
-bool BlockDotWriter::is_aligned(const Access& access, std::int64_t numbers) const {
-  if (!access.indirect.empty() || access.index.constant % numbers != 0) return false;
-  return std::ranges::all_of(access.index.terms, [&](const Term& t) { return t.coefficient % numbers == 0; });
-}
-
 void BlockDotWriter::render_dot(const Dot& dot) {
   const std::string t = type(dot.dtype), it = index_type();
   const std::int64_t n = dot.n.bound;
   if (n == 0 || dot.m.bound == 0) return;
+  if (const auto panels = panels_of(dot)) return render_by_panels(dot, *panels);
   const KeptDot kept = kept_factors(dot);
   const int rows = kept.shape.tile.rows, columns = kept.shape.tile.columns;
   // Neighbouring threads take neighbours of what lies side by side in the result.

@@ -4,15 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "backends/render/staged_factors.h"
+#include "backends/render/panel_dot.h"
 
 namespace hotloop::render {
 
-class BlockDotWriter : protected StagedFactorsWriter {
+class BlockDotWriter : protected PanelDotWriter {
  protected:
-  using StagedFactorsWriter::StagedFactorsWriter;
+  using PanelDotWriter::PanelDotWriter;
 
   void render_dot(const kernel::Dot& dot);
+  // Whether threads write near in front of it: they must have met before.
+  bool writes_near(const kernel::Dot& dot) { return stages_now(dot) || panels_of(dot); }
   // Of near memory: the program's own, then factors that are staged, then those that are kept.
   std::int64_t near_bytes() const { return near_begin() + (most_near_kept_ + 63) / 64 * 64; }
 
@@ -25,7 +27,6 @@ class BlockDotWriter : protected StagedFactorsWriter {
   static Groups groups_of(const kernel::DotSegment& segment, std::int64_t steps, int numbers, std::int64_t ahead);
   void render_part(const kernel::Dot& dot, const kernel::DotSegment& segment, const RegisterTile& tile,
                    const Staged& staged, const Part& part);
-  bool is_aligned(const kernel::Access& access, std::int64_t numbers) const;
 };
 
 }  // namespace hotloop::render

@@ -125,8 +125,8 @@ class BlockWriter : BlockDotWriter {
     meet();
     tick(name_of_statement(s));
   }
-  bool writes_near(const Dot& dot) const { return stages_now(dot); }
-  template <class Statement> bool writes_near(const Statement&) const { return false; }
+  bool writes_near(const Dot& dot) { return BlockDotWriter::writes_near(dot); }
+  template <class Statement> bool writes_near(const Statement&) { return false; }
   static std::string name_of_statement(const Map& map) { return "map " + map.name; }
   static std::string name_of_statement(const Dot& dot) { return "dot " + dot.name; }
   static std::string name_of_statement(const Pack&) { return "pack"; }

@@ -88,6 +88,25 @@ static inline float hl_reciprocal(float x) {
   return y;
 }
 static inline int hl_clz(uint64_t x) { return __clzll(x); }
+// Numbers on their way from far to near memory; begun together, waited for together, in turn: until all but the last `pending` groups are there.
+template <int N, class T> static inline void hl_copy(T* to, const T* from) {
+#if __CUDA_ARCH__ >= 800
+  const unsigned near = (unsigned)__cvta_generic_to_shared(to);
+  if constexpr (N * sizeof(T) == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(near), "l"(from) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(near), "l"(from), "n"((int)(N * sizeof(T))) : "memory");
+#else
+  for (int i = 0; i < N; ++i) to[i] = from[i];
+#endif
+}
+#if __CUDA_ARCH__ >= 800
+static inline void hl_copies_begun() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int pending> static inline void hl_copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); }
+#else
+static inline void hl_copies_begun() {}
+template <int pending> static inline void hl_copies_wait() {}
+#endif
 #define HL_PRAGMA(X) _Pragma(#X)
 #define HL_UNROLL(N) HL_PRAGMA(unroll N)
 #ifdef HL_TICKS
@@ -110,6 +129,11 @@ __device__ long long hl_ticks[HL_TICKS];
 #else
 #define HL_UNROLL(N)
 static inline float hl_reciprocal(float x) { return 1 / x; }
+template <int N, class T> static inline void hl_copy(T* to, const T* from) {
+  for (int i = 0; i < N; ++i) to[i] = from[i];
+}
+static inline void hl_copies_begun() {}
+template <int pending> static inline void hl_copies_wait() {}
 #endif
 // a / b, rounded to nearest, unless a step on the way leaves the range of normal numbers: then `usual` becomes false. The language's own division jumps
 // to code for such numbers, once for each, so that no two of them run side by side. (Markstein 1990: the residue of a quotient is exact, and

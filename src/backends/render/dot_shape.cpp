@@ -120,4 +120,20 @@ KeepingRoom kept_by(const Dot& dot, const DotShape& shape) {
   return room;
 }
 
+DotSegment merged(DotSegment s, bool dense) {
+  if (dense) {
+    std::int64_t stride = 1;
+    for (std::size_t d = s.k.size(); d-- > 0; stride *= s.k[d].extent.bound) s.k[d].a_stride = stride;
+  }
+  for (std::size_t d = s.k.size(); d-- > 1;) {
+    const KDim inner = s.k[d], outer = s.k[d - 1];
+    const std::int64_t n = inner.extent.bound;
+    if (!inner.extent.is_static() || !outer.extent.is_static() || outer.a_stride != n * inner.a_stride) continue;
+    if (!s.packed() && outer.b_stride != n * inner.b_stride) continue;
+    s.k[d - 1] = {{n * outer.extent.bound}, inner.a_stride, inner.b_stride};
+    s.k.erase(s.k.begin() + static_cast<std::ptrdiff_t>(d));
+  }
+  return s;
+}
+
 }  // namespace hotloop::render

@@ -20,6 +20,11 @@ struct KeepingRoom {
   std::int64_t near_bytes = 0;  // of near memory
 };
 
+// Of the 255 that a thread may have, what leaves enough for sums and for the longest Maps.
+inline constexpr std::int64_t most_registers_kept = 112;
+// Reading what is kept takes as long as one iteration without.
+inline constexpr std::int64_t fewest_iterations_of_keeping = 3;
+
 // Of a segment, the steps of the sum whose right factors stay: the first ones in registers, the next in near memory.
 struct KeptSteps {
   std::int64_t in_registers = 0, near = 0;
@@ -41,5 +46,8 @@ KeepingRoom kept_by(const kernel::Dot& dot, const DotShape& shape);
 
 // Whether each thread has the same columns every time, whatever the number of rows.
 bool has_columns_of_its_own(const kernel::Dot& dot, int columns, int threads);
+
+// The segment with dims of k as one that follow each other without gaps in both factors; the left one has none where it is `dense`, whatever its strides.
+kernel::DotSegment merged(kernel::DotSegment segment, bool dense);
 
 }  // namespace hotloop::render

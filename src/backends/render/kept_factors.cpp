@@ -5,59 +5,29 @@
 
 #include "backends/render/renderer.h"
 #include "core/index.h"
-#include "schedule/accesses.h"
-#include "schedule/footprint.h"
 
 namespace hotloop::render {
 
 using namespace kernel;
 
-const KeptFactorsWriter::LoopFacts& KeptFactorsWriter::facts_of(const For& loop) {
-  const auto [at, is_new] = facts_.try_emplace(&loop);
-  if (!is_new) return at->second;
-  LoopFacts& facts = at->second;
-  facts.variables.insert(loop.counter);
-  const auto note = [&](const auto& self, const Block& block) -> void {
-    for (const Stmt& stmt : block) {
-      for_each_variable(stmt, [&](const SetVariable& v) { facts.variables.insert(v.var); });
-      for_each_part(
-          stmt,
-          [&](const Use& use) {
-            if (use.writes) facts.written.insert(use.access->buffer);
-          },
-          [&](const Block& inside) { self(self, inside); });
-    }
+std::size_t KeptFactorsWriter::outermost_loop(const Access& access) {
+  std::size_t from = 0;
+  const auto facts = [&](const For* loop) -> const LoopFacts& {
+    const auto found = facts_.find(loop);
+    return found != facts_.end() ? found->second : facts_.emplace(loop, facts_of(*loop)).first->second;
   };
-  note(note, loop.test);
-  note(note, loop.body);
-  return facts;
-}
-
-bool KeptFactorsWriter::is_fixed_in(const For& loop, const Access& access) {
-  if (!access.indirect.empty()) return false;
-  const LoopFacts& facts = facts_of(loop);
-  const bool moves =
-      std::ranges::any_of(access.index.terms, [&](const Term& t) { return facts.variables.contains(t.var); });
-  return !moves && std::ranges::none_of(facts.written, [&](int b) {
-    return b == access.buffer || lie_together(buffer(b), buffer(access.buffer));
-  });
-}
-
-std::size_t KeptFactorsWriter::outermost_loop(const Access& access, std::size_t from) {
-  while (from < loops_.size() && !is_fixed_in(*loops_[from].loop, access)) ++from;
+  while (from < loops_.size() && !is_fixed(p_, facts(loops_[from].loop), access)) ++from;
   return from;
 }
 
 KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
-  // Reading them takes as long as once without.
-  constexpr std::int64_t least_iterations = 3, most_registers = 128;
   std::vector<bool> stays(dot.segments.size());
   std::size_t loop = 0;
   for (std::size_t i = 0; i < dot.segments.size(); ++i) {
     const DotSegment& s = dot.segments[i];
     if (s.k.size() != 1 || !s.k[0].extent.is_static() || dot.n.bound == 0 || s.depth() == 0) continue;
     const std::size_t around = outermost_loop(s.b);
-    if (around == loops_.size() || loops_.back().loop->trip.bound < least_iterations) continue;
+    if (around == loops_.size() || loops_.back().loop->trip.bound < fewest_iterations_of_keeping) continue;
     stays[i] = true;
     loop = std::max(loop, around);
   }
@@ -74,7 +44,7 @@ KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
   if (keeps)
     if (const auto found = kept_.find(what); found != kept_.end()) return found->second.dot;
   KeepingRoom room;
-  if (keeps) room = {most_registers - used_.registers, near_bytes_ - used_.near_bytes};
+  if (keeps) room = {most_registers_kept - used_.registers, near_bytes_ - used_.near_bytes};
   room.registers = std::max<std::int64_t>(room.registers, 0);
   room.near_bytes = std::max<std::int64_t>(room.near_bytes, 0) / 16 * 16;
   KeptDot kept{choose_dot_shape(dot, std::max<std::int64_t>(dot.m.bound, 1), threads_, stays, room),
@@ -102,7 +72,7 @@ void KeptFactorsWriter::keep(std::string what, KeptIn in) {
 std::optional<std::int64_t> KeptFactorsWriter::keep_near(const For& loop, std::int64_t bytes) {
   const std::int64_t begin = near_begin_ + used_.near_bytes;
   bytes = near_bytes_of(bytes);
-  if (used_.near_bytes + bytes > near_bytes_) return {};
+  if (!has_near_room(bytes)) return {};
   keep("near " + std::to_string(begin), {&loop, {0, bytes}, {}});
   return begin;
 }

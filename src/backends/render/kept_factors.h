@@ -1,15 +1,16 @@
 // Right factors of Dots in loops that stay where they are multiplied: in registers of the threads that use them and in near memory, as far as there is room.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "backends/render/dot_shape.h"
 #include "backends/render/read_ahead.h"
+#include "schedule/loop_facts.h"
 
 namespace hotloop::render {
 
@@ -38,8 +39,17 @@ class KeptFactorsWriter : protected ReadAheadWriter {
   KeptDot kept_factors(const kernel::Dot& dot);
   // The first byte of so many of near memory for what stays in a loop; nothing: there is no room.
   std::optional<std::int64_t> keep_near(const kernel::For& loop, std::int64_t bytes);
+  // Near memory for one statement alone, behind what is kept: whether there is so much; the first byte.
+  bool has_near_room(std::int64_t bytes) const { return used_.near_bytes + bytes <= near_bytes_; }
+  std::int64_t near_for_now(std::int64_t bytes) {
+    most_near_kept_ = std::max(most_near_kept_, used_.near_bytes + bytes);
+    return near_begin_ + used_.near_bytes;
+  }
   // A loop has been written: what it kept is free again.
   void leave(const kernel::For& loop);
+
+  // The outermost loop around in which the access finds the same numbers in every iteration; the number of loops: none.
+  std::size_t outermost_loop(const kernel::Access& access);
 
   // The columns n0, n1, ... of group ng.
   static bool columns_lie_together(const kernel::Dot& dot, int columns) {
@@ -56,27 +66,18 @@ class KeptFactorsWriter : protected ReadAheadWriter {
   std::int64_t most_near_kept_ = 0;  // bytes, at any time
 
  private:
-  // What a loop sets and writes, with all that is in it.
-  struct LoopFacts {
-    std::set<kernel::Var> variables;
-    std::set<int> written;
-  };
   struct KeptIn {
     const kernel::For* loop;
     KeepingRoom room;
     KeptDot dot;
   };
-  const LoopFacts& facts_of(const kernel::For& loop);
-  bool is_fixed_in(const kernel::For& loop, const kernel::Access& access);
-  // The outermost loop around, from loop `from` inwards, in which the access finds the same numbers in every iteration; the number of loops: none.
-  std::size_t outermost_loop(const kernel::Access& access, std::size_t from = 0);
   void keep(std::string what, KeptIn in);
   void read_in_front(LoopAround& around, const kernel::Dot& dot, const KeptDot& kept);
 
   std::int64_t near_begin_ = 0, near_bytes_ = 0;
   KeepingRoom used_;
   int num_kept_ = 0;
-  std::map<const kernel::For*, LoopFacts> facts_;
+  std::map<const kernel::For*, kernel::LoopFacts> facts_;
   std::map<std::string, KeptIn> kept_;  // by what is multiplied
 };
 

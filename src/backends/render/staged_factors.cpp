@@ -31,8 +31,8 @@ bool is_dense(const Dot& dot, const DotSegment& s) {
   return s.a_m == stride || dot.m.bound == 1;
 }
 
-// Whether the stores of the Map to the buffer are the left factor, each number of it once.
-bool writes_exactly(const Map& map, const Dot& dot, const DotSegment& s) {
+// Whether the Map's stores to the buffer are numbers of the left factor that are not yet written; they are from then on.
+bool writes_more(const Map& map, const Dot& dot, const DotSegment& s, std::vector<char>& is_written) {
   const std::int64_t depth = s.depth(), numbers = dot.m.bound * depth;
   std::int64_t points = 1;
   for (int d = 0; d < map.num_outer; ++d) {
@@ -40,8 +40,6 @@ bool writes_exactly(const Map& map, const Dot& dot, const DotSegment& s) {
     points *= dim.extent.bound;
     if (points > numbers || (!dim.extent.is_static() && dim.extent != dot.m)) return false;
   }
-  std::vector<char> is_written(static_cast<std::size_t>(numbers));
-  std::int64_t count = 0;
   for (const Instr& in : map.instrs) {
     if (in.kind != Instr::Kind::Store || in.access.buffer != s.a.buffer) continue;
     if (in.args[1] >= 0 || !in.access.indirect.empty() || in.dtype != factor_dtype(dot)) return false;
@@ -64,10 +62,19 @@ bool writes_exactly(const Map& map, const Dot& dot, const DotSegment& s) {
       }
       if (at < 0 || at >= numbers || is_written[static_cast<std::size_t>(at)]) return false;
       is_written[static_cast<std::size_t>(at)] = 1;
-      ++count;
     }
   }
-  return count == numbers;
+  return true;
+}
+
+bool writes(const Stmt& stmt, int buffer) {
+  bool found = false;
+  for_each_part(
+      stmt, [&](const Use& use) { found = found || (use.writes && use.access->buffer == buffer); },
+      [&](const Block& inside) {
+        found = found || std::ranges::any_of(inside, [&](const Stmt& inner) { return writes(inner, buffer); });
+      });
+  return found;
 }
 
 }  // namespace
@@ -209,27 +216,19 @@ bool StagedFactorsWriter::stage_as_written(const For& loop, std::size_t place, c
   constexpr std::int64_t most_numbers = 4096;
   const DotSegment& s = dot.segments[segment];
   if (!is_dense(dot, s) || dot.m.bound * s.depth() > most_numbers) return false;
-  const Stmt* writer = nullptr;
+  std::vector<const Stmt*> writers;
+  std::vector<char> is_written(static_cast<std::size_t>(dot.m.bound * s.depth()));
   for (std::size_t i = 0; i < loop.body.size(); ++i) {
-    bool writes = false;
-    const auto note = [&](const auto& self, const Stmt& stmt) -> void {
-      for_each_part(
-          stmt, [&](const Use& use) { writes = writes || (use.writes && use.access->buffer == s.a.buffer); },
-          [&](const Block& inside) {
-            for (const Stmt& inner : inside) self(self, inner);
-          });
-    };
-    note(note, loop.body[i]);
-    if (!writes) continue;
-    if (writer != nullptr || i >= place) return false;
-    writer = &loop.body[i];
+    if (!writes(loop.body[i], s.a.buffer)) continue;
+    const Map* map = std::get_if<Map>(&loop.body[i].node);
+    if (map == nullptr || map->split || i >= place || !writes_more(*map, dot, s, is_written)) return false;
+    writers.push_back(&loop.body[i]);
   }
-  const Map* map = writer == nullptr ? nullptr : std::get_if<Map>(&writer->node);
-  if (map == nullptr || map->split || !writes_exactly(*map, dot, s)) return false;
+  if (std::ranges::find(is_written, 0) != is_written.end()) return false;
   const auto begin = keep_near(loop, dot.m.bound * s.depth() * static_cast<std::int64_t>(size_of(factor_dtype(dot))));
   if (!begin) return false;
   staged = {Staged::When::AsWritten, *begin, s.depth()};
-  copies_.emplace(writer, Copy{&dot, segment, *begin});
+  for (const Stmt* writer : writers) copies_.emplace(writer, Copy{&dot, segment, *begin});
   return true;
 }
 

@@ -34,7 +34,7 @@ class StagedFactorsWriter : protected KeptFactorsWriter {
     std::int64_t bytes = 0;
   };
   StagedFactors staged_factors(const kernel::Dot& dot) const;
-  // Whether threads write near in front of the Dot: they must have met before.
+  // Whether threads write near in front of the Dot.
   bool stages_now(const kernel::Dot& dot) const { return staged_factors(dot).bytes > 0; }
   void render_staging(const kernel::Dot& dot, const StagedFactors& staged);
 
