@@ -4,6 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -117,6 +120,32 @@ struct Context {
   cuda::KernelArguments arguments;
 };
 
+// All engines, which keep what their calls had on a device for the next ones. Where memory ends, what no call uses is given back.
+class Keepers {
+ public:
+  using GiveBack = std::function<void()>;
+  static Keepers& all() {
+    static Keepers& keepers = *new Keepers;  // engines may outlive what is destroyed at the end of a program
+    return keepers;
+  }
+  void insert(const void* who, GiveBack give_back) {
+    const std::lock_guard lock(mutex_);
+    keepers_.emplace(who, std::move(give_back));
+  }
+  void erase(const void* who) {
+    const std::lock_guard lock(mutex_);
+    keepers_.erase(who);
+  }
+  void give_back() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [who, give_back] : keepers_) give_back();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, GiveBack> keepers_;
+};
+
 // How many blocks have something to do.
 std::int64_t blocks_with_work(const kernel::Program& program) {
   std::int64_t blocks = 1;
@@ -156,12 +185,17 @@ class CudaEngine final : public Engine {
     if (options.keep_source) source_ = std::move(text);
     record_ = structure_of(program_);
     record_.num_workers = blocks_;
+    Keepers::all().insert(this, [this] {
+      while (contexts_.take()) {
+      }
+    });
   }
+  ~CudaEngine() override { Keepers::all().erase(this); }
 
   void run(void* const* inputs, void* const* outputs, std::int64_t rows) const override {
     if (fixed_rows_) rows = program_.max_rows;
     std::unique_ptr<Context> context = contexts_.take();
-    if (!context) context = std::make_unique<Context>(device_, program_, inputs_, outputs_, blocks_);
+    if (!context) context = make_context();
     send(*context, inputs, rows);
     context->arguments.rows = rows;
     if (history_is_recording()) {
@@ -193,6 +227,16 @@ class CudaEngine final : public Engine {
 
  private:
   static constexpr int threads = 256;
+
+  std::unique_ptr<Context> make_context() const {
+    const auto make = [&] { return std::make_unique<Context>(device_, program_, inputs_, outputs_, blocks_); };
+    try {
+      return make();
+    } catch (const UserError&) {
+      Keepers::all().give_back();
+      return make();
+    }
+  }
 
   bool takes_over(std::size_t input) const {
     return std::ranges::find(program_.in_place, static_cast<int>(input)) != program_.in_place.end();

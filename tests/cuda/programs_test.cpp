@@ -288,5 +288,25 @@ TEST_F(CudaPrograms, AutoStaysWhereTheDeviceHasNoRoom) {
   EXPECT_NE(memory.find("cpu, since"), std::string::npos) << memory;
 }
 
+// What an executable keeps for its next call is given back where another one needs it.
+TEST_F(CudaPrograms, IdleMemoryIsThereForOtherPrograms) {
+  EmulatedDevice& gpu = device({.memory_bytes = 1 << 20});
+  const ValueType type{DType::F32, {40000}};
+  const Array x = Array::full(type.dtype, type.shape, 0.5);
+  std::vector<Executable> all;
+  for (const double c : {1.0, 2.0, 3.0, 4.0})
+    all.push_back(compile(trace(
+                              [=](Values in) {
+                                return std::vector{tanh(in[0]) * c, exp(in[0] * c)};
+                              },
+                              {&type, 1}),
+                          on_cuda()));
+  for (int round = 0; round < 2; ++round)
+    for (std::size_t i = 0; i < all.size(); ++i)
+      EXPECT_NEAR(all[i]({&x, 1})[0].at(9), std::tanh(0.5) * static_cast<double>(i + 1), 1e-6);
+  EXPECT_LE(gpu.bytes_in_use(), std::size_t{1} << 20);
+  EXPECT_GT(gpu.bytes_in_use(), std::size_t{400000}) << "the last one keeps its memory";
+}
+
 }  // namespace
 }  // namespace hotloop
