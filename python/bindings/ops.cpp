@@ -151,10 +151,12 @@ void bind_ops(nb::module_& m) {
         [](nb::handle key, nb::handle shape) { return tracer(random_bits(to_value(key, "random"), shape_of(shape))); });
   // The functions of the engine that are compositions of one operand.
   using Composition = Value (*)(Value);
-  static constexpr std::array<std::pair<const char*, Composition>, 7> compositions = {{{"relu", relu},
+  static constexpr std::array<std::pair<const char*, Composition>, 9> compositions = {{{"relu", relu},
                                                                                        {"softplus", softplus},
                                                                                        {"gelu", gelu},
                                                                                        {"square", square},
+                                                                                       {"lgamma", lgamma},
+                                                                                       {"digamma", digamma},
                                                                                        {"atan", atan},
                                                                                        {"asin", asin},
                                                                                        {"acos", acos}}};

@@ -440,6 +440,8 @@ relu = _composed("relu", "max(x, 0). The derivative at 0 is 0; a NaN stays NaN."
 softplus = _composed("softplus", "log(1 + e^x) without overflow.")
 atan = _composed("atan", "Angle whose tangent is x, in [-pi/2, pi/2].")
 asin = _composed("asin", "Angle whose sine is x, in [-pi/2, pi/2]; NaN beyond [-1, 1]. The derivative is NaN at -1 and 1.")
+lgamma = _composed("lgamma", "log |Gamma(x)|: infinite at 0, at the negative integers and at both infinities. The derivative is `digamma(x)`.")
+digamma = _composed("digamma", "Derivative of `lgamma(x)`: infinite at 0, NaN at the negative integers. `hl.grad` of it is the trigamma function, and so on.")
 acos = _composed("acos", "Angle whose cosine is x, in [0, pi]; NaN beyond [-1, 1]. The derivative is NaN at -1 and 1.")
 
 

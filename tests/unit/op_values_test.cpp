@@ -342,6 +342,43 @@ TEST(OpValues, Broadcasting) {
   EXPECT_EQ(run([](In in) { return in[0] + in[1]; }, {Array::zeros(DType::F64, {0, 1}), row}).shape(), Shape({0, 3}));
 }
 
+// C's function of long double is the reference; the derivatives have known values.
+TEST(OpValues, LogarithmOfTheGammaFunction) {
+  std::vector<double> at;
+  for (int i = 0; i < 6000; ++i) at.push_back(-20 + 0.01 * i + 0.0031);
+  for (int i = -300; i < 300; i += 3) at.push_back(std::pow(10, i));
+  const Array x = Array::from<double>(at, {static_cast<std::int64_t>(at.size())});
+  Array single(DType::F32, x.shape());
+  for (std::int64_t i = 0; i < x.size(); ++i) single.set(i, x.at(i));
+  const Array y = run([](In in) { return lgamma(in[0]); }, {x}), z = run([](In in) { return lgamma(in[0]); }, {single});
+  for (std::int64_t i = 0; i < x.size(); ++i) {
+    const auto wanted = static_cast<double>(lgammal(static_cast<long double>(x.at(i))));
+    EXPECT_LE(std::fabs(y.at(i) - wanted), 8 * 0x1p-52 * std::fabs(wanted) + 8e-15) << x.at(i);
+    const auto of_single = static_cast<double>(lgammal(static_cast<long double>(single.at(i))));
+    if (of_single < 3e38) EXPECT_LE(std::fabs(z.at(i) - of_single), 0x1p-23 * std::fabs(of_single) + 8e-15) << single.at(i);
+  }
+  const Array ends = f64({0, -1, -7, inf, -inf});
+  expect_values(run([](In in) { return lgamma(in[0]); }, {ends}), {inf, inf, inf, inf, inf});
+  const double pi = std::numbers::pi, euler = std::numbers::egamma;
+  const auto check = [](const Array& got, const std::vector<double>& wanted) {
+    for (std::int64_t i = 0; i < got.size(); ++i) {
+      const double w = wanted[static_cast<std::size_t>(i)];
+      EXPECT_NEAR(got.at(i), w, 1e-13 * std::max(1.0, std::fabs(w))) << i;
+    }
+  };
+  const Array points = f64({1, 2, 0.5, 0.25, -0.5});
+  const std::vector<double> first{-euler, 1 - euler, -euler - 2 * std::log(2), -pi / 2 - 3 * std::log(2) - euler,
+                                  2 - euler - 2 * std::log(2)},
+      second{pi * pi / 6, pi * pi / 6 - 1, pi * pi / 2, pi * pi + 8 * 0.915965594177219015, pi * pi / 2 + 4};
+  check(run([](In in) { return digamma(in[0]); }, {points}), first);
+  check(run([](In in) { return grad([](Value x) { return sum(lgamma(x)); })(in[0]); }, {points}), first);
+  check(run([](In in) { return grad([](Value x) { return sum(digamma(x)); })(in[0]); }, {points}), second);
+  const Array poles = run([](In in) { return digamma(in[0]); }, {f64({0, -1, -3, inf})});
+  EXPECT_EQ(poles.at(0), -inf);
+  EXPECT_TRUE(std::isnan(poles.at(1)) && std::isnan(poles.at(2)));
+  EXPECT_EQ(poles.at(3), inf);
+}
+
 TEST(OpValues, Compositions) {
   const auto x = Array::from<double>({1, 2, 3, -1, 0, 1000}, {2, 3});
   const auto soft = run([](In in) { return softmax(in[0], -1); }, {x});
