@@ -32,6 +32,10 @@ struct CompileOptions {
   // (AVX512-BF16; factors and sums below 1.2e-38 then count as 0), no gain elsewhere. Dots of f64 stay as they are, and so does a dot of one
   // term where the program makes a multiplication of it.
   std::string dot_precision = "f32";
+  // Arithmetic of f32 and f64 counts operands and results below the normal range (1.2e-38, 2.2e-308) as 0 with their sign; what only moves numbers
+  // keeps their bits. Where such numbers come up, some processors then save most of the time. Threads do so inside calls alone, and the caller's mode
+  // is what it was when a call returns or throws. On a CUDA device f32 alone. Without this a call computes in the mode of the thread that makes it.
+  bool flush_denormals = false;
   // For each input, the axis that holds the batch, or -1. When given, a call may bring fewer rows than the graph was traced for:
   // every batch axis then has that many, and extent() gives their number.
   std::vector<int> batch_axes = {};

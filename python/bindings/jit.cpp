@@ -285,9 +285,15 @@ std::string option_of(nb::handle value, const char* name) {
   return nb::cast<std::string>(value);
 }
 
+bool flag_of(nb::handle value, const char* name) {
+  if (!nb::isinstance<nb::bool_>(value))
+    throw UserError("jit", std::string(name) + " must be True or False", nb::cast<std::string>(nb::repr(value)));
+  return nb::cast<bool>(value);
+}
+
 CompileOptions options_of(nb::object device, nb::object threads, nb::object backend, nb::object target,
                           const std::vector<std::string>& disabled_passes, nb::object keep_source, nb::object dispatch,
-                          nb::object dot_precision) {
+                          nb::object dot_precision, nb::object flush_denormals) {
   CompileOptions options;
   options.device = option_of(device, "device");
   const std::int64_t given = threads.is_none() ? -1 : integer_of(threads, "jit", "threads");
@@ -297,14 +303,13 @@ CompileOptions options_of(nb::object device, nb::object threads, nb::object back
   options.backend = option_of(backend, "backend");
   options.target = option_of(target, "target");
   options.disabled_passes = disabled_passes;
-  if (!nb::isinstance<nb::bool_>(keep_source))
-    throw UserError("jit", "keep_source must be True or False", nb::cast<std::string>(nb::repr(keep_source)));
-  options.keep_source = nb::cast<bool>(keep_source);
+  options.keep_source = flag_of(keep_source, "keep_source");
   options.dispatch = option_of(dispatch, "dispatch");
   const std::string precision = option_of(dot_precision, "dot_precision");
   if (precision != "float32" && precision != "bfloat16")
     throw UserError("jit", "dot_precision must be 'float32' or 'bfloat16'", "'" + precision + "'");
   options.dot_precision = precision == "bfloat16" ? "bf16" : "f32";
+  options.flush_denormals = flag_of(flush_denormals, "flush_denormals");
   return options;
 }
 
@@ -393,7 +398,8 @@ void bind_jit(nb::module_& m) {
   m.def("options", &options_of, nb::arg("device").none() = "auto", nb::arg("threads") = nb::none(),
         nb::arg("backend").none() = "llvm", nb::arg("target").none() = "host",
         nb::arg("disabled_passes") = std::vector<std::string>{}, nb::arg("keep_source").none() = false,
-        nb::arg("dispatch").none() = "fused", nb::arg("dot_precision").none() = "float32");
+        nb::arg("dispatch").none() = "fused", nb::arg("dot_precision").none() = "float32",
+        nb::arg("flush_denormals").none() = false);
   m.def("jit", &make_jit, nb::arg("fn"), nb::arg("name"), nb::arg("static_positions"), nb::arg("static_names"),
         nb::arg("num_arrays").none(), nb::arg("options"), nb::arg("donated_positions") = std::vector<std::size_t>{},
         nb::arg("donated_names") = std::vector<nb::object>{});

@@ -52,6 +52,7 @@ def jit(
     keep_source=False,
     dispatch="fused",
     dot_precision="float32",
+    flush_denormals=False,
 ):
     """fn, written with hotloop's functions, compiled as one program for each combination of argument types it meets.
 
@@ -75,6 +76,8 @@ def jit(
         the host, as frameworks do that dispatch op by op: to measure what fusion is worth, see explain().
     dot_precision: "bfloat16" rounds the factors of float32 dots (8 significant bits); their products are added in float32, and all
         else stays float32. 1.4 to 1.8 times the speed of a training step where the processor has AVX512-BF16, no gain elsewhere.
+    flush_denormals: True counts numbers below the normal range (1.2e-38 in float32, 2.2e-308 in float64) as 0 in arithmetic, which some processors
+        compute with many times more slowly; on a GPU those of float32 alone. See docs/precision.md. Other code of the same threads is not affected.
 
     A call gives finished results, as Array. Programs stay in memory as long as the function does. What the function reads from
     outside (arrays of a closure, module variables) is read when it is traced, and arrays are kept as they were then.
@@ -94,11 +97,12 @@ def jit(
             keep_source=keep_source,
             dispatch=dispatch,
             dot_precision=dot_precision,
+            flush_denormals=flush_denormals,
         )
     if not callable(fn):
         raise _core.UserError(f"[jit] what is compiled must be a function. Received: {kind_of(fn)}.")
     positions, names = _positions(fn, static_argnums, static_argnames)
-    options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch, dot_precision)
+    options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch, dot_precision, flush_denormals)
     compiled = _core.jit(fn, getattr(fn, "__name__", type(fn).__name__), positions, names, None, options, *_donated(fn, donate, positions, names))
     return functools.update_wrapper(compiled, fn)
 

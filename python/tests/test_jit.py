@@ -164,6 +164,7 @@ def test_leaked_tracer():
     (lambda: hl.jit(lambda x: x, device="cuda", backend="c")(1.0), "[compile] device cuda takes neither dispatch nor backend nor target. Received: fused, c, host. Try: leave them out."),
     (lambda: hl.jit(lambda x: x, backend=None), "[jit] backend must be a string. Received: None."),
     (lambda: hl.jit(lambda x: x, keep_source=1), "[jit] keep_source must be True or False. Received: 1."),
+    (lambda: hl.jit(lambda x: x, flush_denormals="yes"), "[jit] flush_denormals must be True or False. Received: 'yes'."),
     (lambda: hl.jit(lambda x: x, dot_precision=np.float32), "[jit] dot_precision must be a string. Received: <class 'numpy.float32'>."),
     (lambda: hl.add(np.ones(3), np.ones(4)), "[add] shapes must broadcast: from the last axis on, extents are equal or 1. Received: f64[3], f64[4]. Try: reshape() or expand_dims() an operand."),
 ])  # fmt: skip

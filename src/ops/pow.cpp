@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/denormals.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
 #include "ops/rules/elementwise.h"
@@ -35,7 +36,7 @@ std::vector<OpDef> ops_pow() {
   OpDef def =
       binary_op("pow", "a to the power b; NaN for a negative a and a fractional b", ScalarOp::Pow, Accepts::Floats, 40);
   def.eval = eval_elementwise([]<std::floating_point T>(T a, T b) {
-    return static_cast<T>(std::pow(static_cast<double>(a), static_cast<double>(b)));
+    return static_cast<T>(std::pow(as_operand(static_cast<double>(a)), as_operand(static_cast<double>(b))));
   });
   def.jvp = jvp;
   def.samples = [](Rng& rng, DType dtype) {

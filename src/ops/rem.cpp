@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/denormals.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
@@ -28,7 +29,7 @@ std::vector<OpDef> ops_rem() {
                         ScalarOp::Rem, Accepts::Numbers, 10);
   def.eval = eval_elementwise([]<class T>(T a, T b) {
     if constexpr (std::is_floating_point_v<T>)
-      return std::fmod(a, b);
+      return as_operand(std::fmod(as_operand(a), as_operand(b)));
     else if (b == 0)
       return a;
     // Dividing by -1 leaves nothing, and would trap on the lowest number.

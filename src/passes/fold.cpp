@@ -1,6 +1,7 @@
 // Constant folding: a node whose operands are literals becomes a literal, by the op's own definition.
 #include <algorithm>
 
+#include "core/denormals.h"
 #include "passes/pass.h"
 
 namespace hotloop::passes {
@@ -56,6 +57,7 @@ std::shared_ptr<const Graph> fold_level(const Graph& graph, const PassOptions& o
 Pass fold() {
   return {"fold", "computes small expressions of literals once and for all", true,
           [](const Graph& graph, const PassOptions& options) {
+            const DenormalsAsZero mode(options.flush_denormals);
             return rewrite_levels(graph, [&](const Graph& g, const Level&) { return fold_level(g, options); });
           }};
 }

@@ -20,6 +20,7 @@ struct PassOptions {
   // Inputs that stay the same over many calls (one flag an input; empty: none): work on them alone is done once.
   std::vector<bool> bound;
   bool rounds_factors = false;  // of f32 dots, to bfloat16
+  bool flush_denormals = false;
 
   std::int64_t max_rows = -1;  // rows the graph was traced for; optimize() fills it in
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/cuda/device.h"
+#include "core/denormals.h"
 #include "core/fork.h"
 #include "core/memory.h"
 #include "core/nearest.h"
@@ -48,6 +49,9 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   if (options.dot_precision == "bfloat16")
     throw UserError("compile", "dot_precision must be one of f32, bf16", "'bfloat16'", "bf16");
   check_choice("dot_precision", options.dot_precision, {"f32", "bf16"});
+  if (options.flush_denormals && DenormalsAsZero::flushing == 0)
+    throw UserError("compile", "flush_denormals needs a processor that can", "neither x86-64 nor AArch64",
+                    "leaving it out");
   if (options.dispatch == "per_op" && options.backend == "interp")
     throw UserError("compile", "dispatch per_op compiles its ops, which the interpreter does not", "backend interp",
                     "backend llvm or c");
@@ -90,7 +94,8 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
 std::string key_of(const std::string& graph_text, const CompileOptions& o) {
   std::string key = o.device + " " + o.backend + " " + o.target + " " + std::to_string(o.threads) +
                     (o.keep_source ? " source" : "") + (o.dispatch == "fused" ? "" : " " + o.dispatch) +
-                    (o.dot_precision == "f32" ? "" : " " + o.dot_precision);
+                    (o.dot_precision == "f32" ? "" : " " + o.dot_precision) +
+                    (o.flush_denormals ? " flush_denormals" : "");
   if (o.device != "cpu") key += " on " + cuda::device_key();
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
   for (int i : o.donated) key += " d" + std::to_string(i);
@@ -180,7 +185,7 @@ std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::
   }
   impl.graph = graph;
   watch.lap("rows");
-  return runtime::make_interp_engine(std::move(graph), std::move(rows));
+  return runtime::make_interp_engine(std::move(graph), std::move(rows), impl.options.flush_denormals);
 }
 
 std::unique_ptr<runtime::Engine> build_cuda_engine(const Executable::Impl& impl, kernel::Program program,

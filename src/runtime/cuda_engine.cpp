@@ -172,7 +172,9 @@ class CudaEngine final : public Engine {
                                        .profile = std::getenv("HOTLOOP_CUDA_PROFILE") != nullptr});
     near_bytes_ = rendered.near_bytes;
     std::string text = std::move(rendered.text);
-    code_ = device.compile(text, {.cache_dir = options.cache_dir, .cache_bytes = options.cache_bytes});
+    code_ = device.compile(text, {.cache_dir = options.cache_dir,
+                                  .cache_bytes = options.cache_bytes,
+                                  .flush_denormals = program_.flushes_denormals});
     const int at_once = code_->blocks_at_once(threads, near_bytes_);
     if (at_once < 1)
       throw UserError("cuda",

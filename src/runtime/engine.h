@@ -50,7 +50,8 @@ class Engine {
 bool always_takes_team();
 
 // `rows`: absent when the number of rows is fixed.
-std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows);
+std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows,
+                                           bool flush_denormals);
 // `options`: of each op's kernel.
 std::unique_ptr<Engine> make_per_op_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows,
                                            CompileOptions options, std::int64_t max_rows);

@@ -14,6 +14,7 @@
 
 #include "backends/backend.h"
 #include "core/cancel.h"
+#include "core/denormals.h"
 #include "runtime/engine.h"
 #include "runtime/kernel_record.h"
 #include "runtime/large_memory.h"
@@ -217,16 +218,22 @@ class KernelEngine final : public Engine {
     }
     if (num_workers == 1 || !run_on_team(*team, context, num_workers)) {
       context.workers()[0].num_workers = 1;
-      kernel_->function()(context.workers().data());
+      enter(context.workers().front());
     }
+  }
+
+  // On the thread of each worker: one of the team's may serve another executable next.
+  void enter(const KernelContext& worker) const {
+    const DenormalsAsZero mode(program_.flushes_denormals);
+    kernel_->function()(&worker);
   }
 
   bool run_on_team(ThreadTeam& team, Context& context, int num_workers) const {
     struct Job {
-      KernelFunction function;
+      const KernelEngine& engine;
       const KernelContext* workers;
     };
-    Job job{kernel_->function(), context.workers().data()};
+    Job job{*this, context.workers().data()};
     if (const int left = calls_left_alone_.load(std::memory_order_relaxed); left > 0) {
       calls_left_alone_.store(left - 1, std::memory_order_relaxed);
       return false;
@@ -236,7 +243,7 @@ class KernelEngine final : public Engine {
         num_workers,
         [](void* p, int worker) {
           const Job& j = *static_cast<const Job*>(p);
-          j.function(j.workers + worker);
+          j.engine.enter(j.workers[worker]);
         },
         &job, workers_.patience(times_alone));
     const int times = joined ? 0 : std::min(times_alone + 1, 5);

@@ -285,7 +285,8 @@ struct Program {
   // For each result the argument whose memory it takes over, or -1; empty: none does. When a run begins, such a result's memory holds
   // the argument, and no statement names the argument's buffer.
   std::vector<int> in_place;
-  std::int64_t max_rows = 1;  // greatest value of rows_var
+  bool flushes_denormals = false;  // whoever runs it sets the processor so; see CompileOptions
+  std::int64_t max_rows = 1;       // greatest value of rows_var
   std::int64_t shared_bytes = 0, worker_bytes = 0, near_bytes = 0;
   Block body;
 

@@ -47,6 +47,7 @@ class Printer {
     line("rows <= " + std::to_string(program_.max_rows) + ", shared " + std::to_string(program_.shared_bytes) +
          " bytes, worker " + std::to_string(program_.worker_bytes) + " bytes" +
          (program_.near_bytes > 0 ? ", near " + std::to_string(program_.near_bytes) + " bytes" : ""));
+    if (program_.flushes_denormals) line("denormals are 0");
     for (std::size_t i = 0; i < program_.arguments.size(); ++i) {
       line("argument " + std::to_string(i) + ": " + program_.arguments[i].str());
     }

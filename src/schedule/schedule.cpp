@@ -22,6 +22,7 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
   kernel::Program& program = context.program;
   program.name = source.name();
   program.target = options.target;
+  program.flushes_denormals = options.flush_denormals;
   program.arguments = graph->input_types();
   program.results = graph->output_types();
 

@@ -17,6 +17,7 @@ struct ScheduleOptions {
       1;  // at most; with several, large updates outside tiles are divided, and what is independent becomes sections
   bool always_sections = false;  // for tests: also where the cost model sees no gain
   std::vector<int> donated;      // inputs whose memory an output may take over
+  bool flush_denormals = false;
 };
 
 // `graph` must have no `call` nodes (the pass inline_calls removes them).

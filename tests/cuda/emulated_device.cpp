@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/denormals.h"
 #include "cuda/emulated_compiler.h"
 #include "cuda/emulated_machine.h"
 #include "cuda/emulated_memory.h"
@@ -36,8 +37,8 @@ std::mutex launches_mutex;
 
 class EmulatedCode : public Code {
  public:
-  EmulatedCode(std::shared_ptr<Loaded> loaded, const EmulatedOptions& options)
-      : loaded_(std::move(loaded)), options_(options) {}
+  EmulatedCode(std::shared_ptr<Loaded> loaded, const EmulatedOptions& options, bool flushes_denormals)
+      : flushes_denormals(flushes_denormals), loaded_(std::move(loaded)), options_(options) {}
   int blocks_at_once(int threads, std::int64_t near_bytes) override {
     if (threads < 1 || threads > 1024 || near_bytes < 0 || near_bytes > options_.near_bytes) return 0;
     const std::int64_t by_threads = 2048 / threads;
@@ -45,6 +46,7 @@ class EmulatedCode : public Code {
     return static_cast<int>(std::min({by_threads, by_near, std::int64_t{options_.blocks_per_multiprocessor}}));
   }
   const std::shared_ptr<Loaded>& loaded() const { return loaded_; }
+  const bool flushes_denormals;
 
  private:
   std::shared_ptr<Loaded> loaded_;
@@ -85,9 +87,9 @@ class TheDevice : public EmulatedDevice {
   }
   const DeviceInfo& info() const override { return info_; }
 
-  std::unique_ptr<Code> compile(const std::string& source, const CodeOptions&) override {
+  std::unique_ptr<Code> compile(const std::string& source, const CodeOptions& how) override {
     const auto start = std::chrono::steady_clock::now();
-    auto code = std::make_unique<EmulatedCode>(compile_once(source), options);
+    auto code = std::make_unique<EmulatedCode>(compile_once(source), options, how.flush_denormals);
     code->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     code->code_bytes = code->loaded()->code_bytes;
     const std::lock_guard lock(mutex_);
@@ -232,7 +234,8 @@ void EmulatedStream::launch(Code& code, int blocks, int threads, std::int64_t ne
     throw EmulationError("a launch of " + std::to_string(blocks) + " blocks, of which " + std::to_string(at_once) +
                          " run at once");
   }
-  perform([this, loaded, blocks, threads, near_bytes, arguments] {
+  perform([this, loaded, blocks, threads, near_bytes, arguments, flushes_denormals = emulated.flushes_denormals] {
+    const DenormalsAsZero mode(flushes_denormals);  // f64 as well, which a device leaves as it is
     device_.run(*loaded, blocks, threads, near_bytes, arguments);
   });
 }

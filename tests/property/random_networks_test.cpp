@@ -28,6 +28,12 @@ void check(std::uint64_t seed) {
     };
     const double tolerance = n.dtype == DType::F32 ? 2e-4 : 1e-11;
     expect_near(output(), wanted, tolerance, "the oracle");
+    if (seed % 4 == 3) {
+      SCOPED_TRACE("flush_denormals");
+      options.flush_denormals = true;
+      expect_near(output(), wanted, tolerance, "the oracle");
+      options.flush_denormals = false;
+    }
     if (n.dtype == DType::F32 && seed % 4 == 0 && !n.has_products_of_one()) {
       SCOPED_TRACE("bf16");
       options.dot_precision = "bf16";

@@ -116,6 +116,21 @@ TEST_F(CudaCompiler, RoundsAsWritten) {
   EXPECT_EQ(ptx.find(".ftz"), std::string::npos) << ptx;
 }
 
+TEST_F(CudaCompiler, FlushesDenormalsOfF32WhereItIsAsked) {
+  const std::string source =
+      "extern \"C\" __global__ void hotloop_kernel(float* x, double* y) { x[1] = x[0] * x[0] / x[2]; y[1] = y[0] * "
+      "y[0]; }";
+  const CodeOptions plain{.cache_dir = folder, .cache_bytes = 1 << 24};
+  CodeOptions flushing = plain;
+  flushing.flush_denormals = true;
+  EXPECT_EQ(compiler->compile(source, 9990, plain).bytes.find(".ftz"), std::string::npos);
+  const Image image = compiler->compile(source, 9990, flushing);
+  EXPECT_FALSE(image.from_cache) << "another key";
+  EXPECT_NE(image.bytes.find("mul.rn.ftz.f32"), std::string::npos) << image.bytes;
+  EXPECT_NE(image.bytes.find("div.rn.ftz.f32"), std::string::npos) << image.bytes;
+  EXPECT_NE(image.bytes.find("mul.rn.f64"), std::string::npos) << image.bytes;
+}
+
 TEST_F(CudaCompiler, FindsInTheCacheWhatItMadeBefore) {
   const CodeOptions options{.cache_dir = folder, .cache_bytes = 1 << 24};
   const Image first = compiler->compile(doubling, 90, options), second = compiler->compile(doubling, 90, options);

@@ -4,8 +4,6 @@ from hotloop import _core
 from hotloop.nn._casts import in_params_dtype
 from hotloop.nn._streams import checked_modules
 
-_OPTIONS = _core.options()
-
 
 class Bound:
     """A model with its parameters, for repeated inference and streaming; Module.bind makes one.
@@ -15,8 +13,9 @@ class Bound:
     model(params, x), to the bit. Safe to use from several threads.
     """
 
-    def __init__(self, model, params, buffers=None):
+    def __init__(self, model, params, buffers=None, flush_denormals=False):
         self.model, self.params, self.buffers = model, _owned(params), _owned(buffers)
+        self._flush_denormals = flush_denormals
         self._streams = False  # whether the model was seen to run one step at a time
         layer = model._layer
 
@@ -39,8 +38,9 @@ class Bound:
             return (_core.reshape(y, (y.shape[0], *y.shape[2:])) if y.ndim > 2 and y.shape[1] == 1 else y), after
 
         weights = (self.params, self.buffers)
-        self._call = _core.bound_jit(call, "call", weights, _OPTIONS)
-        self._step = _core.bound_jit(step, "step", weights, _OPTIONS)
+        options = _core.options(flush_denormals=flush_denormals)
+        self._call = _core.bound_jit(call, "call", weights, options)
+        self._step = _core.bound_jit(step, "step", weights, options)
 
     def __call__(self, x):
         """model(params, x)."""
@@ -85,13 +85,14 @@ class Bound:
         """
         other = object.__new__(Bound)
         other.model, other.params, other._streams = self.model, _owned(params), self._streams
+        other._flush_denormals = self._flush_denormals
         other.buffers = self.buffers if buffers is None else _owned(buffers)
         weights = (other.params, other.buffers)
         other._call, other._step = _core.rebound_jit(self._call, weights), _core.rebound_jit(self._step, weights)
         return other
 
     def __reduce__(self):
-        return Bound, (self.model, self.params, self.buffers)
+        return Bound, (self.model, self.params, self.buffers, self._flush_denormals)
 
     def __repr__(self):
         return f"Bound({self.model!r})"

@@ -192,11 +192,14 @@ class Module:
             return self(params, x)
         return concat([self(params, x[i : i + batch_size]) for i in range(0, len(x), batch_size)])
 
-    def bind(self, params, buffers=None):
-        """The model with these parameters (and buffers, such as running means), for repeated inference and streaming."""
+    def bind(self, params, buffers=None, flush_denormals=False):
+        """The model with these parameters (and buffers, such as running means), for repeated inference and streaming.
+
+        flush_denormals: see hl.jit; for streams that decay to silence.
+        """
         from hotloop.nn._bound import Bound
 
-        return Bound(self, params, buffers)
+        return Bound(self, params, buffers, flush_denormals)
 
     def __repr__(self):
         return f"{type(self).__name__}()"

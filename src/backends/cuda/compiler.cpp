@@ -10,13 +10,15 @@ namespace {
 
 constexpr std::size_t max_log_bytes = 2000;
 
-std::vector<std::string> options_for(const std::string& architecture) {
-  return {"--gpu-architecture=" + architecture,
-          "--fmad=false",
-          "--std=c++17",
-          "--device-int128",
-          "-default-device",
-          "--diag-suppress=177"};
+std::vector<std::string> options_for(const std::string& architecture, bool flush_denormals) {
+  std::vector<std::string> options = {"--gpu-architecture=" + architecture,
+                                      "--fmad=false",
+                                      "--std=c++17",
+                                      "--device-int128",
+                                      "-default-device",
+                                      "--diag-suppress=177"};
+  if (flush_denormals) options.emplace_back("--ftz=true");
+  return options;
 }
 
 // Destroyed when it leaves its scope.
@@ -65,7 +67,7 @@ std::string Compiler::architecture(int capability) const {
 }
 
 Image Compiler::compile(const std::string& source, int capability, const CodeOptions& options) const {
-  const std::vector<std::string> arguments = options_for(architecture(capability));
+  const std::vector<std::string> arguments = options_for(architecture(capability), options.flush_denormals);
   if (options.cache_dir.empty()) return {run(source, arguments), false};
   std::string key = "cuda\n" + version_ + "\n";
   for (const std::string& argument : arguments) key += argument + "\n";

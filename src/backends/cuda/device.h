@@ -57,6 +57,7 @@ class Stream {
 struct CodeOptions {
   std::string cache_dir = {};  // one that exists; empty: no disk cache
   std::int64_t cache_bytes = 0;
+  bool flush_denormals = false;  // of f32; f64 has no such mode
 };
 
 // Thread-safe. Functions throw UserError where memory or the driver's patience ends, with what the driver says.

@@ -18,6 +18,7 @@ llvm::Function* ModuleState::create_function(const std::string& name, llvm::Func
   const std::string width = std::to_string(register_bytes * 8);
   function->addFnAttr("prefer-vector-width", width);
   function->addFnAttr("min-legal-vector-width", width);
+  if (program.flushes_denormals) function->addFnAttr("denormal-fp-math", "preserve-sign,preserve-sign");
   return function;
 }
 

@@ -35,7 +35,7 @@ struct ModuleState {
   bool blends_stores(int buffer_index) const {
     return !masks_freely() && buffer(buffer_index).space == kernel::Space::Worker;
   }
-  // A function with the attributes of the target (no fast-math, IEEE denormals).
+  // A function with the attributes of the target (no fast-math; denormals as the program has them).
   llvm::Function* create_function(const std::string& name, llvm::FunctionType* type, bool is_entry);
 };
 

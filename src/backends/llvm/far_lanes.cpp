@@ -84,8 +84,8 @@ Value* remainder_of(Code& code, Value* x, Value* y) {
   };
   // Of zero, infinity and NaN there is none; divide by something meanwhile.
   Value* infinity = number(std::uint64_t{0x7ff} << 52);
-  Value* is_undefined =
-      b.CreateOr(b.CreateICmpEQ(c, number(0)), b.CreateOr(b.CreateICmpUGE(a, infinity), b.CreateICmpUGT(c, infinity)));
+  Value* is_undefined = b.CreateOr(b.CreateFCmpOEQ(y, llvm::ConstantFP::get(f64, 0)),
+                                   b.CreateOr(b.CreateICmpUGE(a, infinity), b.CreateICmpUGT(c, infinity)));
   Value* divisor = b.CreateSelect(is_undefined, number(1), mantissa(c));
   Value* low = exponent(c);
   Value* bits = b.CreateSelect(is_undefined, number(0), b.CreateSub(exponent(a), low));

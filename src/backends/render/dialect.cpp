@@ -112,7 +112,7 @@ static inline double hl_far_rem(double x, double y) {
   const uint64_t sign = a >> 63 << 63, infinity = (uint64_t)0x7ff << 52, one = (uint64_t)1 << 52;
   a = a << 1 >> 1;
   b = b << 1 >> 1;
-  if (b == 0 || a >= infinity || b > infinity) return hl_bitcast_i64_f64(INT64_C(0x7ff8000000000000));
+  if (y == 0 || a >= infinity || b > infinity) return hl_bitcast_i64_f64(INT64_C(0x7ff8000000000000));
   const uint64_t low = b < one ? 1 : b >> 52, divisor = (b & (one - 1)) | (b < one ? 0 : one);
   uint64_t bits = (a < one ? 1 : a >> 52) - low, rest = ((a & (one - 1)) | (a < one ? 0 : one)) % divisor;
   while (bits > 0) {

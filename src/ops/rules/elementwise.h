@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/denormals.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/op_def.h"
@@ -56,7 +57,7 @@ template <class F> auto eval_elementwise(F f) {
 }
 // The same for float ops, from a function of doubles: f32 is rounded once, at the end.
 template <class F> auto eval_math(F f) {
-  return eval_elementwise([f](std::floating_point auto x) { return f(static_cast<double>(x)); });
+  return eval_elementwise([f](std::floating_point auto x) { return f(as_operand(static_cast<double>(x))); });
 }
 
 // jvp rule tangent * factor(context), for an op of one operand.
