@@ -242,17 +242,19 @@ TEST_P(Denormals, TheCallersModeIsWhatItWas) {
   const auto graph =
       trace([](In in) { return std::vector{in[0] * 1e-30}; }, std::vector<ValueType>{{DType::F32, {300}}});
   const Array x = Array::full(DType::F32, {300}, 1e-10);
+  // But for the flags of exceptions, which add up where nothing is changed.
+  const auto mode = [] { return DenormalsAsZero::control() & ~DenormalsAsZero::Control{0x3f}; };
   for (const int threads : {1, 3}) {
     const Executable run = compile(graph, options(true, threads)),
                      endless = compile(endless_graph(), options(true, threads));
     for (const bool caller_flushes : {false, true}) {
       const DenormalsAsZero callers(caller_flushes);
-      const auto before = DenormalsAsZero::control();
+      const auto before = mode();
       EXPECT_EQ((before & DenormalsAsZero::flushing) == DenormalsAsZero::flushing, caller_flushes);
       run(std::vector{x});
-      EXPECT_EQ(DenormalsAsZero::control(), before) << "after a call";
+      EXPECT_EQ(mode(), before) << "after a call";
       EXPECT_THROW(run(std::vector{Array::zeros(DType::F64, {300})}), UserError);
-      EXPECT_EQ(DenormalsAsZero::control(), before) << "after an error";
+      EXPECT_EQ(mode(), before) << "after an error";
       if (GetParam().backend == "interp" || GetParam().backend == "cuda")
         continue;  // ends between calls; on another device
       std::thread canceller([] {
@@ -262,7 +264,7 @@ TEST_P(Denormals, TheCallersModeIsWhatItWas) {
       EXPECT_THROW(endless(std::vector{Array::full(DType::F32, {16}, -1)}), Cancelled);
       canceller.join();
       clear_cancel();
-      EXPECT_EQ(DenormalsAsZero::control(), before) << "after a call that was cancelled";
+      EXPECT_EQ(mode(), before) << "after a call that was cancelled";
     }
   }
 }
