@@ -132,6 +132,39 @@ TEST_F(CudaFactors, GradientsOfWeightsComeInPanels) {
   expect_near(compile(graph, on_cuda())(inputs), compile(graph)(inputs), 2e-5);
 }
 
+// Loops side by side in a loop: what one keeps for itself alone does not lie where another has what stays from in front of all of them on.
+TEST_F(CudaFactors, WhatStaysInAnOuterLoopIsNotOverwrittenByInnerOnes) {
+  constexpr std::int64_t rows = 5, units = 130, steps = 4;
+  const ValueType types[] = {
+      {DType::F32, {rows, units}}, {DType::F32, {steps, units, units}}, {DType::F32, {units, units}}};
+  const auto graph = trace(
+      [](Values in) {
+        const Value fixed = in[2], start[] = {in[0]}, weights[] = {in[1]};
+        const auto run = [](const Value& from, const Value& w) {
+          const Value carry[] = {from};
+          return scan(
+                     [=](Values c, Values) {
+                       return std::pair{std::vector{tanh(matmul(c[0], w))}, std::vector<Value>{}};
+                     },
+                     carry, {}, {.length = 3})
+              .first[0];
+        };
+        return scan(
+                   [=](Values carry, Values of_step) {
+                     return std::pair{std::vector{run(run(carry[0], of_step[0]), fixed)}, std::vector<Value>{}};
+                   },
+                   start, weights, {.length = steps})
+            .first;
+      },
+      types);
+  const std::vector<Array> inputs = numbers(*graph, 4);
+  const Array wanted = compile(graph)(inputs)[0];
+  for (const std::int64_t near : {64, 100, 227}) {
+    device({.near_bytes = near << 10});
+    EXPECT_TRUE(same_bits(compile(graph, on_cuda())(inputs)[0], wanted)) << near << " KB";
+  }
+}
+
 // Several quotients of a point run side by side, unless a number is too large, too small or none.
 TEST_F(CudaFactors, QuotientsAreTheProcessorsForEveryNumber) {
   device();

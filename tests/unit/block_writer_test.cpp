@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "backends/render/dot_shape.h"
 #include "backends/render/cuda_c.h"
+#include "backends/render/dot_shape.h"
 #include "backends/render/point_order.h"
 #include "kernel_builder.h"
 
@@ -107,6 +107,40 @@ TEST(BlockWriter, RegisterTilesFillTheBlock) {
       EXPECT_LE(tile(m, n).rows, m);
       EXPECT_LE(tile(m, n).columns, n);
     }
+}
+
+// What a loop keeps lies behind the panels that each of its iterations writes before it is multiplied.
+TEST(BlockWriter, PanelsAreNotWrittenOverWhatTheirLoopKeeps) {
+  constexpr std::int64_t m = 40, n = 72, depth = 100, steps = 4;
+  ProgramBuilder builder(cuda_target());
+  const int a = builder.argument(DType::F32, steps * depth * m), b = builder.argument(DType::F32, steps * depth * n),
+            w = builder.argument(DType::F32, n * n), c = builder.shared(DType::F32, m * n),
+            y = builder.result(DType::F32, steps * m * n);
+  const Var t = builder.var("t");
+  Dot outer, product;
+  outer.name = "outer";
+  product.name = "product";
+  outer.m = product.m = {m};
+  outer.n = product.n = {n};
+  outer.c_m = product.c_m = n;
+  outer.segments = {{at(a, Affine::of(t, depth * m)), at(b, Affine::of(t, depth * n)), 1, 1, {{{depth}, m, n}}}};
+  outer.c = at(c);
+  product.segments = {{at(c), at(w), n, 1, {{{n}, 1, n}}}};
+  product.c = at(y, Affine::of(t, m * n));
+  For loop;
+  loop.counter = t;
+  loop.trip = {steps};
+  loop.body = {{outer}, {product}};
+  builder.add(Single{{{loop}}});
+  const std::string text = render::render_cuda(builder.build(), {.near_bytes = 100 << 10}).text;
+  const auto begin = [&](const std::string& pointer) {
+    const std::size_t found = text.find(pointer + " = (float*)(near + ");
+    return found == std::string::npos ? -1 : std::stoll(text.substr(text.find("near + ", found) + 7));
+  };
+  const std::int64_t panels = begin("panels"), kept = begin("float* const to");
+  ASSERT_GE(panels, 0);
+  ASSERT_GE(kept, 0);
+  EXPECT_GE(kept, panels + 3 * 8 * (m + n) * 4) << "three panels of eight steps at least";
 }
 
 }  // namespace

@@ -10,6 +10,14 @@ namespace hotloop::render {
 
 using namespace kernel;
 
+namespace {
+
+KeepingRoom furthest(const KeepingRoom& a, const KeepingRoom& b) {
+  return {std::max(a.registers, b.registers), std::max(a.near_bytes, b.near_bytes)};
+}
+
+}  // namespace
+
 std::size_t KeptFactorsWriter::outermost_loop(const Access& access) {
   std::size_t from = 0;
   const auto facts = [&](const For* loop) -> const LoopFacts& {
@@ -43,8 +51,11 @@ KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
   }
   if (keeps)
     if (const auto found = kept_.find(what); found != kept_.end()) return found->second.dot;
-  KeepingRoom room;
-  if (keeps) room = {most_registers_kept - used_.registers, near_bytes_ - used_.near_bytes};
+  KeepingRoom begin, room;
+  if (keeps) {
+    begin = begin_in(*loops_[loop].loop);
+    room = {most_registers_kept - begin.registers, near_bytes_ - begin.near_bytes};
+  }
   room.registers = std::max<std::int64_t>(room.registers, 0);
   room.near_bytes = std::max<std::int64_t>(room.near_bytes, 0) / 16 * 16;
   KeptDot kept{choose_dot_shape(dot, std::max<std::int64_t>(dot.m.bound, 1), threads_, stays, room),
@@ -52,39 +63,55 @@ KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
   const KeepingRoom taken = kept_by(dot, kept.shape);
   if (taken.registers == 0 && taken.near_bytes == 0) return kept;
   const auto size = static_cast<std::int64_t>(size_of(factor_dtype(dot)));
-  std::int64_t near = near_begin_ + used_.near_bytes;
+  std::int64_t near = near_begin_ + begin.near_bytes;
   for (std::size_t i = 0; i < dot.segments.size(); ++i) {
     kept.segments[i] = {kept.shape.kept[i], "kept" + std::to_string(num_kept_++), near};
     near += near_bytes_of(kept.shape.kept[i].near * dot.n.bound * size);
   }
-  keep(std::move(what), {loops_[loop].loop, taken, kept});
+  keep(std::move(what),
+       {loops_[loop].loop, {begin.registers + taken.registers, begin.near_bytes + taken.near_bytes}, kept});
   read_in_front(loops_[loop], dot, kept);
   return kept;
 }
 
+KeepingRoom KeptFactorsWriter::in_use() const {
+  KeepingRoom end;
+  for (const auto& [what, in] : kept_) end = furthest(end, in.end);
+  return end;
+}
+
+KeepingRoom KeptFactorsWriter::begin_in(const For& loop) const {
+  const auto reached = reached_.find(&loop);
+  return reached == reached_.end() ? in_use() : furthest(in_use(), reached->second);
+}
+
+void KeptFactorsWriter::note_use(const KeepingRoom& end) {
+  most_near_kept_ = std::max(most_near_kept_, end.near_bytes);
+  for (const LoopAround& around : loops_) reached_[around.loop] = furthest(reached_[around.loop], end);
+}
+
 void KeptFactorsWriter::keep(std::string what, KeptIn in) {
-  used_.registers += in.room.registers;
-  used_.near_bytes += in.room.near_bytes;
-  most_near_kept_ = std::max(most_near_kept_, used_.near_bytes);
+  note_use(in.end);
   kept_.emplace(std::move(what), std::move(in));
 }
 
+std::int64_t KeptFactorsWriter::near_for_now(std::int64_t bytes) {
+  const KeepingRoom begin = in_use();
+  note_use({begin.registers, begin.near_bytes + bytes});
+  return near_begin_ + begin.near_bytes;
+}
+
 std::optional<std::int64_t> KeptFactorsWriter::keep_near(const For& loop, std::int64_t bytes) {
-  const std::int64_t begin = near_begin_ + used_.near_bytes;
-  bytes = near_bytes_of(bytes);
-  if (!has_near_room(bytes)) return {};
-  keep("near " + std::to_string(begin), {&loop, {0, bytes}, {}});
-  return begin;
+  const KeepingRoom begin = begin_in(loop);
+  const std::int64_t end = begin.near_bytes + near_bytes_of(bytes);
+  if (end > near_bytes_) return {};
+  keep("near " + std::to_string(begin.near_bytes), {&loop, {begin.registers, end}, {}});
+  return near_begin_ + begin.near_bytes;
 }
 
 void KeptFactorsWriter::leave(const For& loop) {
-  std::erase_if(kept_, [&](const auto& entry) {
-    const KeptIn& in = entry.second;
-    if (in.loop != &loop) return false;
-    used_.registers -= in.room.registers;
-    used_.near_bytes -= in.room.near_bytes;
-    return true;
-  });
+  std::erase_if(kept_, [&](const auto& entry) { return entry.second.loop == &loop; });
+  reached_.erase(&loop);
 }
 
 void KeptFactorsWriter::read_in_front(LoopAround& around, const Dot& dot, const KeptDot& kept) {

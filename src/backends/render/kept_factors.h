@@ -40,11 +40,8 @@ class KeptFactorsWriter : protected ReadAheadWriter {
   // The first byte of so many of near memory for what stays in a loop; nothing: there is no room.
   std::optional<std::int64_t> keep_near(const kernel::For& loop, std::int64_t bytes);
   // Near memory for one statement alone, behind what is kept: whether there is so much; the first byte.
-  bool has_near_room(std::int64_t bytes) const { return used_.near_bytes + bytes <= near_bytes_; }
-  std::int64_t near_for_now(std::int64_t bytes) {
-    most_near_kept_ = std::max(most_near_kept_, used_.near_bytes + bytes);
-    return near_begin_ + used_.near_bytes;
-  }
+  bool has_near_room(std::int64_t bytes) const { return in_use().near_bytes + bytes <= near_bytes_; }
+  std::int64_t near_for_now(std::int64_t bytes);
   // A loop has been written: what it kept is free again.
   void leave(const kernel::For& loop);
 
@@ -68,14 +65,19 @@ class KeptFactorsWriter : protected ReadAheadWriter {
  private:
   struct KeptIn {
     const kernel::For* loop;
-    KeepingRoom room;
+    KeepingRoom end;
     KeptDot dot;
   };
+  // Where what is kept ends, as if registers had places too.
+  KeepingRoom in_use() const;
+  // Where what is kept from in front of a loop on may begin: behind all that the loop has used so far, for it runs again.
+  KeepingRoom begin_in(const kernel::For& loop) const;
+  void note_use(const KeepingRoom& end);
   void keep(std::string what, KeptIn in);
   void read_in_front(LoopAround& around, const kernel::Dot& dot, const KeptDot& kept);
 
   std::int64_t near_begin_ = 0, near_bytes_ = 0;
-  KeepingRoom used_;
+  std::map<const kernel::For*, KeepingRoom> reached_;  // in each loop around, by all that is in it
   int num_kept_ = 0;
   std::map<const kernel::For*, kernel::LoopFacts> facts_;
   std::map<std::string, KeptIn> kept_;  // by what is multiplied
