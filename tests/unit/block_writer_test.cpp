@@ -143,5 +143,31 @@ TEST(BlockWriter, PanelsAreNotWrittenOverWhatTheirLoopKeeps) {
   EXPECT_GE(kept, panels + 3 * 8 * (m + n) * 4) << "three panels of eight steps at least";
 }
 
+// Where a segment's left factor is near in the step before, another one has room that it would not have beside it.
+TEST(BlockWriter, FactorsThatAreStagedHaveRoomOfTheirOwn) {
+  constexpr std::int64_t m = 32, few = 8, many = 120, n = 16, steps = 6;
+  ProgramBuilder builder(cuda_target());
+  const int x = builder.argument(DType::F32, steps * m * few), h = builder.argument(DType::F32, m * many),
+            w = builder.argument(DType::F32, few * n), v = builder.argument(DType::F32, many * n),
+            y = builder.result(DType::F32, steps * m * n);
+  const Var t = builder.var("t");
+  Dot dot;
+  dot.name = "dot";
+  dot.m = {m};
+  dot.n = {n};
+  dot.segments = {{at(x, Affine::of(t, m * few)), at(w), few, 1, {{{few}, 1, n}}},
+                  {at(h), at(v), many, 1, {{{many}, 1, n}}}};
+  dot.c = at(y, Affine::of(t, m * n));
+  dot.c_m = n;
+  For loop;
+  loop.counter = t;
+  loop.trip = {steps};
+  loop.body = {{dot}};
+  builder.add(Single{{{loop}}});
+  const render::BlockText text = render::render_cuda(builder.build());
+  EXPECT_GT(count(text.text, "float next0 = 0;"), 0) << "the first segment's factor comes in the step before";
+  EXPECT_GE(text.near_bytes, 4 * m * (few + many)) << "both are near at once";
+}
+
 }  // namespace
 }  // namespace hotloop::kernel

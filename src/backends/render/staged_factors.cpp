@@ -12,6 +12,7 @@ using namespace kernel;
 namespace {
 
 constexpr std::int64_t few_columns = 8;
+constexpr std::int64_t most_bytes_now = 16 << 10;
 
 bool has_static_steps(const DotSegment& s) {
   return std::ranges::all_of(s.k, [](const KDim& k) { return k.extent.is_static(); });
@@ -83,31 +84,38 @@ StagedFactorsWriter::StagedFactorsWriter(const Program& program, const Dialect& 
                                          std::int64_t near_room)
     : KeptFactorsWriter(program, dialect, threads) {
   constexpr std::int64_t of_its_own = 1 << 10;  // what the language and the meeting of blocks take
+  // Which segments of a Dot are staged now, and so which of them have room, is known when the loop around it is.
   for_each_statement(program.body, [&](const auto& s) {
     if constexpr (std::is_same_v<std::decay_t<decltype(s)>, Dot>) {
       Dot full = s;
       make_full(full);
-      most_staged_ = std::max({most_staged_, staged_factors(s).bytes, staged_factors(full).bytes});
+      std::int64_t bytes = 0;
+      for (const DotSegment& segment : full.segments) bytes += bytes_now(full, segment);
+      most_staged_ = std::max(most_staged_, std::min(bytes, most_bytes_now));
     }
   });
   keep_in(near_begin(), near_room - of_its_own - near_begin());
 }
 
-StagedFactorsWriter::StagedFactors StagedFactorsWriter::staged_factors(const Dot& dot) const {
-  constexpr std::int64_t most_bytes = 16 << 10;
+std::int64_t StagedFactorsWriter::bytes_now(const Dot& dot, const DotSegment& s) const {
+  if (!is_far(s.a) || dot.n.bound < few_columns || !has_static_steps(s)) return 0;
   const std::size_t size = size_of(factor_dtype(dot));
+  return s.depth() == 0 ? 0
+                        : near_bytes_of(dot.m.bound * padded_row(s.depth(), size) * static_cast<std::int64_t>(size));
+}
+
+StagedFactorsWriter::StagedFactors StagedFactorsWriter::staged_factors(const Dot& dot) const {
   StagedFactors all{std::vector<Staged>(dot.segments.size())};
   if (const auto found = before_begin_.find(statement_); statement_ != nullptr && found != before_begin_.end())
     all.of_segments = found->second;
   for (std::size_t i = 0; i < dot.segments.size(); ++i) {
     if (all.of_segments[i].is_staged()) continue;
     const DotSegment& s = dot.segments[i];
-    const std::int64_t depth = s.depth(), row = padded_row(depth, size);
-    const std::int64_t needed = near_bytes_of(dot.m.bound * row * static_cast<std::int64_t>(size));
-    const bool has_room = all.bytes + needed <= most_bytes;
-    if (!is_far(s.a) || dot.n.bound < few_columns || !has_static_steps(s) || depth == 0 || !has_room) continue;
-    all.of_segments[i] = {Staged::When::Now, p_.near_bytes + all.bytes, row};
-    all.bytes += needed;
+    const std::int64_t bytes = bytes_now(dot, s);
+    if (bytes == 0 || all.bytes + bytes > most_bytes_now) continue;
+    all.of_segments[i] = {Staged::When::Now, p_.near_bytes + all.bytes,
+                          padded_row(s.depth(), size_of(factor_dtype(dot)))};
+    all.bytes += bytes;
   }
   return all;
 }

@@ -64,6 +64,8 @@ class StagedFactorsWriter : protected KeptFactorsWriter {
   std::int64_t near_begin() const { return p_.near_bytes + (most_staged_ + 63) / 64 * 64; }
 
  private:
+  // What staging a segment's factor now takes; 0: it is not staged.
+  std::int64_t bytes_now(const kernel::Dot& dot, const kernel::DotSegment& segment) const;
   struct Places;
   Places places_of(const kernel::Dot& dot, const kernel::DotSegment& segment) const;
   bool stage_before(const kernel::For& loop, const kernel::Dot& dot, std::size_t segment, Staged& staged);
