@@ -1,5 +1,6 @@
 #include "cuda/emulated_machine.h"
 
+#include <cstring>
 #include <map>
 #include <sstream>
 #include <string>
@@ -52,6 +53,20 @@ bool hook_meet(std::uint32_t* barrier, const volatile std::int32_t* cancel, int 
   return fiber.value != 0;
 }
 
+void hook_copy(void* to, const void* from, int bytes) {
+  Machine::current().copies.push_back({to, from, static_cast<std::size_t>(bytes), Machine::current().copies_begun});
+}
+
+void hook_copies_begun() { ++Machine::current().copies_begun; }
+
+void hook_copies_wait(int pending) {
+  Fiber& fiber = Machine::current();
+  const auto is_pending = [&](const Copy& copy) { return copy.group >= fiber.copies_begun - pending; };
+  for (const Copy& copy : fiber.copies)
+    if (!is_pending(copy)) std::memcpy(copy.to, copy.from, copy.bytes);
+  std::erase_if(fiber.copies, [&](const Copy& copy) { return !is_pending(copy); });
+}
+
 }  // namespace
 
 Machine* Machine::active = nullptr;
@@ -75,7 +90,8 @@ void Machine::run(Part& part, KernelFunction kernel, int blocks, int threads, st
   ready_ = {};
   std::vector<Guarded> near_memory;
   for (int b = 0; b < blocks; ++b) near_memory.emplace_back(near_bytes, 128);
-  part = {0, 0, blocks, nullptr, hook_sync, hook_any, hook_down, hook_meet};
+  part = {0,         0,         blocks,    nullptr,           hook_sync,       hook_any,
+          hook_down, hook_meet, hook_copy, hook_copies_begun, hook_copies_wait};
   active = this;
   for (std::size_t i = 0; i < num_fibers; ++i) {
     Fiber& fiber = fibers_[i];

@@ -20,6 +20,14 @@ namespace hotloop::cuda::emulated {
 
 enum class State { Ready, Sync, Any, Down, Meet, Done };
 
+// Of a thread, on its way.
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+  std::int64_t group;
+};
+
 struct Fiber {
   Context context{};
   State state = State::Ready;
@@ -29,6 +37,8 @@ struct Fiber {
   std::uint64_t value = 0;   // what it brought to a meeting, then what it gets
   std::uint32_t* barrier = nullptr;
   const volatile std::int32_t* cancel = nullptr;
+  std::vector<Copy> copies;
+  std::int64_t copies_begun = 0;  // groups of them
 };
 
 // One launch at a time.

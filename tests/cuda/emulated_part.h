@@ -26,6 +26,9 @@ struct hl_emulated {
   bool (*any)(bool value, int line);
   uint64_t (*down)(uint64_t bits, int delta, int width, int line);
   bool (*meet)(uint32_t* barrier, const volatile int32_t* cancel, int line);
+  void (*copy)(void* to, const void* from, int bytes);
+  void (*copies_begun)();
+  void (*copies_wait)(int pending);
 };
 static hl_emulated hl_emulated_now;
 extern "C" hl_emulated* hl_emulated_part() { return &hl_emulated_now; }
@@ -65,6 +68,33 @@ HL_EMULATED_BUILTIN(sqrt)
 static inline float hl_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 static inline double hl_fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
 static inline int hl_clz(uint64_t x) { return x == 0 ? 64 : __builtin_clzll(x); }
+static inline uint32_t hl_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+// Off by a unit in the last place either way, and without numbers below the normal ones, as a device's may be.
+static inline float hl_reciprocal(float x) {
+  const uint32_t exponents = 0x7f800000u, sign = hl_bits(x) & 0x80000000u;
+  float y = 1 / x;
+  if ((hl_bits(x) & exponents) == 0) y = __builtin_inff();
+  uint32_t bits = hl_bits(y);
+  if ((bits & exponents) != exponents) bits += (hl_bits(x) * 2654435761u >> 16) % 3 - 1;
+  if ((bits & exponents) == 0) bits = 0;
+  bits = (bits & 0x7fffffffu) | sign;
+  memcpy(&y, &bits, sizeof y);
+  return y;
+}
+// Copies arrive no earlier than somebody waits for them.
+template <int N, class T> static inline void hl_copy(T* to, const T* from) {
+  const int bytes = N * sizeof(T);
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16, "the device copies no such words");
+  if ((uint64_t)to % bytes != 0 || (uint64_t)from % bytes != 0) __builtin_trap();
+  hl_emulated_now.copy(to, from, bytes);
+}
+static inline void hl_copies_begun() { hl_emulated_now.copies_begun(); }
+template <int pending> static inline void hl_copies_wait() { hl_emulated_now.copies_wait(pending); }
+#define HL_UNROLL(N)
 )";
 
 inline constexpr const char* part_behind = R"(
@@ -78,6 +108,9 @@ struct Part {  // hl_emulated of the text above
   bool (*any)(bool value, int line);
   std::uint64_t (*down)(std::uint64_t bits, int delta, int width, int line);
   bool (*meet)(std::uint32_t* barrier, const volatile std::int32_t* cancel, int line);
+  void (*copy)(void* to, const void* from, int bytes);
+  void (*copies_begun)();
+  void (*copies_wait)(int pending);
 };
 
 using KernelFunction = void (*)(KernelArguments);

@@ -170,8 +170,8 @@ TEST_F(CudaFactors, QuotientsAreTheProcessorsForEveryNumber) {
   device();
   constexpr std::int64_t n = 4096;
   Array a(DType::F32, {n}), b(DType::F32, {n});
-  const float special[] = {0.0f,   -0.0f,    1.0f,    INFINITY,      -INFINITY, NAN,
-                           1e-45f, 1.2e-38f, 3.4e38f, 0x1.fffffep0f, 0x1p-100f, 0x1p100f};
+  const float special[] = {0.0f,     -0.0f,   1.0f,          INFINITY,      -INFINITY,       NAN,       1e-45f,
+                           1.2e-38f, 3.4e38f, 0x1.fffffep0f, 0x1.fffffap0f, 0x1.fffffep-30f, 0x1p-100f, 0x1p100f};
   std::uint32_t state = 9;
   for (std::int64_t i = 0; i < n; ++i)
     for (Array* x : {&a, &b}) {

@@ -87,6 +87,7 @@ static inline float hl_reciprocal(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+static inline uint32_t hl_bits(float x) { return __float_as_uint(x); }
 static inline int hl_clz(uint64_t x) { return __clzll(x); }
 // Numbers on their way from far to near memory; begun together, waited for together, in turn: until all but the last `pending` groups are there.
 template <int N, class T> static inline void hl_copy(T* to, const T* from) {
@@ -126,19 +127,12 @@ __device__ long long hl_ticks[HL_TICKS];
 #define HL_PRINT_TICKS(I, NAME) \
   if (hl_counts) printf("%12lld cycles  %s\n", hl_ticks[I], NAME)
 #endif
-#else
-#define HL_UNROLL(N)
-static inline float hl_reciprocal(float x) { return 1 / x; }
-template <int N, class T> static inline void hl_copy(T* to, const T* from) {
-  for (int i = 0; i < N; ++i) to[i] = from[i];
-}
-static inline void hl_copies_begun() {}
-template <int pending> static inline void hl_copies_wait() {}
 #endif
 // a / b, rounded to nearest, unless a step on the way leaves the range of normal numbers: then `usual` becomes false. The language's own division jumps
 // to code for such numbers, once for each, so that no two of them run side by side. (Markstein 1990: the residue of a quotient is exact, and
 // corrects it to the nearest by a reciprocal that is off by half a unit.) Zero, infinity and NaN, and a divisor of which the reciprocal is none of
-// these numbers, end in a quotient that is not usual.
+// these numbers, end in a quotient that is not usual. So do divisors just below a power of two: their reciprocals lie half way between two numbers
+// but for less than what the step that corrects them sees, so that one may be off by more.
 static inline float hl_quotient(float a, float b, bool& usual) {
   constexpr float small = 0x1p-100f, large = 0x1p100f;
   float y = hl_reciprocal(b);
@@ -146,6 +140,7 @@ static inline float hl_quotient(float a, float b, bool& usual) {
   float q = a * y;
   q = hl_fma_f32(hl_fma_f32(-b, q, a), y, q);
   q = hl_fma_f32(hl_fma_f32(-b, q, a), y, q);
+  usual &= (hl_bits(b) & 0x7ffff8u) != 0x7ffff8u;
   usual &= (hl_fabs_f32(a) > small) & (hl_fabs_f32(q) > small) & (hl_fabs_f32(q) < large);
   return q;
 }
