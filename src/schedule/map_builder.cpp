@@ -131,7 +131,8 @@ int MapBuilder::emit(Value v, const Index& index, int predicate) {
     std::int64_t at = 0;
     bool is_number = true;
     for (int i = 0; i < v.rank(); ++i) {
-      const Affine& along = index[static_cast<std::size_t>(i)];
+      // A tile of one row is one of many.
+      const Affine along = context_.global_index(v, i, index[static_cast<std::size_t>(i)]);
       is_number = is_number && (v.shape()[i] == 1 || along.terms.empty());
       at = at * v.shape()[i] + (v.shape()[i] == 1 ? 0 : along.constant);
     }

@@ -145,6 +145,24 @@ TEST_F(CudaPrograms, ConstantsAreAligned) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], wanted[i])) << "output " << i;
 }
 
+// A tile of one row has the constant's number of this row, not that of the first.
+TEST_F(CudaPrograms, RowsHaveConstantsOfTheirOwn) {
+  device();
+  constexpr std::int64_t rows = 9;
+  const ValueType types[] = {{DType::F32, {rows, 24}}, {DType::F32, {24, 24}}};
+  const auto graph = trace(
+      [](Values in) {
+        Array scales(DType::F32, {rows, 1});
+        for (std::int64_t i = 0; i < rows; ++i) scales.set(i, 0.5 + static_cast<double>(i));
+        const Value own = broadcast_to(constant(scales), {rows, 24});
+        return std::vector{tanh(matmul(in[0] * own, in[1])), own + matmul(in[0], in[1])};
+      },
+      types);
+  const std::vector<Array> inputs = numbers(*graph, 3);
+  const std::vector<Array> got = compile(graph, on_cuda())(inputs), wanted = compile(graph)(inputs);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], wanted[i])) << "output " << i;
+}
+
 TEST_F(CudaPrograms, ABatchMayBeEmpty) {
   device();
   const ValueType types[] = {{DType::F32, {0, 16}}, {DType::F32, {16, 4}}};
