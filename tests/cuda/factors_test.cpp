@@ -165,7 +165,7 @@ TEST_F(CudaFactors, WhatStaysInAnOuterLoopIsNotOverwrittenByInnerOnes) {
   }
 }
 
-// Several quotients of a point run side by side, unless a number is too large, too small or none.
+// Several quotients of a point run side by side, unless a number is too large, too small or none; where denormals count as 0 too.
 TEST_F(CudaFactors, QuotientsAreTheProcessorsForEveryNumber) {
   device();
   constexpr std::int64_t n = 4096;
@@ -189,16 +189,21 @@ TEST_F(CudaFactors, QuotientsAreTheProcessorsForEveryNumber) {
         return std::vector{in[0] / in[1], in[1] / in[0], in[0] / in[1] / in[1]};
       },
       types);
-  const Executable e = compile(graph, with_source());
-  EXPECT_GT(count(e.source(), "= hl_quotient("), 2);
-  const Array inputs[] = {a, b};
-  const std::vector<Array> got = e(inputs), wanted = compile(graph)(inputs);
-  for (std::size_t k = 0; k < got.size(); ++k)
-    for (std::int64_t i = 0; i < n; ++i) {
-      const double x = got[k].at(i), y = wanted[k].at(i);
-      EXPECT_TRUE((std::isnan(x) && std::isnan(y)) || (x == y && std::signbit(x) == std::signbit(y)))
-          << k << ": " << a.at(i) << " and " << b.at(i) << " give " << x << ", not " << y;
-    }
+  for (const bool flush : {false, true}) {
+    CompileOptions options = with_source(), processor;
+    options.flush_denormals = processor.flush_denormals = flush;
+    const Executable e = compile(graph, options);
+    EXPECT_GT(count(e.source(), "= hl_quotient("), 2);
+    const Array inputs[] = {a, b};
+    const std::vector<Array> got = e(inputs), wanted = compile(graph, processor)(inputs);
+    for (std::size_t k = 0; k < got.size(); ++k)
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double x = got[k].at(i), y = wanted[k].at(i);
+        EXPECT_TRUE((std::isnan(x) && std::isnan(y)) || (x == y && std::signbit(x) == std::signbit(y)))
+            << k << ": " << a.at(i) << " and " << b.at(i) << " give " << x << ", not " << y
+            << (flush ? ", without denormals" : "");
+      }
+  }
 }
 
 }  // namespace
