@@ -594,3 +594,10 @@ def test_lgamma_makes_likelihoods():
     assert np.asarray(hl.lgamma(np.float32(3.5))).dtype == np.float32
     # Where reflection is not used its derivative, infinite at integers, is not either.
     assert np.isclose(float(hl.grad(hl.lgamma)(np.float64(3.0))), 0.9227843350984671, rtol=1e-14)
+
+
+def test_constants_of_rows_are_each_rows():
+    """Rows so wide that a tile has one of them: a constant with a number a row is not the first one's."""
+    scales = np.arange(1, 5, dtype=np.float32)
+    x = np.linspace(0, 1, 4 * 100_000, dtype=np.float32).reshape(4, -1)
+    check(hl.jit(lambda x: hl.tanh(x) * scales[:, None])(x), np.tanh(x) * scales[:, None], 1e-6)
