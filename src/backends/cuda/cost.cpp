@@ -67,9 +67,9 @@ class Cycles {
     constexpr std::int64_t staged = 17 << 10;  // and what the language takes
     std::vector<bool> stays;
     for (const DotSegment& s : dot.segments)
-      stays.push_back(
-          s.k.size() == 1 && s.k[0].extent.is_static() &&
-          std::ranges::any_of(loops_, [&](const LoopFacts& loop) { return is_fixed(program_, loop, s.b); }));
+      stays.push_back(render::may_be_kept(s) && std::ranges::any_of(loops_, [&](const LoopFacts& loop) {
+                        return is_fixed(program_, loop, s.b);
+                      }));
     const render::KeepingRoom room{render::most_registers_kept,
                                    std::max<std::int64_t>(near_room_ - program_.near_bytes - staged, 0)};
     const render::DotShape shape =

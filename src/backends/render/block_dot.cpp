@@ -17,7 +17,7 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   const KeptDot kept = kept_factors(dot);
   const int rows = kept.shape.tile.rows, columns = kept.shape.tile.columns;
   // Neighbouring threads take neighbours of what lies side by side in the result.
-  const bool rows_first = dot.c_m == 1 && dot.c_n != 1, together = columns_lie_together(dot, columns);
+  const bool rows_first = rows_go_first(dot), together = columns_lie_together(dot, columns);
   open("");
   line("// dot " + dot.name);
   line("const " + it + " m_end = " + extent(dot.m) + ";");
@@ -125,7 +125,7 @@ void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const Regi
   const int rows = tile.rows, columns = tile.columns;
   const std::int64_t n = dot.n.bound;
   const std::int64_t widest = 16 / static_cast<std::int64_t>(size_of(factor_dtype(dot)));
-  const bool rows_together = !(dot.c_m == 1 && dot.c_n != 1), columns_together = columns_lie_together(dot, columns);
+  const bool rows_together = !rows_go_first(dot), columns_together = columns_lie_together(dot, columns);
   const bool near = part.kept != nullptr && !part.in_registers;
   // Words of several numbers: along the sum for rows, across columns. What lies in panels has whole vectors of columns.
   const KDim last = s.k.empty() ? KDim{} : s.k.back();

@@ -112,9 +112,7 @@ class BlockWriter : BlockDotWriter {
       only_if_ = is_full;
       open("if (" + is_full + ")");
       render_points(full);
-      --depth_;
-      line("} else {");
-      ++depth_;
+      open_else();
       only_if_ = "!(" + is_full + ")";
       render_points(s);
       close();
@@ -217,9 +215,7 @@ class BlockWriter : BlockDotWriter {
     open("if (HL_LIKELY(usual))");
     for (int i = first; i < end; ++i)
       if (map.instrs[static_cast<std::size_t>(i)].kind == Instr::Kind::Store) render_of_point(map, i);
-    --depth_;
-    line("} else {");
-    ++depth_;
+    open_else();
     for (int i = first; i < end; ++i)
       if (depends[static_cast<std::size_t>(i)]) render_of_point(map, i);
     close();

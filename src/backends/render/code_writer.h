@@ -23,6 +23,11 @@ class CodeWriter {
     --depth_;
     line("}");
   }
+  void open_else() {
+    --depth_;
+    line("} else {");
+    ++depth_;
+  }
   void open_loop(const std::string& counter, const std::string& end, const std::string& begin = "0",
                  const std::string& step = "1");
 

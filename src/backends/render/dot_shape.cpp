@@ -57,7 +57,7 @@ RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, i
 }
 
 bool has_columns_of_its_own(const Dot& dot, int columns, int threads) {
-  if (dot.c_m == 1 && dot.c_n != 1) return false;  // rows go first
+  if (rows_go_first(dot)) return false;
   const std::int64_t groups = divided_up(dot.n.bound, columns);
   return threads % groups == 0 || groups * dot.m.bound <= threads;
 }

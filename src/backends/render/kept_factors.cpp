@@ -33,14 +33,14 @@ KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
   std::size_t loop = 0;
   for (std::size_t i = 0; i < dot.segments.size(); ++i) {
     const DotSegment& s = dot.segments[i];
-    if (s.k.size() != 1 || !s.k[0].extent.is_static() || dot.n.bound == 0 || s.depth() == 0) continue;
+    if (!may_be_kept(s) || dot.n.bound == 0 || s.depth() == 0) continue;
     const std::size_t around = outermost_loop(s.b);
     if (around == loops_.size() || loops_.back().loop->trip.bound < fewest_iterations_of_keeping) continue;
     stays[i] = true;
     loop = std::max(loop, around);
   }
   const bool keeps = std::ranges::find(stays, true) != stays.end();
-  const std::string rows = std::to_string(dot.m.bound) + (dot.c_m == 1 && dot.c_n != 1 ? " rows first" : " rows");
+  const std::string rows = std::to_string(dot.m.bound) + (rows_go_first(dot) ? " rows first" : " rows");
   std::string what = rows + " " + std::to_string(dot.n.bound) + " " + std::string(name_of(factor_dtype(dot)));
   for (std::size_t i = 0; i < dot.segments.size(); ++i) {
     const DotSegment& s = dot.segments[i];

@@ -9,22 +9,6 @@ namespace hotloop::render {
 
 using namespace kernel;
 
-namespace {
-
-// What the place along the sum adds to an index, by `stride` of each dim; of all dims but the innermost only the extents inside them count.
-std::string index_of_step(const std::vector<KDim>& k, const std::vector<std::string>& extents, bool left) {
-  std::string index, rest = "step";
-  for (std::size_t d = k.size(); d-- > 0;) {
-    const std::string place = d == 0 ? rest : "(" + rest + " % " + extents[d] + ")";
-    const std::int64_t stride = left ? k[d].a_stride : k[d].b_stride;
-    if (stride != 0) index += " + " + number(stride) + " * " + place;
-    rest = "(" + rest + " / " + extents[d] + ")";
-  }
-  return index;
-}
-
-}  // namespace
-
 bool PanelDotWriter::is_aligned(const Access& access, std::int64_t numbers) {
   if (!access.indirect.empty() || access.index.constant % numbers != 0) return false;
   return std::ranges::all_of(access.index.terms, [&](const Term& t) { return t.coefficient % numbers == 0; });
@@ -71,8 +55,6 @@ void PanelDotWriter::render_copies(const Dot& dot, const Panels& panels) {
   const DotSegment s = merged(dot.segments[0], false);
   const std::string it = index_type(), t = type(factor_dtype(dot)), m = number(dot.m.bound),
                     steps = number(panels.steps);
-  std::vector<std::string> extents;
-  for (const KDim& k : s.k) extents.push_back(extent(k.extent));
   std::string copies;
   for (const bool left : {true, false}) {
     const std::int64_t row = left ? panels.left_row : panels.right_row,
@@ -88,8 +70,7 @@ void PanelDotWriter::render_copies(const Dot& dot, const Panels& panels) {
       if (left && dot.m.bound % panels.rows != 0) when += " && m_begin + " + at + " < " + m;
       const std::string to = "to + " + (left ? std::string() : number(panels.steps * panels.left_row) + " + ") + k +
                              " * " + number(row) + " + " + at;
-      const std::string index =
-          replaced(index_of_step(s.k, extents, left), "step", "(panel * " + steps + " + " + k + ")");
+      const std::string index = index_of_step(s.k, left, "(panel * " + steps + " + " + k + ")");
       copies += "  if (" + when + ") hl_copy<" + number(width) + ">(" + to + ", " + from + " + " + at + index + ");\n";
     }
   }
@@ -174,9 +155,7 @@ void PanelDotWriter::render_by_panels(const Dot& dot, const Panels& panels) {
   open_loop("k", steps);
   add_step();
   close();
-  --depth_;
-  line("} else {");
-  ++depth_;
+  open_else();
   open_loop("k", "num_steps - q * " + steps);
   add_step();
   close();

@@ -120,6 +120,17 @@ StagedFactorsWriter::StagedFactors StagedFactorsWriter::staged_factors(const Dot
   return all;
 }
 
+std::string StagedFactorsWriter::index_of_step(const std::vector<KDim>& k, bool left, const std::string& step) {
+  std::string index, rest = step;
+  for (std::size_t d = k.size(); d-- > 0;) {
+    const std::string n = extent(k[d].extent), place = d == 0 ? rest : "(" + rest + " % " + n + ")";
+    const std::int64_t stride = left ? k[d].a_stride : k[d].b_stride;
+    if (stride != 0) index += " + " + scaled(stride, place);
+    rest = "(" + rest + " / " + n + ")";
+  }
+  return index;
+}
+
 // The text for number p of a left factor: its place (m, k), and where it comes from.
 struct StagedFactorsWriter::Places {
   std::string set, from, count;
@@ -129,13 +140,7 @@ StagedFactorsWriter::Places StagedFactorsWriter::places_of(const Dot& dot, const
   const std::string it = index_type(), depth = number(s.depth()), m_end = extent(dot.m);
   // Neighbouring threads read side by side.
   const bool rows_first = s.a_m == 1 && (s.k.empty() || s.k.back().a_stride != 1);
-  std::string at = scaled(s.a_m, "m"), rest = "k";
-  for (std::size_t d = s.k.size(); d-- > 0;) {
-    const std::string size = number(s.k[d].extent.bound);
-    const std::string place = d == 0 ? rest : rest + " % " + size;
-    if (s.k[d].a_stride != 0) at += " + " + scaled(s.k[d].a_stride, "(" + place + ")");
-    rest = "(" + rest + " / " + size + ")";
-  }
+  const std::string at = scaled(s.a_m, "m") + index_of_step(s.k, true, "k");
   return {rows_first ? "const " + it + " m = p % (" + m_end + "), k = p / (" + m_end + ");"
                      : "const " + it + " k = p % " + depth + ", m = p / " + depth + ";",
           "(" + pointer(s.a) + ")[" + at + "]", "(" + m_end + ") * " + depth};

@@ -47,6 +47,9 @@ class StagedFactorsWriter : protected KeptFactorsWriter {
   // The statement whose Dot is written ends: what it read near may be replaced after the next meeting.
   void end_of_dot();
 
+  // What place `step` along all of k, a name or in brackets, adds to the index of the left or the right factor: " + stride * place" of each dim.
+  static std::string index_of_step(const std::vector<kernel::KDim>& k, bool left, const std::string& step);
+
   // A sum over as many rows as a full tile has is a loop of known length, which is worth code of its own. Leaves the statement that it is then, and
   // gives the condition; empty: there are no other rows.
   template <class Statement> static std::string make_full(Statement& s) {
