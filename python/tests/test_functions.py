@@ -1,6 +1,5 @@
 """Functions against NumPy, eagerly and compiled."""
 
-import math
 import pathlib
 import re
 
@@ -573,31 +572,3 @@ def test_methods_of_numpy():
     check(x.var(axis=0, correction=1), X.var(axis=0, ddof=1))
     check(x.at[1].divide(2.0), np.concatenate([X[:1], X[1:2] / 2, X[2:]]))
     assert np.array_equal(x.at[:, at].get(), X[:, at])
-
-
-def test_lgamma_makes_likelihoods():
-    """The number of degrees of freedom of Student's t is found from a sample, by Newton's method: two derivatives of lgamma."""
-    x = np.random.default_rng(0).standard_t(5.0, size=20000)
-
-    def loss(log_nu):
-        nu = hl.exp(log_nu)
-        log_density = hl.lgamma((nu + 1) / 2) - hl.lgamma(nu / 2) - 0.5 * hl.log(nu * np.pi) - (nu + 1) / 2 * hl.log1p(x**2 / nu)
-        return -hl.mean(log_density)
-
-    step = hl.jit(lambda v: v - hl.grad(loss)(v) / hl.grad(hl.grad(loss))(v))
-    v = np.float64(1.0)
-    for _ in range(8):
-        v = step(v)
-    assert abs(float(np.exp(v)) - 5.0) < 0.5
-    assert abs(float(hl.grad(loss)(v))) < 1e-12
-    assert np.isclose(float(hl.lgamma(np.float64(0.5))), math.lgamma(0.5), rtol=1e-14)
-    assert np.asarray(hl.lgamma(np.float32(3.5))).dtype == np.float32
-    # Where reflection is not used its derivative, infinite at integers, is not either.
-    assert np.isclose(float(hl.grad(hl.lgamma)(np.float64(3.0))), 0.9227843350984671, rtol=1e-14)
-
-
-def test_constants_of_rows_are_each_rows():
-    """Rows so wide that a tile has one of them: a constant with a number a row is not the first one's."""
-    scales = np.arange(1, 5, dtype=np.float32)
-    x = np.linspace(0, 1, 4 * 100_000, dtype=np.float32).reshape(4, -1)
-    check(hl.jit(lambda x: hl.tanh(x) * scales[:, None])(x), np.tanh(x) * scales[:, None], 1e-6)

@@ -314,3 +314,12 @@ def test_op_by_op_dispatch(rng):
     assert "5 kernels, one an op" in text and "14 launches a call" in text  # zeros, dot; mul, add and tanh, four times
     with pytest.raises(hl.UserError, match="dispatch must be one of fused, per_op. Received: 'ops'"):
         hl.jit(fn, dispatch="ops")(x, w)
+
+
+def test_constants_of_rows_are_each_rows():
+    """Rows so wide that a tile has one of them: a constant with a number a row is not the first one's."""
+    scales = np.arange(1, 5, dtype=np.float32)
+    x = np.linspace(0, 1, 4 * 100_000, dtype=np.float32).reshape(4, -1)
+    y = np.asarray(hl.jit(lambda x: hl.tanh(x) * scales[:, None])(x))
+    assert y.dtype == np.float32 and y.shape == x.shape
+    np.testing.assert_allclose(y, np.tanh(x) * scales[:, None], rtol=1e-6, atol=1e-6)
