@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GROUPS = {
     "First steps": ["docs/python", "docs/cpp", "docs/cli", "docs/data", "docs/checkpoints"],
     "Coming from": ["docs/from_keras", "docs/from_pytorch", "docs/from_jax"],
-    "Topics": ["docs/array_api", "docs/derivatives", "docs/python_derivatives", "docs/minimize", "docs/ode", "docs/python_ode", "docs/streaming", "docs/precision", "docs/gpu", "docs/components"],
+    "Topics": ["docs/array_api", "docs/derivatives", "docs/python_derivatives", "docs/minimize", "docs/ode", "docs/python_ode", "docs/streaming", "docs/probabilistic", "docs/precision", "docs/gpu", "docs/components"],
     "Measured": ["docs/bet", "docs/tasks", "docs/benchmarks/README", "docs/benchmarks/results", "docs/benchmarks/threads",
                  "docs/benchmarks/inference", "docs/benchmarks/random_shapes", "docs/benchmarks/random_programs", "docs/benchmarks/programs", "docs/benchmarks/precision", "docs/benchmarks/latency", "docs/benchmarks/avx2", "docs/benchmarks/zen4", "docs/platforms"],
     "Python reference": [],

@@ -27,9 +27,13 @@ inline nn::LayerConfig sample_of(const nn::LayerDef& def, std::int64_t features 
   return config;
 }
 
-// The shape of a target that the loss takes for a prediction (B, N): the same, or one number a row.
+// The shape of a target that the loss takes for a prediction (B, N) of N = 6: the same, fewer numbers of which each has several outputs, or
+// one number a row.
 inline Shape target_shape(const losses::Loss& loss, const ValueType& prediction) {
-  for (const Shape& shape : {prediction.shape, Shape{prediction.shape[0], 1}}) {
+  std::vector<Shape> shapes = {prediction.shape, Shape{prediction.shape[0], 1}};
+  if (const losses::Distribution* distribution = loss.distribution())
+    shapes = {{prediction.shape[0], prediction.shape[1] / distribution->num_outputs}};
+  for (const Shape& shape : shapes) {
     const ValueType types[] = {prediction, {prediction.dtype, shape}};
     try {
       trace([&](std::span<const Value> in) { return std::vector<Value>{loss(in[0], in[1])}; }, types);

@@ -131,6 +131,7 @@ struct Recipe {
   Task task = Task::Regression;
   bool balance_classes = false;  // weights that give every class the same share of the training loss
   bool standardize = true;  // inputs (but 0-1 columns) and targets to mean 0 and deviation 1 over the training rows
+  bool standardize_targets = true;  // with `standardize`; false: targets stay as they are, counts say
   DType dtype = DType::F32;
   std::vector<std::string> kept =
       {};  // columns and lags, defined at the targets' rows of every window: Samples::kept()
@@ -181,8 +182,9 @@ class Preparation {
   std::span<const std::string> classes() const;  // of a classification
   Shape input_shape() const;                     // of one sample; a series' longest for series
   double time_step() const;                      // seconds; 0 if it does not matter
-  // Standardised predictions [n, horizon_steps * targets] in the targets' units, as f64.
-  Array unscale(const Array& predictions) const;
+  // Standardised predictions [n, horizon_steps * targets] in the targets' units, as f64; `width`: deviations, which have the unit and no
+  // zero point.
+  Array unscale(const Array& predictions, bool width = false) const;
   std::string describe() const;  // a line for each thing that was fitted or filled
 
   // Makes samples of the source's rows and hands them over, at most `block` at a time, in memory that does not grow with the

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hotloop/graph.h"
+#include "hotloop/tree.h"
 
 namespace hotloop::losses {
 
@@ -16,6 +19,24 @@ struct Weights {
   Value samples = {};  // (B), the loss' dtype, >= 0: of each sample (a row of the batch)
   Value classes = {};  // (C), the loss' dtype, >= 0: of each class of the target, for losses over classes
   Value lengths = {};  // i32 (B): elements (B, T, ...) beyond a row's steps do not count
+};
+
+// What a model's outputs say of a target, for losses that take several outputs for each number of it: quantiles, or the parameters of a
+// distribution. A prediction has them side by side on its last axis, (B, ..., n * num_outputs): those of the target's first number, then
+// those of its second. The target is (B, ..., n), or for n = 1 also (B, ...).
+struct Distribution {
+  struct Statistic {
+    std::string name;  // "mean", "std", "q10"
+    // Of a quantile: the share of targets that should lie below.
+    double level = std::numeric_limits<double>::quiet_NaN();
+    bool is_width = false;  // it scales with the target's unit and does not move with its zero point
+  };
+  std::int64_t num_outputs = 1;
+  std::vector<Statistic> statistics = {};
+  std::size_t point = 0;  // the statistic that stands for the target where one number must: in a metric, say
+  // The statistics, each (...), of outputs (..., num_outputs).
+  std::function<std::vector<Value>(Value outputs)> compute = {};
+  bool of_counts = false;  // targets are counts: to be left as they are, not standardised
 };
 
 // A loss held by value. Any function (prediction, target) -> scalar of the prediction's float dtype is one; a mean over elements,
@@ -34,6 +55,9 @@ class Loss {
     // How many classes there are for predictions of that type; empty for a loss without classes. Targets of another type than the
     // prediction are then numbers of classes.
     std::function<std::int64_t(const ValueType& prediction)> num_classes = {};
+    // Where a prediction is not of the target's numbers themselves; `elements` then takes outputs (B, ..., n, num_outputs) and a
+    // target (B, ..., n) of one dtype, which have been checked.
+    std::optional<Distribution> distribution = {};
   };
 
   explicit Loss(Function function, std::string name = "loss");
@@ -51,10 +75,16 @@ class Loss {
   std::int64_t num_labels(const ValueType& prediction, const ValueType& target) const;
   // Whether targets stand for classes.
   bool has_classes() const { return static_cast<bool>(pointwise_.num_classes); }
+  // What predictions say; null where they are of the target's numbers themselves.
+  const Distribution* distribution() const { return pointwise_.distribution ? &*pointwise_.distribution : nullptr; }
+  // By name the statistics (B, ..., n) of a prediction (B, ..., n * num_outputs); without a distribution one "prediction", which it is.
+  // UserError for a prediction of another shape.
+  Tree<Value> statistics(Value prediction) const;
   const std::string& name() const { return name_; }
 
  private:
   void check(Value prediction, Value target) const;
+  Value elements(Value prediction, Value target) const;
 
   Pointwise pointwise_;
   Function function_;  // of the whole, if there is no pointwise_.elements
@@ -86,9 +116,36 @@ struct BinaryCrossEntropy : Loss {
   explicit BinaryCrossEntropy(bool logits = true, double label_smoothing = 0);
 };
 // max(q e, (q - 1) e) for e = target - prediction (Koenker and Bassett 1978), which is least where the prediction is the target's
-// quantile q. Prediction (B, ..., Q), one for each quantile; target (B, ...) or (B, ..., 1).
+// quantile q. One output for each quantile.
 struct Quantile : Loss {
   explicit Quantile(std::vector<double> quantiles);
+};
+// log cosh(prediction - target): half the square near 0, |e| - log 2 far away, with all derivatives everywhere.
+struct LogCosh : Loss {
+  LogCosh();
+};
+
+// ---- negative log-likelihoods: the outputs are parameters of a distribution of the target ----------------------------
+
+// N(mean, std^2); outputs mean and raw, std = softplus(raw) + epsilon (Nix and Weigend 1994). Statistics "mean", "std" and both ends of
+// the central interval with probability `interval`: "q10" and "q90" for 0.8.
+struct Gaussian : Loss {
+  explicit Gaussian(double epsilon = 1e-4, double interval = 0.8);
+};
+// Student's t with `df` degrees of freedom, which outliers move less (Lange, Little and Taylor 1989); outputs location and raw, scale =
+// softplus(raw) + epsilon. Statistics "median", "scale" and both ends of the central interval with probability `interval`.
+struct StudentT : Loss {
+  explicit StudentT(double df = 5, double epsilon = 1e-4, double interval = 0.8);
+};
+// Counts, or rates >= 0, with one output, the logarithm of their mean: exp(x) - t x, with log Gamma(t + 1), which no parameter changes, only if
+// `full`. Statistics "mean" and "std".
+struct Poisson : Loss {
+  explicit Poisson(bool full = false);
+};
+// Counts that vary more than Poisson's: mean m = exp(output) and variance m + a m^2 with a = softplus(raw) + epsilon (Lawless 1987).
+// Statistics "mean" and "std".
+struct NegativeBinomial : Loss {
+  explicit NegativeBinomial(double epsilon = 1e-4);
 };
 
 }  // namespace hotloop::losses

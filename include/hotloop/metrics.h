@@ -42,6 +42,9 @@ class Metric {
   const std::string& name() const { return name_; }
   Better better() const { return better_; }
   int unit_power() const { return unit_power_; }
+  // Whether it compares a model's outputs as they are, as a loss does, and not what stands for the target (losses::Distribution::point).
+  bool takes_outputs() const { return takes_outputs_; }
+  Metric taking_outputs() const;
   // Whether `a` is better than `b`; a NaN is never better, and anything is better than a NaN.
   bool is_better(double a, double b) const;
   // The value where smaller is better, for schedules that observe it.
@@ -52,6 +55,7 @@ class Metric {
   std::string name_;
   Better better_;
   int unit_power_;
+  bool takes_outputs_ = false;
   Start start_;
 };
 

@@ -30,10 +30,15 @@ std::map<std::string, Setting> settings_of(nb::dict settings) {
       result[name] = nb::cast<std::string>(value);
     } else if (nb::isinstance<nb::int_>(value) || nb::hasattr(value, "__index__")) {
       result[name] = integer_of(nb::int_(value), name, "a setting");
+    } else if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+      std::string numbers;  // as a configuration file has them
+      for (const nb::handle number : value)
+        numbers += (numbers.empty() ? "" : ", ") + nb::cast<std::string>(nb::str(number));
+      result[name] = numbers;
     } else if (nb::isinstance<nb::float_>(value) || nb::hasattr(value, "__float__")) {
       result[name] = nb::cast<double>(nb::float_(value));
     } else {
-      throw UserError(name, "a setting must be a number, a text, True or False",
+      throw UserError(name, "a setting must be a number, a text, True or False, or a list of numbers",
                       nb::cast<std::string>(nb::repr(value)));
     }
   }

@@ -110,6 +110,7 @@ data::Recipe recipe_of(nb::handle s) {
   r.task = choice<data::Task>(s, "task", {"regression", "classification"});
   r.balance_classes = field<bool>(s, "balance_classes");
   r.standardize = field<bool>(s, "standardize");
+  r.standardize_targets = field<bool>(s, "standardize_targets");
   r.dtype = dtype_of_python(s["dtype"]);
   r.kept = field<std::vector<std::string>>(s, "kept");
   return r;
@@ -230,7 +231,8 @@ void bind_data(nb::module_& m) {
       .def_prop_ro(
           "classes",
           [](const data::Preparation& p) { return std::vector<std::string>(p.classes().begin(), p.classes().end()); })
-      .def("_unscale", [](const data::Preparation& p, nb::handle x) { return p.unscale(to_array(x, "unscale")); })
+      .def("_unscale", [](const data::Preparation& p, nb::handle x,
+                          bool width) { return p.unscale(to_array(x, "unscale"), width); })
       .def("_apply", &applied)
       .def("describe", &data::Preparation::describe, "A line for each thing that was fitted or filled.");
   nb::class_<data::Samples>(m, "Samples")

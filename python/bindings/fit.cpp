@@ -222,11 +222,14 @@ void bind_fit(nb::module_& m) {
   m.def(
       "evaluate",
       [](const nn::Layer& model, nb::handle params, nb::handle buffers, const data::Dataset& samples,
-         const metrics::Metric& metric, std::int64_t batch_size, const CompileOptions& compile) {
-        return train::evaluate_metric(metric, predicted(model, params, buffers, samples, batch_size, compile), samples);
+         const metrics::Metric& metric, const losses::Loss* loss, std::int64_t batch_size,
+         const CompileOptions& compile) {
+        const Array outputs = predicted(model, params, buffers, samples, batch_size, compile);
+        return train::evaluate_metric(
+            metric, loss == nullptr ? outputs : train::metric_predictions(metric, *loss, outputs), samples);
       },
       nb::arg("model"), nb::arg("params").none(), nb::arg("buffers"), nb::arg("samples"), nb::arg("metric"),
-      nb::arg("batch_size"), nb::arg("compile"));
+      nb::arg("loss").none(), nb::arg("batch_size"), nb::arg("compile"));
 }
 
 }  // namespace hotloop::python

@@ -322,6 +322,12 @@ void bind_losses(nb::module_& m) {
       .def_prop_ro("name", &losses::Loss::name)
       .def_prop_ro("has_classes", &losses::Loss::has_classes)
       .def(
+          "statistics",
+          [](const losses::Loss& loss, nb::handle prediction) {
+            return to_dicts(loss.statistics(to_value(prediction, "loss")));
+          },
+          nb::arg("prediction"))
+      .def(
           "apply",
           [](const losses::Loss& loss, nb::handle prediction, nb::handle target, nb::object samples, nb::object classes,
              nb::object lengths) {

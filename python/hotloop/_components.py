@@ -63,8 +63,8 @@ class Component:
         setattr(self, self._engine, self._make())
 
     def __getstate__(self):
-        remade = ("_compiled", self._engine if self._make else "")
-        return {name: value for name, value in self.__dict__.items() if name not in remade}
+        remade = self._engine if self._make else ""
+        return {name: value for name, value in self.__dict__.items() if name != remade and not name.startswith("_compiled")}
 
     def __setstate__(self, state):
         self.__dict__.update(state)

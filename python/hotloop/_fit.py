@@ -57,8 +57,8 @@ class Run:
     """What a fit gives: params (of the best epoch, of the last one without a validation), buffers, history, best_epoch, best_validation,
     status, message, times, and state, from which fit(resume=...) goes on. Copies and pickles hold all of it."""
 
-    def __init__(self, result, model, metric):
-        self.model, self._metric = model, metric
+    def __init__(self, result, model, metric, loss):
+        self.model, self._metric, self._loss = model, metric, loss
         self.status, self.message = result["status"], result["message"]
         self.params, self.buffers = result["params"], result["buffers"]
         self.history = [EpochRecord(*r) for r in result["history"]]
@@ -81,7 +81,7 @@ class Run:
         table's units: samples.preparation.unscale(...) of run.predict(samples.test) and of samples.test.arrays()["y"] gives those.
         """
         metric = self._metric if metric is None else metric
-        return evaluate(self.model, self.params, data, metric=metric, buffers=self.buffers, batch_size=batch_size)
+        return evaluate(self.model, self.params, data, metric=metric, loss=self._loss, buffers=self.buffers, batch_size=batch_size)
 
     def __repr__(self):
         kept = f"best epoch {self.best_epoch} of {len(self.history)}: {self.best_validation:.6g}"
@@ -106,11 +106,12 @@ def predict(model, params, x, *, lengths=None, buffers=None, batch_size=256, thr
         return _core.predict(model._layer, params, {} if buffers is None else buffers, x, lengths, batch_size, _core.options(threads=threads))
 
 
-def evaluate(model, params, data, *, metric=None, buffers=None, batch_size=256, threads=None):
+def evaluate(model, params, data, *, metric=None, loss=None, buffers=None, batch_size=256, threads=None):
     """metric(predictions, targets) of the model on data, in double precision: a float.
 
     data: (x, y), a dict that may also have lengths and sample_weights, or a Dataset such as samples.test, as hl.fit takes it. metric: of hl.metrics,
-    MAE by default; or a loss, whose mean over samples it is. buffers: of a run, for layers that have them. In the units of data: those of
+    MAE by default; or a loss, whose mean over samples it is. loss: what the model was trained with, where that has several outputs for each
+    number of the target (quantiles, a mean and a deviation): the metric compares the one that stands for it. buffers: of a run, for layers that have them. In the units of data: those of
     hl.data.Samples are standardised, see Run.evaluate.
     Raises UserError, a ValueError, for data, parameters and a metric that do not fit.
     """
@@ -118,7 +119,7 @@ def evaluate(model, params, data, *, metric=None, buffers=None, batch_size=256, 
     metric = _metric("evaluate", metrics.MAE() if metric is None else metric)
     samples = _dataset(_samples(data, "data", _params_dtype(params), "evaluate"))
     with _checked_arguments(model, params, samples):
-        return _core.evaluate(model._layer, params, {} if buffers is None else buffers, samples, metric._metric, batch_size, _core.options(threads=threads))
+        return _core.evaluate(model._layer, params, {} if buffers is None else buffers, samples, metric._metric, None if loss is None else losses.engine_loss(loss), batch_size, _core.options(threads=threads))
 
 
 @contextlib.contextmanager
@@ -323,7 +324,7 @@ def fit(
         resume,
         callback if told else None,
     )
-    run = Run(result, model, metric)
+    run = Run(result, model, metric, given_loss if isinstance(given_loss, losses.Loss) else None)
     if run.status == "non_finite_loss":
         warnings.warn(f"[fit] {run.message}{_not_finite(training)}", stacklevel=callers_level())
     return run

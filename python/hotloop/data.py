@@ -113,9 +113,10 @@ class Preparation:
         """Of a classification, the label of each index."""
         return self._core.classes
 
-    def unscale(self, predictions):
-        """Standardised predictions (samples, horizon_steps * targets) in the targets' units, as float64."""
-        return self._core._unscale(predictions)
+    def unscale(self, predictions, *, width=False):
+        """Standardised predictions (samples, horizon_steps * targets) in the targets' units, as float64. width: they are deviations, a
+        loss's statistic "std" say, which have the unit but no zero point."""
+        return self._core._unscale(predictions, width)
 
     def apply(self, table, block_size=1024, **csv):
         """Samples of new rows, which need the columns of the inputs and of lags among them: blocks of at most block_size, each a dict of x (n, ...),
@@ -138,7 +139,7 @@ class Samples:
     inputs: columns, and names of lags, cycles and one-hot columns; "x*": all columns that begin with x. targets: one column or several.
     length, stride, horizon, horizon_steps: of a window, in rows. sample: a column whose values name series of their own lengths instead.
     task: "regression", or "classification": the target becomes an index into the sorted labels.
-    time, time_step, group, weight, missing, indicator, missing_rules, lags, cycles, one_hots, split, standardize: as in docs/data.md.
+    time, time_step, group, weight, missing, indicator, missing_rules, lags, cycles, one_hots, split, standardize, standardize_targets: as in docs/data.md.
     kept: columns and lags that kept() gives for each sample. dtype: of the arithmetic, "float32" or "float64".
     separator, missing_values, time_unit, date_format: of a CSV file.
 
@@ -170,6 +171,7 @@ class Samples:
         task="regression",
         balance_classes=False,
         standardize=True,
+        standardize_targets=True,
         kept=(),
         dtype="float32",
         memory_mb=1024,
@@ -184,6 +186,7 @@ class Samples:
             "weight": weight, "missing": missing, "indicator": indicator, "missing_rules": _dicts(missing_rules, MissingRule),
             "lags": _dicts(lags, Lag), "cycles": _dicts(cycles, Cycle), "one_hots": _dicts(one_hots, OneHot),
             "split": dataclasses.asdict(split), "task": task, "balance_classes": balance_classes, "standardize": standardize,
+            "standardize_targets": standardize_targets,
             "kept": list(kept), "dtype": dtype,
         }  # fmt: skip
         self._core = _core.Samples(_source(table, **csv), recipe, memory_mb << 20)

@@ -25,9 +25,19 @@ class Loss(Component):
         arguments = (prediction, target, sample_weights, class_weights, lengths)
         return self._loss.apply(*arguments) if _core.is_tracing() else self._compiled(*arguments)
 
+    def statistics(self, prediction):
+        """What a model's outputs say of the target, by name: of Gaussian "mean", "std" and the ends of an interval, "q10" and "q90"; of
+        Quantile each quantile. prediction: (..., n * outputs), for n numbers of the target; each statistic is (..., n). Of a loss whose
+        prediction is the target's own number: {"prediction": prediction}."""
+        return self._loss.statistics(prediction) if _core.is_tracing() else self._compiled_statistics(prediction)
+
     @functools.cached_property
     def _compiled(self):
         return jit(self._loss.apply)
+
+    @functools.cached_property
+    def _compiled_statistics(self):
+        return jit(self._loss.statistics)
 
 
 for _definition in _core.loss_definitions():

@@ -91,6 +91,18 @@ std::string line_path(const ChartSeries& series, const Axis& x, const Axis& y) {
   return path;
 }
 
+// Numbers that are not finite are left out.
+std::string band_path(const ChartBand& band, const Axis& x, const Axis& y) {
+  std::string there, back;
+  for (std::size_t i = 0; i < band.xs.size(); ++i) {
+    if (!std::isfinite(band.xs[i]) || !std::isfinite(band.low[i]) || !std::isfinite(band.high[i])) continue;
+    const double at = x.place(band.xs[i]);
+    there += fmt::format("{}{:.1f} {:.1f}", there.empty() ? "M" : "L", at, y.place(band.high[i]));
+    back = fmt::format("L{:.1f} {:.1f}", at, y.place(band.low[i])) + back;
+  }
+  return there.empty() ? "" : there + back + "Z";
+}
+
 std::string legend(const Chart& chart) {
   std::string out;
   double x = left;
@@ -99,19 +111,27 @@ std::string legend(const Chart& chart) {
     out += text_at(x + 24, 44, "start", "hl-text", chart.series[i].name);
     x += 24 + 7.2 * static_cast<double>(chart.series[i].name.size()) + 22;
   }
+  if (!chart.band.name.empty()) {
+    out += fmt::format("<rect x=\"{:.1f}\" y=\"34\" width=\"18\" height=\"12\" class=\"hl-band\"/>\n", x);
+    out += text_at(x + 24, 44, "start", "hl-text", chart.band.name);
+  }
   return out;
 }
 
 std::string body(const Chart& chart) {
   double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low, y_high = -x_low;
-  for (const ChartSeries& series : chart.series)
-    for (std::size_t i = 0; i < series.xs.size(); ++i) {
-      if (!std::isfinite(series.ys[i]) || !std::isfinite(series.xs[i])) continue;
-      x_low = std::min(x_low, series.xs[i]);
-      x_high = std::max(x_high, series.xs[i]);
-      y_low = std::min(y_low, series.ys[i]);
-      y_high = std::max(y_high, series.ys[i]);
+  const auto hold = [&](const std::vector<double>& xs, const std::vector<double>& ys) {
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      if (!std::isfinite(ys[i]) || !std::isfinite(xs[i])) continue;
+      x_low = std::min(x_low, xs[i]);
+      x_high = std::max(x_high, xs[i]);
+      y_low = std::min(y_low, ys[i]);
+      y_high = std::max(y_high, ys[i]);
     }
+  };
+  for (const ChartSeries& series : chart.series) hold(series.xs, series.ys);
+  hold(chart.band.xs, chart.band.low);
+  hold(chart.band.xs, chart.band.high);
   std::string out = text_at(left, 20, "start", "hl-title", chart.title);
   if (!(x_low <= x_high)) return out + text_at((left + right) / 2, (top + bottom) / 2, "middle", "hl-text", "no data");
   const Axis x = linear_axis(x_low, x_high, left, right, 10, chart.whole_x, false);
@@ -144,6 +164,7 @@ std::string body(const Chart& chart) {
     const bool leftwards = at > (left + right) / 2;
     out += text_at(at + (leftwards ? -6 : 6), top + 12, leftwards ? "end" : "start", "hl-text", chart.mark);
   }
+  if (!chart.band.name.empty()) out += fmt::format("<path d=\"{}\" class=\"hl-band\"/>\n", band_path(chart.band, x, y));
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const ChartSeries& series = chart.series[i];
     out += fmt::format("<path d=\"{}\" class=\"hl-s{}\"/>\n", line_path(series, x, y), i);
@@ -184,6 +205,7 @@ std::string chart_style() {
 .hl-axis { stroke: #9ca3af; }
 .hl-mark { stroke: #9ca3af; stroke-dasharray: 4 3; }
 .hl-s0, .hl-s1, .hl-s2, .hl-s3 { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+.hl-band { fill: #ea580c; fill-opacity: 0.22; }
 .hl-s0 { stroke: #2563eb; }
 .hl-s1 { stroke: #ea580c; }
 .hl-s2 { stroke: #16a34a; }
@@ -195,6 +217,7 @@ std::string chart_style() {
   .hl-grid { stroke: #374151; }
   .hl-axis { stroke: #6b7280; }
   .hl-mark { stroke: #6b7280; }
+  .hl-band { fill: #fb923c; }
   .hl-s0 { stroke: #60a5fa; }
   .hl-s1 { stroke: #fb923c; }
   .hl-s2 { stroke: #4ade80; }

@@ -11,12 +11,19 @@ struct ChartSeries {
   std::vector<double> xs = {}, ys = {};  // a NaN interrupts the line
 };
 
+// What lies between two lines, behind all others.
+struct ChartBand {
+  std::string name = {};  // none without
+  std::vector<double> xs = {}, low = {}, high = {};
+};
+
 struct Chart {
   std::string title = {}, x_label = {}, y_label = {};
   std::vector<ChartSeries> series = {};  // at most 4; drawn in this order
-  bool log_y = false;                    // all ys must be positive
-  bool whole_x = true;                   // xs are counts: ticks at whole numbers
-  double mark_x = 0;                     // a vertical line there, named `mark`; none without a name
+  ChartBand band = {};
+  bool log_y = false;   // all ys must be positive
+  bool whole_x = true;  // xs are counts: ticks at whole numbers
+  double mark_x = 0;    // a vertical line there, named `mark`; none without a name
   std::string mark = {};
 };
 

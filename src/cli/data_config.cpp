@@ -104,6 +104,7 @@ void read_window(ConfigFile& file, data::Recipe& recipe) {
     recipe.horizon_steps = window.integer("horizon_steps", "targets, in rows one after another", 1, 1);
   }
   recipe.standardize = window.flag("standardize", "to mean 0 and deviation 1 over the training rows", true);
+  recipe.standardize_targets = window.flag("standardize_targets", "the targets too; false for counts", true);
 }
 
 void read_split(ConfigFile& file, data::Recipe& recipe) {

@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "hotloop/error.h"
 #include "train/metrics.h"
+#include "train/output_statistics.h"
 
 namespace hotloop::cli {
 namespace {
@@ -55,21 +56,70 @@ Confusion count_classes(const Array& predictions, const data::Dataset& samples, 
   return confusion;
 }
 
-Chart forecast_chart(const Array& predictions, const data::Dataset& samples, const data::Standardization& scale,
-                     const std::string& target) {
-  ChartSeries truth{.name = "truth"}, forecast{.name = "forecast"};
+// The first number of each target, truth and forecast.
+struct Lines {
+  ChartSeries truth, forecast;
+};
+Lines first_numbers(const Array& predictions, const data::Dataset& samples, const data::Standardization& scale,
+                    const std::string& name) {
+  Lines lines{{.name = "truth"}, {.name = name}};
   for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted) {
-    const auto x = static_cast<double>(truth.xs.size());
-    truth.xs.push_back(x);
-    truth.ys.push_back(wanted[0] * scale.std + scale.mean);
-    forecast.xs.push_back(x);
-    forecast.ys.push_back(predicted[0] * scale.std + scale.mean);
-    return truth.xs.size() < chart_points;
+    const auto x = static_cast<double>(lines.truth.xs.size());
+    lines.truth.xs.push_back(x);
+    lines.truth.ys.push_back(wanted[0] * scale.std + scale.mean);
+    lines.forecast.xs.push_back(x);
+    lines.forecast.ys.push_back(predicted[0] * scale.std + scale.mean);
+    return lines.truth.xs.size() < chart_points;
   });
-  return {.title = "Forecast against truth, first test samples",
-          .x_label = "test sample",
-          .y_label = target,
-          .series = {truth, forecast}};
+  return lines;
+}
+
+// Statistics that are quantiles, the lowest level first.
+std::vector<std::size_t> quantiles_of(const losses::Distribution& distribution) {
+  std::vector<std::size_t> quantiles;
+  for (std::size_t i = 0; i < distribution.statistics.size(); ++i)
+    if (!std::isnan(distribution.statistics[i].level)) quantiles.push_back(i);
+  std::ranges::sort(quantiles, {}, [&](std::size_t i) { return distribution.statistics[i].level; });
+  return quantiles;
+}
+
+// With what lies between the lowest and the highest quantile that the outputs say.
+Chart forecast_chart(const losses::Distribution* distribution, const std::vector<Array>& statistics,
+                     const data::Samples& samples, const std::string& target) {
+  const data::Standardization& scale = samples.preparation().target_scales()[0];
+  const std::size_t point = distribution == nullptr ? 0 : distribution->point;
+  const Lines lines = first_numbers(statistics[point], samples.test(), scale, "forecast");
+  Chart chart{.title = "Forecast against truth, first test samples",
+              .x_label = "test sample",
+              .y_label = target,
+              .series = {lines.truth, lines.forecast}};
+  if (distribution == nullptr) return chart;
+  const std::vector<std::size_t> quantiles = quantiles_of(*distribution);
+  if (quantiles.size() < 2) return chart;
+  const auto quantile = [&](std::size_t i) {
+    return first_numbers(statistics[i], samples.test(), scale, distribution->statistics[i].name).forecast;
+  };
+  const ChartSeries low = quantile(quantiles.front()), high = quantile(quantiles.back());
+  chart.band = {.name = low.name + " to " + high.name, .xs = low.xs, .low = low.ys, .high = high.ys};
+  return chart;
+}
+
+std::optional<Calibration> calibrate(const losses::Distribution& distribution, const std::vector<Array>& statistics,
+                                     const data::Dataset& samples) {
+  Calibration calibration;
+  for (const std::size_t i : quantiles_of(distribution)) {
+    std::int64_t below = 0, count = 0;
+    for_each_target(statistics[i], samples, [&](std::span<const double> quantile, std::span<const double> wanted) {
+      for (std::size_t k = 0; k < wanted.size(); ++k) below += wanted[k] <= quantile[k];
+      count += std::ssize(wanted);
+      return true;
+    });
+    calibration.num_targets = count;
+    calibration.quantiles.push_back({distribution.statistics[i].name, distribution.statistics[i].level,
+                                     static_cast<double>(below) / static_cast<double>(count)});
+  }
+  if (calibration.quantiles.empty()) return std::nullopt;
+  return calibration;
 }
 
 // Targets and predictions of a sample are [step 0's targets, step 1's, ...].
@@ -112,12 +162,17 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   if (test.size() == 0)
     throw UserError("split", "the test part must hold samples", samples.describe(),
                     "[split] train and validation whose sum is below 1");
-  const Array predicted = train::predict(model, params, test, job.fit.batch_size, job.fit.compile, buffers);
+  const Array outputs = train::predict(model, params, test, job.fit.batch_size, job.fit.compile, buffers);
+  train::OutputStatistics reader(job.fit.loss);
+  const losses::Distribution* distribution = job.fit.loss.distribution();
+  const std::vector<Array> statistics = reader.all(outputs);
+  const Array& predicted = statistics[distribution == nullptr ? 0 : distribution->point];
   Evaluation out;
   const bool classes = is_integer(test.target_dtype());
-  const data::Standardization scale = samples.target_scale();
-  out.results = {{name, train::evaluate_metric(job.fit.metric, predicted, test, scale.std, scale.mean)}};
-  // Not of a loss's own outputs, quantiles say, of which there are more than targets.
+  const metrics::Metric& metric = job.fit.metric;
+  const data::Standardization scale = metric.takes_outputs() ? data::Standardization{} : samples.target_scale();
+  out.results = {{name, train::evaluate_metric(metric, metric.takes_outputs() ? outputs : predicted, test, scale.std,
+                                               scale.mean)}};
   if (predicted.shape().rank() == 2 && predicted.shape()[1] == test.target_shape().size())
     out.results[0].by_output = output_errors(job, samples, standardized_rows(samples, predicted));
   for (TestResult& baseline : test_baselines(job, ridges, samples)) out.results.push_back(std::move(baseline));
@@ -127,8 +182,8 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
     out.confusion = count_classes(predicted, test, samples.preparation().classes());
   else if (predicted.shape().rank() == 2 && job.recipe.targets.size() > 1 && job.recipe.horizon_steps > 1)
     out.phase = phase_chart(predicted, samples, job.recipe.targets);
-  if (!classes)
-    out.forecast = forecast_chart(predicted, test, samples.preparation().target_scales()[0], job.recipe.targets[0]);
+  if (distribution != nullptr) out.calibration = calibrate(*distribution, statistics, test);
+  if (!classes) out.forecast = forecast_chart(distribution, statistics, samples, job.recipe.targets[0]);
   return out;
 }
 
@@ -136,7 +191,22 @@ std::string result_heading(const Job& job, const data::Samples& samples, const E
                            const std::string& table) {
   return fmt::format("{} on the {} {}{}{}{}", job.fit.metric.name(), grouped(samples.test().size()),
                      table.empty() ? "test " : "", job.recipe.sample.empty() ? "windows" : "series",
-                     table.empty() ? "" : " of " + table, evaluation.confusion ? "" : ", " + unit_of(job));
+                     table.empty() ? "" : " of " + table,
+                     evaluation.confusion || job.fit.metric.takes_outputs() ? "" : ", " + unit_of(job));
+}
+
+std::string calibration_table(const Calibration& calibration) {
+  std::string out = fmt::format("Targets below the forecast's quantiles, of {}\n", grouped(calibration.num_targets));
+  for (const Calibration::Quantile& q : calibration.quantiles)
+    out += fmt::format("  {:<6}{:>6.1f} %, of {:g} % that should be\n", q.name, 100 * q.share, 100 * q.level);
+  return out;
+}
+
+nlohmann::ordered_json calibration_json(const Calibration& calibration) {
+  nlohmann::ordered_json quantiles = nlohmann::ordered_json::array();
+  for (const Calibration::Quantile& q : calibration.quantiles)
+    quantiles.push_back({{"quantile", q.name}, {"level", q.level}, {"share", q.share}});
+  return quantiles;
 }
 
 nlohmann::ordered_json confusion_json(const Confusion& confusion) {

@@ -23,9 +23,21 @@ struct Confusion {
   double accuracy() const;
 };
 
+// Of a loss whose outputs say quantiles of the targets: how many targets lie at or below each.
+struct Calibration {
+  struct Quantile {
+    std::string name;
+    double level = 0, share = 0;  // wanted; found in the test
+  };
+  std::int64_t num_targets = 0;  // numbers, of all samples
+  std::vector<Quantile> quantiles;
+};
+
 struct Evaluation {
-  std::vector<TestResult> results;  // this model's first, then the baselines'
+  std::vector<TestResult>
+      results;  // this model's first, then the baselines'; without those if a loss with outputs of its own is the metric
   std::optional<Confusion> confusion;
+  std::optional<Calibration> calibration;
   std::optional<Chart>
       forecast;  // of a regression: the first test samples, forecast against truth, in the target's unit
   // Of a regression of several targets over several steps: the first test sample's way through the first and last of them, forecast
@@ -43,6 +55,8 @@ std::string result_heading(const Job& job, const data::Samples& samples, const E
                            const std::string& table = "");
 // {"classes", "accuracy", "counts": rows of the wanted class}.
 nlohmann::ordered_json confusion_json(const Confusion& confusion);
+std::string calibration_table(const Calibration& calibration);
+nlohmann::ordered_json calibration_json(const Calibration& calibration);  // [{"quantile", "level", "share"}, ...]
 // Accuracy, and rows of counts: wanted down, predicted across; the largest classes only where there are many.
 std::string confusion_table(const Confusion& confusion);
 

@@ -62,6 +62,10 @@ void read_components(ConfigFile& file, Job& job) {
   } catch (const UserError& e) {
     loss.refuse(e);
   }
+  const losses::Distribution* distribution = job.fit.loss.distribution();
+  if (distribution && distribution->of_counts && job.recipe.standardize && job.recipe.standardize_targets)
+    loss.refuse("type", "must leave targets room to be counts", print_toml(job.loss_name) + " and standardised targets",
+                "standardize_targets = false in [window]");
   Section optimizer = file.section("optimizer", "How.");
   job.optimizer_name = optimizer.text("type", "of optimiser", "adam");
   check_optimizer(optimizer, job.optimizer_name);
@@ -100,8 +104,10 @@ void read_train(ConfigFile& file, Job& job) {
   job.fit.init = train.text("init", "whose initial parameters", "torch", {"torch", "keras"}) == "keras"
                      ? nn::Init::Keras
                      : nn::Init::Torch;
-  job.fit.metric =
-      metrics::make_metric(train.text("metric", "of validation and test", "mae", names_of(metrics::all_metrics())));
+  std::vector<std::string> metric_names = names_of(metrics::all_metrics());
+  metric_names.emplace_back("loss");
+  const std::string metric = train.text("metric", "of validation and test; loss: the loss itself", "mae", metric_names);
+  job.fit.metric = metric == "loss" ? metrics::of_loss(job.fit.loss) : metrics::make_metric(metric);
   const std::string precision =
       train.text("precision", "of all arithmetic; bf16: f32, but products of matrices of factors in bfloat16", "f32",
                  {"f32", "f64", "bf16"});
@@ -250,7 +256,8 @@ std::string unit_of(const Job& job) {
   const std::vector<std::string>& targets = job.recipe.targets;
   return targets.size() == 1
              ? "in units of " + targets[0]
-             : "of " + std::to_string(targets.size()) + (job.recipe.standardize ? " standardised targets" : " targets");
+             : "of " + std::to_string(targets.size()) +
+                   (job.recipe.standardize && job.recipe.standardize_targets ? " standardised targets" : " targets");
 }
 
 data::Samples load_samples(const Job& job) {

@@ -481,7 +481,7 @@ class Builder {
     });
     for (std::size_t c = 0; c < numbers; ++c) {
       const bool input = c < at_.features;
-      if (input && !features_[c].standardized()) continue;
+      if (input ? !features_[c].standardized() : !recipe().standardize_targets) continue;
       const double std = std::sqrt(square[c] / (input ? num_inputs : num_targets));
       const bool constant = least[c] == most[c] || !(std > 0);
       if (constant && !(input && features_[c].may_be_constant())) refuse_constant(c, least[c]);

@@ -57,19 +57,22 @@ Shape Preparation::input_shape() const {
   return {state_->recipe.sample.empty() ? state_->recipe.length : state_->longest, features};
 }
 
-Array Preparation::unscale(const Array& predictions) const {
+Array Preparation::unscale(const Array& predictions, bool width) const {
   const auto num_targets = static_cast<std::int64_t>(state_->target_scales.size());
-  const std::int64_t width = num_targets * state_->recipe.horizon_steps;
+  const std::int64_t numbers = num_targets * state_->recipe.horizon_steps;
   const Shape& shape = predictions.shape();
   if (!state_->classes.empty())
     throw UserError("unscale", "predictions must be those of a regression", "a classification",
                     "the index of the largest is that of the class");
-  if (shape.rank() != 2 || shape[1] != width)
-    throw UserError("unscale", "predictions must be (samples, " + std::to_string(width) + ")", shape.str());
+  if (shape.rank() != 2 || shape[1] != numbers)
+    throw UserError("unscale", "predictions must be (samples, " + std::to_string(numbers) + ")", shape.str(),
+                    shape.rank() == 2 && numbers > 0 && shape[1] % numbers == 0
+                        ? "of a loss with several outputs for a number: one of its statistics"
+                        : "");
   Array out(DType::F64, shape);
   for (std::int64_t i = 0; i < out.size(); ++i) {
     const Standardization& s = state_->target_scales[static_cast<std::size_t>(i % num_targets)];
-    out.set(i, predictions.at(i) * s.std + s.mean);
+    out.set(i, predictions.at(i) * s.std + (width ? 0 : s.mean));
   }
   return out;
 }
@@ -99,7 +102,7 @@ std::string Preparation::describe() const {
     line("'" + column + "' one-hot: " + plural(static_cast<std::int64_t>(categories.size()), "category", "categories"));
   if (!s.classes.empty())
     line(plural(static_cast<std::int64_t>(s.classes.size()), "class", "classes") + " of '" + r.targets[0] + "'");
-  const char* standardised = s.classes.empty() ? "inputs and targets" : "inputs";
+  const char* standardised = s.classes.empty() && r.standardize_targets ? "inputs and targets" : "inputs";
   line(r.standardize ? std::string(standardised) + " standardised by the training rows" : "nothing standardised");
   return out;
 }

@@ -61,6 +61,7 @@ class Reader {
     if (it == json_.end()) fail(std::string("must have '") + key + "'");
     return {*it, source_, path_ + "/" + key};
   }
+  bool has(const char* key) const { return json_.contains(key); }
   std::vector<Reader> list(const char* key) const {
     const auto it = json_.find(key);
     if (it == json_.end() || !it->is_array()) fail(std::string("must have a list '") + key + "'");
@@ -113,6 +114,7 @@ Json json_of(const Recipe& r) {
           {"horizon_steps", r.horizon_steps},
           {"task", r.task},
           {"standardize", r.standardize},
+          {"standardize_targets", r.standardize_targets},
           {"dtype", name_of(r.dtype)},
           {"kept", r.kept}};
 }
@@ -156,6 +158,7 @@ Recipe read_recipe(const Reader& json) {
   r.horizon_steps = json.get<std::int64_t>("horizon_steps");
   r.task = json.get<std::string>("task") == "classification" ? Task::Classification : Task::Regression;
   r.standardize = json.get<bool>("standardize");
+  r.standardize_targets = !json.has("standardize_targets") || json.get<bool>("standardize_targets");
   r.dtype = dtype_from_name(json.get<std::string>("dtype"));
   r.kept = json.get<std::vector<std::string>>("kept");
   return r;

@@ -31,6 +31,51 @@ class ElementWeights {
   Value elements_, product_;
 };
 
+// (B, ..., n * num_outputs) -> (B, ..., n, num_outputs).
+Value outputs_by_number(Value prediction, std::int64_t num_outputs) {
+  Shape shape = prediction.shape();
+  const int last = shape.rank() - 1;
+  shape[last] /= num_outputs;
+  shape.push_back(num_outputs);
+  return reshape(prediction, shape);
+}
+
+bool has_outputs(const ValueType& prediction, std::int64_t num_outputs) {
+  const int last = prediction.shape.rank() - 1;
+  return is_float(prediction.dtype) && last >= 1 && prediction.shape[last] > 0 &&
+         prediction.shape[last] % num_outputs == 0;
+}
+
+std::string names_of(const Distribution& distribution) {
+  std::string names;
+  for (const Distribution::Statistic& s : distribution.statistics) names += (names.empty() ? "" : ", ") + s.name;
+  return names;
+}
+
+void check_outputs(const std::string& name, const Distribution& distribution, const ValueType& prediction,
+                   const ValueType& target) {
+  const std::int64_t count = distribution.num_outputs;
+  const int last = prediction.shape.rank() - 1;
+  const bool fits = has_outputs(prediction, count);
+  const Shape leading = last >= 0 ? prediction.shape.without(last) : Shape();
+  const std::int64_t numbers = fits ? prediction.shape[last] / count : 0;
+  const bool one_each = fits && (target.shape == leading.with_inserted(leading.rank(), numbers) ||
+                                 (numbers == 1 && target.shape == leading));
+  if (one_each && (target.dtype == prediction.dtype || (distribution.of_counts && is_integer(target.dtype)))) return;
+  std::string remedy;
+  if (!one_each) {
+    const bool same_rank = target.shape.rank() == prediction.shape.rank() && target.shape.rank() > 0;
+    const std::int64_t wanted = same_rank ? target.shape[last] * count : count;
+    remedy = std::to_string(wanted) + " outputs of the last layer (units = " + std::to_string(wanted) + ")";
+  }
+  if (target.dtype != prediction.dtype && !(distribution.of_counts && is_integer(target.dtype)))
+    remedy += (remedy.empty() ? "" : ", and ") + ("a target in " + std::string(name_of(prediction.dtype)));
+  throw UserError(name,
+                  "the prediction must have " + std::to_string(count) + (count == 1 ? " output" : " outputs") +
+                      " for each number of the target, on the last axis",
+                  prediction.str() + " and " + target.str(), remedy);
+}
+
 // How prediction and target of different shapes come together.
 std::string shape_remedy(const Shape& prediction, const Shape& target) {
   // A sequence's output where its last step is meant.
@@ -56,6 +101,10 @@ Loss::Loss(Pointwise pointwise, std::string name) : pointwise_(std::move(pointwi
 void Loss::check(Value prediction, Value target) const {
   const Value both[] = {prediction, target};
   ir::require_defined(name_, both);
+  if (pointwise_.distribution) {
+    check_outputs(name_, *pointwise_.distribution, prediction.type(), target.type());
+    return;
+  }
   if (!pointwise_.same_type || prediction.type() == target.type()) return;
   std::string remedy;
   if (prediction.shape() != target.shape()) remedy = shape_remedy(prediction.shape(), target.shape());
@@ -69,9 +118,32 @@ std::int64_t Loss::num_labels(const ValueType& prediction, const ValueType& targ
   return pointwise_.num_classes && prediction != target ? pointwise_.num_classes(prediction) : 0;
 }
 
-Value Loss::operator()(Value prediction, Value target) const {
+Value Loss::elements(Value prediction, Value target) const {
   check(prediction, target);
-  if (pointwise_.elements) return mean(pointwise_.elements(prediction, target));
+  if (!pointwise_.distribution) return pointwise_.elements(prediction, target);
+  const Value outputs = outputs_by_number(prediction, pointwise_.distribution->num_outputs);
+  const Shape numbers = outputs.shape().without(outputs.rank() - 1);
+  return pointwise_.elements(outputs, cast(reshape(target, numbers), prediction.dtype()));
+}
+
+Tree<Value> Loss::statistics(Value prediction) const {
+  ir::require_defined(name_, {&prediction, 1});
+  if (!pointwise_.distribution) return {{"prediction", prediction}};
+  const Distribution& distribution = *pointwise_.distribution;
+  if (!has_outputs(prediction.type(), distribution.num_outputs))
+    throw UserError(name_,
+                    "the last axis of a prediction must have " + std::to_string(distribution.num_outputs) +
+                        " outputs for each number of the target (" + names_of(distribution) + " are read off them)",
+                    prediction.type().str());
+  const std::vector<Value> values = distribution.compute(outputs_by_number(prediction, distribution.num_outputs));
+  Tree<Value> tree;
+  for (std::size_t i = 0; i < values.size(); ++i) tree.set(distribution.statistics[i].name, values[i]);
+  return tree;
+}
+
+Value Loss::operator()(Value prediction, Value target) const {
+  if (pointwise_.elements) return mean(elements(prediction, target));
+  check(prediction, target);
   const Value loss = function_(prediction, target);
   ir::require_defined(name_, {&loss, 1});
   if (loss.rank() != 0) throw UserError(name_, "a loss must be a scalar", loss.type().str(), "take its mean");
@@ -86,8 +158,7 @@ Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& w
   if (!pointwise_.elements)
     throw UserError(name_, "weights and lengths need a loss that is a mean over elements", "a plain function",
                     "make it a Loss::Pointwise");
-  check(prediction, target);
-  Value elements = pointwise_.elements(prediction, target);
+  Value elements = this->elements(prediction, target);
   ElementWeights factors(elements);
   if (weights.lengths.defined()) {
     // Selected away, not multiplied by 0: what lies beyond a row's steps may be anything.

@@ -16,6 +16,7 @@
 #include "train/checkpoint_writer.h"
 #include "train/class_labels.h"
 #include "train/diagnose.h"
+#include "train/output_statistics.h"
 #include "train/step_runner.h"
 
 namespace hotloop::train {
@@ -316,7 +317,8 @@ class Fit {
     if (runner_->step().weighted && state_.epoch_weight > 0) record.train_loss /= state_.epoch_weight;
     if (options_.validate) {
       const Stopwatch watch(result_.times.validation_s);
-      const Array predicted = uninterrupted([&] { return (*predictor_)(params, current.buffers, validation_); });
+      const Array predicted = uninterrupted(
+          [&] { return statistics_.for_metric(options_.metric, (*predictor_)(params, current.buffers, validation_)); });
       record.validation = evaluate_metric(options_.metric, predicted, validation_);
     }
     record.seconds = state_.epoch_seconds + seconds_since(validation_start);
@@ -489,6 +491,7 @@ class Fit {
   StepOptions step_options_;
   std::optional<StepRunner> runner_;
   std::optional<Predictor> predictor_;
+  OutputStatistics statistics_{options_.loss};
   std::optional<Executable> observe_;
   TrainingState
       state_;  // its params, optimizer_state and buffers are those at the start: the runner has the current ones

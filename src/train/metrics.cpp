@@ -40,6 +40,12 @@ Metric Metric::mean_of(std::string name, int unit_power, double (*error)(double,
   return Metric(std::move(name), Better::Smaller, unit_power, std::move(start));
 }
 
+Metric Metric::taking_outputs() const {
+  Metric metric = *this;
+  metric.takes_outputs_ = true;
+  return metric;
+}
+
 bool Metric::is_better(double a, double b) const {
   if (std::isnan(a) || std::isnan(b)) return !std::isnan(a);
   return as_loss(a) < as_loss(b);

@@ -111,6 +111,87 @@ class Predict(RunCase):
         self.assertRegex(result.stderr, r"\[predict\] the folder must be writable\. Received: .*No such file or directory")
 
 
+class Distributions(RunCase):
+    """Losses whose outputs are quantiles, or parameters of a distribution."""
+
+    def train(self, name, *settings):
+        run = self.folder / "runs" / name
+        return run, hotloop("train", self.config, "--out", run, "--json", *(word for s in settings for word in ("--set", s)))
+
+    def rows(self, run):
+        result = hotloop("predict", run, self.folder / "series.csv")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout.splitlines()[0], {int(r["row"]): r for r in csv.DictReader(result.stdout.splitlines())}
+
+    def truth(self):
+        return [float(line.split(",")[0]) for line in (self.folder / "series.csv").read_text().splitlines()[1:]]
+
+    def test_quantiles(self):
+        run, result = self.train("quantiles", "loss.type=quantile", "model.2.units=3")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        metrics, truth = json.loads(result.stdout), self.truth()
+        header, rows = self.rows(run)
+        self.assertEqual(header, "row,load,load_q10,load_q90")
+        # The metric is the median's, in the table's unit, beside the baselines; and the quantiles are what the calibration counts.
+        error = sum(abs(float(rows[r]["load"]) - truth[r]) for r in range(76, 90)) / 14
+        self.assertAlmostEqual(metrics["test"], error, delta=1e-5)
+        self.assertEqual([b["name"] for b in metrics["baselines"]], ["three rows ago", "ridge regression on the window"])
+        self.assertEqual([(q["quantile"], q["level"]) for q in metrics["calibration"]], [("q10", 0.1), ("q50", 0.5), ("q90", 0.9)])
+        for quantile, column in zip(metrics["calibration"], ["load_q10", "load", "load_q90"]):
+            self.assertAlmostEqual(quantile["share"], sum(truth[r] <= float(rows[r][column]) for r in range(76, 90)) / 14)
+        self.assertRegex(result.stderr, r"\nTargets below the forecast's quantiles, of 14\n  q10 +[0-9.]+ %, of 10 % that should be\n  q50 ")
+        again = json.loads(hotloop("eval", run, "--json").stdout)
+        self.assertEqual((again["test"], again["calibration"]), (metrics["test"], metrics["calibration"]))
+        self.assertIn("Targets below", hotloop("eval", run).stdout)
+        self.assertIn("Targets below", (run / "report.html").read_text())
+        picture = (run / "forecast.svg").read_text()
+        self.assertIn(">q10 to q90</text>", picture)
+        self.assertEqual(re.search(r'<path d="(M[^"]*Z)" class="hl-band"/>', picture).group(1).count("L"), 2 * 14 - 1)
+
+    def test_several_steps_of_a_normal_distribution(self):
+        run, result = self.train("gaussian", "loss.type=gaussian", "window.horizon_steps=2", "model.2.units=4", "train.metric=loss")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        header, rows = self.rows(run)
+        self.assertEqual(header, "row," + ",".join(f"load_{step}{end}" for step in (1, 2) for end in ("", "_std", "_q10", "_q90")))
+        for row in rows.values():
+            for step in ("load_1", "load_2"):
+                mean, std = float(row[step]), float(row[step + "_std"])
+                self.assertGreater(std, 0)
+                self.assertAlmostEqual(float(row[step + "_q90"]) - mean, 1.2815516 * std, delta=1e-4 * std)
+                self.assertAlmostEqual(mean - float(row[step + "_q10"]), 1.2815516 * std, delta=1e-4 * std)
+        # The metric is the loss, in the model's units; baselines have no such outputs.
+        metrics = json.loads(result.stdout)
+        self.assertEqual((metrics["metric"], metrics["baselines"]), ("gaussian", []))
+        truth, std = self.truth(), metrics["scales"]["target"]["std"]
+        loss = [
+            0.5 * ((truth[r + k] - float(rows[r][f"load_{k + 1}"])) / s) ** 2 + math.log(s / std) + 0.5 * math.log(2 * math.pi)
+            for r in range(77, 89) for k in (0, 1) for s in [float(rows[r][f"load_{k + 1}_std"])]
+        ]
+        self.assertAlmostEqual(metrics["test"], sum(loss) / len(loss), delta=0.2)
+        self.assertIn("gaussian on the", result.stderr)
+        self.assertNotIn("in units of", result.stderr)
+
+    def test_counts_are_not_standardised(self):
+        result = hotloop("train", self.config, "--set", "loss.type=poisson")
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r'must leave targets room to be counts\. Received: "poisson" and standardised targets\. Try: standardize_targets = false in \[window\]\.')
+        text = (self.folder / "series.csv").read_text().splitlines()
+        counts = [f"{max(0, round(float(line.split(',')[0])))},x" for line in text[1:]]
+        (self.folder / "counts.csv").write_text("\n".join([text[0], *counts]) + "\n")
+        run, result = self.train("counts", "data.file=counts.csv", "loss.type=negative_binomial", "model.2.units=2", "window.standardize_targets=false")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["scales"]["target"], {"mean": 0.0, "std": 1.0})
+        self.assertNotIn("calibration", json.loads(result.stdout))
+        header, rows = self.rows(run)
+        self.assertEqual(header, "row,load,load_std")
+        self.assertTrue(all(float(row["load"]) > 0 and float(row["load_std"]) >= float(row["load"]) ** 0.5 for row in rows.values()))
+
+    def test_outputs_that_are_missing(self):
+        result = hotloop("train", self.config, "--set", "loss.type=quantile")
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"\[quantile\] the prediction must have 3 outputs for each number of the target.* Try: 3 outputs of the last layer \(units = 3\)\.")
+
+
 class SeveralOutputs(RunCase):
     """Targets and steps of a horizon, each by itself."""
 

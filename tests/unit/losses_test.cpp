@@ -48,6 +48,114 @@ TEST(Losses, QuantileIsLeastAtTheQuantile) {
                    (0.1 * 2 + 0.9 * 2) / 2);
 }
 
+// By name.
+Tree<Array> statistics_of(const losses::Loss& loss, const Array& prediction) {
+  const Tree<Value> traced = [&] {
+    Tree<Value> tree;
+    trace(
+        [&](std::span<const Value> in) {
+          tree = loss.statistics(in[0]);
+          return tree.flatten();
+        },
+        std::vector{prediction.type()});
+    return tree;
+  }();
+  return traced.unflatten(
+      run_traced([&](std::span<const Value> in) { return loss.statistics(in[0]).flatten(); }, {prediction}));
+}
+
+// The output whose softplus is `width`.
+double raw_of(double width) { return std::log(std::expm1(width)); }
+
+TEST(Losses, GaussianIsTheNormalDistributionsLogarithm) {
+  const Array outputs = row({1.5, raw_of(2.0 - 1e-4)});
+  const double expected = 0.5 * 0.75 * 0.75 + std::log(2) + 0.5 * std::log(2 * std::numbers::pi);
+  EXPECT_NEAR(value_of(losses::Gaussian(), outputs, row({3})), expected, 1e-14);
+  const Tree<Array> read = statistics_of(losses::Gaussian(), outputs);
+  EXPECT_EQ(read.names(), (std::vector<std::string>{"mean", "std", "q10", "q90"}));
+  EXPECT_EQ(read["mean"].at(0), 1.5);
+  EXPECT_NEAR(read["std"].at(0), 2, 1e-14);
+  EXPECT_NEAR(read["q90"].at(0), 1.5 + 2 * 1.2815515655446004, 1e-13);
+  EXPECT_NEAR(read["q10"].at(0), 1.5 - 2 * 1.2815515655446004, 1e-13);
+  EXPECT_EQ(statistics_of(losses::Gaussian(1e-4, 0.95), outputs).names()[2], "q2_5");
+}
+
+TEST(Losses, StudentTHasTheQuantilesOfTables) {
+  const Array outputs = row({0, raw_of(1.0 - 1e-4)});
+  // Of tables of the distribution: one sided 0.9 and 0.975.
+  for (const auto& [df, reach] : {std::pair(1.0, 3.0776835371752527), {5.0, 1.475884048824481}, {30.0, 1.310415025358}})
+    EXPECT_NEAR(statistics_of(losses::StudentT(df), outputs)["q90"].at(0), reach, 1e-9) << df;
+  EXPECT_NEAR(statistics_of(losses::StudentT(10, 1e-4, 0.95), outputs)["q97_5"].at(0), 2.2281388519649385, 1e-9);
+  // -log of 8 / (3 pi sqrt 5 (1 + t^2 / 5)^3), the density of 5 degrees of freedom.
+  const double density = 8 / (3 * std::numbers::pi * std::sqrt(5) * std::pow(1 + 4 / 5.0, 3));
+  EXPECT_NEAR(value_of(losses::StudentT(), outputs, row({2})), -std::log(density), 1e-13);
+}
+
+TEST(Losses, CountsHaveTheirProbabilities) {
+  const double mean = 3.5;
+  const Array log_mean = row({std::log(mean)});
+  const double poisson = -std::log(std::exp(-mean) * std::pow(mean, 4) / 24);
+  EXPECT_NEAR(value_of(losses::Poisson(true), log_mean, row({4})), poisson, 1e-13);
+  EXPECT_NEAR(value_of(losses::Poisson(), log_mean, row({4})), poisson - std::log(24), 1e-13);
+  EXPECT_NEAR(value_of(losses::Poisson(), log_mean, Array::from<std::int32_t>({4}, {1})), poisson - std::log(24),
+              1e-13);
+  // r = 2: the probability of 4 is (4 + 1) (r / (r + m))^2 (m / (r + m))^4.
+  const Array outputs = row({std::log(mean), raw_of(0.5 - 1e-4)});
+  const double negative_binomial = -std::log(5 * std::pow(2 / 5.5, 2) * std::pow(3.5 / 5.5, 4));
+  EXPECT_NEAR(value_of(losses::NegativeBinomial(), outputs, row({4})), negative_binomial, 1e-12);
+  EXPECT_NEAR(statistics_of(losses::NegativeBinomial(), outputs)["std"].at(0), std::sqrt(3.5 + 0.5 * 3.5 * 3.5), 1e-12);
+  // Where the dispersion ends it is Poisson's, in f32 too.
+  const Array none = row({std::log(mean), -40.0});
+  EXPECT_NEAR(value_of(losses::NegativeBinomial(1e-7), none, row({4})), poisson, 1e-5);
+  EXPECT_NEAR(value_of(losses::NegativeBinomial(1e-7), none.cast(DType::F32), row({4}).cast(DType::F32)), poisson,
+              1e-5);
+}
+
+TEST(Losses, LogCoshNeverOverflows) {
+  EXPECT_NEAR(value_of(losses::LogCosh(), row({0.5, -2}), row({0, 0})),
+              (std::log(std::cosh(0.5)) + std::log(std::cosh(2))) / 2, 1e-15);
+  EXPECT_NEAR(value_of(losses::LogCosh(), row({1e30}), row({0})), 1e30, 1e15);
+}
+
+TEST(Losses, OutputsOfSeveralNumbersLieSideBySide) {
+  const losses::Gaussian loss;
+  const Array outputs = Array::from<double>({1, 0.1, 2, 0.2, 3, 0.3, 4, 0.4}, {2, 4});
+  const Array target = Array::from<double>({1.5, 2.5, 2, 4}, {2, 2});
+  double expected = 0;
+  for (std::int64_t i = 0; i < 4; ++i)
+    expected += value_of(loss, row({outputs.at(2 * i), outputs.at(2 * i + 1)}), row({target.at(i)})) / 4;
+  EXPECT_NEAR(value_of(loss, outputs, target), expected, 1e-14);
+  const Tree<Array> read = statistics_of(loss, outputs);
+  EXPECT_EQ(read["mean"].shape(), Shape({2, 2}));
+  EXPECT_EQ(read["mean"].at(3), 4);
+  // One number a row, with an axis of its own or without.
+  const Array one = Array::from<double>({1, 0.1, 2, 0.2}, {2, 2});
+  EXPECT_EQ(value_of(loss, one, Array::from<double>({0, 1}, {2})),
+            value_of(loss, one, Array::from<double>({0, 1}, {2, 1})));
+  EXPECT_EQ(message_of([&] { value_of(loss, outputs, one.cast(DType::F32)); }),
+            "[gaussian] the prediction must have 2 outputs for each number of the target, on the last axis. Received: "
+            "f64[2,4] and f32[2,2]. Try: a target in f64.");
+  EXPECT_EQ(message_of([&] {
+              value_of(loss, row({1, 2, 3}), row({1, 2, 3}));
+            }),
+            "[gaussian] the prediction must have 2 outputs for each number of the target, on the last axis. Received: "
+            "f64[1,3] and f64[1,3]. Try: 6 outputs of the last layer (units = 6).");
+  EXPECT_EQ(
+      message_of([&] {
+        statistics_of(loss, row({1, 2, 3}));
+      }),
+      "[gaussian] the last axis of a prediction must have 2 outputs for each number of the target (mean, std, q10, "
+      "q90 are read off them). Received: f64[1,3].");
+  EXPECT_EQ(statistics_of(losses::MSE(), one).names(), std::vector<std::string>{"prediction"});
+}
+
+TEST(Losses, SettingsOfDistributionsAreChecked) {
+  EXPECT_EQ(message_of([] { losses::Gaussian(0); }), "[gaussian] epsilon must be positive. Received: 0.000000.");
+  EXPECT_EQ(message_of([] { losses::StudentT(0.5); }), "[student_t] df must be at least 1. Received: 0.500000.");
+  EXPECT_EQ(message_of([] { losses::StudentT(5, 1e-4, 1); }),
+            "[student_t] interval must be between 0 and 1. Received: 1.000000.");
+}
+
 TEST(Losses, CrossEntropyOfEveryKindOfTarget) {
   const Array logits = Array::from<double>({1, 2, 0.5, -1, 0, 3}, {2, 3});
   const auto log_sum = [](double a, double b, double c) { return std::log(std::exp(a) + std::exp(b) + std::exp(c)); };
@@ -107,7 +215,8 @@ TEST(Losses, ClassWeightsWeighTheTargetsClass) {
 
 TEST(LossRegistry, LossesOfNumbersAreZeroForAPerfectPrediction) {
   const Array y = nn::uniform(1, {4, 3}, DType::F64, -1, 1);
-  for (const char* name : {"huber", "mae", "mse"}) EXPECT_EQ(value_of(losses::make_loss(name), y, y), 0) << name;
+  for (const char* name : {"huber", "log_cosh", "mae", "mse"})
+    EXPECT_EQ(value_of(losses::make_loss(name), y, y), 0) << name;
 }
 
 TEST(LossRegistry, EveryLossIsDescribedAndAMeanOverElements) {
@@ -116,7 +225,7 @@ TEST(LossRegistry, EveryLossIsDescribedAndAMeanOverElements) {
     for (const Parameter& p : def.parameters) EXPECT_FALSE(p.doc.empty()) << def.name << "." << p.name;
     const losses::Loss loss = losses::make_loss(def.name);
     EXPECT_EQ(loss.name(), def.name);
-    const Array prediction = nn::uniform(1, {4, 3}, DType::F64, 0.1, 0.9);
+    const Array prediction = nn::uniform(1, {4, 6}, DType::F64, 0.1, 0.9);
     const Array target = nn::uniform(2, target_shape(loss, prediction.type()), DType::F64, 0, 1);
     const std::vector<Array> out = run_traced(
         [&](std::span<const Value> in) {

@@ -55,6 +55,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
       out["baselines"].push_back({{"name", r.name}, {"test", r.value}});
     if (!left_out.empty()) out["left_out"] = "ridge regression: " + left_out;
     if (ordered_json outputs = outputs_json(job, test.results); !outputs.empty()) out["outputs"] = std::move(outputs);
+    if (test.calibration) out["calibration"] = calibration_json(*test.calibration);
     if (test.confusion) out["confusion"] = confusion_json(*test.confusion);
     fmt::print("{}\n", out.dump(2));
     return;
@@ -63,6 +64,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   fmt::print("{}", results_table(result_heading(job, samples, test, table), test.results));
   if (!left_out.empty()) fmt::print("Ridge regression is left out: {}.\n", left_out);
   if (const std::string outputs = outputs_table(job, test.results); !outputs.empty()) fmt::print("\n{}", outputs);
+  if (test.calibration) fmt::print("\n{}", calibration_table(*test.calibration));
   if (test.confusion) fmt::print("\n{}", confusion_table(*test.confusion));
   if (metrics.contains("test") && metrics["test"].is_number() && !source.data_file) {
     const double stored = metrics["test"].get<double>();

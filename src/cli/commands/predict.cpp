@@ -13,6 +13,7 @@
 #include "cli/signals.h"
 #include "hotloop/error.h"
 #include "io/files.h"
+#include "train/output_statistics.h"
 
 namespace hotloop::cli {
 namespace {
@@ -58,19 +59,22 @@ std::string time_text(double seconds) {
 // The lines of the output: what a sample is, then what is predicted of it.
 class Lines {
  public:
-  Lines(const data::Preparation& preparation, const ValueType& output) : preparation_(preparation), output_(output) {
+  Lines(const data::Preparation& preparation, const losses::Loss& loss, const ValueType& output)
+      : preparation_(preparation), statistics_(loss), distribution_(loss.distribution()), output_(output) {
     const data::Recipe& recipe = preparation.recipe();
     std::vector<std::string> names = {"row"};
     if (!recipe.time.empty()) names.push_back(recipe.time);
     group_ = !recipe.group.empty() || !recipe.sample.empty();
     if (group_) names.push_back(!recipe.sample.empty() ? recipe.sample : recipe.group);
-    width_ = output.shape.size() / output.shape[0];
+    width_ = output.shape.size() / output.shape[0] / (distribution_ == nullptr ? 1 : distribution_->num_outputs);
+    for_each_statistic([&](std::size_t i, const std::string&) { order_.push_back(i); });
     classes_ = recipe.task == data::Task::Classification;
     num_scores_ = classes_ ? output.shape[output.shape.rank() - 1] : 1;
     const std::int64_t steps = width_ / (classes_ ? num_scores_ : static_cast<std::int64_t>(recipe.targets.size()));
     for (std::int64_t step = 1; step <= std::max<std::int64_t>(1, steps); ++step) {
       const std::string suffix = steps > 1 ? "_" + std::to_string(step) : "";
-      for (const std::string& target : recipe.targets) names.push_back(target + suffix);
+      for (const std::string& target : recipe.targets)
+        for_each_statistic([&](std::size_t, const std::string& name) { names.push_back(target + suffix + name); });
       if (!classes_) continue;
       for (std::int64_t c = 0; c < num_scores_; ++c)
         names.push_back("score" + suffix +
@@ -82,8 +86,8 @@ class Lines {
 
   const std::string& header() const { return header_; }
 
-  std::string of(const data::PreparedBlock& block, const Array& predicted) const {
-    const Array values = classes_ ? predicted : preparation_.unscale(predicted);
+  std::string of(const data::PreparedBlock& block, const Array& predicted) {
+    const std::vector<Array> values = classes_ ? std::vector{predicted} : statistics_in_units(predicted);
     std::string out;
     for (std::size_t i = 0; i < block.rows.size(); ++i) {
       out += std::to_string(block.rows[i]);
@@ -91,15 +95,35 @@ class Lines {
       if (group_) out += "," + csv_cell(block.groups[i]);
       const std::int64_t first = static_cast<std::int64_t>(i) * width_;
       if (classes_)
-        for (std::int64_t at = first; at < first + width_; at += num_scores_) out += scores(values, at);
+        for (std::int64_t at = first; at < first + width_; at += num_scores_) out += scores(values[0], at);
       else
-        for (std::int64_t at = first; at < first + width_; ++at) out += "," + number_text(values.at(at), output_.dtype);
+        for (std::int64_t at = first; at < first + width_; ++at)
+          for (const Array& value : values) out += "," + number_text(value.at(at), output_.dtype);
       out += "\n";
     }
     return out;
   }
 
  private:
+  // What the outputs say of a number of the target, with the end of its column's name: first what stands for it.
+  template <class F> void for_each_statistic(F&& f) const {
+    const std::size_t point = distribution_ == nullptr ? 0 : distribution_->point;
+    f(point, std::string());
+    if (distribution_ == nullptr) return;
+    for (std::size_t i = 0; i < distribution_->statistics.size(); ++i)
+      if (i != point) f(i, "_" + distribution_->statistics[i].name);
+  }
+
+  // In the order of the columns.
+  std::vector<Array> statistics_in_units(const Array& predicted) {
+    const std::vector<Array> all = statistics_.all(predicted);
+    std::vector<Array> in_order;
+    for (const std::size_t i : order_)
+      in_order.push_back(
+          preparation_.unscale(all[i], distribution_ != nullptr && distribution_->statistics[i].is_width));
+    return in_order;
+  }
+
   // The class with the largest score (of one score: class 1 if it is above 0), then all scores.
   std::string scores(const Array& values, std::int64_t at) const {
     std::int64_t best = num_scores_ == 1 && values.at(at) > 0 ? 1 : 0;
@@ -111,6 +135,9 @@ class Lines {
   }
 
   const data::Preparation& preparation_;
+  train::OutputStatistics statistics_;
+  const losses::Distribution* distribution_;
+  std::vector<std::size_t> order_ = {};
   ValueType output_;
   bool group_ = false, classes_ = false;
   std::int64_t width_ = 1, num_scores_ = 1;
@@ -240,7 +267,7 @@ void predict(const PredictOptions& options) {
   StoredModel model(folder, job, preparation);
 
   const std::unique_ptr<data::RowSource> rows = data::open_file(options.table, job.csv);
-  const Lines lines(preparation, model.output_type());
+  Lines lines(preparation, job.fit.loss, model.output_type());
   Output out(options);
   // Once the table is known to fit: nothing comes before an error about its columns.
   bool begun = false;

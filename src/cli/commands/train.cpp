@@ -326,6 +326,7 @@ class Training {
     }
     if (ordered_json outputs = outputs_json(job_, test_.results); !outputs.empty())
       json["outputs"] = std::move(outputs);
+    if (test_.calibration) json["calibration"] = calibration_json(*test_.calibration);
     if (test_.confusion) json["confusion"] = confusion_json(*test_.confusion);
     const std::string gpu = gpu_name();
     json["device"] = {{"cpu", cpu_name()},
@@ -372,6 +373,8 @@ class Training {
     }
     content.confusion = test_.confusion;
     content.outputs = outputs_table(job_, test_.results);
+    if (test_.calibration)
+      content.outputs += (content.outputs.empty() ? "" : "\n") + calibration_table(*test_.calibration);
     content.facts = {
         {"Data", fmt::format("{}, {} rows", job_.data_file.filename().string(), grouped(samples_.num_rows()))},
         {"Samples", samples_.describe()},
@@ -400,6 +403,7 @@ class Training {
     if (test_.results.empty()) return;
     fmt::print(out_, "\n{}", results_table(result_heading(job_, samples_, test_), test_.results));
     if (const std::string table = outputs_table(job_, test_.results); !table.empty()) fmt::print(out_, "\n{}", table);
+    if (test_.calibration) fmt::print(out_, "\n{}", calibration_table(*test_.calibration));
     if (test_.confusion) fmt::print(out_, "\n{}", confusion_table(*test_.confusion));
     fmt::print(out_, "\n{}", times_table(run_.times));
     fmt::print(out_, "\nWhat ran, in the first epoch\n{}", kernels_table(first_epoch_->records()));

@@ -1,6 +1,8 @@
 #include <charconv>
+#include <cmath>
 
 #include "hotloop/ops.h"
+#include "nn/distributions.h"
 #include "nn/registry.h"
 
 namespace hotloop::losses {
@@ -32,35 +34,36 @@ std::vector<double> parse(const std::string& text) {
   return numbers;
 }
 
+Distribution of_quantiles(const std::vector<double>& quantiles) {
+  Distribution distribution{.num_outputs = std::ssize(quantiles), .compute = outputs_of};
+  const auto from_middle = [&](std::size_t i) { return std::abs(quantiles[i] - 0.5); };
+  for (std::size_t i = 0; i < quantiles.size(); ++i) {
+    distribution.statistics.push_back(quantile_at(quantiles[i]));
+    if (from_middle(i) < from_middle(distribution.point)) distribution.point = i;
+  }
+  return distribution;
+}
+
+Loss::Pointwise pinball(std::vector<double> quantiles) {
+  const Distribution distribution = of_quantiles(checked(quantiles));
+  return {.elements =
+              [q = std::move(quantiles)](Value outputs, Value target) {
+                const Array levels = Array::from(q, {static_cast<std::int64_t>(q.size())});
+                const Value level = broadcast_to(cast(constant(levels), outputs.dtype()), outputs.shape());
+                const Value error = broadcast_to(expand_dims(target, -1), outputs.shape()) - outputs;
+                return maximum(level * error, (level - 1.0) * error);
+              },
+          .distribution = distribution};
+}
+
 }  // namespace
 
-Quantile::Quantile(std::vector<double> quantiles)
-    : Loss(Pointwise{[q = checked(std::move(quantiles))](Value prediction, Value target) {
-                       const auto count = static_cast<std::int64_t>(q.size());
-                       const int last = prediction.rank() - 1;
-                       const bool one_each = last >= 0 && prediction.shape()[last] == count;
-                       const Shape without = one_each ? prediction.shape().without(last) : Shape();
-                       if (one_each && target.shape() == without)
-                         target = expand_dims(target, -1);
-                       else if (!one_each || target.shape() != without.with_inserted(last, 1))
-                         throw UserError("quantile",
-                                         "the prediction must have " + std::to_string(count) +
-                                             " numbers, one a quantile, on its last axis, and the target one",
-                                         prediction.type().str() + " and " + target.type().str(),
-                                         "a model with one output a quantile");
-                       const Value level = broadcast_to(cast(constant(Array::from(q, {count})), prediction.dtype()),
-                                                        prediction.shape());
-                       const Value error = broadcast_to(target, prediction.shape()) - prediction;
-                       return maximum(level * error, (level - 1.0) * error);
-                     },
-                     {},
-                     false},
-           "quantile") {}
+Quantile::Quantile(std::vector<double> quantiles) : Loss(pinball(std::move(quantiles)), "quantile") {}
 
 std::vector<LossDef> losses_quantile() {
   return {{"quantile",
-           "pinball loss: the model's outputs become quantiles of the target",
-           {{"quantiles", "0.1, 0.5, 0.9", "levels between 0 and 1, one for each output of the model"}},
+           "pinball loss: for each number of the target an output for each quantile",
+           {{"quantiles", "0.1, 0.5, 0.9", "levels between 0 and 1"}},
            [](const Config& config) -> Loss { return Quantile(parse(config.text("quantiles"))); }}};
 }
 
