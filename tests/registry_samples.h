@@ -27,9 +27,15 @@ inline nn::LayerConfig sample_of(const nn::LayerDef& def, std::int64_t features 
   return config;
 }
 
-// The shape of a target that the loss takes for a prediction (B, N) of N = 6: the same, fewer numbers of which each has several outputs, or
+// The shape of predictions of so many rows.
+inline Shape prediction_shape(const losses::Loss& loss, std::int64_t rows) {
+  return loss.compares_sequences() ? Shape{rows, 5, 3} : Shape{rows, 6};
+}
+
+// The shape of a target that the loss takes for such a prediction: the same, fewer numbers of which each has several outputs, or
 // one number a row.
 inline Shape target_shape(const losses::Loss& loss, const ValueType& prediction) {
+  if (loss.compares_sequences()) return {prediction.shape[0], 2};
   std::vector<Shape> shapes = {prediction.shape, Shape{prediction.shape[0], 1}};
   if (const losses::Distribution* distribution = loss.distribution())
     shapes = {{prediction.shape[0], prediction.shape[1] / distribution->num_outputs}};

@@ -46,7 +46,7 @@ class Loss {
   using Function = std::function<Value(Value prediction, Value target)>;
   struct Pointwise {
     // The loss of each element, batch axis first: (B, ...).
-    Function elements;
+    Function elements = {};
     // The class of each element's target, i32 of the elements' shape; empty for a loss without classes.
     Function classes = {};
     // Whether prediction and target must have one shape and dtype (no broadcasting: (B,) against (B, 1) is a mistake that would
@@ -58,6 +58,8 @@ class Loss {
     // Where a prediction is not of the target's numbers themselves; `elements` then takes outputs (B, ..., n, num_outputs) and a
     // target (B, ..., n) of one dtype, which have been checked.
     std::optional<Distribution> distribution = {};
+    // In place of `elements`, for losses of whole sequences: the loss of each row, (B); lengths: i32 (B), the rows' steps, undefined where all count.
+    std::function<Value(Value prediction, Value target, Value lengths)> sequences = {};
   };
 
   explicit Loss(Function function, std::string name = "loss");
@@ -73,6 +75,8 @@ class Loss {
   Weighted operator()(Value prediction, Value target, const Weights& weights) const;
   // How many classes a target may name that stands for one of them; 0 where targets are no such numbers.
   std::int64_t num_labels(const ValueType& prediction, const ValueType& target) const;
+  // Whether it compares whole sequences, predictions (B, T, ...) with targets that need no step of their own for each of theirs.
+  bool compares_sequences() const { return static_cast<bool>(pointwise_.sequences); }
   // Whether targets stand for classes.
   bool has_classes() const { return static_cast<bool>(pointwise_.num_classes); }
   // What predictions say; null where they are of the target's numbers themselves.
@@ -84,7 +88,9 @@ class Loss {
 
  private:
   void check(Value prediction, Value target) const;
-  Value elements(Value prediction, Value target) const;
+  // (B, ...); with lengths, beyond which only losses of whole sequences look away.
+  Value elements(Value prediction, Value target, Value lengths = {}) const;
+  bool has_elements() const { return pointwise_.elements || pointwise_.sequences; }
 
   Pointwise pointwise_;
   Function function_;  // of the whole, if there is no pointwise_.elements
@@ -114,6 +120,13 @@ struct CrossEntropy : Loss {
 // weights the classes are 0 (t < 1/2) and 1.
 struct BinaryCrossEntropy : Loss {
   explicit BinaryCrossEntropy(bool logits = true, double label_smoothing = 0);
+};
+// -log of the probability that labels come one after another, each for one or several steps and with blanks between, at steps that nobody
+// says: connectionist temporal classification (Graves, Fernandez, Gomez and Schmidhuber 2006). Prediction (B, T, C) of logits; target (B, L) of
+// labels 0..C-1 but the blank, as integers or floats that hold them, and behind a row's last label negative numbers. Lengths are the rows'
+// steps. The mean is over rows. Labels that do not fit into a row's steps have an infinite loss, or 0 with zero_infinity; no gradient either way.
+struct CTC : Loss {
+  explicit CTC(std::int64_t blank = 0, bool zero_infinity = false);
 };
 // max(q e, (q - 1) e) for e = target - prediction (Koenker and Bassett 1978), which is least where the prediction is the target's
 // quantile q. One output for each quantile.

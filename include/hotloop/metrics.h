@@ -14,6 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "hotloop/losses.h"
+
 namespace hotloop::metrics {
 
 // What has been seen of a dataset.
@@ -42,9 +44,10 @@ class Metric {
   const std::string& name() const { return name_; }
   Better better() const { return better_; }
   int unit_power() const { return unit_power_; }
-  // Whether it compares a model's outputs as they are, as a loss does, and not what stands for the target (losses::Distribution::point).
-  bool takes_outputs() const { return takes_outputs_; }
-  Metric taking_outputs() const;
+  // The loss that it is the mean of, which compares a model's outputs as they are and not what stands for the target
+  // (losses::Distribution::point); null of other metrics.
+  const losses::Loss* loss() const { return loss_.get(); }
+  Metric of(const losses::Loss& loss) const;
   // Whether `a` is better than `b`; a NaN is never better, and anything is better than a NaN.
   bool is_better(double a, double b) const;
   // The value where smaller is better, for schedules that observe it.
@@ -55,7 +58,7 @@ class Metric {
   std::string name_;
   Better better_;
   int unit_power_;
-  bool takes_outputs_ = false;
+  std::shared_ptr<const losses::Loss> loss_ = {};
   Start start_;
 };
 

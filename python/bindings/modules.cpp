@@ -321,6 +321,7 @@ void bind_losses(nb::module_& m) {
   nb::class_<losses::Loss>(m, "Loss")
       .def_prop_ro("name", &losses::Loss::name)
       .def_prop_ro("has_classes", &losses::Loss::has_classes)
+      .def_prop_ro("compares_sequences", &losses::Loss::compares_sequences)
       .def(
           "statistics",
           [](const losses::Loss& loss, nb::handle prediction) {

@@ -259,7 +259,7 @@ def fit(
     given_loss = losses.MSE() if loss is None else loss
     loss = losses.engine_loss(given_loss)
     if metric is None:
-        metric = metrics.LossMean(given_loss) if loss.has_classes else metrics.MAE()
+        metric = metrics.LossMean(given_loss) if loss.has_classes or loss.compares_sequences else metrics.MAE()
     optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
     metric = _metric("fit", metric)
     dtype = _core.dtype(dtype)

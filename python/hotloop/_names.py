@@ -85,7 +85,7 @@ IN_LAYERS = {
     "functional": "the function's name in hl, as hl.relu", "Parameter": "an entry of what init gives, in a hl.nn.Module of your own",
 }  # fmt: skip
 LOSSES = {"BCE": "BinaryCrossEntropy", "BCELoss": "BinaryCrossEntropy", "BCEWithLogits": "BinaryCrossEntropy", "BCEWithLogitsLoss": "BinaryCrossEntropy", "L1": "MAE", "L1Loss": "MAE",
-          "SmoothL1Loss": "Huber", "NLLLoss": "CrossEntropy", "softmax_cross_entropy": "CrossEntropy"}  # fmt: skip
+          "SmoothL1Loss": "Huber", "NLLLoss": "CrossEntropy", "GaussianNLLLoss": "Gaussian", "PoissonNLLLoss": "Poisson", "CTCLoss": "CTC", "Pinball": "Quantile", "PinballLoss": "Quantile", "softmax_cross_entropy": "CrossEntropy"}  # fmt: skip
 OPTIMIZERS = {"lr_scheduler": "Schedule", "clip_by_global_norm": "ClipByNorm", "chain": "ClipByNorm", "CosineDecay": "Cosine", "cosine_decay_schedule": "Cosine", "CosineAnnealingLR": "Cosine",
               "warmup_cosine_decay_schedule": "Warmup", "StepLR": "Step", "ReduceLROnPlateau": "Plateau"}  # fmt: skip
 IN_OPTIMIZERS = {

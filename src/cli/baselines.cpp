@@ -122,7 +122,7 @@ std::vector<train::Ridge> parse_ridges(const std::string& text, const std::strin
 std::vector<TestResult> test_baselines(const Job& job, const std::optional<std::vector<train::Ridge>>& ridges,
                                        const data::Samples& samples) {
   std::vector<TestResult> results;
-  if (job.fit.metric.takes_outputs()) return results;  // they have no such outputs
+  if (job.fit.metric.loss()) return results;  // they have no such outputs
   std::size_t next_ridge = 0;
   for (const Baseline& baseline : job.baselines) {
     if (baseline.kind == Baseline::Kind::Column) {

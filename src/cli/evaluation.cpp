@@ -170,9 +170,9 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   Evaluation out;
   const bool classes = is_integer(test.target_dtype());
   const metrics::Metric& metric = job.fit.metric;
-  const data::Standardization scale = metric.takes_outputs() ? data::Standardization{} : samples.target_scale();
-  out.results = {{name, train::evaluate_metric(metric, metric.takes_outputs() ? outputs : predicted, test, scale.std,
-                                               scale.mean)}};
+  const data::Standardization scale = metric.loss() ? data::Standardization{} : samples.target_scale();
+  out.results = {
+      {name, train::evaluate_metric(metric, metric.loss() ? outputs : predicted, test, scale.std, scale.mean)}};
   if (predicted.shape().rank() == 2 && predicted.shape()[1] == test.target_shape().size())
     out.results[0].by_output = output_errors(job, samples, standardized_rows(samples, predicted));
   for (TestResult& baseline : test_baselines(job, ridges, samples)) out.results.push_back(std::move(baseline));
@@ -192,7 +192,7 @@ std::string result_heading(const Job& job, const data::Samples& samples, const E
   return fmt::format("{} on the {} {}{}{}{}", job.fit.metric.name(), grouped(samples.test().size()),
                      table.empty() ? "test " : "", job.recipe.sample.empty() ? "windows" : "series",
                      table.empty() ? "" : " of " + table,
-                     evaluation.confusion || job.fit.metric.takes_outputs() ? "" : ", " + unit_of(job));
+                     evaluation.confusion || job.fit.metric.loss() ? "" : ", " + unit_of(job));
 }
 
 std::string calibration_table(const Calibration& calibration) {

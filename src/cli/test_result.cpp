@@ -42,7 +42,7 @@ OutputErrors output_errors(const Job& job, const data::Samples& samples, const P
   const data::Dataset& test = samples.test();
   const std::int64_t num_outputs = test.target_shape().size();
   const metrics::Metric& metric = job.fit.metric;
-  if (num_outputs < 2 || is_integer(test.target_dtype()) || metric.takes_outputs() ||
+  if (num_outputs < 2 || is_integer(test.target_dtype()) || metric.loss() ||
       metrics::metric_def(metric.name()).of != metrics::Of::Numbers)
     return {};
   const std::span<const data::Standardization> scales = samples.preparation().target_scales();

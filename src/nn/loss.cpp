@@ -105,7 +105,7 @@ void Loss::check(Value prediction, Value target) const {
     check_outputs(name_, *pointwise_.distribution, prediction.type(), target.type());
     return;
   }
-  if (!pointwise_.same_type || prediction.type() == target.type()) return;
+  if (!pointwise_.same_type || pointwise_.sequences || prediction.type() == target.type()) return;
   std::string remedy;
   if (prediction.shape() != target.shape()) remedy = shape_remedy(prediction.shape(), target.shape());
   if (prediction.dtype() != target.dtype())
@@ -118,8 +118,9 @@ std::int64_t Loss::num_labels(const ValueType& prediction, const ValueType& targ
   return pointwise_.num_classes && prediction != target ? pointwise_.num_classes(prediction) : 0;
 }
 
-Value Loss::elements(Value prediction, Value target) const {
+Value Loss::elements(Value prediction, Value target, Value lengths) const {
   check(prediction, target);
+  if (pointwise_.sequences) return pointwise_.sequences(prediction, target, lengths);
   if (!pointwise_.distribution) return pointwise_.elements(prediction, target);
   const Value outputs = outputs_by_number(prediction, pointwise_.distribution->num_outputs);
   const Shape numbers = outputs.shape().without(outputs.rank() - 1);
@@ -142,7 +143,7 @@ Tree<Value> Loss::statistics(Value prediction) const {
 }
 
 Value Loss::operator()(Value prediction, Value target) const {
-  if (pointwise_.elements) return mean(elements(prediction, target));
+  if (has_elements()) return mean(elements(prediction, target));
   check(prediction, target);
   const Value loss = function_(prediction, target);
   ir::require_defined(name_, {&loss, 1});
@@ -155,12 +156,12 @@ Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& w
     const Value loss = (*this)(prediction, target);
     return {loss, cast(extent(prediction, 0), loss.dtype())};
   }
-  if (!pointwise_.elements)
+  if (!has_elements())
     throw UserError(name_, "weights and lengths need a loss that is a mean over elements", "a plain function",
                     "make it a Loss::Pointwise");
-  Value elements = this->elements(prediction, target);
+  Value elements = this->elements(prediction, target, weights.lengths);
   ElementWeights factors(elements);
-  if (weights.lengths.defined()) {
+  if (weights.lengths.defined() && !compares_sequences()) {
     // Selected away, not multiplied by 0: what lies beyond a row's steps may be anything.
     const Value valid = nn::valid_steps(elements, weights.lengths);
     elements = select(valid, elements, zeros_like(elements));

@@ -38,7 +38,7 @@ class LossMean : public Accumulator {
 }  // namespace
 
 Metric of_loss(const losses::Loss& loss) {
-  return Metric(loss.name(), Better::Smaller, 0, [loss] { return std::make_unique<LossMean>(loss); }).taking_outputs();
+  return Metric(loss.name(), Better::Smaller, 0, [loss] { return std::make_unique<LossMean>(loss); }).of(loss);
 }
 
 }  // namespace hotloop::metrics

@@ -40,9 +40,9 @@ Metric Metric::mean_of(std::string name, int unit_power, double (*error)(double,
   return Metric(std::move(name), Better::Smaller, unit_power, std::move(start));
 }
 
-Metric Metric::taking_outputs() const {
+Metric Metric::of(const losses::Loss& loss) const {
   Metric metric = *this;
-  metric.takes_outputs_ = true;
+  metric.loss_ = std::make_shared<const losses::Loss>(loss);
   return metric;
 }
 

@@ -19,7 +19,7 @@ Array OutputStatistics::point(const Array& outputs) {
 }
 
 Array OutputStatistics::for_metric(const metrics::Metric& metric, const Array& outputs) {
-  return metric.takes_outputs() ? outputs : point(outputs);
+  return metric.loss() ? outputs : point(outputs);
 }
 
 Array metric_predictions(const Metric& metric, const losses::Loss& loss, const Array& outputs) {

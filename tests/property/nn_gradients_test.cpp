@@ -107,7 +107,7 @@ TEST(NnGradients, EveryLossOfTheRegistry) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed)
     for (const losses::LossDef& def : losses::all_losses()) {
       const losses::Loss loss = losses::make_loss(def.name);
-      const Array prediction = uniform(fold_in(seed, "p"), {4, 6}, DType::F64, 0.1, 0.9);
+      const Array prediction = uniform(fold_in(seed, "p"), prediction_shape(loss, 4), DType::F64, 0.1, 0.9);
       const Array target = uniform(fold_in(seed, "t"), target_shape(loss, prediction.type()), DType::F64, 0, 1);
       const Array weights = uniform(fold_in(seed, "w"), {4}, DType::F64, 0.1, 2);
       check_gradient(

@@ -143,7 +143,7 @@ TEST(NnComponents, LossesAgreeWithTheOracle) {
     for (const DType dtype : {DType::F32, DType::F64}) {
       SCOPED_TRACE(def.name + " " + std::string(name_of(dtype)));
       const losses::Loss loss = losses::make_loss(def.name);
-      const Array prediction = uniform(1, {9, 6}, dtype, 0.05, 0.95);
+      const Array prediction = uniform(1, prediction_shape(loss, 9), dtype, 0.05, 0.95);
       const std::vector<Array> arrays = {prediction, uniform(2, target_shape(loss, prediction.type()), dtype, 0, 1),
                                          uniform(3, {9}, dtype, 0, 2)};
       const auto fn = [&](std::span<const Value> in) {

@@ -156,6 +156,63 @@ TEST(Losses, SettingsOfDistributionsAreChecked) {
             "[student_t] interval must be between 0 and 1. Received: 1.000000.");
 }
 
+// The probability of labels by definition: the sum over all ways that come to them once repeats and then blanks are dropped.
+double probability_of_labels(const std::vector<std::vector<double>>& p, const std::vector<int>& labels) {
+  const std::size_t steps = p.size(), classes = p[0].size();
+  double total = 0;
+  for (std::size_t way = 0; way < static_cast<std::size_t>(std::pow(classes, steps)); ++way) {
+    std::vector<int> seen;
+    double probability = 1;
+    int before = -1;
+    for (std::size_t t = 0, rest = way; t < steps; ++t, rest /= classes) {
+      const auto symbol = static_cast<int>(rest % classes);
+      probability *= p[t][static_cast<std::size_t>(symbol)];
+      if (symbol != before && symbol != 0) seen.push_back(symbol);
+      before = symbol;
+    }
+    if (seen == labels) total += probability;
+  }
+  return total;
+}
+
+TEST(Losses, CtcSumsOverAllWays) {
+  constexpr std::int64_t steps = 5, classes = 3;
+  const Array logits = nn::uniform(3, {1, steps, classes}, DType::F64, -2, 2);
+  std::vector<std::vector<double>> p(steps, std::vector<double>(classes));
+  for (std::int64_t t = 0; t < steps; ++t) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(logits.at(t * classes + c));
+    for (std::int64_t c = 0; c < classes; ++c)
+      p[static_cast<std::size_t>(t)][static_cast<std::size_t>(c)] = std::exp(logits.at(t * classes + c)) / sum;
+  }
+  const std::vector<std::vector<int>> all = {{}, {1}, {2, 1}, {1, 1}, {1, 2, 1}, {2, 2, 2}, {1, 2, 1, 2, 1}};
+  for (const std::vector<int>& labels : all) {
+    std::vector<std::int32_t> padded(5, -1);
+    std::ranges::copy(labels, padded.begin());
+    const double wanted = -std::log(probability_of_labels(p, labels));
+    EXPECT_NEAR(value_of(losses::CTC(), logits, Array::from(padded, {1, 5})), wanted, 1e-13) << labels.size();
+    // With the last two steps left out by the length.
+    const std::vector<std::vector<double>> first(p.begin(), p.begin() + 3);
+    const double shorter = -std::log(probability_of_labels(first, labels));
+    const Array found = run_traced(
+        [](std::span<const Value> in) {
+          return std::vector<Value>{losses::CTC()(in[0], in[1], {.lengths = in[2]}).loss};
+        },
+        {logits, Array::from(padded, {1, 5}), Array::from<std::int32_t>({3}, {1})})[0];
+    if (std::isinf(shorter))
+      EXPECT_EQ(found.at(0), shorter) << labels.size();
+    else
+      EXPECT_NEAR(found.at(0), shorter, 1e-13) << labels.size();
+  }
+  const Array too_many = Array::from<std::int32_t>({1, 1, 1, 1}, {1, 4});  // seven steps at least
+  EXPECT_EQ(value_of(losses::CTC(), logits, too_many), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(value_of(losses::CTC(0, true), logits, too_many), 0);
+  EXPECT_EQ(
+      message_of([&] { value_of(losses::CTC(3), logits, too_many); }),
+      "[ctc] logits must be (batch, time, classes), the blank among the classes, and labels (batch, most labels of a "
+      "row). Received: f64[1,5,3] and i32[1,4]. Try: labels that are negative behind the last one of a shorter row.");
+}
+
 TEST(Losses, CrossEntropyOfEveryKindOfTarget) {
   const Array logits = Array::from<double>({1, 2, 0.5, -1, 0, 3}, {2, 3});
   const auto log_sum = [](double a, double b, double c) { return std::log(std::exp(a) + std::exp(b) + std::exp(c)); };
@@ -225,7 +282,7 @@ TEST(LossRegistry, EveryLossIsDescribedAndAMeanOverElements) {
     for (const Parameter& p : def.parameters) EXPECT_FALSE(p.doc.empty()) << def.name << "." << p.name;
     const losses::Loss loss = losses::make_loss(def.name);
     EXPECT_EQ(loss.name(), def.name);
-    const Array prediction = nn::uniform(1, {4, 6}, DType::F64, 0.1, 0.9);
+    const Array prediction = nn::uniform(1, prediction_shape(loss, 4), DType::F64, 0.1, 0.9);
     const Array target = nn::uniform(2, target_shape(loss, prediction.type()), DType::F64, 0, 1);
     const std::vector<Array> out = run_traced(
         [&](std::span<const Value> in) {
