@@ -32,7 +32,7 @@ setup_packages() {  # GROUP
     as_root=(sudo)
   fi
   say "missing Debian packages:"
-  fold -s -w 74 <<<"$missing" | sed 's/^/[dev]   /'
+  fold -s -w 70 <<<"$missing" | sed 's/^/[dev]   /; s/ *$//'
   say "downloading the package lists first, about 10 MB"
   "${as_root[@]}" apt-get update -q >.cache/dev/apt.log 2>&1 || apt_failed
   # --assume-no stops after the sizes were printed, with status 1.
@@ -57,7 +57,7 @@ setup_venv() {
   local count megabytes
   read -r count megabytes < <(sed -nE 's/^[A-Za-z0-9_-]+==[^ ]+ *# ([0-9]+) MB.*/\1/p' requirements.txt |
     awk '{ sum += $1 } END { print NR, sum }')
-  say "installing $count Python packages of PyPI into .venv, $megabytes MB to download at most"
+  say "installing $count packages of PyPI into .venv, at most $megabytes MB to download"
   # The system's own python3 if there is one: that is the one python3-venv belongs to.
   local python=/usr/bin/python3
   [ -x "$python" ] || python=python3
