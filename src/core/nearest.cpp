@@ -1,7 +1,9 @@
 #include "core/nearest.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
+#include <utility>
 
 namespace hotloop {
 
@@ -23,6 +25,14 @@ int edit_distance(std::string_view a, std::string_view b) {
 
 namespace {
 
+// "LSTM", "LayerNorm" and "layer-norm" as "lstm" and "layernorm".
+std::string folded(std::string_view name) {
+  std::string letters;
+  for (const char c : name)
+    if (c != '_' && c != '-') letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return letters;
+}
+
 // Where one name begins the other, as "train" does "training".
 bool begins(std::string_view a, std::string_view b) {
   constexpr std::size_t least = 4;  // letters that say enough
@@ -33,8 +43,12 @@ bool begins(std::string_view a, std::string_view b) {
 
 const std::string* nearest_name(std::string_view name, const std::vector<std::string>& names) {
   if (names.empty()) return nullptr;
-  const auto best = std::ranges::min_element(names, {}, [&](const std::string& n) { return edit_distance(name, n); });
-  if (edit_distance(name, *best) <= std::max<int>(2, static_cast<int>(name.size()) / 3)) return &*best;
+  const std::string letters = folded(name);
+  const auto distance = [&](const std::string& n) {
+    return std::pair(edit_distance(letters, folded(n)), edit_distance(name, n));
+  };
+  const auto best = std::ranges::min_element(names, {}, distance);
+  if (distance(*best).first <= std::max<int>(2, static_cast<int>(name.size()) / 3)) return &*best;
   const auto longer = std::ranges::find_if(names, [&](const std::string& n) { return begins(name, n); });
   return longer != names.end() ? &*longer : nullptr;
 }

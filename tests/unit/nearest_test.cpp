@@ -18,6 +18,9 @@ TEST(Nearest, Hints) {
   EXPECT_EQ(nearest_hint("rsme", {"mse", "rmse"}), "did you mean 'rmse'?");
   EXPECT_EQ(nearest_hint("training", {"data", "train"}), "did you mean 'train'?");
   EXPECT_EQ(nearest_hint("optim", {"data", "optimizer"}), "did you mean 'optimizer'?");
+  EXPECT_EQ(nearest_hint("LSTM", {"last", "lstm"}), "did you mean 'lstm'?");
+  EXPECT_EQ(nearest_hint("LayerNorm", {"batch_norm", "layer_norm", "linear"}), "did you mean 'layer_norm'?");
+  EXPECT_EQ(nearest_hint("Sales", {"Sale", "SALES"}), "did you mean 'SALES'?");
   EXPECT_EQ(nearest_hint("something", {"data", "train"}), "one of data, train");
 }
 
