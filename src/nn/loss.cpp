@@ -85,6 +85,12 @@ std::string shape_remedy(const Shape& prediction, const Shape& target) {
     if (target == last) return leaves;
     if (target.rank() < 3 && target.size() == last.size()) return leaves + ", and a target of that shape";
   }
+  // One number a sample, with and without an axis of its own.
+  const std::string rest = std::string(std::min(prediction.rank(), target.rank()) == 1 ? ":" : "...");
+  if (prediction.rank() == target.rank() + 1 && prediction == target.with_inserted(target.rank(), 1))
+    return "a target of shape " + prediction.str() + ", y[" + rest + ", None] in Python";
+  if (target.rank() == prediction.rank() + 1 && target == prediction.with_inserted(prediction.rank(), 1))
+    return "a target of shape " + prediction.str() + ", y[" + rest + ", 0] in Python";
   if (prediction.rank() != target.rank()) return "reshape the target to the model's output";
   // Targets of a table stand one after another on the last axis, step by step of the horizon.
   const int last = target.rank() - 1;

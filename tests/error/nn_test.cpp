@@ -130,7 +130,7 @@ TEST(LossErrors, ShapesMustBeEqual) {
                          {zeros({4, 1}), zeros({4})});
             }),
             "[mse] prediction and target must have one shape and dtype. Received: f32[4,1] and f32[4]. "
-            "Try: reshape the target to the model's output.");
+            "Try: a target of shape (4, 1), y[:, None] in Python.");
   const auto remedy = [](const Shape& prediction, const Shape& target) {
     const std::string message = message_of([&] {
       run_traced([](std::span<const Value> in) { return std::vector<Value>{losses::MSE()(in[0], in[1])}; },
@@ -141,7 +141,9 @@ TEST(LossErrors, ShapesMustBeEqual) {
   const std::string last = "Try: the layer Last() in the model, which leaves the last step, ";
   EXPECT_EQ(remedy({4, 9, 2}, {4, 2}), last + "(4, 2).");
   EXPECT_EQ(remedy({4, 9, 1}, {4}), last + "(4, 1), and a target of that shape.");
-  EXPECT_EQ(remedy({4, 9, 1}, {4, 9}), "Try: reshape the target to the model's output.");
+  EXPECT_EQ(remedy({4, 9, 1}, {4, 9}), "Try: a target of shape (4, 9, 1), y[..., None] in Python.");
+  EXPECT_EQ(remedy({4}, {4, 1}), "Try: a target of shape (4,), y[:, 0] in Python.");
+  EXPECT_EQ(remedy({4, 2}, {4}), "Try: reshape the target to the model's output.");
   EXPECT_EQ(message_of([] { losses::make_loss("msee"); }),
             "[loss] the loss must be one that exists. Received: 'msee'. Try: did you mean 'mse'?");
 }
@@ -189,8 +191,8 @@ TEST(LossErrors, DtypesMustBeEqual) {
     });
   };
   EXPECT_EQ(message(zeros({4}, DType::I32)),
-            "[mse] prediction and target must have one shape and dtype. Received: f32[4,1] and i32[4]. Try: reshape "
-            "the target to the model's output, and a target in f32.");
+            "[mse] prediction and target must have one shape and dtype. Received: f32[4,1] and i32[4]. Try: a target "
+            "of shape (4, 1), y[:, None] in Python, and a target in f32.");
   EXPECT_EQ(message(zeros({4, 1}, DType::I32)),
             "[mse] prediction and target must have one shape and dtype. Received: f32[4,1] and i32[4,1]. Try: a target "
             "in f32.");
