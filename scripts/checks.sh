@@ -195,7 +195,7 @@ run_demo() {
   tree=$(tree_hash)
   if remembered demo; then
     say "(./dev demo --again trains it again)"
-    say "the command is build/release/hotloop; README.md shows how to have it on the PATH"
+    say "the command is build/release/hotloop; to have it on the PATH: README.md"
     return
   fi
   build_preset release hotloop_cli  # not the tests: a newcomer waits for this
@@ -204,7 +204,7 @@ run_demo() {
   "$cli" train examples/demand.toml 2>&1 | tee .cache/dev/demo.log
   # A progress bar rewrites its line: what it rewrote is not worth repeating.
   sed 's/.*\r//' .cache/dev/demo.log | tail -n 40 | remember demo
-  say "the command is $cli; README.md shows how to have it on the PATH"
+  say "the command is $cli; to have it on the PATH: README.md"
 }
 
 # bench [TASK...] [OPTION...]: bench/bench.py; its own --help, --list and --install need no build.
