@@ -42,14 +42,44 @@ def _scan(body, init, xs, length, reverse):
         if not isinstance(result, tuple) or len(result) != 2:
             raise _core.UserError(f"[scan] the body must return (carry, y). Received: {kind_of(result)}. Try: return carry, None.")
         ys, found["ys"] = _core.tree_flatten(result[1])
-        return _carried("scan", init_leaves, carry_structure.flatten_like(result[0], "scan")), ys
+        return _carried("scan", found["init"], carry_structure.flatten_like(result[0], "scan")), ys
 
-    carry, ys = _core.scan(flat_body, init_leaves, xs_leaves, -1 if length is None else length, reverse)
+    def run(leaves):
+        found["init"] = leaves
+        return _core.scan(flat_body, leaves, xs_leaves, -1 if length is None else length, reverse)
+
+    carry, ys = _from_numbers("scan", run, init_leaves)
     return carry_structure.unflatten(carry), found["ys"].unflatten(ys)
+
+
+class _OtherDtypesError(Exception):
+    """Of a body that gives another dtype where the carry began with a number of Python: the dtypes, None where one stays."""
+
+
+def _from_numbers(where, run, init):
+    """run(init), whose numbers of Python take the dtypes that the body gives them, as they follow any array that they meet."""
+    for _ in init:  # a number that follows may make another one follow
+        try:
+            return run(init)
+        except _OtherDtypesError as found:
+            init = [x if dtype is None else _core.promote(where, [x, _core.full(0, dtype, ())])[0] for x, dtype in zip(init, found.args[0])]
+    return run(init)
+
+
+def _followed(number, value):
+    """The dtype of the traced `value` that a number of Python may take; None if it has it, or if it is no such number."""
+    if not (number.weak if _core.is_tracer(number) else type(number) in (int, float)) or not _core.is_tracer(value):
+        return None
+    own = _core.to_tracer(number, "number").dtype
+    fits = value.shape == () and value.dtype != own and (value.dtype.kind == "f" or (value.dtype.kind == own.kind == "i"))
+    return value.dtype if fits else None
 
 
 def _carried(where, init, leaves):
     """`leaves`, the next carry; UserError that says where float64 may come from if that is all it differs in. The engine finds what else does not fit."""
+    dtypes = [_followed(a, b) for a, b in zip(init, leaves, strict=True)]
+    if any(dtypes):
+        raise _OtherDtypesError(dtypes)
     if not any(_is_wider(a, b) for a, b in zip(init, leaves, strict=True)):
         return leaves
     pairs = [(_core.to_tracer(a, where), _core.to_tracer(b, where)) for a, b in zip(init, leaves, strict=True)]
@@ -84,14 +114,16 @@ def _while_loop(cond, body, init, max_steps):
     function("while_loop", "the condition", cond)
     function("while_loop", "the body", body)
     leaves, structure = _core.tree_flatten(init)
-    return structure.unflatten(
-        _core.while_loop(
+
+    def run(init):
+        return _core.while_loop(
             lambda carry: [_scalar_bool("while_loop", cond(structure.unflatten(carry)))],
-            lambda carry: _carried("while_loop", leaves, structure.flatten_like(body(structure.unflatten(carry)), "while_loop")),
-            leaves,
+            lambda carry: _carried("while_loop", init, structure.flatten_like(body(structure.unflatten(carry)), "while_loop")),
+            init,
             max_steps,
         )
-    )
+
+    return structure.unflatten(_from_numbers("while_loop", run, leaves))
 
 
 def _scalar_bool(where, value):

@@ -171,3 +171,20 @@ def test_a_loop_of_python_is_a_loop_of_the_kernel(loss):
         assert sum(float((slopes[name] * along[name]).sum()) for name in w) == pytest.approx(float(slope), rel=1e-9)
     # Three times as many steps are the same instructions, but for what a size decides.
     assert kernels[1].count("\n") < 1.1 * kernels[0].count("\n")
+
+
+def test_a_number_that_begins_a_carry_follows_what_it_meets():
+    running = lambda c, x: (c + x, c)  # noqa: E731
+    for start, xs, dtype in ((0.0, np.arange(5.0), "float64"), (0, np.arange(5), "int64"), (0, np.arange(5.0), "float64"), (0, np.arange(5, dtype=np.float32), "float32"), (0, np.arange(5, dtype=np.int32), "int32")):
+        for got in (hl.scan(running, start, xs), hl.jit(lambda xs, start=start: hl.scan(running, start, xs))(xs)):
+            assert got[0].dtype == got[1].dtype == dtype and float(got[0]) == 10 and got[1].tolist() == [0, 0, 1, 3, 6]
+    # The second follows the first, which follows xs.
+    both = hl.scan(lambda c, x: ((c[0] + x, c[1] + c[0]), None), (0, 0.0), np.arange(5.0))[0]
+    assert [(float(v), v.dtype) for v in both] == [(10, "float64"), (10, "float64")]
+    assert hl.while_loop(lambda c: c < 5, lambda c: c + np.float64(1), 0.0).dtype == "float64"
+    assert hl.fori_loop(0, 5, lambda i, c: c * np.float64(2), 1).tolist() == 32.0
+    np.testing.assert_array_equal(hl.grad(lambda xs: hl.scan(running, 0.0, xs)[0])(np.arange(5.0)), np.ones(5))
+    with pytest.raises(hl.UserError, match=r"of the types of the initial one, f32\[\]. Received: f64\[\]"):
+        hl.scan(running, hl.zeros(()), np.arange(5.0))
+    with pytest.raises(hl.UserError, match="the body must give a carry of the types of the initial one"):
+        hl.scan(running, 0.0, np.ones((5, 2)))

@@ -117,7 +117,7 @@ def test_scan_forms():
     carry, _ = hl.scan(lambda c, _: (c * 2, None), 1, length=5)
     assert int(carry) == 32
     with pytest.raises(hl.UserError, match=r"\[scan\] the body must give a carry of the types of the initial one, i32\[\]. Received: f32\[\]"):
-        hl.scan(lambda c, _: (c * 0.5, None), 1, length=2)
+        hl.scan(lambda c, _: (c * 0.5, None), hl.asarray(1), length=2)
     with pytest.raises(hl.UserError, match=r"\[scan\] the body must return \(carry, y\)"):
         hl.scan(lambda c, _: c, 1, length=2)
     for xs in (None, np.ones(3)):
