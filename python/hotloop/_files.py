@@ -1,7 +1,9 @@
 """Files of parameters, and what there is to run on."""
 
+import contextlib
 import os
 import platform
+import zipfile
 from collections.abc import Mapping
 
 from hotloop import _core
@@ -17,10 +19,25 @@ def save(path, params, metadata=None, *, buffers=None):
     """
     if not isinstance(path, (str, os.PathLike)):
         raise _core.UserError(f"[save] the path comes before the tree of arrays. Received: {kind_of(path)}. Try: hl.save(path, params).")
+    _check_tree(params)
     named = {}
     _collect(params, "", named)
     _collect({} if buffers is None else buffers, "", named)
     _core.save_safetensors(os.fspath(path), named, dict(metadata or {}))
+
+
+def _check_tree(params):
+    """The run or the model that holds them, or does not, is given often."""
+    from hotloop._fit import Run
+    from hotloop.nn import Module
+
+    if isinstance(params, Run):
+        meant = "hl.save(path, run.params, buffers=run.buffers)" if params.buffers else "hl.save(path, run.params)"
+    elif isinstance(params, Module):
+        meant = "hl.save(path, params), the params that fit or model.init(seed) gave. The model is made again by your program"
+    else:
+        return
+    raise _core.UserError(f"[save] what is saved must be a tree of arrays. Received: a {type(params).__name__}. Try: {meant}.")
 
 
 def _collect(tree, prefix, named):
@@ -48,7 +65,7 @@ def load(path, like=None, *, buffers=None, with_metadata=False):
         named, metadata, source = {str(n): _core.copy(_core.asarray(a, str(n))) for n, a in path.items()}, {}, "the dict"
     else:
         source = os.fspath(path)
-        _check_no_pickle(source)
+        _check_no_archive(source)
         named, metadata = _core.load_safetensors(source)
     if like is None:
         tree = {}
@@ -78,15 +95,19 @@ def load(path, like=None, *, buffers=None, with_metadata=False):
     return (tree, metadata) if with_metadata else tree
 
 
-def _check_no_pickle(path):
-    """torch.save writes an archive of pickled objects, which nothing but PyTorch reads."""
+def _check_no_archive(path):
+    """torch.save writes an archive of pickled objects, which nothing but PyTorch reads; numpy.savez one of arrays, which NumPy reads."""
     try:
         with open(path, "rb") as file:
             start = file.read(4)
     except OSError:
         return  # the reader says it
-    if start == b"PK\x03\x04":
-        raise _core.UserError(f"[load] the file must be a safetensors file. Received: {path}, an archive as torch.save writes it. Try: hl.load(torch.load({path!r}, weights_only=True)).")
+    if start != b"PK\x03\x04":
+        return
+    with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        if any(name.endswith(".npy") for name in archive.namelist()):
+            raise _core.UserError(f"[load] the file must be a safetensors file. Received: {path}, an archive of NumPy. Try: hl.load(numpy.load({path!r})), with like= for a tree.")
+    raise _core.UserError(f"[load] the file must be a safetensors file. Received: {path}, an archive as torch.save writes it. Try: hl.load(torch.load({path!r}, weights_only=True)).")
 
 
 def devices():

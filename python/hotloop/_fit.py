@@ -10,7 +10,15 @@ import warnings
 import numpy
 
 from hotloop import _core, losses, metrics, nn, optim
-from hotloop._names import callers_level, checked_call, checked_instance, kind_of
+from hotloop._names import (
+    RUNS,
+    absent_attribute,
+    callers_level,
+    checked_call,
+    checked_fields,
+    checked_instance,
+    kind_of,
+)
 from hotloop.data import Samples
 
 
@@ -37,6 +45,7 @@ class Progress(typing.NamedTuple):
     best: bool
 
 
+@checked_fields("hl.EarlyStopping(patience=5, min_delta=0.0)")
 class EarlyStopping(typing.NamedTuple):
     """Ends a fit after `patience` epochs in a row that are not better than the best by more than min_delta."""
 
@@ -44,6 +53,7 @@ class EarlyStopping(typing.NamedTuple):
     min_delta: float = 0.0
 
 
+@checked_fields("hl.Checkpoints(folder, every_epochs=1, keep=2)")
 class Checkpoints(typing.NamedTuple):
     """Where and how often the training's whole state is written, and how many of the newest stay."""
 
@@ -66,6 +76,9 @@ class Run:
         self.times, self.state = result["times"], result["state"]
         self._explanations = result["step_explanation"], result["validation_explanation"]
 
+    def __getattr__(self, name):
+        raise absent_attribute("'Run' object", name, RUNS, [*dir(type(self)), *self.__dict__])
+
     def explain(self):
         """What was compiled, for the training step and for the validation: kernels, loops, passes, bytes, flops, times."""
         return "training step\n{}\n\nvalidation\n{}".format(self._explanations[0], self._explanations[1] or "none")
@@ -74,6 +87,7 @@ class Run:
         """The model's output with the best parameters. x: an array, a Dataset such as samples.test, or a dict with x and lengths."""
         return predict(self.model, self.params, x, lengths=lengths, buffers=self.buffers, batch_size=batch_size)
 
+    @checked_call("run.evaluate((x, y))")
     def evaluate(self, data, *, metric=None, batch_size=256):
         """A metric of the best parameters on data that fit has not seen: that of the validation, or another. data: as fit takes it.
 
@@ -122,6 +136,15 @@ def evaluate(model, params, data, *, metric=None, loss=None, buffers=None, batch
         return _core.evaluate(model._layer, params, {} if buffers is None else buffers, samples, metric._metric, None if loss is None else losses.engine_loss(loss), batch_size, _core.options(threads=threads))
 
 
+def _meant_callback(given):
+    """What may stand in place of callbacks that are none."""
+    kept = {EarlyStopping: "early_stopping", Checkpoints: "checkpoints"}
+    for callback in given if isinstance(given, (tuple, list)) else (given,):
+        if type(callback) in kept:
+            return f"{kept[type(callback)]}={callback!r}"
+    return "lambda progress: print(progress.step)"
+
+
 @contextlib.contextmanager
 def _checked_arguments(model, params, x):
     try:
@@ -138,6 +161,38 @@ def _check_model(where, model):
 
 def _metric(where, given):
     return checked_instance(where, "the metric", metrics.engine_metric(given), metrics.Metric, metrics)
+
+
+def _warn_of_two_activations(model, loss):
+    """Probabilities where a loss takes logits train slowly to something else, and nothing fails."""
+    doubled = {losses.CrossEntropy: nn.Softmax, losses.BinaryCrossEntropy: nn.Sigmoid}.get(type(loss))
+    while isinstance(model, nn.Sequential) and model.layers:
+        model = model.layers[-1]
+    if doubled and type(model) is doubled and loss._settings.get("logits", True):
+        name, metric = type(loss).__name__, ", with hl.metrics.Accuracy(threshold=0.5)" if doubled is nn.Sigmoid else ""
+        warnings.warn(
+            f"[fit] {name} takes what comes before {doubled.__name__}, which it has in itself. Received: a model that ends with {doubled.__name__}(). "
+            f"Try: the model without it, and hl.{doubled.__name__.lower()}(run.predict(x)) for probabilities; or hl.losses.{name}(logits=False){metric}.",
+            stacklevel=callers_level(),
+        )
+
+
+def _check_ids(model, parts, what):
+    """A row that is not there would be taken for the nearest: a program does not look at each id, here it is done once."""
+    while isinstance(model, nn.Sequential) and model.layers:
+        model = model.layers[0]
+    if not isinstance(model, nn.Embedding) or not isinstance(parts, dict):
+        return
+    ids, lengths = numpy.asarray(parts["x"]), parts.get("lengths")
+    count, feature = model._settings["count"], model._settings.get("feature", -1)
+    if feature >= 0:
+        ids = ids[..., feature]
+    wrong = ~((ids >= 0) & (ids < count))
+    if lengths is not None and wrong.ndim > 1:
+        wrong &= (numpy.arange(ids.shape[1]) < numpy.asarray(lengths)[:, None]).reshape(*ids.shape[:2], *[1] * (ids.ndim - 2))
+    if wrong.any():
+        sample = numpy.argwhere(wrong)[0]
+        raise _core.UserError(f"[fit] an id must be a whole number from 0 and below {count}. Received: {ids[tuple(sample)]} in {what} sample {sample[0]}. Try: ids counted from 0, or a larger count of {model!r}.")
 
 
 def _params_dtype(params):
@@ -258,6 +313,7 @@ def fit(
     _check_model("fit", model)
     given_loss = losses.MSE() if loss is None else loss
     loss = losses.engine_loss(given_loss)
+    _warn_of_two_activations(model, given_loss)
     if metric is None:
         metric = metrics.LossMean(given_loss) if loss.has_classes or loss.compares_sequences else metrics.MAE()
     optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
@@ -275,6 +331,8 @@ def fit(
         training, held = _split(training, validation)
     else:
         held = _samples(validation, "validation", dtype)
+    _check_ids(model, training, "training")
+    _check_ids(model, held, "validation")
     if early_stopping is not None and not isinstance(early_stopping, EarlyStopping):
         raise _core.UserError(f"[fit] early_stopping must be a hl.EarlyStopping. Received: {early_stopping!r}. Try: hl.EarlyStopping(patience=5).")
     stopping = early_stopping or EarlyStopping(0, 0.0)
@@ -296,7 +354,7 @@ def fit(
         raise _core.UserError(f"[fit] resume must be a Run, its state, a folder of checkpoints or one checkpoint. Received: {kind_of(resume)}. Try: params= for parameters to start from.")
     given = (callbacks,) if callable(callbacks) else callbacks
     if not isinstance(given, (tuple, list)) or not all(callable(function) for function in given):
-        raise _core.UserError(f"[fit] callbacks must be a function of a Progress, or several. Received: {callbacks!r}. Try: lambda progress: print(progress.step).")
+        raise _core.UserError(f"[fit] callbacks must be a function of a Progress, or several. Received: {callbacks!r}. Try: {_meant_callback(callbacks)}.")
     shown = _Bar(metric if validate else None) if (sys.stderr.isatty() if progress is None else progress) else None
     told = [*([shown] if shown else []), *given]
 

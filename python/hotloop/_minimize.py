@@ -106,7 +106,7 @@ def minimize(fn, params, args=(), *, method="lbfgs", max_iterations=1000, max_ev
         leaves, structure = _leaves(params)
 
         def flat(values):
-            return [fn(structure.unflatten(values), *args)]
+            return [_called(fn, structure.unflatten(values), args)]
 
         return _minimum(structure, _core.minimize(flat, leaves, method, settings, *options))
 
@@ -137,11 +137,20 @@ def least_squares(residuals, params, args=(), *, method="lm", max_iterations=100
         leaves, structure = _leaves(params)
 
         def flat(values):
-            return _core.tree_flatten(residuals(structure.unflatten(values), *args))[0]
+            return _core.tree_flatten(_called(residuals, structure.unflatten(values), args))[0]
 
         return _minimum(structure, _core.least_squares(flat, leaves, method, settings, *options))
 
     return run_traced("least_squares", traced, params, tuple(args))
+
+
+def _called(fn, params, args):
+    try:
+        return fn(params, *args)
+    except TypeError as error:
+        if "'list'" in str(error) and isinstance(params, list):
+            raise TypeError(f"{error}. A list of params is a tree of single numbers. Try: numpy.array([...])") from error
+        raise
 
 
 def _minimum(structure, parts):

@@ -41,6 +41,9 @@ INSTEAD = {
     "debug": "returning the value, and printing it where the function is called", "block_until_ready": "the result itself: it is finished when a call returns",
     "device_put": "hl.asarray(x): arrays lie in the host's memory, and hl.jit(f, device='cuda') runs f on a GPU", "average": "hl.sum(x * weights) / hl.sum(weights)",
     **dict.fromkeys(("isclose", "allclose", "array_equal"), "hl.abs(a - b) <= tolerance, or NumPy's function for results"),
+    **dict.fromkeys(("odeint", "solve_ivp", "diffeqsolve"), "hl.ode.solve(field, hl.ode.Tsit5(), t0, t1, y0)"),
+    **dict.fromkeys(("cuda", "device", "is_available", "device_count"), "hl.devices(), and hl.jit(f, device='cuda')"), "set_default_device": "hl.jit(f, device='cuda')",
+    **dict.fromkeys(("pmap", "sharding"), "hl.vmap, whose rows all threads share"), "compile": "hl.jit(f)", "function": "hl.jit(f)",
     **dict.fromkeys(("float16", "bfloat16", "half"), "hl.float32; factors of products may be bfloat16: docs/precision.md"),
 }  # fmt: skip
 # Of a place of an array.
@@ -72,15 +75,28 @@ MODELS = {
     "to": "hl.fit(model, data, device='cuda'), or hl.jit(model, device='cuda')(params, x)", "cuda": "hl.fit(model, data, device='cuda'), or hl.jit(model, device='cuda')(params, x)",
     "train": "model(params, x, key=key) for training, as hl.fit does; without a key nothing is dropped", "eval": "model(params, x): without a key nothing is dropped",
     "fit": "hl.fit(model, (x, y))", "predict": "hl.predict(model, params, x)", "compile": "hl.fit(model, (x, y), loss=..., optimizer=...)",
-    "summary": "print(model), and hl.tree.map(hl.shape, model.init())", "zero_grad": "hl.grad(f)(params), which adds nothing up", "forward": "model(params, x)",
+    "summary": "print(model), and hl.tree.map(lambda a: a.shape, model.init())", "zero_grad": "hl.grad(f)(params), which adds nothing up", "forward": "model(params, x)",
     "save": "hl.save(path, params)", "evaluate": "hl.evaluate(model, params, data)", "get_weights": "params = model.init(seed), which you hold",
+    **dict.fromkeys(("weights", "trainable_weights", "trainable_variables"), "params = model.init(seed), which you hold"), "set_weights": "model(params, x), with the params that you hold",
+    **dict.fromkeys(("stream", "step", "reset_state", "reset_states", "predict_on_batch"), "voice = model.bind(params).voice(), and voice.step(x) for one step of time"),
+    **dict.fromkeys(("add", "append", "add_module", "register_module"), "hl.nn.Sequential(*layers): a model does not change once it is made"),
+    "register_buffer": "init_buffers and buffers=, as hl.nn.BatchNorm has them", "register_parameter": "an entry of what init gives, in a hl.nn.Module of your own",
+    "requires_grad_": "hl.grad with respect to a part of params: lambda part: loss({**params, **part})",
+    **dict.fromkeys(("double", "float"), "model.init(seed, dtype='float64'), or 'float32'"), "half": "hl.fit(model, data, dot_precision='bfloat16')", "cpu": "the model itself: arrays lie in the host's memory",
 }  # fmt: skip
-LAYERS = {"Dense": "Linear", "SimpleRNN": "RNN", "Activation": "Tanh", "LSTMCell": "Recurrent", "GRUCell": "Recurrent", "ModuleList": "Sequential"}
+RUNS = {  # of what Keras's fit gives, and of models
+    "loss": "[r.train_loss for r in run.history]", "losses": "[r.train_loss for r in run.history]", "val_loss": "[r.validation for r in run.history]",
+    "save": "hl.save(path, run.params)", **dict.fromkeys(("weights", "parameters", "state_dict", "get_weights", "best_params"), "params"),
+}  # fmt: skip
+LAYERS = {"BatchNormalization": "BatchNorm", "BatchNorm1d": "BatchNorm", "LayerNormalization": "LayerNorm", "MaxPooling1D": "MaxPool", "MaxPool1d": "MaxPool",
+          "GlobalMaxPooling1D": "MaxPool", "GlobalAveragePooling1D": "MeanPool", "AvgPool1d": "MeanPool", "Dense": "Linear", "SimpleRNN": "RNN", "Activation": "Tanh", "LSTMCell": "Recurrent", "GRUCell": "Recurrent", "ModuleList": "Sequential"}
 # Elementwise functions and the like, which are in hl itself, and layers that are not there.
 IN_LAYERS = {
     **{name: f"hl.{name}" for name in ("relu", "gelu", "silu", "elu", "selu", "mish", "softplus", "softmax", "log_softmax", "sigmoid", "tanh", "leaky_relu", "one_hot")},
     **dict.fromkeys(("Conv2d", "Conv2D", "MaxPool2d"), "a hl.nn.Module of your own, with slices: a sum of x[:, i:i + n, j:j + m] @ w[i, j]"),
-    **dict.fromkeys(("MultiheadAttention", "MultiHeadAttention", "TransformerEncoderLayer", "Transformer"),
+    "Lambda": "a hl.nn.Module of your own, with def apply(self, params, x, key=None)", "TimeDistributed": "the layer itself: hl.nn.Linear takes each step by itself",
+    "Masking": "lengths: hl.fit(model, {'x': x, 'y': y, 'lengths': n})", **dict.fromkeys(("Input", "InputLayer"), "nothing: the first layer is told how many inputs it has"),
+    **dict.fromkeys(("MultiheadAttention", "MultiHeadAttention", "TransformerEncoderLayer", "TransformerEncoder", "Transformer"),
         "a hl.nn.Module of your own, with hl.softmax(q @ k.mT / d**0.5) @ v"),
     "functional": "the function's name in hl, as hl.relu", "Parameter": "an entry of what init gives, in a hl.nn.Module of your own",
 }  # fmt: skip
@@ -92,6 +108,11 @@ IN_OPTIMIZERS = {
     "apply_updates": "params, state = optimizer.update(grads, state, params), which gives the new params",
     "global_norm": "hl.linalg.norm(hl.tree.ravel(grads)[0])",
 }
+ESTIMATORS = {
+    **dict.fromkeys(("Regressor", "MLPRegressor", "LSTMRegressor", "HotloopRegressor", "KerasRegressor", "NeuralNetRegressor"), "SequenceRegressor"),
+    **dict.fromkeys(("Classifier", "MLPClassifier", "LSTMClassifier", "HotloopClassifier", "KerasClassifier", "NeuralNetClassifier"), "SequenceClassifier"),
+}  # fmt: skip
+IN_DATA = dict.fromkeys(("DataLoader", "TensorDataset", "from_tensor_slices"), "hl.fit(model, (x, y)) of whole arrays, of which batches are made")
 EQUATIONS = {
     "diffeqsolve": "solve", "odeint": "solve", "solve_ivp": "solve", "PIDController": "PID", "ConstantStepSize": "ConstantStep",
     "ClipStepSizeController": "Clip", "RecursiveCheckpointAdjoint": "Discrete", "DirectAdjoint": "Discrete", "BacksolveAdjoint": "Backsolve",
@@ -113,6 +134,14 @@ _REMARKS = {
     "atol": "Try: controller=hl.ode.PID(rtol=1e-6, atol=1e-8)",
     "lr": "Try: optimizer=hl.optim.Adam(1e-3)",
     "learning_rate": "Try: optimizer=hl.optim.Adam(1e-3)",
+    "restore_best_weights": "Leave it out: run.params are those of the best epoch",
+    "monitor": "Leave it out: the metric of the validation is what counts, hl.fit(..., metric=...)",
+    "schedule": "Try: learning_rate=hl.optim.Schedule(1e-3, hl.optim.Cosine(1000))",
+    "weight_decay": "Try: hl.optim.AdamW",
+    "clipnorm": "Try: hl.optim.ClipByNorm(hl.optim.Adam(1e-3), 1.0)",
+    "activation": "Try: a layer after it, such as hl.nn.ReLU()",
+    "input_shape": "Try: inputs, the number of features",
+    "trainable": "Try: hl.grad with respect to a part of params, and a loop of your own",
     "unroll": "Leave it out: the compiler decides how much of a loop is written out",
 }  # fmt: skip
 
@@ -175,15 +204,40 @@ def checked_call(hint):
     def declare(fn):
         signature = inspect.signature(fn)
 
+        name = "model" if fn.__name__ == "__call__" else fn.__name__
+
         @functools.wraps(fn)
         def call(*args, **kwargs):
             try:
-                signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise TypeError(f"{fn.__name__}(): {error}{try_setting(error, list(signature.parameters)) or f'. Try: {hint}'}") from None
-            return fn(*args, **kwargs)
+                return fn(*args, **kwargs)
+            except TypeError:
+                try:
+                    signature.bind(*args, **kwargs)
+                except TypeError as error:
+                    raise TypeError(f"{name}(): {error}{try_setting(error, list(signature.parameters)) or f'. Try: {hint}'}") from None
+                raise
 
         return call
+
+    return declare
+
+
+def checked_fields(hint):
+    """checked_call for a NamedTuple."""
+
+    def declare(cls):
+        make, fields = cls.__new__, list(cls._fields)
+
+        @functools.wraps(make)
+        def call(of, *args, **kwargs):
+            try:
+                return make(of, *args, **kwargs)
+            except TypeError as error:
+                told = str(error).partition("() ")[2]
+                raise TypeError(f"{cls.__name__}({', '.join(fields)}): {told}{try_setting(error, fields) or f'. Try: {hint}'}") from None
+
+        cls.__new__ = call
+        return cls
 
     return declare
 

@@ -16,7 +16,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._core import Dataset
-from hotloop._names import kind_of
+from hotloop._names import IN_DATA, absent, kind_of
 
 __all__ = ["Cycle", "Dataset", "Lag", "MissingRule", "OneHot", "Preparation", "Samples", "Split"]
 
@@ -285,3 +285,11 @@ def _column(name, values):
     if values.dtype.kind in "UT" or (values.dtype.kind == "O" and all(isinstance(v, str) for v in values)):
         return name, "text", [str(v) for v in values]
     raise _core.UserError(f"[data] a column must hold numbers, datetime64 or texts. Received: {name!r} of dtype {values.dtype}.")
+
+
+def __dir__():
+    return __all__
+
+
+def __getattr__(name):
+    raise absent("hotloop.data", name, __all__, {}, IN_DATA)

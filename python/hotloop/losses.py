@@ -2,6 +2,7 @@
 engine has; any function (prediction, target) -> scalar may stand in their place."""
 
 import functools
+import inspect
 import sys
 
 from hotloop import _core
@@ -46,12 +47,32 @@ for _definition in _core.loss_definitions():
     __all__.append(_cls.__name__)
 
 
+_TARGETS, _PREDICTIONS = {"y_true", "true", "target", "targets", "label", "labels"}, {"y_pred", "pred", "prediction", "predictions", "output", "outputs", "y_hat"}
+
+
+def _check_order(fn):
+    """UserError for a function whose arguments are named in the order of Keras and scikit-learn, (y_true, y_pred): nothing else would fail."""
+    if isinstance(fn, (Component, type)):
+        return
+    try:
+        names = list(inspect.signature(fn).parameters)[:2]
+    except (TypeError, ValueError):  # none is known
+        return
+    if len(names) == 2 and names[0] in _TARGETS and names[1] in _PREDICTIONS:
+        name = getattr(fn, "__name__", "fn")
+        call = "f" if name == "<lambda>" else name
+        raise _core.UserError(
+            f"[loss] a function must take (prediction, target), in this order. Received: {name}({', '.join(names)}). Try: lambda prediction, target: {call}(target, prediction)."
+        )
+
+
 def engine_loss(loss):
     """The engine's loss of a Loss or a function."""
     if isinstance(loss, type) or not (isinstance(loss, Loss) or callable(loss)):
         checked_instance("fit", "the loss, unless it is a function (prediction, target) -> scalar,", loss, Loss, sys.modules[__name__])
     if type(loss).__module__.partition(".")[0] in ("torch", "keras"):
         checked_instance("fit", "the loss, unless it is a function of hotloop's arrays,", type(loss).__name__.removesuffix("Loss"), Loss, sys.modules[__name__])
+    _check_order(loss)
     return loss._loss if isinstance(loss, Loss) else _core.python_loss(loss, getattr(loss, "__name__", "loss"))
 
 

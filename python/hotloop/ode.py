@@ -373,6 +373,9 @@ def _in_dtype(number, dtype):
 def _state(y0):
     leaves, structure = _core.tree_flatten(y0)
     known = [None if _is_number(x) else _core.to_tracer(x, "y0") for x in leaves]
+    wrong = next((x for x in known if x is not None and x.dtype.kind != "f"), None)
+    if wrong is not None:
+        raise _core.UserError(f"[ode.solve] leaves of the state must be f32 or f64. Received: {wrong._type} in y0. Try: y0.astype('float64'), or args for what does not change.")
     widest = "float64" if any(x is not None and x.dtype == numpy.float64 for x in known) else "float32"
     return [_in_dtype(x, widest) if k is None else k for x, k in zip(leaves, known)], structure
 

@@ -19,13 +19,16 @@ __all__ = ["Optimizer", "Factor", "Schedule"]
 
 
 class Factor(Component):
-    """What multiplies a learning rate from step to step."""
+    """What multiplies a learning rate from step to step. Several stand side by side in a Schedule, which is an optimiser's learning rate:
+
+        hl.optim.Adam(hl.optim.Schedule(1e-3, hl.optim.Warmup(100), hl.optim.Cosine(5000)))
+    """
 
     _engine = "_factor"
 
 
 class Schedule(Component):
-    """A learning rate: a number times factors, each a function of the step count."""
+    """A learning rate: a number times factors, each a function of the step count (of batches, not of epochs)."""
 
     _engine = "_schedule"
 
@@ -116,8 +119,15 @@ def _make_wrapper(name, settings):
     return _core.make_wrapper(name, settings, inner._optimizer)
 
 
+def _make_factor(name, settings):
+    inner = next((value for value in settings.values() if isinstance(value, (Factor, Schedule))), None)
+    if inner is not None:
+        raise _core.UserError(f"[{name}] factors stand side by side in a Schedule. Received: {inner!r} as a setting. Try: hl.optim.Schedule(1e-3, hl.optim.Warmup(100), hl.optim.Cosine(1000)).")
+    return _core.make_factor(name, settings)
+
+
 for _definition in _core.schedule_definitions():
-    _add(Factor, _definition, _core.make_factor)
+    _add(Factor, _definition, _make_factor)
 for _definition in _core.optimizer_definitions():
     _rate = next(p[1] for p in _definition[2] if p[0] == "learning_rate")
     _add(Optimizer, _definition, _optimizer_maker(_rate))

@@ -12,6 +12,7 @@ import numpy
 
 from hotloop import losses, metrics, nn, optim
 from hotloop._fit import EarlyStopping, fit, predict
+from hotloop._names import ESTIMATORS, absent
 
 try:
     import sklearn.base
@@ -100,7 +101,7 @@ class _Estimator(sklearn.base.BaseEstimator):
         training, held = self._held_out(seed)
         del self._rows
         model = self._make_model(x.shape[2], outputs)
-        run = fit(
+        run = self._fit(
             model, training, validation=held, loss=loss, metric=metric, optimizer=self.optimizer or optim.Adam(3e-3), batch_size=self.batch_size or len(training["x"]),
             epochs=self.epochs, seed=seed, early_stopping=EarlyStopping(self.patience) if self.patience else None, threads=self.threads,
             progress=bool(self.verbose), dtype=self.dtype,
@@ -111,6 +112,14 @@ class _Estimator(sklearn.base.BaseEstimator):
         self.model_, self.params_, self.buffers_, self.history_ = model, copy(run.params), copy(run.buffers), run.history
         self.n_iter_ = len(run.history)
         return self
+
+    def _fit(self, model, *arguments, **settings):
+        try:
+            return fit(model, *arguments, **settings)
+        except ValueError as error:
+            if self._feature_axes or not isinstance(model, nn.Sequential) or not isinstance(model.layers[0], nn.Linear):
+                raise
+            raise type(error)(f"{error} A table of two axes is series of one feature: hl.nn.Flatten() before {model.layers[0]!r} takes a row's numbers together.") from None
 
     def _held_out(self, seed):
         """The rows to train on and those that choose the epoch; with too few rows, or a fraction of 0, both are all of them."""
@@ -223,3 +232,11 @@ class SequenceClassifier(sklearn.base.ClassifierMixin, _Estimator):
         """The likeliest class of each sequence."""
         best = self._raw(X, lengths).argmax(1)
         return self.classes_[best]
+
+
+def __dir__():
+    return __all__
+
+
+def __getattr__(name):
+    raise absent("hotloop.sklearn", name, __all__, ESTIMATORS)

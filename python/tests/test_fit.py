@@ -454,3 +454,20 @@ def test_a_loss_is_a_metric_too():
     run = hl.fit(model, (x[:40], y[:40]), validation=(x[40:], y[40:]), metric=hl.losses.Huber(), epochs=1, batch_size=20)
     expected = hl.losses.Huber()(model.apply(run.params, x[40:]), y[40:])
     np.testing.assert_allclose(run.history[0].validation, expected, rtol=1e-5)
+
+
+def test_ids_that_have_no_row_are_refused(rng):
+    ids, y = rng.integers(0, 9, (40, 5)), np.arange(40) % 2
+    model = hl.nn.Sequential(hl.nn.Embedding(9, 4), hl.nn.LSTM(4, 3), hl.nn.Last(), hl.nn.Linear(3, 2))
+    train = lambda x, lengths=None: hl.fit(model, {"x": x, "y": y, "lengths": lengths}, loss=hl.losses.CrossEntropy(), epochs=1)  # noqa: E731
+    assert train(ids).status == "finished"
+    ids[7, 4] = 9
+    with pytest.raises(hl.UserError, match=r"an id must be a whole number from 0 and below 9. Received: 9 in training sample 7. Try: .*larger count of Embedding\(count=9"):
+        train(ids)
+    assert train(ids, np.full(40, 4)).status == "finished"  # beyond the length of its row
+    ids[7, 4], ids[38, 0] = 0, -1
+    with pytest.raises(hl.UserError, match="Received: -1 in validation sample 2"):
+        train(ids)
+    column = hl.nn.Sequential(hl.nn.Embedding(9, 4, feature=1), hl.nn.Linear(5, 1))
+    with pytest.raises(hl.UserError, match="Received: 9.0 in training sample 3"):
+        hl.fit(column, (np.where(np.arange(40)[:, None] == [0, 3], [50.0, 9.0], 1.0), rng.normal(size=(40, 1))), epochs=1)

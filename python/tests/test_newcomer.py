@@ -1,6 +1,8 @@
 """What a newcomer types, and what he is told: names and habits of other libraries, arguments left out or exchanged."""
 
 import operator
+import pathlib
+import pickle
 import re
 import subprocess
 import sys
@@ -14,6 +16,18 @@ Y = X[:, :, :1].sum(1)
 MODEL = hl.nn.Sequential(hl.nn.LSTM(3, 8), hl.nn.Last(), hl.nn.Linear(8, 1))
 PARAMS = MODEL.init(0)
 IDS = hl.nn.Sequential(hl.nn.Embedding(9, 4), hl.nn.LSTM(4, 3))
+
+
+def keras_loss(y_true, y_pred):
+    return hl.mean(hl.abs(y_true - y_pred))
+
+
+class Stepped(hl.nn.Cell):
+    def initial_state(self, batch):
+        return hl.zeros((batch, 3))
+
+    def step(self, params, state, x):
+        return x, x
 
 
 def without(tree, layer, name):
@@ -67,6 +81,17 @@ def without(tree, layer, name):
     (lambda: hl.while_loop(lambda c: c[1] < 3, lambda c: (c[0] + np.pi * np.float64(2), c[1] + 1), (hl.zeros(()), 0)), r"initial one, f32\[\], i32\[\]. Received: f64\[\], i32\[\]. Try: float"),
     (lambda: f"{hl.asarray(X):.2f}", r"a format such as '.2f' is for one number. Received: float32, of shape \(32, 5, 3\)"),
     (lambda: hl.einsum("...i,ij->j", X, np.eye(3)), r"what '...' stands for must be in the result"),
+    (lambda: hl.fit(MODEL, (X, Y[:, 0])), r"Received: f32\[29,1\] and f32\[29\]. Try: a target of shape \(29, 1\), y\[:, None\] in Python"),
+    (lambda: hl.fit(MODEL, (X, Y), callbacks=[hl.EarlyStopping(3)]), r"callbacks must be a function.*Try: early_stopping=EarlyStopping\(patience=3, min_delta=0.0\)"),
+    (lambda: hl.fit(MODEL, (X, Y), loss=keras_loss), r"\[loss\] .*Received: keras_loss\(y_true, y_pred\). Try: lambda prediction, target: keras_loss\(target, prediction\)"),
+    (lambda: hl.fit(MODEL, (X, Y), metric=keras_loss), r"\[loss\] .*Received: keras_loss\(y_true, y_pred\)"),
+    (lambda: hl.save("params.safetensors", MODEL), r"must be a tree of arrays. Received: a Sequential. Try: hl.save\(path, params\)"),
+    (lambda: hl.save("params.safetensors", hl.fit(MODEL, (X, Y), epochs=1)), r"Received: a Run. Try: hl.save\(path, run.params\)\.$"),
+    (lambda: hl.optim.Warmup(100, hl.optim.Cosine(1000)), r"\[warmup\] factors stand side by side.*Received: Cosine\(steps=1000\) as a setting. Try: hl.optim.Schedule\(1e-3, hl.optim.Warmup\(100\), "),
+    (lambda: hl.vmap(MODEL.init)(np.arange(3)), r"\[Sequential\] a seed must be a number.*Received: a traced i64\[\]. Try: hl.tree.map\(lambda \*p: hl.stack\(p\), "),
+    (lambda: hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1, np.array([1, 2])), r"leaves of the state must be f32 or f64. Received: i64\[2\] in y0. Try: y0.astype\('float64'\)"),
+    (lambda: hl.nn.Recurrent(Stepped())({}, X), r"\[Stepped\] a cell of your own must have __call__\(self, params, state, x\). Received: step\(\). Try: def __call__\(self, params, state, x\): return state, y"),
+    (lambda: hl.nn.Recurrent(hl.nn.Cell())({}, X), r"\[Cell\] .*must have initial_state\(self, batch\). Received: none. Try: def initial_state\(self, batch\): return hl.zeros"),
     (lambda: hl.einsum("ii->i", X[0]), "the axes of 'i' have the extents 5 and 3, in operands \\(5, 3\\)"),
 ])  # fmt: skip
 def test_messages(call, message):
@@ -94,6 +119,12 @@ def test_messages(call, message):
     (lambda: hl.scan(lambda c, x: (c, x), 0.0, X, unroll=4), "'unroll'. Leave it out: the compiler decides"),
     (lambda: hl.tanh(X, X), r"tanh\(x, /\): too many positional arguments"),
     (lambda: hl.ones(3).std(ddof=1), "'ddof'. Try: correction$"), (lambda: hl.clip(X, a_max=1), "'a_max'. Try: max$"),
+    (lambda: MODEL(PARAMS, X, return_state=True), r"model\(\): .*'return_state'. Try: model\(params, x, state=state\)"), (lambda: MODEL(PARAMS, X, 0), r"model\(\): too many positional"),
+    (lambda: hl.EarlyStopping(restore_best_weights=True), r"EarlyStopping\(patience, min_delta\): .*'restore_best_weights'. Leave it out: run.params are those of the best"),
+    (lambda: hl.EarlyStopping(3, verbose=1), r"'verbose'. Try: hl.EarlyStopping\(patience=5, min_delta=0.0\)"), (lambda: hl.Checkpoints(), r"Checkpoints\(folder, .*\): missing 1 required .*Try: hl.Checkpoints\("),
+    (lambda: hl.fit(MODEL, (X, Y), epochs=1).evaluate(X, Y), r"evaluate\(\): too many positional arguments. Try: run.evaluate\(\(x, y\)\)"),
+    (lambda: hl.optim.Adam(1e-3, schedule=hl.optim.Cosine(9)), r"'schedule'. Try: learning_rate=hl.optim.Schedule\("), (lambda: hl.nn.Linear(3, 4, activation="relu"), r"'activation'. Try: a layer after it"),
+    (lambda: hl.minimize(lambda x: hl.sum((x - 2) ** 2), [0.0, 0.0]), r"A list of params is a tree of single numbers. Try: numpy.array\(\[...\]\)"),
     (lambda: hl.nn.LSTM(3, 8, batch_first=True), r"'batch_first'. Sequences are \(batch, time, features\) always"),
 ])  # fmt: skip
 def test_arguments(call, message):
@@ -116,7 +147,8 @@ def test_names(module, name, meant):
 @pytest.mark.parametrize("of, name, instead", [
     (hl, "conv2d", r"a sum of products of shifted slices, .* or hl.nn.Conv1d"), (hl, "lax", "the function's name in hl itself, as hl.scan or hl.sum"), (hl, "norm", "hl.linalg.norm"),
     (hl.nn, "gelu", "hl.gelu"), (hl.nn, "MultiheadAttention", "a hl.nn.Module of your own, .*"), (hl.optim, "global_norm", r"hl.linalg.norm\(hl.tree.ravel\(grads\)\[0\]\)"),
-    (hl.asarray(X).at[0], "apply", r"x.at\[key\].set\(f\(x\[key\]\)\)"),
+    (hl, "odeint", r"hl.ode.solve\(field, hl.ode.Tsit5\(\), t0, t1, y0\)"), (hl, "cuda", r"hl.devices\(\), and hl.jit\(f, device='cuda'\)"), (hl.nn, "Lambda", "a hl.nn.Module of your own, .*"),
+    (hl.data, "DataLoader", r"hl.fit\(model, \(x, y\)\) of whole arrays, .*"), (hl.asarray(X).at[0], "apply", r"x.at\[key\].set\(f\(x\[key\]\)\)"),
 ])  # fmt: skip
 def test_what_is_no_single_name(of, name, instead):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {instead}$"):
@@ -124,8 +156,10 @@ def test_what_is_no_single_name(of, name, instead):
 
 
 def test_results_have_other_names_elsewhere():
+    run = hl.fit(MODEL, (X, Y), epochs=1)
+    assert pickle.loads(pickle.dumps(run)).best_epoch == run.best_epoch
     found, solved = hl.minimize(lambda p: ((p - 1) ** 2).sum(), np.zeros(2)), hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1, np.ones(2))
-    for of, name, meant in ((found, "x", "params"), (found, "success", "converged"), (solved, "y", "ys"), (solved, "t", "ts")):
+    for of, name, meant in ((found, "x", "params"), (found, "success", "converged"), (solved, "y", "ys"), (solved, "t", "ts"), (run, "weights", "params"), (run, "save", r"hl.save\(path, run.params\)")):
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {meant}$"):
             getattr(of, name)
 
@@ -133,7 +167,7 @@ def test_results_have_other_names_elsewhere():
 @pytest.mark.parametrize("of, name, meant", [
     (hl.ones(3), "view", r"x.reshape\(...\)"), (hl.ones(3), "sigmoid", r"hl.sigmoid\(x\)"), (hl.ones(3), "chunk", r"hl.split\(x\)"), (hl.ones(3), "detach", r"hl.stop_gradient\(x\)"),
     (hl.ones(3), "backward", r"hl.grad\(f\)\(x\), of the function that computes it"), (hl.ones(3), "reshap", "reshape"), (MODEL, "parameters", r"params = model.init\(seed\), which you hold"),
-    (MODEL, "fit", r"hl.fit\(model, \(x, y\)\)"), (MODEL, "summary", r"print\(model\), and hl.tree.map\(hl.shape, model.init\(\)\)"),
+    (MODEL, "fit", r"hl.fit\(model, \(x, y\)\)"), (MODEL, "summary", r"print\(model\), and hl.tree.map\(lambda a: a.shape, model.init\(\)\)"), (MODEL, "stream", r"voice = model.bind\(params\).voice\(\), and .*"),
 ])  # fmt: skip
 def test_attributes(of, name, meant):
     with pytest.raises(AttributeError, match=f"object has no attribute '{name}'. Try: {meant}$"):
@@ -173,9 +207,13 @@ def test_names_of_elsewhere_lead_somewhere():
     assert all(hasattr(hl.ode, name) for name in _names.EQUATIONS.values()) and not any(hasattr(hl.ode, name) for name in _names.EQUATIONS)
 
     assert all(hasattr(hl, name) for name in _names.FUNCTIONS.values()) and not any(hasattr(hl, name) for name in _names.FUNCTIONS)
-    modules = ((hl.nn, _names.LAYERS, _names.IN_LAYERS), (hl.losses, _names.LOSSES, {}), (hl.optim, _names.OPTIMIZERS, _names.IN_OPTIMIZERS), (hl, {}, _names.INSTEAD))
+    assert all(hasattr(hl.random, name) for name in _names.RANDOM.values()) and not any(hasattr(MODEL, name) for name in set(_names.MODELS) - {"predict"})
+    assert all(name in pathlib.Path(hl.__file__).with_name("sklearn.py").read_text() for name in _names.ESTIMATORS.values())
+    modules = ((hl.nn, _names.LAYERS, _names.IN_LAYERS), (hl.losses, _names.LOSSES, {}), (hl.optim, _names.OPTIMIZERS, _names.IN_OPTIMIZERS), (hl, {}, _names.INSTEAD), (hl.data, {}, _names.IN_DATA),
+               (None, {}, _names.MODELS), (None, {}, _names.METHODS), (None, {}, _names.RUNS), (None, {}, _names.PLACES), (None, {}, _names._REMARKS))  # fmt: skip
     for module, names, instead in modules:
-        assert all(hasattr(module, name) for name in names.values()) and not any(hasattr(module, name) for name in [*names, *instead])
+        if module is not None:
+            assert all(hasattr(module, name) for name in names.values()) and not any(hasattr(module, name) for name in [*names, *instead])
         # What is named in words is there too.
         for path in re.findall(r"\bhl\.([a-z_A-Z.0-9]*[a-zA-Z0-9])", " ".join(instead.values())):
             assert operator.attrgetter(path)(hl) is not None
@@ -325,7 +363,28 @@ def test_a_fit_of_classes_needs_no_metric(rng):
     assert hl.fit(hl.nn.Linear(3, 1), scores, loss=hl.losses.BinaryCrossEntropy(), epochs=1, progress=False).status == "finished"
 
 
-@pytest.mark.parametrize("module", [hl.losses, hl.optim, hl.metrics, hl.random, hl.nn, hl.ode])
+def test_a_second_softmax_is_told(recwarn):
+    rows = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    doubled = hl.nn.Sequential(hl.nn.Linear(3, 2), hl.nn.Sequential(hl.nn.Softmax()))
+    with pytest.warns(UserWarning, match=r"CrossEntropy takes what comes before Softmax, which it has in itself.*or hl.losses.CrossEntropy\(logits=False\)\.$"):
+        hl.fit(doubled, (rows, np.arange(40) % 2), loss=hl.losses.CrossEntropy(), epochs=1)
+    scores = (rows, (np.arange(40) % 2)[:, None].astype(np.float32))
+    with pytest.warns(UserWarning, match=r"BinaryCrossEntropy takes what comes before Sigmoid.*\(logits=False\), with hl.metrics.Accuracy\(threshold=0.5\)"):
+        hl.fit(hl.nn.Sequential(hl.nn.Linear(3, 1), hl.nn.Sigmoid()), scores, loss=hl.losses.BinaryCrossEntropy(), epochs=1)
+    recwarn.clear()
+    hl.fit(doubled, (rows, np.arange(40) % 2), loss=hl.losses.CrossEntropy(logits=False), epochs=1)
+    hl.fit(hl.nn.Linear(3, 2), (rows, np.arange(40) % 2), loss=hl.losses.CrossEntropy(), epochs=1)
+    assert not recwarn.list
+
+
+def test_archives_that_are_no_safetensors(tmp_path):
+    np.savez(tmp_path / "a.npz", w=np.ones(3))
+    with pytest.raises(hl.UserError, match=r"Received: .*a.npz, an archive of NumPy. Try: hl.load\(numpy.load\("):
+        hl.load(tmp_path / "a.npz")
+    assert np.array_equal(hl.load(np.load(tmp_path / "a.npz"))["w"], np.ones(3))
+
+
+@pytest.mark.parametrize("module", [hl.losses, hl.optim, hl.metrics, hl.random, hl.nn, hl.ode, hl.data])
 def test_completion_shows_what_is_public(module):
     assert sorted(dir(module)) == sorted(module.__all__) and all(hasattr(module, name) for name in module.__all__)
     assert not {"functools", "jit", "absent", "op", "math", "numpy"} & set(dir(module))

@@ -89,3 +89,16 @@ def test_weights_count_in_the_scales(rng):
         np.testing.assert_allclose(weighted._x_std, repeated._x_std, rtol=1e-12)
         if make is SequenceRegressor:
             np.testing.assert_allclose([weighted._y_mean, weighted._y_std], [repeated._y_mean, repeated._y_std], rtol=1e-12)
+
+
+def test_a_perceptron_of_a_tables_rows(rng):
+    x = rng.normal(size=(60, 5))
+    layers = hl.nn.Linear(5, 8), hl.nn.Tanh(), hl.nn.Linear(8, 1)
+    with pytest.raises(hl.UserError, match=r"must have 5 features.*A table of two axes is series of one feature: hl.nn.Flatten\(\) before Linear\(inputs=5, units=8\)"):
+        SequenceRegressor(hl.nn.Sequential(*layers), epochs=1).fit(x, x[:, 0])
+    model = SequenceRegressor(hl.nn.Sequential(hl.nn.Flatten(), *layers), epochs=60, random_state=0).fit(x, x.sum(1))
+    assert model.score(x, x.sum(1)) > 0.8
+    import hotloop.sklearn
+
+    with pytest.raises(AttributeError, match="has no attribute 'Regressor'. Try: hotloop.sklearn.SequenceRegressor"):
+        hotloop.sklearn.Regressor  # noqa: B018

@@ -30,7 +30,7 @@ class Bound:
         def step(weights, state, x):
             x = _core.to_tracer(x, "x")
             if x.ndim < 1:
-                raise _core.UserError("[step] x must be (batch, features), one row a sequence. Received: a scalar.")
+                raise _core.UserError("[step] x must be (batch, features), one row a sequence. Received: a scalar. Try: [[x]] for one sequence of one feature.")
             if x.ndim == 1 and x.dtype.kind == "f":
                 raise _core.UserError(f"[step] x must be (batch, features), one row a sequence. Received: {x._type}. Try: x[None] for one sequence.")
             y, after = run(weights, _core.reshape(x, (x.shape[0], 1, *x.shape[1:])), state)

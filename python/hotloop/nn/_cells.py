@@ -33,11 +33,15 @@ class Cell:
 
     def initial_state(self, batch):
         """The state before the first step, each leaf (batch, ...)."""
-        raise NotImplementedError(f"{type(self).__name__}.initial_state")
+        raise self._lacks("initial_state(self, batch)", ("init_state", "zero_state", "get_initial_state", "initialize_carry", "state"), "return hl.zeros((batch, units))")
 
     def __call__(self, params, state, x):
         """(state after the step, y)."""
-        raise NotImplementedError(f"{type(self).__name__}.__call__")
+        raise self._lacks("__call__(self, params, state, x)", ("step", "forward", "apply", "call"), "return state, y")
+
+    def _lacks(self, wanted, elsewhere, body):
+        came = next((f"{name}()" for name in elsewhere if hasattr(self, name)), "none")
+        return _core.UserError(f"[{type(self).__name__}] a cell of your own must have {wanted}. Received: {came}. Try: def {wanted}: {body}.")
 
 
 class Recurrent(Module):

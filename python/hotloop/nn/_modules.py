@@ -67,6 +67,11 @@ class Module:
         init: whose defaults, "torch" or "keras". generator: "philox", or "torch" for the numbers that torch.manual_seed(seed) gives
         the same layers, made in the same order (uniform ones to the bit in float32, normal ones to 1e-7).
         """
+        if _core.is_tracer(seed):
+            raise _core.UserError(
+                f"[{type(self).__name__}] a seed must be a number that is known while a function is traced. Received: a traced {seed._type}. "
+                "Try: hl.tree.map(lambda *p: hl.stack(p), *[model.init(seed) for seed in range(5)]) in place of hl.vmap(model.init)."
+            )
         if type(self).init is not Module.init:  # asked for by a subclass's own
             return self._init_layers(seed, init)
         return self._layer.init(seed if isinstance(seed, _core.Seed) else integer("init", "seed", seed), dtype, init, generator)
@@ -114,6 +119,7 @@ class Module:
         """The layer under trace: y."""
         return self(params, x, key=key)
 
+    @_names.checked_call("y = model(params, x)")
     def __call__(self, params, x=_ABSENT, *, key=None, state=None, lengths=None, buffers=None, training=False):
         """y = model(params, x); given a state (y, state), given buffers (y, buffers), given both (y, state, buffers).
 
