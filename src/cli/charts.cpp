@@ -51,10 +51,14 @@ Axis linear_axis(double low, double high, double from, double to, int most, bool
 Axis log_axis(double low, double high, double from, double to) {
   if (!(high > low)) high = low * 1.1;
   Axis axis{.low = low / 1.05, .high = high * 1.05, .from = from, .to = to, .log = true};
-  const bool few = std::log10(axis.high / axis.low) < 1.5;
-  for (double power = std::pow(10, std::floor(std::log10(axis.low))); power <= axis.high; power *= 10)
-    for (const double factor : few ? std::vector<double>{1, 2, 3, 5, 7} : std::vector<double>{1})
-      if (factor * power >= axis.low && factor * power <= axis.high) axis.ticks.push_back(factor * power);
+  // The fewest steps of a decade that leave a reader enough lines.
+  for (const std::vector<double>& factors : std::vector<std::vector<double>>{{1}, {1, 3}, {1, 2, 5}, {1, 2, 3, 5, 7}}) {
+    axis.ticks.clear();
+    for (double power = std::pow(10, std::floor(std::log10(axis.low))); power <= axis.high; power *= 10)
+      for (const double factor : factors)
+        if (factor * power >= axis.low && factor * power <= axis.high) axis.ticks.push_back(factor * power);
+    if (axis.ticks.size() >= 4) break;
+  }
   if (axis.ticks.size() < 3) {  // a range within a decade
     const double step = nice_step(axis.high - axis.low, 5);
     axis.ticks.clear();
@@ -156,7 +160,7 @@ std::string body(const Chart& chart) {
   out += fmt::format(
       "<text transform=\"translate(14 {:.1f}) rotate(-90)\" text-anchor=\"middle\" class=\"hl-text\">{}"
       "</text>\n",
-      (top + bottom) / 2, escape_xml(chart.y_label));
+      (top + bottom) / 2, escape_xml(chart.y_label + (y.log ? ", logarithmic" : "")));
   if (!chart.mark.empty()) {
     const double at = x.place(chart.mark_x);
     out +=
