@@ -4,6 +4,7 @@ import ast
 import inspect
 import pathlib
 import re
+import textwrap
 import types
 
 # Modules that need another library to be imported: read, not imported.
@@ -30,7 +31,7 @@ def markdown(docstring, names):
 
     def end_code():
         if code:
-            out.append("```python\n" + inspect.cleandoc("\n".join(code)) + "\n```")
+            out.append("```python\n" + textwrap.dedent("\n".join(code)).strip("\n") + "\n```")
             code.clear()
 
     for is_code, lines in blocks(inspect.cleandoc(docstring)):
@@ -39,14 +40,14 @@ def markdown(docstring, names):
             continue
         end_code()
         paragraph, started = [], False
-        for line in lines:
+        for i, line in enumerate(lines):
             match = re.match(r"([\w*]+(?:, [\w*]+)*): (.*)", line)
             if match and all(n.strip("*") in names for n in match[1].split(", ")):
                 if not started and paragraph:
                     paragraph.append("")
                 started = True
                 paragraph.append("- " + ", ".join(f"`{n}`" for n in match[1].split(", ")) + ": " + escaped(match[2]))
-            elif started and line.startswith(" "):
+            elif started and (line.startswith(" ") or not lines[i - 1].endswith((".", ":"))):
                 paragraph.append("  " + escaped(line.strip()))
             elif started:
                 paragraph += ["", escaped(line.strip())]
@@ -74,11 +75,16 @@ def signature_of(value):
         return None
 
 
+def plain(signature):
+    """Without what only Python's repr of a default says."""
+    return re.sub(r"<[^>]*>|\bEllipsis\b", "...", signature)
+
+
 def describe(name, value, owner="hotloop"):
     """The entry of a function or class that is there."""
     signature = signature_of(value)
     names = set(signature.parameters) if signature else set()
-    shown = re.sub(r"<[^>]*>", "...", str(signature)) if signature else "(...)"
+    shown = plain(str(signature)) if signature else "(...)"
     full = f"{owner}.{name}"
     if not inspect.isclass(value):
         return entry("function", full, shown, inspect.getdoc(value), names)
@@ -92,7 +98,7 @@ def describe(name, value, owner="hotloop"):
             continue
         own = signature_of(member)
         text = "(" + ", ".join(str(p) for n, p in own.parameters.items() if n != "self") + ")"
-        methods.append(entry("method", key, re.sub(r"<[^>]*>", "...", text), inspect.getdoc(member), set(own.parameters)))
+        methods.append(entry("method", key, plain(text), inspect.getdoc(member), set(own.parameters)))
     fields = getattr(value, "_fields", None) or [f for f in getattr(value, "__dataclass_fields__", {})]
     return entry("class", full, shown.removesuffix(" -> None") if signature else "", value.__doc__, names | set(fields), methods)
 

@@ -1,5 +1,7 @@
 """Every Python block of the README and the documentation runs; the blocks of a page share their names."""
 
+import ast
+import importlib.util
 import pathlib
 import re
 
@@ -17,3 +19,17 @@ def test_page(page, tmp_path, monkeypatch):
     for match in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         # Padded, so that a traceback shows the page's lines.
         exec(compile("\n" * text[: match.start(1)].count("\n") + match[1], str(page), "exec"), names)
+
+
+def test_the_references_code_is_python():
+    spec = importlib.util.spec_from_file_location("site_reference", ROOT / "scripts/site_reference.py")
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    pages = dict(reference.reference_pages())
+    codes = re.findall(r"^```python\n(.*?)^```", "\n".join(pages.values()), re.MULTILINE | re.DOTALL)
+    assert len(codes) >= 10
+    for code in codes:
+        ast.parse(code)
+    assert any("class Net(hl.nn.Module):\n    def __init__(self):\n        self.lstm" in code for code in codes)
+    # A sentence that goes on in the next line stays one.
+    assert "torch.manual\\_seed(seed) gives\n  the same layers" in pages["nn"] and "Ellipsis" not in pages["nn"]
