@@ -76,7 +76,14 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     std::string received = "hotloop";
     for (int i = 1; i < argc; ++i) received += " " + std::string(argv[i]);
-    throw UserError("arguments", e.what(), received, remedy(app, e, argc, argv));
+    std::string requirement = e.what();
+    // CLI11 names them from the last to the first.
+    if (const auto rest = app.remaining(true);
+        dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr && rest.size() > 1) {
+      requirement = "The following arguments were not expected:";
+      for (const std::string& argument : rest) requirement += " " + argument;
+    }
+    throw UserError("arguments", requirement, received, remedy(app, e, argc, argv));
   }
   return 0;
 }

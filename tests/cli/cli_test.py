@@ -86,6 +86,8 @@ class Arguments(Case):
             ("export", "x"): "--out is required. Received: hotloop export x. Try: --out, folder to write, which must not exist.",
             ("train", "job.toml", "--epoch=3"): "The following argument was not expected: --epoch=3. "
                                                 "Received: hotloop train job.toml --epoch=3. Try: did you mean '--epochs'?",
+            ("train", "job.toml", "--epoch", "3"): "The following arguments were not expected: --epoch 3. "
+                                                   "Received: hotloop train job.toml --epoch 3. Try: did you mean '--epochs'?",
             ("train", "job.toml", "--verbosity"): "The following argument was not expected: --verbosity. "
                                                   "Received: hotloop train job.toml --verbosity. Try: hotloop train --help.",
         }.items():
