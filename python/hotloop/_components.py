@@ -53,11 +53,38 @@ def repr_of(self):
     return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self._settings.items())})"
 
 
+NO_SETTING = object()
+
+
+def setting_of(self, name):
+    """The setting of this name that an object was made with, given or not; NO_SETTING where it has none."""
+    signature = getattr(type(self), "__signature__", None)
+    if signature is None or name not in signature.parameters or "_settings" not in self.__dict__:
+        return NO_SETTING
+    return self.__dict__["_settings"].get(name, signature.parameters[name].default)
+
+
+def set_attribute(self, name, value):
+    """Settings are read as attributes. What is compiled knows them already, so that a new value would be none."""
+    if setting_of(self, name) is not NO_SETTING:
+        made = type(self).__name__
+        raise AttributeError(f"[{made}] settings do not change once it is made. Received: {name} = {value!r}. Try: hl.{type(self).__module__.partition('.')[2]}.{made}(..., {name}={value!r}).")
+    object.__setattr__(self, name, value)
+
+
 class Component:
     """What holds settings and the engine's object of them. Copies and pickles hold the settings, of which the object is made again."""
 
     _engine = ""  # the attribute that the engine's object is
     _make = None  # a method that gives it
+
+    def __getattr__(self, name):
+        value = setting_of(self, name)
+        if value is NO_SETTING:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return value
+
+    __setattr__ = set_attribute
 
     def _build(self):
         setattr(self, self._engine, self._make())

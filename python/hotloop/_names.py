@@ -112,6 +112,10 @@ ESTIMATORS = {
     **dict.fromkeys(("Regressor", "MLPRegressor", "LSTMRegressor", "HotloopRegressor", "KerasRegressor", "NeuralNetRegressor"), "SequenceRegressor"),
     **dict.fromkeys(("Classifier", "MLPClassifier", "LSTMClassifier", "HotloopClassifier", "KerasClassifier", "NeuralNetClassifier"), "SequenceClassifier"),
 }  # fmt: skip
+TREES = {
+    **dict.fromkeys(("reduce", "tree_reduce"), "functools.reduce(fn, hl.tree.leaves(tree), start)"), "all": "all(hl.tree.leaves(tree))", "tree_map": "hl.tree.map",
+    **dict.fromkeys(("map_with_path", "leaves_with_path", "flatten_with_path"), "zip(hl.tree.paths(tree), hl.tree.leaves(tree))"), "stack": "hl.tree.map(lambda *leaves: hl.stack(leaves), *trees)",
+}  # fmt: skip
 IN_DATA = dict.fromkeys(("DataLoader", "TensorDataset", "from_tensor_slices"), "hl.fit(model, (x, y)) of whole arrays, of which batches are made")
 EQUATIONS = {
     "diffeqsolve": "solve", "odeint": "solve", "solve_ivp": "solve", "PIDController": "PID", "ConstantStepSize": "ConstantStep",

@@ -37,6 +37,8 @@ def key(seed):
 
 def checked_key(k):
     """k, if it is a key."""
+    if k is None:
+        raise _core.UserError("[random] a key must be uint32[2]. Received: None. Try: model(params, x, key=hl.random.key(seed)); without a key, as for a validation, a layer draws nothing: if key is None.")
     k = _core.to_tracer(k, "random")
     if k.shape != (2,) or k.dtype != numpy.uint32:
         raise _core.UserError(f"[random] a key must be uint32[2]. Received: {k._type}. Try: hl.random.key(seed).")

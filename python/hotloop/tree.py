@@ -4,6 +4,9 @@ import itertools
 import math
 
 from hotloop import _core
+from hotloop._names import TREES, absent
+
+__all__ = ["flatten", "unflatten", "leaves", "structure", "map", "paths", "ravel"]
 
 
 def flatten(tree):
@@ -60,3 +63,11 @@ def ravel(tree):
         return shape.unflatten([astype(part.reshape(of), kind) for part, (of, kind) in zip(parts, kinds)])
 
     return concat([astype(a.reshape((size,)), dtype) for a, size in zip(arrays, sizes)]), unravel
+
+
+def __dir__():
+    return __all__
+
+
+def __getattr__(name):
+    raise absent("hotloop.tree", name, __all__, {}, TREES)

@@ -22,6 +22,16 @@ def keras_loss(y_true, y_pred):
     return hl.mean(hl.abs(y_true - y_pred))
 
 
+class Split(hl.nn.Module):
+    def apply(self, params, x, key=None):
+        return x, x
+
+
+class Noisy(hl.nn.Module):
+    def apply(self, params, x, key=None):
+        return x + hl.random.normal(key, x.shape)
+
+
 class Stepped(hl.nn.Cell):
     def initial_state(self, batch):
         return hl.zeros((batch, 3))
@@ -92,6 +102,10 @@ def without(tree, layer, name):
     (lambda: hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1, np.array([1, 2])), r"leaves of the state must be f32 or f64. Received: i64\[2\] in y0. Try: y0.astype\('float64'\)"),
     (lambda: hl.nn.Recurrent(Stepped())({}, X), r"\[Stepped\] a cell of your own must have __call__\(self, params, state, x\). Received: step\(\). Try: def __call__\(self, params, state, x\): return state, y"),
     (lambda: hl.nn.Recurrent(hl.nn.Cell())({}, X), r"\[Cell\] .*must have initial_state\(self, batch\). Received: none. Try: def initial_state\(self, batch\): return hl.zeros"),
+    (lambda: MODEL(PARAMS, (X, Y)), r"\[Sequential\] the input must be one array. Received: a tuple. Try: hl.concat"), (lambda: MODEL(PARAMS, {"x": X}), "the input must be one array. Received: a dict"),
+    (lambda: Split()({}, X), r"\[Split\] apply\(\) must give one array. Received: a tuple. Try: hl.concat"),
+    (lambda: Noisy()({}, X), r"a key must be uint32\[2\]. Received: None. Try: model\(params, x, key=hl.random.key\(seed\)\); without a key.*if key is None"),
+    (lambda: MODEL.bind(PARAMS).step(None, 0.5), r"Received: a scalar. Try: \[\[x\]\]"),
     (lambda: hl.einsum("ii->i", X[0]), "the axes of 'i' have the extents 5 and 3, in operands \\(5, 3\\)"),
 ])  # fmt: skip
 def test_messages(call, message):
@@ -209,7 +223,7 @@ def test_names_of_elsewhere_lead_somewhere():
     assert all(hasattr(hl, name) for name in _names.FUNCTIONS.values()) and not any(hasattr(hl, name) for name in _names.FUNCTIONS)
     assert all(hasattr(hl.random, name) for name in _names.RANDOM.values()) and not any(hasattr(MODEL, name) for name in set(_names.MODELS) - {"predict"})
     assert all(name in pathlib.Path(hl.__file__).with_name("sklearn.py").read_text() for name in _names.ESTIMATORS.values())
-    modules = ((hl.nn, _names.LAYERS, _names.IN_LAYERS), (hl.losses, _names.LOSSES, {}), (hl.optim, _names.OPTIMIZERS, _names.IN_OPTIMIZERS), (hl, {}, _names.INSTEAD), (hl.data, {}, _names.IN_DATA),
+    modules = ((hl.nn, _names.LAYERS, _names.IN_LAYERS), (hl.losses, _names.LOSSES, {}), (hl.optim, _names.OPTIMIZERS, _names.IN_OPTIMIZERS), (hl, {}, _names.INSTEAD), (hl.data, {}, _names.IN_DATA), (hl.tree, {}, _names.TREES),
                (None, {}, _names.MODELS), (None, {}, _names.METHODS), (None, {}, _names.RUNS), (None, {}, _names.PLACES), (None, {}, _names._REMARKS))  # fmt: skip
     for module, names, instead in modules:
         if module is not None:
@@ -363,6 +377,20 @@ def test_a_fit_of_classes_needs_no_metric(rng):
     assert hl.fit(hl.nn.Linear(3, 1), scores, loss=hl.losses.BinaryCrossEntropy(), epochs=1, progress=False).status == "finished"
 
 
+def test_settings_are_read_and_not_written():
+    adam, lstm, smooth = hl.optim.Adam(1e-2), hl.nn.LSTM(3, 8), hl.losses.Huber()
+    assert (adam.learning_rate, adam.beta1, lstm.hidden, lstm.layers, smooth.delta) == (1e-2, 0.9, 8, 1, 1.0)
+    for made, name, message in (
+        (adam, "learning_rate", r"\[Adam\] settings do not change once it is made. Received: learning_rate = 5. Try: hl.optim.Adam\(..., learning_rate=5\)"),
+        (lstm, "hidden", r"\[LSTM\] settings do not change.*Try: hl.nn.LSTM\(..., hidden=5\)"),
+    ):
+        with pytest.raises(AttributeError, match=message):
+            setattr(made, name, 5)
+    assert hl.optim.Adam(hl.optim.Schedule(1e-3)).learning_rate(0) == 1e-3
+    copied = pickle.loads(pickle.dumps((adam, lstm)))
+    assert copied[0].learning_rate == 1e-2 and copied[1].hidden == 8 and not hasattr(adam, "nothing")
+
+
 def test_a_second_softmax_is_told(recwarn):
     rows = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     doubled = hl.nn.Sequential(hl.nn.Linear(3, 2), hl.nn.Sequential(hl.nn.Softmax()))
@@ -384,7 +412,7 @@ def test_archives_that_are_no_safetensors(tmp_path):
     assert np.array_equal(hl.load(np.load(tmp_path / "a.npz"))["w"], np.ones(3))
 
 
-@pytest.mark.parametrize("module", [hl.losses, hl.optim, hl.metrics, hl.random, hl.nn, hl.ode, hl.data])
+@pytest.mark.parametrize("module", [hl.losses, hl.optim, hl.metrics, hl.random, hl.nn, hl.ode, hl.data, hl.tree])
 def test_completion_shows_what_is_public(module):
     assert sorted(dir(module)) == sorted(module.__all__) and all(hasattr(module, name) for name in module.__all__)
     assert not {"functools", "jit", "absent", "op", "math", "numpy"} & set(dir(module))

@@ -5,6 +5,10 @@ from hotloop.nn._casts import in_params_dtype
 from hotloop.nn._streams import checked_modules
 
 
+def _no_row():
+    return _core.UserError("[step] x must be (batch, features), one row a sequence. Received: a scalar. Try: [[x]] for one sequence of one feature.")
+
+
 class Bound:
     """A model with its parameters, for repeated inference and streaming; Module.bind makes one.
 
@@ -30,7 +34,7 @@ class Bound:
         def step(weights, state, x):
             x = _core.to_tracer(x, "x")
             if x.ndim < 1:
-                raise _core.UserError("[step] x must be (batch, features), one row a sequence. Received: a scalar. Try: [[x]] for one sequence of one feature.")
+                raise _no_row()
             if x.ndim == 1 and x.dtype.kind == "f":
                 raise _core.UserError(f"[step] x must be (batch, features), one row a sequence. Received: {x._type}. Try: x[None] for one sequence.")
             y, after = run(weights, _core.reshape(x, (x.shape[0], 1, *x.shape[1:])), state)
@@ -59,6 +63,8 @@ class Bound:
         """
         if not self._streams:
             self._check_stream(x)
+        if state is None and not hasattr(x, "__len__"):
+            raise _no_row()
         return self._step(self.initial_state(len(x)) if state is None else state, x)
 
     def _check_stream(self, x):

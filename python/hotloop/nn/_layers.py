@@ -1,7 +1,7 @@
 """A class for each layer of the engine's registry."""
 
 from hotloop import _core
-from hotloop._components import bind, class_name, docstring, repr_of, signature
+from hotloop._components import NO_SETTING, bind, class_name, docstring, repr_of, set_attribute, setting_of, signature
 from hotloop._names import kind_of
 from hotloop.nn._modules import Module
 
@@ -27,8 +27,14 @@ def _layer_class(definition, sized, wraps):
             raise _core.UserError(f"[{name}] what is wrapped must be a layer. Received: {kind_of(inner)}.")
         return _core.wrap_layer(name, settings, inner._layer)
 
+    def __getattr__(self, name):
+        value = setting_of(self, name)
+        return Module.__getattr__(self, name) if value is NO_SETTING else value
+
     body = {
         "__init__": __init__,
+        "__getattr__": __getattr__,
+        "__setattr__": set_attribute,
         "_make": _make,
         "__repr__": repr_of,
         "__signature__": sig,

@@ -127,6 +127,12 @@ class Module:
         key: uint32[2], as hl.random.key(0) gives it, means training: dropout draws from it. training: without a key, for layers that draw nothing.
         state: what recurrent layers start from, see initial_state. lengths: (batch,) valid steps of each row, at most those of x.
         """
+        if isinstance(x, dict) or (isinstance(x, (tuple, list)) and any(numpy.ndim(part) != numpy.ndim(x[0]) or numpy.shape(part) != numpy.shape(x[0]) for part in x)):
+            self._check_arguments(params, x)
+            raise _core.UserError(
+                f"[{type(self).__name__}] the input must be one array. Received: {kind_of(x)}. "
+                "Try: hl.concat([...], axis=-1) of several, or a function of (params, a, b) that calls the layers, with hl.value_and_grad."
+            )
         call = self._traced if _core.is_tracing() else self._compiled
         if lengths is not None and not _core.is_tracing() and numpy.ndim(x) > 1:
             self._check_lengths(lengths, x)

@@ -8,6 +8,7 @@ import threading
 import numpy
 
 from hotloop import _core, random
+from hotloop._names import kind_of
 
 
 class _Frames(threading.local):
@@ -182,6 +183,11 @@ def apply(module, layers, params, x, key, state, lengths, buffers, training, rev
         y = module.apply(params, x, **given)
     finally:
         _frames.stack.pop()
+    if isinstance(y, (tuple, list, dict)):
+        raise _core.UserError(
+            f"[{type(module).__name__}] apply() must give one array. Received: {kind_of(y)}. "
+            "Try: hl.concat([...], axis=-1) of several, or a function of (params, x) that calls the layers, with hl.value_and_grad."
+        )
     if _frames.traced is not None:
         _frames.traced.append((module, x.shape, x.dtype))
     return y, frame.state, frame.buffers
