@@ -76,11 +76,17 @@ void export_run(const ExportCommand& options) {
   else
     fmt::print(
         "{0}/{1}.h, {1}.c{2} written for {3}:\n"
-        "{4} bytes of weights, {5} a voice. The step takes {6} {7}.\n"
-        "{8} cc {9} -c {1}.c\n",
+        "{4}\n"
+        "{5}\n"
+        "  cc {6} -c {1}.c\n",
         options.out, options.name, files.object.empty() ? "" : fmt::format(" and {}.o", options.name),
-        fmt::join(files.targets, ", "), grouped(files.weight_bytes), grouped(voice), exported.features,
-        exported.preparation.empty() ? "features" : "prepared features; preparation.json tells how they are made",
+        fmt::join(files.targets, ", "),
+        wrapped(
+            fmt::format("{} bytes of weights, {} a voice. The step takes {} {}.", grouped(files.weight_bytes),
+                        grouped(voice), exported.features,
+                        exported.preparation.empty() ? "features"
+                                                     : "prepared features; preparation.json tells how they are made"),
+            0),
         files.object.empty() ? "Compile with:" : fmt::format("Link with {}.o, or compile the source:", options.name),
         deploy::compile_flags(files.targets.front()));
 }
