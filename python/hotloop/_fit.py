@@ -227,6 +227,8 @@ def _meant(what, data):
     """What may stand in place of data of no known form."""
     if what == "validation" and isinstance(data, int):
         return "a fraction such as 0.2, (x, y), or 0 to train on all samples"
+    if hasattr(data, "columns"):
+        return "(table[inputs], table[[target]]) of numbers, or hl.data.Samples(table, inputs=[...], targets='...')"
     return "(x, y) of whole arrays, of which batches are made"
 
 

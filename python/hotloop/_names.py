@@ -208,7 +208,7 @@ def checked_call(hint):
     def declare(fn):
         signature = inspect.signature(fn)
 
-        name = "model" if fn.__name__ == "__call__" else fn.__name__
+        name = {"__call__": "model", "__init__": fn.__qualname__.partition(".")[0]}.get(fn.__name__, fn.__name__)
 
         @functools.wraps(fn)
         def call(*args, **kwargs):

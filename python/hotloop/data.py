@@ -16,7 +16,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._core import Dataset
-from hotloop._names import IN_DATA, absent, kind_of
+from hotloop._names import IN_DATA, absent, checked_call, kind_of
 
 __all__ = ["Cycle", "Dataset", "Lag", "MissingRule", "OneHot", "Preparation", "Samples", "Split"]
 
@@ -146,6 +146,7 @@ class Samples:
     UserError for what does not fit, naming the place in the table.
     """
 
+    @checked_call("hl.data.Samples(table, inputs=[...], targets='...', length=24)")
     def __init__(
         self,
         table,
@@ -248,10 +249,17 @@ def _source(table, *, separator=",", missing_values=_MISSING, time_unit="s", dat
     if isinstance(table, dict):
         return _core.columns_source([_column(name, values) for name, values in table.items()], "the table")
     if hasattr(table, "__arrow_c_stream__"):
-        return _core.arrow_source(table.__arrow_c_stream__(), "the table")
+        try:
+            stream = table.__arrow_c_stream__()
+        except ImportError:  # pandas without pyarrow
+            stream = None
+        if stream is not None:
+            return _core.arrow_source(stream, "the table")
+    if type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
+        return _core.columns_source([_column(str(name), _pandas_values(table[name])) for name in table.columns], "the table")
     raise _core.UserError(
         f"[data] a table must be a path, a dict of columns, or have __arrow_c_stream__. Received: {kind_of(table)}. "
-        "Try: {'x': array, ...}; a table of pyarrow, polars, pandas (2.2 or later, with pyarrow) or DuckDB (1.4 or later)"
+        "Try: {'x': array, ...}; a table of pyarrow, polars, pandas or DuckDB (1.4 or later)"
     )
 
 
@@ -271,6 +279,17 @@ def _parquet(path):
     # A piece of it at a time, so that memory does not grow with the file.
     reader = pyarrow.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
     return _core.arrow_source(reader.__arrow_c_stream__(), path)
+
+
+def _pandas_values(series):
+    """A pandas column as NumPy has it; a text that is missing is empty, a number that is missing NaN."""
+    if getattr(series.dtype, "tz", None) is not None:
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if series.dtype.kind in "biuf":
+        return series.to_numpy(numpy.float64, na_value=numpy.nan)
+    if series.dtype.kind == "M":
+        return series.to_numpy()
+    return numpy.array(["" if missing else text for text, missing in zip(series.astype(object), series.isna())], dtype=object)
 
 
 def _column(name, values):

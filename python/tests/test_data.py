@@ -103,6 +103,27 @@ def test_tables_of_other_libraries_give_the_same_samples(kind, wanted):
     assert bits(hl.data.Samples(arrow_tables()[kind](columns()), **RECIPE)) == wanted
 
 
+def test_pandas_without_pyarrow(wanted, monkeypatch):
+    pd = pytest.importorskip("pandas")
+
+    def no_pyarrow(*arguments):
+        raise ImportError("`Import pyarrow` failed.")
+
+    monkeypatch.setattr(pd.DataFrame, "__arrow_c_stream__", no_pyarrow)
+    frame = pd.DataFrame(columns())
+    assert bits(hl.data.Samples(frame, **RECIPE)) == wanted
+    own = frame.assign(sky=frame["sky"].astype("category"), count=frame["count"].astype("Int64"), when=frame["when"].dt.tz_localize("UTC"))
+    assert bits(hl.data.Samples(own, **RECIPE)) == wanted
+    frame.loc[7, "temp"] = np.nan
+    with pytest.raises(hl.UserError, match="every .* of column 'temp' must be .* row 7"):
+        hl.data.Samples(frame, **RECIPE)
+
+
+def test_arguments_of_samples_are_told():
+    with pytest.raises(TypeError, match=r"Samples\(\): missing a required argument: 'inputs'. Try: hl.data.Samples\(table, inputs="):
+        hl.data.Samples(columns(), target="load")
+
+
 def test_parquet(wanted, tmp_path):
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+import types
 
 import hotloop as hl
 import numpy as np
@@ -68,6 +69,7 @@ def without(tree, layer, name):
     (lambda: hl.fit(MODEL, (X, Y), checkpoints=3), r"checkpoints must be a folder or a hl.Checkpoints. Received: 3"),
     (lambda: hl.fit(MODEL, (X, Y), validation=20), "Received: an int. Try: a fraction such as 0.2"),
     (lambda: hl.fit(MODEL, iter([(X, Y)])), r"Try: \(x, y\) of whole arrays, of which batches are made"),
+    (lambda: hl.fit(MODEL, types.SimpleNamespace(columns=["a"])), r"Received: a SimpleNamespace. Try: \(table\[inputs\], table\[\[target\]\]\) of numbers, or hl.data.Samples"),
     (lambda: hl.optim.Adam(hl.optim.Cosine(100)), r"Received: Cosine\(steps=100.*Try: hl.optim.Schedule\(1e-3, Cosine\(steps=100"),
     (lambda: hl.optim.Adam(lambda step: 1e-3), r"a learning rate must be a number.*Received: a function. Try: hl.optim.Schedule\(1e-3, hl.optim.Cosine"),
     (lambda: MODEL(PARAMS, X, key=0), r"a key must be uint32\[2\].*Try: hl.random.key\(seed\)"),
