@@ -81,7 +81,8 @@ class TableSource : public RowSource {
       // A number can stand for a time in seconds or for its own text; a text for neither.
       if (kind != r.kind && !(kind == ColumnKind::Number || (kind == ColumnKind::Time && r.kind == ColumnKind::Number)))
         throw UserError("table", "column '" + r.name + "' must be " + (r.kind == ColumnKind::Text ? "text" : "numbers"),
-                        kind == ColumnKind::Text ? "texts" : "times");
+                        kind == ColumnKind::Text ? "texts" : "times",
+                        kind == ColumnKind::Text && r.kind == ColumnKind::Number ? "a one-hot column" : "");
     }
   }
 
