@@ -177,6 +177,16 @@ def _warn_of_two_activations(model, loss):
         )
 
 
+def _warn_of_threshold(loss, metric):
+    """Every probability is above 0, so that all would be of class 1."""
+    if type(loss) is losses.BinaryCrossEntropy and not loss.logits and getattr(metric, "threshold", None) == 0:
+        name = type(metric).__name__
+        warnings.warn(
+            f"[fit] the threshold of {name} must suit the model's output. Received: {metric!r}, for logits, beside {loss!r}, of probabilities. Try: hl.metrics.{name}(threshold=0.5).",
+            stacklevel=callers_level(),
+        )
+
+
 def _check_ids(model, parts, what):
     """A row that is not there would be taken for the nearest: a program does not look at each id, here it is done once."""
     while isinstance(model, nn.Sequential) and model.layers:
@@ -320,6 +330,7 @@ def fit(
         metric = metrics.LossMean(given_loss) if loss.has_classes or loss.compares_sequences else metrics.MAE()
     optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
     metric = _metric("fit", metric)
+    _warn_of_threshold(given_loss, metric)
     dtype = _core.dtype(dtype)
     if isinstance(data, Samples):
         validation = data.validation if validation is None else validation

@@ -401,7 +401,12 @@ def test_a_second_softmax_is_told(recwarn):
     scores = (rows, (np.arange(40) % 2)[:, None].astype(np.float32))
     with pytest.warns(UserWarning, match=r"BinaryCrossEntropy takes what comes before Sigmoid.*\(logits=False\), with hl.metrics.Accuracy\(threshold=0.5\)"):
         hl.fit(hl.nn.Sequential(hl.nn.Linear(3, 1), hl.nn.Sigmoid()), scores, loss=hl.losses.BinaryCrossEntropy(), epochs=1)
+    probabilities = {"loss": hl.losses.BinaryCrossEntropy(logits=False), "epochs": 1}
+    with pytest.warns(UserWarning, match=r"threshold of Accuracy must suit.*Received: Accuracy\(\), for logits, .*Try: hl.metrics.Accuracy\(threshold=0.5\)"):
+        hl.fit(hl.nn.Sequential(hl.nn.Linear(3, 1), hl.nn.Sigmoid()), scores, metric=hl.metrics.Accuracy(), **probabilities)
     recwarn.clear()
+    hl.fit(hl.nn.Sequential(hl.nn.Linear(3, 1), hl.nn.Sigmoid()), scores, metric=hl.metrics.Accuracy(threshold=0.5), **probabilities)
+    hl.fit(hl.nn.Sequential(hl.nn.Linear(3, 1), hl.nn.Sigmoid()), scores, metric=hl.metrics.AUC(), **probabilities)
     hl.fit(doubled, (rows, np.arange(40) % 2), loss=hl.losses.CrossEntropy(logits=False), epochs=1)
     hl.fit(hl.nn.Linear(3, 2), (rows, np.arange(40) % 2), loss=hl.losses.CrossEntropy(), epochs=1)
     assert not recwarn.list
