@@ -155,13 +155,15 @@ bool AxisAnalysis::couples(const Node& node, int cls) const {
   return any_node(node, [&](const Node& n) {
     for (auto it = coupled_.lower_bound({&n, -1}); it != coupled_.end() && it->first == &n; ++it)
       if (find(it->second) == cls) return true;
-    // A value with the class on two axes (an outer product of the batch with itself) cannot be cut.
-    for (int i = 0; i < static_cast<int>(n.types.size()); ++i) {
-      const Value v{const_cast<Node*>(&n), i};
+    // What makes or reads a value with the class on two axes (an outer product of the batch with itself, A + A^T) cannot be cut.
+    const auto has_it_twice = [&](Value v) {
       int seen = 0;
       for (int a = 0; a < v.rank(); ++a) seen += axis_class(v, a) == cls;
-      if (seen > 1) return true;
-    }
+      return seen > 1;
+    };
+    for (int i = 0; i < static_cast<int>(n.types.size()); ++i)
+      if (has_it_twice({const_cast<Node*>(&n), i})) return true;
+    if (std::ranges::any_of(n.operands, has_it_twice)) return true;
     return false;
   });
 }

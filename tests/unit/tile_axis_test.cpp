@@ -1,6 +1,7 @@
 // Which axis is cut into tiles where nobody named the batch.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "hotloop/graph.h"
@@ -32,7 +33,8 @@ TEST(TileAxis, SamplesOfAPerceptron) {
       << "and not the width, though it is longer";
 }
 
-// All pairs of 40 bodies pass through a layer. More work has the axis of the bodies than the width of the layer, which is summed over as well.
+// All pairs of bodies pass through a layer. More work has the axis of the bodies than the width of the layer, which is summed over as well; but pairs have it
+// twice, and are not cut.
 TEST(TileAxis, BodiesOfWhichAllPairsAreLookedAt) {
   const auto energy = [](Values in) {
     const Value q = in[0];
@@ -40,7 +42,7 @@ TEST(TileAxis, BodiesOfWhichAllPairsAreLookedAt) {
     return std::vector<Value>{reduce_sum(dense(tanh(dense(pairs, in[1])), in[2]), {0, 1, 2})};
   };
   const std::vector<ValueType> types{{DType::F32, {40, 16}}, {DType::F32, {32, 16}}, {DType::F32, {1, 32}}};
-  EXPECT_EQ(rows_of(value_and_grad(energy, {0, 1, 2}), types), 40);
+  EXPECT_EQ(rows_of(value_and_grad(energy, {0, 1, 2}), types), 1);
 }
 
 // Samples of a layer whose weight is a chain of small arrays: the outputs of these have as much work along them, but come first in nothing. Of a bilinear form
@@ -80,6 +82,19 @@ TEST(TileAxis, PointsWhereANetworkIsDifferentiatedByItsInput) {
   const std::vector<ValueType> types{
       {DType::F32, {32, 2}}, {DType::F32, {32, 32}}, {DType::F32, {1, 32}}, {DType::F32, {1000, 2}}};
   EXPECT_NE(rows_of(value_and_grad(loss, {0, 1, 2}), types), 32);
+}
+
+// Where a matrix meets its transpose, rows and columns are one axis. What sums it, or multiplies by it, would be given the squares on its diagonal alone.
+TEST(TileAxis, AMatrixAndItsTransposeAreNotCut) {
+  const auto sums = [](Values in) {
+    const Value both = in[0] + transpose(in[0], {1, 0});
+    return std::vector<Value>{reduce_sum(matmul(both, in[1]), {0, 1}) + reduce_sum(sin(both), {0, 1})};
+  };
+  constexpr std::int64_t n = 100;
+  const std::vector<ValueType> types{{DType::F64, {n, n}}, {DType::F64, {n, 4}}};
+  EXPECT_EQ(rows_of(sums, types), 1);
+  const std::vector<Array> in{Array::full(DType::F64, {n, n}, 0.25), Array::full(DType::F64, {n, 4}, 0.5)};
+  EXPECT_NEAR(jit(sums)(in)[0].at(0), n * n * (4 * 0.25 + std::sin(0.5)), 1e-9);
 }
 
 // Of a last axis a tile is a stripe of each line: whole cache lines, and two stripes at least, for two workers.
