@@ -256,6 +256,37 @@ TEST_P(LlvmLaneMoves, WhatIsFarFromItsArrayIsNotLookedAt) {
   }
 }
 
+// The ends of edges are rows of one table, looked up in two ways; or the same rows, left out in two ways.
+TEST_P(LlvmLaneMoves, RowsOfOneTableAreLookedUpTwice) {
+  constexpr std::int64_t edges = 64, nodes = 40;
+  std::mt19937 random(5);
+  const auto drawn = [&] {
+    std::vector<std::int32_t> all;
+    for (std::int64_t e = 0; e < edges; ++e) all.push_back(static_cast<std::int32_t>(random() % nodes));
+    return Array::from(all, {edges});
+  };
+  for (const DType dtype : {f32, f64, i32})
+    for (const std::int64_t columns : {2, 3, 4, 5, 8, 11})
+      for (const bool looked_up : {false, true}) {
+        ProgramBuilder p(target());
+        const int x = p.argument(dtype, std::max(edges, nodes) * columns), y = p.result(dtype, edges * columns);
+        const int starts = p.constant(drawn()), ends = p.constant(drawn());
+        const Var e = p.var("e"), c = p.var("c");
+        MapBuilder m({{e, {edges, -1}}, {c, {columns, -1}}}, 2, 0);
+        const int start = m.load(i32, at(starts, Affine::of(e))), end = m.load(i32, at(ends, Affine::of(e)));
+        const auto read = [&](int place) {
+          if (looked_up) return m.load(dtype, at(x, Affine::of(c), {{place, columns}}));
+          const int wanted = m.op(ScalarOp::Lt, DType::Bool, place, m.constant<std::int32_t>(nodes / 2));
+          return m.load(dtype, at(x, Affine::of(e, columns) + Affine::of(c)), wanted);
+        };
+        const int from = read(start), to = read(end);
+        m.store(dtype, at(y, Affine::of(e, columns) + Affine::of(c)), m.op(ScalarOp::Sub, dtype, to, from));
+        p.add(m.build());
+        check(p.build());
+        if (HasFatalFailure()) return;
+      }
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, LlvmLaneMoves, testing::Values("avx512", "avx2", "portable"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -11,10 +11,8 @@ using kernel::Instr;
 using Values = Code::Values;
 
 Value* PointCode::square(int i) {
-  const Instr& it = nest_.instr(i);
-  const IndexUse& use = nest_.uses[static_cast<std::size_t>(i)];
-  Value*& memory = square_memory_[{use.group, use.displacement, it.kind == Instr::Kind::Store}];
-  if (memory == nullptr) memory = squares_.allocate(it.dtype);
+  Value*& memory = square_memory_[i];
+  if (memory == nullptr) memory = squares_.allocate(nest_.instr(i).dtype);
   return memory;
 }
 

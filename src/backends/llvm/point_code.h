@@ -78,8 +78,8 @@ class PointCode {
   Code& code_;
   const MapNest& nest_;
   Squares squares_{code_};
-  std::map<std::tuple<int, std::int64_t, bool>, Value*>
-      square_memory_;  // by group, displacement, and whether it is written
+  // By instruction: rows of one array may be looked up, or left out, in more than one way.
+  std::map<int, Value*> square_memory_;
 };
 
 }  // namespace hotloop::codegen
