@@ -1,4 +1,6 @@
 // Maps by the llvm backend.
+#include <sstream>
+
 #include "llvm_backend.h"
 
 #include "schedule/lower_math.h"
@@ -181,8 +183,9 @@ TEST_P(LlvmMaps, FewerRowsThanAVectorHasAreOnePass) {
     if (HasFatalFailure()) return;
     const std::string source = compile_llvm(p.build(), {.keep_source = true, .cache_dir = {}})->source;
     int divisions = 0;
-    for (std::size_t found = source.find("fdiv"); found != std::string::npos; found = source.find("fdiv", found + 1))
-      ++divisions;
+    std::istringstream lines(source);
+    for (std::string line; std::getline(lines, line);)
+      divisions += line.find("fdiv") != std::string::npos && !line.starts_with("declare");
     if (most == 9)
       EXPECT_EQ(divisions, 1) << source;
     else

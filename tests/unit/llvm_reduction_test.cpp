@@ -86,6 +86,35 @@ TEST_P(LlvmReductions, ReductionsOfManyRows) {
   }
 }
 
+// Lanes behind a row are 0 in what is divided and in what it is divided by, and add nothing.
+TEST_P(LlvmReductions, SumsOfQuotientsOfShortRows) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t rows : {1, 5, 16, 20}) {
+      for (const std::int64_t n : {1, 2, 3, 4, 6, 8, 10, 12, 24}) {
+        ProgramBuilder p(target());
+        const int x = p.argument(dtype, rows * n + 1), w = p.argument(dtype, n);
+        std::mt19937 random(4);
+        const int c = p.constant(random_values(dtype, n, random));
+        const int y = p.result(dtype, rows), before = p.result(dtype, rows);
+        const Var r = p.var("r"), k = p.var("k");
+        MapBuilder m({{r, {rows, -1}}, {k, {n, -1}}}, 1, 1);
+        const Affine place = Affine::of(r, n) + Affine::of(k);
+        const int divisor = m.load(dtype, at(c, Affine::of(k))), weight = m.load(dtype, at(w, Affine::of(k)));
+        const auto quotient = [&](int a) {
+          return m.op(ScalarOp::Div, dtype, m.op(ScalarOp::Mul, dtype, weight, a), divisor);
+        };
+        const int next = quotient(m.load(dtype, at(x, place + 1))), own = quotient(m.load(dtype, at(x, place)));
+        const int a = m.reduced(ScalarOp::Add, dtype, next), b = m.reduced(ScalarOp::Add, dtype, own);
+        m.store(dtype, at(y, Affine::of(r)), a);
+        m.store(dtype, at(before, Affine::of(r)), b);
+        p.add(m.build());
+        check(p.build());
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 TEST_P(LlvmReductions, ColumnSumsWithManyVectors) {
   for (const DType dtype : {f32, f64}) {
     for (const std::int64_t n : {3, 16, 48, 64, 100, 256}) {

@@ -96,6 +96,9 @@ class Code {
   void scatter(DType dtype, Value* value, Value* pointer, Value* indices, Value* mask);
 
   Value* fma(Value* a, Value* c, Value* addend);  // a * c + addend; two roundings on targets without fma
+  // Of vectors some lanes of which were left out, and are 0 in both. LLVM 19 takes 0 / 0 for 0 in such lanes, and drops what would make it 0; of this
+  // intrinsic it believes nothing.
+  Value* quotient_of_some_lanes(Value* a, Value* c);
   // The step of a Dot of pairs: a and c of u32, the addend of f32.
   Value* fma_pairs(Value* a, Value* c, Value* addend);
   // The two words of each block of a random stream, as lanes of 64 bits below 2^32; the same is the number of the block. `keys`: random_keys().

@@ -10,6 +10,11 @@ namespace hotloop::codegen {
 using kernel::Instr;
 using Values = Code::Values;
 
+PointCode::PointCode(Code& code, const MapNest& nest)
+    : code_(code), nest_(nest), leaves_out_lanes_(std::ranges::any_of(nest.instrs, [](const Instr& it) {
+        return (it.kind == Instr::Kind::Load && it.args[0] >= 0) || (it.kind == Instr::Kind::Store && it.args[1] >= 0);
+      })) {}
+
 Value* PointCode::square(int i) {
   Value*& memory = square_memory_[i];
   if (memory == nullptr) memory = squares_.allocate(nest_.instr(i).dtype);
@@ -90,6 +95,11 @@ void PointCode::instr(Point& point, int i, int lanes) {
   }
   Values args;
   for (int k = 0; k < 3 && it.args[k] >= 0; ++k) args.push_back(operand(point, it.args[k], uniform ? 1 : lanes));
+  if (it.op == kernel::ScalarOp::Div && is_float(it.dtype) && !uniform &&
+      (point.mask != nullptr || leaves_out_lanes_)) {
+    result = code_.quotient_of_some_lanes(args[0], args[1]);
+    return;
+  }
   const int last = args.size() == 3 ? it.args[2] : args.size() == 2 ? it.args[1] : it.args[0];
   result = code_.op(it.op, it.dtype, nest_.instr(last).dtype, args);
 }

@@ -23,7 +23,7 @@ struct Point {
 
 class PointCode {
  public:
-  PointCode(Code& code, const MapNest& nest) : code_(code), nest_(nest) {}
+  PointCode(Code& code, const MapNest& nest);
 
   // Instructions begin .. end - 1 that the point has no values of yet.
   void instrs(Point& point, int begin, int end, int lanes);
@@ -77,6 +77,7 @@ class PointCode {
 
   Code& code_;
   const MapNest& nest_;
+  bool leaves_out_lanes_;  // some load or store has a predicate
   Squares squares_{code_};
   // By instruction: rows of one array may be looked up, or left out, in more than one way.
   std::map<int, Value*> square_memory_;

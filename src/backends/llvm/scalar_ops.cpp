@@ -27,6 +27,11 @@ Value* Code::fma(Value* a, Value* c, Value* addend) {
   return b.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, c, addend});
 }
 
+Value* Code::quotient_of_some_lanes(Value* a, Value* c) {
+  return b.CreateConstrainedFPBinOp(llvm::Intrinsic::experimental_constrained_fdiv, a, c, nullptr, "", nullptr,
+                                    llvm::RoundingMode::NearestTiesToEven, llvm::fp::ebIgnore);
+}
+
 Value* Code::fma_pairs(Value* a, Value* c, Value* addend) {
   const int lanes = lanes_in(addend);
   if (state_.multiplies_pairs && lanes == 16) {
