@@ -322,6 +322,15 @@ void bind_losses(nb::module_& m) {
       .def_prop_ro("name", &losses::Loss::name)
       .def_prop_ro("has_classes", &losses::Loss::has_classes)
       .def_prop_ro("compares_sequences", &losses::Loss::compares_sequences)
+      .def_prop_ro("distribution",
+                   [](const losses::Loss& loss) -> nb::object {
+                     const losses::Distribution* distribution = loss.distribution();
+                     if (distribution == nullptr) return nb::none();
+                     nb::list widths;
+                     for (const auto& statistic : distribution->statistics) widths.append(statistic.is_width);
+                     return nb::make_tuple(distribution->num_outputs, distribution->point, widths,
+                                           distribution->of_counts);
+                   })
       .def(
           "statistics",
           [](const losses::Loss& loss, nb::handle prediction) {

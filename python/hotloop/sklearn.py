@@ -192,14 +192,26 @@ class SequenceRegressor(sklearn.base.MultiOutputMixin, sklearn.base.RegressorMix
         y = y.reshape(len(y), -1)
         weights = self._weights(sample_weight, x)
         self._fit_scales(x, lengths, weights)
-        self._y_mean, self._y_std = self._scales(y, weights)
+        num_outputs, _, _, of_counts = self._distribution()
+        self._y_mean, self._y_std = (numpy.zeros(y.shape[1]), numpy.ones(y.shape[1])) if of_counts else self._scales(y, weights)
         z = ((y - self._y_mean) / self._y_std).astype(self.dtype)
-        return self._train(self._scaled(x), z, lengths, weights, z.shape[1], self.loss or losses.MSE(), metrics.MSE())
+        return self._train(self._scaled(x), z, lengths, weights, num_outputs * z.shape[1], self.loss or losses.MSE(), metrics.MSE())
+
+    def _distribution(self):
+        """Of the loss: outputs for each number of y, the statistic that stands for it, which statistics are widths, and whether y must be counts."""
+        return (isinstance(self.loss, losses.Loss) and self.loss._loss.distribution) or (1, 0, [False], False)
 
     def predict(self, X, *, lengths=None):
-        """(samples,), or (samples, outputs) if y was."""
-        y = self._raw(X, lengths) * self._y_std + self._y_mean
-        return y.reshape(len(y), *self._y_axes)
+        """(samples,), or (samples, outputs) if y was. With a loss whose outputs are a distribution or quantiles: what stands for y."""
+        return list(self.predict_statistics(X, lengths=lengths).values())[self._distribution()[1]]
+
+    def predict_statistics(self, X, *, lengths=None):
+        """All that a loss says of y, by name, each as predict gives it: of hl.losses.Gaussian "mean", "std", "q10" and "q90"; {"prediction": ...} of a loss of
+        one number, or of a function."""
+        raw, widths = self._raw(X, lengths), self._distribution()[2]
+        said = self.loss.statistics(raw) if isinstance(self.loss, losses.Loss) else {"prediction": raw}
+        scaled = (numpy.asarray(value) * self._y_std + (0 if width else self._y_mean) for value, width in zip(said.values(), widths, strict=True))
+        return {name: value.reshape(len(value), *self._y_axes) for name, value in zip(said, scaled, strict=True)}
 
 
 class SequenceClassifier(sklearn.base.ClassifierMixin, _Estimator):

@@ -102,3 +102,20 @@ def test_a_perceptron_of_a_tables_rows(rng):
 
     with pytest.raises(AttributeError, match="has no attribute 'Regressor'. Try: hotloop.sklearn.SequenceRegressor"):
         hotloop.sklearn.Regressor  # noqa: B018
+
+
+def test_losses_of_distributions(rng):
+    x = rng.uniform(-1, 1, size=(400, 4))
+    y = 50 + 10 * x.mean(axis=1) + rng.normal(size=400)
+    settings = {"hidden": 8, "epochs": 40, "random_state": 0}
+    gaussian = SequenceRegressor(loss=hl.losses.Gaussian(), **settings).fit(x, y)
+    said = gaussian.predict_statistics(x)
+    assert list(said) == ["mean", "std", "q10", "q90"] and said["std"].shape == (400,)
+    assert np.array_equal(gaussian.predict(x), said["mean"]) and gaussian.score(x, y) > 0.8
+    assert 0.7 < said["std"].mean() < 2 and 0.7 < ((said["q10"] < y) & (y < said["q90"])).mean() < 0.95
+    both = SequenceRegressor(loss=hl.losses.Quantile([0.1, 0.5, 0.9]), **settings).fit(x, np.stack([y, -y], axis=1))
+    assert both.predict(x).shape == (400, 2) and both.predict_statistics(x)["q90"].shape == (400, 2)
+    counts = rng.poisson(np.exp(1 + x[:, -1]))
+    poisson = SequenceRegressor(loss=hl.losses.Poisson(), **settings).fit(x, counts)
+    assert poisson.predict(x).min() > 0 and np.corrcoef(poisson.predict(x), np.exp(x[:, -1]))[0, 1] > 0.9
+    assert list(SequenceRegressor(epochs=1).fit(x, y).predict_statistics(x)) == ["prediction"]

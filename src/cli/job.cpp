@@ -64,8 +64,8 @@ void read_components(ConfigFile& file, Job& job) {
   }
   const losses::Distribution* distribution = job.fit.loss.distribution();
   if (distribution && distribution->of_counts && job.recipe.standardize && job.recipe.standardize_targets)
-    loss.refuse("type", "must leave targets room to be counts", print_toml(job.loss_name) + " and standardised targets",
-                "standardize_targets = false in [window]");
+    loss.refuse("type", "must go with targets as they are: it is a loss of counts",
+                print_toml(job.loss_name) + " and standardised targets", "standardize_targets = false in [window]");
   Section optimizer = file.section("optimizer", "How.");
   job.optimizer_name = optimizer.text("type", "of optimiser", "adam");
   check_optimizer(optimizer, job.optimizer_name);
