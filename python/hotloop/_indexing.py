@@ -341,11 +341,11 @@ def _put_traced(x, values, key, how):
 
 def _put_along(x, axis, index, values, how):
     """x with `values`, which along `axis` has one for each of index (K,), added or assigned at these places of the axis."""
+    if index.shape[0] == 0:
+        return x
     if how == "add":
         return _core.append("scatter_add", [x, _core.to_tracer(index), values], {"axis": axis})
     if isinstance(index, numpy.ndarray):
-        if len(index) == 0:
-            return x
         # Which value each place gets is known: the last one.
         which = numpy.full(x.shape[axis], -1, numpy.int32)
         which[index] = numpy.arange(len(index), dtype=numpy.int32)

@@ -257,3 +257,10 @@ def test_a_ring_buffer_is_written_in_place():
     assert np.allclose(hl.jit(echo)(x), wanted)
     text = hl.executable(hl.jit(echo), x).kernel_text()
     assert "scatter" not in text and "iota" not in text and "< 128)" not in text.split("for t")[1]
+
+
+@pytest.mark.parametrize("key", [(slice(None),), (slice(None, None, 2),), (slice(None, None, -1),), (None,), (..., slice(None))])
+def test_at_writes_nothing_into_an_array_without_elements(key):
+    x = np.ones(0)
+    for change in (lambda x: x.at[key].set(2), lambda x: x.at[key].add(2), lambda x: x.at[key].multiply(2)):
+        assert hl.jit(change)(x).shape == (0,)
