@@ -264,3 +264,10 @@ def test_at_writes_nothing_into_an_array_without_elements(key):
     x = np.ones(0)
     for change in (lambda x: x.at[key].set(2), lambda x: x.at[key].add(2), lambda x: x.at[key].multiply(2)):
         assert hl.jit(change)(x).shape == (0,)
+
+
+@pytest.mark.parametrize("shape", [(300, 0), (300, 3, 0), (300, 0, 3)])
+def test_many_rows_without_elements(shape):
+    x = np.ones(shape)
+    assert hl.jit(lambda x: hl.diff(x, axis=0))(x).shape == (299, *shape[1:])
+    assert hl.jit(lambda x: hl.take(x, np.zeros(0, np.int32), axis=1))(x).shape == (300, 0, *shape[2:])

@@ -185,7 +185,7 @@ class Verifier {
   }
   void verify_written(const Buffer& b, const Affine& index, Place place, bool split) {
     check(b.space != Space::Argument && b.space != Space::Constant, b.name + " is read only");
-    if (place == Place::Grid && grid_->num_blocks > 1 && b.space != Space::Worker)
+    if (place == Place::Grid && grid_->num_blocks > 1 && b.space != Space::Worker && b.elements > 0)
       check(index.coefficient(grid_->block) != 0 || index.coefficient(grid_->row0) != 0,
             "every block would write the same elements of " + b.name + ": in a Grid each has its own");
     check(place != Place::Outside || split || b.space == Space::Worker,
