@@ -135,6 +135,21 @@ def test_manipulation():
     assert [u.shape for u in hl.unstack(x, axis=1)] == [(2, 4)] * 3
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32"])
+def test_contractions_of_integers(dtype):
+    a, b, c = (rng.integers(0, 9, shape).astype(dtype) for shape in [(2, 3, 4), (2, 4, 5), (4,)])
+    check(hl.matmul(a, b), a @ b)
+    check(hl.matmul(a, c), a @ c)
+    check(hl.matmul(a[:, :0], b), a[:, :0] @ b)
+    check(hl.tensordot(a, b, axes=([0, 2], [0, 1])), np.tensordot(a, b, ([0, 2], [0, 1])))
+    check(hl.tensordot(c, c, axes=0), np.outer(c, c))
+    check(hl.outer(c, c), np.outer(c, c))
+    check(hl.jit(hl.vmap(hl.matmul))(a, b), a @ b)
+    for subscripts, operands in {"bij,bjk->bik": (a, b), "bij,bjk,j->ki": (a, b, c), "aij,bjk->kiab": (a, b)}.items():
+        check(hl.einsum(subscripts, *operands), np.einsum(subscripts, *operands))
+    assert hl.matmul(a, c).dtype == hl.result_type(a, c)
+
+
 def test_contractions():
     a, b, c = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4, 5)), rng.normal(size=4)
     check(hl.matmul(a, b), a @ b)

@@ -11,6 +11,70 @@
 
 namespace hotloop {
 
+namespace ir {
+namespace {
+
+using Axes = std::vector<std::int64_t>;
+
+DotAxes axes_of(const Attrs& a) {
+  return {a.integers("lhs_contract"), a.integers("rhs_contract"), a.integers("lhs_batch"), a.integers("rhs_batch")};
+}
+
+std::string text(const Axes& axes) {
+  std::string s;
+  for (std::int64_t axis : axes) s += (s.empty() ? "" : ",") + std::to_string(axis);
+  return "{" + s + "}";
+}
+
+Axes joined(const Axes& a, const Axes& b) {
+  Axes result = a;
+  result.insert(result.end(), b.begin(), b.end());
+  return result;
+}
+
+Axes lhs_free(const DotAxes& d, int rank) { return other_axes(rank, joined(d.lhs_contract, d.lhs_batch)); }
+Axes rhs_free(const DotAxes& d, int rank) { return other_axes(rank, joined(d.rhs_contract, d.rhs_batch)); }
+
+std::string received_text(std::span<const ValueType> operands, const DotAxes& d) {
+  return types_text(operands) + " contracted at " + text(d.lhs_contract) + " and " + text(d.rhs_contract) +
+         ", batched at " + text(d.lhs_batch) + " and " + text(d.rhs_batch);
+}
+
+// The type of a dot whose axes fit its operands.
+ValueType type_of_fitting(std::span<const ValueType> operands, const DotAxes& d) {
+  const ValueType &lhs = operands[0], &rhs = operands[1];
+  const std::string received = received_text(operands, d);
+  if (d.lhs_contract.size() != d.rhs_contract.size() || d.lhs_batch.size() != d.rhs_batch.size())
+    throw UserError("dot", "contracted and batch axes must come in pairs, one of each operand", received);
+  const auto distinct = [&](Axes axes, int rank) {
+    std::ranges::sort(axes);
+    return std::ranges::adjacent_find(axes) == axes.end() &&
+           (axes.empty() || (axes.front() >= 0 && axes.back() < rank));
+  };
+  if (!distinct(joined(d.lhs_contract, d.lhs_batch), lhs.shape.rank()) ||
+      !distinct(joined(d.rhs_contract, d.rhs_batch), rhs.shape.rank()))
+    throw UserError("dot", "axes must exist and be named once", received);
+  const auto extent = [](const ValueType& t, std::int64_t axis) { return t.shape[static_cast<int>(axis)]; };
+  const auto agree = [&](const Axes& a, const Axes& b) {
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (extent(lhs, a[i]) != extent(rhs, b[i])) return false;
+    return true;
+  };
+  if (!agree(d.lhs_contract, d.rhs_contract))
+    throw UserError("dot", "contracted axes must have the same extents", received,
+                    "transpose() or reshape() an operand");
+  if (!agree(d.lhs_batch, d.rhs_batch))
+    throw UserError("dot", "batch axes must have the same extents", received, "transpose() or reshape() an operand");
+  Shape shape;
+  for (std::int64_t axis : d.lhs_batch) shape.push_back(extent(lhs, axis));
+  for (std::int64_t axis : lhs_free(d, lhs.shape.rank())) shape.push_back(extent(lhs, axis));
+  for (std::int64_t axis : rhs_free(d, rhs.shape.rank())) shape.push_back(extent(rhs, axis));
+  return {lhs.dtype, shape};
+}
+
+}  // namespace
+}  // namespace ir
+
 namespace {
 
 // An operand with its axes in the order batch, free, contracted, these as one.
@@ -36,11 +100,29 @@ Value dot_of_joined(Value lhs, Value rhs, const DotAxes& axes) {
              {.lhs_contract = {a.rank() - 1}, .rhs_contract = {b.rank() - 1}, .lhs_batch = batch, .rhs_batch = batch});
 }
 
+// The primitive is of floats, which processors and rules are made for: integers are multiplied and added up.
+Value dot_of_integers(Value lhs, Value rhs, const DotAxes& axes) {
+  const ValueType types[] = {lhs.type(), rhs.type()};
+  const Shape result = ir::type_of_fitting(types, axes).shape;
+  const Value a = with_joined_axes(lhs, axes.lhs_batch, axes.lhs_contract),
+              b = with_joined_axes(rhs, axes.rhs_batch, axes.rhs_contract);
+  const auto batch = static_cast<int>(axes.lhs_batch.size()), lhs_free = a.rank() - 1 - batch;
+  Shape wide_a, wide_b;
+  for (int i = 0; i <= result.rank(); ++i) {
+    const std::int64_t extent = i < result.rank() ? result[i] : a.shape()[a.rank() - 1];
+    const bool in_both = i < batch || i == result.rank();
+    wide_a.push_back(in_both || i < batch + lhs_free ? extent : 1);
+    wide_b.push_back(in_both || i >= batch + lhs_free ? extent : 1);
+  }
+  return reduce_sum(reshape(a, wide_a) * reshape(b, wide_b), {result.rank()});
+}
+
 }  // namespace
 
 Value dot(Value lhs, Value rhs, const DotAxes& axes) {
   const Value both[] = {lhs, rhs};
   ir::require_defined("dot", both);
+  if (lhs.dtype() == rhs.dtype() && is_integer(lhs.dtype())) return dot_of_integers(lhs, rhs, axes);
   // Kernels go along three axes at most; more become one.
   constexpr std::size_t most_axes = 3;
   if (axes.lhs_contract.size() > most_axes && axes.lhs_contract.size() == axes.rhs_contract.size())
@@ -55,12 +137,6 @@ Value dot(Value lhs, Value rhs, const DotAxes& axes) {
 namespace ir {
 namespace {
 
-using Axes = std::vector<std::int64_t>;
-
-DotAxes axes_of(const Attrs& a) {
-  return {a.integers("lhs_contract"), a.integers("rhs_contract"), a.integers("lhs_batch"), a.integers("rhs_batch")};
-}
-
 // A dot with other axes but the precision of `like`.
 Value dot_as(const Node& like, Value lhs, Value rhs, const DotAxes& axes) {
   const Value made = dot(lhs, rhs, axes);
@@ -68,58 +144,17 @@ Value dot_as(const Node& like, Value lhs, Value rhs, const DotAxes& axes) {
   return made;
 }
 
-std::string text(const Axes& axes) {
-  std::string s;
-  for (std::int64_t axis : axes) s += (s.empty() ? "" : ",") + std::to_string(axis);
-  return "{" + s + "}";
-}
-
-Axes joined(const Axes& a, const Axes& b) {
-  Axes result = a;
-  result.insert(result.end(), b.begin(), b.end());
-  return result;
-}
-
-Axes lhs_free(const DotAxes& d, int rank) { return other_axes(rank, joined(d.lhs_contract, d.lhs_batch)); }
-Axes rhs_free(const DotAxes& d, int rank) { return other_axes(rank, joined(d.rhs_contract, d.rhs_batch)); }
-
 std::vector<ValueType> infer(const InferContext& c) {
   const ValueType &lhs = c.operands[0], &rhs = c.operands[1];
   const DotAxes d = axes_of(c.attrs);
-  const std::string received = types_text(c.operands) + " contracted at " + text(d.lhs_contract) + " and " +
-                               text(d.rhs_contract) + ", batched at " + text(d.lhs_batch) + " and " + text(d.rhs_batch);
   if (lhs.dtype != rhs.dtype || !is_float(lhs.dtype))
-    throw UserError("dot", "both operands must be f32, or both f64", received, "cast() one of them");
-  if (d.lhs_contract.size() != d.rhs_contract.size() || d.lhs_batch.size() != d.rhs_batch.size())
-    throw UserError("dot", "contracted and batch axes must come in pairs, one of each operand", received);
-  const auto distinct = [&](Axes axes, int rank) {
-    std::ranges::sort(axes);
-    return std::ranges::adjacent_find(axes) == axes.end() &&
-           (axes.empty() || (axes.front() >= 0 && axes.back() < rank));
-  };
-  if (!distinct(joined(d.lhs_contract, d.lhs_batch), lhs.shape.rank()) ||
-      !distinct(joined(d.rhs_contract, d.rhs_batch), rhs.shape.rank()))
-    throw UserError("dot", "axes must exist and be named once", received);
-  const auto extent = [](const ValueType& t, std::int64_t axis) { return t.shape[static_cast<int>(axis)]; };
+    throw UserError("dot", "both operands must be f32, or both f64", received_text(c.operands, d),
+                    "cast() one of them");
   if (c.attrs.has("precision") && (c.attrs.get<std::string>("precision") != "bf16" || lhs.dtype != DType::F32))
     throw UserError("dot", "precision, where it is given, is bf16, of f32 operands",
                     c.attrs.get<std::string>("precision") + " of " + types_text(c.operands),
                     "cast() them to f32, or leave precision out");
-  const auto agree = [&](const Axes& a, const Axes& b) {
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (extent(lhs, a[i]) != extent(rhs, b[i])) return false;
-    return true;
-  };
-  if (!agree(d.lhs_contract, d.rhs_contract))
-    throw UserError("dot", "contracted axes must have the same extents", received,
-                    "transpose() or reshape() an operand");
-  if (!agree(d.lhs_batch, d.rhs_batch))
-    throw UserError("dot", "batch axes must have the same extents", received, "transpose() or reshape() an operand");
-  Shape shape;
-  for (std::int64_t axis : d.lhs_batch) shape.push_back(extent(lhs, axis));
-  for (std::int64_t axis : lhs_free(d, lhs.shape.rank())) shape.push_back(extent(lhs, axis));
-  for (std::int64_t axis : rhs_free(d, rhs.shape.rank())) shape.push_back(extent(rhs, axis));
-  return {{lhs.dtype, shape}};
+  return {type_of_fitting(c.operands, d)};
 }
 
 std::vector<Array> eval(const EvalContext& c) {

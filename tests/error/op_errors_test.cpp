@@ -338,8 +338,8 @@ TEST(OpErrors, ReductionAndContraction) {
           [](In in) {
             return dot(in[0], in[1], {{1}, {0}, {}, {}});
           },
-          {i32({2, 3}), i32({3})}),
-      "[dot] both operands must be f32, or both f64. Received: i32[2,3], i32[3] contracted at {1} and {0}, batched "
+          {f32({2, 3}), i32({3})}),
+      "[dot] both operands must be f32, or both f64. Received: f32[2,3], i32[3] contracted at {1} and {0}, batched "
       "at {} and {}. Try: cast() one of them.");
   EXPECT_EQ(message_of([](In in) { return matmul(in[0], in[1]); }, {f32({2, 3}), f32({4, 5})}),
             "[matmul] the last axis of a and the last but one of b must have the same extent. Received: f32[2,3], "
