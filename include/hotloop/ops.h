@@ -109,7 +109,7 @@ Value reduce_prod(Value x, const std::vector<std::int64_t>& axes);
 Value argmax(Value x, int axis);  // argmax{axis} -> i32, the first of equals; a NaN counts as the largest
 Value argmin(Value x, int axis);  // argmin{axis} -> i32, the first of equals; a NaN counts as the smallest
 // General contraction: out[batch..., lhs free..., rhs free...] = sum over the contracted axes of lhs * rhs.
-// dot{lhs_contract, rhs_contract, lhs_batch, rhs_batch}
+// dot{lhs_contract, rhs_contract, lhs_batch, rhs_batch} of floats; of integers a product and a reduce_sum.
 struct DotAxes {
   std::vector<std::int64_t> lhs_contract, rhs_contract, lhs_batch, rhs_batch;
 };
