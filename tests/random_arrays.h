@@ -108,7 +108,8 @@ class ArrayWriter {
       return pad(v, like(v, 1), low, high);
     }
     std::vector<Value> parts{v};
-    for (std::int64_t left = n - has; left > 0; left -= has) parts.push_back(left >= has ? v : cut(v, axis, 0, left, 1));
+    for (std::int64_t left = n - has; left > 0; left -= has)
+      parts.push_back(left >= has ? v : cut(v, axis, 0, left, 1));
     return concat(parts, axis);
   }
   // v in another shape, with as many of its axes kept as there are.
@@ -134,12 +135,12 @@ class ArrayWriter {
         if (set >> a & 1) axes.push_back(a);
       if (std::ssize(axes) != v.rank()) continue;
       int same = 0;
-      for (int a = 0; a < v.rank(); ++a) same += v.shape()[a] == to[static_cast<int>(axes[static_cast<std::size_t>(a)])];
+      for (int a = 0; a < v.rank(); ++a)
+        same += v.shape()[a] == to[static_cast<int>(axes[static_cast<std::size_t>(a)])];
       seen = same > most ? 1 : seen + (same == most);
       if (same > most || (same == most && chance(seen))) best = axes, most = same;
     }
-    for (int a = 0; a < v.rank(); ++a)
-      v = with_extent(v, a, to[static_cast<int>(best[static_cast<std::size_t>(a)])]);
+    for (int a = 0; a < v.rank(); ++a) v = with_extent(v, a, to[static_cast<int>(best[static_cast<std::size_t>(a)])]);
     return v.shape() == to ? v : broadcast(v, to, best);
   }
 
@@ -427,7 +428,8 @@ class RandomArrayProgram : public ArrayWriter {
       }
       default: {
         const std::int64_t k = size(), batch = 1 + pick(5);
-        if (m * n * k * batch > most_flops || batch * std::max(m, n) * k > most_elements_) return matmul(a, like_any({n}));
+        if (m * n * k * batch > most_flops || batch * std::max(m, n) * k > most_elements_)
+          return matmul(a, like_any({n}));
         return matmul(like_any({batch, m, n}), chance(2) ? like_any({n, k}) : like_any({batch, n, k})) * by_n;
       }
     }
@@ -482,7 +484,8 @@ class RandomArrayProgram : public ArrayWriter {
         other[axis] = size();
         const Value parts[] = {v, like_any(other), v};
         if (!fits(other) || v.shape().size() * 3 > most_elements_) return v;
-        return concat(std::span(parts).subspan(static_cast<std::size_t>(pick(2)), static_cast<std::size_t>(1 + pick(2))), axis);
+        return concat(
+            std::span(parts).subspan(static_cast<std::size_t>(pick(2)), static_cast<std::size_t>(1 + pick(2))), axis);
       }
       case 4: {
         Extents low = zeros(v), high = low, interior = low;
@@ -491,7 +494,8 @@ class RandomArrayProgram : public ArrayWriter {
         return pad(v, like(v, 0.25), low, high, interior);
       }
       case 5: {
-        const std::int64_t width = 1 + pick(std::min<std::int64_t>(n, 5)), dilation = (width - 1) * 2 < n ? 1 + pick(2) : 1;
+        const std::int64_t width = 1 + pick(std::min<std::int64_t>(n, 5)),
+                           dilation = (width - 1) * 2 < n ? 1 + pick(2) : 1;
         if (v.rank() > 4 || v.shape().size() * width > most_elements_) return v;
         const Value w = windows(v, axis, width, 1 + pick(3), dilation);
         return chance(3) ? w : reduced(w, {axis + pick(2)});
@@ -516,7 +520,8 @@ class RandomArrayProgram : public ArrayWriter {
         Extents sizes;
         std::vector<Value> starts;
         for (int a = 0; a < v.rank(); ++a)
-          sizes.push_back(1 + pick(v.shape()[a])), starts.push_back(chance(2) ? integers({}) : constant(pick(3), DType::I32));
+          sizes.push_back(1 + pick(v.shape()[a])),
+              starts.push_back(chance(2) ? integers({}) : constant(pick(3), DType::I32));
         if (chance(2)) return dynamic_slice(v, starts, sizes);
         const Value block = like_any(Shape(sizes));
         return dynamic_update(v, block, starts) + v * 0.3;

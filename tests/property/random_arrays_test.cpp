@@ -102,8 +102,8 @@ std::string same(const Arrays& got, const Arrays& wanted) {
   return "";
 }
 
-// "" or what is wrong with a program compiled in the ways that the seed says.
-std::string failure(const Case& it, const Compiled& which, std::uint64_t seed) {
+// What is wrong with a program compiled in the ways that the seed says.
+Difference failure(const Case& it, const Compiled& which, std::uint64_t seed) {
   const Measured wanted = measured(*it.graph, it.inputs, seed);
   CompileOptions options = which.options();
   if (seed % 16 == 3 && which.backend != "cuda") options.disabled_passes = {"all"};
@@ -111,12 +111,11 @@ std::string failure(const Case& it, const Compiled& which, std::uint64_t seed) {
   const bool has_threads = which.backend != "c" && options.dispatch != "per_op";
   options.threads = has_threads ? 3 : 1;
   const Arrays got = compile(it.graph, options)(it.inputs);
-  if (const std::string found = difference(got, wanted); !found.empty()) return found;
-  if (!has_threads || seed / 2 % 2 != 0) return "";
+  const Difference found = difference(got, wanted);
+  if (!found.text.empty() || !has_threads || seed / 2 % 2 != 0) return found;
   options.threads = 1;
-  if (const std::string found = same(compile(it.graph, options)(it.inputs), got); !found.empty())
-    return "1 thread and 3: " + found;
-  return "";
+  const std::string other = same(compile(it.graph, options)(it.inputs), got);
+  return {other.empty() ? "" : "1 thread and 3: " + other};
 }
 
 void check(std::uint64_t seed) {
@@ -127,23 +126,27 @@ void check(std::uint64_t seed) {
   const std::vector<Compiled> compiled = all_compiled();
   Compiled which = compiled[seed % compiled.size()];
   if (which.backend == "c" && seed % 24 != 7) which = llvm_targets().back();  // a C compiler takes its time
-  const auto message = [&](const Case& of) {
+  const auto tried = [&](const Case& of) {
     try {
       return failure(of, which, seed);
     } catch (const std::exception& error) {
-      return std::string(error.what());
+      return Difference{error.what()};
     }
   };
   if (std::getenv("HOTLOOP_PRINT") != nullptr) std::fputs(it.graph->str().c_str(), stderr);
-  if (const std::string found = message(it); !found.empty()) {
-    const Case small = shrunk(it, [&](const Case& other) { return !message(other).empty(); });
-    ADD_FAILURE() << which.backend << " for " << which.target << ": " << found << "\n"
-                  << small.graph->str() << message(small);
+  if (const Difference found = tried(it); !found.text.empty()) {
+    const Case small = shrunk(it, [&](const Case& other) {
+      const Difference still = tried(other);
+      return !still.text.empty() && still.excess >= std::min(found.excess, 1e3);
+    });
+    ADD_FAILURE() << which.backend << " for " << which.target << ": " << found.text << "\n"
+                  << small.graph->str() << tried(small).text;
     return;
   }
   if (which.backend == "c") return;
   CompileOptions options = which.options();
-  if (seed % 8 == 4) expect_within_guards(*it.graph, it.inputs, options, seed % 16 == 4, compile(it.graph, options)(it.inputs));
+  if (seed % 8 == 4)
+    expect_within_guards(*it.graph, it.inputs, options, seed % 16 == 4, compile(it.graph, options)(it.inputs));
   if (drawn.kind == 9 && drawn.rows > 1) {
     const Arrays all = compile(it.graph, options)(it.inputs);
     options.batch_axes = drawn.axes;
