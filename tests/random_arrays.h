@@ -460,14 +460,28 @@ class RandomArrayProgram : public ArrayWriter {
     if (s.size() * (v.shape().size() / n) > most_elements_) return v;
     const auto rows = [&] { return gather(v, places(s, n), axis); };
     const Value first = rows();
-    switch (pick(4)) {
-      case 0: return first;
-      default: {
-        const Value second = rows();
-        return chance(3) ? binary(first, rows()) * second : binary(first, second);
-      }
-    }
+    if (chance(4)) return first;
+    const Value second = rows();
+    const Value both = chance(4) ? binary(first, rows()) * second : binary(first, second);
+    // As distances are: what is short is summed.
+    if (both.rank() == 0 || chance(2)) return both;
+    return reduced(chance(2) ? both : square(both), {both.rank() - 1});
   }
+  // Messages along edges, as springs and graphs have them: what rows of one table have in common, by how far they are apart, goes to one of them.
+  Value edges() {
+    const Value v = any_of(2);
+    const std::int64_t n = v.shape()[0], count = sizes_.back() < 16 ? 64 : sizes_.back();
+    if (v.rank() > 3 || count * (v.shape().size() / n) > most_elements_) return v;
+    const Value from = places({count}, n), to = places({count}, n);
+    const Value difference = binary(gather(v, to, 0), gather(v, from, 0));
+    const Value far = reduced(square(difference), {difference.rank() - 1});
+    const Value weight = unary(far * like_any(far.shape()));
+    const Value message =
+        turned_or_not(difference * broadcast_to(expand_dims(weight, weight.rank()), difference.shape()));
+    if (message.shape() != difference.shape() || chance(3)) return message;
+    return scatter_add(chance(2) ? zeros_like(v) : v, to, message, 0);
+  }
+  Value turned_or_not(Value v) { return chance(3) ? turned(v) : v; }
   Value moved() {
     const Value v = any_of(1);
     const int axis = axis_of(v);
@@ -572,7 +586,7 @@ class RandomArrayProgram : public ArrayWriter {
   }
 
   Value step(int depth) {
-    switch (pick(depth > 0 ? 40 : 35)) {
+    switch (pick(depth > 0 ? 43 : 38)) {
       case 0:
       case 1:
       case 2: return unary(any());
@@ -630,7 +644,10 @@ class RandomArrayProgram : public ArrayWriter {
         return select(condition(s), like_any(s), like_any(s));
       }
       case 35:
-      case 36: {  // a few steps, over what may be rows
+      case 36:
+      case 37: return edges();
+      case 38:
+      case 39: {  // a few steps, over what may be rows
         const Value x = with_extent(any_of(1), 0, 1 + pick(6));
         const Value init[] = {any(), fit(any(), x.shape().without(0))};
         const Scope scope(*this);
@@ -650,7 +667,7 @@ class RandomArrayProgram : public ArrayWriter {
             init, std::span(&x, 1), options);
         return use == 0 ? carry[0] : use == 1 ? carry[1] : ys[0];
       }
-      case 37: {
+      case 40: {
         const Value init[] = {fit(abs(rem(integers({}), constant(6, DType::I32))), {}), any(), any()};
         const Scope scope(*this);
         return while_loop([](Values c) { return greater(c[0], like(c[0], 0)); },
@@ -661,7 +678,7 @@ class RandomArrayProgram : public ArrayWriter {
                           },
                           init, 6)[static_cast<std::size_t>(1 + pick(2))];
       }
-      case 38: {
+      case 41: {
         const Value operands[] = {any()}, yes = greater(fit(any(), {}), like(leaves_[0], 0.1234567));
         const auto branch = [&](bool first) {
           return [&, first](Values o) {
