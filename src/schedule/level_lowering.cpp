@@ -373,11 +373,26 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
   const Graph& body = *loop.regions[0];
   const std::size_t num_ys = body.outputs().size() - num_carry;
   const auto result = [&](std::size_t i) { return Value{const_cast<Node*>(&loop), static_cast<int>(i)}; };
+  // What a loop begins with may be views of views; a reshape among them that merges axes has to be in memory itself.
+  const auto operands = [&](std::span<const BlockTarget> copies) {
+    std::set<const Node*> views;
+    const std::function<void(Value)> visit = [&](Value v) {
+      if (!floats(*v.node) || ir::is(*v.node, OpKind::Input) || context_.find(v) || !views.insert(v.node).second)
+        return;
+      for (const Value& o : v.node->operands) visit(o);
+    };
+    for (const BlockTarget& copy : copies) visit(copy.value);
+    if (std::ranges::none_of(views, [](const Node* n) { return ir::is(*n, OpKind::Reshape); }))
+      return lower_copies(context_, copies);
+    std::vector<const Node*> nodes(views.begin(), views.end());
+    std::ranges::sort(nodes, {}, [&](const Node* n) { return position_.at(n); });
+    return lower_block(context_, nodes, copies, {});
+  };
   const auto in_memory = [&](Value v, Block& before) {
     if (const auto s = context_.find(v)) return *s;
     const Storage place = context_.allocate(v, "operand");
     const BlockTarget copy{v, place, {}, false};
-    append(before, lower_copies(context_, {&copy, 1}));
+    append(before, operands({&copy, 1}));
     context_.bind(v, place);
     return place;
   };
@@ -394,7 +409,7 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
   }
   std::vector<BlockTarget> initial;
   for (std::size_t i = 0; i < num_carry; ++i) initial.push_back({loop.operands[i], places[i], {}, false});
-  append(before, lower_copies(context_, initial));
+  append(before, operands(initial));
 
   kernel::For statement;
   statement.counter = context_.new_var("step");
