@@ -165,7 +165,8 @@ void check(std::uint64_t seed) {
   }
 }
 
-TEST(RandomArrays, AreTheOraclesForAnyThreadsRowsAndMemory) { for_seeds(check, 50); }
+// Those that failed: a loop with tiles inside began with axes that were exchanged and merged (253).
+TEST(RandomArrays, AreTheOraclesForAnyThreadsRowsAndMemory) { for_seeds(check, 50, {253}); }
 
 }  // namespace
 }  // namespace hotloop::testing
