@@ -271,3 +271,9 @@ def test_many_rows_without_elements(shape):
     x = np.ones(shape)
     assert hl.jit(lambda x: hl.diff(x, axis=0))(x).shape == (299, *shape[1:])
     assert hl.jit(lambda x: hl.take(x, np.zeros(0, np.int32), axis=1))(x).shape == (300, 0, *shape[2:])
+
+
+def test_rows_of_two_numbers_are_taken_from_many_tables(rng):
+    x = rng.normal(size=(17, 17, 2, 2)).astype(np.float32)
+    places = rng.integers(0, 2, size=32)
+    assert np.array_equal(hl.jit(lambda x: hl.take(x, places, axis=2))(x), x[:, :, places])

@@ -287,6 +287,31 @@ TEST_P(LlvmLaneMoves, RowsOfOneTableAreLookedUpTwice) {
       }
 }
 
+// Rows of two columns fill vectors with their places crossed; so many dims around them would be worth squares too, which know nothing of that.
+TEST_P(LlvmLaneMoves, RowsOfFewColumnsAreLookedUpInsideOtherDims) {
+  constexpr std::int64_t around = 17, places = 16, rows = 2;
+  std::vector<std::int32_t> looked_up;
+  for (std::int64_t i = 0; i < places; ++i) looked_up.push_back(static_cast<std::int32_t>(i * i % 7 % 2));
+  for (const DType dtype : {f32, f64, i32})
+    for (const std::int64_t columns : {2, 3, 4, 8}) {
+      ProgramBuilder p(target());
+      const int x = p.argument(dtype, around * around * rows * columns),
+                y = p.result(dtype, around * around * places * columns);
+      const int index = p.constant(Array::from(looked_up, {places}));
+      const Var a = p.var("a"), b = p.var("b"), i = p.var("i"), c = p.var("c");
+      MapBuilder m({{a, {around, -1}}, {b, {around, -1}}, {i, {places, -1}}, {c, {columns, -1}}}, 4, 3);
+      const int row = m.load(i32, at(index, Affine::of(i)));
+      const Affine table = Affine::of(a, around * rows * columns) + Affine::of(b, rows * columns) + Affine::of(c);
+      m.store(dtype,
+              at(y, Affine::of(a, around * places * columns) + Affine::of(b, places * columns) +
+                        Affine::of(i, columns) + Affine::of(c)),
+              m.load(dtype, at(x, table, {{row, columns}})));
+      p.add(m.build());
+      check(p.build());
+      if (HasFatalFailure()) return;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, LlvmLaneMoves, testing::Values("avx512", "avx2", "portable"),
                          [](const auto& info) { return std::string(info.param); });
 

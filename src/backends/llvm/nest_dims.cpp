@@ -146,7 +146,8 @@ void deal_lanes(MapNest& nest) {
 
 void choose_square(MapNest& nest, bool masks_freely) {
   constexpr double worth_it = 1.5;
-  if (nest.dealt_dim >= 0 || nest.period > 1 || nest.lanes < 8) return;
+  // What crosses rows has its vectors laid out already.
+  if (nest.dealt_dim >= 0 || !nest.crossed.empty() || nest.lanes < 8) return;
   if (nest.vector_dim < 0 || nest.vector_dim >= nest.num_outer || nest.num_outer < 2) return;
   std::optional<Trial> best;
   double least = cost_of(nest, Trial(nest, nest.vector_dim, -1), masks_freely) / worth_it;
