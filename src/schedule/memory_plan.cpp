@@ -146,11 +146,14 @@ class Lifetimes {
   }
   void visit(const kernel::For& loop, int nest) {
     const int inner = open(nest, Nest::Kind::Loop);
+    const std::vector<int> before = late_;
     walk(loop.test, inner);
     if (loop.stop) read_by_each(loop.stop->buffer, inner);
     walk(loop.body, inner);
     ++position_;
     close(inner);
+    // A loop may take no step: where workers meet in it, they do not for what was read in front of it.
+    late_.insert(late_.end(), before.begin(), before.end());
     if (loop.stop) read_by_each(loop.stop->buffer, nest);
   }
   void visit(const kernel::Let& let, int nest) { read_by_each(let.source.buffer, nest); }

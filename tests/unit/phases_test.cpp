@@ -105,6 +105,30 @@ TEST(Phases, KeepTheirBuffersApart) {
   EXPECT_THROW(verify(program), InternalError) << "the same memory at the same time";
 }
 
+// Each worker reads on its own way how many steps a loop takes. Where that is none, they do not meet in it: what comes next must not lie there.
+TEST(Phases, OfALoopThatMayTakeNoStepEndNothing) {
+  Copies c;
+  const int x = c.builder.argument(f32, n), steps = c.builder.argument(i32, n), count = c.builder.shared(i32, n),
+            inside = c.builder.shared(f32, n), after = c.builder.shared(f32, n);
+  const Var trip = c.builder.var("trip");
+  const auto at_once = [&](int from, int to) { return Block{c.copy(from, to, true), {Barrier{}}}; };
+  const Var i = c.builder.var("i");
+  MapBuilder counted({{i, {n, -1}}}, 1, 0);
+  counted.store(i32, at(count, Affine::of(i)), counted.load(i32, at(steps, Affine::of(i))));
+  c.append({Single{{Stmt{counted.build()}}}});
+  c.body.push_back({Let{.var = trip, .source = at(count, 0), .low = 0, .high = 3}});
+  For loop{.counter = c.builder.var("t"), .trip = {3, trip}};
+  loop.body = at_once(x, inside);
+  append(loop.body, at_once(inside, c.builder.result(f32, n)));
+  c.body.push_back({loop});
+  c.split(x, after);
+  c.split(after, c.builder.result(f32, n));
+  c.split(inside, c.builder.result(f32, n));  // has kept its own memory till now
+  Program& program = c.build();
+  plan_memory(program);
+  verify(program);
+}
+
 TEST(Phases, MustNotRace) {
   Copies c;
   const int x = c.builder.argument(f32, n), a = c.builder.shared(f32, n);
