@@ -406,9 +406,11 @@ kernel::Block DotLowering::run() {
   const bool rows_fill_vectors =
       context_.by_lanes() && dot.c_m == 1 && dot.c_n != 1 &&
       std::ranges::all_of(dot.segments, [](const kernel::DotSegment& s) { return s.a_m == 1; });
-  for (std::size_t t = 0; t < plan_.terms.size() && !rows_fill_vectors; ++t) {
+  for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
     if (dot.segments[t].packed()) continue;
-    if (std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; }))
+    if (rows_fill_vectors)
+      for (std::size_t i = 0; i < outer.size(); ++i) shift(dot.segments[t].b, i, outer[i].b[t]);
+    else if (std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; }))
       copy_columns(t, dot.segments[t], nest, before_loop);
     else
       try_pack(t, dot.segments[t], nest, 0, before);

@@ -410,5 +410,24 @@ TEST(ShortRowsOfSolves, OneLeafOfThreeIsOneStatement) {
   EXPECT_LE(together.maps, 4);
 }
 
+// By lanes, the weights of a product are read where they lie: each group's own, also where all groups have the same rows.
+TEST(ShortRows, AreMultipliedByTheWeightsOfTheirGroup) {
+  const auto grouped = [](Values in) {
+    const Value rows = broadcast(0.5 * reduce_sum(in[0], {1}), {4, 3, 3}, {0, 2});
+    const Value products =
+        dot(rows, in[1], {.lhs_contract = {2}, .rhs_contract = {2}, .lhs_batch = {1}, .rhs_batch = {1}});
+    return std::vector{reduce_sum(products, {0, 2})};
+  };
+  std::vector<double> x(4 * 65 * 3), weights(64 * 3 * 3);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<double>(i));
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = std::cos(static_cast<double>(i * i % 101));
+  const std::vector<Array> inputs = {Array::from(x, {4, 65, 3}), Array::from(weights, {64, 3, 3})};
+  const Array wanted = jit(grouped, {.backend = "interp"})(inputs)[0];
+  for (const char* target : {"host", "avx2", "portable"}) {
+    const Array got = jit(grouped, {.target = target})(inputs)[0];
+    for (std::int64_t i = 0; i < 4; ++i) EXPECT_NEAR(got.at(i), wanted.at(i), 1e-11) << target << " " << i;
+  }
+}
+
 }  // namespace
 }  // namespace hotloop
