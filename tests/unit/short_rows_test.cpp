@@ -411,7 +411,7 @@ TEST(ShortRowsOfSolves, OneLeafOfThreeIsOneStatement) {
 }
 
 // By lanes, the weights of a product are read where they lie: each group's own, also where all groups have the same rows.
-TEST(ShortRows, AreMultipliedByTheWeightsOfTheirGroup) {
+TEST(ShortRowsOfGroups, AreMultipliedByTheirOwnWeights) {
   const auto grouped = [](Values in) {
     const Value rows = broadcast(0.5 * reduce_sum(in[0], {1}), {4, 3, 3}, {0, 2});
     const Value products =
