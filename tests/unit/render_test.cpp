@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "hotloop/error.h"
+#include "hotloop/jit.h"
+#include "hotloop/ops.h"
 #include "kernel_builder.h"
 
 namespace hotloop::kernel {
@@ -208,6 +210,27 @@ TEST(Render, IndirectAndPredicatedAccess) {
 }
 
 // y[14 u + v] = x[7 u + v - 12] where that is an element of x, else a number: rows that a C compiler likes to unroll.
+// gcc 12 vectorised a gather at places that say whether a condition holds by the mask of the comparison.
+TEST(Render, ConditionsArePlaces) {
+  const auto look_up = [](std::span<const Value> in) {
+    const Value below = less(in[0], 0.0), place = cast(below, DType::I32);
+    return std::vector{sum(gather(in[0], cast(in[1], DType::I32), 0)), sum(gather(in[0], place, 0)),
+                       sum(gather(in[0], 1.0 - select(below, like(place, 1), like(place, 0)), 0))};
+  };
+  std::vector<float> x(33);
+  std::vector<std::uint8_t> is_set(33);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = std::sin(static_cast<float>(i + 1));
+    is_set[i] = i * 7 % 3 == 1;
+  }
+  const std::vector<Array> inputs = {Array::from(x, {33}), Array::from(is_set, {33})};
+  const std::vector<Array> wanted = jit(look_up, {.backend = "interp"})(inputs);
+  for (const char* target : {"host", "avx2", "portable"}) {
+    const std::vector<Array> got = jit(look_up, {.backend = "c", .target = target})(inputs);
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i].at(0), wanted[i].at(0), 1e-4) << target << i;
+  }
+}
+
 TEST(Render, LoadsOfAnUnrolledLoopKeepTheirConditions) {
   ProgramBuilder builder(host_target());
   constexpr std::int64_t n = 7;

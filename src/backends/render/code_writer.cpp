@@ -1,5 +1,6 @@
 #include "backends/render/code_writer.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -171,7 +172,10 @@ void CodeWriter::render_instr(const Map& map, int i, const std::string& hidden) 
     line("const " + type(in.dtype) + " " + reg(i) + " = " + value + ";");
   };
   switch (in.kind) {
-    case Instr::Kind::Op: return set(operation(map, in));
+    case Instr::Kind::Op:
+      if (d_.hide.empty() || !is_condition_as_place(map, in)) return set(operation(map, in));
+      line(type(in.dtype) + " " + reg(i) + " = " + operation(map, in) + ";");
+      return line(replaced(std::string(d_.hide), "$r", reg(i)));
     case Instr::Kind::Const: return set(literal(in.dtype, in.bits));
     case Instr::Kind::Index: return set("(" + type(in.dtype) + ")(" + affine(in.access.index) + hidden + ")");
     case Instr::Kind::Reduced: return set("a" + std::to_string(i));
@@ -204,6 +208,16 @@ std::string CodeWriter::operation(const Map& map, const Instr& in) const {
     return "hl_bitcast_" + bits + "_" + name + "(hl_bitcast_" + name + "_" + bits + "(" + arg(0) + ") ^ " + sign + ")";
   }
   return in.op == ScalarOp::Fma ? fused(from, arg(0), arg(1), arg(2)) : expression(in.op, from, arg(0), arg(1), arg(2));
+}
+
+// A number that says whether a condition holds, where a map looks something up. gcc 12 vectorises a gather at such places by the mask of the
+// comparison, which is -1 or 0, in place of the number.
+bool CodeWriter::is_condition_as_place(const Map& map, const Instr& in) {
+  const auto looks_up = [](const Instr& other) { return !other.access.indirect.empty(); };
+  if (!is_integer(in.dtype) || std::ranges::none_of(map.instrs, looks_up)) return false;
+  const auto arg = [&](int k) -> const Instr& { return map.instrs[static_cast<std::size_t>(in.args[k])]; };
+  if (in.op == ScalarOp::Cast) return arg(0).dtype == DType::Bool;
+  return in.op == ScalarOp::Select && arg(1).kind == Instr::Kind::Const && arg(2).kind == Instr::Kind::Const;
 }
 
 bool CodeWriter::is_fma(const Map& map, int reg) const {

@@ -75,6 +75,7 @@ class CodeWriter {
 
  private:
   std::string operation(const kernel::Map& map, const kernel::Instr& in) const;
+  static bool is_condition_as_place(const kernel::Map& map, const kernel::Instr& in);
   bool is_fma(const kernel::Map& map, int reg) const;
 };
 

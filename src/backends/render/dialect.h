@@ -28,6 +28,7 @@ struct Dialect {
   std::string_view rows = {}, worker = {}, num_workers = {}, cancelled = {}, barrier;
   std::string_view independent_loop = {};  // stands before a loop whose points may run together
   std::string_view rolled_loop = {};       // stands before one that is not to be unrolled
+  std::string_view hide = {};              // a statement behind which a compiler knows nothing of $r
   std::string_view float_suffix;           // of an f32 literal
   std::vector<Spelling> spellings;
 

@@ -59,6 +59,7 @@ const Dialect& plain_c() {
       .barrier = "if (ctx->num_workers > 1) ctx->barrier(ctx->team);",
       .independent_loop = "#pragma GCC ivdep",
       .rolled_loop = "#pragma GCC unroll 1",
+      .hide = "__asm__(\"\" : \"+r\"($r));",
       .float_suffix = "f",
       .spellings = common_spellings(),
   };
