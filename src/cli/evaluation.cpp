@@ -84,10 +84,9 @@ std::vector<std::size_t> quantiles_of(const losses::Distribution& distribution) 
 }
 
 // With what lies between the lowest and the highest quantile that the outputs say.
-Chart forecast_chart(const losses::Distribution* distribution, const std::vector<Array>& statistics,
+Chart forecast_chart(const losses::Distribution* distribution, const std::vector<Array>& statistics, std::size_t point,
                      const data::Samples& samples, const std::string& target) {
   const data::Standardization& scale = samples.preparation().target_scales()[0];
-  const std::size_t point = distribution == nullptr ? 0 : distribution->point;
   const Lines lines = first_numbers(statistics[point], samples.test(), scale, "forecast");
   Chart chart{.title = "Forecast against truth, first test samples",
               .x_label = "test sample",
@@ -166,7 +165,7 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   train::OutputStatistics reader(job.fit.loss);
   const losses::Distribution* distribution = job.fit.loss.distribution();
   const std::vector<Array> statistics = reader.all(outputs);
-  const Array& predicted = statistics[distribution == nullptr ? 0 : distribution->point];
+  const Array& predicted = statistics[reader.point_index()];
   Evaluation out;
   const bool classes = is_integer(test.target_dtype());
   const metrics::Metric& metric = job.fit.metric;
@@ -183,7 +182,8 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   else if (predicted.shape().rank() == 2 && job.recipe.targets.size() > 1 && job.recipe.horizon_steps > 1)
     out.phase = phase_chart(predicted, samples, job.recipe.targets);
   if (distribution != nullptr) out.calibration = calibrate(*distribution, statistics, test);
-  if (!classes) out.forecast = forecast_chart(distribution, statistics, samples, job.recipe.targets[0]);
+  if (!classes)
+    out.forecast = forecast_chart(distribution, statistics, reader.point_index(), samples, job.recipe.targets[0]);
   return out;
 }
 

@@ -34,8 +34,7 @@ struct Calibration {
 };
 
 struct Evaluation {
-  std::vector<TestResult>
-      results;  // this model's first, then the baselines'; without those if a loss with outputs of its own is the metric
+  std::vector<TestResult> results;  // this model's first, then the baselines', unless the loss is the metric
   std::optional<Confusion> confusion;
   std::optional<Calibration> calibration;
   std::optional<Chart>

@@ -13,11 +13,6 @@ std::vector<Array> OutputStatistics::all(const Array& outputs) {
   return (*program_)({&outputs, 1});
 }
 
-Array OutputStatistics::point(const Array& outputs) {
-  const losses::Distribution* distribution = loss_.distribution();
-  return distribution == nullptr ? outputs : all(outputs)[distribution->point];
-}
-
 Array OutputStatistics::for_metric(const metrics::Metric& metric, const Array& outputs) {
   return metric.loss() ? outputs : point(outputs);
 }

@@ -1,6 +1,7 @@
 // What a loss with a distribution reads off a model's outputs.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -19,8 +20,9 @@ class OutputStatistics {
   // Each statistic of outputs (samples, ..., n * num_outputs), in the distribution's order, (samples, ..., n); without a distribution the
   // outputs alone.
   std::vector<Array> all(const Array& outputs);
-  // The one that stands for the target.
-  Array point(const Array& outputs);
+  // The one that stands for the target, and its place among all.
+  Array point(const Array& outputs) { return all(outputs)[point_index()]; }
+  std::size_t point_index() const { return loss_.distribution() == nullptr ? 0 : loss_.distribution()->point; }
   // What the metric compares: its outputs or the point.
   Array for_metric(const metrics::Metric& metric, const Array& outputs);
 

@@ -107,7 +107,7 @@ class Lines {
  private:
   // What the outputs say of a number of the target, with the end of its column's name: first what stands for it.
   template <class F> void for_each_statistic(F&& f) const {
-    const std::size_t point = distribution_ == nullptr ? 0 : distribution_->point;
+    const std::size_t point = statistics_.point_index();
     f(point, std::string());
     if (distribution_ == nullptr) return;
     for (std::size_t i = 0; i < distribution_->statistics.size(); ++i)
