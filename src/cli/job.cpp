@@ -21,6 +21,8 @@ template <class Defs> std::vector<std::string> names_of(const Defs& defs) {
   return names;
 }
 
+bool has_standardized_targets(const data::Recipe& recipe) { return recipe.standardize && recipe.standardize_targets; }
+
 // With the type of each.
 using Tables = std::vector<std::pair<std::string, Section>>;
 
@@ -63,7 +65,7 @@ void read_components(ConfigFile& file, Job& job) {
     loss.refuse(e);
   }
   const losses::Distribution* distribution = job.fit.loss.distribution();
-  if (distribution && distribution->of_counts && job.recipe.standardize && job.recipe.standardize_targets)
+  if (distribution && distribution->of_counts && has_standardized_targets(job.recipe))
     loss.refuse("type", "must go with targets as they are: it is a loss of counts",
                 print_toml(job.loss_name) + " and standardised targets", "standardize_targets = false in [window]");
   Section optimizer = file.section("optimizer", "How.");
@@ -254,10 +256,9 @@ std::string text_for_folder(const JobSource& source, const std::filesystem::path
 
 std::string unit_of(const Job& job) {
   const std::vector<std::string>& targets = job.recipe.targets;
-  return targets.size() == 1
-             ? "in units of " + targets[0]
-             : "of " + std::to_string(targets.size()) +
-                   (job.recipe.standardize && job.recipe.standardize_targets ? " standardised targets" : " targets");
+  return targets.size() == 1 ? "in units of " + targets[0]
+                             : "of " + std::to_string(targets.size()) +
+                                   (has_standardized_targets(job.recipe) ? " standardised targets" : " targets");
 }
 
 data::Samples load_samples(const Job& job) {

@@ -62,14 +62,15 @@ void check_outputs(const std::string& name, const Distribution& distribution, co
   const std::int64_t numbers = fits ? prediction.shape[last] / count : 0;
   const bool one_each = fits && (target.shape == leading.with_inserted(leading.rank(), numbers) ||
                                  (numbers == 1 && target.shape == leading));
-  if (one_each && (target.dtype == prediction.dtype || (distribution.of_counts && is_integer(target.dtype)))) return;
+  const bool one_dtype = target.dtype == prediction.dtype || (distribution.of_counts && is_integer(target.dtype));
+  if (one_each && one_dtype) return;
   std::string remedy;
   if (!one_each) {
     const bool same_rank = target.shape.rank() == prediction.shape.rank() && target.shape.rank() > 0;
     const std::int64_t wanted = same_rank ? target.shape[last] * count : count;
     remedy = std::to_string(wanted) + " outputs of the last layer (units = " + std::to_string(wanted) + ")";
   }
-  if (target.dtype != prediction.dtype && !(distribution.of_counts && is_integer(target.dtype)))
+  if (!one_dtype)
     remedy += (remedy.empty() ? "" : ", and ") + ("a target in " + std::string(name_of(prediction.dtype)));
   throw UserError(name,
                   "the prediction must have " + std::to_string(count) + (count == 1 ? " output" : " outputs") +
