@@ -146,7 +146,7 @@ Array predict(const nn::Layer& model, const Tree<Array>& params, const data::Dat
               std::int64_t batch_size = 256, const CompileOptions& options = {}, const Tree<Array>& buffers = {});
 
 // What a metric compares with targets (samples, ..., n) of a model's outputs: for a loss with a distribution, outputs
-// (samples, ..., n * num_outputs) of it, the statistic that stands for the target; else, and for a metric that takes outputs, the outputs.
+// (samples, ..., n * num_outputs) of it, the statistic that stands for the target; else, and for a metric that is of a loss, the outputs.
 Array metric_predictions(const Metric& metric, const losses::Loss& loss, const Array& outputs);
 // The metric of predictions [samples, ...] for the dataset's targets, weighted as the dataset says. Float targets and their
 // predictions are first mapped to scale * value + offset. The numbers of a sample are compared with its target as a whole; of
