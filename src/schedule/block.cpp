@@ -44,8 +44,9 @@ Block lower_copies(LoweringContext& context, std::span<const BlockTarget> copies
   std::vector<IndexSpace> spaces;
   for (const BlockTarget& copy : copies) {
     const auto source = context.find(copy.value);
-    const bool turns = source && context.has_rows_innermost(copy.value, *source) !=
-                                     context.has_rows_innermost(copy.value, copy.storage);
+    const bool turns =
+        source ? context.has_rows_innermost(copy.value, *source) != context.has_rows_innermost(copy.value, copy.storage)
+               : computes_numbers_in_turn(context, copy.value, [&](Value o) { return context.find(o).has_value(); });
     spaces.push_back(space_of_copy(context, copy.value, turns));
   }
   std::vector<bool> done(copies.size());

@@ -1,6 +1,7 @@
 // Lowering of a straight-line list of nodes: decides what lies in memory, fuses the rest into Maps, and emits statements.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -44,6 +45,13 @@ struct IndexSpace;
 IndexSpace space_of(const LoweringContext& context, Value v);
 // Of a copy of v. Short rows of more than a few numbers that are turned (they lie with the rows innermost on one side only) are a nest.
 IndexSpace space_of_copy(const LoweringContext& context, Value v, bool turns);
+
+// What v costs at a point of its map, in cost_per_element, with all that is computed for it there and not `stored`.
+double cost_of_point(const LoweringContext& context, Value v, const std::function<bool(Value)>& stored);
+
+// By lanes a point computes all numbers of a row, each by code of its own. Where functions make that code long, which compilers need
+// time for and caches have no room for, the numbers are computed in turn by the same code, if none of them needs another one's.
+bool computes_numbers_in_turn(const LoweringContext& context, Value v, const std::function<bool(Value)>& stored);
 
 // Sets `elements` of a buffer from `offset` on to the same number.
 kernel::Stmt fill(LoweringContext& context, int buffer, const kernel::Affine& offset, std::int64_t elements,

@@ -64,15 +64,18 @@ class BlockLowering {
   void choose_memory();
   void need_memory(Value v);
   void cut_long_chains();
+  void shorten_rows();
   double inline_cost(Value v, double enough);
-  double map_cost(Value v);
+  bool computes_in_turn(Value v) {
+    return computes_numbers_in_turn(context_, v, [&](Value o) { return stored(o); });
+  }
   bool is_expression(const DotPlan& plan) const;
   bool reads_panels(const DotPlan& plan, const Node& term);
   bool changes_layout(const BlockTarget& target) const;
   void place();
   int long_functions_before(Value v);
   std::size_t slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads, bool finishes);
-  // `long_functions`: of the value (long_functions_before), which costs `cost` (map_cost). `finish`: the value itself, where it may be computed
+  // `long_functions`: of the value (long_functions_before), which costs `cost` (cost_of_point). `finish`: the value itself, where it may be computed
   // from the results of reductions as these end.
   std::size_t slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
                            int long_functions = 0, double cost = 0, std::optional<Value> finish = std::nullopt);

@@ -245,6 +245,26 @@ void BlockLowering::choose_memory() {
   }
   compute_updates_first();
   cut_long_chains();
+  shorten_rows();
+}
+
+// What sums, multiplies or moves the numbers of a short row reads them from memory where they are computed in turn.
+void BlockLowering::shorten_rows() {
+  for (std::size_t i = 0; i < planned_order_.size(); ++i) {  // it grows
+    const Value v = planned_order_[i];
+    const auto shorten = [&](Value o) {
+      o = context_.resolve(o);
+      if (in_block(o) && !stored(o) && computes_in_turn(o)) need_memory(o);
+    };
+    const auto dot = dots_.find(key_of(v));
+    if (dot == dots_.end()) {
+      if (!ir::is(*v.node, OpKind::Elementwise) && !ir::is(*v.node, OpKind::Loop))
+        std::ranges::for_each(v.node->operands, shorten);
+      continue;
+    }
+    for (const Node* term : dot->second.terms) std::ranges::for_each(term->operands, shorten);
+    if (dot->second.init) shorten(*dot->second.init);
+  }
 }
 
 // A chain of values of one use each, an unrolled loop say, is followed down to what lies in memory, by functions that call themselves.

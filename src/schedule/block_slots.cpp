@@ -127,30 +127,13 @@ int BlockLowering::long_functions_before(Value v) {
   return visit(visit, v);
 }
 
-// What v, and what is computed with it, adds to its map.
-double BlockLowering::map_cost(Value v) {
-  double cost = 0;
-  std::set<const Node*> seen;
-  std::vector<Value> work = {v};
-  while (!work.empty()) {
-    const Value at = work.back();
-    work.pop_back();
-    if (!seen.insert(at.node).second) continue;
-    cost += ir::is(*at.node, OpKind::Elementwise) ? at.node->op->cost_per_element : 1;
-    if (ir::is(*at.node, OpKind::Loop) || ir::is(*at.node, OpKind::Extent)) continue;
-    for (Value o : at.node->operands) {
-      o = context_.resolve(o);
-      if (!stored(o)) work.push_back(o);
-    }
-  }
-  return cost;
-}
-
 // The map of v, whose functions follow those that its map has already passed through on the way to what v reads.
 std::size_t BlockLowering::slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads,
                                            bool finishes) {
   const int own = long_functions_before(v);
-  const double cost = map_cost(v);
+  double cost = cost_of_point(context_, v, [&](Value o) { return stored(o); });
+  if (context_.is_short_row(v) && space.outer.size() == 1)
+    cost *= static_cast<double>(v.shape().size() / context_.axes().extent(context_.tile_class));
   const std::size_t s =
       slot_for_map(space, Slot::Kind::Map, reads, own, cost, finishes ? std::optional(v) : std::nullopt);
   slots_[s].cost += cost;
@@ -219,9 +202,12 @@ void BlockLowering::place_definition(Value v) {
       std::ranges::all_of(node.attrs.integers("interior"), [](std::int64_t k) { return k == 0; }))
     kind = Slot::Kind::Map;
 
-  const std::map<ValueKey, bool> reads = reads_to_compute(v);
+  std::map<ValueKey, bool> reads = reads_to_compute(v);
   std::size_t s;
-  if (kind == Slot::Kind::Map) {
+  if (kind == Slot::Kind::Map && computes_in_turn(v)) {
+    for (auto& [key, same_point] : reads) same_point = false;  // the same row, which may be another number of it
+    s = slot_for_map_of(v, space_of_copy(context_, v, true), reads, false);
+  } else if (kind == Slot::Kind::Map) {
     // A merging reshape is a copy in the index space of its operand.
     const bool merging = ir::is(node, OpKind::Reshape) && !context_.is_short_row(v);
     const bool finishes = !merging && !is_dot && may_finish(v);
@@ -257,7 +243,10 @@ void BlockLowering::place_copy(std::size_t t) {
   const Value v = targets_[t].value;
   std::map<ValueKey, bool> reads;
   collect_reads(v, true, reads);
-  const IndexSpace space = space_of_copy(context_, v, changes_layout(targets_[t]));
+  const bool in_turn = !stored(v) && computes_in_turn(v);
+  if (in_turn)
+    for (auto& [key, same_point] : reads) same_point = false;
+  const IndexSpace space = space_of_copy(context_, v, in_turn || changes_layout(targets_[t]));
   // What is in memory, or on its way there, is stored once more; no function is called again for it.
   const std::size_t s =
       stored(v) ? slot_for_map(space, Slot::Kind::Map, reads) : slot_for_map_of(v, space, reads, false);

@@ -1,9 +1,11 @@
 // Short rows (docs/decisions/0012): all numbers of a row at one point of a Map, and sums within a row as expressions.
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "hotloop/error.h"
 #include "ir/op_def.h"
+#include "schedule/block.h"
 #include "schedule/dot_factors.h"
 #include "schedule/map_builder.h"
 
@@ -102,6 +104,50 @@ bool computes_rows(const Node& node) {
 
 bool turns_in_a_copy(const LoweringContext& context, Value v) {
   return context.is_turned_in_squares(v) && context.bytes_of(v) <= context.options().target.l1_bytes;
+}
+
+double cost_of_point(const LoweringContext& context, Value v, const std::function<bool(Value)>& stored) {
+  double cost = 0;
+  std::set<const Node*> seen;
+  std::vector<Value> work = {v};
+  while (!work.empty()) {
+    const Node& node = *work.back().node;
+    work.pop_back();
+    if (!seen.insert(&node).second) continue;
+    cost += ir::is(node, OpKind::Elementwise) ? node.op->cost_per_element : 1;
+    if (ir::is(node, OpKind::Loop) || ir::is(node, OpKind::Extent)) continue;
+    for (Value o : node.operands)
+      if (o = context.resolve(o); !stored(o)) work.push_back(o);
+  }
+  return cost;
+}
+
+bool computes_numbers_in_turn(const LoweringContext& context, Value v, const std::function<bool(Value)>& stored) {
+  constexpr double most_row_cost = 1000;
+  if (!context.is_turned_in_squares(v)) return false;
+  const std::int64_t numbers = v.shape().size() / context.axes().extent(context.tile_class);
+  if (static_cast<double>(numbers) * cost_of_point(context, v, stored) <= most_row_cost) return false;
+  const auto reads_one_point = [&](const Node& node) {
+    switch (node.op->kind) {
+      case OpKind::Constant:
+      case OpKind::Iota:
+      case OpKind::Extent:
+      case OpKind::Elementwise: return true;
+      case OpKind::Reshape: return stored(context.resolve(node.operands[0]));
+      default: return is_strided_view(node) && !context.crosses_tiles(node);
+    }
+  };
+  std::set<const Node*> seen;
+  std::vector<Value> work = {v};
+  while (!work.empty()) {
+    const Node& node = *work.back().node;
+    work.pop_back();
+    if (!seen.insert(&node).second) continue;
+    if (!reads_one_point(node)) return false;
+    for (Value o : node.operands)
+      if (o = context.resolve(o); !stored(o)) work.push_back(o);
+  }
+  return true;
 }
 
 std::vector<MapBuilder::Index> MapBuilder::outer_indices(Value v) const {

@@ -13,6 +13,8 @@
 
 #include "arrays.h"
 #include "hotloop/hotloop.h"
+#include "ir/op_def.h"
+#include "op_checks.h"
 #include "passes/pipeline.h"
 #include "schedule/schedule.h"
 
@@ -69,6 +71,33 @@ TEST(LongMaps, AnUnrolledLoopIsManyMapsWithTheBitsOfTheLoop) {
     }
     const kernel::Program program = schedule(*passes::optimize(*all, {.disabled = stays_straight}), {});
     EXPECT_LE(longest_map(program.body), 4000u) << steps;
+  }
+}
+
+// Batches of small matrices lie with their rows side by side, all numbers of a row at one point: functions of 81 numbers would be 81
+// copies of their code. Each number is a point of its own instead, also where it reads another number of its row.
+TEST(LongMaps, FunctionsOfTheNumbersOfARowAreWrittenOnce) {
+  const auto fn = [](std::span<const Value> in) {
+    const auto turned = [](Value v) { return transpose(v, {1, 0}); };
+    const auto root = [&](Value v) { return linalg::cholesky(v + turned(v) + in[2]); };
+    const Value first = root(in[0]);
+    const Value wave = sin(first) * cos(in[0]);
+    const Value mixed = cos(wave + turned(wave)) * sin(turned(first) + in[1]);
+    return std::vector<Value>{root(cos(mixed) * in[1]), turned(wave)};
+  };
+  constexpr std::int64_t n = 9;
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    Array diagonal = Array::zeros(dtype, {n, n});
+    for (std::int64_t i = 0; i < n; ++i) diagonal.set(i * n + i, 40);
+    const std::vector<Array> in = {testing::normal_array({65, n, n}, dtype, 1), testing::normal_array({n, n}, dtype, 2),
+                                   diagonal};
+    const auto graph = trace(vmap(fn, {0, -1, -1}), ir::types_of(in));
+    const std::vector<Array> want = ir::evaluate(*graph, in);
+    const std::vector<Array> got = compile(graph)(in);
+    const double rounding = dtype == DType::F32 ? 1e-4 : 1e-12;
+    for (std::size_t i = 0; i < want.size(); ++i)
+      for (std::int64_t k = 0; k < want[i].size(); ++k) ASSERT_NEAR(got[i].at(k), want[i].at(k), rounding) << i;
+    EXPECT_LE(longest_map(schedule(*passes::optimize(*graph, {}), {}).body), 1500u);
   }
 }
 
