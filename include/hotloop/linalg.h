@@ -1,4 +1,4 @@
-// Dense linear systems inside the kernel, from 33 rows by blocks (Golub and Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2). Of single
+// Dense linear systems inside the kernel, from 45 rows by blocks (Golub and Van Loan, Matrix Computations, 4th ed., 3.4 and 4.2). Of single
 // matrices of f32 or f64: vmap() makes a batch, which is solved a vector of systems at a time. A matrix that has no solution gives
 // inf or nan. UserError for what is not square, of integers, or does not fit.
 #pragma once

@@ -15,7 +15,7 @@ programs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(programs)
 RECORDED = json.loads((HERE / "data" / "jax_linalg.json").read_text())
 
-SHAPES = [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 6, 6), (7, 7), (5, 9, 9), (33, 33), (2, 48, 48)]  # all sides of what is unrolled, and of blocks
+SHAPES = [(1, 1), (2, 2), (5, 5), (3, 4, 4), (2, 3, 6, 6), (7, 7), (5, 9, 9), (33, 33), (45, 45), (2, 48, 48)]  # all sides of what is unrolled, and of blocks
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -109,7 +109,7 @@ TEST(Linalg, CholeskyReadsTheLowerTriangle) {
 }
 
 TEST(Linalg, WhatHasNoSolutionIsANumber) {
-  for (const std::int64_t n : {3, 9, 40}) {
+  for (const std::int64_t n : {3, 9, 47}) {
     const std::vector<Array> zeros{Array::zeros(DType::F64, {n, n}), Array::full(DType::F64, {n}, 1)};
     const auto fn = [](In in) {
       return std::vector{linalg::det(in[0]), linalg::solve(in[0], in[1]), linalg::cholesky(-in[0] - 1.0)};
@@ -190,15 +190,14 @@ TEST(Linalg, LargeMatricesAreProductsOfBlocks) {
       {"cholesky_solve", [](In in) { return std::vector{linalg::cholesky_solve(in[0], in[1])}; }},
   };
   for (const auto& [name, fn] : programs) {
-    EXPECT_EQ(num_dots(fn, 7), num_dots(fn, 32)) << name;
-    EXPECT_GE(num_dots(fn, 33), num_dots(fn, 32) + 2) << name;
-    EXPECT_EQ(num_dots(fn, 33), num_dots(fn, 90)) << name;
+    EXPECT_NEAR(num_dots(fn, 7), num_dots(fn, 32), 1) << name;  // short ones may be sums
+    EXPECT_GE(num_dots(fn, 45), num_dots(fn, 32) + 2) << name;
+    EXPECT_EQ(num_dots(fn, 45), num_dots(fn, 90)) << name;
   }
 }
 
-TEST(Linalg, DerivativesOfBlocksAgreeInBothModesAndWithDifferences) {
-  constexpr std::int64_t n = 35;
-  const std::vector<Array> inputs{positive(n, 11), random_array(DType::F64, {n}, 12), matrix(n, 13)};
+// By columns and by blocks.
+TEST(Linalg, DerivativesOfLoopsAgreeInBothModesAndWithDifferences) {
   const auto parts_of = [](Value x) {
     const Value flat = reshape(x, {x.shape().size()});
     return sum(flat * cos(cast(iota(DType::I32, flat.shape(), 0), DType::F64)));
@@ -214,23 +213,25 @@ TEST(Linalg, DerivativesOfBlocksAgreeInBothModesAndWithDifferences) {
       {"cholesky", [](Value a, Value) { return linalg::cholesky(a); }},
       {"cholesky_solve", [](Value a, Value b) { return linalg::cholesky_solve(linalg::cholesky(a), b); }},
   };
-  for (const auto& [name, fn] : functions) {
-    const auto along = [&](In in) { return std::vector{parts_of(fn(in[0] + in[3] * in[2], in[1] * (1.0 + in[3])))}; };
-    const auto both = [&](In in) {
-      const Value t = zeros_like(in[1]), zero = sum(t * t);
-      const auto of_t = [&](In v) { return along(std::vector<Value>{in[0], in[1], in[2], v[0]}); };
-      const auto slope = jvp(of_t, std::vector<Value>{zero}, std::vector<Value>{ones_like(zero)}).second[0];
-      const auto value = [&](In v) { return std::vector{parts_of(fn(v[0], v[1]))}; };
-      const auto gradient = grad(value, {0, 1})(in.first(2));
-      const double h = 1e-6;
-      const Value ahead = of_t(std::vector<Value>{zero + h})[0], behind = of_t(std::vector<Value>{zero - h})[0];
-      return std::vector{slope, sum(gradient[0] * in[2]) + sum(gradient[1] * in[1]), (ahead - behind) / (2 * h)};
-    };
-    const auto got = compile(program(both, inputs))(inputs);
-    const double wanted = got[2].at(0), scale = 1 + std::abs(wanted);
-    EXPECT_NEAR(got[0].at(0), wanted, 1e-5 * scale) << name;
-    EXPECT_NEAR(got[1].at(0), got[0].at(0), 1e-8 * scale) << name;
-  }
+  for (const std::int64_t n : {11, 47})
+    for (const auto& [name, fn] : functions) {
+      const std::vector<Array> inputs{positive(n, 11), random_array(DType::F64, {n}, 12), matrix(n, 13)};
+      const auto along = [&](In in) { return std::vector{parts_of(fn(in[0] + in[3] * in[2], in[1] * (1.0 + in[3])))}; };
+      const auto both = [&](In in) {
+        const Value t = zeros_like(in[1]), zero = sum(t * t);
+        const auto of_t = [&](In v) { return along(std::vector<Value>{in[0], in[1], in[2], v[0]}); };
+        const auto slope = jvp(of_t, std::vector<Value>{zero}, std::vector<Value>{ones_like(zero)}).second[0];
+        const auto value = [&](In v) { return std::vector{parts_of(fn(v[0], v[1]))}; };
+        const auto gradient = grad(value, {0, 1})(in.first(2));
+        const double h = 1e-6;
+        const Value ahead = of_t(std::vector<Value>{zero + h})[0], behind = of_t(std::vector<Value>{zero - h})[0];
+        return std::vector{slope, sum(gradient[0] * in[2]) + sum(gradient[1] * in[1]), (ahead - behind) / (2 * h)};
+      };
+      const auto got = compile(program(both, inputs))(inputs);
+      const double wanted = got[2].at(0), scale = 1 + std::abs(wanted);
+      EXPECT_NEAR(got[0].at(0), wanted, 1e-5 * scale) << name << n;
+      EXPECT_NEAR(got[1].at(0), got[0].at(0), 1e-8 * scale) << name << n;
+    }
 }
 
 TEST(Linalg, WhatDoesNotFitIsSaid) {

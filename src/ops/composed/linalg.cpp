@@ -1,5 +1,5 @@
-// Elimination and substitution, for small matrices as a program of numbers, else as loops over columns or blocks of them
-// (linalg_blocks.h), so that a program's length does not grow with its matrices for ever.
+// Elimination and substitution, for small matrices as a program of numbers, else as loops over columns (linalg_columns.h) or blocks of
+// them (linalg_blocks.h), so that a program's length does not grow with its matrices for ever.
 //
 // Without loops every index is known: the numbers of a batch of systems stay in registers, a system a lane, where a loop has a gather
 // by the pivot's place and an array that is read and written whole at each column.
@@ -12,6 +12,7 @@
 #include "hotloop/ops.h"
 #include "ir/region.h"
 #include "ops/composed/linalg_blocks.h"
+#include "ops/composed/linalg_columns.h"
 #include "ops/composed/linear_call.h"
 #include "ops/rules/arguments.h"
 
@@ -25,8 +26,6 @@ constexpr std::int64_t most_unrolled = 6;
 bool is_short(const Value& a) { return a.shape()[0] > 0 && a.shape()[0] <= most_unrolled; }
 
 using Rows = std::vector<std::vector<Value>>;
-
-Value i32(std::int64_t n) { return constant(static_cast<double>(n), DType::I32); }
 
 bool is_empty(const Value& x) { return x.shape().size() == 0; }
 
@@ -141,95 +140,7 @@ Value cholesky_numbers(Value a) {
   return matrix_of(found);
 }
 
-// ---- loops over columns -----------------------------------------------------------------------------------------
-
-Value column(Value a, Value k) {
-  const Value starts[] = {i32(0), k};
-  return reshape(dynamic_slice(a, starts, {a.shape()[0], 1}), {a.shape()[0]});
-}
-// The k-th row of a matrix, the k-th number of a vector.
-Value row(Value x, Value k) {
-  std::vector<Value> starts(static_cast<std::size_t>(x.rank()), i32(0));
-  starts[0] = k;
-  std::vector<std::int64_t> sizes = x.shape().vec();
-  sizes[0] = 1;
-  return squeeze(dynamic_slice(x, starts, sizes), 0);
-}
-// x with `part` as its k-th row.
-Value with_row(Value x, Value part, Value k) {
-  std::vector<Value> starts(static_cast<std::size_t>(x.rank()), i32(0));
-  starts[0] = k;
-  return dynamic_update(x, expand_dims(part, 0), starts);
-}
-// A number for each row of b, (n,), against b.
-Value beside(Value numbers, const Value& b) { return b.rank() > 1 ? expand_dims(numbers, 1) : numbers; }
-
-LU factor_loop(Value a) {
-  const std::int64_t n = a.shape()[0];
-  const Value index = iota(DType::I32, {n}, 0), columns = expand_dims(index, 0);
-  const auto step = [&](std::span<const Value> carry, std::span<const Value> xs) {
-    const Value k = xs[0], below = greater(index, k);
-    const Value size = abs(column(carry[0], k));
-    const Value best = argmax(select(less(index, k), constant(-1, a.dtype(), {n}), size), 0);
-    // The k-th and the best row change places.
-    const auto exchanged = [&](Value x) { return with_row(with_row(x, row(x, k), best), row(x, best), k); };
-    const Value lu = exchanged(carry[0]), rows = exchanged(carry[1]);
-    const Value at_k = column(lu, k), pivot_row = row(lu, k), pivot = row(at_k, k);
-    // Below a pivot of zero all is zero: nothing is to be eliminated.
-    const Value divisor = select(equal(pivot, zeros_like(pivot)), ones_like(pivot), pivot);
-    const Value factor = select(below, at_k / divisor, zeros_like(at_k));
-    const Value eliminated = lu - expand_dims(factor, 1) * expand_dims(pivot_row, 0);
-    const Value kept = select(broadcast_to(greater(columns, k), {n, n}), eliminated, lu);
-    // The column itself keeps the factors.
-    const Value of_column =
-        bit_and(broadcast_to(equal(columns, k), {n, n}), broadcast_to(expand_dims(below, 1), {n, n}));
-    const Value next = select(of_column, broadcast_to(expand_dims(factor, 1), {n, n}), kept);
-    const Value parity = select(equal(best, k), carry[2], -carry[2]);
-    return std::pair(std::vector<Value>{next, rows, parity}, std::vector<Value>{});
-  };
-  const auto carry = scan(step, std::vector<Value>{a, index, constant(1, a.dtype())}, std::vector<Value>{index}).first;
-  return {carry[0], carry[1], carry[2]};
-}
-
-Value substitute_loop(const LU& factors, Value b) {
-  const Value lu = factors.lu;
-  const std::int64_t n = b.shape()[0];
-  const Value index = iota(DType::I32, {n}, 0);
-  const std::vector<Value> steps = {index};
-  const auto forward = [&](std::span<const Value> carry, std::span<const Value> xs) {
-    const Value k = xs[0], at_k = column(lu, k);
-    const Value factor = select(greater(index, k), at_k, zeros_like(at_k));
-    return std::pair(std::vector<Value>{carry[0] - beside(factor, b) * row(carry[0], k)}, std::vector<Value>{});
-  };
-  const auto backward = [&](std::span<const Value> carry, std::span<const Value> xs) {
-    const Value k = xs[0], at_k = column(lu, k);
-    const Value found = row(carry[0], k) / row(at_k, k);
-    const Value above = select(less(index, k), at_k, zeros_like(at_k));
-    const Value rest = carry[0] - beside(above, b) * found;
-    const Value is_own = broadcast_to(beside(equal(index, k), b), b.shape());
-    return std::pair(std::vector<Value>{select(is_own, broadcast_to(found, b.shape()), rest)}, std::vector<Value>{});
-  };
-  const auto lower = scan(forward, std::vector<Value>{gather(b, factors.rows, 0)}, steps).first;
-  return scan(backward, lower, steps, {.reverse = true}).first[0];
-}
-
-// Row by row of L^T, each written alone: column k of L is what earlier ones leave of a's.
-Value cholesky_loop(Value a) {
-  const std::int64_t n = a.shape()[0];
-  const Value index = iota(DType::I32, {n}, 0);
-  const auto step = [&](std::span<const Value> carry, std::span<const Value> xs) {
-    const Value k = xs[0], found = carry[0];
-    const Value rest = column(a, k) - matmul(column(found, k), found);
-    const Value own = select(less(index, k), zeros_like(rest), rest / sqrt(row(rest, k)));
-    return std::pair(std::vector<Value>{with_row(found, own, k)}, std::vector<Value>{});
-  };
-  const Value upper = scan(step, std::vector<Value>{zeros_like(a)}, std::vector<Value>{index}).first[0];
-  return transpose(upper, {1, 0});
-}
-
 // ---- blocks -----------------------------------------------------------------------------------------------------
-
-using blocks::turned;
 
 // fn(known..., b), linear in b (n,) or (n, k), and its transpose, both of b as a matrix.
 using OfMatrix = std::function<Value(std::span<const Value> known, Value b, bool transposed)>;
@@ -245,12 +156,17 @@ Value linear_in(const OfMatrix& fn, std::vector<Value> known, Value b, bool tran
   return reshape(x, b.shape());
 }
 
-Value solve_blocks(Value a, Value b) {
+// `Factors`: of columns or of blocks.
+template <class Factors> Value solve_by(const Factors& factors, Value b) {
   const auto of = [](std::span<const Value> known, Value rhs, bool transposed) {
-    return blocks::substitute(blocks::Factors{known[0], known[1], known[2]}, rhs, transposed);
+    return substitute(Factors{known[0], known[1], known[2]}, rhs, transposed);
   };
-  const blocks::Factors factors = blocks::factorize(a);
   return linear_in(of, {factors.lower, factors.upper, factors.rows}, b, false);
+}
+
+Value solve_plainly(Value a, Value b) {
+  if (is_short(a)) return substitute_numbers(factor_numbers(a), b);
+  return blocks::serve(a) ? solve_by(blocks::factorize(a), b) : solve_by(columns::factorize(a), b);
 }
 
 Value substitute_blocks(const LU& factors, Value b) {
@@ -268,14 +184,14 @@ Value solve_upper(Value u, Value b, bool transposed, int order) {
   const std::vector<Value> operands = {u, b};
   const auto plain = [transposed](std::span<const Value> v) {
     const auto of = [](std::span<const Value> known, Value rhs, bool is_transposed) {
-      return blocks::substitute_upper(blocks::upper_triangle(known[0]), rhs, is_transposed);
+      return blocks::substitute_upper(upper_triangle(known[0]), rhs, is_transposed);
     };
     return std::vector<Value>{linear_in(of, {v[0]}, v[1], transposed)};
   };
   if (order == 0) return plain(operands)[0];
   const auto rule = [transposed, order](std::span<const Value> v) {
     const auto again = [&](Value rhs) { return solve_upper(v[0], rhs, transposed, order - 1); };
-    const Value x = again(v[1]), change = blocks::upper_triangle(v[2]);
+    const Value x = again(v[1]), change = upper_triangle(v[2]);
     return std::vector<Value>{x, again(v[3] - matmul(transposed ? turned(change) : change, x))};
   };
   return call_with_rule(trace(plain, ir::types_of(operands), "solve_triangular"), operands, "solve_triangular",
@@ -297,8 +213,8 @@ Value cholesky_blocks(Value a, int order) {
     const Value l = cholesky_blocks(v[0], order - 1), u = turned(l);
     const auto divided = [&](Value x) { return solve_upper(u, x, true, order - 1); };
     const Value both = divided(turned(divided(symmetric(v[1]))));
-    const Value halved = select(blocks::on_diagonal(l.shape()[0]), both * 0.5, both);
-    return std::vector<Value>{l, turned(matmul(blocks::upper_triangle(halved), u))};
+    const Value halved = select(on_diagonal(l.shape()[0]), both * 0.5, both);
+    return std::vector<Value>{l, turned(matmul(upper_triangle(halved), u))};
   };
   return call_with_rule(trace(plain, ir::types_of(operands), "cholesky"), operands, "cholesky", rule)[0];
 }
@@ -307,12 +223,14 @@ Value inverse(Value a, int order);
 
 // What the determinant is the product of: 1 or -1, and U's diagonal.
 std::pair<Value, Value> pivots(Value a) {
-  if (blocks::serve(a)) {
-    const blocks::Factors factors = blocks::factorize(a);
-    return {blocks::parity_of(factors), diagonal(factors.upper)};
+  if (is_short(a)) {
+    const LU factors = factor_numbers(a);
+    return {factors.parity, diagonal(factors.lu)};
   }
-  const LU factors = lu_factor(a);
-  return {factors.parity, diagonal(factors.lu)};
+  const auto of = [](const auto& factors) {
+    return std::pair(parity_of(factors.rows, factors.upper.dtype()), diagonal(factors.upper));
+  };
+  return blocks::serve(a) ? of(blocks::factorize(a)) : of(columns::factorize(a));
 }
 
 // The sign of the determinant and the logarithm of its size.
@@ -351,9 +269,7 @@ Value det_blocks(Value a, int order) {
 Value solve_with_rule(Value a, Value b, int order) {
   const std::vector<Value> operands = {a, b};
   const std::vector<ValueType> types = {a.type(), b.type()};
-  const auto plain = [](std::span<const Value> v) {
-    return std::vector<Value>{blocks::serve(v[0]) ? solve_blocks(v[0], v[1]) : lu_solve(lu_factor(v[0]), v[1])};
-  };
+  const auto plain = [](std::span<const Value> v) { return std::vector<Value>{solve_plainly(v[0], v[1])}; };
   if (order == 0) return plain(operands)[0];
   const auto rule = [order](std::span<const Value> v) {
     const Value x = solve_with_rule(v[0], v[1], order - 1);
@@ -362,16 +278,14 @@ Value solve_with_rule(Value a, Value b, int order) {
   return call_with_rule(trace(plain, types, "solve"), operands, "solve", rule)[0];
 }
 
-Value inverse(Value a, int order) {
-  return solve_with_rule(a, cast(blocks::on_diagonal(a.shape()[0]), a.dtype()), order);
-}
+Value inverse(Value a, int order) { return solve_with_rule(a, cast(on_diagonal(a.shape()[0]), a.dtype()), order); }
 
 }  // namespace
 
 LU lu_factor(Value a) {
   require_square("lu_factor", a);
   if (is_empty(a)) return {a, iota(DType::I32, {0}, 0), constant(1, a.dtype())};
-  return is_short(a) ? factor_numbers(a) : blocks::serve(a) ? blocks::packed_factors(a) : factor_loop(a);
+  return is_short(a) ? factor_numbers(a) : blocks::serve(a) ? blocks::packed_factors(a) : columns::packed_factors(a);
 }
 
 Value lu_solve(const LU& factors, Value b) {
@@ -379,7 +293,7 @@ Value lu_solve(const LU& factors, Value b) {
   require_right_side("lu_solve", factors.lu, b);
   if (is_empty(b)) return b;
   if (is_short(factors.lu)) return substitute_numbers(factors, b);
-  return blocks::serve(factors.lu) ? substitute_blocks(factors, b) : substitute_loop(factors, b);
+  return blocks::serve(factors.lu) ? substitute_blocks(factors, b) : columns::substitute(factors, b);
 }
 
 Value solve(Value a, Value b) {
@@ -416,7 +330,8 @@ Value cholesky(Value a) {
   require_square("cholesky", a);
   if (is_empty(a)) return a;
   if (is_short(a)) return cholesky_numbers(a);
-  return blocks::serve(a) ? blocks::beginning(cholesky_blocks(blocks::padded(a), most_orders), a) : cholesky_loop(a);
+  return blocks::serve(a) ? blocks::beginning(cholesky_blocks(blocks::padded(a), most_orders), a)
+                          : columns::cholesky(a);
 }
 
 // As L Q^-1 and Q L^T, Q the diagonal of L, the factors are those of an elimination.

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "hotloop/ops.h"
-#include "ops/rules/arguments.h"
 
 namespace hotloop::linalg::blocks {
 namespace {
@@ -15,10 +14,6 @@ std::int64_t num_missing(std::int64_t n) { return (block_of(n) - n % block_of(n)
 // Products of fewer columns than that end in masked ones at each turn.
 constexpr std::int64_t vector_columns = 16;
 
-Value i32(std::int64_t n) { return constant(static_cast<double>(n), DType::I32); }
-Value numbered(std::int64_t n) { return iota(DType::I32, {n}, 0); }
-Value as_column(Value x) { return expand_dims(x, 1); }
-Value as_row(Value x) { return expand_dims(x, 0); }
 Value starts(std::int64_t n) { return numbered(n / block_of(n)) * i32(block_of(n)); }
 
 Value rows(Value a, Value from, std::int64_t count) {
@@ -33,13 +28,6 @@ Value with_rows(Value a, Value part, Value from) {
   const Value at[] = {from, i32(0)};
   return dynamic_update(a, part, at);
 }
-Value row(Value a, Value k) { return reshape(rows(a, k, 1), {a.shape()[1]}); }
-Value column(Value a, Value k) { return reshape(columns(a, k, 1), {a.shape()[0]}); }
-Value element(Value x, Value k) {
-  const Value at[] = {k};
-  return reshape(dynamic_slice(x, at, {1}), {});
-}
-
 Value identity(DType dtype, std::int64_t n) { return cast(on_diagonal(n), dtype); }
 
 // Of the transposes of the blocks on u's diagonal: (blocks, rows of one, rows of one), lower triangles.
@@ -86,7 +74,7 @@ Value cholesky_by_rows(Value a) {
   const auto step = [&](std::span<const Value> carry, std::span<const Value> xs) {
     const Value k = xs[0], found = carry[0];
     const Value rest = row(a, k) - matmul(column(found, k), found);
-    const Value own = where(less(index, k), like(a, 0), rest / sqrt(element(rest, k)));
+    const Value own = where(less(index, k), like(a, 0), rest / sqrt(row(rest, k)));
     const Value next = where(as_column(equal(index, k)), as_row(own), found);
     return std::pair(std::vector<Value>{next}, std::vector<Value>{});
   };
@@ -94,15 +82,6 @@ Value cholesky_by_rows(Value a) {
 }
 
 }  // namespace
-
-Value turned(Value a) { return transpose(a, {1, 0}); }
-Value on_diagonal(std::int64_t n) { return equal(as_column(numbered(n)), as_row(numbered(n))); }
-
-Value where(Value condition, Value a, Value b) {
-  const Value given[] = {condition, a, b};
-  const auto all = ir::broadcast_together("where", given);
-  return select(all[0], all[1], all[2]);
-}
 
 Value padded(Value a) {
   const std::int64_t n = a.shape()[0], missing = num_missing(n);
@@ -119,11 +98,6 @@ Value padded_right_side(Value b) {
 
 Value beginning(Value x, Value of) { return narrow(narrow(x, 0, 0, of.shape()[0]), 1, 0, of.shape()[1]); }
 
-Value upper_triangle(Value a) {
-  const Value index = numbered(a.shape()[0]);
-  return where(less(as_row(index), as_column(index)), like(a, 0), a);
-}
-
 // Rows keep their places until all are chosen.
 Factors factorize(Value whole) {
   const std::int64_t n = whole.shape()[0], size = block_of(n);
@@ -134,7 +108,7 @@ Factors factorize(Value whole) {
     const auto eliminate = [&](std::span<const Value> c, std::span<const Value> x) {
       const Value panel = c[0], at_k = row(panel, x[0]);
       const Value best = argmax(where(c[1], like(a, -1), abs(at_k)), 0);
-      const Value chosen = column(panel, best), pivot = element(chosen, x[0]);
+      const Value chosen = column(panel, best), pivot = row(chosen, x[0]);
       const Value used = bit_or(c[1], equal(index, best));
       // Below a pivot of zero all is zero: nothing is to be eliminated.
       const Value factor = where(used, zero, at_k / where(equal(pivot, zero), one, pivot));
@@ -164,19 +138,11 @@ Value substitute(const Factors& factors, Value b, bool transposed) {
   return scatter_add(zeros_like(x), factors.rows, x, 0);
 }
 
-Value parity_of(const Factors& factors) {
-  const Value order = factors.rows, index = numbered(order.shape()[0]);
-  const Value swapped = bit_and(less(as_column(index), as_row(index)), greater(as_column(order), as_row(order)));
-  const Value count = rem(sum(cast(swapped, DType::I32)), i32(2));
-  return 1.0 - 2.0 * cast(count, factors.upper.dtype());
-}
-
 LU packed_factors(Value a) {
   const Factors found = factorize(padded(a));
   const std::int64_t n = a.shape()[0];
-  const Value index = numbered(found.upper.shape()[0]);
-  const Value lu = where(greater(as_column(index), as_row(index)), turned(found.lower), found.upper);
-  return {narrow(narrow(lu, 0, 0, n), 1, 0, n), narrow(found.rows, 0, 0, n), parity_of(found)};
+  const LU whole = packed(found.lower, found.upper, found.rows);
+  return {narrow(narrow(whole.lu, 0, 0, n), 1, 0, n), narrow(whole.rows, 0, 0, n), whole.parity};
 }
 
 Value substitute(const LU& factors, Value b, bool transposed) {

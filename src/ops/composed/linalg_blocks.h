@@ -3,12 +3,12 @@
 // blocks, so that a program's length does not grow with the matrix. Derivatives are not their affair.
 #pragma once
 
-#include "hotloop/linalg.h"
+#include "ops/composed/linalg_parts.h"
 
 namespace hotloop::linalg::blocks {
 
 // Rows from which blocks are faster than one column after the other.
-inline constexpr std::int64_t fewest_rows = 33;
+inline constexpr std::int64_t fewest_rows = 45;
 inline bool serve(const Value& a) { return a.shape()[0] >= fewest_rows; }
 
 // P a = L U. a: whole blocks, as padded() makes them.
@@ -20,8 +20,6 @@ struct Factors {
 Factors factorize(Value a);
 // x with a x = b, or a^T x = b, of a's factors. b: (n, k).
 Value substitute(const Factors& factors, Value b, bool transposed);
-// 1 or -1: of how many pairs of rows that changed their order.
-Value parity_of(const Factors& factors);
 // The same factors of a matrix of any size, as the public LU has them.
 LU packed_factors(Value a);
 Value substitute(const LU& factors, Value b, bool transposed);
@@ -36,13 +34,5 @@ Value padded(Value a);
 Value padded_right_side(Value b);
 // The rows and columns of x that a value of such a shape has.
 Value beginning(Value x, Value of);
-// a, and zeros below the diagonal.
-Value upper_triangle(Value a);
-// a^T.
-Value turned(Value a);
-// (n, n), true on the diagonal.
-Value on_diagonal(std::int64_t n);
-// select() whose operands broadcast.
-Value where(Value condition, Value a, Value b);
 
 }  // namespace hotloop::linalg::blocks
