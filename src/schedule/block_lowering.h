@@ -96,6 +96,7 @@ class BlockLowering {
   bool reads_one_of(Value v, const std::set<ValueKey>& values);
   void keep_reads(Value v, const std::set<ValueKey>& written_over, const std::set<ValueKey>& table);
   void compute_updates_first();
+  void keep_lookups();
   void find_updates();
   Storage allocate_carry(Value v);
   void assign_storage();

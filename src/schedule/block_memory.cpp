@@ -244,6 +244,7 @@ void BlockLowering::choose_memory() {
     }
   }
   compute_updates_first();
+  keep_lookups();
   cut_long_chains();
   shorten_rows();
 }

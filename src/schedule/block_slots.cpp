@@ -25,10 +25,18 @@ bool is_trivial_reduction(const Node& reduce) {
                              [&](std::int64_t a) { return reduce.operands[0].shape()[static_cast<int>(a)] == 1; });
 }
 
+// Whether what a gather or dynamic_slice looks up lies in the same row.
+bool looks_into_its_row(const LoweringContext& context, const Node& node, Value table) {
+  const int rows = context.axes().axis_in(table, context.tile_class);
+  if (ir::is(node, OpKind::Gather)) return node.attrs.integer("axis") != rows;
+  return rows < node.types[0].shape.rank() && node.types[0].shape[rows] == table.shape()[rows];
+}
+
 }  // namespace
 
 // Every point of the result reads the point of the operand with the same indices (axes of extent 1 aside). A point of short rows is
-// the whole row, so that what moves numbers within a row keeps it.
+// the whole row, so that what moves numbers within a row keeps it, also at places that the program computes if the row lies in memory:
+// a point reads all before it writes.
 bool keeps_index(const LoweringContext& context, const Node& node, Value operand) {
   if (context.is_short_row({const_cast<Node*>(&node), 0}) && context.is_short_row(operand) &&
       !context.crosses_tiles(node)) {
@@ -37,6 +45,10 @@ bool keeps_index(const LoweringContext& context, const Node& node, Value operand
       case OpKind::Pad:
       case OpKind::Concat:
       case OpKind::Reduce: return true;
+      case OpKind::Gather:
+      case OpKind::DynamicSlice:
+        return operand == context.resolve(node.operands[0]) && context.is_bound(operand) &&
+               looks_into_its_row(context, node, operand);
       default: return is_strided_view(node);
     }
   }

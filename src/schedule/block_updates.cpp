@@ -99,6 +99,36 @@ void BlockLowering::compute_updates_first() {
   }
 }
 
+// A carry whose next value is computed point by point from the one before may stay where it is if the few numbers that all points look up in
+// it, such as the row that is taken from all others, are read before.
+void BlockLowering::keep_lookups() {
+  for (const BlockTarget& target : targets_) {
+    if (!target.overwrites || !planned_.contains(key_of(target.value)) || dots_.contains(key_of(target.value)))
+      continue;
+    const Value old = *target.overwrites;
+    std::vector<Value> lookups;
+    // Whether v reads the old carry at its own point, or by lookups alone.
+    const auto by_lookups = [&](auto&& self, Value v, bool same_point) -> bool {
+      v = context_.resolve(v);
+      if (v == old) return same_point;
+      if (stored(v) && !is_strided_view(*v.node)) return true;
+      const Node& node = *v.node;
+      const bool looks_up = ir::is(node, OpKind::DynamicSlice) || ir::is(node, OpKind::Gather);
+      if (looks_up && context_.resolve(node.operands[0]) == old && !keeps_index(context_, node, old)) {
+        lookups.push_back(v);
+        return 2 * v.shape().size() <= old.shape().size();
+      }
+      return std::ranges::all_of(operands_read(node), [&](Value o) {
+        return self(self, o, same_point && keeps_index(context_, node, context_.resolve(o)));
+      });
+    };
+    const Node& next = *target.value.node;
+    if (!ir::is(next, OpKind::Elementwise)) continue;
+    if (std::ranges::all_of(next.operands, [&](Value o) { return by_lookups(by_lookups, o, true); }))
+      for (Value v : lookups) need_memory(v);
+  }
+}
+
 // Which values are computed where a carry lies, one after the other, and what follows from them: both come last, when all else has read
 // the carry.
 void BlockLowering::find_updates() {

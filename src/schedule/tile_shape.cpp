@@ -432,6 +432,19 @@ std::int64_t rows_of_a_block(const LoweringContext& context, bool by_lanes) {
   return std::clamp((share + warp - 1) / warp * warp, warp, most_lanes);
 }
 
+// Whether a loop carries more numbers a row than registers take: of many rows they would not stay in the first cache either.
+bool carries_matrices(const LoweringContext& context, std::span<const Node* const> nodes) {
+  constexpr std::int64_t registers = 32;
+  return any_node(nodes, [&](const Node& node) {
+    if (!ir::is(node, OpKind::Loop)) return false;
+    for (int i = 0; i < node.attrs.integer("num_carry"); ++i)
+      if (const Value v = result_of(node, static_cast<std::size_t>(i));
+          row_size(context, v) > registers && context.has_few_numbers_a_row(v))
+        return true;
+    return false;
+  });
+}
+
 }  // namespace
 
 std::int64_t most_blocks(const kernel::Target& target) {
@@ -478,8 +491,9 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
   }
   const auto fit = static_cast<std::int64_t>((few_tiles ? large_tile_bytes : small_tile_bytes) / std::max(bytes, 1.0));
   if (shape.by_lanes) {
-    const std::int64_t all = (context.axes().extent(context.tile_class) + lanes - 1) / lanes * lanes;
-    shape.rows = std::clamp(fit / lanes * lanes, lanes, std::clamp(all, lanes, most_lanes));
+    const std::int64_t all = (context.axes().extent(context.tile_class) + lanes - 1) / lanes * lanes,
+                       most = carries_matrices(context, nodes) ? most_lanes / 2 : most_lanes;
+    shape.rows = std::clamp(fit / lanes * lanes, lanes, std::clamp(all, lanes, most));
     return shape;
   }
   if (are_columns(context, nodes, in_memory)) {

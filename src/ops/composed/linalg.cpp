@@ -184,7 +184,9 @@ Value solve_upper(Value u, Value b, bool transposed, int order) {
   const std::vector<Value> operands = {u, b};
   const auto plain = [transposed](std::span<const Value> v) {
     const auto of = [](std::span<const Value> known, Value rhs, bool is_transposed) {
-      return blocks::substitute_upper(upper_triangle(known[0]), rhs, is_transposed);
+      const Value upper = upper_triangle(known[0]);
+      return blocks::serve(upper) ? blocks::substitute_upper(upper, rhs, is_transposed)
+                                  : columns::substitute_upper(upper, rhs, is_transposed);
     };
     return std::vector<Value>{linear_in(of, {v[0]}, v[1], transposed)};
   };
@@ -199,18 +201,19 @@ Value solve_upper(Value u, Value b, bool transposed, int order) {
 }
 
 // With u^T u = a: u^-T da u^-1 = w + w^T with w = du u^-1 upper (Murray, Differentiation of the Cholesky decomposition, 2016).
-Value cholesky_blocks(Value a, int order) {
+Value cholesky_with_rule(Value a, int order) {
   const auto symmetric = [](Value x) {
     const std::int64_t n = x.shape()[0];
     return select(less(iota(DType::I32, {n, n}, 0), iota(DType::I32, {n, n}, 1)), turned(x), x);
   };
   const std::vector<Value> operands = {a};
   const auto plain = [&](std::span<const Value> v) {
-    return std::vector<Value>{turned(blocks::cholesky(symmetric(v[0])))};
+    return std::vector<Value>{blocks::serve(v[0]) ? turned(blocks::cholesky(symmetric(v[0])))
+                                                  : columns::cholesky(v[0])};
   };
   if (order == 0) return plain(operands)[0];
   const auto rule = [symmetric, order](std::span<const Value> v) {
-    const Value l = cholesky_blocks(v[0], order - 1), u = turned(l);
+    const Value l = cholesky_with_rule(v[0], order - 1), u = turned(l);
     const auto divided = [&](Value x) { return solve_upper(u, x, true, order - 1); };
     const Value both = divided(turned(divided(symmetric(v[1]))));
     const Value halved = select(on_diagonal(l.shape()[0]), both * 0.5, both);
@@ -330,8 +333,8 @@ Value cholesky(Value a) {
   require_square("cholesky", a);
   if (is_empty(a)) return a;
   if (is_short(a)) return cholesky_numbers(a);
-  return blocks::serve(a) ? blocks::beginning(cholesky_blocks(blocks::padded(a), most_orders), a)
-                          : columns::cholesky(a);
+  return blocks::serve(a) ? blocks::beginning(cholesky_with_rule(blocks::padded(a), most_orders), a)
+                          : cholesky_with_rule(a, most_orders);
 }
 
 // As L Q^-1 and Q L^T, Q the diagonal of L, the factors are those of an elimination.
@@ -339,7 +342,7 @@ Value cholesky_solve(Value l, Value b) {
   require_square("cholesky_solve", l);
   require_right_side("cholesky_solve", l, b);
   if (is_empty(b)) return b;
-  if (blocks::serve(l)) {
+  if (!is_short(l)) {
     const auto substituted = [&](Value x, bool transposed) {
       return solve_upper(turned(l), x, transposed, most_orders);
     };

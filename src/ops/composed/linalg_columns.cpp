@@ -10,6 +10,26 @@ namespace {
 // A number for each row of b, (n,), against b.
 Value beside(Value numbers, const Value& b) { return b.rank() > 1 ? as_column(numbers) : numbers; }
 
+// One unknown after the other, each taken out of what is left of b: the k-th is number `places[k]` of that, and m's k-th row tells how much
+// of it all of b has. With `divides`, over m's own number there.
+Value forward(Value m, Value b, Value places, bool divides) {
+  const auto step = [&](std::span<const Value> carry, std::span<const Value> xs) {
+    const Value own = row(carry[0], xs[1]), found = divides ? own / row(xs[0], xs[1]) : own;
+    const Value next = carry[0] - as_column(xs[0]) * as_row(found);
+    return std::pair(std::vector<Value>{next}, std::vector<Value>{found});
+  };
+  return scan(step, std::vector<Value>{b}, std::vector<Value>{m, places}).second[0];
+}
+
+// From the last unknown to the first, what m's k-th row has of those known already taken from y's; it is number `places[k]` of the result.
+Value backward(Value m, Value y, Value places, bool divides) {
+  const auto step = [&](std::span<const Value> carry, std::span<const Value> xs) {
+    const Value rest = xs[1] - matmul(xs[0], carry[0]), found = divides ? rest / row(xs[0], xs[2]) : rest;
+    return std::pair(std::vector<Value>{with_row(carry[0], found, xs[2])}, std::vector<Value>{});
+  };
+  return scan(step, std::vector<Value>{zeros_like(y)}, std::vector<Value>{m, y, places}, {.reverse = true}).first[0];
+}
+
 }  // namespace
 
 Factors factorize(Value a) {
@@ -33,32 +53,13 @@ Factors factorize(Value a) {
 Value substitute(const Factors& factors, Value b, bool transposed) {
   const auto [lower, upper, rows] = factors;
   const Value index = numbered(b.shape()[0]);
-  if (!transposed) {
-    const auto forward = [&](std::span<const Value> carry, std::span<const Value> xs) {
-      const Value found = row(carry[0], xs[1]);
-      const Value next = carry[0] - as_column(xs[0]) * as_row(found);
-      return std::pair(std::vector<Value>{next}, std::vector<Value>{found});
-    };
-    const auto backward = [&](std::span<const Value> carry, std::span<const Value> xs) {
-      const Value found = (xs[1] - matmul(xs[0], carry[0])) / row(xs[0], xs[2]);
-      return std::pair(std::vector<Value>{with_row(carry[0], found, xs[2])}, std::vector<Value>{});
-    };
-    const Value y = scan(forward, std::vector<Value>{b}, std::vector<Value>{lower, rows}).second[0];
-    return scan(backward, std::vector<Value>{zeros_like(b)}, std::vector<Value>{upper, y, index}, {.reverse = true})
-        .first[0];
-  }
-  const auto forward = [&](std::span<const Value> carry, std::span<const Value> xs) {
-    const Value found = row(carry[0], xs[1]) / row(xs[0], xs[1]);
-    const Value next = carry[0] - as_column(xs[0]) * as_row(found);
-    return std::pair(std::vector<Value>{next}, std::vector<Value>{found});
-  };
-  const auto backward = [&](std::span<const Value> carry, std::span<const Value> xs) {
-    const Value found = xs[1] - matmul(xs[0], carry[0]);
-    return std::pair(std::vector<Value>{with_row(carry[0], found, xs[2])}, std::vector<Value>{});
-  };
-  const Value y = scan(forward, std::vector<Value>{b}, std::vector<Value>{upper, index}).second[0];
-  return scan(backward, std::vector<Value>{zeros_like(b)}, std::vector<Value>{lower, y, rows}, {.reverse = true})
-      .first[0];
+  return transposed ? backward(lower, forward(upper, b, index, true), rows, false)
+                    : backward(upper, forward(lower, b, rows, false), index, true);
+}
+
+Value substitute_upper(Value u, Value b, bool transposed) {
+  const Value index = numbered(b.shape()[0]);
+  return transposed ? forward(u, b, index, true) : backward(u, b, index, true);
 }
 
 LU packed_factors(Value a) {

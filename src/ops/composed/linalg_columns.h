@@ -16,12 +16,15 @@ Factors factorize(Value a);
 // x with a x = b, or a^T x = b, of a's factors. b: (n, k).
 Value substitute(const Factors& factors, Value b, bool transposed);
 
+// x with u x = b, or u^T x = b. u: zero below the diagonal; b: (n, k).
+Value substitute_upper(Value u, Value b, bool transposed);
+
 // The same factors as the public LU has them.
 LU packed_factors(Value a);
 // x with a x = b, of b (n,) or (n, k).
 Value substitute(const LU& factors, Value b);
 
-// l with l l^T = a, of a symmetric a.
+// l with l l^T = a, whose upper triangle is not read.
 Value cholesky(Value a);
 
 }  // namespace hotloop::linalg::columns
