@@ -497,10 +497,36 @@ def test_a_rejected_step_may_overflow(solver, adjoint):
         np.testing.assert_allclose(hl.grad(hl.grad(value))(ks[1]), second, rtol=1e-10)
 
 
+@pytest.mark.parametrize("solver", ["Tsit5", "Dopri8", "Vern7", "Bosh3"])
+def test_a_rejected_step_reaches_no_gradient_of_what_is_found_on_the_way(solver):
+    """Rows at given times and times of events are read from inside of steps."""
+
+    def solved(k, **options):
+        field = lambda t, y, k: -1e3 * k * y**2  # noqa: E731
+        return hl.ode.solve(field, getattr(hl.ode, solver)(), 0.0, 1.0, np.float64(1), args=k, dt0=1.0, **options)
+
+    def row(k):
+        return solved(k, saveat=[0.5, 1.0]).ys[0]
+
+    def time(k):
+        return solved(k, events=hl.ode.Event(lambda t, y, k: y - 0.05)).t1
+
+    k = np.float64(1)
+    assert solved(k).stats.num_rejected > 0
+    for found, slope in ((row, -500 / 501**2), (time, -0.019)):  # y = 1 / (1 + 1000 k t)
+        forward = hl.jvp(found, (k,), (np.float64(1),))[1]
+        np.testing.assert_allclose(forward, slope, rtol=2e-2)
+        np.testing.assert_allclose(hl.grad(found)(k), forward, rtol=1e-10)
+        np.testing.assert_allclose(hl.vmap(hl.grad(found))(np.array([1.0, 2.0]))[0], forward, rtol=1e-10)
+
+
+@pytest.mark.parametrize("at", ["end", "row"])
 @pytest.mark.parametrize("solver", ["Kvaerno3", "Kvaerno5", "Rodas5P", "Rosenbrock23"])
-def test_a_rejected_step_of_a_stiff_solver_may_fail(solver):
+def test_a_rejected_step_of_a_stiff_solver_may_fail(solver, at):
     def value(k):
-        return hl.ode.solve(robertson, getattr(hl.ode, solver)(), 0, 100, np.array([1.0, 0, 0]), args=k, dt0=1.0).y1[0]
+        saveat = [100.0] if at == "row" else None
+        s = hl.ode.solve(robertson, getattr(hl.ode, solver)(), 0, 100, np.array([1.0, 0, 0]), args=k, dt0=1.0, saveat=saveat)
+        return s.ys[0, 0] if at == "row" else s.y1[0]
 
     k = np.float64(0.04)
     forward = hl.jvp(value, (k,), (np.float64(1),))[1]

@@ -129,7 +129,7 @@ void Saver::save(Saved& saved, const TakenStep& step, const std::string& residua
     for (std::size_t j = 0; j < saved.coefficients.size(); ++j)
       for (std::size_t i = 0; i < step.y0.size(); ++i)
         saved.coefficients[j][i] = set_row(saved.coefficients[j][i], step.index,
-                                           kept(j == 0 ? step.y0[i] : step.result.interpolant[j - 1][i], 0));
+                                           j == 0 ? kept(step.y0[i], 0) : step.result.interpolant[j - 1][i]);
   }
 }
 

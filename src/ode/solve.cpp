@@ -172,7 +172,7 @@ class Integration {
     const int evaluations_before = field_.num_evaluations();
     const Leaves tolerance = controller_.tolerance(now.y);
     const StepInput input{now.t0, now.t1, now.y, now.solver, tolerance, now.made_jump};
-    const StepResult taken = solver_.step(field_, input);
+    StepResult taken = solver_.step(field_, input);
     const Value evaluations = taken.num_evaluations.defined()
                                   ? taken.num_evaluations
                                   : constant(field_.num_evaluations() - evaluations_before, DType::I32);
@@ -182,6 +182,12 @@ class Integration {
         e = select(taken.failed, constant(std::numeric_limits<double>::infinity(), e.dtype(), e.shape()), e);
     const Proposal next =
         controller_.propose(field_, {now.t0, now.t1, now.y, taken.y1, error, solver_.error_order(), now.controller});
+
+    // Nothing follows from the inside of a rejected step, which may be infinite: no derivative does either, though events and saved
+    // rows are written by loops that read it.
+    if (next.keep.defined())
+      for (Leaves& term : taken.interpolant)
+        for (Value& leaf : term) leaf = select(next.keep, leaf, zeros_like(leaf));
 
     Progress after = now;
     after.t0 = minimum(next.t0, end_);
@@ -211,7 +217,7 @@ class Integration {
   // Ends the step at the first event in it, if there is one, and starts the next one there. Gives where the step ended.
   Value meet_events(const Progress& now, const StepInput& input, const StepResult& taken, const Proposal& next,
                     Progress& after) const {
-    const Leaves at_end = events_.values(now.t1, taken.y1);
+    const Leaves at_end = events_.values(now.t1, after.y);  // where the step was rejected, that of its start
     const auto met = events_.find(input, taken, next.keep, now.event_values, at_end);
     const Value happened = met.crossing.happened, t = met.crossing.t;
     const auto where = [&](const Leaves& a, const Leaves& b) {

@@ -159,27 +159,37 @@ std::optional<Value> condition_of(const LinearPart& part, const Node& node) {
   return v.rank() == static_cast<int>(part.lanes->of(v).axes.size()) ? std::optional(v) : std::nullopt;
 }
 
-// By linear node, the last select that everything made of it passes through on one side; nothing where there is none.
-std::vector<std::optional<Side>> only_sides(const LinearPart& part, const std::vector<bool>& live) {
+using Sides = std::vector<Side>;
+
+// By linear node, the sides of selects that everything made of it passes through: a step's interpolant that of the step's acceptance, its end that of
+// an event besides.
+std::vector<Sides> common_sides(const LinearPart& part, const std::vector<bool>& live) {
+  constexpr std::size_t most_sides = 3;
   const Split& split = part.split;
-  std::vector<std::optional<Side>> sides(live.size());
+  std::vector<Sides> sides(live.size());
   std::vector<bool> used(live.size());
-  const auto use = [&](Value v, std::optional<Side> side) {
+  const auto use = [&](Value v, Sides passed) {
     if (!split.is_linear(v)) return;
-    if (side && side->condition.rank() > 0 && !part.lanes->all_lead(v)) side.reset();
-    if (!used[id_of(v)]) sides[id_of(v)] = side;
-    if (sides[id_of(v)] != side) sides[id_of(v)].reset();
+    std::erase_if(passed, [&](const Side& s) { return s.condition.rank() > 0 && !part.lanes->all_lead(v); });
+    Sides& all = sides[id_of(v)];
+    if (!used[id_of(v)])
+      all = std::move(passed);
+    else
+      std::erase_if(all, [&](const Side& s) { return std::ranges::find(passed, s) == passed.end(); });
     used[id_of(v)] = true;
   };
-  for (const Value& v : part.outputs) use(v, std::nullopt);
+  for (const Value& v : part.outputs) use(v, {});
   for (auto it = split.graph->nodes().rbegin(); it != split.graph->nodes().rend(); ++it) {
     const Node& node = **it;
     if (!live[static_cast<std::size_t>(node.id)]) continue;
     const std::optional<Value> condition = condition_of(part, node);
     for (std::size_t k = 0; k < node.operands.size(); ++k) {
-      std::optional<Side> side = sides[static_cast<std::size_t>(node.id)];
-      if (condition && k > 0 && !side) side = Side{*condition, k == 1};
-      use(node.operands[k], side);
+      Sides passed = sides[static_cast<std::size_t>(node.id)];
+      if (condition && k > 0 && passed.size() < most_sides) {
+        const Side own{*condition, k == 1};
+        if (std::ranges::find(passed, own) == passed.end()) passed.push_back(own);
+      }
+      use(node.operands[k], std::move(passed));
     }
   }
   return sides;
@@ -235,7 +245,7 @@ std::vector<Value> LinearPart::copy(ValueMap& map, const Guard& guard) const {
     if (live[static_cast<std::size_t>(node->id)])
       if (const auto condition = condition_of(*this, *node)) add_known(*condition);
   copy_needed(graph, map, known, 1);
-  const std::vector<std::optional<Side>> sides = only_sides(*this, live);
+  const std::vector<Sides> sides = common_sides(*this, live);
   ValueMap factors(graph), denominators(graph);
   const auto guarded = [&](Value v, bool divides) {
     if (!guard) return map(v);
@@ -246,28 +256,46 @@ std::vector<Value> LinearPart::copy(ValueMap& map, const Guard& guard) const {
   // What a select leaves out, as the steps that a solver rejects, has a cotangent of zero, and may be infinite: its factors are one there. Not large ones,
   // as the tape of a loop is, which would be copied.
   constexpr std::int64_t most_numbers = 4096;
-  std::map<std::tuple<const Node*, int, bool, const Node*, int, bool>, Value> chosen;
-  const auto one_elsewhere = [&](Value v, bool divides, const Side& side) {
-    Value& factor = chosen[{v.node, v.index, divides, side.condition.node, side.condition.index, side.holds}];
+  using SidesKey = std::vector<std::tuple<const Node*, int, bool>>;
+  std::map<SidesKey, Side> joined;  // one condition for all of them, in the copy
+  const auto join = [&](const Sides& passed, const SidesKey& key) {
+    if (const auto it = joined.find(key); it != joined.end()) return it->second;
+    Side all{map(passed[0].condition), passed[0].holds};
+    for (const Side& side : std::span(passed).subspan(1)) {
+      const auto of = [](const Value& c, bool holds) { return holds ? c : logical_not(c); };
+      Value a = of(all.condition, all.holds), b = of(map(side.condition), side.holds);
+      if (a.rank() == 0) a = broadcast_to(a, b.shape());
+      if (b.rank() == 0) b = broadcast_to(b, a.shape());
+      all = {bit_and(a, b), true};
+    }
+    return joined.emplace(key, all).first->second;
+  };
+  std::map<std::tuple<const Node*, int, bool, SidesKey>, Value> chosen;
+  const auto one_elsewhere = [&](Value v, bool divides, Sides passed) {
+    std::erase_if(passed, [&](const Side& s) { return s.condition.rank() > 0 && !lanes->all_lead(v); });
+    if (passed.empty()) return guarded(v, divides);
+    SidesKey key;
+    for (const Side& s : passed) key.emplace_back(s.condition.node, s.condition.index, s.holds);
+    Value& factor = chosen[{v.node, v.index, divides, key}];
     if (factor.defined()) return factor;
-    const Value one = constant(1, v.dtype(), v.shape()), given = guarded(v, divides), holds = map(side.condition);
+    const Side side = join(passed, key);
+    const Value one = constant(1, v.dtype(), v.shape()), given = guarded(v, divides), holds = side.condition;
     const auto chosen_by = [&](Value a, Value b) {
       return holds.rank() == 0 ? select(broadcast_to(holds, v.shape()), a, b) : lanes->select_active(v, holds, a, b);
     };
-    const bool has_lanes = holds.rank() == 0 || lanes->all_lead(v);
-    factor = !has_lanes ? given : side.holds ? chosen_by(given, one) : chosen_by(one, given);
+    factor = side.holds ? chosen_by(given, one) : chosen_by(one, given);
     return factor;
   };
   for (const auto& node : graph.nodes()) {
     if (!live[static_cast<std::size_t>(node->id)] || is(*node, OpKind::Input)) continue;
-    const std::optional<Side>& side = sides[static_cast<std::size_t>(node->id)];
+    const Sides& passed = sides[static_cast<std::size_t>(node->id)];
     std::vector<Value> operands;
     for (const Value& v : node->operands) {
       const bool is_factor = !split.is_linear(v) && !adds(*node), divides = node->op->scalar == ScalarOp::Div;
       if (!is_factor)
         operands.push_back(map(v));
-      else if (side && is_float(v.dtype()) && v.shape().size() <= most_numbers && !(finite && finite(v)))
-        operands.push_back(one_elsewhere(v, divides, *side));
+      else if (!passed.empty() && is_float(v.dtype()) && v.shape().size() <= most_numbers && !(finite && finite(v)))
+        operands.push_back(one_elsewhere(v, divides, passed));
       else
         operands.push_back(guarded(v, divides));
     }
