@@ -22,7 +22,7 @@ from hotloop._manipulation import concat, dynamic_slice, flip, matrix_transpose,
 from hotloop._reductions import max as _max
 from hotloop._reductions import sum as _sum
 from hotloop._sorting import argsort
-from hotloop._transforms import custom_jvp
+from hotloop._transforms import custom_jvp, stop_gradient
 
 EighResult = collections.namedtuple("EighResult", ["eigenvalues", "eigenvectors"])
 QRResult = collections.namedtuple("QRResult", ["Q", "R"])
@@ -275,3 +275,38 @@ def _pinv_jvp(primals, tangents):
     outside = t(da) - matmul(t(da), matmul(a, p))
     inside = t(da) - matmul(p, matmul(a, t(da)))
     return p, matmul(p, matmul(t(p), outside)) + matmul(inside, matmul(t(p), p)) - matmul(p, matmul(da, p))
+
+
+# Coefficients of the numerators of Pade approximants of exp; the denominators' are these with alternating signs. The bounds are up to which 1-norm
+# their relative backward error is below the dtype's unit roundoff (Higham 2005, table 2.3, and 2.1 for single precision).
+_PADE = {8: ((64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600, 670442572800, 33522128640,
+              1323241920, 40840800, 960960, 16380, 182, 1), 5.371920351148152),
+         4: ((17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1), 3.925724783138660)}  # fmt: skip
+MOST_SQUARINGS = 64
+
+
+def expm(a):
+    """exp of one matrix, by scaling and squaring."""
+    n = a.shape[0]
+    if n == 0:
+        return a
+    coefficients, bound = _PADE[a.dtype.itemsize]
+    size = _max(_sum(_abs(stop_gradient(a)), axis=0))
+    halve = lambda carry: (carry[0] * 0.5, carry[1] * 0.5)  # noqa: E731
+    size, factor = while_loop(lambda carry: greater(carry[0], bound), halve, (size, size * 0 + 1), max_steps=MOST_SQUARINGS)
+    a = a * where(greater(size, bound), float("nan"), factor)
+    unit, square = eye(n, dtype=a.dtype), matmul(a, a)
+    # The odd and the even part as polynomials of the square, what lies above its third power as a multiple of that.
+    powers = [unit, square, matmul(square, square)]
+    powers.append(matmul(powers[2], square))
+
+    def part(first, powers):
+        return sum(float(c) * p for c, p in zip(coefficients[first::2], powers))
+
+    odd, even = part(1, powers), part(0, powers)
+    if len(coefficients) > 8:
+        odd, even = odd + matmul(powers[3], part(9, powers[1:])), even + matmul(powers[3], part(8, powers[1:]))
+    odd = matmul(a, odd)
+    found = _core.solve(even - odd, even + odd)
+    twice = lambda carry: (carry[0] * 2, matmul(carry[1], carry[1]))  # noqa: E731
+    return while_loop(lambda carry: less(carry[0], 1.0), twice, (factor, found), max_steps=MOST_SQUARINGS)[1]

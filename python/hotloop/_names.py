@@ -40,6 +40,7 @@ INSTEAD = {
     "scatter": "x.at[indices].set(values), or .add", "dynamic_index_in_dim": "x[i]", "print": "returning the value, and printing it where the function is called",
     "debug": "returning the value, and printing it where the function is called", "block_until_ready": "the result itself: it is finished when a call returns",
     "device_put": "hl.asarray(x): arrays lie in the host's memory, and hl.jit(f, device='cuda') runs f on a GPU", "average": "hl.sum(x * weights) / hl.sum(weights)",
+    "kron": "hl.reshape(a[:, None, :, None] * b[None, :, None, :], (m * p, n * q)) of an (m, n) and a (p, q) matrix", "expm": "hl.linalg.expm",
     **dict.fromkeys(("isclose", "allclose", "array_equal"), "hl.abs(a - b) <= tolerance, or NumPy's function for results"),
     **dict.fromkeys(("odeint", "solve_ivp", "diffeqsolve"), "hl.ode.solve(field, hl.ode.Tsit5(), t0, t1, y0)"),
     **dict.fromkeys(("cuda", "device", "is_available", "device_count"), "hl.devices(), and hl.jit(f, device='cuda')"), "set_default_device": "hl.jit(f, device='cuda')",
@@ -57,7 +58,15 @@ RANDOM = {
     "PRNGKey": "key", "seed": "key", "manual_seed": "key", "default_rng": "key", "Generator": "key", "rand": "uniform", "random": "uniform", "randn": "normal",
     "standard_normal": "normal", "integers": "randint", "random_integers": "randint", "shuffle": "permutation", "permuted": "permutation", "randperm": "permutation",
     "multinomial": "choice", "dropout": "bernoulli", "binomial": "bernoulli", "trunc_normal_": "truncated_normal", "standard_exponential": "exponential",
-    "random_bits": "bits",
+    "random_bits": "bits", "multivariate_normal": "normal", "rademacher": "bernoulli",
+}  # fmt: skip
+# Of numpy.linalg, scipy.linalg and torch.linalg.
+LINALG = {"cho_solve": "solve", "solve_ex": "solve", "inv_ex": "inv", "matrix_exp": "expm", "eigvals": "eigvalsh", "eig": "eigh", "logdet": "slogdet"}
+IN_LINALG = {
+    "lstsq": "hl.linalg.pinv(a) @ b, or q, r = hl.linalg.qr(a) and hl.linalg.solve_triangular(r, q.mT @ b, upper=True)",
+    **dict.fromkeys(("lu", "lu_factor", "lu_solve"), "hl.linalg.solve(a, b): a program eliminates once for all right sides of the same a"),
+    "cho_factor": "hl.linalg.cholesky(a), and hl.linalg.solve_triangular", "multi_dot": "a @ b @ c", "dot": "a @ b", "cond": "s = hl.linalg.svdvals(a), and s[..., 0] / s[..., -1]",
+    "block_diag": "hl.concat of rows that hl.zeros fill", "LinAlgError": "hl.isfinite of the result: a matrix without a solution gives inf or nan",
 }  # fmt: skip
 # Methods of arrays in NumPy and PyTorch, and what is written here; other functions of hotloop are named by themselves.
 METHODS = {

@@ -221,3 +221,43 @@ def test_matrices_without_elements_are_numpys():
                 np.testing.assert_array_equal(a, b)
                 assert a.shape == b.shape
     assert hl.jit(hl.grad(hl.linalg.det))(none).shape == (0, 0)
+
+
+@pytest.mark.parametrize("dtype, scale", [(np.float64, 1), (np.float32, 4e8)])
+def test_exponentials_of_matrices(dtype, scale):
+    """By eigenvalues where they are known, each matrix of a batch scaled by its own norm."""
+    rotations = np.array([[[0.0, -t], [t, 0.0]] for t in (0.0, 1e-3, 1.0, 4.0, 30.0)], dtype)
+    angles = rotations[:, 1, 0].astype(np.float64)
+    expected = np.stack([np.cos(angles), -np.sin(angles), np.sin(angles), np.cos(angles)], -1).reshape(-1, 2, 2)
+    got = hl.linalg.expm(rotations)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got, expected, atol=1e-14 * scale)
+    np.testing.assert_array_equal(got[3], hl.linalg.expm(rotations[3]))
+    for n, size in [(1, 1.0), (3, 0.01), (6, 3.0), (12, 20.0)]:
+        s = programs.positive(n, n, n)
+        s = (size / np.linalg.norm(s, 1) * s).astype(dtype)
+        w, v = np.linalg.eigh(s.astype(np.float64))
+        for sign in (1, -1):
+            expected = v * np.exp(sign * w) @ v.T
+            np.testing.assert_allclose(hl.linalg.expm(sign * s), expected, atol=1e-14 * scale * (1 + size) * np.abs(expected).max())
+    shift = np.triu(np.ones((4, 4), dtype), 1)
+    np.testing.assert_allclose(hl.linalg.expm(shift), np.eye(4) + shift + shift @ shift / 2 + shift @ shift @ shift / 6, atol=1e-14 * scale)
+    assert hl.linalg.expm(np.zeros((3, 0, 0), dtype)).shape == (3, 0, 0)
+    for huge in (np.inf, np.nan, 1e25):
+        assert np.isnan(hl.linalg.expm(np.full((2, 2), huge, dtype))).all()
+
+
+def test_derivatives_of_exponentials():
+    """Along e they are a block of a larger exponential (Najfeld and Havel 1995), and those of a norm where nothing is squared are no other ones."""
+    weights = programs.matrices(2, 4, 4)
+    for size in (0.1, 2.0, 15.0):
+        a, e = (size * m / np.linalg.norm(m, 1) for m in programs.matrices(1, 2, 4, 4))
+        block = np.asarray(hl.linalg.expm(np.block([[a, e], [np.zeros((4, 4)), a]])))
+        value, slope = hl.jvp(hl.linalg.expm, (a,), (e,))
+        np.testing.assert_allclose(value, block[:4, :4], atol=1e-12 * np.abs(block).max())
+        np.testing.assert_allclose(slope, block[:4, 4:], atol=1e-12 * np.abs(block).max())
+        gradient = hl.grad(lambda x: hl.sum(hl.linalg.expm(x) * weights))(a)
+        np.testing.assert_allclose(np.sum(gradient * e), np.sum(slope * weights), rtol=1e-10)
+    # y' = x @ y: the second derivative along t is x @ x @ expm(t * x).
+    second = hl.grad(hl.grad(lambda t: hl.linalg.expm(t * a)[1, 2]))(np.float64(0.5))
+    np.testing.assert_allclose(second, (a @ a @ np.asarray(hl.linalg.expm(0.5 * a)))[1, 2], rtol=1e-9)

@@ -225,7 +225,7 @@ def test_names_of_elsewhere_lead_somewhere():
     assert all(hasattr(hl, name) for name in _names.FUNCTIONS.values()) and not any(hasattr(hl, name) for name in _names.FUNCTIONS)
     assert all(hasattr(hl.random, name) for name in _names.RANDOM.values()) and not any(hasattr(MODEL, name) for name in set(_names.MODELS) - {"predict"})
     assert all(name in pathlib.Path(hl.__file__).with_name("sklearn.py").read_text() for name in _names.ESTIMATORS.values())
-    modules = ((hl.nn, _names.LAYERS, _names.IN_LAYERS), (hl.losses, _names.LOSSES, {}), (hl.optim, _names.OPTIMIZERS, _names.IN_OPTIMIZERS), (hl, {}, _names.INSTEAD), (hl.data, {}, _names.IN_DATA), (hl.tree, {}, _names.TREES),
+    modules = ((hl.nn, _names.LAYERS, _names.IN_LAYERS), (hl.losses, _names.LOSSES, {}), (hl.optim, _names.OPTIMIZERS, _names.IN_OPTIMIZERS), (hl, {}, _names.INSTEAD), (hl.linalg, _names.LINALG, _names.IN_LINALG), (hl.data, {}, _names.IN_DATA), (hl.tree, {}, _names.TREES),
                (None, {}, _names.MODELS), (None, {}, _names.METHODS), (None, {}, _names.RUNS), (None, {}, _names.PLACES), (None, {}, _names._REMARKS))  # fmt: skip
     for module, names, instead in modules:
         if module is not None:
