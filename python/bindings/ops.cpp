@@ -151,15 +151,18 @@ void bind_ops(nb::module_& m) {
         [](nb::handle key, nb::handle shape) { return tracer(random_bits(to_value(key, "random"), shape_of(shape))); });
   // The functions of the engine that are compositions of one operand.
   using Composition = Value (*)(Value);
-  static constexpr std::array<std::pair<const char*, Composition>, 9> compositions = {{{"relu", relu},
-                                                                                       {"softplus", softplus},
-                                                                                       {"gelu", gelu},
-                                                                                       {"square", square},
-                                                                                       {"lgamma", lgamma},
-                                                                                       {"digamma", digamma},
-                                                                                       {"atan", atan},
-                                                                                       {"asin", asin},
-                                                                                       {"acos", acos}}};
+  static constexpr std::array<std::pair<const char*, Composition>, 12> compositions = {{{"relu", relu},
+                                                                                        {"softplus", softplus},
+                                                                                        {"gelu", gelu},
+                                                                                        {"square", square},
+                                                                                        {"lgamma", lgamma},
+                                                                                        {"digamma", digamma},
+                                                                                        {"erfc", erfc},
+                                                                                        {"ndtr", ndtr},
+                                                                                        {"log_ndtr", log_ndtr},
+                                                                                        {"atan", atan},
+                                                                                        {"asin", asin},
+                                                                                        {"acos", acos}}};
   for (const auto& [name, fn] : compositions)
     m.def((std::string("composed_") + name).c_str(),
           [name = std::string(name), fn = fn](nb::handle x) {

@@ -442,6 +442,9 @@ atan = _composed("atan", "Angle whose tangent is x, in [-pi/2, pi/2].")
 asin = _composed("asin", "Angle whose sine is x, in [-pi/2, pi/2]; NaN beyond [-1, 1]. The derivative is NaN at -1 and 1.")
 lgamma = _composed("lgamma", "log |Gamma(x)|: infinite at 0, at the negative integers and at both infinities. The derivative is `digamma(x)`.")
 digamma = _composed("digamma", "Derivative of `lgamma(x)`: infinite at 0, NaN at the negative integers. `hl.grad` of it is the trigamma function, and so on.")
+erfc = _composed("erfc", "1 - erf(x), with all digits where x is large and erf(x) rounds to 1.")
+ndtr = _composed("ndtr", "The normal distribution function: the probability that a standard normal number is less than x.")
+log_ndtr = _composed("log_ndtr", "log(ndtr(x)), also far below 0 where ndtr(x) itself is no number any more: of censored and of binary outcomes, of expected improvements.")
 acos = _composed("acos", "Angle whose cosine is x, in [0, pi]; NaN beyond [-1, 1]. The derivative is NaN at -1 and 1.")
 
 

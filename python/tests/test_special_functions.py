@@ -42,3 +42,39 @@ def test_lgamma_makes_likelihoods():
     assert np.asarray(hl.lgamma(np.float32(3.5))).dtype == np.float32
     # Where reflection is not used its derivative, infinite at integers, is not either.
     assert np.isclose(float(hl.grad(hl.lgamma)(np.float64(3.0))), 0.9227843350984671, rtol=1e-14)
+
+
+def test_the_complement_of_erf():
+    x = np.concatenate([np.linspace(-6, 26, 20001), [0.5, -0.5, 0.49999999, 26.5, 1e-300]])
+    want = np.vectorize(math.erfc)(x)
+    assert (abs(np.asarray(hl.erfc(x)) - want) <= 4 * np.spacing(want)).all()
+    single = x[x < 9].astype(np.float32)
+    want = np.vectorize(math.erfc)(single.astype(np.float64))
+    got = hl.erfc(single)
+    assert got.dtype == np.float32 and (abs(np.asarray(got) - want) <= np.spacing(want.astype(np.float32))).all()
+    ends = np.array([np.inf, -np.inf, np.nan, 30, 1e200])
+    assert np.array_equal(hl.erfc(ends), [0, 2, np.nan, 0, 0], equal_nan=True)
+    at = np.array([-3.0, -0.2, 0.0, 0.7, 5.0, 30.0])
+    first = -2 / np.sqrt(np.pi) * np.exp(-at * at)
+    np.testing.assert_allclose(hl.vmap(hl.grad(hl.erfc))(at), first, rtol=1e-13)
+    np.testing.assert_allclose(hl.vmap(hl.grad(hl.grad(hl.erfc)))(at), -2 * at * first, rtol=1e-13)
+    np.testing.assert_allclose(hl.vmap(hl.jacfwd(hl.grad(hl.erfc)))(at), -2 * at * first, rtol=1e-13)
+
+
+def test_the_normal_distribution_function():
+    x = np.array([-37.0, -8.0, -2.0, -0.1, 0.0, 0.3, 3.0, 12.0])
+    tail = np.vectorize(math.erfc)(-x / math.sqrt(2)) / 2
+    np.testing.assert_allclose(hl.ndtr(x), tail, rtol=2e-13)  # the argument of erfc is rounded
+    np.testing.assert_allclose(hl.log_ndtr(x[:5]), np.log(tail[:5]), rtol=1e-13)
+    np.testing.assert_allclose(hl.log_ndtr(x[5:]), np.log1p(-np.vectorize(math.erfc)(x[5:] / math.sqrt(2)) / 2), rtol=1e-13)
+    # Where the function itself is no number: -x^2 / 2 - log(-x sqrt(2 pi)) - 1 / x^2, and so on.
+    far = np.array([-100.0, -1e4, -1e8])
+    np.testing.assert_allclose(hl.log_ndtr(far), -far * far / 2 - np.log(-far * math.sqrt(2 * np.pi)) - 1 / far**2, rtol=1e-11)
+    np.testing.assert_allclose(hl.vmap(hl.grad(hl.log_ndtr))(far), -far - 1 / far + 2 / far**3, rtol=1e-11)
+    assert np.array_equal(hl.log_ndtr(np.array([-np.inf, np.inf, np.nan])), [-np.inf, 0, np.nan], equal_nan=True)
+    density = np.exp(-x * x / 2) / math.sqrt(2 * np.pi)
+    slope = density / tail
+    np.testing.assert_allclose(hl.vmap(hl.grad(hl.ndtr))(x), density, rtol=2e-13)
+    np.testing.assert_allclose(hl.vmap(hl.grad(hl.log_ndtr))(x), slope, rtol=3e-13)
+    np.testing.assert_allclose(hl.vmap(hl.grad(hl.grad(hl.log_ndtr)))(x[1:]), (-slope * (x + slope))[1:], rtol=1e-9)
+    assert hl.log_ndtr(np.float32(-20)).dtype == np.float32
