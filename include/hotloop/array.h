@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
@@ -153,5 +154,11 @@ class Array {
   ValueType type_;
   std::shared_ptr<void> memory_;
 };
+
+// What str() gives, and name_of() of a dtype.
+std::ostream& operator<<(std::ostream& stream, DType dtype);
+std::ostream& operator<<(std::ostream& stream, const Shape& shape);
+std::ostream& operator<<(std::ostream& stream, const ValueType& type);
+std::ostream& operator<<(std::ostream& stream, const Array& array);
 
 }  // namespace hotloop

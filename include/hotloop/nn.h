@@ -276,6 +276,8 @@ struct PReLU : Layer {
 Value layer_norm(Value x, Value weight, Value bias, double epsilon = 1e-5);
 // x W^T for x (..., I) and W (O, I): a dot that contracts both last axes.
 Value linear(Value x, Value weight);
+// x W^T + b for b (O).
+Value linear(Value x, Value weight, Value bias);
 // For x (B, T, ...) and lengths i32 (B): bool of x's shape, true at the valid steps. UserError if they do not fit.
 Value valid_steps(Value x, Value lengths);
 // Zeros (batch, features): what most cells start from.

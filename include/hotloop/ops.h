@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <utility>
@@ -181,8 +182,23 @@ Value stack(std::span<const Value> parts, int axis);
 Value take(Value x, int axis, std::int64_t index);  // x[..., index, ...], negative counts from the end
 Value narrow(Value x, int axis, std::int64_t start, std::int64_t size);
 std::vector<Value> split(Value x, int num_parts, int axis);
+inline Value sum(Value x, const std::vector<std::int64_t>& axes) { return reduce_sum(x, axes); }
 Value sum(Value x);  // over all axes
 Value mean(Value x);
+
+// The same with the values written out: concat({x, h}, 1).
+inline Value concat(std::initializer_list<Value> parts, int axis) {
+  return concat(std::span(parts.begin(), parts.size()), axis);
+}
+inline Value stack(std::initializer_list<Value> parts, int axis) {
+  return stack(std::span(parts.begin(), parts.size()), axis);
+}
+inline Value dynamic_slice(Value x, std::initializer_list<Value> starts, const std::vector<std::int64_t>& sizes) {
+  return dynamic_slice(x, std::span(starts.begin(), starts.size()), sizes);
+}
+inline Value dynamic_update(Value x, Value update, std::initializer_list<Value> starts) {
+  return dynamic_update(x, update, std::span(starts.begin(), starts.size()));
+}
 
 // carry, ys = scan(body, init, xs): body(carry, x_t) -> (carry, y_t), called once, on traced values; it may use values
 // of the enclosing graph. xs are scanned along axis 0; `length` is needed when there are none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <ostream>
 
 #include "core/convert.h"
 #include "core/memory.h"
@@ -191,5 +192,10 @@ void Array::copy_in(const void* source, std::size_t n) {
                     std::to_string(n / size_of(dtype())) + " values", std::to_string(shape().size()) + " values");
   if (n) std::memcpy(raw(), source, n);
 }
+
+std::ostream& operator<<(std::ostream& stream, DType dtype) { return stream << name_of(dtype); }
+std::ostream& operator<<(std::ostream& stream, const Shape& shape) { return stream << shape.str(); }
+std::ostream& operator<<(std::ostream& stream, const ValueType& type) { return stream << type.str(); }
+std::ostream& operator<<(std::ostream& stream, const Array& array) { return stream << array.str(); }
 
 }  // namespace hotloop

@@ -142,4 +142,6 @@ Value zero_state(std::int64_t batch, std::int64_t features, DType dtype) {
 
 Value linear(Value x, Value weight) { return dot(x, weight, {{x.rank() - 1}, {1}, {}, {}}); }
 
+Value linear(Value x, Value weight, Value bias) { return linear(x, weight) + bias; }
+
 }  // namespace hotloop::nn

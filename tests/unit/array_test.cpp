@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,10 @@ TEST(Array, TextsReadBack) {
   EXPECT_EQ(Array::from(std::vector<float>{0.1f, 16777216.0f}, {2}).str(), "f32[2] {0.1, 16777216}");
   EXPECT_EQ(Array::scalar((std::int64_t{1} << 53) + 1).str(), "i64[] {9007199254740993}");
   EXPECT_EQ(Array::zeros(DType::I32, {9}).str(), "i32[9] {0, 0, 0, 0, 0, 0, 0, 0, ...}");
+  std::ostringstream stream;
+  const Array ones = Array::full(DType::F64, {2}, 1);
+  stream << ones << ' ' << ones.type() << ' ' << ones.dtype() << ' ' << ones.shape();
+  EXPECT_EQ(stream.str(), "f64[2] {1, 1} f64[2] f64 (2,)");
 }
 
 TEST(Array, IsMadeFromBoolsAndSpans) {

@@ -206,6 +206,24 @@ TEST(Functions, LoopsAndBranches) {
   EXPECT_EQ(slope.at(0), 6 * 8);
 }
 
+// Lists of values, and axes to sum over, as they are written in a cell.
+TEST(Functions, ListsOfValues) {
+  const Array x = Array::from(std::vector<double>{1, 2}, {1, 2}),
+              weight = Array::from(std::vector<double>{3, 4}, {1, 2});
+  const auto [side, above, cut, put, total, affine] = jit([](Value a, Value w) {
+    const Value at = constant(1, DType::I32), first = constant(0, DType::I32);
+    return std::tuple(concat({a, 2.0 * a}, 1), stack({a, a, a}, 0), dynamic_slice(a, {first, at}, {1, 1}),
+                      dynamic_update(a, like(a, 7) + zeros_like(narrow(a, 1, 0, 1)), {first, at}), sum(a, {1}),
+                      nn::linear(a, w, sum(w, {1})));
+  })(x, weight);
+  EXPECT_EQ(side.str(), "f64[1,4] {1, 2, 2, 4}");
+  EXPECT_EQ(above.str(), "f64[3,1,2] {1, 2, 1, 2, 1, 2}");
+  EXPECT_EQ(cut.str(), "f64[1,1] {2}");
+  EXPECT_EQ(put.str(), "f64[1,2] {1, 7}");
+  EXPECT_EQ(total.str(), "f64[1] {3}");
+  EXPECT_EQ(affine.str(), "f64[1,1] {18}");
+}
+
 TEST(Functions, OneProgramForEachStructureAndTypes) {
   int traced = 0;
   const auto total = jit([&](const std::vector<Value>& all, const Tree<Value>& t) {
