@@ -91,7 +91,7 @@ run_site() {
   check_site
 }
 
-# An outside project, built against an installed copy.
+# An outside project, built against an installed copy, and as far as a plan with the sources as a part of it: neither tests nor the command line are its own.
 check_package() {
   local prefix=$PWD/build/package/prefix
   rm -rf build/package
@@ -100,6 +100,14 @@ check_package() {
   cmake -S tests/package -B build/package/build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix"
   ninja -C build/package/build
   ./build/package/build/outside
+  cmake -S tests/package -B build/package/part -G Ninja -DCMAKE_BUILD_TYPE=Release -DHOTLOOP_SOURCE="$PWD"
+  cp build/package/part/build.ninja build/package/part/count.ninja
+  ninja -C build/package/part -f count.ninja -n >build/package/plan.txt
+  grep -q 'Linking CXX executable outside' build/package/plan.txt
+  if grep -E 'tests/|src/cli' build/package/plan.txt; then
+    echo "a project with the library as a part builds more than that"
+    return 1
+  fi
 }
 
 # Rendered programs and exported steps by other compilers and on AArch64, under qemu-user.
