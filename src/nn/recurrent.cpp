@@ -5,6 +5,7 @@
 
 #include "hotloop/ops.h"
 #include "nn/dropout.h"
+#include "nn/parameters.h"
 
 namespace hotloop::nn {
 namespace {
@@ -115,8 +116,12 @@ Value summed_bias(const Tree<Value>& params) {
   return params.has("bias_hh") ? params["bias_ih"] + params["bias_hh"] : params["bias_ih"];
 }
 
-void check_step_input(const std::string& where, Value x, Value weight_ih) {
-  const std::int64_t inputs = weight_ih.shape()[1];
+void check_step(const std::string& where, const GatedParameters& sizes, const Tree<Value>& params, Value x) {
+  const std::int64_t inputs = sizes.inputs, rows = sizes.gates * sizes.hidden;
+  check_parameters(
+      where, params,
+      {{"weight_ih", {rows, inputs}}, {"weight_hh", {rows, sizes.hidden}}, {"bias_ih", {rows}}, {"bias_hh", {rows}}});
+  const Value weight_ih = params["weight_ih"];
   if (x.rank() != 2 || x.shape()[1] != inputs) {
     // An embedding of (batch, time, 1) has one axis more than one of (batch, time).
     const std::string remedy =

@@ -36,8 +36,8 @@ Tree<Array> init_gated(const GatedParameters& sizes, const Seed& seed, DType dty
 Value recurrent_input(const Tree<Value>& state);
 // bias_ih + bias_hh, or bias_ih alone where that is the only one.
 Value summed_bias(const Tree<Value>& params);
-// UserError unless x is (batch, inputs) for weight_ih (gates*H, inputs).
-void check_step_input(const std::string& where, Value x, Value weight_ih);
+// UserError unless the parameters have the shapes of init_gated() and x is (batch, inputs) of their dtype.
+void check_step(const std::string& where, const GatedParameters& sizes, const Tree<Value>& params, Value x);
 
 // The settings that every recurrent layer has, and what they say.
 std::vector<Parameter> recurrent_settings();

@@ -57,6 +57,29 @@ TEST(LayerErrors, InputsMustFit) {
             "[last] the input must be a sequence (batch, time, ...) of at least one step. Received: f32[5].");
 }
 
+// Of another layer, or of one of another size: what a GRU would read of an LSTM's weights are numbers, too.
+TEST(LayerErrors, ParametersMustBeTheLayersOwn) {
+  const Array x = zeros({2, 6, 4});
+  EXPECT_EQ(apply_message(GRU(4, 3), x, LSTM(4, 3).init(0)),
+            "[gru] weight_ih must have the shape that init() gives it, (9, 4). Received: f32[12,4]. "
+            "Try: the parameters that this model was made or trained with.");
+  EXPECT_EQ(apply_message(LSTM(4, 3), x, LSTM(4, 5).init(0)),
+            "[lstm] weight_ih must have the shape that init() gives it, (12, 4). Received: f32[20,4]. "
+            "Try: the parameters that this model was made or trained with.");
+  EXPECT_EQ(apply_message(Linear(4, 3), x, Linear(4, 1).init(0)),
+            "[linear] weight must have the shape that init() gives it, (3, 4). Received: f32[1,4]. "
+            "Try: the parameters that this model was made or trained with.");
+  const std::string must = " must have the shape that init() gives it, ";
+  const auto begins = [&](const Layer& layer, const Layer& other, const std::string& text) {
+    const std::string message = apply_message(layer, x, other.init(0));
+    EXPECT_TRUE(message.starts_with(text)) << message;
+  };
+  begins(RNN(4, 3), RNN(4, 2), "[rnn] weight_ih" + must + "(3, 4)");
+  begins(Conv1d(4, 3, 2), Conv1d(4, 3, 5), "[conv1d] weight" + must + "(3, 4, 2)");
+  begins(PReLU(4), PReLU(1), "[prelu] weight" + must + "(4,)");
+  begins(Embedding(9, 4), Embedding(9, 2), "[embedding] weight" + must + "(9, 4)");
+}
+
 // Names tell the two directions' parameters apart.
 TEST(LayerErrors, BothDirectionsOfALayerThatHasBoth) {
   const Layer both = LSTM(4, 3, {.bidirectional = true});

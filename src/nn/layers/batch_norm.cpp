@@ -2,6 +2,7 @@
 
 #include "core/print_number.h"
 #include "hotloop/ops.h"
+#include "nn/parameters.h"
 #include "nn/registry.h"
 
 namespace hotloop::nn {
@@ -34,6 +35,9 @@ class BatchNormModule : public Module {
     if (!context.buffers.has("running_mean") || !context.buffers.has("running_var"))
       throw UserError("batch_norm", "the running mean and variance must be given", "none",
                       "buffers = run.buffers, which training gave with the parameters, or the model's init_buffers()");
+    const Shape each{features_};
+    check_parameters("batch_norm", params, {{"weight", each}, {"bias", each}});
+    check_parameters("batch_norm", context.buffers, {{"running_mean", each}, {"running_var", each}});
     const Value running_mean = context.buffers["running_mean"], running_var = context.buffers["running_var"];
     if (!context.is_training())
       return (x - repeated(running_mean, x)) * repeated(rsqrt(running_var + options_.epsilon) * weight, x) +

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "hotloop/ops.h"
+#include "nn/parameters.h"
 #include "nn/registry.h"
 
 namespace hotloop::nn {
@@ -46,6 +47,8 @@ class Conv1dModule : public Module {
       throw UserError("conv1d", "the input must be (batch, time, " + std::to_string(inputs_) + ")", x.type().str(),
                       x.rank() == 3 ? "make the layer with as many inputs as the data has features"
                                     : "expand_dims() for the axis that is missing");
+    check_parameters("conv1d", params,
+                     {{"weight", {filters_, inputs_ / options_.groups, kernel_}}, {"bias", {filters_}}});
     const Value weight = params["weight"];
     const std::int64_t steps = x.shape()[1];
     const Value longer = past() == 0 ? x : with_past(x, context);

@@ -1,4 +1,5 @@
 #include "hotloop/ops.h"
+#include "nn/parameters.h"
 #include "nn/registry.h"
 
 namespace hotloop::nn {
@@ -26,6 +27,7 @@ class EmbeddingModule : public Module {
   }
 
   Value apply(const Tree<Value>& params, Value x, Context&) const override {
+    check_parameters("embedding", params, {{"weight", {count_, outputs_}}});
     const Value weight = params["weight"];
     if (feature_ < 0) return rows_of(weight, x);
     const int last = x.rank() - 1;

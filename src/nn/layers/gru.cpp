@@ -23,7 +23,7 @@ class GruCell : public Cell {
   }
 
   std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
-    check_step_input("gru", x, params["weight_ih"]);
+    check_step("gru", {inputs_, hidden_, 3}, params, x);
     const Value next = reset_ == Reset::After ? reset_after(params, state, x) : reset_before(params, state, x);
     return {{{"h", next}}, next};
   }

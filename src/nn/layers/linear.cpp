@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "hotloop/ops.h"
+#include "nn/parameters.h"
 #include "nn/registry.h"
 
 namespace hotloop::nn {
@@ -28,9 +29,10 @@ class LinearModule : public Module {
   }
 
   Value apply(const Tree<Value>& params, Value x, Context&) const override {
+    check_parameters("linear", params, {{"weight", {outputs_, inputs_}}, {"bias", {outputs_}}});
     const Value weight = params["weight"];
-    if (x.rank() < 1 || x.shape()[x.rank() - 1] != weight.shape()[1])
-      throw UserError("linear", "the input's last axis must have " + std::to_string(weight.shape()[1]) + " features",
+    if (x.rank() < 1 || x.shape()[x.rank() - 1] != inputs_)
+      throw UserError("linear", "the input's last axis must have " + std::to_string(inputs_) + " features",
                       "x " + x.type().str() + ", weight " + weight.type().str(),
                       "make the layer with as many inputs as the data has features");
     const Value product = nn::linear(x, weight);

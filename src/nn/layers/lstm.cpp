@@ -25,7 +25,7 @@ class LstmCell : public Cell {
   }
 
   std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
-    check_step_input("lstm", x, params["weight_ih"]);
+    check_step("lstm", {inputs_, hidden_, 4}, params, x);
     const Value gates =
         linear(x, params["weight_ih"]) + linear(recurrent_input(state), params["weight_hh"]) + summed_bias(params);
     const auto gate = [&](std::int64_t k) { return narrow(gates, 1, k * hidden_, hidden_); };

@@ -1,4 +1,5 @@
 #include "hotloop/ops.h"
+#include "nn/parameters.h"
 #include "nn/registry.h"
 
 namespace hotloop::nn {
@@ -17,6 +18,7 @@ class PreluModule : public Module {
     if (x.rank() < 1 || x.shape()[x.rank() - 1] != features_)
       throw UserError("prelu", "the input's last axis must have " + std::to_string(features_) + " features",
                       x.type().str(), "make the layer with as many features as the last axis has");
+    check_parameters("prelu", params, {{"weight", {features_}}});
     return select(greater(x, like(x, 0)), x, params["weight"] * x);
   }
 

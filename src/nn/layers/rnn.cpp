@@ -18,7 +18,7 @@ class RnnCell : public Cell {
   }
 
   std::pair<Tree<Value>, Value> step(const Tree<Value>& params, const Tree<Value>& state, Value x) const override {
-    check_step_input("rnn", x, params["weight_ih"]);
+    check_step("rnn", {inputs_, hidden_, 1}, params, x);
     const Value sum =
         linear(x, params["weight_ih"]) + linear(recurrent_input(state), params["weight_hh"]) + summed_bias(params);
     const Value h = nonlinearity_ == Nonlinearity::Tanh ? tanh(sum) : relu(sum);
