@@ -60,8 +60,10 @@ DType target_dtype(PyArrayObject* array, const std::string& what) {
                                  ? "numpy.asarray(x, dtype=numpy.float32), which fails at what is no number"
                              : descr->kind == 'c'                       ? "the real and imaginary parts as two arrays"
                              : descr->kind == 'M' || descr->kind == 'm' ? "x.astype('int64'), or seconds as float64"
-                             : descr->kind == 'f'                       ? "x.astype(numpy.float64)"
-                                                                        : "an array of numbers";
+                             : descr->kind == 'U' || descr->kind == 'S'
+                                 ? "numbers; of labels those that numpy.unique(x, return_inverse=True)[1] gives them"
+                             : descr->kind == 'f' ? "x.astype(numpy.float64)"
+                                                  : "an array of numbers";
   throw UserError(what, "elements must be bool, integers or floats of at most 64 bits",
                   "a NumPy array of dtype " + name, remedy);
 }

@@ -54,7 +54,7 @@ def test_read_only_and_misaligned():
 @pytest.mark.parametrize("value, message", [
     (np.array([1, "a"], dtype=object), "a NumPy array of dtype object. Try: numpy.asarray(x, dtype=numpy.float32), which fails at what is no number"),
     (np.array([1j]), "a NumPy array of dtype complex128. Try: the real and imaginary parts as two arrays"),
-    (np.array(["a"]), "a NumPy array of dtype <U1. Try: an array of numbers"),
+    (np.array(["a"]), "a NumPy array of dtype <U1. Try: numbers; of labels those that numpy.unique(x, return_inverse=True)[1] gives them"),
     (np.array(["2026-01-01"], dtype="M8[D]"), "Try: x.astype('int64'), or seconds as float64"),
     (np.zeros(1, np.longdouble), "Try: x.astype(numpy.float64)"),
     (np.array([2**63], np.uint64), "u64 values must fit i64. Received: a largest value of 9223372036854775808"),

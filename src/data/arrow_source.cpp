@@ -259,7 +259,7 @@ class ArrowSource : public RowSource {
     if (const std::optional<double> time = parse_time(text)) return *time;
     throw UserError("arrow", "column '" + r.name + "' must hold times",
                     "'" + printable(text.substr(0, 40)) + "' in row " + std::to_string(row) + " of " + name_,
-                    "timestamps, or ISO 8601: 2014-01-31T18:30:00");
+                    "timestamps, which pandas.to_datetime makes of texts, or ISO 8601: 2014-01-31T18:30:00");
   }
 
   void check(const ColumnRequest& r, double value, bool null, std::int64_t row) const {

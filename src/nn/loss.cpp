@@ -114,6 +114,10 @@ void Loss::check(Value prediction, Value target) const {
     return;
   }
   if (!pointwise_.same_type || pointwise_.sequences || prediction.type() == target.type()) return;
+  if (is_integer(target.dtype()) && prediction.rank() == target.rank() + 1 && prediction.shape()[target.rank()] > 1)
+    throw UserError(name_, "prediction and target must have one shape and dtype",
+                    prediction.type().str() + " and " + target.type().str(),
+                    "the loss CrossEntropy, if the target's numbers are classes");
   std::string remedy;
   if (prediction.shape() != target.shape()) remedy = shape_remedy(prediction.shape(), target.shape());
   if (prediction.dtype() != target.dtype())

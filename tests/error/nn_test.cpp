@@ -154,10 +154,10 @@ TEST(LossErrors, ShapesMustBeEqual) {
             }),
             "[mse] prediction and target must have one shape and dtype. Received: f32[4,1] and f32[4]. "
             "Try: a target of shape (4, 1), y[:, None] in Python.");
-  const auto remedy = [](const Shape& prediction, const Shape& target) {
+  const auto remedy = [](const Shape& prediction, const Shape& target, DType dtype = DType::F32) {
     const std::string message = message_of([&] {
       run_traced([](std::span<const Value> in) { return std::vector<Value>{losses::MSE()(in[0], in[1])}; },
-                 {zeros(prediction), zeros(target)});
+                 {zeros(prediction), zeros(target, dtype)});
     });
     return message.substr(message.find(" Try: ") + 1);
   };
@@ -167,6 +167,7 @@ TEST(LossErrors, ShapesMustBeEqual) {
   EXPECT_EQ(remedy({4, 9, 1}, {4, 9}), "Try: a target of shape (4, 9, 1), y[..., None] in Python.");
   EXPECT_EQ(remedy({4}, {4, 1}), "Try: a target of shape (4,), y[:, 0] in Python.");
   EXPECT_EQ(remedy({4, 2}, {4}), "Try: reshape the target to the model's output.");
+  EXPECT_EQ(remedy({4, 2}, {4}, DType::I64), "Try: the loss CrossEntropy, if the target's numbers are classes.");
   EXPECT_EQ(message_of([] { losses::make_loss("msee"); }),
             "[loss] the loss must be one that exists. Received: 'msee'. Try: did you mean 'mse'?");
 }
