@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/nearest.h"
+#include "core/utf8.h"
 #include "hotloop/error.h"
 #include "hotloop/io.h"
 #include "io/files.h"
@@ -39,8 +40,7 @@ class Reader {
     for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<unsigned char>(bytes_[static_cast<std::size_t>(i)]);
     if (length > max_header_bytes || length > bytes_.size() - sizeof length)
       fail("a header inside the file, of at most 100 MB",
-           begins_as_text() ? "text that begins with '" +
-                                  std::string(bytes_.substr(0, bytes_.substr(0, 30).find_first_of("\r\n"))) + "'"
+           begins_as_text() ? "text that begins with " + shown(bytes_.substr(0, bytes_.find_first_of("\r\n")))
                             : "a header length of " + std::to_string(length));
     const std::string_view text = bytes_.substr(sizeof length, length);
     data_ = bytes_.substr(sizeof length + length);

@@ -102,6 +102,10 @@ class Arguments(Case):
         notes.write_text("no tensors here\nnor there\n")
         self.refused(hotloop("inspect", notes), f"[safetensors] {notes} must have a header inside the file, of at most 100 MB. "
                      "Received: text that begins with 'no tensors here'. Try: write the checkpoint again; this file is damaged or of another format.")
+        notes.write_text("a first line that is longer than what a message shows of it\nand another\n")
+        self.refused(hotloop("inspect", notes), f"[safetensors] {notes} must have a header inside the file, of at most 100 MB. "
+                     "Received: text that begins with 'a first line that is longer than what a ...'. "
+                     "Try: write the checkpoint again; this file is damaged or of another format.")
 
     def test_missing_file(self):
         self.refused(hotloop("train", "nowhere.toml"),
