@@ -9,7 +9,8 @@ namespace hotloop::cli {
 namespace {
 
 constexpr double width = 760, height = 300;
-constexpr double left = 64, right = 744, top = 58, bottom = 252;
+constexpr double least_left = 64, right = 744, top = 58, bottom = 252;
+constexpr double digit_width = 7.2;
 
 struct Axis {
   double low = 0, high = 1, from = 0, to = 1;  // values, and where they are drawn
@@ -40,8 +41,8 @@ Axis linear_axis(double low, double high, double from, double to, int most, bool
   if (whole_numbers) step = std::max(1.0, step);
   Axis axis{.low = low, .high = high, .from = from, .to = to};
   if (widen) {
-    axis.low = std::floor(low / step) * step;
-    axis.high = std::ceil(high / step) * step;
+    axis.low = std::floor(low / step + 1e-9) * step;
+    axis.high = std::ceil(high / step - 1e-9) * step;
   }
   for (double k = std::ceil(axis.low / step - 1e-9); k * step <= axis.high + step * 1e-9; ++k)
     axis.ticks.push_back(k * step);
@@ -67,13 +68,39 @@ Axis log_axis(double low, double high, double from, double to) {
   return axis;
 }
 
-std::string tick_text(double value) {
-  if (std::abs(value) < 1e-12) return "0";
-  if (std::abs(value) >= 1e6 || std::abs(value) < 1e-4) return fmt::format("{:.0e}", value);
+std::string plain_number(double value) {
   std::string text = fmt::format("{:.6f}", value);
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
   return text;
+}
+
+// The numbers beside an axis' ticks: on a linear one in one unit, so that they are short and none is rounded to its neighbour.
+std::vector<std::string> tick_texts(const Axis& axis) {
+  double largest = 0;
+  for (const double tick : axis.ticks) largest = std::max(largest, std::abs(tick));
+  struct Unit {
+    double size;
+    const char* sign;
+  };
+  Unit unit{1, ""};
+  if (!axis.log && largest < 1e12)
+    for (const Unit& u : {Unit{1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+      if (largest >= std::max(u.size, 1e5)) {
+        unit = u;
+        break;
+      }
+  std::vector<std::string> texts;
+  for (const double tick : axis.ticks) {
+    const double scaled = tick / unit.size, by = axis.log ? std::abs(scaled) : largest / unit.size;
+    if (std::abs(tick) < 1e-9 * largest)
+      texts.push_back("0");
+    else if (by >= 1e6 || by < 1e-3)
+      texts.push_back(fmt::format("{:.4g}", scaled));
+    else
+      texts.push_back(plain_number(scaled) + unit.sign);
+  }
+  return texts;
 }
 
 std::string text_at(double x, double y, const char* anchor, const char* style, const std::string& text) {
@@ -90,7 +117,10 @@ std::string line_path(const ChartSeries& series, const Axis& x, const Axis& y) {
       continue;
     }
     path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", x.place(series.xs[i]), y.place(series.ys[i]));
-    pen_down = true;
+    if (series.points)
+      path += "h0";  // with round ends a dot
+    else
+      pen_down = true;
   }
   return path;
 }
@@ -107,13 +137,20 @@ std::string band_path(const ChartBand& band, const Axis& x, const Axis& y) {
   return there.empty() ? "" : there + back + "Z";
 }
 
-std::string legend(const Chart& chart) {
+std::string path_class(const ChartSeries& series, std::size_t i) {
+  return fmt::format("hl-s{}{}", i, series.points ? " hl-points" : "");
+}
+
+std::string legend(const Chart& chart, double left) {
   std::string out;
   double x = left;
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
-    out += fmt::format("<line x1=\"{0:.1f}\" y1=\"40\" x2=\"{1:.1f}\" y2=\"40\" class=\"hl-s{2}\"/>\n", x, x + 18, i);
-    out += text_at(x + 24, 44, "start", "hl-text", chart.series[i].name);
-    x += 24 + 7.2 * static_cast<double>(chart.series[i].name.size()) + 22;
+    const ChartSeries& series = chart.series[i];
+    const double dot = series.points ? 9 : 0;  // in the middle of where a line would be
+    out += fmt::format("<line x1=\"{:.1f}\" y1=\"40\" x2=\"{:.1f}\" y2=\"40\" class=\"{}\"/>\n", x + dot, x + 18 - dot,
+                       path_class(series, i));
+    out += text_at(x + 24, 44, "start", "hl-text", series.name);
+    x += 24 + digit_width * static_cast<double>(series.name.size()) + 22;
   }
   if (!chart.band.name.empty()) {
     out += fmt::format("<rect x=\"{:.1f}\" y=\"34\" width=\"18\" height=\"12\" class=\"hl-band\"/>\n", x);
@@ -136,25 +173,33 @@ std::string body(const Chart& chart) {
   for (const ChartSeries& series : chart.series) hold(series.xs, series.ys);
   hold(chart.band.xs, chart.band.low);
   hold(chart.band.xs, chart.band.high);
-  std::string out = text_at(left, 20, "start", "hl-title", chart.title);
-  if (!(x_low <= x_high)) return out + text_at((left + right) / 2, (top + bottom) / 2, "middle", "hl-text", "no data");
-  const Axis x = linear_axis(x_low, x_high, left, right, 10, chart.whole_x, false);
+  if (!(x_low <= x_high))
+    return text_at(least_left, 20, "start", "hl-title", chart.title) +
+           text_at((least_left + right) / 2, (top + bottom) / 2, "middle", "hl-text", "no data");
   const Axis y = chart.log_y && y_low > 0 ? log_axis(y_low, y_high, bottom, top)
                                           : linear_axis(y_low, y_high, bottom, top, 6, false, true);
-  if (chart.series.size() > 1) out += legend(chart);
-  for (const double tick : y.ticks) {
-    const double at = y.place(tick);
+  const std::vector<std::string> y_texts = tick_texts(y);
+  std::size_t longest = 0;
+  for (const std::string& text : y_texts) longest = std::max(longest, text.size());
+  const double left =
+      std::max(least_left, 28 + digit_width * static_cast<double>(longest));  // the axis' name stands left of them
+  const Axis x = linear_axis(x_low, x_high, left, right, 10, chart.whole_x, false);
+  std::string out = text_at(left, 20, "start", "hl-title", chart.title);
+  if (chart.series.size() > 1) out += legend(chart, left);
+  for (std::size_t i = 0; i < y.ticks.size(); ++i) {
+    const double at = y.place(y.ticks[i]);
     out +=
         fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" class=\"hl-grid\"/>\n", left, at, right, at);
-    out += text_at(left - 8, at + 4, "end", "hl-text", tick_text(tick));
+    out += text_at(left - 8, at + 4, "end", "hl-text", y_texts[i]);
   }
   out +=
       fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" class=\"hl-axis\"/>\n", left, bottom, right, bottom);
-  for (const double tick : x.ticks) {
-    const double at = x.place(tick);
+  const std::vector<std::string> x_texts = tick_texts(x);
+  for (std::size_t i = 0; i < x.ticks.size(); ++i) {
+    const double at = x.place(x.ticks[i]);
     out += fmt::format("<line x1=\"{:.1f}\" y1=\"{}\" x2=\"{:.1f}\" y2=\"{}\" class=\"hl-axis\"/>\n", at, bottom, at,
                        bottom + 5);
-    out += text_at(at, bottom + 19, "middle", "hl-text", tick_text(tick));
+    out += text_at(at, bottom + 19, "middle", "hl-text", x_texts[i]);
   }
   out += text_at((left + right) / 2, height - 8, "middle", "hl-text", chart.x_label);
   out += fmt::format(
@@ -171,8 +216,8 @@ std::string body(const Chart& chart) {
   if (!chart.band.name.empty()) out += fmt::format("<path d=\"{}\" class=\"hl-band\"/>\n", band_path(chart.band, x, y));
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const ChartSeries& series = chart.series[i];
-    out += fmt::format("<path d=\"{}\" class=\"hl-s{}\"/>\n", line_path(series, x, y), i);
-    if (series.xs.size() == 1)
+    out += fmt::format("<path d=\"{}\" class=\"{}\"/>\n", line_path(series, x, y), path_class(series, i));
+    if (series.xs.size() == 1 && !series.points)
       out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" class=\"hl-s{}\"/>\n", x.place(series.xs[0]),
                          y.place(series.ys[0]), i);
   }
@@ -209,6 +254,7 @@ std::string chart_style() {
 .hl-axis { stroke: #9ca3af; }
 .hl-mark { stroke: #9ca3af; stroke-dasharray: 4 3; }
 .hl-s0, .hl-s1, .hl-s2, .hl-s3 { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+.hl-points { stroke-width: 4; stroke-linecap: round; stroke-opacity: 0.5; }
 .hl-band { fill: #ea580c; fill-opacity: 0.22; }
 .hl-s0 { stroke: #2563eb; }
 .hl-s1 { stroke: #ea580c; }

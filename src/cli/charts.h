@@ -9,6 +9,7 @@ namespace hotloop::cli {
 struct ChartSeries {
   std::string name;
   std::vector<double> xs = {}, ys = {};  // a NaN interrupts the line
+  bool points = false;                   // each by itself, no line
 };
 
 // What lies between two lines, behind all others.

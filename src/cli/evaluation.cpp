@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cli/report.h"
+#include "core/utf8.h"
 #include "hotloop/error.h"
 #include "train/metrics.h"
 #include "train/output_statistics.h"
@@ -13,7 +14,7 @@
 namespace hotloop::cli {
 namespace {
 
-constexpr std::size_t chart_points = 336;
+constexpr std::size_t chart_points = 336, most_dots = 1000;
 
 // Calls f(prediction, target) with the numbers of each sample, or of each valid step of one: predictions (samples, time, ...) for
 // targets (time, ...).
@@ -61,7 +62,7 @@ struct Lines {
   ChartSeries truth, forecast;
 };
 Lines first_numbers(const Array& predictions, const data::Dataset& samples, const data::Standardization& scale,
-                    const std::string& name) {
+                    const std::string& name, std::size_t most = chart_points) {
   Lines lines{{.name = "truth"}, {.name = name}};
   for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted) {
     const auto x = static_cast<double>(lines.truth.xs.size());
@@ -69,7 +70,7 @@ Lines first_numbers(const Array& predictions, const data::Dataset& samples, cons
     lines.truth.ys.push_back(wanted[0] * scale.std + scale.mean);
     lines.forecast.xs.push_back(x);
     lines.forecast.ys.push_back(predicted[0] * scale.std + scale.mean);
-    return lines.truth.xs.size() < chart_points;
+    return lines.truth.xs.size() < most;
   });
   return lines;
 }
@@ -81,6 +82,26 @@ std::vector<std::size_t> quantiles_of(const losses::Distribution& distribution) 
     if (!std::isnan(distribution.statistics[i].level)) quantiles.push_back(i);
   std::ranges::sort(quantiles, {}, [&](std::size_t i) { return distribution.statistics[i].level; });
   return quantiles;
+}
+
+// Whether test samples follow one another: a line from one to the next then says something.
+bool in_order(const data::Recipe& recipe) {
+  return !recipe.time.empty() ||
+         (recipe.sample.empty() && recipe.split.by != data::Split::By::Random && recipe.length > 1);
+}
+
+// Of samples in no order: a dot for each.
+Chart dots_chart(const Array& predictions, const data::Samples& samples, const std::string& target) {
+  const data::Standardization& scale = samples.preparation().target_scales()[0];
+  const Lines lines = first_numbers(predictions, samples.test(), scale, "forecast", most_dots);
+  const auto [low, high] = std::ranges::minmax(lines.truth.ys);
+  const ChartSeries exact{.name = "where it would be right", .xs = {low, high}, .ys = {low, high}},
+      dots{.name = "test samples", .xs = lines.truth.ys, .ys = lines.forecast.ys, .points = true};
+  return {.title = "Forecast against truth, first test samples",
+          .x_label = target,
+          .y_label = target + ", forecast",
+          .series = {dots, exact},
+          .whole_x = false};
 }
 
 // With what lies between the lowest and the highest quantile that the outputs say.
@@ -183,7 +204,9 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
     out.phase = phase_chart(predicted, samples, job.recipe.targets);
   if (distribution != nullptr) out.calibration = calibrate(*distribution, statistics, test);
   if (!classes)
-    out.forecast = forecast_chart(distribution, statistics, reader.point_index(), samples, job.recipe.targets[0]);
+    out.forecast = in_order(job.recipe)
+                       ? forecast_chart(distribution, statistics, reader.point_index(), samples, job.recipe.targets[0])
+                       : dots_chart(predicted, samples, job.recipe.targets[0]);
   return out;
 }
 
@@ -221,15 +244,15 @@ std::string confusion_table(const Confusion& confusion) {
                                 grouped(std::llround(confusion.accuracy() * static_cast<double>(confusion.total()))),
                                 grouped(confusion.total()));
   std::size_t width = 5;
-  for (const std::string& name : confusion.names) width = std::max(width, std::min<std::size_t>(name.size() + 1, 9));
-  const auto fit_name = [&](const std::string& name) { return name.substr(0, width - 1); };
+  for (const std::string& name : confusion.names)
+    width = std::max(width, std::min<std::size_t>(num_characters(name) + 1, 9));
   const std::int64_t shown = std::min(confusion.num_classes, static_cast<std::int64_t>((80 - 12) / width));
   out += fmt::format("  {:<10}", "wanted");
   for (std::int64_t c = 0; c < shown; ++c)
-    out += fmt::format("{:>{}}", fit_name(confusion.names[static_cast<std::size_t>(c)]), width);
+    out += fmt::format("{:>{}.{}}", confusion.names[static_cast<std::size_t>(c)], width, width - 1);
   out += "  <- predicted\n";
   for (std::int64_t w = 0; w < shown; ++w) {
-    out += fmt::format("  {:<10}", confusion.names[static_cast<std::size_t>(w)].substr(0, 9));
+    out += fmt::format("  {:<10.9}", confusion.names[static_cast<std::size_t>(w)]);
     for (std::int64_t p = 0; p < shown; ++p)
       out += fmt::format("{:>{}}", confusion.counts[static_cast<std::size_t>(w * confusion.num_classes + p)], width);
     out += "\n";

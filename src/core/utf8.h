@@ -32,6 +32,13 @@ inline bool valid_utf8(std::string_view s) {
   return true;
 }
 
+// Code points of valid UTF-8.
+inline std::size_t num_characters(std::string_view s) {
+  std::size_t count = 0;
+  for (const char c : s) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+  return count;
+}
+
 // The text with control characters and bytes that are no UTF-8 as \xNN.
 inline std::string printable(std::string_view s) {
   constexpr const char* digits = "0123456789ABCDEF";

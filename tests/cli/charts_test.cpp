@@ -38,5 +38,37 @@ TEST(Charts, ALogarithmicAxisHasLinesAllOverItsRange) {
     }
 }
 
+// What stands beside the lines of a linear y axis.
+std::vector<std::string> texts_of(double low, double high) {
+  const std::string svg = print_svg({.title = "Forecast", .series = {{"", {1, 2}, {high, low}}}});
+  const std::regex label("text-anchor=\"end\" class=\"hl-text\">([^<]+)<");
+  std::vector<std::string> texts;
+  for (std::sregex_iterator match(svg.begin(), svg.end(), label), end; match != end; ++match)
+    texts.push_back((*match)[1]);
+  return texts;
+}
+
+TEST(Charts, NumbersOfAnAxisHaveOneUnitAndAllTheirDigits) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(texts_of(0, 50'000), (Texts{"0", "10000", "20000", "30000", "40000", "50000"}));
+  EXPECT_EQ(texts_of(0, 500'000), (Texts{"0", "100k", "200k", "300k", "400k", "500k"}));
+  EXPECT_EQ(texts_of(-1e6, 1.5e6), (Texts{"-1M", "-0.5M", "0", "0.5M", "1M", "1.5M"}));
+  EXPECT_EQ(texts_of(0, 2.5e9), (Texts{"0", "0.5G", "1G", "1.5G", "2G", "2.5G"}));
+  EXPECT_EQ(texts_of(0, 2.5e-5), (Texts{"0", "5e-06", "1e-05", "1.5e-05", "2e-05", "2.5e-05"}));
+  EXPECT_EQ(texts_of(1e-14, 3e-14), (Texts{"1e-14", "1.5e-14", "2e-14", "2.5e-14", "3e-14"}));
+}
+
+// The name of the y axis stands at 14.
+TEST(Charts, LongNumbersMoveTheAxis) {
+  const auto axis_at = [](double low, double high) {
+    const std::string svg = print_svg({.title = "Forecast", .series = {{"", {1, 2}, {high, low}}}});
+    std::smatch match;
+    EXPECT_TRUE(std::regex_search(svg, match, std::regex("<line x1=\"([0-9.]+)\" y1=\"252\"")));
+    return std::stod(match[1]);
+  };
+  EXPECT_EQ(axis_at(0, 100), 64);
+  EXPECT_GT(axis_at(101'300, 101'310), 64 + 10);
+}
+
 }  // namespace
 }  // namespace hotloop::cli

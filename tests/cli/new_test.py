@@ -227,6 +227,32 @@ t.toml written. Next: hotloop train t.toml
                 self.assertIn(part, (self.folder / "run.toml").read_text())
             trained = hotloop("train", "run.toml", "--epochs", "2", "--out", target, cwd=self.folder)
             self.assertEqual(trained.returncode, 0, trained.stderr)
+        # A dot for each of the rows, which are in no order.
+        dots = re.search(r'<path d="([^"]*)" class="hl-s0 hl-points"/>\n<path', (self.folder / "b" / "forecast.svg").read_text())
+        self.assertEqual(dots.group(1).count("h0"), 9)
+
+    def predicted(run, *arguments):
+            result = hotloop("predict", run, "t.csv", *arguments, cwd=self.folder)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            header, *rows = (line.split(",") for line in result.stdout.splitlines())
+            return header, [(row[1], [float(cell) for cell in row[2:]]) for row in rows]
+
+        (self.folder / "run.toml").write_text(self.new("--target", "kind")[0])
+        trained = hotloop("train", "run.toml", "--epochs", "3", "--out", "kind", cwd=self.folder)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        header, rows = predicted("kind")
+        self.assertEqual(header, ["row", "kind", "score_x", "score_y", "score_z"])
+        header, others = predicted("kind", "--probabilities")
+        self.assertEqual(header, ["row", "kind", "probability_x", "probability_y", "probability_z"])
+        for (name, logits), (same, probabilities) in zip(rows, others, strict=True):
+            self.assertEqual(name, same)
+            for x, p in zip(logits, probabilities, strict=True):
+                self.assertAlmostEqual(p, math.exp(x) / sum(map(math.exp, logits)), places=6)
+        (self.folder / "run.toml").write_text(self.new("--target", "b")[0])
+        self.assertEqual(hotloop("train", "run.toml", "--epochs", "1", "--out", "b", cwd=self.folder).returncode, 0)
+        result = hotloop("predict", "b", "t.csv", "--probabilities", cwd=self.folder)
+        self.assertEqual((result.returncode, result.stderr), (2, "hotloop: [predict] probabilities are of classes, by a loss that knows them. Received: the loss mse. "
+                                                                 "Try: no --probabilities, or the loss cross_entropy in training.\n"))
 
     def test_refused(self):
         (self.folder / "s.csv").write_text("a;b\n1;2\n2;3\n")
