@@ -1,9 +1,11 @@
 #include "cli/table_plan.h"
 
 #include <fmt/format.h>
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "cli/config_reader.h"
@@ -126,13 +128,58 @@ std::string time_fault(const ColumnProfile& c, const TableProfile& table, const 
          (options.group.empty() ? "; --group COLUMN, if there are several series" : "");
 }
 
+// Whether the target is one number or class in all rows of each value of `c`.
+bool one_target_each(const ColumnProfile& c, const ColumnProfile& target) {
+  std::map<double, double> targets;
+  for (std::size_t row = 0; row < c.values.size(); ++row)
+    if (targets.try_emplace(c.values[row], target.values[row]).first->second != target.values[row]) return false;
+  return true;
+}
+
+// Whether the rows of a value of `c`, text or whole number, may be one sample: the target says nothing of single rows. There are five of them or
+// more on average, and more samples than a class has to have.
+bool may_name_samples(const ColumnProfile& c, const TableProfile& table, const ColumnProfile& target) {
+  const auto is_name = [](double v) { return v == std::floor(v); };
+  if (&c == &target || c.kind == data::ColumnKind::Time || c.num_missing + c.num_odd > 0 ||
+      !std::ranges::all_of(c.values, is_name) || target.num_missing + target.num_odd > 0)
+    return false;
+  const SeriesRows samples(c.values.size(), &c);
+  return samples.num_series() >= least_rows_of_class && samples.num_series() > target.num_different &&
+         samples.rows_of_a_series() >= 5 && one_target_each(c, target) && table.columns.size() > 2;
+}
+
+// Whether a text that is none of the times that are read looks like one: "Jan 3, 2024", "3.1.24".
+bool looks_like_date(std::string_view text) {
+  constexpr std::array months = {"january", "february", "march",     "april",   "may",      "june",
+                                 "july",    "august",   "september", "october", "november", "december"};
+  std::int64_t num_digits = 0, num_marks = 0;
+  bool month = false;
+  std::string word;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ' ';
+    num_digits += c >= '0' && c <= '9' ? 1 : 0;
+    num_marks += c == '/' || c == '.' || c == '-' ? 1 : 0;
+    if (const char lower = static_cast<char>(c | 0x20); lower >= 'a' && lower <= 'z') {
+      word += lower;
+      continue;
+    }
+    for (const std::string_view name : months) month = month || word == name || word == name.substr(0, 3);
+    word.clear();
+  }
+  return num_digits >= 3 && num_digits <= 17 && (month || num_marks == 2);
+}
+
 // Why a column can be no input; nothing if it can.
 std::string input_fault(const ColumnProfile& c, const TableProfile& table, const std::string& fault_as_time) {
   if (c.num_cells == 0) return "no values";
   if (c.first_formatted) return shown_at(*c.first_formatted, table) + " is no plain number: write it like 1005.50";
   if (!c.varies()) return "one value";
   if (c.kind == data::ColumnKind::Time) return fault_as_time.empty() ? "a second column of times" : fault_as_time;
-  if (is_text(c) && c.num_different > most_categories) return fmt::format("{} different texts", c.num_different);
+  if (is_text(c) && c.num_different > most_categories)
+    return fmt::format("{} different texts", c.num_different) +
+           (looks_like_date(c.example)
+                ? "; if " + shown(c.example) + " is a time: write it like 2024-01-31 or 31/1/2024 18:30"
+                : "");
   if (is_number(c) && c.odd_cells.size() > most_markers)
     return fmt::format("{} different texts beside numbers, the first {}", c.odd_cells.size(),
                        shown_at(c.odd_cells[0], table));
@@ -203,27 +250,47 @@ void check_markers(TablePlan& plan) {
   }
 }
 
-// A group must tell each row's series.
-const ColumnProfile* find_group(const PlanOptions& options, const TableProfile& table) {
-  if (options.group.empty()) return nullptr;
-  const auto group = std::ranges::find(table.columns, options.group, &ColumnProfile::name);
-  if (group == table.columns.end()) {
+// A column that tells what each row belongs to, its group or its sample (`what`); null without a name.
+const ColumnProfile* find_owner(const std::string& name, const std::string& what, const PlanOptions& options,
+                                const TableProfile& table) {
+  if (name.empty()) return nullptr;
+  const auto owner = std::ranges::find(table.columns, name, &ColumnProfile::name);
+  if (owner == table.columns.end()) {
     std::vector<std::string> names;
     for (const ColumnProfile& c : table.columns) names.push_back(c.name);
-    throw UserError("new", "the group must be a column of the table", print_toml(options.group),
-                    nearest_hint(options.group, names));
+    throw UserError("new", "the " + what + " must be a column of the table", print_toml(name),
+                    nearest_hint(name, names));
   }
-  if (group->name == options.target)
-    throw UserError("new", "the group must be another column than the target", print_toml(options.group),
-                    "--group with the column that names the series");
-  if (group->num_missing > 0) {
-    const auto row = std::ranges::find_if(group->values, [](double v) { return std::isnan(v); });
+  if (owner->name == options.target)
+    throw UserError("new", "the " + what + " must be another column than the target", print_toml(name),
+                    "--" + what + " with the column that names the " + (what == "group" ? "series" : "samples"));
+  if (owner->num_missing > 0) {
+    const auto row = std::ranges::find_if(owner->values, [](double v) { return std::isnan(v); });
     throw UserError(
-        "new", "every row must tell its group",
-        "no " + shown(group->name) + " in " + table.place(static_cast<std::size_t>(row - group->values.begin())),
+        "new", "every row must tell its " + what,
+        "no " + shown(owner->name) + " in " + table.place(static_cast<std::size_t>(row - owner->values.begin())),
         "put it in or remove the row");
   }
-  return &*group;
+  return &*owner;
+}
+
+// A sample has one target, whatever its rows.
+void check_samples(const ColumnProfile& sample, const PlanOptions& options, const TableProfile& table) {
+  if (!options.group.empty())
+    throw UserError("new", "rows must belong to groups or to samples",
+                    "--group " + shown(options.group) + " and --sample " + shown(options.sample),
+                    "--group for series with a target in each row, --sample for series that have one target each");
+  const auto target = std::ranges::find(table.columns, options.target, &ColumnProfile::name);
+  std::map<double, std::size_t> first;  // row of each sample
+  for (std::size_t row = 0; row < sample.values.size(); ++row) {
+    const std::size_t other = first.try_emplace(sample.values[row], row).first->second;
+    const double a = target->values[other], b = target->values[row];
+    if (a == b || std::isnan(a) || std::isnan(b)) continue;
+    throw UserError("new", "the target must be the same in all rows of a sample",
+                    "other targets in " + table.place(other) + " and " + table.place(row) + ", which have one " +
+                        shown(sample.name),
+                    "--group " + shown(sample.name) + ", if these are series with a target in each row");
+  }
 }
 
 }  // namespace
@@ -231,15 +298,19 @@ const ColumnProfile* find_group(const PlanOptions& options, const TableProfile& 
 TablePlan make_plan(const PlanOptions& options, TableProfile profile) {
   TablePlan plan{std::move(profile)};
   const TableProfile& table = plan.table;
-  const ColumnProfile* group = find_group(options, table);
+  const ColumnProfile* group = find_owner(options.group, "group", options, table);
+  const ColumnProfile* sample = find_owner(options.sample, "sample", options, table);
+  if (sample != nullptr) check_samples(*sample, options, table);
   const SeriesRows series(table.columns.empty() ? 0 : table.columns[0].values.size(), group);
   std::map<const ColumnProfile*, std::string> faults;  // of columns of times
   for (const ColumnProfile& c : table.columns)
     if (c.kind == data::ColumnKind::Time) faults[&c] = time_fault(c, table, options, series);
   const auto orders_rows = [&](const ColumnProfile& c) {
-    return c.kind == data::ColumnKind::Time && faults[&c].empty();
+    return sample == nullptr && c.kind == data::ColumnKind::Time && faults[&c].empty();
   };
   const auto time = std::ranges::find_if(table.columns, orders_rows);
+  const auto target = std::ranges::find(table.columns, options.target, &ColumnProfile::name);
+  const bool one_by_one = sample == nullptr && group == nullptr && time == table.columns.end() && !options.in_order;
   plan.window_length = std::clamp<std::int64_t>(series.rows_of_a_series() / 20, 1, 24);
   for (const ColumnProfile& c : table.columns) {
     Use use{&c, Role::Input, cells_note(c, table)};
@@ -252,6 +323,11 @@ TablePlan make_plan(const PlanOptions& options, TableProfile profile) {
         add_note(fmt::format("{} different values: --task classification takes them for classes", c.num_different));
     } else if (&c == group) {
       use.role = Role::Group;
+    } else if (&c == sample) {
+      use.role = Role::Sample;
+    } else if (sample != nullptr && c.kind == data::ColumnKind::Time) {
+      use.role = Role::LeftOut;
+      use.note = "rows of a sample follow one another as they stand in the table";
     } else if (time != table.columns.end() && &c == &*time) {
       use.role = Role::Time;
       plan.steps = time_steps(c, series, plan.window_length);
@@ -260,6 +336,8 @@ TablePlan make_plan(const PlanOptions& options, TableProfile profile) {
       use.role = Role::LeftOut;
       use.note = fault;
     }
+    if (one_by_one && use.role != Role::Target && may_name_samples(c, table, *target))
+      add_note("rows with the same one have the same target: --sample " + shown(c.name) + " takes them for one series");
     plan.uses.push_back(std::move(use));
   }
   check_markers(plan);

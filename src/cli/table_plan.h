@@ -10,7 +10,7 @@
 
 namespace hotloop::cli {
 
-enum class Role { Target, Time, Group, Input, LeftOut };
+enum class Role { Target, Time, Group, Sample, Input, LeftOut };
 struct Use {
   const ColumnProfile* column = nullptr;
   Role role = Role::LeftOut;
@@ -28,6 +28,8 @@ struct TimeSteps {
 
 struct PlanOptions {
   std::string target = {}, task = {}, group = {};  // task: "" by the target's cells; group: "" for one series
+  std::string sample = {};                         // column whose rows of one value are one series with one target
+  bool in_order = false;                           // rows follow one another at equal steps, with or without times
 };
 
 // A table, and what each of its columns is used for.
@@ -40,6 +42,7 @@ struct TablePlan {
   const ColumnProfile& target() const { return *find(Role::Target); }
   const ColumnProfile* time() const { return find(Role::Time); }
   const ColumnProfile* group() const { return find(Role::Group); }
+  const ColumnProfile* sample() const { return find(Role::Sample); }
 
  private:
   const ColumnProfile* find(Role role) const {
@@ -48,7 +51,7 @@ struct TablePlan {
   }
 };
 
-// UserError for a target that cannot be one, or groups that are none.
+// UserError for a target that cannot be one, or for groups or samples that are none.
 TablePlan make_plan(const PlanOptions& options, TableProfile profile);
 
 }  // namespace hotloop::cli

@@ -4,6 +4,7 @@
 usage: new_test.py HOTLOOP [unittest arguments]
 """
 import datetime
+import math
 import pathlib
 import re
 import sys
@@ -231,6 +232,59 @@ t.toml written. Next: hotloop train t.toml
         dots = re.search(r'<path d="([^"]*)" class="hl-s0 hl-points"/>\n<path', (self.folder / "b" / "forecast.svg").read_text())
         self.assertEqual(dots.group(1).count("h0"), 9)
 
+    def test_samples_of_several_rows(self):
+        # Sixty recordings of six to nine rows, told apart by the speed of a wave that single rows do not show.
+        rows = [f"r{s},{t / 10},{math.sin((0.3 + s % 2) * t + s):.4f},{('langsam', 'schnell, übermäßig')[s % 2]!r}".replace("'", '"')
+                for s in range(60) for t in range(6 + s % 4)]
+        self.write(rows, "recording,t,wave,label")
+        config, table = self.new("--target", "label")
+        self.assertIn("60 different texts; rows with the same one have the same target: --sample 'recording' takes them for one series", table)
+        self.assertIn("\nEach row stands alone. Where one follows the other at equal steps: --in-order.\n", table)
+        self.assertNotIn("--sample", self.new("--target", "wave")[1])
+        config, table = self.new("--target", "label", "--sample", "recording")
+        self.assertRegex(table, r"(?m)^  recording  sample    texts       60 different$")
+        self.assertNotIn("stands alone", table)
+        for part in ['sample = "recording"', 'inputs = ["t", "wave"]', 'type = "lstm"', 'metric = "accuracy"']:
+            self.assertIn(part, config)
+        (self.folder / "run.toml").write_text(config)
+        trained = hotloop("train", "run.toml", "--epochs", "2", cwd=self.folder)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        self.assertIn("42 training, 9 validation and 9 test series of up to 9 rows by 2 inputs", " ".join(trained.stdout.split()))
+        # Names are cut between characters.
+        self.assertRegex(trained.stdout, r"(?m)^  wanted    +langsam schnell,  <- predicted\n  langsam +[0-9]+ +[0-9]+\n  schnell,  +[0-9]+ +[0-9]+$")
+        for arguments, message in {
+            ("--target", "wave", "--sample", "recording"): "[new] the target must be the same in all rows of a sample. Received: other targets in line 2 and line 3, "
+                                                           "which have one 'recording'. Try: --group 'recording', if these are series with a target in each row.",
+            ("--target", "label", "--sample", "record"): "[new] the sample must be a column of the table. Received: \"record\". Try: did you mean 'recording'?",
+            ("--target", "label", "--sample", "recording", "--group", "t"): "[new] rows must belong to groups or to samples. Received: --group 't' and --sample 'recording'. "
+                                                                           "Try: --group for series with a target in each row, --sample for series that have one target each.",
+        }.items():
+            result = hotloop("new", "t.csv", *arguments, cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (2, f"hotloop: {message}\n"))
+
+    def test_rows_in_order_without_times(self):
+        self.write([f"{math.sin(i / 5):.4f},{math.sin(i / 5 - 0.2):.4f}" for i in range(400)], "dry,wet")
+        config, table = self.new("--target", "wet", "--in-order")
+        self.assertNotIn("stands alone", table)
+        for part in ['inputs = ["dry", "wet_before"]', "length = 20", 'type = "lstm"', 'column = "wet_before"']:
+            self.assertIn(part, config)
+        for part in ["time =", "hour", "[split]"]:
+            self.assertNotIn(part, config)
+        (self.folder / "run.toml").write_text(config)
+        trained = hotloop("train", "run.toml", "--epochs", "2", cwd=self.folder)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+
+    def test_a_class_that_nearly_all_rows_have(self):
+        kinds = {"auc": lambda i: "yes" if i % 10 == 0 else "no", "f1": lambda i: "yes" if i % 20 == 0 else "perhaps" if i % 20 == 1 else "no",
+                 "accuracy": lambda i: "yes" if i % 5 == 0 else "no"}
+        for metric, kind in kinds.items():
+            self.write([f"{i % 7},{i % 5},{kind(i)}" for i in range(400)], "a,b,kind")
+            config = self.new("--target", "kind")[0]
+            self.assertIn(f'metric = "{metric}"' + ("\n" if metric == "accuracy" else "  # of accuracy, the commonest class alone has 0.90\n"), config)
+            (self.folder / "run.toml").write_text(config)
+            trained = hotloop("train", "run.toml", "--epochs", "2", "--out", metric, cwd=self.folder)
+            self.assertEqual(trained.returncode, 0, trained.stderr)
+
     def predicted(run, *arguments):
             result = hotloop("predict", run, "t.csv", *arguments, cwd=self.folder)
             self.assertEqual(result.returncode, 0, result.stderr)
@@ -253,6 +307,14 @@ t.toml written. Next: hotloop train t.toml
         result = hotloop("predict", "b", "t.csv", "--probabilities", cwd=self.folder)
         self.assertEqual((result.returncode, result.stderr), (2, "hotloop: [predict] probabilities are of classes, by a loss that knows them. Received: the loss mse. "
                                                                  "Try: no --probabilities, or the loss cross_entropy in training.\n"))
+
+    def test_times_that_are_not_read(self):
+        days = self.hours(60 * 24)[::24]
+        for form, hint in {"%b %d, %Y": True, "%d %B %Y": True, "%d.%m.%y": True, "day %j": False}.items():
+            self.write([f'"{day.strftime(form)}",{i % 5 + i % 11},{i % 13}' for i, day in enumerate(days)], "when,price,sales")
+            table = self.new("--target", "sales")[1]
+            shown = f"; if '{days[0].strftime(form)}' is a time: write it like 2024-01-31 or 31/1/2024 18:30"
+            self.assertRegex(table, rf"(?m)^  when    left out  texts       60 different texts{re.escape(shown) if hint else ''}$")
 
     def test_refused(self):
         (self.folder / "s.csv").write_text("a;b\n1;2\n2;3\n")

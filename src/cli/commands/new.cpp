@@ -57,26 +57,44 @@ std::vector<std::string> missing_values(const TablePlan& plan) {
   return texts;
 }
 
-// The layers, and how they are trained.
-std::string model_text(bool ordered, std::int64_t num_classes) {
-  std::string text;
-  if (ordered) text += layer("type = \"lstm\"\nhidden = 32");
-  text += layer("type = \"last\"");
-  if (!ordered) text += layer("type = \"linear\"\nunits = 32") + layer("type = \"tanh\"");
-  text += layer(fmt::format("type = \"linear\"\nunits = {}", std::max<std::int64_t>(1, num_classes)));
-  if (num_classes > 0) text += "\n[loss]\ntype = \"cross_entropy\"\n";
-  return text +
-         "\n[optimizer]\ntype = \"adam\"\nlearning_rate = 3e-3\n\n[train]\nepochs = 50\nbatch_size = 64\n"
-         "patience = 8  # epochs in a row without a better validation\n" +
-         (num_classes > 0 ? "metric = \"accuracy\"\n" : "");
+// What judges classes: where nearly all rows have one of them, no accuracy tells a model that learned from one that did not.
+std::string metric_text(const ColumnProfile& target) {
+  std::map<double, std::int64_t> counts;
+  std::int64_t num_rows = 0, commonest = 0;
+  for (const double v : target.values) {
+    if (std::isnan(v)) continue;
+    ++num_rows;
+    commonest = std::max(commonest, ++counts[v]);
+  }
+  if (5 * commonest <= 4 * num_rows) return "metric = \"accuracy\"\n";
+  return fmt::format("metric = \"{}\"  # of accuracy, the commonest class alone has {:.2f}\n",
+                     counts.size() == 2 ? "auc" : "f1", static_cast<double>(commonest) / static_cast<double>(num_rows));
 }
 
-// A configuration for the table: of windows where a column of times orders the rows, else of rows one by one.
+// The layers, and how they are trained.
+std::string model_text(const TablePlan& plan, bool ordered) {
+  const bool classes = is_text(plan.target()), recurrent = ordered || plan.sample() != nullptr;
+  std::string text;
+  if (recurrent) text += layer("type = \"lstm\"\nhidden = 32");
+  text += layer("type = \"last\"");
+  if (!recurrent) text += layer("type = \"linear\"\nunits = 32") + layer("type = \"tanh\"");
+  text += layer(fmt::format("type = \"linear\"\nunits = {}", classes ? plan.target().num_different : 1));
+  if (classes) text += "\n[loss]\ntype = \"cross_entropy\"\n";
+  return text +
+         fmt::format(
+             "\n[optimizer]\ntype = \"adam\"\nlearning_rate = 3e-3\n\n[train]\nepochs = 50\nbatch_size = {}\n"
+             "patience = 8  # epochs in a row without a better validation\n",
+             plan.sample() == nullptr ? 64 : 16) +
+         (classes ? metric_text(plan.target()) : "");
+}
+
+// A configuration for the table: of windows where the rows are in order, of series where several are one sample, else of rows one by one.
 std::string configuration(const NewCommand& options, const TablePlan& plan) {
   const ColumnProfile* target = &plan.target();
   const ColumnProfile* time = plan.time();
   const ColumnProfile* group = plan.group();
-  const bool classes = is_text(*target), ordered = time != nullptr;
+  const ColumnProfile* sample = plan.sample();
+  const bool classes = is_text(*target), ordered = time != nullptr || (options.plan.in_order && sample == nullptr);
   std::vector<std::string> inputs, categories, left_out;
   bool missing = target->num_missing + target->num_odd > 0;
   for (const Use& use : plan.uses) {
@@ -91,8 +109,8 @@ std::string configuration(const NewCommand& options, const TablePlan& plan) {
   }
   const std::string before = fresh(target->name + "_before", plan.table), hour = fresh("hour", plan.table),
                     day = fresh("weekday", plan.table);
-  const bool past = ordered && !classes, hours = ordered && plan.steps.commonest < 86400,
-             days = ordered && plan.steps.commonest <= 86400;
+  const bool past = ordered && !classes, hours = time != nullptr && plan.steps.commonest < 86400,
+             days = time != nullptr && plan.steps.commonest <= 86400;
   if (past) inputs.push_back(before);
   if (hours) inputs.push_back(hour);
   if (days) inputs.push_back(day);
@@ -115,10 +133,13 @@ std::string configuration(const NewCommand& options, const TablePlan& plan) {
     text += "missing_values = " + list(markers) + "  # cells that stand for one\n";
   text += fmt::format("target = {}\ninputs = {}\n", print_toml(target->name), list(inputs));
   if (classes) text += "task = \"classification\"\n";
-  if (ordered) text += fmt::format("time = {}\n", print_toml(time->name));
+  if (time != nullptr) text += fmt::format("time = {}\n", print_toml(time->name));
+  if (sample != nullptr)
+    text +=
+        fmt::format("sample = {}  # rows with the same one are a series with one target\n", print_toml(sample->name));
   if (group != nullptr)
     text += fmt::format("group = {}  # no window and no lag goes from one to another\n", print_toml(group->name));
-  if (ordered && time->dates != data::DateOrder::YearFirst)
+  if (time != nullptr && time->dates != data::DateOrder::YearFirst)
     text += fmt::format("date_format = {}\n", print_toml(data::date_formats[static_cast<std::size_t>(time->dates)]));
   if (plan.steps.vary)
     text += "time_step = \"any\"  # steps vary: each row follows the one before, however long after\n";
@@ -136,17 +157,20 @@ std::string configuration(const NewCommand& options, const TablePlan& plan) {
   for (const std::string& name : categories)
     text += fmt::format("\n[[data.one_hot]]\ncolumn = {}\nunknown = \"zeros\"\n", print_toml(name));
   const std::int64_t length = ordered ? plan.window_length : 1;
-  text += fmt::format("\n[window]\nlength = {}  # rows that the model sees\n", length);
-  if (!ordered && group != nullptr && group->num_different >= least_groups)
+  if (sample == nullptr) text += fmt::format("\n[window]\nlength = {}  # rows that the model sees\n", length);
+  if (sample != nullptr)
+    text += "\n[split]\nby = \"random\"  # whole series\n";
+  else if (!ordered && group != nullptr && group->num_different >= least_groups)
     text += "\n[split]\nby = \"group\"  # whole groups: none is in two parts\n";
   else if (!ordered)
     text += "\n[split]\nby = \"random\"  # no column of times: rows that have nothing to do with each other\n";
 
-  text += model_text(ordered, classes ? target->num_different : 0);
+  text += model_text(plan, ordered);
   if (past)
     text += fmt::format("\n[[baseline]]\ntype = \"column\"\ncolumn = {}\nname = \"the last known value\"\n",
                         print_toml(before));
-  if (!classes) text += "\n[[baseline]]\ntype = \"ridge\"\n";
+  // Of series it has a weight for each number of the longest.
+  if (!classes && sample == nullptr) text += "\n[[baseline]]\ntype = \"ridge\"\n";
   return text;
 }
 
@@ -157,9 +181,9 @@ std::string kind_name(const Use& use) {
 }
 
 // What each column is used for, in 80 columns.
-std::string description(const TablePlan& plan) {
-  constexpr std::array roles = {"target", "time", "group", "input", "left out"};  // by Role
-  constexpr std::size_t most = 24;                                                // characters of a name
+std::string description(const TablePlan& plan, bool in_order) {
+  constexpr std::array roles = {"target", "time", "group", "sample", "input", "left out"};  // by Role
+  constexpr std::size_t most = 24;                                                          // characters of a name
   std::size_t width = std::string_view("column").size();
   for (const Use& use : plan.uses) width = std::max(width, std::min(printable(use.column->name).size(), most));
   const auto line = [&](const std::string& name, std::string_view role, std::string_view kind,
@@ -173,7 +197,10 @@ std::string description(const TablePlan& plan) {
     out += line(printable(use.column->name), roles[static_cast<std::size_t>(use.role)], kind_name(use), use.note);
   const bool times = std::ranges::any_of(
       plan.uses, [](const Use& use) { return use.column->kind == data::ColumnKind::Time && use.column->varies(); });
-  if (times && plan.time() == nullptr)
+  if (in_order || plan.time() != nullptr || plan.sample() != nullptr) return out;
+  if (!times)
+    out += "\nEach row stands alone. Where one follows the other at equal steps: --in-order.\n";
+  else
     out +=
         "\nNo column of times is in use: each row stands alone, without what was before.\n"
         "Mend that column as said above, and make the configuration anew.\n";
@@ -203,18 +230,19 @@ void make_configuration(const NewCommand& options) {
   ProfileOptions profile{.csv = csv};
   if (options.plan.task == "classification") profile.texts.push_back(options.plan.target);
   if (!options.plan.group.empty()) profile.texts.push_back(options.plan.group);
+  if (!options.plan.sample.empty()) profile.texts.push_back(options.plan.sample);
   if (const auto format = std::ranges::find(data::date_formats, options.date_format);
       format != data::date_formats.end())
     profile.dates = static_cast<data::DateOrder>(format - data::date_formats.begin());
   const TablePlan plan = make_plan(options.plan, profile_table(options.table, profile));
   const std::string text = configuration(options, plan);
   if (options.out.empty()) {
-    fmt::print(stderr, "{}", description(plan));
+    fmt::print(stderr, "{}", description(plan, options.plan.in_order));
     fmt::print("{}", text);
     return;
   }
   io::write_file_atomic(options.out, text, "new");
-  fmt::print("{0}\n{1} written. Next: hotloop train {1}\n", description(plan), options.out);
+  fmt::print("{0}\n{1} written. Next: hotloop train {1}\n", description(plan, options.plan.in_order), options.out);
 }
 
 }  // namespace
@@ -223,13 +251,16 @@ void command_new(CLI::App& app) {
   CLI::App* command = app.add_subcommand("new", "Write a configuration for a table");
   command->footer(
       "\nThe first 10,000 rows tell which columns are numbers, times and categories; what\n"
-      "each is used for is printed as a table. With a column of times that rises, the\n"
-      "model sees windows of rows; else single rows.\n"
+      "each is used for is printed as a table. With a column of times that rises, or\n"
+      "with --in-order, the model sees windows of rows; with --sample whole series that\n"
+      "have one target each; else single rows.\n"
       "The configuration is a place to start from: hotloop train takes it as it is.");
   auto options = std::make_shared<NewCommand>();
   command->add_option("TABLE", options->table, "CSV with a header line, .npy or .npz")->required();
   command->add_option("--target", options->plan.target, "column to predict")->required();
   command->add_option("--group", options->plan.group, "column that names a row's series [one series]");
+  command->add_option("--sample", options->plan.sample, "column that names a series with one target");
+  command->add_flag("--in-order", options->plan.in_order, "rows follow one another at equal steps");
   command->add_option("--separator", options->separator, "of CSV [,]");
   command->add_option("--task", options->plan.task, "of the target [by its cells]")
       ->check(CLI::IsMember({"regression", "classification"}));
