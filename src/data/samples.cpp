@@ -34,6 +34,21 @@ template <class RowOf> std::vector<double> kept_values(const Samples::State& sta
   return out;
 }
 
+// How many windows are not in the samples for what is missing in them, if those are a quarter of all or more: the few that reach over the
+// end of a part are no news.
+std::int64_t windows_left_out(const Samples::State& state) {
+  const Recipe& recipe = state.fitted->recipe;
+  if (recipe.stride != 1) return 0;
+  const std::int64_t reach = recipe.length + recipe.horizon + recipe.horizon_steps - 2;
+  const std::int64_t possible = state.num_rows - std::max<std::int64_t>(1, state.fitted->num_groups) * reach;
+  std::int64_t there = 0;
+  for (const PartDataset& part : state.parts) {
+    there += part.size();
+    if (recipe.split.by == Split::By::None) break;
+  }
+  return 4 * there <= 3 * possible ? possible - there : 0;
+}
+
 }  // namespace
 
 Samples::Samples(RowSource& source, const Recipe& recipe, const MemoryOptions& memory)
@@ -80,9 +95,12 @@ std::string Samples::describe() const {
   const PartDataset& train = state_->parts[0];
   const bool series = !train.lengths.empty();
   const bool fit = state_->fitted->recipe.split.by == Split::By::None;
+  const std::int64_t left_out = series ? 0 : windows_left_out(*state_);
   return count(0) + " training, " + count(1) + " validation and " + count(2) + " test " +
-         (series ? "series of up to " : "windows of ") + std::to_string(train.length) + " rows by " +
-         std::to_string(train.rows->num_features) + " inputs" + (fit ? ", the same in all parts" : "");
+         (series ? "series of up to " : "windows of ") + std::to_string(train.length) +
+         (train.length == 1 ? " row by " : " rows by ") + std::to_string(train.rows->num_features) +
+         (train.rows->num_features == 1 ? " input" : " inputs") + (fit ? ", the same in all parts" : "") +
+         (left_out > 0 ? "; " + std::to_string(left_out) + " more hold a gap or a missing value" : "");
 }
 
 }  // namespace hotloop::data

@@ -35,6 +35,17 @@ TEST(Groups, WindowsCrossNeitherAGroupNorAGap) {
             "2 groups by 'place'\ntime 'when' in steps of 1 h, 1 gap\nnothing standardised");
 }
 
+TEST(Groups, ManyWindowsThatAreLeftOutAreTold) {
+  Recipe recipe = plain(5);
+  recipe.time = "when";
+  recipe.group = "place";
+  EXPECT_EQ(from_csv(two_groups(), recipe).describe(),
+            "8 training, 0 validation and 0 test windows of 5 rows by 1 input; 4 more hold a gap or a missing value");
+  recipe.length = 3;  // two of sixteen
+  EXPECT_EQ(from_csv(two_groups(), recipe).describe(),
+            "14 training, 0 validation and 0 test windows of 3 rows by 1 input");
+}
+
 TEST(Groups, TimeStepAnyHasNoGaps) {
   Recipe recipe = plain(3);
   recipe.time = "when";
