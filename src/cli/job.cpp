@@ -64,6 +64,12 @@ void read_components(ConfigFile& file, Job& job) {
   } catch (const UserError& e) {
     loss.refuse(e);
   }
+  const std::vector<Parameter>& loss_parameters = losses::loss_def(job.loss_name).parameters;
+  if (std::ranges::find(loss_parameters, "logits", &Parameter::name) != loss_parameters.end()) {
+    const auto logits = loss_settings.find("logits");
+    const bool are = logits == loss_settings.end() || std::get<bool>(logits->second);
+    job.scores = are ? Job::Scores::Logits : Job::Scores::Probabilities;
+  }
   const losses::Distribution* distribution = job.fit.loss.distribution();
   if (distribution && distribution->of_counts && has_standardized_targets(job.recipe))
     loss.refuse("type", "must go with targets as they are: it is a loss of counts",

@@ -45,6 +45,9 @@ struct Job {
   std::vector<nn::LayerConfig> model;
   std::vector<std::pair<std::string, Section>> layers;  // type and table of each layer, those inside others too
   std::string loss_name, optimizer_name;
+  // What a model's outputs are to a loss that says so: of classes' probabilities their logits, or these themselves.
+  enum class Scores { Other, Logits, Probabilities };
+  Scores scores = Scores::Other;
   train::FitOptions fit;  // without callbacks
   std::vector<Baseline> baselines;
   std::string text;  // the whole configuration with every default, as TOML; data_file as it was written

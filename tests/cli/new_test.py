@@ -285,7 +285,10 @@ t.toml written. Next: hotloop train t.toml
             trained = hotloop("train", "run.toml", "--epochs", "2", "--out", metric, cwd=self.folder)
             self.assertEqual(trained.returncode, 0, trained.stderr)
 
-    def predicted(run, *arguments):
+    def test_probabilities_of_classes(self):
+        self.write([f"{i % 7},{i * 7 % 11},{'xyz'[i % 3]}" for i in range(60)], "a,b,kind")
+
+        def predicted(run, *arguments):
             result = hotloop("predict", run, "t.csv", *arguments, cwd=self.folder)
             self.assertEqual(result.returncode, 0, result.stderr)
             header, *rows = (line.split(",") for line in result.stdout.splitlines())

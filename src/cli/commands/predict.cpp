@@ -21,7 +21,7 @@ namespace {
 struct PredictOptions {
   std::string run, table, out;
   std::shared_ptr<JobSource> source;
-  bool overwrite = false, json = false;
+  bool overwrite = false, probabilities = false, json = false;
 
   bool to_file() const { return !out.empty() && out != "-"; }
 };
@@ -59,8 +59,13 @@ std::string time_text(double seconds) {
 // The lines of the output: what a sample is, then what is predicted of it.
 class Lines {
  public:
-  Lines(const data::Preparation& preparation, const losses::Loss& loss, const ValueType& output)
-      : preparation_(preparation), statistics_(loss), distribution_(loss.distribution()), output_(output) {
+  // `probabilities`: of classes these are written, in place of the model's outputs.
+  Lines(const data::Preparation& preparation, const Job& job, const ValueType& output, bool probabilities)
+      : preparation_(preparation),
+        statistics_(job.fit.loss),
+        distribution_(job.fit.loss.distribution()),
+        output_(output),
+        from_logits_(probabilities && job.scores == Job::Scores::Logits) {
     const data::Recipe& recipe = preparation.recipe();
     std::vector<std::string> names = {"row"};
     if (!recipe.time.empty()) names.push_back(recipe.time);
@@ -77,7 +82,7 @@ class Lines {
         for_each_statistic([&](std::size_t, const std::string& name) { names.push_back(target + suffix + name); });
       if (!classes_) continue;
       for (std::int64_t c = 0; c < num_scores_; ++c)
-        names.push_back("score" + suffix +
+        names.push_back((probabilities ? "probability" : "score") + suffix +
                         (num_scores_ > 1 ? "_" + preparation.classes()[static_cast<std::size_t>(c)] : ""));
     }
     for (std::size_t i = 0; i < names.size(); ++i) header_ += (i > 0 ? "," : "") + csv_cell(names[i]);
@@ -130,7 +135,12 @@ class Lines {
     for (std::int64_t c = 1; c < num_scores_; ++c)
       if (values.at(at + c) > values.at(at + best)) best = c;
     std::string out = "," + csv_cell(preparation_.classes()[static_cast<std::size_t>(best)]);
-    for (std::int64_t c = 0; c < num_scores_; ++c) out += "," + number_text(values.at(at + c), output_.dtype);
+    double total = 0;  // of exponentials, the largest of which is 1
+    for (std::int64_t c = 0; c < num_scores_; ++c) total += std::exp(values.at(at + c) - values.at(at + best));
+    for (std::int64_t c = 0; c < num_scores_; ++c) {
+      const double score = values.at(at + c);
+      out += "," + number_text(from_logits_ ? std::exp(score - values.at(at + best)) / total : score, output_.dtype);
+    }
     return out;
   }
 
@@ -139,7 +149,7 @@ class Lines {
   const losses::Distribution* distribution_;
   std::vector<std::size_t> order_ = {};
   ValueType output_;
-  bool group_ = false, classes_ = false;
+  bool from_logits_, group_ = false, classes_ = false;
   std::int64_t width_ = 1, num_scores_ = 1;
   std::string header_;
 };
@@ -266,8 +276,12 @@ void predict(const PredictOptions& options) {
   const data::Preparation preparation = folder.read_preparation();
   StoredModel model(folder, job, preparation);
 
+  if (options.probabilities &&
+      (preparation.recipe().task != data::Task::Classification || job.scores == Job::Scores::Other))
+    throw UserError("predict", "probabilities are of classes, by a loss that knows them", "the loss " + job.loss_name,
+                    "no --probabilities, or the loss cross_entropy in training");
   const std::unique_ptr<data::RowSource> rows = data::open_file(options.table, job.csv);
-  Lines lines(preparation, job.fit.loss, model.output_type());
+  Lines lines(preparation, job, model.output_type(), options.probabilities);
   Output out(options);
   // Once the table is known to fit: nothing comes before an error about its columns.
   bool begun = false;
@@ -313,6 +327,7 @@ void command_predict(CLI::App& app) {
   command->add_option("-o,--out", options->out,
                       "CSV file to write, which must not exist; without\nit, the standard output");
   command->add_flag("--overwrite", options->overwrite, "replace the file");
+  command->add_flag("--probabilities", options->probabilities, "of classes, in place of their scores");
   add_machine_overrides(*command, options->source);
   command->add_flag("--json", options->json, "tell what was done as JSON");
   command->callback([options] { predict(*options); });
