@@ -83,10 +83,10 @@ int finish_and_sync(Descriptor& file) {
 
 }  // namespace
 
-void refuse_existing(const fs::path& path, const std::string& where) {
+void refuse_existing(const fs::path& path, const std::string& where, const std::string& remedy) {
   std::error_code none;
   if (fs::exists(path, none) && !(fs::is_directory(path, none) && fs::is_empty(path, none)))
-    throw UserError(where, "the folder to write must not exist", path.string(), "another name, or remove it");
+    throw UserError(where, "the folder to write must not exist", path.string(), remedy);
 }
 
 std::string read_file(const fs::path& path, const std::string& where) {

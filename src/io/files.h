@@ -40,7 +40,8 @@ class AtomicFile {
 };
 
 // UserError if there is something at `path` already, other than an empty folder.
-void refuse_existing(const std::filesystem::path& path, const std::string& where);
+void refuse_existing(const std::filesystem::path& path, const std::string& where,
+                     const std::string& remedy = "another name, or remove it");
 // The same for a folder of files (name, bytes), which must not be there yet: it appears with all of them at once.
 using NamedBytes = std::vector<std::pair<std::string, std::string>>;
 void write_folder_atomic(const std::filesystem::path& path, const NamedBytes& files, const std::string& where);

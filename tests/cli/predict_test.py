@@ -396,9 +396,15 @@ class Export(RunCase):
         self.assertGreater(int(inputs), 0)
         self.assertNotEqual(float(first), 0)  # the biases of a trained model
         again = hotloop("export", self.run_folder, "-o", out)
-        # Nothing is written over.
+        # Nothing is written over unasked.
         self.assertEqual((again.returncode, again.stderr), (
-            2, f"hotloop: [export] the folder to write must not exist. Received: {out}. Try: another name, or remove it.\n"))
+            2, f"hotloop: [export] the folder to write must not exist. Received: {out}. Try: another name, or --overwrite.\n"))
+        (out / "load.h").write_text("")
+        again = hotloop("export", self.run_folder, "-o", out, "--name", "load", "--target", "aarch64", "--overwrite")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("load_step", (out / "load.h").read_text())
+        # What is no longer made goes, what is not of the export stays.
+        self.assertEqual(((out / "load.o").exists(), (out / "main.c").exists()), (False, True))
 
     def test_memory_that_is_not_aligned_is_refused(self):
         out = self.folder / "aligned"

@@ -16,7 +16,7 @@ namespace {
 
 struct ExportCommand {
   std::string run, out, name = "model", target = "host";
-  bool json = false;
+  bool overwrite = false, json = false;
 };
 
 // What is exported: a model and, of a run, the way from a table to the features of a step.
@@ -52,8 +52,15 @@ Exported read_model_to_export(const std::filesystem::path& path) {
   return {imported.model, imported.params, {}, imported.features, ""};
 }
 
+// Into a folder that is there, whose other files stay; an object that is not made for these targets goes.
+void replace_files(const std::filesystem::path& folder, const io::NamedBytes& files, const std::string& name) {
+  std::filesystem::remove(folder / (name + ".o"));
+  for (const auto& [file, bytes] : files) io::write_file_atomic(folder / file, bytes, "export");
+}
+
 void export_run(const ExportCommand& options) {
-  io::refuse_existing(options.out, "export");  // before the work
+  const bool replace = options.overwrite && std::filesystem::is_directory(options.out);
+  if (!replace) io::refuse_existing(options.out, "export", "another name, or --overwrite");  // before the work
   const Exported exported = read_model_to_export(options.run);
   ExportOptions made;
   made.name = options.name;
@@ -63,7 +70,10 @@ void export_run(const ExportCommand& options) {
   io::NamedBytes written = {{options.name + ".h", files.header}, {options.name + ".c", files.source}};
   if (!files.object.empty()) written.emplace_back(options.name + ".o", files.object);
   if (!exported.preparation.empty()) written.emplace_back("preparation.json", exported.preparation);
-  io::write_folder_atomic(options.out, written, "export");
+  if (replace)
+    replace_files(options.out, written, options.name);
+  else
+    io::write_folder_atomic(options.out, written, "export");
   const std::int64_t voice = files.scratch_bytes + 2 * files.state_bytes;
   if (options.json)
     fmt::print("{}\n", nlohmann::ordered_json{{"out", options.out},
@@ -81,12 +91,12 @@ void export_run(const ExportCommand& options) {
         "  cc {6} -c {1}.c\n",
         options.out, options.name, files.object.empty() ? "" : fmt::format(" and {}.o", options.name),
         fmt::join(files.targets, ", "),
-        wrapped(
-            fmt::format("{} bytes of weights, {} a voice. The step takes {} {}.", grouped(files.weight_bytes),
-                        grouped(voice), exported.features,
-                        exported.preparation.empty() ? "features"
-                                                     : "prepared features; preparation.json tells how they are made"),
-            0),
+        wrapped(fmt::format("{} bytes of weights, {} a voice. The step takes {} {}.", grouped(files.weight_bytes),
+                            grouped(voice), exported.features,
+                            (exported.preparation.empty() ? std::string() : "prepared ") +
+                                (exported.features == 1 ? "feature" : "features") +
+                                (exported.preparation.empty() ? "" : "; preparation.json tells how they are made")),
+                0),
         files.object.empty() ? "Compile with:" : fmt::format("Link with {}.o, or compile the source:", options.name),
         deploy::compile_flags(files.targets.front()));
 }
@@ -106,6 +116,7 @@ void command_export(CLI::App& app) {
   command->add_option("--name", options->name, "prefix of every name in C")->capture_default_str();
   command->add_option("--target", options->target, "host, x86-64-v2, x86-64-v3, x86-64-v4 or aarch64")
       ->capture_default_str();
+  command->add_flag("--overwrite", options->overwrite, "replace files in a folder that is there");
   command->add_flag("--json", options->json, "tell what was done as JSON");
   command->callback([options] { export_run(*options); });
 }
