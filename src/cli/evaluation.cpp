@@ -212,10 +212,12 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
 
 std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation,
                            const std::string& table) {
-  return fmt::format("{} on the {} {}{}{}{}", job.fit.metric.name(), grouped(samples.test().size()),
-                     table.empty() ? "test " : "", job.recipe.sample.empty() ? "windows" : "series",
-                     table.empty() ? "" : " of " + table,
-                     evaluation.confusion || job.fit.metric.loss() ? "" : ", " + unit_of(job));
+  return fmt::format(
+      "{} on the {} {}{}{}{}", job.fit.metric.name(), grouped(samples.test().size()), table.empty() ? "test " : "",
+      !job.recipe.sample.empty()   ? "series"
+      : samples.test().size() == 1 ? "window"
+                                   : "windows",
+      table.empty() ? "" : " of " + table, evaluation.confusion || job.fit.metric.loss() ? "" : ", " + unit_of(job));
 }
 
 std::string calibration_table(const Calibration& calibration) {

@@ -76,7 +76,8 @@ std::string times_table(const train::FitTimes& times) {
   const double total = times.compile_s + times.gather_s + times.steps_s + times.validation_s;
   const double step_us = times.num_steps > 0 ? times.steps_s / static_cast<double>(times.num_steps) * 1e6 : 0;
   const auto row = [&](const char* name, double seconds, const std::string& note) {
-    return fmt::format("  {:<12}{:>9.3f} s {:>5.1f} %  {}", name, seconds, total > 0 ? 100 * seconds / total : 0, note);
+    return fmt::format("  {:<12}{:>9.3f} s {:>5.1f} %{}{}", name, seconds, total > 0 ? 100 * seconds / total : 0,
+                       note.empty() ? "" : "  ", note);
   };
   std::string out = "Where the time went\n";
   out += row("steps", times.steps_s,

@@ -250,6 +250,7 @@ class Output(RunCase):
             for line in text.splitlines():
                 if "/" not in line:  # a path is as long as it is
                     self.assertLessEqual(len(line), 80, line)
+                self.assertEqual(line, line.rstrip())
 
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "w") as full:

@@ -73,9 +73,10 @@ class Imports(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("The step takes 2 features.", result.stdout)
         self.assertEqual(sorted(f.name for f in (self.folder / "c").iterdir()), ["amp.c", "amp.h", "amp.o"])
-        result = hotloop("inspect", self.folder / "amp" / "model.safetensors", "--json")
-        self.assertEqual([t["name"] for t in json.loads(result.stdout)["tensors"]],
-                         ["0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "3.bias", "4.weight", "5.weight", "5.bias", "6.weight", "6.bias"])
+        for path in [self.folder / "amp", self.folder / "amp" / "model.safetensors"]:
+            result = hotloop("inspect", path, "--json")
+            self.assertEqual([t["name"] for t in json.loads(result.stdout)["tensors"]],
+                             ["0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "3.bias", "4.weight", "5.weight", "5.bias", "6.weight", "6.bias"])
 
     def test_what_cannot_be_imported(self):
         file = self.folder / "amp.json"

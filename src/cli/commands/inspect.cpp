@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cli/command.h"
+#include "cli/imported_model.h"
 #include "cli/job.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
@@ -154,7 +155,11 @@ void inspect_run(const RunFolder& folder, bool json) {
 }
 
 void inspect(const fs::path& path, bool json) {
-  if (fs::is_directory(path)) return inspect_run(RunFolder(path), json);
+  if (fs::is_directory(path)) {
+    const RunFolder run(path);
+    if (!run.holds_run() && holds_imported_model(path)) return inspect_file(path / "model.safetensors", json);
+    return inspect_run(run, json);
+  }
   const auto refuse = [&](const std::string& remedy) {
     throw UserError("inspect", "RUN|FILE must be the folder of a run or a .safetensors file", path.string(), remedy);
   };
@@ -172,7 +177,8 @@ void command_inspect(CLI::App& app) {
   command->footer("\nOf a run: its state, the end of its history and its parameters.\nOf a file: its tensors.");
   auto path = std::make_shared<fs::path>();
   auto json = std::make_shared<bool>(false);
-  command->add_option("RUN|FILE", *path, "folder of a run, or a .safetensors file")->required();
+  command->add_option("RUN|FILE", *path, "folder of a run or of an imported model, or a\n.safetensors file")
+      ->required();
   command->add_flag("--json", *json, "print it as JSON");
   command->callback([path, json] { inspect(*path, *json); });
 }
