@@ -124,3 +124,5 @@ def test_refusals():
     bound = layer.bind(layer.init(0))
     with pytest.raises(hl.UserError, match="4 features|must be|3"):
         bound.step(None, np.zeros((1, 4), np.float32))
+    with pytest.raises(hl.UserError, match=r"^\[step\] a step takes a state and x. Received: one argument. Try: y, state = step\(None, x\)"):
+        bound.step(np.zeros((1, 3), np.float32))

@@ -55,12 +55,14 @@ class Bound:
         dtypes = [x.dtype for x in _core.tree_flatten(self.params)[0] if x.dtype.kind == "f"]
         return self.model.initial_state(batch, dtypes[0] if dtypes else "float32")
 
-    def step(self, state, x):
+    def step(self, state, x=None):
         """(y, state) of one step: x (batch, features), y without an axis of time. A state of None is the first.
 
         The same bits as that step of the whole sequence. States are values: they may be kept, saved and gone back to. UserError for a model
         that needs the whole sequence, such as one with a reversed direction, or a module of one's own whose apply() mixes steps.
         """
+        if x is None:
+            raise _core.UserError("[step] a step takes a state and x. Received: one argument. Try: y, state = step(None, x) and from then on step(state, x), or voice().step(x).")
         if not self._streams:
             self._check_stream(x)
         if state is None and not hasattr(x, "__len__"):
