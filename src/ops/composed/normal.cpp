@@ -61,15 +61,19 @@ Value with_slope(const char* name, Value operand, Value (*of)(Value), Value (*sl
   return cast(call_with_rule(body, at, name, rule)[0], operand.dtype());
 }
 
+// x on its side of zero, else zero: the derivative at zero is that of the side above, whole.
+Value negative_part(Value x) { return select(less(x, 0.0), x, zeros_like(x)); }
+Value positive_part(Value x) { return select(less(x, 0.0), zeros_like(x), x); }
+
 Value log_of_normal(Value x) {
-  const Value below = minimum(x, zeros_like(x)), z = abs(below) * (1 / sqrt2);
+  const Value below = negative_part(x), z = abs(below) * (1 / sqrt2);
   const Value tail = log(0.5 * scaled_complement(z)) - 0.5 * below * below;
-  return select(less(x, 0.0), tail, log1p(-0.5 * complement(maximum(x, zeros_like(x)) * (1 / sqrt2))));
+  return select(less(x, 0.0), tail, log1p(-0.5 * complement(positive_part(x) * (1 / sqrt2))));
 }
 
 // The density over the distribution function, which in the tail has only the scaled complement.
 Value slope_of_log(Value x) {
-  const Value z = abs(minimum(x, zeros_like(x))) * (1 / sqrt2), above = maximum(x, zeros_like(x));
+  const Value z = abs(negative_part(x)) * (1 / sqrt2), above = positive_part(x);
   const Value tail = (sqrt2 / root_of_pi) / scaled_complement(z);
   const Value density = exp(-0.5 * above * above) * (1 / (sqrt2 * root_of_pi));
   return select(less(x, 0.0), tail, density / ndtr(above));
