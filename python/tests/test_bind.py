@@ -27,6 +27,8 @@ MODELS = {
     "wide": lambda: hl.nn.Sequential(hl.nn.LSTM(5, 64), hl.nn.Linear(64, 40), hl.nn.Linear(40, 3)),
     "gru": lambda: hl.nn.Sequential(hl.nn.GRU(5, 20, 2), hl.nn.Linear(20, 3)),
     "own": lambda: hl.nn.Sequential(hl.nn.Recurrent(LayerNormCell(5, 20)), hl.nn.Linear(20, 3)),
+    # The solve tells of the whole batch how it went: what follows waits for it, but not for the state.
+    "equation": lambda: hl.nn.Sequential(hl.nn.ODE(hl.nn.Sequential(hl.nn.Linear(5, 5), hl.nn.Tanh()), controller="constant", dt0=0.25), hl.nn.LSTM(5, 8), hl.nn.RNN(8, 3)),
 }
 
 

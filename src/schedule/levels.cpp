@@ -1,6 +1,7 @@
 #include "schedule/levels.h"
 
 #include <algorithm>
+#include <set>
 
 #include "ir/op_def.h"
 #include "schedule/map_builder.h"
@@ -74,6 +75,8 @@ int outer_loop_class(const Node& node, const AxisAnalysis& axes, int rows_class)
 // reader's map, and nothing waits in memory. (The decay of an optimiser's moments joins the update, for example.)
 // Work in tiles that costs no more than to read what it gives moves there, too, if nothing else wants it: an extreme over the rows (of absolute values, of what
 // is not finite) is found in one pass.
+// A product of matrices that is a term of a sum moves to the sum, whose other terms may be known later: together they are one statement, whose order of
+// summation then is that of the same program without what makes it wait.
 void sink(const Graph& graph, const AxisAnalysis& axes, int tile_class, Levels& levels) {
   constexpr double no_more_than_reading = 1;
   std::map<const Node*, std::pair<int, int>> reader;  // the lowest and the highest level that reads a node
@@ -81,7 +84,11 @@ void sink(const Graph& graph, const AxisAnalysis& axes, int tile_class, Levels& 
     const auto [it, fresh] = reader.try_emplace(n, level, level);
     if (!fresh) it->second = {std::min(it->second.first, level), std::max(it->second.second, level)};
   };
-  for (const Value& v : graph.outputs()) read_at(v.node, levels.level.at(v.node));
+  std::set<const Node*> read_otherwise;  // than by the sum whose term it is
+  for (const Value& v : graph.outputs()) {
+    read_at(v.node, levels.level.at(v.node));
+    read_otherwise.insert(v.node);
+  }
   for (std::size_t i = graph.nodes().size(); i-- > 0;) {
     const Node* n = graph.nodes()[i].get();
     int& level = levels.level.at(n);
@@ -98,8 +105,15 @@ void sink(const Graph& graph, const AxisAnalysis& axes, int tile_class, Levels& 
       const bool read_once = it->second.first == it->second.second && n->op->cost_per_element <= no_more_than_reading;
       if (once || read_once) level = std::max(level, it->second.first);
     }
-    const bool partial = role_of(*n, axes, tile_class) == Role::Partial;
-    for (const Value& v : n->operands) read_at(v.node, level - (partial ? 1 : 0));
+    const Role role = role_of(*n, axes, tile_class);
+    if (ir::is(*n, OpKind::Dot) && role == Role::Rows && it != reader.end() && !read_otherwise.contains(n) &&
+        it->second.first == it->second.second && it->second.first % 2 == 1)
+      level = std::max(level, it->second.first);
+    const bool sums = ir::is(*n, OpKind::Elementwise) && n->op->scalar == ir::ScalarOp::Add;
+    for (const Value& v : n->operands) {
+      read_at(v.node, level - (role == Role::Partial ? 1 : 0));
+      if (!sums) read_otherwise.insert(v.node);
+    }
   }
   // Views follow what they show.
   for (const auto& node : graph.nodes())
