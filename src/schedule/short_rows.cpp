@@ -106,19 +106,29 @@ bool turns_in_a_copy(const LoweringContext& context, Value v) {
   return context.is_turned_in_squares(v) && context.bytes_of(v) <= context.options().target.l1_bytes;
 }
 
-double cost_of_point(const LoweringContext& context, Value v, const std::function<bool(Value)>& stored) {
-  double cost = 0;
+// Whether fn holds for v's node and all that is computed with it.
+template <class F>
+static bool all_computed(const LoweringContext& context, Value v, const std::function<bool(Value)>& stored, F fn) {
   std::set<const Node*> seen;
   std::vector<Value> work = {v};
   while (!work.empty()) {
     const Node& node = *work.back().node;
     work.pop_back();
     if (!seen.insert(&node).second) continue;
-    cost += ir::is(node, OpKind::Elementwise) ? node.op->cost_per_element : 1;
+    if (!fn(node)) return false;
     if (ir::is(node, OpKind::Loop) || ir::is(node, OpKind::Extent)) continue;
     for (Value o : node.operands)
       if (o = context.resolve(o); !stored(o)) work.push_back(o);
   }
+  return true;
+}
+
+double cost_of_point(const LoweringContext& context, Value v, const std::function<bool(Value)>& stored) {
+  double cost = 0;
+  all_computed(context, v, stored, [&](const Node& node) {
+    cost += ir::is(node, OpKind::Elementwise) ? node.op->cost_per_element : 1;
+    return true;
+  });
   return cost;
 }
 
@@ -127,7 +137,7 @@ bool computes_numbers_in_turn(const LoweringContext& context, Value v, const std
   if (!context.is_turned_in_squares(v)) return false;
   const std::int64_t numbers = v.shape().size() / context.axes().extent(context.tile_class);
   if (static_cast<double>(numbers) * cost_of_point(context, v, stored) <= most_row_cost) return false;
-  const auto reads_one_point = [&](const Node& node) {
+  return all_computed(context, v, stored, [&](const Node& node) {
     switch (node.op->kind) {
       case OpKind::Constant:
       case OpKind::Iota:
@@ -136,18 +146,7 @@ bool computes_numbers_in_turn(const LoweringContext& context, Value v, const std
       case OpKind::Reshape: return stored(context.resolve(node.operands[0]));
       default: return is_strided_view(node) && !context.crosses_tiles(node);
     }
-  };
-  std::set<const Node*> seen;
-  std::vector<Value> work = {v};
-  while (!work.empty()) {
-    const Node& node = *work.back().node;
-    work.pop_back();
-    if (!seen.insert(&node).second) continue;
-    if (!reads_one_point(node)) return false;
-    for (Value o : node.operands)
-      if (o = context.resolve(o); !stored(o)) work.push_back(o);
-  }
-  return true;
+  });
 }
 
 std::vector<MapBuilder::Index> MapBuilder::outer_indices(Value v) const {
