@@ -15,6 +15,7 @@
 #include "array_writer.h"
 #include "hotloop/ops.h"
 #include "hotloop/sorting.h"
+#include "random_systems.h"
 
 namespace hotloop::testing {
 
@@ -173,7 +174,7 @@ class RandomArrayProgram : public ArrayWriter {
   }
 
   Value unary(Value v) {
-    switch (pick(28)) {
+    switch (pick(30)) {
       case 0: return neg(v);
       case 1: return abs(v);
       case 2: return sign(v) * 0.4 + v;
@@ -201,6 +202,8 @@ class RandomArrayProgram : public ArrayWriter {
       case 24: return v + stop_gradient(v * 0.5);
       case 25: return lgamma(abs(v) + 0.6);
       case 26: return digamma(abs(v) + 0.8) * 0.3;
+      case 27: return erfc(v);
+      case 28: return log_ndtr(v) * 0.2;
       default: return square(v) * 0.5;
     }
   }
@@ -453,7 +456,16 @@ class RandomArrayProgram : public ArrayWriter {
         .second[0];
   }
 
+  Value system() {
+    const Value m = matrix();
+    const std::int64_t n = std::min<std::int64_t>(m.shape()[0], 12), steps = 1 + pick(5);
+    if (chance(2)) return of_system(fit(m, {n, n}), pick(5));
+    const auto [rest, rows] = eliminated(m, places({steps}, m.shape()[0]), places({steps}, m.shape()[1]));
+    return chance(3) && fits(rows.shape()) ? rows : rest;
+  }
+
   Value step(int depth) {
+    if (chance(25)) return system();
     switch (pick(depth > 0 ? 43 : 38)) {
       case 0:
       case 1:
