@@ -43,7 +43,7 @@ kernel::Block lower_copies(LoweringContext& context, std::span<const BlockTarget
 // Points of a value's index space: its axes longer than one; of a short row only the axis of the tile.
 struct IndexSpace;
 IndexSpace space_of(const LoweringContext& context, Value v);
-// Of a copy of v. Short rows of more than a few numbers that are turned (they lie with the rows innermost on one side only) are a nest.
+// Of a copy of v. With `turns` short rows of more than a few numbers are a nest: they lie with the rows innermost on one side only, or are computed in turn.
 IndexSpace space_of_copy(const LoweringContext& context, Value v, bool turns);
 
 // What v costs at a point of its map, in cost_per_element, with all that is computed for it there and not `stored`.
