@@ -107,11 +107,9 @@ Factors factorize(Value whole) {
     // The block lies on its side, so that a column is contiguous.
     const auto eliminate = [&](std::span<const Value> c, std::span<const Value> x) {
       const Value panel = c[0], at_k = row(panel, x[0]);
-      const Value best = argmax(where(c[1], like(a, -1), abs(at_k)), 0);
-      const Value chosen = column(panel, best), pivot = row(chosen, x[0]);
+      const Value best = best_row(at_k, c[1]), chosen = column(panel, best);
       const Value used = bit_or(c[1], equal(index, best));
-      // Below a pivot of zero all is zero: nothing is to be eliminated.
-      const Value factor = where(used, zero, at_k / where(equal(pivot, zero), one, pivot));
+      const Value factor = elimination_factors(at_k, row(chosen, x[0]), used);
       const Value next = panel - as_column(chosen) * as_row(factor);
       return std::pair(std::vector<Value>{next, used}, std::vector<Value>{factor, best});
     };

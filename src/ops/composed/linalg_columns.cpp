@@ -34,14 +34,12 @@ Value backward(Value m, Value y, Value places, bool divides) {
 
 Factors factorize(Value a) {
   const std::int64_t n = a.shape()[0];
-  const Value index = numbered(n), zero = like(a, 0), one = like(a, 1);
+  const Value index = numbered(n);
   const auto step = [&](std::span<const Value> carry, std::span<const Value> xs) {
     const Value rest = carry[0], at_k = column(rest, xs[0]);
-    const Value best = argmax(where(carry[1], like(a, -1), abs(at_k)), 0);
-    const Value chosen = row(rest, best), pivot = row(chosen, xs[0]);
+    const Value best = best_row(at_k, carry[1]), chosen = row(rest, best);
     const Value used = bit_or(carry[1], equal(index, best));
-    // Below a pivot of zero all is zero: nothing is to be eliminated.
-    const Value factor = where(used, zero, at_k / where(equal(pivot, zero), one, pivot));
+    const Value factor = elimination_factors(at_k, row(chosen, xs[0]), used);
     const Value next = rest - as_column(factor) * as_row(chosen);
     return std::pair(std::vector<Value>{next, used}, std::vector<Value>{factor, chosen, best});
   };

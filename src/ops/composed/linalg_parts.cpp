@@ -44,6 +44,13 @@ Value where(Value condition, Value a, Value b) {
   return select(all[0], all[1], all[2]);
 }
 
+Value best_row(Value column, Value used) { return argmax(where(used, like(column, -1), abs(column)), 0); }
+
+Value elimination_factors(Value column, Value pivot, Value used) {
+  // Below a pivot of zero all is zero: nothing is to be eliminated.
+  return where(used, like(column, 0), column / where(equal(pivot, like(pivot, 0)), like(pivot, 1), pivot));
+}
+
 Value parity_of(Value rows, DType dtype) {
   const Value index = numbered(rows.shape()[0]);
   const Value swapped = bit_and(less(as_column(index), as_row(index)), greater(as_column(rows), as_row(rows)));

@@ -22,6 +22,10 @@ Value upper_triangle(Value a);
 Value on_diagonal(std::int64_t n);
 // select() whose operands broadcast.
 Value where(Value condition, Value a, Value b);
+// Of a column of what is left of a matrix, (n,): the row with the largest number among those that are no pivots yet (`used` false), and how much of the pivot row
+// is to be taken from each row, zero for those that are pivots, its own among them.
+Value best_row(Value column, Value used);
+Value elimination_factors(Value column, Value pivot, Value used);
 // 1 or -1: of how many pairs of rows that changed their order.
 Value parity_of(Value rows, DType dtype);
 // As lu_factor() gives them. lower: L's transpose, with anything on and below its diagonal; upper: U, with anything below its.
