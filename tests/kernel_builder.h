@@ -1,8 +1,10 @@
 // Kernel programs written by hand, and a way to run them: for tests and micro-benchmarks of the backends.
 #pragma once
 
+#include <algorithm>
 #include <barrier>
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -165,6 +167,58 @@ inline void run_kernel(const Program& program, KernelFunction function, const st
   for (int w = 1; w < num_workers; ++w) threads.emplace_back(work, w);
   work(0);
   for (std::thread& thread : threads) thread.join();
+}
+
+// Statement after statement, some with loops in them, in a loop whose counter they use, with a variable that is only known half way.
+inline Program many_statements(const Target& target) {
+  constexpr std::int64_t n = 20, num_parts = 300;
+  ProgramBuilder p(target);
+  const int x = p.argument(DType::F32, n), count = p.argument(DType::I32, 1), y = p.result(DType::F32, num_parts * n);
+  const int scratch = p.worker(DType::F32, num_parts * n);
+  const Var i = p.var("i"), k = p.var("k"), m = p.var("m"), t = p.var("t");
+  For outer{t, {3, -1}, true, {}, {}, {}};
+  for (std::int64_t part = 0; part < num_parts; ++part) {
+    if (part == num_parts / 2) outer.body.push_back({Let{m, at(count), DType::I32, 0, 10}});
+    MapBuilder add({{i, {n, -1}}}, 1, 0);
+    const int before =
+        add.load(DType::F32, at(part == 0 ? x : scratch, Affine::of(i) + std::max<std::int64_t>(part - 1, 0) * n));
+    const int number = add.op(ScalarOp::Cast, DType::F32, add.index(DType::I32, Affine::of(t) + part % 5));
+    add.store(DType::F32, at(scratch, Affine::of(i) + part * n),
+              add.op(ScalarOp::Fma, DType::F32, before, add.constant(0.9f), number));
+    outer.body.push_back({add.build()});
+    MapBuilder keep({{i, {n, -1}}}, 1, 0);
+    const Access kept = at(y, Affine::of(i) + part * n);
+    keep.store(DType::F32, kept,
+               keep.op(ScalarOp::Add, DType::F32, keep.load(DType::F32, kept),
+                       keep.load(DType::F32, at(scratch, Affine::of(i) + part * n))));
+    if (part % 7 == 0)
+      outer.body.push_back(
+          {For{k, {part > num_parts / 2 ? 10 : 2, part > num_parts / 2 ? m : -1}, false, {}, {}, {{keep.build()}}}});
+    else
+      outer.body.push_back({keep.build()});
+  }
+  p.add(outer);
+  return p.build();
+}
+inline std::vector<Array> arguments_of_many_statements() {
+  return {Array::from<float>(std::vector<float>(20, 0.5f), Shape{20}), Array::from<std::int32_t>({4}, Shape{1})};
+}
+
+// A loop that only a cancelled call leaves, which counts, between statements that add up to 11175 before it, and after it one to another result.
+inline Program long_loop_among_statements(const Target& target) {
+  ProgramBuilder p(target);
+  const int count = p.result(DType::I64, 1), after = p.result(DType::I64, 1);
+  const Var t = p.var("t");
+  const auto add_to = [](int buffer, std::int64_t amount) {
+    MapBuilder add({}, 0, -1);
+    add.store(DType::I64, at(buffer),
+              add.op(ScalarOp::Add, DType::I64, add.load(DType::I64, at(buffer)), add.constant(amount)));
+    return add.build();
+  };
+  for (std::int64_t k = 0; k < 150; ++k) p.add(add_to(count, k));
+  p.add(For{t, {std::int64_t{1} << 40, -1}, false, {}, {}, {{add_to(count, 1)}}});
+  for (std::int64_t k = 0; k < 150; ++k) p.add(add_to(after, 1));
+  return p.build();
 }
 
 }  // namespace hotloop::kernel

@@ -177,10 +177,11 @@ void $N_step($N_voice* voice, const $T* x, $T* y) {
 )";
 
 // Plain C for one worker that nothing cancels.
-render::Dialect single_threaded(const std::string& kernel_open, bool with_prelude) {
+render::Dialect single_threaded(const std::string& function, const std::string& kernel_open, bool with_prelude) {
   render::Dialect dialect = render::plain_c();
   if (!with_prelude) dialect.prelude = "";
   dialect.kernel_open = kernel_open;
+  dialect.kernel_name = function;
   dialect.worker = "0";
   dialect.num_workers = "1";
   dialect.cancelled = "";
@@ -190,7 +191,7 @@ render::Dialect single_threaded(const std::string& kernel_open, bool with_prelud
 
 std::string rendered(const kernel::Program& program, const std::string& function, bool with_prelude) {
   const std::string kernel_open = "static void " + function + "(const hl_context* ctx) {\n";
-  return render::render(program, single_threaded(kernel_open, with_prelude));
+  return render::render(program, single_threaded(function, kernel_open, with_prelude));
 }
 
 // "a, b, c", or a null pointer for none, which C arrays need.

@@ -207,36 +207,8 @@ TEST_P(LlvmPrograms, OnlyAWorkersOwnMemoryIsWrittenWhereAConditionLeavesOut) {
   check(program);
 }
 
-// Statement after statement, some with loops in them, in a loop whose counter they use, with a variable that is only known half way.
 TEST_P(LlvmPrograms, LongBlocksAreCutIntoFunctions) {
-  constexpr std::int64_t n = 20, num_parts = 300;
-  ProgramBuilder p(target());
-  const int x = p.argument(f32, n), count = p.argument(i32, 1), y = p.result(f32, num_parts * n);
-  const int scratch = p.worker(f32, num_parts * n);
-  const Var i = p.var("i"), k = p.var("k"), m = p.var("m"), t = p.var("t");
-  For outer{t, {3, -1}, true, {}, {}, {}};
-  for (std::int64_t part = 0; part < num_parts; ++part) {
-    if (part == num_parts / 2) outer.body.push_back({Let{m, at(count), i32, 0, 10}});
-    MapBuilder add({{i, {n, -1}}}, 1, 0);
-    const int before =
-        add.load(f32, at(part == 0 ? x : scratch, Affine::of(i) + std::max<std::int64_t>(part - 1, 0) * n));
-    const int number = add.op(ScalarOp::Cast, f32, add.index(i32, Affine::of(t) + part % 5));
-    add.store(f32, at(scratch, Affine::of(i) + part * n),
-              add.op(ScalarOp::Fma, f32, before, add.constant(0.9f), number));
-    outer.body.push_back({add.build()});
-    MapBuilder keep({{i, {n, -1}}}, 1, 0);
-    const Access kept = at(y, Affine::of(i) + part * n);
-    keep.store(
-        f32, kept,
-        keep.op(ScalarOp::Add, f32, keep.load(f32, kept), keep.load(f32, at(scratch, Affine::of(i) + part * n))));
-    if (part % 7 == 0)
-      outer.body.push_back(
-          {For{k, {part > num_parts / 2 ? 10 : 2, part > num_parts / 2 ? m : -1}, false, {}, {}, {{keep.build()}}}});
-    else
-      outer.body.push_back({keep.build()});
-  }
-  p.add(outer);
-  const Program program = p.build();
+  const Program program = many_statements(target());
   std::istringstream source(compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source);
   int num_functions = 0;
   std::size_t length = 0, longest = 0;
@@ -248,23 +220,11 @@ TEST_P(LlvmPrograms, LongBlocksAreCutIntoFunctions) {
   }
   EXPECT_GE(num_functions, 8);
   EXPECT_LT(std::max(longest, length), 2000u);  // lines; in one function they are some eleven thousand
-  check(program, {1}, 1,
-        {Array::from<float>(std::vector<float>(n, 0.5f), Shape{n}), Array::from<std::int32_t>({4}, Shape{1})});
+  check(program, {1}, 1, arguments_of_many_statements());
 }
 
 TEST_P(LlvmPrograms, CancelLeavesALoopInAPart) {
-  ProgramBuilder p(target());
-  const int count = p.result(i64, 1), after = p.result(i64, 1);
-  const Var t = p.var("t");
-  const auto add_to = [](int buffer, std::int64_t amount) {
-    MapBuilder add({}, 0, -1);
-    add.store(i64, at(buffer), add.op(ScalarOp::Add, i64, add.load(i64, at(buffer)), add.constant(amount)));
-    return add.build();
-  };
-  for (std::int64_t k = 0; k < 150; ++k) p.add(add_to(count, k));
-  p.add(For{t, {std::int64_t{1} << 40, -1}, false, {}, {}, {{add_to(count, 1)}}});
-  for (std::int64_t k = 0; k < 150; ++k) p.add(add_to(after, 1));
-  const Program program = p.build();
+  const Program program = long_loop_among_statements(target());
   std::vector<Array> results{Array::zeros(i64, Shape{1}), Array::zeros(i64, Shape{1})};
   run_for_a_moment(program, results);
   EXPECT_GE(results[0].at(0), 149 * 75);

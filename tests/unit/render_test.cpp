@@ -2,15 +2,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <sstream>
+#include <string>
+#include <thread>
 
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
 #include "kernel_builder.h"
+#include "kernel_reference.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -490,6 +496,44 @@ TEST(Render, StopsWhenCancelled) {
   const std::int32_t cancel = 1;
   run_kernel(program, kernel->function(), {}, results, 1, 1, &cancel);
   EXPECT_EQ(results[0].at(0), 0);
+}
+
+TEST(Render, LongBlocksAreCutIntoFunctions) {
+  const Program program = many_statements(host_target());
+  const auto kernel = compile_c(program, {.keep_source = true, .cache_dir = ""});
+  std::istringstream source(kernel->source);
+  int num_functions = 0;
+  std::size_t length = 0, longest = 0;
+  for (std::string line; std::getline(source, line); ++length) {
+    if (!line.ends_with(") {") || line.starts_with(" ")) continue;
+    num_functions += line.find("hotloop_kernel_part") != std::string::npos;
+    longest = std::max(longest, length);
+    length = 0;
+  }
+  EXPECT_GE(num_functions, 8);
+  EXPECT_LT(std::max(longest, length), 1000u);  // lines; in one function they are some six thousand
+  const std::vector<Array> arguments = arguments_of_many_statements();
+  std::vector<Array> results{Array::zeros(DType::F32, program.results[0].shape)},
+      want{Array::zeros(DType::F32, program.results[0].shape)};
+  run_kernel(program, kernel->function(), arguments, results);
+  Reference(program, arguments, want, 1).run();
+  EXPECT_EQ(values<float>(results[0]), values<float>(want[0]));
+}
+
+TEST(Render, CancelLeavesALoopInAPart) {
+  const Program program = long_loop_among_statements(host_target());
+  const auto kernel = compile_c(program, {.keep_source = true, .cache_dir = ""});
+  EXPECT_NE(kernel->source.find("hotloop_kernel_part0"), std::string::npos);
+  std::vector<Array> results{Array::zeros(DType::I64, Shape{1}), Array::zeros(DType::I64, Shape{1})};
+  std::int32_t cancel = 0;
+  std::thread canceller([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::atomic_ref(cancel).store(1);
+  });
+  run_kernel(program, kernel->function(), {}, results, 1, 1, &cancel);
+  canceller.join();
+  EXPECT_GE(results[0].at(0), 149 * 75);
+  EXPECT_EQ(results[1].at(0), 0);
 }
 
 TEST(Render, MissingCompilerIsAUserError) {

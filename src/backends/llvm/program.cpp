@@ -10,7 +10,7 @@
 #include "backends/llvm/loop_memory.h"
 #include "core/cancel.h"
 #include "hotloop/error.h"
-#include "schedule/accesses.h"
+#include "schedule/parts.h"
 
 namespace hotloop::codegen {
 
@@ -34,15 +34,7 @@ llvm::Constant* constant_data(ModuleState& state, int index) {
   return known = global;
 }
 
-// LLVM takes more than linear time for a function, so a long block is cut into functions of about so many statements.
-constexpr std::int64_t part_size = 64;
-
 using Statements = std::span<const kernel::Stmt>;
-std::int64_t num_statements(Statements statements) {
-  std::int64_t total = 0;
-  for (const kernel::Stmt& statement : statements) kernel::for_each_statement(statement, [&](const auto&) { ++total; });
-  return total;
-}
 
 // Writes one function: the kernel, or a part of it.
 class ProgramEmitter {
@@ -111,32 +103,13 @@ class ProgramEmitter {
   }
 
   void block(const Block& statements) {
-    if (num_statements(statements) <= 2 * part_size) return in_line(statements);
-    std::size_t begin = 0;
-    std::int64_t size = 0;
-    const auto end_part = [&](std::size_t end) {
-      const Statements part = Statements(statements).subspan(begin, end - begin);
-      if (size < part_size / 2) {
-        in_line(part);
-      } else {
-        call_part(part);
-      }
-      begin = end;
-      size = 0;
-    };
-    for (std::size_t i = 0; i < statements.size(); ++i) {
-      const std::int64_t more = num_statements(Statements(statements).subspan(i, 1));
-      // What a Let reads is known to the statements after it; what is long in itself is cut inside.
-      const bool apart = more > part_size || std::holds_alternative<Let>(statements[i].node);
-      if (apart || size + more > part_size) end_part(i);
-      if (apart) {
-        in_line(Statements(statements).subspan(i, 1));
-        begin = i + 1;
-      } else {
-        size += more;
-      }
+    for (const kernel::Part& part : kernel::parts_of(statements)) {
+      const Statements some = Statements(statements).subspan(part.begin, part.end - part.begin);
+      if (part.own_function)
+        call_part(some);
+      else
+        in_line(some);
     }
-    end_part(statements.size());
   }
 
   void in_line(Statements statements) {

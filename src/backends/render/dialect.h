@@ -18,14 +18,18 @@ struct Spelling {
 
 struct Dialect {
   std::string_view name;
-  std::string_view types[6];                           // by DType
-  std::string_view bool_memory;                        // type of a bool in memory
-  std::string_view index_type;                         // an integer that counts all elements
-  std::string_view constant_data = {};                 // qualifiers of literal arrays
-  std::string_view prelude;                            // before everything: context, helper functions
-  std::string_view kernel_open;                        // signature of the kernel and its opening brace
+  std::string_view types[6];            // by DType
+  std::string_view bool_memory;         // type of a bool in memory
+  std::string_view index_type;          // an integer that counts all elements
+  std::string_view constant_data = {};  // qualifiers of literal arrays
+  std::string_view prelude;             // before everything: context, helper functions
+  std::string_view kernel_open;         // signature of the kernel and its opening brace
+  std::string kernel_name = {};         // what begins the names beside it: of a long program's parts
+  std::string_view part_open = {};      // of a part, which returns whether it was cancelled, up to its name
+  std::string_view context = {}, context_type = {};    // what a part takes, and how
   std::string_view argument, result, shared, scratch;  // pointer to one: $i index, $o byte offset
-  std::string_view rows = {}, worker = {}, num_workers = {}, cancelled = {}, barrier;
+  std::string_view rows = {}, worker = {}, num_workers = {}, barrier;
+  std::string_view cancelled = {};         // a condition; empty where nothing cancels
   std::string_view independent_loop = {};  // stands before a loop whose points may run together
   std::string_view rolled_loop = {};       // stands before one that is not to be unrolled
   std::string_view hide = {};              // a statement behind which a compiler knows nothing of $r

@@ -5,11 +5,17 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <type_traits>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "backends/render/code_writer.h"
 #include "hotloop/error.h"
 #include "schedule/accesses.h"
+#include "schedule/parts.h"
 
 namespace hotloop::render {
 
@@ -22,33 +28,54 @@ class Renderer : CodeWriter {
   Renderer(const Program& program, const Dialect& dialect) : CodeWriter(program, dialect) {}
 
   std::string run() {
+    depth_ = 1;
+    render_block(p_.body);
+    const std::string body = std::exchange(out_, {});
+    depth_ = 0;
     out_ = d_.prelude;
     line("// " + p_.name);
-    out_ += d_.kernel_open;
+    const bool in_parts = !parts_.empty();
+    if (in_parts) render_constants();
+    out_ += parts_ + std::string(d_.kernel_open);
     ++depth_;
-    // In the function, so that a file may hold several programs.
-    for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
-      if (p_.buffers[i].space == Space::Constant) render_constant(static_cast<int>(i));
-    }
-    for (std::size_t i = 0; i < p_.buffers.size(); ++i) render_buffer(static_cast<int>(i));
-    line("const " + index_type() + " " + var(rows_var) + " = " + std::string(d_.rows) + ";");
-    line("(void)" + var(rows_var) + ";");
-    bool any_guarded = false;
-    kernel::for_each_statement(p_.body, [&](const auto& s) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(s)>, Map>) any_guarded = any_guarded || has_guarded_loads(s);
-    });
-    if (any_guarded) line("volatile int32_t hidden = 0; const int32_t hidden_zero = hidden;");
-    render_block(p_.body);
+    if (!in_parts) render_constants();  // in the function, so that a file may hold several programs
+    render_setup(in_parts);
+    out_ += body;
     --depth_;
     line("}");
     return std::move(out_);
   }
 
  private:
+  // A function of the file: the kernel or a part of it.
+  struct Function {
+    std::set<int> buffers;
+    bool any_guarded = false;
+  };
+
+  // The memory and the number of rows, for the statements that the function has.
+  void render_setup(bool in_parts) {
+    for (const int b : function_.buffers) {
+      if (buffer(b).space != Space::Constant)
+        render_buffer(b);
+      else if (in_parts)
+        line("const " + memory_type(buffer(b).dtype) + "* const " + name(b) + " = " + shared_name(b) + ";");
+    }
+    line("const " + index_type() + " " + var(rows_var) + " = " + std::string(d_.rows) + ";");
+    line("(void)" + var(rows_var) + ";");
+    if (function_.any_guarded) line("volatile int32_t hidden = 0; const int32_t hidden_zero = hidden;");
+  }
+
   // Memory.
+  std::string shared_name(int b) const { return d_.kernel_name + "_" + name(b); }
+  void render_constants() {
+    for (std::size_t i = 0; i < p_.buffers.size(); ++i)
+      if (p_.buffers[i].space == Space::Constant) render_constant(static_cast<int>(i));
+  }
   void render_constant(int b) {
     const Buffer& buf = buffer(b);
-    std::string text = std::string(d_.constant_data) + " " + memory_type(buf.dtype) + " " + name(b) + "[" +
+    std::string text = std::string(d_.constant_data) + " " + memory_type(buf.dtype) + " " +
+                       (parts_.empty() ? name(b) : shared_name(b)) + "[" +
                        std::to_string(std::max<std::int64_t>(buf.elements, 1)) + "] = {";
     for (std::int64_t i = 0; i < buf.elements; ++i)
       text += (i % 8 == 0 ? "\n  " : " ") + static_literal(buf.dtype, bits_of(buf, i)) + ",";
@@ -67,9 +94,53 @@ class Renderer : CodeWriter {
 
   // Statements.
   void render_block(const Block& block) {
-    for (const Stmt& stmt : block) {
+    const std::size_t outside = scope_.size();
+    for (const Part& part : parts_of(block)) {
+      const auto some = std::span(block).subspan(part.begin, part.end - part.begin);
+      if (part.own_function && !d_.part_open.empty())
+        call_part(some);
+      else
+        render_in_line(some);
+    }
+    scope_.resize(outside);
+  }
+
+  void render_in_line(std::span<const Stmt> statements) {
+    for (const Stmt& stmt : statements) {
+      for_each_access(stmt, [&](const Use& use) { function_.buffers.insert(use.access->buffer); });
       std::visit([this](const auto& node) { render_node(node); }, stmt.node);
     }
+  }
+
+  // A function of its own, called here: it has the context and the variables in scope, and says whether it left early.
+  void call_part(std::span<const Stmt> statements) {
+    std::string text = std::exchange(out_, {});
+    const Function caller = std::exchange(function_, {});
+    const bool caller_is_part = std::exchange(is_part_, true);
+    const int depth = std::exchange(depth_, 1);
+    render_in_line(statements);
+    const std::string body = std::exchange(out_, {}), part = d_.kernel_name + "_part" + std::to_string(num_parts_++);
+    std::string signature = std::string(d_.context_type) + " " + std::string(d_.context),
+                call = std::string(d_.context);
+    for (const Var v : scope_) {
+      signature += ", " + index_type() + " " + var(v);
+      call += ", " + var(v);
+    }
+    depth_ = 0;
+    open(std::string(d_.part_open) + part + "(" + signature + ")");
+    render_setup(true);
+    out_ += body;
+    line("return false;");
+    close();
+    parts_ += std::exchange(out_, std::move(text));
+    function_ = caller;
+    is_part_ = caller_is_part;
+    depth_ = depth;
+    leave_if(part + "(" + call + ")");
+  }
+
+  void leave_if(std::string_view condition) {
+    if (!condition.empty()) line("if (" + std::string(condition) + ") return" + (is_part_ ? " true" : "") + ";");
   }
 
   // gcc 12 makes groups of the loads of an unrolled loop. It gives one mask to all of a group, whatever their own conditions, and reads
@@ -92,6 +163,7 @@ class Renderer : CodeWriter {
   }
 
   void render_node(const Map& map) {
+    function_.any_guarded = function_.any_guarded || has_guarded_loads(map);
     open("");
     line("// map " + map.name);
     const int num_dims = static_cast<int>(map.dims.size());
@@ -278,7 +350,9 @@ class Renderer : CodeWriter {
     } else {
       open_loop(counter, trip);
     }
-    line(std::string(d_.cancelled));
+    const std::size_t outside = scope_.size();
+    scope_.push_back(loop.counter);
+    leave_if(d_.cancelled);
     if (loop.stop) {
       open("");
       render_block(loop.test);
@@ -286,6 +360,7 @@ class Renderer : CodeWriter {
       line("if (" + element(*loop.stop) + ") break;");
     }
     render_block(loop.body);
+    scope_.resize(outside);
     close();
   }
 
@@ -294,13 +369,16 @@ class Renderer : CodeWriter {
     line("const " + index_type() + " " + v + "_raw = (" + index_type() + ")" + element(let.source) + ";");
     line("const " + index_type() + " " + v + " = " + v + "_raw < " + low + " ? " + low + " : " + v + "_raw > " + high +
          " ? " + high + " : " + v + "_raw;");
+    scope_.push_back(let.var);
   }
 
   void render_node(const Grid& grid) {
     const std::string block = var(grid.block), row0 = var(grid.row0), rows = var(grid.rows), total = extent(grid.total);
     const std::string per_block = number(grid.tiles_per_block), tile_rows = number(grid.tile_rows);
     open_loop(block, number(grid.num_blocks), std::string(d_.worker), std::string(d_.num_workers));
-    line(std::string(d_.cancelled));
+    leave_if(d_.cancelled);
+    const std::size_t outside = scope_.size();
+    scope_.push_back(grid.block);
     if (!grid.prologue.empty()) {
       open("");
       render_block(grid.prologue);
@@ -311,7 +389,9 @@ class Renderer : CodeWriter {
     line("if (" + row0 + " >= " + total + ") break;");
     line("const " + index_type() + " " + rows + " = " + total + " - " + row0 + " < " + tile_rows + " ? " + total +
          " - " + row0 + " : " + tile_rows + ";");
+    scope_.insert(scope_.end(), {grid.row0, grid.rows});
     render_block(grid.body);
+    scope_.resize(outside);
     close();
     close();
   }
@@ -327,10 +407,11 @@ class Renderer : CodeWriter {
     const std::int64_t rounds = all.num_rounds();
     if (rounds > 1) {
       open_loop("turn", number(rounds));
-      line(std::string(d_.cancelled));
+      leave_if(d_.cancelled);
     }
     for (std::size_t i = 0; i < all.sections.size(); ++i) {
       const Section& section = all.sections[i];
+      const std::size_t outside = scope_.size();
       open("");
       line("const " + index_type() + " place = " + number(static_cast<std::int64_t>(i)) + " % (2 * " + workers + ");");
       std::string mine =
@@ -346,8 +427,10 @@ class Renderer : CodeWriter {
              (all.reverse ? "(" + chunks + " - 1 - done)" : "done") + ";");
         line("const " + index_type() + " " + var(section.steps) + " = " + left + " < " + chunk + " ? " + left + " : " +
              chunk + ";");
+        scope_.insert(scope_.end(), {section.first, section.steps});
       }
       render_block(section.body);
+      scope_.resize(outside);
       close();
       close();
     }
@@ -358,6 +441,12 @@ class Renderer : CodeWriter {
     close();
   }
   void render_node(const Barrier&) { line(std::string(d_.barrier)); }
+
+  Function function_;       // that is written
+  bool is_part_ = false;    // and what it is
+  std::vector<Var> scope_;  // its variables, those outside of it along, without the number of rows
+  std::string parts_;       // functions before the kernel
+  int num_parts_ = 0;
 };
 
 }  // namespace
