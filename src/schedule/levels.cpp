@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/map_builder.h"
 
@@ -94,7 +95,8 @@ void sink(const Graph& graph, const AxisAnalysis& axes, int tile_class, Levels& 
     int& level = levels.level.at(n);
     const auto it = reader.find(n);
     if (floats(*n)) {
-      // A view or constant is read where its readers are.
+      // A view or constant is read where its readers are, and what it shows is no term of their sums.
+      for (const Value& v : n->operands) read_otherwise.insert(v.node);
       if (it != reader.end() && !ir::is(*n, OpKind::Extent))
         for (const int at : {it->second.first, it->second.second})
           for (const Value& v : n->operands) read_at(v.node, at);
@@ -130,22 +132,19 @@ bool sums_in_parts(const Node& node, const AxisAnalysis& axes, int tile_class) {
 
 Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_class, int rows_class) {
   Levels result;
-  for (const auto& node : graph.nodes()) {
-    const bool floating = floats(*node);
-    const Role role = floating ? Role::Once : role_of(*node, axes, tile_class);
-    int outer_class = -1;
-    if (role == Role::Once && (outer_class = outer_loop_class(*node, axes, rows_class)) >= 0)
-      result.outer_loops[node.get()] = outer_class;
-    int at = role == Role::Once && outer_class < 0 ? 0 : 1;
-    for (const Value& v : node->operands) {
-      if (ir::is(*node, OpKind::Extent)) break;  // reads no element
+  // The first level at which a node has what it reads, as its operands lie.
+  const auto first_level = [&](const Node& node, Role role) {
+    const bool floating = floats(node), is_outer = result.outer_loops.contains(&node);
+    int at = role == Role::Once && !is_outer ? 0 : 1;
+    for (const Value& v : node.operands) {
+      if (ir::is(node, OpKind::Extent)) break;  // reads no element
       const int from = result.level.at(v.node);
-      const bool whole = outer_class >= 0 || result.outer_loops.contains(v.node);  // no sharing of a region
-      if (floating && tile_class >= 0 && axes.couples(*node, tile_class))
+      const bool whole = is_outer || result.outer_loops.contains(v.node);  // no sharing of a region
+      if (floating && tile_class >= 0 && axes.couples(node, tile_class))
         at = std::max(at, (from + 1) / 2 * 2);  // rows of other tiles: the operand must be whole
       else if (floating)
         at = std::max(at, whole ? from + 1 : from);  // what shows an outer loop's results is read after it, too
-      else if (whole && (role != Role::Once || outer_class >= 0))
+      else if (whole && (role != Role::Once || is_outer))
         at = std::max(at, from % 2 == 1 ? from + 2 : from + 1);
       else if (role == Role::Once)
         at = std::max(at, (from + 1) / 2 * 2);
@@ -153,10 +152,24 @@ Levels assign_levels(const Graph& graph, const AxisAnalysis& axes, int tile_clas
         at = std::max(at, from % 2 == 1 ? from : from + 1);
     }
     // Sums over the batch are whole at the next even level.
-    result.level[node.get()] = role == Role::Partial ? at + 1 : at;
+    return role == Role::Partial ? at + 1 : at;
+  };
+  const auto role = [&](const Node& node) { return floats(node) ? Role::Once : role_of(node, axes, tile_class); };
+  for (const auto& node : graph.nodes()) {
+    if (role(*node) == Role::Once)
+      if (const int outer_class = outer_loop_class(*node, axes, rows_class); outer_class >= 0)
+        result.outer_loops[node.get()] = outer_class;
+    result.level[node.get()] = first_level(*node, role(*node));
     result.num_levels = std::max(result.num_levels, result.level[node.get()] + 1);
   }
   sink(graph, axes, tile_class, result);
+  for (const auto& node : graph.nodes()) {
+    // Rows that moved outside of tiles are done there at once.
+    const int level = result.level.at(node.get());
+    const bool whole = level % 2 == 0 && role(*node) == Role::Rows;
+    HOTLOOP_CHECK(level >= first_level(*node, whole ? Role::Once : role(*node)),
+                  "'" + node->op->name + "' would read what is not there yet");
+  }
   return result;
 }
 

@@ -84,57 +84,67 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::vector<Case> cases() {
-  return {{"reshape",
-           [](Values v) {
-             return reshape(v[2], {200, 3});
-           },
-           {600}},
-          {"reshape_from_middle",
-           [](Values v) {
-             return reshape(v[2], {200, 3});
-           },
-           {20, 30}},
-          {"slice", [](Values v) { return narrow(v[2], 0, 17, 200); }, {400, 3}},
-          {"strided_slice",
-           [](Values v) {
-             return slice(v[2], {1, 0}, {401, 3}, {2, 1});
-           },
-           {402, 3}},
-          {"reverse", [](Values v) { return reverse(v[2], {0}); }, {200, 3}},
-          {"windows", [](Values v) { return windows(v[2], 0, 3); }, {202}},
-          {"transposed_slice",
-           [](Values v) {
-             return transpose(narrow(v[2], 1, 5, 200), {1, 0});
-           },
-           {3, 230}},
-          // Of rows that are computed in tiles themselves.
-          {"reverse_of_computed", [](Values v) { return reverse(tanh(matmul(v[0], v[1])), {0}); }, {1}, {200, 40}},
-          {"slice_of_computed",
-           [](Values v) {
-             const Value y = tanh(matmul(v[0], v[1])), parts[] = {narrow(y, 0, 150, 50), narrow(y, 0, 0, 150)};
-             return concat(parts, 0);
-           },
-           {1},
-           {200, 40}},
-          // Axes merged in an order that no strides show, and read at places that rows compute.
-          {"gather_of_merged_columns",
-           [](Values v) {
-             const Value rows = transpose(v[2], {1, 0});
-             return gather(reshape(rows, {600}), cast(200.0 * rows, DType::I32), 0);
-           },
-           {3, 200}},
-          {"gather_of_merged_computed",
-           [](Values v) {
-             const Value y = tanh(matmul(v[0], v[1]));
-             return gather(reshape(transpose(y, {1, 0}), {8000}), cast(4000.0 * (y + 1.0), DType::I32), 0);
-           },
-           {1},
-           {200, 40}},
-          {"first_rows",
-           [](Values v) {
-             return broadcast(reshape(narrow(tanh(v[0]), 0, 7, 1), {3}), {200, 3}, {1});
-           },
-           {1}}};
+  return {
+      {"reshape",
+       [](Values v) {
+         return reshape(v[2], {200, 3});
+       },
+       {600}},
+      {"reshape_from_middle",
+       [](Values v) {
+         return reshape(v[2], {200, 3});
+       },
+       {20, 30}},
+      {"slice", [](Values v) { return narrow(v[2], 0, 17, 200); }, {400, 3}},
+      {"strided_slice",
+       [](Values v) {
+         return slice(v[2], {1, 0}, {401, 3}, {2, 1});
+       },
+       {402, 3}},
+      {"reverse", [](Values v) { return reverse(v[2], {0}); }, {200, 3}},
+      {"windows", [](Values v) { return windows(v[2], 0, 3); }, {202}},
+      {"transposed_slice",
+       [](Values v) {
+         return transpose(narrow(v[2], 1, 5, 200), {1, 0});
+       },
+       {3, 230}},
+      // Of rows that are computed in tiles themselves.
+      {"reverse_of_computed", [](Values v) { return reverse(tanh(matmul(v[0], v[1])), {0}); }, {1}, {200, 40}},
+      {"slice_of_computed",
+       [](Values v) {
+         const Value y = tanh(matmul(v[0], v[1])), parts[] = {narrow(y, 0, 150, 50), narrow(y, 0, 0, 150)};
+         return concat(parts, 0);
+       },
+       {1},
+       {200, 40}},
+      // Axes merged in an order that no strides show, and read at places that rows compute.
+      {"gather_of_merged_columns",
+       [](Values v) {
+         const Value rows = transpose(v[2], {1, 0});
+         return gather(reshape(rows, {600}), cast(200.0 * rows, DType::I32), 0);
+       },
+       {3, 200}},
+      {"gather_of_merged_computed",
+       [](Values v) {
+         const Value y = tanh(matmul(v[0], v[1]));
+         return gather(reshape(transpose(y, {1, 0}), {8000}), cast(4000.0 * (y + 1.0), DType::I32), 0);
+       },
+       {1},
+       {200, 40}},
+      // Of a product that nothing else reads, at places of each row's own: the product belongs to no later tile than the places do.
+      {"gather_of_merged_product",
+       [](Values v) {
+         const Value product = matmul(v[0], v[1]), place = argmax(matmul(sin(v[0]), v[1]), 1);
+         const Value rows = iota(DType::I32, {200}, 0) * 40;
+         return broadcast(gather(reshape(product, {8000}), rows + cast(place, DType::I32), 0), {200, 40}, {0});
+       },
+       {1},
+       {200, 40}},
+      {"first_rows",
+       [](Values v) {
+         return broadcast(reshape(narrow(tanh(v[0]), 0, 7, 1), {3}), {200, 3}, {1});
+       },
+       {1}}};
 }
 
 class TileViews : public ::testing::TestWithParam<Case> {};
