@@ -120,8 +120,9 @@ FitResult fit(const nn::Layer& model, const data::Dataset& training, const data:
 // The model compiled for batches of one size, for calls with different parameters and data.
 class Predictor {
  public:
-  // For parameters and buffers of these types, and batches of `x` (batch axis first) with lengths or without.
-  Predictor(const nn::Layer& model, const Tree<Array>& params, const Tree<Array>& buffers, const ValueType& x,
+  // For parameters and buffers of these types, and batches of `x` (one type or a tree of several, batch axis first) with lengths or
+  // without.
+  Predictor(const nn::Layer& model, const Tree<Array>& params, const Tree<Array>& buffers, const Tree<ValueType>& x,
             bool lengths, CompileOptions options = {});
   Predictor(const nn::Layer& model, const Tree<Array>& params, const Tree<Array>& buffers, const data::Dataset& samples,
             std::int64_t batch_size, CompileOptions options = {});
@@ -129,7 +130,7 @@ class Predictor {
   // [samples, output shape...]. UserError for other types than at construction.
   Array operator()(const Tree<Array>& params, const Tree<Array>& buffers, const data::Dataset& samples) const;
   // [rows, output shape...] for the first `rows` of a batch x, and of its lengths (i32 (B); undefined without).
-  Array batch(const Tree<Array>& params, const Tree<Array>& buffers, const Array& x, const Array& lengths,
+  Array batch(const Tree<Array>& params, const Tree<Array>& buffers, const Tree<Array>& x, const Array& lengths,
               std::int64_t rows) const;
 
   std::int64_t batch_size() const;
@@ -137,8 +138,9 @@ class Predictor {
   std::string explain() const { return executable_.explain(); }
 
  private:
-  void check(const Tree<Array>& params, const Tree<Array>& buffers, const ValueType& x, bool lengths) const;
+  void check(const Tree<Array>& params, const Tree<Array>& buffers, const Tree<ValueType>& x, bool lengths) const;
 
+  std::vector<std::string> input_names_;
   bool lengths_;
   Executable executable_;
 };
@@ -167,7 +169,7 @@ struct Ridge {
   // [samples, size of a target]
   std::vector<double> predict(const data::Dataset& samples) const;
 };
-// Fits on `training` for each of `lambdas` and keeps the one with the least mean absolute error on `validation`.
+// Fits on `training` for each of `lambdas` and keeps the one with the least mean absolute error on `validation`. Of one input alone.
 Ridge fit_ridge(const data::Dataset& training, const data::Dataset& validation, std::span<const double> lambdas);
 
 }  // namespace hotloop::train

@@ -59,11 +59,24 @@ class Module {
   virtual Tree<Array> init(const Seed& seed, DType dtype, Init init) const = 0;
   // Appends the layer to the graph under trace. UserError when x or the parameters do not fit.
   virtual Value apply(const Tree<Value>& params, Value x, Context& context) const = 0;
+  // The same of a tree of inputs. By default UserError unless it has one leaf, which apply() is given: see MultiInputModule.
+  virtual Value apply_inputs(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const;
   // The state before the first step, for `batch` rows; empty for a module that keeps none. Called under trace.
   virtual Tree<Value> initial_state(std::int64_t /*batch*/, DType /*dtype*/) const { return {}; }
   // Values before training of what Context::buffers carries; empty for a module that has none. Names are PyTorch's, and are
   // stored beside the parameters.
   virtual Tree<Array> init_buffers(DType /*dtype*/) const { return {}; }
+};
+
+// Interface of a module that takes several arrays: implement apply_inputs(), which is given the tree that Layer::apply() is. Such a module
+// may be the first one of a Sequential. Context::lengths, where it is given, counts the steps of data::timed_input(); the module leaves it
+// undefined once the time axis is gone.
+class MultiInputModule : public Module {
+ public:
+  Value apply(const Tree<Value>& params, Value x, Context& context) const final {
+    return apply_inputs(params, Tree<Value>(x), context);
+  }
+  Value apply_inputs(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const override = 0;
 };
 
 // A module held by value: a shared, immutable handle. Cheap to copy.
@@ -80,12 +93,19 @@ class Layer {
     Context context;
     return apply(params, x, context);
   }
+  // Of a tree of inputs: see MultiInputModule. UserError for a module that takes one array, unless the tree is one.
+  Value apply(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const;
+  Value apply(const Tree<Value>& params, const Tree<Value>& inputs) const {
+    Context context;
+    return apply(params, inputs, context);
+  }
   Tree<Value> initial_state(std::int64_t batch, DType dtype = DType::F32) const {
     return module_->initial_state(batch, dtype);
   }
   Tree<Array> init_buffers(DType dtype = DType::F32) const { return module_->init_buffers(dtype); }
-  // Type of the output for an input of this type, in inference. For an input of integers the parameters are f32.
-  ValueType output_type(const ValueType& input) const;
+  // Type of the output for inputs of these types, in inference. The parameters have the first float dtype among them, f32 if none is.
+  ValueType output_type(const ValueType& input) const { return output_type(Tree<ValueType>(input)); }
+  ValueType output_type(const Tree<ValueType>& inputs) const;
 
  private:
   std::shared_ptr<const Module> module_;
@@ -106,7 +126,7 @@ class Cell {
 // ---- layers: one line each; the class is in src/nn/layers -----------------------------------------------------------
 
 // Layers one after another; parameters of the i-th under the name "i". The context's state and buffers have a child "i" for each
-// layer that keeps some; the i-th layer's key is words 2i and 2i + 1 of random_bits(key).
+// layer that keeps some; the i-th layer's key is words 2i and 2i + 1 of random_bits(key). The first may take several inputs.
 struct Sequential : Layer {
   explicit Sequential(std::vector<Layer> layers);
   template <std::convertible_to<Layer>... L> explicit Sequential(L... layers)

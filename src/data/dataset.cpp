@@ -8,8 +8,33 @@
 
 namespace hotloop::data {
 
+std::string str(const Tree<ValueType>& inputs) {
+  std::string text;
+  inputs.for_each([&](const std::string& name, const ValueType& type) {
+    text += (text.empty() ? "" : ", ") + (name.empty() ? "" : name + " ") + type.str();
+  });
+  return text;
+}
+
 ValueType Dataset::input_type(std::int64_t num_samples) const {
-  return {input_dtype(), input_shape().with_inserted(0, num_samples)};
+  const Tree<ValueType> all = input_types(num_samples);
+  if (!all.is_leaf())
+    throw UserError("dataset", "there must be one input, which is no tree", str(all), "a dataset of one array");
+  return all.leaf();
+}
+
+Tree<ValueType> Dataset::input_types(std::int64_t num_samples) const {
+  return inputs().map([&](const ValueType& sample) {
+    return ValueType{sample.dtype, sample.shape.with_inserted(0, num_samples)};
+  });
+}
+
+std::size_t timed_input(const Tree<ValueType>& batch_inputs) {
+  const std::vector<ValueType> types = batch_inputs.flatten();
+  for (const int rank : {3, 2})
+    for (std::size_t i = 0; i < types.size(); ++i)
+      if (types[i].shape.rank() >= rank) return i;
+  return 0;
 }
 
 ValueType Dataset::target_type(std::int64_t num_samples) const {
@@ -18,7 +43,8 @@ ValueType Dataset::target_type(std::int64_t num_samples) const {
 
 void Dataset::fill_defaults(std::size_t num_samples, const Batch& batch) const {
   if (batch.lengths != nullptr && !has_lengths()) {
-    const Shape shape = input_shape();
+    const Tree<ValueType> all = inputs();
+    const Shape shape = all.is_leaf() ? all.leaf().shape : all.flatten()[timed_input(input_types(1))].shape;
     std::fill_n(batch.lengths, num_samples, shape.rank() > 0 ? static_cast<std::int32_t>(shape[0]) : 1);
   }
   if (batch.weights != nullptr && !has_weights())
@@ -76,37 +102,56 @@ void copy_rows(const Array& from, std::span<const std::int64_t> samples, void* t
 
 }  // namespace
 
-ArrayDataset::ArrayDataset(Array inputs, Array targets, Array lengths, Array weights)
-    : inputs_(std::move(inputs)), targets_(std::move(targets)) {
-  const auto types = [&] { return inputs_.type().str() + " and " + targets_.type().str(); };
-  if (!inputs_.defined() || !targets_.defined())
+ArrayDataset::ArrayDataset(Tree<Array> inputs, Array targets, Array lengths, Array weights)
+    : inputs_(std::move(inputs)), leaves_(inputs_.flatten()), targets_(std::move(targets)) {
+  if (leaves_.empty())
+    throw UserError("dataset", "there must be an input", "a tree without leaves",
+                    "an array, or names with an array each");
+  inputs_.for_each([](const std::string& name, const Array& leaf) {
+    if (!leaf.defined())
+      throw UserError("dataset", "inputs and targets must be arrays that are defined",
+                      (name.empty() ? "inputs" : "input " + name) + " = Array(), which has no memory");
+  });
+  if (!targets_.defined())
     throw UserError("dataset", "inputs and targets must be arrays that are defined",
-                    std::string(inputs_.defined() ? "targets" : "inputs") + " = Array(), which has no memory");
-  if (inputs_.shape().rank() < 1 || targets_.shape().rank() < 1)
+                    "targets = Array(), which has no memory");
+  const auto types = [&] {
+    return str(inputs_.map([](const Array& leaf) { return leaf.type(); })) + " and " + targets_.type().str();
+  };
+  std::vector<const Array*> all;
+  for (const Array& leaf : leaves_) all.push_back(&leaf);
+  all.push_back(&targets_);
+  const auto each = [&](const auto& holds) {
+    return std::ranges::all_of(all, [&](const Array* a) { return holds(*a); });
+  };
+  if (!each([](const Array& a) { return a.shape().rank() >= 1; }))
     throw UserError("dataset", "inputs and targets must have a leading axis of samples", types(),
                     "reshape() them to (samples, ...)");
-  if (inputs_.shape()[0] != targets_.shape()[0])
+  if (!each([&](const Array& a) { return a.shape()[0] == size(); }))
     throw UserError("dataset", "inputs and targets must have equally many samples", types());
-  for (const Array* array : {&inputs_, &targets_})
-    if (!is_float(array->dtype()) && !is_index(array->dtype()))
-      throw UserError("dataset", "inputs and targets must be f32, f64, i32 or i64", types(),
-                      "cast them to f32, classes to i32");
-  if (is_float(inputs_.dtype()) && is_float(targets_.dtype()) && inputs_.dtype() != targets_.dtype())
-    throw UserError("dataset", "inputs and targets that are floats must have the same dtype", types(),
-                    "cast one of them");
-  if (is_float(inputs_.dtype()))
-    dtype_ = inputs_.dtype();
-  else if (is_float(targets_.dtype()))
-    dtype_ = targets_.dtype();
-  else if (weights.defined() && is_float(weights.dtype()))
+  if (!each([](const Array& a) { return is_float(a.dtype()) || is_index(a.dtype()); }))
+    throw UserError("dataset", "inputs and targets must be f32, f64, i32 or i64", types(),
+                    "cast them to f32, classes to i32");
+  const auto first_float = std::ranges::find_if(all, [](const Array* a) { return is_float(a->dtype()); });
+  if (first_float != all.end()) {
+    dtype_ = (*first_float)->dtype();
+    if (!each([&](const Array& a) { return !is_float(a.dtype()) || a.dtype() == dtype_; }))
+      throw UserError("dataset", "inputs and targets that are floats must have the same dtype", types(),
+                      "cast one of them");
+  } else if (weights.defined() && is_float(weights.dtype())) {
     dtype_ = weights.dtype();
-  if (lengths.defined()) lengths_ = checked_lengths(lengths, inputs_);
+  }
+  if (lengths.defined()) lengths_ = checked_lengths(lengths, leaves_[timed_input(input_types(size()))]);
   if (weights.defined()) weights_ = checked_weights(weights, size(), dtype_);
+}
+
+Tree<ValueType> ArrayDataset::inputs() const {
+  return inputs_.map([](const Array& leaf) { return ValueType{leaf.dtype(), leaf.shape().without(0)}; });
 }
 
 void ArrayDataset::gather(std::span<const std::int64_t> samples, const Batch& batch) const {
   fill_defaults(samples.size(), batch);
-  copy_rows(inputs_, samples, batch.inputs);
+  for (std::size_t i = 0; i < leaves_.size(); ++i) copy_rows(leaves_[i], samples, batch.input(i));
   copy_rows(targets_, samples, batch.targets);
   copy_rows(lengths_, samples, batch.lengths);
   copy_rows(weights_, samples, batch.weights);

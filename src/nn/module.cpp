@@ -1,9 +1,34 @@
 #include "hotloop/nn.h"
 
+#include <algorithm>
+
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 
 namespace hotloop::nn {
+namespace {
+
+Value checked_output(Value y) {
+  if (!y.defined())
+    throw UserError("model", "the apply() of a module must give a value", "Value(), which is none",
+                    "return what is computed from x");
+  return y;
+}
+
+}  // namespace
+
+Value Module::apply_inputs(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const {
+  const std::vector<Value> leaves = inputs.flatten();
+  if (leaves.size() != 1) {
+    std::string received;
+    inputs.for_each([&](const std::string& name, const Value& leaf) {
+      received += (received.empty() ? "" : ", ") + name + " " + leaf.type().str();
+    });
+    throw UserError("model", "the input must be one array", received.empty() ? "a tree without leaves" : received,
+                    "a module of your own that takes several, a nn::MultiInputModule, as the first one of the model");
+  }
+  return apply(params, leaves[0], context);
+}
 
 Tree<Array> Layer::init(const Seed& seed, DType dtype, Init init) const {
   if (seed.generator() == Generator::Torch && init == Init::Keras)
@@ -13,24 +38,28 @@ Tree<Array> Layer::init(const Seed& seed, DType dtype, Init init) const {
 }
 
 Value Layer::apply(const Tree<Value>& params, Value x, Context& context) const {
-  const Value y = module_->apply(params, x, context);
-  if (!y.defined())
-    throw UserError("model", "the apply() of a module must give a value", "Value(), which is none",
-                    "return what is computed from x");
-  return y;
+  return checked_output(module_->apply(params, x, context));
 }
 
-ValueType Layer::output_type(const ValueType& input) const {
-  const DType dtype = is_float(input.dtype) ? input.dtype : DType::F32;
+Value Layer::apply(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const {
+  return inputs.is_leaf() ? apply(params, inputs.leaf(), context)
+                          : checked_output(module_->apply_inputs(params, inputs, context));
+}
+
+ValueType Layer::output_type(const Tree<ValueType>& inputs) const {
+  std::vector<ValueType> types = inputs.flatten();
+  const std::size_t num_inputs = types.size();
+  const auto first_float = std::ranges::find_if(types, [](const ValueType& type) { return is_float(type.dtype); });
+  const DType dtype = first_float != types.end() ? first_float->dtype : DType::F32;
   const Tree<Array> params = init(0, dtype), buffers = init_buffers(dtype);
-  std::vector<ValueType> types{input};
   for (const Tree<Array>* tree : {&params, &buffers})
     tree->for_each([&](const std::string&, const Array& leaf) { types.push_back(leaf.type()); });
   const auto graph = trace(
       [&](std::span<const Value> in) {
         Context context;
-        context.buffers = buffers.unflatten(in.subspan(1 + params.num_leaves()));
-        return std::vector<Value>{apply(params.unflatten(in.subspan(1, params.num_leaves())), in[0], context)};
+        context.buffers = buffers.unflatten(in.subspan(num_inputs + params.num_leaves()));
+        return std::vector<Value>{apply(params.unflatten(in.subspan(num_inputs, params.num_leaves())),
+                                        inputs.unflatten(in.first(num_inputs)), context)};
       },
       types, "output_type");
   return graph->outputs()[0].type();

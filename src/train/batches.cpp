@@ -56,7 +56,7 @@ BatchStream::BatchStream(const data::Dataset& samples, const BatchPlan& plan, co
   const std::int64_t k = plan.steps_per_call;
   const auto stacked = [&](const ValueType& type) { return Array::zeros(type.dtype, type.shape.with_inserted(0, k)); };
   for (BatchBlock& block : blocks_) {
-    block.x = stacked(samples.input_type(plan.batch_size));
+    for (const ValueType& type : samples.input_types(plan.batch_size).flatten()) block.x.push_back(stacked(type));
     block.y = stacked(samples.target_type(plan.batch_size));
     block.key = Array::zeros(DType::U32, {k, 2});
     if (samples.has_lengths()) block.lengths = stacked({DType::I32, {plan.batch_size}});
@@ -131,11 +131,14 @@ bool BatchStream::fill(BatchBlock& block) {
   // The batches of a block follow each other in the order as they do in memory. Only the block's last can be short.
   const auto first = static_cast<std::size_t>(block.start.step * plan_.batch_size);
   const auto n = static_cast<std::size_t>((block.count - 1) * plan_.batch_size + block.rows);
+  std::vector<void*> more_inputs;
+  for (std::size_t i = 1; i < block.x.size(); ++i) more_inputs.push_back(block.x[i].raw());
   samples_.gather(std::span<const std::int64_t>(order_).subspan(first, n),
-                  {.inputs = block.x.raw(),
+                  {.inputs = block.x[0].raw(),
                    .targets = block.y.raw(),
                    .lengths = block.lengths.defined() ? block.lengths.data<std::int32_t>().data() : nullptr,
-                   .weights = block.weights.defined() ? block.weights.raw() : nullptr});
+                   .weights = block.weights.defined() ? block.weights.raw() : nullptr,
+                   .more_inputs = more_inputs});
   for (std::int64_t i = 0; i < block.count; ++i) {
     const Array key = step_key(plan_.seed, static_cast<std::uint64_t>(block.start.num_steps + i));
     std::ranges::copy(key.data<std::uint32_t>(), block.key.data<std::uint32_t>().begin() + i * 2);

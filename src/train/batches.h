@@ -52,8 +52,9 @@ struct BatchBlock {
   std::int64_t count = 1;  // batches: 1 or steps_per_call
   std::int64_t rows = 0;   // samples of each
   bool ends_epoch = false;
-  Array x, y, key, lengths,
-      weights;  // [steps_per_call, batch_size, ...]; key u32 [steps_per_call, 2]; the last two may be undefined
+  // [steps_per_call, batch_size, ...]; key u32 [steps_per_call, 2]; the last two may be undefined
+  std::vector<Array> x;  // leaves of Dataset::inputs()
+  Array y, key, lengths, weights;
 };
 
 // Whether there is another block, and which: start, count, rows, ends_epoch.

@@ -39,24 +39,26 @@ bool all_finite(std::span<const Array> arrays) {
 }
 
 std::string find_non_finite(const nn::Layer& model, const FitOptions& options, const StepTrees& trees,
-                            std::span<const Array> carried, const BatchBlock& block, StepOptions step_options) {
-  const StepData data = {.x = first_of(block.x),
+                            std::span<const Array> carried, const Tree<ValueType>& x, const BatchBlock& block,
+                            StepOptions step_options) {
+  const StepData data = {.x = x.unflatten(block.x).map(first_of),
                          .y = first_of(block.y),
                          .key = first_of(block.key),
                          .lengths = first_of(block.lengths),
                          .sample_weights = first_of(block.weights)};
   step_options.watch = true;
-  const Step step = train_step(model, options.loss, options.optimizer, trees.params, trees.state, data.x.type(),
-                               data.y.type(), step_options);
+  const Step step =
+      train_step(model, options.loss, options.optimizer, trees.params, trees.state, x, data.y.type(), step_options);
   const std::shared_ptr<Graph> graph = step.graph();  // tracing fills in step.watched
   CompileOptions compile_options = options.compile;
   compile_options.batch_axes.clear();
-  if (data.x.shape()[0] > 1) compile_options.batch_axes = step.batch_axes;
+  if (data.y.shape()[0] > 1) compile_options.batch_axes = step.batch_axes;
   const Executable program = compile(graph, compile_options);
 
   // Rows beyond the batch's own are zeros that the program does not read.
   std::vector<Array> inputs(carried.begin(), carried.end()), outputs;
-  for (const Array* a : {&data.x, &data.y, &data.key, &data.lengths, &data.sample_weights})
+  for (const Array& a : data.x.flatten()) inputs.push_back(a);
+  for (const Array* a : {&data.y, &data.key, &data.lengths, &data.sample_weights})
     if (a->defined()) inputs.push_back(*a);
   for (const ValueType& type : program.output_types()) outputs.push_back(Array::zeros(type.dtype, type.shape));
   std::vector<void*> in, out;
@@ -65,7 +67,11 @@ std::string find_non_finite(const nn::Layer& model, const FitOptions& options, c
   program.run_raw(in.data(), out.data(), block.rows);
 
   // In the order in which they are computed: gradients from the last layer to the first.
-  std::vector<std::pair<std::string, Array>> seen = {{batch_inputs, data.x}, {batch_targets, data.y}};
+  std::vector<std::pair<std::string, Array>> seen;
+  data.x.for_each([&](const std::string& name, const Array& leaf) {
+    seen.emplace_back(name.empty() ? batch_inputs : batch_input + name + " of the batch", leaf);
+  });
+  seen.emplace_back(batch_targets, data.y);
   if (data.sample_weights.defined()) seen.emplace_back("the sample weights of the batch", data.sample_weights);
   const std::size_t first_watched = outputs.size() - step.watched->size();
   const std::size_t num_layers = step.watched->size() - step.num_params;

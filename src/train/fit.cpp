@@ -69,11 +69,11 @@ void check(const data::Dataset& training, const data::Dataset& validation, const
   if (training.size() < 1 || validation.size() < 1)
     throw UserError("fit", "training and validation must both hold samples",
                     std::to_string(training.size()) + " and " + std::to_string(validation.size()) + " samples");
-  if (training.input_type(1) != validation.input_type(1) || training.target_type(1) != validation.target_type(1) ||
-      training.has_lengths() != validation.has_lengths())
+  const Tree<ValueType> inputs = training.inputs(), other_inputs = validation.inputs();
+  if (inputs.flatten() != other_inputs.flatten() || inputs.names() != other_inputs.names() ||
+      training.target_type(1) != validation.target_type(1) || training.has_lengths() != validation.has_lengths())
     throw UserError("fit", "training and validation samples must have the same shapes and dtype",
-                    ValueType{training.input_dtype(), training.input_shape()}.str() + " and " +
-                        ValueType{validation.input_dtype(), validation.input_shape()}.str());
+                    data::str(inputs) + " and " + data::str(other_inputs));
   if (!options.checkpoint.folder.empty()) check_checkpoint_folder(options.checkpoint.folder, options.resume.get());
 }
 
@@ -186,11 +186,11 @@ class Fit {
                      .class_weights = options.class_weights,
                      .buffers = fresh_.buffers};
     const Step step = train_step(model, options.loss, options.optimizer, fresh_.params, fresh_.state,
-                                 training.input_type(batch), training.target_type(batch), step_options_);
+                                 training.input_types(batch), training.target_type(batch), step_options_);
     runner_.emplace(step, plan_.steps_per_call, options.compile,
                     flatten({state_.params, state_.optimizer_state, state_.buffers}));
     if (options.validate) predictor_.emplace(model, fresh_.params, fresh_.buffers, validation, batch, options.compile);
-    check_labels(options.loss, predictor_ ? predictor_->output_type() : model.output_type(training.input_type(batch)),
+    check_labels(options.loss, predictor_ ? predictor_->output_type() : model.output_type(training.input_types(batch)),
                  training);
     if (options.optimizer.observes()) {
       CompileOptions compile_options = options.compile;
@@ -437,7 +437,8 @@ class Fit {
       const bool finite = std::isfinite(out.losses[0]) && all_finite(runner_->carried());
       if (!finite) {
         first = {block->start.epoch, block->start.step + 1,
-                 find_non_finite(model_, options_, fresh_, before, *block, step_options_)};
+                 find_non_finite(model_, options_, fresh_, before, training_.input_types(plan.batch_size), *block,
+                                 step_options_)};
         break;
       }
       if (block->start.epoch == epoch && block->start.step + 1 >= step) break;
@@ -453,7 +454,7 @@ class Fit {
   }
 
   static std::string remedy(const std::string& tensor) {
-    if (tensor.starts_with(batch_inputs) || tensor.starts_with(batch_targets))
+    if (tensor.starts_with(batch_inputs) || tensor.starts_with(batch_input) || tensor.starts_with(batch_targets))
       return "fill what is missing in the data, or leave those samples out";
     return "a smaller learning_rate, clipping of the gradients, or look for extreme values in the inputs";
   }

@@ -12,9 +12,12 @@ namespace {
 using data::Dataset;
 constexpr std::int64_t block_rows = 64;
 
+// Of the one input; UserError for several.
+std::int64_t features_of(const Dataset& samples) { return samples.input_type(1).shape.size(); }
+
 // Calls f(inputs as doubles [n, features], targets [n, outputs], n) for the samples of a dataset, a block at a time.
 template <class F> void for_each_block(const Dataset& samples, F&& f) {
-  const std::int64_t features = samples.input_shape().size(), outputs = samples.target_shape().size();
+  const std::int64_t features = features_of(samples), outputs = samples.target_shape().size();
   Array inputs(samples.dtype(), {block_rows, features}), targets(samples.dtype(), {block_rows, outputs});
   std::vector<double> a(static_cast<std::size_t>(block_rows * features)),
       y(static_cast<std::size_t>(block_rows * outputs));
@@ -69,7 +72,7 @@ double mean_absolute_error(const Ridge& model, const Dataset& samples) {
 }  // namespace
 
 std::vector<double> Ridge::predict(const Dataset& samples) const {
-  const auto features = static_cast<std::size_t>(samples.input_shape().size());
+  const auto features = static_cast<std::size_t>(features_of(samples));
   std::vector<double> out;
   for_each_block(samples, [&](std::span<const double> a, std::span<const double>, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i)
@@ -83,7 +86,7 @@ Ridge fit_ridge(const Dataset& training, const Dataset& validation, std::span<co
   if (lambdas.empty() || validation.size() == 0)
     throw UserError("ridge", "at least one lambda and one validation sample are needed",
                     std::to_string(lambdas.size()) + " lambdas, " + std::to_string(validation.size()) + " samples");
-  const auto features = static_cast<std::size_t>(training.input_shape().size()),
+  const auto features = static_cast<std::size_t>(features_of(training)),
              outputs = static_cast<std::size_t>(training.target_shape().size());
   std::vector<double> gram(features * features, 0.0), moments(outputs * features, 0.0);
   for_each_block(training, [&](std::span<const double> a, std::span<const double> y, std::size_t n) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/philox.h"
+#include "hotloop/dataset.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
@@ -15,10 +16,21 @@ namespace {
 void append(std::vector<Value>& to, const std::vector<Value>& from) { to.insert(to.end(), from.begin(), from.end()); }
 
 // The dtype of the arithmetic: the parameters', or of a model without any the input's.
-DType float_dtype(const Tree<Array>& params, const ValueType& x) {
+DType float_dtype(const Tree<Array>& params, const Tree<ValueType>& x) {
   for (const Array& leaf : params.flatten())
     if (is_float(leaf.dtype())) return leaf.dtype();
-  return is_float(x.dtype) ? x.dtype : DType::F32;
+  for (const ValueType& leaf : x.flatten())
+    if (is_float(leaf.dtype)) return leaf.dtype;
+  return DType::F32;
+}
+
+// Number of rows of all inputs and of y, which are the same.
+std::int64_t checked_rows(const Tree<ValueType>& x, const ValueType& y) {
+  bool same = x.num_leaves() > 0 && y.shape.rank() > 0;
+  for (const ValueType& leaf : x.flatten()) same = same && leaf.shape.rank() > 0 && leaf.shape[0] == y.shape[0];
+  if (!same)
+    throw UserError("train_step", "x and y must have the same number of rows", data::str(x) + " and " + y.str());
+  return y.shape[0];
 }
 
 // Declares the inputs of a step, and tells where each lies.
@@ -29,6 +41,13 @@ class Inputs {
   std::size_t tree(const Tree<Array>& tree) {
     const std::size_t at = step_.input_types.size();
     for (const Array& leaf : tree.flatten()) add(leaf.type(), -1);
+    return at;
+  }
+  std::size_t inputs(const Tree<ValueType>& x) {
+    if (x.num_leaves() == 0) throw UserError(step_.name, "there must be an input", "a tree without leaves");
+    const std::size_t at = step_.input_types.size();
+    for (const ValueType& leaf : x.flatten()) add(leaf, 0);
+    step_.num_inputs = x.num_leaves();
     return at;
   }
   std::size_t add(const ValueType& type, int batch_axis) {
@@ -67,7 +86,10 @@ std::vector<Array> Step::arguments(const Tree<Array>& params, const Tree<Array>&
   add_tree("params", params, num_params);
   add_tree("state", state, num_state);
   add_tree("buffers", buffers, num_buffers);
-  add("x", data.x, true, "");
+  if (data.x.empty()) throw UserError(name, "x must be given: the step takes it", "none");
+  add_tree("x", data.x, num_inputs);
+  for (auto leaf = all.end() - static_cast<std::ptrdiff_t>(num_inputs); leaf != all.end(); ++leaf)
+    if (!leaf->defined()) throw UserError(name, "x must be given: the step takes it", "an undefined array");
   add("y", data.y, takes_y, "");
   add("key", data.key, takes_key, option("key", takes_key));
   add("lengths", data.lengths, takes_lengths, option("lengths", takes_lengths));
@@ -78,10 +100,9 @@ std::vector<Array> Step::arguments(const Tree<Array>& params, const Tree<Array>&
 std::shared_ptr<Graph> Step::graph() const { return trace(function, input_types, name); }
 
 Step train_step(const nn::Layer& model, const losses::Loss& loss, const optim::Optimizer& optimizer,
-                const Tree<Array>& params, const Tree<Array>& state, const ValueType& x, const ValueType& y,
+                const Tree<Array>& params, const Tree<Array>& state, const Tree<ValueType>& x, const ValueType& y,
                 const StepOptions& options) {
-  if (x.shape.rank() == 0 || y.shape.rank() == 0 || x.shape[0] != y.shape[0])
-    throw UserError("train_step", "x and y must have the same number of rows", x.str() + " and " + y.str());
+  const std::int64_t batch = checked_rows(x, y);
   nn::check_params("train_step", model, params);
   Step step;
   step.takes_y = true;
@@ -95,8 +116,7 @@ Step train_step(const nn::Layer& model, const losses::Loss& loss, const optim::O
   Inputs declare(step);
   declare.tree(params);
   const std::size_t at_state = declare.tree(state), at_buffers = declare.tree(options.buffers);
-  const std::size_t at_x = declare.add(x, 0), at_y = declare.add(y, 0);
-  const std::int64_t batch = x.shape[0];
+  const std::size_t at_x = declare.inputs(x), at_y = declare.add(y, 0);
   const std::size_t at_key = options.key ? declare.add({DType::U32, {2}}, -1) : 0;
   const std::size_t at_lengths = options.lengths ? declare.add({DType::I32, {batch}}, 0) : 0;
   const std::size_t at_weights = options.sample_weights ? declare.add({float_dtype(params, x), {batch}}, 0) : 0;
@@ -122,7 +142,8 @@ Step train_step(const nn::Layer& model, const losses::Loss& loss, const optim::O
           layers.push_back(output);
         };
       }
-      const Value prediction = model.apply(params.unflatten(in.first(p)), in[at_x - s], context);
+      const Value prediction =
+          model.apply(params.unflatten(in.first(p)), x.unflatten(in.subspan(at_x - s, x.num_leaves())), context);
       losses::Weights weights;
       weights.lengths = context.lengths;
       if (at_weights) weights.samples = cast(in[at_weights - s], prediction.dtype());
@@ -192,7 +213,8 @@ Array step_key(std::uint64_t seed, std::uint64_t step) {
   return Array::from<std::uint32_t>({words[0], words[1]}, {2});
 }
 
-Step predict_step(const nn::Layer& model, const Tree<Array>& params, const ValueType& x, const StepOptions& options) {
+Step predict_step(const nn::Layer& model, const Tree<Array>& params, const Tree<ValueType>& x,
+                  const StepOptions& options) {
   nn::check_params("predict", model, params);
   Step step;
   step.name = "predict";
@@ -201,13 +223,14 @@ Step predict_step(const nn::Layer& model, const Tree<Array>& params, const Value
   step.num_buffers = options.buffers.num_leaves();
   Inputs declare(step);
   declare.tree(params);
-  const std::size_t at_buffers = declare.tree(options.buffers), at_x = declare.add(x, 0);
-  const std::size_t at_lengths = options.lengths ? declare.add({DType::I32, {x.shape[0]}}, 0) : 0;
+  const std::size_t at_buffers = declare.tree(options.buffers), at_x = declare.inputs(x);
+  const std::size_t at_lengths = options.lengths ? declare.add({DType::I32, {step.input_types[at_x].shape[0]}}, 0) : 0;
   step.function = [=, buffers = options.buffers](std::span<const Value> in) {
     nn::Context context;
     if (at_lengths) context.lengths = in[at_lengths];
     context.buffers = buffers.unflatten(in.subspan(at_buffers, buffers.num_leaves()));
-    return std::vector<Value>{model.apply(params.unflatten(in.first(params.num_leaves())), in[at_x], context)};
+    return std::vector<Value>{model.apply(params.unflatten(in.first(params.num_leaves())),
+                                          x.unflatten(in.subspan(at_x, x.num_leaves())), context)};
   };
   return step;
 }

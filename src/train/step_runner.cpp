@@ -42,7 +42,8 @@ StepRunner::Result StepRunner::run(const BatchBlock& block) {
   for (Array& a : current_) inputs_.push_back(a.raw());
   for (Array& a : next_) outputs_.push_back(a.raw());
   // Whatever the step takes of these is there in this order; a program only reads them.
-  for (const Array* a : {&block.x, &block.y, &block.key, &block.lengths, &block.weights})
+  for (const Array& a : block.x) inputs_.push_back(const_cast<void*>(a.raw()));
+  for (const Array* a : {&block.y, &block.key, &block.lengths, &block.weights})
     if (a->defined()) inputs_.push_back(const_cast<void*>(a->raw()));
   outputs_.push_back(losses_.raw());
   if (step_.weighted) outputs_.push_back(totals_.raw());

@@ -121,8 +121,9 @@ TEST_P(NnLayers, ASampleAloneAndInAnyBatch) {
       std::memcpy(out.raw(), a.raw(), out.bytes());
       return out;
     };
-    const StepData data{.x = first_rows(p.data.x), .lengths = first_rows(p.data.lengths)};
-    const Step step = train::predict_step(p.model, p.params, data.x.type(), {.lengths = true, .buffers = p.buffers});
+    const StepData data{.x = first_rows(p.data.x.leaf()), .lengths = first_rows(p.data.lengths)};
+    const Step step =
+        train::predict_step(p.model, p.params, data.x.leaf().type(), {.lengths = true, .buffers = p.buffers});
     return compile(step.graph())(step.arguments(p.params, {}, p.buffers, data))[0];
   };
   const Array all = predict(33);

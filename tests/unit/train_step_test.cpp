@@ -270,7 +270,8 @@ TEST(TrainStep, ArgumentsMustBeThoseOfTheStep) {
   const Tree<Array> params = model.init(0), state = optimizer.init(params);
   const StepData data = {.x = Array::zeros(DType::F32, {4, 2}), .y = Array::zeros(DType::F32, {4, 1})};
   const auto step_of = [&](const StepOptions& options) {
-    return train::train_step(model, losses::MSE(), optimizer, params, state, data.x.type(), data.y.type(), options);
+    return train::train_step(model, losses::MSE(), optimizer, params, state, data.x.leaf().type(), data.y.type(),
+                             options);
   };
   EXPECT_EQ(message_of([&] {
               step_of({}).arguments({{"weight", params["weight"]}}, state, {}, data);

@@ -18,6 +18,12 @@ class SequentialModule : public Module {
   }
 
   Value apply(const Tree<Value>& params, Value x, Context& context) const override {
+    return layers_.empty() ? x : apply_inputs(params, Tree<Value>(x), context);
+  }
+
+  Value apply_inputs(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const override {
+    if (layers_.empty()) return Module::apply_inputs(params, inputs, context);
+    Value x;
     const auto count = static_cast<std::int64_t>(layers_.size());
     const Value keys = context.key.defined() ? random_bits(context.key, {count, 2}) : Value{};
     for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -33,7 +39,8 @@ class SequentialModule : public Module {
         inner.watch = [&](const std::string& inside, const Value& output) {
           context.watch(name(i) + "." + inside, output);
         };
-      x = layers_[i].apply(params.has(name(i)) ? params.at(name(i)) : Tree<Value>(), x, inner);
+      const Tree<Value> own = params.has(name(i)) ? params.at(name(i)) : Tree<Value>();
+      x = i == 0 ? layers_[0].apply(own, inputs, inner) : layers_[i].apply(own, x, inner);
       if (context.watch) context.watch(name(i), x);
       if (inner.state && !inner.state->empty()) context.state->set(name(i), *inner.state);
       if (!inner.buffers.empty()) context.buffers.set(name(i), inner.buffers);
