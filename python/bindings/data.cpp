@@ -121,10 +121,12 @@ nb::dict arrays_of(const data::Dataset& dataset) {
   const std::int64_t n = dataset.size();
   std::vector<std::int64_t> all(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-  Array x(dataset.input_dtype(), dataset.input_shape().with_inserted(0, n));
+  const Tree<Array> x = dataset.input_types(n).map([](const ValueType& type) { return Array(type.dtype, type.shape); });
   Array y(dataset.target_dtype(), dataset.target_shape().with_inserted(0, n));
   Array lengths, weights;
-  data::Batch batch{.inputs = x.raw(), .targets = y.raw()};
+  std::vector<void*> inputs;
+  for (Array& leaf : x.flatten()) inputs.push_back(leaf.raw());
+  data::Batch batch{.inputs = inputs[0], .targets = y.raw(), .more_inputs = std::span(inputs).subspan(1)};
   if (dataset.has_lengths()) {
     lengths = Array(DType::I32, {n});
     batch.lengths = lengths.data<std::int32_t>().data();
@@ -138,7 +140,7 @@ nb::dict arrays_of(const data::Dataset& dataset) {
     dataset.gather(all, batch);
   }
   nb::dict result;
-  result["x"] = to_python(x);
+  result["x"] = to_dicts(x);
   result["y"] = to_python(y);
   if (lengths.defined()) result["lengths"] = to_python(lengths);
   if (weights.defined()) result["sample_weights"] = to_python(weights);

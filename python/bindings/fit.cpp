@@ -22,8 +22,18 @@ Array optional_array(nb::handle object, const std::string& what) {
   return object.is_none() ? Array{} : to_array(object, what);
 }
 
+// One array, or a tree of several by the names that Python has for them.
+Tree<Array> inputs_of(nb::handle x) {
+  const Structure structure = flatten(x).second;
+  Tree<Array> inputs = array_tree(x, "x");
+  if (inputs.num_leaves() != structure.num_leaves())
+    throw UserError("x", "inputs must have names of their own", "two keys with the same text",
+                    "other keys, or a tuple of the inputs");
+  return inputs;
+}
+
 data::ArrayDataset dataset(nb::handle x, nb::handle y, nb::handle lengths, nb::handle weights) {
-  return {to_array(x, "x"), to_array(y, "y"), optional_array(lengths, "lengths"),
+  return {inputs_of(x), to_array(y, "y"), optional_array(lengths, "lengths"),
           optional_array(weights, "sample_weights")};
 }
 
@@ -211,9 +221,11 @@ void bind_fit(nb::module_& m) {
       "predict",
       [](const nn::Layer& model, nb::handle params, nb::handle buffers, nb::handle x, nb::handle lengths,
          std::int64_t batch_size, const CompileOptions& compile) {
-        const Array inputs = to_array(x, "x");
-        const Array targets = Array::zeros(is_float(inputs.dtype()) ? inputs.dtype() : DType::F32,
-                                           {inputs.shape().rank() ? inputs.shape()[0] : 0, 1});
+        const Tree<Array> inputs = inputs_of(x);
+        const std::vector<Array> leaves = inputs.flatten();
+        const auto first_float = std::ranges::find_if(leaves, [](const Array& a) { return is_float(a.dtype()); });
+        const std::int64_t rows = !leaves.empty() && leaves[0].shape().rank() > 0 ? leaves[0].shape()[0] : 0;
+        const Array targets = Array::zeros(first_float != leaves.end() ? first_float->dtype() : DType::F32, {rows, 1});
         const data::ArrayDataset samples(inputs, targets, optional_array(lengths, "lengths"));
         return predicted(model, params, buffers, samples, batch_size, compile);
       },

@@ -3,9 +3,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 
 #include "components.h"
 #include "gil.h"
+#include "hotloop/dataset.h"
 #include "hotloop/error.h"
 #include "hotloop/init.h"
 #include "hotloop/losses.h"
@@ -117,27 +119,30 @@ class PythonCell : public nn::Cell {
 const char* name_of_float(DType dtype) { return dtype == DType::F64 ? "float64" : "float32"; }
 
 // class MyLayer(hl.nn.Module)
-class PythonModule : public nn::Module {
+class PythonModule : public nn::MultiInputModule {
  public:
-  explicit PythonModule(nb::handle self) : self_(shared(self)) {}
+  // `inputs`: of the tree that apply() is given; none: one array.
+  explicit PythonModule(nb::handle self, std::optional<Structure> inputs = {})
+      : self_(shared(self)), inputs_(std::move(inputs)) {}
 
   Tree<Array> init(const nn::Seed& seed, DType dtype, nn::Init init) const override {
     return python_init(self_.get(), seed, dtype, init);
   }
 
   // The layers that are its attributes keep states and buffers, and want keys and lengths: hotloop/nn/_own.py hands them on.
-  Value apply(const Tree<Value>& params, Value x, nn::Context& context) const override {
+  Value apply_inputs(const Tree<Value>& params, const Tree<Value>& inputs, nn::Context& context) const override {
     const GilAcquired gil;
     const ScopeGuard scope;
     const auto known = [](const Value& v) { return v.defined() ? tracer(v) : nb::none(); };
     const nb::object result =
         nb::handle(self_.get())
-            .attr("_apply_for_engine")(to_dicts(params), tracer(x), known(context.key),
+            .attr("_apply_for_engine")(to_dicts(params), as_given(inputs), known(context.key),
                                        context.state ? to_dicts(*context.state) : nb::none(), known(context.lengths),
                                        to_dicts(context.buffers), context.training, context.reverse);
     const Value y = to_value(nb::object(result[0]), "layer");
     if (context.state) context.state = value_tree(nb::object(result[1]), "layer");
     context.buffers = value_tree(nb::object(result[2]), "layer");
+    const Value x = inputs.flatten()[data::timed_input(inputs.map([](const Value& v) { return v.type(); }))];
     if (y.rank() < 2 || x.rank() < 2 || y.shape()[1] != x.shape()[1]) context.lengths = {};
     return y;
   }
@@ -155,7 +160,15 @@ class PythonModule : public nn::Module {
   }
 
  private:
+  nb::object as_given(const Tree<Value>& inputs) const {
+    if (!inputs_) return to_dicts(inputs);
+    std::vector<nb::object> leaves;
+    for (const Value& v : inputs.flatten()) leaves.push_back(tracer(v));
+    return unflatten(*inputs_, leaves);
+  }
+
   std::shared_ptr<PyObject> self_;
+  std::optional<Structure> inputs_;
 };
 
 // A layer around others has `wrap` in place of `make`. (A template, so that the member is looked for when it is there.)
@@ -232,7 +245,7 @@ nb::tuple apply(const nn::Layer& layer, nb::handle params, nb::handle x, nb::obj
     structure = flatten(state).second;
     context.state = value_tree(state, "state");
   }
-  const Value y = layer.apply(value_tree(params, "params"), to_value(x, "x"), context);
+  const Value y = layer.apply(value_tree(params, "params"), value_tree(x, "x"), context);
   nb::object next = nb::none();
   if (structure) {
     std::vector<nb::object> leaves;
@@ -279,7 +292,21 @@ void bind_layers(nb::module_& m) {
   m.def("sequential", [](std::vector<nn::Layer> layers) -> nn::Layer { return nn::Sequential(std::move(layers)); });
   m.def("recurrent",
         [](nb::handle cell) -> nn::Layer { return nn::Recurrent(std::make_shared<const PythonCell>(cell)); });
-  m.def("python_layer", [](nb::handle module) { return nn::Layer(std::make_shared<const PythonModule>(module)); });
+  m.def(
+      "python_layer",
+      [](nb::handle module, nb::handle inputs) {
+        std::optional<Structure> structure;
+        if (!inputs.is_none()) structure = nb::cast<Structure>(inputs);
+        return nn::Layer(std::make_shared<const PythonModule>(module, std::move(structure)));
+      },
+      nb::arg("module"), nb::arg("inputs").none());
+  // Which of the leaves, whose shapes these are, the lengths are of.
+  m.def("timed_input", [](const std::vector<std::vector<std::int64_t>>& shapes) {
+    Tree<ValueType> types;
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      types.set(std::to_string(i), ValueType{DType::F32, Shape(shapes[i])});
+    return data::timed_input(types);
+  });
   m.def(
       "layer_norm",
       [](nb::handle x, nb::handle weight, nb::handle bias, double epsilon) {

@@ -10,6 +10,7 @@ import warnings
 import numpy
 
 from hotloop import _core, losses, metrics, nn, optim
+from hotloop._inputs import check_samples, is_tree, map_inputs, named_leaves
 from hotloop._names import (
     RUNS,
     absent_attribute,
@@ -84,7 +85,7 @@ class Run:
         return "training step\n{}\n\nvalidation\n{}".format(self._explanations[0], self._explanations[1] or "none")
 
     def predict(self, x, *, lengths=None, batch_size=256):
-        """The model's output with the best parameters. x: an array, a Dataset such as samples.test, or a dict with x and lengths."""
+        """The model's output with the best parameters. x: as the model takes it, a Dataset such as samples.test, or a dict with x and lengths."""
         return predict(self.model, self.params, x, lengths=lengths, buffers=self.buffers, batch_size=batch_size)
 
     @checked_call("run.evaluate((x, y))")
@@ -106,18 +107,18 @@ class Run:
 
 
 def predict(model, params, x, *, lengths=None, buffers=None, batch_size=256, threads=None):
-    """The model's output for all samples of x, computed in batches by one program. x may be a Dataset, such as samples.test, or a dict as
-    fit takes it, of which x and lengths are used."""
+    """The model's output for all samples of x, computed in batches by one program. x may be a tree of arrays where the model takes one, a
+    Dataset, such as samples.test, or a dict as fit takes it, with the key x, of which x and lengths are used."""
     _check_model("predict", model)
     if isinstance(x, _core.Dataset):
         x = x.arrays()
-    if isinstance(x, dict):
+    if isinstance(x, dict) and not (model._takes_trees and ("x" not in x or set(x) - _PARTS)):
         if "x" not in x:
             raise _core.UserError(f"[predict] a dict must have x, and may have lengths. Received: {sorted(x)}.")
         x, lengths = x["x"], x.get("lengths") if lengths is None else lengths
-    x = _as_dtype(x, _params_dtype(params), "x")
+    x = _input(x, _params_dtype(params), "predict", model)
     with _checked_arguments(model, params, x):
-        return _core.predict(model._layer, params, {} if buffers is None else buffers, x, lengths, batch_size, _core.options(threads=threads))
+        return _core.predict(model._layer_for(x), params, {} if buffers is None else buffers, x, lengths, batch_size, _core.options(threads=threads))
 
 
 def evaluate(model, params, data, *, metric=None, loss=None, buffers=None, batch_size=256, threads=None):
@@ -131,9 +132,10 @@ def evaluate(model, params, data, *, metric=None, loss=None, buffers=None, batch
     """
     _check_model("evaluate", model)
     metric = _metric("evaluate", metrics.MAE() if metric is None else metric)
-    samples = _dataset(_samples(data, "data", _params_dtype(params), "evaluate"))
+    parts = _samples(data, "data", _params_dtype(params), "evaluate", model)
+    layer, samples = _layer(model, parts), _dataset(parts)
     with _checked_arguments(model, params, samples):
-        return _core.evaluate(model._layer, params, {} if buffers is None else buffers, samples, metric._metric, None if loss is None else losses.engine_loss(loss), batch_size, _core.options(threads=threads))
+        return _core.evaluate(layer, params, {} if buffers is None else buffers, samples, metric._metric, None if loss is None else losses.engine_loss(loss), batch_size, _core.options(threads=threads))
 
 
 def _meant_callback(given):
@@ -215,11 +217,29 @@ def _as_dtype(x, dtype, what):
     return _core.cast(array, dtype) if array.dtype.kind == "f" and array.dtype != dtype else array
 
 
-def _samples(data, what, dtype, where="fit"):
+def _input(x, dtype, where, model, y=None):
+    """x with floats in `dtype`. A tree is checked: its arrays have names here."""
+    if not model._is_tree(x):
+        return _as_dtype(x, dtype, "x")
+    model._layer_for(x)  # says so if it takes one array
+    x = map_inputs(lambda leaf, name: _as_dtype(leaf, dtype, name), x)
+    check_samples(where, x, y)
+    return x
+
+
+def _layer(model, parts):
+    """The engine's layer of the model for the input of these samples."""
+    return model._layer_for(parts["x"]) if isinstance(parts, dict) else model._layer
+
+
+_PARTS = {"x", "y", "lengths", "sample_weights"}
+
+
+def _samples(data, what, dtype, where, model):
     if isinstance(data, _core.Dataset):
         return data
     if isinstance(data, dict):
-        unknown = set(data) - {"x", "y", "lengths", "sample_weights"}
+        unknown = set(data) - _PARTS
         if unknown or not {"x", "y"} <= set(data):
             raise _core.UserError(f"[{where}] {what} must have x and y, and may have lengths and sample_weights. Received: {sorted(data)}.")
         parts = data
@@ -230,7 +250,16 @@ def _samples(data, what, dtype, where="fit"):
     for name in ("x", "y"):
         if parts[name] is None:
             raise _core.UserError(f"[{where}] {what} must have {name}. Received: None.")
-    return {name: None if value is None else _as_dtype(value, dtype, name) for name, value in parts.items()}
+    arrays = {name: None if value is None else _as_dtype(value, dtype, name) for name, value in parts.items() if name != "x"}
+    return {"x": _input(parts["x"], dtype, where, model, arrays["y"]), **arrays}
+
+
+def _like(parts, training):
+    """The inputs in the order of those of the training, by name."""
+    if not (isinstance(parts, dict) and isinstance(training, dict) and (is_tree(parts["x"]) or is_tree(training["x"]))):
+        return parts
+    structure = _core.tree_flatten(training["x"])[1]
+    return {**parts, "x": structure.unflatten(structure.flatten_like(parts["x"], "validation"))}
 
 
 def _meant(what, data):
@@ -252,11 +281,11 @@ def _split(parts, fraction):
     if isinstance(parts, _core.Dataset):
         parts = parts.arrays()
     _dataset(parts)  # what does not fit is said of all samples, not of a part
-    count = len(parts["x"])
+    count = len(parts["y"])
     held = int(round(count * fraction))
     if not 0 < fraction < 1 or held < 1 or held >= count:
         raise _core.UserError(f"[fit] validation as a fraction must leave samples on both sides. Received: {fraction} of {count} samples. Try: validation=(x, y).")
-    cut = lambda part: {k: None if v is None else v[part] for k, v in parts.items()}  # noqa: E731
+    cut = lambda part: {k: None if v is None else map_inputs(lambda leaf, _: leaf[part], v) for k, v in parts.items()}  # noqa: E731
     return cut(slice(0, count - held)), cut(slice(count - held, None))
 
 
@@ -294,6 +323,8 @@ def fit(
 
     data: (x, y), or a dict that may also have lengths (samples,) and sample_weights (samples,). Samples lie along axis 0; float
         arrays are cast to `dtype`, integers stay (classes, indices). Or hl.data.Samples, which brings its validation part, or a Dataset.
+        x may be several inputs: a dict, tuple, list or named tuple of arrays, also nested, for a hl.nn.Module of your own, whose
+        apply(params, x) is given the same tree of a batch. lengths then count the steps of its first array (samples, time, features).
     validation: data of the same form, or the fraction of the last samples that is held out; 0.1 of them by default. 0 or False: none is
         held out, all samples train, and the parameters of the last epoch are kept.
     loss: of hl.losses, or a function (prediction, target) -> scalar; MSE by default. optimizer: Adam(1e-3) by default.
@@ -337,13 +368,14 @@ def fit(
         data = data.train
     validation = 0.1 if validation is None else validation
     validate = not (isinstance(validation, (bool, int, float)) and validation == 0)
-    training = _samples(data, "data", dtype)
+    training = _samples(data, "data", dtype, "fit", model)
+    layer = _layer(model, training)
     if not validate:
         held = training
     elif isinstance(validation, float):
         training, held = _split(training, validation)
     else:
-        held = _samples(validation, "validation", dtype)
+        held = _like(_samples(validation, "validation", dtype, "fit", model), training)
     _check_ids(model, training, "training")
     _check_ids(model, held, "validation")
     if early_stopping is not None and not isinstance(early_stopping, EarlyStopping):
@@ -381,7 +413,7 @@ def fit(
         return stop
 
     result = _core.fit(
-        model._layer,
+        layer,
         _dataset(training),
         _dataset(held),
         loss,
@@ -404,8 +436,10 @@ def fit(
 def _not_finite(parts):
     """Which samples of arrays are not finite, as the end of a message."""
     text = ""
-    for name in ("x", "y") if isinstance(parts, dict) else ():
-        values = numpy.asarray(parts[name])
+    if not isinstance(parts, dict):
+        return text
+    for name, given in [*(named_leaves(parts["x"]) if is_tree(parts["x"]) else [("x", parts["x"])]), ("y", parts["y"])]:
+        values = numpy.asarray(given)
         wrong = numpy.flatnonzero(~numpy.isfinite(values).reshape(len(values), -1).all(axis=1))
         if len(wrong):
             text += f" {name} is not finite in {len(wrong)} of {len(values)} training samples, first in sample {wrong[0]}."

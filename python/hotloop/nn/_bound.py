@@ -1,7 +1,7 @@
 """A model with its parameters: what depends on them alone is computed once."""
 
 from hotloop import _core
-from hotloop.nn._casts import in_params_dtype
+from hotloop._names import kind_of
 from hotloop.nn._streams import checked_modules
 
 
@@ -21,15 +21,15 @@ class Bound:
         self.model, self.params, self.buffers = model, _owned(params), _owned(buffers)
         self._flush_denormals = flush_denormals
         self._streams = False  # whether the model was seen to run one step at a time
-        layer = model._layer
 
         def run(weights, x, state):
             params, buffers = weights
-            y, after, _ = layer.apply(params, in_params_dtype(params, x), None, state, None, buffers, False, False)
+            x = model._traced_input(params, x)
+            y, after, _ = model._layer_for(x).apply(params, x, None, state, None, buffers, False, False)
             return y, after
 
         def call(weights, x):
-            return run(weights, _core.to_tracer(x, "x"), None)[0]
+            return run(weights, x, None)[0]
 
         def step(weights, state, x):
             x = _core.to_tracer(x, "x")
@@ -63,6 +63,8 @@ class Bound:
         """
         if x is None:
             raise _core.UserError("[step] a step takes a state and x. Received: one argument. Try: y, state = step(None, x) and from then on step(state, x), or voice().step(x).")
+        if self.model._is_tree(x):
+            raise _core.UserError(f"[step] a stream takes one array in each step. Received: {kind_of(x)}. Try: the whole sequence, bound(x).")
         if not self._streams:
             self._check_stream(x)
         if state is None and not hasattr(x, "__len__"):

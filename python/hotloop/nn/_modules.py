@@ -7,6 +7,7 @@ import numpy
 
 from hotloop import _core, _names, random
 from hotloop._indexing import narrowed
+from hotloop._inputs import is_tree, map_inputs, named_leaves, timed
 from hotloop._jit import jit
 from hotloop._names import kind_of
 from hotloop._op import integer
@@ -14,6 +15,11 @@ from hotloop.nn import _own
 from hotloop.nn._casts import in_params_dtype
 
 _ABSENT = ...
+
+
+def _is_no_array(x):
+    """A dict, or a list of arrays that do not stack."""
+    return isinstance(x, dict) or (isinstance(x, (tuple, list)) and any(numpy.ndim(part) != numpy.ndim(x[0]) or numpy.shape(part) != numpy.shape(x[0]) for part in x))
 
 
 def _leaves(tree, path=""):
@@ -38,6 +44,9 @@ class Module:
             def apply(self, params, x, key=None):
                 return self.head(params["head"], self.lstm(params["lstm"], x))
 
+    x is one array or, in a module of your own alone or as the first of Sequential, a tree of several, as hl.fit was given it: with
+    hl.fit(Net(), ({"series": a, "facts": b}, y)) apply() finds x["series"] and x["facts"].
+
     With arrays of its own it has init(seed) -> dict too; super().init(seed) gives those of its layers. An apply(..., lengths=None) is
     told the valid steps of each row. In a stream or an export apply() sees one step at a time: what mixes steps is a Cell's affair, which keeps a
     state, and is refused there.
@@ -55,7 +64,35 @@ class Module:
         if type(self).apply is Module.apply:
             came = "forward(), which is given no parameters. Try: def apply(self, params, x, key=None), and self.layer(params[\"layer\"], x)" if hasattr(self, "forward") else "none"
             raise _core.UserError(f"[{type(self).__name__}] a layer of your own must have apply(self, params, x, key=None). Received: {came}.")
-        return _core.python_layer(self)
+        return _core.python_layer(self, None)
+
+    @property
+    def _takes_trees(self):
+        """Whether the input may be a tree of arrays: those of apply() of one's own may be."""
+        return type(self)._make is Module._make
+
+    def _make_for(self, structure):
+        """The engine's layer whose input is a tree of this structure."""
+        self._layer  # noqa: B018
+        return _core.python_layer(self, structure)
+
+    def _layer_for(self, x):
+        """The engine's layer for x: one array or a tree of several."""
+        if not self._is_tree(x):
+            return self._layer
+        if not self._takes_trees:
+            raise self._refusal(x)
+        return self._make_for(_core.tree_flatten(x)[1])
+
+    def _is_tree(self, x):
+        """Whether x is several inputs. What takes one array stacks a list of equal ones."""
+        return is_tree(x) and (self._takes_trees or _is_no_array(x))
+
+    def _refusal(self, x):
+        return _core.UserError(
+            f"[{type(self).__name__}] the input must be one array. Received: {kind_of(x)}. Try: hl.concat([...], axis=-1) of several, or a "
+            "subclass of hl.nn.Module whose apply(params, x) takes them, alone or as the first layer of hl.nn.Sequential."
+        )
 
     def __getstate__(self):
         # What is compiled is made again where it is wanted: copies and pickles hold settings alone.
@@ -123,19 +160,18 @@ class Module:
     def __call__(self, params, x=_ABSENT, *, key=None, state=None, lengths=None, buffers=None, training=False):
         """y = model(params, x); given a state (y, state), given buffers (y, buffers), given both (y, state, buffers).
 
-        x: (batch, time, features) for sequences. A float x of another dtype than the parameters is cast to theirs.
+        x: (batch, time, features) for sequences; a tree of arrays for a module of one's own that takes several. A float x of another dtype than the
+        parameters is cast to theirs.
         key: uint32[2], as hl.random.key(0) gives it, means training: dropout draws from it. training: without a key, for layers that draw nothing.
-        state: what recurrent layers start from, see initial_state. lengths: (batch,) valid steps of each row, at most those of x.
+        state: what recurrent layers start from, see initial_state. lengths: (batch,) valid steps of each row, at most those of x; of a tree, of
+        its first array (batch, time, features).
         """
-        if isinstance(x, dict) or (isinstance(x, (tuple, list)) and any(numpy.ndim(part) != numpy.ndim(x[0]) or numpy.shape(part) != numpy.shape(x[0]) for part in x)):
+        if not self._takes_trees and _is_no_array(x):
             self._check_arguments(params, x)
-            raise _core.UserError(
-                f"[{type(self).__name__}] the input must be one array. Received: {kind_of(x)}. "
-                "Try: hl.concat([...], axis=-1) of several, or a function of (params, a, b) that calls the layers, with hl.value_and_grad."
-            )
+            raise self._refusal(x)
         call = self._traced if _core.is_tracing() else self._compiled
-        if lengths is not None and not _core.is_tracing() and numpy.ndim(x) > 1:
-            self._check_lengths(lengths, x)
+        if lengths is not None and not _core.is_tracing() and numpy.ndim(timed(x)) > 1:
+            self._check_lengths(lengths, timed(x))
         try:
             return call(params, x, key, state, lengths, buffers, training)
         except (_core.UserError, TypeError):
@@ -181,15 +217,20 @@ class Module:
         call.__name__ = type(self).__name__  # by which errors and hl.explain call it
         return jit(call, static_argnums=6)
 
+    def _traced_input(self, params, x):
+        """x in the dtype of the parameters."""
+        traced = lambda leaf, name: in_params_dtype(params, _core.to_tracer(leaf, name))  # noqa: E731
+        return map_inputs(traced, x) if self._is_tree(x) else traced(x, "x")
+
     def _traced(self, params, x, key, state, lengths, buffers, training):
-        x = in_params_dtype(params, _core.to_tracer(x, "x"))
+        x = self._traced_input(params, x)
         if key is not None:
             key = random.checked_key(key)
         if lengths is not None:
             lengths = narrowed(lengths)
         around = _own.current()
         if around is None:
-            y, state_out, buffers_out = self._layer.apply(params, x, key, state, lengths, buffers, training, False)
+            y, state_out, buffers_out = self._layer_for(x).apply(params, x, key, state, lengths, buffers, training, False)
         else:
             y, state_out, buffers_out = around.call(self, params, x, key, state, lengths, buffers, training)
         return (y, *(() if state is None else (state_out,)), *(() if buffers is None else (buffers_out,))) if (
@@ -200,9 +241,11 @@ class Module:
         """The model's output for x, computed in batches (None: in one)."""
         from hotloop._manipulation import concat
 
-        if batch_size is None or len(x) <= batch_size:
+        count = len(named_leaves(x)[0][1]) if self._is_tree(x) else len(x)
+        if batch_size is None or count <= batch_size:
             return self(params, x)
-        return concat([self(params, x[i : i + batch_size]) for i in range(0, len(x), batch_size)])
+        rows = lambda i: map_inputs(lambda leaf, _: leaf[i : i + batch_size], x) if self._is_tree(x) else x[i : i + batch_size]  # noqa: E731
+        return concat([self(params, rows(i)) for i in range(0, count, batch_size)])
 
     def bind(self, params, buffers=None, flush_denormals=False):
         """The model with these parameters (and buffers, such as running means), for repeated inference and streaming.
@@ -241,6 +284,14 @@ class Sequential(Module):
 
     def _make(self):
         return _core.sequential([layer._layer for layer in self.layers])
+
+    @property
+    def _takes_trees(self):
+        return bool(self.layers) and self.layers[0]._takes_trees
+
+    def _make_for(self, structure):
+        first, *rest = self.layers
+        return _core.sequential([first._make_for(structure), *(layer._layer for layer in rest)])
 
     def __repr__(self):
         return f"Sequential({', '.join(map(repr, self.layers))})"

@@ -8,6 +8,7 @@ import threading
 import numpy
 
 from hotloop import _core, random
+from hotloop._inputs import is_tree, timed
 from hotloop._names import kind_of
 
 
@@ -110,20 +111,23 @@ def _copy(tree):
 class _Frame:
     """One call of apply(). Layers that are attributes are given what it was given, and leave their states and buffers here."""
 
-    def __init__(self, module, layers, shape, key, training, lengths, reverse, state, buffers):
+    def __init__(self, module, layers, x, key, training, lengths, reverse, state, buffers):
         self.name = type(module).__name__
         self.paths = {id(layer): path for path, layer in layers.items()}
-        self.shape, self.key, self.training, self.lengths, self.reverse = shape, key, training, lengths, reverse
+        self.shape, self.key, self.training, self.lengths, self.reverse = timed(x).shape, key, training, lengths, reverse
+        # Beside a sequence (batch, time, features) a (batch, features) has no steps, though it may have as many features.
+        self.least_ndim = min(3, len(self.shape)) if is_tree(x) else 2
         self.state = None if state is None else _copy(state)
         self.buffers = _copy(buffers)
         self.calls, self.stepped = 0, set()
 
     def call(self, layer, params, x, key, state, lengths, buffers, training):
         """As layer._layer.apply: (y, state, buffers), of what the caller gave."""
-        if _frames.pointwise and state is None and x.ndim > 1 and _has_state(layer):
+        engine_layer, at = layer._layer_for(x), timed(x)
+        if _frames.pointwise and state is None and at.ndim > 1 and _has_state(layer):
             path = self.paths.get(id(layer))
             own = _get(self.buffers, path) if buffers is None and path is not None else buffers
-            return _pointwise(layer._layer.apply(params, x, None, None, None, own, False, False)[0], x), state, buffers
+            return _pointwise(engine_layer.apply(params, x, None, None, None, own, False, False)[0], at), state, buffers
         path = self.paths.get(id(layer))
         if path is None:
             if (self.state is not None or self.lengths is not None or self.reverse) and state is None and lengths is None and _has_state(layer):
@@ -131,13 +135,13 @@ class _Frame:
                     f"[{self.name}] a recurrent layer that apply() calls must be an attribute of the module, which knows its state and lengths by that. "
                     f"Received: {layer!r}. Try: self.layer = hl.nn.{type(layer).__name__}(...) in __init__."
                 )
-            return layer._layer.apply(params, x, key, state, lengths, buffers, training, False)
+            return engine_layer.apply(params, x, key, state, lengths, buffers, training, False)
         name = ".".join(path)
         if key is None and self.key is not None:
             key = random.fold_in(self.key, self.calls)
         self.calls += 1
         if lengths is None and self.lengths is not None:
-            lengths = self._lengths_for(layer, name, x)
+            lengths = self._lengths_for(layer, name, at)
         own_state = _get(self.state, path) if self.state is not None else None
         if own_state is not None:
             if state is not None:
@@ -146,7 +150,7 @@ class _Frame:
                 raise _core.UserError(f"[{self.name}] a layer with a state must be called once in apply(), or its state is two. Received: two calls of {name}. Try: a layer for each call.")
             self.stepped.add(path)
         own_buffers = _get(self.buffers, path) if buffers is None else None
-        y, state_out, buffers_out = layer._layer.apply(
+        y, state_out, buffers_out = engine_layer.apply(
             params, x, key, state if own_state is None else own_state, lengths, buffers if own_buffers is None else own_buffers, training or self.training, self.reverse
         )
         if own_state is not None:
@@ -156,7 +160,7 @@ class _Frame:
         return y, state_out, buffers_out
 
     def _lengths_for(self, layer, name, x):
-        if x.ndim > 1 and x.shape[:2] == self.shape[:2]:
+        if x.ndim >= self.least_ndim and x.shape[:2] == self.shape[:2]:
             return self.lengths
         if x.ndim > 2 and _has_state(layer):
             raise _core.UserError(
@@ -172,7 +176,7 @@ def _has_state(layer):
 
 def apply(module, layers, params, x, key, state, lengths, buffers, training, reverse):
     """(y, state, buffers) of module.apply(params, x)."""
-    frame = _Frame(module, layers, x.shape, key, training, lengths, reverse, state, buffers)
+    frame = _Frame(module, layers, x, key, training, lengths, reverse, state, buffers)
     known = inspect.signature(module.apply).parameters
     rest = any(p.kind is p.VAR_KEYWORD for p in known.values())
     given = {"key": key} if rest or "key" in known else {}
@@ -188,6 +192,6 @@ def apply(module, layers, params, x, key, state, lengths, buffers, training, rev
             f"[{type(module).__name__}] apply() must give one array. Received: {kind_of(y)}. "
             "Try: hl.concat([...], axis=-1) of several, or a function of (params, x) that calls the layers, with hl.value_and_grad."
         )
-    if _frames.traced is not None:
+    if _frames.traced is not None and not is_tree(x):
         _frames.traced.append((module, x.shape, x.dtype))
     return y, frame.state, frame.buffers
