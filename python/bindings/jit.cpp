@@ -113,14 +113,15 @@ const Specialization& specialize(JitState& state, const Arguments& a, std::size_
       std::make_unique<Specialization>(state.fn, state.name, a, state.options, state.bound ? &*state.bound : nullptr);
   // Another thread may have been faster.
   if (const Specialization* program = known(state, a, hash)) return *program;
-  state.last = state.specializations.emplace(hash, std::move(made))->second.get();
-  if (log_hook().is_valid())
-    log_hook()(state.name, types_text(state.last->leaf_types()), reason, state.last->compile_ms());
-  return *state.last;
+  const Specialization& added = *state.specializations.emplace(hash, std::move(made))->second;
+  state.last = &added;
+  // The hook is Python: while it runs, another thread's call may become the last.
+  if (log_hook().is_valid()) log_hook()(state.name, types_text(added.leaf_types()), reason, added.compile_ms());
+  return added;
 }
 
 const Specialization& find(JitState& state, const Arguments& a) {
-  if (state.last != nullptr && state.last->accepts(a)) return *state.last;
+  if (const Specialization* last = state.last; last != nullptr && last->accepts(a)) return *last;
   return specialize(state, a, a.hash());
 }
 

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import gc
 import random
+import sys
 import threading
 import time
 import weakref
@@ -224,14 +225,21 @@ def test_the_gil_is_released_and_threads_agree():
 
 
 def test_concurrent_first_calls():
-    f = hl.jit(lambda x: hl.exp(x).sum())
-    results = []
-    threads = [threading.Thread(target=lambda k=k: results.append((k, float(f(np.full(k % 3 + 1, 0.0)))))) for k in range(12)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert sorted(results) == [(k, k % 3 + 1.0) for k in range(12)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that threads meet between any two steps of a call
+    try:
+        for added in range(60):  # each a program that was not compiled before
+            f = hl.jit(lambda x, added=added: hl.exp(x).sum() + float(added))
+            results = []
+            call = lambda k, f=f, results=results: results.append((k, float(f(np.full(k % 3 + 1, 0.0)))))  # noqa: E731
+            threads = [threading.Thread(target=call, args=(k,)) for k in range(12)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            assert sorted(results) == [(k, k % 3 + 1.0 + added) for k in range(12)]
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_ctrl_c_ends_a_kernel(interrupt_after):
