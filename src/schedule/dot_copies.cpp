@@ -106,7 +106,7 @@ bool DotLowering::pays_to_pack_once(std::size_t term, const kernel::DotSegment& 
   const double tiles = context_.in_tile() ? static_cast<double>(context_.num_tiles()) : 1;
   const std::int64_t bytes =
       segment.k[0].extent.bound * nest.columns.extent.bound * static_cast<std::int64_t>(size_of(reads.dtype));
-  return pays_to_pack(reads, tiles, bytes);
+  return pays_to_pack(reads, tiles, bytes, context_.options().target.far_bytes());
 }
 
 // Packs the columns of a term: what stays the same before the loops and grids around it; strided ones, if that pays, also before each time that they

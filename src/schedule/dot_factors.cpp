@@ -135,13 +135,14 @@ bool pays_to_copy(const FactorReads& reads, const std::vector<CopiedAxis>& axes)
   return elements / static_cast<double>(lanes) * (reads.times * (as_it_is - contiguous) - copying) > statement;
 }
 
-bool pays_to_pack(const FactorReads& reads, double tiles, std::int64_t bytes) {
-  // Cycles for a vector, by measurement (Zen 4): what a pass takes longer over columns as they lie, and packing. Lines of a panel are pages apart, which
-  // nobody fetches ahead: from memory each waits. Squares are turned in registers beside the multiplications, once for up to twelve rows.
-  constexpr std::int64_t cached = std::int64_t{24} << 20;  // by a third cache of the usual size
-  constexpr double apart = 0.25, apart_in_memory = 3, packing = 4, turned = 0.7, packing_turned = 5;
-  if (std::abs(reads.stride) <= 1) return tiles * reads.times * (bytes > cached ? apart_in_memory : apart) > packing;
-  return !reads.turned || tiles * reads.times * turned > packing_turned;
+bool pays_to_pack(const FactorReads& reads, double tiles, std::int64_t bytes, std::int64_t far_bytes) {
+  // Cycles for a vector, by measurement (Zen 4): what a pass takes longer over columns as they lie, and packing. What comes from memory is read in bands or
+  // parts of the lines as they lie, and would be written there. Squares are turned in registers beside the multiplications, once for up to twelve rows.
+  constexpr double apart = 0.25, packing = 4, turned = 0.7, packing_turned = 5;
+  const bool is_side_by_side = std::abs(reads.stride) <= 1;
+  if (!is_side_by_side && !reads.turned) return true;
+  if (bytes > far_bytes) return false;
+  return is_side_by_side ? tiles * reads.times * apart > packing : tiles * reads.times * turned > packing_turned;
 }
 
 kernel::Map copy_factor(LoweringContext& context, const kernel::Access& source, const std::vector<CopiedAxis>& axes,

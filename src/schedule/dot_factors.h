@@ -37,8 +37,9 @@ struct FactorReads {
 // Whether so many reads take longer than copying what is read, in the order of `axes`, and reading that.
 bool pays_to_copy(const FactorReads& reads, const std::vector<CopiedAxis>& axes);
 
-// Whether columns of so many bytes that so many tiles read are packed first, which also costs the memory that the pack takes.
-bool pays_to_pack(const FactorReads& reads, double tiles, std::int64_t bytes);
+// Whether columns of so many bytes that so many tiles read are packed first, which also costs the memory that the pack takes: not beyond `far_bytes`, see
+// Target, but where they lie apart.
+bool pays_to_pack(const FactorReads& reads, double tiles, std::int64_t bytes, std::int64_t far_bytes);
 
 // The statement that copies a factor into `buffer`, in the order of `axes`.
 kernel::Map copy_factor(LoweringContext& context, const kernel::Access& source, const std::vector<CopiedAxis>& axes,

@@ -269,6 +269,8 @@ struct Target {
   std::int64_t near_bytes = 0;
   std::int64_t blocks_worth_having = 0;
   bool has_blocks() const { return blocks_worth_having > 0; }
+  // What does not stay in the third cache from one pass over it to the next, of which all cores of a processor have a share.
+  std::int64_t far_bytes() const { return 12 * l2_bytes; }
   int panel(DType d) const { return dot_vectors * lanes_of(d); }  // columns of a register tile
 };
 Target target_named(const std::string& name);  // UserError for an unknown name

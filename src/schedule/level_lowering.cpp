@@ -279,8 +279,7 @@ void LevelLowering::tile_level(int level, Block& program) {
   const TileShape shape = choose_tile_shape(context_, graph_, nodes);
   grid.tile_rows = shape.rows;
   const std::int64_t tiles = (rows + grid.tile_rows - 1) / grid.tile_rows;
-  const std::int64_t most = most_blocks(context_.options().target);
-  grid.tiles_per_block = (tiles + most - 1) / most;
+  grid.tiles_per_block = (tiles + shape.most_blocks - 1) / shape.most_blocks;
   grid.num_blocks = (tiles + grid.tiles_per_block - 1) / grid.tiles_per_block;
   const int first_var = static_cast<int>(context_.program.vars.size());
   grid.block = context_.new_var("block");

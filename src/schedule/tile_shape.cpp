@@ -216,6 +216,12 @@ bool has_long_dots(const LoweringContext& context, std::span<const Node* const> 
   return any_node(nodes, [&](const Node& node) { return ir::is(node, OpKind::Dot) && !is_short_dot(context, node); });
 }
 
+// Of a grid: partial sums that are kept.
+std::int64_t most_blocks(const kernel::Target& target) {
+  constexpr std::int64_t of_a_processor = 16;
+  return target.has_blocks() ? target.blocks_worth_having : of_a_processor;
+}
+
 // How the rows of a batch fall into tiles and blocks.
 struct Cut {
   std::int64_t rows, tile_rows, tiles, per_block, blocks;
@@ -275,27 +281,40 @@ double cost_of_cut(const LoweringContext& context, const Cut& cut, bool has_dots
   return total / weights / static_cast<double>(cut.rows);
 }
 
-// What sums over the rows cost a block, in the work of rows: each has sums of its own, which are cleared, come and go while rows are
-// added, and are added up in the end. Those that stay in the second cache are nearly free.
-double cost_of_sums(const LoweringContext& context, std::span<const Node* const> nodes) {
-  constexpr double products_a_number = 250;
-  double sums = 0, products = 0, bytes = 0;
+// Sums over the rows: each block has sums of its own, which are cleared, come and go while rows are added, and are added up in the end.
+struct SumsOverRows {
+  double bytes = 0;
+  double rows_a_product = 0;  // what one multiplication for each of their numbers takes, in the work of rows
+
+  // What they cost a block, in the work of rows, by measurement (Zen 4). Those of all blocks that stay in the second cache are nearly free.
+  double cost_of_block(const kernel::Target& target, std::int64_t blocks) const {
+    constexpr double products_from_memory = 250, products_from_third_cache = 5;
+    const auto l2_bytes = static_cast<double>(target.l2_bytes);
+    if (bytes > l2_bytes) return products_from_memory * rows_a_product;
+    return bytes * static_cast<double>(blocks) > l2_bytes ? products_from_third_cache * rows_a_product : 0;
+  }
+};
+
+SumsOverRows sums_over_rows(const LoweringContext& context, std::span<const Node* const> nodes) {
+  double numbers = 0, products = 0;
+  SumsOverRows sums;
   for (const Node* n : nodes)
     for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
       if (!ir::is(node, OpKind::Dot) || !context.axes().touches(node, context.tile_class)) return;
       products += times * ir::estimate_flops(node) / 2;
       if (depth > 0 || !context.axes().contracts(node, context.tile_class) || row_size(context, result_of(node, 0)) > 0)
         return;
-      sums += static_cast<double>(node.types[0].shape.size());
-      bytes += static_cast<double>(node.types[0].bytes());
+      numbers += static_cast<double>(node.types[0].shape.size());
+      sums.bytes += static_cast<double>(node.types[0].bytes());
     });
-  if (bytes <= static_cast<double>(context.options().target.l2_bytes)) return 0;
-  return products_a_number * sums * static_cast<double>(context.axes().extent(context.tile_class)) / products;
+  if (numbers > 0)
+    sums.rows_a_product = numbers * static_cast<double>(context.axes().extent(context.tile_class)) / products;
+  return sums;
 }
 
-// Whether the factors that rows share leave the second cache: they come from further away for each tile. A loop reads its own again at every step; what
-// other loops read does not drive them out.
-bool has_large_weights(const LoweringContext& context, std::span<const Node* const> nodes) {
+// Bytes of the factors that rows share, which come again for each tile. A loop reads its own again at every step; what other loops read does not drive them
+// out.
+std::int64_t bytes_of_weights(const LoweringContext& context, std::span<const Node* const> nodes) {
   struct Factors {
     std::set<ValueKey> seen;
     std::int64_t bytes = 0;
@@ -313,7 +332,7 @@ bool has_large_weights(const LoweringContext& context, std::span<const Node* con
     });
     most = std::max(most, factors.bytes);
   }
-  return most > context.options().target.l2_bytes;
+  return most;
 }
 
 // Whether rows are columns: the tile axis is the last of most numbers that lie in memory, so that a tile is a stripe of each line.
@@ -340,29 +359,50 @@ bool are_columns(const LoweringContext& context, std::span<const Node* const> no
   return in_columns > numbers / 2;
 }
 
-// Near `wanted`, the number of rows for which workers have equal shares of full tiles. Of two alike the larger one, which begins fewer
-// statements; where a dozen rows keep more than the first cache holds (`crowded`) the smaller one, whose state lies nearer. Multiples of `step`.
-std::int64_t even_rows(const LoweringContext& context, std::span<const Node* const> nodes, std::int64_t wanted,
-                       std::int64_t least, bool crowded, std::int64_t step = 1) {
+// From where the factors that rows share come to a tile: beyond the second cache each pass takes longer, and one over memory as long as many rows.
+enum class Weights { Near, Large, Far };
+
+Weights weights_of(const LoweringContext& context, std::span<const Node* const> nodes) {
+  const kernel::Target& target = context.options().target;
+  const std::int64_t bytes = bytes_of_weights(context, nodes);
+  return bytes > target.far_bytes() ? Weights::Far : bytes > target.l2_bytes ? Weights::Large : Weights::Near;
+}
+
+// Chooses near `wanted` the number of rows for which workers have equal shares of full tiles. Of two alike the larger one, which begins fewer
+// statements; where a dozen rows keep more than the first cache holds (`crowded`) the smaller one, whose state lies nearer. Multiples of `step`. Fewer
+// blocks than are worth having where sums over the rows cost more.
+void cut_evenly(const LoweringContext& context, std::span<const Node* const> nodes, std::int64_t wanted,
+                std::int64_t least, bool crowded, TileShape& shape, std::int64_t step = 1) {
   const std::int64_t rows = context.axes().extent(context.tile_class);
+  const kernel::Target& target = context.options().target;
+  const Weights weights = weights_of(context, nodes);
+  crowded = crowded && weights != Weights::Far;
   const std::int64_t low = std::max<std::int64_t>(std::min(least, wanted), crowded ? 4 : wanted * 2 / 3),
                      high = crowded ? wanted * 4 / 3 : wanted;
-  if (rows <= low) return std::max<std::int64_t>(rows, 1);
+  shape.rows = wanted;
+  if (rows <= low) {
+    shape.rows = std::max<std::int64_t>(rows, 1);
+    return;
+  }
   const bool has_dots = has_long_dots(context, nodes);
-  const double a_block = cost_of_sums(context, nodes);
-  const double a_tile = !crowded ? 4 : has_large_weights(context, nodes) ? 1.6 : 0.5;
-  std::int64_t best = wanted;
+  const SumsOverRows sums = sums_over_rows(context, nodes);
+  const double a_tile = weights == Weights::Far ? 24 : !crowded ? 4 : weights == Weights::Large ? 1.6 : 0.5;
+  const std::int64_t most = most_blocks(target);
   double least_cost = std::numeric_limits<double>::infinity();
   for (std::int64_t h = (low + step - 1) / step * step; h <= std::min(high, rows); h += step) {
     const double far = crowded ? 1 + 0.06 * static_cast<double>(h) / static_cast<double>(wanted) : 1;
-    const double cost =
-        far * cost_of_cut(context, Cut(rows, h, most_blocks(context.options().target)), has_dots, a_tile, a_block);
-    if (cost < least_cost) {
-      best = h;
-      least_cost = cost;
+    for (std::int64_t blocks = most; blocks >= most / 4; blocks /= 2) {
+      const Cut cut(rows, h, blocks);
+      const double a_block = sums.cost_of_block(target, cut.blocks),
+                   cost = far * cost_of_cut(context, cut, has_dots, a_tile, a_block);
+      if (cost < least_cost) {
+        shape.rows = h;
+        shape.most_blocks = blocks;
+        least_cost = cost;
+      }
+      if (a_block == 0) break;
     }
   }
-  return best;
 }
 
 // The smaller of what one row has along the free axes of a dot's factors, and a dozen. Rows that multiply what is theirs share nothing, however many they are.
@@ -447,11 +487,6 @@ bool carries_matrices(const LoweringContext& context, std::span<const Node* cons
 
 }  // namespace
 
-std::int64_t most_blocks(const kernel::Target& target) {
-  constexpr std::int64_t of_a_processor = 16;
-  return target.has_blocks() ? target.blocks_worth_having : of_a_processor;
-}
-
 // A dozen rows (two micro-kernels high) where a row carries much state, more where it carries little; whole vectors of them by lanes,
 // where short rows stay in registers. Where each tile repeats work, as many rows as the second cache takes. Of the numbers of rows near that,
 // the one that gives workers equal shares. A row that is a program of its own is a tile.
@@ -459,6 +494,7 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
   constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, large_tile_bytes = 256 << 10, most_rows = 96,
                          lanes = 16, most_lanes = 64, short_stripe = 64, longest_stripe = 512;
   TileShape shape;
+  shape.most_blocks = most_blocks(context.options().target);
   shape.by_lanes = wants_lanes(context, nodes);
   shape.rows = context.options().tile_rows;
   const auto all_full = [&] {
@@ -505,7 +541,8 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     const std::int64_t wanted =
         std::clamp(keeps ? std::clamp(fit / lanes * lanes, short_stripe, longest_stripe) : longest_stripe, lanes,
                    std::max(half, sums ? short_stripe : lanes));
-    shape.rows = few_tiles ? wanted : even_rows(context, nodes, wanted, lanes, false, lanes);
+    shape.rows = wanted;
+    if (!few_tiles) cut_evenly(context, nodes, wanted, lanes, false, shape, lanes);
     shape.all_full = all_full();
     return shape;
   }
@@ -514,8 +551,12 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     shape.all_full = all_full();
     return shape;
   }
-  const std::int64_t least = least_rows(context, nodes), wanted = std::clamp(fit / dozen * dozen, least, most_rows);
-  shape.rows = few_tiles ? wanted : even_rows(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen);
+  const std::int64_t least = least_rows(context, nodes),
+                     wanted = weights_of(context, nodes) == Weights::Far
+                                  ? most_rows
+                                  : std::clamp(fit / dozen * dozen, least, most_rows);
+  shape.rows = wanted;
+  if (!few_tiles) cut_evenly(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen, shape);
   shape.all_full = all_full();
   return shape;
 }

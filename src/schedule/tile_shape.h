@@ -8,13 +8,11 @@
 
 namespace hotloop {
 
-// Of a grid: partial sums that are kept.
-std::int64_t most_blocks(const kernel::Target& target);
-
 struct TileShape {
   std::int64_t rows = 1;
-  bool by_lanes = false;  // docs/decisions/0012
-  bool all_full = false;  // every tile has so many rows, which are then static extents
+  std::int64_t most_blocks = 1;  // each keeps sums over its rows
+  bool by_lanes = false;         // docs/decisions/0012
+  bool all_full = false;         // every tile has so many rows, which are then static extents
 };
 
 // `nodes` are those of one region of `graph`; regions of their loops count.

@@ -238,6 +238,25 @@ TEST_P(LlvmDots, FewRowsReadALargeMatrixInBands) {
   EXPECT_NE(source.find("store <16 x float> zeroinitializer"), std::string::npos);
 }
 
+// So is one that does not stay in the third cache by some blocks of rows, as many as are there.
+TEST_P(LlvmDots, ABandFromMemoryServesAllBlocksOfRows) {
+  kernel::Target small = target();
+  small.l2_bytes = 4096;
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t m : {1, 7, 16, 20})
+      for (const bool init : {false, true}) {
+        check(dot_program(small, {dtype, m, 170, {100}, false, init}));
+        check(dot_program(small, {dtype, m, 170, {37, 3}, false, init, true}), {1, (m + 1) / 2, m});
+      }
+  const auto bands = [&](const kernel::Target& there) {
+    const Program program = dot_program(there, {f32, 16, 170, {100}, false, false});
+    return compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source.find("zeroinitializer, ptr");
+  };
+  if (std::string(GetParam()) != "avx512") return;
+  EXPECT_NE(bands(small), std::string::npos);
+  EXPECT_EQ(bands(target()), std::string::npos);
+}
+
 TEST_P(LlvmDots, DotPanelsInTurns) {
   for (const std::int64_t m : {1, 4})
     for (const std::int64_t n : {200, 512})

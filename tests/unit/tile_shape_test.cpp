@@ -89,5 +89,21 @@ TEST(TileShape, ALoneRowSortsAndAddsAtItsPlaces) {
   ir::expect_backends_agree(trace(f, std::vector<ValueType>{x.type()}), {x}, 1e-4);
 }
 
+// Each tile passes over all of the weights: where these come from memory for each pass, a tile is as many rows as can be.
+TEST(TileShape, WeightsThatOnlyMemoryHoldsArePassedOverOnce) {
+  const auto product = [](Values in) { return List{matmul(in[0], in[1])}; };
+  EXPECT_LT(tile_rows_of(product, {floats({64, 1024}), floats({1024, 1024})}), 32);
+  EXPECT_EQ(tile_rows_of(product, {floats({64, 2048}), floats({2048, 2048})}), 64);
+  EXPECT_EQ(tile_rows_of(product, {floats({128, 2048}), floats({2048, 2048})}), 64);
+  const auto states = [](Values in) {
+    const auto step = [&](Values h, Values x) {
+      const Value next = tanh(x[0] + matmul(h[0], in[0]));
+      return std::pair(List{next}, List{next});
+    };
+    return scan(step, List{constant(0, DType::F32, {64, 2048})}, List{in[1]}).second;
+  };
+  EXPECT_EQ(tile_rows_of(states, {floats({2048, 2048}), floats({5, 64, 2048})}), 64);
+}
+
 }  // namespace
 }  // namespace hotloop

@@ -34,16 +34,18 @@ void DotEmitter::begin_in_c(const Tile& tile) {
 }
 
 bool DotEmitter::reads_bands(const Tile& widest) const {
-  const std::int64_t l2_bytes = code_.state().program.target.l2_bytes;
+  const kernel::Target& target = code_.state().program.target;
   std::int64_t bytes = 0;
   for (const Segment& s : segments_) {
     const auto is_static = [](const KDim& k) { return k.extent.is_static(); };
     if (s.packed || s.b_n != 1 || !std::ranges::all_of(s.k, is_static)) return false;
     bytes += s.depth * dot_.n.bound * bytes_;
   }
+  if (dot_.pairs || lanes_ == 1) return false;
+  if (num_row_blocks(widest) > 1) return bytes > target.far_bytes() && !is_deep(widest);
   // One row waits for the second cache as well, since it uses each number once.
-  const std::int64_t near_bytes = dot_.m.bound == 1 ? l2_bytes / 16 : l2_bytes / 2;
-  return dot_.m.is_static() && !dot_.pairs && lanes_ > 1 && num_row_blocks(widest) == 1 && bytes > near_bytes;
+  const std::int64_t near_bytes = dot_.m.bound == 1 ? target.l2_bytes / 16 : target.l2_bytes / 2;
+  return dot_.m.is_static() && bytes > near_bytes;
 }
 
 void DotEmitter::bands() {
