@@ -464,8 +464,36 @@ class RandomArrayProgram : public ArrayWriter {
     return chance(3) && fits(rows.shape()) ? rows : rest;
   }
 
+  // Steps of a population whose members look at what others were, as swarms and cellular automata do.
+  Value population() {
+    const std::int64_t members = std::max<std::int64_t>(sizes_.back(), 100), numbers = 1 + pick(8), steps = 2 + pick(3);
+    if (members * numbers * steps > most_elements_) return any();
+    const Shape shape{members, numbers};
+    const Value init[] = {leaf(shape)}, weights = leaf({numbers, numbers});
+    const int kind = pick(4);
+    const bool mixes = chance(2), gives_sums = !chance(3);
+    const std::int64_t who = pick(members);
+    ScanOptions options;
+    options.length = steps;
+    auto [carry, ys] = scan(
+        [&](Values c, Values) {
+          const Value h = c[0], one = narrow(h, 0, who, 1);
+          const Value other = kind == 0   ? reverse(h, {0})
+                              : kind == 1 ? broadcast_to(one, shape)
+                              : kind == 2 ? reverse(broadcast_to(one, shape) * h, {0})
+                                          : take_along_axis(h, places(shape, members), 0);
+          const Value next = tanh(h * 0.5 + other * 0.4);
+          const Value y = sum(h, {1});
+          return std::pair{std::vector{mixes ? matmul(next, weights * 0.3) : next},
+                           gives_sums ? std::vector{y} : std::vector<Value>{}};
+        },
+        init, {}, options);
+    return gives_sums && chance(3) ? ys[0] : carry[0];
+  }
+
   Value step(int depth) {
     if (chance(25)) return system();
+    if (chance(40)) return population();
     switch (pick(depth > 0 ? 43 : 38)) {
       case 0:
       case 1:

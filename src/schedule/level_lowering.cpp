@@ -348,20 +348,20 @@ void LevelLowering::tile_level(int level, Block& program) {
   program.push_back({kernel::Barrier{}});
 }
 
-// The last level that reads an input; it may be overwritten there and later.
-int last_reader(const Graph& graph, const Levels& levels, Value input) {
+// The last level that reads an input; it may be overwritten there and later. A view that shows a tile rows of others is read until all tiles are done.
+int last_reader(const Graph& graph, const Levels& levels, const AxisAnalysis& axes, int cls, Value input) {
   int last = 0;
-  const auto reads = [&](auto&& self, Value v) -> bool {
-    if (v == input) return true;
-    if (!floats(*v.node) || ir::is(*v.node, OpKind::Extent)) return false;
-    return std::ranges::any_of(v.node->operands, [&](Value o) { return self(self, o); });
+  const auto reads = [&](auto&& self, Value v, int level) -> void {
+    if (v == input) last = std::max(last, level);
+    if (v == input || !floats(*v.node) || ir::is(*v.node, OpKind::Extent)) return;
+    const bool from_other_tiles = levels.is_region(level) && axes.couples(*v.node, cls);
+    for (const Value& o : v.node->operands) self(self, o, level + (from_other_tiles ? 1 : 0));
   };
   for (const auto& n : graph.nodes())
     if (!floats(*n))
-      for (Value v : n->operands)
-        if (reads(reads, v)) last = std::max(last, levels.level.at(n.get()));
-  for (Value v : graph.outputs())
-    if (v != input && floats(*v.node) && reads(reads, v)) last = levels.num_levels + 1;
+      for (const Value& v : n->operands) reads(reads, v, levels.level.at(n.get()));
+  for (const Value& v : graph.outputs())
+    if (v != input && floats(*v.node)) reads(reads, v, levels.num_levels + 1);
   return last;
 }
 
@@ -444,7 +444,7 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
     const Value v = body.outputs()[i], old = body.inputs()[i];
     if (v == old) continue;
     const bool in_place = !floats(*v.node) && !body_levels.outer_loops.contains(v.node) &&
-                          last_reader(body, body_levels, old) <= body_levels.level.at(v.node);
+                          last_reader(body, body_levels, context_.axes(), cls, old) <= body_levels.level.at(v.node);
     if (in_place) {
       outputs[i] = {places[i], old};
       continue;

@@ -45,6 +45,38 @@ TEST(Views, ACarryThatIsAViewIsReadInTheSameIteration) {
 
 using Values = std::span<const Value>;
 
+// A population whose members all move by what its first one, or their mirror image, was. Each tile computes the new state of its own rows, and others
+// still read the old one.
+TEST(Views, ACarryIsOverwrittenWhenNoOtherTileReadsIt) {
+  const auto moved = [](bool mirrored) {
+    return [mirrored](Values v) -> std::vector<Value> {
+      const auto step = [&](Values c, Values) {
+        const Value h = c[0], other = mirrored ? reverse(h, {0}) : broadcast_to(narrow(h, 0, 0, 1), h.shape());
+        return std::pair{std::vector<Value>{tanh(matmul(h * 0.5 + other, v[1]))}, std::vector<Value>{sum(h, {1})}};
+      };
+      auto [state, sums] = scan(step, v.first(1), {}, {.length = 4});
+      state.insert(state.end(), sums.begin(), sums.end());
+      return state;
+    };
+  };
+  std::vector<Array> inputs = {Array(DType::F64, {300, 16}), Array(DType::F64, {16, 16})};
+  double angle = 0.3;
+  for (Array& a : inputs)
+    for (std::int64_t i = 0; i < a.size(); ++i) a.set(i, std::sin(angle += 0.7));
+  for (const bool mirrored : {false, true}) {
+    const auto graph = trace(moved(mirrored), std::vector{inputs[0].type(), inputs[1].type()});
+    const auto wanted = ir::evaluate(*graph, inputs);
+    for (const int threads : {1, 2}) {
+      CompileOptions options;
+      options.threads = threads;
+      const auto got = compile(graph, options)(inputs);
+      for (std::size_t k = 0; k < got.size(); ++k)
+        for (std::int64_t i = 0; i < got[k].size(); ++i)
+          ASSERT_NEAR(got[k].at(i), wanted[k].at(i), 1e-12) << mirrored << " output " << k << ", element " << i;
+    }
+  }
+}
+
 // The product contracts an axis of `b` with one that the scan runs along, so that both axes of `b` are cut into tiles.
 TEST(Views, ASliceOfAValueThatRunsWithTheTilesOnBothAxes) {
   const auto fn = [](Values v) {
