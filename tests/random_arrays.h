@@ -464,10 +464,9 @@ class RandomArrayProgram : public ArrayWriter {
     return chance(3) && fits(rows.shape()) ? rows : rest;
   }
 
-  // Steps of a population whose members look at what others were, as swarms and cellular automata do.
+  // Steps of a population whose members look at what others were, as swarms and cellular automata do; many enough for tiles.
   Value population() {
-    const std::int64_t members = std::max<std::int64_t>(sizes_.back(), 100), numbers = 1 + pick(8), steps = 2 + pick(3);
-    if (members * numbers * steps > most_elements_) return any();
+    const std::int64_t members = 100 + pick(700), numbers = 1 + pick(16), steps = 2 + pick(3);
     const Shape shape{members, numbers};
     const Value init[] = {leaf(shape)}, weights = leaf({numbers, numbers});
     const int kind = pick(4);
@@ -488,12 +487,12 @@ class RandomArrayProgram : public ArrayWriter {
                            gives_sums ? std::vector{y} : std::vector<Value>{}};
         },
         init, {}, options);
-    return gives_sums && chance(3) ? ys[0] : carry[0];
+    return gives_sums && chance(3) ? ys[0] : sum(carry[0], {0});
   }
 
   Value step(int depth) {
     if (chance(25)) return system();
-    if (chance(40)) return population();
+    if (chance(12)) return population();
     switch (pick(depth > 0 ? 43 : 38)) {
       case 0:
       case 1:
