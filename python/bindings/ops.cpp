@@ -192,6 +192,9 @@ void bind_ops(nb::module_& m) {
       nb::arg("y").none(), nb::arg("x").none());
   m.def("sort",
         [](nb::handle x, int axis, bool descending) { return tracer(sort(to_value(x, "sort"), axis, descending)); });
+  m.def("gather", [](nb::handle x, nb::handle index, int axis) {
+    return tracer(gather(to_value(x, "take"), to_value(index, "take"), axis));
+  });
   m.def("argsort", [](nb::handle x, int axis, bool descending) {
     return tracer(argsort(to_value(x, "argsort"), axis, descending));
   });

@@ -80,8 +80,27 @@ ScopeGuard::~ScopeGuard() {
   g_scope = std::move(previous_);
 }
 
+namespace {
+
+// An array that counts, as arange does, known as such: what is at places that are computed from it is found without looking these up.
+std::optional<Value> counting(const Array& array) {
+  if (!is_integer(array.dtype()) || array.shape().rank() != 1 || array.size() < 2) return {};
+  const auto number = [&](std::int64_t i) { return static_cast<std::int64_t>(array.at(i)); };
+  const std::int64_t start = number(0), step = number(1) - start;
+  constexpr std::int64_t far = std::int64_t{1} << 30;
+  if (start < -far || start > far || step < 1 || step > far || number(array.size() - 1) > far) return {};
+  for (std::int64_t i = 2; i < array.size(); ++i)
+    if (number(i) != start + i * step) return {};
+  const Value count = iota(array.dtype(), array.shape(), 0);
+  const auto all = [&](std::int64_t n) { return constant(static_cast<double>(n), array.dtype(), array.shape()); };
+  return add(step == 1 ? count : mul(count, all(step)), all(start));
+}
+
+}  // namespace
+
 Value Program::lift(nb::handle object, const Array& array) {
   if (array.size() <= max_constant_size) return constant(snapshot(array));
+  if (const std::optional<Value> count = counting(array)) return *count;
   // A function that makes an array each time it is called (an eye, a table) is often traced more than once: equal numbers are one input, so that what
   // is computed of them is equal too.
   for (std::size_t i = 0; i < lifted_.size(); ++i)

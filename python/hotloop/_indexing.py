@@ -202,7 +202,7 @@ def getitem(x, key):
         return _core.reshape(shape, dims) if tuple(dims) != shape.shape else shape
     x, index, before, _ = _joined(x, of_axes)
     index = _core.to_tracer(index)
-    gathered = _core.append("gather", [x, index], {"axis": before})
+    gathered = _core.gather(x, index, before)
     rank = index.ndim
     # Axes now: before, index, after. Where they belong in the result, with new axes:
     if together:
@@ -349,7 +349,7 @@ def _put_along(x, axis, index, values, how):
         # Which value each place gets is known: the last one.
         which = numpy.full(x.shape[axis], -1, numpy.int32)
         which[index] = numpy.arange(len(index), dtype=numpy.int32)
-        taken = _core.append("gather", [values, _core.to_tracer(numpy.maximum(which, 0))], {"axis": axis})
+        taken = _core.gather(values, _core.to_tracer(numpy.maximum(which, 0)), axis)
         is_hit = _core.append("broadcast", [_core.to_tracer(which >= 0)], {"shape": list(x.shape), "axes": [axis]})
         return _core.append("select", [is_hit, taken, x], {})
     from hotloop._control import scan

@@ -277,3 +277,20 @@ def test_rows_of_two_numbers_are_taken_from_many_tables(rng):
     x = rng.normal(size=(17, 17, 2, 2)).astype(np.float32)
     places = rng.integers(0, 2, size=32)
     assert np.array_equal(hl.jit(lambda x: hl.take(x, places, axis=2))(x), x[:, :, places])
+
+
+def test_places_that_count_are_views():
+    x = np.arange(700, dtype="float32") ** 2
+    rows, columns = hl.arange(600), hl.arange(64)
+
+    def filtered(x, taps):
+        return hl.take(x, rows[:, None] + columns) @ taps
+
+    taps = np.linspace(-1, 1, 64, dtype="float32")
+    wanted = np.lib.stride_tricks.sliding_window_view(x, 64)[:600] @ taps
+    np.testing.assert_allclose(hl.jit(filtered)(x, taps), wanted, rtol=2e-5)
+    assert "gather(" not in hl.executable(hl.jit(filtered), x, taps).graph_text()
+    slope = hl.jit(hl.grad(lambda x: hl.sum(filtered(x, taps))))(x)
+    np.testing.assert_allclose(slope, np.convolve(np.ones(600), taps, "full").tolist() + [0] * 37, rtol=1e-4, atol=1e-4)
+    square = np.arange(81.0).reshape(9, 9)
+    np.testing.assert_array_equal(hl.jit(lambda a: a[hl.arange(9), hl.arange(8, -1, -1)])(square), square[np.arange(9), np.arange(8, -1, -1)])

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ops/rules/affine_places.h"
 #include "ops/rules/arguments.h"
 #include "ops/rules/batching.h"
 #include "ops/rules/lanes.h"
@@ -10,11 +13,57 @@
 #include "ops/rules/walk.h"
 
 namespace hotloop {
+namespace {
+
+// x at places that are all there and count evenly along at most two axes: a slice, or its windows, reversed and repeated.
+Value view_at(Value x, const ir::AffinePlaces& places, const Shape& indices, int axis) {
+  std::int64_t first = ir::lowest(places, indices), length = ir::highest(places, indices) - first + 1;
+  std::vector<int> moving;
+  std::vector<std::int64_t> steps, backwards;
+  for (int i = 0; i < indices.rank(); ++i) {
+    const std::int64_t stride = places.strides[static_cast<std::size_t>(i)];
+    if (stride == 0) continue;
+    if (stride < 0) backwards.push_back(axis + static_cast<int>(moving.size()));
+    moving.push_back(i);
+    steps.push_back(std::abs(stride));
+  }
+  Value v = narrow(x, axis, first, length);
+  if (moving.empty()) v = reshape(v, v.shape().without(axis));
+  if (moving.size() == 1 && steps[0] > 1) {
+    std::vector<std::int64_t> step(static_cast<std::size_t>(v.rank()), 1);
+    step[static_cast<std::size_t>(axis)] = steps[0];
+    v = slice(v, std::vector<std::int64_t>(step.size(), 0), v.shape().vec(), step);
+  }
+  if (moving.size() == 2) v = windows(v, axis, indices[moving[1]], steps[0], steps[1]);
+  if (!backwards.empty()) v = reverse(v, backwards);
+  if (static_cast<int>(moving.size()) == indices.rank()) return v;
+  Shape shape = x.shape().without(axis);
+  std::vector<std::int64_t> kept;
+  for (int i = 0; i < axis; ++i) kept.push_back(i);
+  for (const int i : moving) kept.push_back(axis + i);
+  for (int i = axis; i < shape.rank(); ++i) kept.push_back(i + indices.rank());
+  for (int i = 0; i < indices.rank(); ++i) shape = shape.with_inserted(axis + i, indices[i]);
+  return broadcast(v, shape, kept);
+}
+
+// Nothing where the places are not known to be there, or no view shows them.
+std::optional<Value> known_view(Value x, Value indices, int axis) {
+  const std::optional<ir::AffinePlaces> places = ir::affine_places(indices);
+  if (!places || ir::lowest(*places, indices.shape()) < 0 || ir::highest(*places, indices.shape()) >= x.shape()[axis] ||
+      std::ranges::count_if(places->strides, [](std::int64_t s) { return s != 0; }) > 2)
+    return {};
+  return view_at(x, *places, indices.shape(), axis);
+}
+
+}  // namespace
 
 Value gather(Value x, Value indices, int axis, int lanes) {
   const Value both[] = {x, indices};
   ir::require_defined("gather", both);
-  Attrs attrs = {{"axis", ir::checked_axis("gather", axis, x.type())}};
+  const std::int64_t along = ir::checked_axis("gather", axis, x.type());
+  if (lanes == 0)
+    if (const std::optional<Value> view = known_view(x, indices, static_cast<int>(along))) return *view;
+  Attrs attrs = {{"axis", along}};
   if (lanes > 0) attrs.set("lanes", static_cast<std::int64_t>(lanes));
   return ir::append_op("gather", {x, indices}, attrs);
 }
