@@ -69,12 +69,11 @@ Value overlap_add(Value ct, const TransposeContext& c) {
   const std::int64_t count = ct.shape()[w.axis], extent = x.shape[w.axis];
   constexpr std::int64_t max_terms = 16;
   if (std::min(count, w.size) > max_terms) {
-    Array places(holds(DType::I32, extent) ? DType::I32 : DType::I64, {count, w.size});
-    std::int64_t i = 0;
-    for_each_index(places.shape(), [&](const Index& at) {
-      places.set(i++, static_cast<double>(at[0] * w.stride + at[1] * w.dilation));
-    });
-    return scatter_add(zeros_of(x), constant(places), ct, w.axis);
+    const DType dtype = holds(DType::I32, extent) ? DType::I32 : DType::I64;
+    const Shape all{count, w.size};
+    const auto times = [&](Value v, std::int64_t n) { return n == 1 ? v : v * static_cast<double>(n); };
+    const Value places = times(iota(dtype, all, 0), w.stride) + times(iota(dtype, all, 1), w.dilation);
+    return scatter_add(zeros_of(x), places, ct, w.axis);
   }
   // The sum of a few padded pieces: the k-th elements of all windows, or the windows, whichever are fewer.
   const bool by_element = w.size <= count;

@@ -1,4 +1,6 @@
 // Small statements in a loop, which are emitted in place: what one computes stays in registers for the next.
+#include <functional>
+
 #include "llvm_backend.h"
 #include "schedule/lower_math.h"
 
@@ -104,6 +106,45 @@ TEST_P(LlvmInPlace, WhatIsOverwrittenIsForgotten) {
     p.add(loop);
     check(p.build(), {1}, 1, {Array::from<std::int32_t>({where}, Shape{1})});
     if (HasFatalFailure()) return;
+  }
+}
+
+// The slopes of a small system, written one by one as a stack of expressions is, and read side by side: no load waits for several stores.
+TEST_P(LlvmInPlace, NumbersStoredOneByOneAreReadAsAVector) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t n : {2, 3, 5, 8, 9}) {
+      ProgramBuilder p(target());
+      const int x0 = p.argument(dtype, n), y = p.result(dtype, 4 * n), state = p.shared(dtype, n),
+                slopes = p.shared(dtype, n);
+      const Var t = p.var("t"), i = p.var("i");
+      const auto side_by_side = [&](const std::function<void(MapBuilder&, const Affine&)>& fill) {
+        MapBuilder m({{i, {n, -1}}}, 1, 0);
+        fill(m, Affine::of(i));
+        return Stmt{m.build()};
+      };
+      p.add(std::get<Map>(side_by_side([&](MapBuilder& m, const Affine& at_i) {
+                            m.store(dtype, at(state, at_i), m.load(dtype, at(x0, at_i)));
+                          }).node));
+      For loop{t, {4, -1}, false, {}, {}, {}};
+      MapBuilder one_by_one({}, 0, -1);
+      for (std::int64_t k = 0; k < n; ++k)
+        one_by_one.store(dtype, at(slopes, k),
+                         one_by_one.op(ScalarOp::Sub, dtype, one_by_one.load(dtype, at(state, (k + 1) % n)),
+                                       one_by_one.load(dtype, at(state, k))));
+      loop.body.push_back({one_by_one.build()});
+      loop.body.push_back(side_by_side([&](MapBuilder& m, const Affine& at_i) {
+        const int next = m.op(ScalarOp::Add, dtype, m.load(dtype, at(state, at_i)), m.load(dtype, at(slopes, at_i)));
+        m.store(dtype, at(state, at_i), next);
+        m.store(dtype, at(y, at_i + Affine::of(t, n)), next);
+      }));
+      p.add(loop);
+      const Program program = p.build();
+      check(program);
+      if (HasFatalFailure()) return;
+      if (dtype != f32 || n != 2 || std::string(GetParam()) != "avx512") continue;
+      const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+      EXPECT_EQ(source.find("load <2 x float>, ptr", source.find("\nfor:")), std::string::npos) << source;
+    }
   }
 }
 

@@ -5,6 +5,9 @@
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
+
+using Values = Code::Values;
+
 namespace {
 
 std::int64_t memory_bytes(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
@@ -84,18 +87,34 @@ Value* HeldValues::find(Code& code, DType dtype, Value* pointer, std::int64_t st
   const auto active = is_vector ? known_lanes(mask, lanes) : 1;
   if (!active) return nullptr;
   const Place place = place_of(pointer);
+  if (!is_vector) return number_at(code, dtype, place, lanes);
   const std::int64_t bytes = *active * memory_bytes(dtype);
+  for (const Entry& e : entries_)
+    if (e.place.base == place.base && e.dtype == dtype && e.place.at == place.at && e.bytes >= bytes &&
+        lanes_in(e.value) == lanes)
+      return e.value;
+  // What was stored number by number: a processor does not pass several stores on to one load, which would wait for all of them to be in the cache.
+  constexpr std::int64_t few_numbers = 8;
+  if (*active == 0 || *active > few_numbers || !is_known(place)) return nullptr;
+  Values numbers;
+  for (std::int64_t i = 0; i < *active; ++i) {
+    numbers.push_back(number_at(code, dtype, {place.base, place.at + i * memory_bytes(dtype)}, 1));
+    if (numbers.back() == nullptr) return nullptr;
+  }
+  Value* vector =
+      llvm::Constant::getNullValue(llvm::FixedVectorType::get(numbers[0]->getType(), static_cast<unsigned>(lanes)));
+  for (std::size_t i = 0; i < numbers.size(); ++i) vector = code.b.CreateInsertElement(vector, numbers[i], i);
+  return vector;
+}
+
+Value* HeldValues::number_at(Code& code, DType dtype, const Place& place, int lanes) const {
+  const std::int64_t bytes = memory_bytes(dtype);
   for (const Entry& e : entries_) {
     if (e.place.base != place.base || e.dtype != dtype) continue;
-    if (is_vector) {
-      if (e.place.at == place.at && e.bytes >= bytes && lanes_in(e.value) == lanes) return e.value;
-      continue;
-    }
     const std::int64_t from = place.at - e.place.at;
-    if (from < 0 || from + bytes > e.bytes || from % memory_bytes(dtype) != 0) continue;
-    const auto lane = static_cast<int>(from / memory_bytes(dtype));
-    const int width = lanes_in(e.value);
-    if (width == 1) return code.widen(e.value, lanes);
+    if (from < 0 || from + bytes > e.bytes || from % bytes != 0) continue;
+    const auto lane = static_cast<int>(from / bytes);
+    if (lanes_in(e.value) == 1) return code.widen(e.value, lanes);
     if (lanes == 1) return code.b.CreateExtractElement(e.value, static_cast<std::uint64_t>(lane));
     return code.b.CreateShuffleVector(e.value, std::vector<int>(static_cast<std::size_t>(lanes), lane));
   }

@@ -63,6 +63,7 @@ class HeldValues {
   };
   using Moving = std::pair<int, std::vector<std::pair<kernel::Var, std::int64_t>>>;  // buffer and terms
 
+  Value* number_at(Code& code, DType dtype, const Place& place, int lanes) const;  // in all lanes, or null
   Place place_of(const Value* pointer) const;
   bool is_known(const Place& place) const;  // a constant distance from a buffer, or from a place told to moving()
   Range reach(const Place& place, std::int64_t bytes) const;  // where it may lie, from the start of an arena or buffer
