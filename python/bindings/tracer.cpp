@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -85,14 +86,13 @@ namespace {
 // An array that counts, as arange does, known as such: what is at places that are computed from it is found without looking these up.
 std::optional<Value> counting(const Array& array) {
   if (!is_integer(array.dtype()) || array.shape().rank() != 1 || array.size() < 2) return {};
-  const auto number = [&](std::int64_t i) { return static_cast<std::int64_t>(array.at(i)); };
-  const std::int64_t start = number(0), step = number(1) - start;
-  constexpr std::int64_t far = std::int64_t{1} << 30;
-  if (start < -far || start > far || step < 1 || step > far || number(array.size() - 1) > far) return {};
+  constexpr double far = 1 << 30;
+  const double start = array.at(0), step = array.at(1) - start;
+  if (std::abs(start) > far || step < 1 || array.at(array.size() - 1) > far) return {};
   for (std::int64_t i = 2; i < array.size(); ++i)
-    if (number(i) != start + i * step) return {};
+    if (array.at(i) != start + static_cast<double>(i) * step) return {};
   const Value count = iota(array.dtype(), array.shape(), 0);
-  const auto all = [&](std::int64_t n) { return constant(static_cast<double>(n), array.dtype(), array.shape()); };
+  const auto all = [&](double n) { return constant(n, array.dtype(), array.shape()); };
   return add(step == 1 ? count : mul(count, all(step)), all(start));
 }
 

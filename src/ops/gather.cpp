@@ -17,7 +17,7 @@ namespace {
 
 // x at places that are all there and count evenly along at most two axes: a slice, or its windows, reversed and repeated.
 Value view_at(Value x, const ir::AffinePlaces& places, const Shape& indices, int axis) {
-  std::int64_t first = ir::lowest(places, indices), length = ir::highest(places, indices) - first + 1;
+  const std::int64_t first = ir::lowest(places, indices), length = ir::highest(places, indices) - first + 1;
   std::vector<int> moving;
   std::vector<std::int64_t> steps, backwards;
   for (int i = 0; i < indices.rank(); ++i) {

@@ -1,7 +1,7 @@
 #include "ops/rules/affine_places.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 
 #include "ir/op_def.h"
 
@@ -26,6 +26,8 @@ bool is_uniform(const AffinePlaces& p) {
 Places of_constant(const Array& data) {
   if (data.size() == 0 || data.size() > most_numbers) return {};
   const Shape& shape = data.shape();
+  for (std::int64_t i = 0; i < data.size(); ++i)
+    if (std::abs(data.at(i)) > static_cast<double>(farthest)) return {};
   const auto number = [&](std::int64_t i) { return static_cast<std::int64_t>(data.at(i)); };
   AffinePlaces p{number(0), std::vector<std::int64_t>(at(shape.rank()))};
   std::int64_t elements = 1;
