@@ -4,12 +4,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "ops/rules/affine_places.h"
 
 namespace hotloop::python {
 namespace {
@@ -85,15 +85,11 @@ namespace {
 
 // An array that counts, as arange does, known as such: what is at places that are computed from it is found without looking these up.
 std::optional<Value> counting(const Array& array) {
-  if (!is_integer(array.dtype()) || array.shape().rank() != 1 || array.size() < 2) return {};
-  constexpr double far = 1 << 30;
-  const double start = array.at(0), step = array.at(1) - start;
-  if (std::abs(start) > far || step < 1 || array.at(array.size() - 1) > far) return {};
-  for (std::int64_t i = 2; i < array.size(); ++i)
-    if (array.at(i) != start + static_cast<double>(i) * step) return {};
+  const std::optional<ir::AffinePlaces> places = ir::affine_places(array);
+  if (!places || array.shape().rank() != 1 || places->strides[0] < 1) return {};
+  const auto all = [&](std::int64_t n) { return constant(static_cast<double>(n), array.dtype(), array.shape()); };
   const Value count = iota(array.dtype(), array.shape(), 0);
-  const auto all = [&](double n) { return constant(n, array.dtype(), array.shape()); };
-  return add(step == 1 ? count : mul(count, all(step)), all(start));
+  return add(places->strides[0] == 1 ? count : mul(count, all(places->strides[0])), all(places->offset));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 // x at places that are all there and count evenly along at most two axes: a slice, or its windows, reversed and repeated.
 Value view_at(Value x, const ir::AffinePlaces& places, const Shape& indices, int axis) {
-  const std::int64_t first = ir::lowest(places, indices), length = ir::highest(places, indices) - first + 1;
+  const std::int64_t first = ir::lowest(places, indices), last = ir::highest(places, indices);
   std::vector<int> moving;
   std::vector<std::int64_t> steps, backwards;
   for (int i = 0; i < indices.rank(); ++i) {
@@ -27,13 +27,13 @@ Value view_at(Value x, const ir::AffinePlaces& places, const Shape& indices, int
     moving.push_back(i);
     steps.push_back(std::abs(stride));
   }
-  Value v = narrow(x, axis, first, length);
+  std::vector<std::int64_t> start(static_cast<std::size_t>(x.rank()), 0), stop = x.shape().vec(), step(start.size(), 1);
+  const auto along = static_cast<std::size_t>(axis);
+  start[along] = first;
+  stop[along] = last + 1;
+  if (moving.size() == 1) step[along] = steps[0];
+  Value v = slice(x, start, stop, step);
   if (moving.empty()) v = reshape(v, v.shape().without(axis));
-  if (moving.size() == 1 && steps[0] > 1) {
-    std::vector<std::int64_t> step(static_cast<std::size_t>(v.rank()), 1);
-    step[static_cast<std::size_t>(axis)] = steps[0];
-    v = slice(v, std::vector<std::int64_t>(step.size(), 0), v.shape().vec(), step);
-  }
   if (moving.size() == 2) v = windows(v, axis, indices[moving[1]], steps[0], steps[1]);
   if (!backwards.empty()) v = reverse(v, backwards);
   if (static_cast<int>(moving.size()) == indices.rank()) return v;

@@ -372,10 +372,9 @@ Weights weights_of(const LoweringContext& context, std::span<const Node* const> 
 // statements; where a dozen rows keep more than the first cache holds (`crowded`) the smaller one, whose state lies nearer. Multiples of `step`. Fewer
 // blocks than are worth having where sums over the rows cost more.
 void cut_evenly(const LoweringContext& context, std::span<const Node* const> nodes, std::int64_t wanted,
-                std::int64_t least, bool crowded, TileShape& shape, std::int64_t step = 1) {
+                std::int64_t least, bool crowded, Weights weights, TileShape& shape, std::int64_t step = 1) {
   const std::int64_t rows = context.axes().extent(context.tile_class);
   const kernel::Target& target = context.options().target;
-  const Weights weights = weights_of(context, nodes);
   crowded = crowded && weights != Weights::Far;
   const std::int64_t low = std::max<std::int64_t>(std::min(least, wanted), crowded ? 4 : wanted * 2 / 3),
                      high = crowded ? wanted * 4 / 3 : wanted;
@@ -542,7 +541,7 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
         std::clamp(keeps ? std::clamp(fit / lanes * lanes, short_stripe, longest_stripe) : longest_stripe, lanes,
                    std::max(half, sums ? short_stripe : lanes));
     shape.rows = wanted;
-    if (!few_tiles) cut_evenly(context, nodes, wanted, lanes, false, shape, lanes);
+    if (!few_tiles) cut_evenly(context, nodes, wanted, lanes, false, weights_of(context, nodes), shape, lanes);
     shape.all_full = all_full();
     return shape;
   }
@@ -551,12 +550,11 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     shape.all_full = all_full();
     return shape;
   }
+  const Weights weights = weights_of(context, nodes);
   const std::int64_t least = least_rows(context, nodes),
-                     wanted = weights_of(context, nodes) == Weights::Far
-                                  ? most_rows
-                                  : std::clamp(fit / dozen * dozen, least, most_rows);
+                     wanted = weights == Weights::Far ? most_rows : std::clamp(fit / dozen * dozen, least, most_rows);
   shape.rows = wanted;
-  if (!few_tiles) cut_evenly(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen, shape);
+  if (!few_tiles) cut_evenly(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen, weights, shape);
   shape.all_full = all_full();
   return shape;
 }

@@ -23,29 +23,6 @@ bool is_uniform(const AffinePlaces& p) {
   return std::ranges::all_of(p.strides, [](std::int64_t s) { return s == 0; });
 }
 
-Places of_constant(const Array& data) {
-  if (data.size() == 0 || data.size() > most_numbers) return {};
-  const Shape& shape = data.shape();
-  for (std::int64_t i = 0; i < data.size(); ++i)
-    if (std::abs(data.at(i)) > static_cast<double>(farthest)) return {};
-  const auto number = [&](std::int64_t i) { return static_cast<std::int64_t>(data.at(i)); };
-  AffinePlaces p{number(0), std::vector<std::int64_t>(at(shape.rank()))};
-  std::int64_t elements = 1;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    if (shape[axis] > 1) p.strides[at(axis)] = number(elements) - p.offset;
-    elements *= shape[axis];
-  }
-  for (std::int64_t i = 0; i < data.size(); ++i) {
-    std::int64_t rest = i, wanted = p.offset;
-    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      wanted += rest % shape[axis] * p.strides[at(axis)];
-      rest /= shape[axis];
-    }
-    if (number(i) != wanted) return {};
-  }
-  return p;
-}
-
 // What does not move the axes that are longer than one.
 Places of_reshape(const Node& node, int& nodes_left) {
   const Places from = find(node.operands[0], nodes_left);
@@ -130,7 +107,10 @@ Places by_kind(Value v, int& nodes_left) {
   const Node& node = *v.node;
   const int rank = v.rank();
   switch (node.op->kind) {
-    case OpKind::Constant: return of_constant(node.attrs.get<Array>("value"));
+    case OpKind::Constant: {
+      const Array& data = node.attrs.get<Array>("value");
+      return data.size() <= most_numbers ? affine_places(data) : std::nullopt;
+    }
     case OpKind::Iota: {
       AffinePlaces p{0, std::vector<std::int64_t>(at(rank))};
       const int axis = static_cast<int>(node.attrs.integer("axis"));
@@ -167,6 +147,29 @@ Places find(Value v, int& nodes_left) {
 }
 
 }  // namespace
+
+std::optional<AffinePlaces> affine_places(const Array& data) {
+  if (!is_integer(data.dtype()) || data.size() == 0) return {};
+  const Shape& shape = data.shape();
+  for (std::int64_t i = 0; i < data.size(); ++i)
+    if (std::abs(data.at(i)) > static_cast<double>(farthest)) return {};
+  const auto number = [&](std::int64_t i) { return static_cast<std::int64_t>(data.at(i)); };
+  AffinePlaces p{number(0), std::vector<std::int64_t>(at(shape.rank()))};
+  std::int64_t elements = 1;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    if (shape[axis] > 1) p.strides[at(axis)] = number(elements) - p.offset;
+    elements *= shape[axis];
+  }
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    std::int64_t rest = i, wanted = p.offset;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      wanted += rest % shape[axis] * p.strides[at(axis)];
+      rest /= shape[axis];
+    }
+    if (number(i) != wanted) return {};
+  }
+  return p;
+}
 
 std::optional<AffinePlaces> affine_places(Value v) {
   int nodes_left = most_nodes;

@@ -17,6 +17,7 @@ struct AffinePlaces {
 
 // Nothing for numbers that are not known, do not count evenly, or leave the range of their dtype on the way.
 std::optional<AffinePlaces> affine_places(Value v);
+std::optional<AffinePlaces> affine_places(const Array& data);
 
 // The lowest and the highest of them, of that shape, which has an element.
 std::int64_t lowest(const AffinePlaces& places, const Shape& shape);
