@@ -1,11 +1,14 @@
 // dot(x_t, W) in a loop, x_t an element of xs and W the same in every iteration, becomes one dot over all steps before
 // the loop, when the wide dot earns what storing its result costs (`is_worth_a_dot`). It takes along what it is added
 // to: a sum that begins x_t W + b (order_sums) then goes on from b + x_t W, which is where it stands, to the bit, without the pass.
+// Where the elements of xs are rows of a table, fewer than the steps take of it, the product always leaves: lookup_products makes it once for each row.
 #include <algorithm>
 #include <numeric>
 
+#include "core/index.h"
 #include "passes/all_steps.h"
 #include "passes/input_products.h"
+#include "passes/lookups.h"
 #include "passes/loop_edit.h"
 
 namespace hotloop::passes {
@@ -86,6 +89,7 @@ class BatchInputs {
     const auto& nodes = loop_.body().nodes();
     depth_.assign(nodes.size(), 0);
     rows_.assign(nodes.size(), 0);
+    places_.assign(nodes.size(), Value{});
     weight_bytes_ = 0;
     for (const auto& node : nodes) {
       if (node->op->kind != OpKind::Dot) continue;
@@ -100,6 +104,7 @@ class BatchInputs {
           depth_[id(*node)] *= node->operands[0].shape()[static_cast<int>(axis)];
         rows_[id(*node)] = node->operands[static_cast<std::size_t>(side)].shape().size() /
                            std::max<std::int64_t>(depth_[id(*node)], 1);
+        places_[id(*node)] = places_of_rows(*node, side);
         // One that is read in several places is a value by itself, added as it is: it leaves for all of them or for none.
         if (is_shared(*node) && !leaves(*node)) depth_[id(*node)] = 0;
       } else if (node->op->kind == OpKind::Elementwise && node->op->scalar == ir::ScalarOp::Add) {
@@ -114,8 +119,36 @@ class BatchInputs {
         if (!is_sum) continue;
         depth_[id(*node)] = sum;
         rows_[id(*node)] = std::max(rows_[id(*node->operands[0].node)], rows_[id(*node->operands[1].node)]);
+        places_[id(*node)] = places_of_sum(*node);
       }
     }
+  }
+
+  // The places at which all steps look up the rows that the product is made with, if it is worth making for their table instead; else undefined.
+  Value places_of_rows(const Node& dot, int side) const {
+    const std::optional<Lookup> lookup = lookup_of(outer_(loop_.xs(loop_.xs_at(dot.operands[at(side)]))));
+    const std::int64_t of_a_step = lookup ? lookup->num_places_axes() - 1 : 0;
+    if (!lookup || lookup->axis != 0) return {};
+    for (const std::int64_t axis : dot.attrs.integers(side == 0 ? "lhs_contract" : "rhs_contract"))
+      if (axis < of_a_step) return {};
+    const std::int64_t places = num_places(lookup->places.shape(), builder_.options());
+    return earns_products_of_table(lookup->table_rows(), places, depth_[id(dot)]) ? lookup->places : Value{};
+  }
+
+  // The same of a sum whose terms are looked up at the same places, or are the same for all of them.
+  Value places_of_sum(const Node& sum) const {
+    Value places;
+    for (const Value& v : sum.operands) {
+      const Value of_term = places_[id(*v.node)];
+      if (of_term.defined() ? places.defined() && of_term != places : !is_kind(v, OpKind::Broadcast)) return {};
+      if (of_term.defined()) places = of_term;
+    }
+    if (!places.defined()) return {};
+    for (const Value& v : sum.operands)
+      if (!places_[id(*v.node)].defined())
+        for (const std::int64_t axis : v.node->attrs.integers("axes"))
+          if (axis < places.rank() - 1) return {};
+    return places;
   }
 
   // Of these the long ones that are read where it is no such sum, nor the beginning of one.
@@ -124,7 +157,7 @@ class BatchInputs {
     std::vector<bool> is_read(nodes.size());
     for (const auto& node : nodes) is_read[id(*node)] = depth_[id(*node)] > 0 && is_shared(*node);
     for (const auto& node : nodes)
-      if (depth_[id(*node)] == 0)
+      if (depth_[id(*node)] == 0 || !leaves(*node))
         for (const Value& v : node->operands) is_read[id(*v.node)] = true;
     for (const Value& v : loop_.body().outputs()) is_read[id(*v.node)] = true;
     std::vector<const Node*> found;
@@ -147,6 +180,7 @@ class BatchInputs {
   }
 
   bool leaves(const Node& node) const {
+    if (places_[id(node)].defined()) return true;
     const std::int64_t rows = rows_[id(node)];
     const std::int64_t width = node.types[0].shape.size() / std::max<std::int64_t>(rows, 1);
     return is_worth_a_dot({.depth = depth_[id(node)],
@@ -192,6 +226,7 @@ class BatchInputs {
   AllSteps all_steps_;
   std::vector<std::int64_t> depth_;  // by node; 0 for what stays
   std::vector<std::int64_t> rows_;   // of products with the inputs, and of sums with one
+  std::vector<Value> places_;        // of those that are worth making for each row of a table
   std::int64_t weight_bytes_ = 0;    // of the products of a step
   LoopEdit edit_;
 };

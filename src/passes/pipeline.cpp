@@ -27,6 +27,8 @@ Pass merge_dots();
 Pass merge_sums();
 Pass merge_loops();
 Pass batch_inputs();
+Pass lookup_products();
+Pass narrow_dots();
 Pass defer_products();
 Pass defer_outputs();
 Pass remat();
@@ -53,6 +55,8 @@ const std::vector<Stage>& stages() {
       // Wide dots first: one merged dot is batched, deferred and scheduled in place of four.
       {4, {factor_dots(), dce(), merge_dots(), merge_sums(), order_sums(), dce(), simplify(), hoist(), cse(), dce()}},
       {1, {inline_loops(), batch_inputs(), defer_products(), dce()}},
+      // Slopes that loops emit become products of all steps first, then sums by place; what a merged product made of them is not needed any more.
+      {3, {lookup_products(), dce(), narrow_dots()}},
       // Only now is it known what the backward loop still reads.
       {4, {simplify(), cse(), simplify_loops(), dce()}},
       {2, {remat(), dce()}},

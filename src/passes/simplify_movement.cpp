@@ -4,6 +4,7 @@
 
 #include "core/index.h"
 #include "passes/builder.h"
+#include "passes/lookups.h"
 
 namespace hotloop::passes {
 namespace {
@@ -22,11 +23,26 @@ Value constant(Builder& b, const Attrs& attrs) {
   return b.broadcast(b.make("constant", {}, {{"value", one}}), value.shape(), {});
 }
 
+// What is looked up, reshaped, if only the axes of the places change.
+Value reshaped_places(Builder& b, const Lookup& lookup, const Shape& from, const Shape& to) {
+  const int behind = lookup.table.rank() - lookup.axis - 1, num_places_axes = to.rank() - lookup.axis - behind;
+  if (num_places_axes < 1) return {};
+  for (int i = 0; i < lookup.axis; ++i)
+    if (from[i] != to[i]) return {};
+  for (int i = 1; i <= behind; ++i)
+    if (from[from.rank() - i] != to[to.rank() - i]) return {};
+  Shape places;
+  for (int i = 0; i < num_places_axes; ++i) places.push_back(to[lookup.axis + i]);
+  if (places.size() != lookup.places.shape().size()) return {};
+  return look_up(b, lookup.table, b.reshape(lookup.places, places), lookup.axis);
+}
+
 Value reshape(Builder& b, Value x, const Shape& shape) {
   if (x.shape() == shape) return x;
   if (is_kind(x, OpKind::Reshape)) return b.reshape(operand(x), shape);
   if (is_kind(x, OpKind::Broadcast) && operand(x).rank() == 0) return b.broadcast(operand(x), shape, {});
-  return {};
+  const std::optional<Lookup> lookup = lookup_of(x);
+  return lookup ? reshaped_places(b, *lookup, x.shape(), shape) : Value{};
 }
 
 Value transpose(Builder& b, Value x, const Axes& permutation) {
@@ -48,6 +64,18 @@ Value transpose(Builder& b, Value x, const Axes& permutation) {
     Axes axes;
     for (std::int64_t axis : x.node->attrs.integers("axes")) axes.push_back(position[at(axis)]);
     if (std::ranges::is_sorted(axes)) return b.broadcast(operand(x), shape, axes);
+  }
+  // What is looked up in another order of places.
+  if (const std::optional<Lookup> lookup = lookup_of(x)) {
+    Axes places;
+    bool is_of_places = true;
+    for (std::size_t i = 0; i < permutation.size(); ++i) {
+      const bool is_place = lookup->is_place(static_cast<std::int64_t>(i));
+      is_of_places = is_of_places &&
+                     (is_place ? lookup->is_place(permutation[i]) : permutation[i] == static_cast<std::int64_t>(i));
+      if (is_place) places.push_back(permutation[i] - lookup->axis);
+    }
+    if (is_of_places) return look_up(b, lookup->table, b.transpose(lookup->places, places), lookup->axis);
   }
   // Moving only axes of extent 1 does not move an element.
   Axes moved;

@@ -27,8 +27,8 @@ passes::PassOptions pass_options_of(const CompileOptions& options) {
   passes::PassOptions result;
   result.disabled = options.disabled_passes;
   if (options.dispatch == "per_op")
-    switch_off(result.disabled,
-               {"merge_dots", "merge_sums", "hoist", "batch_inputs", "defer_products", "defer_outputs", "remat"});
+    switch_off(result.disabled, {"merge_dots", "merge_sums", "hoist", "batch_inputs", "lookup_products",
+                                 "defer_products", "defer_outputs", "remat"});
   result.variable_rows = !options.batch_axes.empty();
   result.batch_axes = options.batch_axes;
   result.rounds_factors = options.dot_precision == "bf16";
