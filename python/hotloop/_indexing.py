@@ -247,13 +247,33 @@ class _Place:
         """x with `values` added at x[key]; repeated indices add up."""
         return _put(self._x, values, self._key, "add")
 
+    def subtract(self, values):
+        """x with `values` subtracted at x[key]; repeated indices add up."""
+        return _put(self._x, values, self._key, "subtract")
+
     def multiply(self, values):
-        """x with x[key] multiplied by `values`; of several for one place the last one stays."""
-        return _put(self._x, self._x[self._key] * values, self._key, "set")
+        """x with x[key] multiplied by `values`; of several for one place by each, in their order."""
+        return _put(self._x, values, self._key, "multiply")
+
+    mul = multiply
 
     def divide(self, values):
-        """x with x[key] divided by `values`; of several for one place the last one stays."""
-        return _put(self._x, self._x[self._key] / values, self._key, "set")
+        """x with x[key] divided by `values`; of several for one place by each, in their order."""
+        return _put(self._x, values, self._key, "divide")
+
+    def max(self, values):
+        """x with the larger of x[key] and `values`; of several for one place the largest, NaN if there is one.
+
+        The derivative goes to what won; of equal ones to x, then to the first.
+        """
+        return _put(self._x, values, self._key, "max")
+
+    def min(self, values):
+        """x with the smaller of x[key] and `values`; of several for one place the smallest, NaN if there is one.
+
+        The derivative goes to what won; of equal ones to x, then to the first.
+        """
+        return _put(self._x, values, self._key, "min")
 
     def get(self):
         """x[key]."""
@@ -300,10 +320,35 @@ def _put_block(x, values, key, starts, sizes, how):
     starts = [_core.cast(s, "int32") for s in starts]
     # Axes of integers are not there in what is written, as in x[key].
     shape = tuple(n for n, k in zip(sizes, _normalized(x, key)[0]) if isinstance(k, slice))
-    values = _core.reshape(_core.broadcast_to(_core.fitted("at", values, x.dtype), shape), sizes)
-    if how == "add":
-        values = _core.dynamic_slice(x, starts, sizes) + values
+    values = _core.reshape(_core.broadcast_to(_fitted(values, x.dtype, how), shape), sizes)
+    if how != "set":
+        values = _COMBINED[how](_core.dynamic_slice(x, starts, sizes), values)
     return _core.dynamic_update(x, values, starts)
+
+
+def _better(compare):
+    """What stays of an old and a new value: the new one only where it is better, or is NaN."""
+
+    def choose(old, new):
+        wins = _core.binary(compare, new, old)
+        if new.dtype.kind == "f":
+            wins = _core.binary("or", wins, _core.binary("ne", new, new))
+        return _core.append("select", [wins, new, old], {})
+
+    return choose
+
+
+# What is written in the place of an old value.
+_COMBINED = {
+    "add": lambda old, new: old + new, "subtract": lambda old, new: old - new, "multiply": lambda old, new: old * new, "divide": lambda old, new: old / new,
+    "max": _better("gt"), "min": _better("lt"),
+}  # fmt: skip
+
+
+def _fitted(values, dtype, how):
+    if how == "divide" and dtype.kind != "f":
+        raise _core.UserError(f"[at] what is divided must be float. Received: {dtype}. Try: x.astype(hl.float32).at[key].divide(values).")
+    return _core.fitted("at", values, dtype)
 
 
 def _is_whole(part, extent):
@@ -321,7 +366,7 @@ def _put_traced(x, values, key, how):
     if not indexes_rows or not all(_is_whole(k, n) for k, n in zip(parts, x.shape) if isinstance(k, slice)):
         # The places as numbers: whatever the key is, indexing an array of positions by it finds them.
         positions = getitem(_core.reshape(_core.iota(position_dtype(x.size), (x.size,), 0), x.shape), key)
-        values = _core.broadcast_to(_core.fitted("at", values, x.dtype), positions.shape)
+        values = _core.broadcast_to(_fitted(values, x.dtype, how), positions.shape)
         flat = _put_along(_core.reshape(x, (x.size,)), 0, _core.reshape(positions, (positions.size,)), _core.reshape(values, (values.size,)), how)
         return _core.reshape(flat, x.shape)
     joined, index, axis, (permutation, permuted) = _joined(x, parts)
@@ -329,7 +374,7 @@ def _put_traced(x, values, key, how):
     rank, rest = index.ndim, [*joined.shape[:axis], *joined.shape[axis + 1 :]]
     at = axis if together else 0
     shape = [*rest[:at], *index.shape, *rest[at:]]
-    values = _core.broadcast_to(_core.fitted("at", values, x.dtype), shape)
+    values = _core.broadcast_to(_fitted(values, x.dtype, how), shape)
     if at != axis:
         values = _core.append("transpose", [values], {"permutation": [*range(rank, rank + axis), *range(rank), *range(rank + axis, len(shape))]})
     size = math.prod(index.shape)
@@ -343,24 +388,32 @@ def _put_along(x, axis, index, values, how):
     """x with `values`, which along `axis` has one for each of index (K,), added or assigned at these places of the axis."""
     if index.shape[0] == 0:
         return x
-    if how == "add":
-        return _core.append("scatter_add", [x, _core.to_tracer(index), values], {"axis": axis})
+    if how in ("add", "subtract"):
+        return _core.append("scatter_add", [x, _core.to_tracer(index), -values if how == "subtract" else values], {"axis": axis})
     if isinstance(index, numpy.ndarray):
-        # Which value each place gets is known: the last one.
-        which = numpy.full(x.shape[axis], -1, numpy.int32)
-        which[index] = numpy.arange(len(index), dtype=numpy.int32)
-        taken = _core.gather(values, _core.to_tracer(numpy.maximum(which, 0)), axis)
-        is_hit = _core.append("broadcast", [_core.to_tracer(which >= 0)], {"shape": list(x.shape), "axes": [axis]})
-        return _core.append("select", [is_hit, taken, x], {})
+        is_once = len(numpy.unique(index)) == len(index)
+        if how == "set" or is_once:
+            if how != "set":
+                values = _COMBINED[how](_core.gather(x, _core.to_tracer(index), axis), values)
+            # Which value each place gets is known: the last one.
+            which = numpy.full(x.shape[axis], -1, numpy.int32)
+            which[index] = numpy.arange(len(index), dtype=numpy.int32)
+            taken = _core.gather(values, _core.to_tracer(numpy.maximum(which, 0)), axis)
+            is_hit = _core.append("broadcast", [_core.to_tracer(which >= 0)], {"shape": list(x.shape), "axes": [axis]})
+            return _core.append("select", [is_hit, taken, x], {})
     from hotloop._control import scan
 
     # One after the other, each in place.
     zero = _core.to_tracer(numpy.int32(0))
     parts = _core.append("transpose", [values], {"permutation": [axis, *(a for a in range(x.ndim) if a != axis)]})
+    sizes = [1 if a == axis else n for a, n in enumerate(x.shape)]
 
     def write(table, at):
         place, part = at
         starts = [_core.cast(place, "int32") if a == axis else zero for a in range(x.ndim)]
-        return _core.dynamic_update(table, _core.reshape(part, [1 if a == axis else n for a, n in enumerate(x.shape)]), starts), None
+        part = _core.reshape(part, sizes)
+        if how != "set":
+            part = _COMBINED[how](_core.dynamic_slice(table, starts, sizes), part)
+        return _core.dynamic_update(table, part, starts), None
 
     return scan(write, x, (index, parts))[0]

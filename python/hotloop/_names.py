@@ -32,7 +32,7 @@ INSTEAD = {
     **dict.fromkeys(("max_pool", "avg_pool", "max_pool1d", "max_pool2d", "avg_pool2d", "reduce_window"),
         "hl.max(hl.reshape(x, (batch, time // 2, 2, features)), axis=2), or hl.sliding_window_view"),
     **dict.fromkeys(("dot_product_attention", "scaled_dot_product_attention"), "hl.softmax(q @ k.mT / d**0.5) @ v"),
-    **dict.fromkeys(("segment_max", "segment_min"), "hl.max(hl.where(ids == hl.arange(n)[:, None], x, -hl.inf), axis=1), or its like with min"),
+    **dict.fromkeys(("segment_max", "segment_min"), "hl.full((n, *x.shape[1:]), -hl.inf).at[ids].max(x), or hl.inf and .min"),
     "layer_norm": "hl.nn.LayerNorm", "batch_norm": "hl.nn.BatchNorm", "Module": "hl.nn.Module", "tree_map": "hl.tree.map",
     "dropout": "hl.nn.Dropout, or hl.where(hl.random.bernoulli(key, keep, x.shape), x / keep, 0)",
     "norm": "hl.linalg.norm", "trace": "hl.linalg.trace", "cross": "hl.linalg.cross", "diagonal": "hl.linalg.diagonal",
@@ -49,9 +49,8 @@ INSTEAD = {
 }  # fmt: skip
 # Of a place of an array.
 PLACES = {
-    **dict.fromkeys(("max", "min"), "x.at[key].set(hl.maximum(x[key], values)), or its like with minimum, where no place is named twice"),
-    "apply": "x.at[key].set(f(x[key]))", "power": "x.at[key].set(x[key] ** values)", "mul": "x.at[key].multiply(values)",
-    "subtract": "x.at[key].add(-values)",
+    "apply": "x.at[key].set(f(x[key]))", "power": "x.at[key].set(x[key] ** values)", "sub": "x.at[key].subtract(values)", "div": "x.at[key].divide(values)",
+    "maximum": "x.at[key].max(values)", "minimum": "x.at[key].min(values)",
 }  # fmt: skip
 # Of jax.random, torch and numpy.random.
 RANDOM = {

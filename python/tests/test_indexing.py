@@ -139,6 +139,82 @@ def test_at_index_arrays_assigns_what_numpy_does(key, dtype, is_known):
         assert np.allclose(hl.jit(add)(x, values, *(key[i] for i in spots)), sums, rtol=1e-5, atol=1e-5)
 
 
+COMBINED = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "max": np.maximum, "min": np.minimum}
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "computed"])
+@pytest.mark.parametrize("how", COMBINED)
+@pytest.mark.parametrize("key", AT_ARRAYS.values(), ids=AT_ARRAYS)
+def test_at_repeated_places_combine(key, how, is_known):
+    g = np.random.default_rng(1)
+    spots = [i for i, k in enumerate(key) if isinstance(k, np.ndarray) and k.dtype != np.bool_] if not is_known else []
+
+    def combine(v, u, *arrays):
+        own = list(key)
+        for i, a in zip(spots, arrays):
+            own[i] = a
+        return getattr(v.at[tuple(own)], how)(u)
+
+    for dtype in (np.float32, np.float64, np.int32):
+        if how == "divide" and dtype == np.int32:
+            continue
+        x = np.rint(9 * g.normal(size=(3, 4, 5, 6))).astype(dtype)
+        values = np.rint(9 * g.normal(size=x[key].shape)).astype(dtype)
+        if how == "divide":
+            values[values == 0] = 2
+        if how in ("max", "min") and dtype != np.int32:
+            x.flat[::7], x.flat[3::11], values.flat[::5], values.flat[1::9] = -np.inf, np.nan, np.inf, np.nan
+        wanted = x.copy()
+        COMBINED[how].at(wanted, key, values)
+        for backend in ("llvm", "interp"):
+            got = hl.jit(combine, backend=backend)(x, values, *(key[i] for i in spots))
+            assert got.dtype == dtype
+            np.testing.assert_allclose(got, wanted, rtol=1e-5 if dtype == np.float32 else 1e-13)
+
+
+def test_derivatives_where_places_repeat():
+    x, values, places = np.array([1.0, 5.0, 2.0]), np.array([4.0, 3.0, 4.0, 2.0, 9.0]), np.array([0, 0, 0, 2, 1])
+    for key in (places, None):
+        at = lambda v, u, i, how, key=key: getattr(v.at[i if key is None else key], how)(u)  # noqa: E731
+        # Of equal ones the first; x before a value.
+        for mode in (hl.jacfwd, hl.jacrev):
+            of_x, of_values = hl.jit(lambda v, u, i, mode=mode: mode(lambda a, b: at(a, b, i, "max"), argnums=(0, 1))(v, u))(x, values, places)
+            assert np.array_equal(of_x, np.diag([0.0, 0, 1])) and np.array_equal(of_values, [[1, 0, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]])
+            of_values = hl.jit(lambda v, u, i, mode=mode: mode(lambda b: at(v, b, i, "min"))(u))(x, values, places)
+            assert not np.asarray(of_values).any()
+        # Of products: everything but the two that are differentiated by.
+        hessian = hl.jit(lambda v, u, i: hl.hessian(lambda b: at(v, b, i, "mul").sum())(u))(x, values, places)
+        wanted = np.zeros((5, 5))
+        for i in range(3):
+            for k in range(3):
+                wanted[i, k] = values[3 - i - k] if i != k else 0.0
+        np.testing.assert_allclose(hessian, wanted)
+        third = hl.jit(lambda v, u, i: hl.grad(lambda a: hl.grad(lambda b: hl.grad(lambda c: (at(v, c, i, "max") ** 4).sum())(b).sum())(a).sum())(u))(x, values, places)
+        np.testing.assert_allclose(third, [24 * 4.0, 0, 0, 0, 24 * 9.0])
+    # Zeros among the factors.
+    slope = hl.jit(lambda u, i: hl.grad(lambda b: hl.ones(3, dtype="float64").at[i].mul(b).sum())(u))(np.array([0.0, 3, 4, 0, 0]), places)
+    assert np.array_equal(slope, [12, 0, 0, 1, 1])
+    slope = hl.grad(lambda b: hl.asarray(x).at[places].divide(b)[0])(values)
+    np.testing.assert_allclose(slope, [*(-1 / 48 / values[:3]), 0, 0])
+
+
+def test_places_of_each_row_combine():
+    g = np.random.default_rng(2)
+    x, values, places = g.normal(size=(6, 5)), g.normal(size=(6, 20)), g.integers(-5, 5, (6, 20))
+    for how in COMBINED:
+        wanted = x.copy()
+        for row in range(6):
+            COMBINED[how].at(wanted[row], places[row], values[row])
+        np.testing.assert_allclose(hl.jit(hl.vmap(lambda v, u, i, how=how: getattr(v.at[i], how)(u)))(x, values, places), wanted, rtol=1e-12)
+    # The largest of each segment.
+    ids = np.array([2, 0, 2, 2])
+    largest = hl.jit(lambda v, i: hl.full((3, 5), -hl.inf, dtype=v.dtype).at[i].max(v))(x[:4], ids)
+    assert np.array_equal(largest, [x[1], np.full(5, -np.inf), x[[0, 2, 3]].max(0)])
+    with pytest.raises(hl.UserError) as error:
+        hl.arange(3).at[0].divide(2)
+    assert str(error.value) == "[at] what is divided must be float. Received: int32. Try: x.astype(hl.float32).at[key].divide(values)."
+
+
 def test_at_repeated_places_keep_the_last_value_and_its_derivative():
     x, values = np.zeros((3, 2)), np.arange(8.0).reshape(4, 2)
     for key in (ROWS, list(ROWS)):
