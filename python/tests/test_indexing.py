@@ -172,29 +172,32 @@ def test_at_repeated_places_combine(key, how, is_known):
             np.testing.assert_allclose(got, wanted, rtol=1e-5 if dtype == np.float32 else 1e-13)
 
 
-def test_derivatives_where_places_repeat():
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "computed"])
+def test_derivatives_where_places_repeat(is_known):
     x, values, places = np.array([1.0, 5.0, 2.0]), np.array([4.0, 3.0, 4.0, 2.0, 9.0]), np.array([0, 0, 0, 2, 1])
-    for key in (places, None):
-        at = lambda v, u, i, how, key=key: getattr(v.at[i if key is None else key], how)(u)  # noqa: E731
-        # Of equal ones the first; x before a value.
-        for mode in (hl.jacfwd, hl.jacrev):
-            of_x, of_values = hl.jit(lambda v, u, i, mode=mode: mode(lambda a, b: at(a, b, i, "max"), argnums=(0, 1))(v, u))(x, values, places)
-            assert np.array_equal(of_x, np.diag([0.0, 0, 1])) and np.array_equal(of_values, [[1, 0, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]])
-            of_values = hl.jit(lambda v, u, i, mode=mode: mode(lambda b: at(v, b, i, "min"))(u))(x, values, places)
-            assert not np.asarray(of_values).any()
-        # Of products: everything but the two that are differentiated by.
-        hessian = hl.jit(lambda v, u, i: hl.hessian(lambda b: at(v, b, i, "mul").sum())(u))(x, values, places)
-        wanted = np.zeros((5, 5))
-        for i in range(3):
-            for k in range(3):
-                wanted[i, k] = values[3 - i - k] if i != k else 0.0
-        np.testing.assert_allclose(hessian, wanted)
-        third = hl.jit(lambda v, u, i: hl.grad(lambda a: hl.grad(lambda b: hl.grad(lambda c: (at(v, c, i, "max") ** 4).sum())(b).sum())(a).sum())(u))(x, values, places)
-        np.testing.assert_allclose(third, [24 * 4.0, 0, 0, 0, 24 * 9.0])
+
+    def at(v, u, i, how):
+        return getattr(v.at[places if is_known else i], how)(u)
+
+    # Of equal ones the first; x before a value.
+    for mode in (hl.jacfwd, hl.jacrev):
+        of_x, of_values = hl.jit(lambda v, u, i, mode=mode: mode(lambda a, b: at(a, b, i, "max"), argnums=(0, 1))(v, u))(x, values, places)
+        assert np.array_equal(of_x, np.diag([0.0, 0, 1])) and np.array_equal(of_values, [[1, 0, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]])
+        of_values = hl.jit(lambda v, u, i, mode=mode: mode(lambda b: at(v, b, i, "min"))(u))(x, values, places)
+        assert not np.asarray(of_values).any()
+    # Of products: everything but the two that are differentiated by.
+    hessian = hl.jit(lambda v, u, i: hl.hessian(lambda b: at(v, b, i, "mul").sum())(u))(x, values, places)
+    wanted = np.zeros((5, 5))
+    for i in range(3):
+        for k in range(3):
+            wanted[i, k] = values[3 - i - k] if i != k else 0.0
+    np.testing.assert_allclose(hessian, wanted)
+    third = hl.jit(lambda v, u, i: hl.grad(lambda a: hl.grad(lambda b: hl.grad(lambda c: (at(v, c, i, "max") ** 4).sum())(b).sum())(a).sum())(u))
+    np.testing.assert_allclose(third(x, values, places), [24 * 4.0, 0, 0, 0, 24 * 9.0])
     # Zeros among the factors.
-    slope = hl.jit(lambda u, i: hl.grad(lambda b: hl.ones(3, dtype="float64").at[i].mul(b).sum())(u))(np.array([0.0, 3, 4, 0, 0]), places)
+    slope = hl.jit(lambda v, u, i: hl.grad(lambda b: at(v, b, i, "mul").sum())(u))(np.ones(3), np.array([0.0, 3, 4, 0, 0]), places)
     assert np.array_equal(slope, [12, 0, 0, 1, 1])
-    slope = hl.grad(lambda b: hl.asarray(x).at[places].divide(b)[0])(values)
+    slope = hl.jit(lambda v, u, i: hl.grad(lambda b: at(v, b, i, "divide")[0])(u))(x, values, places)
     np.testing.assert_allclose(slope, [*(-1 / 48 / values[:3]), 0, 0])
 
 
