@@ -170,7 +170,12 @@ Value erfc(Value x);
 // The normal distribution function, erfc(-x / sqrt(2)) / 2, and its logarithm, which is finite where the function itself is too small to be a number.
 Value ndtr(Value x);
 Value log_ndtr(Value x);
+// The inverse of ndtr: infinite at 0 and 1, NaN beyond. Errors: in f64 4 units in the last place, in the tails too, in f32 one.
+Value ndtri(Value p);
 Value clip(Value x, double low, double high);
+// Of vectors x (n) and w (k): out[i] = sum over j of x[i + j] w[j], for the n - k + 1 places where all of w lies within x. A convolution is that of x padded
+// with k - 1 zeros at each end and w reversed. Its gradients are sums of the same kind.
+Value correlate(Value x, Value w);
 Value mean(Value x, const std::vector<std::int64_t>& axes);      // divides by extent(): right for a partial batch
 Value variance(Value x, const std::vector<std::int64_t>& axes);  // population variance (divides by n)
 Value logsumexp(Value x, int axis);

@@ -147,11 +147,14 @@ void bind_ops(nb::module_& m) {
     return tracer(dynamic_update(to_value(x, "dynamic_update"), to_value(update, "dynamic_update"),
                                  to_values(starts, "dynamic_update")));
   });
+  m.def("correlate", [](nb::handle x, nb::handle w) {
+    return tracer(correlate(to_value(x, "correlate"), to_value(w, "correlate")));
+  });
   m.def("random_bits",
         [](nb::handle key, nb::handle shape) { return tracer(random_bits(to_value(key, "random"), shape_of(shape))); });
   // The functions of the engine that are compositions of one operand.
   using Composition = Value (*)(Value);
-  static constexpr std::array<std::pair<const char*, Composition>, 12> compositions = {{{"relu", relu},
+  static constexpr std::array<std::pair<const char*, Composition>, 13> compositions = {{{"relu", relu},
                                                                                         {"softplus", softplus},
                                                                                         {"gelu", gelu},
                                                                                         {"square", square},
@@ -160,6 +163,7 @@ void bind_ops(nb::module_& m) {
                                                                                         {"erfc", erfc},
                                                                                         {"ndtr", ndtr},
                                                                                         {"log_ndtr", log_ndtr},
+                                                                                        {"ndtri", ndtri},
                                                                                         {"atan", atan},
                                                                                         {"asin", asin},
                                                                                         {"acos", acos}}};

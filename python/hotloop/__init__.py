@@ -16,6 +16,7 @@ from hotloop import _core, _names, _nvrtc, logs, random, tree
 from hotloop._control import associative_scan, cond, fori_loop, scan, switch, while_loop
 from hotloop._core import Array, InternalError, Tracer, UserError
 from hotloop._creation import *  # noqa: F403
+from hotloop._cumulative import *  # noqa: F403
 from hotloop._derivatives import *  # noqa: F403
 from hotloop._dtypes import *  # noqa: F403
 from hotloop._elementwise import *  # noqa: F403
@@ -26,7 +27,10 @@ from hotloop._manipulation import *  # noqa: F403
 from hotloop._methods import attach as _attach
 from hotloop._reductions import *  # noqa: F403
 from hotloop._sets import *  # noqa: F403
+from hotloop._signals import *  # noqa: F403
 from hotloop._sorting import *  # noqa: F403
+from hotloop._special import *  # noqa: F403
+from hotloop._statistics import *  # noqa: F403
 from hotloop._transforms import (
     checkpoint,
     custom_jvp,

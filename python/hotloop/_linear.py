@@ -8,7 +8,7 @@ from hotloop import _core
 from hotloop._names import kind_of
 from hotloop._op import checked_axis, op
 
-__all__ = ["matmul", "tensordot", "vecdot", "outer", "einsum", "dot_general"]
+__all__ = ["matmul", "tensordot", "vecdot", "outer", "einsum", "dot_general", "kron"]
 
 
 @op(2)
@@ -48,6 +48,16 @@ def outer(x1, x2, /):
     """x1[i] x2[j] for two vectors."""
     x1, x2 = (_core.reshape(v, (v.size,)) for v in (_core.to_tracer(x1), _core.to_tracer(x2)))
     return _core.dot(x1, x2, [], [], [], [])
+
+
+@op(2)
+def kron(x1, x2, /):
+    """The Kronecker product: blocks x1[i, j] * x2, for arrays of any number of axes; the one with fewer gets axes of extent 1 in front."""
+    x1, x2 = _core.promote("kron", [x1, x2])
+    ndim = max(x1.ndim, x2.ndim)
+    x1, x2 = (_core.reshape(x, (*(1,) * (ndim - x.ndim), *x.shape)) for x in (x1, x2))
+    spread = [_core.reshape(x, [n for m in x.shape for n in ((m, 1) if first else (1, m))]) for x, first in ((x1, True), (x2, False))]
+    return _core.reshape(_core.binary("mul", *spread), [m * n for m, n in zip(x1.shape, x2.shape)])
 
 
 @op(2)

@@ -18,7 +18,7 @@ FUNCTIONS = {
     "sub": "subtract", "swapaxes": "permute_dims", "tensor": "asarray", "true_divide": "divide", "unique": "unique_values",
     "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
-    "chunk": "split", "randn": "random", "rand": "random", "randperm": "random", "multinomial": "random", "manual_seed": "random", "erf_inv": "erfinv", "ndtri": "erfinv", "gradient": "grad", "select": "where", "inner": "tensordot",
+    "chunk": "split", "randn": "random", "rand": "random", "randperm": "random", "multinomial": "random", "manual_seed": "random", "erf_inv": "erfinv", "cummax": "cumulative_max", "cummin": "cumulative_min", "cumlogsumexp": "logcumsumexp", "trapz": "trapezoid", "trigamma": "polygamma", "gradient": "grad", "select": "where", "inner": "tensordot",
     "nanmedian": "median", "percentile": "quantile", "topk": "top_k", "partition": "top_k", "argpartition": "top_k",
     "swish": "silu", "hardtanh": "hard_tanh", "hardsigmoid": "hard_sigmoid", "expit": "sigmoid", "fmod": "remainder", "identity": "eye", "vdot": "vecdot",
     "argwhere": "nonzero", "flatnonzero": "nonzero", "Tensor": "Array", "ndarray": "Array", "DeviceArray": "Array", "dynamic_update_slice": "dynamic_update",
@@ -26,8 +26,8 @@ FUNCTIONS = {
 }  # fmt: skip
 # What is no single function here.
 INSTEAD = {
-    **dict.fromkeys(("conv", "conv1d", "conv2d", "conv_general_dilated", "convolve", "correlate"),
-        "a sum of products of shifted slices, sum(x[:, i:i + n] @ w[i] for i in range(k)), or hl.nn.Conv1d"),
+    **dict.fromkeys(("conv", "conv1d"), "hl.convolve of two vectors, hl.nn.Conv1d of sequences"),
+    **dict.fromkeys(("conv2d", "conv_general_dilated"), "a sum of products of shifted slices, sum(x[:, i:i + n] @ w[i] for i in range(k)), or hl.nn.Conv1d"),
     **dict.fromkeys(("lax", "numpy", "ops", "functional"), "the function's name in hl itself, as hl.scan or hl.sum"),
     **dict.fromkeys(("max_pool", "avg_pool", "max_pool1d", "max_pool2d", "avg_pool2d", "reduce_window"),
         "hl.max(hl.reshape(x, (batch, time // 2, 2, features)), axis=2), or hl.sliding_window_view"),
@@ -36,12 +36,11 @@ INSTEAD = {
     "layer_norm": "hl.nn.LayerNorm", "batch_norm": "hl.nn.BatchNorm", "Module": "hl.nn.Module", "tree_map": "hl.tree.map",
     "dropout": "hl.nn.Dropout, or hl.where(hl.random.bernoulli(key, keep, x.shape), x / keep, 0)",
     "norm": "hl.linalg.norm", "trace": "hl.linalg.trace", "cross": "hl.linalg.cross", "diagonal": "hl.linalg.diagonal",
-    "exp2": "2.0 ** x", "rsqrt": "1 / hl.sqrt(x)", "logit": "hl.log(p / (1 - p))", "lerp": "a + t * (b - a)", "heaviside": "hl.where(x > 0, 1.0, 0.0)",
+    "logit": "hl.log(p / (1 - p))", "lerp": "a + t * (b - a)", "heaviside": "hl.where(x > 0, 1.0, 0.0)",
     "scatter": "x.at[indices].set(values), or .add", "dynamic_index_in_dim": "x[i]", "print": "returning the value, and printing it where the function is called",
     "debug": "returning the value, and printing it where the function is called", "block_until_ready": "the result itself: it is finished when a call returns",
     "device_put": "hl.asarray(x): arrays lie in the host's memory, and hl.jit(f, device='cuda') runs f on a GPU", "average": "hl.sum(x * weights) / hl.sum(weights)",
-    "kron": "hl.reshape(a[:, None, :, None] * b[None, :, None, :], (m * p, n * q)) of an (m, n) and a (p, q) matrix", "expm": "hl.linalg.expm",
-    **dict.fromkeys(("isclose", "allclose", "array_equal"), "hl.abs(a - b) <= tolerance, or NumPy's function for results"),
+    "expm": "hl.linalg.expm",
     **dict.fromkeys(("odeint", "solve_ivp", "diffeqsolve"), "hl.ode.solve(field, hl.ode.Tsit5(), t0, t1, y0)"),
     **dict.fromkeys(("cuda", "device", "is_available", "device_count"), "hl.devices(), and hl.jit(f, device='cuda')"), "set_default_device": "hl.jit(f, device='cuda')",
     **dict.fromkeys(("pmap", "sharding"), "hl.vmap, whose rows all threads share"), "compile": "hl.jit(f)", "function": "hl.jit(f)",
@@ -57,7 +56,7 @@ RANDOM = {
     "PRNGKey": "key", "seed": "key", "manual_seed": "key", "default_rng": "key", "Generator": "key", "rand": "uniform", "random": "uniform", "randn": "normal",
     "standard_normal": "normal", "integers": "randint", "random_integers": "randint", "shuffle": "permutation", "permuted": "permutation", "randperm": "permutation",
     "multinomial": "choice", "dropout": "bernoulli", "binomial": "bernoulli", "trunc_normal_": "truncated_normal", "standard_exponential": "exponential",
-    "random_bits": "bits", "multivariate_normal": "normal", "rademacher": "bernoulli",
+    "random_bits": "bits", "student_t": "t", "standard_t": "t", "standard_gamma": "gamma", "standard_cauchy": "cauchy", "weibull": "weibull_min",
 }  # fmt: skip
 # Of numpy.linalg, scipy.linalg and torch.linalg.
 LINALG = {"cho_solve": "solve", "solve_ex": "solve", "inv_ex": "inv", "matrix_exp": "expm", "eigvals": "eigvalsh", "eig": "eigh", "logdet": "slogdet"}

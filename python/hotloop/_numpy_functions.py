@@ -8,9 +8,10 @@ from hotloop._names import FUNCTIONS
 
 # Those whose arguments mean the same here.
 _SAME = {
-    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "bincount", "broadcast_to", "clip", "concatenate", "count_nonzero", "cumprod", "cumsum", "diff", "einsum",
-    "expand_dims", "flip", "full_like", "interp", "isin", "max", "mean", "median", "min", "moveaxis", "nan_to_num", "ones_like", "outer", "prod", "quantile", "ravel", "repeat", "reshape", "roll", "searchsorted",
-    "sort", "squeeze", "stack", "std", "sum", "take", "take_along_axis", "tensordot", "tile", "transpose", "tril", "triu", "var", "where", "zeros_like",
+    "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "array_equal", "bincount", "broadcast_to", "clip", "concatenate", "convolve", "corrcoef", "correlate",
+    "count_nonzero", "cov", "cumprod", "cumsum", "diff", "einsum",
+    "expand_dims", "flip", "full_like", "interp", "isclose", "isin", "kron", "max", "mean", "median", "min", "moveaxis", "nan_to_num", "ones_like", "outer", "prod", "quantile", "ravel", "repeat", "reshape", "roll", "searchsorted",
+    "sort", "squeeze", "stack", "std", "sum", "take", "take_along_axis", "tensordot", "tile", "transpose", "trapezoid", "tril", "triu", "var", "where", "zeros_like",
 }  # fmt: skip
 
 

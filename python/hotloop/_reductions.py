@@ -179,37 +179,32 @@ def log_softmax(x, /, axis=-1):
     return x - logsumexp(x, axis=axis, keepdims=True)
 
 
-@_export(1)
-def cumulative_sum(x, /, *, axis=None, include_initial=False):
-    """The sums of the elements up to each place along `axis` (which a 1-d array need not name)."""
-    return _cumulative("cumulative_sum", x, axis, include_initial, 0.0, lambda total, value: total + value)
+@_export(2)
+def isclose(x1, x2, /, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Whether |x1 - x2| <= atol + rtol |x2|, as in NumPy: bool, of the shape that both broadcast to. Infinities are close to themselves; `equal_nan`: NaN is to NaN."""
+    x1, x2 = _core.broadcast_arrays("isclose", _core.promote("isclose", [x1, x2]))
+    equal = _core.binary("eq", x1, x2)
+    if x1.dtype.kind != "f":  # differences of integers have all their digits in f64
+        x1, x2 = _core.cast(x1, "float64"), _core.cast(x2, "float64")
+    apart = _core.unary("abs", x1 - x2)
+    near = _core.binary("and", _core.binary("le", apart, atol + rtol * _core.unary("abs", x2)), _core.binary("lt", _core.unary("abs", x2), math.inf))
+    close = _core.binary("or", equal, near)
+    if equal_nan:
+        close = _core.binary("or", close, _core.binary("and", _core.binary("ne", x1, x1), _core.binary("ne", x2, x2)))
+    return close
 
 
-@_export(1)
-def cumulative_prod(x, /, *, axis=None, include_initial=False):
-    """The products of the elements up to each place along `axis` (which a 1-d array need not name)."""
-    return _cumulative("cumulative_prod", x, axis, include_initial, 1.0, lambda total, value: total * value)
+@_export(2)
+def allclose(x1, x2, /, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Whether all elements of x1 and x2 are close, by `isclose`: a bool scalar."""
+    return all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 
-def _cumulative(name, x, axis, include_initial, neutral, combine):
-    from hotloop._control import scan
-
-    x = _number(x)
-    if axis is None and x.ndim != 1:
-        raise _core.UserError(f"[{name}] the axis must be named unless x has one. Received: {x.shape}.")
-    axis = checked_axis(name, 0 if axis is None else axis, x.ndim)
-    order = [axis, *(a for a in range(x.ndim) if a != axis)]
-    moved = _core.append("transpose", [x], {"permutation": order})
-    start = _core.cast(_core.full(neutral, x.dtype, moved.shape[1:]), x.dtype)
-
-    def step(total, value):
-        total = combine(total, value)
-        return total, total
-
-    totals = scan(step, start, moved)[1]
-    if include_initial:
-        totals = _core.concat([_core.reshape(start, (1, *moved.shape[1:])), totals], 0)
-    return _core.append("transpose", [totals], {"permutation": [order.index(a) for a in range(x.ndim)]})
+@_export(2)
+def array_equal(x1, x2, /):
+    """Whether x1 and x2 have one shape and equal elements: a bool scalar. NaN equals nothing."""
+    x1, x2 = _core.to_tracer(x1, "array_equal"), _core.to_tracer(x2, "array_equal")
+    return all(_core.binary("eq", *_core.promote("array_equal", [x1, x2]))) if x1.shape == x2.shape else _core.cast(_core.full(0.0, "int32", ()), "bool")
 
 
 @_export(1)

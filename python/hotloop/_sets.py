@@ -9,9 +9,9 @@ import typing
 import numpy
 
 from hotloop import _core
+from hotloop._cumulative import cumulative_sum
 from hotloop._indexing import whole
 from hotloop._op import extents, op
-from hotloop._reductions import cumulative_sum
 
 __all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values", "nonzero", "bincount"]
 

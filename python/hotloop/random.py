@@ -10,7 +10,7 @@ import operator
 
 import numpy
 
-from hotloop import _core, _manipulation, _names, _reductions
+from hotloop import _core, _cumulative, _manipulation, _names
 from hotloop._op import op
 
 __all__ = [
@@ -278,7 +278,7 @@ def _chosen(key, p, count, replace, /):
     if not replace:
         # The largest of log p + gumbel are a draw without replacement (Vieira 2014).
         return _core.argsort(_gumbel(key, p.shape, p.dtype) + _core.unary("log", p), 0, True)[:count]
-    reached = _reductions.cumulative_sum(p)
+    reached = _cumulative.cumulative_sum(p)
     drawn = reached[-1] * (1.0 - _unit(checked_key(key), (count,), p.dtype))  # in (0, sum]
     return _core.cast(_core.searchsorted(reached, drawn, False), "int32")
 
