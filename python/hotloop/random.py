@@ -10,12 +10,13 @@ import operator
 
 import numpy
 
-from hotloop import _core, _cumulative, _manipulation, _names
+from hotloop import _core, _cumulative, _distributions, _manipulation, _names
+from hotloop._distributions import *  # noqa: F403
 from hotloop._op import op
 
 __all__ = [
     "key", "split", "fold_in", "bits", "uniform", "normal", "truncated_normal", "exponential", "gumbel", "laplace", "logistic", "bernoulli", "randint",
-    "categorical", "permutation", "choice",
+    "categorical", "permutation", "choice", *_distributions.__all__,
 ]  # fmt: skip
 
 
@@ -45,7 +46,8 @@ def checked_key(k):
     return k
 
 
-def _dims(shape):
+def dims(shape):
+    """A shape, or its only extent, as a tuple."""
     return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
 
 
@@ -81,7 +83,7 @@ def fold_in(key, data, /):
 @op(1)
 def bits(key, /, shape=()):
     """32 random bits an element: uint32."""
-    return _core.random_bits(checked_key(key), _dims(shape))
+    return _core.random_bits(checked_key(key), dims(shape))
 
 
 def _signed_bits(key, shape, shift):
@@ -94,7 +96,8 @@ def _upper_bits(words, shift):
     return _core.cast(_core.binary("shr", words, _core.cast(shift, "uint32")), "int32")
 
 
-def _checked_float(dtype):
+def checked_float(dtype):
+    """`dtype`, if numbers are drawn in it."""
     dtype = _core.dtype(dtype)
     if dtype not in (numpy.float32, numpy.float64):
         raise _core.UserError(f"[random] the dtype must be float32 or float64. Received: {dtype}.")
@@ -103,7 +106,7 @@ def _checked_float(dtype):
 
 def _unit(key, shape, dtype):
     """Uniform in [0, 1): 24 bits for float32, 53 for float64."""
-    dtype = _checked_float(dtype)
+    dtype = checked_float(dtype)
     if dtype == numpy.float32:
         return _core.cast(_upper_bits(_core.random_bits(key, shape), 8), dtype) * 2.0**-24
     words = _core.random_bits(key, (*shape, 2))
@@ -111,9 +114,9 @@ def _unit(key, shape, dtype):
     return (high * 2.0**26 + low) * 2.0**-53
 
 
-def _symmetric(key, shape, dtype):
+def symmetric(key, shape, dtype):
     """Uniform in (-1, 1): the odd multiples of 2^-24 for float32, of 2^-53 for float64, as many below 0 as above."""
-    dtype = _checked_float(dtype)
+    dtype = checked_float(dtype)
     if dtype == numpy.float32:
         return _core.cast(_signed_bits(key, shape, 8), dtype) * 2.0**-23 + 2.0**-24
     words = _core.random_bits(key, (*shape, 2))
@@ -121,9 +124,9 @@ def _symmetric(key, shape, dtype):
     return high * 2.0**-26 + (_core.cast(_upper_bits(words[..., 1], 6), dtype) * 2.0**-52 + 2.0**-53)
 
 
-def _open_unit(key, shape, dtype):
+def open_unit(key, shape, dtype):
     """Uniform in (0, 1): the odd multiples of 2^-24 for float32, of 2^-53 for float64."""
-    dtype = _checked_float(dtype)
+    dtype = checked_float(dtype)
     if dtype == numpy.float32:
         return _core.cast(_upper_bits(_core.random_bits(key, shape), 9), dtype) * 2.0**-23 + 2.0**-24
     words = _core.random_bits(key, (*shape, 2))
@@ -134,7 +137,7 @@ def _open_unit(key, shape, dtype):
 @op(1)
 def uniform(key, /, shape=(), dtype="float32", low=0.0, high=1.0):
     """Uniform in [low, high), from 24 random bits for float32 and 53 for float64."""
-    drawn = _unit(checked_key(key), _dims(shape), dtype)
+    drawn = _unit(checked_key(key), dims(shape), dtype)
     known = isinstance(high, (int, float)) and isinstance(low, (int, float))
     if known and (low, high) == (0, 1):
         return drawn
@@ -148,7 +151,7 @@ def uniform(key, /, shape=(), dtype="float32", low=0.0, high=1.0):
 @op(1)
 def normal(key, /, shape=(), dtype="float32"):
     """Normal with mean 0 and standard deviation 1: sqrt(2) erfinv(u), u uniform in (-1, 1). float32 reaches 5.3, float64 8.2."""
-    return math.sqrt(2) * _core.unary("erfinv", _symmetric(checked_key(key), _dims(shape), dtype))
+    return math.sqrt(2) * _core.unary("erfinv", symmetric(checked_key(key), dims(shape), dtype))
 
 
 @op(3)
@@ -158,11 +161,11 @@ def truncated_normal(key, lower, upper, /, shape=None, dtype="float32"):
     lower, upper: numbers or arrays, with derivatives; shape: what they broadcast to if not given. By the inverse of the distribution function: of
     bounds that both lie beyond 4 in float32 (6 in float64), few different numbers are left.
     """
-    dtype = _checked_float(dtype)
+    dtype = checked_float(dtype)
     lower, upper = _core.cast(lower, dtype), _core.cast(upper, dtype)
-    shape = numpy.broadcast_shapes(lower.shape, upper.shape) if shape is None else _dims(shape)
+    shape = numpy.broadcast_shapes(lower.shape, upper.shape) if shape is None else dims(shape)
     low, high = (_core.unary("erf", bound * math.sqrt(0.5)) for bound in (lower, upper))
-    drawn = _open_unit(checked_key(key), shape, dtype) * (high - low) + low
+    drawn = open_unit(checked_key(key), shape, dtype) * (high - low) + low
     most = float(numpy.nextafter(dtype.type(1), dtype.type(0)))  # rounding may reach 1, which is infinitely far
     drawn = _core.binary("min", _core.binary("max", drawn, -most), most)
     drawn = math.sqrt(2) * _core.unary("erfinv", drawn)
@@ -172,30 +175,30 @@ def truncated_normal(key, lower, upper, /, shape=None, dtype="float32"):
 @op(1)
 def exponential(key, /, shape=(), dtype="float32"):
     """Exponential with mean 1: -log(u), u uniform in (0, 1)."""
-    return -_core.unary("log", _open_unit(checked_key(key), _dims(shape), dtype))
+    return -_core.unary("log", open_unit(checked_key(key), dims(shape), dtype))
 
 
 def _gumbel(key, shape, dtype):
-    return -_core.unary("log", -_core.unary("log", _open_unit(checked_key(key), shape, dtype)))
+    return -_core.unary("log", -_core.unary("log", open_unit(checked_key(key), shape, dtype)))
 
 
 @op(1)
 def gumbel(key, /, shape=(), dtype="float32"):
     """Gumbel with location 0 and scale 1: -log(-log(u)), u uniform in (0, 1)."""
-    return _gumbel(key, _dims(shape), dtype)
+    return _gumbel(key, dims(shape), dtype)
 
 
 @op(1)
 def laplace(key, /, shape=(), dtype="float32"):
     """Laplace with mean 0 and scale 1 (variance 2): -sign(u) log(1 - |u|), u uniform in (-1, 1)."""
-    u = _symmetric(checked_key(key), _dims(shape), dtype)
+    u = symmetric(checked_key(key), dims(shape), dtype)
     return -_core.unary("sign", u) * _core.unary("log1p", -_core.unary("abs", u))
 
 
 @op(1)
 def logistic(key, /, shape=(), dtype="float32"):
     """Logistic with mean 0 and scale 1 (variance pi^2 / 3): log((1 + u) / (1 - u)), u uniform in (-1, 1)."""
-    u = _symmetric(checked_key(key), _dims(shape), dtype)
+    u = symmetric(checked_key(key), dims(shape), dtype)
     t = _core.unary("abs", u)
     return _core.unary("sign", u) * _core.unary("log1p", 2.0 * t / (1.0 - t))
 
@@ -203,7 +206,7 @@ def logistic(key, /, shape=(), dtype="float32"):
 @op(2, ["p"])
 def bernoulli(key, /, p=0.5, shape=None):
     """True with probability p, a number or an array. shape: p's if not given."""
-    return _core.binary("lt", _unit(checked_key(key), numpy.shape(p) if shape is None else _dims(shape), "float32"), p)
+    return _core.binary("lt", _unit(checked_key(key), numpy.shape(p) if shape is None else dims(shape), "float32"), p)
 
 
 @op(1)
@@ -212,7 +215,7 @@ def randint(key, /, shape, low, high):
     low, high = operator.index(low), operator.index(high)
     if not (0 < high - low <= 2**31 and low >= -(2**31) and high <= 2**31):
         raise _core.UserError(f"[random] high - low must be in 1 .. 2^31, of int32. Received: {low} and {high}.")
-    words = _core.cast(_core.random_bits(checked_key(key), (*_dims(shape), 2)), "int64")
+    words = _core.cast(_core.random_bits(checked_key(key), (*dims(shape), 2)), "int64")
     count, half = _core.cast(high - low, "int64"), _core.cast(32, "int64")
     carried = _core.binary("shr", words[..., 1] * count, half)
     return _core.cast(_core.binary("shr", words[..., 0] * count + carried, half) + low, "int32")
@@ -231,7 +234,7 @@ def categorical(key, logits, /, axis=-1, shape=None):
     axis %= logits.ndim
     dtype = logits.dtype if logits.dtype.kind == "f" else numpy.dtype("float32")
     rest = tuple(n for i, n in enumerate(logits.shape) if i != axis)
-    shape = rest if shape is None else _dims(shape)
+    shape = rest if shape is None else dims(shape)
     more = len(shape) - len(rest)
     if more < 0 or any(n not in (1, wanted) for n, wanted in zip(rest, shape[more:])):
         raise _core.UserError(f"[random] shape must end as that of the logits without their axis, {rest}. Received: {shape}.")
@@ -290,7 +293,7 @@ def choice(key, a, /, shape=(), replace=True, p=None, axis=0):
     replacement at least as many weights as are drawn must be positive.
     """
     num, a = _range(a, axis, "choice")
-    shape = _dims(shape)
+    shape = dims(shape)
     count = math.prod(shape)
     if p is not None and numpy.shape(p) != (num,):
         raise _core.UserError(f"[random] p must have a number for each of {num}. Received: {numpy.shape(p)}.")
