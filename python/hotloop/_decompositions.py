@@ -277,6 +277,25 @@ def _pinv_jvp(primals, tangents):
     return p, matmul(p, matmul(t(p), outside)) + matmul(inside, matmul(t(p), p)) - matmul(p, matmul(da, p))
 
 
+@custom_jvp
+def least_squares(a, b, u, s, v, tolerance):
+    """The shortest x of least |a x - b|, of the factors of one a, which have no derivative here."""
+    kept = greater(s, tolerance * _max(s))
+    inverse = where(kept, 1 / where(kept, s, 1.0), 0.0)
+    inverse = inverse if b.ndim == 1 else inverse[:, None]
+    return matmul(v, inverse * matmul(matrix_transpose(u), b))
+
+
+@least_squares.defjvp
+def _least_squares_jvp(primals, tangents):
+    (a, b, *factors), (da, db, *_) = primals, tangents
+    t = matrix_transpose
+    x, p = least_squares(a, b, *factors), pinv(a, factors[-1])
+    rest = b - matmul(a, x)
+    across = matmul(t(da), matmul(t(p), x))
+    return x, matmul(p, db - matmul(da, x) + matmul(t(p), matmul(t(da), rest))) + across - matmul(p, matmul(a, across))
+
+
 # Coefficients of the numerators of Pade approximants of exp; the denominators' are these with alternating signs. The bounds are up to which 1-norm
 # their relative backward error is below the dtype's unit roundoff (Higham 2005, table 2.3, and 2.1 for single precision).
 _PADE = {8: ((64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600, 670442572800, 33522128640,

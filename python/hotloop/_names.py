@@ -61,9 +61,8 @@ RANDOM = {
 # Of numpy.linalg, scipy.linalg and torch.linalg.
 LINALG = {"cho_solve": "solve", "solve_ex": "solve", "inv_ex": "inv", "matrix_exp": "expm", "eigvals": "eigvalsh", "eig": "eigh", "logdet": "slogdet"}
 IN_LINALG = {
-    "lstsq": "hl.linalg.pinv(a) @ b, or q, r = hl.linalg.qr(a) and hl.linalg.solve_triangular(r, q.mT @ b, upper=True)",
     **dict.fromkeys(("lu", "lu_factor", "lu_solve"), "hl.linalg.solve(a, b): a program eliminates once for all right sides of the same a"),
-    "cho_factor": "hl.linalg.cholesky(a), and hl.linalg.solve_triangular", "multi_dot": "a @ b @ c", "dot": "a @ b", "cond": "s = hl.linalg.svdvals(a), and s[..., 0] / s[..., -1]",
+    "cho_factor": "hl.linalg.cholesky(a), and hl.linalg.solve_triangular", "dot": "a @ b",
     "block_diag": "hl.concat of rows that hl.zeros fill", "LinAlgError": "hl.isfinite of the result: a matrix without a solution gives inf or nan",
 }  # fmt: skip
 # Methods of arrays in NumPy and PyTorch, and what is written here; other functions of hotloop are named by themselves.

@@ -7,6 +7,7 @@ has no solution: where NumPy raises LinAlgError the result holds inf or nan.
 """
 
 import collections
+import functools
 
 from hotloop import _core, _decompositions, _names
 from hotloop._creation import arange, eye
@@ -20,11 +21,11 @@ from hotloop._op import checked_axes, checked_axis, op
 from hotloop._reductions import max as _max
 from hotloop._reductions import min as _min
 from hotloop._reductions import sum as _sum
-from hotloop._transforms import vmap
+from hotloop._transforms import stop_gradient, vmap
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "expm", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose",
-    "norm", "outer", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "cholesky", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "expm", "inv", "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose",
+    "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 
@@ -36,6 +37,7 @@ def __getattr__(name):
     raise _names.absent("hotloop.linalg", name, __all__, _names.LINALG, _names.IN_LINALG)
 
 
+LstsqResult = collections.namedtuple("LstsqResult", ["x", "residuals", "rank", "singular_values"])
 SlogdetResult = collections.namedtuple("SlogdetResult", ["sign", "logabsdet"])
 
 
@@ -224,6 +226,75 @@ def pinv(x, /, *, rtol=None):
     if 0 in x.shape[-2:]:
         return matrix_transpose(x)
     return _each(lambda a: _decompositions.pinv(a, _core.full(_tolerance(x, rtol), x.dtype, ())), (x, 2))
+
+
+@op(2)
+def lstsq(x1, x2, /, *, rtol=None):
+    """(x, residuals, rank, singular_values), a named tuple: the x of least |x1 @ x - x2|, the shortest of them where there are several.
+
+    x1: (..., m, n), of any rank; x2: (m,), or (..., m, k). x: (n,) or (..., n, k); residuals: the sums of squares that are left, () or (..., k), also where NumPy leaves them out;
+    rank: int32 (...). Singular values up to rtol (None: max(m, n) times the dtype's precision) times the largest count as zero. By the singular value decomposition. The derivative of x
+    is right where the rank does not change. For a tall x1 of full rank, solve() of x1.mT @ x1 is faster, and less exact.
+    """
+    x1, x2 = _float_matrix("lstsq", x1, square=False), _core.to_tracer(x2, "lstsq")
+    m, n = x1.shape[-2:]
+    if x2.ndim == 0 or x2.shape[0 if x2.ndim == 1 else -2] != m:
+        raise _core.UserError(f"[lstsq] the right side must be (m,) or (..., m, k) for a matrix (..., m, n). Received: {x1._type} and {x2._type}.")
+    dtype, own = result_type(x1, x2), min(x2.ndim, 2)
+    x1, x2 = _core.cast(x1, dtype), _core.cast(x2, dtype)
+    rtol = _core.full(_tolerance(x1, rtol), dtype, ())
+
+    def solved(a, b):
+        if 0 in (m, n):
+            s = _core.full(0.0, dtype, (0,))
+            x, rank = _core.cast(_core.full(0.0, dtype, (n, *b.shape[1:])), dtype), _core.cast(_core.full(0.0, "int32", ()), "int32")
+        else:
+            u, s, v = _svd("lstsq", a)
+            x = _decompositions.least_squares(a, b, *(stop_gradient(f) for f in (u, s, v)), rtol)
+            rank = _sum(_core.cast(greater(s, rtol * _max(s)), "int32"))
+        rest = b - matmul(a, x)
+        return x, _sum(rest * rest, axis=0), rank, s
+
+    return LstsqResult(*_each(solved, (x1, 2), (x2, own)))
+
+
+@op(1)
+def cond(x, /, p=None):
+    """The condition number (...) of (..., m, n): the largest over the smallest singular value (p None or 2; the reverse: -2), or of square matrices matrix_norm(x) * matrix_norm(inv(x))
+    of the order p: "fro", "nuc", 1, -1, inf, -inf. Infinite, or nan, for a matrix without an inverse."""
+    x = _float_matrix("cond", x, square=p not in (None, 2, -2))
+    if 0 in x.shape[-2:]:
+        raise _core.UserError(f"[cond] matrices must have elements. Received: {x._type}.")
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    return matrix_norm(x, ord=p) * matrix_norm(inv(x), ord=p)
+
+
+@op(1)
+def multi_dot(arrays, /):
+    """The product of two or more matrices, in the order that takes the fewest multiplications; the first and the last may be vectors. arrays: a list."""
+    arrays = [_core.to_tracer(x, "multi_dot") for x in arrays] if isinstance(arrays, (list, tuple)) else []
+    ranks = [x.ndim for x in arrays]
+    fits = len(arrays) >= 2 and all(r == 2 for r in ranks[1:-1]) and all(r in (1, 2) for r in ranks)
+    if not fits or any(a.shape[-1] != b.shape[0] for a, b in zip(arrays, arrays[1:])):
+        received = ", ".join(x._type for x in arrays) or "none"
+        raise _core.UserError(f"[multi_dot] there must be a list of two or more matrices that fit each other; the first and the last may be vectors. Received: {received}.")
+    extents = [1 if ranks[0] == 1 else arrays[0].shape[0], *(x.shape[0] for x in arrays[1:]), 1 if ranks[-1] == 1 else arrays[-1].shape[1]]
+
+    @functools.cache
+    def cheapest(first, last):
+        """(multiplications, where to part) of arrays first .. last - 1."""
+        if last - first == 1:
+            return 0, None
+        ends = extents[first] * extents[last]
+        return min((cheapest(first, k)[0] + cheapest(k, last)[0] + ends * extents[k], k) for k in range(first + 1, last))
+
+    def product(first, last):
+        k = cheapest(first, last)[1]
+        return arrays[first] if k is None else matmul(product(first, k), product(k, last))
+
+    return product(0, len(arrays))
 
 
 @op(1)
