@@ -265,3 +265,41 @@ def fit_quotient(name, f, line, degree_p, degree_q, low, high, single, rounds):
 tiny = mpf("1e-20")
 fit_quotient("erfinv f32", erfinv_ratio, (mpf(59) / 64, mpf(51) / 256), 5, 5, tiny, mpf(16), True, 60)
 fit_quotient("erfinv f64", erfinv_ratio, (mpf(65) / 64, mpf(5) / 32), 15, 14, tiny, mpf("36.1"), False, 24)
+
+
+# exp(t t) erfc(t) of t >= 0 is P(u) / (1 + 2 t), u = (t - k) / (t + k); beside it erf(x) / x near 0, and (ndtr(x) - 1/2) / x, s = x^2, with the weight in erfc and
+# in ndtr.
+def scaled_complement(t):
+    if t < 60:
+        return exp(t * t) * erfc(t)
+    total, term = mpf(1), mpf(1)
+    for i in range(1, 20):
+        term *= -(2 * i - 1) / (2 * t * t)
+        total += term
+    return total / (t * sqrt(pi))
+
+
+def of_half_line(k):
+    def f(u):
+        if 1 - u < mpf("1e-12"):
+            return 2 / sqrt(pi)
+        t = k * (1 + u) / (1 - u)
+        return (1 + 2 * t) * scaled_complement(t)
+
+    return f
+
+
+mp.dps = 50
+for t, single, k, degree, near_degree in (("f32", True, mpf(2), 11, 4), ("f64", False, mpf(3), 23, 9)):
+    g = of_half_line(k)
+    fit(f"scaled complement {t}", g, lambda u, g=g: 1 / g(u), degree, -1, 1, single)
+    fit(f"erf {t}, |x| < 0.5", lambda s: erf_q(s) + 1, lambda s: s**half / erfc(s**half), near_degree, mpf("1e-12"), mpf("0.25"), single)
+    fit(
+        f"ndtr {t}, |x| < 0.7",
+        lambda s: erf(sqrt(s / 2)) / (2 * sqrt(s)),
+        lambda s: 2 * sqrt(s) / erfc(sqrt(s / 2)),
+        near_degree,
+        mpf("1e-12"),
+        mpf("0.49"),
+        single,
+    )

@@ -12,7 +12,9 @@ enum class ScalarOp : std::uint8_t {
   None,
   // unary
   // Sign is -1, 0 or 1, and NaN for NaN. Rint rounds halves to even.
-  Neg, Abs, Sign, Floor, Ceil, Rint, Sqrt, Exp, Expm1, Log, Log1p, Sin, Cos, Tanh, Sigmoid, Erf, ErfInv, Not,
+  Neg, Abs, Sign, Floor, Ceil, Rint, Sqrt, Exp, Expm1, Log, Log1p, Sin, Cos, Tanh, Sigmoid, Erf, ErfInv,
+  Erfc, Ndtr, LogNdtr,  // Ndtr is the normal distribution function
+  Not,
   Cast,     // any dtype to any other; float to integer truncates and saturates, NaN gives 0; to bool is != 0
   Bitcast,  // between dtypes of one size
   Copy,

@@ -345,6 +345,9 @@ class Verifier {
       case Sigmoid:
       case Erf:
       case ErfInv:
+      case Erfc:
+      case Ndtr:
+      case LogNdtr:
       case FarAngle:
       case FarTurns:
       case FarRem:

@@ -20,6 +20,9 @@ Expansion expansion_of(ScalarOp op) {
     case ScalarOp::Sigmoid: return math::sigmoid;
     case ScalarOp::Erf: return math::erf;
     case ScalarOp::ErfInv: return math::erfinv;
+    case ScalarOp::Erfc: return math::erfc;
+    case ScalarOp::Ndtr: return math::ndtr;
+    case ScalarOp::LogNdtr: return math::log_ndtr;
     case ScalarOp::Sin: return math::sin;
     case ScalarOp::Cos: return math::cos;
     default: return nullptr;

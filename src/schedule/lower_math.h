@@ -5,7 +5,7 @@
 
 namespace hotloop::kernel {
 
-// Replaces Exp, Expm1, Log, Log1p, Sin, Cos, Tanh, Sigmoid, Erf, Pow and Rem of f32 and f64 in every Map by basic instructions
+// Replaces Exp, Expm1, Log, Log1p, Sin, Cos, Tanh, Sigmoid, Erf and its relatives, Pow and Rem of f32 and f64 in every Map by basic instructions
 // (src/schedule/math); backends have no code for them. schedule() ends with it; doing it twice changes nothing.
 void lower_math(Program& program);
 

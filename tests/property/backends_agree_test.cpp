@@ -110,9 +110,10 @@ class Draw {
       return regs[static_cast<std::size_t>(pick(static_cast<int>(regs.size())))];
     };
     static constexpr ScalarOp unary[] = {
-        ScalarOp::Neg,     ScalarOp::Abs, ScalarOp::Sign,  ScalarOp::Floor, ScalarOp::Ceil,   ScalarOp::Rint,
-        ScalarOp::Sqrt,    ScalarOp::Exp, ScalarOp::Expm1, ScalarOp::Log,   ScalarOp::Log1p,  ScalarOp::Tanh,
-        ScalarOp::Sigmoid, ScalarOp::Sin, ScalarOp::Cos,   ScalarOp::Erf,   ScalarOp::ErfInv, ScalarOp::Copy};
+        ScalarOp::Neg,     ScalarOp::Abs,     ScalarOp::Sign,  ScalarOp::Floor, ScalarOp::Ceil,   ScalarOp::Rint,
+        ScalarOp::Sqrt,    ScalarOp::Exp,     ScalarOp::Expm1, ScalarOp::Log,   ScalarOp::Log1p,  ScalarOp::Tanh,
+        ScalarOp::Sigmoid, ScalarOp::Sin,     ScalarOp::Cos,   ScalarOp::Erf,   ScalarOp::ErfInv, ScalarOp::Erfc,
+        ScalarOp::Ndtr,    ScalarOp::LogNdtr, ScalarOp::Copy};
     static constexpr ScalarOp binary[] = {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div,
                                           ScalarOp::Rem, ScalarOp::Pow, ScalarOp::Min, ScalarOp::Max};
     static constexpr ScalarOp integer[] = {ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::Div,

@@ -35,6 +35,13 @@ int exp(Expander& e, int x) {
   return e.mul(raised(e, polynomial_part(e, by), first), second);
 }
 
+int scaled_exp(Expander& e, int high, int low, int factor) {
+  const auto by = reduce_by_ln2(e, high, 0);
+  const int t = polynomial_part(e, by);
+  const auto [first, second] = e.split_power(by.n);
+  return e.mul(e.mul(raised(e, e.fma(low, e.add(e.constant(1), t), t), first), factor), second);
+}
+
 int expm1(Expander& e, int x) {
   const bool f32 = e.is_f32();
   const int low = e.at_least(x, e.constant(f32 ? -20 : -40));

@@ -120,10 +120,15 @@ int with_tail(Expander& e, const Expander::Reduction& by, std::initializer_list<
 // exact result: exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.279, erf 1.382, erfinv 2.588, sin 1.611, cos 1.585 (avx512;
 // tests/unit/math_test.cpp bounds the others and f64 by samples).
 int exp(Expander& e, int x);
+// exp(high + low) * factor of a high within exp's range, and a low that is less than half a unit of its last place.
+int scaled_exp(Expander& e, int high, int low, int factor);
 int expm1(Expander& e, int x);
 int tanh(Expander& e, int x);
 int sigmoid(Expander& e, int x);
 int erf(Expander& e, int x);
+int erfc(Expander& e, int x);
+int ndtr(Expander& e, int x);
+int log_ndtr(Expander& e, int x);
 int sin(Expander& e, int x);
 int cos(Expander& e, int x);
 int log(Expander& e, int x);
