@@ -34,7 +34,7 @@ _NAMES = {
     "gt": "greater",
     "ge": "greater_equal",
 }
-_OTHERWISE = {"cast", "select", "div", "rem", "not", "copy", "bitcast", "fma", "stop_gradient"}  # below, or elsewhere
+_OTHERWISE = {"cast", "select", "div", "rem", "not", "copy", "bitcast", "fma", "pow", "stop_gradient"}  # below, or elsewhere
 
 
 def _unary(name, primitive, summary):
@@ -102,6 +102,50 @@ def remainder(x1, x2, /):
     other_sign = _core.binary("ne", _core.binary("lt", rest, 0), _core.binary("lt", x2, 0))
     wrong = _core.binary("and", other_sign, _core.binary("ne", rest, 0))
     return _select(wrong, _core.binary("add", rest, x2), rest)
+
+
+def pow(x1, x2, /):
+    """x1 to the power of x2. NaN below 0 for powers that are not whole.
+
+    Of integers an integer, without its upper bits where it has more than the dtype holds; an array's negative powers are 0, but of 1 and -1, and a negative number is
+    a UserError.
+    """
+    if isinstance(x2, int) and x2 < 0 and (isinstance(x1, int) or getattr(getattr(x1, "dtype", None), "kind", "f") in "iu"):
+        raise _core.UserError(f"[pow] an integer's power must not be negative. Received: {x2}. Try: x.astype(hl.float32).")
+    return _pow(x1, x2)
+
+
+pow.__module__ = "hotloop"
+__all__.append("pow")
+
+
+@op(2)
+def _pow(x1, x2):
+    x, n = _core.promote("pow", [x1, x2])
+    if x.dtype.kind not in "iu":
+        return _core.binary("pow", x1, x2)
+    if isinstance(x2, int):
+        return _core.broadcast_to(_integer_power(x, x2), numpy.broadcast_shapes(x.shape, n.shape))
+    x, n = _core.broadcast_arrays("pow", [x, n])
+    result = _core.full(1, x.dtype, x.shape)
+    if n.dtype.kind == "i":
+        # 1 and -1 to the power of n are those of -n.
+        is_unit = _core.binary("or", _core.binary("eq", x, 1), _core.binary("eq", x, -1))
+        result = _select(_core.binary("or", _core.binary("ge", n, 0), is_unit), result, 0)
+    for bit in range(8 * n.dtype.itemsize - (n.dtype.kind == "i")):
+        has_bit = _core.binary("ne", _core.binary("and", _core.binary("shr", n, bit), 1), 0)
+        result = result * _select(has_bit, x, 1)
+        x = x * x
+    return result
+
+
+def _integer_power(x, n):
+    result = _core.full(1, x.dtype, x.shape)
+    while n:
+        if n % 2:
+            result = result * x
+        x, n = (x * x if n > 1 else x), n // 2
+    return result
 
 
 @_export(1)

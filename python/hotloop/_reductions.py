@@ -209,8 +209,10 @@ def array_equal(x1, x2, /):
 
 @_export(1)
 def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
-    """x[i+1] - x[i] along `axis`, n times; prepend, append: arrays that are put before and after x first."""
+    """x[i+1] - x[i] along `axis`, n times; prepend, append: arrays that are put before and after x first, if n is not 0."""
     x = _core.to_tracer(x, "diff")
+    if n == 0:
+        return x
     axis = checked_axis("diff", axis, x.ndim)
     parts = [part for part in (prepend, x, append) if part is not None]
     if len(parts) > 1:

@@ -89,13 +89,24 @@ class _Apply(torch.autograd.Function):
 def function(fn):
     """fn, written with hotloop's functions, as a function of PyTorch tensors on the CPU.
 
-    fn takes float arrays and returns a tuple of float arrays. It is compiled for each combination of shapes, and has autograd of
+    fn takes float arrays and returns one float array or a tuple of them. It is compiled for each combination of shapes, and has autograd of
     any order, torch.func.vmap and forward mode; tensors go in and out without a copy where their layout allows.
     """
-    compiled = _Function(fn)
+    gives_one = False
+
+    def in_tuple(*values):
+        nonlocal gives_one
+        found = fn(*values)
+        gives_one = not isinstance(found, (tuple, list))
+        if isinstance(found, dict) or found is None:
+            raise hl.UserError(f"[torch.function] the function must return an array or a tuple of arrays. Received: {type(found).__name__}.")
+        return (found,) if gives_one else tuple(found)
+
+    compiled = _Function(in_tuple)
 
     def apply(*tensors):
-        return _Apply.apply(compiled, *tensors)
+        found = _Apply.apply(compiled, *tensors)
+        return found[0] if gives_one else found
 
     return apply
 

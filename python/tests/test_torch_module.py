@@ -81,6 +81,17 @@ def test_function_gradcheck():
     assert torch.autograd.gradcheck(f, (a, b)) and torch.autograd.gradgradcheck(f, (a, b))
 
 
+def test_function_of_one_array():
+    f = hotloop.torch.function(lambda a, b: hl.tanh(a @ b))
+    a, b = (torch.randn(s, dtype=torch.double, requires_grad=True) for s in ((2, 3), (3, 2)))
+    torch.testing.assert_close(f(a, b), torch.tanh(a @ b))
+    assert torch.autograd.gradcheck(f, (a, b)) and torch.autograd.gradgradcheck(f, (a, b))
+    batch = torch.randn(4, 2, 3, dtype=torch.double)
+    torch.testing.assert_close(torch.func.vmap(f, (0, None))(batch, b), torch.tanh(batch @ b))
+    with pytest.raises(hl.UserError, match=r"\[torch.function\] the function must return an array or a tuple of arrays. Received: dict."):
+        hotloop.torch.function(lambda a: {"y": a})(a)
+
+
 def test_unsupported_options_are_named():
     with pytest.raises(hl.UserError, match="bidirectional, dropout"):
         hotloop.torch.LSTM(3, 4, num_layers=2, bidirectional=True, dropout=0.5)
