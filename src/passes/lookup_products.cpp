@@ -6,14 +6,12 @@
 // Loops read what they look up as xs (batch_inputs takes its products along). They emit the slopes of it, one product for each step: if what the product
 // reads is emitted as well, as it is for the slopes of the weights, it is made of all steps, after the loop.
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <set>
 
-#include "core/index.h"
 #include "hotloop/error.h"
-#include "ops/rules/arguments.h"
 #include "passes/all_steps.h"
+#include "passes/dot_sides.h"
 #include "passes/lookups.h"
 #include "passes/loop_edit.h"
 
@@ -22,16 +20,7 @@ namespace {
 
 using ir::OpKind;
 
-const char* contract_name(int side) { return side == 0 ? "lhs_contract" : "rhs_contract"; }
-const char* batch_name(int side) { return side == 0 ? "lhs_batch" : "rhs_batch"; }
 Value result_of(const Node& node) { return const_cast<Node&>(node).result(); }
-
-Axes free_axes(const Node& dot, int side) {
-  Axes used = dot.attrs.integers(contract_name(side));
-  const Axes& batch = dot.attrs.integers(batch_name(side));
-  used.insert(used.end(), batch.begin(), batch.end());
-  return ir::other_axes(dot.operands[at(side)].rank(), used);
-}
 
 // What is added up in zeros, by places: a sum of terms, each without its transposes; axis i of the updates is axis order[i] of the term.
 struct SumsByPlace {

@@ -11,9 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "core/index.h"
 #include "ir/axis_links.h"
-#include "ops/rules/arguments.h"
+#include "passes/dot_sides.h"
 #include "passes/horizontal.h"
 
 namespace hotloop::passes {
@@ -28,16 +27,6 @@ struct Candidate {
   int shared;  // which operand is shared, 0 or 1
   Value other() const { return dot->operands[static_cast<std::size_t>(1 - shared)]; }
 };
-
-const char* contract_name(int side) { return side == 0 ? "lhs_contract" : "rhs_contract"; }
-const char* batch_name(int side) { return side == 0 ? "lhs_batch" : "rhs_batch"; }
-
-Axes free_axes(const Node& dot, int side) {
-  Axes used = dot.attrs.integers(contract_name(side));
-  const Axes& batch = dot.attrs.integers(batch_name(side));
-  used.insert(used.end(), batch.begin(), batch.end());
-  return ir::other_axes(dot.operands[static_cast<std::size_t>(side)].rank(), used);
-}
 
 Origin origin_of(Value v, const Level& level, const ir::ValueIndex& index) {
   if (level.invariant[static_cast<std::size_t>(index(v))]) return Origin::Invariant;

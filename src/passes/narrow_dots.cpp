@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <span>
 
-#include "core/index.h"
-#include "ops/rules/arguments.h"
-#include "passes/builder.h"
+#include "passes/dot_sides.h"
 
 namespace hotloop::passes {
 namespace {
@@ -57,10 +54,7 @@ class NarrowDots {
     auto first = static_cast<std::int64_t>(dot.attrs.integers("lhs_batch").size());
     if (part.axis < first) return false;
     for (const int side : {0, 1}) {
-      Axes used = dot.attrs.integers(side == 0 ? "lhs_contract" : "rhs_contract");
-      const Axes& batch = dot.attrs.integers(side == 0 ? "lhs_batch" : "rhs_batch");
-      used.insert(used.end(), batch.begin(), batch.end());
-      const Axes free = ir::other_axes(dot.operands[at(side)].rank(), used);
+      const Axes free = free_axes(dot, side);
       if (part.axis >= first + static_cast<std::int64_t>(free.size())) {
         first += static_cast<std::int64_t>(free.size());
         continue;
