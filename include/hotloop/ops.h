@@ -164,7 +164,7 @@ Value lgamma(Value x);
 // The derivative of lgamma(x): infinite at 0, NaN at the negative integers. Errors of both, for x > -20: in f64 8 units in the last place, or 8e-15 where the result is
 // less than 1; in f32 one unit (they are computed in f64).
 Value digamma(Value x);
-// 1 - erf(x), of which large x leave digits, down to the smallest number. Errors of erfc and ndtr are below 5 units in the last place, those of log_ndtr below 6.
+// 1 - erf(x), of which large x leave digits, down to the smallest number. Errors of erfc are below 5 units in the last place, those of ndtr and log_ndtr below 6.
 Value erfc(Value x);
 // The normal distribution function, erfc(-x / sqrt(2)) / 2, and its logarithm, which is finite where the function itself is too small to be a number.
 Value ndtr(Value x);

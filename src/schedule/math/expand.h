@@ -117,7 +117,7 @@ Pair product(Expander& e, int a, int b);
 int with_tail(Expander& e, const Expander::Reduction& by, std::initializer_list<double> coefficients);
 
 // Each returns the register of f(x); x is of the dtype begun. Greatest errors in f32 over all 2^32 floats, in units of the last place of the
-// exact result: exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.279, erf 1.382, erfinv 2.588, sin 1.611, cos 1.585 (avx512;
+// exact result: exp 1.013, expm1 1.530, log 0.923, log1p 1.005, tanh 2.499, sigmoid 2.279, erf 1.382, erfinv 2.588, erfc 4.908, ndtr 5.806, sin 1.611, cos 1.585 (avx512;
 // tests/unit/math_test.cpp bounds the others and f64 by samples).
 int exp(Expander& e, int x);
 // exp(high + low) * factor of a high within exp's range, and a low that is less than half a unit of its last place.
