@@ -38,7 +38,7 @@ std::int64_t num_places(const Shape& places, const PassOptions& options);
 // when they are made, never their bits.
 bool earns_products_of_table(std::int64_t table_rows, std::int64_t places, std::int64_t depth);
 // Whether rows are added up by their places before a product with each, `width` numbers wide, is made. Adding a number to where it
-// belongs takes as long as several terms of a product.
+// belongs takes as long as several terms of a product, and blocks of rows have a table of sums each.
 bool earns_sums_by_place(std::int64_t table_rows, std::int64_t places, std::int64_t width);
 
 }  // namespace hotloop::passes
