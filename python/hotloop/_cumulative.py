@@ -5,6 +5,7 @@ import math
 import numpy
 
 from hotloop import _core
+from hotloop._elementwise import better
 from hotloop._op import checked_axis, exporter
 from hotloop._reductions import _number
 
@@ -44,16 +45,8 @@ def cumulative_min(x, /, *, axis=None, include_initial=False):
 
 def _extremes(name, x, axis, include_initial, compare, is_min):
     x = _number(x)
-    is_float = x.dtype.kind == "f"
-    limits = (-math.inf, math.inf) if is_float else (numpy.iinfo(x.dtype).min, numpy.iinfo(x.dtype).max)
-
-    def better(best, value):
-        wins = _core.binary(compare, value, best)
-        if is_float:
-            wins = _core.binary("or", wins, _core.binary("ne", value, value))
-        return _core.append("select", [wins, value, best], {})
-
-    return _cumulative(name, x, axis, include_initial, limits[is_min], better)
+    limits = (-math.inf, math.inf) if x.dtype.kind == "f" else (numpy.iinfo(x.dtype).min, numpy.iinfo(x.dtype).max)
+    return _cumulative(name, x, axis, include_initial, limits[is_min], better(compare))
 
 
 @_export(1)

@@ -104,6 +104,18 @@ def remainder(x1, x2, /):
     return _select(wrong, _core.binary("add", rest, x2), rest)
 
 
+def better(compare):
+    """(old, new) -> what stays of them: the new value only where it compares so with the old one, or is NaN."""
+
+    def choose(old, new):
+        wins = _core.binary(compare, new, old)
+        if new.dtype.kind == "f":
+            wins = _core.binary("or", wins, _core.binary("ne", new, new))
+        return _core.append("select", [wins, new, old], {})
+
+    return choose
+
+
 def pow(x1, x2, /):
     """x1 to the power of x2. NaN below 0 for powers that are not whole.
 
@@ -125,7 +137,7 @@ def _pow(x1, x2):
     if x.dtype.kind not in "iu":
         return _core.binary("pow", x1, x2)
     if isinstance(x2, int):
-        return _core.broadcast_to(_integer_power(x, x2), numpy.broadcast_shapes(x.shape, n.shape))
+        return _core.broadcast_to(whole_power(x, x2), numpy.broadcast_shapes(x.shape, n.shape))
     x, n = _core.broadcast_arrays("pow", [x, n])
     result = _core.full(1, x.dtype, x.shape)
     if n.dtype.kind == "i":
@@ -139,7 +151,8 @@ def _pow(x1, x2):
     return result
 
 
-def _integer_power(x, n):
+def whole_power(x, n):
+    """x^n of a known integer n >= 0, by products."""
     result = _core.full(1, x.dtype, x.shape)
     while n:
         if n % 2:

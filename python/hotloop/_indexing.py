@@ -11,6 +11,7 @@ import operator
 import numpy
 
 from hotloop import _core, _names
+from hotloop._elementwise import better
 
 
 def _is_mask(k):
@@ -326,22 +327,10 @@ def _put_block(x, values, key, starts, sizes, how):
     return _core.dynamic_update(x, values, starts)
 
 
-def _better(compare):
-    """What stays of an old and a new value: the new one only where it is better, or is NaN."""
-
-    def choose(old, new):
-        wins = _core.binary(compare, new, old)
-        if new.dtype.kind == "f":
-            wins = _core.binary("or", wins, _core.binary("ne", new, new))
-        return _core.append("select", [wins, new, old], {})
-
-    return choose
-
-
 # What is written in the place of an old value.
 _COMBINED = {
     "add": lambda old, new: old + new, "subtract": lambda old, new: old - new, "multiply": lambda old, new: old * new, "divide": lambda old, new: old / new,
-    "max": _better("gt"), "min": _better("lt"),
+    "max": better("gt"), "min": better("lt"),
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import math
 import numpy
 
 from hotloop import _core
-from hotloop._elementwise import _select, signbit
+from hotloop._elementwise import _select, signbit, whole_power
 from hotloop._op import exporter, integer, op
 
 __all__ = ["polygamma"]
@@ -112,11 +112,4 @@ def _polygamma(x, n):
 
 def _power(x, n):
     """x^n of a known integer n, by products."""
-    if n < 0:
-        return 1.0 / _power(x, -n)
-    result = None
-    while n:
-        if n % 2:
-            result = x if result is None else result * x
-        x, n = (x * x if n > 1 else x), n // 2
-    return 1.0 if result is None else result
+    return 1.0 / whole_power(x, -n) if n < 0 else whole_power(x, n)

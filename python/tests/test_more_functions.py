@@ -269,3 +269,23 @@ def test_ends_and_slopes_of_these_quantiles():
             fn = hl.grad(fn)
             assert np.isclose(float(fn(np.float64(p))), value, rtol=1e-11, atol=1e-12)
     assert hl.jit(hl.vmap(hl.jacfwd(hl.ndtri)))(np.array([0.0, 1.0])).tolist() == [np.inf, np.inf]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32"])
+def test_powers_of_integers_are_integers(dtype):
+    x, n = np.arange(9).astype(dtype), np.array([0, 1, 2, 3, 5, 9, 31, 7, 40]).astype(dtype)
+    if dtype != "uint32":
+        x = x - 4
+    with np.errstate(over="ignore"):
+        wanted, squares = x**n, x * x
+    for found, want in ((hl.pow(x, n), wanted), (hl.asarray(x) ** n, wanted), (hl.pow(x, 2), squares), (hl.pow(x[:, None], 5), (x**5)[:, None]), (hl.pow(x, 0), x**0)):
+        assert found.dtype == dtype and np.array_equal(found, want)
+    assert hl.pow(x, 2.0).dtype.kind == hl.pow(x, np.float32(0.5)).dtype.kind == "f"
+    if dtype != "uint32":
+        assert np.array_equal(hl.pow(x, np.full(9, -3, dtype)), [0, 0, 0, -1, 0, 1, 0, 0, 0])
+        with pytest.raises(hl.UserError, match=r"\[pow\] an integer's power must not be negative. Received: -1. Try: x.astype"):
+            hl.asarray(x) ** -1
+
+
+def test_no_difference_is_the_array():
+    assert np.array_equal(hl.diff(np.eye(3), n=0, prepend=np.eye(3)), np.eye(3))

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "passes/dot_sides.h"
+
 namespace hotloop::passes {
 
 using ir::OpKind;
@@ -43,6 +45,20 @@ Value AllSteps::operator()(Value v, const std::function<Value(const Node&)>& com
   }
   all_.set(v, made);
   return made;
+}
+
+Value dot_of_all_steps(Builder& builder, const Node& dot, int side, Value all, Value fixed) {
+  Axes contract = dot.attrs.integers(contract_name(side));
+  const Axes& other = dot.attrs.integers(contract_name(1 - side));
+  for (std::int64_t& axis : contract) ++axis;
+  if (side == 0) return builder.dot(all, fixed, contract, other);
+  // [free axes of what is fixed..., time, free axes...]: time to the front.
+  const Value wide = builder.dot(fixed, all, other, contract);
+  Axes order(at(wide.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  const auto time = order.begin() + (fixed.rank() - static_cast<int>(other.size()));
+  std::rotate(order.begin(), time, time + 1);
+  return builder.transpose(wide, order);
 }
 
 Value of_all_steps(Builder& builder, const Node& node, std::vector<Value> operands, std::int64_t length) {

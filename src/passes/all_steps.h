@@ -38,6 +38,9 @@ class AllSteps {
   ir::ValueMap outside_, all_;  // body values -> values of the outer graph
 };
 
+// A product of each step, of an operand `side` of all steps and another that stays the same.
+Value dot_of_all_steps(Builder& builder, const Node& dot, int side, Value all, Value fixed);
+
 // A change of index or an elementwise operation of each step, on operands of all steps.
 Value of_all_steps(Builder& builder, const Node& node, std::vector<Value> operands, std::int64_t length);
 

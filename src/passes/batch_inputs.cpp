@@ -3,10 +3,9 @@
 // to: a sum that begins x_t W + b (order_sums) then goes on from b + x_t W, which is where it stands, to the bit, without the pass.
 // Where the elements of xs are rows of a table, fewer than the steps take of it, the product always leaves: lookup_products makes it once for each row.
 #include <algorithm>
-#include <numeric>
 
-#include "core/index.h"
 #include "passes/all_steps.h"
+#include "passes/dot_sides.h"
 #include "passes/input_products.h"
 #include "passes/lookups.h"
 #include "passes/loop_edit.h"
@@ -129,7 +128,7 @@ class BatchInputs {
     const std::optional<Lookup> lookup = lookup_of(outer_(loop_.xs(loop_.xs_at(dot.operands[at(side)]))));
     const std::int64_t of_a_step = lookup ? lookup->num_places_axes() - 1 : 0;
     if (!lookup || lookup->axis != 0) return {};
-    for (const std::int64_t axis : dot.attrs.integers(side == 0 ? "lhs_contract" : "rhs_contract"))
+    for (const std::int64_t axis : dot.attrs.integers(contract_name(side)))
       if (axis < of_a_step) return {};
     const std::int64_t places = num_places(lookup->places.shape(), builder_.options());
     return earns_products_of_table(lookup->table_rows(), places, depth_[id(dot)]) ? lookup->places : Value{};
@@ -204,17 +203,7 @@ class BatchInputs {
     const int side = inputs_.side(dot);
     const Value xs = over_all_steps(dot.operands[static_cast<std::size_t>(side)]);
     const Value weight = all_steps_.outside(dot.operands[static_cast<std::size_t>(1 - side)]);
-    Axes contract = dot.attrs.integers(side == 0 ? "lhs_contract" : "rhs_contract");
-    const Axes& other = dot.attrs.integers(side == 0 ? "rhs_contract" : "lhs_contract");
-    for (std::int64_t& axis : contract) ++axis;
-    if (side == 0) return builder_.dot(xs, weight, contract, other);
-    // [weight free..., time, x free...]: time to the front.
-    const Value wide = builder_.dot(weight, xs, other, contract);
-    const auto time = weight.rank() - static_cast<int>(other.size());
-    Axes permutation(static_cast<std::size_t>(wide.rank()));
-    std::iota(permutation.begin(), permutation.end(), 0);
-    std::rotate(permutation.begin(), permutation.begin() + time, permutation.begin() + time + 1);
-    return builder_.transpose(wide, permutation);
+    return dot_of_all_steps(builder_, dot, side, xs, weight);
   }
 
   ir::LoopView loop_;

@@ -434,16 +434,7 @@ class EmittedProducts {
       fixed = builder_.narrow(fixed, static_cast<int>(p.axis), attrs.integers("start")[at(axis)],
                               attrs.integers("stop")[at(axis)]);
     }
-    Axes contract = p.dot->attrs.integers(contract_name(p.side));
-    const Axes& other = p.dot->attrs.integers(contract_name(1 - p.side));
-    for (std::int64_t& axis : contract) ++axis;
-    if (p.side == 0) return builder_.dot(factor, fixed, contract, other);
-    const Value wide = builder_.dot(fixed, factor, other, contract);  // time behind the free axes of what is fixed
-    Axes order(at(wide.rank()));
-    std::iota(order.begin(), order.end(), 0);
-    const auto time = order.begin() + (fixed.rank() - static_cast<int>(other.size()));
-    std::rotate(order.begin(), time, time + 1);
-    return builder_.transpose(wide, order);
+    return dot_of_all_steps(builder_, *p.dot, p.side, factor, fixed);
   }
 
   ir::LoopView loop_;

@@ -32,7 +32,7 @@ Value distance_of_tail(Value q) {
 
 Value inverse_of_normal(Value p) {
   const Value is_above = greater(p, like(p, 0.5)), q = select(is_above, 1.0 - p, p);
-  const Value is_central = bit_or(greater(q, like(q, 0.25)), equal(q, like(q, 0.25)));
+  const Value is_central = greater_equal(q, like(q, 0.25));
   const Value center = sqrt2 * erfinv(select(is_central, 2.0 * p - 1.0, zeros_like(p)));  // whose argument is exact
   const Value is_inside = bit_and(greater(q, like(q, 0.0)), less(q, 0.25));
   const Value tail = distance_of_tail(select(is_inside, q, like(q, 0.125)));
