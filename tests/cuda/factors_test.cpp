@@ -165,6 +165,39 @@ TEST_F(CudaFactors, WhatStaysInAnOuterLoopIsNotOverwrittenByInnerOnes) {
   }
 }
 
+// What is added to a product, the same in all iterations: a row for all, or one for each of fewer rows than a tile has.
+TEST_F(CudaFactors, WhatSumsStartFromIsReadOnce) {
+  for (const Shape& shape : {Shape{24}, Shape{517, 24}})
+    for (const std::int64_t rows : {517, 516, 3}) {
+      device();
+      const ValueType types[] = {
+          {DType::F32, {517, 24}}, {DType::F32, {24, 24}}, {DType::F32, shape}, {DType::F32, {517, 9, 24}}};
+      const auto graph = trace(
+          [](Values in) {
+            const Value xs[] = {transpose(in[3], {1, 0, 2})}, w = in[1], b = in[2];
+            return scan(
+                       [=](Values carry, Values x) {
+                         return std::pair{std::vector{tanh(matmul(carry[0], w) + b) + x[0]}, std::vector<Value>{}};
+                       },
+                       in.first(1), xs)
+                .first;
+          },
+          types);
+      CompileOptions options = with_source(), processor;
+      options.batch_axes = processor.batch_axes = {0, -1, shape.rank() == 2 ? 0 : -1, 0};
+      std::vector<Array> inputs;
+      for (std::size_t i = 0; i < std::size(types); ++i) {
+        Shape of_rows = types[i].shape;
+        if (const int axis = options.batch_axes[i]; axis >= 0) of_rows[axis] = rows;
+        inputs.push_back(numbers({DType::F32, of_rows}, static_cast<std::uint32_t>(i + 3)));
+      }
+      const Executable e = compile(graph, options);
+      EXPECT_TRUE(same_bits(e(inputs)[0], compile(graph, processor)(inputs)[0])) << shape.str() << ", " << rows;
+      const std::string source = e.source();
+      EXPECT_LT(source.find("start0["), source.find("// dot ")) << source;
+    }
+}
+
 // Several quotients of a point run side by side, unless a number is too large, too small or none; where denormals count as 0 too.
 TEST_F(CudaFactors, QuotientsAreTheProcessorsForEveryNumber) {
   device();

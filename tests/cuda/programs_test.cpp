@@ -125,7 +125,7 @@ TEST_F(CudaPrograms, NumbersReadAheadAreThoseOfTheTile) {
     // As many rows are read as there are.
     const std::size_t first = e.source().find("float next0 = 0;");
     ASSERT_NE(first, std::string::npos) << e.source();
-    EXPECT_LT(e.source().find("if (p < (v", first), e.source().find("next0 = (", first));
+    EXPECT_LT(e.source().find(" && p < (v", first), e.source().find("next0 = (", first));
   }
 }
 
@@ -261,6 +261,34 @@ TEST_F(CudaPrograms, ACancelledCallLeavesTheNextOneWhole) {
   const std::vector<Array> got = step(inputs);
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], wanted[i])) << "output " << i;
   EXPECT_GE(gpu.counters.launches, 2);
+}
+
+// The host is asked after each 64 steps of a loop that are followed by others, and by no step whether it is time to.
+TEST_F(CudaPrograms, LoopsAskBetweenStripsOfSteps) {
+  for (const bool reverse : {false, true}) {
+    std::int64_t of_one_strip = 0;
+    for (const std::int64_t steps : {64, 3, 63, 65, 128, 129, 200}) {
+      EmulatedDevice& at = device({.multiprocessors = 1, .blocks_per_multiprocessor = 1});
+      const ValueType types[] = {{DType::F32, {1, 16}}, {DType::F32, {16, 16}}, {DType::F32, {steps, 1, 16}}};
+      const auto graph = trace(
+          [=](Values in) {
+            const Value w = in[1];
+            const auto [carry, ys] = scan(
+                [=](Values c, Values x) {
+                  const Value next = tanh(matmul(c[0], w) + x[0]);
+                  return std::pair{std::vector{next}, std::vector{next}};
+                },
+                in.first(1), in.subspan(2), {.reverse = reverse});
+            return std::vector{carry[0], ys[0]};
+          },
+          types);
+      const std::vector<Array> inputs = numbers(*graph, 5);
+      const std::vector<Array> wanted = compile(graph)(inputs), got = compile(graph, on_cuda())(inputs);
+      for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(same_bits(got[i], wanted[i])) << steps << " steps";
+      if (steps == 64) of_one_strip = at.counters.anys;
+      EXPECT_EQ(at.counters.anys - of_one_strip, (steps - 1) / 64) << steps << " steps";
+    }
+  }
 }
 
 TEST_F(CudaPrograms, OptionsOfTheProcessorAreRefused) {

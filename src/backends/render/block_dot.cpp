@@ -20,35 +20,67 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   const bool rows_first = rows_go_first(dot), together = columns_lie_together(dot, columns);
   open("");
   line("// dot " + dot.name);
-  line("const " + it + " m_end = " + extent(dot.m) + ";");
   const std::string groups = rows > 1 ? "row_groups" : "m_end", column_groups = number(divided_up(n, columns));
-  if (rows > 1) line("const " + it + " row_groups = ((m_end + " + number(rows - 1) + ") / " + number(rows) + ");");
+  const auto write_extents = [&] {
+    line("const " + it + " m_end = " + extent(dot.m) + ";");
+    if (rows > 1) line("const " + it + " row_groups = ((m_end + " + number(rows - 1) + ") / " + number(rows) + ");");
+  };
+  write_extents();
   const StagedFactors staged = staged_factors(dot);
   if (staged.bytes > 0) render_staging(dot, staged);
-  open("for (" + it + " p = hl_thread(); p < " + groups + " * " + column_groups + "; p += HL_THREADS)");
-  if (rows_first)
-    line("const " + it + " mg = p % " + groups + ", ng = p / " + groups + ";");
-  else
-    line("const " + it + " ng = p % " + column_groups + ", mg = p / " + column_groups + ";");
+  const bool once = divided_up(dot.m.bound, rows) * divided_up(n, columns) <= threads_;
   const auto row = [&](int i) {
     return rows_first ? "mg + " + scaled(i, groups) : scaled(rows, "mg") + " + " + number(i);
   };
-  for (int i = 0; i < rows; ++i)
-    line("const " + it + " m" + std::to_string(i) + " = " +
-         (rows == 1 ? "mg"
-          : i == 0  ? row(i)
-                    : row(i) + " < m_end ? " + row(i) + " : m_end - 1") +
-         ";");
-  write_columns(dot, columns);
+  // The places of a thread's sums.
+  const auto open_sums = [&] {
+    if (once) {
+      line("const " + it + " p = hl_thread();");
+      open("if (p < " + groups + " * " + column_groups + ")");
+    } else {
+      open("for (" + it + " p = hl_thread(); p < " + groups + " * " + column_groups + "; p += HL_THREADS)");
+    }
+    if (rows_first)
+      line("const " + it + " mg = p % " + groups + ", ng = p / " + groups + ";");
+    else
+      line("const " + it + " ng = p % " + column_groups + ", mg = p / " + column_groups + ";");
+    for (int i = 0; i < rows; ++i)
+      line("const " + it + " m" + std::to_string(i) + " = " +
+           (rows == 1 ? "mg"
+            : i == 0  ? row(i)
+                      : row(i) + " < m_end ? " + row(i) + " : m_end - 1") +
+           ";");
+    write_columns(dot, columns);
+  };
+  const auto start = [&](int i, int j) {
+    return name(dot.init->buffer) + "[" + affine(dot.init->index) + " + " +
+           scaled(dot.init_m, "m" + std::to_string(i)) + " + " + scaled(dot.init_n, "n" + std::to_string(j)) + "]";
+  };
+  // What sums start from in all iterations of a loop is read in front of it, where each thread has the same sums every time.
+  constexpr int most_starts_kept = 8;
+  std::string starts;
+  if (once && dot.init && rows * columns <= most_starts_kept && stays_in_loop(*dot.init)) {
+    starts = "start" + std::to_string(num_starts_++);
+    std::string inside = std::exchange(out_, "");
+    line(t + " " + starts + "[" + number(rows * columns) + "] = {};");
+    open(only_if_.empty() ? "" : "if (" + only_if_ + ")");
+    write_extents();
+    open_sums();
+    for (int i = 0; i < rows; ++i)
+      for (int j = 0; j < columns; ++j) line(starts + "[" + number(i * columns + j) + "] = " + start(i, j) + ";");
+    close();
+    close();
+    loops_.back().before += std::exchange(out_, std::move(inside));
+  }
+  open_sums();
   const auto sum = [](int i, int j) { return "s" + std::to_string(i) + "_" + std::to_string(j); };
   for (int i = 0; i < rows; ++i)
-    for (int j = 0; j < columns; ++j) {
-      std::string start = "0";
-      if (dot.init)
-        start = name(dot.init->buffer) + "[" + affine(dot.init->index) + " + " +
-                scaled(dot.init_m, "m" + std::to_string(i)) + " + " + scaled(dot.init_n, "n" + std::to_string(j)) + "]";
-      line(t + " " + sum(i, j) + " = " + start + ";");
-    }
+    for (int j = 0; j < columns; ++j)
+      line(t + " " + sum(i, j) + " = " +
+           (!dot.init        ? "0"
+            : starts.empty() ? start(i, j)
+                             : starts + "[" + number(i * columns + j) + "]") +
+           ";");
   for (std::size_t i = 0; i < dot.segments.size(); ++i)
     render_segment(dot, dot.segments[i], kept, kept.segments[i], staged.of_segments[i]);
   line(t + "* const c = " + pointer(dot.c) + ";");

@@ -27,6 +27,8 @@ class BlockDotWriter : protected PanelDotWriter {
   static Groups groups_of(const kernel::DotSegment& segment, std::int64_t steps, int numbers, std::int64_t ahead);
   void render_part(const kernel::Dot& dot, const kernel::DotSegment& segment, const RegisterTile& tile,
                    const Staged& staged, const Part& part);
+
+  int num_starts_ = 0;
 };
 
 }  // namespace hotloop::render

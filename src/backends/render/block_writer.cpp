@@ -342,24 +342,30 @@ class BlockWriter : BlockDotWriter {
   void render_points(const Dot& dot) { render_dot(dot); }
 
   // What holds statements.
-  // The host asks a run to end by a word in the device's memory; reading it costs more than a step of a small loop.
-  void poll(const For& loop, const std::string& counter) {
-    const bool has_loops =
-        std::ranges::any_of(loop.body, [](const Stmt& s) { return std::holds_alternative<For>(s.node); });
-    line("if (" + (has_loops ? "" : "(" + counter + " & 63) == 63 && ") + "hl_any(*ctx.cancel != 0)) return;");
-  }
+  static constexpr std::int64_t steps_between_polls = 64;
   void render_node(const For& loop) {
     settle();
     const std::string counter = var(loop.counter), trip = extent(loop.trip);
     loops_.push_back({&loop, loop.reverse ? trip + " - 1" : "(" + trip + " > 0 ? 0 : -1)",
                       loop.reverse ? counter + " > 0" : counter + " + 1 < " + trip, ""});
     stage_in_loop(loop);
+    // The host asks a run to end by a word in the device's memory; reading it costs more than a step of a small loop, and so does asking in each step whether
+    // it is time to. What ends early asks none the less: it may be left in any step.
+    const bool has_loops =
+        std::ranges::any_of(loop.body, [](const Stmt& s) { return std::holds_alternative<For>(s.node); });
+    const bool in_strips = !has_loops && !loop.stop;
     std::string outside = std::exchange(out_, "");
-    if (loop.reverse)
+    if (in_strips)
+      open_strips(loop);
+    else if (loop.reverse)
       open("for (" + index_type() + " " + counter + " = " + trip + " - 1; " + counter + " >= 0; --" + counter + ")");
     else
       open_loop(counter, trip);
-    poll(loop, counter);
+    if (!in_strips) {
+      const std::string last = number(steps_between_polls - 1);
+      line("if (" + (has_loops ? "" : "(" + counter + " & " + last + ") == " + last + " && ") +
+           "hl_any(*ctx.cancel != 0)) return;");
+    }
     if (loop.stop) {
       open("");
       render_block(loop.test);
@@ -372,11 +378,43 @@ class BlockWriter : BlockDotWriter {
     }
     render_block(loop.body);
     settle();
-    close();
+    if (in_strips)
+      close_strips(loop);
+    else
+      close();
     const std::string inside = std::exchange(out_, std::move(outside));
     out_ += loops_.back().before + inside;
     loops_.pop_back();
     leave(loop);
+  }
+
+  // A loop over strips of a loop's steps, between which the host is asked, and the loop over the steps of one.
+  static bool has_strips(const For& loop) { return !loop.trip.is_static() || loop.trip.bound > steps_between_polls; }
+  void open_strips(const For& loop) {
+    const std::string counter = var(loop.counter), trip = extent(loop.trip), strip = number(steps_between_polls);
+    const std::string it = index_type(), begin = counter + "_begin", end = counter + "_end";
+    std::string first = loop.reverse ? trip + " - 1" : "0", beyond = loop.reverse ? "-1" : trip;
+    if (has_strips(loop)) {
+      open("for (" + it + " " + begin + " = " + first + "; " + begin + (loop.reverse ? " >= 0" : " < " + trip) + ";)");
+      line("const " + it + " " + end + " = " +
+           (loop.reverse ? begin + " >= " + strip + " ? " + begin + " - " + strip + " : -1;"
+                         : trip + " - " + begin + " > " + strip + " ? " + begin + " + " + strip + " : " + trip + ";"));
+      first = begin;
+      beyond = end;
+    }
+    if (loop.reverse)
+      open("for (" + it + " " + counter + " = " + first + "; " + counter + " > " + beyond + "; --" + counter + ")");
+    else
+      open_loop(counter, beyond, first);
+  }
+  void close_strips(const For& loop) {
+    close();
+    if (!has_strips(loop)) return;
+    const std::string begin = var(loop.counter) + "_begin";
+    line(begin + " = " + var(loop.counter) + "_end;");
+    line("if (" + begin + (loop.reverse ? " >= 0" : " < " + extent(loop.trip)) +
+         " && hl_any(*ctx.cancel != 0)) return;");
+    close();
   }
 
   void render_node(const Let& let) {

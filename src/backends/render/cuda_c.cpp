@@ -40,9 +40,12 @@ template <class T> static inline T hl_down(T value, int delta, int width) {
   const unsigned group = width == 32 ? 0xffffffffu : ((1u << width) - 1) << (threadIdx.x & 31 & ~(width - 1));
   return __shfl_down_sync(group, value, delta, width);
 }
+// The compiler would ask for the address wherever it is used, and wait; added to a number that it does not know, it stays in a register.
 static inline unsigned char* hl_near() {
   extern __shared__ __align__(128) unsigned char hl_near_bytes[];
-  return hl_near_bytes;
+  unsigned zero;
+  asm volatile("mov.u32 %0, 0;" : "=r"(zero));
+  return hl_near_bytes + zero;
 }
 // All threads of all blocks meet, which run at once. barrier[0] counts blocks, barrier[1] how often they have met.
 static inline bool hl_meet(uint32_t* barrier, const volatile int32_t* cancel) {

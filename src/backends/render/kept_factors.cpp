@@ -34,10 +34,9 @@ KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
   for (std::size_t i = 0; i < dot.segments.size(); ++i) {
     const DotSegment& s = dot.segments[i];
     if (!may_be_kept(s) || dot.n.bound == 0 || s.depth() == 0) continue;
-    const std::size_t around = outermost_loop(s.b);
-    if (around == loops_.size() || loops_.back().loop->trip.bound < fewest_iterations_of_keeping) continue;
+    if (!stays_in_loop(s.b)) continue;
     stays[i] = true;
-    loop = std::max(loop, around);
+    loop = std::max(loop, outermost_loop(s.b));
   }
   const bool keeps = std::ranges::find(stays, true) != stays.end();
   const std::string rows = std::to_string(dot.m.bound) + (rows_go_first(dot) ? " rows first" : " rows");

@@ -48,6 +48,11 @@ class KeptFactorsWriter : protected ReadAheadWriter {
   // The outermost loop around in which the access finds the same numbers in every iteration; the number of loops: none.
   std::size_t outermost_loop(const kernel::Access& access);
 
+  // Whether the innermost loop has iterations enough for keeping, and the access finds the same numbers in all of them.
+  bool stays_in_loop(const kernel::Access& access) {
+    return outermost_loop(access) < loops_.size() && loops_.back().loop->trip.bound >= fewest_iterations_of_keeping;
+  }
+
   // The columns n0, n1, ... of group ng.
   static bool columns_lie_together(const kernel::Dot& dot, int columns) {
     return columns > 1 && dot.n.bound % columns == 0;

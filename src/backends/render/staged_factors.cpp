@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/render/renderer.h"
+#include "core/index.h"
 
 namespace hotloop::render {
 
@@ -191,7 +192,8 @@ void StagedFactorsWriter::stage_in_loop(const For& loop) {
   }
 }
 
-// Each thread has a number at most: it carries the one after the next in a register.
+// Each thread has a number at most: it carries the one after the next in a register. The last threads do, for the first ones have what small statements
+// leave to few.
 bool StagedFactorsWriter::stage_before(const For& loop, const Dot& dot, std::size_t segment, Staged& staged) {
   const DotSegment& s = dot.segments[segment];
   const std::int64_t step = step_ahead(s.a), row = padded_row(s.depth(), size_of(factor_dtype(dot)));
@@ -203,18 +205,22 @@ bool StagedFactorsWriter::stage_before(const For& loop, const Dot& dot, std::siz
   const LoopAround& around = loops_.back();
   const Places places = places_of(dot, s);
   const std::string after_next = loop.reverse ? counter + " > 1" : counter + " + 2 < " + extent(loop.trip);
+  constexpr std::int64_t warp = 32;
+  const std::int64_t first = threads_ - divided_up(dot.m.bound * s.depth(), warp) * warp;
+  const std::string set_p = "const " + it + " p = hl_thread()" + (first > 0 ? " - " + number(first) : "") + ";";
+  const std::string has_number = (first > 0 ? "p >= 0 && p < " : "p < ") + places.count;
   const auto to = [&](const std::string& value) {
     return "((" + t + "*)(near + " + number(*begin) + "))[" + scaled(row, "m") + " + k] = " + value + ";";
   };
-  const std::string next = carried_register(
-      factor_dtype(dot), "  const " + it + " p = hl_thread();\n  if (p < " + places.count + ") {\n    " + places.set +
-                             "\n    " + to(places.from) + "\n    if (" + around.has_next + ") $next = (&" +
-                             places.from + ")[" + number(step) + "];\n  }\n");
+  const std::string next =
+      carried_register(factor_dtype(dot), "  " + set_p + "\n  if (" + has_number + ") {\n    " + places.set + "\n    " +
+                                              to(places.from) + "\n    if (" + around.has_next + ") $next = (&" +
+                                              places.from + ")[" + number(step) + "];\n  }\n");
   loops_.back().before += "hl_sync();\n";
   std::string outside = std::exchange(out_, "");
   open("");
-  line("const " + it + " p = hl_thread();");
-  open("if (p < " + places.count + " && " + around.has_next + ")");
+  line(set_p);
+  open("if (" + has_number + " && " + around.has_next + ")");
   line(places.set);
   line(to(next));
   line("if (" + after_next + ") " + next + " = (&" + places.from + ")[" + number(2 * step) + "];");
