@@ -6,7 +6,7 @@ import math
 
 import numpy
 
-from hotloop import _core, _names
+from hotloop import _core, _draws, _names
 from hotloop._control import while_loop
 from hotloop._elementwise import _select
 from hotloop._op import op
@@ -15,19 +15,13 @@ from hotloop._transforms import jvp, vmap
 __all__ = ["gamma", "loggamma", "beta", "dirichlet", "chisquare", "t", "poisson", "multivariate_normal", "rademacher", "weibull_min", "pareto", "cauchy"]
 
 
-def _draws():
-    from hotloop import random  # which has these functions among its own
-
-    return random
-
-
 def _parameters(name, shape, dtype, *parameters):
     """The parameters as arrays of `dtype` that have all of the shape, and the shape: what they broadcast to if none is given."""
-    dtype = _draws().checked_float(dtype)
+    dtype = _draws.checked_float(dtype)
     parameters = [_core.cast(p, dtype) for p in parameters]
     shapes = [p.shape for p in parameters]
     try:
-        shape = numpy.broadcast_shapes(*shapes) if shape is None else _draws().dims(shape)
+        shape = numpy.broadcast_shapes(*shapes) if shape is None else _draws.dims(shape)
         if numpy.broadcast_shapes(shape, *shapes) != shape:
             raise ValueError
     except ValueError:
@@ -51,7 +45,7 @@ def _accepted(key, attempt, pending, start):
 
     def step(carry):
         i, found, waits = carry
-        values, is_good = attempt(_draws().fold_in(key, i))
+        values, is_good = attempt(_draws.fold_in(key, i))
         hit = _core.append("and", [waits, is_good], {})
         return i + 1, _select(hit, values, found), _core.append("and", [waits, _core.unary("not", is_good)], {})
 
@@ -64,8 +58,7 @@ def _accepted(key, attempt, pending, start):
 
 def _gammas(key, a):
     """(number, its logarithm) of the gamma distribution, of which the logarithm has a derivative by a. a: an array."""
-    random = _draws()
-    random.checked_key(key)
+    _draws.checked_key(key)
     is_valid = _core.append("and", [_core.binary("gt", a, 0.0), _finite(a)], {})
     is_small = _core.binary("lt", a, 1.0)
     a1 = _select(is_valid, _select(is_small, a + 1.0, a), 1.0)
@@ -73,11 +66,11 @@ def _gammas(key, a):
     # Marsaglia and Tsang, A simple method for generating gamma variables, ACM Trans. Math. Softw. 2000.
     d = known - 1 / 3
     c = 1 / 3 / _core.unary("sqrt", d)
-    keys = random.split(key, 2)
+    keys = _draws.split(key, 2)
 
     def attempt(k):
-        both = random.split(k, 2)
-        z, u = random.normal(both[0], a.shape, a.dtype), random.open_unit(both[1], a.shape, a.dtype)
+        both = _draws.split(k, 2)
+        z, u = _draws.normal(both[0], a.shape, a.dtype), _draws.open_unit(both[1], a.shape, a.dtype)
         root = 1.0 + c * z
         is_positive = _core.binary("gt", root, 0.0)
         root = _select(is_positive, root, 1.0)
@@ -87,7 +80,7 @@ def _gammas(key, a):
 
     v = _accepted(keys[0], attempt, is_valid, _core.full(1.0, a.dtype, a.shape))
     # A number of a smaller shape is one of a + 1 times u^(1 / a).
-    log_u = _core.unary("log", random.open_unit(keys[1], a.shape, a.dtype))
+    log_u = _core.unary("log", _draws.open_unit(keys[1], a.shape, a.dtype))
     log_power = _select(is_small, log_u / _select(is_small & is_valid, a, 1.0), 0.0)
     logarithm = _at_quantile(_stopped(_core.unary("log", d) + _core.unary("log", v)), a1, 0) + log_power
     number = d * v * _core.unary("exp", _stopped(log_power))
@@ -222,7 +215,7 @@ def loggamma(key, /, a, shape=None, dtype="float32"):
 def beta(key, /, a, b, shape=None, dtype="float32"):
     """Beta with parameters a, b > 0 (mean a / (a + b)): x / (x + y) of two gamma distributed numbers, with derivatives by both as of `gamma`."""
     (a, b), _ = _parameters("beta", shape, dtype, a, b)
-    keys = _draws().split(key, 2)
+    keys = _draws.split(key, 2)
     return _core.unary("sigmoid", _gammas(keys[0], a)[1] - _gammas(keys[1], b)[1])
 
 
@@ -232,10 +225,10 @@ def dirichlet(key, /, alpha, shape=None, dtype="float32"):
 
     shape: of the result without its last axis, alpha's if not given.
     """
-    alpha = _core.cast(alpha, _draws().checked_float(dtype))
+    alpha = _core.cast(alpha, _draws.checked_float(dtype))
     if alpha.ndim == 0:
         raise _core.UserError(f"[dirichlet] alpha must have an axis for the categories. Received: {alpha._type}.")
-    shape = alpha.shape[:-1] if shape is None else _draws().dims(shape)
+    shape = alpha.shape[:-1] if shape is None else _draws.dims(shape)
     (alpha,), _ = _parameters("dirichlet", (*shape, alpha.shape[-1]), dtype, alpha)
     return _core.softmax(_gammas(key, alpha)[1], alpha.ndim - 1)
 
@@ -251,11 +244,11 @@ def chisquare(key, /, df, shape=None, dtype="float32"):
 def t(key, /, df, shape=None, dtype="float32"):
     """Student's t with df > 0 degrees of freedom, location 0 and scale 1: a normal number over the root of a chi-squared one's mean square."""
     (df,), shape = _parameters("t", shape, dtype, df)
-    keys = _draws().split(key, 2)
+    keys = _draws.split(key, 2)
     is_normal = _core.binary("eq", df, math.inf)
     half = 0.5 * _select(is_normal, 2.0, df)
     scale = _core.unary("exp", 0.5 * (_core.unary("log", half) - _gammas(keys[1], half)[1]))
-    return _draws().normal(keys[0], shape, dtype) * _select(is_normal, 1.0, scale)
+    return _draws.normal(keys[0], shape, dtype) * _select(is_normal, 1.0, scale)
 
 
 @op(2, ["rate"])
@@ -265,12 +258,11 @@ def poisson(key, /, rate, shape=None):
     By summing probabilities below 10, above by transformed rejection (Hoermann, The transformed rejection method for generating Poisson random variables, 1993).
     """
     (rate,), shape = _parameters("poisson", shape, "float64", rate)
-    random = _draws()
-    rate, keys = _stopped(rate), random.split(random.checked_key(key), 2)
+    rate, keys = _stopped(rate), _draws.split(_draws.checked_key(key), 2)
     is_large = _core.binary("ge", rate, 10.0)
     is_valid = _core.append("and", [_core.binary("ge", rate, 0.0), _finite(rate)], {})
     small = _select(_core.append("or", [is_large, _core.unary("not", is_valid)], {}), 0.0, rate)
-    u = random.open_unit(keys[0], shape, "float64")
+    u = _draws.open_unit(keys[0], shape, "float64")
 
     # The sum may end a little below 1, and u above it.
     def counts(carry):
@@ -293,9 +285,9 @@ def poisson(key, /, rate, shape=None):
     log_mean = _core.unary("log", mean)
 
     def attempt(k):
-        both = random.split(k, 2)
-        u = random.open_unit(both[0], shape, "float64") - 0.5
-        v = random.open_unit(both[1], shape, "float64")
+        both = _draws.split(k, 2)
+        u = _draws.open_unit(both[0], shape, "float64") - 0.5
+        v = _draws.open_unit(both[1], shape, "float64")
         us = 0.5 - _core.unary("abs", u)
         k = _core.unary("floor", (2.0 * a / us + b) * u + mean + 0.43)
         at_once = _core.append("and", [_core.binary("ge", us, 0.07), _core.binary("le", v, 0.9277 - 3.6224 / (b - 2.0))], {})
@@ -317,20 +309,20 @@ def multivariate_normal(key, /, mean, cov, shape=None, dtype="float32"):
     """
     from hotloop import linalg
 
-    dtype = _draws().checked_float(dtype)
+    dtype = _draws.checked_float(dtype)
     mean, cov = _core.cast(mean, dtype), _core.cast(cov, dtype)
     if mean.ndim < 1 or cov.ndim < 2 or cov.shape[-2:] != (mean.shape[-1], mean.shape[-1]):
         raise _core.UserError(f"[multivariate_normal] mean must be (..., n) and cov (..., n, n). Received: {mean._type} and {cov._type}.")
     n = mean.shape[-1]
     try:
         batch = numpy.broadcast_shapes(mean.shape[:-1], cov.shape[:-2])
-        shape = batch if shape is None else _draws().dims(shape)
+        shape = batch if shape is None else _draws.dims(shape)
         if numpy.broadcast_shapes(shape, batch) != shape:
             raise ValueError
     except ValueError:
         raise _core.UserError(f"[multivariate_normal] the axes before those of mean and cov must broadcast to the shape. Received: {mean._type} and {cov._type}, shape={shape}.") from None
     factor = linalg.cholesky(cov)
-    z = _draws().normal(key, (*shape, n), dtype)
+    z = _draws.normal(key, (*shape, n), dtype)
     if factor.ndim == 2:
         return mean + _core.matmul(z, _core.append("transpose", [factor], {"permutation": [1, 0]}))
     return mean + _core.reshape(_core.matmul(factor, _core.reshape(z, (*z.shape, 1))), z.shape)
@@ -339,7 +331,7 @@ def multivariate_normal(key, /, mean, cov, shape=None, dtype="float32"):
 @op(1)
 def rademacher(key, /, shape=(), dtype="int32"):
     """-1 or 1, equally likely."""
-    words = _core.random_bits(_draws().checked_key(key), _draws().dims(shape))
+    words = _core.random_bits(_draws.checked_key(key), _draws.dims(shape))
     return _core.cast(1 - 2 * _core.cast(_core.binary("shr", words, _core.cast(31, "uint32")), "int32"), _core.dtype(dtype))
 
 
@@ -347,19 +339,19 @@ def rademacher(key, /, shape=(), dtype="int32"):
 def weibull_min(key, /, scale, concentration, shape=None, dtype="float32"):
     """Weibull: scale times the 1 / concentration-th power of an exponential number. Derivatives by both."""
     (scale, concentration), shape = _parameters("weibull_min", shape, dtype, scale, concentration)
-    return scale * _core.unary("exp", _core.unary("log", _draws().exponential(key, shape, dtype)) / concentration)
+    return scale * _core.unary("exp", _core.unary("log", _draws.exponential(key, shape, dtype)) / concentration)
 
 
 @op(2, ["b"])
 def pareto(key, /, b, shape=None, dtype="float32"):
     """Pareto on [1, inf) with P(x > y) = y^-b. Derivative by b."""
     (b,), shape = _parameters("pareto", shape, dtype, b)
-    return _core.unary("exp", _draws().exponential(key, shape, dtype) / b)
+    return _core.unary("exp", _draws.exponential(key, shape, dtype) / b)
 
 
 @op(1)
 def cauchy(key, /, shape=(), dtype="float32"):
     """Cauchy with location 0 and scale 1: tan(pi u / 2), u uniform in (-1, 1)."""
-    u = _draws().symmetric(_draws().checked_key(key), _draws().dims(shape), dtype)
+    u = _draws.symmetric(_draws.checked_key(key), _draws.dims(shape), dtype)
     # The cosine as a sine of the exact distance from the end.
     return _core.unary("sin", (math.pi / 2) * u) / _core.unary("sin", (math.pi / 2) * (1.0 - _core.unary("abs", u)))

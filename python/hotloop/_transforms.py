@@ -8,7 +8,7 @@ import functools
 from hotloop import _core
 from hotloop._control import run_traced
 from hotloop._names import kind_of
-from hotloop._op import function, integer
+from hotloop._op import checked_axis, function, integer
 
 
 def _flat(fn, structure, keep):
@@ -256,12 +256,16 @@ def _vmap(fn, in_axes, out_axes, where):
         result = keep["out"].unflatten(outputs)
         if out_axes == 0:
             return result
-        from hotloop._manipulation import moveaxis
-
         to = _prefix(out_axes, result, where)
-        return keep["out"].unflatten([y[0] if a is None else moveaxis(y, 0, a) for y, a in zip(outputs, to)])
+        return keep["out"].unflatten([y[0] if a is None else _with_first_axis_at(y, checked_axis(where, a, y.ndim)) for y, a in zip(outputs, to)])
 
     return _transformed(fn, traced, f"{_name(fn)} for each element along an axis.")
+
+
+def _with_first_axis_at(x, axis):
+    order = list(range(1, x.ndim))
+    order.insert(axis, 0)
+    return _core.append("transpose", [x], {"permutation": order})
 
 
 def checkpoint(fn):

@@ -5,7 +5,7 @@ import inspect
 
 import numpy
 
-from hotloop import _core, _names, random
+from hotloop import _core, _draws, _names
 from hotloop._indexing import narrowed
 from hotloop._inputs import is_tree, map_inputs, named_leaves, timed
 from hotloop._jit import jit
@@ -225,7 +225,7 @@ class Module:
     def _traced(self, params, x, key, state, lengths, buffers, training):
         x = self._traced_input(params, x)
         if key is not None:
-            key = random.checked_key(key)
+            key = _draws.checked_key(key)
         if lengths is not None:
             lengths = narrowed(lengths)
         around = _own.current()
