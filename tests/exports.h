@@ -75,7 +75,7 @@ template <class T> class Exports {
     expect_self_contained(folder_ / "net.o");
     output_of(cc + "-shared -o " + in_folder("net.so") + in_folder("net.o") + in_folder("sizes.c") + "2>&1");
     // The header is C++ as well.
-    std::ofstream(folder_ / "use.cpp") << "#include \"net.h\"\nint use() { return net_INPUTS; }\n";
+    std::ofstream(folder_ / "use.cpp") << "#include \"net.h\"\nint use() { return net_OUTPUTS; }\n";
     output_of("c++ -std=c++17 -Wall -Werror -fsyntax-only " + in_folder("use.cpp") + "2>&1");
     library_ = dlopen((folder_ / "net.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) throw std::runtime_error(dlerror());

@@ -7,7 +7,8 @@
 // In C, with NAME the given name:
 //   NAME_voice voice;                       // one sequence: its state and scratch memory; any number of voices
 //   NAME_init(&voice, NULL);                // with the exported weights; or with others, which must outlive the voice
-//   NAME_step(&voice, x, y);                // x[NAME_INPUTS] -> y[NAME_OUTPUTS]; real-time safe
+//   NAME_step(&voice, x, y);                // x[NAME_INPUTS] -> y[NAME_OUTPUTS]; real-time safe. Of several inputs, x is the address of a
+//                                           // NAME_inputs, which has a pointer to each, by its name
 //   NAME_reset(&voice);                     // back to the initial state
 //   NAME_prepare(&weights, &params);        // other weights, from parameters in the model's shapes; not for the real-time thread
 //   NAME_set_weights(&voice, &weights);     // from the next step on
@@ -46,6 +47,9 @@ struct ExportedC {
 // instructions, give the bits of a stream compiled for that target (CompileOptions::target). UserError for a name that is no C
 // identifier, for targets that are unknown or do not go together, and as Stream.
 ExportedC export_c(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
+                   const ExportOptions& options = {});
+// Of Stream(model, params, inputs, options.stream): a NAME_inputs unless the tree is one leaf.
+ExportedC export_c(const nn::Layer& model, const Tree<Array>& params, const Tree<ValueType>& inputs,
                    const ExportOptions& options = {});
 
 }  // namespace hotloop

@@ -62,6 +62,15 @@ Tree<Array> array_tree(nb::handle tree, const std::string& what) {
   return named_tree(structure, arrays);
 }
 
+Tree<Array> inputs_of(nb::handle x) {
+  const Structure structure = flatten(x).second;
+  Tree<Array> inputs = array_tree(x, "x");
+  if (inputs.num_leaves() != structure.num_leaves())
+    throw UserError("x", "inputs must have names of their own", "two keys with the same text",
+                    "other keys, or a tuple of the inputs");
+  return inputs;
+}
+
 Tree<Value> value_tree(nb::handle tree, const std::string& what) {
   const auto [leaves, structure] = flatten(tree);
   std::vector<Value> values;

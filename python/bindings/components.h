@@ -56,6 +56,8 @@ nn::Init init_of(nb::handle name);
 // Python trees as Trees: any tree for values and arrays, nested dicts on the way back.
 Tree<Array> array_tree(nb::handle tree, const std::string& what);
 Tree<Value> value_tree(nb::handle tree, const std::string& what);
+// A model's input: one array, or a tree of several by the names that Python has for them. UserError for names that are not their own.
+Tree<Array> inputs_of(nb::handle x);
 nb::object to_dicts(const Tree<Array>& tree);
 nb::object to_dicts(const Tree<Value>& tree);
 

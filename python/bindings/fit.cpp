@@ -22,16 +22,6 @@ Array optional_array(nb::handle object, const std::string& what) {
   return object.is_none() ? Array{} : to_array(object, what);
 }
 
-// One array, or a tree of several by the names that Python has for them.
-Tree<Array> inputs_of(nb::handle x) {
-  const Structure structure = flatten(x).second;
-  Tree<Array> inputs = array_tree(x, "x");
-  if (inputs.num_leaves() != structure.num_leaves())
-    throw UserError("x", "inputs must have names of their own", "two keys with the same text",
-                    "other keys, or a tuple of the inputs");
-  return inputs;
-}
-
 data::ArrayDataset dataset(nb::handle x, nb::handle y, nb::handle lengths, nb::handle weights) {
   return {inputs_of(x), to_array(y, "y"), optional_array(lengths, "lengths"),
           optional_array(weights, "sample_weights")};

@@ -1,10 +1,14 @@
 """Models for C: an object file, and plain C source."""
 
+import operator
 import pathlib
 import typing
 
+import numpy
+
 from hotloop import _core, nn
 from hotloop._names import kind_of
+from hotloop.nn._bound import example
 from hotloop.nn._streams import checked_modules
 
 
@@ -40,7 +44,8 @@ def export_c(model, params, features, *, name="model", target="host", batch=1, b
     """One step of the model over time for C, as an object file and as C11 source: no library, no allocation, no lock. What `hotloop export` does.
 
     buffers: of a model that has them (running means of BatchNorm): run.buffers, which belong to run.params.
-    features: of a step's input, x (batch, features). name: prefix of every name in the files, a C identifier.
+    features: of a step's input, x (batch, features). Or an example of what bind(params).step() takes: ids (batch,), or a tree of several inputs, whose
+        names are fields of NAME_inputs in C; its numbers do not matter, and the batch is its own. name: prefix of every name in the files, a C identifier.
     target: whose instructions and rounding: "host" (the level of this machine), "x86-64-v2" (no fused multiply-add), "x86-64-v3",
         "x86-64-v4", or several of them with commas between: the object then takes the highest that its processor runs. Or "aarch64", for
         C alone.
@@ -52,8 +57,21 @@ def export_c(model, params, features, *, name="model", target="host", batch=1, b
     """
     if not isinstance(model, nn.Module):
         raise _core.UserError(f"[export] the model must be a layer of hl.nn. Received: {kind_of(model)}. Try: hl.nn.Recurrent for a cell.")
-    if not isinstance(features, int):
+    if features is None or isinstance(features, (str, bytes, float)):
         raise _core.UserError(f"[export] features must be the number of features of a step's input. Received: {features!r}. Try: hl.export_c(model, params, 3).write(folder).")
+    layer, inputs = _inputs(model, params, features)
     with checked_modules():
-        _core.check_stream(model._layer, params, buffers, features)
-    return ExportedC(name, *_core.export_c(model._layer, params, features, name, target, batch, buffers))
+        _core.check_stream(layer, params, buffers, inputs)
+    return ExportedC(name, *_core.export_c(layer, params, inputs, name, target, batch, buffers))
+
+
+def _inputs(model, params, features):
+    """The engine's layer, and the number of features or an example of a step as the engine takes it, with an axis of time."""
+    if hasattr(features, "__index__") and numpy.ndim(features) == 0:
+        return model._layer, operator.index(features)
+    if model._is_tree(features):
+        return model._layer_for(features), example(params, features)
+    x = numpy.asarray(_core.asarray(features, "features"))
+    if x.ndim == 0:
+        raise _core.UserError(f"[export] an example of a step has a row a sequence. Received: a scalar of {x.dtype}. Try: numpy.zeros(1, {x.dtype}).")
+    return model._layer, example(params, {"x": x.reshape(x.shape[0], 1, *x.shape[1:])})["x"]

@@ -286,8 +286,6 @@ def test_a_model_of_one_array_says_so(data):
         hl.fit(Net(_by_name), (x, y), validation=(series, y))
     with pytest.raises(hl.UserError, match=r"\[validation\] the tree must have the key facts"):
         hl.fit(Net(_by_name), (x, y), validation=({"series": series, "fact": facts}, y))
-    with pytest.raises(hl.UserError, match=r"\[step\] a stream takes one array in each step. Received: a dict"):
-        Net(_by_name).bind(Net(_by_name).init(0)).step(None, {"series": series[:, 0], "facts": facts})
     run = hl.fit(Net(_by_name), (x, y), **OPTIONS)
     with pytest.raises(hl.UserError, match=r"\[predict\] all inputs must have equally many samples. Received: x\['facts'\] has 3 samples, x\['series'\] 90"):
         run.predict({"series": series, "facts": facts[:3]})

@@ -64,12 +64,54 @@ std::string params_struct(const ExportedStep& step) {
   return text + "} " + step.name + "_params;\n";
 }
 
+std::string inputs_struct(const ExportedStep& step) {
+  if (step.input_names.empty()) return "";
+  std::string text = "\n// What a step reads, row by row.\ntypedef struct " + step.name + "_inputs {\n";
+  for (std::size_t i = 0; i < step.inputs.size(); ++i)
+    text +=
+        "  const " + c_type(step.inputs[i].dtype) + "* " + step.input_names[i] + ";  // " + step.inputs[i].str() + "\n";
+  return text + "} " + step.name + "_inputs;\n";
+}
+
+// The type of what a step's x points to.
+std::string type_of_x(const ExportedStep& step) {
+  return step.input_names.empty() ? c_type(step.inputs[0].dtype) : step.name + "_inputs";
+}
+
+std::string sizes(const ExportedStep& step) {
+  const std::string outputs = "$N_OUTPUTS = " + std::to_string(step.y.shape.size());
+  if (!step.input_names.empty()) return outputs;
+  return "$N_INPUTS = " + std::to_string(step.inputs[0].shape.size()) + ", " + outputs;
+}
+
+// A pointer x0, x1, ... to each input, or to a copy of it where y would be written while it is still read.
+std::string read_inputs(const ExportedStep& step) {
+  std::string text;
+  const std::vector<std::int64_t> copies = step.copies();
+  for (std::size_t i = 0; i < step.inputs.size(); ++i)
+    text += filled(R"(  const $X* $p = $f;
+  if ((uintptr_t)$p < (uintptr_t)y + $d && (uintptr_t)y < (uintptr_t)$p + $c) {
+    $X* copy = ($X*)(void*)(voice->scratch + $k);
+    for (int64_t i = 0; i < $n; ++i) copy[i] = $p[i];
+    $p = copy;
+  }
+)",
+                   {{"$X", c_type(step.inputs[i].dtype)},
+                    {"$p", numbered("x", i)},
+                    {"$f", step.input_names.empty() ? "x" : "x->" + step.input_names[i]},
+                    {"$d", std::to_string(step.y.bytes())},
+                    {"$c", std::to_string(step.inputs[i].bytes())},
+                    {"$k", std::to_string(copies[i])},
+                    {"$n", std::to_string(step.inputs[i].shape.size())}});
+  return text;
+}
+
 constexpr const char* header_text =
     R"(// $N: one step of a model over time. Made by hotloop; plain C11, no other file needed.
 //
 //   $N_voice voice;
 //   $N_init(&voice, NULL);      // the weights it was exported with
-//   $N_step(&voice, x, y);      // x: $x, y: $y, row by row
+//   $N_step(&voice, $x
 //
 // Link with $N.o, or compile $N.c with
 //   $F
@@ -88,10 +130,10 @@ extern "C" {
 #define HOTLOOP_ALIGNED _Alignas(64)
 #endif
 
-enum { $N_INPUTS = $I, $N_OUTPUTS = $O };
+enum { $E };
 
 // The model's parameters, row by row.
-$P
+$P$J
 // Weights as a step reads them, which depends on the processor.
 typedef struct $N_weights {
   HOTLOOP_ALIGNED unsigned char bytes[$G];
@@ -115,7 +157,7 @@ int $N_init($N_voice* voice, const $N_weights* weights);
 // Other weights from the next step on; the state stays.
 void $N_set_weights($N_voice* voice, const $N_weights* weights);
 void $N_reset($N_voice* voice);
-void $N_step($N_voice* voice, const $T* x, $T* y);
+void $N_step($N_voice* voice, const $X* x, $Y* y);
 
 #ifdef __cplusplus
 }
@@ -155,17 +197,11 @@ int $N_init($N_voice* voice, const $N_weights* weights) {
   return 0;
 }
 
-void $N_step($N_voice* voice, const $T* x, $T* y) {
+void $N_step($N_voice* voice, const $X* x, $Y* y) {
   const $N_state* before = &voice->states[voice->current];
   $N_state* after = &voice->states[1 - voice->current];
   const $N_prepared* weights = (const $N_prepared*)(const void*)voice->weights;
-  if ((uintptr_t)x < (uintptr_t)y + $d && (uintptr_t)y < (uintptr_t)x + $c) {
-    // y is written while x is still read.
-    $T* copy = ($T*)(void*)(voice->scratch + $k);
-    for (int64_t i = 0; i < $I; ++i) copy[i] = x[i];
-    x = copy;
-  }
-  void* const arguments[] = {$A};
+$i  void* const arguments[] = {$A};
   void* const results[] = {$R};
   const hl_context context = {arguments, results, voice->scratch, voice->scratch + $H, $M, 0, 1, 0, 0, 0, voice->current};
   (void)before;
@@ -208,17 +244,20 @@ std::string compile_flags(const std::string& level) {
 }
 
 std::string export_header(const ExportedStep& step) {
-  return filled(header_text, {{"$P", params_struct(step)},
-                              {"$S", struct_of("$N_state", step.initial, "s")},
-                              {"$G", std::to_string(step.weights_bytes())},
-                              {"$I", std::to_string(step.x.shape.size())},
-                              {"$O", std::to_string(step.y.shape.size())},
-                              {"$B", std::to_string(step.scratch_bytes())},
-                              {"$T", c_type(step.x.dtype)},
-                              {"$F", compile_flags(step.variants.front().level)},
-                              {"$x", step.x.str()},
-                              {"$y", step.y.str()},
-                              {"$N", step.name}});
+  return filled(header_text,
+                {{"$P", params_struct(step)},
+                 {"$S", struct_of("$N_state", step.initial, "s")},
+                 {"$G", std::to_string(step.weights_bytes())},
+                 {"$J", inputs_struct(step)},
+                 {"$E", sizes(step)},
+                 {"$B", std::to_string(step.scratch_bytes())},
+                 {"$X", type_of_x(step)},
+                 {"$Y", c_type(step.y.dtype)},
+                 {"$F", compile_flags(step.variants.front().level)},
+                 {"$x", step.input_names.empty()
+                            ? "x, y);      // x: " + step.inputs[0].str() + ", y: " + step.y.str() + ", row by row"
+                            : "&x, y);     // x: a $N_inputs, y: " + step.y.str() + ", row by row"},
+                 {"$N", step.name}});
 }
 
 std::string export_source(const ExportedStep& step) {
@@ -229,7 +268,7 @@ std::string export_source(const ExportedStep& step) {
     arguments.push_back("(void*)before->" + numbered("s", i));
     results.push_back("after->" + numbered("s", i));
   }
-  arguments.emplace_back("(void*)x");
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) arguments.push_back("(void*)" + numbered("x", i));
   for (std::size_t i = 0; i < v.prepared.size(); ++i) {
     arguments.push_back("(void*)weights->" + numbered("w", i));
     prepared.push_back("to->" + numbered("w", i));
@@ -249,13 +288,11 @@ std::string export_source(const ExportedStep& step) {
                               {"$R", list(results)},
                               {"$p", std::to_string(v.prepared_bytes)},
                               {"$h", std::to_string(v.prepare.shared())},
-                              {"$I", std::to_string(step.x.shape.size())},
-                              {"$c", std::to_string(step.x.bytes())},
-                              {"$d", std::to_string(step.y.bytes())},
-                              {"$k", std::to_string(step.kernel_bytes())},
+                              {"$i", read_inputs(step)},
                               {"$H", std::to_string(v.step.shared())},
                               {"$M", std::to_string(v.step.program.max_rows)},
-                              {"$T", c_type(step.x.dtype)},
+                              {"$X", type_of_x(step)},
+                              {"$Y", c_type(step.y.dtype)},
                               {"$N", n}});
 }
 
@@ -263,9 +300,9 @@ std::string export_source(const ExportedStep& step) {
 
 namespace hotloop {
 
-ExportedC export_c(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
-                   const ExportOptions& options) {
-  const deploy::ExportedStep step = deploy::exported_step(model, params, features, options);
+namespace {
+
+ExportedC files_of(const deploy::ExportedStep& step) {
   ExportedC files;
   files.scratch_bytes = step.scratch_bytes();
   for (const Array& leaf : step.initial) files.state_bytes += static_cast<std::int64_t>(leaf.bytes());
@@ -275,6 +312,20 @@ ExportedC export_c(const nn::Layer& model, const Tree<Array>& params, std::int64
   files.source = deploy::export_source(step);
   if (can_compile_objects() && files.targets.front() != "aarch64") files.object = deploy::export_object(step);
   return files;
+}
+
+}  // namespace
+
+ExportedC export_c(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
+                   const ExportOptions& options) {
+  deploy::check_options(options);
+  return files_of(deploy::exported_step(stream_step(model, params, features, options.stream), options));
+}
+
+ExportedC export_c(const nn::Layer& model, const Tree<Array>& params, const Tree<ValueType>& inputs,
+                   const ExportOptions& options) {
+  deploy::check_options(options);
+  return files_of(deploy::exported_step(stream_step(model, params, inputs, options.stream), options));
 }
 
 }  // namespace hotloop

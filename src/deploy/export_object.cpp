@@ -101,15 +101,59 @@ std::string step_function(const ExportedStep& step, std::size_t variant) {
     arguments.push_back(w.offset(before, at));
     results.push_back(w.offset(after, at));
   }
-  arguments.emplace_back("%x");
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) arguments.push_back("%x" + std::to_string(i));
   for (std::int64_t at : v.offsets) arguments.push_back(w.offset(weights, at));
   const std::string argument_table = w.table(arguments), result_table = w.table(results);
   w.run(symbol(step, "kernel", variant), argument_table, result_table, "%voice", v.step.shared(),
         v.step.program.max_rows, turn);
   w.store("i32", w.value("trunc i64 " + other + " to i32"), w.offset("%voice", layout.current));
   w.line("ret void");
-  return "define internal void @" + symbol(step, "step", variant) + "(ptr %voice, ptr %x, ptr %y) nounwind {\n" +
+  std::string parameters = "ptr %voice";
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) parameters += ", ptr %x" + std::to_string(i);
+  return "define internal void @" + symbol(step, "step", variant) + "(" + parameters + ", ptr %y) nounwind {\n" +
          w.out + "}\n";
+}
+
+// NAME_step: the inputs, or copies of those over which y would be written while they are still read, to the step of the voice's variant.
+std::string call_step(const ExportedStep& step) {
+  const std::vector<std::int64_t> copies = step.copies();
+  const std::size_t count = step.inputs.size();
+  std::string out =
+      "define void @$N_step(ptr %voice, ptr %x, ptr %y) nounwind {\n  %y.end = getelementptr i8, ptr %y, i64 " +
+      std::to_string(step.y.bytes()) + "\n  br label %input0\n";
+  std::string given;
+  for (std::size_t i = 0; i < count; ++i) {
+    out +=
+        filled(R"(input$i:
+  %x$i.at = getelementptr i8, ptr %x, i64 $o
+  %x$i = $read
+  %x$i.end = getelementptr i8, ptr %x$i, i64 $c
+  %x$i.first = icmp ult ptr %x$i, %y.end
+  %y$i.first = icmp ult ptr %y, %x$i.end
+  %meet$i = and i1 %x$i.first, %y$i.first
+  br i1 %meet$i, label %apart$i, label %given$i
+apart$i:
+  %copy$i = getelementptr i8, ptr %voice, i64 $k
+  call void @llvm.memcpy.p0.p0.i64(ptr %copy$i, ptr %x$i, i64 $c, i1 false)
+  br label %given$i
+given$i:
+  %from$i = phi ptr [ %x$i, %input$i ], [ %copy$i, %apart$i ]
+  br label %$next
+)",
+               {{"$read", step.input_names.empty() ? "getelementptr i8, ptr %x$i.at, i64 0" : "load ptr, ptr %x$i.at"},
+                {"$o", std::to_string(step.input_names.empty() ? 0 : 8 * i)},
+                {"$c", std::to_string(step.inputs[i].bytes())},
+                {"$k", text(copies[i])},
+                {"$next", i + 1 < count ? "input" + std::to_string(i + 1) : "run"},
+                {"$i", std::to_string(i)}});
+    given += "ptr %from" + std::to_string(i) + ", ";
+  }
+  return out + R"(run:
+  %variant.at = getelementptr i8, ptr %voice, i64 $V
+  %variant = load ptr, ptr %variant.at
+  %step = load ptr, ptr %variant
+  tail call void %step(ptr %voice, )" +
+         given + "ptr %y)\n  ret void\n}\n";
 }
 
 std::string prepare_function(const ExportedStep& step, std::size_t variant) {
@@ -266,27 +310,6 @@ $check_voice$choose  %variant.at = getelementptr i8, ptr %voice, i64 $V
   ret i32 0
 }
 
-define void @$N_step(ptr %voice, ptr %x, ptr %y) nounwind {
-entry:
-  %x.end = getelementptr i8, ptr %x, i64 $c
-  %y.end = getelementptr i8, ptr %y, i64 $d
-  %x.first = icmp ult ptr %x, %y.end
-  %y.first = icmp ult ptr %y, %x.end
-  %meet = and i1 %x.first, %y.first
-  br i1 %meet, label %apart, label %run
-apart:
-  %copy = getelementptr i8, ptr %voice, i64 $k
-  call void @llvm.memcpy.p0.p0.i64(ptr %copy, ptr %x, i64 $c, i1 false)
-  br label %run
-run:
-  %from = phi ptr [ %x, %entry ], [ %copy, %apart ]
-  %variant.at = getelementptr i8, ptr %voice, i64 $V
-  %variant = load ptr, ptr %variant.at
-  %step = load ptr, ptr %variant
-  tail call void %step(ptr %voice, ptr %from, ptr %y)
-  ret void
-}
-
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 )";
 
@@ -310,7 +333,7 @@ std::string export_object(const ExportedStep& step) {
     data.push_back({weights, v.prepared, v.offsets, std::max<std::int64_t>(v.prepared_bytes, 64)});
   }
   const VoiceLayout layout(step);
-  glue = filled(glue + choose_function(step) + functions_text,
+  glue = filled(glue + choose_function(step) + call_step(step) + functions_text,
                 {{"$check_weights", filled(check_text, {{"$memory", "%weights"}})},
                  {"$check_voice", filled(check_text, {{"$memory", "%voice"}})},
                  {"$choose", choose_text},
@@ -319,9 +342,6 @@ std::string export_object(const ExportedStep& step) {
                  {"$C", text(layout.current)},
                  {"$S", text(layout.states)},
                  {"$Z", text(step.state_bytes)},
-                 {"$c", std::to_string(step.x.bytes())},
-                 {"$d", std::to_string(step.y.bytes())},
-                 {"$k", text(step.kernel_bytes())},
                  {"$N", step.name}});
   return compile_object(kernels, data, glue);
 }

@@ -51,9 +51,9 @@ bool is_identifier(const std::string& name) {
   });
 }
 
-// "0.weight_ih_l0" as the name of a field.
-std::string field_name(const std::string& leaf) {
-  std::string text = leaf.empty() || std::isdigit(static_cast<unsigned char>(leaf[0])) != 0 ? "p" + leaf : leaf;
+// "0.weight_ih_l0" as the name of a field, which begins with `letter` where the leaf's does not begin with one.
+std::string field_name(const std::string& leaf, char letter) {
+  std::string text = leaf.empty() || std::isdigit(static_cast<unsigned char>(leaf[0])) != 0 ? letter + leaf : leaf;
   for (char& c : text) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return text;
 }
@@ -75,9 +75,13 @@ std::int64_t ExportedStep::kernel_bytes() const {
   return most;
 }
 
-std::int64_t ExportedStep::scratch_bytes() const {
-  return kernel_bytes() + aligned(static_cast<std::int64_t>(x.bytes()));
+std::vector<std::int64_t> ExportedStep::copies() const {
+  std::vector<std::int64_t> at = {kernel_bytes()};
+  for (const ValueType& input : inputs) at.push_back(at.back() + aligned(static_cast<std::int64_t>(input.bytes())));
+  return at;
 }
+
+std::int64_t ExportedStep::scratch_bytes() const { return copies().back(); }
 
 std::int64_t ExportedStep::weights_bytes() const {
   std::int64_t most = 64;
@@ -85,19 +89,21 @@ std::int64_t ExportedStep::weights_bytes() const {
   return most;
 }
 
-ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
-                           const ExportOptions& options) {
+void check_options(const ExportOptions& options) {
   if (!is_identifier(options.name))
     throw UserError("export", "the name must be a C identifier", "'" + options.name + "'",
                     "letters, digits and underscores");
+  (void)levels_of(options.target);
+}
+
+ExportedStep exported_step(const StreamStep& step, const ExportOptions& options) {
   const std::vector<Level> chosen = levels_of(options.target);
-  const StreamStep step = stream_step(model, params, features, options.stream);
   ExportedStep out;
   out.name = options.name;
   out.initial = step.initial_state.flatten();
   out.state_bytes = std::max<std::int64_t>(lay_out(out.initial, out.state_offsets), 64);
   for (std::size_t i = 0; i < step.bound_names.size(); ++i) {
-    out.param_names.push_back(field_name(step.bound_names[i]));
+    out.param_names.push_back(field_name(step.bound_names[i], 'p'));
     out.param_types.push_back(step.bound[i].type());
   }
   for (const Level& level : chosen) {
@@ -116,11 +122,16 @@ ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, st
     out.variants.push_back(std::move(variant));
   }
   const kernel::Program& program = out.variants.front().step.program;
-  out.x = program.arguments[out.initial.size()];
+  for (std::size_t i = 0; i < step.inputs.num_leaves(); ++i)
+    out.inputs.push_back(program.arguments[out.initial.size() + i]);
+  if (!step.inputs.is_leaf())
+    step.inputs.for_each([&](const std::string& name, const ValueType&) {
+      const std::string field = field_name(name, 'x');
+      if (std::ranges::find(out.input_names, field) != out.input_names.end())
+        throw UserError("export", "inputs must have names of their own in C", "two that are " + field);
+      out.input_names.push_back(field);
+    });
   out.y = program.results[0];
-  if (out.y.dtype != out.x.dtype)
-    throw UserError("export", "x and y must have one dtype", out.x.str() + " and " + out.y.str(),
-                    "cast() y to the dtype of x");
   return out;
 }
 

@@ -23,7 +23,7 @@ struct Part {
 
 struct Variant {
   std::string level;  // x86-64-v2, x86-64-v3, x86-64-v4, aarch64
-  Part step;          // (state..., x, prepared...) -> (y, state...)
+  Part step;          // (state..., inputs..., prepared...) -> (y, state...)
   Part prepare;       // (parameters..., buffers...) -> prepared
   std::vector<Array> prepared;
   std::vector<std::int64_t>
@@ -39,18 +39,21 @@ struct ExportedStep {
   std::int64_t state_bytes = 0;
   std::vector<std::string> param_names;  // fields of NAME_params
   std::vector<ValueType> param_types;
-  ValueType x, y;
+  std::vector<ValueType> inputs;
+  std::vector<std::string> input_names;  // fields of NAME_inputs; none: the step takes one array
+  ValueType y;
 
-  // Of all variants the greatest. A voice's scratch memory is that of the kernels, and behind it a copy of x for a caller who has y written over it,
-  // which a kernel may do while it still reads x.
+  // Of all variants the greatest. A voice's scratch memory is that of the kernels, and behind it copies of the inputs for a caller who has y written over
+  // them, which a kernel may do while it still reads them.
   std::int64_t kernel_bytes() const;
+  std::vector<std::int64_t> copies() const;  // where they lie
   std::int64_t scratch_bytes() const;
   std::int64_t weights_bytes() const;
 };
 
-// UserError for a name that is no C identifier, unknown targets, and as Stream.
-ExportedStep exported_step(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
-                           const ExportOptions& options);
+// UserError for a name that is no C identifier, and for unknown targets.
+void check_options(const ExportOptions& options);
+ExportedStep exported_step(const StreamStep& step, const ExportOptions& options);
 
 // The text with each key replaced by its value, in order.
 std::string filled(std::string text, const std::vector<std::pair<std::string, std::string>>& values);

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 
+#include "hotloop/dataset.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/op_def.h"
@@ -60,21 +61,65 @@ bool runs_backward(const Graph& graph) {
   });
 }
 
-}  // namespace
+// What a model is given in a step: inputs of these types, as the graph has them, and made into what the model takes, with so many steps.
+struct StepInputs {
+  Tree<ValueType> types;
+  std::function<Tree<Value>(std::span<const Value>, std::int64_t steps)> of_model;
+  bool are_given_with_steps = false;  // with an axis of time, of one step
+};
 
-StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
+StepInputs inputs_of_features(std::int64_t batch, std::int64_t features, DType dtype) {
+  return {ValueType{dtype, {batch, features}}, [=](std::span<const Value> in, std::int64_t steps) -> Tree<Value> {
+            return broadcast(in[0], {batch, steps, features}, {0, 2});
+          }};
+}
+
+// Whether the second axis is one of time, of one step.
+bool has_a_step(const ValueType& input) {
+  return input.shape.rank() > 1 && input.shape[1] == 1 && (input.shape.rank() > 2 || !is_float(input.dtype));
+}
+
+StepInputs inputs_of_tree(std::int64_t batch, const Tree<ValueType>& inputs) {
+  if (inputs.num_leaves() == 0) throw UserError("stream", "there must be an input", "a tree without leaves");
+  if (batch <= 0) throw UserError("stream", "the batch must be positive", "batch " + std::to_string(batch));
+  inputs.for_each([&](const std::string& name, const ValueType& type) {
+    if (type.shape.rank() == 0 || type.shape[0] != batch)
+      throw UserError("stream",
+                      "each input of a step must have the batch, " + std::to_string(batch) + ", as its first axis",
+                      (name.empty() ? "" : name + " = ") + type.str(), "StreamOptions::batch for more rows");
+  });
+  return {inputs,
+          [=](std::span<const Value> in, std::int64_t steps) {
+            std::vector<Value> leaves;
+            for (const Value& v : in) {
+              if (steps == 1 || !has_a_step(v.type())) {
+                leaves.push_back(v);
+                continue;
+              }
+              const Shape one = v.shape().without(1);
+              std::vector<std::int64_t> axes;
+              for (std::int64_t axis = 0; axis < one.rank(); ++axis) axes.push_back(axis + (axis > 0));
+              leaves.push_back(broadcast(reshape(v, one), one.with_inserted(1, steps), axes));
+            }
+            return inputs.map([](const ValueType&) { return Value(); }).unflatten(leaves);
+          },
+          true};
+}
+
+StreamStep traced_step(const nn::Layer& model, const Tree<Array>& params, const StepInputs& inputs,
                        const StreamOptions& options) {
   const std::int64_t batch = options.batch;
-  if (features <= 0 || batch <= 0)
-    throw UserError("stream", "features and batch must be positive",
-                    std::to_string(features) + " features, batch " + std::to_string(batch));
-  nn::check_params("stream", model, params);
   const DType dtype = dtype_of_params(params);
   const Tree<Array>& buffers = options.buffers;
   nn::check_defined("stream", "buffers", buffers);
   check_buffers(model, buffers, dtype);
   StreamStep step;
+  step.inputs = inputs.types;
   step.initial_state = traced_initial_state(model, batch, dtype);
+  if (inputs.are_given_with_steps && step.initial_state.num_leaves() > 0 &&
+      std::ranges::none_of(inputs.types.flatten(), has_a_step))
+    throw UserError("stream", "inputs of a step must be a sequence of one step, [batch, 1, ...] of what has steps",
+                    data::str(inputs.types));
   for (const Tree<Array>* tree : {&params, &buffers})
     tree->for_each([&](const std::string& name, const Array& leaf) {
       step.bound.push_back(leaf);
@@ -83,12 +128,12 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
   std::vector<ValueType> types;
   for (const Array& leaf : step.bound) types.push_back(leaf.type());
   for (const Array& leaf : step.initial_state.flatten()) types.push_back(leaf.type());
-  types.push_back({dtype, {batch, features}});
+  for (const ValueType& input : inputs.types.flatten()) types.push_back(input);
   const std::size_t p = params.num_leaves(), b = buffers.num_leaves(), s = step.initial_state.num_leaves();
-  const auto apply = [&](std::span<const Value> in, Value x, nn::Context& context) {
+  const auto apply = [&](std::span<const Value> in, std::int64_t steps, nn::Context& context) {
     context.buffers = buffers.unflatten(in.subspan(p, b));
     context.state = step.initial_state.unflatten(in.subspan(p + b, s));
-    return model.apply(params.unflatten(in.first(p)), x, context);
+    return model.apply(params.unflatten(in.first(p)), inputs.of_model(in.subspan(p + b + s), steps), context);
   };
   // An axis of one step and one of one feature look alike: with two steps the first grows.
   const auto keeps_time = [&] {
@@ -96,7 +141,7 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
       const auto two = trace(
           [&](std::span<const Value> in) {
             nn::Context context;
-            return std::vector{apply(in, broadcast(in.back(), {batch, 2, features}, {0, 2}), context)};
+            return std::vector{apply(in, 2, context)};
           },
           types, "two_steps");
       const Shape shape = two->outputs()[0].shape();
@@ -109,7 +154,7 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
     step.graph = trace(
         [&](std::span<const Value> in) {
           nn::Context context;
-          Value y = apply(in, reshape(in.back(), {batch, 1, features}), context);
+          Value y = apply(in, 1, context);
           // Many-to-many models keep the axis of time.
           if (y.rank() > 1 && y.shape()[1] == 1 && keeps_time()) y = reshape(y, y.shape().without(1));
           std::vector<Value> outputs = {y};
@@ -130,32 +175,61 @@ StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::i
   return step;
 }
 
+}  // namespace
+
+StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, std::int64_t features,
+                       const StreamOptions& options) {
+  if (features <= 0 || options.batch <= 0)
+    throw UserError("stream", "features and batch must be positive",
+                    std::to_string(features) + " features, batch " + std::to_string(options.batch));
+  nn::check_params("stream", model, params);
+  return traced_step(model, params, inputs_of_features(options.batch, features, dtype_of_params(params)), options);
+}
+
+StreamStep stream_step(const nn::Layer& model, const Tree<Array>& params, const Tree<ValueType>& inputs,
+                       const StreamOptions& options) {
+  const StepInputs checked = inputs_of_tree(options.batch, inputs);
+  nn::check_params("stream", model, params);
+  return traced_step(model, params, checked, options);
+}
+
 struct Stream::State {
   Executable executable;
   Tree<Array> initial;
+  Tree<ValueType> inputs;
+
+  State(const StreamStep& step, const CompileOptions& options)
+      : executable(compile_bound(step.graph, step.bound, options)), initial(step.initial_state), inputs(step.inputs) {}
 };
 
-Stream::Stream(const nn::Layer& model, const Tree<Array>& params, std::int64_t features, const StreamOptions& options) {
-  const StreamStep step = stream_step(model, params, features, options);
-  state_ =
-      std::make_shared<const State>(State{compile_bound(step.graph, step.bound, options.compile), step.initial_state});
-}
+Stream::Stream(const nn::Layer& model, const Tree<Array>& params, std::int64_t features, const StreamOptions& options)
+    : state_(std::make_shared<const State>(stream_step(model, params, features, options), options.compile)) {}
+Stream::Stream(const nn::Layer& model, const Tree<Array>& params, const Tree<ValueType>& inputs,
+               const StreamOptions& options)
+    : state_(std::make_shared<const State>(stream_step(model, params, inputs, options), options.compile)) {}
 
 Tree<Array> Stream::initial_state() const {
   return state_->initial.map([](const Array& leaf) { return leaf.clone(); });
 }
 
-std::pair<Array, Tree<Array>> Stream::step(const Tree<Array>& state, const Array& x) const {
+std::pair<Array, Tree<Array>> Stream::step(const Tree<Array>& state, const Tree<Array>& x) const {
   std::vector<Array> inputs = state.flatten();
   if (state.names() != state_->initial.names())
     throw UserError("stream", "the state must be as initial_state() gives it",
                     std::to_string(state.num_leaves()) + " leaves of other names");
-  inputs.push_back(x);
+  if (x.names() != state_->inputs.names())
+    throw UserError("stream", "a step takes " + data::str(state_->inputs),
+                    data::str(x.map([](const Array& leaf) { return leaf.type(); })));
+  for (const Array& leaf : x.flatten()) inputs.push_back(leaf);
   std::vector<Array> outputs = state_->executable(inputs);
   return {outputs[0], state.unflatten(std::span<const Array>(outputs).subspan(1))};
 }
 
-const ValueType& Stream::input_type() const { return state_->executable.input_types().back(); }
+const Tree<ValueType>& Stream::inputs() const { return state_->inputs; }
+const ValueType& Stream::input_type() const {
+  const std::vector<ValueType>& types = state_->executable.input_types();
+  return types[types.size() - state_->inputs.num_leaves()];
+}
 const ValueType& Stream::output_type() const { return state_->executable.output_types().front(); }
 std::string Stream::explain() const { return state_->executable.explain(); }
 const Executable& Stream::executable() const { return state_->executable; }
@@ -171,34 +245,33 @@ bool meet(std::span<const std::byte> a, std::span<const std::byte> b) {
 struct Stream::Voice::State {
   std::shared_ptr<const Stream::State> stream;
   std::vector<Array> states[2];
-  // Of a step that reads states[i]: the state, x, what is bound; y, the state.
+  // Of a step that reads states[i]: the state, its inputs, what is bound; y, the state.
   std::vector<void*> inputs[2], outputs[2];
-  std::size_t x = 0;  // where x stands among the inputs
-  DType dtype = DType::F32;
-  std::size_t x_size = 0, y_size = 0;
-  std::vector<std::byte> own_x;  // for a caller whose x and y are the same memory: y is written while x is still read
+  std::size_t x = 0;  // where a step's inputs begin
+  std::vector<ValueType> types;
+  std::vector<std::vector<std::byte>>
+      own_x;  // for a caller whose y is where an input is, too: it is written while that is still read
+  std::size_t y_bytes = 0;
   std::int64_t batch = 1;
   std::unique_ptr<runtime::Engine::Seat> seat;
   int current = 0;
 
   State(std::shared_ptr<const Stream::State> of, std::span<const Array> start) : stream(std::move(of)) {
     const Executable& executable = stream->executable;
+    types = stream->inputs.flatten();
     for (auto& copy : states)
       for (const Array& leaf : start) copy.push_back(leaf.clone());
     for (int i = 0; i < 2; ++i) {
       outputs[i].push_back(nullptr);
       for (Array& leaf : states[i]) inputs[i].push_back(leaf.raw());
       for (Array& leaf : states[1 - i]) outputs[i].push_back(leaf.raw());
-      inputs[i].push_back(nullptr);
+      inputs[i].resize(inputs[i].size() + types.size());
       for (const Array& a : executable.impl().bound) inputs[i].push_back(a.memory().get());
     }
-    const ValueType &x_type = executable.input_types().back(), &y_type = executable.output_types().front();
     x = start.size();
-    dtype = x_type.dtype;
-    x_size = static_cast<std::size_t>(x_type.shape.size());
-    y_size = static_cast<std::size_t>(y_type.shape.size());
-    own_x.resize(x_type.bytes());
-    batch = x_type.shape[0];
+    for (const ValueType& type : types) own_x.emplace_back(type.bytes());
+    y_bytes = executable.output_types().front().bytes();
+    batch = types.front().shape[0];
     seat = executable.impl().engine->seat();
   }
 };
@@ -214,29 +287,44 @@ void Stream::Voice::reset() {
     std::memcpy(state_->states[state_->current][i].raw(), initial[i].raw(), initial[i].bytes());
 }
 
-template <class T> void Stream::Voice::step_as(std::span<const T> x, std::span<T> y) {
+void Stream::Voice::run(std::span<const void* const> inputs, void* y) {
   State& own = *state_;
-  if (own.dtype != dtype_of<T>() || x.size() != own.x_size || y.size() != own.y_size) {
-    const Executable& executable = own.stream->executable;
-    throw UserError("stream",
-                    "a step takes " + executable.input_types().back().str() + " and gives " +
-                        executable.output_types().front().str(),
-                    std::string(name_of(dtype_of<T>())) + ", " + std::to_string(x.size()) + " numbers in and " +
-                        std::to_string(y.size()) + " out");
-  }
   const auto i = static_cast<std::size_t>(own.current);
-  own.inputs[i][own.x] = const_cast<T*>(x.data());  // read only
-  if (meet(std::as_bytes(x), std::as_bytes(y))) {
-    std::memcpy(own.own_x.data(), x.data(), own.own_x.size());
-    own.inputs[i][own.x] = own.own_x.data();
+  const std::span<const std::byte> result(static_cast<const std::byte*>(y), own.y_bytes);
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    std::vector<std::byte>& copy = own.own_x[k];
+    own.inputs[i][own.x + k] = const_cast<void*>(inputs[k]);  // read only
+    if (!meet({static_cast<const std::byte*>(inputs[k]), copy.size()}, result)) continue;
+    std::memcpy(copy.data(), inputs[k], copy.size());
+    own.inputs[i][own.x + k] = copy.data();
   }
-  own.outputs[i].front() = y.data();
+  own.outputs[i].front() = y;
   // Straight to the kernel: counting and timing the call would cost as much as a small step.
   own.seat->run(own.inputs[i].data(), own.outputs[i].data(), own.batch);
   own.current = 1 - own.current;
 }
 
+template <class T> void Stream::Voice::step_as(std::span<const T> x, std::span<T> y) {
+  const State& own = *state_;
+  if (own.types.size() != 1 || own.types[0].dtype != dtype_of<T>() || x.size_bytes() != own.own_x[0].size() ||
+      own.stream->executable.output_types().front().dtype != dtype_of<T>() || y.size_bytes() != own.y_bytes)
+    throw UserError("stream",
+                    "a step takes " + data::str(own.stream->inputs) + " and gives " +
+                        own.stream->executable.output_types().front().str(),
+                    std::string(name_of(dtype_of<T>())) + ", " + std::to_string(x.size()) + " numbers in and " +
+                        std::to_string(y.size()) + " out",
+                    own.types.size() == 1 ? "" : "step() with the address of each input");
+  const void* const inputs[] = {x.data()};
+  run(inputs, y.data());
+}
+
 void Stream::Voice::step(std::span<const float> x, std::span<float> y) { step_as(x, y); }
 void Stream::Voice::step(std::span<const double> x, std::span<double> y) { step_as(x, y); }
+void Stream::Voice::step(std::span<const void* const> inputs, void* y) {
+  if (inputs.size() != state_->types.size())
+    throw UserError("stream", "a step takes " + data::str(state_->stream->inputs),
+                    std::to_string(inputs.size()) + (inputs.size() == 1 ? " address" : " addresses"));
+  run(inputs, y);
+}
 
 }  // namespace hotloop

@@ -1,12 +1,19 @@
 """A model with its parameters: what depends on them alone is computed once."""
 
+import numpy
+
 from hotloop import _core
-from hotloop._names import kind_of
-from hotloop.nn._streams import checked_modules
+from hotloop._inputs import map_inputs, named_leaves
+from hotloop.nn._streams import checked_modules, has_a_step
 
 
 def _no_row():
     return _core.UserError("[step] x must be (batch, features), one row a sequence. Received: a scalar. Try: [[x]] for one sequence of one feature.")
+
+
+def _no_step(x):
+    given = ", ".join(f"{name} = {leaf.dtype} {tuple(leaf.shape)}" for name, leaf in named_leaves(x))
+    return _core.UserError(f"[step] inputs of a step must be a sequence of one step, (batch, 1, ...) of what has steps. Received: {given}. Try: a[:, t : t + 1] of those.")
 
 
 class Bound:
@@ -32,14 +39,24 @@ class Bound:
             return run(weights, x, None)[0]
 
         def step(weights, state, x):
+            if self.model._is_tree(x):
+                x = map_inputs(_core.to_tracer, x)
+                has_time = any(has_a_step(leaf.shape, leaf.dtype) for leaf in _core.tree_flatten(x)[0])
+                if not has_time and _core.tree_flatten(state)[0]:
+                    raise _no_step(x)
+                y, after = run(weights, x, state)
+                return (without_time(y) if has_time else y), after
             x = _core.to_tracer(x, "x")
             if x.ndim < 1:
                 raise _no_row()
             if x.ndim == 1 and x.dtype.kind == "f":
                 raise _core.UserError(f"[step] x must be (batch, features), one row a sequence. Received: {x._type}. Try: x[None] for one sequence.")
             y, after = run(weights, _core.reshape(x, (x.shape[0], 1, *x.shape[1:])), state)
+            return without_time(y), after
+
+        def without_time(y):
             # A model that gives something for each step, (batch, time, ...), keeps the axis of time, which is 1 here.
-            return (_core.reshape(y, (y.shape[0], *y.shape[2:])) if y.ndim > 2 and y.shape[1] == 1 else y), after
+            return _core.reshape(y, (y.shape[0], *y.shape[2:])) if y.ndim > 2 and y.shape[1] == 1 else y
 
         weights = (self.params, self.buffers)
         options = _core.options(flush_denormals=flush_denormals)
@@ -58,21 +75,30 @@ class Bound:
     def step(self, state, x=None):
         """(y, state) of one step: x (batch, features), y without an axis of time. A state of None is the first.
 
+        A tree of several inputs is a sequence of one step, as the model takes it: (batch, 1, ...) of what has steps, (batch, ...) of what has none.
+
         The same bits as that step of the whole sequence. States are values: they may be kept, saved and gone back to. UserError for a model
         that needs the whole sequence, such as one with a reversed direction, or a module of one's own whose apply() mixes steps.
         """
         if x is None:
             raise _core.UserError("[step] a step takes a state and x. Received: one argument. Try: y, state = step(None, x) and from then on step(state, x), or voice().step(x).")
-        if self.model._is_tree(x):
-            raise _core.UserError(f"[step] a stream takes one array in each step. Received: {kind_of(x)}. Try: the whole sequence, bound(x).")
+        is_tree = self.model._is_tree(x)
         if not self._streams:
             self._check_stream(x)
-        if state is None and not hasattr(x, "__len__"):
-            raise _no_row()
-        return self._step(self.initial_state(len(x)) if state is None else state, x)
+        if state is None:
+            first = next(iter(_core.tree_flatten(x)[0]), None) if is_tree else x
+            if not hasattr(first, "__len__"):
+                raise _no_row()
+            state = self.initial_state(len(first))
+        return self._step(state, x)
 
     def _check_stream(self, x):
         if _core.is_tracing():
+            return
+        if self.model._is_tree(x):
+            with checked_modules():
+                _core.check_stream(self.model._layer_for(x), self.params, self.buffers, example(self.params, x))
+            self._streams = True
             return
         x = _core.asarray(x, "x")
         if x.ndim == 0:
@@ -108,6 +134,17 @@ class Bound:
         return f"Bound({self.model!r})"
 
 
+def example(params, x):
+    """A tree of inputs as arrays; floats in the dtype of the parameters."""
+    floats = [a.dtype for a in _core.tree_flatten(params)[0] if a.dtype.kind == "f"]
+
+    def array(leaf, name):
+        leaf = _core.asarray(leaf, name)
+        return _core.asarray(numpy.asarray(leaf).astype(floats[0])) if floats and leaf.dtype.kind == "f" else leaf
+
+    return map_inputs(array, x)
+
+
 class Voice:
     """One stream of `batch` sequences: y = voice.step(x). Several voices of one Bound are independent.
 
@@ -123,7 +160,7 @@ class Voice:
         self.state = self._bound.initial_state(self._batch)
 
     def step(self, x):
-        """y of the next step: x (batch, features)."""
+        """y of the next step: x (batch, features), or a tree as Bound.step() takes it."""
         y, self.state = self._bound.step(self.state, x)
         return y
 

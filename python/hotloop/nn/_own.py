@@ -15,7 +15,7 @@ from hotloop._names import kind_of
 class _Frames(threading.local):
     def __init__(self):
         self.stack = []
-        self.traced = None  # (module, shape, dtype) of each call of apply(), where they are wanted
+        self.traced = None  # (module, structure, [(shape, dtype), ...]) of each call of apply(), where they are wanted
         self.pointwise = False  # whether layers with a state are replaced by functions of each step alone
 
 
@@ -29,7 +29,7 @@ def current():
 
 @contextlib.contextmanager
 def traced_modules():
-    """(module, shape, dtype) of x for each apply() that is traced inside."""
+    """(module, structure, [(shape, dtype), ...]) of x for each apply() that is traced inside; the structure of one array is None."""
     before, _frames.traced = _frames.traced, []
     try:
         yield _frames.traced
@@ -192,6 +192,7 @@ def apply(module, layers, params, x, key, state, lengths, buffers, training, rev
             f"[{type(module).__name__}] apply() must give one array. Received: {kind_of(y)}. "
             "Try: hl.concat([...], axis=-1) of several, or a function of (params, x) that calls the layers, with hl.value_and_grad."
         )
-    if _frames.traced is not None and not is_tree(x):
-        _frames.traced.append((module, x.shape, x.dtype))
+    if _frames.traced is not None:
+        leaves, structure = _core.tree_flatten(x) if is_tree(x) else ([x], None)
+        _frames.traced.append((module, structure, [(leaf.shape, leaf.dtype) for leaf in leaves]))
     return y, frame.state, frame.buffers

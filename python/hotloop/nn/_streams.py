@@ -17,19 +17,24 @@ from hotloop.nn import _own
 _STEPS = 29  # a prime, so that no other axis is as long by accident
 
 
+def has_a_step(shape, dtype):
+    """Whether the second axis of an input is one of time, of one step."""
+    return len(shape) > 1 and shape[1] == 1 and (len(shape) > 2 or dtype.kind != "f")
+
+
 @contextlib.contextmanager
 def checked_modules():
     """Modules of one's own that are traced for one step inside are checked at its end."""
     with _own.traced_modules() as traced:
         yield
     # Else there is no axis of time, or it is the look at two steps that tells whether the output has one.
-    one_step = lambda shape, dtype: len(shape) > 1 and shape[1] == 1 and (len(shape) > 2 or dtype.kind != "f")  # noqa: E731
-    for module, shape, dtype in {id(seen[0]): seen for seen in traced if one_step(*seen[1:])}.values():
-        _check(module, shape[2:], dtype)
+    seen = {id(module): (module, structure, inputs) for module, structure, inputs in traced if any(has_a_step(*x) for x in inputs)}
+    for module, structure, inputs in seen.values():
+        _check(module, structure, inputs)
 
 
-def _check(module, features, dtype):
-    whole, steps = _outputs(module, features, dtype)
+def _check(module, structure, inputs):
+    whole, steps = _outputs(module, structure, inputs)
     if whole is None:
         return _refuse(module, f"takes no sequence of {_STEPS} steps")
     if whole.ndim > 1 and whole.shape[1] == _STEPS and steps[0].ndim == whole.ndim and steps[0].shape[1] == 1:
@@ -44,26 +49,36 @@ def _check(module, features, dtype):
     return None
 
 
-def _outputs(module, features, dtype):
+def _outputs(module, structure, inputs):
     """What apply() gives for a sequence, None if it refuses one, and for each of its steps."""
-    dtype_of_params = dtype if dtype.kind == "f" else numpy.dtype("float32")
+    dtype_of_params = next((dtype for _, dtype in inputs if dtype.kind == "f"), numpy.dtype("float32"))
     rng = numpy.random.default_rng(0)
     # What begins with zero, such as a gate around a sum over time, must not hide what it multiplies.
     moved = lambda a: numpy.asarray(a) + rng.uniform(0.02, 0.1, a.shape).astype(a.dtype) if a.dtype.kind == "f" else a  # noqa: E731
-    params = tree.map(moved, module._layer.init(0, dtype_of_params, "torch", "philox"))
+    layer = module._layer if structure is None else module._make_for(structure)
+    params = tree.map(moved, layer.init(0, dtype_of_params, "torch", "philox"))
     buffers = module.init_buffers(dtype_of_params)
-    shape = (1, _STEPS, *features)
-    x = rng.normal(size=shape) if dtype.kind == "f" else numpy.arange(math.prod(shape)).reshape(shape) % 2
-    x = x.astype(dtype)
+    timed = [has_a_step(*x) for x in inputs]
+
+    def numbers(shape, dtype, steps):
+        shape = (1, _STEPS, *shape[2:]) if steps else (1, *shape[1:])
+        x = rng.normal(size=shape) if dtype.kind == "f" else numpy.arange(math.prod(shape)).reshape(shape) % 2
+        return x.astype(dtype)
+
+    sequence = [numbers(*x, steps) for x, steps in zip(inputs, timed, strict=True)]
 
     @jit
-    def run(x):
+    def run(leaves):
+        leaves = [_core.to_tracer(x, "x") for x in leaves]
         with _own.pointwise_layers():
-            return module._layer.apply(params, _core.to_tracer(x, "x"), None, None, None, buffers, False, False)[0]
+            return layer.apply(params, leaves[0] if structure is None else structure.unflatten(leaves), None, None, None, buffers, False, False)[0]
 
-    steps = [numpy.asarray(run(numpy.ascontiguousarray(x[:, t : t + 1])), numpy.float64) for t in range(_STEPS)]
+    def step(t):
+        return [numpy.ascontiguousarray(x[:, t : t + 1]) if steps else x for x, steps in zip(sequence, timed, strict=True)]
+
+    steps = [numpy.asarray(run(step(t)), numpy.float64) for t in range(_STEPS)]
     try:
-        return numpy.asarray(run(x), numpy.float64), steps
+        return numpy.asarray(run(sequence), numpy.float64), steps
     except Exception:  # whatever a module of one's own raises
         return None, steps
 
