@@ -228,14 +228,14 @@ void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const Regi
   const auto y_name = [&](std::int64_t j, std::int64_t step) {
     return "y" + std::to_string(j) + "_" + std::to_string(step);
   };
-  // Words of rows, one a place, and what they are multiplied by, in variables of the prefix.
-  const auto read = [&](const std::string& prefix, const std::vector<Place>& places) {
+  // Words of rows, one a place, and what they are multiplied by, in variables of the prefix, which are there already or not.
+  const auto read = [&](const std::string& prefix, const std::vector<Place>& places, bool again = false) {
     for (std::int64_t w = 0; w < std::ssize(places); ++w) {
       const Place& place = places[static_cast<std::size_t>(w)];
       const Indices at_k = indices(place);
       for (int i = 0; i < num_left; ++i) {
         const std::string from = (rows_at_once ? "left0 + " + number(i * of_a_word) : at("left", i)) + " + " + at_k.a;
-        line(a_type + " " + prefix + x_name(i, w) + " = " +
+        line((again ? "" : a_type + " ") + prefix + x_name(i, w) + " = " +
              (a_type == t ? "*(" + from + ")" : "hl_read<" + a_word + ">(" + from + ")") + ";");
       }
       for (std::int64_t e = 0; e < ahead; ++e)
@@ -251,19 +251,19 @@ void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const Regi
                    : right_index(dot, s, j, at_k.b + (e > 0 ? " + " + number(e * last.b_stride) : ""),
                                  at_k.step + later);
           const std::string from = at("right", j) + " + " + index;
-          line(b_type + " " + name + " = " +
+          line((again ? "" : b_type + " ") + name + " = " +
                (columns_at_once ? "hl_read<" + b_word + ">(" + from + ")" : "*(" + from + ")") + ";");
         }
     }
   };
-  const auto add = [&](std::int64_t words) {
+  const auto add = [&](std::int64_t words, const std::string& prefix = "") {
     for (std::int64_t step = 0; step < words * ahead; ++step)
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j) {
-          std::string x = x_name(rows_at_once ? i / of_a_word : i, step / ahead);
+          std::string x = prefix + x_name(rows_at_once ? i / of_a_word : i, step / ahead);
           if (ahead > 1) x += ".of[" + number(step % ahead) + "]";
           if (rows_at_once) x += ".of[" + number(i % of_a_word) + "]";
-          std::string y = y_name(columns_at_once ? 0 : j, step);
+          std::string y = prefix + y_name(columns_at_once ? 0 : j, step);
           if (columns_at_once) y += ".of[" + number(j) + "]";
           const std::string sum = "s" + std::to_string(i) + "_" + std::to_string(j);
           line(sum + " = " + product(dot, x, y, sum) + ";");
@@ -314,24 +314,26 @@ void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const Regi
       }
       return all;
     };
-    // Those of the next group are on their way while these are multiplied.
+    // Those of the next group are on their way while these are multiplied, by turns in two sets of variables.
     const std::size_t num_outer = num_dims - static_cast<std::size_t>(groups.num_dims);
     const bool is_one_dim = groups.num_dims == 1;
-    const std::string g = is_one_dim ? k : "group", by = is_one_dim ? number(in_a_group) : "1",
-                      begin = is_one_dim ? number(part.begin) : "0",
-                      end = is_one_dim ? number(part.begin + groups.count * in_a_group) : number(groups.count);
+    const std::int64_t by = is_one_dim ? in_a_group : 1, begin = is_one_dim ? part.begin : 0,
+                       last = begin + (groups.count - 1) * by, turns = (groups.count - 1) / 2;
+    const std::string g = is_one_dim ? k : "group", end = number(begin + groups.count * by);
     open_outer_loops(num_outer);
-    read("", places(begin));
-    line("HL_UNROLL(2)");
-    open_loop(g, end, begin, by);
-    line("const " + it + " next = (" + g + " + " + by + " < " + end + " ? " + g + " + " + by + " : " + g + ");");
-    read("n", places("next"));
+    read("", places(number(begin)));
+    if (turns > 0) {
+      line("HL_UNROLL(1)");
+      open_loop(g, number(begin + 2 * turns * by), number(begin), number(2 * by));
+      read("n", places("(" + g + " + " + number(by) + ")"));
+      add(groups.words);
+      read("", places("(" + g + " + " + number(2 * by) + ")"), true);
+      add(groups.words, "n");
+      close();
+    }
+    if (groups.count % 2 == 0) read("n", places(number(last)));
     add(groups.words);
-    for (std::int64_t w = 0; w < groups.words; ++w)
-      for (int i = 0; i < num_left; ++i) line(x_name(i, w) + " = n" + x_name(i, w) + ";");
-    for (std::int64_t step = 0; step < in_a_group; ++step)
-      for (int j = 0; j < num_right; ++j) line(y_name(j, step) + " = n" + y_name(j, step) + ";");
-    close();
+    if (groups.count % 2 == 0) add(groups.words, "n");
     if (is_one_dim && groups.count * in_a_group < part.steps) add_one_by_one(end, 1);
     close_loops(num_outer);
   }
