@@ -1,6 +1,7 @@
 #include "schedule/axes.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/index.h"
 #include "hotloop/error.h"
@@ -32,15 +33,65 @@ AxisAnalysis::AxisAnalysis(const Graph& graph, std::span<const int> batch_axes) 
                       first.type().str() + " and " + input.type().str());
     unite(first, first_axis, input, axis);
   }
+  settle(graph);
+}
+
+namespace {
+
+void insert_those_of(const Node& node, const std::set<std::pair<const Node*, int>>& all, std::set<int>& classes) {
+  for (auto it = all.lower_bound({&node, -1}); it != all.end() && it->first == &node; ++it) classes.insert(it->second);
+}
+
+}  // namespace
+
+// Nothing is united any more, so that questions need not search.
+void AxisAnalysis::settle(const Graph& graph) {
+  for (std::size_t axis = 0; axis < parent_.size(); ++axis) parent_[axis] = find(static_cast<int>(axis));
+  const auto cls = [&](int axis) { return parent_[at(axis)]; };
+  for (std::set<NodeClass>* all : {&coupled_, &contracted_}) {
+    std::set<NodeClass> settled;
+    for (const auto& [node, axis] : *all) settled.insert({node, cls(axis)});
+    *all = std::move(settled);
+  }
+  for (std::set<int>* all : {&lanes_, &summed_products_, &in_dots_, &summed_to_arrays_}) {
+    std::set<int> settled;
+    for (const int axis : *all) settled.insert(cls(axis));
+    *all = std::move(settled);
+  }
+  for (const auto& node : graph.nodes()) settle(*node);
+}
+
+void AxisAnalysis::settle(const Node& node) {
+  std::set<int> couples, contracts;
+  insert_those_of(node, coupled_, couples);
+  insert_those_of(node, contracted_, contracts);
+  // What makes or reads a value with the class on two axes (an outer product of the batch with itself, A + A^T) cannot be cut.
+  const auto insert_twice = [&](Value v) {
+    const int first = base(v), rank = v.rank();
+    for (int a = 1; a < rank; ++a)
+      for (int b = 0; b < a; ++b)
+        if (parent_[at(first + a)] == parent_[at(first + b)]) couples.insert(parent_[at(first + a)]);
+  };
+  for (int i = 0; i < static_cast<int>(node.types.size()); ++i) insert_twice({const_cast<Node*>(&node), i});
+  std::ranges::for_each(node.operands, insert_twice);
+  for (const auto& region : node.regions)
+    for (const auto& inner : region->nodes()) {
+      if (!first_.contains(inner.get())) continue;  // of a call, which is inlined before its axes matter
+      settle(*inner);
+      insert_those_of(*inner, couples_, couples);
+      insert_those_of(*inner, contracts_, contracts);
+    }
+  for (const int cls : couples) couples_.insert({&node, cls});
+  for (const int cls : contracts) contracts_.insert({&node, cls});
 }
 
 int AxisAnalysis::base(Value v) const {
-  const auto it = base_.find({v.node, v.index});
-  HOTLOOP_CHECK(it != base_.end(), "axis analysis: unknown value");
-  return it->second;
+  const auto it = first_.find(v.node);
+  HOTLOOP_CHECK(it != first_.end(), "axis analysis: unknown value");
+  return bases_[it->second + at(v.index)];
 }
 
-int AxisAnalysis::find(int x) const {
+int AxisAnalysis::find(int x) {
   while (parent_[static_cast<std::size_t>(x)] != x) {
     int& p = parent_[static_cast<std::size_t>(x)];
     p = parent_[static_cast<std::size_t>(p)];
@@ -60,9 +111,10 @@ void AxisAnalysis::unite_all(Value a, Value b, int shift) {
 
 void AxisAnalysis::visit(const Graph& graph) {
   for (const auto& node : graph.nodes()) {
-    for (int i = 0; i < static_cast<int>(node->types.size()); ++i) {
-      base_[{node.get(), i}] = static_cast<int>(parent_.size());
-      for (std::int64_t d : node->types[static_cast<std::size_t>(i)].shape.dims()) {
+    first_.emplace(node.get(), bases_.size());
+    for (const ValueType& type : node->types) {
+      bases_.push_back(static_cast<int>(parent_.size()));
+      for (std::int64_t d : type.shape.dims()) {
         parent_.push_back(static_cast<int>(parent_.size()));
         extents_.push_back(d);
       }
@@ -129,11 +181,12 @@ void AxisAnalysis::visit_loop(const ir::LoopView& loop) {
   }
 }
 
-int AxisAnalysis::axis_class(Value v, int axis) const { return find(base(v) + axis); }
+int AxisAnalysis::axis_class(Value v, int axis) const { return parent_[at(base(v) + axis)]; }
 
 int AxisAnalysis::axis_in(Value v, int cls) const {
-  for (int i = 0; i < v.rank(); ++i)
-    if (axis_class(v, i) == cls) return i;
+  const int first = base(v), rank = v.rank();
+  for (int i = 0; i < rank; ++i)
+    if (parent_[at(first + i)] == cls) return i;
   return -1;
 }
 
@@ -151,30 +204,9 @@ template <class F> bool any_node(const Node& node, const F& f) {
 
 }  // namespace
 
-bool AxisAnalysis::couples(const Node& node, int cls) const {
-  return any_node(node, [&](const Node& n) {
-    for (auto it = coupled_.lower_bound({&n, -1}); it != coupled_.end() && it->first == &n; ++it)
-      if (find(it->second) == cls) return true;
-    // What makes or reads a value with the class on two axes (an outer product of the batch with itself, A + A^T) cannot be cut.
-    const auto has_it_twice = [&](Value v) {
-      int seen = 0;
-      for (int a = 0; a < v.rank(); ++a) seen += axis_class(v, a) == cls;
-      return seen > 1;
-    };
-    for (int i = 0; i < static_cast<int>(n.types.size()); ++i)
-      if (has_it_twice({const_cast<Node*>(&n), i})) return true;
-    if (std::ranges::any_of(n.operands, has_it_twice)) return true;
-    return false;
-  });
-}
+bool AxisAnalysis::couples(const Node& node, int cls) const { return couples_.contains({&node, cls}); }
 
-bool AxisAnalysis::contracts(const Node& node, int cls) const {
-  return any_node(node, [&](const Node& n) {
-    for (auto it = contracted_.lower_bound({&n, -1}); it != contracted_.end() && it->first == &n; ++it)
-      if (find(it->second) == cls) return true;
-    return false;
-  });
-}
+bool AxisAnalysis::contracts(const Node& node, int cls) const { return contracts_.contains({&node, cls}); }
 
 bool AxisAnalysis::touches(const Node& node, int cls) const {
   for (const Value& v : node.operands)
@@ -184,19 +216,33 @@ bool AxisAnalysis::touches(const Node& node, int cls) const {
   return false;
 }
 
-bool AxisAnalysis::holds(const std::set<int>& axes, int cls) const {
-  return std::ranges::any_of(axes, [&](int axis) { return find(axis) == cls; });
+std::set<int> AxisAnalysis::classes_of(const Node& node) const {
+  std::set<int> classes;
+  const auto add = [&](Value v) {
+    const int first = base(v), rank = v.rank();
+    for (int a = 0; a < rank; ++a) classes.insert(parent_[at(first + a)]);
+  };
+  for (int i = 0; i < static_cast<int>(node.types.size()); ++i) add({const_cast<Node*>(&node), i});
+  for (const Value& v : node.operands) add(v);
+  return classes;
+}
+
+std::set<int> AxisAnalysis::classes_met_by(const Node& node) const {
+  std::set<int> met;
+  insert_those_of(node, couples_, met);
+  if (node.op->kind == OpKind::Loop) insert_those_of(node, contracts_, met);
+  return met;
 }
 
 // Nothing in a graph says which axis its author meant by the batch. The width of one sample's layer is summed over as well, and its
 // sums must not be cut. What only batches have: sums of outer products (gradients of matrices), loops that end for each element
 // by itself, and much work on many elements that meet in no dot, or in nothing but single numbers, such as a loss.
-bool AxisAnalysis::sums_products(int cls) const { return holds(summed_products_, cls); }
+bool AxisAnalysis::sums_products(int cls) const { return summed_products_.contains(cls); }
 
 bool AxisAnalysis::looks_like_batch(int cls, double work) const {
   constexpr double much_work = 1e5;
-  if (sums_products(cls) || holds(lanes_, cls)) return true;
-  return work >= much_work && (!holds(in_dots_, cls) || !holds(summed_to_arrays_, cls));
+  if (sums_products(cls) || lanes_.contains(cls)) return true;
+  return work >= much_work && (!in_dots_.contains(cls) || !summed_to_arrays_.contains(cls));
 }
 
 int AxisAnalysis::choose_tile_class(const Graph& graph) const {
@@ -204,15 +250,6 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
   // Of arrays that have the axis; that have it as their first one; as their last one; as their last one and a shorter one than the rest is long.
   std::map<int, double> numbers, numbers_as_first, numbers_as_last, numbers_as_short_last;
   double all_work = 0;
-  const auto classes_of = [&](const Node& node) {
-    std::set<int> classes;
-    for (int i = 0; i < static_cast<int>(node.types.size()); ++i)
-      for (int a = 0; a < node.types[static_cast<std::size_t>(i)].shape.rank(); ++a)
-        classes.insert(axis_class({const_cast<Node*>(&node), i}, a));
-    for (const Value& v : node.operands)
-      for (int a = 0; a < v.rank(); ++a) classes.insert(axis_class(v, a));
-    return classes;
-  };
   // The work of a loop belongs to the axes that its own operations have, as often as it runs.
   const auto add_work = [&](auto&& self, const Node& node, const std::set<int>& classes, double times) -> void {
     if (!ir::is(node, OpKind::Loop)) {
@@ -242,9 +279,8 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
     if (node->op->kind == OpKind::Input || node->op->kind == OpKind::Constant) continue;
     all_work += ir::estimate_flops(*node);
     std::set<int> classes = classes_of(*node);
-    std::erase_if(classes, [&](int cls) {
-      return couples(*node, cls) || (node->op->kind == OpKind::Loop && contracts(*node, cls));
-    });
+    const std::set<int> met_there = classes_met_by(*node);
+    std::erase_if(classes, [&](int cls) { return met_there.contains(cls); });
     add_work(add_work, *node, classes, 1);
   }
   // Along an axis that nothing sums over or couples, and that every output or most of the work has, the program is a map: that is
@@ -254,9 +290,7 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
   std::set<int> met;  // classes that some node couples or contracts
   for (const auto& node : graph.nodes())
     any_node(*node, [&](const Node& n) {
-      for (const auto* axes : {&coupled_, &contracted_})
-        for (auto it = axes->lower_bound({&n, -1}); it != axes->end() && it->first == &n; ++it)
-          met.insert(find(it->second));
+      for (const auto* all : {&coupled_, &contracted_}) insert_those_of(n, *all, met);
       for (int i = 0; i < static_cast<int>(n.types.size()); ++i) {
         std::set<int> seen;
         const Value v{const_cast<Node*>(&n), i};
@@ -265,10 +299,16 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
       }
       return false;
     });
+  std::map<int, std::size_t> num_outputs;  // that have an axis of the class
+  for (const Value& v : graph.outputs()) {
+    std::set<int> classes;
+    for (int a = 0; a < v.rank(); ++a) classes.insert(axis_class(v, a));
+    for (const int cls : classes) ++num_outputs[cls];
+  }
   const auto is_mapped = [&](int cls, double flops) {
-    const auto& outputs = graph.outputs();
-    return (flops > most * all_work || std::ranges::all_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; })) &&
-           std::ranges::any_of(outputs, [&](Value v) { return axis_in(v, cls) >= 0; }) && !met.contains(cls);
+    const auto found = num_outputs.find(cls);
+    const std::size_t num = found == num_outputs.end() ? 0 : found->second;
+    return num > 0 && (flops > most * all_work || num == graph.outputs().size()) && !met.contains(cls);
   };
   // A last axis is no batch but a layer's width, where another axis, whose elements meet (the bodies of which all pairs are looked at), has more work, or where
   // most arrays have many more rows (those of values and derivatives in one product, say) than it is long.
@@ -278,9 +318,8 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
     return numbers_as_short_last[cls] > most * numbers[cls] ||
            (most_work > flops * 1.0001 && numbers_as_last[cls] > most * numbers[cls]);
   };
-  const auto is_coupled = [&](int cls) {
-    return std::ranges::any_of(coupled_, [&](const auto& axis) { return find(axis.second) == cls; });
-  };
+  std::set<int> coupled;
+  for (const auto& [node, cls] : coupled_) coupled.insert(cls);
   const auto is_first = [&](int cls) { return numbers_as_first[cls] > most * numbers[cls]; };
   int best = -1;
   double best_work = 0;
@@ -290,7 +329,7 @@ int AxisAnalysis::choose_tile_class(const Graph& graph) const {
     if (mapped < best_is_mapped || (mapped == best_is_mapped && flops * 1.0001 < best_work)) continue;
     // Of axes with the same work, samples are the one that comes first in what is computed of them, and that nothing couples.
     const bool is_tie = best >= 0 && mapped == best_is_mapped && flops <= best_work * 1.0001;
-    if (is_tie && (is_first(best) || !is_first(cls) || is_coupled(cls))) continue;
+    if (is_tie && (is_first(best) || !is_first(cls) || coupled.contains(cls))) continue;
     if (!mapped && (!looks_like_batch(cls, flops) || is_width(cls, flops))) continue;
     best = cls;
     best_work = flops;

@@ -5,9 +5,10 @@
 // or couples it (anything else that mixes elements). The schedule cuts one class into tiles.
 #pragma once
 
-#include <map>
+#include <cstddef>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -37,23 +38,28 @@ class AxisAnalysis {
   int choose_tile_class(const Graph& graph) const;
 
  private:
-  using Key = std::pair<const Node*, int>;
+  using NodeClass = std::pair<const Node*, int>;
   int base(Value v) const;
-  int find(int x) const;
+  int find(int x);
   void unite(Value a, int axis_a, Value b, int axis_b);
   void unite_all(Value a, Value b, int shift = 0);  // axis i of the one is axis i + shift of the other
   void visit(const Graph& graph);
   void visit(const Node& node);
   void visit_loop(const ir::LoopView& loop);
   void couple(const Node& node, Value v, int axis) { coupled_.insert({&node, base(v) + axis}); }
-  bool holds(const std::set<int>& axes, int cls) const;  // some axis of the class
+  void settle(const Graph& graph);  // once all axes are united
+  void settle(const Node& node);
+  std::set<int> classes_of(const Node& node) const;      // of its operands and results
+  std::set<int> classes_met_by(const Node& node) const;  // that couples() holds for, or, of a loop, contracts()
   bool looks_like_batch(int cls, double work) const;
 
-  std::map<Key, int> base_;
-  mutable std::vector<int> parent_;
+  std::unordered_map<const Node*, std::size_t> first_;  // of its results, in bases_
+  std::vector<int> bases_;                              // the first axis of each value
+  std::vector<int> parent_;                             // of each axis; once settled, its class
   std::vector<std::int64_t> extents_;
-  std::set<std::pair<const Node*, int>> coupled_, contracted_;  // with axis ids, resolved by find()
-  // What says whether an axis that is summed over is a batch (axis ids).
+  std::set<NodeClass> coupled_, contracted_;  // with axes, once settled with classes
+  std::set<NodeClass> couples_, contracts_;   // what couples() and contracts() hold for
+  // What says whether an axis that is summed over is a batch (axes, then classes).
   std::set<int> lanes_;             // of a loop that ends for each by itself
   std::set<int> summed_products_;   // a sum of outer products: the gradient of a matrix
   std::set<int> in_dots_;           // of the result of a dot
