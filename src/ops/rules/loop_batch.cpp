@@ -1,3 +1,7 @@
+#include <map>
+#include <memory>
+#include <utility>
+
 #include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -20,6 +24,62 @@ Value select_lanes(Value active, Value a, Value b) {
 
 namespace {
 
+// Of a loop: which of its values have the batch axis.
+struct BatchedValues {
+  std::vector<bool> carry, ys;
+  bool lanes = false;
+};
+
+// What is known of the loops inside the one that is being batched. An outer loop asks again in each of its rounds, so that of loops in loops in loops
+// the innermost would be asked as often as a power of their depth.
+class KnownLoops {
+ public:
+  // What is found depends on no more than this.
+  struct Key {
+    std::shared_ptr<const Graph> body, until;  // held, so that no other graph gets their address
+    std::int64_t size;
+    std::vector<bool> carry, xs, consts;
+    bool lanes, masked;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  KnownLoops() : outer_(current_) {
+    if (outer_ == nullptr) current_ = this;
+  }
+  ~KnownLoops() { current_ = outer_; }
+  KnownLoops(const KnownLoops&) = delete;
+  KnownLoops& operator=(const KnownLoops&) = delete;
+
+  // Of the outermost loop on this thread.
+  static KnownLoops& here() { return *current_; }
+  BatchedValues& operator[](const Key& key) { return found_[key]; }
+  const BatchedValues* find(const Key& key) const {
+    const auto it = found_.find(key);
+    return it == found_.end() ? nullptr : &it->second;
+  }
+
+  // While a loop asks, by pushing the batch through its body into a graph that is thrown away.
+  class Asking {
+   public:
+    explicit Asking(const Graph& scratch) : outer_(std::exchange(here().scratch_, &scratch)) {}
+    ~Asking() { here().scratch_ = outer_; }
+    Asking(const Asking&) = delete;
+    Asking& operator=(const Asking&) = delete;
+
+   private:
+    const Graph* outer_;
+  };
+  bool is_thrown_away(const Graph& graph) const { return &graph == scratch_; }
+
+ private:
+  static thread_local KnownLoops* current_;
+  KnownLoops* outer_;
+  const Graph* scratch_ = nullptr;
+  std::map<Key, BatchedValues> found_;
+};
+
+thread_local KnownLoops* KnownLoops::current_ = nullptr;
+
 // A batched loop. A predicate that differs from element to element makes the batch axis a lane axis. So does a trip count
 // that does: it joins the predicate, or in reverse, where lanes start late instead of ending early, masks the body.
 class BatchedLoop {
@@ -41,7 +101,9 @@ class BatchedLoop {
                       "a loop with until, reverse and a batched trip count",
                       "reverse the inputs instead and leave reverse out");
     lanes_ = counted_ || loop_.num_lane_axes() > 0;
+    const KnownLoops scope;
     find_batched();
+    if (KnownLoops::here().is_thrown_away(current_graph())) return placeholders();
 
     LoopSpec spec;
     for (int i = 0; i < nc; ++i) spec.carry.push_back(operand(i, carry_[at(i)]));
@@ -109,8 +171,32 @@ class BatchedLoop {
     return all;
   }
 
+  // Values of the right types in place of the results.
+  std::vector<Batched> placeholders() const {
+    std::vector<bool> batched = carry_;
+    batched.insert(batched.end(), ys_.begin(), ys_.end());
+    batched.push_back(masked_ || lanes_);
+    std::vector<Batched> values;
+    for (std::size_t i = 0; i < batched.size(); ++i) {
+      ValueType type = c_.node.types[i];
+      if (batched[i]) type.shape = type.shape.with_inserted(0, c_.size);
+      values.push_back({zeros_of(type), batched[i]});
+    }
+    return values;
+  }
+
   // Which carries and ys have the batch axis, and whether the predicate has: the least such set.
   void find_batched() {
+    KnownLoops& known = KnownLoops::here();
+    const auto& regions = c_.node.regions;
+    const KnownLoops::Key key{
+        regions[0], regions.size() > 1 ? regions[1] : nullptr, c_.size, carry_, xs_, consts_, lanes_, masked_};
+    if (const BatchedValues* found = known.find(key)) {
+      carry_ = found->carry;
+      ys_ = found->ys;
+      lanes_ = found->lanes;
+      return;
+    }
     for (bool changed = true; changed;) {
       changed = false;
       if (lanes_ || masked_) carry_.assign(carry_.size(), true);
@@ -125,6 +211,7 @@ class BatchedLoop {
       for (std::size_t i = 0; i < nk; ++i) add_type(inputs[nc + nx + i], consts_[i]);
       Graph scratch("batch");
       TraceScope scope(scratch);
+      const KnownLoops::Asking asking(scratch);
       std::vector<Value> v;
       for (const ValueType& t : types) v.push_back(scratch.add_input(t));
       const std::span<const Value> all(v);
@@ -138,6 +225,7 @@ class BatchedLoop {
       ys_.clear();
       for (std::size_t i = nc; i < outputs.size(); ++i) ys_.push_back(lanes_ || masked_ || outputs[i].batched);
     }
+    known[key] = {carry_, ys_, lanes_};
   }
 
   static std::vector<ValueType> types(const LoopSpec& spec, bool with_xs) {
