@@ -25,6 +25,20 @@ IndexSpace space_of_copy(const LoweringContext& context, Value v, bool turns) {
   return points_of(context, v, context.is_short_row(v) && !(turns && context.is_turned_in_squares(v)));
 }
 
+// Addresses of more do not stay in registers, nor what is fetched ahead in the cache, where each vector is another array's; and compilers need time with
+// the square of a function's length.
+std::size_t most_separate_arrays(const IndexSpace& space) {
+  constexpr double many_points = 128;
+  return num_points(space) < many_points ? most_arrays : 32;
+}
+
+double num_points(const IndexSpace& space) {
+  double points = 1;
+  for (const auto* dims : {&space.outer, &space.reduced})
+    for (const kernel::Extent& e : *dims) points *= static_cast<double>(e.bound);
+  return points;
+}
+
 kernel::Stmt fill(LoweringContext& context, int buffer, const kernel::Affine& offset, std::int64_t elements,
                   double value) {
   kernel::Map map;
@@ -53,10 +67,12 @@ Block lower_copies(LoweringContext& context, std::span<const BlockTarget> copies
   for (std::size_t i = 0; i < copies.size(); ++i) {
     if (done[i]) continue;
     MapBuilder builder(context, spaces[i]);
-    for (std::size_t j = i; j < copies.size(); ++j) {
+    std::size_t num_arrays = 0;  // read and written
+    for (std::size_t j = i; j < copies.size() && num_arrays < most_separate_arrays(spaces[i]); ++j) {
       if (done[j] || !(spaces[j] == spaces[i])) continue;
       builder.add(copies[j].value, &copies[j].storage, false);
       done[j] = true;
+      num_arrays += 2;
     }
     block.push_back({builder.finish("copy")});
   }

@@ -46,6 +46,11 @@ IndexSpace space_of(const LoweringContext& context, Value v);
 // Of a copy of v. With `turns` short rows of more than a few numbers are a nest: they lie with the rows innermost on one side only, or are computed in turn.
 IndexSpace space_of_copy(const LoweringContext& context, Value v, bool turns);
 
+double num_points(const IndexSpace& space);
+// How many arrays a map reads and writes: at most, and of those that have nothing to do with one another, as an optimiser's.
+inline constexpr std::size_t most_arrays = 256;
+std::size_t most_separate_arrays(const IndexSpace& space);
+
 // What v costs at a point of its map, in cost_per_element, with all that is computed for it there and not `stored`.
 double cost_of_point(const LoweringContext& context, Value v, const std::function<bool(Value)>& stored);
 

@@ -74,6 +74,7 @@ class BlockLowering {
   bool changes_layout(const BlockTarget& target) const;
   void place();
   int long_functions_before(Value v);
+  bool has_room(std::size_t slot, const std::map<ValueKey, bool>& reads, double cost) const;
   std::size_t slot_for_map_of(Value v, const IndexSpace& space, const std::map<ValueKey, bool>& reads, bool finishes);
   // `long_functions`: of the value (long_functions_before), which costs `cost` (cost_of_point). `finish`: the value itself, where it may be computed
   // from the results of reductions as these end.

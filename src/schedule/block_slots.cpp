@@ -157,18 +157,31 @@ std::size_t BlockLowering::slot_for_map_of(Value v, const IndexSpace& space, con
   return s;
 }
 
-std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
-                                        int long_functions, double cost, std::optional<Value> finish) {
+// Whether the slot may compute one more value, which costs this and reads this.
+bool BlockLowering::has_room(std::size_t s, const std::map<ValueKey, bool>& reads, double cost) const {
   // An unrolled loop would be one map without end, and compilers need time with the square of a function's length. What follows an
   // end is some stores and loads; maps that are alike share their code.
   constexpr double most_map_cost = 1000;
-  const auto has_room = [&](const Slot& slot) { return slot.cost == 0 || slot.cost + cost <= most_map_cost; };
+  const Slot& slot = slots_[s];
+  if (slot.cost > 0 && slot.cost + cost > most_map_cost) return false;
+  // Nor does a map take up ever more arrays.
+  const std::size_t num_arrays = slot.reads.size() + slot.items.size();
+  if (num_arrays < most_separate_arrays(slot.space)) return true;
+  return num_arrays < most_arrays && std::ranges::any_of(reads, [&](const auto& read) {
+           const auto producer = producer_.find(read.first);
+           const bool is_there =
+               slot.reads.contains(read.first) || (producer != producer_.end() && producer->second == s);
+           return is_there && Value{const_cast<Node*>(read.first.first), read.first.second}.shape().size() > 1;
+         });
+}
+
+std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
+                                        int long_functions, double cost, std::optional<Value> finish) {
   // A processor works at some 200 instructions at once. Where a tanh waits for a sigmoid in the same map that is hardly more than one
   // vector, and both chains are waited for; in a map of its own the tanh of several vectors are under way together. Rows that fill no
   // vector would pay more for the second pass.
   constexpr double enough_points = 256;
-  double points = 1;
-  for (const kernel::Extent& e : space.outer) points *= static_cast<double>(e.bound);
+  const double points = num_points(space);
   const bool splits = long_functions > 0 && points >= enough_points && !space.outer.empty() &&
                       space.outer.back().bound >= kernel::lanes_of(DType::F32);
   std::size_t earliest = 0;
@@ -181,14 +194,15 @@ std::size_t BlockLowering::slot_for_map(const IndexSpace& space, Slot::Kind kind
     const bool written_as_operand =
         ir::is(*key.first, OpKind::Reshape) && !context_.is_short_row({const_cast<Node*>(key.first), 0});
     const bool joinable = kind == Slot::Kind::Map && from.kind == Slot::Kind::Map && from.space == space &&
-                          same_point && !written_as_operand && !(splits && long_functions_[key] > 0) && has_room(from);
+                          same_point && !written_as_operand && !(splits && long_functions_[key] > 0) &&
+                          has_room(it->second, reads, cost);
     const bool at_end = finish && same_point && !written_as_operand && takes_finish(from, space, finish->dtype());
     if (at_end) ends.insert(it->second);
     earliest = std::max(earliest, it->second + (joinable || at_end ? 0 : 1));
   }
   if (ends.contains(earliest)) return earliest;
   for (std::size_t s = earliest; s < slots_.size(); ++s)
-    if (slots_[s].kind == kind && slots_[s].space == space && has_room(slots_[s])) return s;
+    if (slots_[s].kind == kind && slots_[s].space == space && has_room(s, reads, cost)) return s;
   slots_.push_back({kind, space, {}, {}});
   return slots_.size() - 1;
 }
