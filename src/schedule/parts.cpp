@@ -1,7 +1,8 @@
 #include "schedule/parts.h"
 
+#include <cstddef>
 #include <cstdint>
-#include <numeric>
+#include <set>
 #include <variant>
 
 #include "schedule/accesses.h"
@@ -9,37 +10,74 @@
 namespace hotloop::kernel {
 namespace {
 
-constexpr std::int64_t part_size = 64;  // statements, those inside others counted along
+// What makes a function long: statements, those inside others counted along, and buffers, whose addresses live from its beginning on.
+constexpr std::int64_t statements_of_part = 64;
+constexpr std::size_t buffers_of_part = 128;
 
-std::int64_t num_statements(const Stmt& statement) {
-  std::int64_t total = 0;
-  for_each_statement(statement, [&](const auto&) { ++total; });
-  return total;
+struct Size {
+  std::int64_t statements = 0;
+  std::set<int> buffers;
+
+  void add(const Size& other) {
+    statements += other.statements;
+    buffers.insert(other.buffers.begin(), other.buffers.end());
+  }
+  bool exceeds(std::int64_t parts) const {
+    return statements > parts * statements_of_part ||
+           buffers.size() > static_cast<std::size_t>(parts) * buffers_of_part;
+  }
+};
+
+Size size_of(const Stmt& statement) {
+  Size size;
+  for_each_statement(statement, [&](const auto& s) {
+    ++size.statements;
+    for_each_part(
+        s, [&](const Use& use) { size.buffers.insert(use.access->buffer); }, [](const Block&) {});
+  });
+  return size;
+}
+
+bool has_blocks(const Stmt& statement) {
+  bool found = false;
+  for_each_part(
+      statement, [](const Use&) {}, [&](const Block&) { found = true; });
+  return found;
 }
 
 }  // namespace
 
 std::vector<Part> parts_of(const Block& block) {
-  std::vector<std::int64_t> sizes;
-  for (const Stmt& statement : block) sizes.push_back(num_statements(statement));
-  if (std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) <= 2 * part_size) return {{0, block.size(), false}};
+  std::vector<Size> sizes;
+  Size all;
+  for (const Stmt& statement : block) {
+    sizes.push_back(size_of(statement));
+    all.add(sizes.back());
+  }
+  if (!all.exceeds(2)) return {{0, block.size(), false}};
   std::vector<Part> parts;
   std::size_t begin = 0;
-  std::int64_t size = 0;
+  Size size;
   const auto end_part = [&](std::size_t end) {
-    if (begin < end) parts.push_back({begin, end, size >= part_size / 2});
+    const bool is_long = size.statements >= statements_of_part / 2 || size.buffers.size() >= buffers_of_part / 2;
+    if (begin < end) parts.push_back({begin, end, is_long});
     begin = end;
-    size = 0;
+    size = {};
   };
   for (std::size_t i = 0; i < block.size(); ++i) {
     // What a Let reads is known to the statements after it; what is long in itself is cut inside.
-    const bool apart = sizes[i] > part_size || std::holds_alternative<Let>(block[i].node);
-    if (apart || size + sizes[i] > part_size) end_part(i);
+    const bool apart = std::holds_alternative<Let>(block[i].node) || (sizes[i].exceeds(1) && has_blocks(block[i]));
+    Size longer = size;
+    longer.add(sizes[i]);
+    if (apart || longer.exceeds(1)) {
+      end_part(i);
+      longer = sizes[i];
+    }
     if (apart) {
       parts.push_back({i, i + 1, false});
       begin = i + 1;
     } else {
-      size += sizes[i];
+      size = std::move(longer);
     }
   }
   end_part(block.size());

@@ -243,10 +243,13 @@ class ProgramEmitter {
     const LoopMemory memory(state_.program, loop);
     // What the loop writes is known in it, and after it, only where it is passed on from iteration to iteration.
     std::vector<int> carried;
-    if (memory.is_straight() && one_worker_) carried = memory.carried();
+    // What writes very many is cut into functions, for which nothing is held.
+    constexpr std::size_t most_written = 256;
+    const bool is_followed = memory.is_straight() && memory.written().size() <= most_written;
+    if (is_followed && one_worker_) carried = memory.carried();
     Values start;
     for (const int buffer : carried) start.push_back(all_of(buffer));
-    if (memory.is_straight()) {
+    if (is_followed) {
       for (const int buffer : memory.written()) {
         base(buffer);  // where it lies must be known: others may have lain there before
         held_->forget(buffer);
