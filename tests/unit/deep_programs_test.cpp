@@ -11,6 +11,7 @@
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
+#include "ir/op_def.h"
 #include "passes/pipeline.h"
 #include "schedule/schedule.h"
 
@@ -80,6 +81,24 @@ TEST_P(DeepPrograms, AreScheduled) {
   options.target = kernel::target_named("avx512");
   const kernel::Program program = schedule(*passes::optimize(*trace(value_and_grad(loss, all), types), {}), options);
   EXPECT_FALSE(program.body.empty());
+}
+
+// To batch a loop is to ask it in rounds where the batch axis is, and so those inside it.
+TEST(DeepPrograms, LoopsInLoopsAreBatched) {
+  ScanBody body = [](std::span<const Value> c, std::span<const Value>) {
+    return std::pair(std::vector<Value>{c[1] * 0.5, c[0] + 1}, std::vector<Value>());
+  };
+  for (int depth = 0; depth < 30; ++depth)
+    body = [inner = body](std::span<const Value> c, std::span<const Value>) {
+      return std::pair(scan(inner, c, {}, {.length = 1}).first, std::vector<Value>());
+    };
+  const auto fn = [&](std::span<const Value> in) { return scan(body, in, {}, {.length = 1}).first; };
+  // Both carries have the axis, since each becomes the other one.
+  const auto graph = trace(vmap(fn, {0, -1}), std::vector<ValueType>{{DType::F32, {3}}, {DType::F32, {}}});
+  const std::vector<Array> got =
+      ir::evaluate(*graph, std::vector{Array::full(DType::F32, {3}, 4), Array::scalar(6.0F)});
+  EXPECT_EQ(got[0].at(2), 3);
+  EXPECT_EQ(got[1].at(2), 5);
 }
 
 }  // namespace

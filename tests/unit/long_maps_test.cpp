@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,6 +17,8 @@
 #include "ir/op_def.h"
 #include "op_checks.h"
 #include "passes/pipeline.h"
+#include "schedule/accesses.h"
+#include "schedule/parts.h"
 #include "schedule/schedule.h"
 
 namespace hotloop {
@@ -99,6 +102,52 @@ TEST(LongMaps, FunctionsOfTheNumbersOfARowAreWrittenOnce) {
       for (std::int64_t k = 0; k < want[i].size(); ++k) ASSERT_NEAR(got[i].at(k), want[i].at(k), rounding) << i;
     EXPECT_LE(longest_map(schedule(*passes::optimize(*graph, {}), {}).body), 1500u);
   }
+}
+
+// Buffers of the statement that uses most; `parts`: of the longest function that a long block is cut into.
+std::size_t most_buffers(const kernel::Block& block, bool parts) {
+  std::size_t most = 0;
+  for (const kernel::Part& part : kernel::parts_of(block)) {
+    std::set<int> of_part;
+    for (std::size_t i = part.begin; i < part.end; ++i) {
+      std::set<int> of_statement;
+      kernel::for_each_access(block[i], [&](const kernel::Use& use) { of_statement.insert(use.access->buffer); });
+      kernel::for_each_block(block[i],
+                             [&](const kernel::Block& inside) { most = std::max(most, most_buffers(inside, parts)); });
+      of_part.insert(of_statement.begin(), of_statement.end());
+      if (!parts) most = std::max(most, of_statement.size());
+    }
+    if (parts) most = std::max(most, of_part.size());
+  }
+  return most;
+}
+
+// An optimiser's update of hundreds of weights, which have nothing to do with one another: a map of all would read and write hundreds of arrays.
+TEST(LongMaps, ManyWeightsAreUpdatedByMapsOfSome) {
+  constexpr std::size_t num_weights = 200;
+  const auto update = [](std::span<const Value> in) {
+    const auto step = [&](std::span<const Value> s, std::span<const Value>) {
+      std::vector<Value> next(s.begin(), s.end());
+      for (std::size_t i = 0; i < num_weights; ++i) {
+        next[num_weights + i] = 0.9 * s[num_weights + i] + in[2 * num_weights + i];
+        next[i] = s[i] - 0.01 * next[num_weights + i];
+      }
+      return std::pair(next, std::vector<Value>());
+    };
+    return scan(step, in.first(2 * num_weights), {}, {.length = 3}).first;
+  };
+  const auto graph = trace(update, std::vector<ValueType>(3 * num_weights, ValueType{DType::F32, {16, 9}}));
+  std::vector<Array> in;
+  for (unsigned i = 0; i < 3 * num_weights; ++i) in.push_back(testing::normal_array({16, 9}, DType::F32, i));
+  const std::vector<Array> want = ir::evaluate(*graph, in);
+  for (const char* backend : {"llvm", "c"}) {
+    const std::vector<Array> got = compile(graph, {.backend = backend})(in);
+    for (std::size_t i = 0; i < want.size(); ++i)
+      for (std::int64_t k = 0; k < want[i].size(); ++k) ASSERT_NEAR(got[i].at(k), want[i].at(k), 1e-5) << i;
+  }
+  const kernel::Program program = schedule(*passes::optimize(*graph, {}), {});
+  EXPECT_LE(most_buffers(program.body, false), 36u);
+  EXPECT_LE(most_buffers(program.body, true), 128u);
 }
 
 // A thread of a plug-in has a small stack. What a sanitizer puts around variables makes frames several times as large.
