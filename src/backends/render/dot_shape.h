@@ -20,8 +20,8 @@ struct KeepingRoom {
   std::int64_t near_bytes = 0;  // of near memory
 };
 
-// Of the 255 that a thread may have, what leaves enough for sums and for the longest Maps.
-inline constexpr std::int64_t most_registers_kept = 112;
+// Of the 255 that a thread may have.
+inline constexpr std::int64_t most_registers_kept = 128;
 // Reading what is kept takes as long as one iteration without.
 inline constexpr std::int64_t fewest_iterations_of_keeping = 3;
 

@@ -73,6 +73,8 @@ class KeptFactorsWriter : protected ReadAheadWriter {
     KeepingRoom end;
     KeptDot dot;
   };
+  // Registers of a thread that may keep factors while the loop runs: what sums and the addresses of its arrays leave.
+  std::int64_t registers_to_keep(const kernel::For& loop);
   // Where what is kept ends, as if registers had places too.
   KeepingRoom in_use() const;
   // Where what is kept from in front of a loop on may begin: behind all that the loop has used so far, for it runs again.
@@ -83,6 +85,7 @@ class KeptFactorsWriter : protected ReadAheadWriter {
 
   std::int64_t near_begin_ = 0, near_bytes_ = 0;
   std::map<const kernel::For*, KeepingRoom> reached_;  // in each loop around, by all that is in it
+  std::map<const kernel::For*, std::int64_t> registers_to_keep_;
   int num_kept_ = 0;
   std::map<const kernel::For*, kernel::LoopFacts> facts_;
   std::map<std::string, KeptIn> kept_;  // by what is multiplied
