@@ -72,7 +72,6 @@ class Stream {
     struct State;
     explicit Voice(std::shared_ptr<State> state) : state_(std::move(state)) {}
     template <class T> void step_as(std::span<const T> x, std::span<T> y);
-    void run(std::span<const void* const> inputs, void* y);
     std::shared_ptr<State> state_;
   };
   Voice voice() const;

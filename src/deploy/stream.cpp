@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <optional>
 
 #include "hotloop/dataset.h"
 #include "hotloop/error.h"
@@ -248,9 +249,13 @@ struct Stream::Voice::State {
   // Of a step that reads states[i]: the state, its inputs, what is bound; y, the state.
   std::vector<void*> inputs[2], outputs[2];
   std::size_t x = 0;  // where a step's inputs begin
-  std::vector<ValueType> types;
-  std::vector<std::vector<std::byte>>
-      own_x;  // for a caller whose y is where an input is, too: it is written while that is still read
+  struct Input {
+    std::size_t bytes;
+    std::vector<std::byte> copy;  // for a caller whose y is where the input is: it is written while that is still read
+  };
+  std::vector<Input> given;
+  std::optional<DType> of_both;  // of x and y, where there is one input
+  std::size_t x_size = 0, y_size = 0;
   std::size_t y_bytes = 0;
   std::int64_t batch = 1;
   std::unique_ptr<runtime::Engine::Seat> seat;
@@ -258,7 +263,7 @@ struct Stream::Voice::State {
 
   State(std::shared_ptr<const Stream::State> of, std::span<const Array> start) : stream(std::move(of)) {
     const Executable& executable = stream->executable;
-    types = stream->inputs.flatten();
+    const std::vector<ValueType> types = stream->inputs.flatten();
     for (auto& copy : states)
       for (const Array& leaf : start) copy.push_back(leaf.clone());
     for (int i = 0; i < 2; ++i) {
@@ -269,10 +274,30 @@ struct Stream::Voice::State {
       for (const Array& a : executable.impl().bound) inputs[i].push_back(a.memory().get());
     }
     x = start.size();
-    for (const ValueType& type : types) own_x.emplace_back(type.bytes());
-    y_bytes = executable.output_types().front().bytes();
+    for (const ValueType& type : types) given.push_back({type.bytes(), std::vector<std::byte>(type.bytes())});
+    const ValueType& y = executable.output_types().front();
+    if (types.size() == 1 && types[0].dtype == y.dtype) of_both = y.dtype;
+    x_size = static_cast<std::size_t>(types[0].shape.size());
+    y_size = static_cast<std::size_t>(y.shape.size());
+    y_bytes = y.bytes();
     batch = types.front().shape[0];
     seat = executable.impl().engine->seat();
+  }
+
+  void give(std::size_t k, const void* input, const void* y) {
+    Input& own = given[k];
+    void*& place = inputs[current][x + k];
+    place = const_cast<void*>(input);  // read only
+    if (!meet({static_cast<const std::byte*>(input), own.bytes}, {static_cast<const std::byte*>(y), y_bytes})) return;
+    std::memcpy(own.copy.data(), input, own.bytes);
+    place = own.copy.data();
+  }
+  void run(void* y) {
+    const auto i = static_cast<std::size_t>(current);
+    outputs[i].front() = y;
+    // Straight to the kernel: counting and timing the call would cost as much as a small step.
+    seat->run(inputs[i].data(), outputs[i].data(), batch);
+    current = 1 - current;
   }
 };
 
@@ -287,44 +312,30 @@ void Stream::Voice::reset() {
     std::memcpy(state_->states[state_->current][i].raw(), initial[i].raw(), initial[i].bytes());
 }
 
-void Stream::Voice::run(std::span<const void* const> inputs, void* y) {
-  State& own = *state_;
-  const auto i = static_cast<std::size_t>(own.current);
-  const std::span<const std::byte> result(static_cast<const std::byte*>(y), own.y_bytes);
-  for (std::size_t k = 0; k < inputs.size(); ++k) {
-    std::vector<std::byte>& copy = own.own_x[k];
-    own.inputs[i][own.x + k] = const_cast<void*>(inputs[k]);  // read only
-    if (!meet({static_cast<const std::byte*>(inputs[k]), copy.size()}, result)) continue;
-    std::memcpy(copy.data(), inputs[k], copy.size());
-    own.inputs[i][own.x + k] = copy.data();
-  }
-  own.outputs[i].front() = y;
-  // Straight to the kernel: counting and timing the call would cost as much as a small step.
-  own.seat->run(own.inputs[i].data(), own.outputs[i].data(), own.batch);
-  own.current = 1 - own.current;
-}
-
 template <class T> void Stream::Voice::step_as(std::span<const T> x, std::span<T> y) {
-  const State& own = *state_;
-  if (own.types.size() != 1 || own.types[0].dtype != dtype_of<T>() || x.size_bytes() != own.own_x[0].size() ||
-      own.stream->executable.output_types().front().dtype != dtype_of<T>() || y.size_bytes() != own.y_bytes)
-    throw UserError("stream",
-                    "a step takes " + data::str(own.stream->inputs) + " and gives " +
-                        own.stream->executable.output_types().front().str(),
-                    std::string(name_of(dtype_of<T>())) + ", " + std::to_string(x.size()) + " numbers in and " +
-                        std::to_string(y.size()) + " out",
-                    own.types.size() == 1 ? "" : "step() with the address of each input");
-  const void* const inputs[] = {x.data()};
-  run(inputs, y.data());
+  State& own = *state_;
+  if (own.of_both != dtype_of<T>() || x.size() != own.x_size || y.size() != own.y_size) {
+    const Stream::State& stream = *own.stream;
+    throw UserError(
+        "stream",
+        "a step takes " + data::str(stream.inputs) + " and gives " + stream.executable.output_types().front().str(),
+        std::string(name_of(dtype_of<T>())) + ", " + std::to_string(x.size()) + " numbers in and " +
+            std::to_string(y.size()) + " out",
+        own.of_both ? "" : "step() with the address of each input");
+  }
+  own.give(0, x.data(), y.data());
+  own.run(y.data());
 }
 
 void Stream::Voice::step(std::span<const float> x, std::span<float> y) { step_as(x, y); }
 void Stream::Voice::step(std::span<const double> x, std::span<double> y) { step_as(x, y); }
 void Stream::Voice::step(std::span<const void* const> inputs, void* y) {
-  if (inputs.size() != state_->types.size())
-    throw UserError("stream", "a step takes " + data::str(state_->stream->inputs),
+  State& own = *state_;
+  if (inputs.size() != own.given.size())
+    throw UserError("stream", "a step takes " + data::str(own.stream->inputs),
                     std::to_string(inputs.size()) + (inputs.size() == 1 ? " address" : " addresses"));
-  run(inputs, y);
+  for (std::size_t k = 0; k < inputs.size(); ++k) own.give(k, inputs[k], y);
+  own.run(y);
 }
 
 }  // namespace hotloop
