@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "components.h"
+#include "deploy/step_inputs.h"
 
 namespace hotloop::python {
 
@@ -42,6 +43,12 @@ StreamOptions options_of(nb::handle buffers, std::int64_t batch) {
 }  // namespace
 
 void bind_export(nb::module_& m) {
+  m.def(
+      "has_a_step",
+      [](const std::vector<std::int64_t>& shape, nb::handle dtype) {
+        return has_a_step({dtype_of_python(dtype), Shape(shape)});
+      },
+      nb::arg("shape"), nb::arg("dtype"));
   // UserError if the model cannot be run one step at a time.
   m.def(
       "check_stream",

@@ -91,6 +91,7 @@ std::string read_inputs(const ExportedStep& step) {
   for (std::size_t i = 0; i < step.inputs.size(); ++i)
     text += filled(R"(  const $X* $p = $f;
   if ((uintptr_t)$p < (uintptr_t)y + $d && (uintptr_t)y < (uintptr_t)$p + $c) {
+    // y is written while it is still read.
     $X* copy = ($X*)(void*)(voice->scratch + $k);
     for (int64_t i = 0; i < $n; ++i) copy[i] = $p[i];
     $p = copy;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 
+#include "deploy/step_inputs.h"
 #include "hotloop/dataset.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -15,6 +16,11 @@
 #include "runtime/executable.h"
 
 namespace hotloop {
+
+bool has_a_step(const ValueType& input) {
+  return input.shape.rank() > 1 && input.shape[1] == 1 && (input.shape.rank() > 2 || !is_float(input.dtype));
+}
+
 namespace {
 
 DType dtype_of_params(const Tree<Array>& params) {
@@ -73,11 +79,6 @@ StepInputs inputs_of_features(std::int64_t batch, std::int64_t features, DType d
   return {ValueType{dtype, {batch, features}}, [=](std::span<const Value> in, std::int64_t steps) -> Tree<Value> {
             return broadcast(in[0], {batch, steps, features}, {0, 2});
           }};
-}
-
-// Whether the second axis is one of time, of one step.
-bool has_a_step(const ValueType& input) {
-  return input.shape.rank() > 1 && input.shape[1] == 1 && (input.shape.rank() > 2 || !is_float(input.dtype));
 }
 
 StepInputs inputs_of_tree(std::int64_t batch, const Tree<ValueType>& inputs) {

@@ -32,16 +32,14 @@ Size size_of(const Stmt& statement) {
   Size size;
   for_each_statement(statement, [&](const auto& s) {
     ++size.statements;
-    for_each_part(
-        s, [&](const Use& use) { size.buffers.insert(use.access->buffer); }, [](const Block&) {});
+    for_each_access(s, [&](const Use& use) { size.buffers.insert(use.access->buffer); });
   });
   return size;
 }
 
 bool has_blocks(const Stmt& statement) {
   bool found = false;
-  for_each_part(
-      statement, [](const Use&) {}, [&](const Block&) { found = true; });
+  for_each_block(statement, [&](const Block&) { found = true; });
   return found;
 }
 

@@ -4,7 +4,7 @@ import numpy
 
 from hotloop import _core
 from hotloop._inputs import map_inputs, named_leaves
-from hotloop.nn._streams import checked_modules, has_a_step
+from hotloop.nn._streams import checked_modules
 
 
 def _no_row():
@@ -41,7 +41,7 @@ class Bound:
         def step(weights, state, x):
             if self.model._is_tree(x):
                 x = map_inputs(_core.to_tracer, x)
-                has_time = any(has_a_step(leaf.shape, leaf.dtype) for leaf in _core.tree_flatten(x)[0])
+                has_time = any(_core.has_a_step(leaf.shape, leaf.dtype) for leaf in _core.tree_flatten(x)[0])
                 if not has_time and _core.tree_flatten(state)[0]:
                     raise _no_step(x)
                 y, after = run(weights, x, state)

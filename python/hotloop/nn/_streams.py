@@ -17,18 +17,13 @@ from hotloop.nn import _own
 _STEPS = 29  # a prime, so that no other axis is as long by accident
 
 
-def has_a_step(shape, dtype):
-    """Whether the second axis of an input is one of time, of one step."""
-    return len(shape) > 1 and shape[1] == 1 and (len(shape) > 2 or dtype.kind != "f")
-
-
 @contextlib.contextmanager
 def checked_modules():
     """Modules of one's own that are traced for one step inside are checked at its end."""
     with _own.traced_modules() as traced:
         yield
     # Else there is no axis of time, or it is the look at two steps that tells whether the output has one.
-    seen = {id(module): (module, structure, inputs) for module, structure, inputs in traced if any(has_a_step(*x) for x in inputs)}
+    seen = {id(module): (module, structure, inputs) for module, structure, inputs in traced if any(_core.has_a_step(*x) for x in inputs)}
     for module, structure, inputs in seen.values():
         _check(module, structure, inputs)
 
@@ -58,7 +53,7 @@ def _outputs(module, structure, inputs):
     layer = module._layer if structure is None else module._make_for(structure)
     params = tree.map(moved, layer.init(0, dtype_of_params, "torch", "philox"))
     buffers = module.init_buffers(dtype_of_params)
-    timed = [has_a_step(*x) for x in inputs]
+    timed = [_core.has_a_step(*x) for x in inputs]
 
     def numbers(shape, dtype, steps):
         shape = (1, _STEPS, *shape[2:]) if steps else (1, *shape[1:])

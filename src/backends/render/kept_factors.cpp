@@ -1,7 +1,6 @@
 #include "backends/render/kept_factors.h"
 
 #include <algorithm>
-#include <functional>
 #include <set>
 #include <utility>
 
@@ -38,12 +37,9 @@ std::int64_t KeptFactorsWriter::registers_to_keep(const For& loop) {
   const auto found = registers_to_keep_.find(&loop);
   if (found != registers_to_keep_.end()) return found->second;
   std::set<int> arrays;
-  const std::function<void(const Block&)> find = [&](const Block& block) {
-    for (const Stmt& stmt : block)
-      for_each_part(
-          stmt, [&](const Use& use) { arrays.insert(use.access->buffer); }, find);
-  };
-  find(loop.body);
+  for_each_statement(loop.body, [&](const auto& s) {
+    for_each_access(s, [&](const Use& use) { arrays.insert(use.access->buffer); });
+  });
   // A loop keeps the address of each array, which has 64 bits far away and 32 near.
   std::int64_t of_addresses = 0;
   for (const int b : arrays) of_addresses += buffer(b).near ? 1 : 2;

@@ -103,7 +103,7 @@ class BatchedLoop {
     lanes_ = counted_ || loop_.num_lane_axes() > 0;
     const KnownLoops scope;
     find_batched();
-    if (KnownLoops::here().is_thrown_away(current_graph())) return placeholders();
+    if (KnownLoops::here().is_thrown_away(current_graph())) return zeros();
 
     LoopSpec spec;
     for (int i = 0; i < nc; ++i) spec.carry.push_back(operand(i, carry_[at(i)]));
@@ -171,8 +171,8 @@ class BatchedLoop {
     return all;
   }
 
-  // Values of the right types in place of the results.
-  std::vector<Batched> placeholders() const {
+  // What is thrown away need only have the types of the results.
+  std::vector<Batched> zeros() const {
     std::vector<bool> batched = carry_;
     batched.insert(batched.end(), ys_.begin(), ys_.end());
     batched.push_back(masked_ || lanes_);
