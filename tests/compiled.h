@@ -9,6 +9,7 @@
 
 #include "hotloop/jit.h"
 #include "schedule/kernel_ir.h"
+#include "targets.h"
 
 namespace hotloop::testing {
 
@@ -27,18 +28,9 @@ struct Compiled {
 };
 inline void PrintTo(const Compiled& c, std::ostream* out) { *out << c.backend << " for " << c.target; }
 
-// Targets from the weakest to the host's.
-inline std::vector<std::string> runnable_targets() {
-  const std::string best = kernel::host_target().name;
-  std::vector<std::string> targets = {"portable"};
-  if (best != "portable") targets.push_back("avx2");
-  if (best == "avx512") targets.push_back("avx512");
-  return targets;
-}
-
 inline std::vector<Compiled> llvm_targets() {
   std::vector<Compiled> all;
-  for (const std::string& t : runnable_targets()) all.push_back({"llvm", t});
+  for (const std::string& t : kernel::runnable_targets()) all.push_back({"llvm", t});
   return all;
 }
 
@@ -46,7 +38,7 @@ inline std::vector<Compiled> llvm_targets() {
 inline std::vector<Compiled> all_compiled() {
   if (std::getenv("HOTLOOP_TEST_CUDA") != nullptr) return {{"cuda", "cuda"}};
   std::vector<Compiled> all = llvm_targets();
-  all.push_back({"c", runnable_targets().back()});
+  all.push_back({"c", kernel::runnable_targets().back()});
   return all;
 }
 

@@ -58,7 +58,7 @@ inline void expect_self_contained(const std::filesystem::path& object) {
 // The functions of an export, linked from its object or from its source compiled here.
 template <class T> class Exports {
  public:
-  Exports(const ExportedC& files, bool from_object, const std::string& march) {
+  Exports(const ExportedC& files, bool from_object) {
     std::ofstream(folder_ / "net.h") << files.header;
     std::ofstream(folder_ / "net.c") << files.source;
     std::ofstream(folder_ / "net.o") << files.object;
@@ -70,6 +70,8 @@ template <class T> class Exports {
     const std::string cc =
         "cc -std=c11 -O2 -Wall -Wextra -Wno-unknown-pragmas -Werror -fPIC -ffp-contract=off -fno-math-errno "
         "-fno-stack-protector -U_FORTIFY_SOURCE ";
+    const std::string& level = files.targets.front();
+    const std::string march = level == "aarch64" ? "" : "-march=" + level;
     const auto in_folder = [&](const char* name) { return (folder_ / name).string() + " "; };
     if (!from_object) output_of(cc + march + " -c -o " + in_folder("net.o") + in_folder("net.c") + "2>&1");
     expect_self_contained(folder_ / "net.o");
@@ -146,12 +148,12 @@ template <class T> class Beside {
   std::vector<T> x_, y_, wanted_;
 };
 
-// Of a level of x86-64, the name in CompileOptions::target, and back.
+// Of an export's target, the name in CompileOptions::target, and back.
 inline std::string target_of(const std::string& level) {
-  return level == "x86-64-v4" ? "avx512" : level == "x86-64-v3" ? "avx2" : "portable";
+  return level == "x86-64-v4" ? "avx512" : level == "x86-64-v3" ? "avx2" : level == "aarch64" ? "neon" : "portable";
 }
 inline std::string level_of(const std::string& target) {
-  return target == "avx512" ? "x86-64-v4" : target == "avx2" ? "x86-64-v3" : "x86-64-v2";
+  return target == "avx512" ? "x86-64-v4" : target == "avx2" ? "x86-64-v3" : target == "neon" ? "aarch64" : "x86-64-v2";
 }
 
 }  // namespace hotloop::testing

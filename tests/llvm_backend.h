@@ -13,18 +13,11 @@
 #include "kernel_builder.h"
 #include "kernel_reference.h"
 #include "schedule/column_walk.h"
+#include "targets.h"
 
 namespace hotloop::kernel {
 
 inline constexpr DType f32 = DType::F32, f64 = DType::F64, i32 = DType::I32, i64 = DType::I64, u32 = DType::U32;
-
-inline bool machine_runs(const std::string& target) {
-  if (target == "avx512") {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  }
-  return target != "avx2" || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
-}
 
 inline Array random_values(DType dtype, std::int64_t n, std::mt19937& random) {
   Array array(dtype, Shape{n});
@@ -100,7 +93,7 @@ inline Program dot_program(const Target& target, const DotCase& c) {
 class LlvmBackend : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (!machine_runs(GetParam())) GTEST_SKIP() << "THIS MACHINE DOES NOT RUN " << GetParam() << ": NOT TESTED";
+    if (!host_runs(GetParam())) GTEST_SKIP() << "THIS MACHINE DOES NOT RUN " << GetParam() << ": NOT TESTED";
   }
   Target target() const { return target_named(GetParam()); }
 

@@ -28,8 +28,8 @@ namespace hotloop {
 struct ExportOptions {
   std::string name = "model";  // prefix of every name in the files: a C identifier
   // Whose instructions and rounding: host (the level of this machine), x86-64-v2 (no fused multiply-add), x86-64-v3, x86-64-v4, or several
-  // of these levels with commas between, of which the object takes the highest that its processor runs; or aarch64, for C alone. avx512,
-  // avx2 and portable, as in CompileOptions, mean v4, v3 and v2.
+  // of these levels with commas between, of which the object takes the highest that its processor runs; or aarch64, alone. avx512, avx2,
+  // portable and neon, as in CompileOptions, mean v4, v3, v2 and aarch64.
   std::string target = "host";
   StreamOptions stream = {};  // `compile` is not used
 };
@@ -37,7 +37,7 @@ struct ExportOptions {
 struct ExportedC {
   std::string header;
   std::string source;  // C11, for the highest of the targets
-  std::string object;  // ELF for x86-64 Linux, position-independent; empty for aarch64 and from a build without LLVM
+  std::string object;  // ELF for Linux on x86-64 or AArch64, position-independent; empty from a build without LLVM
   std::vector<std::string> targets;  // the highest first
   // Of a voice: scratch_bytes + 2 state_bytes and a few more. weight_bytes: as the highest target reads them.
   std::int64_t scratch_bytes = 0, state_bytes = 0, weight_bytes = 0;

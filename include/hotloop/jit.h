@@ -19,7 +19,8 @@ struct CompileOptions {
   // an estimate of both says, the processor unless the device takes less than half as long; explain() has the two.
   std::string device = "auto";
   std::string backend = "llvm";  // llvm | c | interp (the oracle)
-  std::string target = "host";   // host | avx512 | avx2 | portable
+  // host | avx512 | avx2 | neon (AArch64) | portable (every processor; products and sums are rounded apart)
+  std::string target = "host";
   // Of the processor. At most so many; 0: as many as there are cores. Each call takes those whose share of its work is worth waking them for (explain()
   // says how many), so that a small program stays on one. Results are the same bits for every number.
   int threads = 1;

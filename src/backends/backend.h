@@ -54,7 +54,7 @@ struct BackendOptions {
 struct ObjectKernel {
   std::string symbol;  // void symbol(const KernelContext*), seen inside the object alone
   const kernel::Program* program;
-  std::string cpu;  // whose instructions: x86-64-v2, x86-64-v3, x86-64-v4
+  std::string cpu;  // whose instructions, by LLVM's name: x86-64-v2, x86-64-v3, x86-64-v4; generic of AArch64
 };
 struct ObjectData {
   std::string symbol;  // aligned to 64 bytes, seen inside the object alone
@@ -62,7 +62,7 @@ struct ObjectData {
   std::vector<std::int64_t> offsets;  // of each, in bytes
   std::int64_t bytes = 0;
 };
-// An ELF object for x86-64 Linux, position-independent. `glue` is LLVM IR: the functions that the object offers, which call the kernels.
+// An ELF object for Linux on the processors that the kernels' targets are for, position-independent. `glue` is LLVM IR: the functions that the object offers, which call the kernels.
 // Only where can_compile_objects(): a build without LLVM cannot.
 bool can_compile_objects();
 std::string compile_object(std::span<const ObjectKernel> kernels, std::span<const ObjectData> data,

@@ -22,6 +22,7 @@ std::string first_line(const std::string& path) {
 std::string host_target_name() {
   static const std::map<std::string, std::string> vectors = {{"avx512", "avx512 (512-bit vectors)"},
                                                              {"avx2", "avx2 (256-bit vectors)"},
+                                                             {"neon", "neon (128-bit vectors)"},
                                                              {"portable", "portable (128-bit vectors)"}};
   const std::string target = kernel::host_target().name;
   return vectors.contains(target) ? vectors.at(target) : target;

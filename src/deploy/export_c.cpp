@@ -311,7 +311,7 @@ ExportedC files_of(const deploy::ExportedStep& step) {
   for (const deploy::Variant& variant : step.variants) files.targets.push_back(variant.level);
   files.header = deploy::export_header(step);
   files.source = deploy::export_source(step);
-  if (can_compile_objects() && files.targets.front() != "aarch64") files.object = deploy::export_object(step);
+  if (can_compile_objects()) files.object = deploy::export_object(step);
   return files;
 }
 

@@ -198,6 +198,8 @@ const Features& features_of(const std::string& level) {
 
 // ptr @NAME.choose(): the table of the highest variant that this processor runs, or null.
 std::string choose_function(const ExportedStep& step) {
+  const std::string open = "define internal ptr @" + step.name + ".choose() nounwind {\n";
+  if (step.variants.front().level == "aarch64") return open + "  ret ptr @" + symbol(step, "variant", 0) + "\n}\n";
   Writer w;
   const auto cpuid = [&](const std::string& leaf, int wanted) {
     const std::string all = w.value(
@@ -238,7 +240,7 @@ std::string choose_function(const ExportedStep& step) {
     chosen = w.value("select i1 " + all + ", ptr @" + symbol(step, "variant", i) + ", ptr " + chosen);
   }
   w.line("ret ptr " + chosen);
-  return "define internal ptr @" + step.name + ".choose() nounwind {\n" + w.out + "}\n";
+  return open + w.out + "}\n";
 }
 
 // How a function begins that makes no sense on a processor for which there is no variant.
@@ -328,8 +330,9 @@ std::string export_object(const ExportedStep& step) {
     glue += "@" + symbol(step, "variant", i) + " = internal constant [3 x ptr] [ptr @" + symbol(step, "step", i) +
             ", ptr @" + symbol(step, "prepare", i) + ", ptr @" + weights + "]\n";
     glue += step_function(step, i) + prepare_function(step, i);
-    kernels.push_back({symbol(step, "kernel", i), &v.step.program, v.level});
-    kernels.push_back({symbol(step, "prepare_kernel", i), &v.prepare.program, v.level});
+    const std::string cpu = v.level == "aarch64" ? "generic" : v.level;
+    kernels.push_back({symbol(step, "kernel", i), &v.step.program, cpu});
+    kernels.push_back({symbol(step, "prepare_kernel", i), &v.prepare.program, cpu});
     data.push_back({weights, v.prepared, v.offsets, std::max<std::int64_t>(v.prepared_bytes, 64)});
   }
   const VoiceLayout layout(step);

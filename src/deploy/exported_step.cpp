@@ -10,19 +10,21 @@
 #include "hotloop/error.h"
 #include "hotloop/jit.h"
 #include "runtime/lowering.h"
+#include "schedule/host.h"
 
 namespace hotloop::deploy {
 namespace {
 
-// A target of the schedule and the processors that it is for, by the levels of the x86-64 psABI.
+// A target of the schedule and the processors that it is for: levels of the x86-64 psABI, or AArch64.
 struct Level {
   std::string_view name, target;
 };
 constexpr Level levels[] = {
-    {"x86-64-v4", "avx512"}, {"x86-64-v3", "avx2"}, {"x86-64-v2", "portable"}, {"aarch64", "portable"}};
+    {"x86-64-v4", "avx512"}, {"x86-64-v3", "avx2"}, {"x86-64-v2", "portable"}, {"aarch64", "neon"}};
 
 const Level& level_of(const std::string& asked) {
-  const std::string name = asked == "host" ? kernel::host_target().name : asked;
+  const std::string host = kernel::host_runs("neon") ? "neon" : kernel::host_target().name;
+  const std::string& name = asked == "host" ? host : asked;
   for (const Level& level : levels)
     if (name == level.name || name == level.target) return level;
   throw UserError("export", "targets are host, x86-64-v2, x86-64-v3, x86-64-v4 and aarch64", "\"" + asked + "\"",

@@ -27,11 +27,13 @@ void add_term(std::vector<Term>& terms, const Term& term) {
 
 std::vector<Target> all_targets() {
   // Rows x vectors of accumulators that leave registers for a row of B and a broadcast of A: 24 of 32 zmm, 12 of 16
-  // ymm (a logical vector is two), 8 of 16 xmm (a logical vector is four).
+  // ymm (a logical vector is two), 24 of 32 of NEON and 8 of 16 xmm (a logical vector is four).
   return {
       Target{.name = "avx512", .dot_rows = 6, .dot_vectors = 4, .has_fma = true},
       Target{
           .name = "avx2", .dot_rows = 6, .dot_vectors = 1, .vector_registers = 2, .has_fma = true, .l1_rate_there = 64},
+      Target{
+          .name = "neon", .dot_rows = 6, .dot_vectors = 1, .vector_registers = 4, .has_fma = true, .l1_rate_there = 32},
       Target{.name = "portable",
              .dot_rows = 2,
              .dot_vectors = 1,
@@ -110,6 +112,8 @@ bool host_runs(const std::string& target) {
   if (target == "avx2") {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   }
+#elif defined(__aarch64__)
+  if (target == "neon") return true;  // part of the architecture, with its fused multiply-add
 #endif
   return target == "portable";
 }
@@ -191,13 +195,17 @@ std::int64_t Dot::panel() const {
   return columns;
 }
 
-Target target_named(const std::string& name) {
+std::vector<std::string> target_names() {
   std::vector<std::string> names;
-  for (const Target& target : all_targets()) {
+  for (const Target& target : all_targets()) names.push_back(target.name);
+  return names;
+}
+
+Target target_named(const std::string& name) {
+  for (const Target& target : all_targets())
     if (target.name == name) return target;
-    names.push_back(target.name);
-  }
-  throw UserError("target", "must be avx512, avx2, portable or host", "\"" + name + "\"", nearest_hint(name, names));
+  throw UserError("target", "must be avx512, avx2, neon, portable or host", "\"" + name + "\"",
+                  nearest_hint(name, target_names()));
 }
 
 Target cuda_target() {
@@ -224,7 +232,7 @@ Target host_target() {
   for (const Target& target : all_targets()) {
     if (host_runs(target.name)) return target;
   }
-  throw UserError("target", "this machine must run one of the targets", "none of them", "an x86-64 machine");
+  throw InternalError(__FILE__, __LINE__, "every machine runs portable");
 }
 
 }  // namespace hotloop::kernel

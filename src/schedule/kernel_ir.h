@@ -254,7 +254,7 @@ struct Stmt {
 
 // What a schedule needs to know of the machine.
 struct Target {
-  std::string name = "avx512";  // avx512 | avx2 | portable | cuda
+  std::string name = "avx512";  // avx512 | avx2 | neon | portable | cuda
   int dot_rows = 6;             // register tile of the dot micro-kernel
   int dot_vectors = 4;          // in logical vectors
   int vector_registers = 1;     // of the machine, for one of them
@@ -274,6 +274,7 @@ struct Target {
   int panel(DType d) const { return dot_vectors * lanes_of(d); }  // columns of a register tile
 };
 Target target_named(const std::string& name);  // UserError for an unknown name
+std::vector<std::string> target_names();       // of processors, the best of each first
 Target host_target();                          // the best one this machine runs
 Target cuda_target();                          // blocks of threads of a CUDA device, the same for every device
 Target with_caches_of_host(Target target);

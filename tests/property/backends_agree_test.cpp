@@ -8,6 +8,7 @@
 
 #include "kernel_builder.h"
 #include "schedule/lower_math.h"
+#include "targets.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -204,8 +205,7 @@ TEST(BackendsAgree, OnRandomPrograms) {
   const char* runs = std::getenv("HOTLOOP_RUNS");
   const std::uint64_t first = only ? std::strtoull(only, nullptr, 10) : 1;
   const std::uint64_t count = runs ? std::strtoull(runs, nullptr, 10) : only ? 1 : 12;
-  for (const char* target : {"avx512", "avx2", "portable"}) {
-    if (std::string(target) == "avx512" && host_target().name != "avx512") continue;
+  for (const std::string& target : hotloop::kernel::runnable_targets()) {
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
       SCOPED_TRACE(std::string("HOTLOOP_SEED=") + std::to_string(seed) + " target " + target);
       Draw draw(seed, target_named(target));

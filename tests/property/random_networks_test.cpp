@@ -44,7 +44,7 @@ void check(std::uint64_t seed) {
 
 // Row 0 in the exported C, from the object or from the source.
 template <class T> void check_export(const RandomNetwork& n, std::uint64_t seed) {
-  const std::string best = runnable_targets().back();
+  const std::string best = kernel::runnable_targets().back();
   const std::string level = level_of(best);
   const ExportedC files =
       export_c(n.model, n.params, n.features,
@@ -52,7 +52,7 @@ template <class T> void check_export(const RandomNetwork& n, std::uint64_t seed)
   CompileOptions options;
   options.target = best;
   const Array all = row_of(whole(n.model, n.params, n.x, options), 0), x = row_of(n.x, 0);
-  Exports<T> exports(files, seed / 2 % 4 == 0, "-march=" + level);
+  Exports<T> exports(files, seed / 2 % 4 == 0);
   void* voice = exports.new_voice();
   ASSERT_EQ(exports.init(voice, nullptr), 0);
   const auto width = static_cast<std::size_t>(all.shape()[2]);

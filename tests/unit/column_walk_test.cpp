@@ -35,7 +35,7 @@ std::string text_of(const ColumnWalk& walk) {
 }
 
 TEST(ColumnWalk, EveryColumnIsVisitedOnce) {
-  for (const char* name : {"avx512", "avx2", "portable"}) {
+  for (const std::string& name : target_names()) {
     Target target = target_named(name);
     for (target.l1_bytes_there = 16 << 10; target.l1_bytes_there <= (64 << 10); target.l1_bytes_there += 16 << 10)
       for (const std::int64_t rows : {1, 2, 3, 6, 12, 30})

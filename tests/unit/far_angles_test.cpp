@@ -41,8 +41,7 @@ constexpr Known known[] = {
 };
 
 TEST(FarAngles, AreReducedRightUpToTheLargest) {
-  for (const std::string name : {"avx512", "avx2", "portable"}) {
-    if (!machine_runs(name)) continue;
+  for (const std::string& name : hotloop::kernel::runnable_targets()) {
     const Target target = target_named(name);
     for (const Known& k : known) {
       for (const double sign : {1.0, -1.0}) {
@@ -61,8 +60,7 @@ TEST(FarAngles, AreReducedRightUpToTheLargest) {
 // Numbers of all sizes, far ones alone among near ones too.
 TEST(FarAngles, AllBackendsAgreeToTheBit) {
   std::mt19937_64 random(9);
-  for (const std::string name : {"avx512", "avx2", "portable"}) {
-    if (!machine_runs(name)) continue;
+  for (const std::string& name : hotloop::kernel::runnable_targets()) {
     const Target target = target_named(name);
     for (const DType dtype : {f32, f64}) {
       const int most = dtype == f32 ? 127 : 1023;

@@ -7,6 +7,7 @@
 #include "arrays.h"
 #include "hotloop/hotloop.h"
 #include "ir/op_def.h"
+#include "targets.h"
 
 namespace hotloop {
 namespace {
@@ -40,7 +41,7 @@ TEST_P(Finish, IsOneStatementWithTheReductionsAndHasTheirBits) {
       const std::vector<ValueType> row_types(3, {dtype, {rows}});
       const auto after = trace(GetParam().finish, row_types);
       for (const char* backend : {"llvm", "c"})
-        for (const char* target : {"host", "avx2", "portable"})
+        for (const std::string& target : kernel::runnable_targets())
           for (const bool any_rows : {false, true}) {
             if (std::string(backend) == "c" && (rows != 5 || any_rows)) continue;  // which a C compiler takes long for
             SCOPED_TRACE(GetParam().name + " " + std::string(name_of(dtype)) + " rows " + std::to_string(rows) + " " +

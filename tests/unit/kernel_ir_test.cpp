@@ -36,6 +36,8 @@ TEST(Target, TilesFitTheRegisters) {
   EXPECT_EQ(target_named("avx512").panel(DType::F32), 64);
   EXPECT_EQ(target_named("avx2").panel(DType::F64), 8);
   EXPECT_EQ(target_named("avx2").dot_rows, 6);
+  EXPECT_EQ(target_named("neon").panel(DType::F32), 16);
+  EXPECT_TRUE(target_named("neon").has_fma);
   EXPECT_FALSE(target_named("portable").has_fma);
   try {
     target_named("avx51");

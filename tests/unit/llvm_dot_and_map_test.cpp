@@ -167,7 +167,7 @@ TEST_P(LlvmDotAndMap, LeavesApartWhatGainsNothing) {
   expect({.points = 72, .h = 80}, false);  // no whole vectors
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, LlvmDotAndMap, testing::Values("avx512", "avx2", "portable"),
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmDotAndMap, testing::ValuesIn(hotloop::kernel::native_targets),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -330,7 +330,7 @@ TEST_P(LlvmDots, DotOneColumn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, LlvmDots, testing::Values("avx512", "avx2", "portable"),
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmDots, testing::ValuesIn(hotloop::kernel::native_targets),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -216,7 +216,7 @@ TEST_P(LlvmInPlace, TheActivationOfAHiddenLayer) {
   EXPECT_EQ(source.find("@map_"), std::string::npos) << source;
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, LlvmInPlace, testing::Values("avx512", "avx2", "portable"),
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmInPlace, testing::ValuesIn(hotloop::kernel::native_targets),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -312,7 +312,7 @@ TEST_P(LlvmLaneMoves, RowsOfFewColumnsAreLookedUpInsideOtherDims) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, LlvmLaneMoves, testing::Values("avx512", "avx2", "portable"),
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmLaneMoves, testing::ValuesIn(hotloop::kernel::native_targets),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

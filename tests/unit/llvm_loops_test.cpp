@@ -147,7 +147,7 @@ TEST_P(LlvmLoops, RowsOfAStack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, LlvmLoops, testing::Values("avx512", "avx2", "portable"),
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmLoops, testing::ValuesIn(hotloop::kernel::native_targets),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

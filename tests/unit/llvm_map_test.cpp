@@ -395,7 +395,7 @@ TEST_P(LlvmMaps, RandomMaps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, LlvmMaps, testing::Values("avx512", "avx2", "portable"),
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmMaps, testing::ValuesIn(hotloop::kernel::native_targets),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -262,7 +262,7 @@ TEST_P(LlvmPrograms, DiskCache) {
   std::filesystem::remove_all(directory);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, LlvmPrograms, testing::Values("avx512", "avx2", "portable"),
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmPrograms, testing::ValuesIn(hotloop::kernel::native_targets),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

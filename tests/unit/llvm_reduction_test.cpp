@@ -159,7 +159,7 @@ TEST_P(LlvmReductions, BoolReductionsAndConstants) {
   check(p.build());
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, LlvmReductions, testing::Values("avx512", "avx2", "portable"),
+INSTANTIATE_TEST_SUITE_P(Targets, LlvmReductions, testing::ValuesIn(hotloop::kernel::native_targets),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "schedule/accesses.h"
 #include "schedule/parts.h"
 #include "schedule/schedule.h"
+#include "targets.h"
 
 namespace hotloop {
 namespace {
@@ -65,7 +66,7 @@ TEST(LongMaps, AnUnrolledLoopIsManyMapsWithTheBitsOfTheLoop) {
           return scan(step, v.first(2), {}, {.length = steps}).first;
         },
         types);
-    for (const char* target : {"host", "avx2", "portable"}) {
+    for (const std::string& target : kernel::runnable_targets()) {
       CompileOptions options{.target = target};
       const std::vector<Array> want = compile(loop, options)(in);
       options.disabled_passes = stays_straight;

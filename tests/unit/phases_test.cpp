@@ -180,7 +180,7 @@ TEST_P(SplitPacks, CoverEveryPanel) {
       }
     }
 }
-INSTANTIATE_TEST_SUITE_P(Targets, SplitPacks, testing::Values("avx512", "avx2", "portable"));
+INSTANTIATE_TEST_SUITE_P(Targets, SplitPacks, testing::ValuesIn(hotloop::kernel::native_targets));
 
 Program training_step(const char* target, int threads, std::int64_t hidden, std::int64_t rows) {
   const nn::Sequential model(nn::LSTM(8, hidden, {.num_layers = 2}), nn::Last(), nn::Linear(hidden, 1));

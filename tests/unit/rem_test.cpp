@@ -26,8 +26,7 @@ template <class T> Program remainders(std::int64_t n, const Target& target) {
 
 template <class T> void expect_exact(const std::vector<T>& x, const std::vector<T>& y) {
   const auto n = static_cast<std::int64_t>(x.size());
-  for (const std::string name : {"avx512", "avx2", "portable"}) {
-    if (!machine_runs(name)) continue;
+  for (const std::string& name : hotloop::kernel::runnable_targets()) {
     const Program program = remainders<T>(n, target_named(name));
     for (const auto& kernel : {compile_llvm(program), compile_c(program)}) {
       std::vector<Array> out = {Array(dtype_of<T>(), {n})};

@@ -17,6 +17,7 @@
 #include "hotloop/ops.h"
 #include "kernel_builder.h"
 #include "kernel_reference.h"
+#include "targets.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -231,7 +232,7 @@ TEST(Render, ConditionsArePlaces) {
   }
   const std::vector<Array> inputs = {Array::from(x, {33}), Array::from(is_set, {33})};
   const std::vector<Array> wanted = jit(look_up, {.backend = "interp"})(inputs);
-  for (const char* target : {"host", "avx2", "portable"}) {
+  for (const std::string& target : hotloop::kernel::runnable_targets()) {
     const std::vector<Array> got = jit(look_up, {.backend = "c", .target = target})(inputs);
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i].at(0), wanted[i].at(0), 1e-4) << target << i;
   }
@@ -322,8 +323,7 @@ TEST(Render, EveryReduction) {
 
 // c = init + a b over two segments, one plain with 3 dims of k, one packed; every target's panels and tails.
 TEST(Render, DotAndPack) {
-  for (const char* target : {"avx512", "avx2", "portable"}) {
-    if (host_target().name != "avx512" && std::string(target) == "avx512") continue;
+  for (const std::string& target : hotloop::kernel::runnable_targets()) {
     for (const auto& [n, panel] :
          std::vector<std::pair<std::int64_t, std::int64_t>>{{3, 16}, {16, 64}, {70, 64}, {70, 16}, {70, 32}}) {
       constexpr std::int64_t m = 5, k0 = 2, k1 = 3, k2 = 2, kp = 7;

@@ -13,6 +13,7 @@
 #include "passes/pipeline.h"
 #include "schedule/accesses.h"
 #include "schedule/schedule.h"
+#include "targets.h"
 
 namespace hotloop {
 namespace {
@@ -423,7 +424,7 @@ TEST(ShortRowsOfGroups, AreMultipliedByTheirOwnWeights) {
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = std::cos(static_cast<double>(i * i % 101));
   const std::vector<Array> inputs = {Array::from(x, {4, 65, 3}), Array::from(weights, {64, 3, 3})};
   const Array wanted = jit(grouped, {.backend = "interp"})(inputs)[0];
-  for (const char* target : {"host", "avx2", "portable"}) {
+  for (const std::string& target : kernel::runnable_targets()) {
     const Array got = jit(grouped, {.target = target})(inputs)[0];
     for (std::int64_t i = 0; i < 4; ++i) EXPECT_NEAR(got.at(i), wanted.at(i), 1e-11) << target << " " << i;
   }

@@ -23,7 +23,7 @@ Array numbers(DType dtype, const Shape& shape, int seed) {
 void expect_oracle(const TracedFunction& fn, const std::vector<Array>& inputs) {
   const auto graph = trace(fn, ir::types_of(inputs));
   const auto oracle = ir::evaluate(*graph, inputs);
-  for (const std::string& target : testing::runnable_targets()) {
+  for (const std::string& target : kernel::runnable_targets()) {
     CompileOptions options;
     options.target = target;
     const auto got = compile(graph, options)(inputs);

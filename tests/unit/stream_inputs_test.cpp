@@ -173,7 +173,7 @@ template <class Number> void expect_export(DType dtype, const std::string& targe
   options.compile.target = target_of(files.targets.front());
   const Stream stream(model, params, types(dtype, 1), options);
   for (const bool from_object : {false, true}) {
-    Exports<Number> exports(files, from_object, "-march=" + files.targets.front());
+    Exports<Number> exports(files, from_object);
     void* voice = exports.new_voice();
     ASSERT_EQ(exports.init(voice, nullptr), 0);
     Stream::Voice beside = stream.voice();

@@ -17,6 +17,7 @@
 #include "passes/pipeline.h"
 #include "schedule/schedule.h"
 #include "schedule/stream_lanes.h"
+#include "targets.h"
 
 namespace hotloop {
 namespace {
@@ -135,10 +136,8 @@ TEST(StreamLanes, EveryRowIsWhatItIsInASmallBatch) {
 }
 
 TEST(StreamLanes, AgreesWithTheOracleOnEveryTarget) {
-  std::vector<CompileOptions> targets(3);
-  targets[0].target = "host";
-  targets[1].target = "avx2";
-  targets[2].target = "portable";
+  std::vector<CompileOptions> targets;
+  for (const std::string& target : kernel::runnable_targets()) targets.push_back({.target = target});
   for (const Rows kind : {Rows::Random, Rows::ManyNever, Rows::Undefined})
     expect_oracle(vmap(climb, {0, 0, 0}), rows_of(kind, 1500, DType::F64, 7), targets);
 }

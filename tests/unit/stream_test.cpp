@@ -394,7 +394,7 @@ TEST(Stream, AStepOfASmallCellIsOneFunction) {
   options.compile.backend = "llvm";
   options.compile.target = "avx512";
   options.compile.keep_source = true;
-  if (testing::runnable_targets().back() != "avx512") GTEST_SKIP() << "vectors of 16 are AVX-512's";
+  if (kernel::runnable_targets().back() != "avx512") GTEST_SKIP() << "vectors of 16 are AVX-512's";
   const std::string source = Stream(model, model.init(0), 8, options).executable().source();
   const auto count = [&](const std::string& what) {
     std::size_t found = 0;

@@ -127,7 +127,7 @@ TEST_P(Tables, ASampleHasTheSameBitsAloneAndInAnyBatch) {
   for (const DType dtype : {DType::F32, DType::F64}) {
     const auto all = inputs_for(150, dtype);
     const auto whole = compile(trace(fn, ir::types_of(all)))(all);
-    for (const std::string& target : testing::runnable_targets())
+    for (const std::string& target : kernel::runnable_targets())
       for (const std::int64_t rows : {1, 7, 40}) {
         if (target == "portable") continue;  // without fma it has bits of its own
         CompileOptions options;

@@ -61,37 +61,56 @@ MachineSpec machine_for(const kernel::Target& target) {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
   });
-  if (target.name == "avx2") return {"x86-64-v3", "", 32};
-  if (target.name == "portable") return {"x86-64-v2", "", 16};
-  HOTLOOP_CHECK(target.name == "avx512", "the llvm backend knows avx512, avx2 and portable");
+  const std::string process = llvm::sys::getProcessTriple();
+  const bool is_arm = llvm::Triple(process).isAArch64();
+  if (target.name == "neon") return {is_arm ? process : "aarch64-unknown-linux-gnu", "generic", "", 16};
+  if (target.name == "portable" && is_arm) return {process, "generic", "", 16};
+  const std::string intel = is_arm ? "x86_64-unknown-linux-gnu" : process;
+  if (target.name == "avx2") return {intel, "x86-64-v3", "", 32};
+  if (target.name == "portable") return {intel, "x86-64-v2", "", 16};
+  HOTLOOP_CHECK(target.name == "avx512", "the llvm backend knows avx512, avx2, neon and portable");
   const llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
   for (const char* feature : {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}) {
-    if (!host.lookup(feature)) return {"x86-64-v4", "", 64};
+    if (!host.lookup(feature)) return {intel, "x86-64-v4", "", 64};
   }
   std::vector<std::string> features;
   for (const auto& entry : host) features.push_back((entry.second ? "+" : "-") + entry.first().str());
   std::sort(features.begin(), features.end());
   std::string list;
   for (const std::string& feature : features) list += (list.empty() ? "" : ",") + feature;
-  return {llvm::sys::getHostCPUName().str(), list, 64};
+  return {intel, llvm::sys::getHostCPUName().str(), list, 64};
 }
 
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec) {
-  const std::string triple = llvm::sys::getProcessTriple();
+  if (llvm::Triple(spec.triple).getArch() != llvm::Triple(llvm::sys::getProcessTriple()).getArch()) {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      LLVMInitializeX86TargetInfo();
+      LLVMInitializeX86Target();
+      LLVMInitializeX86TargetMC();
+      LLVMInitializeX86AsmPrinter();
+      LLVMInitializeX86AsmParser();
+      LLVMInitializeAArch64TargetInfo();
+      LLVMInitializeAArch64Target();
+      LLVMInitializeAArch64TargetMC();
+      LLVMInitializeAArch64AsmPrinter();
+      LLVMInitializeAArch64AsmParser();
+    });
+  }
   std::string error;
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
-  HOTLOOP_CHECK(target != nullptr, "LLVM has no target for this machine: " + error);
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(spec.triple, error);
+  HOTLOOP_CHECK(target != nullptr, "LLVM has no target for " + spec.triple + ": " + error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // an fma is where the kernel IR says so, and nowhere else
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(triple, spec.cpu, spec.features, options,
-                                                                           llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                                                           llvm::CodeGenOptLevel::Less, /*JIT=*/true));
+  std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(spec.triple, spec.cpu, spec.features, options, llvm::Reloc::PIC_,
+                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Less, /*JIT=*/true));
   HOTLOOP_CHECK(machine != nullptr, "LLVM cannot generate code for " + spec.cpu);
   return machine;
 }
 
 bool multiplies_pairs(const llvm::TargetMachine& machine) {
-  return machine.getMCSubtargetInfo()->checkFeatures("+avx512bf16");
+  return machine.getTargetTriple().isX86() && machine.getMCSubtargetInfo()->checkFeatures("+avx512bf16");
 }
 
 void set_target(llvm::Module& module, const llvm::TargetMachine& machine) {

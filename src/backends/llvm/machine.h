@@ -12,11 +12,12 @@
 namespace hotloop::codegen {
 
 struct MachineSpec {
-  std::string cpu, features;
+  std::string triple, cpu, features;
   int register_bytes = 64;
 };
 
-// CPU and features for a target: those of this machine where it runs the target in full, else the psABI level.
+// CPU and features for a target: those of this machine where it runs the target in full, else what every processor with such vectors has (a
+// level of the x86-64 psABI, AArch64 with NEON). The triple is another than this process's where the target is for other machines.
 MachineSpec machine_for(const kernel::Target& target);
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec);
 // Whether it has AVX512-BF16.

@@ -25,7 +25,7 @@ namespace {
 std::unique_ptr<llvm::Module> kernel_module(const ObjectKernel& kernel, llvm::LLVMContext& context) {
   codegen::MachineSpec spec = codegen::machine_for(kernel.program->target);
   spec.cpu = kernel.cpu;
-  spec.features = "";
+  spec.features = "";  // an object is for every processor of that kind, not for this machine's
   const std::unique_ptr<llvm::TargetMachine> machine = codegen::make_target_machine(spec);
   auto module = std::make_unique<llvm::Module>(kernel.symbol, context);
   codegen::set_target(*module, *machine);
@@ -57,9 +57,9 @@ std::string compile_object(std::span<const ObjectKernel> kernels, std::span<cons
                            const std::string& glue) {
   const NoFork no_fork;
   llvm::LLVMContext context;
-  llvm::InitializeNativeTargetAsmParser();  // the glue asks the processor what it can do
+  llvm::InitializeNativeTargetAsmParser();  // the glue may ask the processor what it can do
   codegen::MachineSpec spec = codegen::machine_for(kernels.front().program->target);
-  spec.cpu = "x86-64";
+  spec.cpu = "generic";  // what every processor of the architecture runs
   spec.features = "";
   const std::unique_ptr<llvm::TargetMachine> machine = codegen::make_target_machine(spec);
   llvm::SMDiagnostic diagnostic;
