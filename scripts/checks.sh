@@ -34,7 +34,7 @@ plainly() {
 }
 
 run_tests() {
-  local fast=0 sanitize=0 cross=0 rivals=0
+  local fast=0 sanitize=0 cross=0 aarch64=0 rivals=0
   again=0
   failed=()
   for argument in "$@"; do
@@ -43,8 +43,9 @@ run_tests() {
       --fast) fast=1 ;;
       --sanitize) sanitize=1 ;;
       --cross) cross=1 ;;
+      --aarch64) aarch64=1 ;;
       --rivals) rivals=1 ;;
-      *) fail "test takes --again, --fast, --sanitize, --cross and --rivals. Received: $argument" ;;
+      *) fail "test takes --again, --fast, --sanitize, --cross, --aarch64 and --rivals. Received: $argument" ;;
     esac
   done
   setup_all
@@ -61,6 +62,7 @@ run_tests() {
       part wheel check_wheel
     fi
     if [ "$cross" = 1 ]; then part cross check_cross; fi
+    if [ "$aarch64" = 1 ]; then part aarch64 check_aarch64; fi
     if [ "$rivals" = 1 ]; then part rivals check_rivals; fi
     if [ "$sanitize" = 1 ]; then
       part tsan check_tsan
@@ -116,6 +118,29 @@ check_cross() {
   ninja -C build/release --quiet cross_record hotloop
   HOTLOOP_CACHE=0 tests/cross/programs.sh build/release/tests/cross_record
   HOTLOOP_CACHE=0 tests/cross/exports.sh build/release/hotloop
+}
+
+# The library, the command line and tests built for AArch64 by a cross compiler, with Debian's libraries of that architecture, and run under
+# qemu-user, some twenty times as slow: what makes code, streams and exports, ops, random programs, and the threads.
+check_aarch64() {
+  setup_packages cross
+  setup_packages aarch64
+  local root=$PWD/.cache/aarch64 tools=$PWD/.cache/aarch64-tools libraries run tool
+  if [ ! -e "$root/usr/lib/llvm-19" ]; then
+    libraries=$(packages_of build | grep -E -- '-dev$' | grep -v '^python' | paste -sd,)
+    mmdebstrap --variant=extract --architectures=arm64 --include="libc6-dev,libstdc++-12-dev,$libraries" bookworm "$root.part"
+    mv "$root.part" "$root"
+  fi
+  build_preset aarch64 unit_tests property_tests threads_tests hotloop_cli
+  # The compiler that backend "c" and tests of exports call is one for AArch64.
+  mkdir -p "$tools"
+  for tool in gcc nm; do ln -sf "$(command -v aarch64-linux-gnu-$tool)" "$tools/$tool"; done
+  ln -sf gcc "$tools/cc"
+  run="env HOTLOOP_CACHE=0 PATH=$tools:$PATH qemu-aarch64 -L $root build/aarch64"
+  $run/tests/unit_tests --gtest_brief=1 --gtest_filter='*Llvm*:*SplitPacks*:FarAngles*:Rem*:*Pow*:Export*:Stream.*:Render*:Target*'
+  $run/tests/property_tests --gtest_brief=1 --gtest_filter='*AgreeWithTheirDefinition*:BackendsAgree*:RandomNetworks*:RandomCells*'
+  $run/tests/threads_tests --gtest_brief=1
+  $run/hotloop devices
 }
 
 make_wheel() {  # FOLDER

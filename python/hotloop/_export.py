@@ -14,7 +14,7 @@ from hotloop.nn._streams import checked_modules
 
 class ExportedC(typing.NamedTuple):
     """What export_c gives: name, header and source as texts, sizes in bytes (a voice takes scratch_bytes + 2 state_bytes and a few more),
-    the object file (ELF for x86-64 Linux; empty for aarch64), and the targets, the highest first."""
+    the object file (ELF for Linux), and the targets, the highest first."""
 
     name: str
     header: str
@@ -47,8 +47,8 @@ def export_c(model, params, features, *, name="model", target="host", batch=1, b
     features: of a step's input, x (batch, features). Or an example of what bind(params).step() takes: ids (batch,), or a tree of several inputs, whose
         names are fields of NAME_inputs in C; its numbers do not matter, and the batch is its own. name: prefix of every name in the files, a C identifier.
     target: whose instructions and rounding: "host" (the level of this machine), "x86-64-v2" (no fused multiply-add), "x86-64-v3",
-        "x86-64-v4", or several of them with commas between: the object then takes the highest that its processor runs. Or "aarch64", for
-        C alone.
+        "x86-64-v4", or several of them with commas between: the object then takes the highest that its processor runs. Or "aarch64",
+        for 64-bit ARM and nothing else, from any machine.
 
     In C: NAME_voice holds a stream's state; NAME_init(&voice, NULL), NAME_step(&voice, x, y), NAME_reset(&voice); NAME_prepare and
     NAME_set_weights for other weights. The object, and the source compiled with -O3 -ffp-contract=off -fno-math-errno for the target's

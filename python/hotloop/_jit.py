@@ -72,6 +72,8 @@ def jit(
     threads: of the processor, at most so many; None or 0: as many as there are cores. A call takes those whose share of the work is worth waking them
         for, which explain() tells. Results are the same bits for any number.
     backend: "llvm", "c" or "interp" (the slow definition of all results).
+    target: of the instructions that this machine has, those to use: "host", all of them; "avx512", "avx2" or "neon" (AArch64); "portable", whose bits
+        are the same on every processor, without fused multiply-add.
     dispatch: "fused" makes the whole program one kernel. "per_op" compiles and launches every op on its own and runs loops from
         the host, as frameworks do that dispatch op by op: to measure what fusion is worth, see explain().
     dot_precision: "bfloat16" rounds the factors of float32 dots (8 significant bits); their products are added in float32, and all

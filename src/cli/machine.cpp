@@ -29,10 +29,17 @@ std::string host_target_name() {
 }
 
 std::string cpu_name() {
+  std::map<std::string, std::string> told;  // of the first processor
   std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name"))
-      if (const std::size_t colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
+  for (std::string line; std::getline(file, line) && !line.empty();)
+    if (const std::size_t colon = line.find(": "); colon != std::string::npos)
+      told.emplace(line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1), line.substr(colon + 2));
+  if (told.contains("model name")) return told["model name"];
+  // Of ARM's, the kernel knows numbers, and perhaps the board.
+  std::string board = first_line("/proc/device-tree/model");
+  while (board.ends_with('\0')) board.pop_back();
+  if (!board.empty()) return board;
+  if (told.contains("CPU part")) return "implementer " + told["CPU implementer"] + ", part " + told["CPU part"];
   return "unknown";
 }
 

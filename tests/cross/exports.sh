@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Exported steps give the same bits from the object, from the C source by gcc and by clang, and on AArch64 under qemu-user; and the source
-# builds for Windows.
+# Exported steps give the same bits from the object and from the C source by gcc and by clang, on x86-64 and, under qemu-user, on AArch64, whose
+# bits are those of x86-64-v3; and the source builds for Windows.
 #
 # usage: exports.sh HOTLOOP      needs gcc, clang-14, aarch64-linux-gnu-gcc, qemu-aarch64 and x86_64-w64-mingw32-gcc
 set -euo pipefail
@@ -23,6 +23,7 @@ check() {  # WHAT COMMAND...    its output must be that of the object
 for model in lstm gru dense conv1d; do
   "$hotloop" import "$here/../data/rtneural/$model.json" -o "$model" >/dev/null
   "$hotloop" export "$model" -o x86 --name net --target x86-64-v2 >/dev/null
+  "$hotloop" export "$model" -o fused --name net --target x86-64-v3 >/dev/null
   "$hotloop" export "$model" -o arm --name net --target aarch64 >/dev/null
   cc -O2 -Ix86 -o by_object "$here/stream.c" x86/net.o
   ./by_object >expected
@@ -30,14 +31,20 @@ for model in lstm gru dense conv1d; do
   {
     gcc $flags -march=x86-64-v2 -Ix86 -o by_gcc "$here/stream.c" x86/net.c && check "$model, gcc" ./by_gcc
     clang-14 $flags -march=x86-64-v2 -Ix86 -o by_clang "$here/stream.c" x86/net.c && check "$model, clang" ./by_clang
+    x86_64-w64-mingw32-gcc $flags -march=x86-64-v2 -Ix86 -o windows.exe "$here/stream.c" x86/net.c
+    echo "$model: builds for Windows"
+    aarch64-linux-gnu-gcc -O2 -static -Iarm -o arm_object "$here/stream.c" arm/net.o
+    qemu-aarch64 arm_object >expected
     aarch64-linux-gnu-gcc $flags -static -Iarm -o arm_gcc "$here/stream.c" arm/net.c
     check "$model, AArch64 gcc" qemu-aarch64 arm_gcc
     clang-14 --target=aarch64-linux-gnu $flags -static -Iarm -o arm_clang "$here/stream.c" arm/net.c
     check "$model, AArch64 clang" qemu-aarch64 arm_clang
-    x86_64-w64-mingw32-gcc $flags -march=x86-64-v2 -Ix86 -o windows.exe "$here/stream.c" x86/net.c
-    echo "$model: builds for Windows"
+    if grep -qw avx2 /proc/cpuinfo; then
+      cc -O2 -Ifused -o by_fused "$here/stream.c" fused/net.o
+      check "$model, x86-64-v3" ./by_fused
+    fi
   }
-  rm -rf x86 arm
+  rm -rf x86 fused arm
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
