@@ -200,14 +200,14 @@ cpp_sources() {
 format_sources() {
   local differing
   if [ "${1:-}" = --check ]; then
-    differing=$(cpp_sources | xargs -P "$(nproc)" -n 20 clang-format --dry-run 2>&1 |
+    differing=$(cpp_sources | xargs -P "$(nproc)" -n 20 .venv/bin/clang-format --dry-run 2>&1 |
       sed -n 's/^\([^ :]*\):.*warning: code should be.*/\1/p' | sort | uniq -c || true)
     [ -z "$differing" ] && return
     printf 'these files are not laid out as ./dev fmt does it (places, file):\n%s\n' "$differing"
     return 1
   else
-    cpp_sources | xargs clang-format -i
-    [ ! -x .venv/bin/ruff ] || .venv/bin/ruff check --no-cache --fix-only -q scripts python bench
+    cpp_sources | xargs .venv/bin/clang-format -i
+    .venv/bin/ruff check --no-cache --fix-only -q scripts python bench
   fi
 }
 

@@ -7,11 +7,11 @@ usage: ./dev new op|layer|loss|metric|optimizer|schedule|wrapper|pass NAME      
 
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+CLANG_FORMAT = ROOT / ".venv/bin/clang-format"
 
 OP = """\
 #include <cmath>
@@ -290,8 +290,8 @@ def main():
     if path.exists():
         fail("the name must be free", f"{path.relative_to(ROOT)} exists", "another name")
     path.write_text(filled(template, name))
-    if shutil.which("clang-format"):
-        subprocess.run(["clang-format", "-i", str(path)], check=True)
+    if CLANG_FORMAT.exists():
+        subprocess.run([CLANG_FORMAT, "-i", str(path)], check=True)
     print(f"wrote {path.relative_to(ROOT)}")
     if kind == "op":
         declare(ROOT / "include/hotloop/ops.h", "Value tanh(Value x);", f"Value {name}(Value x);")
