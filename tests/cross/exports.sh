@@ -2,7 +2,7 @@
 # Exported steps give the same bits from the object and from the C source by gcc and by clang, on x86-64 and, under qemu-user, on AArch64, whose
 # bits are those of x86-64-v3; and the source builds for Windows.
 #
-# usage: exports.sh HOTLOOP      needs gcc, clang-14, aarch64-linux-gnu-gcc, qemu-aarch64 and x86_64-w64-mingw32-gcc
+# usage: exports.sh HOTLOOP      needs gcc, clang, aarch64-linux-gnu-gcc, qemu-aarch64 and x86_64-w64-mingw32-gcc
 set -euo pipefail
 hotloop=$(realpath "$1")
 here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
@@ -30,14 +30,14 @@ for model in lstm gru dense conv1d; do
   # shellcheck disable=SC2086
   {
     gcc $flags -march=x86-64-v2 -Ix86 -o by_gcc "$here/stream.c" x86/net.c && check "$model, gcc" ./by_gcc
-    clang-14 $flags -march=x86-64-v2 -Ix86 -o by_clang "$here/stream.c" x86/net.c && check "$model, clang" ./by_clang
+    clang $flags -march=x86-64-v2 -Ix86 -o by_clang "$here/stream.c" x86/net.c && check "$model, clang" ./by_clang
     x86_64-w64-mingw32-gcc $flags -march=x86-64-v2 -Ix86 -o windows.exe "$here/stream.c" x86/net.c
     echo "$model: builds for Windows"
     aarch64-linux-gnu-gcc -O2 -static -Iarm -o arm_object "$here/stream.c" arm/net.o
     qemu-aarch64 arm_object >expected
     aarch64-linux-gnu-gcc $flags -static -Iarm -o arm_gcc "$here/stream.c" arm/net.c
     check "$model, AArch64 gcc" qemu-aarch64 arm_gcc
-    clang-14 --target=aarch64-linux-gnu $flags -static -Iarm -o arm_clang "$here/stream.c" arm/net.c
+    clang --target=aarch64-linux-gnu $flags -static -Iarm -o arm_clang "$here/stream.c" arm/net.c
     check "$model, AArch64 clang" qemu-aarch64 arm_clang
     if grep -qw avx2 /proc/cpuinfo; then
       cc -O2 -Ifused -o by_fused "$here/stream.c" fused/net.o
