@@ -30,6 +30,7 @@ USES = {
     "bit": r"std::(?:bit_cast|bit_ceil|bit_width|countl_zero|countr_zero|has_single_bit|popcount)\b",
     "chrono": r"std::chrono\b",
     "cmath": calls(MATH),
+    "cstdint": r"std::u?int(?:8|16|32|64|max|ptr)_t\b",
     "cstring": r"std::(?:memcmp|memcpy|memset|strcmp|strlen)\(",
     "functional": r"std::function<",
     "limits": r"std::numeric_limits<",

@@ -1,6 +1,7 @@
 // The texts of a column, each stored once.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <span>
 #include <string>

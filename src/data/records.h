@@ -1,6 +1,7 @@
 // Records of comma-separated values, from a text of any length in bounded memory.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <string>
