@@ -62,8 +62,8 @@ struct ObjectData {
   std::vector<std::int64_t> offsets;  // of each, in bytes
   std::int64_t bytes = 0;
 };
-// An ELF object for Linux on the processors that the kernels' targets are for, position-independent. `glue` is LLVM IR: the functions that the object offers, which call the kernels.
-// Only where can_compile_objects(): a build without LLVM cannot.
+// An ELF object for Linux on the processors that the kernels' targets are for, position-independent. `glue` is LLVM IR: the functions that
+// the object offers, which call the kernels. Only where can_compile_objects(): a build without LLVM cannot.
 bool can_compile_objects();
 std::string compile_object(std::span<const ObjectKernel> kernels, std::span<const ObjectData> data,
                            const std::string& glue);

@@ -65,20 +65,20 @@ MachineSpec machine_for(const kernel::Target& target) {
   const bool is_arm = llvm::Triple(process).isAArch64();
   if (target.name == "neon") return {is_arm ? process : "aarch64-unknown-linux-gnu", "generic", "", 16};
   if (target.name == "portable" && is_arm) return {process, "generic", "", 16};
-  const std::string intel = is_arm ? "x86_64-unknown-linux-gnu" : process;
-  if (target.name == "avx2") return {intel, "x86-64-v3", "", 32};
-  if (target.name == "portable") return {intel, "x86-64-v2", "", 16};
+  const std::string x86 = is_arm ? "x86_64-unknown-linux-gnu" : process;
+  if (target.name == "avx2") return {x86, "x86-64-v3", "", 32};
+  if (target.name == "portable") return {x86, "x86-64-v2", "", 16};
   HOTLOOP_CHECK(target.name == "avx512", "the llvm backend knows avx512, avx2, neon and portable");
   const llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
   for (const char* feature : {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}) {
-    if (!host.lookup(feature)) return {intel, "x86-64-v4", "", 64};
+    if (!host.lookup(feature)) return {x86, "x86-64-v4", "", 64};
   }
   std::vector<std::string> features;
   for (const auto& entry : host) features.push_back((entry.second ? "+" : "-") + entry.first().str());
   std::sort(features.begin(), features.end());
   std::string list;
   for (const std::string& feature : features) list += (list.empty() ? "" : ",") + feature;
-  return {intel, llvm::sys::getHostCPUName().str(), list, 64};
+  return {x86, llvm::sys::getHostCPUName().str(), list, 64};
 }
 
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec) {
