@@ -122,7 +122,7 @@ def test_pandas_without_pyarrow(wanted, monkeypatch):
 def test_arguments_of_samples_are_told():
     with pytest.raises(hl.UserError, match="column 'sky' must be numbers. Received: texts. Try: a one-hot column."):
         hl.data.Samples(columns(), inputs=["sky"], targets="load")
-    with pytest.raises(TypeError, match=r"Samples\(\): missing a required argument: 'inputs'. Try: hl.data.Samples\(table, inputs="):
+    with pytest.raises(TypeError, match=r"Samples\(\): missing a required (keyword-only )?argument: 'inputs'. Try: hl.data.Samples\(table, inputs="):
         hl.data.Samples(columns(), target="load")
 
 
