@@ -55,7 +55,9 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   if (options.dispatch == "per_op" && options.backend == "interp")
     throw UserError("compile", "dispatch per_op compiles its ops, which the interpreter does not", "backend interp",
                     "backend llvm or c");
-  check_choice("target", options.target, {"host", "avx512", "avx2", "neon", "portable"});
+  std::vector<std::string> targets = kernel::target_names();
+  targets.insert(targets.begin(), "host");
+  check_choice("target", options.target, targets);
   if (options.device == "cuda") {
     if (options.dispatch != "fused" || options.backend != "llvm" || options.target != "host")
       throw UserError("compile", "device cuda takes neither dispatch nor backend nor target",
