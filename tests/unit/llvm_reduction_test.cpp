@@ -115,6 +115,62 @@ TEST_P(LlvmReductions, SumsOfQuotientsOfShortRows) {
   }
 }
 
+// Lanes take rows of a few numbers that lie side by side: whatever is reduced, how many rows there are, and what else a row reads.
+TEST_P(LlvmReductions, RowsOfFewNumbers) {
+  using ir::ScalarOp;
+  for (const DType dtype : {f32, f64, i32})
+    for (const std::int64_t n :
+         dtype == f32 ? std::vector<std::int64_t>{1, 2, 3, 4, 7, 8, 9} : std::vector<std::int64_t>{3, 4})
+      for (const bool has_outer : {false, true}) {
+        constexpr std::int64_t rows = 37, outer = 3;
+        ProgramBuilder p(target(), rows);
+        const int x = p.argument(dtype, (has_outer ? outer : 1) * rows * n + 5), y = p.argument(dtype, rows * n);
+        const int scale = p.argument(dtype, 1), by_row = p.argument(dtype, rows), by_number = p.argument(dtype, n);
+        const Var o = p.var("o"), r = p.var("r"), k = p.var("k");
+        const auto sums_of = [&](bool reads_rows, bool reads_numbers) {
+          std::vector<Dim> dims{{r, {rows, rows_var}}, {k, {n, -1}}};
+          if (has_outer) dims.insert(dims.begin(), {o, {outer, -1}});
+          MapBuilder m(dims, has_outer ? 1 : 0, has_outer ? 1 : 0);
+          const Affine place = Affine::of(r, n) + Affine::of(k), from = place + Affine::of(o, has_outer ? rows * n : 0);
+          int a = m.op(ScalarOp::Sub, dtype, m.load(dtype, at(x, from + 5)), m.load(dtype, at(y, place)));
+          if (reads_rows) a = m.op(ScalarOp::Mul, dtype, a, m.load(dtype, at(by_row, Affine::of(r))));
+          if (reads_numbers) a = m.op(ScalarOp::Mul, dtype, a, m.load(dtype, at(by_number, Affine::of(k))));
+          const int b = m.op(ScalarOp::Mul, dtype, a, m.load(dtype, at(scale)));
+          const int sum = m.reduced(ScalarOp::Add, dtype, b), most = m.reduced(ScalarOp::Max, dtype, a);
+          const int product = is_float(dtype) ? m.reduced(ScalarOp::Fma, dtype, a, b) : sum;
+          for (const int reg : {sum, most, product})
+            m.store(dtype, at(p.result(dtype, has_outer ? outer : 1), has_outer ? Affine::of(o) : Affine()), reg);
+          p.add(m.build());
+        };
+        sums_of(false, false);
+        sums_of(true, false);
+        sums_of(false, true);
+        check(p.build(), {0, 1, 2, 15, 16, 17, 32, 37});
+        if (HasFatalFailure()) return;
+      }
+}
+
+// Where it pays, operands are read as they lie: two loads of each vector in place of two of each number's.
+TEST_P(LlvmReductions, RowsOfFewNumbersAreReadSideBySide) {
+  constexpr std::int64_t rows = 64, n = 4;
+  ProgramBuilder p(target());
+  const int x = p.argument(f32, rows * n), y = p.argument(f32, rows * n), sum = p.result(f32, 1);
+  const Var r = p.var("r"), k = p.var("k");
+  MapBuilder m({{r, {rows, -1}}, {k, {n, -1}}}, 0, 0);
+  const Affine place = Affine::of(r, n) + Affine::of(k);
+  const int error = m.op(ScalarOp::Sub, f32, m.load(f32, at(x, place)), m.load(f32, at(y, place)));
+  m.store(f32, at(sum), m.reduced(ScalarOp::Add, f32, m.op(ScalarOp::Mul, f32, error, error)));
+  p.add(m.build());
+  const Program program = p.build();
+  check(program);
+  const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+  std::size_t num_differences = 0;
+  for (std::size_t i = source.find("fsub <16 x float>"); i != std::string::npos;
+       i = source.find("fsub <16 x float>", i + 1))
+    ++num_differences;
+  EXPECT_EQ(num_differences, 4u) << source;  // a vector of each of the numbers of 16 rows, in one loop over these
+}
+
 TEST_P(LlvmReductions, ColumnSumsWithManyVectors) {
   for (const DType dtype : {f32, f64}) {
     for (const std::int64_t n : {3, 16, 48, 64, 100, 256}) {

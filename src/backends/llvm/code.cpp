@@ -181,6 +181,13 @@ llvm::AllocaInst* Code::stack_room(llvm::Type* type, std::int64_t count) {
   return first.CreateAlloca(llvm::ArrayType::get(type, static_cast<std::uint64_t>(count)));
 }
 
+llvm::AllocaInst* Code::stack_row(DType dtype, std::int64_t count) {
+  const std::int64_t lanes = kernel::lanes_of(dtype);
+  llvm::AllocaInst* row = stack_room(type(dtype, static_cast<int>(lanes)), (count + lanes - 1) / lanes);
+  row->setAlignment(llvm::Align(kernel::vector_bytes));
+  return row;
+}
+
 Value* Code::is_cancelled(Value* flag) {
   auto* raised = b.CreateAlignedLoad(b.getInt32Ty(), flag, llvm::Align(4), "cancel");
   raised->setAtomic(llvm::AtomicOrdering::Monotonic);

@@ -76,7 +76,8 @@ class Code {
   Value* when_rarely(Value* condition, Value* otherwise, const std::function<Value*()>& body);
   // Room on the stack for so many of a type, made once where the function begins.
   llvm::AllocaInst* stack_room(llvm::Type* type, std::int64_t count);
-  Value* is_cancelled(Value* flag);  // i1: whether the flag at this address was raised
+  llvm::AllocaInst* stack_row(DType dtype, std::int64_t count);  // of numbers side by side, as whole logical vectors
+  Value* is_cancelled(Value* flag);                              // i1: whether the flag at this address was raised
 
   // `stride` elements from lane to lane; lanes outside `mask` (null: none) are not touched and read as 0.
   Value* load(DType dtype, Value* pointer, std::int64_t stride, int lanes, Value* mask);
@@ -186,6 +187,8 @@ void emit_map(Code& code, const Frame& frame, const kernel::Map& map, bool may_s
 void emit_dot(Code& code, const Frame& frame, const kernel::Dot& dot, HeldValues* held = nullptr);
 // Both, if the Map can follow block by block of the Dot's columns, and gains by it; else nothing, and false.
 bool emit_dot_and_map(Code& code, const Frame& frame, const kernel::Dot& dot, const kernel::Map& map, HeldValues* held);
+// Both, if the Map sums over all steps of the Dot what that reads of one factor; else nothing, and false.
+bool emit_dot_and_sum(Code& code, const Frame& frame, const kernel::Dot& dot, const kernel::Map& map, HeldValues* held);
 void emit_pack(Code& code, const Frame& frame, const kernel::Pack& pack, bool may_split);
 // The whole program: an exported function `hotloop_kernel` of type KernelFunction.
 void emit_program(ModuleState& state);

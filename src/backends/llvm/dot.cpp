@@ -48,12 +48,10 @@ Values dot_arguments(Code& code, const Frame& frame, const Dot& dot, bool turns)
   return args;
 }
 
-namespace {
-
-// As of Maps: few vectors, and few steps.
-bool is_small(const Dot& dot) {
+// As of Maps.
+bool stands_in_place(const Dot& dot, const HeldValues* held) {
   constexpr std::int64_t most_vectors = 24, most_steps = 96;
-  if (!dot.m.is_static() || !dot.n.is_static()) return false;
+  if (held == nullptr || !dot.m.is_static() || !dot.n.is_static()) return false;
   const std::int64_t lanes = lanes_for_columns(dot, true);
   const std::int64_t vectors = dot.m.bound * ((dot.n.bound + lanes - 1) / lanes);
   std::int64_t steps = 0;
@@ -64,8 +62,6 @@ bool is_small(const Dot& dot) {
   return vectors <= most_vectors && steps <= most_steps;
 }
 
-}  // namespace
-
 void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) {
   HOTLOOP_CHECK(is_float(dot.dtype) && (dot.n.is_static() || dot.m.is_static()),
                 "a Dot is of floats, and a call has as many rows, or else as many columns, as it likes");
@@ -73,7 +69,7 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) 
   ModuleState& state = code.state();
   const kernel::ColumnWalk walk = walk_of(state.program.target, dot, frame.loop_depth > 0);
   const Values args = dot_arguments(code, frame, dot, walk.turns);
-  if (held != nullptr && is_small(dot)) {
+  if (stands_in_place(dot, held)) {
     code.held = held;
     DotEmitter(code, dot, walk, args).emit();
     code.held = nullptr;

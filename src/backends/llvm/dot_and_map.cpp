@@ -95,18 +95,10 @@ Map block_of(Map map, std::int64_t points) {
   return map;
 }
 
-// Room on the stack for `count` numbers side by side, as whole vectors.
-llvm::AllocaInst* row_of(Code& code, DType dtype, std::int64_t count) {
-  const std::int64_t lanes = kernel::lanes_of(dtype);
-  llvm::AllocaInst* room = code.stack_room(code.type(dtype, static_cast<int>(lanes)), (count + lanes - 1) / lanes);
-  room->setAlignment(llvm::Align(kernel::vector_bytes));
-  return room;
-}
-
-// A copy there.
+// A copy on the stack.
 Value* copied(Code& code, DType dtype, Value* from, std::int64_t count) {
   const std::int64_t lanes = kernel::lanes_of(dtype);
-  Value* room = row_of(code, dtype, count);
+  Value* room = code.stack_row(dtype, count);
   for (std::int64_t first = 0; first < count; first += lanes) {
     Value* mask = first + lanes <= count ? nullptr : code.tail_mask(static_cast<int>(lanes), code.i64(count - first));
     Value* row = code.load(dtype, code.offset(from, first * bytes_of(dtype)), 1, static_cast<int>(lanes), mask);
@@ -173,7 +165,7 @@ bool emit_dot_and_map(Code& code, const Frame& frame, const Dot& dot, const Map&
     std::size_t at = dot.init ? 2 : 1;
     for (std::size_t s = 0; s < copies.size(); ++s, at += 2)  // a and b of each: all extents are static
       if (copies[s]) parameters[at] = copied(inner, dot.dtype, parameters[at], dot.segments[s].depth());
-    if (first_sum) parameters[0] = row_of(inner, dot.dtype, dot.n.bound);
+    if (first_sum) parameters[0] = inner.stack_row(dot.dtype, dot.n.bound);
     DotEmitter(inner, dot, columns, parameters).emit_by_blocks(*walk, first_sum.has_value(), [&](Value* block) {
       Values moved;
       Value* point = inner.b.CreateMul(block, inner.i64(lanes));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,14 @@ class DotEmitter {
   }
 
   void emit();
+
+  // Beside the products, sums over all steps of one factor's columns or rows, in the order of the steps: the products of B with a row of ones more, or of A
+  // with a column of ones. What they add is on its way through registers anyway.
+  enum class Summed { Columns, Rows };  // of B; of A, in a dot of a single tile
+  // Whether there are registers for them, and B passes through these once, as it lies.
+  bool may_sum(Summed which) const;
+  // `to`: room for the sums side by side, in whole vectors.
+  void emit_with_sums(Summed which, Value* to);
 
   // The same tile by tile of `walk`, in one direction or the other, the first two tiles in turned places. After each tile `finish` emits what follows for
   // its blocks, `walk.width` from this one on. With `c_stays` all tiles write their sums where those of the first blocks lie.
@@ -101,20 +110,18 @@ class DotEmitter {
   struct RowRange {
     std::int64_t begin, end, height;  // whole blocks of that height
   };
-  // A static number of rows, in blocks as equal as can be: at most two heights.
-  std::vector<RowRange> row_ranges(const Tile& tile) const {
-    const std::int64_t m = dot_.m.bound, blocks = num_row_blocks(tile), low = m / blocks,
-                       high_rows = m % blocks * (low + 1);
-    std::vector<RowRange> ranges;
-    if (high_rows > 0) ranges.push_back({0, high_rows, low + 1});
-    if (high_rows < m) ranges.push_back({high_rows, m, low});
-    return ranges;
-  }
+  // A static number of rows, in blocks as equal as can be: at most two heights. The last block, the lowest, stands alone where sums run beside it.
+  std::vector<RowRange> row_ranges(const Tile& tile) const;
   void unless_cancelled(const std::function<void()>& body);
   // body(row, rows) for blocks of rows.
   void row_blocks(const Tile& tile, const std::function<void(Value*, std::int64_t)>& body);
   Value* tail_of(const Tile& tile, int vector);
   void block(const Tile& tile, Value* row, std::int64_t rows);
+  bool has_room_for_sums() const;
+  bool leaves_room(std::int64_t rows, const Tile& tile) const;
+  std::int64_t num_sums(const Tile& tile) const { return summed_ == Summed::Rows ? 1 : tile.vectors; }
+  int lanes_of_sums() const;
+  void store_sums(const Values& sums, const Tile& tile);
   void store_c(Values values, const Tile& tile, Value* row, std::int64_t rows);
   Value* address_of_c(const Tile& tile, Value* row);
   Values from_c(const Tile& tile, Value* row, std::int64_t rows);
@@ -206,6 +213,9 @@ class DotEmitter {
   Value* cancel_ = nullptr;         // of a long dot
   Value* ahead_ = nullptr;          // what is fetched during the first steps of a block, see next_init():
   std::int64_t ahead_vectors_ = 0;  // so many lines of each row
+  std::optional<Summed> summed_;    // by this dot, see emit_with_sums(),
+  bool sums_here_ = false;          // in this block: the last of a tile, whose accumulators are followed by the sums
+  Value* sums_ = nullptr;
   llvm::AllocaInst* part_buffer_ = nullptr;
   std::int64_t part_bytes_ = 0;
   std::vector<Segment> segments_;
@@ -213,6 +223,8 @@ class DotEmitter {
 
 // What the function of a dot takes: see DotEmitter's constructor.
 Code::Values dot_arguments(Code& code, const Frame& frame, const kernel::Dot& dot, bool turns);
+// Whether it is emitted where it stands: few vectors and few steps, in a loop.
+bool stands_in_place(const kernel::Dot& dot, const HeldValues* held);
 // Of dots whose functions are the same.
 std::string key_of(const kernel::Dot& dot, const kernel::ColumnWalk& walk);
 

@@ -117,16 +117,29 @@ void DotEmitter::step(const Segment& segment, const Tile& tile, std::int64_t row
     Value*& accumulator = at(accumulators, tile, i, j);
     accumulator = dot_.pairs ? code_.fma_pairs(x, y, accumulator) : code_.fma(x, y, accumulator);
   };
+  const auto add = [&](std::int64_t number, Value* value) {
+    Value*& sum = accumulators[static_cast<std::size_t>(rows * tile.vectors + number)];
+    sum = code_.op(ir::ScalarOp::Add, dot_.dtype, dot_.dtype, {sum, value});
+  };
+  if (sums_here_ && summed_ == Summed::Rows) {
+    const int lanes = lanes_of_sums();
+    add(0, code_.load(dot_.dtype, a, 1, lanes, rows == lanes ? nullptr : code_.tail_mask(lanes, code_.i64(rows))));
+  }
+  const auto column = [&](int j) {
+    Value* y = load_b(segment, tile, b, j);
+    if (sums_here_ && summed_ == Summed::Columns) add(j, y);
+    return y;
+  };
   Values held;
   if (rows < tile.vectors) {
     for (std::int64_t i = 0; i < rows; ++i) held.push_back(load_a(segment, a, i));
     for (int j = 0; j < tile.vectors; ++j) {
-      Value* y = load_b(segment, tile, b, j);
+      Value* y = column(j);
       for (std::int64_t i = 0; i < rows; ++i) multiply(i, j, held[static_cast<std::size_t>(i)], y);
     }
     return;
   }
-  for (int j = 0; j < tile.vectors; ++j) held.push_back(load_b(segment, tile, b, j));
+  for (int j = 0; j < tile.vectors; ++j) held.push_back(column(j));
   for (std::int64_t i = 0; i < rows; ++i) {
     Value* x = load_a(segment, a, i);
     for (int j = 0; j < tile.vectors; ++j) multiply(i, j, x, held[static_cast<std::size_t>(j)]);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <utility>
 
@@ -13,15 +14,19 @@ using kernel::Dot;
 using kernel::DotSegment;
 using kernel::KDim;
 
+int lanes_for_few(DType dtype, std::int64_t count) {
+  constexpr int fewest_bytes = 16;
+  const auto lanes = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(count)));
+  return std::clamp(lanes, fewest_bytes / static_cast<int>(size_of(dtype)), kernel::lanes_of(dtype));
+}
+
 int lanes_for_columns(const Dot& dot, bool holds_values) {
   const int whole = kernel::lanes_of(dot.dtype);
   const std::int64_t n = dot.n.bound;
   if (n == 1) return 1;
   if (holds_values || dot.pairs || 2 * n > whole) return whole;
   if (!std::ranges::all_of(dot.segments, [](const DotSegment& s) { return s.packed() || s.b_n == 1; })) return whole;
-  constexpr int fewest_bytes = 16;
-  return std::max(fewest_bytes / static_cast<int>(size_of(dot.dtype)),
-                  static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(n))));
+  return lanes_for_few(dot.dtype, n);
 }
 
 bool is_long(const Dot& dot) {

@@ -1,12 +1,16 @@
 // In which order, and how much at a time, a Dot walks over its B. None of it changes a result.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "schedule/column_walk.h"
 #include "schedule/kernel_ir.h"
 
 namespace hotloop::codegen {
+
+// Lanes of the narrowest vector that is as fast as a narrower one would be, or of a whole one, for so many numbers.
+int lanes_for_few(DType dtype, std::int64_t count);
 
 // Lanes of the vectors along n: few columns fill no vector, and registers of 16 or 32 bytes are multiplied as fast or faster. But as wide as the
 // Maps' where values are held in registers between statements, and whole where columns lie apart, which are turned by whole vectors.

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "backends/llvm/map_nest.h"
+#include "backends/llvm/nest_dims.h"
 #include "backends/llvm/point_code.h"
 
 namespace hotloop::codegen {
@@ -35,6 +37,11 @@ class MapEmitter {
     side_by_side_ = weight > 10 && nest.period == 1 && nest.dealt_dim < 0 && hides_latency(weight);
     if (side_by_side_) unroll_ = 2;
     if (nest.period > 1) unroll_ = nest.period;
+    if (sums_short_rows(nest)) {
+      numbers_ = by_numbers(nest);
+      at_number_.emplace(code, *numbers_);
+      unroll_ = 1;
+    }
     const int num_masked = nest.num_masked();
     // No tail where nothing would be masked: rows are rounded up to whole vectors.
     rounds_up_ = num_masked == 0 && !vector_is_reduced_ && std::ranges::count(nest.has_room, true) > 0;
@@ -420,6 +427,7 @@ class MapEmitter {
     void once(Value* first, int count, Value* limit) const { accumulators = block(first, count, limit, accumulators); }
     // Vectors in order into the same lanes.
     Values block(Value* first, int count, Value* limit, Values carried) const {
+      if (emitter.at_number_) return emitter.accumulate_rows(point, first, limit, std::move(carried));
       for (const Point& vector : emitter.points_at(point, first, count, limit)) {
         carried = emitter.reduce(dim + 1, {vector}, carried);
       }
@@ -479,6 +487,49 @@ class MapEmitter {
     return accumulators;
   }
 
+  // A vector of short rows, see sums_short_rows().
+  Values accumulate_rows(const Point& point, Value* first, Value* limit, Values accumulators) {
+    const auto rows = static_cast<std::size_t>(nest_.vector_dim);
+    const std::int64_t length = nest_.dims[rows + 1].extent;
+    Value* const active = limit == nullptr ? nullptr : code_.b.CreateSub(limit, first);
+    Value* const mask = active == nullptr ? nullptr : code_.tail_mask(nest_.lanes, active);
+    std::vector<Values> numbers(static_cast<std::size_t>(nest_.finish - nest_.body_end));  // by reduction
+    std::vector<Values> factors(numbers.size());                                           // of Fma
+    for (std::int64_t v = 0; v < length; ++v) {
+      Point next = point;
+      Value* at = code_.b.CreateAdd(code_.b.CreateMul(first, code_.i64(length)), code_.i64(v * nest_.lanes));
+      for (std::size_t g = 0; g < nest_.groups.size(); ++g)
+        next.pointers[g] = code_.offset(point.pointers[g], at,
+                                        nest_.groups[g].coefficients[rows + 1] * bytes_of(nest_.groups[g].dtype));
+      if (active != nullptr) {
+        Value* left = code_.b.CreateSub(code_.b.CreateMul(active, code_.i64(length)), code_.i64(v * nest_.lanes));
+        next.mask = code_.tail_mask(nest_.lanes, left);
+      }
+      at_number_->instrs(next, 0, nest_.body_end, nest_.lanes);
+      for (std::size_t r = 0; r < numbers.size(); ++r) {
+        const Instr& reduced = nest_.instr(nest_.body_end + static_cast<int>(r));
+        numbers[r].push_back(next.registers[static_cast<std::size_t>(reduced.args[0])]);
+        if (reduced.op == kernel::ScalarOp::Fma)
+          factors[r].push_back(next.registers[static_cast<std::size_t>(reduced.args[1])]);
+      }
+    }
+    for (std::size_t r = 0; r < numbers.size(); ++r) {
+      const Values values = code_.unwoven(std::move(numbers[r]));
+      const Values others = factors[r].empty() ? Values{} : code_.unwoven(std::move(factors[r]));
+      for (std::size_t k = 0; k < values.size(); ++k)
+        add(nest_.instr(nest_.body_end + static_cast<int>(r)), accumulators[r], values[k],
+            others.empty() ? nullptr : others[k], mask);
+    }
+    return accumulators;
+  }
+
+  // One more number, of Fma a product, to each lane within the mask.
+  void add(const Instr& reduced, Value*& accumulator, Value* value, Value* factor, Value* mask) {
+    Value* sum = factor != nullptr ? code_.fma(value, factor, accumulator)
+                                   : code_.op(reduced.op, reduced.dtype, reduced.dtype, {accumulator, value});
+    accumulator = mask == nullptr ? sum : code_.b.CreateSelect(mask, sum, accumulator);
+  }
+
   Values accumulate(std::vector<Point>& points, Values accumulators) {
     std::size_t next = 0;
     for (Point& point : points) {
@@ -487,13 +538,10 @@ class MapEmitter {
         const Instr& reduced = nest_.instr(r);
         Value* value =
             code_.widen(in_bytes(reduced, point.registers[static_cast<std::size_t>(reduced.args[0])]), nest_.lanes);
-        Value*& accumulator = accumulators[next++];
-        Value* sum =
-            reduced.op == kernel::ScalarOp::Fma
-                ? code_.fma(value, code_.widen(point.registers[static_cast<std::size_t>(reduced.args[1])], nest_.lanes),
-                            accumulator)
-                : code_.op(reduced.op, reduced.dtype, reduced.dtype, {accumulator, value});
-        accumulator = point.mask == nullptr ? sum : code_.b.CreateSelect(point.mask, sum, accumulator);
+        Value* factor = nullptr;
+        if (reduced.op == kernel::ScalarOp::Fma)
+          factor = code_.widen(point.registers[static_cast<std::size_t>(reduced.args[1])], nest_.lanes);
+        add(reduced, accumulators[next++], value, factor, point.mask);
       }
     }
     return accumulators;
@@ -502,6 +550,8 @@ class MapEmitter {
   Code& code_;
   const MapNest& nest_;
   PointCode at_point_{code_, nest_};
+  std::optional<MapNest> numbers_;  // see sums_short_rows()
+  std::optional<PointCode> at_number_;
   Point base_;
   Values extents_;
   Value* cancel_ = nullptr;  // of a long nest

@@ -170,6 +170,35 @@ void choose_square(MapNest& nest, bool masks_freely) {
   nest.by_row = best->by_row;
 }
 
+bool sums_short_rows(const MapNest& nest) {
+  constexpr std::int64_t longest = 8;
+  const int rows = nest.vector_dim, numbers = rows + 1;
+  if (rows < nest.num_outer || nest.dealt_dim >= 0 || numbers + 1 != static_cast<int>(nest.dims.size())) return false;
+  const LoopDim& row = nest.dims[static_cast<std::size_t>(numbers)];
+  if (nest.lanes == 1 || !row.is_static() || row.extent < 2 || row.extent > longest) return false;
+  for (int i = 0; i < nest.body_end; ++i) {
+    const Instr& it = nest.instr(i);
+    if (!has_index(it)) continue;
+    if (it.kind != Instr::Kind::Load || it.args[0] >= 0 || !it.access.indirect.empty()) return false;
+    const AccessGroup& group = nest.groups[static_cast<std::size_t>(nest.uses[static_cast<std::size_t>(i)].group)];
+    const std::int64_t by_number = group.coefficients[static_cast<std::size_t>(numbers)];
+    if (by_number < 0 || by_number > 1) return false;
+    if (group.coefficients[static_cast<std::size_t>(rows)] != by_number * row.extent) return false;
+  }
+  for (int r = nest.body_end; r < nest.finish; ++r) {
+    if (nest.instr(r).dtype == DType::Bool) return false;  // bits, which are moved one by one
+    for (const int arg : nest.instr(r).args)
+      if (arg >= 0 && nest.uniform[static_cast<std::size_t>(arg)]) return false;
+  }
+  return true;
+}
+
+MapNest by_numbers(MapNest nest) {
+  const auto rows = static_cast<std::size_t>(nest.vector_dim);
+  for (AccessGroup& group : nest.groups) group.coefficients[rows] = group.coefficients[rows + 1];
+  return nest;
+}
+
 std::vector<bool> accesses_with_room(const MapNest& nest, const ModuleState& state) {
   std::vector<bool> has_room(nest.instrs.size(), false);
   if (nest.vector_dim < 0 || nest.square_dim >= 0) return has_room;

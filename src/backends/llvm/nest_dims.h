@@ -12,4 +12,10 @@ void choose_square(MapNest& nest, bool masks_freely);
 // Which accesses need no mask where the vector dim ends within a vector: MapNest::has_room.
 std::vector<bool> accesses_with_room(const MapNest& nest, const ModuleState& state);
 
+// Whether lanes take rows of a few numbers that lie side by side, all within the same reduction, such as the errors of a few outputs. Then numbers are read
+// and computed as they lie, and dealt to the lanes of their rows as they are added; read by lanes each operand would be gathered.
+bool sums_short_rows(const MapNest& nest);
+// The nest whose lanes are these numbers, not rows.
+MapNest by_numbers(MapNest nest);
+
 }  // namespace hotloop::codegen

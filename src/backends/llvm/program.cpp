@@ -114,7 +114,7 @@ class ProgramEmitter {
 
   void in_line(Statements statements) {
     for (std::size_t i = 0; i < statements.size(); ++i) {
-      if (i + 1 < statements.size() && follows_by_blocks(statements[i], statements[i + 1]))
+      if (i + 1 < statements.size() && emit_together(statements[i], statements[i + 1]))
         ++i;
       else
         std::visit([this](const auto& node) { emit(node); }, statements[i].node);
@@ -156,11 +156,13 @@ class ProgramEmitter {
   HeldValues* held() { return frame_.loop_depth > 0 ? &*held_ : nullptr; }
 
   // Emits both, or nothing.
-  bool follows_by_blocks(const kernel::Stmt& first, const kernel::Stmt& second) {
-    const auto* dot = std::get_if<kernel::Dot>(&first.node);
-    const auto* map = std::get_if<kernel::Map>(&second.node);
-    return dot != nullptr && map != nullptr && (one_worker_ || !map->split) &&
-           emit_dot_and_map(code_, frame_, *dot, *map, held());
+  bool emit_together(const kernel::Stmt& first, const kernel::Stmt& second) {
+    const bool dot_first = std::holds_alternative<kernel::Dot>(first.node);
+    const auto* dot = std::get_if<kernel::Dot>(dot_first ? &first.node : &second.node);
+    const auto* map = std::get_if<kernel::Map>(dot_first ? &second.node : &first.node);
+    if (dot == nullptr || map == nullptr || (map->split && !one_worker_)) return false;
+    return (dot_first && emit_dot_and_map(code_, frame_, *dot, *map, held())) ||
+           emit_dot_and_sum(code_, frame_, *dot, *map, held());
   }
 
   void emit(const kernel::Map& map) { emit_map(code_, frame_, map, !one_worker_, held()); }

@@ -1,0 +1,161 @@
+// A Dot and a Map beside it that sums what the Dot reads, as the gradient of a bias does beside that of its weight: x^T d and the sum of d over the
+// rows. The Dot adds up what passes through its registers (DotEmitter::Summed), in the order in which the Map would, and the Map's end follows. A pass of
+// its own waits for each addition, and reads all of it again.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/llvm/dot_emitter.h"
+#include "backends/llvm/held_values.h"
+#include "backends/llvm/map_nest.h"
+#include "schedule/accesses.h"
+#include "schedule/footprint.h"
+
+namespace hotloop::codegen {
+
+using kernel::Dot;
+using kernel::Instr;
+using kernel::Map;
+using Summed = DotEmitter::Summed;
+using Values = Code::Values;
+
+namespace {
+
+struct Walked {  // a dim that is summed over
+  kernel::Extent extent;
+  std::int64_t stride;  // elements
+  bool operator==(const Walked&) const = default;
+};
+
+// The same walk in as few dims as can be.
+std::vector<Walked> joined(const std::vector<Walked>& dims) {
+  std::vector<Walked> all;
+  for (const Walked& dim : dims) {
+    if (dim.extent == kernel::Extent{}) continue;
+    const bool goes_on = !all.empty() && all.back().extent.is_static() && dim.extent.is_static() &&
+                         all.back().stride == dim.stride * dim.extent.bound;
+    if (goes_on)
+      all.back() = {kernel::Extent{all.back().extent.bound * dim.extent.bound}, dim.stride};
+    else
+      all.push_back(dim);
+  }
+  return all;
+}
+
+// Which factor's numbers the Map sums, each of a row of sums over the steps of the Dot one after the other.
+std::optional<Summed> summed_by(const Map& map, const Dot& dot) {
+  if (map.num_outer != 1 || map.vector_dim != 0 || map.dims.size() < 2 || map.body_end != 1 || map.instrs.size() < 3)
+    return std::nullopt;
+  const Instr &load = map.instrs[0], &sum = map.instrs[1];
+  if (load.kind != Instr::Kind::Load || load.args[0] >= 0 || !load.access.indirect.empty() || load.dtype != dot.dtype)
+    return std::nullopt;
+  if (sum.kind != Instr::Kind::Reduced || sum.op != ir::ScalarOp::Add || map.instrs[2].kind == Instr::Kind::Reduced)
+    return std::nullopt;
+  if (dot.segments.size() != 1 || dot.pairs) return std::nullopt;
+  const kernel::DotSegment& segment = dot.segments[0];
+
+  kernel::Affine begin = load.access.index;
+  std::vector<Walked> of_map;
+  for (std::size_t d = 0; d < map.dims.size(); ++d) {
+    const std::int64_t stride = begin.coefficient(map.dims[d].var);
+    if (d == 0 && stride != 1) return std::nullopt;
+    if (d > 0) of_map.push_back({map.dims[d].extent, stride});
+    begin = begin.without(map.dims[d].var);
+  }
+  const auto is_read_alike = [&](const kernel::Access& factor, const kernel::Extent& extent, std::int64_t stride,
+                                 std::int64_t kernel::KDim::*along) {
+    std::vector<Walked> of_dot;
+    for (const kernel::KDim& k : segment.k) of_dot.push_back({k.extent, k.*along});
+    return load.access.buffer == factor.buffer && factor.indirect.empty() && begin == factor.index && stride == 1 &&
+           map.dims[0].extent == extent && joined(of_map) == joined(of_dot);
+  };
+  if (!segment.packed() && is_read_alike(segment.b, dot.n, segment.b_n, &kernel::KDim::b_stride))
+    return Summed::Columns;
+  if (is_read_alike(segment.a, dot.m, segment.a_m, &kernel::KDim::a_stride)) return Summed::Rows;
+  return std::nullopt;
+}
+
+// What comes after the sums, which are read where the Map reads what it sums.
+Map end_of(const Map& map) {
+  Map end = map;
+  end.dims.resize(1);
+  Instr sums = map.instrs[0];
+  sums.access.index = kernel::Affine::of(map.dims[0].var);
+  end.instrs = {std::move(sums)};
+  for (std::size_t i = 2; i < map.instrs.size(); ++i) {
+    Instr instr = map.instrs[i];
+    for (int& arg : instr.args) arg = arg > 0 ? arg - 1 : arg;  // the sum, 1, is 0 now
+    for (kernel::Indirect& term : instr.access.indirect) --term.reg;
+    end.instrs.push_back(std::move(instr));
+  }
+  end.body_end = static_cast<int>(end.instrs.size());
+  return end;
+}
+
+// Whether they may run at once: neither writes what the other one touches, and what is summed is nothing else to the Map.
+bool are_apart(const ModuleState& state, const Dot& dot, const Map& map) {
+  const auto meet = [&](int a, int b) { return a == b || kernel::lie_together(state.buffer(a), state.buffer(b)); };
+  const int summed = map.instrs[0].access.buffer;
+  bool apart = true;
+  for (std::size_t i = 1; i < map.instrs.size(); ++i)
+    if (has_index(map.instrs[i]) && map.instrs[i].access.buffer == summed) apart = false;
+  kernel::for_each_access(map, [&](const kernel::Use& of_map) {
+    kernel::for_each_access(dot, [&](const kernel::Use& of_dot) {
+      if ((of_map.writes || of_dot.writes) && meet(of_map.access->buffer, of_dot.access->buffer)) apart = false;
+    });
+  });
+  return apart;
+}
+
+}  // namespace
+
+bool emit_dot_and_sum(Code& code, const Frame& frame, const Dot& given, const Map& map, HeldValues* held) {
+  const Dot dot = given.n.is_static() && better_transposed(given) ? transposed(given) : given;
+  const std::optional<Summed> summed = summed_by(map, dot);
+  ModuleState& state = code.state();
+  if (!summed || stands_in_place(dot, held) || !are_apart(state, dot, map)) return false;
+  const MapNest nest = normalised(state, end_of(map), false);
+  if (!std::ranges::all_of(nest.dims, &LoopDim::is_static) || nest.is_long()) return false;
+
+  const kernel::ColumnWalk walk = walk_of(state.program.target, dot, frame.loop_depth > 0);
+  Values args = dot_arguments(code, frame, dot, walk.turns);
+  if (!DotEmitter(code, dot, walk, args).may_sum(*summed)) return false;
+  const std::size_t of_dot = args.size();
+  const int sums = map.instrs[0].access.buffer;
+  std::string key = key_of(dot, walk) + (*summed == Summed::Columns ? " and sums of columns" : " and sums of rows");
+  for (const AccessGroup& group : nest.groups) {
+    key += group.buffer == sums ? " sums" : " other";
+    if (group.buffer != sums) args.push_back(frame.address(code, group.buffer, group.outside));
+  }
+  for (const AccessGroup& group : nest.index_groups) args.push_back(frame.affine(code, group.outside));
+
+  llvm::Function*& function = state.outlined[key + "; " + nest.key()];
+  if (function == nullptr) {
+    std::vector<llvm::Type*> types;
+    for (const Value* arg : args) types.push_back(arg->getType());
+    function = state.create_function("dot_" + dot.name + "_and_sum_" + map.name,
+                                     llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
+    Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
+    Values parameters;
+    for (llvm::Argument& argument : function->args()) parameters.push_back(&argument);
+    Value* row = inner.stack_row(dot.dtype, map.dims[0].extent.bound);
+    Values of_map;
+    auto next = parameters.begin() + static_cast<std::ptrdiff_t>(of_dot);
+    for (const AccessGroup& group : nest.groups) of_map.push_back(group.buffer == sums ? row : *next++);
+    of_map.insert(of_map.end(), next, parameters.end());
+    parameters.resize(of_dot);
+    DotEmitter(inner, dot, walk, parameters).emit_with_sums(*summed, row);
+    emit_nest(inner, nest, of_map);
+    inner.b.CreateRetVoid();
+  }
+  code.b.CreateCall(function, args);
+  if (held != nullptr) {
+    held->forget(dot.c.buffer);
+    for (const Instr& instr : map.instrs)
+      if (instr.kind == Instr::Kind::Store) held->forget(instr.access.buffer);
+  }
+  return true;
+}
+
+}  // namespace hotloop::codegen
