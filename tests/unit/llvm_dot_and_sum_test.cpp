@@ -18,6 +18,8 @@ enum class Twist {
   ReadsProducts,  // the Map's end reads what the Dot gives
   Overwrites,     // the Map's end writes where the Dot reads
   Squares,        // the Map sums something else
+  TwoSums,        // the Map sums other numbers beside, with an end of their own
+  TwoSumsMeet,    // and an end for both
 };
 
 struct Case {
@@ -71,9 +73,18 @@ Program products_and_sums(const Target& target, const Case& c) {
   if (c.twist == Twist::OtherColumns) place = place + 1;
   int number = map.load(c.dtype, at(sums_rows ? a : b, place));
   if (c.twist == Twist::Squares) number = map.op(ScalarOp::Mul, c.dtype, number, number);
+  const bool is_twofold = c.twist == Twist::TwoSums || c.twist == Twist::TwoSumsMeet;
+  const int others =
+      is_twofold ? map.load(c.dtype, at(p.argument(c.dtype, c.steps * count), Affine::of(i) + Affine::of(k, count)))
+                 : -1;
+  const int other_sum = is_twofold ? map.reduced(ScalarOp::Add, c.dtype, others) : -1;
   const int sum = map.reduced(ScalarOp::Add, c.dtype, number);
   const int factor = map.load(c.dtype, at(c.twist == Twist::ReadsProducts ? products : scale, Affine::of(i)));
-  map.store(c.dtype, at(sums, Affine::of(i)), map.op(ScalarOp::Mul, c.dtype, sum, factor));
+  int end = map.op(ScalarOp::Mul, c.dtype, sum, factor);
+  if (c.twist == Twist::TwoSumsMeet) end = map.op(ScalarOp::Add, c.dtype, end, other_sum);
+  map.store(c.dtype, at(sums, Affine::of(i)), end);
+  if (is_twofold)
+    map.store(c.dtype, at(p.result(c.dtype, count), Affine::of(i)), map.op(ScalarOp::Mul, c.dtype, factor, other_sum));
   if (c.twist == Twist::Overwrites) map.store(c.dtype, at(b, Affine::of(i)), sum);
 
   Block block{{copy.build()}};
@@ -119,11 +130,27 @@ TEST_P(LlvmDotAndSum, SumsColumnsBesideProducts) {
     }
 }
 
-TEST_P(LlvmDotAndSum, SumsRowsOfASingleTile) {
+TEST_P(LlvmDotAndSum, SumsRowsBesideProducts) {
   for (const DType dtype : {f32, f64}) {
-    for (const std::int64_t m : {2, 3, 4, 7}) expect({.dtype = dtype, .m = m, .n = 16, .twist = Twist::SumsRows}, true);
-    expect({.dtype = dtype, .m = 32, .n = 16, .twist = Twist::SumsRows}, false);
-    expect({.dtype = dtype, .m = 4, .n = 160, .twist = Twist::SumsRows}, false);
+    for (const std::int64_t m : {2, 3, 4, 7, 12, 13, 32, 64})
+      expect({.dtype = dtype, .m = m, .n = 16, .twist = Twist::SumsRows}, true);
+    expect({.dtype = dtype, .m = 25, .n = 160, .twist = Twist::SumsRows}, true);  // beside each tile of columns
+  }
+}
+
+// Of many parts, between which sums wait in memory.
+TEST_P(LlvmDotAndSum, SumsBesideDeepProducts) {
+  for (const DType dtype : {f32, f64})
+    for (const Twist twist : {Twist::None, Twist::SumsRows, Twist::AtRunTime}) {
+      expect({.dtype = dtype, .m = 130, .n = 32, .steps = 700, .twist = twist}, true);
+      expect({.dtype = dtype, .m = 70, .n = 100, .steps = 300, .init = false, .twist = twist}, true);
+    }
+}
+
+TEST_P(LlvmDotAndSum, CutsMapsOfSeveralSums) {
+  for (const DType dtype : {f32, f64}) {
+    expect({.dtype = dtype, .twist = Twist::TwoSums}, true);
+    expect({.dtype = dtype, .twist = Twist::TwoSumsMeet}, false);
   }
 }
 

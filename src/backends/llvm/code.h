@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct ModuleState {
   // Without AVX-512 a masked store takes a dozen cycles on some processors. What no other worker writes is then written again as it is, a branch for all
   // lanes pays sooner.
   bool masks_freely() const { return register_bytes == 64; }
+  int num_registers() const { return register_bytes == 64 || program.target.name == "neon" ? 32 : 16; }
   bool blends_stores(int buffer_index) const {
     return !masks_freely() && buffer(buffer_index).space == kernel::Space::Worker;
   }
@@ -187,6 +189,8 @@ void emit_map(Code& code, const Frame& frame, const kernel::Map& map, bool may_s
 void emit_dot(Code& code, const Frame& frame, const kernel::Dot& dot, HeldValues* held = nullptr);
 // Both, if the Map can follow block by block of the Dot's columns, and gains by it; else nothing, and false.
 bool emit_dot_and_map(Code& code, const Frame& frame, const kernel::Dot& dot, const kernel::Map& map, HeldValues* held);
+// The statements with Maps of several sums cut where one of these can run beside a product in front of the Map or behind it; empty if there is none.
+kernel::Block with_sums_apart(std::span<const kernel::Stmt> statements);
 // Both, if the Map sums over all steps of the Dot what that reads of one factor; else nothing, and false.
 bool emit_dot_and_sum(Code& code, const Frame& frame, const kernel::Dot& dot, const kernel::Map& map, HeldValues* held);
 void emit_pack(Code& code, const Frame& frame, const kernel::Pack& pack, bool may_split);

@@ -2,7 +2,9 @@
 // rows. The Dot adds up what passes through its registers (DotEmitter::Summed), in the order in which the Map would, and the Map's end follows. A pass of
 // its own waits for each addition, and reads all of it again.
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,13 +45,16 @@ std::vector<Walked> joined(const std::vector<Walked>& dims) {
   return all;
 }
 
+bool is_plain_load(const Instr& instr) {
+  return instr.kind == Instr::Kind::Load && instr.args[0] < 0 && instr.access.indirect.empty();
+}
+
 // Which factor's numbers the Map sums, each of a row of sums over the steps of the Dot one after the other.
 std::optional<Summed> summed_by(const Map& map, const Dot& dot) {
   if (map.num_outer != 1 || map.vector_dim != 0 || map.dims.size() < 2 || map.body_end != 1 || map.instrs.size() < 3)
     return std::nullopt;
   const Instr &load = map.instrs[0], &sum = map.instrs[1];
-  if (load.kind != Instr::Kind::Load || load.args[0] >= 0 || !load.access.indirect.empty() || load.dtype != dot.dtype)
-    return std::nullopt;
+  if (!is_plain_load(load) || load.dtype != dot.dtype) return std::nullopt;
   if (sum.kind != Instr::Kind::Reduced || sum.op != ir::ScalarOp::Add || map.instrs[2].kind == Instr::Kind::Reduced)
     return std::nullopt;
   if (dot.segments.size() != 1 || dot.pairs) return std::nullopt;
@@ -74,6 +79,77 @@ std::optional<Summed> summed_by(const Map& map, const Dot& dot) {
     return Summed::Columns;
   if (is_read_alike(segment.a, dot.m, segment.a_m, &kernel::KDim::a_stride)) return Summed::Rows;
   return std::nullopt;
+}
+
+// The Dot as it is emitted.
+Dot turned(const Dot& dot) { return dot.n.is_static() && better_transposed(dot) ? transposed(dot) : dot; }
+
+// The sums of a Map each with what follows from it, as Maps of their own; nothing where these are not independent.
+std::vector<Map> cut_by_sums(const Map& map) {
+  const auto at = [&](int i) -> const Instr& { return map.instrs[static_cast<std::size_t>(i)]; };
+  const int num_instrs = static_cast<int>(map.instrs.size());
+  int finish = map.body_end;
+  while (finish < num_instrs && at(finish).kind == Instr::Kind::Reduced) ++finish;
+  const int num_sums = finish - map.body_end;
+  if (num_sums < 2) return {};
+  for (int i = 0; i < map.body_end; ++i)
+    if (!is_plain_load(at(i))) return {};
+  for (int r = map.body_end; r < finish; ++r)
+    if (at(r).args[1] >= 0) return {};
+
+  // By instruction, the sum it follows from; -1: from none.
+  std::vector<int> sum_of(map.instrs.size(), -1);
+  std::map<int, int> written;  // buffers, by which sum
+  for (int i = map.body_end; i < num_instrs; ++i) {
+    int& own = sum_of[static_cast<std::size_t>(i)];
+    if (i < finish) {
+      own = i;
+      continue;
+    }
+    bool several = false;
+    const auto follow = [&](int reg) {
+      const int from = reg < 0 ? -1 : sum_of[static_cast<std::size_t>(reg)];
+      several = several || (own >= 0 && from >= 0 && from != own);
+      own = std::max(own, from);
+    };
+    for (const int arg : at(i).args) follow(arg);
+    for (const kernel::Indirect& term : at(i).access.indirect) follow(term.reg);
+    if (several) return {};
+    if (at(i).kind != Instr::Kind::Store) continue;
+    const auto [known, is_new] = written.try_emplace(at(i).access.buffer, own);
+    if (own < 0 || (!is_new && known->second != own)) return {};
+  }
+  std::vector<Map> maps;
+  for (int r = map.body_end; r < finish; ++r) {
+    // From the stores back to what they need.
+    std::vector<bool> needed(map.instrs.size(), false);
+    for (int i = num_instrs - 1; i >= 0; --i) {
+      if (at(i).kind == Instr::Kind::Store)
+        needed[static_cast<std::size_t>(i)] = sum_of[static_cast<std::size_t>(i)] == r;
+      if (!needed[static_cast<std::size_t>(i)]) continue;
+      for (const int arg : at(i).args)
+        if (arg >= 0) needed[static_cast<std::size_t>(arg)] = true;
+      for (const kernel::Indirect& term : at(i).access.indirect) needed[static_cast<std::size_t>(term.reg)] = true;
+      // What another sum's end writes is not read here.
+      if (!has_index(at(i)) || at(i).kind == Instr::Kind::Index) continue;
+      const auto write = written.find(at(i).access.buffer);
+      if (write != written.end() && write->second != r) return {};
+    }
+    Map part = map;
+    part.instrs.clear();
+    std::vector<int> number(map.instrs.size(), -1);
+    for (int i = 0; i < num_instrs; ++i) {
+      if (i == map.body_end) part.body_end = static_cast<int>(part.instrs.size());
+      if (!needed[static_cast<std::size_t>(i)]) continue;
+      Instr instr = at(i);
+      for (int& arg : instr.args) arg = arg < 0 ? arg : number[static_cast<std::size_t>(arg)];
+      for (kernel::Indirect& term : instr.access.indirect) term.reg = number[static_cast<std::size_t>(term.reg)];
+      number[static_cast<std::size_t>(i)] = static_cast<int>(part.instrs.size());
+      part.instrs.push_back(std::move(instr));
+    }
+    maps.push_back(std::move(part));
+  }
+  return maps;
 }
 
 // What comes after the sums, which are read where the Map reads what it sums.
@@ -110,8 +186,31 @@ bool are_apart(const ModuleState& state, const Dot& dot, const Map& map) {
 
 }  // namespace
 
+kernel::Block with_sums_apart(std::span<const kernel::Stmt> statements) {
+  kernel::Block all;
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    const auto* map = std::get_if<Map>(&statements[i].node);
+    std::vector<Map> sums = map != nullptr ? cut_by_sums(*map) : std::vector<Map>{};
+    // Those that run beside the product before come first, those of the one after it last.
+    const auto place_of = [&](const Map& sum) {
+      const auto* before = i > 0 ? std::get_if<Dot>(&statements[i - 1].node) : nullptr;
+      const auto* after = i + 1 < statements.size() ? std::get_if<Dot>(&statements[i + 1].node) : nullptr;
+      if (before != nullptr && summed_by(sum, turned(*before))) return -1;
+      return after != nullptr && summed_by(sum, turned(*after)) ? 1 : 0;
+    };
+    if (std::ranges::none_of(sums, place_of)) {
+      if (!all.empty()) all.push_back(statements[i]);
+      continue;
+    }
+    if (all.empty()) all.assign(statements.begin(), statements.begin() + static_cast<std::ptrdiff_t>(i));
+    std::ranges::stable_sort(sums, {}, place_of);
+    for (Map& sum : sums) all.push_back({std::move(sum)});
+  }
+  return all;
+}
+
 bool emit_dot_and_sum(Code& code, const Frame& frame, const Dot& given, const Map& map, HeldValues* held) {
-  const Dot dot = given.n.is_static() && better_transposed(given) ? transposed(given) : given;
+  const Dot dot = turned(given);
   const std::optional<Summed> summed = summed_by(map, dot);
   ModuleState& state = code.state();
   if (!summed || stands_in_place(dot, held) || !are_apart(state, dot, map)) return false;

@@ -20,66 +20,13 @@ void DotEmitter::emit() {
   all_columns([&](const Tile& tile) { emit_tile(tile); });
 }
 
-bool DotEmitter::may_sum(Summed which) const {
-  DotEmitter summing = *this;
-  summing.summed_ = which;
-  return summing.has_room_for_sums();
-}
-
-bool DotEmitter::has_room_for_sums() const {
-  if (!dot_.m.is_static() || !dot_.n.is_static() || dot_.m.bound == 0 || dot_.pairs || segments_.size() != 1)
-    return false;
-  const Segment& segment = segments_[0];
-  if (segment.packed || segment.b_n != 1 || lanes_ == 1) return false;
-  std::vector<std::int64_t> widths;
-  for (const TileRun& run : walk_.runs) widths.push_back(run.width);
-  if (const std::int64_t columns = dot_.n.bound - walk_.rest * lanes_; columns > 0)
-    widths.push_back((columns + lanes_ - 1) / lanes_);
-  const auto tile_of = [&](std::int64_t width) {
-    return Tile{0, nullptr, static_cast<int>(width), static_cast<int>(walk_.panel), lanes_, {}};
-  };
-  const std::int64_t width = std::ranges::max(widths);
-  const Tile widest = tile_of(width);
-  if (is_large(widest) || reads_bands(widest)) return false;
-  const auto has_room = [&](std::int64_t vectors) {
-    const Tile tile = tile_of(vectors);
-    return !is_deep(tile) && leaves_room(row_ranges(tile).back().height, tile);
-  };
-  if (!std::ranges::all_of(widths, has_room)) return false;
-  const bool is_one_tile = dot_.n.bound <= width * lanes_ && num_row_blocks(widest) == 1;
-  return summed_ == Summed::Columns ||
-         (is_one_tile && segment.a_m == 1 && dot_.m.bound <= kernel::lanes_of(dot_.dtype));
-}
-
-bool DotEmitter::leaves_room(std::int64_t rows, const Tile& tile) const {
-  // For a row of accumulators beside those of the products, a row of B, and a number of A.
-  return (rows + 2) * tile.vectors <= budget_ + code_.state().program.target.dot_vectors;
-}
-
-void DotEmitter::emit_with_sums(Summed which, Value* to) {
-  summed_ = which;
-  sums_ = to;
-  emit();
-}
-
-int DotEmitter::lanes_of_sums() const {
-  return summed_ == Summed::Rows ? lanes_for_few(dot_.dtype, dot_.m.bound) : lanes_;
-}
-
-void DotEmitter::store_sums(const Values& sums, const Tile& tile) {
-  Value* to = summed_ == Summed::Rows ? sums_ : column_offset(sums_, tile, 1);
-  for (std::size_t j = 0; j < sums.size(); ++j)
-    code_.store(dot_.dtype, sums[j], code_.offset(to, static_cast<std::int64_t>(j) * lanes_ * bytes_), 1,
-                lanes_of_sums(), nullptr);
-}
-
 std::vector<DotEmitter::RowRange> DotEmitter::row_ranges(const Tile& tile) const {
   const std::int64_t m = dot_.m.bound, blocks = num_row_blocks(tile), low = m / blocks,
                      high_rows = m % blocks * (low + 1);
   std::vector<RowRange> ranges;
   if (high_rows > 0) ranges.push_back({0, high_rows, low + 1});
   if (high_rows < m) ranges.push_back({high_rows, m, low});
-  if (RowRange& last = ranges.back(); summed_ && last.end - last.begin > last.height) {
+  if (RowRange& last = ranges.back(); summed_ == Summed::Columns && last.end - last.begin > last.height) {
     const RowRange alone{last.end - last.height, last.end, last.height};
     last.end = alone.begin;
     ranges.push_back(alone);
@@ -222,8 +169,10 @@ Value* DotEmitter::b_of(const Segment& segment, const Tile& tile) {
 
 std::int64_t DotEmitter::num_row_blocks(const Tile& tile) const {
   const std::int64_t m = dot_.m.bound, blocks = (m + most_rows(tile) - 1) / most_rows(tile);
+  if (!summed_ || m <= blocks) return blocks;
   // One block more reads B no more often than a pass of its own would for the sums.
-  return summed_ && m > blocks && !leaves_room(m / blocks, tile) ? blocks + 1 : blocks;
+  const std::int64_t height = summed_ == Summed::Rows ? (m + blocks - 1) / blocks : m / blocks;
+  return leaves_room(height, tile) ? blocks : blocks + 1;
 }
 
 void DotEmitter::unless_cancelled(const std::function<void()>& body) {
@@ -237,7 +186,7 @@ void DotEmitter::row_blocks(const Tile& tile, const std::function<void(Value*, s
   const std::int64_t height = (dot_.m.bound + blocks - 1) / blocks;
   if (dot_.m.is_static()) {
     for (const RowRange& range : row_ranges(tile)) {
-      sums_here_ = summed_ && range.end == dot_.m.bound;
+      sums_here_ = summed_ == Summed::Rows || (summed_ && range.end == dot_.m.bound);
       code_.loop(code_.i64(range.begin), code_.i64(range.end), range.height,
                  [&](Value* row) { unless_cancelled([&] { body(row, range.height); }); });
     }
@@ -266,20 +215,14 @@ Value* DotEmitter::tail_of(const Tile& tile, int vector) {
 
 void DotEmitter::block(const Tile& tile, Value* row, std::int64_t rows) {
   Values accumulators = initial(tile, row, rows);
-  const std::size_t num_products = accumulators.size();
-  if (sums_here_)
-    accumulators.resize(num_products + static_cast<std::size_t>(num_sums(tile)),
-                        code_.zero(dot_.dtype, lanes_of_sums()));
+  append_sums(accumulators, tile, row, rows, false);
   ahead_ = waits_for_init(tile) ? next_init(tile, row) : nullptr;
   ahead_vectors_ = tile.next.vectors;
   for (const Segment& segment : segments_) {
     Value* a = code_.offset(segment.a, row, segment.a_m * bytes_);
     accumulators = steps(segment, 0, tile, rows, a, b_of(segment, tile), accumulators);
   }
-  if (sums_here_) {
-    store_sums({accumulators.begin() + static_cast<std::ptrdiff_t>(num_products), accumulators.end()}, tile);
-    accumulators.resize(num_products);
-  }
+  take_sums(accumulators, tile, row, rows);
   store_c(accumulators, tile, row, rows);
 }
 

@@ -49,8 +49,8 @@ class DotEmitter {
 
   // Beside the products, sums over all steps of one factor's columns or rows, in the order of the steps: the products of B with a row of ones more, or of A
   // with a column of ones. What they add is on its way through registers anyway.
-  enum class Summed { Columns, Rows };  // of B; of A, in a dot of a single tile
-  // Whether there are registers for them, and B passes through these once, as it lies.
+  enum class Summed { Columns, Rows };  // of B; of A
+  // Whether there are registers for them, and B passes through these as it lies, or packed part by part.
   bool may_sum(Summed which) const;
   // `to`: room for the sums side by side, in whole vectors.
   void emit_with_sums(Summed which, Value* to);
@@ -110,7 +110,7 @@ class DotEmitter {
   struct RowRange {
     std::int64_t begin, end, height;  // whole blocks of that height
   };
-  // A static number of rows, in blocks as equal as can be: at most two heights. The last block, the lowest, stands alone where sums run beside it.
+  // A static number of rows, in blocks as equal as can be: at most two heights. The last block, the lowest, stands alone where sums of columns run beside it.
   std::vector<RowRange> row_ranges(const Tile& tile) const;
   void unless_cancelled(const std::function<void()>& body);
   // body(row, rows) for blocks of rows.
@@ -119,9 +119,19 @@ class DotEmitter {
   void block(const Tile& tile, Value* row, std::int64_t rows);
   bool has_room_for_sums() const;
   bool leaves_room(std::int64_t rows, const Tile& tile) const;
-  std::int64_t num_sums(const Tile& tile) const { return summed_ == Summed::Rows ? 1 : tile.vectors; }
-  int lanes_of_sums() const;
-  void store_sums(const Values& sums, const Tile& tile);
+  // The sums of a block of rows follow its accumulators, of columns those of the last block. Sums of rows are taken again beside each tile of columns.
+  struct Sums {  // a vector of them
+    Value* at;
+    int lanes;
+    Value* mask;
+  };
+  std::vector<Sums> sums_of(const Tile& tile, Value* row, std::int64_t rows);
+  Value* mask_of_rows(std::int64_t rows);  // of a vector for so many; null where they fill it
+  void append_sums(Values& values, const Tile& tile, Value* row, std::int64_t rows, bool from_memory);
+  void take_sums(Values& values, const Tile& tile, Value* row, std::int64_t rows);  // to memory
+  void clear_sums(const Tile& tile);
+  void add_to_sums(Values& accumulators, const Tile& tile, std::int64_t rows, std::int64_t number, Value* value);
+  void add_rows(Values& accumulators, const Tile& tile, std::int64_t rows, Value* a);
   void store_c(Values values, const Tile& tile, Value* row, std::int64_t rows);
   Value* address_of_c(const Tile& tile, Value* row);
   Values from_c(const Tile& tile, Value* row, std::int64_t rows);
@@ -214,7 +224,7 @@ class DotEmitter {
   Value* ahead_ = nullptr;          // what is fetched during the first steps of a block, see next_init():
   std::int64_t ahead_vectors_ = 0;  // so many lines of each row
   std::optional<Summed> summed_;    // by this dot, see emit_with_sums(),
-  bool sums_here_ = false;          // in this block: the last of a tile, whose accumulators are followed by the sums
+  bool sums_here_ = false;          // in this block of rows
   Value* sums_ = nullptr;
   llvm::AllocaInst* part_buffer_ = nullptr;
   std::int64_t part_bytes_ = 0;

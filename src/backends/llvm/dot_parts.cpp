@@ -83,7 +83,9 @@ void DotEmitter::bands_of(const Segment& segment, std::size_t d, Value* a, Value
 }
 
 void DotEmitter::parts(const Tile& tile) {
-  if (!is_one_part(tile)) begin_in_c(tile);
+  const bool is_whole = is_one_part(tile);
+  if (!is_whole) begin_in_c(tile);
+  if (!is_whole && summed_) clear_sums(tile);
   Value* const packed = part_buffer(part_steps(tile) * tile.vectors * kernel::vector_bytes);
   Tile beside = tile;
   beside.panel_vectors = tile.vectors;
@@ -93,11 +95,13 @@ void DotEmitter::parts(const Tile& tile) {
     cut(segment, 0, part_steps(tile), segment.a, column_offset(segment.b, tile, segment.b_n), [&](const Part& of) {
       pack_part(segment, of.dim, of.length, tile, of.b, packed);
       row_blocks(tile, [&](Value* row, std::int64_t rows) {
-        Values carried = is_one_part(tile) ? initial(tile, row, rows) : from_c(tile, row, rows);
+        Values carried = is_whole ? initial(tile, row, rows) : from_c(tile, row, rows);
+        append_sums(carried, tile, row, rows, !is_whole);
         carried.push_back(packed);
         carried =
             part_of(part, of.dim, of.length, beside, rows, code_.offset(of.a, row, segment.a_m * bytes_), carried);
         carried.pop_back();
+        take_sums(carried, tile, row, rows);
         store_c(carried, tile, row, rows);
       });
     });

@@ -117,17 +117,10 @@ void DotEmitter::step(const Segment& segment, const Tile& tile, std::int64_t row
     Value*& accumulator = at(accumulators, tile, i, j);
     accumulator = dot_.pairs ? code_.fma_pairs(x, y, accumulator) : code_.fma(x, y, accumulator);
   };
-  const auto add = [&](std::int64_t number, Value* value) {
-    Value*& sum = accumulators[static_cast<std::size_t>(rows * tile.vectors + number)];
-    sum = code_.op(ir::ScalarOp::Add, dot_.dtype, dot_.dtype, {sum, value});
-  };
-  if (sums_here_ && summed_ == Summed::Rows) {
-    const int lanes = lanes_of_sums();
-    add(0, code_.load(dot_.dtype, a, 1, lanes, rows == lanes ? nullptr : code_.tail_mask(lanes, code_.i64(rows))));
-  }
+  add_rows(accumulators, tile, rows, a);
   const auto column = [&](int j) {
     Value* y = load_b(segment, tile, b, j);
-    if (sums_here_ && summed_ == Summed::Columns) add(j, y);
+    if (sums_here_ && summed_ == Summed::Columns) add_to_sums(accumulators, tile, rows, j, y);
     return y;
   };
   Values held;
