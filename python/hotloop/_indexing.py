@@ -92,6 +92,15 @@ def _in_range(index, extent, axis, shape):
     return limited if index.dtype == dtype else _core.cast(limited, dtype)
 
 
+def known_places(indices, extent):
+    """Indices limited to an axis: known ones as an array that stays known, others traced."""
+    parts = indices if isinstance(indices, (list, tuple)) else [indices]
+    known = None if any(_core.is_tracer(i) for i in parts) else numpy.asarray(indices)
+    if known is None or known.dtype.kind not in "iu" or extent == 0:
+        return _core.to_tracer(whole(indices))
+    return numpy.clip(numpy.where(known < 0, known + extent, known), 0, extent - 1)
+
+
 def position_dtype(extent):
     """The dtype of positions on an axis: int32 where it reaches the end."""
     return "int32" if extent <= _MOST_INT32 else "int64"

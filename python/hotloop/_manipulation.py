@@ -5,7 +5,7 @@ import math
 import numpy
 
 from hotloop import _core
-from hotloop._indexing import block_starts, position_dtype, whole
+from hotloop._indexing import block_starts, known_places, position_dtype, whole
 from hotloop._op import checked_axes, checked_axis, exporter, extents, integer, op
 
 __all__ = []
@@ -310,7 +310,7 @@ def take(x, indices, /, axis=None):
     if axis is None:
         x, axis = _core.reshape(x, (x.size,)), 0
     axis = checked_axis("take", axis, x.ndim)
-    return x[(slice(None),) * axis + (_core.to_tracer(whole(indices)),)]
+    return x[(slice(None),) * axis + (known_places(indices, x.shape[axis]),)]
 
 
 @_export(2)

@@ -10,13 +10,13 @@ import collections
 import functools
 
 from hotloop import _core, _decompositions, _names
-from hotloop._creation import arange, eye
+from hotloop._creation import eye
 from hotloop._dtypes import finfo, result_type
 from hotloop._elementwise import abs as _abs
-from hotloop._elementwise import greater, multiply, sqrt
+from hotloop._elementwise import greater, sqrt
 from hotloop._elementwise import pow as _pow
 from hotloop._linear import matmul, outer, tensordot, vecdot
-from hotloop._manipulation import broadcast_to, concat, diagonal_of, matrix_transpose, permute_dims, reshape, take
+from hotloop._manipulation import broadcast_to, concat, diagonal_of, matrix_transpose, permute_dims, reshape
 from hotloop._op import checked_axes, checked_axis, op
 from hotloop._reductions import max as _max
 from hotloop._reductions import min as _min
@@ -386,6 +386,7 @@ def cross(x1, x2, /, *, axis=-1):
     x1, x2 = _core.to_tracer(x1, "cross"), _core.to_tracer(x2, "cross")
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise _core.UserError(f"[cross] vectors must have three elements. Received: {x1._type} and {x2._type} along axis {axis}.")
-    turned = lambda x, first: concat([take(x, arange(3)[k : k + 1], axis=axis) for k in first], axis=axis)  # noqa: E731
-    a = multiply(turned(x1, (1, 2, 0)), turned(x2, (2, 0, 1)))
-    return a - multiply(turned(x1, (2, 0, 1)), turned(x2, (1, 2, 0)))
+    # Column by column: each is read and written as it lies, also on the way back.
+    columns = lambda x: [x[(slice(None),) * checked_axis("cross", axis, x.ndim) + (slice(k, k + 1),)] for k in range(3)]  # noqa: E731
+    a, b = columns(x1), columns(x2)
+    return concat([a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))], axis=axis)

@@ -67,6 +67,11 @@ def test_norms_and_products():
         np.testing.assert_allclose(hl.linalg.norm(a, ord, axis=0), np.linalg.norm(a, ord, axis=0))
     np.testing.assert_allclose(hl.linalg.vector_norm(a), np.linalg.norm(a.ravel()))
     np.testing.assert_allclose(hl.linalg.cross(a, a[::-1]), np.cross(a, a[::-1]))
+    np.testing.assert_allclose(hl.linalg.cross(a, a[0]), np.cross(a, a[0]))  # of all rows with one
+    np.testing.assert_allclose(hl.linalg.cross(a.T, a.T[:, ::-1], axis=0), np.cross(a.T, a.T[:, ::-1], axis=0))
+    c = programs.matrices(3, 4, 3)
+    slopes = hl.grad(lambda x: (hl.linalg.cross(x, a) * c).sum())(c)
+    np.testing.assert_allclose(slopes, np.cross(a, c))  # (x cross a) c = (a cross c) x
     np.testing.assert_array_equal(hl.linalg.matrix_transpose(a), a.T)
     np.testing.assert_allclose(hl.linalg.matmul(a.T, a), a.T @ a)
     np.testing.assert_allclose(hl.linalg.outer(v, v), np.outer(v, v))

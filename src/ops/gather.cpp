@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <vector>
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -55,6 +56,52 @@ std::optional<Value> known_view(Value x, Value indices, int axis) {
   return view_at(x, *places, indices.shape(), axis);
 }
 
+// A list of places that is known, limited to the axis; else empty.
+std::vector<std::int64_t> known_list(Value indices, std::int64_t extent) {
+  if (!ir::is(*indices.node, ir::OpKind::Constant) || indices.rank() != 1) return {};
+  const Array& data = indices.node->attrs.get<Array>("value");
+  std::vector<std::int64_t> list;
+  for (std::int64_t i = 0; i < data.size(); ++i)
+    list.push_back(std::clamp<std::int64_t>(static_cast<std::int64_t>(data.at(i)), 0, extent - 1));
+  return list;
+}
+
+// x at a known list of places that is a few rising runs, as a rotation is: slices side by side, whose numbers are read as vectors, on the way back too.
+// Of rows of a few numbers vectors are read either way; an axis much longer than the list would be passed over for each run on the way back.
+std::optional<Value> known_runs(Value x, Value indices, int axis) {
+  constexpr std::size_t most_runs = 4;
+  constexpr std::int64_t few = 16;
+  const std::int64_t extent = x.shape()[axis];
+  const std::vector<std::int64_t> list = known_list(indices, extent);
+  if (extent <= few || extent > 2 * static_cast<std::int64_t>(list.size())) return {};
+  struct Run {
+    std::int64_t first, last, step;
+  };
+  std::vector<Run> runs;
+  for (const std::int64_t place : list) {
+    Run* run = runs.empty() ? nullptr : &runs.back();
+    const bool is_second = run != nullptr && run->first == run->last;
+    if (run != nullptr && place > run->last && (is_second || place - run->last == run->step)) {
+      run->step = place - run->last;
+      run->last = place;
+      continue;
+    }
+    if (runs.size() == most_runs) return {};
+    runs.push_back({place, place, 1});
+  }
+  std::vector<Value> pieces;
+  for (const Run& run : runs) {
+    std::vector<std::int64_t> start(static_cast<std::size_t>(x.rank()), 0), stop = x.shape().vec(),
+                                                                            step(start.size(), 1);
+    const auto along = static_cast<std::size_t>(axis);
+    start[along] = run.first;
+    stop[along] = run.last + 1;
+    step[along] = run.step;
+    pieces.push_back(slice(x, start, stop, step));
+  }
+  return concat(pieces, axis);
+}
+
 }  // namespace
 
 Value gather(Value x, Value indices, int axis, int lanes) {
@@ -62,7 +109,8 @@ Value gather(Value x, Value indices, int axis, int lanes) {
   ir::require_defined("gather", both);
   const std::int64_t along = ir::checked_axis("gather", axis, x.type());
   if (lanes == 0)
-    if (const std::optional<Value> view = known_view(x, indices, static_cast<int>(along))) return *view;
+    for (const auto& known : {known_view, known_runs})
+      if (const std::optional<Value> parts = known(x, indices, static_cast<int>(along))) return *parts;
   Attrs attrs = {{"axis", along}};
   if (lanes > 0) attrs.set("lanes", static_cast<std::int64_t>(lanes));
   return ir::append_op("gather", {x, indices}, attrs);
@@ -107,12 +155,30 @@ std::vector<AxisLink> axes(const Node& node) {
   return links;
 }
 
+// What each place of the axis is given by a known list that takes none twice; nothing where it does, or leaves most of the axis out.
+std::optional<Value> returned(Value ct, Value indices, const ValueType& x, int axis) {
+  const std::int64_t extent = x.shape[axis];
+  const std::vector<std::int64_t> list = known_list(indices, extent);
+  if (list.empty() || extent > 2 * static_cast<std::int64_t>(list.size())) return {};
+  Array from = Array::full(DType::I32, Shape{extent}, 0), is_taken = Array::full(DType::Bool, Shape{extent}, 0);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (is_taken.at(list[i]) != 0) return {};
+    from.set(list[i], static_cast<double>(i));
+    is_taken.set(list[i], 1);
+  }
+  const Value all = gather(ct, constant(from), axis);
+  if (static_cast<std::int64_t>(list.size()) == extent) return all;
+  return select(broadcast(constant(is_taken), x.shape, {axis}), all, zeros_of(x));
+}
+
 std::vector<Value> transpose_rule(const TransposeContext& c) {
   HOTLOOP_CHECK(c.operands[1].defined(), "gather is not linear in its indices");
   const Value ct = c.cotangents[0];
   if (!ct.defined() || c.operands[0].defined()) return {{}, {}};
   const ValueType& x = c.node.operands[0].type();
   const int axis = axis_of(c.node);
+  if (num_lane_axes(c.node.attrs) == 0)
+    if (const std::optional<Value> all = returned(ct, c.operands[1], x, axis)) return {*all, {}};
   // gather clamps where scatter_add would drop.
   return {
       scatter_add(zeros_of(x), clamped_indices(c.operands[1], x.shape[axis]), ct, axis, num_lane_axes(c.node.attrs)),

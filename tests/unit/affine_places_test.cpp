@@ -24,6 +24,19 @@ Value wrapped(Value i, std::int64_t n) {
   return maximum(minimum(from_end, static_cast<double>(n - 1)), 0);
 }
 
+// k, k + 1, ..., k - 1 and 0, k, 2 k, ... modulo n: a rotation, and another order.
+Value numbered(std::int64_t n, const std::function<std::int64_t(std::int64_t)>& place) {
+  Array list(DType::I32, Shape{n});
+  for (std::int64_t i = 0; i < n; ++i) list.set(i, static_cast<double>(place(i)));
+  return constant(list);
+}
+Value rotated(std::int64_t n, std::int64_t k) {
+  return numbered(n, [&](std::int64_t i) { return (i + k) % n; });
+}
+Value shuffled(std::int64_t n, std::int64_t k) {
+  return numbered(n, [&](std::int64_t i) { return i * k % n; });
+}
+
 struct Lookup {
   const char* name;
   std::function<Value()> places;
@@ -73,6 +86,20 @@ std::vector<Lookup> lookups() {
              return count(s, 0) + 3 * count(s, 1) + 7 * count(s, 2);
            },
            false},
+          {"cut", [] { return slice(count({20}, 0), {3}, {17}, {2}); }, true},
+          {"turned_round", [] { return reverse(count({6}, 0) + 4, {0}); }, true},
+          {"rotated", [] { return rotated(20, 7); }, true},
+          {"beyond_in_runs",
+           [] {
+             return constant(Array::from<std::int32_t>({15, 16, 17, 18, 19, 25, -1, 1, 2, 3, 4}, Shape{11}));
+           },
+           true},
+          {"few_of_many",
+           [] {
+             return constant(Array::from<std::int32_t>({3, 9, 10}, Shape{3}));
+           },
+           false},
+          {"many_runs", [] { return shuffled(20, 7); }, false},
           {"remainder", [] { return rem(count({20}, 0), ints(7, {20})); }, false}};
 }
 
@@ -128,6 +155,50 @@ TEST(AffinePlaces, LookUpsThereAreViews) {
                   wanted = ir::evaluate(*trace(looked_up(false), types), std::vector{x})[0];
       ASSERT_EQ(got.shape(), wanted.shape());
       for (std::int64_t i = 0; i < got.size(); ++i) ASSERT_EQ(got.at(i), wanted.at(i));
+    }
+}
+
+// The way back from a known list is a look-up too, if it takes no place twice; and the same numbers in any case.
+TEST(AffinePlaces, GradientsOfKnownLists) {
+  struct List {
+    const char* name;
+    std::int64_t extent;
+    std::vector<std::int32_t> places;
+    bool adds;  // number by number
+  };
+  const std::vector<List> lists = {
+      {"coordinates", 3, {1, 2, 0}, false}, {"some", 5, {4, 0, 3}, false},
+      {"beyond", 5, {9, 0, -2}, true},      {"twice", 4, {2, 2, 1, 0}, true},
+      {"few_of_many", 12, {7, 2, 3}, true}, {"two_runs", 18, {12, 13, 14, 15, 16, 17, 3, 4, 5, 6, 7, 8}, false}};
+  for (const List& list : lists)
+    for (const int axis : {0, 1, 2}) {
+      SCOPED_TRACE(list.name + std::string(" along axis ") + std::to_string(axis));
+      const auto length = static_cast<std::int64_t>(list.places.size());
+      std::vector<std::int64_t> dims{2, 2, 3}, given = dims;
+      dims[static_cast<std::size_t>(axis)] = list.extent;
+      given[static_cast<std::size_t>(axis)] = length;
+      Array places(DType::I32, Shape{length});
+      for (std::int64_t i = 0; i < length; ++i) places.set(i, list.places[static_cast<std::size_t>(i)]);
+      Array x(DType::F64, Shape(dims)), weights(DType::F64, Shape(given));
+      for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, 0.25 * static_cast<double>(i) - 2);
+      for (std::int64_t i = 0; i < weights.size(); ++i) weights.set(i, 1.5 - 0.125 * static_cast<double>(i));
+      const auto gradient = [&](bool known) {
+        return trace(
+            [&, known](std::span<const Value> in) -> std::vector<Value> {
+              const auto loss = [&](std::span<const Value> at) -> std::vector<Value> {
+                const Value taken = gather(at[0], known ? constant(places) : in[2], axis);
+                return {reduce_sum(tanh(taken) * in[1], {0, 1, 2})};
+              };
+              return grad(loss, {0})(in.first(1));
+            },
+            std::vector<ValueType>{x.type(), weights.type(), places.type()});
+      };
+      const std::vector<Array> in{x, weights, places};
+      const auto graph = gradient(true);
+      EXPECT_EQ(graph->str().find(" scatter_add(") != std::string::npos, list.adds) << graph->str();
+      const Array got = ir::evaluate(*graph, in)[0], wanted = ir::evaluate(*gradient(false), in)[0];
+      ASSERT_EQ(got.shape(), wanted.shape());
+      for (std::int64_t i = 0; i < got.size(); ++i) ASSERT_EQ(got.at(i), wanted.at(i)) << i;
     }
 }
 

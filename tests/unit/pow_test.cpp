@@ -135,6 +135,57 @@ template <class T> void expect_ends(double most) {
   }
 }
 
+// base^y of a base that is known while code is made.
+template <class T> void expect_right_of_known(T base, double most) {
+  constexpr std::int64_t n = 1 << 14;
+  ProgramBuilder p(host_target());
+  const int y = p.argument(dtype_of<T>(), n), z = p.result(dtype_of<T>(), n);
+  const Var i = p.var("i");
+  MapBuilder map({{i, {n, -1}}}, 1, 0);
+  const int power =
+      map.op(ScalarOp::Pow, dtype_of<T>(), map.constant(base), map.load(dtype_of<T>(), at(y, Affine::of(i))));
+  map.store(dtype_of<T>(), at(z, Affine::of(i)), power);
+  p.add(Single{{{map.build()}}});
+  Program program = p.build();
+  lower_math(program);
+  verify(program);
+  const double range = sizeof(T) == 4 ? 151 : 1080, log = std::log2(static_cast<double>(base));
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  std::vector<T> given = {0,
+                          -T(0),
+                          1,
+                          -1,
+                          2,
+                          3,
+                          T(0.5),
+                          std::numeric_limits<T>::infinity(),
+                          -std::numeric_limits<T>::infinity(),
+                          std::numeric_limits<T>::quiet_NaN(),
+                          std::numeric_limits<T>::max(),
+                          std::numeric_limits<T>::denorm_min()};
+  while (given.size() < n) given.push_back(static_cast<T>(uniform(random) * std::pow(range, uniform(random)) / log));
+  std::vector<Array> out = {Array(dtype_of<T>(), {n})};
+  run_kernel(program, compile_c(program)->function(), {Array::from(given, {n})}, out);
+  const auto got = std::as_const(out[0]).data<T>();
+  for (std::size_t k = 0; k < given.size(); ++k) {
+    const long double exact = powl(base, given[k]);
+    const auto want = static_cast<T>(exact);
+    if (std::isnan(want))
+      EXPECT_TRUE(std::isnan(got[k])) << base << '^' << given[k];
+    else if (want == 0 || std::isinf(want) || exact == 1)
+      EXPECT_EQ(got[k], want) << base << '^' << given[k];
+    else
+      EXPECT_LE(error_of(got[k], exact), most) << base << '^' << given[k];
+  }
+}
+
+TEST(Pow, OfAKnownBaseIsOneProduct) {
+  for (const float base : {2.0F, 0.5F, 10.0F, 0.9F, 0.999F, 1.0F, 1.0000001F, 1e-40F, 3e38F, 0.0F, -2.0F})
+    expect_right_of_known(base, 0.502);
+  for (const double base : {2.0, 0.25, 1.0, 10.0, 0x1p-1060, 0.0}) expect_right_of_known(base, 1.6);
+}
+
 TEST(Pow, OfZerosInfinitiesAndNaNs) {
   expect_ends<float>(0.502);
   expect_ends<double>(1.6);

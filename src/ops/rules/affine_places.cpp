@@ -134,6 +134,26 @@ Places by_kind(Value v, int& nodes_left) {
       return p;
     }
     case OpKind::Reshape: return of_reshape(node, nodes_left);
+    case OpKind::Slice: {
+      Places p = find(node.operands[0], nodes_left);
+      if (!p) return {};
+      const auto &start = node.attrs.integers("start"), &step = node.attrs.integers("step");
+      for (std::size_t i = 0; i < start.size(); ++i) {
+        p->offset += p->strides[i] * start[i];
+        p->strides[i] = v.shape()[static_cast<int>(i)] > 1 ? p->strides[i] * step[i] : 0;
+      }
+      return p;
+    }
+    case OpKind::Reverse: {
+      Places p = find(node.operands[0], nodes_left);
+      if (!p) return {};
+      for (const std::int64_t axis : node.attrs.integers("axes")) {
+        std::int64_t& stride = p->strides[static_cast<std::size_t>(axis)];
+        p->offset += stride * (v.shape()[static_cast<int>(axis)] - 1);
+        stride = -stride;
+      }
+      return p;
+    }
     case OpKind::Elementwise: return of_elementwise(node, nodes_left);
     default: return {};
   }

@@ -7,6 +7,12 @@
 
 namespace hotloop::kernel::math {
 
+std::optional<double> Expander::known(int reg) const {
+  const Instr& instr = instrs_[static_cast<std::size_t>(reg)];
+  if (instr.kind != Instr::Kind::Const || instr.dtype != dtype_) return std::nullopt;
+  return is_f32() ? std::bit_cast<float>(static_cast<std::uint32_t>(instr.bits)) : std::bit_cast<double>(instr.bits);
+}
+
 int Expander::literal(DType dtype, std::uint64_t bits) {
   const auto [at, is_new] = constants_.try_emplace({dtype, bits}, static_cast<int>(instrs_.size()));
   if (is_new) instrs_.push_back(const_instr(dtype, bits));

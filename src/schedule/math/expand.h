@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -45,6 +46,8 @@ class Expander {
   int at_least(int x, int bound) { return select(less(x, bound), bound, x); }
   int at_most(int x, int bound) { return select(less(bound, x), bound, x); }
 
+  // What a register of the dtype begun always holds, if it is a constant.
+  std::optional<double> known(int reg) const;
   int constant(double value) { return literal(dtype_, bits_of(value)); }
   int integer(std::int64_t value) {
     const auto bits = static_cast<std::uint64_t>(value);

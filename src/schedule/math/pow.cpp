@@ -1,7 +1,9 @@
 // pow, as 2^(y log2 x) with log2 x to more than the precision of the result: of f32 in f64, of f64 in pairs of f64, of which the second is what the rounding
 // of the first lost. Coefficients: scripts/fit_math.py.
 #include <bit>
+#include <cmath>
 #include <limits>
+#include <optional>
 
 #include "schedule/math/expand.h"
 #include "schedule/math/units.h"
@@ -58,6 +60,17 @@ int with_sign(Expander& e, int result, const Powers& p) {
   return e.from_bits(e.int_op(ScalarOp::Or, e.to_bits(result), sign));
 }
 
+// 2^power in f64 to more than the precision of f32.
+int two_to(Expander& e, int power) {
+  // Far outside of what f32 holds, far inside of what f64 does.
+  const auto by = e.reduce(e.at_most(e.at_least(power, e.constant(-200)), e.constant(200)), 1, 1, 0);
+  const int fraction =
+      e.polynomial(by.r, e.mul(by.r, by.r),
+                   {0x1.ffffffffabbd4p-1, 0x1.62e42ff1163b1p-1, 0x1.ebfbe0a4be048p-3, 0x1.c6b08aaf09574p-5,
+                    0x1.3b29dc412a26dp-7, 0x1.5d8a70ae44722p-10, 0x1.446a1fa2cad1cp-13, 0x1.fe1758302a048p-17});
+  return e.mul(fraction, by.power);
+}
+
 // With so much to spare that the last rounding is all but the only one.
 int pow_f32(Expander& e, int x, int y) {
   const Powers p = powers(e, x, y, 0x1p128);
@@ -70,14 +83,7 @@ int pow_f32(Expander& e, int x, int y) {
                                    0x1.a61a2e8fc1897p-2, 0x1.479560145705dp-2, 0x1.21b055cc81804p-2});
   const int log2 = e.fma(s, series, k);
 
-  // Far outside of what f32 holds, far inside of what f64 does.
-  const int power = e.at_most(e.at_least(e.mul(log2, p.exponent), e.constant(-200)), e.constant(200));
-  const auto by = e.reduce(power, 1, 1, 0);
-  const int fraction =
-      e.polynomial(by.r, e.mul(by.r, by.r),
-                   {0x1.ffffffffabbd4p-1, 0x1.62e42ff1163b1p-1, 0x1.ebfbe0a4be048p-3, 0x1.c6b08aaf09574p-5,
-                    0x1.3b29dc412a26dp-7, 0x1.5d8a70ae44722p-10, 0x1.446a1fa2cad1cp-13, 0x1.fe1758302a048p-17});
-  const int result = e.mul(fraction, by.power);
+  const int result = two_to(e, e.mul(log2, p.exponent));
   e.begin(DType::F32);
   return with_sign(e, e.cast(DType::F32, result), p);
 }
@@ -111,6 +117,20 @@ Pair log2(Expander& e, int m) {
   return product(e, g, s);
 }
 
+// 2^(high + low) of a high from -1100 to 1100.
+int two_to(Expander& e, int high, int low) {
+  const auto by = e.reduce(high, 1, 1, 0);
+  const int r = e.add(by.r, low);
+  const int q =
+      e.polynomial(r, e.mul(r, r),
+                   {0x1.62e42fefa39efp-1, 0x1.ebfbdff82c5a4p-3, 0x1.c6b08d7049fe8p-5, 0x1.3b2ab6fba0117p-7,
+                    0x1.5d87fe78cd6fcp-10, 0x1.4309130ed94a4p-13, 0x1.ffcbfba9756abp-17, 0x1.62bfc79c39b38p-20,
+                    0x1.b5267cf544107p-24, 0x1.e61b5140132c4p-28, 0x1.e79b99b386bc1p-32});
+  const int fractional = e.fma(r, q, e.constant(1));  // 1 is added last: one rounding of the whole
+  const auto [first, second] = e.split_power(by.n);
+  return e.mul(e.mul(fractional, first), second);
+}
+
 int pow_f64(Expander& e, int x, int y) {
   const Powers p = powers(e, x, y, 0x1p65);
   const int zero = e.constant(0), is_small = e.less(p.base, e.constant(0x1p-1022));
@@ -124,20 +144,37 @@ int pow_f64(Expander& e, int x, int y) {
   const int is_inside = e.both(e.less(zero, p.base), e.less(p.base, e.constant(infinite)));
   const int all = e.select(is_inside, power.high, towards);
   const int bounded = e.at_most(e.at_least(all, e.constant(-1100)), e.constant(1100));
-  const auto by = e.reduce(bounded, 1, 1, 0);
-  const int r = e.add(by.r, e.select(e.equal(bounded, power.high), power.low, zero));
-  const int q =
-      e.polynomial(r, e.mul(r, r),
-                   {0x1.62e42fefa39efp-1, 0x1.ebfbdff82c5a4p-3, 0x1.c6b08d7049fe8p-5, 0x1.3b2ab6fba0117p-7,
-                    0x1.5d87fe78cd6fcp-10, 0x1.4309130ed94a4p-13, 0x1.ffcbfba9756abp-17, 0x1.62bfc79c39b38p-20,
-                    0x1.b5267cf544107p-24, 0x1.e61b5140132c4p-28, 0x1.e79b99b386bc1p-32});
-  const int fractional = e.fma(r, q, e.constant(1));  // 1 is added last: one rounding of the whole
-  const auto [first, second] = e.split_power(by.n);
-  return with_sign(e, e.mul(e.mul(fractional, first), second), p);
+  const int rest = e.select(e.equal(bounded, power.high), power.low, zero);
+  return with_sign(e, two_to(e, bounded, rest), p);
+}
+
+// A positive number whose logarithm is known: one product. Of f64 those whose logarithm is a number of f64, powers of two.
+std::optional<double> known_log2(const Expander& e, int x) {
+  const std::optional<double> base = e.known(x);
+  if (!base || !(*base > 0) || *base == 1 || *base == infinite) return std::nullopt;
+  const long double log = std::log2(static_cast<long double>(*base));
+  if (!e.is_f32() && log != std::floor(log)) return std::nullopt;
+  return static_cast<double>(log);
+}
+
+int pow_of_known(Expander& e, double log2, int y) {
+  if (e.is_f32()) {
+    e.begin(DType::F64);
+    const int result = two_to(e, e.mul(e.constant(log2), e.cast(DType::F64, y)));
+    e.begin(DType::F32);
+    return e.cast(DType::F32, result);
+  }
+  const int zero = e.constant(0);
+  const Pair power = log2 == 1 ? Pair{y, zero} : product(e, e.constant(log2), y);
+  const int bounded = e.at_most(e.at_least(power.high, e.constant(-1100)), e.constant(1100));
+  return two_to(e, bounded, log2 == 1 ? zero : e.select(e.equal(bounded, power.high), power.low, zero));
 }
 
 }  // namespace
 
-int pow(Expander& e, int x, int y) { return e.is_f32() ? pow_f32(e, x, y) : pow_f64(e, x, y); }
+int pow(Expander& e, int x, int y) {
+  if (const std::optional<double> log2 = known_log2(e, x)) return pow_of_known(e, *log2, y);
+  return e.is_f32() ? pow_f32(e, x, y) : pow_f64(e, x, y);
+}
 
 }  // namespace hotloop::kernel::math
