@@ -1,8 +1,8 @@
 """x[key] by NumPy's rules, and x.at[key] for what NumPy writes as an assignment.
 
 Slices, integers, new axes and the ellipsis are changes of index and cost nothing; integer arrays gather. A computed index that
-is out of range is limited to it (a known one is an error, as in NumPy). Masks must be known while tracing: with a computed
-mask the result's shape would depend on its values; use where().
+is out of range is limited to it (a known one is an error, as in NumPy). The mask of x[mask] must be known while tracing: with a computed
+one the result's shape would depend on its values; use where(). x.at[mask] takes a computed mask, with one value for all its places.
 """
 
 import math
@@ -16,6 +16,15 @@ from hotloop._elementwise import better
 
 def _is_mask(k):
     return isinstance(k, bool) or getattr(k, "dtype", None) == numpy.bool_
+
+
+def _no_bool(key):
+    found = next(k for k in _parts(key) if isinstance(k, bool))
+    return _core.UserError(f"[index] a single bool is no index. Received: {found}. Try: x[None] for a new axis.")
+
+
+def _parts(key):
+    return key if isinstance(key, tuple) else (key,)
 
 
 def _as_index(k):
@@ -46,12 +55,12 @@ def _as_index(k):
 def _normalized(x, key):
     """The key as a list with one part for each axis of x, and None for new ones; and whether its arrays (integers count as such)
     stand side by side, which decides where their axes go. To NumPy an ellipsis parts them even where it stands for no axis."""
-    key = key if isinstance(key, tuple) else (key,)
+    key = _parts(key)
     parts = []
     for k in key:
         if _is_mask(k) and not _core.is_tracer(k):
             if isinstance(k, bool):
-                raise _core.UserError("[index] a single bool is no index. Received: " + repr(k) + ". Try: x[None] for a new axis.")
+                raise _no_bool(key)
             parts.extend(numpy.asarray(k).nonzero())
         else:
             parts.append(_as_index(k))
@@ -236,7 +245,8 @@ def getitem(x, key):
 
 class At:
     """x.at[key]: what NumPy does with an assignment to x[key], as a new array. x is unchanged. A computed index that is out of range is
-    limited to it, as in x[key]."""
+    limited to it, as in x[key]. A computed mask is one of the parts of a key, beside slices and integers; what is written has no axis for
+    its places, or one of extent 1, since their number is not known."""
 
     def __init__(self, x):
         self._x = x
@@ -296,7 +306,39 @@ class _Place:
 def _put(x, values, key, how):
     from hotloop._control import run_traced
 
+    if any(isinstance(k, bool) for k in _parts(key)):
+        raise _no_bool(key)
+    if not _core.is_tracing() and any(_is_mask(k) for k in _parts(key)) and not _has_one_value(numpy.shape(x), key, numpy.shape(values)):
+        # One value for each place of the mask: where they are is known.
+        key = tuple(i for k in _parts(key) for i in (numpy.asarray(k).nonzero() if _is_mask(k) and numpy.ndim(k) else [k]))
     return run_traced("at", _put_traced, x, values, key, how)
+
+
+def _axes_behind_mask(ndim, key):
+    """How many axes x[key] has behind that of the key's only mask, where all else are slices and integers beside it; else None."""
+    parts = _parts(key)
+    masks = [i for i, k in enumerate(parts) if _is_mask(k)]
+    if len(masks) != 1:
+        return None
+    at = masks[0]
+    others = [*parts[:at], *parts[at + 1 :]]
+    if any(k is None or not (k is Ellipsis or isinstance(k, slice) or numpy.ndim(k) == 0) for k in others):
+        return None
+    kept = [k is Ellipsis or isinstance(k, slice) for k in parts]
+    # Integers apart from the mask send its axis to the front.
+    numbers = [i for i, keeps in enumerate(kept) if not keeps]
+    if numbers != list(range(numbers[0], numbers[-1] + 1)):
+        return None
+    used = sum(1 for k in others if k is not Ellipsis) + numpy.ndim(parts[at])
+    filled = max(ndim - used, 0)
+    has_ellipsis_before = any(k is Ellipsis for k in parts[:at])
+    return sum(1 for k in parts[at + 1 :] if isinstance(k, slice)) + (0 if has_ellipsis_before else filled)
+
+
+def _has_one_value(shape, key, values_shape):
+    """Whether values of that shape have one for all places of the key's mask."""
+    behind = _axes_behind_mask(len(shape), key)
+    return behind is not None and (len(values_shape) <= behind or values_shape[-1 - behind] == 1)
 
 
 def _place_of_block(x, key):
@@ -349,6 +391,41 @@ def _fitted(values, dtype, how):
     return _core.fitted("at", values, dtype)
 
 
+def _put_where(x, values, key, how):
+    """x.at[key] of a computed mask: the old value where it does not hold."""
+    parts = _parts(key)
+    at = next(i for i, k in enumerate(parts) if _is_mask(k))
+    mask, behind = parts[at], _axes_behind_mask(x.ndim, key)
+    if behind is None:
+        raise _core.UserError(
+            f"[at] a mask that is computed must be the only one of a key, with slices and integers beside it. Received: {len(parts)} parts, "
+            f"with a traced {mask._type} as part {at}. Try: hl.where(mask, values, x), with a mask that broadcasts with x."
+        )
+    values = _fitted(values, x.dtype, how)
+    if not _has_one_value(x.shape, key, values.shape):
+        raise _core.UserError(
+            f"[at] with a mask that is computed there must be one value for all its places, since their number is not known. Received: "
+            f"{values._type} for a mask {mask._type}. Try: hl.where(mask, values, x), with a value for each place of x."
+        )
+    if values.ndim > behind:
+        values = _core.reshape(values, [*values.shape[: -1 - behind], *[1] * mask.ndim, *values.shape[values.ndim - behind :]])
+    key = (*parts[:at], *[slice(None)] * mask.ndim, *parts[at + 1 :])
+    old = getitem(x, key)
+    extents = old.shape[old.ndim - behind - mask.ndim : old.ndim - behind]
+    if mask.shape != extents:
+        raise _core.UserError(f"[index] a mask must have the extents of its axes. Received: {mask._type} for {extents} of {x.shape}.")
+    mask = _core.broadcast_to(_core.reshape(mask, [*mask.shape, *[1] * behind]), old.shape)
+    new = values = _core.broadcast_to(values, old.shape)
+    if how in ("multiply", "divide"):
+        # An infinity that is not written to has no part in the derivative by what is.
+        one = _core.full(1, x.dtype, old.shape)
+        new = _COMBINED[how](_core.append("select", [mask, old, one], {}), _core.append("select", [mask, values, one], {}))
+    elif how != "set":
+        new = _COMBINED[how](old, values)
+    written = _core.append("select", [mask, new, old], {})
+    return written if all(k is Ellipsis or k == slice(None) for k in key) else _put_traced(x, written, key, "set")
+
+
 def _is_whole(part, extent):
     """Whether a slice is all of an axis, in order."""
     return not any(_core.is_tracer(v) for v in (part.start, part.stop, part.step)) and range(extent)[part] == range(extent)
@@ -356,6 +433,8 @@ def _is_whole(part, extent):
 
 def _put_traced(x, values, key, how):
     x = _core.to_tracer(x)
+    if any(_core.is_tracer(k) and k.dtype.kind == "b" for k in _parts(key)):
+        return _put_where(x, values, key, how)
     block = _place_of_block(x, key)
     if block is not None:
         return _put_block(x, values, key, *block, how)

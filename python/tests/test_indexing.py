@@ -373,3 +373,69 @@ def test_places_that_count_are_views():
     np.testing.assert_allclose(slope, np.convolve(np.ones(600), taps, "full").tolist() + [0] * 37, rtol=1e-4, atol=1e-4)
     square = np.arange(81.0).reshape(9, 9)
     np.testing.assert_array_equal(hl.jit(lambda a: a[hl.arange(9), hl.arange(8, -1, -1)])(square), square[np.arange(9), np.arange(8, -1, -1)])
+
+
+HALF = np.random.default_rng(3).normal(size=(4, 3, 5)) > 0
+MASKED = {  # a key with a mask, and values for all its places
+    "whole": ((HALF,), 2.5), "rows": ((HALF[:, 0, 0],), np.float64([1, 2, 3, 4, 5])), "two axes": ((HALF[..., 0],), np.arange(5.0)[None] + 1), "last": ((..., HALF[0, 0]), 3.0),
+    "middle": ((slice(None), HALF[0, :, 0]), np.arange(20.0).reshape(4, 1, 5) + 1), "last, of each": ((..., HALF[0, 0]), np.arange(12.0).reshape(4, 3, 1) + 1), "number": ((2, HALF[0, :, 0]), 4.0),
+    "number behind": ((slice(1, 3), HALF[0, :, 0], -1), 4.0), "part": ((slice(None, None, -2), HALF[0, :, 0], slice(1, 4)), np.arange(3.0) + 1), "none": ((np.zeros(4, bool),), 7.0), "of one": ((HALF,), np.ones(1)),
+}  # fmt: skip
+MASKED_HOW = {"set": lambda old, v: v, "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "max": np.maximum, "min": np.minimum}
+
+
+@pytest.mark.parametrize("how", MASKED_HOW)
+@pytest.mark.parametrize("key, values", MASKED.values(), ids=MASKED)
+def test_at_computed_masks_writes_what_numpy_assigns(key, values, how):
+    x = 3 * np.random.default_rng(1).normal(size=(4, 3, 5))
+    wanted = x.copy()
+    wanted[key] = MASKED_HOW[how](wanted[key], np.broadcast_to(values, x[key].shape))
+    (at,) = (i for i, k in enumerate(key) if isinstance(k, np.ndarray))
+
+    def change(x, values, mask):
+        return getattr(x.at[(*key[:at], mask, *key[at + 1 :])], how)(values)
+
+    for backend in ("llvm", "interp"):
+        np.testing.assert_array_equal(hl.jit(change, backend=backend)(x, values, key[at]), wanted)
+    np.testing.assert_array_equal(getattr(hl.asarray(x).at[key], how)(values), wanted)
+    known = hl.jit(lambda x, values: change(x, values, key[at]))
+    np.testing.assert_array_equal(known(x, values), wanted)
+    # Derivatives as with the mask known, where the places are indices.
+    weights = np.random.default_rng(2).normal(size=x.shape)
+
+    def by_both(call):
+        return hl.jit(hl.grad(lambda x, values: hl.sum(call(x, values) * weights), argnums=(0, 1)))(x, np.float64(values))
+
+    for found, expected in zip(by_both(lambda x, values: change(x, values, hl.asarray(key[at]) & (x == x).any())), by_both(known)):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_at_masks_of_each_sample_and_values_of_each_place():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    each = hl.jit(hl.vmap(lambda row: row.at[row > row.mean()].set(-1)))(x)
+    assert np.array_equal(each, np.where(x > x.mean(1, keepdims=True), -1, x))
+    wanted = x.copy()
+    wanted[x > 4] = np.arange(7)
+    assert np.array_equal(hl.asarray(x).at[x > 4].set(np.arange(7)), wanted)  # alone the mask's places are known
+    assert np.array_equal(hl.asarray(x).at[hl.asarray(x) > 4].add(np.ones(7)), x + (x > 4))
+
+
+def test_at_a_mask_leaves_infinities_out_of_derivatives():
+    x = np.array([np.inf, 1.0, -2.0, np.nan])
+    for how, wanted in (("multiply", -1.0), ("divide", 0.25), ("add", 2.0), ("set", 2.0)):
+        slope = hl.jit(hl.grad(lambda v, x, how=how: hl.sum(hl.where(hl.abs(x) < 9, getattr(x.at[hl.abs(x) < 9], how)(v), 0))))(2.0, x)
+        assert slope == wanted, how
+    assert hl.jit(hl.grad(lambda v, x: hl.sum(x.at[x > 9].divide(v))))(0.0, np.ones(3)) == 0
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda v: v.at[v > 1].set(v), "[at] with a mask that is computed there must be one value for all its places, since their number is not known. Received: f32[3] for a mask bool[3]. Try: hl.where(mask, values, x), with a value for each place of x."),
+    (lambda v: v.at[v > 1, None].set(0), "[at] a mask that is computed must be the only one of a key, with slices and integers beside it. Received: 2 parts, with a traced bool[3] as part 0. Try: hl.where(mask, values, x), with a mask that broadcasts with x."),
+    (lambda v: v.at[v[:2] > 1].set(0), "[index] a mask must have the extents of its axes. Received: bool[2] for (3,) of (3,)."),
+    (lambda v: v.at[True].set(0), "[index] a single bool is no index. Received: True. Try: x[None] for a new axis."),
+    (lambda v: v.at[v > 1].get(), "[index] a mask must be known while tracing, since the result's shape depends on it. Received: a traced bool[3]. Try: hl.where(mask, x, 0)."),
+])  # fmt: skip
+def test_at_computed_masks_say_what_does_not_fit(call, message):
+    with pytest.raises(hl.UserError) as error:
+        hl.jit(call)(np.ones(3, np.float32))
+    assert str(error.value) == message
