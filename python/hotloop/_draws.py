@@ -10,11 +10,22 @@ from hotloop._op import op
 
 
 def key(seed):
-    """The key of an integer seed of at most 64 bits."""
+    """The key of an integer seed of at most 64 bits, known or traced; of several seeds `hl.vmap(hl.random.key)(seeds)`."""
+    if _core.is_tracer(seed):
+        return _key_of_traced(seed)
     seed = operator.index(seed)
     if not -(2**63) <= seed < 2**64:
         raise _core.UserError(f"[random] a seed has at most 64 bits. Received: {seed}.")
     return _core.asarray(numpy.array([seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF], dtype=numpy.uint32))
+
+
+def _key_of_traced(seed):
+    if seed.dtype.kind not in "iu" or seed.shape != ():
+        hint = " Try: hl.vmap(hl.random.key)(seeds)." if seed.shape else " Try: seed.astype(hl.int64)."
+        raise _core.UserError(f"[random] a seed must be one integer. Received: a traced {seed._type}.{hint}")
+    seed = _core.cast(seed, "int64")
+    words = [_core.binary("and", word, 0xFFFFFFFF) for word in (seed, _core.binary("shr", seed, 32))]
+    return _core.cast(_core.concat([_core.reshape(word, (1,)) for word in words], 0), "uint32")
 
 
 def checked_key(k):

@@ -260,3 +260,15 @@ def test_names_of_other_libraries():
     with pytest.raises(TypeError, match="Try: low"):
         hl.random.uniform(KEY, (3,), minval=-1.0)
     assert np.array_equal(hl.random.normal(KEY, shape=(3,)), hl.random.normal(KEY, (3,)))
+
+
+def test_keys_of_traced_seeds():
+    seeds = np.array([0, 3, -1, -(2**31), 2**31 - 1, 2**40 + 5, -(2**63), 2**63 - 1])
+    wanted = np.stack([hl.random.key(int(seed)) for seed in seeds])
+    assert np.array_equal(hl.jit(hl.vmap(hl.random.key))(seeds), wanted)
+    assert np.array_equal(hl.jit(hl.random.key)(int(seeds[5])), wanted[5])
+    assert np.array_equal(hl.jit(hl.random.key)(np.int32(-1)), wanted[2])
+    assert np.array_equal(hl.jit(hl.random.key)(np.uint32(2**32 - 1)), hl.random.key(2**32 - 1))
+    for seed, received in ((np.float32(1), r"f32\[\]. Try: seed.astype\(hl.int64\)"), (np.arange(3), r"i64\[3\]. Try: hl.vmap\(hl.random.key\)\(seeds\)")):
+        with pytest.raises(hl.UserError, match=rf"^\[random\] a seed must be one integer. Received: a traced {received}.$"):
+            hl.jit(hl.random.key)(seed)
