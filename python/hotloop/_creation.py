@@ -9,7 +9,7 @@ from hotloop._dtypes import float32, int32, int64
 from hotloop._elementwise import where
 from hotloop._manipulation import diagonal_of, pad
 from hotloop._names import kind_of
-from hotloop._op import extents, integer
+from hotloop._op import extents, integer, op
 
 __all__ = ["asarray", "from_dlpack", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "diag", "tril", "triu", "meshgrid", "one_hot"]
 
@@ -119,10 +119,30 @@ def _fits(numbers, dtype):
     return dtype.kind not in "iu" or all(numpy.iinfo(dtype).min <= n <= numpy.iinfo(dtype).max for n in numbers)
 
 
-def linspace(start, stop, /, num, dtype=float32, *, endpoint=True):
-    """`num` numbers from start to stop, evenly spaced."""
+def linspace(start, stop, /, num, dtype=None, *, endpoint=True):
+    """`num` numbers from start to stop, evenly spaced; the last one is stop, or with endpoint=False one step before it.
+
+    Of numbers float32; of ends that are arrays, traced or not, their floating dtype, with the derivatives of start + i step. Ends with axes, which broadcast,
+    give (num, ...).
+    """
     (num,) = extents("linspace", num)
-    return _from_numpy(numpy.linspace(start, stop, num, endpoint=endpoint), dtype)
+    if any(isinstance(end, (_core.Tracer, _core.Array, numpy.ndarray)) for end in (start, stop)):
+        return _spaced(start, stop, num, dtype, bool(endpoint))
+    return _from_numpy(numpy.linspace(start, stop, num, endpoint=endpoint), float32 if dtype is None else dtype)
+
+
+@op(2)
+def _spaced(start, stop, num, dtype, endpoint, /):
+    if dtype is not None and _core.dtype(dtype) != float32:
+        start, stop = _core.cast(start, "float64"), _core.cast(stop, "float64")
+    start, stop = _core.broadcast_arrays("linspace", _core.promote("linspace", [start, stop], True))
+    place = numpy.arange(num).reshape(num, *[1] * start.ndim)
+    values = start + place.astype(start.dtype) * ((stop - start) / max(num - 1 if endpoint else num, 1))
+    if endpoint and num > 1:
+        values = where(place == num - 1, stop, values)
+    if dtype is None:
+        return values
+    return _core.cast(_core.unary("floor", values) if _core.dtype(dtype).kind in "iu" else values, dtype)
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=float32):

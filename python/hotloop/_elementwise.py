@@ -4,21 +4,22 @@ Operands broadcast as in NumPy; dtypes are promoted by `hotloop.result_type`. Fu
 float32 for them. The functions of one primitive op come from the engine's registry, with its words; the rest is composed here.
 """
 
+import builtins
 import math
 import sys
 
 import numpy
 
 from hotloop import _core
-from hotloop._op import exporter, op
+from hotloop._op import exporter, integer, op
 from hotloop._transforms import custom_jvp
 
 # Array API names of primitives that have another name in the engine.
 _NAMES = {
     "neg": "negative",
     "sub": "subtract",
-    "mul": "multiply",
     "rint": "round",
+    "mul": "multiply",
     "max": "maximum",
     "min": "minimum",
     "not": "logical_not",
@@ -34,7 +35,7 @@ _NAMES = {
     "gt": "greater",
     "ge": "greater_equal",
 }
-_OTHERWISE = {"cast", "select", "div", "rem", "not", "copy", "bitcast", "fma", "pow", "stop_gradient"}  # below, or elsewhere
+_OTHERWISE = {"cast", "select", "div", "rem", "rint", "not", "copy", "bitcast", "fma", "pow", "stop_gradient"}  # below, or elsewhere
 
 
 def _unary(name, primitive, summary):
@@ -102,6 +103,27 @@ def remainder(x1, x2, /):
     other_sign = _core.binary("ne", _core.binary("lt", rest, 0), _core.binary("lt", x2, 0))
     wrong = _core.binary("and", other_sign, _core.binary("ne", rest, 0))
     return _select(wrong, _core.binary("add", rest, x2), rest)
+
+
+@_export(2)
+def divmod(x1, x2, /):
+    """(floor_divide(x1, x2), remainder(x1, x2))."""
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+@_export(1)
+def round(x, /, decimals=0):
+    """The nearest whole number, of two the even one; with `decimals` the nearest multiple of 10^-decimals, as numpy.round computes it. Integers stay integers; the derivative is 0."""
+    x, decimals = _core.to_tracer(x, "round"), integer("round", "decimals", decimals)
+    if decimals >= 0 and x.dtype.kind in "iu":
+        return x
+    if decimals == 0 or x.dtype.kind == "b":
+        return _core.unary("rint", x)
+    scale = 10.0 ** builtins.abs(decimals)
+    if decimals > 0:
+        return _core.binary("div", _core.unary("rint", _core.binary("mul", x, scale)), scale)
+    wide = x if x.dtype.kind == "f" else _core.cast(x, "float64")
+    return _core.cast(_core.binary("mul", _core.unary("rint", _core.binary("div", wide, scale)), scale), x.dtype)
 
 
 def better(compare):

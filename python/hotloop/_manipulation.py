@@ -1,6 +1,7 @@
 """Functions that move elements: shapes, joining, repeating, taking."""
 
 import math
+import operator
 
 import numpy
 
@@ -168,7 +169,23 @@ def split(x, indices_or_sections, /, axis=0):
         bounds = list(range(0, extent + 1, step))
     else:
         bounds = [0, *indices_or_sections, extent]
+    return _cut(x, bounds, axis)
+
+
+def _cut(x, bounds, axis):
     return [x[(slice(None),) * axis + (slice(a, b),)] for a, b in zip(bounds[:-1], bounds[1:])]
+
+
+@_public
+def array_split(x, indices_or_sections, /, axis=0):
+    """As split; a number of parts need not divide the axis: the first ones are then longer by one."""
+    if not hasattr(indices_or_sections, "__index__"):
+        return split(x, indices_or_sections, axis)
+    axis, count = checked_axis("array_split", axis, _ndim(x)), operator.index(indices_or_sections)
+    if count < 1:
+        raise _core.UserError(f"[array_split] there must be at least one part. Received: {count}.")
+    each, longer = divmod(x.shape[axis], count)
+    return _cut(x, [i * each + min(i, longer) for i in range(count + 1)], axis)
 
 
 @_export(1)

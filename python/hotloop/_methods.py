@@ -27,6 +27,7 @@ _OPERATORS = {
     "truediv": _E.divide,
     "floordiv": _E.floor_divide,
     "mod": _E.remainder,
+    "divmod": _E.divmod,
     "pow": _E.pow,
     "matmul": _linear.matmul,
     "and": _E.bitwise_and,
@@ -56,6 +57,10 @@ def _reflected(fn, name):
 
     method.__name__ = name
     return method
+
+
+def _round(self, decimals=None):
+    return _E.round(self, 0 if decimals is None else decimals)
 
 
 def _pow(self, exponent):
@@ -103,11 +108,19 @@ def _method(fn):
     return method
 
 
+def _wanted(fn):
+    """The names of the arguments without a default, which are given by place."""
+    parameters = inspect.signature(fn).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
 def _absent(self, name):
     import hotloop
 
     function = _names.FUNCTIONS.get(name, name)
-    meant = {name: f"hl.{function}(x)", **_names.METHODS} if callable(vars(hotloop).get(function)) else _names.METHODS
+    found, meant = vars(hotloop).get(function), _names.METHODS
+    if callable(found):
+        meant = {name: f"hl.{function}({', '.join(['x', *_wanted(found)[1:]])})", **meant}
     raise _names.absent_attribute(f"{type(self).__name__!r} object", name, meant, dir(type(self)))
 
 
@@ -123,6 +136,7 @@ def _common(cls):
     cls.__neg__ = lambda self: _E.negative(self)
     cls.__pos__ = lambda self: self
     cls.__abs__ = lambda self: _E.abs(self)
+    cls.__round__ = _round
     cls.__invert__ = lambda self: _E.bitwise_invert(self)
     cls.__len__ = _length
     cls.__iter__ = _rows
@@ -139,7 +153,7 @@ def _common(cls):
     for fn in (_M.ravel, _M.squeeze):
         setattr(cls, fn.__name__, (lambda f: lambda self: f(self))(fn))
     cls.flatten = cls.ravel
-    for fn in (_E.clip, _M.take, _M.repeat):
+    for fn in (_E.clip, _E.round, _M.take, _M.repeat):
         setattr(cls, fn.__name__, (lambda f: lambda self, *args, **kwargs: f(self, *args, **kwargs))(fn))
     cls.astype = lambda self, dtype: _dtypes.astype(self, dtype)
 

@@ -16,7 +16,7 @@ FUNCTIONS = {
     "cumprod": "cumulative_prod", "cumsum": "cumulative_sum", "dot": "matmul", "from_numpy": "asarray", "invert": "bitwise_invert",
     "mm": "matmul", "bmm": "matmul", "mod": "remainder", "mul": "multiply", "neg": "negative", "permute": "permute_dims", "power": "pow",
     "sub": "subtract", "swapaxes": "permute_dims", "tensor": "asarray", "true_divide": "divide", "unique": "unique_values",
-    "unsqueeze": "expand_dims", "view": "reshape", "vstack": "concat", "hstack": "concat", "remat": "checkpoint",
+    "unsqueeze": "expand_dims", "view": "reshape", "around": "round", "rint": "round", "vstack": "concat", "hstack": "concat", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
     "chunk": "split", "randn": "random", "rand": "random", "randperm": "random", "multinomial": "random", "manual_seed": "random", "erf_inv": "erfinv", "cummax": "cumulative_max", "cummin": "cumulative_min", "cumlogsumexp": "logcumsumexp", "trapz": "trapezoid", "trigamma": "polygamma", "gradient": "grad", "select": "where", "inner": "tensordot",
     "nanmedian": "median", "percentile": "quantile", "topk": "top_k", "partition": "top_k", "argpartition": "top_k",
@@ -41,6 +41,8 @@ INSTEAD = {
     "debug": "returning the value, and printing it where the function is called", "block_until_ready": "the result itself: it is finished when a call returns",
     "device_put": "hl.asarray(x): arrays lie in the host's memory, and hl.jit(f, device='cuda') runs f on a GPU", "average": "hl.sum(x * weights) / hl.sum(weights)",
     "expm": "hl.linalg.expm",
+    "nanargmax": "hl.argmax(hl.where(hl.isnan(x), -hl.inf, x))", "nanargmin": "hl.argmin(hl.where(hl.isnan(x), hl.inf, x))",
+    "nancumsum": "hl.cumulative_sum(hl.where(hl.isnan(x), 0, x))", "nancumprod": "hl.cumulative_prod(hl.where(hl.isnan(x), 1, x))",
     **dict.fromkeys(("odeint", "solve_ivp", "diffeqsolve"), "hl.ode.solve(field, hl.ode.Tsit5(), t0, t1, y0)"),
     **dict.fromkeys(("cuda", "device", "is_available", "device_count"), "hl.devices(), and hl.jit(f, device='cuda')"), "set_default_device": "hl.jit(f, device='cuda')",
     **dict.fromkeys(("pmap", "sharding"), "hl.vmap, whose rows all threads share"), "compile": "hl.jit(f)", "function": "hl.jit(f)",
@@ -67,6 +69,7 @@ IN_LINALG = {
 }  # fmt: skip
 # Methods of arrays in NumPy and PyTorch, and what is written here; other functions of hotloop are named by themselves.
 METHODS = {
+    "dot": "x @ y",
     "view": "x.reshape(...)", "unsqueeze": "x[:, None]", "permute": "x.transpose(axes)", "swapaxes": "x.transpose(axes)", "dim": "x.ndim", "t": "x.T",
     "backward": "hl.grad(f)(x), of the function that computes it", "grad": "hl.grad(f)(x), of the function that computes it",
     "requires_grad_": "hl.grad(f)(x), of the function that computes it", "float": "x.astype(hl.float32)", "double": "x.astype(hl.float64)",

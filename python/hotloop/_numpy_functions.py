@@ -8,9 +8,9 @@ from hotloop._names import FUNCTIONS
 
 # Those whose arguments mean the same here.
 _SAME = {
-    "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "array_equal", "bincount", "broadcast_to", "clip", "concatenate", "convolve", "corrcoef", "correlate",
+    "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "array_equal", "array_split", "bincount", "broadcast_to", "clip", "concatenate", "convolve", "corrcoef", "correlate",
     "count_nonzero", "cov", "cumprod", "cumsum", "diff", "einsum",
-    "expand_dims", "flip", "full_like", "interp", "isclose", "isin", "kron", "max", "mean", "median", "min", "moveaxis", "nan_to_num", "ones_like", "outer", "prod", "quantile", "ravel", "repeat", "reshape", "roll", "searchsorted",
+    "expand_dims", "flip", "full_like", "interp", "isclose", "isin", "kron", "linspace", "max", "mean", "median", "min", "moveaxis", "nan_to_num", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "ones_like", "outer", "prod", "quantile", "ravel", "repeat", "reshape", "roll", "round", "searchsorted",
     "sort", "squeeze", "stack", "std", "sum", "take", "take_along_axis", "tensordot", "tile", "transpose", "trapezoid", "tril", "triu", "var", "where", "zeros_like",
 }  # fmt: skip
 

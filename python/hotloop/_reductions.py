@@ -124,6 +124,74 @@ def std(x, /, axis=None, *, correction=0.0, keepdims=False):
     return _core.unary("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
+def _numbers(x, where=None):
+    """Where x is not NaN, and `where` holds; None if that is everywhere."""
+    if x.dtype.kind != "f":
+        return where
+    known = _core.binary("eq", x, x)
+    return known if where is None else _core.binary("and", known, _core.cast(where, "bool"))
+
+
+@_export(1, ["where"])
+def nansum(x, /, axis=None, *, dtype=None, keepdims=False, where=None):
+    """sum(x) of the elements that are not NaN; 0 if all are."""
+    x = _core.to_tracer(x, "nansum")
+    return sum(x, axis=axis, dtype=dtype, keepdims=keepdims, where=_numbers(x, where))
+
+
+@_export(1, ["where"])
+def nanprod(x, /, axis=None, *, dtype=None, keepdims=False, where=None):
+    """prod(x) of the elements that are not NaN; 1 if all are."""
+    x = _core.to_tracer(x, "nanprod")
+    return prod(x, axis=axis, dtype=dtype, keepdims=keepdims, where=_numbers(x, where))
+
+
+@_export(1, ["where"])
+def nanmean(x, /, axis=None, *, keepdims=False, where=None):
+    """mean(x) of the elements that are not NaN; NaN if all are."""
+    x = _core.to_tracer(x, "nanmean")
+    return mean(x, axis=axis, keepdims=keepdims, where=_numbers(x, where))
+
+
+def _known_extreme(name, x, axis, keepdims, least):
+    x = _core.to_tracer(x, "nan" + name)
+    if x.dtype.kind != "f":
+        return _reduce(name, x, axis, keepdims)
+    known = _numbers(x)
+    found = _reduce(name, _chosen(x, known, least), axis, keepdims)
+    return _chosen(found, any(known, axis=axis, keepdims=keepdims), math.nan)
+
+
+@_export(1)
+def nanmax(x, /, axis=None, *, keepdims=False):
+    """max(x) of the elements that are not NaN; NaN if all are."""
+    return _known_extreme("max", x, axis, keepdims, -math.inf)
+
+
+@_export(1)
+def nanmin(x, /, axis=None, *, keepdims=False):
+    """min(x) of the elements that are not NaN; NaN if all are."""
+    return _known_extreme("min", x, axis, keepdims, math.inf)
+
+
+@_export(1)
+def nanvar(x, /, axis=None, *, correction=0.0, keepdims=False):
+    """var(x) of the elements that are not NaN; NaN where they are not more than `correction`."""
+    x = _core.promote("nanvar", [x], True)[0]
+    known = _numbers(x)
+    # What is left out becomes 0 before it is squared: its cotangent would be 0 times NaN.
+    apart = _chosen(x - mean(x, axis=axis, keepdims=True, where=known), known, 0)
+    freedom = _reduce("sum", _core.cast(known, x.dtype), axis, keepdims) - correction
+    squares = _reduce("sum", _core.composed_square(apart), axis, keepdims)
+    return _chosen(squares / freedom, _core.binary("gt", freedom, 0), math.nan)
+
+
+@_export(1)
+def nanstd(x, /, axis=None, *, correction=0.0, keepdims=False):
+    """The square root of nanvar(x)."""
+    return _core.unary("sqrt", nanvar(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
 def _flat_or_axis(name, x, axis):
     x = _core.to_tracer(x)
     if axis is None:

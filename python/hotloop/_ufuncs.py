@@ -10,7 +10,7 @@ from hotloop import _core
 _RENAMED = {
     "absolute": "abs", "fabs": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
     "arctan2": "atan2", "arctanh": "atanh", "conjugate": "positive", "invert": "bitwise_invert", "left_shift": "bitwise_left_shift",
-    "mod": "remainder", "power": "pow", "right_shift": "bitwise_right_shift", "true_divide": "divide",
+    "mod": "remainder", "power": "pow", "right_shift": "bitwise_right_shift", "rint": "round", "true_divide": "divide",
 }  # fmt: skip
 
 

@@ -289,3 +289,110 @@ def test_powers_of_integers_are_integers(dtype):
 
 def test_no_difference_is_the_array():
     assert np.array_equal(hl.diff(np.eye(3), n=0, prepend=np.eye(3)), np.eye(3))
+
+
+NAN_REDUCTIONS = ["nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanvar", "nanstd"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("name", NAN_REDUCTIONS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_reductions_without_nan(name, dtype):
+    x = np.rint(9 * rng.normal(size=(4, 5, 3)))
+    if dtype != np.int32:
+        x[rng.random(x.shape) < 0.3] = np.nan
+        x[1, :, 2], x[2, 0, 1] = np.nan, np.inf  # a line of NaN alone
+    x = x.astype(dtype)
+    ours, theirs = getattr(hl, name), getattr(np, name)
+    result_dtype = np.float32 if dtype == np.int32 and name in ("nanmean", "nanvar", "nanstd") else dtype
+    for options in ({}, {"axis": 1}, {"axis": (0, -1), "keepdims": True}, {"axis": 0}):
+        wanted = np.asarray(theirs(x, **options)).astype(result_dtype)
+        for found in (ours(x, **options), hl.jit(lambda x, options=options: ours(x, **options))(x), hl.jit(lambda x, options=options: theirs(x, **options))(x)):
+            close(found, wanted, 1e-5 if result_dtype == np.float32 else 1e-13)
+    if name in ("nanvar", "nanstd"):
+        close(ours(x[..., 0], axis=1, correction=1), theirs(x[..., 0], axis=1, ddof=1).astype(result_dtype), 1e-5)
+        assert np.isnan(ours(np.array([1.0, np.nan]), correction=1)) and np.isnan(ours(np.array([1.0, np.nan]), correction=3))
+
+
+@pytest.mark.parametrize("name", NAN_REDUCTIONS)
+def test_derivatives_without_nan(name):
+    x = rng.normal(size=(3, 6))
+    x[0, 1] = x[2, 0] = x[2, 4] = np.nan
+    fn = getattr(hl, name)
+    slope = hl.jit(hl.grad(lambda x: hl.sum(hl.sin(fn(x, axis=1)))))(x)
+    assert (np.asarray(slope)[np.isnan(x)] == 0).all()
+    plain = getattr(hl, name[3:])
+    for row, found in zip(x, np.asarray(slope)):
+        close(found[~np.isnan(row)], hl.grad(lambda v: hl.sin(plain(v)))(row[~np.isnan(row)]), 1e-13)
+        derivatives_agree(lambda v, row=row: fn(hl.asarray(row).at[~np.isnan(row)].set(v)), row[~np.isnan(row)])
+
+
+def test_where_of_reductions_without_nan():
+    x, mask = np.array([1.0, np.nan, 3.0, 5.0]), np.array([True, True, True, False])
+    for name in ("nansum", "nanprod", "nanmean"):
+        close(hl.jit(getattr(hl, name))(x, where=mask), getattr(np, name)(x, where=mask))
+    assert hl.nansum(np.float32([1, np.nan]), dtype=hl.float64).dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_linspace_of_traced_ends(dtype):
+    ends = np.array([-3, 7], dtype)
+    result = np.float32 if dtype == np.int32 else dtype
+    for num in (0, 1, 2, 5, 64):
+        for endpoint in (True, False):
+            wanted = np.linspace(*ends, num, endpoint=endpoint).astype(result)
+            for linspace in (hl.linspace, np.linspace):
+                found = hl.jit(lambda x, linspace=linspace, num=num, endpoint=endpoint: linspace(x[0], x[1], num, endpoint=endpoint))(ends)
+                close(found, wanted, 1e-6 if result == np.float32 else 1e-15)
+            close(hl.linspace(*hl.asarray(ends), num, endpoint=endpoint), wanted, 1e-6 if result == np.float32 else 1e-15)
+    close(hl.jit(lambda x: hl.linspace(x, 2, 4, dtype=hl.float64))(ends), np.linspace(ends.astype(np.float64), 2, 4), 1e-15)
+    close(hl.jit(lambda x: hl.linspace(x[0], x[1], 8, dtype=hl.int32))(ends), np.linspace(*ends, 8, dtype=np.int32))
+    if dtype != np.int32:
+        third = np.array([0.1, 0.7], dtype)  # 3 * (0.6 / 3) + 0.1 is not 0.7
+        assert np.asarray(hl.jit(lambda x: hl.linspace(x[0], x[1], 4))(third))[-1] == third[1]
+
+
+def test_linspace_of_numbers_and_its_derivatives():
+    close(hl.linspace(0.1, 0.7, 13), np.linspace(0.1, 0.7, 13).astype(np.float32), 0)
+    close(hl.jacrev(lambda x: hl.linspace(x[0], x[1], 5))(np.array([2.0, 3.0])), np.stack([np.linspace(1, 0, 5), np.linspace(0, 1, 5)], 1))
+    derivatives_agree(lambda a, b: hl.linspace(a, b, 7, endpoint=False) ** 2, 0.3, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_round_to_decimals(dtype):
+    x = (100 * rng.normal(size=300)).astype(dtype)
+    x[:4] = 25, 35, -15, 5
+    for decimals in (0, 1, 3, -1, -2):
+        wanted = np.round(x, decimals)
+        for call in (hl.round, np.round, round, lambda x, d: x.round(d)):
+            close(hl.jit(lambda x, call=call, decimals=decimals: call(x, decimals))(x), wanted, 0)
+        close(round(hl.asarray(x), decimals), wanted, 0)
+    close(round(hl.asarray(x)), np.rint(x).astype(dtype), 0)
+    close(hl.grad(lambda x: hl.round(x, 1))(np.float64(0.33)), 0.0)
+    with pytest.raises(hl.UserError, match=r"^\[round\] decimals must be an integer. Received: 1.5.$"):
+        hl.round(x, 1.5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_divmod(dtype):
+    x, y = np.array([7, -7, 5, -1], dtype), np.array([2, 2, -3, 3], dtype)
+    for call, of in ((lambda x: divmod(x, y), x), (lambda y: divmod(x, y), y), (lambda x: divmod(x, 2), x), (lambda y: divmod(7, y), y), (lambda x: np.divmod(x, y), x), (lambda x: hl.divmod(x, y), x)):
+        wanted = call(of) if call(of)[0].__class__ is np.ndarray else np.divmod(x, y)
+        for pair in (hl.jit(call)(of), call(hl.asarray(of))):
+            assert isinstance(pair, tuple)
+            for found, expected in zip(pair, wanted):
+                close(found, expected, 0)
+    slopes = hl.grad(lambda x, y: hl.sum(divmod(x, y)[1]), argnums=(0, 1))(np.float64(7), np.float64(2))
+    assert [float(s) for s in slopes] == [1, -3]
+
+
+def test_array_split():
+    x = np.arange(21.0).reshape(7, 3)
+    for sections in (1, 3, 4, 7, 9, np.int64(2), [2, 5], (1,)):
+        for found, wanted in zip(hl.jit(lambda x, n=sections: hl.array_split(x, n))(x), np.array_split(x, sections), strict=True):
+            close(found, wanted, 0)
+    assert [part.shape for part in hl.array_split(hl.asarray(x), 2, axis=-1)] == [(7, 2), (7, 1)]
+    assert [part.shape for part in hl.jit(lambda x: np.array_split(x, 2))(x)] == [(4, 3), (3, 3)]
+    close(hl.grad(lambda x: hl.sum(hl.array_split(x, 2)[1] ** 2))(np.arange(3.0)), [0.0, 0, 4])
+    with pytest.raises(hl.UserError, match=r"^\[array_split\] there must be at least one part. Received: 0.$"):
+        hl.array_split(x, 0)

@@ -181,7 +181,7 @@ def test_results_have_other_names_elsewhere():
 
 
 @pytest.mark.parametrize("of, name, meant", [
-    (hl.ones(3), "view", r"x.reshape\(...\)"), (hl.ones(3), "sigmoid", r"hl.sigmoid\(x\)"), (hl.ones(3), "chunk", r"hl.split\(x\)"), (hl.ones(3), "detach", r"hl.stop_gradient\(x\)"),
+    (hl.ones(3), "view", r"x.reshape\(...\)"), (hl.ones(3), "sigmoid", r"hl.sigmoid\(x\)"), (hl.ones(3), "chunk", r"hl.split\(x, indices_or_sections\)"), (hl.ones(3), "dot", "x @ y"), (hl.ones(3), "vecdot", r"hl.vecdot\(x, x2\)"), (hl.ones(3), "detach", r"hl.stop_gradient\(x\)"),
     (hl.ones(3), "backward", r"hl.grad\(f\)\(x\), of the function that computes it"), (hl.ones(3), "reshap", "reshape"), (MODEL, "parameters", r"params = model.init\(seed\), which you hold"),
     (MODEL, "fit", r"hl.fit\(model, \(x, y\)\)"), (MODEL, "summary", r"print\(model\), and hl.tree.map\(lambda a: a.shape, model.init\(\)\)"), (MODEL, "stream", r"voice = model.bind\(params\).voice\(\), and .*"),
 ])  # fmt: skip
