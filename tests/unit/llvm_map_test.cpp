@@ -307,6 +307,31 @@ TEST_P(LlvmMaps, ScalarMapsRunInOrder) {
   check(p.build(), {1}, 1, {bins_of});
 }
 
+// What is written only under a condition is read and computed under it too: in one branch, and by addresses that wait for nothing.
+TEST_P(LlvmMaps, ScalarMapsBranchOnce) {
+  for (const DType dtype : {f32, f64, i32}) {
+    constexpr std::int64_t n = 300, bins = 23;
+    ProgramBuilder p(target());
+    const int at_which = p.argument(i32, n), weights = p.argument(dtype, n), table = p.result(dtype, bins);
+    const Var i = p.var("i"), b = p.var("b");
+    MapBuilder start({{b, {bins, -1}}}, 1, 0);
+    start.store(dtype, at(table, Affine::of(b)), start.load(dtype, at(weights, Affine::of(b))));
+    MapBuilder m({{i, {n, -1}}}, 1, -1);
+    const int place = m.load(i32, at(at_which, Affine::of(i)));
+    const int is_there = m.op(ScalarOp::And, DType::Bool, m.op(ScalarOp::Ge, DType::Bool, place, m.constant(0)),
+                              m.op(ScalarOp::Lt, DType::Bool, place, m.constant(static_cast<std::int32_t>(bins))));
+    const int old = m.load(dtype, at(table, {}, {{place, 1}}), is_there);
+    const int sum = m.op(ScalarOp::Add, dtype, old, m.load(dtype, at(weights, Affine::of(i))));
+    m.store(dtype, at(table, {}, {{place, 1}}), sum, is_there);
+    p.add(start.build());
+    p.add(m.build());
+    const Program program = p.build();
+    check(program);
+    const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+    EXPECT_EQ(source.find("select i1"), std::string::npos) << source;
+  }
+}
+
 TEST_P(LlvmMaps, MixedElementSizes) {
   for (const std::int64_t n : {7, 8, 33}) {
     ProgramBuilder p(target());

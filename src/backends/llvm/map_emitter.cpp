@@ -397,6 +397,7 @@ class MapEmitter {
   void at_outer(std::vector<Point> points, int lanes) {
     if (!has_reduced_dims()) {
       const int num_instrs = static_cast<int>(nest_.instrs.size()), together = side_by_side_ ? 1 : num_instrs;
+      if (lanes == 1 && code_.held == nullptr && condition_of_stores() >= 0) return at_number_if(points[0]);
       for (int i = 0; i < num_instrs; i += together)
         for (Point& point : points) at_point_.instrs(point, i, i + together, lanes);
       return;
@@ -413,6 +414,16 @@ class MapEmitter {
       }
       at_point_.instrs(point, nest_.finish, static_cast<int>(nest_.instrs.size()), lanes);
     }
+  }
+
+  // One number after the other, where it is written at all: the branch that a store takes anyway, around all that it needs.
+  void at_number_if(Point point) {
+    const int condition = condition_of_stores();
+    at_point_.instrs(point, 0, condition + 1, 1);
+    code_.when(point.registers[static_cast<std::size_t>(condition)], [&] {
+      point.registers[static_cast<std::size_t>(condition)] = code_.b.getTrue();
+      at_point_.instrs(point, condition + 1, static_cast<int>(nest_.instrs.size()), 1);
+    });
   }
 
   struct ReducedBlocks {
