@@ -6,6 +6,7 @@ first, and the rest fitted again, so that the rounding of one is made good by th
 """
 
 import struct
+from functools import cache
 
 from mpmath import (
     asin,
@@ -265,6 +266,25 @@ def fit_quotient(name, f, line, degree_p, degree_q, low, high, single, rounds):
 tiny = mpf("1e-20")
 fit_quotient("erfinv f32", erfinv_ratio, (mpf(59) / 64, mpf(51) / 256), 5, 5, tiny, mpf(16), True, 60)
 fit_quotient("erfinv f64", erfinv_ratio, (mpf(65) / 64, mpf(5) / 32), 15, 14, tiny, mpf("36.1"), False, 24)
+
+
+# ndtri(p), w = -log(4 p (1 - p)): over 2 p - 1 as far as the bend, over sqrt(w) beyond, there by v = 1 / sqrt(w); and in f32 its derivative times
+# 4 p (1 - p), beyond times sqrt(w) min(p, 1 - p). Polynomials of w - 2 and of v - 1/4 in f32, quotients of w and of v - 1/8 in f64.
+@cache
+def of_quantile(w):
+    ratio, x = sqrt(2) * erfinv_ratio(w), sqrt(-expm1(-w))
+    slope = sqrt(2 * pi) * exp((ratio * x) ** 2 / 2)
+    root = sqrt(w)
+    return ratio, slope * exp(-w), ratio * x / root, slope * root * exp(-w) / (2 * (1 + x))
+
+
+for name, i in (("quotient", 0), ("slope", 1)):
+    near, far = lambda t, i=i: of_quantile(t + 2)[i], lambda t, i=i: of_quantile((t + half / 2) ** -2)[i + 2]
+    fit(f"ndtri f32, {name}", near, lambda t, f=near: 1 / f(t), 9, tiny - 2, 3, True)
+    fit(f"ndtri f32, {name} of the tail", far, lambda t, f=far: 1 / f(t), 9, 1 / sqrt(147 * ln2) - half / 2, 1 / sqrt(mpf(5)) - half / 2, True)
+fit_quotient("ndtri f64", lambda w: of_quantile(w)[0], (mpf(91) / 64, mpf(1) / 4), 12, 11, tiny, mpf(16), False, 16)
+eighth = mpf(1) / 8
+fit_quotient("ndtri f64, tail", lambda t: of_quantile((t + eighth) ** -2)[2], (mpf(181) / 128, mpf(0)), 12, 11, 1 / sqrt(mpf(746)) - eighth, eighth, False, 20)
 
 
 # exp(t t) erfc(t) of t >= 0 is P(u) / (1 + 2 t), u = (t - k) / (t + k); beside it erf(x) / x near 0, and (ndtr(x) - 1/2) / x, s = x^2, with the weight in erfc and

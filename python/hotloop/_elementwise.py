@@ -524,7 +524,7 @@ digamma = _composed("digamma", "Derivative of `lgamma(x)`: infinite at 0, NaN at
 erfc = _composed("erfc", "1 - erf(x), with all digits where x is large and erf(x) rounds to 1.")
 ndtr = _composed("ndtr", "The normal distribution function: the probability that a standard normal number is less than x.")
 log_ndtr = _composed("log_ndtr", "log(ndtr(x)), also far below 0 where ndtr(x) itself is no number any more: of censored and of binary outcomes, of expected improvements.")
-ndtri = _composed("ndtri", "The inverse of `ndtr`: what a standard normal number is less than with probability x. Infinite at 0 and 1, NaN beyond; the tail near 0 keeps all digits.")
+ndtri = _composed("ndtri", "The inverse of `ndtr`: what a standard normal number is less than with probability x. Infinite at 0 and 1, NaN beyond; the tail near 0 keeps all digits, and so does the derivative in float32.")
 acos = _composed("acos", "Angle whose cosine is x, in [0, pi]; NaN beyond [-1, 1]. The derivative is NaN at -1 and 1.")
 
 

@@ -1,4 +1,4 @@
-// correlate and the inverse of the normal distribution function, compiled and by the interpreter.
+// correlate, compiled and by the interpreter.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -75,31 +75,6 @@ TEST(Correlate, WantsASecondVectorThatIsNoLonger) {
       "[correlate] there must be two vectors of one dtype, the second one with at least one element and no longer. "
       "Received: f32[2] and f32[3]. Try: pad().");
   EXPECT_EQ(message(2, 2), "none");
-}
-
-TEST(Ndtri, IsTheInverseOfNdtr) {
-  const std::vector<double> p{0, 5e-324, 1e-300, 1e-20, 0.01, 0.25, 0.3, 0.5, 0.75, 1 - 0x1p-20, 1, -0.1, 1.5};
-  const Array x = Array::from(p, {static_cast<std::int64_t>(p.size())});
-  const auto graph = trace([](In in) { return std::vector{ndtri(in[0])}; }, std::vector{x.type()});
-  const double inf = std::numeric_limits<double>::infinity();
-  // Found with 40 digits.
-  const std::vector<double> wanted{-inf,
-                                   -38.467405617144344,
-                                   -37.0470962993612,
-                                   -9.262340089798407,
-                                   -2.326347874040841,
-                                   -0.6744897501960817,
-                                   -0.5244005127080408,
-                                   0,
-                                   0.6744897501960817};
-  for (const auto& got : {compile(graph)({&x, 1}), ir::evaluate(*graph, {&x, 1})}) {
-    EXPECT_EQ(got[0].at(0), -inf);
-    for (std::size_t i = 1; i < wanted.size(); ++i)
-      EXPECT_NEAR(got[0].at(static_cast<std::int64_t>(i)), wanted[i], 1e-15 * std::abs(wanted[i])) << p[i];
-    EXPECT_NEAR(0.5 * std::erfc(-got[0].at(9) / std::sqrt(2.0)), p[9], 1e-15);
-    EXPECT_EQ(got[0].at(10), inf);
-    EXPECT_TRUE(std::isnan(got[0].at(11)) && std::isnan(got[0].at(12)));
-  }
 }
 
 }  // namespace
