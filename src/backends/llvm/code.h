@@ -190,7 +190,7 @@ void emit_dot(Code& code, const Frame& frame, const kernel::Dot& dot, HeldValues
 // Both, if the Map can follow block by block of the Dot's columns, and gains by it; else nothing, and false.
 bool emit_dot_and_map(Code& code, const Frame& frame, const kernel::Dot& dot, const kernel::Map& map, HeldValues* held);
 // The statements with Maps of several sums cut where one of these can run beside a product in front of the Map or behind it; empty if there is none.
-kernel::Block with_sums_apart(std::span<const kernel::Stmt> statements);
+kernel::Block with_sums_apart(const ModuleState& state, std::span<const kernel::Stmt> statements);
 // Both, if the Map sums over all steps of the Dot what that reads of one factor; else nothing, and false.
 bool emit_dot_and_sum(Code& code, const Frame& frame, const kernel::Dot& dot, const kernel::Map& map, HeldValues* held);
 void emit_pack(Code& code, const Frame& frame, const kernel::Pack& pack, bool may_split);

@@ -85,7 +85,7 @@ std::optional<Summed> summed_by(const Map& map, const Dot& dot) {
 Dot turned(const Dot& dot) { return dot.n.is_static() && better_transposed(dot) ? transposed(dot) : dot; }
 
 // The sums of a Map each with what follows from it, as Maps of their own; nothing where these are not independent.
-std::vector<Map> cut_by_sums(const Map& map) {
+std::vector<Map> cut_by_sums(const ModuleState& state, const Map& map) {
   const auto at = [&](int i) -> const Instr& { return map.instrs[static_cast<std::size_t>(i)]; };
   const int num_instrs = static_cast<int>(map.instrs.size());
   int finish = map.body_end;
@@ -119,6 +119,12 @@ std::vector<Map> cut_by_sums(const Map& map) {
     const auto [known, is_new] = written.try_emplace(at(i).access.buffer, own);
     if (own < 0 || (!is_new && known->second != own)) return {};
   }
+  // What is read here for the last time may lie where this is written.
+  for (const auto& [buffer, sum] : written)
+    for (const Instr& instr : map.instrs)
+      if (has_index(instr) && instr.kind != Instr::Kind::Index && instr.access.buffer != buffer &&
+          kernel::lie_together(state.buffer(instr.access.buffer), state.buffer(buffer)))
+        return {};
   std::vector<Map> maps;
   for (int r = map.body_end; r < finish; ++r) {
     // From the stores back to what they need.
@@ -186,11 +192,11 @@ bool are_apart(const ModuleState& state, const Dot& dot, const Map& map) {
 
 }  // namespace
 
-kernel::Block with_sums_apart(std::span<const kernel::Stmt> statements) {
+kernel::Block with_sums_apart(const ModuleState& state, std::span<const kernel::Stmt> statements) {
   kernel::Block all;
   for (std::size_t i = 0; i < statements.size(); ++i) {
     const auto* map = std::get_if<Map>(&statements[i].node);
-    std::vector<Map> sums = map != nullptr ? cut_by_sums(*map) : std::vector<Map>{};
+    std::vector<Map> sums = map != nullptr ? cut_by_sums(state, *map) : std::vector<Map>{};
     // Those that run beside the product before come first, those of the one after it last.
     const auto place_of = [&](const Map& sum) {
       const auto* before = i > 0 ? std::get_if<Dot>(&statements[i - 1].node) : nullptr;

@@ -113,7 +113,7 @@ class ProgramEmitter {
   }
 
   void in_line(Statements statements) {
-    const Block apart = with_sums_apart(statements);
+    const Block apart = with_sums_apart(state_, statements);
     if (!apart.empty()) statements = apart;
     for (std::size_t i = 0; i < statements.size(); ++i) {
       if (i + 1 < statements.size() && emit_together(statements[i], statements[i + 1]))
