@@ -18,8 +18,8 @@ from hotloop._transforms import custom_jvp
 _NAMES = {
     "neg": "negative",
     "sub": "subtract",
-    "rint": "round",
     "mul": "multiply",
+    "rint": "round",
     "max": "maximum",
     "min": "minimum",
     "not": "logical_not",

@@ -48,7 +48,7 @@ Values dot_arguments(Code& code, const Frame& frame, const Dot& dot, bool turns)
   return args;
 }
 
-// As of Maps.
+// As Maps do: few vectors, and few steps.
 bool stands_in_place(const Dot& dot, const HeldValues* held) {
   constexpr std::int64_t most_vectors = 24, most_steps = 96;
   if (held == nullptr || !dot.m.is_static() || !dot.n.is_static()) return false;

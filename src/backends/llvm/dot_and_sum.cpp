@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/llvm/dot_emitter.h"
@@ -18,31 +19,19 @@ namespace hotloop::codegen {
 
 using kernel::Dot;
 using kernel::Instr;
+using kernel::KDim;
 using kernel::Map;
 using Summed = DotEmitter::Summed;
 using Values = Code::Values;
 
 namespace {
 
-struct Walked {  // a dim that is summed over
-  kernel::Extent extent;
-  std::int64_t stride;  // elements
-  bool operator==(const Walked&) const = default;
-};
-
-// The same walk in as few dims as can be.
-std::vector<Walked> joined(const std::vector<Walked>& dims) {
-  std::vector<Walked> all;
-  for (const Walked& dim : dims) {
-    if (dim.extent == kernel::Extent{}) continue;
-    const bool goes_on = !all.empty() && all.back().extent.is_static() && dim.extent.is_static() &&
-                         all.back().stride == dim.stride * dim.extent.bound;
-    if (goes_on)
-      all.back() = {kernel::Extent{all.back().extent.bound * dim.extent.bound}, dim.stride};
-    else
-      all.push_back(dim);
-  }
-  return all;
+// The dims of k as one factor walks them, in as few as can be.
+std::vector<KDim> walk_along(std::vector<KDim> dims, std::int64_t KDim::*along) {
+  for (KDim& dim : dims) dim.a_stride = dim.b_stride = dim.*along;
+  kernel::DotSegment segment;
+  segment.k = std::move(dims);
+  return collapsed(segment);
 }
 
 bool is_plain_load(const Instr& instr) {
@@ -61,23 +50,22 @@ std::optional<Summed> summed_by(const Map& map, const Dot& dot) {
   const kernel::DotSegment& segment = dot.segments[0];
 
   kernel::Affine begin = load.access.index;
-  std::vector<Walked> of_map;
+  std::vector<KDim> of_map;
   for (std::size_t d = 0; d < map.dims.size(); ++d) {
     const std::int64_t stride = begin.coefficient(map.dims[d].var);
     if (d == 0 && stride != 1) return std::nullopt;
-    if (d > 0) of_map.push_back({map.dims[d].extent, stride});
+    if (d > 0) of_map.push_back({map.dims[d].extent, stride, stride});
     begin = begin.without(map.dims[d].var);
   }
   const auto is_read_alike = [&](const kernel::Access& factor, const kernel::Extent& extent, std::int64_t stride,
-                                 std::int64_t kernel::KDim::*along) {
-    std::vector<Walked> of_dot;
-    for (const kernel::KDim& k : segment.k) of_dot.push_back({k.extent, k.*along});
+                                 std::int64_t KDim::*along) {
+    const auto is_same = [&](const KDim& x, const KDim& y) { return x.extent == y.extent && x.*along == y.*along; };
     return load.access.buffer == factor.buffer && factor.indirect.empty() && begin == factor.index && stride == 1 &&
-           map.dims[0].extent == extent && joined(of_map) == joined(of_dot);
+           map.dims[0].extent == extent &&
+           std::ranges::equal(walk_along(of_map, along), walk_along(segment.k, along), is_same);
   };
-  if (!segment.packed() && is_read_alike(segment.b, dot.n, segment.b_n, &kernel::KDim::b_stride))
-    return Summed::Columns;
-  if (is_read_alike(segment.a, dot.m, segment.a_m, &kernel::KDim::a_stride)) return Summed::Rows;
+  if (!segment.packed() && is_read_alike(segment.b, dot.n, segment.b_n, &KDim::b_stride)) return Summed::Columns;
+  if (is_read_alike(segment.a, dot.m, segment.a_m, &KDim::a_stride)) return Summed::Rows;
   return std::nullopt;
 }
 

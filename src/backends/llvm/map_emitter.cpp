@@ -397,7 +397,8 @@ class MapEmitter {
   void at_outer(std::vector<Point> points, int lanes) {
     if (!has_reduced_dims()) {
       const int num_instrs = static_cast<int>(nest_.instrs.size()), together = side_by_side_ ? 1 : num_instrs;
-      if (lanes == 1 && code_.held == nullptr && condition_of_stores() >= 0) return at_number_if(points[0]);
+      const int condition = lanes == 1 && code_.held == nullptr ? condition_of_stores() : -1;
+      if (condition >= 0) return at_number_if(condition, points[0]);
       for (int i = 0; i < num_instrs; i += together)
         for (Point& point : points) at_point_.instrs(point, i, i + together, lanes);
       return;
@@ -417,8 +418,7 @@ class MapEmitter {
   }
 
   // One number after the other, where it is written at all: the branch that a store takes anyway, around all that it needs.
-  void at_number_if(Point point) {
-    const int condition = condition_of_stores();
+  void at_number_if(int condition, Point point) {
     at_point_.instrs(point, 0, condition + 1, 1);
     code_.when(point.registers[static_cast<std::size_t>(condition)], [&] {
       point.registers[static_cast<std::size_t>(condition)] = code_.b.getTrue();
