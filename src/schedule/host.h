@@ -14,5 +14,7 @@ bool host_multiplies_pairs();
 bool host_halves_vectors();
 // Bytes of a core's first data cache; 0 where the system does not say.
 std::int64_t host_l1_bytes();
+// The same of its second cache.
+std::int64_t host_l2_bytes();
 
 }  // namespace hotloop::kernel

@@ -92,6 +92,7 @@ bool host_multiplies_pairs() {
 }
 
 std::int64_t host_l1_bytes() { return std::max<std::int64_t>(0, sysconf(_SC_LEVEL1_DCACHE_SIZE)); }
+std::int64_t host_l2_bytes() { return std::max<std::int64_t>(0, sysconf(_SC_LEVEL2_CACHE_SIZE)); }
 
 bool host_halves_vectors() {
 #if defined(__x86_64__)
@@ -216,6 +217,7 @@ Target cuda_target() {
 
 Target with_caches_of_host(Target target) {
   if (const std::int64_t bytes = host_l1_bytes(); bytes > 0) target.l1_bytes_there = bytes;
+  if (const std::int64_t bytes = host_l2_bytes(); bytes > 0) target.l2_bytes_there = bytes;
   if (host_halves_vectors()) target.l1_rate_there = std::min(target.l1_rate_there, 64.0);
   return target;
 }

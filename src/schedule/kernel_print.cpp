@@ -43,7 +43,7 @@ class Printer {
     line("target " + t.name + " dot " + std::to_string(t.dot_rows) + "x" + std::to_string(t.dot_vectors) +
          (t.has_fma ? " fma" : " no_fma") + " l1 " + std::to_string(t.l1_bytes) + " (" +
          std::to_string(t.l1_bytes_there) + " there, " + std::to_string(std::llround(t.l1_rate_there)) +
-         " a cycle) l2 " + std::to_string(t.l2_bytes));
+         " a cycle) l2 " + std::to_string(t.l2_bytes) + " (" + std::to_string(t.l2_bytes_there) + " there)");
     line("rows <= " + std::to_string(program_.max_rows) + ", shared " + std::to_string(program_.shared_bytes) +
          " bytes, worker " + std::to_string(program_.worker_bytes) + " bytes" +
          (program_.near_bytes > 0 ? ", near " + std::to_string(program_.near_bytes) + " bytes" : ""));

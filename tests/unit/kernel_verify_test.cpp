@@ -154,7 +154,7 @@ TEST(KernelVerify, BlocksOfAGridWriteElementsOfTheirOwn) {
 TEST(KernelPrint, IsDeterministicAndShowsWhatMatters) {
   Sample s = sample();
   EXPECT_EQ(print(s.program), R"(program by_hand
-target avx2 dot 6x1 fma l1 32768 (49152 there, 64 a cycle) l2 1048576
+target avx2 dot 6x1 fma l1 32768 (49152 there, 64 a cycle) l2 1048576 (1048576 there)
 rows <= 8, shared 0 bytes, worker 0 bytes
 argument 0: f32[8]
 result 0: f32[8]

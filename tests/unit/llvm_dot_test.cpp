@@ -257,6 +257,30 @@ TEST_P(LlvmDots, ABandFromMemoryServesAllBlocksOfRows) {
   EXPECT_EQ(bands(target()), std::string::npos);
 }
 
+// Where the second cache does not hold B, blocks of rows fetch the lines of the next tile of columns beside those of this one.
+TEST_P(LlvmDots, TheNextTileOfABFromFarIsFetchedMeanwhile) {
+  kernel::Target small = target();
+  small.l2_bytes_there = 16 << 10;
+  for (const DType dtype : {f32, f64})
+    for (const bool packed : {false, true})
+      for (const std::int64_t m : {7, 16, 20, 61}) {
+        check(dot_program(small, {dtype, m, 512, {11}, packed}));
+        check(dot_program(small, {dtype, m, 330, {20}, packed, true}));
+      }
+  const auto fetches = [&](const kernel::Target& there, std::int64_t m, std::int64_t k, bool packed) {
+    const Program program = dot_program(there, {f32, m, 512, {k}, packed});
+    const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+    return source.find("i32 0, i32 2, i32 1)") != std::string::npos;  // reads, the second cache, data
+  };
+  if (std::string(GetParam()) != "avx512") return;
+  for (const bool packed : {false, true}) {
+    EXPECT_TRUE(fetches(small, 16, 20, packed));
+    EXPECT_FALSE(fetches(target(), 16, 20, packed)) << "it stays";
+    EXPECT_FALSE(fetches(small, 6, 20, packed)) << "one block of rows has nothing else to do";
+    EXPECT_FALSE(fetches(small, 16, 60, packed)) << "two tiles find no room";
+  }
+}
+
 TEST_P(LlvmDots, DotPanelsInTurns) {
   for (const std::int64_t m : {1, 4})
     for (const std::int64_t n : {200, 512})

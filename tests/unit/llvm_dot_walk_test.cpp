@@ -27,12 +27,14 @@ TEST(LlvmDotWalk, FewColumnsTakeRegistersThatTheyFill) {
   }
 }
 
-TEST(LlvmDotWalk, TheCodeIsForTheCacheOfTheMachineThatRunsIt) {
+TEST(LlvmDotWalk, TheCodeIsForTheCachesOfTheMachineThatRunsIt) {
   if (kernel::host_l1_bytes() == 0) GTEST_SKIP() << "the system does not say how large it is";
   const auto graph = trace([](std::span<const Value> x) { return std::vector<Value>{-x[0]}; },
                            std::vector<ValueType>{{DType::F32, {4}}});
   const std::string text = compile(graph).kernel_text();
   EXPECT_NE(text.find("(" + std::to_string(kernel::host_l1_bytes()) + " there, "), std::string::npos) << text;
+  if (kernel::host_l2_bytes() > 0)
+    EXPECT_NE(text.find("(" + std::to_string(kernel::host_l2_bytes()) + " there)"), std::string::npos) << text;
   EXPECT_EQ(text.find("avx512") != std::string::npos && text.find(" there, 64 a cycle)") != std::string::npos,
             kernel::host_halves_vectors())
       << text;

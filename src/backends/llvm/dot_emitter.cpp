@@ -220,8 +220,10 @@ void DotEmitter::block(const Tile& tile, Value* row, std::int64_t rows) {
   ahead_vectors_ = tile.next.vectors;
   for (const Segment& segment : segments_) {
     Value* a = code_.offset(segment.a, row, segment.a_m * bytes_);
+    next_lines_ = lines_of_next_tile(segment, tile, row, rows);
     accumulators = steps(segment, 0, tile, rows, a, b_of(segment, tile), accumulators);
   }
+  next_lines_.reset();
   take_sums(accumulators, tile, row, rows);
   store_c(accumulators, tile, row, rows);
 }
@@ -281,8 +283,51 @@ Value* DotEmitter::next_init(const Tile& tile, Value* row) {
   return code_.offset(code_.offset(here, columns, bytes_), tile.next.rows, dot_.init_m * bytes_);
 }
 
-void DotEmitter::prefetch(Value* line) {
-  code_.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {line->getType()},
-                          {line, code_.b.getInt32(0), code_.b.getInt32(3), code_.b.getInt32(1)});
+std::optional<DotEmitter::NextLines> DotEmitter::lines_of_next_tile(const Segment& segment, const Tile& tile,
+                                                                    Value* row, std::int64_t rows) {
+  if (tile.next.column == nullptr || tile.loop_columns == nullptr || lanes_ == 1) return std::nullopt;
+  if (!dot_.m.is_static() || segment.k.size() != 1 || !segment.k[0].extent.is_static()) return std::nullopt;
+  const bool is_dense =
+      segment.packed ? tile.vectors == tile.panel_vectors : segment.b_n == 1 && !reads_transposed(segment, 0);
+  const std::int64_t blocks = num_row_blocks(tile), l2_bytes = code_.state().program.target.l2_bytes_there;
+  std::int64_t depth = 0;
+  for (const Segment& s : segments_) depth += s.depth;
+  // This tile and the next one must find room in the second cache, beside A.
+  const bool comes_from_far = depth * dot_.n.bound * bytes_ > l2_bytes,
+             has_room = 2 * depth * tile.vectors * lanes_ * bytes_ <= l2_bytes / 4 * 3;
+  if (!is_dense || blocks < 2 || !comes_from_far || !has_room) return std::nullopt;
+  Tile next = tile;
+  next.loop_columns = tile.next.column;
+  std::int64_t higher_blocks = 0, begin = 0;
+  for (const RowRange& range : row_ranges(tile)) {
+    if (range.height == rows) break;
+    higher_blocks += (range.end - range.begin) / range.height;
+    begin = range.end;
+  }
+  Value* block = code_.b.CreateUDiv(code_.b.CreateSub(row, code_.i64(begin)), code_.i64(rows));
+  block = code_.b.CreateAdd(block, code_.i64(higher_blocks));
+  const std::int64_t lines = segment.k[0].extent.bound * tile.vectors;
+  return NextLines{b_of(segment, next), code_.b.CreateMul(block, code_.i64(lines)), blocks, tile.vectors};
+}
+
+void DotEmitter::fetch(const NextLines& next, Value* k, std::int64_t b_bytes) {
+  const std::int64_t line_bytes = lanes_ * bytes_;
+  Value* first = code_.b.CreateAdd(next.first, code_.b.CreateMul(k, code_.i64(next.vectors)));
+  first = code_.b.CreateUDiv(first, code_.i64(next.blocks));
+  for (std::int64_t i = 0; i < next.lines_a_step(); ++i) {
+    Value* line = code_.b.CreateAdd(first, code_.i64(i));
+    if (b_bytes == next.vectors * line_bytes) {
+      prefetch(code_.offset(next.b, line, line_bytes), Cache::Second);
+      continue;
+    }
+    Value* step = code_.offset(next.b, code_.b.CreateUDiv(line, code_.i64(next.vectors)), b_bytes);
+    prefetch(code_.offset(step, code_.b.CreateURem(line, code_.i64(next.vectors)), line_bytes), Cache::Second);
+  }
+}
+
+void DotEmitter::prefetch(Value* line, Cache cache) {
+  code_.b.CreateIntrinsic(
+      llvm::Intrinsic::prefetch, {line->getType()},
+      {line, code_.b.getInt32(0), code_.b.getInt32(static_cast<std::uint32_t>(cache)), code_.b.getInt32(1)});
 }
 }  // namespace hotloop::codegen

@@ -146,7 +146,19 @@ class DotEmitter {
   // step do. It is fetched a line a step, since a processor drops what it is asked for all at once.
   // Where nothing lies nothing is fetched, and nothing fails.
   Value* next_init(const Tile& tile, Value* row);
-  void prefetch(Value* line);
+  // Lines of the next tile of columns, for a B that the second cache does not hold: the first block of rows would wait for each of them, and while the
+  // others pass over what it read nothing would be on its way. So each of `blocks` fetches its share while it passes over this tile, from one end to the
+  // other: a processor that sees some of neighbouring lines asked for fetches all of them at once, for which the first block would wait as before.
+  struct NextLines {
+    Value* b;      // where the next tile begins
+    Value* first;  // `blocks` times the first line of this block's share; a step of k is `vectors` lines
+    std::int64_t blocks, vectors;
+    std::int64_t lines_a_step() const { return (vectors + blocks - 1) / blocks; }
+  };
+  std::optional<NextLines> lines_of_next_tile(const Segment& segment, const Tile& tile, Value* row, std::int64_t rows);
+  void fetch(const NextLines& next, Value* k, std::int64_t b_bytes);
+  enum class Cache { Second = 2, First = 3 };  // as LLVM numbers them
+  void prefetch(Value* line, Cache cache);
 
   // Few rows, and a B that lies as it came and does not stay in the caches (dot_parts.cpp): some of its lines at a time are read from one end to the other,
   // as processors fetch ahead, while accumulators wait in C. A tile of columns would read a few numbers of each line, one line after the other.
@@ -219,12 +231,13 @@ class DotEmitter {
   Value* c_;
   Value* init_ = nullptr;
   Value *m_, *n_;
-  Value* backwards_ = nullptr;      // i1: the last tile comes first, see ColumnWalk
-  Value* cancel_ = nullptr;         // of a long dot
-  Value* ahead_ = nullptr;          // what is fetched during the first steps of a block, see next_init():
-  std::int64_t ahead_vectors_ = 0;  // so many lines of each row
-  std::optional<Summed> summed_;    // by this dot, see emit_with_sums(),
-  bool sums_here_ = false;          // in this block of rows
+  Value* backwards_ = nullptr;           // i1: the last tile comes first, see ColumnWalk
+  Value* cancel_ = nullptr;              // of a long dot
+  Value* ahead_ = nullptr;               // what is fetched during the first steps of a block, see next_init():
+  std::int64_t ahead_vectors_ = 0;       // so many lines of each row
+  std::optional<NextLines> next_lines_;  // by each step
+  std::optional<Summed> summed_;         // by this dot, see emit_with_sums(),
+  bool sums_here_ = false;               // in this block of rows
   Value* sums_ = nullptr;
   llvm::AllocaInst* part_buffer_ = nullptr;
   std::int64_t part_bytes_ = 0;
