@@ -144,7 +144,8 @@ def cholesky(x, /, *, upper=False):
 @op(1)
 def eigh(x, /):
     """(eigenvalues, ascending (..., n); eigenvectors in columns (..., n, n)), a named tuple. x: (..., n, n), symmetric (its symmetric
-    part is taken). By Jacobi's rotations. Signs of vectors are not defined, and where values are equal neither are the vectors: the
+    part is taken). By Jacobi's rotations up to six rows, by reflections to three diagonals and QL with implicit shifts above. Values are exact to the dtype's
+    precision times the largest. Where a matrix has nan or inf, values are nan. Signs of vectors are not defined, and where values are equal neither are the vectors: the
     derivative leaves out what turns them into each other."""
     x = _float_matrix("eigh", x)
     return _decompositions.EighResult(*_each(_decompositions.eigh, ((x + matrix_transpose(x)) * 0.5, 2)))

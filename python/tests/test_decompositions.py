@@ -43,7 +43,8 @@ def test_values_are_those_of_numpy(rng, shape, dtype, scale):
         assert linalg.matrix_norm(a, ord=ord, keepdims=True).shape == (*shape[:-2], 1, 1)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 17, 33])
+# Up to 6 rows are turned by Jacobi's rotations, more by sweeps over three diagonals.
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 6, 7, 8, 12, 17, 33, 64])
 @pytest.mark.parametrize("dtype, scale", [(np.float64, 1), (np.float32, 1e9)])
 def test_symmetric_matrices(rng, n, dtype, scale):
     a = rng.normal(size=(2, n, n))
@@ -77,6 +78,64 @@ def test_small_singular_values_have_their_own_precision():
     np.testing.assert_allclose(product, 1e-27, rtol=1e-13)  # the determinant
 
 
+def symmetric_cases(n):
+    rng = np.random.default_rng(n)
+    a, q, beside = rng.normal(size=(n, n)), np.linalg.qr(rng.normal(size=(n, n)))[0], np.diag(np.ones(n - 1), 1)
+    graded = np.outer(10.0 ** -np.arange(n), 10.0 ** -np.arange(n)) * (a + a.T)
+    return {
+        "zeros": np.zeros((n, n)),
+        "unit": np.eye(n),
+        "ones": np.ones((n, n)),
+        "diagonal": np.diag(rng.normal(size=n)),
+        "tridiagonal": np.diag(rng.normal(size=n)) + beside + beside.T,
+        "zeros on the diagonal": beside + beside.T,
+        "pairs that nearly agree": np.diag(np.abs(np.arange(n) - n // 2).astype(float)) + beside + beside.T,  # Wilkinson's
+        "blocks": np.kron(np.eye(n), np.ones((2, 2)))[:n, :n],
+        "a cluster": q @ np.diag(1 + 1e-6 * rng.normal(size=n)) @ q.T,
+        "equal values": q @ np.diag(np.arange(n) % 3.0) @ q.T,
+        "rank one": np.outer(a[0], a[0]),
+        "graded": graded,
+        "graded upwards": graded[::-1, ::-1],
+        "large": (a + a.T) * 1e30,
+        "small": (a + a.T) * 1e-30,
+        "very large": (a + a.T) * 1e300,
+        "very small": (a + a.T) * 1e-300,
+    }
+
+
+def precise(got, expected, dtype, units):
+    np.testing.assert_allclose(got, expected, rtol=0, atol=units * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("n", [2, 5, 6, 7, 9, 16, 33])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_odd_symmetric_matrices(n, dtype):
+    for name, a in symmetric_cases(n).items():
+        if "very" in name and dtype == np.float32:
+            continue
+        a = ((a + a.T) * 0.5).astype(dtype)
+        w, v = (np.asarray(x) for x in linalg.eigh(a))
+        np.testing.assert_array_equal(linalg.eigvalsh(a), w, err_msg=name)
+        size = max(np.abs(a.astype(np.float64)).max(), np.finfo(dtype).tiny)
+        a, w, v = a / size.astype(np.float64), w / size.astype(np.float64), v.astype(np.float64)
+        expected = np.linalg.eigvalsh(a)
+        norm = max(1.0, np.abs(expected).max())
+        assert np.all(np.diff(w) >= 0)
+        precise(w, expected, dtype, norm * (10 + n / 3))
+        precise(a @ v, v * w, dtype, norm * (10 + n / 3))
+        precise(v.T @ v, np.eye(n), dtype, 10 + n)
+
+
+@pytest.mark.parametrize("n", [2, 6, 7, 16])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_infinite_and_missing_numbers_end_at_any_size(rng, n, number):
+    a = rng.normal(size=(n, n))
+    for place in ((0, 0), (0, n - 1), (slice(None), slice(None))):
+        b = a + a.T
+        b[place] = b.T[place] = number
+        assert np.isnan(np.asarray(linalg.eigvalsh(b))).any()
+
+
 def test_infinite_and_missing_numbers_end():
     assert np.isnan(np.asarray(linalg.eigvalsh(np.array([[np.nan, 1.0], [1.0, 2.0]])))).any()
     assert np.isnan(np.asarray(linalg.svdvals(np.array([[np.inf, 1.0], [1.0, 2.0]])))).any()
@@ -95,6 +154,10 @@ PROGRAMS = {
     "pinv of a wide matrix": ((4, 6), lambda x: hl.sum(linalg.pinv(x) * TALL)),
     "norms": ((4, 6), lambda x: linalg.matrix_norm(x, ord="nuc") + linalg.matrix_norm(x, ord=2)),
 }
+
+
+SQUARE12 = np.random.default_rng(4).normal(size=(12, 12))
+PROGRAMS["eigh of twelve rows"] = ((12, 12), lambda x: (lambda r: hl.sum(hl.sin(r[0])) + hl.sum(r[1] ** 2 * SQUARE12))(linalg.eigh(x)))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -123,6 +186,25 @@ def test_a_batch_is_one_loop_and_gives_each_matrix_its_bits(rng):
         np.testing.assert_array_equal(linalg.svdvals(one), expected)
     np.testing.assert_array_equal(hl.jit(hl.vmap(linalg.svdvals))(a), together)
     assert "1 kernel" in hl.explain(lambda x: linalg.eigh(x), a)
+
+
+@pytest.mark.parametrize("n", [6, 7, 12, 33, 64])
+def test_an_eigh_in_a_batch_has_the_bits_of_one_alone(rng, n):
+    a = rng.normal(size=(21, n, n)).astype(np.float32)
+    a[3], a[4], a[5, 0] = 0, np.eye(n), np.nan  # done at once, and never
+    together = linalg.eigh(a)
+    for i in range(0, 21, 3):
+        for one, all_ in zip(linalg.eigh(a[i]), together, strict=True):
+            np.testing.assert_array_equal(one, np.asarray(all_)[i])
+    for alone, all_ in zip(hl.jit(hl.vmap(linalg.eigh))(a), together, strict=True):
+        np.testing.assert_array_equal(alone, all_)
+
+
+def test_values_alone_turn_no_vectors():
+    a = np.ones((40, 40), np.float32)
+    values, both = (hl.executable(hl.jit(f), a).kernel_text() for f in (linalg.eigvalsh, lambda x: tuple(linalg.eigh(x))))
+    numbers = lambda text: sum(1 for line in text.splitlines() if line.startswith("buffer") and f"f32 x {48 * 40} " in line)  # noqa: E731
+    assert numbers(both) > 0 and numbers(values) == 0
 
 
 def test_bad_arguments():

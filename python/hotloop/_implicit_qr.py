@@ -1,0 +1,221 @@
+"""Eigenvalues of symmetric matrices and singular values by the QR iteration with implicit shifts on a matrix of two or three diagonals, which reflections
+make first (Golub and Van Loan, Matrix Computations, 4th ed., 5.4.8, 8.3.1, 8.3.5 and 8.6.3).
+
+A sweep is a chain of rotations, each of which takes the place of two neighbours. Its scalars come first, for as many sweeps as a list holds; then
+vectors are turned by all of the list in one loop, which changes rows of one matrix in place. So matrices of a batch do not wait for each other at
+the end of each sweep, and where nobody asks for vectors that loop and the list are dead. All is written for numbers about 1 (scale_of).
+"""
+
+from hotloop import _core
+from hotloop._control import scan, while_loop
+from hotloop._creation import arange, eye
+from hotloop._dtypes import finfo
+from hotloop._elementwise import abs as _abs
+from hotloop._elementwise import (
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    sqrt,
+    where,
+)
+from hotloop._linear import matmul
+from hotloop._manipulation import broadcast_to, concat, dynamic_slice, dynamic_update, pad, reshape
+from hotloop._reductions import max as _max
+from hotloop._reductions import min as _min
+from hotloop._reductions import sum as _sum
+
+MOST_SWEEPS = 30  # for each value, as in LAPACK; two or three are usual
+GROUP = 4  # rotations that pass over rows at once
+
+
+def scale_of(a):
+    """(factor, 1 / factor), powers of two: a * factor has its largest number in [1, 2), or as near to it as the range of such powers allows."""
+    whole, digits, most = ("int32", 23, 254) if a.dtype.itemsize == 4 else ("int64", 52, 2046)
+    bits = _core.append("bitcast", [_max(_abs(a))], {"dtype": _core.full(0, whole, ()).dtype})
+    exponent = maximum(minimum(bits // 2**digits, most - 1), 1)
+    power = lambda e: _core.append("bitcast", [e * 2**digits], {"dtype": a.dtype})  # noqa: E731
+    return power(most - exponent), power(exponent)
+
+
+def _whole(x):
+    return _core.full(x, "int32", ())
+
+
+def _at(x, i):
+    return reshape(dynamic_slice(x, (i,), (1,)), ())
+
+
+def _put(x, i, value):
+    return dynamic_update(x, reshape(value, (1,)), (i,))
+
+
+def _row(x, i):
+    return reshape(dynamic_slice(x, (i, 0), (1, x.shape[1])), (x.shape[1],))
+
+
+def _negligible(dtype):
+    """Of numbers about 1: what may count as zero, and the squares of which still have all digits."""
+    info = finfo(dtype)
+    return float((info.smallest_normal / info.eps) ** 0.5)
+
+
+def _reflection(x, k):
+    """(v, beta, first): x - beta (v x) v has `first` at k, zeros behind it and what x has before it."""
+    index = arange(x.shape[0])
+    head, behind = _at(x, k), where(greater(index, k), x, 0.0)
+    rest = _sum(behind * behind)
+    idle = less_equal(rest, _negligible(x.dtype) ** 2)  # nothing to reflect; not so of a nan
+    norm = sqrt(where(idle, 1.0, head * head + rest))
+    norm = where(less(head, 0), -norm, norm)
+    v = where(equal(index, k), head + norm, behind)
+    return v, where(idle, 0.0, 1 / where(idle, 1.0, norm * (head + norm))), where(idle, head, -norm)
+
+
+def _product(v, beta, n):
+    """The product of the reflections, the first one at the right."""
+    turn = lambda x, r: (x - (r[1] * r[0])[:, None] * matmul(r[0], x)[None, :], None)  # noqa: E731
+    return scan(turn, eye(n, dtype=v.dtype), (v, beta))[0]
+
+
+def _rotation(f, g, negligible):
+    """(c, s, r) with c f + s g = r, c g - s f = 0; none of what is too small for its squares."""
+    square = f * f + g * g
+    active = greater(square, negligible**2)
+    r = sqrt(where(active, square, 1.0))
+    return where(active, f / r, 1.0), where(active, g / r, 0.0), where(active, r, f)
+
+
+def _until_diagonal(sweep, is_small, d, e, factors):
+    """The diagonals after as many sweeps as it takes, and the factors with what turned them.
+
+    sweep(d, e, first, last, step) -> d, e, ((c, s) of (n,) for each factor): of rotations k = 0, 1, ... of rows first + step k and the next one in
+    direction `step`, 1 or -1, up to `last`; c = 1 and s = 0 behind them. The side at `last` is the one with the small numbers. is_small(d, e): (n,),
+    which e count as zero, the last one always.
+    """
+    n, index = d.shape[0], arange(d.shape[0])
+    groups = -(-n // GROUP)
+    room = -(-n * n // (2 * GROUP)) + groups  # of a list, in groups: one or two lists are filled
+
+    def window(d, e):
+        """The first block that is not diagonal; (n - 1, n - 1) if there is none."""
+        small = is_small(d, e)
+        low = _min(where(small, n - 1, index))
+        return low, _min(where(logical_and(small, greater_equal(index, low)), index, n - 1))
+
+    def swept(state):
+        d, e, low, high, before, falls, turns, lists, count = state
+        # It stays with its direction as long as it stays with its block.
+        is_new = logical_or(greater(low, before[1]), less(high, before[0]))
+        falls = where(is_new, greater(_abs(_at(d, low)), _abs(_at(d, high))), falls)
+        first, last, step = where(falls, low, high), where(falls, high, low), where(falls, _whole(1), _whole(-1))
+        d, e, found = sweep(d, e, first, last, step)
+        places, steps, rotations = lists
+        places = dynamic_update(places, first + step * GROUP * arange(groups), (count,))
+        steps = dynamic_update(steps, broadcast_to(step, (groups,)), (count,))
+        tail = groups * GROUP - n
+        padded = lambda x, value: concat([x, _core.full(value, d.dtype, (tail,))], axis=0) if tail else x  # noqa: E731
+        write = lambda table, x, value: dynamic_update(table, reshape(padded(x, value), (groups, GROUP)), (count, 0))  # noqa: E731
+        rotations = tuple((write(cs, c, 1.0), write(ss, s, 0.0)) for (cs, ss), (c, s) in zip(rotations, found))
+        count = count + (high - low + (GROUP - 1)) // GROUP
+        return d, e, *window(d, e), (low, high), falls, turns + 1, (places, steps, rotations), count
+
+    def is_open(low, high, turns):
+        return logical_and(less(low, high), less(turns, MOST_SWEEPS * n))
+
+    def turned(x, at, step, cs, ss, j):
+        """x after one group: the row of the chain goes along in registers."""
+        row, new = _row(x, at), []
+        for k in range(GROUP):
+            c, s = (reshape(dynamic_slice(table, (j, k), (1, 1)), ()) for table in (cs, ss))
+            other = _row(x, at + step * (k + 1))
+            new.append(c * row + s * other)
+            row = c * other - s * row
+        for k, value in enumerate([*new, row]):
+            x = dynamic_update(x, value[None, :], (at + step * k, 0))
+        return x
+
+    def filled(state):
+        d, e, low, high, before, falls, turns, factors = state
+        table = _core.full(0.0, d.dtype, (room, GROUP))
+        lists = _core.full(0, "int32", (room,)), _core.full(0, "int32", (room,)), tuple((table, table) for _ in factors)
+        has_more = lambda s: logical_and(is_open(s[2], s[3], s[6]), less_equal(s[8], room - groups))  # noqa: E731
+        state = d, e, low, high, before, falls, turns, lists, _whole(0)
+        *state, (places, steps, rotations), count = while_loop(has_more, swept, state, max_steps=MOST_SWEEPS * n)
+
+        def group(carry):
+            j, factors = carry
+            at, step = _at(places, j) + GROUP, _at(steps, j)
+            return j + 1, tuple(turned(x, at, step, cs, ss, j) for x, (cs, ss) in zip(factors, rotations))
+
+        return *state, while_loop(lambda c: less(c[0], count), group, (_whole(0), factors), max_steps=room)[1]
+
+    # The last group of a sweep may reach beyond the first or the last row.
+    factors = tuple(pad(x, ((GROUP, GROUP), (0, 0))) for x in factors)
+    state = d, e, *window(d, e), (_whole(-1), _whole(-1)), equal(_whole(0), 0), _whole(0), factors
+    d, _, low, high, *_, factors = while_loop(lambda s: is_open(s[2], s[3], s[6]), filled, state, max_steps=MOST_SWEEPS * n)
+    return where(less(low, high), float("nan"), d), tuple(x[GROUP:-GROUP] for x in factors)
+
+
+def _tridiagonal(a):
+    """(diagonal, the one beside it and a 0 behind it, Q transposed) of a symmetric matrix a = Q T Q^T (8.3.1)."""
+    n = a.shape[0]
+
+    def step(a, k):
+        x = _row(a, k)
+        v, beta, beside = _reflection(x, k + 1)
+        p = matmul(v, a) * beta
+        w = p - (beta * 0.5 * _sum(p * v)) * v
+        return a - (v[:, None] * w[None, :] + w[:, None] * v[None, :]), (_at(x, k), beside, v, beta)
+
+    a, (d, e, v, beta) = scan(step, a, arange(n - 2))
+    d = concat([d, a[n - 2, n - 2 : n - 1], a[n - 1, n - 1 :]], axis=0)
+    return d, concat([e, a[n - 2, n - 1 :], _core.full(0.0, a.dtype, (1,))], axis=0), _product(v, beta, n)
+
+
+def symmetric(a):
+    """(eigenvalues in any order, eigenvectors in rows) of one symmetric matrix of three rows or more, with numbers about 1."""
+    d, e, qt = _tridiagonal(a)
+    n, index = d.shape[0], arange(d.shape[0])
+    eps, negligible = float(finfo(d.dtype).eps), _negligible(d.dtype)
+
+    def is_small(d, e):
+        size = sqrt(_abs(d))
+        near = concat([size[1:], size[-1:]], axis=0)
+        return logical_or(logical_not(greater(_abs(e), maximum(eps * size * near, negligible))), equal(index, n - 1))
+
+    def sweep(d, e, first, last, step):
+        side = where(equal(step, 1), _whole(0), _whole(-1))  # e[i + side] stands between i and i + step
+        end, beside = _at(d, last), _at(e, last - step + side)
+        g = (_at(d, last - step) - end) / (2 * beside)
+        shift = end - beside / (g + where(less(g, 0), -1.0, 1.0) * sqrt(g * g + 1))  # Wilkinson's
+
+        # As the QL of EISPACK's tql2, in either direction.
+        def turn(carry):
+            k, d, e, cs, ss, c, s, p, g, own = carry
+            at = first + step * k
+            beside = _at(e, at + side)
+            f, b = s * beside, c * beside
+            c, s, r = _rotation(g, f, negligible)
+            e = _put(e, at - step + side, r)  # in the first step that is none of the block's, and is a 0 again below
+            own, other = own - p, _at(d, at + step)
+            r = (other - own) * s + 2 * c * b
+            p = s * r
+            return k + 1, _put(d, at, own + p), e, _put(cs, k, c), _put(ss, k, s), c, s, p, c * r - b, other
+
+        zero, one, zeros = _core.full(0.0, d.dtype, ()), _core.full(1.0, d.dtype, ()), _core.full(0.0, d.dtype, (n,))
+        carry = _whole(0), d, e, zeros + 1, zeros, one, one, zero, _at(d, first) - shift, _at(d, first)
+        count = _abs(last - first)
+        _, d, e, cs, ss, _, _, p, g, own = while_loop(lambda c: less(c[0], count), turn, carry, max_steps=n)
+        e = _put(e, last - step + side, g)
+        outside = logical_or(equal(index, maximum(first, last)), equal(index, minimum(first, last) - 1))
+        return _put(d, last, own - p), where(outside, 0.0, e), ((cs, ss),)
+
+    d, (vt,) = _until_diagonal(sweep, is_small, d, e, (qt,))
+    return d, vt
