@@ -1,5 +1,6 @@
 """Orthogonal decompositions of small dense matrices: QR by Householder reflections (Golub and Van Loan, Matrix Computations, 4th ed.,
-5.2), eigenvalues of symmetric matrices by Jacobi's rotations (8.5), singular values by one-sided Jacobi (8.6.3).
+5.2), eigenvalues of symmetric matrices and singular values. Those of a few rows by Jacobi's rotations (8.5; one-sided, 8.6.3), which a batch does in
+all lanes; of more, where the sweeps would take several times as long, by _implicit_qr.py.
 
 A sweep of Jacobi turns all pairs of columns once, as rounds of disjoint pairs (a round robin), so that a round is one rotation of a
 whole matrix; sweeps go on until nothing is left to turn. Derivatives are those of the decomposition (Giles, Collected Matrix Derivative
@@ -17,7 +18,7 @@ from hotloop._creation import arange, eye, tril
 from hotloop._dtypes import finfo
 from hotloop._elementwise import abs as _abs
 from hotloop._elementwise import equal, greater, less, logical_and, sign, sqrt, where
-from hotloop._implicit_qr import scale_of, symmetric
+from hotloop._implicit_qr import scale_of, singular, symmetric
 from hotloop._linear import matmul
 from hotloop._manipulation import concat, dynamic_slice, flip, matrix_transpose, reshape, take
 from hotloop._reductions import max as _max
@@ -29,7 +30,7 @@ EighResult = collections.namedtuple("EighResult", ["eigenvalues", "eigenvectors"
 QRResult = collections.namedtuple("QRResult", ["Q", "R"])
 SVDResult = collections.namedtuple("SVDResult", ["U", "S", "Vh"])
 
-MOST_ROWS_OF_JACOBI = 6  # up to which it is the faster one, measured
+MOST_ROWS_OF_JACOBI, MOST_COLUMNS_OF_JACOBI = 6, 8  # up to which it is the faster one, measured: of eigh, of svd
 MOST_SWEEPS = 30  # it converges quadratically: six to ten do for a hundred rows
 
 
@@ -125,7 +126,8 @@ def householder(a):
 
     def step(carry, k):
         q, r = carry
-        x = reshape(dynamic_slice(r, (0, k), (m, 1)), (m,))
+        x = where(less(index, k), 0.0, reshape(dynamic_slice(r, (0, k), (m, 1)), (m,)))
+        x = x * scale_of(x)[0]  # for the squares; a reflection has no size
         below = where(greater(index, k), x, 0.0)
         head = _sum(where(equal(index, k), x, 0.0))
         rest = _sum(below * below)
@@ -184,6 +186,21 @@ def qr(a, complete):
 @custom_jvp
 def svd(a):
     """(U, S, V) of one matrix with at least as many rows as columns: (m, n), (n,), (n, n); S descends."""
+    m, n = a.shape
+    factor, back = scale_of(a)
+    a = a * factor
+    if n <= MOST_COLUMNS_OF_JACOBI:
+        u, s, v = _rotated_columns(a)
+        return u, s * back, v
+    q, a = _qr(a) if m > n else (None, a)
+    s, left, right = singular(a)
+    order = flip(argsort(s))
+    u, v = (matrix_transpose(take(rows, order, axis=0)) for rows in (left, right))
+    return u if q is None else matmul(q, u), take(s, order) * back, v
+
+
+def _rotated_columns(a):
+    """svd by Jacobi's rotations of columns, which find small values to their own precision."""
     n = a.shape[1]
     q, b = _qr(a)
     tolerance = float(4 * n * finfo(a.dtype).eps ** 2)

@@ -11,25 +11,13 @@ from hotloop._control import scan, while_loop
 from hotloop._creation import arange, eye
 from hotloop._dtypes import finfo
 from hotloop._elementwise import abs as _abs
-from hotloop._elementwise import (
-    equal,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    minimum,
-    sqrt,
-    where,
-)
+from hotloop._elementwise import maximum, minimum, sqrt, where
 from hotloop._linear import matmul
 from hotloop._manipulation import broadcast_to, concat, dynamic_slice, dynamic_update, pad, reshape
 from hotloop._reductions import max as _max
 from hotloop._reductions import min as _min
 from hotloop._reductions import sum as _sum
+from hotloop._transforms import stop_gradient
 
 MOST_SWEEPS = 30  # for each value, as in LAPACK; two or three are usual
 GROUP = 4  # rotations that pass over rows at once
@@ -38,7 +26,7 @@ GROUP = 4  # rotations that pass over rows at once
 def scale_of(a):
     """(factor, 1 / factor), powers of two: a * factor has its largest number in [1, 2), or as near to it as the range of such powers allows."""
     whole, digits, most = ("int32", 23, 254) if a.dtype.itemsize == 4 else ("int64", 52, 2046)
-    bits = _core.append("bitcast", [_max(_abs(a))], {"dtype": _core.full(0, whole, ()).dtype})
+    bits = _core.append("bitcast", [_max(_abs(stop_gradient(a)))], {"dtype": _core.full(0, whole, ()).dtype})
     exponent = maximum(minimum(bits // 2**digits, most - 1), 1)
     power = lambda e: _core.append("bitcast", [e * 2**digits], {"dtype": a.dtype})  # noqa: E731
     return power(most - exponent), power(exponent)
@@ -69,12 +57,12 @@ def _negligible(dtype):
 def _reflection(x, k):
     """(v, beta, first): x - beta (v x) v has `first` at k, zeros behind it and what x has before it."""
     index = arange(x.shape[0])
-    head, behind = _at(x, k), where(greater(index, k), x, 0.0)
+    head, behind = _at(x, k), where(index > k, x, 0.0)
     rest = _sum(behind * behind)
-    idle = less_equal(rest, _negligible(x.dtype) ** 2)  # nothing to reflect; not so of a nan
+    idle = rest <= _negligible(x.dtype) ** 2  # nothing to reflect; not so of a nan
     norm = sqrt(where(idle, 1.0, head * head + rest))
-    norm = where(less(head, 0), -norm, norm)
-    v = where(equal(index, k), head + norm, behind)
+    norm = where(head < 0, -norm, norm)
+    v = where(index == k, head + norm, behind)
     return v, where(idle, 0.0, 1 / where(idle, 1.0, norm * (head + norm))), where(idle, head, -norm)
 
 
@@ -87,7 +75,7 @@ def _product(v, beta, n):
 def _rotation(f, g, negligible):
     """(c, s, r) with c f + s g = r, c g - s f = 0; none of what is too small for its squares."""
     square = f * f + g * g
-    active = greater(square, negligible**2)
+    active = square > negligible**2
     r = sqrt(where(active, square, 1.0))
     return where(active, f / r, 1.0), where(active, g / r, 0.0), where(active, r, f)
 
@@ -107,13 +95,13 @@ def _until_diagonal(sweep, is_small, d, e, factors):
         """The first block that is not diagonal; (n - 1, n - 1) if there is none."""
         small = is_small(d, e)
         low = _min(where(small, n - 1, index))
-        return low, _min(where(logical_and(small, greater_equal(index, low)), index, n - 1))
+        return low, _min(where(small & (index >= low), index, n - 1))
 
     def swept(state):
         d, e, low, high, before, falls, turns, lists, count = state
         # It stays with its direction as long as it stays with its block.
-        is_new = logical_or(greater(low, before[1]), less(high, before[0]))
-        falls = where(is_new, greater(_abs(_at(d, low)), _abs(_at(d, high))), falls)
+        is_new = (low > before[1]) | (high < before[0])
+        falls = where(is_new, _abs(_at(d, low)) > _abs(_at(d, high)), falls)
         first, last, step = where(falls, low, high), where(falls, high, low), where(falls, _whole(1), _whole(-1))
         d, e, found = sweep(d, e, first, last, step)
         places, steps, rotations = lists
@@ -127,7 +115,7 @@ def _until_diagonal(sweep, is_small, d, e, factors):
         return d, e, *window(d, e), (low, high), falls, turns + 1, (places, steps, rotations), count
 
     def is_open(low, high, turns):
-        return logical_and(less(low, high), less(turns, MOST_SWEEPS * n))
+        return (low < high) & (turns < MOST_SWEEPS * n)
 
     def turned(x, at, step, cs, ss, j):
         """x after one group: the row of the chain goes along in registers."""
@@ -145,7 +133,7 @@ def _until_diagonal(sweep, is_small, d, e, factors):
         d, e, low, high, before, falls, turns, factors = state
         table = _core.full(0.0, d.dtype, (room, GROUP))
         lists = _core.full(0, "int32", (room,)), _core.full(0, "int32", (room,)), tuple((table, table) for _ in factors)
-        has_more = lambda s: logical_and(is_open(s[2], s[3], s[6]), less_equal(s[8], room - groups))  # noqa: E731
+        has_more = lambda s: is_open(s[2], s[3], s[6]) & (s[8] <= room - groups)  # noqa: E731
         state = d, e, low, high, before, falls, turns, lists, _whole(0)
         *state, (places, steps, rotations), count = while_loop(has_more, swept, state, max_steps=MOST_SWEEPS * n)
 
@@ -154,13 +142,13 @@ def _until_diagonal(sweep, is_small, d, e, factors):
             at, step = _at(places, j) + GROUP, _at(steps, j)
             return j + 1, tuple(turned(x, at, step, cs, ss, j) for x, (cs, ss) in zip(factors, rotations))
 
-        return *state, while_loop(lambda c: less(c[0], count), group, (_whole(0), factors), max_steps=room)[1]
+        return *state, while_loop(lambda c: c[0] < count, group, (_whole(0), factors), max_steps=room)[1]
 
     # The last group of a sweep may reach beyond the first or the last row.
     factors = tuple(pad(x, ((GROUP, GROUP), (0, 0))) for x in factors)
-    state = d, e, *window(d, e), (_whole(-1), _whole(-1)), equal(_whole(0), 0), _whole(0), factors
+    state = d, e, *window(d, e), (_whole(-1), _whole(-1)), _whole(0) == 0, _whole(0), factors
     d, _, low, high, *_, factors = while_loop(lambda s: is_open(s[2], s[3], s[6]), filled, state, max_steps=MOST_SWEEPS * n)
-    return where(less(low, high), float("nan"), d), tuple(x[GROUP:-GROUP] for x in factors)
+    return where(low < high, float("nan"), d), tuple(x[GROUP:-GROUP] for x in factors)
 
 
 def _tridiagonal(a):
@@ -188,13 +176,13 @@ def symmetric(a):
     def is_small(d, e):
         size = sqrt(_abs(d))
         near = concat([size[1:], size[-1:]], axis=0)
-        return logical_or(logical_not(greater(_abs(e), maximum(eps * size * near, negligible))), equal(index, n - 1))
+        return ~(_abs(e) > maximum(eps * size * near, negligible)) | (index == n - 1)
 
     def sweep(d, e, first, last, step):
-        side = where(equal(step, 1), _whole(0), _whole(-1))  # e[i + side] stands between i and i + step
+        side = where(step == 1, _whole(0), _whole(-1))  # e[i + side] stands between i and i + step
         end, beside = _at(d, last), _at(e, last - step + side)
         g = (_at(d, last - step) - end) / (2 * beside)
-        shift = end - beside / (g + where(less(g, 0), -1.0, 1.0) * sqrt(g * g + 1))  # Wilkinson's
+        shift = end - beside / (g + where(g < 0, -1.0, 1.0) * sqrt(g * g + 1))  # Wilkinson's
 
         # As the QL of EISPACK's tql2, in either direction.
         def turn(carry):
@@ -212,10 +200,106 @@ def symmetric(a):
         zero, one, zeros = _core.full(0.0, d.dtype, ()), _core.full(1.0, d.dtype, ()), _core.full(0.0, d.dtype, (n,))
         carry = _whole(0), d, e, zeros + 1, zeros, one, one, zero, _at(d, first) - shift, _at(d, first)
         count = _abs(last - first)
-        _, d, e, cs, ss, _, _, p, g, own = while_loop(lambda c: less(c[0], count), turn, carry, max_steps=n)
+        _, d, e, cs, ss, _, _, p, g, own = while_loop(lambda c: c[0] < count, turn, carry, max_steps=n)
         e = _put(e, last - step + side, g)
-        outside = logical_or(equal(index, maximum(first, last)), equal(index, minimum(first, last) - 1))
+        outside = (index == maximum(first, last)) | (index == minimum(first, last) - 1)
         return _put(d, last, own - p), where(outside, 0.0, e), ((cs, ss),)
 
     d, (vt,) = _until_diagonal(sweep, is_small, d, e, (qt,))
     return d, vt
+
+
+def _bidiagonal(a):
+    """(diagonal, the one above it and a 0 behind it, U transposed, V transposed) of a square matrix a = U B V^T (5.4.8)."""
+    n = a.shape[0]
+
+    def step(a, k):
+        u, left, own = _reflection(reshape(dynamic_slice(a, (0, k), (n, 1)), (n,)), k)
+        p = matmul(u, a) * left
+        v, right, beside = _reflection(_row(a, k) - _at(u, k) * p, k + 1)
+        w = (matmul(a, v) - _sum(p * v) * u) * right
+        return a - (u[:, None] * p[None, :] + w[:, None] * v[None, :]), (own, beside, u, left, v, right)
+
+    a, (d, e, u, left, v, right) = scan(step, a, arange(n - 1))
+    return concat([d, a[n - 1, n - 1 :]], axis=0), concat([e, _core.full(0.0, a.dtype, (1,))], axis=0), _product(u, left, n), _product(v, right, n)
+
+
+def singular(a):
+    """(singular values in any order, their left and right vectors in rows) of one square matrix of two rows or more, with numbers about 1.
+
+    A sweep of Demmel and Kahan (Accurate singular values of bidiagonal matrices, SIAM J. Sci. Stat. Comput. 1990), without a shift where that would cost the
+    digits of small values, which also ends with a zero beside the last number where there is one on the diagonal. A number beside the diagonal counts
+    as zero where that changes no value by more than a few roundings of its own (their section 4).
+    """
+    d, e, ut, vt = _bidiagonal(a)
+    n, dtype, index = d.shape[0], d.dtype, arange(d.shape[0])
+    eps, negligible = float(finfo(dtype).eps), _negligible(dtype)
+    tolerance = 8 * eps
+
+    def is_small(d, e):
+        return ~(_abs(e) > negligible) | (index == n - 1)
+
+    def kept(beside, mu):
+        return where(_abs(beside) <= tolerance * mu, 0.0, beside)
+
+    def next_mu(own, beside, mu):
+        """A bound of the least value of the block so far, of the new numbers on its diagonal and before it."""
+        whole = mu + _abs(beside)
+        return _abs(own) * where(whole > 0, mu / where(whole > 0, whole, 1.0), 1.0)
+
+    def sweep(d, e, first, last, step):
+        side = where(step == 1, _whole(0), _whole(-1))  # e[i + side] stands between i and i + step
+        low, high = minimum(first, last), maximum(first, last)
+        sizes = where((index >= low) & (index <= high), _abs(d), 0.0)
+        largest = maximum(_max(sizes), _max(where((index >= low) & (index < high), _abs(e), 0.0)))
+        least = _min(where((index >= low) & (index <= high), _abs(d), largest))
+        x, y, z = _abs(_at(d, last - step)), _at(e, last - step + side), _abs(_at(d, last))
+        # The smaller singular value of the last two rows and columns.
+        shift = 2 * x * z / (sqrt((x + z) * (x + z) + y * y) + sqrt((x - z) * (x - z) + y * y))
+        start = _at(d, first)
+        is_plain = (100 * n * minimum(shift, least) <= largest) | (shift * shift <= eps * start * start)
+        count = high - low
+
+        def shifted(carry):
+            k, d, e, rights, lefts, f, g, own, beside, mu = carry
+            at = first + step * k
+            c, s, r = _rotation(f, g, negligible)
+            r = kept(r, mu)
+            e = _put(e, at - step + side, r)  # in the first step that is none of the block's, and is a 0 again below
+            rights = _put(rights[0], k, c), _put(rights[1], k, s)
+            other, behind = _at(d, at + step), _at(e, at + step + side)
+            f, beside, g, other = c * own + s * beside, c * beside - s * own, s * other, c * other
+            c, s, own = _rotation(f, g, negligible)
+            lefts = _put(lefts[0], k, c), _put(lefts[1], k, s)
+            mu = next_mu(own, where(k == 0, 0.0, r), mu)
+            return k + 1, _put(d, at, own), e, rights, lefts, c * beside + s * other, s * behind, c * other - s * beside, c * behind, mu
+
+        def plain(carry):
+            k, d, e, rights, lefts, c, left, mu = carry
+            at = first + step * k
+            c, s, r = _rotation(_at(d, at) * c, _at(e, at + side), negligible)
+            beside = kept(left[1] * r, mu)
+            e = _put(e, at - step + side, beside)
+            rights = _put(rights[0], k, c), _put(rights[1], k, s)
+            *left, own = _rotation(left[0] * r, _at(d, at + step) * s, negligible)
+            lefts = _put(lefts[0], k, left[0]), _put(lefts[1], k, left[1])
+            return k + 1, _put(d, at, own), e, rights, lefts, c, tuple(left), next_mu(own, where(k == 0, 0.0, beside), mu)
+
+        zero, one, zeros = _core.full(0.0, dtype, ()), _core.full(1.0, dtype, ()), _core.full(0.0, dtype, (n,))
+        divisor = where(start == 0, 1.0, start)
+        f = (_abs(start) - shift) * (where(start < 0, -1.0, 1.0) + shift / divisor)
+        beside = _at(e, first + side)
+        carry = _whole(0), d, e, (zeros + 1, zeros), (zeros + 1, zeros), f, beside, start, beside, one
+        _, d, e, rights, lefts, f, _, own, _, mu = while_loop(lambda c: ~is_plain & (c[0] < count), shifted, carry, max_steps=n)
+        carry = _whole(0), d, e, rights, lefts, one, (one, zero), where(is_plain, one, mu)
+        _, d, e, rights, lefts, c, left, mu = while_loop(lambda c: is_plain & (c[0] < count), plain, carry, max_steps=n)
+        rest = _at(d, last) * c
+        own, beside = where(is_plain, rest * left[0], own), kept(where(is_plain, rest * left[1], f), mu)
+        e = _put(e, last - step + side, kept(beside, _abs(own)))
+        outside = (index == high) | (index == low - 1)
+        # Read backwards, rows are columns.
+        turns = tuple(tuple(where(step == 1, a, b) for a, b in zip(*pair)) for pair in ((lefts, rights), (rights, lefts)))
+        return _put(d, last, own), where(outside, 0.0, e), turns
+
+    d, (ut, vt) = _until_diagonal(sweep, is_small, d, e, (ut, vt))
+    return _abs(d), ut, vt * where(d < 0, -1.0, 1.0)[:, None]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 linalg = hl.linalg
-SHAPES = [(1, 1), (4, 1), (3, 3), (7, 4), (4, 7), (2, 6, 5)]
+SHAPES = [(1, 1), (4, 1), (3, 3), (7, 4), (4, 7), (2, 6, 5), (8, 8), (9, 9), (10, 14), (2, 14, 12), (33, 33), (64, 64)]
 
 
 def t(x):
@@ -59,16 +59,19 @@ def test_symmetric_matrices(rng, n, dtype, scale):
 
 def test_matrices_without_full_rank():
     ones = np.outer(np.arange(5.0), np.ones(3))
-    for a, rank in ((ones, 1), (ones.T, 1), (np.zeros((4, 3)), 0), (np.diag([1.0, 1.0, 0.0]), 2), (np.ones((6, 6)), 1)):
+    half = np.random.default_rng(0).normal(size=(16, 8)) @ np.random.default_rng(1).normal(size=(8, 16))
+    cases = ((ones, 1), (ones.T, 1), (np.zeros((4, 3)), 0), (np.diag([1.0, 1.0, 0.0]), 2), (np.ones((6, 6)), 1), (half, 8), (half[:, :12], 8), (half[:12], 8))
+    for a, rank in (*cases, (np.zeros((16, 16)), 0), (np.ones((16, 16)), 1), (np.ones((20, 9)), 1), (np.diag([1.0, 0.0] * 8), 8)):
         u, s, vh = (np.asarray(x) for x in linalg.svd(a))
         close(u @ np.vstack([np.diag(s), np.zeros((len(u) - len(s), len(s)))])[:, : len(s)] @ vh[: len(s)], a, 10)
         close(u.T @ u, np.eye(len(u)), 10)
         assert int(linalg.matrix_rank(a)) == rank
         close(linalg.pinv(a), np.linalg.pinv(a), 10)
         close(linalg.qr(a).Q @ linalg.qr(a).R, a, 10)
-    w, v = linalg.eigh(np.ones((6, 6)))
-    close(w, np.array([0, 0, 0, 0, 0, 6.0]), 10)
-    close(t(np.asarray(v)) @ np.asarray(v), np.eye(6), 10)
+    for n in (6, 7, 16):
+        w, v = linalg.eigh(np.ones((n, n)))
+        close(w, np.array([0.0] * (n - 1) + [n]), 10)
+        close(t(np.asarray(v)) @ np.asarray(v), np.eye(n), 10)
     assert int(linalg.matrix_rank(np.diag([1.0, 0.1, 0.01]), rtol=0.05)) == 2
 
 
@@ -126,9 +129,79 @@ def test_odd_symmetric_matrices(n, dtype):
         precise(v.T @ v, np.eye(n), dtype, 10 + n)
 
 
+def rectangular_cases(m, n):
+    rng = np.random.default_rng(m)
+    a, unit, above = rng.normal(size=(m, n)), np.eye(m, n), np.eye(m, n, 1)
+    left, right = np.linalg.qr(rng.normal(size=(m, m)))[0][:, :n], np.linalg.qr(rng.normal(size=(n, n)))[0]
+    diagonal, columns, rows = rng.normal(size=n), 10.0 ** -np.arange(n), 10.0 ** -np.arange(m)[:, None]
+    holes = [np.where(np.arange(n) == k, 0, diagonal) for k in (0, n // 2, n - 1)]
+    return {
+        "zeros": np.zeros((m, n)),
+        "unit": unit,
+        "ones": np.ones((m, n)),
+        "diagonal": unit * diagonal,
+        "bidiagonal": unit * diagonal + above,
+        "a zero first": unit * holes[0] + above,
+        "a zero inside": unit * holes[1] + above,
+        "a zero last": unit * holes[2] + above,
+        "nilpotent": above,
+        "a cluster": left * (1 + 1e-6 * rng.normal(size=n)) @ right.T,
+        "equal values": left * (np.arange(n) % 3) @ right.T,
+        "half the rank": left * (np.arange(n) < n // 2) @ right.T,
+        "rank one": np.outer(a[:, 0], a[0]),
+        "graded columns": a * columns,
+        "graded rows": rows * a,
+        "graded": rows * a * columns,
+        "graded upwards": (rows * a * columns)[::-1, ::-1],
+        "small values that no diagonal shows": np.triu(unit - 0.9 * (unit == 0)) * 0.4 ** np.arange(m)[:, None],  # Kahan's
+        "large": a * 1e30,
+        "small": a * 1e-30,
+        "very large": a * 1e300,
+        "very small": a * 1e-300,
+    }
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (8, 8), (9, 9), (16, 16), (20, 9), (33, 33)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_odd_matrices(shape, dtype):
+    n = shape[1]
+    for name, a in rectangular_cases(*shape).items():
+        if "very" in name and dtype == np.float32:
+            continue
+        a = a.astype(dtype)
+        u, s, vh = (np.asarray(x) for x in linalg.svd(a, full_matrices=False))
+        np.testing.assert_array_equal(linalg.svdvals(a), s, err_msg=name)
+        size = max(np.abs(a.astype(np.float64)).max(), np.finfo(dtype).tiny).astype(np.float64)
+        a, u, s, vh = a / size, u.astype(np.float64), s / size, vh.astype(np.float64)
+        expected = np.linalg.svd(a, compute_uv=False)
+        norm = max(1.0, expected.max())
+        assert s.min() >= 0
+        precise(s, expected, dtype, norm * (10 + n / 3))
+        precise(u * s @ vh, a, dtype, norm * (10 + n / 3))
+        precise(u.T @ u, np.eye(n), dtype, 10 + n)
+        precise(vh @ vh.T, np.eye(n), dtype, 10 + n)
+
+
+def test_small_values_of_two_diagonals_have_their_own_precision():
+    n = 12
+    for a in (np.eye(n) + np.eye(n, k=1), np.eye(n) * 3.0 ** np.arange(n) + np.eye(n, k=1)):
+        a = a * 10.0 ** -np.arange(n)[:, None]
+        np.testing.assert_allclose(np.prod(np.asarray(linalg.svdvals(a))), np.prod(np.diag(a)), rtol=1e-12)  # the determinant
+
+
+@pytest.mark.parametrize("n", [2, 8, 9, 16])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_singular_values_of_infinite_and_missing_numbers(rng, n, number):
+    for place in ((0, 0), (0, n - 1), (n - 1, n - 1), (n - 1, 0), (slice(None), slice(None))):
+        for extra in (0, 3):
+            a = rng.normal(size=(n + extra, n))
+            a[place] = number
+            assert np.isnan(np.asarray(linalg.svdvals(a))).any()
+
+
 @pytest.mark.parametrize("n", [2, 6, 7, 16])
 @pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_infinite_and_missing_numbers_end_at_any_size(rng, n, number):
+def test_eigenvalues_of_infinite_and_missing_numbers(rng, n, number):
     a = rng.normal(size=(n, n))
     for place in ((0, 0), (0, n - 1), (slice(None), slice(None))):
         b = a + a.T
@@ -157,6 +230,14 @@ PROGRAMS = {
 
 
 SQUARE12 = np.random.default_rng(4).normal(size=(12, 12))
+TALL12, SVD12 = np.random.default_rng(5).normal(size=(14, 12)), lambda x: linalg.svd(x, full_matrices=False)
+PROGRAMS["svd of twelve columns"] = (
+    (14, 12),
+    lambda x: (lambda r: hl.sum(hl.sin(r[1])) + hl.sum(r[0] ** 2 * TALL12) + hl.sum(r[2] ** 2 * SQUARE12))(SVD12(x)),
+)
+PROGRAMS["svd of twelve rows"] = ((12, 12), lambda x: (lambda r: hl.sum(r[0] ** 2 * SQUARE12) + hl.sum(r[2] ** 2 * SQUARE12.T))(SVD12(x)))
+PROGRAMS["norms of twelve rows"] = ((12, 14), lambda x: linalg.matrix_norm(x, ord="nuc") + linalg.matrix_norm(x, ord=2))
+PROGRAMS["pinv of twelve columns"] = ((14, 12), lambda x: hl.sum(linalg.pinv(x) * TALL12.T))
 PROGRAMS["eigh of twelve rows"] = ((12, 12), lambda x: (lambda r: hl.sum(hl.sin(r[0])) + hl.sum(r[1] ** 2 * SQUARE12))(linalg.eigh(x)))
 
 
@@ -189,22 +270,25 @@ def test_a_batch_is_one_loop_and_gives_each_matrix_its_bits(rng):
 
 
 @pytest.mark.parametrize("n", [6, 7, 12, 33, 64])
-def test_an_eigh_in_a_batch_has_the_bits_of_one_alone(rng, n):
+@pytest.mark.parametrize("name", ["eigh", "svd"])
+def test_a_matrix_in_a_batch_has_the_bits_of_one_alone(rng, name, n):
+    f = getattr(linalg, name)
     a = rng.normal(size=(21, n, n)).astype(np.float32)
     a[3], a[4], a[5, 0] = 0, np.eye(n), np.nan  # done at once, and never
-    together = linalg.eigh(a)
+    together = f(a)
     for i in range(0, 21, 3):
-        for one, all_ in zip(linalg.eigh(a[i]), together, strict=True):
+        for one, all_ in zip(f(a[i]), together, strict=True):
             np.testing.assert_array_equal(one, np.asarray(all_)[i])
-    for alone, all_ in zip(hl.jit(hl.vmap(linalg.eigh))(a), together, strict=True):
+    for alone, all_ in zip(hl.jit(hl.vmap(f))(a), together, strict=True):
         np.testing.assert_array_equal(alone, all_)
 
 
 def test_values_alone_turn_no_vectors():
     a = np.ones((40, 40), np.float32)
-    values, both = (hl.executable(hl.jit(f), a).kernel_text() for f in (linalg.eigvalsh, lambda x: tuple(linalg.eigh(x))))
-    numbers = lambda text: sum(1 for line in text.splitlines() if line.startswith("buffer") and f"f32 x {48 * 40} " in line)  # noqa: E731
-    assert numbers(both) > 0 and numbers(values) == 0
+    with_rows_around = f"f32 x {48 * 40} "
+    for values, both in ((linalg.eigvalsh, linalg.eigh), (linalg.svdvals, linalg.svd)):
+        assert with_rows_around in hl.executable(hl.jit(lambda x, both=both: tuple(both(x))), a).kernel_text()
+        assert with_rows_around not in hl.executable(hl.jit(values), a).kernel_text()
 
 
 def test_bad_arguments():
