@@ -80,12 +80,12 @@ def _rotation(f, g, negligible):
     return where(active, f / r, 1.0), where(active, g / r, 0.0), where(active, r, f)
 
 
-def _until_diagonal(sweep, is_small, d, e, factors):
+def _until_diagonal(sweep, is_small, d, e, bound, factors):
     """The diagonals after as many sweeps as it takes, and the factors with what turned them.
 
-    sweep(d, e, first, last, step) -> d, e, ((c, s) of (n,) for each factor): of rotations k = 0, 1, ... of rows first + step k and the next one in
-    direction `step`, 1 or -1, up to `last`; c = 1 and s = 0 behind them. The side at `last` is the one with the small numbers. is_small(d, e): (n,),
-    which e count as zero, the last one always.
+    sweep(d, e, bound, first, last, step) -> d, e, bound, ((c, s) of (n,) for each factor): of rotations k = 0, 1, ... of rows first + step k and the next one in
+    direction `step`, 1 or -1, up to `last`; c = 1 and s = 0 behind them. The side at `last` is the one with the small numbers. bound: what a sweep tells
+    the next one, 0 for another block. is_small(d, e): (n,), which e count as zero, the last one always.
     """
     n, index = d.shape[0], arange(d.shape[0])
     groups = -(-n // GROUP)
@@ -98,12 +98,12 @@ def _until_diagonal(sweep, is_small, d, e, factors):
         return low, _min(where(small & (index >= low), index, n - 1))
 
     def swept(state):
-        d, e, low, high, before, falls, turns, lists, count = state
+        d, e, low, high, before, falls, bound, turns, lists, count = state
         # It stays with its direction as long as it stays with its block.
         is_new = (low > before[1]) | (high < before[0])
         falls = where(is_new, _abs(_at(d, low)) > _abs(_at(d, high)), falls)
         first, last, step = where(falls, low, high), where(falls, high, low), where(falls, _whole(1), _whole(-1))
-        d, e, found = sweep(d, e, first, last, step)
+        d, e, bound, found = sweep(d, e, where(is_new & (turns > 0), 0.0, bound), first, last, step)
         places, steps, rotations = lists
         places = dynamic_update(places, first + step * GROUP * arange(groups), (count,))
         steps = dynamic_update(steps, broadcast_to(step, (groups,)), (count,))
@@ -112,7 +112,7 @@ def _until_diagonal(sweep, is_small, d, e, factors):
         write = lambda table, x, value: dynamic_update(table, reshape(padded(x, value), (groups, GROUP)), (count, 0))  # noqa: E731
         rotations = tuple((write(cs, c, 1.0), write(ss, s, 0.0)) for (cs, ss), (c, s) in zip(rotations, found))
         count = count + (high - low + (GROUP - 1)) // GROUP
-        return d, e, *window(d, e), (low, high), falls, turns + 1, (places, steps, rotations), count
+        return d, e, *window(d, e), (low, high), falls, bound, turns + 1, (places, steps, rotations), count
 
     def is_open(low, high, turns):
         return (low < high) & (turns < MOST_SWEEPS * n)
@@ -130,11 +130,11 @@ def _until_diagonal(sweep, is_small, d, e, factors):
         return x
 
     def filled(state):
-        d, e, low, high, before, falls, turns, factors = state
+        d, e, low, high, before, falls, bound, turns, factors = state
         table = _core.full(0.0, d.dtype, (room, GROUP))
         lists = _core.full(0, "int32", (room,)), _core.full(0, "int32", (room,)), tuple((table, table) for _ in factors)
-        has_more = lambda s: is_open(s[2], s[3], s[6]) & (s[8] <= room - groups)  # noqa: E731
-        state = d, e, low, high, before, falls, turns, lists, _whole(0)
+        has_more = lambda s: is_open(s[2], s[3], s[7]) & (s[9] <= room - groups)  # noqa: E731
+        state = d, e, low, high, before, falls, bound, turns, lists, _whole(0)
         *state, (places, steps, rotations), count = while_loop(has_more, swept, state, max_steps=MOST_SWEEPS * n)
 
         def group(carry):
@@ -146,8 +146,8 @@ def _until_diagonal(sweep, is_small, d, e, factors):
 
     # The last group of a sweep may reach beyond the first or the last row.
     factors = tuple(pad(x, ((GROUP, GROUP), (0, 0))) for x in factors)
-    state = d, e, *window(d, e), (_whole(-1), _whole(-1)), _whole(0) == 0, _whole(0), factors
-    d, _, low, high, *_, factors = while_loop(lambda s: is_open(s[2], s[3], s[6]), filled, state, max_steps=MOST_SWEEPS * n)
+    state = d, e, *window(d, e), (_whole(-1), _whole(-1)), _whole(0) == 0, bound, _whole(0), factors
+    d, _, low, high, *_, factors = while_loop(lambda s: is_open(s[2], s[3], s[7]), filled, state, max_steps=MOST_SWEEPS * n)
     return where(low < high, float("nan"), d), tuple(x[GROUP:-GROUP] for x in factors)
 
 
@@ -178,7 +178,7 @@ def symmetric(a):
         near = concat([size[1:], size[-1:]], axis=0)
         return ~(_abs(e) > maximum(eps * size * near, negligible)) | (index == n - 1)
 
-    def sweep(d, e, first, last, step):
+    def sweep(d, e, bound, first, last, step):
         side = where(step == 1, _whole(0), _whole(-1))  # e[i + side] stands between i and i + step
         end, beside = _at(d, last), _at(e, last - step + side)
         g = (_at(d, last - step) - end) / (2 * beside)
@@ -203,25 +203,36 @@ def symmetric(a):
         _, d, e, cs, ss, _, _, p, g, own = while_loop(lambda c: c[0] < count, turn, carry, max_steps=n)
         e = _put(e, last - step + side, g)
         outside = (index == maximum(first, last)) | (index == minimum(first, last) - 1)
-        return _put(d, last, own - p), where(outside, 0.0, e), ((cs, ss),)
+        return _put(d, last, own - p), where(outside, 0.0, e), bound, ((cs, ss),)
 
-    d, (vt,) = _until_diagonal(sweep, is_small, d, e, (qt,))
+    d, (vt,) = _until_diagonal(sweep, is_small, d, e, _core.full(0.0, d.dtype, ()), (qt,))
     return d, vt
 
 
+def _next_mu(mu, own, beside):
+    """Demmel and Kahan's bound of the least singular value of a block, after one more number on its diagonal and the one beside it before that: 1 at first."""
+    whole = mu + _abs(beside)
+    return _abs(own) * where(whole > 0, mu / where(whole > 0, whole, 1.0), 1.0)
+
+
 def _bidiagonal(a):
-    """(diagonal, the one above it and a 0 behind it, U transposed, V transposed) of a square matrix a = U B V^T (5.4.8)."""
+    """(diagonal, the one above it and a 0 behind it, a bound of the least singular value, U transposed, V transposed) of a square matrix
+    a = U B V^T (5.4.8)."""
     n = a.shape[0]
 
-    def step(a, k):
+    def step(carry, k):
+        a, before, mu, least = carry
         u, left, own = _reflection(reshape(dynamic_slice(a, (0, k), (n, 1)), (n,)), k)
         p = matmul(u, a) * left
         v, right, beside = _reflection(_row(a, k) - _at(u, k) * p, k + 1)
         w = (matmul(a, v) - _sum(p * v) * u) * right
-        return a - (u[:, None] * p[None, :] + w[:, None] * v[None, :]), (own, beside, u, left, v, right)
+        mu = _next_mu(mu, own, before)
+        return (a - (u[:, None] * p[None, :] + w[:, None] * v[None, :]), beside, mu, minimum(least, mu)), (own, beside, u, left, v, right)
 
-    a, (d, e, u, left, v, right) = scan(step, a, arange(n - 1))
-    return concat([d, a[n - 1, n - 1 :]], axis=0), concat([e, _core.full(0.0, a.dtype, (1,))], axis=0), _product(u, left, n), _product(v, right, n)
+    zero, one = _core.full(0.0, a.dtype, ()), _core.full(1.0, a.dtype, ())
+    (a, before, mu, least), (d, e, u, left, v, right) = scan(step, (a, zero, one, one * float("inf")), arange(n - 1))
+    d, e = concat([d, a[n - 1, n - 1 :]], axis=0), concat([e, _core.full(0.0, a.dtype, (1,))], axis=0)
+    return d, e, minimum(least, _next_mu(mu, a[n - 1, n - 1], before)), _product(u, left, n), _product(v, right, n)
 
 
 def singular(a):
@@ -231,7 +242,7 @@ def singular(a):
     digits of small values, which also ends with a zero beside the last number where there is one on the diagonal. A number beside the diagonal counts
     as zero where that changes no value by more than a few roundings of its own (their section 4).
     """
-    d, e, ut, vt = _bidiagonal(a)
+    d, e, bound, ut, vt = _bidiagonal(a)
     n, dtype, index = d.shape[0], d.dtype, arange(d.shape[0])
     eps, negligible = float(finfo(dtype).eps), _negligible(dtype)
     tolerance = 8 * eps
@@ -242,26 +253,19 @@ def singular(a):
     def kept(beside, mu):
         return where(_abs(beside) <= tolerance * mu, 0.0, beside)
 
-    def next_mu(own, beside, mu):
-        """A bound of the least value of the block so far, of the new numbers on its diagonal and before it."""
-        whole = mu + _abs(beside)
-        return _abs(own) * where(whole > 0, mu / where(whole > 0, whole, 1.0), 1.0)
-
-    def sweep(d, e, first, last, step):
+    def sweep(d, e, bound, first, last, step):
         side = where(step == 1, _whole(0), _whole(-1))  # e[i + side] stands between i and i + step
         low, high = minimum(first, last), maximum(first, last)
-        sizes = where((index >= low) & (index <= high), _abs(d), 0.0)
-        largest = maximum(_max(sizes), _max(where((index >= low) & (index < high), _abs(e), 0.0)))
-        least = _min(where((index >= low) & (index <= high), _abs(d), largest))
+        largest = _max(where((index >= low) & (index <= high), maximum(_abs(d), where(index < high, _abs(e), 0.0)), 0.0))
         x, y, z = _abs(_at(d, last - step)), _at(e, last - step + side), _abs(_at(d, last))
         # The smaller singular value of the last two rows and columns.
         shift = 2 * x * z / (sqrt((x + z) * (x + z) + y * y) + sqrt((x - z) * (x - z) + y * y))
         start = _at(d, first)
-        is_plain = (100 * n * minimum(shift, least) <= largest) | (shift * shift <= eps * start * start)
+        is_plain = (100 * n * minimum(shift, bound) <= largest) | (shift * shift <= eps * start * start)
         count = high - low
 
         def shifted(carry):
-            k, d, e, rights, lefts, f, g, own, beside, mu = carry
+            k, d, e, rights, lefts, f, g, own, beside, mu, least = carry
             at = first + step * k
             c, s, r = _rotation(f, g, negligible)
             r = kept(r, mu)
@@ -271,11 +275,12 @@ def singular(a):
             f, beside, g, other = c * own + s * beside, c * beside - s * own, s * other, c * other
             c, s, own = _rotation(f, g, negligible)
             lefts = _put(lefts[0], k, c), _put(lefts[1], k, s)
-            mu = next_mu(own, where(k == 0, 0.0, r), mu)
-            return k + 1, _put(d, at, own), e, rights, lefts, c * beside + s * other, s * behind, c * other - s * beside, c * behind, mu
+            mu = _next_mu(mu, own, where(k == 0, 0.0, r))
+            d, f, g, own, beside = _put(d, at, own), c * beside + s * other, s * behind, c * other - s * beside, c * behind
+            return k + 1, d, e, rights, lefts, f, g, own, beside, mu, minimum(least, mu)
 
         def plain(carry):
-            k, d, e, rights, lefts, c, left, mu = carry
+            k, d, e, rights, lefts, c, left, mu, least = carry
             at = first + step * k
             c, s, r = _rotation(_at(d, at) * c, _at(e, at + side), negligible)
             beside = kept(left[1] * r, mu)
@@ -283,23 +288,26 @@ def singular(a):
             rights = _put(rights[0], k, c), _put(rights[1], k, s)
             *left, own = _rotation(left[0] * r, _at(d, at + step) * s, negligible)
             lefts = _put(lefts[0], k, left[0]), _put(lefts[1], k, left[1])
-            return k + 1, _put(d, at, own), e, rights, lefts, c, tuple(left), next_mu(own, where(k == 0, 0.0, beside), mu)
+            mu = _next_mu(mu, own, where(k == 0, 0.0, beside))
+            return k + 1, _put(d, at, own), e, rights, lefts, c, tuple(left), mu, minimum(least, mu)
 
         zero, one, zeros = _core.full(0.0, dtype, ()), _core.full(1.0, dtype, ()), _core.full(0.0, dtype, (n,))
         divisor = where(start == 0, 1.0, start)
         f = (_abs(start) - shift) * (where(start < 0, -1.0, 1.0) + shift / divisor)
         beside = _at(e, first + side)
-        carry = _whole(0), d, e, (zeros + 1, zeros), (zeros + 1, zeros), f, beside, start, beside, one
-        _, d, e, rights, lefts, f, _, own, _, mu = while_loop(lambda c: ~is_plain & (c[0] < count), shifted, carry, max_steps=n)
-        carry = _whole(0), d, e, rights, lefts, one, (one, zero), where(is_plain, one, mu)
-        _, d, e, rights, lefts, c, left, mu = while_loop(lambda c: is_plain & (c[0] < count), plain, carry, max_steps=n)
+        carry = _whole(0), d, e, (zeros + 1, zeros), (zeros + 1, zeros), f, beside, start, beside, one, largest
+        _, d, e, rights, lefts, f, _, own, _, mu, least = while_loop(lambda c: ~is_plain & (c[0] < count), shifted, carry, max_steps=n)
+        carry = _whole(0), d, e, rights, lefts, one, (one, zero), where(is_plain, one, mu), where(is_plain, largest, least)
+        _, d, e, rights, lefts, c, left, mu, least = while_loop(lambda c: is_plain & (c[0] < count), plain, carry, max_steps=n)
         rest = _at(d, last) * c
         own, beside = where(is_plain, rest * left[0], own), kept(where(is_plain, rest * left[1], f), mu)
-        e = _put(e, last - step + side, kept(beside, _abs(own)))
+        beside = kept(beside, _abs(own))
+        least = where(beside == 0, least, minimum(least, _next_mu(mu, own, beside)))  # of what stays together
+        e = _put(e, last - step + side, beside)
         outside = (index == high) | (index == low - 1)
         # Read backwards, rows are columns.
         turns = tuple(tuple(where(step == 1, a, b) for a, b in zip(*pair)) for pair in ((lefts, rights), (rights, lefts)))
-        return _put(d, last, own), where(outside, 0.0, e), turns
+        return _put(d, last, own), where(outside, 0.0, e), least, turns
 
-    d, (ut, vt) = _until_diagonal(sweep, is_small, d, e, (ut, vt))
+    d, (ut, vt) = _until_diagonal(sweep, is_small, d, e, bound, (ut, vt))
     return _abs(d), ut, vt * where(d < 0, -1.0, 1.0)[:, None]

@@ -195,8 +195,8 @@ def svd(x, /, *, full_matrices=True):
     """(U, S, Vh), a named tuple, with U[..., :k] * S @ Vh[..., :k, :] = x, k the smaller of m and n. x: (..., m, n); S (..., k)
     descends. U (..., m, m) and Vh (..., n, n) are orthogonal, without `full_matrices` (..., m, k) and (..., k, n). Up to eight
     columns (of x or its transpose, the fewer) by one-sided Jacobi, which finds small values too to their own precision; above by reflections to two
-    diagonals and QR sweeps of Demmel and Kahan, exact to the dtype's precision times the largest value, and to their own where x has only these two
-    diagonals. Where a matrix has nan or inf, values are nan. Derivatives as of eigh."""
+    diagonals and QR sweeps of Demmel and Kahan, exact to the dtype's precision times the largest value, and to their own where x has numbers on its
+    diagonal and the one above alone. Where a matrix has nan or inf, values are nan. Derivatives as of eigh."""
     u, s, v = _svd("svd", x, full_matrices)
     return _decompositions.SVDResult(u, s, matrix_transpose(v))
 

@@ -182,11 +182,12 @@ def test_odd_matrices(shape, dtype):
         precise(vh @ vh.T, np.eye(n), dtype, 10 + n)
 
 
-def test_small_values_of_two_diagonals_have_their_own_precision():
-    n = 12
-    for a in (np.eye(n) + np.eye(n, k=1), np.eye(n) * 3.0 ** np.arange(n) + np.eye(n, k=1)):
-        a = a * 10.0 ** -np.arange(n)[:, None]
-        np.testing.assert_allclose(np.prod(np.asarray(linalg.svdvals(a))), np.prod(np.diag(a)), rtol=1e-12)  # the determinant
+@pytest.mark.parametrize("n", [9, 12, 33])
+@pytest.mark.parametrize("above", [1.0, 10.0, 100.0])
+def test_small_values_of_two_diagonals_have_their_own_precision(n, above):
+    for diagonal in (np.ones(n), 10.0 ** -np.arange(n), 3.0 ** np.arange(n)):
+        s = np.asarray(linalg.svdvals(np.diag(diagonal) + above * np.diag(diagonal[:-1], k=1)))
+        np.testing.assert_allclose(np.sum(np.log(s)), np.sum(np.log(diagonal)), rtol=1e-13, atol=1e-12)  # of the determinant
 
 
 @pytest.mark.parametrize("n", [2, 8, 9, 16])
