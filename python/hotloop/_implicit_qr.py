@@ -13,7 +13,7 @@ from hotloop._dtypes import finfo
 from hotloop._elementwise import abs as _abs
 from hotloop._elementwise import maximum, minimum, sqrt, where
 from hotloop._linear import matmul
-from hotloop._manipulation import broadcast_to, concat, dynamic_slice, dynamic_update, pad, reshape
+from hotloop._manipulation import broadcast_to, concat, dynamic_slice, dynamic_update, matrix_transpose, pad, reshape
 from hotloop._reductions import max as _max
 from hotloop._reductions import min as _min
 from hotloop._reductions import sum as _sum
@@ -66,10 +66,28 @@ def _reflection(x, k):
     return v, where(idle, 0.0, 1 / where(idle, 1.0, norm * (head + norm))), where(idle, head, -norm)
 
 
-def _product(v, beta, n):
-    """The product of the reflections, the first one at the right."""
+def _reduced(step, a, others, count):
+    """scan() of step((a, *others), k) over k < count, which leaves rows and columns up to k alone afterwards: the last carry and all ys, a list of each
+    kind. From 32 rows on it goes on with what is left of a after each quarter, of which k counts the rows."""
+    n, done, found = a.shape[0], 0, []
+    starts = (0, n // 4, n // 2, 3 * n // 4) if n >= 32 else (0,)
+    for first, last in zip(starts, (*starts[1:], count)):
+        a = a[first - done :, first - done :]
+        (a, *others), ys = scan(step, (a, *others), arange(last - first))
+        done = first
+        found.append(ys)
+    return (a, *others), list(zip(*found))
+
+
+def _product_transposed(vs, betas):
+    """Of the reflections that _reduced() gave, the first one at the left of the product: from the last on, when it is the unit matrix outside of the window."""
     turn = lambda x, r: (x - (r[1] * r[0])[:, None] * matmul(r[0], x)[None, :], None)  # noqa: E731
-    return scan(turn, eye(n, dtype=v.dtype), (v, beta))[0]
+    x = eye(vs[-1].shape[1], dtype=vs[-1].dtype)
+    for v, beta in zip(reversed(vs), reversed(betas)):
+        more = v.shape[1] - x.shape[0]
+        x = concat([eye(more, v.shape[1], dtype=x.dtype), pad(x, ((0, 0), (more, 0)))], axis=0) if more else x
+        x = scan(turn, x, (v, beta), reverse=True)[0]
+    return matrix_transpose(x)
 
 
 def _rotation(f, g, negligible):
@@ -155,16 +173,17 @@ def _tridiagonal(a):
     """(diagonal, the one beside it and a 0 behind it, Q transposed) of a symmetric matrix a = Q T Q^T (8.3.1)."""
     n = a.shape[0]
 
-    def step(a, k):
+    def step(carry, k):
+        (a,) = carry
         x = _row(a, k)
         v, beta, beside = _reflection(x, k + 1)
         p = matmul(v, a) * beta
         w = p - (beta * 0.5 * _sum(p * v)) * v
-        return a - (v[:, None] * w[None, :] + w[:, None] * v[None, :]), (_at(x, k), beside, v, beta)
+        return (a - (v[:, None] * w[None, :] + w[:, None] * v[None, :]),), (_at(x, k), beside, v, beta)
 
-    a, (d, e, v, beta) = scan(step, a, arange(n - 2))
-    d = concat([d, a[n - 2, n - 2 : n - 1], a[n - 1, n - 1 :]], axis=0)
-    return d, concat([e, a[n - 2, n - 1 :], _core.full(0.0, a.dtype, (1,))], axis=0), _product(v, beta, n)
+    (a,), (d, e, vs, betas) = _reduced(step, a, (), n - 2)
+    d, e = [*d, a[-2, -2:-1], a[-1, -1:]], [*e, a[-2, -1:], _core.full(0.0, a.dtype, (1,))]
+    return concat(d, axis=0), concat(e, axis=0), _product_transposed(vs, betas)
 
 
 def symmetric(a):
@@ -222,7 +241,7 @@ def _bidiagonal(a):
 
     def step(carry, k):
         a, before, mu, least = carry
-        u, left, own = _reflection(reshape(dynamic_slice(a, (0, k), (n, 1)), (n,)), k)
+        u, left, own = _reflection(reshape(dynamic_slice(a, (0, k), (a.shape[0], 1)), (a.shape[0],)), k)
         p = matmul(u, a) * left
         v, right, beside = _reflection(_row(a, k) - _at(u, k) * p, k + 1)
         w = (matmul(a, v) - _sum(p * v) * u) * right
@@ -230,9 +249,10 @@ def _bidiagonal(a):
         return (a - (u[:, None] * p[None, :] + w[:, None] * v[None, :]), beside, mu, minimum(least, mu)), (own, beside, u, left, v, right)
 
     zero, one = _core.full(0.0, a.dtype, ()), _core.full(1.0, a.dtype, ())
-    (a, before, mu, least), (d, e, u, left, v, right) = scan(step, (a, zero, one, one * float("inf")), arange(n - 1))
-    d, e = concat([d, a[n - 1, n - 1 :]], axis=0), concat([e, _core.full(0.0, a.dtype, (1,))], axis=0)
-    return d, e, minimum(least, _next_mu(mu, a[n - 1, n - 1], before)), _product(u, left, n), _product(v, right, n)
+    (a, before, mu, least), (d, e, us, lefts, vs, rights) = _reduced(step, a, (zero, one, one * float("inf")), n - 1)
+    d, e = concat([*d, a[-1, -1:]], axis=0), concat([*e, zero[None]], axis=0)
+    bound = minimum(least, _next_mu(mu, a[-1, -1], before))
+    return d, e, bound, _product_transposed(us, lefts), _product_transposed(vs, rights)
 
 
 def singular(a):
