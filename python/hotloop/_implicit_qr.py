@@ -153,19 +153,19 @@ def _until_diagonal(sweep, is_small, d, e, bound, factors):
         lists = _core.full(0, "int32", (room,)), _core.full(0, "int32", (room,)), tuple((table, table) for _ in factors)
         has_more = lambda s: is_open(s[2], s[3], s[7]) & (s[9] <= room - groups)  # noqa: E731
         state = d, e, low, high, before, falls, bound, turns, lists, _whole(0)
-        *state, (places, steps, rotations), count = while_loop(has_more, swept, state, max_steps=MOST_SWEEPS * n)
+        *state, (places, steps, rotations), count = while_loop(has_more, swept, state)
 
         def group(carry):
             j, factors = carry
             at, step = _at(places, j) + GROUP, _at(steps, j)
             return j + 1, tuple(turned(x, at, step, cs, ss, j) for x, (cs, ss) in zip(factors, rotations))
 
-        return *state, while_loop(lambda c: c[0] < count, group, (_whole(0), factors), max_steps=room)[1]
+        return *state, while_loop(lambda c: c[0] < count, group, (_whole(0), factors))[1]
 
     # The last group of a sweep may reach beyond the first or the last row.
     factors = tuple(pad(x, ((GROUP, GROUP), (0, 0))) for x in factors)
     state = d, e, *window(d, e), (_whole(-1), _whole(-1)), _whole(0) == 0, bound, _whole(0), factors
-    d, _, low, high, *_, factors = while_loop(lambda s: is_open(s[2], s[3], s[7]), filled, state, max_steps=MOST_SWEEPS * n)
+    d, _, low, high, *_, factors = while_loop(lambda s: is_open(s[2], s[3], s[7]), filled, state)
     return where(low < high, float("nan"), d), tuple(x[GROUP:-GROUP] for x in factors)
 
 
@@ -219,7 +219,7 @@ def symmetric(a):
         zero, one, zeros = _core.full(0.0, d.dtype, ()), _core.full(1.0, d.dtype, ()), _core.full(0.0, d.dtype, (n,))
         carry = _whole(0), d, e, zeros + 1, zeros, one, one, zero, _at(d, first) - shift, _at(d, first)
         count = _abs(last - first)
-        _, d, e, cs, ss, _, _, p, g, own = while_loop(lambda c: c[0] < count, turn, carry, max_steps=n)
+        _, d, e, cs, ss, _, _, p, g, own = while_loop(lambda c: c[0] < count, turn, carry)
         e = _put(e, last - step + side, g)
         outside = (index == maximum(first, last)) | (index == minimum(first, last) - 1)
         return _put(d, last, own - p), where(outside, 0.0, e), bound, ((cs, ss),)
@@ -316,9 +316,9 @@ def singular(a):
         f = (_abs(start) - shift) * (where(start < 0, -1.0, 1.0) + shift / divisor)
         beside = _at(e, first + side)
         carry = _whole(0), d, e, (zeros + 1, zeros), (zeros + 1, zeros), f, beside, start, beside, one, largest
-        _, d, e, rights, lefts, f, _, own, _, mu, least = while_loop(lambda c: ~is_plain & (c[0] < count), shifted, carry, max_steps=n)
+        _, d, e, rights, lefts, f, _, own, _, mu, least = while_loop(lambda c: ~is_plain & (c[0] < count), shifted, carry)
         carry = _whole(0), d, e, rights, lefts, one, (one, zero), where(is_plain, one, mu), where(is_plain, largest, least)
-        _, d, e, rights, lefts, c, left, mu, least = while_loop(lambda c: is_plain & (c[0] < count), plain, carry, max_steps=n)
+        _, d, e, rights, lefts, c, left, mu, least = while_loop(lambda c: is_plain & (c[0] < count), plain, carry)
         rest = _at(d, last) * c
         own, beside = where(is_plain, rest * left[0], own), kept(where(is_plain, rest * left[1], f), mu)
         beside = kept(beside, _abs(own))
