@@ -66,7 +66,7 @@ struct FitOptions {
   // another order.
   std::int64_t steps_per_call = 1;
   bool prefetch = true;         // a thread gathers the next batches while the steps compute; same results either way
-  CompileOptions compile = {};  // batch_axes are filled in
+  CompileOptions compile = {};  // batch_axes are filled in, flush_denormals in training where it is left out
   CheckpointOptions checkpoint = {};
   // Where to go on from, as load_checkpoint() gives it; null: from fresh parameters. The results are then those of a fit that was never
   // interrupted.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,8 +36,9 @@ struct CompileOptions {
   std::string dot_precision = "f32";
   // Arithmetic of f32 and f64 counts operands and results below the normal range (1.2e-38, 2.2e-308) as 0 with their sign; what only moves numbers
   // keeps their bits. Where such numbers come up, some processors then save most of the time. Threads do so inside calls alone, and the caller's mode
-  // is what it was when a call returns or throws. On a CUDA device f32 alone. Without this a call computes in the mode of the thread that makes it.
-  bool flush_denormals = false;
+  // is what it was when a call returns or throws. On a CUDA device f32 alone. Where it is false a call computes in the mode of the thread that makes it.
+  // Nothing: true where a loop runs from its last step to its first, as gradients of recurrences do, which vanish over many steps.
+  std::optional<bool> flush_denormals = {};
   // For each input, the axis that holds the batch, or -1. When given, a call may bring fewer rows than the graph was traced for:
   // every batch axis then has that many, and extent() gives their number.
   std::vector<int> batch_axes = {};

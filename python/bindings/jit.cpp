@@ -310,7 +310,7 @@ CompileOptions options_of(nb::object device, nb::object threads, nb::object back
   if (precision != "float32" && precision != "bfloat16")
     throw UserError("jit", "dot_precision must be 'float32' or 'bfloat16'", "'" + precision + "'");
   options.dot_precision = precision == "bfloat16" ? "bf16" : "f32";
-  options.flush_denormals = flag_of(flush_denormals, "flush_denormals");
+  if (!flush_denormals.is_none()) options.flush_denormals = flag_of(flush_denormals, "flush_denormals");
   return options;
 }
 
@@ -400,7 +400,7 @@ void bind_jit(nb::module_& m) {
         nb::arg("backend").none() = "llvm", nb::arg("target").none() = "host",
         nb::arg("disabled_passes") = std::vector<std::string>{}, nb::arg("keep_source").none() = false,
         nb::arg("dispatch").none() = "fused", nb::arg("dot_precision").none() = "float32",
-        nb::arg("flush_denormals").none() = false);
+        nb::arg("flush_denormals").none() = nb::none());
   m.def("jit", &make_jit, nb::arg("fn"), nb::arg("name"), nb::arg("static_positions"), nb::arg("static_names"),
         nb::arg("num_arrays").none(), nb::arg("options"), nb::arg("donated_positions") = std::vector<std::size_t>{},
         nb::arg("donated_names") = std::vector<nb::object>{});

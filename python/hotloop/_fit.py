@@ -315,7 +315,7 @@ def fit(
     steps_per_call=1,
     dtype="float32",
     dot_precision="float32",
-    flush_denormals=False,
+    flush_denormals=None,
     device="auto",
     threads=None,
 ):
@@ -342,7 +342,7 @@ def fit(
     steps_per_call: training steps that one call of the program takes; same results for any but for rounding.
     dot_precision: "bfloat16" trains with the factors of float32 dots rounded, see hl.jit; parameters and optimiser stay float32.
     flush_denormals: True counts numbers below the normal range as 0, in training and validation, see hl.jit: gradients that vanish over many steps come
-        down to such numbers, which some processors compute with many times more slowly.
+        down to such numbers, which some processors compute with many times more slowly. None: in training alone.
     device: "cpu", "cuda" or "auto", of training steps and validation, see hl.jit. On a GPU a call copies batch, parameters and optimiser state there and
         back: there many steps_per_call are worth the most. A run may be resumed on another device, to the same numbers but for rounding.
     threads: of the processor, see hl.jit.

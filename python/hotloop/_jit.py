@@ -52,7 +52,7 @@ def jit(
     keep_source=False,
     dispatch="fused",
     dot_precision="float32",
-    flush_denormals=False,
+    flush_denormals=None,
 ):
     """fn, written with hotloop's functions, compiled as one program for each combination of argument types it meets.
 
@@ -79,7 +79,8 @@ def jit(
     dot_precision: "bfloat16" rounds the factors of float32 dots (8 significant bits); their products are added in float32, and all
         else stays float32. 1.4 to 1.8 times the speed of a training step where the processor has AVX512-BF16, no gain elsewhere.
     flush_denormals: True counts numbers below the normal range (1.2e-38 in float32, 2.2e-308 in float64) as 0 in arithmetic, which some processors
-        compute with many times more slowly; on a GPU those of float32 alone. See docs/precision.md. Other code of the same threads is not affected.
+        compute with many times more slowly; on a GPU those of float32 alone. None: where a loop runs from its last step to its first, as gradients of
+        recurrences do, which vanish over many steps. See docs/precision.md. Other code of the same threads is not affected.
 
     A call gives finished results, as Array. Programs stay in memory as long as the function does. What the function reads from
     outside (arrays of a closure, module variables) is read when it is traced, and arrays are kept as they were then.

@@ -68,5 +68,17 @@ def test_a_fit(rng):
     assert runs[0].history[-1].train_loss == pytest.approx(runs[1].history[-1].train_loss, rel=1e-6)
     assert "denormals   count as 0 in arithmetic" in runs[0].explain()
     assert "denormals" not in runs[1].explain()
-    with pytest.raises(hl.UserError, match="flush_denormals must be True or False. Received: None"):
-        hl.fit(model, (x, y), epochs=1, progress=False, flush_denormals=None)
+    assert "denormals   count as 0 in arithmetic" in hl.fit(model, (x, y), epochs=1, progress=False).explain()
+    with pytest.raises(hl.UserError, match="flush_denormals must be True or False. Received: 0"):
+        hl.fit(model, (x, y), epochs=1, progress=False, flush_denormals=0)
+
+
+def test_by_themselves_gradients_of_loops_flush_and_nothing_else_does():
+    x = np.full(3, 1e-30, np.float32)
+    decay = lambda x: hl.scan(lambda c, _: (c * 0.1, c), x, length=12)[0]  # noqa: E731
+    assert np.asarray(decay(x)).all()
+    assert np.asarray(hl.jit(decay)(x)).all()
+    assert np.asarray(hl.jit(lambda x: hl.jvp(decay, (x,), (x,))[1])(x)).all()
+    slope = lambda x: hl.grad(lambda x: hl.sum(decay(x) * 1e-30))(x)  # noqa: E731
+    assert not np.asarray(hl.jit(slope)(x)).any()
+    assert np.asarray(hl.jit(slope, flush_denormals=False)(x)).all()

@@ -35,6 +35,15 @@ void check_choice(const char* what, const std::string& given, const std::vector<
                   nearest_hint(given, choices));
 }
 
+// Whether a loop of several steps runs from the last to the first.
+bool runs_backwards(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const auto& node) {
+    if (ir::is(*node, ir::OpKind::Loop) && node->attrs.flag("reverse") && node->attrs.integer("length") > 1)
+      return true;
+    return std::ranges::any_of(node->regions, [](const auto& region) { return runs_backwards(*region); });
+  });
+}
+
 // The options with every default made explicit, so that they can be a cache key.
 CompileOptions resolved(const Graph& graph, CompileOptions options) {
   if (options.device == "gpu" || options.device.starts_with("cuda:"))
@@ -49,7 +58,8 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   if (options.dot_precision == "bfloat16")
     throw UserError("compile", "dot_precision must be one of f32, bf16", "'bfloat16'", "bf16");
   check_choice("dot_precision", options.dot_precision, {"f32", "bf16"});
-  if (options.flush_denormals && DenormalsAsZero::flushing == 0)
+  if (!options.flush_denormals) options.flush_denormals = DenormalsAsZero::flushing != 0 && runs_backwards(graph);
+  if (*options.flush_denormals && DenormalsAsZero::flushing == 0)
     throw UserError("compile", "flush_denormals needs a processor that can", "neither x86-64 nor AArch64",
                     "leaving it out");
   if (options.dispatch == "per_op" && options.backend == "interp")
@@ -97,7 +107,7 @@ std::string key_of(const std::string& graph_text, const CompileOptions& o) {
   std::string key = o.device + " " + o.backend + " " + o.target + " " + std::to_string(o.threads) +
                     (o.keep_source ? " source" : "") + (o.dispatch == "fused" ? "" : " " + o.dispatch) +
                     (o.dot_precision == "f32" ? "" : " " + o.dot_precision) +
-                    (o.flush_denormals ? " flush_denormals" : "");
+                    (o.flush_denormals.value_or(false) ? " flush_denormals" : "");
   if (o.device != "cpu") key += " on " + cuda::device_key();
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
   for (int i : o.donated) key += " d" + std::to_string(i);
@@ -187,7 +197,7 @@ std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::
   }
   impl.graph = graph;
   watch.lap("rows");
-  return runtime::make_interp_engine(std::move(graph), std::move(rows), impl.options.flush_denormals);
+  return runtime::make_interp_engine(std::move(graph), std::move(rows), impl.options.flush_denormals.value_or(false));
 }
 
 std::unique_ptr<runtime::Engine> build_cuda_engine(const Executable::Impl& impl, kernel::Program program,

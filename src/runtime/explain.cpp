@@ -80,7 +80,7 @@ std::string Executable::explain() const {
                     (in_pairs ? "two products an instruction (AVX512-BF16)"
                               : "no gain here: one product after the other, without AVX512-BF16"));
   }
-  if (self.options.flush_denormals)
+  if (self.options.flush_denormals.value_or(false))
     append_line(out, "denormals",
                 self.options.device == "cuda" ? "count as 0 in arithmetic of f32" : "count as 0 in arithmetic");
   for (const std::string& line : self.pass_lines)

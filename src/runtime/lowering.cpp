@@ -32,7 +32,7 @@ passes::PassOptions pass_options_of(const CompileOptions& options) {
   result.variable_rows = !options.batch_axes.empty();
   result.batch_axes = options.batch_axes;
   result.rounds_factors = options.dot_precision == "bf16";
-  result.flush_denormals = options.flush_denormals;
+  result.flush_denormals = options.flush_denormals.value_or(false);
   return result;
 }
 
@@ -58,7 +58,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
   schedule_options.num_workers = target.has_blocks() ? static_cast<int>(target.blocks_worth_having) : options.threads;
   schedule_options.always_sections = always_takes_team();
   schedule_options.donated = options.donated;
-  schedule_options.flush_denormals = options.flush_denormals;
+  schedule_options.flush_denormals = options.flush_denormals.value_or(false);
   result.program = schedule(*result.graph, schedule_options);
   kernel::verify(result.program);
   if (lap) lap("schedule");
