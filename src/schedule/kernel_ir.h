@@ -264,7 +264,7 @@ struct Target {
   // has. It decides in which order numbers are read, never a result.
   std::int64_t l1_bytes_there = 48 << 10;
   std::int64_t l2_bytes_there = 1 << 20;  // the same of the second cache
-  double l1_rate_there = 128;  // bytes a cycle from it: two loads of the widest registers
+  double l1_rate_there = 128;             // bytes a cycle from it: two loads of the widest registers
   // Of a device whose workers are blocks of threads: what of a worker's memory may be near, and how many workers there may be use for. 0: a
   // worker is a thread of the processor, whose caches hold what it uses.
   std::int64_t near_bytes = 0;

@@ -278,6 +278,8 @@ TEST_P(LlvmDots, TheNextTileOfABFromFarIsFetchedMeanwhile) {
     EXPECT_FALSE(fetches(target(), 16, 20, packed)) << "it stays";
     EXPECT_FALSE(fetches(small, 6, 20, packed)) << "one block of rows has nothing else to do";
     EXPECT_FALSE(fetches(small, 16, 60, packed)) << "two tiles find no room";
+    EXPECT_TRUE(fetches(small, 96, 20, packed));
+    EXPECT_FALSE(fetches(small, 97, 20, packed)) << "so many blocks that what one waits for is nothing";
   }
 }
 

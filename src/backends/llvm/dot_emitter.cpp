@@ -285,6 +285,7 @@ Value* DotEmitter::next_init(const Tile& tile, Value* row) {
 
 std::optional<DotEmitter::NextLines> DotEmitter::lines_of_next_tile(const Segment& segment, const Tile& tile,
                                                                     Value* row, std::int64_t rows) {
+  constexpr std::int64_t most_blocks = 16;  // what one of more of them waits for is a small part
   if (tile.next.column == nullptr || tile.loop_columns == nullptr || lanes_ == 1) return std::nullopt;
   if (!dot_.m.is_static() || segment.k.size() != 1 || !segment.k[0].extent.is_static()) return std::nullopt;
   const bool is_dense =
@@ -295,7 +296,7 @@ std::optional<DotEmitter::NextLines> DotEmitter::lines_of_next_tile(const Segmen
   // This tile and the next one must find room in the second cache, beside A.
   const bool comes_from_far = depth * dot_.n.bound * bytes_ > l2_bytes,
              has_room = 2 * depth * tile.vectors * lanes_ * bytes_ <= l2_bytes / 4 * 3;
-  if (!is_dense || blocks < 2 || !comes_from_far || !has_room) return std::nullopt;
+  if (!is_dense || blocks < 2 || blocks > most_blocks || !comes_from_far || !has_room) return std::nullopt;
   Tile next = tile;
   next.loop_columns = tile.next.column;
   std::int64_t higher_blocks = 0, begin = 0;
