@@ -31,7 +31,7 @@ struct CompileOptions {
   std::string dispatch = "fused";
   // bf16: the factors of f32 dots are rounded to bfloat16 (8 significant bits) and kept as such while they are multiplied; their products are
   // added in f32, and all else, parameters included, stays f32. Up to twice the rate of f32 where the processor multiplies pairs of them
-  // (AVX512-BF16; factors and sums below 1.2e-38 then count as 0), no gain elsewhere. Dots of f64 stay as they are, and so does a dot of one
+  // (AMD's AVX512-BF16; factors and sums below 1.2e-38 then count as 0), slower elsewhere. Dots of f64 stay as they are, and so does a dot of one
   // term where the program makes a multiplication of it.
   std::string dot_precision = "f32";
   // Arithmetic of f32 and f64 counts operands and results below the normal range (1.2e-38, 2.2e-308) as 0 with their sign; what only moves numbers

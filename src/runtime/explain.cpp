@@ -75,10 +75,10 @@ std::string Executable::explain() const {
   if (self.options.dot_precision == "bf16") {
     const bool in_pairs =
         self.options.backend == "llvm" && self.options.target == "avx512" && kernel::host_multiplies_pairs();
-    append_line(out, "dots",
-                std::string("factors of f32 in bfloat16, added in f32; ") +
-                    (in_pairs ? "two products an instruction (AVX512-BF16)"
-                              : "no gain here: one product after the other, without AVX512-BF16"));
+    append_line(
+        out, "dots",
+        std::string("factors of f32 in bfloat16, added in f32; ") +
+            (in_pairs ? "two products an instruction (AVX512-BF16)" : "no gain here: one product after the other"));
   }
   if (self.options.flush_denormals.value_or(false))
     append_line(out, "denormals",

@@ -8,7 +8,8 @@ namespace hotloop::kernel {
 
 // Whether this machine has the instructions of the target of that name.
 bool host_runs(const std::string& target);
-// Whether it multiplies pairs of bfloat16 in one instruction (AVX512-BF16).
+// Whether it multiplies pairs of bfloat16 in one instruction (AVX512-BF16) and gains by that: Intel's processors take four times as long for it as for a multiplication of
+// f32 (Granite Rapids, two cycles).
 bool host_multiplies_pairs();
 // Whether its instructions of 512 bits are two halves, one after the other (AMD's Zen 4).
 bool host_halves_vectors();

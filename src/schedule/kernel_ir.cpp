@@ -85,7 +85,7 @@ int Program::add_buffer(Buffer buffer) {
 
 bool host_multiplies_pairs() {
 #if defined(__x86_64__)
-  return host_runs("avx512") && __builtin_cpu_supports("avx512bf16");
+  return host_runs("avx512") && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
 #else
   return false;
 #endif

@@ -28,6 +28,7 @@
 #include "core/cancel.h"
 #include "hotloop/cancel.h"
 #include "hotloop/error.h"
+#include "schedule/host.h"
 
 namespace hotloop::codegen {
 namespace {
@@ -110,7 +111,8 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec
 }
 
 bool multiplies_pairs(const llvm::TargetMachine& machine) {
-  return machine.getTargetTriple().isX86() && machine.getMCSubtargetInfo()->checkFeatures("+avx512bf16");
+  return machine.getTargetTriple().isX86() && machine.getMCSubtargetInfo()->checkFeatures("+avx512bf16") &&
+         kernel::host_multiplies_pairs();
 }
 
 void set_target(llvm::Module& module, const llvm::TargetMachine& machine) {

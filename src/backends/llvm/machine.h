@@ -20,7 +20,7 @@ struct MachineSpec {
 // level of the x86-64 psABI, AArch64 with NEON). The triple is another than this process's where the target is for other machines.
 MachineSpec machine_for(const kernel::Target& target);
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec);
-// Whether it has AVX512-BF16.
+// Whether it has AVX512-BF16, on a processor that gains by it.
 bool multiplies_pairs(const llvm::TargetMachine& machine);
 // Makes a new module one of this machine's.
 void set_target(llvm::Module& module, const llvm::TargetMachine& machine);
