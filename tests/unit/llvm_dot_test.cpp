@@ -266,9 +266,11 @@ TEST_P(LlvmDots, TheNextTileOfABFromFarIsFetchedMeanwhile) {
       for (const std::int64_t m : {7, 16, 20, 61}) {
         check(dot_program(small, {dtype, m, 512, {11}, packed}));
         check(dot_program(small, {dtype, m, 330, {20}, packed, true}));
+        check(dot_program(small, {dtype, m, 512, {20}, packed, false, true}), {1, (m + 1) / 2, m});
       }
-  const auto fetches = [&](const kernel::Target& there, std::int64_t m, std::int64_t k, bool packed) {
-    const Program program = dot_program(there, {f32, m, 512, {k}, packed});
+  const auto fetches = [&](const kernel::Target& there, std::int64_t m, std::int64_t k, bool packed,
+                           bool variable_rows = false) {
+    const Program program = dot_program(there, {f32, m, 512, {k}, packed, false, variable_rows});
     const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
     return source.find("i32 0, i32 2, i32 1)") != std::string::npos;  // reads, the second cache, data
   };
@@ -278,6 +280,7 @@ TEST_P(LlvmDots, TheNextTileOfABFromFarIsFetchedMeanwhile) {
     EXPECT_FALSE(fetches(target(), 16, 20, packed)) << "it stays";
     EXPECT_FALSE(fetches(small, 6, 20, packed)) << "one block of rows has nothing else to do";
     EXPECT_FALSE(fetches(small, 16, 60, packed)) << "two tiles find no room";
+    EXPECT_TRUE(fetches(small, 16, 20, packed, true)) << "as fit() has it";
     EXPECT_TRUE(fetches(small, 96, 20, packed));
     EXPECT_FALSE(fetches(small, 97, 20, packed)) << "so many blocks that what one waits for is nothing";
   }

@@ -287,7 +287,7 @@ std::optional<DotEmitter::NextLines> DotEmitter::lines_of_next_tile(const Segmen
                                                                     Value* row, std::int64_t rows) {
   constexpr std::int64_t most_blocks = 16;  // what one of more of them waits for is a small part
   if (tile.next.column == nullptr || tile.loop_columns == nullptr || lanes_ == 1) return std::nullopt;
-  if (!dot_.m.is_static() || segment.k.size() != 1 || !segment.k[0].extent.is_static()) return std::nullopt;
+  if (segment.k.size() != 1 || !segment.k[0].extent.is_static()) return std::nullopt;
   const bool is_dense =
       segment.packed ? tile.vectors == tile.panel_vectors : segment.b_n == 1 && !reads_transposed(segment, 0);
   const std::int64_t blocks = num_row_blocks(tile), l2_bytes = code_.state().program.target.l2_bytes_there;
@@ -299,23 +299,15 @@ std::optional<DotEmitter::NextLines> DotEmitter::lines_of_next_tile(const Segmen
   if (!is_dense || blocks < 2 || blocks > most_blocks || !comes_from_far || !has_room) return std::nullopt;
   Tile next = tile;
   next.loop_columns = tile.next.column;
-  std::int64_t higher_blocks = 0, begin = 0;
-  for (const RowRange& range : row_ranges(tile)) {
-    if (range.height == rows) break;
-    higher_blocks += (range.end - range.begin) / range.height;
-    begin = range.end;
-  }
-  Value* block = code_.b.CreateUDiv(code_.b.CreateSub(row, code_.i64(begin)), code_.i64(rows));
-  block = code_.b.CreateAdd(block, code_.i64(higher_blocks));
   const std::int64_t lines = segment.k[0].extent.bound * tile.vectors;
-  return NextLines{b_of(segment, next), code_.b.CreateMul(block, code_.i64(lines)), blocks, tile.vectors};
+  return NextLines{b_of(segment, next), code_.b.CreateMul(row, code_.i64(lines)), rows * tile.vectors, tile.vectors};
 }
 
 void DotEmitter::fetch(const NextLines& next, Value* k, std::int64_t b_bytes) {
-  const std::int64_t line_bytes = lanes_ * bytes_;
-  Value* first = code_.b.CreateAdd(next.first, code_.b.CreateMul(k, code_.i64(next.vectors)));
-  first = code_.b.CreateUDiv(first, code_.i64(next.blocks));
-  for (std::int64_t i = 0; i < next.lines_a_step(); ++i) {
+  const std::int64_t line_bytes = lanes_ * bytes_, all_rows = dot_.m.bound;
+  Value* first = code_.b.CreateAdd(next.first, code_.b.CreateMul(k, code_.i64(next.a_step)));
+  first = code_.b.CreateUDiv(first, code_.i64(all_rows));
+  for (std::int64_t i = 0; i * all_rows < next.a_step; ++i) {
     Value* line = code_.b.CreateAdd(first, code_.i64(i));
     if (b_bytes == next.vectors * line_bytes) {
       prefetch(code_.offset(next.b, line, line_bytes), Cache::Second);

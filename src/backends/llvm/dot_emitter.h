@@ -147,13 +147,14 @@ class DotEmitter {
   // Where nothing lies nothing is fetched, and nothing fails.
   Value* next_init(const Tile& tile, Value* row);
   // Lines of the next tile of columns, for a B that the second cache does not hold: the first block of rows would wait for each of them, and while the
-  // others pass over what it read nothing would be on its way. So each of `blocks` fetches its share while it passes over this tile, from one end to the
+  // others pass over what it read nothing would be on its way. So each block fetches its share while it passes over this tile, from one end to the
   // other: a processor that sees some of neighbouring lines asked for fetches all of them at once, for which the first block would wait as before.
+  // Shares are as large as blocks are high. Of fewer rows than there may be, the last part of a tile is not fetched.
   struct NextLines {
-    Value* b;      // where the next tile begins
-    Value* first;  // `blocks` times the first line of this block's share; a step of k is `vectors` lines
-    std::int64_t blocks, vectors;
-    std::int64_t lines_a_step() const { return (vectors + blocks - 1) / blocks; }
+    Value* b;              // where the next tile begins
+    Value* first;          // the first line of this block's share, times all rows,
+    std::int64_t a_step;   // and how many a step takes, times all rows
+    std::int64_t vectors;  // lines of a step of k
   };
   std::optional<NextLines> lines_of_next_tile(const Segment& segment, const Tile& tile, Value* row, std::int64_t rows);
   void fetch(const NextLines& next, Value* k, std::int64_t b_bytes);
