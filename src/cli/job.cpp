@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cli/data_config.h"
+#include "core/denormals.h"
 #include "core/nearest.h"
 #include "hotloop/error.h"
 #include "minimizers/registry.h"
@@ -121,8 +122,9 @@ void read_train(ConfigFile& file, Job& job) {
                  {"f32", "f64", "bf16"});
   job.recipe.dtype = precision == "f64" ? DType::F64 : DType::F32;
   job.fit.compile.dot_precision = precision == "bf16" ? "bf16" : "f32";
-  job.fit.compile.flush_denormals = train.flag(
-      "flush_denormals", "arithmetic counts numbers below the normal range as 0: faster, where they come up", true);
+  job.fit.compile.flush_denormals =
+      train.flag("flush_denormals", "arithmetic counts numbers below the normal range as 0: faster, where they come up",
+                 DenormalsAsZero::is_possible);
   job.fit.compile.threads = static_cast<int>(train.integer("threads", "0: all cores; same results for any", 1, 0));
   job.fit.compile.device =
       train.text("device", "cuda: a GPU; auto: as an estimate says", "auto", {"auto", "cpu", "cuda"});

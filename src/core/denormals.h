@@ -51,6 +51,10 @@ class DenormalsAsZero {
   static void set_control(Control) {}
 #endif
 
+ public:
+  static constexpr bool is_possible = flushing != 0;
+
+ private:
   bool changed_ = false;
   Control before_ = 0;
 };

@@ -58,8 +58,8 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   if (options.dot_precision == "bfloat16")
     throw UserError("compile", "dot_precision must be one of f32, bf16", "'bfloat16'", "bf16");
   check_choice("dot_precision", options.dot_precision, {"f32", "bf16"});
-  if (!options.flush_denormals) options.flush_denormals = DenormalsAsZero::flushing != 0 && runs_backwards(graph);
-  if (*options.flush_denormals && DenormalsAsZero::flushing == 0)
+  if (!options.flush_denormals) options.flush_denormals = DenormalsAsZero::is_possible && runs_backwards(graph);
+  if (*options.flush_denormals && !DenormalsAsZero::is_possible)
     throw UserError("compile", "flush_denormals needs a processor that can", "neither x86-64 nor AArch64",
                     "leaving it out");
   if (options.dispatch == "per_op" && options.backend == "interp")

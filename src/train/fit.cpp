@@ -151,7 +151,7 @@ std::string times(std::int64_t epoch, std::int64_t step) {
 
 // What gets no gradient any more leaves an optimiser averages that decay to denormals, and stay there: 0.9 times the least one rounds to itself.
 CompileOptions options_of_step(CompileOptions options) {
-  if (!options.flush_denormals) options.flush_denormals = DenormalsAsZero::flushing != 0;
+  if (!options.flush_denormals) options.flush_denormals = DenormalsAsZero::is_possible;
   return options;
 }
 
