@@ -107,7 +107,8 @@ std::string key_of(const std::string& graph_text, const CompileOptions& o) {
   std::string key = o.device + " " + o.backend + " " + o.target + " " + std::to_string(o.threads) +
                     (o.keep_source ? " source" : "") + (o.dispatch == "fused" ? "" : " " + o.dispatch) +
                     (o.dot_precision == "f32" ? "" : " " + o.dot_precision) +
-                    (o.flush_denormals.value_or(false) ? " flush_denormals" : "");
+                    (o.flush_denormals.value_or(false) ? " flush_denormals" : "") +
+                    (runtime::always_joins_tiles() ? " joined tiles" : "");
   if (o.device != "cpu") key += " on " + cuda::device_key();
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
   for (int i : o.donated) key += " d" + std::to_string(i);

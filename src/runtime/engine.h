@@ -48,6 +48,8 @@ class Engine {
 
 // HOTLOOP_TEAM=always, for tests of what several workers do with little work: all of them take part, whatever the cost model says.
 bool always_takes_team();
+// HOTLOOP_TILES=joined, likewise for tests: tiles take as many rows as they do where weights are large.
+bool always_joins_tiles();
 
 // `rows`: absent when the number of rows is fixed.
 std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows,

@@ -65,10 +65,17 @@ class Context {
 
 }  // namespace
 
-bool always_takes_team() {
-  const char* team = std::getenv("HOTLOOP_TEAM");
-  return team != nullptr && std::string_view(team) == "always";
+namespace {
+
+bool environment_says(const char* name, std::string_view what) {
+  const char* value = std::getenv(name);
+  return value != nullptr && value == what;
 }
+
+}  // namespace
+
+bool always_takes_team() { return environment_says("HOTLOOP_TEAM", "always"); }
+bool always_joins_tiles() { return environment_says("HOTLOOP_TILES", "joined"); }
 
 namespace {
 

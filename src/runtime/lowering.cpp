@@ -57,6 +57,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
   schedule_options.variable_rows = !options.batch_axes.empty();
   schedule_options.num_workers = target.has_blocks() ? static_cast<int>(target.blocks_worth_having) : options.threads;
   schedule_options.always_sections = always_takes_team();
+  schedule_options.always_joins_tiles = always_joins_tiles();
   schedule_options.donated = options.donated;
   schedule_options.flush_denormals = options.flush_denormals.value_or(false);
   result.program = schedule(*result.graph, schedule_options);

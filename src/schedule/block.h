@@ -1,6 +1,7 @@
 // Lowering of a straight-line list of nodes: decides what lies in memory, fuses the rest into Maps, and emits statements.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@ struct BlockTarget {
   Storage storage;
   std::optional<Value> overwrites;  // a region input that lies there until then (a loop's carry)
   bool accumulate = false;          // add to what is there (partial sums)
+  std::int64_t to_next_part = 0;    // elements: parts of a tile add to sums of their own
 };
 
 // Lowers the part of `nodes` (in topological order) that the targets and `required` values (which get storage of their own, bound

@@ -95,7 +95,9 @@ Block BlockLowering::emit() {
   append(block, lower_copies(context_, saved));
   for (Slot& slot : slots_) {
     leave_if_cancelled();
-    emit_slot(slot, block);
+    const bool by_parts =
+        std::ranges::any_of(slot.items, [&](const Item& item) { return sum_of_parts(item.value) != nullptr; });
+    by_parts ? emit_by_parts(slot, block) : emit_slot(slot, block);
   }
   for (const BlockTarget& s : saved) context_.bind(s.value, s.storage);
   for (std::size_t t : late_copies_) last.push_back({targets_[t].value, targets_[t].storage, {}, false});
@@ -121,6 +123,33 @@ std::vector<Value> BlockLowering::summed_over_rows(const Slot& slot) const {
         found.push_back(node.operands[0]);
     }
   return found;
+}
+
+// The target of a sum over the rows of a tile, if the tile has several parts and v is one.
+const BlockTarget* BlockLowering::sum_of_parts(Value v) const {
+  const auto t = primary_target_.find(key_of(v));
+  if (t == primary_target_.end() || context_.num_parts() == 1 || !targets_[t->second].accumulate) return nullptr;
+  return &targets_[t->second];
+}
+
+// The sums of one part after the other: a part's rows are added up as those of a tile of its own would be.
+void BlockLowering::emit_by_parts(Slot& slot, Block& block) {
+  context_.enter_region();
+  kernel::For loop;
+  loop.counter = context_.new_var("part");
+  loop.trip = {context_.num_parts(), -1};
+  for (const Item& item : slot.items) {
+    const BlockTarget* sum = sum_of_parts(item.value);
+    HOTLOOP_CHECK(sum != nullptr, "a statement sums over the rows of a part or does not");
+    Storage& place = place_of_.at(key_of(item.value));
+    place.offset = place.offset + kernel::Affine::of(loop.counter, sum->to_next_part);
+    context_.regions.back().written.insert(place.buffer);
+  }
+  context_.enter_part(loop.counter);
+  emit_slot(slot, loop.body);
+  context_.leave_part();
+  append(block, context_.leave_region());
+  block.push_back({std::move(loop)});
 }
 
 void BlockLowering::emit_slot(Slot& slot, Block& block) {

@@ -240,10 +240,13 @@ void BlockLowering::place_definition(Value v) {
     s = slot_for_map_of(v, space_of(context_, merging ? node.operands[0] : v), reads, finishes);
   } else if (kind == Slot::Kind::Reduction) {
     const auto& axes = node.attrs.integers("axes");
-    for (int i = 0; i < node.operands[0].rank(); ++i) {
-      if (node.operands[0].shape()[i] == 1) continue;
+    const Value x = node.operands[0];
+    space.of_a_part = sum_of_parts(v) != nullptr;
+    for (int i = 0; i < x.rank(); ++i) {
+      if (x.shape()[i] == 1) continue;
       auto& list = std::ranges::find(axes, i) == axes.end() ? space.outer : space.reduced;
-      list.push_back(context_.extent(node.operands[0], i));
+      const bool is_part = space.of_a_part && context_.is_row_axis(x, i);
+      list.push_back(is_part ? kernel::Extent{context_.rows_of_part(), -1} : context_.extent(x, i));
     }
     s = slot_for_map(space, kind, reads);
     // Only reductions that read their operand in the same order share a nest.

@@ -34,10 +34,14 @@ Value LoweringContext::resolve(Value v) const {
 
 std::optional<Storage> LoweringContext::find(Value v) {
   v = resolve(v);
-  if (const auto it = tile_storage_.find(key_of(v)); it != tile_storage_.end()) return it->second;
+  if (const auto it = tile_storage_.find(key_of(v)); it != tile_storage_.end()) {
+    Storage s = it->second;
+    move_rows(s, v, first_of_part_);
+    return s;
+  }
   if (const auto it = storage_.find(key_of(v)); it != storage_.end()) {
     Storage s = it->second;
-    if (in_tile_) move_rows(s, v, 1);
+    if (in_tile_) move_rows(s, v, first_row());
     return s;
   }
   if (ir::is(*v.node, ir::OpKind::Constant)) {
@@ -51,16 +55,16 @@ std::optional<Storage> LoweringContext::find(Value v) {
   const Value operand = v.node->operands[0];
   auto source = find(operand);
   if (!source || !crosses_tiles(*v.node)) return source ? view_through(*v.node, *source) : std::nullopt;
-  move_rows(*source, operand, -1);
+  move_rows(*source, operand, first_row() * -1);
   auto view = view_through(*v.node, *source);
-  if (view) move_rows(*view, v, 1);
+  if (view) move_rows(*view, v, first_row());
   return view;
 }
 
-void LoweringContext::move_rows(Storage& s, Value v, std::int64_t by) const {
+void LoweringContext::move_rows(Storage& s, Value v, const Affine& first) const {
   for (int axis = 0; axis < v.rank(); ++axis)
     if (axes_.axis_class(v, axis) == tile_class)
-      s.offset = s.offset + Affine::of(row0_, by * s.strides[static_cast<std::size_t>(axis)]);
+      s.offset = s.offset + first * s.strides[static_cast<std::size_t>(axis)];
 }
 
 bool LoweringContext::is_bound(Value v) const {
@@ -124,22 +128,36 @@ Extent LoweringContext::total_rows(Value v, int axis) const {
 }
 
 Affine LoweringContext::global_index(Value v, int axis, const Affine& local) const {
-  return in_tile_ && axes_.axis_class(v, axis) == tile_class ? local + Affine::of(row0_) : local;
+  return in_tile_ && axes_.axis_class(v, axis) == tile_class ? local + first_row() : local;
 }
 
 Affine LoweringContext::local_index(Value v, int axis, const Affine& global) const {
-  return in_tile_ && axes_.axis_class(v, axis) == tile_class ? global + Affine::of(row0_, -1) : global;
+  return in_tile_ && axes_.axis_class(v, axis) == tile_class ? global + first_row() * -1 : global;
 }
 
 bool LoweringContext::crosses_tiles(const Node& view) const { return in_tile_ && axes_.couples(view, tile_class); }
 
-void LoweringContext::enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes) {
+void LoweringContext::enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes,
+                                 std::int64_t parts) {
   HOTLOOP_CHECK(!in_tile_, "tiles do not nest");
+  HOTLOOP_CHECK(parts == 1 || (rows < 0 && !by_lanes), "tiles of several parts are full");
   in_tile_ = true;
   by_lanes_ = by_lanes;
   row0_ = row0;
   rows_ = rows;
-  tile_rows_ = tile_rows;
+  tile_rows_ = whole_tile_rows_ = tile_rows;
+  parts_ = parts;
+}
+
+void LoweringContext::enter_part(kernel::Var part) {
+  HOTLOOP_CHECK(parts_ > 1 && first_of_part_.terms.empty(), "a part is one of several of a tile");
+  tile_rows_ = rows_of_part();
+  first_of_part_ = Affine::of(part, tile_rows_);
+}
+
+void LoweringContext::leave_part() {
+  first_of_part_ = {};
+  tile_rows_ = whole_tile_rows_;
 }
 
 void LoweringContext::leave_tile() {

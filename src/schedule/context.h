@@ -65,10 +65,16 @@ class LoweringContext {
   // say): its operand is then whole, and rows are counted from the start of the batch.
   bool crosses_tiles(const Node& view) const;
 
-  // `rows`: the number of rows of this tile, or -1 where all tiles are full. `by_lanes`: rows fill vectors (docs/decisions/0012).
-  void enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes);
+  // `rows`: the number of rows of this tile, or -1 where all tiles are full. `by_lanes`: rows fill vectors (docs/decisions/0012). `parts`: equal ones
+  // of a tile, which sums over its rows go through.
+  void enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes, std::int64_t parts);
   void leave_tile();
   bool in_tile() const { return in_tile_; }
+  std::int64_t num_parts() const { return parts_; }
+  std::int64_t rows_of_part() const { return whole_tile_rows_ / parts_; }
+  // One part of the tile: its rows are all that there are until leave_part(). Places that are bound before lie in the whole tile.
+  void enter_part(kernel::Var part);
+  void leave_part();
   // Of the batch.
   std::int64_t num_tiles() const { return (axes_.extent(tile_class) + tile_rows_ - 1) / tile_rows_; }
   // In a tile by lanes: whether v has so few numbers a row that a point of a statement computes all of them.
@@ -131,15 +137,17 @@ class LoweringContext {
   int loop_depth = 0;
 
  private:
-  // Moves by times the tile's first row along the tile class, along each axis of it.
-  void move_rows(Storage& s, Value v, std::int64_t by) const;
+  // Moves by times a first row along the tile class, along each axis of it: that of the tile (or its part) in the batch, or of the part in the tile.
+  void move_rows(Storage& s, Value v, const kernel::Affine& first) const;
+  kernel::Affine first_row() const { return first_of_part_ + kernel::Affine::of(row0_); }
   const AxisAnalysis& axes_;
   const ScheduleOptions& options_;
   std::map<ValueKey, Storage> storage_, tile_storage_;
   std::map<ValueKey, Value> aliases_;
   bool in_tile_ = false, by_lanes_ = false;
   kernel::Var row0_ = -1, rows_ = -1;
-  std::int64_t tile_rows_ = 1;
+  std::int64_t tile_rows_ = 1, whole_tile_rows_ = 1, parts_ = 1;
+  kernel::Affine first_of_part_;  // in the tile
 };
 
 }  // namespace hotloop

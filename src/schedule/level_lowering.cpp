@@ -277,10 +277,14 @@ void LevelLowering::tile_level(int level, Block& program) {
   const std::int64_t rows = context_.axes().extent(context_.tile_class);
   grid.total = {rows, context_.options().variable_rows ? kernel::rows_var : -1};
   const TileShape shape = choose_tile_shape(context_, graph_, nodes);
+  const auto over = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
   grid.tile_rows = shape.rows;
-  const std::int64_t tiles = (rows + grid.tile_rows - 1) / grid.tile_rows;
-  grid.tiles_per_block = (tiles + shape.most_blocks - 1) / shape.most_blocks;
-  grid.num_blocks = (tiles + grid.tiles_per_block - 1) / grid.tiles_per_block;
+  // Blocks are of parts, each of which is a tile unless tiles hold several: several parts of one block, or each of them a block's.
+  const std::int64_t parts = over(rows, shape.rows / shape.parts), parts_a_block = over(parts, shape.most_blocks),
+                     sums_a_tile = parts_a_block == 1 ? shape.parts : 1;
+  grid.tiles_per_block = over(parts_a_block, shape.parts);
+  grid.num_blocks = over(over(rows, shape.rows), grid.tiles_per_block);
+  const std::int64_t num_sums = grid.num_blocks * sums_a_tile;
   const int first_var = static_cast<int>(context_.program.vars.size());
   grid.block = context_.new_var("block");
   grid.row0 = context_.new_var("row0");
@@ -310,25 +314,24 @@ void LevelLowering::tile_level(int level, Block& program) {
     const Value v{const_cast<Node*>(n), 0};
     const auto plan = plan_dot(*n, [](Value) { return false; });
     const std::int64_t elements = v.shape().size();
-    const auto result =
-        grid.num_blocks == 1 && !(plan && rows_from_rhs(context_, *plan)) ? place_of_output(v) : std::nullopt;
+    const auto result = num_sums == 1 && !(plan && rows_from_rhs(context_, *plan)) ? place_of_output(v) : std::nullopt;
     Storage place = result ? *result
                     : plan ? allocate_dot(context_, *plan, "partial")
                            : context_.allocate(v, "partial");
-    if (grid.num_blocks > 1)
-      context_.program.buffers[static_cast<std::size_t>(place.buffer)].elements = elements * grid.num_blocks;
-    pending_.push_back({v, place, elements, grid.num_blocks});
-    const bool is_whole = tiles == 1 && grid.total.is_static() && !ir::is(*n, OpKind::ScatterAdd);
-    const Affine at = grid.num_blocks > 1 ? place.offset + Affine::of(grid.block, elements) : place.offset;
-    if (!is_whole) grid.prologue.push_back(fill(context_, place.buffer, at, elements, 0));
+    if (num_sums > 1) context_.program.buffers[static_cast<std::size_t>(place.buffer)].elements = elements * num_sums;
+    pending_.push_back({v, place, elements, num_sums});
+    const bool is_whole = parts == 1 && grid.total.is_static() && !ir::is(*n, OpKind::ScatterAdd);
+    const Affine at =
+        grid.num_blocks > 1 ? place.offset + Affine::of(grid.block, elements * sums_a_tile) : place.offset;
+    if (!is_whole) grid.prologue.push_back(fill(context_, place.buffer, at, elements * sums_a_tile, 0));
     place.offset = at;
-    partials.push_back({v, place, {}, !is_whole});
+    partials.push_back({v, place, {}, !is_whole, sums_a_tile > 1 ? elements : 0});
   }
 
   context_.enter_region();
   context_.regions.back().first_var = first_var;
   for (const auto& [v, place] : shared) context_.regions.back().written.insert(place.buffer);
-  context_.enter_tile(grid.row0, shape.all_full ? -1 : grid.rows, grid.tile_rows, shape.by_lanes);
+  context_.enter_tile(grid.row0, shape.all_full ? -1 : grid.rows, grid.tile_rows, shape.by_lanes, shape.parts);
   std::vector<BlockTarget> targets = output_targets(level);
   for (const auto& [v, place] : shared) {
     Storage at = place;
@@ -343,7 +346,7 @@ void LevelLowering::tile_level(int level, Block& program) {
   append(grid.body, lower_block(context_, nodes, targets, {}));
   context_.leave_tile();
   for (const auto& [v, place] : shared) context_.bind(v, place);
-  append_once(context_.leave_region(), program, tiles > 1);
+  append_once(context_.leave_region(), program, parts > shape.parts);
   program.push_back({std::move(grid)});
   program.push_back({kernel::Barrier{}});
 }

@@ -16,6 +16,7 @@ namespace hotloop {
 // Index space of a Map: extents of the axes that are longer than one; outer axes, then reduced ones.
 struct IndexSpace {
   std::vector<kernel::Extent> outer, reduced;
+  bool of_a_part = false;  // of the tile
   bool operator==(const IndexSpace&) const = default;
 };
 

@@ -15,8 +15,9 @@ struct ScheduleOptions {
   std::int64_t tile_rows = 0;   // 0: chosen by size
   int num_workers =
       1;  // at most; with several, large updates outside tiles are divided, and what is independent becomes sections
-  bool always_sections = false;  // for tests: also where the cost model sees no gain
-  std::vector<int> donated;      // inputs whose memory an output may take over
+  bool always_sections = false;     // for tests: also where the cost model sees no gain
+  bool always_joins_tiles = false;  // for tests: into tiles of several parts, however small the weights are
+  std::vector<int> donated;         // inputs whose memory an output may take over
   bool flush_denormals = false;
 };
 

@@ -484,6 +484,38 @@ bool carries_matrices(const LoweringContext& context, std::span<const Node* cons
   });
 }
 
+// Factors that the second cache of this machine does not hold come from the third one for each tile anew, so that a tile takes as many rows as are worth
+// it, of those that a worker has anyway. That changes no result, since it depends on the machine and on the number of workers: a row is computed by itself,
+// and sums over the rows go through a tile by parts, which are what tiles would be otherwise. `bytes`: what a tile keeps a row, at most.
+void join_tiles(const LoweringContext& context, std::span<const Node* const> nodes, double bytes, TileShape& shape) {
+  constexpr std::int64_t worthwhile_rows = 64;
+  constexpr double most_bytes = 512 << 20;
+  const std::int64_t rows = context.axes().extent(context.tile_class), workers = context.options().num_workers;
+  const auto over = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
+  const std::int64_t tiles = over(rows, shape.rows), tiles_a_block = over(tiles, shape.most_blocks);
+  const bool sums =
+      std::ranges::any_of(nodes, [&](const Node* n) { return sums_in_parts(*n, context.axes(), context.tile_class); });
+  if (tiles == 1 || ends_by_row(nodes) || (sums && !shape.all_full)) return;
+  // By measurement (Granite Rapids): what sums over the rows read lies farther apart then, which weights hardly beyond that cache do not pay for; without
+  // such sums, factors that leave the cache little room for anything else do.
+  const std::int64_t l2_bytes = context.options().target.l2_bytes_there,
+                     enough_bytes = sums ? 2 * l2_bytes : l2_bytes / 8;
+  const bool always = context.options().always_joins_tiles;
+  if (!always && bytes_of_weights(context, nodes) <= enough_bytes) return;
+  const auto most_of_a_worker = [&](std::int64_t parts) { return over(over(tiles, parts), workers) * parts; };
+  const auto fits = [&](std::int64_t parts) {
+    if (static_cast<double>(parts * shape.rows) * bytes > most_bytes) return false;
+    if (sums && tiles % parts != 0) return false;
+    if (sums && tiles_a_block > 1) return tiles_a_block % parts == 0;  // workers share out blocks
+    return most_of_a_worker(parts) <= most_of_a_worker(1);
+  };
+  std::int64_t parts = std::clamp<std::int64_t>(worthwhile_rows / shape.rows, 1, tiles);
+  if (always) parts = tiles;
+  while (parts > 1 && !fits(parts)) --parts;
+  shape.rows *= parts;
+  if (sums) shape.parts = parts;
+}
+
 }  // namespace
 
 // A dozen rows (two micro-kernels high) where a row carries much state, more where it carries little; whole vectors of them by lanes,
@@ -510,7 +542,7 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     return shape;
   }
   const bool few_tiles = !shape.by_lanes && repeats_work(context, nodes);
-  double bytes = 0;
+  double bytes = 0, kept = 0;  // of a row: what passes through the caches, and what lies in memory at once, at most
   const std::set<const Node*> in_memory = nodes_in_memory(graph);
   for (const Node* n : nodes) {
     if (floats(*n) || !in_memory.contains(n)) continue;
@@ -519,8 +551,9 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
         const Value v = result_of(node, i);
         const bool in_place = ir::is(node, OpKind::Loop) || ir::is(node, OpKind::DynamicUpdate);
         if (shape.by_lanes && (in_place || context.has_few_numbers_a_row(v))) continue;
-        bytes += (shape.by_lanes || few_tiles ? 1 : times) * static_cast<double>(row_size(context, v)) *
-                 static_cast<double>(size_of(v.dtype()));
+        const double bytes_of_v = static_cast<double>(row_size(context, v)) * static_cast<double>(size_of(v.dtype()));
+        bytes += (shape.by_lanes || few_tiles ? 1 : times) * bytes_of_v;
+        kept += bytes_of_v;
       }
     });
   }
@@ -556,6 +589,10 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
   shape.rows = wanted;
   if (!few_tiles) cut_evenly(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen, weights, shape);
   shape.all_full = all_full();
+  if (!few_tiles) {
+    join_tiles(context, nodes, kept, shape);
+    shape.all_full = all_full();
+  }
   return shape;
 }
 

@@ -10,7 +10,8 @@ namespace hotloop {
 
 struct TileShape {
   std::int64_t rows = 1;
-  std::int64_t most_blocks = 1;  // each keeps sums over its rows
+  std::int64_t parts = 1;        // equal ones of a tile, which sums over the rows go through (docs/decisions/0034)
+  std::int64_t most_blocks = 1;  // of parts: each keeps sums over its rows
   bool by_lanes = false;         // docs/decisions/0012
   bool all_full = false;         // every tile has so many rows, which are then static extents
 };

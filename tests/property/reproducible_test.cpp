@@ -1,4 +1,5 @@
 // Results are the same bits alone and in any batch, for any number of rows of a variable batch, and for any thread count.
+#include <cstdlib>
 #include <cstring>
 
 #include "arrays.h"
@@ -118,6 +119,33 @@ TEST_P(Reproducible, ForAnyThreadCount) {
       if (first.empty()) first = got;
       for (std::size_t i = 0; i < got.size(); ++i)
         EXPECT_TRUE(same_bits(got[i], first[i])) << threads << " threads, output " << i;
+    }
+  }
+}
+
+// Large weights make tiles tall, by the machine's caches; sums over the batch go through them part by part.
+TEST_P(Reproducible, ForTilesOfAnyHeight) {
+  const auto& [cell, dtype] = GetParam();
+  const auto model = model_of(cell);
+  const Tree<Array> params = model.init(3, dtype);
+  const optim::Adam optimizer(1e-3);
+  const Tree<Array> state = optimizer.init(params);
+  for (const std::int64_t rows : {64, 96, 100, 130, 512}) {
+    const Array x = normal_array({rows, time_steps, features}, dtype, 11), y = normal_array({rows, 3}, dtype, 12);
+    const train::Step step = train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
+    std::vector<Array> first;
+    for (const bool joined : {false, true}) {
+      CompileOptions options;
+      options.device = "cpu";
+      if (joined) setenv("HOTLOOP_TILES", "joined", 1);
+      const Executable executable = compile(step.graph(), options);
+      unsetenv("HOTLOOP_TILES");
+      EXPECT_EQ(executable.kernel_text().find("for part.") != std::string::npos, joined && rows != 130 && cell != "mlp")
+          << rows << " rows";
+      const auto got = executable(step.arguments(params, state, x, y));
+      if (first.empty()) first = got;
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_TRUE(same_bits(got[i], first[i])) << rows << " rows, output " << i;
     }
   }
 }

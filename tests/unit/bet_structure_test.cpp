@@ -229,19 +229,21 @@ kernel::Grid grid_of(const kernel::Program& program) {
   return {};
 }
 
-kernel::Program for_avx512(const train::Step& step) {
+kernel::Program for_avx512(const train::Step& step, int num_workers) {
   ScheduleOptions options;
   options.target = kernel::target_named("avx512");
+  options.num_workers = num_workers;
   return schedule(*passes::optimize(*step.graph(), {}), options);
 }
 
 // A step of Adam, of ten steps of five features.
-kernel::Program lstm_training(std::int64_t batch, std::int64_t hidden) {
+kernel::Program lstm_training(std::int64_t batch, std::int64_t hidden, int num_workers = 2) {
   const nn::Sequential model(nn::LSTM(5, hidden), nn::Last(), nn::Linear(hidden, 1));
   const Tree<Array> params = model.init(0);
   const optim::Adam adam(1e-3);
   return for_avx512(train::train_step(model, losses::MSE(), adam, params, adam.init(params),
-                                      {DType::F32, {batch, 10, 5}}, {DType::F32, {batch, 1}}));
+                                      {DType::F32, {batch, 10, 5}}, {DType::F32, {batch, 1}}),
+                    num_workers);
 }
 
 // Rows of a tile follow from what a row keeps in memory: what is fused into maps costs no room, however much of it there is.
@@ -305,14 +307,44 @@ TEST(Tiles, GiveWorkersEqualShares) {
     EXPECT_LE(share_of_two(grid_of(lstm_training(batch, 64))), 0.54) << "batch " << batch;
 }
 
-// Weights that leave the second cache come from further away for each tile: tall tiles share the way.
+// Weights that leave the second cache come from further away for each tile: tall tiles share the way, as tall as all rows that a worker has.
 TEST(Tiles, AreTallWhereWeightsAreLarge) {
-  const auto tile_rows = [](std::int64_t hidden) {
+  const auto tile_rows = [](std::int64_t hidden, int num_workers) {
     const nn::Sequential model(nn::LSTM(5, hidden));
-    return grid_of(for_avx512(train::predict_step(model, model.init(0), {DType::F32, {64, 10, 5}}))).tile_rows;
+    const train::Step step = train::predict_step(model, model.init(0), {DType::F32, {64, 10, 5}});
+    return grid_of(for_avx512(step, num_workers)).tile_rows;
   };
-  EXPECT_EQ(tile_rows(128), 8);
-  EXPECT_EQ(tile_rows(512), 16);
+  EXPECT_EQ(tile_rows(64, 1), 8);
+  EXPECT_EQ(tile_rows(128, 1), 64);
+  EXPECT_EQ(tile_rows(128, 2), 32);
+  EXPECT_EQ(tile_rows(128, 8), 8);
+  for (const int num_workers : {1, 2, 4, 8}) EXPECT_EQ(tile_rows(512, num_workers), 64 / std::min(num_workers, 4));
+}
+
+// So in training, where sums over the batch must not depend on the number of workers: a tile adds them up in the parts that four workers would have.
+TEST(Tiles, AddUpTheSamePartsForAnyNumberOfWorkers) {
+  const auto sums = [](const kernel::Program& program) {
+    std::vector<std::int64_t> elements;
+    for (const kernel::Buffer& b : program.buffers)
+      if (b.name == "partial") elements.push_back(b.elements);
+    return elements;
+  };
+  const auto parts_of = [](const kernel::Block& body) {
+    std::int64_t parts = 0;
+    for (const kernel::Stmt& stmt : body)
+      if (const auto* loop = std::get_if<kernel::For>(&stmt.node); loop != nullptr && loop->trip.bound != 10)
+        parts = loop->trip.bound;
+    return parts;
+  };
+  const kernel::Program of_four = lstm_training(64, 512, 4);
+  EXPECT_EQ(parts_of(grid_of(of_four).body), 0);
+  for (const int num_workers : {1, 2}) {
+    const kernel::Program program = lstm_training(64, 512, num_workers);
+    EXPECT_EQ(grid_of(program).tile_rows, 64 / num_workers);
+    EXPECT_EQ(parts_of(grid_of(program).body), 4 / num_workers);
+    EXPECT_EQ(sums(program), sums(of_four));
+  }
+  EXPECT_EQ(grid_of(lstm_training(64, 256, 1)).tile_rows, 16) << "weights that the second cache nearly holds";
 }
 
 // The weights of the steps and those of their gradients, each less than the second cache and together more, do not drive each other out.
