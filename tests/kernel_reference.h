@@ -93,9 +93,13 @@ class Reference {
       }
   }
   void run(const Let& let) {
-    const Bits bits = read(let.source.buffer, value(let.source.index));
-    std::int64_t v = as<std::int64_t>(bits);
-    if (let.dtype == DType::I32) v = as<std::int32_t>(bits);
+    std::int64_t v = 0;
+    if (let.number) {
+      v = value(*let.number);
+    } else {
+      const Bits bits = read(let.source.buffer, value(let.source.index));
+      v = let.dtype == DType::I32 ? as<std::int32_t>(bits) : as<std::int64_t>(bits);
+    }
     vars_[static_cast<std::size_t>(let.var)] = std::min(std::max(v, let.low), let.high);
   }
   void run(const For& loop) {

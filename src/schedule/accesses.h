@@ -125,7 +125,8 @@ void for_each_part(S& statement, const OnAccess& on_access, const OnBlock& on_bl
       on_access(BasicUse<like<S, Access>>{.access = &*statement.stop, .dtype = DType::Bool, .writes = false});
     on_block(statement.body);
   } else if constexpr (is<S, Let>) {
-    on_access(BasicUse<like<S, Access>>{.access = &statement.source, .dtype = statement.dtype, .writes = false});
+    if (!statement.number)
+      on_access(BasicUse<like<S, Access>>{.access = &statement.source, .dtype = statement.dtype, .writes = false});
   } else if constexpr (is<S, Grid>) {
     on_block(statement.prologue);
     on_block(statement.body);
@@ -181,7 +182,7 @@ template <class F> void for_each_variable(const Stmt& statement, const F& f) {
   }
 }
 
-// Calls f(index) for each index of the statement itself: those of its accesses, and of a Map those that it computes with.
+// Calls f(index) for each index of the statement itself: those of its accesses, and of a Map and a Let those that it computes with.
 template <class S, class F> void for_each_index(S& statement, const F& f) {
   if constexpr (detail::is<S, Stmt>) {
     std::visit([&](auto& s) { for_each_index(s, f); }, statement.node);
@@ -190,6 +191,8 @@ template <class S, class F> void for_each_index(S& statement, const F& f) {
     if constexpr (detail::is<S, Map>)
       for (auto& in : statement.instrs)
         if (in.kind == Instr::Kind::Index) f(in.access.index);
+    if constexpr (detail::is<S, Let>)
+      if (statement.number) f(*statement.number);
   }
 }
 

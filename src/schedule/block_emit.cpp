@@ -145,7 +145,15 @@ void BlockLowering::emit_by_parts(Slot& slot, Block& block) {
     place.offset = place.offset + kernel::Affine::of(loop.counter, sum->to_next_part);
     context_.regions.back().written.insert(place.buffer);
   }
-  context_.enter_part(loop.counter);
+  kernel::Var rows = -1;
+  if (context_.rows_of_tile() >= 0) {
+    rows = context_.new_var("part_rows");
+    loop.body.push_back({context_.let_rows_of_part(rows, loop.counter)});
+    for (auto* dims : {&slot.space.outer, &slot.space.reduced})
+      for (kernel::Extent& extent : *dims)
+        if (extent.var == context_.rows_of_tile()) extent.var = rows;
+  }
+  context_.enter_part(loop.counter, rows);
   emit_slot(slot, loop.body);
   context_.leave_part();
   append(block, context_.leave_region());

@@ -245,8 +245,8 @@ void BlockLowering::place_definition(Value v) {
     for (int i = 0; i < x.rank(); ++i) {
       if (x.shape()[i] == 1) continue;
       auto& list = std::ranges::find(axes, i) == axes.end() ? space.outer : space.reduced;
-      const bool is_part = space.of_a_part && context_.is_row_axis(x, i);
-      list.push_back(is_part ? kernel::Extent{context_.rows_of_part(), -1} : context_.extent(x, i));
+      list.push_back(context_.extent(x, i));
+      if (space.of_a_part && context_.is_row_axis(x, i)) list.back().bound = context_.rows_of_part();
     }
     s = slot_for_map(space, kind, reads);
     // Only reductions that read their operand in the same order share a nest.

@@ -1,5 +1,7 @@
 #include "schedule/context.h"
 
+#include <utility>
+
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 
@@ -140,7 +142,7 @@ bool LoweringContext::crosses_tiles(const Node& view) const { return in_tile_ &&
 void LoweringContext::enter_tile(kernel::Var row0, kernel::Var rows, std::int64_t tile_rows, bool by_lanes,
                                  std::int64_t parts) {
   HOTLOOP_CHECK(!in_tile_, "tiles do not nest");
-  HOTLOOP_CHECK(parts == 1 || (rows < 0 && !by_lanes), "tiles of several parts are full");
+  HOTLOOP_CHECK(parts == 1 || !by_lanes, "rows in lanes have no parts");
   in_tile_ = true;
   by_lanes_ = by_lanes;
   row0_ = row0;
@@ -149,15 +151,22 @@ void LoweringContext::enter_tile(kernel::Var row0, kernel::Var rows, std::int64_
   parts_ = parts;
 }
 
-void LoweringContext::enter_part(kernel::Var part) {
+kernel::Let LoweringContext::let_rows_of_part(kernel::Var rows, kernel::Var part) const {
+  const std::int64_t most = rows_of_part();
+  return {rows, {}, DType::I64, 0, most, Affine::of(rows_) + Affine::of(part, -most)};
+}
+
+void LoweringContext::enter_part(kernel::Var part, kernel::Var rows) {
   HOTLOOP_CHECK(parts_ > 1 && first_of_part_.terms.empty(), "a part is one of several of a tile");
   tile_rows_ = rows_of_part();
+  whole_rows_ = std::exchange(rows_, rows);
   first_of_part_ = Affine::of(part, tile_rows_);
 }
 
 void LoweringContext::leave_part() {
   first_of_part_ = {};
   tile_rows_ = whole_tile_rows_;
+  rows_ = whole_rows_;
 }
 
 void LoweringContext::leave_tile() {

@@ -72,8 +72,13 @@ class LoweringContext {
   bool in_tile() const { return in_tile_; }
   std::int64_t num_parts() const { return parts_; }
   std::int64_t rows_of_part() const { return whole_tile_rows_ / parts_; }
-  // One part of the tile: its rows are all that there are until leave_part(). Places that are bound before lie in the whole tile.
-  void enter_part(kernel::Var part);
+  // The number of rows of the tile, or -1 where all tiles are full. The last tile may have parts of fewer rows, or none; `rows` is the number of those of
+  // part number `part`.
+  kernel::Var rows_of_tile() const { return rows_; }
+  kernel::Let let_rows_of_part(kernel::Var rows, kernel::Var part) const;
+  // One part of the tile: its rows are all that there are until leave_part(). Places that are bound before lie in the whole tile. `rows`: their number, or -1
+  // where all parts are full.
+  void enter_part(kernel::Var part, kernel::Var rows);
   void leave_part();
   // Of the batch.
   std::int64_t num_tiles() const { return (axes_.extent(tile_class) + tile_rows_ - 1) / tile_rows_; }
@@ -145,7 +150,7 @@ class LoweringContext {
   std::map<ValueKey, Storage> storage_, tile_storage_;
   std::map<ValueKey, Value> aliases_;
   bool in_tile_ = false, by_lanes_ = false;
-  kernel::Var row0_ = -1, rows_ = -1;
+  kernel::Var row0_ = -1, rows_ = -1, whole_rows_ = -1;
   std::int64_t tile_rows_ = 1, whole_tile_rows_ = 1, parts_ = 1;
   kernel::Affine first_of_part_;  // in the tile
 };

@@ -204,12 +204,13 @@ struct For {
   Block body;
 };
 
-// var = the integer scalar at `source`, clamped into [low, high].
+// var = the integer scalar at `source`, or `number`, which reads no memory, clamped into [low, high].
 struct Let {
   Var var = -1;
   Access source;
   DType dtype = DType::I32;
   std::int64_t low = 0, high = 0;
+  std::optional<Affine> number = {};
 };
 
 // The rows 0..total-1 are cut into tiles of `tile_rows`; consecutive tiles form `num_blocks` blocks of

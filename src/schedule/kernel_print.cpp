@@ -200,7 +200,8 @@ class Printer {
   }
 
   void print_node(const Let& let) {
-    line("let " + var(let.var) + " = " + std::string(name_of(let.dtype)) + " " + access(let.source) + " in [" +
+    line("let " + var(let.var) + " = " +
+         (let.number ? affine(*let.number) : std::string(name_of(let.dtype)) + " " + access(let.source)) + " in [" +
          std::to_string(let.low) + ", " + std::to_string(let.high) + "]");
   }
 

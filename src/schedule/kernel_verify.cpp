@@ -18,16 +18,19 @@ struct Range {
   std::int64_t low = 0, high = 0;
 };
 
-// What a statement adds to the index of an access: an interval, and for each row of the tile after the first `per_row` more.
+// What a statement adds to the index of an access: an interval, and for each row of the tile after the first `per_row` more. The interval holds what it
+// adds along extents of a number that is known, too.
 struct Span {
   Range range;
   std::int64_t per_row = 0;
+  std::vector<Term> along = {};
 };
 
 // What is known of a variable in scope.
 struct Known {
   Range range;
-  Var limit = -1;  // the run-time extent it stays below
+  Var limit = -1;                     // the run-time extent it stays below
+  std::optional<Affine> number = {};  // it is no more than that, if more than its least
 };
 
 // The tile loop being checked; its row variables are bounded together.
@@ -126,6 +129,25 @@ class Verifier {
 
   // Interval of an index, or nothing where variables hang together in ways an interval does not see.
   std::optional<Range> range_of(const Affine& a, const Span& span = {}) const {
+    std::optional<Range> range = interval_of(a, span);
+    // What counts below a number ends one before it, whatever else that number depends on: rows of a part with the tile.
+    const auto ends_at = [&](const Affine& last, const Span& rest) {
+      const auto known = interval_of(last, rest);
+      if (range && known) range->high = std::min(range->high, known->high);
+    };
+    for (const Term& term : a.terms) {
+      const Var limit = scope_.at(term.var).limit;
+      const std::optional<Affine> number = limit >= 0 ? scope_.at(limit).number : std::nullopt;
+      if (number && term.coefficient > 0) ends_at(a.substituted(term.var, *number + Affine(-1)), span);
+    }
+    for (const Term& term : span.along) {
+      Span rest = span;
+      rest.range.high -= term.coefficient * std::max<std::int64_t>(scope_.at(term.var).range.high - 1, 0);
+      ends_at(a + (*scope_.at(term.var).number + Affine(-1)) * term.coefficient, rest);
+    }
+    return range;
+  }
+  std::optional<Range> interval_of(const Affine& a, const Span& span) const {
     for (const Term& term : a.terms) {
       const Var limit = scope_.at(term.var).limit;
       const bool limit_occurs = limit >= 0 && a.coefficient(limit) != 0;
@@ -139,7 +161,7 @@ class Verifier {
       return r;
     };
     if (!tiled) return widened(range_with(a, {}, -1), tile_.tile_rows);
-    if (a.coefficient(tile_.rows) != 0 || tile_.total == 0) return std::nullopt;
+    if (tile_.total == 0) return std::nullopt;
     // The corners of (row0, row within the tile): the last tile is the short one.
     const std::int64_t last = (tile_.total - 1) / tile_.tile_rows * tile_.tile_rows;
     std::optional<Range> all;
@@ -157,6 +179,7 @@ class Verifier {
       const Known& known = scope_.at(term.var);
       Range r = known.range;
       if (row0 && term.var == tile_.row0) r = {*row0, *row0};
+      if (row0 && term.var == tile_.rows) r = {rows, rows};
       if (row0 && known.limit == tile_.rows) r.high = std::min(r.high, rows - 1);
       sum.low += term.coefficient * (term.coefficient > 0 ? r.low : r.high);
       sum.high += term.coefficient * (term.coefficient > 0 ? r.high : r.low);
@@ -368,6 +391,8 @@ class Verifier {
     }
     const std::int64_t reach = std::max<std::int64_t>(e.bound - 1, 0) * stride;
     (reach < 0 ? span.range.low : span.range.high) += reach;
+    if (reach > 0 && e.var >= 0 && scope_.at(e.var).number && scope_.at(e.var).range.high == e.bound)
+      span.along.push_back({e.var, stride});
   }
 
   Span span_of(const Use& use) const {
@@ -438,10 +463,14 @@ class Verifier {
 
   void verify_node(const Let& let, Place) {
     at_ = "let";
-    check(is_integer(let.dtype), "it reads an integer");
     check(let.low <= let.high, "its range must not be empty");
-    verify_scalar(let.source, let.dtype);
-    define(let.var, {{let.low, let.high}, -1});
+    if (let.number) {
+      verify_affine(*let.number);
+    } else {
+      check(is_integer(let.dtype), "it reads an integer");
+      verify_scalar(let.source, let.dtype);
+    }
+    define(let.var, {{let.low, let.high}, -1, let.number});
   }
 
   void verify_node(const Grid& grid, Place place) {

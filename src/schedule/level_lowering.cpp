@@ -319,7 +319,7 @@ void LevelLowering::tile_level(int level, Block& program) {
                     : plan ? allocate_dot(context_, *plan, "partial")
                            : context_.allocate(v, "partial");
     if (num_sums > 1) context_.program.buffers[static_cast<std::size_t>(place.buffer)].elements = elements * num_sums;
-    pending_.push_back({v, place, elements, num_sums});
+    pending_.push_back({v, place, elements, sums_a_tile > 1 ? parts : num_sums});
     const bool is_whole = parts == 1 && grid.total.is_static() && !ir::is(*n, OpKind::ScatterAdd);
     const Affine at =
         grid.num_blocks > 1 ? place.offset + Affine::of(grid.block, elements * sums_a_tile) : place.offset;

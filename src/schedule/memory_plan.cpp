@@ -156,7 +156,9 @@ class Lifetimes {
     late_.insert(late_.end(), before.begin(), before.end());
     if (loop.stop) read_by_each(loop.stop->buffer, nest);
   }
-  void visit(const kernel::Let& let, int nest) { read_by_each(let.source.buffer, nest); }
+  void visit(const kernel::Let& let, int nest) {
+    if (!let.number) read_by_each(let.source.buffer, nest);
+  }
   void visit(const kernel::Barrier&, int nest) {
     for (const int buffer : late_) touch(buffer, nest, true);
     late_.clear();

@@ -91,7 +91,7 @@ std::optional<std::string> broken_phase(const Program& program, const Block& blo
                    buffer(t).name + " is written";
     }
     if (loop && loop->stop) read_by_each.push_back(loop->stop->buffer);
-    if (const auto* let = std::get_if<Let>(&stmt.node)) read_by_each.push_back(let->source.buffer);
+    if (const auto* let = std::get_if<Let>(&stmt.node); let && !let->number) read_by_each.push_back(let->source.buffer);
     if (!may_run_beside_others(stmt)) continue;
     const std::vector<Touch> touches = touches_of(stmt);
     for (const auto& [single, others] : phase) {

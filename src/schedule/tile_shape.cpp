@@ -495,7 +495,7 @@ void join_tiles(const LoweringContext& context, std::span<const Node* const> nod
   const std::int64_t tiles = over(rows, shape.rows), tiles_a_block = over(tiles, shape.most_blocks);
   const bool sums =
       std::ranges::any_of(nodes, [&](const Node* n) { return sums_in_parts(*n, context.axes(), context.tile_class); });
-  if (tiles == 1 || ends_by_row(nodes) || (sums && !shape.all_full)) return;
+  if (tiles == 1 || ends_by_row(nodes)) return;
   // By measurement (Granite Rapids): what sums over the rows read lies farther apart then, which weights hardly beyond that cache do not pay for; without
   // such sums, factors that leave the cache little room for anything else do.
   const std::int64_t l2_bytes = context.options().target.l2_bytes_there,
@@ -505,7 +505,6 @@ void join_tiles(const LoweringContext& context, std::span<const Node* const> nod
   const auto most_of_a_worker = [&](std::int64_t parts) { return over(over(tiles, parts), workers) * parts; };
   const auto fits = [&](std::int64_t parts) {
     if (static_cast<double>(parts * shape.rows) * bytes > most_bytes) return false;
-    if (sums && tiles % parts != 0) return false;
     if (sums && tiles_a_block > 1) return tiles_a_block % parts == 0;  // workers share out blocks
     return most_of_a_worker(parts) <= most_of_a_worker(1);
   };

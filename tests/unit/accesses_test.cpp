@@ -50,6 +50,7 @@ TEST(Accesses, OfEachKindOfStatement) {
 
   EXPECT_EQ(seen(Pack{at(1), n, 1, 5, n, 64, 2, f32}), " r1[20x5][1x20] w2[panels 160]");
   EXPECT_EQ(seen(Let{3, at(6), DType::I32, 0, 9}), " r6");
+  EXPECT_EQ(seen(Let{3, {}, DType::I64, 0, 9, Affine::of(2) + 1}), "");
   For loop;
   loop.test.push_back({m.build()});
   loop.stop = at(8);

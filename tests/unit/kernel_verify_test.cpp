@@ -132,6 +132,45 @@ TEST(KernelVerify, KnowsTheLastTile) {
   }
 }
 
+// So do those of a short last part of the last tile, or of one without rows, of which there are as many as the tile has left.
+TEST(KernelVerify, KnowsTheLastPartOfATile) {
+  const auto program = [](std::int64_t shift, bool of_dot) {
+    ProgramBuilder builder(target_named("avx2"), 10);
+    const int x = builder.argument(DType::F32, 10), y = builder.result(DType::F32, of_dot ? 3 : 10);
+    Grid grid;
+    grid.block = builder.var("block"), grid.row0 = builder.var("row0"), grid.rows = builder.var("rows");
+    grid.total = {10, rows_var}, grid.tile_rows = 6, grid.num_blocks = 2;
+    For parts;
+    const Var part = parts.counter = builder.var("part"), rows = builder.var("part_rows"), r = builder.var("r");
+    parts.trip = {3, -1};
+    parts.body.push_back({Let{rows, {}, DType::I64, 0, 2, Affine::of(grid.rows) + Affine::of(part, -2)}});
+    const Affine first = Affine::of(grid.row0) + Affine::of(part, 2) + shift;
+    if (of_dot) {
+      Dot dot;
+      dot.m = dot.n = {1, -1};
+      dot.segments = {{.a = at(x, first), .b = at(x, first), .k = {{{2, rows}, 1, 1}}}};
+      dot.c = at(y, Affine::of(grid.block));
+      parts.body.push_back({dot});
+    } else {
+      MapBuilder map({{r, {2, rows}}}, 1, 0);
+      map.store(DType::F32, at(y, first + Affine::of(r)), map.load(DType::F32, at(x, first + Affine::of(r))));
+      parts.body.push_back({map.build()});
+    }
+    grid.body.push_back({parts});
+    builder.add(grid);
+    return builder.build();
+  };
+  for (const bool of_dot : {false, true}) {
+    EXPECT_NO_THROW(verify(program(0, of_dot)));
+    try {
+      verify(program(1, of_dot));
+      ADD_FAILURE() << "an element behind the last is read";
+    } catch (const InternalError& e) {
+      EXPECT_NE(std::string(e.what()).find("[1, 10] of 10"), std::string::npos) << e.what();
+    }
+  }
+}
+
 // Blocks of a grid run side by side: what they write must be their own.
 TEST(KernelVerify, BlocksOfAGridWriteElementsOfTheirOwn) {
   for (const bool own : {true, false}) {

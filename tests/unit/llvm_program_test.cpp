@@ -108,6 +108,33 @@ TEST_P(LlvmPrograms, LoopsThatStopAndLets) {
   }
 }
 
+// Rows of parts of a tile, of which the last may be short or have none.
+TEST_P(LlvmPrograms, LetsOfWhatIsLeft) {
+  for (const std::int64_t rows : {1, 4, 5, 11, 12}) {
+    ProgramBuilder p(target(), 12);
+    const int x = p.argument(f32, 12), y = p.result(f32, 12), sums = p.result(f32, 4);
+    Grid grid;
+    grid.block = p.var("block"), grid.row0 = p.var("row0"), grid.rows = p.var("rows");
+    grid.total = {12, rows_var}, grid.tile_rows = 6, grid.num_blocks = 2;
+    For parts;
+    const Var part = parts.counter = p.var("part"), left = p.var("left"), r = p.var("r"), s = p.var("s");
+    parts.trip = {2, -1};
+    parts.body.push_back({Let{left, {}, i64, 0, 3, Affine::of(grid.rows) + Affine::of(part, -3)}});
+    const Affine first = Affine::of(grid.row0) + Affine::of(part, 3);
+    MapBuilder add({{r, {3, left}}}, 1, 0);
+    const int row = add.load(f32, at(x, first + Affine::of(r)));
+    add.store(f32, at(y, first + Affine::of(r)), add.op(ScalarOp::Add, f32, row, add.constant(1.0f)));
+    MapBuilder sum({{s, {3, left}}}, 0, -1);
+    const int total = sum.reduced(ScalarOp::Add, f32, sum.load(f32, at(x, first + Affine::of(s))));
+    sum.store(f32, at(sums, Affine::of(grid.block, 2) + Affine::of(part)), total);
+    parts.body.push_back({add.build()});
+    parts.body.push_back({sum.build()});
+    grid.body.push_back({parts});
+    p.add(grid);
+    check(p.build(), {rows}, 2);
+  }
+}
+
 // By one worker, told to stop after 30 ms.
 void run_for_a_moment(const Program& program, std::vector<Array>& results) {
   const auto kernel = compile_llvm(program);

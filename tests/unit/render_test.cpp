@@ -371,8 +371,9 @@ TEST(Render, LoopsWithStopReverseAndLet) {
   const int state = builder.worker(DType::F32, 1), done = builder.worker(DType::Bool, 1),
             count = builder.worker(DType::I32, 1);
   const int history = builder.result(DType::F32, 10), backwards = builder.result(DType::F32, 10),
-            counted = builder.result(DType::I32, 1);
-  const Var t = builder.var("t"), s = builder.var("s"), n = builder.var("n"), step = builder.var("step");
+            counted = builder.result(DType::I32, 1), left = builder.result(DType::I64, 1);
+  const Var t = builder.var("t"), s = builder.var("s"), n = builder.var("n"), step = builder.var("step"),
+            fewer = builder.var("fewer");
   const auto scalar = [](const std::function<void(MapBuilder&)>& body) {
     MapBuilder map({}, 0, -1);
     body(map);
@@ -400,6 +401,8 @@ TEST(Render, LoopsWithStopReverseAndLet) {
   body.push_back({loop});
   body.push_back(scalar([&](MapBuilder& m) { m.store(DType::I32, at(counted), m.load(DType::I32, at(count))); }));
   body.push_back({Let{n, at(limit), DType::I32, 0, 10}});
+  body.push_back({Let{fewer, {}, DType::I64, 1, 4, Affine::of(n, -1) + 7}});
+  body.push_back(scalar([&](MapBuilder& m) { m.store(DType::I64, at(left), m.index(DType::I64, Affine::of(fewer))); }));
   body.push_back(scalar([&](MapBuilder& m) { m.store(DType::I32, at(count), m.constant(std::int32_t{0})); }));
   For reverse;
   reverse.counter = s, reverse.trip = {10, n}, reverse.reverse = true;
@@ -415,9 +418,11 @@ TEST(Render, LoopsWithStopReverseAndLet) {
   EXPECT_EQ(values<float>(results[0]), (std::vector<float>{1, 2, 4, 8, 16, 0, 0, 0, 0, 0}));
   EXPECT_EQ(values<float>(results[1]), (std::vector<float>{4, 2, 1, 0, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(values<std::int32_t>(results[2]), std::vector<std::int32_t>{5});
+  EXPECT_EQ(values<std::int64_t>(results[3]), std::vector<std::int64_t>{4}) << "7 - 3";
   results = run_c(builder.build(), {array<float>({1e9f}), array<std::int32_t>({99})});
   EXPECT_EQ(values<float>(results[1])[0], 512) << "the limit is clamped to 10";
   EXPECT_EQ(values<std::int32_t>(results[2]), std::vector<std::int32_t>{10});
+  EXPECT_EQ(values<std::int64_t>(results[3]), std::vector<std::int64_t>{1}) << "7 - 10 is clamped";
 }
 
 // Row sums by tiles, block sums of them, a barrier, and a split Map: the same for any number of workers and rows.

@@ -231,9 +231,12 @@ class ProgramEmitter {
   }
 
   void emit(const Let& let) {
-    Value* value = code_.load(let.dtype, frame_.address(code_, let.source), 0, 1, nullptr);
-    llvm::Type* i64 = code_.b.getInt64Ty();
-    value = let.dtype == DType::U32 ? code_.b.CreateZExtOrTrunc(value, i64) : code_.b.CreateSExtOrTrunc(value, i64);
+    const auto read = [&] {
+      Value* value = code_.load(let.dtype, frame_.address(code_, let.source), 0, 1, nullptr);
+      llvm::Type* i64 = code_.b.getInt64Ty();
+      return let.dtype == DType::U32 ? code_.b.CreateZExtOrTrunc(value, i64) : code_.b.CreateSExtOrTrunc(value, i64);
+    };
+    Value* value = let.number ? frame_.affine(code_, *let.number) : read();
     value = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, value, code_.i64(let.low));
     set(let.var, code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, value, code_.i64(let.high)));
     lets_.push_back(let.var);

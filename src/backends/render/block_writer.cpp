@@ -418,12 +418,13 @@ class BlockWriter : BlockDotWriter {
   }
 
   void render_node(const Let& let) {
-    settle();
-    const std::string v = var(let.var), low = number(let.low), high = number(let.high);
-    line("const int64_t " + v + "_raw = (int64_t)" + element(let.source) + ";");
+    if (!let.number) settle();
+    const std::string v = var(let.var), low = number(let.low), high = number(let.high),
+                      value = let.number ? "(" + affine(*let.number) + ")" : element(let.source);
+    line("const int64_t " + v + "_raw = (int64_t)" + value + ";");
     line("const " + index_type() + " " + v + " = (" + index_type() + ")(" + v + "_raw < " + low + " ? " + low + " : " +
          v + "_raw > " + high + " ? " + high + " : " + v + "_raw);");
-    line("hl_sync();");
+    if (!let.number) line("hl_sync();");
   }
 
   void render_node(const Grid& grid) {

@@ -366,7 +366,8 @@ class Renderer : CodeWriter {
 
   void render_node(const Let& let) {
     const std::string v = var(let.var), low = number(let.low), high = number(let.high);
-    line("const " + index_type() + " " + v + "_raw = (" + index_type() + ")" + element(let.source) + ";");
+    line("const " + index_type() + " " + v + "_raw = (" + index_type() + ")" +
+         (let.number ? affine(*let.number) : element(let.source)) + ";");
     line("const " + index_type() + " " + v + " = " + v + "_raw < " + low + " ? " + low + " : " + v + "_raw > " + high +
          " ? " + high + " : " + v + "_raw;");
     scope_.push_back(let.var);
