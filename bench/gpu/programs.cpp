@@ -2,6 +2,10 @@
 //
 // usage: gpu_programs [--quick] [--device] [NAME...]
 // --device: without the processor, and so without comparing
+//
+// call    a call: the arrays go there, and the results come back
+// device  of it from the launch to its end
+// stream  launches back to back, without copies and without waiting for single ones; in training each goes on from what the last one left
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,6 +17,7 @@
 
 #include "hotloop/hotloop.h"
 #include "hotloop/train.h"
+#include "recorded_launches.h"
 #include "user_cells.h"
 
 namespace {
@@ -142,10 +147,29 @@ Job neural_ode(std::int64_t batch, std::int64_t steps) {
 }
 
 struct Times {
-  double median_us = 0, device_us = 0;
+  double median_us = 0, device_us = 0, stream_us = 0;
 };
 
-Times measure(const Executable& e, const std::vector<Array>& inputs, double seconds) {
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+// As long rows of launches as rivals.py takes.
+double back_to_back_us(const bench::Launch& launch, double one_us, double seconds) {
+  const int n = static_cast<int>(std::clamp(seconds * 1e6 / 5 / std::max(one_us, 1.0), 2.0, 2000.0));
+  std::vector<double> us;
+  for (int round = 0; round < 5; ++round) {
+    const auto start = Clock::now();
+    for (int i = 0; i < n; ++i) launch.again();
+    launch.stream->wait();
+    us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / n);
+  }
+  return median(us);
+}
+
+Times measure(const Executable& e, const std::vector<Array>& inputs, double seconds,
+              const bench::RecordingDevice* on = nullptr) {
   std::vector<Array> outputs(e.output_types().size());
   for (int i = 0; i < 2; ++i) e.run(inputs, outputs);
   std::vector<double> us;
@@ -156,16 +180,16 @@ Times measure(const Executable& e, const std::vector<Array>& inputs, double seco
     us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - before).count());
     if (us.size() >= 3 && std::chrono::duration<double>(Clock::now() - start).count() > 4 * seconds) break;
   }
-  std::ranges::sort(us);
-  Times times{us[us.size() / 2], 0};
+  Times times{.median_us = median(us)};
+  if (on == nullptr) return times;
   std::vector<double> device;
   for (int i = 0; i < 9; ++i) {
     KernelHistory::start();
     e.run(inputs, outputs);
     for (const KernelRecord& r : KernelHistory::stop()) device.push_back(r.device_us);
   }
-  std::ranges::sort(device);
-  if (!device.empty()) times.device_us = device[device.size() / 2];
+  times.device_us = median(device);
+  times.stream_us = back_to_back_us(on->last_launch(), times.device_us, seconds);
   return times;
 }
 
@@ -199,14 +223,20 @@ int main(int argc, char** argv) {
   }
   std::vector<std::function<Job()>> jobs;
   struct Shape {
-    std::int64_t I, H, B, T;
+    std::int64_t I, H, B, T, layers;
   };
-  for (const Shape s : {Shape{8, 64, 512, 100}, {8, 32, 32, 200}, {12, 128, 256, 60}}) {
+  for (const Shape s : {Shape{8, 64, 512, 100, 1},
+                        {8, 32, 32, 200, 1},
+                        {12, 128, 256, 60, 1},
+                        {64, 256, 128, 100, 1},
+                        {64, 512, 64, 100, 2}}) {
     const std::string name = "LSTM I" + std::to_string(s.I) + " H" + std::to_string(s.H) + " B" + std::to_string(s.B) +
-                             " T" + std::to_string(s.T);
+                             " T" + std::to_string(s.T) + (s.layers > 1 ? " layers" + std::to_string(s.layers) : "");
+    const auto lstm = [=] { return nn::LSTM(s.I, s.H, s.layers); };
     for (const std::int64_t steps : {1, 16})
-      jobs.emplace_back([=] { return training(name + " train", nn::LSTM(s.I, s.H), s.B, s.T, s.I, s.H, steps); });
-    jobs.emplace_back([=] { return inference(name + " predict", nn::LSTM(s.I, s.H), s.B, s.T, s.I, s.H); });
+      if (steps == 1 || s.H <= 128)
+        jobs.emplace_back([=] { return training(name + " train", lstm(), s.B, s.T, s.I, s.H, steps); });
+    jobs.emplace_back([=] { return inference(name + " predict", lstm(), s.B, s.T, s.I, s.H); });
   }
   for (const std::int64_t steps : {1, 16})
     jobs.emplace_back([=] {
@@ -217,8 +247,17 @@ int main(int argc, char** argv) {
   jobs.emplace_back([] { return lorenz(8192, 1000); });
   jobs.emplace_back([] { return neural_ode(128, 40); });
 
-  std::printf("%-52s %9s %9s %9s %9s %8s %s\n", "ms a call (training: a step)", "call", "device", "1 core", "cores",
-              "off by", "auto");
+  std::string why;
+  cuda::Device* machine = cuda::find_device(&why);
+  if (machine == nullptr) {
+    std::fprintf(stderr, "%s\n", why.c_str());
+    return 1;
+  }
+  auto& recording = *new bench::RecordingDevice(*machine);  // what the process keeps of executables has memory of it
+  cuda::set_device(&recording);
+  std::printf("%s; %s\n%-52s %9s %9s %9s %9s %9s %8s %s\n", machine->info().name.c_str(),
+              machine->info().versions.c_str(), "ms a call (training: a step)", "call", "device", "stream", "1 core",
+              "cores", "off by", "auto");
   for (const auto& make : jobs) {
     const Job job = make();
     if (!wanted.empty() &&
@@ -231,8 +270,9 @@ int main(int argc, char** argv) {
       const Executable e = compile(job.graph, gpu);
       const double seconds = quick ? 0.02 : 0.25, scale = 1e-3 / static_cast<double>(job.steps);
       if (device_alone) {
-        const Times t = measure(e, job.inputs, seconds);
-        std::printf("%-52s %9.4f %9.4f\n", job.name.c_str(), t.median_us * scale, t.device_us * scale);
+        const Times t = measure(e, job.inputs, seconds, &recording);
+        std::printf("%-52s %9.4f %9.4f %9.4f\n", job.name.c_str(), t.median_us * scale, t.device_us * scale,
+                    t.stream_us * scale);
         std::fflush(stdout);
         continue;
       }
@@ -240,12 +280,12 @@ int main(int argc, char** argv) {
       cpu.threads = 0;
       const Executable all = compile(job.graph, cpu);
       const double off = difference(e(job.inputs), one(job.inputs));
-      const Times t = measure(e, job.inputs, seconds), c = measure(one, job.inputs, seconds),
+      const Times t = measure(e, job.inputs, seconds, &recording), c = measure(one, job.inputs, seconds),
                   a = measure(all, job.inputs, seconds);
       cpu.device = "auto";
       const std::string choice = compile(job.graph, cpu).explain();
-      std::printf("%-52s %9.4f %9.4f %9.4f %9.4f %8.1e %s\n", job.name.c_str(), t.median_us * scale,
-                  t.device_us * scale, c.median_us * scale, a.median_us * scale, off,
+      std::printf("%-52s %9.4f %9.4f %9.4f %9.4f %9.4f %8.1e %s\n", job.name.c_str(), t.median_us * scale,
+                  t.device_us * scale, t.stream_us * scale, c.median_us * scale, a.median_us * scale, off,
                   choice.find("cuda, chosen") != std::string::npos ? "cuda" : "cpu");
     } catch (const std::exception& error) {
       std::printf("%-52s %s\n", job.name.c_str(), error.what());

@@ -54,15 +54,19 @@ def jax_jobs(options):
         return call, jax.block_until_ready, span if with_span else None, list(checks)
 
     def lstm(unroll, p, x):
-        xs, zero = x @ p["w"] + p["b"], jnp.zeros((x.shape[1], p["u"].shape[0]), x.dtype)
+        layers = [p, *p["above"]]
+        for k, layer in enumerate(layers):
+            xs, zero = x @ layer["w"] + layer["b"], jnp.zeros((x.shape[1], layer["u"].shape[0]), x.dtype)
+            is_last = k + 1 == len(layers)
 
-        def cell(state, wx):
-            h, c = state
-            i, f, g, o = jnp.split(wx + h @ p["u"], 4, axis=-1)
-            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+            def cell(state, wx, u=layer["u"], is_last=is_last):
+                h, c = state
+                i, f, g, o = jnp.split(wx + h @ u, 4, axis=-1)
+                c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+                h = jax.nn.sigmoid(o) * jnp.tanh(c)
+                return (h, c), None if is_last else h
 
-        (h, _), _ = jax.lax.scan(cell, (zero, zero), xs, unroll=unroll)
+            (h, _), x = jax.lax.scan(cell, (zero, zero), xs, unroll=unroll)
         return h @ p["wo"] + p["bo"]
 
     def fused_lstm(p, x):
@@ -70,9 +74,12 @@ def jax_jobs(options):
 
         t, b, i = x.shape
         h = p["u"].shape[0]
-        weights = jnp.concatenate([p["w"].T.ravel(), p["u"].T.ravel(), p["b"], jnp.zeros_like(p["b"])])
-        zero = jnp.zeros((1, b, h), x.dtype)
-        y, _, _ = rnn.lstm(x.transpose(1, 0, 2), zero, zero, weights, jnp.full((b,), t, jnp.int32), i, h, 1, 0.0, False)
+        layers = [p, *p["above"]]
+        factors = [layer[k].T.ravel() for layer in layers for k in "wu"]
+        biases = [v for layer in layers for v in (layer["b"], jnp.zeros_like(layer["b"]))]
+        zero, lengths = jnp.zeros((len(layers), b, h), x.dtype), jnp.full((b,), t, jnp.int32)
+        weights = jnp.concatenate(factors + biases)
+        y, _, _ = rnn.lstm(x.transpose(1, 0, 2), zero, zero, weights, lengths, i, h, len(layers), 0.0, False)
         return y[:, -1] @ p["wo"] + p["bo"]
 
     def normed(x):

@@ -14,6 +14,8 @@ LSTM_SHAPES = [
     {"I": 8, "H": 64, "B": 512, "T": 100},
     {"I": 8, "H": 32, "B": 32, "T": 200},
     {"I": 12, "H": 128, "B": 256, "T": 60},
+    {"I": 64, "H": 256, "B": 128, "T": 100},
+    {"I": 64, "H": 512, "B": 64, "T": 100, "layers": 2},
 ]
 LN_SHAPE = {"I": 12, "H": 48, "B": 48, "T": 60}
 JACOBIAN_WIDTHS, JACOBIAN_BATCHES = (1, 20, 20, 400), (100, 1000)
@@ -35,19 +37,23 @@ def uniform(rng, *shape, fan_in):
 
 
 def lstm_inputs(shape, normed=False):
-    """Gates in the order i, f, g, o. Weights multiply from the right."""
+    """Gates in the order i, f, g, o. Weights multiply from the right. "above": of the layers above the first."""
     rng = np.random.default_rng(7)
     i, h, b, t = (shape[k] for k in "IHBT")
-    p = {
-        "w": uniform(rng, i, 4 * h, fan_in=h),
-        "u": uniform(rng, h, 4 * h, fan_in=h),
-        "b": uniform(rng, 4 * h, fan_in=h),
-        "wo": uniform(rng, h, 1, fan_in=h),
-        "bo": uniform(rng, 1, fan_in=h),
-    }
+
+    def layer(inputs):
+        return {
+            "w": uniform(rng, inputs, 4 * h, fan_in=h),
+            "u": uniform(rng, h, 4 * h, fan_in=h),
+            "b": uniform(rng, 4 * h, fan_in=h),
+        }
+
+    p = layer(i) | {"wo": uniform(rng, h, 1, fan_in=h), "bo": uniform(rng, 1, fan_in=h)}
     if normed:
         p |= {"gain": np.ones((4, h), np.float32), "gain_c": np.ones(h, np.float32), "bias_c": np.zeros(h, np.float32)}
         p["b"] = p["b"].reshape(4, h)
+    else:
+        p["above"] = [layer(h) for _ in range(1, shape.get("layers", 1))]
     x = rng.standard_normal((t, b, i)).astype(np.float32)
     y = rng.standard_normal((b, 1)).astype(np.float32)
     return p, x, y
@@ -118,7 +124,7 @@ def run_jobs(library, jobs, options, ahead=0):
     compiled.
     """
     clock = Clock(options.quick)
-    figures = [(job, p) for job in jobs for p in job.precisions]
+    figures = [(job, p) for job in jobs for p in job.precisions if p == "f32" or not options.f32]
     # All of the first rank in float32, then by default, then what matters less.
     figures.sort(key=lambda f: (f[0].rank, f[1] != "f32"))
     figures = [f for f in figures if options.only.lower() in f"{library} {f[0].name()}".lower()]

@@ -95,13 +95,16 @@ def torch_jobs(options, only_compiled):
         def __init__(self, p):
             super().__init__()
             i, h = p["w"].shape[0], p["u"].shape[0]
-            self.lstm, self.out = torch.nn.LSTM(i, h), torch.nn.Linear(h, 1)
+            layers = [p, *p["above"]]
+            self.lstm, self.out = torch.nn.LSTM(i, h, len(layers)), torch.nn.Linear(h, 1)
             self.to(device)
-            own, out = self.lstm, self.out
-            self.places = [own.weight_ih_l0, own.weight_hh_l0, own.bias_ih_l0, out.weight, out.bias]
-            self.values = [np.ascontiguousarray(p[k].T) for k in ("w", "u", "b", "wo", "bo")]
+            names = [f"{name}_l{k}" for k in range(len(layers)) for name in ("weight_ih", "weight_hh", "bias_ih")]
+            self.places = [getattr(self.lstm, name) for name in names] + [self.out.weight, self.out.bias]
+            values = [layer[k] for layer in layers for k in "wub"] + [p["wo"], p["bo"]]
+            self.values = [np.ascontiguousarray(v.T) for v in values]
             with torch.no_grad():
-                own.bias_hh_l0.zero_()
+                for k in range(len(layers)):
+                    getattr(self.lstm, f"bias_hh_l{k}").zero_()
             self.load()
 
         def load(self):

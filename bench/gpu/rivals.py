@@ -2,7 +2,7 @@
 """What PyTorch and JAX take on a GPU, for small networks and differential equations; needs nothing but them and NumPy.
 
 usage: bench/gpu/rivals.py OUT.json [--only NAME] [--budget SECONDS] [--cpu] [--quick]
-                           [--torch-python PATH] [--jax-python PATH]
+                           [--f32] [--libraries NAMES] [--torch-python PATH] [--jax-python PATH]
 
 Each library runs in a process of its own, one after the other: their copies of cuDNN do not meet, and a crash or a
 compiler that does not come back costs that process alone. Every figure is of a function that has been called before.
@@ -18,7 +18,8 @@ first figure. "off by" compares results, and in training the gradient too, with 
 "host" arrays: NumPy arrays in and out in each call. In training "host data" copies the batch in and the loss out, and
 the parameters stay on the device; "host all" copies the parameters in and out, too. Recurrent inputs are time-major.
 
---cpu runs on the CPU, without CUDA graphs; --quick takes few repetitions: to try the script, not to measure.
+--f32 leaves "default" out; --libraries torch,jax,torch.compile takes some of them. With JAX_COMPILATION_CACHE_DIR JAX finds what an
+earlier run compiled. --cpu runs on the CPU, without CUDA graphs; --quick takes few repetitions: to try the script, not to measure.
 """
 
 import argparse
@@ -46,14 +47,14 @@ def work(options):
     except Exception as error:  # noqa: BLE001  (a library that is not there is one row)
         append(options, {"library": options.library, "error": f"{type(error).__name__}: {error}".split("\n")[0]})
         return
-    run_jobs(options.library.split(".")[0], jobs, options, ahead=4 if options.library == "jax" else 0)
+    run_jobs(options.library.split(".")[0], jobs, options, ahead=max(4, (os.cpu_count() or 0) // 2) if options.library == "jax" else 0)
 
 
 def start(library, seconds, options, rows):
     python = options.jax_python if library == "jax" else options.torch_python
     command = [python, os.path.abspath(__file__), options.out, "--library", library, "--rows", rows]
     command += ["--seconds", str(seconds), "--only", options.only]
-    command += [flag for flag, wanted in (("--cpu", options.cpu), ("--quick", options.quick)) if wanted]
+    command += [f"--{flag}" for flag in ("cpu", "quick", "f32") if getattr(options, flag)]
     environment = dict(os.environ, XLA_PYTHON_CLIENT_PREALLOCATE="false", TF_CPP_MIN_LOG_LEVEL="3")
     if options.cpu:
         environment |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
@@ -112,6 +113,8 @@ def parse():
     parser.add_argument("--budget", type=float, default=95.0, help="seconds for all")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--f32", action="store_true")
+    parser.add_argument("--libraries", default=",".join(LIBRARIES))
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--jax-python", default=sys.executable)
     for internal in ("--library", "--rows"):
@@ -133,7 +136,8 @@ def main():
         path = os.path.join(folder, "rows")
         open(path, "w").close()
         # Compilers that take long come last, with what is left.
-        for library, share in (("torch", 0.4), ("jax", 0.8), ("torch.compile", 1.0)):
+        wanted = [name for name in LIBRARIES if name in options.libraries.split(",")]
+        for library, share in zip(wanted, {3: (0.4, 0.8, 1.0), 2: (0.5, 1.0)}.get(len(wanted), (1.0,))):
             left = end - time.monotonic() if share == 1 else options.budget * share - (time.monotonic() - begin)
             if left < 5:
                 with open(path, "a") as file:
