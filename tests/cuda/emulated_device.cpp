@@ -8,15 +8,18 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/compiler.h"
 #include "core/denormals.h"
 #include "cuda/emulated_compiler.h"
 #include "cuda/emulated_machine.h"
@@ -31,6 +34,20 @@ using emulated::Loaded;
 using emulated::Machine;
 using emulated::Memory;
 using emulated::round_up;
+
+// The vendor's compiler refuses some of what one for C++ takes. It needs no GPU: where HOTLOOP_NVRTC names it, it is asked as well.
+void ask_nvrtc(const std::string& source, int capability, bool flush_denormals) {
+  static const std::optional<Compiler> compiler = [] {
+    std::optional<Compiler> found;
+    if (std::getenv("HOTLOOP_NVRTC") == nullptr) return found;
+    std::string why;
+    const auto nvrtc = open_nvrtc(std::numeric_limits<int>::max(), why);
+    if (!nvrtc) throw std::runtime_error(why);
+    found.emplace(*nvrtc);
+    return found;
+  }();
+  if (compiler) compiler->compile(source, capability, {.flush_denormals = flush_denormals});
+}
 
 // Of the process: their parts and stacks are used by one launch at a time.
 std::mutex launches_mutex;
@@ -92,9 +109,13 @@ class TheDevice : public EmulatedDevice {
     auto code = std::make_unique<EmulatedCode>(compile_once(source), options, how.flush_denormals);
     code->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     code->code_bytes = code->loaded()->code_bytes;
-    const std::lock_guard lock(mutex_);
-    code->from_cache = !compiled_.insert(code->loaded().get()).second;
-    if (!code->from_cache) ++counters.compiles;
+    {
+      const std::lock_guard lock(mutex_);
+      code->from_cache = !compiled_.insert(code->loaded().get()).second;
+      if (!code->from_cache) ++counters.compiles;
+    }
+    if (!code->from_cache && source.find(without_a_device_part) == std::string::npos)
+      ask_nvrtc(source, info_.capability, how.flush_denormals);
     return code;
   }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
+#include <string_view>
 
 #include "backends/cuda/device.h"
 
@@ -16,6 +17,10 @@ namespace hotloop::cuda {
 
 // Of the threads that can run, which one does: what is written without a sync shows in one of these as a wrong result.
 enum class ThreadOrder { Forward, Backward, Random };
+
+// What a source has that lacks the part for real devices.
+inline constexpr std::string_view without_a_device_part =
+    "#ifndef HL_EMULATED\n#error \"this part is for devices\"\n#endif\n";
 
 struct EmulatedOptions {
   int multiprocessors = 3;

@@ -18,11 +18,7 @@ constexpr ThreadOrder orders[] = {ThreadOrder::Forward, ThreadOrder::Backward, T
 
 const std::vector<std::int32_t> no_input = {0};
 
-// The first line stands for a renderer's part for real devices.
-const std::string head = R"(#ifndef HL_EMULATED
-#error "this part is for devices"
-#endif
-typedef struct {
+const std::string head = std::string(without_a_device_part) + R"(typedef struct {
   void* const* arguments;
   void* const* results;
   unsigned char* shared;
