@@ -63,10 +63,6 @@ class Context {
   std::int64_t turn_ = 0;
 };
 
-}  // namespace
-
-namespace {
-
 bool environment_says(const char* name, std::string_view what) {
   const char* value = std::getenv(name);
   return value != nullptr && value == what;

@@ -38,7 +38,7 @@ std::optional<Storage> LoweringContext::find(Value v) {
   v = resolve(v);
   if (const auto it = tile_storage_.find(key_of(v)); it != tile_storage_.end()) {
     Storage s = it->second;
-    move_rows(s, v, first_of_part_);
+    if (!first_of_part_.terms.empty()) move_rows(s, v, first_of_part_);
     return s;
   }
   if (const auto it = storage_.find(key_of(v)); it != storage_.end()) {
@@ -171,6 +171,7 @@ void LoweringContext::leave_part() {
 
 void LoweringContext::leave_tile() {
   in_tile_ = by_lanes_ = false;
+  parts_ = 1;
   tile_storage_.clear();
 }
 

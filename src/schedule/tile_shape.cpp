@@ -505,8 +505,8 @@ void join_tiles(const LoweringContext& context, std::span<const Node* const> nod
   const auto most_of_a_worker = [&](std::int64_t parts) { return over(over(tiles, parts), workers) * parts; };
   const auto fits = [&](std::int64_t parts) {
     if (static_cast<double>(parts * shape.rows) * bytes > most_bytes) return false;
-    if (sums && tiles_a_block > 1) return tiles_a_block % parts == 0;  // workers share out blocks
-    return most_of_a_worker(parts) <= most_of_a_worker(1);
+    if (sums && tiles_a_block > 1) return tiles_a_block % parts == 0;   // workers share out blocks
+    return 100 * most_of_a_worker(parts) <= 103 * most_of_a_worker(1);  // it gains more than that
   };
   std::int64_t parts = std::clamp<std::int64_t>(worthwhile_rows / shape.rows, 1, tiles);
   if (always) parts = tiles;
