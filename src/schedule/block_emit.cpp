@@ -127,9 +127,9 @@ std::vector<Value> BlockLowering::summed_over_rows(const Slot& slot) const {
 
 // The target of a sum over the rows of a tile, if the tile has several parts and v is one.
 const BlockTarget* BlockLowering::sum_of_parts(Value v) const {
+  if (context_.num_parts() == 1) return nullptr;
   const auto t = primary_target_.find(key_of(v));
-  if (t == primary_target_.end() || context_.num_parts() == 1 || !targets_[t->second].accumulate) return nullptr;
-  return &targets_[t->second];
+  return t != primary_target_.end() && targets_[t->second].accumulate ? &targets_[t->second] : nullptr;
 }
 
 // The sums of one part after the other: a part's rows are added up as those of a tile of its own would be.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/cancel.h"
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/block.h"
@@ -277,13 +278,13 @@ void LevelLowering::tile_level(int level, Block& program) {
   const std::int64_t rows = context_.axes().extent(context_.tile_class);
   grid.total = {rows, context_.options().variable_rows ? kernel::rows_var : -1};
   const TileShape shape = choose_tile_shape(context_, graph_, nodes);
-  const auto over = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
   grid.tile_rows = shape.rows;
   // Blocks are of parts, each of which is a tile unless tiles hold several: several parts of one block, or each of them a block's.
-  const std::int64_t parts = over(rows, shape.rows / shape.parts), parts_a_block = over(parts, shape.most_blocks),
+  const std::int64_t parts = divided_up(rows, shape.rows / shape.parts),
+                     parts_a_block = divided_up(parts, shape.most_blocks),
                      sums_a_tile = parts_a_block == 1 ? shape.parts : 1;
-  grid.tiles_per_block = over(parts_a_block, shape.parts);
-  grid.num_blocks = over(over(rows, shape.rows), grid.tiles_per_block);
+  grid.tiles_per_block = divided_up(parts_a_block, shape.parts);
+  grid.num_blocks = divided_up(divided_up(rows, shape.rows), grid.tiles_per_block);
   const std::int64_t num_sums = grid.num_blocks * sums_a_tile;
   const int first_var = static_cast<int>(context_.program.vars.size());
   grid.block = context_.new_var("block");

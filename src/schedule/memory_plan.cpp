@@ -157,7 +157,7 @@ class Lifetimes {
     if (loop.stop) read_by_each(loop.stop->buffer, nest);
   }
   void visit(const kernel::Let& let, int nest) {
-    if (!let.number) read_by_each(let.source.buffer, nest);
+    kernel::for_each_access(let, [&](const kernel::Use& use) { read_by_each(use.access->buffer, nest); });
   }
   void visit(const kernel::Barrier&, int nest) {
     for (const int buffer : late_) touch(buffer, nest, true);

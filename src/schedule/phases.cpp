@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedule/accesses.h"
 #include "schedule/footprint.h"
 
 namespace hotloop::kernel {
@@ -91,7 +92,8 @@ std::optional<std::string> broken_phase(const Program& program, const Block& blo
                    buffer(t).name + " is written";
     }
     if (loop && loop->stop) read_by_each.push_back(loop->stop->buffer);
-    if (const auto* let = std::get_if<Let>(&stmt.node); let && !let->number) read_by_each.push_back(let->source.buffer);
+    if (const auto* let = std::get_if<Let>(&stmt.node))
+      for_each_access(*let, [&](const Use& use) { read_by_each.push_back(use.access->buffer); });
     if (!may_run_beside_others(stmt)) continue;
     const std::vector<Touch> touches = touches_of(stmt);
     for (const auto& [single, others] : phase) {

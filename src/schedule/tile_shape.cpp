@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/index.h"
 #include "ir/op_def.h"
 #include "schedule/dot_plan.h"
 #include "schedule/levels.h"
@@ -228,9 +229,9 @@ struct Cut {
   Cut(std::int64_t rows, std::int64_t tile_rows, std::int64_t most_blocks)
       : rows(rows),
         tile_rows(tile_rows),
-        tiles((rows + tile_rows - 1) / tile_rows),
-        per_block((tiles + most_blocks - 1) / most_blocks),
-        blocks((tiles + per_block - 1) / per_block) {}
+        tiles(divided_up(rows, tile_rows)),
+        per_block(divided_up(tiles, most_blocks)),
+        blocks(divided_up(tiles, per_block)) {}
   std::int64_t last_tile() const { return rows - (tiles - 1) * tile_rows; }
 };
 
@@ -491,25 +492,26 @@ void join_tiles(const LoweringContext& context, std::span<const Node* const> nod
   constexpr std::int64_t worthwhile_rows = 64;
   constexpr double most_bytes = 512 << 20;
   const std::int64_t rows = context.axes().extent(context.tile_class), workers = context.options().num_workers;
-  const auto over = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
-  const std::int64_t tiles = over(rows, shape.rows), tiles_a_block = over(tiles, shape.most_blocks);
+  if (rows <= shape.rows || ends_by_row(nodes)) return;
+  const Cut cut(rows, shape.rows, shape.most_blocks);
   const bool sums =
       std::ranges::any_of(nodes, [&](const Node* n) { return sums_in_parts(*n, context.axes(), context.tile_class); });
-  if (tiles == 1 || ends_by_row(nodes)) return;
   // By measurement (Granite Rapids): what sums over the rows read lies farther apart then, which weights hardly beyond that cache do not pay for; without
   // such sums, factors that leave the cache little room for anything else do.
   const std::int64_t l2_bytes = context.options().target.l2_bytes_there,
                      enough_bytes = sums ? 2 * l2_bytes : l2_bytes / 8;
   const bool always = context.options().always_joins_tiles;
   if (!always && bytes_of_weights(context, nodes) <= enough_bytes) return;
-  const auto most_of_a_worker = [&](std::int64_t parts) { return over(over(tiles, parts), workers) * parts; };
+  const auto most_of_a_worker = [&](std::int64_t parts) {
+    return divided_up(divided_up(cut.tiles, parts), workers) * parts;
+  };
   const auto fits = [&](std::int64_t parts) {
     if (static_cast<double>(parts * shape.rows) * bytes > most_bytes) return false;
-    if (sums && tiles_a_block > 1) return tiles_a_block % parts == 0;   // workers share out blocks
+    if (sums && cut.per_block > 1) return cut.per_block % parts == 0;   // workers share out blocks
     return 100 * most_of_a_worker(parts) <= 103 * most_of_a_worker(1);  // it gains more than that
   };
-  std::int64_t parts = std::clamp<std::int64_t>(worthwhile_rows / shape.rows, 1, tiles);
-  if (always) parts = tiles;
+  std::int64_t parts = std::clamp<std::int64_t>(worthwhile_rows / shape.rows, 1, cut.tiles);
+  if (always) parts = cut.tiles;
   while (parts > 1 && !fits(parts)) --parts;
   shape.rows *= parts;
   if (sums) shape.parts = parts;
@@ -586,12 +588,11 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
   const std::int64_t least = least_rows(context, nodes),
                      wanted = weights == Weights::Far ? most_rows : std::clamp(fit / dozen * dozen, least, most_rows);
   shape.rows = wanted;
-  if (!few_tiles) cut_evenly(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen, weights, shape);
-  shape.all_full = all_full();
   if (!few_tiles) {
+    cut_evenly(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen, weights, shape);
     join_tiles(context, nodes, kept, shape);
-    shape.all_full = all_full();
   }
+  shape.all_full = all_full();
   return shape;
 }
 

@@ -44,6 +44,24 @@ nn::Sequential model_of(const std::string& cell) {
   return nn::Sequential(nn::Recurrent(testing::LayerNormLstmCell(features, hidden)), nn::Last(), nn::Linear(hidden, 3));
 }
 
+// A cell's training by Adam.
+struct Training {
+  explicit Training(const Case& c)
+      : dtype(c.dtype), model(model_of(c.cell)), params(model.init(3, dtype)), state(optimizer.init(params)) {}
+
+  Array x(std::int64_t rows) const { return normal_array({rows, time_steps, features}, dtype, 11); }
+  Array y(std::int64_t rows) const { return normal_array({rows, 3}, dtype, 12); }
+  train::Step step(const Array& x, const Array& y) const {
+    return train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
+  }
+
+  DType dtype;
+  nn::Sequential model;
+  Tree<Array> params;
+  optim::Adam optimizer{1e-3};
+  Tree<Array> state;
+};
+
 class Reproducible : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Reproducible, ASampleAloneAndInAnyBatch) {
@@ -77,36 +95,28 @@ TEST_P(Reproducible, ASampleAloneAndInAnyBatch) {
 }
 
 TEST_P(Reproducible, APartialBatchOfOneExecutable) {
-  const auto& [cell, dtype] = GetParam();
-  const auto model = model_of(cell);
-  const Tree<Array> params = model.init(3, dtype);
-  const optim::Adam optimizer(1e-3);
-  const Tree<Array> state = optimizer.init(params);
-  const Array x = normal_array({50, time_steps, features}, dtype, 11), y = normal_array({50, 3}, dtype, 12);
-  const train::Step full = train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
+  const Training training(GetParam());
+  const Array x = training.x(50), y = training.y(50);
+  const train::Step full = training.step(x, y);
   CompileOptions options;
   options.batch_axes = full.batch_axes;
   const Executable executable = compile(full.graph(), options);
   for (const std::int64_t rows : {50, 17, 12, 1}) {
     const Array xr = first_rows(x, rows), yr = first_rows(y, rows);
-    const train::Step part = train::train_step(model, losses::MSE(), optimizer, params, state, xr.type(), yr.type());
-    const auto wanted = ir::evaluate(*part.graph(), part.arguments(params, state, xr, yr));
-    const auto got = executable(full.arguments(params, state, xr, yr));
+    const train::Step part = training.step(xr, yr);
+    const auto wanted = ir::evaluate(*part.graph(), part.arguments(training.params, training.state, xr, yr));
+    const auto got = executable(full.arguments(training.params, training.state, xr, yr));
     ASSERT_EQ(got.size(), wanted.size());
-    const double tolerance = dtype == DType::F32 ? 2e-5 : 1e-12;
+    const double tolerance = training.dtype == DType::F32 ? 2e-5 : 1e-12;
     for (std::size_t i = 0; i < got.size(); ++i)
       EXPECT_TRUE(ir::close(got[i], wanted[i], tolerance)) << rows << " rows, output " << i;
   }
 }
 
 TEST_P(Reproducible, ForAnyThreadCount) {
-  const auto& [cell, dtype] = GetParam();
-  const auto model = model_of(cell);
-  const Tree<Array> params = model.init(3, dtype);
-  const optim::Adam optimizer(1e-3);
-  const Tree<Array> state = optimizer.init(params);
-  const Array x = normal_array({130, time_steps, features}, dtype, 11), y = normal_array({130, 3}, dtype, 12);
-  const train::Step step = train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
+  const Training training(GetParam());
+  const Array x = training.x(130), y = training.y(130);
+  const train::Step step = training.step(x, y);
   std::vector<Array> first;
   for (const int threads : {1, 2, 3, 7}) {
     CompileOptions options;
@@ -115,7 +125,7 @@ TEST_P(Reproducible, ForAnyThreadCount) {
     options.batch_axes = step.batch_axes;
     const Executable executable = compile(step.graph(), options);
     for (int repetition = 0; repetition < 3; ++repetition) {
-      const auto got = executable(step.arguments(params, state, x, y));
+      const auto got = executable(step.arguments(training.params, training.state, x, y));
       if (first.empty()) first = got;
       for (std::size_t i = 0; i < got.size(); ++i)
         EXPECT_TRUE(same_bits(got[i], first[i])) << threads << " threads, output " << i;
@@ -125,15 +135,11 @@ TEST_P(Reproducible, ForAnyThreadCount) {
 
 // Large weights make tiles tall, by the machine's caches; sums over the batch go through them part by part, the last of which may be short or empty.
 TEST_P(Reproducible, ForTilesOfAnyHeight) {
-  const auto& [cell, dtype] = GetParam();
-  const auto model = model_of(cell);
-  const Tree<Array> params = model.init(3, dtype);
-  const optim::Adam optimizer(1e-3);
-  const Tree<Array> state = optimizer.init(params);
+  const Training training(GetParam());
   for (const auto& [most, is_variable] :
        {std::pair<std::int64_t, bool>{64, false}, {100, false}, {130, false}, {512, false}, {130, true}}) {
-    const Array x = normal_array({most, time_steps, features}, dtype, 11), y = normal_array({most, 3}, dtype, 12);
-    const train::Step step = train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
+    const Array x = training.x(most), y = training.y(most);
+    const train::Step step = training.step(x, y);
     std::vector<Executable> executables;
     for (const bool joined : {false, true}) {
       CompileOptions options;
@@ -143,11 +149,11 @@ TEST_P(Reproducible, ForTilesOfAnyHeight) {
       executables.push_back(compile(step.graph(), options));
       unsetenv("HOTLOOP_TILES");
       const bool has_parts = executables.back().kernel_text().find("for part.") != std::string::npos;
-      if (cell != "mlp") EXPECT_EQ(has_parts, joined) << most << " rows";
+      if (GetParam().cell != "mlp") EXPECT_EQ(has_parts, joined) << most << " rows";
     }
     for (const std::int64_t rows : {most, most / 2 + 1, std::int64_t{1}}) {
       if (rows < most && !is_variable) continue;
-      const auto inputs = step.arguments(params, state, first_rows(x, rows), first_rows(y, rows));
+      const auto inputs = step.arguments(training.params, training.state, first_rows(x, rows), first_rows(y, rows));
       const auto apart = executables[0](inputs), joined = executables[1](inputs);
       for (std::size_t i = 0; i < apart.size(); ++i)
         EXPECT_TRUE(same_bits(apart[i], joined[i])) << rows << " of " << most << " rows, output " << i;
