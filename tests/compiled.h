@@ -34,6 +34,12 @@ inline std::vector<Compiled> llvm_targets() {
   return all;
 }
 
+// Of dots with factors in bfloat16 this one adds up in another order.
+inline std::vector<Compiled> with_blocks(std::vector<Compiled> all) {
+  if (kernel::host_runs("amx") && all.front().backend != "cuda") all.push_back({"llvm", "amx"});
+  return all;
+}
+
 // In place of all others with HOTLOOP_TEST_CUDA, see test_device.cpp.
 inline std::vector<Compiled> all_compiled() {
   if (std::getenv("HOTLOOP_TEST_CUDA") != nullptr) return {{"cuda", "cuda"}};

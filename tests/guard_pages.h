@@ -110,7 +110,7 @@ template <class Run> const void* address_of_fault(Run run) {
 inline std::vector<Array> run_between_guards(const Graph& graph, std::span<const Array> inputs, CompileOptions options,
                                              bool at_end, std::int64_t rows = 0,
                                              std::vector<ValueType> output_types = {}) {
-  if (options.target == "host") options.target = kernel::host_target().name;
+  options.target = runtime::target_of(options);
   runtime::Lowered lowered = runtime::lower(graph, options, kernel::target_named(options.target));
   kernel::Program& program = lowered.program;
   GuardedMemory outside, shared, worker;

@@ -145,6 +145,7 @@ class Reference {
         for (const DotSegment& s : d.segments) {
           std::int64_t depth = 1;
           for (const KDim& k : s.k) depth *= value(k.extent);
+          T upper(0), lower(0);  // of pairs in blocks
           for (std::int64_t flat = 0; flat < depth; ++flat) {
             std::int64_t a = value(s.a.index) + m * s.a_m, b = value(s.b.index) + n * s.b_n, rest = flat;
             for (std::size_t i = s.k.size(); i-- > 0;) {
@@ -158,13 +159,21 @@ class Reference {
               const std::int64_t width = (columns + lanes - 1) / lanes * lanes;
               b = value(s.b.index) + n0 * depth + flat * width + (n - n0);
             }
-            const auto add = [&](T x, T y) { sum = program_.target.has_fma ? std::fma(x, y, sum) : x * y + sum; };
+            if (d.in_blocks) {
+              constexpr std::int64_t rows = rows_of_blocks, block = steps_of_block;
+              a = value(s.a.index) + m / rows * rows * depth + (flat / block * rows + m % rows) * block + flat % block;
+            }
+            const auto add = [&](T x, T y, T& to) { to = program_.target.has_fma ? std::fma(x, y, to) : x * y + to; };
             const Bits left = read(s.a.buffer, a), right = read(s.b.buffer, b);
             if (!d.pairs) {
-              add(as<T>(left), as<T>(right));
-            } else {
-              add(as<T>(left & 0xffff0000u), as<T>(right & 0xffff0000u));
-              add(as<T>((left & 0xffffu) << 16), as<T>((right & 0xffffu) << 16));
+              add(as<T>(left), as<T>(right), sum);
+              continue;
+            }
+            add(as<T>(left & 0xffff0000u), as<T>(right & 0xffff0000u), d.in_blocks ? upper : sum);
+            add(as<T>((left & 0xffffu) << 16), as<T>((right & 0xffffu) << 16), d.in_blocks ? lower : sum);
+            if (d.in_blocks && flat % steps_of_block == steps_of_block - 1) {
+              sum += lower + upper;
+              upper = lower = T(0);
             }
           }
         }

@@ -20,7 +20,8 @@ struct CompileOptions {
   // an estimate of both says, the processor unless the device takes less than half as long; explain() has the two.
   std::string device = "auto";
   std::string backend = "llvm";  // llvm | c | interp (the oracle)
-  // host | avx512 | avx2 | neon (AArch64) | portable (every processor; products and sums are rounded apart)
+  // host | amx (avx512 but for dots with factors in bfloat16) | avx512 | avx2 | neon (AArch64) | portable (every processor; products and sums are rounded
+  // apart)
   std::string target = "host";
   // Of the processor. At most so many; 0: as many as there are cores. Each call takes those whose share of its work is worth waking them for (explain()
   // says how many), so that a small program stays on one. Results are the same bits for every number.
@@ -31,8 +32,8 @@ struct CompileOptions {
   std::string dispatch = "fused";
   // bf16: the factors of f32 dots are rounded to bfloat16 (8 significant bits) and kept as such while they are multiplied; their products are
   // added in f32, and all else, parameters included, stays f32. Up to twice the rate of f32 where the processor multiplies pairs of them
-  // (AMD's AVX512-BF16; factors and sums below 1.2e-38 then count as 0), slower elsewhere. Dots of f64 stay as they are, and so does a dot of one
-  // term where the program makes a multiplication of it.
+  // (AMD's AVX512-BF16), several times where it multiplies blocks (Intel's AMX, which adds in another order); factors and sums below 1.2e-38 then
+  // count as 0. Slower elsewhere. Dots of f64 stay as they are, and so does a dot of one term where the program makes a multiplication of it.
   std::string dot_precision = "f32";
   // Arithmetic of f32 and f64 counts operands and results below the normal range (1.2e-38, 2.2e-308) as 0 with their sign; what only moves numbers
   // keeps their bits. Where such numbers come up, some processors then save most of the time. Threads do so inside calls alone, and the caller's mode

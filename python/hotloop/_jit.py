@@ -72,12 +72,13 @@ def jit(
     threads: of the processor, at most so many; None or 0: as many as there are cores. A call takes those whose share of the work is worth waking them
         for, which explain() tells. Results are the same bits for any number.
     backend: "llvm", "c" or "interp" (the slow definition of all results).
-    target: of the instructions that this machine has, those to use: "host", all of them; "avx512", "avx2" or "neon" (AArch64); "portable", whose bits
-        are the same on every processor, without fused multiply-add.
+    target: of the instructions that this machine has, those to use: "host", all of them; "amx", which differs from "avx512" in dots in bfloat16; "avx512",
+        "avx2" or "neon" (AArch64); "portable", whose bits are the same on every processor, without fused multiply-add.
     dispatch: "fused" makes the whole program one kernel. "per_op" compiles and launches every op on its own and runs loops from
         the host, as frameworks do that dispatch op by op: to measure what fusion is worth, see explain().
     dot_precision: "bfloat16" rounds the factors of float32 dots (8 significant bits); their products are added in float32, and all
-        else stays float32. 1.4 to 1.8 times the speed of a training step on AMD's processors from Zen 4 on, 0.6 to 0.8 times elsewhere; explain() says which.
+        else stays float32. A training step takes 1.4 to 1.8 times less on AMD's processors from Zen 4 on, 1.3 to 3.9 times on Intel's with AMX, and more
+        elsewhere; explain() says which.
     flush_denormals: True counts numbers below the normal range (1.2e-38 in float32, 2.2e-308 in float64) as 0 in arithmetic, which some processors
         compute with many times more slowly; on a GPU those of float32 alone. None: where a loop runs from its last step to its first, as gradients of
         recurrences do, which vanish over many steps. See docs/precision.md. Other code of the same threads is not affected.

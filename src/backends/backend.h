@@ -48,6 +48,7 @@ struct BackendOptions {
   bool keep_source = false;
   std::string cache_dir = {};                          // one that exists; empty: no disk cache
   std::int64_t cache_bytes = std::int64_t{256} << 20;  // of its files, at most
+  bool emulates_blocks = false;  // dots in blocks without the instructions for them, as on processors that have none
 };
 
 // What an object file holds besides its glue: a kernel, and a block of bytes.

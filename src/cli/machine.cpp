@@ -5,7 +5,7 @@
 #include <fstream>
 #include <map>
 
-#include "schedule/kernel_ir.h"
+#include "runtime/lowering.h"
 
 namespace hotloop::cli {
 namespace {
@@ -19,12 +19,13 @@ std::string first_line(const std::string& path) {
 
 }  // namespace
 
-std::string host_target_name() {
-  static const std::map<std::string, std::string> vectors = {{"avx512", "avx512 (512-bit vectors)"},
+std::string target_name_of(const CompileOptions& options) {
+  static const std::map<std::string, std::string> vectors = {{"amx", "amx (512-bit vectors, blocks of bfloat16)"},
+                                                             {"avx512", "avx512 (512-bit vectors)"},
                                                              {"avx2", "avx2 (256-bit vectors)"},
                                                              {"neon", "neon (128-bit vectors)"},
                                                              {"portable", "portable (128-bit vectors)"}};
-  const std::string target = kernel::host_target().name;
+  const std::string target = runtime::target_of(options);
   return vectors.contains(target) ? vectors.at(target) : target;
 }
 

@@ -76,7 +76,9 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
       throw UserError("compile", "device cuda needs a CUDA device", why, "device=\"auto\" or \"cpu\"");
     options.backend = options.target = "cuda";
   }
-  if (options.target == "host") options.target = kernel::host_target().name;
+  options.target = runtime::target_of(options);
+  if (options.target == "amx" && options.backend == "c")
+    throw UserError("compile", "backend c has no instructions of the target", options.target, "target host");
   if (options.device != "cuda" && !kernel::host_runs(options.target))
     throw UserError("compile", "this machine must have the instructions of the target", options.target, "target host");
   if (options.threads < 0)

@@ -38,11 +38,9 @@ Executable compile_bound(std::shared_ptr<const Graph> graph, std::span<const Arr
                          const CompileOptions& options) {
   if (graph == nullptr)
     throw UserError("compile_bound", "there must be a graph to compile", "a null pointer", "trace(function, types)");
-  const kernel::Target target =
-      options.device == "cuda"
-          ? kernel::cuda_target()
-          : kernel::with_caches_of_host(options.target == "host" ? kernel::host_target()
-                                                                 : kernel::target_named(options.target));
+  const kernel::Target target = options.device == "cuda"
+                                    ? kernel::cuda_target()
+                                    : kernel::with_caches_of_host(kernel::target_named(runtime::target_of(options)));
   runtime::BoundProgram program = runtime::bind_program("compile_bound", *graph, bound, options, target);
   CompileOptions run_options = runtime::with_sums_kept(options);
   // What is bound is laid out for one device, before anybody knows what a call takes.

@@ -73,12 +73,13 @@ std::string Executable::explain() const {
   if (!device.empty()) append_line(out, "device", device);
   if (!self.device_choice.empty()) append_line(out, device.empty() ? "device" : "", self.device_choice);
   if (self.options.dot_precision == "bf16") {
-    const bool in_pairs =
-        self.options.backend == "llvm" && self.options.target == "avx512" && kernel::host_multiplies_pairs();
-    append_line(
-        out, "dots",
-        std::string("factors of f32 in bfloat16, added in f32; ") +
-            (in_pairs ? "two products an instruction (AVX512-BF16)" : "no gain here: one product after the other"));
+    const bool is_llvm = self.options.backend == "llvm", in_blocks = is_llvm && self.options.target == "amx",
+               in_pairs = is_llvm && self.options.target == "avx512" && kernel::host_multiplies_pairs();
+    append_line(out, "dots",
+                std::string("factors of f32 in bfloat16, added in f32; ") +
+                    (in_blocks  ? "in blocks of 16 rows, 32 products and 16 columns an instruction (AMX)"
+                     : in_pairs ? "two products an instruction (AVX512-BF16)"
+                                : "no gain here: one product after the other"));
   }
   if (self.options.flush_denormals.value_or(false))
     append_line(out, "denormals",

@@ -23,6 +23,11 @@ void switch_off(std::vector<std::string>& disabled, std::initializer_list<const 
 
 }  // namespace
 
+std::string target_of(const CompileOptions& options) {
+  if (options.target != "host") return options.target;
+  return kernel::host_target(options.dot_precision == "bf16" && options.backend == "llvm").name;
+}
+
 passes::PassOptions pass_options_of(const CompileOptions& options) {
   passes::PassOptions result;
   result.disabled = options.disabled_passes;

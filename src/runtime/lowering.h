@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "hotloop/jit.h"
@@ -10,6 +11,9 @@
 #include "schedule/kernel_ir.h"
 
 namespace hotloop::runtime {
+
+// The name of the target that such programs are compiled for on the processor, where options.target is "host" as well.
+std::string target_of(const CompileOptions& options);
 
 // With dispatch "per_op" the passes that merge, move or reorder ops are off too.
 passes::PassOptions pass_options_of(const CompileOptions& options);

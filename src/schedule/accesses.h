@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/index.h"
 #include "schedule/kernel_ir.h"
 
 namespace hotloop::kernel {
@@ -77,6 +78,10 @@ template <class D, class F> void each_access_of_dot(D& dot, const F& f) {
     if (s.packed()) {
       b.strides.clear();
       b.panels = s.depth() * columns;
+    }
+    if (dot.in_blocks) {
+      a.strides.clear();
+      a.panels = s.depth() * divided_up(dot.m.bound, rows_of_blocks) * rows_of_blocks;
     }
     f(std::move(a));
     f(std::move(b));

@@ -1,5 +1,6 @@
 // Where the values of a block lie, and the statements that compute them.
 #include <algorithm>
+#include <utility>
 
 #include "core/cancel.h"
 #include "core/reshape_groups.h"
@@ -93,12 +94,21 @@ Block BlockLowering::emit() {
     if (is_old_carry && v != *targets_[t].overwrites) saved.push_back({v, context_.allocate(v, "swap"), {}, false});
   }
   append(block, lower_copies(context_, saved));
-  for (Slot& slot : slots_) {
+  auto outside = std::exchange(context_.factors_here, {});
+  const auto is_by_parts = [&](const Slot& slot) {
+    return std::ranges::any_of(slot.items, [&](const Item& item) { return sum_of_parts(item.value) != nullptr; });
+  };
+  for (std::size_t i = 0, end = 0; i < slots_.size(); i = end) {
     leave_if_cancelled();
-    const bool by_parts =
-        std::ranges::any_of(slot.items, [&](const Item& item) { return sum_of_parts(item.value) != nullptr; });
-    by_parts ? emit_by_parts(slot, block) : emit_slot(slot, block);
+    end = i + 1;
+    if (!is_by_parts(slots_[i])) {
+      emit_slot(slots_[i], block);
+      continue;
+    }
+    while (end < slots_.size() && is_by_parts(slots_[end])) ++end;
+    emit_by_parts(std::span(slots_).subspan(i, end - i), block);
   }
+  context_.factors_here = std::move(outside);
   for (const BlockTarget& s : saved) context_.bind(s.value, s.storage);
   for (std::size_t t : late_copies_) last.push_back({targets_[t].value, targets_[t].storage, {}, false});
   append(block, lower_copies(context_, last));
@@ -132,29 +142,34 @@ const BlockTarget* BlockLowering::sum_of_parts(Value v) const {
   return t != primary_target_.end() && targets_[t->second].accumulate ? &targets_[t->second] : nullptr;
 }
 
-// The sums of one part after the other: a part's rows are added up as those of a tile of its own would be.
-void BlockLowering::emit_by_parts(Slot& slot, Block& block) {
+// The sums of one part after the other: a part's rows are added up as those of a tile of its own would be. What several sums read of a part is still near then,
+// and laid out once.
+void BlockLowering::emit_by_parts(std::span<Slot> slots, Block& block) {
   context_.enter_region();
   kernel::For loop;
   loop.counter = context_.new_var("part");
   loop.trip = {context_.num_parts(), -1};
-  for (const Item& item : slot.items) {
-    const BlockTarget* sum = sum_of_parts(item.value);
-    HOTLOOP_CHECK(sum != nullptr, "a statement sums over the rows of a part or does not");
-    Storage& place = place_of_.at(key_of(item.value));
-    place.offset = place.offset + kernel::Affine::of(loop.counter, sum->to_next_part);
-    context_.regions.back().written.insert(place.buffer);
-  }
+  for (const Slot& slot : slots)
+    for (const Item& item : slot.items) {
+      const BlockTarget* sum = sum_of_parts(item.value);
+      HOTLOOP_CHECK(sum != nullptr, "a statement sums over the rows of a part or does not");
+      Storage& place = place_of_.at(key_of(item.value));
+      place.offset = place.offset + kernel::Affine::of(loop.counter, sum->to_next_part);
+      context_.regions.back().written.insert(place.buffer);
+    }
   kernel::Var rows = -1;
   if (context_.rows_of_tile() >= 0) {
     rows = context_.new_var("part_rows");
     loop.body.push_back({context_.let_rows_of_part(rows, loop.counter)});
-    for (auto* dims : {&slot.space.outer, &slot.space.reduced})
-      for (kernel::Extent& extent : *dims)
-        if (extent.var == context_.rows_of_tile()) extent.var = rows;
+    for (Slot& slot : slots)
+      for (auto* dims : {&slot.space.outer, &slot.space.reduced})
+        for (kernel::Extent& extent : *dims)
+          if (extent.var == context_.rows_of_tile()) extent.var = rows;
   }
   context_.enter_part(loop.counter, rows);
-  emit_slot(slot, loop.body);
+  auto outside = std::exchange(context_.factors_here, {});
+  for (Slot& slot : slots) emit_slot(slot, loop.body);
+  context_.factors_here = std::move(outside);
   context_.leave_part();
   append(block, context_.leave_region());
   block.push_back({std::move(loop)});

@@ -104,7 +104,7 @@ class BlockLowering {
   kernel::Block emit();
   const BlockTarget* sum_of_parts(Value v) const;
   void emit_slot(Slot& slot, kernel::Block& block);
-  void emit_by_parts(Slot& slot, kernel::Block& block);
+  void emit_by_parts(std::span<Slot> slots, kernel::Block& block);
   std::vector<Value> summed_over_rows(const Slot& slot) const;
   bool is_read_elsewhere(Value v, std::size_t slot) const;
   bool is_kept(Value v, std::size_t slot) const;

@@ -25,6 +25,17 @@ struct CopiedAxis {
   bool operator==(const CopiedAxis&) const = default;
 };
 
+// How a factor of a Dot is laid out anew: as pairs (see kernel::Dot), or only rounded.
+struct Halving {
+  int axis = -1;  // the one that is halved; -1: only rounded
+  // For dots in blocks, whose halves are filled up with zeros to whole blocks: the axes that are summed over, in the order of the sum, the halved one last; and
+  // those that the other factor does not have, the Dot's rows or its columns.
+  std::vector<int> contracted = {}, free = {};
+  bool of_rows = false;
+  std::int64_t half_of(std::int64_t extent) const;
+  bool operator==(const Halving&) const = default;
+};
+
 class LoweringContext {
  public:
   LoweringContext(const AxisAnalysis& axes, const ScheduleOptions& options) : axes_(axes), options_(options) {
@@ -112,11 +123,11 @@ class LoweringContext {
     std::vector<CopiedAxis> axes;
     int buffer;
   };
-  // A factor laid out anew as pairs, or rounded (`halved` -1), of a value of this shape.
+  // A factor laid out anew as pairs, or rounded, of a value of this shape.
   struct FactorKey {
     Storage source;
     Shape shape;
-    int halved;
+    Halving halving;
     Storage made;
   };
   struct Region {
@@ -140,6 +151,8 @@ class LoweringContext {
     return before;
   }
   int loop_depth = 0;
+  // What statements of the current block have laid out anew, which others of it may read.
+  std::vector<std::pair<ValueKey, FactorKey>> factors_here;
 
  private:
   // Moves by times a first row along the tile class, along each axis of it: that of the tile (or its part) in the batch, or of the part in the tile.

@@ -14,18 +14,25 @@ bool rounds_factors(const Node& dot);
 // Appends instructions that round the f32 in a register to the nearest bfloat16; gives the register of the result, an f32.
 int append_rounded(std::vector<kernel::Instr>& instrs, int value);
 
-// A factor of a Dot laid out anew: as pairs (see kernel::Dot), or only rounded.
 struct DotFactor {
   // Each axis stays an axis; along the one that is halved, element k holds numbers k (upper half) and k + `half` of the factor, 0 beyond its end.
   Storage storage;
   std::int64_t half = 0;
+  // For dots in blocks it lies as kernel::Dot has it, in panels along this axis, whose stride is right for whole panels; strides along contracted axes
+  // mean nothing. -1: all of it is one row, or one column.
+  int panel_axis = -1;
 };
 
-// The statement that fills `made`, a buffer of `dtype` (u32 for pairs, else f32), from the factor v at `source`. `halved`: the axis, or -1.
-kernel::Map lay_out_factor(LoweringContext& context, Value v, const Storage& source, int halved, const DotFactor& made);
+// Which of several axes of rows, or of columns, is cut into panels: one whose number is not known or the last one, unless it is short.
+std::size_t axis_of_panels(const std::vector<kernel::Extent>& axes);
 
-// Where the factor is to lie: axes in the order in which they lie at `source`, and nothing along those it is repeated over.
-DotFactor place_of_factor(LoweringContext& context, Value v, const Storage& source, int halved, kernel::Space space);
+// The statements that fill `made`, a buffer of `dtype` (u32 for pairs, else f32), from the factor v at `source`.
+kernel::Block lay_out_factor(LoweringContext& context, Value v, const Storage& source, const Halving& halving,
+                             const DotFactor& made);
+
+// Where the factor is to lie: axes in the order in which they lie at `source`, and nothing along those it is repeated over; or as dots in blocks want it.
+DotFactor place_of_factor(LoweringContext& context, Value v, const Storage& source, const Halving& halving,
+                          kernel::Space space);
 
 // How many vectors of a factor are read: `per_vector` times each, along an axis that lies with `stride`.
 struct FactorReads {

@@ -1,7 +1,9 @@
 // A DotPlan as statements: which axes become the rows, the columns and the steps of a Dot, loops around it, and how its factors lie.
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/column_walk.h"
@@ -65,18 +67,44 @@ std::vector<NestAxis> DotLowering::axes_of(Side side) const {
   return axes;
 }
 
+// The contracted axes, numbers in the lists of DotShape, in the order in which their products are added up.
+std::vector<std::size_t> DotLowering::order_of_sum(std::size_t term) const {
+  std::vector<std::size_t> order(shape_of(*plan_.terms[term]).lhs_contract.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (in_blocks_)
+    std::ranges::rotate(order.begin() + static_cast<std::ptrdiff_t>(halved_[term]),
+                        order.begin() + static_cast<std::ptrdiff_t>(halved_[term]) + 1, order.end());
+  return order;
+}
+
+// Of the factor that supplies the rows, or the other one.
+Halving DotLowering::halving(std::size_t term, bool of_rows) const {
+  const DotShape s = shape_of(*plan_.terms[term]);
+  const bool is_lhs = of_rows != swap_;
+  const std::vector<int>& contracted = is_lhs ? s.lhs_contract : s.rhs_contract;
+  Halving halving;
+  if (pairs_) halving.axis = contracted[halved_[term]];
+  if (in_blocks_) {
+    for (const std::size_t i : order_of_sum(term)) halving.contracted.push_back(contracted[i]);
+    halving.free = is_lhs ? s.lhs_free : s.rhs_free;
+    halving.of_rows = of_rows;
+  }
+  return halving;
+}
+
 std::vector<kernel::KDim> DotLowering::contraction(std::size_t term) const {
   const Node& dot = *plan_.terms[term];
   const DotShape s = shape_of(dot);
   const auto& a_axes = swap_ ? s.rhs_contract : s.lhs_contract;
   const auto& b_axes = swap_ ? s.lhs_contract : s.rhs_contract;
   std::vector<kernel::KDim> k;
-  for (std::size_t i = 0; i < a_axes.size(); ++i) {
+  for (const std::size_t i : order_of_sum(term)) {
     kernel::KDim d;
     d.extent = context_.extent(dot.operands[swap_ ? 1 : 0], a_axes[i]);
     d.a_stride = a_[term].strides[static_cast<std::size_t>(a_axes[i])];
     d.b_stride = b_[term].strides[static_cast<std::size_t>(b_axes[i])];
-    if (pairs_ && halved_[term] == i) d.extent = Extent{(d.extent.bound + 1) / 2};
+    if (pairs_ && halved_[term] == i) d.extent = Extent{halving(term, true).half_of(d.extent.bound)};
+    if (in_blocks_) d.extent = Extent{d.extent.bound};  // filled up with zeros
     if (d.extent.is_static() && d.extent.bound == 1) continue;
     if (!k.empty() && k.back().extent.is_static() && d.extent.is_static() &&
         k.back().a_stride == d.a_stride * d.extent.bound && k.back().b_stride == d.b_stride * d.extent.bound) {
@@ -115,50 +143,70 @@ std::size_t DotLowering::region_of(const Storage& source) const {
 
 // Lays the factors out anew, rounded to bfloat16: in pairs along a contracted axis, if each term has one.
 void DotLowering::round_factors(kernel::Block& before) {
-  const auto better = [](const Extent& x, const Extent& than) {
-    const auto rank = [](const Extent& e) { return std::tuple(e.is_static(), e.bound % 2 == 0, e.bound); };
+  in_blocks_ = context_.options().target.multiplies_blocks;
+  const auto better = [&](const Extent& x, const Extent& than) {
+    // In blocks the one that leaves least of a block empty. Whether all tiles have as many rows may depend on the machine, and must not decide.
+    const auto rank = [&](const Extent& e) {
+      const double filled =
+          static_cast<double>(e.bound) / static_cast<double>(divided_up(e.bound, 2 * kernel::steps_of_block));
+      return std::pair(in_blocks_ ? filled : static_cast<double>(e.bound % 2 == 0), e.bound);
+    };
     return rank(x) > rank(than);
+  };
+  const auto may_vary = [&](Value v, int axis) {
+    return !context_.extent(v, axis).is_static() || context_.is_row_axis(v, axis);
   };
   pairs_ = true;
   for (const Node* term : plan_.terms) {
     const std::vector<int> axes = shape_of(*term).lhs_contract;
     std::size_t best = axes.size();
     for (std::size_t i = 0; i < axes.size(); ++i) {
-      const Extent e = context_.extent(term->operands[0], axes[i]);
-      if (e.bound > 1 && (best == axes.size() || better(e, context_.extent(term->operands[0], axes[best])))) best = i;
+      const Value v = term->operands[0];
+      const Extent e = context_.extent(v, axes[i]);
+      if (e.bound <= 1) continue;
+      const bool is_other = best < axes.size() && may_vary(v, axes[i]) != may_vary(v, axes[best]);
+      if (best == axes.size() ||
+          (is_other && !in_blocks_ ? !may_vary(v, axes[i]) : better(e, context_.extent(v, axes[best]))))
+        best = i;
     }
     pairs_ = pairs_ && best < axes.size();
     halved_.push_back(best);
   }
+  in_blocks_ = in_blocks_ && pairs_;
   for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
     const Node& dot = *plan_.terms[t];
-    const DotShape s = shape_of(dot);
-    const int lhs = pairs_ ? s.lhs_contract[halved_[t]] : -1, rhs = pairs_ ? s.rhs_contract[halved_[t]] : -1;
-    std::size_t of_a = 0, of_b = 0;
-    a_[t] = rounded(dot.operands[swap_ ? 1 : 0], a_[t], swap_ ? rhs : lhs, before, of_a);
-    b_[t] = rounded(dot.operands[swap_ ? 0 : 1], b_[t], swap_ ? lhs : rhs, before, of_b);
-    b_region_.push_back(of_b);
+    std::size_t a_region = 0, b_region = 0;
+    a_[t] = rounded(dot.operands[swap_ ? 1 : 0], a_[t], halving(t, true), before, a_region);
+    b_[t] = rounded(dot.operands[swap_ ? 0 : 1], b_[t], halving(t, false), before, b_region);
+    b_region_.push_back(b_region);
   }
 }
 
 // One factor, laid out before the outermost region in which it stays the same; `region` tells which.
-Storage DotLowering::rounded(Value v, const Storage& source, int halved, kernel::Block& before, std::size_t& region) {
+Storage DotLowering::rounded(Value v, const Storage& source, const Halving& halving, kernel::Block& before,
+                             std::size_t& region) {
   region = context_.in_tile() || context_.loop_depth > 0 ? region_of(source) : context_.regions.size();
   for (int axis = 0; axis < v.rank(); ++axis)
     if (!context_.extent(v, axis).is_static()) region = context_.regions.size();
   if (region > 0 && context_.in_tile()) region = context_.regions.size();
+  using Key = LoweringContext::FactorKey;
+  const auto is_same = [&](const Key& f) { return f.source == source && f.shape == v.shape() && f.halving == halving; };
   if (region == context_.regions.size()) {
+    auto& here = context_.factors_here;
+    for (const auto& [value, f] : here)
+      if (value == key_of(v) && is_same(f)) return f.made;
     const auto space = context_.in_tile() ? kernel::Space::Worker : kernel::Space::Shared;
-    const DotFactor made = place_of_factor(context_, v, source, halved, space);
-    before.push_back({lay_out_factor(context_, v, source, halved, made)});
+    const DotFactor made = place_of_factor(context_, v, source, halving, space);
+    append(before, lay_out_factor(context_, v, source, halving, made));
+    here.emplace_back(key_of(v), Key{source, v.shape(), halving, made.storage});
     return made.storage;
   }
   LoweringContext::Region& outer = context_.regions[region];
-  for (const LoweringContext::FactorKey& f : outer.factors)
-    if (f.source == source && f.shape == v.shape() && f.halved == halved) return f.made;
-  const DotFactor made = place_of_factor(context_, v, source, halved, kernel::Space::Shared);
-  outer.before.push_back({lay_out_factor(context_, v, source, halved, made)});
-  outer.factors.push_back({source, v.shape(), halved, made.storage});
+  for (const Key& f : outer.factors)
+    if (is_same(f)) return f.made;
+  const DotFactor made = place_of_factor(context_, v, source, halving, kernel::Space::Shared);
+  append(outer.before, lay_out_factor(context_, v, source, halving, made));
+  outer.factors.push_back({source, v.shape(), halving, made.storage});
   return made.storage;
 }
 
@@ -340,13 +388,19 @@ kernel::Block DotLowering::run() {
   kernel::Block before;
   if (rounds_factors(*plan_.terms[0])) round_factors(before);
   std::vector<NestAxis> rows = axes_of(Side::Rows), columns = axes_of(Side::Columns), outer = axes_of(Side::Batch);
+  // Of a factor in blocks: along its panels rows, or columns, are as far apart as there are steps, and along other axes farther.
+  const auto has_panels = [&](const NestAxis& axis) {
+    const std::int64_t steps = contraction(0)[0].extent.bound;
+    return axis.a[0] == steps || axis.b[0] == steps;
+  };
   // The statement takes one axis of rows and one of columns; others become loops around it.
   const auto take = [&](std::vector<NestAxis>& axes, auto better) {
     NestAxis chosen;
     chosen.a.assign(plan_.terms.size(), 0);
     chosen.b = chosen.a;
     if (axes.empty()) return chosen;
-    const auto it = std::ranges::max_element(axes, better);
+    const auto it = in_blocks_ ? std::ranges::find_if(axes, has_panels) : std::ranges::max_element(axes, better);
+    HOTLOOP_CHECK(it != axes.end(), "one axis of a factor in blocks is cut into panels");
     chosen = *it;
     axes.erase(it);
     outer.insert(outer.end(), axes.begin(), axes.end());
@@ -364,6 +418,7 @@ kernel::Block DotLowering::run() {
   dot.name = plan_.result.graph()->name() + "." + std::to_string(plan_.result.node->id);
   dot.dtype = plan_.result.dtype();
   dot.pairs = pairs_;
+  dot.in_blocks = in_blocks_;
   dot.m = m.extent;
   dot.n = n.extent;
   dot.c = {target_.buffer, target_.offset, {}};
@@ -381,7 +436,7 @@ kernel::Block DotLowering::run() {
     segment.a_m = m.a[t];
     segment.b_n = n.b[t];
     segment.k = contraction(t);
-    segment.panel = panel_[t];
+    segment.panel = in_blocks_ ? kernel::columns_of_blocks : panel_[t];
     dot.segments.push_back(std::move(segment));
   }
   kernel::ProductShape shape = kernel::shape_of(dot, context_.loop_depth > 0);
@@ -407,8 +462,8 @@ kernel::Block DotLowering::run() {
       context_.by_lanes() && dot.c_m == 1 && dot.c_n != 1 &&
       std::ranges::all_of(dot.segments, [](const kernel::DotSegment& s) { return s.a_m == 1; });
   for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
-    if (dot.segments[t].packed()) continue;
-    if (rows_fill_vectors)
+    if (dot.segments[t].packed() && !in_blocks_) continue;
+    if (rows_fill_vectors || in_blocks_)
       for (std::size_t i = 0; i < outer.size(); ++i) shift(dot.segments[t].b, i, outer[i].b[t]);
     else if (std::ranges::any_of(outer, [&](const NestAxis& x) { return x.b[t] != 0; }))
       copy_columns(t, dot.segments[t], nest, before_loop);

@@ -64,8 +64,10 @@ class DotLowering {
   kernel::Block run_narrow();
   kernel::Block sum_in_loops(kernel::Dot dot);
   std::int64_t near_bytes() const { return context_.options().target.l2_bytes / 4; }  // of copies that a tile makes
+  std::vector<std::size_t> order_of_sum(std::size_t term) const;
+  Halving halving(std::size_t term, bool of_rows) const;
   void round_factors(kernel::Block& before);
-  Storage rounded(Value v, const Storage& source, int halved, kernel::Block& before, std::size_t& region);
+  Storage rounded(Value v, const Storage& source, const Halving& halving, kernel::Block& before, std::size_t& region);
   bool pays_to_copy_before(std::size_t region, FactorReads reads, const std::vector<CopiedAxis>& axes) const;
   std::optional<int> try_copy(const kernel::Access& source, const std::vector<CopiedAxis>& axes,
                               const FactorReads& reads, std::size_t region, kernel::Block& before);
@@ -94,7 +96,7 @@ class DotLowering {
   // Of factors in bfloat16: which contracted axis is halved (see DotFactor), a number in the lists of DotShape, none where they are only rounded;
   // and the region before which b_ is laid out.
   std::vector<std::size_t> halved_, b_region_;
-  bool pairs_ = false;
+  bool pairs_ = false, in_blocks_ = false;
   std::optional<Storage> init_;
 };
 

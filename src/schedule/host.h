@@ -6,7 +6,7 @@
 
 namespace hotloop::kernel {
 
-// Whether this machine has the instructions of the target of that name.
+// Whether this machine has the instructions of the target of that name. For "amx" the process asks the system for its registers, once.
 bool host_runs(const std::string& target);
 // Whether it multiplies pairs of bfloat16 in one instruction (AVX512-BF16) and gains by that: Intel's processors take four times as long for it as for a multiplication of
 // f32 (Granite Rapids, two cycles).

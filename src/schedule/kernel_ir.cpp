@@ -1,7 +1,5 @@
 #include "schedule/kernel_ir.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -29,6 +27,7 @@ std::vector<Target> all_targets() {
   // Rows x vectors of accumulators that leave registers for a row of B and a broadcast of A: 24 of 32 zmm, 12 of 16
   // ymm (a logical vector is two), 24 of 32 of NEON and 8 of 16 xmm (a logical vector is four).
   return {
+      Target{.name = "amx", .dot_rows = 6, .dot_vectors = 4, .has_fma = true, .multiplies_blocks = true},
       Target{.name = "avx512", .dot_rows = 6, .dot_vectors = 4, .has_fma = true},
       Target{
           .name = "avx2", .dot_rows = 6, .dot_vectors = 1, .vector_registers = 2, .has_fma = true, .l1_rate_there = 64},
@@ -81,42 +80,6 @@ Var Program::new_var(std::string name) {
 int Program::add_buffer(Buffer buffer) {
   buffers.push_back(std::move(buffer));
   return static_cast<int>(buffers.size()) - 1;
-}
-
-bool host_multiplies_pairs() {
-#if defined(__x86_64__)
-  return host_runs("avx512") && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
-#else
-  return false;
-#endif
-}
-
-std::int64_t host_l1_bytes() { return std::max<std::int64_t>(0, sysconf(_SC_LEVEL1_DCACHE_SIZE)); }
-std::int64_t host_l2_bytes() { return std::max<std::int64_t>(0, sysconf(_SC_LEVEL2_CACHE_SIZE)); }
-
-bool host_halves_vectors() {
-#if defined(__x86_64__)
-  return host_runs("avx512") && __builtin_cpu_is("amdfam19h");
-#else
-  return false;
-#endif
-}
-
-bool host_runs(const std::string& target) {
-#if defined(__x86_64__)
-  // The levels of the x86-64 psABI: -v4 and -v3 are what backends compile for.
-  if (target == "avx512") {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
-  }
-  if (target == "avx2") {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  }
-#elif defined(__aarch64__)
-  if (target == "neon") return true;  // part of the architecture, with its fused multiply-add
-#endif
-  return target == "portable";
 }
 
 Affine Affine::of(Var var, std::int64_t coefficient) {
@@ -205,7 +168,7 @@ std::vector<std::string> target_names() {
 Target target_named(const std::string& name) {
   for (const Target& target : all_targets())
     if (target.name == name) return target;
-  throw UserError("target", "must be avx512, avx2, neon, portable or host", "\"" + name + "\"",
+  throw UserError("target", "must be amx, avx512, avx2, neon, portable or host", "\"" + name + "\"",
                   nearest_hint(name, target_names()));
 }
 
@@ -222,16 +185,19 @@ Target with_caches_of_host(Target target) {
   return target;
 }
 
-Target host_target() {
+bool has_wide_vectors(const Target& target) { return target.name == "avx512" || target.name == "amx"; }
+
+Target host_target(bool rounds_factors) {
   if (const char* name = std::getenv("HOTLOOP_TARGET"); name != nullptr && *name != '\0') {
     Target target = target_named(name);
     if (!host_runs(target.name)) {
       throw UserError("HOTLOOP_TARGET", "must name a target that this machine runs", "\"" + target.name + "\"",
                       "unset HOTLOOP_TARGET");
     }
-    return target;
+    return target.multiplies_blocks && !rounds_factors ? target_named("avx512") : target;
   }
   for (const Target& target : all_targets()) {
+    if (target.multiplies_blocks && !rounds_factors) continue;  // the same but for those
     if (host_runs(target.name)) return target;
   }
   throw InternalError(__FILE__, __LINE__, "every machine runs portable");

@@ -152,13 +152,18 @@ struct Map {
 // one accumulator an element, one fma a step, exactly in this order. (Targets without fma multiply and add.)
 // With `pairs` A and B are of u32, each element two bfloat16, and the dot is of f32: a step adds the product of the upper halves, then that of the
 // lower ones. These products are exact; factors, products and sums below the normal range may count as 0.
+// Pairs `in_blocks` are taken 16 steps at a time: of these, the products of the upper halves and those of the lower ones are two sums from zero on, one
+// fma a step, which are added to each other, and that to the accumulator. Segments have one dim of k then, of whole blocks, and both factors are packed: B in panels
+// of `columns_of_blocks`, and A in panels of `rows_of_blocks` rows, of which the last may have fewer, but takes as much room. Panel p starts at element
+// p * rows_of_blocks * K and holds step k of its row i at (k / 16 * rows_of_blocks + i) * 16 + k % 16.
+inline constexpr std::int64_t steps_of_block = 16, rows_of_blocks = 32, columns_of_blocks = 32;
 struct KDim {
   Extent extent;
   std::int64_t a_stride = 0, b_stride = 0;  // elements
 };
 struct DotSegment {
   Access a, b;
-  std::int64_t a_m = 0, b_n = 0;  // strides, elements; b_n is ignored when packed
+  std::int64_t a_m = 0, b_n = 0;  // strides, elements; b_n is ignored when packed, in blocks both
   std::vector<KDim> k;            // at most 3, outermost first
   std::int64_t panel = 0;         // of Pack's panels, which b lies in (k's b_strides are ignored); 0: b is not packed
   bool packed() const { return panel > 0; }
@@ -167,7 +172,7 @@ struct DotSegment {
 struct Dot {
   std::string name;
   DType dtype = DType::F32;  // of C
-  bool pairs = false;
+  bool pairs = false, in_blocks = false;
   Extent m, n;  // n is static
   std::vector<DotSegment> segments;
   std::optional<Access> init;  // none: zero
@@ -255,11 +260,12 @@ struct Stmt {
 
 // What a schedule needs to know of the machine.
 struct Target {
-  std::string name = "avx512";  // avx512 | avx2 | neon | portable | cuda
+  std::string name = "avx512";  // amx | avx512 | avx2 | neon | portable | cuda
   int dot_rows = 6;             // register tile of the dot micro-kernel
   int dot_vectors = 4;          // in logical vectors
   int vector_registers = 1;     // of the machine, for one of them
   bool has_fma = true;
+  bool multiplies_blocks = false;  // pairs of bfloat16 are multiplied in blocks
   std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
   // The first cache of the machine that runs the code; where it is not known, with AVX-512 rather 48 KB than the 32 KB that every processor
   // has. It decides in which order numbers are read, never a result.
@@ -277,8 +283,10 @@ struct Target {
 };
 Target target_named(const std::string& name);  // UserError for an unknown name
 std::vector<std::string> target_names();       // of processors, the best of each first
-Target host_target();                          // the best one this machine runs
-Target cuda_target();                          // blocks of threads of a CUDA device, the same for every device
+bool has_wide_vectors(const Target& target);   // AVX-512
+// The best one this machine runs, for programs whose dots have factors in bfloat16 or for others, unless HOTLOOP_TARGET says which.
+Target host_target(bool rounds_factors = false);
+Target cuda_target();  // blocks of threads of a CUDA device, the same for every device
 Target with_caches_of_host(Target target);
 
 struct Program {

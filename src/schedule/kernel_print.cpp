@@ -163,8 +163,11 @@ class Printer {
   }
 
   void print_node(const Dot& dot) {
-    line("dot " + dot.name + " " + std::string(name_of(dot.dtype)) + (dot.pairs ? " of pairs" : "") + " m " +
-         extent(dot.m) + ", n " + extent(dot.n));
+    line("dot " + dot.name + " " + std::string(name_of(dot.dtype)) +
+         (dot.in_blocks ? " of pairs in blocks"
+          : dot.pairs   ? " of pairs"
+                        : "") +
+         " m " + extent(dot.m) + ", n " + extent(dot.n));
     ++depth_;
     line("c = " + access(dot.c) + " m " + std::to_string(dot.c_m) + " n " + std::to_string(dot.c_n));
     if (dot.init) {

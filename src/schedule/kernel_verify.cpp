@@ -410,6 +410,7 @@ class Verifier {
     at_ = "dot " + dot.name;
     check(is_float(dot.dtype), "it is defined for floats only");
     check(!dot.pairs || dot.dtype == DType::F32, "pairs are summed in f32");
+    check(!dot.in_blocks || dot.pairs, "what is multiplied in blocks is pairs");
     check(dot.n.is_static(), "n must be static");
     verify_extent(dot.m);
     verify_extent(dot.n);
@@ -420,12 +421,27 @@ class Verifier {
       check(s.panel % lanes_of(dot.dtype) == 0, "panels are whole logical vectors");
       check(!s.packed() || s.panel == dot.panel(), "packed segments have panels of one width");
       for (const KDim& k : s.k) verify_extent(k.extent);
+      if (dot.in_blocks) verify_blocks(s);
     }
     for_each_access(dot, [&](const Use& use) {
       check(use.access->indirect.empty(), "its operands are affine");
       const Buffer& buffer = verify_access(*use.access, use.dtype, proves && !is_empty(use), span_of(use));
       if (use.writes) verify_written(buffer, use.access->index, place, false);
     });
+  }
+
+  void verify_blocks(const DotSegment& s) const {
+    check(s.panel == columns_of_blocks,
+          "segments in blocks are packed in panels of so many columns as two blocks have");
+    check(s.k.size() == 1 && s.k[0].extent.is_static() && s.k[0].extent.bound % steps_of_block == 0,
+          "the steps of a sum in blocks are whole blocks");
+    const auto begins_panels = [&](const Affine& index, std::int64_t width) {
+      const std::int64_t panel = std::max<std::int64_t>(1, width * s.k[0].extent.bound);
+      return index.constant % panel == 0 &&
+             std::ranges::all_of(index.terms, [&](const Term& term) { return term.coefficient % panel == 0; });
+    };
+    check(begins_panels(s.a.index, rows_of_blocks) && begins_panels(s.b.index, columns_of_blocks),
+          "a factor in blocks begins with a panel");
   }
 
   void verify_node(const Pack& pack, Place place) {

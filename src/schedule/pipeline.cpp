@@ -35,7 +35,8 @@ std::vector<Stmt> chunks_of(const Stmt& stmt, std::int64_t trip, bool reverse, c
     part.trip = steps;
     count_from(part.body, part.counter, first);
   } else if (const auto* dot = std::get_if<Dot>(&stmt.node)) {
-    if (!dot->m.is_static() || dot->m.bound != trip) return ways;
+    // Rows in panels are not cut within these.
+    if (!dot->m.is_static() || dot->m.bound != trip || dot->in_blocks) return ways;
     ways.push_back(stmt);
     auto& part = std::get<Dot>(ways[0].node);
     part.m = steps;

@@ -8,6 +8,7 @@
 
 #include "core/index.h"
 #include "ir/op_def.h"
+#include "schedule/dot_factors.h"
 #include "schedule/dot_plan.h"
 #include "schedule/levels.h"
 #include "schedule/map_builder.h"
@@ -485,6 +486,29 @@ bool carries_matrices(const LoweringContext& context, std::span<const Node* cons
   });
 }
 
+bool has_sums(const LoweringContext& context, std::span<const Node* const> nodes) {
+  return std::ranges::any_of(nodes,
+                             [&](const Node* n) { return sums_in_parts(*n, context.axes(), context.tile_class); });
+}
+
+// Whether rows are multiplied in blocks (see kernel::Dot).
+bool has_blocks(const LoweringContext& context, std::span<const Node* const> nodes) {
+  if (!context.options().target.multiplies_blocks) return false;
+  return any_node(nodes, [&](const Node& node) {
+    return ir::is(node, OpKind::Dot) && rounds_factors(node) && !is_short_dot(context, node);
+  });
+}
+
+// Then as many as two blocks have, which as pairs are one block of a sum over rows; few where small weights are soon passed over and what is kept of a
+// row for sums over the rows would leave the second cache. `bytes`: what a tile keeps a row, at most.
+std::int64_t rows_in_blocks(const LoweringContext& context, std::span<const Node* const> nodes, double bytes) {
+  constexpr std::int64_t few = 8;
+  const std::int64_t l2_bytes = context.options().target.l2_bytes;
+  const bool is_small = bytes_of_weights(context, nodes) <= l2_bytes / 8,
+             leaves_cache = bytes * kernel::rows_of_blocks > static_cast<double>(l2_bytes);
+  return is_small && leaves_cache && has_sums(context, nodes) ? few : kernel::rows_of_blocks;
+}
+
 // Factors that the second cache of this machine does not hold come from the third one for each tile anew, so that a tile takes as many rows as are worth
 // it, of those that a worker has anyway. That changes no result, since it depends on the machine and on the number of workers: a row is computed by itself,
 // and sums over the rows go through a tile by parts, which are what tiles would be otherwise. `bytes`: what a tile keeps a row, at most.
@@ -494,12 +518,13 @@ void join_tiles(const LoweringContext& context, std::span<const Node* const> nod
   const std::int64_t rows = context.axes().extent(context.tile_class), workers = context.options().num_workers;
   if (rows <= shape.rows || ends_by_row(nodes)) return;
   const Cut cut(rows, shape.rows, shape.most_blocks);
-  const bool sums =
-      std::ranges::any_of(nodes, [&](const Node* n) { return sums_in_parts(*n, context.axes(), context.tile_class); });
+  const bool sums = has_sums(context, nodes);
   // By measurement (Granite Rapids): what sums over the rows read lies farther apart then, which weights hardly beyond that cache do not pay for; without
   // such sums, factors that leave the cache little room for anything else do.
-  const std::int64_t l2_bytes = context.options().target.l2_bytes_there,
-                     enough_bytes = sums ? 2 * l2_bytes : l2_bytes / 8;
+  const std::int64_t l2_bytes = context.options().target.l2_bytes_there, enough_bytes = sums ? 2 * l2_bytes
+                                                                                        : has_blocks(context, nodes)
+                                                                                            ? l2_bytes
+                                                                                            : l2_bytes / 8;
   const bool always = context.options().always_joins_tiles;
   if (!always && bytes_of_weights(context, nodes) <= enough_bytes) return;
   const auto most_of_a_worker = [&](std::int64_t parts) {
@@ -585,6 +610,13 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     return shape;
   }
   const Weights weights = weights_of(context, nodes);
+  if (!few_tiles && has_blocks(context, nodes)) {
+    const std::int64_t wanted = rows_in_blocks(context, nodes, kept);
+    cut_evenly(context, nodes, wanted, wanted, false, weights, shape, wanted);
+    join_tiles(context, nodes, kept, shape);
+    shape.all_full = all_full();
+    return shape;
+  }
   const std::int64_t least = least_rows(context, nodes),
                      wanted = weights == Weights::Far ? most_rows : std::clamp(fit / dozen * dozen, least, most_rows);
   shape.rows = wanted;

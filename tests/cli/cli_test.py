@@ -45,6 +45,8 @@ class Help(Case):
         self.assertEqual(result.returncode, 0)
         for label in ["model", "cores", "target", "caches", "backends", "CUDA"]:
             self.assertRegex(result.stdout, rf"(?m)^  {label} +\S")
+        cpu = json.loads(hotloop("devices", "--json").stdout)["cpu"]
+        self.assertEqual("with bfloat16 amx" in result.stdout, cpu["target_of_bfloat16"] != cpu["target"])
         gpu = json.loads(hotloop("devices", "--json").stdout)["gpu"]
         if gpu["usable"]:
             self.assertEqual(set(gpu) - {"usable"}, {"name", "compute_capability", "multiprocessors", "memory_bytes", "versions"})

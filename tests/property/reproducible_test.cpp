@@ -10,6 +10,7 @@
 #include "hotloop/train.h"
 #include "hotloop/transforms.h"
 #include "op_checks.h"
+#include "targets.h"
 #include "user_cells.h"
 
 namespace hotloop {
@@ -159,6 +160,40 @@ TEST_P(Reproducible, ForTilesOfAnyHeight) {
         EXPECT_TRUE(same_bits(apart[i], joined[i])) << rows << " of " << most << " rows, output " << i;
     }
   }
+}
+
+// Which of the axes that a gradient of a weight is summed over makes the pairs of bfloat16 depends on neither workers nor caches: here tiles of all workers but one have as
+// many rows each, and joined ones have not.
+TEST(ReproducibleOps, FactorsInBfloat16ForTilesOfAnyHeight) {
+  constexpr std::int64_t rows = 160, steps = 64;
+  const nn::Sequential model(nn::LSTM(features, hidden), nn::Last(), nn::Linear(hidden, 3));
+  const optim::Adam optimizer{1e-3};
+  const Tree<Array> params = model.init(3, DType::F32), state = optimizer.init(params);
+  const Array x = normal_array({rows, steps, features}, DType::F32, 11), y = normal_array({rows, 3}, DType::F32, 12);
+  const train::Step step = train::train_step(model, losses::MSE(), optimizer, params, state, x.type(), y.type());
+  std::vector<std::string> targets = kernel::runnable_targets();
+  if (kernel::host_runs("amx")) targets.push_back("amx");
+  for (const std::string& target : targets)
+    for (const bool is_variable : {false, true}) {
+      std::vector<Array> first;
+      for (const bool joined : {false, true})
+        for (const int threads : {1, 2, 4}) {
+          CompileOptions options;
+          options.device = "cpu";
+          options.target = target;
+          options.threads = threads;
+          options.dot_precision = "bf16";
+          if (is_variable) options.batch_axes = step.batch_axes;
+          if (joined) setenv("HOTLOOP_TILES", "joined", 1);
+          const Executable executable = compile(step.graph(), options);
+          unsetenv("HOTLOOP_TILES");
+          const auto got = executable(step.arguments(params, state, x, y));
+          if (first.empty()) first = got;
+          for (std::size_t i = 0; i < got.size(); ++i)
+            EXPECT_TRUE(same_bits(got[i], first[i])) << target << ", " << threads << " threads, joined " << joined
+                                                     << ", variable " << is_variable << ", output " << i;
+        }
+    }
 }
 
 // Sums of a short last axis and every elementwise op: of one sample outside any batch, and of each row of a batch.

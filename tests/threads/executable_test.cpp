@@ -77,7 +77,8 @@ TEST(Compile, RefusesWrongOptions) {
   };
   EXPECT_NE(with([](auto& o) { o.backend = "lvm"; }).find("Try: did you mean 'llvm'?"), std::string::npos)
       << with([](auto& o) { o.backend = "lvm"; });
-  EXPECT_NE(with([](auto& o) { o.target = "avx1024"; }).find("host, avx512, avx2, neon, portable"), std::string::npos);
+  EXPECT_NE(with([](auto& o) { o.target = "avx1024"; }).find("host, amx, avx512, avx2, neon, portable"),
+            std::string::npos);
   EXPECT_NE(with([](auto& o) { o.threads = -2; }).find("-2"), std::string::npos);
   EXPECT_NE(with([](auto& o) { o.batch_axes = {0, 0}; }).find("one entry an input"), std::string::npos);
   EXPECT_NE(with([](auto& o) { o.batch_axes = {1}; }).find("axis 1 of f32[3]"), std::string::npos);

@@ -12,10 +12,12 @@
 
 #include "compiled.h"
 #include "core/bf16.h"
+#include "guard_pages.h"
 #include "hotloop/error.h"
 #include "hotloop/hotloop.h"
 #include "hotloop/ops.h"
 #include "hotloop/train.h"
+#include "schedule/host.h"
 
 namespace hotloop {
 namespace {
@@ -42,6 +44,14 @@ const std::vector<DotCase>& cases() {
       {{6, 1}, {1, 20}, {{1}, {0}, {}, {}}},
       {{70, 300}, {300, 90}, {{1}, {0}, {}, {}}},
       {{600, 40}, {600, 70}, {{0}, {0}, {}, {}}},  // deep
+      // Several axes of rows, or of columns, long ones and short ones, some of which become one.
+      {{20, 4, 5, 32}, {32, 48}, {{3}, {0}, {}, {}}},
+      {{12, 3, 5, 32}, {32, 48}, {{3}, {0}, {}, {}}},
+      {{3, 5, 12, 32}, {32, 48}, {{3}, {0}, {}, {}}},
+      {{3, 32, 40}, {40, 64}, {{2}, {0}, {}, {}}},
+      {{9, 40}, {40, 20, 4, 5}, {{1}, {0}, {}, {}}},
+      {{9, 40}, {12, 3, 40, 5}, {{1}, {2}, {}, {}}},
+      {{6, 40, 3, 5}, {40, 7, 6, 20}, {{1}, {0}, {0}, {2}}},
   };
   return all;
 }
@@ -68,7 +78,7 @@ Array run(const std::shared_ptr<const Graph>& graph, CompileOptions options, con
 
 class DotPrecision : public ::testing::TestWithParam<Compiled> {};
 
-INSTANTIATE_TEST_SUITE_P(Backends, DotPrecision, ::testing::ValuesIn(testing::all_compiled()),
+INSTANTIATE_TEST_SUITE_P(Backends, DotPrecision, ::testing::ValuesIn(testing::with_blocks(testing::all_compiled())),
                          [](const auto& info) { return testing::name_of_case(info.param); });
 
 TEST_P(DotPrecision, IsThatOfRoundedFactors) {
@@ -89,6 +99,18 @@ TEST_P(DotPrecision, IsThatOfRoundedFactors) {
       furthest = std::max(furthest, std::abs(got.at(i) - plain.at(i)));
     }
     EXPECT_GT(furthest, 1e-4) << "nothing was rounded";
+  }
+}
+
+TEST_P(DotPrecision, ReadsAndWritesWhatThereIs) {
+  for (const DotCase& c : cases()) {
+    SCOPED_TRACE(c.lhs.str() + " " + c.rhs.str());
+    const std::vector<Array> inputs = {numbers(c.lhs, 1), numbers(c.rhs, 2)};
+    CompileOptions options = GetParam().options();
+    options.dot_precision = "bf16";
+    const std::vector<Array> wanted = compile(graph_of(c), options)(inputs);
+    for (const bool at_end : {false, true})
+      testing::expect_within_guards(*graph_of(c), inputs, options, at_end, wanted);
   }
 }
 
@@ -221,7 +243,9 @@ TEST(DotPrecisionOption, GivesARowTheSameBitsInEveryBatch) {
 // Weights are paired once, before the grid; every dot of the step multiplies pairs, but for the narrow one of the last layer.
 TEST(DotPrecisionOption, MultipliesPairs) {
   const LstmStep lstm;
-  const std::string kernel = lstm.compiled({}).kernel_text();
+  CompileOptions options;
+  options.target = kernel::host_target().name;
+  const std::string kernel = lstm.compiled(options).kernel_text();
   const auto count = [&](const std::string& what, std::size_t from, std::size_t to) {
     int n = 0;
     for (std::size_t at = kernel.find(what, from); at < to; at = kernel.find(what, at + 1)) ++n;
@@ -232,6 +256,45 @@ TEST(DotPrecisionOption, MultipliesPairs) {
   EXPECT_EQ(count(" f32 m ", 0, end), 0) << kernel;
   EXPECT_GT(count("pack u32", 0, grid), 0) << kernel;
   EXPECT_EQ(count("pack u32", grid, end), 0) << kernel;
+}
+
+// With AMX as well, and all of them in blocks, for which factors are laid out at once.
+TEST(DotPrecisionOption, MultipliesPairsInBlocks) {
+  if (!kernel::host_runs("amx")) GTEST_SKIP() << "THIS MACHINE HAS NO AMX: NOT TESTED";
+  const LstmStep lstm;
+  const std::string kernel = lstm.compiled({}).kernel_text();
+  const auto count = [&](const std::string& what, std::size_t from) {
+    int n = 0;
+    for (std::size_t at = kernel.find(what, from); at != std::string::npos; at = kernel.find(what, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_NE(kernel.find("target amx"), std::string::npos);
+  EXPECT_GT(count("of pairs in blocks m", 0), 3);
+  EXPECT_EQ(count(" f32 m ", 0), 0) << kernel;
+  EXPECT_EQ(count("of pairs m", 0), 0) << kernel;
+  EXPECT_EQ(count("pack u32", 0), 0) << kernel;
+  const std::size_t grid = kernel.find("grid ");
+  EXPECT_EQ(count("map pairs", 0) - count("map pairs", grid), 4) << kernel;  // weights, laid out once
+}
+
+// Only programs that round factors are for AMX, and only those of the backend that has it.
+TEST(DotPrecisionOption, ChoosesTheTarget) {
+  if (!kernel::host_runs("amx")) GTEST_SKIP() << "THIS MACHINE HAS NO AMX: NOT TESTED";
+  const auto target_of = [](const char* precision, const char* backend) {
+    CompileOptions options;
+    options.dot_precision = precision;
+    options.backend = backend;
+    const std::string text = compile(graph_of(cases()[0]), options).explain();
+    const std::size_t at = text.find(std::string(backend) + ", ") + std::strlen(backend) + 2;
+    return text.substr(at, text.find(',', at) - at);
+  };
+  EXPECT_EQ(target_of("bf16", "llvm"), "amx");
+  EXPECT_EQ(target_of("f32", "llvm"), "avx512");
+  EXPECT_EQ(target_of("bf16", "c"), "avx512");
+  CompileOptions options;
+  options.target = "amx";
+  options.backend = "c";
+  EXPECT_THROW(compile(graph_of(cases()[0]), options), UserError);
 }
 
 // Products of two bfloat16 are exact, so that targets without fma, and processors without pairs, round as all others.
@@ -255,6 +318,7 @@ TEST(DotPrecisionOption, LeavesDotsOfF64AsTheyAre) {
       },
       std::vector<ValueType>{{DType::F64, {3, 8}}, {DType::F64, {8, 16}}});
   CompileOptions options;
+  options.target = kernel::host_target().name;
   const std::string plain = compile(graph, options).kernel_text();
   options.dot_precision = "bf16";
   EXPECT_EQ(compile(graph, options).kernel_text(), plain);

@@ -66,9 +66,9 @@ class LinkedKernel final : public CompiledKernel {
   KernelFunction function_ = nullptr;
 };
 
-std::string cache_key(const kernel::Program& program, const codegen::MachineSpec& spec) {
+std::string cache_key(const kernel::Program& program, const codegen::MachineSpec& spec, bool emulates_blocks) {
   std::string key = std::string(codegen::source_hash) + "\n" + LLVM_VERSION_STRING + "\n" + spec.cpu + "\n" +
-                    spec.features + "\n" + kernel::print(program);
+                    spec.features + (emulates_blocks ? "\nemulated\n" : "\n") + kernel::print(program);
   for (const kernel::Buffer& buffer : program.buffers) {  // the text form may abbreviate them
     if (buffer.data.defined()) key.append(static_cast<const char*>(buffer.data.raw()), buffer.data.bytes());
   }
@@ -87,7 +87,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   };
   const codegen::ObjectCache cache(options.cache_dir, options.cache_bytes);
   const bool cached = !options.cache_dir.empty() && !options.keep_source;
-  const std::string key = options.cache_dir.empty() ? std::string() : cache_key(program, spec);
+  const std::string key = options.cache_dir.empty() ? std::string() : cache_key(program, spec, options.emulates_blocks);
   if (cached) {
     if (const auto object = cache.find(key)) {
       auto kernel = std::make_unique<LinkedKernel>(*object);
@@ -100,7 +100,14 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   llvm::LLVMContext context;
   llvm::Module module(program.name, context);
   codegen::set_target(module, *machine);
-  codegen::ModuleState state{module, program, spec.register_bytes, codegen::multiplies_pairs(*machine), {}, {}};
+  codegen::ModuleState state{
+      module,
+      program,
+      spec.register_bytes,
+      codegen::multiplies_pairs(*machine),
+      program.target.multiplies_blocks && !options.emulates_blocks && codegen::multiplies_blocks(*machine),
+      {},
+      {}};
   codegen::emit_program(state);
   codegen::merge_small_functions(module, *machine);
   std::string source;

@@ -18,9 +18,12 @@ using Values = Code::Values;
 std::string key_of(const Dot& dot, const kernel::ColumnWalk& walk) {
   std::ostringstream text;
   const auto extent = [](const kernel::Extent& e) { return (e.is_static() ? "" : "?") + std::to_string(e.bound); };
-  text << "dot " << name_of(dot.dtype) << (dot.pairs ? " pairs " : " ") << extent(dot.m) << ' ' << extent(dot.n) << ' '
-       << dot.init.has_value() << starts_from_c(dot) << ' ' << dot.init_m << ' ' << dot.init_n << ' ' << dot.c_m << ' '
-       << dot.c_n;
+  text << "dot " << name_of(dot.dtype)
+       << (dot.in_blocks ? " blocks "
+           : dot.pairs   ? " pairs "
+                         : " ")
+       << extent(dot.m) << ' ' << extent(dot.n) << ' ' << dot.init.has_value() << starts_from_c(dot) << ' '
+       << dot.init_m << ' ' << dot.init_n << ' ' << dot.c_m << ' ' << dot.c_n;
   for (const kernel::TileRun& run : walk.runs) text << ' ' << run.width << 'x' << run.end;
   text << (walk.turns ? " turns" : "");
   for (const DotSegment& s : dot.segments) {
@@ -65,6 +68,11 @@ bool stands_in_place(const Dot& dot, const HeldValues* held) {
 void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) {
   HOTLOOP_CHECK(is_float(dot.dtype) && (dot.n.is_static() || dot.m.is_static()),
                 "a Dot is of floats, and a call has as many rows, or else as many columns, as it likes");
+  if (dot.in_blocks) {
+    emit_dot_in_blocks(code, frame, dot);
+    if (held != nullptr) held->forget(dot.c.buffer);
+    return;
+  }
   if (dot.n.is_static() && better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
   ModuleState& state = code.state();
   const kernel::ColumnWalk walk = walk_of(state.program.target, dot, frame.loop_depth > 0);

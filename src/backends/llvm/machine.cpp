@@ -69,7 +69,7 @@ MachineSpec machine_for(const kernel::Target& target) {
   const std::string x86 = is_arm ? "x86_64-unknown-linux-gnu" : process;
   if (target.name == "avx2") return {x86, "x86-64-v3", "", 32};
   if (target.name == "portable") return {x86, "x86-64-v2", "", 16};
-  HOTLOOP_CHECK(target.name == "avx512", "the llvm backend knows avx512, avx2, neon and portable");
+  HOTLOOP_CHECK(kernel::has_wide_vectors(target), "the llvm backend knows amx, avx512, avx2, neon and portable");
   const llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
   for (const char* feature : {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}) {
     if (!host.lookup(feature)) return {x86, "x86-64-v4", "", 64};
@@ -113,6 +113,11 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec
 bool multiplies_pairs(const llvm::TargetMachine& machine) {
   return machine.getTargetTriple().isX86() && machine.getMCSubtargetInfo()->checkFeatures("+avx512bf16") &&
          kernel::host_multiplies_pairs();
+}
+
+bool multiplies_blocks(const llvm::TargetMachine& machine) {
+  return machine.getTargetTriple().isX86() && machine.getMCSubtargetInfo()->checkFeatures("+amx-bf16") &&
+         kernel::host_runs("amx");
 }
 
 void set_target(llvm::Module& module, const llvm::TargetMachine& machine) {

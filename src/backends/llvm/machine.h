@@ -22,6 +22,8 @@ MachineSpec machine_for(const kernel::Target& target);
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const MachineSpec& spec);
 // Whether it has AVX512-BF16, on a processor that gains by it.
 bool multiplies_pairs(const llvm::TargetMachine& machine);
+// Whether it has AMX, and the process may use it.
+bool multiplies_blocks(const llvm::TargetMachine& machine);
 // Makes a new module one of this machine's.
 void set_target(llvm::Module& module, const llvm::TargetMachine& machine);
 // In a small module, a function that is called from one place becomes part of its caller, so that what one statement computes goes on to the

@@ -29,8 +29,8 @@ std::unique_ptr<llvm::Module> kernel_module(const ObjectKernel& kernel, llvm::LL
   const std::unique_ptr<llvm::TargetMachine> machine = codegen::make_target_machine(spec);
   auto module = std::make_unique<llvm::Module>(kernel.symbol, context);
   codegen::set_target(*module, *machine);
-  codegen::ModuleState state{*module, *kernel.program, spec.register_bytes, codegen::multiplies_pairs(*machine), {},
-                             {}};
+  codegen::ModuleState state{
+      *module, *kernel.program, spec.register_bytes, codegen::multiplies_pairs(*machine), false, {}, {}};
   codegen::emit_program(state);
   codegen::merge_small_functions(*module, *machine);
   for (llvm::Function& function : *module)

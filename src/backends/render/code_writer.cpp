@@ -133,6 +133,7 @@ std::string CodeWriter::fused(DType dtype, const std::string& a, const std::stri
 std::string CodeWriter::product(const Dot& dot, const std::string& x, const std::string& y,
                                 const std::string& sum) const {
   if (!dot.pairs) return fused(dot.dtype, x, y, sum);
+  HOTLOOP_CHECK(!dot.in_blocks, "pairs in blocks are for the llvm backend");
   const auto half = [](const std::string& pair, bool upper) {
     return "hl_bitcast_u32_f32(" + pair + (upper ? " & 0xffff0000u)" : " << 16)");
   };

@@ -37,11 +37,11 @@ std::vector<std::string> compiler_command(const kernel::Target& target, const fs
                                       "-fno-strict-aliasing",
                                       "-fno-math-errno"};
 #if defined(__x86_64__)
-  command.push_back(std::string("-march=x86-64-v") + (target.name == "avx512" ? "4"
-                                                      : target.name == "avx2" ? "3"
-                                                                              : "2"));
+  command.push_back(std::string("-march=x86-64-v") + (kernel::has_wide_vectors(target) ? "4"
+                                                      : target.name == "avx2"          ? "3"
+                                                                                       : "2"));
 #endif
-  if (target.name == "avx512") command.push_back("-mprefer-vector-width=512");
+  if (kernel::has_wide_vectors(target)) command.push_back("-mprefer-vector-width=512");
   for (const std::string& last : {source.string(), std::string("-o"), object.string(), std::string("-lm")}) {
     command.push_back(last);
   }

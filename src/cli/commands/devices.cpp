@@ -60,7 +60,8 @@ void show_devices(bool json) {
                                {{"model", cpu_name()},
                                 {"usable_cores", runtime::num_cores()},
                                 {"installed_cores", installed},
-                                {"target", host_target_name()},
+                                {"target", target_name_of()},
+                                {"target_of_bfloat16", target_name_of({.dot_precision = "bf16"})},
                                 {"caches", cache_sizes()},
                                 {"backends", backends},
                                 {"compiler", compiler},
@@ -72,7 +73,9 @@ void show_devices(bool json) {
   fmt::print("cpu\n");
   line("model", cpu_name());
   line("cores", fmt::format("{} usable of {} in the machine", runtime::num_cores(), installed));
-  line("target", host_target_name());
+  line("target", target_name_of());
+  if (const std::string rounded = target_name_of({.dot_precision = "bf16"}); rounded != target_name_of())
+    line("", "with bfloat16 " + rounded);
   line("caches", cache_sizes());
   line("backends", "llvm (default), interp (slow, the definition of all results)");
   line("", compiler.empty() ? "c: no C compiler on PATH, so not usable here" : "c, through " + compiler);

@@ -47,7 +47,7 @@ void explain_job(const JobSource& source, const Shown& shown) {
   if (shown.json) {
     nlohmann::ordered_json out = {{"model", describe_model(job, params)},
                                   {"processor", cpu_name()},
-                                  {"target", host_target_name()},
+                                  {"target", target_name_of(job.fit.compile)},
                                   {"parameters", nlohmann::ordered_json::object()}};
     params.for_each([&](const std::string& name, const Array& leaf) { out["parameters"][name] = leaf.type().str(); });
     out["training_step"] = as_json(step, shown);
@@ -58,7 +58,7 @@ void explain_job(const JobSource& source, const Shown& shown) {
   fmt::print("Model\n  {}\n", wrapped(describe_model(job, params), 2));
   params.for_each(
       [](const std::string& name, const Array& leaf) { fmt::print("  {:<24}{}\n", name, leaf.type().str()); });
-  fmt::print("\nProcessor\n  {}, {}\n", cpu_name(), host_target_name());
+  fmt::print("\nProcessor\n  {}, {}\n", cpu_name(), target_name_of(job.fit.compile));
   fmt::print("\nTraining step\n");
   print(step, shown);
   fmt::print("\nPrediction\n");

@@ -331,7 +331,7 @@ class Training {
     const std::string gpu = gpu_name();
     json["device"] = {{"cpu", cpu_name()},
                       {"gpu", gpu.empty() ? ordered_json() : ordered_json(gpu)},
-                      {"target", gpu.empty() ? host_target_name() : "cuda"},
+                      {"target", gpu.empty() ? target_name_of(job_.fit.compile) : "cuda"},
                       {"backend", gpu.empty() ? job_.fit.compile.backend : "cuda"},
                       {"threads", job_.fit.compile.threads},
                       {"precision", job_.precision()}};
@@ -384,7 +384,7 @@ class Training {
         {"Processor", cpu_name()},
         {"Ran on", !gpu.empty()
                        ? gpu
-                       : fmt::format("{}, backend {}, {}", host_target_name(), job_.fit.compile.backend,
+                       : fmt::format("{}, backend {}, {}", target_name_of(job_.fit.compile), job_.fit.compile.backend,
                                      threads == 0 ? "all cores"
                                                   : std::to_string(threads) + (threads == 1 ? " thread" : " threads"))},
         {"Hotloop", version}};
