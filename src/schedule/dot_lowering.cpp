@@ -144,31 +144,24 @@ std::size_t DotLowering::region_of(const Storage& source) const {
 // Lays the factors out anew, rounded to bfloat16: in pairs along a contracted axis, if each term has one.
 void DotLowering::round_factors(kernel::Block& before) {
   in_blocks_ = context_.options().target.multiplies_blocks;
-  const auto better = [&](const Extent& x, const Extent& than) {
-    // In blocks the one that leaves least of a block empty. Whether all tiles have as many rows may depend on the machine, and must not decide.
-    const auto rank = [&](const Extent& e) {
-      const double filled =
-          static_cast<double>(e.bound) / static_cast<double>(divided_up(e.bound, 2 * kernel::steps_of_block));
-      return std::pair(in_blocks_ ? filled : static_cast<double>(e.bound % 2 == 0), e.bound);
-    };
-    return rank(x) > rank(than);
-  };
-  const auto may_vary = [&](Value v, int axis) {
-    return !context_.extent(v, axis).is_static() || context_.is_row_axis(v, axis);
+  // Whether all tiles have as many rows may depend on the machine, and must not decide: pairs are of an axis of the batch only where there is no other. In blocks
+  // they are of the axis that leaves least of a block empty.
+  const auto rank = [&](Value v, int axis) {
+    const Extent e = context_.extent(v, axis);
+    const double filled =
+        static_cast<double>(e.bound) / static_cast<double>(divided_up(e.bound, 2 * kernel::steps_of_block));
+    const bool may_vary = !e.is_static() || context_.is_row_axis(v, axis);
+    return in_blocks_ ? std::tuple(true, filled, e.bound)
+                      : std::tuple(!may_vary, static_cast<double>(e.bound % 2 == 0), e.bound);
   };
   pairs_ = true;
   for (const Node* term : plan_.terms) {
+    const Value v = term->operands[0];
     const std::vector<int> axes = shape_of(*term).lhs_contract;
     std::size_t best = axes.size();
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-      const Value v = term->operands[0];
-      const Extent e = context_.extent(v, axes[i]);
-      if (e.bound <= 1) continue;
-      const bool is_other = best < axes.size() && may_vary(v, axes[i]) != may_vary(v, axes[best]);
-      if (best == axes.size() ||
-          (is_other && !in_blocks_ ? !may_vary(v, axes[i]) : better(e, context_.extent(v, axes[best]))))
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      if (context_.extent(v, axes[i]).bound > 1 && (best == axes.size() || rank(v, axes[i]) > rank(v, axes[best])))
         best = i;
-    }
     pairs_ = pairs_ && best < axes.size();
     halved_.push_back(best);
   }

@@ -1,7 +1,7 @@
 // Dots of pairs in blocks: 32 rows times 32 columns of C at a time in matrix registers, or up to 16 rows times 64 columns, so that each register of a factor is
-// multiplied with two others or more. All blocks of rows pass over some columns of B before the next ones come, since B may come from far: a processor
-// fetches ahead of one stream of it as fast as it can, and gains nothing by being asked. Rows are cut into groups whose A stays in the second cache meanwhile, long
-// sums into parts, between which C waits in memory.
+// multiplied with two others or more. Few rows all pass over some columns of B before the next ones come, since B may come from far: a processor fetches ahead of
+// one stream of it as fast as it can, and gains nothing by being asked. Of many rows each block passes over a group of columns, of which a part of B stays in the second
+// cache, and a part of A in the first one. Between parts C waits in memory.
 #include <algorithm>
 #include <utility>
 
@@ -43,7 +43,13 @@ class BlockEmitter {
       const auto of_rows = [&](Value* from, Value* to) {
         for_each_part([&](const std::vector<Chunk>& part, bool is_first) {
           is_first_ = is_first;
-          all_rows(from, to, [&](const RowRange& r) { emit_columns(part, r, shift, begin, end); });
+          all_rows(from, to, [&](const RowRange& range) {
+            if (!has_many_rows()) return emit_columns(part, range, shift, begin, end);
+            code_.loop(range.from, range.to, 2 * side, [&](Value* row) {
+              Value* next = code_.b.CreateAdd(row, code_.i64(2 * side));
+              emit_columns(part, {row, next, range.of_register}, shift, begin, end);
+            });
+          });
         });
       };
       if (rows >= m) return of_rows(code_.i64(0), m_);
@@ -83,28 +89,31 @@ class BlockEmitter {
     std::int64_t registers, last;
   };
 
-  // Blocks of k in a part, at most.
-  static constexpr std::int64_t most_blocks = 64;
+  bool has_many_rows() const { return dot_.m.bound > 8 * side; }
+  // Blocks of k in a part, at most: of many rows so many that a block of rows takes two thirds of the first cache.
+  std::int64_t most_blocks() const {
+    constexpr std::int64_t of_few = 64, block_bytes = 2 * side * kernel::vector_bytes;
+    return has_many_rows() ? std::max<std::int64_t>(4, target().l1_bytes_there * 2 / 3 / block_bytes) : of_few;
+  }
   std::int64_t num_blocks() const {
     std::int64_t blocks = 0;
     for (const Segment& segment : segments_) blocks += segment.depth / kernel::steps_of_block;
     return blocks;
   }
   // Blocks that follow each other in one part rather than in two, of which one is short.
-  static bool are_one_part(std::int64_t blocks) { return blocks <= most_blocks + most_blocks / 4; }
-  std::int64_t l2_bytes() const { return code_.state().program.target.l2_bytes_there; }
-  // Of a group: so many that A of a part stays in the second cache while columns pass.
+  bool are_one_part(std::int64_t blocks) const { return blocks <= most_blocks() + most_blocks() / 4; }
+  const kernel::Target& target() const { return code_.state().program.target; }
+  // Of a group: so many that C, which comes and goes with each part, stays in the second cache.
   std::int64_t most_rows() const {
-    constexpr std::int64_t two = 2 * side;
-    const std::int64_t row_bytes = std::min(num_blocks(), most_blocks) * kernel::vector_bytes;
-    return std::max<std::int64_t>(2 * two, l2_bytes() / 2 / std::max<std::int64_t>(row_bytes, 1) / two * two);
+    constexpr std::int64_t of_a_group = 512;
+    return has_many_rows() && !are_one_part(num_blocks()) ? of_a_group : dot_.m.bound;
   }
-  // Of a group: so many that C, which comes and goes with each part, stays there beside A.
+  // Of a group: so many that B of a part takes a quarter of it.
   std::int64_t most_columns() const {
     constexpr std::int64_t several = 4 * side;
-    if (are_one_part(num_blocks())) return dot_.n.bound;
-    const std::int64_t rows = std::max<std::int64_t>(1, std::min(dot_.m.bound, most_rows()));
-    return std::max<std::int64_t>(1, l2_bytes() / 4 / (rows * bytes) / several) * several;
+    if (!has_many_rows()) return dot_.n.bound;
+    const std::int64_t blocks = std::max<std::int64_t>(1, std::min(num_blocks(), most_blocks()));
+    return std::max<std::int64_t>(1, target().l2_bytes_there / 4 / (blocks * kernel::vector_bytes) / several) * several;
   }
 
   // Calls body(chunks, whether they are the first ones) for all parts of k in order.
@@ -127,7 +136,7 @@ class BlockEmitter {
         in_part += blocks;
         continue;
       }
-      const std::int64_t of_part = divided_up(blocks, divided_up(blocks, most_blocks));
+      const std::int64_t of_part = divided_up(blocks, divided_up(blocks, most_blocks()));
       std::int64_t at = 0;
       if (is_first) {
         body({{&segment, code_.i64(0), of_part}}, true);
