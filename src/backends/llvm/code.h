@@ -188,8 +188,6 @@ struct Frame {
 // Each emits a call of an outlined function at the cursor, or a small statement of known extents in place where `held` is given.
 void emit_map(Code& code, const Frame& frame, const kernel::Map& map, bool may_split, HeldValues* held = nullptr);
 void emit_dot(Code& code, const Frame& frame, const kernel::Dot& dot, HeldValues* held = nullptr);
-// A Dot of pairs in blocks.
-void emit_dot_in_blocks(Code& code, const Frame& frame, const kernel::Dot& dot);
 // Both, if the Map can follow block by block of the Dot's columns, and gains by it; else nothing, and false.
 bool emit_dot_and_map(Code& code, const Frame& frame, const kernel::Dot& dot, const kernel::Map& map, HeldValues* held);
 // The statements with Maps of several sums cut where one of these can run beside a product in front of the Map or behind it; empty if there is none.

@@ -68,16 +68,13 @@ bool stands_in_place(const Dot& dot, const HeldValues* held) {
 void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) {
   HOTLOOP_CHECK(is_float(dot.dtype) && (dot.n.is_static() || dot.m.is_static()),
                 "a Dot is of floats, and a call has as many rows, or else as many columns, as it likes");
-  if (dot.in_blocks) {
-    emit_dot_in_blocks(code, frame, dot);
-    if (held != nullptr) held->forget(dot.c.buffer);
-    return;
-  }
-  if (dot.n.is_static() && better_transposed(dot)) return emit_dot(code, frame, transposed(dot), held);
+  if (!dot.in_blocks && dot.n.is_static() && better_transposed(dot))
+    return emit_dot(code, frame, transposed(dot), held);
   ModuleState& state = code.state();
-  const kernel::ColumnWalk walk = walk_of(state.program.target, dot, frame.loop_depth > 0);
+  const kernel::ColumnWalk walk =
+      dot.in_blocks ? kernel::ColumnWalk() : walk_of(state.program.target, dot, frame.loop_depth > 0);
   const Values args = dot_arguments(code, frame, dot, walk.turns);
-  if (stands_in_place(dot, held)) {
+  if (!dot.in_blocks && stands_in_place(dot, held)) {
     code.held = held;
     DotEmitter(code, dot, walk, args).emit();
     code.held = nullptr;
@@ -92,7 +89,10 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) 
     Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
     Values parameters;
     for (llvm::Argument& argument : function->args()) parameters.push_back(&argument);
-    DotEmitter(inner, dot, walk, parameters).emit();
+    if (dot.in_blocks)
+      emit_blocks(inner, dot, parameters);
+    else
+      DotEmitter(inner, dot, walk, parameters).emit();
     inner.b.CreateRetVoid();
   }
   code.b.CreateCall(function, args);

@@ -10,7 +10,6 @@
 #include "backends/llvm/dot_walk.h"
 #include "backends/llvm/matrix_registers.h"
 #include "core/index.h"
-#include "hotloop/error.h"
 
 namespace hotloop::codegen {
 
@@ -333,30 +332,9 @@ class BlockEmitter {
 
 }  // namespace
 
-void emit_dot_in_blocks(Code& code, const Frame& frame, const Dot& dot) {
-  ModuleState& state = code.state();
+void emit_blocks(Code& code, const Dot& dot, const Values& arguments) {
   static_assert(kernel::rows_of_blocks == 2 * side && kernel::columns_of_blocks == 2 * side);
-  Values args{frame.address(code, dot.c)};
-  if (dot.init) args.push_back(frame.address(code, *dot.init));
-  for (const DotSegment& segment : dot.segments) {
-    args.push_back(frame.address(code, segment.a));
-    args.push_back(frame.address(code, segment.b));
-  }
-  if (!dot.m.is_static()) args.push_back(frame.extent(code, dot.m));
-  if (is_long(dot)) args.push_back(frame.cancel);
-  llvm::Function*& function = state.outlined[key_of(dot, {})];
-  if (function == nullptr) {
-    std::vector<llvm::Type*> types;
-    for (Value* arg : args) types.push_back(arg->getType());
-    function =
-        state.create_function("dot_" + dot.name, llvm::FunctionType::get(code.b.getVoidTy(), types, false), false);
-    Code inner(state, llvm::BasicBlock::Create(code.context(), "entry", function));
-    Values parameters;
-    for (llvm::Argument& argument : function->args()) parameters.push_back(&argument);
-    BlockEmitter(inner, dot, parameters).emit();
-    inner.b.CreateRetVoid();
-  }
-  code.b.CreateCall(function, args);
+  BlockEmitter(code, dot, arguments).emit();
 }
 
 }  // namespace hotloop::codegen

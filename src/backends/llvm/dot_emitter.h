@@ -245,6 +245,9 @@ class DotEmitter {
   std::vector<Segment> segments_;
 };
 
+// The whole of a dot of pairs in blocks (dot_blocks.cpp).
+void emit_blocks(Code& code, const kernel::Dot& dot, const Code::Values& arguments);
+
 // What the function of a dot takes: see DotEmitter's constructor.
 Code::Values dot_arguments(Code& code, const Frame& frame, const kernel::Dot& dot, bool turns);
 // Whether it is emitted where it stands: few vectors and few steps, in a loop.
