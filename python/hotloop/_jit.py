@@ -77,7 +77,7 @@ def jit(
     dispatch: "fused" makes the whole program one kernel. "per_op" compiles and launches every op on its own and runs loops from
         the host, as frameworks do that dispatch op by op: to measure what fusion is worth, see explain().
     dot_precision: "bfloat16" rounds the factors of float32 dots (8 significant bits); their products are added in float32, and all
-        else stays float32. A training step takes 1.4 to 1.8 times less on AMD's processors from Zen 4 on, 1.4 to 4.4 times on Intel's with AMX, and more
+        else stays float32. A training step takes 1.4 to 1.8 times less on AMD's processors from Zen 4 on, 1.4 to 5.0 times on Intel's with AMX, and more
         elsewhere; explain() says which.
     flush_denormals: True counts numbers below the normal range (1.2e-38 in float32, 2.2e-308 in float64) as 0 in arithmetic, which some processors
         compute with many times more slowly; on a GPU those of float32 alone. None: where a loop runs from its last step to its first, as gradients of
