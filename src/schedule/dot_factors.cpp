@@ -149,7 +149,7 @@ class FactorMap {
     const bool is_halved = axis == halving_.axis;
     const kernel::Var var = context_.new_var(is_halved ? "k" : "i");
     map_.dims.push_back({var, extent});
-    if (axis >= 0) from_ = from_ + Affine::of(var, step * source_.strides[static_cast<std::size_t>(axis)]);
+    from_ = from_ + Affine::of(var, step * source_.strides[static_cast<std::size_t>(axis)]);
     to_ = to_ + Affine::of(var, written);
     if (is_halved) pair_ = pair_ + Affine::of(var, step);
     return Affine::of(var, step);

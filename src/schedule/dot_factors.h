@@ -14,6 +14,7 @@ bool rounds_factors(const Node& dot);
 // Appends instructions that round the f32 in a register to the nearest bfloat16; gives the register of the result, an f32.
 int append_rounded(std::vector<kernel::Instr>& instrs, int value);
 
+// A factor of a Dot laid out anew: where it lies.
 struct DotFactor {
   // Each axis stays an axis; along the one that is halved, element k holds numbers k (upper half) and k + `half` of the factor, 0 beyond its end.
   Storage storage;

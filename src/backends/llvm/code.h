@@ -103,6 +103,9 @@ class Code {
   // Of vectors some lanes of which were left out, and are 0 in both. LLVM 19 takes 0 / 0 for 0 in such lanes, and drops what would make it 0; of this
   // intrinsic it believes nothing.
   Value* quotient_of_some_lanes(Value* a, Value* c);
+  // One half of pairs of bfloat16, u32, as f32.
+  Value* upper_halves(Value* pairs);
+  Value* lower_halves(Value* pairs);
   // The step of a Dot of pairs: a and c of u32, the addend of f32.
   Value* fma_pairs(Value* a, Value* c, Value* addend);
   // The two words of each block of a random stream, as lanes of 64 bits below 2^32; the same is the number of the block. `keys`: random_keys().

@@ -2,8 +2,6 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
-#include <algorithm>
-
 namespace hotloop::codegen {
 
 void MatrixRegisters::call(llvm::Intrinsic::ID id, std::initializer_list<Value*> arguments) {
@@ -87,14 +85,6 @@ void MatrixRegisters::store(int r, Value* pointer, std::int64_t stride) {
 
 void MatrixRegisters::multiply(int c, int a, int b) {
   if (is_there()) return call(llvm::Intrinsic::x86_tdpbf16ps, {number(c), number(a), number(b)});
-  llvm::IRBuilder<>& ir = code_.b;
-  llvm::Type* floats = code_.type(DType::F32, most_columns);
-  const auto upper = [&](Value* v) {
-    return ir.CreateBitCast(ir.CreateAnd(v, llvm::ConstantInt::get(v->getType(), 0xffff0000)), floats);
-  };
-  const auto lower = [&](Value* v) {
-    return ir.CreateBitCast(ir.CreateShl(v, llvm::ConstantInt::get(v->getType(), 16)), floats);
-  };
   code_.loop(code_.i64(0), shapes_[static_cast<std::size_t>(c)].rows, 1, [&](Value* row) {
     Value* none = code_.zero(DType::F32, most_columns);
     const Code::Values sums = code_.loop(
@@ -102,10 +92,11 @@ void MatrixRegisters::multiply(int c, int a, int b) {
           Value* of_row = code_.load(DType::U32, code_.offset(row_of(a, row), k, 4), 1, 1, nullptr);
           Value* x = code_.widen(of_row, most_columns);
           Value* y = code_.load(DType::U32, row_of(b, k), 1, most_columns, nullptr);
-          return Code::Values{code_.fma(upper(x), upper(y), before[0]), code_.fma(lower(x), lower(y), before[1])};
+          return Code::Values{code_.fma(code_.upper_halves(x), code_.upper_halves(y), before[0]),
+                              code_.fma(code_.lower_halves(x), code_.lower_halves(y), before[1])};
         });
     Value* sum = code_.load(DType::F32, row_of(c, row), 1, most_columns, nullptr);
-    sum = ir.CreateFAdd(sum, ir.CreateFAdd(sums[1], sums[0]));
+    sum = code_.b.CreateFAdd(sum, code_.b.CreateFAdd(sums[1], sums[0]));
     code_.store(DType::F32, sum, row_of(c, row), 1, most_columns, nullptr);
   });
 }

@@ -13,7 +13,6 @@ class MatrixRegisters {
   struct Shape {
     Value* rows = nullptr;  // null: it is not used
     int columns = 0;        // of 4 bytes
-    bool operator==(const Shape&) const = default;
   };
   using Shapes = std::array<Shape, count>;
 

@@ -32,6 +32,14 @@ Value* Code::quotient_of_some_lanes(Value* a, Value* c) {
                                     llvm::RoundingMode::NearestTiesToEven, llvm::fp::ebIgnore);
 }
 
+Value* Code::upper_halves(Value* pairs) {
+  return b.CreateBitCast(b.CreateAnd(pairs, splat(pairs, 0xffff0000)), type(DType::F32, lanes_in(pairs)));
+}
+
+Value* Code::lower_halves(Value* pairs) {
+  return b.CreateBitCast(b.CreateShl(pairs, splat(pairs, 16)), type(DType::F32, lanes_in(pairs)));
+}
+
 Value* Code::fma_pairs(Value* a, Value* c, Value* addend) {
   const int lanes = lanes_in(addend);
   if (state_.multiplies_pairs && lanes == 16) {
@@ -39,10 +47,7 @@ Value* Code::fma_pairs(Value* a, Value* c, Value* addend) {
     return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
                              {addend, b.CreateBitCast(a, halves), b.CreateBitCast(c, halves)});
   }
-  llvm::Type* floats = addend->getType();
-  const auto upper = [&](Value* v) { return b.CreateBitCast(b.CreateAnd(v, splat(v, 0xffff0000)), floats); };
-  const auto lower = [&](Value* v) { return b.CreateBitCast(b.CreateShl(v, splat(v, 16)), floats); };
-  return fma(lower(a), lower(c), fma(upper(a), upper(c), addend));
+  return fma(lower_halves(a), lower_halves(c), fma(upper_halves(a), upper_halves(c), addend));
 }
 
 Value* Code::op(ScalarOp op, DType result, DType operand, const Values& given) {
