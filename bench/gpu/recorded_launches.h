@@ -14,11 +14,10 @@ namespace hotloop::bench {
 struct Launch {
   cuda::Stream* stream = nullptr;
   cuda::Code* code = nullptr;
-  int blocks = 0, threads = 0;
-  std::int64_t near_bytes = 0;
+  cuda::LaunchShape shape;
   cuda::KernelArguments arguments;
 
-  void again() const { stream->launch(*code, blocks, threads, near_bytes, arguments); }
+  void again() const { stream->launch(*code, shape, arguments); }
 };
 
 class RecordingStream final : public cuda::Stream {
@@ -27,9 +26,8 @@ class RecordingStream final : public cuda::Stream {
   void copy_in(cuda::Address to, const void* from, std::size_t bytes) override { inner_->copy_in(to, from, bytes); }
   void copy_out(void* to, cuda::Address from, std::size_t bytes) override { inner_->copy_out(to, from, bytes); }
   void fill(cuda::Address at, unsigned char byte, std::size_t bytes) override { inner_->fill(at, byte, bytes); }
-  void launch(cuda::Code& code, int blocks, int threads, std::int64_t near_bytes,
-              const cuda::KernelArguments& arguments) override {
-    last_ = {inner_.get(), &code, blocks, threads, near_bytes, arguments};
+  void launch(cuda::Code& code, const cuda::LaunchShape& shape, const cuda::KernelArguments& arguments) override {
+    last_ = {inner_.get(), &code, shape, arguments};
     last_.again();
   }
   bool is_done() override { return inner_->is_done(); }

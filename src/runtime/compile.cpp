@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/cuda/device.h"
+#include "backends/cuda/side_by_side.h"
 #include "core/denormals.h"
 #include "core/fork.h"
 #include "core/memory.h"
@@ -111,7 +112,10 @@ std::string key_of(const std::string& graph_text, const CompileOptions& o) {
                     (o.dot_precision == "f32" ? "" : " " + o.dot_precision) +
                     (o.flush_denormals.value_or(false) ? " flush_denormals" : "") +
                     (runtime::always_joins_tiles() ? " joined tiles" : "");
-  if (o.device != "cpu") key += " on " + cuda::device_key();
+  if (o.device != "cpu") {
+    const auto [most, always] = cuda::side_by_side();
+    key += " on " + cuda::device_key() + (always ? " always " : " ") + std::to_string(most);
+  }
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
   for (int i : o.donated) key += " d" + std::to_string(i);
   for (const std::string& p : o.disabled_passes) key += " -" + p;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "backends/cuda/side_by_side.h"
 #include "backends/render/cuda_c.h"
 #include "core/cancel.h"
 #include "hotloop/error.h"
@@ -81,10 +82,11 @@ struct Places {
 
 // What one call in progress has on the device.
 struct Context {
-  Context(cuda::Device& device, const kernel::Program& program, const Places& inputs, const Places& outputs, int blocks)
+  Context(cuda::Device& device, const kernel::Program& program, const Places& inputs, const Places& outputs,
+          int workers)
       : stride(round_up(static_cast<std::size_t>(program.worker_bytes))),
         arena(device,
-              round_up(static_cast<std::size_t>(program.shared_bytes)) + stride * static_cast<std::size_t>(blocks)),
+              round_up(static_cast<std::size_t>(program.shared_bytes)) + stride * static_cast<std::size_t>(workers)),
         arrays(device, inputs.total + outputs.total),
         tables(device, (inputs.offsets.size() + outputs.offsets.size()) * sizeof(Address)),
         words(device, 256),
@@ -93,7 +95,7 @@ struct Context {
         messages(device.stream()) {
     const std::size_t shared = round_up(static_cast<std::size_t>(program.shared_bytes));
     // All ones is a NaN: a schedule that reads what it never wrote is seen at once.
-    stream->fill(arena.at(), 0xff, shared + stride * static_cast<std::size_t>(blocks));
+    stream->fill(arena.at(), 0xff, shared + stride * static_cast<std::size_t>(workers));
     std::vector<Address> addresses;
     for (const std::size_t offset : inputs.offsets) addresses.push_back(arrays.at() + offset);
     for (const std::size_t offset : outputs.offsets) addresses.push_back(arrays.at() + inputs.total + offset);
@@ -146,16 +148,16 @@ class Keepers {
   std::map<const void*, GiveBack> keepers_;
 };
 
-// How many blocks have something to do.
-std::int64_t blocks_with_work(const kernel::Program& program) {
-  std::int64_t blocks = 1;
+// How many workers have something to do.
+std::int64_t workers_with_work(const kernel::Program& program) {
+  std::int64_t workers = 1;
   kernel::for_each_statement(program.body, [&](const auto& s) {
     using T = std::decay_t<decltype(s)>;
-    if constexpr (std::is_same_v<T, kernel::Grid>) blocks = std::max(blocks, s.num_blocks);
+    if constexpr (std::is_same_v<T, kernel::Grid>) workers = std::max(workers, s.num_blocks);
     if constexpr (std::is_same_v<T, kernel::Map> || std::is_same_v<T, kernel::Pack>)
-      if (s.split) blocks = std::max(blocks, program.target.blocks_worth_having);
+      if (s.split) workers = std::max(workers, program.target.blocks_worth_having);
   });
-  return blocks;
+  return workers;
 }
 
 class CudaEngine final : public Engine {
@@ -166,27 +168,24 @@ class CudaEngine final : public Engine {
         inputs_(program_.arguments, std::move(rows.inputs)),
         outputs_(program_.results, std::move(rows.outputs)),
         fixed_rows_(fixed_rows) {
-    render::BlockText rendered =
-        render::render_cuda(program_, {.threads = threads,
-                                       .near_bytes = device.info().near_bytes,
-                                       .profile = std::getenv("HOTLOOP_CUDA_PROFILE") != nullptr});
-    near_bytes_ = rendered.near_bytes;
-    std::string text = std::move(rendered.text);
-    code_ = device.compile(text, {.cache_dir = options.cache_dir,
-                                  .cache_bytes = options.cache_bytes,
-                                  .flush_denormals = program_.flushes_denormals});
-    const int at_once = code_->blocks_at_once(threads, near_bytes_);
+    // How many workers of several blocks run at once depends on where multiprocessors lie: fewer blocks where not all workers do that have rows.
+    int at_once = 0;
+    for (int most = cuda::most_side_by_side; most >= 1; most = shape_.blocks / 2) {
+      shape_.blocks = cuda::choose_blocks(program_, program_.max_rows, device.info(), most);
+      at_once = compile(options);
+      const std::int64_t room = device.info().multiprocessors / shape_.blocks;
+      if (at_once >= std::max<std::int64_t>(std::min(cuda::num_tile_blocks(program_), room), 1)) break;
+    }
     if (at_once < 1)
       throw UserError("cuda",
-                      "a multiprocessor must have room for a block of " + std::to_string(threads) + " threads and " +
-                          std::to_string(near_bytes_) + " bytes of shared memory",
+                      "a multiprocessor must have room for a block of " + std::to_string(shape_.threads) +
+                          " threads and " + std::to_string(shape_.near_bytes) + " bytes of shared memory",
                       device.info().name + ", which gives a block " + std::to_string(device.info().near_bytes),
                       "device=\"cpu\"");
-    blocks_ = static_cast<int>(std::min<std::int64_t>(
-        static_cast<std::int64_t>(at_once) * device.info().multiprocessors, blocks_with_work(program_)));
-    if (options.keep_source) source_ = std::move(text);
+    shape_.workers = static_cast<int>(std::min<std::int64_t>(at_once, workers_with_work(program_)));
+    if (!options.keep_source) source_.clear();
     record_ = structure_of(program_);
-    record_.num_workers = blocks_;
+    record_.num_workers = shape_.workers;
     Keepers::all().insert(this, [this] {
       while (contexts_.take()) {
       }
@@ -222,16 +221,31 @@ class CudaEngine final : public Engine {
   const std::string& source() const override { return source_; }
   std::string device() const override {
     const cuda::DeviceInfo& info = device_.info();
-    return info.name + ", " + std::to_string(blocks_) + (blocks_ == 1 ? " block" : " blocks") + " of " +
-           std::to_string(threads) + " threads on " + std::to_string(info.multiprocessors) + " multiprocessors, " +
-           std::to_string(near_bytes_) + " B of shared memory each";
+    const int blocks = shape_.workers * shape_.blocks;
+    return info.name + ", " + std::to_string(blocks) + (blocks == 1 ? " block" : " blocks") + " of " +
+           std::to_string(shape_.threads) + " threads" +
+           (shape_.blocks > 1 ? ", " + std::to_string(shape_.blocks) + " side by side," : "") + " on " +
+           std::to_string(info.multiprocessors) + " multiprocessors, " + std::to_string(shape_.near_bytes) +
+           " B of shared memory each";
   }
 
  private:
-  static constexpr int threads = 256;
+  // For workers of shape_.blocks; how many run at once.
+  int compile(const BackendOptions& options) {
+    render::BlockText rendered = render::render_cuda(
+        program_,
+        {.worker = {.blocks = shape_.blocks, .threads = shape_.threads, .near_room = device_.info().near_bytes},
+         .profile = std::getenv("HOTLOOP_CUDA_PROFILE") != nullptr});
+    shape_.near_bytes = rendered.near_bytes;
+    source_ = std::move(rendered.text);
+    code_ = device_.compile(source_, {.cache_dir = options.cache_dir,
+                                      .cache_bytes = options.cache_bytes,
+                                      .flush_denormals = program_.flushes_denormals});
+    return code_->workers_at_once(shape_);
+  }
 
   std::unique_ptr<Context> make_context() const {
-    const auto make = [&] { return std::make_unique<Context>(device_, program_, inputs_, outputs_, blocks_); };
+    const auto make = [&] { return std::make_unique<Context>(device_, program_, inputs_, outputs_, shape_.workers); };
     try {
       return make();
     } catch (const UserError&) {
@@ -244,7 +258,7 @@ class CudaEngine final : public Engine {
     return std::ranges::find(program_.in_place, static_cast<int>(input)) != program_.in_place.end();
   }
 
-  void launch(Context& c) const { c.stream->launch(*code_, blocks_, threads, near_bytes_, c.arguments); }
+  void launch(Context& c) const { c.stream->launch(*code_, shape_, c.arguments); }
 
   void send(Context& c, void* const* inputs, std::int64_t rows) const {
     std::size_t staged = 0;
@@ -304,8 +318,7 @@ class CudaEngine final : public Engine {
   Places inputs_, outputs_;
   bool fixed_rows_;
   std::unique_ptr<cuda::Code> code_;
-  int blocks_ = 1;
-  std::int64_t near_bytes_ = 0;
+  cuda::LaunchShape shape_;
   std::string source_;
   KernelRecord record_;
   mutable std::atomic<double> device_us_{0};  // of the last call that was recorded

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/side_by_side.h"
 #include "hotloop/error.h"
 #include "runtime/engine.h"
 #include "schedule/column_walk.h"
@@ -63,6 +64,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
   schedule_options.num_workers = target.has_blocks() ? static_cast<int>(target.blocks_worth_having) : options.threads;
   schedule_options.always_sections = always_takes_team();
   schedule_options.always_joins_tiles = always_joins_tiles();
+  if (target.has_blocks()) schedule_options.most_side_by_side = cuda::side_by_side().most;
   schedule_options.donated = options.donated;
   schedule_options.flush_denormals = options.flush_denormals.value_or(false);
   result.program = schedule(*result.graph, schedule_options);

@@ -17,6 +17,7 @@ struct ScheduleOptions {
       1;  // at most; with several, large updates outside tiles are divided, and what is independent becomes sections
   bool always_sections = false;     // for tests: also where the cost model sees no gain
   bool always_joins_tiles = false;  // for tests: into tiles of several parts, however small the weights are
+  int most_side_by_side = 1;        // blocks of a worker of a target that has_blocks()
   std::vector<int> donated;         // inputs whose memory an output may take over
   bool flush_denormals = false;
 };

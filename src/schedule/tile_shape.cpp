@@ -464,11 +464,18 @@ bool stands_alone(const LoweringContext& context, std::span<const Node* const> n
 }
 
 // Of blocks of threads: as few as keep all multiprocessors busy, since a block is as fast with one row as with several only up to a point; whole warps of them
-// where each row is a thread's.
-std::int64_t rows_of_a_block(const LoweringContext& context, bool by_lanes) {
-  constexpr std::int64_t most_rows = 32, warp = 32, most_lanes = 256;
-  const std::int64_t rows = context.axes().extent(context.tile_class), blocks = most_blocks(context.options().target),
-                     share = (rows + blocks - 1) / blocks;
+// where each row is a thread's. Weights that a block has no room for are kept by a few blocks side by side, which share their rows: as many as have
+// room for them.
+std::int64_t rows_of_a_block(const LoweringContext& context, std::span<const Node* const> nodes, bool by_lanes) {
+  constexpr std::int64_t most_rows = 32, warp = 32, most_lanes = 256, room_of_a_block = 288 << 10;
+  const bool has_loops = any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop); });
+  std::int64_t side_by_side = 1;
+  if (has_loops && !by_lanes)
+    while (side_by_side < context.options().most_side_by_side &&
+           side_by_side * room_of_a_block < bytes_of_weights(context, nodes))
+      side_by_side *= 2;
+  const std::int64_t rows = context.axes().extent(context.tile_class),
+                     blocks = most_blocks(context.options().target) / side_by_side, share = divided_up(rows, blocks);
   if (!by_lanes) return std::clamp<std::int64_t>(share, 1, most_rows);
   return std::clamp((share + warp - 1) / warp * warp, warp, most_lanes);
 }
@@ -563,7 +570,7 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     return shape;
   }
   if (context.options().target.has_blocks()) {
-    shape.rows = rows_of_a_block(context, shape.by_lanes);
+    shape.rows = rows_of_a_block(context, nodes, shape.by_lanes);
     shape.all_full = all_full();
     return shape;
   }

@@ -59,6 +59,7 @@ std::shared_ptr<Loaded> compile_now(const std::string& source) {
   loaded->kernel = symbol<KernelFunction>(loaded->handle, "hotloop_kernel");
   loaded->part = symbol<Part* (*)()>(loaded->handle, "hl_emulated_part")();
   loaded->threads = symbol<int (*)()>(loaded->handle, "hl_emulated_threads")();
+  loaded->blocks = symbol<int (*)()>(loaded->handle, "hl_emulated_blocks")();
   loaded->code_bytes = static_cast<std::size_t>(fs::file_size(object));
   return loaded;
 }

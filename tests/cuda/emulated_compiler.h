@@ -14,7 +14,7 @@ struct Loaded {
   void* handle = nullptr;
   KernelFunction kernel = nullptr;
   Part* part = nullptr;
-  int threads = 0;
+  int blocks = 1, threads = 0;  // of a worker; of a block
   std::size_t code_bytes = 0;
 };
 

@@ -56,11 +56,16 @@ class EmulatedCode : public Code {
  public:
   EmulatedCode(std::shared_ptr<Loaded> loaded, const EmulatedOptions& options, bool flushes_denormals)
       : flushes_denormals(flushes_denormals), loaded_(std::move(loaded)), options_(options) {}
-  int blocks_at_once(int threads, std::int64_t near_bytes) override {
+  int workers_at_once(const LaunchShape& shape) override {
+    const auto [_, blocks, threads, near_bytes] = shape;
     if (threads < 1 || threads > 1024 || near_bytes < 0 || near_bytes > options_.near_bytes) return 0;
+    if (blocks < 1 || blocks > options_.blocks_of_worker || blocks > options_.blocks_that_find_room ||
+        (blocks & (blocks - 1)) != 0)
+      return 0;
     const std::int64_t by_threads = 2048 / threads;
     const std::int64_t by_near = near_bytes == 0 ? by_threads : options_.near_bytes / near_bytes;
-    return static_cast<int>(std::min({by_threads, by_near, std::int64_t{options_.blocks_per_multiprocessor}}));
+    const std::int64_t at_once = std::min({by_threads, by_near, std::int64_t{options_.blocks_per_multiprocessor}});
+    return static_cast<int>(at_once * options_.multiprocessors / blocks);
   }
   const std::shared_ptr<Loaded>& loaded() const { return loaded_; }
   const bool flushes_denormals;
@@ -79,7 +84,7 @@ class EmulatedStream : public Stream {
   void copy_in(Address to, const void* from, std::size_t bytes) override;
   void copy_out(void* to, Address from, std::size_t bytes) override;
   void fill(Address at, unsigned char byte, std::size_t bytes) override;
-  void launch(Code& code, int blocks, int threads, std::int64_t near_bytes, const KernelArguments& arguments) override;
+  void launch(Code& code, const LaunchShape& shape, const KernelArguments& arguments) override;
   bool is_done() override;
   void wait() override;
 
@@ -99,6 +104,7 @@ class TheDevice : public EmulatedDevice {
     info_.capability = chosen.capability;
     info_.multiprocessors = chosen.multiprocessors;
     info_.near_bytes = chosen.near_bytes;
+    info_.blocks_of_worker = chosen.blocks_of_worker;
     info_.memory_bytes = chosen.memory_bytes;
     info_.versions = "emulated by the system's C++ compiler";
   }
@@ -160,13 +166,12 @@ class TheDevice : public EmulatedDevice {
     return found != pinned_.begin() && (--found, at + bytes <= found->first + found->second);
   }
 
-  void run(const Loaded& loaded, int blocks, int threads, std::int64_t near_bytes, const KernelArguments& arguments) {
+  void run(const Loaded& loaded, const LaunchShape& shape, const KernelArguments& arguments) {
     static Machine machine;
     const std::lock_guard lock(launches_mutex);
     const Memory::Use use(memory);
     ++counters.launches;
-    machine.run(*loaded.part, loaded.kernel, blocks, threads, static_cast<std::size_t>(near_bytes), arguments, options,
-                random_, counters);
+    machine.run(*loaded.part, loaded.kernel, shape, arguments, options, random_, counters);
     memory.check_guards();
   }
 
@@ -242,22 +247,22 @@ void EmulatedStream::fill(Address at, unsigned char byte, std::size_t bytes) {
   });
 }
 
-void EmulatedStream::launch(Code& code, int blocks, int threads, std::int64_t near_bytes,
-                            const KernelArguments& arguments) {
+void EmulatedStream::launch(Code& code, const LaunchShape& shape, const KernelArguments& arguments) {
   auto& emulated = dynamic_cast<EmulatedCode&>(code);
   const std::shared_ptr<Loaded> loaded = emulated.loaded();
-  if (threads != loaded->threads) {
-    throw EmulationError("a launch with " + std::to_string(threads) + " threads of a kernel for " +
-                         std::to_string(loaded->threads));
+  if (shape.threads != loaded->threads || shape.blocks != loaded->blocks) {
+    throw EmulationError("a launch with " + std::to_string(shape.blocks) + " blocks of " +
+                         std::to_string(shape.threads) + " threads a worker, of a kernel for " +
+                         std::to_string(loaded->blocks) + " of " + std::to_string(loaded->threads));
   }
-  const int at_once = emulated.blocks_at_once(threads, near_bytes) * device_.options.multiprocessors;
-  if (blocks < 1 || blocks > at_once) {
-    throw EmulationError("a launch of " + std::to_string(blocks) + " blocks, of which " + std::to_string(at_once) +
-                         " run at once");
+  const int at_once = emulated.workers_at_once(shape);
+  if (shape.workers < 1 || shape.workers > at_once) {
+    throw EmulationError("a launch of " + std::to_string(shape.workers) + " workers, of which " +
+                         std::to_string(at_once) + " run at once");
   }
-  perform([this, loaded, blocks, threads, near_bytes, arguments, flushes_denormals = emulated.flushes_denormals] {
+  perform([this, loaded, shape, arguments, flushes_denormals = emulated.flushes_denormals] {
     const DenormalsAsZero mode(flushes_denormals);  // f64 as well, which a device leaves as it is
-    device_.run(*loaded, blocks, threads, near_bytes, arguments);
+    device_.run(*loaded, shape, arguments);
   });
 }
 

@@ -26,11 +26,13 @@ struct EmulatedOptions {
   int multiprocessors = 3;
   std::int64_t near_bytes = 64 << 10;  // of shared memory: for a block, and for all blocks on a multiprocessor
   int blocks_per_multiprocessor = 2;   // at most
+  int blocks_of_worker = 16;           // at most, as it says
+  int blocks_that_find_room = 16;      // side by side
   std::int64_t memory_bytes = std::int64_t{1} << 30;
   int capability = 90;
   ThreadOrder order = ThreadOrder::Random;
   std::uint64_t seed = 1;
-  // The hl_meet of a launch, the first is 0, at which the emulator cancels the run, as late as it can be: odd blocks
+  // The hl_meet of a launch, the first is 0, at which the emulator cancels the run, as late as it can be: odd workers
   // learn of it there, even ones at their next hl_meet. Negative: never.
   std::int64_t cancel_at_meet = -1;
   // Streams do their work when they are waited for or asked whether they are done: a missing wait shows as a wrong
@@ -45,7 +47,7 @@ struct EmulatedCounters {
   std::atomic<std::int64_t> compiles{0};  // of sources that this device had not compiled before
   std::atomic<std::int64_t> allocations{0}, launches{0}, copies_in{0}, copies_out{0}, fills{0}, waits{0};
   std::atomic<std::int64_t> bytes_in{0}, bytes_out{0};
-  // hl_sync and hl_any of a block, hl_down of a group, hl_meet of all blocks.
+  // hl_block_sync of a block, hl_sync and hl_any of a worker, hl_down of a group, hl_meet of all workers.
   std::atomic<std::int64_t> syncs{0}, anys{0}, downs{0}, meets{0};
 };
 

@@ -40,17 +40,17 @@ const std::string sum_kernel = kernel(128, R"(
   const float* x = (const float*)ctx.arguments[0];
   float* near = (float*)hl_near();
   float sum = 0;
-  for (int64_t i = hl_block() * HL_THREADS + hl_thread(); i < ctx.rows; i += hl_num_blocks() * HL_THREADS) sum += x[i];
+  for (int64_t i = hl_worker() * HL_THREADS + hl_thread(); i < ctx.rows; i += hl_num_workers() * HL_THREADS) sum += x[i];
   for (int delta = 16; delta > 0; delta /= 2) sum += hl_down(sum, delta, 32);
   if (hl_thread() % 32 == 0) near[hl_thread() / 32] = sum;
   hl_sync();
-  if (hl_thread() == 0) ((float*)ctx.results[0])[hl_block()] = near[0] + near[1] + near[2] + near[3];
+  if (hl_thread() == 0) ((float*)ctx.results[0])[hl_worker()] = near[0] + near[1] + near[2] + near[3];
 )");
 
 // Each step each thread of all takes its right neighbour's number and adds one: neighbours of other blocks too.
 const std::string ring_kernel = kernel(64, R"(
   int32_t* now = (int32_t*)ctx.shared;
-  const int size = hl_num_blocks() * HL_THREADS, me = hl_block() * HL_THREADS + hl_thread();
+  const int size = hl_num_workers() * HL_THREADS, me = hl_worker() * HL_THREADS + hl_thread();
   int32_t* next = now + size;
   now[me] = me;
   for (int64_t step = 0; step < ctx.rows; ++step) {
@@ -98,9 +98,12 @@ class Launcher {
   void clear_barrier() { stream_->fill(barrier_, 0, 2 * sizeof(std::uint32_t)); }
 
   // The results of `size` numbers, of which the kernel may leave some as they were: all bits set.
-  template <class Out, class In> std::vector<Out> run(const std::string& source, int blocks, int threads,
-                                                      const std::vector<In>& x, std::size_t size, std::int64_t rows,
-                                                      std::int64_t near_bytes = 1024) {
+  template <class Out, class In> std::vector<Out> run(const std::string& source, int workers, int threads,
+                                                      const std::vector<In>& x, std::size_t size, std::int64_t rows) {
+    return run<Out>(source, {.workers = workers, .threads = threads, .near_bytes = 1024}, x, size, rows);
+  }
+  template <class Out, class In> std::vector<Out> run(const std::string& source, const LaunchShape& shape,
+                                                      const std::vector<In>& x, std::size_t size, std::int64_t rows) {
     const auto code = device_.compile(source, {});
     const Address result = filled(size * sizeof(Out), 0xff);
     KernelArguments arguments;
@@ -110,7 +113,7 @@ class Launcher {
     arguments.rows = rows;
     arguments.cancel = cancel_;
     arguments.barrier = barrier_;
-    stream_->launch(*code, blocks, threads, near_bytes, arguments);
+    stream_->launch(*code, shape, arguments);
     return read<Out>(result, size);
   }
 
@@ -211,9 +214,9 @@ TEST(EmulatedDevice, GroupsOfAnyWidth) {
 
 TEST(EmulatedDevice, AnyIsOfTheBlock) {
   const auto got = run_once(kernel(64, R"(
-    const int me = hl_block() * HL_THREADS + hl_thread();
+    const int me = hl_worker() * HL_THREADS + hl_thread();
     int32_t n = 0;
-    while (hl_any(n < 3 * hl_block() && hl_thread() == 17)) ++n;
+    while (hl_any(n < 3 * hl_worker() && hl_thread() == 17)) ++n;
     ((int32_t*)ctx.results[0])[me] = n;
   )"),
                             64, {}, 3);
@@ -262,10 +265,11 @@ TEST(EmulatedDevice, AMissingSyncShows) {
 
 TEST(EmulatedDevice, DivergenceIsReported) {
   expect_holds(error_of(kernel(64, "if (hl_thread() < 3) return;\nhl_sync();\n"), 64),
-               "block 0: 61 of 64 threads (from 3) at hl_sync in line 17, 3 of 64 threads (from 0) returned");
-  expect_holds(error_of(kernel(64, "if (hl_thread() < 3)\nhl_sync();\nelse\nhl_sync();\n"), 64),
-               "threads of a block wait at different places: block 0: 3 of 64 threads (from 0) at hl_sync in line 17, "
-               "61 of 64 threads (from 3) at hl_sync in line 19");
+               "worker 0: 61 of 64 threads (from 3) at hl_sync in line 17, 3 of 64 threads (from 0) returned");
+  expect_holds(
+      error_of(kernel(64, "if (hl_thread() < 3)\nhl_sync();\nelse\nhl_sync();\n"), 64),
+      "threads of a worker wait at different places: worker 0: 3 of 64 threads (from 0) at hl_sync in line 17, "
+      "61 of 64 threads (from 3) at hl_sync in line 19");
   expect_holds(error_of(kernel(64, "if (hl_thread() < 32) hl_down(1, 1, 32); else hl_sync();\nhl_sync();\n"), 64),
                "wait at different places");
   expect_holds(error_of(kernel(64, "if (hl_thread() % 2) hl_down(1, 1, 32); else hl_any(true);\n"), 64),
@@ -273,10 +277,42 @@ TEST(EmulatedDevice, DivergenceIsReported) {
   expect_holds(error_of(kernel(64, "hl_down(1, 1, hl_thread() < 16 ? 16 : 32);\n"), 64), "threads wait for others");
   expect_holds(error_of(kernel(64, "hl_down(1, hl_thread() % 2, 32);\n"), 64), "different calls of hl_down");
   expect_holds(error_of(kernel(48, "hl_down(1, 1, 32);\n"), 48), "hl_down by 1 in groups of 32 among 48 threads");
-  expect_holds(error_of(kernel(32, "if (hl_block() == 1) return;\nhl_meet(ctx.barrier, ctx.cancel);\n"), 32, {}, 3),
-               "block 1: 32 of 32 threads (from 0) returned; block 2: 32 of 32 threads (from 0) at hl_meet in line 17");
+  expect_holds(
+      error_of(kernel(32, "if (hl_worker() == 1) return;\nhl_meet(ctx.barrier, ctx.cancel);\n"), 32, {}, 3),
+      "worker 1: 32 of 32 threads (from 0) returned; worker 2: 32 of 32 threads (from 0) at hl_meet in line 17");
   expect_holds(error_of(kernel(32, "if (hl_thread() == 0 && hl_meet(ctx.barrier, ctx.cancel)) return;\n"), 32, {}, 2),
                "1 of 32 threads (from 0) at hl_meet in line 16");
+}
+
+// Two blocks a worker: each has near memory of its own, to which the other stores by hl_put alone, and threads that meet by themselves.
+TEST(EmulatedDevice, BlocksOfAWorkerReachEachOther) {
+  const std::string two = "#define HL_BLOCKS 2\n#define HL_BLOCK_THREADS 32\n" + kernel(64, R"(
+    const int me = hl_thread();
+    unsigned char* const memory = hl_near();
+    int* const mine = (int*)memory;
+    mine[hl_block_thread()] = 100 + me;
+    hl_block_sync();
+    const int neighbour = mine[(hl_block_thread() + 1) % 32];
+    for (int i = 0; i <= hl_rank(); ++i) hl_block_sync();
+    hl_sync();
+    if (me == 3 || me == 40) hl_put(&mine[hl_rank()], me);
+    hl_sync();
+    ((int*)ctx.results[0])[hl_worker() * 64 + me] = 10000 * mine[0] + 100 * mine[1] + neighbour % 100;
+  )");
+  const auto device = make_emulated_device({});
+  std::vector<std::int32_t> wanted;
+  for (int worker = 0; worker < 3; ++worker)
+    for (int me = 0; me < 64; ++me) wanted.push_back(10000 * 3 + 100 * 40 + (me / 32 * 32 + (me + 1) % 32) % 100);
+  const LaunchShape shape{.workers = 3, .blocks = 2, .threads = 32, .near_bytes = 128};
+  EXPECT_EQ(Launcher(*device).run<std::int32_t>(two, shape, no_input, 192, 1), wanted);
+  const std::string apart = "#define HL_BLOCKS 2\n#define HL_BLOCK_THREADS 32\n" +
+                            kernel(64, "if (hl_rank() == 0) hl_sync(); else hl_block_sync();\n");
+  try {
+    Launcher(*device).run<std::int32_t>(apart, shape, no_input, 192, 1);
+    FAIL() << "one waits for two";
+  } catch (const EmulationError& error) {
+    expect_holds(error.what(), "worker 0: 32 of 64 threads (from 0) at hl_sync");
+  }
 }
 
 TEST(EmulatedDevice, ALaunchAfterAnErrorIsSound) {
@@ -350,15 +386,18 @@ TEST(EmulatedDevice, DeferredStreamsWorkWhenWaitedFor) {
 TEST(EmulatedDevice, LaunchesThatNoDeviceRunsAreErrors) {
   const auto device = make_emulated_device({.multiprocessors = 3, .near_bytes = 64 << 10});
   const auto code = device->compile(sum_kernel, {});
-  EXPECT_EQ(code->blocks_at_once(128, 0), 2);
-  EXPECT_EQ(code->blocks_at_once(128, 40 << 10), 1);
-  EXPECT_EQ(code->blocks_at_once(128, (64 << 10) + 1), 0);
-  EXPECT_EQ(code->blocks_at_once(1025, 0), 0);
+  EXPECT_EQ(code->workers_at_once({.threads = 128}), 6);
+  EXPECT_EQ(code->workers_at_once({.threads = 128, .near_bytes = 40 << 10}), 3);
+  EXPECT_EQ(code->workers_at_once({.threads = 128, .near_bytes = (64 << 10) + 1}), 0);
+  EXPECT_EQ(code->workers_at_once({.threads = 1025}), 0);
+  EXPECT_EQ(code->workers_at_once({.blocks = 2, .threads = 128}), 3);
+  EXPECT_EQ(code->workers_at_once({.blocks = 3, .threads = 128}), 0);
+  EXPECT_EQ(code->workers_at_once({.blocks = 32, .threads = 128}), 0);
   EXPECT_FALSE(code->from_cache);
   EXPECT_TRUE(device->compile(sum_kernel, {})->from_cache);
   const auto stream = device->stream();
-  EXPECT_THROW(stream->launch(*code, 7, 128, 0, {}), EmulationError);
-  EXPECT_THROW(stream->launch(*code, 6, 64, 0, {}), EmulationError);
+  EXPECT_THROW(stream->launch(*code, {.workers = 7, .threads = 128}, {}), EmulationError);
+  EXPECT_THROW(stream->launch(*code, {.workers = 6, .threads = 64}, {}), EmulationError);
   EXPECT_THROW((void)device->compile("this is no kernel", {}), EmulationError);
 }
 

@@ -13,15 +13,17 @@ namespace hotloop::cuda::emulated {
 namespace {
 
 // In the order of State.
-constexpr const char* names_of_states[] = {"can run",    "at hl_sync", "at hl_any",
-                                           "at hl_down", "at hl_meet", "returned"};
+constexpr const char* names_of_states[] = {"can run",    "at hl_block_sync", "at hl_sync", "at hl_any",
+                                           "at hl_down", "at hl_meet",       "returned"};
 
-void hook_sync(int line) {
+void wait_at(State state, int line) {
   Fiber& fiber = Machine::current();
-  fiber.state = State::Sync;
+  fiber.state = state;
   fiber.line = line;
   Machine::give_way();
 }
+void hook_sync(int line) { wait_at(State::Sync, line); }
+void hook_block_sync(int line) { wait_at(State::BlockSync, line); }
 
 bool hook_any(bool value, int line) {
   Fiber& fiber = Machine::current();
@@ -71,32 +73,38 @@ void hook_copies_wait(int pending) {
 
 Machine* Machine::active = nullptr;
 
-void Machine::run(Part& part, KernelFunction kernel, int blocks, int threads, std::size_t near_bytes,
-                  const KernelArguments& arguments, const EmulatedOptions& options, std::mt19937_64& random,
-                  EmulatedCounters& counters) {
+void Machine::run(Part& part, KernelFunction kernel, const LaunchShape& shape, const KernelArguments& arguments,
+                  const EmulatedOptions& options, std::mt19937_64& random, EmulatedCounters& counters) {
   kernel_ = kernel;
   arguments_ = &arguments;
   options_ = &options;
   random_ = &random;
   counters_ = &counters;
-  blocks_ = blocks;
-  threads_ = threads;
+  workers_ = shape.workers;
+  block_threads_ = shape.threads;
+  threads_ = shape.blocks * shape.threads;
   num_at_meet_ = 0;
   meets_ = 0;
-  const auto num_fibers = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(threads);
+  const auto num_blocks = static_cast<std::size_t>(workers_) * static_cast<std::size_t>(shape.blocks),
+             num_fibers = num_blocks * static_cast<std::size_t>(block_threads_);
   fibers_.assign(num_fibers, Fiber{});
-  waiting_.assign(static_cast<std::size_t>(blocks), 0);
-  at_meet_.assign(static_cast<std::size_t>(blocks), false);
+  waiting_.assign(static_cast<std::size_t>(workers_), 0);
+  waiting_in_block_.assign(num_blocks, 0);
+  at_meet_.assign(static_cast<std::size_t>(workers_), false);
   ready_ = {};
   std::vector<Guarded> near_memory;
-  for (int b = 0; b < blocks; ++b) near_memory.emplace_back(near_bytes, 128);
-  part = {0,         0,         blocks,    nullptr,           hook_sync,       hook_any,
-          hook_down, hook_meet, hook_copy, hook_copies_begun, hook_copies_wait};
+  std::vector<unsigned char*> near_begins;
+  for (std::size_t b = 0; b < num_blocks; ++b) {
+    near_memory.emplace_back(static_cast<std::size_t>(shape.near_bytes), 128);
+    near_begins.push_back(near_memory.back().begin());
+  }
+  part = {0,        0,         workers_,  shape.blocks, shape.threads,     nullptr,         hook_sync, hook_block_sync,
+          hook_any, hook_down, hook_meet, hook_copy,    hook_copies_begun, hook_copies_wait};
   active = this;
   for (std::size_t i = 0; i < num_fibers; ++i) {
     Fiber& fiber = fibers_[i];
-    fiber.block = static_cast<int>(i) / threads;
-    fiber.thread = static_cast<int>(i) % threads;
+    fiber.worker = static_cast<int>(i) / threads_;
+    fiber.thread = static_cast<int>(i) % threads_;
     prepare_context(fiber.context, stacks_.at(i), Stacks::bytes, fiber_main);
     make_ready(fiber);
   }
@@ -110,8 +118,8 @@ void Machine::run(Part& part, KernelFunction kernel, int blocks, int threads, st
     current_ = ready_.top().second;
     ready_.pop();
     part.thread = current_->thread;
-    part.block = current_->block;
-    part.near_memory = near_memory[static_cast<std::size_t>(current_->block)].begin();
+    part.worker = current_->worker;
+    part.near_memory = near_begins.data() + static_cast<std::ptrdiff_t>(current_->worker) * shape.blocks;
     switch_context(scheduler_, current_->context);
     if (current_->state == State::Done) {
       ++num_done;
@@ -137,9 +145,26 @@ void Machine::make_ready(Fiber& fiber) {
 void Machine::settle(Fiber& fiber) {
   if (fiber.state == State::Down) {
     settle_group(fiber);
-  } else if (++waiting_[static_cast<std::size_t>(fiber.block)] == threads_) {
-    settle_block(fiber.block);
+  } else if (fiber.state == State::BlockSync) {
+    if (++waiting_in_block_[block_of(fiber)] == block_threads_) settle_block(fiber);
+  } else if (++waiting_[static_cast<std::size_t>(fiber.worker)] == threads_) {
+    settle_worker(fiber.worker);
   }
+}
+
+void Machine::expect_together(const Fiber* first, int count) const {
+  for (int i = 0; i < count; ++i)
+    if (first[i].state != first->state || first[i].line != first->line)
+      throw EmulationError("threads of a worker wait at different places: " + report());
+}
+
+void Machine::settle_block(Fiber& fiber) {
+  const std::size_t block = block_of(fiber);
+  Fiber* const first = fibers_.data() + static_cast<std::ptrdiff_t>(block) * block_threads_;
+  expect_together(first, block_threads_);
+  waiting_in_block_[block] = 0;
+  ++counters_->syncs;
+  for (int i = 0; i < block_threads_; ++i) make_ready(first[i]);
 }
 
 void Machine::settle_group(Fiber& fiber) {
@@ -148,7 +173,7 @@ void Machine::settle_group(Fiber& fiber) {
     throw EmulationError("line " + std::to_string(fiber.line) + ": hl_down by " + std::to_string(fiber.delta) +
                          " in groups of " + std::to_string(width) + " among " + std::to_string(threads_) + " threads");
   }
-  Fiber* const group = of_block(fiber.block) + fiber.thread / width * width;
+  Fiber* const group = of_worker(fiber.worker) + fiber.thread / width * width;
   for (int i = 0; i < width; ++i) {
     const Fiber& other = group[i];
     if (other.state != State::Down || other.width != width) return;
@@ -164,29 +189,27 @@ void Machine::settle_group(Fiber& fiber) {
   ++counters_->downs;
 }
 
-void Machine::settle_block(int block) {
-  Fiber* const first = of_block(block);
+void Machine::settle_worker(int worker) {
+  Fiber* const first = of_worker(worker);
+  expect_together(first, threads_);
   bool any = false;
   for (int i = 0; i < threads_; ++i) {
     const Fiber& fiber = first[i];
-    if (fiber.state != first->state || fiber.line != first->line) {
-      throw EmulationError("threads of a block wait at different places: " + report());
-    }
     if (fiber.state == State::Meet && (fiber.barrier != first->barrier || fiber.cancel != first->cancel)) {
-      throw EmulationError("threads of a block meet by different words: " + report());
+      throw EmulationError("threads of a worker meet by different words: " + report());
     }
     any |= fiber.value != 0;
   }
   if (first->state == State::Meet) {
-    at_meet_[static_cast<std::size_t>(block)] = true;
+    at_meet_[static_cast<std::size_t>(worker)] = true;
     if (first->barrier == nullptr) {
       throw EmulationError("line " + std::to_string(first->line) + ": hl_meet without a barrier");
     }
     ++first->barrier[0];
-    if (++num_at_meet_ == blocks_) settle_meeting();
+    if (++num_at_meet_ == workers_) settle_meeting();
     return;
   }
-  waiting_[static_cast<std::size_t>(block)] = 0;
+  waiting_[static_cast<std::size_t>(worker)] = 0;
   ++(first->state == State::Sync ? counters_->syncs : counters_->anys);
   const bool is_any = first->state == State::Any;
   for (int i = 0; i < threads_; ++i) {
@@ -197,14 +220,14 @@ void Machine::settle_block(int block) {
 
 void Machine::settle_meeting() {
   const Fiber& one = fibers_[0];
-  for (int b = 1; b < blocks_; ++b) {
-    const Fiber& other = *of_block(b);
+  for (int b = 1; b < workers_; ++b) {
+    const Fiber& other = *of_worker(b);
     if (other.barrier != one.barrier || other.cancel != one.cancel) {
-      throw EmulationError("blocks meet by different words: " + report());
+      throw EmulationError("workers meet by different words: " + report());
     }
-    // After a cancellation blocks may be at different places.
+    // After a cancellation workers may be at different places.
     if (other.line != one.line && (one.cancel == nullptr || *one.cancel == 0)) {
-      throw EmulationError("blocks wait at different places: " + report());
+      throw EmulationError("workers wait at different places: " + report());
     }
   }
   std::uint32_t* const barrier = one.barrier;
@@ -213,7 +236,7 @@ void Machine::settle_meeting() {
   const bool cancels_here = meets_ == options_->cancel_at_meet && cancel != nullptr;
   // What a run that is cancelled leaves there is worth nothing: others must be zero again before the next run.
   if (!was_cancelled) {
-    if (barrier[0] != static_cast<std::uint32_t>(blocks_)) {
+    if (barrier[0] != static_cast<std::uint32_t>(workers_)) {
       throw EmulationError("line " + std::to_string(one.line) +
                            ": the words of hl_meet were not zero, as they must be before the first launch and after a "
                            "run that was cancelled");
@@ -224,14 +247,14 @@ void Machine::settle_meeting() {
   ++meets_;
   ++counters_->meets;
   if (cancels_here) *const_cast<volatile std::int32_t*>(cancel) = 1;
-  for (int b = 0; b < blocks_; ++b) leave_meeting(b, was_cancelled || (cancels_here && b % 2 == 1));
+  for (int b = 0; b < workers_; ++b) leave_meeting(b, was_cancelled || (cancels_here && b % 2 == 1));
 }
 
-void Machine::leave_meeting(int block, bool cancelled) {
-  at_meet_[static_cast<std::size_t>(block)] = false;
-  waiting_[static_cast<std::size_t>(block)] = 0;
+void Machine::leave_meeting(int worker, bool cancelled) {
+  at_meet_[static_cast<std::size_t>(worker)] = false;
+  waiting_[static_cast<std::size_t>(worker)] = 0;
   --num_at_meet_;
-  Fiber* const first = of_block(block);
+  Fiber* const first = of_worker(worker);
   for (int i = 0; i < threads_; ++i) {
     first[i].value = cancelled;
     make_ready(first[i]);
@@ -240,8 +263,8 @@ void Machine::leave_meeting(int block, bool cancelled) {
 
 bool Machine::release_cancelled() {
   bool any = false;
-  for (int b = 0; b < blocks_; ++b) {
-    const volatile std::int32_t* const cancel = of_block(b)->cancel;
+  for (int b = 0; b < workers_; ++b) {
+    const volatile std::int32_t* const cancel = of_worker(b)->cancel;
     if (!at_meet_[static_cast<std::size_t>(b)] || cancel == nullptr || *cancel == 0) continue;
     leave_meeting(b, true);
     any = true;
@@ -251,7 +274,7 @@ bool Machine::release_cancelled() {
 
 std::string Machine::report() const {
   std::ostringstream text;
-  for (int b = 0; b < blocks_; ++b) {
+  for (int b = 0; b < workers_; ++b) {
     std::map<std::pair<State, int>, std::pair<int, int>> groups;  // state and line: how many, and the first of them
     for (int i = 0; i < threads_; ++i) {
       const Fiber& fiber =
@@ -260,7 +283,7 @@ std::string Machine::report() const {
       auto& [count, first] = groups[{fiber.state, waits ? fiber.line : 0}];
       if (count++ == 0) first = i;
     }
-    text << (b == 0 ? "" : "; ") << "block " << b << ":";
+    text << (b == 0 ? "" : "; ") << "worker " << b << ":";
     const char* separator = " ";
     for (const auto& [key, value] : groups) {
       text << separator << value.first << " of " << threads_ << " threads (from " << value.second << ") "

@@ -18,7 +18,7 @@
 
 namespace hotloop::cuda::emulated {
 
-enum class State { Ready, Sync, Any, Down, Meet, Done };
+enum class State { Ready, BlockSync, Sync, Any, Down, Meet, Done };
 
 // Of a thread, on its way.
 struct Copy {
@@ -31,7 +31,7 @@ struct Copy {
 struct Fiber {
   Context context{};
   State state = State::Ready;
-  int block = 0, thread = 0;
+  int worker = 0, thread = 0;
   int line = 0;              // of the text, where it waits
   int delta = 0, width = 0;  // of hl_down
   std::uint64_t value = 0;   // what it brought to a meeting, then what it gets
@@ -44,9 +44,8 @@ struct Fiber {
 // One launch at a time.
 class Machine {
  public:
-  void run(Part& part, KernelFunction kernel, int blocks, int threads, std::size_t near_bytes,
-           const KernelArguments& arguments, const EmulatedOptions& options, std::mt19937_64& random,
-           EmulatedCounters& counters);
+  void run(Part& part, KernelFunction kernel, const LaunchShape& shape, const KernelArguments& arguments,
+           const EmulatedOptions& options, std::mt19937_64& random, EmulatedCounters& counters);
 
   // Called by fibers, on their stacks: nothing but a few words and the switch.
   static Fiber& current() { return *active->current_; }
@@ -64,12 +63,17 @@ class Machine {
   void make_ready(Fiber& fiber);
   void settle(Fiber& fiber);
   void settle_group(Fiber& fiber);
-  void settle_block(int block);
+  void settle_block(Fiber& fiber);
+  void settle_worker(int worker);
+  void expect_together(const Fiber* first, int count) const;
   void settle_meeting();
-  void leave_meeting(int block, bool cancelled);
+  void leave_meeting(int worker, bool cancelled);
   bool release_cancelled();
   std::string report() const;
-  Fiber* of_block(int block) { return fibers_.data() + static_cast<std::ptrdiff_t>(block) * threads_; }
+  Fiber* of_worker(int worker) { return fibers_.data() + static_cast<std::ptrdiff_t>(worker) * threads_; }
+  std::size_t block_of(const Fiber& fiber) const {  // of all workers' blocks
+    return static_cast<std::size_t>(&fiber - fibers_.data()) / static_cast<std::size_t>(block_threads_);
+  }
 
   Context scheduler_{};
   Fiber* current_ = nullptr;
@@ -78,10 +82,11 @@ class Machine {
   const EmulatedOptions* options_ = nullptr;
   std::mt19937_64* random_ = nullptr;
   EmulatedCounters* counters_ = nullptr;
-  int blocks_ = 0, threads_ = 0;
-  std::vector<Fiber> fibers_;  // block by block
-  std::vector<int> waiting_;   // a block: threads at hl_sync, hl_any or hl_meet
-  std::vector<bool> at_meet_;  // a block: all of it is
+  int workers_ = 0, threads_ = 0, block_threads_ = 0;  // threads: of a worker
+  std::vector<Fiber> fibers_;                          // worker by worker, block by block
+  std::vector<int> waiting_;                           // a worker: threads at hl_sync, hl_any or hl_meet
+  std::vector<int> waiting_in_block_;                  // a block: threads at hl_block_sync
+  std::vector<bool> at_meet_;                          // a worker: all of it is
   int num_at_meet_ = 0;
   std::int64_t meets_ = 0;
   using Entry = std::pair<std::int64_t, Fiber*>;

@@ -20,9 +20,11 @@ __extension__ typedef unsigned __int128 hl_wide;
 
 // Filled in by the emulator whenever it lets a thread go on.
 struct hl_emulated {
-  int thread, block, num_blocks;
-  unsigned char* near_memory;
+  int thread, worker, num_workers;
+  int blocks, block_threads;  // of a worker; of a block
+  unsigned char* const* near_memory;  // of each block of the worker
   void (*sync)(int line);
+  void (*block_sync)(int line);
   bool (*any)(bool value, int line);
   uint64_t (*down)(uint64_t bits, int delta, int width, int line);
   bool (*meet)(uint32_t* barrier, const volatile int32_t* cancel, int line);
@@ -34,10 +36,19 @@ static hl_emulated hl_emulated_now;
 extern "C" hl_emulated* hl_emulated_part() { return &hl_emulated_now; }
 
 static inline int hl_thread() { return hl_emulated_now.thread; }
-static inline int hl_block() { return hl_emulated_now.block; }
-static inline int hl_num_blocks() { return hl_emulated_now.num_blocks; }
-static inline unsigned char* hl_near() { return hl_emulated_now.near_memory; }
+static inline int hl_worker() { return hl_emulated_now.worker; }
+static inline int hl_num_workers() { return hl_emulated_now.num_workers; }
+static inline int hl_rank() { return hl_emulated_now.thread / hl_emulated_now.block_threads; }
+static inline int hl_block_thread() { return hl_emulated_now.thread % hl_emulated_now.block_threads; }
+static inline unsigned char* hl_near() { return hl_emulated_now.near_memory[hl_rank()]; }
+template <class T, class V> static inline void hl_put(T* at, V value) {
+  const T number = value;
+  const uint64_t place = (unsigned char*)at - hl_near();
+  for (int rank = 0; rank < hl_emulated_now.blocks; ++rank)
+    memcpy(hl_emulated_now.near_memory[rank] + place, &number, sizeof number);
+}
 static inline void hl_sync_at(int line) { hl_emulated_now.sync(line); }
+static inline void hl_block_sync_at(int line) { hl_emulated_now.block_sync(line); }
 static inline bool hl_any_at(int line, bool value) { return hl_emulated_now.any(value, line); }
 static inline bool hl_meet_at(int line, uint32_t* barrier, const volatile int32_t* cancel) {
   return hl_emulated_now.meet(barrier, cancel, line);
@@ -53,6 +64,7 @@ template <class T> static inline T hl_down_at(int line, T value, int delta, int 
 // hl_down<T>(...) is not the macro of that name.
 template <class T> static inline T hl_down(T value, int delta, int width) { return hl_down_at(0, value, delta, width); }
 #define hl_sync() hl_sync_at(__LINE__)
+#define hl_block_sync() hl_block_sync_at(__LINE__)
 #define hl_any(...) hl_any_at(__LINE__, __VA_ARGS__)
 #define hl_meet(...) hl_meet_at(__LINE__, __VA_ARGS__)
 #define hl_down(...) hl_down_at(__LINE__, __VA_ARGS__)
@@ -98,13 +110,20 @@ template <int pending> static inline void hl_copies_wait() { hl_emulated_now.cop
 )";
 
 inline constexpr const char* part_behind = R"(
-extern "C" int hl_emulated_threads() { return HL_THREADS; }
+#ifndef HL_BLOCKS
+#define HL_BLOCKS 1
+#define HL_BLOCK_THREADS HL_THREADS
+#endif
+extern "C" int hl_emulated_threads() { return HL_BLOCK_THREADS; }
+extern "C" int hl_emulated_blocks() { return HL_BLOCKS; }
 )";
 
 struct Part {  // hl_emulated of the text above
-  int thread, block, num_blocks;
-  unsigned char* near_memory;
+  int thread, worker, num_workers;
+  int blocks, block_threads;  // of a worker; of a block
+  unsigned char* const* near_memory;
   void (*sync)(int line);
+  void (*block_sync)(int line);
   bool (*any)(bool value, int line);
   std::uint64_t (*down)(std::uint64_t bits, int delta, int width, int line);
   bool (*meet)(std::uint32_t* barrier, const volatile std::int32_t* cancel, int line);

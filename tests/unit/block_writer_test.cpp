@@ -132,7 +132,7 @@ TEST(BlockWriter, PanelsAreNotWrittenOverWhatTheirLoopKeeps) {
   loop.trip = {steps};
   loop.body = {{outer}, {product}};
   builder.add(Single{{{loop}}});
-  const std::string text = render::render_cuda(builder.build(), {.near_bytes = 100 << 10}).text;
+  const std::string text = render::render_cuda(builder.build(), {.worker = {.near_room = 100 << 10}}).text;
   const auto begin = [&](const std::string& pointer) {
     const std::size_t found = text.find(pointer + " = (float*)(near + ");
     return found == std::string::npos ? -1 : std::stoll(text.substr(text.find("near + ", found) + 7));

@@ -215,7 +215,6 @@ class CudaProgram : public ::testing::Test {
 
 TEST_F(CudaProgram, RunsAllBlocksAtOnce) {
   constexpr std::int64_t rows = 1'000'000;
-  const int threads = 256;
   const auto code = device->compile(doubling, {});
   const auto stream = device->stream();
   const std::size_t bytes = rows * sizeof(float);
@@ -225,8 +224,9 @@ TEST_F(CudaProgram, RunsAllBlocksAtOnce) {
   std::vector<float> values(rows);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   for (const std::int64_t near_bytes : {std::int64_t{0}, std::int64_t{60'000}, device->info().near_bytes}) {
-    const int blocks = code->blocks_at_once(threads, near_bytes) * device->info().multiprocessors;
-    ASSERT_GT(blocks, 0) << near_bytes;
+    LaunchShape shape{.near_bytes = near_bytes};
+    shape.workers = code->workers_at_once(shape);
+    ASSERT_GT(shape.workers, 0) << near_bytes;
     std::vector<float> input = values, output(rows);
     stream->copy_in(x, input.data(), bytes);
     std::ranges::fill(input, -1.0f);  // was read
@@ -237,13 +237,13 @@ TEST_F(CudaProgram, RunsAllBlocksAtOnce) {
     stream->fill(barrier, 0, 8);
     const KernelArguments arguments{
         .arguments = tables, .results = tables + 8, .rows = rows, .cancel = 0, .barrier = barrier};
-    stream->launch(*code, blocks, threads, near_bytes, arguments);
+    stream->launch(*code, shape, arguments);
     stream->copy_out(output.data(), y, bytes);
     stream->wait();
     EXPECT_TRUE(stream->is_done());
     for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(output[i], 2 * values[i]) << i;
   }
-  EXPECT_EQ(code->blocks_at_once(threads, device->info().near_bytes + 1), 0);
+  EXPECT_EQ(code->workers_at_once({.near_bytes = device->info().near_bytes + 1}), 0);
   for (const Address at : {x, y, tables, barrier}) device->release(at);
 }
 

@@ -1,12 +1,19 @@
 #include "backends/cuda/cost.h"
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstdlib>
+#include <string>
+#include <system_error>
 #include <type_traits>
 #include <vector>
 
+#include "backends/cuda/side_by_side.h"
 #include "backends/render/dot_shape.h"
 #include "core/index.h"
 #include "core/memory.h"
+#include "hotloop/error.h"
 #include "schedule/accesses.h"
 #include "schedule/loop_facts.h"
 
@@ -19,8 +26,12 @@ using namespace kernel;
 // what counts is how long each statement makes the others wait.
 class Cycles {
  public:
-  Cycles(const Program& program, std::int64_t rows, const DeviceInfo& device)
-      : program_(program), rows_(rows), blocks_(device.multiprocessors), near_room_(device.near_bytes) {}
+  Cycles(const Program& program, std::int64_t rows, const DeviceInfo& device, int blocks)
+      : program_(program),
+        rows_(rows),
+        blocks_(blocks),
+        workers_(std::max(device.multiprocessors / blocks, 1)),
+        near_room_(device.near_bytes) {}
 
   double of(const Block& block) {
     double cycles = 0;
@@ -30,8 +41,10 @@ class Cycles {
 
  private:
   static constexpr int threads = 256;
-  static constexpr double a_statement = 60, an_operation = 5.5, an_operation_more = 4, far = 350, a_barrier = 2500;
+  static constexpr double a_statement_alone = 60, meeting_of_blocks = 700, an_operation = 5.5, an_operation_more = 4,
+                          far = 350, a_barrier = 2500;
 
+  double a_statement() const { return a_statement_alone + (blocks_ > 1 ? meeting_of_blocks : 0); }
   std::int64_t points(const Extent& e) const { return e.var == rows_var ? std::min(e.bound, rows_) : e.bound; }
   bool is_far(const Access& a) const { return !program_.buffers[static_cast<std::size_t>(a.buffer)].near; }
 
@@ -46,7 +59,7 @@ class Cycles {
       else
         inner *= d == map.vector_dim ? divided_up(n, map.lanes()) : n;
     }
-    const std::int64_t at_once = threads / (in_lanes ? map.lanes() : 1) * (map.split ? blocks_ : 1);
+    const std::int64_t at_once = blocks_ * threads / (in_lanes ? map.lanes() : 1) * (map.split ? workers_ : 1);
     const std::int64_t rounds = map.vector_dim < 0 ? outer : divided_up(outer, at_once);
     double operations = 0;
     bool waits = false;
@@ -58,12 +71,13 @@ class Cycles {
     const double wait = waits ? far : 0, first = an_operation * operations + wait;
     if (num_dims > map.num_outer) {
       const double a_step = an_operation_more * (operations + 1) + (waits ? far / loads_at_once : 30 / 4.0);
-      return a_statement + static_cast<double>(rounds) * (100 + static_cast<double>(inner) * a_step);
+      return a_statement() + static_cast<double>(rounds) * (100 + static_cast<double>(inner) * a_step);
     }
-    return a_statement + first + static_cast<double>(rounds - 1) * (an_operation_more * operations + wait / 4);
+    return a_statement() + first + static_cast<double>(rounds - 1) * (an_operation_more * operations + wait / 4);
   }
 
-  double of(const Dot& dot) const {
+  double of(const Dot& whole) const {
+    const Dot dot = render::part_of(whole, render::parts_of_columns(whole, blocks_));
     constexpr std::int64_t staged = 17 << 10;  // and what the language takes
     std::vector<bool> stays;
     for (const DotSegment& s : dot.segments)
@@ -74,21 +88,21 @@ class Cycles {
                                    std::max<std::int64_t>(near_room_ - program_.near_bytes - staged, 0)};
     const render::DotShape shape =
         render::choose_dot_shape(dot, std::max<std::int64_t>(points(dot.m), 1), threads, stays, room);
-    double cycles = a_statement + shape.cycles;
+    double cycles = a_statement() + shape.cycles;
     for (const DotSegment& s : dot.segments) cycles += is_far(s.a) ? far : 60;
     return cycles;
   }
 
   double of(const Pack& pack) const {
-    const std::int64_t at_once = threads * (pack.split ? blocks_ : 1);
-    return a_statement + static_cast<double>(divided_up(pack.k * pack.n, at_once)) * far / 4;
+    const std::int64_t at_once = blocks_ * threads * (pack.split ? workers_ : 1);
+    return a_statement() + static_cast<double>(divided_up(pack.k * pack.n, at_once)) * far / 4;
   }
   double of(const For& loop) {
     constexpr std::int64_t few = 50;  // iterations that a condition may end
     const std::int64_t trips = loop.stop ? std::min(points(loop.trip), few) : points(loop.trip);
     const bool keeps = loop.trip.bound >= render::fewest_iterations_of_keeping;
     if (keeps) loops_.push_back(facts_of(loop));
-    const double cycles = of(loop.test) + of(loop.body) + (loop.stop ? a_statement : 0);
+    const double cycles = of(loop.test) + of(loop.body) + (loop.stop ? a_statement() : 0);
     if (keeps) loops_.pop_back();
     return static_cast<double>(trips) * cycles;
   }
@@ -97,7 +111,7 @@ class Cycles {
     const std::int64_t tiles = divided_up(points(grid.total), grid.tile_rows),
                        blocks = std::max<std::int64_t>(
                            divided_up(tiles, std::max<std::int64_t>(grid.tiles_per_block, 1)), 1);
-    return static_cast<double>(divided_up(blocks, blocks_)) *
+    return static_cast<double>(divided_up(blocks, workers_)) *
            (of(grid.prologue) + static_cast<double>(std::min(tiles, grid.tiles_per_block)) * of(grid.body));
   }
   double of(const Single& single) { return of(single.body); }
@@ -106,22 +120,64 @@ class Cycles {
     for (const Section& s : all.sections) cycles += of(s.body);
     return cycles;
   }
-  double of(const Barrier&) const { return blocks_ > 1 ? a_barrier : a_statement; }
+  double of(const Barrier&) const { return workers_ > 1 ? a_barrier : a_statement(); }
 
   const Program& program_;
   std::int64_t rows_;
-  int blocks_;
+  int blocks_;  // of a worker
+  int workers_;
   std::int64_t near_room_;
   std::vector<LoopFacts> loops_;  // around
 };
 
 }  // namespace
 
+std::int64_t num_tile_blocks(const Program& program) {
+  std::int64_t blocks = 0;
+  for_each_statement(program.body, [&](const auto& s) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(s)>, Grid>) blocks = std::max(blocks, s.num_blocks);
+  });
+  return blocks;
+}
+
+SideBySide side_by_side() {
+  const char* set = std::getenv("HOTLOOP_CUDA_BLOCKS");
+  if (set == nullptr || *set == '\0') return {};
+  const std::string text = set;
+  if (text == "auto") return {.most = most_side_by_side};
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1 || number > most_side_by_side ||
+      !std::has_single_bit(static_cast<unsigned>(number)))
+    throw UserError("HOTLOOP_CUDA_BLOCKS", "must be auto or a power of two up to " + std::to_string(most_side_by_side),
+                    "\"" + text + "\"", "auto");
+  return {.most = number, .always = true};
+}
+
+int choose_blocks(const Program& program, std::int64_t rows, const DeviceInfo& device, int most) {
+  // An estimate of both is not so good that less should decide.
+  constexpr double worth_it = 0.8;
+  const SideBySide wanted = side_by_side();
+  most = std::min({most, wanted.most, device.blocks_of_worker});
+  if (wanted.always) return most;
+  const std::int64_t tiles = num_tile_blocks(program);
+  int best = 1;
+  double least = Cycles(program, rows, device, 1).of(program.body);
+  for (int blocks = 2; blocks <= most && tiles * blocks <= device.multiprocessors; blocks *= 2)
+    if (const double cycles = Cycles(program, rows, device, blocks).of(program.body); cycles < worth_it * least) {
+      least = cycles;
+      best = blocks;
+    }
+  return tiles == 0 ? 1 : best;
+}
+
 DeviceTime estimate_time(const Program& program, std::int64_t rows, const DeviceInfo& device) {
   constexpr double cycles_per_ns = 1.7, launch = 9000, a_copy = 12000, bytes_per_ns = 10;
   DeviceTime time;
   time.launch_ns = launch;
-  time.kernel_ns = Cycles(program, rows, device).of(program.body) / cycles_per_ns;
+  time.kernel_ns =
+      Cycles(program, rows, device, choose_blocks(program, rows, device, device.blocks_of_worker)).of(program.body) /
+      cycles_per_ns;
   time.copies_ns = 2 * a_copy + (total_bytes(program.arguments) + total_bytes(program.results)) / bytes_per_ns;
   return time;
 }

@@ -15,6 +15,7 @@ struct DeviceInfo {
   int capability = 0;  // compute capability, 10 * major + minor
   int multiprocessors = 1;
   std::int64_t near_bytes = 0;  // of shared memory that a block may take at most
+  int blocks_of_worker = 1;  // at most, a power of two: blocks side by side that store into each other's shared memory
   std::int64_t memory_bytes = 0;
   std::string versions;  // of the driver and the compiler, for people and for keys of caches
 };
@@ -22,18 +23,26 @@ struct DeviceInfo {
 // A program on the device: `extern "C" __global__ void hotloop_kernel(KernelArguments)`.
 struct KernelArguments {
   Address arguments = 0, results = 0;  // tables of addresses, one an input, one an output
-  Address shared = 0, scratch = 0;     // arenas: of all blocks; of each block, one after the other
-  std::int64_t scratch_stride = 0;     // bytes from one block's to the next one's
+  Address shared = 0, scratch = 0;     // arenas: of all workers; of each worker, one after the other
+  std::int64_t scratch_stride = 0;     // bytes from one worker's to the next one's
   std::int64_t rows = 0;
   Address cancel = 0;   // an int32: nonzero ends the run early
-  Address barrier = 0;  // two uint32, zero before the first launch: where blocks meet
+  Address barrier = 0;  // two uint32, zero before the first launch: where workers meet
+};
+
+// What runs: workers, each a block of threads or a few blocks side by side. Code is compiled for so many blocks and threads.
+struct LaunchShape {
+  int workers = 1;
+  int blocks = 1;               // of a worker
+  int threads = 256;            // of a block
+  std::int64_t near_bytes = 0;  // of shared memory, of a block
 };
 
 class Code {
  public:
   virtual ~Code() = default;
-  // How many blocks of so many threads run at once on one multiprocessor, each with so much shared memory; 0: none does.
-  virtual int blocks_at_once(int threads, std::int64_t near_bytes) = 0;
+  // How many workers of this shape run at once on the device; 0: none does.
+  virtual int workers_at_once(const LaunchShape& shape) = 0;
   double compile_ms = 0;
   bool from_cache = false;
   std::size_t code_bytes = 0;
@@ -47,9 +56,8 @@ class Stream {
                        std::size_t bytes) = 0;  // `from` is read before this returns, or pinned
   virtual void copy_out(void* to, Address from, std::size_t bytes) = 0;  // there when wait() has returned
   virtual void fill(Address at, unsigned char byte, std::size_t bytes) = 0;
-  // All blocks run at once: they may wait for one another.
-  virtual void launch(Code& code, int blocks, int threads, std::int64_t near_bytes,
-                      const KernelArguments& arguments) = 0;
+  // All workers run at once: they may wait for one another.
+  virtual void launch(Code& code, const LaunchShape& shape, const KernelArguments& arguments) = 0;
   virtual bool is_done() = 0;  // without waiting
   virtual void wait() = 0;
 };

@@ -19,6 +19,7 @@ namespace {
 
 // Generated code reads it by value.
 static_assert(sizeof(KernelArguments) == 64);
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);  // as the driver has them
 
 // The blocks of page-locked memory that the device has given away.
 class PinnedBlocks {
@@ -48,7 +49,8 @@ class PinnedBlocks {
 
 class LoadedCode final : public Code {
  public:
-  LoadedCode(const Context& context, const Image& image) : context_(context) {
+  LoadedCode(const Context& context, const Image& image, int multiprocessors)
+      : context_(context), multiprocessors_(multiprocessors) {
     const CurrentContext current(context_);
     context_.check(context_.driver.module_load_data(&module_, image.bytes.c_str()), "loading a kernel");
     const Result result = context_.driver.module_get_function(&function_, module_, "hotloop_kernel");
@@ -66,28 +68,65 @@ class LoadedCode final : public Code {
     }
   }
 
-  int blocks_at_once(int threads, std::int64_t near_bytes) override {
+  int workers_at_once(const LaunchShape& shape) override {
     const CurrentContext current(context_);
-    int blocks = 0;
-    Result result = opt_in(near_bytes);
-    if (result == 0)
-      result = context_.driver.occupancy_max_active_blocks_per_multiprocessor(&blocks, function_, threads,
-                                                                              static_cast<std::size_t>(near_bytes));
+    int workers = 0;
+    constexpr int everywhere = 8;  // so many blocks side by side each device has that has any
+    Result result = opt_in(shape.near_bytes);
+    if (result == 0 && shape.blocks > everywhere)
+      result = context_.driver.func_set_attribute(function_, FunctionAttribute::NonPortableClusterSizeAllowed, 1);
+    if (result == 0 && shape.blocks > 1) {
+      LaunchShape one = shape;
+      one.workers = 1;
+      const Clusters clusters(one, nullptr);
+      result = context_.driver.occupancy_max_active_clusters(&workers, function_, &clusters.config);
+    } else if (result == 0) {
+      result = context_.driver.occupancy_max_active_blocks_per_multiprocessor(
+          &workers, function_, shape.threads, static_cast<std::size_t>(shape.near_bytes));
+      workers *= multiprocessors_;
+    }
     if (result == invalid_value) return 0;  // no device has so much of it
     context_.check(result, "counting the blocks that run at once");
-    return blocks;
+    return workers;
   }
 
-  void launch(DriverStream stream, int blocks, int threads, std::int64_t near_bytes, KernelArguments arguments) {
-    context_.check(opt_in(near_bytes), "asking for shared memory");
+  void launch(DriverStream stream, const LaunchShape& shape, KernelArguments arguments) {
+    context_.check(opt_in(shape.near_bytes), "asking for shared memory");
     void* parameters[] = {&arguments};  // copied before the driver returns
-    context_.check(context_.driver.launch_cooperative_kernel(function_, static_cast<unsigned>(blocks), 1, 1,
-                                                             static_cast<unsigned>(threads), 1, 1,
-                                                             static_cast<unsigned>(near_bytes), stream, parameters),
+    if (shape.blocks > 1) {
+      const Clusters clusters(shape, stream);
+      context_.check(context_.driver.launch_kernel_ex(&clusters.config, function_, parameters, nullptr),
+                     "launching a kernel");
+      return;
+    }
+    context_.check(context_.driver.launch_cooperative_kernel(
+                       function_, static_cast<unsigned>(shape.workers), 1, 1, static_cast<unsigned>(shape.threads), 1,
+                       1, static_cast<unsigned>(shape.near_bytes), stream, parameters),
                    "launching a kernel");
   }
 
  private:
+  // Workers of several blocks, which run at once.
+  struct Clusters {
+    Clusters(const LaunchShape& shape, DriverStream stream) {
+      config.grid[0] = static_cast<unsigned>(shape.workers * shape.blocks);
+      config.block[0] = static_cast<unsigned>(shape.threads);
+      config.shared_bytes = static_cast<unsigned>(shape.near_bytes);
+      config.stream = stream;
+      config.attributes = attributes;
+      config.num_attributes = 2;
+      attributes[0].id = LaunchAttributeId::Cooperative;
+      attributes[0].cooperative = 1;
+      attributes[1].id = LaunchAttributeId::ClusterDimension;
+      attributes[1].cluster[0] = static_cast<unsigned>(shape.blocks);
+      attributes[1].cluster[1] = attributes[1].cluster[2] = 1;
+    }
+    Clusters(const Clusters&) = delete;
+    Clusters& operator=(const Clusters&) = delete;
+    LaunchAttribute attributes[2];
+    LaunchConfig config;
+  };
+
   // More than 48 KiB is to be asked for; the most that anybody asked for stays, so that threads may launch with
   // different sizes.
   Result opt_in(std::int64_t near_bytes) {
@@ -102,6 +141,7 @@ class LoadedCode final : public Code {
   }
 
   const Context& context_;
+  const int multiprocessors_;
   DriverModule module_ = nullptr;
   DriverFunction function_ = nullptr;
   std::mutex mutex_;
@@ -147,9 +187,9 @@ class OrderedStream final : public Stream {
     context_.check(context_.driver.memset_d8_async(at, byte, bytes, stream_), "filling memory of the device");
   }
   // Only what this device has compiled.
-  void launch(Code& code, int blocks, int threads, std::int64_t near_bytes, const KernelArguments& arguments) override {
+  void launch(Code& code, const LaunchShape& shape, const KernelArguments& arguments) override {
     const CurrentContext current(context_);
-    static_cast<LoadedCode&>(code).launch(stream_, blocks, threads, near_bytes, arguments);
+    static_cast<LoadedCode&>(code).launch(stream_, shape, arguments);
   }
   bool is_done() override {
     const CurrentContext current(context_);
@@ -199,7 +239,7 @@ class DriverBackedDevice final : public Device {
   std::unique_ptr<Code> compile(const std::string& source, const CodeOptions& options) override {
     const auto start = std::chrono::steady_clock::now();
     const Image image = compiler_.compile(source, info_.capability, options);
-    auto code = std::make_unique<LoadedCode>(context_, image);
+    auto code = std::make_unique<LoadedCode>(context_, image, info_.multiprocessors);
     code->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     return code;
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/cuda/driver_device.h"
+#include "backends/cuda/side_by_side.h"
 #include "core/fork.h"
 #include "hotloop/error.h"
 
@@ -28,6 +29,8 @@ int attribute_of(const Driver& driver, DriverDevice device, DeviceAttribute attr
 DeviceInfo info_of(const Driver& driver, DriverDevice device) {
   char name[256] = "";
   std::size_t bytes = 0;
+  const bool has_clusters = driver.launch_kernel_ex != nullptr && driver.occupancy_max_active_clusters != nullptr &&
+                            attribute_of(driver, device, DeviceAttribute::ClusterLaunch) != 0;
   driver.device_get_name(name, sizeof name, device);
   driver.device_total_mem(&bytes, device);
   return {.name = name,
@@ -35,6 +38,7 @@ DeviceInfo info_of(const Driver& driver, DriverDevice device) {
                         attribute_of(driver, device, DeviceAttribute::ComputeCapabilityMinor),
           .multiprocessors = attribute_of(driver, device, DeviceAttribute::MultiprocessorCount),
           .near_bytes = attribute_of(driver, device, DeviceAttribute::MaxSharedMemoryPerBlockOptin),
+          .blocks_of_worker = has_clusters ? most_side_by_side : 1,
           .memory_bytes = static_cast<std::int64_t>(bytes),
           .versions = ""};
 }

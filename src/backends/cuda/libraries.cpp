@@ -20,6 +20,9 @@ class Symbols {
     function = reinterpret_cast<F*>(dlsym(library_, name));
     if (function == nullptr && missing_.empty()) missing_ = name;
   }
+  template <class F> void find_if_there(F*& function, const char* name) {
+    function = reinterpret_cast<F*>(dlsym(library_, name));
+  }
   const std::string& missing() const { return missing_; }
 
  private:
@@ -144,6 +147,8 @@ std::optional<Driver> open_driver(std::string& why) {
   symbols.find(driver.func_set_attribute, "cuFuncSetAttribute");
   symbols.find(driver.occupancy_max_active_blocks_per_multiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   symbols.find(driver.launch_cooperative_kernel, "cuLaunchCooperativeKernel");
+  symbols.find_if_there(driver.launch_kernel_ex, "cuLaunchKernelEx");
+  symbols.find_if_there(driver.occupancy_max_active_clusters, "cuOccupancyMaxActiveClusters");
   symbols.find(driver.get_error_string, "cuGetErrorString");
   symbols.find(driver.get_error_name, "cuGetErrorName");
   if (symbols.missing().empty()) return driver;

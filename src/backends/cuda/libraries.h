@@ -20,8 +20,9 @@ enum class DeviceAttribute : int {
   ComputeCapabilityMinor = 76,
   CooperativeLaunch = 95,
   MaxSharedMemoryPerBlockOptin = 97,
+  ClusterLaunch = 120,
 };
-enum class FunctionAttribute : int { MaxDynamicSharedSizeBytes = 8 };
+enum class FunctionAttribute : int { MaxDynamicSharedSizeBytes = 8, NonPortableClusterSizeAllowed = 14 };
 
 using DriverDevice = int;
 using DriverContext = struct DriverContextRecord*;
@@ -29,6 +30,26 @@ using DriverStream = struct DriverStreamRecord*;
 using DriverModule = struct DriverModuleRecord*;
 using DriverFunction = struct DriverFunctionRecord*;
 using NvrtcProgram = struct NvrtcProgramRecord*;
+
+// Of a launch, CUlaunchAttribute.
+enum class LaunchAttributeId : int { Cooperative = 2, ClusterDimension = 4 };
+struct LaunchAttribute {
+  LaunchAttributeId id;
+  int padding = 0;
+  union {
+    unsigned char bytes[64] = {};
+    int cooperative;
+    unsigned cluster[3];
+  };
+};
+// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  DriverStream stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned num_attributes = 0;
+};
 
 // Functions by their names without the prefix and without the version of their interface.
 struct Driver {
@@ -62,6 +83,9 @@ struct Driver {
   Result (*launch_cooperative_kernel)(DriverFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                                       DriverStream stream, void** arguments);
+  // Null in drivers before CUDA 11.8, under which no blocks run side by side.
+  Result (*launch_kernel_ex)(const LaunchConfig* config, DriverFunction function, void** arguments, void** extra);
+  Result (*occupancy_max_active_clusters)(int* clusters, DriverFunction function, const LaunchConfig* config);
   Result (*get_error_string)(Result error, const char** text);
   Result (*get_error_name)(Result error, const char** text);
 

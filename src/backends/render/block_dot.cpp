@@ -9,11 +9,22 @@ namespace hotloop::render {
 
 using namespace kernel;
 
-void BlockDotWriter::render_dot(const Dot& dot) {
+void BlockDotWriter::render_dot(const Dot& whole) {
+  if (whole.n.bound == 0 || whole.m.bound == 0) return;
+  parts_ = parts_of_columns(whole, blocks_);
+  if (parts_ < blocks_) open("if (hl_rank() < " + number(parts_) + ")");
+  const Dot part = part_of(whole, parts_);
+  if (const auto panels = panels_of(part))
+    render_by_panels(part, *panels);
+  else
+    render_part_of(part, staged_factors(whole));
+  if (parts_ < blocks_) close();
+  parts_ = 1;
+}
+
+void BlockDotWriter::render_part_of(const Dot& dot, const StagedFactors& staged) {
   const std::string t = type(dot.dtype), it = index_type();
   const std::int64_t n = dot.n.bound;
-  if (n == 0 || dot.m.bound == 0) return;
-  if (const auto panels = panels_of(dot)) return render_by_panels(dot, *panels);
   const KeptDot kept = kept_factors(dot);
   const int rows = kept.shape.tile.rows, columns = kept.shape.tile.columns;
   // Neighbouring threads take neighbours of what lies side by side in the result.
@@ -26,7 +37,6 @@ void BlockDotWriter::render_dot(const Dot& dot) {
     if (rows > 1) line("const " + it + " row_groups = ((m_end + " + number(rows - 1) + ") / " + number(rows) + ");");
   };
   write_extents();
-  const StagedFactors staged = staged_factors(dot);
   if (staged.bytes > 0) render_staging(dot, staged);
   const bool once = divided_up(dot.m.bound, rows) * divided_up(n, columns) <= threads_;
   const auto row = [&](int i) {
@@ -35,10 +45,10 @@ void BlockDotWriter::render_dot(const Dot& dot) {
   // The places of a thread's sums.
   const auto open_sums = [&] {
     if (once) {
-      line("const " + it + " p = hl_thread();");
+      line("const " + it + " p = hl_block_thread();");
       open("if (p < " + groups + " * " + column_groups + ")");
     } else {
-      open("for (" + it + " p = hl_thread(); p < " + groups + " * " + column_groups + "; p += HL_THREADS)");
+      open("for (" + it + " p = hl_block_thread(); p < " + groups + " * " + column_groups + "; p += HL_BLOCK_THREADS)");
     }
     if (rows_first)
       line("const " + it + " mg = p % " + groups + ", ng = p / " + groups + ";");
@@ -90,8 +100,9 @@ void BlockDotWriter::render_dot(const Dot& dot) {
       if (i > 0) when = row(i) + " < m_end";
       if (j > 0 && !together && n % columns != 0)
         when += (when.empty() ? "" : " && ") + ("ng + " + scaled(j, column_groups)) + " < " + number(n);
-      line((when.empty() ? "" : "if (" + when + ") ") + "c[" + scaled(dot.c_m, "m" + std::to_string(i)) + " + " +
-           scaled(dot.c_n, "n" + std::to_string(j)) + "] = " + sum(i, j) + ";");
+      const std::string at =
+          "c[" + scaled(dot.c_m, "m" + std::to_string(i)) + " + " + scaled(dot.c_n, "n" + std::to_string(j)) + "]";
+      line((when.empty() ? "" : "if (" + when + ") ") + store(dot.c.buffer, at, sum(i, j)));
     }
   close();
   close();
@@ -193,7 +204,7 @@ void BlockDotWriter::render_part(const Dot& dot, const DotSegment& s, const Regi
   if (near) {
     for (int j = 0; j < num_right; ++j)
       line("const " + t + "* const " + at("right", j) + " = (const " + t + "*)(near + " +
-           number(part.kept->near_begin) + ") + " + at("n", j) + ";");
+           number(part.kept->near_begin) + ") + " + in_part(at("n", j)) + ";");
   } else if (!part.in_registers) {
     write_right_pointers(dot, s, num_right);
   }

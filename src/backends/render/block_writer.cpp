@@ -9,6 +9,7 @@
 #include "backends/render/code_writer.h"
 #include "backends/render/point_order.h"
 #include "backends/render/renderer.h"
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "schedule/accesses.h"
 #include "schedule/footprint.h"
@@ -19,12 +20,12 @@ using namespace kernel;
 
 namespace {
 
-// Every thread of a block runs the same statements with the same variables; the points of a Map, Dot or Pack are shared out among them. They meet
+// Every thread of a worker runs the same statements with the same variables; the points of a Map, Dot or Pack are shared out among them. They meet
 // before a statement that touches what one since their last meeting wrote, or writes what it read.
 class BlockWriter : BlockDotWriter {
  public:
-  BlockWriter(const Program& program, const Dialect& dialect, int threads, std::int64_t near_room, bool profile)
-      : BlockDotWriter(program, dialect, threads, near_room), profile_(profile) {}
+  BlockWriter(const Program& program, const Dialect& dialect, const WorkerShape& worker, bool profile)
+      : BlockDotWriter(program, dialect, worker), all_threads_(worker.blocks * worker.threads), profile_(profile) {}
 
   std::size_t num_ticks() const { return ticks_.size(); }
   using BlockDotWriter::near_bytes;
@@ -35,7 +36,7 @@ class BlockWriter : BlockDotWriter {
     line("// " + p_.name);
     out_ += d_.kernel_open;
     ++depth_;
-    line("const int worker = hl_block(), num_workers = hl_num_blocks();");
+    line("const int worker = hl_worker(), num_workers = hl_num_workers();");
     line("unsigned char* const scratch = ctx.scratch + worker * ctx.scratch_stride;");
     line("unsigned char* const near = hl_near();");
     line("(void)scratch; (void)near; (void)num_workers;");
@@ -48,10 +49,13 @@ class BlockWriter : BlockDotWriter {
     }
     line("const " + index_type() + " " + var(rows_var) + " = ctx.rows;");
     line("(void)" + var(rows_var) + ";");
+    // A block's near memory may be stored to while it runs.
+    if (blocks_ > 1) line("hl_sync();");
     if (profile_) line("HL_BEGIN_TICKS");
     render_block(p_.body);
     for (std::size_t i = 0; i < ticks_.size(); ++i)
       line("HL_PRINT_TICKS(" + std::to_string(i) + ", \"" + ticks_[i] + "\");");
+    if (blocks_ > 1) line("hl_sync();");
     --depth_;
     line("}");
     return std::move(out_);
@@ -153,7 +157,7 @@ class BlockWriter : BlockDotWriter {
     const PointOrder order = order_of(map);
     const bool reduces = map.num_outer < num_dims, in_lanes = map.vector_dim >= map.num_outer && reduces;
     const int group = in_lanes ? map.lanes() : 1;
-    std::string thread = "hl_thread()", threads = number(threads_ / group);
+    std::string thread = "hl_thread()", threads = number(all_threads_ / group);
     if (in_lanes) {
       line("const int lane = hl_thread() % " + number(group) + ";");
       thread = "hl_thread() / " + number(group);
@@ -166,7 +170,7 @@ class BlockWriter : BlockDotWriter {
     open_points(map, order.shared, thread, threads, !map.split);
     for (const int d : order.in_order) open_loop(dim_var(map, d), extent(map.dims[static_cast<std::size_t>(d)].extent));
     const bool may_carry =
-        !reduces && !map.split && order.in_order.empty() && most_points(map, map.dims.size()) <= threads_;
+        !reduces && !map.split && order.in_order.empty() && most_points(map, map.dims.size()) <= all_threads_;
     if (reduces) render_reductions(map, in_lanes, group);
     if (in_lanes) open("if (lane == 0)");
     const int first = reduces ? map.body_end : 0, end = static_cast<int>(map.instrs.size());
@@ -221,8 +225,13 @@ class BlockWriter : BlockDotWriter {
     close();
   }
   void render_of_point(const Map& map, int i) {
-    render_instr(map, i);
-    if (const Instr& in = map.instrs[static_cast<std::size_t>(i)]; in.kind == Instr::Kind::Store) store_near_too(in);
+    const Instr& in = map.instrs[static_cast<std::size_t>(i)];
+    if (in.kind != Instr::Kind::Store) return render_instr(map, i);
+    if (blocks_ == 1 || is_far(in.access))
+      render_instr(map, i);
+    else
+      line((in.args[1] >= 0 ? "if (" + reg(in.args[1]) + ") " : "") + store_near(element(in.access), reg(in.args[0])));
+    store_near_too(in);
   }
   // Of the first `num_dims` dims, at most.
   static std::int64_t most_points(const Map& map, std::size_t num_dims) {
@@ -234,7 +243,7 @@ class BlockWriter : BlockDotWriter {
   std::string next_workers(std::int64_t work) {
     const std::string place =
         first_worker_ == 0 ? "worker" : "(int)((worker + " + number(first_worker_) + "u) % num_workers)";
-    first_worker_ += (work + threads_ - 1) / threads_;
+    first_worker_ += divided_up(work, all_threads_);
     if (first_worker_ >= p_.target.blocks_worth_having) first_worker_ = 0;
     return place;
   }
@@ -246,7 +255,7 @@ class BlockWriter : BlockDotWriter {
     if (step == 0) return false;
     const std::string here = element(in.access);
     std::string outside = std::exchange(out_, "");
-    open_points(map, dims, "hl_thread()", number(threads_), true);
+    open_points(map, dims, "hl_thread()", number(all_threads_), true);
     line("$next = " + here + ";");
     close();
     const std::string before = std::exchange(out_, std::move(outside));
@@ -267,7 +276,7 @@ class BlockWriter : BlockDotWriter {
     std::string total = is_wide ? "(int64_t)1" : "1";
     for (const int d : dims) total += " * " + extent(map.dims[static_cast<std::size_t>(d)].extent);
     const std::string counter = is_wide ? "int64_t" : "int", word = is_wide ? "uint64_t" : "unsigned";
-    if (may_be_once && most <= threads_ && threads == number(threads_)) {
+    if (may_be_once && most <= all_threads_ && threads == number(all_threads_)) {
       line("const " + counter + " p = " + thread + ";");
       open("if (p < " + total + ")");
     } else {
@@ -334,8 +343,9 @@ class BlockWriter : BlockDotWriter {
          ";");
     line("const " + it + " n0 = n / " + number(pack.panel) + " * " + number(pack.panel) + ", w = " + number(padded) +
          " - n0 < " + number(pack.panel) + " ? " + number(padded) + " - n0 : " + number(pack.panel) + ";");
-    line("to[n0 * " + number(pack.k) + " + k * w + (n - n0)] = n < " + number(pack.n) + " ? from[" +
-         scaled(pack.k_stride, "k") + " + " + scaled(pack.n_stride, "n") + "] : 0;");
+    line(store(pack.target, "to[n0 * " + number(pack.k) + " + k * w + (n - n0)]",
+               "n < " + number(pack.n) + " ? from[" + scaled(pack.k_stride, "k") + " + " + scaled(pack.n_stride, "n") +
+                   "] : 0"));
     close();
     close();
   }
@@ -463,6 +473,7 @@ class BlockWriter : BlockDotWriter {
     if (profile_) tick("barrier");
   }
 
+  int all_threads_;  // of a worker
   bool profile_;
   std::int64_t first_worker_ = 0;
   std::vector<std::string> ticks_;
@@ -472,9 +483,8 @@ class BlockWriter : BlockDotWriter {
 
 }  // namespace
 
-BlockText write_for_blocks(const Program& program, const Dialect& dialect, int threads, std::int64_t near_room,
-                           bool profile) {
-  BlockWriter writer(program, dialect, threads, near_room, profile);
+BlockText write_for_blocks(const Program& program, const Dialect& dialect, const WorkerShape& worker, bool profile) {
+  BlockWriter writer(program, dialect, worker, profile);
   std::string text = writer.run();
   return {std::move(text), writer.near_bytes(), writer.num_ticks()};
 }

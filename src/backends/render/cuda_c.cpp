@@ -27,15 +27,58 @@ typedef unsigned long long uint64_t;
 #define UINT64_C(x) x##ULL
 #define INT64_MAX INT64_C(9223372036854775807)
 #define INT64_MIN (-INT64_MAX - 1)
-#define HL_KERNEL extern "C" __global__ __launch_bounds__(HL_THREADS, 1)
+#define HL_KERNEL extern "C" __global__ __launch_bounds__(HL_BLOCK_THREADS, 1)
 #define HL_TABLE __device__ const
 #define HL_LIKELY(X) __builtin_expect((X), 1)
 typedef unsigned __int128 hl_wide;
+static inline int hl_block_thread() { return threadIdx.x; }
+static inline void hl_block_sync() { __syncthreads(); }
+#if HL_BLOCKS == 1
 static inline int hl_thread() { return threadIdx.x; }
-static inline int hl_block() { return blockIdx.x; }
-static inline int hl_num_blocks() { return gridDim.x; }
+static inline int hl_worker() { return blockIdx.x; }
+static inline int hl_num_workers() { return gridDim.x; }
 static inline void hl_sync() { __syncthreads(); }
 static inline bool hl_any(bool x) { return __syncthreads_or(x); }
+#else
+// The blocks of a worker are a cluster.
+static inline int hl_rank() {
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+static inline int hl_thread() { return hl_rank() * HL_BLOCK_THREADS + threadIdx.x; }
+static inline int hl_worker() { return blockIdx.x / HL_BLOCKS; }
+static inline int hl_num_workers() { return gridDim.x / HL_BLOCKS; }
+static inline void hl_sync() {
+  asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// A number at the same place of each block's shared memory.
+template <class T, class V> static inline void hl_put(T* at, V value) {
+  const T number = value;
+  const unsigned here = (unsigned)__cvta_generic_to_shared(at);
+#pragma unroll
+  for (int rank = 0; rank < HL_BLOCKS; ++rank) {
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+    if constexpr (sizeof(T) == 1)
+      asm volatile("st.shared::cluster.u8 [%0], %1;" ::"r"(there), "r"((unsigned)number) : "memory");
+    else if constexpr (sizeof(T) == 4)
+      asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(there), "r"(*(const unsigned*)&number) : "memory");
+    else
+      asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(there), "l"(*(const unsigned long long*)&number) : "memory");
+  }
+}
+static inline bool hl_any(bool x) {
+  __shared__ int blocks[HL_BLOCKS];
+  const bool here = __syncthreads_or(x);
+  if (threadIdx.x == 0) hl_put(&blocks[hl_rank()], here);
+  hl_sync();
+  bool any = false;
+  for (int rank = 0; rank < HL_BLOCKS; ++rank) any |= blocks[rank] != 0;
+  hl_sync();
+  return any;
+}
+#endif
 template <class T> static inline T hl_down(T value, int delta, int width) {
   const unsigned group = width == 32 ? 0xffffffffu : ((1u << width) - 1) << (threadIdx.x & 31 & ~(width - 1));
   return __shfl_down_sync(group, value, delta, width);
@@ -47,29 +90,37 @@ static inline unsigned char* hl_near() {
   asm volatile("mov.u32 %0, 0;" : "=r"(zero));
   return hl_near_bytes + zero;
 }
-// All threads of all blocks meet, which run at once. barrier[0] counts blocks, barrier[1] how often they have met.
+// All threads of all workers meet, which run at once. barrier[0] counts workers, barrier[1] how often they have met.
 static inline bool hl_meet(uint32_t* barrier, const volatile int32_t* cancel) {
   __shared__ int left;
-  __syncthreads();
-  if (threadIdx.x == 0) {
+  hl_sync();
+  if (hl_thread() == 0) {
     volatile uint32_t* const turn = barrier + 1;
     const uint32_t before = *turn;
-    left = 0;
+    int leaves = 0;
     __threadfence();
-    if (atomicAdd(barrier, 1u) == gridDim.x - 1) {
+    if (atomicAdd(barrier, 1u) == hl_num_workers() - 1) {
       barrier[0] = 0;
       __threadfence();
       *turn = before + 1;
     } else {
       while (*turn == before)
         if (*cancel != 0) {
-          left = 1;
+          leaves = 1;
           break;
         }
     }
+#if HL_BLOCKS == 1
+    left = leaves;
+#else
+    hl_put(&left, leaves);
+#endif
     __threadfence();
   }
-  __syncthreads();
+  hl_sync();
+#if HL_BLOCKS > 1
+  __threadfence();
+#endif
   return left != 0;
 }
 static inline float hl_fabs_f32(float x) { return fabsf(x); }
@@ -117,7 +168,7 @@ template <int pending> static inline void hl_copies_wait() {}
 extern "C" __device__ int printf(const char*, ...);
 __device__ long long hl_ticks[HL_TICKS];
 #define HL_BEGIN_TICKS                                          \
-  const bool hl_counts = hl_block() == 0 && hl_thread() == 0;   \
+  const bool hl_counts = hl_worker() == 0 && hl_thread() == 0;   \
   long long hl_before = clock64();                              \
   if (hl_counts)                                                \
     for (int i = 0; i < HL_TICKS; ++i) hl_ticks[i] = 0;
@@ -221,9 +272,11 @@ bool counts_by_32_bits(const kernel::Program& program) {
 BlockText render_cuda(const kernel::Program& program, const CudaOptions& options) {
   const bool is_small = counts_by_32_bits(program);
   static const Dialect narrow = cuda_dialect(true), wide = cuda_dialect(false);
-  BlockText result =
-      write_for_blocks(program, is_small ? narrow : wide, options.threads, options.near_bytes, options.profile);
-  std::string counts = "#define HL_THREADS " + std::to_string(options.threads) + "\n";
+  const auto& [blocks, threads, near_room] = options.worker;
+  BlockText result = write_for_blocks(program, is_small ? narrow : wide, options.worker, options.profile);
+  // Threads and blocks of a worker, threads of a block.
+  std::string counts = "#define HL_THREADS " + std::to_string(blocks * threads) + "\n#define HL_BLOCKS " +
+                       std::to_string(blocks) + "\n#define HL_BLOCK_THREADS " + std::to_string(threads) + "\n";
   if (options.profile) counts += "#define HL_TICKS " + std::to_string(result.num_ticks) + "\n";
   result.text = counts + result.text;
   return result;

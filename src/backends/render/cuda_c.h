@@ -1,4 +1,4 @@
-// Prints a Program in CUDA C++: a worker is a block of threads, which share the points of each statement.
+// Prints a Program in CUDA C++: a worker is a block of threads, or several side by side, which share the points of each statement.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,9 @@
 namespace hotloop::render {
 
 struct CudaOptions {
-  int threads = 256;  // of a block, a multiple of 32
-  // Of shared memory that a block may have: what every device gives, unless one that gives more is known. What the program leaves of it keeps
-  // factors of loops.
-  std::int64_t near_bytes = 60 << 10;
+  // Its near room is shared memory that a block may have: what every device gives, unless one that gives more is known. What the program leaves of
+  // it keeps factors of loops.
+  WorkerShape worker = {.near_room = 60 << 10};
   // The kernel counts the cycles of each statement, all of which end with a meeting then, and its first block prints them.
   bool profile = false;
 };

@@ -56,6 +56,17 @@ RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, i
   return best;
 }
 
+int parts_of_columns(const Dot& dot, int blocks) {
+  while (blocks > 1 && dot.n.bound % blocks != 0) blocks /= 2;
+  return blocks;
+}
+
+Dot part_of(const Dot& dot, int parts) {
+  Dot part = dot;
+  part.n.bound /= parts;
+  return part;
+}
+
 bool has_columns_of_its_own(const Dot& dot, int columns, int threads) {
   if (rows_go_first(dot)) return false;
   const std::int64_t groups = divided_up(dot.n.bound, columns);

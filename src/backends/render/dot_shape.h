@@ -1,4 +1,4 @@
-// How the threads of a block divide a Dot among them. Chosen by shape and by what a multiprocessor has room for; it changes no order of summation.
+// How the blocks of a worker, and the threads of a block, divide a Dot among them. Chosen by shape and by what a multiprocessor has room for; it changes no order of summation.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,18 @@ struct RegisterTile {
   int rows = 1, columns = 1;
 };
 RegisterTile choose_register_tile(std::int64_t m, std::int64_t n, DType dtype, int threads);
+
+// A worker: a block of threads, or several side by side that store into each other's near memory.
+struct WorkerShape {
+  int blocks = 1;              // a power of two
+  int threads = 256;           // of a block, a multiple of 32
+  std::int64_t near_room = 0;  // bytes of near memory that a block may have
+};
+
+// A worker of several blocks divides the columns of a Dot among them, in equal parts: into how many. Blocks beyond that have none.
+int parts_of_columns(const kernel::Dot& dot, int blocks);
+// The Dot with as many columns as a part has.
+kernel::Dot part_of(const kernel::Dot& dot, int parts);
 
 // What a block may keep from one iteration of a loop to the next.
 struct KeepingRoom {

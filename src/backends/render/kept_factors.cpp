@@ -59,7 +59,8 @@ KeptFactorsWriter::KeptDot KeptFactorsWriter::kept_factors(const Dot& dot) {
   }
   const bool keeps = std::ranges::find(stays, true) != stays.end();
   const std::string rows = std::to_string(dot.m.bound) + (rows_go_first(dot) ? " rows first" : " rows");
-  std::string what = rows + " " + std::to_string(dot.n.bound) + " " + std::string(name_of(factor_dtype(dot)));
+  std::string what = std::to_string(parts_) + " parts, " + rows + " " + std::to_string(dot.n.bound) + " " +
+                     std::string(name_of(factor_dtype(dot)));
   for (std::size_t i = 0; i < dot.segments.size(); ++i) {
     const DotSegment& s = dot.segments[i];
     what += ", " + std::to_string(s.depth());
@@ -144,7 +145,7 @@ void KeptFactorsWriter::read_in_front(LoopAround& around, const Dot& dot, const 
       const std::string steps = number(k.steps.in_registers);
       line(t + " " + k.registers + "[" + number(k.steps.in_registers * columns) + "];");
       open("");
-      line("const " + it + " ng = hl_thread() % " + number(divided_up(dot.n.bound, columns)) + ";");
+      line("const " + it + " ng = hl_block_thread() % " + number(divided_up(dot.n.bound, columns)) + ";");
       write_columns(dot, columns);
       write_right_pointers(dot, s, columns);
       line("HL_UNROLL(" + steps + ")");
@@ -160,34 +161,45 @@ void KeptFactorsWriter::read_in_front(LoopAround& around, const Dot& dot, const 
       const std::string n = number(dot.n.bound);
       open("");
       line(t + "* const to = (" + t + "*)(near + " + number(k.near_begin) + ");");
+      write_first_column(dot);
       // Neighbours in memory by neighbouring threads.
-      open("for (" + it + " p = hl_thread(); p < " + number(k.steps.near * dot.n.bound) + "; p += HL_THREADS)");
+      open("for (" + it + " p = hl_block_thread(); p < " + number(k.steps.near * dot.n.bound) +
+           "; p += HL_BLOCK_THREADS)");
       const bool down = !s.packed() && s.k[0].b_stride == 1 && s.b_n != 1;
       const std::string steps = number(k.steps.near);
-      line("const " + it + (down ? " k = p % " + steps + ", n0 = p / " + steps : " n0 = p % " + n + ", k = p / " + n) +
-           ";");
+      const std::string place = down ? "p / " + steps : "p % " + n;
+      line("const " + it + " k = p " + (down ? "% " + steps : "/ " + n) +
+           ", n0 = " + (parts_ > 1 ? "first_column + " : "") + place + ";");
       write_right_pointers(dot, s, 1);
       const std::string step = "(k + " + number(k.steps.in_registers) + ")";
-      line("to[" + scaled(dot.n.bound, "k") + " + n0] = *(right0 + " +
+      line("to[" + scaled(dot.n.bound, "k") + " + " + in_part("n0") + "] = *(right0 + " +
            right_index(dot, s, 0, scaled(s.k[0].b_stride, step), step) + ");");
       close();
       close();
     }
   }
-  if (writes_near) line("hl_sync();");
+  if (writes_near) line("hl_block_sync();");
   around.before += std::exchange(out_, std::move(outside));
+}
+
+// Blocks that have no part read the first one's again.
+void KeptFactorsWriter::write_first_column(const Dot& dot) {
+  if (parts_ == 1) return;
+  const std::string rank = parts_ == blocks_ ? "hl_rank()" : "hl_rank() % " + number(parts_);
+  line("const " + index_type() + " first_column = " + rank + " * " + number(dot.n.bound) + ";");
 }
 
 void KeptFactorsWriter::write_columns(const Dot& dot, int columns) {
   const std::int64_t n = dot.n.bound;
   const bool together = columns_lie_together(dot, columns);
-  const std::string groups = number(divided_up(n, columns));
+  const std::string groups = number(divided_up(n, columns)), first = parts_ > 1 ? "first_column + " : "";
+  write_first_column(dot);
   for (int j = 0; j < columns; ++j) {
     const std::string column = together ? scaled(columns, "ng") + " + " + number(j) : "ng + " + scaled(j, groups);
     const bool may_stray = !together && j > 0 && n % columns != 0;
-    line("const " + index_type() + " n" + std::to_string(j) + " = " +
+    line("const " + index_type() + " n" + std::to_string(j) + " = " + first +
          (j == 0      ? (together ? scaled(columns, "ng") : "ng")
-          : may_stray ? column + " < " + number(n) + " ? " + column + " : " + number(n - 1)
+          : may_stray ? "(" + column + " < " + number(n) + " ? " + column + " : " + number(n - 1) + ")"
                       : column) +
          ";");
   }
@@ -195,7 +207,8 @@ void KeptFactorsWriter::write_columns(const Dot& dot, int columns) {
 
 void KeptFactorsWriter::write_right_pointers(const Dot& dot, const DotSegment& s, int count) {
   const std::string t = type(factor_dtype(dot)), it = index_type();
-  const std::int64_t lanes = lanes_of(dot.dtype), padded = divided_up(dot.n.bound, lanes) * lanes, panel = s.panel;
+  const std::int64_t lanes = lanes_of(dot.dtype), padded = divided_up(dot.n.bound * parts_, lanes) * lanes,
+                     panel = s.panel;
   for (int j = 0; j < count; ++j) {
     const std::string at = std::to_string(j), column = "n" + at, first = "f" + at;
     const std::string begin = "const " + t + "* const right" + at + " = " + pointer(s.b) + " + ";
@@ -216,7 +229,7 @@ void KeptFactorsWriter::write_right_pointers(const Dot& dot, const DotSegment& s
 std::string KeptFactorsWriter::right_index(const Dot& dot, const DotSegment& s, int column, const std::string& index,
                                            const std::string& step) const {
   if (!s.packed()) return index;
-  const std::int64_t lanes = lanes_of(dot.dtype), padded = divided_up(dot.n.bound, lanes) * lanes;
+  const std::int64_t lanes = lanes_of(dot.dtype), padded = divided_up(dot.n.bound * parts_, lanes) * lanes;
   const std::string width = padded <= s.panel       ? number(padded)
                             : padded % s.panel == 0 ? number(s.panel)
                                                     : "w" + std::to_string(column);

@@ -16,8 +16,8 @@ namespace hotloop::render {
 
 class KeptFactorsWriter : protected ReadAheadWriter {
  protected:
-  KeptFactorsWriter(const kernel::Program& program, const Dialect& dialect, int threads)
-      : ReadAheadWriter(program, dialect), threads_(threads) {}
+  KeptFactorsWriter(const kernel::Program& program, const Dialect& dialect, const WorkerShape& worker)
+      : ReadAheadWriter(program, dialect), threads_(worker.threads), blocks_(worker.blocks) {}
   // The part of near memory that may keep factors.
   void keep_in(std::int64_t near_begin, std::int64_t near_bytes) {
     near_begin_ = near_begin;
@@ -35,7 +35,7 @@ class KeptFactorsWriter : protected ReadAheadWriter {
     DotShape shape;
     std::vector<Kept> segments;
   };
-  // The shape of a Dot, whose kept factors are read in front of a loop around. Dots with the same factors share them.
+  // The shape of a part of a Dot, whose kept factors are read in front of a loop around. Dots with the same factors share them.
   KeptDot kept_factors(const kernel::Dot& dot);
   // The first byte of so many of near memory for what stays in a loop; nothing: there is no room.
   std::optional<std::int64_t> keep_near(const kernel::For& loop, std::int64_t bytes);
@@ -53,18 +53,32 @@ class KeptFactorsWriter : protected ReadAheadWriter {
     return outermost_loop(access) < loops_.size() && loops_.back().loop->trip.bound >= fewest_iterations_of_keeping;
   }
 
-  // The columns n0, n1, ... of group ng.
+  // The columns n0, n1, ... of group ng; of a part, from `first_column` on.
   static bool columns_lie_together(const kernel::Dot& dot, int columns) {
     return columns > 1 && dot.n.bound % columns == 0;
   }
   void write_columns(const kernel::Dot& dot, int columns);
+  void write_first_column(const kernel::Dot& dot);
   // Pointers right0, right1, ... to the columns of a segment's right factor, `count` of them.
   void write_right_pointers(const kernel::Dot& dot, const kernel::DotSegment& segment, int count);
   // What is added to such a pointer for a step of the sum: the place `index` along the dims of k, the step'th in all.
   std::string right_index(const kernel::Dot& dot, const kernel::DotSegment& segment, int column,
                           const std::string& index, const std::string& step) const;
 
-  int threads_;
+  // The number's place in near memory: `what` of all columns, or of the part's.
+  std::string in_part(const std::string& column) const {
+    return parts_ > 1 ? "(" + column + " - first_column)" : column;
+  }
+  // A number for near memory, of which each block of the worker has a copy; for a buffer, which may be near.
+  std::string store_near(const std::string& at, const std::string& value) const {
+    return blocks_ > 1 ? "hl_put(&" + at + ", " + value + ");" : at + " = " + value + ";";
+  }
+  std::string store(int b, const std::string& at, const std::string& value) const {
+    return buffer(b).near ? store_near(at, value) : at + " = " + value + ";";
+  }
+
+  int threads_, blocks_;             // of a block; of the worker
+  int parts_ = 1;                    // into which the columns of the Dot that is written are divided
   std::int64_t most_near_kept_ = 0;  // bytes, at any time
 
  private:

@@ -60,11 +60,11 @@ void PanelDotWriter::render_copies(const Dot& dot, const Panels& panels) {
     const std::int64_t row = left ? panels.left_row : panels.right_row,
                        width = left ? panels.left_width : panels.right_width,
                        words = divided_up(left ? panels.rows : dot.n.bound, width), all = panels.steps * words;
-    const std::string from = pointer(left ? s.a : s.b) + (left ? " + m_begin" : "");
+    const std::string from = pointer(left ? s.a : s.b) + (left ? " + m_begin" : parts_ > 1 ? " + first_column" : "");
     for (std::int64_t place = 0; place * threads_ < all; ++place) {
       const std::string id = (left ? "l" : "r") + std::to_string(place), p = "p_" + id, k = "k_" + id, at = "at_" + id;
-      line("const " + it + " " + p + " = hl_thread() + " + number(place * threads_) + ", " + k + " = " + p + " / " +
-           number(words) + ", " + at + " = " + p + " % " + number(words) + " * " + number(width) + ";");
+      line("const " + it + " " + p + " = hl_block_thread() + " + number(place * threads_) + ", " + k + " = " + p +
+           " / " + number(words) + ", " + at + " = " + p + " % " + number(words) + " * " + number(width) + ";");
       std::string when = k + " < steps_left";
       if ((place + 1) * threads_ > all) when += " && " + p + " < " + number(all);
       if (left && dot.m.bound % panels.rows != 0) when += " && m_begin + " + at + " < " + m;
@@ -94,7 +94,7 @@ void PanelDotWriter::render_by_panels(const Dot& dot, const Panels& panels) {
   const std::string steps = number(panels.steps);
   line("const " + it + " num_steps = " + num_steps + ", num_panels = (num_steps + " + number(panels.steps - 1) +
        ") / " + steps + ";");
-  line("const " + it + " ng = hl_thread() % " + number(panels.column_groups) + ", mg = hl_thread() / " +
+  line("const " + it + " ng = hl_block_thread() % " + number(panels.column_groups) + ", mg = hl_block_thread() / " +
        number(panels.column_groups) + ";");
   open("for (" + it + " m_begin = 0; m_begin < " + number(m) + "; m_begin += " + number(panels.rows) + ")");
   // Threads without rows compute the first ones, and store nothing.
@@ -122,7 +122,7 @@ void PanelDotWriter::render_by_panels(const Dot& dot, const Panels& panels) {
   line(t + "* later = panels + " + number((panels.stages - 1) * panel) + ";");
   open_loop("q", "num_panels");
   line("hl_copies_wait<" + number(panels.stages - 2) + ">();");
-  line("hl_sync();");
+  line("hl_block_sync();");
   line("copy(q + " + number(panels.stages - 1) + ", later);");
   line("const " + t + "* const left = now + first;");
   line("const " + t + "* const right = now + " + number(panels.steps * panels.left_row) + ";");
@@ -139,7 +139,7 @@ void PanelDotWriter::render_by_panels(const Dot& dot, const Panels& panels) {
       line("const hl_pack<" + t + ", " + number(of_a_word) + "> x" + std::to_string(i) + " = hl_read<" +
            number(of_a_word) + ">(left + " + scaled(panels.left_row, "k") + " + " + number(i * of_a_word) + ");");
     for (int j = 0; j < (at_once ? 1 : columns); ++j) {
-      const std::string from = "right + " + scaled(panels.right_row, "k") + " + n" + std::to_string(j);
+      const std::string from = "right + " + scaled(panels.right_row, "k") + " + " + in_part("n" + std::to_string(j));
       line("const " + (at_once ? "hl_pack<" + t + ", " + number(columns) + ">" : t) + " y" + std::to_string(j) + " = " +
            (at_once ? "hl_read<" + number(columns) + ">(" + from + ")" : "*(" + from + ")") + ";");
     }
@@ -162,14 +162,14 @@ void PanelDotWriter::render_by_panels(const Dot& dot, const Panels& panels) {
   close();
   close();
   // The next rows' panels come where these still are read.
-  line("hl_sync();");
+  line("hl_block_sync();");
   line(c_type + "* const c = " + pointer(dot.c) + ";");
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j) {
       std::string when = "has_rows && m_begin + first + " + number(i) + " < " + number(m);
       if (j > 0 && !together && n % columns != 0)
         when += " && ng + " + scaled(j, number(panels.column_groups)) + " < " + number(n);
-      line("if (" + when + ") c[" + place(dot.c_m, dot.c_n, i, j) + "] = " + sum(i, j) + ";");
+      line("if (" + when + ") " + store(dot.c.buffer, "c[" + place(dot.c_m, dot.c_n, i, j) + "]", sum(i, j)));
     }
   close();
   close();

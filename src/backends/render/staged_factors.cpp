@@ -81,9 +81,8 @@ bool writes(const Stmt& stmt, int buffer) {
 
 }  // namespace
 
-StagedFactorsWriter::StagedFactorsWriter(const Program& program, const Dialect& dialect, int threads,
-                                         std::int64_t near_room)
-    : KeptFactorsWriter(program, dialect, threads) {
+StagedFactorsWriter::StagedFactorsWriter(const Program& program, const Dialect& dialect, const WorkerShape& worker)
+    : KeptFactorsWriter(program, dialect, worker) {
   constexpr std::int64_t of_its_own = 1 << 10;  // what the language and the meeting of blocks take
   // Which segments of a Dot are staged now, and so which of them have room, is known when the loop around it is.
   for_each_statement(program.body, [&](const auto& s) {
@@ -95,7 +94,7 @@ StagedFactorsWriter::StagedFactorsWriter(const Program& program, const Dialect& 
       most_staged_ = std::max(most_staged_, std::min(bytes, most_bytes_now));
     }
   });
-  keep_in(near_begin(), near_room - of_its_own - near_begin());
+  keep_in(near_begin(), worker.near_room - of_its_own - near_begin());
 }
 
 std::int64_t StagedFactorsWriter::bytes_now(const Dot& dot, const DotSegment& s) const {
@@ -159,22 +158,22 @@ void StagedFactorsWriter::render_staging(const Dot& dot, const StagedFactors& st
     open("");
     line(t + "* const to = (" + t + "*)(near + " + number(at.begin) + ");");
     if (step != 0) {
-      const std::string p = "const " + it + " p = hl_thread();\n  if (p < " + places.count + ") { " + places.set;
+      const std::string p = "const " + it + " p = hl_block_thread();\n  if (p < " + places.count + ") { " + places.set;
       const std::string next = carried_register(factor_dtype(dot), "  " + p + " $next = " + places.from + "; }\n");
-      line("const " + it + " p = hl_thread();");
+      line("const " + it + " p = hl_block_thread();");
       open("if (p < " + places.count + ")");
       line(places.set);
       line(to + next + ";");
       line(next_read(next, places.from, step));
     } else {
-      open("for (" + it + " p = hl_thread(); p < " + places.count + "; p += HL_THREADS)");
+      open("for (" + it + " p = hl_block_thread(); p < " + places.count + "; p += HL_BLOCK_THREADS)");
       line(places.set);
       line(to + places.from + ";");
     }
     close();
     close();
   }
-  line("hl_sync();");
+  line("hl_block_sync();");
 }
 
 void StagedFactorsWriter::stage_in_loop(const For& loop) {
@@ -207,7 +206,7 @@ bool StagedFactorsWriter::stage_before(const For& loop, const Dot& dot, std::siz
   const std::string after_next = loop.reverse ? counter + " > 1" : counter + " + 2 < " + extent(loop.trip);
   constexpr std::int64_t warp = 32;
   const std::int64_t first = threads_ - divided_up(dot.m.bound * s.depth(), warp) * warp;
-  const std::string set_p = "const " + it + " p = hl_thread()" + (first > 0 ? " - " + number(first) : "") + ";";
+  const std::string set_p = "const " + it + " p = hl_block_thread()" + (first > 0 ? " - " + number(first) : "") + ";";
   const std::string has_number = (first > 0 ? "p >= 0 && p < " : "p < ") + places.count;
   const auto to = [&](const std::string& value) {
     return "((" + t + "*)(near + " + number(*begin) + "))[" + scaled(row, "m") + " + k] = " + value + ";";
@@ -216,7 +215,7 @@ bool StagedFactorsWriter::stage_before(const For& loop, const Dot& dot, std::siz
       carried_register(factor_dtype(dot), "  " + set_p + "\n  if (" + has_number + ") {\n    " + places.set + "\n    " +
                                               to(places.from) + "\n    if (" + around.has_next + ") $next = (&" +
                                               places.from + ")[" + number(step) + "];\n  }\n");
-  loops_.back().before += "hl_sync();\n";
+  loops_.back().before += "hl_block_sync();\n";
   std::string outside = std::exchange(out_, "");
   open("");
   line(set_p);
@@ -258,8 +257,9 @@ void StagedFactorsWriter::store_near_too(const Instr& store) {
     const Access& left = copy.dot->segments[copy.segment].a;
     if (left.buffer != store.access.buffer) continue;
     const std::string t = type(factor_dtype(*copy.dot));
-    line("((" + t + "*)(near + " + number(copy.begin) + "))[" + affine(store.access.index + left.index * -1) +
-         "] = " + reg(store.args[0]) + ";");
+    line(store_near(
+        "((" + t + "*)(near + " + number(copy.begin) + "))[" + affine(store.access.index + left.index * -1) + "]",
+        reg(store.args[0])));
   }
 }
 

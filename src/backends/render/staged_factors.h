@@ -13,10 +13,9 @@ namespace hotloop::render {
 
 class StagedFactorsWriter : protected KeptFactorsWriter {
  protected:
-  // `near_room`: bytes of near memory that a block may have.
-  StagedFactorsWriter(const kernel::Program& program, const Dialect& dialect, int threads, std::int64_t near_room);
+  StagedFactorsWriter(const kernel::Program& program, const Dialect& dialect, const WorkerShape& worker);
 
-  // Of a segment: rows of `depth` numbers that are `row` apart, at an address in near memory.
+  // Of a segment: rows of `depth` numbers that are `row` apart, at an address in near memory, of which each block of a worker has a copy.
   struct Staged {
     enum class When : std::uint8_t {
       Never,
