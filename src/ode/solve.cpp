@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/index.h"
 #include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -111,9 +112,9 @@ class Integration {
     };
     std::vector<Value> carry = progress.pack();
     carry.insert(carry.begin(), constant(0, DType::I32));
-    carry = ir::bounded_while("ode.solve", before_most, segment, carry, (options_.max_steps + length - 1) / length,
-                              residuals)
-                .carry;
+    carry =
+        ir::bounded_while("ode.solve", before_most, segment, carry, divided_up(options_.max_steps, length), residuals)
+            .carry;
     return solution(progress.with(std::span<const Value>(carry).subspan(1)), carry[0]);
   }
 

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/index.h"
 #include "ir/axis_links.h"
 #include "passes/dot_sides.h"
 #include "passes/horizontal.h"
@@ -195,7 +196,7 @@ class MergeDots {
   // empty, and no row after the first would begin where one does.
   static std::set<std::int64_t> widths_side_by_side(const std::vector<Candidate>& candidates) {
     const auto lanes = static_cast<std::int64_t>(64 / size_of(candidates[0].dot->types[0].dtype));
-    const auto vectors = [&](std::int64_t n) { return (n + lanes - 1) / lanes; };
+    const auto vectors = [&](std::int64_t n) { return divided_up(n, lanes); };
     std::set<std::int64_t> fitting, seen;
     std::int64_t columns = 0;
     for (const Candidate& c : candidates) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/index.h"
+
 namespace hotloop::kernel {
 namespace {
 
@@ -26,7 +28,7 @@ class Walker {
         room_(room_for_b(target, shape.in_loop)),
         in_loop_(shape.in_loop),
         panel_(panel) {
-    const std::int64_t lanes = lanes_of(shape.dtype), vectors = (shape.n + lanes - 1) / lanes;
+    const std::int64_t lanes = lanes_of(shape.dtype), vectors = divided_up(shape.n, lanes);
     // A last panel of fewer columns lies as the others do only where panels are of one vector.
     panels_ = panel == 1 ? vectors : shape.n / (panel * lanes);
     rest_ = vectors - panels_ * panel;
@@ -138,7 +140,7 @@ class Walker {
     const auto add = [&](std::int64_t first, std::int64_t last, std::int64_t width) {
       if (first < last) walk.runs.push_back({first * panel_, last * panel_, width * panel_});
     };
-    const std::int64_t panels = panels_ - 2 * end, tiles = (panels + side - 1) / side;
+    const std::int64_t panels = panels_ - 2 * end, tiles = divided_up(panels, side);
     const std::int64_t width = tiles == 0 ? 1 : panels / tiles,
                        wide = tiles == 0 ? end : end + panels % tiles * (width + 1);
     add(0, end, end);

@@ -4,6 +4,8 @@
 
 #include "schedule/dot_lowering.h"
 
+#include "core/index.h"
+
 namespace hotloop {
 
 using kernel::Affine;
@@ -92,7 +94,7 @@ FactorReads DotLowering::reads_of(std::size_t term, const kernel::DotSegment& se
   reads.dtype = context_.program.buffers[static_cast<std::size_t>(segment.b.buffer)].dtype;
   reads.stride = nest.columns.extent.bound > 1 ? nest.columns.b[term] : 1;
   reads.turned = k.b_stride == 1 && k.extent.is_static();
-  reads.times = static_cast<double>((nest.rows.extent.bound + rows - 1) / rows);
+  reads.times = static_cast<double>(divided_up(nest.rows.extent.bound, rows));
   for (std::size_t i = loop; i < nest.outer.size(); ++i)
     if (nest.outer[i].b[term] == 0) reads.times *= static_cast<double>(nest.outer[i].extent.bound);
   return reads;
@@ -148,7 +150,7 @@ void DotLowering::try_pack(std::size_t term, kernel::DotSegment& segment, const 
         return;
       }
   const bool of_tile = is_inside ? context_.in_tile() : regions[at].in_tile;
-  const int buffer = context_.new_buffer("packed", dtype, k * ((n + lanes - 1) / lanes * lanes),
+  const int buffer = context_.new_buffer("packed", dtype, k * divided_up(n, lanes) * lanes,
                                          of_tile ? kernel::Space::Worker : kernel::Space::Shared);
   kernel::Pack pack;
   pack.source = segment.b;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
 #include "schedule/dot_factors.h"
@@ -69,7 +70,7 @@ bool rows_from_rhs(LoweringContext& context, const DotPlan& plan) {
   if (rhs < 0) return true;
   const std::int64_t lanes = kernel::lanes_of(plan.result.dtype());
   const auto fill = [&](std::int64_t n) {
-    return static_cast<double>(n) / static_cast<double>(std::max<std::int64_t>((n + lanes - 1) / lanes, 1) * lanes);
+    return static_cast<double>(n) / static_cast<double>(std::max<std::int64_t>(divided_up(n, lanes), 1) * lanes);
   };
   if (fill(lhs) > fill(rhs) * 1.01) return true;
   if (fill(rhs) > fill(lhs) * 1.01 || rhs > lanes) return false;

@@ -11,153 +11,15 @@
 #include "schedule/dot_factors.h"
 #include "schedule/dot_plan.h"
 #include "schedule/levels.h"
-#include "schedule/map_builder.h"
+#include "schedule/row_lanes.h"
+#include "schedule/tile_cut.h"
+#include "schedule/tile_nodes.h"
 
 namespace hotloop {
 
 using ir::OpKind;
 
 namespace {
-
-// Calls visit(node, loops around it, how often it runs) for what is computed.
-template <class F> void for_each_node(const Node& node, int depth, double times, const F& visit) {
-  if (ir::is(node, OpKind::Input)) return;
-  visit(node, depth, times);
-  if (!ir::is(node, OpKind::Loop)) return;
-  const double more = times * static_cast<double>(std::max<std::int64_t>(node.attrs.integer("length"), 1));
-  for (const auto& region : node.regions)
-    for (const auto& inner : region->nodes()) for_each_node(*inner, depth + 1, more, visit);
-}
-
-Value result_of(const Node& node, std::size_t i) { return {const_cast<Node*>(&node), static_cast<int>(i)}; }
-
-// Numbers of v that belong to one row of the tile; nothing if it has no rows.
-std::int64_t row_size(const LoweringContext& context, Value v) {
-  const int axis = context.axes().axis_in(v, context.tile_class);
-  return axis < 0 || v.shape()[axis] == 0 ? 0 : v.shape().size() / v.shape()[axis];
-}
-
-// Whether the predicate holds for a node, also inside loops.
-template <class F> bool any_node(std::span<const Node* const> nodes, const F& predicate) {
-  bool any = false;
-  for (const Node* n : nodes)
-    for_each_node(*n, 0, 1, [&](const Node& node, int, double) { any = any || predicate(node); });
-  return any;
-}
-
-// Whether a loop ends for each row by itself: its rows may stream (stream_lanes.h), which needs their number in a register.
-bool ends_by_row(std::span<const Node* const> nodes) {
-  return any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop) && node.regions.size() > 1; });
-}
-
-// What a program does on single numbers a row and on several, in flops, and whether the ones are made of the others: also by other nodes than dots?
-struct RowWork {
-  double numbers = 0, rows = 0, in_vectors = 0;  // the last: those of empty lanes besides, row by row
-  bool all_numbers = true, mixes = false, takes_apart = false;
-
-  double all() const { return numbers + rows; }
-  void add(const LoweringContext& context, const Node& node, double times) {
-    const std::int64_t to = row_size(context, result_of(node, 0));
-    all_numbers = all_numbers && to <= 1;
-    const double flops = times * ir::estimate_flops(node);
-    if (to > 0) {
-      const Shape& shape = node.types[0].shape;
-      const std::int64_t lanes = kernel::lanes_of(node.types[0].dtype),
-                         last = std::max<std::int64_t>(shape[shape.rank() - 1], 1);
-      (to == 1 ? numbers : rows) += flops;
-      in_vectors += flops * static_cast<double>((last + lanes - 1) / lanes * lanes) / static_cast<double>(last);
-    }
-    for (const Value& o : node.operands) {
-      const std::int64_t from = row_size(context, o);
-      if (from == 0 || to == 0 || from == to) continue;
-      mixes = mixes || context.has_few_numbers_a_row(from > to ? o : result_of(node, 0));
-      takes_apart = takes_apart || (mixes && !ir::is(node, OpKind::Dot));
-    }
-  }
-};
-
-// Whether a dot has a few sums a row, each a short chain: by lanes it is a statement that multiplies vectors of rows, if there are too many for an
-// expression.
-bool has_few_short_sums(const LoweringContext& context, const Node& dot) {
-  if (!context.has_few_numbers_a_row(result_of(dot, 0))) return false;
-  return std::ranges::all_of(dot.attrs.integers("lhs_contract"), [&](std::int64_t axis) {
-    return dot.operands[0].shape()[static_cast<int>(axis)] < shortest_inner_product;
-  });
-}
-
-// Whether a row finds long rows at places of its own: side by side they are copied, number by number each would be looked up.
-bool finds_long_rows(const LoweringContext& context, const Node& node) {
-  if (!ir::is(node, OpKind::Gather) && !ir::is(node, OpKind::DynamicSlice)) return false;
-  const Value found = result_of(node, 0);
-  std::int64_t places = 0;
-  for (std::size_t i = 1; i < node.operands.size(); ++i) places = std::max(places, row_size(context, node.operands[i]));
-  return places > 0 && row_size(context, found) > places && !context.has_few_numbers_a_row(found);
-}
-
-// What a program has that speaks for rows in lanes, and against.
-struct LaneCase {
-  RowWork in_loops, outside;
-  bool has_loops = false, finds_rows = false, is_wide = false, wants_narrow = false;
-  // Dots that are no expressions by lanes: in loops those by weights that fill vectors, and others; before and behind loops.
-  bool fills_vectors = false, has_dots = false, dots_outside = false;
-
-  LaneCase(const LoweringContext& context, std::span<const Node* const> nodes) {
-    const bool by_row = ends_by_row(nodes);
-    for (const Node* n : nodes)
-      for_each_node(*n, 0, 1,
-                    [&](const Node& node, int depth, double times) { add(context, node, depth, times, by_row); });
-  }
-
-  void add(const LoweringContext& context, const Node& node, int depth, double times, bool by_row) {
-    constexpr double flops_of_a_vector = 32;  // of products and their sums
-    const auto takes_eight_bytes = [](Value v) { return size_of(v.dtype()) == 8; };
-    const Value result = result_of(node, 0);
-    is_wide = is_wide || takes_eight_bytes(result) || std::ranges::any_of(node.operands, takes_eight_bytes);
-    wants_narrow =
-        wants_narrow || (ir::is(node, OpKind::Reduce) && !takes_eight_bytes(result) && depends_on_lanes(node));
-    finds_rows = finds_rows || (depth > 0 && finds_long_rows(context, node));
-    if (ir::is(node, OpKind::Loop)) {
-      has_loops = true;
-      return;
-    }
-    const bool is_dot = ir::is(node, OpKind::Dot), is_short = is_dot && is_short_dot(context, node);
-    if (is_dot && (!is_short || (!by_row && has_long_weights(context, node)))) {
-      const bool is_few = !by_row && has_few_short_sums(context, node);
-      dots_outside = dots_outside || (depth == 0 && row_size(context, result) > 0);
-      fills_vectors = fills_vectors || (depth > 0 && is_few);
-      has_dots = has_dots || (depth > 0 && !is_few);
-    }
-    if (depth > 0)
-      in_loops.add(context, node, times);
-    else if (!is_dot)
-      outside.add(context, node, times);
-    else if (!is_short)  // a short one is code at each point, or as long a loop, either way
-      outside.rows += times * ir::estimate_flops(node) / flops_of_a_vector;
-  }
-};
-
-// Loops that work on single numbers a row for the most part, or in which short rows meet these or are taken apart and put together: with the numbers of a row side
-// by side most lanes would be empty there. Where everything is elementwise, rows that lie one after the other fill vectors as they are; and a dot of
-// long rows reads these whole, as what finds them does. Weights that fill vectors are as fast either way, in a fraction of the instructions, unless rows stop one by one.
-// But where more than half of the lanes would be empty (gates of three units, which are cut out of a product of twelve columns), it is theirs that counts.
-// A layer before or behind the loops takes part where these are most of the work: tables that are passed over once are better in rows.
-// Without loops, what is written out number by number, as the factors of small matrices are, has to be a third of all: each of these numbers would be
-// read apart, where a dot takes a vector of them at once.
-bool wants_lanes(const LoweringContext& context, std::span<const Node* const> nodes) {
-  constexpr double many_times = 4, mostly_empty = 2.1;
-  const LaneCase c(context, nodes);
-  // Whether a narrow sum shares a statement with wide numbers, which halve its lanes, is decided elsewhere.
-  if (c.is_wide && c.wants_narrow) return false;
-  if (!c.has_loops) return c.outside.mixes && 2 * c.outside.numbers > c.outside.rows;
-  if (c.has_dots || c.finds_rows) return false;
-  const std::int64_t rows = context.axes().extent(context.tile_class), whole = (rows + 15) / 16 * 16;
-  const double by_lanes = c.in_loops.all() * static_cast<double>(whole) / static_cast<double>(rows);
-  const bool is_empty = c.fills_vectors && c.in_loops.in_vectors > mostly_empty * by_lanes;
-  if (c.fills_vectors && !is_empty) return false;
-  const bool outweighs = c.in_loops.all() >= many_times * c.outside.all();
-  if (c.dots_outside && !(outweighs && (c.in_loops.takes_apart || is_empty))) return false;
-  return c.in_loops.mixes || c.in_loops.all_numbers || c.in_loops.numbers > c.in_loops.rows;
-}
 
 // Whether loops hold work that is the same for all rows, as the primal part of many directional derivatives is: every tile does it again.
 bool repeats_work(const LoweringContext& context, std::span<const Node* const> nodes) {
@@ -209,7 +71,7 @@ std::int64_t least_rows(const LoweringContext& context, std::span<const Node* co
       if (context.axes().axis_in(n->operands[0], context.tile_class) != static_cast<int>(axis))
         terms *= n->operands[0].shape()[static_cast<int>(axis)];
     const std::int64_t rows = (enough_terms + terms - 1) / std::max<std::int64_t>(terms, 1);
-    least = std::max(least, (rows + dozen - 1) / dozen * dozen);
+    least = std::max(least, divided_up(rows, dozen) * dozen);
   }
   return least;
 }
@@ -222,96 +84,6 @@ bool has_long_dots(const LoweringContext& context, std::span<const Node* const> 
 std::int64_t most_blocks(const kernel::Target& target) {
   constexpr std::int64_t of_a_processor = 16;
   return target.has_blocks() ? target.blocks_worth_having : of_a_processor;
-}
-
-// How the rows of a batch fall into tiles and blocks.
-struct Cut {
-  std::int64_t rows, tile_rows, tiles, per_block, blocks;
-  Cut(std::int64_t rows, std::int64_t tile_rows, std::int64_t most_blocks)
-      : rows(rows),
-        tile_rows(tile_rows),
-        tiles(divided_up(rows, tile_rows)),
-        per_block(divided_up(tiles, most_blocks)),
-        blocks(divided_up(tiles, per_block)) {}
-  std::int64_t last_tile() const { return rows - (tiles - 1) * tile_rows; }
-};
-
-// What a tile costs, in rows that are multiplied at the full height of the micro-kernel: weights pass once for each block of rows, so that
-// low blocks wait for them. Static heights are as equal as can be; others are full ones, then the rest in ever lower ones.
-double cost_of_tile(const kernel::Target& target, std::int64_t rows, bool is_static) {
-  constexpr double a_pass = 0.1, least_rows_a_pass = 2.5;  // the second: what weights take from the second cache
-  const auto block = [&](std::int64_t height) {
-    return std::max(static_cast<double>(height), least_rows_a_pass) + a_pass;
-  };
-  const std::int64_t most = target.dot_rows, blocks = (rows + most - 1) / most;
-  double cost = 0;
-  if (is_static) {
-    const std::int64_t low = rows / blocks, high = rows % blocks;
-    return static_cast<double>(high) * block(low + 1) + static_cast<double>(blocks - high) * block(low);
-  }
-  std::int64_t left = rows;
-  for (const std::int64_t height : {(rows + blocks - 1) / blocks, std::int64_t{4}, std::int64_t{2}, std::int64_t{1}}) {
-    if (height > most) continue;
-    cost += static_cast<double>(left / height) * block(height);
-    left %= height;
-  }
-  return cost;
-}
-
-// The time of one, two, four and eight workers for a cut, each times their number, over rows: 1 where nothing is lost. What runs on one or
-// two counts most, and which number it will be is not known here, nor may results depend on it.
-double cost_of_cut(const LoweringContext& context, const Cut& cut, bool has_dots, double a_tile, double a_block) {
-  const auto of_tile = [&](std::int64_t rows) {
-    if (!has_dots) return static_cast<double>(rows) + a_tile;
-    return cost_of_tile(context.options().target, rows,
-                        !context.options().variable_rows && cut.rows % cut.tile_rows == 0) +
-           a_tile;
-  };
-  const double full = of_tile(cut.tile_rows), last = of_tile(cut.last_tile());
-  double total = 0, weights = 0;
-  for (const auto& [workers, weight] : {std::pair(1, 1.0), {2, 1.0}, {4, 0.25}, {8, 0.06}}) {
-    std::vector<double> time(static_cast<std::size_t>(workers), 0.0);
-    for (std::int64_t b = 0; b < cut.blocks; ++b) {
-      const std::int64_t end = std::min(cut.tiles, (b + 1) * cut.per_block), count = end - b * cut.per_block;
-      const bool with_last = end == cut.tiles;
-      time[static_cast<std::size_t>(b % workers)] +=
-          a_block + static_cast<double>(count - (with_last ? 1 : 0)) * full + (with_last ? last : 0);
-    }
-    total += weight * *std::max_element(time.begin(), time.end()) * workers;
-    weights += weight;
-  }
-  return total / weights / static_cast<double>(cut.rows);
-}
-
-// Sums over the rows: each block has sums of its own, which are cleared, come and go while rows are added, and are added up in the end.
-struct SumsOverRows {
-  double bytes = 0;
-  double rows_a_product = 0;  // what one multiplication for each of their numbers takes, in the work of rows
-
-  // What they cost a block, in the work of rows, by measurement (Zen 4). Those of all blocks that stay in the second cache are nearly free.
-  double cost_of_block(const kernel::Target& target, std::int64_t blocks) const {
-    constexpr double products_from_memory = 250, products_from_third_cache = 5;
-    const auto l2_bytes = static_cast<double>(target.l2_bytes);
-    if (bytes > l2_bytes) return products_from_memory * rows_a_product;
-    return bytes * static_cast<double>(blocks) > l2_bytes ? products_from_third_cache * rows_a_product : 0;
-  }
-};
-
-SumsOverRows sums_over_rows(const LoweringContext& context, std::span<const Node* const> nodes) {
-  double numbers = 0, products = 0;
-  SumsOverRows sums;
-  for (const Node* n : nodes)
-    for_each_node(*n, 0, 1, [&](const Node& node, int depth, double times) {
-      if (!ir::is(node, OpKind::Dot) || !context.axes().touches(node, context.tile_class)) return;
-      products += times * ir::estimate_flops(node) / 2;
-      if (depth > 0 || !context.axes().contracts(node, context.tile_class) || row_size(context, result_of(node, 0)) > 0)
-        return;
-      numbers += static_cast<double>(node.types[0].shape.size());
-      sums.bytes += static_cast<double>(node.types[0].bytes());
-    });
-  if (numbers > 0)
-    sums.rows_a_product = numbers * static_cast<double>(context.axes().extent(context.tile_class)) / products;
-  return sums;
 }
 
 // Bytes of the factors that rows share, which come again for each tile. A loop reads its own again at every step; what other loops read does not drive them
@@ -390,10 +162,10 @@ void cut_evenly(const LoweringContext& context, std::span<const Node* const> nod
   const double a_tile = weights == Weights::Far ? 24 : !crowded ? 4 : weights == Weights::Large ? 1.6 : 0.5;
   const std::int64_t most = most_blocks(target);
   double least_cost = std::numeric_limits<double>::infinity();
-  for (std::int64_t h = (low + step - 1) / step * step; h <= std::min(high, rows); h += step) {
+  for (std::int64_t h = divided_up(low, step) * step; h <= std::min(high, rows); h += step) {
     const double far = crowded ? 1 + 0.06 * static_cast<double>(h) / static_cast<double>(wanted) : 1;
     for (std::int64_t blocks = most; blocks >= most / 4; blocks /= 2) {
-      const Cut cut(rows, h, blocks);
+      const TileCut cut(rows, h, blocks);
       const double a_block = sums.cost_of_block(target, cut.blocks),
                    cost = far * cost_of_cut(context, cut, has_dots, a_tile, a_block);
       if (cost < least_cost) {
@@ -477,7 +249,7 @@ std::int64_t rows_of_a_block(const LoweringContext& context, std::span<const Nod
   const std::int64_t rows = context.axes().extent(context.tile_class),
                      blocks = most_blocks(context.options().target) / side_by_side, share = divided_up(rows, blocks);
   if (!by_lanes) return std::clamp<std::int64_t>(share, 1, most_rows);
-  return std::clamp((share + warp - 1) / warp * warp, warp, most_lanes);
+  return std::clamp(divided_up(share, warp) * warp, warp, most_lanes);
 }
 
 // Whether a loop carries more numbers a row than registers take: of many rows they would not stay in the first cache either.
@@ -524,7 +296,7 @@ void join_tiles(const LoweringContext& context, std::span<const Node* const> nod
   constexpr double most_bytes = 512 << 20;
   const std::int64_t rows = context.axes().extent(context.tile_class), workers = context.options().num_workers;
   if (rows <= shape.rows || ends_by_row(nodes)) return;
-  const Cut cut(rows, shape.rows, shape.most_blocks);
+  const TileCut cut(rows, shape.rows, shape.most_blocks);
   const bool sums = has_sums(context, nodes);
   // By measurement (Granite Rapids): what sums over the rows read lies farther apart then, which weights hardly beyond that cache do not pay for; without
   // such sums, factors that leave the cache little room for anything else do.
@@ -592,7 +364,7 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
   }
   const auto fit = static_cast<std::int64_t>((few_tiles ? large_tile_bytes : small_tile_bytes) / std::max(bytes, 1.0));
   if (shape.by_lanes) {
-    const std::int64_t all = (context.axes().extent(context.tile_class) + lanes - 1) / lanes * lanes,
+    const std::int64_t all = divided_up(context.axes().extent(context.tile_class), lanes) * lanes,
                        most = carries_matrices(context, nodes) ? most_lanes / 2 : most_lanes;
     shape.rows = std::clamp(fit / lanes * lanes, lanes, std::clamp(all, lanes, most));
     return shape;

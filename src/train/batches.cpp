@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/index.h"
 #include "hotloop/fit.h"
 #include "hotloop/train.h"
 
@@ -17,7 +18,7 @@ constexpr double handover_s = 200e-6;  // waking a thread twice takes some 10 us
 }  // namespace
 
 std::optional<BatchBlock> next_block(const BatchPlan& plan, const BatchPosition& position, std::int64_t num_samples) {
-  const std::int64_t per_epoch = (num_samples + plan.batch_size - 1) / plan.batch_size;
+  const std::int64_t per_epoch = divided_up(num_samples, plan.batch_size);
   BatchBlock block;
   block.start = position;
   if (block.start.step >= per_epoch) block.start = {position.epoch + 1, 0, position.num_steps};

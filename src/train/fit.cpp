@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/denormals.h"
+#include "core/index.h"
 #include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/train.h"
@@ -166,7 +167,7 @@ class Fit {
              .shuffle = options.shuffle,
              .steps_per_call = std::min(options.steps_per_call, training.size() / batch),
              .every_steps = options.checkpoint.folder.empty() ? 0 : options.checkpoint.every_steps};
-    steps_per_epoch_ = (training.size() + batch - 1) / batch;
+    steps_per_epoch_ = divided_up(training.size(), batch);
 
     const nn::Seed seed = nn::Seed(options.seed, options.generator).started();
     fresh_.params = model.init(seed, training.dtype(), options.init);

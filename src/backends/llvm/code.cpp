@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "backends/llvm/held_values.h"
+#include "core/index.h"
 #include "hotloop/error.h"
 
 namespace hotloop::codegen {
@@ -183,7 +184,7 @@ llvm::AllocaInst* Code::stack_room(llvm::Type* type, std::int64_t count) {
 
 llvm::AllocaInst* Code::stack_row(DType dtype, std::int64_t count) {
   const std::int64_t lanes = kernel::lanes_of(dtype);
-  llvm::AllocaInst* row = stack_room(type(dtype, static_cast<int>(lanes)), (count + lanes - 1) / lanes);
+  llvm::AllocaInst* row = stack_room(type(dtype, static_cast<int>(lanes)), divided_up(count, lanes));
   row->setAlignment(llvm::Align(kernel::vector_bytes));
   return row;
 }

@@ -4,6 +4,7 @@
 
 #include "backends/llvm/dot_emitter.h"
 #include "backends/llvm/held_values.h"
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "schedule/column_walk.h"
 
@@ -56,7 +57,7 @@ bool stands_in_place(const Dot& dot, const HeldValues* held) {
   constexpr std::int64_t most_vectors = 24, most_steps = 96;
   if (held == nullptr || !dot.m.is_static() || !dot.n.is_static()) return false;
   const std::int64_t lanes = lanes_for_columns(dot, true);
-  const std::int64_t vectors = dot.m.bound * ((dot.n.bound + lanes - 1) / lanes);
+  const std::int64_t vectors = dot.m.bound * divided_up(dot.n.bound, lanes);
   std::int64_t steps = 0;
   for (const DotSegment& s : dot.segments) {
     steps += vectors * s.depth();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/llvm/held_values.h"
+#include "core/index.h"
 
 namespace hotloop::codegen {
 
@@ -143,7 +144,7 @@ void DotEmitter::emit_by_blocks(const kernel::BlockWalk& walk, bool c_stays,
 void DotEmitter::rest_of_columns(const TileBody& body) {
   const std::int64_t first = walk_.rest * lanes_, columns = dot_.n.bound - first;
   if (columns <= 0) return;
-  const auto vectors = static_cast<int>((columns + lanes_ - 1) / lanes_);
+  const auto vectors = static_cast<int>(divided_up(columns, lanes_));
   body({first, nullptr, vectors, vectors, static_cast<int>(columns - (vectors - 1) * lanes_), {}});
 }
 
@@ -168,10 +169,10 @@ Value* DotEmitter::b_of(const Segment& segment, const Tile& tile) {
 }
 
 std::int64_t DotEmitter::num_row_blocks(const Tile& tile) const {
-  const std::int64_t m = dot_.m.bound, blocks = (m + most_rows(tile) - 1) / most_rows(tile);
+  const std::int64_t m = dot_.m.bound, blocks = divided_up(m, most_rows(tile));
   if (!summed_ || m <= blocks) return blocks;
   // One block more reads B no more often than a pass of its own would for the sums.
-  const std::int64_t height = summed_ == Summed::Rows ? (m + blocks - 1) / blocks : m / blocks;
+  const std::int64_t height = summed_ == Summed::Rows ? divided_up(m, blocks) : m / blocks;
   return leaves_room(height, tile) ? blocks : blocks + 1;
 }
 
@@ -183,7 +184,7 @@ void DotEmitter::unless_cancelled(const std::function<void()>& body) {
 void DotEmitter::row_blocks(const Tile& tile, const std::function<void(Value*, std::int64_t)>& body) {
   const std::int64_t blocks = num_row_blocks(tile);
   if (blocks == 0) return;
-  const std::int64_t height = (dot_.m.bound + blocks - 1) / blocks;
+  const std::int64_t height = divided_up(dot_.m.bound, blocks);
   if (dot_.m.is_static()) {
     for (const RowRange& range : row_ranges(tile)) {
       sums_here_ = summed_ == Summed::Rows || (summed_ && range.end == dot_.m.bound);

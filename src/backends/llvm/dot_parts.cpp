@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/index.h"
+
 namespace hotloop::codegen {
 
 using kernel::KDim;
@@ -120,7 +122,7 @@ void DotEmitter::cut(const Segment& segment, std::size_t d, std::int64_t steps, 
     return;
   }
   const std::int64_t bound = std::max<std::int64_t>(1, segment.k[d].extent.bound), most = steps / inner;
-  const std::int64_t num_parts = (bound + most - 1) / most, count = (bound + num_parts - 1) / num_parts;
+  const std::int64_t num_parts = divided_up(bound, most), count = divided_up(bound, num_parts);
   code_.loop(code_.i64(0), segment.extents[d], count, [&](Value* begin) {
     Value* length = segment.extents[d];
     if (num_parts > 1)

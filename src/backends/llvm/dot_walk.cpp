@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/llvm/code.h"
+#include "core/index.h"
 
 namespace hotloop::codegen {
 
@@ -45,7 +46,7 @@ kernel::ColumnWalk walk_of(const kernel::Target& target, const Dot& dot, bool in
   const bool any_packed = std::ranges::any_of(dot.segments, [](const DotSegment& s) { return s.packed(); });
   if (any_packed || dot.pairs || dot.n.bound == 1 || !std::ranges::any_of(dot.segments, is_turned))
     return kernel::column_walk(target, dot, in_loop);
-  const std::int64_t lanes = kernel::lanes_of(dot.dtype), vectors = (dot.n.bound + lanes - 1) / lanes;
+  const std::int64_t lanes = kernel::lanes_of(dot.dtype), vectors = divided_up(dot.n.bound, lanes);
   return {.panel = 1, .runs = {{0, vectors, 1}}, .rest = vectors, .turns = false};
 }
 

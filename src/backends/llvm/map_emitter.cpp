@@ -9,6 +9,7 @@
 #include "backends/llvm/map_nest.h"
 #include "backends/llvm/nest_dims.h"
 #include "backends/llvm/point_code.h"
+#include "core/index.h"
 
 namespace hotloop::codegen {
 
@@ -243,7 +244,7 @@ class MapEmitter {
       const std::int64_t count = known->getSExtValue(), wide = lanes * unroll_;
       const std::int64_t main = count / wide * wide;
       block.loop(code_.i64(0), code_.i64(main), wide, unroll_, nullptr);
-      if (main < count) block.once(code_.i64(main), static_cast<int>((count - main + lanes - 1) / lanes), n);
+      if (main < count) block.once(code_.i64(main), static_cast<int>(divided_up(count - main, lanes)), n);
       return;
     }
     // Loops over more points than there can be are left out: their code would be as long as that which runs.

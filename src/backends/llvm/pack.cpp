@@ -3,6 +3,8 @@
 
 #include "backends/llvm/code.h"
 
+#include "core/index.h"
+
 namespace hotloop::codegen {
 
 using kernel::Pack;
@@ -74,7 +76,7 @@ void emit_pack(Code& code, const Frame& frame, const Pack& pack, bool may_split)
                  inner.offset(target, column, pack.k * bytes), static_cast<int>(panel) / lanes, lanes);
     });
     if (full < pack.n) {
-      const auto rest = static_cast<int>(pack.n - full), vectors = (rest + lanes - 1) / lanes;
+      const auto rest = static_cast<int>(pack.n - full), vectors = static_cast<int>(divided_up(rest, lanes));
       Value* has_rest =
           inner.b.CreateAnd(inner.b.CreateICmpSLE(begin, inner.i64(full)), inner.b.CreateICmpSGT(end, inner.i64(full)));
       inner.when(has_rest, [&] {
@@ -87,7 +89,7 @@ void emit_pack(Code& code, const Frame& frame, const Pack& pack, bool may_split)
   Values args{frame.address(code, pack.source), frame.buffer(pack.target)};
   if (split) {
     // As many panels for each worker, one after the other.
-    Value* panels = code.i64((pack.n + panel - 1) / panel);
+    Value* panels = code.i64(divided_up(pack.n, panel));
     Value* all_but_one = code.b.CreateSub(frame.num_workers, code.i64(1));
     Value* share = code.b.CreateUDiv(code.b.CreateAdd(panels, all_but_one), frame.num_workers);
     Value* columns = code.b.CreateMul(share, code.i64(panel));

@@ -327,7 +327,7 @@ class BlockWriter : BlockDotWriter {
   }
 
   void render_points(const Pack& pack) {
-    const std::int64_t lanes = lanes_of(pack.dtype), padded = (pack.n + lanes - 1) / lanes * lanes;
+    const std::int64_t lanes = lanes_of(pack.dtype), padded = divided_up(pack.n, lanes) * lanes;
     const std::string it = index_type();
     open("");
     line("// pack");

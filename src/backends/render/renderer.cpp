@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/render/code_writer.h"
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "schedule/accesses.h"
 #include "schedule/parts.h"
@@ -296,7 +297,7 @@ class Renderer : CodeWriter {
     std::string a_index = "0", b_index = "0", row_number;
     line("const " + t + "* const a = " + pointer(s.a) + " + " + scaled(s.a_m, "m") + ";");
     if (s.packed()) {
-      const std::int64_t padded = (dot.n.bound + lanes - 1) / lanes * lanes;
+      const std::int64_t padded = divided_up(dot.n.bound, lanes) * lanes;
       line("const " + t + "* const b = " + pointer(s.b) + " + n0 * " + number(depth) + ";");
       line("const " + it + " pw = " + number(padded) + " - n0 < " + number(panel) + " ? " + number(padded) +
            " - n0 : " + number(panel) + ";");
@@ -323,7 +324,7 @@ class Renderer : CodeWriter {
 
   void render_node(const Pack& pack) {
     const std::int64_t lanes = lanes_of(pack.dtype), panel = pack.panel;
-    const std::string padded = number((pack.n + lanes - 1) / lanes * lanes), columns = number(panel);
+    const std::string padded = number(divided_up(pack.n, lanes) * lanes), columns = number(panel);
     open("");
     line("// pack");
     line("const " + type(pack.dtype) + "* const from = " + pointer(pack.source) + ";");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/convert.h"
+#include "core/index.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "hotloop/sorting.h"
@@ -221,7 +222,7 @@ std::pair<Value, Value> top_k(Value x, std::int64_t k, int axis) {
                     std::to_string(k) + " of axis " + std::to_string(a) + " of " + x.type().str());
   std::int64_t size = 64;  // the shortest
   while (size * size < n) size *= 2;
-  const std::int64_t count = (n + size - 1) / size, stages = std::bit_width(static_cast<std::uint64_t>(n));
+  const std::int64_t count = divided_up(n, size), stages = std::bit_width(static_cast<std::uint64_t>(n));
   // In stages of a network, of which there are about stages^2 / 2; a digit takes as long as six.
   const std::int64_t sorting = n < least_by_digits ? stages * stages / 2 : 6 * num_digits(x.dtype());
   if (k == 0 || k * (count + size) > n * sorting) {  // more than what sorting takes
