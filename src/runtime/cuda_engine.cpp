@@ -150,10 +150,9 @@ class Keepers {
 
 // How many workers have something to do.
 std::int64_t workers_with_work(const kernel::Program& program) {
-  std::int64_t workers = 1;
+  std::int64_t workers = std::max<std::int64_t>(kernel::num_tile_blocks(program), 1);
   kernel::for_each_statement(program.body, [&](const auto& s) {
     using T = std::decay_t<decltype(s)>;
-    if constexpr (std::is_same_v<T, kernel::Grid>) workers = std::max(workers, s.num_blocks);
     if constexpr (std::is_same_v<T, kernel::Map> || std::is_same_v<T, kernel::Pack>)
       if (s.split) workers = std::max(workers, program.target.blocks_worth_having);
   });
@@ -169,12 +168,13 @@ class CudaEngine final : public Engine {
         outputs_(program_.results, std::move(rows.outputs)),
         fixed_rows_(fixed_rows) {
     // How many workers of several blocks run at once depends on where multiprocessors lie: fewer blocks where not all workers do that have rows.
+    const std::int64_t wanted =
+        cuda::side_by_side().always ? 1 : std::max<std::int64_t>(kernel::num_tile_blocks(program_), 1);
     int at_once = 0;
     for (int most = cuda::most_side_by_side; most >= 1; most = shape_.blocks / 2) {
       shape_.blocks = cuda::choose_blocks(program_, program_.max_rows, device.info(), most);
       at_once = compile(options);
-      const std::int64_t room = device.info().multiprocessors / shape_.blocks;
-      if (at_once >= std::max<std::int64_t>(std::min(cuda::num_tile_blocks(program_), room), 1)) break;
+      if (at_once >= wanted) break;
     }
     if (at_once < 1)
       throw UserError("cuda",
@@ -183,7 +183,7 @@ class CudaEngine final : public Engine {
                       device.info().name + ", which gives a block " + std::to_string(device.info().near_bytes),
                       "device=\"cpu\"");
     shape_.workers = static_cast<int>(std::min<std::int64_t>(at_once, workers_with_work(program_)));
-    if (!options.keep_source) source_.clear();
+    if (!options.keep_source) source_ = std::string();
     record_ = structure_of(program_);
     record_.num_workers = shape_.workers;
     Keepers::all().insert(this, [this] {

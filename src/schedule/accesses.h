@@ -67,7 +67,7 @@ template <class M, class F> void each_access_of_map(M& map, const F& f) {
 template <class D, class F> void each_access_of_dot(D& dot, const F& f) {
   using U = BasicUse<like<D, Access>>;
   const DType factor = factor_dtype(dot);
-  const std::int64_t lanes = lanes_of(dot.dtype), columns = (dot.n.bound + lanes - 1) / lanes * lanes;
+  const std::int64_t lanes = lanes_of(dot.dtype), columns = divided_up(dot.n.bound, lanes) * lanes;
   for (auto& s : dot.segments) {
     U a{.access = &s.a, .dtype = factor, .writes = false, .strides = {{dot.m, &s.a_m}}};
     U b{.access = &s.b, .dtype = factor, .writes = false, .strides = {{dot.n, &s.b_n}}};
@@ -102,10 +102,7 @@ template <class P, class F> void each_access_of_pack(P& pack, const F& f) {
       .strides = {{{pack.k}, &pack.k_stride}, {{pack.n}, &pack.n_stride}}});
   const std::int64_t lanes = lanes_of(pack.dtype);
   Access target{.buffer = pack.target, .index = 0, .indirect = {}};
-  f(U{.access = &target,
-      .dtype = pack.dtype,
-      .writes = true,
-      .panels = pack.k * ((pack.n + lanes - 1) / lanes * lanes)});
+  f(U{.access = &target, .dtype = pack.dtype, .writes = true, .panels = pack.k * divided_up(pack.n, lanes) * lanes});
   if constexpr (!std::is_const_v<P>) pack.target = target.buffer;
 }
 
@@ -162,6 +159,15 @@ template <class S, class F> void for_each_statement(S& where, const F& f) {
     std::visit(f, where.node);
     for_each_block(where, [&](auto& inside) { for_each_statement(inside, f); });
   }
+}
+
+// Into how many blocks of tiles a batch falls, at most: so many workers have some.
+inline std::int64_t num_tile_blocks(const Program& program) {
+  std::int64_t blocks = 0;
+  for_each_statement(program.body, [&](const auto& s) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(s)>, Grid>) blocks = std::max(blocks, s.num_blocks);
+  });
+  return blocks;
 }
 
 // Calls f(SetVariable) for the variables that the statement sets, for itself and what is in it; those of Let live on after it.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/index.h"
 #include "schedule/axes.h"
 #include "schedule/kernel_ir.h"
 #include "schedule/schedule.h"
@@ -92,7 +93,7 @@ class LoweringContext {
   void enter_part(kernel::Var part, kernel::Var rows);
   void leave_part();
   // Of the batch.
-  std::int64_t num_tiles() const { return (axes_.extent(tile_class) + tile_rows_ - 1) / tile_rows_; }
+  std::int64_t num_tiles() const { return divided_up(axes_.extent(tile_class), tile_rows_); }
   // In a tile by lanes: whether v has so few numbers a row that a point of a statement computes all of them.
   bool is_short_row(Value v) const { return by_lanes_ && has_few_numbers_a_row(v); }
   // Of a short row: whether it has so many numbers that it is turned by a nest, in squares. At a point of its own each number of a row is code of its own,

@@ -52,6 +52,14 @@ bool host_halves_vectors() {
 #endif
 }
 
+bool host_has_near_l3() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
 bool host_runs(const std::string& target) {
 #if defined(__x86_64__)
   // The levels of the x86-64 psABI: -v4 and -v3 are what backends compile for.

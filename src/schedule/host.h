@@ -13,6 +13,8 @@ bool host_runs(const std::string& target);
 bool host_multiplies_pairs();
 // Whether its instructions of 512 bits are two halves, one after the other (AMD's Zen 4).
 bool host_halves_vectors();
+// Whether its third cache is beside the cores that share it (AMD), rather than spread over a mesh with all of them.
+bool host_has_near_l3();
 // Bytes of a core's first data cache; 0 where the system does not say.
 std::int64_t host_l1_bytes();
 // The same of its second cache.

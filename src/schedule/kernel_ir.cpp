@@ -181,6 +181,7 @@ Target cuda_target() {
 Target with_caches_of_host(Target target) {
   if (const std::int64_t bytes = host_l1_bytes(); bytes > 0) target.l1_bytes_there = bytes;
   if (const std::int64_t bytes = host_l2_bytes(); bytes > 0) target.l2_bytes_there = bytes;
+  target.l3_is_near_there = host_has_near_l3();
   if (host_halves_vectors()) target.l1_rate_there = std::min(target.l1_rate_there, 64.0);
   return target;
 }

@@ -1,6 +1,6 @@
 // Kernel IR: what a schedule produces and the only thing a backend sees.
 //
-// A Program is SPMD: every worker (member of a CPU team; on a GPU, a thread block) runs the same body. `Grid` deals
+// A Program is SPMD: every worker (member of a CPU team; on a GPU, a thread block or a few of them side by side) runs the same body. `Grid` deals
 // blocks of tiles to workers, `Single` is run by worker 0, each of `Sections` by one worker while others run the rest, `Barrier` joins
 // all workers: what stands between two of them runs at once, and shares nothing that one of these statements writes. Inside a Grid, Single or section, one worker runs the statements in order; on a GPU its threads share the points of each
 // Map and Dot and meet after each statement, which is why a statement never reads what another point of the same statement writes.
@@ -272,7 +272,9 @@ struct Target {
   std::int64_t l1_bytes_there = 48 << 10;
   std::int64_t l2_bytes_there = 1 << 20;  // the same of the second cache
   double l1_rate_there = 128;             // bytes a cycle from it: two loads of the widest registers
-  // Of a device whose workers are blocks of threads: what of a worker's memory may be near, and how many workers there may be use for. 0: a
+  bool l3_is_near_there =
+      false;  // the third cache gives lines as fast as rows of a product want them, not across a mesh
+  // Of a device whose workers are blocks of threads, one or a few each: what of a worker's memory may be near, and how many workers there may be use for. 0: a
   // worker is a thread of the processor, whose caches hold what it uses.
   std::int64_t near_bytes = 0;
   std::int64_t blocks_worth_having = 0;

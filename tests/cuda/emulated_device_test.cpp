@@ -212,7 +212,7 @@ TEST(EmulatedDevice, GroupsOfAnyWidth) {
   }
 }
 
-TEST(EmulatedDevice, AnyIsOfTheBlock) {
+TEST(EmulatedDevice, AnyIsOfTheWorker) {
   const auto got = run_once(kernel(64, R"(
     const int me = hl_worker() * HL_THREADS + hl_thread();
     int32_t n = 0;

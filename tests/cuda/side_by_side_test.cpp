@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "cuda/program_fixture.h"
@@ -12,7 +13,14 @@ namespace {
 
 class CudaSideBySide : public CudaPrograms {
  protected:
-  ~CudaSideBySide() override { unsetenv("HOTLOOP_CUDA_BLOCKS"); }
+  CudaSideBySide() {
+    if (const char* set = std::getenv("HOTLOOP_CUDA_BLOCKS")) outside_ = set;
+    unsetenv("HOTLOOP_CUDA_BLOCKS");
+  }
+  ~CudaSideBySide() override {
+    unsetenv("HOTLOOP_CUDA_BLOCKS");
+    if (outside_) set_blocks(*outside_);
+  }
   static void set_blocks(const std::string& blocks) { setenv("HOTLOOP_CUDA_BLOCKS", blocks.c_str(), 1); }
   static CompileOptions with_source() {
     CompileOptions options = on_cuda();
@@ -23,6 +31,9 @@ class CudaSideBySide : public CudaPrograms {
     const std::string name = "#define HL_BLOCKS ";
     return std::stoi(e.source().substr(e.source().find(name) + name.size()));
   }
+
+ private:
+  std::optional<std::string> outside_;
 };
 
 // 160 units have 410 KB of weights a step, two samples would keep two multiprocessors busy.

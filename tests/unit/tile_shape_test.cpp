@@ -21,10 +21,11 @@ using List = std::vector<Value>;
 ValueType floats(const std::vector<std::int64_t>& shape) { return {DType::F32, Shape(shape)}; }
 
 // The rows of a tile, of the first grid.
-std::int64_t tile_rows_of(const Function& f, const std::vector<ValueType>& types, int num_workers = 1) {
+std::int64_t tile_rows_of(const Function& f, const std::vector<ValueType>& types, int num_workers = 1,
+                          const kernel::Target& target = kernel::target_named("avx512")) {
   ScheduleOptions options;
   options.num_workers = num_workers;
-  options.target = kernel::target_named("avx512");
+  options.target = target;
   const auto program = schedule(*passes::optimize(*trace(f, types), {}), options);
   for (const kernel::Stmt& stmt : program.body)
     if (const auto* grid = std::get_if<kernel::Grid>(&stmt.node)) return grid->tile_rows;
@@ -104,6 +105,26 @@ TEST(TileShape, WeightsThatOnlyMemoryHoldsArePassedOverOnce) {
     return scan(step, List{constant(0, DType::F32, {64, 2048})}, List{in[1]}).second;
   };
   EXPECT_EQ(tile_rows_of(states, {floats({2048, 2048}), floats({5, 64, 2048})}), 64);
+}
+
+// Weights that leave the second cache join the tiles of a worker; those of a training step only where they come across a mesh, since what is kept for the
+// way back is more for many rows.
+TEST(TileShape, LargeWeightsJoinTilesWhereTheThirdCacheIsFar) {
+  const auto states = [](Values in) {
+    const auto step = [&](Values h, Values x) {
+      const Value next = tanh(x[0] + matmul(h[0], in[0]));
+      return std::pair(List{next}, List{});
+    };
+    return List{sum(scan(step, List{constant(0, DType::F32, {64, 1024})}, List{in[1]}).first[0], {1})};
+  };
+  const auto slopes = grad([&](Values in) { return List{sum(states(in)[0])}; }, {0});
+  const std::vector<ValueType> types = {floats({1024, 1024}), floats({5, 64, 1024})};
+  kernel::Target far = kernel::target_named("avx512"), near = far;
+  near.l3_is_near_there = true;
+  EXPECT_EQ(tile_rows_of(states, types, 1, far), 64);
+  EXPECT_EQ(tile_rows_of(states, types, 1, near), 64);
+  EXPECT_EQ(tile_rows_of(slopes, types, 1, far), 64);
+  EXPECT_LE(tile_rows_of(slopes, types, 1, near), 32);
 }
 
 }  // namespace

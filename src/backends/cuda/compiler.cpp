@@ -48,9 +48,9 @@ std::string bytes_of(NvrtcProgram program, GetSize get_size, GetBytes get_bytes)
 }  // namespace
 
 Compiler::Compiler(const Nvrtc& nvrtc) : nvrtc_(nvrtc) {
-  int major = 0, minor = 0, count = 0;
-  check(nvrtc_.version(&major, &minor), "");
-  version_ = "NVRTC " + std::to_string(major) + "." + std::to_string(minor);
+  int minor = 0, count = 0;
+  check(nvrtc_.version(&major_, &minor), "");
+  version_ = "NVRTC " + std::to_string(major_) + "." + std::to_string(minor);
   check(nvrtc_.get_num_supported_archs(&count), "");
   HOTLOOP_CHECK(count > 0, version_ + " knows no architecture");
   capabilities_.resize(static_cast<std::size_t>(count));

@@ -19,6 +19,7 @@ class Compiler {
  public:
   explicit Compiler(const Nvrtc& nvrtc);
   const std::string& version() const { return version_; }  // "NVRTC 13.0"
+  int major() const { return major_; }
   // The least compute capability that it compiles for; 10 * major + minor.
   int oldest_capability() const { return capabilities_.front(); }
   // The architecture to compile for: sm_90, whose code is a cubin; compute_90, the newest it knows, whose PTX later
@@ -35,6 +36,7 @@ class Compiler {
 
   Nvrtc nvrtc_;
   std::string version_;
+  int major_ = 0;
   std::vector<int> capabilities_;  // ascending
 };
 

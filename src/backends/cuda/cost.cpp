@@ -1,11 +1,6 @@
 #include "backends/cuda/cost.h"
 
 #include <algorithm>
-#include <bit>
-#include <charconv>
-#include <cstdlib>
-#include <string>
-#include <system_error>
 #include <type_traits>
 #include <vector>
 
@@ -13,7 +8,6 @@
 #include "backends/render/dot_shape.h"
 #include "core/index.h"
 #include "core/memory.h"
-#include "hotloop/error.h"
 #include "schedule/accesses.h"
 #include "schedule/loop_facts.h"
 
@@ -109,9 +103,9 @@ class Cycles {
   double of(const Let&) const { return far; }
   double of(const Grid& grid) {
     const std::int64_t tiles = divided_up(points(grid.total), grid.tile_rows),
-                       blocks = std::max<std::int64_t>(
+                       tile_blocks = std::max<std::int64_t>(
                            divided_up(tiles, std::max<std::int64_t>(grid.tiles_per_block, 1)), 1);
-    return static_cast<double>(divided_up(blocks, workers_)) *
+    return static_cast<double>(divided_up(tile_blocks, workers_)) *
            (of(grid.prologue) + static_cast<double>(std::min(tiles, grid.tiles_per_block)) * of(grid.body));
   }
   double of(const Single& single) { return of(single.body); }
@@ -132,43 +126,8 @@ class Cycles {
 
 }  // namespace
 
-std::int64_t num_tile_blocks(const Program& program) {
-  std::int64_t blocks = 0;
-  for_each_statement(program.body, [&](const auto& s) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(s)>, Grid>) blocks = std::max(blocks, s.num_blocks);
-  });
-  return blocks;
-}
-
-SideBySide side_by_side() {
-  const char* set = std::getenv("HOTLOOP_CUDA_BLOCKS");
-  if (set == nullptr || *set == '\0') return {};
-  const std::string text = set;
-  if (text == "auto") return {.most = most_side_by_side};
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1 || number > most_side_by_side ||
-      !std::has_single_bit(static_cast<unsigned>(number)))
-    throw UserError("HOTLOOP_CUDA_BLOCKS", "must be auto or a power of two up to " + std::to_string(most_side_by_side),
-                    "\"" + text + "\"", "auto");
-  return {.most = number, .always = true};
-}
-
-int choose_blocks(const Program& program, std::int64_t rows, const DeviceInfo& device, int most) {
-  // An estimate of both is not so good that less should decide.
-  constexpr double worth_it = 0.8;
-  const SideBySide wanted = side_by_side();
-  most = std::min({most, wanted.most, device.blocks_of_worker});
-  if (wanted.always) return most;
-  const std::int64_t tiles = num_tile_blocks(program);
-  int best = 1;
-  double least = Cycles(program, rows, device, 1).of(program.body);
-  for (int blocks = 2; blocks <= most && tiles * blocks <= device.multiprocessors; blocks *= 2)
-    if (const double cycles = Cycles(program, rows, device, blocks).of(program.body); cycles < worth_it * least) {
-      least = cycles;
-      best = blocks;
-    }
-  return tiles == 0 ? 1 : best;
+double estimate_cycles(const Program& program, std::int64_t rows, const DeviceInfo& device, int blocks) {
+  return Cycles(program, rows, device, blocks).of(program.body);
 }
 
 DeviceTime estimate_time(const Program& program, std::int64_t rows, const DeviceInfo& device) {
@@ -176,7 +135,7 @@ DeviceTime estimate_time(const Program& program, std::int64_t rows, const Device
   DeviceTime time;
   time.launch_ns = launch;
   time.kernel_ns =
-      Cycles(program, rows, device, choose_blocks(program, rows, device, device.blocks_of_worker)).of(program.body) /
+      estimate_cycles(program, rows, device, choose_blocks(program, rows, device, device.blocks_of_worker)) /
       cycles_per_ns;
   time.copies_ns = 2 * a_copy + (total_bytes(program.arguments) + total_bytes(program.results)) / bytes_per_ns;
   return time;

@@ -17,6 +17,9 @@ struct DeviceTime {
 // end as a few, as in kernel::estimate_time_ns.
 DeviceTime estimate_time(const kernel::Program& program, std::int64_t rows, const DeviceInfo& device);
 
+// The kernel of one such call, where workers have so many blocks.
+double estimate_cycles(const kernel::Program& program, std::int64_t rows, const DeviceInfo& device, int blocks);
+
 // What a call in progress takes of the device's memory: arguments, results and arenas.
 double device_bytes(const kernel::Program& program);
 

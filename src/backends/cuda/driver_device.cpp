@@ -71,15 +71,17 @@ class LoadedCode final : public Code {
   int workers_at_once(const LaunchShape& shape) override {
     const CurrentContext current(context_);
     int workers = 0;
-    constexpr int everywhere = 8;  // so many blocks side by side each device has that has any
     Result result = opt_in(shape.near_bytes);
-    if (result == 0 && shape.blocks > everywhere)
-      result = context_.driver.func_set_attribute(function_, FunctionAttribute::NonPortableClusterSizeAllowed, 1);
-    if (result == 0 && shape.blocks > 1) {
-      LaunchShape one = shape;
-      one.workers = 1;
-      const Clusters clusters(one, nullptr);
-      result = context_.driver.occupancy_max_active_clusters(&workers, function_, &clusters.config);
+    if (shape.blocks > 1) {
+      // A device may have fewer side by side than others of its kind, or than its capability says.
+      if (result == 0) result = allow_side_by_side(shape.blocks);
+      if (result == 0) {
+        LaunchShape one = shape;
+        one.workers = 1;
+        const Clusters clusters(one, nullptr, false);
+        result = context_.driver.occupancy_max_active_clusters(&workers, function_, &clusters.config);
+      }
+      if (result == invalid_value || result == invalid_cluster_size) return 0;
     } else if (result == 0) {
       result = context_.driver.occupancy_max_active_blocks_per_multiprocessor(
           &workers, function_, shape.threads, static_cast<std::size_t>(shape.near_bytes));
@@ -94,7 +96,8 @@ class LoadedCode final : public Code {
     context_.check(opt_in(shape.near_bytes), "asking for shared memory");
     void* parameters[] = {&arguments};  // copied before the driver returns
     if (shape.blocks > 1) {
-      const Clusters clusters(shape, stream);
+      context_.check(allow_side_by_side(shape.blocks), "asking for blocks side by side");
+      const Clusters clusters(shape, stream, true);
       context_.check(context_.driver.launch_kernel_ex(&clusters.config, function_, parameters, nullptr),
                      "launching a kernel");
       return;
@@ -106,26 +109,34 @@ class LoadedCode final : public Code {
   }
 
  private:
-  // Workers of several blocks, which run at once.
+  // Workers of several blocks; `at_once`: all of them run at once.
   struct Clusters {
-    Clusters(const LaunchShape& shape, DriverStream stream) {
+    Clusters(const LaunchShape& shape, DriverStream stream, bool at_once) {
       config.grid[0] = static_cast<unsigned>(shape.workers * shape.blocks);
       config.block[0] = static_cast<unsigned>(shape.threads);
       config.shared_bytes = static_cast<unsigned>(shape.near_bytes);
       config.stream = stream;
       config.attributes = attributes;
-      config.num_attributes = 2;
-      attributes[0].id = LaunchAttributeId::Cooperative;
-      attributes[0].cooperative = 1;
-      attributes[1].id = LaunchAttributeId::ClusterDimension;
-      attributes[1].cluster[0] = static_cast<unsigned>(shape.blocks);
-      attributes[1].cluster[1] = attributes[1].cluster[2] = 1;
+      config.num_attributes = at_once ? 2 : 1;
+      attributes[0].id = LaunchAttributeId::ClusterDimension;
+      attributes[0].cluster[0] = static_cast<unsigned>(shape.blocks);
+      attributes[0].cluster[1] = attributes[0].cluster[2] = 1;
+      attributes[1].id = LaunchAttributeId::Cooperative;
+      attributes[1].cooperative = 1;
     }
     Clusters(const Clusters&) = delete;
     Clusters& operator=(const Clusters&) = delete;
     LaunchAttribute attributes[2];
     LaunchConfig config;
   };
+
+  // More than 8 are to be asked for.
+  Result allow_side_by_side(int blocks) {
+    constexpr int without_asking = 8;
+    if (blocks <= without_asking) return 0;
+    const std::lock_guard lock(mutex_);
+    return context_.driver.func_set_attribute(function_, FunctionAttribute::NonPortableClusterSizeAllowed, 1);
+  }
 
   // More than 48 KiB is to be asked for; the most that anybody asked for stays, so that threads may launch with
   // different sizes.

@@ -26,11 +26,13 @@ int attribute_of(const Driver& driver, DriverDevice device, DeviceAttribute attr
   return driver.device_get_attribute(&value, attribute, device) == 0 ? value : 0;
 }
 
-DeviceInfo info_of(const Driver& driver, DriverDevice device) {
+DeviceInfo info_of(const Driver& driver, DriverDevice device, const Compiler& compiler) {
+  constexpr int first_of_clusters = 12;  // of NVRTC
   char name[256] = "";
   std::size_t bytes = 0;
   const bool has_clusters = driver.launch_kernel_ex != nullptr && driver.occupancy_max_active_clusters != nullptr &&
-                            attribute_of(driver, device, DeviceAttribute::ClusterLaunch) != 0;
+                            attribute_of(driver, device, DeviceAttribute::ClusterLaunch) != 0 &&
+                            compiler.major() >= first_of_clusters;
   driver.device_get_name(name, sizeof name, device);
   driver.device_total_mem(&bytes, device);
   return {.name = name,
@@ -64,7 +66,7 @@ Search search() {
   const auto nvrtc = open_nvrtc(major, why);
   if (!nvrtc) return none(why);
   const Compiler compiler(*nvrtc);
-  DeviceInfo info = info_of(*driver, device);
+  DeviceInfo info = info_of(*driver, device, compiler);
   info.versions = "CUDA driver " + std::to_string(major) + "." + std::to_string(minor) + ", " + compiler.version();
   if (info.capability < compiler.oldest_capability())
     return none(compiler.version() + " compiles for compute capability " +

@@ -11,7 +11,7 @@ namespace hotloop::cuda {
 
 using Result = int;  // 0: success
 inline constexpr Result invalid_value = 1, out_of_memory = 2, device_unavailable = 46, ecc_uncorrectable = 214,
-                        nvlink_uncorrectable = 220, not_ready = 600, launch_timeout = 702;
+                        nvlink_uncorrectable = 220, not_ready = 600, launch_timeout = 702, invalid_cluster_size = 912;
 inline constexpr Result nvrtc_out_of_memory = 1, nvrtc_builtin_operation_failure = 7;
 
 enum class DeviceAttribute : int {

@@ -21,7 +21,5 @@ SideBySide side_by_side();
 // Of how many blocks a worker should be, at most `most`: blocks divide its products' columns and keep factors that are too many for one, but wait longer for
 // one another.
 int choose_blocks(const kernel::Program& program, std::int64_t rows, const DeviceInfo& device, int most);
-// Of a batch: so many workers have some.
-std::int64_t num_tile_blocks(const kernel::Program& program);
 
 }  // namespace hotloop::cuda

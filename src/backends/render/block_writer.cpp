@@ -393,6 +393,8 @@ class BlockWriter : BlockDotWriter {
     else
       close();
     const std::string inside = std::exchange(out_, std::move(outside));
+    // Without an iteration no meeting would follow: another block might store where this one still writes what the loop was to keep.
+    if (blocks_ > 1 && !loops_.back().before.empty() && !loop.trip.is_static()) loops_.back().before += "hl_sync();\n";
     out_ += loops_.back().before + inside;
     loops_.pop_back();
     leave(loop);

@@ -168,7 +168,7 @@ template <int pending> static inline void hl_copies_wait() {}
 extern "C" __device__ int printf(const char*, ...);
 __device__ long long hl_ticks[HL_TICKS];
 #define HL_BEGIN_TICKS                                          \
-  const bool hl_counts = hl_worker() == 0 && hl_thread() == 0;   \
+  const bool hl_counts = hl_worker() == 0 && hl_thread() == 0;  \
   long long hl_before = clock64();                              \
   if (hl_counts)                                                \
     for (int i = 0; i < HL_TICKS; ++i) hl_ticks[i] = 0;

@@ -13,7 +13,7 @@ struct CudaOptions {
   // Its near room is shared memory that a block may have: what every device gives, unless one that gives more is known. What the program leaves of
   // it keeps factors of loops.
   WorkerShape worker = {.near_room = 60 << 10};
-  // The kernel counts the cycles of each statement, all of which end with a meeting then, and its first block prints them.
+  // The kernel counts the cycles of each statement, all of which end with a meeting then, and its first worker prints them.
   bool profile = false;
 };
 

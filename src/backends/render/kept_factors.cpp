@@ -182,7 +182,7 @@ void KeptFactorsWriter::read_in_front(LoopAround& around, const Dot& dot, const 
   around.before += std::exchange(out_, std::move(outside));
 }
 
-// Blocks that have no part read the first one's again.
+// Blocks that have no part read another one's again.
 void KeptFactorsWriter::write_first_column(const Dot& dot) {
   if (parts_ == 1) return;
   const std::string rank = parts_ == blocks_ ? "hl_rank()" : "hl_rank() % " + number(parts_);

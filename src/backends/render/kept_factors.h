@@ -65,7 +65,7 @@ class KeptFactorsWriter : protected ReadAheadWriter {
   std::string right_index(const kernel::Dot& dot, const kernel::DotSegment& segment, int column,
                           const std::string& index, const std::string& step) const;
 
-  // The number's place in near memory: `what` of all columns, or of the part's.
+  // The column's place in near memory, among those of the part.
   std::string in_part(const std::string& column) const {
     return parts_ > 1 ? "(" + column + " - first_column)" : column;
   }

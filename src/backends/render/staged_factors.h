@@ -19,7 +19,7 @@ class StagedFactorsWriter : protected KeptFactorsWriter {
   struct Staged {
     enum class When : std::uint8_t {
       Never,
-      Now,        // by all threads together, in front of the Dot
+      Now,        // by all threads of each block, in front of the Dot
       Before,     // in the iteration before, while others compute something else
       AsWritten,  // by the Map that computes them
     };
