@@ -13,7 +13,6 @@ inline constexpr int most_side_by_side = 16;
 struct SideBySide {
   int most = 1;  // blocks of a worker, a power of two
   bool always = false;
-  bool operator==(const SideBySide&) const = default;
 };
 // UserError for any other text.
 SideBySide side_by_side();
