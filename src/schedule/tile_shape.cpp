@@ -240,12 +240,12 @@ bool stands_alone(const LoweringContext& context, std::span<const Node* const> n
 // room for them.
 std::int64_t rows_of_a_block(const LoweringContext& context, std::span<const Node* const> nodes, bool by_lanes) {
   constexpr std::int64_t most_rows = 32, warp = 32, most_lanes = 256, room_of_a_block = 288 << 10;
-  const bool has_loops = any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop); });
   std::int64_t side_by_side = 1;
-  if (has_loops && !by_lanes)
-    while (side_by_side < context.options().most_side_by_side &&
-           side_by_side * room_of_a_block < bytes_of_weights(context, nodes))
-      side_by_side *= 2;
+  if (const std::int64_t most = context.options().most_side_by_side;
+      most > 1 && !by_lanes && any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop); })) {
+    const std::int64_t bytes = bytes_of_weights(context, nodes);
+    while (side_by_side < most && side_by_side * room_of_a_block < bytes) side_by_side *= 2;
+  }
   // Not all multiprocessors lie so that they can be side by side.
   const std::int64_t most = most_blocks(context.options().target),
                      blocks = side_by_side == 1 ? most : std::max<std::int64_t>(most * 7 / 8 / side_by_side, 1),

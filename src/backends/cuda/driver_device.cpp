@@ -72,22 +72,19 @@ class LoadedCode final : public Code {
     const CurrentContext current(context_);
     int workers = 0;
     Result result = opt_in(shape.near_bytes);
-    if (shape.blocks > 1) {
-      // A device may have fewer side by side than others of its kind, or than its capability says.
-      if (result == 0) result = allow_side_by_side(shape.blocks);
-      if (result == 0) {
-        LaunchShape one = shape;
-        one.workers = 1;
-        const Clusters clusters(one, nullptr, false);
-        result = context_.driver.occupancy_max_active_clusters(&workers, function_, &clusters.config);
-      }
-      if (result == invalid_value || result == invalid_cluster_size) return 0;
+    if (result == 0) result = allow_side_by_side(shape.blocks);
+    if (result == 0 && shape.blocks > 1) {
+      LaunchShape one = shape;
+      one.workers = 1;
+      const Clusters clusters(one, nullptr, false);
+      result = context_.driver.occupancy_max_active_clusters(&workers, function_, &clusters.config);
     } else if (result == 0) {
       result = context_.driver.occupancy_max_active_blocks_per_multiprocessor(
           &workers, function_, shape.threads, static_cast<std::size_t>(shape.near_bytes));
       workers *= multiprocessors_;
     }
-    if (result == invalid_value) return 0;  // no device has so much of it
+    // No device has so much of it, or this one has not so many side by side, whatever its capability says.
+    if (result == invalid_value || result == invalid_cluster_size) return 0;
     context_.check(result, "counting the blocks that run at once");
     return workers;
   }

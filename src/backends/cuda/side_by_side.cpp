@@ -32,8 +32,8 @@ int choose_blocks(const kernel::Program& program, std::int64_t rows, const Devic
   constexpr double worth_it = 0.8;
   const SideBySide wanted = side_by_side();
   most = std::min({most, wanted.most, device.blocks_of_worker});
-  const std::int64_t tiles = kernel::num_tile_blocks(program);
   if (wanted.always || most == 1) return most;
+  const std::int64_t tiles = kernel::num_tile_blocks(program);
   if (tiles == 0) return 1;
   int best = 1;
   double least = estimate_cycles(program, rows, device, 1);

@@ -25,7 +25,7 @@ namespace {
 class BlockWriter : BlockDotWriter {
  public:
   BlockWriter(const Program& program, const Dialect& dialect, const WorkerShape& worker, bool profile)
-      : BlockDotWriter(program, dialect, worker), all_threads_(worker.blocks * worker.threads), profile_(profile) {}
+      : BlockDotWriter(program, dialect, worker), profile_(profile) {}
 
   std::size_t num_ticks() const { return ticks_.size(); }
   using BlockDotWriter::near_bytes;
@@ -157,7 +157,7 @@ class BlockWriter : BlockDotWriter {
     const PointOrder order = order_of(map);
     const bool reduces = map.num_outer < num_dims, in_lanes = map.vector_dim >= map.num_outer && reduces;
     const int group = in_lanes ? map.lanes() : 1;
-    std::string thread = "hl_thread()", threads = number(all_threads_ / group);
+    std::string thread = "hl_thread()", threads = number(all_threads() / group);
     if (in_lanes) {
       line("const int lane = hl_thread() % " + number(group) + ";");
       thread = "hl_thread() / " + number(group);
@@ -170,7 +170,7 @@ class BlockWriter : BlockDotWriter {
     open_points(map, order.shared, thread, threads, !map.split);
     for (const int d : order.in_order) open_loop(dim_var(map, d), extent(map.dims[static_cast<std::size_t>(d)].extent));
     const bool may_carry =
-        !reduces && !map.split && order.in_order.empty() && most_points(map, map.dims.size()) <= all_threads_;
+        !reduces && !map.split && order.in_order.empty() && most_points(map, map.dims.size()) <= all_threads();
     if (reduces) render_reductions(map, in_lanes, group);
     if (in_lanes) open("if (lane == 0)");
     const int first = reduces ? map.body_end : 0, end = static_cast<int>(map.instrs.size());
@@ -230,7 +230,7 @@ class BlockWriter : BlockDotWriter {
     if (blocks_ == 1 || is_far(in.access))
       render_instr(map, i);
     else
-      line((in.args[1] >= 0 ? "if (" + reg(in.args[1]) + ") " : "") + store_near(element(in.access), reg(in.args[0])));
+      line(store_condition(in) + store_near(element(in.access), reg(in.args[0])));
     store_near_too(in);
   }
   // Of the first `num_dims` dims, at most.
@@ -243,7 +243,7 @@ class BlockWriter : BlockDotWriter {
   std::string next_workers(std::int64_t work) {
     const std::string place =
         first_worker_ == 0 ? "worker" : "(int)((worker + " + number(first_worker_) + "u) % num_workers)";
-    first_worker_ += divided_up(work, all_threads_);
+    first_worker_ += divided_up(work, all_threads());
     if (first_worker_ >= p_.target.blocks_worth_having) first_worker_ = 0;
     return place;
   }
@@ -255,7 +255,7 @@ class BlockWriter : BlockDotWriter {
     if (step == 0) return false;
     const std::string here = element(in.access);
     std::string outside = std::exchange(out_, "");
-    open_points(map, dims, "hl_thread()", number(all_threads_), true);
+    open_points(map, dims, "hl_thread()", number(all_threads()), true);
     line("$next = " + here + ";");
     close();
     const std::string before = std::exchange(out_, std::move(outside));
@@ -276,7 +276,7 @@ class BlockWriter : BlockDotWriter {
     std::string total = is_wide ? "(int64_t)1" : "1";
     for (const int d : dims) total += " * " + extent(map.dims[static_cast<std::size_t>(d)].extent);
     const std::string counter = is_wide ? "int64_t" : "int", word = is_wide ? "uint64_t" : "unsigned";
-    if (may_be_once && most <= all_threads_ && threads == number(all_threads_)) {
+    if (may_be_once && most <= all_threads() && threads == number(all_threads())) {
       line("const " + counter + " p = " + thread + ";");
       open("if (p < " + total + ")");
     } else {
@@ -475,7 +475,8 @@ class BlockWriter : BlockDotWriter {
     if (profile_) tick("barrier");
   }
 
-  int all_threads_;  // of a worker
+  int all_threads() const { return blocks_ * threads_; }  // of a worker
+
   bool profile_;
   std::int64_t first_worker_ = 0;
   std::vector<std::string> ticks_;

@@ -182,9 +182,7 @@ void CodeWriter::render_instr(const Map& map, int i, const std::string& hidden) 
     case Instr::Kind::Reduced: return set("a" + std::to_string(i));
     case Instr::Kind::Load:
       return set((in.args[0] >= 0 ? reg(in.args[0]) + " ? " + element(in.access) + " : 0" : element(in.access)));
-    case Instr::Kind::Store:
-      return line((in.args[1] >= 0 ? "if (" + reg(in.args[1]) + ") " : "") + element(in.access) + " = " +
-                  reg(in.args[0]) + ";");
+    case Instr::Kind::Store: return line(store_condition(in) + element(in.access) + " = " + reg(in.args[0]) + ";");
   }
 }
 

@@ -67,6 +67,10 @@ class CodeWriter {
   void render_buffer_at(int b, const std::string& address);
   // `hidden`: is added to each index that is a value.
   void render_instr(const kernel::Map& map, int i, const std::string& hidden = "");
+  // "if (...) " in front of a store that has a condition.
+  static std::string store_condition(const kernel::Instr& store) {
+    return store.args[1] >= 0 ? "if (" + reg(store.args[1]) + ") " : "";
+  }
 
   const kernel::Program& p_;
   const Dialect& d_;
