@@ -354,6 +354,7 @@ class Reference {
         case ScalarOp::Ceil: return bits_of(std::ceil(a));
         case ScalarOp::Rint: return bits_of(std::nearbyint(a));
         case ScalarOp::Sqrt: return bits_of(std::sqrt(a));
+        case ScalarOp::Ldexp: return bits_of(std::ldexp(a, static_cast<int>(b)));
         case ScalarOp::Fma: return bits_of(program_.target.has_fma ? std::fma(a, b, as<T>(z)) : a * b + as<T>(z));
         default: break;
       }

@@ -24,6 +24,7 @@ enum class ScalarOp : std::uint8_t {
   // Of floats, and no graph's: what the formulas of sin and cos (src/schedule/math) leave. FarAngle(x, near) is `near` where |x| <= far_angle(),
   // else x less its nearest multiple n of pi / 2, NaN if x is not finite; FarTurns(x, near) alike 1.5 * 2^52 (f32: 2^23) + n modulo 4.
   FarAngle, FarTurns,
+  Ldexp,  // of floats, and no graph's: (x, n) is x 2^n, rounded once, of a normal x and a whole n from -2 to 2 times the exponent's bias
   // Of integers and bool. Shr is logical for u32, arithmetic for i32 and i64; amounts are taken modulo the width.
   And, Or, Xor, Shl, Shr,
   Eq, Ne, Lt, Le, Gt, Ge,  // result bool

@@ -373,6 +373,7 @@ class Verifier {
       case LogNdtr:
       case FarAngle:
       case FarTurns:
+      case Ldexp:
       case FarRem:
       case Fma:
       case Pow: check(is_float(d), "it is defined for floats only"); return same(0);

@@ -40,10 +40,10 @@ bool is_expanded(const Instr& in) {
          (expansion_of(in.op) != nullptr || binary_expansion_of(in.op) != nullptr);
 }
 
-void lower_map(Map& map, bool has_fma) {
+void lower_map(Map& map, const Target& target) {
   if (std::none_of(map.instrs.begin(), map.instrs.end(), is_expanded)) return;
   std::vector<Instr> lowered;
-  math::Expander expander(lowered, has_fma);
+  math::Expander expander(lowered, target);
   std::vector<int> moved;  // new register of each old one
   int body_end = 0;
   for (int i = 0; i < static_cast<int>(map.instrs.size()); ++i) {
@@ -74,8 +74,7 @@ void lower_map(Map& map, bool has_fma) {
 
 void lower_math(Program& program) {
   for_each_statement(program.body, [&](auto& statement) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(statement)>, Map>)
-      lower_map(statement, program.target.has_fma);
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(statement)>, Map>) lower_map(statement, program.target);
   });
 }
 

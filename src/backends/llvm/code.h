@@ -151,6 +151,7 @@ class Code {
   Value* cast(DType to, DType from, Value* value);
   Value* far_angle(bool wants_turns, DType dtype, Value* x, Value* near);
   Value* far_rem(DType dtype, Value* x, Value* y, Value* near);
+  Value* ldexp(DType dtype, Value* x, Value* n);
   Value* divide(ir::ScalarOp op, DType dtype, Value* a, Value* c);
   Value* splat(Value* like, std::int64_t value);  // an integer constant of the type of `like`
 

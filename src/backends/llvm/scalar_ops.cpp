@@ -4,8 +4,12 @@
 #include <cmath>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "backends/llvm/code.h"
 #include "hotloop/error.h"
@@ -38,6 +42,47 @@ Value* Code::upper_halves(Value* pairs) {
 
 Value* Code::lower_halves(Value* pairs) {
   return b.CreateBitCast(b.CreateShl(pairs, splat(pairs, 16)), type(DType::F32, lanes_in(pairs)));
+}
+
+// AVX-512's scalef, which no other target has: lower_math asks for it there alone.
+Value* Code::ldexp(DType dtype, Value* x, Value* n) {
+  const bool f32 = dtype == DType::F32;
+  const int lanes = lanes_in(x), bytes = static_cast<int>(size_of(dtype)), most = 64 / bytes, least = 16 / bytes;
+  const auto some_lanes = [&](Value* v, int first, int count) {
+    std::vector<int> which(static_cast<std::size_t>(count), -1);
+    for (int l = 0; l < count && first + l < lanes; ++l) which[static_cast<std::size_t>(l)] = first + l;
+    return b.CreateShuffleVector(v, which);
+  };
+  if (lanes == 1) {
+    const auto alone = [&](Value* v) {
+      return b.CreateInsertElement(llvm::PoisonValue::get(type(dtype, least)), v, std::uint64_t{0});
+    };
+    return b.CreateExtractElement(ldexp(dtype, alone(x), alone(n)), std::uint64_t{0});
+  }
+  if (lanes > most) {
+    const int half = lanes / 2;
+    std::vector<int> all(static_cast<std::size_t>(lanes));
+    std::iota(all.begin(), all.end(), 0);
+    return b.CreateShuffleVector(ldexp(dtype, some_lanes(x, 0, half), some_lanes(n, 0, half)),
+                                 ldexp(dtype, some_lanes(x, half, half), some_lanes(n, half, half)), all);
+  }
+  const int whole = std::max(least, static_cast<int>(std::bit_ceil(static_cast<unsigned>(lanes))));
+  if (whole > lanes) {
+    Value* padded = ldexp(dtype, some_lanes(x, 0, whole), some_lanes(n, 0, whole));
+    std::vector<int> first(static_cast<std::size_t>(lanes));
+    std::iota(first.begin(), first.end(), 0);
+    return b.CreateShuffleVector(padded, first);
+  }
+  using namespace llvm::Intrinsic;
+  const llvm::Intrinsic::ID of_f32[] = {x86_avx512_mask_scalef_ps_128, x86_avx512_mask_scalef_ps_256,
+                                        x86_avx512_mask_scalef_ps_512};
+  const llvm::Intrinsic::ID of_f64[] = {x86_avx512_mask_scalef_pd_128, x86_avx512_mask_scalef_pd_256,
+                                        x86_avx512_mask_scalef_pd_512};
+  const int which = lanes == most ? 2 : lanes == least ? 0 : 1;
+  Values args{x, n, llvm::PoisonValue::get(x->getType()),
+              llvm::Constant::getAllOnesValue(b.getIntNTy(std::max(8u, static_cast<unsigned>(lanes))))};
+  if (which == 2) args.push_back(b.getInt32(4));  // rounded as the processor is set
+  return b.CreateIntrinsic(f32 ? of_f32[which] : of_f64[which], {}, args);
 }
 
 Value* Code::fma_pairs(Value* a, Value* c, Value* addend) {
@@ -92,6 +137,7 @@ Value* Code::float_op(ScalarOp op, DType dtype, const Values& args) {
       Value* better = op == ScalarOp::Min ? b.CreateFCmpOLT(second, a) : b.CreateFCmpOGT(second, a);
       return b.CreateSelect(b.CreateFCmpUNO(second, second), second, b.CreateSelect(better, second, a));
     }
+    case ScalarOp::Ldexp: return ldexp(dtype, a, args[1]);
     case ScalarOp::FarAngle:
     case ScalarOp::FarTurns: return far_angle(op == ScalarOp::FarTurns, dtype, a, args[1]);
     case ScalarOp::FarRem: return far_rem(dtype, a, args[1], args[2]);

@@ -51,8 +51,20 @@ HL_BITCAST(int32_t, i32, float, f32)
 HL_BITCAST(uint32_t, u32, float, f32)
 HL_BITCAST(double, f64, int64_t, i64)
 HL_BITCAST(int64_t, i64, double, f64)
+HL_BITCAST(double, f64, uint64_t, u64)
+HL_BITCAST(uint64_t, u64, double, f64)
 HL_BITCAST(int32_t, i32, uint32_t, u32)
 HL_BITCAST(uint32_t, u32, int32_t, i32)
+
+// x 2^n by two powers of two in the normal range: n and n / 2 with the exponent's bias, from the lowest bits of a sum.
+#define HL_LDEXP(F, DF, I, DI, ROUNDING, BIAS, DIGITS)                                                        \
+  static inline F hl_ldexp_##DF(F x, F n) {                                                                   \
+    const I whole = hl_bitcast_##DF##_##DI(n + (ROUNDING + 2 * BIAS));                                        \
+    const I half = hl_bitcast_##DF##_##DI(hl_fma_##DF(n, (F)0.5, ROUNDING + BIAS));                           \
+    return x * hl_bitcast_##DI##_##DF(half << DIGITS) * hl_bitcast_##DI##_##DF((whole - half) << DIGITS);     \
+  }
+HL_LDEXP(float, f32, uint32_t, u32, 0x1.8p23f, 127, 23)
+HL_LDEXP(double, f64, uint64_t, u64, 0x1.8p52, 1023, 52)
 
 #define HL_SATURATE(F, DF, T, DT, LOW, HIGH, AFTER_HIGH)                                  \
   static inline T hl_cast_##DF##_##DT(F x) {                                              \
@@ -197,6 +209,7 @@ const std::vector<Spelling>& common_spellings() {
       {Rem, "", "hl_rem_$D($a, $b)", ""},
       {FarAngle, "hl_far_angle_$D($a, $b)", "", ""},
       {FarTurns, "hl_far_turns_$D($a, $b)", "", ""},
+      {Ldexp, "hl_ldexp_$D($a, $b)", "", ""},
       {Min, "hl_min_$D($a, $b)", "hl_min_$D($a, $b)", "$a & $b"},
       {Max, "hl_max_$D($a, $b)", "hl_max_$D($a, $b)", "$a | $b"},
       {And, "", "$a & $b", "$a & $b"},

@@ -14,11 +14,6 @@ int polynomial_part(Expander& e, const Expander::Reduction& by) {
                     0x1.28ad74df00a0dp-22, 0x1.ad7f8a1f075e3p-26});
 }
 
-// (1 + t) * power for a power of two in the normal range: one rounding, the same as that of 1 + t.
-int raised(Expander& e, int t, int power) {
-  return e.has_fma() ? e.fma(t, power, power) : e.mul(e.add(e.constant(1), t), power);
-}
-
 Expander::Reduction reduce_by_ln2(Expander& e, int x, int exponent_offset) {
   return e.is_f32() ? e.reduce(x, inverse_ln2, ln2_high_f32, ln2_low_f32, exponent_offset)
                     : e.reduce(x, inverse_ln2, ln2_high_f64, ln2_low_f64, exponent_offset);
@@ -26,20 +21,18 @@ Expander::Reduction reduce_by_ln2(Expander& e, int x, int exponent_offset) {
 
 }  // namespace
 
-// The last product overflows to infinity and rounds to denormals by itself.
+// What is too large becomes infinity, and what is too small is rounded to a denormal, by itself.
 int exp(Expander& e, int x) {
   const int low = e.at_least(x, e.constant(e.is_f32() ? -104 : -746));
   const int clamped = e.at_most(low, e.constant(e.is_f32() ? 89 : 710));
   const auto by = reduce_by_ln2(e, clamped, 0);
-  const auto [first, second] = e.split_power(by.n);
-  return e.mul(raised(e, polynomial_part(e, by), first), second);
+  return e.one_and_times_power(polynomial_part(e, by), by.n);
 }
 
 int scaled_exp(Expander& e, int high, int low, int factor) {
   const auto by = reduce_by_ln2(e, high, 0);
   const int t = polynomial_part(e, by);
-  const auto [first, second] = e.split_power(by.n);
-  return e.mul(e.mul(raised(e, e.fma(low, e.add(e.constant(1), t), t), first), factor), second);
+  return e.one_and_times_power(e.fma(low, e.add(e.constant(1), t), t), by.n, factor);
 }
 
 int expm1(Expander& e, int x) {

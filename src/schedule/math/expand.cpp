@@ -89,6 +89,20 @@ std::pair<int, int> Expander::split_power(int n) {
   return {to_power(half), to_power(int_op(ScalarOp::Sub, whole, half))};
 }
 
+int Expander::times_power(int x, int n) {
+  if (has_ldexp_) return op(ScalarOp::Ldexp, x, n);
+  const auto [first, second] = split_power(n);
+  return mul(mul(x, first), second);
+}
+
+int Expander::one_and_times_power(int t, int n, int factor) {
+  const auto times_factor = [&](int x) { return factor < 0 ? x : mul(x, factor); };
+  if (has_ldexp_ || !has_fma_) return times_power(times_factor(add(constant(1), t)), n);
+  // One rounding, the same as that of 1 + t.
+  const auto [first, second] = split_power(n);
+  return mul(times_factor(fma(t, first, first)), second);
+}
+
 Pair product(Expander& e, int a, int b) {
   const int high = e.mul(a, b);
   if (e.has_fma()) return {high, e.fma(a, b, e.neg(high))};

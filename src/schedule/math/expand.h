@@ -18,7 +18,8 @@ namespace hotloop::kernel::math {
 // so a list belongs to one part of a Map (its body, or what follows a reduction).
 class Expander {
  public:
-  Expander(std::vector<Instr>& instrs, bool has_fma) : instrs_(instrs), has_fma_(has_fma) {}
+  Expander(std::vector<Instr>& instrs, const Target& target)
+      : instrs_(instrs), has_fma_(target.has_fma), has_ldexp_(has_wide_vectors(target)) {}
 
   void begin(DType dtype) { dtype_ = dtype; }
   // Registers before the present end are no longer usable.
@@ -78,8 +79,10 @@ class Expander {
                    double shift = 0);
   // What the rounding of r lost.
   int lost(const Reduction& by) { return fma(by.n, by.minus_low, sub(by.head, by.r)); }
-  // 2^n in two factors, neither of which leaves the normal range.
-  std::pair<int, int> split_power(int n);
+  // x 2^n of an x in the normal range, rounded where it leaves that.
+  int times_power(int x, int n);
+  // The same of 1 + t, rounded, times a factor, if there is one.
+  int one_and_times_power(int t, int n, int factor = -1);
 
   // c[0] + c[1] x + c[2] x^2 + ...: pairs c[i] + c[i+1] x side by side, and Horner in x^2 over them, in x^4 over pairs of pairs where there are
   // many. Half the latency of Horner in x (a chain of multiplications is what a recurrent step waits for), and no more instructions but x^4.
@@ -94,6 +97,8 @@ class Expander {
  private:
   // The exponent's bias added to rounding() beforehand, the bits shifted into the exponent field are the power of two.
   int exponent_bias() const { return is_f32() ? 127 : 1023; }
+  // 2^n in two factors, neither of which leaves the normal range.
+  std::pair<int, int> split_power(int n);
   int to_power(int bits) { return from_bits(int_op(ScalarOp::Shl, bits, integer(is_f32() ? 23 : 52))); }
   std::uint64_t bits_of(double value) const {
     return is_f32() ? std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(value))}
@@ -105,7 +110,7 @@ class Expander {
 
   std::vector<Instr>& instrs_;
   std::map<std::pair<DType, std::uint64_t>, int> constants_;
-  bool has_fma_;
+  bool has_fma_, has_ldexp_;
   DType dtype_ = DType::F32;
 };
 

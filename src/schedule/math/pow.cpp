@@ -126,9 +126,8 @@ int two_to(Expander& e, int high, int low) {
                    {0x1.62e42fefa39efp-1, 0x1.ebfbdff82c5a4p-3, 0x1.c6b08d7049fe8p-5, 0x1.3b2ab6fba0117p-7,
                     0x1.5d87fe78cd6fcp-10, 0x1.4309130ed94a4p-13, 0x1.ffcbfba9756abp-17, 0x1.62bfc79c39b38p-20,
                     0x1.b5267cf544107p-24, 0x1.e61b5140132c4p-28, 0x1.e79b99b386bc1p-32});
-  const int fractional = e.fma(r, q, e.constant(1));  // 1 is added last: one rounding of the whole
-  const auto [first, second] = e.split_power(by.n);
-  return e.mul(e.mul(fractional, first), second);
+  // 1 is added last: one rounding of the whole.
+  return e.times_power(e.fma(r, q, e.constant(1)), by.n);
 }
 
 int pow_f64(Expander& e, int x, int y) {
