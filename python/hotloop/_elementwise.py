@@ -38,11 +38,19 @@ _NAMES = {
 _OTHERWISE = {"cast", "select", "div", "rem", "rint", "not", "copy", "bitcast", "fma", "pow", "stop_gradient"}  # below, or elsewhere
 
 
+_WHOLE = {"floor", "ceil"}  # integers are what they give
+
+
 def _unary(name, primitive, summary):
     def fn(x, /):
+        if primitive in _WHOLE:
+            x = _core.to_tracer(x, name)
+            if x.dtype.kind in "iu":
+                return x
         return _core.unary(primitive, x)
 
-    return _named(fn, name, f"{summary}.\n\nx: array of any shape; the result has its shape.")
+    integers = " Integers stay integers." if primitive in _WHOLE else ""
+    return _named(fn, name, f"{summary}.\n\nx: array of any shape; the result has its shape.{integers}")
 
 
 def _binary(name, primitive, summary):
@@ -246,7 +254,10 @@ def reciprocal(x, /):
 
 @_export(1)
 def trunc(x, /):
-    """The integer next to x toward zero."""
+    """The integer next to x toward zero. Integers stay integers."""
+    x = _core.to_tracer(x, "trunc")
+    if x.dtype.kind in "iu":
+        return x
     return _select(_core.binary("lt", x, 0), _core.unary("ceil", x), _core.unary("floor", x))
 
 

@@ -5,6 +5,8 @@ import collections
 import numpy
 
 from hotloop import _core
+from hotloop._elementwise import _select
+from hotloop._manipulation import moveaxis, take_along_axis
 from hotloop._op import checked_axes, checked_axis, exporter, integer
 
 __all__ = []
@@ -42,6 +44,26 @@ def top_k(x, k, /, axis=-1):
     return TopKResult(*_core.top_k(x, integer("top_k", "k", k), axis))
 
 
+def _in_rows(name, x, axis):
+    """x in floats with the elements along `axis` as its last axis, and a function that gives results, of levels if there are any, their shape."""
+    x = _core.to_tracer(x, name)
+    if x.dtype.kind != "f":
+        x = _core.cast(x, "float32")
+    axes = checked_axes(name, axis, x.ndim)
+    kept = [a for a in range(x.ndim) if a not in axes]
+    shape = x.shape
+    x = _core.append("transpose", [x], {"permutation": kept + axes}) if x.ndim else x
+    x = _core.reshape(x, (*(shape[a] for a in kept), int(numpy.prod([shape[a] for a in axes]))))
+
+    def shaped(found, keepdims):
+        if not keepdims:
+            return found
+        levels = found.shape[: found.ndim - len(kept)]
+        return _core.reshape(found, (*levels, *(1 if a in axes else n for a, n in enumerate(shape))))
+
+    return x, shaped
+
+
 @_export(2)
 def quantile(x, q, /, axis=None, *, keepdims=False):
     """What lies at the levels q, between 0 and 1, of the sorted elements along `axis` (None: all, one, or several); NaN if there is one.
@@ -49,23 +71,47 @@ def quantile(x, q, /, axis=None, *, keepdims=False):
     q: a number, or a vector, whose axis is then the first of the result. Element q (n - 1) counted from 0; between two elements a straight
     line, NumPy's and PyTorch's "linear". Derivatives by x and by q.
     """
-    x = _core.to_tracer(x, "quantile")
-    if x.dtype.kind != "f":
-        x = _core.cast(x, "float32")
-    axes = checked_axes("quantile", axis, x.ndim)
-    kept = [a for a in range(x.ndim) if a not in axes]
-    shape = x.shape
-    x = _core.append("transpose", [x], {"permutation": kept + axes}) if x.ndim else x
-    x = _core.reshape(x, (*(shape[a] for a in kept), int(numpy.prod([shape[a] for a in axes]))))
-    found = _core.quantile(x, _core.cast(q, x.dtype), x.ndim - 1)
-    levels = found.shape[: found.ndim - len(kept)]
-    return _core.reshape(found, (*levels, *(1 if a in axes else n for a, n in enumerate(shape)))) if keepdims else found
+    rows, shaped = _in_rows("quantile", x, axis)
+    return shaped(_core.quantile(rows, _core.cast(q, rows.dtype), rows.ndim - 1), keepdims)
 
 
 @_export(1)
 def median(x, /, axis=None, *, keepdims=False):
     """The middle one of the sorted elements along `axis` (None: all, one, or several), or the mean of the two in the middle; NaN if there is one."""
     return quantile(x, 0.5, axis=axis, keepdims=keepdims)
+
+
+@_export(2)
+def nanquantile(x, q, /, axis=None, *, keepdims=False):
+    """quantile(x, q) of the elements that are not NaN; NaN where all are."""
+    rows, shaped = _in_rows("nanquantile", x, axis)
+    q = _core.cast(q, rows.dtype)
+    if q.ndim > 1 or rows.shape[-1] == 0:
+        raise _core.UserError(
+            "[nanquantile] there must be elements along the axis, and levels, one or a vector. "
+            f"Received: {tuple(rows.shape)} and levels of {tuple(q.shape)}."
+        )
+    last = rows.ndim - 1
+    ordered = _core.sort(rows, last, False)  # what is NaN comes last
+    known = _core.append("reduce_sum", [_core.cast(_core.binary("eq", rows, rows), rows.dtype)], {"axes": [last]})
+    end = _core.reshape(_core.binary("max", known - 1.0, 0.0), (*known.shape, 1))
+    place = end * q  # levels are the last axis
+    below = _core.unary("floor", _core.binary("min", _core.append("stop_gradient", [place], {}), end))
+    part = place - below
+
+    def element(position):
+        return take_along_axis(ordered, _core.cast(position, "int32"), last)
+
+    low, high = element(below), element(_core.binary("min", below + 1.0, end))
+    # Beside an infinity a part of nothing is nothing.
+    found = _select(_core.binary("eq", part, 0.0), low, low + (high - low) * part)
+    return shaped(moveaxis(found, -1, 0) if q.ndim else _core.reshape(found, known.shape), keepdims)
+
+
+@_export(1)
+def nanmedian(x, /, axis=None, *, keepdims=False):
+    """median(x) of the elements that are not NaN; NaN where all are."""
+    return nanquantile(x, 0.5, axis=axis, keepdims=keepdims)
 
 
 @_export(2)

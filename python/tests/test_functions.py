@@ -72,6 +72,17 @@ def test_integer_division(x, y):
     assert int(hl.remainder(a, b)) == x % y
 
 
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round"])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32"])
+def test_integers_are_whole(name, dtype):
+    x = np.array([0, 3, np.iinfo(dtype).max], dtype)
+    for function in (getattr(hl, name), hl.jit(getattr(hl, name)), hl.vmap(getattr(hl, name)), getattr(np, name)):
+        found = function(hl.asarray(x))
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found, x)
+    assert getattr(hl, name)(np.array([True, False])).dtype == np.float32
+
+
 REDUCTIONS = {
     "sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "mean": np.mean, "var": np.var, "std": np.std,
     "any": np.any, "all": np.all, "count_nonzero": np.count_nonzero,

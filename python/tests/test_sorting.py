@@ -80,6 +80,50 @@ def test_quantiles(rng):
         hl.quantile(np.zeros(0), 0.5)
 
 
+@pytest.mark.filterwarnings("ignore:All-NaN slice")
+def test_quantiles_of_what_is_not_nan(rng):
+    for dtype in ("float64", "float32"):
+        x = rng.normal(size=(4, 7, 5)).astype(dtype)
+        x[rng.random(x.shape) < 0.3] = np.nan
+        x[0, 0, 0], x[3, :, 1], x[1, 1:, 1] = np.inf, np.nan, np.nan  # none is left, and one
+        for q in (0.5, 0, 1, 0.3, np.array([0.1, 0.25, 0.9]), [0.5, 1]):
+            for axis in (None, 0, 1, -1, (0, 2)):
+                for keepdims in (False, True):
+                    with np.errstate(invalid="ignore"):
+                        wanted = np.nanquantile(x, np.asarray(q, dtype), axis=axis, keepdims=keepdims)
+                    found = np.asarray(hl.nanquantile(x, q, axis=axis, keepdims=keepdims))
+                    assert found.dtype == np.dtype(dtype) and found.shape == wanted.shape
+                    finite = np.isfinite(wanted)
+                    np.testing.assert_allclose(found[finite], wanted[finite], atol=1e-6 if dtype == "float32" else 1e-15)
+                    none = np.isnan(x).all(axis=axis, keepdims=keepdims)  # beside an infinity NumPy's are NaN, too
+                    np.testing.assert_array_equal(np.isnan(found), np.broadcast_to(none, found.shape))
+        middle = hl.jit(lambda v: hl.nanmedian(v, axis=1))(x[2:, :, 2:])
+        np.testing.assert_allclose(middle, np.nanmedian(x[2:, :, 2:], axis=1), atol=1e-6 if dtype == "float32" else 1e-15)
+    assert hl.nanmedian(np.array([1, 2])) == 1.5 and np.isnan(hl.nanmedian(np.full(3, np.nan)))
+    assert np.isnan(hl.nanquantile(np.array([1.0, 2.0]), np.nan)) and hl.nanquantile(np.array([1.0, np.nan, np.inf]), 0.0) == 1
+    # Without NaN it is quantile, to the bit.
+    x = rng.normal(size=(6, 9))
+    np.testing.assert_array_equal(hl.nanquantile(x, [0.2, 0.7], axis=1), hl.quantile(x, [0.2, 0.7], axis=1))
+    with pytest.raises(hl.UserError, match=r"\[nanquantile\] there must be elements along the axis, and levels, one or a vector. Received: \(0,\)"):
+        hl.nanquantile(np.zeros(0), 0.5)
+
+
+def test_derivatives_of_quantiles_of_what_is_not_nan(rng):
+    x = rng.normal(size=9)
+    x[[1, 4]] = np.nan
+    by_x, by_q = hl.grad(lambda v, q: hl.nanquantile(v, q), argnums=(0, 1))(x, np.float64(0.4))
+    low, high = np.sort(x)[2:4]  # 0.4 * 6 = 2.4
+    assert abs(by_q - 6 * (high - low)) < 1e-12
+    wanted = np.zeros(9)
+    wanted[np.argsort(x)[2:4]] = 0.6, 0.4
+    np.testing.assert_allclose(by_x, wanted, atol=1e-12)
+    # The last known one has a NaN behind it.
+    assert np.isfinite(hl.grad(lambda q: hl.nanquantile(x, q))(np.float64(1.0)))
+    batched = hl.vmap(hl.grad(hl.nanmedian))(np.stack([x, x[::-1]]))
+    np.testing.assert_array_equal(batched[0], batched[1][::-1])
+    assert batched.sum() == 2
+
+
 def test_derivatives_of_what_is_sorted(rng):
     x, w = rng.normal(size=9), rng.normal(size=3)
     order = np.argsort(-x)
