@@ -1,5 +1,7 @@
 """dot_precision="bfloat16": factors rounded, everything else float32."""
 
+import pickle
+
 import hotloop as hl
 import numpy as np
 import pytest
@@ -36,6 +38,23 @@ def test_a_fit_keeps_float32_parameters(rng):
     assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.05)
     assert "factors of f32 in bfloat16" in fits["bfloat16"].explain()
     assert "bfloat16" not in fits["float32"].explain()
+
+
+def test_a_bound_model_rounds_as_a_compiled_one(rng):
+    model = hl.nn.Sequential(hl.nn.LSTM(3, 24), hl.nn.Last(), hl.nn.Linear(24, 2))
+    params, x = model.init(0), rng.normal(size=(5, 7, 3)).astype(np.float32)
+    wanted = hl.jit(lambda p, x: model(p, x), dot_precision="bfloat16")(params, x)
+    bound = model.bind(params, dot_precision="bfloat16")
+    assert not np.array_equal(wanted, model.bind(params)(x))
+    for same in (bound, bound.with_params(params), pickle.loads(pickle.dumps(bound))):
+        np.testing.assert_array_equal(same(x), wanted)
+        state = None
+        for t in range(x.shape[1]):
+            y, state = same.step(state, x[:, t])
+        np.testing.assert_array_equal(y, wanted)
+    with pytest.raises(hl.UserError, match=r"dot_precision must be 'float32' or 'bfloat16'. Received: 'half'"):
+        model.bind(params, dot_precision="half")
+
 
 
 def test_other_names_are_refused():

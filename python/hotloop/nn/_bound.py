@@ -21,12 +21,12 @@ class Bound:
 
     What depends on the parameters alone (gates merged into one matrix, the layout a dot wants) is computed when a program is
     compiled, once for each shape of the input. Later writes to the caller's arrays do not reach it. Results are those of
-    model(params, x), to the bit. Safe to use from several threads.
+    hl.jit(model, dot_precision=...)(params, x), to the bit. Safe to use from several threads.
     """
 
-    def __init__(self, model, params, buffers=None, flush_denormals=False):
+    def __init__(self, model, params, buffers=None, flush_denormals=False, dot_precision="float32"):
         self.model, self.params, self.buffers = model, _owned(params), _owned(buffers)
-        self._flush_denormals = flush_denormals
+        self._options = flush_denormals, dot_precision
         self._streams = False  # whether the model was seen to run one step at a time
 
         def run(weights, x, state):
@@ -59,7 +59,7 @@ class Bound:
             return _core.reshape(y, (y.shape[0], *y.shape[2:])) if y.ndim > 2 and y.shape[1] == 1 else y
 
         weights = (self.params, self.buffers)
-        options = _core.options(flush_denormals=flush_denormals)
+        options = _core.options(flush_denormals=flush_denormals, dot_precision=dot_precision)
         self._call = _core.bound_jit(call, "call", weights, options)
         self._step = _core.bound_jit(step, "step", weights, options)
 
@@ -121,14 +121,14 @@ class Bound:
         """
         other = object.__new__(Bound)
         other.model, other.params, other._streams = self.model, _owned(params), self._streams
-        other._flush_denormals = self._flush_denormals
+        other._options = self._options
         other.buffers = self.buffers if buffers is None else _owned(buffers)
         weights = (other.params, other.buffers)
         other._call, other._step = _core.rebound_jit(self._call, weights), _core.rebound_jit(self._step, weights)
         return other
 
     def __reduce__(self):
-        return Bound, (self.model, self.params, self.buffers, self._flush_denormals)
+        return Bound, (self.model, self.params, self.buffers, *self._options)
 
     def __repr__(self):
         return f"Bound({self.model!r})"

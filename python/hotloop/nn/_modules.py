@@ -247,14 +247,15 @@ class Module:
         rows = lambda i: map_inputs(lambda leaf, _: leaf[i : i + batch_size], x) if self._is_tree(x) else x[i : i + batch_size]  # noqa: E731
         return concat([self(params, rows(i)) for i in range(0, count, batch_size)])
 
-    def bind(self, params, buffers=None, flush_denormals=False):
+    def bind(self, params, buffers=None, flush_denormals=False, dot_precision="float32"):
         """The model with these parameters (and buffers, such as running means), for repeated inference and streaming.
 
         flush_denormals: see hl.jit; for streams that decay to silence.
+        dot_precision: see hl.jit; "bfloat16" for large batches, docs/precision.md.
         """
         from hotloop.nn._bound import Bound
 
-        return Bound(self, params, buffers, flush_denormals)
+        return Bound(self, params, buffers, flush_denormals, dot_precision)
 
     def __repr__(self):
         return f"{type(self).__name__}()"
