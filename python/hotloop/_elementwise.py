@@ -36,8 +36,6 @@ _NAMES = {
     "ge": "greater_equal",
 }
 _OTHERWISE = {"cast", "select", "div", "rem", "rint", "not", "copy", "bitcast", "fma", "pow", "stop_gradient"}  # below, or elsewhere
-
-
 _WHOLE = {"floor", "ceil"}  # integers are what they give
 
 

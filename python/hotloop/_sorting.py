@@ -93,8 +93,8 @@ def nanquantile(x, q, /, axis=None, *, keepdims=False):
         )
     last = rows.ndim - 1
     ordered = _core.sort(rows, last, False)  # what is NaN comes last
-    known = _core.append("reduce_sum", [_core.cast(_core.binary("eq", rows, rows), rows.dtype)], {"axes": [last]})
-    end = _core.reshape(_core.binary("max", known - 1.0, 0.0), (*known.shape, 1))
+    known = _core.append("reduce_sum", [_core.cast(_core.binary("eq", rows, rows), "int32")], {"axes": [last]})
+    end = _core.cast(_core.reshape(_core.binary("max", known - 1, 0), (*known.shape, 1)), rows.dtype)
     place = end * q  # levels are the last axis
     below = _core.unary("floor", _core.binary("min", _core.append("stop_gradient", [place], {}), end))
     part = place - below
