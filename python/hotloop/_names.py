@@ -19,7 +19,7 @@ FUNCTIONS = {
     "unsqueeze": "expand_dims", "view": "reshape", "around": "round", "rint": "round", "vstack": "concat", "hstack": "concat", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
     "chunk": "split", "randn": "random", "rand": "random", "randperm": "random", "multinomial": "random", "manual_seed": "random", "erf_inv": "erfinv", "cummax": "cumulative_max", "cummin": "cumulative_min", "cumlogsumexp": "logcumsumexp", "trapz": "trapezoid", "trigamma": "polygamma", "gradient": "grad", "select": "where", "inner": "tensordot",
-    "percentile": "quantile", "topk": "top_k", "partition": "top_k", "argpartition": "top_k",
+    "percentile": "quantile", "nanpercentile": "nanquantile", "topk": "top_k", "partition": "top_k", "argpartition": "top_k",
     "swish": "silu", "hardtanh": "hard_tanh", "hardsigmoid": "hard_sigmoid", "expit": "sigmoid", "fmod": "remainder", "identity": "eye", "vdot": "vecdot",
     "argwhere": "nonzero", "flatnonzero": "nonzero", "Tensor": "Array", "ndarray": "Array", "DeviceArray": "Array", "dynamic_update_slice": "dynamic_update",
     "dynamic_slice_in_dim": "dynamic_slice", "mgrid": "meshgrid", "gather": "take_along_axis", "put_along_axis": "scatter_add", "digitize": "searchsorted",
