@@ -36,19 +36,26 @@ _NAMES = {
     "ge": "greater_equal",
 }
 _OTHERWISE = {"cast", "select", "div", "rem", "rint", "not", "copy", "bitcast", "fma", "pow", "stop_gradient"}  # below, or elsewhere
-_WHOLE = {"floor", "ceil"}  # integers are what they give
 
 
 def _unary(name, primitive, summary):
     def fn(x, /):
-        if primitive in _WHOLE:
-            x = _core.to_tracer(x, name)
-            if x.dtype.kind in "iu":
-                return x
         return _core.unary(primitive, x)
 
-    integers = " Integers stay integers." if primitive in _WHOLE else ""
-    return _named(fn, name, f"{summary}.\n\nx: array of any shape; the result has its shape.{integers}")
+    return _named(fn, name, f"{summary}.\n\nx: array of any shape; the result has its shape.")
+
+
+def _unless_whole(name, x, rounded):
+    """rounded(x); integers are what they are."""
+    x = _core.to_tracer(x, name)
+    return x if x.dtype.kind in "iu" else rounded(x)
+
+
+def _rounding(name, primitive, summary):
+    def fn(x, /):
+        return _unless_whole(name, x, lambda numbers: _core.unary(primitive, numbers))
+
+    return _named(fn, name, f"{summary}. Integers stay integers.\n\nx: array of any shape; the result has its shape.")
 
 
 def _binary(name, primitive, summary):
@@ -71,7 +78,7 @@ def _from_registry():
         if not elementwise or primitive in _OTHERWISE or operands not in (1, 2):
             continue
         name = _NAMES.get(primitive, primitive)
-        make = _unary if operands == 1 else _binary
+        make = _rounding if primitive in ("floor", "ceil") else _unary if operands == 1 else _binary
         found[name] = op(operands)(make(name, primitive, summary[0].upper() + summary[1:]))
     return found
 
@@ -253,10 +260,7 @@ def reciprocal(x, /):
 @_export(1)
 def trunc(x, /):
     """The integer next to x toward zero. Integers stay integers."""
-    x = _core.to_tracer(x, "trunc")
-    if x.dtype.kind in "iu":
-        return x
-    return _select(_core.binary("lt", x, 0), _core.unary("ceil", x), _core.unary("floor", x))
+    return _unless_whole("trunc", x, lambda v: _select(_core.binary("lt", v, 0), _core.unary("ceil", v), _core.unary("floor", v)))
 
 
 @_export(1)

@@ -2,31 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "llvm_backend.h"
-#include "schedule/lower_math.h"
+#include "elementwise.h"
 
 namespace hotloop::kernel {
 namespace {
-
-// y = op(x) for n numbers.
-Program elementwise(ScalarOp op, DType dtype, std::int64_t n, const Target& target) {
-  ProgramBuilder p(target);
-  const int x = p.argument(dtype, n), y = p.result(dtype, n);
-  const Var i = p.var("i");
-  MapBuilder map({{i, {n, -1}}}, 1, n < lanes_of(dtype) ? -1 : 0);
-  map.store(dtype, at(y, Affine::of(i)), map.op(op, dtype, map.load(dtype, at(x, Affine::of(i)))));
-  p.add(Single{{{map.build()}}});
-  Program program = p.build();
-  lower_math(program);
-  verify(program);
-  return program;
-}
-
-Array run(const Program& program, const CompiledKernel& kernel, const Array& x) {
-  std::vector<Array> out = {Array(x.dtype(), x.shape())};
-  run_kernel(program, kernel.function(), {x}, out);
-  return out[0];
-}
 
 struct Known {
   double x, sine, cosine;

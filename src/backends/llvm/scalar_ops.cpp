@@ -68,10 +68,7 @@ Value* Code::ldexp(DType dtype, Value* x, Value* n) {
   }
   const int whole = std::max(least, static_cast<int>(std::bit_ceil(static_cast<unsigned>(lanes))));
   if (whole > lanes) {
-    Value* padded = ldexp(dtype, some_lanes(x, 0, whole), some_lanes(n, 0, whole));
-    std::vector<int> first(static_cast<std::size_t>(lanes));
-    std::iota(first.begin(), first.end(), 0);
-    return b.CreateShuffleVector(padded, first);
+    return some_lanes(ldexp(dtype, some_lanes(x, 0, whole), some_lanes(n, 0, whole)), 0, lanes);
   }
   using namespace llvm::Intrinsic;
   const llvm::Intrinsic::ID of_f32[] = {x86_avx512_mask_scalef_ps_128, x86_avx512_mask_scalef_ps_256,
