@@ -117,7 +117,8 @@ ExportedStep exported_step(const StreamStep& step, const ExportOptions& options)
         runtime::bind_program("export", *step.graph, step.bound, compile_options, target);
     Variant variant;
     variant.level = level.name;
-    variant.step.program = runtime::lower(*bound.run, runtime::with_sums_kept(compile_options), target).program;
+    variant.step.program =
+        runtime::lower(*bound.run, runtime::with_sums_kept(compile_options), target, bound.layouts).program;
     variant.prepare.program = runtime::lower(*bound.prepare_graph, compile_options, target).program;
     variant.prepared = bound.prepared;
     variant.prepared_bytes = lay_out(variant.prepared, variant.offsets);

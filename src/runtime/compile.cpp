@@ -106,7 +106,7 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   return options;
 }
 
-std::string key_of(const std::string& graph_text, const CompileOptions& o) {
+std::string key_of(const std::string& graph_text, const CompileOptions& o, const runtime::Layouts& layouts) {
   std::string key = o.device + " " + o.backend + " " + o.target + " " + std::to_string(o.threads) +
                     (o.keep_source ? " source" : "") + (o.dispatch == "fused" ? "" : " " + o.dispatch) +
                     (o.dot_precision == "f32" ? "" : " " + o.dot_precision) +
@@ -118,6 +118,10 @@ std::string key_of(const std::string& graph_text, const CompileOptions& o) {
   }
   for (int a : o.batch_axes) key += " b" + std::to_string(a);
   for (int i : o.donated) key += " d" + std::to_string(i);
+  for (std::size_t i = 0; i < layouts.size(); ++i)
+    if (const ir::FactorLayout& l = layouts[i])
+      key += " l" + std::to_string(i) + "," + std::to_string(l.panel) + "," + std::to_string(l.half) + "," +
+             std::to_string(l.lanes);
   for (const std::string& p : o.disabled_passes) key += " -" + p;
   return key + "\n" + graph_text;
 }
@@ -220,12 +224,14 @@ std::unique_ptr<runtime::Engine> build_cuda_engine(const Executable::Impl& impl,
   return runtime::make_cuda_engine(std::move(program), *device, backend_options, std::move(rows), input_axes.empty());
 }
 
-std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {
+std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Graph& graph,
+                                              const runtime::Layouts& layouts, Stopwatch& watch) {
   CompileOptions& options = impl.options;
   const kernel::Target target = options.device == "cuda"
                                     ? kernel::cuda_target()
                                     : kernel::with_caches_of_host(kernel::target_named(options.target));
-  runtime::Lowered lowered = runtime::lower(graph, options, target, [&](const char* stage) { watch.lap(stage); });
+  runtime::Lowered lowered =
+      runtime::lower(graph, options, target, layouts, [&](const char* stage) { watch.lap(stage); });
   const auto take = [&](const runtime::Lowered& chosen) {
     impl.graph = chosen.graph;
     impl.in_place = chosen.program.in_place;
@@ -289,7 +295,7 @@ std::unique_ptr<runtime::Engine> build_per_op(Executable::Impl& impl, const Grap
 }
 
 std::shared_ptr<Executable::Impl> build_for_rows(const std::shared_ptr<const Graph>& graph,
-                                                 const CompileOptions& options) {
+                                                 const CompileOptions& options, const runtime::Layouts& layouts) {
   auto impl = std::make_shared<Executable::Impl>();
   impl->options = options;
   impl->inputs = graph->input_types();
@@ -301,36 +307,42 @@ std::shared_ptr<Executable::Impl> build_for_rows(const std::shared_ptr<const Gra
   watch.lap("verify");
   impl->engine = options.backend == "interp"    ? build_interpreter(*impl, graph, watch)
                  : options.dispatch == "per_op" ? build_per_op(*impl, *graph, watch)
-                                                : build_kernel(*impl, *graph, watch);
+                                                : build_kernel(*impl, *graph, layouts, watch);
   impl->arithmetic = ir::count_arithmetic(*impl->graph);
   impl->bytes = total_bytes(impl->inputs) + total_bytes(impl->outputs);
   return impl;
 }
 
 // A batch of one row has no other number of rows: what couples rows is no hindrance there.
-std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& graph, const CompileOptions& options) {
+std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& graph, const CompileOptions& options,
+                                        const runtime::Layouts& layouts) {
   try {
-    return build_for_rows(graph, options);
+    return build_for_rows(graph, options, layouts);
   } catch (const NeedsFixedRows&) {
     for (std::size_t i = 0; i < options.batch_axes.size(); ++i)
       if (const int axis = options.batch_axes[i]; axis >= 0 && graph->inputs()[i].shape()[axis] != 1) throw;
     CompileOptions fixed = options;
     fixed.batch_axes.clear();
-    return build_for_rows(graph, fixed);
+    return build_for_rows(graph, fixed, layouts);
   }
 }
 
 }  // namespace
 
-Executable compile(std::shared_ptr<const Graph> graph, const CompileOptions& given) {
+Executable compile(std::shared_ptr<const Graph> graph, const CompileOptions& options) {
+  return runtime::compile_laid_out(std::move(graph), options, {});
+}
+
+Executable runtime::compile_laid_out(std::shared_ptr<const Graph> graph, const CompileOptions& given,
+                                     const Layouts& layouts) {
   if (graph == nullptr)
     throw UserError("compile", "there must be a graph to compile", "a null pointer", "trace(function, types)");
   const CompileOptions options = resolved(*graph, given);
-  const std::string key = key_of(ir::print_without_rules(*graph), options);
+  const std::string key = key_of(ir::print_without_rules(*graph), options, layouts);
   MemoryCache::Entries dropped;  // outlives what stands below
   const NoFork no_fork;
   if (std::shared_ptr<Executable::Impl> found = memory_cache().find(key)) return Executable(std::move(found));
-  std::shared_ptr<Executable::Impl> impl = build(graph, options);
+  std::shared_ptr<Executable::Impl> impl = build(graph, options, layouts);
   memory_cache().insert(key, impl);
   if (no_fork.is_outermost()) dropped = memory_cache().take_dropped();
   return Executable(std::move(impl));

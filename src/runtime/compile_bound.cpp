@@ -57,7 +57,7 @@ Executable compile_bound(std::shared_ptr<const Graph> graph, std::span<const Arr
   }
   if (!run_options.batch_axes.empty()) run_options.batch_axes.resize(program.run->inputs().size(), -1);
 
-  const Executable run = compile(program.run, run_options);
+  const Executable run = runtime::compile_laid_out(program.run, run_options, program.layouts);
   const std::size_t num_open = run.input_types().size() - program.prepared.size();
   return with_prepared(run.impl(), num_open, program.prepare, std::move(program.prepared));
 }

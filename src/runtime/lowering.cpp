@@ -9,7 +9,7 @@
 #include "backends/cuda/side_by_side.h"
 #include "hotloop/error.h"
 #include "runtime/engine.h"
-#include "schedule/column_walk.h"
+#include "schedule/bound_factors.h"
 #include "schedule/host.h"
 #include "schedule/schedule.h"
 #include "transforms/bind_inputs.h"
@@ -52,7 +52,7 @@ void check_input_options(const char* where, std::size_t num_inputs, const Compil
                       "input " + std::to_string(input));
 }
 
-Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::Target& target,
+Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::Target& target, const Layouts& layouts,
               const std::function<void(const char*)>& lap) {
   Lowered result;
   result.graph = passes::optimize(graph, pass_options_of(options), &result.reports);
@@ -66,6 +66,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
   schedule_options.always_joins_tiles = always_joins_tiles();
   if (target.has_blocks()) schedule_options.most_side_by_side = cuda::side_by_side().most;
   schedule_options.donated = options.donated;
+  schedule_options.layouts = layouts;
   schedule_options.flush_denormals = options.flush_denormals.value_or(false);
   result.program = schedule(*result.graph, schedule_options);
   kernel::verify(result.program);
@@ -99,15 +100,12 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
       throw UserError(where, "an input is bound or donated, not both", "input " + std::to_string(i));
     arrays.push_back(bound[i]);
   }
-  ir::PanelColumns panel;
+  const bool rounds = pass_options.rounds_factors;
+  ir::FactorLayouts layouts;
   if (options.backend != "interp" && options.dispatch == "fused")
-    panel = [&](const ir::BoundFactor& factor) {
-      return is_float(factor.dtype) ? kernel::bound_panel_columns(target, factor.dtype, factor.rows, factor.step_bytes)
-                                    : 0;
-    };
-  pass_options.rounds_factors = false;                  // where the graphs are compiled
-  if (options.dot_precision != "f32") panel = nullptr;  // which are of f32
-  const ir::BoundGraphs cut = ir::bind_inputs(*passes::optimize(graph, pass_options), pass_options.bound, panel);
+    layouts = [&](const ir::BoundFactor& factor) { return bound_layout(target, factor, rounds); };
+  pass_options.rounds_factors = false;  // where the graphs are compiled
+  const ir::BoundGraphs cut = ir::bind_inputs(*passes::optimize(graph, pass_options), pass_options.bound, layouts);
   CompileOptions prepare_options = options;
   prepare_options.batch_axes.clear();
   prepare_options.donated.clear();
@@ -117,7 +115,7 @@ BoundProgram bind_program(const char* where, const Graph& graph, std::span<const
     prepare_options.backend = "interp";
   }
   const Executable prepare = compile(cut.prepare, prepare_options);
-  return {cut.run, cut.prepare, prepare, prepare(arrays)};
+  return {cut.run, cut.layouts, cut.prepare, prepare, prepare(arrays)};
 }
 
 }  // namespace hotloop::runtime

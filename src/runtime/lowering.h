@@ -9,6 +9,7 @@
 #include "hotloop/jit.h"
 #include "passes/pipeline.h"
 #include "schedule/kernel_ir.h"
+#include "transforms/factor_layout.h"
 
 namespace hotloop::runtime {
 
@@ -26,15 +27,20 @@ struct Lowered {
   kernel::Program program;
   std::vector<passes::PassReport> reports;
 };
+using Layouts = std::vector<ir::FactorLayout>;  // of a graph's inputs, which the program takes so; empty: none has one
 // Of `options`: threads, batch_axes, disabled_passes. `lap` is told when a stage ends.
 Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::Target& target,
-              const std::function<void(const char*)>& lap = {});
+              const Layouts& layouts = {}, const std::function<void(const char*)>& lap = {});
+
+// compile() of what takes some inputs in layouts.
+Executable compile_laid_out(std::shared_ptr<const Graph> graph, const CompileOptions& options, const Layouts& layouts);
 
 // What compile_bound() and the exporter start from: the program that is left when the bound inputs are worked in, and the arrays it
 // takes after the inputs that are not bound, laid out for `target`. `options.batch_axes` has an entry for each input of `graph`, or none; `where` names the
 // caller in errors.
 struct BoundProgram {
   std::shared_ptr<const Graph> run;
+  Layouts layouts;  // of its inputs
   std::shared_ptr<const Graph> prepare_graph;
   Executable prepare;  // the same compiled: (what is bound...) -> what `prepared` holds
   std::vector<Array> prepared;

@@ -70,7 +70,6 @@ class BlockLowering {
     return computes_numbers_in_turn(context_, v, [&](Value o) { return stored(o); });
   }
   bool is_expression(const DotPlan& plan) const;
-  bool reads_panels(const DotPlan& plan, const Node& term);
   bool changes_layout(const BlockTarget& target) const;
   void place();
   int long_functions_before(Value v);
@@ -114,10 +113,10 @@ class BlockLowering {
   std::vector<BlockTarget> targets_;
   std::vector<Value> required_;
   std::set<const Node*> members_, needed_;
-  std::map<ValueKey, int> uses_, panel_uses_;  // the second: by dots that read it in panels
-  std::map<ValueKey, DotPlan> dots_;           // by result
-  std::set<ValueKey> absorbed_;                // results that vanish inside a plan
-  std::set<ValueKey> planned_;                 // values that this block puts into memory
+  std::map<ValueKey, int> uses_;
+  std::map<ValueKey, DotPlan> dots_;  // by result
+  std::set<ValueKey> absorbed_;       // results that vanish inside a plan
+  std::set<ValueKey> planned_;        // values that this block puts into memory
   std::vector<Value> planned_order_;
   std::map<ValueKey, Storage> place_of_;                // fixed places of planned values
   std::map<ValueKey, std::pair<Value, int>> piece_of_;  // value -> concat it is a piece of, which

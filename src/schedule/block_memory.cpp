@@ -128,8 +128,6 @@ void BlockLowering::plan_dots() {
     if (n->op->name == "add")
       for (Value o : n->operands) absorb(o);
     if (const auto it = slices.find({n, 0}); it != slices.end()) plan->parts = it->second.parts_of(result(n));
-    for (const Node* term : plan->terms)
-      if (reads_panels(*plan, *term)) ++panel_uses_[key_of(context_.resolve(term->operands[1]))];
     dots_.emplace(ValueKey{n, 0}, std::move(*plan));
   }
 }
@@ -138,10 +136,6 @@ void BlockLowering::plan_dots() {
 bool BlockLowering::is_expression(const DotPlan& plan) const {
   return context_.by_lanes() &&
          std::ranges::all_of(plan.terms, [&](const Node* term) { return is_short_dot(context_, *term); });
-}
-
-bool BlockLowering::reads_panels(const DotPlan& plan, const Node& term) {
-  return panels_of(context_, term) && !rows_from_rhs(context_, plan);
 }
 
 // What computing v where it is read costs, in cost_per_element; once it is `enough`, no more is looked at.
@@ -191,7 +185,7 @@ void BlockLowering::choose_memory() {
       if (is_expression(it->second)) continue;
       for (const Node* term : it->second.terms) {
         need_memory(term->operands[0]);
-        if (!reads_panels(it->second, *term)) need_memory(term->operands[1]);
+        need_memory(term->operands[1]);
       }
       if (it->second.init) need_memory(*it->second.init);
       continue;
@@ -209,7 +203,7 @@ void BlockLowering::choose_memory() {
         }
         break;
       case OpKind::Reshape:
-        if (merges_axes(*n) && panel_uses_[key_of(v)] < uses_[key_of(v)]) need_memory(v);
+        if (merges_axes(*n)) need_memory(v);
         break;
       case OpKind::Pad:
         if (const auto& interior = n->attrs.integers("interior");

@@ -1,5 +1,6 @@
 #include "schedule/context.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "hotloop/error.h"
@@ -76,6 +77,11 @@ bool LoweringContext::is_bound(Value v) const {
 
 void LoweringContext::bind(Value v, const Storage& storage) {
   (in_tile_ ? tile_storage_ : storage_)[key_of(v)] = storage;
+}
+
+const LoweringContext::LaidOut* LoweringContext::laid_out(Value v) const {
+  const auto it = std::ranges::find(laid_out_, resolve(v), &LaidOut::matrix);
+  return it == laid_out_.end() ? nullptr : &*it;
 }
 
 Storage LoweringContext::allocate(Value v, const std::string& name) {

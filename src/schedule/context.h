@@ -33,7 +33,6 @@ struct Halving {
   // those that the other factor does not have, the Dot's rows or its columns.
   std::vector<int> contracted = {}, free = {};
   bool of_rows = false;
-  std::int64_t half_of(std::int64_t extent) const;
   bool operator==(const Halving&) const = default;
 };
 
@@ -58,6 +57,15 @@ class LoweringContext {
   std::optional<Storage> find(Value v);
   void bind(Value v, const Storage& storage);  // inside a tile: lost when the tile ends
   bool is_bound(Value v) const;                // in memory of its own, not as a view of something else
+  // An input that lies in a layout that only dots read (bound_factors.h), and what it is without.
+  struct LaidOut {
+    Value matrix;
+    ir::FactorLayout layout;
+    int buffer = -1, plain = -1;
+  };
+  void bind_laid_out(const LaidOut& input) { laid_out_.push_back(input); }
+  const LaidOut* laid_out(Value v) const;  // null if it is none
+  const std::vector<LaidOut>& all_laid_out() const { return laid_out_; }
   // A fresh place for v: in the worker's arena inside a tile, else in the shared one. Row-major, but in a tile by lanes, where the rows of the
   // tile are innermost.
   Storage allocate(Value v, const std::string& name);
@@ -163,6 +171,7 @@ class LoweringContext {
   const ScheduleOptions& options_;
   std::map<ValueKey, Storage> storage_, tile_storage_;
   std::map<ValueKey, Value> aliases_;
+  std::vector<LaidOut> laid_out_;
   bool in_tile_ = false, by_lanes_ = false;
   kernel::Var row0_ = -1, rows_ = -1, whole_rows_ = -1;
   std::int64_t tile_rows_ = 1, whole_tile_rows_ = 1, parts_ = 1;

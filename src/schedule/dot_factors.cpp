@@ -61,7 +61,7 @@ std::int64_t steps_of(LoweringContext& context, Value v, const Halving& halving)
   std::int64_t steps = 1;
   for (const int axis : halving.contracted) {
     const std::int64_t n = context.extent(v, axis).bound;
-    steps *= axis == halving.axis ? halving.half_of(n) : n;
+    steps *= axis == halving.axis ? half_of(n, true) : n;
   }
   return steps;
 }
@@ -76,9 +76,16 @@ int append_rounded(std::vector<Instr>& instrs, int value) {
   return push(instrs, kernel::op_instr(ScalarOp::Bitcast, DType::F32, bits));
 }
 
-std::int64_t Halving::half_of(std::int64_t extent) const {
+int append_number_of_pair(std::vector<Instr>& instrs, int pair, bool upper) {
+  const int sixteen = upper ? -1 : push(instrs, kernel::const_instr(DType::U32, 16));
+  const int bits = upper ? append_upper_half(instrs, pair)
+                         : push(instrs, kernel::op_instr(ScalarOp::Shl, DType::U32, pair, sixteen));
+  return push(instrs, kernel::op_instr(ScalarOp::Bitcast, DType::F32, bits));
+}
+
+std::int64_t half_of(std::int64_t extent, bool in_blocks) {
   const std::int64_t half = (extent + 1) / 2;
-  return contracted.empty() ? half : divided_up(half, kernel::steps_of_block) * kernel::steps_of_block;
+  return in_blocks ? divided_up(half, kernel::steps_of_block) * kernel::steps_of_block : half;
 }
 
 std::size_t axis_of_panels(const std::vector<Extent>& axes) {
@@ -99,7 +106,7 @@ DotFactor place_of_factor(LoweringContext& context, Value v, const Storage& sour
   std::vector<std::int64_t>& strides = made.storage.strides;
   strides.assign(static_cast<std::size_t>(v.rank()), 0);
   const bool in_pairs = halving.axis >= 0, in_blocks = !halving.contracted.empty();
-  if (in_pairs) made.half = halving.half_of(context.extent(v, halving.axis).bound);
+  if (in_pairs) made.half = half_of(context.extent(v, halving.axis).bound, in_blocks);
   std::vector<int> axes = moving_axes(context, v, source, halving);
   std::int64_t elements = 1;
   if (in_blocks) {

@@ -11,8 +11,14 @@ namespace hotloop {
 // Whether the factors of this dot are rounded to bfloat16.
 bool rounds_factors(const Node& dot);
 
+// Pairs of so many numbers: half of them, rounded up, in blocks to whole ones.
+std::int64_t half_of(std::int64_t extent, bool in_blocks);
+
 // Appends instructions that round the f32 in a register to the nearest bfloat16; gives the register of the result, an f32.
 int append_rounded(std::vector<kernel::Instr>& instrs, int value);
+
+// The same of one number of the pair in a register, the upper or the lower one: an f32.
+int append_number_of_pair(std::vector<kernel::Instr>& instrs, int pair, bool upper);
 
 // A factor of a Dot laid out anew: where it lies.
 struct DotFactor {

@@ -103,7 +103,7 @@ std::vector<kernel::KDim> DotLowering::contraction(std::size_t term) const {
     d.extent = context_.extent(dot.operands[swap_ ? 1 : 0], a_axes[i]);
     d.a_stride = a_[term].strides[static_cast<std::size_t>(a_axes[i])];
     d.b_stride = b_[term].strides[static_cast<std::size_t>(b_axes[i])];
-    if (pairs_ && halved_[term] == i) d.extent = Extent{halving(term, true).half_of(d.extent.bound)};
+    if (pairs_ && halved_[term] == i) d.extent = Extent{half_of(d.extent.bound, in_blocks_)};
     if (in_blocks_) d.extent = Extent{d.extent.bound};  // filled up with zeros
     if (d.extent.is_static() && d.extent.bound == 1) continue;
     if (!k.empty() && k.back().extent.is_static() && d.extent.is_static() &&
@@ -170,7 +170,10 @@ void DotLowering::round_factors(kernel::Block& before) {
     const Node& dot = *plan_.terms[t];
     std::size_t a_region = 0, b_region = 0;
     a_[t] = rounded(dot.operands[swap_ ? 1 : 0], a_[t], halving(t, true), before, a_region);
-    b_[t] = rounded(dot.operands[swap_ ? 0 : 1], b_[t], halving(t, false), before, b_region);
+    if (b_in_pairs_[t])
+      b_region = unchanged_from(b_[t].buffer, b_[t].offset);
+    else
+      b_[t] = rounded(dot.operands[swap_ ? 0 : 1], b_[t], halving(t, false), before, b_region);
     b_region_.push_back(b_region);
   }
 }
@@ -268,6 +271,7 @@ bool DotLowering::is_narrow() const {
 }
 
 kernel::Block DotLowering::run_narrow() {
+  HOTLOOP_CHECK(panel_[0] == 0 && !b_in_pairs_[0], "inner products read factors as they are");
   std::vector<NestAxis> axes = axes_of(Side::Batch);
   for (const Side side : {Side::Rows, Side::Columns})
     for (const NestAxis& axis : axes_of(side)) axes.push_back(axis);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hotloop/error.h"
+#include "schedule/bound_factors.h"
 #include "schedule/dot_factors.h"
 #include "schedule/dot_plan.h"
 
@@ -24,16 +25,17 @@ class DotLowering {
   DotLowering(LoweringContext& context, const DotPlan& plan, const Storage& target, bool accumulate)
       : context_(context), plan_(plan), target_(target), swap_(rows_from_rhs(context, plan)) {
     for (const Node* term : plan.terms) {
-      auto panels = swap_ ? std::nullopt : panels_of(context, *term);
-      // Those of one Dot are of one width.
-      if (panels && std::ranges::any_of(panel_, [&](std::int64_t p) { return p > 0 && p != panels->strides[0]; }))
-        panels.reset();
+      const auto bound = swap_ ? std::nullopt : bound_factor(context, *term);
       const auto a = context.find(term->operands[swap_ ? 1 : 0]),
-                 b = panels ? panels : context.find(term->operands[swap_ ? 0 : 1]);
+                 b = bound ? bound->storage : context.find(term->operands[swap_ ? 0 : 1]);
       HOTLOOP_CHECK(a && b, "operands of a dot are in memory");
       a_.push_back(*a);
       b_.push_back(*b);
-      panel_.push_back(panels ? panels->strides[0] : 0);
+      panel_.push_back(bound ? bound->panel : 0);
+      HOTLOOP_CHECK(panel_.back() == 0 ||
+                        std::ranges::all_of(panel_, [&](std::int64_t p) { return p == 0 || p == panel_.back(); }),
+                    "panels of one Dot are of one width");
+      b_in_pairs_.push_back(bound && bound->in_pairs);
     }
     if (accumulate)
       init_ = target;
@@ -93,6 +95,7 @@ class DotLowering {
   bool swap_;
   std::vector<Storage> a_, b_;
   std::vector<std::int64_t> panel_;  // columns of the panels that b_ lies in already; 0: it does not
+  std::vector<bool> b_in_pairs_;     // already
   // Of factors in bfloat16: which contracted axis is halved (see DotFactor), a number in the lists of DotShape, none where they are only rounded;
   // and the region before which b_ is laid out.
   std::vector<std::size_t> halved_, b_region_;

@@ -107,25 +107,6 @@ std::optional<DotPlan> plan_dot(const Node& node, const std::function<bool(Value
   return plan;
 }
 
-std::optional<Storage> panels_of(LoweringContext& context, const Node& dot) {
-  const Value b = context.resolve(dot.operands[1]);
-  if (!ir::is(*b.node, OpKind::Reshape) || b.rank() != 2 || rounds_factors(dot)) return std::nullopt;
-  if (!dot.attrs.integers("rhs_batch").empty() || dot.attrs.integers("rhs_contract") != std::vector<std::int64_t>{0})
-    return std::nullopt;
-  const Value turned = context.resolve(b.node->operands[0]);
-  if (!ir::is(*turned.node, OpKind::Transpose) || turned.rank() != 3 ||
-      turned.node->attrs.integers("permutation") != std::vector<std::int64_t>{1, 0, 2})
-    return std::nullopt;
-  const Value x = context.resolve(turned.node->operands[0]);
-  const std::int64_t width = x.shape()[2], k = x.shape()[1];
-  if (!ir::is(*x.node, OpKind::Input) || width % kernel::lanes_of(b.dtype()) != 0 || b.shape()[0] != k)
-    return std::nullopt;
-  const auto place = context.find(x);
-  if (!place || context.extent(x, 0).var >= 0 || context.extent(x, 1).var >= 0) return std::nullopt;
-  if (place->strides != std::vector<std::int64_t>{k * width, width, 1}) return std::nullopt;
-  return Storage{place->buffer, place->offset, {width, 1}};
-}
-
 Storage allocate_dot(LoweringContext& context, const DotPlan& plan, const std::string& name) {
   Storage storage = context.allocate(plan.result, name);
   if (!rows_from_rhs(context, plan)) return storage;

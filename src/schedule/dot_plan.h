@@ -45,10 +45,6 @@ kernel::Block lower_dot(LoweringContext& context, const DotPlan& plan, const Sto
 // Whether the right-hand side of the plan's dots should supply the rows: columns must be static and fill vectors.
 bool rows_from_rhs(LoweringContext& context, const DotPlan& plan);
 
-// Where the right-hand side of a dot lies in the panels of Pack, if it is an input of the program in that layout:
-// reshape(transpose(x: [n / panel, k, panel], {1, 0, 2}), {k, n}), as bind_inputs() prepares factors. The strides are those within a panel.
-std::optional<Storage> panels_of(LoweringContext& context, const Node& dot);
-
 // Storage for a plan's result in which the statement writes contiguously.
 Storage allocate_dot(LoweringContext& context, const DotPlan& plan, const std::string& name);
 

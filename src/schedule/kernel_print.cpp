@@ -97,6 +97,7 @@ class Printer {
 
   void print_buffer(int index) {
     const Buffer& b = program_.buffers[static_cast<std::size_t>(index)];
+    if (b.elements == 0 && (b.space == Space::Shared || b.space == Space::Worker)) return;  // nothing lies there
     std::string text =
         "buffer " + buffer(index) + ": " + std::string(name_of(b.dtype)) + " x " + std::to_string(b.elements);
     switch (b.space) {

@@ -2,6 +2,7 @@
 
 #include "ir/op_def.h"
 #include "schedule/axes.h"
+#include "schedule/bound_factors.h"
 #include "schedule/context.h"
 #include "schedule/desugar.h"
 #include "schedule/donate.h"
@@ -33,6 +34,10 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
 
   for (std::size_t i = 0; i < graph->inputs().size(); ++i) {
     const Value v = graph->inputs()[i];
+    if (i < options.layouts.size() && options.layouts[i]) {
+      bind_laid_out(context, v, static_cast<int>(i), options.layouts[i]);
+      continue;
+    }
     const int buffer =
         context.new_buffer("in" + std::to_string(i), v.dtype(), v.shape().size(), kernel::Space::Argument);
     program.buffers.back().index = static_cast<int>(i);
@@ -47,6 +52,7 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     outputs.push_back({row_major(buffer, v.shape()), std::nullopt});
   }
   program.body = lower_levels(context, *graph, outputs);
+  fill_plain_factors(context);
   kernel::stream_lanes(program);
   kernel::lower_math(program);
   take_over_arguments(program, options.donated, [&](int input, int output) {

@@ -5,6 +5,7 @@
 
 #include "hotloop/graph.h"
 #include "schedule/kernel_ir.h"
+#include "transforms/factor_layout.h"
 
 namespace hotloop {
 
@@ -20,6 +21,7 @@ struct ScheduleOptions {
   int most_side_by_side = 1;        // blocks of a worker of a target that has_blocks()
   std::vector<int> donated;         // inputs whose memory an output may take over
   bool flush_denormals = false;
+  std::vector<ir::FactorLayout> layouts;  // of the inputs; empty: none has one
 };
 
 // `graph` must have no `call` nodes (the pass inline_calls removes them).

@@ -20,9 +20,9 @@ bool stays_with_its_reader(const Node& node) {
 
 class Binder {
  public:
-  Binder(const Graph& graph, const std::vector<bool>& bound, const PanelColumns& panel)
+  Binder(const Graph& graph, const std::vector<bool>& bound, const FactorLayouts& layouts)
       : graph_(graph),
-        panel_(panel),
+        layout_for_(layouts),
         known_(graph.nodes().size()),
         prepare_(std::make_shared<Graph>("prepare")),
         run_(std::make_shared<Graph>(graph.name())),
@@ -58,7 +58,8 @@ class Binder {
     for (const Value& v : graph_.outputs()) outputs.push_back(read(v));
     run_->set_outputs(outputs);
     prepare_->set_outputs(prepared_outputs_);
-    return {prepare_, run_};
+    layouts_.resize(run_->inputs().size());
+    return {prepare_, run_, std::move(layouts_)};
   }
 
  private:
@@ -93,20 +94,16 @@ class Binder {
     std::vector<Value> operands = {side == 0 ? Value{} : read(node.operands[0]),
                                    side == 1 ? Value{} : read(node.operands[1])};
     operands[static_cast<std::size_t>(side)] = side == 1 && batch.empty() && contract.size() == 1 && factor.rank() == 2
-                                                   ? in_panels(factor, node.types[0].shape.size(), order)
+                                                   ? as_read(factor, node.types[0].shape.size(), order)
                                                    : given(factor, order);
     run_map_.set_results(node, results_of(*run_->append(*node.op, operands, attrs, {}, node.generation)));
   }
 
-  // A matrix transposed to [k, n] and cut into panels of columns, if they are whole and more than one.
-  Value in_panels(Value factor, std::int64_t results, const std::vector<std::int64_t>& order) {
+  // A matrix transposed to [k, n], in the layout in which the dot reads it.
+  Value as_read(Value factor, std::int64_t results, const std::vector<std::int64_t>& order) {
     const std::int64_t k = factor.shape()[static_cast<int>(order[0])], n = factor.shape()[static_cast<int>(order[1])];
     const std::int64_t rows = results / std::max<std::int64_t>(n, 1);
-    const std::int64_t width = panel_ ? panel_({factor.dtype(), rows, step_bytes_}) : 0;
-    if (width == 0 || n % width != 0 || n == width) return given(factor, order);
-    const Value panels = given(factor, order, width);
-    const TraceScope scope(*run_);
-    return reshape(transpose(panels, {1, 0, 2}), {k, n});
+    return given(factor, order, layout_for_ ? layout_for_({factor.dtype(), k, n, rows, step_bytes_}) : FactorLayout{});
   }
 
   // The value in the run graph: there already, prepared, or made anew.
@@ -121,19 +118,21 @@ class Binder {
     return run_map_(v);
   }
 
-  // A known value, permuted unless `order` is empty, as an input of the run graph; with a `width`, a matrix in panels of columns.
-  Value given(Value v, std::vector<std::int64_t> order, std::int64_t width = 0) {
+  // A known value, permuted unless `order` is empty, as an input of the run graph; a matrix may have a layout.
+  Value given(Value v, std::vector<std::int64_t> order, const FactorLayout& layout = {}) {
     if (std::ranges::is_sorted(order)) order.clear();
-    Value& input = inputs_[{v.node->id, v.index, order, width}];
+    Value& input = inputs_[{v.node->id, v.index, order, layout}];
     if (input.defined()) return input;
     const TraceScope scope(*prepare_);
     const Value values[] = {v};
     Value result = copy_known(values)[0];
     if (!order.empty()) result = transpose(result, order);
-    if (width > 0)
-      result = transpose(reshape(result, {result.shape()[0], result.shape()[1] / width, width}), {1, 0, 2});
+    const ValueType type = result.type();
+    if (layout) result = lay_out(result, layout);
     prepared_outputs_.push_back(result);
-    return input = run_->add_input(result.type(), "prepared" + std::to_string(prepared_outputs_.size() - 1));
+    layouts_.resize(run_->inputs().size());
+    layouts_.push_back(layout);
+    return input = run_->add_input(type, "prepared" + std::to_string(prepared_outputs_.size() - 1));
   }
 
   std::vector<Value> copy_known(std::span<const Value> values) {
@@ -155,21 +154,22 @@ class Binder {
   }
 
   const Graph& graph_;
-  const PanelColumns& panel_;
+  const FactorLayouts& layout_for_;
   std::int64_t step_bytes_ = 0;
   std::vector<bool> known_;  // of each node
   std::shared_ptr<Graph> prepare_, run_;
   ValueMap prepared_, run_map_;
-  // (node, result, order, width) -> input of run
-  std::map<std::tuple<int, int, std::vector<std::int64_t>, std::int64_t>, Value> inputs_;
+  // (node, result, order, layout) -> input of run
+  std::map<std::tuple<int, int, std::vector<std::int64_t>, FactorLayout>, Value> inputs_;
   std::vector<Value> prepared_outputs_;
+  std::vector<FactorLayout> layouts_;  // of the inputs of run
 };
 
 }  // namespace
 
-BoundGraphs bind_inputs(const Graph& graph, const std::vector<bool>& bound, const PanelColumns& panel) {
+BoundGraphs bind_inputs(const Graph& graph, const std::vector<bool>& bound, const FactorLayouts& layouts) {
   HOTLOOP_CHECK(bound.size() == graph.inputs().size(), "bind_inputs: one flag an input");
-  return Binder(graph, bound, panel).take();
+  return Binder(graph, bound, layouts).take();
 }
 
 }  // namespace hotloop::ir

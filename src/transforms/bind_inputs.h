@@ -6,24 +6,27 @@
 #include <vector>
 
 #include "hotloop/graph.h"
+#include "transforms/factor_layout.h"
 
 namespace hotloop::ir {
 
-// A graph cut in two: calling `run` on (inputs that are not bound..., results of `prepare` on the bound ones...) gives what the graph gives.
+// A graph cut in two: calling `run` on (inputs that are not bound..., results of `prepare` on the bound ones...) gives what the graph gives, if it is compiled to
+// read those inputs in their layouts.
 struct BoundGraphs {
   std::shared_ptr<Graph> prepare, run;
+  std::vector<FactorLayout> layouts;  // of the inputs of `run`
 };
 
 // Cuts an optimised graph. A loop or call that reads an unbound value stays whole in `run` (what its body could do once has been
 // hoisted before). A bound factor of a dot is prepared with the contracted axis first, so that columns are contiguous where the
-// dot reads them; a matrix [k, n] on the right-hand side of a dot by panels of so many columns as `panel` says, if that is not 0 and divides n:
-// as [n / panel, k, panel], which `run` reads through reshape(transpose(...)).
+// dot reads them, and a matrix [k, n] on the right-hand side of a dot in the layout that `layouts` wants.
 struct BoundFactor {
   DType dtype;
+  std::int64_t k, n;
   std::int64_t rows;        // of the product
   std::int64_t step_bytes;  // of all bound factors that products of `run` read
 };
-using PanelColumns = std::function<std::int64_t(const BoundFactor&)>;
-BoundGraphs bind_inputs(const Graph& graph, const std::vector<bool>& bound, const PanelColumns& panel = {});
+using FactorLayouts = std::function<FactorLayout(const BoundFactor&)>;
+BoundGraphs bind_inputs(const Graph& graph, const std::vector<bool>& bound, const FactorLayouts& layouts = {});
 
 }  // namespace hotloop::ir

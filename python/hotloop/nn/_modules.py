@@ -251,7 +251,7 @@ class Module:
         """The model with these parameters (and buffers, such as running means), for repeated inference and streaming.
 
         flush_denormals: see hl.jit; for streams that decay to silence.
-        dot_precision: see hl.jit; "bfloat16" for large batches, docs/precision.md.
+        dot_precision: see hl.jit; "bfloat16" pays for large batches and from about 128 units on, docs/precision.md.
         """
         from hotloop.nn._bound import Bound
 
