@@ -41,13 +41,15 @@ class CompiledKernel {
   double compile_ms = 0;
   bool from_cache = false;
   std::size_t code_bytes = 0;
-  std::string source;  // what the backend printed (LLVM IR or C), if asked for
+  int num_objects = 1;  // that it is linked of
+  std::string source;   // what the backend printed (LLVM IR or C), if asked for
 };
 
 struct BackendOptions {
   bool keep_source = false;
   std::string cache_dir = {};                          // one that exists; empty: no disk cache
   std::int64_t cache_bytes = std::int64_t{256} << 20;  // of its files, at most
+  int compile_threads = 1;                             // at most, of the llvm backend
   bool emulates_blocks = false;  // dots in blocks without the instructions for them, as on processors that have none
 };
 

@@ -43,9 +43,9 @@ std::string received_text(std::span<const ValueType> operands, const DotAxes& d)
 // The type of a dot whose axes fit its operands.
 ValueType type_of_fitting(std::span<const ValueType> operands, const DotAxes& d) {
   const ValueType &lhs = operands[0], &rhs = operands[1];
-  const std::string received = received_text(operands, d);
+  const auto received = [&] { return received_text(operands, d); };
   if (d.lhs_contract.size() != d.rhs_contract.size() || d.lhs_batch.size() != d.rhs_batch.size())
-    throw UserError("dot", "contracted and batch axes must come in pairs, one of each operand", received);
+    throw UserError("dot", "contracted and batch axes must come in pairs, one of each operand", received());
   const auto distinct = [&](Axes axes, int rank) {
     std::ranges::sort(axes);
     return std::ranges::adjacent_find(axes) == axes.end() &&
@@ -53,7 +53,7 @@ ValueType type_of_fitting(std::span<const ValueType> operands, const DotAxes& d)
   };
   if (!distinct(joined(d.lhs_contract, d.lhs_batch), lhs.shape.rank()) ||
       !distinct(joined(d.rhs_contract, d.rhs_batch), rhs.shape.rank()))
-    throw UserError("dot", "axes must exist and be named once", received);
+    throw UserError("dot", "axes must exist and be named once", received());
   const auto extent = [](const ValueType& t, std::int64_t axis) { return t.shape[static_cast<int>(axis)]; };
   const auto agree = [&](const Axes& a, const Axes& b) {
     for (std::size_t i = 0; i < a.size(); ++i)
@@ -61,10 +61,10 @@ ValueType type_of_fitting(std::span<const ValueType> operands, const DotAxes& d)
     return true;
   };
   if (!agree(d.lhs_contract, d.rhs_contract))
-    throw UserError("dot", "contracted axes must have the same extents", received,
+    throw UserError("dot", "contracted axes must have the same extents", received(),
                     "transpose() or reshape() an operand");
   if (!agree(d.lhs_batch, d.rhs_batch))
-    throw UserError("dot", "batch axes must have the same extents", received, "transpose() or reshape() an operand");
+    throw UserError("dot", "batch axes must have the same extents", received(), "transpose() or reshape() an operand");
   Shape shape;
   for (std::int64_t axis : d.lhs_batch) shape.push_back(extent(lhs, axis));
   for (std::int64_t axis : lhs_free(d, lhs.shape.rank())) shape.push_back(extent(lhs, axis));

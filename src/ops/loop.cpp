@@ -18,15 +18,15 @@ bool leads(const Shape& lanes, const Shape& shape) {
   return lanes.rank() <= shape.rank() && std::ranges::equal(lanes.dims(), shape.dims().first(at(lanes.rank())));
 }
 
-void require(bool condition, const std::string& requirement, const std::string& received,
-             const std::string& remedy = "") {
-  if (!condition) throw UserError("loop", requirement, received, remedy);
+// Asked for only where something does not fit: a loop's types are inferred by every pass that rebuilds it, and texts of them take longer.
+[[noreturn]] void refuse(const std::string& requirement, const std::string& received, const std::string& remedy = "") {
+  throw UserError("loop", requirement, received, remedy);
 }
 
 // The types that body or until take: `names` of what they stand for, in order, for messages.
 void check_inputs(const std::string& region, const Graph& graph, const std::vector<ValueType>& wanted) {
   const auto types = graph.input_types();
-  require(types == wanted, region + " must take " + types_text(wanted), types_text(types));
+  if (types != wanted) refuse(region + " must take " + types_text(wanted), types_text(types));
 }
 
 std::vector<ValueType> infer_loop(const InferContext& c) {
@@ -35,32 +35,31 @@ std::vector<ValueType> infer_loop(const InferContext& c) {
   const std::int64_t length = c.attrs.integer("length");
   const bool has_trip = c.attrs.flag("has_trip");
   const std::string& residuals = c.attrs.get<std::string>("residuals");
-  require(length >= 0, "the length must not be negative", std::to_string(length));
-  require(holds(DType::I32, length), "the length must be at most 2^31 - 1, since iterations are counted in i32",
-          std::to_string(length));
-  require(residuals.empty() || residuals == "save" || residuals == "recompute" || residuals == "save_if_small",
-          "residuals must be \"save\", \"recompute\", \"save_if_small\" or \"\" (the default)",
-          "\"" + residuals + "\"");
-  require(c.regions.size() == 1 || c.regions.size() == 2, "a loop has a body and may have an until",
-          std::to_string(c.regions.size()) + " regions");
+  if (length < 0) refuse("the length must not be negative", std::to_string(length));
+  if (!holds(DType::I32, length))
+    refuse("the length must be at most 2^31 - 1, since iterations are counted in i32", std::to_string(length));
+  if (!residuals.empty() && residuals != "save" && residuals != "recompute" && residuals != "save_if_small")
+    refuse("residuals must be \"save\", \"recompute\", \"save_if_small\" or \"\" (the default)",
+           "\"" + residuals + "\"");
+  if (c.regions.empty() || c.regions.size() > 2)
+    refuse("a loop has a body and may have an until", std::to_string(c.regions.size()) + " regions");
   const std::size_t num_operands = num_carry + num_xs + num_consts + (has_trip ? 1 : 0);
-  require(c.operands.size() == num_operands,
-          "operands are carry, xs, consts and the trip count, " + std::to_string(num_operands) + " here",
-          std::to_string(c.operands.size()));
+  if (c.operands.size() != num_operands)
+    refuse("operands are carry, xs, consts and the trip count, " + std::to_string(num_operands) + " here",
+           std::to_string(c.operands.size()));
 
   const auto carry = c.operands.first(num_carry);
   const auto xs = c.operands.subspan(num_carry, num_xs);
   const auto consts = c.operands.subspan(num_carry + num_xs, num_consts);
   // Where lanes idle after their own trip counts, these may be given: the loop runs as often as the largest says.
-  if (has_trip)
-    require(c.operands.back() == ValueType{DType::I32, {}} ||
-                (c.attrs.has("idles") && c.operands.back().dtype == DType::I32),
-            "the trip count must be i32[]", c.operands.back().str());
+  if (has_trip && c.operands.back() != ValueType{DType::I32, {}} &&
+      !(c.attrs.has("idles") && c.operands.back().dtype == DType::I32))
+    refuse("the trip count must be i32[]", c.operands.back().str());
   std::vector<ValueType> body_inputs(carry.begin(), carry.end()), until_inputs = body_inputs;
   for (std::size_t i = 0; i < num_xs; ++i) {
-    require(xs[i].shape.rank() > 0 && xs[i].shape[0] == length,
-            "xs are scanned along axis 0, whose extent must be the length " + std::to_string(length),
-            "xs[" + std::to_string(i) + "] = " + xs[i].str());
+    if (xs[i].shape.rank() == 0 || xs[i].shape[0] != length)
+      refuse("xs are scanned along axis 0, whose extent must be the length " + std::to_string(length),
+             "xs[" + std::to_string(i) + "] = " + xs[i].str());
     body_inputs.push_back({xs[i].dtype, xs[i].shape.without(0)});
   }
   body_inputs.insert(body_inputs.end(), consts.begin(), consts.end());
@@ -69,27 +68,28 @@ std::vector<ValueType> infer_loop(const InferContext& c) {
   const Graph& body = *c.regions[0];
   check_inputs("the body", body, body_inputs);
   const auto outputs = body.output_types();
-  require(outputs.size() >= num_carry,
-          "the body must give the next value of each of the " + std::to_string(num_carry) + " carries, then ys",
-          types_text(outputs));
+  if (outputs.size() < num_carry)
+    refuse("the body must give the next value of each of the " + std::to_string(num_carry) + " carries, then ys",
+           types_text(outputs));
   for (std::size_t i = 0; i < num_carry; ++i)
-    require(outputs[i] == carry[i], "a carry must keep its type from one iteration to the next",
-            "carry " + std::to_string(i) + " is " + carry[i].str() + " and becomes " + outputs[i].str(),
-            "cast or reshape the initial value or the result of the body");
+    if (outputs[i] != carry[i])
+      refuse("a carry must keep its type from one iteration to the next",
+             "carry " + std::to_string(i) + " is " + carry[i].str() + " and becomes " + outputs[i].str(),
+             "cast or reshape the initial value or the result of the body");
 
   Shape lanes;
   if (c.regions.size() == 2) {
     const Graph& until = *c.regions[1];
     check_inputs("the until predicate", until, until_inputs);
     const auto predicate = until.output_types();
-    require(predicate.size() == 1 && predicate[0].dtype == DType::Bool, "the until predicate must give one bool value",
-            types_text(predicate));
+    if (predicate.size() != 1 || predicate[0].dtype != DType::Bool)
+      refuse("the until predicate must give one bool value", types_text(predicate));
     lanes = predicate[0].shape;
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      require(leads(lanes, outputs[i].shape),
-              "with a predicate per lane, carries and ys must have its axes " + lanes.str() + " in front",
-              (i < num_carry ? "carry " + std::to_string(i) : "y " + std::to_string(i - num_carry)) + " = " +
-                  outputs[i].str());
+      if (!leads(lanes, outputs[i].shape))
+        refuse("with a predicate per lane, carries and ys must have its axes " + lanes.str() + " in front",
+               (i < num_carry ? "carry " + std::to_string(i) : "y " + std::to_string(i - num_carry)) + " = " +
+                   outputs[i].str());
   }
   std::vector<ValueType> results(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(num_carry));
   for (std::size_t i = num_carry; i < outputs.size(); ++i)

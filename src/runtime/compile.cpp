@@ -242,6 +242,7 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
   };
   BackendOptions backend_options;
   backend_options.keep_source = options.keep_source;
+  backend_options.compile_threads = runtime::num_cores();
   backend_options.cache_dir = runtime::disk_cache_dir();
   backend_options.cache_bytes = runtime::disk_cache_bytes();
   const auto on_device = [&](runtime::Lowered chosen) {

@@ -8,10 +8,14 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "backends/backend.h"
 #include "backends/llvm/code.h"
 #include "backends/llvm/machine.h"
+#include "backends/llvm/parallel.h"
 #include "backends/object_cache.h"
 #include "core/fork.h"
 #include "hotloop/error.h"
@@ -41,19 +45,22 @@ llvm::orc::LLJIT& linker() {
 // Made and destroyed inside a NoFork, as all that calls LLVM is.
 class LinkedKernel final : public CompiledKernel {
  public:
-  explicit LinkedKernel(const std::string& object) {
+  explicit LinkedKernel(const std::vector<std::string>& objects) {
     static std::atomic<unsigned> serial{0};
     auto library = linker().createJITDylib("kernel." + std::to_string(serial++));
     checked(library.takeError(), "no library for a kernel");
     library_ = &*library;
-    checked(linker().addObjectFile(*library_, llvm::MemoryBuffer::getMemBufferCopy(object, "kernel")),
-            "the object was refused");
-    function_ = checked(linker().lookup(*library_, "hotloop_kernel"), "a kernel did not link").toPtr<KernelFunction>();
-    const auto file = checked(llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel")),
-                              "the object cannot be read");
-    for (const llvm::object::SectionRef& section : file->sections()) {
-      if (section.isText()) code_bytes += section.getSize();
+    for (const std::string& object : objects) {
+      checked(linker().addObjectFile(*library_, llvm::MemoryBuffer::getMemBufferCopy(object, "kernel")),
+              "an object was refused");
+      const auto file = checked(llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel")),
+                                "an object cannot be read");
+      for (const llvm::object::SectionRef& section : file->sections()) {
+        if (section.isText()) code_bytes += section.getSize();
+      }
     }
+    function_ = checked(linker().lookup(*library_, "hotloop_kernel"), "a kernel did not link").toPtr<KernelFunction>();
+    num_objects = static_cast<int>(objects.size());
   }
   ~LinkedKernel() override {
     const NoFork no_fork;
@@ -75,6 +82,23 @@ std::string cache_key(const kernel::Program& program, const codegen::MachineSpec
   return key;
 }
 
+// Objects one after the other, behind a line of their sizes, as one entry of the cache.
+std::string joined(const std::vector<std::string>& objects) {
+  std::string sizes, all;
+  for (const std::string& object : objects) {
+    sizes += (sizes.empty() ? "" : " ") + std::to_string(object.size());
+    all += object;
+  }
+  return sizes + "\n" + all;
+}
+std::vector<std::string> separated(const std::string& entry) {
+  std::istringstream sizes(entry.substr(0, entry.find('\n')));
+  std::vector<std::string> objects;
+  std::size_t at = entry.find('\n') + 1;
+  for (std::size_t size = 0; sizes >> size; at += size) objects.push_back(entry.substr(at, size));
+  return objects;
+}
+
 }  // namespace
 
 std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, const BackendOptions& options) {
@@ -89,8 +113,8 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   const bool cached = !options.cache_dir.empty() && !options.keep_source;
   const std::string key = options.cache_dir.empty() ? std::string() : cache_key(program, spec, options.emulates_blocks);
   if (cached) {
-    if (const auto object = cache.find(key)) {
-      auto kernel = std::make_unique<LinkedKernel>(*object);
+    if (const auto entry = cache.find(key)) {
+      auto kernel = std::make_unique<LinkedKernel>(separated(*entry));
       kernel->from_cache = true;
       return finished(std::move(kernel));
     }
@@ -115,9 +139,10 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
     llvm::raw_string_ostream stream(source);
     module.print(stream, nullptr);
   }
-  const std::string object = codegen::compile_module(module, *machine);
-  if (!options.cache_dir.empty()) cache.insert(key, object);  // an unwritable directory costs time, nothing else
-  auto kernel = std::make_unique<LinkedKernel>(object);
+  const auto objects = codegen::compile_module_parts(module, *machine, spec, options.compile_threads);
+  if (!options.cache_dir.empty())
+    cache.insert(key, joined(objects));  // an unwritable directory costs time, nothing else
+  auto kernel = std::make_unique<LinkedKernel>(objects);
   kernel->source = std::move(source);
   return finished(std::move(kernel));
 }
