@@ -300,6 +300,8 @@ std::shared_ptr<Executable::Impl> build_for_rows(const std::shared_ptr<const Gra
   auto impl = std::make_shared<Executable::Impl>();
   impl->options = options;
   impl->inputs = graph->input_types();
+  for (std::size_t i = 0; i < layouts.size(); ++i)
+    if (layouts[i]) impl->inputs[i] = layouts[i].type(impl->inputs[i]);
   impl->outputs = graph->output_types();
   for (std::size_t i = 0; i < options.batch_axes.size(); ++i)
     if (const int axis = options.batch_axes[i]; axis >= 0) impl->max_rows = impl->inputs[i].shape[axis];

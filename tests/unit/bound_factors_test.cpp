@@ -1,15 +1,13 @@
 // Bound factors of dots lie as the target's dots read them (schedule/bound_factors.h), and give the bits that they give unbound.
 #include <gtest/gtest.h>
 
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "arrays.h"
+#include "bf16_roundings.h"
 #include "compiled.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
@@ -93,48 +91,16 @@ TEST_P(BoundFactors, MayBeReadInSeveralWays) {
 }
 
 TEST_P(BoundFactors, AreRoundedAsOthersAre) {
-  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const auto from_bits = [](std::uint32_t b) { return std::bit_cast<float>(b); };
-  // Halfway to an odd and to an even last bit, just above and below, the greatest number, a NaN whose upper half says infinity.
-  const std::vector<float> given = {from_bits(0x3f818000),
-                                    from_bits(0x3f808000),
-                                    from_bits(0x3f808001),
-                                    from_bits(0x3f807fff),
-                                    -0.0f,
-                                    inf,
-                                    -inf,
-                                    nan,
-                                    from_bits(0x7f7fffff),
-                                    from_bits(0x7f800001),
-                                    -1.00390625f,
-                                    3.0f};
-  const std::vector<float> expected = {from_bits(0x3f820000),
-                                       from_bits(0x3f800000),
-                                       from_bits(0x3f810000),
-                                       from_bits(0x3f800000),
-                                       0.0f,
-                                       inf,
-                                       -inf,
-                                       nan,
-                                       inf,
-                                       nan,
-                                       -1.0f,
-                                       3.0f};
+  const auto given = testing::bf16_roundings();
   for (const std::int64_t place : {0, 1}) {  // the upper half of a pair, and the lower one
     Array w = Array::zeros(DType::F32, {2, 48}), x = Array::zeros(DType::F32, {1, 2});
-    for (std::size_t i = 0; i < given.size(); ++i) w.set(place * 48 + static_cast<std::int64_t>(i), given[i]);
+    for (std::size_t i = 0; i < given.size(); ++i) w.set(place * 48 + static_cast<std::int64_t>(i), given[i].given);
     x.set(place, 1.0);
     const auto graph = trace([](std::span<const Value> in) { return std::vector<Value>{matmul(in[0], in[1])}; },
                              std::vector<ValueType>{x.type(), w.type()});
     const Array got =
         compile_bound(graph, std::vector<Array>{Array(), w}, options({DType::F32, "bf16"}))(std::vector<Array>{x})[0];
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      const double number = got.at(static_cast<std::int64_t>(i));
-      if (std::isnan(expected[i]))
-        EXPECT_TRUE(std::isnan(number)) << i;
-      else
-        EXPECT_EQ(number, expected[i]) << i;
-    }
+    for (std::size_t i = 0; i < given.size(); ++i) given[i].expect(got.at(static_cast<std::int64_t>(i)));
   }
 }
 

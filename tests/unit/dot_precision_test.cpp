@@ -1,15 +1,14 @@
 // CompileOptions::dot_precision: factors of dots in bfloat16. The interpreter rounds them as the option says; kernels multiply pairs.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "bf16_roundings.h"
 #include "compiled.h"
 #include "core/bf16.h"
 #include "guard_pages.h"
@@ -129,33 +128,7 @@ TEST_P(DotPrecision, IsExactForSmallWholeNumbers) {
 }
 
 TEST_P(DotPrecision, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
-  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const auto from_bits = [](std::uint32_t b) { return std::bit_cast<float>(b); };
-  // Halfway to an odd and to an even last bit, just above and below, the greatest number, a NaN whose upper half says infinity.
-  const std::vector<float> given = {from_bits(0x3f818000),
-                                    from_bits(0x3f808000),
-                                    from_bits(0x3f808001),
-                                    from_bits(0x3f807fff),
-                                    -0.0f,
-                                    inf,
-                                    -inf,
-                                    nan,
-                                    from_bits(0x7f7fffff),
-                                    from_bits(0x7f800001),
-                                    -1.00390625f,
-                                    3.0f};
-  const std::vector<float> expected = {from_bits(0x3f820000),
-                                       from_bits(0x3f800000),
-                                       from_bits(0x3f810000),
-                                       from_bits(0x3f800000),
-                                       0.0f,
-                                       inf,
-                                       -inf,
-                                       nan,
-                                       inf,
-                                       nan,
-                                       -1.0f,
-                                       3.0f};
+  const auto given = testing::bf16_roundings();
   const auto n = static_cast<std::int64_t>(given.size());
   const auto graph = trace(
       [](std::span<const Value> in) {
@@ -164,16 +137,10 @@ TEST_P(DotPrecision, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
       std::vector<ValueType>{{DType::F32, {n, 2}}, {DType::F32, {2, 16}}});
   for (const int place : {0, 1}) {  // the upper half of a pair, and the lower one
     Array x = Array::zeros(DType::F32, {n, 2}), w = Array::zeros(DType::F32, {2, 16});
-    for (std::int64_t i = 0; i < n; ++i) x.set(i * 2 + place, given[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < n; ++i) x.set(i * 2 + place, given[static_cast<std::size_t>(i)].given);
     for (std::int64_t j = 0; j < 16; ++j) w.set(place * 16 + j, 1.0);
     const Array got = run(graph, GetParam().options(), {x, w}, "bf16");
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float wanted = expected[static_cast<std::size_t>(i)];
-      if (wanted != wanted)
-        EXPECT_TRUE(std::isnan(got.at(i * 16))) << i;
-      else
-        EXPECT_EQ(got.at(i * 16), wanted) << i;
-    }
+    for (std::int64_t i = 0; i < n; ++i) given[static_cast<std::size_t>(i)].expect(got.at(i * 16));
   }
 }
 
