@@ -21,10 +21,10 @@ struct PlacedFactor {
 };
 std::optional<PlacedFactor> bound_factor(LoweringContext& context, const Node& dot);
 
-// Binds input number i of the program, which lies in such a layout. What it is without is a buffer of the program.
+// Binds input `number` of the program, which lies in this layout, and a buffer for the plain matrix, which readers other than dots find.
 void bind_laid_out(LoweringContext& context, Value input, int number, const ir::FactorLayout& layout);
 
-// Fills those of these buffers that the program reads, in front of it.
+// Puts in front of the program what fills those of these buffers that it reads.
 void fill_plain_factors(LoweringContext& context);
 
 }  // namespace hotloop

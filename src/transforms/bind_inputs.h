@@ -17,9 +17,6 @@ struct BoundGraphs {
   std::vector<FactorLayout> layouts;  // of the inputs of `run`
 };
 
-// Cuts an optimised graph. A loop or call that reads an unbound value stays whole in `run` (what its body could do once has been
-// hoisted before). A bound factor of a dot is prepared with the contracted axis first, so that columns are contiguous where the
-// dot reads them, and a matrix [k, n] on the right-hand side of a dot in the layout that `layouts` wants.
 struct BoundFactor {
   DType dtype;
   std::int64_t k, n;
@@ -27,6 +24,9 @@ struct BoundFactor {
   std::int64_t step_bytes;  // of all bound factors that products of `run` read
 };
 using FactorLayouts = std::function<FactorLayout(const BoundFactor&)>;
+// Cuts an optimised graph. A loop or call that reads an unbound value stays whole in `run` (what its body could do once has been
+// hoisted before). A bound factor of a dot is prepared with the contracted axis first, so that columns are contiguous where the
+// dot reads them, and a matrix [k, n] on the right-hand side of a dot in the layout that `layouts` wants.
 BoundGraphs bind_inputs(const Graph& graph, const std::vector<bool>& bound, const FactorLayouts& layouts = {});
 
 }  // namespace hotloop::ir

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/index.h"
 #include "hotloop/graph.h"
 
 namespace hotloop::ir {
@@ -20,7 +21,7 @@ struct FactorLayout {
 
   explicit operator bool() const { return panel > 0; }
   std::int64_t rows(const Shape& matrix) const { return half > 0 ? half : matrix[0]; }
-  std::int64_t columns(const Shape& matrix) const { return (matrix[1] + lanes - 1) / lanes * lanes; }
+  std::int64_t columns(const Shape& matrix) const { return divided_up(matrix[1], lanes) * lanes; }
   // What lies there.
   ValueType type(const ValueType& matrix) const {
     return {half > 0 ? DType::U32 : matrix.dtype, {rows(matrix.shape) * columns(matrix.shape)}};
