@@ -32,9 +32,6 @@ class DotLowering {
       a_.push_back(*a);
       b_.push_back(*b);
       panel_.push_back(bound ? bound->panel : 0);
-      HOTLOOP_CHECK(panel_.back() == 0 ||
-                        std::ranges::all_of(panel_, [&](std::int64_t p) { return p == 0 || p == panel_.back(); }),
-                    "panels of one Dot are of one width");
       b_in_pairs_.push_back(bound && bound->in_pairs);
     }
     if (accumulate)

@@ -35,7 +35,7 @@ class Binder {
       if (bound[i])
         prepared_.set(input, prepare_->add_input(input.type(), name));
       else
-        run_map_.set(input, run_->add_input(input.type(), name));
+        run_map_.set(input, add_input(input.type(), name));
     }
     for (const auto& node : graph.nodes())  // in topological order
       if (!is(*node, OpKind::Input))
@@ -58,7 +58,6 @@ class Binder {
     for (const Value& v : graph_.outputs()) outputs.push_back(read(v));
     run_->set_outputs(outputs);
     prepare_->set_outputs(prepared_outputs_);
-    layouts_.resize(run_->inputs().size());
     return {prepare_, run_, std::move(layouts_)};
   }
 
@@ -106,6 +105,12 @@ class Binder {
     return given(factor, order, layout_for_ ? layout_for_({factor.dtype(), k, n, rows, step_bytes_}) : FactorLayout{});
   }
 
+  // Of the run graph.
+  Value add_input(const ValueType& type, const std::string& name, const FactorLayout& layout = {}) {
+    layouts_.push_back(layout);
+    return run_->add_input(type, name);
+  }
+
   // The value in the run graph: there already, prepared, or made anew.
   Value read(Value v) {
     if (const Value found = run_map_.find(v); found.defined()) return found;
@@ -130,9 +135,7 @@ class Binder {
     const ValueType type = result.type();
     if (layout) result = lay_out(result, layout);
     prepared_outputs_.push_back(result);
-    layouts_.resize(run_->inputs().size());
-    layouts_.push_back(layout);
-    return input = run_->add_input(type, "prepared" + std::to_string(prepared_outputs_.size() - 1));
+    return input = add_input(type, "prepared" + std::to_string(prepared_outputs_.size() - 1), layout);
   }
 
   std::vector<Value> copy_known(std::span<const Value> values) {

@@ -1,8 +1,8 @@
 // Bound factors of dots lie as the target's dots read them (schedule/bound_factors.h), and give the bits that they give unbound.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +17,7 @@ namespace {
 
 using testing::Compiled;
 using testing::normal_array;
+using testing::same_bits;
 
 struct Precision {
   DType dtype;
@@ -45,6 +46,11 @@ class BoundFactors : public ::testing::TestWithParam<Compiled> {
 INSTANTIATE_TEST_SUITE_P(Backends, BoundFactors, ::testing::ValuesIn(testing::with_blocks(testing::all_compiled())),
                          [](const auto& info) { return testing::name_of_case(info.param); });
 
+std::shared_ptr<const Graph> product(const ValueType& x, const ValueType& w) {
+  return trace([](std::span<const Value> in) { return std::vector<Value>{matmul(in[0], in[1])}; },
+               std::vector<ValueType>{x, w});
+}
+
 using Function = std::function<Value(std::span<const Value>)>;
 
 // f(x, W...) with bound W.
@@ -60,8 +66,7 @@ void expect_bits_of_unbound(const Function& f, const Array& x, const std::vector
   const auto graph = trace([&](std::span<const Value> in) { return std::vector<Value>{f(in)}; }, types);
   const Array expected = compile(graph, options)(all)[0];
   const Array got = compile_bound(graph, bound, options)(std::vector<Array>{x})[0];
-  ASSERT_EQ(got.type(), expected.type());
-  EXPECT_EQ(std::memcmp(got.raw(), expected.raw(), got.bytes()), 0);
+  EXPECT_TRUE(same_bits(got, expected));
 }
 
 TEST_P(BoundFactors, GiveTheBitsOfUnboundOnes) {
@@ -96,8 +101,7 @@ TEST_P(BoundFactors, AreRoundedAsOthersAre) {
     Array w = Array::zeros(DType::F32, {2, 48}), x = Array::zeros(DType::F32, {1, 2});
     for (std::size_t i = 0; i < given.size(); ++i) w.set(place * 48 + static_cast<std::int64_t>(i), given[i].given);
     x.set(place, 1.0);
-    const auto graph = trace([](std::span<const Value> in) { return std::vector<Value>{matmul(in[0], in[1])}; },
-                             std::vector<ValueType>{x.type(), w.type()});
+    const auto graph = product(x.type(), w.type());
     const Array got =
         compile_bound(graph, std::vector<Array>{Array(), w}, options({DType::F32, "bf16"}))(std::vector<Array>{x})[0];
     for (std::size_t i = 0; i < given.size(); ++i) given[i].expect(got.at(static_cast<std::int64_t>(i)));
@@ -108,13 +112,12 @@ TEST_P(BoundFactors, AreReboundInTheirLayout) {
   for (const Precision& precision : precisions) {
     const Array x = normal_array({2, 30}, precision.dtype, 1), w = normal_array({30, 144}, precision.dtype, 2),
                 other = normal_array({30, 144}, precision.dtype, 3);
-    const auto graph = trace([](std::span<const Value> in) { return std::vector<Value>{matmul(in[0], in[1])}; },
-                             std::vector<ValueType>{x.type(), w.type()});
+    const auto graph = product(x.type(), w.type());
     const CompileOptions o = options(precision);
     const Executable first = compile_bound(graph, std::vector<Array>{Array(), w}, o);
     const Array got = rebind(first, std::vector<Array>{other})(std::vector<Array>{x})[0];
     const Array expected = compile_bound(graph, std::vector<Array>{Array(), other}, o)(std::vector<Array>{x})[0];
-    EXPECT_EQ(std::memcmp(got.raw(), expected.raw(), got.bytes()), 0);
+    EXPECT_TRUE(same_bits(got, expected));
   }
 }
 
@@ -126,8 +129,7 @@ TEST(BoundPairs, AreMadeOnce) {
       CompileOptions o = compiled.options();
       o.dot_precision = "bf16";
       const Array w = normal_array({70, n}, DType::F32, 2);
-      const auto graph = trace([](std::span<const Value> in) { return std::vector<Value>{matmul(in[0], in[1])}; },
-                               std::vector<ValueType>{{DType::F32, {1, 70}}, w.type()});
+      const auto graph = product({DType::F32, {1, 70}}, w.type());
       const std::string text = compile_bound(graph, std::vector<Array>{Array(), w}, o).kernel_text();
       const std::string in_blocks = compiled.target == "amx" ? " in blocks" : "";
       EXPECT_NE(text.find("of pairs" + in_blocks + " m 1, n " + std::to_string(n)), std::string::npos) << text;
@@ -157,7 +159,7 @@ TEST_P(BoundFactors, ArePlainWhereTheirColumnsAreRows) {
     EXPECT_NE(bound.kernel_text().find("map plain"), std::string::npos) << bound.kernel_text();
     const std::vector<Array> got = bound(x);
     for (std::size_t i = 0; i < got.size(); ++i)
-      EXPECT_EQ(std::memcmp(got[i].raw(), expected[i].raw(), got[i].bytes()), 0) << threads << " threads, " << i;
+      EXPECT_TRUE(same_bits(got[i], expected[i])) << threads << " threads, " << i;
   }
 }
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -52,8 +51,7 @@ struct Job {
 
 void expect_same(const std::vector<Array>& got, const std::vector<Array>& expected) {
   ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i)
-    EXPECT_EQ(std::memcmp(got[i].raw(), expected[i].raw(), got[i].bytes()), 0) << "result " << i;
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(testing::same_bits(got[i], expected[i])) << "result " << i;
 }
 
 TEST(LlvmParallel, GivesTheSameResultsForAnyNumberOfThreads) {

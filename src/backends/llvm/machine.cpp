@@ -127,9 +127,7 @@ void set_target(llvm::Module& module, const llvm::TargetMachine& machine) {
 
 void merge_small_functions(llvm::Module& module, llvm::TargetMachine& machine) {
   constexpr unsigned most_instructions = 2000;
-  unsigned instructions = 0;
-  for (const llvm::Function& function : module) instructions += function.getInstructionCount();
-  if (instructions > most_instructions) return;
+  if (module.getInstructionCount() > most_instructions) return;
   std::vector<llvm::Function*> merged;
   for (llvm::Function& function : module) {
     if (function.isDeclaration() || !function.hasInternalLinkage() || !function.hasOneUse()) continue;

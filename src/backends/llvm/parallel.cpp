@@ -19,12 +19,6 @@ namespace {
 
 using Names = std::set<std::string, std::less<>>;
 
-unsigned num_instructions(const llvm::Module& module) {
-  unsigned instructions = 0;
-  for (const llvm::Function& function : module) instructions += function.getInstructionCount();
-  return instructions;
-}
-
 // The functions of each part: the largest first, each goes to the part that has least so far.
 std::vector<Names> divided(const llvm::Module& module, std::size_t num_parts) {
   std::vector<const llvm::Function*> functions;
@@ -86,7 +80,7 @@ std::vector<std::string> compile_module_parts(llvm::Module& module, llvm::Target
                                               const MachineSpec& spec, int threads) {
   // Smaller parts take longer to begin with than they save, and each thread's context takes memory.
   constexpr std::size_t fewest_instructions = 600, most_parts = 16;
-  const std::size_t most = std::min<std::size_t>(num_instructions(module) / fewest_instructions, most_parts);
+  const std::size_t most = std::min<std::size_t>(module.getInstructionCount() / fewest_instructions, most_parts);
   if (threads < 2 || most < 2) return {compile_module(module, machine)};
 
   // Seen by the other objects, and nobody else: a kernel is a library of its own.
