@@ -170,7 +170,7 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
       taken_over_.push_back(input < 0 ? -1 : static_cast<int>(at - arguments.donated.begin()));
     }
   rows_ = impl.max_rows;
-  work_ = impl.arithmetic.flops + impl.bytes;
+  work_ = impl.program.arithmetic.flops + impl.bytes;
   compile_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 

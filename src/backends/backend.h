@@ -41,8 +41,9 @@ class CompiledKernel {
   double compile_ms = 0;
   bool from_cache = false;
   std::size_t code_bytes = 0;
-  int num_objects = 1;  // that it is linked of
-  std::string source;   // what the backend printed (LLVM IR or C), if asked for
+  int num_objects = 1;      // that it is linked of
+  std::string cache_entry;  // its name, where one in the disk cache is of this code
+  std::string source;       // what the backend printed (LLVM IR or C), if asked for
 };
 
 struct BackendOptions {
@@ -73,6 +74,10 @@ std::string compile_object(std::span<const ObjectKernel> kernels, std::span<cons
 
 // "llvm": LLVM 19 ORC, in src/backends/llvm. "c": plain C through the system's compiler, in src/backends/render.
 std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, const BackendOptions& options = {});
+// What compile_llvm kept in the entry of that name (CompiledKernel::cache_entry), or nothing if it is gone.
+std::unique_ptr<CompiledKernel> load_llvm(const std::string& cache_entry, const BackendOptions& options);
+// What code of a graph comes from besides the graph, for keys: this library's sources, the version of LLVM, the processor.
+std::string llvm_origin(const kernel::Target& target);
 std::unique_ptr<CompiledKernel> compile_c(const kernel::Program& program, const BackendOptions& options = {});
 
 }  // namespace hotloop

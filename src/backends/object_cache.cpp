@@ -46,15 +46,15 @@ std::int64_t bytes_in_blocks(std::int64_t bytes) {
 
 }  // namespace
 
-std::string ObjectCache::path_of(const std::string& key) const { return path_of_hash(hash128(key)); }
+std::string ObjectCache::name_of(const std::string& key) { return hash128(key); }
 
-std::string ObjectCache::path_of_hash(const std::string& hash) const {
-  return directory_ + "/" + hash + std::string(suffix);
+std::string ObjectCache::path_of_named(const std::string& name) const {
+  return directory_ + "/" + name + std::string(suffix);
 }
 
-// An entry: magic line, the key's hash, the checksum of what follows (32 digits each, and a newline), the object.
-std::optional<std::string> ObjectCache::find(const std::string& key) const {
-  const std::string hash = hash128(key), path = path_of_hash(hash);
+// An entry: magic line, its name, the checksum of what follows (32 digits each, and a newline), the object.
+std::optional<std::string> ObjectCache::find_named(const std::string& name) const {
+  const std::string path = path_of_named(name);
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
   std::ostringstream bytes;
@@ -63,18 +63,18 @@ std::optional<std::string> ObjectCache::find(const std::string& key) const {
   const std::size_t header = magic.size() + 65;
   if (entry.size() < header || entry.compare(0, magic.size(), magic) != 0) return std::nullopt;
   const std::string_view rest(entry.data() + header, entry.size() - header);
-  if (entry.compare(magic.size(), 65, hash + hash128(rest) + "\n") != 0) return std::nullopt;
+  if (entry.compare(magic.size(), 65, name + hash128(rest) + "\n") != 0) return std::nullopt;
   note_use(path);
   return std::string(rest);
 }
 
 bool ObjectCache::insert(const std::string& key, std::string_view object) const {
   static std::atomic<unsigned> serial{0};
-  const std::string hash = hash128(key), path = path_of_hash(hash);
+  const std::string name = name_of(key), path = path_of_named(name);
   const std::string draft = path + "." + std::to_string(::getpid()) + "." + std::to_string(serial++);
   {
     std::ofstream file(draft, std::ios::binary);
-    file << magic << hash << hash128(object) << '\n' << object;
+    file << magic << name << hash128(object) << '\n' << object;
     if (!file.flush()) {
       std::error_code ignored;
       fs::remove(draft, ignored);
@@ -87,9 +87,9 @@ bool ObjectCache::insert(const std::string& key, std::string_view object) const 
     fs::remove(draft, error);
     return false;
   }
-  // A hash is the die, so that processes of few insertions take part and need to remember nothing.
+  // A name, which is a hash, is the die, so that processes of few insertions take part and need to remember nothing.
   const auto sides = static_cast<std::uint64_t>(max_bytes_ / free_part + 1);
-  if (fnv1a(hash) % sides < static_cast<std::uint64_t>(bytes_in_blocks(std::ssize(object)))) trim();
+  if (fnv1a(name) % sides < static_cast<std::uint64_t>(bytes_in_blocks(std::ssize(object)))) trim();
   return true;
 }
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "backends/cuda/cost.h"
-#include "schedule/cost.h"
 
 namespace hotloop::runtime {
 namespace {
@@ -20,16 +19,17 @@ std::string time_text(double ns) {
 
 }  // namespace
 
-DeviceChoice choose_device(const Graph& graph, const CompileOptions& options, const Lowered& on_cpu) {
+bool has_choice_of_device(double cpu_ns) {
   // A launch and the copies alone take as long. Below, nobody asks for a device: looking for one takes a tenth of a second.
-  constexpr double worth_asking_ns = 1e5, worth_going = 2;
+  constexpr double worth_asking_ns = 1e5;
+  return cpu_ns >= worth_asking_ns && cuda::find_device() != nullptr;
+}
+
+DeviceChoice choose_device(const Graph& graph, const CompileOptions& options, double cpu_ns) {
+  constexpr double worth_going = 2;
   DeviceChoice choice;
-  const kernel::Program& program = on_cpu.program;
-  const int workers = kernel::best_num_workers(program, program.max_rows, options.threads);
-  const double cpu_ns = kernel::estimate_time_ns(program, program.max_rows, workers);
-  if (cpu_ns < worth_asking_ns) return choice;
+  if (!has_choice_of_device(cpu_ns)) return choice;
   cuda::Device* device = cuda::find_device();
-  if (device == nullptr) return choice;
   CompileOptions there = options;
   there.device = there.backend = there.target = "cuda";
   Lowered lowered = lower(graph, there, kernel::cuda_target());

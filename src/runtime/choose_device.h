@@ -13,7 +13,10 @@ struct DeviceChoice {
   std::string why;                   // both estimates, for explain(); empty where there is nothing to choose from
 };
 
-// `on_cpu`: the program for the processor. It stays there unless an estimate says that the device takes less than half as long.
-DeviceChoice choose_device(const Graph& graph, const CompileOptions& options, const Lowered& on_cpu);
+// `cpu_ns`: estimated, of a call on the processor. Whether there is a device to choose at all.
+bool has_choice_of_device(double cpu_ns);
+
+// The program stays on the processor unless an estimate says that the device takes less than half as long.
+DeviceChoice choose_device(const Graph& graph, const CompileOptions& options, double cpu_ns);
 
 }  // namespace hotloop::runtime

@@ -21,6 +21,7 @@
 #include "runtime/choose_device.h"
 #include "runtime/cuda_engine.h"
 #include "runtime/executable.h"
+#include "runtime/kept_programs.h"
 #include "runtime/lowering.h"
 #include "runtime/thread_team.h"
 #include "schedule/host.h"
@@ -202,11 +203,11 @@ std::unique_ptr<runtime::Engine> build_interpreter(Executable::Impl& impl, std::
   passes::PassOptions options = runtime::pass_options_of(impl.options);
   options.disabled = {"all"};
   if (options.variable_rows || options.rounds_factors) graph = passes::optimize(*graph, options);
+  impl.take_facts(graph);
   if (options.variable_rows) {  // calls hide axes; the pass that inlines them is not optional
     rows = std::make_unique<runtime::RowSpecializer>(*graph, impl.options.batch_axes);
-    impl.output_batch_axes = rows->output_axes();
+    impl.program.output_batch_axes = rows->output_axes();
   }
-  impl.graph = graph;
   watch.lap("rows");
   return runtime::make_interp_engine(std::move(graph), std::move(rows), impl.options.flush_denormals.value_or(false));
 }
@@ -220,31 +221,80 @@ std::unique_ptr<runtime::Engine> build_cuda_engine(const Executable::Impl& impl,
   const auto has_rows = [](const std::vector<int>& axes, std::size_t i) { return i < axes.size() && axes[i] >= 0; };
   runtime::RowsOf rows;
   for (std::size_t i = 0; i < impl.inputs.size(); ++i) rows.inputs.push_back(has_rows(input_axes, i));
-  for (std::size_t i = 0; i < impl.outputs.size(); ++i) rows.outputs.push_back(has_rows(impl.output_batch_axes, i));
+  for (std::size_t i = 0; i < impl.outputs.size(); ++i)
+    rows.outputs.push_back(has_rows(impl.program.output_batch_axes, i));
   return runtime::make_cuda_engine(std::move(program), *device, backend_options, std::move(rows), input_axes.empty());
 }
 
-std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Graph& graph,
-                                              const runtime::Layouts& layouts, Stopwatch& watch) {
+// What is to be built, as compile() was given it.
+struct Request {
+  std::shared_ptr<const Graph> graph;
+  const CompileOptions& options;
+  const runtime::Layouts& layouts;
+  const std::string& graph_text;
+};
+
+BackendOptions backend_options_of(const CompileOptions& options) {
+  BackendOptions result;
+  result.keep_source = options.keep_source;
+  result.compile_threads = runtime::num_cores();
+  result.cache_dir = runtime::disk_cache_dir();
+  result.cache_bytes = runtime::disk_cache_bytes();
+  return result;
+}
+
+// Where the disk cache has what becomes of the request on the processor; nothing where it never has that.
+std::optional<std::string> kept_key_of(const Request& request, const BackendOptions& backend_options) {
+  CompileOptions options = request.options;
+  if (options.device == "cuda" || options.backend != "llvm" || options.keep_source || backend_options.cache_dir.empty())
+    return std::nullopt;
+  options.device = "cpu";
+  return runtime::kept_key(key_of(request.graph_text, options, request.layouts), runtime::target_for(options));
+}
+
+// From the disk cache, or nothing.
+std::unique_ptr<runtime::Engine> load_kernel(Executable::Impl& impl, const Request& request,
+                                             const codegen::ObjectCache& cache, const std::string& key,
+                                             const BackendOptions& backend_options) {
+  std::optional<runtime::KeptProgram> kept = runtime::find_kept(cache, key);
+  if (!kept) return nullptr;
   CompileOptions& options = impl.options;
-  const kernel::Target target = options.device == "cuda"
-                                    ? kernel::cuda_target()
-                                    : kernel::with_caches_of_host(kernel::target_named(options.target));
-  runtime::Lowered lowered =
-      runtime::lower(graph, options, target, layouts, [&](const char* stage) { watch.lap(stage); });
+  if (options.device == "auto" && runtime::has_choice_of_device(kept->plan.call_ns)) return nullptr;
+  std::unique_ptr<CompiledKernel> kernel = load_llvm(kept->code, backend_options);
+  if (!kernel) return nullptr;
+  options.device = "cpu";
+  if (kept->plan.fixed_rows) options.batch_axes.clear();  // it was found that rows depend on each other
+  impl.program = std::move(kept->facts);
+  const auto lowered =
+      std::make_shared<runtime::LoweredLater>([graph = request.graph, options, layouts = request.layouts] {
+        return runtime::lower(*graph, options, runtime::target_for(options), layouts);
+      });
+  impl.graph_text = [lowered] { return lowered->get().graph->str(); };
+  return runtime::make_kernel_engine(std::move(kept->plan), std::move(kernel),
+                                     [lowered] { return kernel::print(lowered->get().program); });
+}
+
+std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Request& request, Stopwatch& watch) {
+  CompileOptions& options = impl.options;
+  const Graph& graph = *request.graph;
+  const BackendOptions backend_options = backend_options_of(options);
+  const codegen::ObjectCache cache(backend_options.cache_dir, backend_options.cache_bytes);
+  const std::optional<std::string> key = kept_key_of(request, backend_options);
+  if (key) {
+    auto engine = load_kernel(impl, request, cache, *key, backend_options);
+    watch.lap(engine ? "program (from the cache)" : "cache");
+    if (engine) return engine;
+  }
+  runtime::Lowered lowered = runtime::lower(graph, options, runtime::target_for(options), request.layouts,
+                                            [&](const char* stage) { watch.lap(stage); });
   const auto take = [&](const runtime::Lowered& chosen) {
-    impl.graph = chosen.graph;
-    impl.in_place = chosen.program.in_place;
-    impl.pass_lines = summary_of(chosen.reports);
+    impl.take_facts(chosen.graph);
+    impl.program.in_place = chosen.program.in_place;
+    impl.program.pass_lines = summary_of(chosen.reports);
     if (!options.batch_axes.empty())
-      impl.output_batch_axes = runtime::RowSpecializer(*impl.graph, options.batch_axes).output_axes();
+      impl.program.output_batch_axes = runtime::RowSpecializer(*chosen.graph, options.batch_axes).output_axes();
     watch.lap("rows");
   };
-  BackendOptions backend_options;
-  backend_options.keep_source = options.keep_source;
-  backend_options.compile_threads = runtime::num_cores();
-  backend_options.cache_dir = runtime::disk_cache_dir();
-  backend_options.cache_bytes = runtime::disk_cache_bytes();
   const auto on_device = [&](runtime::Lowered chosen) {
     take(chosen);
     auto engine = build_cuda_engine(impl, std::move(chosen.program), backend_options);
@@ -252,9 +302,10 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
     return engine;
   };
   if (options.device == "cuda") return on_device(std::move(lowered));
+  runtime::RunPlan plan = runtime::plan_run(lowered.program, options.threads, options.batch_axes.empty());
   if (options.device == "auto") {
     options.device = "cpu";
-    runtime::DeviceChoice choice = runtime::choose_device(graph, options, lowered);
+    runtime::DeviceChoice choice = runtime::choose_device(graph, options, plan.call_ns);
     impl.device_choice = std::move(choice.why);
     if (!impl.device_choice.empty()) watch.lap("device");
     if (choice.on_device) try {
@@ -266,67 +317,66 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Grap
       }
   }
   take(lowered);
-  const kernel::Program& program = lowered.program;
-  std::unique_ptr<CompiledKernel> kernel =
-      options.backend == "c" ? compile_c(program, backend_options) : compile_llvm(program, backend_options);
+  std::unique_ptr<CompiledKernel> kernel = options.backend == "c" ? compile_c(lowered.program, backend_options)
+                                                                  : compile_llvm(lowered.program, backend_options);
+  if (key && !kernel->cache_entry.empty()) runtime::keep(cache, *key, {impl.program, plan, kernel->cache_entry});
   watch.lap(kernel->from_cache ? "code (from the cache)" : "code");
-  return runtime::make_kernel_engine(std::move(lowered.program), std::move(kernel), options.threads,
-                                     options.batch_axes.empty());
+  const auto program = std::make_shared<const kernel::Program>(std::move(lowered.program));
+  return runtime::make_kernel_engine(std::move(plan), std::move(kernel), [program] { return kernel::print(*program); });
 }
 
 std::unique_ptr<runtime::Engine> build_per_op(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {
   const CompileOptions& options = impl.options;
   std::vector<passes::PassReport> reports;
-  impl.graph = passes::optimize(graph, runtime::pass_options_of(options), &reports);
-  impl.pass_lines = {summary_of(reports).front()};  // without those that this dispatch leaves out
+  const std::shared_ptr<const Graph> optimized = passes::optimize(graph, runtime::pass_options_of(options), &reports);
+  impl.take_facts(optimized);
+  impl.program.pass_lines = {summary_of(reports).front()};  // without those that this dispatch leaves out
   watch.lap("passes");
   std::unique_ptr<runtime::RowSpecializer> rows;
   if (!options.batch_axes.empty()) {
-    rows = std::make_unique<runtime::RowSpecializer>(*impl.graph, options.batch_axes);
-    impl.output_batch_axes = rows->output_axes();
+    rows = std::make_unique<runtime::RowSpecializer>(*optimized, options.batch_axes);
+    impl.program.output_batch_axes = rows->output_axes();
   }
   CompileOptions of_op = options;
   of_op.dispatch = "fused";
   of_op.batch_axes.clear();
   of_op.donated.clear();
   of_op.keep_source = false;
-  auto engine = runtime::make_per_op_engine(impl.graph, std::move(rows), std::move(of_op), impl.max_rows);
+  auto engine = runtime::make_per_op_engine(optimized, std::move(rows), std::move(of_op), impl.max_rows);
   watch.lap("ops");
   return engine;
 }
 
-std::shared_ptr<Executable::Impl> build_for_rows(const std::shared_ptr<const Graph>& graph,
-                                                 const CompileOptions& options, const runtime::Layouts& layouts) {
+std::shared_ptr<Executable::Impl> build(const Request& request, const CompileOptions& options) {
+  const Graph& graph = *request.graph;
   auto impl = std::make_shared<Executable::Impl>();
   impl->options = options;
-  impl->inputs = graph->input_types();
-  for (std::size_t i = 0; i < layouts.size(); ++i)
-    if (layouts[i]) impl->inputs[i] = layouts[i].type(impl->inputs[i]);
-  impl->outputs = graph->output_types();
+  impl->inputs = graph.input_types();
+  for (std::size_t i = 0; i < request.layouts.size(); ++i)
+    if (const ir::FactorLayout& layout = request.layouts[i]) impl->inputs[i] = layout.type(impl->inputs[i]);
+  impl->outputs = graph.output_types();
   for (std::size_t i = 0; i < options.batch_axes.size(); ++i)
     if (const int axis = options.batch_axes[i]; axis >= 0) impl->max_rows = impl->inputs[i].shape[axis];
-  Stopwatch watch(impl->stages);
-  ir::verify(*graph);
-  watch.lap("verify");
-  impl->engine = options.backend == "interp"    ? build_interpreter(*impl, graph, watch)
-                 : options.dispatch == "per_op" ? build_per_op(*impl, *graph, watch)
-                                                : build_kernel(*impl, *graph, layouts, watch);
-  impl->arithmetic = ir::count_arithmetic(*impl->graph);
   impl->bytes = total_bytes(impl->inputs) + total_bytes(impl->outputs);
+  Stopwatch watch(impl->stages);
+  ir::verify(graph);
+  watch.lap("verify");
+  impl->engine = options.backend == "interp"    ? build_interpreter(*impl, request.graph, watch)
+                 : options.dispatch == "per_op" ? build_per_op(*impl, graph, watch)
+                                                : build_kernel(*impl, request, watch);
   return impl;
 }
 
-// A batch of one row has no other number of rows: what couples rows is no hindrance there.
-std::shared_ptr<Executable::Impl> build(const std::shared_ptr<const Graph>& graph, const CompileOptions& options,
-                                        const runtime::Layouts& layouts) {
+std::shared_ptr<Executable::Impl> build(const Request& request) {
   try {
-    return build_for_rows(graph, options, layouts);
+    return build(request, request.options);
   } catch (const NeedsFixedRows&) {
-    for (std::size_t i = 0; i < options.batch_axes.size(); ++i)
-      if (const int axis = options.batch_axes[i]; axis >= 0 && graph->inputs()[i].shape()[axis] != 1) throw;
-    CompileOptions fixed = options;
+    // A batch of one row has no other number of rows: what couples rows is no hindrance there.
+    CompileOptions fixed = request.options;
+    for (std::size_t i = 0; i < fixed.batch_axes.size(); ++i)
+      if (const int axis = fixed.batch_axes[i]; axis >= 0 && request.graph->inputs()[i].shape()[axis] != 1) throw;
     fixed.batch_axes.clear();
-    return build_for_rows(graph, fixed, layouts);
+    return build(request, fixed);
   }
 }
 
@@ -341,11 +391,12 @@ Executable runtime::compile_laid_out(std::shared_ptr<const Graph> graph, const C
   if (graph == nullptr)
     throw UserError("compile", "there must be a graph to compile", "a null pointer", "trace(function, types)");
   const CompileOptions options = resolved(*graph, given);
-  const std::string key = key_of(ir::print_without_rules(*graph), options, layouts);
+  const std::string graph_text = ir::print_without_rules(*graph);
+  const std::string key = key_of(graph_text, options, layouts);
   MemoryCache::Entries dropped;  // outlives what stands below
   const NoFork no_fork;
   if (std::shared_ptr<Executable::Impl> found = memory_cache().find(key)) return Executable(std::move(found));
-  std::shared_ptr<Executable::Impl> impl = build(graph, options, layouts);
+  std::shared_ptr<Executable::Impl> impl = build({std::move(graph), options, layouts, graph_text});
   memory_cache().insert(key, impl);
   if (no_fork.is_outermost()) dropped = memory_cache().take_dropped();
   return Executable(std::move(impl));

@@ -13,19 +13,16 @@ namespace {
 Executable with_prepared(const Executable::Impl& like, std::size_t num_inputs, const Executable& prepare,
                          std::vector<Array> prepared) {
   auto impl = std::make_shared<Executable::Impl>();
-  impl->graph = like.graph;
+  impl->program = like.program;
+  impl->graph_text = like.graph_text;
   impl->options = like.options;
   impl->inputs = like.inputs;
   impl->inputs.resize(num_inputs);
   impl->outputs = like.outputs;
-  impl->output_batch_axes = like.output_batch_axes;
-  impl->in_place = like.in_place;
   impl->max_rows = like.max_rows;
   impl->engine = like.engine;
   impl->device_choice = like.device_choice;
-  impl->pass_lines = like.pass_lines;
   impl->stages = like.stages;
-  impl->arithmetic = like.arithmetic;
   impl->bytes = like.bytes;
   impl->prepare = prepare;
   impl->bound = std::move(prepared);
@@ -38,10 +35,8 @@ Executable compile_bound(std::shared_ptr<const Graph> graph, std::span<const Arr
                          const CompileOptions& options) {
   if (graph == nullptr)
     throw UserError("compile_bound", "there must be a graph to compile", "a null pointer", "trace(function, types)");
-  const kernel::Target target = options.device == "cuda"
-                                    ? kernel::cuda_target()
-                                    : kernel::with_caches_of_host(kernel::target_named(runtime::target_of(options)));
-  runtime::BoundProgram program = runtime::bind_program("compile_bound", *graph, bound, options, target);
+  runtime::BoundProgram program =
+      runtime::bind_program("compile_bound", *graph, bound, options, runtime::target_for(options));
   CompileOptions run_options = runtime::with_sums_kept(options);
   // What is bound is laid out for one device, before anybody knows what a call takes.
   if (run_options.device == "auto") run_options.device = "cpu";

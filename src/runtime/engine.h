@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "backends/backend.h"
 #include "hotloop/jit.h"
 #include "runtime/row_specializer.h"
+#include "runtime/run_plan.h"
 
 namespace hotloop::runtime {
 
@@ -57,9 +59,8 @@ std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, s
 // `options`: of each op's kernel.
 std::unique_ptr<Engine> make_per_op_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows,
                                            CompileOptions options, std::int64_t max_rows);
-// With fixed_rows the program's own extent is passed for the rows, whatever the call says. Each run takes as many of the
-// workers as its rows are worth.
-std::unique_ptr<Engine> make_kernel_engine(kernel::Program program, std::unique_ptr<CompiledKernel> kernel,
-                                           int num_workers, bool fixed_rows);
+// Each run takes as many workers as the plan says. `kernel_text` gives the kernel IR, to whoever asks for it.
+std::unique_ptr<Engine> make_kernel_engine(RunPlan plan, std::unique_ptr<CompiledKernel> kernel,
+                                           std::function<std::string()> kernel_text);
 
 }  // namespace hotloop::runtime

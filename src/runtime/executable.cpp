@@ -32,25 +32,32 @@ std::shared_ptr<void> memory_of(const ValueType& type) {
 
 ValueType Executable::Impl::output_type(std::size_t index, std::int64_t rows) const {
   ValueType type = outputs[index];
-  const int axis = output_batch_axes.empty() ? -1 : output_batch_axes[index];
+  const int axis = program.output_batch_axes.empty() ? -1 : program.output_batch_axes[index];
   if (axis >= 0 && max_rows > 0) type.shape[axis] = type.shape[axis] / max_rows * rows;
   return type;
 }
 
+void Executable::Impl::take_facts(std::shared_ptr<const Graph> graph) {
+  program.name = graph->name();
+  program.num_nodes = graph->nodes().size();
+  program.arithmetic = ir::count_arithmetic(*graph);
+  graph_text = [graph = std::move(graph)] { return graph->str(); };
+}
+
 std::int64_t Executable::Impl::check(std::span<const Array> arrays) const {
   if (arrays.size() != inputs.size())
-    throw UserError(graph->name(), "the program takes " + std::to_string(inputs.size()) + " arguments",
+    throw UserError(program.name, "the program takes " + std::to_string(inputs.size()) + " arguments",
                     std::to_string(arrays.size()));
   for (std::size_t i = 0; i < arrays.size(); ++i)
     if (!arrays[i].defined())
-      throw UserError(graph->name(), "argument " + std::to_string(i) + " must be an array of " + inputs[i].str(),
+      throw UserError(program.name, "argument " + std::to_string(i) + " must be an array of " + inputs[i].str(),
                       "an undefined array");
   std::size_t misfit = 0;
   const std::int64_t rows = rows_of(TypesOf{arrays}, &misfit);
   if (rows >= 0) return rows;
   const int batch = options.batch_axes.empty() ? -1 : options.batch_axes[misfit];
   throw UserError(
-      graph->name(),
+      program.name,
       "argument " + std::to_string(misfit) + " must be " + inputs[misfit].str() +
           (batch < 0 ? ""
                      : ", or shorter along its batch axis " + std::to_string(batch) + " (alike for all arguments)"),
@@ -60,8 +67,8 @@ std::int64_t Executable::Impl::check(std::span<const Array> arrays) const {
 void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t rows) const {
   const CancelWatch watch;
   // A caller who keeps what was donated gets the output elsewhere.
-  for (std::size_t i = 0; i < in_place.size(); ++i)
-    if (const int input = in_place[i]; input >= 0 && in[input] != out[i])
+  for (std::size_t i = 0; i < program.in_place.size(); ++i)
+    if (const int input = program.in_place[i]; input >= 0 && in[input] != out[i])
       std::memcpy(out[i], in[input], output_type(i, rows).bytes());
   // Reading the clock twice takes longer than a small kernel: after a while only some calls are timed.
   constexpr std::int64_t first_timed = 32, timed_every = 32;
@@ -85,8 +92,9 @@ void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t ro
   if (runtime::history_is_recording() && !engine->launches_others()) {
     KernelRecord record = engine->describe(rows);
     record.rows = rows;
-    record.flops = arithmetic.flops * (all_rows ? 1 : static_cast<double>(rows) / static_cast<double>(max_rows));
-    record.flops_are_bound = arithmetic.is_bound;
+    record.flops =
+        program.arithmetic.flops * (all_rows ? 1 : static_cast<double>(rows) / static_cast<double>(max_rows));
+    record.flops_are_bound = program.arithmetic.is_bound;
     record.bytes = bytes;
     record.time_us = static_cast<double>(ns) * 1e-3;
     runtime::record_launch(record);
@@ -115,7 +123,7 @@ void Executable::run_donating(std::span<Array> inputs, std::span<Array> outputs)
   for (const int i : self.options.donated)
     if (!is_sole_owner(inputs[static_cast<std::size_t>(i)].memory()))
       throw UserError(
-          self.graph->name(),
+          self.program.name,
           "donated argument " + std::to_string(i) + " must have memory of the library's own, and be alone with it",
           "memory that is wrapped, or that another Array shares", "clone()");
   // Without memory from here on, whatever happens.
@@ -128,7 +136,7 @@ void Executable::run_donating(std::span<Array> inputs, std::span<Array> outputs)
 std::int64_t Executable::Impl::check_call(std::span<const Array> in, std::span<const Array> out) const {
   const std::int64_t rows = check(in);
   if (out.size() != outputs.size())
-    throw UserError(graph->name(), "the program gives " + std::to_string(outputs.size()) + " outputs",
+    throw UserError(program.name, "the program gives " + std::to_string(outputs.size()) + " outputs",
                     "room for " + std::to_string(out.size()));
   return rows;
 }
@@ -174,7 +182,7 @@ void Executable::run_raw(void* const* inputs, void* const* outputs, std::int64_t
 
 const std::vector<ValueType>& Executable::input_types() const { return impl_->inputs; }
 const std::vector<ValueType>& Executable::output_types() const { return impl_->outputs; }
-std::string Executable::graph_text() const { return impl_->graph->str(); }
+std::string Executable::graph_text() const { return impl_->graph_text(); }
 std::string Executable::kernel_text() const { return impl_->engine->kernel_text(); }
 const std::string& Executable::source() const { return impl_->engine->source(); }
 

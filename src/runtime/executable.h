@@ -3,15 +3,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "hotloop/jit.h"
-#include "ir/arithmetic.h"
 #include "runtime/engine.h"
 #include "runtime/pool.h"
+#include "runtime/program_facts.h"
 
 namespace hotloop {
 
@@ -21,20 +22,20 @@ struct Executable::Impl {
     std::vector<Array> results;
   };
 
-  std::shared_ptr<const Graph> graph;  // after the passes
+  runtime::ProgramFacts program;
+  std::function<std::string()> graph_text;  // of the graph after the passes
   CompileOptions options;
   std::vector<ValueType> inputs, outputs;
-  std::vector<int> output_batch_axes;  // as options.batch_axes, which is empty or has one entry an input
-  std::vector<int> in_place;           // for each output the input whose memory it takes over, or -1; empty: none
   std::int64_t max_rows = 1;
   std::shared_ptr<const runtime::Engine> engine;
   std::vector<Array> bound;           // arguments after `inputs` that every call gets, see compile_bound()
   std::optional<Executable> prepare;  // what makes them of the values that are bound
   std::string device_choice;  // with device "auto", the estimates that it was chosen by; empty: nothing to choose
-  std::vector<std::string> pass_lines;  // what the passes changed, for explain()
   std::vector<runtime::StageTime> stages;
-  ir::Arithmetic arithmetic;  // of all rows
   double bytes = 0;
+
+  // Of the graph after the passes: what the program is called and what it does, as calls and explain() tell.
+  void take_facts(std::shared_ptr<const Graph> graph);
 
   mutable runtime::ObjectPool<Call> calls;
   mutable std::atomic<std::int64_t> num_calls{0}, num_timed{0}, total_ns{0},
@@ -44,7 +45,7 @@ struct Executable::Impl {
   template <class Types> std::int64_t rows_of(const Types& types, std::size_t* misfit) const;
   ValueType output_type(std::size_t index, std::int64_t rows) const;
   std::int64_t check(std::span<const Array> arrays) const;
-  int input_of(std::size_t output) const { return in_place.empty() ? -1 : in_place[output]; }
+  int input_of(std::size_t output) const { return program.in_place.empty() ? -1 : program.in_place[output]; }
   std::unique_ptr<Call> take_call() const;
   std::int64_t check_call(std::span<const Array> in, std::span<const Array> out) const;
   void run(std::span<const Array> in, std::span<Array> out, std::int64_t rows, std::span<const Array> donated) const;

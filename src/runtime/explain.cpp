@@ -59,9 +59,9 @@ std::string Executable::explain() const {
   const KernelRecord kernel = self.engine->describe(self.max_rows);
   std::string out;
   append_line(out, "program",
-              self.graph->name() + ": " + count(static_cast<int>(self.inputs.size()), "input") + ", " +
+              self.program.name + ": " + count(static_cast<int>(self.inputs.size()), "input") + ", " +
                   count(static_cast<int>(self.outputs.size()), "output") + ", " +
-                  count(static_cast<int>(self.graph->nodes().size()), "node"));
+                  count(static_cast<int>(self.program.num_nodes), "node"));
   append_line(
       out, "backend",
       (self.options.backend == "cuda"
@@ -84,8 +84,8 @@ std::string Executable::explain() const {
   if (self.options.flush_denormals.value_or(false))
     append_line(out, "denormals",
                 self.options.device == "cuda" ? "count as 0 in arithmetic of f32" : "count as 0 in arithmetic");
-  for (const std::string& line : self.pass_lines)
-    append_line(out, &line == &self.pass_lines.front() ? "passes" : "", line);
+  for (const std::string& line : self.program.pass_lines)
+    append_line(out, &line == &self.program.pass_lines.front() ? "passes" : "", line);
   if (const std::string structure = self.engine->structure(); !structure.empty()) {
     append_line(out, "kernels", structure);
   } else if (self.options.backend != "interp") {
@@ -103,12 +103,12 @@ std::string Executable::explain() const {
     std::string text;
     int num_kept = 0;
     for (const int input : self.options.donated) {
-      const auto output = std::ranges::find(self.in_place, input);
-      if (output == self.in_place.end())
+      const auto output = std::ranges::find(self.program.in_place, input);
+      if (output == self.program.in_place.end())
         ++num_kept;
       else
-        text += (text.empty() ? "" : ", ") + std::string("output ") + std::to_string(output - self.in_place.begin()) +
-                " in place of input " + std::to_string(input);
+        text += (text.empty() ? "" : ", ") + std::string("output ") +
+                std::to_string(output - self.program.in_place.begin()) + " in place of input " + std::to_string(input);
     }
     if (num_kept > 0)
       text += (text.empty() ? "" : "; ") + count(num_kept, "input") +
@@ -117,7 +117,7 @@ std::string Executable::explain() const {
   }
   if (const std::string workers = self.engine->workers(); !workers.empty()) append_line(out, "threads", workers);
   append_line(out, "work",
-              (self.arithmetic.is_bound ? "at most " : "") + scaled(self.arithmetic.flops, "flop") +
+              (self.program.arithmetic.is_bound ? "at most " : "") + scaled(self.program.arithmetic.flops, "flop") +
                   " (a dot's multiply-add is two, an element of any other operation one) and " +
                   scaled(self.bytes, "B") + " of inputs and outputs a call");
   std::string stages;
@@ -136,8 +136,9 @@ std::string Executable::explain() const {
     if (const auto best_ns = self.best_ns.load(std::memory_order_relaxed); best_ns > 0) {
       text += ", best " + fixed(static_cast<double>(best_ns) * 1e-3, "us");
       // Of a loop that may have ended early nobody knows how much was done.
-      if (!self.arithmetic.is_bound)
-        text += ", " + scaled(self.arithmetic.flops / (static_cast<double>(best_ns) * 1e-9), "flop/s") + " at best";
+      if (!self.program.arithmetic.is_bound)
+        text +=
+            ", " + scaled(self.program.arithmetic.flops / (static_cast<double>(best_ns) * 1e-9), "flop/s") + " at best";
     }
     append_line(out, "measured", text);
   } else {

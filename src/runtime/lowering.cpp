@@ -29,6 +29,11 @@ std::string target_of(const CompileOptions& options) {
   return kernel::host_target(options.dot_precision == "bf16" && options.backend == "llvm").name;
 }
 
+kernel::Target target_for(const CompileOptions& options) {
+  return options.device == "cuda" ? kernel::cuda_target()
+                                  : kernel::with_caches_of_host(kernel::target_named(target_of(options)));
+}
+
 passes::PassOptions pass_options_of(const CompileOptions& options) {
   passes::PassOptions result;
   result.disabled = options.disabled_passes;
@@ -72,6 +77,11 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
   kernel::verify(result.program);
   if (lap) lap("schedule");
   return result;
+}
+
+const Lowered& LoweredLater::get() {
+  std::call_once(once_, [this] { made_ = make_(); });
+  return made_;
 }
 
 CompileOptions with_sums_kept(CompileOptions options) {

@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hotloop/jit.h"
@@ -15,6 +17,9 @@ namespace hotloop::runtime {
 
 // The name of the target that such programs are compiled for on the processor, where options.target is "host" as well.
 std::string target_of(const CompileOptions& options);
+
+// What programs with these options are scheduled for: a CUDA device, or the processor and what is known of its caches.
+kernel::Target target_for(const CompileOptions& options);
 
 // With dispatch "per_op" the passes that merge, move or reorder ops are off too.
 passes::PassOptions pass_options_of(const CompileOptions& options);
@@ -31,6 +36,18 @@ using Layouts = std::vector<ir::FactorLayout>;  // of a graph's inputs, which th
 // Of `options`: threads, batch_axes, disabled_passes. `lap` is told when a stage ends.
 Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::Target& target,
               const Layouts& layouts = {}, const std::function<void(const char*)>& lap = {});
+
+// The same, made when somebody asks for it, once; by one of them if several do at once.
+class LoweredLater {
+ public:
+  explicit LoweredLater(std::function<Lowered()> make) : make_(std::move(make)) {}
+  const Lowered& get();
+
+ private:
+  std::function<Lowered()> make_;
+  std::once_flag once_;
+  Lowered made_;
+};
 
 // compile() of what takes some inputs in layouts.
 Executable compile_laid_out(std::shared_ptr<const Graph> graph, const CompileOptions& options, const Layouts& layouts);

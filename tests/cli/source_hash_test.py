@@ -21,18 +21,20 @@ class SourceHash(unittest.TestCase):
         self.folder = pathlib.Path(base.name)
 
     def copy(self, name):
-        for part in ["src/backends", "src/schedule"]:
+        for part in ["src", "include"]:
             shutil.copytree(pathlib.Path(REPOSITORY) / part, self.folder / name / part)
         return self.folder / name
 
-    def hash_of(self, root):
+    def hash_of(self, root, name="source_hash"):
         output = self.folder / "source_hash.cpp"
         script = pathlib.Path(REPOSITORY) / "cmake" / "source_hash.cmake"
         subprocess.run([CMAKE, "-D", f"ROOT={root}", "-D", f"OUTPUT={output}", "-P", script], check=True)
-        return re.search(r'source_hash = "([0-9a-f]{64})"', output.read_text()).group(1)
+        return re.search(name + r' = "([0-9a-f]{64})"', output.read_text()).group(1)
 
     def test_the_place_does_not_count(self):
-        self.assertEqual(self.hash_of(self.copy("a")), self.hash_of(REPOSITORY))
+        root = self.copy("a")
+        for name in ["source_hash", "program_hash"]:
+            self.assertEqual(self.hash_of(root, name), self.hash_of(REPOSITORY, name))
 
     def test_every_kind_of_source_counts(self):
         seen = {self.hash_of(REPOSITORY)}
@@ -45,6 +47,20 @@ class SourceHash(unittest.TestCase):
         (root / "src/backends/llvm/squares.cpp").rename(root / "src/backends/llvm/renamed.cpp")
         seen.add(self.hash_of(root))
         self.assertEqual(len(seen), 8)
+
+    def test_of_programs_all_of_the_library_counts(self):
+        root = self.copy("a")
+        code = self.hash_of(root)
+        seen = {self.hash_of(root, "program_hash")}
+        for name in ["src/passes/pipeline.h", "src/ops/exp.cpp", "src/ir/print.cpp", "include/hotloop/jit.h", "src/runtime/new.cpp"]:
+            with open(root / name, "a") as file:
+                file.write("// another line\n")
+            seen.add(self.hash_of(root, "program_hash"))
+        self.assertEqual(len(seen), 6)
+        with open(root / "src/cli/main.cpp", "a") as file:
+            file.write("// another line\n")
+        self.assertIn(self.hash_of(root, "program_hash"), seen)
+        self.assertEqual(self.hash_of(root), code)
 
 
 if __name__ == "__main__":

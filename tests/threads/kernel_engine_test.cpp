@@ -38,7 +38,8 @@ std::unique_ptr<Engine> engine(int num_workers) {
   program.worker_bytes = 64;
   program.body.push_back({kernel::Map{}});
   program.body.push_back({kernel::Grid{}});
-  return make_kernel_engine(std::move(program), std::make_unique<FixedKernel>(), num_workers, false);
+  return make_kernel_engine(plan_run(program, num_workers, false), std::make_unique<FixedKernel>(),
+                            [] { return std::string(); });
 }
 
 double run(const Engine& e, std::int64_t rows) {

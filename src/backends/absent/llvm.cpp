@@ -9,6 +9,9 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program&, const Backe
                   "backend \"c\", which calls a C compiler, or \"interp\"");
 }
 
+std::unique_ptr<CompiledKernel> load_llvm(const std::string&, const BackendOptions&) { return nullptr; }
+std::string llvm_origin(const kernel::Target&) { return {}; }
+
 bool can_compile_objects() { return false; }
 
 std::string compile_object(std::span<const ObjectKernel>, std::span<const ObjectData>, const std::string&) {

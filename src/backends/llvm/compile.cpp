@@ -73,9 +73,17 @@ class LinkedKernel final : public CompiledKernel {
   KernelFunction function_ = nullptr;
 };
 
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string text_of(const codegen::MachineSpec& spec) {
+  return std::string(LLVM_VERSION_STRING) + "\n" + spec.cpu + "\n" + spec.features;
+}
+
 std::string cache_key(const kernel::Program& program, const codegen::MachineSpec& spec, bool emulates_blocks) {
-  std::string key = std::string(codegen::source_hash) + "\n" + LLVM_VERSION_STRING + "\n" + spec.cpu + "\n" +
-                    spec.features + (emulates_blocks ? "\nemulated\n" : "\n") + kernel::print(program);
+  std::string key = std::string(codegen::source_hash) + "\n" + text_of(spec) +
+                    (emulates_blocks ? "\nemulated\n" : "\n") + kernel::print(program);
   for (const kernel::Buffer& buffer : program.buffers) {  // the text form may abbreviate them
     if (buffer.data.defined()) key.append(static_cast<const char*>(buffer.data.raw()), buffer.data.bytes());
   }
@@ -101,23 +109,33 @@ std::vector<std::string> separated(const std::string& entry) {
 
 }  // namespace
 
+std::string llvm_origin(const kernel::Target& target) {
+  return std::string(codegen::program_hash) + "\n" + text_of(codegen::machine_for(target));
+}
+
+std::unique_ptr<CompiledKernel> load_llvm(const std::string& cache_entry, const BackendOptions& options) {
+  if (options.cache_dir.empty()) return nullptr;
+  const auto start = std::chrono::steady_clock::now();
+  const codegen::ObjectCache cache(options.cache_dir, options.cache_bytes);
+  const auto entry = cache.find_named(cache_entry);
+  if (!entry) return nullptr;
+  const NoFork no_fork;
+  auto kernel = std::make_unique<LinkedKernel>(separated(*entry));
+  kernel->from_cache = true;
+  kernel->cache_entry = cache_entry;
+  kernel->compile_ms = ms_since(start);
+  return kernel;
+}
+
 std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, const BackendOptions& options) {
   const NoFork no_fork;
   const auto start = std::chrono::steady_clock::now();
   const codegen::MachineSpec spec = codegen::machine_for(program.target);
-  const auto finished = [&](std::unique_ptr<LinkedKernel> kernel) {
-    kernel->compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    return kernel;
-  };
   const codegen::ObjectCache cache(options.cache_dir, options.cache_bytes);
   const bool cached = !options.cache_dir.empty() && !options.keep_source;
   const std::string key = options.cache_dir.empty() ? std::string() : cache_key(program, spec, options.emulates_blocks);
   if (cached) {
-    if (const auto entry = cache.find(key)) {
-      auto kernel = std::make_unique<LinkedKernel>(separated(*entry));
-      kernel->from_cache = true;
-      return finished(std::move(kernel));
-    }
+    if (auto kernel = load_llvm(codegen::ObjectCache::name_of(key), options)) return kernel;
   }
 
   const std::unique_ptr<llvm::TargetMachine> machine = codegen::make_target_machine(spec);
@@ -140,11 +158,13 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
     module.print(stream, nullptr);
   }
   const auto objects = codegen::compile_module_parts(module, *machine, spec, options.compile_threads);
-  if (!options.cache_dir.empty())
-    cache.insert(key, joined(objects));  // an unwritable directory costs time, nothing else
   auto kernel = std::make_unique<LinkedKernel>(objects);
+  // An unwritable directory costs time, nothing else.
+  if (!options.cache_dir.empty() && cache.insert(key, joined(objects)))
+    kernel->cache_entry = codegen::ObjectCache::name_of(key);
   kernel->source = std::move(source);
-  return finished(std::move(kernel));
+  kernel->compile_ms = ms_since(start);
+  return kernel;
 }
 
 }  // namespace hotloop
