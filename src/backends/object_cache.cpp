@@ -68,9 +68,9 @@ std::optional<std::string> ObjectCache::find_named(const std::string& name) cons
   return std::string(rest);
 }
 
-bool ObjectCache::insert(const std::string& key, std::string_view object) const {
+bool ObjectCache::insert_named(const std::string& name, std::string_view object) const {
   static std::atomic<unsigned> serial{0};
-  const std::string name = name_of(key), path = path_of_named(name);
+  const std::string path = path_of_named(name);
   const std::string draft = path + "." + std::to_string(::getpid()) + "." + std::to_string(serial++);
   {
     std::ofstream file(draft, std::ios::binary);

@@ -26,7 +26,8 @@ class ObjectCache {
   static std::string name_of(const std::string& key);
   // Written beside and renamed into place. False, with nothing changed, where the directory cannot be written. Once in about a
   // sixteenth of max_bytes of what is inserted, by any process, trims.
-  bool insert(const std::string& key, std::string_view object) const;
+  bool insert(const std::string& key, std::string_view object) const { return insert_named(name_of(key), object); }
+  bool insert_named(const std::string& name, std::string_view object) const;
   // If the entries hold more than max_bytes, removes those that were not used for longest, until a sixteenth is free. Also what
   // interrupted processes left.
   void trim() const;

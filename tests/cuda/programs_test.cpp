@@ -1,18 +1,16 @@
 // Whole programs on an emulated CUDA device: one launch a call, the processor's results, in whatever order threads run.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cache_folder.h"
 #include "core/cancel.h"
 #include "cuda/program_fixture.h"
 #include "user_cells.h"
@@ -325,10 +323,7 @@ TEST_F(CudaPrograms, AutoGoesWhereTheEstimateIsLess) {
 
 // That the processor's program is on disk says nothing about the device.
 TEST_F(CudaPrograms, AutoChoosesAlsoWhatIsOnDisk) {
-  const std::string folder = ::testing::TempDir() + "hotloop_auto_on_disk_" + std::to_string(::getpid());
-  std::filesystem::create_directory(folder);
-  setenv("HOTLOOP_CACHE_DIR", folder.c_str(), 1);
-  unsetenv("HOTLOOP_CACHE");
+  const testing::CacheFolder folder;
   device({.multiprocessors = 132});
   const auto explained = [](std::int64_t rows, const char* where) {
     const nn::Sequential model(nn::LSTM(8, 64), nn::Last(), nn::Linear(64, 1));
@@ -340,9 +335,6 @@ TEST_F(CudaPrograms, AutoChoosesAlsoWhatIsOnDisk) {
   const std::string large = explained(512, "auto"), small = explained(1, "auto");
   EXPECT_NE(large.find("cuda, chosen: estimated"), std::string::npos) << large;
   EXPECT_NE(small.find("program (from the cache)"), std::string::npos) << small;
-  unsetenv("HOTLOOP_CACHE_DIR");
-  setenv("HOTLOOP_CACHE", "0", 1);
-  std::filesystem::remove_all(folder);
 }
 
 // A device that cannot do it is no reason for a program not to run.

@@ -1,7 +1,6 @@
 // Compiled code on disk: whose folder it is, what is found, what is removed when there is too much of it.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "backends/object_cache.h"
+#include "cache_folder.h"
 #include "hotloop/error.h"
 #include "hotloop/hotloop.h"
 #include "runtime/cache_dir.h"
@@ -24,20 +24,8 @@ using codegen::ObjectCache;
 
 class DiskCache : public ::testing::Test {
  protected:
-  void SetUp() override {
-    fs::remove_all(folder);
-    fs::create_directory(folder);
-    unsetenv("HOTLOOP_CACHE");
-    unsetenv("HOTLOOP_CACHE_MB");
-  }
-  void TearDown() override {
-    fs::remove_all(folder);
-    setenv("HOTLOOP_CACHE", "0", 1);
-    unsetenv("HOTLOOP_CACHE_DIR");
-    unsetenv("HOTLOOP_CACHE_MB");
-  }
-
-  const fs::path folder = ::testing::TempDir() + "hotloop_disk_cache_" + std::to_string(::getpid());
+  const testing::CacheFolder own;
+  const fs::path& folder = own.path();
 };
 
 unsigned mode_of(const fs::path& path) { return static_cast<unsigned>(fs::status(path).permissions()); }

@@ -2,9 +2,7 @@
 #include "runtime/kept_programs.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <tuple>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "cache_folder.h"
 #include "hotloop/hotloop.h"
 #include "runtime/cache_dir.h"
 #include "schedule/host.h"
@@ -26,23 +25,11 @@ using Types = std::vector<ValueType>;
 
 class KeptPrograms : public ::testing::Test {
  protected:
-  void SetUp() override {
-    fs::remove_all(folder);
-    fs::create_directory(folder);
-    unsetenv("HOTLOOP_CACHE");
-    setenv("HOTLOOP_CACHE_DIR", folder.c_str(), 1);
-  }
-  void TearDown() override {
-    fs::remove_all(folder);
-    setenv("HOTLOOP_CACHE", "0", 1);
-    unsetenv("HOTLOOP_CACHE_DIR");
-  }
-
   std::vector<fs::path> entries() const {
     return {fs::directory_iterator(runtime::disk_cache_dir()), fs::directory_iterator()};
   }
 
-  const fs::path folder = ::testing::TempDir() + "hotloop_kept_programs_" + std::to_string(::getpid());
+  const testing::CacheFolder folder;
 };
 
 // As a new process would begin: the memory has room for fewer programs.
@@ -236,7 +223,7 @@ TEST_F(KeptPrograms, WithoutTheirCodeAreCompiledAgain) {
 
 // An entry whose checksum is right, but which is none of a program.
 TEST_F(KeptPrograms, AreReadToTheirEnd) {
-  const codegen::ObjectCache cache(folder, 1 << 20);
+  const codegen::ObjectCache cache(folder.path(), 1 << 20);
   const runtime::KeptProgram program{{"name", 3, {0, -1}, {}, {"a line", ""}, {2.5, true}}, {}, "code"};
   runtime::keep(cache, "key", program);
   const auto found = runtime::find_kept(cache, "key");

@@ -132,10 +132,11 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   const auto start = std::chrono::steady_clock::now();
   const codegen::MachineSpec spec = codegen::machine_for(program.target);
   const codegen::ObjectCache cache(options.cache_dir, options.cache_bytes);
-  const bool cached = !options.cache_dir.empty() && !options.keep_source;
-  const std::string key = options.cache_dir.empty() ? std::string() : cache_key(program, spec, options.emulates_blocks);
-  if (cached) {
-    if (auto kernel = load_llvm(codegen::ObjectCache::name_of(key), options)) return kernel;
+  const bool cached = !options.cache_dir.empty();
+  const std::string entry =
+      cached ? codegen::ObjectCache::name_of(cache_key(program, spec, options.emulates_blocks)) : std::string();
+  if (cached && !options.keep_source) {
+    if (auto kernel = load_llvm(entry, options)) return kernel;
   }
 
   const std::unique_ptr<llvm::TargetMachine> machine = codegen::make_target_machine(spec);
@@ -160,8 +161,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   const auto objects = codegen::compile_module_parts(module, *machine, spec, options.compile_threads);
   auto kernel = std::make_unique<LinkedKernel>(objects);
   // An unwritable directory costs time, nothing else.
-  if (!options.cache_dir.empty() && cache.insert(key, joined(objects)))
-    kernel->cache_entry = codegen::ObjectCache::name_of(key);
+  if (cached && cache.insert_named(entry, joined(objects))) kernel->cache_entry = entry;
   kernel->source = std::move(source);
   kernel->compile_ms = ms_since(start);
   return kernel;
