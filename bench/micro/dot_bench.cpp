@@ -142,6 +142,7 @@ int main(int argc, char** argv) {
       bench_dot(target, {"A by rows", extents[i], extents[i + 1], extents[i + 2], false, false, dtype});
       bench_dot(target, {"A by rows, B packed", extents[i], extents[i + 1], extents[i + 2], true, false, dtype});
       bench_dot(target, {"A by columns", extents[i], extents[i + 1], extents[i + 2], false, true, dtype});
+      bench_dot(target, {"A by columns, B packed", extents[i], extents[i + 1], extents[i + 2], true, true, dtype});
     }
   }
   if (!extents.empty()) return 0;

@@ -96,7 +96,7 @@ TEST(TileShape, WeightsThatOnlyMemoryHoldsArePassedOverOnce) {
   const auto product = [](Values in) { return List{matmul(in[0], in[1])}; };
   EXPECT_LT(tile_rows_of(product, {floats({64, 1024}), floats({1024, 1024})}, 4), 32);
   EXPECT_EQ(tile_rows_of(product, {floats({64, 2048}), floats({2048, 2048})}), 64);
-  EXPECT_EQ(tile_rows_of(product, {floats({128, 2048}), floats({2048, 2048})}), 64);
+  EXPECT_EQ(tile_rows_of(product, {floats({128, 2048}), floats({2048, 2048})}, 2), 64);
   const auto states = [](Values in) {
     const auto step = [&](Values h, Values x) {
       const Value next = tanh(x[0] + matmul(h[0], in[0]));
@@ -105,6 +105,20 @@ TEST(TileShape, WeightsThatOnlyMemoryHoldsArePassedOverOnce) {
     return scan(step, List{constant(0, DType::F32, {64, 2048})}, List{in[1]}).second;
   };
   EXPECT_EQ(tile_rows_of(states, {floats({2048, 2048}), floats({5, 64, 2048})}), 64);
+}
+
+// A product alone cuts itself as the caches want it, whichever factor is transposed; what else a tile does wants its rows near.
+TEST(TileShape, AProductAloneTakesManyRows) {
+  const auto product = [](Values in) { return List{matmul(in[0], in[1])}; };
+  const auto gradient = [](Values in) { return List{matmul(transpose(in[0], {1, 0}), in[1])}; };
+  const auto layer = [](Values in) { return List{sum(tanh(matmul(in[0], in[1])), {1})}; };
+  const std::vector<ValueType> types = {floats({1024, 1024}), floats({1024, 1024})};
+  EXPECT_EQ(tile_rows_of(product, types), 512);
+  EXPECT_EQ(tile_rows_of(product, types, 4), 256);
+  EXPECT_EQ(tile_rows_of(gradient, types), 512);
+  EXPECT_EQ(tile_rows_of(gradient, types, 4), 256);
+  EXPECT_LE(tile_rows_of(layer, types), 64);
+  EXPECT_LE(tile_rows_of(product, {floats({1024, 64}), floats({64, 64})}), 96) << "weights that stay near";
 }
 
 // Weights that leave the second cache join the tiles of a worker; those of a training step only where they come across a mesh, since what is kept for the

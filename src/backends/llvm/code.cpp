@@ -176,6 +176,34 @@ Value* Code::when_rarely(Value* condition, Value* otherwise, const std::function
   return phi;
 }
 
+Code::Values Code::either(Value* condition, const std::function<Values()>& then,
+                          const std::function<Values()>& otherwise) {
+  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) return known->isOne() ? then() : otherwise();
+  llvm::Function* function = b.GetInsertBlock()->getParent();
+  auto* if_true = llvm::BasicBlock::Create(context(), "then", function);
+  auto* if_false = llvm::BasicBlock::Create(context(), "otherwise", function);
+  auto* done = llvm::BasicBlock::Create(context(), "done", function);
+  b.CreateCondBr(condition, if_true, if_false);
+  const auto emit = [&](llvm::BasicBlock* block, const std::function<Values()>& body) {
+    b.SetInsertPoint(block);
+    const Values values = body();
+    llvm::BasicBlock* last = b.GetInsertBlock();
+    b.CreateBr(done);
+    return std::pair(values, last);
+  };
+  const auto [values, from_true] = emit(if_true, then);
+  const auto [others, from_false] = emit(if_false, otherwise);
+  b.SetInsertPoint(done);
+  Values chosen;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    llvm::PHINode* phi = b.CreatePHI(values[i]->getType(), 2);
+    phi->addIncoming(values[i], from_true);
+    phi->addIncoming(others[i], from_false);
+    chosen.push_back(phi);
+  }
+  return chosen;
+}
+
 llvm::AllocaInst* Code::stack_room(llvm::Type* type, std::int64_t count) {
   llvm::BasicBlock& entry = b.GetInsertBlock()->getParent()->getEntryBlock();
   llvm::IRBuilder<> first(&entry, entry.begin());

@@ -75,6 +75,8 @@ class Code {
               const std::function<Values(Value* iv, const Values& carried)>& body);
   void loop(Value* begin, Value* end, std::int64_t step, const std::function<void(Value* iv)>& body);
   void when(Value* condition, const std::function<void()>& body);
+  // What one of the two returns: as many values of the same types.
+  Values either(Value* condition, const std::function<Values()>& then, const std::function<Values()>& otherwise);
   // What the body returns, else `otherwise`. A condition that is rarely true: its code stands apart.
   Value* when_rarely(Value* condition, Value* otherwise, const std::function<Value*()>& body);
   // Room on the stack for so many of a type, made once where the function begins.

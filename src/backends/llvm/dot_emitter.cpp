@@ -15,7 +15,7 @@ void DotEmitter::emit() {
   const auto widest = std::ranges::max_element(walk_.runs, {}, &TileRun::width);
   if (widest != walk_.runs.end()) {
     const Tile tile{0, nullptr, static_cast<int>(widest->width), static_cast<int>(walk_.panel), lanes_, {}};
-    if (is_large(tile)) return blocks_of_a(tile);
+    if (is_large(tile)) return large(tile);
     if (reads_bands(tile)) return bands();
   }
   all_columns([&](const Tile& tile) { emit_tile(tile); });
@@ -301,11 +301,12 @@ std::optional<DotEmitter::NextLines> DotEmitter::lines_of_next_tile(const Segmen
   Tile next = tile;
   next.loop_columns = tile.next.column;
   const std::int64_t lines = segment.k[0].extent.bound * tile.vectors;
-  return NextLines{b_of(segment, next), code_.b.CreateMul(row, code_.i64(lines)), rows * tile.vectors, tile.vectors};
+  return NextLines{b_of(segment, next), code_.b.CreateMul(row, code_.i64(lines)), rows * tile.vectors, tile.vectors,
+                   dot_.m.bound};
 }
 
 void DotEmitter::fetch(const NextLines& next, Value* k, std::int64_t b_bytes) {
-  const std::int64_t line_bytes = lanes_ * bytes_, all_rows = dot_.m.bound;
+  const std::int64_t line_bytes = lanes_ * bytes_, all_rows = next.all_rows;
   Value* first = code_.b.CreateAdd(next.first, code_.b.CreateMul(k, code_.i64(next.a_step)));
   first = code_.b.CreateUDiv(first, code_.i64(all_rows));
   for (std::int64_t i = 0; i * all_rows < next.a_step; ++i) {

@@ -151,10 +151,11 @@ class DotEmitter {
   // other: a processor that sees some of neighbouring lines asked for fetches all of them at once, for which the first block would wait as before.
   // Shares are as large as blocks are high. Of fewer rows than there may be, the last part of a tile is not fetched.
   struct NextLines {
-    Value* b;              // where the next tile begins
-    Value* first;          // the first line of this block's share, times all rows,
-    std::int64_t a_step;   // and how many a step takes, times all rows
-    std::int64_t vectors;  // lines of a step of k
+    Value* b;               // where the next tile begins
+    Value* first;           // the first line of this block's share, times all rows,
+    std::int64_t a_step;    // and how many a step takes, times all rows
+    std::int64_t vectors;   // lines of a step of k
+    std::int64_t all_rows;  // of the blocks that share the tile
   };
   std::optional<NextLines> lines_of_next_tile(const Segment& segment, const Tile& tile, Value* row, std::int64_t rows);
   void fetch(const NextLines& next, Value* k, std::int64_t b_bytes);
@@ -179,28 +180,62 @@ class DotEmitter {
   // Puts into C what accumulators start from.
   void begin_in_c(const Tile& tile);
   void parts(const Tile& tile);
+  // Where some steps of k begin in A and B, and which one is the first, of those of a segment.
+  struct AtStep {
+    Value *a, *b, *step;
+  };
   // `length` iterations of a dim of k, with all of the dims within it.
   struct Part {
     std::size_t dim;
-    Value *length, *a, *b;
+    Value* length;
+    AtStep at;
   };
   // Parts of `steps` steps at most: of dim d, or of one further in where a single iteration of d is more than that.
-  void cut(const Segment& segment, std::size_t d, std::int64_t steps, Value* a, Value* b,
+  void cut(const Segment& segment, std::size_t d, std::int64_t steps, const AtStep& at,
            const std::function<void(const Part&)>& body);
-  // A tile of columns uses a number of A as often as it has columns. Where A leaves the second cache it would come from the third for each tile, and from
-  // memory where it leaves that as well; where its steps lie a power of two apart, as those of a wide layer's slopes do, they even drive each other out.
-  // Then a block of A, of some rows and a part of k, is packed as it is read, and all columns pass over it before the next one.
-  bool is_large(const Tile& tile) const;
-  void blocks_of_a(const Tile& widest);
+
+  // Large products (dot_large.cpp).
+  bool is_large(const Tile& widest) const;
+  struct LargeCut {
+    std::int64_t steps;              // of k in a part, at most
+    std::int64_t height, high_rows;  // of a block of rows, and how many rows come in such blocks;
+    std::int64_t low_height;         // the others come in lower ones, with the last group
+    std::int64_t group;              // rows that all columns pass over before the next ones come
+  };
+  LargeCut large_cut(const Tile& widest) const;
+  void large(const Tile& widest);
+  struct RowGroup {
+    Value *packed_a = nullptr, *packed_b = nullptr;  // room for a group's rows, and for a tile's columns
+    Value* depth = nullptr;                          // steps of this part
+    Value* begins = nullptr;                         // i1: sums begin here
+    Value *first = nullptr, *end = nullptr;          // the rows, and
+    Value* low_end = nullptr;                        // to where the low blocks go that come with them
+  };
+  void group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, const RowGroup& group);
+  // Rows that lie side by side, so that each step's are in another line.
+  bool packs_rows(const Segment& segment) const;
   // Copies `extent` iterations of dim d of `rows` rows, of which `height` at a time lie beside each other in a panel of `depth` steps; gives where the next
   // step of the first panel is to lie. Some steps at a time, so that lines of A are read once.
   Value* pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, Value* rows, std::int64_t height,
                    Value* depth, Value* to);
-  // `depth` steps of packed rows and packed columns.
-  Values packed_steps(const Segment& segment, const Tile& tile, std::int64_t rows, Value* depth, Value* a, Value* b,
-                      Values accumulators);
+  // What a block of rows reads of a part, and what it fetches meanwhile. Steps are bytes.
+  struct LargeBlock {
+    Value *a = nullptr, *b = nullptr;
+    std::int64_t b_step = 0;
+    Value* unpacked_b = nullptr;  // if not null, B is packed from here to `b` first, step by step
+    std::int64_t unpacked_b_step = 0;
+    Value* row = nullptr;     // its first row in the group
+    std::int64_t group = 0;   // rows of that, at most
+    Value* next_b = nullptr;  // the next tile's columns, if they are to be fetched
+    std::int64_t next_b_step = 0;
+    Value* next_c = nullptr;  // what the next block adds to
+  };
+  Values large_block(const Segment& segment, const Tile& tile, std::int64_t rows, Value* depth, const LargeBlock& block,
+                     Values accumulators);
   // Room on the stack, in the entry block: one for the whole function.
   Value* part_buffer(std::int64_t bytes);
+  // Copies the columns of a tile for one step, zeros beyond the last one.
+  void pack_step(const Segment& segment, const Tile& tile, Value* b, Value* to);
   // Copies the columns of a tile for `extent` iterations of dim d to `to`, zeros beyond the last column; gives the end.
   Value* pack_part(const Segment& segment, std::size_t d, Value* extent, const Tile& tile, Value* b, Value* to);
   // steps() over `extent` iterations of dim d with B packed as it is read: the last of the carried values is where.

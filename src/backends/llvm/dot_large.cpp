@@ -1,0 +1,249 @@
+// Large products, of which not everything is near that is read again and again. k is cut into parts; of each part rows are taken in groups, and all columns pass
+// over a group before the next one comes, so that A comes from far once a part, and a tile's columns of B once a group. What lies in pieces far apart is
+// packed as it is read. While a block of rows is multiplied it fetches some of what comes next, a line or a few every four steps: the next tile's columns of B,
+// and what the next block finds in C. There sums wait between parts, so that an element's products are added in the order of the kernel IR.
+// After K. Goto and R. van de Geijn, Anatomy of high-performance matrix multiplication, ACM TOMS 34(3), 2008.
+#include "backends/llvm/dot_emitter.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/index.h"
+
+namespace hotloop::codegen {
+
+using kernel::KDim;
+using Values = Code::Values;
+
+namespace {
+
+constexpr std::int64_t unroll = 4;  // steps between fetches
+
+// As many of `all` at a time as `most` allows, and as many each time as can be.
+std::int64_t even_share(std::int64_t all, std::int64_t most) {
+  return divided_up(all, divided_up(all, std::max<std::int64_t>(1, most)));
+}
+
+bool has_static_steps(const std::vector<KDim>& k) {
+  return std::ranges::all_of(k, [](const KDim& dim) { return dim.extent.is_static() && dim.extent.bound > 0; });
+}
+
+}  // namespace
+
+bool DotEmitter::packs_rows(const Segment& segment) const { return segment.a_m == 1; }
+
+bool DotEmitter::is_large(const Tile& widest) const {
+  constexpr std::int64_t enough_rows = 24, enough_steps = 64, deep = 128;  // to pay for packing, or for visits to C
+  if (!dot_.m.is_static() || !dot_.n.is_static() || dot_.pairs || dot_.m.bound < enough_rows) return false;
+  if (lanes_ != kernel::lanes_of(dot_.dtype)) return false;  // too few columns to fill a vector
+  std::int64_t a_bytes = 0, all_bytes = dot_.m.bound * dot_.n.bound * bytes_, least_depth = segments_[0].depth;
+  bool packs_a = false, packs_b = false;
+  for (const Segment& s : segments_) {
+    if (s.packed && !has_static_steps(s.k)) return false;
+    if (!packs_rows(s) && (s.k.size() != 1 || s.k[0].a_stride != 1)) return false;
+    a_bytes += dot_.m.bound * s.depth * bytes_;
+    all_bytes += (dot_.m.bound + dot_.n.bound) * s.depth * bytes_;
+    least_depth = std::min(least_depth, s.depth);
+    packs_a = packs_a || packs_rows(s);
+    packs_b = packs_b || !s.packed;
+  }
+  if (least_depth < enough_steps) return false;
+  // What follows is by measurement (Granite Rapids). A small A stays where it is; few tiles of columns pay for packing one factor, not both; a B that is to be
+  // packed pays for all of it where it would come from the second cache.
+  const std::int64_t l2_bytes = code_.state().program.target.l2_bytes_there;
+  const bool leaves_room = a_bytes <= l2_bytes / 8;
+  if (dot_.n.bound <= 2 * widest.vectors * lanes_) return !leaves_room && packs_a != packs_b;
+  if (!packs_b) return !leaves_room;
+  return all_bytes > l2_bytes / (packs_a ? 2 : 8) && (!leaves_room || least_depth >= deep);
+}
+
+DotEmitter::LargeCut DotEmitter::large_cut(const Tile& widest) const {
+  const bool packs_b = std::ranges::any_of(segments_, [](const Segment& s) { return !s.packed; });
+  // Of a part: what is packed has more use of room in the second cache, what is not of fewer visits to C. Rows on the stack are to be no burden.
+  const std::int64_t most_steps = packs_b ? 256 : 512, near_bytes = code_.state().program.target.l2_bytes_there / 8,
+                     group_bytes = std::min<std::int64_t>(near_bytes, 128 << 10),
+                     tile_bytes = widest.vectors * lanes_ * bytes_;
+  std::int64_t depth = 1;
+  for (const Segment& segment : segments_) depth = std::max(depth, segment.depth);
+  const std::vector<RowRange> ranges = row_ranges(widest);
+  LargeCut cut;
+  cut.steps = even_share(depth, std::min(most_steps, near_bytes / tile_bytes));
+  cut.height = ranges[0].height;
+  cut.high_rows = ranges[0].end;
+  cut.low_height = ranges.back().height;
+  cut.group = even_share(cut.high_rows / cut.height, group_bytes / (cut.steps * bytes_ * cut.height)) * cut.height;
+  return cut;
+}
+
+void DotEmitter::large(const Tile& widest) {
+  const LargeCut shape = large_cut(widest);
+  const bool packs_a = std::ranges::any_of(segments_, [&](const Segment&s) { return packs_rows(s); }),
+             packs_b = std::ranges::any_of(segments_, [](const Segment&s) { return !s.packed; });
+  const std::int64_t b_bytes = packs_b ? shape.steps * widest.vectors * kernel::vector_bytes : 0,
+                     low_rows = dot_.m.bound - shape.high_rows,
+                     a_bytes = packs_a ? (shape.group + low_rows) * shape.steps * bytes_ : 0;
+  RowGroup group;
+  if (packs_a || packs_b) {
+    group.packed_b = part_buffer(b_bytes + a_bytes);
+    group.packed_a = code_.offset(group.packed_b, b_bytes);
+  }
+  // A number of steps known at run time may be none, and sums must begin nonetheless.
+  const bool begins_apart = !has_static_steps(segments_[0].k);
+  if (begins_apart) all_columns([&](const Tile& tile) { begin_in_c(tile); });
+  Value* const high_end = code_.i64(shape.high_rows);
+  for (const Segment& segment : segments_) {
+    const bool may_begin = &segment == segments_.data() && !begins_apart && !starts_from_c(dot_);
+    cut(segment, 0, shape.steps, {segment.a, segment.b, code_.i64(0)}, [&](const Part& part) {
+      group.depth = part.length;
+      for (std::size_t d = part.dim + 1; d < segment.k.size(); ++d)
+        group.depth = code_.b.CreateMul(group.depth, segment.extents[d]);
+      group.begins = may_begin ? code_.b.CreateICmpEQ(part.at.step, code_.i64(0)) : code_.b.getFalse();
+      code_.loop(code_.i64(0), high_end, shape.group, [&](Value* first) {
+        unless_cancelled([&] {
+          group.first = first;
+          group.end = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high_end,
+                                                    code_.b.CreateAdd(first, code_.i64(shape.group)));
+          group.low_end = code_.b.CreateSelect(code_.b.CreateICmpEQ(group.end, high_end), m_, high_end);
+          group_of_rows(segment, part, shape, group);
+        });
+      });
+    });
+  }
+}
+
+void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, const RowGroup& group) {
+  const bool packs_a = packs_rows(segment), has_low = shape.high_rows < dot_.m.bound;
+  Value *const high_end = code_.i64(shape.high_rows), *low_a = nullptr;
+  if (packs_a && has_low)
+    low_a = code_.offset(group.packed_a, code_.b.CreateMul(group.depth, code_.i64(shape.group)), bytes_);
+  if (packs_a) {
+    const auto pack = [&](Value* from, Value* to, std::int64_t height, Value* packed) {
+      pack_rows(segment, part.dim, part.length, code_.offset(part.at.a, from, bytes_), code_.b.CreateSub(to, from),
+                height, group.depth, packed);
+    };
+    pack(group.first, group.end, shape.height, group.packed_a);
+    if (has_low) pack(high_end, group.low_end, shape.low_height, low_a);
+  }
+  all_columns([&](const Tile& tile) {
+    const std::int64_t panel_step = tile.panel_vectors * lanes_ * bytes_,
+                       k_step = segment.k[part.dim].b_stride * bytes_;
+    const bool is_line = part.dim + 1 == segment.k.size();  // of steps evenly spaced
+    const auto b_at = [&](const Tile& of) {
+      return segment.packed ? code_.offset(b_of(segment, of), part.at.step, panel_step)
+                            : column_offset(part.at.b, of, segment.b_n);
+    };
+    LargeBlock block;
+    block.group = shape.group;
+    block.b = segment.packed ? b_at(tile) : group.packed_b;
+    block.b_step = segment.packed ? panel_step : tile.vectors * lanes_ * bytes_;
+    Value* next_c = nullptr;
+    if (tile.next.column != nullptr && tile.loop_columns != nullptr) {
+      Tile next = tile;
+      next.loop_columns = tile.next.column;
+      next_c = address_of_c(next, group.first);
+      if (segment.packed || (is_line && segment.b_n == 1)) block.next_b = b_at(next);
+      block.next_b_step = segment.packed ? panel_step : k_step;
+    }
+    const auto multiply = [&](Value* row, Value* first, std::int64_t height, Value* packed) {
+      Value* next_row = code_.b.CreateAdd(row, code_.i64(height));
+      block.row = code_.b.CreateSub(row, first);
+      block.a = packs_a ? code_.offset(packed, code_.b.CreateMul(block.row, group.depth), bytes_)
+                        : code_.offset(part.at.a, row, segment.a_m * bytes_);
+      block.next_c = address_of_c(tile, next_row);
+      if (next_c != nullptr)
+        block.next_c = code_.b.CreateSelect(code_.b.CreateICmpEQ(next_row, group.low_end), next_c, block.next_c);
+      const Values sums = code_.either(
+          group.begins, [&] { return initial(tile, row, height); }, [&] { return from_c(tile, row, height); });
+      store_c(large_block(segment, tile, height, group.depth, block, sums), tile, row, height);
+    };
+    Value* begin = group.first;
+    if (!segment.packed && is_line && !reads_transposed(segment, part.dim)) {
+      // The first block packs B beside its multiplications, in whose shadow that costs nothing.
+      block.unpacked_b = b_at(tile);
+      block.unpacked_b_step = k_step;
+      multiply(begin, group.first, shape.height, group.packed_a);
+      block.unpacked_b = nullptr;
+      begin = code_.b.CreateAdd(begin, code_.i64(shape.height));
+    } else if (!segment.packed) {
+      pack_part(segment, part.dim, part.length, tile, b_at(tile), group.packed_b);
+    }
+    code_.loop(begin, group.end, shape.height,
+               [&](Value* row) { multiply(row, group.first, shape.height, group.packed_a); });
+    if (has_low)
+      code_.loop(high_end, group.low_end, shape.low_height,
+                 [&](Value* row) { multiply(row, high_end, shape.low_height, low_a); });
+  });
+}
+
+Value* DotEmitter::pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, Value* rows,
+                             std::int64_t height, Value* depth, Value* to) {
+  constexpr std::int64_t some = 4;
+  const std::int64_t a_step = segment.k[d].a_stride * bytes_;
+  const auto run = [&](Value* begin, Value* end, std::int64_t count, Value* start) {
+    return code_.loop(begin, end, count, {start}, [&](Value* k, const Values& carried) -> Values {
+      Value* from = code_.offset(a, k, a_step);
+      if (d + 1 < segment.k.size())
+        return {pack_rows(segment, d + 1, segment.extents[d + 1], from, rows, height, depth, carried[0])};
+      code_.loop(code_.i64(0), rows, height, [&](Value* row) {
+        Value* source = code_.offset(from, row, bytes_);
+        Value* target = code_.offset(carried[0], code_.b.CreateMul(row, depth), bytes_);
+        for (std::int64_t u = 0; u < count; ++u)
+          code_.store(dot_.dtype,
+                      code_.load(dot_.dtype, code_.offset(source, u * a_step), 1, static_cast<int>(height), nullptr),
+                      code_.offset(target, u * height * bytes_), 1, static_cast<int>(height), nullptr);
+      });
+      return {code_.offset(carried[0], count * height * bytes_)};
+    })[0];
+  };
+  if (d + 1 < segment.k.size()) return run(code_.i64(0), extent, 1, to);
+  Value* main = code_.b.CreateSub(extent, code_.b.CreateURem(extent, code_.i64(some)));
+  return run(main, extent, 1, run(code_.i64(0), main, some, to));
+}
+
+Values DotEmitter::large_block(const Segment& segment, const Tile& tile, std::int64_t rows, Value* depth,
+                               const LargeBlock& block, Values accumulators) {
+  const std::int64_t a_step = (packs_rows(segment) ? rows : 1) * bytes_;
+  Segment packed = segment;
+  packed.packed = true;
+  Tile beside = tile;
+  if (!segment.packed) beside.panel_vectors = tile.vectors;
+  std::optional<NextLines> next;
+  if (block.next_b != nullptr) {
+    Value* lines = code_.b.CreateMul(depth, code_.i64(tile.vectors));
+    next = NextLines{block.next_b, code_.b.CreateMul(block.row, lines), unroll * rows * tile.vectors, tile.vectors,
+                     block.group};
+  }
+  // A line of C each time; those past the block are the last one again.
+  const auto fetch_c = [&](Value* turn) {
+    Value* last = code_.i64(rows * tile.vectors - 1);
+    Value* line = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, turn, last);
+    Value *row = code_.b.CreateUDiv(line, code_.i64(tile.vectors)),
+          *vector = code_.b.CreateURem(line, code_.i64(tile.vectors));
+    Value* of_row = code_.offset(block.next_c, row, dot_.c_m * bytes_);
+    prefetch(code_.offset(of_row, vector, lanes_ * dot_.c_n * bytes_), Cache::First);
+  };
+  const auto run = [&](Value* begin, Value* end, std::int64_t count) {
+    accumulators = code_.loop(begin, end, count, accumulators, [&](Value* k, Values sums) {
+      Value *a = code_.offset(block.a, k, a_step), *b = code_.offset(block.b, k, block.b_step);
+      for (std::int64_t u = 0; u < count; ++u) {
+        Value* b_k = code_.offset(b, u * block.b_step);
+        if (block.unpacked_b != nullptr) {
+          Value* from = code_.offset(block.unpacked_b, k, block.unpacked_b_step);
+          pack_step(segment, tile, code_.offset(from, u * block.unpacked_b_step), b_k);
+        }
+        step(packed, beside, rows, code_.offset(a, u * a_step), b_k, sums);
+      }
+      if (count < unroll) return sums;
+      Value* turn = code_.b.CreateUDiv(k, code_.i64(unroll));
+      if (next) fetch(*next, turn, block.next_b_step);
+      fetch_c(turn);
+      return sums;
+    });
+  };
+  Value* main = code_.b.CreateSub(depth, code_.b.CreateURem(depth, code_.i64(unroll)));
+  run(code_.i64(0), main, unroll);
+  run(main, depth, 1);
+  return accumulators;
+}
+
+}  // namespace hotloop::codegen
