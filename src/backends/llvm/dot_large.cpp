@@ -77,8 +77,8 @@ DotEmitter::LargeCut DotEmitter::large_cut(const Tile& widest) const {
 
 void DotEmitter::large(const Tile& widest) {
   const LargeCut shape = large_cut(widest);
-  const bool packs_a = std::ranges::any_of(segments_, [&](const Segment&s) { return packs_rows(s); }),
-             packs_b = std::ranges::any_of(segments_, [](const Segment&s) { return !s.packed; });
+  const bool packs_a = std::ranges::any_of(segments_, [&](const Segment& s) { return packs_rows(s); });
+  const bool packs_b = std::ranges::any_of(segments_, [](const Segment& s) { return !s.packed; });
   const std::int64_t b_bytes = packs_b ? shape.steps * widest.vectors * kernel::vector_bytes : 0,
                      low_rows = dot_.m.bound - shape.high_rows,
                      a_bytes = packs_a ? (shape.group + low_rows) * shape.steps * bytes_ : 0;
