@@ -292,10 +292,9 @@ std::int64_t rows_in_blocks(const LoweringContext& context, std::span<const Node
 
 // Factors that the second cache of this machine does not hold come from the third one for each tile anew, so that a tile takes as many rows as are worth
 // it, of those that a worker has anyway. That changes no result, since it depends on the machine and on the number of workers: a row is computed by itself,
-// and sums over the rows go through a tile by parts, which are what tiles would be otherwise. `bytes`: what a tile keeps a row, at most; 0: nothing that anything in
-// the tile reads.
-void join_tiles(const LoweringContext& context, std::span<const Node* const> nodes, double bytes, TileShape& shape) {
-  constexpr std::int64_t some_rows = 64, many_rows = 512;
+// and sums over the rows go through a tile by parts, which are what tiles would be otherwise. `bytes`: what a tile keeps a row, at most.
+void join_tiles(const LoweringContext& context, std::span<const Node* const> nodes, double bytes, TileShape& shape,
+                std::int64_t worthwhile_rows = 64) {
   constexpr double most_bytes = 512 << 20;
   const std::int64_t rows = context.axes().extent(context.tile_class), workers = context.options().num_workers;
   if (rows <= shape.rows || ends_by_row(nodes)) return;
@@ -318,7 +317,6 @@ void join_tiles(const LoweringContext& context, std::span<const Node* const> nod
     if (sums && cut.per_block > 1) return cut.per_block % parts == 0;   // workers share out blocks
     return 100 * most_of_a_worker(parts) <= 103 * most_of_a_worker(1);  // it gains more than that
   };
-  const std::int64_t worthwhile_rows = bytes == 0 ? many_rows : some_rows;
   std::int64_t parts = std::clamp<std::int64_t>(worthwhile_rows / shape.rows, 1, cut.tiles);
   if (always) parts = cut.tiles;
   while (parts > 1 && !fits(parts)) --parts;
@@ -345,7 +343,7 @@ bool is_product(const LoweringContext& context, std::span<const Node* const> nod
 // the one that gives workers equal shares. A row that is a program of its own is a tile.
 TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, std::span<const Node* const> nodes) {
   constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, large_tile_bytes = 256 << 10, most_rows = 96,
-                         lanes = 16, most_lanes = 64, short_stripe = 64, longest_stripe = 512;
+                         lanes = 16, most_lanes = 64, short_stripe = 64, longest_stripe = 512, rows_of_product = 512;
   TileShape shape;
   shape.most_blocks = most_blocks(context.options().target);
   shape.by_lanes = wants_lanes(context, nodes);
@@ -397,7 +395,7 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
                    std::max(half, sums ? short_stripe : lanes));
     shape.rows = wanted;
     if (!few_tiles) cut_evenly(context, nodes, wanted, lanes, false, weights_of(context, nodes), shape, lanes);
-    if (!few_tiles && is_product(context, nodes, in_memory)) join_tiles(context, nodes, 0, shape);
+    if (!few_tiles && is_product(context, nodes, in_memory)) join_tiles(context, nodes, kept, shape, rows_of_product);
     shape.all_full = all_full();
     return shape;
   }
@@ -419,7 +417,11 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
   shape.rows = wanted;
   if (!few_tiles) {
     cut_evenly(context, nodes, wanted, least == dozen ? 1 : least, fit < dozen, weights, shape);
-    join_tiles(context, nodes, is_product(context, nodes, in_memory) ? 0 : kept, shape);
+    if (is_product(context, nodes, in_memory)) {
+      join_tiles(context, nodes, kept, shape, rows_of_product);
+    } else {
+      join_tiles(context, nodes, kept, shape);
+    }
   }
   shape.all_full = all_full();
   return shape;

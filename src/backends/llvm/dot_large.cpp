@@ -12,7 +12,6 @@
 
 namespace hotloop::codegen {
 
-using kernel::KDim;
 using Values = Code::Values;
 
 namespace {
@@ -22,10 +21,6 @@ constexpr std::int64_t unroll = 4;  // steps between fetches
 // As many of `all` at a time as `most` allows, and as many each time as can be.
 std::int64_t even_share(std::int64_t all, std::int64_t most) {
   return divided_up(all, divided_up(all, std::max<std::int64_t>(1, most)));
-}
-
-bool has_static_steps(const std::vector<KDim>& k) {
-  return std::ranges::all_of(k, [](const KDim& dim) { return dim.extent.is_static() && dim.extent.bound > 0; });
 }
 
 }  // namespace

@@ -25,9 +25,7 @@ std::int64_t DotEmitter::part_steps(const Tile& tile) const {
 }
 
 bool DotEmitter::is_one_part(const Tile& tile) const {
-  const auto is_static = [](const KDim& k) { return k.extent.is_static() && k.extent.bound > 0; };
-  return segments_.size() == 1 && segments_[0].depth <= part_steps(tile) &&
-         std::ranges::all_of(segments_[0].k, is_static);
+  return segments_.size() == 1 && segments_[0].depth <= part_steps(tile) && has_static_steps(segments_[0].k);
 }
 
 void DotEmitter::begin_in_c(const Tile& tile) {

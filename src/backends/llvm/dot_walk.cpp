@@ -89,6 +89,10 @@ std::vector<KDim> collapsed(const DotSegment& segment) {
   return dims;
 }
 
+bool has_static_steps(const std::vector<KDim>& k) {
+  return std::ranges::all_of(k, [](const KDim& dim) { return dim.extent.is_static() && dim.extent.bound > 0; });
+}
+
 // Rows that lie side by side, of a few columns that lie apart: they become the columns, which fill vectors, as they lie. Those of a single column may
 // also be turned in squares.
 static bool better_as_row(const Dot& dot) {

@@ -26,6 +26,9 @@ bool starts_from_c(const kernel::Dot& dot);
 // Steps along k that are evenly spaced in both operands become one dim.
 std::vector<kernel::KDim> collapsed(const kernel::DotSegment& segment);
 
+// Whether there are steps, of a number known when the code is made. Others may be none.
+bool has_static_steps(const std::vector<kernel::KDim>& k);
+
 // C' = A' B' computes the same sums; rows and columns change places. Worth it when A, not B, is contiguous.
 bool better_transposed(const kernel::Dot& dot);
 kernel::Dot transposed(const kernel::Dot& dot);
