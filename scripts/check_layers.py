@@ -48,6 +48,7 @@ PUBLIC = {
     "functions.h": "transforms",
     "jacobian.h": "transforms",
     "jit.h": "runtime",
+    "profile.h": "runtime",
     "structured_jit.h": "runtime",
     "nn.h": "nn",
     "init.h": "nn",

@@ -25,6 +25,7 @@
 #include "hotloop/ode.h"
 #include "hotloop/ops.h"
 #include "hotloop/optim.h"
+#include "hotloop/profile.h"
 #include "hotloop/rtneural.h"
 #include "hotloop/sorting.h"
 #include "hotloop/stream.h"

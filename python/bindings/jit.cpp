@@ -346,13 +346,14 @@ void read_call(const JitState& state, Arguments& a, nb::args args, nb::kwargs kw
   read_arguments(state, a, values.data(), nb::len(args), names.ptr());
 }
 
-const Specialization& specialization_for(nb::handle self, nb::args args, nb::kwargs kwargs) {
-  JitState& state = state_of(self);
+// use(program, arguments) for the call fn(*args, **kwargs).
+template <class Use> auto for_call(nb::handle fn, nb::args args, nb::kwargs kwargs, Use&& use) {
+  JitState& state = state_of(fn);
   ArgumentsLease a;
   std::vector<PyObject*> values;
   nb::object names;
   read_call(state, *a, args, kwargs, values, names);
-  return find(state, *a);
+  return use(find(state, *a), *a);
 }
 
 // Leaves that are no arrays become static, and so do Python integers and bools: the program is traced for this call alone, and the
@@ -412,7 +413,24 @@ void bind_jit(nb::module_& m) {
       .def("kernel_text", &Executable::kernel_text)
       .def("source", &Executable::source);
   m.def("executable_for", [](nb::handle fn, nb::args args, nb::kwargs kwargs) {
-    return specialization_for(fn, args, kwargs).executable();
+    return for_call(fn, args, kwargs, [](const Specialization& program, Arguments&) { return program.executable(); });
+  });
+  nb::class_<StatementTime>(m, "StatementTime", "A statement of a kernel, and what its runs in one call take.")
+      .def_ro("statement", &StatementTime::statement)
+      .def_ro("time_us", &StatementTime::time_us)
+      .def_ro("runs", &StatementTime::runs)
+      .def_ro("flops", &StatementTime::flops)
+      .def_ro("elements", &StatementTime::elements);
+  nb::class_<Profile>(m, "Profile", "Where the time of a call goes: see hotloop.profile.")
+      .def_ro("program", &Profile::program)
+      .def_ro("statements", &Profile::statements)
+      .def_ro("num_calls", &Profile::num_calls)
+      .def_ro("call_us", &Profile::call_us)
+      .def_ro("without_clocks_us", &Profile::without_clocks_us)
+      .def("__str__", &Profile::str)
+      .def("__repr__", &Profile::str);
+  m.def("profile_of", [](nb::handle fn, nb::args args, nb::kwargs kwargs) {
+    return for_call(fn, args, kwargs, [](const Specialization& program, Arguments& a) { return program.profile(a); });
   });
   m.def("num_specializations", [](nb::handle fn) { return state_of(fn).specializations.size(); });
   m.def("run_once", &run_once);

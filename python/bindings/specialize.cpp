@@ -221,6 +221,11 @@ void Specialization::take_donated(Arguments& a) const {
   }
 }
 
+void Specialization::hold_arrays(Arguments& a) {
+  for (std::size_t i = 0; i < a.leaves.size(); ++i)
+    if (nb::isinstance<Array>(a.objects[i])) a.held.push_back(nb::inst_ptr<Array>(a.objects[i])->memory());
+}
+
 void Specialization::launch(Arguments& a) const {
   const Executable::Impl& impl = executable_->impl();
   if (!a.donated.empty()) take_donated(a);
@@ -242,9 +247,7 @@ void Specialization::launch(Arguments& a) const {
   if (work_ < work_to_release_gil) {
     run_briefly(work);
   } else {
-    // Without the GIL another thread may donate what this call reads.
-    for (std::size_t i = 0; i < a.leaves.size(); ++i)
-      if (nb::isinstance<Array>(a.objects[i])) a.held.push_back(nb::inst_ptr<Array>(a.objects[i])->memory());
+    hold_arrays(a);
     if (a.donated.empty())
       run_interruptibly(work);
     else
@@ -261,6 +264,20 @@ nb::object Specialization::run(Arguments& a) const {
   leaves.reserve(a.results.size());
   for (Array& result : a.results) leaves.push_back(to_python(std::move(result)));
   return unflatten(result_structure_, leaves);
+}
+
+Profile Specialization::profile(Arguments& a) const {
+  std::vector<Array> inputs;
+  for (std::size_t i = 0; i < types_.size(); ++i) {
+    const std::shared_ptr<void> memory(std::shared_ptr<void>(), const_cast<void*>(a.leaves[i].view.data));
+    inputs.push_back(Array::wrap(types_[i].type.dtype, types_[i].type.shape, memory));
+  }
+  if (!is_bound_) inputs.insert(inputs.end(), lifted_.begin(), lifted_.end());
+  hold_arrays(a);
+  Profile result;
+  run_interruptibly([&] { result = hotloop::profile(*executable_, inputs); });
+  a.held.clear();
+  return result;
 }
 
 std::string types_text(const std::vector<LeafType>& types) {

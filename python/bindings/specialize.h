@@ -10,6 +10,7 @@
 
 #include "array.h"
 #include "hotloop/jit.h"
+#include "hotloop/profile.h"
 #include "trees.h"
 
 namespace hotloop::python {
@@ -85,6 +86,8 @@ class Specialization {
   bool accepts(const Arguments& arguments) const;
   // The result, as fn would return it. Releases the GIL while longer work runs.
   nb::object run(Arguments& arguments) const;
+  // Of calls with these arguments, none of which is consumed.
+  Profile profile(Arguments& arguments) const;
 
   const Executable& executable() const { return *executable_; }
   const std::vector<LeafType>& leaf_types() const { return types_; }
@@ -95,6 +98,8 @@ class Specialization {
 
  private:
   void launch(Arguments& arguments) const;
+  // Without the GIL another thread may donate what a call reads.
+  static void hold_arrays(Arguments& arguments);
   // Takes the arrays of donated leaves out of the caller's objects, all or none.
   void take_donated(Arguments& arguments) const;
 

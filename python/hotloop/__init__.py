@@ -21,7 +21,7 @@ from hotloop._derivatives import *  # noqa: F403
 from hotloop._dtypes import *  # noqa: F403
 from hotloop._elementwise import *  # noqa: F403
 from hotloop._interpolation import *  # noqa: F403
-from hotloop._jit import executable, explain, jit
+from hotloop._jit import executable, explain, jit, profile
 from hotloop._linear import *  # noqa: F403
 from hotloop._manipulation import *  # noqa: F403
 from hotloop._methods import attach as _attach

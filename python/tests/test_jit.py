@@ -311,6 +311,24 @@ def test_explain_names_the_program():
     assert "measured    1 call" in hl.explain(f, np.ones(8, np.float32))
 
 
+def test_profile_tells_where_the_time_goes(rng):
+    """Every argument kind that a call may have, bound ones too; nothing is consumed."""
+    weights, x = {"w": rng.normal(size=(8, 8)).astype(np.float32)}, rng.normal(size=(5, 3, 8)).astype(np.float32)
+    fn = lambda p, x, scale, power: hl.scan(lambda h, a: (hl.tanh(h @ p["w"] + a) * scale, None), hl.zeros((3, 8)), x)[0] ** power  # noqa: E731
+    profile = hl.profile(fn, weights, x, 0.5, power=2)
+    assert sum(s.flops for s in profile.statements) == 2 * 5 * 3 * 8 * 8
+    assert any(s.runs == 5 and "3 x 8 of 8" in s.statement for s in profile.statements)
+    assert sum(s.time_us for s in profile.statements) == pytest.approx(profile.call_us)
+    assert profile.num_calls >= 3 and profile.without_clocks_us > 0
+    assert "without the clocks" in str(profile) and max(map(len, str(profile).splitlines())) <= 80
+
+    kept = hl.asarray(x, copy=True)
+    hl.profile(hl.jit(lambda a: a * 2, donate="a"), kept)
+    np.testing.assert_array_equal(np.asarray(kept), x)
+    with pytest.raises(hl.UserError, match=r"must be one kernel of the llvm backend. Received: dispatch per_op"):
+        hl.profile(hl.jit(fn, dispatch="per_op", static_argnames="power"), weights, x, 0.5, power=2)
+
+
 def test_op_by_op_dispatch(rng):
     """The same numbers from one kernel an op, which explain() counts."""
     x, w = rng.normal(size=(4, 3)).astype(np.float32), rng.normal(size=(3, 5)).astype(np.float32)

@@ -34,6 +34,18 @@ static_assert(sizeof(KernelContext) == 88);
 
 using KernelFunction = void (*)(const KernelContext*);
 
+// A statement of a kernel with clocks (BackendOptions::clocks), or two that run as one: a Dot or Map by its name and extents, a Pack by what it fills.
+struct ClockedStatement {
+  std::string text;
+  bool multiplies;  // a Dot is among them
+};
+// What it has taken since the kernel was loaded, over all of its runs.
+struct StatementClock {
+  std::int64_t runs;
+  std::int64_t points;  // multiply-adds of a Dot; points of a Map, numbers of a Pack
+  std::int64_t ticks;   // of the processor's clock, all of one length
+};
+
 class CompiledKernel {
  public:
   virtual ~CompiledKernel() = default;
@@ -44,6 +56,9 @@ class CompiledKernel {
   int num_objects = 1;      // that it is linked of
   std::string cache_entry;  // its name, where one in the disk cache is of this code
   std::string source;       // what the backend printed (LLVM IR or C), if asked for
+  // With BackendOptions::clocks, of each in turn. Runs of one worker at a time count right, and runs of several do not.
+  std::vector<ClockedStatement> clocked;
+  const StatementClock* clocks = nullptr;
 };
 
 struct BackendOptions {
@@ -51,6 +66,7 @@ struct BackendOptions {
   std::string cache_dir = {};                          // one that exists; empty: no disk cache
   std::int64_t cache_bytes = std::int64_t{256} << 20;  // of its files, at most
   int compile_threads = 1;                             // at most, of the llvm backend
+  bool clocks = false;                                 // it tells how long each statement takes; of the llvm backend
   bool emulates_blocks = false;  // dots in blocks without the instructions for them, as on processors that have none
 };
 

@@ -270,8 +270,9 @@ std::unique_ptr<runtime::Engine> load_kernel(Executable::Impl& impl, const Reque
         return runtime::lower(*graph, options, runtime::target_for(options), layouts);
       });
   impl.graph_text = [lowered] { return lowered->get().graph->str(); };
-  return runtime::make_kernel_engine(std::move(kept->plan), std::move(kernel),
-                                     [lowered] { return kernel::print(lowered->get().program); });
+  return runtime::make_kernel_engine(std::move(kept->plan), std::move(kernel), [lowered] {
+    return std::shared_ptr<const kernel::Program>(lowered, &lowered->get().program);
+  });
 }
 
 std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Request& request, Stopwatch& watch) {
@@ -322,7 +323,7 @@ std::unique_ptr<runtime::Engine> build_kernel(Executable::Impl& impl, const Requ
   if (key && !kernel->cache_entry.empty()) runtime::keep(cache, *key, {impl.program, plan, kernel->cache_entry});
   watch.lap(kernel->from_cache ? "code (from the cache)" : "code");
   const auto program = std::make_shared<const kernel::Program>(std::move(lowered.program));
-  return runtime::make_kernel_engine(std::move(plan), std::move(kernel), [program] { return kernel::print(*program); });
+  return runtime::make_kernel_engine(std::move(plan), std::move(kernel), [program] { return program; });
 }
 
 std::unique_ptr<runtime::Engine> build_per_op(Executable::Impl& impl, const Graph& graph, Stopwatch& watch) {

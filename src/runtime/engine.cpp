@@ -1,5 +1,7 @@
 #include "runtime/engine.h"
 
+#include "hotloop/error.h"
+
 namespace hotloop::runtime {
 namespace {
 
@@ -15,6 +17,10 @@ class AnySeat final : public Engine::Seat {
 };
 
 }  // namespace
+
+Engine::Clocked Engine::clocked() const {
+  throw InternalError(__FILE__, __LINE__, "this engine runs no kernel that could have clocks");
+}
 
 std::unique_ptr<Engine::Seat> Engine::seat() const { return std::make_unique<AnySeat>(*this); }
 

@@ -35,6 +35,12 @@ class Engine {
   // Structure, for KernelHistory and explain(), of a run of so many rows; flops, bytes and time_us are the caller's.
   virtual KernelRecord describe(std::int64_t rows) const = 0;
   virtual std::string kernel_text() const = 0;
+  // Its runs by one worker, as they are and with clocks, which `kernel` has. Of kernels of the llvm backend; compiles one.
+  struct Clocked {
+    std::shared_ptr<const CompiledKernel> kernel;
+    std::unique_ptr<Engine> with_clocks, without;
+  };
+  virtual Clocked clocked() const;
   virtual const std::string& source() const = 0;
   // Whether a run launches executables, which record themselves.
   virtual bool launches_others() const { return false; }
@@ -59,8 +65,9 @@ std::unique_ptr<Engine> make_interp_engine(std::shared_ptr<const Graph> graph, s
 // `options`: of each op's kernel.
 std::unique_ptr<Engine> make_per_op_engine(std::shared_ptr<const Graph> graph, std::unique_ptr<RowSpecializer> rows,
                                            CompileOptions options, std::int64_t max_rows);
-// Each run takes as many workers as the plan says. `kernel_text` gives the kernel IR, to whoever asks for it.
-std::unique_ptr<Engine> make_kernel_engine(RunPlan plan, std::unique_ptr<CompiledKernel> kernel,
-                                           std::function<std::string()> kernel_text);
+// Each run takes as many workers as the plan says. `program` gives the kernel IR, to whoever asks for it.
+using KernelProgram = std::function<std::shared_ptr<const kernel::Program>()>;
+std::unique_ptr<Engine> make_kernel_engine(RunPlan plan, std::shared_ptr<const CompiledKernel> kernel,
+                                           KernelProgram program);
 
 }  // namespace hotloop::runtime

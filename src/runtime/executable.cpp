@@ -64,12 +64,15 @@ std::int64_t Executable::Impl::check(std::span<const Array> arrays) const {
       arrays[misfit].type().str(), "compile for these types, or convert the argument");
 }
 
-void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t rows) const {
-  const CancelWatch watch;
-  // A caller who keeps what was donated gets the output elsewhere.
+void Executable::Impl::fill_in_place(void* const* in, void* const* out, std::int64_t rows) const {
   for (std::size_t i = 0; i < program.in_place.size(); ++i)
     if (const int input = program.in_place[i]; input >= 0 && in[input] != out[i])
       std::memcpy(out[i], in[input], output_type(i, rows).bytes());
+}
+
+void Executable::Impl::launch(void* const* in, void* const* out, std::int64_t rows) const {
+  const CancelWatch watch;
+  fill_in_place(in, out, rows);  // a caller who keeps what was donated gets the output elsewhere
   // Reading the clock twice takes longer than a small kernel: after a while only some calls are timed.
   constexpr std::int64_t first_timed = 32, timed_every = 32;
   const std::int64_t call = num_calls.fetch_add(1, std::memory_order_relaxed);

@@ -49,6 +49,8 @@ struct Executable::Impl {
   std::unique_ptr<Call> take_call() const;
   std::int64_t check_call(std::span<const Array> in, std::span<const Array> out) const;
   void run(std::span<const Array> in, std::span<Array> out, std::int64_t rows, std::span<const Array> donated) const;
+  // Results that take over an input's memory begin with what it holds: copies it where they have other memory.
+  void fill_in_place(void* const* in, void* const* out, std::int64_t rows) const;
   void launch(void* const* in, void* const* out, std::int64_t rows) const;
 };
 

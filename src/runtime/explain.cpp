@@ -1,54 +1,18 @@
 // Executable::explain(): what was made of the program, in 80 columns.
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <string>
 
 #include "runtime/executable.h"
+#include "runtime/text_lines.h"
 #include "schedule/host.h"
 
 namespace hotloop {
+
+using runtime::append_line;
+using runtime::fixed;
+using runtime::scaled;
+
 namespace {
-
-constexpr std::size_t columns = 80;
-
-std::string scaled(double value, const char* unit, double step = 1000) {
-  static constexpr std::array<const char*, 5> prefixes = {"", "k", "M", "G", "T"};
-  std::size_t p = 0;
-  while (value >= step && p + 1 < prefixes.size()) {
-    value /= step;
-    ++p;
-  }
-  char text[64];
-  std::snprintf(text, sizeof text, p == 0 ? "%.0f %s%s" : "%.3g %s%s", value, prefixes[p], unit);
-  return text;
-}
-
-std::string fixed(double value, const char* unit) {
-  char text[64];
-  std::snprintf(text, sizeof text, value < 10 ? "%.2f %s" : "%.0f %s", value, unit);
-  return text;
-}
-
-// "label      text", wrapped at blanks.
-void append_line(std::string& out, const std::string& label, const std::string& text) {
-  constexpr std::size_t indent = 12;
-  std::string line = label;
-  line.resize(std::max(indent, label.size() + 1), ' ');
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    std::size_t end = text.find(' ', begin);
-    if (end == std::string::npos) end = text.size();
-    const std::string word = text.substr(begin, end - begin);
-    if (line.size() + word.size() > columns && line.find_first_not_of(' ') != std::string::npos) {
-      out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-      line.assign(indent, ' ');
-    }
-    line += word + " ";
-    begin = end + 1;
-  }
-  out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-}
 
 std::string count(int n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 

@@ -99,11 +99,11 @@ class Patience {
 
 class KernelEngine final : public Engine {
  public:
-  KernelEngine(RunPlan plan, std::unique_ptr<CompiledKernel> kernel, std::function<std::string()> kernel_text)
+  KernelEngine(RunPlan plan, std::shared_ptr<const CompiledKernel> kernel, KernelProgram program)
       : plan_(std::move(plan)),
         most_workers_(plan_.most_workers()),
         kernel_(std::move(kernel)),
-        kernel_text_(std::move(kernel_text)),
+        program_(std::move(program)),
         patience_(plan_) {
     if (most_workers_ > 1) shared_team(most_workers_);  // start the threads now, not in the first call
   }
@@ -122,7 +122,16 @@ class KernelEngine final : public Engine {
   }
   std::string workers() const override { return plan_.workers; }
   std::int64_t slots() const override { return plan_.slots; }
-  std::string kernel_text() const override { return kernel_text_(); }
+  std::string kernel_text() const override { return kernel::print(*program_()); }
+  Clocked clocked() const override {
+    BackendOptions options;
+    options.compile_threads = num_cores();
+    options.clocks = true;
+    const std::shared_ptr<const CompiledKernel> kernel = compile_llvm(*program_(), options);
+    RunPlan alone = plan_;
+    alone.workers_by_width.fill(1);
+    return {kernel, make_kernel_engine(alone, kernel, program_), make_kernel_engine(alone, kernel_, program_)};
+  }
   const std::string& source() const override { return kernel_->source; }
 
   std::unique_ptr<Seat> seat() const override {
@@ -201,8 +210,8 @@ class KernelEngine final : public Engine {
 
   RunPlan plan_;
   int most_workers_;
-  std::unique_ptr<CompiledKernel> kernel_;
-  std::function<std::string()> kernel_text_;
+  std::shared_ptr<const CompiledKernel> kernel_;
+  KernelProgram program_;
   Patience patience_;
   mutable ObjectPool<Context> contexts_;
   mutable std::atomic<int> times_alone_{0};       // calls in a row for which the team did not come
@@ -211,9 +220,9 @@ class KernelEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_kernel_engine(RunPlan plan, std::unique_ptr<CompiledKernel> kernel,
-                                           std::function<std::string()> kernel_text) {
-  return std::make_unique<KernelEngine>(std::move(plan), std::move(kernel), std::move(kernel_text));
+std::unique_ptr<Engine> make_kernel_engine(RunPlan plan, std::shared_ptr<const CompiledKernel> kernel,
+                                           KernelProgram program) {
+  return std::make_unique<KernelEngine>(std::move(plan), std::move(kernel), std::move(program));
 }
 
 }  // namespace hotloop::runtime

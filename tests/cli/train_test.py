@@ -260,6 +260,21 @@ class Training(Case):
         keeping = hotloop("explain", config, "--set", "train.flush_denormals=false")
         self.assertNotIn("denormals", keeping.stdout)
 
+    def test_explain_measures_on_the_first_batch(self):
+        config = series.write(self.folder)
+        interpreted = hotloop("explain", config, "--profile")
+        self.assertEqual(interpreted.returncode, 2)
+        self.assertIn("Received: backend interp. Try: backend llvm", interpreted.stderr)
+        command = ["explain", config, "--profile", "--backend", "llvm"]
+        result = hotloop(*command)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.count("a call by one worker"), 2)
+        self.assertLessEqual(max(map(len, result.stdout.splitlines())), 80)
+        for part in ["training_step", "prediction"]:
+            profile = json.loads(hotloop(*command, "--json").stdout)[part]["profile"]
+            self.assertAlmostEqual(sum(s["time_us"] for s in profile["statements"]), profile["call_us"], places=3)
+            self.assertGreater(max(s["flops"] for s in profile["statements"]), 0)
+
 
 if __name__ == "__main__":
     program.main()

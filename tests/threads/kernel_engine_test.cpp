@@ -39,7 +39,7 @@ std::unique_ptr<Engine> engine(int num_workers) {
   program.body.push_back({kernel::Map{}});
   program.body.push_back({kernel::Grid{}});
   return make_kernel_engine(plan_run(program, num_workers, false), std::make_unique<FixedKernel>(),
-                            [] { return std::string(); });
+                            [] { return std::shared_ptr<const kernel::Program>(); });
 }
 
 double run(const Engine& e, std::int64_t rows) {

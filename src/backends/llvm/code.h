@@ -19,6 +19,8 @@ namespace hotloop::codegen {
 using kernel::lanes_of;
 using llvm::Value;
 
+class Clocks;
+
 // One module under construction. Outlined functions are found again by a key that says all about their code.
 struct ModuleState {
   llvm::Module& module;
@@ -28,6 +30,7 @@ struct ModuleState {
   bool multiplies_blocks;  // of such pairs, with AMX
   std::map<std::string, llvm::Function*> outlined;
   std::map<int, llvm::Constant*> constants;  // data of constant buffers
+  Clocks* clocks = nullptr;                  // of the kernel's statements, if it has any
 
   llvm::LLVMContext& context() const { return module.getContext(); }
   const kernel::Buffer& buffer(int index) const { return program.buffers[static_cast<std::size_t>(index)]; }

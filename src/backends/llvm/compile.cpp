@@ -8,11 +8,13 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/llvm/clocks.h"
 #include "backends/llvm/code.h"
 #include "backends/llvm/machine.h"
 #include "backends/llvm/parallel.h"
@@ -61,6 +63,11 @@ class LinkedKernel final : public CompiledKernel {
     }
     function_ = checked(linker().lookup(*library_, "hotloop_kernel"), "a kernel did not link").toPtr<KernelFunction>();
     num_objects = static_cast<int>(objects.size());
+  }
+  void has_clocks(std::vector<ClockedStatement> statements) {
+    clocked = std::move(statements);
+    const auto table = checked(linker().lookup(*library_, codegen::Clocks::symbol), "the clocks of a kernel");
+    clocks = table.toPtr<const StatementClock*>();
   }
   ~LinkedKernel() override {
     const NoFork no_fork;
@@ -132,7 +139,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   const auto start = std::chrono::steady_clock::now();
   const codegen::MachineSpec spec = codegen::machine_for(program.target);
   const codegen::ObjectCache cache(options.cache_dir, options.cache_bytes);
-  const bool cached = !options.cache_dir.empty();
+  const bool cached = !options.cache_dir.empty() && !options.clocks;
   const std::string entry =
       cached ? codegen::ObjectCache::name_of(cache_key(program, spec, options.emulates_blocks)) : std::string();
   if (cached && !options.keep_source) {
@@ -151,7 +158,11 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
       program.target.multiplies_blocks && !options.emulates_blocks && codegen::multiplies_blocks(*machine),
       {},
       {}};
+  std::optional<codegen::Clocks> clocks;
+  if (options.clocks) state.clocks = &clocks.emplace(module);
   codegen::emit_program(state);
+  std::vector<ClockedStatement> clocked;
+  if (clocks) clocked = clocks->finish();
   codegen::merge_small_functions(module, *machine);
   std::string source;
   if (options.keep_source) {
@@ -160,6 +171,7 @@ std::unique_ptr<CompiledKernel> compile_llvm(const kernel::Program& program, con
   }
   const auto objects = codegen::compile_module_parts(module, *machine, spec, options.compile_threads);
   auto kernel = std::make_unique<LinkedKernel>(objects);
+  if (clocks) kernel->has_clocks(std::move(clocked));
   // An unwritable directory costs time, nothing else.
   if (cached && cache.insert_named(entry, joined(objects))) kernel->cache_entry = entry;
   kernel->source = std::move(source);

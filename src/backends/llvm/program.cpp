@@ -6,6 +6,7 @@
 #include <span>
 
 #include "backends/backend.h"
+#include "backends/llvm/clocks.h"
 #include "backends/llvm/held_values.h"
 #include "backends/llvm/loop_memory.h"
 #include "core/cancel.h"
@@ -69,6 +70,7 @@ class ProgramEmitter {
   }
 
   void emit() {
+    if (state_.clocks != nullptr) state_.clocks->start(code_);
     block(state_.program.body);
     finish();
     code_.b.CreateRetVoid();
@@ -115,11 +117,11 @@ class ProgramEmitter {
   void in_line(Statements statements) {
     const Block apart = with_sums_apart(state_, statements);
     if (!apart.empty()) statements = apart;
-    for (std::size_t i = 0; i < statements.size(); ++i) {
-      if (i + 1 < statements.size() && emit_together(statements[i], statements[i + 1]))
-        ++i;
-      else
-        std::visit([this](const auto& node) { emit(node); }, statements[i].node);
+    for (std::size_t i = 0, count = 0; i < statements.size(); i += count) {
+      const bool together = i + 1 < statements.size() && emit_together(statements[i], statements[i + 1]);
+      if (!together) std::visit([this](const auto& node) { emit(node); }, statements[i].node);
+      count = together ? 2 : 1;
+      if (state_.clocks != nullptr) state_.clocks->read(code_, frame_, statements.subspan(i, count));
     }
   }
 

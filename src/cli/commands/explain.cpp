@@ -1,30 +1,72 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <vector>
+
 #include "cli/command.h"
 #include "cli/job_options.h"
 #include "cli/machine.h"
 #include "cli/report.h"
+#include "hotloop/profile.h"
 #include "hotloop/train.h"
 
 namespace hotloop::cli {
 namespace {
 
 struct Shown {
-  bool graph = false, kernel = false, json = false;
+  bool graph = false, kernel = false, profile = false, json = false;
 };
 
-nlohmann::ordered_json as_json(const Executable& program, const Shown& shown) {
+struct Explained {
+  Executable program;
+  std::optional<Profile> profile;  // if it is shown
+};
+
+nlohmann::ordered_json as_json(const Profile& profile) {
+  nlohmann::ordered_json out = {{"calls", profile.num_calls},
+                                {"call_us", profile.call_us},
+                                {"without_clocks_us", profile.without_clocks_us},
+                                {"statements", nlohmann::ordered_json::array()}};
+  for (const StatementTime& s : profile.statements)
+    out["statements"].push_back({{"statement", s.statement},
+                                 {"time_us", s.time_us},
+                                 {"runs", s.runs},
+                                 {"flops", s.flops},
+                                 {"elements", s.elements}});
+  return out;
+}
+
+nlohmann::ordered_json as_json(const Explained& explained, const Shown& shown) {
+  const Executable& program = explained.program;
   nlohmann::ordered_json out = {{"explanation", program.explain()}};
+  if (explained.profile) out["profile"] = as_json(*explained.profile);
   if (shown.graph) out["graph"] = program.graph_text();
   if (shown.kernel) out["kernel"] = program.kernel_text();
   return out;
 }
 
-void print(const Executable& program, const Shown& shown) {
+void print(const Explained& explained, const Shown& shown) {
+  const Executable& program = explained.program;
   fmt::print("{}", program.explain());
+  if (explained.profile) fmt::print("\n{}", explained.profile->str());
   if (shown.graph) fmt::print("\n{}\n", program.graph_text());
   if (shown.kernel) fmt::print("\n{}\n", program.kernel_text());
+}
+
+// The first samples of the training part.
+train::StepData first_batch(const Job& job) {
+  const data::Samples samples = load_samples(job);
+  const data::Dataset& part = samples.train();
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(std::min(job.fit.batch_size, part.size())));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto room = [](const ValueType& type) { return Array(type.dtype, type.shape); };
+  const auto size = static_cast<std::int64_t>(numbers.size());
+  Array x = room(part.input_type(size)), y = room(part.target_type(size));
+  part.gather(numbers, {.inputs = x.raw(), .targets = y.raw()});
+  return {.x = x, .y = y, .key = train::step_key(job.fit.seed, 0)};
 }
 
 void explain_job(const JobSource& source, const Shown& shown) {
@@ -35,14 +77,23 @@ void explain_job(const JobSource& source, const Shown& shown) {
   const Tree<Array> params = model.init(job.fit.seed, job.recipe.dtype, job.fit.init);
   const train::StepOptions options = {
       .key = true, .class_weights = job.fit.class_weights, .buffers = model.init_buffers(job.recipe.dtype)};
-  const auto compiled = [&](const train::Step& step) {
+  const Tree<Array> state = job.fit.optimizer.init(params);
+  std::optional<train::StepData> batch;
+  if (shown.profile) batch = first_batch(job);
+  const auto explained = [&](const train::Step& step) {
     CompileOptions compile_options = job.fit.compile;
     compile_options.batch_axes = step.batch_axes;
-    return compile(step.graph(), compile_options);
+    Explained result{compile(step.graph(), compile_options), std::nullopt};
+    if (!batch) return result;
+    const train::StepData taken = step.takes_y ? *batch : train::StepData{.x = batch->x};
+    const Tree<Array> no_state;
+    result.profile =
+        profile(result.program, step.arguments(params, step.num_state > 0 ? state : no_state, options.buffers, taken));
+    return result;
   };
-  const Executable step = compiled(
-      train::train_step(model, job.fit.loss, job.fit.optimizer, params, job.fit.optimizer.init(params), x, y, options));
-  const Executable prediction = compiled(train::predict_step(model, params, x, options));
+  const Explained step =
+      explained(train::train_step(model, job.fit.loss, job.fit.optimizer, params, state, x, y, options));
+  const Explained prediction = explained(train::predict_step(model, params, x, options));
 
   if (shown.json) {
     nlohmann::ordered_json out = {{"model", describe_model(job, params)},
@@ -73,6 +124,9 @@ void command_explain(CLI::App& app) {
       "\nCompiles the training step and the prediction. The table is read only\nwhere the features depend on it.");
   const std::shared_ptr<JobSource> source = add_job_options(*command);
   auto shown = std::make_shared<Shown>();
+  command->add_flag("--profile", shown->profile,
+                    "also measure where a call's time goes, on the\n"
+                    "first batch of the table");
   command->add_flag("--graph", shown->graph, "also print the graphs after the passes");
   command->add_flag("--kernel", shown->kernel, "also print the kernel IR");
   command->add_flag("--json", shown->json, "print it as JSON");
