@@ -12,6 +12,7 @@ enum class Twist {
   MapFirst,       // the Map stands in front of the Dot
   SumsRows,       // of A, in place of the columns of B
   InRounds,       // the steps are those of two dims, and of a matrix with more rows
+  RowsInRounds,   // both of these
   AtRunTime,      // as many steps as the call has rows
   OtherSteps,     // the Map sums fewer steps than the Dot takes
   OtherColumns,   // and other columns
@@ -30,10 +31,12 @@ struct Case {
 };
 
 Program products_and_sums(const Target& target, const Case& c) {
-  const bool at_run_time = c.twist == Twist::AtRunTime, sums_rows = c.twist == Twist::SumsRows;
+  const bool at_run_time = c.twist == Twist::AtRunTime,
+             in_rounds = c.twist == Twist::InRounds || c.twist == Twist::RowsInRounds,
+             sums_rows = c.twist == Twist::SumsRows || c.twist == Twist::RowsInRounds;
   ProgramBuilder p(target, at_run_time ? c.steps : 1);
-  const std::int64_t rounds = c.twist == Twist::InRounds ? 3 : 1, gap = c.twist == Twist::InRounds ? 2 : 0,
-                     columns = c.n + gap, count = sums_rows ? c.m : c.n;
+  const std::int64_t rounds = in_rounds ? 3 : 1, gap = in_rounds ? 2 : 0, columns = c.n + gap,
+                     count = sums_rows ? c.m : c.n;
   const int a = p.argument(c.dtype, rounds * (c.steps + gap) * c.m);
   const int given = p.argument(c.dtype, rounds * (c.steps + gap) * columns + 1), scale = p.argument(c.dtype, count);
   const int b = p.shared(c.dtype, rounds * (c.steps + gap) * columns + 1);
@@ -101,10 +104,11 @@ class LlvmDotAndSum : public LlvmBackend {
   bool sums_beside(const Program& program) const {
     return compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source.find("_and_sum_") != std::string::npos;
   }
-  void expect(const Case& c, bool beside) {
+  void expect(const Case& c, bool beside) { expect(target(), c, beside); }
+  void expect(const Target& there, const Case& c, bool beside) {
     SCOPED_TRACE(std::string(name_of(c.dtype)) + " " + std::to_string(c.m) + " x " + std::to_string(c.n) + ", " +
                  std::to_string(c.steps) + " steps, twist " + std::to_string(static_cast<int>(c.twist)));
-    const Program program = products_and_sums(target(), c);
+    const Program program = products_and_sums(there, c);
     verify(program);
     // Which tiles leave registers for sums depends on how many a vector takes.
     if (is_wide() || !beside) EXPECT_EQ(sums_beside(program), beside);
@@ -144,6 +148,19 @@ TEST_P(LlvmDotAndSum, SumsBesideDeepProducts) {
     for (const Twist twist : {Twist::None, Twist::SumsRows, Twist::AtRunTime}) {
       expect({.dtype = dtype, .m = 130, .n = 32, .steps = 700, .twist = twist}, true);
       expect({.dtype = dtype, .m = 70, .n = 100, .steps = 300, .init = false, .twist = twist}, true);
+    }
+}
+
+// Of products that pass their rows in groups, which are packed: by that, in blocks of two heights, of steps in two dims as well.
+TEST_P(LlvmDotAndSum, SumsRowsOfLargeProductsAsTheyArePacked) {
+  Target small = target();
+  small.l2_bytes_there = 48 << 10;
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t steps : {66, 300}) {
+      expect(small, {.dtype = dtype, .m = 131, .n = 140, .steps = steps, .twist = Twist::SumsRows}, true);
+      expect(small, {.dtype = dtype, .m = 60, .n = 133, .steps = steps, .init = false, .twist = Twist::SumsRows}, true);
+      expect(small, {.dtype = dtype, .m = 61, .n = 140, .steps = steps, .twist = Twist::RowsInRounds}, true);
+      expect(small, {.dtype = dtype, .m = 60, .n = 140, .steps = steps}, false);  // of columns by a pass of their own
     }
 }
 

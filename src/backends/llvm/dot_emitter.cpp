@@ -12,13 +12,17 @@ using kernel::TileRun;
 using Values = Code::Values;
 
 void DotEmitter::emit() {
-  const auto widest = std::ranges::max_element(walk_.runs, {}, &TileRun::width);
-  if (widest != walk_.runs.end()) {
-    const Tile tile{0, nullptr, static_cast<int>(widest->width), static_cast<int>(walk_.panel), lanes_, {}};
-    if (is_large(tile)) return large(tile);
-    if (reads_bands(tile)) return bands();
+  if (const std::optional<Tile> widest = widest_tile()) {
+    if (is_large(*widest)) return large(*widest);
+    if (reads_bands(*widest)) return bands();
   }
   all_columns([&](const Tile& tile) { emit_tile(tile); });
+}
+
+std::optional<DotEmitter::Tile> DotEmitter::widest_tile() const {
+  const auto widest = std::ranges::max_element(walk_.runs, {}, &TileRun::width);
+  if (widest == walk_.runs.end()) return std::nullopt;
+  return Tile{0, nullptr, static_cast<int>(widest->width), static_cast<int>(walk_.panel), lanes_, {}};
 }
 
 std::vector<DotEmitter::RowRange> DotEmitter::row_ranges(const Tile& tile) const {

@@ -92,6 +92,8 @@ class DotEmitter {
 
   using TileBody = std::function<void(const Tile&)>;
 
+  // The first of those that the walk has most of; nothing where it leaves all columns to the last panel.
+  std::optional<Tile> widest_tile() const;
   // All tiles of columns in the order of the walk.
   void all_columns(const TileBody& body);
   // As many columns as are there at run time.
@@ -196,6 +198,7 @@ class DotEmitter {
 
   // Large products (dot_large.cpp).
   bool is_large(const Tile& widest) const;
+  bool is_large() const;  // of the widest tile there is
   struct LargeCut {
     std::int64_t steps;              // of k in a part, at most
     std::int64_t height, high_rows;  // of a block of rows, and how many rows come in such blocks;
@@ -214,10 +217,14 @@ class DotEmitter {
   void group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, const RowGroup& group);
   // Rows that lie side by side, so that each step's are in another line.
   bool packs_rows(const Segment& segment) const;
-  // Copies `extent` iterations of dim d of `rows` rows, of which `height` at a time lie beside each other in a panel of `depth` steps; gives where the next
-  // step of the first panel is to lie. Some steps at a time, so that lines of A are read once.
-  Value* pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, Value* rows, std::int64_t height,
-                   Value* depth, Value* to);
+  struct RowsToPack {
+    Value* rows;          // how many, of which
+    std::int64_t height;  // so many lie beside each other in a panel
+    Value* depth;         // of so many steps
+    Value* sums;          // what of each is to be added to, see Summed::Rows, or null
+  };
+  // Copies `extent` iterations of dim d; gives where the next step of the first panel is to lie. Some steps at a time, so that lines of A are read once.
+  Value* pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, const RowsToPack& some, Value* to);
   // What a block of rows reads of a part, and what it fetches meanwhile. Steps are bytes.
   struct LargeBlock {
     Value *a = nullptr, *b = nullptr;
@@ -238,6 +245,9 @@ class DotEmitter {
   void pack_step(const Segment& segment, const Tile& tile, Value* b, Value* to);
   // Copies the columns of a tile for `extent` iterations of dim d to `to`, zeros beyond the last column; gives the end.
   Value* pack_part(const Segment& segment, std::size_t d, Value* extent, const Tile& tile, Value* b, Value* to);
+  // Rows that lie side by side, each step's in another line, where these do not all stay in the first cache: a block of rows reads a piece of many
+  // lines far apart, which no processor foresees.
+  bool fetches_rows(const Segment& segment, const Tile& tile, std::int64_t rows) const;
   // steps() over `extent` iterations of dim d with B packed as it is read: the last of the carried values is where.
   Values part_of(const Segment& segment, std::size_t d, Value* extent, const Tile& tile, std::int64_t rows, Value* a,
                  const Values& carried);

@@ -27,6 +27,11 @@ std::int64_t even_share(std::int64_t all, std::int64_t most) {
 
 bool DotEmitter::packs_rows(const Segment& segment) const { return segment.a_m == 1; }
 
+bool DotEmitter::is_large() const {
+  const std::optional<Tile> widest = widest_tile();
+  return widest && is_large(*widest);
+}
+
 bool DotEmitter::is_large(const Tile& widest) const {
   constexpr std::int64_t enough_rows = 24, enough_steps = 64, deep = 128;  // to pay for packing, or for visits to C
   if (!dot_.m.is_static() || !dot_.n.is_static() || dot_.pairs || dot_.m.bound < enough_rows) return false;
@@ -82,6 +87,7 @@ void DotEmitter::large(const Tile& widest) {
     group.packed_b = part_buffer(b_bytes + a_bytes);
     group.packed_a = code_.offset(group.packed_b, b_bytes);
   }
+  if (summed_) clear_sums(widest);
   // A number of steps known at run time may be none, and sums must begin nonetheless.
   const bool begins_apart = !has_static_steps(segments_[0].k);
   if (begins_apart) all_columns([&](const Tile& tile) { begin_in_c(tile); });
@@ -113,8 +119,9 @@ void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const L
     low_a = code_.offset(group.packed_a, code_.b.CreateMul(group.depth, code_.i64(shape.group)), bytes_);
   if (packs_a) {
     const auto pack = [&](Value* from, Value* to, std::int64_t height, Value* packed) {
-      pack_rows(segment, part.dim, part.length, code_.offset(part.at.a, from, bytes_), code_.b.CreateSub(to, from),
-                height, group.depth, packed);
+      const RowsToPack rows{code_.b.CreateSub(to, from), height, group.depth,
+                            summed_ ? code_.offset(sums_, from, bytes_) : nullptr};
+      pack_rows(segment, part.dim, part.length, code_.offset(part.at.a, from, bytes_), rows, packed);
     };
     pack(group.first, group.end, shape.height, group.packed_a);
     if (has_low) pack(high_end, group.low_end, shape.low_height, low_a);
@@ -170,22 +177,26 @@ void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const L
   });
 }
 
-Value* DotEmitter::pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, Value* rows,
-                             std::int64_t height, Value* depth, Value* to) {
+Value* DotEmitter::pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, const RowsToPack& of,
+                             Value* to) {
   constexpr std::int64_t some = 4;
-  const std::int64_t a_step = segment.k[d].a_stride * bytes_;
+  const std::int64_t a_step = segment.k[d].a_stride * bytes_, height = of.height;
+  const int lanes = static_cast<int>(height);
   const auto run = [&](Value* begin, Value* end, std::int64_t count, Value* start) {
     return code_.loop(begin, end, count, {start}, [&](Value* k, const Values& carried) -> Values {
       Value* from = code_.offset(a, k, a_step);
-      if (d + 1 < segment.k.size())
-        return {pack_rows(segment, d + 1, segment.extents[d + 1], from, rows, height, depth, carried[0])};
-      code_.loop(code_.i64(0), rows, height, [&](Value* row) {
+      if (d + 1 < segment.k.size()) return {pack_rows(segment, d + 1, segment.extents[d + 1], from, of, carried[0])};
+      code_.loop(code_.i64(0), of.rows, height, [&](Value* row) {
         Value* source = code_.offset(from, row, bytes_);
-        Value* target = code_.offset(carried[0], code_.b.CreateMul(row, depth), bytes_);
-        for (std::int64_t u = 0; u < count; ++u)
-          code_.store(dot_.dtype,
-                      code_.load(dot_.dtype, code_.offset(source, u * a_step), 1, static_cast<int>(height), nullptr),
-                      code_.offset(target, u * height * bytes_), 1, static_cast<int>(height), nullptr);
+        Value* target = code_.offset(carried[0], code_.b.CreateMul(row, of.depth), bytes_);
+        Value* const sums_at = of.sums == nullptr ? nullptr : code_.offset(of.sums, row, bytes_);
+        Value* sums = sums_at == nullptr ? nullptr : code_.load(dot_.dtype, sums_at, 1, lanes, nullptr);
+        for (std::int64_t u = 0; u < count; ++u) {
+          Value* value = code_.load(dot_.dtype, code_.offset(source, u * a_step), 1, lanes, nullptr);
+          code_.store(dot_.dtype, value, code_.offset(target, u * height * bytes_), 1, lanes, nullptr);
+          if (sums != nullptr) sums = code_.op(ir::ScalarOp::Add, dot_.dtype, dot_.dtype, {sums, value});
+        }
+        if (sums != nullptr) code_.store(dot_.dtype, sums, sums_at, 1, lanes, nullptr);
       });
       return {code_.offset(carried[0], count * height * bytes_)};
     })[0];

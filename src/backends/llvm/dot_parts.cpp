@@ -182,6 +182,13 @@ Value* DotEmitter::pack_part(const Segment& segment, std::size_t d, Value* exten
   return end[0];
 }
 
+bool DotEmitter::fetches_rows(const Segment& segment, const Tile& tile, std::int64_t rows) const {
+  constexpr std::int64_t enough_products = 12;  // of vectors in a step, to hide one instruction
+  const std::int64_t lines_bytes = std::min(part_steps(tile), segment.depth) * dot_.m.bound * bytes_;
+  return segment.a_m == 1 && rows * tile.vectors >= enough_products &&
+         lines_bytes > code_.state().program.target.l1_bytes / 2;
+}
+
 Values DotEmitter::part_of(const Segment& segment, std::size_t d, Value* extent, const Tile& tile, std::int64_t rows,
                            Value* a, const Values& carried) {
   const std::int64_t a_step = segment.k[d].a_stride * bytes_, b_step = tile.vectors * lanes_ * bytes_;
@@ -190,13 +197,17 @@ Values DotEmitter::part_of(const Segment& segment, std::size_t d, Value* extent,
       return part_of(segment, d + 1, segment.extents[d + 1], tile, rows, code_.offset(a, k, a_step), now);
     });
   }
+  const bool fetches = fetches_rows(segment, tile, rows);
+  constexpr std::int64_t ahead = 128;  // what the blocks after the next one begin with
   const auto run = [&](Value* begin, Value* end, std::int64_t count, const Values& from) {
     return code_.loop(begin, end, count, from, [&](Value* k, Values now) {
       Value* b = now.back();
       now.pop_back();
       Value* a_k = code_.offset(a, k, a_step);
-      for (std::int64_t u = 0; u < count; ++u)
+      for (std::int64_t u = 0; u < count; ++u) {
+        if (fetches) prefetch(code_.offset(a_k, u * a_step + ahead), Cache::First);
         step(segment, tile, rows, code_.offset(a_k, u * a_step), code_.offset(b, u * b_step), now);
+      }
       now.push_back(code_.offset(b, count * b_step));
       return now;
     });

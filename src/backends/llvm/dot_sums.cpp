@@ -30,7 +30,8 @@ bool DotEmitter::has_room_for_sums() const {
     return Tile{0, nullptr, static_cast<int>(width), static_cast<int>(walk_.panel), lanes_, {}};
   };
   const Tile widest = tile_of(std::ranges::max(widths));
-  if (is_large(widest) || reads_bands(widest)) return false;
+  if (is_large()) return summed_ == Summed::Rows;  // added up as they are packed
+  if (reads_bands(widest)) return false;
   return std::ranges::all_of(widths, [&](std::int64_t width) {
     const Tile tile = tile_of(width);
     const std::vector<RowRange> ranges = row_ranges(tile);
