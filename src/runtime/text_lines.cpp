@@ -31,10 +31,18 @@ void append_line(std::string& out, const std::string& label, const std::string& 
   while (begin < text.size()) {
     std::size_t end = text.find(' ', begin);
     if (end == std::string::npos) end = text.size();
-    const std::string word = text.substr(begin, end - begin);
-    if (line.size() + word.size() > columns && line.find_first_not_of(' ') != std::string::npos) {
+    std::string word = text.substr(begin, end - begin);
+    const auto next_line = [&] {
       out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
       line.assign(indent, ' ');
+    };
+    if (line.size() + word.size() > columns && line.find_first_not_of(' ') != std::string::npos) next_line();
+    while (line.size() + word.size() > columns) {  // longer than a line: many operations with a + between them
+      const std::size_t room = columns - line.size(), last = word.rfind('+', room - 1);
+      const std::size_t cut = last == std::string::npos ? room : last + 1;
+      line += word.substr(0, cut);
+      word.erase(0, cut);
+      next_line();
     }
     line += word + " ";
     begin = end + 1;

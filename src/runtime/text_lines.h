@@ -11,7 +11,7 @@ inline constexpr std::size_t columns = 80;
 std::string scaled(double value, const char* unit, double step = 1000);
 // "3.14 ms", "42 us".
 std::string fixed(double value, const char* unit);
-// "label      text", wrapped at blanks, what follows under the text; `indent`: where that begins.
+// "label      text", wrapped at blanks, words longer than a line behind a +; what follows stands under the text. `indent`: where that begins, before the last column.
 void append_line(std::string& out, const std::string& label, const std::string& text, std::size_t indent = 12);
 
 }  // namespace hotloop::runtime
