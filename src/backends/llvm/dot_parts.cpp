@@ -183,7 +183,7 @@ Value* DotEmitter::pack_part(const Segment& segment, std::size_t d, Value* exten
 }
 
 bool DotEmitter::fetches_rows(const Segment& segment, const Tile& tile, std::int64_t rows) const {
-  constexpr std::int64_t enough_products = 12;  // of vectors in a step, to hide one instruction
+  constexpr std::int64_t enough_products = 20;  // of vectors in a step, to hide one instruction
   const std::int64_t lines_bytes = std::min(part_steps(tile), segment.depth) * dot_.m.bound * bytes_;
   return segment.a_m == 1 && rows * tile.vectors >= enough_products &&
          lines_bytes > code_.state().program.target.l1_bytes / 2;
