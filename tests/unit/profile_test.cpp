@@ -87,6 +87,15 @@ TEST(Profile, TimesAddUpToTheCallAndTheLongestComesFirst) {
   for (const StatementTime& s : p.statements) EXPECT_GE(s.time_us, 0) << s.statement;
 }
 
+// Factors in bfloat16 are multiplied two at a time.
+TEST(Profile, CountsEachProductOfAPair) {
+  const Arrays inputs = recurrence_inputs();
+  CompileOptions options;
+  options.dot_precision = "bf16";
+  const Profile p = profile(compile(graph_of(recurrence, inputs), options), inputs, 0);
+  EXPECT_DOUBLE_EQ(sum_of(p, &StatementTime::flops), 2.0 * steps * rows * width * width);
+}
+
 // What counts is how many rows a call brings, not how many it may.
 TEST(Profile, CountsTheRowsThatAreThere) {
   const Arrays most = recurrence_inputs(), some = recurrence_inputs(3);

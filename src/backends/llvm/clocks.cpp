@@ -1,5 +1,9 @@
 #include "backends/llvm/clocks.h"
 
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/TargetParser/Triple.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -19,10 +23,11 @@ using kernel::Pack;
 constexpr std::size_t word_bytes = 8, words_of_clock = sizeof(StatementClock) / word_bytes;
 
 Value* now(Code& code) {
-  // The counter of cycles is the kernel's on AArch64; the other one is everybody's.
-  const auto counter = code.state().program.target.name == "neon" ? llvm::Intrinsic::readsteadycounter
-                                                                  : llvm::Intrinsic::readcyclecounter;
-  return code.b.CreateIntrinsic(counter, {}, {});
+  if (!llvm::Triple(code.state().module.getTargetTriple()).isAArch64())
+    return code.b.CreateIntrinsic(llvm::Intrinsic::readcyclecounter, {}, {});
+  // Programs may read this counter there, but not that of cycles; LLVM 19 knows only the latter.
+  auto* type = llvm::FunctionType::get(code.b.getInt64Ty(), false);
+  return code.b.CreateCall(llvm::InlineAsm::get(type, "mrs $0, cntvct_el0", "=r", /*hasSideEffects=*/true));
 }
 
 std::string text_of(const Extent& extent) { return (extent.is_static() ? "" : "<=") + std::to_string(extent.bound); }
@@ -35,11 +40,12 @@ struct What {
 
 What what(Code& code, const Frame& frame, const Dot& dot) {
   What result{"dot " + dot.name + " " + text_of(dot.m) + " x " + text_of(dot.n) + " of ", code.i64(0), true};
+  const std::int64_t products = dot.pairs ? 2 : 1;  // of a step
   for (const kernel::DotSegment& segment : dot.segments) {
-    Value* steps = code.i64(1);
+    Value* steps = code.i64(products);
     for (const kernel::KDim& k : segment.k) steps = code.b.CreateMul(steps, frame.extent(code, k.extent));
     result.points = code.b.CreateAdd(result.points, steps);
-    result.text += (&segment == dot.segments.data() ? "" : " + ") + std::to_string(segment.depth());
+    result.text += (&segment == dot.segments.data() ? "" : " + ") + std::to_string(products * segment.depth());
   }
   for (const Extent& extent : {dot.m, dot.n})
     result.points = code.b.CreateMul(result.points, frame.extent(code, extent));
@@ -71,7 +77,9 @@ std::optional<What> what(Code& code, const Frame& frame, const kernel::Stmt& sta
 }  // namespace
 
 Clocks::Clocks(llvm::Module& module)
-    : module_(module), last_(words(1, "clocks.last")), table_(words(0, "clocks.table")) {}
+    : module_(module), last_(words(1, "clocks.last")), table_(words(0, "clocks.table")) {
+  llvm::InitializeNativeTargetAsmParser();  // reading the clock may be a line of assembly, see now()
+}
 
 llvm::GlobalVariable* Clocks::words(std::size_t count, const char* name) {
   auto* type = llvm::ArrayType::get(llvm::Type::getInt64Ty(module_.getContext()), count);
