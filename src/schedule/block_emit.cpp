@@ -1,6 +1,8 @@
 // Where the values of a block lie, and the statements that compute them.
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/cancel.h"
 #include "core/reshape_groups.h"
@@ -29,6 +31,31 @@ Storage seen_as_operand(const Node& reshape, const Storage& place) {
     }
   }
   return s;
+}
+
+using Names = std::vector<std::string>;
+
+// Called by what it computes: the functions and quotients that have no place of their own, then its results.
+kernel::Map named(kernel::Map map, const Names& results) {
+  constexpr double costly = 10;
+  constexpr std::size_t longest = 40;
+  Names all, of_results = results;
+  for (const kernel::Instr& instr : map.instrs) {
+    if (instr.kind != kernel::Instr::Kind::Op) continue;
+    const std::string name(ir::name_of(instr.op));
+    const ir::OpDef* def = ir::find_op(name);
+    if (def == nullptr || def->cost_per_element < costly) continue;
+    if (const auto result = std::ranges::find(of_results, name); result != of_results.end())
+      of_results.erase(result);
+    else
+      all.push_back(name);
+  }
+  all.insert(all.end(), results.begin(), results.end());
+  if (all.empty()) return map;
+  map.name.clear();
+  for (const std::string& name : all) map.name += (map.name.empty() ? "" : "+") + name;
+  if (map.name.size() > longest) map.name = map.name.substr(0, longest - 3) + "...";
+  return map;
 }
 
 }  // namespace
@@ -184,7 +211,7 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
   switch (slot.kind) {
     case Slot::Kind::Map: {
       MapBuilder builder(context_, slot.space, context_.by_lanes() ? &dots_ : nullptr);
-      std::string name;
+      Names results;
       for (const Item& item : slot.items) {
         if (item.is_copy) {
           builder.add(item.value, &targets_[*item.target].storage, false);
@@ -199,16 +226,15 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
           builder.add(v, is_kept(v, index) ? &place : nullptr, true);
         }
         context_.bind(v, place);
-        name += (name.empty() ? "" : "+") + v.node->op->name;
+        results.push_back(v.node->op->name);
       }
-      if (name.size() > 40) name = name.substr(0, 37) + "...";
-      block.push_back({builder.finish(name.empty() ? "copy" : name)});
+      block.push_back({named(builder.finish("copy"), results)});
       return;
     }
     case Slot::Kind::Reduction: {
       turned_.bind(summed_over_rows(slot), block);
       MapBuilder builder(context_, slot.space);
-      std::string name = slot.items[0].value.node->op->name;
+      Names results{slot.items[0].value.node->op->name};
       for (const Item& item : slot.items) {
         const Value v = item.value;
         const Storage* place = is_kept(v, index) ? &place_of_.at(key_of(v)) : nullptr;
@@ -216,11 +242,10 @@ void BlockLowering::emit_slot(Slot& slot, Block& block) {
           builder.add_reduction(v, place, accumulates(v));
         } else {
           builder.add_finish(v, place);
-          name += "+" + v.node->op->name;
+          results.push_back(v.node->op->name);
         }
       }
-      if (name.size() > 40) name = name.substr(0, 37) + "...";
-      block.push_back({builder.finish(name)});
+      block.push_back({named(builder.finish("copy"), results)});
       turned_.release();
       for (const Item& item : slot.items) context_.bind(item.value, place_of_.at(key_of(item.value)));
       return;
