@@ -121,7 +121,8 @@ void explain_job(const JobSource& source, const Shown& shown) {
 void command_explain(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "Show what a configuration compiles to");
   command->footer(
-      "\nCompiles the training step and the prediction. The table is read only\nwhere the features depend on it, and to measure.");
+      "\nCompiles the training step and the prediction. The table is read only\nwhere the features depend on it, and "
+      "to measure.");
   const std::shared_ptr<JobSource> source = add_job_options(*command);
   auto shown = std::make_shared<Shown>();
   command->add_flag("--profile", shown->profile,
