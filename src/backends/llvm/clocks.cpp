@@ -32,14 +32,15 @@ Value* now(Code& code) {
 
 std::string text_of(const Extent& extent) { return (extent.is_static() ? "" : "<=") + std::to_string(extent.bound); }
 
-struct What {
+// How a statement is told, and how much of it one run is.
+struct Described {
   std::string text;
   Value* points;
   bool multiplies = false;
 };
 
-What what(Code& code, const Frame& frame, const Dot& dot) {
-  What result{"dot " + dot.name + " " + text_of(dot.m) + " x " + text_of(dot.n) + " of ", code.i64(0), true};
+Described describe(Code& code, const Frame& frame, const Dot& dot) {
+  Described result{"dot " + dot.name + " " + text_of(dot.m) + " x " + text_of(dot.n) + " of ", code.i64(0), true};
   const std::int64_t products = dot.pairs ? 2 : 1;  // of a step
   for (const kernel::DotSegment& segment : dot.segments) {
     Value* steps = code.i64(products);
@@ -52,8 +53,8 @@ What what(Code& code, const Frame& frame, const Dot& dot) {
   return result;
 }
 
-What what(Code& code, const Frame& frame, const Map& map) {
-  What result{"map " + map.name, code.i64(1)};
+Described describe(Code& code, const Frame& frame, const Map& map) {
+  Described result{"map " + map.name, code.i64(1)};
   for (const kernel::Dim& dim : map.dims) {
     result.text += (&dim == map.dims.data() ? " " : " x ") + text_of(dim.extent);
     result.points = code.b.CreateMul(result.points, frame.extent(code, dim.extent));
@@ -61,16 +62,16 @@ What what(Code& code, const Frame& frame, const Map& map) {
   return result;
 }
 
-What what(Code& code, const Frame&, const Pack& pack) {
+Described describe(Code& code, const Frame&, const Pack& pack) {
   return {
       "pack " + code.state().buffer(pack.target).name + " " + std::to_string(pack.k) + " x " + std::to_string(pack.n),
       code.i64(pack.k * pack.n)};
 }
 
-std::optional<What> what(Code& code, const Frame& frame, const kernel::Stmt& statement) {
-  if (const auto* dot = std::get_if<Dot>(&statement.node)) return what(code, frame, *dot);
-  if (const auto* map = std::get_if<Map>(&statement.node)) return what(code, frame, *map);
-  if (const auto* pack = std::get_if<Pack>(&statement.node)) return what(code, frame, *pack);
+std::optional<Described> describe(Code& code, const Frame& frame, const kernel::Stmt& statement) {
+  if (const auto* dot = std::get_if<Dot>(&statement.node)) return describe(code, frame, *dot);
+  if (const auto* map = std::get_if<Map>(&statement.node)) return describe(code, frame, *map);
+  if (const auto* pack = std::get_if<Pack>(&statement.node)) return describe(code, frame, *pack);
   return std::nullopt;  // what others hold has clocks of its own
 }
 
@@ -92,9 +93,9 @@ llvm::GlobalVariable* Clocks::words(std::size_t count, const char* name) {
 void Clocks::start(Code& code) { code.b.CreateStore(now(code), last_); }
 
 void Clocks::read(Code& code, const Frame& frame, std::span<const kernel::Stmt> statements) {
-  std::optional<What> all;
+  std::optional<Described> all;
   for (const kernel::Stmt& statement : statements) {
-    std::optional<What> one = what(code, frame, statement);
+    std::optional<Described> one = describe(code, frame, statement);
     if (!one) continue;
     // Of a product and what runs beside it the products count.
     if (!all) {

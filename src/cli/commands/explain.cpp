@@ -78,22 +78,18 @@ void explain_job(const JobSource& source, const Shown& shown) {
   const train::StepOptions options = {
       .key = true, .class_weights = job.fit.class_weights, .buffers = model.init_buffers(job.recipe.dtype)};
   const Tree<Array> state = job.fit.optimizer.init(params);
-  std::optional<train::StepData> batch;
-  if (shown.profile) batch = first_batch(job);
-  const auto explained = [&](const train::Step& step) {
+  const train::StepData batch = shown.profile ? first_batch(job) : train::StepData{};
+  const auto explained = [&](const train::Step& step, const Tree<Array>& its_state, const train::StepData& data) {
     CompileOptions compile_options = job.fit.compile;
     compile_options.batch_axes = step.batch_axes;
     Explained result{compile(step.graph(), compile_options), std::nullopt};
-    if (!batch) return result;
-    const train::StepData taken = step.takes_y ? *batch : train::StepData{.x = batch->x};
-    const Tree<Array> no_state;
-    result.profile =
-        profile(result.program, step.arguments(params, step.num_state > 0 ? state : no_state, options.buffers, taken));
+    if (shown.profile)
+      result.profile = profile(result.program, step.arguments(params, its_state, options.buffers, data));
     return result;
   };
   const Explained step =
-      explained(train::train_step(model, job.fit.loss, job.fit.optimizer, params, state, x, y, options));
-  const Explained prediction = explained(train::predict_step(model, params, x, options));
+      explained(train::train_step(model, job.fit.loss, job.fit.optimizer, params, state, x, y, options), state, batch);
+  const Explained prediction = explained(train::predict_step(model, params, x, options), {}, {.x = batch.x});
 
   if (shown.json) {
     nlohmann::ordered_json out = {{"model", describe_model(job, params)},
