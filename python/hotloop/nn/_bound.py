@@ -80,6 +80,8 @@ class Bound:
         The same bits as that step of the whole sequence. States are values: they may be kept, saved and gone back to. UserError for a model
         that needs the whole sequence, such as one with a reversed direction, or a module of one's own whose apply() mixes steps.
         """
+        if self._streams and state is not None and x is not None:
+            return self._step(state, x)  # before all that a first step asks: a step of few units takes less than that
         if x is None:
             raise _core.UserError("[step] a step takes a state and x. Received: one argument. Try: y, state = step(None, x) and from then on step(state, x), or voice().step(x).")
         is_tree = self.model._is_tree(x)

@@ -204,17 +204,37 @@ class DotEmitter {
     std::int64_t height, high_rows;  // of a block of rows, and how many rows come in such blocks;
     std::int64_t low_height;         // the others come in lower ones, with the last group
     std::int64_t group;              // rows that all columns pass over before the next ones come
+    std::int64_t columns;            // of the widest tile
   };
   LargeCut large_cut(const Tile& widest) const;
   void large(const Tile& widest);
+  // The rows of the next group, packed piece by piece beside the multiplications of this one: what a block has of one step is a piece, and those of a step
+  // follow each other, so that lines are read once.
+  struct NextRows {
+    std::int64_t height, pieces;  // of a block; how many are packed at a time
+    Value *step, *block, *inner;  // of the next piece, on the stack; `inner` is the step's place in the innermost dim,
+    Value* line;                  // and this where the step begins in A
+    Value *packed, *sums;         // see RowsToPack
+    Value *depth, *blocks, *end;  // steps, blocks, and to which step there is something to pack
+    Value *step_bytes, *turn_bytes;  // to the next step, and to that which follows the last one of the innermost dim,
+    Value* extent;                   // which has so many
+  };
   struct RowGroup {
     Value *packed_a = nullptr, *packed_b = nullptr;  // room for a group's rows, and for a tile's columns
-    Value* depth = nullptr;                          // steps of this part
-    Value* begins = nullptr;                         // i1: sums begin here
-    Value *first = nullptr, *end = nullptr;          // the rows, and
-    Value* low_end = nullptr;                        // to where the low blocks go that come with them
+    Value* packed_low = nullptr;                     // and for the rows of low blocks
+    std::optional<NextRows> next;
+    Value* depth = nullptr;                  // steps of this part
+    Value* begins = nullptr;                 // i1: sums begin here
+    Value *first = nullptr, *end = nullptr;  // the rows, and
+    Value* low_end = nullptr;                // to where the low blocks go that come with them
   };
-  void group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, const RowGroup& group);
+  void group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup& group);
+  bool packs_beside(const Segment& segment, const Part& part) const;
+  NextRows next_rows(const LargeCut& shape);
+  void begin_next_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup& group);
+  void pack_piece(const NextRows& next);
+  void pack_pieces(const NextRows& next);       // some, if there are any left
+  void finish_next_rows(const NextRows& next);  // all that are left
   // Rows that lie side by side, so that each step's are in another line.
   bool packs_rows(const Segment& segment) const;
   struct RowsToPack {
@@ -236,6 +256,7 @@ class DotEmitter {
     Value* next_b = nullptr;  // the next tile's columns, if they are to be fetched
     std::int64_t next_b_step = 0;
     Value* next_c = nullptr;  // what the next block adds to
+    const NextRows* next_rows = nullptr;
   };
   Values large_block(const Segment& segment, const Tile& tile, std::int64_t rows, Value* depth, const LargeBlock& block,
                      Values accumulators);

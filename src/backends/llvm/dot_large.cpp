@@ -1,7 +1,8 @@
 // Large products, of which not everything is near that is read again and again. k is cut into parts; of each part rows are taken in groups, and all columns pass
 // over a group before the next one comes, so that A comes from far once a part, and a tile's columns of B once a group. What lies in pieces far apart is
 // packed as it is read. While a block of rows is multiplied it fetches some of what comes next, a line or a few every four steps: the next tile's columns of B,
-// and what the next block finds in C. There sums wait between parts, so that an element's products are added in the order of the kernel IR.
+// and what the next block finds in C; and it packs a piece of the next group's rows, which come from far. In C sums wait between parts, so that an element's
+// products are added in the order of the kernel IR.
 // After K. Goto and R. van de Geijn, Anatomy of high-performance matrix multiplication, ACM TOMS 34(3), 2008.
 #include "backends/llvm/dot_emitter.h"
 
@@ -68,6 +69,7 @@ DotEmitter::LargeCut DotEmitter::large_cut(const Tile& widest) const {
   const std::vector<RowRange> ranges = row_ranges(widest);
   LargeCut cut;
   cut.steps = even_share(depth, std::min(most_steps, near_bytes / tile_bytes));
+  cut.columns = widest.vectors * lanes_;
   cut.height = ranges[0].height;
   cut.high_rows = ranges[0].end;
   cut.low_height = ranges.back().height;
@@ -80,13 +82,18 @@ void DotEmitter::large(const Tile& widest) {
   const bool packs_a = std::ranges::any_of(segments_, [&](const Segment& s) { return packs_rows(s); });
   const bool packs_b = std::ranges::any_of(segments_, [](const Segment& s) { return !s.packed; });
   const std::int64_t b_bytes = packs_b ? shape.steps * widest.vectors * kernel::vector_bytes : 0,
-                     low_rows = dot_.m.bound - shape.high_rows,
-                     a_bytes = packs_a ? (shape.group + low_rows) * shape.steps * bytes_ : 0;
+                     low_bytes = (dot_.m.bound - shape.high_rows) * shape.steps * bytes_,
+                     group_bytes = shape.group * shape.steps * bytes_,
+                     num_groups = std::min<std::int64_t>(2, divided_up(shape.high_rows, shape.group)),
+                     a_bytes = packs_a ? num_groups * group_bytes + low_bytes : 0;
   RowGroup group;
+  Value* packed_rows = nullptr;
   if (packs_a || packs_b) {
     group.packed_b = part_buffer(b_bytes + a_bytes);
-    group.packed_a = code_.offset(group.packed_b, b_bytes);
+    group.packed_low = code_.offset(group.packed_b, b_bytes);
+    packed_rows = code_.offset(group.packed_low, low_bytes);
   }
+  if (num_groups > 1) group.next = next_rows(shape);
   if (summed_) clear_sums(widest);
   // A number of steps known at run time may be none, and sums must begin nonetheless.
   const bool begins_apart = !has_static_steps(segments_[0].k);
@@ -105,6 +112,12 @@ void DotEmitter::large(const Tile& widest) {
           group.end = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high_end,
                                                     code_.b.CreateAdd(first, code_.i64(shape.group)));
           group.low_end = code_.b.CreateSelect(code_.b.CreateICmpEQ(group.end, high_end), m_, high_end);
+          group.packed_a = packed_rows;
+          if (group.next && packs_beside(segment, part)) {
+            Value* odd = code_.b.CreateAnd(code_.b.CreateUDiv(first, code_.i64(shape.group)), code_.i64(1));
+            group.packed_a = code_.offset(packed_rows, odd, group_bytes);
+            group.next->packed = code_.offset(packed_rows, code_.b.CreateXor(odd, code_.i64(1)), group_bytes);
+          }
           group_of_rows(segment, part, shape, group);
         });
       });
@@ -112,20 +125,24 @@ void DotEmitter::large(const Tile& widest) {
   }
 }
 
-void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, const RowGroup& group) {
-  const bool packs_a = packs_rows(segment), has_low = shape.high_rows < dot_.m.bound;
-  Value *const high_end = code_.i64(shape.high_rows), *low_a = nullptr;
-  if (packs_a && has_low)
-    low_a = code_.offset(group.packed_a, code_.b.CreateMul(group.depth, code_.i64(shape.group)), bytes_);
-  if (packs_a) {
-    const auto pack = [&](Value* from, Value* to, std::int64_t height, Value* packed) {
-      const RowsToPack rows{code_.b.CreateSub(to, from), height, group.depth,
-                            summed_ ? code_.offset(sums_, from, bytes_) : nullptr};
-      pack_rows(segment, part.dim, part.length, code_.offset(part.at.a, from, bytes_), rows, packed);
-    };
-    pack(group.first, group.end, shape.height, group.packed_a);
-    if (has_low) pack(high_end, group.low_end, shape.low_height, low_a);
+void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup& group) {
+  const bool packs_a = packs_rows(segment), has_low = shape.high_rows < dot_.m.bound,
+             beside = group.next && packs_beside(segment, part);
+  Value* const high_end = code_.i64(shape.high_rows);
+  const auto pack = [&](Value* from, Value* to, std::int64_t height, Value* packed) {
+    const RowsToPack rows{code_.b.CreateSub(to, from), height, group.depth,
+                          summed_ ? code_.offset(sums_, from, bytes_) : nullptr};
+    pack_rows(segment, part.dim, part.length, code_.offset(part.at.a, from, bytes_), rows, packed);
+  };
+  const auto pack_group = [&] { pack(group.first, group.end, shape.height, group.packed_a); };
+  if (packs_a && !beside) pack_group();
+  if (beside) {
+    code_.when(code_.b.CreateICmpEQ(group.first, code_.i64(0)), pack_group);
+    begin_next_rows(segment, part, shape, group);
   }
+  if (packs_a && has_low)
+    code_.when(code_.b.CreateICmpEQ(group.low_end, m_),
+               [&] { pack(high_end, m_, shape.low_height, group.packed_low); });
   all_columns([&](const Tile& tile) {
     const std::int64_t panel_step = tile.panel_vectors * lanes_ * bytes_,
                        k_step = segment.k[part.dim].b_stride * bytes_;
@@ -136,6 +153,7 @@ void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const L
     };
     LargeBlock block;
     block.group = shape.group;
+    if (beside) block.next_rows = &*group.next;
     block.b = segment.packed ? b_at(tile) : group.packed_b;
     block.b_step = segment.packed ? panel_step : tile.vectors * lanes_ * bytes_;
     Value* next_c = nullptr;
@@ -173,8 +191,90 @@ void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const L
                [&](Value* row) { multiply(row, group.first, shape.height, group.packed_a); });
     if (has_low)
       code_.loop(high_end, group.low_end, shape.low_height,
-                 [&](Value* row) { multiply(row, high_end, shape.low_height, low_a); });
+                 [&](Value* row) { multiply(row, high_end, shape.low_height, group.packed_low); });
   });
+  if (beside) finish_next_rows(*group.next);
+}
+
+bool DotEmitter::packs_beside(const Segment& segment, const Part& part) const {
+  return packs_rows(segment) && part.dim + 2 >= segment.k.size();
+}
+
+DotEmitter::NextRows DotEmitter::next_rows(const LargeCut& shape) {
+  NextRows next;
+  next.height = shape.height;
+  // Before the group's last turn all are to be packed.
+  next.pieces = divided_up(unroll, divided_up(dot_.n.bound, shape.columns));
+  for (Value** at : {&next.step, &next.block, &next.inner}) *at = code_.stack_room(code_.b.getInt64Ty(), 1);
+  next.line = code_.stack_room(code_.b.getPtrTy(), 1);
+  return next;
+}
+
+void DotEmitter::begin_next_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup& group) {
+  NextRows& next = *group.next;
+  const auto bytes_between = [&](std::size_t d) { return code_.i64(segment.k[d].a_stride * bytes_); };
+  Value* high_end = code_.i64(shape.high_rows);
+  Value* end = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high_end,
+                                             code_.b.CreateAdd(group.end, code_.i64(shape.group)));
+  next.blocks = code_.b.CreateUDiv(code_.b.CreateSub(end, group.end), code_.i64(shape.height));
+  next.depth = group.depth;
+  next.end = code_.b.CreateSelect(code_.b.CreateICmpSLT(group.end, high_end), group.depth, code_.i64(0));
+  next.sums = summed_ ? code_.offset(sums_, group.end, bytes_) : nullptr;
+  next.step_bytes = next.turn_bytes = bytes_between(part.dim);
+  next.extent = part.length;
+  if (part.dim + 1 < segment.k.size()) {
+    next.step_bytes = bytes_between(part.dim + 1);
+    next.extent = segment.extents[part.dim + 1];
+    Value* last = code_.b.CreateSub(next.extent, code_.i64(1));
+    next.turn_bytes = code_.b.CreateSub(next.turn_bytes, code_.b.CreateMul(last, next.step_bytes));
+  }
+  for (Value* at : {next.step, next.block, next.inner}) code_.b.CreateStore(code_.i64(0), at);
+  code_.b.CreateStore(code_.offset(part.at.a, group.end, bytes_), next.line);
+}
+
+void DotEmitter::pack_piece(const NextRows& next) {
+  const auto number = [&](Value* at) { return code_.b.CreateLoad(code_.b.getInt64Ty(), at); };
+  const int lanes = static_cast<int>(next.height);
+  const std::int64_t bytes = next.height * bytes_;
+  Value *step = number(next.step), *block = number(next.block), *inner = number(next.inner),
+        *line = code_.b.CreateLoad(code_.b.getPtrTy(), next.line);
+  Value* from = code_.offset(line, block, bytes);
+  Value* value = code_.load(dot_.dtype, from, 1, lanes, nullptr);
+  Value* to = code_.b.CreateAdd(code_.b.CreateMul(block, next.depth), step);
+  code_.store(dot_.dtype, value, code_.offset(next.packed, to, bytes), 1, lanes, nullptr);
+  if (next.sums != nullptr) {
+    Value* at = code_.offset(next.sums, block, bytes);
+    Value* sums = code_.load(dot_.dtype, at, 1, lanes, nullptr);
+    sums = code_.op(ir::ScalarOp::Add, dot_.dtype, dot_.dtype, {sums, value});
+    code_.store(dot_.dtype, sums, at, 1, lanes, nullptr);
+  }
+  prefetch(code_.offset(from, next.step_bytes, 1), Cache::First);
+  // The next piece: of the next block, after the last one of the next step.
+  const auto follows = [&](Value* at, Value* count, Value* moves) {
+    Value* now = code_.b.CreateAdd(at, code_.b.CreateZExt(moves, code_.b.getInt64Ty()));
+    Value* ends = code_.b.CreateICmpEQ(now, count);
+    return std::pair{code_.b.CreateSelect(ends, code_.i64(0), now), ends};
+  };
+  const auto [next_block, step_ends] = follows(block, next.blocks, code_.b.getTrue());
+  const auto [next_inner, turn_ends] = follows(inner, next.extent, step_ends);
+  Value* bytes_on = code_.b.CreateSelect(turn_ends, next.turn_bytes, next.step_bytes);
+  code_.b.CreateStore(next_block, next.block);
+  code_.b.CreateStore(next_inner, next.inner);
+  code_.b.CreateStore(code_.b.CreateAdd(step, code_.b.CreateZExt(step_ends, code_.b.getInt64Ty())), next.step);
+  code_.b.CreateStore(code_.b.CreateSelect(step_ends, code_.offset(line, bytes_on, 1), line), next.line);
+}
+
+void DotEmitter::pack_pieces(const NextRows& next) {
+  for (std::int64_t i = 0; i < next.pieces; ++i) {
+    Value* step = code_.b.CreateLoad(code_.b.getInt64Ty(), next.step);
+    code_.when(code_.b.CreateICmpULT(step, next.end), [&] { pack_piece(next); });
+  }
+}
+
+void DotEmitter::finish_next_rows(const NextRows& next) {
+  const auto number = [&](Value* at) { return code_.b.CreateLoad(code_.b.getInt64Ty(), at); };
+  Value* done = code_.b.CreateAdd(code_.b.CreateMul(number(next.step), next.blocks), number(next.block));
+  code_.loop(done, code_.b.CreateMul(next.end, next.blocks), 1, [&](Value*) { pack_piece(next); });
 }
 
 Value* DotEmitter::pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, const RowsToPack& of,
@@ -243,6 +343,7 @@ Values DotEmitter::large_block(const Segment& segment, const Tile& tile, std::in
       Value* turn = code_.b.CreateUDiv(k, code_.i64(unroll));
       if (next) fetch(*next, turn, block.next_b_step);
       fetch_c(turn);
+      if (block.next_rows != nullptr) pack_pieces(*block.next_rows);
       return sums;
     });
   };
