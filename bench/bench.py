@@ -66,7 +66,7 @@ def parse_args():
 
 def present(args, quiet=False):
     """{name: Implementation} of what can run; says what cannot."""
-    rivals = args.rivals if args.rivals is not None else [*implementations.RIVALS, "rtneural", "rtneural_stl"]
+    rivals = args.rivals if args.rivals is not None else [*implementations.RIVALS, *implementations.RTNEURAL]
     found = {}
     for name in [*args.ours, *rivals]:
         impl = implementations.find(name, args.build.resolve(), args.python)

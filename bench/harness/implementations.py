@@ -34,6 +34,7 @@ RIVALS = {
 PINNED = {"jax_0_4_31"}  # any Python with the module would do for the others
 PROGRAMS = {"hotloop_cpp": "hotloop_worker", "by_hand": "by_hand_worker", "rtneural": "rtneural_eigen_worker", "rtneural_stl": "rtneural_stl_worker",
             "rtneural_xsimd": "rtneural_xsimd_512_worker", "rtneural_xsimd_256": "rtneural_xsimd_256_worker"}  # fmt: skip
+RTNEURAL = [name for name in PROGRAMS if name.startswith("rtneural")]
 NEEDS = {"by_hand": "it needs AVX-512", "rtneural": "./dev bench --install rtneural", "rtneural_stl": "./dev bench --install rtneural",
          "rtneural_xsimd": "clang and ./dev bench --install rtneural,xsimd",
          "rtneural_xsimd_256": "clang and ./dev bench --install rtneural,xsimd"}  # fmt: skip

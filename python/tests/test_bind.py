@@ -61,6 +61,18 @@ def test_a_step_packs_and_transposes_nothing():
     assert bound.step(None, x)[0].shape == (1, 3)
 
 
+def test_later_steps_do_not_ask_what_the_first_one_needs(monkeypatch):
+    model = hl.nn.LSTM(2, 3)
+    bound, x = model.bind(model.init(0)), np.ones((1, 2), "float32")
+    _, state = bound.step(None, x)
+    asked = []
+    monkeypatch.setattr(type(model), "_is_tree", lambda self, x: asked.append(x) or False)
+    y, state = bound.step(state, x)
+    assert y.shape == (1, 3) and not asked
+    bound.step(None, x)
+    assert asked
+
+
 def test_voices_are_independent_and_return_to_the_initial_state(rng):
     model = MODELS["gru"]()
     bound = model.bind(model.init(1))

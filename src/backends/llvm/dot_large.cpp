@@ -93,7 +93,7 @@ void DotEmitter::large(const Tile& widest) {
     group.packed_low = code_.offset(group.packed_b, b_bytes);
     packed_rows = code_.offset(group.packed_low, low_bytes);
   }
-  if (num_groups > 1) group.next = next_rows(shape);
+  if (packs_a && num_groups > 1) group.next = next_rows(shape);
   if (summed_) clear_sums(widest);
   // A number of steps known at run time may be none, and sums must begin nonetheless.
   const bool begins_apart = !has_static_steps(segments_[0].k);
@@ -207,6 +207,7 @@ DotEmitter::NextRows DotEmitter::next_rows(const LargeCut& shape) {
   next.pieces = divided_up(unroll, divided_up(dot_.n.bound, shape.columns));
   for (Value** at : {&next.step, &next.block, &next.inner}) *at = code_.stack_room(code_.b.getInt64Ty(), 1);
   next.line = code_.stack_room(code_.b.getPtrTy(), 1);
+  next.line->setName("next_line");
   return next;
 }
 
