@@ -211,13 +211,14 @@ class DotEmitter {
   // The rows of the next group, packed piece by piece beside the multiplications of this one: what a block has of one step is a piece, and those of a step
   // follow each other, so that lines are read once.
   struct NextRows {
-    std::int64_t height, pieces;  // of a block; how many are packed at a time
-    Value *step, *block, *inner;  // of the next piece, on the stack; `inner` is the step's place in the innermost dim,
-    Value* line;                  // and this where the step begins in A
-    Value *packed, *sums;         // see RowsToPack
-    Value *depth, *blocks, *end;  // steps, blocks, and to which step there is something to pack
-    Value *step_bytes, *turn_bytes;  // to the next step, and to that which follows the last one of the innermost dim,
-    Value* extent;                   // which has so many
+    std::int64_t height = 0, pieces = 0;  // of a block; how many are packed at a time
+    // Of the next piece, on the stack: its step, its block, the step's place in the innermost dim of k, and where the step begins in A.
+    Value *step = nullptr, *block = nullptr, *inner = nullptr, *line = nullptr;
+    // Of that dim: steps, bytes from one to the next, and to what follows the last one.
+    Value *extent = nullptr, *step_bytes = nullptr, *turn_bytes = nullptr;
+    Value *packed = nullptr, *sums = nullptr;  // see RowsToPack
+    // Steps, blocks, and up to which step there is something to pack.
+    Value *depth = nullptr, *blocks = nullptr, *end = nullptr;
   };
   struct RowGroup {
     Value *packed_a = nullptr, *packed_b = nullptr;  // room for a group's rows, and for a tile's columns
