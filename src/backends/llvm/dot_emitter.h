@@ -208,17 +208,23 @@ class DotEmitter {
   };
   LargeCut large_cut(const Tile& widest) const;
   void large(const Tile& widest);
+  struct RowsToPack {
+    Value* rows = nullptr;    // how many, of which
+    std::int64_t height = 0;  // so many lie beside each other in a panel
+    Value* depth = nullptr;   // of so many steps
+    Value* sums = nullptr;    // what of each is to be added to, see Summed::Rows, or null
+  };
   // The rows of the next group, packed piece by piece beside the multiplications of this one: what a block has of one step is a piece, and those of a step
   // follow each other, so that lines are read once.
   struct NextRows {
-    std::int64_t height = 0, pieces = 0;  // of a block; how many are packed at a time
+    RowsToPack rows;
+    Value *rooms = nullptr, *packed = nullptr;  // for two groups; that of these rows
+    std::int64_t pieces = 0;                    // packed at a time
     // Of the next piece, on the stack: its step, its block, the step's place in the innermost dim of k, and where the step begins in A.
     Value *step = nullptr, *block = nullptr, *inner = nullptr, *line = nullptr;
     // Of that dim: steps, bytes from one to the next, and to what follows the last one.
     Value *extent = nullptr, *step_bytes = nullptr, *turn_bytes = nullptr;
-    Value *packed = nullptr, *sums = nullptr;  // see RowsToPack
-    // Steps, blocks, and up to which step there is something to pack.
-    Value *depth = nullptr, *blocks = nullptr, *end = nullptr;
+    Value *blocks = nullptr, *end = nullptr;  // how many, and up to which step there is something to pack
   };
   struct RowGroup {
     Value *packed_a = nullptr, *packed_b = nullptr;  // room for a group's rows, and for a tile's columns
@@ -229,21 +235,18 @@ class DotEmitter {
     Value *first = nullptr, *end = nullptr;  // the rows, and
     Value* low_end = nullptr;                // to where the low blocks go that come with them
   };
-  void group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup& group);
+  void group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup group);
   bool packs_beside(const Segment& segment, const Part& part) const;
-  NextRows next_rows(const LargeCut& shape);
+  NextRows next_rows(const LargeCut& shape, Value* rooms);
   void begin_next_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup& group);
   void pack_piece(const NextRows& next);
   void pack_pieces(const NextRows& next);       // some, if there are any left
   void finish_next_rows(const NextRows& next);  // all that are left
   // Rows that lie side by side, so that each step's are in another line.
   bool packs_rows(const Segment& segment) const;
-  struct RowsToPack {
-    Value* rows;          // how many, of which
-    std::int64_t height;  // so many lie beside each other in a panel
-    Value* depth;         // of so many steps
-    Value* sums;          // what of each is to be added to, see Summed::Rows, or null
-  };
+  // Copies some steps of a block, adding them up at `sums_at` if that is not null.
+  void copy_steps(const RowsToPack& of, std::int64_t steps, Value* from, std::int64_t from_bytes, Value* to,
+                  Value* sums_at);
   // Copies `extent` iterations of dim d; gives where the next step of the first panel is to lie. Some steps at a time, so that lines of A are read once.
   Value* pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, const RowsToPack& some, Value* to);
   // What a block of rows reads of a part, and what it fetches meanwhile. Steps are bytes.

@@ -83,17 +83,15 @@ void DotEmitter::large(const Tile& widest) {
   const bool packs_b = std::ranges::any_of(segments_, [](const Segment& s) { return !s.packed; });
   const std::int64_t b_bytes = packs_b ? shape.steps * widest.vectors * kernel::vector_bytes : 0,
                      low_bytes = (dot_.m.bound - shape.high_rows) * shape.steps * bytes_,
-                     group_bytes = shape.group * shape.steps * bytes_,
-                     num_groups = std::min<std::int64_t>(2, divided_up(shape.high_rows, shape.group)),
-                     a_bytes = packs_a ? num_groups * group_bytes + low_bytes : 0;
+                     rooms = shape.group < shape.high_rows ? 2 : 1,
+                     a_bytes = packs_a ? rooms * shape.group * shape.steps * bytes_ + low_bytes : 0;
   RowGroup group;
-  Value* packed_rows = nullptr;
   if (packs_a || packs_b) {
     group.packed_b = part_buffer(b_bytes + a_bytes);
     group.packed_low = code_.offset(group.packed_b, b_bytes);
-    packed_rows = code_.offset(group.packed_low, low_bytes);
+    group.packed_a = code_.offset(group.packed_low, low_bytes);
   }
-  if (packs_a && num_groups > 1) group.next = next_rows(shape);
+  if (packs_a && rooms > 1) group.next = next_rows(shape, group.packed_a);
   if (summed_) clear_sums(widest);
   // A number of steps known at run time may be none, and sums must begin nonetheless.
   const bool begins_apart = !has_static_steps(segments_[0].k);
@@ -112,12 +110,6 @@ void DotEmitter::large(const Tile& widest) {
           group.end = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high_end,
                                                     code_.b.CreateAdd(first, code_.i64(shape.group)));
           group.low_end = code_.b.CreateSelect(code_.b.CreateICmpEQ(group.end, high_end), m_, high_end);
-          group.packed_a = packed_rows;
-          if (group.next && packs_beside(segment, part)) {
-            Value* odd = code_.b.CreateAnd(code_.b.CreateUDiv(first, code_.i64(shape.group)), code_.i64(1));
-            group.packed_a = code_.offset(packed_rows, odd, group_bytes);
-            group.next->packed = code_.offset(packed_rows, code_.b.CreateXor(odd, code_.i64(1)), group_bytes);
-          }
           group_of_rows(segment, part, shape, group);
         });
       });
@@ -125,7 +117,7 @@ void DotEmitter::large(const Tile& widest) {
   }
 }
 
-void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup& group) {
+void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup group) {
   const bool packs_a = packs_rows(segment), has_low = shape.high_rows < dot_.m.bound,
              beside = group.next && packs_beside(segment, part);
   Value* const high_end = code_.i64(shape.high_rows);
@@ -134,11 +126,10 @@ void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const L
                           summed_ ? code_.offset(sums_, from, bytes_) : nullptr};
     pack_rows(segment, part.dim, part.length, code_.offset(part.at.a, from, bytes_), rows, packed);
   };
-  const auto pack_group = [&] { pack(group.first, group.end, shape.height, group.packed_a); };
-  if (packs_a && !beside) pack_group();
-  if (beside) {
-    code_.when(code_.b.CreateICmpEQ(group.first, code_.i64(0)), pack_group);
-    begin_next_rows(segment, part, shape, group);
+  if (beside) begin_next_rows(segment, part, shape, group);
+  if (packs_a) {
+    Value* is_first = beside ? code_.b.CreateICmpEQ(group.first, code_.i64(0)) : code_.b.getTrue();
+    code_.when(is_first, [&] { pack(group.first, group.end, shape.height, group.packed_a); });
   }
   if (packs_a && has_low)
     code_.when(code_.b.CreateICmpEQ(group.low_end, m_),
@@ -200,9 +191,10 @@ bool DotEmitter::packs_beside(const Segment& segment, const Part& part) const {
   return packs_rows(segment) && part.dim + 2 >= segment.k.size();
 }
 
-DotEmitter::NextRows DotEmitter::next_rows(const LargeCut& shape) {
+DotEmitter::NextRows DotEmitter::next_rows(const LargeCut& shape, Value* rooms) {
   NextRows next;
-  next.height = shape.height;
+  next.rooms = rooms;
+  next.rows.height = shape.height;
   // Before the group's last turn all are to be packed.
   next.pieces = divided_up(unroll, divided_up(dot_.n.bound, shape.columns));
   for (Value** at : {&next.step, &next.block, &next.inner}) *at = code_.stack_room(code_.b.getInt64Ty(), 1);
@@ -217,10 +209,16 @@ void DotEmitter::begin_next_rows(const Segment& segment, const Part& part, const
   Value* high_end = code_.i64(shape.high_rows);
   Value* end = code_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, high_end,
                                              code_.b.CreateAdd(group.end, code_.i64(shape.group)));
-  next.blocks = code_.b.CreateUDiv(code_.b.CreateSub(end, group.end), code_.i64(shape.height));
-  next.depth = group.depth;
+  // The two rooms change places from group to group.
+  const std::int64_t room_bytes = shape.group * shape.steps * bytes_;
+  Value* second = code_.b.CreateAnd(code_.b.CreateUDiv(group.first, code_.i64(shape.group)), code_.i64(1));
+  group.packed_a = code_.offset(next.rooms, second, room_bytes);
+  next.packed = code_.offset(next.rooms, code_.b.CreateXor(second, code_.i64(1)), room_bytes);
+  next.rows.rows = code_.b.CreateSub(end, group.end);
+  next.rows.depth = group.depth;
+  next.rows.sums = summed_ ? code_.offset(sums_, group.end, bytes_) : nullptr;
+  next.blocks = code_.b.CreateUDiv(next.rows.rows, code_.i64(shape.height));
   next.end = code_.b.CreateSelect(code_.b.CreateICmpSLT(group.end, high_end), group.depth, code_.i64(0));
-  next.sums = summed_ ? code_.offset(sums_, group.end, bytes_) : nullptr;
   next.step_bytes = next.turn_bytes = bytes_between(part.dim);
   next.extent = part.length;
   if (part.dim + 1 < segment.k.size()) {
@@ -235,20 +233,14 @@ void DotEmitter::begin_next_rows(const Segment& segment, const Part& part, const
 
 void DotEmitter::pack_piece(const NextRows& next) {
   const auto number = [&](Value* at) { return code_.b.CreateLoad(code_.b.getInt64Ty(), at); };
-  const int lanes = static_cast<int>(next.height);
-  const std::int64_t bytes = next.height * bytes_;
+  const RowsToPack& rows = next.rows;
+  const std::int64_t bytes = rows.height * bytes_;
   Value *step = number(next.step), *block = number(next.block), *inner = number(next.inner),
         *line = code_.b.CreateLoad(code_.b.getPtrTy(), next.line);
   Value* from = code_.offset(line, block, bytes);
-  Value* value = code_.load(dot_.dtype, from, 1, lanes, nullptr);
-  Value* to = code_.b.CreateAdd(code_.b.CreateMul(block, next.depth), step);
-  code_.store(dot_.dtype, value, code_.offset(next.packed, to, bytes), 1, lanes, nullptr);
-  if (next.sums != nullptr) {
-    Value* at = code_.offset(next.sums, block, bytes);
-    Value* sums = code_.load(dot_.dtype, at, 1, lanes, nullptr);
-    sums = code_.op(ir::ScalarOp::Add, dot_.dtype, dot_.dtype, {sums, value});
-    code_.store(dot_.dtype, sums, at, 1, lanes, nullptr);
-  }
+  Value* to = code_.b.CreateAdd(code_.b.CreateMul(block, rows.depth), step);
+  copy_steps(rows, 1, from, 0, code_.offset(next.packed, to, bytes),
+             rows.sums == nullptr ? nullptr : code_.offset(rows.sums, block, bytes));
   prefetch(code_.offset(from, next.step_bytes, 1), Cache::First);
   // The next piece: of the next block, after the last one of the next step.
   const auto follows = [&](Value* at, Value* count, Value* moves) {
@@ -278,11 +270,22 @@ void DotEmitter::finish_next_rows(const NextRows& next) {
   code_.loop(done, code_.b.CreateMul(next.end, next.blocks), 1, [&](Value*) { pack_piece(next); });
 }
 
+void DotEmitter::copy_steps(const RowsToPack& of, std::int64_t steps, Value* from, std::int64_t from_bytes, Value* to,
+                            Value* sums_at) {
+  const int lanes = static_cast<int>(of.height);
+  Value* sums = sums_at == nullptr ? nullptr : code_.load(dot_.dtype, sums_at, 1, lanes, nullptr);
+  for (std::int64_t u = 0; u < steps; ++u) {
+    Value* value = code_.load(dot_.dtype, code_.offset(from, u * from_bytes), 1, lanes, nullptr);
+    code_.store(dot_.dtype, value, code_.offset(to, u * of.height * bytes_), 1, lanes, nullptr);
+    if (sums != nullptr) sums = code_.op(ir::ScalarOp::Add, dot_.dtype, dot_.dtype, {sums, value});
+  }
+  if (sums != nullptr) code_.store(dot_.dtype, sums, sums_at, 1, lanes, nullptr);
+}
+
 Value* DotEmitter::pack_rows(const Segment& segment, std::size_t d, Value* extent, Value* a, const RowsToPack& of,
                              Value* to) {
   constexpr std::int64_t some = 4;
   const std::int64_t a_step = segment.k[d].a_stride * bytes_, height = of.height;
-  const int lanes = static_cast<int>(height);
   const auto run = [&](Value* begin, Value* end, std::int64_t count, Value* start) {
     return code_.loop(begin, end, count, {start}, [&](Value* k, const Values& carried) -> Values {
       Value* from = code_.offset(a, k, a_step);
@@ -290,14 +293,8 @@ Value* DotEmitter::pack_rows(const Segment& segment, std::size_t d, Value* exten
       code_.loop(code_.i64(0), of.rows, height, [&](Value* row) {
         Value* source = code_.offset(from, row, bytes_);
         Value* target = code_.offset(carried[0], code_.b.CreateMul(row, of.depth), bytes_);
-        Value* const sums_at = of.sums == nullptr ? nullptr : code_.offset(of.sums, row, bytes_);
-        Value* sums = sums_at == nullptr ? nullptr : code_.load(dot_.dtype, sums_at, 1, lanes, nullptr);
-        for (std::int64_t u = 0; u < count; ++u) {
-          Value* value = code_.load(dot_.dtype, code_.offset(source, u * a_step), 1, lanes, nullptr);
-          code_.store(dot_.dtype, value, code_.offset(target, u * height * bytes_), 1, lanes, nullptr);
-          if (sums != nullptr) sums = code_.op(ir::ScalarOp::Add, dot_.dtype, dot_.dtype, {sums, value});
-        }
-        if (sums != nullptr) code_.store(dot_.dtype, sums, sums_at, 1, lanes, nullptr);
+        copy_steps(of, count, source, a_step, target,
+                   of.sums == nullptr ? nullptr : code_.offset(of.sums, row, bytes_));
       });
       return {code_.offset(carried[0], count * height * bytes_)};
     })[0];
