@@ -6,6 +6,7 @@
 
 #include "core/index.h"
 #include "passes/builder.h"
+#include "passes/dot_sides.h"
 #include "passes/input_products.h"
 
 namespace hotloop::passes {
@@ -56,22 +57,51 @@ class Simplify {
     return builder_.full(0, node.types[0]);
   }
 
-  // transpose(dot(a, b)) that only exchanges the two groups of free axes is dot(b, a).
+  // transpose(dot(a, b)) that only exchanges the two groups of free axes is dot(b, a), and transpose(slice(dot(a, b))) a slice of it, where all that is
+  // read of the dot is of this form: the gradients of weights that lie side by side in one product.
   Value swapped_dot(const Node& node) {
     if (node.op->kind != OpKind::Transpose) return {};
-    const Value d = node.operands[0];
-    if (d.node->op->kind != OpKind::Dot || uses_.count(d) != 1) return {};
-    const Attrs& a = d.node->attrs;
-    const int num_batch = static_cast<int>(a.integers("lhs_batch").size());
-    const int num_lhs = d.node->operands[0].rank() - num_batch - static_cast<int>(a.integers("lhs_contract").size());
-    const int num_rhs = d.rank() - num_batch - num_lhs;
-    const Axes& permutation = node.attrs.integers("permutation");
-    for (int i = 0; i < d.rank(); ++i) {
-      const int expected = i < num_batch ? i : i < num_batch + num_rhs ? i + num_lhs : i - num_rhs;
-      if (permutation[at(i)] != expected) return {};
+    const Value x = node.operands[0];
+    const Node* slice = x.node->op->kind == OpKind::Slice ? x.node : nullptr;
+    const Value d = slice ? slice->operands[0] : x;
+    if (d.node->op->kind != OpKind::Dot || !is_read_exchanged(d)) return {};
+    Value& swapped = swapped_[d.node->id];
+    if (!swapped.defined()) {
+      const Attrs& a = d.node->attrs;
+      swapped = builder_.dot(rebuild_(d.node->operands[1]), rebuild_(d.node->operands[0]), a.integers("rhs_contract"),
+                             a.integers("lhs_contract"), a.integers("rhs_batch"), a.integers("lhs_batch"));
     }
-    return builder_.dot(rebuild_(d.node->operands[1]), rebuild_(d.node->operands[0]), a.integers("rhs_contract"),
-                        a.integers("lhs_contract"), a.integers("rhs_batch"), a.integers("lhs_batch"));
+    if (slice == nullptr) return swapped;
+    Attrs part;
+    for (const char* name : {"start", "stop", "step"}) {
+      Axes moved;
+      for (const std::int64_t axis : node.attrs.integers("permutation"))
+        moved.push_back(slice->attrs.integers(name)[at(axis)]);
+      part.set(name, std::move(moved));
+    }
+    return builder_.make(*slice->op, {swapped}, part);
+  }
+
+  // Whether a dot is read by transposes alone that exchange its two groups of free axes, or by slices that only such transposes read.
+  bool is_read_exchanged(Value dot) const {
+    const auto exchanges = [&](const Node& node) {
+      if (node.op->kind != OpKind::Transpose) return false;
+      const int num_batch = static_cast<int>(dot.node->attrs.integers("lhs_batch").size());
+      const int num_lhs = static_cast<int>(free_axes(*dot.node, 0).size()), num_rhs = dot.rank() - num_batch - num_lhs;
+      const Axes& permutation = node.attrs.integers("permutation");
+      for (int i = 0; i < dot.rank(); ++i) {
+        const int expected = i < num_batch ? i : i < num_batch + num_rhs ? i + num_lhs : i - num_rhs;
+        if (permutation[at(i)] != expected) return false;
+      }
+      return true;
+    };
+    if (uses_.is_output(dot)) return false;
+    return std::ranges::all_of(uses_.of(dot), [&](const ir::Use& use) {
+      if (use.node->op->kind != OpKind::Slice) return exchanges(*use.node);
+      const Value part = const_cast<Node*>(use.node)->result();
+      return !uses_.is_output(part) &&
+             std::ranges::all_of(uses_.of(part), [&](const ir::Use& of_part) { return exchanges(*of_part.node); });
+    });
   }
 
   // The leaves of the tree of additions below `node`, in order. A sum that is the same in every iteration is a leaf.
@@ -227,6 +257,7 @@ class Simplify {
   ir::ValueIndex index_;
   ir::Rebuild rebuild_;
   Builder builder_;
+  std::map<int, Value> swapped_;  // by a dot's id: the dot with its factors exchanged
   bool changed_ = false;
 };
 
