@@ -11,6 +11,7 @@
 #include "schedule/memory_plan.h"
 #include "schedule/overwrite.h"
 #include "schedule/phases.h"
+#include "schedule/row_sums.h"
 #include "schedule/sections.h"
 #include "schedule/stream_lanes.h"
 
@@ -62,6 +63,7 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     return axes.axis_in(from, context.tile_class) == axes.axis_in(to, context.tile_class);
   });
   kernel::overwrite_last_reads(program);
+  if (!options.target.has_blocks()) kernel::sum_rows_in_loops(program);
   if (options.target.has_blocks()) {
     kernel::join_phases(program);
     plan_memory(program);

@@ -199,7 +199,7 @@ TEST(Rows, WhatFollowsSumsIsDoneWhereTheyEnd) {
       const auto* map = std::get_if<kernel::Map>(&stmt.node);
       if (map == nullptr || !in_loop) continue;
       ++num_maps;
-      EXPECT_EQ(map->dims.back().extent.bound, hidden) << map->name;
+      EXPECT_EQ(map->dims[static_cast<std::size_t>(map->vector_dim)].extent.bound, hidden) << map->name;
     }
   };
   walk(program.body, false);

@@ -115,6 +115,44 @@ TEST_P(LlvmReductions, SumsOfQuotientsOfShortRows) {
   }
 }
 
+// Rows are passed once where they are summed and written, as many vectors of them side by side as have room for their sums, and changed in place.
+TEST_P(LlvmReductions, RowsAreSummedAndWrittenAtOnce) {
+  for (const DType dtype : {f32, f64}) {
+    for (const std::int64_t n : {1, 5, 16, 24, 40, 48, 100, 200}) {
+      for (const int num_sums : {1, 2, 6, 13}) {
+        constexpr std::int64_t rows = 6;
+        ProgramBuilder p(target(), rows);
+        const int x = p.argument(dtype, rows * n), gain = p.argument(dtype, n), scale = p.argument(dtype, rows);
+        const int y = p.result(dtype, rows * n), sums = p.result(dtype, num_sums * n);
+        const Var i = p.var("i"), r = p.var("r");
+        MapBuilder zero({{i, {num_sums * n, -1}}}, 1, 0);
+        zero.store(dtype, at(sums, Affine::of(i)), dtype == f32 ? zero.constant(0.0f) : zero.constant(0.0));
+        p.add(zero.build());
+        for (int step = 0; step < 2; ++step) {  // the second one finds what the first one wrote
+          const Var column = p.var("column");
+          MapBuilder m({{column, {n, -1}}, {r, {rows, rows_var}}}, 1, 0);
+          const Affine place = Affine::of(r, n) + Affine::of(column);
+          int value = m.load(dtype, at(step == 0 ? x : y, place));
+          value = m.op(ScalarOp::Mul, dtype, value, m.load(dtype, at(gain, Affine::of(column))));
+          value = m.op(ScalarOp::Div, dtype, value, m.load(dtype, at(scale, Affine::of(r))));
+          m.store(dtype, at(y, place), value);
+          std::vector<int> values = {value}, reduced;
+          while (static_cast<int>(values.size()) < num_sums)
+            values.push_back(m.op(ScalarOp::Add, dtype, values.back(), value));
+          for (const int v : values) reduced.push_back(m.reduced(ScalarOp::Add, dtype, v));
+          for (int k = 0; k < num_sums; ++k) {
+            const Access sum = at(sums, Affine::of(column) + k * n);
+            m.store(dtype, sum, m.op(ScalarOp::Add, dtype, m.load(dtype, sum), reduced[static_cast<std::size_t>(k)]));
+          }
+          p.add(m.build());
+        }
+        check(p.build(), {1, 4, 6});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // Lanes take rows of a few numbers that lie side by side: whatever is reduced, how many rows there are, and what else a row reads.
 TEST_P(LlvmReductions, RowsOfFewNumbers) {
   using ir::ScalarOp;
