@@ -246,7 +246,7 @@ class RowSums {
     Map map = std::get<Map>(std::move(stmt.node));
     const RowSum& one = sums[0];
     const Dim rows = map.dims[0];
-    sum_rows(map, sums);
+    reduce_rows(map, sums);
     if (one.parts == nullptr) {
       stmt.node = std::move(map);
       return;
@@ -274,7 +274,7 @@ class RowSums {
     return std::ranges::any_of(sums, [&](const RowSum& sum) { return sum.buffer == buffer; });
   }
 
-  static void sum_rows(Map& map, const std::vector<RowSum>& sums) {
+  static void reduce_rows(Map& map, const std::vector<RowSum>& sums) {
     std::set<int> moved;
     for (const RowSum& sum : sums) moved.insert({sum.load, sum.add, sum.store});
     Rewriter made(map);
