@@ -8,6 +8,7 @@
 
 #include "schedule/accesses.h"
 #include "schedule/footprint.h"
+#include "schedule/registers.h"
 
 namespace hotloop {
 namespace {
@@ -252,11 +253,7 @@ void drop_stores_in_place(Block& statements, int buffer) {
         now[static_cast<std::size_t>(i)] = static_cast<int>(kept.size());
         kept.push_back(std::move(instr));
       }
-      for (Instr& i : kept) {
-        for (int& a : i.args)
-          if (a >= 0) a = now[static_cast<std::size_t>(a)];
-        for (kernel::Indirect& indirect : i.access.indirect) indirect.reg = now[static_cast<std::size_t>(indirect.reg)];
-      }
+      for (Instr& i : kept) kernel::renumber(i, now);
       if (kept.size() < s.instrs.size()) s.instrs = std::move(kept);
     }
   });

@@ -4,6 +4,7 @@
 
 #include "schedule/accesses.h"
 #include "schedule/math/expand.h"
+#include "schedule/registers.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -52,10 +53,7 @@ void lower_map(Map& map, const Target& target) {
       expander.forget_constants();
     }
     Instr in = map.instrs[static_cast<std::size_t>(i)];
-    for (int& arg : in.args) {
-      if (arg >= 0) arg = moved[static_cast<std::size_t>(arg)];
-    }
-    for (Indirect& indirect : in.access.indirect) indirect.reg = moved[static_cast<std::size_t>(indirect.reg)];
+    renumber(in, moved);
     if (is_expanded(in)) {
       expander.begin(in.dtype);
       const BinaryExpansion binary = binary_expansion_of(in.op);

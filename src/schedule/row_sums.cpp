@@ -12,11 +12,10 @@
 
 #include "schedule/accesses.h"
 #include "schedule/map_writer.h"
+#include "schedule/registers.h"
 
 namespace hotloop::kernel {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // How often each instruction is an argument of another one, or moves one.
 std::vector<int> uses_of(const Map& map) {
@@ -56,9 +55,7 @@ class Rewriter {
   explicit Rewriter(const Map& map) : from_(map.instrs), place_(map.instrs.size(), -1) {}
   void keep(int i) {
     Instr in = from_[at(i)];
-    for (int& arg : in.args)
-      if (arg >= 0) arg = place_[at(arg)];
-    for (Indirect& term : in.access.indirect) term.reg = place_[at(term.reg)];
+    renumber(in, place_);
     put(i, std::move(in));
   }
   // In place of the i-th.
@@ -334,7 +331,8 @@ class RowSums {
     }
   }
 
-  // Takes the zeros out of the Maps that stored them, and puts one in front of the loop for all sums of as many elements.
+  // Takes the zeros out of the Maps that stored them, and puts one in front of the loop for all sums of as many elements: of a tile with fewer rows than
+  // parts those Maps would not reach the sums of parts without rows.
   void begin_with_zero(const std::vector<RowSum>& found, Block& block, std::size_t loop) {
     std::map<Map*, std::set<int>> zeros;
     std::map<std::int64_t, std::vector<const RowSum*>> by_elements;

@@ -63,11 +63,11 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     return axes.axis_in(from, context.tile_class) == axes.axis_in(to, context.tile_class);
   });
   kernel::overwrite_last_reads(program);
-  if (!options.target.has_blocks()) kernel::sum_rows_in_loops(program);
-  if (options.target.has_blocks()) {
+  if (options.target.has_blocks())
     kernel::join_phases(program);
-    plan_memory(program);
-  } else if (options.num_workers > 1)
+  else
+    kernel::sum_rows_in_loops(program);
+  if (!options.target.has_blocks() && options.num_workers > 1)
     kernel::make_sections(program, options.num_workers, options.always_sections);
   else
     plan_memory(program);

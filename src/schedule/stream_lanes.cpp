@@ -10,6 +10,7 @@
 
 #include "schedule/cost.h"
 #include "schedule/map_writer.h"
+#include "schedule/registers.h"
 #include "schedule/stream_plan.h"
 
 namespace hotloop::kernel {
@@ -132,9 +133,7 @@ class StreamRewriting {
         held.clear();
       }
       Instr in = map.instrs[static_cast<std::size_t>(i)];
-      for (int& arg : in.args)
-        if (arg >= 0) arg = moved[static_cast<std::size_t>(arg)];
-      for (Indirect& term : in.access.indirect) term.reg = moved[static_cast<std::size_t>(term.reg)];
+      renumber(in, moved);
       const int buffer = in.access.buffer;
       const std::int64_t stride = has_index(in) ? in.access.index.coefficient(grid_.row0) : 0;
       if (stride != 0 && in.kind == Instr::Kind::Index) {

@@ -14,6 +14,7 @@
 #include "backends/llvm/map_nest.h"
 #include "schedule/accesses.h"
 #include "schedule/footprint.h"
+#include "schedule/registers.h"
 
 namespace hotloop::codegen {
 
@@ -136,8 +137,7 @@ std::vector<Map> cut_by_sums(const ModuleState& state, const Map& map) {
       if (i == map.body_end) part.body_end = static_cast<int>(part.instrs.size());
       if (!needed[static_cast<std::size_t>(i)]) continue;
       Instr instr = at(i);
-      for (int& arg : instr.args) arg = arg < 0 ? arg : number[static_cast<std::size_t>(arg)];
-      for (kernel::Indirect& term : instr.access.indirect) term.reg = number[static_cast<std::size_t>(term.reg)];
+      kernel::renumber(instr, number);
       number[static_cast<std::size_t>(i)] = static_cast<int>(part.instrs.size());
       part.instrs.push_back(std::move(instr));
     }

@@ -38,7 +38,7 @@ class MapEmitter {
     side_by_side_ = weight > 10 && nest.period == 1 && nest.dealt_dim < 0 && hides_latency(weight);
     if (side_by_side_) unroll_ = 2;
     if (nest.period > 1) unroll_ = nest.period;
-    if (passes_rows_once()) unroll_ = vectors_beside_sums(weight);
+    if (passes_rows_once(nest)) unroll_ = vectors_beside_sums(nest, code.state(), weight);
     if (sums_short_rows(nest)) {
       numbers_ = by_numbers(nest);
       at_number_.emplace(code, *numbers_);
@@ -65,25 +65,6 @@ class MapEmitter {
     if (code_.state().register_bytes < 64) return false;  // where a vector is two registers, or four, already
     const LoopDim& dim = nest_.dims[static_cast<std::size_t>(nest_.vector_dim)];
     return dim.is_static() && dim.extent % (2 * nest_.lanes) == 0;
-  }
-
-  // Whether rows are summed and written at once, number by number, so that they come from memory and go there.
-  bool passes_rows_once() const {
-    if (vector_is_reduced_ || nest_.lanes == 1 || nest_.dealt_dim >= 0 || nest_.finish == nest_.body_end) return false;
-    return std::any_of(nest_.instrs.begin(), nest_.instrs.begin() + nest_.body_end,
-                       [](const Instr& it) { return it.kind == Instr::Kind::Store; });
-  }
-  // As many vectors of a row as have room for their sums in registers, beside what computes them: what lies side by side is passed together.
-  int vectors_beside_sums(int weight) const {
-    constexpr int longest = 256;
-    const ModuleState& state = code_.state();
-    const std::int64_t bytes = nest_.lanes * bytes_of(nest_.instr(nest_.body_end).dtype),
-                       sums = nest_.finish - nest_.body_end;
-    const std::int64_t room =
-        state.num_registers() * 5 / 8 / std::max<std::int64_t>(bytes / state.register_bytes, 1) / sums;
-    const std::int64_t vectors = divided_up(nest_.dims[static_cast<std::size_t>(nest_.vector_dim)].extent, nest_.lanes);
-    return static_cast<int>(
-        std::max<std::int64_t>(std::min({room, vectors, std::int64_t{longest / std::max(weight, 1)}}), 1));
   }
 
   void emit() {

@@ -7,6 +7,8 @@
 #include <set>
 #include <span>
 
+#include "core/index.h"
+
 namespace hotloop::codegen {
 
 using kernel::Instr;
@@ -197,6 +199,23 @@ MapNest by_numbers(MapNest nest) {
   const auto rows = static_cast<std::size_t>(nest.vector_dim);
   for (AccessGroup& group : nest.groups) group.coefficients[rows] = group.coefficients[rows + 1];
   return nest;
+}
+
+bool passes_rows_once(const MapNest& nest) {
+  const bool sums_columns = nest.vector_dim < nest.num_outer && nest.finish > nest.body_end;
+  if (!sums_columns || nest.lanes == 1 || nest.dealt_dim >= 0) return false;
+  return std::ranges::any_of(std::span(nest.instrs).first(static_cast<std::size_t>(nest.body_end)),
+                             [](const Instr& it) { return it.kind == Instr::Kind::Store; });
+}
+
+int vectors_beside_sums(const MapNest& nest, const ModuleState& state, int weight) {
+  constexpr int longest = 256;
+  const std::int64_t bytes = nest.lanes * bytes_of(nest.instr(nest.body_end).dtype), sums = nest.finish - nest.body_end;
+  const std::int64_t room =
+      state.num_registers() * 5 / 8 / std::max<std::int64_t>(bytes / state.register_bytes, 1) / sums;
+  const std::int64_t vectors = divided_up(nest.dims[static_cast<std::size_t>(nest.vector_dim)].extent, nest.lanes);
+  return static_cast<int>(
+      std::max<std::int64_t>(std::min({room, vectors, std::int64_t{longest / std::max(weight, 1)}}), 1));
 }
 
 std::vector<bool> accesses_with_room(const MapNest& nest, const ModuleState& state) {

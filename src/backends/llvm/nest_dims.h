@@ -18,4 +18,10 @@ bool sums_short_rows(const MapNest& nest);
 // The nest whose lanes are these numbers, not rows.
 MapNest by_numbers(MapNest nest);
 
+// Whether rows are summed and written at once, number by number, so that they come from memory and go there.
+bool passes_rows_once(const MapNest& nest);
+// Then as many vectors of a row as have room for their sums in registers, beside what computes them: what lies side by side is passed together.
+// `weight`: MapNest::body_weight().
+int vectors_beside_sums(const MapNest& nest, const ModuleState& state, int weight);
+
 }  // namespace hotloop::codegen
