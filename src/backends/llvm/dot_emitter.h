@@ -236,6 +236,7 @@ class DotEmitter {
     Value* low_end = nullptr;                // to where the low blocks go that come with them
   };
   void group_of_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup group);
+  bool has_registers_to_pack() const;  // beside multiplications
   bool packs_beside(const Segment& segment, const Part& part) const;
   NextRows next_rows(const LargeCut& shape, Value* rooms);
   void begin_next_rows(const Segment& segment, const Part& part, const LargeCut& shape, RowGroup& group);

@@ -1,8 +1,8 @@
 // Large products, of which not everything is near that is read again and again. k is cut into parts; of each part rows are taken in groups, and all columns pass
 // over a group before the next one comes, so that A comes from far once a part, and a tile's columns of B once a group. What lies in pieces far apart is
 // packed as it is read. While a block of rows is multiplied it fetches some of what comes next, a line or a few every four steps: the next tile's columns of B,
-// and what the next block finds in C; and it packs a piece of the next group's rows, which come from far. In C sums wait between parts, so that an element's
-// products are added in the order of the kernel IR.
+// and what the next block finds in C; and, where registers are left for that, it packs a piece of the next group's rows, which come from far. In C sums wait
+// between parts, so that an element's products are added in the order of the kernel IR.
 // After K. Goto and R. van de Geijn, Anatomy of high-performance matrix multiplication, ACM TOMS 34(3), 2008.
 #include "backends/llvm/dot_emitter.h"
 
@@ -83,7 +83,7 @@ void DotEmitter::large(const Tile& widest) {
   const bool packs_b = std::ranges::any_of(segments_, [](const Segment& s) { return !s.packed; });
   const std::int64_t b_bytes = packs_b ? shape.steps * widest.vectors * kernel::vector_bytes : 0,
                      low_bytes = (dot_.m.bound - shape.high_rows) * shape.steps * bytes_,
-                     rooms = shape.group < shape.high_rows ? 2 : 1,
+                     rooms = shape.group < shape.high_rows && has_registers_to_pack() ? 2 : 1,
                      a_bytes = packs_a ? rooms * shape.group * shape.steps * bytes_ + low_bytes : 0;
   RowGroup group;
   if (packs_a || packs_b) {
@@ -186,6 +186,10 @@ void DotEmitter::group_of_rows(const Segment& segment, const Part& part, const L
   });
   if (beside) finish_next_rows(*group.next);
 }
+
+// Sums, columns and a row's number take 29 of 32 registers, or 15 of 16: there sums would wait in memory for what is packed, once in four steps, and a product
+// would take twice as long.
+bool DotEmitter::has_registers_to_pack() const { return kernel::has_wide_vectors(code_.state().program.target); }
 
 bool DotEmitter::packs_beside(const Segment& segment, const Part& part) const {
   return packs_rows(segment) && part.dim + 2 >= segment.k.size();
