@@ -72,6 +72,45 @@ TEST_P(LlvmInPlace, ASmallNetworkStepsOn) {
   }
 }
 
+// Steps are written out one by one for as many registers as the machine has: where a vector of the program takes two of them a product of as many
+// vectors stands apart, in a loop. Written out it made LLVM keep a step's number in memory for each sum.
+TEST_P(LlvmInPlace, AProductStandsApartWhereItsVectorsTakeSeveralRegisters) {
+  constexpr std::int64_t n = 64, steps = 24;
+  ProgramBuilder p(target());
+  const int w = p.argument(f32, steps * n), y0 = p.argument(f32, steps), y = p.result(f32, n);
+  const int state = p.shared(f32, steps), sums = p.shared(f32, n);
+  const Var t = p.var("t"), i = p.var("i");
+  const auto copy = [&](int from, int to, std::int64_t count) {
+    MapBuilder m({{i, {count, -1}}}, 1, 0);
+    m.store(f32, at(to, Affine::of(i)), m.load(f32, at(from, Affine::of(i))));
+    return m.build();
+  };
+  p.add(copy(y0, state, steps));
+  For loop{t, {3, -1}, false, {}, {}, {}};
+  Dot dot;
+  dot.name = "layer";
+  dot.dtype = f32;
+  dot.n = {n, -1};
+  dot.c = at(sums);
+  DotSegment segment;
+  segment.a = at(state);
+  segment.b = at(w);
+  segment.b_n = 1;
+  segment.k = {{{steps, -1}, 1, n}};
+  dot.segments = {segment};
+  loop.body.push_back({dot});
+  loop.body.push_back({copy(sums, state, steps)});
+  p.add(loop);
+  p.add(copy(sums, y, n));
+  const Program program = p.build();
+  check(program);
+  if (!target().has_fma) return;
+  const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+  std::int64_t products = 0;
+  for (std::size_t at = 0; (at = source.find("call <16 x float> @llvm.fma", at)) != std::string::npos; ++at) ++products;
+  EXPECT_EQ(products == steps * n / 16, target().vector_registers == 1) << products;
+}
+
 // What was written through an index that is only known at run time, through a stride, or in part, is read again from memory.
 TEST_P(LlvmInPlace, WhatIsOverwrittenIsForgotten) {
   for (const int where : {0, 2, 6}) {

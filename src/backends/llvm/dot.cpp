@@ -52,15 +52,15 @@ Values dot_arguments(Code& code, const Frame& frame, const Dot& dot, bool turns)
   return args;
 }
 
-// As Maps do: few vectors, and few steps.
-bool stands_in_place(const Dot& dot, const HeldValues* held) {
+// As Maps do: few vectors, and few steps, counted in registers of the machine: the more of them hold sums the fewer hold what is added.
+bool stands_in_place(const kernel::Target& target, const Dot& dot, const HeldValues* held) {
   constexpr std::int64_t most_vectors = 24, most_steps = 96;
   if (held == nullptr || !dot.m.is_static() || !dot.n.is_static()) return false;
   const std::int64_t lanes = lanes_for_columns(dot, true);
   const std::int64_t vectors = dot.m.bound * divided_up(dot.n.bound, lanes);
   std::int64_t steps = 0;
   for (const DotSegment& s : dot.segments) {
-    steps += vectors * s.depth();
+    steps += vectors * s.depth() * target.vector_registers;
     if (!std::all_of(s.k.begin(), s.k.end(), [](const KDim& k) { return k.extent.is_static(); })) return false;
   }
   return vectors <= most_vectors && steps <= most_steps;
@@ -75,7 +75,7 @@ void emit_dot(Code& code, const Frame& frame, const Dot& dot, HeldValues* held) 
   const kernel::ColumnWalk walk =
       dot.in_blocks ? kernel::ColumnWalk() : walk_of(state.program.target, dot, frame.loop_depth > 0);
   const Values args = dot_arguments(code, frame, dot, walk.turns);
-  if (!dot.in_blocks && stands_in_place(dot, held)) {
+  if (!dot.in_blocks && stands_in_place(state.program.target, dot, held)) {
     code.held = held;
     DotEmitter(code, dot, walk, args).emit();
     code.held = nullptr;

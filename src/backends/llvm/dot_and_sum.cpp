@@ -207,7 +207,7 @@ bool emit_dot_and_sum(Code& code, const Frame& frame, const Dot& given, const Ma
   const Dot dot = turned(given);
   const std::optional<Summed> summed = summed_by(map, dot);
   ModuleState& state = code.state();
-  if (!summed || stands_in_place(dot, held) || !are_apart(state, dot, map)) return false;
+  if (!summed || stands_in_place(state.program.target, dot, held) || !are_apart(state, dot, map)) return false;
   const MapNest nest = normalised(state, end_of(map), false);
   if (!std::ranges::all_of(nest.dims, &LoopDim::is_static) || nest.is_long()) return false;
 

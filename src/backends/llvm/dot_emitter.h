@@ -322,7 +322,7 @@ void emit_blocks(Code& code, const kernel::Dot& dot, const Code::Values& argumen
 // What the function of a dot takes: see DotEmitter's constructor.
 Code::Values dot_arguments(Code& code, const Frame& frame, const kernel::Dot& dot, bool turns);
 // Whether it is emitted where it stands: few vectors and few steps, in a loop.
-bool stands_in_place(const kernel::Dot& dot, const HeldValues* held);
+bool stands_in_place(const kernel::Target& target, const kernel::Dot& dot, const HeldValues* held);
 // Of dots whose functions are the same.
 std::string key_of(const kernel::Dot& dot, const kernel::ColumnWalk& walk);
 
