@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -336,6 +337,19 @@ bool is_product(const LoweringContext& context, std::span<const Node* const> nod
   return product != nullptr && !context.axes().contracts(*product, context.tile_class);
 }
 
+// Rows that are read and written once, none of what they share again and again: as many as take far longer than beginning a tile does, as few as leave
+// workers something to share. None where it is otherwise.
+std::optional<std::int64_t> rows_passed_once(const LoweringContext& context, std::span<const Node* const> nodes) {
+  constexpr double enough_work = 16384, most_rows = 1024;  // in cost_per_element
+  if (any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop) || ir::is(node, OpKind::Dot); }))
+    return std::nullopt;
+  double work = 1;
+  for (const Node* n : nodes)
+    if (context.axes().touches(*n, context.tile_class)) work += ir::estimate_flops(*n);
+  const double of_a_row = work / static_cast<double>(context.axes().extent(context.tile_class));
+  return static_cast<std::int64_t>(std::min(enough_work / of_a_row, most_rows));
+}
+
 }  // namespace
 
 // A dozen rows (two micro-kernels high) where a row carries much state, more where it carries little; whole vectors of them by lanes,
@@ -409,6 +423,12 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     const std::int64_t wanted = rows_in_blocks(context, nodes, kept);
     cut_evenly(context, nodes, wanted, wanted, false, weights, shape, wanted);
     join_tiles(context, nodes, kept, shape);
+    shape.all_full = all_full();
+    return shape;
+  }
+  if (const auto passed = few_tiles ? std::nullopt : rows_passed_once(context, nodes);
+      passed && std::min(*passed, fit) > most_rows) {
+    cut_evenly(context, nodes, std::min(*passed, fit) / lanes * lanes, lanes, false, weights, shape, lanes);
     shape.all_full = all_full();
     return shape;
   }

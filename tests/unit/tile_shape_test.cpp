@@ -107,6 +107,21 @@ TEST(TileShape, WeightsThatOnlyMemoryHoldsArePassedOverOnce) {
   EXPECT_EQ(tile_rows_of(states, {floats({2048, 2048}), floats({5, 64, 2048})}), 64);
 }
 
+// What only passes over short rows takes as many as are worth beginning a tile for, of long functions fewer, and whole vectors of them.
+TEST(TileShape, ShortRowsPassedOnceAreMany) {
+  const auto adds = [](Values in) { return List{in[0] + 1.0}; };
+  const auto functions = [](Values in) { return List{tanh(in[0]) * exp(in[0])}; };
+  const std::vector<ValueType> numbers = {floats({20000})}, points = {floats({20000, 3})};
+  for (const auto& [f, types] : {std::pair(Function(adds), numbers), {functions, numbers}, {adds, points}}) {
+    const std::int64_t rows = tile_rows_of(f, types);
+    EXPECT_GT(rows, 96);
+    EXPECT_EQ(rows % 16, 0) << rows;
+    EXPECT_EQ(rows, tile_rows_of(f, types, 4)) << "part of the result where rows are summed over";
+  }
+  EXPECT_LT(2 * tile_rows_of(functions, numbers), tile_rows_of(adds, numbers));
+  EXPECT_LE(tile_rows_of(adds, {floats({20000, 100})}), 96) << "a row is long enough";
+}
+
 // A product alone cuts itself as the caches want it, whichever factor is transposed; what else a tile does wants its rows near.
 TEST(TileShape, AProductAloneTakesManyRows) {
   const auto product = [](Values in) { return List{matmul(in[0], in[1])}; };

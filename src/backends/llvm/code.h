@@ -37,6 +37,7 @@ struct ModuleState {
   // Without AVX-512 a masked store takes a dozen cycles on some processors. What no other worker writes is then written again as it is, a branch for all
   // lanes pays sooner.
   bool masks_freely() const { return register_bytes == 64; }
+  bool loads_masked() const { return register_bytes > 16; }  // in one instruction, by a mask known at run time
   int num_registers() const { return register_bytes == 64 || program.target.name == "neon" ? 32 : 16; }
   bool blends_stores(int buffer_index) const {
     return !masks_freely() && buffer(buffer_index).space == kernel::Space::Worker;

@@ -86,7 +86,7 @@ Value* Code::gather_by_vectors(DType dtype, Value* pointer, Value* indices, Valu
   const auto known = known_lanes(mask, lanes);
   Value* const active = known ? nullptr : active_lanes(*this, mask, lanes);
   const std::int64_t bytes = bytes_of(dtype);
-  if (state_.register_bytes != kernel::vector_bytes || places == nullptr) return nullptr;
+  if (places == nullptr || (active != nullptr && !state_.loads_masked())) return nullptr;
   if ((!known && active == nullptr) || known == 0 || bytes < 4 || lanes * bytes < state_.register_bytes / 2)
     return nullptr;
   std::vector<std::int64_t> wanted;
