@@ -1,6 +1,7 @@
 // Dots and packs by the llvm backend.
 #include <array>
 #include <numeric>
+#include <regex>
 #include <string_view>
 #include <vector>
 
@@ -168,6 +169,14 @@ TEST_P(LlvmDots, ALargeProductIsCutIntoGroupsOfRows) {
   EXPECT_EQ(has(apart, small, "next_line"), kernel::has_wide_vectors(small));
   EXPECT_FALSE(has(one_group, target(), "next_line"));
   EXPECT_FALSE(has({f32, 131, 140, {200}}, small, "next_line")) << "steps lie side by side";
+  // Rows of C begin within a line, so that the one of a vector's first number is there: what is fetched is that of the last one.
+  const std::string source =
+      compile_llvm(program(small, {f32, 61, 141, {70}, true}), {.keep_source = true, .cache_dir = {}})->source;
+  const std::regex fetch(R"(@llvm\.prefetch\.p0\(ptr (%\w+), i32 0, i32 3)");
+  int fetched = 0;
+  for (std::sregex_iterator it(source.begin(), source.end(), fetch), end; it != end; ++it, ++fetched)
+    EXPECT_TRUE(std::regex_search(source, std::regex((*it)[1].str() + " = getelementptr i8, ptr %\\w+, i64 60\n")));
+  EXPECT_GT(fetched, 0);
   if (std::string(GetParam()) != "avx512") return;
   const auto reads_c = [&](const Case& c, const kernel::Target& there) {  // also what the next block finds there
     return has(c, there, "i32 0, i32 3, i32 1)");

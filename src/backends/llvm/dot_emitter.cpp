@@ -320,7 +320,8 @@ void DotEmitter::fetch(const NextLines& next, Value* k, std::int64_t b_bytes) {
       continue;
     }
     Value* step = code_.offset(next.b, code_.b.CreateUDiv(line, code_.i64(next.vectors)), b_bytes);
-    prefetch(code_.offset(step, code_.b.CreateURem(line, code_.i64(next.vectors)), line_bytes), Cache::Second);
+    Value* vector = code_.offset(step, code_.b.CreateURem(line, code_.i64(next.vectors)), line_bytes);
+    prefetch(end_of(vector), Cache::Second);
   }
 }
 

@@ -163,6 +163,10 @@ class DotEmitter {
   void fetch(const NextLines& next, Value* k, std::int64_t b_bytes);
   enum class Cache { Second = 2, First = 3 };  // as LLVM numbers them
   void prefetch(Value* line, Cache cache);
+  // Where rows begin within a line, that of a vector's first number came with the vector in front of it, and what is to be fetched is that of its last one.
+  Value* end_of(Value* vector, std::int64_t stride = 1) {
+    return stride == 1 ? code_.offset(vector, (lanes_ - 1) * bytes_) : vector;
+  }
 
   // Few rows, and a B that lies as it came and does not stay in the caches (dot_parts.cpp): some of its lines at a time are read from one end to the other,
   // as processors fetch ahead, while accumulators wait in C. A tile of columns would read a few numbers of each line, one line after the other.

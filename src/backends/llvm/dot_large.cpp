@@ -328,7 +328,7 @@ Values DotEmitter::large_block(const Segment& segment, const Tile& tile, std::in
     Value *row = code_.b.CreateUDiv(line, code_.i64(tile.vectors)),
           *vector = code_.b.CreateURem(line, code_.i64(tile.vectors));
     Value* of_row = code_.offset(block.next_c, row, dot_.c_m * bytes_);
-    prefetch(code_.offset(of_row, vector, lanes_ * dot_.c_n * bytes_), Cache::First);
+    prefetch(end_of(code_.offset(of_row, vector, lanes_ * dot_.c_n * bytes_), dot_.c_n), Cache::First);
   };
   const auto run = [&](Value* begin, Value* end, std::int64_t count) {
     accumulators = code_.loop(begin, end, count, accumulators, [&](Value* k, Values sums) {

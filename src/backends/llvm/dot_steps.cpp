@@ -37,7 +37,7 @@ Values DotEmitter::steps(const Segment& segment, std::size_t d, const Tile& tile
           fetches ? code_.offset(ahead_, code_.b.CreateUDiv(k, code_.i64(count)), dot_.init_m * bytes_) : nullptr;
       for (std::int64_t u = 0; u < count; ++u) {
         step(segment, tile, rows, code_.offset(a_k, u * a_step), code_.offset(b_k, u * b_bytes), carried);
-        if (fetches) prefetch(code_.offset(lines, u * lanes_ * bytes_), Cache::First);
+        if (fetches) prefetch(end_of(code_.offset(lines, u * lanes_ * bytes_)), Cache::First);
         if (next_lines_) fetch(*next_lines_, code_.b.CreateAdd(k, code_.i64(u)), b_bytes);
       }
       return carried;
