@@ -178,13 +178,14 @@ TEST_P(LlvmLaneMoves, NarrowRowsOfWhatIsTurnedFillVectors) {
   }
 }
 
-// So do those of a tile, whose number is known when it runs, with one row for all and with columns that are looked up.
+// So do those of a tile, whose number is known when it runs, with one row for all, one number a row and columns that are looked up.
 TEST_P(LlvmLaneMoves, NarrowRowsOfATileFillVectors) {
-  for (const std::int64_t columns : {2, 4, 8})
+  std::mt19937 random(9);
+  for (const std::int64_t columns : {2, 3, 4, 5, 6, 7, 8})
     for (const bool looked_up : {false, true}) {
       constexpr std::int64_t rows = 53;
       ProgramBuilder p(target(), rows);
-      const int x = p.argument(f32, rows * columns), shift = p.argument(f32, columns),
+      const int x = p.argument(f32, rows * columns), shift = p.argument(f32, columns), of_row = p.argument(f32, rows),
                 y = p.result(f32, rows * columns);
       std::vector<std::int32_t> reversed;
       for (std::int64_t c = columns - 1; c >= 0; --c) reversed.push_back(static_cast<std::int32_t>(c));
@@ -194,10 +195,14 @@ TEST_P(LlvmLaneMoves, NarrowRowsOfATileFillVectors) {
       const Affine here = Affine::of(r, columns) + Affine::of(c);
       const int place = m.load(i32, at(places, Affine::of(c)));
       const int a = looked_up ? m.load(f32, {x, Affine::of(r, columns), {{place, 1}}}) : m.load(f32, at(x, here));
-      m.store(f32, at(y, here), m.op(ScalarOp::Add, f32, a, m.load(f32, at(shift, Affine::of(c)))));
+      const int moved = m.op(ScalarOp::Add, f32, a, m.load(f32, at(shift, Affine::of(c))));
+      m.store(f32, at(y, here), m.op(ScalarOp::Mul, f32, moved, m.load(f32, at(of_row, Affine::of(r)))));
       p.add(m.build());
       const Program program = p.build();
-      check(program, {1, 3, 4, 16, 52, 53});
+      check(program, {0, 1, 3, 4, 15, 16, 17, 31, 32, 48, 52, 53}, 1,
+            {beside_a_guard(f32, rows * columns, true, random), beside_a_guard(f32, columns, true, random),
+             beside_a_guard(f32, rows, true, random)});
+      if (HasFatalFailure()) return;
       const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
       EXPECT_NE(source.find("store <16 x float>"), std::string::npos) << columns << source;
     }

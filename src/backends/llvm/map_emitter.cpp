@@ -248,8 +248,13 @@ class MapEmitter {
       if (main < count) block.once(code_.i64(main), static_cast<int>(divided_up(count - main, lanes)), n);
       return;
     }
-    // Loops over more points than there can be are left out: their code would be as long as that which runs.
     const std::int64_t most = nest_.dims[static_cast<std::size_t>(nest_.vector_dim)].extent, wide = lanes * unroll_;
+    if (nest_.period > 1) {  // vectors of a block differ
+      Value* main = code_.b.CreateSub(n, code_.b.CreateURem(n, code_.i64(wide)));
+      block.loop(code_.i64(0), main, wide, unroll_, nullptr);
+      return code_.when(code_.b.CreateICmpSLT(main, n), [&] { block.once(main, unroll_, n); });
+    }
+    // Loops over more points than there can be are left out: their code would be as long as that which runs.
     Value* done = code_.i64(0);
     const auto loop_of = [&](std::int64_t points, int vectors) {
       if (points > most) return;

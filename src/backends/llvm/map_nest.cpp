@@ -98,8 +98,6 @@ void cross(MapNest& nest) {
   const LoopDim outer = nest.dims[last - 1], inner = nest.dims[last];
   if (!inner.is_static() || inner.extent * 2 > nest.lanes) return;
   const std::int64_t period = inner.extent / std::gcd<std::int64_t>(inner.extent, nest.lanes);
-  // Any number of rows only where each vector begins with one.
-  if (!outer.is_static() && period > 1) return;
   if (period > most_period || outer.extent * inner.extent < period * nest.lanes) return;
   int num_even = 0, num_near = 0, num_far = 0, num_strided = 0;
   std::vector<std::optional<AccessGroup::Crossed>> crossed(nest.instrs.size());
