@@ -354,7 +354,7 @@ std::optional<std::int64_t> rows_passed_once(const LoweringContext& context, std
 
 // A dozen rows (two micro-kernels high) where a row carries much state, more where it carries little; whole vectors of them by lanes,
 // where short rows stay in registers. Where each tile repeats work, as many rows as the second cache takes. Of the numbers of rows near that,
-// the one that gives workers equal shares. A row that is a program of its own is a tile.
+// the one that gives workers equal shares. A row that is a program of its own is a tile; short rows that are passed over once are many.
 TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, std::span<const Node* const> nodes) {
   constexpr std::int64_t dozen = 12, small_tile_bytes = 24 << 10, large_tile_bytes = 256 << 10, most_rows = 96,
                          lanes = 16, most_lanes = 64, short_stripe = 64, longest_stripe = 512, rows_of_product = 512;
