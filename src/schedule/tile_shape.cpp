@@ -337,10 +337,11 @@ bool is_product(const LoweringContext& context, std::span<const Node* const> nod
   return product != nullptr && !context.axes().contracts(*product, context.tile_class);
 }
 
-// Rows that are read and written once, none of what they share again and again: as many as take far longer than beginning a tile does, as few as leave
-// workers something to share. None where it is otherwise.
-std::optional<std::int64_t> rows_passed_once(const LoweringContext& context, std::span<const Node* const> nodes) {
-  constexpr double enough_work = 16384, most_rows = 1024;  // in cost_per_element
+// Of a tile that passes over its rows once, with nothing that is read again and again: as many as take far longer than beginning the tile does, as few as
+// leave workers something to share. Nothing where it has loops or products.
+std::optional<std::int64_t> rows_of_a_pass(const LoweringContext& context, std::span<const Node* const> nodes) {
+  constexpr double enough_work = 16384;  // in cost_per_element
+  constexpr double most_rows = 1024;
   if (any_node(nodes, [](const Node& node) { return ir::is(node, OpKind::Loop) || ir::is(node, OpKind::Dot); }))
     return std::nullopt;
   double work = 1;
@@ -426,9 +427,9 @@ TileShape choose_tile_shape(const LoweringContext& context, const Graph& graph, 
     shape.all_full = all_full();
     return shape;
   }
-  if (const auto passed = few_tiles ? std::nullopt : rows_passed_once(context, nodes);
-      passed && std::min(*passed, fit) > most_rows) {
-    cut_evenly(context, nodes, std::min(*passed, fit) / lanes * lanes, lanes, false, weights, shape, lanes);
+  if (const auto of_a_pass = few_tiles ? std::nullopt : rows_of_a_pass(context, nodes);
+      of_a_pass && std::min(*of_a_pass, fit) > most_rows) {
+    cut_evenly(context, nodes, std::min(*of_a_pass, fit) / lanes * lanes, lanes, false, weights, shape, lanes);
     shape.all_full = all_full();
     return shape;
   }
