@@ -111,14 +111,23 @@ void BlockLowering::assign_storage() {
 Block BlockLowering::emit() {
   assign_storage();
   Block block;
-  // Copies from a place of their own into carries come last; a carry that goes to another carry is saved first.
+  // Copies from a place of their own into carries come last; a carry that goes to another carry is saved first, unless one statement copies both: at each
+  // point it reads before it writes.
   std::vector<BlockTarget> last;
   std::vector<BlockTarget> saved;
+  const auto are_copied_at_once = [&](Value v) {
+    if (context_.by_lanes()) return false;
+    const IndexSpace space = space_of(context_, v);
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(
+        late_copies_, [&](std::size_t t) { return space_of(context_, targets_[t].value) == space; }));
+    return 2 * count <= most_separate_arrays(space);
+  };
   for (std::size_t t : late_copies_) {
     const Value v = targets_[t].value;
     const bool is_old_carry = std::ranges::any_of(
         targets_, [&](const BlockTarget& other) { return other.overwrites && *other.overwrites == v; });
-    if (is_old_carry && v != *targets_[t].overwrites) saved.push_back({v, context_.allocate(v, "swap"), {}, false});
+    if (is_old_carry && v != *targets_[t].overwrites && !are_copied_at_once(v))
+      saved.push_back({v, context_.allocate(v, "swap"), {}, false});
   }
   append(block, lower_copies(context_, saved));
   auto outside = std::exchange(context_.factors_here, {});

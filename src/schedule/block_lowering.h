@@ -66,6 +66,10 @@ class BlockLowering {
   void cut_long_chains();
   void shorten_rows();
   double inline_cost(Value v, double enough);
+  bool lies_in_order(Value v);
+  bool lies_somewhere(Value piece);
+  std::size_t num_pieces(Value concat);
+  bool is_read_by_pieces(Value concat);
   bool computes_in_turn(Value v) {
     return computes_numbers_in_turn(context_, v, [&](Value o) { return stored(o); });
   }

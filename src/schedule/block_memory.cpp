@@ -144,7 +144,9 @@ double BlockLowering::inline_cost(Value v, double enough) {
   if (stored(v)) return 0;
   if (ir::is(*v.node, OpKind::Extent)) return 0;
   if (ir::is(*v.node, OpKind::RandomBits)) return 100;
-  double cost = v.node->op->kind == OpKind::Elementwise ? v.node->op->cost_per_element : 0;
+  double cost = v.node->op->kind == OpKind::Elementwise ? v.node->op->cost_per_element
+                : ir::is(*v.node, OpKind::Concat)       ? 1
+                                                        : 0;
   for (Value o : v.node->operands) {
     if (cost >= enough) break;
     cost += inline_cost(o, enough - cost);
@@ -161,6 +163,78 @@ void BlockLowering::need_memory(Value v) {
   if (ir::is(node, OpKind::Reshape)) need_memory(node.operands[0]);
   planned_.insert(key_of(v));
   planned_order_.push_back(v);
+}
+
+namespace {
+
+// What a view shows.
+Value base_of(const LoweringContext& context, Value v) {
+  for (v = context.resolve(v); is_strided_view(*v.node); v = context.resolve(v.node->operands[0])) {
+  }
+  return v;
+}
+
+}  // namespace
+
+// Whether the numbers that fill vectors lie one after the other in what v shows, not with others between them.
+bool BlockLowering::lies_in_order(Value v) {
+  v = context_.resolve(v);
+  const auto place_of = [&](auto&& self, Value shown) -> std::optional<Storage> {
+    shown = context_.resolve(shown);
+    if (!is_strided_view(*shown.node)) {
+      const auto known = context_.find(shown);
+      return known ? known : row_major(-1, shown.shape());
+    }
+    const auto operand = self(self, shown.node->operands[0]);
+    return operand ? view_through(*shown.node, *operand) : std::nullopt;
+  };
+  const auto place = place_of(place_of, v);
+  int last = v.rank() - 1;
+  while (last >= 0 && v.shape()[last] == 1) --last;
+  return context_.by_lanes() || last < 0 || (place && std::abs(place->strides[static_cast<std::size_t>(last)]) <= 1);
+}
+
+// Whether a piece of a concatenation that is not in memory itself has a place: one that is counted or is a constant has none, and one that shows another
+// concatenation may be of what is read by pieces, too.
+bool BlockLowering::lies_somewhere(Value piece) {
+  const Node& base = *base_of(context_, piece).node;
+  return !ir::is(base, OpKind::Iota) && !ir::is(base, OpKind::Extent) && !ir::is(base, OpKind::Constant) &&
+         !ir::is(base, OpKind::Concat);
+}
+
+// The pieces that a point may be in, those of a concatenation of concatenations counted one by one.
+std::size_t BlockLowering::num_pieces(Value concat) {
+  std::size_t count = 0;
+  for (const Value& piece : concat.node->operands) {
+    const Value base = base_of(context_, piece);
+    count += ir::is(*base.node, OpKind::Concat) && !stored(base) ? num_pieces(base) : 1;
+  }
+  return count;
+}
+
+// Whether a concatenation of what lies in memory is read from there at each point, not copied first: values that are rolled round or have a border, as the
+// neighbours of a stencil: one piece is most of it. But for a small border, what is computed is computed into the whole, and what lies with other numbers
+// between is copied once.
+bool BlockLowering::is_read_by_pieces(Value v) {
+  constexpr int most_uses = 4;
+  constexpr std::size_t most_pieces = 4;
+  constexpr std::int64_t large_part = 4;
+  const kernel::Target& target = context_.options().target;
+  // In one instruction loads leave out what is in other pieces, where vectors have 32 bytes or more.
+  if (target.has_blocks() || target.vector_registers > 2) return false;
+  const auto axis = static_cast<int>(v.node->attrs.integer("axis"));
+  if (context_.is_short_row(v) || uses_[key_of(v)] > most_uses) return false;
+  if (context_.is_row_axis(v, axis) || !context_.extent(v, axis).is_static()) return false;
+  std::int64_t apart = 0, largest = 0;
+  for (const Value& operand : v.node->operands) {
+    const Value piece = context_.resolve(operand);
+    const bool exists = stored(piece) || is_strided_view(*piece.node) || ir::is(*piece.node, OpKind::Constant) ||
+                        ir::is(*piece.node, OpKind::Loop) || ir::is(*piece.node, OpKind::Concat);
+    if (!exists || !lies_in_order(piece)) apart += piece.shape().size();
+    largest = std::max(largest, piece.shape().size());
+  }
+  const std::int64_t all = v.shape().size();
+  return 2 * largest >= all && apart * large_part <= all && num_pieces(v) <= most_pieces;
 }
 
 void BlockLowering::choose_memory() {
@@ -210,8 +284,16 @@ void BlockLowering::choose_memory() {
             std::ranges::any_of(interior, [](std::int64_t k) { return k > 0; }))
           need_memory(v);
         break;
-      case OpKind::Reduce:
-      case OpKind::Concat: need_memory(v); break;
+      case OpKind::Reduce: need_memory(v); break;
+      case OpKind::Concat:
+        if (stored(v)) break;
+        if (!is_read_by_pieces(v)) {
+          need_memory(v);
+          break;
+        }
+        for (const Value& piece : n->operands)
+          if (lies_somewhere(piece)) need_memory(piece);
+        break;
       case OpKind::ArgMax:
       case OpKind::ScatterAdd:
       case OpKind::DynamicUpdate:

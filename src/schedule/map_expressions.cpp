@@ -106,16 +106,32 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
       }
       return emit(in[0], source, predicate);
     }
-    case OpKind::Concat: {  // of short rows
-      const std::size_t axis = axis_of(node.attrs.integer("axis"));
-      HOTLOOP_CHECK(index[axis].terms.empty(), "a concatenation is not in memory");
-      Index source = index;
+    case OpKind::Concat: {
+      const auto axis = static_cast<int>(node.attrs.integer("axis"));
+      const Affine along = index[axis_of(axis)];
+      const auto [first, last] = range_of(along);
+      std::int64_t begin = 0;
+      int result = -1;
       for (const Value& piece : in) {
-        const std::int64_t n = piece.shape()[static_cast<int>(axis)];
-        if (source[axis].constant < n) return emit(piece, source, predicate);
-        source[axis].constant -= n;
+        const std::int64_t n = piece.shape()[axis], end = begin + n;
+        if (first < end && last >= begin) {
+          int inside = predicate, follows = -1;
+          const auto test = [&](ScalarOp which, std::int64_t bound) {
+            const int holds = compare_index(which, along, bound, v.shape()[axis]);
+            inside = inside < 0 ? holds : op(ScalarOp::And, DType::Bool, inside, holds);
+            return holds;
+          };
+          if (first < begin) follows = test(ScalarOp::Ge, begin);
+          if (last >= end) test(ScalarOp::Lt, end);
+          Index source = index;
+          source[axis_of(axis)] = n == 1 ? Affine(0) : along + Affine(-begin);
+          const int value = emit(piece, source, inside);
+          result = result < 0 ? value : op(ScalarOp::Select, v.dtype(), follows, value, result);
+        }
+        begin = end;
       }
-      throw InternalError(__FILE__, __LINE__, "an index beyond the end of a concatenation");
+      HOTLOOP_CHECK(result >= 0, "an index beyond the ends of a concatenation");
+      return result;
     }
     case OpKind::Gather: {
       const std::size_t axis = axis_of(node.attrs.integer("axis"));

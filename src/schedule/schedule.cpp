@@ -6,6 +6,7 @@
 #include "schedule/context.h"
 #include "schedule/desugar.h"
 #include "schedule/donate.h"
+#include "schedule/edges.h"
 #include "schedule/levels.h"
 #include "schedule/lower_math.h"
 #include "schedule/memory_plan.h"
@@ -71,6 +72,7 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     kernel::make_sections(program, options.num_workers, options.always_sections);
   else
     plan_memory(program);
+  if (!options.target.has_blocks()) kernel::cut_at_edges(program);
   return std::move(program);
 }
 

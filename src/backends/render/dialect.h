@@ -32,6 +32,7 @@ struct Dialect {
   std::string_view cancelled = {};         // a condition; empty where nothing cancels
   std::string_view independent_loop = {};  // stands before a loop whose points may run together
   std::string_view rolled_loop = {};       // stands before one that is not to be unrolled
+  std::string_view one_by_one = {};        // a statement in a loop whose points are not to run together
   std::string_view hide = {};              // a statement behind which a compiler knows nothing of $r
   std::string_view float_suffix;           // of an f32 literal
   std::vector<Spelling> spellings;

@@ -63,6 +63,7 @@ const Dialect& plain_c() {
       .cancelled = "__builtin_expect(*(const volatile int32_t*)ctx->cancel != 0, 0)",
       .independent_loop = "#pragma GCC ivdep",
       .rolled_loop = "#pragma GCC unroll 1",
+      .one_by_one = "__asm__ volatile(\"\");",
       .hide = "__asm__(\"\" : \"+r\"($r));",
       .float_suffix = "f",
       .spellings = common_spellings(),

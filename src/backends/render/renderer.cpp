@@ -146,17 +146,22 @@ class Renderer : CodeWriter {
 
   // gcc 12 makes groups of the loads of an unrolled loop. It gives one mask to all of a group, whatever their own conditions, and reads
   // elements that lie apart as halves of vectors, the last of them beyond the end of its array. Where loops stay loops, the loads of
-  // different points make no group.
+  // different points make no group; those of one point that are guarded and lie side by side make one, and get each other's numbers, unless each point is
+  // computed by itself.
   void keep_rolled(const Map& map) {
     if (has_guarded_loads(map) || has_strided_loads(map)) line(std::string(d_.rolled_loop));
   }
+  void keep_apart(const Map& map) {
+    const auto is_guarded = [&](const Instr& in) { return is_strided_load(map, in) && in.args[0] >= 0; };
+    if (!d_.one_by_one.empty() && std::ranges::any_of(map.instrs, is_guarded)) line(std::string(d_.one_by_one));
+  }
   // Whether neighbours along the vector dim lie apart.
+  static bool is_strided_load(const Map& map, const Instr& in) {
+    if (map.vector_dim < 0 || in.kind != Instr::Kind::Load) return false;
+    return std::abs(in.access.index.coefficient(map.dims[static_cast<std::size_t>(map.vector_dim)].var)) > 1;
+  }
   static bool has_strided_loads(const Map& map) {
-    if (map.vector_dim < 0) return false;
-    const Var v = map.dims[static_cast<std::size_t>(map.vector_dim)].var;
-    return std::ranges::any_of(map.instrs, [v](const Instr& in) {
-      return in.kind == Instr::Kind::Load && std::abs(in.access.index.coefficient(v)) > 1;
-    });
+    return std::ranges::any_of(map.instrs, [&](const Instr& in) { return is_strided_load(map, in); });
   }
   static bool has_guarded_loads(const Map& map) {
     return std::ranges::any_of(map.instrs,
@@ -193,6 +198,7 @@ class Renderer : CodeWriter {
       if (!(inner_vector && d == map.vector_dim)) open_dim(d);
     }
     if (inner_vector) open_dim(map.vector_dim);
+    if (!reduces) keep_apart(map);
     if (reduces) render_reductions(map);
     for (int i = reduces ? map.body_end : 0; i < static_cast<int>(map.instrs.size()); ++i) render_instr(map, i);
     for (int d = 0; d < map.num_outer; ++d) close();
@@ -239,6 +245,7 @@ class Renderer : CodeWriter {
       open("for (int l = 0; l < count; ++l)");
       line("const " + index_type() + " " + var(dim.var) + " = base + l;");
     }
+    keep_apart(map);
     for (int i = 0; i < map.body_end; ++i) render_instr(map, i);
     for (const Accumulator& a : accumulators) {
       const std::string slot = a.name + (in_lanes ? "_lanes[l]" : "");

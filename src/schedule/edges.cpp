@@ -1,0 +1,205 @@
+#include "schedule/edges.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/index.h"
+#include "schedule/accesses.h"
+#include "schedule/registers.h"
+
+namespace hotloop::kernel {
+namespace {
+
+// Points of one dim, from `begin` to `end`.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+
+// A comparison of an index with a number: true from the first point of `dim` on, or up to there.
+struct Test {
+  std::size_t dim = 0;
+  std::int64_t turns_at = 0;
+  bool holds_after = false;
+  std::optional<bool> within(const Range& range) const {
+    if (range.begin >= turns_at) return holds_after;
+    if (range.end <= turns_at) return !holds_after;
+    return std::nullopt;
+  }
+};
+
+std::optional<Test> test_of(const Map& map, const Instr& in) {
+  if (in.kind != Instr::Kind::Op || (in.op != ScalarOp::Ge && in.op != ScalarOp::Lt)) return std::nullopt;
+  const Instr &index = map.instrs[at(in.args[0])], &bound = map.instrs[at(in.args[1])];
+  if (index.kind != Instr::Kind::Index || bound.kind != Instr::Kind::Const || index.access.index.terms.size() != 1)
+    return std::nullopt;
+  if (index.dtype != DType::I32 && index.dtype != DType::I64) return std::nullopt;
+  const Term term = index.access.index.terms[0];
+  const auto dim = std::ranges::find(map.dims, term.var, &Dim::var);
+  if (dim == map.dims.end() || !dim->extent.is_static() || (term.coefficient != 1 && term.coefficient != -1))
+    return std::nullopt;
+  const std::int64_t number = bound.dtype == DType::I32 ? static_cast<std::int32_t>(bound.bits)
+                                                        : static_cast<std::int64_t>(bound.bits),
+                     room = number - index.access.index.constant;
+  // i >= room, or -i >= room, which is i < 1 - room.
+  const bool rises = term.coefficient == 1;
+  return Test{static_cast<std::size_t>(dim - map.dims.begin()), rises ? room : 1 - room,
+              rises == (in.op == ScalarOp::Ge)};
+}
+
+// The parts of a dim, in each of which all tests but those at the ends of vectors hold everywhere or nowhere.
+std::vector<Range> parts_of(const Map& map, std::size_t d, std::span<const Test> tests) {
+  constexpr std::size_t most_edges = 4;
+  const std::int64_t extent = map.dims[d].extent.bound, lanes = map.lanes();
+  const bool fills = static_cast<int>(d) == map.vector_dim;
+  const std::vector<Range> whole = {{0, extent}};
+  if (fills && extent <= 2 * lanes) return whole;
+  std::set<std::int64_t> edges;
+  for (const Test& test : tests) {
+    if (test.dim != d || test.turns_at <= 0 || test.turns_at >= extent) continue;
+    std::int64_t edge = test.turns_at;
+    if (fills) edge = edge * 2 <= extent ? divided_up(edge, lanes) * lanes : edge / lanes * lanes;
+    if (edge > 0 && edge < extent) edges.insert(edge);
+  }
+  if (edges.empty() || edges.size() > most_edges) return whole;
+  std::vector<Range> parts;
+  std::int64_t begin = 0;
+  edges.insert(extent);
+  for (const std::int64_t end : edges) parts.push_back({std::exchange(begin, end), end});
+  return parts;
+}
+
+// The Map over a part of its points, where it knows what its tests give.
+Map part_of(const Map& map, std::span<const Range> ranges) {
+  Map part = map;
+  part.instrs.clear();
+  std::vector<int> place(map.instrs.size(), -1);
+  std::vector<std::optional<bool>> known(map.instrs.size());
+  const auto truth = [&](int reg) { return reg < 0 ? std::optional(true) : known[at(reg)]; };
+  for (std::size_t i = 0; i < map.instrs.size(); ++i) {
+    const Instr& in = map.instrs[i];
+    const auto is_op = [&](ScalarOp op) { return in.kind == Instr::Kind::Op && in.op == op; };
+    std::optional<int> same_as;
+    if (const auto test = test_of(map, in)) {
+      known[i] = test->within(ranges[test->dim]);
+    } else if (is_op(ScalarOp::And) && in.dtype == DType::Bool) {
+      const auto a = truth(in.args[0]), b = truth(in.args[1]);
+      if ((a && !*a) || (b && !*b))
+        known[i] = false;
+      else if (a)
+        same_as = in.args[1];
+      else if (b)
+        same_as = in.args[0];
+    } else if (is_op(ScalarOp::Select)) {
+      if (const auto chosen = truth(in.args[0])) same_as = in.args[*chosen ? 1 : 2];
+    }
+    if (same_as) {
+      place[i] = place[at(*same_as)];
+      known[i] = known[at(*same_as)];
+      continue;
+    }
+    Instr copy = in;
+    renumber(copy, place);
+    if (known[i]) copy = const_instr(DType::Bool, *known[i] ? 1 : 0);
+    const bool loads = in.kind == Instr::Kind::Load, stores = in.kind == Instr::Kind::Store;
+    if (loads || stores) {
+      const int which = loads ? 0 : 1;
+      const auto wanted = truth(in.args[which]);
+      if (wanted && *wanted) copy.args[which] = -1;
+      if (wanted && !*wanted && stores) continue;
+      if (wanted && !*wanted) copy = const_instr(in.dtype, 0);
+    }
+    place[i] = static_cast<int>(part.instrs.size());
+    part.instrs.push_back(std::move(copy));
+  }
+  for (std::size_t d = 0; d < ranges.size(); ++d) {
+    Dim& dim = part.dims[d];
+    if (!dim.extent.is_static()) continue;
+    dim.extent.bound = ranges[d].end - ranges[d].begin;
+    if (ranges[d].begin == 0) continue;
+    for (Instr& in : part.instrs)
+      if (has_index(in)) in.access.index = in.access.index + in.access.index.coefficient(dim.var) * ranges[d].begin;
+  }
+  // What is stored, and what that needs.
+  std::vector<bool> needed(part.instrs.size(), false);
+  for (std::size_t i = part.instrs.size(); i-- > 0;) {
+    const Instr& in = part.instrs[i];
+    needed[i] = needed[i] || in.kind == Instr::Kind::Store;
+    if (!needed[i]) continue;
+    for (const int arg : in.args)
+      if (arg >= 0) needed[at(arg)] = true;
+    for (const Indirect& term : in.access.indirect) needed[at(term.reg)] = true;
+  }
+  std::vector<Instr> all = std::exchange(part.instrs, {});
+  std::vector<int> now(all.size(), -1);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!needed[i]) continue;
+    renumber(all[i], now);
+    now[i] = static_cast<int>(part.instrs.size());
+    part.instrs.push_back(std::move(all[i]));
+  }
+  part.body_end = static_cast<int>(part.instrs.size());
+  return part;
+}
+
+// Its parts one after the other; nothing where it stays whole.
+std::vector<Map> parts_of(const Map& map) {
+  constexpr std::int64_t fewest_points = 48;  // of fewer, what each statement costs is more than what it saves
+  constexpr std::size_t most_parts = 27;
+  if (map.vector_dim < 0 || map.num_outer != static_cast<int>(map.dims.size())) return {};
+  std::vector<Test> tests;
+  for (const Instr& in : map.instrs)
+    if (const auto test = test_of(map, in)) tests.push_back(*test);
+  if (tests.empty()) return {};
+  std::int64_t points = 1;
+  for (const Dim& dim : map.dims) points *= dim.extent.bound;
+  if (points < fewest_points) return {};
+  std::vector<std::vector<Range>> along(map.dims.size());
+  std::size_t count = 1;
+  for (std::size_t d = map.dims.size(); d-- > 0;) {
+    along[d] = {{0, map.dims[d].extent.bound}};
+    if ((map.split && d == 0) || !map.dims[d].extent.is_static()) continue;  // workers share out the first dim
+    std::vector<Range> parts = parts_of(map, d, tests);
+    if (count * parts.size() > most_parts) continue;
+    count *= parts.size();
+    along[d] = std::move(parts);
+  }
+  if (count == 1) return {};
+  std::vector<Map> parts;
+  std::vector<Range> ranges(map.dims.size());
+  for (std::size_t n = 0; n < count; ++n) {
+    std::size_t rest = n;
+    for (std::size_t d = map.dims.size(); d-- > 0;) {
+      ranges[d] = along[d][rest % along[d].size()];
+      rest /= along[d].size();
+    }
+    parts.push_back(part_of(map, ranges));
+  }
+  return parts;
+}
+
+void cut_in(Block& block) {
+  Block all;
+  for (Stmt& stmt : block) {
+    if (auto* map = std::get_if<Map>(&stmt.node)) {
+      std::vector<Map> parts = parts_of(*map);
+      for (Map& part : parts) all.push_back({std::move(part)});
+      if (!parts.empty()) continue;
+    }
+    for_each_block(stmt, [](Block& inside) { cut_in(inside); });
+    all.push_back(std::move(stmt));
+  }
+  block = std::move(all);
+}
+
+}  // namespace
+
+void cut_at_edges(Program& program) { cut_in(program.body); }
+
+}  // namespace hotloop::kernel

@@ -1,0 +1,172 @@
+// Stencils put together at random: neighbours by rolling, by padding and by borders of their own, along any axis, of values that steps of a loop hand on to one
+// another, alone and in a batch. What is compiled gives the oracle's bits on every target, and neither reads nor writes beyond its memory; so do its kernel
+// statements, cut at the edges or not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "array_writer.h"
+#include "arrays.h"
+#include "compiled.h"
+#include "guard_pages.h"
+#include "hotloop/jit.h"
+#include "hotloop/transforms.h"
+#include "ir/op_def.h"
+#include "kernel_reference.h"
+#include "passes/pipeline.h"
+#include "schedule/schedule.h"
+#include "seeds.h"
+
+namespace hotloop::testing {
+namespace {
+
+using Values = std::span<const Value>;
+
+class RandomStencil : public ArrayWriter {
+ public:
+  RandomStencil(std::uint64_t seed, DType dtype)
+      : ArrayWriter(seed, dtype, {1, 2, 3, 16, 17, 33, 48, 64, 70, 100}, 12000) {}
+
+  Shape any_shape() { return shape(1 + pick(3)); }
+
+  // Two arrays of one shape, and a weight of each point.
+  std::vector<Value> operator()(Values in) {
+    const Value weight = in[2];
+    const auto step = [&](Values carry) {
+      std::vector<Value> known(carry.begin(), carry.end());
+      Value sum = one_of(known);
+      for (int i = 0, n = 1 + pick(5); i < n; ++i) {
+        const Value term = neighbour(one_of(known), 2);
+        sum = chance(3) ? sum - term : chance(3) ? sum + term * weight : sum + term;
+        if (chance(4)) known.push_back(sum);
+      }
+      return settled(sum);
+    };
+    if (chance(3)) return {step(in.first(2)), step(in.first(2))};
+    ScanOptions options;
+    options.length = 1 + pick(4);
+    options.reverse = chance(2);
+    const int kind = pick(4);
+    const auto [last, ys] = scan(
+        [&](Values carry, Values) {
+          const Value next = step(carry);
+          std::vector<Value> carries{next, carry[0]};  // as a leapfrog does
+          if (kind == 1) carries = {carry[1], next};
+          if (kind == 2) carries = {next, settled(carry[1] + next)};
+          if (kind == 3) carries = {carry[1], carry[0]};
+          return std::pair(carries, std::vector<Value>{next});
+        },
+        in.first(2), {}, options);
+    return {last[0], last[1], ys[0]};
+  }
+
+ private:
+  // Small whole numbers stay exact, and stay small.
+  Value settled(Value v) {
+    if (v.dtype() == DType::I32) return bit_and(v, like(v, 1023));
+    return v * 0.25;
+  }
+  Value filled(Value v, int axis, std::int64_t n) {
+    Shape s = v.shape();
+    s[axis] = n;
+    return broadcast_to(like(v, pick(3)), s);
+  }
+  // v moved by so many places along an axis, with what comes in behind.
+  Value neighbour(Value v, int depth) {
+    const int axis = pick(v.rank());
+    const std::int64_t n = v.shape()[axis];
+    if (n < 2) return v;
+    const std::int64_t by = 1 + pick(std::min<std::int64_t>(n - 1, chance(4) ? n : 3));
+    const bool up = chance(2);
+    if (depth > 0 && chance(3)) v = neighbour(v, depth - 1);
+    if (chance(8)) v = v * like(v, 3);
+    const Value inside = up ? cut(v, axis, 0, n - by, 1) : cut(v, axis, by, n - by, 1);
+    Value outside;
+    switch (pick(5)) {
+      case 0:
+      case 1: outside = up ? cut(v, axis, n - by, by, 1) : cut(v, axis, 0, by, 1); break;  // round
+      case 2: outside = filled(v, axis, by); break;
+      case 3: outside = cut(v, axis, pick(n - by + 1), by, 1) * like(v, 2); break;  // computed
+      default: {
+        std::vector<std::int64_t> low = zeros(v), high = low, interior = low;
+        (up ? low : high)[static_cast<std::size_t>(axis)] = by;
+        return pad(inside, like(v, pick(3)), low, high, interior);
+      }
+    }
+    return up ? concat({outside, inside}, axis) : concat({inside, outside}, axis);
+  }
+};
+
+struct DrawnStencil {
+  explicit DrawnStencil(std::uint64_t s) : seed(s * 0x9e3779b97f4a7c15u), rng(seed) {
+    constexpr DType dtypes[] = {DType::F32, DType::F32, DType::F64, DType::I32};
+    dtype = dtypes[rng() % 4];
+    rows = rng() % 3 == 0 ? 2 + static_cast<std::int64_t>(rng() % 20) : 0;
+    const Shape shape = RandomStencil(rng(), dtype).any_shape();
+    for (int i = 0; i < 3; ++i) {
+      Array a(dtype, rows > 0 && i < 2 ? shape.with_inserted(0, rows) : shape);
+      for (std::int64_t k = 0; k < a.size(); ++k) a.set(k, static_cast<double>(rng() % 64));
+      arrays.push_back(a);
+    }
+  }
+  std::shared_ptr<Graph> graph() const {
+    const Function one = [this](Values in) { return RandomStencil(seed, dtype)(in); };
+    std::vector<ValueType> types;
+    for (const Array& a : arrays) types.push_back(a.type());
+    return trace(rows > 0 ? vmap(one, {0, 0, -1}) : one, types);
+  }
+  std::uint64_t seed;
+  std::mt19937_64 rng;
+  DType dtype = DType::F32;
+  std::int64_t rows = 0;
+  std::vector<Array> arrays;
+};
+
+// 1015: gcc 12 mixed up numbers that lie side by side and are each read under a condition.
+TEST(RandomStencils, HaveTheOraclesBits) {
+  for_seeds(
+      [](std::uint64_t seed) {
+        SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
+        const DrawnStencil it(seed);
+        const auto graph = it.graph();
+        const std::vector<Array> expected = ir::evaluate(*graph, it.arrays);
+        for (const Compiled& compiled : all_compiled()) {
+          const CompileOptions options = compiled.options();
+          const std::vector<Array> got = compile(graph, options)(it.arrays);
+          for (std::size_t r = 0; r < expected.size(); ++r)
+            EXPECT_TRUE(same_bits(got[r], expected[r]))
+                << compiled.backend << " " << compiled.target << " result " << r;
+          if (compiled.backend == "llvm") expect_within_guards(*graph, it.arrays, options, seed % 2 == 0, got);
+        }
+      },
+      60, {1015});
+}
+
+// Of every target, also of those that this machine does not run.
+TEST(RandomStencils, AreStatementsWithTheOraclesBits) {
+  for_seeds(
+      [](std::uint64_t seed) {
+        SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
+        const DrawnStencil it(seed);
+        const auto graph = it.graph();
+        const std::vector<Array> expected = ir::evaluate(*graph, it.arrays);
+        for (const char* target : kernel::native_targets) {
+          ScheduleOptions options;
+          options.target = kernel::target_named(target);
+          const kernel::Program program = schedule(*passes::optimize(*graph, {}), options);
+          kernel::verify(program);
+          std::vector<Array> got;
+          for (const Array& a : expected) got.emplace_back(a.dtype(), a.shape());
+          kernel::Reference(program, it.arrays, got, program.max_rows).run();
+          for (std::size_t r = 0; r < expected.size(); ++r)
+            EXPECT_TRUE(same_bits(got[r], expected[r])) << target << " result " << r << "\n" << kernel::print(program);
+        }
+      },
+      60);
+}
+
+}  // namespace
+}  // namespace hotloop::testing
