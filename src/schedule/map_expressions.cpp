@@ -130,8 +130,8 @@ int MapBuilder::emit_compute(Value v, const Index& index, int predicate) {
         }
         begin = end;
       }
-      HOTLOOP_CHECK(result >= 0, "an index beyond the ends of a concatenation");
-      return result;
+      HOTLOOP_CHECK(result >= 0 || predicate >= 0, "an index beyond the ends of a concatenation");
+      return result >= 0 ? result : constant(v.dtype(), 0);  // no point asks for it
     }
     case OpKind::Gather: {
       const std::size_t axis = axis_of(node.attrs.integer("axis"));

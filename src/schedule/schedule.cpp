@@ -3,6 +3,7 @@
 #include "ir/op_def.h"
 #include "schedule/axes.h"
 #include "schedule/bound_factors.h"
+#include "schedule/change_places.h"
 #include "schedule/context.h"
 #include "schedule/desugar.h"
 #include "schedule/donate.h"
@@ -68,11 +69,17 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     kernel::join_phases(program);
   else
     kernel::sum_rows_in_loops(program);
-  if (!options.target.has_blocks() && options.num_workers > 1)
-    kernel::make_sections(program, options.num_workers, options.always_sections);
-  else
+  if (options.target.has_blocks()) {
     plan_memory(program);
-  if (!options.target.has_blocks()) kernel::cut_at_edges(program);
+    return std::move(program);
+  }
+  if (options.num_workers > 1) {
+    kernel::make_sections(program, options.num_workers, options.always_sections);
+  } else {
+    kernel::change_places(program);
+    plan_memory(program);
+  }
+  kernel::cut_at_edges(program);
   return std::move(program);
 }
 

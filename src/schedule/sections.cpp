@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/cancel.h"
+#include "schedule/change_places.h"
 #include "schedule/cost.h"
 #include "schedule/footprint.h"
 #include "schedule/memory_plan.h"
@@ -398,6 +399,7 @@ void make_sections(Program& program, int num_workers, bool always) {
   // Of the time without; estimates of rounds, which are short, err more.
   constexpr double worth_it = 0.95, worth_rounds = 0.85;
   const Program whole = program;
+  change_places(program);
   join_phases(program);
   plan_memory(program);
   const double uncut = least_time_ns(program, num_workers);
