@@ -25,7 +25,10 @@ struct Profile {
   std::int64_t num_calls = 0;             // measured of each of the two:
   double call_us = 0;                     // a call of one worker with the clocks, on the average,
   double without_clocks_us = 0;           // and one of the program as it is, in turns with these
-  std::string str() const;                // a table in 80 columns
+  // Whether arithmetic met numbers below the normal range, with which some processors compute many times more slowly, in a program that does not count them
+  // as 0 (CompileOptions::flush_denormals). On x86-64; false elsewhere.
+  bool met_denormals = false;
+  std::string str() const;  // a table in 80 columns
 };
 
 // Calls the program on these inputs for `seconds` or a little longer, three times at least, by one worker: in turns as it is, and as a copy of it, compiled for

@@ -427,6 +427,7 @@ void bind_jit(nb::module_& m) {
       .def_ro("num_calls", &Profile::num_calls)
       .def_ro("call_us", &Profile::call_us)
       .def_ro("without_clocks_us", &Profile::without_clocks_us)
+      .def_ro("met_denormals", &Profile::met_denormals)
       .def("__str__", &Profile::str)
       .def("__repr__", &Profile::str);
   m.def("profile_of", [](nb::handle fn, nb::args args, nb::kwargs kwargs) {

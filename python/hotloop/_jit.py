@@ -132,7 +132,8 @@ def profile(fn, /, *args, **kwargs):
     The program is called for half a second, three times at least, by one worker: in turns as it is, and as a copy of it, compiled for this, that reads a
     clock after each statement. Nothing is consumed. .statements, longest first, have .statement (a name and extents: "dot scan.10 32 x 128 of 32" is 32 rows and
     128 columns of 32 steps), and of all runs in one call, on the average, .time_us, .runs, .flops of products and .elements of others; .call_us is
-    what they take together, .without_clocks_us a call of the program as it is, .num_calls how many of each were measured.
+    what they take together, .without_clocks_us a call of the program as it is, .num_calls how many of each were measured; .met_denormals whether numbers
+    below the normal range came up that the program does not count as 0 (jit's flush_denormals), with which some processors compute many times more slowly.
     Reading the clock takes some ten nanoseconds, so that of statements of less than 0.1 us times are rough. UserError for a
     program that is not one kernel for the processor: of device "cuda", dispatch "per_op", backend "c" or "interp".
     """

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import gc
+import platform
 import random
 import sys
 import threading
@@ -309,6 +310,18 @@ def test_explain_names_the_program():
     assert "activity: 1 input, 1 output" in text and "16 flop" in text and "36 B of inputs and outputs" in text and "not run yet" in text
     f(np.ones(8, np.float32))
     assert "measured    1 call" in hl.explain(f, np.ones(8, np.float32))
+
+
+def test_profile_says_that_denormals_came_up():
+    x = np.full(1000, 1e-30, np.float32)
+
+    def fn(a):
+        return a * 1e-10 * a  # 1e-40 before the second product
+
+    assert hl.profile(hl.jit(fn), x).met_denormals == (platform.machine() == "x86_64")
+    assert not hl.profile(hl.jit(fn), x * 1e10).met_denormals
+    flushed = hl.profile(hl.jit(fn, flush_denormals=True), x)
+    assert not flushed.met_denormals and "denormals" not in str(flushed)
 
 
 def test_profile_tells_where_the_time_goes(rng):

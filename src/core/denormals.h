@@ -59,6 +59,27 @@ class DenormalsAsZero {
   Control before_ = 0;
 };
 
+// Whether arithmetic of this thread met a denormal as an operand while one lives: a flag of MXCSR, which stays up once it is. AArch64 has one for such operands
+// only where they count as 0, and no processor there that they keep long.
+class DenormalWatch {
+ public:
+#if defined(__x86_64__)
+  DenormalWatch() { __builtin_ia32_ldmxcsr(before_ & ~denormal_operand); }
+  ~DenormalWatch() { __builtin_ia32_ldmxcsr(before_ | (met() ? denormal_operand : 0)); }
+  bool met() const { return (__builtin_ia32_stmxcsr() & denormal_operand) != 0; }
+
+ private:
+  static constexpr std::uint32_t denormal_operand = 1u << 1;
+  const std::uint32_t before_ = __builtin_ia32_stmxcsr();
+#else
+  DenormalWatch() = default;
+  bool met() const { return false; }
+#endif
+ public:
+  DenormalWatch(const DenormalWatch&) = delete;
+  DenormalWatch& operator=(const DenormalWatch&) = delete;
+};
+
 // What arithmetic of this thread takes x for: a zero where it is a denormal and they count so. For functions of the C library, which read bits.
 template <std::floating_point T> T as_operand(T x) { return x == 0 ? std::copysign(T{0}, x) : x; }
 

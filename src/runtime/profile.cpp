@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/cancel.h"
+#include "core/denormals.h"
 #include "hotloop/error.h"
 #include "runtime/executable.h"
 #include "runtime/text_lines.h"
@@ -78,12 +79,16 @@ Profile profile(const Executable& executable, std::span<const Array> inputs, dou
   const runtime::Engine::Clocked clocked = program.engine->clocked();
   const std::vector<ClockedStatement>& statements = clocked.kernel->clocked;
   const auto clocks = [&] { return std::vector(clocked.kernel->clocks, clocked.kernel->clocks + statements.size()); };
-  runner.time_us(*clocked.without);
+  Profile result;
+  {
+    const DenormalWatch watch;
+    runner.time_us(*clocked.without);
+    result.met_denormals = watch.met() && !options.flush_denormals.value_or(false);
+  }
   runner.time_us(*clocked.with_clocks);
 
   constexpr std::int64_t fewest_calls = 3;
   const std::vector<StatementClock> before = clocks();
-  Profile result;
   result.program = program.program.name;
   for (const auto start = Clock::now();
        result.num_calls < fewest_calls || std::chrono::duration<double>(Clock::now() - start).count() < seconds;
@@ -136,6 +141,10 @@ std::string Profile::str() const {
     }
   }
   if (num_others > 0) line(others_us, "", "", std::to_string(num_others) + (num_others == 1 ? " other" : " others"));
+  if (met_denormals)
+    runtime::append_line(out, "denormals",
+                         "numbers below the normal range came up, with which some processors compute many times more "
+                         "slowly; flush_denormals counts them as 0");
   return out;
 }
 

@@ -64,6 +64,27 @@ std::string refusal(const std::function<void()>& call) {
   return "accepted";
 }
 
+// Some processors compute many times more slowly with them, which times alone do not tell.
+TEST(Profile, SaysThatDenormalsCameUp) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "no flag tells of them here";
+#endif
+  const auto f = [](Values in) { return std::vector{in[0] * 1e-10 * in[0]}; };
+  const auto profile_of = [&](double number, bool flushes) {
+    Array x(DType::F32, {1000});
+    for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, number);
+    CompileOptions options;
+    options.flush_denormals = flushes;
+    return profile(compile(graph_of(f, {x}), options), Arrays{x}, 0);
+  };
+  const Profile met = profile_of(1e-30, false);
+  EXPECT_TRUE(met.met_denormals);
+  EXPECT_NE(met.str().find("flush_denormals"), std::string::npos) << met.str();
+  EXPECT_FALSE(profile_of(1, false).met_denormals);
+  EXPECT_FALSE(profile_of(1e-30, true).met_denormals);
+  EXPECT_EQ(profile_of(1, false).str().find("denormals"), std::string::npos);
+}
+
 TEST(Profile, TellsWhatRanHowOftenAndHowMuchItWas) {
   const Arrays inputs = recurrence_inputs();
   const Profile p = profile(compile(graph_of(recurrence, inputs)), inputs, 0);

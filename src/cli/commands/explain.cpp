@@ -29,6 +29,7 @@ nlohmann::ordered_json as_json(const Profile& profile) {
   nlohmann::ordered_json out = {{"calls", profile.num_calls},
                                 {"call_us", profile.call_us},
                                 {"without_clocks_us", profile.without_clocks_us},
+                                {"met_denormals", profile.met_denormals},
                                 {"statements", nlohmann::ordered_json::array()}};
   for (const StatementTime& s : profile.statements)
     out["statements"].push_back({{"statement", s.statement},
