@@ -213,8 +213,8 @@ std::size_t BlockLowering::num_pieces(Value concat) {
 }
 
 // Whether a concatenation of what lies in memory is read from there at each point, not copied first: values that are rolled round or have a border, as the
-// neighbours of a stencil: one piece is most of it. But for a small border, what is computed is computed into the whole, and what lies with other numbers
-// between is copied once.
+// neighbours of a stencil, of which one piece is at least half. What is computed, but for a small border, is computed into the whole, and what lies with other
+// numbers between is copied once.
 bool BlockLowering::is_read_by_pieces(Value v) {
   constexpr int most_uses = 4;
   constexpr std::size_t most_pieces = 4;

@@ -137,6 +137,16 @@ class Places {
     return std::ranges::all_of(roles, is_own) || std::ranges::none_of(roles, is_own);
   }
 
+  // Whether the Map stores anything but the copies into a buffer that changes its role: another role would find it there.
+  static bool is_written_beside(const Map& map, const std::vector<Copy>& copies, const std::map<int, int>& roles) {
+    for (std::size_t i = 0; i < map.instrs.size(); ++i) {
+      const bool is_copy = std::ranges::find(copies, i, &Copy::store) != copies.end();
+      if (map.instrs[i].kind == Instr::Kind::Store && !is_copy && roles.contains(map.instrs[i].access.buffer))
+        return true;
+    }
+    return false;
+  }
+
   static std::int64_t period(const std::map<int, int>& next) {
     std::int64_t all = 1;
     for (const auto& [first, second] : next) {
@@ -163,7 +173,7 @@ class Places {
     const std::vector<Copy> copies = copies_of(program_, *last);
     if (copies.empty() || program_.buffers[at(copies[0].to)].elements < fewest_points) return {};
     const auto next = roles_after(loop, copies);
-    if (!next || !lie_alike(*next)) return {};
+    if (!next || !lie_alike(*next) || is_written_beside(*last, copies, *next)) return {};
     const std::int64_t turns = period(*next);
     if (turns < 2 || turns > most_turns || loop.trip.bound < 2 * turns) return {};
     const std::int64_t rounds = loop.trip.bound / turns, left = loop.trip.bound % turns;
@@ -212,7 +222,7 @@ class Places {
     std::vector<bool> needed(map.instrs.size(), false);
     for (std::size_t i = map.instrs.size(); i-- > 0;) {
       const Instr& in = map.instrs[i];
-      const bool is_copy = std::ranges::any_of(copies, [&](const Copy& copy) { return copy.store == i; });
+      const bool is_copy = std::ranges::find(copies, i, &Copy::store) != copies.end();
       needed[i] = needed[i] || (in.kind == Instr::Kind::Store && !is_copy);
       if (!needed[i]) continue;
       for (const int arg : in.args)

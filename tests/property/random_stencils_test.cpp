@@ -125,47 +125,52 @@ struct DrawnStencil {
   std::vector<Array> arrays;
 };
 
-// 3165: no point asked for any piece of a concatenation within another one. 1015: gcc 12 mixed up numbers that lie side by side and are each read under a condition.
-TEST(RandomStencils, HaveTheOraclesBits) {
+// check(seed, the program's inputs, its graph, the oracle's results)
+template <class Check> void for_stencils(Check check) {
   for_seeds(
-      [](std::uint64_t seed) {
+      [&](std::uint64_t seed) {
         SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
         const DrawnStencil it(seed);
         const auto graph = it.graph();
-        const std::vector<Array> expected = ir::evaluate(*graph, it.arrays);
-        for (const Compiled& compiled : all_compiled()) {
-          const CompileOptions options = compiled.options();
-          const std::vector<Array> got = compile(graph, options)(it.arrays);
-          for (std::size_t r = 0; r < expected.size(); ++r)
-            EXPECT_TRUE(same_bits(got[r], expected[r]))
-                << compiled.backend << " " << compiled.target << " result " << r;
-          if (compiled.backend == "llvm") expect_within_guards(*graph, it.arrays, options, seed % 2 == 0, got);
-        }
+        check(seed, it.arrays, graph, ir::evaluate(*graph, it.arrays));
       },
-      60, {1015, 3165});
+      60,
+      {
+          1015,  // gcc 12 mixed up numbers that lie side by side and are each read under a condition
+          3165,  // no point asks for any piece of a concatenation within another one
+      });
+}
+
+using Arrays = std::vector<Array>;
+using SharedGraph = std::shared_ptr<const Graph>;
+
+TEST(RandomStencils, HaveTheOraclesBits) {
+  for_stencils([](std::uint64_t seed, const Arrays& inputs, const SharedGraph& graph, const Arrays& expected) {
+    for (const Compiled& compiled : all_compiled()) {
+      const CompileOptions options = compiled.options();
+      const Arrays got = compile(graph, options)(inputs);
+      for (std::size_t r = 0; r < expected.size(); ++r)
+        EXPECT_TRUE(same_bits(got[r], expected[r])) << compiled.backend << " " << compiled.target << " result " << r;
+      if (compiled.backend == "llvm") expect_within_guards(*graph, inputs, options, seed % 2 == 0, got);
+    }
+  });
 }
 
 // Of every target, also of those that this machine does not run.
 TEST(RandomStencils, AreStatementsWithTheOraclesBits) {
-  for_seeds(
-      [](std::uint64_t seed) {
-        SCOPED_TRACE("HOTLOOP_SEED=" + std::to_string(seed));
-        const DrawnStencil it(seed);
-        const auto graph = it.graph();
-        const std::vector<Array> expected = ir::evaluate(*graph, it.arrays);
-        for (const char* target : kernel::native_targets) {
-          ScheduleOptions options;
-          options.target = kernel::target_named(target);
-          const kernel::Program program = schedule(*passes::optimize(*graph, {}), options);
-          kernel::verify(program);
-          std::vector<Array> got;
-          for (const Array& a : expected) got.emplace_back(a.dtype(), a.shape());
-          kernel::Reference(program, it.arrays, got, program.max_rows).run();
-          for (std::size_t r = 0; r < expected.size(); ++r)
-            EXPECT_TRUE(same_bits(got[r], expected[r])) << target << " result " << r << "\n" << kernel::print(program);
-        }
-      },
-      60);
+  for_stencils([](std::uint64_t, const Arrays& inputs, const SharedGraph& graph, const Arrays& expected) {
+    for (const char* target : kernel::native_targets) {
+      ScheduleOptions options;
+      options.target = kernel::target_named(target);
+      const kernel::Program program = schedule(*passes::optimize(*graph, {}), options);
+      kernel::verify(program);
+      Arrays got;
+      for (const Array& a : expected) got.emplace_back(a.dtype(), a.shape());
+      kernel::Reference(program, inputs, got, program.max_rows).run();
+      for (std::size_t r = 0; r < expected.size(); ++r)
+        EXPECT_TRUE(same_bits(got[r], expected[r])) << target << " result " << r << "\n" << kernel::print(program);
+    }
+  });
 }
 
 }  // namespace

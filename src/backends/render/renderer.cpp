@@ -198,8 +198,10 @@ class Renderer : CodeWriter {
       if (!(inner_vector && d == map.vector_dim)) open_dim(d);
     }
     if (inner_vector) open_dim(map.vector_dim);
-    if (!reduces) keep_apart(map);
-    if (reduces) render_reductions(map);
+    if (reduces)
+      render_reductions(map);
+    else
+      keep_apart(map);
     for (int i = reduces ? map.body_end : 0; i < static_cast<int>(map.instrs.size()); ++i) render_instr(map, i);
     for (int d = 0; d < map.num_outer; ++d) close();
     close();
