@@ -40,9 +40,12 @@ bool covers(const Map& map, const Access& access, const Buffer& buffer) {
 
 // A buffer that takes up another one's contents: the store that does it.
 struct Copy {
-  int to, from;
-  std::size_t store;
+  int to, from, store;
 };
+
+bool is_copy(const std::vector<Copy>& copies, int store) {
+  return std::ranges::find(copies, store, &Copy::store) != copies.end();
+}
 
 std::vector<Copy> copies_of(const Program& program, const Map& map) {
   std::vector<Copy> copies;
@@ -56,7 +59,7 @@ std::vector<Copy> copies_of(const Program& program, const Map& map) {
     if (std::any_of(map.instrs.begin(), map.instrs.begin() + store.args[0], is_store)) continue;  // which it may read
     const Buffer &to = program.buffers[at(store.access.buffer)], &from = program.buffers[at(load.access.buffer)];
     if (to.dtype != from.dtype || to.elements != from.elements || !covers(map, store.access, to)) continue;
-    copies.push_back({store.access.buffer, load.access.buffer, i});
+    copies.push_back({store.access.buffer, load.access.buffer, static_cast<int>(i)});
   }
   return copies;
 }
@@ -140,8 +143,8 @@ class Places {
   // Whether the Map stores anything but the copies into a buffer that changes its role: another role would find it there.
   static bool is_written_beside(const Map& map, const std::vector<Copy>& copies, const std::map<int, int>& roles) {
     for (std::size_t i = 0; i < map.instrs.size(); ++i) {
-      const bool is_copy = std::ranges::find(copies, i, &Copy::store) != copies.end();
-      if (map.instrs[i].kind == Instr::Kind::Store && !is_copy && roles.contains(map.instrs[i].access.buffer))
+      const Instr& in = map.instrs[i];
+      if (in.kind == Instr::Kind::Store && !is_copy(copies, static_cast<int>(i)) && roles.contains(in.access.buffer))
         return true;
     }
     return false;
@@ -185,7 +188,9 @@ class Places {
     for (const auto& [role, after] : *next) place[role] = role;
     for (std::int64_t k = 0; k < turns; ++k) {
       Block body = loop.body;
-      if (!drop(body, copies)) body.pop_back();
+      auto& end = std::get<Map>(body.back().node);
+      keep_stores(end, [&](int i) { return !is_copy(copies, i); });
+      if (end.instrs.empty()) body.pop_back();
       for_each_statement(body, [&](auto& statement) {
         for_each_access(statement, [&](const auto& use) {
           if (const auto it = place.find(use.access->buffer); it != place.end()) use.access->buffer = it->second;
@@ -214,32 +219,6 @@ class Places {
       all.push_back({std::move(rest)});
     }
     return all;
-  }
-
-  // Takes the copies out of the last statement; false where it does nothing else.
-  static bool drop(Block& body, const std::vector<Copy>& copies) {
-    auto& map = std::get<Map>(body.back().node);
-    std::vector<bool> needed(map.instrs.size(), false);
-    for (std::size_t i = map.instrs.size(); i-- > 0;) {
-      const Instr& in = map.instrs[i];
-      const bool is_copy = std::ranges::find(copies, i, &Copy::store) != copies.end();
-      needed[i] = needed[i] || (in.kind == Instr::Kind::Store && !is_copy);
-      if (!needed[i]) continue;
-      for (const int arg : in.args)
-        if (arg >= 0) needed[at(arg)] = true;
-      for (const Indirect& term : in.access.indirect) needed[at(term.reg)] = true;
-    }
-    std::vector<Instr> kept;
-    std::vector<int> now(map.instrs.size(), -1);
-    for (std::size_t i = 0; i < map.instrs.size(); ++i) {
-      if (!needed[i]) continue;
-      renumber(map.instrs[i], now);
-      now[i] = static_cast<int>(kept.size());
-      kept.push_back(std::move(map.instrs[i]));
-    }
-    map.instrs = std::move(kept);
-    map.body_end = static_cast<int>(map.instrs.size());
-    return !map.instrs.empty();
   }
 
   Program& program_;

@@ -54,7 +54,7 @@ std::optional<Test> test_of(const Map& map, const Instr& in) {
 }
 
 // The parts of a dim, in each of which all tests but those at the ends of vectors hold everywhere or nowhere.
-std::vector<Range> parts_of(const Map& map, std::size_t d, std::span<const Test> tests) {
+std::vector<Range> parts_along(const Map& map, std::size_t d, std::span<const Test> tests) {
   constexpr std::size_t most_edges = 4;
   const std::int64_t extent = map.dims[d].extent.bound, lanes = map.lanes();
   const bool fills = static_cast<int>(d) == map.vector_dim;
@@ -126,25 +126,8 @@ Map part_of(const Map& map, std::span<const Range> ranges) {
     for (Instr& in : part.instrs)
       if (has_index(in)) in.access.index = in.access.index + in.access.index.coefficient(dim.var) * ranges[d].begin;
   }
-  // What is stored, and what that needs.
-  std::vector<bool> needed(part.instrs.size(), false);
-  for (std::size_t i = part.instrs.size(); i-- > 0;) {
-    const Instr& in = part.instrs[i];
-    needed[i] = needed[i] || in.kind == Instr::Kind::Store;
-    if (!needed[i]) continue;
-    for (const int arg : in.args)
-      if (arg >= 0) needed[at(arg)] = true;
-    for (const Indirect& term : in.access.indirect) needed[at(term.reg)] = true;
-  }
-  std::vector<Instr> all = std::exchange(part.instrs, {});
-  std::vector<int> now(all.size(), -1);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!needed[i]) continue;
-    renumber(all[i], now);
-    now[i] = static_cast<int>(part.instrs.size());
-    part.instrs.push_back(std::move(all[i]));
-  }
   part.body_end = static_cast<int>(part.instrs.size());
+  keep_stores(part, [](int) { return true; });
   return part;
 }
 
@@ -165,7 +148,7 @@ std::vector<Map> parts_of(const Map& map) {
   for (std::size_t d = map.dims.size(); d-- > 0;) {
     along[d] = {{0, map.dims[d].extent.bound}};
     if ((map.split && d == 0) || !map.dims[d].extent.is_static()) continue;  // workers share out the first dim
-    std::vector<Range> parts = parts_of(map, d, tests);
+    std::vector<Range> parts = parts_along(map, d, tests);
     if (count * parts.size() > most_parts) continue;
     count *= parts.size();
     along[d] = std::move(parts);

@@ -343,23 +343,7 @@ class RowSums {
     std::map<int, DType> dtypes;
     for (const auto& [map, stores] : zeros) {
       for (const int i : stores) dtypes[map->instrs[at(i)].access.buffer] = map->instrs[at(i)].dtype;
-      std::vector<bool> needed(map->instrs.size(), false);
-      for (int i = static_cast<int>(map->instrs.size()) - 1; i >= 0; --i) {
-        const Instr& in = map->instrs[at(i)];
-        if (in.kind == Instr::Kind::Store && !stores.contains(i)) needed[at(i)] = true;
-        if (!needed[at(i)]) continue;
-        for (const int arg : in.args)
-          if (arg >= 0) needed[at(arg)] = true;
-        for (const Indirect& term : in.access.indirect) needed[at(term.reg)] = true;
-      }
-      Rewriter made(*map);
-      int body_end = 0;
-      for (int i = 0; i < static_cast<int>(map->instrs.size()); ++i) {
-        if (needed[at(i)]) made.keep(i);
-        if (i < map->body_end) body_end = made.size();
-      }
-      map->instrs = made.finish();
-      map->body_end = body_end;
+      keep_stores(*map, [&](int i) { return !stores.contains(i); });
     }
     Block fills;
     for (const auto& [elements, sums] : by_elements) {

@@ -116,30 +116,13 @@ std::vector<Map> cut_by_sums(const ModuleState& state, const Map& map) {
         return {};
   std::vector<Map> maps;
   for (int r = map.body_end; r < finish; ++r) {
-    // From the stores back to what they need.
-    std::vector<bool> needed(map.instrs.size(), false);
-    for (int i = num_instrs - 1; i >= 0; --i) {
-      if (at(i).kind == Instr::Kind::Store)
-        needed[static_cast<std::size_t>(i)] = sum_of[static_cast<std::size_t>(i)] == r;
-      if (!needed[static_cast<std::size_t>(i)]) continue;
-      for (const int arg : at(i).args)
-        if (arg >= 0) needed[static_cast<std::size_t>(arg)] = true;
-      for (const kernel::Indirect& term : at(i).access.indirect) needed[static_cast<std::size_t>(term.reg)] = true;
-      // What another sum's end writes is not read here.
-      if (!has_index(at(i)) || at(i).kind == Instr::Kind::Index) continue;
-      const auto write = written.find(at(i).access.buffer);
-      if (write != written.end() && write->second != r) return {};
-    }
     Map part = map;
-    part.instrs.clear();
-    std::vector<int> number(map.instrs.size(), -1);
-    for (int i = 0; i < num_instrs; ++i) {
-      if (i == map.body_end) part.body_end = static_cast<int>(part.instrs.size());
-      if (!needed[static_cast<std::size_t>(i)]) continue;
-      Instr instr = at(i);
-      kernel::renumber(instr, number);
-      number[static_cast<std::size_t>(i)] = static_cast<int>(part.instrs.size());
-      part.instrs.push_back(std::move(instr));
+    kernel::keep_stores(part, [&](int i) { return sum_of[static_cast<std::size_t>(i)] == r; });
+    // What another sum's end writes is not read here.
+    for (const Instr& in : part.instrs) {
+      if (in.kind != Instr::Kind::Load) continue;
+      const auto write = written.find(in.access.buffer);
+      if (write != written.end() && write->second != r) return {};
     }
     maps.push_back(std::move(part));
   }
