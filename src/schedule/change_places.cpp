@@ -167,6 +167,22 @@ class Places {
     return statements <= most_statements;
   }
 
+  // What a Let of the block sets lives on to the end of that, and a copy of the block beside it is to set something of its own.
+  void rename_lets(Block& block) {
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      auto* let = std::get_if<Let>(&block[i].node);
+      if (let == nullptr) continue;
+      const Var old = let->var, own = program_.new_var(program_.vars[at(old)]);
+      for_each_statement(block, [&](auto& statement) {
+        for_each_index(statement, [&](Affine& index) { index = index.substituted(old, Affine::of(own)); });
+        for_each_extent(statement, [&](Extent& extent) {
+          if (extent.var == old) extent.var = own;
+        });
+      });
+      std::get<Let>(block[i].node).var = own;
+    }
+  }
+
   // The loops in place of this one; nothing where it stays.
   Block in_turns(const For& loop) {
     constexpr std::int64_t fewest_points = 512;  // fewer are copied in a moment
@@ -191,6 +207,7 @@ class Places {
       auto& end = std::get<Map>(body.back().node);
       keep_stores(end, [&](int i) { return !is_copy(copies, i); });
       if (end.instrs.empty()) body.pop_back();
+      if (k > 0) rename_lets(body);
       for_each_statement(body, [&](auto& statement) {
         for_each_access(statement, [&](const auto& use) {
           if (const auto it = place.find(use.access->buffer); it != place.end()) use.access->buffer = it->second;

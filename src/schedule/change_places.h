@@ -12,7 +12,7 @@ namespace hotloop::kernel {
 //     a[i] = b[i]                     a[i] = f(b[i - 1], b[i])
 //
 // Steps that are left over keep their copies. For loops with a fixed number of steps, of which nothing stops them, where copies go from whole buffers to
-// whole buffers. On processors, for programs of one worker; before the memory plan.
+// whole buffers. On processors, where one worker does all of a loop; before the memory plan.
 void change_places(Program& program);
 
 }  // namespace hotloop::kernel

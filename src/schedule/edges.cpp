@@ -12,6 +12,7 @@
 
 #include "core/index.h"
 #include "schedule/accesses.h"
+#include "schedule/footprint.h"
 #include "schedule/registers.h"
 
 namespace hotloop::kernel {
@@ -131,26 +132,38 @@ Map part_of(const Map& map, std::span<const Range> ranges) {
   return part;
 }
 
+// Workers that share out the first dim go over the parts without waiting for each other.
+bool may_stand_side_by_side(const std::vector<Map>& parts) {
+  std::vector<std::vector<Touch>> touched;
+  for (const Map& part : parts) {
+    const std::vector<Touch> touches = touches_of(Stmt{part});
+    if (std::ranges::any_of(touched, [&](const auto& before) { return conflict(before, touches); })) return false;
+    touched.push_back(touches);
+  }
+  return true;
+}
+
 // Its parts one after the other; nothing where it stays whole.
 std::vector<Map> parts_of(const Map& map) {
-  constexpr std::int64_t fewest_points = 48;  // of fewer, what each statement costs is more than what it saves
-  constexpr std::size_t most_parts = 27;
+  constexpr std::size_t fewest_points =
+      16;  // of a part, on average; of fewer, what each statement costs is more than what it saves
+  constexpr std::size_t most_parts = 27, most_instrs = 4096;  // of all parts
   if (map.vector_dim < 0 || map.num_outer != static_cast<int>(map.dims.size())) return {};
   std::vector<Test> tests;
   for (const Instr& in : map.instrs)
     if (const auto test = test_of(map, in)) tests.push_back(*test);
   if (tests.empty()) return {};
-  std::int64_t points = 1;
-  for (const Dim& dim : map.dims) points *= dim.extent.bound;
-  if (points < fewest_points) return {};
+  std::size_t points = 1;
+  for (const Dim& dim : map.dims) points *= static_cast<std::size_t>(dim.extent.bound);
   std::vector<std::vector<Range>> along(map.dims.size());
   std::size_t count = 1;
   for (std::size_t d = map.dims.size(); d-- > 0;) {
     along[d] = {{0, map.dims[d].extent.bound}};
     if ((map.split && d == 0) || !map.dims[d].extent.is_static()) continue;  // workers share out the first dim
     std::vector<Range> parts = parts_along(map, d, tests);
-    if (count * parts.size() > most_parts) continue;
-    count *= parts.size();
+    const std::size_t all = count * parts.size();
+    if (all > most_parts || all * map.instrs.size() > most_instrs || points < all * fewest_points) continue;
+    count = all;
     along[d] = std::move(parts);
   }
   if (count == 1) return {};
@@ -164,6 +177,7 @@ std::vector<Map> parts_of(const Map& map) {
     }
     parts.push_back(part_of(map, ranges));
   }
+  if (map.split && !may_stand_side_by_side(parts)) return {};
   return parts;
 }
 

@@ -27,8 +27,9 @@ using Values = std::span<const Value>;
 
 class RandomStencil : public ArrayWriter {
  public:
-  RandomStencil(std::uint64_t seed, DType dtype)
-      : ArrayWriter(seed, dtype, {1, 2, 3, 16, 17, 33, 48, 64, 70, 100}, 12000) {}
+  // With `more`, some are so large that workers share them out, and steps have places and loops of their own.
+  RandomStencil(std::uint64_t seed, DType dtype, bool more)
+      : ArrayWriter(seed, dtype, sizes(more), more ? 100000 : 12000), more_(more) {}
 
   Shape any_shape() { return shape(1 + pick(3)); }
 
@@ -43,6 +44,8 @@ class RandomStencil : public ArrayWriter {
         sum = chance(3) ? sum - term : chance(3) ? sum + term * weight : sum + term;
         if (chance(4)) known.push_back(sum);
       }
+      if (more_ && chance(3)) sum = written_somewhere(sum, one_of(known));
+      if (more_ && is_float(sum.dtype()) && chance(3)) sum = sum * by_a_loop(sum);
       return settled(sum);
     };
     if (chance(3)) return {step(in.first(2)), step(in.first(2))};
@@ -64,6 +67,11 @@ class RandomStencil : public ArrayWriter {
   }
 
  private:
+  static Extents sizes(bool more) {
+    Extents some{1, 2, 3, 16, 17, 33, 48, 64, 70, 100};
+    if (more) some.insert(some.end(), {150, 300, 700});
+    return some;
+  }
   // Small whole numbers stay exact, and stay small.
   Value settled(Value v) {
     if (v.dtype() == DType::I32) return bit_and(v, like(v, 1023));
@@ -73,6 +81,25 @@ class RandomStencil : public ArrayWriter {
     Shape s = v.shape();
     s[axis] = n;
     return broadcast_to(like(v, pick(3)), s);
+  }
+  Value first_of(Value v) { return reshape(slice(v, zeros(v), Extents(static_cast<std::size_t>(v.rank()), 1)), {}); }
+  // Most of v, in another one, at a place that only the numbers tell.
+  Value written_somewhere(Value v, Value into) {
+    const int axis = pick(v.rank());
+    const std::int64_t n = v.shape()[axis];
+    std::vector<Value> starts(static_cast<std::size_t>(v.rank()), constant(0, DType::I32));
+    starts[static_cast<std::size_t>(axis)] = cast(first_of(into), DType::I32);
+    return dynamic_update(into, cut(v, axis, 0, n - n / 4, 1), starts);
+  }
+  // The slope of a loop that ends by itself, which has as many steps backwards as it took.
+  Value by_a_loop(Value v) {
+    const Function grown = [](Values in) {
+      const Value by = 1.5 + square(in[0]) * 0.001, one = like(by, 1);
+      return while_loop([](Values x) { return less(x[0], 10.0); }, [&](Values x) { return std::vector{x[0] * by}; },
+                        {&one, 1}, 6);
+    };
+    const Value at = first_of(v);
+    return minimum(grad(grown, {0})({&at, 1})[0], like(at, 2));
   }
   // v moved by so many places along an axis, with what comes in behind.
   Value neighbour(Value v, int depth) {
@@ -98,6 +125,8 @@ class RandomStencil : public ArrayWriter {
     }
     return up ? concat({outside, inside}, axis) : concat({inside, outside}, axis);
   }
+
+  bool more_;
 };
 
 struct DrawnStencil {
@@ -105,7 +134,8 @@ struct DrawnStencil {
     constexpr DType dtypes[] = {DType::F32, DType::F32, DType::F64, DType::I32};
     dtype = dtypes[rng() % 4];
     rows = rng() % 3 == 0 ? 2 + static_cast<std::int64_t>(rng() % 20) : 0;
-    const Shape shape = RandomStencil(rng(), dtype).any_shape();
+    more = (seed >> 63) != 0;
+    const Shape shape = RandomStencil(rng(), dtype, more).any_shape();
     for (int i = 0; i < 3; ++i) {
       Array a(dtype, rows > 0 && i < 2 ? shape.with_inserted(0, rows) : shape);
       for (std::int64_t k = 0; k < a.size(); ++k) a.set(k, static_cast<double>(rng() % 64));
@@ -113,7 +143,7 @@ struct DrawnStencil {
     }
   }
   std::shared_ptr<Graph> graph() const {
-    const Function one = [this](Values in) { return RandomStencil(seed, dtype)(in); };
+    const Function one = [this](Values in) { return RandomStencil(seed, dtype, more)(in); };
     std::vector<ValueType> types;
     for (const Array& a : arrays) types.push_back(a.type());
     return trace(rows > 0 ? vmap(one, {0, 0, -1}) : one, types);
@@ -121,6 +151,7 @@ struct DrawnStencil {
   std::uint64_t seed;
   std::mt19937_64 rng;
   DType dtype = DType::F32;
+  bool more = false;
   std::int64_t rows = 0;
   std::vector<Array> arrays;
 };
@@ -136,6 +167,7 @@ template <class Check> void for_stencils(Check check) {
       },
       60,
       {
+          388,   // turns of a loop set the same variable
           1015,  // gcc 12 mixed up numbers that lie side by side and are each read under a condition
           3165,  // no point asks for any piece of a concatenation within another one
       });
@@ -147,7 +179,8 @@ using SharedGraph = std::shared_ptr<const Graph>;
 TEST(RandomStencils, HaveTheOraclesBits) {
   for_stencils([](std::uint64_t seed, const Arrays& inputs, const SharedGraph& graph, const Arrays& expected) {
     for (const Compiled& compiled : all_compiled()) {
-      const CompileOptions options = compiled.options();
+      CompileOptions options = compiled.options();
+      options.threads = 1 + static_cast<int>(seed % 2);
       const Arrays got = compile(graph, options)(inputs);
       for (std::size_t r = 0; r < expected.size(); ++r)
         EXPECT_TRUE(same_bits(got[r], expected[r])) << compiled.backend << " " << compiled.target << " result " << r;
@@ -158,10 +191,11 @@ TEST(RandomStencils, HaveTheOraclesBits) {
 
 // Of every target, also of those that this machine does not run.
 TEST(RandomStencils, AreStatementsWithTheOraclesBits) {
-  for_stencils([](std::uint64_t, const Arrays& inputs, const SharedGraph& graph, const Arrays& expected) {
+  for_stencils([](std::uint64_t seed, const Arrays& inputs, const SharedGraph& graph, const Arrays& expected) {
     for (const char* target : kernel::native_targets) {
       ScheduleOptions options;
       options.target = kernel::target_named(target);
+      options.num_workers = 1 + static_cast<int>(seed % 2);
       const kernel::Program program = schedule(*passes::optimize(*graph, {}), options);
       kernel::verify(program);
       Arrays got;

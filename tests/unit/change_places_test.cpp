@@ -7,7 +7,9 @@
 #include <variant>
 #include <vector>
 
+#include "hotloop/functions.h"
 #include "hotloop/ops.h"
+#include "hotloop/transforms.h"
 #include "passes/pipeline.h"
 #include "schedule/accesses.h"
 #include "schedule/schedule.h"
@@ -42,6 +44,7 @@ Loops loops_of(const ScanBody& step, std::size_t num_carries, std::int64_t lengt
   options.num_workers = num_workers;
   const std::vector<ValueType> types(num_carries, ValueType{DType::F32, {points}});
   const kernel::Program program = schedule(*passes::optimize(*trace(f, types), {}), options);
+  kernel::verify(program);
   Loops loops;
   kernel::for_each_statement(program.body, [&](const auto& statement) {
     if constexpr (std::is_same_v<std::decay_t<decltype(statement)>, kernel::For>) {
@@ -82,6 +85,24 @@ TEST(ChangePlaces, TwoCarriesAndWhatIsComputedGoRound) {
   const Loops loops = loops_of(leapfrog, 2, 100, 2000);
   EXPECT_EQ(loops.trips, (std::vector<std::int64_t>{33, 1}));
   EXPECT_EQ(loops.copies, (std::vector<int>{0, 1}));
+}
+
+// Backwards it has as many steps as it took, a number that is read beside the loop: each turn reads its own.
+TEST(ChangePlaces, TurnsHaveLoopsThatEndByThemselves) {
+  const Function grown = [](Values in) {
+    const Value one = constant(1, DType::F32);
+    return while_loop([](Values x) { return less(x[0], 10.0); },
+                      [&](Values x) { return std::vector{x[0] * (1.0 + square(in[0]))}; }, {&one, 1}, 20);
+  };
+  const ScanBody step = [&](Values c, Values) {
+    const Value at = mean(c[0]);
+    return std::pair(Carries{c[0] + 0.1 * grad(grown, {0})({&at, 1})[0] * spread(c[0])}, Carries{});
+  };
+  for (const int num_workers : {1, 2}) {
+    const Loops loops = loops_of(step, 1, 100, 2000, num_workers);
+    ASSERT_FALSE(loops.trips.empty());
+    EXPECT_EQ(loops.trips[0], 50);
+  }
 }
 
 // A few numbers are copied sooner than code is written out; and so is a loop that is stopped, whose last step is any.

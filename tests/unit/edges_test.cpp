@@ -31,8 +31,10 @@ std::vector<Value> laplacian(Values in) {
   return {rolled(u, 0, 1) + rolled(u, 0, -1) + rolled(u, 1, 1) + rolled(u, 1, -1) - 4.0 * u};
 }
 
-kernel::Program scheduled(const TracedFunction& f, const std::vector<ValueType>& types, const std::string& target) {
+kernel::Program scheduled(const TracedFunction& f, const std::vector<ValueType>& types, const std::string& target,
+                          int num_workers = 1) {
   ScheduleOptions options;
+  options.num_workers = num_workers;
   options.target = kernel::target_named(target);
   return schedule(*passes::optimize(*trace(f, types), {}), options);
 }
@@ -92,6 +94,30 @@ TEST(Edges, WhatIsReadAsAWholeIsCopied) {
   EXPECT_TRUE(is_copied(scheduled(laplacian, {{DType::F32, {64, 64}}}, "portable")));
   const auto product = [](Values in) { return std::vector{matmul(rolled(in[0], 1, 1), in[1])}; };
   EXPECT_TRUE(is_copied(scheduled(product, {{DType::F32, {64, 64}}, {DType::F32, {64, 64}}}, "avx512")));
+}
+
+// A part is to have a vector of points, and workers that share out rows must not meet where parts do: a place that is known at run time may be any.
+TEST(Edges, OtherMapsStayWhole) {
+  const auto spread_3d = [](Values in) {
+    return std::vector{rolled(in[0], 0, 1) + rolled(in[0], 1, 1) + rolled(in[0], 2, 1) + rolled(in[0], 2, -1)};
+  };
+  for (const Shape& shape : {Shape{2, 2, 48}, Shape{3, 16}}) {
+    const auto f = [&](Values in) {
+      return shape.rank() == 3 ? spread_3d(in) : std::vector{rolled(in[0], 0, 1) + rolled(in[0], 1, 1)};
+    };
+    const kernel::Program program = scheduled(f, {{DType::F32, shape}}, "avx512");
+    SCOPED_TRACE(kernel::print(program));
+    const std::vector<Map> maps = maps_of(program);
+    for (const Map& map : maps) EXPECT_GE(points(map) * 3, 16);
+    EXPECT_LE(maps.size(), static_cast<std::size_t>(shape.size() / 16));
+  }
+  const auto writes = [](Values in) {
+    return std::vector{dynamic_update(in[0], rolled(in[1], 1, 1), {in[2], constant(0, DType::I32)})};
+  };
+  const kernel::Program program =
+      scheduled(writes, {{DType::F32, {200, 150}}, {DType::F32, {150, 150}}, {DType::I32, {}}}, "avx512", 2);
+  kernel::verify(program);
+  EXPECT_EQ(std::ranges::count_if(maps_of(program), asks), 1) << kernel::print(program);
 }
 
 // A step that hands the old state on, as a leapfrog does: one statement reads both and writes both.
