@@ -115,8 +115,9 @@ IN_LAYERS = {
 LOSSES = {"BCE": "BinaryCrossEntropy", "BCELoss": "BinaryCrossEntropy", "BCEWithLogits": "BinaryCrossEntropy", "BCEWithLogitsLoss": "BinaryCrossEntropy", "L1": "MAE", "L1Loss": "MAE",
           "SmoothL1Loss": "Huber", "NLLLoss": "CrossEntropy", "GaussianNLLLoss": "Gaussian", "PoissonNLLLoss": "Poisson", "CTCLoss": "CTC", "Pinball": "Quantile", "PinballLoss": "Quantile", "softmax_cross_entropy": "CrossEntropy"}  # fmt: skip
 OPTIMIZERS = {"lr_scheduler": "Schedule", "clip_by_global_norm": "ClipByNorm", "chain": "ClipByNorm", "CosineDecay": "Cosine", "cosine_decay_schedule": "Cosine", "CosineAnnealingLR": "Cosine",
-              "warmup_cosine_decay_schedule": "Warmup", "StepLR": "Step", "ReduceLROnPlateau": "Plateau"}  # fmt: skip
+              "warmup_cosine_decay_schedule": "Warmup", "StepLR": "Step", "ReduceLROnPlateau": "Plateau", "OneCycleLR": "OneCycle", "LinearLR": "Warmup", "ExponentialLR": "Step", "ExponentialDecay": "Step", "exponential_decay": "Step"}  # fmt: skip
 IN_OPTIMIZERS = {
+    **dict.fromkeys(("LambdaLR", "LearningRateScheduler"), "in a loop by hand, an optimiser with the rate 1, of whose step a part is taken: docs/python.md#a-rate-of-your-own"),
     "apply_updates": "params, state = optimizer.update(grads, state, params), which gives the new params",
     "global_norm": "hl.linalg.norm(hl.tree.ravel(grads)[0])",
 }

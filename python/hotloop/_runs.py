@@ -79,7 +79,10 @@ def _layers(tables, x):
 
 def _layer(table, x):
     settings = dict(table)
-    cls, inside = LAYERS[class_name(settings.pop("type"))], settings.pop("layer", [])
+    kind, inside = settings.pop("type", None), settings.pop("layer", [])
+    cls = LAYERS.get(class_name(str(kind)))
+    if cls is None:
+        raise _core.UserError(f"[load_run] the type of a [[model]] table must be one of a layer. Received: {kind!r}.")
     if inside:
         layers = _layers(inside, x)
         return cls(layers[0] if len(layers) == 1 else Sequential(*layers), **settings)  # one alone keeps its parameters' names

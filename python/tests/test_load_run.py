@@ -111,6 +111,9 @@ def test_what_is_no_run(tmp_path):
     folder_of(tmp_path, None, hl.nn.Linear(2, 1).init(0), "[train]\nepochs = 3\n")
     with pytest.raises(hl.UserError, match=r"config.toml must be a configuration with \[\[model\]\] tables. Received: 'model'"):
         hl.load_run(tmp_path)
+    (tmp_path / "config.toml").write_text('[[model]]\ntype = "linaer"\n')
+    with pytest.raises(hl.UserError, match=r"the type of a \[\[model\]\] table must be one of a layer. Received: 'linaer'"):
+        hl.load_run(tmp_path)
     (tmp_path / "config.toml").write_text('[[model]]\ntype = "linear"\nunits = 1\n')
     with pytest.raises(hl.UserError, match=r"model.safetensors must have the arrays of `like`. Received: 0.weight is missing"):
         hl.load_run(tmp_path)

@@ -165,7 +165,7 @@ def test_arguments(call, message):
     (hl, "concatenate", "concat"), (hl, "array", "asarray"), (hl, "Jit", "jit"), (hl.nn, "Dense", "Linear"), (hl.nn, "lstm", "LSTM"), (hl.optim, "Adan", "Adam"),
     (hl.losses, "HuberLoss", "Huber"), (hl.ode, "diffeqsolve", "solve"), (hl.ode, "PIDController", "PID"), (hl.ode, "RecursiveCheckpointAdjoint", "Discrete"),
     (hl, "percentile", "quantile"), (hl, "topk", "top_k"), (hl, "swish", "silu"), (hl, "hardtanh", "hard_tanh"), (hl.losses, "BCELoss", "BinaryCrossEntropy"),
-    (hl.optim, "CosineDecay", "Cosine"),
+    (hl.optim, "CosineDecay", "Cosine"), (hl.optim, "OneCycleLR", "OneCycle"), (hl.optim, "ExponentialLR", "Step"),
 ])  # fmt: skip
 def test_names(module, name, meant):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {module.__name__}.{meant}$"):
