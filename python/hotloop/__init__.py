@@ -55,6 +55,7 @@ from hotloop._from_keras import from_keras  # noqa: E402
 from hotloop._from_rtneural import from_rtneural  # noqa: E402
 from hotloop._from_torch import from_torch  # noqa: E402
 from hotloop._minimize import Minimum, least_squares, minimize  # noqa: E402
+from hotloop._runs import StoredRun, load_run  # noqa: E402
 from hotloop._to_keras import to_keras  # noqa: E402
 from hotloop._to_torch import to_torch  # noqa: E402
 

@@ -33,7 +33,13 @@ class EpochRecord(typing.NamedTuple):
 
 
 class Progress(typing.NamedTuple):
-    """Where a fit stands; record and params are there when an epoch is done and validated."""
+    """Where a fit stands, after each call of the step and after each validation.
+
+    epoch, step: from 1; step is the last one that the call took, of the num_steps of an epoch (its batches, the last of which may be shorter). So
+        steps_per_call=10 tells steps 10, 20, ... elapsed_s: since the first step of this process.
+    epoch_done: the epoch is validated; then alone record and params (as they are validated and kept; not the buffers) are there, and best says
+        whether it is the best so far. The epoch's last step was told before, with epoch_done False.
+    """
 
     epoch: int
     num_epochs: int
@@ -323,6 +329,7 @@ def fit(
 
     data: (x, y), or a dict that may also have lengths (samples,) and sample_weights (samples,). Samples lie along axis 0; float
         arrays are cast to `dtype`, integers stay (classes, indices). Or hl.data.Samples, which brings its validation part, or a Dataset.
+        lengths: valid steps of each row, from 0 to all. Outputs of recurrent layers are zeros beyond them, and a loss of each step counts none there.
         x may be several inputs: a dict, tuple, list or named tuple of arrays, also nested, for a hl.nn.Module of your own, whose
         apply(params, x) is given the same tree of a batch. lengths then count the steps of its first array (samples, time, features).
     validation: data of the same form, or the fraction of the last samples that is held out; 0.1 of them by default. 0 or False: none is
@@ -330,6 +337,10 @@ def fit(
     loss: of hl.losses, or a function (prediction, target) -> scalar; MSE by default. optimizer: Adam(1e-3) by default.
     metric: of hl.metrics, of the validation. Or a loss: one of hl.losses, or a function (prediction, target) -> scalar, whose mean over
         samples, each alone, is shown; smaller is better. By default MAE, for losses of classes the loss itself.
+    batch_size: samples of a step; the last batch of an epoch has what is left. epochs: passes over the training samples.
+    shuffle: a new order of the samples each epoch; False: as they are given. (A validation fraction is cut off before, from the end.)
+    class_weights: (classes,), what a sample of each class counts, in the order of the labels: of losses over classes. The loss of a batch is
+        sum(weight * loss) / sum(weight). The metric does not count them.
     params: to start from; else they are drawn by `seed` and `init`. The order of the samples follows from the seed and the epoch.
     buffers: those of `params`, needed with them where the model has any (run.buffers, or what hl.load gave).
     generator: "philox", or "torch" for PyTorch's numbers: parameters as torch.manual_seed(seed) gives the same layers, and then a

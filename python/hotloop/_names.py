@@ -94,15 +94,18 @@ MODELS = {
     **dict.fromkeys(("double", "float"), "model.init(seed, dtype='float64'), or 'float32'"), "half": "hl.fit(model, data, dot_precision='bfloat16')", "cpu": "the model itself: arrays lie in the host's memory",
 }  # fmt: skip
 RUNS = {  # of what Keras's fit gives, and of models
-    "loss": "[r.train_loss for r in run.history]", "losses": "[r.train_loss for r in run.history]", "val_loss": "[r.validation for r in run.history]",
+    "loss": "[r.train_loss for r in run.history]", "losses": "[r.train_loss for r in run.history]",
+    "val_loss": "[r.validation for r in run.history], the metric of each epoch: the loss with hl.fit(..., metric=hl.losses.MSE())",
     "save": "hl.save(path, run.params)", **dict.fromkeys(("weights", "parameters", "state_dict", "get_weights", "best_params"), "params"),
 }  # fmt: skip
-LAYERS = {"BatchNormalization": "BatchNorm", "BatchNorm1d": "BatchNorm", "LayerNormalization": "LayerNorm", "MaxPooling1D": "MaxPool", "MaxPool1d": "MaxPool",
-          "GlobalMaxPooling1D": "MaxPool", "GlobalAveragePooling1D": "MeanPool", "AvgPool1d": "MeanPool", "Dense": "Linear", "SimpleRNN": "RNN", "Activation": "Tanh", "LSTMCell": "Recurrent", "GRUCell": "Recurrent", "ModuleList": "Sequential"}
+LAYERS = {"BatchNormalization": "BatchNorm", "BatchNorm1d": "BatchNorm", "LayerNormalization": "LayerNorm",
+          "GlobalMaxPooling1D": "MaxPool", "GlobalAveragePooling1D": "MeanPool", "Dense": "Linear", "SimpleRNN": "RNN", "Activation": "Tanh", "LSTMCell": "Recurrent", "GRUCell": "Recurrent", "ModuleList": "Sequential"}
 # Elementwise functions and the like, which are in hl itself, and layers that are not there.
 IN_LAYERS = {
     **{name: f"hl.{name}" for name in ("relu", "gelu", "silu", "elu", "selu", "mish", "softplus", "softmax", "log_softmax", "sigmoid", "tanh", "leaky_relu", "one_hot")},
     **dict.fromkeys(("Conv2d", "Conv2D", "MaxPool2d"), "a hl.nn.Module of your own, with slices: a sum of x[:, i:i + n, j:j + m] @ w[i, j]"),
+    **dict.fromkeys(("MaxPool1d", "MaxPooling1D"), "hl.nn.MaxPool() over all steps; over every two, a hl.nn.Module of your own with hl.max(hl.reshape(x, (len(x), -1, 2, x.shape[2])), axis=2)"),
+    **dict.fromkeys(("AvgPool1d", "AveragePooling1D"), "hl.nn.MeanPool() over all steps; over every two, a hl.nn.Module of your own with hl.mean(hl.reshape(x, (len(x), -1, 2, x.shape[2])), axis=2)"),
     "Lambda": "a hl.nn.Module of your own, with def apply(self, params, x, key=None)", "TimeDistributed": "the layer itself: hl.nn.Linear takes each step by itself",
     "Masking": "lengths: hl.fit(model, {'x': x, 'y': y, 'lengths': n})", **dict.fromkeys(("Input", "InputLayer"), "nothing: the first layer is told how many inputs it has"),
     **dict.fromkeys(("MultiheadAttention", "MultiHeadAttention", "TransformerEncoderLayer", "TransformerEncoder", "Transformer"),
@@ -112,8 +115,9 @@ IN_LAYERS = {
 LOSSES = {"BCE": "BinaryCrossEntropy", "BCELoss": "BinaryCrossEntropy", "BCEWithLogits": "BinaryCrossEntropy", "BCEWithLogitsLoss": "BinaryCrossEntropy", "L1": "MAE", "L1Loss": "MAE",
           "SmoothL1Loss": "Huber", "NLLLoss": "CrossEntropy", "GaussianNLLLoss": "Gaussian", "PoissonNLLLoss": "Poisson", "CTCLoss": "CTC", "Pinball": "Quantile", "PinballLoss": "Quantile", "softmax_cross_entropy": "CrossEntropy"}  # fmt: skip
 OPTIMIZERS = {"lr_scheduler": "Schedule", "clip_by_global_norm": "ClipByNorm", "chain": "ClipByNorm", "CosineDecay": "Cosine", "cosine_decay_schedule": "Cosine", "CosineAnnealingLR": "Cosine",
-              "warmup_cosine_decay_schedule": "Warmup", "StepLR": "Step", "ReduceLROnPlateau": "Plateau"}  # fmt: skip
+              "warmup_cosine_decay_schedule": "Warmup", "StepLR": "Step", "ReduceLROnPlateau": "Plateau", "OneCycleLR": "OneCycle", "LinearLR": "Warmup", "ExponentialLR": "Step", "ExponentialDecay": "Step", "exponential_decay": "Step"}  # fmt: skip
 IN_OPTIMIZERS = {
+    **dict.fromkeys(("LambdaLR", "LearningRateScheduler"), "in a loop by hand, an optimiser with the rate 1, of whose step a part is taken: docs/python.md#a-rate-of-your-own"),
     "apply_updates": "params, state = optimizer.update(grads, state, params), which gives the new params",
     "global_norm": "hl.linalg.norm(hl.tree.ravel(grads)[0])",
 }
@@ -131,12 +135,21 @@ EQUATIONS = {
     "ClipStepSizeController": "Clip", "RecursiveCheckpointAdjoint": "Discrete", "DirectAdjoint": "Discrete", "BacksolveAdjoint": "Backsolve",
     "RK45": "Dopri5", "DOP853": "Dopri8", "LSODA": "Kvaerno5", "BDF": "Kvaerno5", "Radau": "Kvaerno5",
 }  # fmt: skip
+# Of arguments: a name here, or several, of which the first that the call has is meant.
 _SETTINGS = {
     "dim": "axis", "dims": "axis", "keepdim": "keepdims",
-    "lr": "learning_rate", "eps": "epsilon", "betas": "beta1 and beta2", "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
+    "lr": "learning_rate", "eps": "epsilon", "betas": "beta1 and beta2", "b1": "beta1", "b2": "beta2", "beta_1": "beta1", "beta_2": "beta2", "rho": "decay",
+    "alpha": ("decay", "slope"), "T_max": "steps", "total_steps": "steps", "decay_steps": "steps", "warmup_steps": "steps", "step_size": "every",
+    "eta_min": "last, a part of the learning rate", "min_lr": "least, a part of the learning rate", "pct_start": "rise", "pct_increase": "rise",
+    "div_factor": "divisor", "final_div_factor": "last_divisor", "num_embeddings": "count", "input_dim": ("count", "inputs"), "vocab_size": "count",
+    "embedding_dim": "units", "output_dim": "units", "padding_idx": "padding", "in_channels": "inputs", "out_channels": "filters", "kernel_size": "kernel",
+    "dilation_rate": "dilation", "num_features": "inputs", "normalized_shape": "inputs", "features": ("hidden", "filters", "units", "inputs"),
+    "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
     "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
     "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
     "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat", "minlength": "length",
+    "target": "targets", "missing_indicator": "indicator", "fill": "missing_rules, of hl.data.MissingRule", "lag": "lags, of hl.data.Lag", "periodic": "cycles, of hl.data.Cycle",
+    "one_hot": "one_hots, of hl.data.OneHot", "precision": "dtype",
     "ddof": "correction", "a_min": "min", "a_max": "max", "negative_slope": "slope",
 }  # fmt: skip
 _REMARKS = {
@@ -150,11 +163,12 @@ _REMARKS = {
     "restore_best_weights": "Leave it out: run.params are those of the best epoch",
     "monitor": "Leave it out: the metric of the validation is what counts, hl.fit(..., metric=...)",
     "schedule": "Try: learning_rate=hl.optim.Schedule(1e-3, hl.optim.Cosine(1000))",
-    "weight_decay": "Try: hl.optim.AdamW",
+    "weight_decay": "Try: hl.optim.AdamW; or, in a loop by hand, a term of the loss, 0.5 * weight_decay * (hl.tree.ravel(params)[0] ** 2).sum()",
     "clipnorm": "Try: hl.optim.ClipByNorm(hl.optim.Adam(1e-3), 1.0)",
     "activation": "Try: a layer after it, such as hl.nn.ReLU()",
+    **dict.fromkeys(("pool_size", "kernel_size"), "It is over all steps. Try: hl.max(hl.reshape(x, (len(x), -1, 2, x.shape[2])), axis=2) in a hl.nn.Module of your own"),
     "input_shape": "Try: inputs, the number of features",
-    "trainable": "Try: hl.grad with respect to a part of params, and a loop of your own",
+    "trainable": "Try: hl.stop_gradient(params[\"lstm\"]) in apply of a hl.nn.Module of your own; or a loop of your own, with hl.grad with respect to a part of params",
     "unroll": "Leave it out: the compiler decides how much of a loop is written out",
 }  # fmt: skip
 
@@ -203,8 +217,9 @@ def try_setting(error, names):
     if not found:
         return ""
     name = found[1]
-    meant = _SETTINGS.get(name, "")
-    if meant.partition(" ")[0].rstrip(",") not in names:
+    told = _SETTINGS.get(name, ())
+    meant = next((m for m in (told if isinstance(told, tuple) else (told,)) if m.partition(" ")[0].rstrip(",") in names), None)
+    if meant is None:
         if name in _REMARKS:
             return f". {_REMARKS[name]}"
         meant = next(iter(difflib.get_close_matches(name, names, 1, 0.6)), None)

@@ -6,22 +6,25 @@
     forecast = samples.preparation.unscale(run.predict(samples.test))
 
 A table is a path (.csv, .npy, .npz, .parquet), a dict of columns, or anything with the Arrow C stream interface: pyarrow, polars, pandas and
-DuckDB tables. What the options mean is told in docs/data.md: they are those of the command line's [data], [window] and [split].
+DuckDB tables. What the options mean is told in docs/data.md: they are those of the command line's [data], [window] and [split], some with
+another name.
 """
 
 import dataclasses
+import inspect
 import os
 
 import numpy
 
 from hotloop import _core
 from hotloop._core import Dataset
-from hotloop._names import IN_DATA, absent, checked_call, kind_of
+from hotloop._names import IN_DATA, absent, checked_call, kind_of, try_setting
 
 __all__ = ["Cycle", "Dataset", "Lag", "MissingRule", "OneHot", "Preparation", "Samples", "Split"]
 
 _TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _MISSING = tuple(_core.missing_values)
+_CSV = ("separator", "missing_values", "time_unit", "date_format")
 _DATE_FORMATS = ("yyyy-mm-dd", "dd/mm/yyyy", "mm/dd/yyyy")  # by DateOrder
 
 
@@ -178,7 +181,14 @@ class Samples:
         memory_mb=1024,
         **csv,
     ):
+        unknown = next((name for name in csv if name not in _CSV), None)
+        if unknown:
+            error = f"got an unexpected keyword argument {unknown!r}"
+            of_split = f". Try: split=hl.data.Split({unknown}=...)" if unknown in Split.__dataclass_fields__ else ""
+            raise TypeError(f"Samples(): {error}{of_split or try_setting(error, [*inspect.signature(Samples.__init__).parameters, *_CSV])}")
         split = split or Split()
+        if not isinstance(split, Split):
+            raise _core.UserError(f"[data] split must be a hl.data.Split. Received: {split!r}. Try: hl.data.Split(by=\"time\", train=0.7, validation=0.15).")
         if split.by is None:
             split = dataclasses.replace(split, by="random" if sample else "time")
         recipe = {

@@ -14,8 +14,8 @@ __all__ = ["Loss"]
 
 
 class Loss(Component):
-    """loss(prediction, target) -> scalar. Prediction and target must have one shape: (batch,) against (batch, 1) is an error, not a
-    broadcast.
+    """loss(prediction, target) -> scalar. Prediction and target must have one shape, (batch, 1) say: (batch,) against it is an error, not a
+    broadcast. Losses of class labels, label sequences, quantiles and distributions take predictions of another shape, which each of them tells.
 
     sample_weights: (batch,). class_weights: (classes,), for losses over classes. lengths: (batch,), valid steps of each row.
     """
@@ -41,8 +41,20 @@ class Loss(Component):
         return jit(self._loss.statistics)
 
 
+_OF_PARAMETERS = "prediction: (batch, ..., {} * n), of each number of the target its outputs side by side. target: (batch, ..., n)."
+_SHAPES = {  # where they are not one
+    "CrossEntropy": "prediction: (batch, ..., classes). target: (batch, ...) or (batch, ..., 1) of labels, integers or floats that hold them; or of the prediction's shape and dtype, "
+    "a distribution over the classes: one-hot, say.",
+    "BinaryCrossEntropy": "prediction and target: of one shape and dtype, (batch, 1) say; targets between 0 and 1.",
+    "CTC": "prediction: (batch, time, classes) of logits. target: (batch, most labels), negative behind a row's last label. lengths: the rows' steps.",
+    **dict.fromkeys(("Gaussian", "StudentT", "NegativeBinomial"), _OF_PARAMETERS.format("2")),
+    "Quantile": _OF_PARAMETERS.format("quantiles"),
+}  # fmt: skip
+
 for _definition in _core.loss_definitions():
     _cls = component_class(Loss, _definition, _core.make_loss)
+    if _cls.__name__ in _SHAPES:
+        _cls.__doc__ += f"\n\n{_SHAPES[_cls.__name__]}"
     globals()[_cls.__name__] = _cls
     __all__.append(_cls.__name__)
 

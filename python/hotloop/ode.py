@@ -26,7 +26,11 @@ from hotloop._names import EQUATIONS, absent, checked_call, kind_of
 __all__ = ["solve", "Solution", "Stats", "Interpolation", "Result", "SaveAt", "Event", "Solver", "Controller", "Adjoint", "ConstantStep", "PID", "Clip"]
 
 Result = enum.IntEnum("Result", _core.ode_results(), module=__name__)
-Result.__doc__ = "What became of a solve: the codes of Solution.result."
+Result.__doc__ = """What became of a solve: the codes of Solution.result.
+
+Success (0): t1 was reached. Event (1): a terminal one ended it. MaxSteps (2): t1 was not reached in max_steps steps. StepTooSmall (3): the step size fell
+below what time can resolve, or below dtmin. NonFinite (4): the field or the state became infinite or NaN.
+"""
 
 
 # ---- what a solve is made of ---------------------------------------------------------------------------------------------------

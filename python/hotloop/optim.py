@@ -28,14 +28,21 @@ class Factor(Component):
 
 
 class Schedule(Component):
-    """A learning rate: a number times factors, each a function of the step count (of batches, not of epochs)."""
+    """A learning rate: a number times factors, each a function of the step count (of batches, not of epochs).
+
+    Factors are those of hl.optim, which hl.fit, loops by hand and the command line share. Plateau lowers the rate in hl.fit alone, which tells it
+    the validations. A rate of one's own is a number that a loop by hand gives its step: docs/python.md.
+    """
 
     _engine = "_schedule"
 
     def __init__(self, learning_rate, *factors):
         for f in factors:
             if not isinstance(f, Factor):
-                raise _core.UserError(f"[Schedule] a factor must be one of hl.optim's. Received: {kind_of(f)}.")
+                raise _core.UserError(
+                    f"[Schedule] a factor must be one of hl.optim's. Received: {kind_of(f)}. Try: hl.optim.Cosine(1000); or, in a loop by hand, an optimiser "
+                    "with the rate 1, of whose step a part is taken: docs/python.md#a-rate-of-your-own."
+                )
         try:
             if isinstance(learning_rate, str):
                 raise TypeError

@@ -205,3 +205,18 @@ def test_the_demos_samples_are_those_of_the_command_line():
     scaled = (table["Temperature"] - fitted.mean()) / fitted.std()
     np.testing.assert_allclose(x[5, :, 0], scaled[rows[5] - 47 : rows[5] + 1], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(np.asarray(samples.kept(samples.train, "demand_last_week")), table["Demand"][rows - 336])
+
+
+@pytest.mark.parametrize("name, value, meant", [
+    ("missing_indicator", True, "indicator"), ("lag", [], "lags, of hl.data.Lag"), ("periodic", [], "cycles, of hl.data.Cycle"), ("one_hot", [], "one_hots, of hl.data.OneHot"),
+    ("fill", [], "missing_rules, of hl.data.MissingRule"), ("precision", "f64", "dtype"), ("by", "random", r"split=hl.data.Split\(by=...\)"), ("train", 0.5, r"split=hl.data.Split\(train=...\)"),
+    ("seperator", ";", "separator"),
+])  # fmt: skip
+def test_names_of_a_configuration_are_answered(name, value, meant):
+    with pytest.raises(TypeError, match=rf"Samples\(\): got an unexpected keyword argument '{name}'. Try: {meant}$"):
+        hl.data.Samples(columns(), **RECIPE, **{name: value})
+
+
+def test_a_split_is_a_split():
+    with pytest.raises(hl.UserError, match=r"split must be a hl.data.Split. Received: 'random'. Try: hl.data.Split\(by="):
+        hl.data.Samples(columns(), **RECIPE, split="random")

@@ -471,3 +471,51 @@ def test_ids_that_have_no_row_are_refused(rng):
     column = hl.nn.Sequential(hl.nn.Embedding(9, 4, feature=1), hl.nn.Linear(5, 1))
     with pytest.raises(hl.UserError, match="Received: 9.0 in training sample 3"):
         hl.fit(column, (np.where(np.arange(40)[:, None] == [0, 3], [50.0, 9.0], 1.0), rng.normal(size=(40, 1))), epochs=1)
+
+
+UNDECAYED = {"SGD": lambda rate: hl.optim.SGD(rate, momentum=0.9), "RMSprop": hl.optim.RMSprop, "Adam": hl.optim.Adam, "clipped": lambda rate: hl.optim.ClipByNorm(hl.optim.Adam(rate), 1.0)}
+
+
+@pytest.mark.parametrize("optimizer", [*UNDECAYED, "AdamW"])
+def test_a_part_of_a_whole_step_is_a_step_of_that_rate(data, optimizer):
+    """What docs/python.md says of a rate of one's own."""
+    make, rates = UNDECAYED.get(optimizer, hl.optim.AdamW), hl.optim.Schedule(1e-2, hl.optim.Cosine(20))
+    net, loss, whole, own = model(), hl.losses.MSE(), make(1.0), make(rates)
+
+    @hl.jit
+    def steps(params, other, state, other_state, rate):
+        slopes = hl.grad(lambda p: loss(net(p, data[0]), data[1]))
+        wanted, state = own.update(slopes(params), state, params)
+        there, other_state = whole.update(slopes(other), other_state, other)
+        return wanted, hl.tree.map(lambda p, q: p + rate * (q - p), other, there), state, other_state
+
+    wanted = got = net.init(0)
+    state, other_state = own.init(wanted), whole.init(got)
+    for i in range(20):
+        wanted, got, state, other_state = steps(wanted, got, state, other_state, float(rates(i)))
+    for a, b, start in zip(hl.tree.leaves(wanted), hl.tree.leaves(got), hl.tree.leaves(net.init(0)), strict=True):
+        np.testing.assert_allclose(b, a, atol=2e-5)
+        assert np.abs(np.asarray(a) - start).max() > 1e-3
+
+
+@pytest.mark.parametrize("optimizer", UNDECAYED)
+def test_what_has_no_gradient_stays(data, optimizer):
+    class Tuned(hl.nn.Module):
+        def __init__(self):
+            self.body, self.head = hl.nn.LSTM(2, 8), hl.nn.Linear(8, 1)
+
+        def apply(self, params, x, key=None):
+            return self.head(params["head"], self.body(hl.stop_gradient(params["body"]), x)[:, -1])
+
+    start = Tuned().init(0)
+    run = hl.fit(Tuned(), data, params=start, optimizer=UNDECAYED[optimizer](1e-2), epochs=2)
+    assert all(np.array_equal(run.params["body"][name], start["body"][name]) for name in start["body"])
+    assert not np.array_equal(run.params["head"]["weight"], start["head"]["weight"])
+    assert "1 loop," in run.explain().partition("validation")[0]  # forward alone
+
+
+def test_progress_tells_the_last_step_of_each_call(data):
+    seen = []
+    run = hl.fit(model(), data, batch_size=16, epochs=1, steps_per_call=4, callbacks=seen.append)
+    assert [(at.step, at.num_steps, at.epoch_done, at.params is not None) for at in seen] == [(4, 6, False, False), (5, 6, False, False), (6, 6, False, False), (6, 6, True, True)]
+    assert run.history == [seen[-1].record]

@@ -108,6 +108,10 @@ def without(tree, layer, name):
     (lambda: Split()({}, X), r"\[Split\] apply\(\) must give one array. Received: a tuple. Try: hl.concat"),
     (lambda: Noisy()({}, X), r"a key must be uint32\[2\]. Received: None. Try: model\(params, x, key=hl.random.key\(seed\)\); without a key.*if key is None"),
     (lambda: MODEL.bind(PARAMS).step(None, 0.5), r"Received: a scalar. Try: \[\[x\]\]"),
+    (lambda: hl.optim.Schedule(1e-3, lambda step: 0.5), r"a factor must be one of hl.optim's. Received: a function. Try: hl.optim.Cosine\(1000\); or, in a loop by hand, an optimiser with the rate 1"),
+    (lambda: hl.nn.uniform(hl.random.key(0), (3,)), r"\[nn.uniform\] a seed must be an integer.*as a key of hl.random is. Try: hl.random.uniform\(key, ...\)"),
+    (lambda: hl.nn.fold_in(hl.random.key(0), "w"), r"\[nn.fold_in\] .*Try: hl.random.fold_in\(key, ...\)"), (lambda: hl.random.uniform(0, (3,)), r"a key must be uint32\[2\].*Try: hl.random.key\(seed\)"),
+    (lambda: hl.jit(lambda key: hl.nn.orthogonal(key, (3, 3)))(hl.random.key(0)), r"\[nn.orthogonal\] .*Try: hl.random.normal\(key, shape\)"),
     (lambda: hl.einsum("ii->i", X[0]), "the axes of 'i' have the extents 5 and 3, in operands \\(5, 3\\)"),
 ])  # fmt: skip
 def test_messages(call, message):
@@ -142,6 +146,15 @@ def test_messages(call, message):
     (lambda: hl.optim.Adam(1e-3, schedule=hl.optim.Cosine(9)), r"'schedule'. Try: learning_rate=hl.optim.Schedule\("), (lambda: hl.nn.Linear(3, 4, activation="relu"), r"'activation'. Try: a layer after it"),
     (lambda: hl.minimize(lambda x: hl.sum((x - 2) ** 2), [0.0, 0.0]), r"A list of params is a tree of single numbers. Try: numpy.array\(\[...\]\)"),
     (lambda: hl.nn.LSTM(3, 8, batch_first=True), r"'batch_first'. Sequences are \(batch, time, features\) always"),
+    (lambda: hl.nn.Embedding(num_embeddings=9, embedding_dim=4), "'num_embeddings'. Try: count$"), (lambda: hl.nn.Embedding(9, embedding_dim=4), "'embedding_dim'. Try: units$"),
+    (lambda: hl.nn.Conv1d(in_channels=3, out_channels=4, kernel_size=3), "'in_channels'. Try: inputs$"), (lambda: hl.nn.Conv1d(3, out_channels=4), "'out_channels'. Try: filters$"),
+    (lambda: hl.nn.Conv1d(3, 4, kernel_size=3), "'kernel_size'. Try: kernel$"), (lambda: hl.nn.MaxPool(kernel_size=2), r"'kernel_size'. It is over all steps. Try: hl.max\(hl.reshape"),
+    (lambda: hl.optim.RMSprop(1e-3, alpha=0.9), "'alpha'. Try: decay$"), (lambda: hl.optim.RMSprop(1e-3, rho=0.9), "'rho'. Try: decay$"), (lambda: hl.nn.LeakyReLU(alpha=0.1), "'alpha'. Try: slope$"),
+    (lambda: hl.optim.Cosine(T_max=100), "'T_max'. Try: steps$"), (lambda: hl.optim.Cosine(100, eta_min=1e-5), "'eta_min'. Try: last, a part of the learning rate$"),
+    (lambda: hl.optim.Step(step_size=30), "'step_size'. Try: every$"), (lambda: hl.optim.OneCycle(100, pct_start=0.2), "'pct_start'. Try: rise$"),
+    (lambda: hl.optim.Plateau(min_lr=1e-6), "'min_lr'. Try: least, a part of the learning rate$"), (lambda: hl.optim.Adam(1e-3, b1=0.9), "'b1'. Try: beta1$"),
+    (lambda: hl.optim.Adam(1e-3, betas=(0.9, 0.99)), "'betas'. Try: beta1 and beta2$"), (lambda: hl.nn.Linear(3, features=4), "'features'. Try: units$"),
+    (lambda: hl.optim.SGD(weight_decay=1e-4), r"'weight_decay'. Try: hl.optim.AdamW; or, in a loop by hand, a term of the loss, 0.5 \* weight_decay"),
 ])  # fmt: skip
 def test_arguments(call, message):
     with pytest.raises(TypeError, match=message):
@@ -152,7 +165,7 @@ def test_arguments(call, message):
     (hl, "concatenate", "concat"), (hl, "array", "asarray"), (hl, "Jit", "jit"), (hl.nn, "Dense", "Linear"), (hl.nn, "lstm", "LSTM"), (hl.optim, "Adan", "Adam"),
     (hl.losses, "HuberLoss", "Huber"), (hl.ode, "diffeqsolve", "solve"), (hl.ode, "PIDController", "PID"), (hl.ode, "RecursiveCheckpointAdjoint", "Discrete"),
     (hl, "percentile", "quantile"), (hl, "topk", "top_k"), (hl, "swish", "silu"), (hl, "hardtanh", "hard_tanh"), (hl.losses, "BCELoss", "BinaryCrossEntropy"),
-    (hl.optim, "CosineDecay", "Cosine"),
+    (hl.optim, "CosineDecay", "Cosine"), (hl.optim, "OneCycleLR", "OneCycle"), (hl.optim, "ExponentialLR", "Step"),
 ])  # fmt: skip
 def test_names(module, name, meant):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {module.__name__}.{meant}$"):
@@ -164,6 +177,7 @@ def test_names(module, name, meant):
     (hl, "conv2d", r"a sum of products of shifted slices, .* or hl.nn.Conv1d"), (hl, "lax", "the function's name in hl itself, as hl.scan or hl.sum"), (hl, "norm", "hl.linalg.norm"),
     (hl.nn, "gelu", "hl.gelu"), (hl.nn, "MultiheadAttention", "a hl.nn.Module of your own, .*"), (hl.optim, "global_norm", r"hl.linalg.norm\(hl.tree.ravel\(grads\)\[0\]\)"),
     (hl, "odeint", r"hl.ode.solve\(field, hl.ode.Tsit5\(\), t0, t1, y0\)"), (hl, "cuda", r"hl.devices\(\), and hl.jit\(f, device='cuda'\)"), (hl.nn, "Lambda", "a hl.nn.Module of your own, .*"),
+    (hl.nn, "MaxPool1d", r"hl.nn.MaxPool\(\) over all steps; over every two, .*hl.max\(hl.reshape\(x, \(len\(x\), -1, 2, x.shape\[2\]\)\), axis=2\)"), (hl.nn, "AvgPool1d", "hl.nn.MeanPool.*"),
     (hl.data, "DataLoader", r"hl.fit\(model, \(x, y\)\) of whole arrays, .*"), (hl.asarray(X).at[0], "apply", r"x.at\[key\].set\(f\(x\[key\]\)\)"),
 ])  # fmt: skip
 def test_what_is_no_single_name(of, name, instead):
@@ -175,7 +189,7 @@ def test_results_have_other_names_elsewhere():
     run = hl.fit(MODEL, (X, Y), epochs=1)
     assert pickle.loads(pickle.dumps(run)).best_epoch == run.best_epoch
     found, solved = hl.minimize(lambda p: ((p - 1) ** 2).sum(), np.zeros(2)), hl.ode.solve(lambda t, y, a: -y, hl.ode.Tsit5(), 0, 1, np.ones(2))
-    for of, name, meant in ((found, "x", "params"), (found, "success", "converged"), (solved, "y", "ys"), (solved, "t", "ts"), (run, "weights", "params"), (run, "save", r"hl.save\(path, run.params\)")):
+    for of, name, meant in ((found, "x", "params"), (found, "success", "converged"), (solved, "y", "ys"), (solved, "t", "ts"), (run, "weights", "params"), (run, "save", r"hl.save\(path, run.params\)"), (run, "val_loss", r".*r.validation for r in run.history.*metric=hl.losses.MSE\(\)\)")):
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'. Try: {meant}$"):
             getattr(of, name)
 
@@ -215,6 +229,35 @@ def test_a_tree_as_a_vector():
             assert np.array_equal(a, b) and a.dtype == b.dtype
     gradient = hl.grad(lambda v: (unravel(v)["a"] ** 2).sum())(np.asarray(vector))
     assert np.array_equal(gradient, [0, 2, 4, 6, 8, 10, 0, 0, 0])
+
+
+def test_pools_of_every_two_steps():
+    class Pool(hl.nn.Module):
+        def apply(self, params, x, key=None):
+            return hl.max(hl.reshape(x, (len(x), -1, 2, x.shape[2])), axis=2)
+
+    pooled = hl.nn.Sequential(Pool(), hl.nn.Flatten())({}, X[:, :4])
+    np.testing.assert_array_equal(pooled, np.maximum(X[:, :4:2], X[:, 1:4:2]).reshape(32, 6))
+
+
+def test_losses_tell_their_shapes():
+    assert "prediction: (batch, ..., classes). target: (batch, ...) or (batch, ..., 1) of labels" in hl.losses.CrossEntropy.__doc__
+    scores = np.zeros((4, 5, 3), np.float32)
+    for target in (np.zeros((4, 5), int), np.zeros((4, 5, 1), np.float32), np.eye(3, dtype=np.float32)[np.zeros((4, 5), int)]):
+        assert hl.losses.CrossEntropy()(scores, target) == pytest.approx(np.log(3))
+    assert "(batch, ..., 2 * n)" in hl.losses.Gaussian.__doc__ and "(batch, ..., quantiles * n)" in hl.losses.Quantile.__doc__
+    assert hl.losses.Gaussian().statistics(np.float32([[1, 2, 30, 40]]))["mean"].tolist() == [[1, 30]]
+    assert hl.losses.Quantile([0.1, 0.5, 0.9]).statistics(np.arange(6.0)[None])["q50"].tolist() == [[1, 4]]
+
+
+def test_states_are_named_as_told():
+    shapes = lambda model: hl.tree.map(lambda a: a.shape, model.initial_state(2))  # noqa: E731
+    lstm, one = hl.nn.LSTM(3, 4), {"h": (2, 4), "c": (2, 4)}
+    _, state = lstm(lstm.init(0), X[:2], state=lstm.initial_state(2))
+    np.testing.assert_array_equal(state["h"], lstm(lstm.init(0), X[:2])[:, -1])
+    assert shapes(lstm) == one and shapes(hl.nn.GRU(3, 4)) == shapes(hl.nn.RNN(3, 4)) == {"h": (2, 4)}
+    assert shapes(hl.nn.LSTM(3, 4, layers=2)) == {"l0": one, "l1": one} and shapes(hl.nn.LSTM(3, 4, bidirectional=True)) == {"l0": one, "l0_reverse": one}
+    assert shapes(hl.nn.Bidirectional(lstm)) == {"forward": one, "reverse": one} and shapes(hl.nn.Sequential(hl.nn.Tanh(), lstm)) == {"1": one}
 
 
 def test_names_of_elsewhere_lead_somewhere():

@@ -5,6 +5,10 @@ from hotloop._components import NO_SETTING, bind, class_name, docstring, repr_of
 from hotloop._names import kind_of
 from hotloop.nn._modules import Module
 
+_NOTES = {
+    "ode": "The layers are given y alone: dy/dt = layers(y), without t. For an equation that depends on time y holds t as one number more, whose derivative is 1 "
+    "(docs/python_ode.md), or hl.ode.solve takes a function field(t, y, args).",
+}  # fmt: skip
 _FIRST = {"inputs": "features of the input, its last axis.", "layer": "the layer inside."}
 
 
@@ -38,7 +42,7 @@ def _layer_class(definition, sized, wraps):
         "_make": _make,
         "__repr__": repr_of,
         "__signature__": sig,
-        "__doc__": docstring(summary, parameters, [(f, _FIRST[f]) for f in first]),
+        "__doc__": docstring(summary, parameters, [(f, _FIRST[f]) for f in first]) + (f"\n\n{_NOTES[name]}" if name in _NOTES else ""),
         "__module__": "hotloop.nn",
     }
     return type(class_name(name), (Module,), body)

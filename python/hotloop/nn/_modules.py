@@ -147,7 +147,12 @@ class Module:
         return self._layer.init_buffers(dtype)
 
     def initial_state(self, batch, dtype="float32"):
-        """The state before the first step for `batch` rows; {} for a model without one."""
+        """The state before the first step for `batch` rows, all zeros; {} for a model without one.
+
+        y, state = lstm(params, x, state=lstm.initial_state(len(x))) gives the one after the last step. LSTM: {"h", "c"}, GRU and RNN: {"h"}, each
+        (batch, hidden): PyTorch's h_n[0], c_n[0]. Stacked layers have one each, "l0", "l1", the other direction "l0_reverse"; hl.nn.Bidirectional
+        has "forward" and "reverse", Sequential the layers' places, "0", a module of one's own its attributes' names, a cell what its initial_state gives.
+        """
         if _core.is_tracing():
             return self._layer.initial_state(batch, dtype)
         return _core.run_once(lambda: self._layer.initial_state(batch, dtype), "initial_state")
