@@ -250,8 +250,10 @@ void BlockLowering::place_definition(Value v) {
     }
     s = slot_for_map(space, kind, reads);
     // Only reductions that read their operand in the same order share a nest.
-    const auto& first = slots_[s].items;
-    if (!first.empty() && first[0].value.node->attrs.integers("axes") != axes) {
+    const auto alike = [&](const Node& other) {
+      return other.attrs.integers("axes") == axes && axis_over_lanes(other) == axis_over_lanes(node);
+    };
+    if (!slots_[s].items.empty() && !alike(*slots_[s].items[0].value.node)) {
       slots_.push_back({kind, space, {}, {}});
       s = slots_.size() - 1;
     }

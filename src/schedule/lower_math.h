@@ -6,7 +6,7 @@
 namespace hotloop::kernel {
 
 // Replaces Exp, Expm1, Log, Log1p, Sin, Cos, Tanh, Sigmoid, Erf and its relatives, Pow and Rem of f32 and f64 in every Map by basic instructions
-// (src/schedule/math); backends have no code for them. schedule() ends with it; doing it twice changes nothing.
+// (src/schedule/math); backends have no code for them. After the last step that makes Maps of such; doing it twice changes nothing.
 void lower_math(Program& program);
 
 }  // namespace hotloop::kernel

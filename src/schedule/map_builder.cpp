@@ -257,14 +257,20 @@ void collapse_dims(kernel::Map& map) {
 
 std::optional<int> axis_over_lanes(const Node& reduce) {
   constexpr std::int64_t least = 8, most_within = 8;
+  // Vectors of a few numbers would be empty for the most part; those that lie as far apart as there are others between them are gathered.
+  const std::int64_t most_kept_within = std::min<std::int64_t>(4, kernel::lanes_of(reduce.operands[0].dtype()) / 2 - 1);
   const Shape& shape = reduce.operands[0].shape();
   const auto& axes = reduce.attrs.integers("axes");
-  std::int64_t within = 1;
+  std::int64_t within = 1, kept_within = 1;
   for (int a = shape.rank() - 1; a >= 0; --a) {
     if (shape[a] == 1) continue;
-    if (std::ranges::find(axes, a) == axes.end()) break;
-    if (shape[a] >= least) return a;
-    if ((within *= shape[a]) > most_within) break;
+    if (std::ranges::find(axes, a) == axes.end()) {
+      if ((kept_within *= shape[a]) > most_kept_within) break;
+    } else if (shape[a] >= least * kept_within) {
+      return a;
+    } else if ((within *= shape[a]) > most_within) {
+      break;
+    }
   }
   return std::nullopt;
 }

@@ -118,8 +118,8 @@ bool turns_in_a_copy(const LoweringContext& context, Value v);
 
 // What combines the numbers of a reduction.
 ir::ScalarOp combiner_of(const Node& reduce);
-// The axis of the operand along which lanes run, if any: the innermost long one, where no axis within it is left over and those hold few
-// elements together. It follows from the shape alone, not from what is outside: a sample is summed alike alone and in a batch.
+// The axis of the operand along which lanes run, if any: the innermost long one, where the axes within it hold few elements together, those that are summed
+// and those that are left over. It follows from shape and dtype alone, not from what is outside: a sample is summed alike alone and in a batch.
 std::optional<int> axis_over_lanes(const Node& reduce);
 // Whether the order of such a sum depends on how many lanes its statement has, which is for the widest number that the statement touches.
 bool depends_on_lanes(const Node& reduce);

@@ -232,6 +232,45 @@ TEST_P(LlvmReductions, ColumnSumsWithManyVectors) {
   }
 }
 
+// A sum that waits for a choice in each step takes three times as long. Lanes behind the last column take in what they find.
+TEST_P(LlvmReductions, ColumnsAreNotChosenInEachStep) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t n : {3, 5, 6, 7, 12, 20}) {
+      constexpr std::int64_t rows = 40;
+      ProgramBuilder p(target());
+      const int x = p.argument(dtype, rows * n), y = p.result(dtype, n), most = p.result(dtype, n);
+      const Var r = p.var("r"), i = p.var("i");
+      MapBuilder m({{i, {n, -1}}, {r, {rows, -1}}}, 1, 0);
+      const int a = m.load(dtype, at(x, Affine::of(r, n) + Affine::of(i)));
+      const int sum = m.reduced(ScalarOp::Add, dtype, a), squares = m.reduced(ScalarOp::Fma, dtype, a, a);
+      m.store(dtype, at(y, Affine::of(i)), sum);
+      m.store(dtype, at(most, Affine::of(i)), squares);
+      p.add(m.build());
+      const Program program = p.build();
+      check(program);
+      if (HasFatalFailure()) return;
+      const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+      EXPECT_EQ(source.find("select <"), std::string::npos) << source;
+    }
+}
+
+// Of samples side by side each sums over lanes of its own numbers: their vectors are read as they lie, though each sum is written to a place far from the next.
+TEST_P(LlvmReductions, SumsOfSamplesSideBySideReadVectors) {
+  constexpr std::int64_t samples = 32, columns = 2, n = 40;
+  ProgramBuilder p(target());
+  const int x = p.argument(f32, n * columns * samples), y = p.result(f32, samples * columns);
+  const Var s = p.var("s"), c = p.var("c"), k = p.var("k");
+  MapBuilder m({{s, {samples, -1}}, {c, {columns, -1}}, {k, {n, -1}}}, 2, 2);
+  const Affine place = Affine::of(k, columns * samples) + Affine::of(c, samples) + Affine::of(s);
+  m.store(f32, at(y, Affine::of(s, columns) + Affine::of(c)), m.reduced(ScalarOp::Add, f32, m.load(f32, at(x, place))));
+  p.add(m.build());
+  const Program program = p.build();
+  check(program);
+  const std::string source = compile_llvm(program, {.keep_source = true, .cache_dir = {}})->source;
+  EXPECT_EQ(source.find("gather"), std::string::npos) << source;
+  EXPECT_NE(source.find("load <16 x float>"), std::string::npos) << source;
+}
+
 TEST_P(LlvmReductions, BoolReductionsAndConstants) {
   constexpr std::int64_t rows = 7, n = 27;
   ProgramBuilder p(target());

@@ -25,8 +25,18 @@ struct Case {
 };
 
 const std::vector<Case> cases = {
-    {{101, 3}, {0, 1}, 101},     {{3, 101}, {0, 1}, 101}, {{101, 12, 3}, {0, 1, 2}, 12}, {{4, 37, 2, 2}, {1, 2, 3}, 37},
-    {{40, 1, 5, 1}, {0, 2}, 40}, {{101, 3}, {0}, 1},      {{40, 3, 5}, {0, 1, 2}, 1},    {{7, 6}, {0, 1}, 1},
+    {{101, 3}, {0, 1}, 101},
+    {{3, 101}, {0, 1}, 101},
+    {{101, 12, 3}, {0, 1, 2}, 12},
+    {{4, 37, 2, 2}, {1, 2, 3}, 37},
+    {{40, 1, 5, 1}, {0, 2}, 40},
+    {{101, 3}, {0}, 101},
+    {{23, 3}, {0}, 1},
+    {{101, 5}, {0}, 1},
+    {{6, 50, 2, 2}, {1}, 50},
+    {{9, 40, 2, 3}, {1, 3}, 40},
+    {{40, 3, 5}, {0, 1, 2}, 1},
+    {{7, 6}, {0, 1}, 1},
 };
 
 TracedFunction total(const Case& c) {
@@ -132,6 +142,20 @@ TEST(ReductionOrder, ArgmaxReadsALongVectorOnce) {
         }
       }
     }
+}
+
+// Four numbers that are left over fill half a vector of f64: of them its sums have an order of their own, and a statement of their own.
+TEST(ReductionOrder, DtypesThatDisagreeStandApart) {
+  const Shape shape{50, 4};
+  const auto sum = [](Value v) { return reduce_sum(v * v, {0}); };
+  const std::vector<Array> inputs = {inputs_for(shape, DType::F32)[0], inputs_for(shape, DType::F64)[1]};
+  const auto types = ir::types_of(inputs);
+  const auto both = compile(trace([&](Values in) { return std::vector{sum(in[0]), sum(in[1])}; }, types))(inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::vector<Array> one = {inputs[i]};
+    const Array alone = jit([&](Values in) { return std::vector{sum(in[0])}; })(one)[0];
+    EXPECT_EQ(std::memcmp(alone.raw(), both[i].raw(), alone.bytes()), 0) << name_of(inputs[i].dtype());
+  }
 }
 
 TEST(ReductionOrder, IsTheSameAloneAndInAnyBatch) {

@@ -247,20 +247,20 @@ template <class Body> static void pieces(int count, const Body& body) {
   }
 }
 
+// What lies in front of zeros. Halves are put together, and wider registers get their zeros at no cost; a piece laid into some wide register would make
+// LLVM take any for the rest, and wait for that, in a loop for the sum that the numbers are added to.
 Value* Code::load_tail(DType dtype, Value* pointer, int count, int lanes) {
-  Value* result = zero(dtype, lanes);
-  pieces(count, [&](int first, int length) {
-    Value* from = offset(pointer, first * bytes_of(dtype));
-    Value* piece = b.CreateAlignedLoad(type(dtype, length), from, llvm::Align(size_of(dtype)));
-    if (length == 1) {
-      result = b.CreateInsertElement(result, piece, static_cast<std::uint64_t>(first));
-      return;
-    }
-    std::vector<int> spread(static_cast<std::size_t>(lanes), -1), chosen;
-    for (int l = 0; l < length; ++l) spread[static_cast<std::size_t>(first + l)] = l;
-    for (int l = 0; l < lanes; ++l) chosen.push_back(l >= first && l < first + length ? lanes + l : l);
-    result = b.CreateShuffleVector(result, b.CreateShuffleVector(piece, spread), chosen);
-  });
+  const auto followed = [&](Value* low, Value* high) {
+    std::vector<int> all(static_cast<std::size_t>(lanes_in(low) + lanes_in(high)));
+    std::iota(all.begin(), all.end(), 0);
+    return b.CreateShuffleVector(low, high, all);
+  };
+  const int whole = static_cast<int>(std::bit_floor(static_cast<unsigned>(count)));
+  Value* result = b.CreateAlignedLoad(type(dtype, whole), pointer, llvm::Align(size_of(dtype)));
+  if (whole == 1) result = b.CreateInsertElement(zero(dtype, 2), result, std::uint64_t{0});
+  if (whole < count)
+    result = followed(result, load_tail(dtype, offset(pointer, whole * bytes_of(dtype)), count - whole, whole));
+  while (lanes_in(result) < lanes) result = followed(result, zero(dtype, lanes_in(result)));
   return result;
 }
 

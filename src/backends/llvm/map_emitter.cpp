@@ -215,13 +215,12 @@ class MapEmitter {
   Values identities(std::size_t points) {
     Values accumulators;
     for (std::size_t p = 0; p < points; ++p) {
-      for (int r = nest_.body_end; r < nest_.finish; ++r) {
-        const Instr& reduced = nest_.instr(r);
-        accumulators.push_back(
-            in_bytes(reduced, code_.widen(code_.identity(combiner(reduced), reduced.dtype), nest_.lanes)));
-      }
+      for (int r = nest_.body_end; r < nest_.finish; ++r) accumulators.push_back(identity(nest_.instr(r)));
     }
     return accumulators;
+  }
+  Value* identity(const Instr& reduced) {
+    return in_bytes(reduced, code_.widen(code_.identity(combiner(reduced), reduced.dtype), nest_.lanes));
   }
 
   // Loops over the outer dims but the vector dim; then the vector dim, if it is one of them.
@@ -541,16 +540,25 @@ class MapEmitter {
     return accumulators;
   }
 
-  // One more number, of Fma a product, to each lane within the mask.
+  // One more number, of Fma a product, to each lane within the mask; the others get one that changes nothing. A choice between the sum and the one before
+  // would be waited for in each step.
   void add(const Instr& reduced, Value*& accumulator, Value* value, Value* factor, Value* mask) {
-    Value* sum = factor != nullptr ? code_.fma(value, factor, accumulator)
-                                   : code_.op(reduced.op, reduced.dtype, reduced.dtype, {accumulator, value});
-    accumulator = mask == nullptr ? sum : code_.b.CreateSelect(mask, sum, accumulator);
+    const auto within_mask = [&](Value* of, Value* otherwise) {
+      return mask == nullptr ? of : code_.b.CreateSelect(mask, of, otherwise);
+    };
+    if (factor != nullptr) {
+      Value* zero = code_.zero(reduced.dtype, nest_.lanes);
+      accumulator = code_.fma(within_mask(value, zero), within_mask(factor, zero), accumulator);
+    } else {
+      accumulator =
+          code_.op(reduced.op, reduced.dtype, reduced.dtype, {accumulator, within_mask(value, identity(reduced))});
+    }
   }
 
   Values accumulate(std::vector<Point>& points, Values accumulators) {
     std::size_t next = 0;
     for (Point& point : points) {
+      Value* mask = vector_is_reduced_ ? point.mask : nullptr;  // else nobody reads the lanes behind the end
       at_point_.instrs(point, 0, nest_.body_end, nest_.lanes);
       for (int r = nest_.body_end; r < nest_.finish; ++r) {
         const Instr& reduced = nest_.instr(r);
@@ -559,7 +567,7 @@ class MapEmitter {
         Value* factor = nullptr;
         if (reduced.op == kernel::ScalarOp::Fma)
           factor = code_.widen(point.registers[static_cast<std::size_t>(reduced.args[1])], nest_.lanes);
-        add(reduced, accumulators[next++], value, factor, point.mask);
+        add(reduced, accumulators[next++], value, factor, mask);
       }
     }
     return accumulators;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "core/index.h"
 
@@ -127,14 +128,17 @@ double cost_of(const MapNest& nest, const Trial& trial, bool masks_freely) {
 
 void deal_lanes(MapNest& nest) {
   if (nest.vector_dim < nest.num_outer || nest.num_outer == 0) return;
+  // In the body, then in what follows a sum, once for all that it takes in.
   const auto gathers = [&](int dim) {
-    return std::ranges::count_if(nest.instrs, [&](const Instr& it) {
-      const std::int64_t stride = moves(it) ? stride_along(nest, dim, it) : 0;
-      return stride != 0 && stride != 1;
-    });
+    std::pair<int, int> count;
+    for (std::size_t i = 0; i < nest.instrs.size(); ++i) {
+      const std::int64_t stride = moves(nest.instrs[i]) ? stride_along(nest, dim, nest.instrs[i]) : 0;
+      if (stride != 0 && stride != 1) ++(static_cast<int>(i) < nest.body_end ? count.first : count.second);
+    }
+    return count;
   };
   int best = nest.vector_dim;
-  std::int64_t fewest = gathers(best);
+  std::pair<int, int> fewest = gathers(best);
   for (int d = 0; d < nest.num_outer; ++d) {
     const LoopDim& dim = nest.dims[static_cast<std::size_t>(d)];
     if (dim.dealt || dim.extent * 2 < nest.lanes || gathers(d) >= fewest) continue;
