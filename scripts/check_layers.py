@@ -36,6 +36,7 @@ PUBLIC = {
     "cancel.h": "core",
     "tree.h": "core",
     "append_list.h": "core",
+    "forkable_mutex.h": "core",
     "error.h": "core",
     "fixed_rows.h": "core",
     "graph.h": "ir",

@@ -68,7 +68,7 @@ struct CheckpointOptions {
   std::int64_t every_epochs = 1;      // 0: not at epochs' ends
   std::int64_t every_steps = 0;       // 0: not within epochs
   std::int64_t keep = 2;              // the newest ones, > 0; the best epoch is in each of them
-  // Told of each one that is on the disk, by the thread that wrote it. What it throws ends the fit.
+  // Told of each one that is on the disk, by the thread that wrote it, while training goes on in another. What it throws ends the fit.
   std::function<void(const TrainingState&)> on_written = {};
 };
 

@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "hotloop/array.h"
+#include "hotloop/forkable_mutex.h"
 
 namespace hotloop {
 
@@ -177,7 +177,7 @@ class LazyGraph {
   mutable TracedFunction fn_;
   std::vector<ValueType> input_types_;
   std::string name_;
-  mutable std::mutex mutex_;
+  mutable detail::ForkableMutex mutex_;
   mutable std::atomic<bool> is_traced_ = false;
   mutable std::shared_ptr<const Graph> graph_;
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hotloop/append_list.h"
+#include "hotloop/forkable_mutex.h"
 #include "hotloop/functions.h"
 #include "hotloop/jit.h"
 #include "hotloop/structure.h"
@@ -50,7 +51,7 @@ template <class R, class... A> class StructuredJit {
     State(std::function<R(const A&...)> f, CompileOptions o) : fn(std::move(f)), options(std::move(o)) {}
     std::function<R(const A&...)> fn;
     CompileOptions options;
-    std::mutex mutex;  // held while compiling
+    detail::ForkableMutex mutex;  // held while compiling
     detail::AppendList<Program> programs;
   };
 

@@ -3,14 +3,34 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cassert>
+#include <cstdint>
+#include <utility>
+
+#include "hotloop/forkable_mutex.h"
 
 namespace hotloop {
+namespace detail {
+
+// Those that this thread holds, the last one first.
+struct HeldMutexes {
+  static thread_local ForkableMutex* last;
+  static void take_along(std::uint32_t generation) {
+    for (ForkableMutex* m = last; m != nullptr; m = m->next_) m->holder_.store(generation);
+  }
+};
+thread_local ForkableMutex* HeldMutexes::last = nullptr;
+
+}  // namespace detail
+
 namespace {
 
 // Atomics and no mutex: the child sets them as they are for its one thread.
 std::atomic<int> g_inside{0};  // threads
 std::atomic<int> g_forks{0};   // that wait or are under way
 thread_local int num_no_forks = 0;
+
+std::atomic<std::uint32_t> g_generation{1};  // of this process: one more than its parent's
 
 void leave() {
   g_inside.fetch_sub(1);
@@ -31,6 +51,7 @@ void after_fork() {
 void in_child() {
   g_forks.store(0);
   g_inside.store(num_no_forks > 0 ? 1 : 0);
+  detail::HeldMutexes::take_along(++g_generation);
 }
 
 // At the start, since the C library may hold a lock of its own while forks wait.
@@ -53,6 +74,25 @@ bool NoFork::is_outermost() const { return num_no_forks == 1; }
 
 NoFork::~NoFork() {
   if (--num_no_forks == 0) leave();
+}
+
+void detail::ForkableMutex::lock() {
+  assert(num_no_forks == 0);
+  const std::uint32_t generation = g_generation.load();
+  while (true) {
+    std::uint32_t holder = holder_.load();
+    // A thread of a parent is not here.
+    if (holder != generation && holder_.compare_exchange_strong(holder, generation)) break;
+    if (holder == generation) holder_.wait(holder);
+  }
+  next_ = std::exchange(HeldMutexes::last, this);
+}
+
+void detail::ForkableMutex::unlock() {
+  assert(HeldMutexes::last == this);
+  HeldMutexes::last = next_;
+  holder_.store(0);
+  holder_.notify_one();
 }
 
 }  // namespace hotloop

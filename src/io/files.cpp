@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
+#include <random>
 
 #include "hotloop/error.h"
 
@@ -48,13 +49,25 @@ class Descriptor {
   int fd_;
 };
 
-mode_t creation_mask() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return mask;
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+// Sets `name` to one in the folder that was free, and gives what make(name) does: -1 if it fails. mkostemp and mkdtemp would make what its
+// owner alone may read; made with the modes of any file and folder, the system takes off what the umask says, which no thread can ask for
+// without changing it for all.
+template <class Make> int make_temporary(const fs::path& folder, std::string& name, const Make& make) {
+  const std::string prefix = (folder / temporary_prefix).string();
+  for (int attempts_left = 100;;) {
+    name = prefix + std::to_string(std::random_device{}());
+    const int made = make(name.c_str());
+    if (made >= 0 || errno != EEXIST || --attempts_left == 0) return made;
+  }
 }
 
-fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+int make_temporary_folder(const fs::path& folder, std::string& name) {
+  return make_temporary(folder, name, [](const char* path) { return ::mkdir(path, 0777); });
+}
+
+int create_file(const char* path) { return ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); }
 
 // The functions below return 0 or errno.
 
@@ -75,11 +88,7 @@ int write_whole(int fd, std::string_view bytes) {
   return 0;
 }
 
-int finish_and_sync(Descriptor& file) {
-  // mkostemp gives 0600; a result file is as readable as one made by open().
-  if (::fchmod(file.get(), 0666 & ~creation_mask()) != 0 || ::fsync(file.get()) != 0) return errno;
-  return file.close() ? 0 : errno;
-}
+int sync_and_close(Descriptor& file) { return ::fsync(file.get()) == 0 && file.close() ? 0 : errno; }
 
 }  // namespace
 
@@ -104,8 +113,7 @@ std::string read_file(const fs::path& path, const std::string& where) {
 }
 
 AtomicFile::AtomicFile(const fs::path& path, const std::string& where)
-    : path_(path), where_(where), temporary_((parent_of(path) / temporary_prefix).string() + "XXXXXX") {
-  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+    : path_(path), where_(where), fd_(make_temporary(parent_of(path), temporary_, create_file)) {
   if (fd_ < 0) io::fail(where_, "the folder must be writable", path_, errno);
 }
 
@@ -127,7 +135,7 @@ void AtomicFile::write(std::string_view bytes) {
 
 void AtomicFile::commit() {
   Descriptor file(std::exchange(fd_, -1));
-  if (const int reason = finish_and_sync(file)) fail(reason);
+  if (const int reason = sync_and_close(file)) fail(reason);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
   // Past the rename the new contents are what readers see; only a power failure could still bring the old ones back.
   if (const int reason = sync_folder(parent_of(path_))) io::fail(where_, "the folder must be writable", path_, reason);
@@ -140,14 +148,14 @@ void write_file_atomic(const fs::path& path, std::string_view bytes, const std::
 }
 
 void write_folder_atomic(const fs::path& path, const NamedBytes& files, const std::string& where) {
-  std::string temporary = (parent_of(path) / temporary_prefix).string() + "XXXXXX";
-  if (::mkdtemp(temporary.data()) == nullptr) fail(where, "the folder must be writable", path, errno);
-  int reason = ::chmod(temporary.c_str(), 0777 & ~creation_mask()) == 0 ? 0 : errno;
+  std::string temporary;
+  if (make_temporary_folder(parent_of(path), temporary) < 0) fail(where, "the folder must be writable", path, errno);
+  int reason = 0;
   for (const auto& [name, bytes] : files) {
     if (reason != 0) break;
-    Descriptor file(::open((fs::path(temporary) / name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    Descriptor file(create_file((fs::path(temporary) / name).c_str()));
     reason = file.get() < 0 ? errno : write_whole(file.get(), bytes);
-    if (reason == 0) reason = finish_and_sync(file);
+    if (reason == 0) reason = sync_and_close(file);
   }
   if (reason == 0) reason = sync_folder(temporary);
   if (reason == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) reason = errno;
@@ -162,9 +170,9 @@ void write_folder_atomic(const fs::path& path, const NamedBytes& files, const st
 }
 
 void remove_folder_atomic(const fs::path& path) {
-  std::string temporary = (parent_of(path) / temporary_prefix).string() + "XXXXXX";
+  std::string temporary;
   std::error_code ignored;
-  if (::mkdtemp(temporary.data()) == nullptr) return;  // a folder too many does no harm
+  if (make_temporary_folder(parent_of(path), temporary) < 0) return;  // a folder too many does no harm
   ::rename(path.c_str(), (fs::path(temporary) / "removed").c_str());
   fs::remove_all(temporary, ignored);
 }

@@ -1,7 +1,9 @@
 #include "hotloop/graph.h"
 
 #include <algorithm>
+#include <mutex>
 
+#include "core/fork.h"
 #include "core/memory.h"
 #include "hotloop/error.h"
 #include "ir/op_def.h"
@@ -126,12 +128,15 @@ LazyGraph::LazyGraph(TracedFunction fn, std::vector<ValueType> input_types, std:
 LazyGraph::LazyGraph(std::shared_ptr<const Graph> graph) : is_traced_(true), graph_(std::move(graph)) {}
 
 const std::shared_ptr<const Graph>& LazyGraph::get() const {
+  if (is_traced_) return graph_;
+  TracedFunction done;  // may hold what is Python's: let go of when nothing is locked
   const std::scoped_lock lock(mutex_);
-  if (!is_traced_) {
-    graph_ = trace(fn_, input_types_, name_);
-    fn_ = nullptr;
-    is_traced_ = true;
-  }
+  if (is_traced_) return graph_;
+  std::shared_ptr<const Graph> traced = trace(fn_, input_types_, name_);
+  const NoFork no_fork;
+  graph_ = std::move(traced);
+  done.swap(fn_);
+  is_traced_ = true;
   return graph_;
 }
 

@@ -107,12 +107,13 @@ CompileOptions resolved(const Graph& graph, CompileOptions options) {
   return options;
 }
 
+// Of all that a program depends on in one process, in memory and on disk.
 std::string key_of(const std::string& graph_text, const CompileOptions& o, const runtime::Layouts& layouts) {
-  std::string key = o.device + " " + o.backend + " " + o.target + " " + std::to_string(o.threads) +
-                    (o.keep_source ? " source" : "") + (o.dispatch == "fused" ? "" : " " + o.dispatch) +
-                    (o.dot_precision == "f32" ? "" : " " + o.dot_precision) +
-                    (o.flush_denormals.value_or(false) ? " flush_denormals" : "") +
-                    (runtime::always_joins_tiles() ? " joined tiles" : "");
+  std::string key =
+      o.device + " " + o.backend + " " + o.target + " " + std::to_string(o.threads) + (o.keep_source ? " source" : "") +
+      (o.dispatch == "fused" ? "" : " " + o.dispatch) + (o.dot_precision == "f32" ? "" : " " + o.dot_precision) +
+      (o.flush_denormals.value_or(false) ? " flush_denormals" : "") +
+      (runtime::always_takes_team() ? " always team" : "") + (runtime::always_joins_tiles() ? " joined tiles" : "");
   if (o.device != "cpu") {
     const auto [most, always] = cuda::side_by_side();
     key += " on " + cuda::device_key() + (always ? " always " : " ") + std::to_string(most);

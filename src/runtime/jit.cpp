@@ -4,6 +4,7 @@
 
 #include "hotloop/append_list.h"
 #include "hotloop/error.h"
+#include "hotloop/forkable_mutex.h"
 #include "hotloop/structured_jit.h"
 #include "runtime/executable.h"
 
@@ -37,7 +38,7 @@ struct Jit::State {
 
   TracedFunction fn;
   CompileOptions options;
-  std::mutex mutex;  // held while compiling
+  detail::ForkableMutex mutex;  // held while compiling
   detail::AppendList<Executable> programs;
 };
 

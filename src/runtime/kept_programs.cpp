@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "runtime/engine.h"
 
 namespace hotloop::runtime {
 namespace {
@@ -103,7 +102,6 @@ std::string kept_key(const std::string& of_graph, const kernel::Target& target) 
   key(target.l2_bytes_there);
   key(target.l1_rate_there);
   key(target.l3_is_near_there);
-  key(always_takes_team());
   key.bytes += of_graph;
   return std::move(key.bytes);
 }

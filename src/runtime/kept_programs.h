@@ -17,7 +17,7 @@ struct KeptProgram {
   std::string code;  // the name of its code's entry in the same cache
 };
 
-// A key of all that code and plan depend on: what `of_graph` tells apart (options and the graph's text), the processor, and the library's
+// A key of all that code and plan depend on: what `of_graph` tells apart (what programs of one process differ in), the processor, and the library's
 // sources.
 std::string kept_key(const std::string& of_graph, const kernel::Target& target);
 

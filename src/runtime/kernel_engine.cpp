@@ -25,21 +25,22 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
+// Whether memory of a call holds nothing of an earlier one, where time does not matter.
+#ifdef NDEBUG
+constexpr bool each_call_begins_anew = false;
+#else
+constexpr bool each_call_begins_anew = true;
+#endif
+
 // The arenas of one call in progress, and the argument block of each worker.
 class Context {
  public:
   Context(std::size_t shared_bytes, std::size_t worker_bytes, int num_workers) {
     // Two cache lines apart, so that neighbouring workers' prefetchers do not meet.
     const std::size_t stride = round_up(worker_bytes) + 2 * alignment;
-    const std::size_t total = round_up(shared_bytes) + stride * static_cast<std::size_t>(num_workers);
-    arena_ = take_memory(total, alignment);
-    // All ones is a NaN: a schedule that reads what it never wrote is seen at once. It also maps the pages, which takes a second for
-    // some gigabytes: a call may be cancelled meanwhile.
-    constexpr std::size_t piece = std::size_t{16} << 20;
-    for (std::size_t at = 0; at < total; at += piece) {
-      leave_if_cancelled();
-      std::memset(arena_.get() + at, 0xff, std::min(piece, total - at));
-    }
+    bytes_ = round_up(shared_bytes) + stride * static_cast<std::size_t>(num_workers);
+    arena_ = take_memory(bytes_, alignment);
+    begin_anew();
     workers_ = std::vector<KernelContext>(static_cast<std::size_t>(num_workers));
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       workers_[w].shared = arena_.get();
@@ -49,12 +50,23 @@ class Context {
     }
   }
 
+  // All ones is a NaN: a schedule that reads what it never wrote is seen, in the first call of a context and, where each call begins anew, in
+  // all. It also maps the pages, which takes a second for some gigabytes: a call may be cancelled meanwhile.
+  void begin_anew() {
+    constexpr std::size_t piece = std::size_t{16} << 20;
+    for (std::size_t at = 0; at < bytes_; at += piece) {
+      leave_if_cancelled();
+      std::memset(arena_.get() + at, 0xff, std::min(piece, bytes_ - at));
+    }
+  }
+
   std::vector<KernelContext>& workers() { return workers_; }
   std::int64_t next_turn() { return turn_++; }
 
  private:
   static std::size_t round_up(std::size_t n) { return (n + alignment - 1) / alignment * alignment; }
 
+  std::size_t bytes_ = 0;
   Memory arena_;
   std::vector<KernelContext> workers_;
   std::int64_t turn_ = 0;
@@ -157,6 +169,7 @@ class KernelEngine final : public Engine {
 
   void run_in(Context& context, void* const* inputs, void* const* outputs, std::int64_t rows) const {
     const std::int64_t turn = context.next_turn();
+    if (each_call_begins_anew && turn > 0) context.begin_anew();
     if (plan_.fixed_rows) rows = plan_.max_rows;
     const int wanted = plan_.workers_of(rows);
     ThreadTeam* team = wanted > 1 ? &shared_team(most_workers_) : nullptr;

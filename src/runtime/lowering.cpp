@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/side_by_side.h"
+#include "core/fork.h"
 #include "hotloop/error.h"
 #include "runtime/engine.h"
 #include "schedule/bound_factors.h"
@@ -80,6 +81,7 @@ Lowered lower(const Graph& graph, const CompileOptions& options, const kernel::T
 }
 
 const Lowered& LoweredLater::get() {
+  const NoFork no_fork;
   std::call_once(once_, [this] { made_ = make_(); });
   return made_;
 }

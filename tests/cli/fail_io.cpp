@@ -1,5 +1,5 @@
 // Preloaded into a program under test: its HOTLOOP_FAIL_AT-th operation on files fails or kills it. Counted are what puts
-// something on a disk: open to create, mkostemp, mkdtemp, write (to files), fsync, rename.
+// something on a disk: open to create, mkdir, write (to files), fsync, rename.
 //   HOTLOOP_FAIL_HOW=full   from that operation on, whatever needs space fails with ENOSPC
 //   HOTLOOP_FAIL_HOW=kill   SIGKILL instead of that operation
 #include <dlfcn.h>
@@ -58,14 +58,9 @@ int rename(const char* from, const char* to) noexcept {
   return original<int(const char*, const char*)>("rename")(from, to);
 }
 
-int mkostemp(char* name, int flags) {
-  fails(false);
-  return original<int(char*, int)>("mkostemp")(name, flags);
-}
-
-char* mkdtemp(char* name) noexcept {
-  if (fails(true)) return nullptr;
-  return original<char*(char*)>("mkdtemp")(name);
+int mkdir(const char* path, mode_t mode) noexcept {
+  if (fails(true)) return -1;
+  return original<int(const char*, mode_t)>("mkdir")(path, mode);
 }
 
 int open(const char* path, int flags, ...) {

@@ -7,11 +7,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "hotloop/hotloop.h"
+#include "runtime/lowering.h"
 
 namespace hotloop {
 namespace {
@@ -93,6 +95,99 @@ TEST(Fork, TheChildCompilesWhileAnotherThreadDoes) {
   }
   stop = true;
   for (std::thread& t : others) t.join();
+}
+
+// Forks while another thread makes `work` call is_there(). The child makes it do that too.
+class ForkAmidst {
+ public:
+  void is_there() {
+    there_ = true;
+    while (!go_) std::this_thread::yield();
+  }
+  // Whether `work`, which gives true in the other thread, does so in the child.
+  template <class Work> bool child_does_too(Work work) {
+    bool other_did = false;
+    std::thread other([&] { other_did = work(); });
+    while (!there_) std::this_thread::yield();
+    const bool done = child_does([&] {
+      go_ = true;
+      return work();
+    });
+    go_ = true;
+    other.join();
+    return done && other_did;
+  }
+
+ private:
+  std::atomic<bool> there_{false}, go_{false};
+};
+
+const Array ones = Array::full(DType::F32, {3}, 1);
+
+TEST(Fork, TheChildTracesWhatAnotherThreadIsTracing) {
+  ForkAmidst amidst;
+  const Jit f = jit([&](std::span<const Value> v) {
+    amidst.is_there();
+    return std::vector<Value>{v[0] * 2.0};
+  });
+  EXPECT_TRUE(amidst.child_does_too([&] { return f({ones})[0].at(0) == 2; }));
+}
+
+TEST(Fork, TheChildTracesAFunctionOfStructuresThatAnotherThreadIsTracing) {
+  ForkAmidst amidst;
+  const auto f = jit([&](const Value& x) {
+    amidst.is_there();
+    return x * 2.0;
+  });
+  EXPECT_TRUE(amidst.child_does_too([&] { return f(ones).at(0) == 2; }));
+}
+
+TEST(Fork, TheChildTracesARuleThatAnotherThreadIsTracing) {
+  ForkAmidst amidst;
+  const LazyGraph rule(
+      [&](std::span<const Value> v) {
+        amidst.is_there();
+        return std::vector<Value>{v[0] * 2.0};
+      },
+      {ones.type()}, "rule");
+  EXPECT_TRUE(amidst.child_does_too([&] { return rule.get()->outputs().size() == 1 && rule.is_traced(); }));
+}
+
+TEST(Fork, TheChildKeepsWhatItsOwnThreadHolds) {
+  detail::ForkableMutex outer, inner;
+  const std::scoped_lock first(outer);
+  const std::scoped_lock second(inner);
+  EXPECT_TRUE(child_does([&] {
+    std::atomic<int> num_taken{0};
+    std::vector<std::thread> others;
+    for (detail::ForkableMutex* m : {&outer, &inner})
+      others.emplace_back([&num_taken, m] {
+        const std::scoped_lock lock(*m);
+        ++num_taken;
+      });
+    std::this_thread::sleep_for(a_moment);
+    const bool kept = num_taken == 0;
+    inner.unlock();
+    outer.unlock();
+    for (std::thread& t : others) t.join();
+    return kept && num_taken == 2;
+  }));
+}
+
+TEST(Fork, WaitsForWhatIsLoweredWhenSomebodyAsks) {
+  std::atomic<int> num_made{0};
+  runtime::LoweredLater later([&] {
+    ++num_made;
+    std::this_thread::sleep_for(a_moment);
+    return runtime::Lowered{};
+  });
+  std::thread other([&] { later.get(); });
+  while (num_made == 0) std::this_thread::yield();
+  EXPECT_TRUE(child_does([&] {
+    later.get();
+    return num_made == 1;
+  }));
+  other.join();
 }
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "runtime/engine.h"
@@ -26,19 +27,30 @@ void parallel_sum(const KernelContext* c) {
   }
 }
 
+// Gives what memory of its own holds when it begins, and leaves something else there.
+void tell_memory(const KernelContext* c) {
+  double* const memory[] = {reinterpret_cast<double*>(c->shared), reinterpret_cast<double*>(c->scratch)};
+  *static_cast<double*>(c->results[0]) = *memory[0] + *memory[1];
+  *memory[0] = *memory[1] = 1;
+}
+
 class FixedKernel final : public CompiledKernel {
  public:
-  KernelFunction function() const override { return parallel_sum; }
+  explicit FixedKernel(KernelFunction function) : function_(function) {}
+  KernelFunction function() const override { return function_; }
+
+ private:
+  KernelFunction function_;
 };
 
-std::unique_ptr<Engine> engine(int num_workers) {
+std::unique_ptr<Engine> engine(int num_workers, KernelFunction function = parallel_sum) {
   kernel::Program program;
   program.name = "parallel_sum";
   program.shared_bytes = 256;
   program.worker_bytes = 64;
   program.body.push_back({kernel::Map{}});
   program.body.push_back({kernel::Grid{}});
-  return make_kernel_engine(plan_run(program, num_workers, false), std::make_unique<FixedKernel>(),
+  return make_kernel_engine(plan_run(program, num_workers, false), std::make_unique<FixedKernel>(function),
                             [] { return std::shared_ptr<const kernel::Program>(); });
 }
 
@@ -72,6 +84,15 @@ TEST(KernelEngine, ConcurrentCallsHaveContextsOfTheirOwn) {
     });
   for (std::thread& t : callers) t.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+// So what a schedule reads and never wrote spoils results.
+TEST(KernelEngine, MemoryIsNaNBeforeItIsWritten) {
+  const auto e = engine(1, tell_memory);
+  EXPECT_TRUE(std::isnan(run(*e, 1)));
+#ifndef NDEBUG
+  EXPECT_TRUE(std::isnan(run(*e, 1))) << "with assertions in later calls, too";
+#endif
 }
 
 TEST(KernelEngine, DescribesTheProgram) {

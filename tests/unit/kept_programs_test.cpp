@@ -14,6 +14,7 @@
 #include "hotloop/hotloop.h"
 #include "runtime/cache_dir.h"
 #include "schedule/host.h"
+#include "variable.h"
 
 namespace hotloop {
 namespace {
@@ -195,6 +196,22 @@ TEST_F(KeptPrograms, AreFoundByAllThatTheyDependOn) {
   other.l2_bytes_there *= 2;
   EXPECT_NE(runtime::kept_key("graph", target), runtime::kept_key("graph", other));
   EXPECT_NE(runtime::kept_key("graph", target), runtime::kept_key("another", target));
+}
+
+// What tests ask of all programs by the environment makes other ones of them, on disk as in memory.
+TEST_F(KeptPrograms, AreOthersWhereTheEnvironmentSaysSo) {
+  const auto graph = training_step();
+  CompileOptions options;
+  options.threads = 2;
+  for (const auto& [name, value] : {std::pair("HOTLOOP_TEAM", "always"), std::pair("HOTLOOP_TILES", "joined")}) {
+    const testing::Variable unset(name, "");
+    const Executable plain = compile(graph, options);
+    EXPECT_EQ(&compile(graph, options).impl(), &plain.impl());
+    const testing::Variable set(name, value);
+    const Executable other = compile(graph, options);
+    EXPECT_NE(&other.impl(), &plain.impl()) << name;
+    EXPECT_FALSE(comes_from_disk(other)) << name;
+  }
 }
 
 // Code that was removed since, to make room, and entries that something damaged.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "backends/cuda/device.h"
@@ -262,7 +263,7 @@ class Training {
     job_.fit.stop = &signals.stop();
     job_.fit.on_progress = [&](const train::Progress& progress) {
       began_ = true;
-      worth_keeping_ = worth_keeping_ || progress.epoch_done;
+      if (progress.epoch_done) worth_keeping_ = true;
       write_config();
       first_epoch_->update(progress);
       log_->update(progress);
@@ -270,7 +271,7 @@ class Training {
     };
     // The best parameters so far are there for whoever looks, or for whoever has to do with them after a crash.
     job_.fit.checkpoint.on_written = [&](const train::TrainingState& state) {
-      worth_keeping_ = worth_keeping_ || state.num_steps > 0;
+      if (state.num_steps > 0) worth_keeping_ = true;
       if (state.best_epoch > 0 && state.best_epoch != written_best_) {
         train::save_model(folder_.model(), state.best_params, state.best_buffers);
         written_best_ = state.best_epoch;
@@ -424,7 +425,8 @@ class Training {
   std::optional<TrainingLog> log_;
   std::optional<FirstEpoch> first_epoch_;
   bool created_ = false, began_ = false;  // the run by this program; its first step
-  bool worth_keeping_ = false;            // an epoch, or a checkpoint after a step
+  // An epoch, or a checkpoint after a step, of which the thread that writes them tells.
+  std::atomic<bool> worth_keeping_{false};
   bool config_written_ = false;
   std::int64_t written_best_ = 0;
   train::FitResult run_;
