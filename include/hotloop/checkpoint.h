@@ -6,7 +6,7 @@
 //     model.safetensors      parameters and buffers after that step, with PyTorch's names and shapes
 //     best.safetensors       the same of the best epoch so far, once there is one
 //     optimizer.safetensors  the optimiser's state
-//     training.json          position, history, counters, and the size and checksum of the other files
+//     training.json          position, history with all metrics, counters, and the size and checksum of the other files
 // Nothing is stored of random numbers: the order of the samples is a function of seed and epoch, a step's key one of seed and
 // step.
 #pragma once
@@ -31,6 +31,8 @@ struct EpochRecord {
   // The metric, under the parameters at the end of the epoch; NaN without a validation.
   double validation = std::numeric_limits<double>::quiet_NaN();
   double seconds = 0;  // steps and validation
+  // All metrics by name, the one above first; empty without a validation, and of epochs that an older version recorded.
+  std::vector<std::pair<std::string, double>> metrics = {};
 };
 
 // Where a training stands between two steps.

@@ -58,6 +58,8 @@ struct FitOptions {
   nn::Init init = nn::Init::Torch;
   bool shuffle = true;
   Metric metric = metrics::MAE();  // of the validation; the best epoch is kept
+  // Recorded beside it, of the same predictions (EpochRecord::metrics). They decide nothing, and may be NaN. Names must differ.
+  std::vector<Metric> further_metrics = {};
   // False: the metric is NaN and the last epoch is kept; no validation sample is computed (pass the training samples again).
   bool validate = true;
   EarlyStopping early_stopping = {};

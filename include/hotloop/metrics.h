@@ -48,6 +48,8 @@ class Metric {
   // (losses::Distribution::point); null of other metrics.
   const losses::Loss* loss() const { return loss_.get(); }
   Metric of(const losses::Loss& loss) const;
+  // The same by another name.
+  Metric named(std::string name) const;
   // Whether `a` is better than `b`; a NaN is never better, and anything is better than a NaN.
   bool is_better(double a, double b) const;
   // The value where smaller is better, for schedules that observe it.

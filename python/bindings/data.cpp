@@ -63,7 +63,7 @@ data::Fill fill_of(nb::handle settings, const char* name) {
 }
 
 data::Split split_of(nb::handle s) {
-  return {.by = choice<data::Split::By>(s, "by", {"time", "group", "random", "column"}),
+  return {.by = choice<data::Split::By>(s, "by", {"time", "group", "random", "column", "none"}),
           .train = field<double>(s, "train"),
           .validation = field<double>(s, "validation"),
           .seed = field<std::uint64_t>(s, "seed"),

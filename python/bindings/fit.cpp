@@ -4,10 +4,12 @@
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "components.h"
 #include "hotloop/checkpoint.h"
@@ -27,7 +29,11 @@ data::ArrayDataset dataset(nb::handle x, nb::handle y, nb::handle lengths, nb::h
           optional_array(weights, "sample_weights")};
 }
 
-nb::tuple record(const train::EpochRecord& r) { return nb::make_tuple(r.epoch, r.train_loss, r.validation, r.seconds); }
+nb::tuple record(const train::EpochRecord& r) {
+  nb::dict metrics;
+  for (const auto& [name, value] : r.metrics) metrics[name.c_str()] = value;
+  return nb::make_tuple(r.epoch, r.train_loss, r.validation, r.seconds, metrics);
+}
 
 Tree<Array> cloned(const Tree<Array>& tree) {
   return tree.map([](const Array& a) { return a.clone(); });
@@ -76,16 +82,17 @@ nb::dict result_of(const train::FitResult& run) {
   return result;
 }
 
-// `callback`, or None, is called after each call of the step; true ends the fit after it.
+// The first of `metrics` chooses the epoch. `callback`, or None, is called after each call of the step; true ends the fit after it.
 nb::dict fit(const nn::Layer& model, const data::Dataset& training, const data::Dataset& validation,
-             const losses::Loss& loss, const optim::Optimizer& optimizer, const metrics::Metric& metric,
+             const losses::Loss& loss, const optim::Optimizer& optimizer, const std::vector<metrics::Metric>& metrics,
              const CompileOptions& compile, nb::dict settings, nb::object class_weights, nb::object params,
              nb::object buffers, nb::object resume, nb::object callback) {
   const auto integer = [&](const char* name) { return integer_of(settings[name], "fit", name); };
   train::FitOptions options;
   options.loss = loss;
   options.optimizer = optimizer;
-  options.metric = metric;
+  options.metric = metrics.at(0);
+  options.further_metrics.assign(metrics.begin() + 1, metrics.end());
   options.compile = compile;
   if (options.compile.threads < 0) options.compile.threads = 1;
   options.batch_size = integer("batch_size");
@@ -178,6 +185,7 @@ void bind_fit(nb::module_& m) {
       });
   nb::class_<metrics::Metric>(m, "Metric")
       .def_prop_ro("name", &metrics::Metric::name)
+      .def("named", &metrics::Metric::named)
       .def(
           "__call__",
           [](const metrics::Metric& metric, nb::handle predictions, nb::handle targets, nb::handle lengths,
@@ -204,7 +212,7 @@ void bind_fit(nb::module_& m) {
         [](const std::string& name, nb::dict settings) { return metrics::make_metric(name, settings_of(settings)); });
   m.def("latest_checkpoint", [](const std::string& folder) { return train::latest_checkpoint(folder).string(); });
   m.def("fit", &fit, nb::arg("model"), nb::arg("training"), nb::arg("validation"), nb::arg("loss"),
-        nb::arg("optimizer"), nb::arg("metric"), nb::arg("compile"), nb::arg("settings"),
+        nb::arg("optimizer"), nb::arg("metrics"), nb::arg("compile"), nb::arg("settings"),
         nb::arg("class_weights").none(), nb::arg("params").none(), nb::arg("buffers").none(), nb::arg("resume").none(),
         nb::arg("callback").none());
   m.def(
@@ -224,13 +232,16 @@ void bind_fit(nb::module_& m) {
   m.def(
       "evaluate",
       [](const nn::Layer& model, nb::handle params, nb::handle buffers, const data::Dataset& samples,
-         const metrics::Metric& metric, const losses::Loss* loss, std::int64_t batch_size,
+         const std::vector<metrics::Metric>& metrics, const losses::Loss* loss, std::int64_t batch_size,
          const CompileOptions& compile) {
         const Array outputs = predicted(model, params, buffers, samples, batch_size, compile);
-        return train::evaluate_metric(
-            metric, loss == nullptr ? outputs : train::metric_predictions(metric, *loss, outputs), samples);
+        std::vector<double> values;
+        for (const metrics::Metric& metric : metrics)
+          values.push_back(train::evaluate_metric(
+              metric, loss == nullptr ? outputs : train::metric_predictions(metric, *loss, outputs), samples));
+        return values;
       },
-      nb::arg("model"), nb::arg("params").none(), nb::arg("buffers"), nb::arg("samples"), nb::arg("metric"),
+      nb::arg("model"), nb::arg("params").none(), nb::arg("buffers"), nb::arg("samples"), nb::arg("metrics"),
       nb::arg("loss").none(), nb::arg("batch_size"), nb::arg("compile"));
 }
 

@@ -1,11 +1,13 @@
 // Layers, losses, and cells and layers that are written in Python; hotloop/nn and hotloop/losses.py make classes of them.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <optional>
 
 #include "components.h"
+#include "core/class_name.h"
 #include "gil.h"
 #include "hotloop/dataset.h"
 #include "hotloop/error.h"
@@ -181,39 +183,6 @@ template <class Def> nn::Layer wrapped(const Def& def, const Config& config, nn:
   throw UserError(def.name, "the layer takes no other layer");
 }
 
-// Whether the layer's size depends on its input's last axis: then Python's constructor takes that first.
-bool sized_by_input(const nn::LayerDef& def) {
-  if (!def.make) return false;
-  std::map<std::string, Setting> settings;
-  for (const Parameter& p : def.parameters) {
-    if (!p.required) continue;
-    if (std::holds_alternative<std::int64_t>(p.fallback))
-      settings[p.name] = std::int64_t{2};
-    else if (std::holds_alternative<double>(p.fallback))
-      settings[p.name] = 0.5;
-    else if (std::holds_alternative<std::string>(p.fallback))
-      settings[p.name] = p.choices.empty() ? "" : p.choices[0];
-    else
-      settings[p.name] = true;
-  }
-  const auto types = [&](std::int64_t features) -> std::vector<std::string> {
-    for (const Shape& shape : {Shape{2, 4, features}, Shape{2, features}}) {
-      try {
-        std::vector<std::string> texts;
-        const nn::Layer layer = def.make(Config(def.name, def.parameters, settings), {DType::F32, shape});
-        layer.init(0).for_each(
-            [&](const std::string& name, const Array& a) { texts.push_back(name + a.type().str()); });
-        layer.init_buffers().for_each(
-            [&](const std::string& name, const Array& a) { texts.push_back(name + a.type().str()); });
-        return texts;
-      } catch (const UserError&) {
-      }
-    }
-    return {};
-  };
-  return types(6) != types(12);
-}
-
 nn::Layer make_layer(const std::string& name, nb::dict settings, nb::object inputs) {
   const nn::LayerDef& def = nn::layer_def(name);
   const Config config = config_of(def, settings);
@@ -278,10 +247,11 @@ void bind_layers(nb::module_& m) {
                                nb::handle dtype) { return to_dicts(l.initial_state(batch, dtype_of_python(dtype))); })
       .def("apply", &apply, nb::arg("params"), nb::arg("x"), nb::arg("key").none(), nb::arg("state").none(),
            nb::arg("lengths").none(), nb::arg("buffers").none(), nb::arg("training"), nb::arg("reverse"));
+  m.def("class_name", &class_name);
   m.def("layer_definitions", [] {
     nb::list all;
     for (const nn::LayerDef& def : nn::all_layers())
-      all.append(nb::make_tuple(definition(def), sized_by_input(def), wraps_layers(def)));
+      all.append(nb::make_tuple(definition(def), nn::sized_by_input(def), wraps_layers(def)));
     return all;
   });
   m.def("make_layer", &make_layer, nb::arg("name"), nb::arg("settings"), nb::arg("inputs").none());

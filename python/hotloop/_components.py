@@ -2,18 +2,10 @@
 
 import inspect
 
+from hotloop import _core
 from hotloop._names import try_setting
 
-_ACRONYMS = {"Lstm": "LSTM", "Gru": "GRU", "Rnn": "RNN", "Relu": "ReLU", "Gelu": "GELU", "Mse": "MSE", "Mae": "MAE", "Sgd": "SGD",
-             "Adamw": "AdamW", "Rmsprop": "RMSprop", "Ema": "EMA", "Elu": "ELU", "Selu": "SELU", "Silu": "SiLU", "Bce": "BCE",
-             "LeakyRelu": "LeakyReLU", "Radam": "RAdam", "Nadam": "NAdam", "Tcn": "TCN", "Nll": "NLL", "Rk4": "RK4",
-             "Rodas5p": "Rodas5P", "Ode": "ODE", "Prelu": "PReLU", "Rmse": "RMSE", "Relu6": "ReLU6", "Auc": "AUC", "Ctc": "CTC", "GeluTanh": "GELUTanh"}  # fmt: skip
-
-
-def class_name(name):
-    """ "layer_norm" -> "LayerNorm", "lstm" -> "LSTM"."""
-    camel = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-    return _ACRONYMS.get(camel, camel)
+class_name = _core.class_name  # "layer_norm" -> "LayerNorm", "lstm" -> "LSTM"
 
 
 def signature(parameters, first=()):

@@ -24,12 +24,16 @@ from hotloop.data import Samples
 
 
 class EpochRecord(typing.NamedTuple):
-    """One epoch: mean training loss, validation metric (NaN without a validation), seconds."""
+    """One epoch: mean training loss, validation metric (NaN without a validation), seconds, and all metrics of the validation by name.
+
+    metrics: the first is `validation`; empty without a validation, and of epochs that an older version trained.
+    """
 
     epoch: int
     train_loss: float
     validation: float
     seconds: float
+    metrics: dict = {}
 
 
 class Progress(typing.NamedTuple):
@@ -96,7 +100,8 @@ class Run:
 
     @checked_call("run.evaluate((x, y))")
     def evaluate(self, data, *, metric=None, batch_size=256):
-        """A metric of the best parameters on data that fit has not seen: that of the validation, or another. data: as fit takes it.
+        """A metric of the best parameters on data that fit has not seen: that of the validation, or another. data: as fit takes it. Of several, in
+        a dict or a list, a dict of their values.
 
         In the units that the model was trained in. Parts of hl.data.Samples are standardised, where the command line's results are in the
         table's units: samples.preparation.unscale(...) of run.predict(samples.test) and of samples.test.arrays()["y"] gives those.
@@ -128,7 +133,7 @@ def predict(model, params, x, *, lengths=None, buffers=None, batch_size=256, thr
 
 
 def evaluate(model, params, data, *, metric=None, loss=None, buffers=None, batch_size=256, threads=None):
-    """metric(predictions, targets) of the model on data, in double precision: a float.
+    """metric(predictions, targets) of the model on data, in double precision: a float. Of several, in a dict or a list: a dict by name.
 
     data: (x, y), a dict that may also have lengths and sample_weights, or a Dataset such as samples.test, as hl.fit takes it. metric: of hl.metrics,
     MAE by default; or a loss, whose mean over samples it is. loss: what the model was trained with, where that has several outputs for each
@@ -137,11 +142,14 @@ def evaluate(model, params, data, *, metric=None, loss=None, buffers=None, batch
     Raises UserError, a ValueError, for data, parameters and a metric that do not fit.
     """
     _check_model("evaluate", model)
-    metric = _metric("evaluate", metrics.MAE() if metric is None else metric)
+    metric = metrics.MAE() if metric is None else metric
+    named = _named_metrics("evaluate", metric)
     parts = _samples(data, "data", _params_dtype(params), "evaluate", model)
     layer, samples = _layer(model, parts), _dataset(parts)
     with _checked_arguments(model, params, samples):
-        return _core.evaluate(layer, params, {} if buffers is None else buffers, samples, metric._metric, None if loss is None else losses.engine_loss(loss), batch_size, _core.options(threads=threads))
+        engine_loss = None if loss is None else losses.engine_loss(loss)
+        values = _core.evaluate(layer, params, {} if buffers is None else buffers, samples, _engine_metrics(named), engine_loss, batch_size, _core.options(threads=threads))
+    return dict(zip(named, values)) if isinstance(metric, (dict, list, tuple)) else values[0]
 
 
 def _meant_callback(given):
@@ -169,6 +177,23 @@ def _check_model(where, model):
 
 def _metric(where, given):
     return checked_instance(where, "the metric", metrics.engine_metric(given), metrics.Metric, metrics)
+
+
+def _named_metrics(where, given):
+    """Metrics by name: a dict's, else their own. The first chooses the epoch."""
+    if isinstance(given, dict):
+        pairs = [(name, _metric(where, metric)) for name, metric in given.items()]
+    else:
+        pairs = [(metric._metric.name, metric) for metric in (_metric(where, one) for one in (given if isinstance(given, (list, tuple)) else [given]))]
+    named = dict(pairs)
+    names = [name for name, _ in pairs]
+    if not names or len(named) < len(names) or not all(isinstance(name, str) for name in names):
+        raise _core.UserError(f"[{where}] several metrics must each have a name of their own. Received: {names}. Try: {{'mae': hl.metrics.MAE(), 'val_loss': hl.losses.MSE()}}.")
+    return named
+
+
+def _engine_metrics(named):
+    return [metric._metric.named(name) for name, metric in named.items()]
 
 
 def _warn_of_two_activations(model, loss):
@@ -336,7 +361,9 @@ def fit(
         held out, all samples train, and the parameters of the last epoch are kept.
     loss: of hl.losses, or a function (prediction, target) -> scalar; MSE by default. optimizer: Adam(1e-3) by default.
     metric: of hl.metrics, of the validation. Or a loss: one of hl.losses, or a function (prediction, target) -> scalar, whose mean over
-        samples, each alone, is shown; smaller is better. By default MAE, for losses of classes the loss itself.
+        samples, each alone, is shown; smaller is better. By default MAE, for losses of classes the loss itself. Or several,
+        {"mae": hl.metrics.MAE(), "val_loss": hl.losses.MSE()} or a list: all are computed from the same predictions and recorded (EpochRecord.metrics), the first
+        chooses the epoch and decides early stopping.
     batch_size: samples of a step; the last batch of an epoch has what is left. epochs: passes over the training samples.
     shuffle: a new order of the samples each epoch; False: as they are given. (A validation fraction is cut off before, from the end.)
     class_weights: (classes,), what a sample of each class counts, in the order of the labels: of losses over classes. The loss of a batch is
@@ -371,8 +398,9 @@ def fit(
     if metric is None:
         metric = metrics.LossMean(given_loss) if loss.has_classes or loss.compares_sequences else metrics.MAE()
     optimizer = checked_instance("fit", "the optimizer", optim.Adam(1e-3) if optimizer is None else optimizer, optim.Optimizer, optim)
-    metric = _metric("fit", metric)
-    _warn_of_threshold(given_loss, metric)
+    named = _named_metrics("fit", metric)
+    for one in named.values():
+        _warn_of_threshold(given_loss, one)
     dtype = _core.dtype(dtype)
     if isinstance(data, Samples):
         validation = data.validation if validation is None else validation
@@ -411,7 +439,7 @@ def fit(
     given = (callbacks,) if callable(callbacks) else callbacks
     if not isinstance(given, (tuple, list)) or not all(callable(function) for function in given):
         raise _core.UserError(f"[fit] callbacks must be a function of a Progress, or several. Received: {callbacks!r}. Try: {_meant_callback(callbacks)}.")
-    shown = _Bar(metric if validate else None) if (sys.stderr.isatty() if progress is None else progress) else None
+    shown = _Bar(validate) if (sys.stderr.isatty() if progress is None else progress) else None
     told = [*([shown] if shown else []), *given]
 
     def callback(values):
@@ -429,7 +457,7 @@ def fit(
         _dataset(held),
         loss,
         optimizer._optimizer,
-        metric._metric,
+        _engine_metrics(named),
         _core.options(device=device, threads=threads, dot_precision=dot_precision, flush_denormals=flush_denormals),
         settings,
         class_weights,
@@ -460,17 +488,17 @@ def _not_finite(parts):
 class _Bar:
     """Progress on standard error."""
 
-    def __init__(self, metric):
-        self._metric = metric and metric._metric.name  # None without a validation
+    def __init__(self, validates):
+        self._validates = validates
         self._rewrites = sys.stderr.isatty()
         self._last = 0.0
 
     def __call__(self, at):
         if at.epoch_done:
             r = at.record
-            validation = f"{self._metric} {r.validation:.6g}  " if self._metric else ""
+            validation = "".join(f"{name} {value:.6g}  " for name, value in r.metrics.items())
             line = f"epoch {r.epoch}/{at.num_epochs}  loss {r.train_loss:.6g}  {validation}{r.seconds:.2f} s"
-            print(("\r" if self._rewrites else "") + line + (" *" if at.best and self._metric else "  "), file=sys.stderr, flush=True)
+            print(("\r" if self._rewrites else "") + line + (" *" if at.best and self._validates else "  "), file=sys.stderr, flush=True)
         elif self._rewrites and at.elapsed_s - self._last > 0.1:
             self._last = at.elapsed_s
             print(f"\repoch {at.epoch}/{at.num_epochs}  step {at.step}/{at.num_steps} ", end="", file=sys.stderr, flush=True)

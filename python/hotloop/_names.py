@@ -95,7 +95,7 @@ MODELS = {
 }  # fmt: skip
 RUNS = {  # of what Keras's fit gives, and of models
     "loss": "[r.train_loss for r in run.history]", "losses": "[r.train_loss for r in run.history]",
-    "val_loss": "[r.validation for r in run.history], the metric of each epoch: the loss with hl.fit(..., metric=hl.losses.MSE())",
+    "val_loss": "[r.validation for r in run.history], the metric of each epoch; with hl.fit(..., metric={'mae': hl.metrics.MAE(), 'val_loss': hl.losses.MSE()}) also [r.metrics['val_loss'] for r in run.history]",
     "save": "hl.save(path, run.params)", **dict.fromkeys(("weights", "parameters", "state_dict", "get_weights", "best_params"), "params"),
 }  # fmt: skip
 LAYERS = {"BatchNormalization": "BatchNorm", "BatchNorm1d": "BatchNorm", "LayerNormalization": "LayerNorm",

@@ -77,7 +77,8 @@ class MissingRule:
 class Split:
     """Parts of the rows, groups or samples; what train and validation leave is the test part.
 
-    by: "time", "group", "random", "column" (which says "train", "validation" or "test"). None: by time, series at random.
+    by: "time", "group", "random", "column" (which says "train", "validation" or "test"). "none": every sample is in all three parts, for fitting what there is, as
+        one trajectory. None: by time, series at random.
     """
 
     by: str | None = None

@@ -165,6 +165,21 @@ def test_fit_predict_and_apply_to_new_rows(tmp_path):
     np.testing.assert_array_equal(blocks[-1]["x"][-2], samples.test.arrays()["x"][-1])
 
 
+def test_all_samples_in_all_parts(tmp_path):
+    samples = hl.data.Samples(columns(), **{**RECIPE, "split": hl.data.Split(by="none")})
+    rows = [np.asarray(samples.target_rows(part)).tolist() for part in (samples.train, samples.validation, samples.test)]
+    parts = hl.data.Samples(columns(), **{**RECIPE, "split": hl.data.Split(by="time")})
+    apart = [row for part in (parts.train, parts.validation, parts.test) for row in np.asarray(parts.target_rows(part)).tolist()]
+    assert rows[0] == rows[1] == rows[2] and set(apart) <= set(rows[0])
+    np.testing.assert_array_equal(samples.train.arrays()["x"], samples.test.arrays()["x"])
+    run = hl.fit(hl.nn.Sequential(hl.nn.GRU(10, 4), hl.nn.Last(), hl.nn.Linear(4, 1)), samples, epochs=2, progress=False)
+    assert run.evaluate(samples.test) == run.best_validation
+    samples.preparation.save(tmp_path / "preparation.json")
+    assert len(hl.data.Preparation.load(tmp_path / "preparation.json").apply(columns())[0]["x"]) >= len(rows[0])
+    with pytest.raises(hl.UserError, match="by must be one of time, group, random, column, none. Received: 'all'"):
+        hl.data.Samples(columns(), **{**RECIPE, "split": hl.data.Split(by="all")})
+
+
 def test_series_with_classes():
     table = {
         "id": np.repeat([f"s{i}" for i in range(30)], 4)[:-1], "x": np.arange(119.0) % 7, "label": np.repeat(["yes", "no"] * 15, 4)[:-1],

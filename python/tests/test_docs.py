@@ -2,9 +2,11 @@
 
 import ast
 import importlib.util
+import inspect
 import pathlib
 import re
 
+import hotloop as hl
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,3 +35,12 @@ def test_the_references_code_is_python():
     assert any("class Net(hl.nn.Module):\n    def __init__(self):\n        self.lstm" in code for code in codes)
     # A sentence that goes on in the next line stays one.
     assert "torch.manual\\_seed(seed) gives\n  the same layers" in pages["nn"] and "Ellipsis" not in pages["nn"]
+
+
+def test_components_are_written_as_the_page_says():
+    calls = re.findall(r"^`hl\.(nn|losses|optim|metrics)\.(\w+)\((.*)\)`$", (ROOT / "docs/components.md").read_text(), re.MULTILINE)
+    assert len(calls) > 60
+    for module, name, arguments in calls:
+        parameters = inspect.signature(getattr(getattr(hl, module), name)).parameters.values()
+        required = [p.name for p in parameters if p.default is p.empty]
+        assert [*required, *["..."] * (len(parameters) > len(required))] == [a for a in arguments.split(", ") if a], name

@@ -456,6 +456,52 @@ def test_a_loss_is_a_metric_too():
     np.testing.assert_allclose(run.history[0].validation, expected, rtol=1e-5)
 
 
+def test_several_metrics(rng, tmp_path):
+    x, y = rng.normal(size=(60, 3)), rng.normal(size=(60, 1))
+    held, options = (x[40:], y[40:]), {"batch_size": 20, "seed": 1, "progress": False}
+    several = {"mae": hl.metrics.MAE(), "rmse": hl.metrics.RMSE(), "val_loss": hl.losses.Huber()}
+    network, seen = hl.nn.Linear(3, 1), []
+    run = hl.fit(network, (x[:40], y[:40]), validation=held, metric=several, epochs=3, callbacks=lambda at: seen.append(at.record), checkpoints=tmp_path, **options)
+    one = hl.fit(network, (x[:40], y[:40]), validation=held, metric=hl.metrics.MAE(), epochs=3, **options)
+    # The first one chooses, and nothing of the training depends on the others.
+    assert [r.validation for r in run.history] == [r.validation for r in one.history] and run.best_epoch == one.best_epoch
+    assert [r.metrics for r in one.history] == [{"mae": r.validation} for r in one.history]
+    assert [list(r.metrics) for r in run.history] == [["mae", "rmse", "val_loss"]] * 3
+    assert [r for r in seen if r] == run.history == pickle.loads(pickle.dumps(run)).history
+    # What is recorded is what evaluate says of the same parameters, by the same names.
+    best = run.history[run.best_epoch - 1]
+    assert run.evaluate(held) == best.metrics and best.metrics["mae"] == best.validation
+    assert run.evaluate(held, metric=hl.metrics.RMSE()) == best.metrics["rmse"]
+    assert hl.evaluate(network, run.params, held, metric=[hl.metrics.RMSE(), hl.metrics.MAE()]) == {"rmse": best.metrics["rmse"], "mae": best.validation}
+    # A run that goes on keeps what was recorded; from there on other metrics may be.
+    rest = hl.fit(network, (x[:40], y[:40]), validation=held, metric=[hl.metrics.MAE(), hl.metrics.R2()], epochs=4, resume=tmp_path, **options)
+    assert rest.history[:3] == run.history and list(rest.history[3].metrics) == ["mae", "r2"]
+    # Of outputs that are a distribution each metric compares what it takes.
+    loss = hl.losses.Gaussian()
+    wide = hl.fit(hl.nn.Linear(3, 2), (x[:40], y[:40]), validation=held, loss=loss, metric={"val_loss": loss, "mae": hl.metrics.MAE()}, epochs=1, **options)
+    for name, metric in (("val_loss", loss), ("mae", hl.metrics.MAE())):
+        assert wide.history[0].metrics[name] == wide.evaluate(held, metric=metric)
+    assert hl.fit(network, (x, y), validation=0, metric=several, epochs=1, **options).history[0].metrics == {}
+
+
+def test_several_metrics_are_shown(rng, capsys):
+    data = rng.normal(size=(60, 3)), rng.normal(size=(60, 1))
+    hl.fit(hl.nn.Linear(3, 1), data, metric=[hl.metrics.MAE(), hl.metrics.R2()], epochs=1, progress=True)
+    assert re.search(r"epoch 1/1  loss [\d.]+  mae [\d.]+  r2 [-\d.]+  [\d.]+ s \*", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(("metric", "message"), [
+    ({}, r"several metrics must each have a name of their own. Received: \[\]. Try: {'mae': hl.metrics.MAE\(\), 'val_loss': hl.losses.MSE\(\)}"),
+    ([hl.metrics.MSE(), hl.losses.MSE()], r"must each have a name of their own. Received: \['mse', 'mse'\]"),
+    ({1: hl.metrics.MAE()}, r"must each have a name of their own. Received: \[1\]"),
+    ({"mae": hl.metrics.MAE(), "rmse": "rmse"}, r"the metric must be one of hotloop.metrics. Received: 'rmse'. Try: hl.metrics.RMSE\(\)"),
+    ([hl.metrics.MAE(), hl.metrics.Accuracy()], r"\[accuracy\]"),
+])  # fmt: skip
+def test_several_metrics_that_do_not_fit(rng, metric, message):
+    with pytest.raises(hl.UserError, match=message):
+        hl.fit(hl.nn.Linear(3, 1), (rng.normal(size=(60, 3)), rng.normal(size=(60, 1))), metric=metric, epochs=1, progress=False)
+
+
 def test_ids_that_have_no_row_are_refused(rng):
     ids, y = rng.integers(0, 9, (40, 5)), np.arange(40) % 2
     model = hl.nn.Sequential(hl.nn.Embedding(9, 4), hl.nn.LSTM(4, 3), hl.nn.Last(), hl.nn.Linear(3, 2))

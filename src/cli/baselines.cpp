@@ -161,9 +161,4 @@ std::optional<TestResult> commonest_class(const Job& job, const data::Samples& s
   return TestResult{"the commonest class", train::evaluate_metric(job.fit.metric, predicted, test)};
 }
 
-double metric_scale(const Job& job, const data::Samples& samples) {
-  const double std = samples.target_scale().std;
-  return std::pow(std, job.fit.metric.unit_power());
-}
-
 }  // namespace hotloop::cli

@@ -30,7 +30,4 @@ std::vector<TestResult> test_baselines(const Job& job, const std::optional<std::
 // Of a classification judged by accuracy: the test part's where the commonest class of the training part is always predicted.
 std::optional<TestResult> commonest_class(const Job& job, const data::Samples& samples);
 
-// Factor from the metric of standardised values to that in the target's unit.
-double metric_scale(const Job& job, const data::Samples& samples);
-
 }  // namespace hotloop::cli

@@ -260,15 +260,19 @@ std::vector<std::string> Section::texts(const std::string& key, const std::strin
   return value;
 }
 
-std::vector<std::string> Section::text_or_texts(const std::string& key, const std::string& doc) {
-  const std::optional<std::vector<std::string>> none;
+std::vector<std::string> Section::text_or_texts(const std::string& key, const std::string& doc,
+                                                std::optional<std::vector<std::string>> fallback,
+                                                const std::vector<std::string>& choices) {
   const auto value = read(
-      *this, *impl_, key, doc, none, "a text or a list of texts",
+      *this, *impl_, key, doc, fallback, "a text or a list of texts",
       [](const toml::node& n) {
         if (const auto text = as_text(n)) return std::optional(std::vector<std::string>{*text});
         return as_list<std::string>(n, as_text);
       },
-      {}, "\"<text>\"");
+      choices, choices.empty() ? "\"<text>\"" : "");
+  for (const std::string& text : value)
+    if (!choices.empty() && std::ranges::find(choices, text) == choices.end())
+      refuse(key, explained(doc, "must be one of its choices"), print_toml(text), nearest_hint(text, choices));
   impl_->record(key, value.size() == 1 ? print_toml(value[0]) : print_list(value), doc);
   return value;
 }

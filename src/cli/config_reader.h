@@ -30,8 +30,10 @@ class Section {
   bool flag(const std::string& key, const std::string& doc, std::optional<bool> fallback = {});
   std::vector<std::string> texts(const std::string& key, const std::string& doc,
                                  std::optional<std::vector<std::string>> fallback = {});
-  // A text alone is a list of one.
-  std::vector<std::string> text_or_texts(const std::string& key, const std::string& doc);
+  // A text alone is a list of one. Each is one of `choices`, if there are any.
+  std::vector<std::string> text_or_texts(const std::string& key, const std::string& doc,
+                                         std::optional<std::vector<std::string>> fallback = {},
+                                         const std::vector<std::string>& choices = {});
   std::vector<double> numbers(const std::string& key, const std::string& doc,
                               std::optional<std::vector<double>> fallback = {});
   // The component's settings, all keys but those asked for before, checked against its parameters.

@@ -189,10 +189,12 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   const Array& predicted = statistics[reader.point_index()];
   Evaluation out;
   const bool classes = is_integer(test.target_dtype());
-  const metrics::Metric& metric = job.fit.metric;
-  const data::Standardization scale = metric.loss() ? data::Standardization{} : samples.target_scale();
-  out.results = {
-      {name, train::evaluate_metric(metric, metric.loss() ? outputs : predicted, test, scale.std, scale.mean)}};
+  const auto judged = [&](const metrics::Metric& metric) {
+    const data::Standardization scale = metric.loss() ? data::Standardization{} : samples.target_scale();
+    return train::evaluate_metric(metric, metric.loss() ? outputs : predicted, test, scale.std, scale.mean);
+  };
+  out.results = {{name, judged(job.fit.metric)}};
+  for (const metrics::Metric& metric : job.fit.further_metrics) out.further.emplace_back(metric.name(), judged(metric));
   if (predicted.shape().rank() == 2 && predicted.shape()[1] == test.target_shape().size())
     out.results[0].by_output = output_errors(job, samples, standardized_rows(samples, predicted));
   for (TestResult& baseline : test_baselines(job, ridges, samples)) out.results.push_back(std::move(baseline));
@@ -218,6 +220,13 @@ std::string result_heading(const Job& job, const data::Samples& samples, const E
       : samples.test().size() == 1 ? "window"
                                    : "windows",
       table.empty() ? "" : " of " + table, evaluation.confusion || job.fit.metric.loss() ? "" : ", " + unit_of(job));
+}
+
+std::string further_text(const Evaluation& evaluation) {
+  std::string out;
+  for (const auto& [name, value] : evaluation.further)
+    out += (out.empty() ? "" : ", ") + name + " " + score_text(value);
+  return out.empty() ? "" : out + " of this model";
 }
 
 std::string calibration_table(const Calibration& calibration) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/baselines.h"
@@ -35,6 +36,7 @@ struct Calibration {
 
 struct Evaluation {
   std::vector<TestResult> results;  // this model's first, then the baselines', unless the loss is the metric
+  std::vector<std::pair<std::string, double>> further;  // what each further metric says of this model, by its name
   std::optional<Confusion> confusion;
   std::optional<Calibration> calibration;
   std::optional<Chart>
@@ -52,6 +54,8 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
 // What the results are of, e.g. "mae on the 2,628 test windows, GW"; `table`: all of another table's, instead of the test part.
 std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation,
                            const std::string& table = "");
+// "rmse 0.2231, r2 0.9312 of this model"; "" without further metrics.
+std::string further_text(const Evaluation& evaluation);
 // {"classes", "accuracy", "counts": rows of the wanted class}.
 nlohmann::ordered_json confusion_json(const Confusion& confusion);
 std::string calibration_table(const Calibration& calibration);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "cli/report.h"
 
@@ -93,14 +94,17 @@ std::string confusion_html(const Confusion& confusion) {
 
 std::string history_html(const ReportContent& content) {
   std::string out =
-      fmt::format("<details><summary>History, {} epochs</summary>\n<table>\n<tr>{}{}{}{}</tr>\n",
-                  content.history.size(), cell("epoch", "th", "number"), cell("training loss", "th", "number"),
-                  cell("validation " + content.metric, "th", "number"), cell("seconds", "th", "number"));
-  for (const train::EpochRecord& r : content.history)
+      fmt::format("<details><summary>History, {} epochs</summary>\n<table>\n<tr>{}{}", content.history.size(),
+                  cell("epoch", "th", "number"), cell("training loss", "th", "number"));
+  for (const ShownMetric& metric : content.metrics) out += cell("validation " + metric.name, "th", "number");
+  out += cell("seconds", "th", "number") + "</tr>\n";
+  for (const train::EpochRecord& r : content.history) {
     out += "<tr>" + cell(std::to_string(r.epoch), "td", "number") +
-           cell(fmt::format("{:.6f}", r.train_loss), "td", "number") +
-           cell(fmt::format("{:.6f}", r.validation * content.scale), "td", "number") +
-           cell(fmt::format("{:.3f}", r.seconds), "td", "number") + "</tr>\n";
+           cell(fmt::format("{:.6f}", r.train_loss), "td", "number");
+    for (const double value : shown_values(content.metrics, r))
+      out += cell(fmt::format("{:.6f}", value), "td", "number");
+    out += cell(fmt::format("{:.3f}", r.seconds), "td", "number") + "</tr>\n";
+  }
   return out + "</table></details>\n";
 }
 
@@ -122,19 +126,26 @@ Chart loss_chart(const std::vector<train::EpochRecord>& history) {
   return {.title = "Training loss", .x_label = "epoch", .y_label = "loss", .series = {loss}, .log_y = positive};
 }
 
-Chart validation_chart(const std::vector<train::EpochRecord>& history, const std::string& metric, double scale,
-                       std::int64_t best_epoch) {
-  ChartSeries series{.name = "validation " + metric};
-  for (const train::EpochRecord& r : history) {
-    series.xs.push_back(static_cast<double>(r.epoch));
-    series.ys.push_back(r.validation * scale);
+std::vector<Chart> validation_charts(const std::vector<train::EpochRecord>& history,
+                                     std::span<const ShownMetric> metrics, std::int64_t best_epoch) {
+  std::vector<Chart> charts;
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    ChartSeries series{.name = "validation " + metrics[i].name};
+    for (const train::EpochRecord& r : history) {
+      const double value = shown_values(metrics, r)[i];
+      if (!std::isfinite(value)) continue;
+      series.xs.push_back(static_cast<double>(r.epoch));
+      series.ys.push_back(value);
+    }
+    if (series.xs.empty()) continue;
+    Chart chart{.title = "Validation", .x_label = "epoch", .y_label = metrics[i].name, .series = {series}};
+    if (best_epoch > 0) {
+      chart.mark_x = static_cast<double>(best_epoch);
+      chart.mark = "best, epoch " + std::to_string(best_epoch);
+    }
+    charts.push_back(std::move(chart));
   }
-  Chart chart{.title = "Validation", .x_label = "epoch", .y_label = metric, .series = {series}};
-  if (best_epoch > 0) {
-    chart.mark_x = static_cast<double>(best_epoch);
-    chart.mark = "best, epoch " + std::to_string(best_epoch);
-  }
-  return chart;
+  return charts;
 }
 
 std::string print_html(const ReportContent& content) {
@@ -146,6 +157,7 @@ std::string print_html(const ReportContent& content) {
       escape_xml(content.title), page_style, chart_style(), escape_xml(content.headline));
   if (!content.status.empty()) out += fmt::format("<p class=\"status\">{}</p>\n", escape_xml(content.status));
   if (!content.results.empty()) out += results_html(content);
+  if (!content.further.empty()) out += "<p>" + escape_xml(content.further) + "</p>\n";
   if (!content.outputs.empty()) out += "<pre>" + escape_xml(content.outputs) + "</pre>\n";
   if (content.confusion) out += confusion_html(*content.confusion);
   out += "<h2>Curves</h2>\n";

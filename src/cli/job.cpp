@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cli/data_config.h"
 #include "core/denormals.h"
@@ -115,8 +116,21 @@ void read_train(ConfigFile& file, Job& job) {
                      : nn::Init::Torch;
   std::vector<std::string> metric_names = names_of(metrics::all_metrics());
   metric_names.emplace_back("loss");
-  const std::string metric = train.text("metric", "of validation and test; loss: the loss itself", "mae", metric_names);
-  job.fit.metric = metric == "loss" ? metrics::of_loss(job.fit.loss) : metrics::make_metric(metric);
+  const std::vector<std::string> chosen =
+      train.text_or_texts("metric", "of validation and test; of several the first chooses; loss: the loss itself",
+                          std::vector<std::string>{"mae"}, metric_names);
+  if (chosen.empty()) train.refuse("metric", "must name one at least", "[]", "metric = [\"mae\", \"rmse\"]");
+  for (const std::string& name : chosen) {
+    if (std::ranges::count(chosen, name) > 1)
+      train.refuse("metric", "must name each once", print_toml(name) + " twice");
+    metrics::Metric metric = name == "loss" ? metrics::of_loss(job.fit.loss) : metrics::make_metric(name);
+    // Alone it is called by the loss's name, which may be a metric's.
+    if (chosen.size() > 1) metric = metric.named(name);
+    if (name == chosen[0])
+      job.fit.metric = std::move(metric);
+    else
+      job.fit.further_metrics.push_back(std::move(metric));
+  }
   const std::string precision =
       train.text("precision", "of all arithmetic; bf16: f32, but products of matrices of factors in bfloat16", "f32",
                  {"f32", "f64", "bf16"});

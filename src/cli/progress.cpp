@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <algorithm>
@@ -23,6 +24,27 @@ std::string rate_text(const train::Progress& progress) {
   return (per_s < 100 ? fmt::format("{:.1f}", per_s) : grouped(std::llround(per_s))) + " samples/s";
 }
 
+std::string epoch_text(const train::Progress& progress) {
+  return fmt::format("epoch {:>{}}/{}", progress.epoch, std::to_string(progress.num_epochs).size(),
+                     progress.num_epochs);
+}
+
+// Behind `head`, those for which 80 columns have no room in further lines.
+std::string in_lines(const std::string& head, const std::vector<std::string>& pieces) {
+  std::string out = head;
+  std::size_t column = head.size();
+  for (const std::string& piece : pieces) {
+    if (column + 2 + piece.size() > 80) {
+      out.resize(out.find_last_not_of(' ') + 1);
+      out += "\n" + std::string(head.size(), ' ');
+      column = head.size();
+    }
+    out += "  " + piece;
+    column += 2 + piece.size();
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string duration_text(double seconds) {
@@ -32,17 +54,23 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
 }
 
-ProgressBar::ProgressBar(std::FILE* out, std::string metric, double scale)
-    : out_(out), on_terminal_(isatty(fileno(out)) != 0), metric_(std::move(metric)), scale_(scale) {}
+ProgressBar::ProgressBar(std::FILE* out, std::vector<ShownMetric> metrics)
+    : out_(out), on_terminal_(isatty(fileno(out)) != 0), metrics_(std::move(metrics)) {}
 
 void ProgressBar::update(const train::Progress& progress) {
   if (progress.epoch_done) {
     const train::EpochRecord& record = *progress.epoch_record;
-    last_epoch_ = metric_ + " " + score_text(record.validation * scale_);
+    std::vector<std::string> judged;
+    const std::vector<double> values = shown_values(metrics_, record);
+    for (std::size_t i = 0; i < values.size(); ++i) judged.push_back(metrics_[i].name + " " + score_text(values[i]));
+    last_epoch_ = fmt::format("{}", fmt::join(judged, ", "));
     if (!on_terminal_) {
-      fmt::print(out_, "epoch {:>{}}/{}  loss {}  validation {}{}  {:.2f} s  {}\n", progress.epoch,
-                 std::to_string(progress.num_epochs).size(), progress.num_epochs, score_text(record.train_loss, 5),
-                 last_epoch_, progress.best ? " *" : "  ", record.seconds, rate_text(progress));
+      std::vector<std::string> pieces = {"loss " + score_text(record.train_loss, 5),
+                                         "validation " + judged[0] + (progress.best ? " *" : "  ")};
+      pieces.insert(pieces.end(), judged.begin() + 1, judged.end());
+      pieces.push_back(fmt::format("{:.2f} s", record.seconds));
+      pieces.push_back(rate_text(progress));
+      fmt::print(out_, "{}\n", in_lines(epoch_text(progress), pieces));
       std::fflush(out_);
     }
   }
@@ -66,8 +94,7 @@ void ProgressBar::draw(const train::Progress& progress) {
   const double done = static_cast<double>(progress.epoch - 1) * static_cast<double>(progress.num_steps) +
                       static_cast<double>(progress.step);
   const double s_per_step = progress.steps_here > 0 ? progress.elapsed_s / static_cast<double>(progress.steps_here) : 0;
-  const std::string head =
-      fmt::format("epoch {:>{}}/{} ", progress.epoch, std::to_string(progress.num_epochs).size(), progress.num_epochs);
+  const std::string head = epoch_text(progress) + " ";
   std::string tail = " " + rate_text(progress);
   tail +=
       done < all ? ", " + duration_text((all - done) * s_per_step) + " left" : ", " + duration_text(progress.elapsed_s);

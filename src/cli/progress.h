@@ -1,18 +1,20 @@
-// How far a fit is: a bar that is redrawn on a terminal, one line an epoch elsewhere.
+// How far a fit is: a bar that is redrawn on a terminal, one line an epoch elsewhere, of at most 80 columns or followed by others that are indented.
 #pragma once
 
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <vector>
 
+#include "cli/shown_metrics.h"
 #include "hotloop/fit.h"
 
 namespace hotloop::cli {
 
 class ProgressBar {
  public:
-  // The validation metric is shown as `scale` times its value, as "`metric` 0.1712".
-  ProgressBar(std::FILE* out, std::string metric, double scale);
+  // The validation is shown as "mae 0.1712", and what else it was judged by behind that.
+  ProgressBar(std::FILE* out, std::vector<ShownMetric> metrics);
   void update(const train::Progress& progress);
   // Ends the line of the bar, if one is there.
   void end_line();
@@ -23,8 +25,7 @@ class ProgressBar {
   std::FILE* out_;
   bool on_terminal_;
   bool drawn_ = false;
-  std::string metric_;
-  double scale_;
+  std::vector<ShownMetric> metrics_;
   std::string last_epoch_;
   std::chrono::steady_clock::time_point last_drawn_{};
 };

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
@@ -24,10 +25,9 @@ void append_line(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
-TrainingLog::TrainingLog(const RunFolder& folder, std::string metric, double scale, const train::TrainingState* resumed)
+TrainingLog::TrainingLog(const RunFolder& folder, std::vector<ShownMetric> metrics, const train::TrainingState* resumed)
     : folder_(folder),
-      metric_(std::move(metric)),
-      scale_(scale),
+      metrics_(std::move(metrics)),
       events_(folder.path(), resumed != nullptr ? resumed->num_steps + 1 : 0) {
   // A line of an epoch that the checkpoint does not know will be written again.
   finish(resumed != nullptr ? resumed->history : std::vector<train::EpochRecord>());
@@ -39,7 +39,8 @@ void TrainingLog::update(const train::Progress& progress) {
   append_line(folder_.history(), line(record));
   const std::int64_t step = progress.epoch * progress.num_steps;
   events_.scalar("loss/train", record.train_loss, step);
-  events_.scalar(metric_ + "/validation", record.validation * scale_, step);
+  const std::vector<double> values = shown_values(metrics_, record);
+  for (std::size_t i = 0; i < values.size(); ++i) events_.scalar(metrics_[i].name + "/validation", values[i], step);
   const double seconds = progress.training_s - last_training_s_;
   if (seconds > 0)
     events_.scalar("samples_per_second", static_cast<double>(progress.samples_here - last_samples_) / seconds, step);
@@ -53,10 +54,14 @@ void TrainingLog::finish(const std::vector<train::EpochRecord>& history) {
   folder_.write(folder_.history(), text);
 }
 
-std::string TrainingLog::header() const { return "epoch,train_loss,validation_" + metric_ + ",seconds\n"; }
+std::string TrainingLog::header() const {
+  std::string out = "epoch,train_loss";
+  for (const ShownMetric& metric : metrics_) out += ",validation_" + metric.name;
+  return out + ",seconds\n";
+}
 
 std::string TrainingLog::line(const train::EpochRecord& r) const {
-  return fmt::format("{},{},{},{:.6f}\n", r.epoch, r.train_loss, r.validation * scale_, r.seconds);
+  return fmt::format("{},{},{},{:.6f}\n", r.epoch, r.train_loss, fmt::join(shown_values(metrics_, r), ","), r.seconds);
 }
 
 }  // namespace hotloop::cli

@@ -3,8 +3,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/run_folder.h"
+#include "cli/shown_metrics.h"
 #include "hotloop/fit.h"
 #include "io/event_file.h"
 
@@ -12,8 +14,8 @@ namespace hotloop::cli {
 
 class TrainingLog {
  public:
-  // The validation is logged as `scale` times its value. `resumed`: the state that the training goes on from, or null.
-  TrainingLog(const RunFolder& folder, std::string metric, double scale, const train::TrainingState* resumed);
+  // `resumed`: the state that the training goes on from, or null.
+  TrainingLog(const RunFolder& folder, std::vector<ShownMetric> metrics, const train::TrainingState* resumed);
   void update(const train::Progress& progress);
   // history.csv once more, whole and on the disk.
   void finish(const std::vector<train::EpochRecord>& history);
@@ -23,8 +25,7 @@ class TrainingLog {
   std::string line(const train::EpochRecord& record) const;
 
   RunFolder folder_;
-  std::string metric_;
-  double scale_;
+  std::vector<ShownMetric> metrics_;
   io::EventFile events_;
   std::int64_t steps_per_epoch_ = 0, last_samples_ = 0;
   double last_training_s_ = 0;

@@ -16,6 +16,38 @@ std::span<const LayerDef> all_layers() { return table(); }
 
 const LayerDef& layer_def(std::string_view name) { return find_plugin(all_layers(), name, "layer"); }
 
+bool sized_by_input(const LayerDef& def) {
+  if (!def.make) return false;
+  std::map<std::string, Setting> settings;
+  for (const Parameter& p : def.parameters) {
+    if (!p.required) continue;
+    if (std::holds_alternative<std::int64_t>(p.fallback))
+      settings[p.name] = std::int64_t{2};
+    else if (std::holds_alternative<double>(p.fallback))
+      settings[p.name] = 0.5;
+    else if (std::holds_alternative<std::string>(p.fallback))
+      settings[p.name] = p.choices.empty() ? "" : p.choices[0];
+    else
+      settings[p.name] = true;
+  }
+  const auto types = [&](std::int64_t features) -> std::vector<std::string> {
+    for (const Shape& shape : {Shape{2, 4, features}, Shape{2, features}}) {
+      try {
+        std::vector<std::string> texts;
+        const Layer layer = def.make(Config(def.name, def.parameters, settings), {DType::F32, shape});
+        layer.init(0).for_each(
+            [&](const std::string& name, const Array& a) { texts.push_back(name + a.type().str()); });
+        layer.init_buffers().for_each(
+            [&](const std::string& name, const Array& a) { texts.push_back(name + a.type().str()); });
+        return texts;
+      } catch (const UserError&) {
+      }
+    }
+    return {};
+  };
+  return types(6) != types(12);
+}
+
 Layer make_layer(const LayerConfig& config, const ValueType& input) {
   const LayerDef& def = layer_def(config.type);
   const Config settings(def.name, def.parameters, config.settings);

@@ -38,6 +38,8 @@ std::vector<LayerFile> layer_files();  // generated
 
 std::span<const LayerDef> all_layers();            // by name
 const LayerDef& layer_def(std::string_view name);  // UserError with the nearest name if there is none
+// Whether the layer's size depends on its input's last axis: Python's constructor then takes that first.
+bool sized_by_input(const LayerDef& def);
 Layer make_layer(const LayerConfig& config, const ValueType& input);
 // The layers one after another, each made for the output of the one before.
 Layer make_model(std::span<const LayerConfig> stack, const ValueType& input);

@@ -38,6 +38,9 @@ std::string print_trees(const Tree<Array>& first, const Tree<Array>& second = {}
 void set_number(Json& json, const char* key, double value) {
   if (value == value) json[key] = value;
 }
+double number_or_nan(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
 double number_or_nan(const Json& json, const char* key) {
   return json.contains(key) ? json.at(key).get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
@@ -66,6 +69,7 @@ Json to_json(const TrainingState& s) {
     Json& record =
         json["history"].emplace_back(Json{{"epoch", r.epoch}, {"train_loss", r.train_loss}, {"seconds", r.seconds}});
     set_number(record, "validation", r.validation);
+    for (const auto& [name, value] : r.metrics) record["metrics"][name] = value;  // null where it is not finite
   }
   return json;
 }
@@ -88,11 +92,15 @@ TrainingState from_json(const Json& json) {
   json.at("batch_size").get_to(s.batch_size);
   json.at("num_samples").get_to(s.num_samples);
   json.at("shuffle").get_to(s.shuffle);
-  for (const Json& r : json.at("history"))
+  for (const Json& r : json.at("history")) {
     s.history.push_back({.epoch = r.at("epoch").get<std::int64_t>(),
                          .train_loss = r.at("train_loss").get<double>(),
                          .validation = number_or_nan(r, "validation"),
                          .seconds = r.at("seconds").get<double>()});
+    if (!r.contains("metrics")) continue;  // none without a validation, nor in older checkpoints
+    for (const auto& [name, value] : r.at("metrics").items())
+      s.history.back().metrics.emplace_back(name, number_or_nan(value));
+  }
   return s;
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "core/denormals.h"
@@ -63,6 +64,11 @@ void check(const data::Dataset& training, const data::Dataset& validation, const
       if (!std::isfinite(weights.at(i)))
         throw UserError("fit", "class_weights must be finite", print_number(weights.at(i)));
     }
+  std::set<std::string> names = {options.metric.name()};
+  for (const Metric& metric : options.further_metrics)
+    if (!names.insert(metric.name()).second)
+      throw UserError("fit", "each metric must have a name of its own", "two of the name '" + metric.name() + "'",
+                      "metric.named(\"...\")");
   if (!options.validate && (options.early_stopping.patience > 0 || options.optimizer.observes()))
     throw UserError("fit", "what is decided by a validation needs one",
                     options.early_stopping.patience > 0 ? "early_stopping without a validation"
@@ -325,9 +331,16 @@ class Fit {
     if (runner_->step().weighted && state_.epoch_weight > 0) record.train_loss /= state_.epoch_weight;
     if (options_.validate) {
       const Stopwatch watch(result_.times.validation_s);
-      const Array predicted = uninterrupted(
-          [&] { return statistics_.for_metric(options_.metric, (*predictor_)(params, current.buffers, validation_)); });
-      record.validation = evaluate_metric(options_.metric, predicted, validation_);
+      const Array outputs = uninterrupted([&] { return (*predictor_)(params, current.buffers, validation_); });
+      const auto judge = [&](const Metric& metric) {
+        record.metrics.emplace_back(metric.name(), uninterrupted([&] {
+                                      return evaluate_metric(metric, statistics_.for_metric(metric, outputs),
+                                                             validation_);
+                                    }));
+      };
+      judge(options_.metric);
+      std::ranges::for_each(options_.further_metrics, judge);
+      record.validation = record.metrics.front().second;
     }
     record.seconds = state_.epoch_seconds + seconds_since(validation_start);
     // A loss that was finite can have made parameters that are not.

@@ -46,6 +46,12 @@ Metric Metric::of(const losses::Loss& loss) const {
   return metric;
 }
 
+Metric Metric::named(std::string name) const {
+  Metric metric = *this;
+  metric.name_ = std::move(name);
+  return metric;
+}
+
 bool Metric::is_better(double a, double b) const {
   if (std::isnan(a) || std::isnan(b)) return !std::isnan(a);
   return as_loss(a) < as_loss(b);

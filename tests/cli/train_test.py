@@ -197,6 +197,66 @@ class Training(Case):
         self.assertRegex(result.stderr, r"^hotloop: \[train\] The loss was not finite at step \d+ of epoch \d+\. First of all tensors, at step \d+ of "
                                         r"epoch \d+, was .*not finite\..*a smaller learning_rate")
 
+    def test_several_metrics(self):
+        config = series.write(self.folder, "interp")
+        names = ["mae", "rmse", "r2", "loss"]
+        result = self.train(config, "--set", f"train.metric={json.dumps(names)}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        run = self.folder / "run"
+        lines = result.stdout.splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith("epoch 1/3"))
+        self.assertRegex(lines[first], r"^epoch 1/3  loss [\d.]+  validation mae [\d.]+ \*  rmse [\d.]+")
+        self.assertRegex(lines[first + 1], r"^           .* s  [\d,.]+ samples/s$")
+        self.assertLessEqual(max(map(len, lines[first:first + 6])), 80)
+        self.assertRegex(result.stdout, r"(?m)^  rmse [\d.]+, r2 [-\d.]+, loss [\d.]+ of this model$")
+        history = list(csv.DictReader((run / "history.csv").read_text().splitlines()))
+        self.assertEqual(list(history[0]), ["epoch", "train_loss", *(f"validation_{name}" for name in names), "seconds"])
+        metrics = json.loads((run / "metrics.json").read_text())
+        self.assertEqual((metrics["metric"], list(metrics["metrics"])), ("mae", names))
+        best = history[metrics["best_epoch"] - 1]
+        for name in names:
+            self.assertAlmostEqual(metrics["metrics"][name]["validation"], float(best[f"validation_{name}"]), delta=1e-12)
+        self.assertEqual(metrics["metrics"]["mae"], {"validation": metrics["validation"], "test": metrics["test"]})
+        # Only the loss, which is of standardised numbers, and r2 have no unit.
+        std = metrics["scales"]["target"]["std"]
+        self.assertAlmostEqual(metrics["metrics"]["rmse"]["test"], std * metrics["metrics"]["loss"]["test"] ** 0.5, delta=1e-6)
+        evaluated = json.loads(hotloop("eval", run, "--json").stdout)
+        self.assertEqual(evaluated["metrics"], {name: {"test": metrics["metrics"][name]["test"]} for name in names})
+        report = (run / "report.html").read_text()
+        for name in names:
+            self.assertIn(f"validation {name}", report)
+            self.assertIn(f"{name}/validation".encode(), next(run.glob("events.out.tfevents.*")).read_bytes())
+        # A run that goes on keeps what it has; the first one alone decides what it is.
+        alone = self.folder / "alone"
+        self.assertEqual(hotloop("train", config, "--out", alone).returncode, 0)
+        self.assertEqual((alone / "model.safetensors").read_bytes(), (run / "model.safetensors").read_bytes())
+        result = hotloop("train", "--resume", run, "--epochs", 4)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        again = list(csv.DictReader((run / "history.csv").read_text().splitlines()))
+        self.assertEqual((again[:3], len(again)), (history, 4))
+        inspected = json.loads(hotloop("inspect", run, "--json").stdout)["checkpoint"]["history"]
+        self.assertEqual([list(r["metrics"]) for r in inspected], [names] * 4)
+        # One that began with a single metric has no others of its first epochs.
+        self.assertEqual(hotloop("train", "--resume", alone, "--epochs", 4, "--set", f"train.metric={json.dumps(names)}").returncode, 0)
+        longer = list(csv.DictReader((alone / "history.csv").read_text().splitlines()))
+        self.assertEqual([row["validation_r2"] for row in longer], ["nan"] * 3 + [again[3]["validation_r2"]])
+
+    def test_metrics_that_are_none(self):
+        config = series.write(self.folder)
+        doc = "(of validation and test; of several the first chooses; loss: the loss itself)"
+        for given, message in (
+            ("[]", "'metric' must name one at least. Received: []. Try: metric = [\"mae\", \"rmse\"]."),
+            ('["mae", "mae"]', "'metric' must name each once. Received: \"mae\" twice."),
+            ('["mae", "rsme"]', f"'metric' {doc} must be one of its choices. Received: \"rsme\". Try: did you mean 'rmse'?"),
+            ("3", f"'metric' {doc} must be a text or a list of texts. Received: 3. Try: one of accuracy, auc, f1, mae, mse, r2, rmse, loss."),
+        ):
+            result = hotloop("train", config, "--out", self.folder / "run", "--set", f"train.metric={given}")
+            self.refused(result, f"[--set train.metric={given} [train]] {message}")
+        self.refused(hotloop("train", config, "--out", self.folder / "run", "--set", 'train.metric=["mae", "accuracy"]'),
+                     "[accuracy] a target must be a class index, a whole number from 0 and below 2. Received: 0.35586509108543396. "
+                     "Try: labels counted from 0, or a model with one output a class.")
+        self.assertFalse((self.folder / "run").exists())
+
     def test_a_metric_that_does_not_fit_leaves_no_run(self):
         config = series.write_utterances(self.folder)
         run = self.folder / "run"

@@ -1,12 +1,16 @@
 // docs/components.md is what the registries say. HOTLOOP_UPDATE_GOLDEN=1 writes it anew.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <vector>
 
+#include "core/class_name.h"
 #include "minimizers/registry.h"
 #include "nn/registry.h"
 #include "optim/registry.h"
@@ -36,12 +40,33 @@ std::string without_pipes(std::string text) {
   return text;
 }
 
-void entry(std::ostream& out, const std::string& name, const std::string& summary,
+// How Python writes it: "function(first, what is required, ...)", without the dots where there is nothing else to set.
+std::string call(const std::string& function, std::vector<std::string> arguments,
+                 const std::vector<Parameter>& parameters) {
+  for (const Parameter& p : parameters)
+    if (p.required) arguments.push_back(p.name);
+  if (!std::ranges::all_of(parameters, &Parameter::required)) arguments.emplace_back("...");
+  std::string out = function + "(";
+  for (std::size_t i = 0; i < arguments.size(); ++i) out += (i == 0 ? "" : ", ") + arguments[i];
+  return out + ")";
+}
+
+template <class Def>
+std::string constructor(const std::string& module, const Def& def, const std::vector<std::string>& first = {}) {
+  return call("hl." + module + "." + class_name(def.name), first, def.parameters);
+}
+
+std::vector<std::string> first_arguments(const nn::LayerDef& def) {
+  if (def.wrap) return {"layer"};
+  return nn::sized_by_input(def) ? std::vector<std::string>{"inputs"} : std::vector<std::string>{};
+}
+
+void entry(std::ostream& out, const std::string& name, const std::string& python, const std::string& summary,
            const std::vector<Parameter>& parameters, const std::string& note = "") {
   std::string sentence = summary + note;  // with a capital, unless it begins with a formula
   if (sentence.size() > 1 && std::islower(static_cast<unsigned char>(sentence[1])))
     sentence[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(sentence[0])));
-  out << "### " << name << "\n\n" << sentence << ".\n\n";
+  out << "### " << name << "\n\n`" << python << "`\n\n" << sentence << ".\n\n";
   if (parameters.empty()) return;
   out << "| setting | default | |\n|---|---|---|\n";
   for (const Parameter& p : parameters) {
@@ -55,45 +80,56 @@ void entry(std::ostream& out, const std::string& name, const std::string& summar
 std::string reference() {
   std::ostringstream out;
   out << "# Layers, losses, optimisers, schedules, wrappers, minimisers and metrics\n\n"
-         "Every type a configuration can name, with its settings. This page is written from the registries, and a test "
-         "compares it\nwith them. The C++ constructors, with formulas and sources, are in `include/hotloop/nn.h`, "
-         "`losses.h`, `optim.h`,\n`minimize.h` and `metrics.h`; how to add a type is in [adding.md](adding.md).\n\n"
+         "Every type a configuration can name, with its class in Python and its settings, which are the constructor's "
+         "arguments.\nBefore these it takes `inputs`, the number of features, where that tells its size, a wrapper the "
+         "`layer` or `inner` that it wraps.\nThis page is written from the registries, and a test compares it with "
+         "them. "
+         "The C++ constructors, with formulas and sources, are in\n`include/hotloop/nn.h`, `losses.h`, `optim.h`, "
+         "`minimize.h` and `metrics.h`; how to add a type is in [adding.md](adding.md).\n\n"
          "## Layers\n\n"
          "`[[model]]` tables, one after another. Sequences are (batch, time, features). Rows with fewer steps than the "
          "longest carry\ntheir lengths along: recurrent layers stop at a row's last step, pooling and normalisation "
          "leave "
          "the other steps out.\n\n";
   for (const nn::LayerDef& def : nn::all_layers())
-    entry(out, def.name, def.summary, def.parameters,
+    entry(out, def.name, constructor("nn", def, first_arguments(def)), def.summary, def.parameters,
           def.wrap ? ". Around the layers of the `[[model.layer]]` tables below it" : "");
   out << "## Losses\n\n"
          "`[loss]`. Each is a mean over elements. With sample weights, class weights or lengths it is sum(weight * "
          "element) /\nsum(weight), and steps beyond a row's length weigh nothing.\n\n";
-  for (const losses::LossDef& def : losses::all_losses()) entry(out, def.name, def.summary, def.parameters);
+  for (const losses::LossDef& def : losses::all_losses())
+    entry(out, def.name, constructor("losses", def), def.summary, def.parameters);
   out << "## Optimisers\n\n`[optimizer]`.\n\n";
-  for (const optim::OptimizerDef& def : optim::all_optimizers()) entry(out, def.name, def.summary, def.parameters);
+  for (const optim::OptimizerDef& def : optim::all_optimizers())
+    entry(out, def.name, constructor("optim", def), def.summary, def.parameters);
   out << "## Schedules\n\n"
          "`[[optimizer.schedule]]` tables: factors of the learning rate at each step, counted from 0 over the whole "
          "run. "
          "Several are\nmultiplied: a warm-up and a cosine, say.\n\n";
-  for (const optim::ScheduleDef& def : optim::all_schedules()) entry(out, def.name, def.summary, def.parameters);
+  for (const optim::ScheduleDef& def : optim::all_schedules())
+    entry(out, def.name, constructor("optim", def), def.summary, def.parameters);
   out << "## Wrappers\n\n"
          "`[[optimizer.wrapper]]` tables, around the optimiser; the last one is outermost, and sees the gradients "
          "first.\n\n";
-  for (const optim::WrapperDef& def : optim::all_wrappers()) entry(out, def.name, def.summary, def.parameters);
+  for (const optim::WrapperDef& def : optim::all_wrappers())
+    entry(out, def.name, constructor("optim", def, {"inner"}), def.summary, def.parameters);
   out << "## Minimisers\n\n"
          "`hl.minimize(fn, params, method=...)` and `minimize()`: whole minimisations of a function inside the "
          "program, of no use to a "
          "training\nrun over batches.\n\n";
   for (const minimizers::DescentDef& def : minimizers::all_descents())
-    entry(out, def.name, def.summary, def.parameters);
+    entry(out, def.name, call("hl.minimize", {"fn", "params", "method=\"" + def.name + "\""}, def.parameters),
+          def.summary, def.parameters);
   out << "## Least squares\n\n"
          "`hl.least_squares(residuals, params, method=...)` and `least_squares()`.\n\n";
   for (const minimizers::LeastSquaresDef& def : minimizers::all_least_squares())
-    entry(out, def.name, def.summary, def.parameters);
+    entry(out, def.name,
+          call("hl.least_squares", {"residuals", "params", "method=\"" + def.name + "\""}, def.parameters), def.summary,
+          def.parameters);
   out << "## Metrics\n\n"
-         "`[train] metric`. Each is of the whole validation or test part, not a mean of batches'.\n\n";
-  for (const metrics::MetricDef& def : metrics::all_metrics()) entry(out, def.name, def.summary, def.parameters);
+         "`[train] metric`, one or a list. Each is of the whole validation or test part, not a mean of batches'.\n\n";
+  for (const metrics::MetricDef& def : metrics::all_metrics())
+    entry(out, def.name, constructor("metrics", def), def.summary, def.parameters);
   std::string text = out.str();
   while (text.ends_with("\n\n")) text.pop_back();
   return text;

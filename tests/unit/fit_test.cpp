@@ -151,6 +151,48 @@ TEST(Fit, TheBestEpochIsKept) {
   EXPECT_EQ(run.params["weight"].at(0), first.params["weight"].at(0));
 }
 
+// Further metrics of the same predictions are recorded, by name, and decide nothing.
+TEST(Fit, MetricsBesideTheOneThatChooses) {
+  const auto training = linear_data(37, 2, 1), validation = linear_data(11, 2, 2);
+  const nn::Linear model(2, 1);
+  FitOptions options = options_of(4);
+  const FitResult plain = fit(model, training, validation, options);
+  EXPECT_EQ(plain.history[0].metrics,
+            (std::vector<std::pair<std::string, double>>{{"mae", plain.history[0].validation}}));
+  options.further_metrics = {metrics::RMSE(), metrics::MSE().named("squares")};
+  std::vector<EpochRecord> told;
+  options.on_progress = [&](const Progress& p) {
+    if (p.epoch_done) told.push_back(*p.epoch_record);
+  };
+  const FitResult run = fit(model, training, validation, options);
+  EXPECT_EQ(run.best_epoch, plain.best_epoch);
+  ASSERT_EQ(told.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const EpochRecord& record = run.history[i];
+    EXPECT_EQ(record.validation, plain.history[i].validation);
+    ASSERT_EQ(record.metrics.size(), 3u);
+    EXPECT_EQ(record.metrics[0], std::pair(std::string("mae"), record.validation));
+    EXPECT_EQ(record.metrics[1].first, "rmse");
+    EXPECT_EQ(record.metrics[2].first, "squares");
+    EXPECT_EQ(record.metrics[1].second, std::sqrt(record.metrics[2].second));
+    EXPECT_EQ(told[i].metrics, record.metrics);
+  }
+  CompileOptions interp;
+  interp.backend = "interp";
+  const std::size_t best = static_cast<std::size_t>(run.best_epoch) - 1;
+  EXPECT_EQ(run.history[best].metrics[1].second,
+            evaluate_metric(metrics::RMSE(), predict(model, run.params, validation, 4, interp), validation));
+  options.further_metrics = {metrics::MAE()};
+  try {
+    fit(model, training, validation, options);
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(),
+                 "[fit] each metric must have a name of its own. Received: two of the name 'mae'. Try: "
+                 "metric.named(\"...\").");
+  }
+}
+
 TEST(Fit, WithoutAValidationTheLastEpochIsKept) {
   const auto training = linear_data(37, 2, 1), other = linear_data(11, 2, 2);
   FitOptions options = options_of(3);
@@ -218,8 +260,13 @@ std::string bits(const TrainingState& state) {
     add_bytes(&v, sizeof v);
   add_bytes(&state.epoch_loss, sizeof state.epoch_loss);
   add_bytes(&state.stopping_reference, sizeof state.stopping_reference);
-  for (const EpochRecord& r : state.history)
+  for (const EpochRecord& r : state.history) {
     for (const double v : {static_cast<double>(r.epoch), r.train_loss, r.validation}) add_bytes(&v, sizeof v);
+    for (const auto& [name, value] : r.metrics) {
+      out += name;
+      add_bytes(&value, sizeof value);
+    }
+  }
   return out;
 }
 
@@ -273,6 +320,7 @@ TEST_F(FitInFolder, ResumingFromAnyStepIsBitwiseTheUninterruptedRun) {
   FitOptions options = options_of(3);
   options.optimizer = optim::Adam(0.05);
   options.early_stopping = {.patience = 2, .min_delta = 0.2};
+  options.further_metrics = {metrics::RMSE(), metrics::R2()};
   const FitResult whole = fit(nn::Linear(2, 1), training, validation, options);
   EXPECT_EQ(whole.status, FitResult::Status::Finished);
   for (std::int64_t stop_after = 1; stop_after < whole.times.num_steps; ++stop_after) {
@@ -309,6 +357,33 @@ TEST_F(FitInFolder, KeepsTheNewestCheckpoints) {
   const std::filesystem::path last = latest_checkpoint(folder_);
   EXPECT_EQ(last.filename(), "step-00000012");
   EXPECT_EQ(bits(load_checkpoint(last)), bits(run.state));
+}
+
+// A metric beside the one that chooses may have no value. Of epochs that no metric was recorded of, as older versions wrote all, there is none.
+TEST_F(FitInFolder, MetricsWithoutAValueAreKept) {
+  const auto training = linear_data(16, 1, 1);
+  FitOptions options = options_of(1);
+  options.validate = false;
+  options.checkpoint = {.folder = folder_, .keep = 9};
+  options.resume = std::make_shared<TrainingState>(fit(nn::Linear(1, 1), training, training, options).state);
+  options.epochs = 2;
+  options.validate = true;
+  class NoValue : public metrics::Accumulator {
+   public:
+    void add(std::span<const double>, std::span<const double>, double) override {}
+    double value() const override { return std::numeric_limits<double>::quiet_NaN(); }
+  };
+  options.further_metrics = {
+      metrics::Metric("never", metrics::Better::Larger, 0, [] { return std::make_unique<NoValue>(); }), metrics::MSE()};
+  const FitResult run = fit(nn::Linear(1, 1), training, training, options);
+  EXPECT_EQ(run.status, FitResult::Status::Finished);
+  const TrainingState loaded = load_checkpoint(latest_checkpoint(folder_));
+  ASSERT_EQ(loaded.history.size(), 2u);
+  EXPECT_TRUE(loaded.history[0].metrics.empty());
+  ASSERT_EQ(loaded.history[1].metrics.size(), 3u);
+  EXPECT_EQ(loaded.history[1].metrics[1].first, "never");
+  EXPECT_TRUE(std::isnan(loaded.history[1].metrics[1].second));
+  EXPECT_EQ(loaded.history[1].metrics[2], run.history[1].metrics[2]);
 }
 
 // Steps of one run would stand for those of another, and the newest be taken for the last.

@@ -53,6 +53,8 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
                         {"baselines", ordered_json::array()}};
     for (const TestResult& r : std::span(test.results).subspan(1))
       out["baselines"].push_back({{"name", r.name}, {"test", r.value}});
+    out["metrics"][job.fit.metric.name()]["test"] = test.results[0].value;
+    for (const auto& [name, value] : test.further) out["metrics"][name]["test"] = value;
     if (!left_out.empty()) out["left_out"] = "ridge regression: " + left_out;
     if (ordered_json outputs = outputs_json(job, test.results); !outputs.empty()) out["outputs"] = std::move(outputs);
     if (test.calibration) out["calibration"] = calibration_json(*test.calibration);
@@ -62,6 +64,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   }
   const std::string table = source.data_file ? source.data_file->filename().string() : "";
   fmt::print("{}", results_table(result_heading(job, samples, test, table), test.results));
+  if (!test.further.empty()) fmt::print("  {}\n", wrapped(further_text(test), 2));
   if (!left_out.empty()) fmt::print("Ridge regression is left out: {}.\n", left_out);
   if (const std::string outputs = outputs_table(job, test.results); !outputs.empty()) fmt::print("\n{}", outputs);
   if (test.calibration) fmt::print("\n{}", calibration_table(*test.calibration));

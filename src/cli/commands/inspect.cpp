@@ -9,6 +9,7 @@
 #include "cli/job.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
+#include "cli/shown_metrics.h"
 #include "hotloop/checkpoint.h"
 #include "hotloop/error.h"
 #include "hotloop/io.h"
@@ -105,8 +106,11 @@ void inspect_file(const fs::path& path, bool json) {
 ordered_json history_json(const std::vector<train::EpochRecord>& history) {
   ordered_json out = ordered_json::array();
   for (const train::EpochRecord& r : history)
-    out.push_back(
-        {{"epoch", r.epoch}, {"train_loss", r.train_loss}, {"validation", r.validation}, {"seconds", r.seconds}});
+    out.push_back({{"epoch", r.epoch},
+                   {"train_loss", r.train_loss},
+                   {"validation", r.validation},
+                   {"metrics", metrics_json(r)},
+                   {"seconds", r.seconds}});
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
+#include "cli/shown_metrics.h"
 #include "cli/signals.h"
 #include "cli/training_log.h"
 #include "hotloop/error.h"
@@ -105,7 +106,7 @@ class Training {
                       "[split] train = 0.7 and validation = 0.15, or more rows");
     check_baselines(job_, samples_);
     params_ = model_.init({job_.fit.seed, job_.fit.generator}, samples_.train().dtype(), job_.fit.init);
-    scale_ = metric_scale(job_, samples_);
+    shown_ = shown_metrics(job_, samples_);
   }
 
   void run() {
@@ -122,7 +123,7 @@ class Training {
     } catch (const UserError& e) {
       // A job that does not fit together leaves no run behind, which the mended one would have to make way for. That the metric does not fit
       // the targets, the first validation tells.
-      const bool unfit = !began_ || (!worth_keeping_ && e.where() == job_.fit.metric.name());
+      const bool unfit = !began_ || (!worth_keeping_ && is_of_metric(e));
       if (created_ && unfit) {
         folder_.remove_run();
         std::error_code not_empty;
@@ -180,6 +181,13 @@ class Training {
                       "the table and the [data], [window] and [split] settings of the first training");
     const std::filesystem::path latest = train::latest_checkpoint(folder_.checkpoints());
     if (!latest.empty()) job_.fit.resume = std::make_shared<train::TrainingState>(train::load_checkpoint(latest));
+  }
+
+  bool is_of_metric(const UserError& error) const {
+    const auto is = [&](const metrics::Metric& metric) {
+      return error.where() == metric.name() || (metric.loss() != nullptr && error.where() == metric.loss()->name());
+    };
+    return is(job_.fit.metric) || std::ranges::any_of(job_.fit.further_metrics, is);
   }
 
   void fit_baselines() { ridges_ = fit_ridges(job_, samples_); }
@@ -256,8 +264,8 @@ class Training {
 
   // The exit status of the signal that came, if one did.
   int fit_model() {
-    ProgressBar bar(out_, job_.fit.metric.name(), scale_);
-    log_.emplace(folder_, job_.fit.metric.name(), scale_, job_.fit.resume.get());
+    ProgressBar bar(out_, shown_);
+    log_.emplace(folder_, shown_, job_.fit.resume.get());
     first_epoch_.emplace();
     const StopSignals signals;
     job_.fit.stop = &signals.stop();
@@ -295,6 +303,20 @@ class Training {
     return device == nullptr ? "" : device->info().name;
   }
 
+  // Of each metric the validation and the test; null where there is none.
+  ordered_json metrics_of_best_epoch() const {
+    ordered_json json = ordered_json::object();
+    for (const ShownMetric& metric : shown_) json[metric.name] = {{"validation", nullptr}, {"test", nullptr}};
+    const auto best = std::ranges::find(run_.history, run_.best_epoch, &train::EpochRecord::epoch);
+    if (best != run_.history.end()) {
+      const std::vector<double> values = shown_values(shown_, *best);
+      for (std::size_t i = 0; i < values.size(); ++i) json[shown_[i].name]["validation"] = values[i];
+    }
+    if (!test_.results.empty()) json[shown_[0].name]["test"] = test_.results[0].value;
+    for (const auto& [name, value] : test_.further) json[name]["test"] = value;
+    return json;
+  }
+
   void write_metrics() {
     const train::FitTimes& t = run_.times;
     ordered_json json = {{"hotloop", version},
@@ -315,7 +337,7 @@ class Training {
                           {{"train", samples_.train().size()},
                            {"validation", samples_.validation().size()},
                            {"test", samples_.test().size()}}}};
-    if (run_.best_epoch > 0) json["validation"] = run_.best_validation * scale_;
+    if (run_.best_epoch > 0) json["validation"] = run_.best_validation * shown_[0].scale;
     if (run_.status == Status::NonFiniteLoss)
       json["non_finite"] = {
           {"epoch", run_.non_finite.epoch}, {"step", run_.non_finite.step}, {"tensor", run_.non_finite.tensor}};
@@ -325,6 +347,7 @@ class Training {
       for (const TestResult& r : std::span(test_.results).subspan(1))
         json["baselines"].push_back({{"name", r.name}, {"test", r.value}});
     }
+    json["metrics"] = metrics_of_best_epoch();
     if (ordered_json outputs = outputs_json(job_, test_.results); !outputs.empty())
       json["outputs"] = std::move(outputs);
     if (test_.calibration) json["calibration"] = calibration_json(*test_.calibration);
@@ -358,11 +381,12 @@ class Training {
     content.status = run_.message;
     content.result_heading = result_heading(job_, samples_, test_);
     content.results = test_.results;
+    content.further = further_text(test_);
     content.larger_is_better = job_.fit.metric.better() == metrics::Better::Larger;
     const int threads = job_.fit.compile.threads;
     const std::string gpu = gpu_name();
-    content.charts = {loss_chart(run_.history),
-                      validation_chart(run_.history, job_.fit.metric.name(), scale_, run_.best_epoch)};
+    content.charts = validation_charts(run_.history, shown_, run_.best_epoch);
+    content.charts.insert(content.charts.begin(), loss_chart(run_.history));
     folder_.write(folder_.path() / "loss.svg", print_svg(content.charts[0]));
     if (test_.phase) {
       folder_.write(folder_.path() / "phase.svg", print_svg(*test_.phase));
@@ -394,8 +418,7 @@ class Training {
     content.step = run_.step_explanation;
     content.config = io::read_file(folder_.config(), "run");
     content.history = run_.history;
-    content.metric = job_.fit.metric.name();
-    content.scale = scale_;
+    content.metrics = shown_;
     folder_.write(folder_.report(), print_html(content));
   }
 
@@ -403,6 +426,7 @@ class Training {
     if (options_.json) fmt::print("{}\n", metrics_.dump(2));
     if (test_.results.empty()) return;
     fmt::print(out_, "\n{}", results_table(result_heading(job_, samples_, test_), test_.results));
+    if (!test_.further.empty()) fmt::print(out_, "  {}\n", wrapped(further_text(test_), 2));
     if (const std::string table = outputs_table(job_, test_.results); !table.empty()) fmt::print(out_, "\n{}", table);
     if (test_.calibration) fmt::print(out_, "\n{}", calibration_table(*test_.calibration));
     if (test_.confusion) fmt::print(out_, "\n{}", confusion_table(*test_.confusion));
@@ -419,7 +443,7 @@ class Training {
   data::Samples samples_;
   nn::Layer model_;
   Tree<Array> params_;
-  double scale_ = 1;
+  std::vector<ShownMetric> shown_;
   std::vector<train::Ridge> ridges_;
   std::optional<io::FolderLock> lock_;
   std::optional<TrainingLog> log_;
