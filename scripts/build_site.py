@@ -21,7 +21,7 @@ GROUPS = {
     "Coming from": ["docs/from_keras", "docs/from_pytorch", "docs/from_jax"],
     "Topics": ["docs/array_api", "docs/derivatives", "docs/python_derivatives", "docs/minimize", "docs/ode", "docs/python_ode", "docs/streaming", "docs/probabilistic", "docs/precision", "docs/gpu", "docs/components"],
     "Measured": ["docs/bet", "docs/tasks", "docs/benchmarks/README", "docs/benchmarks/results", "docs/benchmarks/threads",
-                 "docs/benchmarks/inference", "docs/benchmarks/random_shapes", "docs/benchmarks/random_programs", "docs/benchmarks/programs", "docs/benchmarks/precision", "docs/benchmarks/precision_xeon", "docs/benchmarks/latency", "docs/benchmarks/avx2", "docs/benchmarks/zen4", "docs/benchmarks/xeon", "docs/benchmarks/gpu", "docs/platforms"],
+                 "docs/benchmarks/inference", "docs/benchmarks/random_shapes", "docs/benchmarks/random_programs", "docs/benchmarks/programs", "docs/benchmarks/precision", "docs/benchmarks/precision_xeon", "docs/benchmarks/latency", "docs/benchmarks/machines", "docs/benchmarks/zen5", "docs/benchmarks/zen4", "docs/benchmarks/xeon", "docs/benchmarks/avx2", "docs/benchmarks/gpu", "docs/platforms"],
     "Python reference": [],
     "Inside": ["ARCHITECTURE", "docs/adding", "CHANGELOG", "THIRD_PARTY"],
 }
