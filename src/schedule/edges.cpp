@@ -145,8 +145,8 @@ bool may_stand_side_by_side(const std::vector<Map>& parts) {
 
 // Its parts one after the other; nothing where it stays whole.
 std::vector<Map> parts_of(const Map& map) {
-  constexpr std::size_t fewest_points =
-      16;  // of a part, on average; of fewer, what each statement costs is more than what it saves
+  // A part has so many points on average; of fewer, what each statement costs is more than what it saves.
+  constexpr std::size_t fewest_points = 16;
   constexpr std::size_t most_parts = 27, most_instrs = 4096;  // of all parts
   if (map.vector_dim < 0 || map.num_outer != static_cast<int>(map.dims.size())) return {};
   std::vector<Test> tests;
