@@ -24,7 +24,6 @@ __all__ = ["Cycle", "Dataset", "Lag", "MissingRule", "OneHot", "Preparation", "S
 
 _TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _MISSING = tuple(_core.missing_values)
-_CSV = ("separator", "missing_values", "time_unit", "date_format")
 _DATE_FORMATS = ("yyyy-mm-dd", "dd/mm/yyyy", "mm/dd/yyyy")  # by DateOrder
 
 
@@ -182,11 +181,11 @@ class Samples:
         memory_mb=1024,
         **csv,
     ):
-        unknown = next((name for name in csv if name not in _CSV), None)
+        unknown = next((name for name in csv if name not in _source.__kwdefaults__), None)
         if unknown:
             error = f"got an unexpected keyword argument {unknown!r}"
             of_split = f". Try: split=hl.data.Split({unknown}=...)" if unknown in Split.__dataclass_fields__ else ""
-            raise TypeError(f"Samples(): {error}{of_split or try_setting(error, [*inspect.signature(Samples.__init__).parameters, *_CSV])}")
+            raise TypeError(f"Samples(): {error}{of_split or try_setting(error, [*inspect.signature(Samples.__init__).parameters, *_source.__kwdefaults__])}")
         split = split or Split()
         if not isinstance(split, Split):
             raise _core.UserError(f"[data] split must be a hl.data.Split. Received: {split!r}. Try: hl.data.Split(by=\"time\", train=0.7, validation=0.15).")

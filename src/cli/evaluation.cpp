@@ -222,6 +222,11 @@ std::string result_heading(const Job& job, const data::Samples& samples, const E
       table.empty() ? "" : " of " + table, evaluation.confusion || job.fit.metric.loss() ? "" : ", " + unit_of(job));
 }
 
+void add_test(const Job& job, const Evaluation& evaluation, nlohmann::ordered_json& metrics) {
+  metrics[job.fit.metric.name()]["test"] = evaluation.results[0].value;
+  for (const auto& [name, value] : evaluation.further) metrics[name]["test"] = value;
+}
+
 std::string further_text(const Evaluation& evaluation) {
   std::string out;
   for (const auto& [name, value] : evaluation.further)

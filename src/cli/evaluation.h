@@ -57,6 +57,8 @@ std::string result_heading(const Job& job, const data::Samples& samples, const E
 // "rmse 0.2231, r2 0.9312 of this model"; "" without further metrics.
 std::string further_text(const Evaluation& evaluation);
 // {"classes", "accuracy", "counts": rows of the wanted class}.
+// Under "test" of each metric what it says of the model.
+void add_test(const Job& job, const Evaluation& evaluation, nlohmann::ordered_json& metrics);
 nlohmann::ordered_json confusion_json(const Confusion& confusion);
 std::string calibration_table(const Calibration& calibration);
 nlohmann::ordered_json calibration_json(const Calibration& calibration);  // [{"quantile", "level", "share"}, ...]

@@ -128,15 +128,19 @@ Chart loss_chart(const std::vector<train::EpochRecord>& history) {
 
 std::vector<Chart> validation_charts(const std::vector<train::EpochRecord>& history,
                                      std::span<const ShownMetric> metrics, std::int64_t best_epoch) {
+  std::vector<ChartSeries> of_metrics;
+  for (const ShownMetric& metric : metrics) of_metrics.push_back({.name = "validation " + metric.name});
+  for (const train::EpochRecord& r : history) {
+    const std::vector<double> values = shown_values(metrics, r);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!std::isfinite(values[i])) continue;
+      of_metrics[i].xs.push_back(static_cast<double>(r.epoch));
+      of_metrics[i].ys.push_back(values[i]);
+    }
+  }
   std::vector<Chart> charts;
   for (std::size_t i = 0; i < metrics.size(); ++i) {
-    ChartSeries series{.name = "validation " + metrics[i].name};
-    for (const train::EpochRecord& r : history) {
-      const double value = shown_values(metrics, r)[i];
-      if (!std::isfinite(value)) continue;
-      series.xs.push_back(static_cast<double>(r.epoch));
-      series.ys.push_back(value);
-    }
+    const ChartSeries& series = of_metrics[i];
     if (series.xs.empty()) continue;
     Chart chart{.title = "Validation", .x_label = "epoch", .y_label = metrics[i].name, .series = {series}};
     if (best_epoch > 0) {

@@ -226,4 +226,14 @@ template <class S, class F> void for_each_extent(S& statement, const F& f) {
   }
 }
 
+// Puts `by` in the place of a variable in all indices of a block; replace(extent) is called for each extent that it counts.
+template <class F> void replace_variable(Block& block, Var var, const Affine& by, const F& replace) {
+  for_each_statement(block, [&](auto& statement) {
+    for_each_index(statement, [&](Affine& index) { index = index.substituted(var, by); });
+    for_each_extent(statement, [&](Extent& extent) {
+      if (extent.var == var) replace(extent);
+    });
+  });
+}
+
 }  // namespace hotloop::kernel

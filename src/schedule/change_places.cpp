@@ -169,17 +169,12 @@ class Places {
 
   // What a Let of the block sets lives on to the end of that, and a copy of the block beside it is to set something of its own.
   void rename_lets(Block& block) {
-    for (std::size_t i = 0; i < block.size(); ++i) {
-      auto* let = std::get_if<Let>(&block[i].node);
+    for (Stmt& stmt : block) {
+      auto* let = std::get_if<Let>(&stmt.node);
       if (let == nullptr) continue;
-      const Var old = let->var, own = program_.new_var(program_.vars[at(old)]);
-      for_each_statement(block, [&](auto& statement) {
-        for_each_index(statement, [&](Affine& index) { index = index.substituted(old, Affine::of(own)); });
-        for_each_extent(statement, [&](Extent& extent) {
-          if (extent.var == old) extent.var = own;
-        });
-      });
-      std::get<Let>(block[i].node).var = own;
+      const Var own = program_.new_var(program_.vars[at(let->var)]);
+      replace_variable(block, let->var, Affine::of(own), [&](Extent& extent) { extent.var = own; });
+      let->var = own;
     }
   }
 

@@ -186,12 +186,7 @@ class Builder {
 }  // namespace
 
 void set_variable(Block& block, Var var, std::int64_t value) {
-  for_each_statement(block, [&](auto& s) {
-    for_each_index(s, [&](Affine& index) { index = index.substituted(var, value); });
-    for_each_extent(s, [&](Extent& extent) {
-      if (extent.var == var) extent = {value, -1};
-    });
-  });
+  replace_variable(block, var, Affine(value), [&](Extent& extent) { extent = {value, -1}; });
 }
 
 std::optional<Pipeline> find_pipeline(Program& program, const std::vector<Item>& items,

@@ -238,40 +238,34 @@ bool Code::is_short_tail(DType dtype, int count, int lanes) const {
          std::popcount(static_cast<unsigned>(count)) <= most_pieces;
 }
 
-// body(first lane, lanes) for pieces of as many lanes as a power of two, the longest first.
-template <class Body> static void pieces(int count, const Body& body) {
-  for (int first = 0; first < count;) {
-    const auto length = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - first)));
-    body(first, length);
-    first += length;
-  }
+Value* Code::joined(Value* low, Value* high) {
+  std::vector<int> all(static_cast<std::size_t>(lanes_in(low) + lanes_in(high)));
+  std::iota(all.begin(), all.end(), 0);
+  return b.CreateShuffleVector(low, high, all);
 }
 
 // What lies in front of zeros. Halves are put together, and wider registers get their zeros at no cost; a piece laid into some wide register would make
 // LLVM take any for the rest, and wait for that, in a loop for the sum that the numbers are added to.
 Value* Code::load_tail(DType dtype, Value* pointer, int count, int lanes) {
-  const auto followed = [&](Value* low, Value* high) {
-    std::vector<int> all(static_cast<std::size_t>(lanes_in(low) + lanes_in(high)));
-    std::iota(all.begin(), all.end(), 0);
-    return b.CreateShuffleVector(low, high, all);
-  };
   const int whole = static_cast<int>(std::bit_floor(static_cast<unsigned>(count)));
   Value* result = b.CreateAlignedLoad(type(dtype, whole), pointer, llvm::Align(size_of(dtype)));
   if (whole == 1) result = b.CreateInsertElement(zero(dtype, 2), result, std::uint64_t{0});
   if (whole < count)
-    result = followed(result, load_tail(dtype, offset(pointer, whole * bytes_of(dtype)), count - whole, whole));
-  while (lanes_in(result) < lanes) result = followed(result, zero(dtype, lanes_in(result)));
+    result = joined(result, load_tail(dtype, offset(pointer, whole * bytes_of(dtype)), count - whole, whole));
+  while (lanes_in(result) < lanes) result = joined(result, zero(dtype, lanes_in(result)));
   return result;
 }
 
+// In pieces of as many lanes as a power of two, the longest first.
 void Code::store_tail(DType dtype, Value* value, Value* pointer, int count) {
-  pieces(count, [&](int first, int length) {
+  for (int first = 0, length; first < count; first += length) {
+    length = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - first)));
     std::vector<int> lanes;
     for (int l = 0; l < length; ++l) lanes.push_back(first + l);
     Value* piece = length == 1 ? b.CreateExtractElement(value, static_cast<std::uint64_t>(first))
                                : b.CreateShuffleVector(value, lanes);
     b.CreateAlignedStore(piece, offset(pointer, first * bytes_of(dtype)), llvm::Align(size_of(dtype)));
-  });
+  }
 }
 
 // Zeros in memory, as many as the longest vector has, in one page.
@@ -346,9 +340,7 @@ Value* Code::masked_load(DType dtype, Value* pointer, Value* mask) {
     return b.CreateMaskedLoad(memory, pointer, llvm::Align(size_of(dtype)), mask, llvm::Constant::getNullValue(memory));
   Value* low = masked_load(dtype, pointer, half_of_mask(mask, 0));
   Value* high = masked_load(dtype, offset(pointer, half * bytes_of(dtype)), half_of_mask(mask, half));
-  std::vector<int> all(static_cast<std::size_t>(lanes));
-  std::iota(all.begin(), all.end(), 0);
-  return b.CreateShuffleVector(low, high, all);
+  return joined(low, high);
 }
 
 void Code::masked_store(DType dtype, Value* value, Value* pointer, Value* mask) {

@@ -137,6 +137,7 @@ class Code {
   Value* lane_pointer(Value* addresses, int lane);
   Value* nowhere();  // where lanes move that a mask leaves out
   Value* lanes_from(Value* vector, int first, int count);
+  Value* joined(Value* low, Value* high);  // of as many lanes
   bool is_short_tail(DType dtype, int count, int lanes) const;
   Value* load_tail(DType dtype, Value* pointer, int count, int lanes);
   void store_tail(DType dtype, Value* value, Value* pointer, int count);

@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -61,10 +60,8 @@ Value* Code::ldexp(DType dtype, Value* x, Value* n) {
   }
   if (lanes > most) {
     const int half = lanes / 2;
-    std::vector<int> all(static_cast<std::size_t>(lanes));
-    std::iota(all.begin(), all.end(), 0);
-    return b.CreateShuffleVector(ldexp(dtype, some_lanes(x, 0, half), some_lanes(n, 0, half)),
-                                 ldexp(dtype, some_lanes(x, half, half), some_lanes(n, half, half)), all);
+    return joined(ldexp(dtype, some_lanes(x, 0, half), some_lanes(n, 0, half)),
+                  ldexp(dtype, some_lanes(x, half, half), some_lanes(n, half, half)));
   }
   const int whole = std::max(least, static_cast<int>(std::bit_ceil(static_cast<unsigned>(lanes))));
   if (whole > lanes) {

@@ -53,8 +53,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
                         {"baselines", ordered_json::array()}};
     for (const TestResult& r : std::span(test.results).subspan(1))
       out["baselines"].push_back({{"name", r.name}, {"test", r.value}});
-    out["metrics"][job.fit.metric.name()]["test"] = test.results[0].value;
-    for (const auto& [name, value] : test.further) out["metrics"][name]["test"] = value;
+    add_test(job, test, out["metrics"]);
     if (!left_out.empty()) out["left_out"] = "ridge regression: " + left_out;
     if (ordered_json outputs = outputs_json(job, test.results); !outputs.empty()) out["outputs"] = std::move(outputs);
     if (test.calibration) out["calibration"] = calibration_json(*test.calibration);

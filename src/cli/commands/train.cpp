@@ -312,8 +312,7 @@ class Training {
       const std::vector<double> values = shown_values(shown_, *best);
       for (std::size_t i = 0; i < values.size(); ++i) json[shown_[i].name]["validation"] = values[i];
     }
-    if (!test_.results.empty()) json[shown_[0].name]["test"] = test_.results[0].value;
-    for (const auto& [name, value] : test_.further) json[name]["test"] = value;
+    if (!test_.results.empty()) add_test(job_, test_, json);
     return json;
   }
 
