@@ -16,6 +16,7 @@
 #include "schedule/row_sums.h"
 #include "schedule/sections.h"
 #include "schedule/stream_lanes.h"
+#include "schedule/time_chunks.h"
 
 namespace hotloop {
 
@@ -65,14 +66,13 @@ kernel::Program schedule(const Graph& source, const ScheduleOptions& options) {
     return axes.axis_in(from, context.tile_class) == axes.axis_in(to, context.tile_class);
   });
   kernel::overwrite_last_reads(program);
-  if (options.target.has_blocks())
-    kernel::join_phases(program);
-  else
-    kernel::sum_rows_in_loops(program);
   if (options.target.has_blocks()) {
+    kernel::join_phases(program);
     plan_memory(program);
     return std::move(program);
   }
+  kernel::sum_rows_in_loops(program);
+  kernel::sum_by_chunks(program);
   if (options.num_workers > 1) {
     kernel::make_sections(program, options.num_workers, options.always_sections);
   } else {
