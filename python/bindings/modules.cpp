@@ -22,15 +22,6 @@ namespace {
 
 const char* name_of_init(nn::Init init) { return init == nn::Init::Torch ? "torch" : "keras"; }
 
-// A Python object that outlives the interpreter's locks: released with the GIL held.
-std::shared_ptr<PyObject> shared(nb::handle object) {
-  return {object.inc_ref().ptr(), [](PyObject* p) {
-            if (!python_lives()) return;
-            const GilAcquired gil;
-            Py_DECREF(p);
-          }};
-}
-
 Tree<Array> in_dtype(const Tree<Array>& tree, DType dtype) {
   return tree.map([&](const Array& a) { return is_float(a.dtype()) && a.dtype() != dtype ? a.cast(dtype) : a; });
 }
@@ -356,10 +347,10 @@ void bind_losses(nb::module_& m) {
   m.def("make_loss",
         [](const std::string& name, nb::dict settings) { return losses::make_loss(name, settings_of(settings)); });
   m.def("python_loss", [](nb::callable fn, const std::string& name) {
-    return losses::Loss(losses::Loss::Function([fn](Value prediction, Value target) {
+    return losses::Loss(losses::Loss::Function([fn = shared(fn)](Value prediction, Value target) {
                           const GilAcquired gil;
                           const ScopeGuard scope;
-                          return to_value(fn(tracer(prediction), tracer(target)), "loss");
+                          return to_value(nb::handle(fn.get())(tracer(prediction), tracer(target)), "loss");
                         }),
                         name);
   });

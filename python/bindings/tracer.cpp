@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "gil.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/affine_places.h"
@@ -195,9 +196,9 @@ std::vector<Value> or_undefined(nb::handle sequence, const std::string& what) {
 }
 
 TracedFunction traced_function(nb::callable fn) {
-  return [fn](std::span<const Value> inputs) {
+  return [fn = shared(fn)](std::span<const Value> inputs) {
     const ScopeGuard scope;
-    return to_values(fn(to_tracers(inputs)), "trace");
+    return to_values(nb::handle(fn.get())(to_tracers(inputs)), "trace");
   };
 }
 
