@@ -95,17 +95,16 @@ std::optional<Value> counting(const Array& array) {
 
 }  // namespace
 
-Value Program::lift(nb::handle object, const Array& array) {
+Value Program::lift(const Array& array) {
   if (array.size() <= max_constant_size) return constant(snapshot(array));
   if (const std::optional<Value> count = counting(array)) return *count;
   // A function that makes an array each time it is called (an eye, a table) is often traced more than once: equal numbers are one input, so that what
-  // is computed of them is equal too.
+  // is computed of them is equal too. The object that they came in says nothing: it may hold other numbers by now.
   for (std::size_t i = 0; i < lifted_.size(); ++i)
     if (lifted_values_[i].type() == array.type() &&
-        (lifted_objects_[i].is(object) || std::memcmp(lifted_[i].raw(), array.raw(), array.bytes()) == 0))
+        (lifted_[i].raw() == array.raw() || std::memcmp(lifted_[i].raw(), array.raw(), array.bytes()) == 0))
       return lifted_values_[i];
   lifted_.push_back(snapshot(array));
-  lifted_objects_.push_back(nb::borrow(object));
   lifted_values_.push_back(graph_->add_input(array.type(), "captured" + std::to_string(lifted_.size() - 1)));
   return lifted_values_.back();
 }
@@ -162,7 +161,7 @@ Value to_value(nb::handle object, const std::string& what) {
     throw UserError(what, "operations on traced values need a trace", "no trace in progress", "hl.jit");
   // The engine's own traces (of a fit) have no place for arrays but their constants.
   if (g_program == nullptr) return constant(snapshot(to_array(object, what)));
-  return g_program->lift(object, to_array(object, what));
+  return g_program->lift(to_array(object, what));
 }
 
 Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool must_fit) {
@@ -180,7 +179,7 @@ Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool 
   }
   if (kind != Number::None && must_fit) return constant(number_in(object, dtype, what));
   const Array array = to_array(object, what, Digits::All).cast(dtype);
-  return g_program == nullptr ? constant(array) : g_program->lift(nb::list(), array);  // of nobody else's
+  return g_program == nullptr ? constant(array) : g_program->lift(array);
 }
 
 std::vector<Value> to_values(nb::handle sequence, const std::string& what) {

@@ -113,6 +113,34 @@ def test_closures_are_kept_as_they_were():
     assert len(text) < 2000  # the array is an argument of the program, not a part of it
 
 
+@pytest.mark.parametrize("size", [64, 65, 1000])
+@pytest.mark.parametrize("kind", ["array", "list", "rows", "Array"])
+def test_memory_that_is_used_again_is_read_at_each_use(size, kind):
+    """A buffer of NumPy's, or a list, that the function fills anew for each use."""
+    buffer, numbers = np.zeros(size, np.float32), [0.0] * size
+    given = {"array": buffer, "list": numbers, "rows": [buffer, buffer], "Array": hl.asarray(buffer)}[kind]
+
+    def f(x):
+        total = 0.0
+        for k in range(3):
+            buffer[:] = numbers[:] = np.sin(k * np.arange(size, dtype=np.float32)).tolist()
+            total = total + (k + 1) * hl.sum(hl.multiply(x, given))
+        return total if kind != "rows" else total / 2
+
+    wanted = sum((k + 1) * float(np.sin(k * np.arange(size, dtype=np.float32)).sum()) for k in range(3))
+    assert float(hl.jit(f)(np.ones(size, np.float32))) == pytest.approx(wanted, abs=1e-3)
+
+
+def test_equal_arrays_around_a_function_are_one_input():
+    table = np.random.default_rng(0).random(100, np.float32)
+
+    def f(x):
+        return x * table + hl.sin(x * table.copy()) + hl.cos(x * hl.asarray(table))
+
+    text = hl.executable(f, np.float32(1)).graph_text()
+    assert "captured0" in text and "captured1" not in text
+
+
 def test_the_same_value_twice_and_arguments_as_results():
     f = hl.jit(lambda x, y: (x, y, x, x + y, x + y, 7))
     x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
