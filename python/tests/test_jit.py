@@ -8,6 +8,7 @@ import random
 import sys
 import threading
 import time
+import typing
 import weakref
 
 import hotloop as hl
@@ -65,6 +66,38 @@ def test_tree_paths_and_mismatch():
         hl.tree.map(lambda a, b: a, {"b": 1}, {"c": 1})
     # By key, whatever the order.
     assert hl.tree.map(lambda a, b: (a, b), {"a": 1, "b": 2}, {"b": 3, "a": 4}) == {"a": (1, 4), "b": (2, 3)}
+
+
+@dataclasses.dataclass
+class Scaled:
+    unit: typing.ClassVar[str] = "V"
+    w: object
+    scale: dataclasses.InitVar[float] = 1.0
+    steps: int = dataclasses.field(default=3, metadata={"static": True})
+    bias: object = 0.0
+
+    def __post_init__(self, scale):
+        self.w = self.w * scale
+
+
+def test_class_variables_and_arguments_of_init_are_no_fields():
+    given = Scaled(np.float32(2), 5.0, bias=np.float32(1))
+    assert hl.tree.paths({"p": given}) == ["['p'].w", "['p'].bias"]
+
+    def f(p, x):
+        assert p.unit == "V"
+        for _ in range(p.steps):
+            x = p.w * x + p.bias
+        return hl.tree.map(lambda a: a * x, p)
+
+    result = hl.jit(f)(given, np.float32(1))
+    x = 10.0 * (10.0 * (10.0 + 1) + 1) + 1
+    assert (float(result.w), float(result.bias), result.steps) == (10 * x, x, 3)
+    assert set(vars(result)) == {"w", "bias", "steps"}
+    value, slope = hl.value_and_grad(lambda p: p.w**2 + 3 * p.bias)(given)
+    assert (float(value), float(slope.w), float(slope.bias)) == (103, 20, 3)
+    with pytest.raises(hl.UserError, match="the tree must have the static value 3 at .steps"):
+        hl.tree.map(lambda a, b: a, given, Scaled(1.0, steps=4))
 
 
 def test_static_values_are_compared_by_what_they_hold():
