@@ -8,6 +8,7 @@
 
 #include "components.h"
 #include "core/class_name.h"
+#include "depth.h"
 #include "gil.h"
 #include "hotloop/dataset.h"
 #include "hotloop/error.h"
@@ -39,6 +40,7 @@ nn::Seed seed_of(nb::handle seed) {
 
 // Parameters are saved under their names, and given back as nested dicts: anything else would come back as another tree than was made.
 void check_dicts(nb::handle params, const std::string& path) {
+  const Depth depth(" in parameters");
   for (const auto& [key, value] : nb::cast<nb::dict>(params)) {
     const std::string name = path + nb::cast<std::string>(nb::str(key));
     if (nb::isinstance<nb::dict>(value)) {

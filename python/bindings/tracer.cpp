@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "depth.h"
 #include "gil.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -16,6 +17,7 @@ namespace hotloop::python {
 namespace {
 
 constexpr std::int64_t max_constant_size = 64;
+constexpr const char* in_a_list = " in a list of numbers";
 
 thread_local Program* g_program = nullptr;
 thread_local std::shared_ptr<Scope> g_scope;
@@ -50,6 +52,7 @@ Value number_as(nb::handle object, DType dtype, const std::string& where) {
 
 bool holds_tracer(nb::handle object) {
   if (!PyList_Check(object.ptr()) && !PyTuple_Check(object.ptr())) return is_tracer(object);
+  const Depth depth(in_a_list);
   for (const nb::handle item : object)
     if (holds_tracer(item)) return true;
   return false;
@@ -143,6 +146,7 @@ Value to_value(nb::handle object, const std::string& what) {
   }
   if (PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) {
     // A sequence that holds traced values is stacked.
+    const Depth depth(in_a_list);
     std::vector<nb::handle> items;
     bool traced = false;
     for (const nb::handle item : object) {
@@ -173,6 +177,7 @@ Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool 
   const bool sequence = PyList_Check(object.ptr()) || PyTuple_Check(object.ptr());
   if (!is_tracing() || (kind == Number::None && !sequence)) return cast(to_value(object, what), dtype);
   if (holds_tracer(object)) {
+    const Depth depth(in_a_list);
     std::vector<Value> rows;
     for (const nb::handle item : object) rows.push_back(to_value_in(item, dtype, what, must_fit));
     return stack(rows, 0);

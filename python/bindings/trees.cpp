@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "array.h"
+#include "depth.h"
 #include "gil.h"
 #include "hotloop/error.h"
 #include "static_values.h"
@@ -13,6 +14,8 @@ namespace hotloop::python {
 namespace {
 
 using Kind = Token::Kind;
+
+constexpr const char* in_a_tree = " in a tree";
 
 bool owns_object(Kind kind) {
   return kind == Kind::Key || kind == Kind::Named || kind == Kind::Data || kind == Kind::Static;
@@ -72,6 +75,7 @@ template <class Visit> void visit_dataclass(PyObject* object, PyObject* fields, 
 }
 
 nb::object build(const Tokens& tokens, std::size_t& at, const nb::object*& next) {
+  const Depth depth(in_a_tree);
   const Token token = tokens[at++];
   switch (token.kind) {
     case Kind::Leaf: return *next++;
@@ -136,6 +140,7 @@ std::string name_of_child(const Token& token, std::size_t index, const Tokens& t
 }
 
 void paths(const Tokens& tokens, std::size_t& at, const std::string& prefix, std::vector<std::string>& out) {
+  const Depth depth(in_a_tree);
   const Token token = tokens[at++];
   if (token.kind == Kind::Leaf) out.push_back(prefix);
   for (std::int32_t i = 0; i < token.arity; ++i) {
@@ -150,6 +155,7 @@ void paths(const Tokens& tokens, std::size_t& at, const std::string& prefix, std
 // Walks `tree` along `tokens`.
 void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::string& path, const std::string& what,
            std::vector<nb::object>& leaves) {
+  const Depth depth(in_a_tree);
   const Token token = tokens[at++];
   const auto differs = [&](const std::string& wanted) {
     return UserError(what, "the tree must have " + wanted + (path.empty() ? "" : " at " + path), kind_of(tree));
@@ -251,6 +257,7 @@ std::string Structure::str() const {
 
 void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves) {
   if (PyDict_Check(tree)) {
+    const Depth depth(in_a_tree);
     tokens.push_back({Kind::Dict, static_cast<std::int32_t>(PyDict_GET_SIZE(tree))});
     PyObject *key = nullptr, *child = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(tree, &at, &key, &child) != 0;) {
@@ -258,9 +265,11 @@ void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves) {
       flatten(child, tokens, leaves);
     }
   } else if (PyList_Check(tree)) {
+    const Depth depth(in_a_tree);
     tokens.push_back({Kind::List, static_cast<std::int32_t>(PyList_GET_SIZE(tree))});
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tree); ++i) flatten(PyList_GET_ITEM(tree, i), tokens, leaves);
   } else if (PyTuple_Check(tree)) {
+    const Depth depth(in_a_tree);
     const bool named = !PyTuple_CheckExact(tree) && fields_of_named(Py_TYPE(tree)) != nullptr;
     tokens.push_back({named ? Kind::Named : Kind::Tuple, static_cast<std::int32_t>(PyTuple_GET_SIZE(tree)),
                       named ? reinterpret_cast<PyObject*>(Py_TYPE(tree)) : nullptr});
@@ -268,6 +277,7 @@ void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves) {
   } else if (tree == Py_None) {
     tokens.push_back({Kind::None});
   } else if (PyObject* fields = PyType_Check(tree) ? nullptr : fields_of_dataclass(Py_TYPE(tree)); fields != nullptr) {
+    const Depth depth(in_a_tree);
     const std::size_t at = tokens.size();
     tokens.push_back({Kind::Data, 0, reinterpret_cast<PyObject*>(Py_TYPE(tree))});
     visit_dataclass(tree, fields, [&](PyObject*, PyObject* child, bool is_static) {

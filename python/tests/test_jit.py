@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import platform
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -98,6 +99,65 @@ def test_class_variables_and_arguments_of_init_are_no_fields():
     assert (float(value), float(slope.w), float(slope.bias)) == (103, 20, 3)
     with pytest.raises(hl.UserError, match="the tree must have the static value 3 at .steps"):
         hl.tree.map(lambda a, b: a, given, Scaled(1.0, steps=4))
+
+
+def nested(container, depth):
+    tree = 1.0
+    for _ in range(depth):
+        tree = container(tree)
+    return tree
+
+
+def test_trees_that_hold_themselves_or_are_very_deep():
+    # In a process of its own, since what fails ends it.
+    program = """
+import dataclasses
+import hotloop as hl
+import numpy as np
+
+@dataclasses.dataclass
+class Box:
+    inside: object
+
+def refused(run):
+    try:
+        run()
+    except RecursionError as error:
+        assert str(error).startswith("maximum recursion depth exceeded in "), error
+    else:
+        raise AssertionError("no RecursionError")
+
+def nested(container, depth=200_000):
+    tree = 1.0
+    for _ in range(depth):
+        tree = container(tree)
+    return tree
+
+itself, table, box = [], {}, Box(None)
+itself.append(itself)
+table["a"], box.inside = table, box
+deep = [nested(lambda t: (t,)), nested(lambda t: [t]), nested(lambda t: {"a": t})]
+for tree in (itself, table, box, *deep):
+    refused(lambda: hl.jit(lambda t: 1.0)(tree))
+    refused(lambda: hl.tree.flatten(tree))
+for rows in (itself, deep[1]):
+    refused(lambda: hl.asarray(rows))
+    refused(lambda: hl.jit(lambda x: x + hl.asarray(rows))(1.0))
+
+class Net(hl.nn.Module):
+    def init(self, seed):
+        return table
+    def apply(self, params, x, key=None):
+        return x
+
+refused(lambda: hl.nn.Sequential(Net()).init(0))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    # What the interpreter's own limit allows still works.
+    tree = nested(lambda t: [t], 200)
+    leaves, structure = hl.tree.flatten(tree)
+    assert leaves == [1.0] and structure.unflatten([1.0]) == tree and structure.paths() == ["[0]" * 200]
 
 
 def test_static_values_are_compared_by_what_they_hold():
