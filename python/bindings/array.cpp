@@ -442,6 +442,15 @@ void bind_array(nb::module_& m) {
     return number_in(number, dtype_of_python(dtype), where);
   });
   m.def("copy", [](const Array& a) { return live_array(a).clone(); });
+  // The array itself where nobody can write to its memory, else a copy.
+  m.def(
+      "snapshot",
+      [](nb::handle object, const std::string& what) {
+        const Array array = to_array(object, what);
+        return nb::isinstance<Array>(object) && is_own(array.memory()) ? nb::borrow(object)
+                                                                       : to_python(snapshot(array));
+      },
+      nb::arg("object").none(), nb::arg("what"));
   m.def("cast", [](const Array& a, nb::handle dtype) { return live_array(a).cast(dtype_of_python(dtype)); });
 }
 

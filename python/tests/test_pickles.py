@@ -77,3 +77,11 @@ class Weighted(hl.losses.MSE):
 def test_a_class_of_ones_own_keeps_what_it_has():
     own = pickle.loads(pickle.dumps(Weighted(3.0)))
     assert own.weight == 3.0 and float(own(np.ones(2), np.zeros(2))) == 1
+
+
+def test_what_was_unpickled_may_be_donated():
+    params = pickle.loads(pickle.dumps(hl.nn.Linear(3, 1).init(0)))
+    wanted = np.asarray(hl.nn.Linear(3, 1).init(0)["weight"]) + 1
+    made = hl.jit(lambda p: hl.tree.map(lambda a: a + 1, p), donate="p")(params)
+    np.testing.assert_array_equal(made["weight"], wanted)
+    assert params["weight"].is_donated
