@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/own_memory.h"
+#include "depth.h"
 #include "dlpack.h"
 #include "gil.h"
 #include "hotloop/error.h"
@@ -83,7 +84,35 @@ Array wrap_numpy(PyArrayObject* array, DType dtype) {
                      std::shared_ptr<void>(PyArray_DATA(array), [object](void*) { drop_reference(object); }));
 }
 
+// NumPy's masked arrays give out the numbers under the mask with all others.
+void check_unmasked(PyObject* array, const std::string& what) {
+  if (PyArray_CheckExact(array)) return;
+  const nb::module_ masked = nb::module_::import_("numpy.ma");
+  const int is_masked = PyObject_IsInstance(array, nb::object(masked.attr("MaskedArray")).ptr());
+  if (is_masked < 0) throw nb::python_error();
+  if (is_masked == 0) return;
+  const auto count = nb::cast<std::int64_t>(nb::int_(masked.attr("count_masked")(nb::handle(array))));
+  if (count == 0) return;
+  throw UserError(what, "an array must have a number in each place",
+                  "a masked array, " + std::to_string(count) + " of whose elements are masked",
+                  "x.filled(0), or whichever number is to stand in their places; in columns of hl.data.Samples masked "
+                  "elements are missing values");
+}
+
+// The same of arrays in lists.
+void check_unmasked_items(PyObject* sequence, const std::string& what) {
+  const Depth depth(" in a list of numbers");
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
+    if (PyList_Check(item) || PyTuple_Check(item))
+      check_unmasked_items(item, what);
+    else if (PyArray_Check(item))
+      check_unmasked(item, what);
+  }
+}
+
 Array from_numpy(PyArrayObject* array, const std::string& what) {
+  check_unmasked(reinterpret_cast<PyObject*>(array), what);
   if (PyArray_NDIM(array) > Shape::max_rank)
     throw UserError(what, "an array has at most " + std::to_string(Shape::max_rank) + " axes",
                     std::to_string(PyArray_NDIM(array)) + " axes", "reshape to fewer axes");
@@ -293,6 +322,7 @@ Array to_array(nb::handle h, const std::string& what, Digits digits) {
   if (!sequence && !is_array_like(h))
     throw UserError(what, "an array must be an Array, a NumPy array, a number, a list of numbers or have __dlpack__",
                     kind_of(h), "");
+  if (sequence) check_unmasked_items(object, what);
   nb::object viewed;
   try {
     viewed = numpy.attr("asarray")(h);
@@ -412,6 +442,15 @@ void bind_array(nb::module_& m) {
     return number_in(number, dtype_of_python(dtype), where);
   });
   m.def("copy", [](const Array& a) { return live_array(a).clone(); });
+  // The array itself where nobody can write to its memory, else a copy.
+  m.def(
+      "snapshot",
+      [](nb::handle object, const std::string& what) {
+        const Array array = to_array(object, what);
+        return nb::isinstance<Array>(object) && is_own(array.memory()) ? nb::borrow(object)
+                                                                       : to_python(snapshot(array));
+      },
+      nb::arg("object").none(), nb::arg("what"));
   m.def("cast", [](const Array& a, nb::handle dtype) { return live_array(a).cast(dtype_of_python(dtype)); });
 }
 

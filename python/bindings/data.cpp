@@ -236,7 +236,11 @@ void bind_data(nb::module_& m) {
       .def("_unscale", [](const data::Preparation& p, nb::handle x,
                           bool width) { return p.unscale(to_array(x, "unscale"), width); })
       .def("_apply", &applied)
-      .def("describe", &data::Preparation::describe, "A line for each thing that was fitted or filled.");
+      .def("describe", &data::Preparation::describe, "A line for each thing that was fitted or filled.")
+      .def("__getstate__", &data::Preparation::json)
+      .def("__setstate__", [](data::Preparation& p, const std::string& json) {
+        new (&p) data::Preparation(data::Preparation::parse(json, "a pickled Preparation"));
+      });
   nb::class_<data::Samples>(m, "Samples")
       .def("__init__",
            [](data::Samples* self, Source& source, nb::dict recipe, std::size_t memory_bytes) {

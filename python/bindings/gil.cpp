@@ -67,6 +67,14 @@ GilAcquired::~GilAcquired() {
 
 bool python_lives() { return Py_IsInitialized() != 0 && (has_lock() || !ends_elsewhere()); }
 
+std::shared_ptr<PyObject> shared(nb::handle object) {
+  return {object.inc_ref().ptr(), [](PyObject* p) {
+            if (!python_lives()) return;
+            const GilAcquired gil;
+            Py_DECREF(p);
+          }};
+}
+
 void bind_gil(nb::module_& m) {
   m.def("begin_end", &begin_end, "Called before the interpreter ends.");
   nb::module_::import_("atexit").attr("register")(m.attr("begin_end"));

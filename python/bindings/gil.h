@@ -3,6 +3,8 @@
 // instead, for the end of the process.
 #pragma once
 
+#include <memory>
+
 #include "bindings.h"
 
 namespace hotloop::python {
@@ -31,6 +33,9 @@ class GilAcquired {
   bool had_given_up_;
   PyGILState_STATE state_;
 };
+
+// A Python object that C++ may copy, keep and let go in any thread, with the lock or without: nb::object counts its references without it, too.
+std::shared_ptr<PyObject> shared(nb::handle object);
 
 // Whether a reference can still be given up: not after the interpreter's end, nor by other threads once it has begun.
 bool python_lives();

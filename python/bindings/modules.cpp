@@ -8,6 +8,7 @@
 
 #include "components.h"
 #include "core/class_name.h"
+#include "depth.h"
 #include "gil.h"
 #include "hotloop/dataset.h"
 #include "hotloop/error.h"
@@ -21,15 +22,6 @@ namespace hotloop::python {
 namespace {
 
 const char* name_of_init(nn::Init init) { return init == nn::Init::Torch ? "torch" : "keras"; }
-
-// A Python object that outlives the interpreter's locks: released with the GIL held.
-std::shared_ptr<PyObject> shared(nb::handle object) {
-  return {object.inc_ref().ptr(), [](PyObject* p) {
-            if (!python_lives()) return;
-            const GilAcquired gil;
-            Py_DECREF(p);
-          }};
-}
 
 Tree<Array> in_dtype(const Tree<Array>& tree, DType dtype) {
   return tree.map([&](const Array& a) { return is_float(a.dtype()) && a.dtype() != dtype ? a.cast(dtype) : a; });
@@ -48,6 +40,7 @@ nn::Seed seed_of(nb::handle seed) {
 
 // Parameters are saved under their names, and given back as nested dicts: anything else would come back as another tree than was made.
 void check_dicts(nb::handle params, const std::string& path) {
+  const Depth depth(" in parameters");
   for (const auto& [key, value] : nb::cast<nb::dict>(params)) {
     const std::string name = path + nb::cast<std::string>(nb::str(key));
     if (nb::isinstance<nb::dict>(value)) {
@@ -356,10 +349,10 @@ void bind_losses(nb::module_& m) {
   m.def("make_loss",
         [](const std::string& name, nb::dict settings) { return losses::make_loss(name, settings_of(settings)); });
   m.def("python_loss", [](nb::callable fn, const std::string& name) {
-    return losses::Loss(losses::Loss::Function([fn](Value prediction, Value target) {
+    return losses::Loss(losses::Loss::Function([fn = shared(fn)](Value prediction, Value target) {
                           const GilAcquired gil;
                           const ScopeGuard scope;
-                          return to_value(fn(tracer(prediction), tracer(target)), "loss");
+                          return to_value(nb::handle(fn.get())(tracer(prediction), tracer(target)), "loss");
                         }),
                         name);
   });

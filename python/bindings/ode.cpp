@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "components.h"
+#include "gil.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ode/registry.h"
@@ -42,25 +43,25 @@ template <class T> Tree<T> state_tree(const Structure& structure, const std::vec
 }
 
 // fn(t, [leaves of y], [leaves of args]) -> list
-std::vector<Value> call(const nb::callable& fn, Value t, const Tree<Value>& y, const Tree<Value>& args) {
+std::vector<Value> call(nb::handle fn, Value t, const Tree<Value>& y, const Tree<Value>& args) {
   const ScopeGuard scope;
   return to_values(fn(tracer(t), to_tracers(y.flatten()), to_tracers(args.flatten())), "ode.solve");
 }
 
-auto tree_function(nb::callable fn) {
-  return [fn = std::move(fn)](Value t, const Tree<Value>& y, const Tree<Value>& args) {
-    return y.unflatten(call(fn, t, y, args));
+auto tree_function(nb::handle fn) {
+  return [fn = shared(fn)](Value t, const Tree<Value>& y, const Tree<Value>& args) {
+    return y.unflatten(call(fn.get(), t, y, args));
   };
 }
 
 ode::Event event_of(nb::handle event) {
   ode::Event result;
-  result.function = [fn = nb::cast<nb::callable>(event[0])](Value t, const Tree<Value>& y, const Tree<Value>& args) {
-    return call(fn, t, y, args).at(0);
+  result.function = [fn = shared(nb::object(event[0]))](Value t, const Tree<Value>& y, const Tree<Value>& args) {
+    return call(fn.get(), t, y, args).at(0);
   };
   result.direction = nb::cast<int>(event[1]);
   result.terminal = nb::cast<bool>(event[2]);
-  if (!nb::object(event[3]).is_none()) result.change = tree_function(nb::cast<nb::callable>(event[3]));
+  if (!nb::object(event[3]).is_none()) result.change = tree_function(nb::object(event[3]));
   return result;
 }
 

@@ -3,21 +3,13 @@
 #include <cstring>
 
 #include "array.h"
+#include "depth.h"
 #include "numpy_api.h"
 
 namespace hotloop::python {
 namespace {
 
-// Lists may hold themselves.
-class Depth {
- public:
-  Depth() {
-    if (Py_EnterRecursiveCall(" in a static argument") != 0) throw nb::python_error();
-  }
-  ~Depth() { Py_LeaveRecursiveCall(); }
-  Depth(const Depth&) = delete;
-  Depth& operator=(const Depth&) = delete;
-};
+constexpr const char* in_a_static_value = " in a static argument";
 
 nb::object checked(PyObject* made) {
   nb::object result = nb::steal(made);
@@ -70,7 +62,7 @@ bool same_static(PyObject* a, PyObject* b) {
     return std::memcmp(&x, &y, sizeof x) == 0;
   }
   if (PyList_CheckExact(a) || PyTuple_CheckExact(a) || PyDict_CheckExact(a)) {
-    const Depth depth;
+    const Depth depth(in_a_static_value);
     return PyDict_CheckExact(a) ? same_dict(a, b) : same_sequence(a, b);
   }
   if (ArrayView x, y; view_array(a, x) && view_array(b, y)) return same_view(x, y);
@@ -85,7 +77,7 @@ nb::object frozen(nb::handle value) {
   if (PyArray_Check(object)) return value.attr("copy")();
   if (PySet_Check(object)) return checked(PySet_New(object));
   if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object) && !PyDict_CheckExact(object)) return nb::borrow(value);
-  const Depth depth;
+  const Depth depth(in_a_static_value);
   if (PyDict_CheckExact(object)) {
     nb::dict copy;
     PyObject *key = nullptr, *child = nullptr;

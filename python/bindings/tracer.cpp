@@ -7,6 +7,8 @@
 #include <cstring>
 #include <optional>
 
+#include "depth.h"
+#include "gil.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ops/rules/affine_places.h"
@@ -15,6 +17,7 @@ namespace hotloop::python {
 namespace {
 
 constexpr std::int64_t max_constant_size = 64;
+constexpr const char* in_a_list = " in a list of numbers";
 
 thread_local Program* g_program = nullptr;
 thread_local std::shared_ptr<Scope> g_scope;
@@ -49,6 +52,7 @@ Value number_as(nb::handle object, DType dtype, const std::string& where) {
 
 bool holds_tracer(nb::handle object) {
   if (!PyList_Check(object.ptr()) && !PyTuple_Check(object.ptr())) return is_tracer(object);
+  const Depth depth(in_a_list);
   for (const nb::handle item : object)
     if (holds_tracer(item)) return true;
   return false;
@@ -94,17 +98,16 @@ std::optional<Value> counting(const Array& array) {
 
 }  // namespace
 
-Value Program::lift(nb::handle object, const Array& array) {
+Value Program::lift(const Array& array) {
   if (array.size() <= max_constant_size) return constant(snapshot(array));
   if (const std::optional<Value> count = counting(array)) return *count;
   // A function that makes an array each time it is called (an eye, a table) is often traced more than once: equal numbers are one input, so that what
-  // is computed of them is equal too.
+  // is computed of them is equal too. The object that they came in says nothing: it may hold other numbers by now.
   for (std::size_t i = 0; i < lifted_.size(); ++i)
     if (lifted_values_[i].type() == array.type() &&
-        (lifted_objects_[i].is(object) || std::memcmp(lifted_[i].raw(), array.raw(), array.bytes()) == 0))
+        (lifted_[i].raw() == array.raw() || std::memcmp(lifted_[i].raw(), array.raw(), array.bytes()) == 0))
       return lifted_values_[i];
   lifted_.push_back(snapshot(array));
-  lifted_objects_.push_back(nb::borrow(object));
   lifted_values_.push_back(graph_->add_input(array.type(), "captured" + std::to_string(lifted_.size() - 1)));
   return lifted_values_.back();
 }
@@ -143,6 +146,7 @@ Value to_value(nb::handle object, const std::string& what) {
   }
   if (PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) {
     // A sequence that holds traced values is stacked.
+    const Depth depth(in_a_list);
     std::vector<nb::handle> items;
     bool traced = false;
     for (const nb::handle item : object) {
@@ -161,7 +165,7 @@ Value to_value(nb::handle object, const std::string& what) {
     throw UserError(what, "operations on traced values need a trace", "no trace in progress", "hl.jit");
   // The engine's own traces (of a fit) have no place for arrays but their constants.
   if (g_program == nullptr) return constant(snapshot(to_array(object, what)));
-  return g_program->lift(object, to_array(object, what));
+  return g_program->lift(to_array(object, what));
 }
 
 Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool must_fit) {
@@ -173,13 +177,14 @@ Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool 
   const bool sequence = PyList_Check(object.ptr()) || PyTuple_Check(object.ptr());
   if (!is_tracing() || (kind == Number::None && !sequence)) return cast(to_value(object, what), dtype);
   if (holds_tracer(object)) {
+    const Depth depth(in_a_list);
     std::vector<Value> rows;
     for (const nb::handle item : object) rows.push_back(to_value_in(item, dtype, what, must_fit));
     return stack(rows, 0);
   }
   if (kind != Number::None && must_fit) return constant(number_in(object, dtype, what));
   const Array array = to_array(object, what, Digits::All).cast(dtype);
-  return g_program == nullptr ? constant(array) : g_program->lift(nb::list(), array);  // of nobody else's
+  return g_program == nullptr ? constant(array) : g_program->lift(array);
 }
 
 std::vector<Value> to_values(nb::handle sequence, const std::string& what) {
@@ -195,9 +200,9 @@ std::vector<Value> or_undefined(nb::handle sequence, const std::string& what) {
 }
 
 TracedFunction traced_function(nb::callable fn) {
-  return [fn](std::span<const Value> inputs) {
+  return [fn = shared(fn)](std::span<const Value> inputs) {
     const ScopeGuard scope;
-    return to_values(fn(to_tracers(inputs)), "trace");
+    return to_values(nb::handle(fn.get())(to_tracers(inputs)), "trace");
   };
 }
 

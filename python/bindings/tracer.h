@@ -48,7 +48,7 @@ class Program {
   Graph& graph() { return *graph_; }
   std::shared_ptr<Graph> shared_graph() { return graph_; }
   // `array` as a value: a small one as a constant, else an input, so that programs do not hold copies of data.
-  Value lift(nb::handle object, const Array& array);
+  Value lift(const Array& array);
   const std::vector<Array>& lifted() const { return lifted_; }
   // The array that a value was lifted from; undefined for any other value.
   Array lifted_from(Value value) const;
@@ -60,7 +60,6 @@ class Program {
   std::shared_ptr<Scope> previous_scope_;
   Program* previous_;
   std::vector<Array> lifted_;
-  std::vector<nb::object> lifted_objects_;
   std::vector<Value> lifted_values_;
 };
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "array.h"
+#include "depth.h"
 #include "gil.h"
 #include "hotloop/error.h"
 #include "static_values.h"
@@ -13,6 +14,8 @@ namespace hotloop::python {
 namespace {
 
 using Kind = Token::Kind;
+
+constexpr const char* in_a_tree = " in a tree";
 
 bool owns_object(Kind kind) {
   return kind == Kind::Key || kind == Kind::Named || kind == Kind::Data || kind == Kind::Static;
@@ -24,11 +27,27 @@ PyObject* fields_of_named(PyTypeObject* type) {
   return fields != nullptr && PyTuple_Check(fields) ? fields : nullptr;
 }
 
-// The dict of fields that @dataclass left in the class, in order; borrowed.
+// The dict of fields that @dataclass left in the class, in order, see next_field(); borrowed.
 PyObject* fields_of_dataclass(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString("__dataclass_fields__");
   PyObject* fields = class_attribute(type, name);
   return fields != nullptr && PyDict_Check(fields) ? fields : nullptr;
+}
+
+// Whether an instance has it: ClassVar and InitVar leave entries among the fields, too, which dataclasses.fields() passes over like this.
+bool is_field(PyObject* entry) {
+  static PyObject* const name = PyUnicode_InternFromString("_field_type");
+  static PyObject* const wanted = nb::object(nb::module_::import_("dataclasses").attr("_FIELD")).release().ptr();
+  const nb::object type = nb::steal(PyObject_GetAttr(entry, name));
+  if (!type.is_valid()) throw nb::python_error();
+  return type.ptr() == wanted;
+}
+
+// The next field, from `at` on (0 is the first). False after the last one.
+bool next_field(PyObject* fields, Py_ssize_t& at, PyObject*& key, PyObject*& field) {
+  while (PyDict_Next(fields, &at, &key, &field) != 0)
+    if (is_field(field)) return true;
+  return false;
 }
 
 // Whether a field of a dataclass is part of the structure, and no array: field(metadata={"static": True}).
@@ -48,7 +67,7 @@ bool is_static_field(PyObject* field) {
 // Children are kept alive by the container, but for dataclass attributes that are computed: those are not fields.
 template <class Visit> void visit_dataclass(PyObject* object, PyObject* fields, Visit&& visit) {
   PyObject *key = nullptr, *field = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(fields, &at, &key, &field) != 0;) {
+  for (Py_ssize_t at = 0; next_field(fields, at, key, field);) {
     const nb::object child = nb::steal(PyObject_GetAttr(object, key));
     if (!child.is_valid()) throw nb::python_error();
     visit(key, child.ptr(), is_static_field(field));
@@ -56,6 +75,7 @@ template <class Visit> void visit_dataclass(PyObject* object, PyObject* fields, 
 }
 
 nb::object build(const Tokens& tokens, std::size_t& at, const nb::object*& next) {
+  const Depth depth(in_a_tree);
   const Token token = tokens[at++];
   switch (token.kind) {
     case Kind::Leaf: return *next++;
@@ -89,7 +109,7 @@ nb::object build(const Tokens& tokens, std::size_t& at, const nb::object*& next)
           nb::handle(reinterpret_cast<PyObject*>(&PyBaseObject_Type)).attr("__new__")(nb::handle(token.object));
       PyObject *key = nullptr, *field = nullptr;
       PyObject* fields = fields_of_dataclass(type);
-      for (Py_ssize_t position = 0; PyDict_Next(fields, &position, &key, &field) != 0;) {
+      for (Py_ssize_t position = 0; next_field(fields, position, key, field);) {
         const nb::object child = build(tokens, at, next);
         if (PyObject_GenericSetAttr(object.ptr(), key, child.ptr()) < 0) throw nb::python_error();
       }
@@ -112,7 +132,7 @@ std::string name_of_child(const Token& token, std::size_t index, const Tokens& t
       PyObject *key = nullptr, *field = nullptr;
       Py_ssize_t position = 0;
       for (std::size_t i = 0; i <= index; ++i)
-        PyDict_Next(fields_of_dataclass(reinterpret_cast<PyTypeObject*>(token.object)), &position, &key, &field);
+        next_field(fields_of_dataclass(reinterpret_cast<PyTypeObject*>(token.object)), position, key, field);
       return text(nb::handle(key));
     }
     default: return std::to_string(index);
@@ -120,6 +140,7 @@ std::string name_of_child(const Token& token, std::size_t index, const Tokens& t
 }
 
 void paths(const Tokens& tokens, std::size_t& at, const std::string& prefix, std::vector<std::string>& out) {
+  const Depth depth(in_a_tree);
   const Token token = tokens[at++];
   if (token.kind == Kind::Leaf) out.push_back(prefix);
   for (std::int32_t i = 0; i < token.arity; ++i) {
@@ -134,6 +155,7 @@ void paths(const Tokens& tokens, std::size_t& at, const std::string& prefix, std
 // Walks `tree` along `tokens`.
 void match(const Tokens& tokens, std::size_t& at, nb::handle tree, const std::string& path, const std::string& what,
            std::vector<nb::object>& leaves) {
+  const Depth depth(in_a_tree);
   const Token token = tokens[at++];
   const auto differs = [&](const std::string& wanted) {
     return UserError(what, "the tree must have " + wanted + (path.empty() ? "" : " at " + path), kind_of(tree));
@@ -235,6 +257,7 @@ std::string Structure::str() const {
 
 void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves) {
   if (PyDict_Check(tree)) {
+    const Depth depth(in_a_tree);
     tokens.push_back({Kind::Dict, static_cast<std::int32_t>(PyDict_GET_SIZE(tree))});
     PyObject *key = nullptr, *child = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(tree, &at, &key, &child) != 0;) {
@@ -242,9 +265,11 @@ void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves) {
       flatten(child, tokens, leaves);
     }
   } else if (PyList_Check(tree)) {
+    const Depth depth(in_a_tree);
     tokens.push_back({Kind::List, static_cast<std::int32_t>(PyList_GET_SIZE(tree))});
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tree); ++i) flatten(PyList_GET_ITEM(tree, i), tokens, leaves);
   } else if (PyTuple_Check(tree)) {
+    const Depth depth(in_a_tree);
     const bool named = !PyTuple_CheckExact(tree) && fields_of_named(Py_TYPE(tree)) != nullptr;
     tokens.push_back({named ? Kind::Named : Kind::Tuple, static_cast<std::int32_t>(PyTuple_GET_SIZE(tree)),
                       named ? reinterpret_cast<PyObject*>(Py_TYPE(tree)) : nullptr});
@@ -252,9 +277,11 @@ void flatten(PyObject* tree, Tokens& tokens, std::vector<PyObject*>& leaves) {
   } else if (tree == Py_None) {
     tokens.push_back({Kind::None});
   } else if (PyObject* fields = PyType_Check(tree) ? nullptr : fields_of_dataclass(Py_TYPE(tree)); fields != nullptr) {
-    tokens.push_back(
-        {Kind::Data, static_cast<std::int32_t>(PyDict_GET_SIZE(fields)), reinterpret_cast<PyObject*>(Py_TYPE(tree))});
+    const Depth depth(in_a_tree);
+    const std::size_t at = tokens.size();
+    tokens.push_back({Kind::Data, 0, reinterpret_cast<PyObject*>(Py_TYPE(tree))});
     visit_dataclass(tree, fields, [&](PyObject*, PyObject* child, bool is_static) {
+      ++tokens[at].arity;
       if (is_static)
         tokens.push_back({Kind::Static, 0, child});
       else

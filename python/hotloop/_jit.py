@@ -2,6 +2,9 @@
 
 import functools
 import inspect
+import operator
+import pickle
+import sys
 
 from hotloop import _core
 from hotloop._names import kind_of
@@ -109,6 +112,26 @@ def jit(
     options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch, dot_precision, flush_denormals)
     compiled = _core.jit(fn, getattr(fn, "__name__", type(fn).__name__), positions, names, None, options, *_donated(fn, donate, positions, names))
     return functools.update_wrapper(compiled, fn)
+
+
+def _reduced(compiled):
+    """Pickled as Python's functions are: by module and name, under which whoever reads the pickle has the same one."""
+    module, name = getattr(compiled, "__module__", None), getattr(compiled, "__qualname__", None)
+    try:
+        found = operator.attrgetter(name)(sys.modules[module])
+    except (AttributeError, KeyError, TypeError):
+        found = None
+    if found is not compiled:
+        raise pickle.PicklingError(
+            f"[jit] a compiled function is pickled by its name, as Python's functions are, and must be found under it. Received: {compiled!r}, "
+            f"which {f'is not {module}.{name}' if name else 'has none'}. Try: @hl.jit above a function of a module, or pickle what it is made of and compile that where it is read."
+        )
+    return name
+
+
+_core.CompiledFunction.__reduce__ = _reduced
+_core.CompiledFunction.__copy__ = lambda self: self
+_core.CompiledFunction.__deepcopy__ = lambda self, memo: self
 
 
 def _compiled(fn):

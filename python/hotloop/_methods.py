@@ -7,7 +7,6 @@ import numpy
 
 from hotloop import (
     _core,
-    _creation,
     _dtypes,
     _elementwise,
     _indexing,
@@ -227,6 +226,11 @@ def _array_repr(self):
     return f"Array({text}, dtype={self.dtype})"
 
 
+def _unpickled(numbers):
+    """An Array of its own memory, which may be donated."""
+    return _core.copy(_core.asarray(numbers))
+
+
 def attach():
     """Gives both classes their operators and methods."""
     for cls in (_core.Array, _core.Tracer):
@@ -240,7 +244,7 @@ def attach():
     array.__index__ = lambda self: self._numpy().__index__()
     array.__complex__ = lambda self: complex(self._numpy())
     array.__array_interface__ = property(_array_interface)
-    array.__reduce__ = lambda self: (_creation.asarray, (numpy.array(self._numpy()),))
+    array.__reduce__ = lambda self: (_unpickled, (numpy.array(self._numpy()),))
     # Copies, though nobody can write to an array: a call may take its memory.
     array.__copy__ = lambda self: _core.copy(self)
     array.__deepcopy__ = lambda self, memo: _core.copy(self)

@@ -302,8 +302,23 @@ def _pandas_values(series):
     return numpy.array(["" if missing else text for text, missing in zip(series.astype(object), series.isna())], dtype=object)
 
 
+def _without_mask(name, values):
+    """A masked array as a plain one, whose masked elements are missing values: NaN, NaT. Texts have none."""
+    if values.dtype.kind in "biuf":
+        return values.astype(numpy.float64).filled(numpy.nan)
+    if values.dtype.kind == "M":
+        return values.filled(numpy.datetime64("NaT"))
+    masked = numpy.ma.count_masked(values)
+    if masked:
+        raise _core.UserError(
+            f"[data] a column of texts must have a text in each row. Received: {name!r}, {masked} of whose elements are masked. "
+            "Try: x.filled('unknown'), a text of their own; or a table of pyarrow, whose nulls are missing values."
+        )
+    return values.data
+
+
 def _column(name, values):
-    values = numpy.asarray(values)
+    values = _without_mask(name, values) if isinstance(values, numpy.ma.MaskedArray) else numpy.asarray(values)
     if values.ndim != 1:
         raise _core.UserError(f"[data] a column must be one-dimensional. Received: {name!r} of shape {values.shape}.")
     if values.dtype.kind in "biuf":

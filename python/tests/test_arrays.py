@@ -68,6 +68,25 @@ def test_refused(value, message):
     assert message in str(error.value)
 
 
+MASKED = np.ma.masked_array(np.float32([1, 2, 1e6]), mask=[False, False, True])
+
+
+@pytest.mark.parametrize("use", [
+    hl.asarray, hl.sum, hl.jit(lambda x: x + 1), lambda x: hl.jit(lambda y: y * x)(np.float32(2)),
+    lambda x: hl.asarray([x, x]), lambda x: hl.asarray([[1, 2], [3, x[2]]]), lambda x: hl.stack([hl.ones(3), x]), lambda x: hl.ones(3) + x,
+    lambda x: hl.fit(hl.nn.Linear(1, 1), (np.ones((3, 1), np.float32), x[:, None]), epochs=1), lambda x: hl.jit(lambda y: y, donate=0)(x),
+    lambda x: hl.nn.Linear(3, 1).bind({"weight": x[None], "bias": np.zeros(1)}), lambda x: hl.asarray(x.astype(int)), lambda x: hl.asarray(x[::-1]),
+])  # fmt: skip
+def test_masked_elements_are_no_numbers(use):
+    with pytest.raises(hl.UserError, match=r"an array must have a number in each place. Received: a masked array, 1 of .*Try: x.filled\(0\)"):
+        use(MASKED)
+
+
+def test_masked_arrays_without_masked_elements():
+    assert hl.asarray(MASKED[:2]).tolist() == [1, 2] and float(hl.sum(MASKED.filled(0))) == 3
+    assert hl.asarray([MASKED[:2], MASKED[:2]]).shape == (2, 2)
+
+
 def test_lists_and_numbers_have_the_default_dtypes():
     assert hl.asarray([1.5, 2]).dtype == hl.float32 and hl.asarray([1, 2]).dtype == hl.int32
     assert hl.asarray([2**40]).dtype == hl.int64 and hl.asarray([True]).dtype == hl.bool

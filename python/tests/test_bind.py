@@ -1,6 +1,9 @@
 """model.bind(params): the bits of the whole model, constants folded once, voices, other weights."""
 
 
+import copy
+import pickle
+
 import hotloop as hl
 import numpy as np
 import pytest
@@ -71,6 +74,18 @@ def test_later_steps_do_not_ask_what_the_first_one_needs(monkeypatch):
     assert y.shape == (1, 3) and not asked
     bound.step(None, x)
     assert asked
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))], ids=["copy", "deepcopy", "pickle"])
+def test_copies_have_the_weights_that_were_bound(again):
+    model, mine = hl.nn.Linear(2, 1), {"weight": np.ones((1, 2), np.float32), "bias": np.zeros(1, np.float32)}
+    bound = model.bind(hl.tree.map(hl.asarray, mine))  # which view NumPy's memory
+    other = bound.with_params(hl.tree.map(hl.asarray, mine))
+    hl.tree.map(lambda a: a.fill(100), mine)
+    x = np.ones((1, 2), np.float32)
+    for each in (bound, other):
+        assert float(again(each)(x)[0, 0]) == float(each(x)[0, 0]) == 2
+        assert each.params["weight"].tolist() == [[1, 1]]
 
 
 def test_voices_are_independent_and_return_to_the_initial_state(rng):

@@ -235,3 +235,47 @@ def test_names_of_a_configuration_are_answered(name, value, meant):
 def test_a_split_is_a_split():
     with pytest.raises(hl.UserError, match=r"split must be a hl.data.Split. Received: 'random'. Try: hl.data.Split\(by="):
         hl.data.Samples(columns(), **RECIPE, split="random")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, int])
+def test_masked_elements_of_columns_are_missing(dtype):
+    x = np.arange(60.0)
+    mask = x % 7 == 3
+    recipe = {"inputs": ["x"], "targets": "y", "missing": "forward", "indicator": True}
+    y = x**2
+
+    def outcome(column):
+        samples = hl.data.Samples({"x": column, "y": y}, **recipe)
+        new = samples.preparation.apply({"x": column[:9]})
+        return samples.preparation._core.json(), [np.asarray(block["x"]).tolist() for block in new], samples.train.arrays()["x"].tolist()
+
+    assert outcome(np.ma.masked_array(x.astype(dtype), mask)) == outcome(np.where(mask, np.nan, x)) != outcome(x)
+    assert outcome(np.ma.masked_array(x.astype(dtype))) == outcome(x)
+    with pytest.raises(hl.UserError, match="every .* of column 'x' must be .* row 3"):
+        hl.data.Samples({"x": np.ma.masked_array(x, mask), "y": y}, inputs=["x"], targets="y")
+
+
+@pytest.mark.parametrize("dtype", [str, object])
+def test_masked_texts_are_refused(dtype):
+    texts = np.array(["a", "b", "c"] * 20, dtype)
+    recipe = {"inputs": ["x"], "targets": "y", "one_hots": [hl.data.OneHot("x")]}
+    with pytest.raises(hl.UserError, match=r"a text in each row. Received: 'x', 1 of whose elements are masked. Try: x.filled\('unknown'\)"):
+        hl.data.Samples({"x": np.ma.masked_array(texts, np.arange(60) == 2), "y": np.arange(60.0)}, **recipe)
+    samples = hl.data.Samples({"x": np.ma.masked_array(texts), "y": np.arange(60.0)}, **recipe)
+    assert samples.preparation.input_names == ["x=a", "x=b", "x=c"]
+
+
+def test_masked_times_and_targets():
+    y = np.arange(60.0)
+    times = np.arange("2020-01-01", "2020-03-01", dtype="datetime64[D]")
+    gap = times.copy()
+    gap[5] = np.datetime64("NaT")
+
+    def refusal(times):
+        with pytest.raises(hl.UserError) as error:
+            hl.data.Samples({"t": times, "x": y, "y": y}, inputs=["x"], targets="y", time="t")
+        return str(error.value)
+
+    assert refusal(np.ma.masked_array(times, np.arange(60) == 5)) == refusal(gap)
+    kept = hl.data.Samples({"x": y, "y": np.ma.masked_greater(y, 50)}, inputs=["x"], targets="y", missing="drop")
+    assert sum(len(part) for part in (kept.train, kept.validation, kept.test)) == 51

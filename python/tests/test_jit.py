@@ -5,9 +5,11 @@ import dataclasses
 import gc
 import platform
 import random
+import subprocess
 import sys
 import threading
 import time
+import typing
 import weakref
 
 import hotloop as hl
@@ -67,6 +69,97 @@ def test_tree_paths_and_mismatch():
     assert hl.tree.map(lambda a, b: (a, b), {"a": 1, "b": 2}, {"b": 3, "a": 4}) == {"a": (1, 4), "b": (2, 3)}
 
 
+@dataclasses.dataclass
+class Scaled:
+    unit: typing.ClassVar[str] = "V"
+    w: object
+    scale: dataclasses.InitVar[float] = 1.0
+    steps: int = dataclasses.field(default=3, metadata={"static": True})
+    bias: object = 0.0
+
+    def __post_init__(self, scale):
+        self.w = self.w * scale
+
+
+def test_class_variables_and_arguments_of_init_are_no_fields():
+    given = Scaled(np.float32(2), 5.0, bias=np.float32(1))
+    assert hl.tree.paths({"p": given}) == ["['p'].w", "['p'].bias"]
+
+    def f(p, x):
+        assert p.unit == "V"
+        for _ in range(p.steps):
+            x = p.w * x + p.bias
+        return hl.tree.map(lambda a: a * x, p)
+
+    result = hl.jit(f)(given, np.float32(1))
+    x = 10.0 * (10.0 * (10.0 + 1) + 1) + 1
+    assert (float(result.w), float(result.bias), result.steps) == (10 * x, x, 3)
+    assert set(vars(result)) == {"w", "bias", "steps"}
+    value, slope = hl.value_and_grad(lambda p: p.w**2 + 3 * p.bias)(given)
+    assert (float(value), float(slope.w), float(slope.bias)) == (103, 20, 3)
+    with pytest.raises(hl.UserError, match="the tree must have the static value 3 at .steps"):
+        hl.tree.map(lambda a, b: a, given, Scaled(1.0, steps=4))
+
+
+def nested(container, depth):
+    tree = 1.0
+    for _ in range(depth):
+        tree = container(tree)
+    return tree
+
+
+def test_trees_that_hold_themselves_or_are_very_deep():
+    # In a process of its own, since what fails ends it.
+    program = """
+import dataclasses
+import hotloop as hl
+import numpy as np
+
+@dataclasses.dataclass
+class Box:
+    inside: object
+
+def refused(run):
+    try:
+        run()
+    except RecursionError as error:
+        assert str(error).startswith("maximum recursion depth exceeded in "), error
+    else:
+        raise AssertionError("no RecursionError")
+
+def nested(container, depth=200_000):
+    tree = 1.0
+    for _ in range(depth):
+        tree = container(tree)
+    return tree
+
+itself, table, box = [], {}, Box(None)
+itself.append(itself)
+table["a"], box.inside = table, box
+deep = [nested(lambda t: (t,)), nested(lambda t: [t]), nested(lambda t: {"a": t})]
+for tree in (itself, table, box, *deep):
+    refused(lambda: hl.jit(lambda t: 1.0)(tree))
+    refused(lambda: hl.tree.flatten(tree))
+for rows in (itself, deep[1]):
+    refused(lambda: hl.asarray(rows))
+    refused(lambda: hl.jit(lambda x: x + hl.asarray(rows))(1.0))
+
+class Net(hl.nn.Module):
+    def init(self, seed):
+        return table
+    def apply(self, params, x, key=None):
+        return x
+
+refused(lambda: hl.nn.Sequential(Net()).init(0))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    # What the interpreter's own limit allows still works.
+    tree = nested(lambda t: [t], 200)
+    leaves, structure = hl.tree.flatten(tree)
+    assert leaves == [1.0] and structure.unflatten([1.0]) == tree and structure.paths() == ["[0]" * 200]
+
+
 def test_static_values_are_compared_by_what_they_hold():
     traces = []
 
@@ -111,6 +204,34 @@ def test_closures_are_kept_as_they_were():
     assert float(f(np.float32(2))) == 2000
     text = hl.executable(f, np.float32(1)).graph_text()
     assert len(text) < 2000  # the array is an argument of the program, not a part of it
+
+
+@pytest.mark.parametrize("size", [64, 65, 1000])
+@pytest.mark.parametrize("kind", ["array", "list", "rows", "Array"])
+def test_memory_that_is_used_again_is_read_at_each_use(size, kind):
+    """A buffer of NumPy's, or a list, that the function fills anew for each use."""
+    buffer, numbers = np.zeros(size, np.float32), [0.0] * size
+    given = {"array": buffer, "list": numbers, "rows": [buffer, buffer], "Array": hl.asarray(buffer)}[kind]
+
+    def f(x):
+        total = 0.0
+        for k in range(3):
+            buffer[:] = numbers[:] = np.sin(k * np.arange(size, dtype=np.float32)).tolist()
+            total = total + (k + 1) * hl.sum(hl.multiply(x, given))
+        return total if kind != "rows" else total / 2
+
+    wanted = sum((k + 1) * float(np.sin(k * np.arange(size, dtype=np.float32)).sum()) for k in range(3))
+    assert float(hl.jit(f)(np.ones(size, np.float32))) == pytest.approx(wanted, abs=1e-3)
+
+
+def test_equal_arrays_around_a_function_are_one_input():
+    table = np.random.default_rng(0).random(100, np.float32)
+
+    def f(x):
+        return x * table + hl.sin(x * table.copy()) + hl.cos(x * hl.asarray(table))
+
+    text = hl.executable(f, np.float32(1)).graph_text()
+    assert "captured0" in text and "captured1" not in text
 
 
 def test_the_same_value_twice_and_arguments_as_results():

@@ -1,7 +1,9 @@
 """hl.load_run: runs of the command line in Python."""
 
+import copy
 import csv
 import pathlib
+import pickle
 import subprocess
 
 import hotloop as hl
@@ -98,6 +100,16 @@ def test_a_folder_written_here(tmp_path):
     samples = folder_of(tmp_path, model, model.init(4), layers)
     loaded, params, buffers, preparation = hl.load_run(str(tmp_path))
     assert buffers == {} and preparation.describe() == samples.preparation.describe()
+    np.testing.assert_array_equal(hl.predict(loaded, params, samples.test), hl.predict(model, model.init(4), samples.test))
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda run: pickle.loads(pickle.dumps(run))], ids=["deepcopy", "pickle"])
+def test_a_run_is_copied_and_pickled(tmp_path, again):
+    model = hl.nn.Sequential(hl.nn.LSTM(2, 3), hl.nn.Last(), hl.nn.Linear(3, 1))
+    layers = '[[model]]\ntype = "lstm"\nhidden = 3\n[[model]]\ntype = "last"\n[[model]]\ntype = "linear"\nunits = 1\n'
+    samples = folder_of(tmp_path, model, model.init(4), layers)
+    loaded, params, _, preparation = again(hl.load_run(tmp_path))
+    assert preparation.describe() == samples.preparation.describe()
     np.testing.assert_array_equal(hl.predict(loaded, params, samples.test), hl.predict(model, model.init(4), samples.test))
 
 

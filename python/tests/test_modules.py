@@ -1,5 +1,8 @@
 """Modules of one's own: their layers' parameters, and the states, lengths, buffers and keys that a call hands on."""
 
+import gc
+import weakref
+
 import hotloop as hl
 import numpy as np
 import pytest
@@ -308,3 +311,48 @@ def test_modules_inside_cells_and_behind_gates():
         Gated().bind(Gated().init(0)).step(None, X[:, 0])
     own = hl.nn.Recurrent(WithAModule())
     assert own.bind(own.init(0)).step(None, X[:, 0])[0].shape == (4, 3)
+
+
+ALIVE = weakref.WeakSet()
+
+
+class Watched(Net):
+    def __init__(self):
+        super().__init__()
+        ALIVE.add(self)
+
+
+class Pair(hl.nn.Module):
+    def __init__(self):
+        self.inner = Watched()
+        ALIVE.add(self)
+
+    def apply(self, params, x, key=None):
+        return self.inner(params["inner"], x["series"])
+
+
+@pytest.mark.parametrize("use", [
+    lambda model, x: model(model.init(0), x, buffers=model.init_buffers()), lambda model, x: model.bind(model.init(0), model.init_buffers())(x),
+    lambda model, x: hl.fit(model, (x, np.zeros((4, 10, 1), np.float32)), epochs=1, validation=0, progress=False), lambda model, x: model.initial_state(4),
+], ids=["call", "bind", "fit", "initial_state"])  # fmt: skip
+@pytest.mark.parametrize("make", [Watched, lambda: hl.nn.Sequential(Watched(), hl.nn.Tanh()), lambda: hl.nn.Sequential(hl.nn.Residual(hl.nn.Sequential(Watched(), hl.nn.Linear(1, 3))), hl.nn.Linear(3, 1)), Pair], ids=["alone", "in Sequential", "wrapped", "inside another"])
+def test_modules_are_freed(make, use):
+    model = make()
+    x = {"series": X} if isinstance(model, Pair) else X
+    assert len(ALIVE) > 0
+    use(model, x)
+    del model
+    gc.collect()
+    assert len(ALIVE) == 0
+
+
+def test_a_module_that_was_not_called_is_freed_at_once():
+    gc.collect()
+    gc.disable()
+    try:
+        model = Watched()
+        model.init(0)
+        del model
+        assert len(ALIVE) == 0
+    finally:
+        gc.enable()

@@ -1,6 +1,7 @@
 """Copies and pickles: components hold their settings, and are made of them again."""
 
 import copy
+import functools
 import inspect
 import pickle
 
@@ -77,3 +78,76 @@ class Weighted(hl.losses.MSE):
 def test_a_class_of_ones_own_keeps_what_it_has():
     own = pickle.loads(pickle.dumps(Weighted(3.0)))
     assert own.weight == 3.0 and float(own(np.ones(2), np.zeros(2))) == 1
+
+
+def test_what_was_unpickled_may_be_donated():
+    params = pickle.loads(pickle.dumps(hl.nn.Linear(3, 1).init(0)))
+    wanted = np.asarray(hl.nn.Linear(3, 1).init(0)["weight"]) + 1
+    made = hl.jit(lambda p: hl.tree.map(lambda a: a + 1, p), donate="p")(params)
+    np.testing.assert_array_equal(made["weight"], wanted)
+    assert params["weight"].is_donated
+
+
+@hl.jit
+def doubled(x):
+    return 2 * x
+
+
+class Holder:
+    @hl.jit
+    def method(self, x):
+        return x
+
+    def __init__(self):
+        self.activation, self.step = hl.tanh, doubled
+
+
+def _functions():
+    for module in (hl, hl.linalg, hl.random):
+        for name in dir(module):
+            found = getattr(module, name)
+            if isinstance(found, hl._core.CompiledFunction):
+                yield pytest.param(found, id=f"{module.__name__}.{name}")
+
+
+@pytest.mark.parametrize("fn", [*_functions(), pytest.param(doubled, id="doubled"), pytest.param(Holder.method, id="method")])
+@pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN)
+def test_functions_are_themselves(fn, again):
+    assert again(fn) is fn
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_functions_in_what_is_pickled(protocol):
+    settings = {"activation": hl.tanh, "step": doubled}
+    assert pickle.loads(pickle.dumps(settings, protocol)) == settings
+
+
+def test_what_holds_functions_is_copied():
+    holder = Holder()
+    for again in AGAIN.values():
+        twin = again(holder)
+        assert twin is not holder and twin.activation is hl.tanh and twin.step is doubled
+    local = hl.jit(lambda x: x)
+    assert copy.copy(local) is local and copy.deepcopy([local])[0] is local
+
+
+def _tripled(x):
+    return 3 * x
+
+
+@pytest.mark.parametrize("fn, reason", [
+    (lambda x: x, rf"<lambda>>, which is not {__name__}.<lambda>"), (_tripled, f"which is not {__name__}._tripled"), (functools.partial(_tripled), "which has none"),
+], ids=["lambda", "another's name", "partial"])  # fmt: skip
+def test_functions_without_a_name_are_refused(fn, reason):
+    with pytest.raises(pickle.PicklingError, match=rf"\[jit\] a compiled function is pickled by its name, as Python's functions are, .*{reason}. Try: @hl.jit above a function"):
+        pickle.dumps(hl.jit(fn))
+
+
+@pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN)
+def test_preparations(again):
+    table = {"x": np.arange(50.0), "y": np.arange(50.0) ** 2 / 3}
+    first = hl.data.Samples(table, inputs=["x"], targets="y").preparation
+    second = again(first)
+    assert second._core.json() == first._core.json() and second.input_names == ["x"]
+    for a, b in zip(second.apply(table), first.apply(table), strict=True):
+        np.testing.assert_array_equal(a["x"], b["x"])

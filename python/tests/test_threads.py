@@ -1,5 +1,6 @@
 """Calls of several threads: interrupts of one, arguments that another one changes, first calls at the same time, the interpreter's end."""
 
+import gc
 import subprocess
 import sys
 import textwrap
@@ -144,3 +145,22 @@ def test_bound_arrays_are_kept_as_they_were(size):
     before = np.array(predict(x))
     params["weight"][:], params["bias"][:] = 5, 7
     assert np.array_equal(predict(x), before)
+
+
+def test_copies_of_a_function_of_ones_own_share_one_reference():
+    """C++ makes and drops them without the lock, so that they must not be counted by Python."""
+
+    def loss(prediction, target):
+        return hl.mean((prediction - target) ** 2)
+
+    def references():
+        gc.collect()
+        return sys.getrefcount(loss)
+
+    before = references()
+    of_engine = hl.losses.engine_loss(loss)
+    assert references() == before + 1
+    copies = [_core.loss_metric(of_engine) for _ in range(10)]
+    assert references() == before + 1
+    del of_engine, copies
+    assert references() == before

@@ -170,4 +170,4 @@ class Voice:
 def _owned(tree):
     """The tree with arrays of ours, so that later writes to the caller's memory do not reach them."""
     leaves, structure = _core.tree_flatten(tree)
-    return structure.unflatten([x if isinstance(x, _core.Array) else _core.copy(_core.asarray(x)) for x in leaves])
+    return structure.unflatten([_core.snapshot(x, "bind") for x in leaves])

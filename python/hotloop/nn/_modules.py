@@ -55,10 +55,16 @@ class Module:
     def __getattr__(self, name):
         raise _names.absent_attribute(f"{type(self).__name__!r} object", name, _names.MODELS, [*dir(type(self)), *self.__dict__])
 
-    @functools.cached_property
+    @property
     def _layer(self):
-        """The engine's layer."""
-        return self._make()
+        """The engine's layer. Of a module of one's own it is made where it is wanted: it keeps the module alive, which would keep it, so that
+        neither were ever freed."""
+        if type(self)._make is Module._make:
+            return self._make()
+        made = self.__dict__.get("_layer")
+        if made is None:
+            made = self.__dict__["_layer"] = self._make()
+        return made
 
     def _make(self):
         if type(self).apply is Module.apply:
