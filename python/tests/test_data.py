@@ -235,3 +235,15 @@ def test_names_of_a_configuration_are_answered(name, value, meant):
 def test_a_split_is_a_split():
     with pytest.raises(hl.UserError, match=r"split must be a hl.data.Split. Received: 'random'. Try: hl.data.Split\(by="):
         hl.data.Samples(columns(), **RECIPE, split="random")
+
+
+def test_a_class_without_weight_has_none_of_the_balance(rng):
+    n = 60
+    table = {"x": rng.normal(size=n), "y": ["a", "b", "c"] * 20, "w": np.where(np.arange(n) % 3 == 2, 0.0, 1.0)}
+    options = {"inputs": ["x"], "targets": "y", "task": "classification", "weight": "w", "balance_classes": True}
+    samples = hl.data.Samples(table, split=hl.data.Split(by="random"), **options)
+    arrays = samples.train.arrays()
+    weights, labels = np.asarray(arrays["sample_weights"]), np.asarray(arrays["y"]).ravel()
+    assert np.all(weights[labels == 2] == 0)
+    for label in (0, 1):
+        assert weights[labels == label].sum() == pytest.approx(len(weights) / 2)
