@@ -1,6 +1,7 @@
 """hl.fit: results, resume, callbacks, early stopping, bad input."""
 
 import copy
+import json
 import pickle
 import re
 import signal
@@ -124,6 +125,67 @@ def test_a_folder_holds_one_run(data, tmp_path):
     with pytest.raises(hl.UserError, match=r"must hold no checkpoints, or those of two runs mix. Received: .*step-.*Try: resume from that folder"):
         hl.fit(model(), data, epochs=1, seed=3, checkpoints=tmp_path, progress=False)
     assert len(hl.fit(model(), data, epochs=3, checkpoints=tmp_path, resume=tmp_path, progress=False).history) == 3
+
+
+def test_a_state_is_kept_from_those_of_other_runs(data, tmp_path):
+    x, y = data
+    options = {"epochs": 2, "progress": False}
+    one, other = (hl.fit(model(), (x, sign * y), **options) for sign in (1, -1))
+    path = one.state.save(str(tmp_path))
+    assert other.state.num_steps == one.state.num_steps
+    with pytest.raises(hl.UserError, match=r"\[checkpoint\] the folder must hold checkpoints of one run alone. Received: .*step-.*, which is of another. Try: another folder"):
+        other.state.save(str(tmp_path))
+    with pytest.raises(hl.UserError, match="must hold checkpoints of one run alone"):
+        hl.fit(model(), (x, -y), resume=other, checkpoints=tmp_path, **options)
+    assert same(hl.load(path + "/model.safetensors", like=one.state.params), one.state.params)
+    # The same state is there already, be it by another program; what was pickled is of its run.
+    written = (tmp_path / path / "training.json").stat().st_mtime_ns
+    assert pickle.loads(pickle.dumps(one)).state.save(str(tmp_path)) == path
+    assert (tmp_path / path / "training.json").stat().st_mtime_ns == written
+    assert same(hl.fit(model(), data, resume=one, checkpoints=tmp_path, **options).params, one.params)
+
+
+def test_another_state_of_a_step_of_the_same_run_takes_its_place(data, tmp_path):
+    x, y = data
+    begun = hl.fit(model(), data, epochs=1, progress=False)
+    ways = [hl.fit(model(), (x, sign * y), epochs=2, resume=begun, progress=False) for sign in (1, -1)]
+    for run in ways:
+        path = run.state.save(str(tmp_path))
+        assert same(hl.load(path + "/model.safetensors", like=run.state.params), run.state.params)
+    assert [p.name for p in tmp_path.iterdir()] == [path.rpartition("/")[2]]
+    assert same(hl.fit(model(), (x, -y), epochs=2, resume=tmp_path, progress=False).state.params, ways[1].state.params)
+
+
+def without_run(folder):
+    """The checkpoint as versions before runs had a number wrote it."""
+    path = folder / "training.json"
+    state = json.loads(path.read_text())
+    del state["run"], state["checksum"]
+    state["checksum"] = crc32c(json.dumps(state, indent=2, ensure_ascii=False).encode())
+    path.write_text(json.dumps(state, indent=2, ensure_ascii=False) + "\n")
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def test_checkpoints_without_the_number_of_a_run_go_on(data, tmp_path):
+    options = {"checkpoints": tmp_path, "progress": False}
+    hl.fit(model(), data, epochs=2, **options)
+    newest = max(tmp_path.iterdir())
+    without_run(newest)
+    before = (newest / "training.json").read_bytes()
+    hl.fit(model(), data, epochs=2, resume=tmp_path, **options)  # nothing is left to do: the state is written as it was
+    assert (newest / "training.json").read_bytes() == before
+    whole = hl.fit(model(), data, epochs=3, progress=False)
+    assert same(hl.fit(model(), data, epochs=3, resume=tmp_path, **options).params, whole.params)
+    with pytest.raises(hl.UserError, match="must hold checkpoints of one run alone"):
+        hl.fit(model(), data, epochs=3, resume=whole, **options)
 
 
 def test_an_exception_in_a_callback_leaves_a_resumable_checkpoint(data, tmp_path):

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -115,6 +116,14 @@ void check_labels(const losses::Loss& loss, const ValueType& prediction, const d
   }
 }
 
+// Not of the seed: two runs of one are two. 128 bits, as many as no two programs draw alike.
+std::string fresh_run() {
+  std::random_device random;
+  std::string digits;
+  for (int i = 0; i < 32; ++i) digits += "0123456789abcdef"[random() % 16];
+  return digits;
+}
+
 void check_resume(const TrainingState& state, const TrainingState& wanted) {
   const auto same = [](const char* name, auto stored, auto now) {
     if (stored != now)
@@ -188,6 +197,7 @@ class Fit {
     state_.shuffle = options.shuffle;
     if (options.resume) resume(*options.resume);
     if (!options.resume) {
+      state_.run = fresh_run();
       state_.params = fresh_.params;
       state_.optimizer_state = fresh_.state;
       state_.buffers = fresh_.buffers;
