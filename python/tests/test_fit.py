@@ -301,6 +301,53 @@ def test_a_loss_that_is_not_finite_is_an_outcome(data):
     assert run.status == "non_finite_loss" and "not finite" in run.message and told[0].filename == __file__
 
 
+def test_a_gradient_that_is_not_finite_though_the_loss_is(rng):
+    x = rng.normal(size=(8, 3)).astype(np.float32)
+    x[0] = 0
+
+    class Norm(hl.nn.Module):  # its derivative at 0 is 0 times infinity
+        def __init__(self):
+            self.linear = hl.nn.Linear(3, 2, bias=False)
+
+        def apply(self, params, x, key=None):
+            return hl.sqrt((self.linear(params["linear"], x) ** 2).sum(axis=-1, keepdims=True))
+
+    with pytest.warns(UserWarning, match=r"A gradient was not finite at step 1 of epoch 1, where the loss was finite\. First of all tensors, at step 1 of epoch 1, was the gradient of linear\.weight"):
+        run = hl.fit(Norm(), (x, np.ones((8, 1), np.float32)), epochs=1, validation=0, batch_size=8, progress=False)
+    assert run.status == "non_finite_loss" and "The loss was not finite" not in run.message
+
+
+@pytest.mark.parametrize("loss", [hl.losses.MSE(), hl.losses.MAE(), hl.losses.Huber(), hl.losses.LogCosh(), hl.losses.Gaussian(), hl.losses.BinaryCrossEntropy(logits=False)])
+def test_targets_beyond_the_length_may_be_nan(rng, loss):
+    outputs = 2 if isinstance(loss, hl.losses.Gaussian) else 1
+    net = hl.nn.Sequential(hl.nn.LSTM(2, 4), hl.nn.Linear(4, outputs), hl.nn.Sigmoid())
+    check_padding(net, rng.normal(size=(24, 5, 2)), rng.uniform(size=(24, 5, 1)), loss, pad_x=False)
+
+
+@pytest.mark.parametrize("layer", [hl.nn.LSTM(2, 4), hl.nn.GRU(2, 4), hl.nn.Conv1d(2, 4, 3), hl.nn.Linear(2, 4), hl.nn.LayerNorm(2)])
+def test_inputs_beyond_the_length_may_be_nan(rng, layer):
+    net = hl.nn.Sequential(layer, hl.nn.LSTM(2 if isinstance(layer, hl.nn.LayerNorm) else 4, 3), hl.nn.Linear(3, 1))
+    check_padding(net, rng.normal(size=(24, 5, 2)), rng.normal(size=(24, 5, 1)), hl.losses.MSE(), pad_x=True)
+
+
+def check_padding(net, x, y, loss, pad_x):
+    """Trains alike with zeros and with NaN beyond the rows' lengths."""
+    lengths = np.arange(24) % 6
+    beyond = (np.arange(5) >= lengths[:, None])[:, :, None]
+    runs = []
+    for padding in (0.0, np.nan):
+        data = {"x": np.where(beyond, padding if pad_x else 0, x).astype(np.float32), "y": np.where(beyond, padding, y).astype(np.float32), "lengths": lengths}
+        runs.append(hl.fit(net, data, loss=loss, metric=loss, epochs=2, batch_size=8, progress=False))
+    assert [run.status for run in runs] == ["finished"] * 2
+    assert same(runs[0].params, runs[1].params)
+    if not pad_x:
+        return
+    # Nor is it taken for what made a training diverge.
+    with pytest.warns(UserWarning, match="not finite") as told:
+        hl.fit(net, data, loss=loss, metric=loss, optimizer=hl.optim.SGD(1e38), epochs=9, batch_size=8, progress=False)
+    assert " of the batch" not in str(told[0].message) and "training samples" not in str(told[0].message)
+
+
 def test_no_validation(data, tmp_path):
     x, y = data
     settings = {"epochs": 4, "optimizer": hl.optim.Adam(1e-2), "batch_size": 16, "progress": False}
