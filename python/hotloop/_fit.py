@@ -367,6 +367,7 @@ def fit(
         chooses the epoch and decides early stopping.
     batch_size: samples of a step; the last batch of an epoch has what is left. epochs: passes over the training samples.
     shuffle: a new order of the samples each epoch; False: as they are given. (A validation fraction is cut off before, from the end.)
+    Labels of losses over classes are whole numbers from 0 and below the number of outputs, of which some may be the label of no sample.
     class_weights: (classes,), what a sample of each class counts, in the order of the labels: of losses over classes. The loss of a batch is
         sum(weight * loss) / sum(weight). The metric does not count them.
     params: to start from; else they are drawn by `seed` and `init`. The order of the samples follows from the seed and the epoch.
