@@ -6,7 +6,7 @@
 //     model.safetensors      parameters and buffers after that step, with PyTorch's names and shapes
 //     best.safetensors       the same of the best epoch so far, once there is one
 //     optimizer.safetensors  the optimiser's state
-//     training.json          position, history with all metrics, counters, and the size and checksum of the other files
+//     training.json          run, position, history with all metrics, counters, and the size and checksum of the other files
 // Nothing is stored of random numbers: the order of the samples is a function of seed and epoch, a step's key one of seed and
 // step.
 #pragma once
@@ -37,6 +37,9 @@ struct EpochRecord {
 
 // Where a training stands between two steps.
 struct TrainingState {
+  // Tells a run from all others: drawn where it starts, kept by what goes on from it. Empty in checkpoints of older versions.
+  std::string run;
+
   // `step` steps of `epoch` are done, `num_steps` of the whole run. Epochs count from 1; at the end epoch is one more than the
   // last.
   std::int64_t epoch = 1, step = 0, num_steps = 0;
@@ -74,8 +77,8 @@ struct CheckpointOptions {
   std::function<void(const TrainingState&)> on_written = {};
 };
 
-// Writes folder/step-<num_steps>, unless it is there. UserError if it cannot be written (a full disk, say); nothing is then left
-// of it. Returns its path.
+// Writes folder/step-<num_steps>, unless this state is there already; another one of the same run is replaced, in one step. UserError for
+// one of another run, and if it cannot be written (a full disk, say): nothing is then left of it. Returns its path.
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder, const TrainingState& state);
 // Reads one. The trees have the structure that the files tell, "a.b" being child b of child a: match_tree() gives them the
 // model's. UserError naming the file for what is missing, damaged or does not belong together.

@@ -88,7 +88,7 @@ class Loss {
 
  private:
   void check(Value prediction, Value target) const;
-  // (B, ...); with lengths, beyond which only losses of whole sequences look away.
+  // (B, ...); with lengths, beyond which predictions do not count. What a target says there is still in the elements.
   Value elements(Value prediction, Value target, Value lengths = {}) const;
   bool has_elements() const { return pointwise_.elements || pointwise_.sequences; }
 

@@ -354,7 +354,8 @@ def fit(
 
     data: (x, y), or a dict that may also have lengths (samples,) and sample_weights (samples,). Samples lie along axis 0; float
         arrays are cast to `dtype`, integers stay (classes, indices). Or hl.data.Samples, which brings its validation part, or a Dataset.
-        lengths: valid steps of each row, from 0 to all. Outputs of recurrent layers are zeros beyond them, and a loss of each step counts none there.
+        lengths: valid steps of each row, from 0 to all. Beyond them x is zeros to the model, whatever is there, outputs of recurrent layers are zeros, and a
+        loss of each step counts none.
         x may be several inputs: a dict, tuple, list or named tuple of arrays, also nested, for a hl.nn.Module of your own, whose
         apply(params, x) is given the same tree of a batch. lengths then count the steps of its first array (samples, time, features).
     validation: data of the same form, or the fraction of the last samples that is held out; 0.1 of them by default. 0 or False: none is
@@ -366,6 +367,7 @@ def fit(
         chooses the epoch and decides early stopping.
     batch_size: samples of a step; the last batch of an epoch has what is left. epochs: passes over the training samples.
     shuffle: a new order of the samples each epoch; False: as they are given. (A validation fraction is cut off before, from the end.)
+    Labels of losses over classes are whole numbers from 0 and below the number of outputs, of which some may be the label of no sample.
     class_weights: (classes,), what a sample of each class counts, in the order of the labels: of losses over classes. The loss of a batch is
         sum(weight * loss) / sum(weight). The metric does not count them.
     params: to start from; else they are drawn by `seed` and `init`. The order of the samples follows from the seed and the epoch.
@@ -477,8 +479,14 @@ def _not_finite(parts):
     text = ""
     if not isinstance(parts, dict):
         return text
-    for name, given in [*(named_leaves(parts["x"]) if is_tree(parts["x"]) else [("x", parts["x"])]), ("y", parts["y"])]:
-        values = numpy.asarray(given)
+    arrays = [(name, numpy.asarray(given)) for name, given in (named_leaves(parts["x"]) if is_tree(parts["x"]) else [("x", parts["x"])])]
+    timed = _core.timed_input([list(values.shape) for _, values in arrays])
+    lengths, shape = parts.get("lengths"), arrays[timed][1].shape
+    for i, (name, values) in enumerate([*arrays, ("y", numpy.asarray(parts["y"]))]):
+        if lengths is not None and i in (timed, len(arrays)) and values.ndim > 1 and values.shape[1] == shape[1]:
+            # What lies beyond the lengths may be anything.
+            beyond = numpy.arange(shape[1]) >= numpy.asarray(lengths)[:, None]
+            values = numpy.where(beyond.reshape(beyond.shape + (1,) * (values.ndim - 2)), 0, values)
         wrong = numpy.flatnonzero(~numpy.isfinite(values).reshape(len(values), -1).all(axis=1))
         if len(wrong):
             text += f" {name} is not finite in {len(wrong)} of {len(values)} training samples, first in sample {wrong[0]}."

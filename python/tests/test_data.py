@@ -279,3 +279,15 @@ def test_masked_times_and_targets():
     assert refusal(np.ma.masked_array(times, np.arange(60) == 5)) == refusal(gap)
     kept = hl.data.Samples({"x": y, "y": np.ma.masked_greater(y, 50)}, inputs=["x"], targets="y", missing="drop")
     assert sum(len(part) for part in (kept.train, kept.validation, kept.test)) == 51
+
+
+def test_a_class_without_weight_has_none_of_the_balance(rng):
+    n = 60
+    table = {"x": rng.normal(size=n), "y": ["a", "b", "c"] * 20, "w": np.where(np.arange(n) % 3 == 2, 0.0, 1.0)}
+    options = {"inputs": ["x"], "targets": "y", "task": "classification", "weight": "w", "balance_classes": True}
+    samples = hl.data.Samples(table, split=hl.data.Split(by="random"), **options)
+    arrays = samples.train.arrays()
+    weights, labels = np.asarray(arrays["sample_weights"]), np.asarray(arrays["y"]).ravel()
+    assert np.all(weights[labels == 2] == 0)
+    for label in (0, 1):
+        assert weights[labels == label].sum() == pytest.approx(len(weights) / 2)

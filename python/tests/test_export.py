@@ -100,6 +100,78 @@ def test_the_source_leaves_nothing_undefined(tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+class Named(hl.nn.Cell):
+    """A cell whose parameters have the names of a tree."""
+
+    def __init__(self, tree):
+        self.tree = tree
+
+    def init(self, seed):
+        return hl.tree.map(lambda _: hl.nn.uniform(seed, (3, 3)), self.tree)
+
+    def initial_state(self, batch):
+        return hl.zeros((batch, 3))
+
+    def __call__(self, params, state, x):
+        h = x
+        for weight in hl.tree.leaves(params):
+            h = hl.tanh(state + h @ weight)
+        return h, h
+
+
+@pytest.mark.skipif(shutil.which("cc") is None or shutil.which("c++") is None, reason="needs compilers of C and C++")
+@pytest.mark.parametrize(
+    ("tree", "fields"),
+    [
+        ({"short": 0, "class": 1, "default": 2, "and": 3, "int32_t": 4, "while": 5}, {"short_": "short", "class_": "class", "and_": "and", "int32_t_": "int32_t"}),
+        ({"gate": {"in": 0}, "gate_in": 1, "gate in": 2, "gate_in_2": 3}, {"gate_in": "gate.in", "gate_in_2": "gate_in", "gate_in_3": "gate in", "gate_in_2_2": "gate_in_2"}),
+        ({"α": 0, "β": 1, "größe": 2, "grüße": 3, "_Bool": 4, "__volatile__": 5, "2x": 6}, {"p_": "α", "p_2": "β", "gr__e": "größe", "gr__e_2": "grüße", "p_Bool": "_Bool", "p2x": "2x"}),
+        ({"default": 0, "default_": 1, "$N": 2, "a\nb": 3}, {"default_": "default", "default_2": "default_", "p_N": "?N", "a_b": "a?b"}),
+    ],
+)
+def test_fields_are_identifiers_of_their_own(tree, fields, tmp_path):
+    model = hl.nn.Recurrent(Named(tree))
+    exported = hl.export_c(model, model.init(0), 3, name="net")
+    for field, leaf in fields.items():
+        assert f"  const float* {field};  // {'' if field == leaf else leaf + ', '}f32[3,3]\n" in exported.header
+    compiles(exported, tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None or shutil.which("c++") is None, reason="needs compilers of C and C++")
+def test_inputs_may_have_any_names(rng, tmp_path):
+    class Mixer(hl.nn.Module):
+        def __init__(self):
+            self.lstm = hl.nn.LSTM(4, 4)
+
+        def apply(self, params, x, key=None):
+            return self.lstm(params["lstm"], hl.concat([x["short"], x["class"], x["é"], x["è"]], axis=-1))
+
+    model = Mixer()
+    params = model.init(0)
+    inputs = {name: rng.normal(size=(1, 1, 1)).astype(np.float32) for name in ("short", "class", "é", "è")}
+    exported = hl.export_c(model, params, inputs, name="net")
+    compiles(exported, tmp_path)
+    library = compiled(exported, tmp_path, "source")
+    voice = np.zeros(exported.scratch_bytes + 2 * exported.state_bytes + 4096, np.uint8)
+    voice = voice[-voice.ctypes.data % 64 :]
+    assert library.net_init(pointer(voice), None) == 0
+    y = np.zeros(4, np.float32)
+    library.net_step(pointer(voice), (ctypes.c_void_p * 4)(*(leaf.ctypes.data for leaf in hl.tree.leaves(inputs))), pointer(y))
+    assert np.array_equal(y, np.asarray(model.bind(params).step(None, inputs)[0]).ravel())
+
+
+def compiles(exported, folder):
+    """The header in C and in C++, and the source."""
+    source = exported.write(folder)
+    for language, standard in (("c", "-std=gnu11"), ("c++", "-std=gnu++20")):
+        main = folder / f"main.{language[:2]}"
+        main.write_text(f'#include "{exported.name}.h"\nint main(void) {{ return 0; }}\n')
+        checked = subprocess.run(["cc", "-x", language, standard, "-fsyntax-only", str(main)], capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stderr
+    checked = subprocess.run(["cc", "-std=c11", "-fsyntax-only", str(source)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
 def test_errors():
     model = hl.nn.Sequential(hl.nn.LSTM(3, 4))
     with pytest.raises(hl.UserError, match=r"\[export\] the name must be a C identifier. Received: '2x'"):

@@ -1,6 +1,7 @@
 """hl.fit: results, resume, callbacks, early stopping, bad input."""
 
 import copy
+import json
 import pickle
 import re
 import signal
@@ -126,6 +127,67 @@ def test_a_folder_holds_one_run(data, tmp_path):
     assert len(hl.fit(model(), data, epochs=3, checkpoints=tmp_path, resume=tmp_path, progress=False).history) == 3
 
 
+def test_a_state_is_kept_from_those_of_other_runs(data, tmp_path):
+    x, y = data
+    options = {"epochs": 2, "progress": False}
+    one, other = (hl.fit(model(), (x, sign * y), **options) for sign in (1, -1))
+    path = one.state.save(str(tmp_path))
+    assert other.state.num_steps == one.state.num_steps
+    with pytest.raises(hl.UserError, match=r"\[checkpoint\] the folder must hold checkpoints of one run alone. Received: .*step-.*, which is of another. Try: another folder"):
+        other.state.save(str(tmp_path))
+    with pytest.raises(hl.UserError, match="must hold checkpoints of one run alone"):
+        hl.fit(model(), (x, -y), resume=other, checkpoints=tmp_path, **options)
+    assert same(hl.load(path + "/model.safetensors", like=one.state.params), one.state.params)
+    # The same state is there already, be it by another program; what was pickled is of its run.
+    written = (tmp_path / path / "training.json").stat().st_mtime_ns
+    assert pickle.loads(pickle.dumps(one)).state.save(str(tmp_path)) == path
+    assert (tmp_path / path / "training.json").stat().st_mtime_ns == written
+    assert same(hl.fit(model(), data, resume=one, checkpoints=tmp_path, **options).params, one.params)
+
+
+def test_another_state_of_a_step_of_the_same_run_takes_its_place(data, tmp_path):
+    x, y = data
+    begun = hl.fit(model(), data, epochs=1, progress=False)
+    ways = [hl.fit(model(), (x, sign * y), epochs=2, resume=begun, progress=False) for sign in (1, -1)]
+    for run in ways:
+        path = run.state.save(str(tmp_path))
+        assert same(hl.load(path + "/model.safetensors", like=run.state.params), run.state.params)
+    assert [p.name for p in tmp_path.iterdir()] == [path.rpartition("/")[2]]
+    assert same(hl.fit(model(), (x, -y), epochs=2, resume=tmp_path, progress=False).state.params, ways[1].state.params)
+
+
+def without_run(folder):
+    """The checkpoint as versions before runs had a number wrote it."""
+    path = folder / "training.json"
+    state = json.loads(path.read_text())
+    del state["run"], state["checksum"]
+    state["checksum"] = crc32c(json.dumps(state, indent=2, ensure_ascii=False).encode())
+    path.write_text(json.dumps(state, indent=2, ensure_ascii=False) + "\n")
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def test_checkpoints_without_the_number_of_a_run_go_on(data, tmp_path):
+    options = {"checkpoints": tmp_path, "progress": False}
+    hl.fit(model(), data, epochs=2, **options)
+    newest = max(tmp_path.iterdir())
+    without_run(newest)
+    before = (newest / "training.json").read_bytes()
+    hl.fit(model(), data, epochs=2, resume=tmp_path, **options)  # nothing is left to do: the state is written as it was
+    assert (newest / "training.json").read_bytes() == before
+    whole = hl.fit(model(), data, epochs=3, progress=False)
+    assert same(hl.fit(model(), data, epochs=3, resume=tmp_path, **options).params, whole.params)
+    with pytest.raises(hl.UserError, match="must hold checkpoints of one run alone"):
+        hl.fit(model(), data, epochs=3, resume=whole, **options)
+
+
 def test_an_exception_in_a_callback_leaves_a_resumable_checkpoint(data, tmp_path):
     options = {"optimizer": hl.optim.Adam(1e-2), "batch_size": 16, "progress": False}
 
@@ -237,6 +299,53 @@ def test_a_loss_that_is_not_finite_is_an_outcome(data):
     with pytest.warns(UserWarning, match=r"the inputs of the batch.*Try: fill what is missing in the data.*x is not finite in 1 of \d+ training samples, first in sample 5") as told:
         run = hl.fit(model(), (x, y), epochs=2, progress=False)
     assert run.status == "non_finite_loss" and "not finite" in run.message and told[0].filename == __file__
+
+
+def test_a_gradient_that_is_not_finite_though_the_loss_is(rng):
+    x = rng.normal(size=(8, 3)).astype(np.float32)
+    x[0] = 0
+
+    class Norm(hl.nn.Module):  # its derivative at 0 is 0 times infinity
+        def __init__(self):
+            self.linear = hl.nn.Linear(3, 2, bias=False)
+
+        def apply(self, params, x, key=None):
+            return hl.sqrt((self.linear(params["linear"], x) ** 2).sum(axis=-1, keepdims=True))
+
+    with pytest.warns(UserWarning, match=r"A gradient was not finite at step 1 of epoch 1, where the loss was finite\. First of all tensors, at step 1 of epoch 1, was the gradient of linear\.weight"):
+        run = hl.fit(Norm(), (x, np.ones((8, 1), np.float32)), epochs=1, validation=0, batch_size=8, progress=False)
+    assert run.status == "non_finite_loss" and "The loss was not finite" not in run.message
+
+
+@pytest.mark.parametrize("loss", [hl.losses.MSE(), hl.losses.MAE(), hl.losses.Huber(), hl.losses.LogCosh(), hl.losses.Gaussian(), hl.losses.BinaryCrossEntropy(logits=False)])
+def test_targets_beyond_the_length_may_be_nan(rng, loss):
+    outputs = 2 if isinstance(loss, hl.losses.Gaussian) else 1
+    net = hl.nn.Sequential(hl.nn.LSTM(2, 4), hl.nn.Linear(4, outputs), hl.nn.Sigmoid())
+    check_padding(net, rng.normal(size=(24, 5, 2)), rng.uniform(size=(24, 5, 1)), loss, pad_x=False)
+
+
+@pytest.mark.parametrize("layer", [hl.nn.LSTM(2, 4), hl.nn.GRU(2, 4), hl.nn.Conv1d(2, 4, 3), hl.nn.Linear(2, 4), hl.nn.LayerNorm(2)])
+def test_inputs_beyond_the_length_may_be_nan(rng, layer):
+    net = hl.nn.Sequential(layer, hl.nn.LSTM(2 if isinstance(layer, hl.nn.LayerNorm) else 4, 3), hl.nn.Linear(3, 1))
+    check_padding(net, rng.normal(size=(24, 5, 2)), rng.normal(size=(24, 5, 1)), hl.losses.MSE(), pad_x=True)
+
+
+def check_padding(net, x, y, loss, pad_x):
+    """Trains alike with zeros and with NaN beyond the rows' lengths."""
+    lengths = np.arange(24) % 6
+    beyond = (np.arange(5) >= lengths[:, None])[:, :, None]
+    runs = []
+    for padding in (0.0, np.nan):
+        data = {"x": np.where(beyond, padding if pad_x else 0, x).astype(np.float32), "y": np.where(beyond, padding, y).astype(np.float32), "lengths": lengths}
+        runs.append(hl.fit(net, data, loss=loss, metric=loss, epochs=2, batch_size=8, progress=False))
+    assert [run.status for run in runs] == ["finished"] * 2
+    assert same(runs[0].params, runs[1].params)
+    if not pad_x:
+        return
+    # Nor is it taken for what made a training diverge.
+    with pytest.warns(UserWarning, match="not finite") as told:
+        hl.fit(net, data, loss=loss, metric=loss, optimizer=hl.optim.SGD(1e38), epochs=9, batch_size=8, progress=False)
+    assert " of the batch" not in str(told[0].message) and "training samples" not in str(told[0].message)
 
 
 def test_no_validation(data, tmp_path):

@@ -132,6 +132,8 @@ void Section::refuse(const std::string& key, const std::string& requirement, con
   throw UserError(where(key), "'" + key + "' " + requirement, received, remedy);
 }
 
+bool Section::has(const std::string& key) const { return impl_->find(key) != nullptr; }
+
 void Section::refuse(const UserError& error) const {
   throw UserError(where(key_named_by(error)), error.requirement(), error.received(), error.remedy());
 }

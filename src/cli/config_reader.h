@@ -50,6 +50,7 @@ class Section {
   // The key of the table that a component's message is about; none: "".
   std::string key_named_by(const UserError& error) const;
 
+  bool has(const std::string& key) const;
   // "demand.toml:12 [optimizer]" of a key, or of the table if it does not have it.
   std::string where(const std::string& key) const;
 

@@ -270,6 +270,23 @@ nn::Layer Job::make_model(const ValueType& input) const {
   }
 }
 
+void Job::check_classes(const nn::Layer& made, const data::Samples& samples) const {
+  if (recipe.task != data::Task::Classification || !fit.loss.has_classes()) return;
+  const ValueType output = made.output_type(input_type(samples));
+  const auto num_classes = std::ssize(samples.preparation().classes());
+  const std::int64_t num_outputs = output.shape.rank() > 1 ? output.shape[output.shape.rank() - 1] : 1;
+  // Of one output the loss itself says what it needs.
+  if (num_outputs == 1 || num_outputs == num_classes) return;
+  const std::string count = std::to_string(num_classes), received = std::to_string(num_outputs) + " outputs",
+                    classes = count + ", as many as there are classes of '" + recipe.targets[0] + "'";
+  // The last layer that says how many there are.
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
+    if (layer->second.has("units"))
+      layer->second.refuse("units", "of layer " + layer->first + " must be " + classes, received, "units = " + count);
+  throw UserError("model", "the outputs must be " + classes, received,
+                  "a last [[model]] with type = \"linear\", units = " + count);
+}
+
 Job read_job(const JobSource& source) { return parse_job(source, {}); }
 
 std::string text_for_folder(const JobSource& source, const std::filesystem::path& folder) {

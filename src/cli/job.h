@@ -57,6 +57,8 @@ struct Job {
   ValueType input_type() const;
   ValueType input_type(const data::Samples& samples) const;
   nn::Layer make_model(const ValueType& input) const;
+  // UserError unless outputs that are scores of classes are as many as the samples' classes.
+  void check_classes(const nn::Layer& made, const data::Samples& samples) const;
 };
 
 // UserError naming file, line and key for anything it does not understand.

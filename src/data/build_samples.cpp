@@ -445,10 +445,11 @@ class Builder {
       classes.push_back(static_cast<std::size_t>(row[at_.target(0)]));
       totals[classes.back()] += train.weights[i];
     }
-    // Every class gets the same sum of weights, and all samples together their number.
+    // Every class gets the same sum of weights, and all samples together their number. One whose weights are all 0 has none to share out.
     const auto present = static_cast<double>(std::ranges::count_if(totals, [](double t) { return t > 0; }));
     for (std::size_t i = 0; i < classes.size(); ++i)
-      train.weights[i] *= static_cast<double>(classes.size()) / (present * totals[classes[i]]);
+      if (const double total = totals[classes[i]]; total > 0)
+        train.weights[i] *= static_cast<double>(classes.size()) / (present * total);
   }
 
   // Means in one pass, deviations from them in the next: of the rows that training windows end at, and of their targets.

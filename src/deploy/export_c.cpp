@@ -55,32 +55,37 @@ std::string value_of(const std::vector<Array>& arrays, const char* letter) {
   return text + "};\n";
 }
 
+// A pointer, and beside it the leaf that it is of, where its name says it otherwise.
+std::string field(const ExportedStep::Field& field, const ValueType& type) {
+  std::string leaf = field.leaf == field.name || field.leaf.empty() ? "" : field.leaf + ", ";
+  // The comment is one line, and nothing of it is filled in.
+  std::ranges::replace_if(
+      leaf, [](unsigned char c) { return c < ' ' || c == '$'; }, '?');
+  return "  const " + c_type(type.dtype) + "* " + field.name + ";  // " + leaf + type.str() + "\n";
+}
+
 std::string params_struct(const ExportedStep& step) {
   std::string text = "typedef struct " + step.name + "_params {\n";
-  for (std::size_t i = 0; i < step.param_names.size(); ++i)
-    text += "  const " + c_type(step.param_types[i].dtype) + "* " + step.param_names[i] + ";  // " +
-            step.param_types[i].str() + "\n";
-  if (step.param_names.empty()) text += "  char none;\n";
+  for (std::size_t i = 0; i < step.params.size(); ++i) text += field(step.params[i], step.param_types[i]);
+  if (step.params.empty()) text += "  char none;\n";
   return text + "} " + step.name + "_params;\n";
 }
 
 std::string inputs_struct(const ExportedStep& step) {
-  if (step.input_names.empty()) return "";
+  if (step.input_fields.empty()) return "";
   std::string text = "\n// What a step reads, row by row.\ntypedef struct " + step.name + "_inputs {\n";
-  for (std::size_t i = 0; i < step.inputs.size(); ++i)
-    text +=
-        "  const " + c_type(step.inputs[i].dtype) + "* " + step.input_names[i] + ";  // " + step.inputs[i].str() + "\n";
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) text += field(step.input_fields[i], step.inputs[i]);
   return text + "} " + step.name + "_inputs;\n";
 }
 
 // The type of what a step's x points to.
 std::string type_of_x(const ExportedStep& step) {
-  return step.input_names.empty() ? c_type(step.inputs[0].dtype) : step.name + "_inputs";
+  return step.input_fields.empty() ? c_type(step.inputs[0].dtype) : step.name + "_inputs";
 }
 
 std::string sizes(const ExportedStep& step) {
   const std::string outputs = "$N_OUTPUTS = " + std::to_string(step.y.shape.size());
-  if (!step.input_names.empty()) return outputs;
+  if (!step.input_fields.empty()) return outputs;
   return "$N_INPUTS = " + std::to_string(step.inputs[0].shape.size()) + ", " + outputs;
 }
 
@@ -99,7 +104,7 @@ std::string read_inputs(const ExportedStep& step) {
 )",
                    {{"$X", c_type(step.inputs[i].dtype)},
                     {"$p", numbered("x", i)},
-                    {"$f", step.input_names.empty() ? "x" : "x->" + step.input_names[i]},
+                    {"$f", step.input_fields.empty() ? "x" : "x->" + step.input_fields[i].name},
                     {"$d", std::to_string(step.y.bytes())},
                     {"$c", std::to_string(step.inputs[i].bytes())},
                     {"$k", std::to_string(copies[i])},
@@ -255,7 +260,7 @@ std::string export_header(const ExportedStep& step) {
                  {"$X", type_of_x(step)},
                  {"$Y", c_type(step.y.dtype)},
                  {"$F", compile_flags(step.variants.front().level)},
-                 {"$x", step.input_names.empty()
+                 {"$x", step.input_fields.empty()
                             ? "x, y);      // x: " + step.inputs[0].str() + ", y: " + step.y.str() + ", row by row"
                             : "&x, y);     // x: a $N_inputs, y: " + step.y.str() + ", row by row"},
                  {"$N", step.name}});
@@ -274,7 +279,7 @@ std::string export_source(const ExportedStep& step) {
     arguments.push_back("(void*)weights->" + numbered("w", i));
     prepared.push_back("to->" + numbered("w", i));
   }
-  for (const std::string& name : step.param_names) params.push_back("(void*)params->" + name);
+  for (const ExportedStep::Field& param : step.params) params.push_back("(void*)params->" + param.name);
   // Generated code declares more than a model may use.
   return "#pragma GCC diagnostic ignored \"-Wunused-function\"\n#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
          "#include \"" +

@@ -140,8 +140,8 @@ given$i:
   %from$i = phi ptr [ %x$i, %input$i ], [ %copy$i, %apart$i ]
   br label %$next
 )",
-               {{"$read", step.input_names.empty() ? "getelementptr i8, ptr %x$i.at, i64 0" : "load ptr, ptr %x$i.at"},
-                {"$o", std::to_string(step.input_names.empty() ? 0 : 8 * i)},
+               {{"$read", step.input_fields.empty() ? "getelementptr i8, ptr %x$i.at, i64 0" : "load ptr, ptr %x$i.at"},
+                {"$o", std::to_string(step.input_fields.empty() ? 0 : 8 * i)},
                 {"$c", std::to_string(step.inputs[i].bytes())},
                 {"$k", text(copies[i])},
                 {"$next", i + 1 < count ? "input" + std::to_string(i + 1) : "run"},
@@ -160,7 +160,7 @@ std::string prepare_function(const ExportedStep& step, std::size_t variant) {
   const Variant& v = step.variants[variant];
   Writer w;
   std::vector<std::string> arguments, results;
-  for (std::size_t i = 0; i < step.param_names.size(); ++i)
+  for (std::size_t i = 0; i < step.params.size(); ++i)
     arguments.push_back(w.load("ptr", w.offset("%params", static_cast<std::int64_t>(i) * 8)));
   for (std::int64_t at : v.offsets) results.push_back(w.offset("%weights", at));
   const std::string argument_table = w.table(arguments), result_table = w.table(results);

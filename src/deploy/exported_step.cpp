@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "hotloop/error.h"
@@ -53,11 +54,51 @@ bool is_identifier(const std::string& name) {
   });
 }
 
-// "0.weight_ih_l0" as the name of a field, which begins with `letter` where the leaf's does not begin with one.
-std::string field_name(const std::string& leaf, char letter) {
-  std::string text = leaf.empty() || std::isdigit(static_cast<unsigned char>(leaf[0])) != 0 ? letter + leaf : leaf;
-  for (char& c : text) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return text;
+// What no field can be called in C or C++ up to C23 and C++23, or in a header of <stdint.h>: keywords, operators that are words, and macros and types that are
+// there. What begins with an underscore and a capital, or with two underscores, does not come up.
+bool is_reserved(const std::string& name) {
+  static constexpr std::string_view words =
+      " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t "
+      "class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue "
+      "decltype default delete do double dynamic_cast else enum explicit export extern false float for friend "
+      "goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private "
+      "protected public register reinterpret_cast requires restrict return short signed sizeof static "
+      "static_assert static_cast struct switch template this thread_local throw true try typedef typeid "
+      "typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq linux "
+      "unix i386 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t errno "
+      "near far ";
+  return words.find(" " + name + " ") != words.npos;
+}
+
+// "0.weight_ih_l0" as an identifier: `letter` before what does not begin with one, an underscore for each character that is none of ASCII's letters and
+// digits.
+std::string identifier_of(const std::string& leaf, char letter) {
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  std::string text;
+  for (const char c : leaf) {
+    const bool continues = (static_cast<unsigned char>(c) & 0xC0) == 0x80;  // a character of several bytes in UTF-8
+    if (!continues) text += is_word(c) ? c : '_';
+  }
+  const bool digit = !text.empty() && text[0] >= '0' && text[0] <= '9';
+  const bool implementations =
+      !text.empty() && text[0] == '_' && (text.size() == 1 || text[1] == '_' || (text[1] >= 'A' && text[1] <= 'Z'));
+  return text.empty() || digit || implementations ? letter + text : text;
+}
+
+// Fields of a structure for the leaves of a tree, each with a name of its own.
+std::vector<ExportedStep::Field> fields_of(std::span<const std::string> leaves, char letter) {
+  std::vector<ExportedStep::Field> fields;
+  std::unordered_set<std::string> taken;
+  for (const std::string& leaf : leaves) {
+    std::string base = identifier_of(leaf, letter);
+    if (is_reserved(base)) base += '_';
+    std::string name = base;
+    for (int i = 2; !taken.insert(name).second; ++i) name = base + (base.back() == '_' ? "" : "_") + std::to_string(i);
+    fields.push_back({name, leaf});
+  }
+  return fields;
 }
 
 std::int64_t lay_out(std::span<const Array> arrays, std::vector<std::int64_t>& offsets) {
@@ -104,10 +145,8 @@ ExportedStep exported_step(const StreamStep& step, const ExportOptions& options)
   out.name = options.name;
   out.initial = step.initial_state.flatten();
   out.state_bytes = std::max<std::int64_t>(lay_out(out.initial, out.state_offsets), 64);
-  for (std::size_t i = 0; i < step.bound_names.size(); ++i) {
-    out.param_names.push_back(field_name(step.bound_names[i], 'p'));
-    out.param_types.push_back(step.bound[i].type());
-  }
+  out.params = fields_of(step.bound_names, 'p');
+  for (const Array& param : step.bound) out.param_types.push_back(param.type());
   for (const Level& level : chosen) {
     CompileOptions compile_options;
     compile_options.target = level.target;
@@ -127,13 +166,7 @@ ExportedStep exported_step(const StreamStep& step, const ExportOptions& options)
   const kernel::Program& program = out.variants.front().step.program;
   for (std::size_t i = 0; i < step.inputs.num_leaves(); ++i)
     out.inputs.push_back(program.arguments[out.initial.size() + i]);
-  if (!step.inputs.is_leaf())
-    step.inputs.for_each([&](const std::string& name, const ValueType&) {
-      const std::string field = field_name(name, 'x');
-      if (std::ranges::find(out.input_names, field) != out.input_names.end())
-        throw UserError("export", "inputs must have names of their own in C", "two that are " + field);
-      out.input_names.push_back(field);
-    });
+  if (!step.inputs.is_leaf()) out.input_fields = fields_of(step.inputs.names(), 'x');
   out.y = program.results[0];
   return out;
 }

@@ -37,10 +37,13 @@ struct ExportedStep {
   std::vector<Array> initial;     // leaves of the state
   std::vector<std::int64_t> state_offsets;
   std::int64_t state_bytes = 0;
-  std::vector<std::string> param_names;  // fields of NAME_params
+  struct Field {
+    std::string name, leaf;  // in C, and in the tree
+  };
+  std::vector<Field> params;  // fields of NAME_params
   std::vector<ValueType> param_types;
   std::vector<ValueType> inputs;
-  std::vector<std::string> input_names;  // fields of NAME_inputs; none: the step takes one array
+  std::vector<Field> input_fields;  // of NAME_inputs; none: the step takes one array
   ValueType y;
 
   // Of all variants the greatest. A voice's scratch memory is that of the kernels, and behind it copies of the inputs for a caller who has y written over

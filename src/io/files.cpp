@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <random>
 
@@ -147,7 +148,11 @@ void write_file_atomic(const fs::path& path, std::string_view bytes, const std::
   file.commit();
 }
 
-void write_folder_atomic(const fs::path& path, const NamedBytes& files, const std::string& where) {
+namespace {
+
+// A folder beside `path` with the files, put into its place by `place(temporary, path)`, which gives 0 or errno.
+template <class Place>
+void write_folder(const fs::path& path, const NamedBytes& files, const std::string& where, const Place& place) {
   std::string temporary;
   if (make_temporary_folder(parent_of(path), temporary) < 0) fail(where, "the folder must be writable", path, errno);
   int reason = 0;
@@ -158,7 +163,7 @@ void write_folder_atomic(const fs::path& path, const NamedBytes& files, const st
     if (reason == 0) reason = sync_and_close(file);
   }
   if (reason == 0) reason = sync_folder(temporary);
-  if (reason == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) reason = errno;
+  if (reason == 0) reason = place(temporary, path);
   if (reason != 0) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -167,6 +172,29 @@ void write_folder_atomic(const fs::path& path, const NamedBytes& files, const st
     fail(where, "the folder must be writable", path, reason);
   }
   if ((reason = sync_folder(parent_of(path))) != 0) fail(where, "the folder must be writable", path, reason);
+}
+
+int rename_to(const fs::path& from, const fs::path& to) { return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno; }
+
+}  // namespace
+
+void write_folder_atomic(const fs::path& path, const NamedBytes& files, const std::string& where) {
+  write_folder(path, files, where, rename_to);
+}
+
+void replace_folder_atomic(const fs::path& path, const NamedBytes& files, const std::string& where) {
+  std::string old;
+  write_folder(path, files, where, [&](const fs::path& made, const fs::path& place) {
+    if (::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
+      old = made;
+      return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS) return errno;
+    remove_folder_atomic(place);
+    return rename_to(made, place);
+  });
+  std::error_code ignored;
+  if (!old.empty()) fs::remove_all(old, ignored);
 }
 
 void remove_folder_atomic(const fs::path& path) {

@@ -45,6 +45,9 @@ void refuse_existing(const std::filesystem::path& path, const std::string& where
 // The same for a folder of files (name, bytes), which must not be there yet: it appears with all of them at once.
 using NamedBytes = std::vector<std::pair<std::string, std::string>>;
 void write_folder_atomic(const std::filesystem::path& path, const NamedBytes& files, const std::string& where);
+// The same in place of the folder that is there: a reader finds the old files or the new ones. Where the system cannot exchange two folders there is
+// none for a moment.
+void replace_folder_atomic(const std::filesystem::path& path, const NamedBytes& files, const std::string& where);
 // Takes a folder away in one step, then deletes what is in it.
 void remove_folder_atomic(const std::filesystem::path& path);
 

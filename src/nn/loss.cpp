@@ -6,6 +6,7 @@
 #include "hotloop/losses.h"
 #include "hotloop/nn.h"
 #include "hotloop/ops.h"
+#include "nn/recurrent.h"
 #include "ops/rules/arguments.h"
 
 namespace hotloop::losses {
@@ -132,9 +133,11 @@ std::int64_t Loss::num_labels(const ValueType& prediction, const ValueType& targ
 
 Value Loss::elements(Value prediction, Value target, Value lengths) const {
   check(prediction, target);
-  if (pointwise_.sequences) return pointwise_.sequences(prediction, target, lengths);
-  if (!pointwise_.distribution) return pointwise_.elements(prediction, target);
-  const Value outputs = outputs_by_number(prediction, pointwise_.distribution->num_outputs);
+  // Before the arithmetic too nothing is taken from beyond a row's steps, and no gradient goes there: with a target that is NaN it would be 0 times NaN.
+  if (pointwise_.sequences) return pointwise_.sequences(nn::without_padding(prediction, lengths), target, lengths);
+  if (!pointwise_.distribution) return pointwise_.elements(nn::without_padding(prediction, lengths), target);
+  const Value outputs =
+      nn::without_padding(outputs_by_number(prediction, pointwise_.distribution->num_outputs), lengths);
   const Shape numbers = outputs.shape().without(outputs.rank() - 1);
   return pointwise_.elements(outputs, cast(reshape(target, numbers), prediction.dtype()));
 }

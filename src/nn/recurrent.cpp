@@ -141,6 +141,10 @@ Value valid_steps(Value x, Value lengths) {
   return broadcast(valid_steps_of(lengths, x.shape()[0], x.shape()[1]), x.shape(), {0, 1});
 }
 
+Value without_padding(Value x, Value lengths) {
+  return lengths.defined() && is_float(x.dtype()) ? select(valid_steps(x, lengths), x, zeros_like(x)) : x;
+}
+
 Value zero_state(std::int64_t batch, std::int64_t features, DType dtype) {
   return constant(0.0, dtype, {batch, features});
 }

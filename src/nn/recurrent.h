@@ -11,6 +11,10 @@
 
 namespace hotloop::nn {
 
+// x (B, T, ...) with zeros beyond the rows' lengths, where numbers may be NaN: 0 times their derivatives would be NaN. x itself without
+// lengths (undefined), and integers.
+Value without_padding(Value x, Value lengths);
+
 // Runs `cell` over the valid steps of x (B, T, ...), from the last to the first with context.reverse, and gives its outputs
 // (B, T, ...), zero at other steps. Starts from *context.state if there is one, and leaves the final state there; else from the
 // cell's initial state. With a recurrent dropout, the state that a step of training

@@ -46,15 +46,16 @@ double number_or_nan(const Json& json, const char* key) {
 }
 
 Json to_json(const TrainingState& s) {
-  Json json = {{"format", format},
-               {"epoch", s.epoch},
+  Json json = {{"format", format}};
+  if (!s.run.empty()) json["run"] = s.run;
+  json.update({{"epoch", s.epoch},
                {"step", s.step},
                {"num_steps", s.num_steps},
                {"epoch_loss", s.epoch_loss},
                {"epoch_weight", s.epoch_weight},
                {"epoch_seconds", s.epoch_seconds},
                {"seconds", s.seconds},
-               {"best_epoch", s.best_epoch}};
+               {"best_epoch", s.best_epoch}});
   set_number(json, "best_validation", s.best_validation);
   set_number(json, "stopping_reference", s.stopping_reference);
   json["epochs_without_improvement"] = s.epochs_without_improvement;
@@ -76,6 +77,7 @@ Json to_json(const TrainingState& s) {
 
 TrainingState from_json(const Json& json) {
   TrainingState s;
+  s.run = json.value("run", "");  // older checkpoints have none
   json.at("epoch").get_to(s.epoch);
   json.at("step").get_to(s.step);
   json.at("num_steps").get_to(s.num_steps);
@@ -124,11 +126,19 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
   return found;
 }
 
+[[noreturn]] void refuse_other_run(const fs::path& path) {
+  throw UserError(where, "the folder must hold checkpoints of one run alone", path.string() + ", which is of another",
+                  "another folder, or delete that checkpoint");
+}
+
 // Reads the files of one checkpoint, each checked against what training.json says of it.
 class Reader {
  public:
   explicit Reader(fs::path path) : path_(std::move(path)) {}
   explicit Reader(const io::NamedBytes& files) : files_(&files) {}
+
+  // Of which run it is, without its tensors.
+  std::string run() const { return parse(bytes_of(json_name)).value("run", ""); }
 
   TrainingState read() {
     json_ = parse(bytes_of(json_name));
@@ -232,7 +242,18 @@ fs::path save_checkpoint(const fs::path& folder, const TrainingState& state) {
   std::string digits = std::to_string(state.num_steps);
   digits.insert(0, digits.size() < 8 ? 8 - digits.size() : 0, '0');
   const fs::path path = folder / (std::string(folder_prefix) + digits);
-  if (!fs::exists(path)) io::write_folder_atomic(path, print_checkpoint(state), where);
+  const io::NamedBytes files = print_checkpoint(state);
+  if (!fs::exists(path)) {
+    io::write_folder_atomic(path, files, where);
+    return path;
+  }
+  // What is there may be this state: its training.json, the last file, has the checksums of the others. Written by an older version, it may say the same
+  // otherwise.
+  if (io::read_file(path / json_name, where) == files.back().second) return path;
+  const TrainingState there = load_checkpoint(path);
+  if (print_checkpoint(there) == files) return path;
+  if (there.run.empty() || there.run != state.run) refuse_other_run(path);
+  io::replace_folder_atomic(path, files, where);
   return path;
 }
 
@@ -261,6 +282,7 @@ void check_checkpoint_folder(const fs::path& folder, const TrainingState* resume
                     "the folder must hold no checkpoint later than the one that is resumed, after step " +
                         std::to_string(resume->num_steps),
                     latest.string(), "resume from the latest, or name another folder, or delete what is later");
+  if (Reader(latest).run() != resume->run) refuse_other_run(latest);
 }
 
 void prune_checkpoints(const fs::path& folder, std::int64_t keep) {

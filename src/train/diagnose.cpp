@@ -31,6 +31,19 @@ Array first_of(const Array& stacked) {
   return one;
 }
 
+// A copy of what has an axis 1 of `steps`, with zeros beyond the rows' own, where numbers play no part; else the array itself.
+Array without_padding(const Array& array, const Array& lengths, std::int64_t steps) {
+  if (!lengths.defined() || array.shape().rank() < 2 || array.shape()[1] != steps || array.bytes() == 0) return array;
+  Array valid = array.clone();
+  const auto rows = static_cast<std::size_t>(array.shape()[0]), per_row = array.bytes() / rows,
+             per_step = per_row / static_cast<std::size_t>(steps);
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::size_t length = static_cast<std::size_t>(lengths.data<std::int32_t>()[i]) * per_step;
+    std::memset(static_cast<char*>(valid.raw()) + i * per_row + length, 0, per_row - length);
+  }
+  return valid;
+}
+
 }  // namespace
 
 bool all_finite(const Array& array) { return count_non_finite(array) == 0; }
@@ -38,9 +51,9 @@ bool all_finite(std::span<const Array> arrays) {
   return std::ranges::all_of(arrays, [](const Array& a) { return all_finite(a); });
 }
 
-std::string find_non_finite(const nn::Layer& model, const FitOptions& options, const StepTrees& trees,
-                            std::span<const Array> carried, const Tree<ValueType>& x, const BatchBlock& block,
-                            StepOptions step_options) {
+FirstNonFinite find_non_finite(const nn::Layer& model, const FitOptions& options, const StepTrees& trees,
+                               std::span<const Array> carried, const Tree<ValueType>& x, const BatchBlock& block,
+                               StepOptions step_options) {
   const StepData data = {.x = x.unflatten(block.x).map(first_of),
                          .y = first_of(block.y),
                          .key = first_of(block.key),
@@ -68,10 +81,14 @@ std::string find_non_finite(const nn::Layer& model, const FitOptions& options, c
 
   // In the order in which they are computed: gradients from the last layer to the first.
   std::vector<std::pair<std::string, Array>> seen;
+  const std::size_t timed = data::timed_input(x);
+  const Shape timed_shape = x.flatten()[timed].shape;
+  const std::int64_t steps = timed_shape.rank() > 1 ? timed_shape[1] : 0;
   data.x.for_each([&](const std::string& name, const Array& leaf) {
-    seen.emplace_back(name.empty() ? batch_inputs : batch_input + name + " of the batch", leaf);
+    seen.emplace_back(name.empty() ? batch_inputs : batch_input + name + " of the batch",
+                      seen.size() == timed ? without_padding(leaf, data.lengths, steps) : leaf);
   });
-  seen.emplace_back(batch_targets, data.y);
+  seen.emplace_back(batch_targets, without_padding(data.y, data.lengths, steps));
   if (data.sample_weights.defined()) seen.emplace_back("the sample weights of the batch", data.sample_weights);
   const std::size_t first_watched = outputs.size() - step.watched->size();
   const std::size_t num_layers = step.watched->size() - step.num_params;
@@ -85,9 +102,12 @@ std::string find_non_finite(const nn::Layer& model, const FitOptions& options, c
   add_tree("the optimiser's state ", trees.state, step.num_params);
   add_tree("parameter ", trees.params, 0);
   add_tree("buffer ", trees.buffers, step.num_params + step.num_state);
-  for (const auto& [name, array] : seen)
-    if (!all_finite(array)) return describe(name, array);
-  return "";
+  FirstNonFinite first;
+  for (std::size_t i = num_layers; i < step.watched->size(); ++i)
+    first.in_gradients = first.in_gradients || !all_finite(outputs[first_watched + i]);
+  const auto found = std::ranges::find_if(seen, [](const auto& tensor) { return !all_finite(tensor.second); });
+  if (found != seen.end()) first.tensor = describe(found->first, found->second);
+  return first;
 }
 
 }  // namespace hotloop::train

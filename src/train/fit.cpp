@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -115,6 +116,14 @@ void check_labels(const losses::Loss& loss, const ValueType& prediction, const d
   }
 }
 
+// Not of the seed: two runs of one are two. 128 bits, as many as no two programs draw alike.
+std::string fresh_run() {
+  std::random_device random;
+  std::string digits;
+  for (int i = 0; i < 32; ++i) digits += "0123456789abcdef"[random() % 16];
+  return digits;
+}
+
 void check_resume(const TrainingState& state, const TrainingState& wanted) {
   const auto same = [](const char* name, auto stored, auto now) {
     if (stored != now)
@@ -188,6 +197,7 @@ class Fit {
     state_.shuffle = options.shuffle;
     if (options.resume) resume(*options.resume);
     if (!options.resume) {
+      state_.run = fresh_run();
       state_.params = fresh_.params;
       state_.optimizer_state = fresh_.state;
       state_.buffers = fresh_.buffers;
@@ -263,7 +273,7 @@ class Fit {
       if (block == nullptr) return;
       const bool finite = take(*block);
       state_.epoch_seconds += seconds_since(block_start);
-      if (!finite) return diverged(state_.epoch, state_.step);
+      if (!finite) return diverged(state_.epoch, state_.step, "The loss was not finite");
       tell(state_.epoch, state_.step);
       const bool mark = plan_.every_steps > 0 && state_.num_steps % plan_.every_steps == 0;
       if (block->ends_epoch ? !end_epoch() : mark && !keep_good(true)) return;
@@ -444,22 +454,25 @@ class Fit {
   }
 
   // The first tensor that was not finite: takes the steps since the last good state again, one by one, and looks into the first that
-  // leaves something infinite or NaN behind.
-  void diverged(std::int64_t epoch, std::int64_t step) {
+  // leaves something infinite or NaN behind. `what` was seen of it at that step.
+  void diverged(std::int64_t epoch, std::int64_t step,
+                const std::string& what = "The loss was finite, but not what came of it,") {
     result_.status = FitResult::Status::NonFiniteLoss;
     runner_->set_carried(flatten({good_.params, good_.optimizer_state, good_.buffers}));
     BatchPlan plan = plan_;
     plan.steps_per_call = 1;
     BatchStream stream(training_, plan, {good_.epoch, good_.step, good_.num_steps}, false);
     NonFinite& first = result_.non_finite;
+    bool only_gradients = false;  // of that step: its loss is finite, they are not
     while (const BatchBlock* block = stream.next()) {
       const std::vector<Array> before = flatten(trees());
       const StepRunner::Result out = runner_->run(*block);
-      const bool finite = std::isfinite(out.losses[0]) && all_finite(runner_->carried());
-      if (!finite) {
-        first = {block->start.epoch, block->start.step + 1,
-                 find_non_finite(model_, options_, fresh_, before, training_.input_types(plan.batch_size), *block,
-                                 step_options_)};
+      const bool finite_loss = std::isfinite(out.losses[0]);
+      if (!finite_loss || !all_finite(runner_->carried())) {
+        const FirstNonFinite found = find_non_finite(model_, options_, fresh_, before,
+                                                     training_.input_types(plan.batch_size), *block, step_options_);
+        first = {block->start.epoch, block->start.step + 1, found.tensor};
+        only_gradients = finite_loss && found.in_gradients;
         break;
       }
       if (block->start.epoch == epoch && block->start.step + 1 >= step) break;
@@ -467,8 +480,10 @@ class Fit {
     if (first.tensor.empty()) first = {epoch, step, "the validation metric: all tensors of the steps were finite"};
 
     std::string& text = result_.message;
-    text = "The loss was not finite at " + times(epoch, step) + ". First of all tensors, at " +
-           times(first.epoch, first.step) + ", was " + first.tensor + ". ";
+    text = what + " at " + times(epoch, step) + ". ";
+    if (only_gradients)
+      text += "A gradient was not finite at " + times(first.epoch, first.step) + ", where the loss was finite. ";
+    text += "First of all tensors, at " + times(first.epoch, first.step) + ", was " + first.tensor + ". ";
     text += state_.best_epoch > 0 ? "The parameters of epoch " + std::to_string(state_.best_epoch) + " are kept."
                                   : "No epoch was completed: the parameters are the initial ones.";
     text += " Try: " + remedy(first.tensor) + ".";

@@ -31,7 +31,8 @@ SETTINGS = ["--set", "checkpoint.every_steps=3", "--set", "train.steps_per_call=
 
 
 def without_times(training):
-    training = {k: v for k, v in training.items() if k not in ("seconds", "epoch_seconds", "checksum")}
+    """Nor the number of the run, of which there is one each."""
+    training = {k: v for k, v in training.items() if k not in ("run", "seconds", "epoch_seconds", "checksum")}
     training["history"] = [{k: v for k, v in r.items() if k != "seconds"} for r in training["history"]]
     return training
 

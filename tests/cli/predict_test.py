@@ -15,6 +15,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import program
+import series
 from program import RunCase, hotloop
 
 
@@ -109,6 +110,34 @@ class Predict(RunCase):
         result = hotloop("predict", self.run_folder, self.folder / "series.csv", "-o", self.folder / "nowhere" / "out.csv")
         self.assertEqual(result.returncode, 2)
         self.assertRegex(result.stderr, r"\[predict\] the folder must be writable\. Received: .*No such file or directory")
+
+
+class MoreOutputsThanClasses(RunCase):
+    """A model may have outputs that are no class of its table."""
+
+    write_job = staticmethod(series.write_utterances)
+
+    def test_are_refused_in_training(self):
+        for units in (2, 5):
+            result = hotloop("train", "job.toml", "--set", f"model.4.units={units}", "--set", "train.class_weights=[]", "--out", "runs/other", cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (
+                2, f"hotloop: [--set model.4.units={units} [[model]]] 'units' of layer linear must be 3, as many as there are classes of 'voice'. "
+                   f"Received: {units} outputs. Try: units = 3.\n"))
+            self.assertFalse((self.folder / "runs" / "other").exists())
+
+    def test_have_no_name_but_a_number(self):
+        run = self.folder / "runs" / "older"
+        shutil.copytree(self.run_folder, run)
+        preparation = json.loads((run / "preparation.json").read_text())
+        self.assertEqual(preparation["classes"], ["x", "y", "z"])
+        (run / "preparation.json").write_text(json.dumps(preparation | {"classes": ["x"]}))
+        wanted = list(csv.DictReader(hotloop("predict", self.run_folder, self.folder / "utterances.csv").stdout.splitlines()))
+        result = hotloop("predict", run, self.folder / "utterances.csv")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.splitlines()[0], "row,utterance,voice,score_x,score_1,score_2")
+        rows = list(csv.DictReader(result.stdout.splitlines()))
+        self.assertEqual([row["voice"] for row in rows], [{"x": "x", "y": "1", "z": "2"}[row["voice"]] for row in wanted])
+        self.assertTrue({row["voice"] for row in rows} & {"1", "2"})
 
 
 class Distributions(RunCase):

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <string>
 
+#include "hotloop/error.h"
+
 namespace {
 std::atomic<int> g_num_umasks{0};
 }
@@ -61,6 +63,12 @@ TEST_F(Files, ThatAreReplacedLeaveNothingBeside) {
   }
   write_folder_atomic(folder_ / "folder", {{"inner", "bytes"}}, "test");
   EXPECT_EQ(num_entries(), 2);
+  const NamedBytes others = {{"other", "others"}};
+  EXPECT_THROW(write_folder_atomic(folder_ / "folder", others, "test"), UserError);
+  replace_folder_atomic(folder_ / "folder", others, "test");
+  EXPECT_EQ(num_entries(), 2);
+  EXPECT_EQ(read_file(folder_ / "folder" / "other", "test"), "others");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "folder" / "inner"));
   remove_folder_atomic(folder_ / "folder");
   { AtomicFile(folder_ / "file", "test").write("never committed"); }
   EXPECT_EQ(num_entries(), 1);

@@ -83,7 +83,7 @@ class Lines {
       if (!classes_) continue;
       for (std::int64_t c = 0; c < num_scores_; ++c)
         names.push_back((probabilities ? "probability" : "score") + suffix +
-                        (num_scores_ > 1 ? "_" + preparation.classes()[static_cast<std::size_t>(c)] : ""));
+                        (num_scores_ > 1 ? "_" + class_name(c) : ""));
     }
     for (std::size_t i = 0; i < names.size(); ++i) header_ += (i > 0 ? "," : "") + csv_cell(names[i]);
     header_ += "\n";
@@ -110,6 +110,12 @@ class Lines {
   }
 
  private:
+  // A model may have more outputs than there are classes: those go by their numbers.
+  std::string class_name(std::int64_t c) const {
+    const std::span<const std::string> names = preparation_.classes();
+    return c < std::ssize(names) ? names[static_cast<std::size_t>(c)] : std::to_string(c);
+  }
+
   // What the outputs say of a number of the target, with the end of its column's name: first what stands for it.
   template <class F> void for_each_statistic(F&& f) const {
     const std::size_t point = statistics_.point_index();
@@ -134,7 +140,7 @@ class Lines {
     std::int64_t best = num_scores_ == 1 && values.at(at) > 0 ? 1 : 0;
     for (std::int64_t c = 1; c < num_scores_; ++c)
       if (values.at(at + c) > values.at(at + best)) best = c;
-    std::string out = "," + csv_cell(preparation_.classes()[static_cast<std::size_t>(best)]);
+    std::string out = "," + csv_cell(class_name(best));
     double total = 0;  // of exponentials, the largest of which is 1
     for (std::int64_t c = 0; c < num_scores_; ++c) total += std::exp(values.at(at + c) - values.at(at + best));
     for (std::int64_t c = 0; c < num_scores_; ++c) {

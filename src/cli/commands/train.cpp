@@ -105,6 +105,8 @@ class Training {
       throw UserError("split", "validation and test parts must hold samples", samples_.describe(),
                       "[split] train = 0.7 and validation = 0.15, or more rows");
     check_baselines(job_, samples_);
+    // A run's model is as it was trained.
+    if (options.resume.empty()) job_.check_classes(model_, samples_);
     params_ = model_.init({job_.fit.seed, job_.fit.generator}, samples_.train().dtype(), job_.fit.init);
     shown_ = shown_metrics(job_, samples_);
   }
