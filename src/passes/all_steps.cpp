@@ -10,10 +10,14 @@ namespace hotloop::passes {
 
 using ir::OpKind;
 
-bool AllSteps::is_found_outside(Value v) const {
-  if (!is_invariant(v)) return false;
-  if (v.node->op->kind == OpKind::Input) return true;
-  return v.node->regions.empty() && std::ranges::all_of(v.node->operands, [&](Value o) { return is_found_outside(o); });
+void AllSteps::find_outside() {
+  is_outside_.resize(static_cast<std::size_t>(index_.size()));
+  for (const auto& node : loop_.body().nodes()) {
+    const bool all =
+        node->regions.empty() && std::ranges::all_of(node->operands, [&](Value o) { return is_found_outside(o); });
+    for (int i = 0; all && i < static_cast<int>(node->types.size()); ++i)
+      is_outside_[static_cast<std::size_t>(index_(node->result(i)))] = is_invariant(node->result(i));
+  }
 }
 
 Value AllSteps::outside(Value v) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,8 @@ class DeferProducts {
         uses_(loop_.body()),
         index_(loop_.body()),
         invariant_(invariant_values(loop_.body(), loop_)),
+        all_steps_(loop_, invariant_, outer, builder),
+        after_(loop_.body()),
         edit_(loop_) {}
 
   bool run() {
@@ -101,37 +104,14 @@ class DeferProducts {
     }
   }
 
-  // Whether v has a value around the loop: a constant of it, or what is so cheap to compute from such that it was left in the body.
-  bool is_from_outside(Value v) const {
-    if (!invariant(v)) return false;
-    switch (v.node->op->kind) {
-      case OpKind::Input:
-      case OpKind::Constant: return true;
-      case OpKind::Elementwise:
-      case OpKind::Reshape:
-      case OpKind::Transpose:
-      case OpKind::Broadcast:
-      case OpKind::Slice:
-      case OpKind::Reverse: return std::ranges::all_of(v.node->operands, [&](Value o) { return is_from_outside(o); });
-      default: return false;
-    }
-  }
-  Value outside(Value v) {
-    for (int i = 0; i < loop_.num_consts(); ++i)
-      if (loop_.const_in(i) == v) return outer_(loop_.constant(i));
-    std::vector<Value> operands;
-    for (const Value& o : v.node->operands) operands.push_back(outside(o));
-    return builder_.make(*v.node->op, std::move(operands), v.node->attrs);
-  }
-
   // The operands x of f where f(sum of x_t) = sum of f(x_t), up to rounding; none where there are none. Where no iteration ran the sum is 0,
   // whatever it is multiplied by: factors stay in loops that may end early.
   std::vector<Value> linear_in(const Node& node) const {
     const auto& o = node.operands;
     const auto beside_factor = [&](bool either) -> std::vector<Value> {
       if (loop_.until() || loop_.has_trip()) return {};
-      if (is_from_outside(o[1])) return {o[0]};
-      if (either && is_from_outside(o[0])) return {o[1]};
+      if (all_steps_.is_found_outside(o[1])) return {o[0]};
+      if (either && all_steps_.is_found_outside(o[0])) return {o[1]};
       return {};
     };
     switch (node.op->kind) {
@@ -154,7 +134,7 @@ class DeferProducts {
       case ScalarOp::Mul: return beside_factor(true);
       case ScalarOp::Div: return beside_factor(false);
       case ScalarOp::Select: {
-        if (!is_from_outside(o[0])) return {};
+        if (!all_steps_.is_found_outside(o[0])) return {};
         if (is_number(o[1], 0)) return {o[2]};
         return is_number(o[2], 0) ? std::vector{o[1]} : std::vector{o[1], o[2]};
       }
@@ -184,17 +164,19 @@ class DeferProducts {
   }
   bool is_product(Value term) { return role_of(term) != Role::None; }
 
-  // The dots, reductions and pairs of reductions of a term.
-  void sums_of(Value term, std::vector<const Node*>& sums) {
+  // The dots, reductions and pairs of reductions of a term. Values meet again on many ways.
+  void sums_of(Value term, std::set<const Node*>& seen, std::vector<const Node*>& sums) {
+    if (!seen.insert(term.node).second) return;
     if (role_of(term) == Role::Sum) return sums.push_back(term.node);
-    for (const Value& v : linear_in(*term.node)) sums_of(v, sums);
+    for (const Value& v : linear_in(*term.node)) sums_of(v, seen, sums);
   }
 
   // What dots read is kept. The operands of sums that are not are accumulated.
   void choose_accumulated() {
     std::vector<const Node*> all;
+    std::set<const Node*> seen;
     for (const Sum& sum : sums_)
-      for (const Value& term : sum.deferred) sums_of(term, all);
+      for (const Value& term : sum.deferred) sums_of(term, seen, all);
     for (const Node* dot : all)
       if (dot->op->kind == OpKind::Dot)
         for (const Value& factor : dot->operands) keep(factor);
@@ -329,33 +311,34 @@ class DeferProducts {
   }
 
   Value after_loop(Value term) {
-    if (role_of(term) == Role::Linear) {
-      const std::vector<Value> linear = linear_in(*term.node);
-      std::vector<Value> operands;
-      for (const Value& o : term.node->operands)
-        operands.push_back(std::ranges::find(linear, o) != linear.end() ? after_loop(o) : outside(o));
-      return builder_.make(*term.node->op, std::move(operands), term.node->attrs);
-    }
-    const auto done = std::ranges::find(products_, term, &std::pair<Value, Value>::first);
-    if (done != products_.end()) return done->second;
+    if (const Value made = after_.find(term); made.defined()) return made;
+    const Value made = role_of(term) == Role::Linear ? function_of_sums(*term.node) : sum_over_time(*term.node);
+    after_.set(term, made);
+    return made;
+  }
+
+  Value function_of_sums(const Node& term) {
+    const std::vector<Value> linear = linear_in(term);
+    std::vector<Value> operands;
+    for (const Value& o : term.operands)
+      operands.push_back(std::ranges::find(linear, o) != linear.end() ? after_loop(o) : all_steps_.outside(o));
+    return builder_.make(*term.op, std::move(operands), term.attrs);
+  }
+
+  Value sum_over_time(const Node& term) {
     const auto shifted = [&](const char* name, bool with_time) {
-      Axes axes = term.node->attrs.integers(name);
+      Axes axes = term.attrs.integers(name);
       for (std::int64_t& axis : axes) ++axis;
       if (with_time) axes.insert(axes.begin(), 0);
       return axes;
     };
-    Value product;
-    if (term.node->op->kind == OpKind::Dot)
-      product = builder_.dot(all_steps(term.node->operands[0]), all_steps(term.node->operands[1]),
-                             shifted("lhs_contract", true), shifted("rhs_contract", true), shifted("lhs_batch", false),
-                             shifted("rhs_batch", false));
-    else if (const auto it = std::ranges::find(accumulated_, term.node); it != accumulated_.end())
-      product = builder_.reduce_sum(made_->result(first_accumulated_ + static_cast<int>(it - accumulated_.begin())),
-                                    reduction(*term.node).attrs.integers("axes"));
-    else
-      product = builder_.reduce_sum(all_steps(term.node->operands[0]), shifted("axes", true));
-    products_.emplace_back(term, product);
-    return product;
+    if (term.op->kind == OpKind::Dot)
+      return builder_.dot(all_steps(term.operands[0]), all_steps(term.operands[1]), shifted("lhs_contract", true),
+                          shifted("rhs_contract", true), shifted("lhs_batch", false), shifted("rhs_batch", false));
+    if (const auto it = std::ranges::find(accumulated_, &term); it != accumulated_.end())
+      return builder_.reduce_sum(made_->result(first_accumulated_ + static_cast<int>(it - accumulated_.begin())),
+                                 reduction(term).attrs.integers("axes"));
+    return builder_.reduce_sum(all_steps(term.operands[0]), shifted("axes", true));
   }
 
   ir::LoopView loop_;
@@ -364,6 +347,8 @@ class DeferProducts {
   ir::Uses uses_;
   ir::ValueIndex index_;
   std::vector<bool> invariant_;
+  AllSteps all_steps_;
+  ir::ValueMap after_;  // terms of the body -> their sums over time
   std::map<std::pair<const Node*, int>, Role> roles_;
   LoopEdit edit_;
   std::vector<Sum> sums_;
@@ -371,7 +356,6 @@ class DeferProducts {
   std::vector<const Node*> accumulated_;  // sums, or pairs of sums, whose operands are added up element by element
   Node* made_ = nullptr;
   int first_new_y_ = 0, first_accumulated_ = 0;
-  std::vector<std::pair<Value, Value>> products_;  // dot or reduce_sum of the body -> its sum over time
 };
 
 std::shared_ptr<const Graph> defer_level(const Graph& graph, const PassOptions& options) {

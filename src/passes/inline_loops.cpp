@@ -3,7 +3,9 @@
 // (a product with one number everywhere is a sum, tanh of it a literal) has other last bits than the first of several steps.
 #include <algorithm>
 #include <set>
+#include <vector>
 
+#include "core/index.h"
 #include "ir/uniform_value.h"
 #include "passes/builder.h"
 #include "passes/inline_body.h"
@@ -12,10 +14,13 @@
 namespace hotloop::passes {
 namespace {
 
-// Whether v depends on no input.
-bool is_literal(Value v) {
-  if (v.node->op->kind == ir::OpKind::Input) return false;
-  return ir::uniform_value(v) || std::ranges::all_of(v.node->operands, is_literal);
+// By node, whether it depends on no input.
+std::vector<bool> literals_of(const Graph& graph) {
+  std::vector<bool> literals(graph.nodes().size());
+  for (const auto& node : graph.nodes())
+    literals[at(node->id)] = node->op->kind != ir::OpKind::Input &&
+                             std::ranges::all_of(node->operands, [&](Value v) { return literals[at(v.node->id)]; });
+  return literals;
 }
 
 // Whether zeros give zeros.
@@ -43,11 +48,11 @@ bool keeps_zero(const Node& node) {
 
 // Whether the step, once it is known what it starts from, computes with numbers other than 0 that are known. Zeros are nothing to the sums that they are
 // in.
-bool starts_from_numbers(const ir::LoopView& loop) {
+bool starts_from_numbers(const ir::LoopView& loop, const std::vector<bool>& literals) {
   std::set<const Node*> zeros;
   for (int i = 0; i < loop.num_carry(); ++i) {
     const Value v = loop.carry(i);
-    if (!is_float(v.dtype()) || !is_literal(v)) continue;
+    if (!is_float(v.dtype()) || !literals[at(v.node->id)]) continue;
     if (ir::uniform_value(v) != 0.0) return true;
     zeros.insert(loop.carry_in(i).node);
   }
@@ -64,10 +69,10 @@ bool starts_from_numbers(const ir::LoopView& loop) {
   return false;
 }
 
-bool runs_once(const Node& node) {
+bool has_one_iteration(const Node& node) {
   if (node.op->kind != ir::OpKind::Loop) return false;
   const ir::LoopView loop(node);
-  return loop.length() == 1 && !loop.until() && !loop.has_trip() && !starts_from_numbers(loop);
+  return loop.length() == 1 && !loop.until() && !loop.has_trip();
 }
 
 void inline_into(const Node& node, ir::Rebuild& rebuild, Builder& builder) {
@@ -86,10 +91,16 @@ void inline_into(const Node& node, ir::Rebuild& rebuild, Builder& builder) {
 }
 
 std::shared_ptr<const Graph> inline_level(const Graph& graph, const PassOptions& options) {
-  if (std::ranges::none_of(graph.nodes(), [](const auto& node) { return runs_once(*node); })) return nullptr;
+  const auto& nodes = graph.nodes();
+  if (std::ranges::none_of(nodes, [](const auto& node) { return has_one_iteration(*node); })) return nullptr;
+  const std::vector<bool> literals = literals_of(graph);
+  const auto runs_once = [&](const Node& node) {
+    return has_one_iteration(node) && !starts_from_numbers(ir::LoopView(node), literals);
+  };
+  if (std::ranges::none_of(nodes, [&](const auto& node) { return runs_once(*node); })) return nullptr;
   ir::Rebuild rebuild(graph);
   Builder builder(rebuild.to(), options);
-  for (const auto& node : graph.nodes()) {
+  for (const auto& node : nodes) {
     if (node->op->kind == ir::OpKind::Input) continue;
     if (runs_once(*node))
       inline_into(*node, rebuild, builder);

@@ -246,7 +246,8 @@ class LookupProducts {
     return builder_.broadcast(operand(v), lookup.table.shape(), axes);
   }
 
-  // dot(take(table, i), g) over all places = dot(table, g added up by places).
+  // dot(take(table, i), g) over all places = dot(table, g added up by places). A row without a place has no part in it, also where it holds an infinity or a NaN,
+  // which zeros would make a NaN.
   Value sum_over_places(const Node& node, int side) {
     const std::optional<Lookup> lookup = lookup_of(rebuild_(node.operands[at(side)]));
     const Axes &contract = node.attrs.integers(contract_name(side)),
@@ -260,10 +261,23 @@ class LookupProducts {
     if (!earns_sums_by_place(rows, num_places(lookup->places.shape(), builder_.options()), width)) return {};
     Axes place_axes(contract.size());
     for (std::size_t i = 0; i < contract.size(); ++i) place_axes[at(contract[i] - lookup->axis)] = other[i];
-    const Value sums =
-        sum_by_place(builder_, rows, clamped(lookup->places, rows), rebuild_(node.operands[at(1 - side)]), place_axes);
+    const Value places = clamped(lookup->places, rows);
+    const Value sums = sum_by_place(builder_, rows, places, rebuild_(node.operands[at(1 - side)]), place_axes);
+    const Value table = rows_with_places(*lookup, places);
     const Axes row = {lookup->axis};
-    return side == 0 ? builder_.dot(lookup->table, sums, row, {0}) : builder_.dot(sums, lookup->table, {0}, row);
+    return side == 0 ? builder_.dot(table, sums, row, {0}) : builder_.dot(sums, table, {0}, row);
+  }
+
+  // The table with 0 in the rows that are not looked up.
+  Value rows_with_places(const Lookup& lookup, Value places) {
+    const ValueType& type = lookup.table.type();
+    Axes all(at(places.rank()));
+    std::iota(all.begin(), all.end(), 0);
+    const Value one = builder_.full(1, {type.dtype, places.shape()});
+    const Value count = sum_by_place(builder_, lookup.table_rows(), places, one, all);
+    const Value is_found = builder_.make("gt", {count, builder_.full(0, count.type())});
+    return builder_.make(
+        "select", {builder_.broadcast(is_found, type.shape, {lookup.axis}), lookup.table, builder_.full(0, type)});
   }
 
   // A lookup takes the nearest row that is there, a sum by place drops what is not.

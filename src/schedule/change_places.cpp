@@ -92,8 +92,11 @@ class Places {
     block = std::move(all);
   }
 
-  // The buffer is written as a whole before it is read, and known in the loop alone: what lies there when a step begins is nothing to it.
+  // The buffer is written as a whole before it is read, and known in the loop alone: what lies there when a step begins is nothing to it. A result
+  // is known to the caller, too.
   bool begins_anew(const For& loop, int buffer) const {
+    const Space space = program_.buffers[at(buffer)].space;
+    if (space != Space::Shared && space != Space::Worker) return false;
     std::vector<int> uses(program_.buffers.size(), 0);
     count(loop.body, uses);
     if (uses[at(buffer)] != num_uses_[at(buffer)]) return false;

@@ -23,6 +23,18 @@ using kernel::Space;
 
 namespace {
 
+// A level that can compute the value of an output: its own, for a view the one it can first be read from. What a loop in tiles gives
+// without the tile axis (a step counter) every block computes: it is copied, from the first block, when they are done.
+int output_level(Value v, const Levels& levels, const AxisAnalysis& axes, int tile_class) {
+  const int l = levels.level.at(v.node);
+  const bool has_tile_axis = axes.axis_in(v, tile_class) >= 0;
+  // Views of the batch are copied tile by tile when nothing else says so.
+  if (floats(*v.node) && has_tile_axis && !levels.is_region(l) && !axes.couples(*v.node, tile_class)) return l + 1;
+  const bool in_tiles = levels.is_region(l) && !levels.outer_loops.contains(v.node);
+  if (in_tiles && !has_tile_axis) return l + 1;
+  return l;
+}
+
 class LevelLowering {
  public:
   LevelLowering(LoweringContext& context, const Graph& graph, const std::vector<LevelOutput>& outputs)
@@ -67,10 +79,9 @@ class LevelLowering {
   int home(const Node& n) const { return levels_.level.at(&n) - (is_partial(n) ? 1 : 0); }
   // The class whose extent is a run-time number; all tiles are cut along it then.
   int rows_class() const { return context_.options().variable_rows ? context_.tile_class : -1; }
-  bool has_tile_axis(Value v) const { return context_.axes().axis_in(v, context_.tile_class) >= 0; }
 
   void find_crossings();
-  int output_level(Value v) const;
+  int output_level(Value v) const { return hotloop::output_level(v, levels_, context_.axes(), context_.tile_class); }
   std::vector<const Node*> nodes_at(int level) const;
   std::vector<BlockTarget> output_targets(int level);
   std::optional<Storage> place_of_output(Value v) const;
@@ -95,18 +106,6 @@ class LevelLowering {
   };
   std::vector<PendingSum> pending_;
 };
-
-// A level that can compute the value of an output: its own, for a view the one it can first be read from. What a loop in tiles gives
-// without the tile axis (a step counter) every block computes: it is copied, from the first block, when they are done.
-int LevelLowering::output_level(Value v) const {
-  const int l = levels_.level.at(v.node);
-  const bool tile_view = floats(*v.node) && has_tile_axis(v);
-  // Views of the batch are copied tile by tile when nothing else says so.
-  if (tile_view && l % 2 == 0 && !context_.axes().couples(*v.node, context_.tile_class)) return l + 1;
-  const bool in_tiles = l % 2 == 1 && !levels_.outer_loops.contains(v.node);
-  if (in_tiles && !has_tile_axis(v)) return l + 1;
-  return l;
-}
 
 void LevelLowering::find_crossings() {
   // Leaves that are computed, through anything that floats.
@@ -352,20 +351,26 @@ void LevelLowering::tile_level(int level, Block& program) {
   program.push_back({kernel::Barrier{}});
 }
 
-// The last level that reads an input; it may be overwritten there and later. A view that shows a tile rows of others is read until all tiles are done.
+// When something is done: each level has its statements, then its outer loops. One number for each, in the order of execution.
+int place_of_statements(int level) { return 2 * level; }
+int place_of_loops(int level) { return 2 * level + 1; }
+
+// Where an input is read for the last time; it may be overwritten by statements there and later, whose blocks see to the order among them. A view that shows a
+// tile rows of others is read until all tiles are done. An output that is the input, or a view of it, is a copy, made where outputs of its level are.
 int last_reader(const Graph& graph, const Levels& levels, const AxisAnalysis& axes, int cls, Value input) {
   int last = 0;
-  const auto reads = [&](auto&& self, Value v, int level) -> void {
-    if (v == input) last = std::max(last, level);
+  const auto reads = [&](auto&& self, Value v, int level, bool when_tiles_are_done) -> void {
+    if (v == input) last = std::max(last, when_tiles_are_done ? place_of_loops(level) : place_of_statements(level));
     if (v == input || !floats(*v.node) || ir::is(*v.node, OpKind::Extent)) return;
     const bool from_other_tiles = levels.is_region(level) && axes.couples(*v.node, cls);
-    for (const Value& o : v.node->operands) self(self, o, level + (from_other_tiles ? 1 : 0));
+    for (const Value& o : v.node->operands) self(self, o, level, when_tiles_are_done || from_other_tiles);
   };
   for (const auto& n : graph.nodes())
     if (!floats(*n))
-      for (const Value& v : n->operands) reads(reads, v, levels.level.at(n.get()));
+      for (const Value& v : n->operands)
+        reads(reads, v, levels.level.at(n.get()), levels.outer_loops.contains(n.get()));
   for (const Value& v : graph.outputs())
-    if (v != input && floats(*v.node)) reads(reads, v, levels.num_levels + 1);
+    if (floats(*v.node)) reads(reads, v, output_level(v, levels, axes, cls), false);
   return last;
 }
 
@@ -447,8 +452,9 @@ void LevelLowering::outer_loop(const Node& loop, int cls, Block& program) {
   for (std::size_t i = 0; i < num_carry; ++i) {
     const Value v = body.outputs()[i], old = body.inputs()[i];
     if (v == old) continue;
-    const bool in_place = !floats(*v.node) && !body_levels.outer_loops.contains(v.node) &&
-                          last_reader(body, body_levels, context_.axes(), cls, old) <= body_levels.level.at(v.node);
+    const bool in_place =
+        !floats(*v.node) && !body_levels.outer_loops.contains(v.node) &&
+        last_reader(body, body_levels, context_.axes(), cls, old) <= place_of_statements(body_levels.level.at(v.node));
     if (in_place) {
       outputs[i] = {places[i], old};
       continue;

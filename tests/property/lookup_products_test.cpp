@@ -1,6 +1,7 @@
 // Products with rows that are looked up in a table, made for the table or for each row: forward the same to the bit, whatever the places, the axes
 // and the sum they stand in, and backward the oracle's to rounding.
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "compiled.h"
@@ -178,6 +179,31 @@ Case recurrence(std::uint64_t seed, DType dtype) {
           {numbers(rng, {dtype, {rows, features}}), places(rng, at, rows), numbers(rng, {dtype, {features, hidden}}),
            numbers(rng, {dtype, {hidden, hidden}}), numbers(rng, {dtype, {hidden}}),
            numbers(rng, {dtype, {batch, hidden}}), numbers(rng, {dtype, {steps, batch, features}})}};
+}
+
+// Rows that are not looked up have no part in the gradients, whatever they hold.
+TEST(LookupProducts, RowsWithoutAPlaceMayHoldAnything) {
+  constexpr std::int64_t rows = 5, depth = 12, width = 8, places = 400;
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    Rng rng(3);
+    Array table = numbers(rng, {dtype, {rows, depth}}), index(DType::I32, {places});
+    for (std::int64_t i = 0; i < depth; ++i)
+      table.set(2 * depth + i, i % 2 == 0 ? std::numeric_limits<double>::infinity() : std::nan(""));
+    for (std::int64_t i = 0; i < places; ++i)
+      index.set(i, static_cast<double>(i % 4 == 2 ? 17 : i % 4));  // 17: the last row
+    const std::vector<Array> inputs{table, index, numbers(rng, {dtype, {depth, width}})};
+    const auto loss = [](Values v) { return std::vector{sum(tanh(matmul(gather(v[0], v[1], 0), v[2])))}; };
+    const auto graph = trace(grad(loss, {0, 2}), ir::types_of(inputs));
+    EXPECT_TRUE(is_rewritten(*graph));
+    const auto wanted = ir::evaluate(*graph, inputs);
+    for (const Array& gradient : wanted)
+      for (std::int64_t i = 0; i < gradient.size(); ++i) ASSERT_TRUE(std::isfinite(gradient.at(i)));
+    for (const int threads : {1, 2}) {
+      CompileOptions options;
+      options.threads = threads;
+      expect_near(compile(graph, options)(inputs), wanted, 1e-4);
+    }
+  }
 }
 
 TEST(LookupProducts, OfLoopsAreTheSameToTheBit) {

@@ -10,6 +10,7 @@
 #include "hotloop/functions.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
+#include "kernel_builder.h"
 #include "passes/pipeline.h"
 #include "schedule/accesses.h"
 #include "schedule/schedule.h"
@@ -114,6 +115,34 @@ TEST(ChangePlaces, OthersAreCopied) {
     return std::pair(Carries{next, next}, Carries{});
   };
   EXPECT_EQ(loops_of(twice, 2, 100, 2000).trips, std::vector<std::int64_t>{100});
+}
+
+// What is computed lies in a result, where the caller looks for the last step's.
+TEST(ChangePlaces, ResultsStayWhereTheyAre) {
+  using kernel::Affine;
+  constexpr std::int64_t points = 1024;
+  for (const bool to_result : {false, true}) {
+    kernel::ProgramBuilder p(kernel::target_named("avx512"));
+    const int carry = p.shared(DType::F32, points), last = p.result(DType::F32, points);
+    const int next = to_result ? p.result(DType::F32, points) : p.shared(DType::F32, points);
+    const auto copy = [&](int to, int from, bool backwards) {
+      const kernel::Var i = p.var("i");
+      kernel::MapBuilder m({{i, {points, -1}}}, 1, 0);
+      const Affine place = backwards ? Affine::of(i, -1) + Affine(points - 1) : Affine::of(i);
+      m.store(DType::F32, kernel::at(to, Affine::of(i)), m.load(DType::F32, kernel::at(from, place)));
+      return m.build();
+    };
+    kernel::For loop;
+    loop.counter = p.var("step");
+    loop.trip = {10, -1};
+    loop.body.push_back({copy(next, carry, true)});
+    loop.body.push_back({copy(carry, next, false)});
+    p.add(std::move(loop));
+    p.add(copy(last, carry, false));
+    kernel::Program program = p.build();
+    kernel::change_places(program);
+    EXPECT_EQ(std::get<kernel::For>(program.body[0].node).trip.bound, to_result ? 10 : 5);
+  }
 }
 
 }  // namespace

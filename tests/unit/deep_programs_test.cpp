@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
@@ -59,8 +60,8 @@ std::vector<Layer> layers() {
   };
 }
 
-class DeepPrograms : public testing::TestWithParam<Layer> {};
-INSTANTIATE_TEST_SUITE_P(Layers, DeepPrograms, testing::ValuesIn(layers()),
+class DeepPrograms : public ::testing::TestWithParam<Layer> {};
+INSTANTIATE_TEST_SUITE_P(Layers, DeepPrograms, ::testing::ValuesIn(layers()),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(DeepPrograms, AreScheduled) {
@@ -81,6 +82,82 @@ TEST_P(DeepPrograms, AreScheduled) {
   options.target = kernel::target_named("avx512");
   const kernel::Program program = schedule(*passes::optimize(*trace(value_and_grad(loss, all), types), {}), options);
   EXPECT_FALSE(program.body.empty());
+}
+
+// Each value is read twice by the next one.
+Value doubled_again_and_again(Value x, bool is_linear) {
+  constexpr int depth = 40;
+  for (int i = 0; i < depth; ++i) {
+    const Value turned = reverse(x, {0});
+    if (is_linear)
+      x = (i % 2 == 0 ? x + turned : x - turned) * 0.5;
+    else
+      x = i % 3 == 0 ? maximum(x, turned) * 0.7 : i % 3 == 1 ? x - turned * 0.5 : tanh(x + turned);
+  }
+  return x;
+}
+
+void expect_compiled(const Function& fn, const std::vector<ValueType>& types) {
+  std::vector<Array> inputs;
+  for (const ValueType& type : types)
+    inputs.push_back(testing::normal_array(type.shape, type.dtype, static_cast<unsigned>(inputs.size())));
+  const auto graph = trace(fn, types);
+  const std::vector<Array> wanted = ir::evaluate(*graph, inputs);
+  for (const int threads : {1, 2}) {
+    CompileOptions options;
+    options.threads = threads;
+    const std::vector<Array> got = compile(graph, options)(inputs);
+    for (std::size_t r = 0; r < wanted.size(); ++r)
+      for (std::int64_t i = 0; i < wanted[r].size(); ++i)
+        ASSERT_NEAR(got[r].at(i), wanted[r].at(i), 1e-9) << "result " << r << ", element " << i;
+  }
+}
+
+const auto counted = [] { return cast(iota(DType::I32, {6}, 0), DType::F64) * 0.1; };
+
+TEST(DeepPrograms, ALoopOfOneIterationBeginsWithLiterals) {
+  expect_compiled(
+      [](std::span<const Value> in) {
+        const Value start[] = {doubled_again_and_again(counted(), false)};
+        const ScanBody step = [](std::span<const Value> c, std::span<const Value> x) {
+          return std::pair(std::vector{tanh(c[0] * 0.5 + x[0])}, std::vector<Value>{});
+        };
+        return scan(step, start, in.first(1)).first;
+      },
+      {{DType::F64, {1, 6}}});
+}
+
+// The sum of products that is deferred has a factor that is the same in every iteration, and so has what the loop emits.
+TEST(DeepPrograms, LoopsHaveFactorsThatStayTheSame) {
+  expect_compiled(
+      [](std::span<const Value> in) {
+        const Value start[] = {in[1], in[2]};
+        const ScanBody step = [&](std::span<const Value> c, std::span<const Value> x) {
+          const Value fixed = doubled_again_and_again(counted(), false);
+          const Value product = dot(reshape(tanh(c[0]), {6, 1}), reshape(x[0], {1, 6}), {{1}, {0}});
+          const Value next = tanh(c[0] * 0.5 + matmul(x[0], in[2]) + fixed);
+          return std::pair(std::vector{next, c[1] + product * broadcast(fixed, {6, 6}, {1})},
+                           std::vector{tanh(sum(next)) + sum(next * fixed) * 2.0});
+        };
+        auto [last, emitted] = scan(step, start, in.first(1));
+        last.push_back(emitted[0]);
+        return last;
+      },
+      {{DType::F64, {20, 6}}, {DType::F64, {6}}, {DType::F64, {6, 6}}});
+}
+
+TEST(DeepPrograms, SumsOfLinearFunctionsOfProductsAreDeferred) {
+  expect_compiled(
+      [](std::span<const Value> in) {
+        const Value start[] = {in[1], in[2]};
+        const ScanBody step = [&](std::span<const Value> c, std::span<const Value> x) {
+          const Value product = dot(reshape(tanh(c[0]), {6, 1}), reshape(x[0], {1, 6}), {{1}, {0}});
+          return std::pair(std::vector{tanh(c[0] * 0.5 + x[0]), c[1] + doubled_again_and_again(product, true)},
+                           std::vector<Value>{});
+        };
+        return scan(step, start, in.first(1)).first;
+      },
+      {{DType::F64, {20, 6}}, {DType::F64, {6}}, {DType::F64, {6, 6}}});
 }
 
 // To batch a loop is to ask it in rounds where the batch axis is, and so those inside it.

@@ -209,6 +209,29 @@ TEST_P(LlvmReductions, RowsOfFewNumbersAreReadSideBySide) {
   EXPECT_EQ(num_differences, 4u) << source;  // a vector of each of the numbers of 16 rows, in one loop over these
 }
 
+// As many neighbours of each number as a row has, which a vector of rows would weave together, are read number by number as well.
+TEST_P(LlvmReductions, ShiftedRowsOfFewNumbers) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t n : {2, 3, 4, 8})
+      for (const std::int64_t rows : {9, 16, 37}) {
+        constexpr std::int64_t outer = 3;
+        ProgramBuilder p(target());
+        const std::int64_t width = rows * n + n - 1;
+        const int x = p.argument(dtype, outer * width), sums = p.result(dtype, outer);
+        const Var o = p.var("o"), r = p.var("r"), k = p.var("k");
+        MapBuilder m({{o, {outer, -1}}, {r, {rows, -1}}, {k, {n, -1}}}, 1, 1);
+        const Affine place = Affine::of(o, width) + Affine::of(r, n) + Affine::of(k);
+        int difference = m.load(dtype, at(x, place));
+        for (std::int64_t i = 1; i < n; ++i)
+          difference = m.op(ir::ScalarOp::Sub, dtype, m.load(dtype, at(x, place + i)), difference);
+        const int square = m.op(ir::ScalarOp::Mul, dtype, difference, difference);
+        m.store(dtype, at(sums, Affine::of(o)), m.reduced(ir::ScalarOp::Add, dtype, square));
+        p.add(m.build());
+        check(p.build());
+        if (HasFatalFailure()) return;
+      }
+}
+
 TEST_P(LlvmReductions, ColumnSumsWithManyVectors) {
   for (const DType dtype : {f32, f64}) {
     for (const std::int64_t n : {3, 16, 48, 64, 100, 256}) {

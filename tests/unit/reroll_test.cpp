@@ -113,6 +113,23 @@ TEST(Reroll, AnAxisThatMayNotBeScannedIsNot) {
   EXPECT_TRUE(ir::reroll(*graph, [](std::int64_t extent) { return extent != 4; }));
 }
 
+// Nothing advances in slices without elements.
+TEST(Reroll, StepsMayCutSlicesWithoutElements) {
+  const auto fn = [](Values in) {
+    Value h = narrow(in[0], 0, 0, 4);
+    for (int t = 0; t < 24; ++t) {
+      const Value nothing = narrow(in[0], 0, t, 0), now = concat({nothing, narrow(in[0], 0, t, 4)}, 0);
+      h = tanh(h * 0.5 + now + sum(h));
+    }
+    return std::vector<Value>{h};
+  };
+  std::mt19937_64 rng(1);
+  const std::vector<Array> in{ir::random_array(rng, DType::F32, {40})};
+  const auto graph = trace(fn, std::vector<ValueType>{in[0].type()});
+  const std::vector<Array> want = ir::evaluate(*graph, in), got = compile(graph)(in);
+  for (std::int64_t i = 0; i < 4; ++i) EXPECT_NEAR(got[0].at(i), want[0].at(i), 1e-5) << i;
+}
+
 TEST(Reroll, StepsMayHoldLoopsAndCalls) {
   const auto fn = [](Values in) {
     Value h = in[1];

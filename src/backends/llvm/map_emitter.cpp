@@ -40,7 +40,7 @@ class MapEmitter {
     if (nest.period > 1) unroll_ = nest.period;
     if (passes_rows_once(nest)) unroll_ = vectors_beside_sums(nest, code.state(), weight);
     if (sums_short_rows(nest)) {
-      numbers_ = by_numbers(nest);
+      numbers_ = by_numbers(nest, code.state());
       at_number_.emplace(code, *numbers_);
       unroll_ = 1;
     }
@@ -176,6 +176,7 @@ class MapEmitter {
     MapNest finish = nest_;
     finish.vector_dim = 0;
     finish.has_room.assign(nest_.instrs.size(), false);
+    finish.woven.assign(nest_.instrs.size(), -1);
     for (int i = nest_.body_end; i < static_cast<int>(nest_.instrs.size()); ++i) {
       const Instr& it = nest_.instr(i);
       const bool loads_one = it.kind == Instr::Kind::Load && coefficient(i) == 0;

@@ -324,17 +324,21 @@ MapNest normalised(const ModuleState& state, const kernel::Map& map, bool split,
     if (!split && !in_place) choose_square(nest, state.masks_freely());
   }
   if (split) nest.dims[0].dealt = true;
-  nest.has_room = accesses_with_room(nest, state);
   // Reduced dims may all have been trivial; their instructions still pass through the accumulator.
   if (reduces && static_cast<int>(nest.dims.size()) == nest.num_outer) {
     nest.dims.push_back({.var = -1, .extent = 1});
   }
   group_accesses(nest);
   find_even_indices(nest, state.program);
-  find_uniform(nest);
-  nest.strays = find_strays(nest, state);
-  nest.woven = Weaving(nest).find();
+  nest.derive(state);
   return nest;
+}
+
+void MapNest::derive(const ModuleState& state) {
+  has_room = accesses_with_room(*this, state);
+  find_uniform(*this);
+  strays = find_strays(*this, state);
+  woven = Weaving(*this).find();
 }
 
 bool MapNest::is_in_place() const {

@@ -70,6 +70,10 @@ struct MapNest {
   int period = 1;                                            // vectors after which crossed accesses repeat
   std::vector<bool> hoistable;  // uniform and allowed in front of the loop over the vector dim
 
+  // Finds has_room, strays, woven, uniform and hoistable: all that follows from how accesses move along the vector dim. To be asked for again after any change
+  // to that dim or to the coefficients of groups.
+  void derive(const ModuleState& state);
+
   const kernel::Instr& instr(int i) const { return instrs[static_cast<std::size_t>(i)]; }
   // Whether an element that is written was read before at its place, so that rows of it follow each other as loads and stores.
   bool is_in_place() const;

@@ -199,9 +199,10 @@ bool sums_short_rows(const MapNest& nest) {
   return true;
 }
 
-MapNest by_numbers(MapNest nest) {
+MapNest by_numbers(MapNest nest, const ModuleState& state) {
   const auto rows = static_cast<std::size_t>(nest.vector_dim);
   for (AccessGroup& group : nest.groups) group.coefficients[rows] = group.coefficients[rows + 1];
+  nest.derive(state);
   return nest;
 }
 
@@ -229,7 +230,9 @@ std::vector<bool> accesses_with_room(const MapNest& nest, const ModuleState& sta
   if (rows.extent_var < 0 || rows.dealt || rows.extent % nest.lanes != 0) return has_room;
   for (std::size_t i = 0; i < has_room.size(); ++i) {
     const Instr& it = nest.instrs[i];
-    has_room[i] = moves(it) && it.access.indirect.empty() && stride_along(nest, nest.vector_dim, it) != 0 &&
+    if (!moves(it) || !it.access.indirect.empty()) continue;
+    const AccessGroup& group = nest.groups[static_cast<std::size_t>(nest.uses[i].group)];
+    has_room[i] = group.coefficients[static_cast<std::size_t>(nest.vector_dim)] != 0 &&
                   state.buffer(it.access.buffer).space == kernel::Space::Worker;
   }
   return has_room;

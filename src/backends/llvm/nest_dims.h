@@ -16,7 +16,7 @@ std::vector<bool> accesses_with_room(const MapNest& nest, const ModuleState& sta
 // and computed as they lie, and dealt to the lanes of their rows as they are added; read by lanes each operand would be gathered.
 bool sums_short_rows(const MapNest& nest);
 // The nest whose lanes are these numbers, not rows.
-MapNest by_numbers(MapNest nest);
+MapNest by_numbers(MapNest nest, const ModuleState& state);
 
 // Whether rows are summed and written at once, number by number, so that they come from memory and go there.
 bool passes_rows_once(const MapNest& nest);

@@ -254,7 +254,8 @@ class Reroller {
     Advance a;
     const Node& first = *slices[0].node;
     a.source = first.operands[0];
-    if (position(a.source) >= run.start) return std::nullopt;
+    if (position(a.source) >= run.start || first.types[0].shape.size() == 0)
+      return std::nullopt;  // no elements: no windows
     const auto &start = first.attrs.integers("start"), &next = slices[1].node->attrs.integers("start");
     for (std::size_t i = 0; i < start.size(); ++i) {
       if (start[i] == next[i]) continue;
