@@ -134,6 +134,11 @@ bool lie_together(const Buffer& a, const Buffer& b) {
 
 bool share_memory(const Buffer& a, const Buffer& b) { return a.space == Space::Shared && lie_together(a, b); }
 
+bool starts_from_c(const Dot& dot) {
+  return dot.init && dot.init->buffer == dot.c.buffer && dot.init->index == dot.c.index && dot.init_m == dot.c_m &&
+         dot.init_n == dot.c_n;
+}
+
 bool follows_by_chunks(const Touch& b, const Touch& a, std::int64_t chunk, std::int64_t num_chunks, bool reverse) {
   if (!may_meet(a, b) || num_chunks <= 1) return true;
   if (a.anywhere || b.anywhere || a.base.terms != b.base.terms || a.along != b.along || a.along == 0) return false;

@@ -34,6 +34,9 @@ bool conflict(const std::vector<Touch>& a, const std::vector<Touch>& b);
 bool lie_together(const Buffer& a, const Buffer& b);
 bool share_memory(const Buffer& a, const Buffer& b);
 
+// Whether accumulators start from what lies at C: the Dot adds to it.
+bool starts_from_c(const Dot& dot);
+
 // Where `first` runs over multiples of `chunk`: whether b, at any of them, can meet a only in the same chunk or in one that comes
 // before it, in the order of rising `first` or, `reverse`, of falling.
 bool follows_by_chunks(const Touch& b, const Touch& a, std::int64_t chunk, std::int64_t num_chunks, bool reverse);

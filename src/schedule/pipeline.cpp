@@ -6,34 +6,18 @@
 
 #include "schedule/accesses.h"
 #include "schedule/cost.h"
+#include "schedule/loop_facts.h"
 #include "schedule/sections.h"
 
 namespace hotloop::kernel {
 namespace {
-
-// Every index that counts `step` counts on from `first`.
-template <class Where> void count_from(Where& where, Var step, Var first) {
-  for_each_statement(where, [&](auto& s) {
-    for_each_index(s, [&](Affine& index) {
-      if (const std::int64_t by = index.coefficient(step); by != 0) index = index + Affine::of(first, by);
-    });
-  });
-}
-
-const For* plain_loop(const Stmt& stmt) {
-  const auto* loop = std::get_if<For>(&stmt.node);
-  return loop != nullptr && !loop->stop && loop->trip.is_static() ? loop : nullptr;
-}
 
 // The statement for steps first..first+steps-1 of `trip`, in each way in which it goes along them.
 std::vector<Stmt> chunks_of(const Stmt& stmt, std::int64_t trip, bool reverse, const Extent& steps, Var first) {
   std::vector<Stmt> ways;
   if (const For* loop = plain_loop(stmt)) {
     if (loop->trip.bound != trip || loop->reverse != reverse) return ways;
-    ways.push_back(stmt);
-    auto& part = std::get<For>(ways[0].node);
-    part.trip = steps;
-    count_from(part.body, part.counter, first);
+    ways.push_back({steps_of(*loop, Affine::of(first), steps)});
   } else if (const auto* dot = std::get_if<Dot>(&stmt.node)) {
     // Rows in panels are not cut within these.
     if (!dot->m.is_static() || dot->m.bound != trip || dot->in_blocks) return ways;
@@ -50,11 +34,7 @@ std::vector<Stmt> chunks_of(const Stmt& stmt, std::int64_t trip, bool reverse, c
     for (int d = 0; d < map->num_outer; ++d) {
       const Dim& dim = map->dims[static_cast<std::size_t>(d)];
       if (!dim.extent.is_static() || dim.extent.bound != trip) continue;
-      Stmt way = stmt;
-      auto& part = std::get<Map>(way.node);
-      part.dims[static_cast<std::size_t>(d)].extent = steps;
-      count_from(way, dim.var, first);
-      ways.push_back(std::move(way));
+      ways.push_back({steps_of(*map, d, Affine::of(first), steps)});
     }
   }
   return ways;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "schedule/accesses.h"
+#include "schedule/loop_facts.h"
 #include "schedule/map_writer.h"
 #include "schedule/registers.h"
 
@@ -104,12 +105,7 @@ class RowSums {
   }
 
   void run() {
-    std::vector<Grid*> grids;
-    for_each_statement(program_.body, [&](auto& statement) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(statement)>, Grid>)
-        if (statement.slots == 0) grids.push_back(&statement);
-    });
-    for (Grid* grid : grids) in_block(grid->body);
+    for (Grid* grid : plain_grids(program_)) in_block(grid->body);
   }
 
  private:

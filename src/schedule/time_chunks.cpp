@@ -12,6 +12,7 @@
 #include "core/index.h"
 #include "schedule/accesses.h"
 #include "schedule/footprint.h"
+#include "schedule/loop_facts.h"
 
 namespace hotloop::kernel {
 namespace {
@@ -21,28 +22,11 @@ constexpr std::int64_t chunk_bytes = 192 << 10;
 // Steps of a product in a chunk, at least, and bytes of what it reads for each byte of its sums: these come and go with each chunk.
 constexpr std::int64_t fewest_steps_of_product = 96, bytes_for_one_of_sums = 2;
 
-const For* plain_loop(const Stmt& stmt) {
-  const auto* loop = std::get_if<For>(&stmt.node);
-  if (loop == nullptr || loop->stop || !loop->test.empty() || !loop->trip.is_static()) return nullptr;
-  bool counts_extents = false;
-  for_each_statement(loop->body, [&](const auto& statement) {
-    for_each_extent(statement, [&](const Extent& extent) { counts_extents |= extent.var == loop->counter; });
-  });
-  return counts_extents ? nullptr : loop;
-}
-
 // Steps from `first` on, so many.
 struct Chunk {
   Affine first;
   std::int64_t steps;
 };
-
-For chunk_of(const For& loop, const Chunk& chunk) {
-  For part = loop;
-  part.trip = {chunk.steps, -1};
-  replace_variable(part.body, loop.counter, Affine::of(loop.counter) + chunk.first, [](Extent&) {});
-  return part;
-}
 
 // Whether the Map does nothing but add sums to what lies where it stores them.
 bool only_adds(const Map& map) {
@@ -72,15 +56,10 @@ bool only_adds(const Map& map) {
 }
 
 // Dim of a Map's sums that counts the steps.
-std::optional<std::size_t> dim_over(const Map& map, std::int64_t trip) {
-  for (std::size_t d = at(map.num_outer); d < map.dims.size(); ++d)
-    if (map.dims[d].extent == Extent{trip, -1} && static_cast<int>(d) != map.vector_dim) return d;
+std::optional<int> dim_over(const Map& map, std::int64_t trip) {
+  for (int d = map.num_outer; d < static_cast<int>(map.dims.size()); ++d)
+    if (map.dims[at(d)].extent == Extent{trip, -1} && d != map.vector_dim) return d;
   return std::nullopt;
-}
-
-bool adds_to_c(const Dot& dot) {
-  return dot.init && dot.init->buffer == dot.c.buffer && dot.init->index == dot.c.index && dot.init_m == dot.c_m &&
-         dot.init_n == dot.c_n && dot.init->indirect.empty() && dot.c.indirect.empty();
 }
 
 // Whether the statements of a loop, run one after the other for all of its iterations, leave the same.
@@ -100,7 +79,8 @@ bool are_apart(const For& loop) {
 std::optional<Stmt> chunk_of(const Stmt& stmt, std::int64_t trip, const Chunk& chunk) {
   Stmt part = stmt;
   if (auto* dot = std::get_if<Dot>(&part.node)) {
-    if (!adds_to_c(*dot) || dot->pairs || dot->segments.size() != 1 || dot->segments[0].packed()) return std::nullopt;
+    if (!starts_from_c(*dot) || dot->pairs || dot->segments.size() != 1 || dot->segments[0].packed())
+      return std::nullopt;
     DotSegment& segment = dot->segments[0];
     if (segment.k.empty()) return std::nullopt;
     KDim& k = segment.k[0];
@@ -125,12 +105,7 @@ std::optional<Stmt> chunk_of(const Stmt& stmt, std::int64_t trip, const Chunk& c
   if (map == nullptr || map->split || !only_adds(*map)) return std::nullopt;
   const auto d = dim_over(*map, trip);
   if (!d) return std::nullopt;
-  Dim& dim = map->dims[*d];
-  dim.extent.bound = chunk.steps;
-  for_each_index(*map, [&](Affine& index) {
-    if (const std::int64_t by = index.coefficient(dim.var); by != 0) index = index + chunk.first * by;
-  });
-  return part;
+  return Stmt{steps_of(*map, *d, chunk.first, {chunk.steps, -1})};
 }
 
 class TimeChunks {
@@ -138,12 +113,7 @@ class TimeChunks {
   explicit TimeChunks(Program& program) : program_(program) {}
 
   void run() {
-    std::vector<Grid*> grids;
-    for_each_statement(program_.body, [&](auto& statement) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(statement)>, Grid>)
-        if (statement.slots == 0) grids.push_back(&statement);
-    });
-    for (Grid* grid : grids) in_block(grid->body);
+    for (Grid* grid : plain_grids(program_)) in_block(grid->body);
   }
 
  private:
@@ -170,7 +140,7 @@ class TimeChunks {
     const std::int64_t trip = loop.trip.bound;
     const Var first = program_.new_var("first");
     const Chunk one{Affine::of(first), 1};
-    const std::vector<Touch> of_loop = touches_of(Stmt{chunk_of(loop, one)}, first);
+    const std::vector<Touch> of_loop = touches_of(Stmt{steps_of(loop, one.first, {one.steps, -1})}, first);
     std::vector<Touch> before = of_loop, between;
     std::vector<std::size_t> sums;
     // Cut into single steps, they meet only what is of the same step, or of one that came before: then so in any chunks.
@@ -244,7 +214,7 @@ class TimeChunks {
     const std::int64_t trip = loop.trip.bound, left = trip % steps;
     const auto chunk = [&](const Chunk& of) {
       Block body;
-      body.push_back({chunk_of(loop, of)});
+      body.push_back({steps_of(loop, of.first, {of.steps, -1})});
       for (const std::size_t i : sums) body.push_back(*chunk_of(block[i], trip, of));
       return body;
     };

@@ -205,7 +205,8 @@ TEST(StreamInputs, AreFieldsInC) {
   const nn::Layer model = Shop();
   const std::string header = export_c(model, model.init(1), types(DType::F32, 1), {.name = "shop"}).header;
   const std::string fields =
-      "typedef struct shop_inputs {\n  const float* of_series;  // f32[1,1,3]\n  const int32_t* of_day;  // i32[1,1]\n"
+      "typedef struct shop_inputs {\n  const float* of_series;  // of.series, f32[1,1,3]\n"
+      "  const int32_t* of_day;  // of.day, i32[1,1]\n"
       "  const float* facts;  // f32[1,2]\n} shop_inputs;";
   EXPECT_NE(header.find(fields), std::string::npos) << header;
   EXPECT_NE(header.find("shop_step(&voice, &x, y);"), std::string::npos) << header;

@@ -7,6 +7,7 @@
 #include "core/index.h"
 #include "hotloop/error.h"
 #include "schedule/column_walk.h"
+#include "schedule/footprint.h"
 
 namespace hotloop::codegen {
 

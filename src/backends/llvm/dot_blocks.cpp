@@ -10,6 +10,7 @@
 #include "backends/llvm/dot_walk.h"
 #include "backends/llvm/matrix_registers.h"
 #include "core/index.h"
+#include "schedule/footprint.h"
 
 namespace hotloop::codegen {
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "core/index.h"
+#include "schedule/footprint.h"
 
 namespace hotloop::codegen {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/index.h"
+#include "schedule/footprint.h"
 
 namespace hotloop::codegen {
 

@@ -50,11 +50,6 @@ kernel::ColumnWalk walk_of(const kernel::Target& target, const Dot& dot, bool in
   return {.panel = 1, .runs = {{0, vectors, 1}}, .rest = vectors, .turns = false};
 }
 
-bool starts_from_c(const Dot& dot) {
-  return dot.init && dot.init->buffer == dot.c.buffer && dot.init->index == dot.c.index && dot.init_m == dot.c_m &&
-         dot.init_n == dot.c_n;
-}
-
 // Enough multiplications to hide the loop's overhead; a divisor of the extent if there is one. No load may move on by 2 KB or more from one
 // iteration to the next where steps lie side by side: on Zen 5 prefetching by the stride of an instruction then halves the rate at which B comes from
 // the second cache.

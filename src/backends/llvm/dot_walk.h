@@ -20,9 +20,6 @@ int lanes_for_columns(const kernel::Dot& dot, bool holds_values);
 // loops stand around them.
 bool is_long(const kernel::Dot& dot);
 
-// Whether accumulators start from what lies at C.
-bool starts_from_c(const kernel::Dot& dot);
-
 // Steps along k that are evenly spaced in both operands become one dim.
 std::vector<kernel::KDim> collapsed(const kernel::DotSegment& segment);
 
