@@ -1,5 +1,7 @@
 import os
+import pathlib
 import signal
+import sys
 import threading
 import time
 
@@ -9,6 +11,10 @@ os.environ.setdefault("HOTLOOP_CACHE", "0")
 os.environ.setdefault("HOTLOOP_TEAM", "always")  # small programs too run on as many threads as a test asks for
 
 import numpy as np  # noqa: E402
+
+# What tests share: small_fits.py here, and crc32c.py with the tests of the command line.
+HERE = pathlib.Path(__file__).parent
+sys.path += [str(HERE), str(HERE.parents[1] / "tests")]
 
 # A shell's background jobs ignore Ctrl-C, and what they start inherits that; the tests of Ctrl-C want Python's own answer.
 signal.signal(signal.SIGINT, signal.default_int_handler)

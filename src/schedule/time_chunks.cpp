@@ -77,35 +77,36 @@ bool are_apart(const For& loop) {
 
 // The sums of a chunk, of a statement that adds up what all steps have, or of a loop of such ones over the parts of a tile.
 std::optional<Stmt> chunk_of(const Stmt& stmt, std::int64_t trip, const Chunk& chunk) {
-  Stmt part = stmt;
-  if (auto* dot = std::get_if<Dot>(&part.node)) {
+  if (const auto* dot = std::get_if<Dot>(&stmt.node)) {
     if (!starts_from_c(*dot) || dot->pairs || dot->segments.size() != 1 || dot->segments[0].packed())
       return std::nullopt;
-    DotSegment& segment = dot->segments[0];
-    if (segment.k.empty()) return std::nullopt;
-    KDim& k = segment.k[0];
-    if (!k.extent.is_static() || k.extent.bound % trip != 0) return std::nullopt;
-    const std::int64_t rows = k.extent.bound / trip;  // of a step
-    k.extent.bound = chunk.steps * rows;
-    segment.a.index = segment.a.index + chunk.first * (rows * k.a_stride);
-    segment.b.index = segment.b.index + chunk.first * (rows * k.b_stride);
-    return part;
+    const std::vector<KDim>& k = dot->segments[0].k;
+    if (k.empty() || !k[0].extent.is_static() || k[0].extent.bound % trip != 0) return std::nullopt;
+    const std::int64_t rows = k[0].extent.bound / trip;  // of a step
+    Dot part = *dot;
+    DotSegment& segment = part.segments[0];
+    segment.k[0].extent.bound = chunk.steps * rows;
+    segment.a.index = segment.a.index + chunk.first * (rows * k[0].a_stride);
+    segment.b.index = segment.b.index + chunk.first * (rows * k[0].b_stride);
+    return Stmt{std::move(part)};
   }
-  if (auto* parts = std::get_if<For>(&part.node)) {
-    if (plain_loop(stmt) == nullptr || !are_apart(*parts)) return std::nullopt;
-    for (Stmt& inside : parts->body) {
-      if (std::holds_alternative<Let>(inside.node) && std::get<Let>(inside.node).number) continue;
-      auto of_chunk = chunk_of(inside, trip, chunk);
-      if (!of_chunk) return std::nullopt;
-      inside = std::move(*of_chunk);
-    }
-    return part;
+  if (const auto* map = std::get_if<Map>(&stmt.node)) {
+    const std::optional<int> d = map->split || !only_adds(*map) ? std::nullopt : dim_over(*map, trip);
+    if (!d) return std::nullopt;
+    return Stmt{steps_of(*map, *d, chunk.first, {chunk.steps, -1})};
   }
-  auto* map = std::get_if<Map>(&part.node);
-  if (map == nullptr || map->split || !only_adds(*map)) return std::nullopt;
-  const auto d = dim_over(*map, trip);
-  if (!d) return std::nullopt;
-  return Stmt{steps_of(*map, *d, chunk.first, {chunk.steps, -1})};
+  const For* parts = plain_loop(stmt);
+  if (parts == nullptr) return std::nullopt;
+  For part{
+      .counter = parts->counter, .trip = parts->trip, .reverse = parts->reverse, .test = {}, .stop = {}, .body = {}};
+  for (const Stmt& inside : parts->body) {
+    const auto* let = std::get_if<Let>(&inside.node);
+    auto of_chunk = let != nullptr && let->number ? inside : chunk_of(inside, trip, chunk);
+    if (!of_chunk) return std::nullopt;
+    part.body.push_back(std::move(*of_chunk));
+  }
+  if (!are_apart(*parts)) return std::nullopt;
+  return Stmt{std::move(part)};
 }
 
 class TimeChunks {
