@@ -1,6 +1,7 @@
 #include "passes/builder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "hotloop/error.h"
 
@@ -75,16 +76,33 @@ std::optional<int> padded_axis(const Node& pad) {
   return axis;
 }
 
+bool is_of_units(Value v) {
+  using enum ir::OpKind;
+  while (is_kind(v, Broadcast) || is_kind(v, Reshape) || is_kind(v, Transpose) || is_kind(v, Slice)) v = operand(v);
+  const auto number = uniform_value(v);
+  if (number) return *number == 0 || std::abs(*number) == 1;
+  return is_named(v, "cast") && operand(v).dtype() == DType::Bool;
+}
+
 bool keeps_grouping(const Node& add) {
-  const auto is_difference = [](auto&& self, Value v) -> bool {
-    if (is_scalar_op(v, ir::ScalarOp::Sub) || is_scalar_op(v, ir::ScalarOp::Neg)) return true;
-    if (is_scalar_op(v, ir::ScalarOp::Select))
-      return self(self, v.node->operands[1]) || self(self, v.node->operands[2]);
-    using enum ir::OpKind;
-    const bool is_view = is_kind(v, Slice) || is_kind(v, Reshape) || is_kind(v, Transpose) || is_kind(v, Broadcast);
-    return is_view && self(self, v.node->operands[0]);
+  // Every addition asks: what is further back than so many alternatives and views counts as a difference.
+  constexpr std::size_t most_seen = 32;
+  std::vector<Value> seen = add.operands;
+  const auto see = [&](Value v) {
+    if (std::ranges::find(seen, v) == seen.end()) seen.push_back(v);
   };
-  return std::ranges::any_of(add.operands, [&](Value v) { return is_difference(is_difference, v); });
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    const Value v = seen[i];
+    if (i == most_seen || is_scalar_op(v, ir::ScalarOp::Sub) || is_scalar_op(v, ir::ScalarOp::Neg)) return true;
+    using enum ir::OpKind;
+    if (is_scalar_op(v, ir::ScalarOp::Select)) {
+      see(operand(v, 1));
+      see(operand(v, 2));
+    } else if (is_kind(v, Slice) || is_kind(v, Reshape) || is_kind(v, Transpose) || is_kind(v, Broadcast)) {
+      see(operand(v));
+    }
+  }
+  return false;
 }
 
 }  // namespace hotloop::passes

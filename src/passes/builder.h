@@ -84,13 +84,15 @@ std::optional<int> padded_axis(const Node& pad);
 // c + ((s - t) + x), and other groupings of the same terms lose what they are for (docs/decisions/0010).
 bool keeps_grouping(const Node& add);
 
+// Whether all numbers of v are 0, 1 or -1, as far as is known: one-hot numbers, masks and products of such.
+bool is_of_units(Value v);
 // The product of two repeats, as a unit tangent of a matrix is one of one-hot numbers for its rows and for its columns.
 struct ProductOfRepeats {
   Value first, second;  // broadcast nodes
 };
 std::optional<ProductOfRepeats> product_of_repeats(Value v);
 // Which of the factors leaves a dot with their product as that side: it does not depend on what is contracted, and without it the other
-// factor repeats along a free axis. -1 if neither does.
+// factor repeats along a free axis. Its numbers are units: without another, dot(b, x) might be infinite where dot(a * b, x) is not. -1 if neither does.
 int leaves_dot(const ProductOfRepeats& product, const Axes& contract, const Axes& batch);
 
 // Rules, by family; an undefined value when none applies.

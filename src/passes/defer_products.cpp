@@ -119,8 +119,9 @@ class DeferProducts {
       case OpKind::Transpose:
       case OpKind::Slice:
       case OpKind::Broadcast:
-      case OpKind::Reverse:
-      case OpKind::Pad: return {o[0]};
+      case OpKind::Reverse: return {o[0]};
+      // Another number than 0 would come once, where each step has it.
+      case OpKind::Pad: return is_number(o[1], 0) ? std::vector{o[0]} : std::vector<Value>{};
       case OpKind::Concat: return o;
       case OpKind::Dot: return beside_factor(true);
       case OpKind::Reduce: return node.op->name == "reduce_sum" ? std::vector{o[0]} : std::vector<Value>{};

@@ -263,21 +263,20 @@ class LookupProducts {
     for (std::size_t i = 0; i < contract.size(); ++i) place_axes[at(contract[i] - lookup->axis)] = other[i];
     const Value places = clamped(lookup->places, rows);
     const Value sums = sum_by_place(builder_, rows, places, rebuild_(node.operands[at(1 - side)]), place_axes);
-    const Value table = rows_with_places(*lookup, places);
+    const Value table = rows_with_places(lookup->table, lookup->axis, places);
     const Axes row = {lookup->axis};
     return side == 0 ? builder_.dot(table, sums, row, {0}) : builder_.dot(sums, table, {0}, row);
   }
 
-  // The table with 0 in the rows that are not looked up.
-  Value rows_with_places(const Lookup& lookup, Value places) {
-    const ValueType& type = lookup.table.type();
+  // x with 0 in the rows along an axis that none of the places is.
+  Value rows_with_places(Value x, std::int64_t axis, Value places) {
+    const ValueType& type = x.type();
     Axes all(at(places.rank()));
     std::iota(all.begin(), all.end(), 0);
     const Value one = builder_.full(1, {type.dtype, places.shape()});
-    const Value count = sum_by_place(builder_, lookup.table_rows(), places, one, all);
+    const Value count = sum_by_place(builder_, type.shape[static_cast<int>(axis)], places, one, all);
     const Value is_found = builder_.make("gt", {count, builder_.full(0, count.type())});
-    return builder_.make(
-        "select", {builder_.broadcast(is_found, type.shape, {lookup.axis}), lookup.table, builder_.full(0, type)});
+    return builder_.make("select", {builder_.broadcast(is_found, type.shape, {axis}), x, builder_.full(0, type)});
   }
 
   // A lookup takes the nearest row that is there, a sum by place drops what is not.
@@ -289,7 +288,7 @@ class LookupProducts {
         "min", {builder_.make("max", {places, builder_.full(0, places.type())}), builder_.full(last, places.type())});
   }
 
-  // dot(g, w) added up by places = dot(g added up by places, w).
+  // dot(g, w) added up by places = dot(g added up by places, w), but for rows without a place, which stay 0 also where w holds an infinity or a NaN.
   Value products_of_sums(const Node& node) {
     const std::optional<SumsByPlace> sums = sums_by_place(node, uses_);
     if (!sums || !earns_sums_by_place(sums->rows, num_places(sums->places.shape(), builder_.options()), sums->width))
@@ -302,7 +301,9 @@ class LookupProducts {
       Value& sum = product.defined() ? products : rest;
       sum = sum.defined() ? builder_.add(sum, more) : more;
     }
-    if (!products.defined() || !rest.defined()) return products;
+    if (!products.defined()) return {};
+    products = rows_with_places(products, sums->axis, rebuild_(sums->places));
+    if (!rest.defined()) return products;
     std::vector<Value> operands = rebuild_.operands(node);
     operands[2] = rest;
     return builder_.add(products, builder_.make(*node.op, std::move(operands), node.attrs));

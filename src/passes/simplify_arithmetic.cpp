@@ -43,7 +43,7 @@ Value unary(Builder& b, const ir::OpDef& op, const std::vector<Value>& operands,
       return {};
     case ScalarOp::Not: return is_scalar_op(x, ScalarOp::Not) ? operand(x) : Value{};
     case ScalarOp::Abs:
-      if (is_scalar_op(x, ScalarOp::Abs)) return x;
+      if (x.dtype() == DType::U32 || is_scalar_op(x, ScalarOp::Abs)) return x;
       return is_scalar_op(x, ScalarOp::Neg) ? b.make(op, {operand(x)}) : Value{};
     case ScalarOp::Cast: {
       const DType to = attrs.get<DType>("dtype");

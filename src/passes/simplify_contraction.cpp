@@ -270,7 +270,7 @@ int leaves_dot(const ProductOfRepeats& product, const Axes& contract, const Axes
     for (int axis = 0; axis < factors[i].rank(); ++axis)
       repeats = repeats || (!contains(contract, axis) && !contains(batch, axis) && !contains(in, axis) &&
                             factors[i].shape()[axis] > 1);
-    if (uncontracted && repeats) return i;
+    if (uncontracted && repeats && is_of_units(factors[i])) return i;
   }
   return -1;
 }

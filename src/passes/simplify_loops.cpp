@@ -46,7 +46,11 @@ class SimplifyLoop {
     for (int i = 0; i < loop_.num_consts(); ++i) {
       if (!leaves_dots(i)) continue;
       const auto product = product_of_repeats(outer_(loop_.constant(i)));
-      const auto factor = [&](Value v) { return std::pair(v, edit_.add_const(v.node->operands[0])); };
+      const auto factor = [&](Value v) {
+        const Value numbers = operand(v);
+        const bool is_cast = is_named(numbers, "cast");
+        return Factor{v, edit_.add_const(is_cast ? operand(numbers) : numbers), is_cast};
+      };
       factored_.push_back({loop_.const_in(i), factor(product->first), factor(product->second)});
     }
     for (int i = 0; i < loop_.num_xs(); ++i) {
@@ -58,9 +62,10 @@ class SimplifyLoop {
     Builder inside(edit_.body(), builder_.options());
     for (const auto& [old, number] : sunk_) edit_.map().set(old, inside.full(number, old.type()));
     for (const Factored& f : factored_) {
-      const auto repeat = [&](const std::pair<Value, int>& factor) {
-        return inside.broadcast(edit_.const_in(factor.second), f.old.shape(),
-                                factor.first.node->attrs.integers("axes"));
+      const auto repeat = [&](const Factor& factor) {
+        Value numbers = edit_.const_in(factor.position);
+        if (factor.is_cast) numbers = inside.make("cast", {numbers}, {{"dtype", f.old.dtype()}});
+        return inside.broadcast(numbers, f.old.shape(), factor.repeat.node->attrs.integers("axes"));
       };
       edit_.map().set(f.old, inside.mul(repeat(f.first), repeat(f.second)));
     }
@@ -180,9 +185,14 @@ class SimplifyLoop {
   Seen xs_seen_, consts_seen_;
   std::vector<std::pair<Value, Value>> same_;   // old input -> earlier old input that is fed the same
   std::vector<std::pair<Value, double>> sunk_;  // old const -> the number it is
+  struct Factor {
+    Value repeat;  // outside
+    int position;  // of the const that is repeated
+    bool is_cast;  // of that const: the body is to know that these are units
+  };
   struct Factored {
     Value old;
-    std::pair<Value, int> first, second;  // repeats outside, and positions of the consts that are repeated
+    Factor first, second;
   };
   std::vector<Factored> factored_;
   std::vector<std::pair<Value, int>> repeated_;  // old xs -> position of the const that replaces it

@@ -47,7 +47,11 @@ std::optional<Test> test_of(const Map& map, const Instr& in) {
     return std::nullopt;
   const std::int64_t number = bound.dtype == DType::I32 ? static_cast<std::int32_t>(bound.bits)
                                                         : static_cast<std::int64_t>(bound.bits),
-                     room = number - index.access.index.constant;
+                     constant = index.access.index.constant;
+  // Their difference is to be a number of i64 as well.
+  constexpr std::int64_t most = std::int64_t{1} << 61;
+  if (std::min(number, constant) < -most || std::max(number, constant) > most) return std::nullopt;
+  const std::int64_t room = number - constant;
   // i >= room, or -i >= room, which is i < 1 - room.
   const bool rises = term.coefficient == 1;
   return Test{static_cast<std::size_t>(dim - map.dims.begin()), rises ? room : 1 - room,

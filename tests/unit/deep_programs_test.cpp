@@ -84,6 +84,21 @@ TEST_P(DeepPrograms, AreScheduled) {
   EXPECT_FALSE(program.body.empty());
 }
 
+// Compare and exchange, again and again: an addition asks what its terms are.
+TEST(DeepPrograms, AlternativesOfAlternativesAreAdded) {
+  const auto exchanged = [](std::span<const Value> in) {
+    Value a = in[0], b = in[1];
+    for (int i = 0; i < 60; ++i) {
+      const Value is_less = less(a, b), lower = select(is_less, a, b);
+      b = select(is_less, b, a);
+      a = lower;
+    }
+    return std::vector<Value>{a + in[2], b + in[2]};
+  };
+  const std::vector<ValueType> types(3, ValueType{DType::F32, {40, 16}});
+  EXPECT_FALSE(schedule(*passes::optimize(*trace(exchanged, types), {}), {}).body.empty());
+}
+
 // Each value is read twice by the next one.
 Value doubled_again_and_again(Value x, bool is_linear) {
   constexpr int depth = 40;
