@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 
@@ -21,12 +22,45 @@ constexpr const char* in_a_list = " in a list of numbers";
 
 thread_local Program* g_program = nullptr;
 thread_local std::shared_ptr<Scope> g_scope;
+thread_local UsesOfSurroundings* g_uses = nullptr;
+thread_local const InPlaceOfSurroundings* g_in_place = nullptr;
+std::atomic<std::uint64_t> g_num_scopes = 0;
 
-const Tracer& alive(const Tracer& t) {
-  if (t.scope == nullptr || !t.scope->alive)
+Tracer living(Tracer t) {
+  const std::optional<Value> value = g_in_place == nullptr ? std::nullopt : g_in_place->of(t);
+  if (value)
+    t.value = *value;
+  else if (t.scope == nullptr || !t.scope->alive)
     throw UserError("trace", "a traced value may be used only while its function is traced",
                     "a value kept from an earlier trace", "return it from the function, or carry it through scan");
   return t;
+}
+
+// The same of one that is computed with.
+Tracer used(const Tracer& was) {
+  Tracer t = living(was);
+  UsesOfSurroundings::note({.was = was.value, .scope = was.scope->number, .array = {}}, t.value);
+  return t;
+}
+
+// A large array is an input of the program, and one of a function that is traced later is among its inputs, or a constant.
+Value lifted(const Array& array) {
+  if (g_in_place != nullptr) {
+    const std::optional<Value> value = g_in_place->of(array);
+    if (!value) return constant(snapshot(array));
+    UsesOfSurroundings::note({.was = {}, .array = array}, *value);
+    return *value;
+  }
+  // The engine's own traces (of a fit) have no place for arrays but their constants.
+  if (g_program == nullptr) return constant(snapshot(array));
+  const Value value = g_program->lift(array);
+  const Array kept = g_program->lifted_from(value);
+  if (kept.defined()) UsesOfSurroundings::note({.was = {}, .array = kept}, value);
+  return value;
+}
+
+bool same_numbers(const Array& a, const Array& b) {
+  return a.type() == b.type() && (a.raw() == b.raw() || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);
 }
 
 // Of a number that meets none: that of the Array which it would be (to_array).
@@ -37,8 +71,9 @@ DType default_dtype(const Tracer& t) {
 }
 
 // A weak value in `dtype`, or a strong one cast. What is known not to fit is refused, as a number in the function is.
-Value fitted(const Tracer& t, DType dtype, const std::string& where) {
-  if (alive(t).is_wide && dtype == DType::I32)
+Value fitted(const Tracer& tracer, DType dtype, const std::string& where) {
+  const Tracer t = used(tracer);
+  if (t.is_wide && dtype == DType::I32)
     throw UserError(where, "a number must fit the array's dtype", "an integer of more than 32 bits with i32",
                     "an array of int64");
   return cast(t.value, dtype);
@@ -60,11 +95,50 @@ bool holds_tracer(nb::handle object) {
 
 nb::tuple shape_of(const Tracer& t) {
   nb::list dims;
-  for (const std::int64_t d : alive(t).value.shape().dims()) dims.append(d);
+  const Shape shape = living(t).value.shape();
+  for (const std::int64_t d : shape.dims()) dims.append(d);
   return nb::tuple(dims);
 }
 
 }  // namespace
+
+Scope::Scope() : number(g_num_scopes++) {}
+
+UsesOfSurroundings::UsesOfSurroundings() : first_scope_(g_num_scopes), previous_(std::exchange(g_uses, this)) {}
+UsesOfSurroundings::~UsesOfSurroundings() { g_uses = previous_; }
+
+void UsesOfSurroundings::note(const Surroundings::Use& use, Value now) {
+  for (UsesOfSurroundings* u = g_uses; u != nullptr; u = u->previous_)
+    if (use.array.defined() || use.scope < u->first_scope_) u->uses_.emplace_back(use, now);
+}
+
+Surroundings UsesOfSurroundings::among(std::span<const Value> captures) const {
+  Surroundings surroundings;
+  for (const auto& [use, now] : uses_) {
+    const auto it = std::ranges::find(captures, current_graph().capture(now));
+    if (it == captures.end()) continue;
+    surroundings.uses.push_back(use);
+    surroundings.uses.back().place = static_cast<std::size_t>(it - captures.begin());
+  }
+  return surroundings;
+}
+
+InPlaceOfSurroundings::InPlaceOfSurroundings(const Surroundings& surroundings, std::span<const Value> values)
+    : surroundings_(surroundings), values_(values), previous_(std::exchange(g_in_place, this)) {}
+InPlaceOfSurroundings::~InPlaceOfSurroundings() { g_in_place = previous_; }
+
+std::optional<Value> InPlaceOfSurroundings::of(const Tracer& tracer) const {
+  if (tracer.scope == nullptr) return std::nullopt;
+  for (const Surroundings::Use& use : surroundings_.uses)
+    if (use.was == tracer.value && use.scope == tracer.scope->number) return values_[use.place];
+  return std::nullopt;
+}
+
+std::optional<Value> InPlaceOfSurroundings::of(const Array& array) const {
+  for (const Surroundings::Use& use : surroundings_.uses)
+    if (use.array.defined() && same_numbers(use.array, array)) return values_[use.place];
+  return std::nullopt;
+}
 
 Program::Program(const std::string& name)
     : graph_(std::make_shared<Graph>(name)),
@@ -104,9 +178,7 @@ Value Program::lift(const Array& array) {
   // A function that makes an array each time it is called (an eye, a table) is often traced more than once: equal numbers are one input, so that what
   // is computed of them is equal too. The object that they came in says nothing: it may hold other numbers by now.
   for (std::size_t i = 0; i < lifted_.size(); ++i)
-    if (lifted_values_[i].type() == array.type() &&
-        (lifted_[i].raw() == array.raw() || std::memcmp(lifted_[i].raw(), array.raw(), array.bytes()) == 0))
-      return lifted_values_[i];
+    if (same_numbers(lifted_[i], array)) return lifted_values_[i];
   lifted_.push_back(snapshot(array));
   lifted_values_.push_back(graph_->add_input(array.type(), "captured" + std::to_string(lifted_.size() - 1)));
   return lifted_values_.back();
@@ -141,7 +213,7 @@ nb::list to_tracers(std::span<const Value> values) {
 
 Value to_value(nb::handle object, const std::string& what) {
   if (is_tracer(object)) {
-    const Tracer& t = alive(nb::cast<const Tracer&>(object));
+    const Tracer t = used(nb::cast<const Tracer&>(object));
     return cast(t.value, default_dtype(t));
   }
   if (PyList_Check(object.ptr()) || PyTuple_Check(object.ptr())) {
@@ -163,14 +235,12 @@ Value to_value(nb::handle object, const std::string& what) {
   }
   if (!is_tracing())
     throw UserError(what, "operations on traced values need a trace", "no trace in progress", "hl.jit");
-  // The engine's own traces (of a fit) have no place for arrays but their constants.
-  if (g_program == nullptr) return constant(snapshot(to_array(object, what)));
-  return g_program->lift(to_array(object, what));
+  return lifted(to_array(object, what));
 }
 
 Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool must_fit) {
   if (is_tracer(object)) {
-    const Tracer& t = alive(nb::cast<const Tracer&>(object));
+    const Tracer t = used(nb::cast<const Tracer&>(object));
     return must_fit ? fitted(t, dtype, what) : cast(t.value, dtype);
   }
   const Number kind = number_kind(object.ptr());
@@ -183,8 +253,7 @@ Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool 
     return stack(rows, 0);
   }
   if (kind != Number::None && must_fit) return constant(number_in(object, dtype, what));
-  const Array array = to_array(object, what, Digits::All).cast(dtype);
-  return g_program == nullptr ? constant(array) : g_program->lift(array);
+  return lifted(to_array(object, what, Digits::All).cast(dtype));
 }
 
 std::vector<Value> to_values(nb::handle sequence, const std::string& what) {
@@ -227,7 +296,7 @@ std::vector<Value> promote(const std::string& where, std::span<const nb::handle>
       case Number::None: break;
     }
     if (is_tracer(operands[i])) {
-      const Tracer& t = alive(nb::cast<const Tracer&>(operands[i]));
+      const Tracer t = used(nb::cast<const Tracer&>(operands[i]));
       if (t.weak) {
         join(weak, default_dtype(t));
         continue;
@@ -256,7 +325,7 @@ std::optional<std::vector<Value>> traced_numbers(std::span<const nb::handle> ope
   bool traced = false;
   for (const nb::handle operand : operands) {
     if (is_tracer(operand)) {
-      const Tracer& t = alive(nb::cast<const Tracer&>(operand));
+      const Tracer t = used(nb::cast<const Tracer&>(operand));
       if (!t.weak || t.value.dtype() == DType::Bool) return std::nullopt;
       traced = true;
       floats = floats || is_float(t.value.dtype());
@@ -277,13 +346,13 @@ void bind_tracer(nb::module_& m) {
   nb::class_<Tracer>(m, "Tracer", "A value of a program under trace: it has a shape and a dtype, and no numbers yet.")
       .def_prop_ro("shape", &shape_of, "Extents, outermost first.")
       .def_prop_ro(
-          "ndim", [](const Tracer& t) { return alive(t).value.rank(); }, "Number of axes.")
+          "ndim", [](const Tracer& t) { return living(t).value.rank(); }, "Number of axes.")
       .def_prop_ro(
-          "size", [](const Tracer& t) { return alive(t).value.shape().size(); }, "Number of elements.")
+          "size", [](const Tracer& t) { return living(t).value.shape().size(); }, "Number of elements.")
       .def_prop_ro(
-          "dtype", [](const Tracer& t) { return numpy_dtype(default_dtype(alive(t))); }, "The NumPy dtype.")
+          "dtype", [](const Tracer& t) { return numpy_dtype(default_dtype(living(t))); }, "The NumPy dtype.")
       .def_prop_ro("weak", [](const Tracer& t) { return t.weak; })
-      .def_prop_ro("_type", [](const Tracer& t) { return alive(t).value.type().str(); });
+      .def_prop_ro("_type", [](const Tracer& t) { return living(t).value.type().str(); });
   m.def("is_tracing", [] { return is_tracing(); });
   m.def(
       "is_tracer", [](nb::handle object) { return is_tracer(object); }, nb::arg("object").none());

@@ -1,10 +1,12 @@
 // Tracer: a value of a graph under trace, as Python sees it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "array.h"
@@ -15,6 +17,8 @@ namespace hotloop::python {
 
 // One Python function being traced. Its tracers are valid until it returns (those of a program: until the program is traced).
 struct Scope {
+  Scope();
+  std::uint64_t number;  // of all that were ever made
   bool alive = true;
 };
 
@@ -65,6 +69,51 @@ class Program {
 
 // The array that a value of the program under trace was lifted from, which no call changes; undefined for any other value.
 Array lifted_from(Value value);
+
+// What a function uses of its surroundings: traced values of enclosing functions, and arrays that became inputs of the program. It can be traced again when
+// those are gone, as a rule is where a derivative is taken: with other values in their places.
+struct Surroundings {
+  struct Use {
+    Value was;                // to be told apart only: its graph may be gone
+    std::uint64_t scope = 0;  // of the tracer
+    Array array;              // or this
+    std::size_t place = 0;
+  };
+  std::vector<Use> uses;
+};
+
+// Takes down what is used of the surroundings while it lives.
+class UsesOfSurroundings {
+ public:
+  UsesOfSurroundings();
+  ~UsesOfSurroundings();
+  UsesOfSurroundings(const UsesOfSurroundings&) = delete;
+  UsesOfSurroundings& operator=(const UsesOfSurroundings&) = delete;
+  static void note(const Surroundings::Use& use, Value now);
+  // Those that are among `captures`, which are of the current graph, with their places there.
+  Surroundings among(std::span<const Value> captures) const;
+
+ private:
+  std::vector<std::pair<Surroundings::Use, Value>> uses_;
+  std::uint64_t first_scope_;
+  UsesOfSurroundings* previous_;
+};
+
+// While it lives, `values` stand for what is used of the surroundings.
+class InPlaceOfSurroundings {
+ public:
+  InPlaceOfSurroundings(const Surroundings& surroundings, std::span<const Value> values);
+  ~InPlaceOfSurroundings();
+  InPlaceOfSurroundings(const InPlaceOfSurroundings&) = delete;
+  InPlaceOfSurroundings& operator=(const InPlaceOfSurroundings&) = delete;
+  std::optional<Value> of(const Tracer& tracer) const;
+  std::optional<Value> of(const Array& array) const;
+
+ private:
+  const Surroundings& surroundings_;
+  std::span<const Value> values_;
+  const InPlaceOfSurroundings* previous_;
+};
 
 nb::object tracer(Value value, bool weak = false, bool is_wide = false);
 // Whether an integer among these, Python's or a weak one, is known not to fit i32.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "gil.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/dependence.h"
@@ -24,39 +25,40 @@ nb::object callable(Function fn) {
       [fn = std::move(fn)](nb::handle arguments) { return to_tracers(fn(to_values(arguments, "transform"))); });
 }
 
-// A call of `fn` on `operands` whose derivative is `rule` (primals..., tangents...) -> (outputs..., output tangents...). Both may
-// use values of the surroundings; those are operands with a tangent that the rule ignores.
-std::vector<Value> call_with_jvp(const TracedFunction& fn, const TracedFunction& rule, std::vector<Value> operands,
-                                 const std::string& name) {
+// A call of `fn` on `operands` whose derivative is `rule` (primals..., tangents...) -> (outputs..., output tangents...), traced where a derivative is taken.
+// Both may use values of the surroundings; those are operands with a tangent that the rule ignores. What the rule uses is found by tracing it once as
+// `rule_at_first`, in which calls of the same function have no rule.
+std::vector<Value> call_with_jvp(const TracedFunction& fn, const TracedFunction& rule_at_first,
+                                 const TracedFunction& rule, std::vector<Value> operands, const std::string& name) {
   const auto types = ir::types_of(operands);
   const ir::Region body = ir::trace_region(name, fn, types);
   auto rule_types = types;
   rule_types.insert(rule_types.end(), types.begin(), types.end());
-  const ir::Region jvp = ir::trace_region(name + "_jvp", rule, rule_types);
   std::vector<Value> captures = body.captures;
-  for (const Value& v : jvp.captures)
-    if (std::ranges::find(captures, v) == captures.end()) captures.push_back(v);
+  auto surroundings = std::make_shared<Surroundings>();
+  {
+    const UsesOfSurroundings uses;
+    const ir::Region jvp = ir::trace_region(name + "_jvp", rule_at_first, rule_types);
+    for (const Value& v : jvp.captures)
+      if (std::ranges::find(captures, v) == captures.end()) captures.push_back(v);
+    *surroundings = uses.among(captures);
+  }
   const std::size_t n = operands.size(), total = n + captures.size();
   operands.insert(operands.end(), captures.begin(), captures.end());
   const auto all_types = ir::types_of(operands);
-  const auto position = [&](const Value& capture) {
-    return n + static_cast<std::size_t>(std::ranges::find(captures, capture) - captures.begin());
-  };
   const auto body_graph = trace(
       [&](std::span<const Value> v) {
-        std::vector<Value> arguments(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
-        for (const Value& capture : body.captures) arguments.push_back(v[position(capture)]);
+        std::vector<Value> arguments(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n + body.captures.size()));
         return inline_graph(*body.graph, arguments);
       },
       all_types, name);
-  std::vector<std::size_t> captured;
-  for (const Value& capture : jvp.captures) captured.push_back(position(capture));
-  const auto with_captures = [n, total, captured, graph = jvp.graph](std::span<const Value> v) {
+  const auto with_captures = [n, total, surroundings, rule](std::span<const Value> v) {
+    const GilAcquired lock;
+    const InPlaceOfSurroundings in_place(*surroundings, v.subspan(n, total - n));
     std::vector<Value> arguments(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
     arguments.insert(arguments.end(), v.begin() + static_cast<std::ptrdiff_t>(total),
                      v.begin() + static_cast<std::ptrdiff_t>(total + n));
-    for (const std::size_t i : captured) arguments.push_back(v[i]);
-    return inline_graph(*graph, arguments);
+    return rule(arguments);
   };
   return call_with_rule(body_graph, operands, name, with_captures);
 }
@@ -161,9 +163,10 @@ void bind_transforms(nb::module_& m) {
   m.def("checkpoint", [](nb::callable fn, nb::handle arguments) {
     return to_tracers(checkpoint(traced_function(std::move(fn)))(to_values(arguments, "checkpoint")));
   });
-  m.def("call_with_jvp", [](nb::callable fn, nb::callable rule, nb::handle operands, const std::string& name) {
-    return to_tracers(call_with_jvp(traced_function(std::move(fn)), traced_function(std::move(rule)),
-                                    to_values(operands, name), name));
+  m.def("call_with_jvp", [](nb::callable fn, nb::callable rule_at_first, nb::callable rule, nb::handle operands,
+                            const std::string& name) {
+    return to_tracers(call_with_jvp(traced_function(std::move(fn)), traced_function(std::move(rule_at_first)),
+                                    traced_function(std::move(rule)), to_values(operands, name), name));
   });
   m.def("transpose_linear", [](nb::callable fn, nb::handle like, nb::handle arguments, const std::string& name) {
     return to_tracers(transpose_linear(traced_function(std::move(fn)), ir::types_of(to_values(like, name)),

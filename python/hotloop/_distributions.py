@@ -101,7 +101,7 @@ def _at_quantile(y, a, order):
         out = _at_quantile(y, a, order + 1)
         return [out, _core.cast(_slope(_core.cast(a, "float64"), _core.cast(out, "float64"), order), y.dtype) * tangent]
 
-    return _core.call_with_jvp(lambda values: [values[0]], rule, [y, a], "gamma")[0]
+    return _core.call_with_jvp(lambda values: [values[0]], rule, rule, [y, a], "gamma")[0]
 
 
 _most_order = 2
@@ -127,7 +127,7 @@ def _slope(a, y, order):
         by_y = (_core.unary("exp", y) - a) * s - (y - _core.composed_digamma(a))
         return [s, by_a * tangent_a + by_y * tangent_y]
 
-    return _core.call_with_jvp(lambda values: [value(*values)], rule, [a, y], "gamma_slope")[0]
+    return _core.call_with_jvp(lambda values: [value(*values)], rule, rule, [a, y], "gamma_slope")[0]
 
 
 def _series(a, y):

@@ -395,7 +395,7 @@ def _cosh(x):
     return (e + 1 / e) * half
 
 
-_cosh.share_order(_sinh)
+_cosh.share_rules(_sinh)
 
 
 def _unless_large(x, otherwise):

@@ -4,6 +4,7 @@ Outside a trace a transformed function is traced and run at each call; put hl.ji
 """
 
 import functools
+import threading
 
 from hotloop import _core
 from hotloop._control import run_traced
@@ -301,25 +302,24 @@ def _stop_gradient(x):
 
 
 class _Custom:
-    """A function with a derivative of its own. Rules call the function again, for derivatives of derivatives: from the third
-    order on the function itself is differentiated, since a program cannot hold an endless tower of rules."""
-
-    _max_order = 2
+    """A function with a derivative of its own. Rules call the function again, for derivatives of derivatives: a rule is traced where a derivative is
+    taken, of any order."""
 
     def __init__(self, fn):
         self._fn = fn
-        self._orders = [0]
+        self._in_rule = set()  # threads
         functools.update_wrapper(self, fn)
 
-    def share_order(self, other):
-        """For functions that are in each other's rules: an order of one is an order of both."""
-        self._orders = other._orders
+    def share_rules(self, other):
+        """For functions that are in each other's rules."""
+        self._in_rule = other._in_rule
 
     def __call__(self, *args):
         return run_traced(_name(self._fn), self._traced, *args)
 
     def _call(self, args, rule):
-        if self._orders[0] >= self._max_order:
+        thread = threading.get_ident()
+        if thread in self._in_rule:
             return self._fn(*args)
         leaves, structure = _core.tree_flatten(args)
         leaves = [_core.to_tracer(x) for x in leaves]
@@ -328,17 +328,21 @@ class _Custom:
 
         def flat_rule(values):
             primals, tangents = structure.unflatten(values[:n]), structure.unflatten(values[n:])
-            self._orders[0] += 1
-            try:
-                outputs, derivatives = rule(primals, tangents)
-            finally:
-                self._orders[0] -= 1
+            outputs, derivatives = rule(primals, tangents)
             outputs = keep["out"].flatten_like(outputs, _name(self._fn))
             derivatives = keep["out"].flatten_like(derivatives, _name(self._fn))
             outputs = [_core.to_tracer(y) for y in outputs]
             return outputs + [_like(d, y) for d, y in zip(derivatives, outputs)]
 
-        results = _core.call_with_jvp(_flat(self._fn, structure, keep), flat_rule, leaves, _name(self._fn))
+        # To see what it uses, and whether it is right: without an end of rules in rules.
+        def rule_at_first(values):
+            self._in_rule.add(thread)
+            try:
+                return flat_rule(values)
+            finally:
+                self._in_rule.discard(thread)
+
+        results = _core.call_with_jvp(_flat(self._fn, structure, keep), rule_at_first, flat_rule, leaves, _name(self._fn))
         return keep["out"].unflatten(results)
 
 

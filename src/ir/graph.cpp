@@ -129,10 +129,18 @@ LazyGraph::LazyGraph(std::shared_ptr<const Graph> graph) : is_traced_(true), gra
 
 const std::shared_ptr<const Graph>& LazyGraph::get() const {
   if (is_traced_) return graph_;
-  TracedFunction done;  // may hold what is Python's: let go of when nothing is locked
+  // The function may be Python's, which waits for the interpreter's lock: it runs and is let go of while nothing is locked here. Of threads that come
+  // at the same time each traces it, and the first to end is the one.
+  TracedFunction fn;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_traced_) return graph_;
+    fn = fn_;
+  }
+  std::shared_ptr<const Graph> traced = trace(fn, input_types_, name_);
+  TracedFunction done;
   const std::scoped_lock lock(mutex_);
   if (is_traced_) return graph_;
-  std::shared_ptr<const Graph> traced = trace(fn_, input_types_, name_);
   const NoFork no_fork;
   graph_ = std::move(traced);
   done.swap(fn_);

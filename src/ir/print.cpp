@@ -170,9 +170,11 @@ class Printer {
       indent(depth);
       text_ += "}";
     }
-    if (rule != nullptr && with_rules_) {
+    if (rule != nullptr && with_rules_ && rules_ < most_rules_in_rules) {
       text_ += " rule {\n";
+      ++rules_;
       inner_graph(*rule->get(), depth);
+      --rules_;
       indent(depth);
       text_ += "}";
     }
@@ -184,7 +186,11 @@ class Printer {
     text_ += "\n";
   }
 
+  // A rule that calls its own function, whose rule calls it again, has no end.
+  static constexpr int most_rules_in_rules = 3;
+
   bool with_rules_;
+  int rules_ = 0;  // around this line
   std::string text_;
   std::map<std::pair<int, int>, int> numbers_;
   int count_ = 0;
