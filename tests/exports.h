@@ -68,7 +68,7 @@ template <class T> class Exports {
         << "unsigned long net_weights_size(void) { return sizeof(net_weights); }\n";
     // Without what some distributions' compilers add by default: functions that guard the stack and check copies.
     const std::string cc =
-        "cc -std=c11 -O2 -Wall -Wextra -Wno-unknown-pragmas -Werror -fPIC -ffp-contract=off -fno-math-errno "
+        "cc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -ffp-contract=off -fno-math-errno "
         "-fno-stack-protector -U_FORTIFY_SOURCE ";
     const std::string& level = files.targets.front();
     const std::string march = level == "aarch64" ? "" : "-march=" + level;

@@ -100,6 +100,95 @@ def test_the_source_leaves_nothing_undefined(tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+class Wrapping(hl.nn.Cell):
+    """Counts past the greatest number of each integer type, and divides, negates and shifts the least one."""
+
+    def init(self, seed):
+        return {"w": np.ones((1, 2), np.float32)}
+
+    def initial_state(self, batch):
+        far = {"i": 2**31 - 3, "l": 2**63 - 3, "u": 2**32 - 3}
+        types = {"i": hl.int32, "l": hl.int64, "u": hl.uint32}
+        return {name: hl.full((batch, 3), far[name], dtype=types[name]) for name in far}
+
+    def __call__(self, params, state, x):
+        y, new = x @ params["w"].T, {}
+        for name, s in state.items():
+            n = s + 1
+            new[name] = n
+            signed = [] if name == "u" else [-n > 0, hl.abs(n) < 0, n // -1 < 0, hl.remainder(n, -1) == 0]
+            sums = [hl.sum(n, axis=-1, keepdims=True) + n > 0, hl.prod(n, axis=-1, keepdims=True) * n > 0, hl.cumulative_sum(n, axis=-1) > n]
+            tests = [n > s, n * 3 > n, n - hl.flip(s, -1) * 2 < 0, (n * 2) // 2 == n, hl.bitwise_left_shift(n, 3) > 0, *sums, *signed]
+            y = y + sum(2.0**i * hl.astype(test, hl.float32) for i, test in enumerate(tests))
+        return new, y
+
+
+class Unusual(hl.nn.Cell):
+    """Numbers that C has no decimal literal for, in weights, constants and states."""
+
+    numbers = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-45, -1e-40, 3.4028235e38, 0.1], np.float32)
+
+    def init(self, seed):
+        return {"w": self.numbers}
+
+    def initial_state(self, batch):
+        ints = {"i": (-(2**31), hl.int32), "l": (-(2**63), hl.int64), "u": (2**32 - 1, hl.uint32)}
+        return {"f": hl.asarray(np.tile(self.numbers[::-1], (batch, 1)))} | {name: hl.full((batch, 1), n, dtype=dtype) for name, (n, dtype) in ints.items()}
+
+    def __call__(self, params, state, x):
+        lowest = hl.asarray(np.array([-(2**31), 2**31 - 1, -(2**31)] * 3, np.int32))
+        y = hl.concat([1 / params["w"] + x[:, :1], params["w"] + state["f"] * hl.asarray(self.numbers), hl.astype(lowest ^ state["i"], hl.float32)], axis=-1)
+        whole = [hl.astype(state["l"] // 3, hl.float32), hl.astype(state["u"], hl.float32), hl.astype(hl.isnan(state["f"]), hl.float32), hl.astype(hl.isnan(state["i"]), hl.float32)]
+        return state | {"f": hl.flip(state["f"], -1)}, hl.concat([y, *whole], axis=-1)
+
+
+class Sorter(hl.nn.Cell):
+    """Sorted whole numbers between products: memory that holds floats holds integers after them."""
+
+    def init(self, seed):
+        return {"w": hl.nn.uniform(seed, (20, 2)), "v": hl.nn.uniform(seed, (20, 20))}
+
+    def initial_state(self, batch):
+        return hl.zeros((batch, 20), dtype=hl.int32)
+
+    def __call__(self, params, state, x):
+        first = hl.sort(hl.astype(100 * hl.tanh(x @ params["w"].T), hl.int32) + state, axis=-1)
+        h = hl.tanh(hl.astype(first, hl.float32) @ params["v"].T)
+        second = hl.sort(hl.astype(50 * h, hl.int32) + first, axis=-1)
+        return second, hl.tanh(0.01 * hl.astype(second, hl.float32) @ params["v"].T) + h
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("cell", [Wrapping, Unusual, Sorter])
+def test_source_is_strict_c_that_gives_the_streams_bits(cell, compiler, rng, tmp_path):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"needs {compiler}")
+    model = hl.nn.Recurrent(cell())
+    params, xs = model.init(0), rng.normal(size=(7, 1, 2)).astype(np.float32)
+    exported = hl.export_c(model, params, 2, name="net")
+    source, bound, state, wanted = exported.write(tmp_path), model.bind(params), None, []
+    for x in xs:
+        y, state = bound.step(state, x)
+        wanted.append(np.asarray(y))
+    wanted = np.stack(wanted)
+    numbers = ", ".join(f"{float(v).hex()}f" for v in xs.ravel())
+    calls = f"const float x[] = {{{numbers}}}; float y[net_OUTPUTS]; net_init(&v, 0);"
+    calls += " for (int t = 0; t < 7; ++t) { net_step(&v, x + 2 * t, y); fwrite(y, 4, net_OUTPUTS, stdout); }"
+    (tmp_path / "main.c").write_text(f'#include <stdio.h>\n#include "net.h"\nstatic net_voice v;\nint main(void) {{ {calls} return 0; }}\n')
+    strict = [compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno", f"-march={exported.targets[0]}"]
+    for flags in (["-O3"], ["-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"]):
+        built = subprocess.run([*strict, *flags, "-o", tmp_path / "main", tmp_path / "main.c", source, "-lm"], capture_output=True, text=True, check=False)
+        if "cannot find" in built.stderr and "sanitize" in built.stderr:
+            continue
+        assert built.returncode == 0, built.stderr
+        ran = subprocess.run([tmp_path / "main"], capture_output=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        got = np.frombuffer(ran.stdout, np.float32).reshape(wanted.shape)
+        nan = np.isnan(wanted)
+        assert np.array_equal(np.isnan(got), nan)
+        assert np.array_equal(got.view(np.uint32)[~nan], wanted.view(np.uint32)[~nan])
+
+
 class Named(hl.nn.Cell):
     """A cell whose parameters have the names of a tree."""
 

@@ -8,6 +8,7 @@
 #include "core/nearest.h"
 #include "core/print_number.h"
 #include "core/utf8.h"
+#include "data/number.h"
 #include "data/row_stream.h"
 #include "data/samples.h"
 #include "data/time.h"
@@ -16,17 +17,11 @@
 namespace hotloop::data {
 namespace {
 
-bool is_number(const std::string& text) {
-  char* end = nullptr;
-  std::strtod(text.c_str(), &end);
-  return !text.empty() && end == text.c_str() + text.size();
-}
-
 // In order of the numbers they are, or of the alphabet.
 std::vector<std::string> sorted_labels(const std::set<std::string>& labels) {
   std::vector<std::string> all(labels.begin(), labels.end());
-  if (std::ranges::all_of(all, is_number))
-    std::ranges::stable_sort(all, {}, [](const std::string& s) { return std::strtod(s.c_str(), nullptr); });
+  if (std::ranges::all_of(all, [](const std::string& s) { return parse_number(s).has_value(); }))
+    std::ranges::stable_sort(all, {}, [](const std::string& s) { return *parse_number(s); });
   return all;
 }
 

@@ -1,8 +1,8 @@
 #include "data/preparation.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "core/print_number.h"
 #include "data/time.h"
 #include "hotloop/error.h"
 
@@ -24,11 +24,7 @@ std::string filling(const std::string& column, const Preparation::State& s) {
   // A text has no mean.
   const bool is_category = s.categories.contains(column);
   std::string text = is_category && rule.fill == Fill::Mean ? "of no category, all zeros" : name_of_fill(rule.fill);
-  if (const auto mean = s.means.find(column); mean != s.means.end()) {
-    char digits[32];
-    std::snprintf(digits, sizeof digits, " %.6g", mean->second);
-    text += digits;
-  }
+  if (const auto mean = s.means.find(column); mean != s.means.end()) text += " " + print_digits(mean->second, 6);
   return text + (rule.indicator ? ", indicated" : "");
 }
 

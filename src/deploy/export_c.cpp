@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 
 #include "backends/backend.h"
 #include "backends/render/renderer.h"
@@ -11,27 +10,10 @@ namespace {
 
 std::string c_type(DType dtype) { return std::string(render::plain_c().memory_type(dtype)); }
 
-// The elements as C literals that give the same bits.
 std::string initializer(const Array& array) {
   std::string text = "{";
-  char number[48];
-  for (std::int64_t i = 0; i < array.size(); ++i) {
-    if (i % 8 == 0) text += "\n    ";
-    const double value = array.at(i);
-    if (array.dtype() == DType::I64)
-      std::snprintf(number, sizeof number, "%s, ",
-                    render::number(array.data<std::int64_t>()[static_cast<std::size_t>(i)]).c_str());
-    else if (!is_float(array.dtype()))
-      std::snprintf(number, sizeof number, "%.0f, ", value);
-    else if (value != value)
-      std::snprintf(number, sizeof number, "0.0%s/0.0%s, ", array.dtype() == DType::F32 ? "f" : "",
-                    array.dtype() == DType::F32 ? "f" : "");
-    else if (value - value != 0)
-      std::snprintf(number, sizeof number, "%s1e999, ", value < 0 ? "-" : "");
-    else
-      std::snprintf(number, sizeof number, "%a%s, ", value, array.dtype() == DType::F32 ? "f" : "");
-    text += number;
-  }
+  for (std::int64_t i = 0; i < array.size(); ++i)
+    text += (i % 8 == 0 ? "\n    " : " ") + render::static_literal(render::plain_c(), array, i) + ",";
   return text + "}";
 }
 
@@ -93,22 +75,27 @@ std::string sizes(const ExportedStep& step) {
 std::string read_inputs(const ExportedStep& step) {
   std::string text;
   const std::vector<std::int64_t> copies = step.copies();
-  for (std::size_t i = 0; i < step.inputs.size(); ++i)
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    // Read as numbers that y may be written over, which a compiler does not expect of another type's.
+    const std::string_view shared = render::plain_c().shared_types[static_cast<std::size_t>(step.inputs[i].dtype)];
+    const bool as_shared = step.inputs[i].dtype != step.y.dtype && !shared.empty();
     text += filled(R"(  const $X* $p = $f;
   if ((uintptr_t)$p < (uintptr_t)y + $d && (uintptr_t)y < (uintptr_t)$p + $c) {
     // y is written while it is still read.
     $X* copy = ($X*)(void*)(voice->scratch + $k);
-    for (int64_t i = 0; i < $n; ++i) copy[i] = $p[i];
+    for (int64_t i = 0; i < $n; ++i) copy[i] = $r[i];
     $p = copy;
   }
 )",
                    {{"$X", c_type(step.inputs[i].dtype)},
+                    {"$r", as_shared ? "((const " + std::string(shared) + "*)$p)" : "$p"},
                     {"$p", numbered("x", i)},
                     {"$f", step.input_fields.empty() ? "x" : "x->" + step.input_fields[i].name},
                     {"$d", std::to_string(step.y.bytes())},
                     {"$c", std::to_string(step.inputs[i].bytes())},
                     {"$k", std::to_string(copies[i])},
                     {"$n", std::to_string(step.inputs[i].shape.size())}});
+  }
   return text;
 }
 
@@ -280,10 +267,11 @@ std::string export_source(const ExportedStep& step) {
     prepared.push_back("to->" + numbered("w", i));
   }
   for (const ExportedStep::Field& param : step.params) params.push_back("(void*)params->" + param.name);
-  // Generated code declares more than a model may use.
-  return "#pragma GCC diagnostic ignored \"-Wunused-function\"\n#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
-         "#include \"" +
-         n + ".h\"\n\n" + rendered(v.step.program, n + "_kernel", true) +
+  // Generated code declares more than a model may use, asks whether a number is itself, and has hints that not every compiler knows.
+  std::string pragmas;
+  for (const char* warning : {"unused-function", "unused-variable", "tautological-compare", "unknown-pragmas"})
+    pragmas += "#pragma GCC diagnostic ignored \"-W" + std::string(warning) + "\"\n";
+  return pragmas + "#include \"" + n + ".h\"\n\n" + rendered(v.step.program, n + "_kernel", true) +
          rendered(v.prepare.program, n + "_prepare_kernel", false) + "\n#define HOTLOOP_ALIGNED _Alignas(64)\n" +
          struct_of(n + "_prepared", v.prepared, "w") +
          filled(source_text, {{"$V", value_of(v.prepared, "w")},

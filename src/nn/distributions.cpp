@@ -1,10 +1,9 @@
 #include "nn/distributions.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 
@@ -18,9 +17,7 @@ std::vector<Value> outputs_of(Value outputs) {
 }
 
 Distribution::Statistic quantile_at(double level) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "q%.6g", 100 * level);
-  std::string name = text.data();
+  std::string name = "q" + print_digits(100 * level, 6);
   std::ranges::replace(name, '.', '_');
   return {.name = name, .level = level};
 }

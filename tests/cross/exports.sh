@@ -9,7 +9,7 @@ here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-flags="-std=c11 -O3 -Wall -Wextra -Wno-unknown-pragmas -Werror -ffp-contract=off -fno-math-errno -I."
+flags="-std=c11 -O3 -Wall -Wextra -Werror -ffp-contract=off -fno-math-errno -I."
 passed=0 failed=0
 check() {  # WHAT COMMAND...    its output must be that of the object
   local what=$1

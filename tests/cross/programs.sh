@@ -10,7 +10,7 @@ trap 'rm -rf "$folder"' EXIT
 passed=0 failed=0
 for source in "$folder"/*.c; do
   # As backend "c" compiles on the machine itself; -static so that the emulator needs no libraries.
-  aarch64-linux-gnu-gcc -std=gnu11 -O3 -w -ffp-contract=off -fwrapv -fno-strict-aliasing -fno-math-errno \
+  aarch64-linux-gnu-gcc -std=gnu11 -O3 -w -ffp-contract=off -fno-math-errno \
     -static "$here/replay.c" "$source" -o "${source%.c}" -lm
   if result=$(qemu-aarch64 "${source%.c}" "${source%.c}.bin"); then passed=$((passed + 1)); else failed=$((failed + 1)); fi
   echo "$(basename "${source%.c}"): $result"

@@ -37,8 +37,8 @@ std::shared_ptr<Loaded> compile_now(const std::string& source) {
   std::ofstream(text) << source << part_behind;
   const char* chosen = std::getenv("CXX");
   std::vector<std::string> command = {chosen != nullptr && *chosen != '\0' ? chosen : "c++"};
-  for (const char* word : {"-std=gnu++17", "-O1", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fPIC",
-                           "-shared", "-w", "-DHL_EMULATED"}) {
+  for (const char* word : {"-std=gnu++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fPIC", "-shared", "-w",
+                           "-DHL_EMULATED"}) {
     command.emplace_back(word);
   }
 #if defined(__x86_64__)

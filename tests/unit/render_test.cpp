@@ -121,8 +121,16 @@ TEST(Render, IntegerOperations) {
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Not, V{0}), V{-1});
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Abs, V{-5, low}), (V{5, low}));
   EXPECT_EQ(apply<std::int32_t>(ScalarOp::Min, V{-5, 3}, V{2, 1}), (V{-5, 1}));
-  EXPECT_EQ(apply<std::int64_t>(ScalarOp::Mul, std::vector<std::int64_t>{1LL << 40}, {3}),
-            (std::vector<std::int64_t>{3LL << 40}));
+  EXPECT_EQ(apply<std::int32_t>(ScalarOp::Sub, V{low, 1}, V{1, 2}), (V{high, -1}));
+  EXPECT_EQ(apply<std::int32_t>(ScalarOp::Neg, V{low, 7}), (V{low, -7}));
+  using W = std::vector<std::int64_t>;
+  constexpr std::int64_t lowest = INT64_MIN, highest = INT64_MAX;
+  EXPECT_EQ(apply<std::int64_t>(ScalarOp::Mul, W{1LL << 40, 1LL << 62}, {3, 6}), (W{3LL << 40, lowest}));
+  EXPECT_EQ(apply<std::int64_t>(ScalarOp::Add, W{highest}, {1}), W{lowest});
+  EXPECT_EQ(apply<std::int64_t>(ScalarOp::Sub, W{lowest}, {1}), W{highest});
+  EXPECT_EQ(apply<std::int64_t>(ScalarOp::Abs, W{lowest, -3}), (W{lowest, 3}));
+  EXPECT_EQ(apply<std::int64_t>(ScalarOp::Div, W{lowest}, {-1}), W{lowest});
+  EXPECT_EQ(apply<std::uint32_t>(ScalarOp::Abs, std::vector<std::uint32_t>{UINT32_MAX}), std::vector{UINT32_MAX});
 }
 
 TEST(Render, ComparisonsAndBools) {

@@ -4,11 +4,12 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 
 #include "backends/render/renderer.h"
+#include "core/print_number.h"
 #include "hotloop/error.h"
+#include "schedule/footprint.h"
 
 namespace hotloop::render {
 
@@ -29,13 +30,45 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 
 namespace {
 
-std::string hex_float(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%a", value);
-  return text;
+std::uint64_t bits_of(const Array& data, std::int64_t element) {
+  const std::size_t size = size_of(data.dtype());
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, static_cast<const std::byte*>(data.raw()) + static_cast<std::size_t>(element) * size, size);
+  return bits;
+}
+
+double float_of(DType dtype, std::uint64_t bits) {
+  return dtype == DType::F32 ? static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
+                             : std::bit_cast<double>(bits);
+}
+
+std::string literal_of(const Dialect& d, DType dtype, std::uint64_t bits) {
+  const auto low = static_cast<std::uint32_t>(bits);
+  switch (dtype) {
+    case DType::Bool: return bits != 0 ? "1" : "0";
+    case DType::I32: return "(int32_t)" + std::to_string(std::bit_cast<std::int32_t>(low));
+    case DType::U32: return std::to_string(low) + "u";
+    case DType::I64: return "(" + std::string(d.memory_type(dtype)) + ")" + number(std::bit_cast<std::int64_t>(bits));
+    case DType::F32:
+    case DType::F64: break;
+  }
+  const double value = float_of(dtype, bits);
+  const bool f32 = dtype == DType::F32;
+  if (std::isfinite(value)) return print_hex(value) + (f32 ? std::string(d.float_suffix) : "");
+  return f32 ? "hl_bitcast_u32_f32(" + std::to_string(low) + "u)"
+             : "hl_bitcast_i64_f64(" + number(std::bit_cast<std::int64_t>(bits)) + ")";
 }
 
 }  // namespace
+
+std::string static_literal(const Dialect& dialect, const Array& data, std::int64_t element) {
+  const DType dtype = data.dtype();
+  const std::uint64_t bits = bits_of(data, element);
+  const double value = is_float(dtype) ? float_of(dtype, bits) : 0;
+  if (std::isfinite(value)) return literal_of(dialect, dtype, bits);
+  const std::string suffix = dtype == DType::F32 ? "f" : "", sign = std::signbit(value) ? "-" : "";
+  return sign + (std::isnan(value) ? "__builtin_nan" + suffix + "(\"\")" : "__builtin_inf" + suffix + "()");
+}
 
 void CodeWriter::open_loop(const std::string& counter, const std::string& end, const std::string& begin,
                            const std::string& step) {
@@ -64,35 +97,25 @@ std::string CodeWriter::element(const Access& access) const {
   return name(access.buffer) + "[" + index + "]";
 }
 
+std::string CodeWriter::element_type(int b) const {
+  const Buffer& buf = buffer(b);
+  // A compiler may take numbers of different types for different memory; those of one byte it may not.
+  const auto changes_type = [&](const Buffer& other) {
+    return other.dtype != buf.dtype && other.dtype != DType::Bool && lie_together(buf, other);
+  };
+  const std::string_view any = d_.shared_types[static_cast<std::size_t>(buf.dtype)];
+  return any.empty() || std::ranges::none_of(p_.buffers, changes_type) ? memory_type(buf.dtype) : std::string(any);
+}
+
 std::string CodeWriter::pointer(const Access& access) const {
   return name(access.buffer) + " + " + affine(access.index);
 }
 
 std::uint64_t CodeWriter::bits_of(const Buffer& constant, std::int64_t element) {
-  const std::size_t size = size_of(constant.dtype);
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, static_cast<const std::byte*>(constant.data.raw()) + static_cast<std::size_t>(element) * size,
-              size);
-  return bits;
+  return render::bits_of(constant.data, element);
 }
 
-std::string CodeWriter::literal(DType dtype, std::uint64_t bits) const {
-  switch (dtype) {
-    case DType::Bool: return bits != 0 ? "1" : "0";
-    case DType::I32: return "(int32_t)" + std::to_string(std::bit_cast<std::int32_t>(static_cast<std::uint32_t>(bits)));
-    case DType::U32: return std::to_string(static_cast<std::uint32_t>(bits)) + "u";
-    case DType::I64: return "(" + type(dtype) + ")" + number(std::bit_cast<std::int64_t>(bits));
-    case DType::F32: {
-      const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
-      if (std::isfinite(value)) return hex_float(static_cast<double>(value)) + std::string(d_.float_suffix);
-      return "hl_bitcast_u32_f32(" + std::to_string(static_cast<std::uint32_t>(bits)) + "u)";
-    }
-    case DType::F64: break;
-  }
-  const auto value = std::bit_cast<double>(bits);
-  return std::isfinite(value) ? hex_float(value)
-                              : "hl_bitcast_i64_f64(" + number(std::bit_cast<std::int64_t>(bits)) + ")";
-}
+std::string CodeWriter::literal(DType dtype, std::uint64_t bits) const { return literal_of(d_, dtype, bits); }
 
 std::string CodeWriter::identity(ScalarOp op, DType dtype) const {
   const auto float_bits = [&](double value) {
@@ -163,7 +186,7 @@ void CodeWriter::render_buffer(int b) {
 
 void CodeWriter::render_buffer_at(int b, const std::string& address) {
   const Buffer& buf = buffer(b);
-  const std::string to = (buf.space == Space::Argument ? "const " : "") + memory_type(buf.dtype) + "*";
+  const std::string to = (buf.space == Space::Argument ? "const " : "") + element_type(b) + "*";
   line(to + " const " + name(b) + " = (" + to + ")" + address + ";  // " + buf.name);
 }
 

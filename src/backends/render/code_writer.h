@@ -43,6 +43,8 @@ class CodeWriter {
   static std::string scaled(std::int64_t factor, const std::string& what);
   static std::string affine(const kernel::Affine& a);
   std::string element(const kernel::Access& access) const;
+  // Of what a pointer into the buffer points to.
+  std::string element_type(int b) const;
   // Pointer to the first element of an access.
   std::string pointer(const kernel::Access& access) const;
 

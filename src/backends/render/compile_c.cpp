@@ -23,8 +23,8 @@ using render::run_command;
 std::vector<std::string> compiler_command(const kernel::Target& target, const fs::path& source,
                                           const fs::path& object) {
   const char* chosen = std::getenv("CC");
-  // Contraction, signed overflow and aliasing are where C leaves to the compiler what kernel IR defines; errno is observed by
-  // nobody. Not -fno-trapping-math: gcc then takes a float of an integer of x for trunc(x), which is -0 for -0.5.
+  // Contraction is where C leaves to the compiler what kernel IR defines; errno is observed by nobody. The text itself defines overflow of signed numbers, and
+  // says where memory changes its type, since others compile it too (export_c). Not -fno-trapping-math: gcc then takes a float of an integer of x for trunc(x), which is -0 for -0.5.
   // -O3: at -O2 some compilers leave loops of unknown length unvectorised.
   std::vector<std::string> command = {chosen != nullptr && *chosen != '\0' ? chosen : "cc",
                                       "-std=gnu11",
@@ -33,8 +33,6 @@ std::vector<std::string> compiler_command(const kernel::Target& target, const fs
                                       "-shared",
                                       "-w",
                                       "-ffp-contract=off",
-                                      "-fwrapv",
-                                      "-fno-strict-aliasing",
                                       "-fno-math-errno"};
 #if defined(__x86_64__)
   command.push_back(std::string("-march=x86-64-v") + (kernel::has_wide_vectors(target) ? "4"

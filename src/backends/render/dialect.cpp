@@ -3,6 +3,7 @@
 #include <string>
 
 #include "backends/far_angles.h"
+#include "core/print_number.h"
 #include "hotloop/error.h"
 
 namespace hotloop::render {
@@ -28,15 +29,22 @@ HL_SIGN(int32_t, i32)
 HL_SIGN(int64_t, i64)
 static inline uint32_t hl_sign_u32(uint32_t a) { return a > 0; }
 
-// Of a signed number too, where C leaves it undefined.
-#define HL_SHIFT(T, U, D) \
+// Results beyond the range wrap: computed without a sign, since C leaves it undefined with one.
+#define HL_WRAPPING(T, U, D)                                                                             \
+  static inline T hl_neg_##D(T a) { return (T)((U)0 - (U)a); }                                          \
+  static inline T hl_add_##D(T a, T b) { return (T)((U)a + (U)b); }                                     \
+  static inline T hl_sub_##D(T a, T b) { return (T)((U)a - (U)b); }                                     \
+  static inline T hl_mul_##D(T a, T b) { return (T)((U)a * (U)b); }                                     \
   static inline T hl_shl_##D(T a, T b) { return (T)((U)a << (b & (T)(8 * sizeof(T) - 1))); }
-HL_SHIFT(int32_t, uint32_t, i32)
-HL_SHIFT(uint32_t, uint32_t, u32)
-HL_SHIFT(int64_t, uint64_t, i64)
+HL_WRAPPING(int32_t, uint32_t, i32)
+HL_WRAPPING(uint32_t, uint32_t, u32)
+HL_WRAPPING(int64_t, uint64_t, i64)
+static inline int32_t hl_abs_i32(int32_t a) { return a < 0 ? hl_neg_i32(a) : a; }
+static inline uint32_t hl_abs_u32(uint32_t a) { return a; }
+static inline int64_t hl_abs_i64(int64_t a) { return a < 0 ? hl_neg_i64(a) : a; }
 
 #define HL_SIGNED_DIVISION(T, D)                                                                       \
-  static inline T hl_div_##D(T a, T b) { return b == 0 ? 0 : b == -1 ? -a : a / b; }                    \
+  static inline T hl_div_##D(T a, T b) { return b == 0 ? 0 : b == -1 ? hl_neg_##D(a) : a / b; }         \
   static inline T hl_rem_##D(T a, T b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
 HL_SIGNED_DIVISION(int32_t, i32)
 HL_SIGNED_DIVISION(int64_t, i64)
@@ -177,10 +185,10 @@ std::string common_functions() {
   fill_in("$INVERSE_PI", words);
   fill_in("$FIRST", std::to_string(backends::first_exponent));
   fill_in("$PI", literal(backends::pi_bits));
-  fill_in("$FAR_F32", std::to_string(ir::far_angle(true)) + "f");
-  fill_in("$FAR_F64", std::to_string(ir::far_angle(false)));
-  fill_in("$FARQ_F32", std::to_string(ir::far_quotient(true)) + "f");
-  fill_in("$FARQ_F64", std::to_string(ir::far_quotient(false)));
+  fill_in("$FAR_F32", print_hex(ir::far_angle(true)) + "f");
+  fill_in("$FAR_F64", print_hex(ir::far_angle(false)));
+  fill_in("$FARQ_F32", print_hex(ir::far_quotient(true)) + "f");
+  fill_in("$FARQ_F64", print_hex(ir::far_quotient(false)));
   return text;
 }
 
@@ -193,8 +201,8 @@ const Spelling& Dialect::spelling(ir::ScalarOp op) const {
 
 const std::vector<Spelling>& common_spellings() {
   static const std::vector<Spelling> spellings{
-      {Neg, "-$a", "-$a", ""},
-      {Abs, "hl_fabs_$D($a)", "$a < 0 ? -$a : $a", "$a"},
+      {Neg, "-$a", "hl_neg_$D($a)", ""},
+      {Abs, "hl_fabs_$D($a)", "hl_abs_$D($a)", "$a"},
       {Sign, "hl_sign_$D($a)", "hl_sign_$D($a)", "$a"},
       {Floor, "hl_floor_$D($a)", "$a", "$a"},
       {Ceil, "hl_ceil_$D($a)", "$a", "$a"},
@@ -202,9 +210,9 @@ const std::vector<Spelling>& common_spellings() {
       {Sqrt, "hl_sqrt_$D($a)", "", ""},
       {Not, "", "~$a", "!$a"},
       {Copy, "$a", "$a", "$a"},
-      {Add, "$a + $b", "$a + $b", ""},
-      {Sub, "$a - $b", "$a - $b", ""},
-      {Mul, "$a * $b", "$a * $b", ""},
+      {Add, "$a + $b", "hl_add_$D($a, $b)", ""},
+      {Sub, "$a - $b", "hl_sub_$D($a, $b)", ""},
+      {Mul, "$a * $b", "hl_mul_$D($a, $b)", ""},
       {Div, "$a / $b", "hl_div_$D($a, $b)", ""},
       {Rem, "", "hl_rem_$D($a, $b)", ""},
       {FarAngle, "hl_far_angle_$D($a, $b)", "", ""},

@@ -18,7 +18,9 @@ struct Spelling {
 
 struct Dialect {
   std::string_view name;
-  std::string_view types[6];            // by DType
+  std::string_view types[6];  // by DType
+  // The same of numbers in memory that holds numbers of another type before or after, where a compiler must be told.
+  std::string_view shared_types[6] = {};
   std::string_view bool_memory;         // type of a bool in memory
   std::string_view index_type;          // an integer that counts all elements
   std::string_view constant_data = {};  // qualifiers of literal arrays

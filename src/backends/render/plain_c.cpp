@@ -22,6 +22,13 @@ typedef struct {
   int64_t turn;
 } hl_context;
 
+// Of numbers in memory that holds numbers of one type after those of another.
+typedef int32_t __attribute__((may_alias)) hl_shared_i32;
+typedef uint32_t __attribute__((may_alias)) hl_shared_u32;
+typedef int64_t __attribute__((may_alias)) hl_shared_i64;
+typedef float __attribute__((may_alias)) hl_shared_f32;
+typedef double __attribute__((may_alias)) hl_shared_f64;
+
 #define HL_BUILTIN(NAME)                                                         \
   static inline float hl_##NAME##_f32(float x) { return __builtin_##NAME##f(x); } \
   static inline double hl_##NAME##_f64(double x) { return __builtin_##NAME(x); }
@@ -43,6 +50,7 @@ const Dialect& plain_c() {
   static const Dialect dialect{
       .name = "C",
       .types = {"bool", "int32_t", "uint32_t", "int64_t", "float", "double"},
+      .shared_types = {"", "hl_shared_i32", "hl_shared_u32", "hl_shared_i64", "hl_shared_f32", "hl_shared_f64"},
       .bool_memory = "uint8_t",
       .index_type = "int64_t",
       .constant_data = "static const __attribute__((aligned(64), unused))",

@@ -1,10 +1,7 @@
 #include "backends/render/renderer.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <set>
 #include <span>
 #include <string>
@@ -79,18 +76,8 @@ class Renderer : CodeWriter {
                        (parts_.empty() ? name(b) : shared_name(b)) + "[" +
                        std::to_string(std::max<std::int64_t>(buf.elements, 1)) + "] = {";
     for (std::int64_t i = 0; i < buf.elements; ++i)
-      text += (i % 8 == 0 ? "\n  " : " ") + static_literal(buf.dtype, bits_of(buf, i)) + ",";
+      text += (i % 8 == 0 ? "\n  " : " ") + static_literal(d_, buf.data, i) + ",";
     line(text + (buf.elements == 0 ? "0};" : "};"));
-  }
-  // As literal, for a static initialiser, where no function may be called.
-  std::string static_literal(DType dtype, std::uint64_t bits) const {
-    const bool f32 = dtype == DType::F32, f64 = dtype == DType::F64;
-    const double value = f32   ? static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
-                         : f64 ? std::bit_cast<double>(bits)
-                               : 0.0;
-    if (std::isfinite(value)) return literal(dtype, bits);
-    const std::string sign = std::signbit(value) ? "-" : "";
-    return sign + (std::isnan(value) ? "__builtin_nan(\"\")" : "__builtin_inf()");
   }
 
   // Statements.
@@ -285,14 +272,15 @@ class Renderer : CodeWriter {
          ";");
     line(t + " acc[" + number(width) + "];");
     if (dot.init) {
-      line("const " + t + "* const init = " + pointer(*dot.init) + " + " + scaled(dot.init_m, "m") + " + " +
-           scaled(dot.init_n, "n0") + ";");
+      line("const " + element_type(dot.init->buffer) + "* const init = " + pointer(*dot.init) + " + " +
+           scaled(dot.init_m, "m") + " + " + scaled(dot.init_n, "n0") + ";");
       line("for (" + it + " j = 0; j < w; ++j) acc[j] = init[" + scaled(dot.init_n, "j") + "];");
     } else {
       line("for (" + it + " j = 0; j < w; ++j) acc[j] = 0;");
     }
     for (const DotSegment& s : dot.segments) render_segment(dot, s, lanes, panel);
-    line(t + "* const c = " + pointer(dot.c) + " + " + scaled(dot.c_m, "m") + " + " + scaled(dot.c_n, "n0") + ";");
+    line(element_type(dot.c.buffer) + "* const c = " + pointer(dot.c) + " + " + scaled(dot.c_m, "m") + " + " +
+         scaled(dot.c_n, "n0") + ";");
     line("for (" + it + " j = 0; j < w; ++j) c[" + scaled(dot.c_n, "j") + "] = acc[j];");
     close();
     close();
@@ -300,18 +288,18 @@ class Renderer : CodeWriter {
   }
 
   void render_segment(const Dot& dot, const DotSegment& s, std::int64_t lanes, std::int64_t panel) {
-    const std::string t = type(factor_dtype(dot)), it = index_type();
+    const std::string it = index_type(), a_type = element_type(s.a.buffer), b_type = element_type(s.b.buffer);
     const std::int64_t depth = s.depth();
     open("");
     std::string a_index = "0", b_index = "0", row_number;
-    line("const " + t + "* const a = " + pointer(s.a) + " + " + scaled(s.a_m, "m") + ";");
+    line("const " + a_type + "* const a = " + pointer(s.a) + " + " + scaled(s.a_m, "m") + ";");
     if (s.packed()) {
       const std::int64_t padded = divided_up(dot.n.bound, lanes) * lanes;
-      line("const " + t + "* const b = " + pointer(s.b) + " + n0 * " + number(depth) + ";");
+      line("const " + b_type + "* const b = " + pointer(s.b) + " + n0 * " + number(depth) + ";");
       line("const " + it + " pw = " + number(padded) + " - n0 < " + number(panel) + " ? " + number(padded) +
            " - n0 : " + number(panel) + ";");
     } else {
-      line("const " + t + "* const b = " + pointer(s.b) + " + " + scaled(s.b_n, "n0") + ";");
+      line("const " + b_type + "* const b = " + pointer(s.b) + " + " + scaled(s.b_n, "n0") + ";");
     }
     for (std::size_t i = 0; i < s.k.size(); ++i) {
       const std::string k = "k" + std::to_string(i);
@@ -321,8 +309,8 @@ class Renderer : CodeWriter {
       row_number = row_number.empty() ? k : "(" + row_number + ") * " + number(s.k[i].extent.bound) + " + " + k;
     }
     if (s.packed()) b_index = row_number.empty() ? "0" : "(" + row_number + ") * pw";
-    line("const " + t + " x = a[" + a_index + "];");
-    line("const " + t + "* const row = b + " + b_index + ";");
+    line("const " + type(factor_dtype(dot)) + " x = a[" + a_index + "];");
+    line("const " + b_type + "* const row = b + " + b_index + ";");
     const std::string y = "row[" + (s.packed() ? "j" : scaled(s.b_n, "j")) + "]";
     const std::string sum = product(dot, "x", y, "acc[j]");
     line(std::string(d_.independent_loop));
@@ -336,14 +324,14 @@ class Renderer : CodeWriter {
     const std::string padded = number(divided_up(pack.n, lanes) * lanes), columns = number(panel);
     open("");
     line("// pack");
-    line("const " + type(pack.dtype) + "* const from = " + pointer(pack.source) + ";");
+    line("const " + element_type(pack.source.buffer) + "* const from = " + pointer(pack.source) + ";");
     if (pack.split)
       open_loop("n0", padded, std::string(d_.worker) + " * " + columns, std::string(d_.num_workers) + " * " + columns);
     else
       open_loop("n0", padded, "0", columns);
     line("const " + index_type() + " w = " + padded + " - n0 < " + columns + " ? " + padded + " - n0 : " + columns +
          ";");
-    line(type(pack.dtype) + "* const to = " + name(pack.target) + " + n0 * " + number(pack.k) + ";");
+    line(element_type(pack.target) + "* const to = " + name(pack.target) + " + n0 * " + number(pack.k) + ";");
     open_loop("k", number(pack.k));
     line("for (" + index_type() + " j = 0; j < w; ++j)");
     line("  to[k * w + j] = n0 + j < " + number(pack.n) + " ? from[" + scaled(pack.k_stride, "k") + " + " +
