@@ -54,8 +54,7 @@ class Dataset {
   void fill_defaults(std::size_t num_samples, const Batch& batch) const;
 };
 
-// Which leaf of the inputs of a batch the lengths count the steps of, along its axis 1: the first that is (samples, time, features, ...)
-// or, where none has so many axes, the first (samples, time); the first of all if there is no such either.
+// nn::timed_input(): which leaf of the inputs of a batch the lengths count the steps of.
 std::size_t timed_input(const Tree<ValueType>& batch_inputs);
 
 // "f32[32,50,3]" of one, "series f32[32,50,3], facts f32[32,4]" of several.

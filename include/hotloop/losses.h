@@ -111,7 +111,7 @@ struct Huber : Loss {
 // -log p of the target's class. Prediction (B, ..., C) of logits (p = softmax along the last axis) or, with logits = false, of
 // probabilities. Target (B, ...) or (B, ..., 1) of classes, as integers or floats that hold them (one outside 0..C-1 counts for
 // none), or a distribution over the classes of the prediction's type: one-hot, say. Label smoothing moves that share of the target
-// to all classes evenly (Szegedy et al. 2016).
+// to all classes evenly but those of logit -inf (Szegedy et al. 2016).
 struct CrossEntropy : Loss {
   explicit CrossEntropy(bool logits = true, double label_smoothing = 0);
 };

@@ -91,9 +91,10 @@ struct NonlinearCG : Descent {
 
 // ---- methods for a sum of squares: a step from the normal equations ------------------------------------------------------
 
-// A step h, (n,), and how much it should take off half the sum of squares, an f64 scalar > 0.
+// A step h, (n,), how much it should take off half the sum of squares, an f64 scalar > 0, and `whole`, (n,): h if nothing held it back, parameter
+// by parameter, by which it is judged whether there is still a way to go.
 struct ProposedStep {
-  Value h, promised;
+  Value h, promised, whole;
 };
 
 // Interface of a method for residuals r with the Jacobian J: it sees a = J^T J, (n, n), and g = J^T r, (n,), where it is.
@@ -158,7 +159,7 @@ struct LeastSquaresOptions {
   std::int64_t max_evaluations = 0;  // of the residuals; 0: 20 an iteration
   double gradient_tolerance = 1e-8;  // of the largest element of J^T r
   double value_tolerance = 1e-8;     // of the relative change in a step, found and promised; 0: not looked at
-  double step_tolerance = 1e-8;      // of the step beside the parameters, by their Euclidean norms; 0: not looked at
+  double step_tolerance = 1e-8;      // of the step beside the parameters, by what they change of r; 0: not looked at
 };
 
 // The parameters at which half the sum of squares of `residuals`, leaves of f32 and f64, is least near `params`; that is the `value`, and its gradient

@@ -36,6 +36,9 @@ struct Context {
   // keep the state of a row beyond its steps and give zeros there; what reduces over time leaves the other steps out. Out: of
   // the output, undefined once the time axis is gone.
   Value lengths;
+  // The input has zeros beyond the rows' steps. The outermost Layer::apply() that is given lengths sees to it, so that whatever lies there
+  // reaches no gradient (NaN would, as 0 times NaN); modules hand it on with the lengths.
+  bool padding_is_zero = false;
   // Recurrent layers run from the last valid step to the first; the others do not care. Bidirectional sets it.
   bool reverse = false;
   // In: the state to start from, as initial_state() gives it. Out: the state after the last step. Without one, recurrent layers
@@ -69,7 +72,7 @@ class Module {
 };
 
 // Interface of a module that takes several arrays: implement apply_inputs(), which is given the tree that Layer::apply() is. Such a module
-// may be the first one of a Sequential. Context::lengths, where it is given, counts the steps of data::timed_input(); the module leaves it
+// may be the first one of a Sequential. Context::lengths, where it is given, counts the steps of timed_input(); the module leaves it
 // undefined once the time axis is gone.
 class MultiInputModule : public Module {
  public:
@@ -79,6 +82,10 @@ class MultiInputModule : public Module {
   Value apply_inputs(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const override = 0;
 };
 
+// Which leaf of the inputs of a batch the lengths count the steps of, along its axis 1: the first that is (samples, time, features, ...)
+// or, where none has so many axes, the first (samples, time); the first of all if there is no such either.
+std::size_t timed_input(const Tree<ValueType>& batch_inputs);
+
 // A module held by value: a shared, immutable handle. Cheap to copy.
 class Layer {
  public:
@@ -87,7 +94,8 @@ class Layer {
 
   // UserError for Keras' defaults from PyTorch's generator, which has no such draws.
   Tree<Array> init(const Seed& seed, DType dtype = DType::F32, Init init = Init::Torch) const;
-  // UserError if the module gives an undefined value.
+  // UserError if the module gives an undefined value. With lengths the module sees zeros beyond the rows' steps, of several inputs in the one
+  // that timed_input() tells.
   Value apply(const Tree<Value>& params, Value x, Context& context) const;
   Value apply(const Tree<Value>& params, Value x) const {
     Context context;

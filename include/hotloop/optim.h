@@ -172,7 +172,7 @@ struct AdamW : Optimizer {
   explicit AdamW(const Schedule& learning_rate = 1e-3, double weight_decay = 0.01, const AdamOptions& options = {});
 };
 
-// Hinton 2012. v = decay v + (1 - decay) g^2; d = g / (sqrt(v') + epsilon), with v' = v, or v - m^2 if centered
+// Hinton 2012. v = decay v + (1 - decay) g^2; d = g / (sqrt(v') + epsilon), with v' = v, or v - m^2 if centered, but no less than v's last digit
 // (m = decay m + (1 - decay) g); b = momentum b + d; p -= learning_rate b.
 //   PyTorch: epsilon outside the root, decay 0.99, 1e-8.   Keras: d = g / sqrt(v' + epsilon), decay 0.9, 1e-7.
 // State: "square_avg", "grad_avg" if centered, "momentum" if momentum > 0 (each as params).

@@ -195,13 +195,14 @@ nn::Layer make_layer(const std::string& name, nb::dict settings, nb::object inpu
 
 // (y, state or None, buffers)
 nb::tuple apply(const nn::Layer& layer, nb::handle params, nb::handle x, nb::object key, nb::object state,
-                nb::object lengths, nb::object buffers, bool training, bool reverse) {
+                nb::object lengths, nb::object buffers, bool training, bool reverse, bool padding_is_zero) {
   nn::Context context;
   if (!key.is_none()) context.key = to_value(key, "key");
   if (!lengths.is_none()) context.lengths = to_value(lengths, "lengths");
   if (!buffers.is_none()) context.buffers = value_tree(buffers, "buffers");
   context.training = training;
   context.reverse = reverse;
+  context.padding_is_zero = padding_is_zero;
   std::optional<Structure> structure;
   if (!state.is_none()) {
     structure = flatten(state).second;
@@ -239,7 +240,8 @@ void bind_layers(nb::module_& m) {
       .def("initial_state", [](const nn::Layer& l, std::int64_t batch,
                                nb::handle dtype) { return to_dicts(l.initial_state(batch, dtype_of_python(dtype))); })
       .def("apply", &apply, nb::arg("params"), nb::arg("x"), nb::arg("key").none(), nb::arg("state").none(),
-           nb::arg("lengths").none(), nb::arg("buffers").none(), nb::arg("training"), nb::arg("reverse"));
+           nb::arg("lengths").none(), nb::arg("buffers").none(), nb::arg("training"), nb::arg("reverse"),
+           nb::arg("padding_is_zero") = false);
   m.def("class_name", &class_name);
   m.def("layer_definitions", [] {
     nb::list all;

@@ -118,6 +118,18 @@ def test_least_squares_alone_in_a_program_and_of_many():
     assert bool(np.asarray(many.converged).all()) and np.ptp(np.asarray(many.params["rate"])) < 1e-6
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_parameters_of_sizes_far_apart(dtype):
+    t = np.linspace(0, 3000, 40).astype(dtype)
+    fn = lambda p: p[0] * hl.exp(-p[1] * t) - (2.3e6 * np.exp(-1.1e-3 * t)).astype(dtype)  # noqa: E731
+    start = np.array([1e6, 1e-3], dtype)
+    found = hl.least_squares(fn, start, scaled=True)
+    np.testing.assert_allclose(found.params, [2.3e6, 1.1e-3], rtol=1e-5)
+    assert found.converged
+    held = hl.least_squares(fn, start)  # by damping, which is no convergence
+    assert int(held.iterations) > 0 and not held.converged and "scaled" in held.message
+
+
 def test_a_network_by_levenberg_marquardt():
     x = np.linspace(-1, 1, 60).reshape(60, 1)
     y = np.sin(3 * x)

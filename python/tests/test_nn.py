@@ -178,6 +178,42 @@ def test_losses(rng):
         hl.losses.MSE()(p, t[:, 0])
 
 
+def test_probabilities_that_are_certain_train(rng):
+    x = rng.normal(size=(64, 2)).astype("f") * 40
+    model = hl.nn.Sequential(hl.nn.Linear(2, 1), hl.nn.Sigmoid())
+    run = hl.fit(model, (x, (x[:, :1] > 0).astype("f")), loss=hl.losses.BinaryCrossEntropy(logits=False), epochs=2, seed=0)
+    assert run.status == "finished" and np.isfinite(run.history[-1].train_loss)
+
+
+class Summed(hl.nn.Module):
+    """Of one sequence or the first of several; it asks nothing of lengths."""
+
+    def __init__(self):
+        self.lstm, self.head = hl.nn.LSTM(2, 3), hl.nn.Linear(3, 1)
+
+    def apply(self, params, x, key=None):
+        x = x["series"] if isinstance(x, dict) else x
+        return self.head(params["head"], self.lstm(params["lstm"], x)).sum(axis=1) + x.sum(axis=(1, 2))[:, None] * params["head"]["bias"]
+
+
+def test_what_lies_beyond_lengths_reaches_no_gradient(rng):
+    lengths = np.array([4, 2], "int32")
+    zeros = rng.normal(size=(2, 4, 2)).astype("f")
+    zeros[1, 2:] = 0
+    nans = zeros.copy()
+    nans[1, 2:] = np.nan
+    last = hl.nn.Sequential(hl.nn.LSTM(2, 3), hl.nn.Last(), hl.nn.Linear(3, 1))
+    one, several = lambda x: x, lambda x: {"facts": x[:, 0], "series": x}  # noqa: E731
+    for model, given in ((last, one), (Summed(), one), (hl.nn.Sequential(Summed(), hl.nn.Tanh()), one), (Summed(), several)):
+        grad = hl.jit(hl.value_and_grad(lambda p, x, model=model, given=given: (model(p, given(x), lengths=lengths) ** 2).sum()))
+        params = model.init(0)
+        (found, found_slopes), (wanted, slopes) = grad(params, nans), grad(params, zeros)
+        assert float(found) == float(wanted)
+        for a, b in zip(hl.tree.leaves(found_slopes), hl.tree.leaves(slopes)):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(model(params, given(nans), lengths=lengths), model(params, given(zeros), lengths=lengths))
+
+
 def numpy_adam(p, grads, lr=0.1, b1=0.9, b2=0.999, eps=1e-8):
     m = v = np.zeros_like(p)
     for t, g in enumerate(grads, 1):

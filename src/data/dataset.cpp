@@ -5,6 +5,7 @@
 #include "core/print_number.h"
 #include "hotloop/data.h"
 #include "hotloop/error.h"
+#include "hotloop/nn.h"
 
 namespace hotloop::data {
 
@@ -29,13 +30,7 @@ Tree<ValueType> Dataset::input_types(std::int64_t num_samples) const {
   });
 }
 
-std::size_t timed_input(const Tree<ValueType>& batch_inputs) {
-  const std::vector<ValueType> types = batch_inputs.flatten();
-  for (const int rank : {3, 2})
-    for (std::size_t i = 0; i < types.size(); ++i)
-      if (types[i].shape.rank() >= rank) return i;
-  return 0;
-}
+std::size_t timed_input(const Tree<ValueType>& batch_inputs) { return nn::timed_input(batch_inputs); }
 
 ValueType Dataset::target_type(std::int64_t num_samples) const {
   return {target_dtype(), target_shape().with_inserted(0, num_samples)};

@@ -2,6 +2,7 @@
 
 #include "hotloop/error.h"
 #include "hotloop/jacobian.h"
+#include "hotloop/linalg.h"
 #include "hotloop/minimize.h"
 #include "hotloop/ops.h"
 #include "minimizers/evaluations.h"
@@ -99,16 +100,25 @@ class Fit {
     const Value norm = largest(next.g);
     const Value flat = bit_and(accept, less_equal(norm, like(norm, options_.gradient_tolerance)));
     const Value enough = std::max(options_.value_tolerance, least) * now.value;
+    // By the step as it would be without damping: what damping alone makes small has not arrived. Parameters count by what they change of the
+    // residuals, whatever their units.
+    const Value whole_promised = maximum(step.promised, 0.5 * abs(inner(step.whole, now.g)));
     const Value unchanged =
-        bit_and(bit_and(less_equal(abs(gain * step.promised), enough), less_equal(step.promised, enough)),
+        bit_and(bit_and(less_equal(abs(gain * step.promised), enough), less_equal(whole_promised, enough)),
                 less_equal(gain, constant(2, DType::F64)));
     const double part = std::max(options_.step_tolerance, least);
     const auto length = [](Value v) { return sqrt(inner(v, v)); };
-    const Value is_short = less_equal(length(step.h), part * (length(now.x) + part));
+    const Value sizes = sqrt(linalg::diagonal(now.a));
+    const Value is_short = bit_or(less_equal(length(sizes * step.whole), part * length(sizes * now.x)),
+                                  less_equal(length(step.whole), constant(part * part, DType::F64)));
+    // Damping grows until a step is taken; one that changes no digit never is.
+    const Value is_stuck =
+        bit_and(logical_not(accept), equal(largest(now.x + step.h - now.x), constant(0, flat_.dtype())));
     const Value most = constant(static_cast<double>(options_.max_iterations), DType::I32);
 
     const Value later = logical_not(now.is_first);
-    Value status = select(method_.is_exhausted(next.state), code(Status::Stalled), code(running));
+    const Value ends = bit_or(method_.is_exhausted(next.state), bit_and(later, is_stuck));
+    Value status = select(ends, code(Status::Stalled), code(running));
     status = select(greater_equal(next.iterations, most), code(Status::MaxIterations), status);
     if (options_.step_tolerance > 0) status = select(bit_and(later, is_short), code(Status::Step), status);
     if (options_.value_tolerance > 0) status = select(bit_and(later, unchanged), code(Status::Value), status);

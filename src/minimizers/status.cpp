@@ -27,9 +27,8 @@ std::string remedy(Status status) {
     case Status::MaxEvaluations:
       return "a larger maximum, looser tolerances, or parameters scaled to a size of about one";
     case Status::Stalled:
-      return "f64, where rounding hides the decrease (the gradient's norm tells how near the minimum is), or a "
-             "function without "
-             "jumps and kinks";
+      return "f64, where rounding hides the decrease (the gradient's norm tells how near the minimum is), scaled least "
+             "squares, where parameters have different units, or a function without jumps and kinks";
     case Status::NonFinite: return "another start, and a look at where the function divides, takes roots or logarithms";
   }
   return "";

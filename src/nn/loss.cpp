@@ -174,6 +174,15 @@ Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& w
   if (!has_elements())
     throw UserError(name_, "weights and lengths need a loss that is a mean over elements", "a plain function",
                     "make it a Loss::Pointwise");
+  if (weights.samples.defined()) {
+    check(prediction, target);
+    if (prediction.rank() == 0 || weights.samples.type() != ValueType{prediction.dtype(), {prediction.shape()[0]}})
+      throw UserError(name_, "there must be one weight a sample",
+                      weights.samples.type().str() + " for predictions " + prediction.type().str());
+    // A sample of weight 0 may be anything, as what lies beyond a row's steps: neither its loss nor, before the arithmetic, a gradient goes on.
+    const Value counts = broadcast(not_equal(weights.samples, zeros_like(weights.samples)), prediction.shape(), {0});
+    prediction = select(counts, prediction, zeros_like(prediction));
+  }
   Value elements = this->elements(prediction, target, weights.lengths);
   ElementWeights factors(elements);
   if (weights.lengths.defined() && !compares_sequences()) {
@@ -182,12 +191,7 @@ Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& w
     elements = select(valid, elements, zeros_like(elements));
     factors.multiply(cast(valid, elements.dtype()));
   }
-  if (weights.samples.defined()) {
-    if (weights.samples.type() != ValueType{elements.dtype(), {elements.shape()[0]}})
-      throw UserError(name_, "there must be one weight a sample",
-                      weights.samples.type().str() + " for elements " + elements.type().str());
-    factors.multiply(weights.samples);
-  }
+  if (weights.samples.defined()) factors.multiply(weights.samples);
   if (weights.classes.defined()) {
     if (!pointwise_.classes)
       throw UserError(name_, "class weights need a loss over classes", "'" + name_ + "'", "sample weights");
@@ -201,6 +205,8 @@ Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& w
     factors.multiply(gather(weights.classes, pointwise_.classes(prediction, target), 0));
   }
   const Value weight = factors.product();
+  if (weights.samples.defined() || weights.classes.defined())
+    elements = select(not_equal(weight, zeros_like(weight)), elements, zeros_like(elements));
   const Value total = sum(weight);
   const Value divisor = select(greater(total, like(total, 0)), total, ones_like(total));
   return {sum(weight * elements) / divisor, total};

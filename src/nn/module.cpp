@@ -4,9 +4,13 @@
 
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
+#include "nn/recurrent.h"
 
 namespace hotloop::nn {
 namespace {
+
+// Called once a model, by the layer that is given the lengths first: layers inside see what those before them give.
+bool is_first_with_lengths(const Context& context) { return context.lengths.defined() && !context.padding_is_zero; }
 
 Value checked_output(Value y) {
   if (!y.defined())
@@ -16,6 +20,14 @@ Value checked_output(Value y) {
 }
 
 }  // namespace
+
+std::size_t timed_input(const Tree<ValueType>& batch_inputs) {
+  const std::vector<ValueType> types = batch_inputs.flatten();
+  for (const int rank : {3, 2})
+    for (std::size_t i = 0; i < types.size(); ++i)
+      if (types[i].shape.rank() >= rank) return i;
+  return 0;
+}
 
 Value Module::apply_inputs(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const {
   const std::vector<Value> leaves = inputs.flatten();
@@ -38,12 +50,22 @@ Tree<Array> Layer::init(const Seed& seed, DType dtype, Init init) const {
 }
 
 Value Layer::apply(const Tree<Value>& params, Value x, Context& context) const {
+  if (is_first_with_lengths(context)) {
+    x = without_padding(x, context.lengths);
+    context.padding_is_zero = true;
+  }
   return checked_output(module_->apply(params, x, context));
 }
 
 Value Layer::apply(const Tree<Value>& params, const Tree<Value>& inputs, Context& context) const {
-  return inputs.is_leaf() ? apply(params, inputs.leaf(), context)
-                          : checked_output(module_->apply_inputs(params, inputs, context));
+  if (inputs.is_leaf()) return apply(params, inputs.leaf(), context);
+  std::vector<Value> leaves = inputs.flatten();
+  if (is_first_with_lengths(context) && !leaves.empty()) {
+    Value& timed = leaves[timed_input(inputs.map([](const Value& v) { return v.type(); }))];
+    timed = without_padding(timed, context.lengths);
+    context.padding_is_zero = true;
+  }
+  return checked_output(module_->apply_inputs(params, inputs.unflatten(leaves), context));
 }
 
 ValueType Layer::output_type(const Tree<ValueType>& inputs) const {

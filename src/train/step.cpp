@@ -9,7 +9,6 @@
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
 #include "nn/check_params.h"
-#include "nn/recurrent.h"
 
 namespace hotloop::train {
 namespace {
@@ -60,16 +59,6 @@ class Inputs {
  private:
   Step& step_;
 };
-
-// A batch's inputs as a model is given them: zeros beyond the rows' steps, whatever lies there. NaN would reach gradients, of any layer, as 0 times NaN.
-Tree<Value> seen_inputs(const Tree<ValueType>& types, std::span<const Value> values, Value lengths) {
-  std::vector<Value> leaves(values.begin(), values.end());
-  if (lengths.defined()) {
-    Value& timed = leaves[data::timed_input(types)];
-    timed = nn::without_padding(timed, lengths);
-  }
-  return types.unflatten(leaves);
-}
 
 }  // namespace
 
@@ -154,8 +143,7 @@ Step train_step(const nn::Layer& model, const losses::Loss& loss, const optim::O
         };
       }
       const Value prediction =
-          model.apply(params.unflatten(in.first(p)),
-                      seen_inputs(x, in.subspan(at_x - s, x.num_leaves()), context.lengths), context);
+          model.apply(params.unflatten(in.first(p)), x.unflatten(in.subspan(at_x - s, x.num_leaves())), context);
       losses::Weights weights;
       weights.lengths = context.lengths;
       if (at_weights) weights.samples = cast(in[at_weights - s], prediction.dtype());
@@ -242,7 +230,7 @@ Step predict_step(const nn::Layer& model, const Tree<Array>& params, const Tree<
     if (at_lengths) context.lengths = in[at_lengths];
     context.buffers = buffers.unflatten(in.subspan(at_buffers, buffers.num_leaves()));
     return std::vector<Value>{model.apply(params.unflatten(in.first(params.num_leaves())),
-                                          seen_inputs(x, in.subspan(at_x, x.num_leaves()), context.lengths), context)};
+                                          x.unflatten(in.subspan(at_x, x.num_leaves())), context)};
   };
   return step;
 }

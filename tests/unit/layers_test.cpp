@@ -131,6 +131,25 @@ TEST(Layers, ActivationsAreTheirFunctions) {
   }
 }
 
+// As PyTorch has it, and relu at 0.
+TEST(Layers, WhatIsLimitedHasNoSlopeAtItsEnds) {
+  const std::vector<std::tuple<const char*, double, double, double>> limited = {
+      {"relu6", 0, 6, 1},
+      {"hard_tanh", -1, 1, 1},
+      {"hard_sigmoid_keras2", -2.5, 2.5, 0.2},
+      {"hard_sigmoid_keras3", -3, 3, 1.0 / 6}};
+  for (const auto& [name, low, high, slope] : limited) {
+    const Activation layer(name);
+    const auto gradient =
+        grad([&](std::span<const Value> in) { return std::vector<Value>{sum(layer.apply({}, in[0]))}; }, {0});
+    const Array g =
+        run_traced(gradient, {Array::from<double>({low - 1, low, low / 2 + high / 2, high, high + 1}, {5})})[0];
+    for (const std::int64_t i : {0, 1, 3, 4}) EXPECT_EQ(g.at(i), 0) << name << ", " << i;
+    EXPECT_DOUBLE_EQ(g.at(2), slope) << name;
+    EXPECT_TRUE(std::isnan(apply_on(layer, {}, Array::from<double>({std::nan("")}, {1}))[0].at(0))) << name;
+  }
+}
+
 TEST(Layers, LastTakesTheLastStep) {
   const Array x = random(3, {2, 4, 3});
   const Array y = apply_on(Last(), {}, x)[0];

@@ -182,6 +182,43 @@ TEST(LeastSquares, HowItEndedIsTold) {
   }
 }
 
+// A 1e6 times larger and b 1e3 times smaller than 1: columns of J whose squares are 1e18 apart.
+Value of_units(Value x) {
+  const Value t = cast(iota(DType::I32, {40}, 0), x.dtype()) * (3000.0 / 39);
+  return part(x, 0) * exp(-part(x, 1) * t) - 2.3e6 * exp(-1.1e-3 * t);
+}
+
+TEST(LeastSquares, UnitsDoNotMatterToAScaledMethod) {
+  for (const DType dtype : {DType::F64, DType::F32}) {
+    const auto found =
+        run(fitting(of_units, minimizers::LevenbergMarquardt(1e-3, true)), vector_of({1e6, 1e-3}, dtype));
+    EXPECT_LE(status_of(found), Status::Step);
+    EXPECT_LT(found[4].at(0), 10);
+    EXPECT_NEAR(found[0].at(0) / 2.3e6, 1, 1e-5);
+    EXPECT_NEAR(found[0].at(1) / 1.1e-3, 1, 1e-5);
+  }
+}
+
+// Damping that is large beside a column makes steps short, which is not to have arrived.
+TEST(LeastSquares, AShortStepIsNoEndWhereDampingMadeIt) {
+  for (const DType dtype : {DType::F64, DType::F32})
+    for (const double damping : {1e-3, 1.0}) {
+      const auto found = run(fitting(of_units, minimizers::LevenbergMarquardt(damping)), vector_of({1e6, 1e-3}, dtype));
+      EXPECT_TRUE(status_of(found) > Status::Step || std::abs(found[0].at(0) / 2.3e6 - 1) < 1e-4)
+          << found[0].at(0) << ", " << found[5].at(0);
+      EXPECT_GT(found[3].at(0), 0);
+    }
+  // By far less than the largest column, but enough to get there.
+  const auto apart = [](Value x) {
+    const Value t = cast(iota(DType::I32, {30}, 0), x.dtype()) / 29.0;
+    return exp(-part(x, 0) / 1e4 * t) * (1.0 + part(x, 1) * 1e4) - 3.0 * exp(-1.7 * t);
+  };
+  const auto found = run(fitting(apart, minimizers::LevenbergMarquardt()), vector_of({1e4, 1e-4}));
+  EXPECT_LE(status_of(found), Status::Step);
+  EXPECT_NEAR(found[0].at(0), 1.7e4, 1);
+  EXPECT_NEAR(found[0].at(1), 2e-4, 1e-8);
+}
+
 TEST(LeastSquares, TreesOfBothPrecisions) {
   const auto fn = [](std::span<const Value> in) {
     const auto residuals = [](const Tree<Value>& p) -> Tree<Value> {

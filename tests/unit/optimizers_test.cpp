@@ -90,6 +90,24 @@ TEST(Optimizers, RmspropsTwoEpsilons) {
               -1 / std::sqrt(0.1 + 1e-7), 1e-15);
 }
 
+// Of gradients that are all alike the mean of squares less the square of the mean is 0 but for rounding, below it too.
+TEST(Optimizers, RmspropCentredOnWhatDoesNotChangeIsFinite) {
+  for (const DType dtype : {DType::F32, DType::F64})
+    for (const double g : {0.1, 0.3, 7.0, 0.0}) {
+      Tree<Array> params = one(0, dtype);
+      const optim::RMSprop optimizer(1, {.decay = 0.5, .centered = true});
+      double before = 0;
+      for (const int steps : {20, 60, 120}) {
+        const double at = run(optimizer, params, one(g, dtype), steps).first["w"].at(0);
+        EXPECT_TRUE(std::isfinite(at)) << g;
+        EXPECT_TRUE(g == 0 ? at == 0 : at < before) << g;
+        // A step is bounded by what v resolves.
+        EXPECT_GE(at, -steps / std::sqrt(dtype == DType::F32 ? 1e-7 : 2e-16)) << g;
+        before = at;
+      }
+    }
+}
+
 TEST(Optimizers, ClippingByNormIsOverAllGradientsTogether) {
   const Tree<Array> params = {{"a", Array::full(DType::F64, {1}, 0)}, {"b", Array::full(DType::F32, {1}, 0)}};
   const Tree<Array> grads = {{"a", Array::full(DType::F64, {1}, 3)}, {"b", Array::full(DType::F32, {1}, 4)}};

@@ -175,7 +175,7 @@ class Module:
         parameters is cast to theirs.
         key: uint32[2], as hl.random.key(0) gives it, means training: dropout draws from it. training: without a key, for layers that draw nothing.
         state: what recurrent layers start from, see initial_state. lengths: (batch,) valid steps of each row, at most those of x; of a tree, of
-        its first array (batch, time, features).
+        its first array (batch, time, features). Beyond them there may be anything: the model is given zeros.
         """
         if not self._takes_trees and _is_no_array(x):
             self._check_arguments(params, x)

@@ -140,7 +140,9 @@ class _Frame:
         if key is None and self.key is not None:
             key = random.fold_in(self.key, self.calls)
         self.calls += 1
-        if lengths is None and self.lengths is not None:
+        # The module's own input has zeros beyond the rows' steps, as that of Sequential has: layers inside see what is made of them.
+        inherits = lengths is None and self.lengths is not None
+        if inherits:
             lengths = self._lengths_for(layer, name, at)
         own_state = _get(self.state, path) if self.state is not None else None
         if own_state is not None:
@@ -151,7 +153,7 @@ class _Frame:
             self.stepped.add(path)
         own_buffers = _get(self.buffers, path) if buffers is None else None
         y, state_out, buffers_out = engine_layer.apply(
-            params, x, key, state if own_state is None else own_state, lengths, buffers if own_buffers is None else own_buffers, training or self.training, self.reverse
+            params, x, key, state if own_state is None else own_state, lengths, buffers if own_buffers is None else own_buffers, training or self.training, self.reverse, inherits
         )
         if own_state is not None:
             _put(self.state, path, state_out)

@@ -35,9 +35,11 @@ class LMRule : public LeastSquaresRule {
 
   ProposedStep propose(const State& state, Value a, Value g) const override {
     const Value damping = cast(state[0], a.dtype());
-    const Value added = scaled_ ? damping * visible(state[2]) : broadcast_to(damping, g.shape());
+    const Value added = scaled_ ? where_seen(state[2], damping * state[2]) : broadcast_to(damping, g.shape());
     const Value h = -linalg::cholesky_solve(linalg::cholesky(a + on_diagonal(added)), g);
-    return {h, 0.5 * inner(h, added * h - g)};
+    const Value diagonal = linalg::diagonal(a);
+    const Value whole = select(equal(h, zeros_like(h)), h, h * where_seen(diagonal, 1.0 + added / diagonal));
+    return {h, 0.5 * inner(h, added * h - g), whole};
   }
 
   State judge(const State& state, Value a, Value gain, Value accepted) const override {
@@ -51,9 +53,10 @@ class LMRule : public LeastSquaresRule {
   Value is_exhausted(const State& state) const override { return logical_not(is_finite(state[0])); }
 
  private:
-  // Parameters that nothing depends on are held where they are.
-  static Value visible(Value scale) {
-    return maximum(scale, maximum(largest(scale) * resolution(scale.dtype()), like(scale, 1e-30)));
+  // `value` of parameters that something depends on. Others have no slope, and stay where they are with any number. All but 0 counts: J^T J
+  // holds squares, among which a column that is small by its unit is far below the digits of the largest.
+  static Value where_seen(Value squares, Value value) {
+    return select(greater(squares, zeros_like(squares)), value, ones_like(value));
   }
 
   double initial_damping_;

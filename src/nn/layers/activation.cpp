@@ -20,6 +20,12 @@ struct Definition {
   const char* parameter_doc = "";
 };
 
+// x between low and high. Derivative 0 at the ends too, as relu's at 0 and PyTorch's (clip's is half there); a NaN passes.
+Value limited(Value x, double low, double high) {
+  const Value least = like(x, low), most = like(x, high);
+  return select(less_equal(x, least), least, select(greater_equal(x, most), most, x));
+}
+
 Value last_axis(Value reduced, Value x) { return broadcast_to(expand_dims(reduced, -1), x.shape()); }
 
 Value log_softmax(Value x, double) {
@@ -48,17 +54,17 @@ const Definition definitions[] = {
     {"gelu", "x times the normal distribution function of x, exact", [](Value x, double) { return gelu(x); }},
     {"gelu_tanh", "gelu's approximation by tanh (Hendrycks and Gimpel 2016)", gelu_tanh},
     {"hard_sigmoid_keras2", "clip(0.2 x + 0.5, 0, 1): Keras 2's, and old recurrent layers' gates",
-     [](Value x, double) { return clip(0.2 * x + 0.5, 0, 1); }},
+     [](Value x, double) { return limited(0.2 * x + 0.5, 0, 1); }},
     {"hard_sigmoid_keras3", "clip(x / 6 + 0.5, 0, 1): Keras 3's and PyTorch's",
-     [](Value x, double) { return clip(x / 6.0 + 0.5, 0, 1); }},
-    {"hard_tanh", "clip(x, -1, 1)", [](Value x, double) { return clip(x, -1, 1); }},
+     [](Value x, double) { return limited(x / 6.0 + 0.5, 0, 1); }},
+    {"hard_tanh", "clip(x, -1, 1)", [](Value x, double) { return limited(x, -1, 1); }},
     {"leaky_relu", "max(x, slope x)",
      [](Value x, double slope) { return select(greater(x, like(x, 0)), x, slope * x); }, "slope", 0.01,
      "of the negative half (Keras has 0.3)"},
     {"log_softmax", "logarithm of softmax", log_softmax},
     {"mish", "x tanh(softplus(x)) (Misra 2020)", [](Value x, double) { return x * tanh(softplus(x)); }},
     {"relu", "max(x, 0)", [](Value x, double) { return relu(x); }},
-    {"relu6", "clip(x, 0, 6)", [](Value x, double) { return clip(x, 0, 6); }},
+    {"relu6", "clip(x, 0, 6)", [](Value x, double) { return limited(x, 0, 6); }},
     {"selu", "self-normalising elu (Klambauer et al. 2017)",
      [](Value x, double) { return selu_scale * elu(x, selu_alpha); }},
     {"sigmoid", "1 / (1 + exp(-x))", [](Value x, double) { return sigmoid(x); }},

@@ -48,10 +48,12 @@ class BatchNormModule : public Module {
     const Value variance = moments.mean_of(square(centred));
     const Value spread =
         options_.unbiased ? variance * (moments.count / maximum(moments.count - 1.0, like(x, 1))) : variance;
-    context.buffers.set("running_mean", moved(running_mean, moments.mean));
-    context.buffers.set("running_var", moved(running_var, spread));
-    if (context.buffers.has("num_batches_tracked"))
-      context.buffers.set("num_batches_tracked", context.buffers["num_batches_tracked"] + constant(1, DType::I64));
+    context.buffers.set("running_mean", moments.where_any(moved(running_mean, moments.mean), running_mean));
+    context.buffers.set("running_var", moments.where_any(moved(running_var, spread), running_var));
+    if (context.buffers.has("num_batches_tracked")) {
+      const Value before = context.buffers["num_batches_tracked"];
+      context.buffers.set("num_batches_tracked", moments.where_any(before + constant(1, DType::I64), before));
+    }
     return centred * repeated(rsqrt(variance + options_.epsilon) * weight, x) + repeated(bias, x);
   }
 
@@ -63,7 +65,9 @@ class BatchNormModule : public Module {
       if (lengths.defined()) {
         mask = valid_steps(x, lengths);
         const Value one_feature = take(cast(mask, x.dtype()), x.rank() - 1, 0);
-        count = maximum(sum(one_feature), like(x, 1));
+        const Value steps = sum(one_feature);
+        any = greater(steps, like(steps, 0));
+        count = maximum(steps, like(steps, 1));
       } else {
         count = cast(extent(x, 0), x.dtype());
         for (int i = 1; i < x.rank() - 1; ++i) count = count * extent(x, i);
@@ -74,8 +78,13 @@ class BatchNormModule : public Module {
       return reduce_sum(mask.defined() ? select(mask, v, zeros_like(v)) : v, axes) / count;
     }
 
+    // A batch without a valid step says nothing of means and variances.
+    Value where_any(Value moved, Value before) const {
+      return any.defined() ? select(broadcast_to(any, moved.shape()), moved, before) : moved;
+    }
+
     std::vector<std::int64_t> axes;
-    Value mask, count, mean;
+    Value mask, any, count, mean;
   };
 
   static Value repeated(Value feature, Value x) { return broadcast_to(feature, x.shape()); }

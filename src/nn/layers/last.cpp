@@ -12,8 +12,9 @@ class LastModule : public Module {
   Value apply(const Tree<Value>&, Value x, Context& context) const override {
     if (x.rank() < 2 || x.shape()[1] == 0)
       throw UserError("last", "the input must be a sequence (batch, time, ...) of at least one step", x.type().str());
-    const Value lengths = std::exchange(context.lengths, Value{});
+    Value lengths = std::exchange(context.lengths, Value{});
     if (!lengths.defined()) return take(x, 1, -1);
+    lengths = minimum(lengths, like(lengths, static_cast<double>(x.shape()[1])));  // of a row with more there are these
     // A sum that one step takes part in: it stays inside the row, which a gather from (batch * time) would not.
     const Value from_here = valid_steps(x, lengths), from_next = valid_steps(x, lengths - constant(1, DType::I32));
     return reduce_sum(select(bit_xor(from_here, from_next), x, zeros_like(x)), {1});

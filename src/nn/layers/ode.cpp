@@ -45,6 +45,7 @@ class NeuralOdeModule : public Module {
         Context inner;
         inner.training = context.is_training();
         inner.reverse = context.reverse;
+        inner.padding_is_zero = context.padding_is_zero;
         if (context.lengths.defined()) inner.lengths = expand_dims(in[num_params + 1], 0);
         const Value row = expand_dims(y.leaf(), 0), slope = field_.apply(args, row, inner);
         if (slope.type() != row.type())

@@ -31,6 +31,7 @@ class SequentialModule : public Module {
       if (keys.defined()) inner.key = take(keys, 0, static_cast<std::int64_t>(i));
       inner.training = context.training;
       inner.lengths = context.lengths;
+      inner.padding_is_zero = context.padding_is_zero;
       inner.reverse = context.reverse;
       // A layer that keeps none is given an empty one: by that a module with layers of its own knows that it is to keep theirs.
       if (context.state) inner.state = context.state->has(name(i)) ? context.state->at(name(i)) : Tree<Value>();

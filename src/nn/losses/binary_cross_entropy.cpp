@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "hotloop/ops.h"
 #include "nn/registry.h"
 
@@ -9,11 +11,17 @@ Value smoothed(Value target, double by) { return by == 0 ? target : target * (1 
 // -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) without overflow at either end.
 Value from_logits(Value x, Value t) { return softplus(x) - x * t; }
 
-// The logarithms are never below -100, as in PyTorch, so that a certain and wrong prediction has a finite loss.
-Value from_probabilities(Value p, Value t) {
-  const auto bounded_log = [](Value v) { return maximum(log(v), like(v, -100)); };
-  return -(t * bounded_log(p) + (1.0 - t) * bounded_log(1.0 - p));
+// Never below -100, as in PyTorch, so that a certain and wrong prediction has a finite loss. Where that is so, or 1 / v is no number any more,
+// it is a line for derivatives, as steep as PyTorch's gradient can be: what is wrong still learns of it, and nothing is 0 times infinity.
+Value bounded_log(Value v) {
+  constexpr double bound = -100, slope = 1e12;
+  const double least = v.dtype() == DType::F64 ? std::exp(bound) : 0x1p-126;
+  const Value is_line = less_equal(abs(v), like(v, least));
+  const Value line = stop_gradient(maximum(log(v), like(v, bound))) + slope * (v - stop_gradient(v));
+  return select(is_line, line, log(select(is_line, ones_like(v), v)));
 }
+
+Value from_probabilities(Value p, Value t) { return -(t * bounded_log(p) + (1.0 - t) * bounded_log(1.0 - p)); }
 
 Value class_of(Value, Value target) { return cast(greater_equal(target, like(target, 0.5)), DType::I32); }
 

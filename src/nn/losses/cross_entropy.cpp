@@ -6,6 +6,8 @@
 namespace hotloop::losses {
 namespace {
 
+constexpr double least_probability = 0x1p-126;
+
 // What a target says of a prediction (B, ..., C).
 enum class TargetKind { Classes, Distribution };
 
@@ -31,22 +33,42 @@ Value class_of(Value prediction, Value target) {
   return reshape(cast(target, DType::I32), prediction.shape().without(prediction.rank() - 1));
 }
 
+// log of each class's probability, of the prediction's shape.
+Value log_probabilities(Value prediction, bool logits) {
+  const int last = prediction.rank() - 1;
+  const auto repeated = [&](Value v) { return broadcast_to(expand_dims(v, -1), prediction.shape()); };
+  if (logits) return prediction - repeated(logsumexp(prediction, last));
+  // Probabilities need not add up to 1, and are not below the least normal f32 in the logarithm; nor are they where all are 0.
+  const Value total = reduce_sum(prediction, {last}), is_none = equal(total, like(total, 0));
+  return log(
+      maximum(prediction / repeated(select(is_none, ones_like(total), total)), like(prediction, least_probability)));
+}
+
+// A class of logit -inf, which a mask leaves out, has the probability 0: it counts only where the target has a share of it, and of label
+// smoothing it has none. It is selected away, since 0 times its logarithm would be NaN.
 Value elements_of(Value prediction, Value target, bool logits, double label_smoothing) {
   const int last = prediction.rank() - 1;
-  const std::int64_t num_classes = prediction.shape()[last];
-  const auto repeated = [&](Value v) { return broadcast_to(expand_dims(v, -1), prediction.shape()); };
-  // Probabilities need not add up to 1, and are not below the least normal f32 in the logarithm.
-  const Value log_p =
-      logits ? prediction - repeated(logsumexp(prediction, last))
-             : log(maximum(prediction / repeated(reduce_sum(prediction, {last})), like(prediction, 0x1p-126)));
-  Value wanted = target;
+  const Shape& shape = prediction.shape();
+  const Value log_p = log_probabilities(prediction, logits), none = zeros_like(log_p);
+  const Value impossible = constant(-std::numeric_limits<double>::infinity(), log_p.dtype(), shape);
+  Value loss, is_class;
   if (kind_of(prediction, target) == TargetKind::Classes) {
     // Selected by comparison: a class outside 0..C-1 selects none.
-    const Value index = iota(DType::I32, prediction.shape(), last);
-    wanted = cast(equal(index, repeated(class_of(prediction, target))), prediction.dtype());
+    const Value index = class_of(prediction, target);
+    is_class =
+        bit_and(greater_equal(index, like(index, 0)), less(index, like(index, static_cast<double>(shape[last]))));
+    const Value wanted = equal(iota(DType::I32, shape, last), broadcast_to(expand_dims(index, -1), shape));
+    loss = -reduce_sum(select(wanted, log_p, none), {last});
+  } else {
+    const Value counts_none = bit_and(equal(target, none), equal(log_p, impossible));
+    loss = -reduce_sum(target * select(counts_none, none, log_p), {last});
   }
-  if (label_smoothing > 0) wanted = wanted * (1 - label_smoothing) + label_smoothing / static_cast<double>(num_classes);
-  return -reduce_sum(wanted * log_p, {last});
+  if (label_smoothing == 0) return loss;
+  const Value is_possible = not_equal(log_p, impossible);
+  const Value spread =
+      -reduce_sum(select(is_possible, log_p, none), {last}) / reduce_sum(cast(is_possible, log_p.dtype()), {last});
+  const Value smoothed = (1 - label_smoothing) * loss + label_smoothing * spread;
+  return is_class.defined() ? select(is_class, smoothed, zeros_like(smoothed)) : smoothed;
 }
 
 }  // namespace
@@ -66,7 +88,8 @@ std::vector<LossDef> losses_cross_entropy() {
        "mean of -log p of the target's class; targets are classes from 0, or distributions over them. Labels outside 0 "
        "to C - 1 are refused by fit; a loop of one's own does not check them, and their loss is 0",
        {{"logits", true, "predictions are logits, p = softmax(prediction), or probabilities"},
-        {"label_smoothing", 0.0, "share of the target spread over all classes, in [0, 1)"}},
+        {"label_smoothing", 0.0,
+         "share of the target spread over all classes but those whose logit is -inf, in [0, 1)"}},
        [](const Config& config) -> Loss {
          return CrossEntropy(config.flag("logits"), config.number("label_smoothing"));
        }}};

@@ -7,8 +7,9 @@ namespace hotloop::losses {
 
 LogCosh::LogCosh()
     : Loss(Pointwise{[](Value prediction, Value target) {
-             const Value error = abs(prediction - target);
-             return error + log1p(exp(-2.0 * error)) - std::numbers::ln2;
+             // The size is of one side at 0 too, where abs has no derivative: so those of every order are right.
+             const Value error = prediction - target, size = select(greater(error, like(error, 0)), error, -error);
+             return size + log1p(exp(-2.0 * size)) - std::numbers::ln2;
            }},
            "log_cosh") {}
 

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "core/print_number.h"
 #include "hotloop/ops.h"
 #include "optim/learning_rate.h"
@@ -38,7 +40,7 @@ class RmspropRule : public UpdateRule {
     if (options_.centered) {
       const Tree<Value> m =
           map_trees([&](Value old, Value g) { return d * old + (1 - d) * g; }, state.at("grad_avg"), grads);
-      spread = map_trees([](Value v_p, Value m_p) { return v_p - square(m_p); }, v, m);
+      spread = map_trees(variance, v, m);
       next.set("grad_avg", m);
     }
     Tree<Value> direction = map_trees(
@@ -61,6 +63,14 @@ class RmspropRule : public UpdateRule {
   bool observes() const override { return learning_rate_.observes(); }
 
  private:
+  // What rounding leaves of a difference of two that are alike may be below 0, of which there is no root, or nothing, by which a step would
+  // have no bound: it is not taken for less than a step of v's own digits.
+  static Value variance(Value v, Value m) {
+    const double resolution =
+        v.dtype() == DType::F64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+    return maximum(v - square(m), resolution * v);
+  }
+
   LearningRate learning_rate_;
   RMSpropOptions options_;
 };

@@ -1,0 +1,166 @@
+// Losses and their derivatives at the ends of what they are defined on: certain probabilities, classes that are masked out, errors of 0, rows that
+// count nothing.
+#include <cmath>
+#include <limits>
+
+#include "hotloop/jacobian.h"
+#include "hotloop/losses.h"
+#include "hotloop/transforms.h"
+#include "nn/registry.h"
+#include "nn_testing.h"
+#include "registry_samples.h"
+
+namespace hotloop::testing {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// The loss of a prediction and its gradient, on every backend alike.
+std::vector<Array> loss_and_gradient(const losses::Loss& loss, const Array& prediction, const Array& target,
+                                     const Array& sample_weights = {}) {
+  std::vector<Array> arrays = {prediction, target};
+  if (sample_weights.defined()) arrays.push_back(sample_weights);
+  const auto fn = value_and_grad(
+      [&](std::span<const Value> in) {
+        return std::vector<Value>{in.size() == 2 ? loss(in[0], in[1]) : loss(in[0], in[1], {.samples = in[2]}).loss};
+      },
+      {0});
+  const std::vector<Array> first = run_traced(fn, arrays);
+  for (const Backend& backend : all_backends()) {
+    const std::vector<Array> other = run_traced(fn, arrays, backend);
+    EXPECT_LE(difference(other[0], first[0]), 1e-5) << loss.name() << " on " << backend.name;
+    EXPECT_LE(difference(other[1], first[1]), 1e-5) << loss.name() << " on " << backend.name;
+  }
+  return first;
+}
+
+void expect_near(const Array& a, const std::vector<double>& wanted, double within = 1e-6) {
+  ASSERT_EQ(a.size(), std::ssize(wanted));
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const double x = a.at(static_cast<std::int64_t>(i));
+    if (std::isinf(wanted[i]))
+      EXPECT_EQ(x, wanted[i]) << i;
+    else
+      EXPECT_NEAR(x, wanted[i], within * (1 + std::abs(wanted[i]))) << i;
+  }
+}
+
+Array column(const std::vector<double>& values, DType dtype) {
+  return Array::from(values, {static_cast<std::int64_t>(values.size()), 1}).cast(dtype);
+}
+
+// What is right has the limit of (p - t) / (p (1 - p)), what is wrong the largest gradient that PyTorch has.
+TEST(LossEnds, CertainProbabilitiesHaveAGradient) {
+  const losses::BinaryCrossEntropy loss(false);
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    const auto out = loss_and_gradient(loss, column({0, 1, 0, 1, 0.25}, dtype), column({0, 1, 1, 0, 1}, dtype));
+    EXPECT_NEAR(out[0].at(0), (200 + std::log(4)) / 5, 1e-5);
+    expect_near(out[1], {0.2, -0.2, -2e11, 2e11, -0.8});
+  }
+  // Too small for 1 / p to be an f32.
+  const auto small = loss_and_gradient(loss, column({1e-30, 1e-40}, DType::F32), column({1, 1}, DType::F32));
+  EXPECT_NEAR(small[1].at(0), -0.5e30, 1e24);
+  EXPECT_EQ(small[1].at(1), -0.5e12f);
+}
+
+TEST(LossEnds, ASigmoidThatIsCertainTrains) {
+  const losses::BinaryCrossEntropy from_p(false), from_logits;
+  const Array x = column({20, -120, 8, -90}, DType::F32), t = column({1, 0, 0, 1}, DType::F32);
+  const losses::Loss composed([&](Value v, Value target) { return from_p(sigmoid(v), target); }, "composed");
+  const auto out = loss_and_gradient(composed, x, t), wanted = loss_and_gradient(from_logits, x, t);
+  EXPECT_NEAR(out[0].at(0), wanted[0].at(0), 1e-3);
+  EXPECT_NEAR(out[1].at(2), wanted[1].at(2), 1e-4);
+  for (std::int64_t i = 0; i < 4; ++i) EXPECT_TRUE(std::isfinite(out[1].at(i))) << i;
+  const auto curved = run_traced(
+      hessian([&](std::span<const Value> in) { return std::vector<Value>{from_p(sigmoid(in[0]), in[1])}; }), {x, t});
+  for (std::int64_t i = 0; i < 16; ++i) EXPECT_TRUE(std::isfinite(curved[0].at(i))) << i;
+}
+
+TEST(LossEnds, AClassThatIsMaskedOutTakesNoPart) {
+  const Array masked = Array::from<double>({1, -infinity, 2}, {1, 3}), two = Array::from<double>({1, 2}, {1, 2});
+  const auto label = [](std::int32_t c) { return Array::from<std::int32_t>({c}, {1}); };
+  for (const double smoothing : {0.0, 0.2}) {
+    const losses::CrossEntropy loss(true, smoothing);
+    const auto wanted = loss_and_gradient(loss, two, label(0));
+    for (const Array& target : {label(0), Array::from<double>({1, 0, 0}, {1, 3})}) {
+      const auto out = loss_and_gradient(loss, masked, target);
+      EXPECT_NEAR(out[0].at(0), wanted[0].at(0), 1e-14) << smoothing;
+      expect_near(out[1], {wanted[1].at(0), 0, wanted[1].at(1)}, 1e-14);
+    }
+    // What cannot be and is has no finite loss.
+    EXPECT_EQ(loss_and_gradient(loss, masked, label(1))[0].at(0), infinity);
+  }
+}
+
+TEST(LossEnds, ClassesWithoutProbabilityAreFinite) {
+  const losses::CrossEntropy loss(false);
+  const Array rows = Array::from<float>({0, 1, 0, 0, 0, 0}, {2, 3}), labels = Array::from<std::int32_t>({1, 2}, {2});
+  const auto out = loss_and_gradient(loss, rows, labels);
+  EXPECT_NEAR(out[0].at(0), 126 * std::log(2) / 2, 1e-5);
+  expect_near(out[1], {0.5, 0, 0.5, 0, 0, 0});
+}
+
+TEST(LossEnds, ALabelThatIsNoClassCountsNothing) {
+  const Array logits = Array::from<double>({1, 2, 3, 3, 2, 1}, {2, 3});
+  for (const double smoothing : {0.0, 0.1})
+    for (const std::int32_t none : {-1, 3}) {
+      const losses::CrossEntropy loss(true, smoothing);
+      const auto out = loss_and_gradient(loss, logits, Array::from<std::int32_t>({none, 0}, {2}));
+      const auto alone =
+          loss_and_gradient(loss, Array::from<double>({3, 2, 1}, {1, 3}), Array::from<std::int32_t>({0}, {1}));
+      EXPECT_NEAR(out[0].at(0), alone[0].at(0) / 2, 1e-15);
+      for (std::int64_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(out[1].at(i), 0);
+        EXPECT_NEAR(out[1].at(3 + i), alone[1].at(i) / 2, 1e-15);
+      }
+    }
+}
+
+TEST(LossEnds, LogCoshIsAsCurvedAtZeroAsBesideIt) {
+  for (const double at : {0.0, 1e-3, -1e-3, 2.0}) {
+    const auto second = run_traced(hessian([](std::span<const Value> in) {
+                                     return std::vector<Value>{losses::LogCosh()(in[0], zeros_like(in[0]))};
+                                   }),
+                                   {Array::from<double>({at}, {1})});
+    EXPECT_NEAR(second[0].at(0), 1 / (std::cosh(at) * std::cosh(at)), 1e-12) << at;
+  }
+}
+
+// What a sample of weight 0 predicts, and its target, may be anything.
+TEST(LossEnds, ASampleOfWeightZeroIsAsIfItWereNotThere) {
+  for (const losses::LossDef& def : losses::all_losses()) {
+    const losses::Loss loss = losses::make_loss(def.name);
+    const Array both = nn::uniform(1, prediction_shape(loss, 2), DType::F64, 0.1, 0.9);
+    const Array target = nn::uniform(2, target_shape(loss, both.type()), DType::F64, 0, 1);
+    const auto first_of = [](const Array& rows) {
+      Shape shape = rows.shape();
+      shape[0] = 1;
+      Array one(rows.dtype(), shape);
+      for (std::int64_t i = 0; i < one.size(); ++i) one.set(i, rows.at(i));
+      return one;
+    };
+    const auto wanted = loss_and_gradient(loss, first_of(both), first_of(target), Array::full(DType::F64, {1}, 0.7));
+    for (const double anything : {infinity, std::nan("")}) {
+      Array prediction = both.clone(), seen = target.clone();
+      for (std::int64_t i = both.size() / 2; i < both.size(); ++i) prediction.set(i, anything);
+      for (std::int64_t i = target.size() / 2; i < target.size(); ++i)
+        seen.set(i, loss.compares_sequences() ? 1 : anything);
+      const auto out = loss_and_gradient(loss, prediction, seen, Array::from<double>({0.7, 0}, {2}));
+      EXPECT_NEAR(out[0].at(0), wanted[0].at(0), 1e-14) << def.name;
+      for (std::int64_t i = 0; i < both.size(); ++i)
+        EXPECT_NEAR(out[1].at(i), i < both.size() / 2 ? wanted[1].at(i) : 0, 1e-14) << def.name << ", " << i;
+    }
+  }
+}
+
+TEST(LossEnds, LabelsThatDoNotFitCountNothingWithAWeightOfZero) {
+  const losses::CTC loss;
+  const Array logits = Array::full(DType::F64, {2, 2, 3}, 0),
+              labels = Array::from<std::int32_t>({1, -1, -1, 1, 1, 2}, {2, 3});
+  const auto out = loss_and_gradient(loss, logits, labels, Array::from<double>({1, 0}, {2}));
+  EXPECT_NEAR(out[0].at(0), std::log(3), 1e-14);
+  for (std::int64_t i = 0; i < 12; ++i) EXPECT_TRUE(i < 6 ? std::isfinite(out[1].at(i)) : out[1].at(i) == 0) << i;
+}
+
+}  // namespace
+}  // namespace hotloop::testing
