@@ -305,7 +305,8 @@ struct Checkpointed : Adjoint {
 
 // The adjoints of the equation: what is solved backwards is da/dt = - a df/dy, with steps of its own, so that the gradient is that of the
 // exact solution up to these tolerances, not that of the steps that were taken. For known t0, t1 and saved times, no events, and solvers
-// with an error estimate. Forward mode and what is differentiated twice are those of the steps.
+// with an error estimate. Forward mode and what is differentiated twice are those of the steps. Where the backward solve does not get to the end
+// (max_steps, or an equation that blows up backwards) the gradient is NaN.
 struct AdjointTolerance {
   double rtol = 1e-6, atol = 1e-8;  // of the backward solve
   std::int64_t max_steps = 4096;    // of it, between two saved times
