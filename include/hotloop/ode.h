@@ -245,7 +245,7 @@ struct ConstantStep : Controller {
 struct PIDOptions {
   double pcoeff = 0, icoeff = 1, dcoeff = 0;  // I control; PI: 0.4, 0.3, 0; PID: e.g. 0.2, 0.3, 0.1 (Soederlind 2003)
   std::optional<double> dtmin = {}, dtmax = {};
-  bool force_dtmin = true;  // take steps of dtmin rather than stop with StepTooSmall
+  bool force_dtmin = true;  // take steps of dtmin whatever their error rather than stop with StepTooSmall
   double factormin = 0.2, factormax = 10, safety = 0.9;
 };
 // Keeps rms(error / (atol + rtol |y|)) below one. Soederlind 2003, Hairer, Norsett, Wanner II.4 for the first step.
