@@ -72,8 +72,8 @@ class VectorField {
 struct StepInput {
   Value t0, t1;  // the step's ends, t0 < t1
   const Leaves& y0;
-  const Leaves& state;      // of the solver
-  const Leaves& tolerance;  // for each leaf: what counts as an error of one
+  const Leaves& state;                               // of the solver
+  std::function<Leaves(const Leaves& y)> tolerance;  // for each leaf of a state: what counts as an error of one
   Value made_jump;  // bool[]: the field may be another one than the state was computed for. Undefined: it never is
 };
 
@@ -84,7 +84,8 @@ struct StepResult {
   std::vector<Leaves> interpolant;
   Leaves state;
   Value num_evaluations;  // i32[]: of the field. Undefined: as many as were traced
-  Value failed;  // bool[]: nonlinear equations were not solved, so the step is rejected. Undefined: that cannot happen
+  // bool[]: nonlinear equations were not solved, so the step is rejected; y1 is NaN or infinite only where the field is. Undefined: that cannot happen
+  Value failed;
 };
 
 // Interface of a solver.
@@ -113,7 +114,14 @@ class Solver {
 };
 
 // What became of a solve; anything but Success and Event comes with a remedy.
-enum class Result : std::int32_t { Success = 0, Event = 1, MaxSteps = 2, StepTooSmall = 3, NonFinite = 4 };
+enum class Result : std::int32_t {
+  Success = 0,
+  Event = 1,
+  MaxSteps = 2,
+  StepTooSmall = 3,
+  NonFinite = 4,
+  NewtonFailed = 5
+};
 // "the maximum number of steps was reached before t1", and what to try. UserError for a code that does not exist.
 std::string describe(Result result);
 std::string remedy(Result result);

@@ -14,6 +14,7 @@ std::string describe(Result result) {
     case Result::MaxSteps: return "the maximum number of steps was taken before t1 was reached";
     case Result::StepTooSmall: return "the step size fell below what time can resolve, or below dtmin";
     case Result::NonFinite: return "the field or the state became infinite or NaN";
+    case Result::NewtonFailed: return "Newton's method did not solve the equations of an implicit step";
   }
   throw UserError("ode", "a result must be a code of ode::Result", std::to_string(static_cast<int>(result)));
 }
@@ -30,6 +31,8 @@ std::string remedy(Result result) {
     case Result::NonFinite:
       return "a smaller dt0 or an adaptive controller, and a look at where the field divides, takes roots or "
              "logarithms";
+    case Result::NewtonFailed:
+      return "a smaller dt0 or an adaptive controller, Rodas5P(), which solves linear equations alone, or f64";
   }
   return "";
 }

@@ -157,8 +157,8 @@ class Integration {
     std::size_t degree = 0;
     VectorField field = field_;
     trace_nested([&] {
-      const Leaves state = solver_.start(field, start_, y0_), tolerance = controller_.tolerance(y0_);
-      const StepInput input{start_, end_, y0_, state, tolerance, {}};
+      const Leaves state = solver_.start(field, start_, y0_);
+      const StepInput input{start_, end_, y0_, state, tolerance(), {}};
       degree = solver_.step(field, input).interpolant.size();
     });
     return degree;
@@ -169,10 +169,13 @@ class Integration {
     f();
   }
 
+  std::function<Leaves(const Leaves&)> tolerance() const {
+    return [this](const Leaves& y) { return controller_.tolerance(y); };
+  }
+
   Progress step(const Progress& now) {
     const int evaluations_before = field_.num_evaluations();
-    const Leaves tolerance = controller_.tolerance(now.y);
-    const StepInput input{now.t0, now.t1, now.y, now.solver, tolerance, now.made_jump};
+    const StepInput input{now.t0, now.t1, now.y, now.solver, tolerance(), now.made_jump};
     StepResult taken = solver_.step(field_, input);
     const Value evaluations = taken.num_evaluations.defined()
                                   ? taken.num_evaluations
@@ -256,14 +259,22 @@ class Integration {
   Value outcome(const Proposal& next, const StepResult& taken, const Progress& after) const {
     Value result = next.result.defined() ? next.result : code(Result::Success);
     const Value stuck = bit_and(less(after.t0, end_), less_equal(after.t1, after.t0));
-    const Value reason = next.finite.defined()
-                             ? select(next.finite, code(Result::StepTooSmall), code(Result::NonFinite))
-                             : code(Result::StepTooSmall);
-    result = select(stuck, reason, result);
+    Value reason = next.finite.defined() ? select(next.finite, code(Result::StepTooSmall), code(Result::NonFinite))
+                                         : code(Result::StepTooSmall);
+    if (!taken.failed.defined()) return select(stuck, reason, result);
+    const Value failure = select(all_finite(taken.y1), code(Result::NewtonFailed), code(Result::NonFinite));
+    result = select(stuck, select(taken.failed, failure, reason), result);
     // Without a controller that could reject the step.
-    if (taken.failed.defined() && !controller_.is_adaptive())
-      result = select(taken.failed, code(Result::NonFinite), result);
-    return result;
+    return controller_.is_adaptive() ? result : select(taken.failed, failure, result);
+  }
+
+  static Value all_finite(const Leaves& y) {
+    Value finite;
+    for (const Value& leaf : y) {
+      const Value zero = sum(stop_gradient(leaf) * 0.0);
+      finite = finite.defined() ? bit_and(finite, equal(zero, zeros_like(zero))) : equal(zero, zeros_like(zero));
+    }
+    return finite;
   }
 
   // Where there is no time to go no step is taken, yet y(t1) moves with t1 - t0 as it would after one. `end` with that derivative, which is traced
@@ -309,12 +320,8 @@ class Integration {
     move_with_times(end);
     s.t1 = field_.time(end.t0);
     s.y1 = like.unflatten(end.y);
-    Value finite;
-    for (const Value& leaf : end.y) {
-      const Value zero = sum(stop_gradient(leaf) * 0.0);
-      finite = finite.defined() ? bit_and(finite, equal(zero, zeros_like(zero))) : equal(zero, zeros_like(zero));
-    }
-    const Value stopped = select(less(end.t0, end_), code(Result::MaxSteps), code(Result::Success));
+    const Value finite = all_finite(end.y),
+                stopped = select(less(end.t0, end_), code(Result::MaxSteps), code(Result::Success));
     const Value success = equal(end.result, code(Result::Success));
     s.result = select(success, select(finite, stopped, code(Result::NonFinite)), end.result);
     s.stats.num_steps = num_steps;
