@@ -354,7 +354,7 @@ struct SaveAt {
 
 // Something that happens where function(t, y, args), a float scalar, crosses zero: found after each accepted step by the signs at
 // its ends, located on the interpolant, and differentiable: the event's time has the derivative of the equation
-// function(t, y(t)) = 0. Two crossings within one step are not seen (dtmax bounds steps).
+// function(t, y(t)) = 0. Two crossings within one step are not seen (dtmax bounds steps). Events at one place all happen, in the order of the list.
 struct Event {
   using Function = std::function<Value(Value t, const Tree<Value>& y, const Tree<Value>& args)>;
   using Change = std::function<Tree<Value>(Value t, const Tree<Value>& y, const Tree<Value>& args)>;

@@ -242,7 +242,7 @@ class Integration {
       const Value unchanged = next.keep.defined() ? select(next.keep, at_end[i], now.event_values[i]) : at_end[i];
       after.event_values[i] = select(happened, met.values[i], unchanged);
     }
-    after.num_events = now.num_events + cast(happened, DType::I32);
+    after.num_events = now.num_events + met.count;
     after.result = select(met.terminates, code(Result::Event), now.result);
     return select(happened, t, now.t1);
   }
