@@ -128,12 +128,11 @@ std::string remedy(Result result);
 
 // A controller's answer to an attempted step.
 struct Proposal {
-  Value keep;       // bool[]: the step is accepted. Undefined: always
-  Value t0, t1;     // the next step
-  Leaves state;     // of the controller
-  Value made_jump;  // bool[]; undefined: never
-  Value result;     // i32[], a Result; undefined: Success
-  Value finite;     // bool[]: the error estimate is a number. Undefined: not known
+  Value keep;    // bool[]: the step is accepted. Undefined: always
+  Value t0, t1;  // the next step
+  Leaves state;  // of the controller
+  Value result;  // i32[], a Result; undefined: Success
+  Value finite;  // bool[]: the error estimate is a number. Undefined: not known
 };
 
 // An attempted step as a controller sees it.
@@ -144,18 +143,26 @@ struct Attempt {
   const Leaves& state;  // of the controller
 };
 
+// The ends of a step, in s.
+struct StepEnds {
+  Value t0, t1;
+};
+
 // Interface of a step size controller.
 class StepSizeRule {
  public:
   virtual ~StepSizeRule() = default;
   virtual bool is_adaptive() const = 0;               // needs an error estimate
-  virtual bool makes_jumps() const { return false; }  // gives Proposal::made_jump
+  virtual bool makes_jumps() const { return false; }  // limit() moves beginnings
   // End of the first step, which starts at t0, and the controller's state. `dt0` undefined: to be chosen.
   virtual std::pair<Value, Leaves> start(const VectorField& field, Value t0, const Leaves& y0, Value dt0,
                                          int error_order) const = 0;
   // For each leaf, the size that an error may have; by default 1e-6 (1 + |y|).
   virtual Leaves tolerance(const Leaves& y) const;
   virtual Proposal propose(const VectorField& field, const Attempt& attempt) const = 0;
+  // A step from t0 to t1, the first, one proposed or the one after an event, within the times that steps must not pass. Where the field jumps at t0
+  // it begins after that.
+  virtual StepEnds limit(const VectorField&, Value t0, Value t1) const { return {t0, t1}; }
 };
 
 // A controller held by value.
@@ -261,7 +268,8 @@ struct PID : Controller {
   PID(Tolerance rtol, Tolerance atol, const PIDOptions& options = {});
 };
 // Another controller, with steps that end at the times given: at `step_ts` just so, at `jump_ts` because the field is discontinuous
-// there (what solvers know of it from before is forgotten). Times in the direction of integration.
+// there (what solvers know of it from before is forgotten): a step ends just before such a time, t1 too, and the next one, or the first at t0, begins just
+// after it.
 struct Clip : Controller {
   Clip(Controller inner, std::vector<double> step_ts, std::vector<double> jump_ts = {});
 };
@@ -390,7 +398,7 @@ struct Solution {
   Stats stats;
 
   // The interpolant at t, one time or an array of them of any shape within the interval solved, whose axes come first; needs
-  // SaveAt::dense.
+  // SaveAt::dense. y0 where no step was taken.
   Tree<Value> evaluate(Value t) const;
 
   struct Dense {
