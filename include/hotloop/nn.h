@@ -247,8 +247,8 @@ struct Residual : Layer {
 
 // Solves dy/dt = field(y) from t = 0 to t1, starting from each row of the input (Chen et al. 2018): (B, ...) -> (B, ...), the state at
 // t1, or with saves > 0 (B, saves, ...), the states at t1 / saves, 2 t1 / saves, ..., t1. Every row takes steps of its own. The
-// field is any layer that keeps the shape of its input and has no buffers; it is not given t or a key. Parameters are the field's.
-// A row whose solve does not get there is inf. Of `options`, args and saveat are the layer's own.
+// field is any layer that keeps the shape of its input and has no buffers; it is not given t. In training a row has a key of its own, the same for all of
+// its solve. Parameters are the field's. A row whose solve does not get there is inf. Of `options`, args and saveat are the layer's own.
 struct NeuralODE : Layer {
   explicit NeuralODE(Layer field, double t1 = 1, std::int64_t saves = 0, const ode::Solver& solver = ode::Tsit5(),
                      const ode::Options& options = {});

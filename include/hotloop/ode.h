@@ -72,8 +72,8 @@ class VectorField {
 struct StepInput {
   Value t0, t1;  // the step's ends, t0 < t1
   const Leaves& y0;
-  const Leaves& state;      // of the solver
-  const Leaves& tolerance;  // for each leaf: what counts as an error of one
+  const Leaves& state;                               // of the solver
+  std::function<Leaves(const Leaves& y)> tolerance;  // for each leaf of a state: what counts as an error of one
   Value made_jump;  // bool[]: the field may be another one than the state was computed for. Undefined: it never is
 };
 
@@ -84,7 +84,8 @@ struct StepResult {
   std::vector<Leaves> interpolant;
   Leaves state;
   Value num_evaluations;  // i32[]: of the field. Undefined: as many as were traced
-  Value failed;  // bool[]: nonlinear equations were not solved, so the step is rejected. Undefined: that cannot happen
+  // bool[]: nonlinear equations were not solved, so the step is rejected; y1 is NaN or infinite only where the field is. Undefined: that cannot happen
+  Value failed;
 };
 
 // Interface of a solver.
@@ -113,19 +114,25 @@ class Solver {
 };
 
 // What became of a solve; anything but Success and Event comes with a remedy.
-enum class Result : std::int32_t { Success = 0, Event = 1, MaxSteps = 2, StepTooSmall = 3, NonFinite = 4 };
+enum class Result : std::int32_t {
+  Success = 0,
+  Event = 1,
+  MaxSteps = 2,
+  StepTooSmall = 3,
+  NonFinite = 4,
+  NewtonFailed = 5
+};
 // "the maximum number of steps was reached before t1", and what to try. UserError for a code that does not exist.
 std::string describe(Result result);
 std::string remedy(Result result);
 
 // A controller's answer to an attempted step.
 struct Proposal {
-  Value keep;       // bool[]: the step is accepted. Undefined: always
-  Value t0, t1;     // the next step
-  Leaves state;     // of the controller
-  Value made_jump;  // bool[]; undefined: never
-  Value result;     // i32[], a Result; undefined: Success
-  Value finite;     // bool[]: the error estimate is a number. Undefined: not known
+  Value keep;    // bool[]: the step is accepted. Undefined: always
+  Value t0, t1;  // the next step
+  Leaves state;  // of the controller
+  Value result;  // i32[], a Result; undefined: Success
+  Value finite;  // bool[]: the error estimate is a number. Undefined: not known
 };
 
 // An attempted step as a controller sees it.
@@ -136,18 +143,26 @@ struct Attempt {
   const Leaves& state;  // of the controller
 };
 
+// The ends of a step, in s.
+struct StepEnds {
+  Value t0, t1;
+};
+
 // Interface of a step size controller.
 class StepSizeRule {
  public:
   virtual ~StepSizeRule() = default;
   virtual bool is_adaptive() const = 0;               // needs an error estimate
-  virtual bool makes_jumps() const { return false; }  // gives Proposal::made_jump
+  virtual bool makes_jumps() const { return false; }  // limit() moves beginnings
   // End of the first step, which starts at t0, and the controller's state. `dt0` undefined: to be chosen.
   virtual std::pair<Value, Leaves> start(const VectorField& field, Value t0, const Leaves& y0, Value dt0,
                                          int error_order) const = 0;
   // For each leaf, the size that an error may have; by default 1e-6 (1 + |y|).
   virtual Leaves tolerance(const Leaves& y) const;
   virtual Proposal propose(const VectorField& field, const Attempt& attempt) const = 0;
+  // A step from t0 to t1, the first, one proposed or the one after an event, within the times that steps must not pass. Where the field jumps at t0
+  // it begins after that.
+  virtual StepEnds limit(const VectorField&, Value t0, Value t1) const { return {t0, t1}; }
 };
 
 // A controller held by value.
@@ -245,7 +260,7 @@ struct ConstantStep : Controller {
 struct PIDOptions {
   double pcoeff = 0, icoeff = 1, dcoeff = 0;  // I control; PI: 0.4, 0.3, 0; PID: e.g. 0.2, 0.3, 0.1 (Soederlind 2003)
   std::optional<double> dtmin = {}, dtmax = {};
-  bool force_dtmin = true;  // take steps of dtmin rather than stop with StepTooSmall
+  bool force_dtmin = true;  // take steps of dtmin whatever their error rather than stop with StepTooSmall
   double factormin = 0.2, factormax = 10, safety = 0.9;
 };
 // Keeps rms(error / (atol + rtol |y|)) below one. Soederlind 2003, Hairer, Norsett, Wanner II.4 for the first step.
@@ -253,7 +268,8 @@ struct PID : Controller {
   PID(Tolerance rtol, Tolerance atol, const PIDOptions& options = {});
 };
 // Another controller, with steps that end at the times given: at `step_ts` just so, at `jump_ts` because the field is discontinuous
-// there (what solvers know of it from before is forgotten). Times in the direction of integration.
+// there (what solvers know of it from before is forgotten): a step ends just before such a time, t1 too, and the next one, or the first at t0, begins just
+// after it.
 struct Clip : Controller {
   Clip(Controller inner, std::vector<double> step_ts, std::vector<double> jump_ts = {});
 };
@@ -305,7 +321,8 @@ struct Checkpointed : Adjoint {
 
 // The adjoints of the equation: what is solved backwards is da/dt = - a df/dy, with steps of its own, so that the gradient is that of the
 // exact solution up to these tolerances, not that of the steps that were taken. For known t0, t1 and saved times, no events, and solvers
-// with an error estimate. Forward mode and what is differentiated twice are those of the steps.
+// with an error estimate. Forward mode and what is differentiated twice are those of the steps. Where the backward solve does not get to the end
+// (max_steps, or an equation that blows up backwards) the gradient is NaN.
 struct AdjointTolerance {
   double rtol = 1e-6, atol = 1e-8;  // of the backward solve
   std::int64_t max_steps = 4096;    // of it, between two saved times
@@ -345,7 +362,7 @@ struct SaveAt {
 
 // Something that happens where function(t, y, args), a float scalar, crosses zero: found after each accepted step by the signs at
 // its ends, located on the interpolant, and differentiable: the event's time has the derivative of the equation
-// function(t, y(t)) = 0. Two crossings within one step are not seen (dtmax bounds steps).
+// function(t, y(t)) = 0. Two crossings within one step are not seen (dtmax bounds steps). Events at one place all happen, in the order of the list.
 struct Event {
   using Function = std::function<Value(Value t, const Tree<Value>& y, const Tree<Value>& args)>;
   using Change = std::function<Tree<Value>(Value t, const Tree<Value>& y, const Tree<Value>& args)>;
@@ -381,7 +398,7 @@ struct Solution {
   Stats stats;
 
   // The interpolant at t, one time or an array of them of any shape within the interval solved, whose axes come first; needs
-  // SaveAt::dense.
+  // SaveAt::dense. y0 where no step was taken.
   Tree<Value> evaluate(Value t) const;
 
   struct Dense {

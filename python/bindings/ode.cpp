@@ -209,7 +209,8 @@ void bind_ode(nb::module_& m) {
                                      {"Event", R::Event},
                                      {"MaxSteps", R::MaxSteps},
                                      {"StepTooSmall", R::StepTooSmall},
-                                     {"NonFinite", R::NonFinite}})
+                                     {"NonFinite", R::NonFinite},
+                                     {"NewtonFailed", R::NewtonFailed}})
       codes[name] = static_cast<int>(code);
     return codes;
   });

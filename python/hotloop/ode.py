@@ -29,7 +29,8 @@ Result = enum.IntEnum("Result", _core.ode_results(), module=__name__)
 Result.__doc__ = """What became of a solve: the codes of Solution.result.
 
 Success (0): t1 was reached. Event (1): a terminal one ended it. MaxSteps (2): t1 was not reached in max_steps steps. StepTooSmall (3): the step size fell
-below what time can resolve, or below dtmin. NonFinite (4): the field or the state became infinite or NaN.
+below what time can resolve, or below dtmin. NonFinite (4): the field or the state became infinite or NaN. NewtonFailed (5): Newton's method did not solve
+the equations of an implicit step.
 """
 
 
@@ -86,7 +87,7 @@ class PID(Controller, Component):
     rtol, atol: one number, which may be a traced scalar, or a tree like the state of arrays that broadcast against its leaves.
     pcoeff, icoeff, dcoeff: an I controller as it stands; 0.4, 0.3, 0 makes it PI, which rejects fewer steps where stability limits them.
     dtmin, dtmax: bounds of the step. At dtmin steps are taken whatever their error (force_dtmin), or the solve ends with
-        Result.StepTooSmall.
+        Result.StepTooSmall where one is rejected that would be shorter next.
     factormin, factormax, safety: bounds of the change from step to step, and a factor on it.
     """
 

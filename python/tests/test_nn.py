@@ -1,5 +1,6 @@
 """Layers, cells, losses and optimisers from Python."""
 
+import itertools
 import json
 import pathlib
 import warnings
@@ -364,3 +365,31 @@ def test_a_seed_is_made_of_a_name_or_a_number():
     assert not np.array_equal(draw(1), draw(2))
     with pytest.raises(hl.UserError, match=r"\[fold_in\] a name must be a string or an integer. Received: 1.5."):
         draw(1.5)
+
+
+# The field of one row is linear while its mask stays: each end is that of one of eight masks.
+@pytest.mark.parametrize("adjoint", ["discrete", "backsolve"])
+def test_dropout_inside_an_ode_is_one_mask_for_all_of_a_solve(adjoint):
+    layer = hl.nn.ODE(hl.nn.Sequential(hl.nn.Linear(3, 3), hl.nn.Dropout(0.5)), rtol=1e-8, atol=1e-10, adjoint=adjoint)
+    params, key = layer.init(0, dtype="float64"), hl.random.key(1)
+    x = np.ones((16, 3))
+    ends = np.asarray(layer(params, x, key=key))
+    weight, bias = (np.asarray(params["0"][name]) for name in ("weight", "bias"))
+    possible = []
+    for mask in itertools.product([0.0, 2.0], repeat=3):
+
+        def masked(t, y, scale):
+            return scale * (weight @ y + bias)
+
+        possible.append(hl.ode.solve(masked, hl.ode.Tsit5(), 0, 1, np.ones(3), args=np.array(mask), controller=hl.ode.PID(1e-8, 1e-10)).y1)
+    distance = np.abs(ends[:, None] - np.array(possible)).max(axis=2)
+    assert (distance.min(axis=1) < 1e-6).all() and len(set(distance.argmin(axis=1))) > 3
+    assert np.array_equal(ends[:5], layer(params, x[:5], key=key)) and not np.array_equal(ends, layer(params, x, key=hl.random.key(2)))
+    slope = hl.grad(lambda p: (layer(p, x, key=key) ** 2).sum())(params)["0"]["bias"]
+
+    def moved(h):
+        return (np.asarray(layer({"0": {"weight": weight, "bias": bias + h * np.eye(3)[0]}}, x, key=key)) ** 2).sum()
+
+    assert np.isclose(slope[0], (moved(1e-4) - moved(-1e-4)) / 2e-4, rtol=1e-4)
+    run = hl.fit(hl.nn.Sequential(layer, hl.nn.Linear(3, 1)), (x.astype(np.float32), x[:, :1].astype(np.float32)), epochs=1, seed=0)
+    assert np.isfinite(np.asarray(run.params["1"]["bias"])).all()

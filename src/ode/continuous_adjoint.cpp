@@ -111,7 +111,14 @@ Solution AdjointEquation::solve(const Field& field, Value from, Value to, const 
   options.controller = PID(x.unflatten(rtol), x.unflatten(atol));
   options.max_steps = tolerance.max_steps;
   options.saveat = saveat;
-  return ode::solve(field, solver, from, to, x, options);
+  Solution back = ode::solve(field, solver, from, to, x, options);
+  const Value reached = equal(back.result, constant(static_cast<double>(Result::Success), DType::I32));
+  Leaves end = back.y1.flatten();
+  for (Value& leaf : end)
+    leaf = select(broadcast_to(reached, leaf.shape()), leaf,
+                  constant(std::numeric_limits<double>::quiet_NaN(), leaf.dtype(), leaf.shape()));
+  back.y1 = x.unflatten(end);
+  return back;
 }
 
 Solution AdjointOfEquation::solve(const Problem& problem, const TakeSteps& take_steps) const {

@@ -27,7 +27,7 @@ struct AdjointEquation {
   const AdjointTolerance& tolerance;
 
   // Solves dx/dt = field(t, x) from one time to another. Only the first `controlled` leaves decide about the steps: quadratures need not
-  // (Kidger, Chen, Lyons 2021).
+  // (Kidger, Chen, Lyons 2021). y1 is NaN unless `to` was reached.
   Solution solve(const Field& field, Value from, Value to, const Tree<Value>& x, std::size_t controlled,
                  const SaveAt& saveat = SaveAt::end()) const;
 };

@@ -30,7 +30,7 @@ class EsdirkRule : public StepRule {
     const Value scale = t.gamma * h;
     const Value matrix = constant(eye) - scale * stop_gradient(f.jacobian(stop_gradient(in.t0), stop_gradient(y0)));
     const Factors factors = factorize(matrix);
-    const Value tolerance = f.pack(in.tolerance);
+    const NewtonTolerance tolerance = newton_tolerance(f, in);
     std::vector<Value> ks = {in.made_jump.defined() ? f(in.t0, y0) : f.pack(in.state)};
     const auto weighted = [&](const std::vector<double>& weights) {
       Value total;

@@ -106,10 +106,12 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
   const DType dtype = step.t0.dtype();
   const Value zero = constant(0, dtype), one = constant(1, dtype), length = step.t1 - step.t0;
   const Value tiny = constant(side_of_zero(dtype), dtype);
+  const double width = dtype == DType::F32 ? 1e-6 : 1e-14;  // to which places are located
   const auto time_at = [&](Value x) { return step.t0 + x * length; };
   Outcome outcome;
   Value first = one;  // place of the first crossing in the step
-  Value which = constant(-1, DType::I32);
+  Leaves crosses, places;
+  outcome.crossing.happened = constant(0, DType::Bool);
   for (std::size_t i = 0; i < events_.size(); ++i) {
     const Value rises = bit_and(less(before[i], zero), greater_equal(after[i], zero));
     const Value falls = bit_and(greater(before[i], zero), less_equal(after[i], zero));
@@ -118,7 +120,6 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
     // Bisection that falls back from Illinois' false position, to the last digits of x. From its own event on a function has a side but no
     // value: false position would look within rounding of that event, and find it again.
     const auto g = [&](Value x) { return function(i, time_at(x), at(step, result, x)); };
-    const double width = dtype == DType::F32 ? 1e-6 : 1e-14;
     const auto open = [&](std::span<const Value> c) {
       return bit_and(crossed, greater(c[1] - c[0], constant(width, dtype)));
     };
@@ -140,40 +141,58 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
     // crossing would be met again.
     const Value x = stop_gradient(events_[i].change ? bracket[0] : bracket[1]);
     const Value root = differentiable_root(g, x, crossed);
-    const Value sooner = bit_and(crossed, less_equal(x, stop_gradient(first)));
-    first = select(sooner, root, first);
-    which = select(sooner, constant(static_cast<double>(i), DType::I32), which);
+    const Value sooner = bit_or(less(x, stop_gradient(first)), logical_not(outcome.crossing.happened));
+    first = select(bit_and(crossed, sooner), root, first);
+    outcome.crossing.happened = bit_or(outcome.crossing.happened, crossed);
+    crosses.push_back(crossed);
+    places.push_back(x);
   }
-  outcome.crossing.happened = greater_equal(which, constant(0, DType::I32));
   outcome.crossing.t = time_at(first);
   const Leaves there = at(step, result, first);
+  // Events at one place happen together: places are the same but for the last digits of x, or of time, and a function that has left its side there
+  // would not be seen to cross later.
+  const double epsilon =
+      dtype == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+  const Value near = stop_gradient(first + 2 * width + (4 * epsilon) * maximum(abs(step.t0), abs(step.t1)) / length);
+  Leaves happen;
+  outcome.count = constant(0, DType::I32);
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    Value here = crosses[i];
+    if (events_.size() > 1) {
+      const Value left =
+          not_equal(sign(stop_gradient(function(i, outcome.crossing.t, there))), sign(stop_gradient(before[i])));
+      here = bit_and(here, bit_or(less_equal(places[i], near), left));
+    }
+    happen.push_back(here);
+    outcome.count = outcome.count + cast(here, DType::I32);
+  }
   outcome.terminates = constant(0, DType::Bool);
   outcome.y = there;
+  Value changed;
   for (std::size_t i = 0; i < events_.size(); ++i) {
-    const Value chosen = equal(which, constant(static_cast<double>(i), DType::I32));
-    if (events_[i].terminal) outcome.terminates = bit_or(outcome.terminates, chosen);
+    if (events_[i].terminal) outcome.terminates = bit_or(outcome.terminates, happen[i]);
     if (!events_[i].change) continue;
-    const Tree<Value> changed =
-        events_[i].change(field_.time(outcome.crossing.t), field_.like().unflatten(there), args_);
-    if (changed.names() != field_.like().names())
+    changed = changed.defined() ? bit_or(changed, happen[i]) : happen[i];
+    const Tree<Value> other =
+        events_[i].change(field_.time(outcome.crossing.t), field_.like().unflatten(outcome.y), args_);
+    if (other.names() != field_.like().names())
       throw UserError("ode.solve", "the change of an event must give a tree like the state",
-                      std::to_string(changed.num_leaves()) + " leaves");
-    const Leaves leaves = changed.flatten();
+                      std::to_string(other.num_leaves()) + " leaves");
+    const Leaves leaves = other.flatten();
     for (std::size_t k = 0; k < leaves.size(); ++k)
       if (leaves[k].type() != outcome.y[k].type())
         throw UserError("ode.solve",
                         "the change of an event must give the state's shapes and dtypes, " + outcome.y[k].type().str(),
                         leaves[k].type().str(), "a copy of the state with what changes replaced");
-    for (std::size_t k = 0; k < leaves.size(); ++k) outcome.y[k] = select(chosen, leaves[k], outcome.y[k]);
+    for (std::size_t k = 0; k < leaves.size(); ++k) outcome.y[k] = select(happen[i], leaves[k], outcome.y[k]);
   }
   outcome.crossing.y = there;
   outcome.values = values(outcome.crossing.t, outcome.y);
   for (std::size_t i = 0; i < events_.size(); ++i) {
-    const Value chosen = equal(which, constant(static_cast<double>(i), DType::I32));
     const Value side = cond(
-        chosen, [&](std::span<const Value>) { return Leaves{side_after(i, outcome, before[i], length)}; },
+        happen[i], [&](std::span<const Value>) { return Leaves{side_after(i, outcome, before[i], length, changed)}; },
         [&](std::span<const Value>) { return Leaves{zero}; }, {})[0];
-    outcome.values[i] = select(chosen, stop_gradient(side), outcome.values[i]);
+    outcome.values[i] = select(happen[i], stop_gradient(side), outcome.values[i]);
   }
   return outcome;
 }
@@ -181,10 +200,11 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
 // After its own event a function is zero, and rounding may put it on either side. Where it goes from there tells: beyond, unless the event
 // changes the state; then along its slope, as up again for a ball that bounces and on for a clock. A change that moves the function
 // itself away from zero leaves no doubt; one that puts it there, as a ball on the floor, is the slope's again, whatever its last digits.
-Value EventFinder::side_after(std::size_t i, const Outcome& outcome, Value before, Value length) const {
+Value EventFinder::side_after(std::size_t i, const Outcome& outcome, Value before, Value length, Value changed) const {
   const Value t = outcome.crossing.t;
   const double tiny = side_of_zero(t.dtype());
-  if (!events_[i].change) return sign(before) * -tiny;
+  const Value beyond = sign(before) * -tiny;
+  if (!changed.defined()) return beyond;
   std::vector<Value> at = {t}, along = {ones_like(t)};
   const Leaves slopes = field_(t, outcome.y);
   at.insert(at.end(), outcome.y.begin(), outcome.y.end());
@@ -198,7 +218,7 @@ Value EventFinder::side_after(std::size_t i, const Outcome& outcome, Value befor
   const double epsilon =
       t.dtype() == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
   const Value at_zero = less_equal(abs(now[0]), (256 * epsilon) * abs(rate * length));
-  return select(bit_or(unmoved, at_zero), direction * tiny, now[0]);
+  return select(changed, select(bit_or(unmoved, at_zero), direction * tiny, now[0]), beyond);
 }
 
 }  // namespace hotloop::ode

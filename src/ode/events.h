@@ -5,10 +5,10 @@
 
 namespace hotloop::ode {
 
-// The crossings of one step.
+// The first crossing of one step.
 struct Crossing {
   Value happened;  // bool[]
-  Value t;         // of the first, in s; the step's end if there is none
+  Value t;         // in s; the step's end if there is none
   Leaves y;        // there
 };
 
@@ -19,9 +19,10 @@ class EventFinder {
   // The functions at (s, y): what the loop carries.
   Leaves values(Value s, const Leaves& y) const;
   // Looks for crossings from `before` to `after` on the interpolant of a step that was accepted, and applies what the first one
-  // changes. The derivatives of its time are those of the equation g(t, y(t)) = 0.
+  // changes, or all that are at its place. The derivatives of its time are those of the equation g(t, y(t)) = 0.
   struct Outcome {
     Crossing crossing;
+    Value count;       // i32[]: of the events that happened
     Value terminates;  // bool[]
     Leaves y;          // after the event
     Leaves values;     // of the functions there
@@ -32,8 +33,9 @@ class EventFinder {
  private:
   Leaves at(const StepInput& step, const StepResult& result, Value x) const;
   Value function(std::size_t i, Value s, const Leaves& y) const;
-  // What counts as the function's value right after its own event, in a step of this length.
-  Value side_after(std::size_t i, const Outcome& outcome, Value before, Value length) const;
+  // What counts as the function's value right after its own event, in a step of this length; `changed`: the state is another one, undefined if no
+  // event changes it.
+  Value side_after(std::size_t i, const Outcome& outcome, Value before, Value length, Value changed) const;
 
   const std::vector<Event>& events_;
   const VectorField& field_;

@@ -1,5 +1,7 @@
 #include "ode/implicit.h"
 
+#include <limits>
+
 #include "hotloop/error.h"
 #include "hotloop/jacobian.h"
 #include "hotloop/linalg.h"
@@ -49,34 +51,69 @@ Value FlatField::time_derivative(Value t, Value y) const {
   return tangent.defined() ? tangent : zeros_like(y);
 }
 
+NewtonTolerance newton_tolerance(const FlatField& field, const StepInput& step) {
+  return [&field, &step](Value z) {
+    const Value size = maximum(abs(stop_gradient(field.pack(step.y0))), abs(z));
+    return field.pack(step.tolerance(field.unpack(size)));
+  };
+}
+
 NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known, Value guess, Value matrix,
-                      const Factors& factors, Value tolerance) {
+                      const Factors& factors, const NewtonTolerance& tolerance) {
   constexpr int most_iterations = 10;
   constexpr double small = 1e-3;  // of the tolerance
+  // Corrections do not become smaller than some roundings of z, nor, where the field cancels, than those of what is cancelled: the first is known,
+  // the other shows when they stop shrinking.
+  constexpr double roundings = 8, still_small = 0.1;
+  const DType dtype = guess.dtype();
+  const double epsilon =
+      dtype == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
   const auto residual = ir::trace_region(
       "residual", [&](std::span<const Value> v) { return std::vector<Value>{v[0] - v[3] - v[2] * field(v[1], v[0])}; },
       ir::types_of(std::vector<Value>{guess, t, scale, known}));
-  std::vector<Value> operands = {
-      t, scale, known, guess, stop_gradient(matrix), factors.lu, factors.rows, stop_gradient(tolerance)};
-  const std::size_t num_own = operands.size();
+  const auto size = ir::trace_region(
+      "tolerance", [&](std::span<const Value> v) { return std::vector<Value>{tolerance(v[0])}; },
+      std::vector<ValueType>{guess.type()});
+  std::vector<Value> operands = {t, scale, known, guess, stop_gradient(matrix), factors.lu, factors.rows};
+  const std::size_t num_own = operands.size(), num_residual = residual.captures.size();
   operands.insert(operands.end(), residual.captures.begin(), residual.captures.end());
+  for (const Value& capture : size.captures)
+    operands.push_back(is_float(capture.dtype()) ? stop_gradient(capture) : capture);
   const auto types = ir::types_of(operands);
-  const auto residual_at = [num_own, graph = residual.graph](Value z, std::span<const Value> v) {
-    std::vector<Value> arguments = {z, v[0], v[1], v[2]};
-    arguments.insert(arguments.end(), v.begin() + static_cast<std::ptrdiff_t>(num_own), v.end());
-    return inline_graph(*graph, arguments)[0];
+  const auto captures = [num_own, num_residual](std::span<const Value> v, std::vector<Value> arguments, bool of_size) {
+    const auto from = v.begin() + static_cast<std::ptrdiff_t>(num_own);
+    const auto between = from + static_cast<std::ptrdiff_t>(num_residual);
+    arguments.insert(arguments.end(), of_size ? between : from, of_size ? v.end() : between);
+    return arguments;
   };
-  const DType dtype = guess.dtype();
+  const auto residual_at = [captures, graph = residual.graph](Value z, std::span<const Value> v) {
+    return inline_graph(*graph, captures(v, {z, v[0], v[1], v[2]}, false))[0];
+  };
   const auto body = trace(
       [&](std::span<const Value> v) {
-        const auto unsolved = [&](std::span<const Value> c) { return greater_equal(c[1], constant(small, dtype)); };
+        // Carried: z, the last correction in units of the tolerance, whether to go on.
+        const auto unsolved = [](std::span<const Value> c) { return c[2]; };
         const auto improve = [&](std::span<const Value> c) {
           const Value correction = solve_with(v[4], {v[5], v[6]}, residual_at(c[0], v));
-          return std::vector<Value>{c[0] - correction, rms({correction / v[7]}, dtype)};
+          const Value next = c[0] - correction, unit = inline_graph(*size.graph, captures(v, {next}, true))[0];
+          const Value error = rms({correction / unit}, dtype);
+          const Value rounding = (roundings * epsilon) * rms({next / unit}, dtype);
+          const Value stalled = bit_and(greater_equal(error, c[1]), less(error, constant(still_small, dtype)));
+          const Value solved = bit_or(less(error, maximum(constant(small, dtype), rounding)), stalled);
+          const Value zero = sum(correction * 0.0), finite = equal(zero, zeros_like(zero));
+          return std::vector<Value>{next, error, bit_and(finite, logical_not(solved))};
         };
-        const auto loop = ir::bounded_while("ode.newton", unsolved, improve,
-                                            std::vector<Value>{v[3], constant(1, dtype)}, most_iterations);
-        return std::vector<Value>{loop.carry[0], less(loop.carry[1], constant(small, dtype)), loop.count};
+        const Value infinity = constant(std::numeric_limits<double>::infinity(), dtype);
+        const auto loop =
+            ir::bounded_while("ode.newton", unsolved, improve,
+                              std::vector<Value>{v[3], infinity, constant(1, DType::Bool)}, most_iterations);
+        const Value stopped = logical_not(loop.carry[2]), finite = less(loop.carry[1], infinity);
+        const Value converged = bit_and(stopped, finite);
+        // Iterates that diverge are no numbers to go on with, unless the first one says that the field has none.
+        const Value undefined =
+            bit_and(bit_and(stopped, logical_not(finite)), equal(loop.count, constant(1, DType::I32)));
+        const Value kept = broadcast_to(bit_or(converged, undefined), guess.shape());
+        return std::vector<Value>{select(kept, loop.carry[0], v[3]), converged, loop.count};
       },
       types, "newton");
   const auto rule = [body, residual_at](std::span<const Value> v) {

@@ -1,6 +1,8 @@
 // What implicit solvers share: the state as one vector, its Jacobian, and Newton's method.
 #pragma once
 
+#include <functional>
+
 #include "hotloop/ode.h"
 #include "ode/linear_solve.h"
 
@@ -25,13 +27,17 @@ class FlatField {
 
 // z with z = known + scale f(t, z).
 struct NewtonSolution {
-  Value z;
+  Value z;           // the guess where they did not converge; NaN or infinite only where the field at the guess is
   Value converged;   // bool[]
   Value iterations;  // i32[]
 };
-// Newton's method with the given matrix I - scale J for all iterations, until a correction is small beside `tolerance` (n,). The
-// derivative is that of the equation, with the Jacobian at the solution.
+// What counts as an error of one in z, (n,).
+using NewtonTolerance = std::function<Value(Value z)>;
+// Newton's method with the given matrix I - scale J for all iterations, until a correction is small beside the tolerance, or as small as rounding
+// lets it become. The derivative is that of the equation, with the Jacobian at the solution.
 NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known, Value guess, Value matrix,
-                      const Factors& factors, Value tolerance);
+                      const Factors& factors, const NewtonTolerance& tolerance);
+// A step's, for a z that is reached from its y0: error control measures by the larger of the two as well.
+NewtonTolerance newton_tolerance(const FlatField& field, const StepInput& step);
 
 }  // namespace hotloop::ode

@@ -1,5 +1,7 @@
 #include "ode/norm.h"
 
+#include <limits>
+
 #include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
@@ -31,7 +33,11 @@ Value initial_step(const VectorField& field, Value t0, const Leaves& y0, int err
   const Leaves f0 = field(t0, y0);
   const Value d0 = norm(y0), d1 = norm(f0);
   const Value tiny = bit_or(less(d0, number(1e-5)), less(d1, number(1e-5)));
-  const Value h0 = select(tiny, number(1e-6), 0.01 * (d0 / select(tiny, number(1), d1)));
+  // No step is shorter than time resolves at t0.
+  const double epsilon =
+      dtype == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+  const Value least = (16 * epsilon) * abs(t0);
+  const Value h0 = maximum(select(tiny, number(1e-6), 0.01 * (d0 / select(tiny, number(1), d1))), least);
   Leaves y1, change;
   for (std::size_t i = 0; i < y0.size(); ++i) y1.push_back(y0[i] + cast(h0, y0[i].dtype()) * f0[i]);
   const Leaves f1 = field(t0 + h0, y1);
@@ -41,7 +47,7 @@ Value initial_step(const VectorField& field, Value t0, const Leaves& y0, int err
                           pow(0.01 / steepest, number(1.0 / error_order)));
   // Where the trial step left what the field is defined on, or the field is infinite or NaN at once, the controller finds out by shorter steps.
   const Value step = minimum(100.0 * h0, h1), shorter = select(greater(h0, number(0)), h0 * 1e-3, number(1e-6));
-  return stop_gradient(select(greater(step, number(0)), step, shorter));
+  return stop_gradient(maximum(select(greater(step, number(0)), step, shorter), least));
 }
 
 Leaves StepSizeRule::tolerance(const Leaves& y) const {

@@ -33,18 +33,24 @@ Value element(Value x, Value index) {
 Saver::Saver(const SaveAt& saveat, const Leaves& y0, Scalar t0, Scalar t1, Scalar direction, DType time_dtype,
              std::int64_t max_steps)
     : saveat_(saveat), y0_(y0), direction_(direction), time_dtype_(time_dtype), max_steps_(max_steps) {
+  const bool known = t0.is_number() && t1.is_number();
+  // As they will be, in the dtype of the times.
+  const auto rounded = [&](double t) {
+    return time_dtype == DType::F32 ? static_cast<double>(static_cast<float>(t)) : t;
+  };
+  maybe_nowhere_ = !known || rounded(t0.number()) == rounded(t1.number());
   if (!saveat.ts.empty()) {
     if (saveat.ts_value.defined()) throw UserError("ode.solve", "SaveAt takes ts as numbers or as a value", "both");
-    const bool known = t0.is_number() && t1.is_number();
     const double sign = direction.is_number() ? direction.number() : 0;
+    const double first = known ? rounded(t0.number()) : 0, end = known ? rounded(t1.number()) : 0;
     Array times(time_dtype, {static_cast<std::int64_t>(saveat.ts.size())});
     for (std::size_t i = 0; i < saveat.ts.size(); ++i) {
-      const double t = saveat.ts[i];
+      const double t = rounded(saveat.ts[i]);
       const auto text = [&] { return "ts[" + std::to_string(i) + "] = " + print_number(t); };
-      if (sign != 0 && i > 0 && sign * (t - saveat.ts[i - 1]) < 0)
+      if (sign != 0 && i > 0 && sign * (t - rounded(saveat.ts[i - 1])) < 0)
         throw UserError("ode.solve", "ts must be sorted in the direction of integration",
                         text() + " after " + print_number(saveat.ts[i - 1]), "sort them");
-      if (known && (sign * (t - t0.number()) < 0 || sign * (t1.number() - t) < 0))
+      if (known && (sign * (t - first) < 0 || sign * (end - t) < 0))
         throw UserError("ode.solve", "ts must lie between t0 and t1",
                         text() + ", from " + print_number(t0.number()) + " to " + print_number(t1.number()));
       times.set(static_cast<std::int64_t>(i), t);
@@ -65,11 +71,20 @@ Value Saver::to_t(Value s) const {
   return direction_.is_number() ? (direction_.number() > 0 ? s : -s) : direction_.as(time_dtype_) * s;
 }
 
-Saved Saver::start(std::size_t degree) const {
+Saved Saver::start(std::size_t degree, Value start, Value end) const {
   Saved saved;
   if (ts_.defined()) {
     saved.next = constant(0, DType::I32);
-    for (const Value& leaf : y0_) saved.at_ts.push_back(unreached(leaf.dtype(), leaf.shape(), ts_.shape()[0]));
+    for (const Value& leaf : y0_) {
+      Value rows = unreached(leaf.dtype(), leaf.shape(), ts_.shape()[0]);
+      if (maybe_nowhere_) {
+        const Value begin = broadcast_to(start, ts_.shape());
+        Value there = bit_and(less_equal(ts_, begin), broadcast_to(greater_equal(start, end), ts_.shape()));
+        for (int i = 0; i < leaf.rank(); ++i) there = expand_dims(there, i + 1);
+        rows = select(broadcast_to(there, rows.shape()), broadcast_to(expand_dims(leaf, 0), rows.shape()), rows);
+      }
+      saved.at_ts.push_back(rows);
+    }
   }
   if (saveat_.steps) {
     saved.step_times = unreached(time_dtype_, {}, max_steps_);
@@ -83,6 +98,9 @@ Saved Saver::start(std::size_t degree) const {
         rows.push_back(constant(0, leaf.dtype(), leaf.shape().with_inserted(0, max_steps_)));
       saved.coefficients.push_back(rows);
     }
+    // What is evaluated where no step was taken.
+    for (std::size_t i = 0; i < y0_.size(); ++i)
+      saved.coefficients[0][i] = set_row(saved.coefficients[0][i], constant(0, DType::I32), y0_[i]);
   }
   return saved;
 }
@@ -96,7 +114,8 @@ void Saver::save(Saved& saved, const TakenStep& step, const std::string& residua
       const Value reached = bit_and(less(v[0], last), less_equal(element(ts_, v[0]), step.end));
       return step.keep.defined() ? bit_and(step.keep, reached) : reached;
     };
-    const Value length = step.t1 - step.t0;
+    // A step that time does not resolve has no length; the only row in it is its start.
+    const Value length = maximum(step.t1 - step.t0, like(step.t0, std::numeric_limits<float>::min()));
     const auto write = [&](std::span<const Value> v) {
       const Value x = (element(ts_, v[0]) - step.t0) / length;
       std::vector<Value> next = {v[0] + 1};
@@ -128,8 +147,8 @@ void Saver::save(Saved& saved, const TakenStep& step, const std::string& residua
     saved.lengths = set_row(saved.lengths, step.index, kept(step.t1 - step.t0, infinity));
     for (std::size_t j = 0; j < saved.coefficients.size(); ++j)
       for (std::size_t i = 0; i < step.y0.size(); ++i)
-        saved.coefficients[j][i] = set_row(saved.coefficients[j][i], step.index,
-                                           j == 0 ? kept(step.y0[i], 0) : step.result.interpolant[j - 1][i]);
+        saved.coefficients[j][i] =
+            set_row(saved.coefficients[j][i], step.index, j == 0 ? step.y0[i] : step.result.interpolant[j - 1][i]);
   }
 }
 

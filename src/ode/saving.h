@@ -32,8 +32,10 @@ class Saver {
   Saver(const SaveAt& saveat, const Leaves& y0, Scalar t0, Scalar t1, Scalar direction, DType time_dtype,
         std::int64_t max_steps);
 
+  const Value& times() const { return ts_; }  // in s; undefined without
   bool any() const { return ts_.defined() || saveat_.steps || saveat_.dense; }
-  Saved start(std::size_t interpolant_degree) const;
+  // `end`: where the solve will end. Where that is the start no step is taken, and rows there are y0.
+  Saved start(std::size_t interpolant_degree, Value start, Value end) const;
   void save(Saved& saved, const TakenStep& step, const std::string& residuals) const;
 
   // Rows in the order of SaveAt's fields: times (in t) and leaves.
@@ -43,6 +45,7 @@ class Saver {
   Value to_t(Value s) const;
   SaveAt saveat_;
   Leaves y0_;
+  bool maybe_nowhere_ = false;  // whether t0 may be t1
   Scalar direction_;
   DType time_dtype_;
   std::int64_t max_steps_;

@@ -14,6 +14,7 @@ std::string describe(Result result) {
     case Result::MaxSteps: return "the maximum number of steps was taken before t1 was reached";
     case Result::StepTooSmall: return "the step size fell below what time can resolve, or below dtmin";
     case Result::NonFinite: return "the field or the state became infinite or NaN";
+    case Result::NewtonFailed: return "Newton's method did not solve the equations of an implicit step";
   }
   throw UserError("ode", "a result must be a code of ode::Result", std::to_string(static_cast<int>(result)));
 }
@@ -30,6 +31,8 @@ std::string remedy(Result result) {
     case Result::NonFinite:
       return "a smaller dt0 or an adaptive controller, and a look at where the field divides, takes roots or "
              "logarithms";
+    case Result::NewtonFailed:
+      return "a smaller dt0 or an adaptive controller, Rodas5P(), which solves linear equations alone, or f64";
   }
   return "";
 }
@@ -71,7 +74,10 @@ Tree<Value> Solution::evaluate(Value t) const {
   const Value before = cast(less(dense->ends, s), DType::I32),
               taken = less(dense->ends, like(s, std::numeric_limits<double>::infinity()));
   const Value index = minimum(sum(before), maximum(sum(cast(taken, DType::I32)) - 1, constant(0, DType::I32)));
-  const Value x = (s - gather(dense->starts, index, 0)) / gather(dense->lengths, index, 0);
+  // Where no step was taken the length is infinite, and the constant term is y0.
+  const Value length = gather(dense->lengths, index, 0), start = gather(dense->starts, index, 0);
+  const Value any = less(length, like(s, std::numeric_limits<double>::infinity()));
+  const Value x = select(any, (s - select(any, start, s)) / select(any, length, like(s, 1)), like(s, 0));
   Leaves y;
   for (std::size_t i = 0; i < dense->coefficients[0].size(); ++i) {
     const Value at = cast(x, dense->coefficients[0][i].dtype());

@@ -133,21 +133,21 @@ class Integration {
   Progress start() {
     const DType dtype = field_.time_dtype();
     Progress p;
-    p.t0 = start_;
+    p.t0 = within(start_, end_, {}).t0;
     p.y = y0_;
-    p.solver = solver_.start(field_, start_, y0_);
+    p.solver = solver_.start(field_, p.t0, y0_);
     const Value dt0 = options_.dt0 ? options_.dt0->as(dtype) : Value{};
-    std::tie(p.t1, p.controller) = controller_.start(field_, start_, y0_, dt0, solver_.error_order());
-    p.t1 = minimum(p.t1, end_);
+    std::tie(p.t1, p.controller) = controller_.start(field_, p.t0, y0_, dt0, solver_.error_order());
+    p.t1 = within(p.t0, p.t1, {}).t1;
     if (controller_.makes_jumps()) p.made_jump = constant(0, DType::Bool);
     p.num_accepted = constant(0, DType::I32);
     p.num_evaluations = constant(field_.num_evaluations(), DType::I32);
     p.result = code(Result::Success);
     if (events_.any()) {
-      p.event_values = events_.values(start_, y0_);
+      p.event_values = events_.values(p.t0, y0_);
       p.num_events = constant(0, DType::I32);
     }
-    if (saver_.any()) p.saved = saver_.start(interpolant_degree());
+    if (saver_.any()) p.saved = saver_.start(interpolant_degree(), start_, end_);
     return p;
   }
 
@@ -157,8 +157,8 @@ class Integration {
     std::size_t degree = 0;
     VectorField field = field_;
     trace_nested([&] {
-      const Leaves state = solver_.start(field, start_, y0_), tolerance = controller_.tolerance(y0_);
-      const StepInput input{start_, end_, y0_, state, tolerance, {}};
+      const Leaves state = solver_.start(field, start_, y0_);
+      const StepInput input{start_, end_, y0_, state, tolerance(), {}};
       degree = solver_.step(field, input).interpolant.size();
     });
     return degree;
@@ -169,10 +169,13 @@ class Integration {
     f();
   }
 
+  std::function<Leaves(const Leaves&)> tolerance() const {
+    return [this](const Leaves& y) { return controller_.tolerance(y); };
+  }
+
   Progress step(const Progress& now) {
     const int evaluations_before = field_.num_evaluations();
-    const Leaves tolerance = controller_.tolerance(now.y);
-    const StepInput input{now.t0, now.t1, now.y, now.solver, tolerance, now.made_jump};
+    const StepInput input{now.t0, now.t1, now.y, now.solver, tolerance(), now.made_jump};
     StepResult taken = solver_.step(field_, input);
     const Value evaluations = taken.num_evaluations.defined()
                                   ? taken.num_evaluations
@@ -191,8 +194,10 @@ class Integration {
         for (Value& leaf : term) leaf = select(next.keep, leaf, zeros_like(leaf));
 
     Progress after = now;
-    after.t0 = minimum(next.t0, end_);
-    after.t1 = clipped(after.t0, next.t1, next.keep);
+    const Value begin = minimum(next.t0, end_);
+    const StepEnds ends = within(begin, next.t1, next.keep);
+    after.t0 = ends.t0;
+    after.t1 = ends.t1;
     const auto keep = [&](const Leaves& fresh, const Leaves& old) {
       Leaves kept;
       for (std::size_t i = 0; i < fresh.size(); ++i)
@@ -202,12 +207,14 @@ class Integration {
     after.y = keep(taken.y1, now.y);
     after.solver = keep(taken.state, now.solver);
     after.controller = next.state;
-    if (now.made_jump.defined()) after.made_jump = or_else(next.keep, next.made_jump, now.made_jump);
+    if (now.made_jump.defined()) after.made_jump = or_else(next.keep, greater(ends.t0, begin), now.made_jump);
     const Value one = constant(1, DType::I32);
     after.num_accepted = now.num_accepted + (next.keep.defined() ? cast(next.keep, DType::I32) : one);
     after.num_evaluations = now.num_evaluations + evaluations;
+    // The last step ends just before a jump at t1, but what is saved there is its end too.
     Value reached = now.t1;
-    if (events_.any()) reached = meet_events(now, input, taken, next, after);
+    if (controller_.makes_jumps()) reached = select(greater_equal(after.t0, end_), end_, reached);
+    if (events_.any()) reached = meet_events(now, input, taken, next, after, reached);
     after.result = select(equal(after.result, code(Result::Success)), outcome(next, taken, after), after.result);
     if (saver_.any())
       saver_.save(after.saved, {now.t0, now.t1, reached, now.y, taken, next.keep, now.num_accepted, after.y},
@@ -217,8 +224,8 @@ class Integration {
 
   // Ends the step at the first event in it, if there is one, and starts the next one there. Gives where the step ended.
   Value meet_events(const Progress& now, const StepInput& input, const StepResult& taken, const Proposal& next,
-                    Progress& after) const {
-    const Leaves at_end = events_.values(now.t1, after.y);  // where the step was rejected, that of its start
+                    Progress& after, Value reached) const {
+    const Leaves at_end = events_.values(reached, after.y);  // where the step was rejected, that of its start
     const auto met = events_.find(input, taken, next.keep, now.event_values, at_end);
     const Value happened = met.crossing.happened, t = met.crossing.t;
     const auto where = [&](const Leaves& a, const Leaves& b) {
@@ -226,22 +233,34 @@ class Integration {
       for (std::size_t i = 0; i < a.size(); ++i) chosen.push_back(select(happened, a[i], b[i]));
       return chosen;
     };
+    const StepEnds ends = within(t, t + stop_gradient(next.t1 - next.t0), {});
     after.y = where(met.y, after.y);
     if (!after.solver.empty())
       after.solver = cond(
-          happened, [&](std::span<const Value>) { return solver_.start(field_, t, met.y); },
+          happened, [&](std::span<const Value>) { return solver_.start(field_, ends.t0, met.y); },
           [&](std::span<const Value>) { return after.solver; }, {});
-    const Value length = stop_gradient(next.t1 - next.t0);
-    after.t0 = select(happened, t, after.t0);
-    after.t1 = select(happened, clipped(t, t + length, {}), after.t1);
+    after.t0 = select(met.terminates, t, select(happened, ends.t0, after.t0));
+    after.t1 = select(happened, ends.t1, after.t1);
+    if (after.made_jump.defined()) after.made_jump = bit_and(after.made_jump, logical_not(happened));
     // On which side a function is after its own event is known, though rounding may put it on the other one.
     for (std::size_t i = 0; i < at_end.size(); ++i) {
       const Value unchanged = next.keep.defined() ? select(next.keep, at_end[i], now.event_values[i]) : at_end[i];
       after.event_values[i] = select(happened, met.values[i], unchanged);
     }
-    after.num_events = now.num_events + cast(happened, DType::I32);
+    after.num_events = now.num_events + met.count;
     after.result = select(met.terminates, code(Result::Event), now.result);
-    return select(happened, t, now.t1);
+    return select(happened, t, reached);
+  }
+
+  // A step from t0 to t1 within what the controller allows and the end; `keep`: see clipped.
+  StepEnds within(Value t0, Value t1, Value keep) const {
+    StepEnds ends = controller_.limit(field_, t0, clipped(t0, t1, keep));
+    if (!controller_.makes_jumps()) return ends;
+    // Beyond a jump at the end nothing is left. The step before it moves with the end.
+    const Value left = controller_.limit(field_, ends.t1, end_).t0;
+    ends.t1 = select(greater_equal(left, end_), end_ + stop_gradient(ends.t1 - end_), ends.t1);
+    ends.t0 = minimum(ends.t0, end_);
+    return ends;
   }
 
   // A step that would end within rounding of the solve's end ends there; one that was rejected is halved instead.
@@ -256,51 +275,81 @@ class Integration {
   Value outcome(const Proposal& next, const StepResult& taken, const Progress& after) const {
     Value result = next.result.defined() ? next.result : code(Result::Success);
     const Value stuck = bit_and(less(after.t0, end_), less_equal(after.t1, after.t0));
-    const Value reason = next.finite.defined()
-                             ? select(next.finite, code(Result::StepTooSmall), code(Result::NonFinite))
-                             : code(Result::StepTooSmall);
-    result = select(stuck, reason, result);
+    Value reason = next.finite.defined() ? select(next.finite, code(Result::StepTooSmall), code(Result::NonFinite))
+                                         : code(Result::StepTooSmall);
+    if (!taken.failed.defined()) return select(stuck, reason, result);
+    const Value failure = select(all_finite(taken.y1), code(Result::NewtonFailed), code(Result::NonFinite));
+    result = select(stuck, select(taken.failed, failure, reason), result);
     // Without a controller that could reject the step.
-    if (taken.failed.defined() && !controller_.is_adaptive())
-      result = select(taken.failed, code(Result::NonFinite), result);
-    return result;
+    return controller_.is_adaptive() ? result : select(taken.failed, failure, result);
   }
 
-  // Where there is no time to go no step is taken, yet y(t1) moves with t1 - t0 as it would after one. `end` with that derivative, which is traced
-  // where it is asked for; times that are numbers have none.
+  static Value all_finite(const Leaves& y) {
+    Value finite;
+    for (const Value& leaf : y) {
+      const Value zero = sum(stop_gradient(leaf) * 0.0);
+      finite = finite.defined() ? bit_and(finite, equal(zero, zeros_like(zero))) : equal(zero, zeros_like(zero));
+    }
+    return finite;
+  }
+
+  // Where there is no time to go no step is taken, yet y(t1) moves with t1 - t0 as it would after one, and rows there as well. `end` with that
+  // derivative, which is traced where it is asked for; times that are numbers have none.
   void move_with_times(Progress& end) const {
     if (times_known_) return;
-    const std::size_t n = end.y.size();
+    const std::size_t n = end.y.size(), rows = end.saved.at_ts.size();
+    // y..., rows..., t0, start, end, times of the rows, what the field captures.
     std::vector<Value> operands = end.y;
+    operands.insert(operands.end(), end.saved.at_ts.begin(), end.saved.at_ts.end());
     operands.insert(operands.end(), {end.t0, start_, end_});
+    if (rows > 0) operands.push_back(saver_.times());
+    const std::size_t at_t0 = n + rows, num_own = operands.size();
     std::vector<ValueType> at = {start_.type()};
     for (const Value& leaf : end.y) at.push_back(leaf.type());
     const ir::Region slope = ir::trace_region(
         "slope", [&](std::span<const Value> v) { return field_(v[0], Leaves(v.begin() + 1, v.end())); }, at);
     operands.insert(operands.end(), slope.captures.begin(), slope.captures.end());
-    const auto identity = [n](std::span<const Value> v) {
-      return std::vector<Value>(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n) + 1);
+    const auto identity = [at_t0](std::span<const Value> v) {
+      return std::vector<Value>(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(at_t0) + 1);
     };
-    const auto rule = [n, identity, field = slope.graph](std::span<const Value> v) {
+    const auto rule = [n, rows, at_t0, num_own, identity, field = slope.graph](std::span<const Value> v) {
       const std::size_t num_operands = v.size() / 2;
-      std::vector<Value> outputs = identity(v), inputs = {v[n + 1]};
+      std::vector<Value> outputs = identity(v), inputs = {v[at_t0 + 1]};
       inputs.insert(inputs.end(), v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
-      for (const Value& capture : v.subspan(n + 3, num_operands - n - 3)) inputs.push_back(capture);
+      for (const Value& capture : v.subspan(num_own, num_operands - num_own)) inputs.push_back(capture);
       const Leaves slopes = inline_graph(*field, inputs);
-      const Value at_once = equal(v[n + 1], v[n + 2]);
+      const Value at_once = equal(v[at_t0 + 1], v[at_t0 + 2]);
       const auto tangents = v.last(num_operands);
-      const Value longer = tangents[n + 2] - tangents[n + 1];
-      for (std::size_t i = 0; i < n; ++i) {
-        const Value change = slopes[i] * cast(longer, slopes[i].dtype());
-        const Value nothing = broadcast_to(logical_not(at_once), change.shape());
-        outputs.push_back(tangents[i] + select(nothing, zeros_like(change), change));
+      const auto add = [&](Value tangent, Value change, Value where) {
+        outputs.push_back(tangent + select(broadcast_to(where, change.shape()), change, zeros_like(change)));
+      };
+      const Value longer = tangents[at_t0 + 2] - tangents[at_t0 + 1];
+      for (std::size_t i = 0; i < n; ++i) add(tangents[i], slopes[i] * cast(longer, slopes[i].dtype()), at_once);
+      for (std::size_t i = 0; i < rows; ++i) {
+        const Value times = v[at_t0 + 3], begin = broadcast_to(v[at_t0 + 1], times.shape());
+        Value later = tangents[at_t0 + 3] - broadcast_to(tangents[at_t0 + 1], times.shape());
+        Value there = bit_and(less_equal(times, begin), broadcast_to(at_once, times.shape()));
+        for (int k = 0; k < slopes[i].rank(); ++k) {
+          later = expand_dims(later, k + 1);
+          there = expand_dims(there, k + 1);
+        }
+        const Value tangent = tangents[n + i];
+        add(tangent,
+            broadcast_to(expand_dims(slopes[i], 0), tangent.shape()) *
+                broadcast_to(cast(later, tangent.dtype()), tangent.shape()),
+            there);
       }
-      outputs.push_back(select(at_once, tangents[n + 2], tangents[n]));
+      outputs.push_back(select(at_once, tangents[at_t0 + 2], tangents[at_t0]));
       return outputs;
     };
     const auto moved = call_with_rule(trace(identity, ir::types_of(operands), "ode.end"), operands, "ode.end", rule);
-    end.y.assign(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(n));
-    end.t0 = moved[n];
+    const auto part = [&](std::size_t from, std::size_t count) {
+      return Leaves(moved.begin() + static_cast<std::ptrdiff_t>(from),
+                    moved.begin() + static_cast<std::ptrdiff_t>(from + count));
+    };
+    end.y = part(0, n);
+    end.saved.at_ts = part(n, rows);
+    end.t0 = moved[at_t0];
   }
 
   Solution solution(Progress end, Value num_steps) const {
@@ -309,12 +358,8 @@ class Integration {
     move_with_times(end);
     s.t1 = field_.time(end.t0);
     s.y1 = like.unflatten(end.y);
-    Value finite;
-    for (const Value& leaf : end.y) {
-      const Value zero = sum(stop_gradient(leaf) * 0.0);
-      finite = finite.defined() ? bit_and(finite, equal(zero, zeros_like(zero))) : equal(zero, zeros_like(zero));
-    }
-    const Value stopped = select(less(end.t0, end_), code(Result::MaxSteps), code(Result::Success));
+    const Value finite = all_finite(end.y),
+                stopped = select(less(end.t0, end_), code(Result::MaxSteps), code(Result::Success));
     const Value success = equal(end.result, code(Result::Success));
     s.result = select(success, select(finite, stopped, code(Result::NonFinite)), end.result);
     s.stats.num_steps = num_steps;

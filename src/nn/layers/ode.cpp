@@ -33,7 +33,10 @@ class NeuralOdeModule : public Module {
     std::vector<Value> inputs = params.flatten();
     const std::size_t num_params = inputs.size();
     std::vector<int> axes(num_params, -1);
-    for (const Value& each : {x, context.lengths})
+    // A row's own key serves its whole solve: one field, with one mask.
+    const Value keys = context.key.defined() ? random_bits(context.key, {x.shape()[0], 2}) : Value{};
+    const std::size_t at_key = num_params + 1, at_lengths = at_key + (keys.defined() ? 1 : 0);
+    for (const Value& each : {x, keys, context.lengths})
       if (each.defined()) {
         inputs.push_back(each);
         axes.push_back(0);
@@ -46,7 +49,8 @@ class NeuralOdeModule : public Module {
         inner.training = context.is_training();
         inner.reverse = context.reverse;
         inner.padding_is_zero = context.padding_is_zero;
-        if (context.lengths.defined()) inner.lengths = expand_dims(in[num_params + 1], 0);
+        if (keys.defined()) inner.key = in[at_key];
+        if (context.lengths.defined()) inner.lengths = expand_dims(in[at_lengths], 0);
         const Value row = expand_dims(y.leaf(), 0), slope = field_.apply(args, row, inner);
         if (slope.type() != row.type())
           throw UserError("ode", "the layers inside must keep the shape of their input",

@@ -11,7 +11,12 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+// Not a number below the normal range, which programs may take for 0.
 double next_after(double x, double to, DType dtype) {
+  if (x == 0)
+    return std::copysign(dtype == DType::F32 ? static_cast<double>(std::numeric_limits<float>::min())
+                                             : std::numeric_limits<double>::min(),
+                         to);
   return dtype == DType::F32 ? static_cast<double>(std::nextafter(static_cast<float>(x), static_cast<float>(to)))
                              : std::nextafter(x, to);
 }
@@ -34,7 +39,7 @@ class ClipRule : public StepSizeRule {
     auto [t1, inner] = inner_.rule().start(field, t0, y0, dt0, error_order);
     Leaves state = {t1 - t0};
     state.insert(state.end(), inner.begin(), inner.end());
-    return {limited(field, t0, t1), state};
+    return {t1, state};
   }
 
   Leaves tolerance(const Leaves& y) const override { return inner_.rule().tolerance(y); }
@@ -42,23 +47,34 @@ class ClipRule : public StepSizeRule {
   Proposal propose(const VectorField& field, const Attempt& in) const override {
     const Leaves inner_state(in.state.begin() + 1, in.state.end());
     Proposal next = inner_.rule().propose(field, {in.t0, in.t1, in.y0, in.y1, in.error, in.error_order, inner_state});
-    const DType dtype = field.time_dtype();
     Value length = next.t1 - next.t0;
     // A step that was cut short says little about how long the next may be.
     const Value wanted = in.state[0], was_cut = less(in.t1 - in.t0, wanted * (1 - 1e-3));
     const Value longer = maximum(length, wanted);
     length = stop_gradient(select(next.keep.defined() ? bit_and(was_cut, next.keep) : was_cut, longer, length));
-    if (makes_jumps()) {
-      // Steps end just before a jump and start again just after it.
-      const Value before = times(field, jump_ts_, dtype, -1), after = times(field, jump_ts_, dtype, 1);
-      const Value at = equal(before, broadcast_to(next.t0, before.shape()));
-      const Value landed = reduce_max(select(at, after, like(after, -infinity)), {0});
-      next.made_jump = greater(landed, constant(-infinity, dtype));
-      next.t0 = select(next.made_jump, landed, next.t0);
-    }
-    next.t1 = limited(field, next.t0, next.t0 + length);
+    next.t1 = next.t0 + length;
     next.state.insert(next.state.begin(), length);
     return next;
+  }
+
+  // Steps end just before a jump and start again just after it, whatever the times of both follow from.
+  StepEnds limit(const VectorField& field, Value t0, Value t1) const override {
+    StepEnds ends = inner_.rule().limit(field, t0, t1);
+    const DType dtype = field.time_dtype();
+    const auto end_at = [&](Value ts) {
+      const Value ahead = greater(ts, broadcast_to(ends.t0, ts.shape()));
+      ends.t1 = minimum(ends.t1, reduce_min(select(ahead, ts, like(ts, infinity)), {0}));
+    };
+    if (makes_jumps()) {
+      const Value before = times(field, jump_ts_, dtype, -1), after = times(field, jump_ts_, dtype, 1);
+      const Value begin = broadcast_to(ends.t0, before.shape());
+      const Value at = bit_and(less_equal(before, begin), less(begin, after));
+      const Value landed = reduce_max(select(at, after, like(after, -infinity)), {0});
+      ends.t0 = ends.t0 + stop_gradient(maximum(landed, ends.t0) - ends.t0);
+      end_at(before);
+    }
+    if (!step_ts_.empty()) end_at(times(field, step_ts_, dtype, 0));
+    return ends;
   }
 
  private:
@@ -74,17 +90,6 @@ class ClipRule : public StepSizeRule {
     // Which way is forward may only be known when the program runs.
     const Value up = moved(infinity), down = moved(-infinity);
     return side > 0 ? maximum(up, down) : minimum(up, down);
-  }
-
-  Value limited(const VectorField& field, Value t0, Value t1) const {
-    const DType dtype = field.time_dtype();
-    const auto limit = [&](Value ts) {
-      const Value ahead = greater(ts, broadcast_to(t0, ts.shape()));
-      t1 = minimum(t1, reduce_min(select(ahead, ts, like(ts, infinity)), {0}));
-    };
-    if (!step_ts_.empty()) limit(times(field, step_ts_, dtype, 0));
-    if (!jump_ts_.empty()) limit(times(field, jump_ts_, dtype, -1));
-    return t1;
   }
 
   Controller inner_;

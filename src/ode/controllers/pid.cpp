@@ -8,7 +8,7 @@
 namespace hotloop::ode {
 namespace {
 
-// State: 1 / scaled error of the last accepted step and of the one before, and with dtmin whether the step is that small.
+// State: 1 / scaled error of the last accepted step and of the one before.
 class PidRule : public StepSizeRule {
  public:
   PidRule(Tolerance rtol, Tolerance atol, const PIDOptions& options)
@@ -33,9 +33,7 @@ class PidRule : public StepSizeRule {
     Value dt = dt0.defined() ? dt0 : initial_step(field, t0, y0, error_order, rtol_, atol_);
     if (options_.dtmax) dt = minimum(dt, constant(*options_.dtmax, dtype));
     if (options_.dtmin) dt = maximum(dt, constant(*options_.dtmin, dtype));
-    Leaves state = {constant(1, dtype), constant(1, dtype)};
-    if (options_.dtmin) state.push_back(constant(0, DType::Bool));
-    return {t0 + dt, state};
+    return {t0 + dt, {constant(1, dtype), constant(1, dtype)}};
   }
 
   Leaves tolerance(const Leaves& y) const override {
@@ -59,8 +57,15 @@ class PidRule : public StepSizeRule {
     next.finite = less(raw, infinity);
     const Value error = stop_gradient(select(next.finite, raw, infinity));
     next.keep = less(error, number(1));
-    const Value at_dtmin = options_.dtmin ? in.state[2] : Value{};
-    if (at_dtmin.defined()) next.keep = bit_or(next.keep, at_dtmin);
+    // By the length that the step had, which may be another than was proposed: a jump cut it short, or one that was cut short is over.
+    const Value length = in.t1 - in.t0;
+    Value at_dtmin;
+    if (options_.dtmin) {
+      const double epsilon =
+          dtype == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+      at_dtmin = less_equal(length, number(*options_.dtmin) + (2 * epsilon) * maximum(abs(in.t0), abs(in.t1)));
+      if (options_.force_dtmin) next.keep = bit_or(next.keep, at_dtmin);
+    }
 
     Value inverse = 1.0 / error;
     const double order = in.error_order, p = options_.pcoeff, i = options_.icoeff, d = options_.dcoeff;
@@ -77,23 +82,21 @@ class PidRule : public StepSizeRule {
     const Value least = select(next.keep, number(1), number(options_.factormin));
     const Value most = select(next.keep, number(options_.factormax), number(options_.safety));
     factor = minimum(maximum(factor, least), most);
-    Value dt = (in.t1 - in.t0) * factor;
+    Value dt = length * factor;
     // The error of a failed or exact step says nothing about the next two.
     inverse = select(bit_and(less(inverse, infinity), greater(inverse, number(0))), inverse, number(1));
     if (options_.dtmax) dt = minimum(dt, number(*options_.dtmax));
-    Leaves state = {select(next.keep, inverse, in.state[0]), select(next.keep, in.state[0], in.state[1])};
+    next.state = {select(next.keep, inverse, in.state[0]), select(next.keep, in.state[0], in.state[1])};
     if (options_.dtmin) {
       const Value dtmin = number(*options_.dtmin);
       if (!options_.force_dtmin)
-        next.result = select(less(dt, dtmin), constant(static_cast<int>(Result::StepTooSmall), DType::I32),
+        next.result = select(bit_and(less(dt, dtmin), logical_not(next.keep)),
+                             constant(static_cast<int>(Result::StepTooSmall), DType::I32),
                              constant(static_cast<int>(Result::Success), DType::I32));
-      dt = select(bit_and(at_dtmin, equal(factor, number(1))), dtmin, dt);
-      state.push_back(less_equal(dt, dtmin));
-      dt = maximum(dt, dtmin);
+      dt = maximum(select(bit_and(at_dtmin, equal(factor, number(1))), dtmin, dt), dtmin);
     }
     next.t0 = select(next.keep, in.t1, in.t0);
     next.t1 = next.t0 + stop_gradient(dt);
-    next.state = state;
     return next;
   }
 

@@ -22,7 +22,7 @@ class ImplicitEulerRule : public StepRule {
     for (std::int64_t i = 0; i < f.size(); ++i) eye.set(i * f.size() + i, 1);
     const Value matrix = constant(eye) - h * stop_gradient(f.jacobian(stop_gradient(in.t0), stop_gradient(y0)));
     const NewtonSolution solution =
-        newton(f, in.t1, h, y0, y0 + h * k0, matrix, factorize(matrix), f.pack(in.tolerance));
+        newton(f, in.t1, h, y0, y0 + h * k0, matrix, factorize(matrix), newton_tolerance(f, in));
     const Value k1 = (solution.z - y0) / h;
     StepResult result;
     result.y1 = f.unpack(solution.z);
