@@ -61,7 +61,7 @@ Function laplacian(const Function& fn, int argnum = 0);
 // does not grow with it. step: (params..., states..., rest...) -> (states..., loss).
 // Result: (params..., states..., sensitivities..., rest...) -> (states..., loss, sensitivities..., gradients...), where
 // sensitivities are d state / d params, (P, state shape), P the number of parameters; zero before the first step. Gradients are
-// those of this step's loss, by parameter.
+// those of this step's loss, by parameter. An integer among the states (a counter) has a sensitivity of its dtype, which is handed on as it is.
 Function rtrl(const Function& step, int num_params, int num_states);
 
 // ---- with structure -------------------------------------------------------------------------------------------

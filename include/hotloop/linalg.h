@@ -23,7 +23,8 @@ Value lu_solve(const LU& factors, Value b);
 Value solve(Value a, Value b);
 // x with a x = b for a triangular a, whose other triangle is not read.
 Value solve_triangular(Value a, Value b, bool upper);
-// The determinant. Its derivative wants a matrix that can be inverted.
+// The determinant. Its derivative is the matrix of cofactors, of a singular matrix too; second ones want at least n - 1 independent columns, and beyond
+// 44 rows an inverse.
 Value det(Value a);
 // The determinant's sign and the logarithm of its size, which itself may overflow.
 std::pair<Value, Value> slogdet(Value a);

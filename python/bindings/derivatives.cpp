@@ -167,7 +167,7 @@ void bind_derivatives(nb::module_& m) {
     auto [outputs, pullback] = vjp_many(traced_function(std::move(fn)), to_values(primals, "vjp_many"));
     return nb::make_tuple(to_tracers(outputs),
                           nb::cpp_function([pullback = std::move(pullback)](nb::handle cotangents) {
-                            return to_tracers(pullback(to_values(cotangents, "vjp_many")));
+                            return to_tracers(pullback(or_undefined(cotangents, "vjp_many")));
                           }));
   });
   m.def("jacfwd", [](nb::callable fn, std::vector<int> argnums, nb::handle arguments) {

@@ -70,7 +70,8 @@ def _vjp_many(fn, *primals):
 
     def pullback(cotangents):
         """Cotangents of the arguments, each with a leading axis K."""
-        given = [_core.cast(ct, y.dtype) for ct, y in zip(out.flatten_like(cotangents, "vjp_many"), outputs)]
+        given = out.flatten_like(cotangents, "vjp_many")
+        given = [_core.cast(ct, y.dtype) if _is_float(y) else None for ct, y in zip(given, outputs)]
         return structure.unflatten(flat_pullback(given))
 
     return out.unflatten(outputs), pullback

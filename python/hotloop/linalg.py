@@ -121,7 +121,7 @@ def inv(x, /):
 
 @op(1)
 def det(x, /):
-    """The determinant: (...) of (..., n, n). Its derivative wants a matrix that can be inverted."""
+    """The determinant: (...) of (..., n, n). Its derivative is the matrix of cofactors, of singular matrices too."""
     x = _float_matrix("det", x)
     return _each(_core.det, (x, 2))
 

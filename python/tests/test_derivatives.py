@@ -402,3 +402,14 @@ def test_what_one_condition_leaves_out_reaches_no_gradient():
         assert np.isfinite(by_xs).all() and by_xs[1] == by_xs[2] == 0
     many = np.array([2.0, 0.7])
     np.testing.assert_allclose(hl.vmap(hl.grad(looped), in_axes=(0, None))(many, xs), [hl.grad(looped)(c, xs) for c in many])
+
+
+def test_a_padding_value_beside_large_numbers():
+    def weighed(weights):
+        inside = np.ones(len(weights) - 2)
+        return lambda v: (hl.pad(inside, 1, constant_values=v) * weights).sum()
+
+    for large in 1e17, np.inf, np.nan:
+        f = weighed(np.r_[1.0, np.full(10, large), 1.0])
+        for g in f, lambda v, f=f: hl.vmap(f)(v[None]).sum():
+            assert float(hl.grad(g)(np.float64(1))) == 2

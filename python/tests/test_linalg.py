@@ -163,6 +163,41 @@ def test_a_gradient_of_a_solve_eliminates_once():
     assert count(hl.grad(f)) == count(f) > 0
 
 
+def cofactors(a):
+    def minor(i, j):
+        return np.linalg.det(np.delete(np.delete(a, i, 0), j, 1))
+
+    return np.array([[(-1) ** (i + j) * minor(i, j) for j in range(len(a))] for i in range(len(a))])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 12, 46])
+def test_derivatives_of_a_determinant_are_cofactors(n, rng):
+    regular = rng.normal(size=(n, n)) * 1.5 / np.sqrt(n)
+    gradient = hl.jit(hl.grad(hl.linalg.det))
+    matrices = [regular]
+    for k in {0, n // 2, n - 1}:  # without a pivot in one column
+        matrices += [regular.copy(), regular.copy()]
+        matrices[-2][:, k] = 0
+        matrices[-1][k] = 0
+    if n > 2:
+        matrices.append(np.round(regular * 3 * np.sqrt(n)))
+        matrices[-1][:, 1] = matrices[-1][:, 0]
+        matrices.append(regular.copy())
+        matrices[-1][:, [0, 2]] = 0
+    for a in matrices:
+        wanted = cofactors(a)
+        np.testing.assert_allclose(gradient(a), wanted, rtol=1e-9, atol=1e-10 * max(1, np.abs(wanted).max()))
+    if n > 12:
+        matrices = [regular]
+    for a in matrices[:3]:
+        v, h = rng.normal(size=(n, n)), 1e-5
+        change = (cofactors(a + h * v) - cofactors(a - h * v)) / (2 * h)
+        scale = max(1, np.abs(change).max())
+        np.testing.assert_allclose(hl.hvp(hl.linalg.det, a, v), change, atol=1e-6 * scale)
+        backward = hl.grad(lambda x, v=v: (hl.grad(hl.linalg.det)(x) * v).sum())(a)
+        np.testing.assert_allclose(backward, change, atol=1e-6 * scale)
+
+
 def test_what_has_no_solution_is_a_number():
     singular = np.zeros((3, 3))
     assert float(hl.linalg.det(singular)) == 0

@@ -81,3 +81,13 @@ def test_the_normal_distribution_function():
     np.testing.assert_allclose(hl.vmap(hl.grad(hl.log_ndtr))(x), slope, rtol=3e-13)
     np.testing.assert_allclose(hl.vmap(hl.grad(hl.grad(hl.log_ndtr)))(x[1:]), (-slope * (x + slope))[1:], rtol=1e-9)
     assert hl.log_ndtr(np.float32(-20)).dtype == np.float32
+
+
+def test_angles_far_from_and_near_to_the_origin():
+    slopes = hl.jit(hl.grad(lambda y, x: hl.atan2(y, x), argnums=(0, 1)))
+    for size in 1e-25, 1e-5, 1.0, 1e25:
+        for y, x in (1.0, 1.0), (-2.0, 0.5), (0.0, 3.0):
+            by_y, by_x = slopes(np.float32(y * size), np.float32(x * size))
+            np.testing.assert_allclose([by_y, by_x], [x / (x * x + y * y) / size, -y / (x * x + y * y) / size], rtol=1e-6)
+    second = hl.hessian(lambda v: hl.atan2(v[0], v[1]))(np.array([3e-100, 4e-100]))
+    np.testing.assert_allclose(second, np.array([[-24, -7], [-7, 24]]) / 625 * 1e200, rtol=1e-12)

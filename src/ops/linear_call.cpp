@@ -172,6 +172,15 @@ std::vector<Value> linear_call(std::shared_ptr<const Graph> body, std::shared_pt
 
 bool is_reverse_only(const Node& node) { return node.attrs.flag("reverse_only"); }
 
+const Node* find_reverse_call(const Graph& graph) {
+  for (const auto& node : graph.nodes()) {
+    if (is_reverse_only(*node)) return node.get();
+    for (const auto& region : node->regions)
+      if (const Node* found = find_reverse_call(*region)) return found;
+  }
+  return nullptr;
+}
+
 void refuse_forward_mode(const Node& node) {
   throw UserError(node.regions[1]->name(), "forward mode wants a backward function that is linear in the cotangent",
                   "one whose derivative depends on it", "grad or vjp, or custom_jvp");

@@ -71,6 +71,12 @@ std::vector<Value> jvp(const JvpContext& c) {
               p.interior)};
 }
 
+// Where the padded array holds elements of x.
+Value is_inside(const Shape& x, const std::vector<std::int64_t>& low, const std::vector<std::int64_t>& high,
+                const std::vector<std::int64_t>& interior) {
+  return pad(constant(1, DType::Bool, x), constant(0, DType::Bool), low, high, interior);
+}
+
 std::vector<Value> transpose_rule(const TransposeContext& c) {
   const Value ct = c.cotangents[0];
   if (!ct.defined()) return {{}, {}};
@@ -82,8 +88,11 @@ std::vector<Value> transpose_rule(const TransposeContext& c) {
     step.push_back(p.interior[k] + 1);
     stop.push_back(p.low[k] + (shape[i] == 0 ? 0 : (shape[i] - 1) * step[k] + 1));
   }
-  const Value inner = slice(ct, p.low, stop, step);
-  return {c.operands[0].defined() ? Value{} : inner, c.operands[1].defined() ? Value{} : sub(sum(ct), sum(inner))};
+  std::vector<Value> result(2);
+  if (!c.operands[0].defined()) result[0] = slice(ct, p.low, stop, step);
+  // Not as the difference of all and what is x's, in which small sums vanish beside large ones.
+  if (!c.operands[1].defined()) result[1] = sum(select(is_inside(shape, p.low, p.high, p.interior), like(ct, 0), ct));
+  return result;
 }
 
 std::vector<Batched> batch(const BatchContext& c) {
@@ -93,8 +102,7 @@ std::vector<Batched> batch(const BatchContext& c) {
   // Each lane has a padding value of its own: pad a mask beside x, and choose.
   const Value x = with_batch(c.operands[0], c.size), value = c.operands[1].value;
   const Value padded = pad(x, like(x, 0), low, high, interior);
-  const Value inside = pad(constant(1, DType::Bool, x.shape()), constant(0, DType::Bool), low, high, interior);
-  return {{select(inside, padded, broadcast(value, padded.shape(), {0})), true}};
+  return {{select(is_inside(x.shape(), low, high, interior), padded, broadcast(value, padded.shape(), {0})), true}};
 }
 
 Sample sample(Rng& rng, DType dtype, const Shape& shape, const std::vector<std::int64_t>& low,

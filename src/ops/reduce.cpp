@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -88,6 +89,8 @@ std::vector<Value> jvp_extreme(const JvpContext& c) {
   const Value x = c.primals[0], t = c.tangents[0];
   if (!t.defined()) return {{}};
   const auto& axes = c.node.attrs.integers("axes");
+  // The extreme of nothing is a constant.
+  if (std::ranges::any_of(axes, [&](std::int64_t axis) { return x.shape()[static_cast<int>(axis)] == 0; })) return {{}};
   const Value attained = equal(x, repeated(c.outputs[0], x.shape(), axes));
   const Value count = reduce_sum(cast(attained, x.dtype()), axes);
   return {div(reduce_sum(select(attained, t, like(t, 0)), axes), count)};

@@ -34,20 +34,11 @@ std::shared_ptr<const Graph> inline_level(const Graph& graph, const Level&) {
   return rebuild.finish();
 }
 
-const Node* find_reverse_call(const Graph& graph) {
-  for (const auto& node : graph.nodes()) {
-    if (ir::is_reverse_only(*node)) return node.get();
-    for (const auto& region : node->regions)
-      if (const Node* found = find_reverse_call(*region)) return found;
-  }
-  return nullptr;
-}
-
 std::shared_ptr<const Graph> inline_all(const Graph& graph, const PassOptions&) {
   const auto inlined = rewrite_levels(graph, inline_level);
-  if (!find_reverse_call(inlined ? *inlined : graph)) return inlined;
+  if (!ir::find_reverse_call(inlined ? *inlined : graph)) return inlined;
   const std::shared_ptr<const Graph> live = ir::eliminate_dead(inlined ? *inlined : graph);
-  if (const Node* wanted = find_reverse_call(live ? *live : inlined ? *inlined : graph))
+  if (const Node* wanted = ir::find_reverse_call(live ? *live : inlined ? *inlined : graph))
     ir::refuse_forward_mode(*wanted);
   return live;
 }

@@ -69,7 +69,9 @@ class Flows {
     AxisFlow all;
     for (const AxisFlow& flow : operands)
       if (flow.depends) all = {true, std::vector<int>(flow.axes.size(), AxisFlow::mixed)};
-    return std::vector<AxisFlow>(node.types.size(), all);
+    std::vector<AxisFlow> results;
+    for (const ValueType& type : node.types) results.push_back(is_float(type.dtype) ? all : AxisFlow{});
+    return results;
   }
 
   int depth_;

@@ -117,6 +117,9 @@ Function rtrl(const Function& step, int num_params, int num_states) {
     std::int64_t first = 0;
     for (std::size_t i = 0; i < np; ++i) {
       const ValueType& type = v[i].type();
+      if (!is_float(type.dtype))
+        throw UserError("rtrl", "parameters must be f32 or f64, as derivatives are", type.str(),
+                        "integers among the rest of step's inputs");
       std::vector<std::int64_t> places = ir::iota_axes(static_cast<int>(type.shape.size()));
       for (std::int64_t& p : places) p += first;
       first += type.shape.size();
@@ -129,13 +132,14 @@ Function rtrl(const Function& step, int num_params, int num_states) {
         throw UserError("rtrl",
                         "a sensitivity must have the " + std::to_string(size) + " parameters before its state's axes",
                         given.type().str() + " for the state " + state.str());
-      tangents[np + i] = given;
+      if (is_float(state.dtype)) tangents[np + i] = given;
     }
     auto [outputs, rows] = jvp_many(step, primals, tangents);
     if (outputs.size() != ns + 1 || outputs[ns].rank() != 0)
       throw UserError("rtrl", "step must give the new states and one scalar loss", ir::types_text(outputs));
     std::vector<Value> result = outputs;
-    result.insert(result.end(), rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(ns));
+    // An integer, as a counter of steps, has no derivative: what was given for it is handed on.
+    for (std::size_t i = 0; i < ns; ++i) result.push_back(is_float(outputs[i].dtype()) ? rows[i] : v[np + ns + i]);
     first = 0;
     for (std::size_t i = 0; i < np; ++i) {
       const Shape& shape = v[i].shape();

@@ -122,11 +122,21 @@ std::pair<std::vector<Value>, std::vector<Value>> jvp_many(const Function& fn, s
 
   const std::vector<ir::Batched> given = ir::push_batch(*one, arguments, size);
   std::pair<std::vector<Value>, std::vector<Value>> result;
+  std::vector<Value> values;
+  const auto by_itself = [&](std::size_t i) {
+    if (values.empty()) {
+      std::vector<Value> all_primals(primals.begin(), primals.end());
+      all_primals.insert(all_primals.end(), region.captures.begin(), region.captures.end());
+      values = inline_graph(*region.graph, all_primals);
+    }
+    return values[i];
+  };
   std::size_t next = active.size();
   for (std::size_t i = 0; i < active.size(); ++i) {
     const ValueType type = region.graph->outputs()[i].type();
-    // A primal output leaves the batching as it went in, but through a loop whose lanes the tangents share.
-    result.first.push_back(given[i].batched ? take(given[i].value, 0, 0) : given[i].value);
+    // A primal output leaves the batching as it went in, but through a loop whose lanes the tangents share. Of no direction there is
+    // none to take it from.
+    result.first.push_back(!given[i].batched ? given[i].value : size > 0 ? take(given[i].value, 0, 0) : by_itself(i));
     if (active[i])
       result.second.push_back(ir::materialize_batch(given[next++], size));
     else if (is_float(type.dtype))

@@ -432,7 +432,7 @@ class Interpreter {
 
   std::vector<Sets> call(const Node& node, const std::vector<Sets>& operands, int depth) {
     if (is_plain_call(node)) return run(*node.regions[0], operands, depth);
-    // A derivative rule of the user's: everything may depend on everything.
+    // A derivative rule of the user's: every number that is a float may depend on everything.
     int all = 0;
     AxisFlow flow;
     for (const Sets& s : operands) {
@@ -442,6 +442,10 @@ class Interpreter {
     }
     std::vector<Sets> results;
     for (const ValueType& type : node.types) {
+      if (!is_float(type.dtype)) {
+        results.emplace_back();
+        continue;
+      }
       Sets s{flow, {}, {}};
       if (!off_the_way(flow)) {
         s.ids = empty(type.shape);

@@ -126,8 +126,8 @@ Value elements(const ir::JacobianPlan& plan, const Function& fn, std::span<const
     right.push_back(between);
     right.push_back(s.num_columns);
     const Axes batch = ir::iota_axes(num_paired);
-    const Value product =
-        dot(reshape(second, left), reshape(first, right), {{num_paired + 1}, {num_paired}, batch, batch});
+    const Value product = dot(reshape(second, left), cast(reshape(first, right), type.dtype),
+                              {{num_paired + 1}, {num_paired}, batch, batch});
     return reshape(product, type.shape);
   }
   const auto k = static_cast<std::size_t>(argnum);
@@ -144,7 +144,9 @@ Value elements(const ir::JacobianPlan& plan, const Function& fn, std::span<const
       return fn(all);
     };
     const Value cotangents[] = {seeds(s, true, plan.row_colours, s.reverse_passes)};
-    found.push_back(as_blocks(s, vjp_many(of_x, inputs.subspan(k, 1)).second(cotangents)[0], false));
+    // Cotangents of x have its dtype.
+    const Value rows = vjp_many(of_x, inputs.subspan(k, 1)).second(cotangents)[0];
+    found.push_back(as_blocks(s, cast(rows, type.dtype), false));
   }
   if (!s.sparse) return reshape(found[0], type.shape);
   const int last = static_cast<int>(s.paired.size());

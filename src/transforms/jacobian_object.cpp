@@ -7,6 +7,7 @@
 #include "hotloop/jacobian.h"
 #include "hotloop/ops.h"
 #include "ops/rules/arguments.h"
+#include "ops/rules/walk.h"
 #include "transforms/jacobian_plan.h"
 
 namespace hotloop {
@@ -30,6 +31,45 @@ Axes inverse(const Axes& permutation) {
   for (std::size_t i = 0; i < permutation.size(); ++i)
     result[static_cast<std::size_t>(permutation[i])] = static_cast<std::int64_t>(i);
   return result;
+}
+
+// The diagonal where a pair is of different axes of y and x: only elements with one index along both are in a block, in its own row and column.
+Value diagonal_of_moved(const JacobianStructure& s, Value values) {
+  const Shape& shape = s.input.shape;
+  const std::int64_t per_block = s.sparse ? static_cast<std::int64_t>(s.columns.size()) : s.num_rows * s.num_columns;
+  Axes places, elements;
+  std::int64_t element = -1;
+  ir::for_each_index(shape, [&](const ir::Index& index) {
+    ++element;
+    std::int64_t block = 0, row = 0, column = 0;
+    std::vector<bool> rows_paired(index.size()), columns_paired(index.size());
+    for (const auto& [y, x] : s.paired) {
+      const auto of_y = static_cast<std::size_t>(y), of_x = static_cast<std::size_t>(x);
+      if (index[of_y] != index[of_x]) return;
+      block = block * shape[y] + index[of_y];
+      rows_paired[of_y] = columns_paired[of_x] = true;
+    }
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      if (!rows_paired[i]) row = row * shape[static_cast<int>(i)] + index[i];
+      if (!columns_paired[i]) column = column * shape[static_cast<int>(i)] + index[i];
+    }
+    std::int64_t place = row * s.num_columns + column;
+    if (s.sparse) {
+      const auto begin = s.columns.begin() + s.row_start[static_cast<std::size_t>(row)],
+                 end = s.columns.begin() + s.row_start[static_cast<std::size_t>(row) + 1];
+      const auto found = std::lower_bound(begin, end, column);
+      if (found == end || *found != column) return;
+      place = found - s.columns.begin();
+    }
+    places.push_back(block * per_block + place);
+    elements.push_back(element);
+  });
+  Value found = constant(0, values.dtype(), {shape.size()});
+  if (!places.empty()) {
+    const Value picked = gather(reshape(values, {values.shape().size()}), constant(index_constant(places)), 0);
+    found = scatter_add(found, constant(index_constant(elements)), picked, 0);
+  }
+  return reshape(found, shape);
 }
 
 }  // namespace
@@ -109,13 +149,7 @@ Value Jacobian::diagonal() const {
     throw UserError("jacobian", "a diagonal needs an output of the input's shape",
                     s.output.str() + " with respect to " + s.input.str());
   const bool same_axes = std::ranges::all_of(s.paired, [](const auto& p) { return p.first == p.second; });
-  if (!same_axes) {
-    const std::int64_t n = s.input.shape.size();
-    const Value flat = reshape(dense(), {n * n});
-    Axes places;
-    for (std::int64_t i = 0; i < n; ++i) places.push_back(i * (n + 1));
-    return reshape(gather(flat, constant(index_constant(places)), 0), s.input.shape);
-  }
+  if (!same_axes) return diagonal_of_moved(s, values_);
   Shape shape;
   Axes to_input;  // axes of the input, in the order of the blocks'
   for (const auto& [y, x] : s.paired) {
@@ -179,7 +213,8 @@ Value Jacobian::product(Value v, bool transposed) const {
     shape.push_back(n);
     return shape;
   };
-  const Value vectors = reshape(transpose(v, axes_of(from, transposed)), with(transposed ? s.num_rows : s.num_columns));
+  const Value vectors = reshape(transpose(cast(v, values_.dtype()), axes_of(from, transposed)),
+                                with(transposed ? s.num_rows : s.num_columns));
   Value result;
   if (s.sparse) {
     Axes rows;
@@ -201,7 +236,7 @@ Value Jacobian::product(Value v, bool transposed) const {
   const Axes order = axes_of(to, !transposed);
   Shape shape;
   for (const std::int64_t i : order) shape.push_back(to.shape[static_cast<int>(i)]);
-  return transpose(reshape(result, shape), inverse(order));
+  return cast(transpose(reshape(result, shape), inverse(order)), to.dtype);
 }
 
 Value Jacobian::matvec(Value tangent) const { return product(tangent, false); }

@@ -1,6 +1,7 @@
 #include "transforms/jacobian_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/index.h"
@@ -8,6 +9,7 @@
 #include "hotloop/ops.h"
 #include "ir/interpreters.h"
 #include "ir/region.h"
+#include "ops/composed/linear_call.h"
 #include "ops/rules/arguments.h"
 #include "transforms/axis_flow.h"
 #include "transforms/index_sets.h"
@@ -26,14 +28,30 @@ double flops_of(const Graph& graph) {
   return flops;
 }
 
-// What one more pass of a kind costs, and the work that all share.
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+// What one more pass of a kind costs, and the work that all share. Passes of a kind that the function refuses cost without end.
 struct Costs {
   double shared, forward, reverse;
 
   double of(std::int64_t forward_passes, std::int64_t reverse_passes) const {
-    return shared + forward * static_cast<double>(forward_passes) + reverse * static_cast<double>(reverse_passes);
+    double all = shared;
+    if (forward_passes > 0) all += forward * static_cast<double>(forward_passes);
+    if (reverse_passes > 0) all += reverse * static_cast<double>(reverse_passes);
+    return all;
   }
 };
+
+// What a pass costs that `trace_pass` makes beside the value; who takes such passes all the same is told why there are none.
+template <class F> double flops_of_pass(double shared, F&& trace_pass) {
+  try {
+    const std::shared_ptr<const Graph> graph = trace_pass(), live = eliminate_dead(*graph);
+    if (find_reverse_call(live ? *live : *graph)) return infinite;
+    return std::max(flops_of(*graph) - shared, 1.0);
+  } catch (const UserError&) {
+    return infinite;
+  }
+}
 
 Costs estimate_costs(const Graph& graph, int input, bool with_reverse) {
   const Function fn = [&](std::span<const Value> v) { return inline_graph(graph, v); };
@@ -41,31 +59,27 @@ Costs estimate_costs(const Graph& graph, int input, bool with_reverse) {
   const std::size_t n = types.size();
   const ValueType x = types[at(input)], y = graph.outputs()[0].type();
   types.push_back(x);
-  const auto forward = trace(
-      [&](std::span<const Value> v) {
-        std::vector<Value> tangents(n);
-        tangents[at(input)] = v[n];
-        // With the value, so that what a pass costs beyond it is a difference: the derivative alone does not need all of it.
-        const auto [values, derivatives] = jvp(fn, v.first(n), tangents);
-        return std::vector{values[0], or_zeros(derivatives[0], y)};
-      },
-      types);
+  const auto forward = [&](std::span<const Value> v) {
+    std::vector<Value> tangents(n);
+    tangents[at(input)] = v[n];
+    // With the value, so that what a pass costs beyond it is a difference: the derivative alone does not need all of it.
+    const auto [values, derivatives] = jvp(fn, v.first(n), tangents);
+    return std::vector{values[0], or_zeros(derivatives[0], y)};
+  };
   const double shared = flops_of(graph);
-  Costs costs{shared, std::max(flops_of(*forward) - shared, 1.0), 0};
+  Costs costs{shared, flops_of_pass(shared, [&] { return trace(forward, types); }), infinite};
   if (!with_reverse) return costs;
   types[n] = y;
-  const auto reverse = trace(
-      [&](std::span<const Value> v) {
-        const Function of_x = [&](std::span<const Value> at_x) {
-          std::vector<Value> all(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
-          all[at(input)] = at_x[0];
-          return fn(all);
-        };
-        const auto [values, pull_back] = vjp(of_x, v.subspan(at(input), 1));
-        return std::vector{values[0], pull_back(v.subspan(n, 1))[0]};
-      },
-      types);
-  costs.reverse = std::max(flops_of(*reverse) - shared, 1.0);
+  const auto reverse = [&](std::span<const Value> v) {
+    const Function of_x = [&](std::span<const Value> at_x) {
+      std::vector<Value> all(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(n));
+      all[at(input)] = at_x[0];
+      return fn(all);
+    };
+    const auto [values, pull_back] = vjp(of_x, v.subspan(at(input), 1));
+    return std::vector{values[0], pull_back(v.subspan(n, 1))[0]};
+  };
+  costs.reverse = flops_of_pass(shared, [&] { return trace(reverse, types); });
   return costs;
 }
 
@@ -149,10 +163,9 @@ class Planner {
     }
     costs_ = estimate_costs(graph_, input_, !s_->symmetric && options_.mode != JacobianMode::Forward);
     const std::int64_t all_forward = s_->input.shape.size(), all_reverse = s_->output.shape.size();
-    s_->dense_flops = costs_.of(all_forward, 0);
-    if (costs_.reverse > 0) s_->dense_flops = std::min(s_->dense_flops, costs_.of(0, all_reverse));
+    s_->dense_flops = std::min(costs_.of(all_forward, 0), costs_.of(0, all_reverse));
     find_sparsity();
-    if (s_->symmetric)
+    if (blocks_are_symmetric())
       choose_star();
     else
       choose();
@@ -179,10 +192,19 @@ class Planner {
       s_->note = "zeros inside blocks were not looked for: that takes more than max_detection_steps";
     if (found.outcome != FoundPattern::Outcome::Sparse) return;
     pattern_ = std::move(found.pattern);
-    if (s_->symmetric) pattern_ = pattern_->united(pattern_->transposed());
+    if (blocks_are_symmetric()) pattern_ = pattern_->united(pattern_->transposed());
   }
 
-  bool allows(JacobianMode mode) const { return options_.mode == JacobianMode::Auto || options_.mode == mode; }
+  // Of a Hessian whose pairs are of one axis each. Where axes change places, block (i, j) is the transpose of block (j, i): nothing is told
+  // of one from its own other half.
+  bool blocks_are_symmetric() const {
+    return s_->symmetric && std::ranges::all_of(s_->paired, [](const auto& p) { return p.first == p.second; });
+  }
+  // A Hessian's reverse passes are its forward ones.
+  bool allows(JacobianMode mode) const {
+    if (s_->symmetric) return mode == JacobianMode::Forward;
+    return options_.mode == JacobianMode::Auto || options_.mode == mode;
+  }
   static std::int64_t longest_row(const Pattern& p) {
     std::int64_t longest = 0;
     for (std::int64_t r = 0; r < p.num_rows; ++r) longest = std::max(longest, p.row_end(r) - p.row_begin(r));
@@ -215,8 +237,8 @@ class Planner {
     }
     const double forward = costs_.of(columns.num_colours, 0), reverse = costs_.of(0, rows.num_colours);
     Partition best;
-    best.cost =
-        std::min(allows(JacobianMode::Forward) ? forward : 1e300, allows(JacobianMode::Reverse) ? reverse : 1e300);
+    best.cost = std::min(allows(JacobianMode::Forward) ? forward : infinite,
+                         allows(JacobianMode::Reverse) ? reverse : infinite);
     bool mixed = false;
     // A mix is tried for some twenty numbers of heavy rows and columns.
     if (pattern_ && allows(JacobianMode::Mixed) && is_sparse_enough() && colouring_steps(*pattern_) < 5e6 &&
@@ -229,7 +251,10 @@ class Planner {
             mixed = true;
           }
         }
-    const bool use_reverse = allows(JacobianMode::Reverse) && (!allows(JacobianMode::Forward) || reverse < forward);
+    // Mode Mixed without a mix that pays allows neither: it takes forward passes if there are any.
+    const bool use_reverse = allows(JacobianMode::Forward)   ? allows(JacobianMode::Reverse) && reverse < forward
+                             : allows(JacobianMode::Reverse) ? true
+                                                             : forward == infinite && reverse < infinite;
     if (mixed) {
       s_->mode = JacobianMode::Mixed;
     } else if (use_reverse) {
@@ -237,7 +262,6 @@ class Planner {
       best.rows = rows;
       best.columns = {};
     } else {
-      // Mode Mixed without a mix that pays comes here too.
       s_->mode = JacobianMode::Forward;
       best.columns = columns;
       best.rows = {};

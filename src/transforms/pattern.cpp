@@ -96,20 +96,28 @@ Colouring colour_star(const Pattern& symmetric) {
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, std::greater<>{},
                            [&](std::int64_t v) { return symmetric.row_end(v) - symmetric.row_begin(v); });
+  // How many neighbours of a vertex have each colour, up to the last that any has.
+  std::vector<std::vector<std::int32_t>> counts(at(n));
+  const auto has_another = [&](std::int64_t v, std::int64_t of) { return counts[at(v)][at(of)] > 1; };
   std::vector<std::int64_t> marks;
   for (const std::int64_t v : order) {
     neighbours(v, [&](std::int64_t w) {
-      if (colour(w) >= 0) marks[at(colour(w))] = v;
+      const std::int64_t between = colour(w);
+      if (between >= 0) marks[at(between)] = v;
+      const bool closes_here = between < 0 || has_another(v, between);
       neighbours(w, [&](std::int64_t x) {
         if (x == v || colour(x) < 0) return;
-        // v - w - x with v and x of one colour: allowed only if that cannot become a path of four with two colours.
-        bool closes = colour(w) < 0;
-        if (!closes) neighbours(x, [&](std::int64_t y) { closes = closes || (y != w && colour(y) == colour(w)); });
-        if (!closes) neighbours(v, [&](std::int64_t u) { closes = closes || (u != w && colour(u) == colour(w)); });
-        if (closes) marks[at(colour(x))] = v;
+        // v - w - x with v and x of one colour: allowed only if that cannot become a path of four with two colours, by another
+        // neighbour of w's colour at either end.
+        if (closes_here || has_another(x, between)) marks[at(colour(x))] = v;
       });
     });
-    result.colours[at(v)] = smallest_free(marks, v);
+    const std::int64_t own = smallest_free(marks, v);
+    result.colours[at(v)] = own;
+    neighbours(v, [&](std::int64_t w) {
+      if (static_cast<std::int64_t>(counts[at(w)].size()) <= own) counts[at(w)].resize(at(own) + 1);
+      ++counts[at(w)][at(own)];
+    });
   }
   result.num_colours = static_cast<std::int64_t>(marks.size());
   return result;

@@ -1,6 +1,5 @@
 // A loop of which some inputs are known becomes two: the known loop, which also saves residuals as ys, and the linear loop.
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "core/index.h"
@@ -110,8 +109,8 @@ class LoopSplitter {
   }
 
   // An invariant is passed as a const instead of being saved by every iteration. A loop with a predicate may run no
-  // iteration, as the branches of a cond do: nothing leaves it.
-  bool hoists() const { return loop_.until() == nullptr; }
+  // iteration, as the branches of a cond do, and so may one with a trip count, as their derivatives: nothing leaves it.
+  bool hoists() const { return loop_.until() == nullptr && !loop_.has_trip(); }
   Source source(Value v) const {
     if (is(*v.node, OpKind::Input)) return Source::Given;
     if (is_cheap(*v.node)) return Source::Copy;
@@ -307,20 +306,12 @@ class LoopSplitter {
     const auto where_active = [&](Value original, Value a, Value b) {
       return lanes_ ? lanes_->select_active(original, active, a, b) : select(broadcast_to(active, a.shape()), a, b);
     };
-    const auto number = [](Value like, double x) { return constant(x, like.dtype(), like.shape()); };
     for (std::size_t k = 0; k < v.size(); ++k) {
       if (!stands_for[k].defined()) continue;
       const bool guarded = masked_ && body_.is_linear(stands_for[k]);
-      map.set(stands_for[k], guarded ? where_active(stands_for[k], v[k], number(v[k], 0)) : v[k]);
+      map.set(stands_for[k], guarded ? where_active(stands_for[k], v[k], zeros_of(v[k].type())) : v[k]);
     }
-    std::vector<Value> outputs = part.copy(map, [&](Value original, Value copy, bool divides) {
-      if (copy.dtype() == DType::Bool) return copy;
-      if (!is_float(copy.dtype())) return where_active(original, copy, number(copy, 0));
-      if (masked_) return where_active(original, copy, number(copy, 1));
-      Value usable = less(abs(copy), number(copy, std::numeric_limits<double>::infinity()));
-      if (divides) usable = bit_and(usable, greater(abs(copy), number(copy, 0)));
-      return where_active(original, copy, select(usable, copy, number(copy, divides ? 1 : 0)));
-    });
+    std::vector<Value> outputs = part.copy(map, Guard{active, masked_});
     if (!masked_) return outputs;
     const auto num_carry = static_cast<std::size_t>(std::count(known_.begin(), known_.begin() + nc_, false));
     for (std::size_t k = 0; k < outputs.size(); ++k)

@@ -366,7 +366,23 @@ std::vector<HessianCase> hessian_cases() {
              return sum(sqrt(1.0 + square(right))) + sum(sqrt(1.0 + square(down)));
            }),
            {6, 6},
-           8}};
+           8},
+          {"axes_that_change_places",  // block (i, j) is the transpose of block (j, i), neither is symmetric
+           one([](Value x) {
+             const Value scale = sin(iota(DType::F64, {2, 2, 4}, 2) + 3.0 * iota(DType::F64, {2, 2, 4}, 0) +
+                                     7.0 * iota(DType::F64, {2, 2, 4}, 1));
+             return sum(scale * narrow(x, 2, 0, 4) * narrow(transpose(x, {1, 0, 2}), 2, 1, 4));
+           }),
+           {2, 2, 5},
+           3,
+           {{0, 1}, {1, 0}}},
+          {"a_square_and_its_transpose",
+           one([](Value x) {
+             return sum(x * transpose(x, {1, 0}));
+           }),
+           {4, 4},
+           1,
+           {{0, 1}, {1, 0}}}};
 }
 
 class HessianStructures : public ::testing::TestWithParam<HessianCase> {};

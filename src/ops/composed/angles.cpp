@@ -81,8 +81,13 @@ Value angle_call(Value y, Value x, int order) {
   const std::vector<ValueType> types = {y.type(), x.type()};
   const auto body = trace([](std::span<const Value> v) { return std::vector{angle(v[0], v[1])}; }, types, "atan2");
   const auto rule = [order](std::span<const Value> v) {
-    const Value radius = v[0] * v[0] + v[1] * v[1];
-    return std::vector{angle_call(v[0], v[1], order - 1), v[2] * (v[1] / radius) - v[3] * (v[0] / radius)};
+    // Over the larger of both, whose square may not be a number: nothing depends on what they are divided by.
+    const Value large = stop_gradient(maximum(abs(v[0]), abs(v[1])));
+    const Value infinite = filled(large, std::numeric_limits<double>::infinity());
+    const Value usable = bit_and(greater(large, filled(large, 0)), less(large, infinite));
+    const Value size = select(usable, large, filled(large, 1)), y = v[0] / size, x = v[1] / size;
+    const Value radius = (y * y + x * x) * size;
+    return std::vector{angle_call(v[0], v[1], order - 1), v[2] * (x / radius) - v[3] * (y / radius)};
   };
   const Value operands[] = {y, x};
   return call_with_rule(body, operands, "atan2", rule)[0];

@@ -253,18 +253,129 @@ std::vector<Value> log_of_det(Value a, int order) {
   return call_with_rule(trace(plain, ir::types_of(operands), "slogdet"), operands, "slogdet", rule);
 }
 
-Value product_of_pivots(Value a) {
-  const auto [parity, numbers] = pivots(a);
-  return parity * reduce_prod(numbers, {0});
+// ---- cofactors: the derivative of the determinant ----------------------------------------------------------------
+//
+// Of a singular matrix they are no determinant times an inverse, and an elimination that meets a pivot of zero goes on with rows that it should have kept.
+// So the first column without a pivot becomes the last one: the last pivot d alone may then be zero, if any cofactor is not. With
+// P b = L U, U = [V u; 0 d], the adjugate of b is det(P V) [d V^-1, -V^-1 u; 0, 1] L^-1 P, of which no quotient has d in it.
+
+// The place of the first pivot of zero, or the last place.
+Value place_without_pivot(Value numbers) {
+  const std::int64_t n = numbers.shape()[0];
+  return reduce_min(where(equal(numbers, like(numbers, 0)), numbered(n), i32(n - 1)), {0});
+}
+// 1 or -1: the exchanges by which column k of n becomes the last.
+Value parity_of_move(Value k, std::int64_t n, DType dtype) {
+  return 1.0 - 2.0 * cast(rem(i32(n - 1) - k, i32(2)), dtype);
 }
 
-Value det_blocks(Value a, int order) {
+Value few_cofactors(Value a) {
+  const Rows m = numbers_of(a);
+  const std::size_t n = m.size();
+  if (n == 1) return ones_like(a);
+  if (n == 2) return matrix_of({{m[1][1], -m[1][0]}, {-m[0][1], m[0][0]}});
+  Rows found(n);
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j < n; ++j) {
+      const std::size_t r = (i + 1) % n, s = (i + 2) % n, p = (j + 1) % n, q = (j + 2) % n;
+      found[i].push_back(m[r][p] * m[s][q] - m[r][q] * m[s][p]);
+    }
+  return matrix_of(found);
+}
+
+Value cofactors_of_numbers(Value a) {
+  Rows b = numbers_of(a);
+  const std::size_t n = b.size();
+  const Value k = place_without_pivot(diagonal(factor_numbers(a).lu));
+  std::vector<Value> is_before, is_it;  // k, of each column
+  for (std::size_t j = 0; j < n; ++j) {
+    const Value place = i32(static_cast<std::int64_t>(j));
+    is_before.push_back(less(place, k));
+    is_it.push_back(equal(place, k));
+  }
+  for (auto& row : b) {
+    std::vector<Value> moved;
+    Value last = row[n - 1];
+    for (std::size_t j = 0; j + 1 < n; ++j) {
+      moved.push_back(select(is_before[j], row[j], row[j + 1]));
+      last = select(is_it[j], row[j], last);
+    }
+    moved.push_back(last);
+    row = moved;
+  }
+  const LU factors = factor_numbers(matrix_of(b));
+  const Rows lu = numbers_of(factors.lu);
+  const std::vector<Value> rows = parts_of(factors.rows);
+  const Value d = lu[n - 1][n - 1];
+  Value scale = factors.parity * parity_of_move(k, static_cast<std::int64_t>(n), a.dtype());
+  for (std::size_t i = 0; i + 1 < n; ++i) scale = scale * lu[i][i];
+  Rows found;  // row by row, of b: what the adjugate makes of each unit vector
+  for (std::size_t unit = 0; unit < n; ++unit) {
+    std::vector<Value> x;
+    for (std::size_t i = 0; i < n; ++i) {
+      Value value = cast(equal(rows[i], i32(static_cast<std::int64_t>(unit))), a.dtype());
+      for (std::size_t j = 0; j < i; ++j) value = value - lu[i][j] * x[j];
+      x.push_back(value);
+    }
+    for (std::size_t i = 0; i + 1 < n; ++i) x[i] = d * x[i];
+    for (std::size_t i = n - 1; i-- > 0;) {
+      for (std::size_t j = n; j-- > i + 1;) x[i] = x[i] - lu[i][j] * x[j];
+      x[i] = x[i] / select(equal(lu[i][i], zeros_like(d)), ones_like(d), lu[i][i]);
+    }
+    std::vector<Value> row;
+    for (std::size_t j = 0; j < n; ++j) {
+      const Value after = j == 0 ? x[n - 1] : select(is_it[j], x[n - 1], x[j - 1]);
+      row.push_back(scale * select(is_before[j], x[j], after));
+    }
+    found.push_back(row);
+  }
+  return matrix_of(found);
+}
+
+Value cofactors_of_many(Value a) {
+  const std::int64_t n = a.shape()[0];
+  const Value index = numbered(n), is_last = equal(index, i32(n - 1));
+  const Value k = place_without_pivot(pivots(a).second);
+  const Value b = gather(a, where(less(index, k), index, where(is_last, k, index + i32(1))), 1);
+  const LU factors = blocks::serve(b) ? blocks::packed_factors(b) : columns::packed_factors(b);
+  const Value numbers = diagonal(factors.lu), one = like(a, 1);
+  const Value d = take(numbers, 0, n - 1);
+  const Value unit = where(on_diagonal(n), one, upper_triangle(turned(factors.lu)));  // L's transpose
+  const Value kept = where(bit_or(is_last, equal(numbers, like(numbers, 0))), like(numbers, 1), numbers);
+  const Value upper = where(on_diagonal(n), as_row(kept), upper_triangle(factors.lu));
+  const Value exchanged = cast(equal(as_column(factors.rows), as_row(index)), a.dtype());
+  const Value y = solve_upper(unit, exchanged, true, most_orders);
+  const Value x = solve_upper(upper, where(as_column(is_last), y, d * y), false, most_orders);
+  const Value scale =
+      factors.parity * parity_of_move(k, n, a.dtype()) * reduce_prod(where(is_last, like(numbers, 1), numbers), {0});
+  const Value back = where(less(index, k), index, where(equal(index, k), i32(n - 1), index - i32(1)));
+  return scale * gather(turned(x), back, 1);
+}
+
+// The derivative of each element of a by the determinant. Those of blocks by a formula, which has no value where a is singular.
+Value cofactors(Value a, int order) {
+  if (a.shape()[0] <= 3) return few_cofactors(a);
+  if (is_short(a)) return cofactors_of_numbers(a);
+  if (!blocks::serve(a) || order == 0) return cofactors_of_many(a);
   const std::vector<Value> operands = {a};
-  const auto plain = [](std::span<const Value> v) { return std::vector<Value>{product_of_pivots(v[0])}; };
+  const auto plain = [](std::span<const Value> v) { return std::vector<Value>{cofactors_of_many(v[0])}; };
+  const auto rule = [order](std::span<const Value> v) {
+    const Value value = cofactors(v[0], order - 1), turned_inverse = turned(inverse(v[0], order - 1));
+    return std::vector<Value>{value,
+                              sum(value * v[1]) * turned_inverse - matmul(turned_inverse, matmul(turned(v[1]), value))};
+  };
+  return call_with_rule(trace(plain, ir::types_of(operands), "cofactors"), operands, "cofactors", rule)[0];
+}
+
+Value det_with_rule(Value a, int order) {
+  const std::vector<Value> operands = {a};
+  const auto plain = [](std::span<const Value> v) {
+    const auto [parity, numbers] = pivots(v[0]);
+    return std::vector<Value>{parity * reduce_prod(numbers, {0})};
+  };
   if (order == 0) return plain(operands)[0];
   const auto rule = [order](std::span<const Value> v) {
-    const Value value = det_blocks(v[0], order - 1);
-    return std::vector<Value>{value, value * sum(turned(inverse(v[0], order - 1)) * v[1])};
+    return std::vector<Value>{det_with_rule(v[0], order - 1), sum(cofactors(v[0], order - 1) * v[1])};
   };
   return call_with_rule(trace(plain, ir::types_of(operands), "det"), operands, "det", rule)[0];
 }
@@ -319,7 +430,7 @@ Value solve_triangular(Value a, Value b, bool upper) {
 Value det(Value a) {
   require_square("det", a);
   if (is_empty(a)) return constant(1, a.dtype());
-  return blocks::serve(a) ? det_blocks(blocks::padded(a), most_orders) : product_of_pivots(a);
+  return det_with_rule(blocks::serve(a) ? blocks::padded(a) : a, most_orders);
 }
 
 std::pair<Value, Value> slogdet(Value a) {

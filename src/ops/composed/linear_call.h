@@ -21,6 +21,8 @@ std::vector<Value> linear_call(std::shared_ptr<const Graph> body, std::shared_pt
 std::vector<Value> reverse_call(std::shared_ptr<const Graph> transpose, std::span<const Value> operands,
                                 std::size_t num_residuals);
 bool is_reverse_only(const Node& node);
+// One among the nodes of a graph and its regions; null if there is none.
+const Node* find_reverse_call(const Graph& graph);
 [[noreturn]] void refuse_forward_mode(const Node& node);
 
 // Cotangents of the primals (undefined: zero) from primals, outputs and the cotangents of outputs (undefined for integers).
