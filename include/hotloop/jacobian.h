@@ -146,7 +146,7 @@ class Jacobian {
 using JacobianFunction = std::function<Jacobian(std::span<const Value>)>;
 // The Jacobian of one output with respect to one input. Its zeros are found by themselves: axes along which the function treats
 // elements alone (a batch), and inside blocks by following index sets through the program and its loops; columns or rows that
-// do not overlap share a pass (colouring). Mode Auto takes forward or reverse passes, or some of both, whichever are cheaper.
+// do not overlap share a pass (colouring). Mode Auto takes forward or reverse passes, or some of both, whichever are cheaper, of those that the function has.
 JacobianFunction jacobian(const Function& fn, JacobianOptions options = {});
 // The Hessian of fn's output, a scalar, in the same form: forward over reverse, with star colouring.
 JacobianFunction sparse_hessian(const Function& fn, JacobianOptions options = {});
