@@ -222,7 +222,7 @@ def argmin(x, /, axis=None, *, keepdims=False):
 
 @_export(1)
 def logsumexp(x, /, axis=None, *, keepdims=False):
-    """log(sum(exp(x))) along `axis` without overflow."""
+    """log(sum(exp(x))) along `axis` without overflow. Where all are -inf, the logarithm of 0, so is the result, and its derivatives are 0."""
     x = _core.promote("logsumexp", [x], True)[0]
     axes = checked_axes("logsumexp", axis, x.ndim)
     if len(axes) != 1:
