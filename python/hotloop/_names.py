@@ -147,7 +147,7 @@ _SETTINGS = {
     "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
     "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
     "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
-    "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat", "minlength": "length",
+    "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat",
     "target": "targets", "missing_indicator": "indicator", "fill": "missing_rules, of hl.data.MissingRule", "lag": "lags, of hl.data.Lag", "periodic": "cycles, of hl.data.Cycle",
     "one_hot": "one_hots, of hl.data.OneHot", "precision": "dtype",
     "ddof": "correction", "a_min": "min", "a_max": "max", "negative_slope": "slope",
