@@ -40,7 +40,7 @@ def __dir__():
 
 
 def __getattr__(name):
-    raise _names.absent("hotloop.random", name, __all__, _names.RANDOM)
+    raise _names.absent("hotloop.random", name, __all__, _names.RANDOM, _names.IN_RANDOM)
 
 
 @op(3)
