@@ -5,6 +5,8 @@ Outside a trace a transformed function is traced and run at each call; put hl.ji
 
 import functools
 
+import numpy
+
 from hotloop import _core
 from hotloop._control import run_traced
 from hotloop._names import kind_of
@@ -59,7 +61,7 @@ def checked_floats(where, nums, args):
         place, _, inside = path.removeprefix("[").partition("]")
         kind = "derivatives are taken with respect to f32 or f64 inputs"
         if inside:
-            meant = f"a float there, or the tree without it, with respect to a part of it: lambda part: f({{**tree, **part}})"
+            meant = "a float there, or the tree without it, with respect to a part of it: lambda part: f({**tree, **part})"
             raise _core.UserError(f"[{where}] {kind}. Received: {x._type} in the leaf {inside} of argument {nums[int(place)]}. Try: {meant}.")
         raise _core.UserError(f"[{where}] {kind}. Received: argument {nums[int(place)]} = {x._type}. Try: x.astype(hl.float32), or leave it out of argnums.")
     return leaves, structure
@@ -178,11 +180,18 @@ def vjp(fn, *primals):
     return _traced_or_twice(_vjp, fn, primals)
 
 
+def _kept(primals):
+    """The primals for later, with copies of NumPy's arrays: what is written to those must not move the place of a derivative."""
+    leaves, structure = _core.tree_flatten(primals)
+    return structure.unflatten([x.copy() if isinstance(x, numpy.ndarray) else x for x in leaves])
+
+
 def _traced_or_twice(traced, fn, primals):
     """What `traced` gives, (value, pullback), in a trace; outside of one the value, and a pullback that runs fn again, in the trace in which it is called."""
     function("vjp", "what is differentiated", fn)
     if _core.is_tracing():
         return traced(fn, *primals)
+    primals = _kept(primals)
     value = _core.run_once(fn, _name(fn), *primals)
 
     def pullback(cotangent):
@@ -210,6 +219,7 @@ def linearize(fn, *primals):
     """(fn(*primals), its linear map): map(*tangents) gives the derivative along them. Primal work is shared in a trace."""
     function("linearize", "what is differentiated", fn)
     if not _core.is_tracing():
+        primals = _kept(primals)
         value = _core.run_once(fn, _name(fn), *primals)
         return value, lambda *tangents: jvp(fn, primals, tangents)[1]
     leaves, structure = _core.tree_flatten(primals)
