@@ -293,7 +293,7 @@ struct Activation : Layer {
   Activation(const std::string& name, double parameter);
 };
 
-// max(x, 0) + weight min(x, 0), weight (features) (He et al. 2015); at first 0.25 (PyTorch) or 0 (Keras).
+// max(x, 0) + weight min(x, 0), weight (features), or one for all (He et al. 2015); at first 0.25 (PyTorch) or 0 (Keras).
 struct PReLU : Layer {
   explicit PReLU(std::int64_t features);
 };

@@ -13,6 +13,7 @@ import importlib as _importlib
 import math as _math
 
 from hotloop import _core, _names, _nvrtc, logs, random, tree
+from hotloop._compositions import *  # noqa: F403
 from hotloop._control import associative_scan, cond, fori_loop, scan, switch, while_loop
 from hotloop._core import Array, InternalError, Tracer, UserError
 from hotloop._creation import *  # noqa: F403

@@ -7,9 +7,9 @@ import numpy
 from hotloop import _core
 from hotloop._dtypes import float32, int32, int64
 from hotloop._elementwise import where
-from hotloop._manipulation import diagonal_of, pad
+from hotloop._manipulation import diagonal_of, moveaxis, pad
 from hotloop._names import kind_of
-from hotloop._op import extents, integer, op
+from hotloop._op import checked_axis, extents, integer, op
 
 __all__ = ["asarray", "from_dlpack", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "diag", "tril", "triu", "meshgrid", "one_hot"]
 
@@ -119,15 +119,17 @@ def _fits(numbers, dtype):
     return dtype.kind not in "iu" or all(numpy.iinfo(dtype).min <= n <= numpy.iinfo(dtype).max for n in numbers)
 
 
-def linspace(start, stop, /, num, dtype=None, *, endpoint=True):
+def linspace(start, stop, /, num, dtype=None, *, endpoint=True, axis=0):
     """`num` numbers from start to stop, evenly spaced; the last one is stop, or with endpoint=False one step before it.
 
     Of numbers float32; of ends that are arrays, traced or not, their floating dtype, with the derivatives of start + i step. Ends with axes, which broadcast,
-    give (num, ...).
+    give (num, ...); `axis`: where the axis of num stands among those.
     """
     (num,) = extents("linspace", num)
     if any(isinstance(end, (_core.Tracer, _core.Array, numpy.ndarray)) for end in (start, stop)):
-        return _spaced(start, stop, num, dtype, bool(endpoint))
+        values = _spaced(start, stop, num, dtype, bool(endpoint))
+        return moveaxis(values, 0, axis) if axis != 0 else values
+    checked_axis("linspace", axis, 1)
     return _from_numpy(numpy.linspace(start, stop, num, endpoint=endpoint), float32 if dtype is None else dtype)
 
 
@@ -162,20 +164,23 @@ def diag(x, /, *, k=0):
     return where(numpy.eye(rows.shape[0], k=k, dtype=bool), rows[:, None], 0)
 
 
-def _triangle(x, mask):
-    from hotloop._elementwise import where
-
-    return where(mask, x, 0)
+def _matrices(name, x):
+    x = x if isinstance(x, _core.Tracer) else asarray(x)
+    if x.ndim < 2:
+        raise _core.UserError(f"[{name}] the array must have two axes or more. Received: {tuple(x.shape)}. Try: hl.{name}(hl.broadcast_to(x, (len(x), len(x)))), as NumPy does of a vector.")
+    return x
 
 
 def tril(x, /, k=0):
     """x with zeros above the k-th diagonal of its last two axes."""
-    return _triangle(x, numpy.tri(x.shape[-2], x.shape[-1], k, dtype=bool))
+    x = _matrices("tril", x)
+    return where(numpy.tri(*x.shape[-2:], integer("tril", "k", k), dtype=bool), x, 0)
 
 
 def triu(x, /, k=0):
     """x with zeros below the k-th diagonal of its last two axes."""
-    return _triangle(x, ~numpy.tri(x.shape[-2], x.shape[-1], k - 1, dtype=bool))
+    x = _matrices("triu", x)
+    return where(~numpy.tri(*x.shape[-2:], integer("triu", "k", k) - 1, dtype=bool), x, 0)
 
 
 def meshgrid(*arrays, indexing="xy"):

@@ -26,6 +26,7 @@ from hotloop._transforms import (
     _transformed,
     _vmap,
     _zeros,
+    checked_floats,
     vmap,
 )
 
@@ -86,7 +87,7 @@ class _Wanted:
     def __init__(self, where, fn, argnums, args, kwargs):
         self.nums = _argnums(where, argnums, args)
         self.single = isinstance(argnums, int)
-        self.leaves, self.structure = _core.tree_flatten(tuple(args[n] for n in self.nums))
+        self.leaves, self.structure = checked_floats(where, self.nums, args)
         self.out = None
         self._fn, self._args, self._kwargs = fn, args, kwargs
 

@@ -466,14 +466,17 @@ def _logaddexp(x1, x2):
 
 @_logaddexp.defjvp
 def _logaddexp_jvp(primals, tangents):
-    total = _logaddexp(*primals)
-    shares = [_core.unary("exp", _select(_core.binary("eq", x, total), 0.0, x - total)) for x in primals]
+    total, (x1, x2) = _logaddexp(*primals), primals
+    # Shares of a half each where both are one infinity; of nothing nobody has a share.
+    apart = _select(_core.binary("and", _core.binary("eq", x1, x2), _core.binary("eq", _core.unary("abs", x1), math.inf)), 0.0, x1 - x2)
+    shares = [_select(_core.binary("eq", total, -math.inf), 0.0, _core.unary("sigmoid", to)) for to in (apart, -apart)]
     return total, tangents[0] * shares[0] + tangents[1] * shares[1]
 
 
 @_export(2)
 def logaddexp(x1, x2, /):
-    """log(e^x1 + e^x2) without overflow; -inf is the logarithm of 0, also twice."""
+    """log(e^x1 + e^x2) without overflow; -inf is the logarithm of 0, also twice: then all derivatives are 0, as those of logsumexp, since no finite step leads
+    away from there."""
     return _logaddexp(*_core.broadcast_arrays("logaddexp", _core.promote("logaddexp", [x1, x2], True)))
 
 

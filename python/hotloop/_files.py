@@ -1,6 +1,7 @@
 """Files of parameters, and what there is to run on."""
 
 import contextlib
+import dataclasses
 import os
 import platform
 import zipfile
@@ -11,8 +12,8 @@ from hotloop._names import kind_of
 
 
 def save(path, params, metadata=None, *, buffers=None):
-    """Writes a tree of arrays as a safetensors file. Names are the keys on the way, joined by dots: for a model's parameters those of
-    PyTorch's state_dict. metadata: a dict of texts. The file is renamed into place when it is whole.
+    """Writes a tree of arrays and numbers as a safetensors file. Names are the keys, places and fields on the way, joined by dots: for a model's parameters
+    those of PyTorch's state_dict. Numbers of Python are saved as hl.asarray makes them arrays, float32 and int32. metadata: a dict of texts. The file is renamed into place when it is whole.
 
     buffers: of a model that has them (running means of BatchNorm): run.buffers. They stand beside the parameters, as in a state_dict;
         load(path, like=..., buffers=...) gives both.
@@ -40,8 +41,21 @@ def _check_tree(params):
     raise _core.UserError(f"[save] what is saved must be a tree of arrays. Received: a {type(params).__name__}. Try: {meant}.")
 
 
+def _children(tree):
+    """(name, child) of what is no leaf, as the trees of hl.tree are taken apart; None of a leaf."""
+    if tree is None:
+        return ()
+    if isinstance(tree, dict):
+        return tree.items()
+    if isinstance(tree, (list, tuple)):
+        return enumerate(tree)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        return [(f.name, getattr(tree, f.name)) for f in dataclasses.fields(tree) if not f.metadata.get("static")]
+    return None
+
+
 def _collect(tree, prefix, named):
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, (list, tuple)) else None
+    items = _children(tree)
     if items is None:
         if prefix in named:
             raise _core.UserError(f"[save] names must be distinct. Received: two arrays called {prefix}.")
@@ -55,8 +69,8 @@ def load(path, like=None, *, buffers=None, with_metadata=False):
     """The arrays of a safetensors file as nested dicts: "a.b" is child b of child a.
 
     path: of the file, or a dict of arrays by name, such as module.state_dict() of PyTorch, which are copied.
-    like: a tree whose structure, shapes and dtypes the file must have; then the result has that structure. UserError naming every
-    array that is missing, left over or of another type.
+    like: a tree whose structure, shapes and dtypes the file must have; then the result has that structure, and numbers where it has numbers of Python.
+        UserError naming every array that is missing, left over or of another type.
     buffers: a tree as `like`, of the model's buffers: load(path, like=model.init(), buffers=model.init_buffers()) gives (params, buffers).
     """
     if buffers is not None and like is None:
@@ -81,18 +95,30 @@ def load(path, like=None, *, buffers=None, with_metadata=False):
         num_params = len(wanted)
         _collect({} if buffers is None else buffers, "", wanted)
         problems = [f"{n} is missing" for n in wanted if n not in named] + [f"{n} is left over" for n in named if n not in wanted]
-        for n, array in wanted.items():
-            if n in named and (tuple(named[n].shape) != tuple(array.shape) or named[n].dtype != array.dtype):
-                problems.append(f"{n} is {named[n].dtype}{named[n].shape}, wanted {array.dtype}{tuple(array.shape)}")
+        problems += [text for n, array in wanted.items() if n in named and (text := _difference(n, named[n], array))]
         if problems:
             rest_may_be_buffers = buffers is None and all(p.endswith("is left over") for p in problems)
             meant = " Try: buffers=model.init_buffers(), if they are the model's." if rest_may_be_buffers else ""
             raise _core.UserError(f"[load] {source} must have the arrays of `like`. Received: {'; '.join(problems)}.{meant}")
-        arrays = [named[n] for n in wanted]
+        arrays = [type(array)(named[n]) if type(array) in _KINDS else named[n] for n, array in wanted.items()]
         tree = _core.tree_flatten(like)[1].unflatten(arrays[:num_params])
         if buffers is not None:
             tree = (tree, _core.tree_flatten(buffers)[1].unflatten(arrays[num_params:]))
     return (tree, metadata) if with_metadata else tree
+
+
+_KINDS = {bool: "b", int: "iu", float: "f"}
+
+
+def _difference(name, found, wanted):
+    """What is wrong with an array of the file beside a leaf of `like`; None if nothing is."""
+    kinds = _KINDS.get(type(wanted))
+    if kinds:
+        fits, text = found.shape == () and found.dtype.kind in kinds, f"a number, {type(wanted).__name__}"
+    else:
+        wanted = wanted if hasattr(wanted, "dtype") else _core.asarray(wanted, f"like, {name}")
+        fits, text = tuple(found.shape) == tuple(wanted.shape) and found.dtype == wanted.dtype, f"{wanted.dtype}{tuple(wanted.shape)}"
+    return None if fits else f"{name} is {found.dtype}{found.shape}, wanted {text}"
 
 
 def _check_no_archive(path):

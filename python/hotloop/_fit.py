@@ -470,11 +470,12 @@ def fit(
     )
     run = Run(result, model, metric, given_loss if isinstance(given_loss, losses.Loss) else None)
     if run.status == "non_finite_loss":
-        warnings.warn(f"[fit] {run.message}{_not_finite(training)}", stacklevel=callers_level())
+        wrong = _not_finite(training, "training") + (_not_finite(held, "validation") if validate else "")
+        warnings.warn(f"[fit] {run.message}{wrong}", stacklevel=callers_level())
     return run
 
 
-def _not_finite(parts):
+def _not_finite(parts, what):
     """Which samples of arrays are not finite, as the end of a message."""
     text = ""
     if not isinstance(parts, dict):
@@ -489,7 +490,7 @@ def _not_finite(parts):
             values = numpy.where(beyond.reshape(beyond.shape + (1,) * (values.ndim - 2)), 0, values)
         wrong = numpy.flatnonzero(~numpy.isfinite(values).reshape(len(values), -1).all(axis=1))
         if len(wrong):
-            text += f" {name} is not finite in {len(wrong)} of {len(values)} training samples, first in sample {wrong[0]}."
+            text += f" {name} is not finite in {len(wrong)} of {len(values)} {what} samples, first in sample {wrong[0]}."
     return text
 
 

@@ -117,14 +117,12 @@ def _batch_norm(module, problems):
 
 
 def _prelu(module, problems):
-    if module.num_parameters == 1 and not _is_twin(module):
-        problems.append("num_parameters=1; one for each feature is wanted")
     return nn.PReLU(module.num_parameters), _own(module)
 
 
 def _last_axis(cls):
     def convert(module, problems):
-        if module.dim != -1:
+        if module.dim not in (-1, 1):
             problems.append(f"dim={module.dim}; dim=-1, the features, is wanted")
         return cls(), {}
 
@@ -229,15 +227,22 @@ def _parts(module, path=""):
     return [part for name, child in _children(module) for part in _parts(child, f"{path}.{name}" if path else name)]
 
 
+def _has_second_axis(module):
+    """Whether its features are the second axis in PyTorch."""
+    kind = _kind(module)
+    return kind == "BatchNorm1d" or (kind == "PReLU" and module.num_parameters > 1) or (kind in ("Softmax", "LogSoftmax") and module.dim == 1)
+
+
 def _check_axes(parts, problems):
     """Features are the last axis here. In PyTorch they are the second for some layers, and a model must not have both for a sequence."""
     theirs = [(path, _kind(part)) for path, part in parts if not _is_twin(part)]
-    others = sorted({kind for _, kind in theirs if kind in _FEATURES_LAST})
+    second = {path for path, part in parts if _has_second_axis(part)}
+    others = sorted({kind for path, kind in theirs if kind in _FEATURES_LAST and path not in second})
     steps = None
     for path, kind in theirs:
         if kind == "Conv1d" and others:
             problems.append(f"{path}: Conv1d, whose sequences are (batch, features, time), in one Sequential with {', '.join(others)}, which have the features last")
-        if kind in ("BatchNorm1d", "PReLU") and steps:
+        if path in second and steps:
             problems.append(f"{path}: {kind} after {steps}, whose second axis is time")
         steps = kind if kind in ("Embedding", "LSTM", "GRU", "RNN") else None if kind in ("Flatten", "Last") else steps
 
@@ -260,7 +265,7 @@ def from_torch(module, *, buffers=False):
     Conv1d and BatchNorm1d have (batch, features, time) in PyTorch. A recurrent layer gives its outputs alone; `hl.nn.Last()` may follow. A
     cell becomes the layer that runs it over time, whose names end in _l0: model.bind(params).step(state, x) is the cell. Conv1d is causal
     here: one of more than one step wants ZeroPad1d(((kernel_size - 1) * dilation, 0)) before it. BatchNorm1d has running means, which
-    are asked for by buffers=True; beside layers that have the features last in PyTorch too it is that of (batch, features). What cannot be converted is named, all of it at once, in the UserError.
+    are asked for by buffers=True; beside layers that have the features last in PyTorch too it is that of (batch, features), as are Softmax and LogSoftmax with dim=1. What cannot be converted is named, all of it at once, in the UserError.
     """
     if not hasattr(module, "named_children"):
         raise _core.UserError(f"[from_torch] the argument must be a torch.nn.Module. Received: {kind_of(module)}.")

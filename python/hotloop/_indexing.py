@@ -15,6 +15,8 @@ from hotloop._elementwise import better
 
 
 def _is_mask(k):
+    if isinstance(k, list):
+        return bool(k) and all(_is_mask(v) if isinstance(v, list) else isinstance(v, (bool, numpy.bool_)) for v in k)
     return isinstance(k, bool) or getattr(k, "dtype", None) == numpy.bool_
 
 
@@ -43,7 +45,7 @@ def _as_index(k):
     if hasattr(k, "__index__") and not isinstance(k, numpy.ndarray) and not isinstance(k, _core.Array):
         return operator.index(k)
     if isinstance(k, list) and any(_core.is_tracer(v) for v in k):
-        return _core.to_tracer([whole(v) for v in k])
+        return _as_index(_core.to_tracer([whole(v) for v in k]))
     array = numpy.asarray(k)
     if array.size == 0 and not isinstance(k, numpy.ndarray):
         array = array.astype(numpy.int32)
@@ -56,12 +58,14 @@ def _normalized(x, key):
     """The key as a list with one part for each axis of x, and None for new ones; and whether its arrays (integers count as such)
     stand side by side, which decides where their axes go. To NumPy an ellipsis parts them even where it stands for no axis."""
     key = _parts(key)
-    parts = []
+    parts, masks = [], []
     for k in key:
         if _is_mask(k) and not _core.is_tracer(k):
             if isinstance(k, bool):
                 raise _no_bool(key)
-            parts.extend(numpy.asarray(k).nonzero())
+            mask = numpy.asarray(k)
+            masks.append((len(parts), mask.shape))
+            parts.extend(mask.nonzero())
         else:
             parts.append(_as_index(k))
     used = sum(1 for k in parts if k is not None and k is not Ellipsis)
@@ -73,7 +77,13 @@ def _normalized(x, key):
     together = not places or places == list(range(places[0], places[-1] + 1))
     filler = [slice(None)] * (x.ndim - used)
     at = next((i for i, k in enumerate(parts) if k is Ellipsis), None)
-    return (parts + filler if at is None else parts[:at] + filler + parts[at + 1 :]), together
+    whole_key = parts + filler if at is None else parts[:at] + filler + parts[at + 1 :]
+    for place, shape in masks:
+        place += len(filler) - 1 if at is not None and place > at else 0
+        axis = sum(1 for k in whole_key[:place] if k is not None)
+        if x.shape[axis : axis + len(shape)] != shape:
+            raise _core.UserError(f"[index] a mask must have the extents of its axes. Received: a mask {shape} for axis {axis} of {tuple(x.shape)}.")
+    return whole_key, together
 
 
 def _checked(k, extent, axis, shape):
@@ -308,6 +318,7 @@ def _put(x, values, key, how):
 
     if any(isinstance(k, bool) for k in _parts(key)):
         raise _no_bool(key)
+    key = tuple(numpy.asarray(k) if isinstance(k, list) and _is_mask(k) else k for k in _parts(key))
     if not _core.is_tracing() and any(_is_mask(k) for k in _parts(key)) and not _has_one_value(numpy.shape(x), key, numpy.shape(values)):
         # One value for each place of the mask: where they are is known.
         key = tuple(i for k in _parts(key) for i in (numpy.asarray(k).nonzero() if _is_mask(k) and numpy.ndim(k) else [k]))

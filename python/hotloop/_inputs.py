@@ -13,6 +13,21 @@ def is_tree(x):
     return isinstance(x, dict) or (hasattr(type(x), "__dataclass_fields__") and dataclasses.is_dataclass(x))
 
 
+def is_ragged(x):
+    """Whether x may be samples of unequal length, each an array of its own."""
+    if not isinstance(x, (list, tuple)) or hasattr(x, "_fields") or len(x) < 2:
+        return False
+    shapes = [getattr(part, "shape", ()) for part in x]
+    return all(len(s) == len(shapes[0]) > 0 and s[1:] == shapes[0][1:] for s in shapes) and any(s != shapes[0] for s in shapes)
+
+
+def padded_text(x):
+    """What one does with such samples."""
+    rest = "".join(", (0, 0)" for _ in x[0].shape[1:])
+    pad = f"numpy.pad(a, ((0, longest - len(a)){rest}))" if rest else "numpy.pad(a, (0, longest - len(a)))"
+    return f"n = [len(a) for a in x], numpy.stack([{pad} for a in x]) with longest = max(n), and hl.fit(model, {{'x': padded, 'y': y, 'lengths': n}})"
+
+
 def named_leaves(x):
     """[("x['a'][0]", array), ...] of a tree."""
     leaves, structure = _core.tree_flatten(x)
@@ -47,5 +62,7 @@ def check_samples(where, x, y=None):
     (first, samples), *others = [(name, len(leaf)) for name, leaf in [*named, *([] if y is None or y.ndim == 0 else [("y", y)])]]
     for name, count in others:
         if count != samples:
-            stacked = " Try: numpy.stack(x), if these are the samples of one input." if isinstance(x, (list, tuple)) and y is not None and len(x) == len(y) else ""
+            stacked = ""
+            if isinstance(x, (list, tuple)) and y is not None and len(x) == len(y):
+                stacked = f" Try: {padded_text(x) if is_ragged(x) else 'numpy.stack(x)'}, if these are the samples of one input."
             raise _core.UserError(f"[{where}] {'all inputs' if y is None else 'inputs and targets'} must have equally many samples. Received: {name} has {count} samples, {first} {samples}.{stacked}")

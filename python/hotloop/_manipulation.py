@@ -91,8 +91,10 @@ def moveaxis(x, source, destination, /):
     destination = [checked_axis("moveaxis", a, n) for a in (destination if isinstance(destination, (tuple, list)) else [destination])]
     if len(source) != len(destination):
         raise _core.UserError(f"[moveaxis] there must be one destination a source. Received: {source} and {destination}.")
+    if len(set(source)) != len(source) or len(set(destination)) != len(destination):
+        raise _core.UserError(f"[moveaxis] an axis may be named once. Received: {source} and {destination}.")
     order = [a for a in range(n) if a not in source]
-    for to, fro in sorted(zip(destination, source)):
+    for to, fro in sorted(zip(destination, source, strict=True)):
         order.insert(to, fro)
     return permute_dims(x, tuple(order))
 
@@ -197,13 +199,21 @@ def flip(x, /, axis=None):
 
 @_export(1)
 def roll(x, shift, /, axis=None):
-    """Elements moved on by `shift` along `axis`; those that leave at the end come back at the start. None: of the flat array."""
+    """Elements moved on by `shift` along `axis`; those that leave at the end come back at the start. None: of the flat array.
+
+    Several shifts and axes are pairs; one shift is for all axes, and one axis is moved by all shifts.
+    """
     x = _core.to_tracer(x)
     if axis is None:
         return _core.reshape(roll(_core.reshape(x, (x.size,)), shift, axis=0), x.shape)
-    shifts = shift if isinstance(shift, (tuple, list)) else [shift]
-    axes = axis if isinstance(axis, (tuple, list)) else [axis]
-    for s, a in zip(shifts, axes):
+    shifts, axes = ([*given] if isinstance(given, (tuple, list)) else [given] for given in (shift, axis))
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    elif len(axes) == 1:
+        axes *= len(shifts)
+    if len(shifts) != len(axes):
+        raise _core.UserError(f"[roll] there must be one shift an axis, or one for all. Received: shift {shift} and axis {axis}.")
+    for s, a in zip(shifts, axes, strict=True):
         a, s = checked_axis("roll", a, x.ndim), integer("roll", "the shift", s)
         if x.shape[a] == 0 or s % x.shape[a] == 0:
             continue
@@ -316,6 +326,8 @@ def pad(x, pad_width, /, mode="constant", *, constant_values=0):
             x = _continued(x, axis, low, high, mode)
         return x
     value = _core.fitted("pad", constant_values, x.dtype)
+    if value.shape != ():
+        raise _core.UserError(f"[pad] constant_values must be one number. Received: {value._type}. Try: hl.pad for each side that has a number of its own.")
     return _core.append("pad", [x, value], {"low": [w[0] for w in widths], "high": [w[1] for w in widths], "interior": [0] * x.ndim})
 
 

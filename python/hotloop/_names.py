@@ -16,11 +16,11 @@ FUNCTIONS = {
     "cumprod": "cumulative_prod", "cumsum": "cumulative_sum", "dot": "matmul", "from_numpy": "asarray", "invert": "bitwise_invert",
     "mm": "matmul", "bmm": "matmul", "mod": "remainder", "mul": "multiply", "neg": "negative", "permute": "permute_dims", "power": "pow",
     "sub": "subtract", "swapaxes": "permute_dims", "tensor": "asarray", "true_divide": "divide", "unique": "unique_values",
-    "unsqueeze": "expand_dims", "view": "reshape", "around": "round", "rint": "round", "vstack": "concat", "hstack": "concat", "remat": "checkpoint",
+    "unsqueeze": "expand_dims", "view": "reshape", "around": "round", "bitwise_not": "bitwise_invert", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "degrees": "rad2deg", "radians": "deg2rad", "conjugate": "conj", "row_stack": "concat", "array_equiv": "array_equal", "fix": "trunc", "rint": "round", "vstack": "concat", "hstack": "concat", "remat": "checkpoint",
     "no_grad": "stop_gradient", "detach": "stop_gradient", "segment_sum": "scatter_add", "index_add": "scatter_add", "map": "vmap", "vectorize": "vmap",
-    "chunk": "split", "randn": "random", "rand": "random", "randperm": "random", "multinomial": "random", "manual_seed": "random", "erf_inv": "erfinv", "cummax": "cumulative_max", "cummin": "cumulative_min", "cumlogsumexp": "logcumsumexp", "trapz": "trapezoid", "trigamma": "polygamma", "gradient": "grad", "select": "where", "inner": "tensordot",
+    "chunk": "split", "randn": "random", "rand": "random", "randperm": "random", "multinomial": "random", "manual_seed": "random", "erf_inv": "erfinv", "cummax": "cumulative_max", "cummin": "cumulative_min", "cumlogsumexp": "logcumsumexp", "trapz": "trapezoid", "trigamma": "polygamma", "select": "where", "inner": "tensordot",
     "percentile": "quantile", "nanpercentile": "nanquantile", "topk": "top_k", "partition": "top_k", "argpartition": "top_k",
-    "swish": "silu", "hardtanh": "hard_tanh", "hardsigmoid": "hard_sigmoid", "expit": "sigmoid", "fmod": "remainder", "identity": "eye", "vdot": "vecdot",
+    "swish": "silu", "hardtanh": "hard_tanh", "hardsigmoid": "hard_sigmoid", "expit": "sigmoid", "identity": "eye", "vdot": "vecdot",
     "argwhere": "nonzero", "flatnonzero": "nonzero", "Tensor": "Array", "ndarray": "Array", "DeviceArray": "Array", "dynamic_update_slice": "dynamic_update",
     "dynamic_slice_in_dim": "dynamic_slice", "mgrid": "meshgrid", "gather": "take_along_axis", "put_along_axis": "scatter_add", "digitize": "searchsorted",
 }  # fmt: skip
@@ -40,7 +40,19 @@ INSTEAD = {
     "scatter": "x.at[indices].set(values), or .add", "dynamic_index_in_dim": "x[i]", "print": "returning the value, and printing it where the function is called",
     "debug": "returning the value, and printing it where the function is called", "block_until_ready": "the result itself: it is finished when a call returns",
     "device_put": "hl.asarray(x): arrays lie in the host's memory, and hl.jit(f, device='cuda') runs f on a GPU", "average": "hl.sum(x * weights) / hl.sum(weights)",
-    "expm": "hl.linalg.expm",
+    "expm": "hl.linalg.expm", "gradient": "(x[2:] - x[:-2]) / (2 * spacing) of samples, hl.diff for one-sided ones; hl.grad(f) of a function",
+    "sinc": "hl.where(x == 0, 1.0, hl.sin(hl.pi * x) / (hl.pi * hl.where(x == 0, 1.0, x)))", "fmod": "x - y * hl.trunc(x / y), or hl.remainder, which has the sign of y",
+    **dict.fromkeys(("apply_along_axis", "apply_over_axes"), "hl.vmap(f, in_axes=...) over the other axes"), "float_power": "hl.pow(x.astype(hl.float64), y)",
+    **dict.fromkeys(("fmax", "fmin"), "hl.where(hl.isnan(x), y, hl.where(hl.isnan(y), x, hl.maximum(x, y))), or hl.minimum"),
+    **dict.fromkeys(("isposinf", "isneginf"), "x == hl.inf, or x == -hl.inf"), "logaddexp2": "hl.logaddexp(x * ln2, y * ln2) / ln2, with ln2 = math.log(2)",
+    **dict.fromkeys(("ldexp", "frexp", "modf"), "x * 2.0**n, and hl.trunc(x) with x - hl.trunc(x)"),
+    **dict.fromkeys(("histogram", "histogram_bin_edges", "histogram2d"), "hl.bincount(hl.searchsorted(edges, x, side='right') - 1, length=len(edges) - 1)"),
+    **dict.fromkeys(("delete", "insert"), "hl.concat([x[:i], values, x[i:]]), or x[:i] and x[i + 1:]"), "lexsort": "hl.argsort(..., stable=True) of each key in turn, the least important first",
+    "piecewise": "hl.where, one inside of another", "choose": "hl.where, or hl.take_along_axis of a stack", "indices": "hl.meshgrid(hl.arange(n), hl.arange(m), indexing='ij')",
+    "fill_diagonal": "x.at[i, i].set(values), with i = hl.arange(n)", **dict.fromkeys(("polyfit", "roots"), "hl.linalg.lstsq(hl.vander(x, degree + 1), y), or numpy of known numbers"),
+    **dict.fromkeys(("hanning", "hamming", "blackman", "kaiser", "bartlett"), "NumPy's: its numbers are known while a function is traced"),
+    **dict.fromkeys(("intersect1d", "union1d", "setdiff1d", "setxor1d"), "hl.isin(x, y), and hl.unique_values with a size"), "unwrap": "x + 2 * hl.pi * hl.cumulative_sum(...) of what hl.diff(x) jumps by",
+    "broadcast_shapes": "numpy.broadcast_shapes", "promote_types": "hl.result_type(a, b)", "copy": "hl.asarray(x, copy=True)", **dict.fromkeys(("shape", "ndim", "size"), "an attribute of the array, as x.shape"),
     "nanargmax": "hl.argmax(hl.where(hl.isnan(x), -hl.inf, x))", "nanargmin": "hl.argmin(hl.where(hl.isnan(x), hl.inf, x))",
     "nancumsum": "hl.cumulative_sum(hl.where(hl.isnan(x), 0, x))", "nancumprod": "hl.cumulative_prod(hl.where(hl.isnan(x), 1, x))",
     **dict.fromkeys(("odeint", "solve_ivp", "diffeqsolve"), "hl.ode.solve(field, hl.ode.Tsit5(), t0, t1, y0)"),
@@ -57,9 +69,12 @@ PLACES = {
 RANDOM = {
     "PRNGKey": "key", "seed": "key", "manual_seed": "key", "default_rng": "key", "Generator": "key", "rand": "uniform", "random": "uniform", "randn": "normal",
     "standard_normal": "normal", "integers": "randint", "random_integers": "randint", "shuffle": "permutation", "permuted": "permutation", "randperm": "permutation",
-    "multinomial": "choice", "dropout": "bernoulli", "binomial": "bernoulli", "trunc_normal_": "truncated_normal", "standard_exponential": "exponential",
+    "multinomial": "choice", "dropout": "bernoulli", "trunc_normal_": "truncated_normal", "standard_exponential": "exponential",
     "random_bits": "bits", "student_t": "t", "standard_t": "t", "standard_gamma": "gamma", "standard_cauchy": "cauchy", "weibull": "weibull_min",
 }  # fmt: skip
+IN_RANDOM = {
+    "binomial": "hl.random.bernoulli(key, p, (n, *shape)).sum(axis=0)", "geometric": "hl.floor(hl.log(hl.random.uniform(key, shape)) / math.log1p(-p)) + 1",
+}
 # Of numpy.linalg, scipy.linalg and torch.linalg.
 LINALG = {"cho_solve": "solve", "solve_ex": "solve", "inv_ex": "inv", "matrix_exp": "expm", "eigvals": "eigvalsh", "eig": "eigh", "logdet": "slogdet"}
 IN_LINALG = {
@@ -147,7 +162,7 @@ _SETTINGS = {
     "num_layers": "layers", "hidden_size": "hidden", "units": "hidden", "input_size": "inputs",
     "in_features": "inputs", "out_features": "units", "p": "rate", "metrics": "metric", "validation_split": "validation", "validation_data": "validation",
     "x": "data, a pair (x, y)", "y": "data, a pair (x, y)", "verbose": "progress", "opt": "optimizer", "num_epochs": "epochs", "steps_per_execution": "steps_per_call",
-    "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat", "minlength": "length",
+    "minval": "low", "maxval": "high", "size": "shape", "stepsize_controller": "controller", "until": "events", "terminal_event": "events", "method": "solver", "t_eval": "saveat",
     "target": "targets", "missing_indicator": "indicator", "fill": "missing_rules, of hl.data.MissingRule", "lag": "lags, of hl.data.Lag", "periodic": "cycles, of hl.data.Cycle",
     "one_hot": "one_hots, of hl.data.OneHot", "precision": "dtype",
     "ddof": "correction", "a_min": "min", "a_max": "max", "negative_slope": "slope",

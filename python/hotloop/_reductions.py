@@ -36,6 +36,10 @@ def _extreme(name, x, axis, keepdims, initial, where):
         if initial is None:
             raise _core.UserError(f"[{name}] with where there must be an initial value, for where the mask leaves nothing. Received: none. Try: initial={'-' if name == 'max' else ''}hl.inf.")
         x = _chosen(x, where, initial)
+    if initial is None and x.size == 0:
+        axes = checked_axes(name, axis, x.ndim)
+        if math.prod(n for a, n in enumerate(x.shape) if a not in axes):
+            raise _core.UserError(f"[{name}] of no elements there is none, without an initial value. Received: shape {tuple(x.shape)}, over the axes {tuple(axes)}. Try: initial={'-' if name == 'max' else ''}hl.inf.")
     found = _reduce(name, x, axis, keepdims)
     return found if initial is None else _core.binary(name, found, _core.fitted(name, initial, x.dtype))
 
@@ -62,13 +66,13 @@ def prod(x, /, axis=None, *, dtype=None, keepdims=False, where=None):
 
 @_export(1, ["where"])
 def max(x, /, axis=None, *, keepdims=False, initial=None, where=None):
-    """The largest element along `axis`, or `initial` if that is larger; NaN if there is one."""
+    """The largest element along `axis`, or `initial` if that is larger; NaN if there is one. Of no elements a UserError without `initial`."""
     return _extreme("max", x, axis, keepdims, initial, where)
 
 
 @_export(1, ["where"])
 def min(x, /, axis=None, *, keepdims=False, initial=None, where=None):
-    """The smallest element along `axis`, or `initial` if that is smaller; NaN if there is one."""
+    """The smallest element along `axis`, or `initial` if that is smaller; NaN if there is one. Of no elements a UserError without `initial`."""
     return _extreme("min", x, axis, keepdims, initial, where)
 
 
@@ -222,7 +226,7 @@ def argmin(x, /, axis=None, *, keepdims=False):
 
 @_export(1)
 def logsumexp(x, /, axis=None, *, keepdims=False):
-    """log(sum(exp(x))) along `axis` without overflow."""
+    """log(sum(exp(x))) along `axis` without overflow. Where all are -inf, the logarithm of 0, so is the result, and its derivatives are 0."""
     x = _core.promote("logsumexp", [x], True)[0]
     axes = checked_axes("logsumexp", axis, x.ndim)
     if len(axes) != 1:

@@ -119,16 +119,17 @@ def _length_of_count(x):
     return _core.append("reduce_max", [x], {"axes": [0]}) + 1 if x.ndim == 1 and x.size else _core.cast(_core.to_tracer(0), "int32")
 
 
-def bincount(x, /, weights=None, *, length=None):
+def bincount(x, /, weights=None, minlength=0, *, length=None):
     """How often each of 0, 1, ..., length - 1 occurs in the vector of integers x: int32 (length,). With `weights`, of x's shape, the sum of those of each
     number, in their dtype, with a derivative in them.
 
-    Numbers below 0 and from `length` on are not counted. Without a length it is one more than the largest number, as in NumPy; in a compiled function
+    Numbers below 0 and from `length` on are not counted. Without a length it is one more than the largest number, as in NumPy, and at least `minlength`; in a compiled function
     it must be given, since a program's shapes must not depend on values: UserError without it.
     """
+    (minlength,) = extents("bincount", minlength)
     if length is not None:
         (length,) = extents("bincount", length)
-    return _bincount(x, weights, max(0, _size("bincount", x, length, _length_of_count, "with every number below n", "length")))
+    return _bincount(x, weights, max(minlength if length is None else 0, _size("bincount", x, length, _length_of_count, "with every number below n", "length")))
 
 
 # ---- distinct values

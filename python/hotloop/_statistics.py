@@ -38,13 +38,13 @@ def _covariances(name, x, y, rowvar, correction):
 
 
 @_export(2, ["y"])
-def cov(x, /, y=None, rowvar=True, *, correction=1):
+def cov(x, /, y=None, rowvar=True, bias=False, *, correction=None):
     """The covariances (variables, variables) of variables in rows, or in columns without `rowvar`; of a vector its variance, a scalar. As numpy.cov.
 
     x: (variables, observations) or (observations,); y: more variables of the same observations. Sums are divided by the number of observations less
-    `correction`. Errors: UserError where that leaves none.
+    `correction`, which is 1 if not given, and 0 with `bias`. Errors: UserError where that leaves none.
     """
-    found, is_single = _covariances("cov", x, y, rowvar, correction)
+    found, is_single = _covariances("cov", x, y, rowvar, (0 if bias else 1) if correction is None else correction)
     return _core.reshape(found, ()) if is_single else found
 
 

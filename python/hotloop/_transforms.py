@@ -6,6 +6,8 @@ Outside a trace a transformed function is traced and run at each call; put hl.ji
 import functools
 import threading
 
+import numpy
+
 from hotloop import _core
 from hotloop._control import run_traced
 from hotloop._names import kind_of
@@ -50,6 +52,22 @@ def _is_float(x):
     return _core.to_tracer(x).dtype.kind == "f"
 
 
+def checked_floats(where, nums, args):
+    """The leaves of the arguments that derivatives are taken of, and their structure. UserError that names the leaf which is no float."""
+    leaves, structure = _core.tree_flatten(tuple(args[n] for n in nums))
+    for x, path in zip(leaves, structure.paths(), strict=True):
+        x = _core.to_tracer(x, where)
+        if x.dtype.kind == "f":
+            continue
+        place, _, inside = path.removeprefix("[").partition("]")
+        kind = "derivatives are taken with respect to f32 or f64 inputs"
+        if inside:
+            meant = "a float there, or the tree without it, with respect to a part of it: lambda part: f({**tree, **part})"
+            raise _core.UserError(f"[{where}] {kind}. Received: {x._type} in the leaf {inside} of argument {nums[int(place)]}. Try: {meant}.")
+        raise _core.UserError(f"[{where}] {kind}. Received: argument {nums[int(place)]} = {x._type}. Try: x.astype(hl.float32), or leave it out of argnums.")
+    return leaves, structure
+
+
 def value_and_grad(fn, argnums=0, has_aux=False):
     """(fn(...), d fn / d argument): fn must return a float scalar, or (scalar, anything) with has_aux.
 
@@ -66,7 +84,7 @@ def _value_and_grad(fn, argnums, has_aux, where):
 
     def traced(*args, **kwargs):
         nums = _argnums(where, argnums, args)
-        wanted, structure = _core.tree_flatten(tuple(args[n] for n in nums))
+        wanted, structure = checked_floats(where, nums, args)
         keep = {}
 
         def flat(leaves):
@@ -157,21 +175,29 @@ def _zeros(x):
 def vjp(fn, *primals):
     """(fn(*primals), pullback): reverse mode. pullback(cotangent of the result) gives a tuple of cotangents, one an argument.
 
-    In a trace, forward work is shared with the pullback; outside of one the pullback runs it again.
+    In a trace, forward work is shared with the pullback. What was made outside of one holds the primals, and runs fn again: at a call, or in the trace
+    of the function that calls it, such as hl.vmap(pullback).
     """
     return _traced_or_twice(_vjp, fn, primals)
 
 
+def _kept(primals):
+    """The primals for later, with copies of NumPy's arrays: what is written to those must not move the place of a derivative."""
+    leaves, structure = _core.tree_flatten(primals)
+    return structure.unflatten([x.copy() if isinstance(x, numpy.ndarray) else x for x in leaves])
+
+
 def _traced_or_twice(traced, fn, primals):
-    """What `traced` gives, (value, pullback), in a trace; outside of one the value, and a pullback that runs fn again."""
+    """What `traced` gives, (value, pullback), in a trace; outside of one the value, and a pullback that runs fn again, in the trace in which it is called."""
     function("vjp", "what is differentiated", fn)
     if _core.is_tracing():
         return traced(fn, *primals)
+    primals = _kept(primals)
     value = _core.run_once(fn, _name(fn), *primals)
 
     def pullback(cotangent):
         """Cotangents of the arguments."""
-        return _core.run_once(lambda arguments, ct: traced(fn, *arguments)[1](ct), _name(fn), primals, cotangent)
+        return run_traced(_name(fn), lambda arguments, ct: traced(fn, *arguments)[1](ct), primals, cotangent)
 
     return value, pullback
 
@@ -194,6 +220,7 @@ def linearize(fn, *primals):
     """(fn(*primals), its linear map): map(*tangents) gives the derivative along them. Primal work is shared in a trace."""
     function("linearize", "what is differentiated", fn)
     if not _core.is_tracing():
+        primals = _kept(primals)
         value = _core.run_once(fn, _name(fn), *primals)
         return value, lambda *tangents: jvp(fn, primals, tangents)[1]
     leaves, structure = _core.tree_flatten(primals)

@@ -87,21 +87,38 @@ class Optimizer(Component):
 
     def init(self, params):
         """The state before the first step, as nested dicts. params: a tree of float arrays, traced or not."""
+        _check_floats("params", params)
         return self._optimizer.init(params)
 
     def update(self, grads, state, params):
         """(params, state) after one step; grads has the structure of params."""
         if _core.is_tracing():
-            return self._optimizer.update(grads, state, params)
+            return self._update(grads, state, params)
         return self._compiled(grads, state, params)
+
+    def _update(self, grads, state, params):
+        _check_floats("params", params)
+        _check_floats("grads", grads)
+        return self._optimizer.update(grads, state, params)
 
     @functools.cached_property
     def _compiled(self):
-        return jit(self._optimizer.update)
+        return jit(self._update)
 
     def evaluated(self, params, state):
         """The parameters to validate and keep: an average where there is one, else params. Traced or not."""
         return self._optimizer.evaluated(params, state)
+
+
+def _check_floats(what, tree):
+    leaves, structure = _core.tree_flatten(tree)
+    for x, path in zip(leaves, structure.paths(), strict=True):
+        x = _core.to_tracer(x, "optim") if _core.is_tracing() else _core.asarray(x)
+        if x.dtype.kind != "f":
+            raise _core.UserError(
+                f"[optim] leaves of {what} must be f32 or f64. Received: {x.dtype} in {f'the leaf {path}' if path else 'the only leaf'}. "
+                "Try: numbers that are not learned beside the tree, as an argument of their own or in the model."
+            )
 
 
 def _add(base, definition, make, first=()):

@@ -6,7 +6,6 @@ key is word i % 2 at the counter (i / 2, second key word) under the first key wo
 """
 
 import math
-import operator
 
 import numpy
 
@@ -27,6 +26,7 @@ from hotloop._draws import (
     uniform,
     unit,
 )
+from hotloop._indexing import whole
 from hotloop._op import op
 
 __all__ = [
@@ -40,7 +40,7 @@ def __dir__():
 
 
 def __getattr__(name):
-    raise _names.absent("hotloop.random", name, __all__, _names.RANDOM)
+    raise _names.absent("hotloop.random", name, __all__, _names.RANDOM, _names.IN_RANDOM)
 
 
 @op(3)
@@ -92,16 +92,45 @@ def bernoulli(key, /, p=0.5, shape=None):
     return _core.binary("lt", unit(checked_key(key), numpy.shape(p) if shape is None else dims(shape), "float32"), p)
 
 
-@op(1)
 def randint(key, /, shape, low, high):
-    """Integers (int32) in [low, high), their range at most 2^31: the upper half of range times 64 random bits, equally likely within 2^-33."""
-    low, high = operator.index(low), operator.index(high)
-    if not (0 < high - low <= 2**31 and low >= -(2**31) and high <= 2**31):
-        raise _core.UserError(f"[random] high - low must be in 1 .. 2^31, of int32. Received: {low} and {high}.")
-    words = _core.cast(_core.random_bits(checked_key(key), (*dims(shape), 2)), "int64")
-    count, half = _core.cast(high - low, "int64"), _core.cast(32, "int64")
-    carried = _core.binary("shr", words[..., 1] * count, half)
-    return _core.cast(_core.binary("shr", words[..., 0] * count + carried, half) + low, "int32")
+    """Integers (int32) in [low, high): the upper half of their number, up to 2^32, times 64 random bits, equally likely within 2^-32.
+
+    low, high: from -2^31 to 2^31, integers or arrays of them, which broadcast to `shape`. The numbers of arrays are not checked: where high is not above low
+    the result is low.
+    """
+    if not isinstance(low, (int, numpy.integer)) or not isinstance(high, (int, numpy.integer)):
+        return _randint_between(key, low, high, dims(shape))
+    low, high = int(low), int(high)
+    if not -(2**31) <= low < high <= 2**31:
+        raise _core.UserError(f"[random] low and high must be in -2^31 .. 2^31, and high above low. Received: {low} and {high}.")
+    return _randint(key, dims(shape), low, high)
+
+
+@op(1)
+def _randint(key, shape, low, high, /):
+    return _drawn_below(key, shape, _core.cast(high - low, "int64"), low)
+
+
+@op(3)
+def _randint_between(key, low, high, shape, /):
+    low, high = (_core.to_tracer(whole(bound), "random") for bound in (low, high))
+    for name, bound in (("low", low), ("high", high)):
+        if bound.dtype.kind not in "iu" or len(bound.shape) > len(shape) or any(n not in (1, m) for n, m in zip(reversed(bound.shape), reversed(shape), strict=False)):
+            raise _core.UserError(f"[random] {name} must be integers that broadcast to the shape {shape}. Received: {bound._type}. Try: x.astype(hl.int32), or a larger shape.")
+    low, high = (_core.binary("max", _core.binary("min", _core.cast(bound, "int64"), 2**31), -(2**31)) for bound in (low, high))
+    return _drawn_below(key, shape, _core.binary("max", high - low, 1), _core.binary("min", low, 2**31 - 1))
+
+
+def _drawn_below(key, shape, count, low):
+    """low + the upper half of count (int64, 1 to 2^32) times 64 random bits. Twice half of the count, and what is odd: products of 2^64 do not fit."""
+    words = _core.cast(_core.random_bits(checked_key(key), (*shape, 2)), "int64")
+    one, almost = _core.cast(1, "int64"), _core.cast(31, "int64")
+    half, odd = _core.binary("shr", count, one), _core.binary("and", count, one)
+
+    def upper(word, carried):
+        return _core.binary("shr", word * half + _core.binary("shr", word * odd + carried, one), almost)
+
+    return _core.cast(upper(words[..., 0], upper(words[..., 1], 0)) + low, "int32")
 
 
 @op(2)

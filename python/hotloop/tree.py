@@ -1,4 +1,5 @@
-"""Trees: arrays in dicts, lists, tuples, named tuples, dataclasses and None, nested in any way."""
+"""Trees: arrays in dicts, lists, tuples, named tuples, dataclasses and None, nested in any way. Subclasses of dict, such as OrderedDict and defaultdict, are
+taken as dicts, and what is made of their structure are dicts."""
 
 import itertools
 import math

@@ -288,7 +288,7 @@ def test_learning_online_is_backpropagation_through_time(rng):
 
 def test_misuse(rng):
     x = rng.normal(size=(3, 2))
-    integer = r"\[jacobian\] derivatives are taken with respect to f32 or f64 inputs. Received: input 0 = i32\[2\]"
+    integer = r"\[jacobian\] derivatives are taken with respect to f32 or f64 inputs. Received: argument 0 = i32\[2\]"
     with pytest.raises(hl.UserError, match=integer):
         hl.jacobian(lambda v: v * 2.0)(np.array([1, 2], np.int32))
     with pytest.raises(hl.UserError, match=r"\[jacobian\] outputs must be f32 or f64"):

@@ -121,6 +121,17 @@ def test_a_loss_that_is_not_finite_is_an_outcome(data):
     assert run.status == "non_finite_loss" and "not finite" in run.message and told[0].filename == __file__
 
 
+def test_validation_samples_that_are_not_finite_are_named(data):
+    x, y = data
+    for fraction in (True, False):
+        held, targets = x.copy(), y.copy()
+        held[-1, 0, 0], targets[-2] = np.nan, np.inf
+        given = {"data": (held, targets)} if fraction else {"data": data, "validation": (held[-9:], targets[-9:])}
+        with pytest.warns(UserWarning, match=r"was the validation metric.*Try: look for validation samples that are not finite.* x is not finite in 1 of \d+ validation samples, first in sample \d+\. y is not finite in 1 of \d+ validation samples") as told:
+            assert hl.fit(model(), epochs=1, progress=False, **given).status == "non_finite_loss"
+        assert "training samples" not in str(told[0].message)
+
+
 def test_a_gradient_that_is_not_finite_though_the_loss_is(rng):
     x = rng.normal(size=(8, 3)).astype(np.float32)
     x[0] = 0

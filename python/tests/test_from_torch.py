@@ -73,6 +73,9 @@ def _flat(tree, prefix=""):
     (lambda nn: [nn.BatchNorm1d(3)], (5, 7, 3), True),
     (lambda nn: [nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2), nn.LogSoftmax(-1)], (5, 3), False),
     (lambda nn: [nn.Linear(3, 4), nn.Flatten(), nn.Linear(28, 5), nn.PReLU(5), nn.Softmax(dim=-1)], (2, 7, 3), False),
+    (lambda nn: [nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 3), nn.PReLU(1), nn.Flatten(), nn.Linear(21, 4), nn.LogSoftmax(dim=1)], (2, 7, 3), False),
+    (lambda nn: [nn.Linear(3, 4), nn.PReLU(), nn.Linear(4, 5), nn.Softmax(dim=1)], (6, 3), False),
+    (lambda nn: [nn.Conv1d(3, 4, 1), nn.PReLU(), nn.Softmax(dim=1)], (2, 9, 3), True),
     (lambda nn: [nn.ELU(0.7), nn.SELU(), nn.SiLU(), nn.Mish(), nn.LeakyReLU(0.2), nn.Softsign(), nn.Softplus(), nn.GELU(approximate="tanh")], (4, 9), False),
     (lambda nn: [nn.Hardtanh(), nn.Hardsigmoid(), nn.ReLU6(), nn.GELU(), nn.Sigmoid(), nn.Tanh()], (4, 9), False),
 ])  # fmt: skip
@@ -158,10 +161,10 @@ class Conv1d(torch.nn.Conv1d):
     (lambda nn: [nn.BatchNorm1d(3, momentum=None), nn.BatchNorm1d(3, affine=False)], r"0: BatchNorm1d with momentum=None; 1: BatchNorm1d with affine=False"),
     (lambda nn: [nn.BatchNorm1d(3, track_running_stats=False)], r"0: BatchNorm1d with track_running_stats=False"),
     (lambda nn: [nn.BatchNorm1d(3)], r"must be converted with them. Received: 0: BatchNorm1d, and buffers=False. Try: model, params, buffers = hl.from_torch\(module, buffers=True\)"),
-    (lambda nn: [nn.Softmax(dim=1), nn.LogSoftmax(dim=0)], r"0: Softmax with dim=1; dim=-1, the features, is wanted; 1: LogSoftmax with dim=0"),
+    (lambda nn: [nn.Softmax(dim=2), nn.LogSoftmax(dim=0)], r"0: Softmax with dim=2; dim=-1, the features, is wanted; 1: LogSoftmax with dim=0"),
+    (lambda nn: [nn.LSTM(3, 4), nn.Softmax(dim=1)], r"1: Softmax after LSTM, whose second axis is time"),
     (lambda nn: [nn.Flatten(0)], r"0: Flatten with start_dim=0, end_dim=-1"),
     (lambda nn: [nn.Embedding(5, 3, max_norm=1.0), nn.Embedding(5, 3, scale_grad_by_freq=True)], r"0: Embedding with max_norm; 1: Embedding with scale_grad_by_freq"),
-    (lambda nn: [nn.PReLU()], r"0: PReLU with num_parameters=1; one for each feature is wanted"),
     (lambda nn: [nn.Softplus(beta=2), nn.Hardtanh(0, 1)], r"0: Softplus with beta=2.*; 1: Hardtanh with min_val=0, max_val=1"),
     (lambda nn: [nn.Sequential(nn.Tanh(), nn.Conv2d(1, 1, 1))], r"0\.1: Conv2d"),
 ])  # fmt: skip

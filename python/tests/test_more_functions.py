@@ -64,6 +64,43 @@ def test_running_extremes_of_nan_and_ties():
         hl.cumulative_max(np.ones((2, 2)))
 
 
+@pytest.mark.parametrize("fn", [lambda v: hl.logaddexp(v[0], v[1]), hl.logsumexp], ids=["logaddexp", "logsumexp"])
+def test_log_sums_of_nothing_are_flat(fn):
+    nothing = np.array([-np.inf, -np.inf])
+    for transform in (lambda f: f, hl.jit):
+        assert float(transform(fn)(nothing)) == -np.inf
+        close(transform(hl.grad(fn))(nothing), np.zeros(2))
+        close(transform(hl.jacfwd(fn))(nothing), np.zeros(2))
+        close(transform(hl.hessian(fn))(nothing), np.zeros((2, 2)))
+        # A lane with nothing leaves the others alone.
+        lanes = np.array([[-np.inf, -np.inf], [0.0, 0.0], [-np.inf, 2.0], [1e8, 1e8]])
+        close(transform(hl.vmap(hl.grad(fn)))(lanes), [[0, 0], [0.5, 0.5], [0, 1], [0.5, 0.5]])
+    one = np.array([1.0, 1.0])
+    close(hl.hessian(fn)(one), [[0.25, -0.25], [-0.25, 0.25]])
+    derivatives_agree(fn, [0.3, -1.2], orders=3, tolerance=1e-5)
+
+
+def test_shares_of_logaddexp_add_up_to_1():
+    # Where the logarithm of 2 is lost beside them, too.
+    for a, b in ((3.0, 3.0), (1e17, 1e17), (np.inf, np.inf), (np.inf, 0.0), (-800.0, 0.0), (1e8, 1e8 + 1)):
+        for dtype in (np.float32, np.float64):
+            shares = [float(g) for g in hl.grad(hl.logaddexp, argnums=(0, 1))(dtype(a), dtype(b))]
+            assert abs(sum(shares) - 1) < 2e-7, (a, b, shares)
+            assert a != b or shares == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("shift, axis", [
+    (1, (0, 1)), ((1, 2), 0), ((1,), (0, 1)), ((1, 2), (1, 0)), ((1, 2), (1,)), ([2], -1), ((1, 1), (0, 0)), (-1, (2, 0, 1)), ((), ()), (3, ()), ((), 1), ((1, 2), None), (7, [1]),
+])  # fmt: skip
+def test_shifts_and_axes_of_roll_broadcast(shift, axis):
+    x = np.arange(24.0).reshape(2, 3, 4)
+    wanted = np.roll(x, shift, axis=axis)
+    close(hl.roll(x, shift, axis=axis), wanted)
+    close(hl.jit(lambda v: hl.roll(v, shift, axis=axis))(x), wanted)
+    with pytest.raises(hl.UserError, match=r"^\[roll\] there must be one shift an axis, or one for all. Received: shift \(1, 2, 3\) and axis \(0, 1\).$"):
+        hl.roll(x, (1, 2, 3), axis=(0, 1))
+
+
 def test_logcumsumexp():
     x = 30 * rng.normal(size=(5, 40))
     close(hl.logcumsumexp(x, axis=1), np.logaddexp.accumulate(x, axis=1), 1e-13)

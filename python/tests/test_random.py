@@ -180,7 +180,7 @@ def test_truncated_normal():
 
 
 def test_randint():
-    for low, high in ((0, 7), (-3, 2), (-(2**31), 0), (0, 2**31), (5, 6)):
+    for low, high in ((0, 7), (-3, 2), (-(2**31), 0), (0, 2**31), (5, 6), (-(2**31), 2**31), (-(2**31), 2**31 - 1), (-7, 2**31)):
         x = np.asarray(hl.random.randint(KEY, (100_000,), low, high)).astype(np.int64)
         assert x.min() >= low and x.max() < high
         if high - low < 10:
@@ -190,8 +190,23 @@ def test_randint():
         else:
             assert abs((x - low).mean() / (high - low) - 0.5) < 5 / math.sqrt(12 * len(x))
     for low, high in ((2, 2), (0, 2**31 + 1), (2**31 - 1, 2**31 + 1)):
-        with pytest.raises(hl.UserError, match="high - low must be in 1"):
+        with pytest.raises(hl.UserError, match="low and high must be in .*, and high above low"):
             hl.random.randint(KEY, (3,), low, high)
+    words = np.asarray(hl.random.bits(KEY, (1000, 2))).astype(object)
+    for low, high in ((-(2**31), 2**31), (-(2**31), 2**31 - 1), (0, 2**31), (-5, 1_000_000)):
+        wanted = [low + ((int(a) * (high - low) + (int(b) * (high - low) >> 32)) >> 32) for a, b in words]
+        assert np.asarray(hl.random.randint(KEY, (1000,), low, high)).tolist() == wanted
+
+
+def test_randint_between_arrays():
+    draw, low, high = hl.random.randint, np.array([-(2**31), 0, 3]), np.array([[2**31, 2, 3], [5, 1, 1000]])
+    wanted = np.asarray([[[int(np.asarray(draw(KEY, (50, 2, 3), int(a), max(int(b), int(a) + 1)))[r, i, j]) for j, (a, b) in enumerate(zip(low, row))] for i, row in enumerate(high)] for r in range(50)])
+    assert np.array_equal(draw(KEY, (50, 2, 3), low, high), wanted)  # where high is low: low
+    assert np.array_equal(hl.jit(lambda a, b: draw(KEY, (50, 2, 3), a, b))(low, high), wanted)
+    assert np.array_equal(hl.jit(lambda n: draw(KEY, (9,), 0, n))(7), draw(KEY, (9,), 0, 7)) and np.array_equal(draw(KEY, (9,), 0, np.uint8(7)), draw(KEY, (9,), 0, 7))
+    for bad in (np.ones(2, int), 1.5, np.ones((1, 3), int)):
+        with pytest.raises(hl.UserError, match=r"\[random\] high must be integers that broadcast to the shape \(3,\)"):
+            draw(KEY, (3,), 0, bad)
 
 
 def test_categorical():

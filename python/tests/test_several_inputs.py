@@ -282,6 +282,12 @@ def test_a_model_of_one_array_says_so(data):
         for call in (lambda x: hl.fit(model, (x, y)), lambda x: hl.evaluate(model, model.init(0), (x, y)), lambda x: model(model.init(0), x)):
             with pytest.raises(hl.UserError, match=message.format(kind)):
                 call(given)
+    ragged = [series[i, : 1 + i % 3] for i in range(len(y))]
+    padded = r"Try: n = \[len\(a\) for a in x\], numpy.stack\(\[numpy.pad\(a, \(\(0, longest - len\(a\)\), \(0, 0\)\)\) for a in x\]\).*'lengths': n\}"
+    with pytest.raises(hl.UserError, match=r"sequences of unequal length padded to one. Received: a list of 90 arrays, \(1, 2\), \(2, 2\), ... " + padded):
+        hl.fit(model, (ragged, y))
+    with pytest.raises(hl.UserError, match=r"\[fit\] inputs and targets must have equally many samples.* " + padded):
+        hl.fit(Net(_by_name), (ragged, y))
     with pytest.raises(hl.UserError, match=r"\[validation\] the tree must have a dict of 2. Received: a"):
         hl.fit(Net(_by_name), (x, y), validation=(series, y))
     with pytest.raises(hl.UserError, match=r"\[validation\] the tree must have the key facts"):

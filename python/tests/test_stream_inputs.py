@@ -106,6 +106,36 @@ def test_ids_alone(rng):
     assert hl.export_c(hl.nn.GRU(3, 4), hl.nn.GRU(3, 4).init(), np.int64(3)).header == hl.export_c(hl.nn.GRU(3, 4), hl.nn.GRU(3, 4).init(), 3).header
 
 
+class Letters(hl.nn.Module):
+    def __init__(self):
+        self.rows, self.lstm = hl.nn.Embedding(7, 4), hl.nn.LSTM(4, 5)
+
+    def apply(self, params, x, key=None):
+        return self.lstm(params["lstm"], self.rows(params["rows"], x))
+
+
+@pytest.mark.parametrize("model", [Letters(), hl.nn.Sequential(hl.nn.Embedding(7, 4), hl.nn.GRU(4, 5))], ids=["module", "sequential"])
+def test_ids_of_a_step_have_the_batch_alone(model):
+    bound = model.bind(model.init(0))
+    told = r"^\[step\] ids of a step must be \(batch,\), one id a sequence.*Received: {}. Try: {}"
+    for _ in range(2):  # before the first step, and after it
+        for shape, remedy in (((1, 1), r"ids\[:, 0\]\.$"), ((2, 1), r"ids\[:, 0\]\.$"), ((2, 1, 1), r"ids\[:, 0, 0\]\.$")):
+            with pytest.raises(hl.UserError, match=told.format(re.escape(f"int32 {shape}"), remedy)):
+                bound.step(None, np.zeros(shape, np.int32))
+        for scalar in (3, np.int32(3), np.zeros((), np.int32), hl.asarray(3)):
+            with pytest.raises(hl.UserError, match=told.format("a scalar", r"numpy.array\(\[id\]\) for one sequence")):
+                bound.step(None, scalar)
+        y, state = bound.step(None, np.array([1, 2], np.int32))
+        assert y.shape == (2, 5)
+        with pytest.raises(hl.UserError, match=told.format(re.escape("int32 (2, 1)"), r"ids\[:, 0\]")):
+            bound.step(state, np.zeros((2, 1), np.int32))
+    # Whole numbers in place of floats are something else.
+    floats = hl.nn.GRU(1, 2).bind(hl.nn.GRU(1, 2).init(0))
+    with pytest.raises(hl.UserError) as said:
+        floats.step(None, np.zeros((2, 1), np.int32))
+    assert "ids" not in str(said.value)
+
+
 def test_a_module_that_mixes_steps_is_refused(rng):
     x = at(sequence(rng, 1), 0)
     for call in (lambda: Centred().bind(PARAMS).step(None, x), lambda: hl.export_c(Centred(), PARAMS, x)):

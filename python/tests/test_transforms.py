@@ -57,6 +57,35 @@ def test_forward_and_reverse_agree(problem, rng):
     np.testing.assert_allclose(linear(np.ones_like(x)), 3 * x**2)
 
 
+def test_a_pullback_made_outside_of_a_trace_is_a_function_like_others(rng):
+    w, x = rng.normal(size=(2, 3)), rng.normal(size=3)
+
+    def f(v):
+        return hl.tanh(w @ v)
+
+    wanted = np.asarray(hl.jacrev(f)(x))
+    _, pull = hl.vjp(f, x)
+    _, pull_many = hl.vjp_many(f, x)
+    np.testing.assert_allclose(hl.vmap(pull)(np.eye(2))[0], wanted, rtol=1e-14)
+    np.testing.assert_allclose(hl.jit(pull)(np.ones(2))[0], wanted.sum(0), rtol=1e-14)
+    np.testing.assert_allclose(hl.jit(pull_many)(np.eye(2))[0], wanted, rtol=1e-14)
+    np.testing.assert_allclose(hl.vmap(pull_many)(np.eye(2)[:, None])[0][:, 0], wanted, rtol=1e-14)
+    np.testing.assert_allclose(hl.grad(lambda ct: pull(ct)[0].sum())(np.ones(2)), wanted.sum(1), rtol=1e-14)
+    np.testing.assert_allclose(hl.fori_loop(0, 2, lambda i, v: pull(f(v))[0], x), pull(f(pull(f(x))[0]))[0], rtol=1e-14)
+    # Where it was made, whatever is written to x since then.
+    moved = x.copy()
+    pulls = hl.vjp(f, moved)[1], hl.vjp_many(f, moved)[1], hl.linearize(f, moved)[1]
+    moved += 1
+    np.testing.assert_allclose(pulls[0](np.ones(2))[0], wanted.sum(0), rtol=1e-14)
+    np.testing.assert_allclose(pulls[1](np.eye(2))[0], wanted, rtol=1e-14)
+    np.testing.assert_allclose(pulls[2](np.ones(3)), wanted.sum(1), rtol=1e-14)
+    # Of trees.
+    _, pull = hl.vjp(lambda p: {"y": p["a"] ** 3, "z": p["b"][0]}, {"a": x, "b": (w,)})
+    (found,) = hl.jit(lambda ct: pull({"y": ct, "z": np.zeros((2, 3))}))(np.ones(3))
+    np.testing.assert_allclose(found["a"], 3 * x**2, rtol=1e-14)
+    assert np.all(np.asarray(found["b"][0]) == 0)
+
+
 def test_hessians(rng):
     x, v, a = rng.normal(size=4), rng.normal(size=4), rng.normal(size=(4, 4))
     f = lambda z: hl.sin(z @ a @ z)  # noqa: E731

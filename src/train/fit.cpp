@@ -492,6 +492,9 @@ class Fit {
   static std::string remedy(const std::string& tensor) {
     if (tensor.starts_with(batch_inputs) || tensor.starts_with(batch_input) || tensor.starts_with(batch_targets))
       return "fill what is missing in the data, or leave those samples out";
+    if (tensor.starts_with("the validation metric"))
+      return "look for validation samples that are not finite, or extreme; a smaller learning_rate, or clipping of the "
+             "gradients";
     return "a smaller learning_rate, clipping of the gradients, or look for extreme values in the inputs";
   }
 

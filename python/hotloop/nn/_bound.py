@@ -7,8 +7,23 @@ from hotloop._inputs import map_inputs, named_leaves
 from hotloop.nn._streams import checked_modules
 
 
-def _no_row():
+def _no_row(x):
+    if getattr(x, "dtype", None) is not None and x.dtype.kind in "iu" or isinstance(x, int):
+        return _core.UserError("[step] ids of a step must be (batch,), one id a sequence. Received: a scalar. Try: numpy.array([id]) for one sequence.")
     return _core.UserError("[step] x must be (batch, features), one row a sequence. Received: a scalar. Try: [[x]] for one sequence of one feature.")
+
+
+def _check_ids(bound, x):
+    """Of what a step did not take: UserError if it is ids with an axis of features or time, without which the step takes them."""
+    if getattr(x, "ndim", 0) > 1 and x.dtype.kind in "iu" and all(n == 1 for n in x.shape[1:]):
+        try:
+            bound._stepped(None, x[(slice(None), *[0] * (x.ndim - 1))])
+        except _core.UserError:
+            return
+        raise _core.UserError(
+            f"[step] ids of a step must be (batch,), one id a sequence, since the step is the time and an Embedding adds the features. Received: {x.dtype} {tuple(x.shape)}. "
+            f"Try: ids[{', '.join([':', *['0'] * (x.ndim - 1)])}]."
+        ) from None
 
 
 def _no_step(x):
@@ -48,7 +63,7 @@ class Bound:
                 return (without_time(y) if has_time else y), after
             x = _core.to_tracer(x, "x")
             if x.ndim < 1:
-                raise _no_row()
+                raise _no_row(x)
             if x.ndim == 1 and x.dtype.kind == "f":
                 raise _core.UserError(f"[step] x must be (batch, features), one row a sequence. Received: {x._type}. Try: x[None] for one sequence.")
             y, after = run(weights, _core.reshape(x, (x.shape[0], 1, *x.shape[1:])), state)
@@ -73,13 +88,21 @@ class Bound:
         return self.model.initial_state(batch, dtypes[0] if dtypes else "float32")
 
     def step(self, state, x=None):
-        """(y, state) of one step: x (batch, features), y without an axis of time. A state of None is the first.
+        """(y, state) of one step: x (batch, features), y without an axis of time. A state of None is the first. Of a model that begins with an Embedding x is
+        ids (batch,), whole numbers.
 
         A tree of several inputs is a sequence of one step, as the model takes it: (batch, 1, ...) of what has steps, (batch, ...) of what has none.
 
         The same bits as that step of the whole sequence. States are values: they may be kept, saved and gone back to. UserError for a model
         that needs the whole sequence, such as one with a reversed direction, or a module of one's own whose apply() mixes steps.
         """
+        try:
+            return self._stepped(state, x)
+        except _core.UserError:
+            _check_ids(self, x)
+            raise
+
+    def _stepped(self, state, x):
         if self._streams and state is not None and x is not None:
             return self._step(state, x)  # before all that a first step asks: a step of few units takes less than that
         if x is None:
@@ -89,8 +112,8 @@ class Bound:
             self._check_stream(x)
         if state is None:
             first = next(iter(_core.tree_flatten(x)[0]), None) if is_tree else x
-            if not hasattr(first, "__len__"):
-                raise _no_row()
+            if not getattr(first, "shape", True) or not hasattr(first, "__len__"):
+                raise _no_row(first)
             state = self.initial_state(len(first))
         return self._step(state, x)
 

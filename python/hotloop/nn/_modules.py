@@ -7,7 +7,7 @@ import numpy
 
 from hotloop import _core, _draws, _names
 from hotloop._indexing import narrowed
-from hotloop._inputs import is_tree, map_inputs, named_leaves, timed
+from hotloop._inputs import is_ragged, is_tree, map_inputs, named_leaves, padded_text, timed
 from hotloop._jit import jit
 from hotloop._names import kind_of
 from hotloop._op import integer
@@ -95,6 +95,11 @@ class Module:
         return is_tree(x) and (self._takes_trees or _is_no_array(x))
 
     def _refusal(self, x):
+        if is_ragged(x):
+            return _core.UserError(
+                f"[{type(self).__name__}] the input must be one array, sequences of unequal length padded to one. Received: {kind_of(x)} of {len(x)} arrays, "
+                f"{tuple(x[0].shape)}, {tuple(next(a for a in x if a.shape != x[0].shape).shape)}, ... Try: {padded_text(x)}."
+            )
         return _core.UserError(
             f"[{type(self).__name__}] the input must be one array. Received: {kind_of(x)}. Try: hl.concat([...], axis=-1) of several, or a "
             "subclass of hl.nn.Module whose apply(params, x) takes them, alone or as the first layer of hl.nn.Sequential."

@@ -15,7 +15,7 @@ class PreluModule : public Module {
     return {{"weight", Array::full(dtype, {features_}, init == Init::Torch ? 0.25 : 0.0)}};
   }
   Value apply(const Tree<Value>& params, Value x, Context&) const override {
-    if (x.rank() < 1 || x.shape()[x.rank() - 1] != features_)
+    if (x.rank() < 1 || (features_ != 1 && x.shape()[x.rank() - 1] != features_))
       throw UserError("prelu", "the input's last axis must have " + std::to_string(features_) + " features",
                       x.type().str(), "make the layer with as many features as the last axis has");
     check_parameters("prelu", params, {{"weight", {features_}}});

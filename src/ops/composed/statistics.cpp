@@ -50,7 +50,9 @@ Value logsumexp(Value x, int axis) {
   // An infinite largest element would give inf - inf; the shift is arbitrary, so its derivative is none.
   const Value finite = less(abs(largest), like(x, std::numeric_limits<double>::infinity()));
   const Value shift = stop_gradient(select(finite, largest, like(x, 0)));
-  return log(reduce_sum(exp(x - repeated(shift, x.shape(), axes)), axes)) + shift;
+  const Value sum = reduce_sum(exp(x - repeated(shift, x.shape(), axes)), axes);
+  // Where all are -inf, so is the largest; log(0) would give the same, with derivatives that are none.
+  return log(select(equal(sum, like(sum, 0)), like(sum, 1), sum)) + stop_gradient(largest);
 }
 
 Value softmax(Value x, int axis) {
