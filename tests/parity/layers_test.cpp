@@ -21,6 +21,8 @@ struct Prepared {
     context.training = training;
     context.buffers = buffers.map([](const Array& leaf) { return constant(leaf); });
     if (lengths.defined()) context.lengths = constant(lengths);
+    // As the layer inside of a model: the other library does not put zeros beyond the lengths, and what it gives there is compared too.
+    context.padding_is_zero = lengths.defined();
     return context;
   }
 };
