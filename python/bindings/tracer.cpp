@@ -29,7 +29,7 @@ std::atomic<std::uint64_t> g_num_scopes = 0;
 Tracer living(Tracer t) {
   const std::optional<Value> value = g_in_place == nullptr ? std::nullopt : g_in_place->of(t);
   if (value)
-    t.value = *value;
+    t = {*value, g_scope, t.weak, t.is_wide};
   else if (t.scope == nullptr || !t.scope->alive)
     throw UserError("trace", "a traced value may be used only while its function is traced",
                     "a value kept from an earlier trace", "return it from the function, or carry it through scan");
@@ -108,8 +108,14 @@ UsesOfSurroundings::UsesOfSurroundings() : first_scope_(g_num_scopes), previous_
 UsesOfSurroundings::~UsesOfSurroundings() { g_uses = previous_; }
 
 void UsesOfSurroundings::note(const Surroundings::Use& use, Value now) {
+  const auto is_it = [&](const std::pair<Surroundings::Use, Value>& noted) {
+    const Surroundings::Use& other = noted.first;
+    return other.was == use.was && other.scope == use.scope && other.array.raw() == use.array.raw() &&
+           noted.second == now;
+  };
   for (UsesOfSurroundings* u = g_uses; u != nullptr; u = u->previous_)
-    if (use.array.defined() || use.scope < u->first_scope_) u->uses_.emplace_back(use, now);
+    if ((use.array.defined() || use.scope < u->first_scope_) && std::ranges::none_of(u->uses_, is_it))
+      u->uses_.emplace_back(use, now);
 }
 
 Surroundings UsesOfSurroundings::among(std::span<const Value> captures) const {
@@ -240,8 +246,8 @@ Value to_value(nb::handle object, const std::string& what) {
 
 Value to_value_in(nb::handle object, DType dtype, const std::string& what, bool must_fit) {
   if (is_tracer(object)) {
-    const Tracer t = used(nb::cast<const Tracer&>(object));
-    return must_fit ? fitted(t, dtype, what) : cast(t.value, dtype);
+    const Tracer& t = nb::cast<const Tracer&>(object);
+    return must_fit ? fitted(t, dtype, what) : cast(used(t).value, dtype);
   }
   const Number kind = number_kind(object.ptr());
   const bool sequence = PyList_Check(object.ptr()) || PyTuple_Check(object.ptr());

@@ -82,6 +82,20 @@ def test_what_a_rule_uses_of_its_surroundings():
     np.testing.assert_allclose(batch, [wanted(0.7, 1.3), wanted(0.4, -0.5)], rtol=1e-12)
 
 
+def test_numbers_of_the_surroundings_fill_arrays():
+    """The loop's body is over when the rule is traced again."""
+
+    def total(x, scale):
+        def body(carry, t):
+            f = steps(lambda v: hl.floor(v * 3) / 3, lambda v, y: hl.sum(hl.full((2,), scale * t, dtype="float64") + hl.pad(y[None], (0, 1), constant_values=t)) / 2)
+            return carry + f(x), None
+
+        return hl.scan(body, hl.zeros_like(x), np.arange(1.0, 4.0))[0]
+
+    wanted = sum((1.3 * t + (2 / 3 + t) / 2) / 2 for t in (1.0, 2.0, 3.0))  # y'' = y' / 2, of y' = scale t + (y + t) / 2
+    assert float(hl.jit(hl.grad(hl.grad(total)))(np.float64(0.7), np.float64(1.3))) == pytest.approx(wanted, rel=1e-12)
+
+
 def test_two_functions_in_each_others_rules():
     """As sine and cosine are, of step functions."""
 
