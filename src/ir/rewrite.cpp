@@ -125,6 +125,12 @@ Node* copy_node(const Node& node, std::vector<Value> operands, int generation_bu
                                 node.generation + generation_bump);
 }
 
+std::vector<Value> results_of(Node& node) {
+  std::vector<Value> results;
+  for (int i = 0; i < static_cast<int>(node.types.size()); ++i) results.push_back(node.result(i));
+  return results;
+}
+
 int count_nodes(const Graph& graph) {
   int n = static_cast<int>(graph.nodes().size());
   for (const auto& node : graph.nodes())

@@ -166,6 +166,7 @@ std::shared_ptr<Graph> eliminate_dead(const Graph& graph);
 
 // Appends a copy of `node`, which is of any graph, to the current graph.
 Node* copy_node(const Node& node, std::vector<Value> operands, int generation_bump = 0);
+std::vector<Value> results_of(Node& node);
 
 // Nodes of the graph and of all its regions.
 int count_nodes(const Graph& graph);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/resolution.h"
 #include "hotloop/error.h"
 #include "hotloop/jacobian.h"
 #include "hotloop/linalg.h"

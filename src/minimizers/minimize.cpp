@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/resolution.h"
 #include "hotloop/error.h"
 #include "hotloop/functions.h"
 #include "hotloop/ops.h"

@@ -9,7 +9,5 @@ namespace hotloop::minimizers {
 Value inner(Value a, Value b);
 // The largest |x[i]|; NaN if any is.
 Value largest(Value x);
-// The distance of 1 to the next number.
-double resolution(DType dtype);
 
 }  // namespace hotloop::minimizers

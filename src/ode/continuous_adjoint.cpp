@@ -112,13 +112,16 @@ Solution AdjointEquation::solve(const Field& field, Value from, Value to, const 
   options.max_steps = tolerance.max_steps;
   options.saveat = saveat;
   Solution back = ode::solve(field, solver, from, to, x, options);
-  const Value reached = equal(back.result, constant(static_cast<double>(Result::Success), DType::I32));
-  Leaves end = back.y1.flatten();
-  for (Value& leaf : end)
+  back.y1 = x.unflatten(or_nan(back, back.y1.flatten()));
+  return back;
+}
+
+Leaves or_nan(const Solution& solution, Leaves leaves) {
+  const Value reached = equal(solution.result, constant(static_cast<double>(Result::Success), DType::I32));
+  for (Value& leaf : leaves)
     leaf = select(broadcast_to(reached, leaf.shape()), leaf,
                   constant(std::numeric_limits<double>::quiet_NaN(), leaf.dtype(), leaf.shape()));
-  back.y1 = x.unflatten(end);
-  return back;
+  return leaves;
 }
 
 Solution AdjointOfEquation::solve(const Problem& problem, const TakeSteps& take_steps) const {

@@ -1,11 +1,11 @@
 #include "ode/events.h"
 
 #include <functional>
-#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "core/resolution.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "hotloop/transforms.h"
@@ -151,9 +151,8 @@ EventFinder::Outcome EventFinder::find(const StepInput& step, const StepResult& 
   const Leaves there = at(step, result, first);
   // Events at one place happen together: places are the same but for the last digits of x, or of time, and a function that has left its side there
   // would not be seen to cross later.
-  const double epsilon =
-      dtype == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
-  const Value near = stop_gradient(first + 2 * width + (4 * epsilon) * maximum(abs(step.t0), abs(step.t1)) / length);
+  const Value near =
+      stop_gradient(first + 2 * width + (4 * resolution(dtype)) * maximum(abs(step.t0), abs(step.t1)) / length);
   Leaves happen;
   outcome.count = constant(0, DType::I32);
   for (std::size_t i = 0; i < events_.size(); ++i) {
@@ -215,9 +214,7 @@ Value EventFinder::side_after(std::size_t i, const Outcome& outcome, Value befor
   const Value rate = slope[0].defined() ? slope[0] : zeros_like(t);
   const Value direction = select(equal(rate, zeros_like(t)), sign(before), sign(rate));
   const Value unmoved = equal(now[0], function(i, t, outcome.crossing.y));
-  const double epsilon =
-      t.dtype() == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
-  const Value at_zero = less_equal(abs(now[0]), (256 * epsilon) * abs(rate * length));
+  const Value at_zero = less_equal(abs(now[0]), (256 * resolution(t.dtype())) * abs(rate * length));
   return select(changed, select(bit_or(unmoved, at_zero), direction * tiny, now[0]), beyond);
 }
 

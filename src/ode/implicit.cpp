@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/resolution.h"
 #include "hotloop/error.h"
 #include "hotloop/jacobian.h"
 #include "hotloop/linalg.h"
@@ -66,8 +67,6 @@ NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known,
   // the other shows when they stop shrinking.
   constexpr double roundings = 8, still_small = 0.1;
   const DType dtype = guess.dtype();
-  const double epsilon =
-      dtype == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
   const auto residual = ir::trace_region(
       "residual", [&](std::span<const Value> v) { return std::vector<Value>{v[0] - v[3] - v[2] * field(v[1], v[0])}; },
       ir::types_of(std::vector<Value>{guess, t, scale, known}));
@@ -97,7 +96,7 @@ NewtonSolution newton(const FlatField& field, Value t, Value scale, Value known,
           const Value correction = solve_with(v[4], {v[5], v[6]}, residual_at(c[0], v));
           const Value next = c[0] - correction, unit = inline_graph(*size.graph, captures(v, {next}, true))[0];
           const Value error = rms({correction / unit}, dtype);
-          const Value rounding = (roundings * epsilon) * rms({next / unit}, dtype);
+          const Value rounding = (roundings * resolution(dtype)) * rms({next / unit}, dtype);
           const Value stalled = bit_and(greater_equal(error, c[1]), less(error, constant(still_small, dtype)));
           const Value solved = bit_or(less(error, maximum(constant(small, dtype), rounding)), stalled);
           const Value zero = sum(correction * 0.0), finite = equal(zero, zeros_like(zero));

@@ -1,8 +1,7 @@
 #include "ode/norm.h"
 
-#include <limits>
-
 #include "core/print_number.h"
+#include "core/resolution.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 
@@ -34,9 +33,7 @@ Value initial_step(const VectorField& field, Value t0, const Leaves& y0, int err
   const Value d0 = norm(y0), d1 = norm(f0);
   const Value tiny = bit_or(less(d0, number(1e-5)), less(d1, number(1e-5)));
   // No step is shorter than time resolves at t0.
-  const double epsilon =
-      dtype == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
-  const Value least = (16 * epsilon) * abs(t0);
+  const Value least = (16 * resolution(dtype)) * abs(t0);
   const Value h0 = maximum(select(tiny, number(1e-6), 0.01 * (d0 / select(tiny, number(1), d1))), least);
   Leaves y1, change;
   for (std::size_t i = 0; i < y0.size(); ++i) y1.push_back(y0[i] + cast(h0, y0[i].dtype()) * f0[i]);

@@ -3,6 +3,7 @@
 
 #include "core/index.h"
 #include "core/print_number.h"
+#include "core/resolution.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ir/region.h"
@@ -265,9 +266,7 @@ class Integration {
 
   // A step that would end within rounding of the solve's end ends there; one that was rejected is halved instead.
   Value clipped(Value t0, Value t1, Value keep) const {
-    const double epsilon =
-        end_.dtype() == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
-    const Value margin = (50 * epsilon) * maximum(abs(start_), abs(end_));
+    const Value margin = (50 * resolution(end_.dtype())) * maximum(abs(start_), abs(end_));
     const Value at_end = keep.defined() ? select(keep, end_, t0 + 0.5 * (end_ - t0)) : end_;
     return select(greater(t1, stop_gradient(end_ - margin)), at_end, t1);
   }

@@ -150,12 +150,6 @@ class Binder {
     return copies;
   }
 
-  static std::vector<Value> results_of(Node& node) {
-    std::vector<Value> results;
-    for (int i = 0; i < static_cast<int>(node.types.size()); ++i) results.push_back(node.result(i));
-    return results;
-  }
-
   const Graph& graph_;
   const FactorLayouts& layout_for_;
   std::int64_t step_bytes_ = 0;

@@ -10,6 +10,7 @@
 #include "ops/rules/arguments.h"
 #include "transforms/argnums.h"
 #include "transforms/final_carries.h"
+#include "transforms/linear_part.h"
 #include "transforms/split.h"
 
 namespace hotloop {

@@ -8,6 +8,7 @@
 #include "ops/rules/arguments.h"
 #include "ops/rules/lane_axes.h"
 #include "ops/rules/loop_rules.h"
+#include "transforms/linear_part.h"
 #include "transforms/split.h"
 
 namespace hotloop::ir {

@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "hotloop/ops.h"
 #include "ode/continuous_adjoint.h"
 #include "ode/registry.h"
@@ -51,12 +49,7 @@ Cotangents carry_back(const AdjointEquation& equation, Value later, Value earlie
         return next;
       },
       init, equation.tolerance.max_steps);
-  const Value reached = equal(back.result, constant(static_cast<double>(Result::Success), DType::I32));
-  Leaves args(result.carry.begin() + 2, result.carry.end());
-  for (Value& leaf : args)
-    leaf = select(broadcast_to(reached, leaf.shape()), leaf,
-                  constant(std::numeric_limits<double>::quiet_NaN(), leaf.dtype(), leaf.shape()));
-  return {back.y1.flatten(), args};
+  return {back.y1.flatten(), or_nan(back, {result.carry.begin() + 2, result.carry.end()})};
 }
 
 }  // namespace

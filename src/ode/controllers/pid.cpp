@@ -1,4 +1,5 @@
 #include "core/print_number.h"
+#include "core/resolution.h"
 #include "hotloop/error.h"
 #include "hotloop/ops.h"
 #include "ode/norm.h"
@@ -61,9 +62,8 @@ class PidRule : public StepSizeRule {
     const Value length = in.t1 - in.t0;
     Value at_dtmin;
     if (options_.dtmin) {
-      const double epsilon =
-          dtype == DType::F32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
-      at_dtmin = less_equal(length, number(*options_.dtmin) + (2 * epsilon) * maximum(abs(in.t0), abs(in.t1)));
+      at_dtmin =
+          less_equal(length, number(*options_.dtmin) + (2 * resolution(dtype)) * maximum(abs(in.t0), abs(in.t1)));
       if (options_.force_dtmin) next.keep = bit_or(next.keep, at_dtmin);
     }
 

@@ -1,6 +1,5 @@
-#include <limits>
-
 #include "core/print_number.h"
+#include "core/resolution.h"
 #include "hotloop/ops.h"
 #include "optim/learning_rate.h"
 #include "optim/registry.h"
@@ -65,11 +64,7 @@ class RmspropRule : public UpdateRule {
  private:
   // What rounding leaves of a difference of two that are alike may be below 0, of which there is no root, or nothing, by which a step would
   // have no bound: it is not taken for less than a step of v's own digits.
-  static Value variance(Value v, Value m) {
-    const double resolution =
-        v.dtype() == DType::F64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-    return maximum(v - square(m), resolution * v);
-  }
+  static Value variance(Value v, Value m) { return maximum(v - square(m), resolution(v.dtype()) * v); }
 
   LearningRate learning_rate_;
   RMSpropOptions options_;
