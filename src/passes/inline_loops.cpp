@@ -1,4 +1,4 @@
-// A loop of one iteration becomes its body: a model that is run one step at a time has no loop, and a sequence of length one is
+// A loop of no iteration is what it starts from, and one of one iteration becomes its body: a model that is run one step at a time has no loop, and a sequence of length one is
 // scheduled as the feed-forward program that it is. Where it starts from literals other than 0 it stays a loop: what is made of numbers that are known
 // (a product with one number everywhere is a sum, tanh of it a literal) has other last bits than the first of several steps.
 #include <algorithm>
@@ -69,10 +69,22 @@ bool starts_from_numbers(const ir::LoopView& loop, const std::vector<bool>& lite
   return false;
 }
 
+bool has_no_iteration(const Node& node) {
+  return node.op->kind == ir::OpKind::Loop && ir::LoopView(node).length() == 0;
+}
+
 bool has_one_iteration(const Node& node) {
   if (node.op->kind != ir::OpKind::Loop) return false;
   const ir::LoopView loop(node);
   return loop.length() == 1 && !loop.until() && !loop.has_trip();
+}
+
+void replace_by_start(const Node& node, ir::Rebuild& rebuild, Builder& builder) {
+  const ir::LoopView loop(node);
+  for (int i = 0; i < loop.num_carry(); ++i) rebuild.map().set(loop.carry_result(i), rebuild(loop.carry(i)));
+  for (int i = 0; i < loop.num_ys(); ++i)
+    rebuild.map().set(loop.ys_result(i), builder.full(0, loop.ys_result(i).type()));
+  rebuild.map().set(loop.count_result(), builder.full(0, loop.count_result().type()));
 }
 
 void inline_into(const Node& node, ir::Rebuild& rebuild, Builder& builder) {
@@ -92,17 +104,21 @@ void inline_into(const Node& node, ir::Rebuild& rebuild, Builder& builder) {
 
 std::shared_ptr<const Graph> inline_level(const Graph& graph, const PassOptions& options) {
   const auto& nodes = graph.nodes();
-  if (std::ranges::none_of(nodes, [](const auto& node) { return has_one_iteration(*node); })) return nullptr;
+  if (std::ranges::none_of(nodes, [](const auto& node) { return has_no_iteration(*node) || has_one_iteration(*node); }))
+    return nullptr;
   const std::vector<bool> literals = literals_of(graph);
   const auto runs_once = [&](const Node& node) {
     return has_one_iteration(node) && !starts_from_numbers(ir::LoopView(node), literals);
   };
-  if (std::ranges::none_of(nodes, [&](const auto& node) { return runs_once(*node); })) return nullptr;
+  if (std::ranges::none_of(nodes, [&](const auto& node) { return has_no_iteration(*node) || runs_once(*node); }))
+    return nullptr;
   ir::Rebuild rebuild(graph);
   Builder builder(rebuild.to(), options);
   for (const auto& node : nodes) {
     if (node->op->kind == ir::OpKind::Input) continue;
-    if (runs_once(*node))
+    if (has_no_iteration(*node))
+      replace_by_start(*node, rebuild, builder);
+    else if (runs_once(*node))
       inline_into(*node, rebuild, builder);
     else
       rebuild.copy(*node);

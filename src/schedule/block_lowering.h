@@ -13,6 +13,7 @@
 #include "schedule/dot_plan.h"
 #include "schedule/lane_copies.h"
 #include "schedule/map_builder.h"
+#include "schedule/visited.h"
 
 namespace hotloop {
 
@@ -44,7 +45,6 @@ class BlockLowering {
     Value value;
     bool is_copy = false;               // the value exists already and is only copied to the place
     std::optional<std::size_t> target;  // index into targets_ of a further or only place
-    bool accumulate = false;
   };
   struct Slot {
     enum class Kind { Map, Reduction, Dot, Other } kind = Kind::Map;
@@ -66,9 +66,10 @@ class BlockLowering {
   void cut_long_chains();
   void shorten_rows();
   double inline_cost(Value v, double enough);
+  double inline_cost(Value v, double enough, std::map<ValueKey, double>& known);
   bool lies_in_order(Value v);
   bool lies_somewhere(Value piece);
-  std::size_t num_pieces(Value concat);
+  std::size_t num_pieces(Value concat, std::size_t most);
   bool is_read_by_pieces(Value concat);
   bool computes_in_turn(Value v) {
     return computes_numbers_in_turn(context_, v, [&](Value o) { return stored(o); });
@@ -84,9 +85,12 @@ class BlockLowering {
   std::size_t slot_for_map(const IndexSpace& space, Slot::Kind kind, const std::map<ValueKey, bool>& reads,
                            int long_functions = 0, double cost = 0, std::optional<Value> finish = std::nullopt);
   bool may_finish(Value v);
-  bool is_light(Value v, DType dtype);
+  using Met = Visited<>;
+  using MetAtPoints = Visited<bool>;  // whether at the same point
+  bool is_light(Value v, DType dtype, Met& met);
   bool takes_finish(const Slot& slot, const IndexSpace& space, DType dtype) const;
   void collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads);
+  void collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads, MetAtPoints& met);
   std::map<ValueKey, bool> reads_of_definition(Value v);
   std::map<ValueKey, bool> reads_to_compute(Value v);
   void place_definition(Value v);
@@ -96,9 +100,9 @@ class BlockLowering {
   bool updates_in_place(Value v, Value old);
   bool may_overwrite(Value v, Value old);
   std::vector<Value> updates_of(const BlockTarget& target);
-  bool reads_elsewhere(Value v, const Node& update, Value table, bool same_point);
+  bool reads_elsewhere(Value v, const Node& update, Value table, bool same_point, MetAtPoints& met);
   bool reads_one_of(Value v, const std::set<ValueKey>& values);
-  void keep_reads(Value v, const std::set<ValueKey>& written_over, const std::set<ValueKey>& table);
+  void keep_reads(Value v, const std::set<ValueKey>& written_over, const std::set<ValueKey>& table, Met& met);
   void compute_updates_first();
   void keep_lookups();
   void find_updates();

@@ -19,6 +19,11 @@ bool merges_axes(const Node& reshape) {
                              [](const ReshapeGroup& g) { return g.in.size() > 1; });
 }
 
+// The numbers of the operand lie apart in what is padded.
+bool is_spread(const Node& pad) {
+  return std::ranges::any_of(pad.attrs.integers("interior"), [](std::int64_t k) { return k > 0; });
+}
+
 // What a loop gives of each step, in order.
 bool is_stacked(Value v) {
   if (!ir::is(*v.node, OpKind::Loop)) return false;
@@ -140,7 +145,13 @@ bool BlockLowering::is_expression(const DotPlan& plan) const {
 
 // What computing v where it is read costs, in cost_per_element; once it is `enough`, no more is looked at.
 double BlockLowering::inline_cost(Value v, double enough) {
+  std::map<ValueKey, double> known;
+  return inline_cost(v, enough, known);
+}
+
+double BlockLowering::inline_cost(Value v, double enough, std::map<ValueKey, double>& known) {
   v = context_.resolve(v);
+  if (const auto it = known.find(key_of(v)); it != known.end()) return it->second;
   if (stored(v)) return 0;
   if (ir::is(*v.node, OpKind::Extent)) return 0;
   if (ir::is(*v.node, OpKind::RandomBits)) return 100;
@@ -149,9 +160,9 @@ double BlockLowering::inline_cost(Value v, double enough) {
                                                         : 0;
   for (Value o : v.node->operands) {
     if (cost >= enough) break;
-    cost += inline_cost(o, enough - cost);
+    cost += inline_cost(o, enough, known);
   }
-  return cost;
+  return known[key_of(v)] = cost;
 }
 
 void BlockLowering::need_memory(Value v) {
@@ -202,12 +213,13 @@ bool BlockLowering::lies_somewhere(Value piece) {
          !ir::is(base, OpKind::Concat);
 }
 
-// The pieces that a point may be in, those of a concatenation of concatenations counted one by one.
-std::size_t BlockLowering::num_pieces(Value concat) {
+// The pieces that a point may be in, those of a concatenation of concatenations counted one by one, as long as they are not more than `most`.
+std::size_t BlockLowering::num_pieces(Value concat, std::size_t most) {
   std::size_t count = 0;
   for (const Value& piece : concat.node->operands) {
+    if (count > most) break;
     const Value base = base_of(context_, piece);
-    count += ir::is(*base.node, OpKind::Concat) && !stored(base) ? num_pieces(base) : 1;
+    count += ir::is(*base.node, OpKind::Concat) && !stored(base) ? num_pieces(base, most - count) : 1;
   }
   return count;
 }
@@ -234,7 +246,7 @@ bool BlockLowering::is_read_by_pieces(Value v) {
     largest = std::max(largest, piece.shape().size());
   }
   const std::int64_t all = v.shape().size();
-  return 2 * largest >= all && apart * large_part <= all && num_pieces(v) <= most_pieces;
+  return 2 * largest >= all && apart * large_part <= all && num_pieces(v, most_pieces) <= most_pieces;
 }
 
 void BlockLowering::choose_memory() {
@@ -253,7 +265,9 @@ void BlockLowering::choose_memory() {
     if (!needed_.contains(n)) continue;
     const Value v = result(n);
     if (absorbed_.contains(key_of(v)) || (n->types.size() == 1 && context_.find(v))) continue;
-    if (is_strided_view(*n)) uses_[key_of(context_.resolve(n->operands[0]))] += uses_[key_of(v)] - 1;
+    // What lies nowhere is read at the points of its readers.
+    const bool shows = is_strided_view(*n) || (ir::is(*n, OpKind::Pad) && !is_spread(*n) && !stored(v));
+    if (shows) uses_[key_of(context_.resolve(n->operands[0]))] += uses_[key_of(v)] - 1;
     if (const auto it = dots_.find(key_of(v)); it != dots_.end()) {
       need_memory(v);
       if (is_expression(it->second)) continue;
@@ -280,9 +294,7 @@ void BlockLowering::choose_memory() {
         if (merges_axes(*n)) need_memory(v);
         break;
       case OpKind::Pad:
-        if (const auto& interior = n->attrs.integers("interior");
-            std::ranges::any_of(interior, [](std::int64_t k) { return k > 0; }))
-          need_memory(v);
+        if (is_spread(*n)) need_memory(v);
         break;
       case OpKind::Reduce: need_memory(v); break;
       case OpKind::Concat:

@@ -65,7 +65,13 @@ bool keeps_index(const LoweringContext& context, const Node& node, Value operand
 
 // Reads of v, which is used at the same point or at another one.
 void BlockLowering::collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads) {
+  MetAtPoints met;
+  collect_reads(v, same_point, reads, met);
+}
+
+void BlockLowering::collect_reads(Value v, bool same_point, std::map<ValueKey, bool>& reads, MetAtPoints& met) {
   v = context_.resolve(v);
+  if (!met.is_first(v, same_point)) return;
   if (planned_.contains(key_of(v)) || (context_.find(v) && !is_strided_view(*v.node))) {
     const auto [it, fresh] = reads.try_emplace(key_of(v), same_point);
     if (!fresh) it->second = it->second && same_point;
@@ -73,12 +79,14 @@ void BlockLowering::collect_reads(Value v, bool same_point, std::map<ValueKey, b
   }
   if (ir::is(*v.node, OpKind::Extent)) return;  // reads no element
   for (Value o : v.node->operands)
-    collect_reads(o, same_point && keeps_index(context_, *v.node, context_.resolve(o)), reads);
+    collect_reads(o, same_point && keeps_index(context_, *v.node, context_.resolve(o)), reads, met);
 }
 
 std::map<ValueKey, bool> BlockLowering::reads_of_definition(Value v) {
   std::map<ValueKey, bool> reads;
-  for (Value o : operands_read(*v.node)) collect_reads(o, keeps_index(context_, *v.node, context_.resolve(o)), reads);
+  MetAtPoints met;
+  for (Value o : operands_read(*v.node))
+    collect_reads(o, keeps_index(context_, *v.node, context_.resolve(o)), reads, met);
   return reads;
 }
 
@@ -96,19 +104,21 @@ std::map<ValueKey, bool> BlockLowering::reads_to_compute(Value v) {
 
 // Whether v is made of numbers of one float dtype by cheap instructions. They cost the end of a reduction little, also where it has one lane, and
 // what they load leaves the number of lanes, which is the order of the reduction, as it is.
-bool BlockLowering::is_light(Value v, DType dtype) {
+bool BlockLowering::is_light(Value v, DType dtype, Met& met) {
   v = context_.resolve(v);
+  if (!met.is_first(v)) return true;
   const bool is_view = is_strided_view(*v.node);
   if (ir::is(*v.node, OpKind::Constant) || (stored(v) && !is_view)) return v.dtype() == dtype;
-  if (is_view) return !context_.crosses_tiles(*v.node) && is_light(v.node->operands[0], dtype);
+  if (is_view) return !context_.crosses_tiles(*v.node) && is_light(v.node->operands[0], dtype, met);
   return is_light_op(*v.node, dtype) &&
-         std::ranges::all_of(v.node->operands, [&](Value o) { return is_light(o, dtype); });
+         std::ranges::all_of(v.node->operands, [&](Value o) { return is_light(o, dtype, met); });
 }
 
 bool BlockLowering::may_finish(Value v) {
   const auto overwrites = [&](const BlockTarget& t) { return t.value == v && (t.overwrites || t.accumulate); };
+  Met met;
   return !context_.by_lanes() && is_light_op(*v.node, v.dtype()) && std::ranges::none_of(targets_, overwrites) &&
-         std::ranges::all_of(v.node->operands, [&](Value o) { return is_light(o, v.dtype()); });
+         std::ranges::all_of(v.node->operands, [&](Value o) { return is_light(o, v.dtype(), met); });
 }
 
 bool BlockLowering::takes_finish(const Slot& slot, const IndexSpace& space, DType dtype) const {
@@ -261,8 +271,7 @@ void BlockLowering::place_definition(Value v) {
     slots_.push_back({kind, {}, {}, {}});
     s = slots_.size() - 1;
   }
-  Item item{v, false, std::nullopt, false};
-  slots_[s].items.push_back(item);
+  slots_[s].items.push_back({v, false, std::nullopt});
   for (const auto& [key, same_point] : reads) {
     const auto [it, fresh] = slots_[s].reads.try_emplace(key, same_point);
     if (!fresh) it->second = it->second && same_point;
@@ -281,7 +290,7 @@ void BlockLowering::place_copy(std::size_t t) {
   // What is in memory, or on its way there, is stored once more; no function is called again for it.
   const std::size_t s =
       stored(v) ? slot_for_map(space, Slot::Kind::Map, reads) : slot_for_map_of(v, space, reads, false);
-  slots_[s].items.push_back({v, true, t, targets_[t].accumulate});
+  slots_[s].items.push_back({v, true, t});
   for (const auto& [key, same_point] : reads) {
     const auto [it, fresh] = slots_[s].reads.try_emplace(key, same_point);
     if (!fresh) it->second = it->second && same_point;

@@ -40,8 +40,9 @@ std::vector<Value> BlockLowering::updates_of(const BlockTarget& target) {
 }
 
 // Whether v reads `table`, but where `update` writes into it at the same point.
-bool BlockLowering::reads_elsewhere(Value v, const Node& update, Value table, bool same_point) {
+bool BlockLowering::reads_elsewhere(Value v, const Node& update, Value table, bool same_point, MetAtPoints& met) {
   v = context_.resolve(v);
+  if (!met.is_first(v, same_point)) return false;
   if (v == table) return true;
   if (planned_.contains(key_of(v)) || (context_.find(v) && !is_strided_view(*v.node))) return false;
   if (ir::is(*v.node, OpKind::Extent)) return false;
@@ -51,7 +52,7 @@ bool BlockLowering::reads_elsewhere(Value v, const Node& update, Value table, bo
   for (std::size_t i = 0; i < v.node->operands.size(); ++i) {
     if (is_where_it_writes && same_point && i == 0) continue;
     const Value o = v.node->operands[i];
-    if (reads_elsewhere(o, update, table, same_point && keeps_index(context_, *v.node, context_.resolve(o))))
+    if (reads_elsewhere(o, update, table, same_point && keeps_index(context_, *v.node, context_.resolve(o)), met))
       return true;
   }
   return false;
@@ -64,11 +65,12 @@ bool BlockLowering::reads_one_of(Value v, const std::set<ValueKey>& values) {
 }
 
 // Puts into memory what v reads of values that are written over, in the largest parts that read nothing of `table`.
-void BlockLowering::keep_reads(Value v, const std::set<ValueKey>& written_over, const std::set<ValueKey>& table) {
+void BlockLowering::keep_reads(Value v, const std::set<ValueKey>& written_over, const std::set<ValueKey>& table,
+                               Met& met) {
   v = context_.resolve(v);
-  if (stored(v) || !reads_one_of(v, written_over)) return;
+  if (!met.is_first(v) || stored(v) || !reads_one_of(v, written_over)) return;
   if (!reads_one_of(v, table)) return need_memory(v);
-  for (const Value& o : v.node->operands) keep_reads(o, written_over, table);
+  for (const Value& o : v.node->operands) keep_reads(o, written_over, table, met);
 }
 
 // What goes into a part of a table and is read from another part of it, or from a table that another value is written over, is computed before
@@ -89,8 +91,10 @@ void BlockLowering::compute_updates_first() {
       std::span<const Value> in_memory = std::span(update.operands).subspan(1);  // if it reads what is written over
       if (ir::is(update, OpKind::DynamicUpdate)) {
         const Value written = written_by(update);
-        keep_reads(written, others, {key_of(table)});
-        if (reads_elsewhere(written, update, table, true)) need_memory(written);
+        Met kept;
+        keep_reads(written, others, {key_of(table)}, kept);
+        MetAtPoints met;
+        if (reads_elsewhere(written, update, table, true, met)) need_memory(written);
         in_memory = in_memory.subspan(1);
       }
       for (const Value& v : in_memory)
@@ -108,8 +112,10 @@ void BlockLowering::keep_lookups() {
     const Value old = *target.overwrites;
     std::vector<Value> lookups;
     // Whether v reads the old carry at its own point, or by lookups alone.
+    MetAtPoints met;
     const auto by_lookups = [&](auto&& self, Value v, bool same_point) -> bool {
       v = context_.resolve(v);
+      if (!met.is_first(v, same_point)) return true;
       if (v == old) return same_point;
       if (stored(v) && !is_strided_view(*v.node)) return true;
       const Node& node = *v.node;
@@ -166,7 +172,8 @@ bool BlockLowering::updates_in_place(Value v, Value old) {
   std::vector<Value> others = operands_read(node);
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(*from));
   if (ir::is(node, OpKind::DynamicUpdate)) {
-    if (reads_elsewhere(written_by(node), node, old, true)) return false;
+    MetAtPoints met;
+    if (reads_elsewhere(written_by(node), node, old, true, met)) return false;
     others.erase(others.begin());
   }
   for (const Value& o : others) collect_reads(o, false, reads);

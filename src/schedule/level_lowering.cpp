@@ -13,6 +13,7 @@
 #include "schedule/levels.h"
 #include "schedule/map_builder.h"
 #include "schedule/tile_shape.h"
+#include "schedule/visited.h"
 
 namespace hotloop {
 
@@ -109,7 +110,9 @@ class LevelLowering {
 
 void LevelLowering::find_crossings() {
   // Leaves that are computed, through anything that floats.
+  Visited<int> met;
   const auto visit = [&](auto&& self, Value v, int reader) -> void {
+    if (!met.is_first(v, reader)) return;
     if (!floats(*v.node)) {
       if (levels_.level.at(v.node) != reader) crossing_.insert(key_of(v));
       return;
@@ -359,7 +362,9 @@ int place_of_loops(int level) { return 2 * level + 1; }
 // tile rows of others is read until all tiles are done. An output that is the input, or a view of it, is a copy, made where outputs of its level are.
 int last_reader(const Graph& graph, const Levels& levels, const AxisAnalysis& axes, int cls, Value input) {
   int last = 0;
+  Visited<int, bool> met;
   const auto reads = [&](auto&& self, Value v, int level, bool when_tiles_are_done) -> void {
+    if (!met.is_first(v, level, when_tiles_are_done)) return;
     if (v == input) last = std::max(last, when_tiles_are_done ? place_of_loops(level) : place_of_statements(level));
     if (v == input || !floats(*v.node) || ir::is(*v.node, OpKind::Extent)) return;
     const bool from_other_tiles = levels.is_region(level) && axes.couples(*v.node, cls);

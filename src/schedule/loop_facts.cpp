@@ -39,7 +39,7 @@ bool is_fixed(const Program& program, const LoopFacts& loop, const Access& acces
 
 const For* plain_loop(const Stmt& stmt) {
   const auto* loop = std::get_if<For>(&stmt.node);
-  if (loop == nullptr || loop->stop || !loop->trip.is_static()) return nullptr;
+  if (loop == nullptr || loop->stop || !loop->trip.is_static() || loop->trip.bound < 1) return nullptr;
   bool counts = false;
   for_each_statement(loop->body, [&](const auto& statement) {
     for_each_extent(statement, [&](const Extent& extent) { counts = counts || extent.var == loop->counter; });

@@ -199,6 +199,11 @@ int MapBuilder::emit_short_reduction(Value v, const Index& index, int predicate)
       }
     points = std::move(more);
   }
+  if (points.empty()) {  // its identity, as the op defines it
+    const std::vector<Array> nothing = {Array(x.dtype(), x.shape())};
+    const Array identity = v.node->op->eval({*v.node, nothing, ir::evaluate})[0];
+    return constant(v.dtype(), identity.at(0));
+  }
   const std::int64_t most_lanes = reduction_lanes(v.dtype());
   std::vector<int> sums(lanes ? static_cast<std::size_t>(std::min(x.shape()[*lanes], most_lanes)) : 1, -1);
   for (const Index& point : points) {

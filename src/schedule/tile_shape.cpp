@@ -15,6 +15,7 @@
 #include "schedule/row_lanes.h"
 #include "schedule/tile_cut.h"
 #include "schedule/tile_nodes.h"
+#include "schedule/visited.h"
 
 namespace hotloop {
 
@@ -42,9 +43,10 @@ bool repeats_work(const LoweringContext& context, std::span<const Node* const> n
 // Without elementwise work that only such work reads: it is part of its reader's map and lies nowhere.
 std::set<const Node*> nodes_in_memory(const Graph& graph) {
   std::set<const Node*> in_memory;
+  Visited<> met;
   const auto note = [&](auto&& self, Value v) -> void {
     in_memory.insert(v.node);
-    if (floats(*v.node) && !ir::is(*v.node, OpKind::Extent))
+    if (met.is_first(v) && floats(*v.node) && !ir::is(*v.node, OpKind::Extent))
       for (const Value& o : v.node->operands) self(self, o);
   };
   for (const auto& n : graph.nodes()) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "arrays.h"
@@ -14,6 +15,7 @@
 #include "hotloop/transforms.h"
 #include "ir/op_def.h"
 #include "passes/pipeline.h"
+#include "schedule/accesses.h"
 #include "schedule/schedule.h"
 
 namespace hotloop {
@@ -126,6 +128,72 @@ void expect_compiled(const Function& fn, const std::vector<ValueType>& types) {
       for (std::int64_t i = 0; i < wanted[r].size(); ++i)
         ASSERT_NEAR(got[r].at(i), wanted[r].at(i), 1e-9) << "result " << r << ", element " << i;
   }
+}
+
+// What lies nowhere is read twice by what follows, through borders, pieces of concatenations and places that are looked up.
+TEST(DeepPrograms, WhatIsReadThroughViewsTwice) {
+  constexpr int depth = 40;
+  expect_compiled(
+      [](std::span<const Value> in) {
+        Value x = in[0];
+        for (int i = 0; i < depth; ++i) {
+          const std::int64_t n = x.shape()[0], low = 1 + i % 3, high = 1 + i * 7 % 5;
+          const Value p = pad(x, constant(0, x.dtype()), {low}, {high}, {0});
+          x = narrow(p, 0, 0, n) - narrow(p, 0, low + high, n) * 0.5;
+        }
+        return std::vector{x};
+      },
+      {{DType::F64, {200}}});
+  expect_compiled(
+      [](std::span<const Value> in) {
+        Value x = in[0];
+        for (int i = 0; i < depth; ++i) {
+          const int axis = i % 2;
+          const std::int64_t n = x.shape()[axis], by = 1 + i % (n - 1);
+          x = concat(std::vector{narrow(x, axis, by, n - by), narrow(x, axis, 0, by)}, axis);
+          x = i % 3 == 0 ? reverse(x, {axis}) : i % 3 == 1 ? transpose(x, {1, 0}) : x;
+        }
+        return std::vector{x};
+      },
+      {{DType::F64, {11, 13}}});
+  expect_compiled(
+      [](std::span<const Value> in) {
+        Value place = cast(in[0], DType::I32), places = cast(in[1], DType::I32);
+        for (int i = 0; i < depth; ++i) {
+          Array table(DType::I32, {7 + i % 2, 8 + i % 3});
+          for (std::int64_t k = 0; k < table.size(); ++k) table.set(k, static_cast<double>((k * 5 + i) % 7));
+          const Value looked_up = constant(table);
+          place = reshape(dynamic_slice(looked_up, std::vector{place, place}, {1, 1}), {});
+          const Value flat = reshape(looked_up, {table.size()});
+          places = gather(flat, places * static_cast<double>(table.shape()[1]) + places, 0);
+        }
+        return std::vector{place, places};
+      },
+      {{DType::F64, {}}, {DType::F64, {5}}});
+}
+
+// As many instructions a layer as in the layer before.
+TEST(DeepPrograms, BordersAreComputedOnce) {
+  const auto instructions = [](int depth) {
+    const auto smoothed = [&](std::span<const Value> in) {
+      Value x = in[0];
+      for (int i = 0; i < depth; ++i) {
+        const std::int64_t n = x.shape()[0];
+        const Value p = pad(x, constant(-1, x.dtype()), {1}, {1}, {0});
+        x = maximum(maximum(narrow(p, 0, 0, n), narrow(p, 0, 1, n)), narrow(p, 0, 2, n));
+        x = narrow(x, 0, 0, n - 1);  // equal layers would become a loop
+      }
+      return std::vector{x};
+    };
+    std::size_t count = 0;
+    const kernel::Program program =
+        schedule(*passes::optimize(*trace(smoothed, std::vector<ValueType>{{DType::F32, {4096}}}), {}), {});
+    kernel::for_each_statement(program.body, [&](const auto& statement) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(statement)>, kernel::Map>) count += statement.instrs.size();
+    });
+    return count;
+  };
+  EXPECT_LT(instructions(16), 3 * instructions(8));
 }
 
 const auto counted = [] { return cast(iota(DType::I32, {6}, 0), DType::F64) * 0.1; };

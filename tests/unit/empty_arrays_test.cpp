@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "hotloop/jit.h"
 #include "hotloop/ops.h"
 #include "hotloop/sorting.h"
 #include "hotloop/transforms.h"
+#include "op_checks.h"
 
 namespace hotloop {
 namespace {
@@ -63,6 +66,42 @@ TEST(EmptyArrays, LoopsOfNoStepsGiveWhatTheyStartFrom) {
     EXPECT_EQ(slopes[0].at(0), 0);
     EXPECT_EQ(slopes[1].at(0), 1);
   }
+}
+
+// Whether or not a pass finds that nothing is left of a loop or a sum.
+TEST(EmptyArrays, AreScheduledWithoutPassesToo) {
+  const TracedFunction sum_after_no_step = [](Values in) {
+    const std::vector<Value> start = {in[0]};
+    const ScanBody step = [&](Values carry, Values) {
+      return std::pair{std::vector<Value>{tanh(carry[0] * in[1])}, std::vector<Value>{}};
+    };
+    const Value last = scan(step, start, {}, {.length = 0}).first[0];
+    return std::vector<Value>{matmul(transpose(last, {1, 0}), in[1]), sum(last, {0})};
+  };
+  const TracedFunction loops_over_rows_of_nothing = vmap(
+      [](Values in) {
+        const std::vector<Value> start = {in[0], constant(0, DType::I32)};
+        const auto goes_on = [](Values carry) {
+          return bit_and(less(carry[1], 5.0), less(reduce_prod(carry[0], {0}), 3.0));
+        };
+        const auto step = [](Values carry) {
+          const Value shrunk = carry[0] - 0.1 * sum(carry[0] * carry[0]) * carry[0];
+          return std::vector<Value>{shrunk, carry[1] + cast(reduce_prod(carry[0] + 7.0, {0}), DType::I32)};
+        };
+        return while_loop(goes_on, step, start, 20);
+      },
+      {0});
+  const Array x = Array::full(DType::F32, {384, 16}, 0.5);
+  for (const auto& [fn, in] : std::vector<std::pair<TracedFunction, std::vector<Array>>>{
+           {sum_after_no_step, {x, x}}, {loops_over_rows_of_nothing, {none({50, 0})}}})
+    for (const std::vector<std::string>& disabled :
+         std::vector<std::vector<std::string>>{{}, {"inline_loops"}, {"all"}}) {
+      CompileOptions compiled, interpreted;
+      compiled.disabled_passes = interpreted.disabled_passes = disabled;
+      interpreted.backend = "interp";
+      const std::vector<Array> expected = jit(fn, interpreted)(in), found = jit(fn, compiled)(in);
+      for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(ir::close(found[i], expected[i], 1e-5)) << i;
+    }
 }
 
 // No index is the last one of none.

@@ -187,8 +187,6 @@ struct Frame {
   int loop_depth = 0;       // loops of the program around it
   Value* cancel = nullptr;  // address of the flag that long work polls
   HeldValues* held = nullptr;
-  // A tail of so many pieces is moved piece by piece, of powers of two lanes, else through a mask.
-  int most_pieces = 2;
 
   Value* extent(Code& code, const kernel::Extent& extent) const;
   Value* affine(Code& code, const kernel::Affine& index) const;    // in elements
