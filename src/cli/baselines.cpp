@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/report.h"
 #include "hotloop/error.h"
 
 namespace hotloop::cli {
@@ -95,7 +96,7 @@ std::string print_ridges(const Job& job, std::span<const train::Ridge> ridges) {
                     {"lambda", ridges[i].lambda},
                     {"validation_mae", ridges[i].validation_mae},
                     {"weights", ridges[i].weights}});
-  return json.dump(2) + "\n";
+  return json_text(json);
 }
 
 std::vector<train::Ridge> parse_ridges(const std::string& text, const std::string& source, const Job& job,

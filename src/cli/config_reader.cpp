@@ -236,7 +236,9 @@ std::int64_t Section::integer(const std::string& key, const std::string& doc, st
   const std::int64_t value = read(*this, *impl_, key, doc, fallback, "an integer", [](const toml::node& n) {
     return n.is_integer() ? n.value<std::int64_t>() : std::optional<std::int64_t>();
   });
-  if (value < least) refuse(key, explained(doc, "must be at least " + std::to_string(least)), std::to_string(value));
+  if (value < least)
+    refuse(key, explained(doc, "must be at least " + std::to_string(least)), std::to_string(value),
+           fallback ? remedy(key, fallback, nullptr) : key + " = " + std::to_string(std::max<std::int64_t>(least, 1)));
   impl_->record(key, std::to_string(value), doc);
   return value;
 }

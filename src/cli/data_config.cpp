@@ -6,6 +6,9 @@
 #include "hotloop/error.h"
 
 namespace hotloop::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 const std::vector<std::string> fills = {"refuse", "drop", "forward", "mean"};  // by data::Fill
@@ -21,7 +24,8 @@ template <class Enum> Enum choice(Section& section, const std::string& key, cons
 void read_csv_options(Section& data, DataConfig& config) {
   const std::string separator = data.text("separator", "between cells", ",");
   if (separator.size() != 1 || separator[0] == '"' || separator[0] == '\n' || separator[0] == '\r')
-    data.refuse("separator", "must be one character that is no quote", print_toml(separator));
+    data.refuse("separator", "must be one character that is no quote", print_toml(separator),
+                R"(separator = ";", or separator = "\t" for tabs)");
   config.csv.separator = separator[0];
   config.csv.missing_values =
       data.texts("missing_values", "cells that stand for a missing value", config.csv.missing_values);
@@ -37,8 +41,10 @@ void read_csv_options(Section& data, DataConfig& config) {
 void read_columns(Section& data, data::Recipe& recipe) {
   recipe.targets = data.text_or_texts("target", "column to predict, or columns");
   recipe.inputs = data.texts("inputs", "columns, lags, periodic and one-hot names; \"x*\" for all that begin with x");
-  if (recipe.inputs.empty()) data.refuse("inputs", "must name at least one column", "an empty list");
-  if (recipe.targets.empty()) data.refuse("target", "must name at least one column", "an empty list");
+  if (recipe.inputs.empty())
+    data.refuse("inputs", "must name at least one column", "an empty list", "inputs = [\"<column>\"]");
+  if (recipe.targets.empty())
+    data.refuse("target", "must name at least one column", "an empty list", "target = \"<column>\"");
   recipe.task = data.text("task", "what the target is: numbers, or classes", "regression",
                           {"regression", "classification"}) == "classification"
                     ? data::Task::Classification
@@ -124,7 +130,25 @@ void read_split(ConfigFile& file, data::Recipe& recipe) {
   if (split.by == data::Split::By::Column) split.column = section.text("column", "that says train, validation or test");
 }
 
+// Whether both lead to the same; of a file that is not there the text alone tells.
+bool leads_to(const fs::path& path, const fs::path& file) {
+  std::error_code none;
+  return !fs::exists(file, none) || fs::equivalent(path, file, none);
+}
+
 }  // namespace
+
+fs::path named_file(const fs::path& folder, const std::string& given) {
+  const fs::path whole = folder / given, plain = whole.lexically_normal();
+  return leads_to(plain, whole) ? plain : fs::proximate(whole);
+}
+
+fs::path seen_from(const fs::path& folder, const fs::path& file) {
+  const fs::path from = folder.empty() ? fs::path(".") : folder;
+  const auto whole = [](const fs::path& path) { return fs::absolute(path).lexically_normal(); };
+  const fs::path plain = (whole(file)).lexically_proximate(whole(from));
+  return leads_to(from / plain, file) ? plain : fs::proximate(file, from);
+}
 
 DataConfig read_data_config(ConfigFile& file, const std::function<std::string(const std::string& given)>& shown_file) {
   DataConfig config;

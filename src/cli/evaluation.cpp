@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <functional>
+#include <iterator>
+#include <map>
 
 #include "cli/report.h"
-#include "core/utf8.h"
 #include "hotloop/error.h"
 #include "train/metrics.h"
 #include "train/output_statistics.h"
@@ -39,18 +40,16 @@ template <class F> void for_each_target(const Array& predictions, const data::Da
 }
 
 Confusion count_classes(const Array& predictions, const data::Dataset& samples, std::span<const std::string> names) {
-  std::vector<metrics::Classes> seen;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> seen;
   std::int64_t largest = std::max<std::int64_t>(1, static_cast<std::int64_t>(names.size()) - 1);
   for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted) {
-    seen.push_back(metrics::classes_of("confusion", predicted, wanted, 0));
-    largest =
-        std::max({largest, seen.back().predicted, seen.back().wanted, static_cast<std::int64_t>(predicted.size()) - 1});
+    const metrics::Classes classes = metrics::classes_of("confusion", predicted, wanted, 0);
+    ++seen[{classes.wanted, classes.predicted}];
+    largest = std::max({largest, classes.predicted, classes.wanted, static_cast<std::int64_t>(predicted.size()) - 1});
     return true;
   });
   Confusion confusion{.num_classes = largest + 1};
-  confusion.counts.assign(static_cast<std::size_t>(confusion.num_classes * confusion.num_classes), 0);
-  for (const metrics::Classes& c : seen)
-    ++confusion.counts[static_cast<std::size_t>(c.wanted * confusion.num_classes + c.predicted)];
+  for (const auto& [classes, count] : seen) confusion.counts.push_back({classes.first, classes.second, count});
   for (std::int64_t c = 0; c < confusion.num_classes; ++c)
     confusion.names.push_back(c < static_cast<std::int64_t>(names.size()) ? names[static_cast<std::size_t>(c)]
                                                                           : std::to_string(c));
@@ -167,12 +166,33 @@ Chart phase_chart(const Array& predictions, const data::Samples& samples, const 
 
 }  // namespace
 
-std::int64_t Confusion::total() const { return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}); }
+std::int64_t Confusion::total() const {
+  std::int64_t sum = 0;
+  for (const Count& c : counts) sum += c.count;
+  return sum;
+}
 
 double Confusion::accuracy() const {
   std::int64_t right = 0;
-  for (std::int64_t c = 0; c < num_classes; ++c) right += counts[static_cast<std::size_t>(c * num_classes + c)];
+  for (const Count& c : counts)
+    if (c.wanted == c.predicted) right += c.count;
   return static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(1, total()));
+}
+
+std::vector<std::vector<std::int64_t>> Confusion::table() const {
+  const auto n = static_cast<std::size_t>(num_classes);
+  std::vector rows(n, std::vector<std::int64_t>(n));
+  for (const Count& c : counts)
+    rows[static_cast<std::size_t>(c.wanted)][static_cast<std::size_t>(c.predicted)] = c.count;
+  return rows;
+}
+
+std::vector<Confusion::Count> Confusion::largest(std::size_t most) const {
+  std::vector<Count> wrong;
+  std::ranges::copy_if(counts, std::back_inserter(wrong), [](const Count& c) { return c.wanted != c.predicted; });
+  std::ranges::stable_sort(wrong, std::greater(), &Count::count);
+  wrong.resize(std::min(most, wrong.size()));
+  return wrong;
 }
 
 Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Layer& model, const Tree<Array>& params,
@@ -214,12 +234,13 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
 
 std::string result_heading(const Job& job, const data::Samples& samples, const Evaluation& evaluation,
                            const std::string& table) {
-  return fmt::format(
-      "{} on the {} {}{}{}{}", job.fit.metric.name(), grouped(samples.test().size()), table.empty() ? "test " : "",
-      !job.recipe.sample.empty()   ? "series"
-      : samples.test().size() == 1 ? "window"
-                                   : "windows",
-      table.empty() ? "" : " of " + table, evaluation.confusion || job.fit.metric.loss() ? "" : ", " + unit_of(job));
+  const std::string unit = evaluation.confusion || job.fit.metric.loss() ? "" : unit_of(job);
+  return fmt::format("{} on the {} {}{}{}{}", job.fit.metric.name(), grouped(samples.test().size()),
+                     table.empty() ? "test " : "",
+                     !job.recipe.sample.empty()   ? "series"
+                     : samples.test().size() == 1 ? "window"
+                                                  : "windows",
+                     table.empty() ? "" : " of " + table, unit.empty() ? "" : ", " + unit);
 }
 
 void add_test(const Job& job, const Evaluation& evaluation, nlohmann::ordered_json& metrics) {
@@ -249,32 +270,55 @@ nlohmann::ordered_json calibration_json(const Calibration& calibration) {
 }
 
 nlohmann::ordered_json confusion_json(const Confusion& confusion) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (auto row = confusion.counts.begin(); row != confusion.counts.end(); row += confusion.num_classes)
-    rows.push_back(std::vector<std::int64_t>(row, row + confusion.num_classes));
-  return {{"classes", confusion.names}, {"accuracy", confusion.accuracy()}, {"counts", rows}};
+  nlohmann::ordered_json json = {{"classes", confusion.names}, {"accuracy", confusion.accuracy()}};
+  if (confusion.fits_a_table()) {
+    json["counts"] = confusion.table();
+    return json;
+  }
+  json["cells"] = nlohmann::ordered_json::array();
+  for (const Confusion::Count& c : confusion.counts) json["cells"].push_back({c.wanted, c.predicted, c.count});
+  return json;
 }
+
+namespace {
+
+// What is confused most.
+std::string largest_confusions(const Confusion& confusion) {
+  constexpr std::size_t most = 8, width = 24;
+  const auto line = [&](const std::string& count, const std::string& wanted, const std::string& predicted) {
+    const std::string name = shortened(wanted, width);
+    return fmt::format("  {:>8}  {}  {}\n", count, padded(name, width), shortened(predicted, width));
+  };
+  std::string out = line("", "wanted", "predicted");
+  for (const Confusion::Count& c : confusion.largest(most))
+    out += line(grouped(c.count), confusion.names[static_cast<std::size_t>(c.wanted)],
+                confusion.names[static_cast<std::size_t>(c.predicted)]);
+  return out + fmt::format("  (the largest confusions of {} classes: metrics.json has them all)\n",
+                           grouped(confusion.num_classes));
+}
+
+}  // namespace
 
 std::string confusion_table(const Confusion& confusion) {
   std::string out = fmt::format("Accuracy {:.4f}: {} of {} right\n", confusion.accuracy(),
                                 grouped(std::llround(confusion.accuracy() * static_cast<double>(confusion.total()))),
                                 grouped(confusion.total()));
+  if (!confusion.fits_a_table()) return out + largest_confusions(confusion);
   std::size_t width = 5;
   for (const std::string& name : confusion.names)
-    width = std::max(width, std::min<std::size_t>(num_characters(name) + 1, 9));
-  const std::int64_t shown = std::min(confusion.num_classes, static_cast<std::int64_t>((80 - 12) / width));
+    width = std::max(width, std::min<std::size_t>(num_columns(name) + 1, 9));
+  const std::size_t shown = std::min(confusion.names.size(), (80 - 12) / width);
   out += fmt::format("  {:<10}", "wanted");
-  for (std::int64_t c = 0; c < shown; ++c)
-    out += fmt::format("{:>{}.{}}", confusion.names[static_cast<std::size_t>(c)], width, width - 1);
+  for (std::size_t c = 0; c < shown; ++c) out += padded(shortened(confusion.names[c], width - 1, ""), width, true);
   out += "  <- predicted\n";
-  for (std::int64_t w = 0; w < shown; ++w) {
-    out += fmt::format("  {:<10.9}", confusion.names[static_cast<std::size_t>(w)]);
-    for (std::int64_t p = 0; p < shown; ++p)
-      out += fmt::format("{:>{}}", confusion.counts[static_cast<std::size_t>(w * confusion.num_classes + p)], width);
+  const std::vector<std::vector<std::int64_t>> table = confusion.table();
+  for (std::size_t w = 0; w < shown; ++w) {
+    out += "  " + padded(shortened(confusion.names[w], 9, ""), 10);
+    for (std::size_t p = 0; p < shown; ++p) out += fmt::format("{:>{}}", table[w][p], width);
     out += "\n";
   }
-  if (shown < confusion.num_classes)
-    out += fmt::format("  ({} more classes: metrics.json has them all)\n", confusion.num_classes - shown);
+  if (shown < confusion.names.size())
+    out += fmt::format("  ({} more classes: metrics.json has them all)\n", confusion.names.size() - shown);
   return out;
 }
 

@@ -14,14 +14,25 @@
 
 namespace hotloop::cli {
 
-// Of a classification: counts[wanted * num_classes + predicted] of the test's samples, or of their valid steps.
+// Of a classification: how often each class that was wanted came out as which, in the test's samples, or in their valid steps.
 struct Confusion {
+  struct Count {
+    std::int64_t wanted = 0, predicted = 0, count = 0;
+  };
+  static constexpr std::int64_t most_in_a_table =
+      50;  // classes: a square of more is nothing to look at, and fills the disk
+
   std::int64_t num_classes = 0;
-  std::vector<std::int64_t> counts = {};
+  std::vector<Count> counts = {};       // of what came up, by the class that was wanted
   std::vector<std::string> names = {};  // of the classes
 
   std::int64_t total() const;
   double accuracy() const;
+  bool fits_a_table() const { return num_classes <= most_in_a_table; }
+  // table()[wanted][predicted].
+  std::vector<std::vector<std::int64_t>> table() const;
+  // Of one class with another, the most frequent first.
+  std::vector<Count> largest(std::size_t most) const;
 };
 
 // Of a loss whose outputs say quantiles of the targets: how many targets lie at or below each.
@@ -56,13 +67,13 @@ std::string result_heading(const Job& job, const data::Samples& samples, const E
                            const std::string& table = "");
 // "rmse 0.2231, r2 0.9312 of this model"; "" without further metrics.
 std::string further_text(const Evaluation& evaluation);
-// {"classes", "accuracy", "counts": rows of the wanted class}.
 // Under "test" of each metric what it says of the model.
 void add_test(const Job& job, const Evaluation& evaluation, nlohmann::ordered_json& metrics);
+// {"classes", "accuracy", "counts": rows of the wanted class}; of many classes "cells": [[wanted, predicted, count], ...] in place of the counts.
 nlohmann::ordered_json confusion_json(const Confusion& confusion);
 std::string calibration_table(const Calibration& calibration);
 nlohmann::ordered_json calibration_json(const Calibration& calibration);  // [{"quantile", "level", "share"}, ...]
-// Accuracy, and rows of counts: wanted down, predicted across; the largest classes only where there are many.
+// Accuracy, and rows of counts: wanted down, predicted across; the first classes only, or what is confused most, where there are many.
 std::string confusion_table(const Confusion& confusion);
 
 }  // namespace hotloop::cli

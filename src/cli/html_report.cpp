@@ -71,25 +71,49 @@ std::string facts_html(const ReportContent& content) {
   return out + "</table>\n";
 }
 
-std::string confusion_html(const Confusion& confusion) {
-  std::string out = fmt::format(
-      "<h2>Confusion</h2>\n<p>Accuracy {:.4f}. Rows: the class that was wanted; columns: the one "
-      "that was predicted.</p>\n<div class=\"scroll\"><table class=\"confusion\">\n<tr><th></th>",
-      confusion.accuracy());
+std::string confusion_cell(const Confusion::Count& c, std::int64_t total_of_wanted) {
+  const double share = total_of_wanted > 0 ? static_cast<double>(c.count) / static_cast<double>(total_of_wanted) : 0;
+  return fmt::format("<td style=\"background:rgba({},{:.2f})\">{}</td>",
+                     c.wanted == c.predicted ? "37,99,235" : "234,88,12", 0.55 * share, c.count);
+}
+
+std::string largest_confusions_html(const Confusion& confusion) {
+  std::vector<std::int64_t> totals(confusion.names.size());
+  for (const Confusion::Count& c : confusion.counts) totals[static_cast<std::size_t>(c.wanted)] += c.count;
+  std::string out = "<tr>" + cell("wanted", "th") + cell("predicted", "th") + cell("times", "th") + "</tr>\n";
+  for (const Confusion::Count& c : confusion.largest(Confusion::most_in_a_table)) {
+    const auto wanted = static_cast<std::size_t>(c.wanted), predicted = static_cast<std::size_t>(c.predicted);
+    out += "<tr>" + cell(confusion.names[wanted], "th") + cell(confusion.names[predicted], "th") +
+           confusion_cell(c, totals[wanted]) + "</tr>\n";
+  }
+  return out;
+}
+
+std::string confusion_table_html(const Confusion& confusion) {
+  std::string out = "<tr><th></th>";
   for (const std::string& name : confusion.names) out += cell(name, "th");
   out += "</tr>\n";
+  const std::vector<std::vector<std::int64_t>> table = confusion.table();
   for (std::int64_t w = 0; w < confusion.num_classes; ++w) {
-    const auto row = confusion.counts.begin() + w * confusion.num_classes;
-    const std::int64_t total = std::accumulate(row, row + confusion.num_classes, std::int64_t{0});
+    const std::vector<std::int64_t>& row = table[static_cast<std::size_t>(w)];
+    const std::int64_t total = std::accumulate(row.begin(), row.end(), std::int64_t{0});
     out += "<tr>" + cell(confusion.names[static_cast<std::size_t>(w)], "th");
-    for (std::int64_t p = 0; p < confusion.num_classes; ++p) {
-      const double share = total > 0 ? static_cast<double>(row[p]) / static_cast<double>(total) : 0;
-      out += fmt::format("<td style=\"background:rgba({},{:.2f})\">{}</td>", w == p ? "37,99,235" : "234,88,12",
-                         0.55 * share, row[p]);
-    }
+    for (std::int64_t p = 0; p < confusion.num_classes; ++p)
+      out += confusion_cell({w, p, row[static_cast<std::size_t>(p)]}, total);
     out += "</tr>\n";
   }
-  return out + "</table></div>\n";
+  return out;
+}
+
+std::string confusion_html(const Confusion& confusion) {
+  const bool whole = confusion.fits_a_table();
+  return fmt::format(
+             "<h2>Confusion</h2>\n<p>Accuracy {:.4f}. {}</p>\n<div class=\"scroll\"><table class=\"confusion\">\n",
+             confusion.accuracy(),
+             whole ? "Rows: the class that was wanted; columns: the one that was predicted."
+                   : fmt::format("The largest confusions of {} classes; metrics.json has them all.",
+                                 grouped(confusion.num_classes))) +
+         (whole ? confusion_table_html(confusion) : largest_confusions_html(confusion)) + "</table></div>\n";
 }
 
 std::string history_html(const ReportContent& content) {

@@ -207,10 +207,10 @@ Job parse_job(const JobSource& source, const std::optional<std::filesystem::path
   for (const Assignment& assignment : source.assignments) file.set(assignment.text, assignment.given_as);
   Job job;
   const auto data_file = [&](const std::string& given) {
-    return source.data_file ? *source.data_file : (source.path.parent_path() / given).lexically_normal();
+    return source.data_file ? *source.data_file : named_file(source.path.parent_path(), given);
   };
   DataConfig data = read_data_config(file, [&](const std::string& given) {
-    return shown_from ? std::filesystem::proximate(data_file(given), *shown_from).string() : given;
+    return shown_from ? seen_from(*shown_from, data_file(given)).string() : given;
   });
   job.data_file = data_file(data.file);
   job.csv = std::move(data.csv);
@@ -295,7 +295,9 @@ std::string text_for_folder(const JobSource& source, const std::filesystem::path
 
 std::string unit_of(const Job& job) {
   const std::vector<std::string>& targets = job.recipe.targets;
-  return targets.size() == 1 ? "in units of " + targets[0]
+  const int power = job.fit.metric.unit_power();
+  if (targets.size() == 1 && power == 0) return "";
+  return targets.size() == 1 ? (power == 1 ? "in units of " : "in squared units of ") + targets[0]
                              : "of " + std::to_string(targets.size()) +
                                    (has_standardized_targets(job.recipe) ? " standardised targets" : " targets");
 }

@@ -70,7 +70,7 @@ std::vector<nn::LayerConfig> read_model(ConfigFile& file,
 std::string text_for_folder(const JobSource& source, const std::filesystem::path& folder);
 
 data::Samples load_samples(const Job& job);
-// What a metric of its predictions is in: "in units of load", or standardised where there are several targets.
+// What its metric is in: "in units of load", squared for mse, "" for r2; or standardised where there are several targets.
 std::string unit_of(const Job& job);
 
 }  // namespace hotloop::cli

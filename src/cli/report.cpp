@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
+
+#include "core/utf8.h"
 
 namespace hotloop::cli {
 
@@ -18,7 +22,7 @@ std::string wrapped(const std::string& text, std::size_t indent) {
   std::size_t column = indent;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::size_t length = end - at;
+    const std::size_t length = num_columns(std::string_view(text).substr(at, end - at));
     if (column > indent && column + 1 + length > 80) {
       out += "\n" + std::string(indent, ' ');
       column = indent;
@@ -26,7 +30,7 @@ std::string wrapped(const std::string& text, std::size_t indent) {
       out += ' ';
       ++column;
     }
-    out += text.substr(at, length);
+    out += text.substr(at, end - at);
     column += length;
     at = end + 1;
   }
@@ -40,6 +44,67 @@ std::string score_text(double value, int decimals) {
     return size < 1e7 ? fmt::format("{:.1f}", value) : fmt::format("{:.{}e}", value, decimals);
   return fmt::format("{:.{}f}", value, decimals);
 }
+
+namespace {
+
+// Code points that terminals show two columns wide: Unicode's East Asian Width W and F, as wholes of blocks.
+bool is_wide(std::uint32_t c) {
+  constexpr std::array<std::pair<std::uint32_t, std::uint32_t>, 10> wide = {{{0x1100, 0x115F},
+                                                                             {0x2E80, 0x303E},
+                                                                             {0x3041, 0xA4CF},
+                                                                             {0xA960, 0xA97F},
+                                                                             {0xAC00, 0xD7A3},
+                                                                             {0xF900, 0xFAFF},
+                                                                             {0xFE30, 0xFE6F},
+                                                                             {0xFF00, 0xFF60},
+                                                                             {0x1F300, 0x1FAFF},
+                                                                             {0x20000, 0x3FFFD}}};
+  return std::ranges::any_of(wide, [&](const auto& block) { return block.first <= c && c <= block.second; });
+}
+
+// Of the character at the front: its bytes, and the columns it takes. A byte that is no UTF-8 counts as one of each.
+std::pair<std::size_t, std::size_t> character(std::string_view text) {
+  const std::size_t bytes = utf8_sequence(text);
+  if (bytes < 2) return {1, 1};
+  std::uint32_t code = static_cast<unsigned char>(text[0]) & (0xFFu >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
+  return {bytes, is_wide(code) ? 2 : 1};
+}
+
+}  // namespace
+
+std::size_t num_columns(std::string_view text) {
+  std::size_t total = 0;
+  while (!text.empty()) {
+    const auto [bytes, columns] = character(text);
+    total += columns;
+    text.remove_prefix(bytes);
+  }
+  return total;
+}
+
+std::string shortened(const std::string& text, std::size_t columns, std::string_view end) {
+  if (num_columns(text) <= columns) return text;
+  std::size_t at = 0;
+  for (std::size_t used = end.size();;) {
+    const auto [bytes, more] = character(std::string_view(text).substr(at));
+    if (used + more > columns) return text.substr(0, at).append(end);
+    used += more;
+    at += bytes;
+  }
+}
+
+std::string padded(const std::string& text, std::size_t columns, bool right) {
+  const std::size_t own = num_columns(text);
+  const std::string blanks(own < columns ? columns - own : 0, ' ');
+  return right ? blanks + text : text + blanks;
+}
+
+std::string json_text(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+void print_json(const nlohmann::ordered_json& json, std::FILE* out) { fmt::print(out, "{}", json_text(json)); }
 
 bool is_usual(const nn::LayerConfig& layer, const std::string& setting, bool flag) {
   for (const Parameter& p : nn::layer_def(layer.type).parameters)
@@ -66,9 +131,9 @@ std::string describe_model(const Job& job, const Tree<Array>& params) {
 
 std::string results_table(const std::string& heading, std::span<const TestResult> results) {
   std::size_t width = 0;
-  for (const TestResult& r : results) width = std::max(width, r.name.size());
+  for (const TestResult& r : results) width = std::max(width, num_columns(r.name));
   std::string out = heading + "\n";
-  for (const TestResult& r : results) out += fmt::format("  {:<{}}  {}\n", r.name, width, score_text(r.value));
+  for (const TestResult& r : results) out += fmt::format("  {}  {}\n", padded(r.name, width), score_text(r.value));
   return out;
 }
 

@@ -8,6 +8,7 @@
 //   history.csv          one line an epoch; events.out.tfevents.* the same for TensorBoard
 //   metrics.json         the results, and where they were computed and in what time
 //   loss.svg forecast.svg report.html       pictures, and one page with everything
+//   .replaced/           the run that was there before, until the first epoch of the one that replaces it is over
 //
 // A program that is killed leaves all of these whole, as they were at some time before.
 #pragma once
@@ -15,8 +16,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "hotloop/data.h"
+#include "io/files.h"
 
 namespace hotloop::cli {
 
@@ -36,18 +39,46 @@ class RunFolder {
   bool holds_run() const;  // whether there is a configuration
   // UserError with what there is instead, unless holds_run().
   void check_run() const;
+  // UserError unless there are parameters of an epoch.
+  void check_model() const;
+  // Whether there is nothing in it, but for what a killed program left of a file, or no such folder.
+  bool is_vacant() const;
+  // UserError unless a new run may be written to it: it is vacant, or holds a run that is to be replaced.
+  void check_free(bool overwrite) const;
+  // Whether the file, by whatever name, is one that the run consists of.
+  bool owns(const std::filesystem::path& file) const;
   // Deletes what a run leaves behind, and nothing else.
   void remove_run() const;
+
+  // The run makes way for another one, and comes back in its place or goes for good. A program that is killed in between loses none of it:
+  // recover() takes the one of the two that is whole.
+  void set_aside() const;
+  void bring_back() const;
+  void drop_aside() const;
+  void recover() const;
 
   void write(const std::filesystem::path& file, const std::string& text) const;
   nlohmann::ordered_json read_metrics() const;  // an empty object if there are none yet
   data::Preparation read_preparation() const;
 
  private:
+  std::filesystem::path aside() const { return path_ / ".replaced"; }
+  std::vector<std::filesystem::path> files()
+      const;  // that there are of the run, checkpoints' folder too; config.toml last
+
   std::filesystem::path path_;
 };
 
-// The first of base, base-2, base-3, ... that holds no run.
-RunFolder next_free_folder(const std::filesystem::path& base);
+// A folder that this process alone writes to, for a new run.
+struct ClaimedFolder {
+  RunFolder folder;
+  io::FolderLock lock;
+  bool made = false;  // the folder was not there
+};
+
+// `path`, as check_free() says.
+ClaimedFolder claim_folder(const std::filesystem::path& path, bool overwrite);
+// The first of base, base-2, base-3, ... that is vacant, and that no other process has claimed.
+ClaimedFolder claim_next_folder(const std::filesystem::path& base);
 
 }  // namespace hotloop::cli

@@ -20,11 +20,6 @@ std::vector<std::size_t> chosen_rows(std::size_t count) {
   return chosen;
 }
 
-// What a name comes to in so many places.
-std::string shortened(const std::string& name, std::size_t places) {
-  return name.size() <= places ? name : name.substr(0, places - 2) + "..";
-}
-
 }  // namespace
 
 PredictSample standardized_rows(const data::Samples& samples, const Array& rows) {
@@ -79,15 +74,15 @@ std::string outputs_table(const Job& job, std::span<const TestResult> results) {
   const std::vector<std::size_t> rows = chosen_rows(count);
   std::size_t name_width = 0;
   for (const std::size_t row : rows)
-    name_width = std::max(name_width, std::min<std::size_t>(name_of_row(row).size(), 24));
+    name_width = std::max(name_width, std::min<std::size_t>(num_columns(name_of_row(row)), 24));
   const std::size_t columns = std::min(results.size(), (table_width - 2 - name_width) / (number_width + 2));
   std::string out = fmt::format("{} of each {}, in its own unit\n  {:<{}}", job.fit.metric.name(),
                                 by_target ? "target" : "step of the horizon", "", name_width);
   for (std::size_t c = 0; c < columns; ++c)
-    out += fmt::format("  {:>{}}", shortened(c == 0 ? "this model" : results[c].name, number_width), number_width);
+    out += "  " + padded(shortened(c == 0 ? "this model" : results[c].name, number_width), number_width, true);
   out += "\n";
   for (const std::size_t row : rows) {
-    out += fmt::format("  {:<{}}", shortened(name_of_row(row), name_width), name_width);
+    out += "  " + padded(shortened(name_of_row(row), name_width), name_width);
     for (std::size_t c = 0; c < columns; ++c) {
       const OutputErrors& errors = results[c].by_output;
       out += fmt::format("  {:>{}}", score_text((by_target ? errors.targets : errors.outputs)[row]), number_width);

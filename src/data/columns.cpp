@@ -280,18 +280,20 @@ Recipe expand_inputs(Recipe recipe, const RowSource& source) {
   taken.insert({recipe.time, recipe.group, recipe.sample, recipe.weight, recipe.split.column});
   for (const std::string& name : recipe.inputs) taken.insert(name);
   std::vector<std::string> inputs;
+  const std::vector<std::string> columns = source.column_names();
   for (const std::string& name : recipe.inputs) {
-    if (!name.ends_with('*') || derived(recipe, name)) {
+    // A column may be called so.
+    if (!name.ends_with('*') || derived(recipe, name) || std::ranges::find(columns, name) != columns.end()) {
       inputs.push_back(name);
       continue;
     }
     const std::string prefix = name.substr(0, name.size() - 1);
     const std::size_t before = inputs.size();
-    for (const std::string& column : source.column_names())
+    for (const std::string& column : columns)
       if (column.starts_with(prefix) && taken.insert(column).second) inputs.push_back(column);
     if (inputs.size() == before)
       throw UserError("data", source.name() + " must have columns whose names begin with '" + prefix + "'", "none",
-                      nearest_hint(prefix, source.column_names()));
+                      nearest_hint(prefix, columns));
   }
   recipe.inputs = std::move(inputs);
   return recipe;

@@ -64,6 +64,15 @@ template <class Make> int make_temporary(const fs::path& folder, std::string& na
   }
 }
 
+// The path at the end of links, which may lead to a file that is not there yet.
+fs::path linked_file(fs::path path) {
+  constexpr int most_links = 40;  // as many as Linux follows
+  std::error_code none;
+  for (int i = 0; i < most_links && fs::is_symlink(path, none); ++i)
+    path = path.parent_path() / fs::read_symlink(path, none);
+  return path;
+}
+
 int make_temporary_folder(const fs::path& folder, std::string& name) {
   return make_temporary(folder, name, [](const char* path) { return ::mkdir(path, 0777); });
 }
@@ -114,8 +123,10 @@ std::string read_file(const fs::path& path, const std::string& where) {
 }
 
 AtomicFile::AtomicFile(const fs::path& path, const std::string& where)
-    : path_(path), where_(where), fd_(make_temporary(parent_of(path), temporary_, create_file)) {
+    : path_(linked_file(path)), where_(where), fd_(make_temporary(parent_of(path_), temporary_, create_file)) {
   if (fd_ < 0) io::fail(where_, "the folder must be writable", path_, errno);
+  struct stat there {};
+  if (::stat(path_.c_str(), &there) == 0 && ::fchmod(fd_, there.st_mode & 07777) != 0) fail(errno);
 }
 
 AtomicFile::~AtomicFile() {
@@ -205,10 +216,11 @@ void remove_folder_atomic(const fs::path& path) {
   fs::remove_all(temporary, ignored);
 }
 
-void create_folder(const fs::path& path, const std::string& where) {
+bool create_folder(const fs::path& path, const std::string& where) {
   std::error_code error;
-  fs::create_directories(path, error);
+  const bool made = fs::create_directories(path, error);
   if (error) fail(where, "the folder must be one that can be made", path, error.value());
+  return made;
 }
 
 void remove_temporaries(const fs::path& folder) {
@@ -217,17 +229,48 @@ void remove_temporaries(const fs::path& folder) {
     if (entry.path().filename().string().starts_with(temporary_prefix)) fs::remove_all(entry.path(), ignored);
 }
 
-FolderLock::FolderLock(const fs::path& folder, const std::string& where)
-    : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ < 0) fail(where, "the folder must be readable", folder, errno);
-  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+namespace {
+
+int open_folder(const fs::path& folder) { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }
+
+// Whether the lock on an open folder is this process's now. A file system without locks is no reason not to run: then it is closed.
+bool lock_folder(int& fd) {
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
   const int reason = errno;
-  ::close(fd_);
-  // A file system without locks is no reason not to run.
-  fd_ = -1;
-  if (reason == EWOULDBLOCK)
-    throw UserError(where, "a run must be written by one program at a time", folder.string() + " is in use",
-                    "wait for the other one to end, or another folder");
+  ::close(std::exchange(fd, -1));
+  return reason != EWOULDBLOCK;
+}
+
+bool is_at(int fd, const fs::path& path) {
+  struct stat open {
+  }, there{};
+  return ::fstat(fd, &open) == 0 && ::stat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
+         open.st_ino == there.st_ino;
+}
+
+}  // namespace
+
+void refuse_locked(const fs::path& folder, const std::string& where) {
+  throw UserError(where, "a run must be written by one program at a time", folder.string() + " is in use",
+                  "wait for the other one to end, or another folder");
+}
+
+FolderLock::FolderLock(const fs::path& folder, const std::string& where) : fd_(open_folder(folder)) {
+  if (fd_ < 0) fail(where, "the folder must be readable", folder, errno);
+  if (!lock_folder(fd_)) refuse_locked(folder, where);
+}
+
+std::optional<FolderLock> FolderLock::create(const fs::path& folder, const std::string& where, bool& made) {
+  for (;;) {
+    made = create_folder(folder, where);
+    int fd = open_folder(folder);
+    // One that had it may have removed it at its end, before it was opened or after.
+    if (fd < 0 && errno == ENOENT) continue;
+    if (fd < 0) fail(where, "the folder must be readable", folder, errno);
+    if (!lock_folder(fd)) return std::nullopt;
+    FolderLock lock(fd);
+    if (fd < 0 || is_at(fd, folder)) return lock;
+  }
 }
 
 FolderLock::~FolderLock() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,7 +18,8 @@ inline constexpr std::string_view temporary_prefix = ".tmp-";
 std::string read_file(const std::filesystem::path& path, const std::string& where);
 // Writes to a temporary file in the same folder, flushes it to the disk, renames it over `path` and flushes the folder: a
 // reader, a kill or a power failure sees the old contents or the new, never a part. UserError with the system's reason if
-// that fails (a full disk, say); the old contents are then still there.
+// that fails (a full disk, say); the old contents are then still there. The file that a link leads to is replaced, not the link, and it keeps its
+// permissions.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, const std::string& where);
 
 // The same for a file that is written piece by piece. Without commit() nothing of it remains.
@@ -51,21 +53,29 @@ void replace_folder_atomic(const std::filesystem::path& path, const NamedBytes& 
 // Takes a folder away in one step, then deletes what is in it.
 void remove_folder_atomic(const std::filesystem::path& path);
 
-// Creates the folder and those above it. UserError with the system's reason if that cannot be.
-void create_folder(const std::filesystem::path& path, const std::string& where);
+// Creates the folder and those above it; whether it was not there. UserError with the system's reason if that cannot be.
+bool create_folder(const std::filesystem::path& path, const std::string& where);
 // Deletes what interrupted writes left in a folder. Only for one who alone writes there.
 void remove_temporaries(const std::filesystem::path& folder);
 
+// UserError that says of a folder that another process has it.
+[[noreturn]] void refuse_locked(const std::filesystem::path& folder, const std::string& where);
 // Keeps a folder for this process: a second lock fails with UserError until the first is gone, by whatever end.
 class FolderLock {
  public:
   FolderLock(const std::filesystem::path& folder, const std::string& where);
+  // Of a folder that is made if it is not there, which sets `made`; none if another process has it.
+  static std::optional<FolderLock> create(const std::filesystem::path& folder, const std::string& where, bool& made);
   ~FolderLock();
+  FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FolderLock& operator=(FolderLock&&) = delete;
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  int fd_;
+  explicit FolderLock(int fd) : fd_(fd) {}
+
+  int fd_;  // -1: of a file system without locks
 };
 
 }  // namespace hotloop::io

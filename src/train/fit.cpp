@@ -10,7 +10,6 @@
 #include <set>
 #include <utility>
 
-#include "core/denormals.h"
 #include "core/index.h"
 #include "core/print_number.h"
 #include "hotloop/error.h"
@@ -165,12 +164,6 @@ std::string times(std::int64_t epoch, std::int64_t step) {
   return "step " + std::to_string(step) + " of epoch " + std::to_string(epoch);
 }
 
-// What gets no gradient any more leaves an optimiser averages that decay to denormals, and stay there: 0.9 times the least one rounds to itself.
-CompileOptions options_of_step(CompileOptions options) {
-  if (!options.flush_denormals) options.flush_denormals = DenormalsAsZero::is_possible;
-  return options;
-}
-
 class Fit {
  public:
   Fit(const nn::Layer& model, const data::Dataset& training, const data::Dataset& validation, const FitOptions& options)
@@ -204,14 +197,10 @@ class Fit {
     }
 
     const Stopwatch watch(result_.times.compile_s);
-    step_options_ = {.key = true,
-                     .lengths = training.has_lengths(),
-                     .sample_weights = training.has_weights(),
-                     .class_weights = options.class_weights,
-                     .buffers = fresh_.buffers};
+    step_options_ = step_options(options, training.has_lengths(), training.has_weights(), fresh_.buffers);
     const Step step = train_step(model, options.loss, options.optimizer, fresh_.params, fresh_.state,
                                  training.input_types(batch), training.target_type(batch), step_options_);
-    runner_.emplace(step, plan_.steps_per_call, options_of_step(options.compile),
+    runner_.emplace(step, plan_.steps_per_call, step_compile_options(options.compile),
                     flatten({state_.params, state_.optimizer_state, state_.buffers}));
     if (options.validate) predictor_.emplace(model, fresh_.params, fresh_.buffers, validation, batch, options.compile);
     check_labels(options.loss, predictor_ ? predictor_->output_type() : model.output_type(training.input_types(batch)),

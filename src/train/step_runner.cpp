@@ -3,32 +3,41 @@
 #include <cstring>
 #include <utility>
 
+#include "core/denormals.h"
 #include "hotloop/error.h"
 #include "hotloop/fixed_rows.h"
 
 namespace hotloop::train {
-namespace {
+StepOptions step_options(const FitOptions& options, bool lengths, bool weights, const Tree<Array>& buffers) {
+  return {.key = true,
+          .lengths = lengths,
+          .sample_weights = weights,
+          .class_weights = options.class_weights,
+          .buffers = buffers};
+}
 
-// The step for any number of rows or, where it cannot be, for its own.
-Executable compiled(const Step& step, CompileOptions options, bool* fixed_rows = nullptr) {
+// What gets no gradient any more leaves an optimiser averages that decay to denormals, and stay there: 0.9 times the least one rounds to itself.
+CompileOptions step_compile_options(CompileOptions options) {
+  if (!options.flush_denormals) options.flush_denormals = DenormalsAsZero::is_possible;
+  return options;
+}
+
+Executable compile_step(const Step& step, CompileOptions options, bool* fixed_rows) {
   options.batch_axes = step.batch_axes;
   const std::shared_ptr<Graph> graph = step.graph();
-  if (fixed_rows == nullptr) return compile(graph, options);
   try {
     return compile(graph, options);
   } catch (const NeedsFixedRows&) {
-    *fixed_rows = true;
+    if (fixed_rows != nullptr) *fixed_rows = true;
     options.batch_axes.clear();
     return compile(graph, options);
   }
 }
 
-}  // namespace
-
 StepRunner::StepRunner(const Step& step, std::int64_t steps_per_call, const CompileOptions& compile,
                        const std::vector<Array>& carried)
-    : step_(step), steps_per_call_(steps_per_call), options_(compile), one_(compiled(step, compile, &fixed_rows_)) {
-  if (steps_per_call > 1) many_ = compiled(many_steps(step, steps_per_call), compile);
+    : step_(step), steps_per_call_(steps_per_call), options_(compile), one_(compile_step(step, compile, &fixed_rows_)) {
+  if (steps_per_call > 1) many_ = compile_step(many_steps(step, steps_per_call), compile);
   HOTLOOP_CHECK(carried.size() == step.num_carried(), "carried arrays of another structure than the step was made for");
   for (std::vector<Array>* copy : {&current_, &next_})
     for (const Array& leaf : carried) copy->push_back(leaf.clone());

@@ -6,11 +6,18 @@
 #include <span>
 #include <vector>
 
+#include "hotloop/fit.h"
 #include "hotloop/jit.h"
 #include "hotloop/train.h"
 #include "train/batches.h"
 
 namespace hotloop::train {
+
+// What the step of a training takes, of samples with lengths and weights or without, and how it is compiled.
+StepOptions step_options(const FitOptions& options, bool lengths, bool weights, const Tree<Array>& buffers);
+CompileOptions step_compile_options(CompileOptions options);
+// The step for any number of rows or, where it cannot be, for its own, which sets `fixed_rows`.
+Executable compile_step(const Step& step, CompileOptions options, bool* fixed_rows = nullptr);
 
 // Parameters, optimiser state and buffers, flattened one after another, are kept twice: a call reads one copy and writes the
 // other, so the values before a call are still there after it.

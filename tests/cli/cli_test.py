@@ -122,12 +122,16 @@ class Configuration(Case):
         return result.stderr.removeprefix("hotloop: ").rstrip("\n")
 
     def test_export_shows_every_default_and_reads_back(self):
-        result = hotloop("export-config", EXAMPLES / "demand.toml")
+        result = hotloop("export-config", "demand.toml", cwd=EXAMPLES)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.golden("export_demand.toml", result.stdout)
-        again = self.folder / "again.toml"
-        again.write_text(result.stdout)
-        self.assertEqual(hotloop("export-config", again).stdout, result.stdout)
+        written = hotloop("export-config", "demand.toml", "-o", self.folder / "again.toml", cwd=EXAMPLES)
+        self.assertEqual((written.returncode, written.stdout), (0, f"{self.folder}/again.toml written.\n"))
+        text = (self.folder / "again.toml").read_text()
+        self.assertEqual(hotloop("export-config", "again.toml", cwd=self.folder).stdout, text)
+        self.assertEqual(hotloop("export-config", self.folder / "again.toml", cwd=EXAMPLES).stdout, result.stdout)
+        self.refused(hotloop("export-config", "again.toml", "-o", "again.toml", "--overwrite", cwd=self.folder),
+                     "[export-config] the output must be another file than the inputs. Received: again.toml, which is again.toml. Try: another name.")
 
     NESTED = """[[model]]
 type = "residual"
@@ -156,11 +160,11 @@ steps = 15
 type = "clip_by_norm"
 
 [train]"""))
-        first = hotloop("export-config", config)
+        first = hotloop("export-config", config, cwd=self.folder)
         self.assertEqual(first.returncode, 0, first.stderr)
         again = self.folder / "again.toml"
         again.write_text(first.stdout)
-        self.assertEqual(hotloop("export-config", again).stdout, first.stdout)
+        self.assertEqual(hotloop("export-config", again, cwd=self.folder).stdout, first.stdout)
         tables = [line for line in first.stdout.splitlines() if line.startswith("[[model") or line.startswith("[[opt")]
         self.assertEqual(tables, ["[[model]]", "[[model]]", "[[model.layer]]", "[[model.layer.layer]]", "[[model]]", "[[model]]",
                                   "[[optimizer.schedule]]", "[[optimizer.schedule]]", "[[optimizer.wrapper]]"])
@@ -233,7 +237,7 @@ type = "clip_by_norm"
     def test_out_of_range(self):
         self.assertEqual(self.message(self.edited("epochs = 3", "epochs = 0")),
                          "[job.toml:35 [train]] 'epochs' (passes over the training samples) must be at least 1. "
-                         "Received: 0.")
+                         "Received: 0. Try: epochs = 10, the default.")
 
     def test_missing_key(self):
         self.assertEqual(self.message(self.edited("target = \"load\"", "")),

@@ -67,7 +67,7 @@ void show_devices(bool json) {
                                 {"compiler", compiler},
                                 {"code_cache", folder}}},
                               {"gpu", gpu_json()}};
-    fmt::print("{}\n", out.dump(2));
+    print_json(out);
     return;
   }
   fmt::print("cpu\n");

@@ -24,6 +24,7 @@ std::optional<std::vector<train::Ridge>> stored_ridges(const RunFolder& folder, 
 
 void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   folder.check_run();
+  folder.check_model();
   source.path = folder.config();
   const Job job = read_job(source);
   const ordered_json metrics = folder.read_metrics();
@@ -58,7 +59,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
     if (ordered_json outputs = outputs_json(job, test.results); !outputs.empty()) out["outputs"] = std::move(outputs);
     if (test.calibration) out["calibration"] = calibration_json(*test.calibration);
     if (test.confusion) out["confusion"] = confusion_json(*test.confusion);
-    fmt::print("{}\n", out.dump(2));
+    print_json(out);
     return;
   }
   const std::string table = source.data_file ? source.data_file->filename().string() : "";

@@ -29,6 +29,7 @@ struct Exported {
 
 Exported read_run(const RunFolder& folder) {
   folder.check_run();
+  folder.check_model();
   JobSource source;
   source.path = folder.config();
   const Job job = read_job(source);
@@ -59,6 +60,9 @@ void replace_files(const std::filesystem::path& folder, const io::NamedBytes& fi
 }
 
 void export_run(const ExportCommand& options) {
+  std::error_code none;
+  if (std::filesystem::equivalent(options.out, options.run, none))
+    throw UserError("export", "the folder to write must be another one than the model's", options.out, "another name");
   const bool replace = options.overwrite && std::filesystem::is_directory(options.out);
   if (!replace) io::refuse_existing(options.out, "export", "another name, or --overwrite");  // before the work
   const Exported exported = read_model_to_export(options.run);
@@ -76,13 +80,12 @@ void export_run(const ExportCommand& options) {
     io::write_folder_atomic(options.out, written, "export");
   const std::int64_t voice = files.scratch_bytes + 2 * files.state_bytes;
   if (options.json)
-    fmt::print("{}\n", nlohmann::ordered_json{{"out", options.out},
-                                              {"name", options.name},
-                                              {"targets", files.targets},
-                                              {"features", exported.features},
-                                              {"weight_bytes", files.weight_bytes},
-                                              {"voice_bytes", voice}}
-                           .dump(2));
+    print_json({{"out", options.out},
+                {"name", options.name},
+                {"targets", files.targets},
+                {"features", exported.features},
+                {"weight_bytes", files.weight_bytes},
+                {"voice_bytes", voice}});
   else
     fmt::print(
         "{0}/{1}.h, {1}.c{2} written for {3}:\n"

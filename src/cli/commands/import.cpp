@@ -20,9 +20,7 @@ void import_model(const ImportCommand& options) {
   const std::string origin = std::filesystem::path(options.file).filename().string() + ", a model of RTNeural";
   write_imported_model(options.out, found.params, found.features, found.toml, origin);
   if (options.json)
-    fmt::print(
-        "{}\n",
-        nlohmann::ordered_json{{"out", options.out}, {"features", found.features}, {"parameters", numbers}}.dump(2));
+    print_json({{"out", options.out}, {"features", found.features}, {"parameters", numbers}});
   else
     fmt::print(
         "{0}/model.toml and model.safetensors written: input of width {1}, {2} parameters.\n"

@@ -93,9 +93,7 @@ void print_history(const std::vector<train::EpochRecord>& history, std::int64_t 
 void inspect_file(const fs::path& path, bool json) {
   const io::Checkpoint file = io::load_safetensors(path);
   if (json) {
-    fmt::print(
-        "{}\n",
-        ordered_json{{"file", path.string()}, {"metadata", file.metadata}, {"tensors", tensors_json(file)}}.dump(2));
+    print_json({{"file", path.string()}, {"metadata", file.metadata}, {"tensors", tensors_json(file)}});
     return;
   }
   fmt::print("{}\n", path.string());
@@ -134,7 +132,7 @@ void inspect_run(const RunFolder& folder, bool json) {
                            {"best_epoch", state->best_epoch},
                            {"history", history_json(state->history)}};
     if (model) out["tensors"] = tensors_json(*model);
-    fmt::print("{}\n", out.dump(2));
+    print_json(out);
     return;
   }
   fmt::print("Run      {}\n", folder.path().string());

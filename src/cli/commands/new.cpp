@@ -10,6 +10,8 @@
 
 #include "cli/command.h"
 #include "cli/config_reader.h"
+#include "cli/data_config.h"
+#include "cli/output_guard.h"
 #include "cli/report.h"
 #include "cli/table_plan.h"
 #include "core/nearest.h"
@@ -119,10 +121,9 @@ std::string configuration(const NewCommand& options, const TablePlan& plan) {
                     options.table + (left_out.empty() ? "" : fmt::format(" without {}", fmt::join(left_out, ", "))),
                     "a second column of numbers, times or categories that vary");
 
-  const fs::path folder = options.out.empty() ? fs::path(".") : fs::path(options.out).parent_path();
   const std::string file = fs::path(options.table).is_absolute()
                                ? options.table
-                               : fs::path(options.table).lexically_proximate(folder).string();
+                               : seen_from(fs::path(options.out).parent_path(), options.table).string();
   std::string text =
       fmt::format("# Made by `hotloop new` from the first rows of {}: a place to start from.\n", options.table);
   for (const std::string& column : left_out) text += "# Left out: " + column + ".\n";
@@ -185,10 +186,10 @@ std::string description(const TablePlan& plan, bool in_order) {
   constexpr std::array roles = {"target", "time", "group", "sample", "input", "left out"};  // by Role
   constexpr std::size_t most = 24;                                                          // characters of a name
   std::size_t width = std::string_view("column").size();
-  for (const Use& use : plan.uses) width = std::max(width, std::min(printable(use.column->name).size(), most));
+  for (const Use& use : plan.uses) width = std::max(width, std::min(num_columns(printable(use.column->name)), most));
   const auto line = [&](const std::string& name, std::string_view role, std::string_view kind,
                         const std::string& note) {
-    const std::string start = fmt::format("  {:<{}.{}}  {:<8}  {:<10}", name, width, most, role, kind);
+    const std::string start = fmt::format("  {}  {:<8}  {:<10}", padded(shortened(name, most, ""), width), role, kind);
     return note.empty() ? start.substr(0, start.find_last_not_of(' ') + 1) + "\n"
                         : start + "  " + wrapped(note, width + 26) + "\n";
   };
@@ -219,8 +220,8 @@ void make_configuration(const NewCommand& options) {
   if (options.separator.size() != 1)
     throw UserError("new", "the separator must be one character", print_toml(options.separator),
                     R"(--separator ";", or --separator $'\t' for tabs)");
-  if (!options.out.empty() && !options.overwrite && fs::exists(options.out))
-    throw UserError("new", "the file to write must not exist", options.out, "another name, or --overwrite");
+  if (!options.out.empty())
+    check_output_file("new", options.out, std::array<fs::path, 1>{options.table}, options.overwrite);
   data::CsvOptions csv;
   csv.separator = options.separator[0];
   const std::vector<std::string> names = data::open_file(options.table, csv)->column_names();

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -8,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/job_options.h"
+#include "cli/output_guard.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/signals.h"
@@ -160,38 +162,14 @@ class Lines {
   std::string header_;
 };
 
-// Whether the path, followed through all links or only those on its way, lies below the folder.
-bool lies_in(const std::filesystem::path& path, const std::filesystem::path& folder) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  const fs::path whole = fs::absolute(path, none).lexically_normal();
-  for (fs::path at : {fs::weakly_canonical(whole.parent_path(), none), fs::weakly_canonical(whole, none).parent_path()})
-    for (; !at.empty(); at = at.parent_path()) {
-      if (fs::equivalent(at, folder, none)) return true;
-      if (at == at.parent_path()) break;
-    }
-  return false;
-}
-
-// That nothing is lost to the output: not an input, under whatever name, nor what else a run holds, and another file only where that is
-// wanted.
+// That nothing is lost to the output, nor of what else the run holds.
 void check_out(const PredictOptions& options, const RunFolder& run) {
-  namespace fs = std::filesystem;
-  const fs::path out = options.out;
-  std::error_code none;
   if (!options.to_file()) return;
-  for (const fs::path& input : {fs::path(options.table), run.config(), run.preparation(), run.model()})
-    if (fs::equivalent(out, input, none))
-      throw UserError("predict", "the output must be another file than the inputs",
-                      options.out + ", which is " + input.string(), "another name");
-  // It would be renamed over.
-  if (fs::exists(out, none) && !fs::is_regular_file(out, none))
-    throw UserError("predict", "the output must be a file", options.out,
-                    "another name, or no -o for the standard output");
-  if (lies_in(out, run.path()))
+  const std::array<std::filesystem::path, 4> inputs = {options.table, run.config(), run.preparation(), run.model()};
+  check_output_file("predict", options.out, inputs, true);
+  if (lies_in(options.out, run.path()))
     throw UserError("predict", "the output must lie outside of the run's folder", options.out, "another folder");
-  if (!options.overwrite && fs::exists(out, none))
-    throw UserError("predict", "the file to write must not exist", options.out, "another name, or --overwrite");
+  check_output_file("predict", options.out, inputs, options.overwrite);
 }
 
 // A file that appears when it is whole, or the standard output.
@@ -275,6 +253,7 @@ std::string left_out_rows(const data::Recipe& recipe, const data::Applied& appli
 void predict(const PredictOptions& options) {
   const RunFolder folder{std::filesystem::path(options.run)};
   folder.check_run();
+  folder.check_model();
   check_out(options, folder);
   JobSource source = *options.source;
   source.path = folder.config();
@@ -305,12 +284,11 @@ void predict(const PredictOptions& options) {
   const bool to_file = options.to_file();
   std::FILE* told = to_file ? stdout : stderr;  // where the predictions do not go
   if (options.json)
-    fmt::print(told, "{}\n",
-               nlohmann::ordered_json{{"rows", applied.num_rows},
-                                      {"predictions", applied.num_samples},
-                                      {"undefined_rows", applied.num_undefined},
-                                      {"out", options.out}}
-                   .dump(2));
+    print_json({{"rows", applied.num_rows},
+                {"predictions", applied.num_samples},
+                {"undefined_rows", applied.num_undefined},
+                {"out", options.out}},
+               told);
   else
     fmt::print(told, "{} predictions of {} rows{}\n{}", grouped(applied.num_samples), grouped(applied.num_rows),
                to_file ? " written to " + options.out : "", left_out_rows(preparation.recipe(), applied));

@@ -28,6 +28,8 @@ struct TrainOptions {
   std::shared_ptr<JobSource> source;
   std::string out, resume;
   bool overwrite = false, json = false;
+
+  bool numbers_runs() const { return out.empty() && !overwrite; }
 };
 
 // Keeps the launches of the first epoch: every later one is alike, and a long run would fill memory.
@@ -69,7 +71,7 @@ std::string indented_by(const std::string& text, std::size_t blanks) {
   return out;
 }
 
-// The folder to write to; for a resumed run `source` becomes its configuration.
+// What a run that is there is in the way of, before any work; for a resumed run `source` becomes its configuration.
 RunFolder choose_folder(const TrainOptions& options) {
   JobSource& source = *options.source;
   if (!options.resume.empty()) {
@@ -77,18 +79,24 @@ RunFolder choose_folder(const TrainOptions& options) {
       throw UserError("arguments", "--resume RUN goes on with RUN's own configuration, in its own folder",
                       "a CONFIG, --out or --overwrite beside it", "hotloop train --resume " + options.resume);
     RunFolder folder{std::filesystem::path(options.resume)};
-    folder.check_run();
     source.path = folder.config();
     return folder;
   }
   if (source.path.empty())
     throw UserError("arguments", "train takes a CONFIG, or --resume RUN", "neither", "hotloop train --help");
-  if (options.out.empty() && !options.overwrite) return next_free_folder("runs/" + source.path.stem().string());
   RunFolder folder(options.out.empty() ? "runs/" + source.path.stem().string() : options.out);
-  if (folder.holds_run() && !options.overwrite)
-    throw UserError("run", "the folder must not hold a run yet", folder.path().string(),
-                    "--resume " + folder.path().string() + " to go on with it, or --overwrite to replace it");
+  if (!options.numbers_runs()) folder.check_free(options.overwrite);
   return folder;
+}
+
+// That of a run which is to go on.
+std::optional<io::FolderLock> lock_resumed(const TrainOptions& options, const RunFolder& folder) {
+  if (options.resume.empty()) return std::nullopt;
+  if (!std::filesystem::is_directory(folder.path())) folder.check_run();
+  io::FolderLock lock(folder.path(), "run");
+  folder.recover();
+  folder.check_run();
+  return lock;
 }
 
 // One run of the command, step by step.
@@ -98,6 +106,7 @@ class Training {
       : options_(options),
         out_(options.json ? stderr : stdout),
         folder_(choose_folder(options)),
+        lock_(lock_resumed(options, folder_)),
         job_(read_job(*options.source)),
         samples_(load_samples(job_)),
         model_(job_.make_model(job_.input_type(samples_))) {
@@ -122,17 +131,13 @@ class Training {
       if (!created_) fit_baselines();
       announce();
       signal_status = fit_model();
-    } catch (const UserError& e) {
+    } catch (const std::exception& e) {
       // A job that does not fit together leaves no run behind, which the mended one would have to make way for. That the metric does not fit
       // the targets, the first validation tells.
-      const bool unfit = !began_ || (!worth_keeping_ && is_of_metric(e));
-      if (created_ && unfit) {
-        folder_.remove_run();
-        std::error_code not_empty;
-        std::filesystem::remove(folder_.path(), not_empty);
-      }
+      if (!began_ || (!worth_keeping_ && is_of_metric(e))) take_back();
       throw;
     }
+    folder_.drop_aside();
     first_epoch_->finish();
     if (run_.status == Status::NonFiniteLoss) {
       std::fflush(out_);
@@ -160,16 +165,15 @@ class Training {
 
  private:
   void prepare_folder() {
-    io::create_folder(folder_.path(), "run");
-    lock_.emplace(folder_.path(), "run");
-    io::remove_temporaries(folder_.path());
-    if (options_.overwrite) folder_.remove_run();
-    io::create_folder(folder_.checkpoints(), "run");
-    job_.fit.checkpoint.folder = folder_.checkpoints();
-    const std::string preparation = samples_.preparation().json();
     created_ = options_.resume.empty();
     if (created_) {
       fit_baselines();
+      claim_folder_for_run();
+    }
+    io::remove_temporaries(folder_.path());
+    job_.fit.checkpoint.folder = folder_.checkpoints();
+    const std::string preparation = samples_.preparation().json();
+    if (created_) {
       write_config();
       folder_.write(folder_.preparation(), preparation);
       return;
@@ -177,17 +181,47 @@ class Training {
     // What was fitted on the training rows tells one table from another.
     if (!std::filesystem::exists(folder_.preparation()))
       folder_.write(folder_.preparation(), preparation);
-    else if (io::read_file(folder_.preparation(), "resume") != preparation)
+    else if (const std::string stored = io::read_file(folder_.preparation(), "resume"); stored != preparation) {
+      const DType dtype = data::Preparation::parse(stored, folder_.preparation().string()).recipe().dtype;
+      if (dtype != job_.recipe.dtype)
+        throw UserError("resume", "[train] precision must be that the run was started with", job_.precision(),
+                        "precision = " + print_toml(std::string(name_of(dtype))));
       throw UserError("resume", "the table and what is made of it must be those the run was started with",
                       "another " + folder_.preparation().filename().string() + " from " + job_.data_file.string(),
                       "the table and the [data], [window] and [split] settings of the first training");
+    }
     const std::filesystem::path latest = train::latest_checkpoint(folder_.checkpoints());
     if (!latest.empty()) job_.fit.resume = std::make_shared<train::TrainingState>(train::load_checkpoint(latest));
   }
 
-  bool is_of_metric(const UserError& error) const {
+  void claim_folder_for_run() {
+    ClaimedFolder claimed =
+        options_.numbers_runs() ? claim_next_folder(folder_.path()) : claim_folder(folder_.path(), options_.overwrite);
+    folder_ = claimed.folder;
+    lock_.emplace(std::move(claimed.lock));
+    made_folder_ = claimed.made;
+    for (const std::filesystem::path& input : {options_.source->path, job_.data_file})
+      if (folder_.owns(input))
+        throw UserError("run", "a run that is replaced must not hold what the new one is made from", input.string(),
+                        "another --out, or a copy of it elsewhere");
+    if (folder_.holds_run()) folder_.set_aside();
+    claimed_ = true;
+  }
+
+  // What this program wrote goes, and a run that made way for it is there again.
+  void take_back() const {
+    if (!claimed_) return;
+    folder_.remove_run();
+    folder_.recover();
+    std::error_code not_empty;
+    if (made_folder_) std::filesystem::remove(folder_.path(), not_empty);
+  }
+
+  bool is_of_metric(const std::exception& thrown) const {
+    const auto* error = dynamic_cast<const UserError*>(&thrown);
+    if (error == nullptr) return false;
     const auto is = [&](const metrics::Metric& metric) {
-      return error.where() == metric.name() || (metric.loss() != nullptr && error.where() == metric.loss()->name());
+      return error->where() == metric.name() || (metric.loss() != nullptr && error->where() == metric.loss()->name());
     };
     return is(job_.fit.metric) || std::ranges::any_of(job_.fit.further_metrics, is);
   }
@@ -228,7 +262,7 @@ class Training {
       fmt::print(
           out_, "{0} is finished. {1}\nGo on with more patience: hotloop train --resume {0} --set train.patience={2}\n",
           run, metrics["message"].get<std::string>(), 2 * fit.early_stopping.patience);
-    if (options_.json) fmt::print("{}\n", metrics.dump(2));
+    if (options_.json) print_json(metrics);
   }
 
   // A run that is gone on with keeps its configuration, and what was fitted for its baselines, until a step was taken with the new one,
@@ -282,6 +316,7 @@ class Training {
     // The best parameters so far are there for whoever looks, or for whoever has to do with them after a crash.
     job_.fit.checkpoint.on_written = [&](const train::TrainingState& state) {
       if (state.num_steps > 0) worth_keeping_ = true;
+      if (state.epoch > 1) folder_.drop_aside();
       if (state.best_epoch > 0 && state.best_epoch != written_best_) {
         train::save_model(folder_.model(), state.best_params, state.best_buffers);
         written_best_ = state.best_epoch;
@@ -371,7 +406,7 @@ class Training {
     scales["target"] = add(samples_.target_scale());
     json["scales"] = scales;
     metrics_ = std::move(json);
-    folder_.write(folder_.metrics(), metrics_.dump(2) + "\n");
+    folder_.write(folder_.metrics(), json_text(metrics_));
   }
 
   void write_report() {
@@ -424,7 +459,7 @@ class Training {
   }
 
   void print_report() {
-    if (options_.json) fmt::print("{}\n", metrics_.dump(2));
+    if (options_.json) print_json(metrics_);
     if (test_.results.empty()) return;
     fmt::print(out_, "\n{}", results_table(result_heading(job_, samples_, test_), test_.results));
     if (!test_.further.empty()) fmt::print(out_, "  {}\n", wrapped(further_text(test_), 2));
@@ -440,16 +475,17 @@ class Training {
   const TrainOptions& options_;
   std::FILE* out_;
   RunFolder folder_;
+  std::optional<io::FolderLock> lock_;
   Job job_;
   data::Samples samples_;
   nn::Layer model_;
   Tree<Array> params_;
   std::vector<ShownMetric> shown_;
   std::vector<train::Ridge> ridges_;
-  std::optional<io::FolderLock> lock_;
   std::optional<TrainingLog> log_;
   std::optional<FirstEpoch> first_epoch_;
-  bool created_ = false, began_ = false;  // the run by this program; its first step
+  bool created_ = false, began_ = false;        // the run by this program; its first step
+  bool claimed_ = false, made_folder_ = false;  // the folder by this program, for a run of its own
   // An epoch, or a checkpoint after a step, of which the thread that writes them tells.
   std::atomic<bool> worth_keeping_{false};
   bool config_written_ = false;
@@ -474,8 +510,9 @@ void command_train(CLI::App& app) {
   command->add_option("--resume", options->resume, "go on with the run in this folder")->type_name("RUN");
   add_overrides(*command, options->source);
   command->add_option("--out", options->out,
-                      "folder of the run [runs/<name of CONFIG>, with -2,\n-3, ... if there is one]");
-  command->add_flag("--overwrite", options->overwrite, "replace the run that is in the folder");
+                      "folder of the run, new or empty [runs/<name of\nCONFIG>, with -2, -3, ... if there is one]");
+  command->add_flag("--overwrite", options->overwrite,
+                    "replace the run in the folder, once an epoch of the\nnew one is over");
   command->add_flag("--json", options->json, "print the results as JSON, the rest to stderr");
   command->callback([options] { Training(*options).run(); });
 }
