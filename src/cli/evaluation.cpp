@@ -38,11 +38,12 @@ template <class F> void for_each_target(const Array& predictions, const data::Da
   }
 }
 
-Confusion count_classes(const Array& predictions, const data::Dataset& samples, std::span<const std::string> names) {
+Confusion count_classes(const Array& predictions, const data::Dataset& samples, std::span<const std::string> names,
+                        double threshold) {
   std::vector<metrics::Classes> seen;
   std::int64_t largest = std::max<std::int64_t>(1, static_cast<std::int64_t>(names.size()) - 1);
   for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted) {
-    seen.push_back(metrics::classes_of("confusion", predicted, wanted, 0));
+    seen.push_back(metrics::classes_of("confusion", predicted, wanted, threshold));
     largest =
         std::max({largest, seen.back().predicted, seen.back().wanted, static_cast<std::int64_t>(predicted.size()) - 1});
     return true;
@@ -201,7 +202,7 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   if (own_table)
     if (const std::optional<TestResult> commonest = commonest_class(job, samples)) out.results.push_back(*commonest);
   if (classes)
-    out.confusion = count_classes(predicted, test, samples.preparation().classes());
+    out.confusion = count_classes(predicted, test, samples.preparation().classes(), job.fit.loss.threshold());
   else if (predicted.shape().rank() == 2 && job.recipe.targets.size() > 1 && job.recipe.horizon_steps > 1)
     out.phase = phase_chart(predicted, samples, job.recipe.targets);
   if (distribution != nullptr) out.calibration = calibrate(*distribution, statistics, test);

@@ -203,7 +203,7 @@ class Distributions(RunCase):
     def test_counts_are_not_standardised(self):
         result = hotloop("train", self.config, "--set", "loss.type=poisson")
         self.assertEqual(result.returncode, 2)
-        self.assertRegex(result.stderr, r'must go with targets as they are: it is a loss of counts\. Received: "poisson" and standardised targets\. Try: standardize_targets = false in \[window\]\.')
+        self.assertRegex(result.stderr, r'must go with targets as they are: its targets are at least 0\. Received: "poisson" and standardised targets\. Try: standardize_targets = false in \[window\]\.')
         text = (self.folder / "series.csv").read_text().splitlines()
         counts = [f"{max(0, round(float(line.split(',')[0])))},x" for line in text[1:]]
         (self.folder / "counts.csv").write_text("\n".join([text[0], *counts]) + "\n")

@@ -271,6 +271,43 @@ class Training(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("going on after step ", result.stdout)
 
+    def test_one_output_tells_two_classes(self):
+        found = {}
+        for task in ("classification", "regression"):
+            for logits in (True, False):
+                folder = self.folder / f"{task}_{logits}"
+                folder.mkdir()
+                config = series.write_two_classes(folder, logits, task)
+                result = hotloop("train", config, "--out", folder / "run")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                metrics = json.loads((folder / "run" / "metrics.json").read_text())
+                # By 0 each probability would be of class 1, and half of the answers right.
+                self.assertGreater(metrics["test"], 0.9)
+                found[task, logits] = metrics["test"]
+                lines = csv.DictReader(hotloop("predict", folder / "run", folder / "points.csv",
+                                               *(["--probabilities"] if task == "classification" else [])).stdout.splitlines())
+                rows = list(csv.DictReader((folder / "points.csv").read_text().splitlines()))
+                right = [row["kind"] == rows[int(row["row"])]["kind"] and (row["kind"] == "yes") == (float(row["probability_yes"]) > 0.5)
+                         if task == "classification" else
+                         (float(row["kind"]) > (0 if logits else 0.5)) == (rows[int(row["row"])]["kind"] == "1") for row in lines]
+                self.assertGreater(sum(right), 0.9 * len(rows))
+        for logits in (True, False):
+            self.assertEqual(found["classification", logits], found["regression", logits])
+
+    def test_targets_outside_of_a_losss_domain(self):
+        config = series.write_two_classes(self.folder, task="regression")
+        text = config.read_text()
+        config.write_text(text.replace("standardize_targets = false\n", ""))
+        self.refused(self.train(config), f"[{config}:18 [loss]] 'type' must go with targets as they are: its targets are from 0 to 1. "
+                                         "Received: \"binary_cross_entropy\" and standardised targets. Try: standardize_targets = false in [window].")
+        config.write_text(text)
+        table = self.folder / "points.csv"
+        table.write_text(table.read_text().replace(",1\n", ",3\n"))
+        result = self.train(config)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"\[fit\] a target of binary_cross_entropy must be from 0 to 1\. Received: 3 of training sample \d+\.")
+        self.assertFalse((self.folder / "run").exists())
+
     def test_a_column_predicts_no_three_classes(self):
         config = series.write_utterances(self.folder)
         table = self.folder / "utterances.csv"

@@ -65,6 +65,7 @@ class Lines {
         statistics_(job.fit.loss),
         distribution_(job.fit.loss.distribution()),
         output_(output),
+        threshold_(job.fit.loss.threshold()),
         from_logits_(probabilities && job.scores == Job::Scores::Logits) {
     const data::Recipe& recipe = preparation.recipe();
     std::vector<std::string> names = {"row"};
@@ -82,8 +83,8 @@ class Lines {
         for_each_statistic([&](std::size_t, const std::string& name) { names.push_back(target + suffix + name); });
       if (!classes_) continue;
       for (std::int64_t c = 0; c < num_scores_; ++c)
-        names.push_back((probabilities ? "probability" : "score") + suffix +
-                        (num_scores_ > 1 ? "_" + class_name(c) : ""));
+        names.push_back((probabilities ? "probability" : "score") + suffix + "_" +
+                        class_name(num_scores_ == 1 ? 1 : c));
     }
     for (std::size_t i = 0; i < names.size(); ++i) header_ += (i > 0 ? "," : "") + csv_cell(names[i]);
     header_ += "\n";
@@ -135,9 +136,15 @@ class Lines {
     return in_order;
   }
 
-  // The class with the largest score (of one score: class 1 if it is above 0), then all scores.
+  // The class with the largest score, then all scores. Of one score: class 1 where it is above the loss's threshold, and the score, or the
+  // probability of that class.
   std::string scores(const Array& values, std::int64_t at) const {
-    std::int64_t best = num_scores_ == 1 && values.at(at) > 0 ? 1 : 0;
+    if (num_scores_ == 1) {
+      const double score = values.at(at);
+      return "," + csv_cell(class_name(score > threshold_ ? 1 : 0)) + "," +
+             number_text(from_logits_ ? 1 / (1 + std::exp(-score)) : score, output_.dtype);
+    }
+    std::int64_t best = 0;
     for (std::int64_t c = 1; c < num_scores_; ++c)
       if (values.at(at + c) > values.at(at + best)) best = c;
     std::string out = "," + csv_cell(class_name(best));
@@ -155,6 +162,7 @@ class Lines {
   const losses::Distribution* distribution_;
   std::vector<std::size_t> order_ = {};
   ValueType output_;
+  double threshold_;
   bool from_logits_, group_ = false, classes_ = false;
   std::int64_t width_ = 1, num_scores_ = 1;
   std::string header_;
