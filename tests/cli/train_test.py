@@ -271,6 +271,41 @@ class Training(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("going on after step ", result.stdout)
 
+    def test_a_column_predicts_classes_by_their_indices_alone(self):
+        config = series.write_two_classes(self.folder, task="regression")
+        table = self.folder / "points.csv"
+        lines = table.read_text().splitlines()
+        config.write_text(config.read_text().replace('task = "regression"', 'task = "classification"') + "\n[[baseline]]\ntype = \"column\"\ncolumn = \"guess\"\n")
+
+        def write(first):
+            rows = [row.split(",") for row in lines[1:]]
+            table.write_text("a,b,kind,guess\n" + "".join(f"{a},{b},{int(kind) + first},{int(kind) + first}\n" for a, b, kind in rows))
+
+        write(0)
+        result = self.train(config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads((self.folder / "run" / "metrics.json").read_text())["baselines"][0], {"name": "guess", "test": 1.0})
+        write(1)
+        self.refused(hotloop("train", config, "--out", self.folder / "none"),
+                     "[baseline] a column can predict numbers, or two classes 0 and 1. Received: classes '1' and '2' of 'kind'. "
+                     "Try: leave out the baseline 'guess', or a table with 0 and 1 in both columns.")
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_a_baseline_that_fails_leaves_the_models_results(self):
+        config = series.write_two_classes(self.folder)
+        run = self.folder / "run"
+        self.assertEqual(self.train(config).returncode, 0)
+        stored = json.loads((run / "metrics.json").read_text())["test"]
+        # As of a run that began when baselines were not asked before the first step.
+        text = (run / "config.toml").read_text()
+        (run / "config.toml").write_text(text + "\n[[baseline]]\ntype = \"column\"\ncolumn = \"a\"\n")
+        result = hotloop("eval", run)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"A baseline is left out: \[.+\] ")
+        out = json.loads(hotloop("eval", run, "--json").stdout)
+        self.assertEqual((out["test"], out["baselines"][0]["name"]), (stored, "the commonest class"))
+        self.assertIn("must", out["left_out"])
+
     def test_one_output_tells_two_classes(self):
         found = {}
         for task in ("classification", "regression"):

@@ -300,6 +300,22 @@ TEST(Ridge, TargetsOfSeveralNumbersAreAsManyRegressions) {
   EXPECT_NEAR(all.validation_mae, error, 1e-14);
 }
 
+// Nor does it matter where their zero points are.
+TEST(Ridge, AnInterceptHasNoPenalty) {
+  const std::int64_t n = 90, k = 3;
+  Array a = Array::from(random_series(n * k, 5), {n, k}), y = Array::from(random_series(n, 7), {n, 1});
+  const std::vector<double> lambdas = {3};
+  const ArrayDataset centred(a, y);
+  const train::Ridge ridge = train::fit_ridge(centred, centred, lambdas);
+  Array far = Array::zeros(DType::F64, {n, k}), high = Array::zeros(DType::F64, {n, 1});
+  for (std::int64_t i = 0; i < a.size(); ++i) far.set(i, a.at(i) - 1000);
+  for (std::int64_t i = 0; i < n; ++i) high.set(i, y.at(i) + 100);
+  const ArrayDataset shifted(far, high);
+  const train::Ridge same = train::fit_ridge(shifted, shifted, lambdas);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(same.weights[i], ridge.weights[i], 1e-9);
+  EXPECT_NEAR(same.validation_mae, ridge.validation_mae, 1e-9);
+}
+
 TEST(Ridge, SingularEquationsAreRefused) {
   const ArrayDataset samples(Array::zeros(DType::F64, {3, 2}), Array::zeros(DType::F64, {3, 1}));
   EXPECT_NE(message([&] { train::fit_ridge(samples, samples, std::vector<double>{0}); }).find("positive definite"),
