@@ -49,6 +49,22 @@ class Predict(RunCase):
         part = hotloop("predict", self.run_folder, self.folder / "part.csv").stdout
         self.assertEqual(whole[:len(part)], part)
 
+    def test_times_have_as_many_digits_as_they_need(self):
+        folder = self.folder / "times"
+        folder.mkdir()
+        config = series.write(folder, "interp")
+        config.write_text(config.read_text().replace("[[data.lag]]", 'time = "when"\ntime_step = "any"\n\n[[data.lag]]', 1))
+        values = [row.split(",")[0] for row in (folder / "series.csv").read_text().splitlines()[1:]]
+        # A microsecond, and milliseconds as a number.
+        for unit, when, wanted in (("us", lambda i: 1704067200000000 + 21 * i, "2024-01-01T00:00:00.001869Z"),
+                                   ("ms", lambda i: 1704067200000 + 500 * i, "2024-01-01T00:00:44.5Z")):
+            (folder / "series.csv").write_text("load,when\n" + "".join(f"{v},{when(i)}\n" for i, v in enumerate(values)))
+            result = hotloop("train", config, "--out", folder / "run", "--overwrite", "--set", f"data.time_unit={unit}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            lines = list(csv.DictReader(hotloop("predict", folder / "run", folder / "series.csv").stdout.splitlines()))
+            self.assertEqual((lines[-1]["row"], lines[-1]["when"]), ("89", wanted))
+            self.assertEqual(len({line["when"] for line in lines}), len(lines))
+
     def test_bad_rows_leave_nothing_behind(self):
         text = (self.folder / "series.csv").read_text()
         (self.folder / "bad.csv").write_text(text + "many,row 90\n")

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/signals.h"
+#include "data/time.h"
 #include "hotloop/error.h"
 #include "io/files.h"
 #include "train/output_statistics.h"
@@ -40,20 +40,6 @@ std::string number_text(double value, DType dtype) {
   char* const end = buffer + sizeof buffer;
   return {buffer, dtype == DType::F32 ? std::to_chars(buffer, end, static_cast<float>(value)).ptr
                                       : std::to_chars(buffer, end, value).ptr};
-}
-
-// ISO 8601 in UTC; with milliseconds only where there are any.
-std::string time_text(double seconds) {
-  const auto ms = static_cast<std::int64_t>(std::llround(seconds * 1000));
-  const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(ms)};
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  std::string out = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", static_cast<int>(date.year()),
-                                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                                clock.hours().count(), clock.minutes().count(), clock.seconds().count());
-  if (clock.subseconds().count() != 0) out += fmt::format(".{:03}", clock.subseconds().count());
-  return out + "Z";
 }
 
 // The lines of the output: what a sample is, then what is predicted of it.
@@ -97,7 +83,7 @@ class Lines {
     std::string out;
     for (std::size_t i = 0; i < block.rows.size(); ++i) {
       out += std::to_string(block.rows[i]);
-      if (!block.times.empty()) out += "," + time_text(block.times[i]);
+      if (!block.times.empty()) out += "," + data::print_time(block.times[i]);
       if (group_) out += "," + csv_cell(block.groups[i]);
       const std::int64_t first = static_cast<std::int64_t>(i) * width_;
       if (classes_)
