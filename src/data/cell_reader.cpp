@@ -43,9 +43,10 @@ std::string number_label(double value) {
   return {buffer, end};
 }
 
-CellReader::CellReader(std::string where, const CsvOptions& options)
+CellReader::CellReader(std::string where, const CsvOptions& options, bool has_empty_texts)
     : where_(std::move(where)),
       options_(options),
+      has_empty_texts_(has_empty_texts),
       missing_(options.missing_values.begin(), options.missing_values.end()) {}
 
 void CellReader::start(const std::vector<ColumnRequest>& requests) {

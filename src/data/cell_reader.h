@@ -22,7 +22,8 @@ std::string number_label(double value);
 // Of the requests of one reading. `where` begins its errors; places are functions that say where a cell is, " at t.csv:12".
 class CellReader {
  public:
-  CellReader(std::string where, const CsvOptions& options);
+  // has_empty_texts: an empty cell may be a text, as it may where a missing one is something else.
+  CellReader(std::string where, const CsvOptions& options, bool has_empty_texts = true);
 
   void start(const std::vector<ColumnRequest>& requests);
   std::span<const std::string> labels(std::size_t request) const { return labels_[request].all(); }
@@ -33,7 +34,7 @@ class CellReader {
     const ColumnRequest& r = requests_[request];
     if (missing_.contains(cell)) {
       if (r.may_be_missing) return std::numeric_limits<double>::quiet_NaN();
-      if (r.kind == ColumnKind::Text && !cell.empty()) return label(request, cell);
+      if (r.kind == ColumnKind::Text && (has_empty_texts_ || !cell.empty())) return label(request, cell);
       refuse_cell(r, cell, place());
     }
     std::optional<double> value;
@@ -86,6 +87,7 @@ class CellReader {
 
   std::string where_;
   CsvOptions options_;
+  bool has_empty_texts_;
   std::set<std::string, std::less<>> missing_;
   std::vector<ColumnRequest> requests_;
   std::vector<Labels> labels_;

@@ -57,7 +57,7 @@ std::string shown_separator(char c) { return c == '\t' ? "\\t" : std::string(1, 
 class CsvSource : public RowSource {
  public:
   CsvSource(Records::More more, const std::string& name, const CsvOptions& options)
-      : records_(std::move(more), name, options.separator), reader_("csv", options) {
+      : records_(std::move(more), name, options.separator), reader_("csv", options, false) {
     check_text(records_.peek(), name);
     other_separator_ = other_separator(records_.peek(), options.separator);
     std::vector<std::string_view> cells;

@@ -265,7 +265,17 @@ TEST(Ridge, RecoversALinearModelAndShrinksWithLambda) {
   for (std::size_t j = 0; j < k; ++j) EXPECT_NEAR(exact.weights[j], w[j], 1e-10);
   EXPECT_NEAR(exact.predict(samples)[7], y[7], 1e-9);
 
-  // The normal equations themselves: (A'A + lambda I) w = A'y.
+  // The normal equations themselves, of what is left of the means: (A'A + lambda I) w = A'y.
+  double mean_y = 0;
+  std::vector<double> mean(k);
+  for (std::size_t i = 0; i < n; ++i) {
+    mean_y += y[i] / n;
+    for (std::size_t j = 0; j < k; ++j) mean[j] += a[i * k + j] / n;
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    y[i] -= mean_y;
+    for (std::size_t j = 0; j < k; ++j) a[i * k + j] -= mean[j];
+  }
   const train::Ridge shrunk = train::fit_ridge(samples, samples, std::vector<double>{100});
   for (std::size_t j = 0; j < k; ++j) {
     double left = 100 * shrunk.weights[j], right = 0;
