@@ -198,7 +198,8 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   for (const metrics::Metric& metric : job.fit.further_metrics) out.further.emplace_back(metric.name(), judged(metric));
   if (predicted.shape().rank() == 2 && predicted.shape()[1] == test.target_shape().size())
     out.results[0].by_output = output_errors(job, samples, standardized_rows(samples, predicted));
-  for (TestResult& baseline : test_baselines(job, ridges, samples, out.left_out)) out.results.push_back(std::move(baseline));
+  for (TestResult& baseline : test_baselines(job, ridges, samples, out.left_out))
+    out.results.push_back(std::move(baseline));
   if (own_table)
     if (const std::optional<TestResult> commonest = commonest_class(job, samples)) out.results.push_back(*commonest);
   if (classes)
