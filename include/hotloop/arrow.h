@@ -42,9 +42,10 @@ namespace hotloop::data {
 // The rows of a stream of record batches; what `stream` holds is taken over and released with the source. `name` stands for the
 // table in messages.
 // Numbers are booleans, integers and floats (integers beyond 2^53 are rounded), and timestamps in seconds. Times are timestamps
-// (without a zone: as UTC), dates, numbers of seconds since 1970 and ISO 8601 texts. Texts are strings of any layout, dictionaries, and
+// (without a zone: as UTC), dates, and numbers and texts as a CSV file's. Texts are strings of any layout, dictionaries, and
 // everything else as it is printed. Null and NaN are missing values. UserError for other types, such as decimals and lists, for a
 // missing or twofold column, and for what the stream's owner reports.
-std::unique_ptr<RowSource> open_arrow(ArrowArrayStream* stream, const std::string& name = "the table");
+std::unique_ptr<RowSource> open_arrow(ArrowArrayStream* stream, const std::string& name = "the table",
+                                      const CsvOptions& options = {});
 
 }  // namespace hotloop::data

@@ -197,7 +197,23 @@ class Preparation {
 
  private:
   friend class Samples;
+  friend class PreparedBlocks;
   std::shared_ptr<const State> state_;
+};
+
+// What Preparation::apply hands over, asked for block by block. The source must outlive it.
+class PreparedBlocks {
+ public:
+  PreparedBlocks(const Preparation& preparation, RowSource& source, std::int64_t block);
+  PreparedBlocks(PreparedBlocks&&) noexcept;
+  ~PreparedBlocks();
+  // The next samples, at most `block`; nothing when there are no more.
+  std::optional<PreparedBlock> next();
+  const Applied& applied() const;  // so far
+
+ private:
+  class Work;
+  std::unique_ptr<Work> work_;
 };
 
 struct MemoryOptions {

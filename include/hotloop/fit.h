@@ -161,12 +161,13 @@ double evaluate_metric(const Metric& metric, const Array& predictions, const dat
 // A permutation of 0..n-1: Fisher-Yates with Philox4x32-10, a pure function of its arguments.
 std::vector<std::int64_t> shuffled(std::int64_t n, std::uint64_t seed, std::uint64_t epoch);
 
-// Linear least squares on the flattened inputs with penalty lambda |w|^2 and no intercept (the data are standardised):
-// w = (A'A + lambda I)^-1 A'y for each number y of a target, by the normal equations and a Cholesky factorisation, in double.
+// Linear least squares on the flattened inputs with penalty lambda |w|^2 and an intercept that has none: w = (A'A + lambda I)^-1 A'y for each
+// number y of a target, A and y less their means over the training samples, by the normal equations and a Cholesky factorisation, in double.
 struct Ridge {
   double lambda = 0;
-  double validation_mae = 0;         // in the units of the dataset's targets
-  std::vector<double> weights = {};  // [size of a target, size of an input]
+  double validation_mae = 0;            // in the units of the dataset's targets
+  std::vector<double> weights = {};     // [size of a target, size of an input]
+  std::vector<double> intercepts = {};  // [size of a target]; none: 0
 
   // [samples, size of a target]
   std::vector<double> predict(const data::Dataset& samples) const;

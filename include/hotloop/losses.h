@@ -1,6 +1,7 @@
 // Losses: scalar functions of a prediction and a target, averaged over all elements, or weighted.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -36,7 +37,16 @@ struct Distribution {
   std::size_t point = 0;  // the statistic that stands for the target where one number must: in a metric, say
   // The statistics, each (...), of outputs (..., num_outputs).
   std::function<std::vector<Value>(Value outputs)> compute = {};
-  bool of_counts = false;  // targets are counts: to be left as they are, not standardised
+};
+
+// Which numbers targets may be.
+struct TargetDomain {
+  double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
+  // Not all numbers: targets are to be left as they are, not standardised.
+  bool is_bounded() const { return std::isfinite(least) || std::isfinite(most); }
+  // A missing one, NaN, is none that lies outside.
+  bool holds(double target) const { return !(target < least) && !(target > most); }
+  std::string str() const;  // "from 0 to 1", "at least 0"
 };
 
 // A loss held by value. Any function (prediction, target) -> scalar of the prediction's float dtype is one; a mean over elements,
@@ -60,6 +70,11 @@ class Loss {
     std::optional<Distribution> distribution = {};
     // In place of `elements`, for losses of whole sequences: the loss of each row, (B); lengths: i32 (B), the rows' steps, undefined where all count.
     std::function<Value(Value prediction, Value target, Value lengths)> sequences = {};
+    // Of targets that are no numbers of classes. A loss with bounded ones takes integers too.
+    TargetDomain targets = {};
+    // Of two classes told by one output: that above which a prediction says class 1. Targets may then be numbers of classes too, (B, ...) for
+    // predictions (B, ...) or (B, ..., 1).
+    std::optional<double> threshold = {};
   };
 
   explicit Loss(Function function, std::string name = "loss");
@@ -79,6 +94,9 @@ class Loss {
   bool compares_sequences() const { return static_cast<bool>(pointwise_.sequences); }
   // Whether targets stand for classes.
   bool has_classes() const { return static_cast<bool>(pointwise_.num_classes); }
+  const TargetDomain& targets() const { return pointwise_.targets; }
+  // Above which one output says class 1; for losses that say nothing of it 0, as for logits.
+  double threshold() const { return pointwise_.threshold.value_or(0); }
   // What predictions say; null where they are of the target's numbers themselves.
   const Distribution* distribution() const { return pointwise_.distribution ? &*pointwise_.distribution : nullptr; }
   // By name the statistics (B, ..., n) of a prediction (B, ..., n * num_outputs); without a distribution one "prediction", which it is.
@@ -88,6 +106,10 @@ class Loss {
 
  private:
   void check(Value prediction, Value target) const;
+  // Whether a target of that type holds a number of a class for each prediction, one of two.
+  bool holds_classes(const ValueType& prediction, const ValueType& target) const;
+  // A target that has been checked as the definition takes it.
+  Value as_compared(Value prediction, Value target) const;
   // (B, ...); with lengths, beyond which predictions do not count. What a target says there is still in the elements.
   Value elements(Value prediction, Value target, Value lengths = {}) const;
   bool has_elements() const { return pointwise_.elements || pointwise_.sequences; }
@@ -116,7 +138,8 @@ struct CrossEntropy : Loss {
   explicit CrossEntropy(bool logits = true, double label_smoothing = 0);
 };
 // -t log p - (1 - t) log(1 - p) of targets t in [0, 1], element by element. Prediction of logits (p = sigmoid) or, with
-// logits = false, probabilities, whose logarithms are held above -100. Label smoothing moves targets that far toward 1/2. For class
+// logits = false, probabilities, whose logarithms are held above -100. Targets may also be integers 0 and 1, (B, ...) for predictions (B, ...)
+// or (B, ..., 1). Label smoothing moves targets that far toward 1/2. For class
 // weights the classes are 0 (t < 1/2) and 1.
 struct BinaryCrossEntropy : Loss {
   explicit BinaryCrossEntropy(bool logits = true, double label_smoothing = 0);

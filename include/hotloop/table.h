@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +22,8 @@ class Table {
  public:
   // UserError if the name is taken, or the length is not that of the columns already there.
   void add(const std::string& name, std::vector<double> values);
+  // Numbers that doubles may have rounded, integers beyond 2^53, with the texts that they are where they stand for labels.
+  void add(const std::string& name, std::vector<double> values, std::vector<std::string> texts);
   void add_times(const std::string& name, std::vector<double> seconds);
   void add_texts(const std::string& name, std::span<const std::string> texts);
   bool has(std::string_view name) const;
@@ -27,6 +31,7 @@ class Table {
   std::span<const double> operator[](std::string_view name) const;
   ColumnKind kind(std::string_view name) const;
   std::span<const std::string> labels(std::string_view name) const;  // of a column of texts
+  std::span<const std::string> texts(std::string_view name) const;   // of numbers that were given with them
   std::int64_t num_rows() const { return num_rows_; }
   std::vector<std::string> names() const;
 
@@ -35,11 +40,12 @@ class Table {
     std::string name;
     ColumnKind kind = ColumnKind::Number;
     std::vector<double> values;
-    std::vector<std::string> labels;
+    std::vector<std::string> labels = {}, texts = {};
   };
   void add(Column column);
   const Column& column(std::string_view name) const;
   std::vector<Column> columns_;
+  std::map<std::string, std::size_t, std::less<>> positions_;
   std::int64_t num_rows_ = 0;
 };
 
@@ -80,6 +86,8 @@ class RowSource {
 // In which order the numbers of a date stand: 2014-01-31, 31/01/2014 or 01/31/2014.
 enum class DateOrder { YearFirst, DayFirst, MonthFirst };
 
+// How cells are read, of any source that has some of their kind: times that are numbers, times and missing values that are texts. A CSV file has
+// a separator too.
 struct CsvOptions {
   char separator = ',';
   // Cells that stand for a missing value, where a column may have one.
@@ -94,19 +102,21 @@ struct CsvOptions {
 // twice, a row with too many or too few cells, a cell that is no finite number or no time, text that is not UTF-8,
 // another separator, a compressed or binary file.
 // Times are ISO 8601, "2014-01-31", "2014-01-31T18:30:00.5", with a blank for the T, with "Z", " UTC" or "+01:00" or taken
-// as UTC; or such with dates in the order of `dates`, "31/01/2014 18:30", "31.1.2014"; or numbers of `time_unit` since 1970.
+// as UTC; or such with dates in the order of `dates`, "31/01/2014 18:30", "31.1.2014"; or numbers of `time_unit` since 1970. Numbers that are
+// no time of the years 0 to 9999, and columns of numbers that all read as dates, 20140131, are refused.
 std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path, const CsvOptions& options = {});
 // The same from memory; `name` stands for the file's name in messages. The source keeps the text: move a large one in.
 std::unique_ptr<RowSource> open_csv_text(std::string text, const std::string& name, const CsvOptions& options = {});
 // The table must outlive the source.
-std::unique_ptr<RowSource> open_table(const Table& table, const std::string& name = "the table");
+std::unique_ptr<RowSource> open_table(const Table& table, const std::string& name = "the table",
+                                      const CsvOptions& options = {});
 // An .npy file: (rows, columns) or (rows), columns named "0", "1", ...; read in blocks.
 // An .npz file: arrays (rows) are columns of their names, (rows, columns) are columns "x0", "x1", ... of an array x. If any
 // is (samples, time, features), each of its steps is a row: (samples, time, ...) gives the steps' columns, (samples) a
 // column that is the same on all steps of a sample; the column "sample" counts samples from 0, and an array
 // "lengths" (samples) says how many steps of each are there.
-std::unique_ptr<RowSource> open_npy(const std::filesystem::path& path);
-std::unique_ptr<RowSource> open_npz(const std::filesystem::path& path);
+std::unique_ptr<RowSource> open_npy(const std::filesystem::path& path, const CsvOptions& options = {});
+std::unique_ptr<RowSource> open_npz(const std::filesystem::path& path, const CsvOptions& options = {});
 // By the file's suffix: .npy, .npz, else comma-separated values.
 std::unique_ptr<RowSource> open_file(const std::filesystem::path& path, const CsvOptions& options = {});
 

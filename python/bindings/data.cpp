@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "components.h"
@@ -152,48 +153,53 @@ template <class T> nb::object as_array(const std::vector<T>& values) {
 }
 
 // New rows prepared: one dict a block.
-nb::list applied(const data::Preparation& preparation, Source& source, std::int64_t block_size) {
-  std::vector<data::PreparedBlock> blocks;
-  {
-    const GilReleased released;
-    preparation.apply(source.take(), block_size, [&](const data::PreparedBlock& block) { blocks.push_back(block); });
-  }
-  nb::list result;
-  for (const data::PreparedBlock& block : blocks) {
+struct Blocks {
+  data::PreparedBlocks blocks;
+
+  nb::dict next() {
+    std::optional<data::PreparedBlock> block;
+    {
+      const GilReleased released;
+      block = blocks.next();
+    }
+    if (!block) throw nb::stop_iteration();
     nb::dict part;
-    part["x"] = to_python(block.inputs);
-    part["lengths"] = block.lengths.defined() ? to_python(block.lengths) : nb::none();
-    part["rows"] = as_array(block.rows);
-    part["times"] = block.times.empty() ? nb::none() : as_array(block.times);
-    part["groups"] = block.groups;
-    result.append(part);
+    part["x"] = to_python(block->inputs);
+    part["lengths"] = block->lengths.defined() ? to_python(block->lengths) : nb::none();
+    part["rows"] = as_array(block->rows);
+    part["times"] = block->times.empty() ? nb::none() : as_array(block->times);
+    part["groups"] = block->groups;
+    return part;
   }
-  return result;
+};
+
+data::CsvOptions options_of(nb::handle s) {
+  const auto separator = field<std::string>(s, "separator");
+  if (separator.size() != 1)
+    throw UserError("data", "the separator must be one character", "'" + separator + "'", R"("," or ";" or "\t")");
+  return {.separator = separator[0],
+          .missing_values = field<std::vector<std::string>>(s, "missing_values"),
+          .time_unit = field<double>(s, "time_unit"),
+          .dates = static_cast<data::DateOrder>(field<int>(s, "dates"))};
 }
 
 void bind_sources(nb::module_& m) {
   m.attr("missing_values") = nb::cast(data::CsvOptions().missing_values);
   nb::class_<Source>(m, "RowSource").def_prop_ro("names", [](const Source& s) { return s.rows->column_names(); });
-  m.def("arrow_source", [](nb::handle capsule, const std::string& name) {
+  m.def("arrow_source", [](nb::handle capsule, const std::string& name, nb::handle options) {
     auto* stream = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
     if (stream == nullptr) throw nb::python_error();
     auto source = std::make_unique<Source>();
-    source->rows = data::open_arrow(stream, name);
+    source->rows = data::open_arrow(stream, name, options_of(options));
     return source;
   });
-  m.def("file_source", [](const std::string& path, const std::string& separator,
-                          const std::vector<std::string>& missing_values, double time_unit, int dates) {
-    if (separator.size() != 1)
-      throw UserError("data", "the separator must be one character", "'" + separator + "'", R"("," or ";" or "\t")");
+  m.def("file_source", [](const std::string& path, nb::handle options) {
     auto source = std::make_unique<Source>();
-    source->rows = data::open_file(path, {.separator = separator[0],
-                                          .missing_values = missing_values,
-                                          .time_unit = time_unit,
-                                          .dates = static_cast<data::DateOrder>(dates)});
+    source->rows = data::open_file(path, options_of(options));
     return source;
   });
-  // columns: (name, "number", f64 array), (name, "time", f64 array) or (name, "text", list of str)
-  m.def("columns_source", [](nb::list columns, const std::string& name) {
+  // columns: (name, "number", f64 array), (name, "integer", f64 array, list of str), (name, "time", f64 array) or (name, "text", list of str)
+  m.def("columns_source", [](nb::list columns, const std::string& name, nb::handle options) {
     auto source = std::make_unique<Source>();
     source->table = std::make_unique<data::Table>();
     for (const nb::handle column : columns) {
@@ -207,10 +213,12 @@ void bind_sources(nb::module_& m) {
       std::vector<double> copy(numbers.begin(), numbers.end());
       if (kind == "time")
         source->table->add_times(column_name, std::move(copy));
+      else if (kind == "integer")
+        source->table->add(column_name, std::move(copy), nb::cast<std::vector<std::string>>(column[3]));
       else
         source->table->add(column_name, std::move(copy));
     }
-    source->rows = data::open_table(*source->table, name);
+    source->rows = data::open_table(*source->table, name, options_of(options));
     return source;
   });
 }
@@ -235,12 +243,20 @@ void bind_data(nb::module_& m) {
           [](const data::Preparation& p) { return std::vector<std::string>(p.classes().begin(), p.classes().end()); })
       .def("_unscale", [](const data::Preparation& p, nb::handle x,
                           bool width) { return p.unscale(to_array(x, "unscale"), width); })
-      .def("_apply", &applied)
+      .def(
+          "_apply",
+          [](const data::Preparation& p, Source& source, std::int64_t block_size) {
+            return Blocks{data::PreparedBlocks(p, source.take(), block_size)};
+          },
+          nb::keep_alive<0, 2>())
       .def("describe", &data::Preparation::describe, "A line for each thing that was fitted or filled.")
       .def("__getstate__", &data::Preparation::json)
       .def("__setstate__", [](data::Preparation& p, const std::string& json) {
         new (&p) data::Preparation(data::Preparation::parse(json, "a pickled Preparation"));
       });
+  nb::class_<Blocks>(m, "PreparedBlocks")
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__next__", &Blocks::next);
   nb::class_<data::Samples>(m, "Samples")
       .def("__init__",
            [](data::Samples* self, Source& source, nb::dict recipe, std::size_t memory_bytes) {

@@ -4,7 +4,10 @@
 
 #include <nanobind/stl/string.h>
 
+#include <string_view>
+
 #include "array.h"
+#include "io/files.h"
 
 namespace hotloop::python {
 
@@ -17,6 +20,11 @@ void bind_io(nb::module_& m) {
       checkpoint.metadata[nb::cast<std::string>(key)] = nb::cast<std::string>(value);
     const GilReleased released;
     io::save_safetensors(path, checkpoint);
+  });
+  m.def("write_file", [](const std::string& path, nb::bytes content, const std::string& where) {
+    const std::string_view bytes(content.c_str(), content.size());
+    const GilReleased released;
+    io::write_file_atomic(path, bytes, where);
   });
   m.def("load_safetensors", [](const std::string& path) {
     io::Checkpoint checkpoint;

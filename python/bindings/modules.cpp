@@ -320,9 +320,9 @@ void bind_losses(nb::module_& m) {
                      if (distribution == nullptr) return nb::none();
                      nb::list widths;
                      for (const auto& statistic : distribution->statistics) widths.append(statistic.is_width);
-                     return nb::make_tuple(distribution->num_outputs, distribution->point, widths,
-                                           distribution->of_counts);
+                     return nb::make_tuple(distribution->num_outputs, distribution->point, widths);
                    })
+      .def_prop_ro("has_bounded_targets", [](const losses::Loss& loss) { return loss.targets().is_bounded(); })
       .def(
           "statistics",
           [](const losses::Loss& loss, nb::handle prediction) {

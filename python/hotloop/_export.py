@@ -30,13 +30,13 @@ class ExportedC(typing.NamedTuple):
         return f"ExportedC({self.name!r}, targets={self.targets}, {sizes}, weight_bytes={self.weight_bytes}, state_bytes={self.state_bytes}, scratch_bytes={self.scratch_bytes})"
 
     def write(self, folder):
-        """Writes NAME.h, NAME.c and NAME.o into a folder, which is made if it is not there. Returns the path of NAME.c."""
+        """Writes NAME.h, NAME.c and NAME.o into a folder, which is made if it is not there; files of those names are replaced when the new ones are
+        whole. Returns the path of NAME.c."""
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.name}.h").write_text(self.header)
-        (folder / f"{self.name}.c").write_text(self.source)
-        if self.object:
-            (folder / f"{self.name}.o").write_bytes(self.object)
+        for suffix, content in (("h", self.header.encode()), ("c", self.source.encode()), ("o", self.object)):
+            if content:
+                _core.write_file(str(folder / f"{self.name}.{suffix}"), content, "export")
         return folder / f"{self.name}.c"
 
 

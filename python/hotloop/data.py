@@ -12,6 +12,7 @@ another name.
 
 import dataclasses
 import inspect
+import operator
 import os
 
 import numpy
@@ -102,9 +103,8 @@ class Preparation:
             return Preparation(_core.Preparation.parse(file.read(), os.fspath(path)))
 
     def save(self, path):
-        """Writes it as JSON, which reads back to the same numbers."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self._core.json())
+        """Writes it as JSON, which reads back to the same numbers. A file that is there is replaced when the new one is whole."""
+        _core.write_file(os.fspath(path), self._core.json().encode(), "data")
 
     @property
     def input_names(self):
@@ -122,9 +122,10 @@ class Preparation:
         return self._core._unscale(predictions, width)
 
     def apply(self, table, block_size=1024, **csv):
-        """Samples of new rows, which need the columns of the inputs and of lags among them: blocks of at most block_size, each a dict of x (n, ...),
-        lengths (of series, else None), rows (n): the row that ends each sample, times and groups if the recipe has them.
-        csv: separator, missing_values, time_unit and date_format of a CSV file, as for Samples."""
+        """Samples of new rows, which need the columns of the inputs and of lags among them: an iterator over blocks of at most block_size, each a
+        dict of x (n, ...), lengths (of series, else None), rows (n): the row that ends each sample, times and groups if the recipe has them. Rows are read as
+        blocks are asked for, in memory that does not grow with the table.
+        csv: separator, missing_values, time_unit and date_format, as for Samples."""
         return self._core._apply(_source(table, **csv), block_size)
 
     def describe(self):
@@ -144,7 +145,8 @@ class Samples:
     task: "regression", or "classification": the target becomes an index into the sorted labels.
     time, time_step, group, weight, missing, indicator, missing_rules, lags, cycles, one_hots, split, standardize, standardize_targets: as in docs/data.md.
     kept: columns and lags that kept() gives for each sample. dtype: of the arithmetic, "float32" or "float64".
-    separator, missing_values, time_unit, date_format: of a CSV file.
+    separator: of a CSV file. missing_values: texts that stand for a missing value. time_unit: of times that are numbers, "s", "ms", "us" or "ns".
+        date_format: of times that are texts.
 
     UserError for what does not fit, naming the place in the table.
     """
@@ -192,15 +194,16 @@ class Samples:
         if split.by is None:
             split = dataclasses.replace(split, by="random" if sample else "time")
         recipe = {
-            "inputs": list(inputs), "targets": [targets] if isinstance(targets, str) else list(targets), "length": length, "stride": stride,
+            "inputs": _texts(inputs), "targets": _texts(targets), "length": length, "stride": stride,
             "horizon": horizon, "horizon_steps": horizon_steps, "time": time, "time_step": time_step, "group": group, "sample": sample,
-            "weight": weight, "missing": missing, "indicator": indicator, "missing_rules": _dicts(missing_rules, MissingRule),
+            "weight": weight, "missing": missing, "indicator": indicator,
+            "missing_rules": [{**rule, "columns": _texts(rule["columns"])} for rule in _dicts(missing_rules, MissingRule)],
             "lags": _dicts(lags, Lag), "cycles": _dicts(cycles, Cycle), "one_hots": _dicts(one_hots, OneHot),
-            "split": dataclasses.asdict(split), "task": task, "balance_classes": balance_classes, "standardize": standardize,
+            "split": {**dataclasses.asdict(split), **{k: _texts(getattr(split, k)) for k in ("validation_groups", "test_groups")}}, "task": task, "balance_classes": balance_classes, "standardize": standardize,
             "standardize_targets": standardize_targets,
-            "kept": list(kept), "dtype": dtype,
+            "kept": _texts(kept), "dtype": dtype,
         }  # fmt: skip
-        self._core = _core.Samples(_source(table, **csv), recipe, memory_mb << 20)
+        self._core = _core.Samples(_source(table, **csv), recipe, _memory_bytes(memory_mb))
 
     @property
     def train(self):
@@ -238,6 +241,21 @@ class Samples:
         return f"Samples({len(self.train)} train, {len(self.validation)} validation, {len(self.test)} test)"
 
 
+def _texts(given):
+    """A text, or several, as a list: the characters of one are never meant."""
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _memory_bytes(memory_mb):
+    try:
+        number = operator.index(memory_mb)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 1 << 43:
+        raise _core.UserError(f"[data] memory_mb must be a whole number of megabytes, not negative. Received: {memory_mb!r}. Try: 1024; 0 keeps all rows in a file.")
+    return number << 20
+
+
 def _dicts(items, cls):
     for item in items:
         if not isinstance(item, cls):
@@ -247,33 +265,34 @@ def _dicts(items, cls):
 
 def _source(table, *, separator=",", missing_values=_MISSING, time_unit="s", date_format="yyyy-mm-dd"):
     """The engine's source of a table's rows."""
+    if time_unit not in _TIME_UNITS:
+        raise _core.UserError(f"[data] time_unit must be one of {', '.join(_TIME_UNITS)}. Received: {time_unit!r}.")
+    if date_format not in _DATE_FORMATS:
+        raise _core.UserError(f"[data] date_format must be one of {', '.join(_DATE_FORMATS)}. Received: {date_format!r}.")
+    options = {"separator": separator, "missing_values": _texts(missing_values), "time_unit": _TIME_UNITS[time_unit], "dates": _DATE_FORMATS.index(date_format)}
     if isinstance(table, (str, os.PathLike)):
         path = os.fspath(table)
         if path.endswith((".parquet", ".pq")):
-            return _parquet(path)
-        if time_unit not in _TIME_UNITS:
-            raise _core.UserError(f"[data] time_unit must be one of {', '.join(_TIME_UNITS)}. Received: {time_unit!r}.")
-        if date_format not in _DATE_FORMATS:
-            raise _core.UserError(f"[data] date_format must be one of {', '.join(_DATE_FORMATS)}. Received: {date_format!r}.")
-        return _core.file_source(path, separator, list(missing_values), _TIME_UNITS[time_unit], _DATE_FORMATS.index(date_format))
+            return _parquet(path, options)
+        return _core.file_source(path, options)
     if isinstance(table, dict):
-        return _core.columns_source([_column(name, values) for name, values in table.items()], "the table")
+        return _core.columns_source([_column(name, values) for name, values in table.items()], "the table", options)
     if hasattr(table, "__arrow_c_stream__"):
         try:
             stream = table.__arrow_c_stream__()
         except ImportError:  # pandas without pyarrow
             stream = None
         if stream is not None:
-            return _core.arrow_source(stream, "the table")
+            return _core.arrow_source(stream, "the table", options)
     if type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
-        return _core.columns_source([_column(str(name), _pandas_values(table[name])) for name in table.columns], "the table")
+        return _core.columns_source([_column(str(name), _pandas_values(table[name])) for name in table.columns], "the table", options)
     raise _core.UserError(
         f"[data] a table must be a path, a dict of columns, or have __arrow_c_stream__. Received: {kind_of(table)}. "
         "Try: {'x': array, ...}; a table of pyarrow, polars, pandas or DuckDB (1.4 or later)"
     )
 
 
-def _parquet(path):
+def _parquet(path, options):
     try:
         import pyarrow
         import pyarrow.parquet
@@ -288,13 +307,15 @@ def _parquet(path):
         raise _core.UserError(f"[data] {path} must be a Parquet file that can be read. Received: {error}") from None
     # A piece of it at a time, so that memory does not grow with the file.
     reader = pyarrow.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
-    return _core.arrow_source(reader.__arrow_c_stream__(), path)
+    return _core.arrow_source(reader.__arrow_c_stream__(), path, options)
 
 
 def _pandas_values(series):
     """A pandas column as NumPy has it; a text that is missing is empty, a number that is missing NaN."""
     if getattr(series.dtype, "tz", None) is not None:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if series.dtype.kind in "iu" and not series.hasnans:
+        return series.to_numpy(series.dtype.numpy_dtype if hasattr(series.dtype, "numpy_dtype") else series.dtype)
     if series.dtype.kind in "biuf":
         return series.to_numpy(numpy.float64, na_value=numpy.nan)
     if series.dtype.kind == "M":
@@ -322,7 +343,11 @@ def _column(name, values):
     if values.ndim != 1:
         raise _core.UserError(f"[data] a column must be one-dimensional. Received: {name!r} of shape {values.shape}.")
     if values.dtype.kind in "biuf":
-        return name, "number", values.astype(numpy.float64)
+        numbers = values.astype(numpy.float64)
+        # Beyond 2^53 doubles round: as a label, the number of a customer say, it is the integer that it was.
+        if values.dtype.kind in "iu" and len(values) and float(numpy.abs(numbers).max()) >= 2**53:
+            return name, "integer", numbers, [str(v) for v in values]
+        return name, "number", numbers
     if values.dtype.kind == "M":
         seconds = (values - numpy.datetime64(0, "s")) / numpy.timedelta64(1, "s")
         return name, "time", seconds.astype(numpy.float64)

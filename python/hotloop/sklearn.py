@@ -192,14 +192,15 @@ class SequenceRegressor(sklearn.base.MultiOutputMixin, sklearn.base.RegressorMix
         y = y.reshape(len(y), -1)
         weights = self._weights(sample_weight, x)
         self._fit_scales(x, lengths, weights)
-        num_outputs, _, _, of_counts = self._distribution()
-        self._y_mean, self._y_std = (numpy.zeros(y.shape[1]), numpy.ones(y.shape[1])) if of_counts else self._scales(y, weights)
+        num_outputs = self._distribution()[0]
+        bounded = isinstance(self.loss, losses.Loss) and self.loss._loss.has_bounded_targets
+        self._y_mean, self._y_std = (numpy.zeros(y.shape[1]), numpy.ones(y.shape[1])) if bounded else self._scales(y, weights)
         z = ((y - self._y_mean) / self._y_std).astype(self.dtype)
         return self._train(self._scaled(x), z, lengths, weights, num_outputs * z.shape[1], self.loss or losses.MSE(), metrics.MSE())
 
     def _distribution(self):
-        """Of the loss: outputs for each number of y, the statistic that stands for it, which statistics are widths, and whether y must be counts."""
-        return (isinstance(self.loss, losses.Loss) and self.loss._loss.distribution) or (1, 0, [False], False)
+        """Of the loss: outputs for each number of y, the statistic that stands for it, and which statistics are widths."""
+        return (isinstance(self.loss, losses.Loss) and self.loss._loss.distribution) or (1, 0, [False])
 
     def predict(self, X, *, lengths=None):
         """(samples,), or (samples, outputs) if y was. With a loss whose outputs are a distribution or quantiles: what stands for y."""

@@ -160,7 +160,7 @@ def test_fit_predict_and_apply_to_new_rows(tmp_path):
     samples.preparation.save(tmp_path / "preparation.json")
     preparation = hl.data.Preparation.load(tmp_path / "preparation.json")
     new = {k: v[-20:] for k, v in columns().items()}
-    blocks = preparation.apply(new)
+    blocks = list(preparation.apply(new))
     assert sum(len(b["x"]) for b in blocks) == 20 - 2 - 5 and np.asarray(blocks[0]["rows"])[0] == 7
     np.testing.assert_array_equal(blocks[-1]["x"][-2], samples.test.arrays()["x"][-1])
 
@@ -175,7 +175,7 @@ def test_all_samples_in_all_parts(tmp_path):
     run = hl.fit(hl.nn.Sequential(hl.nn.GRU(10, 4), hl.nn.Last(), hl.nn.Linear(4, 1)), samples, epochs=2, progress=False)
     assert run.evaluate(samples.test) == run.best_validation
     samples.preparation.save(tmp_path / "preparation.json")
-    assert len(hl.data.Preparation.load(tmp_path / "preparation.json").apply(columns())[0]["x"]) >= len(rows[0])
+    assert len(next(hl.data.Preparation.load(tmp_path / "preparation.json").apply(columns()))["x"]) >= len(rows[0])
     with pytest.raises(hl.UserError, match="by must be one of time, group, random, column, none. Received: 'all'"):
         hl.data.Samples(columns(), **{**RECIPE, "split": hl.data.Split(by="all")})
 
@@ -291,3 +291,95 @@ def test_a_class_without_weight_has_none_of_the_balance(rng):
     assert np.all(weights[labels == 2] == 0)
     for label in (0, 1):
         assert weights[labels == label].sum() == pytest.approx(len(weights) / 2)
+
+
+def labels(table, **options):
+    samples = hl.data.Samples({"x": np.arange(60.0), "y": np.cos(np.arange(60)), **table}, inputs=["x", "g"], targets="y", one_hots=[hl.data.OneHot("g")], **options)
+    return [name.removeprefix("g=") for name in samples.preparation.input_names[1:]]
+
+
+def test_numbers_as_labels_are_the_texts_that_a_csv_file_has(tmp_path):
+    of_rows = np.arange(60) % 3
+    for numbers in (np.array([100000, 200000, 7]), np.array([1e5, 2e5, 7.0]), np.array([2**53, 2**53 + 1, 2**53 + 2]), np.array([2**63, 2**63 + 1, 5], np.uint64)):
+        wanted = sorted((str(int(n)) for n in numbers), key=int)
+        assert sorted(labels({"g": numbers[of_rows]}), key=int) == wanted
+    write_csv(tmp_path / "t.csv", {"x": np.arange(60.0), "g": np.array([100000, 200000, 300000])[of_rows], "y": np.cos(np.arange(60))})
+    trained = hl.data.Samples(tmp_path / "t.csv", inputs=["x", "g"], targets="y", one_hots=[hl.data.OneHot("g")], length=2).preparation
+    np.savez(tmp_path / "t.npz", x=np.arange(5.0), g=np.array([100000, 200000, 300000, 100000, 200000]))
+    assert sum(len(block["rows"]) for block in trained.apply(tmp_path / "t.npz")) == 4
+    split = hl.data.Split(by="group", validation_groups="200000", test_groups=["100000"])
+    samples = hl.data.Samples(
+        {"x": np.arange(60.0), "y": np.cos(np.arange(60)), "g": np.array([100000, 200000, 300000])[of_rows]}, inputs=["x"], targets="y", group="g", split=split
+    )
+    assert (len(samples.train), len(samples.validation), len(samples.test)) == (20, 20, 20)
+
+
+def test_arrow_integers_are_labels_with_all_their_digits():
+    pyarrow = pytest.importorskip("pyarrow")
+    for column in (pyarrow.array([2**63, 2**63 + 1] * 30, pyarrow.uint64()), pyarrow.array([2**53, 2**53 + 1] * 30).dictionary_encode(), pyarrow.array([1e5, 2e5] * 30)):
+        table = pyarrow.table({"x": np.arange(60.0), "y": np.cos(np.arange(60)), "g": column})
+        samples = hl.data.Samples(table, inputs=["x", "g"], targets="y", one_hots=[hl.data.OneHot("g")])
+        assert samples.preparation.input_names[1:] == [f"g={int(v)}" for v in column.to_pylist()[:2]]
+
+
+def test_options_of_cells_are_those_of_every_table(tmp_path):
+    hours = np.arange(200)
+    ms = 1_704_067_200_000 + hours * 3_600_000
+    base = {"x": np.sin(hours), "y": np.cos(hours)}
+    recipe = dict(inputs=["x", "hour"], targets="y", time="t", length=2, cycles=[hl.data.Cycle("hour", of="hour_of_day")])
+    wanted = bits(hl.data.Samples({**base, "t": ms.astype("datetime64[ms]")}, **recipe))
+    np.savez(tmp_path / "t.npz", **base, t=ms)
+    iso = np.datetime_as_string(ms.astype("datetime64[ms]").astype("datetime64[s]"))
+    for table, options in (
+        ({**base, "t": ms}, {"time_unit": "ms"}), (tmp_path / "t.npz", {"time_unit": "ms"}), ({**base, "t": iso}, {}),
+        ({**base, "t": [f"{t[8:10]}/{t[5:7]}/{t[:4]} {t[11:]}" for t in iso]}, {"date_format": "dd/mm/yyyy"}),
+    ):  # fmt: skip
+        assert bits(hl.data.Samples(table, **recipe, **options)) == wanted
+    for table in ({**base, "t": ms}, tmp_path / "t.npz"):
+        with pytest.raises(hl.UserError, match=r"every time of column 't' must lie in the years 0 to 9999\. Received: 1704067200000 in row 0.*time_unit = \"ms\""):
+            hl.data.Samples(table, **recipe)
+    with pytest.raises(hl.UserError, match="time_unit must be one of s, ms, us, ns. Received: 'fortnight'"):
+        hl.data.Samples({**base, "t": ms}, time_unit="fortnight", **recipe)
+    with pytest.raises(hl.UserError, match="every cell of column 't' must be a time. Received: 'soon' in row 0"):
+        hl.data.Samples({**base, "t": ["soon"] * 200}, **recipe)
+    c = ["a", "b", "-", "a"] * 50
+    samples = hl.data.Samples({**base, "c": c}, inputs=["x", "c"], targets="y", one_hots=[hl.data.OneHot("c")], missing="mean", missing_values="-")
+    assert samples.preparation.input_names == ["x", "c=a", "c=b"]
+
+
+def test_a_text_where_several_may_be_meant():
+    table = {"temp": np.sin(np.arange(60)), "y": np.cos(np.arange(60))}
+    samples = hl.data.Samples(table, inputs="temp", targets="y", kept="y")
+    assert samples.preparation.input_names == ["temp"] and len(samples.kept(samples.test, "y")) == len(samples.test)
+    for given in (-1, 0.5, None):
+        with pytest.raises(hl.UserError, match="memory_mb must be a whole number of megabytes, not negative. Received: "):
+            hl.data.Samples(table, inputs="temp", targets="y", memory_mb=given)
+
+
+def test_new_rows_come_as_they_are_asked_for():
+    samples = hl.data.Samples({"x": np.sin(np.arange(60)), "y": np.cos(np.arange(60))}, inputs="x", targets="y", length=3)
+    rows = np.sin(np.arange(50000))
+    rows[9000] = np.inf
+    blocks = samples.preparation.apply({"x": rows}, 1000)
+    first = next(blocks)
+    assert iter(blocks) is blocks and np.asarray(first["rows"]).tolist() == list(range(2, 1002))
+    with pytest.raises(hl.UserError, match="row 9000"):  # not before it is read
+        list(blocks)
+
+
+def test_a_preparation_is_saved_whole_or_not_at_all(tmp_path):
+    preparation = hl.data.Samples({"x": np.sin(np.arange(60)), "y": np.cos(np.arange(60))}, inputs="x", targets="y").preparation
+    path = tmp_path / "p.json"
+    preparation.save(path)
+    text = path.read_text()
+    resource = pytest.importorskip("resource")
+    signal = pytest.importorskip("signal")
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+        with pytest.raises(hl.UserError, match="File too large"):
+            preparation.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_text() == text and [p.name for p in tmp_path.iterdir()] == ["p.json"]

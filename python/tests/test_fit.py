@@ -303,6 +303,35 @@ def test_labels_and_weights_of_classes(rng):
     assert fit(y, class_weights=np.array([1.0, 0.0], np.float32)).status == "finished"
 
 
+def test_targets_outside_of_a_losss_domain_are_refused(rng):
+    x = rng.normal(size=(40, 3)).astype(np.float32)
+    y = (x[:, :1] > 0).astype(np.float32)
+    options = {"epochs": 1, "validation": 0, "progress": False}
+    for loss, bad, message in (
+        (hl.losses.BinaryCrossEntropy(), 3.0, "a target of binary_cross_entropy must be from 0 to 1. Received: 3 of training sample 7"),
+        (hl.losses.Poisson(), -2.0, "a target of poisson must be at least 0. Received: -2 of training sample 7"),
+    ):
+        wrong = y.copy()
+        wrong[7] = bad
+        with pytest.raises(hl.UserError, match=rf"\[fit\] {message}"):
+            hl.fit(hl.nn.Linear(3, 1), (x, wrong), loss=loss, **options)
+        # A sample of weight 0 may be anything.
+        data = {"x": x, "y": wrong, "sample_weights": (np.arange(40) != 7).astype(np.float32)}
+        assert hl.fit(hl.nn.Linear(3, 1), data, loss=loss, **options).status == "finished"
+
+
+def test_one_output_takes_numbers_of_two_classes(rng):
+    x = rng.normal(size=(40, 3)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.int32)
+    options = {"loss": hl.losses.BinaryCrossEntropy(), "validation": 0, "epochs": 2, "seed": 0, "progress": False}
+    run = hl.fit(hl.nn.Linear(3, 1), (x, y), **options)
+    same = hl.fit(hl.nn.Linear(3, 1), (x, y[:, None].astype(np.float32)), **options)
+    assert np.array_equal(run.params["weight"], same.params["weight"])
+    assert run.evaluate((x, y), metric=hl.metrics.Accuracy()) == same.evaluate((x, y[:, None].astype(np.float32)), metric=hl.metrics.Accuracy())
+    with pytest.raises(hl.UserError, match=r"a target must be a class index, a whole number from 0 and below 2. Received: 2"):
+        hl.fit(hl.nn.Linear(3, 1), (x, y + 1), **options)
+
+
 def test_labels_of_a_validation_by_the_loss(rng):
     x, y = rng.normal(size=(40, 3)).astype(np.float32), np.arange(40) % 2
     late = np.where(np.arange(40) == 33, 2, y)

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/report.h"
+#include "core/utf8.h"
+#include "data/number.h"
 #include "hotloop/error.h"
 
 namespace hotloop::cli {
@@ -46,8 +48,7 @@ double column_error(const Job& job, const data::Samples& samples, const std::vec
 
 TestResult test_columns(const Job& job, const Baseline& baseline, const data::Samples& samples) {
   const std::vector<double> predictions = column_predictions(baseline, samples);
-  const double error = column_error(job, samples, predictions);
-  if (!std::isfinite(error)) {
+  if (!std::ranges::all_of(predictions, [](double p) { return std::isfinite(p); })) {
     const bool several = baseline.columns.size() > 1;
     throw UserError("baseline",
                     std::string(several ? "the columns" : "the column") + " of '" + baseline.name +
@@ -56,9 +57,25 @@ TestResult test_columns(const Job& job, const Baseline& baseline, const data::Sa
                     "leave out the baseline '" + baseline.name + "', or name " + (several ? "columns" : "a column") +
                         " without missing values");
   }
-  return {baseline.name, error, output_errors(job, samples, [&](std::int64_t sample, std::span<double> out) {
+  return {baseline.name, column_error(job, samples, predictions),
+          output_errors(job, samples, [&](std::int64_t sample, std::span<double> out) {
             std::copy_n(predictions.begin() + sample * std::ssize(out), out.size(), out.begin());
           })};
+}
+
+// One number tells but two classes, and only where it is the index of one.
+void check_classes(const Job& job, const Baseline& baseline, const data::Samples& samples) {
+  if (job.recipe.task != data::Task::Classification) return;
+  const std::span<const std::string> classes = samples.preparation().classes();
+  const auto is_index = [&](std::size_t i) { return data::parse_number(classes[i]) == static_cast<double>(i); };
+  if (classes.size() < 2 || (classes.size() == 2 && is_index(0) && is_index(1))) return;
+  const std::string of = " of '" + job.recipe.targets[0] + "'";
+  throw UserError("baseline", "a column can predict numbers, or two classes 0 and 1",
+                  classes.size() > 2
+                      ? std::to_string(classes.size()) + " classes" + of
+                      : "classes '" + printable(classes[0]) + "' and '" + printable(classes[1]) + "'" + of,
+                  "leave out the baseline '" + baseline.name + "'" +
+                      (classes.size() > 2 ? "" : ", or a table with 0 and 1 in both columns"));
 }
 
 std::vector<const Baseline*> ridge_baselines(const Job& job) {
@@ -71,13 +88,12 @@ std::vector<const Baseline*> ridge_baselines(const Job& job) {
 }  // namespace
 
 void check_baselines(const Job& job, const data::Samples& samples) {
-  if (job.recipe.task != data::Task::Classification || samples.preparation().classes().size() <= 2) return;
-  for (const Baseline& baseline : job.baselines)
-    if (baseline.kind == Baseline::Kind::Column)
-      throw UserError(
-          "baseline", "a column can predict numbers, or two classes 0 and 1",
-          std::to_string(samples.preparation().classes().size()) + " classes of '" + job.recipe.targets[0] + "'",
-          "leave out the baseline '" + baseline.name + "'");
+  for (const Baseline& baseline : job.baselines) {
+    if (baseline.kind != Baseline::Kind::Column) continue;
+    check_classes(job, baseline, samples);
+    // They need no model: what is wrong with one is said before the first step.
+    if (samples.test().size() > 0 && !job.fit.metric.loss()) test_columns(job, baseline, samples);
+  }
 }
 
 std::vector<train::Ridge> fit_ridges(const Job& job, const data::Samples& samples) {
@@ -95,7 +111,8 @@ std::string print_ridges(const Job& job, std::span<const train::Ridge> ridges) {
                     {"type", "ridge"},
                     {"lambda", ridges[i].lambda},
                     {"validation_mae", ridges[i].validation_mae},
-                    {"weights", ridges[i].weights}});
+                    {"weights", ridges[i].weights},
+                    {"intercepts", ridges[i].intercepts}});
   return json_text(json);
 }
 
@@ -106,13 +123,17 @@ std::vector<train::Ridge> parse_ridges(const std::string& text, const std::strin
   try {
     for (const nlohmann::json& entry : nlohmann::json::parse(text))
       ridges.push_back({entry.at("lambda").get<double>(), entry.at("validation_mae").get<double>(),
-                        entry.at("weights").get<std::vector<double>>()});
+                        entry.at("weights").get<std::vector<double>>(),
+                        // Of older runs: none.
+                        entry.value("intercepts", std::vector<double>())});
   } catch (const nlohmann::json::exception& e) {
     problem = e.what();
     ridges.clear();
   }
+  const std::size_t num_outputs = job.recipe.targets.size() * static_cast<std::size_t>(job.recipe.horizon_steps);
   const auto fits = [&](const train::Ridge& ridge) {
-    return static_cast<std::int64_t>(ridge.weights.size()) == num_weights;
+    return static_cast<std::int64_t>(ridge.weights.size()) == num_weights &&
+           (ridge.intercepts.empty() || ridge.intercepts.size() == num_outputs);
   };
   if (ridges.size() != ridge_baselines(job).size() || !std::ranges::all_of(ridges, fits))
     throw UserError("run", source + " must hold the ridge regressions of the run's configuration", problem,
@@ -121,13 +142,17 @@ std::vector<train::Ridge> parse_ridges(const std::string& text, const std::strin
 }
 
 std::vector<TestResult> test_baselines(const Job& job, const std::optional<std::vector<train::Ridge>>& ridges,
-                                       const data::Samples& samples) {
+                                       const data::Samples& samples, std::vector<std::string>& left_out) {
   std::vector<TestResult> results;
   if (job.fit.metric.loss()) return results;  // they have no such outputs
   std::size_t next_ridge = 0;
   for (const Baseline& baseline : job.baselines) {
     if (baseline.kind == Baseline::Kind::Column) {
-      results.push_back(test_columns(job, baseline, samples));
+      try {
+        results.push_back(test_columns(job, baseline, samples));
+      } catch (const UserError& e) {
+        left_out.emplace_back(e.what());
+      }
       continue;
     }
     if (!ridges) continue;

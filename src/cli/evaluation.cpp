@@ -39,11 +39,12 @@ template <class F> void for_each_target(const Array& predictions, const data::Da
   }
 }
 
-Confusion count_classes(const Array& predictions, const data::Dataset& samples, std::span<const std::string> names) {
+Confusion count_classes(const Array& predictions, const data::Dataset& samples, std::span<const std::string> names,
+                        double threshold) {
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> seen;
   std::int64_t largest = std::max<std::int64_t>(1, static_cast<std::int64_t>(names.size()) - 1);
   for_each_target(predictions, samples, [&](std::span<const double> predicted, std::span<const double> wanted) {
-    const metrics::Classes classes = metrics::classes_of("confusion", predicted, wanted, 0);
+    const metrics::Classes classes = metrics::classes_of("confusion", predicted, wanted, threshold);
     ++seen[{classes.wanted, classes.predicted}];
     largest = std::max({largest, classes.predicted, classes.wanted, static_cast<std::int64_t>(predicted.size()) - 1});
     return true;
@@ -217,11 +218,12 @@ Evaluation evaluate(const Job& job, const data::Samples& samples, const nn::Laye
   for (const metrics::Metric& metric : job.fit.further_metrics) out.further.emplace_back(metric.name(), judged(metric));
   if (predicted.shape().rank() == 2 && predicted.shape()[1] == test.target_shape().size())
     out.results[0].by_output = output_errors(job, samples, standardized_rows(samples, predicted));
-  for (TestResult& baseline : test_baselines(job, ridges, samples)) out.results.push_back(std::move(baseline));
+  for (TestResult& baseline : test_baselines(job, ridges, samples, out.left_out))
+    out.results.push_back(std::move(baseline));
   if (own_table)
     if (const std::optional<TestResult> commonest = commonest_class(job, samples)) out.results.push_back(*commonest);
   if (classes)
-    out.confusion = count_classes(predicted, test, samples.preparation().classes());
+    out.confusion = count_classes(predicted, test, samples.preparation().classes(), job.fit.loss.threshold());
   else if (predicted.shape().rank() == 2 && job.recipe.targets.size() > 1 && job.recipe.horizon_steps > 1)
     out.phase = phase_chart(predicted, samples, job.recipe.targets);
   if (distribution != nullptr) out.calibration = calibrate(*distribution, statistics, test);

@@ -48,6 +48,7 @@ struct Calibration {
 struct Evaluation {
   std::vector<TestResult> results;  // this model's first, then the baselines', unless the loss is the metric
   std::vector<std::pair<std::string, double>> further;  // what each further metric says of this model, by its name
+  std::vector<std::string> left_out = {};               // of baselines that this table cannot be judged by: why
   std::optional<Confusion> confusion;
   std::optional<Calibration> calibration;
   std::optional<Chart>

@@ -23,7 +23,9 @@ template <class Defs> std::vector<std::string> names_of(const Defs& defs) {
   return names;
 }
 
-bool has_standardized_targets(const data::Recipe& recipe) { return recipe.standardize && recipe.standardize_targets; }
+bool has_standardized_targets(const data::Recipe& recipe) {
+  return recipe.standardize && recipe.standardize_targets && recipe.task != data::Task::Classification;
+}
 
 // With the type of each.
 using Tables = std::vector<std::pair<std::string, Section>>;
@@ -72,9 +74,8 @@ void read_components(ConfigFile& file, Job& job) {
     const bool are = logits == loss_settings.end() || std::get<bool>(logits->second);
     job.scores = are ? Job::Scores::Logits : Job::Scores::Probabilities;
   }
-  const losses::Distribution* distribution = job.fit.loss.distribution();
-  if (distribution && distribution->of_counts && has_standardized_targets(job.recipe))
-    loss.refuse("type", "must go with targets as they are: it is a loss of counts",
+  if (job.fit.loss.targets().is_bounded() && has_standardized_targets(job.recipe))
+    loss.refuse("type", "must go with targets as they are: its targets are " + job.fit.loss.targets().str(),
                 print_toml(job.loss_name) + " and standardised targets", "standardize_targets = false in [window]");
   Section optimizer = file.section("optimizer", "How.");
   job.optimizer_name = optimizer.text("type", "of optimiser", "adam");
@@ -103,6 +104,15 @@ void read_components(ConfigFile& file, Job& job) {
   }
 }
 
+// One that has a threshold takes the loss's.
+metrics::Metric make_metric(const std::string& name, const losses::Loss& loss) {
+  std::map<std::string, Setting> settings;
+  const std::vector<Parameter>& parameters = metrics::metric_def(name).parameters;
+  if (std::ranges::find(parameters, "threshold", &Parameter::name) != parameters.end())
+    settings.emplace("threshold", loss.threshold());
+  return metrics::make_metric(name, settings);
+}
+
 void read_train(ConfigFile& file, Job& job) {
   Section train = file.section("train", "The loop.");
   job.fit.epochs = train.integer("epochs", "passes over the training samples", 10, 1);
@@ -123,7 +133,7 @@ void read_train(ConfigFile& file, Job& job) {
   for (const std::string& name : chosen) {
     if (std::ranges::count(chosen, name) > 1)
       train.refuse("metric", "must name each once", print_toml(name) + " twice");
-    metrics::Metric metric = name == "loss" ? metrics::of_loss(job.fit.loss) : metrics::make_metric(name);
+    metrics::Metric metric = name == "loss" ? metrics::of_loss(job.fit.loss) : make_metric(name, job.fit.loss);
     // Alone it is called by the loss's name, which may be a metric's.
     if (chosen.size() > 1) metric = metric.named(name);
     if (name == chosen[0])
@@ -275,9 +285,11 @@ void Job::check_classes(const nn::Layer& made, const data::Samples& samples) con
   const ValueType output = made.output_type(input_type(samples));
   const auto num_classes = std::ssize(samples.preparation().classes());
   const std::int64_t num_outputs = output.shape.rank() > 1 ? output.shape[output.shape.rank() - 1] : 1;
-  // Of one output the loss itself says what it needs.
-  if (num_outputs == 1 || num_outputs == num_classes) return;
-  const std::string count = std::to_string(num_classes), received = std::to_string(num_outputs) + " outputs",
+  // Of one output that tells two classes, and of a loss that has none, the loss itself says what it needs.
+  const bool one_for_two = num_outputs == 1 && num_classes == 2;
+  if (one_for_two || num_outputs == num_classes) return;
+  const std::string count = std::to_string(num_classes),
+                    received = std::to_string(num_outputs) + (num_outputs == 1 ? " output" : " outputs"),
                     classes = count + ", as many as there are classes of '" + recipe.targets[0] + "'";
   // The last layer that says how many there are.
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)

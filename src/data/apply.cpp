@@ -1,6 +1,9 @@
 // A preparation applied to new rows, a block at a time.
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/utf8.h"
@@ -9,47 +12,35 @@
 #include "hotloop/error.h"
 
 namespace hotloop::data {
-namespace {
 
-class Applier {
+class PreparedBlocks::Work {
  public:
-  Applier(const Preparation::State& state, RowSource& source, std::int64_t block_size,
-          const std::function<void(const PreparedBlock&)>& use)
-      : state_(state),
+  Work(std::shared_ptr<const Preparation::State> state, RowSource& source, std::int64_t block_size)
+      : owned_state_(std::move(state)),
+        state_(*owned_state_),
         source_(source),
-        use_(use),
         block_size_(block_size),
-        columns_(columns_to_read(state.recipe, source)),
-        features_(input_features(state.recipe, columns_, state.categories)),
-        stream_(state, columns_, features_) {
+        columns_(columns_to_read(state_.recipe, source)),
+        features_(input_features(state_.recipe, columns_, state_.categories)),
+        stream_(state_, columns_, features_),
+        row_(columns_.requests.size()),
+        row_features_(features_.size()) {
     if (block_size < 1) throw UserError("apply", "a block must hold a sample", std::to_string(block_size));
     source.select(columns_.requests);
   }
 
-  Applied run() {
-    std::vector<double> row(columns_.requests.size()), features(features_.size());
-    for (RowBlock block; source_.next(block);) {
-      for (std::size_t c = 0; c < columns_.requests.size(); ++c)
-        if (columns_.requests[c].kind == ColumnKind::Text) stream_.set_labels(c, source_.labels(c));
-      for (std::int64_t i = 0; i < block.num_rows(); ++i) {
-        for (std::size_t c = 0; c < row.size(); ++c) row[c] = block.columns[c][static_cast<std::size_t>(i)];
-        const auto place = [&] { return source_.place(block, i); };
-        const std::int64_t rows_together = stream_.push(row, features, place);
-        for (std::size_t f = 0; f < features.size(); ++f)
-          features[f] = (features[f] - state_.input_scales[f].mean) / state_.input_scales[f].std;
-        const RowAt at{block.first_row + i, columns_.time < 0 ? 0 : row[static_cast<std::size_t>(columns_.time)], row};
-        note_undefined(features, place);
-        if (columns_.sample >= 0)
-          add_to_series(at, features, place);
-        else
-          add_to_window(at, features, rows_together);
-      }
-      applied_.num_rows += block.num_rows();
+  std::optional<PreparedBlock> next() {
+    while (!ready_ && !ended_) {
+      if (next_row_ < rows_.num_rows())
+        take_row(next_row_++);
+      else if (source_.next(rows_))
+        begin_rows();
+      else
+        end();
     }
-    if (columns_.sample >= 0) end_series();
-    flush();
-    return applied_;
+    return std::exchange(ready_, std::nullopt);
   }
+  const Applied& applied() const { return applied_; }
 
  private:
   struct RowAt {
@@ -63,13 +54,39 @@ class Applier {
     std::int64_t next = 0, defined = 0;
   };
 
+  void begin_rows() {
+    next_row_ = 0;
+    applied_.num_rows += rows_.num_rows();
+    for (std::size_t c = 0; c < columns_.requests.size(); ++c)
+      if (columns_.requests[c].kind == ColumnKind::Text) stream_.set_labels(c, source_.labels(c));
+  }
+
+  void take_row(std::int64_t i) {
+    for (std::size_t c = 0; c < row_.size(); ++c) row_[c] = rows_.columns[c][static_cast<std::size_t>(i)];
+    const auto place = [&] { return source_.place(rows_, i); };
+    const std::int64_t rows_together = stream_.push(row_, row_features_, place);
+    for (std::size_t f = 0; f < row_features_.size(); ++f)
+      row_features_[f] = (row_features_[f] - state_.input_scales[f].mean) / state_.input_scales[f].std;
+    const RowAt at{rows_.first_row + i, columns_.time < 0 ? 0 : row_[static_cast<std::size_t>(columns_.time)], row_};
+    note_undefined(row_features_, place);
+    if (columns_.sample >= 0)
+      add_to_series(at, row_features_, place);
+    else
+      add_to_window(at, row_features_, rows_together);
+  }
+
+  void end() {
+    ended_ = true;
+    if (columns_.sample >= 0) end_series();
+    if (!ready_) flush();
+  }
+
   static Columns columns_to_read(const Recipe& recipe, const RowSource& source) {
     Columns columns = choose_columns(recipe, Purpose::Predict);
     // Cycles of the row alone read no column, but there is one sample for each row all the same.
     if (columns.requests.empty()) {
       const std::vector<std::string> names = source.column_names();
-      columns.requests.push_back({names.empty() ? "" : names[0], ColumnKind::Text, true});
-      columns.fills.push_back(Fill::Drop);
+      columns.add({names.empty() ? "" : names[0], ColumnKind::Text, true}, Fill::Drop);
     }
     return columns;
   }
@@ -168,19 +185,22 @@ class Applier {
                                [](double v) { return static_cast<T>(v); });
     });
     block_.lengths = Array::from(lengths_, {n});
-    use_(block_);
-    block_ = {};
+    ready_ = std::exchange(block_, {});
     samples_.clear();
     lengths_.clear();
   }
 
+  std::shared_ptr<const Preparation::State> owned_state_;
   const Preparation::State& state_;
   RowSource& source_;
-  const std::function<void(const PreparedBlock&)>& use_;
   std::int64_t block_size_;
   Columns columns_;
   std::vector<Feature> features_;
   RowStream stream_;
+  RowBlock rows_;  // of the source, up to next_row_ taken
+  std::int64_t next_row_ = 0;
+  bool ended_ = false;
+  std::vector<double> row_, row_features_;
   std::vector<Window> windows_;  // by group
   std::vector<double> series_;   // the series under way
   std::int64_t series_id_ = -1, num_series_ = 0, series_row_ = 0;
@@ -189,15 +209,23 @@ class Applier {
   std::string series_label_;
   Applied applied_;
   PreparedBlock block_;  // under way
+  std::optional<PreparedBlock> ready_;
   std::vector<std::vector<double>> samples_;
   std::vector<std::int32_t> lengths_;
 };
 
-}  // namespace
+PreparedBlocks::PreparedBlocks(const Preparation& preparation, RowSource& source, std::int64_t block)
+    : work_(std::make_unique<Work>(preparation.state_, source, block)) {}
+PreparedBlocks::PreparedBlocks(PreparedBlocks&&) noexcept = default;
+PreparedBlocks::~PreparedBlocks() = default;
+std::optional<PreparedBlock> PreparedBlocks::next() { return work_->next(); }
+const Applied& PreparedBlocks::applied() const { return work_->applied(); }
 
 Applied Preparation::apply(RowSource& source, std::int64_t block,
                            const std::function<void(const PreparedBlock&)>& use) const {
-  return Applier(*state_, source, block, use).run();
+  PreparedBlocks rows(*this, source, block);
+  while (const std::optional<PreparedBlock> next = rows.next()) use(*next);
+  return rows.applied();
 }
 
 }  // namespace hotloop::data

@@ -3,13 +3,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "core/print_number.h"
 #include "core/utf8.h"
+#include "data/cell_reader.h"
 #include "data/columns.h"
-#include "data/labels.h"
 #include "data/time.h"
 #include "hotloop/arrow.h"
 #include "hotloop/error.h"
@@ -121,6 +122,11 @@ struct Cells {
     }
   }
 
+  std::string integer_text(std::int64_t i) const {
+    if (dictionary != nullptr) return dictionary->integer_text(integer(i));
+    return type.storage == Storage::U64 ? std::to_string(at<std::uint64_t>(i)) : std::to_string(integer(i));
+  }
+
   // Of a cell that is no text.
   double number(std::int64_t i) const {
     if (dictionary != nullptr) return dictionary->number(integer(i));
@@ -163,7 +169,8 @@ struct Cells {
 
 class ArrowSource : public RowSource {
  public:
-  ArrowSource(ArrowArrayStream* stream, std::string name) : stream_(stream), name_(std::move(name)) {
+  ArrowSource(ArrowArrayStream* stream, std::string name, const CsvOptions& options)
+      : stream_(stream), name_(std::move(name)), reader_("arrow", options) {
     require(stream_->get_schema(stream_.get(), schema_.get()));
     if (std::string_view(schema_->format) != "+s")
       throw UserError("arrow", name_ + " must be a table of named columns", type_text(schema_->format),
@@ -176,15 +183,16 @@ class ArrowSource : public RowSource {
 
   std::string name() const override { return name_; }
   std::vector<std::string> column_names() const override { return names_; }
-  std::span<const std::string> labels(std::size_t request) const override { return labels_[request].all(); }
+  std::span<const std::string> labels(std::size_t request) const override { return reader_.labels(request); }
 
   void select(const std::vector<ColumnRequest>& requests) override {
-    for (const ColumnRequest& r : requests) {
-      const std::size_t position =
-          position_of(r, names_, "arrow", name_, std::to_string(names_.size()) + " other columns");
-      if (std::ranges::count(names_, r.name) > 1)
-        throw UserError("arrow", "column names must differ", "'" + r.name + "' twice");
-      const ArrowSchema& schema = *schema_->children[position];
+    positions_ = positions_of(requests, names_, "arrow", name_, std::to_string(names_.size()) + " other columns");
+    std::map<std::string_view, int> counts;
+    for (const std::string& name : names_) ++counts[name];
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const ColumnRequest& r = requests[i];
+      if (counts[r.name] > 1) throw UserError("arrow", "column names must differ", "'" + r.name + "' twice");
+      const ArrowSchema& schema = *schema_->children[positions_[i]];
       const std::string_view format = schema.dictionary != nullptr ? schema.dictionary->format : schema.format;
       const std::optional<Type> type = type_of(format);
       if (!type)
@@ -193,17 +201,19 @@ class ArrowSource : public RowSource {
       if (type->is_text() && r.kind == ColumnKind::Number)
         throw UserError("arrow", "column '" + r.name + "' must hold numbers", "texts",
                         "a one-hot column, or cast it to float64");
-      positions_.push_back(position);
     }
     requests_ = requests;
-    labels_.resize(requests.size());
+    reader_.start(requests);
   }
 
   bool next(RowBlock& block) override {
     while (batch_->release == nullptr || at_ == batch_->length) {
       batch_.reset();
       require(stream_->get_next(stream_.get(), batch_.get()));
-      if (batch_->release == nullptr) return false;
+      if (batch_->release == nullptr) {
+        reader_.finish();
+        return false;
+      }
       at_ = 0;
     }
     const std::int64_t count = std::min(block_rows, batch_->length - at_);
@@ -238,28 +248,22 @@ class ArrowSource : public RowSource {
       const std::int64_t i = batch_->offset + at_ + k;
       const bool null = cells.is_null(i) ||
                         (batch_->n_buffers > 0 && batch_->buffers[0] != nullptr && !is_set(batch_->buffers[0], i));
-      out[static_cast<std::size_t>(k)] = null ? missing : value(c, cells, type, i, row_ + k);
-      check(requests_[c], out[static_cast<std::size_t>(k)], null, row_ + k);
+      double& cell = out[static_cast<std::size_t>(k)];
+      cell = null ? missing : value(c, cells, type, i, row_ + k);
+      check(requests_[c], cell, null, row_ + k);
     }
   }
 
   double value(std::size_t c, const Cells& cells, const Type& type, std::int64_t i, std::int64_t row) {
-    const ColumnRequest& r = requests_[c];
-    if (r.kind == ColumnKind::Text) {
-      if (type.is_text()) return labels_[c].index(cells.text(i));
-      const double number = cells.number(i);
-      if (std::isnan(number)) return missing;
-      if (type.is_time()) return labels_[c].index(print_time(number));
-      // Exactly, whatever its size: it may be the number of a customer.
-      const bool exact = type.is_integer() && type.storage != Storage::U64 && cells.dictionary == nullptr;
-      return labels_[c].index(exact ? std::to_string(cells.integer(i)) : print_number(number));
-    }
-    if (!type.is_text()) return cells.number(i);
-    const std::string_view text = cells.text(i);
-    if (const std::optional<double> time = parse_time(text)) return *time;
-    throw UserError("arrow", "column '" + r.name + "' must hold times",
-                    "'" + printable(text.substr(0, 40)) + "' in row " + std::to_string(row) + " of " + name_,
-                    "timestamps, which pandas.to_datetime makes of texts, or ISO 8601: 2014-01-31T18:30:00");
+    const auto place = [&] { return " in row " + std::to_string(row) + " of " + name_; };
+    if (type.is_text()) return reader_.text(c, cells.text(i), place);
+    const double number = cells.number(i);
+    const ColumnKind kind = requests_[c].kind;
+    if (kind == ColumnKind::Number || !std::isfinite(number)) return number;
+    if (kind == ColumnKind::Time) return type.is_time() ? number : reader_.time_of_number(c, number, place);
+    if (type.is_time()) return reader_.label(c, print_time(number));
+    // Exactly, whatever its size: it may be the number of a customer.
+    return reader_.label(c, type.is_integer() ? cells.integer_text(i) : number_label(number));
   }
 
   void check(const ColumnRequest& r, double value, bool null, std::int64_t row) const {
@@ -277,14 +281,14 @@ class ArrowSource : public RowSource {
   std::vector<std::string> names_;
   std::vector<ColumnRequest> requests_;
   std::vector<std::size_t> positions_;  // of the requests among the columns
-  std::vector<Labels> labels_;
+  CellReader reader_;
   std::int64_t at_ = 0, row_ = 0;  // in the batch, of the source
 };
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_arrow(ArrowArrayStream* stream, const std::string& name) {
-  return std::make_unique<ArrowSource>(stream, name);
+std::unique_ptr<RowSource> open_arrow(ArrowArrayStream* stream, const std::string& name, const CsvOptions& options) {
+  return std::make_unique<ArrowSource>(stream, name, options);
 }
 
 }  // namespace hotloop::data

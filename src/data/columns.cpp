@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 
 #include "core/nearest.h"
 #include "core/print_number.h"
@@ -12,21 +15,41 @@
 namespace hotloop::data {
 namespace {
 
-template <class Items, class Projection>
-auto find_by(const Items& items, Projection projection, const std::string& name) {
-  const auto it = std::ranges::find(items, name, projection);
-  return it == items.end() ? nullptr : &*it;
-}
+// What a recipe says of a name, found without a walk: there may be as many as a table has columns. Of the recipe, which must outlive it.
+class Names {
+ public:
+  explicit Names(const Recipe& recipe) : recipe_(recipe) {
+    for (const Lag& lag : recipe.lags) lags_.emplace(lag.name, &lag);
+    for (const Cycle& cycle : recipe.cycles) cycles_.emplace(cycle.name, &cycle);
+    for (const OneHot& one_hot : recipe.one_hots) one_hots_.emplace(one_hot.column, &one_hot);
+    for (const MissingRule& rule : recipe.missing_rules)
+      for (const std::string& column : rule.columns) rules_.emplace(column, &rule);
+  }
 
-const Lag* find_lag(const Recipe& r, const std::string& name) { return find_by(r.lags, &Lag::name, name); }
-const Cycle* find_cycle(const Recipe& r, const std::string& name) { return find_by(r.cycles, &Cycle::name, name); }
-const OneHot* find_one_hot(const Recipe& r, const std::string& name) {
-  return find_by(r.one_hots, &OneHot::column, name);
-}
+  const Lag* lag(const std::string& name) const { return find(lags_, name); }
+  const Cycle* cycle(const std::string& name) const { return find(cycles_, name); }
+  const OneHot* one_hot(const std::string& name) const { return find(one_hots_, name); }
+  bool derived(const std::string& name) const {
+    return lag(name) != nullptr || cycle(name) != nullptr || one_hot(name) != nullptr;
+  }
+  ColumnRule missing(const std::string& column) const {
+    if (const MissingRule* rule = find(rules_, column)) return {rule->fill, rule->indicator};
+    return {recipe_.missing, recipe_.indicator};
+  }
 
-bool derived(const Recipe& r, const std::string& name) {
-  return find_lag(r, name) != nullptr || find_cycle(r, name) != nullptr || find_one_hot(r, name) != nullptr;
-}
+ private:
+  template <class T> using Map = std::unordered_map<std::string_view, const T*>;
+  template <class T> static const T* find(const Map<T>& map, const std::string& name) {
+    const auto it = map.find(name);
+    return it == map.end() ? nullptr : it->second;
+  }
+
+  const Recipe& recipe_;
+  Map<Lag> lags_;
+  Map<Cycle> cycles_;
+  Map<OneHot> one_hots_;
+  Map<MissingRule> rules_;
+};
 
 void check_names(const Recipe& recipe) {
   std::set<std::string> names;
@@ -100,12 +123,32 @@ void check_split(const Recipe& recipe) {
       throw UserError("split", "validation and test groups must differ", "'" + name + "' in both");
 }
 
+[[noreturn]] void refuse_column(const ColumnRequest& wanted, const std::vector<std::string>& names,
+                                const std::string& where, const std::string& source, const std::string& received,
+                                const std::optional<std::string>& hint) {
+  std::string requirement = source + " must have the column '" + wanted.name + "'";
+  std::string remedy = hint.value_or(nearest_hint(wanted.name, names));
+  if (!wanted.lag.empty() && !wanted.is_target) {
+    requirement += ", which the lag '" + wanted.lag + "' reads";
+    if (!hint && !names.empty() && nearest_name(wanted.name, names) == nullptr)
+      remedy = "the column as far as it is known; rows to forecast leave it empty";
+  }
+  throw UserError(where, requirement, received, remedy);
+}
+
 }  // namespace
 
 int Columns::find(const std::string& name, ColumnKind kind) const {
-  for (std::size_t i = 0; i < requests.size(); ++i)
-    if (requests[i].name == name && requests[i].kind == kind) return static_cast<int>(i);
-  return -1;
+  const auto it = positions_.find({name, kind});
+  return it == positions_.end() ? -1 : it->second;
+}
+
+int Columns::add(ColumnRequest request, Fill fill) {
+  const int position = static_cast<int>(requests.size());
+  positions_.emplace(std::pair(request.name, request.kind), position);
+  requests.push_back(std::move(request));
+  fills.push_back(fill);
+  return position;
 }
 
 ColumnRule missing_rule(const Recipe& recipe, const std::string& column) {
@@ -133,11 +176,15 @@ void check_answers(const Recipe& recipe) {
   const bool series = !recipe.sample.empty();
   if (!series && recipe.horizon > 0) return;
   const std::vector<std::string>& targets = recipe.targets;
+  const std::set<std::string_view> answers(targets.begin(), targets.end());
+  const Names names(recipe);
   // Inputs that are the targets, several of them and no others, are an autoencoder's.
-  if (targets.size() > 1 && recipe.horizon_steps == 1 && std::ranges::is_permutation(targets, recipe.inputs)) return;
+  if (targets.size() > 1 && recipe.horizon_steps == 1 && targets.size() == recipe.inputs.size() &&
+      answers == std::set<std::string_view>(recipe.inputs.begin(), recipe.inputs.end()))
+    return;
   for (const std::string& input : recipe.inputs) {
-    if (std::ranges::find(targets, input) == targets.end()) continue;
-    if (find_lag(recipe, input) != nullptr || find_cycle(recipe, input) != nullptr) continue;
+    if (!answers.contains(input)) continue;
+    if (names.lag(input) != nullptr || names.cycle(input) != nullptr) continue;
     const char* without = series ? "inputs without it" : "inputs without it, or horizon = 1";
     const bool lag_helps = !series && recipe.task == Task::Regression;
     throw UserError("data", "an input must not be the target's own row",
@@ -146,32 +193,28 @@ void check_answers(const Recipe& recipe) {
   }
 }
 
-std::size_t position_of(const ColumnRequest& wanted, const std::vector<std::string>& names, const std::string& where,
-                        const std::string& source, const std::string& received,
-                        const std::optional<std::string>& hint) {
-  const auto found = std::ranges::find(names, wanted.name);
-  if (found != names.end() && !wanted.name.empty())  // several columns may be without a name
-    return static_cast<std::size_t>(found - names.begin());
-  std::string requirement = source + " must have the column '" + wanted.name + "'";
-  std::string remedy = hint.value_or(nearest_hint(wanted.name, names));
-  if (!wanted.lag.empty() && !wanted.is_target) {
-    requirement += ", which the lag '" + wanted.lag + "' reads";
-    if (!hint && !names.empty() && nearest_name(wanted.name, names) == nullptr)
-      remedy = "the column as far as it is known; rows to forecast leave it empty";
+std::vector<std::size_t> positions_of(std::span<const ColumnRequest> requests, const std::vector<std::string>& names,
+                                      const std::string& where, const std::string& source, const std::string& received,
+                                      const std::optional<std::string>& hint) {
+  std::unordered_map<std::string_view, std::size_t> position_by_name;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!names[i].empty()) position_by_name.emplace(names[i], i);  // several columns may be without a name
+  std::vector<std::size_t> positions;
+  for (const ColumnRequest& wanted : requests) {
+    const auto found = position_by_name.find(wanted.name);
+    if (found == position_by_name.end()) refuse_column(wanted, names, where, source, received, hint);
+    positions.push_back(found->second);
   }
-  throw UserError(where, requirement, received, remedy);
+  return positions;
 }
 
 Columns choose_columns(const Recipe& recipe, Purpose purpose) {
   Columns columns;
+  const Names names(recipe);
   const auto want = [&](const std::string& name, ColumnKind kind, bool filled) {
-    int i = columns.find(name, kind);
-    if (i < 0) {
-      i = static_cast<int>(columns.requests.size());
-      columns.requests.push_back({name, kind, filled && missing_rule(recipe, name).fill != Fill::Refuse});
-      columns.fills.push_back(filled ? missing_rule(recipe, name).fill : Fill::Refuse);
-    }
-    return i;
+    if (const int i = columns.find(name, kind); i >= 0) return i;
+    const Fill fill = filled ? names.missing(name).fill : Fill::Refuse;
+    return columns.add({name, kind, fill != Fill::Refuse}, fill);
   };
   // What may not be missing comes first, so that another use of the same column does not allow it.
   if (!recipe.sample.empty()) columns.sample = want(recipe.sample, ColumnKind::Text, false);
@@ -187,16 +230,16 @@ Columns choose_columns(const Recipe& recipe, Purpose purpose) {
     }
   }
   for (const std::string& name : recipe.inputs) {
-    if (const Lag* lag = find_lag(recipe, name))
+    if (const Lag* lag = names.lag(name))
       columns.requests[static_cast<std::size_t>(want(lag->column, ColumnKind::Number, true))].lag = name;
-    else if (find_one_hot(recipe, name) != nullptr)
+    else if (names.one_hot(name) != nullptr)
       want(name, ColumnKind::Text, true);
-    else if (find_cycle(recipe, name) == nullptr)
+    else if (names.cycle(name) == nullptr)
       want(name, ColumnKind::Number, true);
   }
   if (purpose == Purpose::Train)
     for (const std::string& name : recipe.kept) {
-      const Lag* lag = find_lag(recipe, name);
+      const Lag* lag = names.lag(name);
       want(lag != nullptr ? lag->column : name, ColumnKind::Number, true);
     }
   return columns;
@@ -204,17 +247,18 @@ Columns choose_columns(const Recipe& recipe, Purpose purpose) {
 
 std::vector<Feature> input_features(const Recipe& recipe, const Columns& columns, const Categories& categories) {
   std::vector<Feature> features;
+  const Names names(recipe);
   const auto add_indicator = [&](const std::string& name, int column) {
-    if (missing_rule(recipe, name).indicator)
+    if (names.missing(name).indicator)
       features.push_back({.kind = Feature::Kind::Indicator, .name = name + "_missing", .column = column});
   };
   for (const std::string& name : recipe.inputs) {
-    if (const Lag* lag = find_lag(recipe, name)) {
+    if (const Lag* lag = names.lag(name)) {
       features.push_back({.kind = Feature::Kind::Lag,
                           .name = name,
                           .column = columns.find(lag->column, ColumnKind::Number),
                           .steps = lag->steps});
-    } else if (const Cycle* cycle = find_cycle(recipe, name)) {
+    } else if (const Cycle* cycle = names.cycle(name)) {
       const int harmonics = cycle->of == Cycle::Of::Row ? cycle->rows.harmonics : cycle->harmonics;
       for (int k = 1; k <= harmonics; ++k)
         for (const bool cosine : {false, true})
@@ -223,7 +267,7 @@ std::vector<Feature> input_features(const Recipe& recipe, const Columns& columns
                               .cycle = static_cast<int>(cycle - recipe.cycles.data()),
                               .harmonic = k,
                               .cosine = cosine});
-    } else if (find_one_hot(recipe, name) != nullptr) {
+    } else if (names.one_hot(name) != nullptr) {
       const int column = columns.find(name, ColumnKind::Text);
       const auto it = categories.find(name);
       for (std::size_t i = 0; it != categories.end() && i < it->second.size(); ++i)
@@ -243,8 +287,9 @@ std::vector<Feature> input_features(const Recipe& recipe, const Columns& columns
 
 std::vector<Feature> kept_features(const Recipe& recipe, const Columns& columns) {
   std::vector<Feature> features;
+  const Names names(recipe);
   for (const std::string& name : recipe.kept) {
-    const Lag* lag = find_lag(recipe, name);
+    const Lag* lag = names.lag(name);
     features.push_back({.kind = lag != nullptr ? Feature::Kind::Lag : Feature::Kind::Column,
                         .name = name,
                         .column = columns.find(lag != nullptr ? lag->column : name, ColumnKind::Number),
@@ -261,7 +306,8 @@ std::int64_t known_ahead(const Feature& kept, std::int64_t ahead, std::int64_t h
 }
 
 std::optional<Shape> fixed_input_shape(const Recipe& recipe) {
-  const auto one_hot = [&](const std::string& name) { return find_one_hot(recipe, name) != nullptr; };
+  const Names names(recipe);
+  const auto one_hot = [&](const std::string& name) { return names.one_hot(name) != nullptr; };
   const auto many = [](const std::string& name) { return name.ends_with('*'); };
   if (!recipe.sample.empty() || std::ranges::any_of(recipe.inputs, one_hot) || std::ranges::any_of(recipe.inputs, many))
     return std::nullopt;
@@ -280,10 +326,11 @@ Recipe expand_inputs(Recipe recipe, const RowSource& source) {
   taken.insert({recipe.time, recipe.group, recipe.sample, recipe.weight, recipe.split.column});
   for (const std::string& name : recipe.inputs) taken.insert(name);
   std::vector<std::string> inputs;
+  const Names names(recipe);
   const std::vector<std::string> columns = source.column_names();
   for (const std::string& name : recipe.inputs) {
     // A column may be called so.
-    if (!name.ends_with('*') || derived(recipe, name) || std::ranges::find(columns, name) != columns.end()) {
+    if (!name.ends_with('*') || names.derived(name) || std::ranges::find(columns, name) != columns.end()) {
       inputs.push_back(name);
       continue;
     }

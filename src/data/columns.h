@@ -3,7 +3,9 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hotloop/data.h"
@@ -18,13 +20,18 @@ struct Columns {
   std::vector<int> targets;
   int series() const { return sample >= 0 ? sample : group; }  // what windows and lags never cross
   int find(const std::string& name, ColumnKind kind) const;
+  // One that is not there yet; gives its number.
+  int add(ColumnRequest request, Fill fill);
+
+ private:
+  std::map<std::pair<std::string, ColumnKind>, int> positions_;
 };
 
-// Where the column `wanted` lies among a source's `names`; UserError of `where` that the source must have it, with what it has. Without a
-// hint the nearest name is offered.
-std::size_t position_of(const ColumnRequest& wanted, const std::vector<std::string>& names, const std::string& where,
-                        const std::string& source, const std::string& received,
-                        const std::optional<std::string>& hint = {});
+// Where the columns that are wanted lie among a source's `names`; UserError of `where` that the source must have one, with what it has. Without
+// a hint the nearest name is offered.
+std::vector<std::size_t> positions_of(std::span<const ColumnRequest> requests, const std::vector<std::string>& names,
+                                      const std::string& where, const std::string& source, const std::string& received,
+                                      const std::optional<std::string>& hint = {});
 
 // For Purpose::Predict targets, weight, split and kept columns are left out.
 enum class Purpose { Train, Predict };

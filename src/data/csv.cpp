@@ -1,18 +1,13 @@
-// Comma-separated values as a source of rows; numbers by fast_float, whatever the locale.
-#include <fast_float/fast_float.h>
+// Comma-separated values as a source of rows.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <set>
 
 #include "core/utf8.h"
+#include "data/cell_reader.h"
 #include "data/columns.h"
-#include "data/labels.h"
-#include "data/number.h"
 #include "data/records.h"
 #include "data/separator.h"
-#include "data/time.h"
 #include "hotloop/error.h"
 #include "io/reader.h"
 
@@ -43,6 +38,9 @@ const Magic magics[] = {
 
 // Refuses what is no text, by its first bytes.
 void check_text(std::string_view start, const std::string& name) {
+  if (const std::size_t cr = start.find('\r'); cr < start.size() - 1 && start.find('\n') == start.npos)
+    throw UserError("csv", name + " must have lines that end in LF or CR LF", "lines that end in CR alone",
+                    "tr '\\r' '\\n' < " + name + " > lines.csv");
   for (const Magic& magic : magics)
     if (start.starts_with(magic.bytes))
       throw UserError("csv", name + " must be text in UTF-8", std::string(magic.kind), std::string(magic.remedy));
@@ -59,22 +57,22 @@ std::string shown_separator(char c) { return c == '\t' ? "\\t" : std::string(1, 
 class CsvSource : public RowSource {
  public:
   CsvSource(Records::More more, const std::string& name, const CsvOptions& options)
-      : options_(options), records_(std::move(more), name, options.separator) {
+      : records_(std::move(more), name, options.separator), reader_("csv", options, false) {
     check_text(records_.peek(), name);
     other_separator_ = other_separator(records_.peek(), options.separator);
     std::vector<std::string_view> cells;
     if (!records_.next(cells))
       throw UserError("csv", "a table needs a header line and at least one row", "an empty file, " + name);
     header_.assign(cells.begin(), cells.end());
+    if (header_.size() == 1) records_.take_empty_lines();
+    std::set<std::string_view> names;
     for (std::size_t i = 0; i < header_.size(); ++i) {
       if (!valid_utf8(header_[i]))
         throw UserError("csv", name + " must be text in UTF-8",
                         "a column named " + show(header_[i]) + " at " + records_.place(), "iconv -f LATIN1 -t UTF-8");
-      const auto end = header_.begin() + static_cast<std::ptrdiff_t>(i);
-      if (!header_[i].empty() && std::find(header_.begin(), end, header_[i]) != end)
+      if (!header_[i].empty() && !names.insert(header_[i]).second)
         throw UserError("csv", "column names must differ", "'" + header_[i] + "' twice at " + records_.place());
     }
-    missing_.insert(options.missing_values.begin(), options.missing_values.end());
   }
 
   std::string name() const override { return records_.name(); }
@@ -83,33 +81,34 @@ class CsvSource : public RowSource {
   void select(const std::vector<ColumnRequest>& requests) override {
     const std::string received =
         "a header with " + std::to_string(header_.size()) + (header_.size() == 1 ? " column" : " columns");
-    for (const ColumnRequest& r : requests)
-      positions_.push_back(position_of(r, header_, "csv", name(), received, separator_hint()));
-    requests_ = requests;
-    labels_.resize(requests.size());
+    positions_ = positions_of(requests, header_, "csv", name(), received, separator_hint());
+    reader_.start(requests);
   }
 
   bool next(RowBlock& block) override {
     block.first_row = num_rows_;
     block.lines.clear();
-    block.columns.resize(requests_.size());
+    block.columns.resize(positions_.size());
     for (std::vector<double>& column : block.columns) column.clear();
     std::vector<std::string_view> cells;
+    const auto place = [&] { return " at " + records_.place(); };
     while (static_cast<std::int64_t>(block.lines.size()) < block_rows && records_.next(cells)) {
       if (cells.size() != header_.size())
         throw UserError("csv", "every row must have as many cells as the header, " + std::to_string(header_.size()),
                         std::to_string(cells.size()) + " at " + records_.place(), separator_hint().value_or(""));
-      for (std::size_t i = 0; i < requests_.size(); ++i) block.columns[i].push_back(read_cell(i, cells[positions_[i]]));
+      for (std::size_t i = 0; i < positions_.size(); ++i)
+        block.columns[i].push_back(reader_.text(i, cells[positions_[i]], place));
       block.lines.push_back(records_.line());
     }
     num_rows_ += static_cast<std::int64_t>(block.lines.size());
     if (num_rows_ == 0)
       throw UserError("csv", "a table needs a header line and at least one row",
                       "no row after the header of " + name());
+    if (block.lines.empty()) reader_.finish();
     return !block.lines.empty();
   }
 
-  std::span<const std::string> labels(std::size_t request) const override { return labels_[request].all(); }
+  std::span<const std::string> labels(std::size_t request) const override { return reader_.labels(request); }
 
  private:
   std::optional<std::string> separator_hint() const {
@@ -118,79 +117,11 @@ class CsvSource : public RowSource {
            shown_separator(*other_separator_) + "\"";
   }
 
-  double read_cell(std::size_t request, std::string_view cell) {
-    const ColumnRequest& r = requests_[request];
-    if (missing_.contains(cell)) {
-      if (r.may_be_missing) return std::numeric_limits<double>::quiet_NaN();
-      if (r.kind == ColumnKind::Text && !cell.empty()) return labels_[request].index(cell);
-      refuse_cell(r, cell);
-    }
-    switch (r.kind) {
-      case ColumnKind::Number:
-        if (const std::optional<double> value = parse_number(cell)) return *value;
-        break;
-      case ColumnKind::Time:
-        if (const std::optional<double> value = parse_time(cell, options_.dates)) return *value;
-        if (const std::optional<double> value = parse_number(cell)) return *value * options_.time_unit;
-        break;
-      case ColumnKind::Text:
-        if (valid_utf8(cell)) return labels_[request].index(cell);
-        throw UserError("csv", "column '" + r.name + "' must be text in UTF-8", show(cell) + " at " + records_.place(),
-                        "iconv -f LATIN1 -t UTF-8");
-    }
-    refuse_cell(r, cell);
-  }
-
-  // Letters that are not those of an infinity.
-  static bool is_word(std::string_view cell) {
-    double value = 0;
-    return !cell.empty() && std::isalpha(static_cast<unsigned char>(cell.front())) != 0 &&
-           fast_float::from_chars(cell.data(), cell.data() + cell.size(), value).ec == std::errc::invalid_argument;
-  }
-
-  static std::string time_remedy(std::string_view cell) {
-    std::string formats;
-    for (const DateOrder order : {DateOrder::DayFirst, DateOrder::MonthFirst})
-      if (parse_time(cell, order))
-        formats +=
-            (formats.empty() ? "date_format = \"" : " or \"") + date_formats[static_cast<std::size_t>(order)] + "\"";
-    return formats.empty() ? "ISO 8601 like 2014-01-31T18:30:00, or seconds since 1970" : formats;
-  }
-
-  std::string number_remedy(const ColumnRequest& r, std::string_view cell) const {
-    const std::string mend = "mend the cell or remove the row";
-    const std::string fill = "missing = \"drop\", \"forward\" or \"mean\"";
-    const std::string other = r.is_target ? "" : ", or leave the column out";
-    if (missing_.contains(cell)) return mend + other + ", or " + fill;
-    if (is_formatted_number(cell)) return "write it like 1005.50: a decimal point, and no separators or units";
-    std::string remedy = "add " + show(cell) + " to missing_values if it stands for a missing value";
-    if (!r.may_be_missing) remedy += ", with " + fill;
-    remedy += ", or " + mend + other;
-    if (is_word(cell))
-      remedy += r.is_target ? ", or task = \"classification\" for classes" : ", or one_hot for a column of words";
-    return remedy;
-  }
-
-  [[noreturn]] void refuse_cell(const ColumnRequest& r, std::string_view cell) const {
-    const std::string place = " at " + records_.place();
-    if (r.kind == ColumnKind::Time)
-      throw UserError("csv", "every cell of column '" + r.name + "' must be a time", show(cell) + place,
-                      time_remedy(cell));
-    if (r.kind == ColumnKind::Text)
-      throw UserError("csv", "every cell of column '" + r.name + "' must hold a text", show(cell) + place,
-                      "mend the cell or remove the row");
-    throw UserError("csv", "every cell of column '" + r.name + "' must be a finite number", show(cell) + place,
-                    number_remedy(r, cell));
-  }
-
-  CsvOptions options_;
   Records records_;
   std::vector<std::string> header_;
   std::optional<char> other_separator_;
-  std::set<std::string, std::less<>> missing_;
-  std::vector<ColumnRequest> requests_;
+  CellReader reader_;
   std::vector<std::size_t> positions_;
-  std::vector<Labels> labels_;
   std::int64_t num_rows_ = 0;
 };
 

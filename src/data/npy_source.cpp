@@ -6,9 +6,8 @@
 #include <optional>
 
 #include "core/print_number.h"
+#include "data/cell_reader.h"
 #include "data/columns.h"
-#include "data/labels.h"
-#include "data/time.h"
 #include "hotloop/error.h"
 #include "hotloop/npy.h"
 #include "hotloop/table.h"
@@ -23,41 +22,48 @@ constexpr std::int64_t block_rows = 4096;
 // What .npy and .npz share: columns found by name, values checked.
 class ArraySource : public RowSource {
  public:
-  explicit ArraySource(std::string name) : name_(std::move(name)) {}
+  ArraySource(std::string name, const CsvOptions& options) : name_(std::move(name)), reader_("npy", options) {}
   std::string name() const override { return name_; }
   std::vector<std::string> column_names() const override { return names_; }
-  std::span<const std::string> labels(std::size_t request) const override { return labels_[request].all(); }
+  std::span<const std::string> labels(std::size_t request) const override { return reader_.labels(request); }
 
   void select(const std::vector<ColumnRequest>& requests) override {
-    for (const ColumnRequest& r : requests)
-      positions_.push_back(
-          position_of(r, names_, "npy", name_, "arrays with " + std::to_string(names_.size()) + " columns"));
+    positions_ =
+        positions_of(requests, names_, "npy", name_, "arrays with " + std::to_string(names_.size()) + " columns");
     requests_ = requests;
-    labels_.resize(requests.size());
+    reader_.start(requests);
   }
 
  protected:
-  double checked(std::size_t request, double value, std::int64_t row) {
+  // Element `i` of the array, which stands in that row.
+  double checked(std::size_t request, const Array& array, std::int64_t i, std::int64_t row) {
     const ColumnRequest& r = requests_[request];
+    const double value = array.at(i);
+    const auto place = [&] { return " in row " + std::to_string(row) + " of " + name_; };
     if (std::isnan(value) && r.may_be_missing) return value;
     if (!std::isfinite(value))
-      throw UserError("npy", "every value of column '" + r.name + "' must be finite",
-                      print_number(value) + " in row " + std::to_string(row) + " of " + name_,
+      throw UserError("npy", "every value of column '" + r.name + "' must be finite", print_number(value) + place(),
                       std::isnan(value) ? "mend the value, or missing = \"drop\", \"forward\" or \"mean\""
                                         : "mend the value or remove the row");
-    return r.kind == ColumnKind::Text ? labels_[request].index(print_number(value)) : value;
+    if (r.kind == ColumnKind::Time) return reader_.time_of_number(request, value, place);
+    if (r.kind == ColumnKind::Number) return value;
+    // An integer exactly, whatever its size: it may be the number of a customer.
+    return reader_.label(request, array.dtype() == DType::I64
+                                      ? std::to_string(array.data<std::int64_t>()[static_cast<std::size_t>(i)])
+                                      : number_label(value));
   }
 
   std::string name_;
   std::vector<std::string> names_;
   std::vector<ColumnRequest> requests_;
   std::vector<std::size_t> positions_;  // of the requests among the names
-  std::vector<Labels> labels_;
+  CellReader reader_;
 };
 
 class NpySource : public ArraySource {
  public:
-  explicit NpySource(const std::filesystem::path& path) : ArraySource(path.string()), file_(path, "npy") {
+  NpySource(const std::filesystem::path& path, const CsvOptions& options)
+      : ArraySource(path.string(), options), file_(path, "npy") {
     std::string start(io::npy_header_bytes, '\0');
     start.resize(file_.read_at(0, start.data(), start.size()));
     header_ = io::parse_npy_header(start, name_);
@@ -75,7 +81,10 @@ class NpySource : public ArraySource {
 
   bool next(RowBlock& block) override {
     const std::int64_t count = std::min(block_rows, header_.shape[0] - at_);
-    if (count <= 0) return false;
+    if (count <= 0) {
+      reader_.finish();
+      return false;
+    }
     const std::size_t row_bytes = static_cast<std::size_t>(width_) * header_.item_bytes;
     std::string raw(static_cast<std::size_t>(count) * row_bytes, '\0');
     file_.read_at(header_.data_offset + static_cast<std::uint64_t>(at_) * row_bytes, raw.data(), raw.size());
@@ -87,7 +96,7 @@ class NpySource : public ArraySource {
     for (std::size_t c = 0; c < requests_.size(); ++c)
       for (std::int64_t i = 0; i < count; ++i)
         block.columns[c][static_cast<std::size_t>(i)] =
-            checked(c, values.at(i * width_ + static_cast<std::int64_t>(positions_[c])), at_ + i);
+            checked(c, values, i * width_ + static_cast<std::int64_t>(positions_[c]), at_ + i);
     at_ += count;
     return true;
   }
@@ -100,7 +109,7 @@ class NpySource : public ArraySource {
 
 class NpzSource : public ArraySource {
  public:
-  explicit NpzSource(const std::filesystem::path& path) : ArraySource(path.string()) {
+  NpzSource(const std::filesystem::path& path, const CsvOptions& options) : ArraySource(path.string(), options) {
     std::vector<std::pair<std::string, Array>> arrays = io::load_npz(path);
     for (const auto& [name, array] : arrays)
       if (array.shape().rank() == 3) steps_ = array.shape()[1];
@@ -135,10 +144,10 @@ class NpzSource : public ArraySource {
     for (std::vector<double>& column : block.columns) column.clear();
     std::int64_t count = 0;
     for (; count < block_rows && sample_ < num_samples_; ++count, advance()) {
-      for (std::size_t c = 0; c < requests_.size(); ++c)
-        block.columns[c].push_back(checked(c, value(positions_[c]), row_ + count));
+      for (std::size_t c = 0; c < requests_.size(); ++c) block.columns[c].push_back(cell(c, row_ + count));
     }
     row_ += count;
+    if (count == 0) reader_.finish();
     return count > 0;
   }
 
@@ -177,10 +186,12 @@ class NpzSource : public ArraySource {
     }
   }
 
-  double value(std::size_t position) const {
-    if (position >= columns_.size()) return static_cast<double>(sample_);
+  // Of the step under way, which is that row.
+  double cell(std::size_t request, std::int64_t row) {
+    const std::size_t position = positions_[request];
+    if (position >= columns_.size()) return checked(request, Array::from<std::int64_t>({sample_}, {1}), 0, row);
     const Column& c = columns_[position];
-    return c.array.at(sample_ * c.sample_stride + step_ * c.step_stride + c.offset);
+    return checked(request, c.array, sample_ * c.sample_stride + step_ * c.step_stride + c.offset, row);
   }
 
   void advance() {
@@ -198,12 +209,16 @@ class NpzSource : public ArraySource {
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_npy(const std::filesystem::path& path) { return std::make_unique<NpySource>(path); }
-std::unique_ptr<RowSource> open_npz(const std::filesystem::path& path) { return std::make_unique<NpzSource>(path); }
+std::unique_ptr<RowSource> open_npy(const std::filesystem::path& path, const CsvOptions& options) {
+  return std::make_unique<NpySource>(path, options);
+}
+std::unique_ptr<RowSource> open_npz(const std::filesystem::path& path, const CsvOptions& options) {
+  return std::make_unique<NpzSource>(path, options);
+}
 
 std::unique_ptr<RowSource> open_file(const std::filesystem::path& path, const CsvOptions& options) {
-  if (path.extension() == ".npy") return open_npy(path);
-  if (path.extension() == ".npz") return open_npz(path);
+  if (path.extension() == ".npy") return open_npy(path, options);
+  if (path.extension() == ".npz") return open_npz(path, options);
   return open_csv(path, options);
 }
 

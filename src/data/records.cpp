@@ -65,7 +65,8 @@ Records::Found Records::scan(std::vector<std::string_view>& cells) {
   for (;;) {
     if (undecided(at_) || cut()) return Found::Partial;
     if (at_ >= buffer_.size()) return Found::End;
-    if (!line_ends(at_)) break;
+    // Of a table of one column it is an empty cell.
+    if (!line_ends(at_) || empty_lines_) break;
     skip_line_end();
   }
   line_ = lines_read_ + 1;

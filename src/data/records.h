@@ -27,6 +27,9 @@ class Records {
   // The text that has been read and not yet been given out: at the start, its first piece.
   std::string_view peek();
 
+  // Of a table of one column: a line without any character is a record of one empty cell from now on.
+  void take_empty_lines() { empty_lines_ = true; }
+
   static constexpr std::size_t max_record_bytes = std::size_t{1} << 26;
 
  private:
@@ -42,7 +45,7 @@ class Records {
   std::string name_;
   char separator_;
   std::string buffer_;
-  bool ended_ = false;
+  bool ended_ = false, empty_lines_ = false;
   std::size_t at_ = 0;                      // where the scan stands
   std::size_t start_ = 0;                   // of the record
   std::int64_t line_ = 1, lines_read_ = 0;  // lines_read_: ends of lines before at_

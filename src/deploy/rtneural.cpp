@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/rtneural.h"
 #include "io/files.h"
@@ -48,6 +49,7 @@ class Reader {
         fail(where_ + " must be an object with a type", layer.dump().substr(0, 60));
       where_ += " (" + layer["type"].get<std::string>() + ")";
       read_layer(layer);
+      check_finite();
     }
     if (!problems_.empty())
       throw UserError("rtneural", "every layer must be one that can be read from " + source_, joined(problems_),
@@ -60,6 +62,17 @@ class Reader {
   [[noreturn]] void fail(const std::string& requirement, const std::string& received,
                          const std::string& remedy = "") const {
     throw UserError("rtneural", source_ + ": " + requirement, received, remedy);
+  }
+
+  // Of the layer that was added or changed last: a number can be finite in the file and not in the dtype.
+  void check_finite() const {
+    if (out_.layers.empty()) return;
+    out_.layers.back().params.for_each([&](const std::string& name, const Array& values) {
+      for (std::int64_t i = 0; i < values.size(); ++i)
+        if (!std::isfinite(values.at(i)))
+          fail(where_ + ": " + name + " must be finite in " + std::string(name_of(dtype_)), print_number(values.at(i)),
+               dtype_ == DType::F32 ? "weights within the range of f32, or f64" : "weights that are finite");
+    });
   }
 
   void read_layer(const Json& layer) {
@@ -100,6 +113,11 @@ class Reader {
                        kernel = last_number(member(layer, "kernel_size"), "kernel_size"),
                        dilation = last_number(member(layer, "dilation"), "dilation"),
                        groups = layer.contains("groups") ? last_number(layer["groups"], "groups") : 1;
+    // RTNeural's is causal and takes every step, whatever a file says.
+    if (layer.contains("strides") && last_number(layer["strides"], "strides") != 1)
+      problems_.push_back(where_ + " with strides " + layer["strides"].dump());
+    if (layer.contains("padding") && layer["padding"] != "causal")
+      problems_.push_back(where_ + " with padding " + layer["padding"].dump());
     if (groups < 1 || features_ % groups != 0)
       fail(where_ + ": groups must divide the features", std::to_string(groups));
     const std::int64_t inputs = features_ / groups;
@@ -168,8 +186,12 @@ class Reader {
     Array &weight = before.params["weight"], bias = Array::zeros(dtype_, {features_});
     const std::int64_t row = weight.size() / features_;
     for (std::int64_t f = 0; f < features_; ++f) {
+      const double spread = at(variance, f) + epsilon.get<double>();
+      if (!(spread > 0))
+        fail(where_ + ": variance + epsilon must be positive",
+             print_number(spread) + " of feature " + std::to_string(f));
       const double gain = affine ? at(weights(layer, 0, {features_}), f) : 1;
-      const double factor = gain / std::sqrt(at(variance, f) + epsilon.get<double>());
+      const double factor = gain / std::sqrt(spread);
       const double old = before.params.has("bias") ? before.params["bias"].at(f) : 0;
       bias.set(f, (old - at(mean, f)) * factor + (affine ? at(weights(layer, 1, {features_}), f) : 0));
       for (std::int64_t i = f * row; i < (f + 1) * row; ++i) weight.set(i, weight.at(i) * factor);

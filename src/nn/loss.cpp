@@ -2,6 +2,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/print_number.h"
 #include "hotloop/error.h"
 #include "hotloop/losses.h"
 #include "hotloop/nn.h"
@@ -55,7 +56,7 @@ std::string names_of(const Distribution& distribution) {
 }
 
 void check_outputs(const std::string& name, const Distribution& distribution, const ValueType& prediction,
-                   const ValueType& target) {
+                   const ValueType& target, bool takes_integers) {
   const std::int64_t count = distribution.num_outputs;
   const int last = prediction.shape.rank() - 1;
   const bool fits = has_outputs(prediction, count);
@@ -63,7 +64,7 @@ void check_outputs(const std::string& name, const Distribution& distribution, co
   const std::int64_t numbers = fits ? prediction.shape[last] / count : 0;
   const bool one_each = fits && (target.shape == leading.with_inserted(leading.rank(), numbers) ||
                                  (numbers == 1 && target.shape == leading));
-  const bool one_dtype = target.dtype == prediction.dtype || (distribution.of_counts && is_integer(target.dtype));
+  const bool one_dtype = target.dtype == prediction.dtype || (takes_integers && is_integer(target.dtype));
   if (one_each && one_dtype) return;
   std::string remedy;
   if (!one_each) {
@@ -104,6 +105,12 @@ std::string shape_remedy(const Shape& prediction, const Shape& target) {
 
 }  // namespace
 
+std::string TargetDomain::str() const {
+  if (std::isfinite(least) && std::isfinite(most)) return "from " + print_number(least) + " to " + print_number(most);
+  if (std::isfinite(least)) return "at least " + print_number(least);
+  return std::isfinite(most) ? "at most " + print_number(most) : "any number";
+}
+
 Loss::Loss(Function function, std::string name) : function_(std::move(function)), name_(std::move(name)) {}
 Loss::Loss(Pointwise pointwise, std::string name) : pointwise_(std::move(pointwise)), name_(std::move(name)) {}
 
@@ -111,10 +118,12 @@ void Loss::check(Value prediction, Value target) const {
   const Value both[] = {prediction, target};
   ir::require_defined(name_, both);
   if (pointwise_.distribution) {
-    check_outputs(name_, *pointwise_.distribution, prediction.type(), target.type());
+    check_outputs(name_, *pointwise_.distribution, prediction.type(), target.type(), pointwise_.targets.is_bounded());
     return;
   }
-  if (!pointwise_.same_type || pointwise_.sequences || prediction.type() == target.type()) return;
+  if (!pointwise_.same_type || pointwise_.sequences || prediction.type() == target.type() ||
+      holds_classes(prediction.type(), target.type()))
+    return;
   if (is_integer(target.dtype()) && prediction.rank() == target.rank() + 1 && prediction.shape()[target.rank()] > 1)
     throw UserError(name_, "prediction and target must have one shape and dtype",
                     prediction.type().str() + " and " + target.type().str(),
@@ -127,6 +136,16 @@ void Loss::check(Value prediction, Value target) const {
                   prediction.type().str() + " and " + target.type().str(), remedy);
 }
 
+bool Loss::holds_classes(const ValueType& prediction, const ValueType& target) const {
+  if (!pointwise_.threshold || !is_float(prediction.dtype) || !is_integer(target.dtype)) return false;
+  return prediction.shape == target.shape || prediction.shape == target.shape.with_inserted(target.shape.rank(), 1);
+}
+
+Value Loss::as_compared(Value prediction, Value target) const {
+  if (!holds_classes(prediction.type(), target.type())) return target;
+  return cast(reshape(target, prediction.shape()), prediction.dtype());
+}
+
 std::int64_t Loss::num_labels(const ValueType& prediction, const ValueType& target) const {
   return pointwise_.num_classes && prediction != target ? pointwise_.num_classes(prediction) : 0;
 }
@@ -135,7 +154,8 @@ Value Loss::elements(Value prediction, Value target, Value lengths) const {
   check(prediction, target);
   // Before the arithmetic too nothing is taken from beyond a row's steps, and no gradient goes there: with a target that is NaN it would be 0 times NaN.
   if (pointwise_.sequences) return pointwise_.sequences(nn::without_padding(prediction, lengths), target, lengths);
-  if (!pointwise_.distribution) return pointwise_.elements(nn::without_padding(prediction, lengths), target);
+  if (!pointwise_.distribution)
+    return pointwise_.elements(nn::without_padding(prediction, lengths), as_compared(prediction, target));
   const Value outputs =
       nn::without_padding(outputs_by_number(prediction, pointwise_.distribution->num_outputs), lengths);
   const Shape numbers = outputs.shape().without(outputs.rank() - 1);
@@ -202,7 +222,7 @@ Loss::Weighted Loss::operator()(Value prediction, Value target, const Weights& w
       if (const std::int64_t count = pointwise_.num_classes(prediction.type()); weights.classes.shape()[0] != count)
         throw UserError(name_, "there must be one weight for each of the " + std::to_string(count) + " classes",
                         weights.classes.type().str());
-    factors.multiply(gather(weights.classes, pointwise_.classes(prediction, target), 0));
+    factors.multiply(gather(weights.classes, pointwise_.classes(prediction, as_compared(prediction, target)), 0));
   }
   const Value weight = factors.product();
   if (weights.samples.defined() || weights.classes.defined())

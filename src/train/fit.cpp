@@ -85,11 +85,11 @@ void check(const data::Dataset& training, const data::Dataset& validation, const
   if (!options.checkpoint.folder.empty()) check_checkpoint_folder(options.checkpoint.folder, options.resume.get());
 }
 
-// Targets that are numbers of classes, of the steps that are there: one that names none would train without a word.
-void check_labels(const losses::Loss& loss, const ValueType& prediction, const data::Dataset& training) {
+// Targets of the steps that are there: one that names no class, or lies outside of the loss's domain, would train without a word.
+void check_targets(const losses::Loss& loss, const ValueType& prediction, const data::Dataset& training) {
   const std::int64_t batch = prediction.shape[0];
   const std::int64_t num_classes = loss.num_labels(prediction, training.target_type(batch));
-  if (num_classes == 0) return;
+  if (num_classes == 0 && !loss.targets().is_bounded()) return;
   constexpr std::int64_t most_rows = 1024;
   const Shape shape = training.target_shape();
   // Elements of a prediction (B, T, ..., C) beyond a row's steps do not count.
@@ -102,15 +102,18 @@ void check_labels(const losses::Loss& loss, const ValueType& prediction, const d
     const ValueType type = training.target_type(rows);
     Array targets(type.dtype, type.shape);
     std::vector<std::int32_t> lengths(samples.size());
-    training.gather(samples, {.targets = targets.raw(), .lengths = steps ? lengths.data() : nullptr});
+    Array weights(training.dtype(), {rows});
+    training.gather(samples, {.targets = targets.raw(),
+                              .lengths = steps ? lengths.data() : nullptr,
+                              .weights = training.has_weights() ? weights.raw() : nullptr});
     for (std::int64_t row = 0; row < rows; ++row) {
+      // A sample of weight 0 may be anything.
+      if (training.has_weights() && weights.at(row) == 0) continue;
       const std::int64_t count =
           steps ? std::min(lengths[static_cast<std::size_t>(row)] * a_step, shape.size()) : shape.size();
-      for (std::int64_t i = 0; i < count; ++i) {
-        const double label = targets.at(row * shape.size() + i);
-        if (!names_class(label, num_classes))
-          refuse_label("fit", label, num_classes, " of training sample " + std::to_string(first + row));
-      }
+      for (std::int64_t i = 0; i < count; ++i)
+        check_target("fit", loss, num_classes, targets.at(row * shape.size() + i),
+                     " of training sample " + std::to_string(first + row));
     }
   }
 }
@@ -203,8 +206,8 @@ class Fit {
     runner_.emplace(step, plan_.steps_per_call, step_compile_options(options.compile),
                     flatten({state_.params, state_.optimizer_state, state_.buffers}));
     if (options.validate) predictor_.emplace(model, fresh_.params, fresh_.buffers, validation, batch, options.compile);
-    check_labels(options.loss, predictor_ ? predictor_->output_type() : model.output_type(training.input_types(batch)),
-                 training);
+    check_targets(options.loss, predictor_ ? predictor_->output_type() : model.output_type(training.input_types(batch)),
+                  training);
     if (options.optimizer.observes()) {
       CompileOptions compile_options = options.compile;
       compile_options.threads = 1;

@@ -21,9 +21,8 @@ class LossMean : public Accumulator {
     };
     if (weight == 0) return;
     const Array predicted = row(prediction), wanted = row(target);
-    if (const std::int64_t num_classes = loss_.num_labels(predicted.type(), wanted.type()); num_classes > 0)
-      for (const double label : target)
-        if (!train::names_class(label, num_classes)) train::refuse_label(loss_.name(), label, num_classes);
+    const std::int64_t num_classes = loss_.num_labels(predicted.type(), wanted.type());
+    for (const double one : target) train::check_target(loss_.name(), loss_, num_classes, one);
     total_ += weight * compiled_({predicted, wanted})[0].at(0);
     weight_ += weight;
   }

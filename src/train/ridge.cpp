@@ -58,6 +58,25 @@ void solve(std::span<const double> factor, std::span<double> b) {
   }
 }
 
+struct Means {
+  std::vector<double> inputs, targets;
+};
+
+Means means_of(const Dataset& samples) {
+  Means means{std::vector<double>(static_cast<std::size_t>(features_of(samples))),
+              std::vector<double>(static_cast<std::size_t>(samples.target_shape().size()))};
+  const auto add = [](std::vector<double>& sums, std::span<const double> rows, std::size_t n) {
+    for (std::size_t i = 0; i < n * sums.size(); ++i) sums[i % sums.size()] += rows[i];
+  };
+  for_each_block(samples, [&](std::span<const double> a, std::span<const double> y, std::size_t n) {
+    add(means.inputs, a, n);
+    add(means.targets, y, n);
+  });
+  for (std::vector<double>* sums : {&means.inputs, &means.targets})
+    for (double& sum : *sums) sum /= static_cast<double>(samples.size());
+  return means;
+}
+
 double mean_absolute_error(const Ridge& model, const Dataset& samples) {
   const std::vector<double> predicted = model.predict(samples);
   double sum = 0;
@@ -76,8 +95,9 @@ std::vector<double> Ridge::predict(const Dataset& samples) const {
   std::vector<double> out;
   for_each_block(samples, [&](std::span<const double> a, std::span<const double>, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i)
-      for (auto w = weights.begin(); w != weights.end(); w += static_cast<std::ptrdiff_t>(features))
-        out.push_back(std::inner_product(&a[i * features], &a[i * features] + features, w, 0.0));
+      for (std::size_t k = 0; k * features < weights.size(); ++k)
+        out.push_back(std::inner_product(&a[i * features], &a[i * features] + features, &weights[k * features],
+                                         intercepts.empty() ? 0.0 : intercepts[k]));
   });
   return out;
 }
@@ -88,15 +108,17 @@ Ridge fit_ridge(const Dataset& training, const Dataset& validation, std::span<co
                     std::to_string(lambdas.size()) + " lambdas, " + std::to_string(validation.size()) + " samples");
   const auto features = static_cast<std::size_t>(features_of(training)),
              outputs = static_cast<std::size_t>(training.target_shape().size());
+  const Means means = means_of(training);
   std::vector<double> gram(features * features, 0.0), moments(outputs * features, 0.0);
   for_each_block(training, [&](std::span<const double> a, std::span<const double> y, std::size_t n) {
     for (std::size_t i = 0; i < features; ++i)
       for (std::size_t s = 0; s < n; ++s) {
         const double* row = &a[s * features];
-        const double factor = row[i];
+        const double factor = row[i] - means.inputs[i];
         double* out = &gram[i * features];
-        for (std::size_t j = 0; j <= i; ++j) out[j] += factor * row[j];
-        for (std::size_t k = 0; k < outputs; ++k) moments[k * features + i] += factor * y[s * outputs + k];
+        for (std::size_t j = 0; j <= i; ++j) out[j] += factor * (row[j] - means.inputs[j]);
+        for (std::size_t k = 0; k < outputs; ++k)
+          moments[k * features + i] += factor * (y[s * outputs + k] - means.targets[k]);
       }
   });
 
@@ -106,9 +128,12 @@ Ridge fit_ridge(const Dataset& training, const Dataset& validation, std::span<co
     std::vector<double> penalised = gram;
     for (std::size_t i = 0; i < features; ++i) penalised[i * features + i] += lambda;
     factorize(penalised, features);
-    Ridge candidate{lambda, 0, moments};
-    for (std::size_t k = 0; k < outputs; ++k)
-      solve(penalised, std::span(candidate.weights).subspan(k * features, features));
+    Ridge candidate{lambda, 0, moments, means.targets};
+    for (std::size_t k = 0; k < outputs; ++k) {
+      const std::span<double> weights = std::span(candidate.weights).subspan(k * features, features);
+      solve(penalised, weights);
+      candidate.intercepts[k] -= std::inner_product(weights.begin(), weights.end(), means.inputs.begin(), 0.0);
+    }
     candidate.validation_mae = mean_absolute_error(candidate, validation);
     if (candidate.validation_mae < best.validation_mae) best = std::move(candidate);
   }

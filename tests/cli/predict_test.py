@@ -49,6 +49,22 @@ class Predict(RunCase):
         part = hotloop("predict", self.run_folder, self.folder / "part.csv").stdout
         self.assertEqual(whole[:len(part)], part)
 
+    def test_times_have_as_many_digits_as_they_need(self):
+        folder = self.folder / "times"
+        folder.mkdir()
+        config = series.write(folder, "interp")
+        config.write_text(config.read_text().replace("[[data.lag]]", 'time = "when"\ntime_step = "any"\n\n[[data.lag]]', 1))
+        values = [row.split(",")[0] for row in (folder / "series.csv").read_text().splitlines()[1:]]
+        # A microsecond, and milliseconds as a number.
+        for unit, when, wanted in (("us", lambda i: 1704067200000000 + 21 * i, "2024-01-01T00:00:00.001869Z"),
+                                   ("ms", lambda i: 1704067200000 + 500 * i, "2024-01-01T00:00:44.5Z")):
+            (folder / "series.csv").write_text("load,when\n" + "".join(f"{v},{when(i)}\n" for i, v in enumerate(values)))
+            result = hotloop("train", config, "--out", folder / "run", "--overwrite", "--set", f"data.time_unit={unit}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            lines = list(csv.DictReader(hotloop("predict", folder / "run", folder / "series.csv").stdout.splitlines()))
+            self.assertEqual((lines[-1]["row"], lines[-1]["when"]), ("89", wanted))
+            self.assertEqual(len({line["when"] for line in lines}), len(lines))
+
     def test_bad_rows_leave_nothing_behind(self):
         text = (self.folder / "series.csv").read_text()
         (self.folder / "bad.csv").write_text(text + "many,row 90\n")
@@ -203,7 +219,7 @@ class Distributions(RunCase):
     def test_counts_are_not_standardised(self):
         result = hotloop("train", self.config, "--set", "loss.type=poisson")
         self.assertEqual(result.returncode, 2)
-        self.assertRegex(result.stderr, r'must go with targets as they are: it is a loss of counts\. Received: "poisson" and standardised targets\. Try: standardize_targets = false in \[window\]\.')
+        self.assertRegex(result.stderr, r'must go with targets as they are: its targets are at least 0\. Received: "poisson" and standardised targets\. Try: standardize_targets = false in \[window\]\.')
         text = (self.folder / "series.csv").read_text().splitlines()
         counts = [f"{max(0, round(float(line.split(',')[0])))},x" for line in text[1:]]
         (self.folder / "counts.csv").write_text("\n".join([text[0], *counts]) + "\n")

@@ -123,3 +123,45 @@ def write(folder, backend="interp", layer="lstm", dtype="f32", learning_rate="0.
     config = folder / "job.toml"
     config.write_text(CONFIG.format(backend=backend, layer=layer, dtype=dtype, learning_rate=learning_rate))
     return config
+
+
+def write_two_classes(folder, logits=True, task="classification", count=120):
+    """points.csv, of two classes that a line divides, and job.toml with one output; returns the path of the latter. Of a regression the classes are
+    0 and 1."""
+    folder = pathlib.Path(folder)
+    names = ("no", "yes") if task == "classification" else (0, 1)
+    with open(folder / "points.csv", "w") as file:
+        file.write("a,b,kind\n")
+        for i in range(count):
+            a, b = math.sin(1.3 * i), math.cos(2.1 * i)
+            file.write(f"{a:.6f},{b:.6f},{names[a + 2 * b > 0.2]}\n")
+    config = folder / "job.toml"
+    config.write_text(f"""
+[data]
+file = "points.csv"
+target = "kind"
+task = "{task}"
+inputs = ["a", "b"]
+[window]
+length = 1
+standardize_targets = false
+[split]
+by = "random"
+[[model]]
+type = "last"
+[[model]]
+type = "linear"
+units = 1
+{"" if logits else '[[model]]' + chr(10) + 'type = "sigmoid"'}
+[loss]
+type = "binary_cross_entropy"
+logits = {"true" if logits else "false"}
+[optimizer]
+type = "adam"
+learning_rate = 0.1
+[train]
+epochs = 30
+metric = ["accuracy", "f1"]
+backend = "interp"
+""")
+    return config

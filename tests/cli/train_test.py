@@ -271,6 +271,78 @@ class Training(Case):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("going on after step ", result.stdout)
 
+    def test_a_column_predicts_classes_by_their_indices_alone(self):
+        config = series.write_two_classes(self.folder, task="regression")
+        table = self.folder / "points.csv"
+        lines = table.read_text().splitlines()
+        config.write_text(config.read_text().replace('task = "regression"', 'task = "classification"') + "\n[[baseline]]\ntype = \"column\"\ncolumn = \"guess\"\n")
+
+        def write(first):
+            rows = [row.split(",") for row in lines[1:]]
+            table.write_text("a,b,kind,guess\n" + "".join(f"{a},{b},{int(kind) + first},{int(kind) + first}\n" for a, b, kind in rows))
+
+        write(0)
+        result = self.train(config)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads((self.folder / "run" / "metrics.json").read_text())["baselines"][0], {"name": "guess", "test": 1.0})
+        write(1)
+        self.refused(hotloop("train", config, "--out", self.folder / "none"),
+                     "[baseline] a column can predict numbers, or two classes 0 and 1. Received: classes '1' and '2' of 'kind'. "
+                     "Try: leave out the baseline 'guess', or a table with 0 and 1 in both columns.")
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_a_baseline_that_fails_leaves_the_models_results(self):
+        config = series.write_two_classes(self.folder)
+        run = self.folder / "run"
+        self.assertEqual(self.train(config).returncode, 0)
+        stored = json.loads((run / "metrics.json").read_text())["test"]
+        # As of a run that began when baselines were not asked before the first step.
+        text = (run / "config.toml").read_text()
+        (run / "config.toml").write_text(text + "\n[[baseline]]\ntype = \"column\"\ncolumn = \"a\"\n")
+        result = hotloop("eval", run)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"A baseline is left out: \[.+\] ")
+        out = json.loads(hotloop("eval", run, "--json").stdout)
+        self.assertEqual((out["test"], out["baselines"][0]["name"]), (stored, "the commonest class"))
+        self.assertIn("must", out["left_out"])
+
+    def test_one_output_tells_two_classes(self):
+        found = {}
+        for task in ("classification", "regression"):
+            for logits in (True, False):
+                folder = self.folder / f"{task}_{logits}"
+                folder.mkdir()
+                config = series.write_two_classes(folder, logits, task)
+                result = hotloop("train", config, "--out", folder / "run")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                metrics = json.loads((folder / "run" / "metrics.json").read_text())
+                # By 0 each probability would be of class 1, and half of the answers right.
+                self.assertGreater(metrics["test"], 0.9)
+                found[task, logits] = metrics["test"]
+                lines = csv.DictReader(hotloop("predict", folder / "run", folder / "points.csv",
+                                               *(["--probabilities"] if task == "classification" else [])).stdout.splitlines())
+                rows = list(csv.DictReader((folder / "points.csv").read_text().splitlines()))
+                right = [row["kind"] == rows[int(row["row"])]["kind"] and (row["kind"] == "yes") == (float(row["probability_yes"]) > 0.5)
+                         if task == "classification" else
+                         (float(row["kind"]) > (0 if logits else 0.5)) == (rows[int(row["row"])]["kind"] == "1") for row in lines]
+                self.assertGreater(sum(right), 0.9 * len(rows))
+        for logits in (True, False):
+            self.assertEqual(found["classification", logits], found["regression", logits])
+
+    def test_targets_outside_of_a_losss_domain(self):
+        config = series.write_two_classes(self.folder, task="regression")
+        text = config.read_text()
+        config.write_text(text.replace("standardize_targets = false\n", ""))
+        self.refused(self.train(config), f"[{config}:18 [loss]] 'type' must go with targets as they are: its targets are from 0 to 1. "
+                                         "Received: \"binary_cross_entropy\" and standardised targets. Try: standardize_targets = false in [window].")
+        config.write_text(text)
+        table = self.folder / "points.csv"
+        table.write_text(table.read_text().replace(",1\n", ",3\n"))
+        result = self.train(config)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"\[fit\] a target of binary_cross_entropy must be from 0 to 1\. Received: 3 of training sample \d+\.")
+        self.assertFalse((self.folder / "run").exists())
+
     def test_a_column_predicts_no_three_classes(self):
         config = series.write_utterances(self.folder)
         table = self.folder / "utterances.csv"

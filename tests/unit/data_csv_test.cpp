@@ -1,6 +1,7 @@
 // The CSV reader: what it accepts, and that every refusal names the place.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -112,6 +113,58 @@ TEST(Csv, FileThatIsNotThere) {
                  "[csv] the file must be readable. Received: /nonexistent/t.csv (No such file or directory). "
                  "Try: check the path; relative ones start at the working directory.");
   }
+}
+
+// Of several columns such a line is none.
+TEST(Csv, AnEmptyLineOfOneColumnIsAnEmptyCell) {
+  const std::unique_ptr<RowSource> source = open_csv_text("a\n1\n\n3\r\n\r\n\n", "t.csv");
+  source->select({{.name = "a", .may_be_missing = true}});
+  RowBlock block;
+  ASSERT_TRUE(source->next(block));
+  ASSERT_EQ(block.num_rows(), 5);
+  for (const std::size_t row : {1, 3, 4}) EXPECT_TRUE(std::isnan(block.columns[0][row])) << row;
+  EXPECT_EQ(block.columns[0][2], 3);
+  EXPECT_EQ(block.lines, (std::vector<std::int64_t>{2, 3, 4, 5, 6}));
+  EXPECT_FALSE(source->next(block));
+  EXPECT_EQ(parse_csv("a,b\n1,2\n\n3,4\n", "t.csv").num_rows(), 2);
+}
+
+TEST(Csv, LinesThatEndInCrAlone) {
+  EXPECT_EQ(message("a,b\r1,2\r3,4\r"),
+            "[csv] t.csv must have lines that end in LF or CR LF. Received: lines that end in CR alone. "
+            "Try: tr '\\r' '\\n' < t.csv > lines.csv.");
+}
+
+TEST(Csv, AQuoteAfterABlank) {
+  EXPECT_NE(message("a,b\n1, \"0.84\"\n").find("Try: no blank before the quote, or no quotes around a number."),
+            std::string::npos);
+}
+
+std::string refused_times(const std::string& cells, const CsvOptions& options = {}) {
+  const std::unique_ptr<RowSource> source = open_csv_text("t\n" + cells, "t.csv", options);
+  source->select({{.name = "t", .kind = ColumnKind::Time}});
+  try {
+    for (RowBlock block; source->next(block);) {
+    }
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(Csv, TimesThatCannotBeMeant) {
+  EXPECT_EQ(refused_times("1704067200000\n"),
+            "[csv] every time of column 't' must lie in the years 0 to 9999. "
+            "Received: 1704067200000 at t.csv:2, which is 1.70407e+12 s since 1970. Try: time_unit = \"ms\".");
+  EXPECT_EQ(refused_times("1704067200000\n", {.time_unit = 1e-3}), "accepted");
+  EXPECT_NE(refused_times("1704067200000000000\n").find("time_unit = \"ns\""), std::string::npos);
+  EXPECT_EQ(refused_times("20240130\n20240131\n20240201\n"),
+            "[csv] times of column 't' that are numbers must be a time since 1970. "
+            "Received: dates without separators, 20240201 say. "
+            "Try: 2024-02-01, as pandas.to_datetime(column, format=\"%Y%m%d\") writes them.");
+  // A counter of seconds that passes through such numbers, and one that only begins with them.
+  EXPECT_EQ(refused_times("20240131\n20240132\n"), "accepted");
+  EXPECT_EQ(refused_times("20240131\n20243731\n"), "accepted");
 }
 
 TEST(Csv, ASourceKeepsItsText) {

@@ -265,7 +265,17 @@ TEST(Ridge, RecoversALinearModelAndShrinksWithLambda) {
   for (std::size_t j = 0; j < k; ++j) EXPECT_NEAR(exact.weights[j], w[j], 1e-10);
   EXPECT_NEAR(exact.predict(samples)[7], y[7], 1e-9);
 
-  // The normal equations themselves: (A'A + lambda I) w = A'y.
+  // The normal equations themselves, of what is left of the means: (A'A + lambda I) w = A'y.
+  double mean_y = 0;
+  std::vector<double> mean(k);
+  for (std::size_t i = 0; i < n; ++i) {
+    mean_y += y[i] / n;
+    for (std::size_t j = 0; j < k; ++j) mean[j] += a[i * k + j] / n;
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    y[i] -= mean_y;
+    for (std::size_t j = 0; j < k; ++j) a[i * k + j] -= mean[j];
+  }
   const train::Ridge shrunk = train::fit_ridge(samples, samples, std::vector<double>{100});
   for (std::size_t j = 0; j < k; ++j) {
     double left = 100 * shrunk.weights[j], right = 0;
@@ -298,6 +308,22 @@ TEST(Ridge, TargetsOfSeveralNumbersAreAsManyRegressions) {
     error += ridge.validation_mae / 2;
   }
   EXPECT_NEAR(all.validation_mae, error, 1e-14);
+}
+
+// Nor does it matter where their zero points are.
+TEST(Ridge, AnInterceptHasNoPenalty) {
+  const std::int64_t n = 90, k = 3;
+  Array a = Array::from(random_series(n * k, 5), {n, k}), y = Array::from(random_series(n, 7), {n, 1});
+  const std::vector<double> lambdas = {3};
+  const ArrayDataset centred(a, y);
+  const train::Ridge ridge = train::fit_ridge(centred, centred, lambdas);
+  Array far = Array::zeros(DType::F64, {n, k}), high = Array::zeros(DType::F64, {n, 1});
+  for (std::int64_t i = 0; i < a.size(); ++i) far.set(i, a.at(i) - 1000);
+  for (std::int64_t i = 0; i < n; ++i) high.set(i, y.at(i) + 100);
+  const ArrayDataset shifted(far, high);
+  const train::Ridge same = train::fit_ridge(shifted, shifted, lambdas);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(same.weights[i], ridge.weights[i], 1e-9);
+  EXPECT_NEAR(same.validation_mae, ridge.validation_mae, 1e-9);
 }
 
 TEST(Ridge, SingularEquationsAreRefused) {

@@ -245,6 +245,25 @@ TEST(Losses, NothingOverflows) {
   EXPECT_EQ(value_of(losses::BinaryCrossEntropy(false), row({1, 0}), row({0, 1})), 100);
 }
 
+// As a table's classes come: whole numbers, without an axis of their own.
+TEST(Losses, BinaryCrossEntropyTakesNumbersOfClasses) {
+  const Array logits = Array::from<double>({0.3, -2, 1.5}, {3, 1});
+  const double expected = value_of(losses::BinaryCrossEntropy(), logits, Array::from<double>({1, 0, 0}, {3, 1}));
+  EXPECT_EQ(value_of(losses::BinaryCrossEntropy(), logits, Array::from<std::int32_t>({1, 0, 0}, {3})), expected);
+  EXPECT_EQ(value_of(losses::BinaryCrossEntropy(), logits, Array::from<std::int64_t>({1, 0, 0}, {3, 1})), expected);
+  EXPECT_THROW(value_of(losses::BinaryCrossEntropy(), logits, Array::from<double>({1, 0, 0}, {3})), UserError);
+}
+
+TEST(Losses, SayWhichTargetsTheyTake) {
+  EXPECT_EQ(losses::BinaryCrossEntropy().targets().str(), "from 0 to 1");
+  EXPECT_EQ(losses::Poisson().targets().str(), "at least 0");
+  EXPECT_TRUE(losses::NegativeBinomial().targets().is_bounded());
+  EXPECT_FALSE(losses::MSE().targets().is_bounded());
+  EXPECT_FALSE(losses::Poisson().targets().holds(-1e-9));
+  EXPECT_EQ(losses::BinaryCrossEntropy().threshold(), 0);
+  EXPECT_EQ(losses::BinaryCrossEntropy(false).threshold(), 0.5);
+}
+
 TEST(Losses, ClassWeightsWeighTheTargetsClass) {
   const auto weighted = [](const losses::Loss& loss, const Array& prediction, const Array& target,
                            const Array& weights) {

@@ -17,6 +17,8 @@
 namespace hotloop::io {
 namespace {
 
+using data::ColumnKind;
+
 std::filesystem::path corpus(const std::string& name) {
   return std::filesystem::path(testing::test_dir()).parent_path() / "fuzz" / "corpus" / name;
 }
@@ -118,6 +120,42 @@ TEST(NpySource, RowsByColumnsIsATable) {
   EXPECT_EQ(block.columns[0], (std::vector<double>{2, 5}));
   EXPECT_EQ(source->labels(1)[1], "3");
   EXPECT_FALSE(source->next(block));
+}
+
+// As a cell of CSV has them: what was trained on one kind of table reads the other.
+TEST(NpySource, WholeNumbersAreLabelsWithAllTheirDigits) {
+  const std::int64_t large = (std::int64_t{1} << 53) + 1;
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("hotloop_labels_" + std::to_string(::getpid()) + ".npy");
+  const auto labels = [&](const Array& array) {
+    save_npy(path, array);
+    const std::unique_ptr<data::RowSource> source = data::open_file(path);
+    source->select({{"0", ColumnKind::Text}});
+    data::RowBlock block;
+    EXPECT_TRUE(source->next(block));
+    std::filesystem::remove(path);
+    return std::vector<std::string>(source->labels(0).begin(), source->labels(0).end());
+  };
+  EXPECT_EQ(labels(Array::from<std::int64_t>({100000, large, large + 1}, {3, 1})),
+            (std::vector<std::string>{"100000", "9007199254740993", "9007199254740994"}));
+  EXPECT_EQ(labels(Array::from<double>({100000, 1e15, -0.0, 0.5, 1e-5}, {5, 1})),
+            (std::vector<std::string>{"100000", "1000000000000000", "0", "0.5", "1e-05"}));
+}
+
+TEST(NpySource, TimesAreInTheTablesUnit) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("hotloop_times_" + std::to_string(::getpid()) + ".npy");
+  save_npy(path, Array::from<double>({1704067200000, 1704067200500}, {2, 1}));
+  const auto read = [&](const data::CsvOptions& options) {
+    const std::unique_ptr<data::RowSource> source = data::open_file(path, options);
+    source->select({{"0", ColumnKind::Time}});
+    data::RowBlock block;
+    EXPECT_TRUE(source->next(block));
+    return block.columns[0];
+  };
+  EXPECT_EQ(read({.time_unit = 1e-3}), (std::vector<double>{1704067200, 1704067200.5}));
+  EXPECT_THROW(read({}), UserError);
+  std::filesystem::remove(path);
 }
 
 TEST(Npy, RefusesToWriteAnUndefinedArray) {

@@ -86,5 +86,32 @@ TEST(RtneuralFiles, MistakesAreNamed) {
       "with activation swish. Try: dense, gru, lstm, conv1d, prelu, batchnorm and activation.");
 }
 
+TEST(RtneuralFiles, NumbersThatAreNotFinite) {
+  const auto with = [](const std::string& layers) {
+    return R"({"in_shape": [null, null, 1], "layers": [)" + layers + "]}";
+  };
+  const std::string big = with(R"({"type": "dense", "shape": [null, 1], "weights": [[[1e39]], [0]]})");
+  EXPECT_EQ(message_of(big),
+            "[rtneural] amp.json: layer 1 (dense): weight must be finite in f32. Received: inf. "
+            "Try: weights within the range of f32, or f64.");
+  EXPECT_EQ(parse_rtneural(big, "amp.json", DType::F64).params["0.weight"].at(0), 1e39);
+  EXPECT_EQ(
+      message_of(with(
+          R"({"type": "batchnorm", "shape": [null, 1], "epsilon": 0.001, "weights": [[1], [0], [0.5], [-0.25]]})")),
+      "[rtneural] amp.json: layer 1 (batchnorm): variance + epsilon must be positive. Received: -0.249 of feature 0.");
+}
+
+TEST(RtneuralFiles, ConvolutionsThatAreNotRtneurals) {
+  const auto conv = [](const std::string& more) {
+    return R"({"in_shape": [null, null, 1], "layers": [{"type": "conv1d", "shape": [null, null, 1], "kernel_size": [1], "dilation": [1], )" +
+           more + R"("weights": [[[[1]]], [0]]}]})";
+  };
+  EXPECT_EQ(message_of(conv("")), "no error");
+  EXPECT_EQ(message_of(conv(R"("strides": [1], "padding": "causal", )")), "no error");
+  EXPECT_NE(message_of(conv(R"("strides": [2], )")).find("layer 1 (conv1d) with strides [2]"), std::string::npos);
+  EXPECT_NE(message_of(conv(R"("padding": "same", )")).find("layer 1 (conv1d) with padding \"same\""),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace hotloop

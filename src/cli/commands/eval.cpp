@@ -55,7 +55,9 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
     for (const TestResult& r : std::span(test.results).subspan(1))
       out["baselines"].push_back({{"name", r.name}, {"test", r.value}});
     add_test(job, test, out["metrics"]);
-    if (!left_out.empty()) out["left_out"] = "ridge regression: " + left_out;
+    std::string all_left_out = left_out.empty() ? "" : "ridge regression: " + left_out;
+    for (const std::string& reason : test.left_out) all_left_out += (all_left_out.empty() ? "" : "; ") + reason;
+    if (!all_left_out.empty()) out["left_out"] = all_left_out;
     if (ordered_json outputs = outputs_json(job, test.results); !outputs.empty()) out["outputs"] = std::move(outputs);
     if (test.calibration) out["calibration"] = calibration_json(*test.calibration);
     if (test.confusion) out["confusion"] = confusion_json(*test.confusion);
@@ -66,6 +68,7 @@ void evaluate_run(const RunFolder& folder, JobSource source, bool json) {
   fmt::print("{}", results_table(result_heading(job, samples, test, table), test.results));
   if (!test.further.empty()) fmt::print("  {}\n", wrapped(further_text(test), 2));
   if (!left_out.empty()) fmt::print("Ridge regression is left out: {}.\n", left_out);
+  for (const std::string& reason : test.left_out) fmt::print("A baseline is left out: {}\n", reason);
   if (const std::string outputs = outputs_table(job, test.results); !outputs.empty()) fmt::print("\n{}", outputs);
   if (test.calibration) fmt::print("\n{}", calibration_table(*test.calibration));
   if (test.confusion) fmt::print("\n{}", confusion_table(*test.confusion));

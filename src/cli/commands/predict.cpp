@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/signals.h"
+#include "data/time.h"
 #include "hotloop/error.h"
 #include "io/files.h"
 #include "train/output_statistics.h"
@@ -44,20 +44,6 @@ std::string number_text(double value, DType dtype) {
                                       : std::to_chars(buffer, end, value).ptr};
 }
 
-// ISO 8601 in UTC; with milliseconds only where there are any.
-std::string time_text(double seconds) {
-  const auto ms = static_cast<std::int64_t>(std::llround(seconds * 1000));
-  const std::chrono::sys_time<std::chrono::milliseconds> time{std::chrono::milliseconds(ms)};
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(time - day);
-  std::string out = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", static_cast<int>(date.year()),
-                                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                                clock.hours().count(), clock.minutes().count(), clock.seconds().count());
-  if (clock.subseconds().count() != 0) out += fmt::format(".{:03}", clock.subseconds().count());
-  return out + "Z";
-}
-
 // The lines of the output: what a sample is, then what is predicted of it.
 class Lines {
  public:
@@ -67,6 +53,7 @@ class Lines {
         statistics_(job.fit.loss),
         distribution_(job.fit.loss.distribution()),
         output_(output),
+        threshold_(job.fit.loss.threshold()),
         from_logits_(probabilities && job.scores == Job::Scores::Logits) {
     const data::Recipe& recipe = preparation.recipe();
     std::vector<std::string> names = {"row"};
@@ -84,8 +71,8 @@ class Lines {
         for_each_statistic([&](std::size_t, const std::string& name) { names.push_back(target + suffix + name); });
       if (!classes_) continue;
       for (std::int64_t c = 0; c < num_scores_; ++c)
-        names.push_back((probabilities ? "probability" : "score") + suffix +
-                        (num_scores_ > 1 ? "_" + class_name(c) : ""));
+        names.push_back((probabilities ? "probability" : "score") + suffix + "_" +
+                        class_name(num_scores_ == 1 ? 1 : c));
     }
     for (std::size_t i = 0; i < names.size(); ++i) header_ += (i > 0 ? "," : "") + csv_cell(names[i]);
     header_ += "\n";
@@ -98,7 +85,7 @@ class Lines {
     std::string out;
     for (std::size_t i = 0; i < block.rows.size(); ++i) {
       out += std::to_string(block.rows[i]);
-      if (!block.times.empty()) out += "," + time_text(block.times[i]);
+      if (!block.times.empty()) out += "," + data::print_time(block.times[i]);
       if (group_) out += "," + csv_cell(block.groups[i]);
       const std::int64_t first = static_cast<std::int64_t>(i) * width_;
       if (classes_)
@@ -137,9 +124,15 @@ class Lines {
     return in_order;
   }
 
-  // The class with the largest score (of one score: class 1 if it is above 0), then all scores.
+  // The class with the largest score, then all scores. Of one score: class 1 where it is above the loss's threshold, and the score, or the
+  // probability of that class.
   std::string scores(const Array& values, std::int64_t at) const {
-    std::int64_t best = num_scores_ == 1 && values.at(at) > 0 ? 1 : 0;
+    if (num_scores_ == 1) {
+      const double score = values.at(at);
+      return "," + csv_cell(class_name(score > threshold_ ? 1 : 0)) + "," +
+             number_text(from_logits_ ? 1 / (1 + std::exp(-score)) : score, output_.dtype);
+    }
+    std::int64_t best = 0;
     for (std::int64_t c = 1; c < num_scores_; ++c)
       if (values.at(at + c) > values.at(at + best)) best = c;
     std::string out = "," + csv_cell(class_name(best));
@@ -157,6 +150,7 @@ class Lines {
   const losses::Distribution* distribution_;
   std::vector<std::size_t> order_ = {};
   ValueType output_;
+  double threshold_;
   bool from_logits_, group_ = false, classes_ = false;
   std::int64_t width_ = 1, num_scores_ = 1;
   std::string header_;

@@ -28,11 +28,15 @@ Value class_of(Value, Value target) { return cast(greater_equal(target, like(tar
 }  // namespace
 
 BinaryCrossEntropy::BinaryCrossEntropy(bool logits, double label_smoothing)
-    : Loss(Pointwise{[=](Value prediction, Value target) {
-                       const Value t = smoothed(target, label_smoothing);
-                       return logits ? from_logits(prediction, t) : from_probabilities(prediction, t);
-                     },
-                     class_of, true, [](const ValueType&) { return std::int64_t{2}; }},
+    : Loss(Pointwise{.elements =
+                         [=](Value prediction, Value target) {
+                           const Value t = smoothed(target, label_smoothing);
+                           return logits ? from_logits(prediction, t) : from_probabilities(prediction, t);
+                         },
+                     .classes = class_of,
+                     .num_classes = [](const ValueType&) { return std::int64_t{2}; },
+                     .targets = {.least = 0, .most = 1},
+                     .threshold = logits ? 0.0 : 0.5},
            "binary_cross_entropy") {
   if (!(label_smoothing >= 0 && label_smoothing < 1))
     throw UserError("binary_cross_entropy", "label_smoothing must be in [0, 1)", std::to_string(label_smoothing));

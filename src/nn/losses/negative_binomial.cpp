@@ -27,8 +27,8 @@ Loss::Pointwise counts(double epsilon) {
                                          const std::vector<Value> of = outputs_of(outputs);
                                          const Value mean = exp(of[0]), a = width_of(of[1], epsilon);
                                          return {mean, sqrt(mean + a * square(mean))};
-                                       },
-                                       .of_counts = true}};
+                                       }},
+          .targets = {.least = 0}};
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ Loss::Pointwise counts(bool full) {
                                        .compute = [](Value outputs) -> std::vector<Value> {
                                          const Value log_mean = outputs_of(outputs)[0];
                                          return {exp(log_mean), exp(0.5 * log_mean)};
-                                       },
-                                       .of_counts = true}};
+                                       }},
+          .targets = {.least = 0}};
 }
 
 }  // namespace
