@@ -67,8 +67,9 @@ def jit(
         the arrays in them: a result of the same shape and dtype is computed into their memory where the program lets it (an update
         of the same elements, the carry of a loop; explain() tells which), and what no result took is free for the next call. After
         that any use of such an array raises. They must be hotloop.Arrays that nothing else views: not NumPy's, PyTorch's or JAX's
-        memory, and no numpy.asarray(x) of them may be alive; else the call raises before it takes anything. Numbers in donated
-        trees are passed as ever. Inside another compiled function nothing is donated. An interrupted call has taken its arguments.
+        memory, and no numpy.asarray(x) of them may be alive; else the call raises before it takes anything, as it does without memory for its
+        results. Numbers in donated trees are passed as ever. Inside another compiled function nothing is donated. A call that is interrupted, or finds no
+        memory while its program runs, has taken its arguments.
     device: "cpu"; "cuda", the first GPU of that make, where the whole program is one launch: arguments go there and results come back with each
         call, the same to the bit but for sums over a batch, and neither backend nor target nor dispatch is taken (docs/gpu.md); or "auto", whichever
         an estimate of both says, which explain() tells. UserError saying what is missing where "cuda" is not to be had.
