@@ -59,23 +59,16 @@ Tree<Array> array_tree(nb::handle tree, const std::string& what) {
       throw UserError(what, "arrays with numbers are needed", "a traced value", "call it outside the traced function");
     arrays.push_back(to_array(leaf, what));
   }
-  return named_tree(structure, arrays);
+  return named_tree(what, structure, arrays);
 }
 
-Tree<Array> inputs_of(nb::handle x) {
-  const Structure structure = flatten(x).second;
-  Tree<Array> inputs = array_tree(x, "x");
-  if (inputs.num_leaves() != structure.num_leaves())
-    throw UserError("x", "inputs must have names of their own", "two keys with the same text",
-                    "other keys, or a tuple of the inputs");
-  return inputs;
-}
+Tree<Array> inputs_of(nb::handle x) { return array_tree(x, "x"); }
 
 Tree<Value> value_tree(nb::handle tree, const std::string& what) {
   const auto [leaves, structure] = flatten(tree);
   std::vector<Value> values;
   for (const nb::object& leaf : leaves) values.push_back(to_value(leaf, what));
-  return named_tree(structure, values);
+  return named_tree(what, structure, values);
 }
 
 nb::object to_dicts(const Tree<Array>& tree) {

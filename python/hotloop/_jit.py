@@ -5,25 +5,35 @@ import inspect
 import operator
 import pickle
 import sys
+from collections.abc import Iterable
 
 from hotloop import _core
 from hotloop._names import kind_of
+from hotloop._op import integer
 
 
 def _positions(fn, argnums, argnames, option="static_argnames"):
     """The arguments that an option names, by position and by name, each also the other way."""
-    argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    argnames = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    numbers = "static_argnums" if option == "static_argnames" else option
+    argnums = [integer("jit", f"a position in {numbers}", n) for n in (argnums if isinstance(argnums, (tuple, list, set, frozenset, range)) else [argnums])]
+    argnames = (argnames,) if isinstance(argnames, str) or not isinstance(argnames, Iterable) else tuple(argnames)
     try:
-        names = [p.name for p in inspect.signature(fn).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        has_rest = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(fn).parameters.values())
-        known = {p.name for p in inspect.signature(fn).parameters.values()}
-    except (TypeError, ValueError):
-        return list(argnums), list(argnames)
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # of builtin functions
+        parameters = [inspect.Parameter(kind.name.lower(), kind) for kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)]
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    has_more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    has_rest = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    known = {p.name for p in parameters}
     for name in argnames:
-        if name not in known and not has_rest:
+        if not isinstance(name, str) or (name not in known and not has_rest):
             raise _core.UserError(f"[jit] {option} must be parameters of the function. Received: {name!r}. Try: one of {sorted(known)}.")
-    positions = {n % len(names) if n < 0 and names else n for n in argnums} | {names.index(n) for n in argnames if n in names}
+    for n in argnums:
+        if n < 0 and has_more:
+            raise _core.UserError(f"[jit] {numbers} of a function that takes any number of arguments must be counted from the first. Received: {n}.")
+        if not (-len(names) <= n and (n < len(names) or has_more)):
+            raise _core.UserError(f"[jit] {numbers} must be positions of the function's {len(names)} parameters. Received: {n}. Try: their names.")
+    positions = {n % len(names) if n < 0 else n for n in argnums} | {names.index(n) for n in argnames if n in names}
     return sorted(positions), sorted(set(argnames) | {names[p] for p in positions if p < len(names)})
 
 
