@@ -123,9 +123,12 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
     const auto paths = leaf_paths(structure_);
     nb::tuple first;
     if (bound != nullptr) first = nb::make_tuple(bound_tracers(program, *bound));
+    std::vector<Value> inputs;
     std::vector<nb::object> tracers;
-    for (std::size_t i = 0; i < types_.size(); ++i)
-      tracers.push_back(tracer(program.graph().add_input(types_[i].type, paths[i]), types_[i].weak, types_[i].is_wide));
+    for (std::size_t i = 0; i < types_.size(); ++i) {
+      inputs.push_back(program.graph().add_input(types_[i].type, paths[i]));
+      tracers.push_back(tracer(inputs.back(), types_[i].weak, types_[i].is_wide));
+    }
     const nb::object call = unflatten(Structure(arguments.tokens), tracers);
     const nb::object args = first + nb::object(call[0]);
     const nb::object result = nb::steal(PyObject_Call(fn.ptr(), args.ptr(), nb::object(call[1]).ptr()));
@@ -145,6 +148,9 @@ Specialization::Specialization(nb::handle fn, const std::string& name, const Arg
     }
     program.graph().set_outputs(std::move(outputs));
     lifted_ = program.lifted();
+    for (const Program::Limit& limit : program.limits())
+      if (const auto input = std::ranges::find(inputs, limit.number); input != inputs.end())
+        limits_.push_back({static_cast<std::size_t>(input - inputs.begin()), limit.dtype, limit.where});
     graph = program.shared_graph();
   }
   {
@@ -227,6 +233,7 @@ void Specialization::hold_arrays(Arguments& a) {
 
 void Specialization::launch(Arguments& a) const {
   const Executable::Impl& impl = executable_->impl();
+  for (const Limit& limit : limits_) (void)number_in(a.objects[limit.leaf], limit.dtype, limit.where);
   a.inputs.clear();
   a.outputs.clear();
   a.results.clear();
