@@ -5,7 +5,7 @@ import math
 import numpy
 
 from hotloop import _core
-from hotloop._dtypes import float32, int32, int64
+from hotloop._dtypes import dtype_of, float32, int32, int64
 from hotloop._elementwise import where
 from hotloop._manipulation import diagonal_of, moveaxis, pad
 from hotloop._names import kind_of
@@ -18,16 +18,37 @@ def asarray(x, dtype=None, *, copy=None):
     """x as an array: numbers, lists of numbers, NumPy arrays, and whatever has `__dlpack__`, the buffer protocol or `__array__`.
 
     Memory is shared where the layout allows (contiguous, aligned, native byte order) unless `copy` is true. Python floats become
-    float32 and integers int32 (int64 where they do not fit). UserError for what holds no numbers of at most 64 bits.
+    float32 and integers int32 (int64 where they do not fit). UserError for what holds no numbers of at most 64 bits, and with copy=False for what
+    cannot be shared.
     """
     if _core.is_tracing() and not isinstance(x, (numpy.ndarray, _core.Array)):
         traced = _core.to_tracer(x)
         return traced if dtype is None else _core.cast(traced, dtype)
+    if copy is False:
+        return _shared(x, dtype)
     array = _core.asarray(x)
     if dtype is not None and _core.dtype(dtype) != array.dtype:
         # Integers of a list may need all their 64 bits.
         return _core.cast(_core.asarray(numpy.asarray(x)) if isinstance(x, (list, tuple)) else array, dtype)
     return _core.copy(array) if copy else array
+
+
+def _shared(x, dtype):
+    """x as an array without a copy."""
+    if isinstance(x, _core.Array):
+        array = x
+    else:
+        try:
+            # Whatever holds no array, as a list, NumPy refuses.
+            array = _core.asarray(x if hasattr(x, "__dlpack__") else numpy.asarray(x, copy=False))
+        except ValueError as error:
+            if isinstance(error, _core.UserError):
+                raise
+            array = None
+    if array is None or (array is not x and _core.is_own(array)) or (dtype is not None and _core.dtype(dtype) != array.dtype):
+        what = f"an array of {array.dtype}, for {_core.dtype(dtype)}" if array is not None and dtype is not None and _core.dtype(dtype) != array.dtype else kind_of(x)
+        raise _core.UserError(f"[asarray] with copy=False an array must lie in memory as it is wanted: contiguous, aligned, in its dtype. Received: {what}. Try: copy=None.")
+    return array
 
 
 def from_dlpack(x, /, *, device=None, copy=None):
@@ -53,7 +74,7 @@ def _full(where, shape, fill_value, dtype):
     if dtype is None:
         dtype = _core.asarray(fill_value).dtype
     if _core.is_tracing():
-        return _core.full(fill_value, dtype, shape)
+        return _core.broadcast_to(_core.fitted(where, fill_value, dtype), shape)
     if type(fill_value) in (bool, int, float):
         fill_value = numpy.asarray(_core.number_in(where, fill_value, dtype))
     return _core.copy(_core.asarray(numpy.full(shape, fill_value, _core.dtype(dtype))))
@@ -76,23 +97,27 @@ def empty(shape, dtype=float32):
 
 def full_like(x, /, fill_value, dtype=None):
     """`fill_value` in the shape and dtype of x."""
+    return _like("full_like", x, fill_value, dtype)
+
+
+def _like(where, x, fill_value, dtype):
     x = x if hasattr(x, "shape") and hasattr(x, "dtype") else asarray(x)
-    return full(tuple(x.shape), fill_value, x.dtype if dtype is None else dtype)
+    return _full(where, tuple(x.shape), fill_value, dtype_of(where, x) if dtype is None else dtype)
 
 
 def zeros_like(x, /, dtype=None):
     """Zeros in the shape and dtype of x."""
-    return full_like(x, 0, dtype)
+    return _like("zeros_like", x, 0, dtype)
 
 
 def ones_like(x, /, dtype=None):
     """Ones in the shape and dtype of x."""
-    return full_like(x, 1, dtype)
+    return _like("ones_like", x, 1, dtype)
 
 
 def empty_like(x, /, dtype=None):
     """Zeros in the shape and dtype of x."""
-    return full_like(x, 0, dtype)
+    return _like("empty_like", x, 0, dtype)
 
 
 def _from_numpy(values, dtype):

@@ -6,7 +6,7 @@ import operator
 import numpy
 
 from hotloop import _core
-from hotloop._op import op
+from hotloop._op import op, with_signature
 
 
 def key(seed):
@@ -126,18 +126,31 @@ def open_unit(key, shape, dtype):
     return high * 2.0**-26 + (_core.cast(_upper_bits(words[..., 1], 6), dtype) * 2.0**-52 + 2.0**-53)
 
 
-@op(1)
+@with_signature
 def uniform(key, /, shape=(), dtype="float32", low=0.0, high=1.0):
     """Uniform in [low, high), from 24 random bits for float32 and 53 for float64."""
-    drawn = unit(checked_key(key), dims(shape), dtype)
-    known = isinstance(high, (int, float)) and isinstance(low, (int, float))
-    if known and (low, high) == (0, 1):
-        return drawn
-    drawn = drawn * (high - low) + low
-    if known and low < high:
-        # What rounding took to `high` is the number below it.
-        drawn = _core.binary("min", drawn, float(numpy.nextafter(numpy.asarray(high, drawn.dtype), numpy.asarray(low, drawn.dtype))))
-    return drawn
+    shape, dtype = dims(shape), checked_float(dtype)
+    if not (isinstance(high, (int, float)) and isinstance(low, (int, float))):
+        return _uniform_between(key, low, high, shape, dtype)
+    if (low, high) == (0, 1):
+        return _uniform(key, None, None, None, shape, dtype)
+    # Of numbers of the dtype one program serves all. What rounding took to `high` is the number below it.
+    span, first, end = (_core.number_in("random", x, dtype) for x in (high - low, low, high))
+    last = numpy.nextafter(numpy.asarray(end), numpy.asarray(first)) if low < high else None
+    return _uniform(key, span, first, last, shape, dtype)
+
+
+@op(4)
+def _uniform(key, span, low, last, shape, dtype, /):
+    drawn = unit(checked_key(key), shape, dtype)
+    if span is not None:
+        drawn = drawn * span + low
+    return drawn if last is None else _core.binary("min", drawn, last)
+
+
+@op(3)
+def _uniform_between(key, low, high, shape, dtype, /):
+    return unit(checked_key(key), shape, dtype) * (high - low) + low
 
 
 @op(1)

@@ -302,7 +302,7 @@ def _continued(x, axis, low, high, mode):
     return concat([p for p in (before, x, after) if p.shape[axis]], axis=axis)
 
 
-@_export(1)
+@_export(1, ["constant_values"])
 def pad(x, pad_width, /, mode="constant", *, constant_values=0):
     """x with something around it; pad_width: one number, (before, after), or one such pair an axis.
 

@@ -10,25 +10,36 @@ _OPTIONS = _core.options(threads=1)
 
 
 def op(num_arrays=1, keywords=()):
-    """Declares that the first `num_arrays` positional arguments, and those given by name in `keywords`, are arrays (or trees of them); all others are static.
+    """Declares that the first `num_arrays` positional arguments, and those that `keywords` names, are arrays (or trees of them); all others are static.
 
     Inside a trace the function runs as it is, and appends to the program. Outside it is compiled for the shapes and dtypes it
     is called with, once each, and run.
     """
 
     def declare(fn):
-        @functools.wraps(fn)
-        def call(*args, **kwargs):
-            try:
-                return fn(*args, **kwargs)
-            except TypeError:
-                _check_call(fn, args, kwargs)
-                raise
-
-        compiled = _core.jit(call, fn.__name__, [], list(keywords), num_arrays, _OPTIONS)
+        call = with_signature(fn)
+        names = [p.name for p in inspect.signature(fn).parameters.values() if p.kind is not p.KEYWORD_ONLY] if keywords else []
+        arrays = {*range(num_arrays), *(names.index(k) for k in keywords if k in names)}
+        first_static = max(arrays, default=-1) + 1
+        static = [i for i in range(first_static) if i not in arrays]
+        compiled = _core.jit(call, fn.__name__, static, list(keywords), first_static, _OPTIONS)
         return functools.update_wrapper(compiled, fn)
 
     return declare
+
+
+def with_signature(fn):
+    """fn, whose TypeErrors for arguments that do not fit it say more."""
+
+    @functools.wraps(fn)
+    def call(*args, **kwargs):
+        try:
+            return fn(*args, **kwargs)
+        except TypeError:
+            _check_call(fn, args, kwargs)
+            raise
+
+    return call
 
 
 def _check_call(fn, args, kwargs):

@@ -251,14 +251,25 @@ def log_softmax(x, /, axis=-1):
     return x - logsumexp(x, axis=axis, keepdims=True)
 
 
-@_export(2)
+def _distance(x1, x2):
+    """|x1 - x2|, of integers in float64."""
+    if x1.dtype.kind == "f":
+        return _core.unary("abs", x1 - x2)
+    apart = _core.unary("abs", _core.cast(x1, "float64") - _core.cast(x2, "float64"))
+    if x1.dtype != "int64":
+        return apart
+    # Of large numbers, each rounded alone, the difference may be lost; in int64 it is right wherever it fits.
+    exact = _core.cast(_core.unary("abs", x1 - x2), "float64")
+    return _core.append("select", [_core.binary("lt", apart, 2.0**62), exact, apart], {})
+
+
+@_export(2, ["rtol", "atol"])
 def isclose(x1, x2, /, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Whether |x1 - x2| <= atol + rtol |x2|, as in NumPy: bool, of the shape that both broadcast to. Infinities are close to themselves; `equal_nan`: NaN is to NaN."""
     x1, x2 = _core.broadcast_arrays("isclose", _core.promote("isclose", [x1, x2]))
     equal = _core.binary("eq", x1, x2)
-    if x1.dtype.kind != "f":  # differences of integers have all their digits in f64
-        x1, x2 = _core.cast(x1, "float64"), _core.cast(x2, "float64")
-    apart = _core.unary("abs", x1 - x2)
+    apart = _distance(x1, x2)
+    x1, x2 = (x if x.dtype.kind == "f" else _core.cast(x, "float64") for x in (x1, x2))
     near = _core.binary("and", _core.binary("le", apart, atol + rtol * _core.unary("abs", x2)), _core.binary("lt", _core.unary("abs", x2), math.inf))
     close = _core.binary("or", equal, near)
     if equal_nan:
@@ -266,7 +277,7 @@ def isclose(x1, x2, /, rtol=1e-5, atol=1e-8, equal_nan=False):
     return close
 
 
-@_export(2)
+@_export(2, ["rtol", "atol"])
 def allclose(x1, x2, /, rtol=1e-5, atol=1e-8, equal_nan=False):
     """Whether all elements of x1 and x2 are close, by `isclose`: a bool scalar."""
     return all(isclose(x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan))

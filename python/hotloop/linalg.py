@@ -211,7 +211,7 @@ def _tolerance(x, rtol):
     return float(max(x.shape[-2:]) * finfo(x.dtype).eps) if rtol is None else rtol
 
 
-@op(1)
+@op(1, ["rtol"])
 def matrix_rank(x, /, *, rtol=None):
     """How many singular values are greater than rtol (None: max(m, n) times the dtype's precision) times the largest: int32 (...)."""
     x = _float_matrix("matrix_rank", x, square=False)
@@ -221,7 +221,7 @@ def matrix_rank(x, /, *, rtol=None):
     return _sum(_core.cast(greater(s, _tolerance(x, rtol) * _max(s, axis=-1, keepdims=True)), "int32"), axis=-1)
 
 
-@op(1)
+@op(1, ["rtol"])
 def pinv(x, /, *, rtol=None):
     """Moore and Penrose's inverse (..., n, m) of (..., m, n). Singular values up to rtol (None: max(m, n) times the dtype's precision)
     times the largest count as zero. The derivative is the inverse's own, right where the rank does not change."""
@@ -231,7 +231,7 @@ def pinv(x, /, *, rtol=None):
     return _each(lambda a: _decompositions.pinv(a, _core.full(_tolerance(x, rtol), x.dtype, ())), (x, 2))
 
 
-@op(2)
+@op(2, ["rtol"])
 def lstsq(x1, x2, /, *, rtol=None):
     """(x, residuals, rank, singular_values), a named tuple: the x of least |x1 @ x - x2|, the shortest of them where there are several.
 

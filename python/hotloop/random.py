@@ -107,12 +107,12 @@ def randint(key, /, shape, low, high):
     low, high = int(low), int(high)
     if not -(2**31) <= low < high <= 2**31:
         raise _core.UserError(f"[random] low and high must be in -2^31 .. 2^31, and high above low. Received: {low} and {high}.")
-    return _randint(key, dims(shape), low, high)
+    return _randint(key, numpy.int64(high - low), numpy.int64(low), dims(shape))
 
 
-@op(1)
-def _randint(key, shape, low, high, /):
-    return _drawn_below(key, shape, _core.cast(high - low, "int64"), low)
+@op(3)
+def _randint(key, count, low, shape, /):
+    return _drawn_below(key, shape, count, low)
 
 
 @op(3)

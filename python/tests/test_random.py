@@ -5,10 +5,12 @@ thousand samples exceeds), and the same statistics do not for generators that ar
 """
 
 import math
+import sys
 
 import hotloop as hl
 import numpy as np
 import pytest
+from hotloop import _core
 
 KEY = hl.random.key(20261126)
 N = 1 << 16
@@ -304,3 +306,19 @@ def test_keys_of_traced_seeds():
     for seed, received in ((np.float32(1), r"f32\[\]. Try: seed.astype\(hl.int64\)"), (np.arange(3), r"i64\[3\]. Try: hl.vmap\(hl.random.key\)\(seeds\)")):
         with pytest.raises(hl.UserError, match=rf"^\[random\] a seed must be one integer. Received: a traced {received}.$"):
             hl.jit(hl.random.key)(seed)
+
+
+def test_bounds_are_no_programs_of_their_own():
+    for name, low, high in (("_draws._uniform", [0.5, 1, -3], [2.5, 7.25, 4]), ("random._randint", [0, -5, 7], [9, 3, 2**31])):
+        module, function = name.split(".")
+        function = getattr(sys.modules[f"hotloop.{module}"], function)
+        draw = hl.random.uniform if module == "_draws" else hl.random.randint
+        draw(KEY, (3,), low=low[0], high=high[0])
+        before = _core.num_specializations(function)
+        for a, b in zip(low, high):
+            drawn = np.asarray(draw(KEY, (3,), low=a, high=b))
+            assert np.array_equal(drawn, hl.jit(lambda key, draw=draw, a=a, b=b: draw(key, (3,), low=a, high=b))(KEY))
+            assert drawn.dtype == (np.float32 if module == "_draws" else np.int32) and np.all((a <= drawn) & (drawn < b))
+        assert _core.num_specializations(function) == before
+    assert hl.random.uniform(KEY, (2,), low=np.float64(1), high=np.float64(2)).dtype == hl.float32
+    assert np.all(np.asarray(hl.random.uniform(KEY, (2,), low=2.0, high=1.0)) <= 2)
