@@ -28,16 +28,17 @@ std::map<std::string, Setting> settings_of(nb::dict settings) {
       result[name] = nb::cast<bool>(value);
     } else if (nb::isinstance<nb::str>(value)) {
       result[name] = nb::cast<std::string>(value);
-    } else if (nb::isinstance<nb::int_>(value) || nb::hasattr(value, "__index__")) {
-      result[name] = integer_of(nb::int_(value), name, "a setting");
-    } else if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+    } else if (const nb::object whole = nb::steal(PyNumber_Index(value.ptr())); whole.is_valid()) {
+      result[name] = integer_of(whole, name, "a setting");
+    } else if (PyErr_Clear(); nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
       std::string numbers;  // as a configuration file has them
       for (const nb::handle number : value)
         numbers += (numbers.empty() ? "" : ", ") + nb::cast<std::string>(nb::str(number));
       result[name] = numbers;
-    } else if (nb::isinstance<nb::float_>(value) || nb::hasattr(value, "__float__")) {
-      result[name] = nb::cast<double>(nb::float_(value));
+    } else if (const nb::object number = nb::steal(PyNumber_Float(value.ptr())); number.is_valid()) {
+      result[name] = nb::cast<double>(number);
     } else {
+      PyErr_Clear();
       throw UserError(name, "a setting must be a number, a text, True or False, or a list of numbers",
                       nb::cast<std::string>(nb::repr(value)));
     }

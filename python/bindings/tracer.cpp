@@ -200,7 +200,8 @@ void Program::must_fit(Value number, DType dtype, const std::string& where) {
   // What i32 does not hold is_wide tells; i64 holds every integer.
   const bool always = is_float(dtype) || dtype == DType::Bool ||
                       (number.dtype() == DType::I64 && (dtype == DType::I32 || dtype == DType::I64));
-  if (!always) limits_.push_back({number, dtype, where});
+  const auto is_it = [&](const Limit& limit) { return limit.number == number && limit.dtype == dtype; };
+  if (!always && std::ranges::none_of(limits_, is_it)) limits_.push_back({number, dtype, where});
 }
 
 Array lifted_from(Value value) { return g_program == nullptr ? Array() : g_program->lifted_from(value); }

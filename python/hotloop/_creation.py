@@ -9,7 +9,7 @@ from hotloop._dtypes import dtype_of, float32, int32, int64
 from hotloop._elementwise import where
 from hotloop._manipulation import diagonal_of, moveaxis, pad
 from hotloop._names import kind_of
-from hotloop._op import checked_axis, extents, integer, op
+from hotloop._op import checked_axis, checked_extent, extents, integer, number, op
 
 __all__ = ["asarray", "from_dlpack", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "arange", "linspace", "eye", "diag", "tril", "triu", "meshgrid", "one_hot"]
 
@@ -76,8 +76,14 @@ def _full(where, shape, fill_value, dtype):
     if _core.is_tracing():
         return _core.broadcast_to(_core.fitted(where, fill_value, dtype), shape)
     if type(fill_value) in (bool, int, float):
-        fill_value = numpy.asarray(_core.number_in(where, fill_value, dtype))
-    return _core.copy(_core.asarray(numpy.full(shape, fill_value, _core.dtype(dtype))))
+        fill_value = _core.number_in(where, fill_value, dtype)
+    else:
+        _core.asarray(fill_value, where)  # refused in the function's name
+        fill_value = asarray(fill_value, dtype)
+    try:
+        return _core.copy(_core.asarray(numpy.full(shape, fill_value)))
+    except ValueError:
+        raise _core.UserError(f"[{where}] the value must broadcast to the shape. Received: {fill_value.shape} for {shape}.") from None
 
 
 def zeros(shape, dtype=float32):
@@ -129,6 +135,9 @@ def _from_numpy(values, dtype):
 def arange(start, /, stop=None, step=1, dtype=None):
     """start, start + step, ... up to and without stop. int32 if all are integers (int64 where they do not fit), else float32. All must
     be known numbers."""
+    for name, given in (("start", start), ("stop", stop), ("step", step)):
+        if name != "stop" or given is not None:
+            number("arange", name, given)
     if step == 0:
         raise _core.UserError("[arange] the step must not be 0. Received: 0. Try: hl.full(n, start).")
     values = numpy.arange(start, step=step) if stop is None else numpy.arange(start, stop, step)
@@ -150,7 +159,7 @@ def linspace(start, stop, /, num, dtype=None, *, endpoint=True, axis=0):
     Of numbers float32; of ends that are arrays, traced or not, their floating dtype, with the derivatives of start + i step. Ends with axes, which broadcast,
     give (num, ...); `axis`: where the axis of num stands among those.
     """
-    (num,) = extents("linspace", num)
+    num = checked_extent("linspace", "num", num)
     if any(isinstance(end, (_core.Tracer, _core.Array, numpy.ndarray)) for end in (start, stop)):
         values = _spaced(start, stop, num, dtype, bool(endpoint))
         return moveaxis(values, 0, axis) if axis != 0 else values
@@ -180,7 +189,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=float32):
 
 def diag(x, /, *, k=0):
     """The matrix with the vector x on its k-th diagonal and zeros elsewhere; of a matrix its k-th diagonal. As numpy.diag."""
-    x = x if isinstance(x, _core.Tracer) else _core.asarray(x)
+    x, k = x if isinstance(x, _core.Tracer) else _core.asarray(x, "diag"), integer("diag", "k", k)
     if x.ndim == 2:
         return diagonal_of(x, k)
     if x.ndim != 1:
@@ -228,5 +237,5 @@ def one_hot(indices, /, num_classes, dtype=float32):
     from hotloop._elementwise import equal
     from hotloop._manipulation import expand_dims
 
-    classes = numpy.arange(num_classes, dtype="int32")
+    classes = numpy.arange(checked_extent("one_hot", "num_classes", num_classes), dtype="int32")
     return astype(equal(expand_dims(asarray(indices), axis=-1), classes), dtype)

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterable
 
 from hotloop import _core
-from hotloop._names import kind_of
-from hotloop._op import integer
+from hotloop._op import function, integer
 
 
 def _positions(fn, argnums, argnames, option="static_argnames"):
@@ -117,8 +116,7 @@ def jit(
             dot_precision=dot_precision,
             flush_denormals=flush_denormals,
         )
-    if not callable(fn):
-        raise _core.UserError(f"[jit] what is compiled must be a function. Received: {kind_of(fn)}.")
+    function("jit", "what is compiled", fn)
     positions, names = _positions(fn, static_argnums, static_argnames)
     options = _core.options(device, threads, backend, target, list(disabled_passes), keep_source, dispatch, dot_precision, flush_denormals)
     compiled = _core.jit(fn, getattr(fn, "__name__", type(fn).__name__), positions, names, None, options, *_donated(fn, donate, positions, names))
@@ -146,7 +144,7 @@ _core.CompiledFunction.__deepcopy__ = lambda self, memo: self
 
 
 def _compiled(fn):
-    return fn if isinstance(fn, _core.CompiledFunction) else jit(fn)
+    return fn if isinstance(fn, _core.CompiledFunction) else jit(function("jit", "what is compiled", fn))
 
 
 def executable(fn, /, *args, **kwargs):

@@ -137,11 +137,16 @@ def jvp(fn, primals, tangents):
 
     primals, tangents: tuples of trees of one structure; the tangents of integers are ignored, and must not be floats.
     """
-    function("jvp", "what is differentiated", fn)
+    return run_traced(_name(fn), functools.partial(_jvp, fn), *checked_directions("jvp", fn, primals, tangents))
+
+
+def checked_directions(where, fn, primals, tangents):
+    """(primals, tangents) as tuples, of a function."""
+    function(where, "what is differentiated", fn)
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, (tuple, list)):
-            raise _core.UserError(f"[jvp] {name} must be a tuple, one for each argument. Received: {kind_of(given)}. Try: ({name[:-1]},).")
-    return run_traced(_name(fn), functools.partial(_jvp, fn), tuple(primals), tuple(tangents))
+            raise _core.UserError(f"[{where}] {name} must be a tuple, one for each argument. Received: {kind_of(given)}. Try: ({name[:-1]},).")
+    return tuple(primals), tuple(tangents)
 
 
 def _jvp(fn, primals, tangents, where="jvp"):

@@ -288,7 +288,7 @@ def test_leaked_tracer():
     (lambda: hl.jit(lambda x, n: x, static_argnames=1), "[jit] static_argnames must be parameters of the function. Received: 1. Try: one of ['n', 'x']."),
     (lambda: hl.jit(lambda x, n: x, donate=2), "[jit] donate must be positions of the function's 2 parameters. Received: 2. Try: their names."),
     (lambda: hl.jit(lambda x: x, static_argnames="y"), "[jit] static_argnames must be parameters of the function. Received: 'y'. Try: one of ['x']."),
-    (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: an int."),
+    (lambda: hl.jit(3), "[jit] what is compiled must be a function. Received: an int. Try: lambda x: ..."),
     (lambda: hl.jit(lambda x: x, threads=-1), "[jit] threads must be None, 0, or a number of cores. Received: -1. Try: 0 for all cores."),
     (lambda: hl.jit(lambda x: x, device=3), "[jit] device must be a string. Received: 3."),
     (lambda: hl.jit(lambda x: x, device="cuda", backend="c")(1.0), "[compile] device cuda takes neither dispatch nor backend nor target. Received: fused, c, host. Try: leave them out."),
